@@ -1,0 +1,101 @@
+package codec
+
+import "strconv"
+
+// Kind says what a scanned message is.
+type Kind uint8
+
+// The kinds of messages. A response that carries an error is an ErrorResponse, one that carries a result a Result.
+const (
+	Invalid Kind = iota
+	Request
+	Notification
+	Result
+	ErrorResponse
+	Batch
+)
+
+// String returns the kind's name in lower case.
+func (k Kind) String() string {
+	switch k {
+	case Request:
+		return "request"
+	case Notification:
+		return "notification"
+	case Result:
+		return "result"
+	case ErrorResponse:
+		return "error response"
+	case Batch:
+		return "batch"
+	}
+	return "invalid"
+}
+
+// Message holds the raw spans of one scanned message. Every span aliases the scanned bytes, so it is valid only as
+// long as they are and must not be written to. A span is nil if its member is absent.
+type Message struct {
+	Kind Kind
+
+	// N is the number of elements of a Batch, else 0.
+	N int
+
+	// ID is the id as it was sent, quotes included: 1, -3, "abc", 12345678901234567890.
+	ID []byte
+
+	// Method is the method without its quotes. It aliases the input unless the method was written with escapes.
+	Method []byte
+
+	// Params, Result and Err are the members params, result and error.
+	Params, Result, Err []byte
+
+	// ProgressToken is params._meta.progressToken as it was sent; 0 and "" are legal and not nil.
+	ProgressToken []byte
+
+	// Members of params that most methods use. Scan checks that they are valid JSON, not their types.
+	Name, URI, Arguments, Meta, Cursor []byte
+}
+
+// Limits bound what Scan accepts.
+type Limits struct {
+	// MaxDepth is how deep arrays and objects may nest, the envelope (and the array of a batch) included.
+	// 0 means 128; more than 1024 counts as 1024.
+	MaxDepth int
+
+	// MaxBatch is how many messages a batch may hold. 0 means 100.
+	MaxBatch int
+}
+
+const (
+	defaultDepth = 128
+	maxDepth     = 1024
+	defaultBatch = 100
+)
+
+// Error codes of JSON-RPC 2.0 that Scan returns.
+const (
+	codeParse   = -32700
+	codeInvalid = -32600
+)
+
+// ScanError says why Scan refused a message. Nothing of the message may be acted on.
+type ScanError struct {
+	// Code is -32700 if the bytes are not valid JSON and -32600 if they are no valid message.
+	Code int
+
+	// Reason is a short constant sentence, fit to be sent to the peer.
+	Reason string
+
+	// Offset is where in the scanned bytes the fault was seen.
+	Offset int
+
+	// ID is the raw id if exactly one was seen before the fault and it is valid, else nil. It aliases the input.
+	ID []byte
+}
+
+// Error describes the fault with its offset.
+func (e *ScanError) Error() string {
+	return "codec: " + e.Reason + " at offset " + strconv.Itoa(e.Offset)
+}
+
+var _ error = (*ScanError)(nil)

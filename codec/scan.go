@@ -1,0 +1,199 @@
+package codec
+
+// Reasons of messages that are JSON and yet refused, code -32600.
+const (
+	reasonTop          = "the message must be an object or a batch"
+	reasonVersion      = `the member jsonrpc must be "2.0"`
+	reasonNoVersion    = "the member jsonrpc is missing"
+	reasonID           = "the id must be a string or an integer"
+	reasonMethod       = "the method must be a string"
+	reasonParams       = "params must be an object"
+	reasonError        = "the error must be an object with an integer code and a string message"
+	reasonBoth         = "a message cannot have both a result and an error"
+	reasonMixed        = "a message cannot have both a method and a result or an error"
+	reasonNeither      = "a message needs a method, a result or an error"
+	reasonNoID         = "a result needs an id"
+	reasonToken        = "the progress token must be a string or an integer"
+	reasonDuplicate    = "duplicate member in the message"
+	reasonDupParam     = "duplicate member in params"
+	reasonDupToken     = "duplicate progress token"
+	reasonBatchEmpty   = "the batch is empty"
+	reasonBatchTooLong = "the batch has too many messages"
+	reasonBatchNested  = "a batch cannot hold a batch"
+)
+
+// scanner is a lexer that gathers the members of an envelope. The first fault of meaning is kept while the rest of
+// the bytes are still checked, because a syntax error anywhere outranks it.
+type scanner struct {
+	lexer
+	m       *Message
+	wrong   string
+	wrongAt int
+
+	version, method        bool
+	badID, dupID           bool
+	errorCode, errorString bool
+}
+
+func (s *scanner) refuse(reason string, off int) {
+	if s.wrong == "" {
+		s.wrong, s.wrongAt = reason, off
+	}
+}
+
+// Scan classifies data in one pass, filling m. It validates every byte, so whatever m spans is strict JSON.
+//
+// The error is a *ScanError with code -32700 if data is not one JSON value, and otherwise with code -32600 if it is
+// no valid message: the envelope must carry "jsonrpc": "2.0" and be a request, notification, result or error
+// response; ids and progress tokens are strings or integers (1.0 and 1e3 are not, null never is); params is an
+// object if present, null being refused; an error has an integer code and a string message, and only it may come
+// without an id; a batch is neither empty, nor over its limit, nor inside a batch. A wrong progress token is an
+// invalid request rather than invalid params, because Scan does not know methods.
+//
+// Keys are matched exactly, after unescaping. Unknown members are tolerated. A member that Scan itself reads must
+// not occur twice; anywhere else, such as inside arguments, duplicate keys are tolerated and the last one counts.
+// The messages of a batch are not classified, only checked to be JSON: scan each of Elements.
+//
+// After an error m.Kind is Invalid. With code -32600 m keeps what was seen, the first one of duplicate members, so
+// that a caller can tell what the message was meant to be; with code -32700 m is zero.
+func Scan(data []byte, m *Message, lim Limits) *ScanError {
+	*m = Message{}
+	s := scanner{lexer: lexer{data: data, max: lim.depth()}, m: m}
+	i := space(data, 0)
+	switch {
+	case i >= len(data):
+		i = s.fail(reasonEmpty, i)
+	case data[i] == '{':
+		i = s.envelope(i, 1)
+	case data[i] == '[':
+		i = s.batch(i, lim.batch())
+	default:
+		s.refuse(reasonTop, i)
+		i = s.value(i, 0)
+	}
+	if i >= 0 {
+		if i = space(data, i); i < len(data) {
+			i = s.fail(reasonTrailing, i)
+		}
+	}
+	if i >= 0 && s.wrong == "" {
+		return nil
+	}
+	e := &ScanError{Code: codeInvalid, Reason: s.wrong, Offset: s.wrongAt}
+	if !s.badID && !s.dupID {
+		e.ID = m.ID
+	}
+	m.Kind, m.N = Invalid, 0
+	if i < 0 {
+		e.Code, e.Reason, e.Offset = codeParse, s.reason, s.off
+		*m = Message{}
+	}
+	return e
+}
+
+func (lim Limits) depth() int {
+	if lim.MaxDepth <= 0 {
+		return defaultDepth
+	}
+	return min(lim.MaxDepth, maxDepth)
+}
+
+func (lim Limits) batch() int {
+	if lim.MaxBatch <= 0 {
+		return defaultBatch
+	}
+	return lim.MaxBatch
+}
+
+// member reads a key at i, which may be the end of the object if first is set. It returns the key without quotes and
+// the offset of its value, or a nil key and the offset after the object.
+func (s *scanner) member(i int, first bool) (key []byte, next int) {
+	b := s.data
+	if i = space(b, i); i >= len(b) {
+		return nil, s.fail(reasonEnd, i)
+	}
+	if b[i] == '}' && first {
+		return nil, i + 1
+	}
+	if b[i] != '"' {
+		return nil, s.fail(reasonKey, i)
+	}
+	start := i + 1
+	if i = s.str(i); i < 0 {
+		return nil, -1
+	}
+	key = b[start : i-1]
+	if i = space(b, i); i >= len(b) {
+		return nil, s.fail(reasonEnd, i)
+	}
+	if b[i] != ':' {
+		return nil, s.fail(reasonColon, i)
+	}
+	if i = space(b, i+1); i >= len(b) {
+		return nil, s.fail(reasonEnd, i)
+	}
+	return key, i
+}
+
+// more reads what follows a member's value: more is false and the offset after the object if it ended.
+func (s *scanner) more(i int) (next int, more bool) {
+	b := s.data
+	if i = space(b, i); i >= len(b) {
+		return s.fail(reasonEnd, i), false
+	}
+	switch b[i] {
+	case ',':
+		return i + 1, true
+	case '}':
+		return i + 1, false
+	}
+	return s.fail(reasonComma, i), false
+}
+
+// place is an object whose members Scan reads.
+type place uint8
+
+const (
+	inEnvelope place = iota
+	inParams
+	inMeta
+	inError
+)
+
+// object validates the object at i, which is the depth-th container, and takes in its members.
+func (s *scanner) object(i, depth int, in place) int {
+	if depth > s.max {
+		return s.fail(reasonDepth, i)
+	}
+	key, i := s.member(i+1, true)
+	for key != nil {
+		switch in {
+		case inEnvelope:
+			i = s.envelopeMember(key, i)
+		case inParams:
+			i = s.paramsMember(key, i)
+		case inMeta:
+			i = s.metaMember(key, i)
+		case inError:
+			i = s.errorMember(key, i)
+		}
+		if i < 0 {
+			return -1
+		}
+		var more bool
+		if i, more = s.more(i); !more {
+			return i
+		}
+		key, i = s.member(i, false)
+	}
+	return i
+}
+
+// set keeps the first of duplicate members.
+func (s *scanner) set(span *[]byte, at, end int, duplicate string) {
+	if *span != nil {
+		s.refuse(duplicate, at)
+		return
+	}
+	*span = s.data[at:end:end]
+}

@@ -1,0 +1,122 @@
+package codec
+
+import (
+	"bytes"
+	"unicode/utf8"
+)
+
+// escaped reports whether the string body has escapes.
+func escaped(body []byte) bool { return bytes.IndexByte(body, '\\') >= 0 }
+
+// sameString reports whether raw is a valid JSON string that stands for want.
+func sameString(raw []byte, want string) bool {
+	if len(raw) < 2 || raw[0] != '"' || len(raw) > 6*len(want)+2 {
+		return false
+	}
+	var buf [64]byte
+	return string(appendUnescaped(buf[:0], raw[1:len(raw)-1])) == want
+}
+
+// appendUnescaped appends what the body of a valid JSON string stands for. On an invalid body it appends something
+// and does not panic.
+func appendUnescaped(dst, body []byte) []byte {
+	for {
+		i := bytes.IndexByte(body, '\\')
+		if i < 0 || i+1 >= len(body) {
+			return append(dst, body...)
+		}
+		dst = append(dst, body[:i]...)
+		c := body[i+1]
+		n := 2
+		switch c {
+		case 'b':
+			c = '\b'
+		case 'f':
+			c = '\f'
+		case 'n':
+			c = '\n'
+		case 'r':
+			c = '\r'
+		case 't':
+			c = '\t'
+		case 'u':
+			r := max(hex4(body, i+2), 0)
+			n = min(6, len(body)-i)
+			if r >= 0xd800 && r < 0xdc00 && len(body) >= i+12 {
+				if low := hex4(body, i+8); low >= 0xdc00 && low <= 0xdfff {
+					r = 0x10000 + (r-0xd800)<<10 + low - 0xdc00
+					n = 12
+				}
+			}
+			dst = utf8.AppendRune(dst, r)
+			body = body[i+n:]
+			continue
+		}
+		dst = append(dst, c)
+		body = body[i+n:]
+	}
+}
+
+// Str decodes a raw JSON string. The result is a copy, so it outlives raw. It is false if raw is no JSON string, such
+// as nil, a number or a string with a fault, so raw need not have been scanned before.
+func Str(raw []byte) (string, bool) {
+	if len(raw) < 2 || raw[0] != '"' {
+		return "", false
+	}
+	l := lexer{data: raw}
+	if l.str(0) != len(raw) {
+		return "", false
+	}
+	body := raw[1 : len(raw)-1]
+	if !escaped(body) {
+		return string(body), true
+	}
+	var buf [256]byte
+	if len(body) <= len(buf) {
+		return string(appendUnescaped(buf[:0], body)), true
+	}
+	return string(appendUnescaped(make([]byte, 0, len(body)), body)), true
+}
+
+const hexDigits = "0123456789abcdef"
+
+// AppendString appends s as a JSON string with its quotes. Bytes that are no valid UTF-8 become U+FFFD; nothing is
+// escaped but what JSON demands.
+func AppendString(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	start := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c < utf8.RuneSelf {
+			if c >= ' ' && c != '"' && c != '\\' {
+				i++
+				continue
+			}
+			dst = append(dst, s[start:i]...)
+			switch c {
+			case '"', '\\':
+				dst = append(dst, '\\', c)
+			case '\n':
+				dst = append(dst, '\\', 'n')
+			case '\r':
+				dst = append(dst, '\\', 'r')
+			case '\t':
+				dst = append(dst, '\\', 't')
+			default:
+				dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+			}
+			i++
+			start = i
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if r == utf8.RuneError && n == 1 {
+			dst = append(dst, s[start:i]...)
+			dst = append(dst, "\ufffd"...)
+			start = i + 1
+		}
+		i += n
+	}
+	dst = append(dst, s[start:]...)
+	return append(dst, '"')
+}

@@ -1,0 +1,136 @@
+package codec
+
+import (
+	"bytes"
+	"iter"
+)
+
+// The functions in this file walk JSON that Scan, Valid or Marshal vouches for. Given anything else they may return
+// the wrong spans, but they neither panic nor read outside of their argument.
+
+// skipString returns the offset after the string whose opening quote is at i.
+func skipString(b []byte, i int) int {
+	i++
+	for {
+		j := bytes.IndexByte(b[i:], '"')
+		if j < 0 {
+			return len(b)
+		}
+		end := i + j
+		k := end
+		for k > i && b[k-1] == '\\' {
+			k--
+		}
+		if (end-k)&1 == 0 {
+			return end + 1
+		}
+		i = end + 1
+	}
+}
+
+// skip returns the offset after the value at i.
+func skip(b []byte, i int) int {
+	depth := 0
+	for i < len(b) {
+		switch b[i] {
+		case '"':
+			i = skipString(b, i)
+		case '{', '[':
+			depth++
+			i++
+			continue
+		case '}', ']':
+			depth--
+			i++
+		case ' ', '\t', '\n', '\r', ',', ':':
+			i++
+			continue
+		default:
+			for i++; i < len(b) && !ends(b[i]); {
+				i++
+			}
+		}
+		if depth <= 0 {
+			return i
+		}
+	}
+	return len(b)
+}
+
+// ends reports whether c ends a number or literal.
+func ends(c byte) bool {
+	return c <= ' ' || c == ',' || c == ']' || c == '}' || c == ':'
+}
+
+// Field returns the raw value of the member called name, without white space around it, or nil if object has none or
+// is no object. Keys are compared exactly, after unescaping; of duplicates the last one counts, as in Unmarshal.
+// object must be valid JSON, which every span that Scan returned is. It does not allocate.
+func Field(object []byte, name string) []byte {
+	var found []byte
+	walk(object, '{', func(key, value []byte) bool {
+		if string(key) == name || escaped(key) && sameKey(key, name) {
+			found = value
+		}
+		return true
+	})
+	return found
+}
+
+// sameKey reports whether the escaped key stands for name.
+func sameKey(key []byte, name string) bool {
+	if len(key) > 6*len(name) {
+		return false
+	}
+	var buf [128]byte
+	return string(appendUnescaped(buf[:0], key)) == name
+}
+
+// Members iterates over an object's members in their order, duplicates included: the key as it was written without its
+// quotes, and the raw value. If keys may have escapes, add the quotes and use Str. object must be valid JSON; what is
+// no object has no members. The spans alias object, and ranging over Members does not allocate.
+func Members(object []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, value []byte) bool) { walk(object, '{', yield) }
+}
+
+// Elements iterates over the raw values of an array, such as the messages of a Batch that Scan accepted. The array
+// must be valid JSON; what is no array has no elements. The spans alias it, and ranging does not allocate.
+func Elements(batch []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		walk(batch, '[', func(_, value []byte) bool { return yield(value) })
+	}
+}
+
+// walk calls yield for the members or elements of the container in b that opens with open.
+func walk(b []byte, open byte, yield func(key, value []byte) bool) {
+	i := space(b, 0)
+	if i >= len(b) || b[i] != open {
+		return
+	}
+	i++
+	for {
+		for i < len(b) && (b[i] == ',' || classes[b[i]] == classSpace) {
+			i++
+		}
+		if i >= len(b) || b[i] == open+2 {
+			return
+		}
+		var key []byte
+		if open == '{' {
+			if b[i] != '"' {
+				return
+			}
+			start := i + 1
+			if i = skipString(b, i); i <= start {
+				return
+			}
+			key = b[start : i-1 : i-1]
+			for i < len(b) && (b[i] == ':' || classes[b[i]] == classSpace) {
+				i++
+			}
+		}
+		start := i
+		if i = skip(b, i); i == start || !yield(key, b[start:i:i]) {
+			return
+		}
+	}
+}
