@@ -73,7 +73,8 @@ const (
 // special marks, in the high bit of each byte of x, the bytes that end a run of plain string characters: the quote,
 // the backslash, control characters and everything beyond ASCII. Only the lowest mark is exact.
 func special(x uint64) uint64 {
-	return ((x ^ '"'*ones) - ones | (x ^ '\\'*ones) - ones | (x - ' '*ones) | x) & highs
+	quote, backslash := x^'"'*ones, x^'\\'*ones
+	return ((quote - ones) | (backslash - ones) | (x - ' '*ones) | x) & highs
 }
 
 // plain returns the offset of the first byte at or after i that is special, or len(b).
