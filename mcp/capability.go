@@ -1,0 +1,186 @@
+package mcp
+
+// ExtensionTasks is the key of the tasks extension in a capability set's
+// extensions (2026-07-28).
+const ExtensionTasks = "io.modelcontextprotocol/tasks"
+
+// Side is who declares a capability.
+type Side uint8
+
+// The sides.
+const (
+	ServerSide Side = iota + 1
+	ClientSide
+)
+
+// Capability is one capability one side can declare.
+type Capability uint8
+
+// The capabilities. Those of clients begin with CapClient.
+const (
+	CapNone Capability = iota
+
+	CapTools
+	CapToolsListChanged
+	CapPrompts
+	CapPromptsListChanged
+	CapResources
+	CapResourcesSubscribe
+	CapResourcesListChanged
+	CapLogging
+	CapCompletions
+	CapTasks
+	CapTasksList
+	CapTasksCancel
+	CapTasksToolsCall
+	CapTasksExtension
+
+	CapClientRoots
+	CapClientRootsListChanged
+	CapClientSampling
+	CapClientSamplingContext
+	CapClientSamplingTools
+	CapClientElicitation
+	CapClientElicitationForm
+	CapClientElicitationURL
+	CapClientTasks
+	CapClientTasksList
+	CapClientTasksCancel
+	CapClientTasksSampling
+	CapClientTasksElicitation
+	CapClientTasksExtension
+
+	capabilityCount
+)
+
+// CapabilityInfo describes a capability.
+type CapabilityInfo struct {
+	Path string // members from the capability set down, joined by dots; keys with dots stand last
+	Side Side
+	Span Span // the revisions that know it; outside of them nothing needs it
+}
+
+var capabilityTable = [capabilityCount]CapabilityInfo{
+	CapTools:                {"tools", ServerSide, Span{Since: Revision20241105}},
+	CapToolsListChanged:     {"tools.listChanged", ServerSide, Span{Since: Revision20241105}},
+	CapPrompts:              {"prompts", ServerSide, Span{Since: Revision20241105}},
+	CapPromptsListChanged:   {"prompts.listChanged", ServerSide, Span{Since: Revision20241105}},
+	CapResources:            {"resources", ServerSide, Span{Since: Revision20241105}},
+	CapResourcesSubscribe:   {"resources.subscribe", ServerSide, Span{Since: Revision20241105}},
+	CapResourcesListChanged: {"resources.listChanged", ServerSide, Span{Since: Revision20241105}},
+	CapLogging:              {"logging", ServerSide, Span{Since: Revision20241105}},
+	CapCompletions:          {"completions", ServerSide, Span{Since: Revision20250326}},
+	CapTasks:                {"tasks", ServerSide, Span{Revision20251125, Revision20251125}},
+	CapTasksList:            {"tasks.list", ServerSide, Span{Revision20251125, Revision20251125}},
+	CapTasksCancel:          {"tasks.cancel", ServerSide, Span{Revision20251125, Revision20251125}},
+	CapTasksToolsCall:       {"tasks.requests.tools.call", ServerSide, Span{Revision20251125, Revision20251125}},
+	CapTasksExtension:       {"extensions." + ExtensionTasks, ServerSide, Span{Since: Revision20260728}},
+
+	CapClientRoots:            {"roots", ClientSide, Span{Since: Revision20241105}},
+	CapClientRootsListChanged: {"roots.listChanged", ClientSide, Span{Revision20241105, Revision20251125}},
+	CapClientSampling:         {"sampling", ClientSide, Span{Since: Revision20241105}},
+	CapClientSamplingContext:  {"sampling.context", ClientSide, Span{Since: Revision20251125}},
+	CapClientSamplingTools:    {"sampling.tools", ClientSide, Span{Since: Revision20251125}},
+	CapClientElicitation:      {"elicitation", ClientSide, Span{Since: Revision20250618}},
+	CapClientElicitationForm:  {"elicitation.form", ClientSide, Span{Since: Revision20251125}},
+	CapClientElicitationURL:   {"elicitation.url", ClientSide, Span{Since: Revision20251125}},
+	CapClientTasks:            {"tasks", ClientSide, Span{Revision20251125, Revision20251125}},
+	CapClientTasksList:        {"tasks.list", ClientSide, Span{Revision20251125, Revision20251125}},
+	CapClientTasksCancel:      {"tasks.cancel", ClientSide, Span{Revision20251125, Revision20251125}},
+	CapClientTasksSampling:    {"tasks.requests.sampling.createMessage", ClientSide, Span{Revision20251125, Revision20251125}},
+	CapClientTasksElicitation: {"tasks.requests.elicitation.create", ClientSide, Span{Revision20251125, Revision20251125}},
+	CapClientTasksExtension:   {"extensions." + ExtensionTasks, ClientSide, Span{Since: Revision20260728}},
+}
+
+// Info describes the capability; that of [CapNone] is zero.
+func (c Capability) Info() CapabilityInfo {
+	if c >= capabilityCount {
+		return CapabilityInfo{}
+	}
+	return capabilityTable[c]
+}
+
+// String returns the path, such as "tools.listChanged".
+func (c Capability) String() string { return c.Info().Path }
+
+// Has reports whether the server declares the capability. [CapNone] is always
+// there, a capability of clients never.
+func (s *ServerCapabilities) Has(c Capability) bool {
+	switch c {
+	case CapNone:
+		return true
+	case CapTools:
+		return s.Tools != nil
+	case CapToolsListChanged:
+		return s.Tools != nil && s.Tools.ListChanged
+	case CapPrompts:
+		return s.Prompts != nil
+	case CapPromptsListChanged:
+		return s.Prompts != nil && s.Prompts.ListChanged
+	case CapResources:
+		return s.Resources != nil
+	case CapResourcesSubscribe:
+		return s.Resources != nil && s.Resources.Subscribe
+	case CapResourcesListChanged:
+		return s.Resources != nil && s.Resources.ListChanged
+	case CapLogging:
+		return s.Logging != nil
+	case CapCompletions:
+		return s.Completions != nil
+	case CapTasks:
+		return s.Tasks != nil
+	case CapTasksList:
+		return s.Tasks != nil && s.Tasks.List != nil
+	case CapTasksCancel:
+		return s.Tasks != nil && s.Tasks.Cancel != nil
+	case CapTasksToolsCall:
+		return s.Tasks != nil && s.Tasks.Requests != nil && s.Tasks.Requests.Tools != nil &&
+			s.Tasks.Requests.Tools.Call != nil
+	case CapTasksExtension:
+		_, ok := s.Extensions[ExtensionTasks]
+		return ok
+	}
+	return false
+}
+
+// Has reports whether the client declares the capability. [CapNone] is always
+// there, a capability of servers never. An elicitation capability that names
+// neither mode has [CapClientElicitationForm], one that names only url has not.
+func (c *ClientCapabilities) Has(want Capability) bool {
+	switch want {
+	case CapNone:
+		return true
+	case CapClientRoots:
+		return c.Roots != nil
+	case CapClientRootsListChanged:
+		return c.Roots != nil && c.Roots.ListChanged
+	case CapClientSampling:
+		return c.Sampling != nil
+	case CapClientSamplingContext:
+		return c.Sampling != nil && c.Sampling.Context != nil
+	case CapClientSamplingTools:
+		return c.Sampling != nil && c.Sampling.Tools != nil
+	case CapClientElicitation:
+		return c.Elicitation != nil
+	case CapClientElicitationForm:
+		return c.Elicitation != nil && (c.Elicitation.Form != nil || c.Elicitation.URL == nil)
+	case CapClientElicitationURL:
+		return c.Elicitation != nil && c.Elicitation.URL != nil
+	case CapClientTasks:
+		return c.Tasks != nil
+	case CapClientTasksList:
+		return c.Tasks != nil && c.Tasks.List != nil
+	case CapClientTasksCancel:
+		return c.Tasks != nil && c.Tasks.Cancel != nil
+	case CapClientTasksSampling:
+		return c.Tasks != nil && c.Tasks.Requests != nil && c.Tasks.Requests.Sampling != nil &&
+			c.Tasks.Requests.Sampling.CreateMessage != nil
+	case CapClientTasksElicitation:
+		return c.Tasks != nil && c.Tasks.Requests != nil && c.Tasks.Requests.Elicitation != nil &&
+			c.Tasks.Requests.Elicitation.Create != nil
+	case CapClientTasksExtension:
+		_, ok := c.Extensions[ExtensionTasks]
+		return ok
+	}
+	return false
+}

@@ -1,0 +1,117 @@
+package mcp
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// The modes of an elicitation; a form may leave its mode out.
+const (
+	ElicitModeForm = "form"
+	ElicitModeURL  = "url"
+)
+
+// ElicitForm asks the user to fill in a form. RequestedSchema is the raw schema:
+// build it with [FormSchema.Raw], read it with [ParseFormSchema]. A form must not
+// ask for secrets.
+type ElicitForm struct {
+	Mode            string          `json:"mode,omitempty"`
+	Message         string          `json:"message"`
+	RequestedSchema json.RawMessage `json:"requestedSchema"`
+	Task            *TaskMetadata   `json:"task,omitempty"`
+	Meta            Meta            `json:"_meta,omitempty"`
+}
+
+// ElicitURL asks the user to open a URL (since 2025-11-25). The id is unique within
+// the server and opaque to the client.
+type ElicitURL struct {
+	Mode          string        `json:"mode"`
+	Message       string        `json:"message"`
+	ElicitationID string        `json:"elicitationId"`
+	URL           string        `json:"url"`
+	Task          *TaskMetadata `json:"task,omitempty"`
+	Meta          Meta          `json:"_meta,omitempty"`
+}
+
+// MarshalJSON always writes the mode.
+func (e ElicitURL) MarshalJSON() ([]byte, error) {
+	type plain ElicitURL
+	e.Mode = ElicitModeURL
+	return encode(plain(e))
+}
+
+// ElicitParams are the params of elicitation/create: exactly one of the two.
+type ElicitParams struct {
+	Form *ElicitForm
+	URL  *ElicitURL
+}
+
+// MarshalJSON writes the one that is set.
+func (p ElicitParams) MarshalJSON() ([]byte, error) {
+	switch {
+	case p.Form != nil && p.URL == nil:
+		return encode(p.Form)
+	case p.URL != nil && p.Form == nil:
+		return encode(p.URL)
+	}
+	return nil, fmt.Errorf("mcp: encode elicitation: %w: not exactly one of form and url", ErrMalformed)
+}
+
+// UnmarshalJSON decodes by the mode; none means a form.
+func (p *ElicitParams) UnmarshalJSON(data []byte) error {
+	if !json.Valid(data) {
+		return fmt.Errorf("mcp: decode elicitation: %w: not JSON", ErrMalformed)
+	}
+	mode := ElicitModeForm
+	if raw, ok := member(data, "mode"); ok {
+		if err := json.Unmarshal(raw, &mode); err != nil {
+			return fmt.Errorf("mcp: decode elicitation mode: %w: %w", ErrMalformed, err)
+		}
+	}
+	var out ElicitParams
+	var err error
+	switch mode {
+	case ElicitModeForm:
+		out.Form = new(ElicitForm)
+		err = decodeStruct(data, out.Form, nil)
+	case ElicitModeURL:
+		out.URL = new(ElicitURL)
+		err = decodeStruct(data, out.URL, nil)
+	default:
+		err = fmt.Errorf("%w: unknown mode", ErrMalformed)
+	}
+	if err != nil {
+		return fmt.Errorf("mcp: decode elicitation: %w", err)
+	}
+	*p = out
+	return nil
+}
+
+// ElicitAction is what the user did.
+type ElicitAction string
+
+// The actions. Accepting a URL is consent to open it, not its completion.
+const (
+	ElicitAccept  ElicitAction = "accept"
+	ElicitDecline ElicitAction = "decline"
+	ElicitCancel  ElicitAction = "cancel"
+)
+
+// ElicitResult is the client's answer. Content is the filled-in form as a raw
+// object, present only for an accepted form.
+type ElicitResult struct {
+	Action  ElicitAction    `json:"action"`
+	Content json.RawMessage `json:"content,omitempty"`
+	Meta    Meta            `json:"_meta,omitempty"`
+}
+
+// ElicitCompleteParams are the params of notifications/elicitation/complete.
+type ElicitCompleteParams struct {
+	ElicitationID string `json:"elicitationId"`
+	Meta          Meta   `json:"_meta,omitempty"`
+}
+
+// URLElicitationRequired is the data of an error with [CodeURLElicitationRequired].
+type URLElicitationRequired struct {
+	Elicitations []ElicitURL `json:"elicitations"`
+}

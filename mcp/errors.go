@@ -1,0 +1,70 @@
+package mcp
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// The wire error codes; [ErrorInfo] of each says what it means. Codes are never
+// reused. -32000 to -32019 are ours to define, -32020 to -32099 are the protocol's.
+const (
+	CodeParseError             = -32700
+	CodeInvalidRequest         = -32600
+	CodeMethodNotFound         = -32601
+	CodeInvalidParams          = -32602
+	CodeInternalError          = -32603
+	CodeResourceNotFound       = -32002
+	CodeCallLost               = -32010
+	CodeBadEventID             = -32011
+	CodeHeaderMismatch         = -32020
+	CodeMissingCapability      = -32021
+	CodeUnsupportedVersion     = -32022
+	CodeURLElicitationRequired = -32042
+	CodeUserRejected           = -1
+)
+
+// Error is a JSON-RPC error. Data is any JSON value; empty is none.
+type Error struct {
+	Code    int             `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+var _ error = (*Error)(nil)
+
+// Error returns the message and the code.
+func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
+
+// Is reports whether target is an [*Error] with the same code, so that errors.Is
+// works with the values of [NewError].
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code
+}
+
+// NewError returns an error with the code. An empty message stands for the one the
+// table has. The message goes to the peer: it must not name internals.
+func NewError(code int, message string) *Error {
+	if message == "" {
+		info, _ := LookupError(code)
+		message = info.Message
+	}
+	return &Error{Code: code, Message: message}
+}
+
+// Errorf returns an error with the code and a formatted message. Like that of
+// [NewError] it goes to the peer.
+func Errorf(code int, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// WithData returns a copy of e that carries the value, encoded. A value that cannot
+// be encoded is left out: an error must always reach its caller.
+func (e *Error) WithData(v any) *Error {
+	out := *e
+	out.Data = nil
+	if data, err := encode(v); err == nil {
+		out.Data = data
+	}
+	return &out
+}

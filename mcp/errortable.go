@@ -1,0 +1,91 @@
+package mcp
+
+import (
+	"cmp"
+	"slices"
+)
+
+// ErrorInfo describes a wire error code.
+type ErrorInfo struct {
+	Code    int
+	Name    string // of the constant, without its prefix
+	Message string // sent when there is nothing more exact to say
+
+	// HTTPStatus is the status of a legacy answer that is this error and nothing
+	// else; ModernStatus that of one since 2026-07-28. An error inside a stream or a
+	// batch has no status of its own, and refusals before dispatch (a body too large,
+	// a store that cannot be reached) have theirs from the transport.
+	HTTPStatus   int
+	ModernStatus int
+
+	// Retryable says that the request was not carried out and may be sent again
+	// once its cause is gone. False is both "not, and again would fail again" and
+	// "unknown".
+	Retryable bool
+
+	Doc string // what happened, and what that means for the caller
+}
+
+var errorTable = []ErrorInfo{
+	{CodeParseError, "ParseError", "the message is not valid JSON", 400, 400, false,
+		"The bytes could not be parsed; nothing was done. The response has no id."},
+	{CodeInvalidRequest, "InvalidRequest", "the message is not a valid request", 400, 400, false,
+		"JSON, but no JSON-RPC message, or not one that is legal at this point; nothing was done."},
+	{CodeMethodNotFound, "MethodNotFound", "method not found", 200, 404, false,
+		"The revision has no such method, or its capability was not declared; nothing was done."},
+	{CodeInvalidParams, "InvalidParams", "invalid params", 200, 200, false,
+		"The params do not fit, or name a tool, prompt, task or cursor that does not exist; nothing was done."},
+	{CodeInternalError, "InternalError", "internal error", 200, 200, false,
+		"The handler or the server broke; whether the call took effect is unknown."},
+	{CodeResourceNotFound, "ResourceNotFound", "resource not found", 200, 200, false,
+		"No resource has this URI; data holds it. Up to 2025-11-25; later revisions use InvalidParams."},
+	{CodeCallLost, "CallLost", "the node running this call was lost; whether it took effect is unknown", 200, 200, false,
+		"The process that ran the call is gone and the call may not be run again by itself. Only the caller can tell whether repeating it is safe."},
+	{CodeBadEventID, "BadEventID", "the event id cannot be resumed from", 400, 400, false,
+		"Last-Event-ID is malformed, unknown, of another stream or principal, or too old. One text for all, so that it tells nothing about others. The stream cannot be resumed."},
+	{CodeHeaderMismatch, "HeaderMismatch", "the headers do not match the body", 400, 400, false,
+		"A required header is missing, malformed or differs from the body (2026-07-28); nothing was done."},
+	{CodeMissingCapability, "MissingCapability", "the client lacks a capability this request needs", 400, 400, false,
+		"The request needs a client capability that was not declared; data names it (2026-07-28); nothing was done."},
+	{CodeUnsupportedVersion, "UnsupportedVersion", "unsupported protocol version", 400, 400, true,
+		"The revision is unknown or not served here; data lists the supported ones (2026-07-28). Nothing was done; send it again in one of them."},
+	{CodeURLElicitationRequired, "URLElicitationRequired", "the user must open a URL first", 200, 200, true,
+		"Data lists the URL elicitations to finish (2025-11-25); nothing was done. Send the request again after that."},
+	{CodeUserRejected, "UserRejected", "the user rejected the request", 200, 200, false,
+		"A client's answer to a request its user refused; nothing was done."},
+}
+
+var errorsByCode = func() map[int]ErrorInfo {
+	byCode := make(map[int]ErrorInfo, len(errorTable))
+	for _, info := range errorTable {
+		byCode[info.Code] = info
+	}
+	return byCode
+}()
+
+// LookupError describes a code, and says whether the table has it. A peer may use
+// codes that no table has.
+func LookupError(code int) (ErrorInfo, bool) {
+	info, ok := errorsByCode[code]
+	return info, ok
+}
+
+// ErrorInfos returns the whole table by descending code. The slice is the caller's.
+func ErrorInfos() []ErrorInfo {
+	out := slices.Clone(errorTable)
+	slices.SortFunc(out, func(a, b ErrorInfo) int { return cmp.Compare(b.Code, a.Code) })
+	return out
+}
+
+// HTTPStatus returns the HTTP status of an answer that is only this error, in a
+// revision's era; 200 for a code the table does not have.
+func (e *Error) HTTPStatus(r Revision) int {
+	info, ok := errorsByCode[e.Code]
+	switch {
+	case !ok:
+		return 200
+	case r.Modern():
+		return info.ModernStatus
+	}
+	return info.HTTPStatus
+}

@@ -1,0 +1,153 @@
+package mcp
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// ErrMalformed is wrapped by every error this package returns for bytes that do
+// not have the shape the protocol asks for. Nothing was decoded; the caller
+// answers with [CodeInvalidParams] or drops the message.
+var ErrMalformed = errors.New("malformed")
+
+// RequestID is the id of a request as its JSON token: a string with its quotes or
+// a number. The zero value is no id. Ids are equal only when their bytes are, so
+// 1 and "1" differ, and an integer beyond 2^53 survives.
+type RequestID []byte
+
+// ProgressToken is a progress token as its JSON token, a string or a number. The
+// zero value is no token; 0 and "" are tokens.
+type ProgressToken []byte
+
+// StringID returns the id for a string.
+func StringID(s string) RequestID { return RequestID(quote(s)) }
+
+// IntID returns the id for an integer.
+func IntID(n int64) RequestID { return RequestID(strconv.AppendInt(nil, n, 10)) }
+
+// String returns the token as it stands in JSON, quotes included.
+func (id RequestID) String() string { return string(id) }
+
+// MarshalJSON returns the token; without one it fails, since null is no id.
+func (id RequestID) MarshalJSON() ([]byte, error) { return encodeToken(id, "request id") }
+
+// UnmarshalJSON copies the token and refuses everything but a string or a number.
+func (id *RequestID) UnmarshalJSON(data []byte) error {
+	token, err := decodeToken(data, "request id")
+	if err != nil {
+		return err
+	}
+	*id = token
+	return nil
+}
+
+// StringToken returns the progress token for a string.
+func StringToken(s string) ProgressToken { return ProgressToken(quote(s)) }
+
+// IntToken returns the progress token for an integer.
+func IntToken(n int64) ProgressToken { return ProgressToken(strconv.AppendInt(nil, n, 10)) }
+
+// String returns the token as it stands in JSON, quotes included.
+func (t ProgressToken) String() string { return string(t) }
+
+// MarshalJSON returns the token; without one it fails, since null is no token.
+func (t ProgressToken) MarshalJSON() ([]byte, error) { return encodeToken(t, "progress token") }
+
+// UnmarshalJSON copies the token and refuses everything but a string or a number.
+func (t *ProgressToken) UnmarshalJSON(data []byte) error {
+	token, err := decodeToken(data, "progress token")
+	if err != nil {
+		return err
+	}
+	*t = token
+	return nil
+}
+
+func encodeToken(token []byte, what string) ([]byte, error) {
+	if len(token) == 0 {
+		return nil, fmt.Errorf("mcp: encode %s: %w: it is empty", what, ErrMalformed)
+	}
+	return token, nil
+}
+
+func decodeToken(data []byte, what string) ([]byte, error) {
+	data = bytes.TrimSpace(data)
+	if len(data) == 0 || data[0] != '"' && data[0] != '-' && (data[0] < '0' || data[0] > '9') || !json.Valid(data) {
+		return nil, fmt.Errorf("mcp: decode %s: %w: neither a string nor a number", what, ErrMalformed)
+	}
+	return bytes.Clone(data), nil
+}
+
+// Object is a JSON object kept as its bytes. The zero value encodes as {}, so
+// that &Object{} declares a capability that has no settings.
+type Object []byte
+
+// Declared returns an empty object: the presence of a capability.
+func Declared() *Object { return &Object{} }
+
+// Get returns the raw value of a member. The slice points into the object.
+func (o Object) Get(key string) (json.RawMessage, bool) { return member(o, key) }
+
+// MarshalJSON returns the bytes, or {} for none.
+func (o Object) MarshalJSON() ([]byte, error) {
+	if len(o) == 0 {
+		return []byte("{}"), nil
+	}
+	return o, nil
+}
+
+// UnmarshalJSON copies the bytes and refuses everything but an object.
+func (o *Object) UnmarshalJSON(data []byte) error {
+	raw, err := decodeObjectBytes(data)
+	if err != nil {
+		return err
+	}
+	*o = raw
+	return nil
+}
+
+// Base64 is binary data as the base64 text that stands in JSON. It is kept as
+// text so that a payload that passes through is neither decoded nor changed.
+type Base64 string
+
+// EncodeBase64 returns data in standard base64 with padding.
+func EncodeBase64(data []byte) Base64 { return Base64(base64.StdEncoding.EncodeToString(data)) }
+
+// Bytes decodes the text. The error wraps [ErrMalformed].
+func (b Base64) Bytes() ([]byte, error) {
+	data, err := base64.StdEncoding.DecodeString(string(b))
+	if err != nil {
+		return nil, fmt.Errorf("mcp: decode base64: %w: %w", ErrMalformed, err)
+	}
+	return data, nil
+}
+
+func decodeObjectBytes(data []byte) ([]byte, error) {
+	data = bytes.TrimSpace(data)
+	if len(data) == 0 || data[0] != '{' || !json.Valid(data) {
+		return nil, fmt.Errorf("mcp: decode object: %w: not an object", ErrMalformed)
+	}
+	return bytes.Clone(data), nil
+}
+
+// encode is json.Marshal without HTML escaping, which would change the bytes of
+// everything this package promises to keep.
+func encode(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
+// quote returns s as a JSON string. Encoding a string cannot fail.
+func quote(s string) []byte {
+	data, _ := encode(s)
+	return data
+}

@@ -1,0 +1,91 @@
+package mcp
+
+// Resource describes a resource. URI and Name are required.
+type Resource struct {
+	URI         string       `json:"uri"`
+	Name        string       `json:"name"`
+	Title       string       `json:"title,omitempty"`
+	Description string       `json:"description,omitempty"`
+	MIMEType    string       `json:"mimeType,omitempty"`
+	Size        *int64       `json:"size,omitempty"` // bytes, before any encoding
+	Annotations *Annotations `json:"annotations,omitempty"`
+	Icons       []Icon       `json:"icons,omitempty"`
+	Meta        Meta         `json:"_meta,omitempty"`
+}
+
+// ResourceTemplate describes resources whose URIs follow an RFC 6570 template.
+// MIMEType is set only if all of them share it.
+type ResourceTemplate struct {
+	URITemplate string       `json:"uriTemplate"`
+	Name        string       `json:"name"`
+	Title       string       `json:"title,omitempty"`
+	Description string       `json:"description,omitempty"`
+	MIMEType    string       `json:"mimeType,omitempty"`
+	Annotations *Annotations `json:"annotations,omitempty"`
+	Icons       []Icon       `json:"icons,omitempty"`
+	Meta        Meta         `json:"_meta,omitempty"`
+}
+
+// ResourceContents is the contents of a resource or of a part of it: exactly one of
+// Text and Blob is set. Make it with [TextResource] or [BlobResource].
+type ResourceContents struct {
+	URI      string  `json:"uri"`
+	MIMEType string  `json:"mimeType,omitempty"`
+	Text     *string `json:"text,omitempty"`
+	Blob     *Base64 `json:"blob,omitempty"`
+	Meta     Meta    `json:"_meta,omitempty"`
+}
+
+// TextResource returns contents that are text.
+func TextResource(uri, mimeType, text string) ResourceContents {
+	return ResourceContents{URI: uri, MIMEType: mimeType, Text: &text}
+}
+
+// BlobResource returns contents that are binary, with the data in base64.
+func BlobResource(uri, mimeType string, data []byte) ResourceContents {
+	return ResourceContents{URI: uri, MIMEType: mimeType, Blob: new(EncodeBase64(data))}
+}
+
+// ListResourcesResult is a page of resources.
+type ListResourcesResult struct {
+	Resources  []Resource `json:"resources"`
+	NextCursor string     `json:"nextCursor,omitempty"`
+	Meta       Meta       `json:"_meta,omitempty"`
+}
+
+// ListResourceTemplatesResult is a page of resource templates.
+type ListResourceTemplatesResult struct {
+	ResourceTemplates []ResourceTemplate `json:"resourceTemplates"`
+	NextCursor        string             `json:"nextCursor,omitempty"`
+	Meta              Meta               `json:"_meta,omitempty"`
+}
+
+// ResourceParams name one resource, listed or not.
+type ResourceParams struct {
+	URI  string `json:"uri"`
+	Meta Meta   `json:"_meta,omitempty"`
+}
+
+// Types of the params that name one resource.
+type (
+	ReadResourceParams = ResourceParams
+	SubscribeParams    = ResourceParams
+	UnsubscribeParams  = ResourceParams
+)
+
+// ReadResourceResult holds the contents; one URI may give several, such as the
+// files of a directory.
+type ReadResourceResult struct {
+	Contents []ResourceContents `json:"contents"`
+	Meta     Meta               `json:"_meta,omitempty"`
+}
+
+// ResourceUpdatedParams are the params of notifications/resources/updated. URI is
+// the resource subscribed to or a part of it.
+type ResourceUpdatedParams struct {
+	URI  string `json:"uri"`
+	Meta Meta   `json:"_meta,omitempty"`
+}
+
+// ResourceListChangedParams are the params of notifications/resources/list_changed.
+type ResourceListChangedParams = NotificationParams

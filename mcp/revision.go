@@ -1,0 +1,176 @@
+package mcp
+
+import "slices"
+
+// Revision is a revision of the protocol. Later revisions compare greater. The
+// zero value is no revision: the version string of a peer that this package does
+// not know.
+type Revision uint8
+
+// The revisions in order.
+const (
+	Revision20241105 Revision = iota + 1
+	Revision20250326
+	Revision20250618
+	Revision20251125
+	Revision20260728
+
+	// Latest is the newest revision.
+	Latest = Revision20260728
+	// LatestLegacy is the newest revision that has sessions and initialize.
+	LatestLegacy = Revision20251125
+)
+
+var revisionNames = [Latest + 1]string{
+	Revision20241105: "2024-11-05",
+	Revision20250326: "2025-03-26",
+	Revision20250618: "2025-06-18",
+	Revision20251125: "2025-11-25",
+	Revision20260728: "2026-07-28",
+}
+
+// Revisions returns all revisions, oldest first.
+func Revisions() []Revision {
+	return []Revision{Revision20241105, Revision20250326, Revision20250618, Revision20251125, Revision20260728}
+}
+
+// ParseRevision returns the revision with this exact date.
+func ParseRevision(s string) (Revision, bool) {
+	for r := Latest; r >= Revision20241105; r-- {
+		if revisionNames[r] == s {
+			return r, true
+		}
+	}
+	return 0, false
+}
+
+// String returns the date, as it stands in protocolVersion, or "" for no revision.
+func (r Revision) String() string {
+	if r > Latest {
+		return ""
+	}
+	return revisionNames[r]
+}
+
+// Valid reports whether r is one of the revisions.
+func (r Revision) Valid() bool { return r >= Revision20241105 && r <= Latest }
+
+// Modern reports whether r has no session: each request stands for itself.
+func (r Revision) Modern() bool { return r >= Revision20260728 && r <= Latest }
+
+// Has reports whether the revision has the feature.
+func (r Revision) Has(f Feature) bool {
+	return int(f) < len(featureSpans) && featureSpans[f].Includes(r)
+}
+
+// Negotiate returns the revision to answer initialize with: the requested one if it
+// is supported, else the newest supported one. A version nobody knows is not an
+// error: the client disconnects if it cannot speak the answer. Only revisions that
+// have initialize count; zero means none of them is supported, and the request is
+// answered with [CodeInvalidParams] (lifecycle, version negotiation).
+func Negotiate(requested string, supported []Revision) Revision {
+	r, ok := ParseRevision(requested)
+	if ok && !r.Modern() && slices.Contains(supported, r) {
+		return r
+	}
+	var newest Revision
+	for _, s := range supported {
+		if s.Valid() && !s.Modern() {
+			newest = max(newest, s)
+		}
+	}
+	return newest
+}
+
+// Span is a range of revisions. A zero Since is never, a zero Until is to this day.
+type Span struct{ Since, Until Revision }
+
+// Includes reports whether the revision lies in the span.
+func (s Span) Includes(r Revision) bool {
+	return r.Valid() && s.Since != 0 && r >= s.Since && (s.Until == 0 || r <= s.Until)
+}
+
+// Feature is something some revisions have and others lack.
+type Feature uint8
+
+// The features.
+const (
+	// FeatureHTTPSSE: the transport with GET /sse and POST /messages.
+	FeatureHTTPSSE Feature = iota
+	// FeatureStreamableHTTP: the transport with one endpoint.
+	FeatureStreamableHTTP
+	// FeatureSessions: initialize, sessions and resumable streams.
+	FeatureSessions
+	// FeatureBatch: JSON-RPC batches must be accepted.
+	FeatureBatch
+	// FeatureVersionHeader: the MCP-Protocol-Version header.
+	FeatureVersionHeader
+	// FeatureStreamPriming: streams begin with an empty event and may be polled.
+	FeatureStreamPriming
+	// FeatureErrorWithoutID: an error response may lack its id.
+	FeatureErrorWithoutID
+	// FeatureServerRequests: the server may send requests.
+	FeatureServerRequests
+	// FeatureInputRequired: a result may ask for input, and the client calls again.
+	FeatureInputRequired
+	// FeatureListen: subscriptions/listen instead of a stream by GET.
+	FeatureListen
+	// FeatureAudio: audio content.
+	FeatureAudio
+	// FeatureToolAnnotations: hints on tools.
+	FeatureToolAnnotations
+	// FeatureProgressMessage: a message in progress notifications.
+	FeatureProgressMessage
+	// FeatureTitles: title and _meta on tools, prompts and resources.
+	FeatureTitles
+	// FeatureStructuredOutput: outputSchema and structuredContent.
+	FeatureStructuredOutput
+	// FeatureResourceLinks: resource_link content.
+	FeatureResourceLinks
+	// FeatureCompletionContext: settled arguments in completion requests.
+	FeatureCompletionContext
+	// FeatureElicitation: elicitation by form.
+	FeatureElicitation
+	// FeatureURLElicitation: elicitation by URL.
+	FeatureURLElicitation
+	// FeatureIcons: icons, and description and websiteUrl of an implementation.
+	FeatureIcons
+	// FeatureSamplingTools: tools in sampling, and lists of content blocks there.
+	FeatureSamplingTools
+	// FeatureInputErrorsAsResults: tool arguments that do not fit the schema are a
+	// result with isError instead of an error.
+	FeatureInputErrorsAsResults
+	// FeatureCoreTasks: tasks as a part of the protocol.
+	FeatureCoreTasks
+	// FeatureTasksExtension: tasks as the extension [ExtensionTasks].
+	FeatureTasksExtension
+
+	featureCount
+)
+
+var featureSpans = [featureCount]Span{
+	FeatureHTTPSSE:              {Revision20241105, Revision20241105},
+	FeatureStreamableHTTP:       {Since: Revision20250326},
+	FeatureSessions:             {Revision20241105, Revision20251125},
+	FeatureBatch:                {Revision20250326, Revision20250326},
+	FeatureVersionHeader:        {Since: Revision20250618},
+	FeatureStreamPriming:        {Revision20251125, Revision20251125},
+	FeatureErrorWithoutID:       {Since: Revision20251125},
+	FeatureServerRequests:       {Revision20241105, Revision20251125},
+	FeatureInputRequired:        {Since: Revision20260728},
+	FeatureListen:               {Since: Revision20260728},
+	FeatureAudio:                {Since: Revision20250326},
+	FeatureToolAnnotations:      {Since: Revision20250326},
+	FeatureProgressMessage:      {Since: Revision20250326},
+	FeatureTitles:               {Since: Revision20250618},
+	FeatureStructuredOutput:     {Since: Revision20250618},
+	FeatureResourceLinks:        {Since: Revision20250618},
+	FeatureCompletionContext:    {Since: Revision20250618},
+	FeatureElicitation:          {Since: Revision20250618},
+	FeatureURLElicitation:       {Since: Revision20251125},
+	FeatureIcons:                {Since: Revision20251125},
+	FeatureSamplingTools:        {Since: Revision20251125},
+	FeatureInputErrorsAsResults: {Since: Revision20251125},
+	FeatureCoreTasks:            {Revision20251125, Revision20251125},
+	FeatureTasksExtension:       {Since: Revision20260728},
+}

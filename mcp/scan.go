@@ -1,0 +1,203 @@
+package mcp
+
+import "encoding/json"
+
+// members walks the members of a JSON object in place. On bytes that are not a
+// valid object it ends early with ok false; it never reads out of bounds.
+type members struct {
+	data   []byte
+	pos    int
+	rawKey []byte // with quotes and escapes
+	value  []byte // without surrounding white space, never empty
+	ok     bool   // after next returned false: the object ended where it should
+	first  bool
+}
+
+func newMembers(data []byte) members {
+	m := members{data: data, first: true}
+	m.space()
+	if m.pos < len(data) && data[m.pos] == '{' {
+		m.pos++
+		return m
+	}
+	m.pos = len(data)
+	return m
+}
+
+func (m *members) next() bool {
+	m.space()
+	if m.peek() == '}' {
+		m.ok = true
+		m.pos = len(m.data)
+		return false
+	}
+	if !m.first {
+		if m.peek() != ',' {
+			return false
+		}
+		m.pos++
+		m.space()
+	}
+	m.first = false
+	if m.peek() != '"' {
+		return false
+	}
+	start := m.pos
+	m.pos = skipString(m.data, m.pos)
+	m.rawKey = m.data[start:m.pos]
+	m.space()
+	if m.peek() != ':' {
+		return false
+	}
+	m.pos++
+	m.space()
+	start = m.pos
+	m.pos = skipValue(m.data, m.pos)
+	m.value = m.data[start:m.pos]
+	return len(m.value) > 0
+}
+
+// is reports whether the current key equals the name, escapes resolved.
+func (m *members) is(name string) bool {
+	if len(m.rawKey) < 2 {
+		return false
+	}
+	key := m.rawKey[1 : len(m.rawKey)-1]
+	for _, c := range key {
+		if c == '\\' {
+			return m.key() == name
+		}
+	}
+	return string(key) == name
+}
+
+// key returns the current key with its escapes resolved.
+func (m *members) key() string {
+	var s string
+	if json.Unmarshal(m.rawKey, &s) != nil {
+		return ""
+	}
+	return s
+}
+
+func (m *members) peek() byte {
+	if m.pos < len(m.data) {
+		return m.data[m.pos]
+	}
+	return 0
+}
+
+func (m *members) space() {
+	m.pos = skipSpace(m.data, m.pos)
+}
+
+// member returns the raw value of a member; of duplicates the last one counts, as
+// it does when decoding.
+func member(object []byte, key string) (value json.RawMessage, found bool) {
+	it := newMembers(object)
+	for it.next() {
+		if it.is(key) {
+			value, found = it.value, true
+		}
+	}
+	return value, found
+}
+
+// elements splits a JSON array into its raw elements. It reports false for bytes
+// that are not an array.
+func elements(data []byte) ([][]byte, bool) {
+	pos := skipSpace(data, 0)
+	if pos == len(data) || data[pos] != '[' {
+		return nil, false
+	}
+	var out [][]byte
+	for pos++; ; pos++ {
+		pos = skipSpace(data, pos)
+		if pos < len(data) && data[pos] == ']' {
+			return out, len(out) == 0
+		}
+		end := skipValue(data, pos)
+		if end == pos {
+			return nil, false
+		}
+		out = append(out, data[pos:end])
+		pos = skipSpace(data, end)
+		if pos == len(data) {
+			return nil, false
+		}
+		if data[pos] == ']' {
+			return out, true
+		}
+		if data[pos] != ',' {
+			return nil, false
+		}
+	}
+}
+
+func skipSpace(data []byte, pos int) int {
+	for pos < len(data) {
+		switch data[pos] {
+		case ' ', '\t', '\n', '\r':
+			pos++
+		default:
+			return pos
+		}
+	}
+	return pos
+}
+
+func skipString(data []byte, pos int) int {
+	for pos++; pos < len(data); pos++ {
+		switch data[pos] {
+		case '\\':
+			pos++
+		case '"':
+			return pos + 1
+		}
+	}
+	return len(data)
+}
+
+// skipValue returns the end of the value that starts at pos, or pos if none does.
+// It relies on brackets being balanced and checks nothing else.
+func skipValue(data []byte, pos int) int {
+	depth := 0
+	for pos < len(data) {
+		switch data[pos] {
+		case '"':
+			pos = skipString(data, pos)
+		case '{', '[':
+			depth++
+			pos++
+			continue
+		case '}', ']':
+			if depth == 0 {
+				return pos
+			}
+			depth--
+			pos++
+		case ',', ':', ' ', '\t', '\n', '\r':
+			if depth == 0 {
+				return pos
+			}
+			pos++
+			continue
+		default:
+			for pos < len(data) && !delimiter(data[pos]) {
+				pos++
+			}
+		}
+		if depth == 0 {
+			return pos
+		}
+	}
+	return pos
+}
+
+func delimiter(c byte) bool {
+	switch c {
+	case ',', ':', '}', ']', '{', '[', '"', ' ', '\t', '\n', '\r':
+		return true
+	}
+	return false
+}

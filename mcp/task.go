@@ -1,0 +1,79 @@
+package mcp
+
+import "encoding/json"
+
+// TaskStatus is the state of a task.
+type TaskStatus string
+
+// The states. The last three are terminal: a task in one of them never changes.
+const (
+	TaskWorking       TaskStatus = "working"
+	TaskInputRequired TaskStatus = "input_required"
+	TaskCompleted     TaskStatus = "completed"
+	TaskFailed        TaskStatus = "failed"
+	TaskCancelled     TaskStatus = "cancelled"
+)
+
+// Terminal reports whether the state is final.
+func (s TaskStatus) Terminal() bool {
+	return s == TaskCompleted || s == TaskFailed || s == TaskCancelled
+}
+
+// TaskMetadata asks that a request be run as a task, kept for TTL milliseconds
+// after its creation if the receiver agrees.
+type TaskMetadata struct {
+	TTL *int64 `json:"ttl,omitempty"`
+}
+
+// Task is what a requestor sees of a task. The times are ISO 8601.
+type Task struct {
+	TaskID        string     `json:"taskId"`
+	Status        TaskStatus `json:"status"`
+	StatusMessage string     `json:"statusMessage,omitempty"`
+	CreatedAt     string     `json:"createdAt"`
+	LastUpdatedAt string     `json:"lastUpdatedAt"`
+	TTL           *int64     `json:"ttl"`                    // milliseconds kept; nil is null, for ever
+	PollInterval  *int64     `json:"pollInterval,omitempty"` // milliseconds
+}
+
+// CreateTaskResult answers a request that became a task.
+type CreateTaskResult struct {
+	Task Task `json:"task"`
+	Meta Meta `json:"_meta,omitempty"`
+}
+
+// TaskParams name a task.
+type TaskParams struct {
+	TaskID string `json:"taskId"`
+	Meta   Meta   `json:"_meta,omitempty"`
+}
+
+// Types of the params that name a task.
+type (
+	GetTaskParams    = TaskParams
+	TaskResultParams = TaskParams
+	CancelTaskParams = TaskParams
+)
+
+// GetTaskResult is the task itself, without a member around it.
+type GetTaskResult struct {
+	Task
+	Meta Meta `json:"_meta,omitempty"`
+}
+
+// CancelTaskResult is the task as it is after tasks/cancel.
+type CancelTaskResult = GetTaskResult
+
+// TaskStatusParams are the params of notifications/tasks/status.
+type TaskStatusParams = GetTaskResult
+
+// TaskPayload answers tasks/result: the raw result of the request that became the
+// task.
+type TaskPayload = json.RawMessage
+
+// ListTasksResult is a page of tasks.
+type ListTasksResult struct {
+	Tasks      []Task `json:"tasks"`
+	NextCursor string `json:"nextCursor,omitempty"`
+	Meta       Meta   `json:"_meta,omitempty"`
+}

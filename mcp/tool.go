@@ -1,0 +1,70 @@
+package mcp
+
+import "encoding/json"
+
+// Tool describes a tool. Name and InputSchema are required; the schemas are kept
+// and sent byte for byte, and their root is an object of type "object".
+type Tool struct {
+	Name         string           `json:"name"`
+	Title        string           `json:"title,omitempty"`
+	Description  string           `json:"description,omitempty"`
+	InputSchema  json.RawMessage  `json:"inputSchema"`
+	OutputSchema json.RawMessage  `json:"outputSchema,omitempty"`
+	Annotations  *ToolAnnotations `json:"annotations,omitempty"`
+	Execution    *ToolExecution   `json:"execution,omitempty"`
+	Icons        []Icon           `json:"icons,omitempty"`
+	Meta         Meta             `json:"_meta,omitempty"`
+}
+
+// ToolAnnotations are hints about a tool; nil is the default named at each. A
+// client must not trust them unless it trusts the server.
+type ToolAnnotations struct {
+	Title           string `json:"title,omitempty"`
+	ReadOnlyHint    *bool  `json:"readOnlyHint,omitempty"`    // default false
+	DestructiveHint *bool  `json:"destructiveHint,omitempty"` // default true; means something unless read-only
+	IdempotentHint  *bool  `json:"idempotentHint,omitempty"`  // default false; means something unless read-only
+	OpenWorldHint   *bool  `json:"openWorldHint,omitempty"`   // default true
+}
+
+// ToolExecution says how a tool may be run.
+type ToolExecution struct {
+	TaskSupport TaskSupport `json:"taskSupport,omitempty"`
+}
+
+// TaskSupport says whether a tool runs as a task; empty means forbidden.
+type TaskSupport string
+
+// The values of [TaskSupport].
+const (
+	TaskForbidden TaskSupport = "forbidden"
+	TaskOptional  TaskSupport = "optional"
+	TaskRequired  TaskSupport = "required"
+)
+
+// ListToolsResult is a page of tools.
+type ListToolsResult struct {
+	Tools      []Tool `json:"tools"`
+	NextCursor string `json:"nextCursor,omitempty"`
+	Meta       Meta   `json:"_meta,omitempty"`
+}
+
+// CallToolParams are the params of tools/call. Arguments are the raw object, or
+// empty or null for none.
+type CallToolParams struct {
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	Task      *TaskMetadata   `json:"task,omitempty"`
+	Meta      Meta            `json:"_meta,omitempty"`
+}
+
+// CallToolResult is what a tool returned. A tool that failed sets IsError and
+// explains itself in Content; a call that could not be made is an [*Error].
+type CallToolResult struct {
+	Content           Contents        `json:"content"`
+	StructuredContent json.RawMessage `json:"structuredContent,omitempty"`
+	IsError           bool            `json:"isError,omitempty"`
+	Meta              Meta            `json:"_meta,omitempty"`
+}
+
+// ToolListChangedParams are the params of notifications/tools/list_changed.
+type ToolListChangedParams = NotificationParams
