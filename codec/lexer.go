@@ -31,6 +31,7 @@ type lexer struct {
 	max    int
 	reason string
 	off    int
+	spaced bool // whether container met white space
 }
 
 func (l *lexer) fail(reason string, off int) int {
@@ -65,6 +66,16 @@ func space(b []byte, i int) int {
 	return i
 }
 
+// gap is space for places where white space is rare, and remembers that there was some.
+func (l *lexer) gap(i int) int {
+	if i < len(l.data) && l.data[i] <= ' ' {
+		end := space(l.data, i)
+		l.spaced = l.spaced || end > i
+		return end
+	}
+	return i
+}
+
 const (
 	ones  = 0x0101010101010101
 	highs = 0x8080808080808080
@@ -89,6 +100,20 @@ func plain(b []byte, i int) int {
 		if c := b[i]; c == '"' || c == '\\' || c < ' ' || c >= utf8.RuneSelf {
 			return i
 		}
+		i++
+	}
+	return i
+}
+
+// ascii returns the offset of the first byte at or after i that is beyond ASCII, or len(b).
+func ascii(b []byte, i int) int {
+	for i+8 <= len(b) {
+		if m := binary.LittleEndian.Uint64(b[i:]) & highs; m != 0 {
+			return i + bits.TrailingZeros64(m)>>3
+		}
+		i += 8
+	}
+	for i < len(b) && b[i] < utf8.RuneSelf {
 		i++
 	}
 	return i
@@ -284,7 +309,7 @@ open:
 	}
 	level++
 	object = b[i] == '{'
-	i = space(b, i+1)
+	i = l.gap(i + 1)
 	if i >= len(b) {
 		return l.fail(reasonEnd, i)
 	}
@@ -309,13 +334,13 @@ key:
 	if i = l.str(i); i < 0 {
 		return -1
 	}
-	if i = space(b, i); i >= len(b) {
+	if i = l.gap(i); i >= len(b) {
 		return l.fail(reasonEnd, i)
 	}
 	if b[i] != ':' {
 		return l.fail(reasonColon, i)
 	}
-	i = space(b, i+1)
+	i = l.gap(i + 1)
 
 value:
 	if i >= len(b) {
@@ -338,12 +363,12 @@ value:
 	}
 
 after:
-	if i = space(b, i); i >= len(b) {
+	if i = l.gap(i); i >= len(b) {
 		return l.fail(reasonEnd, i)
 	}
 	switch c := b[i]; {
 	case c == ',':
-		i = space(b, i+1)
+		i = l.gap(i + 1)
 		if object {
 			goto key
 		}

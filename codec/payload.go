@@ -1,12 +1,20 @@
 package codec
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
+	"strconv"
+	"sync"
+	"unicode/utf8"
 	"unsafe"
 
 	"github.com/bytedance/sonic"
+	"github.com/bytedance/sonic/decoder"
 	"github.com/bytedance/sonic/encoder"
+	"github.com/bytedance/sonic/option"
 )
 
 var decoding = sonic.Config{
@@ -16,26 +24,135 @@ var decoding = sonic.Config{
 	UseUnicodeErrors: true,
 }.Froze()
 
-const encoding = encoder.SortMapKeys | encoder.CompactMarshaler | encoder.NoNullSliceOrMap | encoder.ValidateString | encoder.NoEncoderNewline
+// encoding leaves two of sonic's options out, since finish does their work at less cost: CompactMarshaler runs
+// every json.RawMessage through encoding/json, and ValidateString looks at the whole buffer rather than at what was
+// appended. sonic still checks that whatever a MarshalJSON returns is one value.
+const encoding = encoder.SortMapKeys | encoder.NoNullSliceOrMap | encoder.NoEncoderNewline
 
-// ErrSyntax is what Unmarshal returns for data that is not one valid JSON value. Nothing was decoded.
+// ErrSyntax is returned by Unmarshal for data that is not one valid JSON value. Nothing was decoded.
 var ErrSyntax = errors.New("codec: invalid JSON")
 
-// Marshal encodes v.
-func Marshal(v any) ([]byte, error) {
-	return encoder.Encode(v, encoding)
+// DecodeError is returned by Unmarshal for valid JSON that does not fit the Go value. The value may be partly filled.
+type DecodeError struct {
+	// Offset is where in the data the value that does not fit starts, -1 if that is unknown.
+	Offset int
+
+	// Value says what was there: null, bool, number, string, array or object; empty if that is unknown.
+	Value string
+
+	// Type is what it should have been decoded into, nil if that is unknown.
+	Type reflect.Type
 }
 
-// AppendMarshal appends the encoding of v to dst. After an error it returns dst as it was.
+// Error describes the mismatch without quoting the data.
+func (e *DecodeError) Error() string {
+	value, target, at := e.Value, "its Go type", ""
+	if value == "" {
+		value = "value"
+	}
+	if e.Type != nil {
+		target = e.Type.String()
+	}
+	if e.Offset >= 0 {
+		at = " at offset " + strconv.Itoa(e.Offset)
+	}
+	return "codec: " + value + at + " does not fit " + target
+}
+
+// holders carry a slice header to sonic, which wants a pointer to it, without an allocation for each.
+var holders = sync.Pool{New: func() any { return new([]byte) }}
+
+// Marshal encodes v as compact JSON in UTF-8. See the package comment for how it differs from encoding/json. What a
+// json.RawMessage or a MarshalJSON method contributes must be JSON that Valid accepts, or Marshal fails; strings that
+// are no valid UTF-8 have the bytes at fault replaced by U+FFFD. A nil []byte is written as [] like any nil slice, so
+// give optional ones omitempty.
+func Marshal(v any) ([]byte, error) {
+	buf := GetBuffer()
+	defer buf.Free()
+	var err error
+	if buf.B, err = AppendMarshal(buf.B, v); err != nil {
+		return nil, err
+	}
+	if cap(buf.B) > maxPooled {
+		return buf.B, nil
+	}
+	return bytes.Clone(buf.B), nil
+}
+
+// AppendMarshal appends what Marshal returns to dst. After an error it returns dst as it was.
 func AppendMarshal(dst []byte, v any) ([]byte, error) {
-	out := dst
-	if err := encoder.EncodeInto(&out, v, encoding); err != nil {
-		return dst, err
+	h := holders.Get().(*[]byte)
+	*h = dst
+	err := encoder.EncodeInto(h, v, encoding)
+	out := *h
+	*h = nil
+	holders.Put(h)
+	if err == nil {
+		out, err = finish(out, len(dst), planOf(reflect.TypeOf(v))&holdsRaw != 0)
+	}
+	if err != nil {
+		return dst, fmt.Errorf("codec: marshal %T: %w", v, err)
 	}
 	return out, nil
 }
 
-// Unmarshal decodes data into v.
+// finish makes valid UTF-8 of what was appended to out from start on. If raw is set it also validates and compacts
+// it, because it may hold JSON that others wrote.
+func finish(out []byte, start int, raw bool) ([]byte, error) {
+	if !raw {
+		if !validUTF8(out[start:]) {
+			out = append(out[:start], repair(out[start:])...)
+		}
+		return out, nil
+	}
+	l := lexer{data: out[start:], max: maxDepth}
+	begin := space(l.data, 0)
+	end := l.value(begin, 0)
+	if end < 0 && l.reason == reasonUTF8 {
+		out = append(out[:start], repair(out[start:])...)
+		l = lexer{data: out[start:], max: maxDepth}
+		end = l.value(begin, 0)
+	}
+	switch {
+	case end < 0:
+		return out, errors.New("raw JSON: " + l.reason)
+	case space(l.data, end) != len(l.data):
+		return out, errors.New("raw JSON: " + reasonTrailing)
+	case l.spaced || begin > 0 || end < len(l.data):
+		// The result is never longer than what it is made from, so it can be written over it.
+		out = AppendCompact(out[:start], l.data)
+	}
+	return out, nil
+}
+
+// validUTF8 is utf8.Valid with the lexer's short cut for three-byte characters.
+func validUTF8(b []byte) bool {
+	l := lexer{data: b}
+	for i := 0; i < len(b); {
+		if b[i] < utf8.RuneSelf {
+			i = ascii(b, i)
+		} else if i = l.beyond(i); i < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// repair returns a copy of b with each byte that belongs to no character replaced by U+FFFD.
+func repair(b []byte) []byte {
+	out := make([]byte, 0, len(b)+16)
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		out = utf8.AppendRune(out, r)
+		b = b[n:]
+	}
+	return out
+}
+
+// Unmarshal decodes data into v, a non-nil pointer, and is strict: data must be what Valid accepts, else the error
+// is ErrSyntax. Values that do not fit are a *DecodeError; errors of UnmarshalJSON methods come back as they are.
+//
+// Nothing in v refers to data afterwards. data is copied only if it holds numbers and v may hold an interface.
 func Unmarshal(data []byte, v any) error {
 	if !Valid(data) {
 		return ErrSyntax
@@ -43,17 +160,93 @@ func Unmarshal(data []byte, v any) error {
 	return UnmarshalValid(data, v)
 }
 
-// UnmarshalValid decodes data, a span that Scan accepted, into v.
+// UnmarshalValid is Unmarshal for data that Scan or Valid accepted, such as the spans of a Message. Other data may
+// be decoded wrongly or not at all.
 func UnmarshalValid(data []byte, v any) error {
-	return decoding.UnmarshalFromString(unsafe.String(unsafe.SliceData(data), len(data)), v)
+	text := unsafe.String(unsafe.SliceData(data), len(data))
+	// sonic copies every string it decodes but not the digits of a number that goes into an interface.
+	if planOf(reflect.TypeOf(v))&holdsAny != 0 && hasNumber(data) {
+		text = string(data)
+	}
+	err := decoding.UnmarshalFromString(text, v)
+	if err == nil {
+		return nil
+	}
+	return cleanError(err, data)
 }
 
-// Pretouch compiles the encoder and decoder of t ahead of their first use.
+// cleanError replaces the decoder's errors, which quote and refer to the input.
+func cleanError(err error, data []byte) error {
+	if offset, t, ok := mismatch(err); ok {
+		return &DecodeError{Offset: offset, Value: kindAt(data, offset), Type: t}
+	}
+	var std *json.UnmarshalTypeError
+	var syntax decoder.SyntaxError
+	switch {
+	case errors.As(err, &std):
+		return &DecodeError{Offset: -1, Type: std.Type}
+	case errors.As(err, &syntax):
+		return ErrSyntax
+	}
+	return err
+}
+
+// kindAt names the kind of the value at i.
+func kindAt(data []byte, i int) string {
+	if i < 0 || i >= len(data) {
+		return ""
+	}
+	switch c := data[i]; c {
+	case '"':
+		return "string"
+	case '{':
+		return "object"
+	case '[':
+		return "array"
+	case 't', 'f':
+		return "bool"
+	case 'n':
+		return "null"
+	default:
+		if classes[c] == classNumber {
+			return "number"
+		}
+		return ""
+	}
+}
+
+// hasNumber reports whether data, which is valid JSON, holds a number.
+func hasNumber(data []byte) bool {
+	for i := 0; i < len(data); {
+		switch classes[data[i]] {
+		case classString:
+			i = skipString(data, i)
+		case classNumber:
+			return true
+		default:
+			i++
+		}
+	}
+	return false
+}
+
+// Pretouch compiles the encoder and decoder of t and of the types inside it, which otherwise happens at their first
+// use and takes about 2 ms each. Call it for the types of a tool when the tool is registered.
 func Pretouch(t reflect.Type) error {
-	return sonic.Pretouch(t)
+	if t == nil {
+		return nil
+	}
+	planOf(t)
+	planOf(reflect.PointerTo(t))
+	if err := sonic.Pretouch(t, option.WithCompileRecursiveDepth(8)); err != nil {
+		return fmt.Errorf("codec: compile %s: %w", t, err)
+	}
+	return nil
 }
 
-// Native reports whether sonic's native path is active.
+// Native reports whether payloads take sonic's native path. Where sonic does not support the Go release or the
+// processor it is false, and sonic quietly uses encoding/json, with none of the promises of Marshal and Unmarshal
+// about nil slices, exact keys and speed.
 func Native() bool {
 	return sonic.APIKind == sonic.UseSonicJSON
 }

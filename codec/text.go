@@ -3,6 +3,7 @@ package codec
 import (
 	"bytes"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // escaped reports whether the string body has escapes.
@@ -83,40 +84,32 @@ const hexDigits = "0123456789abcdef"
 // AppendString appends s as a JSON string with its quotes. Bytes that are no valid UTF-8 become U+FFFD; nothing is
 // escaped but what JSON demands.
 func AppendString(dst []byte, s string) []byte {
+	b := unsafe.Slice(unsafe.StringData(s), len(s)) // only read
 	dst = append(dst, '"')
-	start := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c < utf8.RuneSelf {
-			if c >= ' ' && c != '"' && c != '\\' {
-				i++
-				continue
-			}
-			dst = append(dst, s[start:i]...)
-			switch c {
-			case '"', '\\':
-				dst = append(dst, '\\', c)
-			case '\n':
-				dst = append(dst, '\\', 'n')
-			case '\r':
-				dst = append(dst, '\\', 'r')
-			case '\t':
-				dst = append(dst, '\\', 't')
-			default:
-				dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-			}
-			i++
-			start = i
+	for i := 0; i < len(b); {
+		end := plain(b, i)
+		dst = append(dst, b[i:end]...)
+		if i = end; i >= len(b) {
+			break
+		}
+		switch c := b[i]; {
+		case c >= utf8.RuneSelf:
+			r, n := utf8.DecodeRune(b[i:])
+			dst = utf8.AppendRune(dst, r)
+			i += n
 			continue
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', c)
+		case c == '\n':
+			dst = append(dst, '\\', 'n')
+		case c == '\r':
+			dst = append(dst, '\\', 'r')
+		case c == '\t':
+			dst = append(dst, '\\', 't')
+		default:
+			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 		}
-		r, n := utf8.DecodeRuneInString(s[i:])
-		if r == utf8.RuneError && n == 1 {
-			dst = append(dst, s[start:i]...)
-			dst = append(dst, "\ufffd"...)
-			start = i + 1
-		}
-		i += n
+		i++
 	}
-	dst = append(dst, s[start:]...)
 	return append(dst, '"')
 }

@@ -2,15 +2,28 @@ package codec
 
 import (
 	"bytes"
+	"encoding/binary"
 	"iter"
+	"math/bits"
 )
 
 // The functions in this file walk JSON that Scan, Valid or Marshal vouches for. Given anything else they may return
 // the wrong spans, but they neither panic nor read outside of their argument.
 
-// skipString returns the offset after the string whose opening quote is at i.
+// skipString returns the offset after the string whose opening quote is at i. Most strings are keys and short words,
+// which end before the set-up of a vector search has paid off.
 func skipString(b []byte, i int) int {
 	i++
+	for k := i; k+8 <= len(b) && k < i+32; k += 8 {
+		x := binary.LittleEndian.Uint64(b[k:])
+		quote, backslash := x^'"'*ones, x^'\\'*ones
+		if m := ((quote - ones) &^ quote & highs) | ((backslash - ones) &^ backslash & highs); m != 0 {
+			if k += bits.TrailingZeros64(m) >> 3; b[k] == '"' {
+				return k + 1
+			}
+			break
+		}
+	}
 	for {
 		j := bytes.IndexByte(b[i:], '"')
 		if j < 0 {
@@ -30,9 +43,8 @@ func skipString(b []byte, i int) int {
 
 // skip returns the offset after the value at i.
 func skip(b []byte, i int) int {
-	depth := 0
-	for i < len(b) {
-		switch b[i] {
+	for depth := 0; i < len(b); {
+		switch c := b[i]; c {
 		case '"':
 			i = skipString(b, i)
 		case '{', '[':
@@ -42,11 +54,15 @@ func skip(b []byte, i int) int {
 		case '}', ']':
 			depth--
 			i++
-		case ' ', '\t', '\n', '\r', ',', ':':
-			i++
-			continue
 		default:
-			for i++; i < len(b) && !ends(b[i]); {
+			i++
+			if depth > 0 {
+				continue
+			}
+			if classes[c] == classSpace || c == ',' || c == ':' {
+				continue
+			}
+			for i < len(b) && !ends(b[i]) {
 				i++
 			}
 		}

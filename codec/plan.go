@@ -1,0 +1,64 @@
+package codec
+
+import (
+	"encoding/json"
+	"reflect"
+	"sync"
+)
+
+// plan says what a type can hold and so which precautions its values need.
+type plan uint8
+
+const (
+	// holdsAny: an interface is somewhere inside, so a decoded json.Number may refer to the input.
+	holdsAny plan = 1 << iota
+
+	// holdsRaw: a json.Marshaler or an interface is somewhere inside, so the encoding may hold foreign JSON.
+	holdsRaw
+)
+
+var (
+	plans       sync.Map // reflect.Type to plan
+	marshaler   = reflect.TypeFor[json.Marshaler]()
+	unmarshaler = reflect.TypeFor[json.Unmarshaler]()
+)
+
+// planOf returns the plan of t, which may be nil.
+func planOf(t reflect.Type) plan {
+	if t == nil {
+		return 0
+	}
+	if p, ok := plans.Load(t); ok {
+		return p.(plan)
+	}
+	p := look(t, make(map[reflect.Type]bool))
+	plans.Store(t, p)
+	return p
+}
+
+// look walks the types inside t, each once. A type that decodes itself may do as it likes with its bytes, and
+// encoding/json demands of it that it copies what it keeps.
+func look(t reflect.Type, seen map[reflect.Type]bool) plan {
+	if seen[t] {
+		return 0
+	}
+	seen[t] = true
+	var p, mask plan
+	if t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler) {
+		p |= holdsRaw
+	}
+	if reflect.PointerTo(t).Implements(unmarshaler) {
+		mask |= holdsAny
+	}
+	switch t.Kind() {
+	case reflect.Interface:
+		p |= holdsAny | holdsRaw
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		p |= look(t.Elem(), seen)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			p |= look(t.Field(i).Type, seen)
+		}
+	}
+	return p &^ mask
+}
