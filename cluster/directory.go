@@ -1,0 +1,273 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// directoryFormat is the version of the data directory's layout.
+	directoryFormat = 1
+
+	lockFile     = "lock"
+	identityFile = "troupe.json"
+	storeDir     = "jetstream" // the embedded server's, which names it
+)
+
+// identity is what troupe.json holds.
+type identity struct {
+	Format  int       `json:"format"`
+	Node    string    `json:"node"`
+	Created time.Time `json:"created"`
+	// Streams are those that were created here and so have to be here.
+	Streams []string `json:"streams,omitempty"`
+}
+
+// directory is a data directory that this process holds the lock of.
+type directory struct {
+	path string
+	lock *os.File
+	id   identity
+}
+
+// dirError gives every refusal the same shape: what, where, and what to do.
+func dirError(path string, err error, what, advice string) error {
+	if what != "" {
+		what = " (" + what + ")"
+	}
+	return fmt.Errorf("cluster: data directory %s: %w%s: %s", path, err, what, advice)
+}
+
+// openDirectory locks the data directory at path and reads its identity,
+// creating both in a new or empty one. Whatever it refuses it leaves as it was.
+func openDirectory(path string) (*directory, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("cluster: data directory: %w", err)
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("cluster: data directory: %w", err)
+	}
+	d := &directory{path: path}
+	// Before the lock: taking it creates a file, which must not happen in a
+	// directory that is refused.
+	if _, err := d.readIdentity(); err != nil {
+		return nil, err
+	}
+	_, err = os.Lstat(d.file(lockFile))
+	fresh := errors.Is(err, fs.ErrNotExist)
+	if err := d.takeLock(); err != nil {
+		return nil, err
+	}
+	if err := d.prepare(); err != nil {
+		if fresh && (errors.Is(err, ErrDamaged) || errors.Is(err, ErrNewer) || errors.Is(err, ErrForeign)) {
+			_ = os.Remove(d.file(lockFile))
+		}
+		_ = d.lock.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *directory) file(name string) string { return filepath.Join(d.path, name) }
+
+// readIdentity reads troupe.json. False without an error means that the
+// directory is empty.
+func (d *directory) readIdentity() (found bool, err error) {
+	data, err := os.ReadFile(d.file(identityFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, d.checkEmpty()
+	}
+	if err != nil {
+		return false, fmt.Errorf("cluster: data directory %s: %w", d.path, err)
+	}
+	const restore = "restore it from a backup or choose another directory; nothing was changed in it"
+	// The format first, and leniently: what a newer release wrote beside it is
+	// not known here.
+	var version struct {
+		Format int `json:"format"`
+	}
+	if err := json.Unmarshal(data, &version); err != nil || version.Format < 1 {
+		return false, dirError(d.path, ErrDamaged, identityFile+" cannot be read", restore)
+	}
+	if version.Format > directoryFormat {
+		return false, dirError(d.path, ErrNewer, fmt.Sprintf("format %d, this release knows %d", version.Format, directoryFormat),
+			"run the newer release or choose another directory; nothing was changed in it")
+	}
+	var id identity
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&id); err != nil || !validName(id.Node) {
+		return false, dirError(d.path, ErrDamaged, identityFile+" cannot be read", restore)
+	}
+	d.id = id
+	return true, nil
+}
+
+// checkEmpty refuses a directory without troupe.json that holds anything a
+// crash during its creation, or a file system, does not leave.
+func (d *directory) checkEmpty() error {
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		return fmt.Errorf("cluster: data directory: %w", err)
+	}
+	for _, e := range entries {
+		if !slices.Contains([]string{lockFile, identityFile + ".tmp", "lost+found"}, e.Name()) {
+			return dirError(d.path, ErrForeign, fmt.Sprintf("it has %s but no %s", e.Name(), identityFile),
+				"choose an empty or a new directory; nothing was changed in it")
+		}
+	}
+	return nil
+}
+
+// takeLock locks the directory for as long as the process lives.
+func (d *directory) takeLock() error {
+	f, err := os.OpenFile(d.file(lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("cluster: data directory: %w", err)
+	}
+	held, err := tryLock(f)
+	if err == nil && held {
+		d.lock = f
+		return nil
+	}
+	defer f.Close()
+	if err != nil {
+		return fmt.Errorf("cluster: lock data directory %s: %w", d.path, err)
+	}
+	holder := "by another process"
+	if b, err := io.ReadAll(io.LimitReader(f, 32)); err == nil {
+		if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {
+			holder = fmt.Sprintf("by process %d", pid)
+		}
+	}
+	return dirError(d.path, ErrLocked, holder, "stop that process or choose another directory")
+}
+
+// prepare does what needs the lock: identity, store check, our pid for others.
+func (d *directory) prepare() error {
+	found, err := d.readIdentity()
+	if err != nil {
+		return err
+	}
+	if found {
+		if err := d.checkStore(); err != nil {
+			return err
+		}
+	} else {
+		d.id = identity{Format: directoryFormat, Node: "node-" + randomName(8), Created: time.Now().UTC().Truncate(time.Second)}
+		if err := d.save(); err != nil {
+			return err
+		}
+	}
+	return d.writePid(strconv.Itoa(os.Getpid()) + "\n")
+}
+
+// checkStore looks at the store before the embedded server does, because the
+// server repairs or drops what it cannot read.
+func (d *directory) checkStore() error {
+	damaged := func(what string) error {
+		return dirError(d.path, ErrDamaged, what, "restore it from a backup or choose another directory; nothing was changed in it")
+	}
+	for _, name := range d.id.Streams {
+		dir := filepath.Join(storeDir, "$G", "streams", name)
+		meta, err := os.ReadFile(d.file(filepath.Join(dir, "meta.inf")))
+		if errors.Is(err, fs.ErrPermission) {
+			return fmt.Errorf("cluster: data directory: %w", err)
+		}
+		if err != nil {
+			return damaged("no description of stream " + name)
+		}
+		var c struct {
+			Name string `json:"name"`
+		}
+		if json.Unmarshal(meta, &c) != nil || c.Name != name {
+			return damaged("the description of stream " + name + " cannot be read")
+		}
+		if sum, err := os.ReadFile(d.file(filepath.Join(dir, "meta.sum"))); err != nil || len(sum) != 16 {
+			return damaged("no checksum of stream " + name)
+		}
+		if st, err := os.Stat(d.file(filepath.Join(dir, "msgs"))); err != nil || !st.IsDir() {
+			return damaged("no messages of stream " + name)
+		}
+	}
+	return nil
+}
+
+// save writes troupe.json so that a crash leaves the old or the new one.
+func (d *directory) save() error {
+	data, err := json.MarshalIndent(d.id, "", "  ")
+	if err != nil {
+		return err
+	}
+	tmp := d.file(identityFile + ".tmp")
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("cluster: data directory: %w", err)
+	}
+	_, err = f.Write(append(data, '\n'))
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(tmp, d.file(identityFile))
+	}
+	if err != nil {
+		return fmt.Errorf("cluster: data directory: %w", err)
+	}
+	if dir, err := os.Open(d.path); err == nil {
+		// Not every file system can sync a directory; the file itself is safe.
+		_ = dir.Sync()
+		_ = dir.Close()
+	}
+	return nil
+}
+
+// hasStreams remembers that the streams were created.
+func (d *directory) hasStreams(names []string) error {
+	all := slices.Clone(d.id.Streams)
+	for _, name := range names {
+		if !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	if len(all) == len(d.id.Streams) {
+		return nil
+	}
+	d.id.Streams = all
+	return d.save()
+}
+
+func (d *directory) writePid(s string) error {
+	err := d.lock.Truncate(0)
+	if err == nil {
+		_, err = d.lock.WriteAt([]byte(s), 0)
+	}
+	if err != nil {
+		return fmt.Errorf("cluster: data directory: %w", err)
+	}
+	return nil
+}
+
+// close gives the lock back. The file stays: removing it would let two
+// processes hold locks on two files of the same name.
+func (d *directory) close() error {
+	_ = d.writePid("")
+	if err := d.lock.Close(); err != nil {
+		return fmt.Errorf("cluster: data directory: %w", err)
+	}
+	return nil
+}

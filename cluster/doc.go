@@ -1,0 +1,51 @@
+// Package cluster keeps what must survive a crash: node leases, session
+// records, the event log of streams and the key ring. It stores them in NATS
+// JetStream, in a server embedded in this process, on disk or in memory.
+//
+// # Guarantees
+//
+//   - What was acknowledged survives the death of the process. A power cut may
+//     cost the file store's sync interval (Options.Sync).
+//   - Every error says what became of the operation. ErrNotFound, ErrConflict,
+//     ErrFenced, ErrRetry, ErrFull and ErrTooBig mean it was not done;
+//     ErrUnavailable means that nobody knows.
+//   - "Not found" is only ever said after a read from the stream leader.
+//   - Once Take has succeeded on a stream, no append of the previous writer is
+//     accepted (ErrFenced): every append names the revision of the writer
+//     record it was made under, and the store checks it.
+//   - No call takes longer than its context, nor longer than 5 s plus the time
+//     of a retry, whatever happens to NATS.
+//   - Nothing grows without bound: streams have byte budgets and refuse what
+//     exceeds them, everything stored has a lifetime, calls in flight are
+//     counted and capped.
+//
+// # Goroutines
+//
+// All methods of Node and Ring may be called from any goroutine. Append's
+// done function runs on the one goroutine that receives acknowledgements: it
+// must not block and must not wait for another call of this package.
+//
+// # States of a node
+//
+//	            renewed in time
+//	             ┌──────────┐
+//	             ▼          │
+//	Open ──▶ serving ───────┘
+//	             │  ▲
+//	  lease over │  │ renewed under the same boot nonce
+//	             ▼  │
+//	         suspended ──────▶ (a newer boot holds the name: stays suspended
+//	             │              until that one's entry is gone)
+//	             ▼
+//	          Close
+//
+// A suspended node takes no new work; what it still writes is guarded by the
+// fence, not by the lease.
+//
+// # Layout
+//
+// Records are messages with the subject as key, one message per subject, first
+// byte a version. An empty message is a tombstone that expires by itself.
+// Events live under ev.<tenant>.<server>.<session>.<stream>: .open is the
+// writer record, .body what belongs to it, .0 to .999 a ring of appends.
+package cluster

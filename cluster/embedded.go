@@ -1,0 +1,128 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// startTimeout bounds the server's start without the recovery of its store.
+const startTimeout = 10 * time.Second
+
+// startServer starts the embedded server with JetStream over dir. It listens
+// nowhere and takes no signals.
+func startServer(o *Options, name, dir string) (*server.Server, error) {
+	s, err := server.NewServer(&server.Options{
+		ServerName:             name,
+		DontListen:             true,
+		NoSigs:                 true,
+		DisableJetStreamBanner: true,
+		MaxPayload:             maxPayload,
+		MaxPending:             64 << 20,
+		MaxControlLine:         4096,
+		JetStreamLimits: server.JSLimitOpts{
+			MaxRequestBatch:           maxBatch,
+			MaxAckPending:             1024,
+			Duplicates:                2 * time.Minute,
+			DefaultMaxConsumers:       64,
+			MaxBatchInflightPerStream: 1,
+			MaxBatchInflightTotal:     1,
+			MaxBatchSize:              1,
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cluster: embedded server: %w", err)
+	}
+	s.SetLoggerV2(serverLog{o.Log.With("component", "nats")}, false, false, false)
+	s.Start()
+	if !s.ReadyForConnections(startTimeout) {
+		stopServer(s)
+		return nil, fmt.Errorf("cluster: embedded server: not ready after %v", startTimeout)
+	}
+	c := &server.JetStreamConfig{StoreDir: dir, MaxStore: o.MaxStore, MaxMemory: minStore}
+	switch {
+	case o.Dir == "":
+		c.MaxStore, c.MaxMemory = minStore, o.MaxStore
+	case o.Sync < 0:
+		c.SyncAlways = true
+	default:
+		c.SyncInterval = o.Sync
+		if c.SyncInterval == 0 {
+			c.SyncInterval = 2 * time.Minute
+		}
+	}
+	if err := s.EnableJetStream(c); err != nil {
+		stopServer(s)
+		if o.Dir != "" {
+			return nil, dirError(o.Dir, ErrDamaged, err.Error(), "restore it from a backup or choose another directory")
+		}
+		return nil, fmt.Errorf("cluster: embedded server: %w", err)
+	}
+	return s, nil
+}
+
+func stopServer(s *server.Server) {
+	s.Shutdown()
+	s.WaitForShutdown()
+}
+
+// connect opens a connection to the server inside this process.
+func connect(s *server.Server, name string, log *slog.Logger) (*nats.Conn, error) {
+	nc, err := nats.Connect("", nats.InProcessServer(s), nats.Name(name),
+		nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond), nats.ReconnectJitter(0, 0),
+		// Without a buffer for the time between two connections a call fails at
+		// once, and not done, instead of maybe happening after its caller gave up.
+		nats.ReconnectBufSize(-1),
+		nats.FlusherTimeout(callTimeout),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			log.Warn("connection to nats lost", "error", err)
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			log.Warn("nats", "error", err)
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("cluster: connect: %w", err)
+	}
+	return nc, nil
+}
+
+// memoryDir makes the directory that JetStream insists on even if it keeps
+// nothing in it.
+func memoryDir() (string, error) {
+	dir, err := os.MkdirTemp("", "troupe-")
+	if err != nil {
+		return "", fmt.Errorf("cluster: embedded server: %w", err)
+	}
+	return dir, nil
+}
+
+// storePath makes the store's directory with the permissions we want.
+func (d *directory) storePath() (string, error) {
+	if err := os.MkdirAll(filepath.Join(d.path, storeDir), 0o700); err != nil {
+		return "", fmt.Errorf("cluster: data directory: %w", err)
+	}
+	return d.path, nil
+}
+
+// serverLog passes on what the embedded server says. Its notices are of no
+// interest to whoever runs us, so they go down a level.
+type serverLog struct{ log *slog.Logger }
+
+func (l serverLog) at(level slog.Level, format string, v []any) {
+	if l.log.Enabled(context.Background(), level) {
+		l.log.Log(context.Background(), level, fmt.Sprintf(format, v...))
+	}
+}
+
+func (l serverLog) Noticef(format string, v ...any) { l.at(slog.LevelDebug, format, v) }
+func (l serverLog) Warnf(format string, v ...any)   { l.at(slog.LevelWarn, format, v) }
+func (l serverLog) Errorf(format string, v ...any)  { l.at(slog.LevelError, format, v) }
+func (l serverLog) Fatalf(format string, v ...any)  { l.at(slog.LevelError, format, v) }
+func (l serverLog) Debugf(format string, v ...any)  { l.at(slog.LevelDebug, format, v) }
+func (l serverLog) Tracef(format string, v ...any)  { l.at(slog.LevelDebug, format, v) }

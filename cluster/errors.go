@@ -1,0 +1,48 @@
+package cluster
+
+import "errors"
+
+// Errors about a data directory. Open returns them with a text that names the
+// path and what to do; the directory is left as it was.
+var (
+	// ErrLocked: another process, or another Node of this one, holds the directory.
+	ErrLocked = errors.New("data directory is in use")
+	// ErrNewer: what is stored was written by a newer release. Get, Writer,
+	// Read and Body return it too, for a single record.
+	ErrNewer = errors.New("written by a newer release")
+	// ErrDamaged: what is stored cannot be read. Also for a single record.
+	ErrDamaged = errors.New("damaged")
+	// ErrForeign: the directory holds files, but none that say it is a data directory.
+	ErrForeign = errors.New("not a data directory")
+)
+
+// Errors of calls. Each says what became of the operation.
+var (
+	// ErrNotFound: the leader has no such record. Nothing was changed.
+	ErrNotFound = errors.New("not found")
+	// ErrConflict: the record exists (Create) or has another revision
+	// (Update, Delete, Take, OpenStream). Not done.
+	ErrConflict = errors.New("revision conflict")
+	// ErrUnavailable: NATS is missing or did not answer in time. A read can be
+	// repeated; of a write nobody knows whether it was done.
+	ErrUnavailable = errors.New("store unavailable")
+	// ErrFull: the store's byte budget is used up. Not done.
+	ErrFull = errors.New("store full")
+	// ErrFenced: the stream belongs to another writer, or to nobody. Not done;
+	// no later append under this revision will be.
+	ErrFenced = errors.New("stream is lost to another writer")
+	// ErrRetry: the store could not decide now. Not done; try again.
+	ErrRetry = errors.New("not done, try again")
+	// ErrTooBig: a record, append or body exceeds its limit. Not done.
+	ErrTooBig = errors.New("too big")
+	// ErrBadKey: a key or stream name has an unknown kind, the wrong number of
+	// tokens, or a character that may not occur in one. Not done.
+	ErrBadKey = errors.New("bad key")
+	// ErrClosed: the node was closed. Not done. It wraps ErrUnavailable.
+	ErrClosed error = closedError{}
+)
+
+type closedError struct{}
+
+func (closedError) Error() string        { return "node is closed" }
+func (closedError) Is(target error) bool { return target == ErrUnavailable }

@@ -1,0 +1,294 @@
+package cluster
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+const (
+	// RingSize is how many appends of a stream are kept: append n replaces n-RingSize.
+	RingSize = 1000
+
+	eventVersion = 1
+	eventHeader  = 9 // version, append number
+	bodyPart     = 512 << 10
+	bodyHeader   = 1 + 4 // version (in encodeRecord), total size
+)
+
+// eventSubject is the subject of one message of a stream.
+func (n *Node) eventSubject(stream, leaf string) string {
+	return n.prefix + "ev." + stream + "." + leaf
+}
+
+func bodyLeaf(part int) string {
+	if part == 0 {
+		return "body"
+	}
+	return "body" + strconv.Itoa(part)
+}
+
+func checkStream(stream string) error {
+	if !validTokens(stream, 4) {
+		return fmt.Errorf("%w: stream %q", ErrBadKey, stream)
+	}
+	return nil
+}
+
+// OpenStream creates a stream: its writer record and, unless body is nil, the
+// body beside it. Both expire after ttl unless Take renews them. rev is what
+// Append needs. ErrConflict: the stream exists.
+//
+// If the record was stored but not the whole body, OpenStream removes what it
+// can and returns an error; the rest expires.
+func (n *Node) OpenStream(ctx context.Context, stream string, rec, body []byte, ttl time.Duration) (rev uint64, err error) {
+	if err = checkStream(stream); err == nil && len(body) > MaxBody {
+		err = ErrTooBig
+	}
+	open := n.eventSubject(stream, "open")
+	if err == nil {
+		rev, err = n.create(ctx, n.streamName(events), open, rec, ttl)
+	}
+	if err == nil && body != nil {
+		if err = n.putBody(ctx, stream, body, rev, ttl); err != nil {
+			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			_ = n.bury(undo, n.streamName(events), open, rev)
+		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("cluster: open stream %s: %w", stream, err)
+	}
+	return rev, nil
+}
+
+// putBody stores the parts of a body one after the other, each under the
+// fence: a writer that lost the stream must not change it.
+func (n *Node) putBody(ctx context.Context, stream string, body []byte, rev uint64, ttl time.Duration) error {
+	g := guard{subject: n.eventSubject(stream, "open"), seq: rev}
+	for part := 0; part == 0 || part*bodyPart < len(body); part++ {
+		chunk := body[part*bodyPart : min(len(body), (part+1)*bodyPart)]
+		payload := make([]byte, bodyHeader, bodyHeader+len(chunk))
+		payload[0] = recordVersion
+		binary.BigEndian.PutUint32(payload[1:], uint32(len(body)))
+		if _, err := n.put(ctx, n.eventSubject(stream, bodyLeaf(part)), append(payload, chunk...), ttl, g); err != nil {
+			return fmt.Errorf("body part %d: %w", part, err)
+		}
+	}
+	return nil
+}
+
+// Writer reads a stream's writer record and its revision from the leader.
+func (n *Node) Writer(ctx context.Context, stream string) (rec []byte, rev uint64, err error) {
+	if err = checkStream(stream); err == nil {
+		rec, rev, err = n.get(ctx, n.streamName(events), n.eventSubject(stream, "open"))
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("cluster: writer of %s: %w", stream, err)
+	}
+	return rec, rev, nil
+}
+
+// Body reads the body stored by OpenStream from the leader. ErrNotFound: there
+// is none, or a part of it is missing.
+func (n *Node) Body(ctx context.Context, stream string) ([]byte, error) {
+	err := checkStream(stream)
+	var body []byte
+	if err == nil {
+		body, err = n.body(ctx, stream)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cluster: body of %s: %w", stream, err)
+	}
+	return body, nil
+}
+
+func (n *Node) body(ctx context.Context, stream string) ([]byte, error) {
+	body, size := []byte{}, 0
+	for part := 0; part == 0 || len(body) < size; part++ {
+		data, _, err := n.get(ctx, n.streamName(events), n.eventSubject(stream, bodyLeaf(part)))
+		if err != nil {
+			return nil, err
+		}
+		if len(data) < 4 {
+			return nil, fmt.Errorf("body part %d: %w", part, ErrDamaged)
+		}
+		total := int(binary.BigEndian.Uint32(data))
+		data = data[4:]
+		if part == 0 {
+			size = total
+		}
+		if total != size || size > MaxBody || len(body)+len(data) > size || len(data) == 0 && size > 0 {
+			return nil, fmt.Errorf("body part %d: %w", part, ErrDamaged)
+		}
+		body = append(body, data...)
+	}
+	return body, nil
+}
+
+// Take replaces the writer record if it has revision rev, and renews the
+// lifetime of record and body: a takeover, or a refresh by the writer itself.
+// From then on appends under rev are refused. ErrConflict: another was faster.
+//
+// Once the record is replaced Take succeeds; a body that could not be renewed
+// then expires at its old time, which is logged.
+func (n *Node) Take(ctx context.Context, stream string, rec []byte, rev uint64, ttl time.Duration) (uint64, error) {
+	err := checkStream(stream)
+	if err == nil && len(rec) > MaxRecord {
+		err = ErrTooBig
+	}
+	if err == nil && rev == 0 {
+		err = fmt.Errorf("%w: no revision given", ErrConflict)
+	}
+	var next uint64
+	if err == nil {
+		next, err = n.put(ctx, n.eventSubject(stream, "open"), encodeRecord(rec), ttl, guard{seq: rev})
+	}
+	if err != nil {
+		return 0, fmt.Errorf("cluster: take %s: %w", stream, err)
+	}
+	body, err := n.body(ctx, stream)
+	if err == nil {
+		err = n.putBody(ctx, stream, body, next, ttl)
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		n.log.WarnContext(ctx, "body of a stream was not renewed", "stream", stream, "error", err)
+	}
+	return next, nil
+}
+
+// appendMsg is what an append needs until it is written to the connection,
+// which copies it. Reused, because appends are the hot path of the store.
+type appendMsg struct {
+	msg                  nats.Msg
+	expected, guard, ttl []string
+	payload, subject     []byte
+}
+
+var appendMsgs = sync.Pool{New: func() any {
+	a := &appendMsg{expected: make([]string, 1), guard: make([]string, 1), ttl: make([]string, 1)}
+	a.msg.Header = nats.Header{headerExpected: a.expected, headerGuard: a.guard, headerTTL: a.ttl}
+	return a
+}}
+
+// Append stores data as append number num of a stream, in the slot of
+// num-RingSize, if the writer record still has revision rev. It does not wait:
+// done is called exactly once, from another goroutine, with
+//
+//   - nil: stored, and it survives the death of this process;
+//   - ErrFenced: another writer has the stream; not stored, and nothing will be;
+//   - ErrFull, ErrRetry, ErrTooBig, ErrBadKey: not stored;
+//   - ErrUnavailable: unknown, within 5 s. Append the same number again or Take.
+//
+// Numbers start at 1 and follow each other without a gap, and at most one
+// append of a stream is in flight: both are the caller's promise. Empty data
+// empties a slot: Read then treats the number as evicted. data is copied
+// before Append returns. done must not block.
+func (n *Node) Append(stream string, rev, num uint64, data []byte, done func(error)) {
+	err := checkStream(stream)
+	switch {
+	case err != nil:
+	case len(data) > MaxAppend:
+		err = ErrTooBig
+	case num == 0:
+		err = fmt.Errorf("%w: append number 0", ErrBadKey)
+	case rev == 0:
+		err = fmt.Errorf("%w: no revision given", ErrFenced)
+	}
+	start := time.Now()
+	if err == nil {
+		a := appendMsgs.Get().(*appendMsg)
+		a.subject = append(append(append(a.subject[:0], n.prefix...), "ev."...), stream...)
+		head := len(a.subject) + 1
+		a.subject = strconv.AppendUint(append(a.subject, '.'), num%RingSize, 10)
+		a.msg.Subject = string(a.subject)
+		a.subject = append(a.subject[:head], "open"...)
+		a.guard[0] = string(a.subject)
+		a.expected[0] = strconv.FormatUint(rev, 10)
+		a.ttl[0] = n.replayTTL
+		a.payload = binary.BigEndian.AppendUint64(append(a.payload[:0], eventVersion), num)
+		a.payload = append(a.payload, data...)
+		a.msg.Data = a.payload
+		_, err = n.acks.send(&a.msg, false, func(m *nats.Msg, err error) bool {
+			if err == nil {
+				_, err = parseAck(m.Data, ErrFenced)
+			}
+			n.counters.appended(time.Since(start), len(data), err)
+			if err != nil {
+				err = fmt.Errorf("cluster: append %d to %s: %w", num, stream, err)
+			}
+			done(err)
+			return false
+		})
+		appendMsgs.Put(a)
+	}
+	if err != nil {
+		n.counters.appended(time.Since(start), len(data), err)
+		err = fmt.Errorf("cluster: append %d to %s: %w", num, stream, err)
+		go done(err)
+	}
+}
+
+// decodeEvent splits a stored append.
+func decodeEvent(payload []byte) (num uint64, data []byte, err error) {
+	switch {
+	case len(payload) == 0:
+		return 0, nil, ErrNotFound
+	case payload[0] > eventVersion:
+		return 0, nil, fmt.Errorf("append version %d: %w", payload[0], ErrNewer)
+	case payload[0] != eventVersion || len(payload) < eventHeader:
+		return 0, nil, fmt.Errorf("append of %d bytes: %w", len(payload), ErrDamaged)
+	}
+	if num = binary.BigEndian.Uint64(payload[1:]); num == 0 {
+		return 0, nil, fmt.Errorf("append number 0: %w", ErrDamaged)
+	}
+	return num, payload[eventHeader:], nil
+}
+
+// EndStream removes a stream: first the writer record, so that nothing is
+// appended any more, then body and appends by their exact subjects. Whatever
+// is left after an error expires by itself.
+func (n *Node) EndStream(ctx context.Context, stream string) error {
+	err := checkStream(stream)
+	if err == nil {
+		err = n.endStream(ctx, stream)
+	}
+	if err != nil {
+		return fmt.Errorf("cluster: end stream %s: %w", stream, err)
+	}
+	return nil
+}
+
+func (n *Node) endStream(ctx context.Context, stream string) error {
+	open := n.eventSubject(stream, "open")
+	if err := n.remove(ctx, n.streamName(events), open, 0); err != nil {
+		return err
+	}
+	var info struct {
+		State struct {
+			Subjects map[string]uint64 `json:"subjects"`
+		} `json:"state"`
+	}
+	if err := n.api(ctx, "STREAM.INFO."+n.streamName(events), map[string]any{"subjects_filter": n.eventSubject(stream, "*")}, &info); err != nil {
+		return err
+	}
+	var first error
+	for subject := range info.State.Subjects {
+		if subject == open {
+			continue
+		}
+		if err := n.api(ctx, "STREAM.PURGE."+n.streamName(events), map[string]any{"filter": subject}, nil); err != nil && first == nil {
+			first = err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return first
+}

@@ -1,0 +1,243 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+const (
+	// callTimeout ends every call to NATS that was not answered.
+	callTimeout = 5 * time.Second
+	// maxCalls caps the calls in flight of one inbox.
+	maxCalls = 1 << 16
+	// maxInboxBytes caps the answers that wait for the receiving goroutine.
+	maxInboxBytes = 256 << 20
+)
+
+// handler receives the answer of a call, or the error that ended it: exactly
+// one of both. A handler for many answers returns true until it has the last
+// one, and may be told of the end of the call while it handles an answer.
+type handler func(m *nats.Msg, err error) (more bool)
+
+// call is a request in flight. Calls form a list ordered by deadline, which is
+// the order they were made in since all have the same timeout.
+type call struct {
+	token      uint64
+	deadline   time.Time
+	many       bool // more than one answer may come
+	handle     handler
+	prev, next *call
+}
+
+// inbox is one subscription that receives the answers of many calls. It is
+// what makes an append cheap: no future, timer, channel or goroutine of its own.
+type inbox struct {
+	conn   *nats.Conn
+	prefix string
+	sub    *nats.Subscription
+
+	mu     sync.Mutex // guards what follows; not held while a handler runs
+	token  uint64
+	calls  map[uint64]*call
+	list   call // sentinel of the ring of calls
+	timer  *time.Timer
+	closed bool
+	idle   chan struct{} // closed when a draining inbox has no call left
+}
+
+func newInbox(conn *nats.Conn) (*inbox, error) {
+	b := &inbox{conn: conn, prefix: conn.NewInbox() + ".", calls: map[uint64]*call{}}
+	b.list.prev, b.list.next = &b.list, &b.list
+	sub, err := conn.Subscribe(b.prefix+"*", b.receive)
+	if err != nil {
+		return nil, fmt.Errorf("cluster: subscribe to answers: %w", err)
+	}
+	if err := sub.SetPendingLimits(8*maxCalls, maxInboxBytes); err != nil {
+		return nil, fmt.Errorf("cluster: limit answers: %w", err)
+	}
+	b.sub = sub
+	return b, nil
+}
+
+// send publishes m with a reply subject of its own and calls h with what
+// comes back. A returned error means that nothing was sent and that h will not
+// be called.
+func (b *inbox) send(m *nats.Msg, many bool, h handler) (token uint64, err error) {
+	c := &call{handle: h, many: many, deadline: time.Now().Add(callTimeout)}
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return 0, ErrClosed
+	}
+	if len(b.calls) >= maxCalls {
+		b.mu.Unlock()
+		return 0, fmt.Errorf("%w: %d calls in flight", ErrRetry, maxCalls)
+	}
+	b.token++
+	c.token = b.token
+	b.calls[c.token] = c
+	c.prev, c.next = b.list.prev, &b.list
+	c.prev.next, b.list.prev = c, c
+	if b.timer == nil {
+		b.timer = time.AfterFunc(callTimeout, b.expire)
+	}
+	b.mu.Unlock()
+
+	var reply [96]byte
+	m.Reply = string(strconv.AppendUint(append(reply[:0], b.prefix...), c.token, 36))
+	if err := b.conn.PublishMsg(m); err != nil {
+		if !b.forget(c.token) {
+			// The call expired or the inbox was closed meanwhile: h has heard.
+			return c.token, nil
+		}
+		if errors.Is(err, nats.ErrMaxPayload) {
+			return 0, ErrTooBig
+		}
+		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return c.token, nil
+}
+
+// forget drops a call without an answer. False means that it already ended.
+func (b *inbox) forget(token uint64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c, ok := b.calls[token]
+	if ok {
+		b.remove(c)
+	}
+	return ok
+}
+
+// remove takes c off the table. The lock is held.
+func (b *inbox) remove(c *call) {
+	delete(b.calls, c.token)
+	c.prev.next, c.next.prev = c.next, c.prev
+	c.prev, c.next = nil, nil
+	if b.idle != nil && len(b.calls) == 0 {
+		close(b.idle)
+		b.idle = nil
+	}
+}
+
+func (b *inbox) receive(m *nats.Msg) {
+	token, err := strconv.ParseUint(strings.TrimPrefix(m.Subject, b.prefix), 36, 64)
+	if err != nil {
+		return
+	}
+	nobody := len(m.Data) == 0 && m.Header.Get("Status") == "503"
+	b.mu.Lock()
+	c := b.calls[token]
+	if c == nil {
+		b.mu.Unlock()
+		return
+	}
+	if !c.many || nobody {
+		b.remove(c)
+	}
+	b.mu.Unlock()
+	switch {
+	case nobody:
+		c.handle(nil, fmt.Errorf("%w: no responders", ErrUnavailable))
+	case !c.handle(m, nil) && c.many:
+		b.forget(token)
+	}
+}
+
+// expire ends the calls whose time is up and arms the timer for the next.
+func (b *inbox) expire() {
+	now := time.Now()
+	b.mu.Lock()
+	var due []*call
+	for c := b.list.next; c != &b.list && !c.deadline.After(now); c = b.list.next {
+		b.remove(c)
+		due = append(due, c)
+	}
+	b.timer = nil
+	if first := b.list.next; first != &b.list && !b.closed {
+		b.timer = time.AfterFunc(first.deadline.Sub(now), b.expire)
+	}
+	b.mu.Unlock()
+	for _, c := range due {
+		c.handle(nil, fmt.Errorf("%w: no answer within %v", ErrUnavailable, callTimeout))
+	}
+}
+
+// drain refuses new calls and waits for those in flight until ctx ends.
+func (b *inbox) drain(ctx context.Context) {
+	b.mu.Lock()
+	b.closed = true
+	if len(b.calls) == 0 {
+		b.mu.Unlock()
+		return
+	}
+	idle := make(chan struct{})
+	b.idle = idle
+	b.mu.Unlock()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+}
+
+// close ends all calls with ErrUnavailable, their outcome unknown, and refuses
+// further ones with ErrClosed.
+func (b *inbox) close() {
+	b.mu.Lock()
+	b.closed = true
+	var left []*call
+	for c := b.list.next; c != &b.list; c = b.list.next {
+		b.remove(c)
+		left = append(left, c)
+	}
+	if b.timer != nil {
+		b.timer.Stop()
+		b.timer = nil
+	}
+	b.mu.Unlock()
+	for _, c := range left {
+		c.handle(nil, fmt.Errorf("%w: node closed before the answer", ErrUnavailable))
+	}
+}
+
+// inFlight is the number of calls without an answer.
+func (b *inbox) inFlight() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.calls)
+}
+
+// answer is what ask waits for.
+type answer struct {
+	msg *nats.Msg
+	err error
+}
+
+// ask sends m and waits for its one answer, at most callTimeout.
+func (b *inbox) ask(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+	}
+	ch := make(chan answer, 1)
+	token, err := b.send(m, false, func(m *nats.Msg, err error) bool {
+		ch <- answer{m, err}
+		return false
+	})
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case a := <-ch:
+		return a.msg, a.err
+	case <-ctx.Done():
+		b.forget(token)
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+	}
+}

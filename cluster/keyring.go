@@ -1,0 +1,232 @@
+package cluster
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// ErrSealed is Open's one error for whatever is wrong with what it was given:
+// malformed, tampered, sealed for something else, its key gone. Callers must
+// not be able to tell these apart.
+var ErrSealed = errors.New("cannot be opened")
+
+const (
+	sealVersion = 1
+	sealHeader  = 1 + 8 // version, epoch
+	keySize     = 32
+	keepOldKeys = 48 * time.Hour
+)
+
+// Ring is the fleet's key ring: all nodes of one store share it. A key seals
+// for Options.KeyRotate and opens for another 48 h; then the store forgets it.
+type Ring struct {
+	node *Node
+
+	mu      sync.Mutex // guards what follows; not held over I/O
+	keys    map[uint64]ringKey
+	current uint64   // highest epoch; 0: none known
+	reading *reading // the read of the ring under way, or nil
+}
+
+type ringKey struct {
+	aead    cipher.AEAD
+	created time.Time
+}
+
+// reading is one look at the store that everybody who needs one waits for.
+type reading struct {
+	done chan struct{}
+	err  error
+}
+
+func newRing(n *Node) *Ring { return &Ring{node: n, keys: map[uint64]ringKey{}} }
+
+// Seal encrypts plain and binds it to aad, which Open must be given again. It
+// makes or renews the key if needed. ErrUnavailable: there is no usable key and
+// the store does not answer.
+func (r *Ring) Seal(plain, aad []byte) ([]byte, error) {
+	epoch, key, err := r.sealing()
+	if err != nil {
+		return nil, fmt.Errorf("cluster: seal: %w", err)
+	}
+	head := binary.BigEndian.AppendUint64(append(make([]byte, 0, sealHeader+key.aead.Overhead()+len(plain)), sealVersion), epoch)
+	return key.aead.Seal(head, nil, plain, bind(head, aad)), nil
+}
+
+// Open decrypts what Seal made on any node. ErrSealed is whatever is wrong with
+// sealed; ErrUnavailable: its key is not known here and the store does not answer.
+func (r *Ring) Open(sealed, aad []byte) ([]byte, error) {
+	if len(sealed) < sealHeader || sealed[0] != sealVersion {
+		return nil, ErrSealed
+	}
+	head := sealed[:sealHeader]
+	epoch := binary.BigEndian.Uint64(head[1:])
+	key, ok := r.known(epoch)
+	if !ok {
+		// Another node may have made it. However many ask, one read runs at a time.
+		if err := r.read(nil); err != nil {
+			return nil, fmt.Errorf("cluster: open: %w", err)
+		}
+		if key, ok = r.known(epoch); !ok {
+			return nil, ErrSealed
+		}
+	}
+	plain, err := key.aead.Open(nil, nil, sealed[sealHeader:], bind(head, aad))
+	if err != nil {
+		return nil, ErrSealed
+	}
+	return plain, nil
+}
+
+func bind(head, aad []byte) []byte {
+	return append(append(make([]byte, 0, len(head)+len(aad)), head...), aad...)
+}
+
+func (r *Ring) known(epoch uint64) (ringKey, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k, ok := r.keys[epoch]
+	return k, ok && time.Since(k.created) < r.lifetime()
+}
+
+// lifetime is how long a key can open.
+func (r *Ring) lifetime() time.Duration { return r.node.opts.KeyRotate + keepOldKeys }
+
+// sealing returns the key to seal with.
+func (r *Ring) sealing() (uint64, ringKey, error) {
+	for attempt := 0; ; attempt++ {
+		r.mu.Lock()
+		epoch, key := r.current, r.keys[r.current]
+		r.mu.Unlock()
+		age := time.Since(key.created)
+		if epoch != 0 && age < r.node.opts.KeyRotate {
+			return epoch, key, nil
+		}
+		var err error
+		if attempt < 2 {
+			err = r.read(&epoch)
+		} else {
+			err = fmt.Errorf("%w: no new key", ErrUnavailable)
+		}
+		// An old key is better than none, as long as its successor's 48 h cover
+		// the 10 minutes that what we seal lives.
+		if err != nil && epoch != 0 && age < r.node.opts.KeyRotate+keepOldKeys/2 {
+			return epoch, key, nil
+		}
+		if err != nil {
+			return 0, ringKey{}, err
+		}
+	}
+}
+
+// read takes in what the store has, after creating the successor of epoch
+// *old unless another node did. It joins a read that is under way.
+func (r *Ring) read(old *uint64) error {
+	r.mu.Lock()
+	f := r.reading
+	if f != nil {
+		r.mu.Unlock()
+		<-f.done
+		return f.err
+	}
+	f = &reading{done: make(chan struct{})}
+	r.reading = f
+	r.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	f.err = r.refresh(ctx, old)
+	r.mu.Lock()
+	r.reading = nil
+	r.mu.Unlock()
+	close(f.done)
+	return f.err
+}
+
+func (r *Ring) refresh(ctx context.Context, old *uint64) error {
+	keys, current, err := r.load(ctx)
+	if err != nil {
+		return err
+	}
+	if k, ok := keys[current]; old != nil && (!ok || time.Since(k.created) >= r.node.opts.KeyRotate) {
+		if err := r.create(ctx, current); err != nil {
+			return err
+		}
+		if keys, current, err = r.load(ctx); err != nil {
+			return err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keys, r.current = keys, current
+	return nil
+}
+
+// create makes the successor of epoch current. That another node was faster is
+// as good.
+func (r *Ring) create(ctx context.Context, current uint64) error {
+	// The first epoch is a time, so that a number is not used again for
+	// another key after all keys have expired.
+	next := max(current+1, uint64(time.Now().Unix()))
+	if current != 0 {
+		next = current + 1
+	}
+	data := binary.BigEndian.AppendUint64(make([]byte, 0, 8+keySize), uint64(time.Now().Unix()))
+	data = data[:8+keySize]
+	_, _ = rand.Read(data[8:]) // Never fails.
+	_, err := r.node.Create(ctx, "keys."+strconv.FormatUint(next, 10), data, r.lifetime())
+	if errors.Is(err, ErrConflict) {
+		return nil
+	}
+	return err
+}
+
+// load reads all keys from the leader.
+func (r *Ring) load(ctx context.Context) (keys map[uint64]ringKey, current uint64, err error) {
+	n := r.node
+	var info struct {
+		State struct {
+			Subjects map[string]uint64 `json:"subjects"`
+		} `json:"state"`
+	}
+	if err := n.api(ctx, "STREAM.INFO."+n.streamName("keys"), map[string]any{"subjects_filter": n.subject("keys.*")}, &info); err != nil {
+		return nil, 0, err
+	}
+	keys = make(map[uint64]ringKey, len(info.State.Subjects))
+	for subject := range info.State.Subjects {
+		epoch, err := strconv.ParseUint(strings.TrimPrefix(subject, n.subject("keys.")), 10, 64)
+		if err != nil {
+			continue
+		}
+		data, _, err := n.get(ctx, n.streamName("keys"), subject)
+		if errors.Is(err, ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(data) != 8+keySize {
+			return nil, 0, fmt.Errorf("key %d: %w", epoch, ErrDamaged)
+		}
+		block, err := aes.NewCipher(data[8:])
+		if err != nil {
+			return nil, 0, err
+		}
+		aead, err := cipher.NewGCMWithRandomNonce(block)
+		if err != nil {
+			return nil, 0, err
+		}
+		keys[epoch] = ringKey{aead, time.Unix(int64(binary.BigEndian.Uint64(data)), 0)}
+		current = max(current, epoch)
+	}
+	return keys, current, nil
+}

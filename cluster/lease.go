@@ -1,0 +1,149 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// entry is the record nodes.<node>.
+type entry struct {
+	Boot    string    `json:"boot"`
+	Since   time.Time `json:"since"`
+	Address string    `json:"address,omitempty"`
+}
+
+// lease keeps the node's entry alive. It only decides when others may take
+// over; what the node writes is guarded by the fence.
+type lease struct {
+	node *Node
+	key  string
+	base time.Time // start of the monotonic clock that renewed counts on
+
+	// renewed is when the last successful renewal was sent. Until its answer
+	// came the entry may have been anybody's, so the time of sending counts.
+	renewed atomic.Int64
+	taken   atomic.Bool   // a newer boot has the name
+	rev     uint64        // of the entry as far as we know; only of the loop
+	payload []byte        // the encoded entry
+	stop    chan struct{} // closed to end the loop
+	done    chan struct{} // closed when the loop has ended
+}
+
+func newLease(n *Node) (*lease, error) {
+	payload, err := json.Marshal(entry{Boot: n.boot, Since: time.Now().UTC().Truncate(time.Millisecond)})
+	if err != nil {
+		return nil, err
+	}
+	return &lease{node: n, key: "nodes." + n.name, base: time.Now(), payload: payload, stop: make(chan struct{}), done: make(chan struct{})}, nil
+}
+
+// register writes the first entry, over that of an older boot if there is one.
+func (l *lease) register(ctx context.Context) error {
+	var err error
+	for range 5 {
+		sent := time.Since(l.base)
+		var rev uint64
+		_, rev, err = l.node.Get(ctx, l.key)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			rev, err = l.node.Create(ctx, l.key, l.payload, l.node.opts.Lease)
+		case err == nil || errors.Is(err, ErrDamaged):
+			rev, err = l.node.Update(ctx, l.key, l.payload, rev, l.node.opts.Lease)
+		}
+		if err == nil {
+			l.rev = rev
+			l.renewed.Store(int64(sent))
+			return nil
+		}
+		if !errors.Is(err, ErrConflict) && !errors.Is(err, ErrRetry) {
+			break
+		}
+	}
+	return fmt.Errorf("cluster: register node %s: %w", l.node.name, err)
+}
+
+// run renews the lease until stop is closed.
+func (l *lease) run() {
+	defer close(l.done)
+	tick := time.NewTicker(l.node.opts.Lease / 5)
+	defer tick.Stop()
+	failing := false
+	for {
+		select {
+		case <-l.stop:
+			return
+		case <-tick.C:
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), min(l.node.opts.Lease, callTimeout))
+		err := l.renew(ctx)
+		cancel()
+		if err != nil && !failing {
+			l.node.log.Warn("lease not renewed", "node", l.node.name, "error", err)
+		} else if err == nil && failing {
+			l.node.log.Info("lease renewed again", "node", l.node.name)
+		}
+		failing = err != nil
+	}
+}
+
+// errTaken: the node's name belongs to a newer boot.
+var errTaken = errors.New("a newer boot has this node's name")
+
+// renew writes the entry once more. If the entry is not the one it knows, it
+// looks: its own from a write without an answer is renewed, a missing one is
+// created again, that of another boot is left alone.
+func (l *lease) renew(ctx context.Context) error {
+	sent := time.Since(l.base)
+	err := ErrConflict
+	var rev uint64
+	if l.rev != 0 {
+		rev, err = l.node.Update(ctx, l.key, l.payload, l.rev, l.node.opts.Lease)
+	}
+	if errors.Is(err, ErrConflict) {
+		var data []byte
+		data, rev, err = l.node.Get(ctx, l.key)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			rev, err = l.node.Create(ctx, l.key, l.payload, l.node.opts.Lease)
+		case err == nil:
+			var e entry
+			if json.Unmarshal(data, &e) != nil || e.Boot != l.node.boot {
+				l.rev = 0
+				l.taken.Store(true)
+				// Whoever overwrote the entry ended this lease, however long it had left.
+				l.renewed.Store(int64(sent - l.node.opts.Lease - 1))
+				return errTaken
+			}
+			rev, err = l.node.Update(ctx, l.key, l.payload, rev, l.node.opts.Lease)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	l.rev = rev
+	l.taken.Store(false)
+	l.renewed.Store(int64(sent))
+	return nil
+}
+
+// age is how long ago the last successful renewal was sent.
+func (l *lease) age() time.Duration {
+	return time.Since(l.base) - time.Duration(l.renewed.Load())
+}
+
+// close ends the loop and deletes the entry, if it is still this boot's.
+func (l *lease) close(ctx context.Context) error {
+	close(l.stop)
+	<-l.done
+	if l.rev == 0 {
+		return nil
+	}
+	if err := l.node.Delete(ctx, l.key, l.rev); err != nil && !errors.Is(err, ErrConflict) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,268 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// recordVersion is the first byte of a stored record or body part.
+const recordVersion = 1
+
+const (
+	headerTTL      = "Nats-TTL"
+	headerExpected = "Nats-Expected-Last-Subject-Sequence"
+	headerGuard    = "Nats-Expected-Last-Subject-Sequence-Subject"
+)
+
+// stored is a message as the leader holds it.
+type stored struct {
+	seq  uint64
+	data []byte
+}
+
+// guard is the compare-and-set condition of a write: the last message of
+// subject ("" is the written one itself) has sequence seq (0: there is none).
+type guard struct {
+	subject string
+	seq     uint64
+}
+
+// put stores payload under subject and returns its sequence. A ttl of 0 never expires.
+func (n *Node) put(ctx context.Context, subject string, payload []byte, ttl time.Duration, g guard) (uint64, error) {
+	h := nats.Header{headerExpected: {strconv.FormatUint(g.seq, 10)}}
+	if g.subject != "" {
+		h[headerGuard] = []string{g.subject}
+	}
+	if ttl > 0 {
+		h[headerTTL] = []string{formatTTL(ttl)}
+	}
+	m, err := n.acks.ask(ctx, &nats.Msg{Subject: subject, Header: h, Data: payload})
+	if err != nil {
+		return 0, err
+	}
+	conflict := ErrConflict
+	if g.subject != "" {
+		conflict = ErrFenced
+	}
+	return parseAck(m.Data, conflict)
+}
+
+func formatTTL(d time.Duration) string {
+	return strconv.FormatInt(int64(wholeSeconds(d)/time.Second), 10) + "s"
+}
+
+// api sends a JetStream request and decodes its answer into out. An error
+// object in the answer becomes an error.
+func (n *Node) api(ctx context.Context, subject string, req, out any) error {
+	var body []byte
+	if req != nil {
+		var err error
+		if body, err = json.Marshal(req); err != nil {
+			return err
+		}
+	}
+	m, err := n.reads.ask(ctx, &nats.Msg{Subject: "$JS.API." + subject, Data: body})
+	if err != nil {
+		return err
+	}
+	var failed struct {
+		Error *apiError `json:"error"`
+	}
+	if err := json.Unmarshal(m.Data, &failed); err != nil {
+		return fmt.Errorf("%w: answer: %w", ErrUnavailable, err)
+	}
+	if failed.Error != nil {
+		return failed.Error.cause(ErrConflict)
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(m.Data, out); err != nil {
+		return fmt.Errorf("%w: answer: %w", ErrUnavailable, err)
+	}
+	return nil
+}
+
+// last reads the last message of subject from the stream's leader. A
+// tombstone is a message too: empty data.
+func (n *Node) last(ctx context.Context, stream, subject string) (stored, error) {
+	var r struct {
+		Error   *apiError `json:"error"`
+		Message struct {
+			Seq  uint64 `json:"seq"`
+			Data []byte `json:"data"`
+		} `json:"message"`
+	}
+	m, err := n.reads.ask(ctx, &nats.Msg{Subject: "$JS.API.STREAM.MSG.GET." + stream, Data: []byte(`{"last_by_subj":"` + subject + `"}`)})
+	if err != nil {
+		return stored{}, err
+	}
+	if err := json.Unmarshal(m.Data, &r); err != nil {
+		return stored{}, fmt.Errorf("%w: answer: %w", ErrUnavailable, err)
+	}
+	if r.Error != nil {
+		return stored{}, r.Error.cause(ErrConflict)
+	}
+	return stored{r.Message.Seq, r.Message.Data}, nil
+}
+
+// encodeRecord puts the version in front.
+func encodeRecord(data []byte) []byte {
+	return append(append(make([]byte, 0, 1+len(data)), recordVersion), data...)
+}
+
+// decodeRecord takes the version off. A tombstone is ErrNotFound.
+func decodeRecord(payload []byte) ([]byte, error) {
+	switch {
+	case len(payload) == 0:
+		return nil, ErrNotFound
+	case payload[0] > recordVersion:
+		return nil, fmt.Errorf("record version %d: %w", payload[0], ErrNewer)
+	case payload[0] == 0:
+		return nil, fmt.Errorf("record version 0: %w", ErrDamaged)
+	}
+	return payload[1:], nil
+}
+
+// Get reads a record and its revision from the stream's leader.
+//
+// ErrNotFound is certain; ErrUnavailable says nothing about the record;
+// ErrNewer and ErrDamaged say that it is there and cannot be read.
+func (n *Node) Get(ctx context.Context, key string) (data []byte, rev uint64, err error) {
+	stream, err := n.route(key)
+	if err != nil {
+		return nil, 0, fmt.Errorf("cluster: get: %w", err)
+	}
+	data, rev, err = n.get(ctx, stream, n.subject(key))
+	if err != nil {
+		return nil, 0, fmt.Errorf("cluster: get %s: %w", key, err)
+	}
+	return data, rev, nil
+}
+
+// get reads and decodes a record. With ErrNotFound, rev is a tombstone's.
+func (n *Node) get(ctx context.Context, stream, subject string) (data []byte, rev uint64, err error) {
+	s, err := n.last(ctx, stream, subject)
+	if err != nil {
+		return nil, 0, err
+	}
+	data, err = decodeRecord(s.data)
+	return data, s.seq, err
+}
+
+// Create stores a record that must not exist yet and returns its revision. It
+// expires after ttl, which is rounded up to seconds; 0 is never. ErrConflict:
+// it exists.
+func (n *Node) Create(ctx context.Context, key string, data []byte, ttl time.Duration) (rev uint64, err error) {
+	stream, err := n.route(key)
+	if err == nil {
+		rev, err = n.create(ctx, stream, n.subject(key), data, ttl)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("cluster: create %s: %w", key, err)
+	}
+	return rev, nil
+}
+
+func (n *Node) create(ctx context.Context, stream, subject string, data []byte, ttl time.Duration) (uint64, error) {
+	if len(data) > MaxRecord {
+		return 0, ErrTooBig
+	}
+	payload := encodeRecord(data)
+	var seq uint64
+	var err error
+	// A tombstone of a deleted record counts as a message: the second attempt
+	// replaces exactly that one. It may expire just then, hence the third.
+	for range 3 {
+		var rev uint64
+		if rev, err = n.put(ctx, subject, payload, ttl, guard{seq: seq}); !errors.Is(err, ErrConflict) {
+			return rev, err
+		}
+		s, lastErr := n.last(ctx, stream, subject)
+		switch {
+		case errors.Is(lastErr, ErrNotFound):
+			seq = 0
+		case lastErr != nil || len(s.data) > 0:
+			return 0, err
+		default:
+			seq = s.seq
+		}
+	}
+	return 0, err
+}
+
+// Update replaces a record that has revision rev and gives it a new lifetime.
+// ErrConflict: it has another revision or is gone.
+func (n *Node) Update(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error) {
+	_, err := n.route(key)
+	var next uint64
+	switch {
+	case err != nil:
+	case len(data) > MaxRecord:
+		err = ErrTooBig
+	case rev == 0:
+		err = fmt.Errorf("%w: no revision given", ErrConflict)
+	default:
+		next, err = n.put(ctx, n.subject(key), encodeRecord(data), ttl, guard{seq: rev})
+	}
+	if err != nil {
+		return 0, fmt.Errorf("cluster: update %s: %w", key, err)
+	}
+	return next, nil
+}
+
+// Delete removes a record that has revision rev, or any revision if rev is 0.
+// With 0 a record that is not there is no error. What it leaves behind for
+// watchers expires within seconds.
+func (n *Node) Delete(ctx context.Context, key string, rev uint64) error {
+	stream, err := n.route(key)
+	if err == nil {
+		err = n.remove(ctx, stream, n.subject(key), rev)
+	}
+	if err != nil {
+		return fmt.Errorf("cluster: delete %s: %w", key, err)
+	}
+	return nil
+}
+
+func (n *Node) remove(ctx context.Context, stream, subject string, rev uint64) error {
+	if rev != 0 {
+		return n.bury(ctx, stream, subject, rev)
+	}
+	var err error
+	for range 5 {
+		var s stored
+		if s, err = n.last(ctx, stream, subject); errors.Is(err, ErrNotFound) || err == nil && len(s.data) == 0 {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err = n.bury(ctx, stream, subject, s.seq); !errors.Is(err, ErrConflict) {
+			return err
+		}
+	}
+	return err
+}
+
+// bury replaces the message seq of subject by a tombstone. A plain deletion by
+// sequence would not be checked against writes still on their way in a
+// replicated stream, so a record could outlive it.
+func (n *Node) bury(ctx context.Context, stream, subject string, seq uint64) error {
+	_, err := n.put(ctx, subject, nil, markerTTL, guard{seq: seq})
+	if !errors.Is(err, ErrFull) {
+		return err
+	}
+	// A full store refuses even the tombstone if it is bigger than the record,
+	// and deleting must be possible just then.
+	err = n.api(ctx, "STREAM.MSG.DELETE."+stream, map[string]any{"seq": seq, "no_erase": true}, nil)
+	if errors.Is(err, ErrNotFound) {
+		return ErrConflict
+	}
+	return err
+}

@@ -1,0 +1,247 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+)
+
+const (
+	// maxBatch is how many subjects one batch read names; NATS answers 413 above 1,024.
+	maxBatch = 500
+	// maxBatchBytes bounds the answers of one batch read; the rest is asked for again.
+	maxBatchBytes = 8 << 20
+	// tailStep is how many appends Tail looks at in one go.
+	tailStep = 64
+)
+
+// Stored is one append as it is in the log.
+type Stored struct {
+	Num  uint64 // its number
+	Data []byte // what was appended; the receiver owns it
+}
+
+// Read returns the appends from..to, both included, in order. to must not lie
+// beyond the stream's tail. A number that is missing from the answer is gone:
+// overwritten, emptied or expired, and the leader was asked about it. An error
+// says nothing about any of them.
+func (n *Node) Read(ctx context.Context, stream string, from, to uint64) ([]Stored, error) {
+	err := checkStream(stream)
+	var found []Stored
+	if err == nil && to >= max(from, 1) {
+		found, err = n.read(ctx, stream, max(from, 1), to)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cluster: read %s: %w", stream, err)
+	}
+	return found, nil
+}
+
+func (n *Node) read(ctx context.Context, stream string, from, to uint64) ([]Stored, error) {
+	if to-from >= RingSize {
+		from = to - RingSize + 1
+	}
+	nums := make([]uint64, 0, to-from+1)
+	for num := from; num <= to; num++ {
+		nums = append(nums, num)
+	}
+	slots, err := n.batch(ctx, stream, nums)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.recheck(ctx, stream, nums, slots); err != nil {
+		return nil, err
+	}
+	found := make([]Stored, 0, len(nums))
+	for _, num := range nums {
+		if s, ok := slots[num%RingSize]; ok && s.Num == num && len(s.Data) > 0 {
+			found = append(found, s)
+		}
+	}
+	return found, nil
+}
+
+// recheck asks the leader for what a replica did not have. A replica lags at
+// the end, so everything behind the last append it has is asked for. What is
+// missing in front of that has expired, oldest first: the first such number
+// the leader does not have either settles all smaller ones.
+func (n *Node) recheck(ctx context.Context, stream string, nums []uint64, slots map[uint64]Stored) error {
+	present := func(num uint64) bool { s, ok := slots[num%RingSize]; return ok && s.Num >= num }
+	last := -1
+	for i, num := range nums {
+		if present(num) {
+			last = i
+		}
+	}
+	for i := len(nums) - 1; i >= 0; i-- {
+		if present(nums[i]) {
+			continue
+		}
+		s, err := n.slot(ctx, stream, nums[i])
+		if err == nil {
+			slots[nums[i]%RingSize] = s
+		} else if !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		if !present(nums[i]) && (i < last || last < 0) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// slot reads the slot of append num from the leader, whatever append it holds.
+func (n *Node) slot(ctx context.Context, stream string, num uint64) (Stored, error) {
+	s, err := n.last(ctx, n.streamName(events), n.eventSubject(stream, strconv.FormatUint(num%RingSize, 10)))
+	if err != nil {
+		return Stored{}, err
+	}
+	got, data, err := decodeEvent(s.data)
+	return Stored{got, data}, err
+}
+
+// batch reads the slots of nums by direct gets of explicit subjects, from any
+// replica. The answer is by slot and holds whatever append is in each.
+func (n *Node) batch(ctx context.Context, stream string, nums []uint64) (map[uint64]Stored, error) {
+	slots := make(map[uint64]Stored, len(nums))
+	for chunk := range slices.Chunk(nums, maxBatch) {
+		for len(chunk) > 0 {
+			got, more, err := n.multiLast(ctx, stream, chunk)
+			if err != nil {
+				return nil, err
+			}
+			maps.Copy(slots, got)
+			if !more || len(got) == 0 {
+				break
+			}
+			rest := make([]uint64, 0, len(chunk))
+			for _, num := range chunk {
+				if _, ok := got[num%RingSize]; !ok {
+					rest = append(rest, num)
+				}
+			}
+			chunk = rest
+		}
+	}
+	return slots, nil
+}
+
+// multiLast makes one batch request. more says that the answer was cut off.
+func (n *Node) multiLast(ctx context.Context, stream string, nums []uint64) (slots map[uint64]Stored, more bool, err error) {
+	head := n.eventSubject(stream, "")
+	req := make([]byte, 0, 64+len(nums)*(len(head)+8))
+	req = append(req, `{"multi_last":[`...)
+	for i, num := range nums {
+		if i > 0 {
+			req = append(req, ',')
+		}
+		req = append(append(req, '"'), head...)
+		req = append(strconv.AppendUint(req, num%RingSize, 10), '"')
+	}
+	req = append(req, `],"max_bytes":`...)
+	req = append(strconv.AppendInt(req, maxBatchBytes, 10), '}')
+
+	// One slot for each append, one for the end, one for an error.
+	ch := make(chan answer, len(nums)+2)
+	token, err := n.reads.send(&nats.Msg{Subject: "$JS.API.DIRECT.GET." + n.streamName(events), Data: req}, true, func(m *nats.Msg, err error) bool {
+		select {
+		case ch <- answer{m, err}:
+		default:
+		}
+		return err == nil && m.Header.Get("Status") == ""
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	defer n.reads.forget(token)
+	slots = make(map[uint64]Stored, len(nums))
+	for {
+		var a answer
+		select {
+		case a = <-ch:
+		case <-ctx.Done():
+			return nil, false, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+		}
+		if a.err != nil {
+			return nil, false, a.err
+		}
+		switch status := a.msg.Header.Get("Status"); status {
+		case "":
+			num, data, err := decodeEvent(a.msg.Data)
+			if err != nil {
+				return nil, false, err
+			}
+			slots[num%RingSize] = Stored{num, data}
+		case "204": // The end of the batch.
+			pending := a.msg.Header.Get("Nats-Num-Pending")
+			return slots, pending != "" && pending != "0", nil
+		case "404": // Nothing there, or something vanished meanwhile: the leader knows.
+			return slots, false, nil
+		default:
+			return nil, false, fmt.Errorf("%w: batch read: %s %s", ErrUnavailable, status, a.msg.Header.Get("Description"))
+		}
+	}
+}
+
+// Tail returns the number of a stream's last append, searching forward from
+// hint, a number that was appended (0 if none is known). It returns hint if
+// nothing later is stored. The end is verified with the leader.
+func (n *Node) Tail(ctx context.Context, stream string, hint uint64) (uint64, error) {
+	err := checkStream(stream)
+	tail := hint
+	if err == nil {
+		tail, err = n.tail(ctx, stream, hint)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("cluster: tail of %s: %w", stream, err)
+	}
+	return tail, nil
+}
+
+func (n *Node) tail(ctx context.Context, stream string, hint uint64) (uint64, error) {
+	tail := hint
+	for {
+		found, alive, err := n.newest(ctx, stream, tail, tailStep)
+		if err == nil && !alive {
+			// Everything near the hint has expired; later appends may not have.
+			found, _, err = n.newest(ctx, stream, tail, RingSize)
+		}
+		if err != nil {
+			return 0, err
+		}
+		tail = found
+		s, err := n.slot(ctx, stream, tail+1)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return 0, err
+		}
+		if err != nil || s.Num <= tail {
+			return tail, nil
+		}
+		tail = s.Num
+	}
+}
+
+// newest is the highest append number in the count slots from append from on.
+// alive says that at least one append from from on is stored there.
+func (n *Node) newest(ctx context.Context, stream string, from uint64, count int) (num uint64, alive bool, err error) {
+	nums := make([]uint64, count)
+	for i := range nums {
+		nums[i] = from + uint64(i)
+	}
+	slots, err := n.batch(ctx, stream, nums)
+	if err != nil {
+		return 0, false, err
+	}
+	num = from
+	for _, s := range slots {
+		if s.Num >= max(from, 1) {
+			num, alive = max(num, s.Num), true
+		}
+	}
+	return num, alive, nil
+}

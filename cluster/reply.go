@@ -1,0 +1,91 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Error codes of JetStream that mean something to us.
+const (
+	codeWrongLast         = 10071 // the guarded subject has another revision
+	codeWrongLastInFlight = 10164 // the same, or a write before it is undecided
+	codeNoMessage         = 10037
+	codeStoreFailed       = 10077
+	codeAccountResources  = 10002
+	codeInsufficient      = 10023
+	codeMemoryExceeded    = 10028
+	codeStorageExceeded   = 10047
+	codeMessageTooBig     = 10054
+)
+
+// apiError is the error object of JetStream's answers.
+type apiError struct {
+	Code        int    `json:"code"`
+	ErrCode     int    `json:"err_code"`
+	Description string `json:"description"`
+}
+
+func (e *apiError) Error() string {
+	return e.Description + " (" + strconv.Itoa(e.ErrCode) + ")"
+}
+
+// cause maps a JetStream error to ours. conflict is what a lost
+// compare-and-set means to the caller: ErrConflict or ErrFenced.
+func (e *apiError) cause(conflict error) error {
+	sentinel := ErrUnavailable
+	switch e.ErrCode {
+	case codeWrongLast:
+		sentinel = conflict
+	case codeWrongLastInFlight:
+		sentinel = ErrRetry
+	case codeNoMessage:
+		sentinel = ErrNotFound
+	case codeAccountResources, codeInsufficient, codeMemoryExceeded, codeStorageExceeded:
+		sentinel = ErrFull
+	case codeMessageTooBig:
+		sentinel = ErrTooBig
+	case codeStoreFailed:
+		// One code for all refusals of the store; only the limits say "exceeded".
+		if strings.Contains(e.Description, "exceeded") {
+			sentinel = ErrFull
+		}
+	}
+	return fmt.Errorf("%w: %w", sentinel, e)
+}
+
+// parseAck reads the answer to a stored message: {"stream":"x","seq":12}.
+func parseAck(data []byte, conflict error) (seq uint64, err error) {
+	const start = `{"stream":"`
+	if bytes.HasPrefix(data, []byte(start)) {
+		rest := data[len(start):]
+		const field = `"seq":`
+		if i := bytes.Index(rest, []byte(field)); i >= 0 {
+			for _, c := range rest[i+len(field):] {
+				if c < '0' || c > '9' {
+					break
+				}
+				seq = seq*10 + uint64(c-'0')
+			}
+			if seq > 0 {
+				return seq, nil
+			}
+		}
+	}
+	var ack struct {
+		Error *apiError `json:"error"`
+		Seq   uint64    `json:"seq"`
+	}
+	if err := json.Unmarshal(data, &ack); err != nil {
+		return 0, fmt.Errorf("%w: acknowledgement: %w", ErrUnavailable, err)
+	}
+	if ack.Error != nil {
+		return 0, ack.Error.cause(conflict)
+	}
+	if ack.Seq == 0 {
+		return 0, fmt.Errorf("%w: acknowledgement without a sequence", ErrUnavailable)
+	}
+	return ack.Seq, nil
+}

@@ -1,0 +1,109 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+)
+
+// Stats is what a node knows of itself and its store, for metrics. Counts
+// start at 0 with the process.
+type Stats struct {
+	// Streams is the fill of each stream by its name without the prefix:
+	// nodes, keys, sessions, events. Nil if the store did not answer.
+	Streams map[string]StreamStats
+	// Bytes, Messages and MaxBytes are the sums over Streams.
+	Bytes, MaxBytes, Messages uint64
+
+	LeaseAge  time.Duration // since the last successful renewal was sent
+	Lease     time.Duration // its length
+	Suspended bool
+
+	Appends           uint64        // acknowledged
+	AppendBytes       uint64        // of their data
+	AppendTime        time.Duration // sum of their times from Append to acknowledgement
+	AppendFenced      uint64        // refused: stream lost
+	AppendFull        uint64        // refused: store full
+	AppendUnavailable uint64        // outcome unknown
+	AppendRefused     uint64        // refused for another reason
+	InFlight          int           // calls without an answer
+	Reconnects        uint64        // of the connection to NATS
+}
+
+// StreamStats is the fill of one stream.
+type StreamStats struct {
+	Bytes, MaxBytes, Messages uint64
+}
+
+type counters struct {
+	appends, bytes, fenced, full, unavailable, refused atomic.Uint64
+	time                                               atomic.Int64
+}
+
+func (c *counters) appended(d time.Duration, size int, err error) {
+	switch {
+	case err == nil:
+		c.appends.Add(1)
+		c.bytes.Add(uint64(size))
+		c.time.Add(int64(d))
+	case errors.Is(err, ErrFenced):
+		c.fenced.Add(1)
+	case errors.Is(err, ErrFull):
+		c.full.Add(1)
+	case errors.Is(err, ErrUnavailable):
+		c.unavailable.Add(1)
+	default:
+		c.refused.Add(1)
+	}
+}
+
+// Stats asks the store, at most 1 s, and reads the counters. It is meant for
+// metrics and for admission once a second, not for each request.
+func (n *Node) Stats() Stats {
+	s := Stats{
+		LeaseAge:          n.lease.age(),
+		Lease:             n.opts.Lease,
+		Suspended:         n.Suspended(),
+		Appends:           n.counters.appends.Load(),
+		AppendBytes:       n.counters.bytes.Load(),
+		AppendTime:        time.Duration(n.counters.time.Load()),
+		AppendFenced:      n.counters.fenced.Load(),
+		AppendFull:        n.counters.full.Load(),
+		AppendUnavailable: n.counters.unavailable.Load(),
+		AppendRefused:     n.counters.refused.Load(),
+		InFlight:          n.acks.inFlight() + n.reads.inFlight(),
+		Reconnects:        n.conn.Stats().Reconnects,
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	streams := make(map[string]StreamStats, len(kinds))
+	for i := range kinds {
+		st, err := n.fill(ctx, kinds[i].name)
+		if err != nil {
+			return s
+		}
+		streams[kinds[i].name] = st
+		s.Bytes += st.Bytes
+		s.MaxBytes += st.MaxBytes
+		s.Messages += st.Messages
+	}
+	s.Streams = streams
+	return s
+}
+
+func (n *Node) fill(ctx context.Context, name string) (StreamStats, error) {
+	var info struct {
+		Config struct {
+			MaxBytes int64 `json:"max_bytes"`
+		} `json:"config"`
+		State struct {
+			Messages uint64 `json:"messages"`
+			Bytes    uint64 `json:"bytes"`
+		} `json:"state"`
+	}
+	if err := n.api(ctx, "STREAM.INFO."+n.streamName(name), nil, &info); err != nil {
+		return StreamStats{}, err
+	}
+	return StreamStats{Bytes: info.State.Bytes, MaxBytes: uint64(max(info.Config.MaxBytes, 0)), Messages: info.State.Messages}, nil
+}

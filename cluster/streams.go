@@ -1,0 +1,144 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// maxPayload is NATS's own limit for one message, headers included.
+	maxPayload = 1 << 20
+	// MaxRecord is the size limit of a record's data.
+	MaxRecord = 512 << 10
+	// MaxAppend is the size limit of one append's data. Bigger ones are the
+	// caller's to split.
+	MaxAppend = 256 << 10
+	// MaxBody is the size limit of a call record's body, which is stored in parts.
+	MaxBody = 16 << 20
+
+	// markerTTL is how long a tombstone, or the trace of an expired node entry,
+	// stays for those who watch.
+	markerTTL = 5 * time.Second
+)
+
+// kind is one of the streams everything is stored in.
+type kind struct {
+	name    string // of the stream, behind the prefix
+	subject string // first token of its subjects
+	tokens  int    // of a key, the first included
+	direct  bool   // replicas may answer reads
+	markers bool   // an expired entry leaves a marker, for watchers
+	budget  func(total int64) int64
+}
+
+// The budgets add up to the total: sessions and events can starve neither the
+// leases nor the keys, nor each other.
+var kinds = []kind{
+	{name: "nodes", subject: "nodes", tokens: 2, markers: true, budget: smallBudget},
+	{name: "keys", subject: "keys", tokens: 2, budget: smallBudget},
+	{name: "sessions", subject: "session", tokens: 4, budget: func(total int64) int64 { return total / 4 }},
+	{name: "events", subject: "ev", tokens: 6, direct: true, budget: func(total int64) int64 {
+		return total - total/4 - 2*smallBudget(total)
+	}},
+}
+
+const events = "events"
+
+func smallBudget(total int64) int64 { return min(total/16, 16<<20) }
+
+// streamName is the name of a stream in NATS, where dots are not allowed.
+func (n *Node) streamName(name string) string {
+	if n.opts.Prefix == "" {
+		return name
+	}
+	return n.opts.Prefix + "_" + name
+}
+
+// subject is a key's subject in NATS.
+func (n *Node) subject(key string) string { return n.prefix + key }
+
+// route finds the stream a record's key belongs to.
+func (n *Node) route(key string) (stream string, err error) {
+	head, _, _ := strings.Cut(key, ".")
+	for i := range kinds {
+		k := &kinds[i]
+		if k.subject == head && k.name != events && validTokens(key, k.tokens) {
+			return n.streamName(k.name), nil
+		}
+	}
+	return "", fmt.Errorf("%w: %q", ErrBadKey, key)
+}
+
+// streamConfig is what a stream must look like, whoever creates it.
+func (n *Node) streamConfig(k *kind) jetstream.StreamConfig {
+	c := jetstream.StreamConfig{
+		Name:              n.streamName(k.name),
+		Subjects:          []string{n.subject(k.subject) + ".>"},
+		Retention:         jetstream.LimitsPolicy,
+		Discard:           jetstream.DiscardNew,
+		MaxBytes:          k.budget(n.opts.MaxStore),
+		MaxMsgsPerSubject: 1,
+		MaxMsgSize:        maxPayload,
+		Storage:           jetstream.FileStorage,
+		Replicas:          1,
+		AllowDirect:       k.direct,
+		AllowMsgTTL:       true,
+	}
+	if n.opts.Dir == "" {
+		c.Storage = jetstream.MemoryStorage
+	}
+	if k.markers {
+		c.SubjectDeleteMarkerTTL = markerTTL
+	}
+	return c
+}
+
+// ensureStreams creates the streams that are not there, and adapts the limits
+// of those that are. Streams in must have to be there: a directory that lost
+// one is damaged, and an empty stream in its place would hide that.
+func (n *Node) ensureStreams(ctx context.Context, must []string) error {
+	js, err := jetstream.New(n.conn)
+	if err != nil {
+		return fmt.Errorf("cluster: %w", err)
+	}
+	for i := range kinds {
+		want := n.streamConfig(&kinds[i])
+		st, err := js.Stream(ctx, want.Name)
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			if slices.Contains(must, want.Name) {
+				return fmt.Errorf("%w: stream %s did not come up", ErrDamaged, want.Name)
+			}
+			if _, err := js.CreateStream(ctx, want); err != nil {
+				return fmt.Errorf("cluster: create stream %s: %w", want.Name, err)
+			}
+		case err != nil:
+			return fmt.Errorf("cluster: look up stream %s: %w", want.Name, err)
+		default:
+			have := st.CachedInfo().Config
+			if have.MaxBytes == want.MaxBytes && have.AllowDirect == want.AllowDirect && have.MaxMsgSize == want.MaxMsgSize && have.SubjectDeleteMarkerTTL == want.SubjectDeleteMarkerTTL {
+				continue
+			}
+			have.MaxBytes, have.AllowDirect, have.MaxMsgSize, have.SubjectDeleteMarkerTTL = want.MaxBytes, want.AllowDirect, want.MaxMsgSize, want.SubjectDeleteMarkerTTL
+			if _, err := js.UpdateStream(ctx, have); err != nil {
+				return fmt.Errorf("cluster: adapt stream %s: %w", want.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// streamNames lists all streams by their names in NATS.
+func (n *Node) streamNames() []string {
+	var names []string
+	for i := range kinds {
+		names = append(names, n.streamName(kinds[i].name))
+	}
+	return names
+}
