@@ -17,12 +17,14 @@ import (
 	"github.com/bytedance/sonic/option"
 )
 
-var decoding = sonic.Config{
-	CopyString:       true,
-	CaseSensitive:    true,
-	UseNumber:        true,
-	UseUnicodeErrors: true,
-}.Froze()
+const decoding = decoder.OptionCopyString | decoder.OptionCaseSensitive | decoder.OptionUseNumber | decoder.OptionUseUnicodeErrors
+
+// decoders carry the state of one decoding.
+var decoders = sync.Pool{New: func() any {
+	d := decoder.NewDecoder("")
+	d.SetOptions(decoding)
+	return d
+}}
 
 // encoding leaves two of sonic's options out, since finish does their work at less cost: CompactMarshaler runs
 // every json.RawMessage through encoding/json, and ValidateString looks at the whole buffer rather than at what was
@@ -44,19 +46,36 @@ type DecodeError struct {
 	Type reflect.Type
 }
 
-// Error describes the mismatch without quoting the data.
+// Error describes the mismatch in JSON's terms, without quoting the data.
 func (e *DecodeError) Error() string {
-	value, target, at := e.Value, "its Go type", ""
+	value, at := e.Value, ""
 	if value == "" {
 		value = "value"
-	}
-	if e.Type != nil {
-		target = e.Type.String()
 	}
 	if e.Offset >= 0 {
 		at = " at offset " + strconv.Itoa(e.Offset)
 	}
-	return "codec: " + value + at + " does not fit " + target
+	return "codec: " + value + at + " does not fit " + described(e.Type)
+}
+
+// described names what values of type t look like in JSON; integers by their Go kind, which says their range.
+func described(t reflect.Type) string {
+	if t == nil {
+		return "its type"
+	}
+	switch t.Kind() {
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	case reflect.String, reflect.Bool:
+		return "a " + t.Kind().String()
+	case reflect.Pointer:
+		return described(t.Elem())
+	case reflect.Interface:
+		return "its type"
+	}
+	return t.Kind().String()
 }
 
 // holders carry a slice header to sonic, which wants a pointer to it, without an allocation for each.
@@ -168,7 +187,11 @@ func UnmarshalValid(data []byte, v any) error {
 	if planOf(reflect.TypeOf(v))&holdsAny != 0 && hasNumber(data) {
 		text = string(data)
 	}
-	err := decoding.UnmarshalFromString(text, v)
+	d := decoders.Get().(*decoder.Decoder)
+	d.Reset(text)
+	err := d.Decode(v)
+	d.Reset("")
+	decoders.Put(d)
 	if err == nil {
 		return nil
 	}

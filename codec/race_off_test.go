@@ -1,0 +1,6 @@
+//go:build !race
+
+package codec
+
+// raceEnabled says that allocations cannot be counted.
+const raceEnabled = false
