@@ -1,0 +1,46 @@
+// Package transport carries MCP over HTTP: bytes and headers in, frames out. It holds no protocol state; what a
+// message means, which session it belongs to and what is answered is decided by the [Dispatcher] it is given.
+//
+// [Handler] is one MCP endpoint of the Streamable HTTP transport (2025-03-26 to 2025-11-25). Before the dispatcher
+// sees a request, the handler has checked, in this order: method, Host, Origin, authentication,
+// MCP-Protocol-Version, Mcp-Session-Id, then for a POST Content-Type, Accept, size, the time the body took and that
+// the body is one JSON-RPC message, and for a GET Accept and Last-Event-ID. Every refusal is an HTTP error whose body
+// is a JSON-RPC error.
+//
+// # Guarantees
+//
+//   - One request is one [Exchange], and one exchange gets one response: whatever would send a second one is ignored.
+//     If the dispatcher returns without having answered, the response is 500 with -32603.
+//   - Events reach the client in the order of the calls of Event and whole or not at all; Finish delivers all that
+//     was queued before it. Nothing is written before Flush.
+//   - What is queued for one connection is bounded, and a reader that does not read is cut loose without a delay for
+//     any other connection.
+//   - No method of an Exchange but Room waits for the peer, except that Answer and Reject write a response, which a
+//     peer that does not read can hold up for at most WriteTimeout.
+//
+// # States of an Exchange
+//
+//	          Answer, Accepted, Reject              ServeHTTP returns
+//	fresh ───────────────────────────────▶ answered ────────────────▶ over
+//	  │
+//	  │ Open               Finish                   all written
+//	  ├────────▶ streaming ──────────▶ finishing ────────────────────▶ gone
+//	  │              │                     │                            ▲
+//	  │              └─────────────────────┴── Cut, write error, ───────┤
+//	  │ Cut                                    too much queued          │
+//	  └─────────────────────────────────────────────────────────────────┘
+//
+// # Connections of open streams
+//
+// Over HTTP/1 Open takes the connection over from net/http. An idle stream then has no goroutine and no buffers: a
+// goroutine exists only while there is something to write. It also means that a peer which hangs up is noticed by the
+// next write, so the caller sends a Comment from time to time, and that http.Server.Shutdown does not know of the
+// stream: call [Handler.Close]. Where a connection cannot be taken over (HTTP/2, wrapped writers) the goroutine of
+// ServeHTTP stays and does the writing, and the dispatcher runs on a goroutine of its own.
+//
+// # Who may call what
+//
+// All methods of Handler and Exchange may be called from any goroutine. The fields of an Exchange are set before the
+// dispatcher runs and must not be written to. An Exchange that did not become a stream is reused after the
+// dispatcher's method has returned: from then on nobody may touch it. Msg and Body are gone then in any case.
+package transport

@@ -1,0 +1,58 @@
+package transport
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+)
+
+// comment keeps a connection alive; parsers of event streams ignore it.
+const comment = ":\n\n"
+
+// appendEvent appends one server-sent event. Line breaks in data, which JSON has only as white space, split it into
+// several data lines; an id that could not be sent as one line is left out.
+func appendEvent(dst []byte, id string, retryMS int, data []byte) []byte {
+	if id != "" && !strings.ContainsAny(id, "\n\r\x00") {
+		dst = append(dst, "id: "...)
+		dst = append(dst, id...)
+		dst = append(dst, '\n')
+	}
+	if retryMS > 0 {
+		dst = append(dst, "retry: "...)
+		dst = strconv.AppendInt(dst, int64(retryMS), 10)
+		dst = append(dst, '\n')
+	}
+	for {
+		dst = append(dst, "data:"...)
+		line, rest, more := cutLine(data)
+		if len(line) > 0 {
+			dst = append(dst, ' ')
+			dst = append(dst, line...)
+		}
+		dst = append(dst, '\n')
+		if !more {
+			return append(dst, '\n')
+		}
+		data = rest
+	}
+}
+
+// cutLine cuts at the first of the three line ends that an event stream knows.
+func cutLine(data []byte) (line, rest []byte, more bool) {
+	line = data
+	end := bytes.IndexByte(data, '\n')
+	if end >= 0 {
+		line = data[:end]
+	}
+	if cr := bytes.IndexByte(line, '\r'); cr >= 0 {
+		end = cr
+	}
+	if end < 0 {
+		return data, nil, false
+	}
+	rest = data[end+1:]
+	if data[end] == '\r' && len(rest) > 0 && rest[0] == '\n' {
+		rest = rest[1:]
+	}
+	return data[:end], rest, true
+}

@@ -1,0 +1,275 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+)
+
+// ErrGone says that the connection of an exchange is closed, or that its response is complete. What was queued and
+// not yet written is lost.
+var ErrGone = errors.New("transport: the connection is gone")
+
+type state uint8
+
+const (
+	fresh     state = iota // nothing sent
+	answered               // a whole response was sent or is being sent
+	streaming              // Open
+	finishing              // Finish: no more events, what is queued is being written
+	gone                   // the stream ended, or the client went before anything was sent
+)
+
+// Exchange is one HTTP request and its response. Its methods may be called from any goroutine and never wait for the
+// peer, but for Room; Answer and Reject write on the caller's goroutine.
+type Exchange struct {
+	// Msg is what codec.Scan found in Body, which is the whole body of a POST. Both are valid until the dispatcher
+	// returns.
+	Msg  codec.Message
+	Body []byte
+
+	// SessionID and Version are Mcp-Session-Id and MCP-Protocol-Version, "" if absent. Version is one of
+	// Options.Revisions.
+	SessionID, Version string
+
+	// LastEventID is the Last-Event-ID of a GET, verbatim and at most 256 bytes.
+	LastEventID string
+
+	// Principal is what Options.Authenticate returned.
+	Principal any
+
+	// Header is the request's header. It must not be written to.
+	Header http.Header
+
+	h      *Handler
+	base   context.Context // of the request; done when the client is gone or ServeHTTP returned
+	remote string
+	chunks bool // the peer knows chunked transfer encoding
+	http1  bool
+	inline bool // the connection cannot be taken over: ServeHTTP stays and writes
+	body   *codec.Buffer
+	wake   chan struct{} // inline: tells ServeHTTP that there is something to do
+
+	// writing is held while w is written to from outside of ServeHTTP, which takes it before it returns. Taken
+	// while mu is held.
+	writing sync.Mutex
+
+	mu      sync.Mutex // guards what follows
+	w       http.ResponseWriter
+	state   state
+	aborted bool // Cut before anything was sent
+	session string
+	s       *stream // nil unless opened
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	unwatch func() bool
+	onGone  []func()
+
+	prev, next *Exchange // list of open streams, guarded by h.mu
+}
+
+var exchanges = sync.Pool{New: func() any { return new(Exchange) }}
+
+func (x *Exchange) begin(h *Handler, w http.ResponseWriter, r *http.Request) {
+	x.h, x.w, x.base, x.remote, x.Header = h, w, r.Context(), r.RemoteAddr, r.Header
+	x.chunks = r.ProtoAtLeast(1, 1)
+	x.http1 = r.ProtoMajor == 1
+	x.inline = !x.http1 || !canHijack(w)
+	if x.inline {
+		x.wake = make(chan struct{}, 1)
+	}
+}
+
+// canHijack looks for a Hijacker the way http.ResponseController does.
+func canHijack(w http.ResponseWriter) bool {
+	for {
+		switch t := w.(type) {
+		case http.Hijacker:
+			return true
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = t.Unwrap()
+		default:
+			return false
+		}
+	}
+}
+
+// release gives the request's bytes back.
+func (x *Exchange) release() {
+	x.Body, x.Msg = nil, codec.Message{}
+	x.body.Free()
+	x.body = nil
+}
+
+// recycle puts x back into the pool. Nothing may refer to it any more.
+func (x *Exchange) recycle() {
+	gone := x.onGone
+	clear(gone)
+	*x = Exchange{onGone: gone[:0]}
+	exchanges.Put(x)
+}
+
+// leave ends the exchange for the goroutine of ServeHTTP, which returns next: unless the connection was taken over,
+// nobody may write from here on.
+func (x *Exchange) leave() {
+	x.mu.Lock()
+	s, aborted := x.s, x.aborted
+	if s == nil {
+		x.w = nil
+	}
+	cancel, unwatch := x.cancel, x.unwatch
+	shared := x.ctx != nil || len(x.onGone) > 0
+	x.mu.Unlock()
+	x.writing.Lock()
+	x.writing.Unlock() //nolint:staticcheck // an answer from another goroutine is being written: wait for it
+	if s != nil {
+		if s.pumped != nil {
+			<-s.pumped
+			x.abortIf(s)
+		}
+		return
+	}
+	if cancel != nil {
+		unwatch()
+		cancel(ErrGone)
+	}
+	if aborted {
+		panic(http.ErrAbortHandler)
+	}
+	if !shared && !x.inline {
+		x.recycle()
+	}
+}
+
+// Context returns a context that is done when the client is gone or, once the exchange is a stream, when the
+// connection was closed. It keeps the values of the request's context.
+func (x *Exchange) Context() context.Context {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.ctx != nil {
+		return x.ctx
+	}
+	x.ctx, x.cancel = context.WithCancelCause(context.WithoutCancel(x.base))
+	x.unwatch = func() bool { return true }
+	switch {
+	case x.state == gone:
+		x.cancel(ErrGone)
+	case x.s == nil || x.s.conn == nil:
+		x.unwatch = context.AfterFunc(x.base, x.baseDone)
+	}
+	return x.ctx
+}
+
+// baseDone runs when the request's context is done. For a connection that was taken over this only means that
+// ServeHTTP returned.
+func (x *Exchange) baseDone() {
+	x.mu.Lock()
+	cancel := x.cancel
+	if x.s != nil && x.s.conn != nil {
+		cancel = nil
+	}
+	x.mu.Unlock()
+	if cancel != nil {
+		cancel(ErrGone)
+	}
+}
+
+// RemoteAddr returns the client's address as net/http has it, "host:port".
+func (x *Exchange) RemoteAddr() string { return x.remote }
+
+// SetSession puts Mcp-Session-Id on the response. It has no effect once something was sent.
+func (x *Exchange) SetSession(id string) {
+	x.mu.Lock()
+	x.session = id
+	x.mu.Unlock()
+}
+
+// Answer sends the whole response, as application/json if body is not empty. body may be reused after the return. It
+// is ignored if anything was sent before.
+func (x *Exchange) Answer(status int, body []byte) {
+	x.answer(status, body, 0)
+}
+
+// Accepted sends 202 without a body. It is ignored if anything was sent before.
+func (x *Exchange) Accepted() {
+	x.answer(http.StatusAccepted, nil, 0)
+}
+
+// Reject sends a JSON-RPC error as the whole response. Nil data and a nil id, both raw JSON, leave their members out;
+// a retryAfter over 0 becomes Retry-After in whole seconds, rounded up. It is ignored if anything was sent before.
+func (x *Exchange) Reject(status, code int, message string, data, id []byte, retryAfter time.Duration) {
+	x.mu.Lock()
+	sent := x.state != fresh
+	x.mu.Unlock()
+	if sent {
+		return
+	}
+	b := codec.GetBuffer()
+	defer b.Free()
+	b.B = codec.AppendError(b.B, id, code, message, data)
+	x.answer(status, b.B, retryAfter)
+}
+
+func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration) {
+	x.mu.Lock()
+	if x.state != fresh || x.w == nil {
+		x.mu.Unlock()
+		return
+	}
+	x.state = answered
+	w := x.w
+	// Free: only the step out of fresh takes it, and ServeHTTP, which has cleared w by then.
+	x.writing.Lock()
+	x.headers(w.Header())
+	x.mu.Unlock()
+	if retryAfter > 0 {
+		w.Header().Set("Retry-After", seconds(retryAfter))
+	}
+	x.h.respond(w, status, body)
+	x.writing.Unlock()
+	x.signal()
+}
+
+// headers sets the headers every response of the dispatcher has. mu is held.
+func (x *Exchange) headers(header http.Header) {
+	if x.session != "" {
+		header["Mcp-Session-Id"] = []string{x.session}
+	}
+}
+
+// Gone has f called once, on its own goroutine, when the connection of an open stream is gone: the peer closed it, as
+// seen by a failed write, or it was cut or finished. If it is gone already, that is at once. f is never called if the
+// exchange does not become a stream.
+func (x *Exchange) Gone(f func()) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.state == gone {
+		go f()
+		return
+	}
+	x.onGone = append(x.onGone, f)
+}
+
+// signal wakes the goroutine of ServeHTTP if it does the writing.
+func (x *Exchange) signal() {
+	if x.wake == nil {
+		return
+	}
+	select {
+	case x.wake <- struct{}{}:
+	default:
+	}
+}
+
+func isEOF(err error) bool { return errors.Is(err, io.EOF) }
+
+func panicAttrs(v any, stack []byte) []slog.Attr {
+	return []slog.Attr{slog.String("panic", fmt.Sprint(v)), slog.String("stack", string(stack))}
+}

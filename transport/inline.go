@@ -1,0 +1,130 @@
+package transport
+
+import (
+	"errors"
+	"net/http"
+	"time"
+)
+
+// serveInline serves an exchange whose connection cannot be taken over. The response ends when ServeHTTP returns,
+// while a call may go on, so the dispatcher gets a goroutine of its own and this one does the writing.
+func (h *Handler) serveInline(x *Exchange, w http.ResponseWriter, method string) {
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		h.dispatch(x, method)
+	}()
+	for x.waiting() {
+		select {
+		case <-x.wake:
+		case <-returned:
+			// Something was sent by now; what it was shows in the state.
+			returned = nil
+		case <-x.base.Done():
+			x.mu.Lock()
+			if x.state == fresh {
+				x.state = gone
+			}
+			x.mu.Unlock()
+		}
+	}
+	x.mu.Lock()
+	s := x.s
+	x.mu.Unlock()
+	if s != nil {
+		x.pump(w)
+		x.abortIf(s)
+		return
+	}
+	x.leave()
+}
+
+// waiting reports whether nothing was sent yet.
+func (x *Exchange) waiting() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.state == fresh
+}
+
+// abortIf ends the goroutine of ServeHTTP such that the client sees a broken response if the stream was cut.
+func (x *Exchange) abortIf(s *stream) {
+	x.mu.Lock()
+	cut := s.cut
+	x.mu.Unlock()
+	if cut {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// pump writes an event stream through w until it ends. It is the only one that touches w.
+func (x *Exchange) pump(w http.ResponseWriter) {
+	rc := http.NewResponseController(w)
+	for started := false; ; {
+		x.mu.Lock()
+		if x.state == gone {
+			x.w = nil
+			x.mu.Unlock()
+			return
+		}
+		batch, buf := x.s.take(false, x.state == finishing)
+		if len(batch) == 0 && started {
+			if x.s.ended {
+				// The end of the response is written after the return.
+				_ = rc.SetWriteDeadline(time.Now().Add(x.h.o.WriteTimeout))
+				x.w = nil
+				x.endAndUnlock("")
+				return
+			}
+			x.mu.Unlock()
+			select {
+			case <-x.wake:
+			case <-x.base.Done():
+				x.cut(cutWrite)
+			}
+			continue
+		}
+		x.mu.Unlock()
+		if !started {
+			w.WriteHeader(http.StatusOK)
+			started = true
+		}
+		err := x.push(w, rc, batch)
+		buf.Free()
+		x.mu.Lock()
+		x.s.writing = 0
+		x.wrote(0)
+		if err != nil {
+			x.w = nil
+			x.endAndUnlock(writeFault(err))
+			return
+		}
+		x.mu.Unlock()
+	}
+}
+
+// push writes one batch and flushes it.
+func (x *Exchange) push(w http.ResponseWriter, rc *http.ResponseController, batch []byte) error {
+	for {
+		x.mu.Lock()
+		if x.state == gone {
+			x.mu.Unlock()
+			return ErrGone
+		}
+		// Under mu, so that the deadline of a Cut is never put off.
+		_ = rc.SetWriteDeadline(time.Now().Add(x.h.o.WriteTimeout))
+		x.mu.Unlock()
+		n, err := w.Write(batch[:min(len(batch), maxWrite)])
+		if err == nil {
+			err = rc.Flush()
+		}
+		if err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return err
+		}
+		x.mu.Lock()
+		x.wrote(n)
+		x.mu.Unlock()
+		if batch = batch[n:]; len(batch) == 0 {
+			return nil
+		}
+	}
+}

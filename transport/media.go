@@ -1,0 +1,116 @@
+package transport
+
+import "strings"
+
+const (
+	typeJSON = "application/json"
+	typeSSE  = "text/event-stream"
+)
+
+// isJSON reports whether value is a Content-Type of JSON in UTF-8, which is what an absent charset means.
+func isJSON(value string) bool {
+	if value == typeJSON {
+		return true
+	}
+	media, params, _ := cutQuoted(value, ';')
+	if !strings.EqualFold(trim(media), typeJSON) {
+		return false
+	}
+	for params != "" {
+		var p string
+		p, params, _ = cutQuoted(params, ';')
+		name, v, _ := strings.Cut(p, "=")
+		if strings.EqualFold(trim(name), "charset") && !strings.EqualFold(unquote(trim(v)), "utf-8") {
+			return false
+		}
+	}
+	return true
+}
+
+// accepts reports whether the values of an Accept header admit JSON and an event stream. Of several ranges that match
+// a type the most specific one counts (RFC 9110, 12.5.1). No header admits nothing: a client must name both.
+func accepts(values []string) (json, sse bool) {
+	if len(values) == 1 && values[0] == "application/json, text/event-stream" {
+		return true, true
+	}
+	var forJSON, forSSE verdict
+	for _, value := range values {
+		for value != "" {
+			var item string
+			item, value, _ = cutQuoted(value, ',')
+			media, params, _ := cutQuoted(item, ';')
+			media = trim(media)
+			admitted := !zeroQuality(params)
+			forJSON.consider(media, typeJSON, "application/*", admitted)
+			forSSE.consider(media, typeSSE, "text/*", admitted)
+		}
+	}
+	return forJSON.admitted, forSSE.admitted
+}
+
+// verdict is what the most specific range seen so far says of one type.
+type verdict struct {
+	specificity int
+	admitted    bool
+}
+
+func (v *verdict) consider(media, exact, family string, admitted bool) {
+	specificity := 0
+	switch {
+	case strings.EqualFold(media, exact):
+		specificity = 3
+	case strings.EqualFold(media, family):
+		specificity = 2
+	case media == "*/*":
+		specificity = 1
+	default:
+		return
+	}
+	switch {
+	case specificity > v.specificity:
+		v.specificity, v.admitted = specificity, admitted
+	case specificity == v.specificity:
+		v.admitted = v.admitted || admitted
+	}
+}
+
+// zeroQuality reports whether the parameters of a media range hold a q of 0, in any of its spellings.
+func zeroQuality(params string) bool {
+	for params != "" {
+		var p string
+		p, params, _ = cutQuoted(params, ';')
+		name, v, ok := strings.Cut(p, "=")
+		if !ok || !strings.EqualFold(trim(name), "q") {
+			continue
+		}
+		v = trim(v)
+		whole, fraction, _ := strings.Cut(v, ".")
+		return whole == "0" && strings.Trim(fraction, "0") == ""
+	}
+	return false
+}
+
+// cutQuoted is strings.Cut that leaves a separator inside of a quoted string alone.
+func cutQuoted(s string, sep byte) (before, after string, found bool) {
+	quoted := false
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '\\' && quoted:
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == sep && !quoted:
+			return s[:i], s[i+1:], true
+		}
+	}
+	return s, "", false
+}
+
+func trim(s string) string { return strings.Trim(s, " \t") }
+
+func unquote(s string) string {
+	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
+		return s[1 : len(s)-1]
+	}
+	return s
+}

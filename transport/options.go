@@ -1,0 +1,131 @@
+package transport
+
+import (
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+)
+
+// Dispatcher is what the transport needs from the runtime, one per mounted server. Its methods run on the goroutine
+// that read the request, or on one of their own where the connection cannot be taken over. When a method returns, the
+// request's bytes and, unless it became a stream, the Exchange itself are reused.
+type Dispatcher interface {
+	// Post handles one POST. Its body has been read, and x.Msg is what codec.Scan made of it: a single message or a
+	// batch. The response may still be an open stream when Post returns.
+	Post(x *Exchange)
+
+	// Get opens or resumes a stream.
+	Get(x *Exchange)
+
+	// Delete ends a session.
+	Delete(x *Exchange)
+}
+
+// Observer is told what the transport did of its own accord. Its methods must not block; reasons are short constants
+// fit to be metric labels.
+type Observer interface {
+	// Rejected is called for each request that did not reach the dispatcher.
+	Rejected(status int, reason string)
+
+	// Cut is called for each stream that did not end by Finish.
+	Cut(reason string)
+}
+
+// Options configure a Handler. The zero value is useful.
+type Options struct {
+	// MaxBody is the largest body of a POST in bytes. 0 means 4 MiB.
+	MaxBody int64
+
+	// Limits bound nesting and batches, see codec.Limits.
+	Limits codec.Limits
+
+	// AllowOrigins lists the origins, such as "https://app.example.com", that may call from a browser beside those
+	// of the same host and port and, on a loopback listener, those of a loopback host. "*" allows every origin but
+	// "null".
+	AllowOrigins []string
+
+	// AllowHosts lists host names, with or without a port, that the Host header may hold. If it is not empty, it is
+	// enforced on every connection. On a loopback listener localhost, 127.0.0.1 and [::1] are always allowed and, if
+	// AllowHosts is empty, nothing else is. "*" allows every host.
+	AllowHosts []string
+
+	// Authenticate returns the principal of a request. Nil lets everyone in with a nil principal. An error is
+	// answered with 401 and not told to the client.
+	Authenticate func(*http.Request) (any, error)
+
+	// BodyTimeout is how long the body of a POST may take to arrive. 0 means 30 s.
+	BodyTimeout time.Duration
+
+	// WriteTimeout is how long one write may wait for a peer that does not read. 0 means 30 s.
+	WriteTimeout time.Duration
+
+	// MaxQueued is how many bytes may be queued for one connection. 0 means 1 MiB. An event that does not fit is
+	// taken nevertheless if less than half is queued, so that a large one can be sent at all; else the connection is
+	// cut.
+	MaxQueued int
+
+	// Revisions are the supported values of MCP-Protocol-Version, in the order in which they are told to a client
+	// that asked for another one. Empty refuses every request that has the header.
+	Revisions []string
+
+	// Log gets what is worth an operator's attention. Nil discards it.
+	Log *slog.Logger
+
+	// Observer is told of refusals and cuts. It may be nil.
+	Observer Observer
+}
+
+const (
+	defaultMaxBody   = 4 << 20
+	defaultTimeout   = 30 * time.Second
+	defaultMaxQueued = 1 << 20
+)
+
+// filled returns o with its defaults, host names and origins in lower case.
+func (o Options) filled() Options {
+	if o.MaxBody <= 0 {
+		o.MaxBody = defaultMaxBody
+	}
+	if o.BodyTimeout <= 0 {
+		o.BodyTimeout = defaultTimeout
+	}
+	if o.WriteTimeout <= 0 {
+		o.WriteTimeout = defaultTimeout
+	}
+	if o.MaxQueued <= 0 {
+		o.MaxQueued = defaultMaxQueued
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	o.AllowOrigins = lowered(o.AllowOrigins)
+	o.AllowHosts = lowered(o.AllowHosts)
+	o.Revisions = append([]string(nil), o.Revisions...)
+	return o
+}
+
+func lowered(in []string) []string {
+	out := make([]string, 0, len(in))
+	for _, s := range in {
+		out = append(out, strings.TrimSuffix(strings.ToLower(strings.TrimSpace(s)), "/"))
+	}
+	return out
+}
+
+// Configure sets the limits of s that guard the time before a Handler sees a request: how long a header may take and
+// how large it may be, and how long an idle connection is kept. Fields that are set already stay. It leaves
+// WriteTimeout and ReadTimeout alone, since both would end long calls; the Handler limits bodies and writes itself.
+func Configure(s *http.Server) {
+	if s.ReadHeaderTimeout == 0 {
+		s.ReadHeaderTimeout = 10 * time.Second
+	}
+	if s.IdleTimeout == 0 {
+		s.IdleTimeout = 2 * time.Minute
+	}
+	if s.MaxHeaderBytes == 0 {
+		s.MaxHeaderBytes = 32 << 10
+	}
+}

@@ -1,0 +1,126 @@
+package transport
+
+import (
+	"net"
+	"net/http"
+	"strings"
+)
+
+// onLoopback reports whether the request came in over a loopback address, which is what DNS rebinding aims at.
+func onLoopback(r *http.Request) bool {
+	addr, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return ok && addr.IP.IsLoopback()
+}
+
+// hostAllowed is the check of the Host header against DNS rebinding.
+func (o *Options) hostAllowed(host string, loopback bool) bool {
+	if !loopback && len(o.AllowHosts) == 0 {
+		return true
+	}
+	name, port, ok := splitHost(host)
+	if !ok {
+		return false
+	}
+	if loopback && isLoopback(name) {
+		return true
+	}
+	for _, allowed := range o.AllowHosts {
+		if allowed == "*" {
+			return true
+		}
+		n, p, ok := splitHost(allowed)
+		if ok && strings.EqualFold(n, name) && (p == "" || p == port) {
+			return true
+		}
+	}
+	return false
+}
+
+// originAllowed is the check of a present Origin header. The opaque origin "null", which any sandboxed page has, is
+// never allowed.
+func (o *Options) originAllowed(origin, host string, loopback bool) bool {
+	scheme, authority, ok := splitOrigin(origin)
+	if !ok {
+		return false
+	}
+	for _, allowed := range o.AllowOrigins {
+		if allowed == "*" || strings.EqualFold(allowed, origin) {
+			return true
+		}
+	}
+	standard := ""
+	switch {
+	case strings.EqualFold(scheme, "http"):
+		standard = "80"
+	case strings.EqualFold(scheme, "https"):
+		standard = "443"
+	default:
+		return false
+	}
+	name, port, ok := splitHost(authority)
+	if !ok {
+		return false
+	}
+	if loopback && isLoopback(name) {
+		return true
+	}
+	ownName, ownPort, ok := splitHost(host)
+	if port == "" {
+		port = standard
+	}
+	if ownPort == "" {
+		ownPort = standard
+	}
+	return ok && strings.EqualFold(name, ownName) && port == ownPort
+}
+
+// splitOrigin splits an origin (RFC 6454, 6.1) into scheme and authority.
+func splitOrigin(origin string) (scheme, authority string, ok bool) {
+	scheme, authority, ok = strings.Cut(origin, "://")
+	if !ok || scheme == "" || authority == "" {
+		return "", "", false
+	}
+	for i := 0; i < len(scheme); i++ {
+		c := scheme[i] | 0x20
+		if (c < 'a' || c > 'z') && (i == 0 || !strings.ContainsRune("0123456789+-.", rune(scheme[i]))) {
+			return "", "", false
+		}
+	}
+	for i := 0; i < len(authority); i++ {
+		if c := authority[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`/\?#@,"<>`, c) >= 0 {
+			return "", "", false
+		}
+	}
+	return scheme, authority, true
+}
+
+// splitHost splits "name", "name:port", "[v6]" and "[v6]:port". The name keeps its brackets.
+func splitHost(host string) (name, port string, ok bool) {
+	end := strings.IndexByte(host, ':')
+	if strings.HasPrefix(host, "[") {
+		end = strings.IndexByte(host, ']') + 1
+		if end == 0 {
+			return "", "", false
+		}
+	}
+	if end < 0 {
+		end = len(host)
+	}
+	name, rest := host[:end], host[end:]
+	if rest != "" {
+		port = rest[1:]
+		if rest[0] != ':' || port == "" || len(port) > 5 {
+			return "", "", false
+		}
+		for i := 0; i < len(port); i++ {
+			if port[i]-'0' > 9 {
+				return "", "", false
+			}
+		}
+	}
+	return name, port, name != ""
+}
+
+func isLoopback(name string) bool {
+	return name == "127.0.0.1" || name == "[::1]" || strings.EqualFold(name, "localhost")
+}

@@ -1,0 +1,439 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+)
+
+// Why a stream ended without Finish.
+const (
+	cutAsked   = "asked"         // Cut
+	cutQueue   = "queue-full"    // more queued than MaxQueued
+	cutWrite   = "write"         // the peer is gone
+	cutTimeout = "write-timeout" // the peer does not read
+	cutPanic   = "panic"         // the dispatcher panicked
+	cutClosing = "closing"       // the handler was closed
+)
+
+const (
+	// chunkRoom is kept free at the start of a buffer for the size line of its chunk: 8 digits, CR, LF.
+	chunkRoom = 10
+
+	lastChunk = "0\r\n\r\n"
+
+	// maxWrite is how much one write may hold, so that a slow reader that makes progress is not cut for a large
+	// event.
+	maxWrite = 256 << 10
+
+	// lingerTime is how long a finished connection is read from, so that bytes the peer sent meanwhile do not reset
+	// it before the peer has read the end.
+	lingerTime = 500 * time.Millisecond
+)
+
+// stream is what an Exchange has while its response is an event stream. It is guarded by the Exchange's mu.
+type stream struct {
+	conn net.Conn // nil if the connection could not be taken over
+
+	head    []byte        // the response's header, until it is written
+	pending *codec.Buffer // queued, not flushed
+	out     *codec.Buffer // flushed, not yet taken by the writer
+	writing int           // bytes the writer has taken and not written
+	active  bool          // there is a writer
+	ended   bool          // the writer has taken the end of the response
+	cut     bool          // the response is broken off rather than ended
+	room    chan struct{} // closed when there is room or the stream is gone; nil if nobody waits
+
+	pumped chan struct{} // closed when a pump that runs beside ServeHTTP is done
+}
+
+func (s *stream) queued() int {
+	n := s.writing
+	for _, b := range [...]*codec.Buffer{s.pending, s.out} {
+		if b != nil {
+			n += len(b.B) - chunkRoom
+		}
+	}
+	return n
+}
+
+// flush moves what is pending to the writer's side.
+func (s *stream) flush() {
+	switch {
+	case s.pending == nil:
+	case s.out == nil:
+		s.out, s.pending = s.pending, nil
+	default:
+		s.out.B = append(s.out.B, s.pending.B[chunkRoom:]...)
+		s.pending.Free()
+		s.pending = nil
+	}
+}
+
+// take hands the writer its next bytes, framed, and the buffer to free after they are written.
+func (s *stream) take(chunks, last bool) (batch []byte, buf *codec.Buffer) {
+	buf, s.out = s.out, nil
+	if buf != nil {
+		s.writing = len(buf.B) - chunkRoom
+		batch = buf.B[chunkRoom:]
+		if chunks {
+			var size [chunkRoom]byte
+			line := append(strconv.AppendInt(size[:0], int64(len(batch)), 16), '\r', '\n')
+			start := chunkRoom - len(line)
+			copy(buf.B[start:], line)
+			buf.B = append(buf.B, '\r', '\n')
+			batch = buf.B[start:]
+		}
+	}
+	if last && !s.ended {
+		s.ended = true
+		if chunks {
+			if buf == nil {
+				batch = []byte(lastChunk)
+			} else {
+				start := len(buf.B) - len(batch)
+				buf.B = append(buf.B, lastChunk...)
+				batch = buf.B[start:]
+			}
+		}
+	}
+	if s.head != nil {
+		batch = append(s.head, batch...)
+		s.head = nil
+	}
+	return batch, buf
+}
+
+// Open commits the response to text/event-stream and sends its header. It returns false if the client is gone,
+// something was sent before, or the handler is being closed.
+func (x *Exchange) Open() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.state != fresh || x.w == nil || x.base.Err() != nil || !x.h.add(x) {
+		return false
+	}
+	header := x.w.Header()
+	x.headers(header)
+	header["Content-Type"] = sseHeader
+	header["Cache-Control"] = cacheHeader
+	header["X-Accel-Buffering"] = bufferingHeader
+	x.s = &stream{}
+	x.state = streaming
+	if x.inline {
+		x.closeAfter(header)
+		x.signal()
+		return true
+	}
+	conn, _, err := http.NewResponseController(x.w).Hijack()
+	if err != nil {
+		// A wrapper promised what the connection cannot do. ServeHTTP waits for the pump when the dispatcher returns.
+		x.inline, x.wake = true, make(chan struct{}, 1)
+		x.closeAfter(header)
+		x.s.pumped = make(chan struct{})
+		go func(w http.ResponseWriter) {
+			defer close(x.s.pumped)
+			x.pump(w)
+		}(x.w)
+		return true
+	}
+	if x.unwatch != nil {
+		x.unwatch()
+	}
+	x.w = nil
+	x.s.conn = conn
+	x.s.head = x.appendHead(header)
+	x.start()
+	return true
+}
+
+var (
+	sseHeader       = []string{typeSSE}
+	cacheHeader     = []string{"no-cache, no-transform"}
+	bufferingHeader = []string{"no"}
+
+	// ownHeaders are those that follow from how the stream is written.
+	ownHeaders = map[string]bool{"Content-Length": true, "Transfer-Encoding": true, "Connection": true,
+		"Keep-Alive": true, "Trailer": true, "Upgrade": true, "Date": true}
+)
+
+// closeAfter announces that the connection is closed after the stream, because its write deadline stays set. HTTP/2
+// has a deadline for each stream.
+func (x *Exchange) closeAfter(header http.Header) {
+	if x.http1 {
+		header.Set("Connection", "close")
+	}
+}
+
+// appendHead returns the status line and header of a response on a connection that was taken over.
+func (x *Exchange) appendHead(header http.Header) []byte {
+	var b bytes.Buffer
+	b.Grow(512)
+	if x.chunks {
+		b.WriteString("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n")
+	} else {
+		b.WriteString("HTTP/1.0 200 OK\r\n")
+	}
+	b.WriteString("Connection: close\r\nDate: ")
+	b.Write(time.Now().UTC().AppendFormat(b.AvailableBuffer(), http.TimeFormat))
+	b.WriteString("\r\n")
+	_ = header.WriteSubset(&b, ownHeaders) // a bytes.Buffer takes everything
+	b.WriteString("\r\n")
+	return b.Bytes()
+}
+
+// Event queues one server-sent event: an id unless it is "", a retry if it is over 0, and always data, which is
+// copied and may be empty. The connection is cut if the event does not fit, see Options.MaxQueued. Without an open
+// stream nothing happens.
+func (x *Exchange) Event(id string, retryMS int, data []byte) {
+	const around = 48 // what an event has beside its id and data
+	x.mu.Lock()
+	if x.state != streaming {
+		x.mu.Unlock()
+		return
+	}
+	queued, limit := x.s.queued(), x.h.o.MaxQueued
+	if queued+len(id)+len(data)+around > limit && queued >= limit/2 {
+		x.endAndUnlock(cutQueue)
+		return
+	}
+	b := x.s.buffer()
+	b.B = appendEvent(b.B, id, retryMS, data)
+	x.mu.Unlock()
+}
+
+// buffer returns the buffer of what is queued and not flushed.
+func (s *stream) buffer() *codec.Buffer {
+	if s.pending == nil {
+		s.pending = codec.GetBuffer()
+		s.pending.B = append(s.pending.B[:0], make([]byte, chunkRoom)...)
+	}
+	return s.pending
+}
+
+// Comment queues a comment, which keeps the connection alive and finds out whether the peer is. Where something is
+// queued already, that does it as well, and nothing is added.
+func (x *Exchange) Comment() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.state == streaming && x.s.queued() == 0 {
+		b := x.s.buffer()
+		b.B = append(b.B, comment...)
+	}
+}
+
+// Flush hands what is queued to the connection's writer.
+func (x *Exchange) Flush() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.state != streaming || x.s.pending == nil {
+		return
+	}
+	x.s.flush()
+	x.start()
+}
+
+// Finish ends the stream once everything queued is written, flushed or not, and closes the connection. Events that
+// come later are ignored.
+func (x *Exchange) Finish() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.state != streaming {
+		return
+	}
+	x.state = finishing
+	x.s.flush()
+	x.start()
+}
+
+// Cut closes the connection now; what is queued is lost. Before anything was sent it breaks the request off without
+// an answer.
+func (x *Exchange) Cut() { x.cut(cutAsked) }
+
+func (x *Exchange) cut(reason string) {
+	x.mu.Lock()
+	switch x.state {
+	case fresh:
+		x.state, x.aborted = gone, true
+		cancel, after := x.cancel, x.onGone
+		x.onGone = nil
+		x.mu.Unlock()
+		if cancel != nil {
+			cancel(ErrGone)
+		}
+		for _, f := range after {
+			go f()
+		}
+		x.signal()
+	case streaming, finishing:
+		x.endAndUnlock(reason)
+	default:
+		x.mu.Unlock()
+	}
+}
+
+// Room waits until less than half of MaxQueued is queued, which is when any event fits. What was not flushed counts,
+// so Flush first. It returns ErrGone when the connection is gone, or the cause of ctx.
+func (x *Exchange) Room(ctx context.Context) error {
+	for {
+		x.mu.Lock()
+		if x.state == gone || x.state == answered {
+			x.mu.Unlock()
+			return ErrGone
+		}
+		if x.s == nil || x.s.queued() < x.h.o.MaxQueued/2 {
+			x.mu.Unlock()
+			return nil
+		}
+		if x.s.room == nil {
+			x.s.room = make(chan struct{})
+		}
+		room := x.s.room
+		x.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// start sees to it that somebody writes. mu is held.
+func (x *Exchange) start() {
+	if x.s.conn == nil {
+		x.signal()
+		return
+	}
+	if !x.s.active {
+		x.s.active = true
+		go x.drain()
+	}
+}
+
+// wrote books n written bytes and wakes those who wait for room. mu is held.
+func (x *Exchange) wrote(n int) {
+	s := x.s
+	s.writing -= min(n, s.writing)
+	if s.room != nil && s.queued() < x.h.o.MaxQueued/2 {
+		close(s.room)
+		s.room = nil
+	}
+}
+
+// drain writes to a connection that was taken over until nothing is left.
+func (x *Exchange) drain() {
+	x.mu.Lock()
+	for x.state != gone {
+		batch, buf := x.s.take(x.chunks, x.state == finishing)
+		if len(batch) == 0 {
+			x.s.active = false
+			if x.s.ended {
+				x.endAndUnlock("")
+				return
+			}
+			x.mu.Unlock()
+			return
+		}
+		conn := x.s.conn
+		x.mu.Unlock()
+		var err error
+		for len(batch) > 0 && err == nil {
+			var n int
+			_ = conn.SetWriteDeadline(time.Now().Add(x.h.o.WriteTimeout))
+			n, err = conn.Write(batch[:min(len(batch), maxWrite)])
+			batch = batch[n:]
+			x.mu.Lock()
+			x.wrote(n)
+			x.mu.Unlock()
+		}
+		buf.Free()
+		x.mu.Lock()
+		if err != nil {
+			x.endAndUnlock(writeFault(err))
+			return
+		}
+		x.s.writing = 0
+		x.wrote(0)
+	}
+	x.mu.Unlock()
+}
+
+func writeFault(err error) string {
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return cutTimeout
+	}
+	return cutWrite
+}
+
+// endAndUnlock makes a stream gone: reason says why it is cut, "" that it ended well. mu is held and released.
+func (x *Exchange) endAndUnlock(reason string) {
+	if x.state == gone {
+		x.mu.Unlock()
+		return
+	}
+	s := x.s
+	x.state = gone
+	s.cut = reason != ""
+	s.pending.Free()
+	s.out.Free()
+	s.pending, s.out, s.head = nil, nil, nil
+	if s.room != nil {
+		close(s.room)
+		s.room = nil
+	}
+	conn, w, cancel, after := s.conn, x.w, x.cancel, x.onGone
+	x.onGone = nil
+	if conn == nil && s.cut && w != nil {
+		// A write that is under way must not keep ServeHTTP.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now())
+	}
+	x.mu.Unlock()
+	if s.cut && conn != nil {
+		abort(conn, reason)
+	}
+	if cancel != nil {
+		cancel(ErrGone)
+	}
+	for _, f := range after {
+		go f()
+	}
+	if !s.cut && conn != nil {
+		linger(conn)
+	}
+	x.h.remove(x)
+	x.signal()
+	if s.cut && x.h.o.Observer != nil {
+		x.h.o.Observer.Cut(reason)
+	}
+}
+
+// abort closes conn at once.
+func abort(conn net.Conn, reason string) {
+	// Closing a TLS connection waits for the peer; its transport can be closed at once.
+	if t, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = t.NetConn()
+	}
+	if reason == cutQueue || reason == cutTimeout {
+		// What the kernel holds for a peer that does not read would otherwise stay for minutes.
+		if t, ok := conn.(*net.TCPConn); ok {
+			_ = t.SetLinger(0)
+		}
+	}
+	_ = conn.Close()
+}
+
+// linger closes conn after the peer has seen the end of the response, or a moment later.
+func linger(conn net.Conn) {
+	if t, ok := conn.(interface{ CloseWrite() error }); ok && t.CloseWrite() == nil {
+		_ = conn.SetReadDeadline(time.Now().Add(lingerTime))
+		_, _ = io.CopyN(io.Discard, conn, maxWrite)
+	}
+	_ = conn.Close()
+}
