@@ -162,13 +162,18 @@ func (c *UnknownContent) UnmarshalJSON(data []byte) error {
 }
 
 // Contents is a list of content blocks. Nil encodes as an empty list under codec.
-// Decoding also accepts a single block, which sampling allows.
+// Decoding also accepts a single block, which sampling allows, and null, which
+// some servers write for an empty list.
 type Contents []Content
 
 // UnmarshalJSON decodes each block by its type member.
 func (c *Contents) UnmarshalJSON(data []byte) error {
 	if !json.Valid(data) {
 		return fmt.Errorf("mcp: decode content: %w: not JSON", ErrMalformed)
+	}
+	if isNull(data) {
+		*c = nil
+		return nil
 	}
 	blocks, _, err := decodeContents(data, true)
 	if err != nil {
@@ -333,7 +338,7 @@ func (c *ToolResultContent) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	out := ToolResultContent(wire.plainToolResult)
-	if len(wire.Content) > 0 {
+	if len(wire.Content) > 0 && !isNull(wire.Content) {
 		blocks, _, err := decodeContents(wire.Content, false)
 		if err != nil {
 			return err

@@ -42,7 +42,7 @@ func decodeValue(data []byte, v reflect.Value) error {
 	if u, ok := v.Addr().Interface().(json.Unmarshaler); ok {
 		return u.UnmarshalJSON(data)
 	}
-	null := string(data) == "null"
+	null := isNull(data)
 	switch {
 	case v.Kind() == reflect.Pointer:
 		if null {
@@ -57,6 +57,11 @@ func decodeValue(data []byte, v reflect.Value) error {
 		return nil
 	case null:
 		return nil
+	case v.Kind() == reflect.String:
+		if s, ok := plainString(data); ok {
+			v.SetString(string(s))
+			return nil
+		}
 	case v.Kind() == reflect.Struct:
 		return decodeStructValue(data, v, nil)
 	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:

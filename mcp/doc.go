@@ -13,8 +13,8 @@
 //
 // A member whose zero value means something (progress 0, size 0, priority 0, a
 // ttl of null) is a pointer, and nil means absent, except [Task.TTL], where nil
-// is the explicit null the protocol asks for. An optional string that is empty
-// counts as absent, and so does a boolean that defaults to false.
+// is the explicit null the protocol asks for. An optional string, list or map
+// that is empty counts as absent, and so does a boolean that defaults to false.
 //
 // The types are plain structs with json tags and encode with any encoder that
 // honours them. Package codec is the one production uses: it writes a nil slice

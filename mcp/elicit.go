@@ -115,3 +115,9 @@ type ElicitCompleteParams struct {
 type URLElicitationRequired struct {
 	Elicitations []ElicitURL `json:"elicitations"`
 }
+
+// ElicitURLsFirst returns the error that refuses a request until the user has
+// opened the URLs (since 2025-11-25).
+func ElicitURLsFirst(elicitations ...ElicitURL) *Error {
+	return NewError(CodeURLElicitationRequired, "").WithData(URLElicitationRequired{list(elicitations)})
+}

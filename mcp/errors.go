@@ -68,3 +68,15 @@ func (e *Error) WithData(v any) *Error {
 	}
 	return &out
 }
+
+// UnsupportedVersionData is the data of an error with [CodeUnsupportedVersion], and
+// of the [CodeInvalidParams] that answers an initialize nothing can be agreed on.
+type UnsupportedVersionData struct {
+	Supported []string `json:"supported"`
+	Requested string   `json:"requested"`
+}
+
+// MissingCapabilityData is the data of an error with [CodeMissingCapability].
+type MissingCapabilityData struct {
+	RequiredCapabilities ClientCapabilities `json:"requiredCapabilities"`
+}

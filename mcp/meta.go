@@ -43,7 +43,7 @@ func (m Meta) MarshalJSON() ([]byte, error) { return Object(m).MarshalJSON() }
 // UnmarshalJSON copies the bytes. A null is no `_meta`; anything else but an
 // object is refused.
 func (m *Meta) UnmarshalJSON(data []byte) error {
-	if string(data) == "null" {
+	if isNull(data) {
 		*m = nil
 		return nil
 	}

@@ -134,6 +134,8 @@ func decodeObjectBytes(data []byte) ([]byte, error) {
 	return bytes.Clone(data), nil
 }
 
+func isNull(data []byte) bool { return string(bytes.TrimSpace(data)) == "null" }
+
 // encode is json.Marshal without HTML escaping, which would change the bytes of
 // everything this package promises to keep.
 func encode(v any) ([]byte, error) {

@@ -1,6 +1,10 @@
 package mcp
 
-import "encoding/json"
+import (
+	"bytes"
+	"encoding/json"
+	"unicode/utf8"
+)
 
 // members walks the members of a JSON object in place. On bytes that are not a
 // valid object it ends early with ok false; it never reads out of bounds.
@@ -59,25 +63,32 @@ func (m *members) next() bool {
 
 // is reports whether the current key equals the name, escapes resolved.
 func (m *members) is(name string) bool {
-	if len(m.rawKey) < 2 {
-		return false
+	if key, ok := plainString(m.rawKey); ok {
+		return string(key) == name
 	}
-	key := m.rawKey[1 : len(m.rawKey)-1]
-	for _, c := range key {
-		if c == '\\' {
-			return m.key() == name
-		}
-	}
-	return string(key) == name
+	return m.key() == name
 }
 
 // key returns the current key with its escapes resolved.
 func (m *members) key() string {
+	if key, ok := plainString(m.rawKey); ok {
+		return string(key)
+	}
 	var s string
 	if json.Unmarshal(m.rawKey, &s) != nil {
 		return ""
 	}
 	return s
+}
+
+// plainString returns what a string token means if that is what stands between its
+// quotes: no escapes, and valid UTF-8, which encoding/json would mend.
+func plainString(token []byte) ([]byte, bool) {
+	if len(token) < 2 || token[0] != '"' || token[len(token)-1] != '"' {
+		return nil, false
+	}
+	token = token[1 : len(token)-1]
+	return token, bytes.IndexByte(token, '\\') < 0 && utf8.Valid(token)
 }
 
 func (m *members) peek() byte {

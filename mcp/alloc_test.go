@@ -1,0 +1,74 @@
+package mcp_test
+
+import (
+	"testing"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// TestAllocations holds the budgets of what runs for every request.
+func TestAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	name := []byte("tools/call")
+	meta := mcp.Meta(`{"a":{"progressToken":1},"progressToken":"p"}`)
+	blocks := mcp.Contents{mcp.Text("a"), mcp.Text("b")}
+	supported := mcp.Revisions()
+	for what, f := range map[string]func(){
+		"look up a method": func() { mcp.LookupMethod(name) },
+		"progress token":   func() { meta.ProgressToken() },
+		"typed blocks":     func() { blocks.Typed() },
+		"negotiate":        func() { mcp.Negotiate("2025-11-25", supported) },
+	} {
+		if n := testing.AllocsPerRun(100, f); n != 0 {
+			t.Errorf("%s: got %v allocations, want 0", what, n)
+		}
+	}
+}
+
+func BenchmarkEncodeTextResult(b *testing.B) {
+	result := &mcp.CallToolResult{Content: mcp.Contents{mcp.Text("hello, world")}}
+	buf := make([]byte, 0, 1024)
+	b.ReportAllocs()
+	for b.Loop() {
+		var err error
+		if buf, err = codec.AppendMarshal(buf[:0], result); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkDecodeCallParams(b *testing.B) {
+	data := []byte(`{"name":"echo","arguments":{"text":"hello, world"},"_meta":{"progressToken":17}}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		var p mcp.CallToolParams
+		if err := codec.UnmarshalValid(data, &p); err != nil {
+			b.Fatal(err)
+		}
+		if _, ok := p.Meta.ProgressToken(); !ok {
+			b.Fatal("no token")
+		}
+	}
+}
+
+func BenchmarkLookupMethod(b *testing.B) {
+	name := []byte("tools/call")
+	b.ReportAllocs()
+	for b.Loop() {
+		mcp.LookupMethod(name)
+	}
+}
+
+func BenchmarkDecodeContents(b *testing.B) {
+	data := []byte(`[{"type":"text","text":"hello, world"},{"type":"image","data":"AAAA","mimeType":"image/png"}]`)
+	b.ReportAllocs()
+	for b.Loop() {
+		var c mcp.Contents
+		if err := c.UnmarshalJSON(data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

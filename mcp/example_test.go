@@ -1,0 +1,48 @@
+package mcp_test
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+func ExampleCallToolResult() {
+	result := mcp.CallToolResult{
+		Content:           mcp.Contents{mcp.Text(`{"sum":3}`)},
+		StructuredContent: json.RawMessage(`{"sum":3}`),
+	}
+	data, err := codec.Marshal(result)
+	fmt.Println(string(data), err)
+	// Output: {"content":[{"type":"text","text":"{\"sum\":3}"}],"structuredContent":{"sum":3}} <nil>
+}
+
+func ExampleError() {
+	err := mcp.Errorf(mcp.CodeInvalidParams, "Unknown tool: %s", "add")
+	data, _ := codec.Marshal(err)
+	fmt.Println(string(data))
+
+	err = mcp.NewError(mcp.CodeResourceNotFound, "").WithData(map[string]string{"uri": "file:///a"})
+	data, _ = codec.Marshal(err)
+	fmt.Println(string(data))
+	// Output:
+	// {"code":-32602,"message":"Unknown tool: add"}
+	// {"code":-32002,"message":"resource not found","data":{"uri":"file:///a"}}
+}
+
+func ExampleFormSchema() {
+	form := mcp.FormSchema{
+		Properties: []mcp.Property{{Name: "answer", Schema: &mcp.StringSchema{Title: "Your answer"}}},
+		Required:   []string{"answer"},
+	}
+	schema, err := form.Raw()
+	fmt.Println(string(schema), err)
+	// Output: {"type":"object","properties":{"answer":{"type":"string","title":"Your answer"}},"required":["answer"]} <nil>
+}
+
+func ExampleNegotiate() {
+	supported := []mcp.Revision{mcp.Revision20251125}
+	fmt.Println(mcp.Negotiate("2025-11-25", supported), mcp.Negotiate("2031-01-01", supported))
+	// Output: 2025-11-25 2025-11-25
+}

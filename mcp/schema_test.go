@@ -1,0 +1,484 @@
+package mcp_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// schema is the part of JSON Schema the official schemas use.
+type schema struct {
+	Ref        string             `json:"$ref"`
+	AnyOf      []*schema          `json:"anyOf"`
+	AllOf      []*schema          `json:"allOf"`
+	Type       any                `json:"type"`
+	Const      any                `json:"const"`
+	Enum       []any              `json:"enum"`
+	Format     string             `json:"format"`
+	Minimum    *float64           `json:"minimum"`
+	Maximum    *float64           `json:"maximum"`
+	Items      *schema            `json:"items"`
+	Properties map[string]*schema `json:"properties"`
+	Required   []string           `json:"required"`
+	Additional json.RawMessage    `json:"additionalProperties"`
+}
+
+func (s *schema) ref() string { return s.Ref[strings.LastIndexByte(s.Ref, '/')+1:] }
+
+func specDir(t testing.TB) string {
+	dir := os.Getenv("TROUPE_SPEC_DIR")
+	if dir == "" {
+		dir = "../../shared/spec"
+	}
+	if _, err := os.Stat(dir); err != nil {
+		t.Skipf("the official schemas are not here (set TROUPE_SPEC_DIR): %v", err)
+	}
+	return dir
+}
+
+// loadSchema returns the definitions of a revision, decoded and raw.
+func loadSchema(t testing.TB, revision string) (map[string]*schema, map[string]json.RawMessage) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(specDir(t), revision, "schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Defs        map[string]json.RawMessage `json:"$defs"`
+		Definitions map[string]json.RawMessage `json:"definitions"`
+	}
+	if err := json.Unmarshal(data, &doc); err != nil {
+		t.Fatal(err)
+	}
+	raw := doc.Defs
+	if raw == nil {
+		raw = doc.Definitions
+	}
+	defs := make(map[string]*schema, len(raw))
+	for name, r := range raw {
+		defs[name] = new(schema)
+		if err := json.Unmarshal(r, defs[name]); err != nil {
+			t.Fatalf("%s %s: %v", revision, name, err)
+		}
+	}
+	return defs, raw
+}
+
+// validator checks values against the definitions of one schema. It holds a schema
+// with a property for each definition, so that resolving once serves them all.
+type validator struct{ resolved *jsonschema.Resolved }
+
+func newValidator(t testing.TB, raw map[string]json.RawMessage) *validator {
+	t.Helper()
+	props := map[string]any{}
+	for name := range raw {
+		props[name] = map[string]string{"$ref": "#/$defs/" + name}
+	}
+	doc, err := json.Marshal(map[string]any{"$defs": raw, "type": "object", "properties": props})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s jsonschema.Schema
+	if err := json.Unmarshal(doc, &s); err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := s.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &validator{resolved}
+}
+
+func (v *validator) check(def string, data []byte) error {
+	var value any
+	if err := json.Unmarshal(data, &value); err != nil {
+		return err
+	}
+	return v.resolved.Validate(map[string]any{def: value})
+}
+
+// request and notification are envelopes with typed params, so that the tests reach
+// the params through the definition of the whole message.
+type request[P any] struct {
+	JSONRPC string        `json:"jsonrpc"`
+	ID      mcp.RequestID `json:"id"`
+	Method  string        `json:"method"`
+	Params  *P            `json:"params,omitempty"`
+}
+
+type notification[P any] struct {
+	JSONRPC string `json:"jsonrpc"`
+	Method  string `json:"method"`
+	Params  *P     `json:"params,omitempty"`
+}
+
+// block and field stand for one content block and one form field.
+type block struct{ mcp.Content }
+
+func (b *block) UnmarshalJSON(data []byte) (err error) {
+	b.Content, err = mcp.UnmarshalContent(data)
+	return err
+}
+
+func (b block) MarshalJSON() ([]byte, error) { return codec.Marshal(b.Content) }
+
+type field struct{ form mcp.FormSchema }
+
+func (f *field) UnmarshalJSON(data []byte) error {
+	return f.form.UnmarshalJSON([]byte(`{"type":"object","properties":{"f":` + string(data) + `}}`))
+}
+
+func (f field) MarshalJSON() ([]byte, error) {
+	data, err := f.form.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return data[len(`{"type":"object","properties":{"f":`) : len(data)-len(`}}`)], nil
+}
+
+// union marks a definition that only joins others, each of which has its entry.
+type union struct{}
+
+func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
+
+// goTypes says which type is which definition of 2025-11-25.
+var goTypes = map[string]reflect.Type{
+	"Annotations":                       typeOf[mcp.Annotations](),
+	"AudioContent":                      typeOf[mcp.AudioContent](),
+	"BaseMetadata":                      typeOf[mcp.PromptArgument](),
+	"BlobResourceContents":              typeOf[mcp.ResourceContents](),
+	"BooleanSchema":                     typeOf[mcp.BooleanSchema](),
+	"CallToolRequest":                   typeOf[request[mcp.CallToolParams]](),
+	"CallToolRequestParams":             typeOf[mcp.CallToolParams](),
+	"CallToolResult":                    typeOf[mcp.CallToolResult](),
+	"CancelTaskRequest":                 typeOf[request[mcp.CancelTaskParams]](),
+	"CancelTaskResult":                  typeOf[mcp.CancelTaskResult](),
+	"CancelledNotification":             typeOf[notification[mcp.CancelledParams]](),
+	"CancelledNotificationParams":       typeOf[mcp.CancelledParams](),
+	"ClientCapabilities":                typeOf[mcp.ClientCapabilities](),
+	"ClientNotification":                typeOf[union](),
+	"ClientRequest":                     typeOf[union](),
+	"ClientResult":                      typeOf[union](),
+	"CompleteRequest":                   typeOf[request[mcp.CompleteParams]](),
+	"CompleteRequestParams":             typeOf[mcp.CompleteParams](),
+	"CompleteResult":                    typeOf[mcp.CompleteResult](),
+	"ContentBlock":                      typeOf[block](),
+	"CreateMessageRequest":              typeOf[request[mcp.CreateMessageParams]](),
+	"CreateMessageRequestParams":        typeOf[mcp.CreateMessageParams](),
+	"CreateMessageResult":               typeOf[mcp.CreateMessageResult](),
+	"CreateTaskResult":                  typeOf[mcp.CreateTaskResult](),
+	"Cursor":                            typeOf[string](),
+	"ElicitRequest":                     typeOf[request[mcp.ElicitParams]](),
+	"ElicitRequestFormParams":           typeOf[mcp.ElicitForm](),
+	"ElicitRequestParams":               typeOf[mcp.ElicitParams](),
+	"ElicitRequestURLParams":            typeOf[mcp.ElicitURL](),
+	"ElicitResult":                      typeOf[mcp.ElicitResult](),
+	"ElicitationCompleteNotification":   typeOf[notification[mcp.ElicitCompleteParams]](),
+	"EmbeddedResource":                  typeOf[mcp.EmbeddedResource](),
+	"EmptyResult":                       typeOf[mcp.EmptyResult](),
+	"EnumSchema":                        typeOf[field](),
+	"Error":                             typeOf[mcp.Error](),
+	"GetPromptRequest":                  typeOf[request[mcp.GetPromptParams]](),
+	"GetPromptRequestParams":            typeOf[mcp.GetPromptParams](),
+	"GetPromptResult":                   typeOf[mcp.GetPromptResult](),
+	"GetTaskPayloadRequest":             typeOf[request[mcp.TaskResultParams]](),
+	"GetTaskPayloadResult":              typeOf[mcp.TaskPayload](),
+	"GetTaskRequest":                    typeOf[request[mcp.GetTaskParams]](),
+	"GetTaskResult":                     typeOf[mcp.GetTaskResult](),
+	"Icon":                              typeOf[mcp.Icon](),
+	"Icons":                             typeOf[mcp.Prompt](),
+	"ImageContent":                      typeOf[mcp.ImageContent](),
+	"Implementation":                    typeOf[mcp.Implementation](),
+	"InitializeRequest":                 typeOf[request[mcp.InitializeParams]](),
+	"InitializeRequestParams":           typeOf[mcp.InitializeParams](),
+	"InitializeResult":                  typeOf[mcp.InitializeResult](),
+	"InitializedNotification":           typeOf[notification[mcp.InitializedParams]](),
+	"JSONRPCErrorResponse":              typeOf[mcp.ErrorResponse](),
+	"JSONRPCMessage":                    typeOf[union](),
+	"JSONRPCNotification":               typeOf[mcp.Notification](),
+	"JSONRPCRequest":                    typeOf[mcp.Request](),
+	"JSONRPCResponse":                   typeOf[union](),
+	"JSONRPCResultResponse":             typeOf[mcp.ResultResponse](),
+	"LegacyTitledEnumSchema":            typeOf[mcp.LegacyEnumSchema](),
+	"ListPromptsRequest":                typeOf[request[mcp.ListPromptsParams]](),
+	"ListPromptsResult":                 typeOf[mcp.ListPromptsResult](),
+	"ListResourceTemplatesRequest":      typeOf[request[mcp.ListResourceTemplatesParams]](),
+	"ListResourceTemplatesResult":       typeOf[mcp.ListResourceTemplatesResult](),
+	"ListResourcesRequest":              typeOf[request[mcp.ListResourcesParams]](),
+	"ListResourcesResult":               typeOf[mcp.ListResourcesResult](),
+	"ListRootsRequest":                  typeOf[request[mcp.ListRootsParams]](),
+	"ListRootsResult":                   typeOf[mcp.ListRootsResult](),
+	"ListTasksRequest":                  typeOf[request[mcp.ListTasksParams]](),
+	"ListTasksResult":                   typeOf[mcp.ListTasksResult](),
+	"ListToolsRequest":                  typeOf[request[mcp.ListToolsParams]](),
+	"ListToolsResult":                   typeOf[mcp.ListToolsResult](),
+	"LoggingLevel":                      typeOf[mcp.LoggingLevel](),
+	"LoggingMessageNotification":        typeOf[notification[mcp.LogParams]](),
+	"LoggingMessageNotificationParams":  typeOf[mcp.LogParams](),
+	"ModelHint":                         typeOf[mcp.ModelHint](),
+	"ModelPreferences":                  typeOf[mcp.ModelPreferences](),
+	"MultiSelectEnumSchema":             typeOf[field](),
+	"Notification":                      typeOf[mcp.Notification](),
+	"NotificationParams":                typeOf[mcp.NotificationParams](),
+	"NumberSchema":                      typeOf[mcp.NumberSchema](),
+	"PaginatedRequest":                  typeOf[request[mcp.PaginatedParams]](),
+	"PaginatedRequestParams":            typeOf[mcp.PaginatedParams](),
+	"PaginatedResult":                   typeOf[mcp.ListTasksResult](),
+	"PingRequest":                       typeOf[request[mcp.PingParams]](),
+	"PrimitiveSchemaDefinition":         typeOf[field](),
+	"ProgressNotification":              typeOf[notification[mcp.ProgressParams]](),
+	"ProgressNotificationParams":        typeOf[mcp.ProgressParams](),
+	"ProgressToken":                     typeOf[mcp.ProgressToken](),
+	"Prompt":                            typeOf[mcp.Prompt](),
+	"PromptArgument":                    typeOf[mcp.PromptArgument](),
+	"PromptListChangedNotification":     typeOf[notification[mcp.PromptListChangedParams]](),
+	"PromptMessage":                     typeOf[mcp.PromptMessage](),
+	"PromptReference":                   typeOf[mcp.Reference](),
+	"ReadResourceRequest":               typeOf[request[mcp.ReadResourceParams]](),
+	"ReadResourceRequestParams":         typeOf[mcp.ReadResourceParams](),
+	"ReadResourceResult":                typeOf[mcp.ReadResourceResult](),
+	"RelatedTaskMetadata":               typeOf[mcp.RelatedTask](),
+	"Request":                           typeOf[mcp.Request](),
+	"RequestId":                         typeOf[mcp.RequestID](),
+	"RequestParams":                     typeOf[mcp.RequestParams](),
+	"Resource":                          typeOf[mcp.Resource](),
+	"ResourceContents":                  typeOf[mcp.ResourceContents](),
+	"ResourceLink":                      typeOf[mcp.ResourceLink](),
+	"ResourceListChangedNotification":   typeOf[notification[mcp.ResourceListChangedParams]](),
+	"ResourceRequestParams":             typeOf[mcp.ResourceParams](),
+	"ResourceTemplate":                  typeOf[mcp.ResourceTemplate](),
+	"ResourceTemplateReference":         typeOf[mcp.Reference](),
+	"ResourceUpdatedNotification":       typeOf[notification[mcp.ResourceUpdatedParams]](),
+	"ResourceUpdatedNotificationParams": typeOf[mcp.ResourceUpdatedParams](),
+	"Result":                            typeOf[mcp.EmptyResult](),
+	"Role":                              typeOf[mcp.Role](),
+	"Root":                              typeOf[mcp.Root](),
+	"RootsListChangedNotification":      typeOf[notification[mcp.RootsListChangedParams]](),
+	"SamplingMessage":                   typeOf[mcp.SamplingMessage](),
+	"SamplingMessageContentBlock":       typeOf[block](),
+	"ServerCapabilities":                typeOf[mcp.ServerCapabilities](),
+	"ServerNotification":                typeOf[union](),
+	"ServerRequest":                     typeOf[union](),
+	"ServerResult":                      typeOf[union](),
+	"SetLevelRequest":                   typeOf[request[mcp.SetLevelParams]](),
+	"SetLevelRequestParams":             typeOf[mcp.SetLevelParams](),
+	"SingleSelectEnumSchema":            typeOf[field](),
+	"StringSchema":                      typeOf[mcp.StringSchema](),
+	"SubscribeRequest":                  typeOf[request[mcp.SubscribeParams]](),
+	"SubscribeRequestParams":            typeOf[mcp.SubscribeParams](),
+	"Task":                              typeOf[mcp.Task](),
+	"TaskAugmentedRequestParams":        typeOf[mcp.CallToolParams](),
+	"TaskMetadata":                      typeOf[mcp.TaskMetadata](),
+	"TaskStatus":                        typeOf[mcp.TaskStatus](),
+	"TaskStatusNotification":            typeOf[notification[mcp.TaskStatusParams]](),
+	"TaskStatusNotificationParams":      typeOf[mcp.TaskStatusParams](),
+	"TextContent":                       typeOf[mcp.TextContent](),
+	"TextResourceContents":              typeOf[mcp.ResourceContents](),
+	"TitledMultiSelectEnumSchema":       typeOf[mcp.TitledMultiEnumSchema](),
+	"TitledSingleSelectEnumSchema":      typeOf[mcp.TitledEnumSchema](),
+	"Tool":                              typeOf[mcp.Tool](),
+	"ToolAnnotations":                   typeOf[mcp.ToolAnnotations](),
+	"ToolChoice":                        typeOf[mcp.ToolChoice](),
+	"ToolExecution":                     typeOf[mcp.ToolExecution](),
+	"ToolListChangedNotification":       typeOf[notification[mcp.ToolListChangedParams]](),
+	"ToolResultContent":                 typeOf[mcp.ToolResultContent](),
+	"ToolUseContent":                    typeOf[mcp.ToolUseContent](),
+	"URLElicitationRequiredError":       typeOf[mcp.ErrorResponse](),
+	"UnsubscribeRequest":                typeOf[request[mcp.UnsubscribeParams]](),
+	"UnsubscribeRequestParams":          typeOf[mcp.UnsubscribeParams](),
+	"UntitledMultiSelectEnumSchema":     typeOf[mcp.MultiEnumSchema](),
+	"UntitledSingleSelectEnumSchema":    typeOf[mcp.EnumSchema](),
+}
+
+// bases are definitions others extend: their type is any one that extends them, so
+// it has more members than they do.
+var bases = []string{"BaseMetadata", "Icons", "PaginatedResult", "TaskAugmentedRequestParams", "ResourceContents",
+	"TextResourceContents", "BlobResourceContents", "PromptReference", "ResourceTemplateReference", "Request", "Notification"}
+
+// choices are required members of which a struct has several to choose from; the
+// constructors set the right one.
+var choices = []string{"TextResourceContents.text", "BlobResourceContents.blob", "PromptReference.name",
+	"ResourceTemplateReference.uri", "URLElicitationRequiredError.error.data"}
+
+// rawMembers are objects kept as their bytes.
+var rawMembers = []string{"_meta", "inputSchema", "outputSchema", "requestedSchema", "data", "GetTaskPayloadResult"}
+
+// newer are members that later revisions brought.
+var newer = []string{"ClientCapabilities.extensions", "ServerCapabilities.extensions"}
+
+// extra are members a params or result has in the base definition of its kind but
+// not in its own.
+var extra = []string{"_meta"}
+
+func TestEveryDefinitionHasAType(t *testing.T) {
+	t.Parallel()
+	defs, _ := loadSchema(t, "2025-11-25")
+	for name, def := range defs {
+		typ, ok := goTypes[name]
+		if !ok {
+			t.Errorf("no type for definition %s", name)
+			continue
+		}
+		if typ == typeOf[union]() {
+			for _, member := range def.AnyOf {
+				if _, ok := goTypes[member.ref()]; !ok {
+					t.Errorf("no type for %s, a member of %s", member.ref(), name)
+				}
+			}
+			continue
+		}
+		checkMembers(t, defs, name, def, typ)
+	}
+	for name := range goTypes {
+		if defs[name] == nil {
+			t.Errorf("got a type for %s, which the schema does not define", name)
+		}
+	}
+}
+
+// checkMembers compares the members of a definition or an object inside it with the
+// json members of the type.
+func checkMembers(t *testing.T, defs map[string]*schema, path string, def *schema, typ reflect.Type) {
+	for typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
+	}
+	if def.Items != nil && typ.Kind() == reflect.Slice {
+		checkMembers(t, defs, path+"[]", def.Items, typ.Elem())
+		return
+	}
+	props, required := gather(defs, def)
+	if typ.Kind() != reflect.Struct && len(props) > 0 && !slices.Contains(rawMembers, path[strings.LastIndexByte(path, '.')+1:]) {
+		t.Errorf("%s: %v is no struct, though the schema has members", path, typ)
+	}
+	if typ.Kind() != reflect.Struct || len(props) == 0 || def.Ref != "" || typ == typeOf[block]() || typ == typeOf[field]() {
+		return // a scalar, raw bytes, a union, or checked under its own name
+	}
+	members := jsonMembers(typ)
+	for name, prop := range props {
+		f, ok := members[name]
+		if !ok {
+			t.Errorf("%s: %v lacks the member %q", path, typ, name)
+			continue
+		}
+		_, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		optional := strings.Contains(options, "omitempty") || strings.Contains(options, "omitzero")
+		if required[name] && optional && f.Name != "Params" && !slices.Contains(choices, path+"."+name) {
+			t.Errorf("%s: %v drops the required member %q when it is zero", path, typ, name)
+		}
+		if !required[name] && !optional && !slices.Contains(bases, path) {
+			t.Errorf("%s: %v always writes the optional member %q", path, typ, name)
+		}
+		checkMembers(t, defs, path+"."+name, prop, f.Type)
+	}
+	if slices.Contains(bases, path) {
+		return
+	}
+	for name := range members {
+		if props[name] == nil && !slices.Contains(newer, path+"."+name) && !slices.Contains(extra, name) {
+			t.Errorf("%s: %v has a member %q the schema lacks", path, typ, name)
+		}
+	}
+}
+
+// gather returns the members of a definition, those of its parts included.
+func gather(defs map[string]*schema, def *schema) (map[string]*schema, map[string]bool) {
+	props, required := map[string]*schema{}, map[string]bool{}
+	for _, part := range def.AllOf {
+		if part.Ref != "" {
+			part = defs[part.ref()]
+		}
+		p, r := gather(defs, part)
+		for name, s := range p {
+			props[name] = s
+		}
+		for name := range r {
+			required[name] = true
+		}
+	}
+	for name, s := range def.Properties {
+		props[name] = s
+	}
+	for _, name := range def.Required {
+		required[name] = true
+	}
+	return props, required
+}
+
+func jsonMembers(typ reflect.Type) map[string]reflect.StructField {
+	members := map[string]reflect.StructField{}
+	for _, f := range reflect.VisibleFields(typ) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			members[name] = f
+		}
+	}
+	return members
+}
+
+// TestZeroValuesKeepRequiredMembers encodes zero values: required members stand, and
+// required lists are [].
+func TestZeroValuesKeepRequiredMembers(t *testing.T) {
+	t.Parallel()
+	defs, _ := loadSchema(t, "2025-11-25")
+	special := map[string]any{
+		"TextResourceContents":       mcp.TextResource("", "", ""),
+		"BlobResourceContents":       mcp.BlobResource("", "", nil),
+		"PromptReference":            mcp.Reference{Type: mcp.RefPrompt},
+		"ResourceTemplateReference":  mcp.Reference{Type: mcp.RefResource},
+		"ProgressNotificationParams": mcp.ProgressParams{ProgressToken: mcp.IntToken(0)},
+		"JSONRPCRequest":             mcp.Request{ID: mcp.IntID(0)},
+		"JSONRPCResultResponse":      mcp.ResultResponse{ID: mcp.IntID(0)},
+	}
+	for name, def := range defs {
+		typ := goTypes[name]
+		props, required := gather(defs, def)
+		if typ == nil || typ.Kind() != reflect.Struct || len(props) == 0 || props["params"] != nil {
+			continue
+		}
+		v, ok := special[name]
+		if !ok {
+			v = reflect.New(typ).Interface()
+		}
+		data, err := codec.Marshal(v)
+		if err != nil {
+			t.Errorf("%s: encode the zero value: %v", name, err)
+			continue
+		}
+		var got map[string]json.RawMessage
+		if err := json.Unmarshal(data, &got); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for member := range required {
+			raw, ok := got[member]
+			if !ok {
+				t.Errorf("%s: got %s, want the required member %q", name, data, member)
+			}
+			if props[member].Type == "array" && string(raw) != "[]" {
+				t.Errorf("%s: got %q = %s, want []", name, member, raw)
+			}
+		}
+	}
+}
+
+// TestValidatorRefuses guards the tests above against a validator that accepts all.
+func TestValidatorRefuses(t *testing.T) {
+	t.Parallel()
+	_, raw := loadSchema(t, "2025-11-25")
+	v := newValidator(t, raw)
+	for def, text := range map[string]string{
+		"CallToolResult": `{"content":null}`, "Task": `{"taskId":"t"}`, "Tool": `{"name":"x","inputSchema":null}`,
+		"RequestId": `null`, "ContentBlock": `{"type":"x"}`, "Annotations": `{"priority":2}`,
+	} {
+		if v.check(def, []byte(text)) == nil {
+			t.Errorf("%s: got %s accepted", def, text)
+		}
+	}
+}
