@@ -36,7 +36,8 @@ var ErrSyntax = errors.New("codec: invalid JSON")
 
 // DecodeError is returned by Unmarshal for valid JSON that does not fit the Go value. The value may be partly filled.
 type DecodeError struct {
-	// Offset is where in the data the value that does not fit starts, -1 if that is unknown.
+	// Offset is where in the data the value that does not fit starts, or the byte after its quote; -1 if that is
+	// unknown.
 	Offset int
 
 	// Value says what was there: null, bool, number, string, array or object; empty if that is unknown.
@@ -171,7 +172,8 @@ func repair(b []byte) []byte {
 // Unmarshal decodes data into v, a non-nil pointer, and is strict: data must be what Valid accepts, else the error
 // is ErrSyntax. Values that do not fit are a *DecodeError; errors of UnmarshalJSON methods come back as they are.
 //
-// Nothing in v refers to data afterwards. data is copied only if it holds numbers and v may hold an interface.
+// Nothing in v refers to data afterwards. data is copied only if v can hold a
+// json.Number, or an interface while data has numbers.
 func Unmarshal(data []byte, v any) error {
 	if !Valid(data) {
 		return ErrSyntax
@@ -183,8 +185,8 @@ func Unmarshal(data []byte, v any) error {
 // be decoded wrongly or not at all.
 func UnmarshalValid(data []byte, v any) error {
 	text := unsafe.String(unsafe.SliceData(data), len(data))
-	// sonic copies every string it decodes but not the digits of a number that goes into an interface.
-	if planOf(reflect.TypeOf(v))&holdsAny != 0 && hasNumber(data) {
+	// sonic copies the strings it decodes but not the digits of every number.
+	if p := planOf(reflect.TypeOf(v)); p&holdsNumber != 0 || p&holdsAny != 0 && hasNumber(data) {
 		text = string(data)
 	}
 	d := decoders.Get().(*decoder.Decoder)

@@ -13,6 +13,10 @@ const (
 	// holdsAny: an interface is somewhere inside, so a decoded json.Number may refer to the input.
 	holdsAny plan = 1 << iota
 
+	// holdsNumber: a json.Number is somewhere inside. The decoder that sonic uses on arm64 lets some refer to the input,
+	// even those that come from a string.
+	holdsNumber
+
 	// holdsRaw: a json.Marshaler or an interface is somewhere inside, so the encoding may hold foreign JSON.
 	holdsRaw
 )
@@ -21,6 +25,7 @@ var (
 	plans       sync.Map // reflect.Type to plan
 	marshaler   = reflect.TypeFor[json.Marshaler]()
 	unmarshaler = reflect.TypeFor[json.Unmarshaler]()
+	number      = reflect.TypeFor[json.Number]()
 )
 
 // planOf returns the plan of t, which may be nil.
@@ -48,12 +53,18 @@ func look(t reflect.Type, seen map[reflect.Type]bool) plan {
 		p |= holdsRaw
 	}
 	if reflect.PointerTo(t).Implements(unmarshaler) {
-		mask |= holdsAny
+		mask |= holdsAny | holdsNumber
+	}
+	if t == number {
+		p |= holdsNumber
 	}
 	switch t.Kind() {
 	case reflect.Interface:
 		p |= holdsAny | holdsRaw
-	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+	case reflect.Map:
+		p |= look(t.Key(), seen) &^ holdsRaw
+		p |= look(t.Elem(), seen)
+	case reflect.Pointer, reflect.Slice, reflect.Array:
 		p |= look(t.Elem(), seen)
 	case reflect.Struct:
 		for i := range t.NumField() {

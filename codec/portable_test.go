@@ -1,0 +1,28 @@
+package codec
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"testing"
+)
+
+// portable says that sonic runs the decoder and encoder it has on arm64. On amd64 the environment can ask for them.
+var portable = runtime.GOARCH == "arm64" || os.Getenv("SONIC_USE_OPTDEC") == "1"
+
+// TestPortablePaths runs the other tests over the decoder and encoder that sonic has on arm64, which differ from
+// those on amd64 in what they leave to their caller.
+func TestPortablePaths(t *testing.T) {
+	t.Parallel()
+	if portable {
+		t.Skip("the portable paths are in use")
+	}
+	if testing.Short() {
+		t.Skip("runs the tests a second time")
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.short")
+	cmd.Env = append(os.Environ(), "SONIC_USE_OPTDEC=1", "SONIC_ENCODER_USE_VM=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}
