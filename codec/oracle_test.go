@@ -131,13 +131,12 @@ func oracleScan(data []byte, lim Limits) (int, spans) {
 	}
 	if got.Err != "-" {
 		fields := oracleMembers(got.Err)
-		code, codes := pick(fields, "code")
-		message, messages := pick(fields, "message")
+		_, codes := pick(fields, "code")
+		_, messages := pick(fields, "message")
 		bad = bad || got.Err[0] != '{' || codes == 0 || messages == 0
 		for _, f := range fields {
 			bad = bad || f.name == "code" && (f.raw[0] == '"' || !oracleID(f.raw)) || f.name == "message" && f.raw[0] != '"'
 		}
-		_, _ = code, message
 	}
 	answer := got.Result != "-" || got.Err != "-"
 	switch {

@@ -17,7 +17,7 @@ func TestPortablePaths(t *testing.T) {
 	if portable {
 		t.Skip("the portable paths are in use")
 	}
-	if testing.Short() {
+	if testing.Short() || raceEnabled {
 		t.Skip("runs the tests a second time")
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.short")
