@@ -8,14 +8,14 @@
 // Request ids, progress tokens, `_meta`, tool schemas, arguments and structured
 // content are kept as the bytes that arrived (white space apart) and leave as
 // those bytes. Every other member, cursors among them, comes back as the same JSON
-// value. Members the
-// protocol does not define are kept in both capability sets, in `_meta` and in
-// content blocks of an unknown type; elsewhere they are dropped.
+// value. Members the protocol does not define are kept in both capability sets, in
+// `_meta` and in content blocks of an unknown type; elsewhere they are dropped.
 //
 // An optional member whose zero value means something (total 0, size 0, priority 0,
-// hasMore false) is a pointer, and nil means absent; only in
-// [Task.TTL], which is required, nil is the explicit null the protocol asks for. An optional string, list or map
-// that is empty counts as absent, and so does a boolean that defaults to false.
+// hasMore false) is a pointer, and nil means absent; only in [Task.TTL], which is
+// required, nil is the explicit null the protocol asks for. An optional string,
+// list or map that is empty counts as absent, and so does a boolean that defaults
+// to false.
 //
 // The types are plain structs with json tags and encode with any encoder that
 // honours them. Package codec is the one production uses: it writes a nil slice
