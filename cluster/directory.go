@@ -38,6 +38,8 @@ type directory struct {
 	path string
 	lock *os.File
 	id   identity
+	// reserved is what the streams in it may hold by the limits of the last run.
+	reserved int64
 }
 
 // dirError gives every refusal the same shape: what, where, and what to do.
@@ -189,7 +191,8 @@ func (d *directory) checkStore() error {
 			return damaged("no description of stream " + name)
 		}
 		var c struct {
-			Name string `json:"name"`
+			Name     string `json:"name"`
+			MaxBytes int64  `json:"max_bytes"`
 		}
 		if json.Unmarshal(meta, &c) != nil || c.Name != name {
 			return damaged("the description of stream " + name + " cannot be read")
@@ -200,6 +203,7 @@ func (d *directory) checkStore() error {
 		if st, err := os.Stat(d.file(filepath.Join(dir, "msgs"))); err != nil || !st.IsDir() {
 			return damaged("no messages of stream " + name)
 		}
+		d.reserved += max(c.MaxBytes, 0)
 	}
 	return nil
 }

@@ -16,8 +16,10 @@ import (
 const startTimeout = 10 * time.Second
 
 // startServer starts the embedded server with JetStream over dir. It listens
-// nowhere and takes no signals.
-func startServer(o *Options, name, dir string) (*server.Server, error) {
+// nowhere and takes no signals. reserved is what the streams that are there
+// may hold: below that the server would refuse to change any, even to lower
+// its limit.
+func startServer(o *Options, name, dir string, reserved int64) (*server.Server, error) {
 	s, err := server.NewServer(&server.Options{
 		ServerName:             name,
 		DontListen:             true,
@@ -45,7 +47,7 @@ func startServer(o *Options, name, dir string) (*server.Server, error) {
 		stopServer(s)
 		return nil, fmt.Errorf("cluster: embedded server: not ready after %v", startTimeout)
 	}
-	c := &server.JetStreamConfig{StoreDir: dir, MaxStore: o.MaxStore, MaxMemory: minStore}
+	c := &server.JetStreamConfig{StoreDir: dir, MaxStore: max(o.MaxStore, reserved), MaxMemory: minStore}
 	switch {
 	case o.Dir == "":
 		c.MaxStore, c.MaxMemory = minStore, o.MaxStore

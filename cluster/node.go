@@ -65,7 +65,7 @@ func newNode(o Options) *Node {
 }
 
 func (n *Node) start(ctx context.Context) (err error) {
-	path := ""
+	path, reserved := "", int64(0)
 	if n.opts.Dir != "" {
 		if n.dir, err = openDirectory(n.opts.Dir); err != nil {
 			return err
@@ -76,6 +76,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 		if path, err = n.dir.storePath(); err != nil {
 			return err
 		}
+		reserved = n.dir.reserved
 	} else {
 		if n.name == "" {
 			n.name = "node-" + randomName(8)
@@ -85,7 +86,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 		}
 		path = n.tmp
 	}
-	if n.server, err = startServer(&n.opts, n.name, path); err != nil {
+	if n.server, err = startServer(&n.opts, n.name, path, reserved); err != nil {
 		return err
 	}
 	return n.join(ctx, n.server)

@@ -1,0 +1,179 @@
+package cluster
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// cpu is the processor time this process has used.
+func cpu() time.Duration {
+	var r syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r)
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
+// perOp runs the loop and reports the processor time of each round, the
+// server's included, since it is in this process.
+func perOp(b *testing.B, loop func()) {
+	b.ReportAllocs()
+	start := cpu()
+	loop()
+	b.ReportMetric(float64((cpu()-start).Microseconds())/float64(b.N), "cpu-µs/op")
+}
+
+func benchStores(b *testing.B, f func(b *testing.B, n *Node)) {
+	b.Run("file", func(b *testing.B) { f(b, open(b, Options{Dir: b.TempDir()})) })
+	b.Run("memory", func(b *testing.B) { f(b, open(b, Options{})) })
+}
+
+// One append after the other on each stream: the price of a durable event.
+func BenchmarkAppend(b *testing.B) {
+	for _, streams := range []int{1, 100} {
+		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
+			benchStores(b, func(b *testing.B, n *Node) {
+				data := make([]byte, 256)
+				names, revs := make([]string, streams), make([]uint64, streams)
+				for i := range names {
+					names[i] = fmt.Sprintf("anon.demo.abcdefghijklmnopqrstuvwxyz.stream%020d", i)
+					revs[i] = must[uint64](b)(n.OpenStream(b.Context(), names[i], []byte("w"), nil, time.Hour))
+				}
+				perOp(b, func() {
+					if streams == 1 {
+						done := make(chan error, 1)
+						num := uint64(0)
+						for b.Loop() {
+							num++
+							n.Append(names[0], revs[0], num, data, func(err error) { done <- err })
+							if err := <-done; err != nil {
+								b.Fatal(err)
+							}
+						}
+						return
+					}
+					// Each stream has one in flight, and sends the next when it is told.
+					var left atomic.Int64
+					left.Store(int64(b.N))
+					var wg sync.WaitGroup
+					for i := range names {
+						wg.Go(func() {
+							done := make(chan error, 1)
+							for num := uint64(1); left.Add(-1) >= 0; num++ {
+								n.Append(names[i], revs[i], num, data, func(err error) { done <- err })
+								if err := <-done; err != nil {
+									b.Error(err)
+									return
+								}
+							}
+						})
+					}
+					wg.Wait()
+				})
+			})
+		})
+	}
+}
+
+// A resume of 200 events while the log holds 100 other streams' as well.
+func BenchmarkRead(b *testing.B) {
+	benchStores(b, func(b *testing.B, n *Node) {
+		data := make([]byte, 256)
+		for i := range 100 {
+			stream := "anon.demo.s.st" + strconv.Itoa(i)
+			rev := must[uint64](b)(n.OpenStream(b.Context(), stream, []byte("w"), nil, time.Hour))
+			for num := uint64(1); num <= 200; num++ {
+				if err := appendWait(n, stream, rev, num, data); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		b.ResetTimer()
+		perOp(b, func() {
+			for b.Loop() {
+				if got, err := n.Read(b.Context(), "anon.demo.s.st50", 1, 200); err != nil || len(got) != 200 {
+					b.Fatal(len(got), err)
+				}
+			}
+		})
+	})
+}
+
+func BenchmarkTail(b *testing.B) {
+	benchStores(b, func(b *testing.B, n *Node) {
+		rev := must[uint64](b)(n.OpenStream(b.Context(), testStream, []byte("w"), nil, time.Hour))
+		for num := uint64(1); num <= 200; num++ {
+			if err := appendWait(n, testStream, rev, num, make([]byte, 256)); err != nil {
+				b.Fatal(err)
+			}
+		}
+		perOp(b, func() {
+			for b.Loop() {
+				if got, err := n.Tail(b.Context(), testStream, 190); err != nil || got != 200 {
+					b.Fatal(got, err)
+				}
+			}
+		})
+	})
+}
+
+func BenchmarkGet(b *testing.B) {
+	benchStores(b, func(b *testing.B, n *Node) {
+		must[uint64](b)(n.Create(b.Context(), testKey, make([]byte, 300), time.Hour))
+		perOp(b, func() {
+			for b.Loop() {
+				if _, _, err := n.Get(b.Context(), testKey); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	})
+}
+
+func BenchmarkCreate(b *testing.B) {
+	benchStores(b, func(b *testing.B, n *Node) {
+		data := make([]byte, 300)
+		i := 0
+		perOp(b, func() {
+			for b.Loop() {
+				i++
+				if _, err := n.Create(b.Context(), "session.anon.demo.s"+strconv.Itoa(i), data, time.Hour); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	})
+}
+
+func BenchmarkSeal(b *testing.B) {
+	n := open(b, Options{})
+	plain := make([]byte, 300)
+	perOp(b, func() {
+		for b.Loop() {
+			sealed, err := n.Keys().Seal(plain, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := n.Keys().Open(sealed, nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// A start on an empty directory, to the first thing that could be served.
+func BenchmarkOpen(b *testing.B) {
+	perOp(b, func() {
+		for b.Loop() {
+			n := must[*Node](b)(Open(b.Context(), Options{Dir: b.TempDir()}))
+			b.StopTimer()
+			if err := n.Close(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			b.StartTimer()
+		}
+	})
+}

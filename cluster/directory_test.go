@@ -1,0 +1,257 @@
+package cluster
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// snapshot is the content and mode of everything below dir.
+func snapshot(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		st, err := e.Info()
+		if err != nil {
+			return err
+		}
+		sum := ""
+		if st.Mode().IsRegular() {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			sum = fmt.Sprintf(" %x", sha256.Sum256(data))
+		}
+		files[path] = st.Mode().String() + sum
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// A directory that cannot be used is refused with a reason, the path and
+// advice, and is left as it was.
+func TestRefusedDirectories(t *testing.T) {
+	t.Parallel()
+	write := func(name, data string) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	remove := func(name string) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) {
+			if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const stream = "jetstream/$G/streams/events/"
+	for _, c := range []struct {
+		what string
+		used bool // made by a run before
+		harm func(t *testing.T, dir string)
+		want error
+	}{
+		{"foreign file", false, write("letter.txt", "dear"), ErrForeign},
+		{"foreign store", true, remove(identityFile), ErrForeign},
+		{"newer", false, write(identityFile, `{"format":2,"node":{"a":1},"shards":[]}`), ErrNewer},
+		{"newer than used", true, write(identityFile, `{"format":99}`), ErrNewer},
+		{"empty identity", true, write(identityFile, ""), ErrDamaged},
+		{"garbage identity", true, write(identityFile, "\x00\x01garbage"), ErrDamaged},
+		{"half identity", true, write(identityFile, `{"format":1,"node":"n`), ErrDamaged},
+		{"format 0", true, write(identityFile, `{"node":"n"}`), ErrDamaged},
+		{"unknown field", true, write(identityFile, `{"format":1,"node":"n","extra":1}`), ErrDamaged},
+		{"bad node name", true, write(identityFile, `{"format":1,"node":"A.*"}`), ErrDamaged},
+		{"store gone", true, remove("jetstream"), ErrDamaged},
+		{"stream gone", true, remove(stream), ErrDamaged},
+		{"stream description gone", true, remove(stream + "meta.inf"), ErrDamaged},
+		{"stream description garbage", true, write(stream+"meta.inf", "garbage"), ErrDamaged},
+		{"stream description of another", true, write(stream+"meta.inf", `{"name":"keys"}`), ErrDamaged},
+		{"stream checksum gone", true, remove(stream + "meta.sum"), ErrDamaged},
+		{"stream messages gone", true, remove(stream + "msgs"), ErrDamaged},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if c.used {
+				n := must[*Node](t)(Open(t.Context(), Options{Dir: dir}))
+				must[uint64](t)(n.Create(t.Context(), testKey, []byte("x"), 0))
+				if err := n.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.harm(t, dir)
+			before := snapshot(t, dir)
+			for range 2 {
+				n, err := Open(t.Context(), Options{Dir: dir})
+				if err == nil {
+					_ = n.Close(t.Context())
+					t.Fatal("the directory was accepted")
+				}
+				wantErr(t, "open", err, c.want)
+				if msg := err.Error(); !strings.Contains(msg, dir) || !strings.Contains(msg, "choose") {
+					t.Errorf("error %q names no path or no advice", msg)
+				}
+			}
+			if d := cmp.Diff(snapshot(t, dir), before); d != "" {
+				t.Errorf("the directory was changed (-got +want):\n%s", d)
+			}
+		})
+	}
+}
+
+// A description whose checksum is wrong is found out by the server, which
+// leaves that stream alone; no empty one takes its place.
+func TestDamagedStreamIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	n := must[*Node](t)(Open(t.Context(), Options{Dir: dir}))
+	must[uint64](t)(n.Create(t.Context(), testKey, []byte("x"), 0))
+	if err := n.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sessions := filepath.Join(dir, storeDir, "$G", "streams", "sessions")
+	sum := filepath.Join(sessions, "meta.sum")
+	good := must[[]byte](t)(os.ReadFile(sum))
+	if err := os.WriteFile(sum, []byte("0123456789abcdef"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := snapshot(t, sessions)
+	_, err := Open(t.Context(), Options{Dir: dir})
+	wantErr(t, "open", err, ErrDamaged)
+	if d := cmp.Diff(snapshot(t, sessions), before); d != "" {
+		t.Errorf("the stream was changed (-got +want):\n%s", d)
+	}
+	if err := os.WriteFile(sum, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n = open(t, Options{Dir: dir})
+	if _, _, err := n.Get(t.Context(), testKey); err != nil {
+		t.Errorf("get after the repair: %v", err)
+	}
+}
+
+func TestLock(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "new", "data")
+	n := must[*Node](t)(Open(t.Context(), Options{Dir: dir}))
+	_, err := Open(t.Context(), Options{Dir: dir})
+	wantErr(t, "second open in this process", err, ErrLocked)
+	pid := fmt.Sprintf("process %d", os.Getpid())
+	if !strings.Contains(err.Error(), pid) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("error %q does not name %s and %s", err, pid, dir)
+	}
+	out, err := child(t, "lock", dir).Output()
+	if err != nil || !strings.Contains(string(out), pid) {
+		t.Errorf("second open in another process: %q, %v", out, err)
+	}
+	if _, ok := n.entry(t, n.Name()); !ok {
+		t.Error("a refused process voided the lease of the one that runs")
+	}
+	if st, err := os.Stat(dir); err != nil || st.Mode().Perm() != 0o700 {
+		t.Errorf("mode of the directory: %v, %v, want 0700", st.Mode(), err)
+	}
+	if err := n.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	open(t, Options{Dir: dir})
+}
+
+// A crash while the directory was made leaves one that can be used.
+func TestHalfMadeDirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{lockFile, identityFile + ".tmp"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("12"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open(t, Options{Dir: dir})
+
+	// Streams that were not finished when it crashed are made now.
+	dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, identityFile), []byte(`{"format":1,"node":"n1","created":"2026-01-01T00:00:00Z"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n := open(t, Options{Dir: dir}); n.Name() != "n1" {
+		t.Errorf("name: got %s, want n1", n.Name())
+	}
+}
+
+// Whatever was acknowledged before kill -9 is there after a restart, and the
+// dead process's lease is not.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for round := range 3 {
+		stream := fmt.Sprintf("anon.demo.s1.k%d", round)
+		c := child(t, "append", dir, stream)
+		out, err := c.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		acked := uint64(0)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			num, err := strconv.ParseUint(lines.Text(), 10, 64)
+			if err != nil {
+				break // The last line may be torn.
+			}
+			if acked = num; num == 1500 {
+				_ = c.Process.Kill()
+			}
+		}
+		_ = c.Wait()
+		if acked < 1500 {
+			t.Fatalf("round %d: the child ended after %d appends", round, acked)
+		}
+		start := time.Now()
+		n := must[*Node](t)(Open(t.Context(), Options{Dir: dir}))
+		took := time.Since(start)
+		t.Logf("round %d: %d acknowledged, restart took %v", round, acked, took)
+		if took > 5*time.Second {
+			t.Errorf("restart took %v", took)
+		}
+		tail, err := n.Tail(t.Context(), stream, 0)
+		if err != nil || tail < acked {
+			t.Errorf("tail: got %d, %v, want at least %d", tail, err, acked)
+		}
+		got := must[[]Stored](t)(n.Read(t.Context(), stream, 1, tail))
+		if d := cmp.Diff(numbers(got), span(tail-RingSize+1, tail)); d != "" {
+			t.Errorf("read (-got +want):\n%s", d)
+		}
+		for before := range round {
+			if tail := must[uint64](t)(n.Tail(t.Context(), fmt.Sprintf("anon.demo.s1.k%d", before), 0)); tail < 1500 {
+				t.Errorf("tail of round %d: got %d", before, tail)
+			}
+		}
+		if e, _ := n.entry(t, n.Name()); e.Boot != n.Boot() {
+			t.Errorf("entry: %+v, want boot %s", e, n.Boot())
+		}
+		if got := messages(t, n, "nodes"); got != 1 {
+			t.Errorf("entries after a restart: got %d, want 1", got)
+		}
+		if err := n.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,359 @@
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const testStream = "anon.demo.s1.st1"
+
+func numbers(stored []Stored) (nums []uint64) {
+	for _, s := range stored {
+		nums = append(nums, s.Num)
+	}
+	return nums
+}
+
+func span(from, to uint64) (nums []uint64) {
+	for ; from <= to; from++ {
+		nums = append(nums, from)
+	}
+	return nums
+}
+
+// fill appends from..to, each with its number as data.
+func fill(t *testing.T, n *Node, stream string, rev, from, to uint64) {
+	t.Helper()
+	for num := from; num <= to; num++ {
+		if err := appendWait(n, stream, rev, num, strconv.AppendUint(nil, num, 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestRing(t *testing.T) {
+	t.Parallel()
+	stores(t, func(t *testing.T, o Options) {
+		n := open(t, o)
+		ctx := t.Context()
+		tail := func(hint, want uint64) {
+			t.Helper()
+			if got, err := n.Tail(ctx, testStream, hint); err != nil || got != want {
+				t.Errorf("tail from %d: got %d, %v, want %d", hint, got, err, want)
+			}
+		}
+		read := func(from, to uint64, want []uint64) {
+			t.Helper()
+			got, err := n.Read(ctx, testStream, from, to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(numbers(got), want); d != "" {
+				t.Errorf("read %d..%d (-got +want):\n%s", from, to, d)
+			}
+			for _, s := range got {
+				if string(s.Data) != strconv.FormatUint(s.Num, 10) {
+					t.Errorf("data of append %d: got %q", s.Num, s.Data)
+				}
+			}
+		}
+		rev := must[uint64](t)(n.OpenStream(ctx, testStream, []byte("w"), nil, time.Hour))
+		tail(0, 0)
+		read(1, 10, nil)
+		fill(t, n, testStream, rev, 1, 1)
+		tail(0, 1)
+		fill(t, n, testStream, rev, 2, 700)
+		tail(0, 700)
+		tail(650, 700)
+		tail(700, 700)
+		read(1, 700, span(1, 700))
+		read(0, 3, span(1, 3))
+		read(5, 4, nil)
+		fill(t, n, testStream, rev, 701, 1300)
+		tail(0, 1300)
+		tail(299, 1300)
+		tail(1299, 1300)
+		read(1, 1300, span(301, 1300))
+		read(250, 310, span(301, 310))
+		read(1290, 1300, span(1290, 1300))
+		for num := uint64(301); num <= 310; num++ {
+			if err := appendWait(n, testStream, rev, num, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		read(299, 320, span(311, 320))
+		tail(0, 1300)
+		if got := messages(t, n, "events"); got != RingSize+1 {
+			t.Errorf("messages: got %d, want %d", got, RingSize+1)
+		}
+		if err := n.EndStream(ctx, testStream); err != nil {
+			t.Error(err)
+		}
+		read(301, 1300, nil)
+		wantErr(t, "append after the end", appendWait(n, testStream, rev, 1301, nil), ErrFenced)
+		if err := n.EndStream(ctx, testStream); err != nil {
+			t.Errorf("second end: %v", err)
+		}
+	})
+}
+
+// Appends expire, oldest first; the tail is found however many are gone.
+func TestAppendsExpire(t *testing.T) {
+	stores(t, func(t *testing.T, o Options) {
+		o.ReplayAge = 10 * time.Second
+		bubble(t, func(t *testing.T) {
+			n := open(t, o)
+			ctx := t.Context()
+			rev := must[uint64](t)(n.OpenStream(ctx, testStream, []byte("w"), []byte("body"), time.Minute))
+			fill(t, n, testStream, rev, 1, 200)
+			time.Sleep(6 * time.Second)
+			fill(t, n, testStream, rev, 201, 300)
+			time.Sleep(6 * time.Second)
+			got := must[[]Stored](t)(n.Read(ctx, testStream, 1, 300))
+			if d := cmp.Diff(numbers(got), span(201, 300)); d != "" {
+				t.Errorf("read (-got +want):\n%s", d)
+			}
+			for _, hint := range []uint64{0, 1, 10, 150, 199, 200, 299, 300} {
+				if tail, err := n.Tail(ctx, testStream, hint); err != nil || tail != 300 {
+					t.Errorf("tail from %d: got %d, %v, want 300", hint, tail, err)
+				}
+			}
+			time.Sleep(10 * time.Second)
+			if tail, err := n.Tail(ctx, testStream, 300); err != nil || tail != 300 {
+				t.Errorf("tail of an expired log: got %d, %v, want the hint", tail, err)
+			}
+			if got := must[[]Stored](t)(n.Read(ctx, testStream, 1, 300)); len(got) != 0 {
+				t.Errorf("read of an expired log: got %v", numbers(got))
+			}
+			fill(t, n, testStream, rev, 301, 301)
+			time.Sleep(time.Hour)
+			wantErr(t, "append after the writer record expired", appendWait(n, testStream, rev, 302, nil), ErrFenced)
+			if got := messages(t, n, "events"); got != 0 {
+				t.Errorf("messages after everything expired: got %d, want 0", got)
+			}
+		})
+	})
+}
+
+func TestBody(t *testing.T) {
+	t.Parallel()
+	stores(t, func(t *testing.T, o Options) {
+		n := open(t, o)
+		ctx := t.Context()
+		for i, size := range []int{0, 1, bodyPart - 1, bodyPart, bodyPart + 1, 4 << 20} {
+			stream := fmt.Sprintf("anon.demo.s1.b%d", i)
+			body := make([]byte, size)
+			for i := range body {
+				body[i] = byte(i * 7)
+			}
+			rev := must[uint64](t)(n.OpenStream(ctx, stream, []byte("w"), body, time.Hour))
+			if got, err := n.Body(ctx, stream); err != nil || !bytes.Equal(got, body) {
+				t.Errorf("body of %d bytes: got %d bytes, %v", size, len(got), err)
+			}
+			must[uint64](t)(n.Take(ctx, stream, []byte("w2"), rev, time.Hour))
+			if got, err := n.Body(ctx, stream); err != nil || !bytes.Equal(got, body) {
+				t.Errorf("body of %d bytes after take: got %d bytes, %v", size, len(got), err)
+			}
+			wantErr(t, "body of the old writer", n.putBody(ctx, stream, []byte("no"), rev, time.Hour), ErrFenced)
+			if err := n.EndStream(ctx, stream); err != nil {
+				t.Error(err)
+			}
+			_, err := n.Body(ctx, stream)
+			wantErr(t, "body after the end", err, ErrNotFound)
+		}
+		_, err := n.OpenStream(ctx, testStream, nil, make([]byte, MaxBody+1), time.Hour)
+		wantErr(t, "body too big", err, ErrTooBig)
+		_, _, err = n.Writer(ctx, testStream)
+		wantErr(t, "writer after a refused open", err, ErrNotFound)
+		must[uint64](t)(n.OpenStream(ctx, testStream, nil, nil, time.Hour))
+		_, err = n.Body(ctx, testStream)
+		wantErr(t, "no body", err, ErrNotFound)
+		_, err = n.OpenStream(ctx, testStream, nil, nil, time.Hour)
+		wantErr(t, "open twice", err, ErrConflict)
+	})
+}
+
+// Take renews the lifetime of the body with that of the record.
+func TestTakeRenews(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := open(t, Options{})
+		ctx := t.Context()
+		rev := must[uint64](t)(n.OpenStream(ctx, testStream, []byte("w"), make([]byte, bodyPart+1), 10*time.Second))
+		for i := range 5 {
+			time.Sleep(6 * time.Second)
+			rev = must[uint64](t)(n.Take(ctx, testStream, []byte{byte(i)}, rev, 10*time.Second))
+		}
+		if body, err := n.Body(ctx, testStream); err != nil || len(body) != bodyPart+1 {
+			t.Errorf("body: got %d bytes, %v", len(body), err)
+		}
+		rec, got, err := n.Writer(ctx, testStream)
+		if err != nil || got != rev || !bytes.Equal(rec, []byte{4}) {
+			t.Errorf("writer: got %v, %d, %v, want [4], %d", rec, got, err, rev)
+		}
+		time.Sleep(12 * time.Second)
+		_, _, err = n.Writer(ctx, testStream)
+		wantErr(t, "writer after expiry", err, ErrNotFound)
+		_, err = n.Take(ctx, testStream, nil, rev, time.Minute)
+		wantErr(t, "take after expiry", err, ErrConflict)
+		if got := messages(t, n, "events"); got != 0 {
+			t.Errorf("messages: got %d, want 0", got)
+		}
+	})
+}
+
+// Invariant I3 at the store: after a take nothing of the old writer is
+// accepted, and what was refused cannot be read.
+func TestFence(t *testing.T) {
+	t.Parallel()
+	stores(t, func(t *testing.T, o Options) {
+		n := open(t, o)
+		m := joined(t, n, "other")
+		ctx := t.Context()
+		for round := range 30 {
+			stream := fmt.Sprintf("anon.demo.s1.f%d", round)
+			rev := must[uint64](t)(n.OpenStream(ctx, stream, []byte("1"), nil, time.Hour))
+			var old uint64 // highest number the old writer got accepted
+			var wg sync.WaitGroup
+			started := make(chan struct{})
+			wg.Go(func() {
+				for num := uint64(1); ; num++ {
+					err := appendWait(n, stream, rev, num, []byte("old"))
+					if num == uint64(1+round) {
+						close(started)
+					}
+					if err != nil {
+						wantErr(t, "append of the old writer", err, ErrFenced)
+						return
+					}
+					old = num
+				}
+			})
+			<-started
+			rev2 := must[uint64](t)(m.Take(ctx, stream, []byte("2"), rev, time.Hour))
+			tail := must[uint64](t)(m.Tail(ctx, stream, 0))
+			fill(t, m, stream, rev2, tail+1, tail+5)
+			wg.Wait()
+			if old != tail {
+				t.Errorf("last accepted append of the old writer: got %d, the taker's tail is %d", old, tail)
+			}
+			for _, num := range []uint64{tail, tail + 1, tail + 6, tail + 7} {
+				wantErr(t, "zombie", appendWait(n, stream, rev, num, []byte("zombie")), ErrFenced)
+			}
+			got := must[[]Stored](t)(m.Read(ctx, stream, 1, tail+5))
+			if d := cmp.Diff(numbers(got), span(1, tail+5)); d != "" {
+				t.Errorf("read (-got +want):\n%s", d)
+			}
+			if i := slices.IndexFunc(got, func(s Stored) bool { return string(s.Data) == "zombie" }); i >= 0 {
+				t.Errorf("append %d of the zombie is readable", got[i].Num)
+			}
+			if end := must[uint64](t)(m.Tail(ctx, stream, tail)); end != tail+5 {
+				t.Errorf("tail: got %d, want %d", end, tail+5)
+			}
+			_, err := n.Take(ctx, stream, []byte("3"), rev, time.Hour)
+			wantErr(t, "take with the old revision", err, ErrConflict)
+		}
+	})
+}
+
+func TestAppendRefusals(t *testing.T) {
+	t.Parallel()
+	n := open(t, Options{})
+	ctx := t.Context()
+	rev := must[uint64](t)(n.OpenStream(ctx, testStream, nil, nil, time.Hour))
+	for _, c := range []struct {
+		what     string
+		stream   string
+		rev, num uint64
+		size     int
+		want     error
+	}{
+		{"too big", testStream, rev, 1, MaxAppend + 1, ErrTooBig},
+		{"number 0", testStream, rev, 0, 1, ErrBadKey},
+		{"no revision", testStream, 0, 1, 1, ErrFenced},
+		{"wrong revision", testStream, rev + 1, 1, 1, ErrFenced},
+		{"other stream", "anon.demo.s1.other", rev, 1, 1, ErrFenced},
+		{"wildcard", "anon.demo.s1.*", rev, 1, 1, ErrBadKey},
+		{"missing token", "anon.demo.s1", rev, 1, 1, ErrBadKey},
+	} {
+		wantErr(t, c.what, appendWait(n, c.stream, c.rev, c.num, make([]byte, c.size)), c.want)
+	}
+	if err := appendWait(n, testStream, rev, 1, make([]byte, MaxAppend)); err != nil {
+		t.Errorf("biggest append: %v", err)
+	}
+	_, err := n.Read(ctx, "a.b.c", 1, 2)
+	wantErr(t, "read", err, ErrBadKey)
+	_, err = n.Tail(ctx, "a.b.c.>", 0)
+	wantErr(t, "tail", err, ErrBadKey)
+	_, _, err = n.Writer(ctx, "a.b.c.")
+	wantErr(t, "writer", err, ErrBadKey)
+	_, err = n.Body(ctx, "a.b")
+	wantErr(t, "body", err, ErrBadKey)
+	_, err = n.Take(ctx, "a..c.d", nil, 1, 0)
+	wantErr(t, "take", err, ErrBadKey)
+	wantErr(t, "end", n.EndStream(ctx, "*.*.*.*"), ErrBadKey)
+
+	// An append of a newer release is refused, not taken for a missing one.
+	must[uint64](t)(n.put(ctx, n.eventSubject(testStream, "2"), []byte("\x02\x00\x00\x00\x00\x00\x00\x00\x02"), 0, guard{}))
+	_, err = n.Read(ctx, testStream, 1, 2)
+	wantErr(t, "read", err, ErrNewer)
+	_, err = n.Tail(ctx, testStream, 1)
+	wantErr(t, "tail", err, ErrNewer)
+}
+
+// Big appends come back complete though one batch cannot hold them all.
+func TestReadBigAppends(t *testing.T) {
+	t.Parallel()
+	stores(t, func(t *testing.T, o Options) {
+		n := open(t, o)
+		rev := must[uint64](t)(n.OpenStream(t.Context(), testStream, nil, nil, time.Hour))
+		const count = 3*maxBatchBytes/MaxAppend + 5
+		for num := uint64(1); num <= count; num++ {
+			if err := appendWait(n, testStream, rev, num, bytes.Repeat([]byte{byte(num)}, MaxAppend)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := must[[]Stored](t)(n.Read(t.Context(), testStream, 1, count))
+		if d := cmp.Diff(numbers(got), span(1, count)); d != "" {
+			t.Errorf("read (-got +want):\n%s", d)
+		}
+		for _, s := range got {
+			if len(s.Data) != MaxAppend || s.Data[MaxAppend/2] != byte(s.Num) {
+				t.Errorf("data of append %d is not what was appended", s.Num)
+			}
+		}
+	})
+}
+
+// A replica that lacks appends must not make them count as gone.
+func TestReadAsksTheLeader(t *testing.T) {
+	t.Parallel()
+	n := open(t, Options{})
+	ctx := t.Context()
+	rev := must[uint64](t)(n.OpenStream(ctx, testStream, nil, nil, time.Hour))
+	fill(t, n, testStream, rev, 1, 20)
+	for _, have := range [][]uint64{nil, {1, 2, 3}, {5, 6, 7}, {20}} {
+		slots := map[uint64]Stored{}
+		for _, num := range have {
+			slots[num%RingSize] = Stored{num, []byte("x")}
+		}
+		if err := n.recheck(ctx, testStream, span(1, 20), slots); err != nil {
+			t.Fatal(err)
+		}
+		for _, num := range span(1, 20) {
+			if slots[num%RingSize].Num != num {
+				t.Errorf("with %v from the replica: append %d is missing", have, num)
+			}
+		}
+	}
+	if _, err := n.slot(ctx, testStream, 21); !errors.Is(err, ErrNotFound) {
+		t.Errorf("slot of an append that was never made: %v", err)
+	}
+}

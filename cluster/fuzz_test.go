@@ -1,0 +1,72 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"testing"
+)
+
+// Whatever is stored, decoding gives the data or one of our errors.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(nil))
+	f.Add([]byte{0})
+	f.Add(encodeRecord([]byte("data")))
+	f.Add([]byte{2, 1, 2, 3})
+	f.Add(append(binary.BigEndian.AppendUint64([]byte{eventVersion}, 7), "data"...))
+	f.Add(binary.BigEndian.AppendUint64([]byte{eventVersion}, 0))
+	known := func(err error) bool {
+		return err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrNewer) || errors.Is(err, ErrDamaged)
+	}
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		data, err := decodeRecord(payload)
+		if !known(err) || err == nil && !bytes.Equal(encodeRecord(data), payload) {
+			t.Errorf("record %x: got %x, %v", payload, data, err)
+		}
+		num, data, err := decodeEvent(payload)
+		if !known(err) || err == nil && (num == 0 || !bytes.Equal(append(binary.BigEndian.AppendUint64([]byte{eventVersion}, num), data...), payload)) {
+			t.Errorf("append %x: got %d, %x, %v", payload, num, data, err)
+		}
+	})
+}
+
+// An acknowledgement is a sequence or an error, never both and never neither.
+func FuzzParseAck(f *testing.F) {
+	for _, s := range []string{"", "{}", "+OK", `{"stream":"events","seq":12}`, `{"stream":"events","seq":12,"duplicate":true}`, `{"stream":"events","seq":0}`,
+		`{"stream":"events","domain":"d","seq":7}`, `{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 5"},"stream":"events","seq":0}`,
+		`{"stream":"events","seq":5,"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 5"}}`, `{"seq": 3, "stream":"x"}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		seq, err := parseAck(data, ErrFenced)
+		if (seq == 0) != (err != nil) {
+			t.Errorf("%q: got %d, %v", data, seq, err)
+		}
+	})
+}
+
+// A valid key never holds anything NATS gives a meaning to.
+func FuzzValidTokens(f *testing.F) {
+	for _, s := range []string{"", "a", "a.b.c.d", "a..c.d", "*.b.c.d", "a.b.c.>", "a.b.c.d ", "a.b.c.d\r\nPUB x"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if validTokens(s, 4) && (len(s) < 7 || bytes.ContainsAny([]byte(s), "*> \t\r\n\"\\\x00") || bytes.Count([]byte(s), []byte(".")) != 3) {
+			t.Errorf("%q was accepted", s)
+		}
+	})
+}
+
+func TestErrorCodes(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[int]error{codeWrongLast: ErrFenced, codeWrongLastInFlight: ErrRetry, codeNoMessage: ErrNotFound, codeInsufficient: ErrFull,
+		codeStorageExceeded: ErrFull, codeMemoryExceeded: ErrFull, codeAccountResources: ErrFull, codeMessageTooBig: ErrTooBig, codeStoreFailed: ErrUnavailable, 1: ErrUnavailable} {
+		wantErr(t, "code", (&apiError{ErrCode: code}).cause(ErrFenced), want)
+	}
+	wantErr(t, "full", (&apiError{ErrCode: codeStoreFailed, Description: "maximum bytes exceeded"}).cause(ErrFenced), ErrFull)
+	_, err := parseAck([]byte(`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 5"},"stream":"events","seq":0}`), ErrFenced)
+	wantErr(t, "refused append", err, ErrFenced)
+	if seq, err := parseAck([]byte(`{"stream":"events","seq":12}`), ErrFenced); seq != 12 || err != nil {
+		t.Errorf("acknowledgement: got %d, %v, want 12", seq, err)
+	}
+}

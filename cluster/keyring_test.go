@@ -1,0 +1,122 @@
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestRing_sealAndOpen(t *testing.T) {
+	t.Parallel()
+	stores(t, func(t *testing.T, o Options) {
+		n := open(t, o)
+		m := joined(t, n, "other")
+		plain, aad := []byte("who may see this"), []byte("principal 1")
+		sealed := must[[]byte](t)(n.Keys().Seal(plain, aad))
+		if bytes.Contains(sealed, plain[:8]) {
+			t.Error("the sealed text is readable")
+		}
+		for _, node := range []*Node{n, m} {
+			if got, err := node.Keys().Open(sealed, aad); err != nil || !bytes.Equal(got, plain) {
+				t.Errorf("open: got %q, %v", got, err)
+			}
+		}
+		again := must[[]byte](t)(m.Keys().Seal(plain, aad))
+		if bytes.Equal(sealed, again) {
+			t.Error("two seals of the same text are equal")
+		}
+		if got, err := n.Keys().Open(again, aad); err != nil || !bytes.Equal(got, plain) {
+			t.Errorf("open what the other sealed: got %q, %v", got, err)
+		}
+		for i := range sealed {
+			broken := bytes.Clone(sealed)
+			broken[i] ^= 0x41
+			if _, err := n.Keys().Open(broken, aad); err != ErrSealed {
+				t.Errorf("byte %d changed: got %v, want exactly ErrSealed", i, err)
+			}
+			if _, err := n.Keys().Open(sealed[:i], aad); err != ErrSealed {
+				t.Errorf("cut to %d bytes: got %v, want exactly ErrSealed", i, err)
+			}
+		}
+		if _, err := n.Keys().Open(sealed, []byte("principal 2")); err != ErrSealed {
+			t.Errorf("for somebody else: got %v, want exactly ErrSealed", err)
+		}
+	})
+}
+
+// However many nodes start at once, they end up with keys that open each
+// other's seals.
+func TestRing_race(t *testing.T) {
+	t.Parallel()
+	n := open(t, Options{})
+	rings := []*Ring{n.Keys(), joined(t, n, "n2").Keys(), joined(t, n, "n3").Keys()}
+	sealed := make([][]byte, 30)
+	var wg sync.WaitGroup
+	for i := range sealed {
+		wg.Go(func() {
+			var err error
+			if sealed[i], err = rings[i%3].Seal([]byte{byte(i)}, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for i, s := range sealed {
+		for _, r := range rings {
+			if got, err := r.Open(s, nil); err != nil || !bytes.Equal(got, []byte{byte(i)}) {
+				t.Errorf("seal %d: got %v, %v", i, got, err)
+			}
+		}
+	}
+}
+
+func TestRing_rotates(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := open(t, Options{KeyRotate: time.Hour, Lease: time.Minute})
+		m := joined(t, n, "other")
+		first := must[[]byte](t)(n.Keys().Seal([]byte("1"), nil))
+		time.Sleep(59 * time.Minute)
+		same := must[[]byte](t)(n.Keys().Seal([]byte("2"), nil))
+		if !bytes.Equal(first[:sealHeader], same[:sealHeader]) {
+			t.Error("rotated too early")
+		}
+		time.Sleep(2 * time.Minute)
+		second := must[[]byte](t)(n.Keys().Seal([]byte("3"), nil))
+		if bytes.Equal(first[:sealHeader], second[:sealHeader]) {
+			t.Error("did not rotate")
+		}
+		for _, s := range [][]byte{first, same, second} {
+			if _, err := m.Keys().Open(s, nil); err != nil {
+				t.Errorf("open on the other node: %v", err)
+			}
+		}
+		if got := messages(t, n, "keys"); got != 2 {
+			t.Errorf("keys: got %d, want 2", got)
+		}
+		time.Sleep(47 * time.Hour)
+		if _, err := m.Keys().Open(first, nil); err != nil {
+			t.Errorf("open 47 h after the rotation: %v", err)
+		}
+		time.Sleep(3 * time.Hour)
+		for _, s := range [][]byte{first, second} {
+			for _, node := range []*Node{n, m} {
+				if _, err := node.Keys().Open(s, nil); !errors.Is(err, ErrSealed) {
+					t.Errorf("open long after the rotation: got %v, want ErrSealed", err)
+				}
+			}
+		}
+		if got := messages(t, n, "keys"); got != 0 {
+			t.Errorf("keys after all expired: got %d, want 0", got)
+		}
+		// An epoch is not used twice, or old seals would be taken for new ones.
+		fresh := must[[]byte](t)(n.Keys().Seal([]byte("4"), nil))
+		if bytes.Compare(fresh[:sealHeader], second[:sealHeader]) <= 0 {
+			t.Error("an epoch was used again")
+		}
+		if got, err := m.Keys().Open(fresh, nil); err != nil || string(got) != "4" {
+			t.Errorf("open: got %q, %v", got, err)
+		}
+	})
+}

@@ -1,0 +1,157 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server/ats"
+)
+
+// childEnv makes the test binary run as one of the child processes below.
+const childEnv = "TROUPE_CLUSTER_CHILD"
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(childEnv); role != "" {
+		runChild(role, os.Args[1:])
+		return
+	}
+	// The file store's clock is one goroutine per process. Started inside a
+	// bubble it would keep that bubble's time from passing.
+	ats.Register()
+	os.Exit(m.Run())
+}
+
+// child starts the test binary in the given role.
+func child(t *testing.T, role string, args ...string) *exec.Cmd {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), exe, args...)
+	c.Env = append(os.Environ(), childEnv+"="+role)
+	c.Stderr = os.Stderr
+	return c
+}
+
+func runChild(role string, args []string) {
+	fail := func(err error) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	ctx := context.Background()
+	n, err := Open(ctx, Options{Dir: args[0]})
+	if role == "lock" {
+		if errors.Is(err, ErrLocked) {
+			fmt.Println(err)
+			return
+		}
+		fail(fmt.Errorf("the lock was not refused: %w", err))
+	}
+	if err != nil {
+		fail(err)
+	}
+	// Role "append": append to a new stream for ever and print what was
+	// acknowledged.
+	rev, err := n.OpenStream(ctx, args[1], []byte("writer"), nil, time.Hour)
+	if err != nil {
+		fail(err)
+	}
+	data := make([]byte, 300)
+	for num := uint64(1); ; num++ {
+		if err := appendWait(n, args[1], rev, num, data); err != nil {
+			fail(err)
+		}
+		fmt.Println(num)
+	}
+}
+
+// appendWait appends and waits for the outcome.
+func appendWait(n *Node, stream string, rev, num uint64, data []byte) error {
+	ch := make(chan error, 1)
+	n.Append(stream, rev, num, data, func(err error) { ch <- err })
+	return <-ch
+}
+
+// open opens a node that is closed at the end of the test.
+func open(t testing.TB, o Options) *Node {
+	t.Helper()
+	n, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAtEnd(t, n)
+	return n
+}
+
+// joined makes another node on n's server, as another process would be.
+func joined(t testing.TB, n *Node, name string) *Node {
+	t.Helper()
+	o := n.opts
+	o.Node = name
+	m := newNode(o)
+	if err := m.join(t.Context(), n.server); err != nil {
+		t.Fatal(err)
+	}
+	closeAtEnd(t, m)
+	return m
+}
+
+func closeAtEnd(t testing.TB, n *Node) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := n.Close(ctx); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+}
+
+// bubble runs f in virtual time and afterwards lets the server's last
+// goroutines end; one that does not end fails the test.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Minute) })
+		f(t)
+	})
+}
+
+// stores runs f on a file store and on a memory store.
+func stores(t *testing.T, f func(t *testing.T, o Options)) {
+	t.Run("file", func(t *testing.T) { f(t, Options{Dir: t.TempDir()}) })
+	t.Run("memory", func(t *testing.T) { f(t, Options{}) })
+}
+
+func wantErr(t *testing.T, what string, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Errorf("%s: got error %v, want %v", what, got, want)
+	}
+}
+
+func must[T any](t testing.TB) func(v T, err error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// messages counts what is stored in a stream.
+func messages(t *testing.T, n *Node, stream string) uint64 {
+	t.Helper()
+	st, err := n.fill(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.Messages
+}

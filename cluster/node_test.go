@@ -1,0 +1,316 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	for _, o := range []Options{{MaxStore: 1000}, {MaxStore: -1}, {Lease: -1}, {ReplayAge: -1}, {KeyRotate: -1}, {Node: "A"}, {Node: "a.b"},
+		{Node: strings.Repeat("x", 33)}, {Prefix: "a.b"}, {Prefix: "a_"}, {Prefix: "*"}} {
+		if n, err := Open(t.Context(), o); err == nil {
+			t.Errorf("options %+v were accepted", o)
+			_ = n.Close(t.Context())
+		}
+	}
+	n := open(t, Options{Lease: 1500 * time.Millisecond, Node: "n-1"})
+	if n.Name() != "n-1" || n.opts.Lease != 2*time.Second {
+		t.Errorf("got name %q, lease %v, want n-1, 2s", n.Name(), n.opts.Lease)
+	}
+	if b := n.Boot(); len(b) != 8 || !validName(b) || strings.Contains(b, "-") {
+		t.Errorf("boot nonce %q", b)
+	}
+}
+
+func (n *Node) entry(t *testing.T, name string) (e entry, ok bool) {
+	t.Helper()
+	data, _, err := n.Get(t.Context(), "nodes."+name)
+	if errors.Is(err, ErrNotFound) {
+		return e, false
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &e); err != nil {
+		t.Fatal(err)
+	}
+	return e, true
+}
+
+func TestLease(t *testing.T) {
+	stores(t, func(t *testing.T, o Options) {
+		bubble(t, func(t *testing.T) {
+			n := open(t, o)
+			m := joined(t, n, "other")
+			time.Sleep(10 * time.Minute)
+			if n.Suspended() || m.Suspended() {
+				t.Error("suspended though nothing happened")
+			}
+			if e, ok := n.entry(t, "other"); !ok || e.Boot != m.Boot() {
+				t.Errorf("entry of the other node: got %+v, %v, want boot %s", e, ok, m.Boot())
+			}
+
+			// One that stops renewing without a word: its entry is gone after
+			// the lease, and not before.
+			close(m.lease.stop)
+			<-m.lease.done
+			m.lease.stop = make(chan struct{})
+			last := m.lease.age()
+			time.Sleep(n.opts.Lease - last - 100*time.Millisecond)
+			if _, ok := n.entry(t, "other"); !ok || m.Suspended() {
+				t.Errorf("before the lease is over: entry there %v, suspended %v", ok, m.Suspended())
+			}
+			time.Sleep(200 * time.Millisecond)
+			if !m.Suspended() {
+				t.Error("not suspended when the lease was over")
+			}
+			time.Sleep(2 * time.Second)
+			if _, ok := n.entry(t, "other"); ok {
+				t.Error("the entry outlived its lease by 2 s")
+			}
+
+			// It comes back, as after SIGCONT, under the same nonce.
+			m.lease.done = make(chan struct{})
+			go m.lease.run()
+			time.Sleep(2 * time.Second)
+			if e, ok := n.entry(t, "other"); !ok || e.Boot != m.Boot() || m.Suspended() {
+				t.Errorf("after it came back: entry %+v, %v, suspended %v", e, ok, m.Suspended())
+			}
+		})
+	})
+}
+
+func TestLeaseOverwrittenByNewBoot(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := open(t, Options{})
+		old := joined(t, n, "same")
+		time.Sleep(time.Minute)
+		newer := joined(t, n, "same")
+		if e, _ := n.entry(t, "same"); e.Boot != newer.Boot() {
+			t.Errorf("entry: got boot %s, want the newer %s", e.Boot, newer.Boot())
+		}
+		time.Sleep(old.opts.Lease/5 + 100*time.Millisecond)
+		if !old.Suspended() || newer.Suspended() {
+			t.Errorf("suspended: old %v, newer %v, want true, false", old.Suspended(), newer.Suspended())
+		}
+		time.Sleep(time.Hour)
+		if e, _ := n.entry(t, "same"); e.Boot != newer.Boot() || !old.Suspended() || newer.Suspended() {
+			t.Errorf("an hour later: entry %+v, suspended: old %v, newer %v", e, old.Suspended(), newer.Suspended())
+		}
+		if err := newer.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * time.Second)
+		if e, ok := n.entry(t, "same"); !ok || e.Boot != old.Boot() || old.Suspended() {
+			t.Errorf("after the newer one left: entry %+v, %v, old suspended %v", e, ok, old.Suspended())
+		}
+	})
+}
+
+// The store of the leases is gone for a while: suspended, then serving again.
+func TestSuspension(t *testing.T) {
+	stores(t, func(t *testing.T, o Options) {
+		bubble(t, func(t *testing.T) {
+			n := open(t, o)
+			boot := n.Boot()
+			time.Sleep(time.Minute)
+			if err := n.api(t.Context(), "STREAM.DELETE.nodes", nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(3 * time.Second)
+			if n.Suspended() {
+				t.Error("suspended before the lease was over")
+			}
+			time.Sleep(3 * time.Second)
+			if !n.Suspended() {
+				t.Error("not suspended after the lease was over")
+			}
+			if err := n.ensureStreams(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+			if e, ok := n.entry(t, n.Name()); n.Suspended() || !ok || e.Boot != boot {
+				t.Errorf("after it came back: suspended %v, entry %+v, %v", n.Suspended(), e, ok)
+			}
+		})
+	})
+}
+
+// With the server gone every call ends in time, and says that it does not know.
+func TestServerGone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := open(t, Options{})
+		ctx := t.Context()
+		rev := must[uint64](t)(n.OpenStream(ctx, testStream, nil, nil, time.Hour))
+		sealed := must[[]byte](t)(n.Keys().Seal([]byte("x"), nil))
+		stopServer(n.server)
+		start := time.Now()
+		calls := map[string]func() error{
+			"get":    func() error { _, _, err := n.Get(ctx, testKey); return err },
+			"create": func() error { _, err := n.Create(ctx, testKey, nil, time.Hour); return err },
+			"update": func() error { _, err := n.Update(ctx, testKey, nil, 1, time.Hour); return err },
+			"delete": func() error { return n.Delete(ctx, testKey, 1) },
+			"open":   func() error { _, err := n.OpenStream(ctx, testStream, nil, nil, time.Hour); return err },
+			"writer": func() error { _, _, err := n.Writer(ctx, testStream); return err },
+			"take":   func() error { _, err := n.Take(ctx, testStream, nil, rev, time.Hour); return err },
+			"append": func() error { return appendWait(n, testStream, rev, 1, nil) },
+			"read":   func() error { _, err := n.Read(ctx, testStream, 1, 2); return err },
+			"tail":   func() error { _, err := n.Tail(ctx, testStream, 0); return err },
+			"end":    func() error { return n.EndStream(ctx, testStream) },
+		}
+		for what, call := range calls {
+			start := time.Now()
+			wantErr(t, what, call(), ErrUnavailable)
+			if d := time.Since(start); d > callTimeout {
+				t.Errorf("%s took %v", what, d)
+			}
+		}
+		if plain, err := n.Keys().Open(sealed, nil); err != nil || string(plain) != "x" {
+			t.Errorf("open with a known key: %q, %v", plain, err)
+		}
+		time.Sleep(n.opts.Lease - time.Since(start) + time.Second)
+		if !n.Suspended() {
+			t.Error("not suspended without a server")
+		}
+		if s := n.Stats(); s.Streams != nil || s.AppendUnavailable == 0 || !s.Suspended {
+			t.Errorf("stats: %+v", s)
+		}
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if err := n.Close(short); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("close: got %v, want to hear that the entry was not deleted", err)
+		}
+		n.closeErr = nil
+	})
+}
+
+// Somebody who takes requests and never answers costs 5 s or the context.
+func TestSilentServer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := open(t, Options{})
+		silent := must[*nats.Subscription](t)(n.conn.SubscribeSync("silent"))
+		start := time.Now()
+		_, err := n.reads.ask(t.Context(), &nats.Msg{Subject: "silent"})
+		wantErr(t, "ask", err, ErrUnavailable)
+		if d := time.Since(start); d != callTimeout {
+			t.Errorf("an unanswered call took %v, want %v", d, callTimeout)
+		}
+		start = time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = n.reads.ask(ctx, &nats.Msg{Subject: "silent"})
+		wantErr(t, "ask", err, ErrUnavailable)
+		wantErr(t, "ask", err, context.DeadlineExceeded)
+		if d := time.Since(start); d != time.Second {
+			t.Errorf("an unanswered call took %v, want its context's second", d)
+		}
+		if got := n.reads.inFlight(); got != 0 {
+			t.Errorf("calls in flight: got %d, want 0", got)
+		}
+		// Close ends what is in flight.
+		failed := make(chan error, 1)
+		if _, err := n.acks.send(&nats.Msg{Subject: "silent"}, false, func(_ *nats.Msg, err error) bool { failed <- err; return false }); err != nil {
+			t.Fatal(err)
+		}
+		if err := silent.Unsubscribe(); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := n.Close(ctx); err != nil {
+			t.Error(err)
+		}
+		wantErr(t, "call in flight at close", <-failed, ErrUnavailable)
+		_, _, err = n.Get(t.Context(), testKey)
+		wantErr(t, "get after close", err, ErrClosed)
+		wantErr(t, "get after close", err, ErrUnavailable)
+		wantErr(t, "append after close", appendWait(n, testStream, 1, 1, nil), ErrClosed)
+	})
+}
+
+func TestInboxIsBounded(t *testing.T) {
+	t.Parallel()
+	n := open(t, Options{})
+	must[*nats.Subscription](t)(n.conn.SubscribeSync("silent"))
+	ended := make(chan error, maxCalls)
+	for range maxCalls {
+		if _, err := n.reads.send(&nats.Msg{Subject: "silent"}, false, func(_ *nats.Msg, err error) bool { ended <- err; return false }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := n.reads.ask(t.Context(), &nats.Msg{Subject: "silent"})
+	wantErr(t, "one call too many", err, ErrRetry)
+	n.reads.close()
+	for range maxCalls {
+		wantErr(t, "call", <-ended, ErrUnavailable)
+	}
+}
+
+// Close deletes the entry, and a clean restart finds everything else.
+func TestReopen(t *testing.T) {
+	t.Parallel()
+	o := Options{Dir: t.TempDir()}
+	n := must[*Node](t)(Open(t.Context(), o))
+	name, boot := n.Name(), n.Boot()
+	rev := must[uint64](t)(n.OpenStream(t.Context(), testStream, []byte("w"), []byte("b"), time.Hour))
+	fill(t, n, testStream, rev, 1, 50)
+	must[uint64](t)(n.Create(t.Context(), testKey, []byte("x"), time.Hour))
+	sealed := must[[]byte](t)(n.Keys().Seal([]byte("secret"), []byte("aad")))
+	for range 2 {
+		if err := n.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.MaxStore = 1 << 30
+	n = open(t, o)
+	if n.Name() != name || n.Boot() == boot {
+		t.Errorf("got name %s, boot %s, want name %s and another boot than %s", n.Name(), n.Boot(), name, boot)
+	}
+	if got := n.Stats().MaxBytes; got > 1<<30 {
+		t.Errorf("limits after a change: got %d", got)
+	}
+	if got := must[[]Stored](t)(n.Read(t.Context(), testStream, 1, 50)); len(got) != 50 {
+		t.Errorf("read: got %d appends, want 50", len(got))
+	}
+	if _, got, err := n.Writer(t.Context(), testStream); err != nil || got != rev {
+		t.Errorf("writer: got revision %d, %v, want %d", got, err, rev)
+	}
+	if _, _, err := n.Get(t.Context(), testKey); err != nil {
+		t.Error(err)
+	}
+	if plain, err := n.Keys().Open(sealed, []byte("aad")); err != nil || string(plain) != "secret" {
+		t.Errorf("open: %q, %v", plain, err)
+	}
+	// Nothing for others to read.
+	for _, name := range []string{lockFile, identityFile} {
+		st, err := os.Stat(n.dir.file(name))
+		if err != nil || st.Mode().Perm() != 0o600 {
+			t.Errorf("%s: mode %v, %v, want 0600", name, st.Mode(), err)
+		}
+	}
+	if st, err := os.Stat(n.dir.file(storeDir)); err != nil || st.Mode() != 0o700|fs.ModeDir {
+		t.Errorf("%s: mode %v, %v, want 0700", storeDir, st.Mode(), err)
+	}
+}
+
+// The memory store leaves nothing on the disk.
+func TestMemoryLeavesNothing(t *testing.T) {
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	n := must[*Node](t)(Open(t.Context(), Options{}))
+	if err := n.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(tmp); err != nil || len(left) != 0 {
+		t.Errorf("left in the temporary directory: %v, %v", left, err)
+	}
+}
