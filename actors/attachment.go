@@ -1,0 +1,230 @@
+package actors
+
+import (
+	"sync"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/stream"
+)
+
+// maxPending bounds the frames that wait for a replay to catch up, in bytes;
+// beyond it they are dropped, and read from the log later.
+const maxPending = 256 << 10
+
+// frame is an acknowledged append on its way to a connection. It covers the
+// append numbers from..num, of which num is the one that event ids carry.
+type frame struct {
+	from, num uint64
+	entries   []stream.Entry
+	last      bool
+}
+
+func (f *frame) size() int {
+	n := 0
+	for i := range f.entries {
+		n += len(f.entries[i].Data)
+	}
+	return n
+}
+
+// attachment is the reading side of a stream: one connection, and how far it
+// has got. Frames of the writer are passed on strictly n+1 after n; until a
+// replay has caught up they wait, and what does not fit is read from the log.
+type attachment struct {
+	node   *Node
+	svc    *Service
+	key    StreamKey
+	conn   Conn
+	primes bool // the revision knows priming events and retry
+
+	mu      sync.Mutex // guards the fields below; never held over I/O
+	next    uint64     // the append expected next
+	skip    int        // entries of append next that the client has
+	live    bool       // frames go straight to the connection
+	pending []frame
+	bytes   int
+	gap     bool // frames were dropped: the log has them
+	done    bool // the last event has been written, or the connection is no longer ours
+	wrote   time.Time
+	buf     []byte
+}
+
+// primingRevision is the first that knows priming events and retry.
+const primingRevision = "2025-11-25"
+
+func (n *Node) newAttachment(svc *Service, key StreamKey, revision string, conn Conn, after stream.Position) *attachment {
+	a := &attachment{node: n, svc: svc, key: key, conn: conn, primes: revision >= primingRevision, next: after.Append, skip: after.Entry + 1}
+	if after.Append == 0 {
+		a.next, a.skip = 1, 0
+	}
+	return a
+}
+
+// open commits the response to a stream, and primes it where the revision
+// knows that.
+func (a *attachment) open() bool {
+	if !a.conn.Open() {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.primes && a.next == 1 && a.skip == 0 {
+		a.conn.Event(a.id(stream.Position{Stream: a.key.ID}), int(a.svc.Limits.Retry/time.Millisecond), nil)
+	}
+	a.conn.Flush()
+	a.wrote = time.Now()
+	a.node.attachments.add(a)
+	return true
+}
+
+func (a *attachment) id(p stream.Position) string {
+	a.buf = p.AppendTo(a.buf[:0])
+	return string(a.buf)
+}
+
+// frame takes an append from the writer.
+func (a *attachment) frame(f frame) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.done || f.num < a.next:
+	case a.live && f.from <= a.next:
+		a.write(f.num, f.entries, f.last)
+		a.conn.Flush()
+	case a.live:
+		// The writer and the connection are in one process and nothing comes
+		// between them: a gap here means that a frame was lost, so that the
+		// client has to come back.
+		a.done = true
+		a.conn.Cut()
+	case a.gap || a.bytes+f.size() > maxPending:
+		a.gap, a.pending, a.bytes = true, nil, 0
+	default:
+		a.pending = append(a.pending, f)
+		a.bytes += f.size()
+	}
+}
+
+// write sends the visible entries of append num that the client has not got.
+func (a *attachment) write(num uint64, entries []stream.Entry, last bool) {
+	for i := range entries {
+		if (num == a.next && i < a.skip) || !entries[i].Kind.Visible() {
+			continue
+		}
+		a.conn.Event(a.id(stream.Position{Stream: a.key.ID, Append: num, Entry: i}), 0, entries[i].Data)
+	}
+	a.next, a.skip = num+1, 0
+	a.wrote = time.Now()
+	if last {
+		a.done = true
+		a.conn.Finish()
+	}
+}
+
+// replayed writes an append read from the log.
+func (a *attachment) replayed(p stream.Append) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.done && p.Num >= a.next {
+		a.write(p.Num, p.Entries, p.Last)
+	}
+}
+
+// catchUp passes on what waited, once the log has been read up to what the
+// writer had when this was attached. again is set when frames were dropped and
+// the log has to be read on, up to at least the append upTo.
+func (a *attachment) catchUp() (again bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.gap {
+		a.gap = false
+		return !a.done
+	}
+	for _, f := range a.pending {
+		if f.num < a.next || a.done {
+			continue
+		}
+		if f.from > a.next {
+			return true
+		}
+		a.write(f.num, f.entries, f.last)
+	}
+	a.pending, a.bytes = nil, 0
+	a.live = true
+	a.conn.Flush()
+	return false
+}
+
+// finish ends the response; the client is told when to come back if retry is
+// set and the revision knows that.
+func (a *attachment) finish(retry time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.done {
+		return
+	}
+	a.done = true
+	_ = retry // the priming event of every stream has said it
+	a.conn.Finish()
+}
+
+// cut closes the connection: another one has taken its place, or the stream is
+// lost.
+func (a *attachment) cut() {
+	a.mu.Lock()
+	a.done = true
+	a.mu.Unlock()
+	a.conn.Cut()
+}
+
+// position is the append expected next.
+func (a *attachment) position() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.next
+}
+
+// comment keeps a silent connection open.
+func (a *attachment) comment(now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.done && now.Sub(a.wrote) >= a.svc.Limits.KeepAlive {
+		a.wrote = now
+		a.conn.Comment()
+		a.conn.Flush()
+	}
+}
+
+// attachments is the set of open streams of this node.
+type attachments struct {
+	mu  sync.Mutex // guards all
+	all map[*attachment]struct{}
+}
+
+func (s *attachments) add(a *attachment) {
+	s.mu.Lock()
+	s.all[a] = struct{}{}
+	s.mu.Unlock()
+}
+
+func (s *attachments) drop(a *attachment) {
+	s.mu.Lock()
+	delete(s.all, a)
+	s.mu.Unlock()
+}
+
+func (s *attachments) snapshot() []*attachment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*attachment, 0, len(s.all))
+	for a := range s.all {
+		all = append(all, a)
+	}
+	return all
+}
+
+func (s *attachments) len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.all)
+}

@@ -1,0 +1,153 @@
+package actors
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// ErrStopped reports a message to an actor that has stopped: not delivered.
+var ErrStopped = errors.New("actors: stopped")
+
+// ErrOverloaded reports a message to an actor whose mailbox is full: not
+// delivered, and worth another try later.
+var ErrOverloaded = errors.New("actors: mailbox full")
+
+const (
+	// mailboxCap bounds what may wait for one actor. Clients cannot fill it:
+	// each waiting message belongs to a request that admission has counted.
+	mailboxCap = 16384
+	// turnBudget is how many messages a sender handles on behalf of others
+	// before the rest moves to a goroutine of its own.
+	turnBudget = 64
+	// panicLimit is how many panics in a minute an actor survives.
+	panicLimit = 3
+)
+
+// behaviour is what an actor does with one message. It runs one message at a
+// time and never blocks.
+type behaviour interface {
+	receive(m any)
+	// failed is told that receive panicked on m; the actor goes on unless
+	// last is set, when it has to end what depends on it.
+	failed(m any, last bool)
+}
+
+// cell is an actor: a protoactor process with a mailbox of its own that is run
+// by whoever finds it idle, so that a message to an idle actor costs no
+// hand-off. The zero value is not usable; Kernel.start makes one.
+type cell struct {
+	k    *Kernel
+	pid  *actor.PID
+	kind Kind
+	b    behaviour
+
+	mu      sync.Mutex // guards the fields below; never held over receive
+	running bool
+	closed  bool
+	queue   []any
+	panics  panicWindow
+}
+
+var _ actor.Process = (*cell)(nil)
+
+// SendUserMessage delivers a message that came by PID.
+func (c *cell) SendUserMessage(_ *actor.PID, message any) {
+	_, m, sender := actor.UnwrapEnvelope(message)
+	if sender != nil {
+		m = &asked{m: m, sender: sender, k: c.k}
+	}
+	err := c.post(m)
+	if err != nil && sender != nil {
+		c.k.sys.Root.Send(sender, err)
+	}
+}
+
+// SendSystemMessage honours a stop; the rest of the system messages concern
+// supervision, which these actors do without.
+func (c *cell) SendSystemMessage(_ *actor.PID, message any) {
+	if _, ok := message.(*actor.Stop); ok {
+		c.k.stop(c)
+	}
+}
+
+// Stop ends the actor; what waits in its mailbox is refused.
+func (c *cell) Stop(*actor.PID) { c.k.stop(c) }
+
+// post hands m to the actor. It runs the actor on the calling goroutine when it
+// is idle, and leaves m in the mailbox when it is busy.
+func (c *cell) post(m any) error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return ErrStopped
+	}
+	if c.running {
+		if len(c.queue) >= mailboxCap {
+			c.mu.Unlock()
+			return ErrOverloaded
+		}
+		c.queue = append(c.queue, m)
+		c.mu.Unlock()
+		return nil
+	}
+	c.running = true
+	c.mu.Unlock()
+	c.turn(m)
+	c.drain(turnBudget)
+	return nil
+}
+
+// drain handles what has gathered meanwhile; budget 0 means all of it.
+func (c *cell) drain(budget int) {
+	for n := 0; ; n++ {
+		c.mu.Lock()
+		if len(c.queue) == 0 {
+			c.running = false
+			c.mu.Unlock()
+			return
+		}
+		if budget > 0 && n == budget {
+			c.mu.Unlock()
+			go c.drain(0)
+			return
+		}
+		m := c.queue[0]
+		c.queue[0] = nil
+		if c.queue = c.queue[1:]; len(c.queue) == 0 {
+			c.queue = nil
+		}
+		c.mu.Unlock()
+		c.turn(m)
+	}
+}
+
+func (c *cell) turn(m any) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.contain(m, r)
+		}
+	}()
+	c.b.receive(m)
+}
+
+// stopped reports that the actor has ended.
+func (c *cell) stopped() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
+// refuse tells what still waits that it will not be handled.
+func (c *cell) refuse(left []any) {
+	for _, m := range left {
+		if r, ok := m.(refusable); ok {
+			r.refused(ErrStopped)
+		}
+	}
+}
+
+// refusable is a message whose sender waits: it learns that the actor stopped
+// before its turn.
+type refusable interface{ refused(error) }

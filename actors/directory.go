@@ -1,0 +1,131 @@
+package actors
+
+import (
+	"hash/maphash"
+	"sync"
+)
+
+// SessionKey names a session: no look-up, subject or cache goes by less.
+type SessionKey struct{ Tenant, Server, ID string }
+
+func (k SessionKey) record() string { return "session." + k.path() }
+func (k SessionKey) path() string   { return k.Tenant + "." + k.Server + "." + k.ID }
+
+// StreamKey names a stream of a session.
+type StreamKey struct {
+	Session SessionKey
+	ID      string
+}
+
+func (k StreamKey) path() string { return k.Session.path() + "." + k.ID }
+
+const directoryShards = 32
+
+// directory finds the live actor of a key on this node.
+type directory[K comparable, A any] struct {
+	seed   maphash.Seed
+	shards [directoryShards]struct {
+		mu sync.RWMutex // guards m and making
+		m  map[K]A
+		// making holds those that wait for an activation under way.
+		making map[K]*activation[A]
+		_      [24]byte
+	}
+}
+
+type activation[A any] struct {
+	done chan struct{}
+	a    A
+	err  error
+}
+
+func newDirectory[K comparable, A any]() *directory[K, A] {
+	d := &directory[K, A]{seed: maphash.MakeSeed()}
+	for i := range d.shards {
+		d.shards[i].m = make(map[K]A)
+		d.shards[i].making = make(map[K]*activation[A])
+	}
+	return d
+}
+
+func (d *directory[K, A]) shard(k K) int {
+	return int(maphash.Comparable(d.seed, k) % directoryShards)
+}
+
+func (d *directory[K, A]) get(k K) (A, bool) {
+	s := &d.shards[d.shard(k)]
+	s.mu.RLock()
+	a, ok := s.m[k]
+	s.mu.RUnlock()
+	return a, ok
+}
+
+func (d *directory[K, A]) put(k K, a A) {
+	s := &d.shards[d.shard(k)]
+	s.mu.Lock()
+	s.m[k] = a
+	s.mu.Unlock()
+}
+
+// drop forgets k.
+func (d *directory[K, A]) drop(k K) {
+	s := &d.shards[d.shard(k)]
+	s.mu.Lock()
+	delete(s.m, k)
+	s.mu.Unlock()
+}
+
+// obtain returns the actor of k, making it when there is none; one maker runs
+// at a time per key, and the others wait for what it makes.
+func (d *directory[K, A]) obtain(k K, produce func() (A, error)) (A, error) {
+	s := &d.shards[d.shard(k)]
+	s.mu.Lock()
+	if a, ok := s.m[k]; ok {
+		s.mu.Unlock()
+		return a, nil
+	}
+	if w, ok := s.making[k]; ok {
+		s.mu.Unlock()
+		<-w.done
+		return w.a, w.err
+	}
+	w := &activation[A]{done: make(chan struct{})}
+	s.making[k] = w
+	s.mu.Unlock()
+	w.a, w.err = produce()
+	s.mu.Lock()
+	delete(s.making, k)
+	if w.err == nil {
+		s.m[k] = w.a
+	}
+	s.mu.Unlock()
+	close(w.done)
+	return w.a, w.err
+}
+
+// each calls f for every live actor, on a copy of the directory.
+func (d *directory[K, A]) each(f func(A)) {
+	var all []A
+	for i := range d.shards {
+		s := &d.shards[i]
+		s.mu.RLock()
+		for _, a := range s.m {
+			all = append(all, a)
+		}
+		s.mu.RUnlock()
+	}
+	for _, a := range all {
+		f(a)
+	}
+}
+
+func (d *directory[K, A]) len() int {
+	n := 0
+	for i := range d.shards {
+		s := &d.shards[i]
+		s.mu.RLock()
+		n += len(s.m)
+		s.mu.RUnlock()
+	}
+	return n
+}

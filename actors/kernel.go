@@ -1,0 +1,116 @@
+package actors
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// Kind names what an actor stands for; metrics count live actors by it.
+type Kind uint8
+
+// The kinds of actors of a node.
+const (
+	KindNode Kind = iota
+	KindSession
+	KindRequest
+	KindStream
+	KindSubscription
+	kinds
+)
+
+// String is the kind's name in metrics and logs.
+func (k Kind) String() string {
+	return [...]string{"node", "session", "request", "stream", "subscription"}[k]
+}
+
+// Kernel is the actor system of one process. Make one with NewKernel; its
+// methods are safe for concurrent use.
+type Kernel struct {
+	sys    *actor.ActorSystem
+	log    *slog.Logger
+	live   [kinds]atomic.Int64
+	panics atomic.Int64
+}
+
+// NewKernel starts an actor system. A nil logger discards.
+func NewKernel(log *slog.Logger) *Kernel {
+	if log == nil {
+		log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	quiet := actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return log })
+	return &Kernel{sys: actor.NewActorSystem(quiet), log: log}
+}
+
+// Live is the number of actors of a kind that stand for something now; pooled
+// ones at rest do not count.
+func (k *Kernel) Live(kind Kind) int64 { return k.live[kind].Load() }
+
+// Panics is the number of panics contained so far.
+func (k *Kernel) Panics() int64 { return k.panics.Load() }
+
+// Kinds calls f for every kind with its live count.
+func (k *Kernel) Kinds(f func(kind string, live int64)) {
+	for i := range kinds {
+		f(i.String(), k.live[i].Load())
+	}
+}
+
+// start makes c an actor with a PID.
+func (k *Kernel) start(c *cell, kind Kind, b behaviour) {
+	c.k, c.kind, c.b = k, kind, b
+	c.pid, _ = k.sys.ProcessRegistry.Add(c, kind.String()+k.sys.ProcessRegistry.NextId())
+	k.live[kind].Add(1)
+}
+
+// stop ends c: later messages are refused, and so is what waits in its mailbox.
+func (k *Kernel) stop(c *cell) {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return
+	}
+	c.closed = true
+	left := c.queue
+	c.queue = nil
+	c.mu.Unlock()
+	k.sys.ProcessRegistry.Remove(c.pid)
+	k.live[c.kind].Add(-1)
+	c.refuse(left)
+}
+
+// contain keeps a panic inside the actor that had it.
+func (c *cell) contain(m, r any) {
+	c.k.panics.Add(1)
+	c.k.log.Error("actor panicked", "actor", c.pid.Id, "message", fmt.Sprintf("%T", m), "panic", r, "stack", string(debug.Stack()))
+	last := c.panics.hit(time.Now())
+	defer func() {
+		if r := recover(); r != nil {
+			c.k.log.Error("actor panicked while failing", "actor", c.pid.Id, "panic", r)
+		}
+		if last {
+			c.k.stop(c)
+		}
+	}()
+	c.b.failed(m, last)
+}
+
+// panicWindow counts panics within a minute. Only the actor's own turn uses it.
+type panicWindow struct {
+	n     int
+	since time.Time
+}
+
+// hit reports whether this panic is the one too many.
+func (w *panicWindow) hit(now time.Time) bool {
+	if w.n == 0 || now.Sub(w.since) > time.Minute {
+		w.n, w.since = 0, now
+	}
+	w.n++
+	return w.n >= panicLimit
+}

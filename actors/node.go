@@ -1,0 +1,368 @@
+package actors
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// Config is what a node needs.
+type Config struct {
+	Name  string // of the node, [a-z0-9-]
+	Boot  string // nonce of this start, [a-z0-9]
+	Store Store
+	Log   *slog.Logger // nil discards
+}
+
+// Node serves sessions on one process. Make one with NewNode; its methods are
+// safe for concurrent use.
+type Node struct {
+	cell
+	k     *Kernel
+	log   *slog.Logger
+	name  string
+	boot  string
+	store Store
+
+	base    context.Context // of every handler
+	stopAll context.CancelCauseFunc
+
+	sessions    *directory[SessionKey, *sessionActor]
+	streams     *directory[StreamKey, *streamActor]
+	questions   questions
+	attachments attachments
+	requests    requestPool
+	subs        subscriptions
+
+	inFlight atomic.Int64
+	appends  atomic.Int64
+	resumes  atomic.Int64
+	takeover atomic.Int64
+	closing  atomic.Bool
+	draining atomic.Bool
+	timer    *time.Timer
+}
+
+// ErrClosing is the cause that ends handlers when the node stops.
+var ErrClosing = errors.New("the node is shutting down")
+
+// NewNode starts a node. Close ends it.
+func NewNode(c Config) *Node {
+	if c.Log == nil {
+		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	n := &Node{k: NewKernel(c.Log), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store,
+		sessions: newDirectory[SessionKey, *sessionActor](), streams: newDirectory[StreamKey, *streamActor]()}
+	n.base, n.stopAll = context.WithCancelCause(context.Background())
+	n.attachments.all = make(map[*attachment]struct{})
+	n.questions.open = make(map[string]*question)
+	n.subs.init()
+	n.k.start(&n.cell, KindNode, n)
+	n.timer = time.AfterFunc(time.Second, func() { _ = n.post(tick{}) })
+	return n
+}
+
+type tick struct{}
+
+// receive handles the node's heartbeat: comments on silent streams, and writer
+// records that are due.
+func (n *Node) receive(m any) {
+	if _, ok := m.(tick); !ok || n.closing.Load() {
+		return
+	}
+	now := time.Now()
+	for _, a := range n.attachments.snapshot() {
+		a.comment(now)
+	}
+	n.streams.each(func(s *streamActor) {
+		if d := s.dueAt(); d != 0 && now.UnixNano() > d {
+			_ = s.post(refresh{})
+		}
+	})
+	n.timer.Reset(time.Second)
+}
+
+func (n *Node) failed(any, bool) { n.timer.Reset(time.Second) }
+
+// Kernel is the node's actor system.
+func (n *Node) Kernel() *Kernel { return n.k }
+
+// Stats are counts of what a node does, for metrics.
+type Stats struct {
+	InFlight, Streams, Sessions, Connections, Questions int
+	Appends, Resumes, Takeovers                         int64
+}
+
+// Stats returns the node's counts.
+func (n *Node) Stats() Stats {
+	return Stats{InFlight: int(n.inFlight.Load()), Streams: n.streams.len(), Sessions: n.sessions.len(), Connections: n.attachments.len(),
+		Questions: n.questions.len(), Appends: n.appends.Load(), Resumes: n.resumes.Load(), Takeovers: n.takeover.Load()}
+}
+
+var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// newID returns an id of a session or stream: 16 random bytes.
+func (n *Node) newID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
+	return idEncoding.EncodeToString(b[:])
+}
+
+// Post takes one POST. It returns when the handler has and the request's bytes
+// are no longer needed; the response may still be an open stream then.
+func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
+	if n.draining.Load() || n.store.Suspended() {
+		n.unavailable(in.Conn, m.ID)
+		return
+	}
+	switch m.Kind {
+	case codec.Request:
+		if string(m.Method) == "initialize" {
+			n.initialize(svc, in, m)
+			return
+		}
+		n.request(svc, in, principal, m, body)
+	case codec.Notification:
+		n.notification(svc, in, m)
+	case codec.Result, codec.ErrorResponse:
+		n.answer(svc, in, m)
+	default:
+		in.Conn.Reject(400, mcp.CodeInvalidRequest, "this revision has no batches: send one message per POST", nil, nil, 0)
+	}
+}
+
+func (n *Node) unavailable(c Conn, id []byte) {
+	c.Reject(503, mcp.CodeInternalError, "temporarily unavailable: try again shortly", nil, id, time.Second)
+}
+
+// of finds the session a request belongs to, or answers why there is none.
+func (n *Node) of(svc *Service, in *Input, id []byte) *sessionActor {
+	if in.Session == "" {
+		in.Conn.Reject(400, mcp.CodeInvalidRequest, "the Mcp-Session-Id header is missing: initialize first", nil, id, 0)
+		return nil
+	}
+	s, err := n.lookUp(svc, in)
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrNotFound):
+		in.Conn.Reject(404, mcp.CodeInvalidRequest, "unknown session: initialize anew", nil, id, 0)
+		return nil
+	default:
+		n.log.Warn("session not readable", "session", in.Session, "error", err)
+		n.unavailable(in.Conn, id)
+		return nil
+	}
+	// The transport's revision and the protocol's are independent, but a client
+	// that names one names what was negotiated.
+	if v := s.view.Load(); in.Version != "" && in.Version != v.rec.Revision {
+		in.Conn.Reject(400, mcp.CodeInvalidRequest, "MCP-Protocol-Version is not the session's, "+v.rec.Revision, nil, id, 0)
+		return nil
+	}
+	return s
+}
+
+func (n *Node) lookUp(svc *Service, in *Input) (*sessionActor, error) {
+	if !stream.ValidID(in.Session) {
+		return nil, ErrNotFound
+	}
+	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: in.Session}
+	if s, ok := n.sessions.get(key); ok && !s.view.Load().rec.Expired(time.Now()) {
+		return s, nil
+	}
+	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
+	defer cancel()
+	return n.session(ctx, svc, key)
+}
+
+func (n *Node) initialize(svc *Service, in *Input, m *codec.Message) {
+	if in.Session != "" {
+		in.Conn.Reject(400, mcp.CodeInvalidRequest, "initialize begins a session: send it without Mcp-Session-Id", nil, m.ID, 0)
+		return
+	}
+	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
+	defer cancel()
+	set, result, rerr := svc.Handler.Initialize(ctx, m.Params)
+	if rerr != nil {
+		in.Conn.Answer(200, codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
+		return
+	}
+	s, err := n.createSession(ctx, svc, in.Tenant, set)
+	if err != nil {
+		n.log.Warn("session not created", "error", err)
+		n.unavailable(in.Conn, m.ID)
+		return
+	}
+	in.Conn.SetSession(s.key.ID)
+	in.Conn.Answer(200, codec.AppendResult(nil, m.ID, result))
+}
+
+// request runs one request of a session.
+func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
+	for {
+		s := n.of(svc, in, m.ID)
+		if s == nil {
+			return
+		}
+		if n.inFlight.Add(1) > int64(svc.Limits.PerNode) {
+			n.inFlight.Add(-1)
+			in.Conn.Reject(503, mcp.CodeInternalError, "too many requests in flight on this node", nil, m.ID, time.Second)
+			return
+		}
+		r := n.takeRequest()
+		r.svc, r.sess, r.conn, r.started, r.body = svc, s, in.Conn, time.Now(), body
+		r.id = append(r.id[:0], m.ID...)
+		r.call = Call{r: r, msg: m, principal: principal, trace: in.Trace, attempt: 1}
+		err := r.run()
+		if err == nil {
+			n.keepAlive(s, r.started)
+			return
+		}
+		id := clone(r.id)
+		r.release()
+		switch {
+		case errors.Is(err, ErrStopped):
+			continue // it has just left memory: activate it anew
+		case errors.Is(err, session.ErrDuplicate):
+			in.Conn.Reject(400, mcp.CodeInvalidRequest, "the id is in use by a request in flight", nil, id, 0)
+		case errors.Is(err, session.ErrTooMany):
+			in.Conn.Reject(429, mcp.CodeInvalidRequest, "too many requests in flight in this session", nil, id, time.Second)
+		default:
+			n.unavailable(in.Conn, id)
+		}
+		return
+	}
+}
+
+func (n *Node) notification(svc *Service, in *Input, m *codec.Message) {
+	s := n.of(svc, in, nil)
+	if s == nil {
+		return
+	}
+	switch string(m.Method) {
+	case "notifications/cancelled":
+		id := codec.Field(m.Params, "requestId")
+		reason, _ := codec.Str(codec.Field(m.Params, "reason"))
+		if len(id) > 0 {
+			_ = s.post(cancelCall{id: string(id), reason: reason})
+		}
+	default:
+		svc.Handler.Notified(s.peer, string(m.Method), m.Params)
+	}
+	in.Conn.Accepted()
+}
+
+// Delete ends a session: its record goes first, then its calls and streams.
+func (n *Node) Delete(svc *Service, in *Input) {
+	s := n.of(svc, in, nil)
+	if s == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
+	defer cancel()
+	if err := n.store.Delete(ctx, s.key.record(), 0); err != nil && !errors.Is(err, ErrNotFound) {
+		n.log.Warn("session not deleted", "session", s.key.ID, "error", err)
+		n.unavailable(in.Conn, nil)
+		return
+	}
+	_ = s.post(closeSession{cause: ErrSessionEnded})
+	n.streams.each(func(st *streamActor) {
+		if st.key.Session == s.key {
+			_ = st.post(endStream{})
+			go n.forgetStream(st.path)
+		}
+	})
+	in.Conn.Answer(200, nil)
+}
+
+func (n *Node) forgetStream(path string) {
+	ctx, cancel := context.WithTimeout(n.base, 30*time.Second)
+	defer cancel()
+	if err := n.store.EndStream(ctx, path); err != nil && !errors.Is(err, ErrNotFound) {
+		n.log.Debug("events left to expire", "stream", path, "error", err)
+	}
+}
+
+// Close ends every call and stops the node's actors. Handlers that do not heed
+// their context are waited for until ctx ends.
+func (n *Node) Close(ctx context.Context) error {
+	if n.closing.Swap(true) {
+		return nil
+	}
+	n.draining.Store(true)
+	n.timer.Stop()
+	n.stopAll(ErrClosing)
+	var err error
+	for n.inFlight.Load() > 0 && err == nil {
+		select {
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	for _, a := range n.attachments.snapshot() {
+		a.finish(0)
+	}
+	n.streams.each(func(s *streamActor) { n.k.stop(&s.cell) })
+	n.sessions.each(func(s *sessionActor) { s.timer.Stop(); n.k.stop(&s.cell) })
+	n.requests.mu.Lock()
+	for _, r := range n.requests.free {
+		n.k.live[KindRequest].Add(1)
+		n.k.stop(&r.cell)
+	}
+	n.requests.free = nil
+	n.requests.mu.Unlock()
+	n.k.stop(&n.cell)
+	return err
+}
+
+// requestID is the raw id of the n-th request that this node sends.
+func (n *Node) requestID(i uint64) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	b.WriteString(n.name)
+	b.WriteByte('.')
+	b.WriteString(n.boot)
+	b.WriteByte('.')
+	b.Write(appendUint(nil, i))
+	b.WriteByte('"')
+	return b.String()
+}
+
+// Drain refuses new work, closes the connections of streams that can be resumed,
+// and waits until no call runs or ctx ends. Calls that still run then are left
+// to Close.
+func (n *Node) Drain(ctx context.Context) {
+	n.draining.Store(true)
+	for _, a := range n.attachments.snapshot() {
+		if _, call := n.callOf(a.key); !call {
+			a.finish(0)
+		}
+	}
+	for n.inFlight.Load() > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// callOf returns the request that a stream answers, if it is one of a call.
+func (n *Node) callOf(key StreamKey) (*requestActor, bool) {
+	s, ok := n.streams.get(key)
+	if !ok || len(s.rec.Calls) == 0 {
+		return nil, false
+	}
+	return s.req, true
+}

@@ -1,0 +1,263 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// ErrNoAnswer reports that the client did not answer in time.
+var ErrNoAnswer = errors.New("the client did not answer in time")
+
+// ErrParked reports that the session has as many calls waiting for its client
+// as it may: the question was not asked.
+var ErrParked = errors.New("too many calls wait for the client")
+
+// Question is a request to the client.
+type Question struct {
+	Key    string // names the question within its call, so that a re-run finds its answer
+	Method string
+	Params []byte
+}
+
+// Answer is what the client answered: one of the two is set. Both are copies.
+type Answer struct {
+	Result []byte
+	Err    *mcp.Error
+}
+
+// question is a request to the client that waits for its answer.
+type question struct {
+	id      string // raw token
+	session SessionKey
+	journal *streamActor // where the answer is recorded first, nil if it need not be
+	ch      chan Answer
+}
+
+// questions are the open questions of this node by their raw id.
+type questions struct {
+	mu     sync.Mutex // guards the rest
+	open   map[string]*question
+	counts map[SessionKey]int
+	n      uint64
+}
+
+func appendUint(b []byte, i uint64) []byte { return strconv.AppendUint(b, i, 10) }
+
+// ask enters a question; id "" gives it a new one.
+func (n *Node) ask(s SessionKey, id string, limit int) (*question, error) {
+	q := &n.questions
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.counts == nil {
+		q.counts = make(map[SessionKey]int)
+	}
+	if q.counts[s] >= limit {
+		return nil, ErrParked
+	}
+	if id == "" {
+		q.n++
+		id = n.requestID(q.n)
+	}
+	x := &question{id: id, session: s, ch: make(chan Answer, 1)}
+	q.open[id] = x
+	q.counts[s]++
+	return x, nil
+}
+
+// take removes a question; it reports whether it was still open.
+func (q *questions) take(x *question) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.open[x.id] != x {
+		return false
+	}
+	delete(q.open, x.id)
+	if q.counts[x.session]--; q.counts[x.session] <= 0 {
+		delete(q.counts, x.session)
+	}
+	return true
+}
+
+// record makes answers to x go to the log of stream s first.
+func (q *questions) record(x *question, s *streamActor) {
+	q.mu.Lock()
+	x.journal = s
+	q.mu.Unlock()
+}
+
+// find returns the open question with that id, if it was put to that session.
+func (q *questions) find(s SessionKey, id string) (x *question, journal *streamActor, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if x, ok = q.open[id]; !ok || x.session != s {
+		return nil, nil, false
+	}
+	return x, x.journal, true
+}
+
+func (q *questions) len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.open)
+}
+
+// answer takes a response POSTed by a client. One that nobody waits for, or
+// that another has answered, is accepted and dropped.
+func (n *Node) answer(svc *Service, in *Input, m *codec.Message) {
+	s := n.of(svc, in, nil)
+	if s == nil {
+		return
+	}
+	x, journal, ok := n.questions.find(s.key, string(m.ID))
+	if !ok {
+		in.Conn.Accepted()
+		return
+	}
+	a := Answer{Result: clone(m.Result)}
+	if m.Kind == codec.ErrorResponse {
+		a = Answer{Err: wireError(m.Err)}
+	}
+	if journal != nil {
+		if err := journalAnswer(svc, journal, x.id, m); err != nil {
+			n.log.Warn("answer not recorded", "session", s.key.ID, "error", err)
+			n.unavailable(in.Conn, nil)
+			return
+		}
+	}
+	if n.questions.take(x) {
+		x.ch <- a
+	}
+	in.Conn.Accepted()
+}
+
+// journalAnswer stores the answer in the log of its call before the handler
+// sees it, so that a re-run finds it there.
+func journalAnswer(svc *Service, journal *streamActor, id string, m *codec.Message) error {
+	data := append([]byte{'r'}, m.Result...)
+	if m.Kind == codec.ErrorResponse {
+		data = append([]byte{'e'}, m.Err...)
+	}
+	done := make(chan error, 1)
+	push := &pushEntries{entries: []stream.Entry{{Kind: stream.Answer, Meta: []byte(id), Data: data, Acked: func(err error) { done <- err }}}}
+	if err := journal.post(push); err != nil {
+		return err
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(svc.Limits.StoreWait):
+		return ErrUnavailable
+	}
+}
+
+func wireError(raw []byte) *mcp.Error {
+	e := &mcp.Error{Data: clone(codec.Field(raw, "data"))}
+	e.Code, _ = strconv.Atoi(string(codec.Field(raw, "code")))
+	e.Message, _ = codec.Str(codec.Field(raw, "message"))
+	return e
+}
+
+// Ask puts questions to the client on the call's stream and waits for all the
+// answers. It fails with the cause of ctx or of the call, ErrNoAnswer, or
+// ErrParked; an answer that is an error is an Answer.
+func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
+	n, r := c.r.node, c.r
+	answers := make([]Answer, len(qs))
+	waiting := make([]*question, len(qs))
+	defer func() {
+		for _, x := range waiting {
+			if x != nil {
+				n.questions.take(x)
+			}
+		}
+	}()
+	for i, q := range qs {
+		past := c.journal.question(q.Key)
+		if past != nil && past.answered {
+			answers[i] = past.answer
+			continue
+		}
+		id := ""
+		if past != nil {
+			id = past.id
+		}
+		x, err := n.ask(r.sess.key, id, r.svc.Limits.Parked)
+		if err != nil {
+			return nil, err
+		}
+		waiting[i] = x
+		if err := c.put(ctx, x, q, past != nil); err != nil {
+			return nil, err
+		}
+	}
+	timer := time.NewTimer(r.svc.Limits.MaxAsk)
+	defer timer.Stop()
+	for i, x := range waiting {
+		if x == nil {
+			continue
+		}
+		select {
+		case answers[i] = <-x.ch:
+			waiting[i] = nil
+		case <-timer.C:
+			c.withdraw(waiting, "timed out")
+			return nil, ErrNoAnswer
+		case <-r.ctx.Done():
+			return nil, context.Cause(r.ctx)
+		case <-ctx.Done():
+			c.withdraw(waiting, "no longer needed")
+			return nil, context.Cause(ctx)
+		}
+	}
+	return answers, nil
+}
+
+// put sends one question, unless the client has it from an earlier run.
+func (c *Call) put(ctx context.Context, x *question, q Question, sent bool) error {
+	r := c.r
+	if sent {
+		n := r.node
+		n.questions.record(x, r.stream)
+		return nil
+	}
+	asking := &askClient{x: x, entry: stream.Entry{
+		Kind: stream.Request,
+		Meta: []byte(x.id + "\x00" + q.Key),
+		Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params),
+	}}
+	return c.send(ctx, func(acked func(error)) any { asking.entry.Acked = acked; return asking })
+}
+
+// askClient emits a question, and ties it to the stream that records its
+// answer.
+type askClient struct {
+	x     *question
+	entry stream.Entry
+}
+
+// withdraw tells the client that what is still open needs no answer.
+func (c *Call) withdraw(open []*question, why string) {
+	for _, x := range open {
+		if x == nil || !c.r.node.questions.take(x) {
+			continue
+		}
+		params := fmt.Appendf(nil, `{"requestId":%s,"reason":%s}`, x.id, strconv.Quote(why))
+		data := codec.AppendNotification(nil, "notifications/cancelled", params)
+		_ = c.r.post(&emitted{stream.Entry{Kind: stream.Message, Data: data}})
+	}
+}
+
+// askedMeta splits the meta of a request entry.
+func askedMeta(meta []byte) (id, key string) {
+	id, key, _ = strings.Cut(string(meta), "\x00")
+	return id, key
+}

@@ -1,0 +1,359 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/request"
+	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// Why a handler's context ends. Handlers see them as context.Cause.
+var (
+	// ErrCancelled is the cause when the client cancelled the request.
+	ErrCancelled = errors.New("cancelled by the client")
+	// ErrDeadline is the cause when a call has run for as long as any may.
+	ErrDeadline = errors.New("the call ran for too long")
+	// ErrSessionEnded is the cause when the client deleted the session.
+	ErrSessionEnded = errors.New("the session has ended")
+	// ErrStreamLost is the cause when the call can no longer be answered.
+	ErrStreamLost = errors.New("the call's stream was lost")
+	errInternal   = errors.New("actors: internal error")
+	errReturned   = errors.New("the handler has returned")
+)
+
+// requestActor is one in-flight request. Its handler runs on the goroutine that
+// read it, never in the actor's turn; what others want of it comes as messages.
+type requestActor struct {
+	cell
+	node *Node
+	svc  *Service
+	sess *sessionActor
+	conn Conn
+
+	started time.Time
+	id      []byte // raw token, the actor's own copy
+	call    Call
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	timer   *time.Timer
+	graced  bool
+	out     *codec.Buffer
+
+	body   []byte // the request as it came, until the handler returns
+	phase  request.Phase
+	stream *streamActor
+	// streamQueue lets the handler's goroutine see how much waits for the log.
+	streamQueue atomic.Pointer[streamActor]
+	gate        request.Gate
+	held        *held // newest progress that waits for the second to end
+
+	begin  beginCall
+	end    endCall
+	result callResult
+
+	// used is set once anything outside may still refer to the actor, which
+	// then is not used again.
+	used bool
+}
+
+type (
+	// callResult is the handler's return: data is the encoded response.
+	callResult struct {
+		reply
+		data []byte
+	}
+	emitted struct {
+		entry stream.Entry
+	}
+	graceOver     struct{}
+	cancelRequest struct{ reason string }
+	abandon       struct{ cause error }
+	streamGone    struct{ err error }
+	// closeConn asks to close the connection and let the client come back.
+	closeConn struct{}
+	// progressed is progress offered by the handler.
+	progressed struct {
+		value float64
+		data  []byte
+		meta  []byte
+		acked func(error)
+	}
+	flushHeld struct{}
+)
+
+// held is progress that waits for its second to end.
+type held struct{ p *progressed }
+
+func (c *callResult) refused(error) { c.done() }
+
+func (r *requestActor) receive(m any) {
+	switch m := m.(type) {
+	case *callResult:
+		r.sendHeld()
+		r.step(request.Result, m.data, nil)
+		m.done()
+	case *emitted:
+		r.emit(m.entry)
+	case *progressed:
+		r.progress(m)
+	case *askClient:
+		r.askClient(m)
+	case adoptStream:
+		r.phase, r.stream = request.Streaming, m.w
+		r.streamQueue.Store(m.w)
+		_ = m.w.post(serveCall{r})
+	case flushHeld:
+		r.sendHeld()
+	case graceOver:
+		r.tick()
+	case cancelRequest:
+		r.step(request.Cancel, nil, fmt.Errorf("%w: %s", ErrCancelled, m.reason))
+	case abandon:
+		r.step(request.Cancel, nil, m.cause)
+	case streamGone:
+		r.step(request.Lost, nil, fmt.Errorf("%w: %w", ErrStreamLost, m.err))
+	case closeConn:
+		if r.stream == nil {
+			r.step(request.Grace, nil, nil)
+		}
+		if r.stream != nil {
+			_ = r.stream.post(closeConn{})
+		}
+	}
+}
+
+// failed answers -32603 where the message was the answer; any other is dropped.
+func (r *requestActor) failed(m any, last bool) {
+	if res, ok := m.(*callResult); ok {
+		r.conn.Reject(500, mcp.CodeInternalError, "internal error", nil, r.id, 0)
+		res.done()
+	}
+	if last && r.cancel != nil {
+		r.cancel(errInternal)
+	}
+}
+
+// tick is the grace period's end, and later the deadline.
+func (r *requestActor) tick() {
+	if r.graced {
+		r.step(request.Deadline, nil, ErrDeadline)
+		return
+	}
+	r.graced = true
+	r.timer.Reset(r.svc.Limits.MaxCall)
+	r.step(request.Grace, nil, nil)
+}
+
+func (r *requestActor) emit(e stream.Entry) {
+	phase, act := request.Step(r.phase, request.Emit)
+	r.phase = phase
+	if act&request.Upgrade != 0 {
+		r.upgrade()
+	}
+	if act&request.Send != 0 && r.stream != nil {
+		_ = r.stream.post(&pushEntries{entries: []stream.Entry{e}})
+		return
+	}
+	if e.Acked != nil {
+		e.Acked(stream.ErrEnded)
+	}
+}
+
+func (r *requestActor) progress(p *progressed) {
+	switch now := time.Now(); r.gate.Offer(p.value, now) {
+	case request.Pass:
+		r.held = nil
+		r.emit(stream.Entry{Kind: stream.Progress, Meta: p.meta, Data: p.data, Acked: p.acked})
+		return
+	case request.Hold:
+		if r.held == nil {
+			time.AfterFunc(r.gate.Wait(now), func() { _ = r.post(flushHeld{}) })
+			r.used = true
+		}
+		r.held = &held{p}
+	}
+	if p.acked != nil {
+		p.acked(nil)
+	}
+}
+
+// sendHeld sends the newest progress of a second that had too many.
+func (r *requestActor) sendHeld() {
+	if h := r.held; h != nil {
+		r.held = nil
+		r.gate.Raise(h.p.value)
+		r.emit(stream.Entry{Kind: stream.Progress, Meta: h.p.meta, Data: h.p.data})
+	}
+}
+
+// askClient puts a question on the call's stream. Where the call may run again
+// the answer is recorded before the handler sees it.
+func (r *requestActor) askClient(m *askClient) {
+	if r.stream == nil {
+		r.step(request.Grace, nil, nil)
+	}
+	if r.stream != nil && r.stream.rec.Safe {
+		r.node.questions.record(m.x, r.stream)
+	}
+	r.emit(m.entry)
+}
+
+// step takes the request through e and carries out what follows.
+func (r *requestActor) step(e request.Event, data []byte, cause error) {
+	phase, act := request.Step(r.phase, e)
+	r.phase = phase
+	if act&request.Upgrade != 0 {
+		r.upgrade()
+	}
+	if act&request.Answer != 0 {
+		r.conn.Answer(200, data)
+	}
+	if act&request.Final != 0 {
+		entry := stream.Entry{Kind: stream.Final, Meta: r.id, Data: append([]byte(nil), data...)}
+		_ = r.stream.post(&pushEntries{entries: []stream.Entry{entry}, last: true})
+	}
+	if act&request.StopCall != 0 {
+		r.cancel(cause)
+	}
+	if act&request.EmptyEnd != 0 {
+		r.conn.Open()
+		r.conn.Finish()
+	}
+	if act&request.MarkEnd != 0 {
+		_ = r.stream.post(&pushEntries{entries: []stream.Entry{{Kind: stream.End}}, last: true, silent: true})
+	}
+}
+
+// upgrade makes the call resumable: its stream stores the call record and only
+// then sends headers.
+func (r *requestActor) upgrade() {
+	r.used = true
+	r.stream = r.node.startCallStream(r)
+}
+
+// idKey is the id as the session's table knows it, without a copy.
+func (r *requestActor) idKey() string { return unsafe.String(unsafe.SliceData(r.id), len(r.id)) }
+
+// run enters the request in its session, runs the handler on this goroutine and
+// sees the answer off. err tells why it was not begun.
+func (r *requestActor) run() error {
+	r.begin.init()
+	r.begin.req = r
+	if err := r.sess.post(&r.begin); err != nil {
+		return err
+	}
+	r.begin.wait()
+	if r.begin.err != nil {
+		return r.begin.err
+	}
+	r.ctx, r.cancel = context.WithCancelCause(r.node.base)
+	r.timer.Reset(r.svc.Limits.Grace)
+	r.serve()
+	return nil
+}
+
+// serve runs the handler and hands its answer over.
+func (r *requestActor) serve() {
+	head := append(r.out.B[:0], `{"jsonrpc":"2.0","id":`...)
+	head = append(head, r.id...)
+	head = append(head, `,"result":`...)
+	out, err := r.handle(head)
+	if err != nil {
+		out = codec.AppendError(head[:0], r.id, err.Code, err.Message, err.Data)
+	} else {
+		out = append(out, '}')
+	}
+	r.out.B = out
+	r.result.init()
+	r.result.data = out
+	if r.post(&r.result) == nil {
+		r.result.wait()
+	}
+	r.cancel(errReturned)
+	if !r.timer.Stop() {
+		r.used = true
+	}
+	if r.stream != nil {
+		<-r.stream.ready
+	}
+	r.end.req = r
+	if r.sess.post(&r.end) != nil {
+		r.release()
+	}
+}
+
+// handle keeps a panic of the handler to this request.
+func (r *requestActor) handle(head []byte) (out []byte, err *mcp.Error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.node.k.panics.Add(1)
+			r.node.log.Error("handler panicked", "method", string(r.call.msg.Method), "panic", p, "stack", string(debug.Stack()))
+			out, err = nil, &mcp.Error{Code: mcp.CodeInternalError, Message: "internal error"}
+		}
+	}()
+	return r.svc.Handler.Serve(r.ctx, &r.call, head)
+}
+
+// requestPool keeps request actors, with their PIDs, for the next requests.
+type requestPool struct {
+	mu   sync.Mutex // guards free
+	free []*requestActor
+}
+
+const requestPoolCap = 512
+
+func (n *Node) takeRequest() *requestActor {
+	p := &n.requests
+	p.mu.Lock()
+	var r *requestActor
+	if k := len(p.free); k > 0 {
+		r, p.free = p.free[k-1], p.free[:k-1]
+	}
+	p.mu.Unlock()
+	if r == nil {
+		r = &requestActor{node: n}
+		n.k.start(&r.cell, KindRequest, r)
+		r.timer = time.AfterFunc(time.Hour, func() { _ = r.post(graceOver{}) })
+		r.timer.Stop()
+	} else {
+		n.k.live[KindRequest].Add(1)
+	}
+	r.out = codec.GetBuffer()
+	return r
+}
+
+// release ends the request. It comes from the session's turn, when nothing can
+// find the request any more.
+func (r *requestActor) release() {
+	n := r.node
+	n.inFlight.Add(-1)
+	r.out.Free()
+	if r.used {
+		n.k.stop(&r.cell)
+		return
+	}
+	r.svc, r.sess, r.conn, r.out, r.ctx, r.cancel = nil, nil, nil, nil, nil, nil
+	r.call, r.body = Call{}, nil
+	r.phase, r.gate, r.graced = request.Plain, request.Gate{}, false
+	n.k.live[KindRequest].Add(-1)
+	p := &n.requests
+	p.mu.Lock()
+	keep := len(p.free) < requestPoolCap && !n.closing.Load()
+	if keep {
+		p.free = append(p.free, r)
+	}
+	p.mu.Unlock()
+	if !keep {
+		n.k.live[KindRequest].Add(1)
+		n.k.stop(&r.cell)
+	}
+}

@@ -1,0 +1,331 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// errBadEvent stands for every event id that cannot be resumed from; the client
+// is told no more than that.
+var errBadEvent = errors.New("actors: bad event id")
+
+// readAhead is how many appends a resume reads at a time.
+const readAhead = 250
+
+// Get opens the session's standalone stream, or resumes any of its streams.
+func (n *Node) Get(svc *Service, in *Input) {
+	if n.draining.Load() {
+		n.unavailable(in.Conn, nil)
+		return
+	}
+	s := n.of(svc, in, nil)
+	if s == nil {
+		return
+	}
+	if in.LastEventID == "" {
+		n.listen(svc, s, in)
+		return
+	}
+	pos, ok := stream.ParsePosition(in.LastEventID)
+	if !ok {
+		n.badEvent(in.Conn)
+		return
+	}
+	n.resumes.Add(1)
+	n.resume(svc, s, in.Conn, pos)
+}
+
+func (n *Node) badEvent(c Conn) {
+	info, _ := mcp.LookupError(mcp.CodeBadEventID)
+	c.Reject(400, mcp.CodeBadEventID, info.Message, nil, nil, 0)
+}
+
+// listen begins a new standalone stream, which replaces the one before.
+func (n *Node) listen(svc *Service, s *sessionActor, in *Input) {
+	if n.store.Suspended() {
+		n.unavailable(in.Conn, nil)
+		return
+	}
+	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
+	defer cancel()
+	rec := streamRecord{Version: streamRecordVersion, Node: n.name, Boot: n.boot, Epoch: 1, Revision: s.view.Load().rec.Revision}
+	id := n.newID()
+	old := ""
+	// The record names the stream before the stream exists: a stream that the
+	// record does not know would never be ended.
+	err := n.change(ctx, s, func(r *session.Record) bool {
+		old, r.Standalone = r.Standalone, id
+		return true
+	})
+	if err != nil {
+		n.log.Warn("stream not opened", "session", s.key.ID, "error", err)
+		n.unavailable(in.Conn, nil)
+		return
+	}
+	st := n.newStream(svc, s, id, rec, nil, in.Conn)
+	<-st.ready
+	if old != "" {
+		key := StreamKey{s.key, old}
+		if a, ok := n.streams.get(key); ok {
+			_ = a.post(endStream{})
+		}
+		n.forgetStream(key.path())
+	}
+	svc.Handler.Opened(s.peer, s.away.Swap(false) || old != "")
+}
+
+// resume goes on with a stream after pos: what the log has, then live.
+func (n *Node) resume(svc *Service, s *sessionActor, conn Conn, pos stream.Position) {
+	key := StreamKey{s.key, pos.Stream}
+	until := time.Now().Add(svc.Limits.ResumeWait)
+	held := false
+	for {
+		ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
+		r := &replay{n: n, svc: svc, s: s, key: key, pos: pos, conn: conn, opened: held}
+		err := r.run(ctx)
+		cancel()
+		switch {
+		case err == nil:
+			if s.view.Load().rec.Standalone == key.ID && s.away.Swap(false) {
+				svc.Handler.Opened(s.peer, true)
+			}
+			return
+		case errors.Is(err, errBadEvent) && !r.opened:
+			n.badEvent(conn)
+			return
+		case errors.Is(err, ErrUnavailable) && r.att == nil && time.Now().Before(until):
+			// A resume is never refused for the store: popular clients give up
+			// after two attempts.
+			if !held {
+				if held = conn.Open(); !held {
+					return
+				}
+			}
+			conn.Comment()
+			conn.Flush()
+			select {
+			case <-time.After(time.Second):
+			case <-n.base.Done():
+				conn.Cut()
+				return
+			}
+		default:
+			n.log.Info("resume ended", "stream", key.ID, "error", err)
+			if !r.opened {
+				n.unavailable(conn, nil)
+			}
+			conn.Cut()
+			return
+		}
+	}
+}
+
+// replay brings one connection from a position to the live tail.
+type replay struct {
+	n      *Node
+	svc    *Service
+	s      *sessionActor
+	key    StreamKey
+	pos    stream.Position
+	conn   Conn
+	opened bool
+	att    *attachment
+	reader stream.Reader
+}
+
+func (r *replay) run(ctx context.Context) error {
+	w, rec, err := r.n.find(ctx, r.svc, r.s, r.key)
+	if err != nil {
+		return err
+	}
+	tail, count := uint64(0), 0
+	if w != nil {
+		m := &attach{}
+		if tail, count, err = m.ask(w); err != nil {
+			if w, rec, err = r.n.find(ctx, r.svc, r.s, r.key); err != nil {
+				return err
+			}
+		}
+	}
+	if w == nil {
+		return r.ended(ctx, rec)
+	}
+	first, err := r.check(ctx, tail, count)
+	if err != nil {
+		return err
+	}
+	r.att = r.n.newAttachment(r.svc, r.key, rec.Revision, r.conn, r.pos)
+	if err := r.open(); err != nil {
+		return err
+	}
+	m := &attach{att: r.att}
+	upTo, _, err := m.ask(w)
+	if err != nil {
+		// The stream has ended in between, so that the log has all of it.
+		r.write(first)
+		return r.rest(ctx, r.att.position(), 0)
+	}
+	r.write(first)
+	for {
+		if err := r.rest(ctx, r.att.position(), upTo); err != nil {
+			return err
+		}
+		if !r.att.catchUp() {
+			return nil
+		}
+		m := &attach{}
+		if upTo, _, err = m.ask(w); err != nil {
+			upTo = 0
+		}
+	}
+}
+
+// ask posts m to a stream and returns the writer's tail.
+func (m *attach) ask(w *streamActor) (uint64, int, error) {
+	m.init()
+	if err := w.post(m); err != nil {
+		return 0, 0, err
+	}
+	m.wait()
+	return m.tail, m.n, m.err
+}
+
+// check reads the beginning of what is to be replayed, and judges the event id.
+func (r *replay) check(ctx context.Context, tail uint64, count int) ([]stream.Append, error) {
+	if r.pos.Append > tail {
+		return nil, errBadEvent
+	}
+	first, err := r.read(ctx, max(r.pos.Append, 1), min(tail, r.pos.Append+readAhead))
+	if err != nil {
+		return nil, err
+	}
+	if r.pos.Append == 0 {
+		return first, nil
+	}
+	if len(first) > 0 && first[0].Num == r.pos.Append {
+		if r.pos.Entry >= len(first[0].Entries) || !first[0].Entries[r.pos.Entry].Kind.Visible() {
+			return nil, errBadEvent
+		}
+		return first, nil
+	}
+	// The event itself may be gone when nothing came after it.
+	if r.pos.Append == tail && (count == 0 || r.pos.Entry < count) {
+		return nil, nil
+	}
+	return nil, errBadEvent
+}
+
+// read returns the appends from..to, of which none may be missing. The append of
+// the event id itself is the exception.
+func (r *replay) read(ctx context.Context, from, to uint64) ([]stream.Append, error) {
+	var all []stream.Append
+	var fault error
+	next := from
+	err := r.n.store.Read(ctx, r.key.path(), from, to, func(num uint64, data []byte) {
+		if num != next || len(data) == 0 {
+			if num == next || !(next == r.pos.Append && num == next+1) {
+				fault = errBadEvent
+			}
+		}
+		next = num + 1
+		a, ok, err := r.reader.Add(num, data)
+		if err != nil {
+			fault = err
+		}
+		if ok {
+			all = append(all, a)
+		}
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("actors: replay: %w", err)
+	case fault != nil:
+		return nil, fault
+	case next <= to && !(from == to && from == r.pos.Append):
+		return nil, errBadEvent
+	}
+	return all, nil
+}
+
+// open sends headers unless an earlier attempt has.
+func (r *replay) open() error {
+	if !r.opened {
+		if !r.att.open() {
+			return errGone
+		}
+		r.opened = true
+		return nil
+	}
+	r.n.attachments.add(r.att)
+	return nil
+}
+
+var errGone = errors.New("actors: the connection is gone")
+
+func (r *replay) write(appends []stream.Append) {
+	for _, a := range appends {
+		r.att.replayed(a)
+	}
+	r.conn.Flush()
+}
+
+// rest replays from append from to append to; 0 means the end of the stream.
+func (r *replay) rest(ctx context.Context, from, to uint64) error {
+	for to == 0 || from <= to {
+		if err := r.conn.Room(ctx); err != nil {
+			return errGone
+		}
+		end := from + readAhead - 1
+		if to > 0 {
+			end = min(end, to)
+		} else if tail, err := r.n.store.Tail(ctx, r.key.path(), from-1); err != nil {
+			return err
+		} else {
+			end = min(end, tail)
+		}
+		if end < from {
+			return errGone
+		}
+		appends, err := r.read(ctx, from, end)
+		if err != nil {
+			return err
+		}
+		r.write(appends)
+		if len(appends) > 0 && appends[len(appends)-1].Last {
+			return nil
+		}
+		from = end + 1
+	}
+	return nil
+}
+
+// ended replays a stream that nobody writes any more.
+func (r *replay) ended(ctx context.Context, rec streamRecord) error {
+	tail, err := r.n.store.Tail(ctx, r.key.path(), rec.Tail)
+	if err != nil {
+		return err
+	}
+	first, err := r.check(ctx, tail, 0)
+	if err != nil {
+		return err
+	}
+	r.att = r.n.newAttachment(r.svc, r.key, rec.Revision, r.conn, r.pos)
+	if err := r.open(); err != nil {
+		return err
+	}
+	r.conn.Gone(func() { r.n.attachments.drop(r.att) })
+	r.write(first)
+	if next := r.att.position(); next <= tail {
+		if err := r.rest(ctx, next, tail); err != nil {
+			return err
+		}
+	}
+	r.att.finish(0)
+	return nil
+}

@@ -1,0 +1,113 @@
+package actors
+
+import (
+	"context"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// Handler is what a mounted server does with requests. The actors decide who
+// runs it and where its answer goes; it decides what the answer is.
+type Handler interface {
+	// Initialize settles a session: it returns the revision to speak, and the
+	// result.
+	Initialize(ctx context.Context, params []byte) (Settled, []byte, *mcp.Error)
+	// Serve appends the result of c to dst. It runs on the goroutine that read
+	// the request; ctx ends when the client cancels or the node gives up.
+	Serve(ctx context.Context, c *Call, dst []byte) ([]byte, *mcp.Error)
+	// Notified is told of a client's notification; params are valid only until
+	// it returns.
+	Notified(p *Peer, method string, params []byte)
+	// Safe reports whether a call may be run again after its node was lost.
+	Safe(method, name []byte) bool
+	// Opened is told that a client has begun to listen to its standalone stream;
+	// gap means that it may have missed something before.
+	Opened(p *Peer, gap bool)
+	// Closed is told that a session was deleted or has left this node.
+	Closed(p *Peer)
+}
+
+// Settled is what initialize settles for a session.
+type Settled struct {
+	Revision     string
+	Client       []byte // clientInfo, raw
+	Capabilities []byte // raw
+	Told         string // digest of the catalogues as the client will see them
+}
+
+// Service is one mounted server as the actors see it. Its fields are not
+// changed once requests come.
+type Service struct {
+	ID      string
+	Handler Handler
+	Limits  Limits
+}
+
+// Limits bound what one service takes on. Zero fields take the defaults of
+// Defaults.
+type Limits struct {
+	Grace       time.Duration // a plain answer may take this long
+	MaxCall     time.Duration // a call may run this long
+	MaxAsk      time.Duration // an answer of the client may take this long
+	Session     session.Lifetime
+	SessionDrop time.Duration // an unused session leaves memory after this
+	ReplayAge   time.Duration // events can be replayed for this long
+	Stream      stream.Limits
+	Queue       int           // bytes that may wait for the log per stream
+	KeepAlive   time.Duration // a silent stream gets a comment this often
+	StoreWait   time.Duration // a POST waits this long for the store
+	ResumeWait  time.Duration // a resume is held this long
+	PerSession  int           // calls in flight per session
+	PerNode     int           // calls in flight per node
+	Streams     int           // streams with a connection per session
+	Parked      int           // calls per session that wait for the client
+	Depth       int           // JSON depth
+	Retry       time.Duration // what clients are told to wait before they reconnect
+}
+
+// Defaults fills the zero fields of l.
+func (l Limits) Defaults() Limits {
+	d := func(p *time.Duration, v time.Duration) {
+		if *p <= 0 {
+			*p = v
+		}
+	}
+	n := func(p *int, v int) {
+		if *p <= 0 {
+			*p = v
+		}
+	}
+	d(&l.Grace, 250*time.Millisecond)
+	d(&l.MaxCall, time.Hour)
+	d(&l.MaxAsk, 10*time.Minute)
+	d(&l.Session.Idle, 72*time.Hour)
+	d(&l.Session.Absolute, 30*24*time.Hour)
+	d(&l.SessionDrop, time.Minute)
+	d(&l.ReplayAge, 10*time.Minute)
+	d(&l.KeepAlive, 15*time.Second)
+	d(&l.StoreWait, 5*time.Second)
+	d(&l.ResumeWait, time.Minute)
+	d(&l.Retry, time.Second)
+	n(&l.Queue, 1<<20)
+	n(&l.PerSession, 256)
+	n(&l.PerNode, 10000)
+	n(&l.Streams, 64)
+	n(&l.Parked, 64)
+	return l
+}
+
+// Input is one HTTP request as the actors see it.
+type Input struct {
+	Tenant      string // of the authenticated principal
+	Session     string // Mcp-Session-Id, "" if absent
+	Version     string // MCP-Protocol-Version, "" if absent
+	LastEventID string
+	Trace       Trace
+	Conn        Conn
+}
+
+// Trace is the W3C trace context of a request, "" where absent.
+type Trace struct{ Parent, State string }

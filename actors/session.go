@@ -1,0 +1,256 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/session"
+)
+
+// sessionActor serves one session on this node. It owns nothing: it caches the
+// record, and holds the table of calls that run here.
+type sessionActor struct {
+	cell
+	node *Node
+	svc  *Service
+	key  SessionKey
+	peer *Peer
+
+	// view is the cached record; it is replaced, never changed.
+	view atomic.Pointer[view]
+
+	// touching is set while the record is being rewritten for activity.
+	touching atomic.Bool
+
+	// away is set when the session came to this node from its record, until its
+	// client listens: it may have missed something meanwhile.
+	away atomic.Bool
+
+	calls   session.Calls[*requestActor]
+	held    int // streams with a live connection
+	last    time.Time
+	timer   *time.Timer
+	closing bool
+}
+
+// view is a session record with its revision, as last read or written.
+type view struct {
+	rec session.Record
+	rev uint64
+}
+
+type (
+	// beginCall enters a request in the session's table.
+	beginCall struct {
+		reply
+		req *requestActor
+		err error
+	}
+	// endCall removes it; the request may be used again afterwards.
+	endCall struct{ req *requestActor }
+	// cancelCall is a client's notifications/cancelled.
+	cancelCall struct {
+		id     string
+		reason string
+	}
+	// adoptView makes the session serve from a newer record.
+	adoptView struct{ v *view }
+	// holdStream counts connections that keep the session in memory.
+	holdStream struct{ by int }
+	// closeSession ends every call: the session is gone.
+	closeSession struct{ cause error }
+	idleTick     struct{}
+)
+
+func (b *beginCall) refused(err error) { b.err = err; b.done() }
+func (e *endCall) refused(error)       { e.req.release() }
+
+func (s *sessionActor) receive(m any) {
+	switch m := m.(type) {
+	case *beginCall:
+		s.last = m.req.started
+		if s.closing {
+			m.err = ErrStopped
+		} else {
+			m.err = s.calls.Begin(m.req.idKey(), m.req, s.svc.Limits.PerSession)
+		}
+		m.done()
+	case *endCall:
+		s.calls.End(m.req.idKey())
+		m.req.release()
+	case cancelCall:
+		if req, ok := s.calls.Find(m.id); ok {
+			_ = req.post(cancelRequest{reason: m.reason})
+		}
+	case adoptView:
+		if old := s.view.Load(); old == nil || m.v.rev > old.rev {
+			s.view.Store(m.v)
+		}
+	case holdStream:
+		s.held += m.by
+		s.last = time.Now()
+	case closeSession:
+		s.closing = true
+		s.calls.Each(func(r *requestActor) { _ = r.post(abandon{cause: m.cause}) })
+		s.leave()
+	case idleTick:
+		s.idle()
+	}
+}
+
+func (s *sessionActor) failed(m any, last bool) {
+	if b, ok := m.(*beginCall); ok {
+		b.err = errInternal
+		b.done()
+	}
+	if last {
+		s.calls.Each(func(r *requestActor) { _ = r.post(abandon{cause: errInternal}) })
+		s.node.sessions.drop(s.key)
+	}
+}
+
+// idle leaves memory when nothing has kept the session here for a while; the
+// timer is armed anew only when it fires, not with each message.
+func (s *sessionActor) idle() {
+	if s.closing {
+		return
+	}
+	left := s.svc.Limits.SessionDrop - time.Since(s.last)
+	if s.calls.Len() > 0 || s.held > 0 {
+		left = s.svc.Limits.SessionDrop
+	}
+	if left > 0 {
+		s.timer.Reset(left)
+		return
+	}
+	s.closing = true
+	s.leave()
+}
+
+// leave takes the session out of the directory and stops it. Messages that
+// still wait are refused, and their senders activate the session anew.
+func (s *sessionActor) leave() {
+	s.timer.Stop()
+	s.node.sessions.drop(s.key)
+	s.node.k.stop(&s.cell)
+	for _, uri := range s.view.Load().rec.Subscribed {
+		s.node.subs.remove(s.key, uri)
+	}
+	s.svc.Handler.Closed(s.peer)
+}
+
+// session finds the session's actor, activating it from its record.
+func (n *Node) session(ctx context.Context, svc *Service, key SessionKey) (*sessionActor, error) {
+	if s, ok := n.sessions.get(key); ok {
+		if v := s.view.Load(); v.rec.Expired(time.Now()) {
+			_ = s.post(closeSession{cause: ErrNotFound})
+			return nil, ErrNotFound
+		}
+		return s, nil
+	}
+	return n.sessions.obtain(key, func() (*sessionActor, error) {
+		rec, rev, err := n.readSession(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		s := n.activateSession(svc, key, rec, rev)
+		s.away.Store(true)
+		for _, uri := range rec.Subscribed {
+			n.subs.add(n, key, uri)
+		}
+		return s, nil
+	})
+}
+
+func (n *Node) activateSession(svc *Service, key SessionKey, rec session.Record, rev uint64) *sessionActor {
+	s := &sessionActor{node: n, svc: svc, key: key, last: time.Now()}
+	s.view.Store(&view{rec: rec, rev: rev})
+	s.peer = &Peer{s: s}
+	n.k.start(&s.cell, KindSession, s)
+	s.timer = time.AfterFunc(svc.Limits.SessionDrop, func() { _ = s.post(idleTick{}) })
+	return s
+}
+
+func (n *Node) readSession(ctx context.Context, key SessionKey) (session.Record, uint64, error) {
+	var rec session.Record
+	data, rev, err := n.store.Get(ctx, key.record())
+	if err != nil {
+		return rec, 0, fmt.Errorf("actors: read session: %w", err)
+	}
+	if err := codec.Unmarshal(data, &rec); err != nil {
+		return rec, 0, fmt.Errorf("actors: read session: %w", err)
+	}
+	if rec.Version > session.RecordVersion {
+		return rec, 0, fmt.Errorf("actors: session record of version %d, this release reads %d: %w", rec.Version, session.RecordVersion, ErrUnavailable)
+	}
+	if rec.Expired(time.Now()) {
+		return rec, 0, ErrNotFound
+	}
+	return rec, rev, nil
+}
+
+// createSession stores a new session and serves it here.
+func (n *Node) createSession(ctx context.Context, svc *Service, tenant string, set Settled) (*sessionActor, error) {
+	key := SessionKey{Tenant: tenant, Server: svc.ID, ID: n.newID()}
+	rec := session.New(time.Now(), svc.Limits.Session)
+	rec.Revision, rec.Client, rec.Capabilities, rec.Told = set.Revision, set.Client, set.Capabilities, set.Told
+	data, err := codec.Marshal(rec)
+	if err != nil {
+		return nil, fmt.Errorf("actors: create session: %w", err)
+	}
+	rev, err := n.store.Create(ctx, key.record(), data, time.Until(rec.Expires))
+	if err != nil {
+		return nil, fmt.Errorf("actors: create session: %w", err)
+	}
+	s := n.activateSession(svc, key, rec, rev)
+	n.sessions.put(key, s)
+	return s, nil
+}
+
+// change rewrites the session's record by compare-and-set. edit returns false
+// when there is nothing to change.
+func (n *Node) change(ctx context.Context, s *sessionActor, edit func(*session.Record) bool) error {
+	v := s.view.Load()
+	rec, rev := v.rec, v.rev
+	for {
+		if !edit(&rec) {
+			return nil
+		}
+		rec = rec.Touched(time.Now(), s.svc.Limits.Session)
+		data, err := codec.Marshal(rec)
+		if err != nil {
+			return fmt.Errorf("actors: change session: %w", err)
+		}
+		next, err := n.store.Update(ctx, s.key.record(), data, rev, time.Until(rec.Expires))
+		if err == nil {
+			_ = s.post(adoptView{&view{rec: rec, rev: next}})
+			return nil
+		}
+		if !errors.Is(err, ErrConflict) {
+			return fmt.Errorf("actors: change session: %w", err)
+		}
+		if rec, rev, err = n.readSession(ctx, s.key); err != nil {
+			return err
+		}
+	}
+}
+
+// keepAlive rewrites the record when activity is due to be noted; the request
+// that caused it does not wait.
+func (n *Node) keepAlive(s *sessionActor, now time.Time) {
+	if v := s.view.Load(); !v.rec.Due(now, s.svc.Limits.Session) || !s.touching.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		defer s.touching.Store(false)
+		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
+		defer cancel()
+		if err := n.change(ctx, s, func(*session.Record) bool { return true }); err != nil {
+			n.log.Warn("session not kept alive", "session", s.key.ID, "error", err)
+		}
+	}()
+}

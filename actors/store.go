@@ -1,0 +1,64 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// What a Store reports. Each says whether the write was done.
+var (
+	ErrNotFound    = errors.New("actors: not found")             // nothing is stored there
+	ErrConflict    = errors.New("actors: changed meanwhile")     // not done: another revision is stored
+	ErrFenced      = errors.New("actors: another writer has it") // not done, and never will be
+	ErrAgain       = errors.New("actors: not done, try again")   // not done
+	ErrFull        = errors.New("actors: store full")            // not done
+	ErrUnavailable = errors.New("actors: store unavailable")     // unknown
+)
+
+// Store keeps what must survive: records and the event log. Its methods are
+// safe for concurrent use and return the errors above, wrapped.
+type Store interface {
+	// Get reads a record from where it is never stale.
+	Get(ctx context.Context, key string) (data []byte, rev uint64, err error)
+	Create(ctx context.Context, key string, data []byte, ttl time.Duration) (rev uint64, err error)
+	Update(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error)
+	Delete(ctx context.Context, key string, rev uint64) error
+
+	// OpenStream creates the writer record of a stream, and beside it the body
+	// of a call that may run again.
+	OpenStream(ctx context.Context, stream string, rec, body []byte, ttl time.Duration) (rev uint64, err error)
+	Writer(ctx context.Context, stream string) (rec []byte, rev uint64, err error)
+	Body(ctx context.Context, stream string) ([]byte, error)
+	// Take rewrites the writer record if its revision is still rev.
+	Take(ctx context.Context, stream string, rec []byte, rev uint64, ttl time.Duration) (uint64, error)
+	// Append stores append num, guarded by the writer record's revision rev,
+	// and calls done once, from another goroutine.
+	Append(stream string, rev, num uint64, data []byte, done func(error))
+	// Read calls f with the stored appends from..to in order; what is missing
+	// has been evicted.
+	Read(ctx context.Context, stream string, from, to uint64, f func(num uint64, data []byte)) error
+	// Tail is the number of the last append, found forward from hint.
+	Tail(ctx context.Context, stream string, hint uint64) (uint64, error)
+	EndStream(ctx context.Context, stream string) error
+
+	// Suspended reports that this node's lease is not certain now.
+	Suspended() bool
+}
+
+// Conn is the client's side of one HTTP request: the transport's exchange. Its
+// methods never block, but for Room.
+type Conn interface {
+	SetSession(id string)
+	Answer(status int, body []byte) bool
+	Accepted()
+	Reject(status, code int, message string, data, id []byte, retryAfter time.Duration)
+	Open() bool
+	Event(id string, retryMS int, data []byte)
+	Comment()
+	Flush()
+	Finish()
+	Cut()
+	Room(ctx context.Context) error
+	Gone(f func())
+}

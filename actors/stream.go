@@ -1,0 +1,387 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// streamActor is the writer of one SSE stream: it appends to the log, and hands
+// what has been acknowledged to the one live connection.
+type streamActor struct {
+	cell
+	node *Node
+	svc  *Service
+	sess *sessionActor
+	key  StreamKey
+	path string
+	rec  streamRecord
+	m    *stream.Machine
+
+	fx      []stream.Effect
+	att     *attachment
+	req     *requestActor // nil for a standalone stream
+	silent  bool          // the stream was cancelled: deliver nothing more
+	told    uint64        // last append delivered
+	entries int           // entries of append told, 0 if not known
+	due     atomic.Int64  // when the writer record is to be rewritten, unix nanoseconds; 0 not yet
+	left    atomic.Int64  // when the last connection left, unix nanoseconds
+	queued  atomic.Int64
+	ready   chan struct{} // closed once the connection is committed or refused
+	opened  bool
+}
+
+// streamRecord is the writer record of a stream; for a call it is the call
+// record too.
+type streamRecord struct {
+	Version   int             `json:"v"`
+	Node      string          `json:"node"`
+	Boot      string          `json:"boot"`
+	Epoch     int             `json:"epoch"`
+	Tail      uint64          `json:"tail"`
+	Revision  string          `json:"revision"`
+	Calls     []callRecord    `json:"calls,omitempty"`
+	Safe      bool            `json:"safe,omitempty"`
+	Principal json.RawMessage `json:"principal,omitempty"`
+}
+
+type callRecord struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Token  json.RawMessage `json:"token,omitempty"`
+}
+
+const streamRecordVersion = 1
+
+type (
+	recordStored struct {
+		rev uint64
+		err error
+	}
+	pushEntries struct {
+		entries []stream.Entry
+		last    bool
+		silent  bool
+	}
+	appended  struct{ err error }
+	refreshed struct {
+		rev uint64
+		err error
+	}
+	resend struct{}
+	// attach makes att the stream's only live connection and answers its tail.
+	attach struct {
+		reply
+		att  *attachment // nil only asks
+		tail uint64
+		n    int // entries of the tail's append, 0 if not known
+		err  error
+	}
+	// detach forgets a connection that is gone.
+	detach    struct{ att *attachment }
+	refresh   struct{}
+	endStream struct{}
+	// serveCall names the request whose answer ends the stream.
+	serveCall struct{ req *requestActor }
+)
+
+func (a *attach) refused(err error) { a.err = err; a.done() }
+func (p *pushEntries) refused(err error) {
+	for _, e := range p.entries {
+		if e.Acked != nil {
+			e.Acked(err)
+		}
+	}
+}
+
+func (s *streamActor) receive(m any) {
+	switch m := m.(type) {
+	case *pushEntries:
+		if m.silent {
+			s.mute()
+		}
+		s.step(stream.Event{Op: stream.Push, Entries: m.entries, Last: m.last})
+	case appended:
+		s.appended(m.err)
+	case recordStored:
+		s.recordStored(m)
+	case refreshed:
+		s.refreshed(m)
+	case resend:
+		s.fx = s.m.Resend(s.fx[:0])
+		s.perform()
+	case refresh:
+		if s.abandoned(time.Now()) {
+			s.leave()
+			return
+		}
+		s.step(stream.Event{Op: stream.Refresh})
+	case *attach:
+		m.tail, m.n = s.told, s.entries
+		if m.att != nil {
+			s.attach(m.att)
+		}
+		m.done()
+	case detach:
+		if s.att == m.att {
+			s.att = nil
+			s.left.Store(time.Now().UnixNano())
+		}
+	case closeConn:
+		if s.att != nil {
+			s.att.finish(s.svc.Limits.Retry)
+			s.att = nil
+		}
+	case takenOver:
+		s.step(stream.Event{Op: stream.Opened, Rev: m.rev, Tail: m.log.tail, Sizes: m.log.sizes})
+	case serveCall:
+		s.req = m.req
+	case endStream:
+		s.step(stream.Event{Op: stream.Fenced, Err: ErrSessionEnded})
+	}
+	s.queued.Store(int64(s.m.Queued()))
+}
+
+func (s *streamActor) failed(m any, last bool) {
+	switch m := m.(type) {
+	case *attach:
+		m.refused(errInternal)
+	case *pushEntries:
+		m.refused(errInternal)
+	}
+	if last {
+		s.lost(errInternal)
+	}
+}
+
+func (s *streamActor) step(e stream.Event) {
+	s.fx = s.m.Step(e, s.fx[:0])
+	s.perform()
+}
+
+// perform carries effects out in order. None of them blocks.
+func (s *streamActor) perform() {
+	for i := range s.fx {
+		switch e := &s.fx[i]; e.Do {
+		case stream.DoAppend:
+			s.node.appends.Add(1)
+			s.node.store.Append(s.path, s.m.Rev(), e.Num, e.Data, func(err error) { _ = s.post(appended{err}) })
+		case stream.DoDeliver:
+			s.deliver(e)
+		case stream.DoRefresh:
+			s.rewrite(e.Num)
+		case stream.DoRetry:
+			time.AfterFunc(e.After, func() { _ = s.post(resend{}) })
+		case stream.DoDrop:
+			for _, x := range e.Entries {
+				if x.Acked != nil {
+					x.Acked(e.Err)
+				}
+			}
+		case stream.DoLost:
+			s.lost(e.Err)
+		}
+		s.fx[i] = stream.Effect{}
+	}
+	s.fx = s.fx[:0]
+}
+
+func (s *streamActor) appended(err error) {
+	switch {
+	case err == nil:
+		s.step(stream.Event{Op: stream.Stored})
+	case errors.Is(err, ErrFenced):
+		s.step(stream.Event{Op: stream.Fenced, Err: err})
+	default:
+		// Not done, or unknown: the same append under the same guard and
+		// number is the same message, so that it may be written again.
+		s.step(stream.Event{Op: stream.Again, Err: err})
+	}
+}
+
+// deliver hands an acknowledged append to the live connection.
+func (s *streamActor) deliver(e *stream.Effect) {
+	from := s.told + 1
+	s.told, s.entries = e.Num, len(e.Entries)
+	for i := range e.Entries {
+		if f := e.Entries[i].Acked; f != nil {
+			f(nil)
+			e.Entries[i].Acked = nil
+		}
+	}
+	if s.att != nil && !s.silent {
+		s.att.frame(frame{from: from, num: e.Num, entries: e.Entries, last: e.Last})
+	}
+	if e.Last {
+		if s.att != nil && s.silent {
+			s.att.finish(0)
+		}
+		s.leave()
+	}
+}
+
+func (s *streamActor) dueAt() int64 { return s.due.Load() }
+
+// abandoned reports that nothing can be resumed from here any more: no call
+// answers on the stream, and nobody has listened for as long as events last.
+// Its record is not renewed then, and expires.
+func (s *streamActor) abandoned(now time.Time) bool {
+	return s.req == nil && s.att == nil && now.UnixNano()-s.left.Load() > int64(s.svc.Limits.ReplayAge)
+}
+
+// mute ends delivery: what is in flight when a cancel is processed may get to
+// the log, but is not sent.
+func (s *streamActor) mute() { s.silent = true }
+
+// attach makes att the one live connection; the old one is cut.
+func (s *streamActor) attach(att *attachment) {
+	if old := s.att; old != nil {
+		old.cut()
+	}
+	s.att = att
+	att.conn.Gone(func() {
+		s.node.attachments.drop(att)
+		_ = s.sess.post(holdStream{-1})
+		_ = s.post(detach{att})
+	})
+	_ = s.sess.post(holdStream{1})
+}
+
+// recordStored begins the stream: headers and priming may go out.
+func (s *streamActor) recordStored(m recordStored) {
+	if m.err != nil {
+		if s.att != nil {
+			s.att.conn.Reject(503, mcp.CodeInternalError, "the call could not be made resumable: the store is not available", nil, nil, time.Second)
+			s.att = nil
+		}
+		s.commit()
+		s.step(stream.Event{Op: stream.OpenFailed, Err: m.err})
+		return
+	}
+	s.due.Store(time.Now().Add(s.node.recordTTL(s.svc) / 4).UnixNano())
+	if s.att != nil {
+		if s.att.open() {
+			att := s.att
+			s.att = nil
+			s.attach(att)
+		} else {
+			s.att = nil
+		}
+	}
+	s.commit()
+	s.step(stream.Event{Op: stream.Opened, Rev: m.rev})
+}
+
+func (s *streamActor) commit() {
+	if !s.opened {
+		s.opened = true
+		close(s.ready)
+	}
+}
+
+// rewrite renews the writer record, which outlives the events it guards.
+func (s *streamActor) rewrite(tail uint64) {
+	rec, rev := s.rec, s.m.Rev()
+	rec.Tail = tail
+	s.due.Store(time.Now().Add(s.node.recordTTL(s.svc) / 4).UnixNano())
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
+		defer cancel()
+		rev, err := s.node.rewriteWriter(ctx, s.path, rec, rev, s.node.recordTTL(s.svc))
+		_ = s.post(refreshed{rev, err})
+	}()
+}
+
+func (s *streamActor) refreshed(m refreshed) {
+	switch {
+	case m.err == nil:
+		s.step(stream.Event{Op: stream.Refreshed, Rev: m.rev})
+	case errors.Is(m.err, ErrFenced):
+		s.step(stream.Event{Op: stream.Fenced, Err: m.err})
+	default:
+		s.step(stream.Event{Op: stream.Refused, Err: m.err})
+	}
+}
+
+// lost ends a stream that another writer has, or that cannot be stored.
+func (s *streamActor) lost(err error) {
+	s.commit()
+	if s.att != nil {
+		if errors.Is(err, ErrSessionEnded) {
+			s.att.finish(0)
+		} else {
+			s.att.cut()
+		}
+		s.att = nil
+	}
+	if s.req != nil {
+		_ = s.req.post(streamGone{err})
+	}
+	s.leave()
+}
+
+// leave takes the stream out of the directory and stops it. The log goes on
+// without it: an ended stream is resumed from there.
+func (s *streamActor) leave() {
+	s.node.streams.drop(s.key)
+	s.node.k.stop(&s.cell)
+}
+
+// startCallStream begins the stream of a call that is becoming resumable.
+func (n *Node) startCallStream(r *requestActor) *streamActor {
+	rec := streamRecord{
+		Version: streamRecordVersion, Node: n.name, Boot: n.boot, Epoch: 1, Revision: r.sess.view.Load().rec.Revision,
+		Calls: []callRecord{{ID: clone(r.id), Method: string(r.call.msg.Method), Token: clone(r.call.msg.ProgressToken)}},
+		Safe:  r.svc.Handler.Safe(r.call.msg.Method, r.call.msg.Name),
+	}
+	var body []byte
+	if rec.Safe {
+		body = clone(r.body)
+		rec.Principal, _ = codec.Marshal(r.call.principal)
+	}
+	s := n.newStream(r.svc, r.sess, n.newID(), rec, body, r.conn)
+	s.req = r
+	r.streamQueue.Store(s)
+	return s
+}
+
+// newStream starts the actor of a new stream and stores its record.
+func (n *Node) newStream(svc *Service, sess *sessionActor, id string, rec streamRecord, body []byte, conn Conn) *streamActor {
+	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, m: stream.New(svc.Limits.Stream), ready: make(chan struct{})}
+	s.path = s.key.path()
+	if conn != nil {
+		s.att = n.newAttachment(svc, s.key, rec.Revision, conn, stream.Position{Stream: id})
+		s.att.live = true
+	}
+	n.k.start(&s.cell, KindStream, s)
+	n.streams.put(s.key, s)
+	data, err := codec.Marshal(rec)
+	if err != nil {
+		_ = s.post(recordStored{err: err})
+		return s
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), svc.Limits.StoreWait)
+		defer cancel()
+		rev, err := n.store.OpenStream(ctx, s.path, data, body, n.recordTTL(svc))
+		_ = s.post(recordStored{rev, err})
+	}()
+	return s
+}
+
+// recordTTL is the lifetime of a writer record that is rewritten every quarter
+// of it: never less than ReplayAge remains.
+func (n *Node) recordTTL(svc *Service) time.Duration { return svc.Limits.ReplayAge * 4 / 3 }
+
+func clone(b []byte) []byte {
+	if b == nil {
+		return nil
+	}
+	return append([]byte{}, b...)
+}

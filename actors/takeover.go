@@ -1,0 +1,349 @@
+package actors
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// find returns the writer of a stream, taking the stream over when its writer is
+// gone. A stream that has ended has no writer: w is nil then.
+func (n *Node) find(ctx context.Context, svc *Service, s *sessionActor, key StreamKey) (w *streamActor, rec streamRecord, err error) {
+	if w, ok := n.streams.get(key); ok {
+		if <-w.ready; !w.stopped() {
+			return w, w.rec, nil
+		}
+		n.streams.drop(key)
+	}
+	w, err = n.streams.obtain(key, func() (*streamActor, error) {
+		w, r, err := n.takeOver(ctx, svc, s, key)
+		rec = r
+		if err == nil && w == nil {
+			err = errEnded
+		}
+		return w, err
+	})
+	if errors.Is(err, errEnded) {
+		if rec.Version == 0 { // another resume found it out
+			if rec, _, err = n.readWriter(ctx, key); err != nil {
+				return nil, rec, err
+			}
+		}
+		return nil, rec, nil
+	}
+	if err != nil {
+		return nil, rec, err
+	}
+	if w.stopped() { // it ended before the directory had it
+		n.streams.drop(key)
+		return nil, w.rec, nil
+	}
+	return w, w.rec, nil
+}
+
+// errEnded stands for a stream whose last append is in the log.
+var errEnded = errors.New("actors: the stream has ended")
+
+func (n *Node) writerOf(ctx context.Context, svc *Service, s *sessionActor, id string) (*streamActor, error) {
+	w, _, err := n.find(ctx, svc, s, StreamKey{s.key, id})
+	if errors.Is(err, errBadEvent) || (err == nil && w == nil) {
+		return nil, ErrNoStream
+	}
+	return w, err
+}
+
+func (n *Node) readWriter(ctx context.Context, key StreamKey) (rec streamRecord, rev uint64, err error) {
+	data, rev, err := n.store.Writer(ctx, key.path())
+	if errors.Is(err, ErrNotFound) {
+		return rec, 0, errBadEvent
+	}
+	if err != nil {
+		return rec, 0, fmt.Errorf("actors: read writer record: %w", err)
+	}
+	if err := codec.Unmarshal(data, &rec); err != nil {
+		return rec, 0, fmt.Errorf("actors: read writer record: %w", err)
+	}
+	if rec.Version > streamRecordVersion {
+		return rec, 0, fmt.Errorf("actors: writer record of version %d, this release reads %d", rec.Version, streamRecordVersion)
+	}
+	return rec, rev, nil
+}
+
+// takeOver makes this node the writer of a stream whose writer is gone: a
+// compare-and-set of the writer record to the next epoch, then the tail. From
+// then on no append of the old writer is accepted.
+func (n *Node) takeOver(ctx context.Context, svc *Service, s *sessionActor, key StreamKey) (*streamActor, streamRecord, error) {
+	rec, rev, err := n.readWriter(ctx, key)
+	if err != nil {
+		return nil, rec, err
+	}
+	log, err := n.readLog(ctx, key, rec.Tail)
+	if err != nil || log.last {
+		return nil, rec, err
+	}
+	if n.store.Suspended() {
+		return nil, rec, fmt.Errorf("actors: take over: lease not certain: %w", ErrUnavailable)
+	}
+	rec.Node, rec.Boot, rec.Epoch, rec.Tail = n.name, n.boot, rec.Epoch+1, log.tail
+	rev, err = n.rewriteWriter(ctx, key.path(), rec, rev, n.recordTTL(svc))
+	if err != nil {
+		return nil, rec, fmt.Errorf("actors: take over: %w: %w", ErrUnavailable, err)
+	}
+	// The old writer may have got appends in before the record changed.
+	if log, err = n.readLog(ctx, key, log.tail); err != nil || log.last {
+		return nil, rec, err
+	}
+	n.takeover.Add(1)
+	w := &streamActor{node: n, svc: svc, sess: s, key: key, path: key.path(), rec: rec, m: stream.New(svc.Limits.Stream), ready: make(chan struct{})}
+	w.told = log.tail
+	w.left.Store(time.Now().UnixNano())
+	n.k.start(&w.cell, KindStream, w)
+	w.due.Store(time.Now().Add(n.recordTTL(svc) / 4).UnixNano())
+	w.commit()
+	_ = w.post(takenOver{rev: rev, log: log})
+	if len(rec.Calls) > 0 {
+		n.finishCalls(ctx, w, log)
+	}
+	return w, rec, nil
+}
+
+// takenOver begins a stream that another writer left.
+type takenOver struct {
+	rev uint64
+	log *pastLog
+}
+
+// pastLog is what a stream's log holds.
+type pastLog struct {
+	tail    uint64
+	last    bool
+	sizes   []int
+	entries []stream.Entry
+}
+
+// readLog reads what is left of a stream's log.
+func (n *Node) readLog(ctx context.Context, key StreamKey, hint uint64) (*pastLog, error) {
+	tail, err := n.store.Tail(ctx, key.path(), hint)
+	if err != nil {
+		return nil, fmt.Errorf("actors: find tail: %w", err)
+	}
+	log := &pastLog{tail: tail}
+	if tail == 0 {
+		return log, nil
+	}
+	from := uint64(1)
+	if tail > 1000 {
+		from = tail - 999
+	}
+	var rd stream.Reader
+	var fault error
+	next := from
+	err = n.store.Read(ctx, key.path(), from, tail, func(num uint64, data []byte) {
+		if num != next { // older ones have been evicted
+			log.sizes, log.entries, rd = nil, nil, stream.Reader{}
+		}
+		next = num + 1
+		log.sizes = append(log.sizes, len(data))
+		a, ok, err := rd.Add(num, data)
+		if err != nil {
+			fault = err
+		}
+		if ok {
+			log.entries = append(log.entries, a.Entries...)
+			log.last = a.Last
+		}
+	})
+	if err == nil {
+		err = fault
+	}
+	if err != nil {
+		return nil, fmt.Errorf("actors: read log: %w", err)
+	}
+	return log, nil
+}
+
+// rewriteWriter rewrites a writer record. When the outcome of an attempt was
+// unknown and a later one finds the record changed, it may be by us.
+func (n *Node) rewriteWriter(ctx context.Context, path string, rec streamRecord, rev uint64, ttl time.Duration) (uint64, error) {
+	data, err := codec.Marshal(rec)
+	if err != nil {
+		return 0, fmt.Errorf("actors: writer record: %w", err)
+	}
+	next, err := n.store.Take(ctx, path, data, rev, ttl)
+	if !errors.Is(err, ErrConflict) {
+		return next, err
+	}
+	stored, cur, err := n.store.Writer(ctx, path)
+	if errors.Is(err, ErrNotFound) {
+		return 0, ErrFenced
+	}
+	if err != nil {
+		return 0, err
+	}
+	var other streamRecord
+	if codec.Unmarshal(stored, &other) == nil && other.Boot == rec.Boot && other.Epoch == rec.Epoch {
+		return cur, nil
+	}
+	return 0, ErrFenced
+}
+
+// finishCalls sees to the calls of a stream whose node was lost: they run again
+// where that is declared safe, else the client learns that the outcome is
+// unknown.
+func (n *Node) finishCalls(ctx context.Context, w *streamActor, log *pastLog) {
+	if w.rec.Safe {
+		body, err := n.store.Body(ctx, w.path)
+		if err == nil {
+			go n.rerun(w, body, log)
+			return
+		}
+		n.log.Warn("call cannot run again", "stream", w.key.ID, "error", err)
+	}
+	answered := map[string]bool{}
+	for _, e := range log.entries {
+		if e.Kind == stream.Final {
+			answered[string(e.Meta)] = true
+		}
+	}
+	info, _ := mcp.LookupError(mcp.CodeCallLost)
+	var finals []stream.Entry
+	for _, c := range w.rec.Calls {
+		if !answered[string(c.ID)] {
+			finals = append(finals, stream.Entry{Kind: stream.Final, Meta: c.ID, Data: codec.AppendError(nil, c.ID, mcp.CodeCallLost, info.Message, nil)})
+		}
+	}
+	_ = w.post(&pushEntries{entries: finals, last: true})
+}
+
+// rerun runs a call again from its stored body, on the stream it had.
+func (n *Node) rerun(w *streamActor, body []byte, log *pastLog) {
+	var m codec.Message
+	if err := codec.Scan(body, &m, codec.Limits{}); err != nil {
+		n.log.Error("stored call not readable", "stream", w.key.ID, "error", err)
+		return
+	}
+	n.inFlight.Add(1)
+	r := n.takeRequest()
+	r.used = true
+	r.svc, r.sess, r.conn, r.started, r.body = w.svc, w.sess, noConn{}, time.Now(), body
+	r.id = append(r.id[:0], m.ID...)
+	j := newJournal(log)
+	r.call = Call{r: r, msg: &m, attempt: w.rec.Epoch, journal: j}
+	if len(w.rec.Principal) > 0 {
+		r.call.principal = json.RawMessage(w.rec.Principal)
+	}
+	if j.hasProgress {
+		r.gate.Raise(j.progress)
+	}
+	_ = r.post(adoptStream{w})
+	if err := r.run(); err != nil {
+		// The client repeats an id of a call that it still waits for, or the
+		// session is gone: there is nobody to answer.
+		n.log.Info("call does not run again", "stream", w.key.ID, "error", err)
+		_ = w.post(&pushEntries{entries: []stream.Entry{{Kind: stream.End}}, last: true})
+		r.release()
+	}
+}
+
+// adoptStream gives a call that runs again the stream it had.
+type adoptStream struct{ w *streamActor }
+
+// journal is what the log of a call holds from its earlier runs. A nil journal
+// is that of a first run.
+type journal struct {
+	mu          sync.Mutex // guards the rest: handlers may ask from several goroutines
+	messages    int
+	hasProgress bool
+	progress    float64
+	asked       []pastQuestion
+}
+
+type pastQuestion struct {
+	id, key  string
+	answered bool
+	used     bool
+	answer   Answer
+}
+
+func newJournal(log *pastLog) *journal {
+	j := &journal{}
+	for _, e := range log.entries {
+		switch e.Kind {
+		case stream.Message:
+			j.messages++
+		case stream.Progress:
+			if len(e.Meta) == 8 {
+				j.hasProgress = true
+				j.progress = max(j.progress, math.Float64frombits(binary.BigEndian.Uint64(e.Meta)))
+			}
+		case stream.Request:
+			id, key := askedMeta(e.Meta)
+			j.asked = append(j.asked, pastQuestion{id: id, key: key})
+		case stream.Answer:
+			for i := range j.asked {
+				if q := &j.asked[i]; q.id == string(e.Meta) && len(e.Data) > 0 {
+					q.answered = true
+					if q.answer = (Answer{Result: clone(e.Data[1:])}); e.Data[0] == 'e' {
+						q.answer = Answer{Err: wireError(e.Data[1:])}
+					}
+				}
+			}
+		}
+	}
+	return j
+}
+
+// skipMessage reports that the log has this message from an earlier run.
+func (j *journal) skipMessage() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.messages == 0 {
+		return false
+	}
+	j.messages--
+	return true
+}
+
+// question returns the earlier run's next question with that key.
+func (j *journal) question(key string) *pastQuestion {
+	if j == nil {
+		return nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i := range j.asked {
+		if q := &j.asked[i]; q.key == key && !q.used {
+			q.used = true
+			return q
+		}
+	}
+	return nil
+}
+
+// noConn is the connection of a call that runs again: its client is attached to
+// its stream, if anywhere.
+type noConn struct{}
+
+var _ Conn = noConn{}
+
+func (noConn) SetSession(string)                                      {}
+func (noConn) Answer(int, []byte) bool                                { return false }
+func (noConn) Accepted()                                              {}
+func (noConn) Reject(int, int, string, []byte, []byte, time.Duration) {}
+func (noConn) Open() bool                                             { return false }
+func (noConn) Event(string, int, []byte)                              {}
+func (noConn) Comment()                                               {}
+func (noConn) Flush()                                                 {}
+func (noConn) Finish()                                                {}
+func (noConn) Cut()                                                   {}
+func (noConn) Room(context.Context) error                             { return errGone }
+func (noConn) Gone(func())                                            {}

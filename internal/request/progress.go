@@ -1,0 +1,55 @@
+package request
+
+import "time"
+
+// Gate lets progress of one token through: values must rise, and above Rate a
+// second they are coalesced, the newest one winning. The zero value has let
+// nothing through. The caller passes the time.
+type Gate struct {
+	seen  bool
+	last  float64
+	start time.Time
+	count int
+}
+
+// Rate is the number of notifications a second above which progress of one
+// token is coalesced.
+const Rate = 100
+
+// Verdict is what becomes of a progress value.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Stale Verdict = iota // not above the last one: dropped
+	Hold                 // too many in this second: the newest is sent at its end
+	Pass                 // sent
+)
+
+// Raise makes the gate refuse what is not above v: a re-run's values up to the
+// last one logged.
+func (g *Gate) Raise(v float64) {
+	if !g.seen || v > g.last {
+		g.seen, g.last = true, v
+	}
+}
+
+// Offer judges value v at now. After Hold the caller offers the newest value
+// again once Wait has passed.
+func (g *Gate) Offer(v float64, now time.Time) Verdict {
+	if g.seen && !(v > g.last) {
+		return Stale
+	}
+	if now.Sub(g.start) >= time.Second {
+		g.start, g.count = now, 0
+	}
+	if g.count >= Rate {
+		return Hold
+	}
+	g.count++
+	g.seen, g.last = true, v
+	return Pass
+}
+
+// Wait is how long after now the current second ends.
+func (g *Gate) Wait(now time.Time) time.Duration { return g.start.Add(time.Second).Sub(now) }

@@ -1,0 +1,81 @@
+package session
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// RecordVersion is the version of stored session records.
+const RecordVersion = 1
+
+// Record is the stored truth of a legacy session: what initialize settled, and
+// what rare requests change later. Any node serves any request from it.
+type Record struct {
+	Version      int             `json:"v"`
+	Revision     string          `json:"revision"`
+	Client       json.RawMessage `json:"client,omitempty"`       // clientInfo as sent
+	Capabilities json.RawMessage `json:"capabilities,omitempty"` // client capabilities as sent
+	Level        string          `json:"level,omitempty"`        // of logging/setLevel; "" = never set
+	Subscribed   []string        `json:"subscribed,omitempty"`   // resource URIs, sorted
+	Standalone   string          `json:"standalone,omitempty"`   // id of the standalone stream
+	Told         string          `json:"told,omitempty"`         // catalogue digest last told
+	Created      time.Time       `json:"created"`
+	Written      time.Time       `json:"written"`
+	Expires      time.Time       `json:"expires"`
+}
+
+// Lifetime bounds a session: Idle after its last activity, Absolute after its
+// creation.
+type Lifetime struct{ Idle, Absolute time.Duration }
+
+// New returns the record of a session created now.
+func New(now time.Time, l Lifetime) Record {
+	r := Record{Version: RecordVersion, Created: now}
+	r.touch(now, l)
+	return r
+}
+
+func (r *Record) touch(now time.Time, l Lifetime) {
+	r.Written = now
+	r.Expires = now.Add(l.Idle)
+	if end := r.Created.Add(l.Absolute); end.Before(r.Expires) {
+		r.Expires = end
+	}
+}
+
+// Touched returns the record as it is to be rewritten now.
+func (r Record) Touched(now time.Time, l Lifetime) Record {
+	r.Subscribed = slices.Clone(r.Subscribed)
+	r.touch(now, l)
+	return r
+}
+
+// Due reports whether activity now is worth a rewrite: at most one per quarter
+// of the idle lifetime, so that an active session never expires.
+func (r *Record) Due(now time.Time, l Lifetime) bool {
+	return now.Sub(r.Written) > l.Idle/4 && r.Expires.Before(r.Created.Add(l.Absolute))
+}
+
+// Expired reports whether the session has ended by its own clock.
+func (r *Record) Expired(now time.Time) bool { return !now.Before(r.Expires) }
+
+// Subscribe adds uri; it reports whether that changed anything.
+func (r *Record) Subscribe(uri string) bool {
+	i, found := slices.BinarySearch(r.Subscribed, uri)
+	if found {
+		return false
+	}
+	r.Subscribed = slices.Insert(slices.Clone(r.Subscribed), i, uri)
+	return true
+}
+
+// Unsubscribe removes uri; it reports whether that changed anything.
+func (r *Record) Unsubscribe(uri string) bool {
+	i, found := slices.BinarySearch(r.Subscribed, uri)
+	if !found {
+		return false
+	}
+	r.Subscribed = slices.Delete(slices.Clone(r.Subscribed), i, i+1)
+	return true
+}

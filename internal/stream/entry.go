@@ -1,0 +1,174 @@
+package stream
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Kind says what an entry of a stream is.
+type Kind uint8
+
+// The kinds of entries. Those from Answer on are for the writer's eyes: they
+// are stored, and never sent to a client.
+const (
+	Message  Kind = iota + 1 // a notification
+	Progress                 // a progress notification; Meta holds token and value
+	Request                  // a request to the client; Meta holds id and key
+	Final                    // the answer to a client's request; Meta holds its id
+	Answer                   // what the client answered; Meta holds the id of the request
+	End                      // the stream ends without a further answer
+)
+
+// Visible reports whether clients see entries of this kind.
+func (k Kind) Visible() bool { return k < Answer }
+
+// Entry is one event of a stream. Its slices belong to the machine once pushed.
+type Entry struct {
+	Kind Kind
+	Meta []byte
+	Data []byte
+	// Acked, if not nil, is called once the entry is stored (nil) or when it
+	// never will be.
+	Acked func(error)
+}
+
+func (e *Entry) size() int { return len(e.Meta) + len(e.Data) + 12 }
+
+// appendVersion is the version byte of a stored append.
+const appendVersion = 1
+
+const (
+	flagLast = 1 << iota // the stream ends with this append
+	flagMore             // the next append holds the rest of this one
+	flagCont             // this append goes on with the one before
+)
+
+// ErrFormat reports a stored append that this release cannot read.
+var ErrFormat = errors.New("stream: unreadable append")
+
+// encode lays entries out as one or more appends of at most part bytes each.
+func encode(entries []Entry, last bool, part int) [][]byte {
+	n := 2 + binary.MaxVarintLen64
+	for i := range entries {
+		n += entries[i].size() + 16
+	}
+	b := make([]byte, 2, n)
+	b[0] = appendVersion
+	b = binary.AppendUvarint(b, uint64(len(entries)))
+	for _, e := range entries {
+		b = append(b, byte(e.Kind))
+		b = binary.AppendUvarint(b, uint64(len(e.Meta)))
+		b = append(b, e.Meta...)
+		b = binary.AppendUvarint(b, uint64(len(e.Data)))
+		b = append(b, e.Data...)
+	}
+	var flags byte
+	if last {
+		flags = flagLast
+	}
+	if len(b) <= part {
+		b[1] = flags
+		return [][]byte{b}
+	}
+	var parts [][]byte
+	for rest := b[2:]; len(rest) > 0; {
+		k := min(len(rest), part-2)
+		p := make([]byte, 2, k+2)
+		p[0] = appendVersion
+		p = append(p, rest[:k]...)
+		rest = rest[k:]
+		if len(parts) > 0 {
+			p[1] |= flagCont
+		}
+		if len(rest) > 0 {
+			p[1] |= flagMore
+		} else {
+			p[1] |= flags
+		}
+		parts = append(parts, p)
+	}
+	return parts
+}
+
+// Append is a stored append that has been read back. Num is the number that
+// event ids carry: that of its last part.
+type Append struct {
+	Num     uint64
+	Entries []Entry
+	Last    bool
+}
+
+// Reader puts stored appends together again. Feed it consecutive appends in
+// order; the zero value starts anywhere.
+type Reader struct {
+	open  bool
+	parts []byte
+}
+
+// Add takes the append numbered num. ok is false while more parts are awaited,
+// for a blank and for the rest of an append whose first part was not seen.
+func (r *Reader) Add(num uint64, data []byte) (a Append, ok bool, err error) {
+	if len(data) == 0 { // blanked to keep the bytes cap
+		r.open, r.parts = false, nil
+		return Append{}, false, nil
+	}
+	if len(data) < 2 || data[0] != appendVersion {
+		return Append{}, false, fmt.Errorf("%w: append %d has version %d", ErrFormat, num, data[0])
+	}
+	flags, body := data[1], data[2:]
+	switch {
+	case flags&flagCont != 0 && !r.open:
+		return Append{}, false, nil
+	case flags&flagCont != 0:
+		r.parts = append(r.parts, body...)
+		body = r.parts
+	case flags&flagMore != 0:
+		r.parts = append([]byte(nil), body...)
+	}
+	if r.open = flags&flagMore != 0; r.open {
+		return Append{}, false, nil
+	}
+	r.parts = nil
+	a = Append{Num: num, Last: flags&flagLast != 0}
+	if a.Entries, err = decode(body); err != nil {
+		return Append{}, false, fmt.Errorf("append %d: %w", num, err)
+	}
+	return a, true, nil
+}
+
+func decode(b []byte) ([]Entry, error) {
+	n, k := binary.Uvarint(b)
+	if k <= 0 || n > uint64(len(b)) {
+		return nil, ErrFormat
+	}
+	b = b[k:]
+	entries := make([]Entry, 0, n)
+	field := func() ([]byte, bool) {
+		n, k := binary.Uvarint(b)
+		if k <= 0 || n > uint64(len(b)-k) {
+			return nil, false
+		}
+		f := b[k : k+int(n) : k+int(n)]
+		b = b[k+int(n):]
+		return f, true
+	}
+	for range n {
+		if len(b) == 0 {
+			return nil, ErrFormat
+		}
+		e := Entry{Kind: Kind(b[0])}
+		b = b[1:]
+		var ok1, ok2 bool
+		e.Meta, ok1 = field()
+		e.Data, ok2 = field()
+		if !ok1 || !ok2 || e.Kind < Message || e.Kind > End {
+			return nil, ErrFormat
+		}
+		entries = append(entries, e)
+	}
+	if len(b) != 0 {
+		return nil, ErrFormat
+	}
+	return entries, nil
+}

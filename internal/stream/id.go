@@ -1,0 +1,72 @@
+package stream
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// ErrEnded reports entries pushed to a stream that has ended: not done.
+var ErrEnded = errors.New("stream: ended")
+
+// IDLength is the length of a stream's id.
+const IDLength = 26
+
+// Position is an event id: the stream, the append and the entry within it.
+// Position 0.0 of a stream is its priming event, before anything else.
+type Position struct {
+	Stream string
+	Append uint64
+	Entry  int
+}
+
+// String is the wire form of the position.
+func (p Position) String() string { return string(p.AppendTo(nil)) }
+
+// AppendTo appends the wire form of the position to b.
+func (p Position) AppendTo(b []byte) []byte {
+	b = append(b, p.Stream...)
+	b = append(b, '.')
+	b = strconv.AppendUint(b, p.Append, 10)
+	b = append(b, '.')
+	return strconv.AppendInt(b, int64(p.Entry), 10)
+}
+
+// ParsePosition reads an event id; ok is false for anything this server cannot
+// have sent.
+func ParsePosition(s string) (p Position, ok bool) {
+	id, rest, found := strings.Cut(s, ".")
+	if !found || !ValidID(id) {
+		return p, false
+	}
+	a, k, found := strings.Cut(rest, ".")
+	if !found {
+		return p, false
+	}
+	num, ok1 := number(a)
+	entry, ok2 := number(k)
+	if !ok1 || !ok2 || entry > 1<<20 || (num == 0 && entry != 0) {
+		return p, false
+	}
+	return Position{Stream: id, Append: num, Entry: int(entry)}, true
+}
+
+// number reads a canonical decimal, so that each position has one spelling.
+func number(s string) (uint64, bool) {
+	n, err := strconv.ParseUint(s, 10, 63)
+	return n, err == nil && strconv.FormatUint(n, 10) == s
+}
+
+// ValidID reports whether s has the form of an id of a session or stream: 26
+// characters of lower-case base32, which are 16 bytes.
+func ValidID(s string) bool {
+	if len(s) != IDLength {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; (c < 'a' || c > 'z') && (c < '2' || c > '7') {
+			return false
+		}
+	}
+	return true
+}

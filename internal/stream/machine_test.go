@@ -1,0 +1,267 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+func msg(s string) Entry { return Entry{Kind: Message, Data: []byte(s)} }
+
+// world is a deterministic log that executes effects.
+type world struct {
+	t         *testing.T
+	m         *Machine
+	log       map[uint64][]byte
+	delivered []string
+	ended     bool
+	lost      error
+	dropped   int
+	inFlight  *Effect
+}
+
+func (w *world) do(effects []Effect) {
+	w.t.Helper()
+	for _, e := range effects {
+		switch e.Do {
+		case DoAppend, DoRefresh:
+			if w.inFlight != nil {
+				w.t.Fatalf("effect %+v while %+v is in flight", e, *w.inFlight)
+			}
+			w.inFlight = &e
+		case DoDeliver:
+			for i, x := range e.Entries {
+				w.delivered = append(w.delivered, fmt.Sprintf("%d.%d %s", e.Num, i, x.Data))
+			}
+			w.ended = w.ended || e.Last
+		case DoDrop:
+			w.dropped += len(e.Entries)
+		case DoLost:
+			w.lost = e.Err
+		case DoRetry:
+			// The write stays in flight until Resend repeats it.
+		}
+	}
+}
+
+func (w *world) step(e Event) { w.t.Helper(); w.do(w.m.Step(e, nil)) }
+
+// ack stores what is in flight.
+func (w *world) ack() bool {
+	w.t.Helper()
+	e := w.inFlight
+	if e == nil {
+		return false
+	}
+	w.inFlight = nil
+	if e.Do == DoRefresh {
+		w.step(Event{Op: Refreshed, Rev: w.m.Rev() + 100})
+		return true
+	}
+	w.log[e.Num] = e.Data
+	w.step(Event{Op: Stored})
+	return true
+}
+
+func newWorld(t *testing.T, l Limits) *world {
+	return &world{t: t, m: New(l), log: map[uint64][]byte{}}
+}
+
+func TestQueuedEntriesShareTheNextAppend(t *testing.T) {
+	w := newWorld(t, Limits{})
+	w.step(Event{Op: Push, Entries: []Entry{msg("a")}})
+	if w.inFlight != nil {
+		t.Fatal("an append left before the record was stored")
+	}
+	w.step(Event{Op: Opened, Rev: 7})
+	w.step(Event{Op: Push, Entries: []Entry{msg("b")}})
+	w.step(Event{Op: Push, Entries: []Entry{msg("c")}, Last: true})
+	if len(w.delivered) != 0 {
+		t.Fatalf("delivered before the acknowledgement: %v", w.delivered)
+	}
+	for w.ack() {
+	}
+	want := []string{"1.0 a", "2.0 b", "2.1 c"}
+	if diff := cmp.Diff(want, w.delivered); diff != "" || !w.ended {
+		t.Errorf("delivered (-want +got):\n%s ended=%v", diff, w.ended)
+	}
+	w.step(Event{Op: Push, Entries: []Entry{msg("late")}})
+	if w.dropped != 1 || w.inFlight != nil {
+		t.Errorf("after the end: dropped %d, in flight %v; want 1, none", w.dropped, w.inFlight)
+	}
+}
+
+func TestFencedWriterWritesAndDeliversNothing(t *testing.T) {
+	w := newWorld(t, Limits{})
+	w.step(Event{Op: Opened, Rev: 1})
+	w.step(Event{Op: Push, Entries: []Entry{msg("a")}})
+	w.step(Event{Op: Push, Entries: []Entry{msg("b")}})
+	w.inFlight = nil
+	fenced := errors.New("fenced")
+	w.step(Event{Op: Fenced, Err: fenced})
+	w.step(Event{Op: Stored})
+	w.step(Event{Op: Push, Entries: []Entry{msg("c")}})
+	if w.inFlight != nil || len(w.delivered) != 0 || w.lost != fenced || w.dropped != 3 {
+		t.Errorf("in flight %v, delivered %v, lost %v, dropped %d", w.inFlight, w.delivered, w.lost, w.dropped)
+	}
+}
+
+func TestRetryRepeatsTheSameAppend(t *testing.T) {
+	w := newWorld(t, Limits{})
+	w.step(Event{Op: Opened, Rev: 1})
+	w.step(Event{Op: Push, Entries: []Entry{msg("a")}})
+	first := *w.inFlight
+	w.inFlight = nil
+	w.step(Event{Op: Again})
+	if w.inFlight != nil {
+		t.Fatal("the append was repeated at once")
+	}
+	w.do(w.m.Resend(nil))
+	if diff := cmp.Diff(first, *w.inFlight, cmpopts.IgnoreFields(Entry{}, "Acked"), cmpopts.EquateErrors()); diff != "" {
+		t.Errorf("the repeated append differs:\n%s", diff)
+	}
+	w.ack()
+	if diff := cmp.Diff([]string{"1.0 a"}, w.delivered); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestBytesCapBlanksTheOldest(t *testing.T) {
+	w := newWorld(t, Limits{Bytes: 1000})
+	w.step(Event{Op: Opened, Rev: 1})
+	for i := range 50 {
+		w.step(Event{Op: Push, Entries: []Entry{msg(fmt.Sprintf("%0100d", i))}})
+		for w.ack() {
+		}
+	}
+	total, blanks := 0, 0
+	for n := uint64(1); n <= 50; n++ {
+		total += len(w.log[n])
+		if len(w.log[n]) == 0 {
+			blanks++
+		} else if blanks != int(n-1) && n-1 < uint64(blanks) {
+			t.Errorf("append %d kept although a later one is blank", n)
+		}
+	}
+	if total > 1000 || blanks < 40 {
+		t.Errorf("kept %d bytes, %d blanks", total, blanks)
+	}
+}
+
+func TestRefreshTakesItsTurnAndGuardsWhatFollows(t *testing.T) {
+	w := newWorld(t, Limits{})
+	w.step(Event{Op: Opened, Rev: 1})
+	w.step(Event{Op: Push, Entries: []Entry{msg("a")}})
+	w.step(Event{Op: Refresh})
+	w.step(Event{Op: Push, Entries: []Entry{msg("b")}})
+	w.ack()
+	if w.inFlight.Do != DoRefresh || w.inFlight.Num != 1 {
+		t.Fatalf("after the append: %+v; want a refresh with tail 1", *w.inFlight)
+	}
+	w.ack()
+	if w.m.Rev() != 101 || w.inFlight == nil || w.inFlight.Num != 2 {
+		t.Errorf("after the refresh: rev %d, in flight %+v", w.m.Rev(), w.inFlight)
+	}
+}
+
+// TestRandomWalk checks, over seeded orders of events, that delivery equals
+// what was pushed, in order, once, and that the log reads back the same.
+func TestRandomWalk(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		w := newWorld(t, Limits{Part: 300, Batch: 5})
+		var want []string
+		n, opened := 0, false
+		for step := 0; step < 300; step++ {
+			switch k := r.IntN(6); {
+			case k == 0 && !opened:
+				opened = true
+				w.step(Event{Op: Opened, Rev: 1})
+			case k <= 2:
+				s := fmt.Sprintf("%d-%0*d", n, r.IntN(900)+1, n)
+				n++
+				want = append(want, s)
+				w.step(Event{Op: Push, Entries: []Entry{msg(s)}})
+			case k == 3:
+				w.step(Event{Op: Refresh})
+			case k == 4 && w.inFlight != nil && w.inFlight.Do == DoAppend:
+				w.inFlight = nil
+				w.step(Event{Op: Again})
+				w.do(w.m.Resend(nil))
+			default:
+				w.ack()
+			}
+		}
+		if !opened {
+			w.step(Event{Op: Opened, Rev: 1})
+		}
+		w.step(Event{Op: Push, Last: true})
+		for w.ack() {
+		}
+		var got []string
+		for _, d := range w.delivered {
+			var id, s string
+			fmt.Sscan(d, &id, &s)
+			got = append(got, s)
+		}
+		if diff := cmp.Diff(want, got); diff != "" || !w.ended {
+			t.Fatalf("seed %d: delivered (-want +got):\n%s ended=%v", seed, diff, w.ended)
+		}
+		var rd Reader
+		var read []string
+		for i := uint64(1); w.log[i] != nil; i++ {
+			a, ok, err := rd.Add(i, w.log[i])
+			if err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			for k, e := range a.Entries {
+				read = append(read, fmt.Sprintf("%d.%d %s", a.Num, k, e.Data))
+			}
+			if ok && a.Last != (i == w.m.Tail()) {
+				t.Fatalf("seed %d: append %d last=%v of %d", seed, i, a.Last, w.m.Tail())
+			}
+		}
+		if diff := cmp.Diff(w.delivered, read); diff != "" {
+			t.Fatalf("seed %d: read back (-delivered +read):\n%s", seed, diff)
+		}
+	}
+}
+
+func TestParsePosition(t *testing.T) {
+	const id = "abcdefghijklmnopqrstuvwx27"
+	for _, s := range []string{id + ".0.0", id + ".1.0", id + ".18446744073.12"} {
+		p, ok := ParsePosition(s)
+		if !ok || p.String() != s {
+			t.Errorf("%q: got %v, %v", s, p, ok)
+		}
+	}
+	for _, s := range []string{"", ".", "..", id, id + ".1", id + ".1.", id + ".01.0", id + ".1.00", id + ".0.1", id + ".-1.0", id + ".+1.0",
+		id + ".1.0.0", "A" + id[1:] + ".1.0", id[1:] + ".1.0", id + ".99999999999999999999.0", id + ".1.1048577", " " + id + ".1.0", id + ".1.0\n"} {
+		if p, ok := ParsePosition(s); ok {
+			t.Errorf("%q: accepted as %v", s, p)
+		}
+	}
+}
+
+func FuzzReader(f *testing.F) {
+	for _, p := range encode([]Entry{msg("abc"), {Kind: Answer, Meta: []byte("x"), Data: []byte("{}")}}, true, 1<<10) {
+		f.Add(p)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var r Reader
+		a, ok, err := r.Add(1, data)
+		if err != nil || !ok {
+			return
+		}
+		again := encode(a.Entries, a.Last, 1<<30)
+		var r2 Reader
+		b, ok, err := r2.Add(1, again[0])
+		if err != nil || !ok || cmp.Diff(a, b, cmpopts.IgnoreFields(Entry{}, "Acked"), cmpopts.EquateEmpty()) != "" {
+			t.Errorf("%x does not survive a round trip: %v %v", data, ok, err)
+		}
+	})
+}
