@@ -1,0 +1,121 @@
+package troupe
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// digests say what the server's catalogues hold: a session's record keeps those
+// it was last told of, so that each change is told once.
+func (s *Server) digests() string {
+	return s.tools.now.Load().digest + " " + s.prompts.now.Load().digest + " " +
+		s.resources.now.Load().digest + s.templates.now.Load().digest
+}
+
+var announced = [...]string{mcp.NotifyToolsListChanged, mcp.NotifyPromptsListChanged, mcp.NotifyResourcesListChanged}
+
+// announce tells a session which lists differ from what it was last told, if it
+// listens here.
+func (s *service) announce(p *actors.Peer) {
+	now, told := s.srv.digests(), p.Told()
+	if now == told {
+		return
+	}
+	have, had := strings.Split(now, " "), strings.Split(told, " ")
+	for i, method := range announced {
+		if i < len(had) && have[i] == had[i] {
+			continue
+		}
+		if !p.Push(method, nil) {
+			return
+		}
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		// When this fails the session is told again, which is legal.
+		if err := p.SetTold(ctx, now); err != nil {
+			s.rt.log.Debug("catalogue digest not stored", "error", err)
+		}
+	}()
+}
+
+// Opened makes up for what a client may have missed while it did not listen:
+// lists that changed, and one update of each resource it subscribed to.
+func (s *service) Opened(p *actors.Peer, gap bool) {
+	s.announce(p)
+	if !gap {
+		return
+	}
+	for _, uri := range p.Subscribed() {
+		p.Push(mcp.NotifyResourcesUpdated, updatedParams(uri))
+	}
+}
+
+// Closed is part of the actors' handler; a session leaves nothing here.
+func (s *service) Closed(*actors.Peer) {}
+
+// Notified handles the client's notifications other than cancellation.
+func (s *service) Notified(p *actors.Peer, method string, _ []byte) {
+	if method == mcp.NotifyRootsListChanged && s.srv.opts.RootsChanged != nil {
+		s.srv.opts.RootsChanged(&Peer{p})
+	}
+}
+
+func updatedParams(uri string) []byte {
+	b := append([]byte(nil), `{"uri":`...)
+	return append(codec.AppendString(b, uri), '}')
+}
+
+// mountPoint is a server's link to the runtime that mounted it.
+type mountPoint struct {
+	mu    sync.Mutex // guards the rest
+	s     *service
+	timer *time.Timer
+}
+
+func (m *mountPoint) service() *service {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.s
+}
+
+// set ties the server to s; it reports whether it was free.
+func (m *mountPoint) set(s *service) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.s != nil {
+		return false
+	}
+	m.s = s
+	return true
+}
+
+// changed announces a change of a catalogue, after a moment in which further
+// changes join it.
+func (m *mountPoint) changed() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.s == nil || m.timer != nil {
+		return
+	}
+	m.timer = time.AfterFunc(changeDelay, func() {
+		m.mu.Lock()
+		s := m.s
+		m.timer = nil
+		m.mu.Unlock()
+		s.rt.node.Sessions(s.svc, s.announce)
+	})
+}
+
+func (m *mountPoint) resourceUpdated(uri string) {
+	if s := m.service(); s != nil {
+		s.rt.node.ResourceUpdated(s.svc, uri, mcp.NotifyResourcesUpdated, updatedParams(uri))
+	}
+}

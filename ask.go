@@ -1,0 +1,285 @@
+package troupe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// What goes wrong with questions. None of them was answered.
+var (
+	// ErrNoAnswer reports that the client did not answer in time.
+	ErrNoAnswer = actors.ErrNoAnswer
+	// ErrParked reports that too many calls of the session wait for its client.
+	ErrParked = actors.ErrParked
+	// ErrNoStream reports that the client listens to no standalone stream.
+	ErrNoStream = actors.ErrNoStream
+	// ErrUndeclared reports a question that the client has not declared to
+	// answer; it was not asked. Declare it in Needs to have such clients refused.
+	ErrUndeclared = errors.New("troupe: the client does not declare this capability")
+)
+
+// The causes that a handler's context ends with, for context.Cause.
+var (
+	ErrCancelled    = actors.ErrCancelled    // by the client
+	ErrDeadline     = actors.ErrDeadline     // the call ran for too long
+	ErrSessionEnded = actors.ErrSessionEnded // the client deleted the session
+	ErrStreamLost   = actors.ErrStreamLost   // nobody can get the answer any more
+	ErrClosing      = actors.ErrClosing      // the node is stopping
+)
+
+// Question is something to ask of the client. Make one with Elicit, ElicitURL,
+// Sample or Roots. Its key names it within the call.
+type Question struct {
+	key    string
+	method string
+	params any
+	needs  Needs
+}
+
+// Elicit asks the user to fill in a form.
+func Elicit(key, message string, form mcp.FormSchema) Question {
+	schema, err := form.Raw()
+	if err != nil {
+		return Question{key: key, params: err}
+	}
+	return Question{key, mcp.MethodElicitationCreate, mcp.ElicitForm{Mode: mcp.ElicitModeForm, Message: message, RequestedSchema: schema}, NeedsElicitation}
+}
+
+// ElicitURL asks the user to open a URL, for what must not pass through the
+// client. id is unique within the server. Acceptance means consent, not that the
+// interaction has ended: see Call.ElicitationComplete.
+func ElicitURL(key, message, id, url string) Question {
+	return Question{key, mcp.MethodElicitationCreate, mcp.ElicitURL{Mode: mcp.ElicitModeURL, Message: message, ElicitationID: id, URL: url}, NeedsElicitationURL}
+}
+
+// Sample asks the client's model for a message.
+func Sample(key string, p mcp.CreateMessageParams) Question {
+	needs := NeedsSampling
+	if len(p.Tools) > 0 || p.ToolChoice != nil {
+		needs |= NeedsSamplingTools
+	}
+	for i := range p.Messages {
+		p.Messages[i].Content.Blocks = p.Messages[i].Content.Blocks.Typed()
+	}
+	return Question{key, mcp.MethodSamplingCreateMessage, p, needs}
+}
+
+// Roots asks for the client's roots.
+func Roots(key string) Question {
+	return Question{key, mcp.MethodRootsList, nil, NeedsRoots}
+}
+
+// Answers are the client's answers by the keys of the questions.
+type Answers struct{ byKey map[string]actors.Answer }
+
+func (a Answers) decode(key string, into any) error {
+	x, ok := a.byKey[key]
+	if !ok {
+		return fmt.Errorf("troupe: no question %q was asked", key)
+	}
+	if x.Err != nil {
+		return x.Err
+	}
+	if err := codec.Unmarshal(x.Result, into); err != nil {
+		return fmt.Errorf("troupe: answer to %q: %w", key, err)
+	}
+	return nil
+}
+
+// Elicited returns the answer to an elicitation. The error is an *mcp.Error when
+// the client answered with one.
+func (a Answers) Elicited(key string) (r mcp.ElicitResult, err error) {
+	return r, a.decode(key, &r)
+}
+
+// Sampled returns the answer to a sampling request, as Elicited does.
+func (a Answers) Sampled(key string) (r mcp.CreateMessageResult, err error) {
+	return r, a.decode(key, &r)
+}
+
+// Roots returns the client's roots, as Elicited does.
+func (a Answers) Roots(key string) ([]mcp.Root, error) {
+	var r mcp.ListRootsResult
+	err := a.decode(key, &r)
+	return r.Roots, err
+}
+
+// Ask puts questions to the client, all at once, and waits for all the answers.
+// Answering may take a person minutes; meanwhile the call costs memory, but no
+// connection. It fails with ErrUndeclared, ErrNoAnswer, ErrParked, or the cause
+// of ctx or of the call. A client that answers with an error is no failure of
+// Ask: reading that answer returns it.
+func (c *Call) Ask(ctx context.Context, questions ...Question) (Answers, error) {
+	caps := c.peer.Capabilities()
+	qs := make([]actors.Question, len(questions))
+	for i, q := range questions {
+		if err, bad := q.params.(error); bad {
+			return Answers{}, fmt.Errorf("troupe: question %q: %w", q.key, err)
+		}
+		if lacking := q.needs.lacking(&caps); lacking != 0 {
+			return Answers{}, fmt.Errorf("troupe: question %q: %w: %s", q.key, ErrUndeclared, lacking)
+		}
+		qs[i] = actors.Question{Key: q.key, Method: q.method}
+		if q.params != nil {
+			data, err := codec.Marshal(q.params)
+			if err != nil {
+				return Answers{}, fmt.Errorf("troupe: question %q: %w", q.key, err)
+			}
+			qs[i].Params = data
+		}
+	}
+	answers, err := c.c.Ask(ctx, qs)
+	if err != nil {
+		return Answers{}, err
+	}
+	a := Answers{make(map[string]actors.Answer, len(qs))}
+	for i, q := range qs {
+		a.byKey[q.Key] = answers[i]
+	}
+	return a, nil
+}
+
+// Elicit asks one form: see Ask. content decodes into a struct with json tags.
+func (c *Call) Elicit(ctx context.Context, message string, form mcp.FormSchema) (mcp.ElicitResult, error) {
+	const key = "elicit"
+	a, err := c.Ask(ctx, Elicit(key, message, form))
+	if err != nil {
+		return mcp.ElicitResult{}, err
+	}
+	return a.Elicited(key)
+}
+
+// ElicitURL asks the user to open one URL: see Ask and the function ElicitURL.
+func (c *Call) ElicitURL(ctx context.Context, message, id, url string) (mcp.ElicitResult, error) {
+	const key = "elicit-url"
+	a, err := c.Ask(ctx, ElicitURL(key, message, id, url))
+	if err != nil {
+		return mcp.ElicitResult{}, err
+	}
+	return a.Elicited(key)
+}
+
+// Sample asks the client's model for one message: see Ask.
+func (c *Call) Sample(ctx context.Context, p mcp.CreateMessageParams) (mcp.CreateMessageResult, error) {
+	const key = "sample"
+	a, err := c.Ask(ctx, Sample(key, p))
+	if err != nil {
+		return mcp.CreateMessageResult{}, err
+	}
+	return a.Sampled(key)
+}
+
+// Roots asks for the client's roots: see Ask.
+func (c *Call) Roots(ctx context.Context) ([]mcp.Root, error) {
+	const key = "roots"
+	a, err := c.Ask(ctx, Roots(key))
+	if err != nil {
+		return nil, err
+	}
+	return a.Roots(key)
+}
+
+// Ping asks the client, on the call's stream, whether it is there.
+func (c *Call) Ping(ctx context.Context) error {
+	a, err := c.c.Ask(ctx, []actors.Question{{Key: "ping", Method: mcp.MethodPing}})
+	if err != nil {
+		return err
+	}
+	if a[0].Err != nil {
+		return a[0].Err
+	}
+	return nil
+}
+
+// URLRequired returns the error that makes a client open URLs before it sends
+// the request again.
+func URLRequired(urls ...mcp.ElicitURL) error {
+	for i := range urls {
+		urls[i].Mode = mcp.ElicitModeURL
+	}
+	return mcp.NewError(mcp.CodeURLElicitationRequired, "").WithData(mcp.URLElicitationRequired{Elicitations: urls})
+}
+
+// capabilityOf maps each need to the capability that a client declares for it.
+var capabilityOf = []struct {
+	need Needs
+	cap  mcp.Capability
+}{
+	{NeedsElicitation, mcp.CapClientElicitationForm},
+	{NeedsElicitationURL, mcp.CapClientElicitationURL},
+	{NeedsSampling, mcp.CapClientSampling},
+	{NeedsSamplingTools, mcp.CapClientSamplingTools},
+	{NeedsRoots, mcp.CapClientRoots},
+}
+
+// lacking returns those of n that the client has not declared.
+func (n Needs) lacking(c *mcp.ClientCapabilities) Needs {
+	var l Needs
+	for _, x := range capabilityOf {
+		if n&x.need != 0 && !c.Has(x.cap) {
+			l |= x.need
+		}
+	}
+	return l
+}
+
+// String names the capabilities as clients declare them.
+func (n Needs) String() string {
+	s := ""
+	for _, x := range capabilityOf {
+		if n&x.need != 0 {
+			if s != "" {
+				s += ", "
+			}
+			s += x.cap.String()
+		}
+	}
+	return s
+}
+
+// check refuses a client that lacks what a handler needs.
+func (n Needs) check(p *Peer) *mcp.Error {
+	if n == 0 {
+		return nil
+	}
+	caps := p.Capabilities()
+	lacking := n.lacking(&caps)
+	if lacking == 0 {
+		return nil
+	}
+	return mcp.Errorf(mcp.CodeInvalidRequest, "the client must declare: %s", lacking).
+		WithData(struct {
+			Lacking json.RawMessage `json:"requiredCapabilities"`
+		}{lacking.object()})
+}
+
+// object is the capability set that would satisfy n.
+func (n Needs) object() json.RawMessage {
+	var c mcp.ClientCapabilities
+	if n&(NeedsElicitation|NeedsElicitationURL) != 0 {
+		c.Elicitation = &mcp.ElicitationCapability{}
+		if n&NeedsElicitation != 0 {
+			c.Elicitation.Form = mcp.Declared()
+		}
+		if n&NeedsElicitationURL != 0 {
+			c.Elicitation.URL = mcp.Declared()
+		}
+	}
+	if n&(NeedsSampling|NeedsSamplingTools) != 0 {
+		c.Sampling = &mcp.SamplingCapability{}
+		if n&NeedsSamplingTools != 0 {
+			c.Sampling.Tools = mcp.Declared()
+		}
+	}
+	if n&NeedsRoots != 0 {
+		c.Roots = &mcp.ListChanged{}
+	}
+	data, _ := codec.Marshal(c) // a value of our own making
+	return data
+}

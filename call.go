@@ -1,0 +1,153 @@
+package troupe
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"strconv"
+
+	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// Call is one request as its handler sees it. It may be used from any goroutine
+// until the handler returns.
+type Call struct {
+	c    *actors.Call
+	srv  *Server
+	peer Peer
+}
+
+// Principal returns who makes the call: what Options.Authenticate returned, or
+// the zero Principal without authentication.
+func (c *Call) Principal() Principal { return principalOf(c.c.Principal()) }
+
+// Peer is the client's side of the session.
+func (c *Call) Peer() *Peer { return &c.peer }
+
+// Meta is the request's `_meta` object as it came, nil if absent. It is valid
+// until the handler returns.
+func (c *Call) Meta() mcp.Meta { return mcp.Meta(c.c.Message().Meta) }
+
+// Attempt is 1 for the first run of a call, and more when it runs again because
+// the process that ran it was lost.
+func (c *Call) Attempt() int { return c.c.Attempt() }
+
+// Progress tells the client how far the call has got; total 0 means unknown. The
+// values must rise: one that does not is dropped, and above 100 a second the
+// newest wins. It does nothing when the client asked for no progress. An error
+// means that the call has ended, and with it the need for progress.
+func (c *Call) Progress(ctx context.Context, progress, total float64, message string) error {
+	token := c.c.Message().ProgressToken
+	if token == nil || math.IsNaN(progress) || math.IsInf(progress, 0) {
+		return nil
+	}
+	b := append([]byte(nil), `{"progressToken":`...)
+	b = append(b, token...)
+	b = append(b, `,"progress":`...)
+	b = strconv.AppendFloat(b, progress, 'f', -1, 64)
+	if total > 0 && !math.IsInf(total, 0) {
+		b = append(b, `,"total":`...)
+		b = strconv.AppendFloat(b, total, 'f', -1, 64)
+	}
+	if message != "" {
+		b = append(b, `,"message":`...)
+		b = codec.AppendString(b, message)
+	}
+	return c.c.Progress(ctx, progress, append(b, '}'))
+}
+
+// Log sends a log message to the client if its level asks for it; data is any
+// value that encodes as JSON, and must hold no secrets. Before the client has
+// set a level it gets everything from info on. An error means that data does not
+// encode or that the call has ended.
+func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error {
+	params, send, err := c.peer.logParams(level, logger, data)
+	if err != nil || !send {
+		return err
+	}
+	return c.c.Notify(ctx, mcp.NotifyMessage, params)
+}
+
+// ElicitationComplete tells the client that the interaction at the URL of an
+// elicitation it was asked to open has ended.
+func (c *Call) ElicitationComplete(ctx context.Context, elicitationID string) error {
+	params, err := codec.Marshal(mcp.ElicitCompleteParams{ElicitationID: elicitationID})
+	if err != nil {
+		return err
+	}
+	return c.c.Notify(ctx, mcp.NotifyElicitationComplete, params)
+}
+
+// Disconnect closes the connection of the call's event stream while the call
+// runs on: the client comes back, resumes the stream and gets what it missed.
+// It saves a connection where a call takes long and has nothing to say.
+func (c *Call) Disconnect() { c.c.CloseConnection() }
+
+// Peer is the client's side of a session. It may be used from any goroutine, and
+// kept after the call.
+type Peer struct{ p *actors.Peer }
+
+// Session is the session's id. Ids are secrets of their clients: do not log
+// them where others read.
+func (p *Peer) Session() string { return p.p.Key().ID }
+
+// Revision is the protocol revision that was negotiated.
+func (p *Peer) Revision() string { return p.p.Revision() }
+
+// Client is what the client says it is.
+func (p *Peer) Client() mcp.Implementation {
+	var i mcp.Implementation
+	_ = codec.Unmarshal(p.p.Client(), &i) // initialize has decoded it once
+	return i
+}
+
+// Capabilities are what the client declared.
+func (p *Peer) Capabilities() mcp.ClientCapabilities {
+	var c mcp.ClientCapabilities
+	_ = codec.Unmarshal(p.p.Capabilities(), &c) // initialize has decoded it once
+	return c
+}
+
+// Log sends a log message that belongs to no call, on the session's standalone
+// stream. It fails with ErrNoStream when the client has never opened one; while
+// its connection is away the message waits for its return.
+func (p *Peer) Log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error {
+	params, send, err := p.logParams(level, logger, data)
+	if err != nil || !send {
+		return err
+	}
+	return p.p.Notify(ctx, mcp.NotifyMessage, params)
+}
+
+// Ping asks the client, on its standalone stream, whether it is there.
+func (p *Peer) Ping(ctx context.Context) error {
+	a, err := p.p.Ask(ctx, actors.Question{Key: "ping", Method: mcp.MethodPing})
+	if err != nil {
+		return err
+	}
+	if a.Err != nil {
+		return a.Err
+	}
+	return nil
+}
+
+// defaultLevel is where logging starts before a client has set a level.
+const defaultLevel = mcp.LevelInfo
+
+func (p *Peer) logParams(level mcp.LoggingLevel, logger string, data any) (params []byte, send bool, err error) {
+	least := mcp.LoggingLevel(p.p.Level())
+	if least == "" {
+		least = defaultLevel
+	}
+	if level.Severity() < least.Severity() {
+		return nil, false, nil
+	}
+	raw, err := codec.Marshal(data)
+	if err != nil {
+		return nil, false, err
+	}
+	params, err = codec.Marshal(mcp.LogParams{Level: level, Logger: logger, Data: json.RawMessage(raw)})
+	return params, err == nil, err
+}

@@ -1,0 +1,126 @@
+package troupe
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/troupe-run/troupe/codec"
+)
+
+// catalogue is one kind of a server's offers, by name. Reading takes no lock:
+// each change makes a new snapshot.
+type catalogue[T any] struct {
+	mu      sync.Mutex // serialises changes
+	now     atomic.Pointer[snapshot[T]]
+	wire    func(T) any
+	changed func()
+}
+
+// snapshot is a catalogue as it stands: its items in the order of their names,
+// which is the order of lists.
+type snapshot[T any] struct {
+	byName map[string]T
+	names  []string
+	items  [][]byte // encoded
+	digest string
+}
+
+func newCatalogue[T any](wire func(T) any) *catalogue[T] {
+	c := &catalogue[T]{wire: wire, changed: func() {}}
+	c.now.Store(&snapshot[T]{byName: map[string]T{}, digest: digestOf(nil)})
+	return c
+}
+
+func digestOf(items [][]byte) string {
+	h := sha256.New()
+	for _, i := range items {
+		h.Write(i)
+		h.Write([]byte{'\n'})
+	}
+	return hex.EncodeToString(h.Sum(nil)[:6])
+}
+
+func (c *catalogue[T]) get(name string) (T, bool) {
+	v, ok := c.now.Load().byName[name]
+	return v, ok
+}
+
+// find is get without making a string of name.
+func (c *catalogue[T]) find(name []byte) (T, bool) {
+	v, ok := c.now.Load().byName[string(name)]
+	return v, ok
+}
+
+func (c *catalogue[T]) put(name string, v T) {
+	c.edit(func(m map[string]T) bool { m[name] = v; return true })
+}
+
+func (c *catalogue[T]) remove(names ...string) {
+	c.edit(func(m map[string]T) bool {
+		before := len(m)
+		for _, n := range names {
+			delete(m, n)
+		}
+		return len(m) != before
+	})
+}
+
+func (c *catalogue[T]) edit(f func(map[string]T) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.now.Load()
+	next := &snapshot[T]{byName: make(map[string]T, len(old.byName)+1)}
+	for k, v := range old.byName {
+		next.byName[k] = v
+	}
+	if !f(next.byName) {
+		return
+	}
+	for k := range next.byName {
+		next.names = append(next.names, k)
+	}
+	slices.Sort(next.names)
+	for _, k := range next.names {
+		data, err := codec.Marshal(c.wire(next.byName[k]))
+		if err != nil {
+			panic("troupe: " + k + ": " + err.Error())
+		}
+		next.items = append(next.items, data)
+	}
+	next.digest = digestOf(next.items)
+	c.now.Store(next)
+	if next.digest != old.digest {
+		c.changed()
+	}
+}
+
+// page appends the list from the first name after `after`, and returns the last
+// name if there is more.
+func (s *snapshot[T]) page(dst []byte, member, after string, size int) (out []byte, last string) {
+	i := 0
+	if after != "" {
+		i, _ = slices.BinarySearchFunc(s.names, after, strings.Compare)
+		if i < len(s.names) && s.names[i] == after {
+			i++
+		}
+	}
+	end := min(i+size, len(s.names))
+	dst = append(dst, '{', '"')
+	dst = append(dst, member...)
+	dst = append(dst, `":[`...)
+	for k, item := range s.items[i:end] {
+		if k > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, item...)
+	}
+	dst = append(dst, ']')
+	if end < len(s.names) {
+		last = s.names[end-1]
+	}
+	return dst, last
+}

@@ -1,0 +1,33 @@
+// Package troupe is an actor-based runtime for servers of the Model Context
+// Protocol. One Runtime serves any number of Servers over one store: sessions
+// and event streams survive a crash of the process, and a client that comes back
+// finds its session, and each of its streams, where it left them.
+//
+//	srv := troupe.NewServer(mcp.Implementation{Name: "hello", Version: "1.0"}, nil)
+//	troupe.AddTool(srv, troupe.Tool{Name: "greet", Description: "Greets someone."},
+//		func(ctx context.Context, call *troupe.Call, in struct{ Name string `json:"name"` }) (string, error) {
+//			return "Hello, " + in.Name, nil
+//		})
+//	rt, err := troupe.New(troupe.Options{Dir: "data"})
+//	...
+//	rt.Mount("/mcp", srv)
+//	err = rt.Serve(ctx)
+//
+// # Guarantees
+//
+// A request is accepted once its record is stored or a byte of its answer has
+// left. An accepted request is answered exactly once, or was cancelled by its
+// client, or ends with error -32010 when the process that ran it was lost and it
+// may not be run again by itself ([Never], the default for tools that declare
+// neither readOnlyHint nor idempotentHint). No event with an id reaches a client
+// before it is stored.
+//
+// # Concurrency
+//
+// All methods of Runtime and Server may be called from any goroutine. A handler
+// runs on the goroutine that read its request, and several run at once, also of
+// one session. A handler's context ends when the client cancels, when the call
+// has run too long, when the session is deleted, and when the node stops;
+// context.Cause tells which. It does not end when the connection breaks: the
+// call runs on, and its answer waits for the client's return.
+package troupe

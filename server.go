@@ -1,0 +1,190 @@
+package troupe
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/yosida95/uritemplate/v3"
+
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// ServerOptions are the settings of a server. The zero value is good.
+type ServerOptions struct {
+	// ID names the server in the store: [a-z0-9-], 1 to 32 characters, the same
+	// on every node. Empty means "main". Two servers of one Runtime must differ.
+	ID string
+	// Instructions tell a model how to use the server.
+	Instructions string
+	// PageSize is the number of items in one page of a list. 0 means 100.
+	PageSize int
+	// Complete answers completion/complete; nil declares no completions.
+	Complete func(ctx context.Context, call *Call, p mcp.CompleteParams) (mcp.Completion, error)
+	// Subscribe is asked before a client subscribes to a resource; an error
+	// refuses it. nil allows every URI.
+	Subscribe func(ctx context.Context, call *Call, uri string) error
+	// RootsChanged is told that a client's roots have changed. It must not block.
+	RootsChanged func(p *Peer)
+}
+
+// Server is one MCP server: its tools, prompts and resources. It does nothing
+// until a Runtime mounts it.
+type Server struct {
+	impl      mcp.Implementation
+	opts      ServerOptions
+	tools     *catalogue[*tool]
+	prompts   *catalogue[*prompt]
+	resources *catalogue[*resource]
+	templates *catalogue[*template]
+	mount     mountPoint
+}
+
+var serverID = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
+
+// NewServer returns a server. It panics when opts.ID is not valid. A nil opts
+// stands for the zero value.
+func NewServer(impl mcp.Implementation, opts *ServerOptions) *Server {
+	s := &Server{impl: impl}
+	if opts != nil {
+		s.opts = *opts
+	}
+	if s.opts.ID == "" {
+		s.opts.ID = "main"
+	}
+	if !serverID.MatchString(s.opts.ID) {
+		panic(fmt.Sprintf("troupe: server id %q: want 1 to 32 of a-z, 0-9 and -", s.opts.ID))
+	}
+	if s.opts.PageSize <= 0 {
+		s.opts.PageSize = 100
+	}
+	s.tools = newCatalogue(func(t *tool) any { return t.wire() })
+	s.prompts = newCatalogue(func(p *prompt) any { return p.wire() })
+	s.resources = newCatalogue(func(r *resource) any { return r.Resource })
+	s.templates = newCatalogue(func(t *template) any { return t.ResourceTemplate })
+	s.tools.changed, s.prompts.changed = s.mount.changed, s.mount.changed
+	s.resources.changed, s.templates.changed = s.mount.changed, s.mount.changed
+	return s
+}
+
+// RemoveTools removes tools; names that are not there are ignored.
+func (s *Server) RemoveTools(names ...string) { s.tools.remove(names...) }
+
+// RemovePrompts removes prompts; names that are not there are ignored.
+func (s *Server) RemovePrompts(names ...string) { s.prompts.remove(names...) }
+
+// RemoveResources removes resources; URIs that are not there are ignored.
+func (s *Server) RemoveResources(uris ...string) { s.resources.remove(uris...) }
+
+// RemoveResourceTemplates removes templates; ones that are not there are
+// ignored.
+func (s *Server) RemoveResourceTemplates(templates ...string) { s.templates.remove(templates...) }
+
+// ResourceUpdated tells every session that subscribed to uri that it has
+// changed. It does not wait, and does nothing before the server is mounted.
+func (s *Server) ResourceUpdated(uri string) { s.mount.resourceUpdated(uri) }
+
+// Prompt describes a prompt. Name and Description should be set.
+type Prompt struct {
+	Name        string
+	Title       string
+	Description string
+	Arguments   []mcp.PromptArgument
+	Icons       []mcp.Icon
+	Meta        mcp.Meta
+	Needs       Needs
+}
+
+// PromptHandler makes a prompt from its arguments. Missing required arguments
+// are refused before it runs.
+type PromptHandler func(ctx context.Context, call *Call, args map[string]string) (*mcp.GetPromptResult, error)
+
+type prompt struct {
+	Prompt
+	handler PromptHandler
+}
+
+func (p *prompt) wire() mcp.Prompt {
+	return mcp.Prompt{Name: p.Name, Title: p.Title, Description: p.Description, Arguments: p.Arguments, Icons: p.Icons, Meta: p.Meta}
+}
+
+// AddPrompt registers a prompt; it replaces one of the same name.
+func AddPrompt(s *Server, p Prompt, handler PromptHandler) {
+	if p.Name == "" {
+		panic("troupe: a prompt needs a name")
+	}
+	s.prompts.put(p.Name, &prompt{Prompt: p, handler: handler})
+}
+
+// ResourceHandler reads a resource. vars are the variables of the template that
+// matched, nil for a plain resource. An error wrapping ErrNotFound says that
+// there is no such resource.
+type ResourceHandler func(ctx context.Context, call *Call, uri string, vars map[string]string) ([]mcp.ResourceContents, error)
+
+type resource struct {
+	mcp.Resource
+	handler ResourceHandler
+}
+
+type template struct {
+	mcp.ResourceTemplate
+	parsed  *uritemplate.Template
+	match   *regexp.Regexp
+	handler ResourceHandler
+}
+
+// AddResource registers a resource; it replaces one of the same URI.
+func AddResource(s *Server, r mcp.Resource, handler ResourceHandler) {
+	if r.URI == "" || r.Name == "" {
+		panic("troupe: a resource needs a URI and a name")
+	}
+	s.resources.put(r.URI, &resource{Resource: r, handler: handler})
+}
+
+// AddResourceTemplate registers the resources whose URIs an RFC 6570 template
+// describes. Plain resources come first; of several templates that match, the
+// one first by its text reads. It panics when the template is not valid.
+func AddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceHandler) {
+	parsed, err := uritemplate.New(t.URITemplate)
+	if err != nil || t.Name == "" {
+		panic(fmt.Sprintf("troupe: resource template %q (%s): a name and a valid URI template are needed: %v", t.URITemplate, t.Name, err))
+	}
+	s.templates.put(t.URITemplate, &template{ResourceTemplate: t, parsed: parsed, match: parsed.Regexp(), handler: handler})
+}
+
+// reader finds who reads uri.
+func (s *Server) reader(uri string) (ResourceHandler, map[string]string) {
+	if r, ok := s.resources.get(uri); ok {
+		return r.handler, nil
+	}
+	now := s.templates.now.Load()
+	for _, name := range now.names {
+		t := now.byName[name]
+		if !t.match.MatchString(uri) {
+			continue
+		}
+		vars := map[string]string{}
+		for k, v := range t.parsed.Match(uri) {
+			vars[k] = v.String()
+		}
+		return t.handler, vars
+	}
+	return nil, nil
+}
+
+// capabilities are what the server declares.
+func (s *Server) capabilities() mcp.ServerCapabilities {
+	var c mcp.ServerCapabilities
+	c.Logging = mcp.Declared()
+	c.Tools = &mcp.ListChanged{ListChanged: true}
+	c.Prompts = &mcp.ListChanged{ListChanged: true}
+	c.Resources = &mcp.ResourcesCapability{ListChanged: true, Subscribe: true}
+	if s.opts.Complete != nil {
+		c.Completions = mcp.Declared()
+	}
+	return c
+}
+
+// changeDelay gathers changes of a catalogue into one notification.
+const changeDelay = 50 * time.Millisecond

@@ -1,0 +1,439 @@
+package troupe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/telemetry"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// ErrNotFound is what a ResourceHandler returns, or wraps, when there is no such
+// resource.
+var ErrNotFound = errors.New("troupe: not found")
+
+// service is a mounted server: what the actors call to have requests answered.
+type service struct {
+	rt    *Runtime
+	srv   *Server
+	svc   *actors.Service
+	tel   *telemetry.Instruments
+	spans bool
+}
+
+var _ actors.Handler = (*service)(nil)
+
+// revisions are those that this release speaks, oldest first.
+var revisions = []mcp.Revision{mcp.Revision20251125}
+
+func revisionNames() []string {
+	names := make([]string, len(revisions))
+	for i, r := range revisions {
+		names[i] = r.String()
+	}
+	return names
+}
+
+// Initialize settles a session (2025-11-25, basic/lifecycle): a version nobody
+// knows is answered with the newest this release speaks.
+func (s *service) Initialize(_ context.Context, params []byte) (actors.Settled, []byte, *mcp.Error) {
+	var p mcp.InitializeParams
+	if err := codec.UnmarshalValid(orEmpty(params), &p); err != nil {
+		return actors.Settled{}, nil, invalidParams(err)
+	}
+	info, caps := codec.Field(params, "clientInfo"), codec.Field(params, "capabilities")
+	if p.ProtocolVersion == "" || info == nil || caps == nil {
+		return actors.Settled{}, nil, mcp.NewError(mcp.CodeInvalidParams, "initialize needs protocolVersion, capabilities and clientInfo")
+	}
+	revision := mcp.Negotiate(p.ProtocolVersion, revisions).String()
+	result, err := codec.Marshal(mcp.InitializeResult{
+		ProtocolVersion: revision,
+		Capabilities:    s.srv.capabilities(),
+		ServerInfo:      s.srv.impl,
+		Instructions:    s.srv.opts.Instructions,
+	})
+	if err != nil {
+		return actors.Settled{}, nil, s.internal("initialize", err)
+	}
+	return actors.Settled{Revision: revision, Client: clone(info), Capabilities: clone(caps), Told: s.srv.digests()}, result, nil
+}
+
+func clone(b []byte) []byte { return append([]byte(nil), b...) }
+
+func orEmpty(params []byte) []byte {
+	if params == nil {
+		return []byte("{}")
+	}
+	return params
+}
+
+func invalidParams(err error) *mcp.Error {
+	return mcp.Errorf(mcp.CodeInvalidParams, "invalid params: %s", err)
+}
+
+// internal logs what went wrong inside and tells the client no more than that.
+func (s *service) internal(what string, err error) *mcp.Error {
+	s.rt.log.Error("request failed", "server", s.srv.opts.ID, "method", what, "error", err)
+	return mcp.NewError(mcp.CodeInternalError, "")
+}
+
+// Safe reports whether a call may run again: what only reads may, and tools that
+// say so.
+func (s *service) Safe(method, name []byte) bool {
+	if string(method) != mcp.MethodToolsCall {
+		return string(method) != mcp.MethodLoggingSetLevel
+	}
+	t, ok := s.srv.tools.get(text(name))
+	return ok && t.safe
+}
+
+// text decodes a raw JSON string; anything else is "".
+func text(raw []byte) string {
+	s, _ := codec.Str(raw)
+	return s
+}
+
+// plain returns the inside of a raw JSON string that has no escapes.
+func plain(raw []byte) ([]byte, bool) {
+	if len(raw) < 2 || raw[0] != '"' {
+		return nil, false
+	}
+	for _, c := range raw {
+		if c == '\\' {
+			return nil, false
+		}
+	}
+	return raw[1 : len(raw)-1], true
+}
+
+// Serve answers one request and records how long that took.
+func (s *service) Serve(ctx context.Context, c *actors.Call, dst []byte) ([]byte, *mcp.Error) {
+	start := time.Now()
+	m := c.Message()
+	call := &Call{c: c, srv: s.srv, peer: Peer{c.Peer()}}
+	op, tool := s.operation(m)
+	var end func(int, string)
+	if op != nil && s.spans {
+		t := c.Trace()
+		ctx, end = op.Start(ctx, s.trace(m, telemetry.Trace(t)), string(m.ID), call.peer.Session(), call.peer.Revision())
+	}
+	out, code, err := s.route(ctx, call, m, tool, dst)
+	if err != nil {
+		code = err.Code
+	}
+	if op != nil {
+		op.End(ctx, start, code)
+	}
+	if end != nil {
+		message := ""
+		if err != nil {
+			message = err.Message
+		}
+		end(code, message)
+	}
+	return out, err
+}
+
+// trace prefers the trace context in `_meta`, which is the call's own, to that
+// of the HTTP request.
+func (s *service) trace(m *codec.Message, t telemetry.Trace) telemetry.Trace {
+	if p := codec.Field(m.Meta, "traceparent"); p != nil {
+		return telemetry.Trace{Parent: text(p), State: text(codec.Field(m.Meta, "tracestate"))}
+	}
+	return t
+}
+
+// operation finds what a request is counted as. Names that no catalogue has are
+// not counted by name.
+func (s *service) operation(m *codec.Message) (*telemetry.Operation, *tool) {
+	switch string(m.Method) {
+	case mcp.MethodToolsCall:
+		name, ok := plain(m.Name)
+		if !ok {
+			name = []byte(text(m.Name))
+		}
+		if t, ok := s.srv.tools.find(name); ok {
+			return s.tel.Operation(s.srv.opts.ID, mcp.MethodToolsCall, t.Name), t
+		}
+		return s.tel.Operation(s.srv.opts.ID, mcp.MethodToolsCall, ""), nil
+	case mcp.MethodPromptsGet:
+		if p, ok := s.srv.prompts.get(text(m.Name)); ok {
+			return s.tel.Operation(s.srv.opts.ID, mcp.MethodPromptsGet, p.Name), nil
+		}
+	}
+	if known, ok := mcp.LookupMethod(m.Method); ok {
+		return s.tel.Operation(s.srv.opts.ID, known.Name, ""), nil
+	}
+	return s.tel.Operation(s.srv.opts.ID, "_OTHER", ""), nil
+}
+
+// route answers by method. code is 1 for a result with isError.
+func (s *service) route(ctx context.Context, call *Call, m *codec.Message, t *tool, dst []byte) (out []byte, code int, err *mcp.Error) {
+	switch string(m.Method) {
+	case mcp.MethodToolsCall:
+		return s.callTool(ctx, call, m, t, dst)
+	case mcp.MethodPing:
+		out = append(dst, '{', '}')
+	case mcp.MethodToolsList:
+		out, err = s.list(call, m, s.srv.tools.now.Load().pager("tools"), dst)
+	case mcp.MethodPromptsList:
+		out, err = s.list(call, m, s.srv.prompts.now.Load().pager("prompts"), dst)
+	case mcp.MethodResourcesList:
+		out, err = s.list(call, m, s.srv.resources.now.Load().pager("resources"), dst)
+	case mcp.MethodResourcesTemplatesList:
+		out, err = s.list(call, m, s.srv.templates.now.Load().pager("resourceTemplates"), dst)
+	case mcp.MethodPromptsGet:
+		out, err = s.getPrompt(ctx, call, m, dst)
+	case mcp.MethodResourcesRead:
+		out, err = s.readResource(ctx, call, m, dst)
+	case mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
+		out, err = s.subscribe(ctx, call, m, dst)
+	case mcp.MethodCompletionComplete:
+		out, err = s.complete(ctx, call, m, dst)
+	case mcp.MethodLoggingSetLevel:
+		out, err = s.setLevel(ctx, call, m, dst)
+	case mcp.MethodInitialize:
+		err = mcp.NewError(mcp.CodeInvalidRequest, "the session is initialized already")
+	default:
+		err = mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", m.Method)
+	}
+	return out, 0, err
+}
+
+func (s *service) callTool(ctx context.Context, call *Call, m *codec.Message, t *tool, dst []byte) ([]byte, int, *mcp.Error) {
+	if t == nil {
+		name, ok := codec.Str(m.Name)
+		if !ok {
+			return nil, 0, mcp.NewError(mcp.CodeInvalidParams, "tools/call needs the name of a tool")
+		}
+		return nil, 0, mcp.Errorf(mcp.CodeInvalidParams, "Unknown tool: %s", name)
+	}
+	if err := t.Needs.check(&call.peer); err != nil {
+		return nil, 0, err
+	}
+	args := m.Arguments
+	switch {
+	case args == nil:
+		args = []byte("{}")
+	case args[0] != '{':
+		return nil, 0, mcp.NewError(mcp.CodeInvalidParams, "arguments must be an object")
+	}
+	out, err := t.run(ctx, call, args, dst)
+	if err == nil {
+		return out, 0, nil
+	}
+	if wire, ok := errors.AsType[*mcp.Error](err); ok {
+		return nil, 0, wire
+	}
+	if errors.Is(err, errNoResult) || errors.Is(err, errBadResult) {
+		return nil, 0, s.internal("tools/call "+t.Name, err)
+	}
+	result := &mcp.CallToolResult{Content: mcp.Contents{mcp.Text(err.Error())}, IsError: true}
+	if out, err = codec.AppendMarshal(dst, result); err != nil {
+		return nil, 0, s.internal("tools/call "+t.Name, err)
+	}
+	return out, 1, nil
+}
+
+func (s *service) getPrompt(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
+	var params mcp.GetPromptParams
+	if err := codec.UnmarshalValid(orEmpty(m.Params), &params); err != nil {
+		return nil, invalidParams(err)
+	}
+	p, ok := s.srv.prompts.get(params.Name)
+	if !ok {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown prompt: %s", params.Name)
+	}
+	for _, a := range p.Arguments {
+		if _, ok := params.Arguments[a.Name]; a.Required && !ok {
+			return nil, mcp.Errorf(mcp.CodeInvalidParams, "missing argument: %s", a.Name)
+		}
+	}
+	if err := p.Needs.check(&call.peer); err != nil {
+		return nil, err
+	}
+	result, err := p.handler(ctx, call, params.Arguments)
+	if err == nil && result == nil {
+		err = errNoResult
+	}
+	if err != nil {
+		return nil, s.failure("prompts/get "+p.Name, err)
+	}
+	return s.encode(dst, m, result)
+}
+
+// failure is what the client learns of a handler's error.
+func (s *service) failure(what string, err error) *mcp.Error {
+	if wire, ok := errors.AsType[*mcp.Error](err); ok {
+		return wire
+	}
+	return s.internal(what, err)
+}
+
+func (s *service) encode(dst []byte, m *codec.Message, v any) ([]byte, *mcp.Error) {
+	out, err := codec.AppendMarshal(dst, v)
+	if err != nil {
+		return nil, s.internal(string(m.Method), err)
+	}
+	return out, nil
+}
+
+func (s *service) readResource(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
+	uri, bad := resourceURI(m)
+	if bad != nil {
+		return nil, bad
+	}
+	handler, vars := s.srv.reader(uri)
+	if handler == nil {
+		return nil, notFound(uri)
+	}
+	contents, err := handler(ctx, call, uri, vars)
+	if errors.Is(err, ErrNotFound) {
+		return nil, notFound(uri)
+	}
+	if err != nil {
+		return nil, s.failure("resources/read", err)
+	}
+	return s.encode(dst, m, mcp.ReadResourceResult{Contents: contents})
+}
+
+func resourceURI(m *codec.Message) (string, *mcp.Error) {
+	uri, ok := codec.Str(m.URI)
+	if !ok || !absolute(uri) {
+		return "", mcp.NewError(mcp.CodeInvalidParams, "uri must be an absolute URI")
+	}
+	return uri, nil
+}
+
+// absolute reports whether uri begins with a scheme (RFC 3986, section 3.1).
+func absolute(uri string) bool {
+	for i, c := range []byte(uri) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z':
+		case i > 0 && ('0' <= c && c <= '9' || c == '+' || c == '-' || c == '.'):
+		default:
+			return i > 0 && c == ':' && len(uri) <= 8192
+		}
+	}
+	return false
+}
+
+func notFound(uri string) *mcp.Error {
+	return mcp.NewError(mcp.CodeResourceNotFound, "resource not found").WithData(struct {
+		URI string `json:"uri"`
+	}{uri})
+}
+
+// maxSubscriptions bounds the resources one session may subscribe to.
+const maxSubscriptions = 1000
+
+func (s *service) subscribe(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
+	uri, bad := resourceURI(m)
+	if bad != nil {
+		return nil, bad
+	}
+	var err error
+	if string(m.Method) == mcp.MethodResourcesUnsubscribe {
+		err = call.peer.p.Unsubscribe(ctx, uri)
+	} else {
+		if s.srv.opts.Subscribe != nil {
+			if err := s.srv.opts.Subscribe(ctx, call, uri); err != nil {
+				return nil, s.failure("resources/subscribe", err)
+			}
+		}
+		if err = call.peer.p.Subscribe(ctx, uri, maxSubscriptions); errors.Is(err, actors.ErrOverloaded) {
+			return nil, mcp.Errorf(mcp.CodeInvalidRequest, "a session may subscribe to %d resources", maxSubscriptions)
+		}
+	}
+	if err != nil {
+		return nil, s.internal(string(m.Method), err)
+	}
+	return append(dst, '{', '}'), nil
+}
+
+func (s *service) complete(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
+	if s.srv.opts.Complete == nil {
+		return nil, mcp.NewError(mcp.CodeMethodNotFound, "the server has no completions")
+	}
+	var p mcp.CompleteParams
+	if err := codec.UnmarshalValid(orEmpty(m.Params), &p); err != nil {
+		return nil, invalidParams(err)
+	}
+	switch {
+	case p.Argument.Name == "":
+		return nil, mcp.NewError(mcp.CodeInvalidParams, "completion needs the name of an argument")
+	case p.Ref.Type == mcp.RefPrompt:
+		if _, ok := s.srv.prompts.get(p.Ref.Name); !ok {
+			return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown prompt: %s", p.Ref.Name)
+		}
+	case p.Ref.Type == mcp.RefResource:
+		if _, ok := s.srv.templates.get(p.Ref.URI); !ok {
+			if h, _ := s.srv.reader(p.Ref.URI); h == nil {
+				return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown resource: %s", p.Ref.URI)
+			}
+		}
+	default:
+		return nil, mcp.NewError(mcp.CodeInvalidParams, "ref must be of type ref/prompt or ref/resource")
+	}
+	got, err := s.srv.opts.Complete(ctx, call, p)
+	if err != nil {
+		return nil, s.failure("completion/complete", err)
+	}
+	if len(got.Values) > mcp.MaxCompletionValues {
+		more := true
+		if got.Total == nil {
+			total := int64(len(got.Values))
+			got.Total = &total
+		}
+		got.Values, got.HasMore = got.Values[:mcp.MaxCompletionValues], &more
+	}
+	return s.encode(dst, m, mcp.CompleteResult{Completion: got})
+}
+
+func (s *service) setLevel(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
+	level := mcp.LoggingLevel(text(codec.Field(m.Params, "level")))
+	if !level.Valid() {
+		return nil, mcp.NewError(mcp.CodeInvalidParams, "level must be one of debug, info, notice, warning, error, critical, alert, emergency")
+	}
+	if err := call.peer.p.SetLevel(ctx, string(level)); err != nil {
+		return nil, s.internal(mcp.MethodLoggingSetLevel, err)
+	}
+	return append(dst, '{', '}'), nil
+}
+
+// pager is a list that can be read page by page.
+type pager func(dst []byte, after string, size int) (out []byte, last string)
+
+func (s *snapshot[T]) pager(member string) pager {
+	return func(dst []byte, after string, size int) ([]byte, string) { return s.page(dst, member, after, size) }
+}
+
+// list answers a page. Its cursor is sealed, and holds for the method and
+// principal that got it: it is the last name shown, so that pages stay right
+// while the list changes.
+func (s *service) list(call *Call, m *codec.Message, p pager, dst []byte) ([]byte, *mcp.Error) {
+	key := call.peer.p.Key()
+	aad := []byte("cursor\x00" + key.Tenant + "\x00" + key.Server + "\x00" + string(m.Method))
+	after := ""
+	if m.Cursor != nil {
+		var ok bool
+		if after, ok = s.rt.unseal(text(m.Cursor), aad); !ok {
+			return nil, mcp.NewError(mcp.CodeInvalidParams, "invalid cursor")
+		}
+	}
+	out, last := p(dst, after, s.srv.opts.PageSize)
+	if last != "" {
+		cursor, err := s.rt.seal(last, aad)
+		if err != nil {
+			return nil, s.internal(string(m.Method), fmt.Errorf("seal cursor: %w", err))
+		}
+		out = append(out, `,"nextCursor":`...)
+		out = strconv.AppendQuote(out, cursor)
+	}
+	return append(out, '}'), nil
+}

@@ -1,0 +1,273 @@
+package troupe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// Rerun says whether a call may be run again when the process that ran it was
+// lost before it had answered.
+type Rerun uint8
+
+const (
+	// RerunDefault is Safe for tools whose annotations say that they are
+	// read-only or idempotent, and Never for the others.
+	RerunDefault Rerun = iota
+	// Never answers such a call with error -32010: whether it took effect is
+	// unknown.
+	Never
+	// Safe runs it again from the start. Questions that the client has answered
+	// return their answers, and nothing that was sent is sent again.
+	Safe
+)
+
+// Needs is what a handler may ask of the client. A client that lacks one of them
+// is refused before the handler runs.
+type Needs uint8
+
+// What a handler may need.
+const (
+	NeedsElicitation    Needs = 1 << iota // forms
+	NeedsElicitationURL                   // URLs to open
+	NeedsSampling                         // messages of a model
+	NeedsSamplingTools                    // with tools
+	NeedsRoots
+)
+
+// Tool describes a tool. Name and Description should be set; the schemas are
+// inferred from the handler's types where they are nil, and are passed on byte
+// for byte where they are not.
+type Tool struct {
+	Name         string
+	Title        string
+	Description  string
+	InputSchema  json.RawMessage
+	OutputSchema json.RawMessage
+	Annotations  *mcp.ToolAnnotations
+	Icons        []mcp.Icon
+	Meta         mcp.Meta
+	Needs        Needs
+	Rerun        Rerun
+}
+
+// tool is a registered tool.
+type tool struct {
+	Tool
+	input  *jsonschema.Resolved
+	output *jsonschema.Resolved
+	safe   bool
+	// run appends the result to dst.
+	run func(ctx context.Context, c *Call, args []byte, dst []byte) ([]byte, error)
+}
+
+func (t *tool) wire() mcp.Tool {
+	return mcp.Tool{Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: t.InputSchema, OutputSchema: t.OutputSchema,
+		Annotations: t.Annotations, Icons: t.Icons, Meta: t.Meta}
+}
+
+// AddTool registers a tool with a typed handler. The arguments are validated
+// against the input schema and decoded into In. Out decides the result:
+//
+//   - *mcp.CallToolResult is sent as it is;
+//   - string, mcp.Content and mcp.Contents become the content;
+//   - any other struct or map becomes the structured content, with a text block
+//     that mirrors it, and gives the tool its output schema.
+//
+// An error of the handler becomes a result with isError, which the model sees;
+// an *mcp.Error becomes a protocol error. AddTool replaces a tool of the same
+// name, and panics when a schema is not valid or cannot be inferred: that is a
+// mistake in the program.
+func AddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context, call *Call, in In) (Out, error)) {
+	if t.InputSchema == nil {
+		t.InputSchema = inferSchema[In](t.Name)
+	}
+	respond, structured := responder[Out]()
+	if structured && t.OutputSchema == nil {
+		t.OutputSchema = inferSchema[Out](t.Name)
+	}
+	pretouch(reflect.TypeFor[In](), reflect.TypeFor[Out]())
+	e := newTool(t)
+	e.run = func(ctx context.Context, c *Call, args, dst []byte) ([]byte, error) {
+		if err := e.checkInput(args); err != nil {
+			return nil, err
+		}
+		var in In
+		if err := codec.UnmarshalValid(args, &in); err != nil {
+			return nil, &argumentError{err}
+		}
+		out, err := handler(ctx, c, in)
+		if err != nil {
+			return nil, err
+		}
+		return respond(e, dst, out)
+	}
+	s.tools.put(t.Name, e)
+}
+
+// AddRawTool registers a tool whose handler gets its arguments as JSON, valid by
+// the tool's input schema, which is required. args is the handler's own. The
+// rest is as for AddTool.
+func AddRawTool(s *Server, t Tool, handler func(ctx context.Context, call *Call, args json.RawMessage) (*mcp.CallToolResult, error)) {
+	if t.InputSchema == nil {
+		panic(fmt.Sprintf("troupe: tool %q: a raw tool needs an input schema", t.Name))
+	}
+	e := newTool(t)
+	e.run = func(ctx context.Context, c *Call, args, dst []byte) ([]byte, error) {
+		if err := e.checkInput(args); err != nil {
+			return nil, err
+		}
+		out, err := handler(ctx, c, append(json.RawMessage(nil), args...))
+		if err != nil {
+			return nil, err
+		}
+		return e.respond(dst, out)
+	}
+	s.tools.put(t.Name, e)
+}
+
+func newTool(t Tool) *tool {
+	if t.Name == "" {
+		panic("troupe: a tool needs a name")
+	}
+	e := &tool{Tool: t, input: resolveSchema(t.Name, "input", t.InputSchema)}
+	if t.OutputSchema != nil {
+		e.output = resolveSchema(t.Name, "output", t.OutputSchema)
+	}
+	set := func(p *bool) bool { return p != nil && *p }
+	a := t.Annotations
+	e.safe = t.Rerun == Safe || t.Rerun == RerunDefault && a != nil && (set(a.ReadOnlyHint) || set(a.IdempotentHint))
+	return e
+}
+
+// argumentError is a fault of the arguments: a result that the model sees, so
+// that it can mend the call.
+type argumentError struct{ err error }
+
+func (e *argumentError) Error() string { return "invalid arguments: " + e.err.Error() }
+func (e *argumentError) Unwrap() error { return e.err }
+
+func (t *tool) checkInput(args []byte) error {
+	var v any
+	if err := codec.UnmarshalValid(args, &v); err != nil {
+		return &argumentError{err}
+	}
+	if err := t.input.Validate(v); err != nil {
+		return &argumentError{err}
+	}
+	return nil
+}
+
+// responder says how a value of type Out becomes a result.
+func responder[Out any]() (f func(t *tool, dst []byte, out Out) ([]byte, error), structured bool) {
+	wrap := func(content func(Out) mcp.Contents) func(*tool, []byte, Out) ([]byte, error) {
+		return func(t *tool, dst []byte, out Out) ([]byte, error) {
+			return t.respond(dst, &mcp.CallToolResult{Content: content(out)})
+		}
+	}
+	switch reflect.TypeFor[Out]() {
+	case reflect.TypeFor[*mcp.CallToolResult]():
+		return func(t *tool, dst []byte, out Out) ([]byte, error) {
+			return t.respond(dst, any(out).(*mcp.CallToolResult))
+		}, false
+	case reflect.TypeFor[string]():
+		return wrap(func(out Out) mcp.Contents { return mcp.Contents{mcp.Text(any(out).(string))} }), false
+	case reflect.TypeFor[mcp.Content]():
+		return wrap(func(out Out) mcp.Contents { return mcp.Contents{any(out).(mcp.Content)} }), false
+	case reflect.TypeFor[mcp.Contents]():
+		return wrap(func(out Out) mcp.Contents { return any(out).(mcp.Contents) }), false
+	}
+	return func(t *tool, dst []byte, out Out) ([]byte, error) {
+		data, err := codec.Marshal(out)
+		if err != nil {
+			return nil, fmt.Errorf("troupe: tool %s: %w: %w", t.Name, errBadResult, err)
+		}
+		return t.respond(dst, &mcp.CallToolResult{Content: mcp.Contents{mcp.Text(string(data))}, StructuredContent: data})
+	}, true
+}
+
+// errNoResult reports a handler that returned neither a result nor an error.
+var errNoResult = errors.New("the handler returned no result")
+
+// errBadResult reports a result that breaks the tool's own declaration: a
+// mistake of the server that no client can mend.
+var errBadResult = errors.New("the handler's result does not fit")
+
+// respond appends a result. Structured content is checked against the output
+// schema, and mirrored as text where the handler gave no content.
+func (t *tool) respond(dst []byte, r *mcp.CallToolResult) ([]byte, error) {
+	if r == nil {
+		return nil, fmt.Errorf("troupe: tool %s: %w", t.Name, errNoResult)
+	}
+	if t.output != nil && !r.IsError {
+		if r.StructuredContent == nil {
+			return nil, fmt.Errorf("troupe: tool %s: %w: it declares an output schema, but gave no structured content", t.Name, errBadResult)
+		}
+		var v any
+		if err := codec.Unmarshal(r.StructuredContent, &v); err != nil {
+			return nil, fmt.Errorf("troupe: tool %s: %w: structured content: %w", t.Name, errBadResult, err)
+		}
+		if err := t.output.Validate(v); err != nil {
+			return nil, fmt.Errorf("troupe: tool %s: %w: structured content: %w", t.Name, errBadResult, err)
+		}
+	}
+	if r.StructuredContent != nil && len(r.Content) == 0 {
+		r = &mcp.CallToolResult{Content: mcp.Contents{mcp.Text(string(r.StructuredContent))}, StructuredContent: r.StructuredContent, IsError: r.IsError, Meta: r.Meta}
+	}
+	if typed := r.Content.Typed(); len(typed) > 0 && &typed[0] != &r.Content[0] {
+		c := *r
+		c.Content = typed
+		r = &c
+	}
+	return codec.AppendMarshal(dst, r)
+}
+
+func inferSchema[T any](name string) json.RawMessage {
+	if reflect.TypeFor[T]() == reflect.TypeFor[struct{}]() {
+		return json.RawMessage(`{"type":"object","additionalProperties":false}`)
+	}
+	s, err := jsonschema.For[T](nil)
+	if err != nil {
+		panic(fmt.Sprintf("troupe: tool %q: no schema can be inferred: %v", name, err))
+	}
+	if s.Type != "object" {
+		panic(fmt.Sprintf("troupe: tool %q: %v is no object, as arguments and structured content must be", name, reflect.TypeFor[T]()))
+	}
+	data, err := json.Marshal(s)
+	if err != nil {
+		panic(fmt.Sprintf("troupe: tool %q: schema: %v", name, err))
+	}
+	return data
+}
+
+func resolveSchema(name, which string, raw json.RawMessage) *jsonschema.Resolved {
+	var s jsonschema.Schema
+	err := json.Unmarshal(raw, &s)
+	if err == nil && s.Type != "object" {
+		err = errors.New(`its type must be "object"`)
+	}
+	var r *jsonschema.Resolved
+	if err == nil {
+		r, err = s.Resolve(nil)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("troupe: tool %q: %s schema: %v", name, which, err))
+	}
+	return r
+}
+
+// pretouch compiles the codec of types before the first call needs it.
+func pretouch(types ...reflect.Type) {
+	for _, t := range types {
+		if t.Kind() == reflect.Struct || t.Kind() == reflect.Pointer {
+			_ = codec.Pretouch(t) // what cannot be compiled ahead is compiled, or refused, at its first use
+		}
+	}
+}
