@@ -1,0 +1,192 @@
+package troupe_test
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+const rootModule = "github.com/troupe-run/troupe"
+
+// A layer is a directory of the root module, with what lies below it, and what that may import of the module.
+type layer struct {
+	dir   string   // "" is the root package alone; the longest dir that fits counts
+	may   []string // directories, each with what lies below it; a package may always import what shares its subject
+	tests []string // more of them, for test files
+	why   string   // why it may not import the rest
+}
+
+// The layers from the bottom to the top. Packages below internal are pure state machines unless they have their own line.
+var layers = []layer{
+	{".ci", nil, nil, "checks of the repository do without the code they check"},
+	{"mcp", nil, []string{"codec"}, "protocol data knows no layer"},
+	{"codec", []string{"mcp"}, nil, "bytes and protocol data are all there is to a codec"},
+	{"internal", []string{"mcp"}, nil, "a state machine decides from its arguments alone"},
+	{"internal/telemetry", nil, nil, "every layer reports to it, so it can know none"},
+	{"internal/sim", []string{"mcp", "internal"}, nil, "the simulation drives state machines against a model, without the real layers"},
+	{"internal/testkit", []string{"mcp", "codec", "actors", "transport", "cluster", "internal"}, nil, "the root's own tests use it"},
+	{"actors", []string{"mcp", "codec", "internal"}, nil, "actors declare what they need of transport and cluster; the root joins them"},
+	{"transport", []string{"mcp", "codec", "internal/telemetry"}, nil, "a transport carries bytes and holds no protocol state"},
+	{"cluster", []string{"mcp", "codec", "internal/telemetry"}, nil, "storage knows records and events, not who writes them"},
+	{"", []string{"mcp", "codec", "actors", "transport", "cluster", "internal"}, []string{"examples"}, "the public API is below its users"},
+	{"examples", []string{"", "mcp"}, nil, "an example shows what any user can write"},
+	{"bench", []string{"", "mcp", "codec", "examples", "internal"}, nil, "load comes over the wire"},
+	{"cmd", []string{"", "mcp", "examples", "bench", "internal/telemetry"}, nil, "the command turns flags into Options and has no parts of its own"},
+}
+
+// testPackages exist for tests, so test files anywhere may import them and other packages may not.
+var testPackages = []string{"internal/sim", "internal/testkit"}
+
+// An owner says which packages may import something from outside the module.
+type owner struct {
+	target string   // an import path with what lies below it; the longest that fits counts
+	in     []string // directories with what lies below them; "" is the root package alone
+	tests  bool     // whether all test files and test packages may, too
+	why    string
+}
+
+var owners = []owner{
+	{"github.com/asynkron/protoactor-go", nil, false, "of protoactor only the package actor is sound enough to build on"},
+	{"github.com/asynkron/protoactor-go/actor", []string{"actors"}, false, "the kernel hides it, faults included"},
+	{"github.com/bytedance/sonic", []string{"codec"}, false, "one place decides how payloads are read and written"},
+	{"github.com/goccy/go-yaml", []string{"cmd"}, false, "only the command reads a configuration file"},
+	{"github.com/google/jsonschema-go", []string{"mcp", ""}, false, "schemas are protocol data, inferred where tools are registered"},
+	{"github.com/nats-io", []string{"cluster", "internal/testkit"}, false, "storage is reached through interfaces of its users"},
+	{"github.com/prometheus", []string{"cmd"}, false, "an embedding program brings its own exporter"},
+	{"github.com/spf13/cobra", []string{"cmd"}, false, "only the command has flags"},
+	{"github.com/yosida95/uritemplate", []string{"mcp", ""}, false, "templates are matched where resources are registered"},
+	{"go.opentelemetry.io/otel", []string{"internal/telemetry", "", "cmd"}, false, "layers report through internal/telemetry"},
+	{"go.opentelemetry.io/otel/exporters", []string{"cmd"}, false, "an embedding program brings its own exporter"},
+	{"go.opentelemetry.io/otel/sdk", []string{"cmd"}, false, "an embedding program brings its own SDK"},
+	{"github.com/go-json-experiment/json", nil, true, "it is the oracle of the codec's tests"},
+	{"github.com/google/go-cmp", nil, true, "it compares values in tests"},
+	{"golang.org/x/tools/txtar", nil, true, "it holds transcripts of tests"},
+}
+
+// importsAcrossLayers holds the directions of design: what is above may import what is below, and siblings may not
+// import each other.
+func importsAcrossLayers(repo repository) []string {
+	var violations []string
+	for _, s := range repo.own() {
+		home, ok := layerOf(s.dir())
+		if !ok {
+			violations = append(violations, fmt.Sprintf("%s belongs to no layer; give its directory a line in layers", s.path))
+			continue
+		}
+		for _, spec := range s.file.Imports {
+			target := strings.Trim(spec.Path.Value, "`\"")
+			dir, ok := dirOf(target)
+			if !ok || within(dir, subject(s.dir())) || allowed(s, home, dir) {
+				continue
+			}
+			violations = append(violations, fmt.Sprintf("%s imports %s: %s", s.at(spec.Pos()), target, home.why))
+		}
+	}
+	return violations
+}
+
+func layerOf(dir string) (layer, bool) {
+	var found layer
+	ok := false
+	for _, l := range layers {
+		if within(dir, l.dir) && (!ok || len(l.dir) > len(found.dir)) {
+			found, ok = l, true
+		}
+	}
+	return found, ok
+}
+
+// dirOf returns the directory of a package of the root module.
+func dirOf(target string) (string, bool) {
+	if target == rootModule {
+		return "", true
+	}
+	return strings.CutPrefix(target, rootModule+"/")
+}
+
+// subject returns the directory whose packages belong together: internal and cmd hold many subjects, other
+// directories one.
+func subject(dir string) string {
+	parts := strings.Split(dir, "/")
+	if n := len(parts); n > 1 && (parts[0] == "internal" || parts[0] == "cmd") {
+		return path.Join(parts[0], parts[1])
+	}
+	return parts[0]
+}
+
+func allowed(s source, home layer, dir string) bool {
+	isTestPackage := func(dir string) bool {
+		return slices.ContainsFunc(testPackages, func(p string) bool { return within(dir, p) })
+	}
+	if isTestPackage(dir) {
+		return s.isTest() || isTestPackage(s.dir()) || within(s.dir(), "bench")
+	}
+	may := home.may
+	if s.isTest() {
+		may = slices.Concat(may, home.tests)
+	}
+	return slices.ContainsFunc(may, func(m string) bool { return within(dir, m) })
+}
+
+// strayDependencies holds third-party packages where they belong.
+func strayDependencies(repo repository) []string {
+	var violations []string
+	for _, s := range repo.own() {
+		for _, target := range slices.Sorted(maps.Keys(s.imports())) {
+			if _, own := dirOf(target); own || isStd(target) {
+				continue
+			}
+			var who owner
+			for _, o := range owners {
+				if within(target, o.target) && len(o.target) > len(who.target) {
+					who = o
+				}
+			}
+			holds := func(dir string) bool { return within(s.dir(), dir) }
+			switch {
+			case who.target == "":
+				violations = append(violations, fmt.Sprintf("%s imports %s, which has no line in owners", s.path, target))
+			case slices.ContainsFunc(who.in, holds):
+			case who.tests && (s.isTest() || slices.ContainsFunc(testPackages, holds)):
+			default:
+				violations = append(violations, fmt.Sprintf("%s imports %s: %s", s.path, target, who.why))
+			}
+		}
+	}
+	return violations
+}
+
+// isStd says whether an import path is one of the standard library: their first element has no dot.
+func isStd(target string) bool {
+	first, _, _ := strings.Cut(target, "/")
+	return !strings.Contains(first, ".")
+}
+
+var importCases = []layoutCase{
+	{"sibling layers", importsAcrossLayers, map[string]string{"actors/a.go": "package actors\nimport _ \"" + rootModule + "/cluster\"\n"}, "actors/a.go:2"},
+	{"sibling layers in a test", importsAcrossLayers, map[string]string{"transport/a_test.go": "package transport_test\nimport _ \"" + rootModule + "/actors\"\n"}, "transport/a_test.go:2"},
+	{"the root from below", importsAcrossLayers, map[string]string{"internal/testkit/a.go": "package testkit\nimport _ `" + rootModule + "`\n"}, rootModule},
+	{"one state machine from another", importsAcrossLayers, map[string]string{"internal/task/a.go": "package task\nimport _ \"" + rootModule + "/internal/session\"\n"}, "internal/task/a.go:2"},
+	{"a state machine's own parts", importsAcrossLayers, map[string]string{"internal/task/a.go": "package task\nimport _ \"" + rootModule + "/internal/task/steps\"\n"}, ""},
+	{"a layer's own parts", importsAcrossLayers, map[string]string{"transport/stdio/a.go": "package stdio\nimport _ \"" + rootModule + "/transport/sse\"\n"}, ""},
+	{"a sibling with a longer name", importsAcrossLayers, map[string]string{"mcp/a.go": "package mcp\nimport _ \"" + rootModule + "/mcpx\"\n"}, "mcpx"},
+	{"testkit in a test", importsAcrossLayers, map[string]string{"cluster/a_test.go": "package cluster_test\nimport _ \"" + rootModule + "/internal/testkit\"\n"}, ""},
+	{"testkit outside tests", importsAcrossLayers, map[string]string{"actors/a.go": "package actors\nimport _ \"" + rootModule + "/internal/testkit\"\n"}, "internal/testkit"},
+	{"what the root joins", importsAcrossLayers, map[string]string{"a.go": "package troupe\nimport _ \"" + rootModule + "/cluster\"\n", "cmd/troupe/a.go": "package main\nimport _ \"" + rootModule + "\"\n"}, ""},
+	{"a new directory", importsAcrossLayers, map[string]string{"router/a.go": "package router\n"}, "belongs to no layer"},
+	{"another module", importsAcrossLayers, map[string]string{"interop/go.mod": "module interop\n", "interop/a.go": "package interop\n"}, ""},
+
+	{"sonic outside codec", strayDependencies, map[string]string{"mcp/a.go": "package mcp\nimport _ \"github.com/bytedance/sonic/ast\"\n"}, "sonic/ast"},
+	{"sonic in codec", strayDependencies, map[string]string{"codec/a.go": "package codec\nimport _ \"github.com/bytedance/sonic/ast\"\n"}, ""},
+	{"NATS in a test of actors", strayDependencies, map[string]string{"actors/a_test.go": "package actors\nimport _ \"github.com/nats-io/nats.go\"\n"}, "nats.go"},
+	{"protoactor's cluster", strayDependencies, map[string]string{"actors/a.go": "package actors\nimport _ \"github.com/asynkron/protoactor-go/cluster\"\n"}, "only the package actor"},
+	{"protoactor's actor", strayDependencies, map[string]string{"actors/a.go": "package actors\nimport _ \"github.com/asynkron/protoactor-go/actor\"\n"}, ""},
+	{"the OTel SDK in telemetry", strayDependencies, map[string]string{"internal/telemetry/a.go": "package telemetry\nimport _ \"go.opentelemetry.io/otel/sdk/metric\"\n"}, "sdk/metric"},
+	{"the OTel API in telemetry", strayDependencies, map[string]string{"internal/telemetry/a.go": "package telemetry\nimport _ \"go.opentelemetry.io/otel/metric\"\n"}, ""},
+	{"the root's dependency below it", strayDependencies, map[string]string{"transport/a.go": "package transport\nimport _ \"github.com/google/jsonschema-go/jsonschema\"\n"}, "jsonschema"},
+	{"a tool of tests in code", strayDependencies, map[string]string{"mcp/a.go": "package mcp\nimport _ \"github.com/google/go-cmp/cmp\"\n"}, "go-cmp"},
+	{"a tool of tests in a test", strayDependencies, map[string]string{"mcp/a_test.go": "package mcp\nimport _ \"github.com/google/go-cmp/cmp\"\n"}, ""},
+	{"a new dependency", strayDependencies, map[string]string{"mcp/a.go": "package mcp\nimport _ \"example.com/x\"\n"}, "no line in owners"},
+}
