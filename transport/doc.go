@@ -41,6 +41,7 @@
 // # Who may call what
 //
 // All methods of Handler and Exchange may be called from any goroutine. The fields of an Exchange are set before the
-// dispatcher runs and must not be written to. An Exchange that did not become a stream is reused after the
-// dispatcher's method has returned: from then on nobody may touch it. Msg and Body are gone then in any case.
+// dispatcher runs and must not be written to. When the dispatcher's method has returned, Msg and Body are gone, and an
+// Exchange that did not become a stream may be reused: nobody may touch it any more. To keep a mistake from reaching
+// another client, only those are reused of which nothing but an answer was ever asked.
 package transport

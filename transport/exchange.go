@@ -64,6 +64,7 @@ type Exchange struct {
 	mu      sync.Mutex // guards what follows
 	w       http.ResponseWriter
 	state   state
+	shared  bool // more than an answer was asked of it, so somebody may still refer to it
 	aborted bool // Cut before anything was sent
 	session string
 	s       *stream // nil unless opened
@@ -110,9 +111,7 @@ func (x *Exchange) release() {
 
 // recycle puts x back into the pool. Nothing may refer to it any more.
 func (x *Exchange) recycle() {
-	gone := x.onGone
-	clear(gone)
-	*x = Exchange{onGone: gone[:0]}
+	*x = Exchange{}
 	exchanges.Put(x)
 }
 
@@ -125,7 +124,7 @@ func (x *Exchange) leave() {
 		x.w = nil
 	}
 	cancel, unwatch := x.cancel, x.unwatch
-	shared := x.ctx != nil || len(x.onGone) > 0
+	shared := x.shared
 	x.mu.Unlock()
 	x.writing.Lock()
 	x.writing.Unlock() //nolint:staticcheck // an answer from another goroutine is being written: wait for it
@@ -153,6 +152,7 @@ func (x *Exchange) leave() {
 func (x *Exchange) Context() context.Context {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.shared = true
 	if x.ctx != nil {
 		return x.ctx
 	}
@@ -192,9 +192,9 @@ func (x *Exchange) SetSession(id string) {
 }
 
 // Answer sends the whole response, as application/json if body is not empty. body may be reused after the return. It
-// is ignored if anything was sent before.
-func (x *Exchange) Answer(status int, body []byte) {
-	x.answer(status, body, 0)
+// returns false, and does nothing, if anything was sent before.
+func (x *Exchange) Answer(status int, body []byte) bool {
+	return x.answer(status, body, 0)
 }
 
 // Accepted sends 202 without a body. It is ignored if anything was sent before.
@@ -217,11 +217,11 @@ func (x *Exchange) Reject(status, code int, message string, data, id []byte, ret
 	x.answer(status, b.B, retryAfter)
 }
 
-func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration) {
+func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration) bool {
 	x.mu.Lock()
 	if x.state != fresh || x.w == nil {
 		x.mu.Unlock()
-		return
+		return false
 	}
 	x.state = answered
 	w := x.w
@@ -235,6 +235,7 @@ func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration) {
 	x.h.respond(w, status, body)
 	x.writing.Unlock()
 	x.signal()
+	return true
 }
 
 // headers sets the headers every response of the dispatcher has. mu is held.
@@ -250,6 +251,7 @@ func (x *Exchange) headers(header http.Header) {
 func (x *Exchange) Gone(f func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.shared = true
 	if x.state == gone {
 		go f()
 		return

@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"os"
 	"runtime/debug"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // Handler is the http.Handler of one MCP endpoint. Make it with NewHandler.
@@ -155,7 +157,7 @@ func (h *Handler) dispatch(x *Exchange, method string) {
 func (x *Exchange) returned() {
 	if v := recover(); v != nil {
 		if v != http.ErrAbortHandler {
-			x.h.o.Log.LogAttrs(x.base, 8, "transport: dispatcher panicked", panicAttrs(v, debug.Stack())...)
+			x.h.o.Log.LogAttrs(x.base, slog.LevelError, "transport: dispatcher panicked", panicAttrs(v, debug.Stack())...)
 		}
 		x.mu.Lock()
 		streaming := x.s != nil
@@ -168,7 +170,7 @@ func (x *Exchange) returned() {
 	if x.Msg.Kind != codec.Request {
 		id = nil
 	}
-	x.Reject(http.StatusInternalServerError, codeInternal, "Internal error", nil, id, 0)
+	x.Reject(http.StatusInternalServerError, mcp.CodeInternalError, "Internal error", nil, id, 0)
 	x.release()
 }
 

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -124,6 +125,7 @@ const ping = `{"jsonrpc":"2.0","id":7,"method":"ping"}`
 // request returns the bytes of a request; headers override the ones a proper client sends, an empty value removes.
 func request(method, addr, body string, headers ...string) string {
 	names := []string{"Host", "Content-Type", "Accept", "Content-Length"}
+	standard := len(names)
 	values := map[string]string{"Host": addr, "Accept": "application/json, text/event-stream"}
 	if method == http.MethodPost {
 		values["Content-Type"] = typeJSON
@@ -131,17 +133,13 @@ func request(method, addr, body string, headers ...string) string {
 	}
 	for _, header := range headers {
 		name, value, _ := strings.Cut(header, ": ")
-		known := false
-		for _, n := range names {
-			known = known || n == name
-		}
-		if !known {
-			names = append(names, name)
-		}
-		if known || values[name] == "" {
+		if i := slices.Index(names, name); i >= 0 && i < standard || values[name] == "" {
 			values[name] = value
 		} else {
 			values[name] += "\r\n" + name + ": " + value
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
 	var b strings.Builder

@@ -7,18 +7,17 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/mcp"
 )
 
-// JSON-RPC codes the transport answers with itself.
 const (
-	codeParse      = -32700
-	codeInvalid    = -32600
-	codeInternal   = -32603
-	codeEventID    = -32011
-	codeRevision   = -32022
-	maxEventID     = 256
-	maxEchoed      = 128
 	methodsAllowed = "GET, POST, DELETE, OPTIONS"
+
+	// maxEventID is the longest Last-Event-ID that is passed on.
+	maxEventID = 256
+
+	// maxEchoed is how much of a header's value is sent back in an error.
+	maxEchoed = 128
 )
 
 // refusal is the answer to a request that does not reach the dispatcher.
@@ -34,21 +33,24 @@ type refusal struct {
 }
 
 var (
-	refuseMethod      = &refusal{status: 405, code: codeInvalid, reason: "method", message: "Method not allowed"}
-	refuseHost        = &refusal{status: 403, code: codeInvalid, reason: "host", message: "Host not allowed"}
-	refuseOrigin      = &refusal{status: 403, code: codeInvalid, reason: "origin", message: "Origin not allowed"}
-	refuseAuth        = &refusal{status: 401, code: codeInvalid, reason: "auth", message: "Unauthorized"}
-	refuseSession     = &refusal{status: 400, code: codeInvalid, reason: "session-id", message: "Invalid Mcp-Session-Id header"}
-	refuseContentType = &refusal{status: 415, code: codeInvalid, reason: "content-type", message: "Content-Type must be application/json in UTF-8"}
-	refuseEncoding    = &refusal{status: 415, code: codeInvalid, reason: "content-encoding", message: "Content-Encoding is not supported"}
-	refuseAcceptPost  = &refusal{status: 406, code: codeInvalid, reason: "accept", message: "Accept must admit application/json and text/event-stream"}
-	refuseAcceptGet   = &refusal{status: 406, code: codeInvalid, reason: "accept", message: "Accept must admit text/event-stream"}
-	refuseTooLarge    = &refusal{status: 413, code: codeInvalid, reason: "too-large", message: "Request body too large", hangUp: true}
-	refuseEmpty       = &refusal{status: 400, code: codeParse, reason: "empty", message: "Request body is empty"}
-	refuseSlowBody    = &refusal{status: 408, code: codeInvalid, reason: "body-timeout", message: "Request body took too long", hangUp: true}
-	refuseBody        = &refusal{status: 400, code: codeParse, reason: "body", message: "Request body could not be read", hangUp: true}
-	refuseEventID     = &refusal{status: 400, code: codeEventID, reason: "event-id", message: "unknown event id"}
-	refuseClosing     = &refusal{status: 503, code: codeInternal, reason: "closing", message: "Server is shutting down", retryAfter: time.Second}
+	refuseMethod      = &refusal{status: 405, code: mcp.CodeInvalidRequest, reason: "method", message: "Method not allowed"}
+	refuseHost        = &refusal{status: 403, code: mcp.CodeInvalidRequest, reason: "host", message: "Host not allowed"}
+	refuseOrigin      = &refusal{status: 403, code: mcp.CodeInvalidRequest, reason: "origin", message: "Origin not allowed"}
+	refuseAuth        = &refusal{status: 401, code: mcp.CodeInvalidRequest, reason: "auth", message: "Unauthorized"}
+	refuseSession     = &refusal{status: 400, code: mcp.CodeInvalidRequest, reason: "session-id", message: "Invalid Mcp-Session-Id header"}
+	refuseContentType = &refusal{status: 415, code: mcp.CodeInvalidRequest, reason: "content-type", message: "Content-Type must be application/json in UTF-8"}
+	refuseEncoding    = &refusal{status: 415, code: mcp.CodeInvalidRequest, reason: "content-encoding", message: "Content-Encoding is not supported"}
+	refuseAcceptPost  = &refusal{status: 406, code: mcp.CodeInvalidRequest, reason: "accept", message: "Accept must admit application/json and text/event-stream"}
+	refuseAcceptGet   = &refusal{status: 406, code: mcp.CodeInvalidRequest, reason: "accept", message: "Accept must admit text/event-stream"}
+	refuseTooLarge    = &refusal{status: 413, code: mcp.CodeInvalidRequest, reason: "too-large", message: "Request body too large", hangUp: true}
+	refuseEmpty       = &refusal{status: 400, code: mcp.CodeParseError, reason: "empty", message: "Request body is empty"}
+	refuseSlowBody    = &refusal{status: 408, code: mcp.CodeInvalidRequest, reason: "body-timeout", message: "Request body took too long", hangUp: true}
+	refuseBody        = &refusal{status: 400, code: mcp.CodeParseError, reason: "body", message: "Request body could not be read", hangUp: true}
+	refuseEventID     = &refusal{status: 400, code: mcp.CodeBadEventID, reason: "event-id", message: badEventID}
+	refuseClosing     = &refusal{status: 503, code: mcp.CodeInternalError, reason: "closing", message: "Server is shutting down", retryAfter: time.Second}
+
+	// badEventID is the one text for every event id, so that it tells nothing about those of others.
+	badEventID = mcp.NewError(mcp.CodeBadEventID, "").Message
 
 	// preflight is no refusal: the request has been answered.
 	preflight = &refusal{}
@@ -68,7 +70,7 @@ func (h *Handler) refuseRevision(requested string) *refusal {
 		Supported []string `json:"supported"`
 		Requested string   `json:"requested"`
 	}{supported, strings.ToValidUTF8(requested, "\uFFFD")})
-	return &refusal{status: 400, code: codeRevision, reason: "version", message: "Unsupported protocol version", data: data}
+	return &refusal{status: 400, code: mcp.CodeUnsupportedVersion, reason: "version", message: "Unsupported protocol version", data: data}
 }
 
 // refuseMessage answers a body that is no JSON-RPC message. Reason and id are what the scan found.
