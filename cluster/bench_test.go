@@ -31,6 +31,21 @@ func benchStores(b *testing.B, f func(b *testing.B, n *Node)) {
 	b.Run("memory", func(b *testing.B) { f(b, open(b, Options{})) })
 }
 
+// One append at a time, each on the disk itself before it is acknowledged.
+func BenchmarkAppendSynced(b *testing.B) {
+	n := open(b, Options{Dir: b.TempDir(), Sync: -1})
+	rev := must[uint64](b)(n.OpenStream(b.Context(), testStream, []byte("w"), nil, time.Hour))
+	num := uint64(0)
+	perOp(b, func() {
+		for b.Loop() {
+			num++
+			if err := appendWait(n, testStream, rev, num, make([]byte, 256)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
 // One append after the other on each stream: the price of a durable event.
 func BenchmarkAppend(b *testing.B) {
 	for _, streams := range []int{1, 100} {

@@ -86,6 +86,10 @@ func TestRefusedDirectories(t *testing.T) {
 		{"stream description of another", true, write(stream+"meta.inf", `{"name":"keys"}`), ErrDamaged},
 		{"stream checksum gone", true, remove(stream + "meta.sum"), ErrDamaged},
 		{"stream messages gone", true, remove(stream + "msgs"), ErrDamaged},
+		{"store and lock gone", true, func(t *testing.T, dir string) {
+			remove("jetstream")(t, dir)
+			remove(lockFile)(t, dir)
+		}, ErrDamaged},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
@@ -225,7 +229,8 @@ func TestKill(t *testing.T) {
 			t.Fatalf("round %d: the child ended after %d appends", round, acked)
 		}
 		start := time.Now()
-		n := must[*Node](t)(Open(t.Context(), Options{Dir: dir}))
+		// Under another name, so that the dead one's entry is not just overwritten.
+		n := must[*Node](t)(Open(t.Context(), Options{Dir: dir, Node: "again"}))
 		took := time.Since(start)
 		t.Logf("round %d: %d acknowledged, restart took %v", round, acked, took)
 		if took > 5*time.Second {

@@ -15,15 +15,17 @@ import (
 // startTimeout bounds the server's start without the recovery of its store.
 const startTimeout = 10 * time.Second
 
-// startServer starts the embedded server with JetStream over dir. It listens
-// nowhere and takes no signals. reserved is what the streams that are there
-// may hold: below that the server would refuse to change any, even to lower
-// its limit.
-func startServer(o *Options, name, dir string, reserved int64) (*server.Server, error) {
-	s, err := server.NewServer(&server.Options{
-		ServerName:             name,
-		DontListen:             true,
-		NoSigs:                 true,
+// serverOptions are the embedded server's: it listens nowhere and takes no
+// signals, and its limits are ours.
+func serverOptions(o *Options, name string) *server.Options {
+	return &server.Options{
+		ServerName: name,
+		DontListen: true,
+		NoSigs:     true,
+		// The streams take these two from here and not from JetStream's own
+		// configuration, which has them as well.
+		SyncAlways:             o.Sync < 0,
+		SyncInterval:           syncInterval(o),
 		DisableJetStreamBanner: true,
 		MaxPayload:             maxPayload,
 		MaxPending:             64 << 20,
@@ -37,7 +39,21 @@ func startServer(o *Options, name, dir string, reserved int64) (*server.Server, 
 			MaxBatchInflightTotal:     1,
 			MaxBatchSize:              1,
 		},
-	})
+	}
+}
+
+func syncInterval(o *Options) time.Duration {
+	if o.Sync <= 0 {
+		return 2 * time.Minute
+	}
+	return o.Sync
+}
+
+// startServer starts the embedded server with JetStream over dir. reserved is
+// what the streams that are there may hold: below that the server would refuse
+// to change any, even to lower its limit.
+func startServer(o *Options, name, dir string, reserved int64) (*server.Server, error) {
+	s, err := server.NewServer(serverOptions(o, name))
 	if err != nil {
 		return nil, fmt.Errorf("cluster: embedded server: %w", err)
 	}
@@ -47,17 +63,9 @@ func startServer(o *Options, name, dir string, reserved int64) (*server.Server, 
 		stopServer(s)
 		return nil, fmt.Errorf("cluster: embedded server: not ready after %v", startTimeout)
 	}
-	c := &server.JetStreamConfig{StoreDir: dir, MaxStore: max(o.MaxStore, reserved), MaxMemory: minStore}
-	switch {
-	case o.Dir == "":
+	c := &server.JetStreamConfig{StoreDir: dir, SyncAlways: o.Sync < 0, SyncInterval: syncInterval(o), MaxStore: max(o.MaxStore, reserved), MaxMemory: minStore}
+	if o.Dir == "" {
 		c.MaxStore, c.MaxMemory = minStore, o.MaxStore
-	case o.Sync < 0:
-		c.SyncAlways = true
-	default:
-		c.SyncInterval = o.Sync
-		if c.SyncInterval == 0 {
-			c.SyncInterval = 2 * time.Minute
-		}
 	}
 	if err := s.EnableJetStream(c); err != nil {
 		stopServer(s)
@@ -83,7 +91,9 @@ func connect(s *server.Server, name string, log *slog.Logger) (*nats.Conn, error
 		nats.ReconnectBufSize(-1),
 		nats.FlusherTimeout(callTimeout),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			log.Warn("connection to nats lost", "error", err)
+			if err != nil { // Nil is our own Close.
+				log.Warn("connection to nats lost", "error", err)
+			}
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			log.Warn("nats", "error", err)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 const testStream = "anon.demo.s1.st1"
@@ -355,5 +357,20 @@ func TestReadAsksTheLeader(t *testing.T) {
 	}
 	if _, err := n.slot(ctx, testStream, 21); !errors.Is(err, ErrNotFound) {
 		t.Errorf("slot of an append that was never made: %v", err)
+	}
+
+	// The whole way: somebody who has nothing answers in the place of the stream.
+	c := n.streamConfig(&kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.name == events })])
+	c.AllowDirect = false
+	must[jetstream.Stream](t)(must[jetstream.JetStream](t)(jetstream.New(n.conn)).UpdateStream(ctx, c))
+	must[*nats.Subscription](t)(n.conn.Subscribe("$JS.API.DIRECT.GET.events", func(m *nats.Msg) {
+		_ = m.RespondMsg(&nats.Msg{Header: nats.Header{"Status": {"404"}}})
+	}))
+	got := must[[]Stored](t)(n.Read(ctx, testStream, 1, 20))
+	if d := cmp.Diff(numbers(got), span(1, 20)); d != "" {
+		t.Errorf("read behind a replica that has nothing (-got +want):\n%s", d)
+	}
+	if tail, err := n.Tail(ctx, testStream, 4); err != nil || tail != 20 {
+		t.Errorf("tail behind a replica that has nothing: got %d, %v, want 20", tail, err)
 	}
 }

@@ -31,6 +31,28 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+// The embedded server gets our limits and opens no port.
+func TestServerOptions(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		sync     time.Duration
+		always   bool
+		interval time.Duration
+	}{{0, false, 2 * time.Minute}, {time.Second, false, time.Second}, {-1, true, 2 * time.Minute}} {
+		o := serverOptions(&Options{Sync: c.sync}, "n")
+		if o.SyncAlways != c.always || o.SyncInterval != c.interval {
+			t.Errorf("sync %v: got always %v, every %v, want %v, %v", c.sync, o.SyncAlways, o.SyncInterval, c.always, c.interval)
+		}
+		if !o.DontListen || !o.NoSigs || o.MaxPayload != maxPayload {
+			t.Errorf("options: %+v", o)
+		}
+	}
+	n := open(t, Options{})
+	if addr := n.server.Addr(); addr != nil {
+		t.Errorf("the embedded server listens on %v", addr)
+	}
+}
+
 func (n *Node) entry(t *testing.T, name string) (e entry, ok bool) {
 	t.Helper()
 	data, _, err := n.Get(t.Context(), "nodes."+name)
