@@ -72,11 +72,18 @@ func (r *Ring) Open(sealed, aad []byte) ([]byte, error) {
 	epoch := binary.BigEndian.Uint64(head[1:])
 	key, ok := r.known(epoch)
 	if !ok {
-		// Another node may have made it. However many ask, one read runs at a time.
-		if err := r.read(nil); err != nil {
-			return nil, fmt.Errorf("cluster: open: %w", err)
+		// Another node may have made it. However many ask, one read runs at a
+		// time; one that began before we asked may have missed the key.
+		for range 2 {
+			joined, err := r.read(false)
+			if err != nil {
+				return nil, fmt.Errorf("cluster: open: %w", err)
+			}
+			if key, ok = r.known(epoch); ok || !joined {
+				break
+			}
 		}
-		if key, ok = r.known(epoch); !ok {
+		if !ok {
 			return nil, ErrSealed
 		}
 	}
@@ -103,7 +110,8 @@ func (r *Ring) lifetime() time.Duration { return r.node.opts.KeyRotate + keepOld
 
 // sealing returns the key to seal with.
 func (r *Ring) sealing() (uint64, ringKey, error) {
-	for attempt := 0; ; attempt++ {
+	start, attempts := time.Now(), 0
+	for {
 		r.mu.Lock()
 		epoch, key := r.current, r.keys[r.current]
 		r.mu.Unlock()
@@ -111,11 +119,13 @@ func (r *Ring) sealing() (uint64, ringKey, error) {
 		if epoch != 0 && age < r.node.opts.KeyRotate {
 			return epoch, key, nil
 		}
-		var err error
-		if attempt < 2 {
-			err = r.read(&epoch)
-		} else {
-			err = fmt.Errorf("%w: no new key", ErrUnavailable)
+		err := fmt.Errorf("%w: no new key", ErrUnavailable)
+		if attempts < 2 && time.Since(start) < callTimeout {
+			var joined bool
+			// A read that others began makes no key, so it is no attempt.
+			if joined, err = r.read(true); !joined {
+				attempts++
+			}
 		}
 		// An old key is better than none, as long as its successor's 48 h cover
 		// the 10 minutes that what we seal lives.
@@ -128,15 +138,16 @@ func (r *Ring) sealing() (uint64, ringKey, error) {
 	}
 }
 
-// read takes in what the store has, after creating the successor of epoch
-// *old unless another node did. It joins a read that is under way.
-func (r *Ring) read(old *uint64) error {
+// read takes in what the store has. With renew it first makes a new key if the
+// newest one is due. It joins a read that is under way instead, whatever that
+// one's renew is.
+func (r *Ring) read(renew bool) (joined bool, err error) {
 	r.mu.Lock()
 	f := r.reading
 	if f != nil {
 		r.mu.Unlock()
 		<-f.done
-		return f.err
+		return true, f.err
 	}
 	f = &reading{done: make(chan struct{})}
 	r.reading = f
@@ -144,20 +155,20 @@ func (r *Ring) read(old *uint64) error {
 
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	f.err = r.refresh(ctx, old)
+	f.err = r.refresh(ctx, renew)
 	r.mu.Lock()
 	r.reading = nil
 	r.mu.Unlock()
 	close(f.done)
-	return f.err
+	return false, f.err
 }
 
-func (r *Ring) refresh(ctx context.Context, old *uint64) error {
+func (r *Ring) refresh(ctx context.Context, renew bool) error {
 	keys, current, err := r.load(ctx)
 	if err != nil {
 		return err
 	}
-	if k, ok := keys[current]; old != nil && (!ok || time.Since(k.created) >= r.node.opts.KeyRotate) {
+	if k, ok := keys[current]; renew && (!ok || time.Since(k.created) >= r.node.opts.KeyRotate) {
 		if err := r.create(ctx, current); err != nil {
 			return err
 		}
