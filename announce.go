@@ -28,13 +28,14 @@ func (s *service) announce(p *actors.Peer) {
 		return
 	}
 	have, had := strings.Split(now, " "), strings.Split(told, " ")
+	heard := true
 	for i, method := range announced {
-		if i < len(had) && have[i] == had[i] {
-			continue
+		if i >= len(had) || have[i] != had[i] {
+			heard = p.Push(method, nil) && heard
 		}
-		if !p.Push(method, nil) {
-			return
-		}
+	}
+	if !heard {
+		return // its next stream begins with what differs
 	}
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

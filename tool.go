@@ -155,11 +155,7 @@ func (e *argumentError) Error() string { return "invalid arguments: " + e.err.Er
 func (e *argumentError) Unwrap() error { return e.err }
 
 func (t *tool) checkInput(args []byte) error {
-	var v any
-	if err := codec.UnmarshalValid(args, &v); err != nil {
-		return &argumentError{err}
-	}
-	if err := t.input.Validate(v); err != nil {
+	if err := validate(t.input, args); err != nil {
 		return &argumentError{err}
 	}
 	return nil
@@ -210,11 +206,10 @@ func (t *tool) respond(dst []byte, r *mcp.CallToolResult) ([]byte, error) {
 		if r.StructuredContent == nil {
 			return nil, fmt.Errorf("troupe: tool %s: %w: it declares an output schema, but gave no structured content", t.Name, errBadResult)
 		}
-		var v any
-		if err := codec.Unmarshal(r.StructuredContent, &v); err != nil {
-			return nil, fmt.Errorf("troupe: tool %s: %w: structured content: %w", t.Name, errBadResult, err)
+		if !codec.Valid(r.StructuredContent) {
+			return nil, fmt.Errorf("troupe: tool %s: %w: the structured content is not JSON", t.Name, errBadResult)
 		}
-		if err := t.output.Validate(v); err != nil {
+		if err := validate(t.output, r.StructuredContent); err != nil {
 			return nil, fmt.Errorf("troupe: tool %s: %w: structured content: %w", t.Name, errBadResult, err)
 		}
 	}
@@ -227,40 +222,6 @@ func (t *tool) respond(dst []byte, r *mcp.CallToolResult) ([]byte, error) {
 		r = &c
 	}
 	return codec.AppendMarshal(dst, r)
-}
-
-func inferSchema[T any](name string) json.RawMessage {
-	if reflect.TypeFor[T]() == reflect.TypeFor[struct{}]() {
-		return json.RawMessage(`{"type":"object","additionalProperties":false}`)
-	}
-	s, err := jsonschema.For[T](nil)
-	if err != nil {
-		panic(fmt.Sprintf("troupe: tool %q: no schema can be inferred: %v", name, err))
-	}
-	if s.Type != "object" {
-		panic(fmt.Sprintf("troupe: tool %q: %v is no object, as arguments and structured content must be", name, reflect.TypeFor[T]()))
-	}
-	data, err := json.Marshal(s)
-	if err != nil {
-		panic(fmt.Sprintf("troupe: tool %q: schema: %v", name, err))
-	}
-	return data
-}
-
-func resolveSchema(name, which string, raw json.RawMessage) *jsonschema.Resolved {
-	var s jsonschema.Schema
-	err := json.Unmarshal(raw, &s)
-	if err == nil && s.Type != "object" {
-		err = errors.New(`its type must be "object"`)
-	}
-	var r *jsonschema.Resolved
-	if err == nil {
-		r, err = s.Resolve(nil)
-	}
-	if err != nil {
-		panic(fmt.Sprintf("troupe: tool %q: %s schema: %v", name, which, err))
-	}
-	return r
 }
 
 // pretouch compiles the codec of types before the first call needs it.

@@ -60,15 +60,15 @@ func (n *Node) newAttachment(svc *Service, key StreamKey, revision string, conn 
 	return a
 }
 
-// open commits the response to a stream, and primes it where the revision
-// knows that.
-func (a *attachment) open() bool {
+// open commits the response to a stream. A new stream is primed where the
+// revision knows that.
+func (a *attachment) open(fresh bool) bool {
 	if !a.conn.Open() {
 		return false
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.primes && a.next == 1 && a.skip == 0 {
+	if fresh && a.primes {
 		a.conn.Event(a.id(stream.Position{Stream: a.key.ID}), int(a.svc.Limits.Retry/time.Millisecond), nil)
 	}
 	a.conn.Flush()

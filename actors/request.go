@@ -246,16 +246,19 @@ func (r *requestActor) idKey() string { return unsafe.String(unsafe.SliceData(r.
 // run enters the request in its session, runs the handler on this goroutine and
 // sees the answer off. err tells why it was not begun.
 func (r *requestActor) run() error {
+	// Once the session knows the request, others may cancel it.
+	r.ctx, r.cancel = context.WithCancelCause(r.node.base)
 	r.begin.init()
 	r.begin.req = r
-	if err := r.sess.post(&r.begin); err != nil {
+	err := r.sess.post(&r.begin)
+	if err == nil {
+		r.begin.wait()
+		err = r.begin.err
+	}
+	if err != nil {
+		r.cancel(err)
 		return err
 	}
-	r.begin.wait()
-	if r.begin.err != nil {
-		return r.begin.err
-	}
-	r.ctx, r.cancel = context.WithCancelCause(r.node.base)
 	r.timer.Reset(r.svc.Limits.Grace)
 	r.serve()
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/troupe-run/troupe/internal/session"
@@ -169,7 +170,7 @@ func (r *replay) run(ctx context.Context) error {
 	if err != nil {
 		// The stream has ended in between, so that the log has all of it.
 		r.write(first)
-		return r.rest(ctx, r.att.position(), 0)
+		return r.rest(ctx, r.att.position(), toEnd)
 	}
 	r.write(first)
 	for {
@@ -181,7 +182,7 @@ func (r *replay) run(ctx context.Context) error {
 		}
 		m := &attach{}
 		if upTo, _, err = m.ask(w); err != nil {
-			upTo = 0
+			upTo = toEnd
 		}
 	}
 }
@@ -224,6 +225,9 @@ func (r *replay) check(ctx context.Context, tail uint64, count int) ([]stream.Ap
 // read returns the appends from..to, of which none may be missing. The append of
 // the event id itself is the exception.
 func (r *replay) read(ctx context.Context, from, to uint64) ([]stream.Append, error) {
+	if from > to {
+		return nil, nil
+	}
 	var all []stream.Append
 	var fault error
 	next := from
@@ -256,7 +260,7 @@ func (r *replay) read(ctx context.Context, from, to uint64) ([]stream.Append, er
 // open sends headers unless an earlier attempt has.
 func (r *replay) open() error {
 	if !r.opened {
-		if !r.att.open() {
+		if !r.att.open(false) {
 			return errGone
 		}
 		r.opened = true
@@ -275,14 +279,17 @@ func (r *replay) write(appends []stream.Append) {
 	r.conn.Flush()
 }
 
-// rest replays from append from to append to; 0 means the end of the stream.
+// toEnd stands for the last append of a stream that has ended.
+const toEnd = math.MaxUint64
+
+// rest replays from append from to append to.
 func (r *replay) rest(ctx context.Context, from, to uint64) error {
-	for to == 0 || from <= to {
+	for from <= to {
 		if err := r.conn.Room(ctx); err != nil {
 			return errGone
 		}
 		end := from + readAhead - 1
-		if to > 0 {
+		if to != toEnd {
 			end = min(end, to)
 		} else if tail, err := r.n.store.Tail(ctx, r.key.path(), from-1); err != nil {
 			return err

@@ -33,8 +33,11 @@ type streamActor struct {
 	due     atomic.Int64  // when the writer record is to be rewritten, unix nanoseconds; 0 not yet
 	left    atomic.Int64  // when the last connection left, unix nanoseconds
 	queued  atomic.Int64
+	heard   atomic.Bool   // there is a live connection
 	ready   chan struct{} // closed once the connection is committed or refused
 	opened  bool
+	// closeEarly is set when the connection is to be closed as soon as it is open.
+	closeEarly bool
 }
 
 // streamRecord is the writer record of a stream; for a call it is the call
@@ -134,7 +137,9 @@ func (s *streamActor) receive(m any) {
 			s.left.Store(time.Now().UnixNano())
 		}
 	case closeConn:
-		if s.att != nil {
+		if !s.opened {
+			s.closeEarly = true
+		} else if s.att != nil {
 			s.att.finish(s.svc.Limits.Retry)
 			s.att = nil
 		}
@@ -146,6 +151,7 @@ func (s *streamActor) receive(m any) {
 		s.step(stream.Event{Op: stream.Fenced, Err: ErrSessionEnded})
 	}
 	s.queued.Store(int64(s.m.Queued()))
+	s.heard.Store(s.att != nil)
 }
 
 func (s *streamActor) failed(m any, last bool) {
@@ -266,10 +272,14 @@ func (s *streamActor) recordStored(m recordStored) {
 	}
 	s.due.Store(time.Now().Add(s.node.recordTTL(s.svc) / 4).UnixNano())
 	if s.att != nil {
-		if s.att.open() {
+		if s.att.open(true) {
 			att := s.att
 			s.att = nil
 			s.attach(att)
+			if s.closeEarly {
+				att.finish(s.svc.Limits.Retry)
+				s.att = nil
+			}
 		} else {
 			s.att = nil
 		}

@@ -102,8 +102,10 @@ func (n *Node) ResourceUpdated(svc *Service, uri string, method string, params [
 	}
 }
 
-// push sends data on a session's standalone stream if that is open here.
-func (n *Node) push(k SessionKey, data []byte) bool {
+// push sends data on a session's standalone stream if that is written here. It
+// reports whether somebody listened: else the message waits for a resume, and a
+// new stream in its place would not have it.
+func (n *Node) push(k SessionKey, data []byte) (heard bool) {
 	s, ok := n.sessions.get(k)
 	if !ok {
 		return false
@@ -112,7 +114,8 @@ func (n *Node) push(k SessionKey, data []byte) bool {
 	if !ok {
 		return false
 	}
-	return st.post(&pushEntries{entries: []stream.Entry{{Kind: stream.Message, Data: data}}}) == nil
+	heard = st.heard.Load()
+	return st.post(&pushEntries{entries: []stream.Entry{{Kind: stream.Message, Data: data}}}) == nil && heard
 }
 
 // Sessions calls f for every session of the service that is on this node.
@@ -125,7 +128,8 @@ func (n *Node) Sessions(svc *Service, f func(*Peer)) {
 }
 
 // Push sends a notification on the session's standalone stream if that is open
-// on this node; it reports whether it was handed over. It never waits.
-func (p *Peer) Push(method string, params []byte) bool {
+// on this node; it reports whether a connection was there to take it. It never
+// waits.
+func (p *Peer) Push(method string, params []byte) (heard bool) {
 	return p.s.node.push(p.s.key, codec.AppendNotification(nil, method, params))
 }

@@ -1,0 +1,44 @@
+// Package actors is the runtime's actor system: a kernel over protoactor's
+// processes, and the actors of a node.
+//
+// An actor is a process with a PID and a mailbox of its own. It handles one
+// message at a time, never blocks and shares no lock; a message to an idle actor
+// is handled on the sender's goroutine, so that it costs no hand-off. A Future,
+// a receive timeout, a bounded mailbox or a supervisor of the library's is used
+// nowhere.
+//
+//	actor         one per                                    owns
+//	node          process                                    its heartbeat
+//	session       session this node serves now               nothing: it caches the record, and knows the calls here
+//	request       request in flight                          context, deadline, progress, where its frames go
+//	stream        SSE stream this node writes                the writer's side of the event log, one live connection
+//	subscription  resource URI that sessions here subscribe  who wants its updates
+//
+// # The way of a request
+//
+// Node.Post finds the session's actor (from its record if need be), takes a
+// pooled request actor, enters it in the session's table and runs the handler on
+// the calling goroutine. A handler that returns before it has emitted anything
+// and within the grace is answered plainly, and nothing has been stored. Else
+// the request becomes resumable: a stream actor stores the call record, and only
+// then sends headers; from there every frame is appended to the log before it is
+// sent.
+//
+//	request:  Plain ──▶ Answered                stream:  Opening ──▶ Open ──▶ Ended
+//	            └─────▶ Streaming ──▶ Answered                └───────┴─────▶ Lost
+//
+// # The way of a resume
+//
+// Node.Get finds the stream's writer. If it is gone, this node takes the stream
+// over: a compare-and-set of the writer record to the next epoch, then the tail
+// of the log. The connection becomes the writer's only live one, reads from the
+// log what it missed, and then gets what the writer appends. A call whose node
+// was lost runs again where that is declared safe, and else ends with -32010.
+//
+// # Who may call what
+//
+// Node, Call and Peer may be used from any goroutine. What a Handler is called
+// with is valid until it returns, unless it says otherwise. Nothing here knows
+// HTTP or NATS: Conn and Store are what it needs of them, and the root joins
+// them.
+package actors

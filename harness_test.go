@@ -1,0 +1,209 @@
+package troupe_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// host is a runtime with one server behind an in-memory listener.
+type host struct {
+	t   *testing.T
+	rt  *troupe.Runtime
+	srv *troupe.Server
+	ln  *testkit.Listener
+	web *http.Client
+}
+
+// newHost serves the test tools. It may be used inside and outside of a bubble.
+func newHost(t *testing.T, o troupe.Options, so *troupe.ServerOptions) *host {
+	t.Helper()
+	rt, err := troupe.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &host{t: t, rt: rt, srv: troupe.NewServer(mcp.Implementation{Name: "test", Version: "1"}, so), ln: testkit.NewListener()}
+	addTestTools(h.srv)
+	rt.Mount("/mcp", h.srv)
+	hs := &http.Server{Handler: rt}
+	go func() { _ = hs.Serve(h.ln) }()
+	tr := &http.Transport{DialContext: h.ln.Dial, MaxIdleConnsPerHost: 100}
+	h.web = &http.Client{Transport: tr}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := rt.Close(ctx); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		tr.CloseIdleConnections()
+		_ = hs.Close()
+	})
+	return h
+}
+
+func (h *host) client() *testkit.Client {
+	return &testkit.Client{T: h.t, HTTP: h.web, URL: "http://127.0.0.1/mcp"}
+}
+
+// session returns a client with a session that can answer everything.
+func (h *host) session() *testkit.Client {
+	h.t.Helper()
+	return h.client().Initialize(`{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{}}`)
+}
+
+type (
+	echoIn struct {
+		Text string `json:"text"`
+	}
+	countIn struct {
+		To      int `json:"to"`
+		DelayMS int `json:"delay_ms,omitempty"`
+	}
+	sleepIn struct {
+		MS int `json:"ms"`
+	}
+	askIn struct {
+		Question string `json:"question"`
+	}
+)
+
+// form is a form with one required string, answer.
+var form = mcp.FormSchema{Properties: []mcp.Property{{Name: "answer", Schema: &mcp.StringSchema{}}}, Required: []string{"answer"}}
+
+func addTestTools(s *troupe.Server) {
+	troupe.AddTool(s, troupe.Tool{Name: "echo", Description: "Echoes.", Rerun: troupe.Safe},
+		func(_ context.Context, _ *troupe.Call, in echoIn) (string, error) { return in.Text, nil })
+	troupe.AddTool(s, troupe.Tool{Name: "count", Description: "Counts.", Rerun: troupe.Safe},
+		func(ctx context.Context, call *troupe.Call, in countIn) (string, error) {
+			for i := 1; i <= in.To; i++ {
+				if err := call.Progress(ctx, float64(i), float64(in.To), ""); err != nil {
+					return "", err
+				}
+				if err := sleep(ctx, in.DelayMS); err != nil {
+					return "", err
+				}
+			}
+			return fmt.Sprintf("counted to %d", in.To), nil
+		})
+	troupe.AddTool(s, troupe.Tool{Name: "sleep", Description: "Sleeps."},
+		func(ctx context.Context, _ *troupe.Call, in sleepIn) (string, error) {
+			if err := sleep(ctx, in.MS); err != nil {
+				return "", err
+			}
+			return "slept", nil
+		})
+	troupe.AddTool(s, troupe.Tool{Name: "ask", Description: "Asks.", Needs: troupe.NeedsElicitation, Rerun: troupe.Safe},
+		func(ctx context.Context, call *troupe.Call, in askIn) (string, error) {
+			r, err := call.Elicit(ctx, in.Question, form)
+			if err != nil {
+				return "", err
+			}
+			return string(r.Action) + " " + string(r.Content), nil
+		})
+	troupe.AddTool(s, troupe.Tool{Name: "panic", Description: "Panics."},
+		func(context.Context, *troupe.Call, struct{}) (string, error) { panic("on purpose") })
+	troupe.AddTool(s, troupe.Tool{Name: "log", Description: "Logs at every level."},
+		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			for _, l := range []mcp.LoggingLevel{mcp.LevelDebug, mcp.LevelInfo, mcp.LevelWarning, mcp.LevelError} {
+				if err := call.Log(ctx, l, "test", string(l)); err != nil {
+					return "", err
+				}
+			}
+			return "logged", nil
+		})
+	troupe.AddTool(s, troupe.Tool{Name: "tick", Description: "Logs on the standalone stream."},
+		func(ctx context.Context, call *troupe.Call, in countIn) (string, error) {
+			for i := 1; i <= in.To; i++ {
+				if err := call.Peer().Log(ctx, mcp.LevelInfo, "tick", i); err != nil {
+					return "", err
+				}
+				if err := sleep(ctx, in.DelayMS); err != nil {
+					return "", err
+				}
+			}
+			return "ticked", nil
+		})
+	troupe.AddTool(s, troupe.Tool{Name: "away", Description: "Closes the connection, and answers later."},
+		func(ctx context.Context, call *troupe.Call, in sleepIn) (string, error) {
+			call.Disconnect()
+			if err := sleep(ctx, in.MS); err != nil {
+				return "", err
+			}
+			return "back", nil
+		})
+	troupe.AddResource(s, mcp.Resource{URI: "test://one", Name: "one"},
+		func(_ context.Context, _ *troupe.Call, uri string, _ map[string]string) ([]mcp.ResourceContents, error) {
+			return []mcp.ResourceContents{mcp.TextResource(uri, "text/plain", "one")}, nil
+		})
+	troupe.AddResourceTemplate(s, mcp.ResourceTemplate{URITemplate: "test://items/{id}", Name: "item"},
+		func(_ context.Context, _ *troupe.Call, uri string, vars map[string]string) ([]mcp.ResourceContents, error) {
+			if vars["id"] == "none" {
+				return nil, troupe.ErrNotFound
+			}
+			return []mcp.ResourceContents{mcp.TextResource(uri, "text/plain", vars["id"])}, nil
+		})
+	troupe.AddPrompt(s, troupe.Prompt{Name: "greet", Description: "Greets.", Arguments: []mcp.PromptArgument{{Name: "who", Required: true}}},
+		func(_ context.Context, _ *troupe.Call, args map[string]string) (*mcp.GetPromptResult, error) {
+			return &mcp.GetPromptResult{Messages: []mcp.PromptMessage{{Role: mcp.RoleUser, Content: mcp.Text("Hello " + args["who"])}}}, nil
+		})
+}
+
+func sleep(ctx context.Context, ms int) error {
+	if ms == 0 {
+		return nil
+	}
+	select {
+	case <-time.After(time.Duration(ms) * time.Millisecond):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// call is a tools/call request.
+func call(id, tool, args string) string {
+	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + args + `}}`
+}
+
+// callWith is call with a progress token.
+func callWith(id, tool, args, token string) string {
+	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + args + `,"_meta":{"progressToken":` + token + `}}}`
+}
+
+func textResult(id, text string) string {
+	return `{"jsonrpc":"2.0","id":` + id + `,"result":{"content":[{"type":"text","text":"` + text + `"}]}}`
+}
+
+// payloads are the data of events, priming events left out.
+func payloads(events []testkit.Event) []string {
+	var all []string
+	for _, e := range events {
+		if e.Data != "" {
+			all = append(all, e.Data)
+		}
+	}
+	return all
+}
+
+func equal(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s:\n got %s\nwant %s", what, got, want)
+	}
+}
+
+func contains(t *testing.T, what, got, want string) {
+	t.Helper()
+	if !strings.Contains(got, want) {
+		t.Errorf("%s: got %s, which lacks %s", what, got, want)
+	}
+}

@@ -1,0 +1,157 @@
+package testkit
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// Client speaks Streamable HTTP and nothing else.
+type Client struct {
+	T       testing.TB
+	HTTP    *http.Client
+	URL     string
+	Session string
+	Header  http.Header // added to every request; an empty value removes a default
+}
+
+// Event is one SSE event.
+type Event struct{ ID, Retry, Data string }
+
+// Answer is a response: its body, or its open event stream.
+type Answer struct {
+	*http.Response
+	Body string
+	sse  *bufio.Reader
+	raw  io.Closer
+	// Comments counts the comment lines read so far.
+	Comments int
+}
+
+// Stream reports whether the answer is an event stream.
+func (a *Answer) Stream() bool { return a.sse != nil }
+
+// Close breaks the connection.
+func (a *Answer) Close() { _ = a.raw.Close() }
+
+// Next reads the next event; ok is false at the end of the stream.
+func (a *Answer) Next() (e Event, ok bool) {
+	seen := false
+	for {
+		line, err := a.sse.ReadString('\n')
+		if err != nil {
+			return e, false
+		}
+		line = strings.TrimSuffix(line, "\n")
+		field, value, _ := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case line == "" && seen:
+			return e, true
+		case line == "":
+		case field == "":
+			a.Comments++
+		case field == "id":
+			e.ID, seen = value, true
+		case field == "retry":
+			e.Retry, seen = value, true
+		case field == "data":
+			e.Data, seen = value, true
+		}
+	}
+}
+
+// All reads the rest of the stream.
+func (a *Answer) All() []Event {
+	var all []Event
+	for {
+		e, ok := a.Next()
+		if !ok {
+			return all
+		}
+		all = append(all, e)
+	}
+}
+
+// Do sends a request. It fails the test when there is no response at all.
+func (c *Client) Do(method, body string, header ...string) *Answer {
+	c.T.Helper()
+	a, err := c.Try(method, body, header...)
+	if err != nil {
+		c.T.Fatalf("%s: %v", method, err)
+	}
+	return a
+}
+
+// Try sends a request. header are pairs of names and values; an empty value
+// removes the header.
+func (c *Client) Try(method, body string, header ...string) (*Answer, error) {
+	var rd io.Reader
+	if method == http.MethodPost {
+		rd = bytes.NewBufferString(body)
+	}
+	r, err := http.NewRequest(method, c.URL, rd)
+	if err != nil {
+		return nil, err
+	}
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	if c.Session != "" {
+		r.Header.Set("Mcp-Session-Id", c.Session)
+	}
+	for k, v := range c.Header {
+		r.Header[k] = v
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		if header[i+1] == "" {
+			r.Header.Del(header[i])
+		} else {
+			r.Header.Set(header[i], header[i+1])
+		}
+	}
+	resp, err := c.HTTP.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	a := &Answer{Response: resp, raw: resp.Body}
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		a.sse = bufio.NewReader(resp.Body)
+		return a, nil
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	a.Body = string(b)
+	return a, err
+}
+
+// Post sends a message.
+func (c *Client) Post(body string, header ...string) *Answer {
+	c.T.Helper()
+	return c.Do(http.MethodPost, body, header...)
+}
+
+// Get opens the standalone stream, or resumes one after the event id.
+func (c *Client) Get(lastEventID string) *Answer {
+	c.T.Helper()
+	return c.Do(http.MethodGet, "", "Last-Event-ID", lastEventID)
+}
+
+// Initialize begins a session with the given capabilities.
+func (c *Client) Initialize(capabilities string) *Client {
+	c.T.Helper()
+	c.Session = ""
+	a := c.Post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + capabilities + `,"clientInfo":{"name":"testkit","version":"1"}}}`)
+	c.Session = a.Header.Get("Mcp-Session-Id")
+	if a.StatusCode != http.StatusOK || c.Session == "" {
+		c.T.Fatalf("initialize: %s %s", a.Status, a.Body)
+	}
+	if n := c.Post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`); n.StatusCode != http.StatusAccepted || n.Body != "" {
+		c.T.Fatalf("initialized: %s %s", n.Status, n.Body)
+	}
+	return c
+}
