@@ -95,7 +95,7 @@ func (s *sessionActor) receive(m any) {
 		s.last = time.Now()
 	case closeSession:
 		s.closing = true
-		s.calls.Each(func(r *requestActor) { _ = r.post(abandon{cause: m.cause}) })
+		s.calls.Each(func(r *requestActor) { _ = r.post(abandon(m)) })
 		s.leave()
 	case idleTick:
 		s.idle()

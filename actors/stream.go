@@ -204,10 +204,13 @@ func (s *streamActor) appended(err error) {
 		s.step(stream.Event{Op: stream.Stored})
 	case errors.Is(err, ErrFenced):
 		s.step(stream.Event{Op: stream.Fenced, Err: err})
-	default:
+	case errors.Is(err, ErrAgain), errors.Is(err, ErrUnavailable), errors.Is(err, ErrFull):
 		// Not done, or unknown: the same append under the same guard and
 		// number is the same message, so that it may be written again.
 		s.step(stream.Event{Op: stream.Again, Err: err})
+	default:
+		s.node.log.Error("append refused", "stream", s.key.ID, "error", err)
+		s.step(stream.Event{Op: stream.Fenced, Err: err})
 	}
 }
 

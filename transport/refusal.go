@@ -84,8 +84,9 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
 		h.o.Observer.Rejected(no.status, no.reason)
 	}
 	if r.ContentLength != 0 && !no.hangUp {
-		// net/http reads what is left of a small body before it answers, so that has to end, too.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.o.BodyTimeout))
+		// net/http reads what is left of a small body before it answers, so that has to end, too, and before the
+		// time to write is over.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(min(h.o.BodyTimeout, h.o.WriteTimeout) / 2))
 	}
 	header := w.Header()
 	switch no.status {
