@@ -1,0 +1,221 @@
+package troupe_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// benchServer is a runtime as users run it, over a real loopback listener.
+func benchServer(b *testing.B, o troupe.Options) *httptest.Server {
+	b.Helper()
+	rt, err := troupe.New(o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	srv := troupe.NewServer(mcp.Implementation{Name: "bench", Version: "1"}, nil)
+	addTestTools(srv)
+	rt.Mount("/mcp", srv)
+	hs := httptest.NewServer(rt)
+	b.Cleanup(func() {
+		hs.CloseClientConnections()
+		hs.Close()
+		if err := rt.Close(context.Background()); err != nil {
+			b.Error(err)
+		}
+	})
+	return hs
+}
+
+// bare reads the body and writes a constant answer: the least an HTTP server
+// can do.
+func bare(b *testing.B) *httptest.Server {
+	answer := []byte(textResult("1", strings.Repeat("x", 105)))
+	hs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header()["Content-Type"] = []string{"application/json"}
+		_, _ = w.Write(answer)
+	}))
+	b.Cleanup(hs.Close)
+	return hs
+}
+
+// echoRequest is a whole HTTP request that calls echo with n bytes of text.
+func echoRequest(hs *httptest.Server, session, id string, n int) []byte {
+	body := call(id, "echo", `{"text":"`+strings.Repeat("x", n)+`"}`)
+	return fmt.Appendf(nil, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
+		"Mcp-Session-Id: %s\r\nMcp-Protocol-Version: 2025-11-25\r\nContent-Length: %d\r\n\r\n%s", hs.Listener.Addr(), session, len(body), body)
+}
+
+func processCPU() time.Duration {
+	var r syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r)
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
+// drive sends b.N requests over conns keep-alive connections, and reports the
+// CPU of the process, client included, per request.
+func drive(b *testing.B, hs *httptest.Server, conns int, request func(i int) []byte) {
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	b.ReportAllocs()
+	b.ResetTimer()
+	begin := processCPU()
+	var wg sync.WaitGroup
+	for i := range conns {
+		req := request(i)
+		wg.Go(func() {
+			c, err := net.Dial("tcp", hs.Listener.Addr().String())
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			defer c.Close()
+			rd := bufio.NewReader(c)
+			for left.Add(-1) >= 0 {
+				if _, err := c.Write(req); err != nil {
+					b.Error(err)
+					return
+				}
+				if err := discardResponse(rd); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(processCPU()-begin)/float64(b.N), "cpu-ns/op")
+}
+
+// discardResponse reads a response that has a Content-Length and must be 200.
+func discardResponse(rd *bufio.Reader) error {
+	n := -1
+	for first := true; ; first = false {
+		line, err := rd.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		if first && !strings.HasPrefix(string(line), "HTTP/1.1 200") {
+			return fmt.Errorf("status %q", line)
+		}
+		if len(line) <= 2 {
+			break
+		}
+		if k := "Content-Length: "; len(line) > len(k) && strings.EqualFold(string(line[:len(k)]), k) {
+			_, _ = fmt.Sscan(string(line[len(k):]), &n)
+		}
+	}
+	if n < 0 {
+		return fmt.Errorf("no Content-Length")
+	}
+	_, err := rd.Discard(n)
+	return err
+}
+
+func benchSession(b *testing.B, hs *httptest.Server) string {
+	c := &testkit.Client{T: b, HTTP: hs.Client(), URL: hs.URL + "/mcp"}
+	return c.Initialize(`{}`).Session
+}
+
+// BenchmarkHTTP is a round trip over loopback, beside a handler that does
+// nothing.
+func BenchmarkHTTP(b *testing.B) {
+	for _, size := range []int{105, 10000} {
+		for _, conns := range []int{1, 32} {
+			name := fmt.Sprintf("size=%d/conns=%d", size, conns)
+			b.Run("bare/"+name, func(b *testing.B) {
+				hs := bare(b)
+				drive(b, hs, conns, func(int) []byte { return echoRequest(hs, "s", "1", size) })
+			})
+			b.Run("echo/"+name, func(b *testing.B) {
+				hs := benchServer(b, troupe.Options{})
+				drive(b, hs, conns, func(int) []byte { return echoRequest(hs, benchSession(b, hs), "1", size) })
+			})
+		}
+	}
+}
+
+// nullWriter is a ResponseWriter that keeps nothing.
+type nullWriter struct {
+	h      http.Header
+	status int
+	n      int
+}
+
+func (w *nullWriter) Header() http.Header         { return w.h }
+func (w *nullWriter) WriteHeader(s int)           { w.status = s }
+func (w *nullWriter) Write(b []byte) (int, error) { w.n += len(b); return len(b), nil }
+func (w *nullWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return nil, nil, http.ErrNotSupported
+}
+
+// BenchmarkDispatch is the path of a request without the HTTP server.
+func BenchmarkDispatch(b *testing.B) {
+	rt, err := troupe.New(troupe.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer rt.Close(context.Background())
+	srv := troupe.NewServer(mcp.Implementation{Name: "bench", Version: "1"}, nil)
+	addTestTools(srv)
+	rt.Mount("/mcp", srv)
+	hs := httptest.NewServer(rt)
+	defer hs.Close()
+	session := benchSession(b, hs)
+	body := call("1", "echo", `{"text":"`+strings.Repeat("x", 105)+`"}`)
+	rd := strings.NewReader(body)
+	r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/mcp", nil)
+	r.Body, r.ContentLength = io.NopCloser(rd), int64(len(body))
+	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Session-Id": {session}}
+	w := &nullWriter{h: http.Header{}}
+	b.ReportAllocs()
+	for b.Loop() {
+		rd.Reset(body)
+		clear(w.h)
+		rt.ServeHTTP(w, r)
+		if w.status != 200 && w.status != 0 {
+			b.Fatal(w.status)
+		}
+	}
+}
+
+// BenchmarkInitialize is the making of a session, which is stored.
+func BenchmarkInitialize(b *testing.B) {
+	hs := benchServer(b, troupe.Options{Dir: b.TempDir()})
+	c := &testkit.Client{T: b, HTTP: hs.Client(), URL: hs.URL + "/mcp"}
+	b.ReportAllocs()
+	for b.Loop() {
+		c.Initialize(`{}`)
+	}
+}
+
+// BenchmarkResume is a resume of 200 events from a file store.
+func BenchmarkResume(b *testing.B) {
+	hs := benchServer(b, troupe.Options{Dir: b.TempDir()})
+	c := (&testkit.Client{T: b, HTTP: hs.Client(), URL: hs.URL + "/mcp"}).Initialize(`{}`)
+	all := c.Post(callWith("1", "count", `{"to":200,"delay_ms":1}`, "1")).All()
+	b.ReportAllocs()
+	b.ResetTimer()
+	begin := processCPU()
+	for b.Loop() {
+		if rest := c.Get(all[0].ID).All(); len(rest) != len(all)-1 {
+			b.Fatalf("%d events of %d", len(rest), len(all)-1)
+		}
+	}
+	b.ReportMetric(float64(processCPU()-begin)/float64(b.N), "cpu-ns/op")
+}
