@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strconv"
+	"strings"
 
-	"github.com/google/jsonschema-go/jsonschema"
+	infer "github.com/google/jsonschema-go/jsonschema"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/troupe-run/troupe/codec"
 )
@@ -17,7 +18,7 @@ func inferSchema[T any](name string) json.RawMessage {
 	if reflect.TypeFor[T]() == reflect.TypeFor[struct{}]() {
 		return json.RawMessage(`{"type":"object","additionalProperties":false}`)
 	}
-	s, err := jsonschema.For[T](nil)
+	s, err := infer.For[T](nil)
 	if err != nil {
 		panic(fmt.Sprintf("troupe: tool %q: no schema can be inferred: %v", name, err))
 	}
@@ -31,68 +32,61 @@ func inferSchema[T any](name string) json.RawMessage {
 	return data
 }
 
-// resolveSchema compiles a schema for validation.
-func resolveSchema(name, which string, raw json.RawMessage) *jsonschema.Resolved {
-	var s jsonschema.Schema
-	err := json.Unmarshal(raw, &s)
-	if err == nil && s.Type != "object" {
-		err = errors.New(`its type must be "object"`)
-	}
-	var r *jsonschema.Resolved
-	if err == nil {
-		r, err = s.Resolve(nil)
-	}
+// schemaURL is where a tool's schema stands while it is compiled; nothing is
+// ever read from there.
+const schemaURL = "tool:/schema.json"
+
+// noLoader refuses references to schemas elsewhere: a schema must be whole.
+type noLoader struct{}
+
+func (noLoader) Load(url string) (any, error) {
+	return nil, fmt.Errorf("references to other documents are not followed: %s", url)
+}
+
+// compileSchema makes a schema ready for validation. The dialect is that of its
+// $schema member, by default 2020-12.
+func compileSchema(name, which string, raw json.RawMessage) *jsonschema.Schema {
+	s, err := func() (*jsonschema.Schema, error) {
+		doc, err := jsonschema.UnmarshalJSON(strings.NewReader(string(raw)))
+		if err != nil {
+			return nil, err
+		}
+		if m, ok := doc.(map[string]any); !ok || m["type"] != "object" {
+			return nil, errors.New(`its type must be "object"`)
+		}
+		c := jsonschema.NewCompiler()
+		c.DefaultDraft(jsonschema.Draft2020)
+		c.UseLoader(noLoader{})
+		if err := c.AddResource(schemaURL, doc); err != nil {
+			return nil, err
+		}
+		return c.Compile(schemaURL)
+	}()
 	if err != nil {
 		panic(fmt.Sprintf("troupe: tool %q: %s schema: %v", name, which, err))
 	}
-	return r
+	return s
 }
 
 // validate checks raw, which is valid JSON, against a schema.
-func validate(r *jsonschema.Resolved, raw []byte) error {
+func validate(s *jsonschema.Schema, raw []byte) error {
 	var v any
 	if err := codec.UnmarshalValid(raw, &v); err != nil {
 		return err
 	}
-	v, err := numbers(v)
-	if err != nil {
+	err := s.Validate(v)
+	if err == nil {
+		return nil
+	}
+	// The first line names the schema, which says nothing to a caller; the
+	// others name each fault and its place.
+	_, faults, ok := strings.Cut(err.Error(), "\n")
+	if !ok {
 		return err
 	}
-	return r.Validate(v)
-}
-
-// numbers turns the exact numbers of a decoded value into the Go numbers that
-// the validator knows: integers stay exact as far as 64 bits go.
-func numbers(v any) (any, error) {
-	switch v := v.(type) {
-	case json.Number:
-		if i, err := strconv.ParseInt(string(v), 10, 64); err == nil {
-			return i, nil
-		}
-		if u, err := strconv.ParseUint(string(v), 10, 64); err == nil {
-			return u, nil
-		}
-		f, err := strconv.ParseFloat(string(v), 64)
-		if err != nil {
-			return nil, fmt.Errorf("the number %.40s is out of range", v)
-		}
-		return f, nil
-	case map[string]any:
-		for k, x := range v {
-			y, err := numbers(x)
-			if err != nil {
-				return nil, err
-			}
-			v[k] = y
-		}
-	case []any:
-		for i, x := range v {
-			y, err := numbers(x)
-			if err != nil {
-				return nil, err
-			}
-			v[i] = y
-		}
+	lines := strings.Split(faults, "\n")
+	for i, l := range lines {
+		lines[i] = strings.TrimPrefix(strings.TrimSpace(l), "- ")
 	}
-	return v, nil
+	return errors.New(strings.Join(lines, "; "))
 }

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"reflect"
 
-	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/mcp"
@@ -61,8 +61,8 @@ type Tool struct {
 // tool is a registered tool.
 type tool struct {
 	Tool
-	input  *jsonschema.Resolved
-	output *jsonschema.Resolved
+	input  *jsonschema.Schema
+	output *jsonschema.Schema
 	safe   bool
 	// run appends the result to dst.
 	run func(ctx context.Context, c *Call, args []byte, dst []byte) ([]byte, error)
@@ -137,9 +137,9 @@ func newTool(t Tool) *tool {
 	if t.Name == "" {
 		panic("troupe: a tool needs a name")
 	}
-	e := &tool{Tool: t, input: resolveSchema(t.Name, "input", t.InputSchema)}
+	e := &tool{Tool: t, input: compileSchema(t.Name, "input", t.InputSchema)}
 	if t.OutputSchema != nil {
-		e.output = resolveSchema(t.Name, "output", t.OutputSchema)
+		e.output = compileSchema(t.Name, "output", t.OutputSchema)
 	}
 	set := func(p *bool) bool { return p != nil && *p }
 	a := t.Annotations
