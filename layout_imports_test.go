@@ -53,6 +53,7 @@ var owners = []owner{
 	{"github.com/bytedance/sonic", []string{"codec"}, false, "one place decides how payloads are read and written"},
 	{"github.com/goccy/go-yaml", []string{"cmd"}, false, "only the command reads a configuration file"},
 	{"github.com/google/jsonschema-go", []string{"mcp", ""}, false, "schemas are protocol data, inferred where tools are registered"},
+	{"github.com/santhosh-tekuri/jsonschema", []string{""}, false, "arguments and results are validated where tools run"},
 	{"github.com/nats-io", []string{"cluster", "internal/testkit"}, false, "storage is reached through interfaces of its users"},
 	{"github.com/prometheus", []string{"cmd"}, false, "an embedding program brings its own exporter"},
 	{"github.com/spf13/cobra", []string{"cmd"}, false, "only the command has flags"},

@@ -34,7 +34,7 @@ func inferSchema[T any](name string) json.RawMessage {
 
 // schemaURL is where a tool's schema stands while it is compiled; nothing is
 // ever read from there.
-const schemaURL = "tool:/schema.json"
+const schemaURL = "https://tool.invalid/schema.json"
 
 // noLoader refuses references to schemas elsewhere: a schema must be whole.
 type noLoader struct{}

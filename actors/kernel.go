@@ -43,7 +43,9 @@ func NewKernel(log *slog.Logger) *Kernel {
 	if log == nil {
 		log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	quiet := actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return log })
+	// The library logs its own start, and dead letters that are of no concern:
+	// what matters is logged here.
+	quiet := actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) })
 	return &Kernel{sys: actor.NewActorSystem(quiet), log: log}
 }
 
