@@ -72,11 +72,13 @@ func (n *Node) listen(svc *Service, s *sessionActor, in *Input) {
 	st := n.newStream(svc, s, id, rec, nil, in.Conn)
 	<-st.ready
 	if old != "" {
+		// The record goes first: who sees the connection end must not find the
+		// stream again.
 		key := StreamKey{s.key, old}
+		n.forgetStream(key.path())
 		if a, ok := n.streams.get(key); ok {
 			_ = a.post(endStream{})
 		}
-		n.forgetStream(key.path())
 	}
 	svc.Handler.Opened(s.peer, s.away.Swap(false) || old != "")
 }
