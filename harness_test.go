@@ -3,6 +3,7 @@ package troupe_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -22,6 +23,7 @@ type host struct {
 	srv *troupe.Server
 	ln  *testkit.Listener
 	web *http.Client
+	url string
 }
 
 // newHost serves the test tools. It may be used inside and outside of a bubble.
@@ -31,7 +33,7 @@ func newHost(t *testing.T, o troupe.Options, so *troupe.ServerOptions) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &host{t: t, rt: rt, srv: troupe.NewServer(mcp.Implementation{Name: "test", Version: "1"}, so), ln: testkit.NewListener()}
+	h := &host{t: t, rt: rt, srv: troupe.NewServer(mcp.Implementation{Name: "test", Version: "1"}, so), ln: testkit.NewListener(), url: "http://127.0.0.1/mcp"}
 	addTestTools(h.srv)
 	rt.Mount("/mcp", h.srv)
 	hs := &http.Server{Handler: rt}
@@ -50,8 +52,54 @@ func newHost(t *testing.T, o troupe.Options, so *troupe.ServerOptions) *host {
 	return h
 }
 
+// newLoopbackHost is newHost on a real listener of the loopback interface, with
+// the limits that Serve sets. wrap may change the listener; nil leaves it. It
+// does not work in a bubble.
+func newLoopbackHost(t *testing.T, o troupe.Options, so *troupe.ServerOptions, wrap func(net.Listener) net.Listener) *host {
+	t.Helper()
+	o.DrainDelay, o.DrainWait = -1, time.Second
+	rt, err := troupe.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &host{t: t, rt: rt, srv: troupe.NewServer(mcp.Implementation{Name: "test", Version: "1"}, so)}
+	addTestTools(h.srv)
+	rt.Mount("/mcp", h.srv)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.url = "http://" + ln.Addr().String() + "/mcp"
+	if wrap != nil {
+		ln = wrap(ln)
+	}
+	tr := &http.Transport{MaxIdleConnsPerHost: 100}
+	h.web = &http.Client{Transport: tr}
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- rt.ServeOn(ctx, ln) }()
+	t.Cleanup(func() {
+		tr.CloseIdleConnections()
+		stop()
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	return h
+}
+
+// client returns a client without a session. What it receives is held against
+// the official schema.
 func (h *host) client() *testkit.Client {
-	return &testkit.Client{T: h.t, HTTP: h.web, URL: "http://127.0.0.1/mcp"}
+	c := h.unchecked()
+	conform(c)
+	return c
+}
+
+// unchecked is a client whose answers are not held against the schema: for many
+// of them.
+func (h *host) unchecked() *testkit.Client {
+	return &testkit.Client{T: h.t, HTTP: h.web, URL: h.url}
 }
 
 // session returns a client with a session that can answer everything.

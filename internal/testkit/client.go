@@ -16,6 +16,12 @@ type Client struct {
 	URL     string
 	Session string
 	Header  http.Header // added to every request; an empty value removes a default
+
+	// Sent and Received, if set, see each message that is POSTed and each one that
+	// comes back, as a body or as an event. They may be called from the goroutines
+	// that use the client and its answers.
+	Sent     func(message string)
+	Received func(message string)
 }
 
 // Event is one SSE event.
@@ -27,6 +33,7 @@ type Answer struct {
 	Body string
 	sse  *bufio.Reader
 	raw  io.Closer
+	seen func(message string)
 	// Comments counts the comment lines read so far.
 	Comments int
 }
@@ -50,6 +57,9 @@ func (a *Answer) Next() (e Event, ok bool) {
 		value = strings.TrimPrefix(value, " ")
 		switch {
 		case line == "" && seen:
+			if e.Data != "" && a.seen != nil {
+				a.seen(e.Data)
+			}
 			return e, true
 		case line == "":
 		case field == "":
@@ -114,11 +124,14 @@ func (c *Client) Try(method, body string, header ...string) (*Answer, error) {
 			r.Header.Set(header[i], header[i+1])
 		}
 	}
+	if method == http.MethodPost && c.Sent != nil {
+		c.Sent(body)
+	}
 	resp, err := c.HTTP.Do(r)
 	if err != nil {
 		return nil, err
 	}
-	a := &Answer{Response: resp, raw: resp.Body}
+	a := &Answer{Response: resp, raw: resp.Body, seen: c.Received}
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
 		a.sse = bufio.NewReader(resp.Body)
 		return a, nil
@@ -126,6 +139,9 @@ func (c *Client) Try(method, body string, header ...string) (*Answer, error) {
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	a.Body = string(b)
+	if a.Body != "" && c.Received != nil && resp.Header.Get("Content-Type") == "application/json" {
+		c.Received(a.Body)
+	}
 	return a, err
 }
 
