@@ -41,7 +41,5 @@
 // # Who may call what
 //
 // All methods of Handler and Exchange may be called from any goroutine. The fields of an Exchange are set before the
-// dispatcher runs and must not be written to. When the dispatcher's method has returned, Msg and Body are gone, and an
-// Exchange that did not become a stream may be reused: nobody may touch it any more. To keep a mistake from reaching
-// another client, only those are reused of which nothing but an answer was ever asked.
+// dispatcher runs and must not be written to; Msg and Body are gone when the dispatcher's method has returned.
 package transport

@@ -28,7 +28,8 @@ const (
 )
 
 // Exchange is one HTTP request and its response. Its methods may be called from any goroutine and never wait for the
-// peer, but for Room; Answer and Reject write on the caller's goroutine.
+// peer, but for Room; Answer and Reject write on the caller's goroutine. It is not reused: whoever still holds it when
+// the response is complete does no harm, while a reused one would hand a late event to another client.
 type Exchange struct {
 	// Msg is what codec.Scan found in Body, which is the whole body of a POST. Both are valid until the dispatcher
 	// returns.
@@ -64,7 +65,6 @@ type Exchange struct {
 	mu      sync.Mutex // guards what follows
 	w       http.ResponseWriter
 	state   state
-	shared  bool // more than an answer was asked of it, so somebody may still refer to it
 	aborted bool // Cut before anything was sent
 	session string
 	s       *stream // nil unless opened
@@ -75,8 +75,6 @@ type Exchange struct {
 
 	prev, next *Exchange // list of open streams, guarded by h.mu
 }
-
-var exchanges = sync.Pool{New: func() any { return new(Exchange) }}
 
 func (x *Exchange) begin(h *Handler, w http.ResponseWriter, r *http.Request) {
 	x.h, x.w, x.base, x.remote, x.Header = h, w, r.Context(), r.RemoteAddr, r.Header
@@ -109,12 +107,6 @@ func (x *Exchange) release() {
 	x.body = nil
 }
 
-// recycle puts x back into the pool. Nothing may refer to it any more.
-func (x *Exchange) recycle() {
-	*x = Exchange{}
-	exchanges.Put(x)
-}
-
 // leave ends the exchange for the goroutine of ServeHTTP, which returns next: unless the connection was taken over,
 // nobody may write from here on.
 func (x *Exchange) leave() {
@@ -124,7 +116,6 @@ func (x *Exchange) leave() {
 		x.w = nil
 	}
 	cancel, unwatch := x.cancel, x.unwatch
-	shared := x.shared
 	x.mu.Unlock()
 	x.writing.Lock()
 	x.writing.Unlock() //nolint:staticcheck // an answer from another goroutine is being written: wait for it
@@ -142,9 +133,6 @@ func (x *Exchange) leave() {
 	if aborted {
 		panic(http.ErrAbortHandler)
 	}
-	if !shared && !x.inline {
-		x.recycle()
-	}
 }
 
 // Context returns a context that is done when the client is gone or, once the exchange is a stream, when the
@@ -152,7 +140,6 @@ func (x *Exchange) leave() {
 func (x *Exchange) Context() context.Context {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.shared = true
 	if x.ctx != nil {
 		return x.ctx
 	}
@@ -251,7 +238,6 @@ func (x *Exchange) headers(header http.Header) {
 func (x *Exchange) Gone(f func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.shared = true
 	if x.state == gone {
 		go f()
 		return

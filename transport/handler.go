@@ -123,14 +123,13 @@ func (h *Handler) isClosing() bool {
 
 // ServeHTTP checks the request and hands it to the dispatcher.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := exchanges.Get().(*Exchange)
+	x := new(Exchange)
 	x.begin(h, w, r)
 	if no := h.admit(x, w, r); no != nil {
 		if no != preflight {
 			h.refuse(w, r, no)
 		}
 		x.release()
-		x.recycle()
 		return
 	}
 	if x.inline {

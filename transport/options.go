@@ -11,7 +11,7 @@ import (
 
 // Dispatcher is what the transport needs from the runtime, one per mounted server. Its methods run on the goroutine
 // that read the request, or on one of their own where the connection cannot be taken over. When a method returns, the
-// request's bytes and, unless it became a stream, the Exchange itself are reused.
+// request's bytes are reused, and what was neither answered nor opened is answered with 500.
 type Dispatcher interface {
 	// Post handles one POST. Its body has been read, and x.Msg is what codec.Scan made of it: a single message or a
 	// batch. The response may still be an open stream when Post returns.

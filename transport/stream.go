@@ -116,7 +116,6 @@ func (s *stream) take(chunks, last bool) (batch []byte, buf *codec.Buffer) {
 func (x *Exchange) Open() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.shared = true
 	if x.state != fresh || x.w == nil || x.base.Err() != nil || !x.h.add(x) {
 		return false
 	}
@@ -284,7 +283,6 @@ func (x *Exchange) cut(reason string) {
 func (x *Exchange) Room(ctx context.Context) error {
 	for {
 		x.mu.Lock()
-		x.shared = true
 		if x.state == gone || x.state == answered {
 			x.mu.Unlock()
 			return ErrGone

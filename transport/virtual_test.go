@@ -1,0 +1,220 @@
+package transport
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipes is a listener without a network, for tests in virtual time.
+type pipes struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { close(p.done); return nil }
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+func (p *pipes) dial(t *testing.T) *client {
+	a, b := net.Pipe()
+	p.conns <- b
+	t.Cleanup(func() { a.Close() })
+	return &client{a, bufio.NewReader(a), t}
+}
+
+// virtually runs f in virtual time, once with connections that are taken over and once without. What f blocks on must
+// be made inside of it, so the handler is, too.
+func virtually(t *testing.T, f func(t *testing.T, serve func(Dispatcher, Options) *pipes)) {
+	t.Helper()
+	for name, wrapped := range map[string]bool{"taken over": false, "inline": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f(t, func(d Dispatcher, o Options) *pipes {
+					p := &pipes{make(chan net.Conn), make(chan struct{})}
+					var handler http.Handler = NewHandler(d, o)
+					if wrapped {
+						handler = wrap(handler, func(w http.ResponseWriter) http.ResponseWriter { return unwrappable{opaque{w}} })
+					}
+					s := &http.Server{Handler: handler}
+					Configure(s)
+					served := make(chan struct{})
+					go func() {
+						_ = s.Serve(p)
+						close(served)
+					}()
+					t.Cleanup(func() {
+						s.Close()
+						<-served
+					})
+					return p
+				})
+			})
+		})
+	}
+}
+
+// unwrappable is middleware that lets deadlines through but not Hijack, as HTTP/2 does.
+type unwrappable struct{ opaque }
+
+func (u unwrappable) SetReadDeadline(t time.Time) error {
+	return http.NewResponseController(u.ResponseWriter).SetReadDeadline(t)
+}
+
+func (u unwrappable) SetWriteDeadline(t time.Time) error {
+	return http.NewResponseController(u.ResponseWriter).SetWriteDeadline(t)
+}
+
+func (u unwrappable) FlushError() error {
+	return http.NewResponseController(u.ResponseWriter).Flush()
+}
+
+func TestSlowBody(t *testing.T) {
+	virtually(t, func(t *testing.T, serve func(Dispatcher, Options) *pipes) {
+		p := serve(funcs{}, Options{})
+		for _, start := range []string{"", ping[:10]} {
+			began := time.Now()
+			c := p.dial(t).send(strings.TrimSuffix(request("POST", "x", ping), ping) + start)
+			resp := c.response("POST")
+			body, _ := io.ReadAll(resp.Body)
+			if resp.StatusCode != 408 || !resp.Close || string(body) != errorBody(-32600, "Request body took too long", "") {
+				t.Errorf("got %d %s", resp.StatusCode, body)
+			}
+			if got := time.Since(began); got != 30*time.Second {
+				t.Errorf("took %v, want 30 s", got)
+			}
+		}
+	})
+}
+
+// TestRefusalDoesNotWaitForABody refuses by the header; net/http then reads the rest of the body, but not for ever.
+func TestRefusalDoesNotWaitForABody(t *testing.T) {
+	virtually(t, func(t *testing.T, serve func(Dispatcher, Options) *pipes) {
+		p := serve(funcs{}, Options{})
+		began := time.Now()
+		c := p.dial(t).send(strings.TrimSuffix(request("POST", "x", ping, "Content-Type: a/b"), ping))
+		if resp := c.response("POST"); resp.StatusCode != 415 {
+			t.Errorf("got %d, want 415", resp.StatusCode)
+		}
+		if got := time.Since(began); got > 15*time.Second {
+			t.Errorf("took %v, want at most 15 s", got)
+		}
+	})
+}
+
+// TestLongCall answers long after the body's deadline would have passed.
+func TestLongCall(t *testing.T) {
+	virtually(t, func(t *testing.T, serve func(Dispatcher, Options) *pipes) {
+		p := serve(funcs{post: func(x *Exchange) {
+			time.Sleep(time.Hour)
+			if err := x.Context().Err(); err != nil {
+				t.Errorf("the context of a long call: %v", err)
+			}
+			x.Answer(200, x.Body)
+		}}, Options{})
+		resp := p.dial(t).send(request("POST", "x", ping)).response("POST")
+		if body, err := io.ReadAll(resp.Body); string(body) != ping || err != nil {
+			t.Errorf("got %q, %v", body, err)
+		}
+	})
+}
+
+func TestReaderThatDoesNotRead(t *testing.T) {
+	virtually(t, func(t *testing.T, serve func(Dispatcher, Options) *pipes) {
+		type outcome struct {
+			after time.Duration
+			room  error
+		}
+		outcomes := make(chan outcome, 1)
+		seen := newCounts()
+		p := serve(funcs{get: func(x *Exchange) {
+			x.Open()
+			x.Event("1", 0, nil)
+			x.Flush()
+			if err := x.Room(x.Context()); err != nil {
+				t.Errorf("Room of an empty stream: %v", err)
+			}
+			time.Sleep(time.Minute)
+			began := time.Now()
+			x.Event("2", 0, bytes.Repeat([]byte("x"), 600<<10))
+			x.Flush()
+			ctx, cancel := context.WithTimeoutCause(context.Background(), time.Second, io.ErrShortBuffer)
+			defer cancel()
+			if err := x.Room(ctx); err != io.ErrShortBuffer {
+				t.Errorf("Room of a full stream: got %v, want the cause of ctx", err)
+			}
+			err := x.Room(context.Background())
+			outcomes <- outcome{time.Since(began), err}
+		}}, Options{Observer: seen})
+		c := p.dial(t).send(request("GET", "x", ""))
+		e := &events{bufio.NewReader(c.response("GET").Body)}
+		if got, err := e.next(); err != nil || got.ID != "1" {
+			t.Errorf("got %v, %v", got, err)
+		}
+		if got := <-outcomes; got.after != 30*time.Second || got.room != ErrGone {
+			t.Errorf("Room returned after %v with %v, want 30 s and ErrGone", got.after, got.room)
+		}
+		if got := <-seen.cuts; got != cutTimeout {
+			t.Errorf("cut for %q, want %q", got, cutTimeout)
+		}
+	})
+}
+
+// TestAnswerNobodyReads does not keep the goroutine for more than the write timeout.
+func TestAnswerNobodyReads(t *testing.T) {
+	virtually(t, func(t *testing.T, serve func(Dispatcher, Options) *pipes) {
+		took := make(chan time.Duration, 1)
+		p := serve(funcs{post: func(x *Exchange) {
+			began := time.Now()
+			x.Answer(200, []byte(ping))
+			took <- time.Since(began)
+		}}, Options{})
+		p.dial(t).send(request("POST", "x", ping))
+		if got := <-took; got != 30*time.Second {
+			t.Errorf("Answer took %v, want 30 s", got)
+		}
+	})
+}
+
+// TestSlowProgressIsNotCut reads a large event slowly.
+func TestSlowProgressIsNotCut(t *testing.T) {
+	virtually(t, func(t *testing.T, serve func(Dispatcher, Options) *pipes) {
+		p := serve(funcs{get: func(x *Exchange) {
+			x.Open()
+			x.Event("1", 0, bytes.Repeat([]byte("x"), 2<<20))
+			x.Finish()
+		}}, Options{})
+		resp := p.dial(t).send(request("GET", "x", "")).response("GET")
+		buf, n := make([]byte, 32<<10), 0
+		for {
+			time.Sleep(time.Second)
+			k, err := resp.Body.Read(buf)
+			n += k
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("after %d bytes: %v", n, err)
+			}
+		}
+		if n < 2<<20 {
+			t.Errorf("got %d bytes", n)
+		}
+	})
+}
