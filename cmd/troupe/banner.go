@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// announce says where the server is and how to reach it: to a person as text, to
+// a machine that reads the log as one record.
+func (s *settings) announce(w io.Writer, log *slog.Logger, node string, addr net.Addr) {
+	base := baseURL(addr, s.tlsCert != "")
+	if s.logFormat == "json" {
+		log.Info("serving", "node", node, "mcp", base+"/mcp", "health", base+"/healthz", "ready", base+"/readyz", "metrics", base+"/metrics", "data", s.data)
+		return
+	}
+	data := s.data
+	if s.memory {
+		data = "in memory: nothing survives the process"
+	}
+	fmt.Fprintf(w, `
+troupe serves MCP on %[1]s/mcp
+
+  data      %[2]s
+  node      %[3]s
+  health    %[1]s/healthz  %[1]s/readyz
+  metrics   %[1]s/metrics
+
+Give the first URL to any client that speaks "Streamable HTTP", or try it by hand:
+
+  curl -i %[1]s/mcp -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \
+    -d '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"%[4]s","capabilities":{},"clientInfo":{"name":"curl","version":"1"}}}'
+
+Ctrl-C drains and ends it.
+
+`, base, data, node, mcp.LatestLegacy)
+}
+
+// baseURL is where a client on this machine finds the server.
+func baseURL(addr net.Addr, tls bool) string {
+	scheme := "http"
+	if tls {
+		scheme = "https"
+	}
+	host, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return scheme + "://" + addr.String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
+}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run runs the command line and returns the exit code.
+func run(args []string, stdout, stderr io.Writer) int {
+	root := &cobra.Command{
+		Use:   "troupe",
+		Short: "A runtime for MCP servers whose sessions survive a crash",
+		Long: "troupe serves the Model Context Protocol. Sessions and event streams are kept in a data directory,\n" +
+			"so that clients find them again after the process was killed and started anew.",
+		Example:           "  troupe serve                  serve the demo on http://127.0.0.1:8080/mcp\n  troupe serve --help           see what can be set",
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	root.AddCommand(serveCommand(stderr), versionCommand())
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(context.Background())
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(stderr, "troupe: %v\n", err)
+	if _, ok := errors.AsType[*failure](err); ok {
+		return 1
+	}
+	fmt.Fprintln(stderr, "See troupe --help or troupe serve --help.")
+	return 2
+}

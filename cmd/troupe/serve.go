@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/examples/everything"
+)
+
+func serveCommand(stderr io.Writer) *cobra.Command {
+	var s settings
+	cmd := &cobra.Command{
+		Use:   "serve [flags]",
+		Short: "Serve the demo over HTTP",
+		Long: "Serves the demo, which has every feature, at /mcp, with /healthz, /readyz and /metrics beside it.\n" +
+			"Sessions and event streams are kept in the data directory: kill the process, start it again, and\n" +
+			"clients go on where they were.",
+		Example: `  troupe serve                                        on 127.0.0.1:8080, data in ~/.local/state/troupe
+  troupe serve --memory --listen 127.0.0.1:0          to try something: no data, any free port
+  troupe serve --data /var/lib/troupe --max-store 20GiB --log-format json
+  troupe serve --config troupe.yaml --log-level debug flags win over the file`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if s.config != "" {
+				if err := readConfig(cmd, s.config); err != nil {
+					return err
+				}
+			}
+			if err := s.check(cmd.Flags().Changed); err != nil {
+				return err
+			}
+			return s.serve(cmd.Context(), stderr)
+		},
+	}
+	s.register(cmd)
+	groupedHelp(cmd, settingGroups)
+	return cmd
+}
+
+// serve serves the demo until a signal, and then drains.
+func (s *settings) serve(ctx context.Context, stderr io.Writer) error {
+	tuneGC()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(signals)
+
+	o := s.options()
+	o.Log = s.logger(stderr)
+	provider, handler, err := newMetrics()
+	if err != nil {
+		return explain(err, o)
+	}
+	o.MeterProvider, o.Metrics = provider, handler
+	go func() {
+		sig := <-signals
+		o.Log.Info("ending after what is under way; a second signal ends it at once", "signal", sig.String())
+		cancel()
+		<-signals
+		os.Exit(1)
+	}()
+
+	rt, err := troupe.New(o)
+	if err != nil {
+		return explain(err, o)
+	}
+	rt.Mount("/mcp", everything.New())
+	ln, err := rt.Listen()
+	if err != nil {
+		return explain(errors.Join(err, rt.Close(context.WithoutCancel(ctx))), o)
+	}
+	s.announce(stderr, o.Log, rt.Node(), ln.Addr())
+	if err := rt.ServeOn(ctx, ln); err != nil {
+		return explain(err, o)
+	}
+	o.Log.Info("ended")
+	return nil
+}
+
+// tuneGC lets the heap grow to three times what is live instead of twice before
+// it is collected. A server of many small requests on a small live heap spends
+// much of its time collecting otherwise, and the memory that this costs is small
+// for the same reason. GOGC and GOMEMLIMIT stay the operator's.
+func tuneGC() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(200)
+	}
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-run/troupe"
+)
+
+// settings are what can be set for serve, by flag or by file.
+type settings struct {
+	listen         string
+	allowAnonymous bool
+	allowOrigins   []string
+	allowHosts     []string
+	tlsCert        string
+	tlsKey         string
+
+	data     string
+	memory   bool
+	maxStore size
+	sync     time.Duration
+	node     string
+	lease    time.Duration
+
+	maxBody     size
+	sseGrace    time.Duration
+	sessionIdle time.Duration
+	replayAge   time.Duration
+	drainDelay  time.Duration
+
+	logLevel  string
+	logFormat string
+	config    string
+}
+
+// settingGroups are the flags in the order in which the help shows them.
+var settingGroups = []flagGroup{
+	{"Where and to whom", []string{"listen", "allow-anonymous", "allow-origin", "allow-host", "tls-cert", "tls-key"}},
+	{"What is kept", []string{"data", "memory", "max-store", "sync", "session-idle", "replay-age"}},
+	{"Requests", []string{"max-body", "sse-grace", "drain-delay"}},
+	{"This node", []string{"node", "lease", "log-level", "log-format", "config"}},
+}
+
+// register declares the flags of cmd. Their values are the defaults until the
+// command line is parsed.
+func (s *settings) register(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&s.listen, "listen", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
+	f.BoolVar(&s.allowAnonymous, "allow-anonymous", false, "let other machines in though nothing asks who they are")
+	f.StringArrayVar(&s.allowOrigins, "allow-origin", nil, "`origin` of web pages that may call, beside the server's own; may be repeated")
+	f.StringArrayVar(&s.allowHosts, "allow-host", nil, "`host` name that the server answers to; may be repeated (any, but only loopback names on a loopback address)")
+	f.StringVar(&s.tlsCert, "tls-cert", "", "`file` with the certificate; serves https")
+	f.StringVar(&s.tlsKey, "tls-key", "", "`file` with the certificate's key")
+
+	f.StringVar(&s.data, "data", "", "data `directory` ($XDG_STATE_HOME/troupe, else ~/.local/state/troupe)")
+	f.BoolVar(&s.memory, "memory", false, "keep everything in memory: nothing survives the process")
+	f.Var(&s.maxStore, "max-store", "most bytes to store, a `size`; new sessions are refused beyond it (8GiB, in memory 1GiB)")
+	f.DurationVar(&s.sync, "sync", 2*time.Minute, "`time` between flushes to the disk, which is what a power cut may cost; 0s flushes every write")
+	f.DurationVar(&s.sessionIdle, "session-idle", 72*time.Hour, "`time` to keep a session that nobody uses")
+	f.DurationVar(&s.replayAge, "replay-age", 10*time.Minute, "`time` for which a client can fetch events it has missed")
+
+	s.maxBody = 4 << 20
+	f.Var(&s.maxBody, "max-body", "most bytes in a request, a `size`")
+	f.DurationVar(&s.sseGrace, "sse-grace", 250*time.Millisecond, "`time` a call may take and still be answered as plain JSON")
+	f.DurationVar(&s.drainDelay, "drain-delay", 3*time.Second, "`time` to serve on, not ready any more, after SIGTERM; 0s for none")
+
+	f.StringVar(&s.node, "node", "", "`name` of this node (the one that the data directory has)")
+	f.DurationVar(&s.lease, "lease", 5*time.Second, "`time` for which a silent node is taken for alive")
+	f.StringVar(&s.logLevel, "log-level", "info", "least `level` to log: debug, info, warn or error")
+	f.StringVar(&s.logFormat, "log-format", "text", "`format` of the log: text or json")
+	f.StringVar(&s.config, "config", "", "YAML `file` with any of these settings; flags win")
+	f.SortFlags = false
+}
+
+// check refuses settings that mean nothing, and settles where the data lies.
+// byFlag says which settings are from the command line.
+func (s *settings) check(byFlag func(name string) bool) error {
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+		least time.Duration
+	}{
+		{"sync", s.sync, 0}, {"drain-delay", s.drainDelay, 0}, {"session-idle", s.sessionIdle, 1},
+		{"replay-age", s.replayAge, 1}, {"sse-grace", s.sseGrace, 1}, {"lease", s.lease, 1},
+	} {
+		if d.value < 0 {
+			return fmt.Errorf("%s is %s: a time cannot be negative", d.name, d.value)
+		}
+		if d.value < d.least {
+			return fmt.Errorf("%s is %s: it must be above 0", d.name, d.value)
+		}
+	}
+	if (s.tlsCert == "") != (s.tlsKey == "") {
+		return errors.New("tls-cert and tls-key belong together: set both or none")
+	}
+	if s.logFormat != "text" && s.logFormat != "json" {
+		return fmt.Errorf("log-format is %q: want text or json", s.logFormat)
+	}
+	if _, err := s.level(); err != nil {
+		return err
+	}
+	if s.memory && s.data != "" {
+		// What the command line says outweighs what the file says.
+		switch data, memory := byFlag("data"), byFlag("memory"); {
+		case data == memory:
+			return errors.New("data and memory exclude each other: set one of them")
+		case data:
+			s.memory = false
+		default:
+			s.data = ""
+		}
+	}
+	if s.memory || s.data != "" {
+		return nil
+	}
+	dir, err := defaultData()
+	s.data = dir
+	return err
+}
+
+// defaultData is the data directory by the XDG base directory specification,
+// which has relative paths ignored.
+func defaultData() (string, error) {
+	if state := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
+		return filepath.Join(state, "troupe"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", errors.New("there is no home directory to keep data in: set --data DIR or --memory")
+	}
+	return filepath.Join(home, ".local", "state", "troupe"), nil
+}
+
+func (s *settings) level() (slog.Level, error) {
+	switch s.logLevel {
+	case "debug":
+		return slog.LevelDebug, nil
+	case "info":
+		return slog.LevelInfo, nil
+	case "warn":
+		return slog.LevelWarn, nil
+	case "error":
+		return slog.LevelError, nil
+	}
+	return 0, fmt.Errorf("log-level is %q: want debug, info, warn or error", s.logLevel)
+}
+
+// options are the settings as the library takes them, where 0 stands for a
+// default and a negative time for none.
+func (s *settings) options() troupe.Options {
+	orNone := func(d time.Duration) time.Duration {
+		if d == 0 {
+			return -1
+		}
+		return d
+	}
+	return troupe.Options{
+		Dir: s.data, Node: s.node, MaxStore: int64(s.maxStore), Sync: orNone(s.sync), Lease: s.lease,
+		Listen: s.listen, AllowAnonymous: s.allowAnonymous, TLSCert: s.tlsCert, TLSKey: s.tlsKey,
+		AllowOrigins: s.allowOrigins, AllowHosts: s.allowHosts, DrainDelay: orNone(s.drainDelay),
+		MaxBody: int64(s.maxBody), Grace: s.sseGrace, SessionIdle: s.sessionIdle, ReplayAge: s.replayAge,
+	}
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-run/troupe/mcp"
+)
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version and the protocol revisions it speaks",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprint(cmd.OutOrStdout(), versionText())
+			return err
+		},
+	}
+}
+
+func versionText() string {
+	version := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		version = info.Main.Version
+	}
+	var revisions []string
+	for _, r := range mcp.Revisions() {
+		if !r.Modern() {
+			revisions = append(revisions, r.String())
+		}
+	}
+	return fmt.Sprintf("troupe %s\n%s %s/%s\nMCP %s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, strings.Join(revisions, ", "))
+}

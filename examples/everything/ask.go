@@ -1,0 +1,42 @@
+package everything
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+type askInput struct {
+	Question string `json:"question" jsonschema:"what to ask the user"`
+}
+
+func addAsk(s *troupe.Server) {
+	form := mcp.FormSchema{
+		Properties: []mcp.Property{{Name: "answer", Schema: &mcp.StringSchema{Title: "Answer"}}},
+		Required:   []string{"answer"},
+	}
+	troupe.AddTool(s, troupe.Tool{
+		Name:        "ask",
+		Description: "Asks the user a question and returns the answer.",
+		Needs:       troupe.NeedsElicitation,
+		Rerun:       troupe.Safe,
+	}, func(ctx context.Context, call *troupe.Call, in askInput) (string, error) {
+		r, err := call.Elicit(ctx, in.Question, form)
+		if err != nil {
+			return "", err
+		}
+		if r.Action != mcp.ElicitAccept {
+			return "", fmt.Errorf("the user did not answer: %s", r.Action)
+		}
+		var content struct {
+			Answer string `json:"answer"`
+		}
+		if err := json.Unmarshal(r.Content, &content); err != nil {
+			return "", fmt.Errorf("read the answer: %w", err)
+		}
+		return content.Answer, nil
+	})
+}

@@ -1,0 +1,26 @@
+package everything
+
+import (
+	"context"
+	"strings"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// suggestions are what the arguments of one prompt complete to.
+var suggestions = []string{"testing", "test value 1", "test value 2", "paris", "park", "party"}
+
+// complete offers what begins with the text typed so far, and nothing for
+// prompts and resources that have no suggestions.
+func complete(_ context.Context, _ *troupe.Call, p mcp.CompleteParams) (mcp.Completion, error) {
+	fits := []string{}
+	if p.Ref.Type == mcp.RefPrompt && p.Ref.Name == promptWithArguments {
+		for _, s := range suggestions {
+			if strings.HasPrefix(s, p.Argument.Value) {
+				fits = append(fits, s)
+			}
+		}
+	}
+	return mcp.NewCompletion(fits), nil
+}

@@ -1,0 +1,42 @@
+package everything
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+type tickInput struct {
+	N       int64 `json:"n"`
+	EveryMS int64 `json:"every_ms"`
+}
+
+const tickSchema = `{"type":"object","properties":{
+	"n":{"type":"integer","minimum":0,"maximum":1000000,"description":"how many messages"},
+	"every_ms":{"type":"integer","minimum":0,"maximum":60000,"description":"milliseconds before each message, 0 if absent"}
+},"required":["n"],"additionalProperties":false}`
+
+// addTick adds the one tool of the demo that may not run again by itself: its
+// messages belong to the session and not to the call, so that a second run would
+// send them twice.
+func addTick(s *troupe.Server) {
+	troupe.AddTool(s, troupe.Tool{
+		Name:        "tick",
+		Description: "Sends numbered log messages on the session's own event stream, which the client must have opened with GET.",
+		InputSchema: json.RawMessage(tickSchema),
+		Rerun:       troupe.Never,
+	}, func(ctx context.Context, call *troupe.Call, in tickInput) (string, error) {
+		for n := int64(1); n <= in.N; n++ {
+			if err := pause(ctx, millis(in.EveryMS)); err != nil {
+				return "", err
+			}
+			if err := call.Peer().Log(ctx, mcp.LevelInfo, "tick", fmt.Sprintf("%d of %d", n, in.N)); err != nil {
+				return "", err
+			}
+		}
+		return fmt.Sprintf("ticked %d times", in.N), nil
+	})
+}
