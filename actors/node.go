@@ -122,12 +122,12 @@ func (n *Node) newID() string {
 // Post takes one POST. It returns when the handler has and the request's bytes
 // are no longer needed; the response may still be an open stream then.
 func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
-	if n.draining.Load() || n.store.Suspended() {
-		n.unavailable(in.Conn, m.ID)
-		return
-	}
 	switch m.Kind {
 	case codec.Request:
+		if n.draining.Load() || n.store.Suspended() {
+			n.unavailable(in.Conn, m.ID)
+			return
+		}
 		if string(m.Method) == "initialize" {
 			n.initialize(svc, in, m)
 			return
@@ -339,30 +339,39 @@ func (n *Node) requestID(i uint64) string {
 	return b.String()
 }
 
-// Drain refuses new work, closes the connections of streams that can be resumed,
-// and waits until no call runs or ctx ends. Calls that still run then are left
-// to Close.
+// Drain refuses new work, closes the connections of streams that answer no call,
+// and waits until every call is answered or ctx ends. Of those that still run
+// then, the ones that may run again are left to whoever resumes them, and the
+// others end with -32010.
 func (n *Node) Drain(ctx context.Context) {
 	n.draining.Store(true)
 	for _, a := range n.attachments.snapshot() {
-		if _, call := n.callOf(a.key); !call {
+		if s, ok := n.streams.get(a.key); !ok || len(s.rec.Calls) == 0 {
 			a.finish(0)
 		}
 	}
-	for n.inFlight.Load() > 0 {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(10 * time.Millisecond):
-		}
+	if n.quiet(ctx) {
+		return
 	}
+	n.sessions.each(func(s *sessionActor) { _ = s.post(giveUpCalls{}) })
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	n.quiet(last)
 }
 
-// callOf returns the request that a stream answers, if it is one of a call.
-func (n *Node) callOf(key StreamKey) (*requestActor, bool) {
-	s, ok := n.streams.get(key)
-	if !ok || len(s.rec.Calls) == 0 {
-		return nil, false
+// quiet waits until no call runs and every answer has been stored and handed to
+// its connection. It reports whether that came before the end of ctx.
+func (n *Node) quiet(ctx context.Context) bool {
+	for {
+		busy := n.inFlight.Load() > 0
+		n.streams.each(func(s *streamActor) { busy = busy || len(s.rec.Calls) > 0 })
+		if !busy {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(5 * time.Millisecond):
+		}
 	}
-	return s.req, true
 }

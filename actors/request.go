@@ -77,6 +77,7 @@ type (
 	graceOver     struct{}
 	cancelRequest struct{ reason string }
 	abandon       struct{ cause error }
+	giveUp        struct{}
 	streamGone    struct{ err error }
 	// closeConn asks to close the connection and let the client come back.
 	closeConn struct{}
@@ -119,6 +120,8 @@ func (r *requestActor) receive(m any) {
 		r.step(request.Cancel, nil, fmt.Errorf("%w: %s", ErrCancelled, m.reason))
 	case abandon:
 		r.step(request.Cancel, nil, m.cause)
+	case giveUp:
+		r.step(request.GiveUp, nil, ErrClosing)
 	case streamGone:
 		r.step(request.Lost, nil, fmt.Errorf("%w: %w", ErrStreamLost, m.err))
 	case closeConn:
@@ -221,8 +224,14 @@ func (r *requestActor) step(e request.Event, data []byte, cause error) {
 		entry := stream.Entry{Kind: stream.Final, Meta: r.id, Data: append([]byte(nil), data...)}
 		_ = r.stream.post(&pushEntries{entries: []stream.Entry{entry}, last: true})
 	}
+	if act&request.HandOver != 0 {
+		_ = r.stream.post(handOver{})
+	}
 	if act&request.StopCall != 0 {
 		r.cancel(cause)
+	}
+	if act&request.Refuse != 0 {
+		r.node.unavailable(r.conn, r.id)
 	}
 	if act&request.EmptyEnd != 0 {
 		r.conn.Open()
@@ -271,7 +280,7 @@ func (r *requestActor) serve() {
 	head = append(head, `,"result":`...)
 	out, err := r.handle(head)
 	if err != nil {
-		out = codec.AppendError(head[:0], r.id, err.Code, err.Message, err.Data)
+		out = codec.AppendError(head[:0], r.id, err.Code, err.Message, compact(err.Data))
 	} else {
 		out = append(out, '}')
 	}
@@ -292,6 +301,15 @@ func (r *requestActor) serve() {
 	if r.sess.post(&r.end) != nil {
 		r.release()
 	}
+}
+
+// compact makes what a handler gave as error data fit for a frame: on one line,
+// or left out where it is not JSON.
+func compact(data []byte) []byte {
+	if len(data) == 0 || !codec.Valid(data) {
+		return nil
+	}
+	return codec.AppendCompact(nil, data)
 }
 
 // handle keeps a panic of the handler to this request.

@@ -29,6 +29,10 @@ func (n *Node) Get(svc *Service, in *Input) {
 	if s == nil {
 		return
 	}
+	if s.streams.Load() >= int64(svc.Limits.Streams) {
+		in.Conn.Reject(429, mcp.CodeInvalidRequest, "too many open streams in this session", nil, nil, time.Second)
+		return
+	}
 	if in.LastEventID == "" {
 		n.listen(svc, s, in)
 		return

@@ -31,7 +31,8 @@ type sessionActor struct {
 	away atomic.Bool
 
 	calls   session.Calls[*requestActor]
-	held    int // streams with a live connection
+	held    int          // streams with a live connection
+	streams atomic.Int64 // held, for those who ask from outside
 	last    time.Time
 	timer   *time.Timer
 	closing bool
@@ -64,6 +65,8 @@ type (
 	// closeSession ends every call: the session is gone.
 	closeSession struct{ cause error }
 	idleTick     struct{}
+	// giveUpCalls ends every call: the node stops.
+	giveUpCalls struct{}
 )
 
 func (b *beginCall) refused(err error) { b.err = err; b.done() }
@@ -92,11 +95,14 @@ func (s *sessionActor) receive(m any) {
 		}
 	case holdStream:
 		s.held += m.by
+		s.streams.Store(int64(s.held))
 		s.last = time.Now()
 	case closeSession:
 		s.closing = true
 		s.calls.Each(func(r *requestActor) { _ = r.post(abandon(m)) })
 		s.leave()
+	case giveUpCalls:
+		s.calls.Each(func(r *requestActor) { _ = r.post(giveUp{}) })
 	case idleTick:
 		s.idle()
 	}

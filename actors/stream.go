@@ -90,6 +90,9 @@ type (
 	detach    struct{ att *attachment }
 	refresh   struct{}
 	endStream struct{}
+	// handOver leaves a call's stream to whoever resumes it: a call that may run
+	// again keeps its record, and any other ends with -32010.
+	handOver struct{}
 	// serveCall names the request whose answer ends the stream.
 	serveCall struct{ req *requestActor }
 )
@@ -145,6 +148,8 @@ func (s *streamActor) receive(m any) {
 		}
 	case takenOver:
 		s.step(stream.Event{Op: stream.Opened, Rev: m.rev, Tail: m.log.tail, Sizes: m.log.sizes})
+	case handOver:
+		s.handOver()
 	case serveCall:
 		s.req = m.req
 	case endStream:
@@ -236,6 +241,19 @@ func (s *streamActor) deliver(e *stream.Effect) {
 }
 
 func (s *streamActor) dueAt() int64 { return s.due.Load() }
+
+func (s *streamActor) handOver() {
+	if !s.rec.Safe {
+		s.step(stream.Event{Op: stream.Push, Entries: lostCalls(s.rec.Calls, nil), Last: true})
+		return
+	}
+	if s.att != nil {
+		s.att.finish(s.svc.Limits.Retry)
+		s.att = nil
+	}
+	s.commit()
+	s.leave()
+}
 
 // abandoned reports that nothing can be resumed from here any more: no call
 // answers on the stream, and nobody has listened for as long as events last.

@@ -214,14 +214,19 @@ func (n *Node) finishCalls(ctx context.Context, w *streamActor, log *pastLog) {
 			answered[string(e.Meta)] = true
 		}
 	}
+	_ = w.post(&pushEntries{entries: lostCalls(w.rec.Calls, answered), last: true})
+}
+
+// lostCalls are the answers to calls whose outcome nobody knows.
+func lostCalls(calls []callRecord, answered map[string]bool) []stream.Entry {
 	info, _ := mcp.LookupError(mcp.CodeCallLost)
 	var finals []stream.Entry
-	for _, c := range w.rec.Calls {
+	for _, c := range calls {
 		if !answered[string(c.ID)] {
 			finals = append(finals, stream.Entry{Kind: stream.Final, Meta: c.ID, Data: codec.AppendError(nil, c.ID, mcp.CodeCallLost, info.Message, nil)})
 		}
 	}
-	_ = w.post(&pushEntries{entries: finals, last: true})
+	return finals
 }
 
 // rerun runs a call again from its stored body, on the stream it had.

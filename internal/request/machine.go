@@ -23,6 +23,7 @@ const (
 	Cancel                // the client cancelled
 	Lost                  // its stream could not be stored, or is another's now
 	Deadline              // it has run for as long as any call may
+	GiveUp                // the node stops and waits no longer
 )
 
 // Action is a set of things to do, in the order of their bits.
@@ -37,7 +38,8 @@ const (
 	StopCall                    // cancel the handler's context
 	EmptyEnd                    // headers of a stream, no event, the end
 	MarkEnd                     // push the end mark: no answer comes
-	Refuse                      // answer 503 with Retry-After
+	Refuse                      // answer 503: it may be sent again
+	HandOver                    // leave the stream to the next node, or say that the call is lost
 	Drop                        // what came is for nobody
 )
 
@@ -61,6 +63,8 @@ func Step(p Phase, e Event) (Phase, Action) {
 			return Cancelled, StopCall | EmptyEnd
 		case Deadline:
 			return Plain, StopCall
+		case GiveUp:
+			return Dropped, StopCall | Refuse
 		}
 	case Streaming:
 		switch e {
@@ -74,6 +78,8 @@ func Step(p Phase, e Event) (Phase, Action) {
 			return Dropped, StopCall
 		case Deadline:
 			return Streaming, StopCall
+		case GiveUp:
+			return Dropped, HandOver | StopCall
 		}
 	}
 	return p, Drop
