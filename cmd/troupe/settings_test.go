@@ -1,0 +1,228 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// parsed returns the settings that serve would run with for a command line and a
+// file, or the error it would end with.
+func parsed(t *testing.T, file string, args ...string) (*settings, error) {
+	t.Helper()
+	var s settings
+	cmd := &cobra.Command{Use: "serve", SilenceErrors: true, SilenceUsage: true, RunE: func(cmd *cobra.Command, _ []string) error {
+		if s.config != "" {
+			if err := readConfig(cmd, s.config); err != nil {
+				return err
+			}
+		}
+		return s.check(cmd.Flags().Changed)
+	}}
+	s.register(cmd)
+	if file != "" {
+		path := filepath.Join(t.TempDir(), "troupe.yaml")
+		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--config", path)
+	}
+	cmd.SetArgs(append([]string{}, args...))
+	cmd.SetOut(io.Discard)
+	cmd.SetErr(io.Discard)
+	return &s, cmd.Execute()
+}
+
+func TestPrecedence(t *testing.T) {
+	t.Parallel()
+	const file = `
+# a comment
+listen: 127.0.0.1:9000
+memory: true
+max-store: 3GiB
+max-body: 1024
+sse-grace: 100ms
+allow-origin:
+  - https://a.example
+  - https://b.example
+log-level: warn
+`
+	s, err := parsed(t, file, "--listen", "127.0.0.1:9001", "--allow-origin", "https://c.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := s.options()
+	if o.Listen != "127.0.0.1:9001" {
+		t.Errorf("listen is %q, want that of the flag", o.Listen)
+	}
+	if len(o.AllowOrigins) != 1 || o.AllowOrigins[0] != "https://c.example" {
+		t.Errorf("origins are %q, want that of the flag alone", o.AllowOrigins)
+	}
+	if o.MaxStore != 3<<30 || o.MaxBody != 1024 || o.Grace != 100*time.Millisecond || o.Dir != "" || s.logLevel != "warn" {
+		t.Errorf("options are %+v with level %s, want the file's", o, s.logLevel)
+	}
+	if o.SessionIdle != 72*time.Hour || o.ReplayAge != 10*time.Minute || o.Sync != 2*time.Minute {
+		t.Errorf("options are %+v, want the defaults where nothing is set", o)
+	}
+}
+
+func TestConfigLists(t *testing.T) {
+	t.Parallel()
+	s, err := parsed(t, "memory: true\nallow-origin: [https://a.example, https://b.example]\nallow-host: [a.example]\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(append(s.allowOrigins, s.allowHosts...), " "); got != "https://a.example https://b.example a.example" {
+		t.Errorf("lists are %q", got)
+	}
+}
+
+func TestEmptyConfig(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{"\n", "# nothing\n", "---\n"} {
+		if _, err := parsed(t, file, "--memory"); err != nil {
+			t.Errorf("file %q: %v", file, err)
+		}
+	}
+}
+
+func TestConfigErrors(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, file string
+		want       []string // parts of the error
+	}{
+		{"unknown key", "memory: true\nlisen: 127.0.0.1:1\n", []string{":2:", "lisen", "no such setting"}},
+		{"config in config", "config: other.yaml\n", []string{":1:", "config: there is no such"}},
+		{"help in config", "help: true\n", []string{":1:", "help"}},
+		{"text for a truth value", "memory: \"true\"\n", []string{":1:", "memory", "true or false"}},
+		{"number for a text", "listen: 8080\n", []string{":1:", "listen", "want a text"}},
+		{"number for a time", "\nsync: 120\n", []string{":2:", "sync", "unit"}},
+		{"nonsense for a time", "sync: soon\n", []string{":1:", "sync", "soon"}},
+		{"text for a list", "allow-origin: https://a.example\n", []string{":1:", "allow-origin", "list"}},
+		{"mapping in a list", "allow-origin: [{a: b}]\n", []string{":1:", "allow-origin", "list of texts"}},
+		{"fraction for a size", "max-body: 1.5\n", []string{":1:", "max-body", "size"}},
+		{"nonsense for a size", "max-store: 8 parsecs\n", []string{":1:", "max-store", "parsecs"}},
+		{"negative size", "max-store: -1\n", []string{":1:", "max-store"}},
+		{"nothing for a text", "listen:\n", []string{":1:", "listen", "want a text"}},
+		{"an anchor", "listen: &a 127.0.0.1:1\n", []string{":1:", "listen"}},
+		{"set twice", "memory: true\nmemory: false\n", []string{":2", "memory"}},
+		{"set twice in two documents", "memory: true\n---\nmemory: false\n", []string{":3:", "memory", "twice"}},
+		{"a list at the top", "- memory\n", []string{":1:", "mapping"}},
+		{"a text at the top", "memory\n", []string{":1:", "mapping"}},
+		{"not YAML", "memory: [true\n", []string{"config", ":1"}},
+		{"a file's value that means nothing", "sync: -1s\n", []string{"sync", "negative"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := parsed(t, tt.file)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, part := range tt.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error is %q, want it to contain %q", err, part)
+				}
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("error has more than one line: %q", err)
+			}
+		})
+	}
+}
+
+func TestConfigErrorsHoldForFlagsToo(t *testing.T) {
+	t.Parallel()
+	// A mistake in the file is a mistake also where a flag outweighs it.
+	if _, err := parsed(t, "max-store: 8 parsecs\nlisten: 8080\n", "--listen", "127.0.0.1:0"); err == nil {
+		t.Error("accepted")
+	}
+}
+
+func TestMissingConfig(t *testing.T) {
+	t.Parallel()
+	if _, err := parsed(t, "", "--config", filepath.Join(t.TempDir(), "absent.yaml")); err == nil || !strings.Contains(err.Error(), "absent.yaml") {
+		t.Errorf("error is %v, want one that names the file", err)
+	}
+}
+
+func TestDataOrMemory(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, file string
+		args       []string
+		want       string // the directory, or "error"
+	}{
+		{"data", "", []string{"--data", "/a"}, "/a"},
+		{"memory", "", []string{"--memory"}, ""},
+		{"both by flag", "", []string{"--memory", "--data", "/a"}, "error"},
+		{"both by file", "memory: true\ndata: /a\n", nil, "error"},
+		{"memory by flag", "data: /a\n", []string{"--memory"}, ""},
+		{"data by flag", "memory: true\n", []string{"--data", "/a"}, "/a"},
+		{"memory taken back", "memory: true\n", []string{"--memory=false", "--data", "/a"}, "/a"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s, err := parsed(t, tt.file, tt.args...)
+			got := s.options().Dir
+			if err != nil {
+				got = "error"
+			}
+			if got != tt.want {
+				t.Errorf("directory is %q (%v), want %q", got, err, tt.want)
+			}
+			if err == nil && s.memory != (tt.want == "") {
+				t.Errorf("memory is %t beside the directory %q", s.memory, got)
+			}
+		})
+	}
+}
+
+func TestDefaultData(t *testing.T) {
+	for _, tt := range []struct{ state, home, want string }{
+		{"/state", "/people/a", "/state/troupe"},
+		{"", "/people/a", "/people/a/.local/state/troupe"},
+		{"relative", "/people/a", "/people/a/.local/state/troupe"},
+		{"", "", "error"},
+	} {
+		t.Setenv("XDG_STATE_HOME", tt.state)
+		t.Setenv("HOME", tt.home)
+		got, err := defaultData()
+		if err != nil {
+			got = "error"
+		}
+		if got != tt.want {
+			t.Errorf("with XDG_STATE_HOME=%q HOME=%q the directory is %q, want %q", tt.state, tt.home, got, tt.want)
+		}
+	}
+}
+
+func TestZeroTimes(t *testing.T) {
+	t.Parallel()
+	s, err := parsed(t, "", "--memory", "--sync", "0s", "--drain-delay", "0s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := s.options(); o.Sync >= 0 || o.DrainDelay >= 0 {
+		t.Errorf("sync is %s and the delay %s, want both negative: 0 would be the default", o.Sync, o.DrainDelay)
+	}
+}
+
+func TestRefusedFlags(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"--sync", "-1s"}, {"--lease", "0s"}, {"--sse-grace", "0s"}, {"--session-idle", "0s"}, {"--replay-age", "0s"},
+		{"--tls-cert", "a.pem"}, {"--tls-key", "a.pem"}, {"--log-format", "xml"}, {"--log-level", "loud"}, {"--log-level", "INFO"},
+	} {
+		if _, err := parsed(t, "", append(args, "--memory")...); err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(args[0], "--")) {
+			t.Errorf("%q: error is %v, want one that names the setting", args, err)
+		}
+	}
+}
