@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -56,6 +55,7 @@ type Exchange struct {
 	http1  bool
 	inline bool // the connection cannot be taken over: ServeHTTP stays and writes
 	body   *codec.Buffer
+	length [1]string     // value of Content-Length
 	wake   chan struct{} // inline: tells ServeHTTP that there is something to do
 
 	// writing is held while w is written to from outside of ServeHTTP, which takes it before it returns. Taken
@@ -219,7 +219,7 @@ func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration) boo
 	if retryAfter > 0 {
 		w.Header().Set("Retry-After", seconds(retryAfter))
 	}
-	x.h.respond(w, status, body)
+	x.h.respond(w, status, body, &x.length)
 	x.writing.Unlock()
 	x.signal()
 	return true
@@ -255,8 +255,6 @@ func (x *Exchange) signal() {
 	default:
 	}
 }
-
-func isEOF(err error) bool { return errors.Is(err, io.EOF) }
 
 func panicAttrs(v any, stack []byte) []slog.Attr {
 	return []slog.Attr{slog.String("panic", fmt.Sprint(v)), slog.String("stack", string(stack))}

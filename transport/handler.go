@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -289,15 +290,8 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 		if err == nil {
 			continue
 		}
-		var tooLarge *http.MaxBytesError
-		switch {
-		case isEOF(err):
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			return refuseSlowBody
-		case errors.As(err, &tooLarge):
-			return refuseTooLarge
-		default:
-			return refuseBody
+		if err != io.EOF {
+			return refuseUnread(err)
 		}
 		break
 	}
@@ -308,6 +302,17 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 	}
 	x.Body = b
 	return nil
+}
+
+func refuseUnread(err error) *refusal {
+	var tooLarge *http.MaxBytesError // of a middleware with a lower limit
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return refuseSlowBody
+	case errors.As(err, &tooLarge):
+		return refuseTooLarge
+	}
+	return refuseBody
 }
 
 // Values of headers that many responses share. Nobody appends to them in place: their capacity is their length.
@@ -332,15 +337,16 @@ func (h *Handler) answerPreflight(w http.ResponseWriter) {
 }
 
 // respond writes a whole response and lets no slow reader hold it up for more than WriteTimeout. Errors are the
-// peer's loss: nobody is there to be told.
-func (h *Handler) respond(w http.ResponseWriter, status int, body []byte) {
+// peer's loss: nobody is there to be told. length is memory for the value of Content-Length.
+func (h *Handler) respond(w http.ResponseWriter, status int, body []byte, length *[1]string) {
 	header := w.Header()
 	if len(body) == 0 {
 		w.WriteHeader(status)
 		return
 	}
 	header["Content-Type"] = jsonHeader
-	header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	length[0] = strconv.Itoa(len(body))
+	header["Content-Length"] = length[:]
 	rc := http.NewResponseController(w)
 	deadline := rc.SetWriteDeadline(time.Now().Add(h.o.WriteTimeout)) == nil
 	w.WriteHeader(status)

@@ -1,0 +1,221 @@
+package transport
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+)
+
+var pong = []byte(`{"jsonrpc":"2.0","id":7,"result":{}}`)
+
+// answering is the handler under test, with everything a request passes switched on.
+func answering() http.Handler {
+	return NewHandler(funcs{post: func(x *Exchange) { x.Answer(200, pong) }}, Options{
+		Revisions:    []string{"2025-03-26", "2025-06-18", "2025-11-25"},
+		Authenticate: func(*http.Request) (any, error) { return nil, nil },
+	})
+}
+
+// bare is what it is measured against: it reads the body and writes a constant.
+func bare() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b := codec.GetBuffer()
+		defer b.Free()
+		for {
+			if len(b.B) == cap(b.B) {
+				b.B = append(b.B, 0)[:len(b.B)]
+			}
+			n, err := r.Body.Read(b.B[len(b.B):cap(b.B)])
+			b.B = b.B[:len(b.B)+n]
+			if err != nil {
+				break
+			}
+		}
+		w.Header()["Content-Type"] = jsonHeader
+		_, _ = w.Write(pong)
+	})
+}
+
+func sizes() map[string]string {
+	return map[string]string{"100B": ping, "10KB": `{"jsonrpc":"2.0","id":7,"method":"m","params":{"a":"` + string(bytes.Repeat([]byte("x"), 10<<10)) + `"}}`}
+}
+
+func BenchmarkHTTP(b *testing.B) {
+	for size, body := range sizes() {
+		for name, h := range map[string]http.Handler{"bare": bare(), "transport": answering()} {
+			b.Run("body="+size+"/handler="+name, func(b *testing.B) {
+				s := httptest.NewServer(h)
+				defer s.Close()
+				addr := s.Listener.Addr().String()
+				c, err := net.Dial("tcp", addr)
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer c.Close()
+				raw := []byte(request("POST", addr, body, "Mcp-Session-Id: ABCDEFGHIJKLMNOPQRSTUVWXYZ", "Mcp-Protocol-Version: 2025-11-25"))
+				r := bufio.NewReader(c)
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := c.Write(raw); err != nil {
+						b.Fatal(err)
+					}
+					for length := 0; ; {
+						line, err := r.ReadSlice('\n')
+						if err != nil {
+							b.Fatal(err)
+						}
+						if v, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
+							length, _ = strconv.Atoi(string(v[:len(v)-2]))
+						}
+						if len(line) == 2 {
+							_, _ = r.Discard(length)
+							break
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// fakeWriter is a response writer on a connection that can be taken over, and costs nothing.
+type fakeWriter struct{ header http.Header }
+
+func (w *fakeWriter) Header() http.Header              { return w.header }
+func (w *fakeWriter) WriteHeader(int)                  {}
+func (w *fakeWriter) Write(p []byte) (int, error)      { return len(p), nil }
+func (w *fakeWriter) SetReadDeadline(time.Time) error  { return nil }
+func (w *fakeWriter) SetWriteDeadline(time.Time) error { return nil }
+func (w *fakeWriter) FlushError() error                { return nil }
+func (w *fakeWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return nil, nil, http.ErrNotSupported
+}
+
+type body struct{ bytes.Reader }
+
+func (*body) Close() error { return nil }
+
+// serveFake returns a function that serves one POST.
+func serveFake(h http.Handler, message string) func() {
+	r := httptest.NewRequest("POST", "/mcp", nil)
+	r.Header.Set("Content-Type", typeJSON)
+	r.Header.Set("Accept", typeJSON+", "+typeSSE)
+	r.Header.Set("Mcp-Protocol-Version", "2025-11-25")
+	r.Header.Set("Mcp-Session-Id", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+	data, in := []byte(message), &body{}
+	r.Body, r.ContentLength = in, int64(len(data))
+	w := &fakeWriter{http.Header{}}
+	return func() {
+		in.Reset(data)
+		h.ServeHTTP(w, r)
+	}
+}
+
+func BenchmarkServeHTTP(b *testing.B) {
+	for size, message := range sizes() {
+		for name, h := range map[string]http.Handler{"bare": bare(), "transport": answering()} {
+			b.Run("body="+size+"/handler="+name, func(b *testing.B) {
+				serve := serveFake(h, message)
+				b.ReportAllocs()
+				for b.Loop() {
+					serve()
+				}
+			})
+		}
+	}
+}
+
+func TestAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	base := testing.AllocsPerRun(200, serveFake(bare(), ping))
+	if got := testing.AllocsPerRun(200, serveFake(answering(), ping)); got > base+2 {
+		t.Errorf("a POST allocates %v times, a bare handler %v: want at most 2 more", got, base)
+	}
+}
+
+// BenchmarkIdleStream reports what an open stream holds after its first event was sent, without kernel memory.
+func BenchmarkIdleStream(b *testing.B) {
+	const n = 2000
+	for b.Loop() {
+		streams := make(chan *Exchange, n)
+		h := NewHandler(funcs{get: func(x *Exchange) {
+			x.Open()
+			x.Event("e.0", 1000, nil)
+			x.Flush()
+			streams <- x
+		}}, Options{})
+		s := httptest.NewServer(h)
+		addr := s.Listener.Addr().String()
+		raw := []byte(request("GET", addr, "", "Mcp-Session-Id: ABCDEFGHIJKLMNOPQRSTUVWXYZ", "Mcp-Protocol-Version: 2025-11-25",
+			"User-Agent: node", "Accept-Language: *", "Sec-Fetch-Mode: cors", "Accept-Encoding: gzip, deflate"))
+		conns := make([]net.Conn, n)
+		for i := range conns {
+			c, err := net.Dial("tcp", addr)
+			if err != nil {
+				b.Fatal(err)
+			}
+			conns[i] = c
+		}
+		before := heap()
+		held := make([]*Exchange, 0, n)
+		buf := make([]byte, 4096)
+		for _, c := range conns {
+			if _, err := c.Write(raw); err != nil {
+				b.Fatal(err)
+			}
+			held = append(held, <-streams)
+			for !bytes.Contains(buf, []byte("e.0")) {
+				k, err := c.Read(buf[:cap(buf)])
+				if err != nil {
+					b.Fatal(err)
+				}
+				buf = buf[:k]
+			}
+			buf = buf[:cap(buf)]
+			clear(buf)
+		}
+		after := heap()
+		b.ReportMetric(float64(int64(after)-int64(before))/n, "B/stream")
+		b.ReportMetric(float64(runtime.NumGoroutine()), "goroutines")
+		runtime.KeepAlive(held)
+		for _, c := range conns {
+			c.Close()
+		}
+		_ = h.Close(context.Background())
+		s.Close()
+	}
+}
+
+func heap() uint64 {
+	for range 3 {
+		runtime.GC()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc + m.StackInuse
+}
+
+func BenchmarkEvent(b *testing.B) {
+	x := &Exchange{h: NewHandler(nil, Options{}), s: &stream{}, state: streaming}
+	data := bytes.Repeat([]byte("d"), 200)
+	b.ReportAllocs()
+	for b.Loop() {
+		x.Event("ABCDEFGHIJKLMNOPQRSTUVWXYZ.12.0", 0, data)
+		x.s.flush()
+		batch, buf := x.s.take(true, false)
+		_, _ = io.Discard.Write(batch)
+		buf.Free()
+	}
+}
