@@ -1,0 +1,126 @@
+// Command load measures the server CPU that a tools/call costs, beside a handler
+// that reads the body and writes a constant answer. Server and client are
+// processes of their own on the loopback interface; both servers run in every
+// round, and what counts is the ratio within a round.
+//
+//	go run ./bench/load [--conns 32] [--seconds 3] [--rounds 5] [--size 105] [--out FILE]
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"time"
+)
+
+// result is what one run against one server gave.
+type result struct {
+	Server   string        `json:"server"`
+	Round    int           `json:"round"`
+	Requests int64         `json:"requests"`
+	PerSec   float64       `json:"requests_per_second"`
+	CPU      time.Duration `json:"server_cpu_ns_per_request"`
+	P50      time.Duration `json:"p50_ns"`
+	P99      time.Duration `json:"p99_ns"`
+	Ratio    float64       `json:"times_bare"`
+	RSS      int64         `json:"server_rss_bytes"`
+}
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == "bare" {
+		serveBare(os.Args[2])
+		return
+	}
+	conns := flag.Int("conns", 32, "virtual clients, each with a session and a connection of its own")
+	seconds := flag.Float64("seconds", 3, "length of a run")
+	rounds := flag.Int("rounds", 5, "rounds; each runs every server")
+	size := flag.Int("size", 105, "bytes of text to echo")
+	bin := flag.String("bin", "", "the troupe binary; empty builds it")
+	out := flag.String("out", "", "file for the results as JSON")
+	flag.Parse()
+	log.SetFlags(0)
+
+	dir, err := os.MkdirTemp("", "troupe-load")
+	check(err)
+	defer os.RemoveAll(dir)
+	if *bin == "" {
+		*bin = filepath.Join(dir, "troupe")
+		build := exec.Command("go", "build", "-o", *bin, "./cmd/troupe")
+		build.Stderr = os.Stderr
+		check(build.Run())
+	}
+	self, err := os.Executable()
+	check(err)
+	servers := []struct {
+		name string
+		args func(addr string) []string
+	}{
+		{"bare", func(addr string) []string { return []string{self, "bare", addr} }},
+		{"troupe", func(addr string) []string {
+			return []string{*bin, "serve", "--memory", "--listen", addr, "--log-level", "error", "--drain-delay", "1ms"}
+		}},
+	}
+	var all []result
+	fmt.Printf("%s, %d CPUs, %s; %d clients, %d bytes, %d rounds of %gs\n", runtime.Version(), runtime.NumCPU(), commit(), *conns, *size, *rounds, *seconds)
+	for round := range *rounds {
+		base := time.Duration(0)
+		for _, s := range servers {
+			r := run(s.name, s.args, *conns, *size, time.Duration(*seconds*float64(time.Second)))
+			r.Round = round + 1
+			if s.name == "bare" {
+				base = r.CPU
+			}
+			r.Ratio = float64(r.CPU) / float64(base)
+			all = append(all, r)
+			fmt.Printf("round %d %-8s %8.0f/s  cpu %6.1f µs  x bare %.2f  p50 %v  p99 %v  rss %d MB\n", r.Round, r.Server, r.PerSec,
+				float64(r.CPU)/1e3, r.Ratio, r.P50.Round(time.Microsecond), r.P99.Round(time.Microsecond), r.RSS>>20)
+		}
+	}
+	for _, s := range servers {
+		var cpu, ratio []float64
+		for _, r := range all {
+			if r.Server == s.name {
+				cpu, ratio = append(cpu, float64(r.CPU)/1e3), append(ratio, r.Ratio)
+			}
+		}
+		slices.Sort(cpu)
+		slices.Sort(ratio)
+		fmt.Printf("median   %-8s cpu %6.1f µs (%.1f..%.1f)  x bare %.2f (%.2f..%.2f)\n", s.name, cpu[len(cpu)/2], cpu[0], cpu[len(cpu)-1],
+			ratio[len(ratio)/2], ratio[0], ratio[len(ratio)-1])
+	}
+	if *out != "" {
+		data, err := json.MarshalIndent(struct {
+			Command []string `json:"command"`
+			Commit  string   `json:"commit"`
+			Go      string   `json:"go"`
+			CPUs    int      `json:"cpus"`
+			Results []result `json:"results"`
+		}{append([]string{"go", "run", "./bench/load"}, os.Args[1:]...), commit(), runtime.Version(), runtime.NumCPU(), all}, "", "  ")
+		check(err)
+		check(os.WriteFile(*out, append(data, '\n'), 0o644))
+	}
+}
+
+// commit is the revision that this program was built from.
+func commit() string {
+	if rev, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output(); err == nil {
+		return "commit " + string(rev[:len(rev)-1])
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return "unknown commit"
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
