@@ -1,0 +1,259 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// buildDir is where binary builds; TestMain makes and removes it.
+var buildDir string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "troupe-test-")
+	if err != nil {
+		panic(err)
+	}
+	buildDir = dir
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// binary builds the program once for all tests of this file.
+var binary = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(buildDir, "troupe")
+	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// process is a running server.
+type process struct {
+	cmd    *exec.Cmd
+	base   string
+	stderr *lines
+	exited chan error
+}
+
+// lines is what a process has written so far.
+type lines struct {
+	mu    sync.Mutex // guards text
+	text  bytes.Buffer
+	wrote chan struct{}
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Write(p)
+	select {
+	case l.wrote <- struct{}{}:
+	default:
+	}
+	return len(p), nil
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// start runs serve with the arguments on a free port and waits until it listens.
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{stderr: &lines{wrote: make(chan struct{}, 1)}, exited: make(chan error, 1)}
+	p.cmd = exec.Command(path, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	p.cmd.Stderr = p.stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	go func() { p.exited <- p.cmd.Wait() }()
+	url := p.await(t, `(http://127\.0\.0\.1:\d+)/metrics`)
+	p.base = url[1]
+	return p
+}
+
+// await waits until what the process writes matches.
+func (p *process) await(t *testing.T, pattern string) []string {
+	t.Helper()
+	late := time.After(20 * time.Second)
+	for {
+		if found := regexp.MustCompile(pattern).FindStringSubmatch(p.stderr.String()); found != nil {
+			return found
+		}
+		select {
+		case <-p.stderr.wrote:
+		case err := <-p.exited:
+			t.Fatalf("it ended (%v) before it wrote %s:\n%s", err, pattern, p.stderr)
+		case <-late:
+			t.Fatalf("it did not write %s in time:\n%s", pattern, p.stderr)
+		}
+	}
+}
+
+// exit waits for the end of the process and returns its exit code.
+func (p *process) exit(t *testing.T, within time.Duration) int {
+	t.Helper()
+	select {
+	case err := <-p.exited:
+		if err == nil {
+			return 0
+		}
+		if e, ok := errors.AsType[*exec.ExitError](err); ok {
+			return e.ExitCode()
+		}
+		t.Fatal(err)
+	case <-time.After(within):
+		t.Fatalf("it did not end within %s:\n%s", within, p.stderr)
+	}
+	return -1
+}
+
+func (p *process) signal(t *testing.T, sig os.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// request returns the status, the session and the body of an answer.
+func (p *process) request(t *testing.T, method, path, session, body string) (int, string, string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, p.base+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	if session != "" {
+		req.Header.Set("Mcp-Session-Id", session)
+		req.Header.Set("MCP-Protocol-Version", "2025-11-25")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header.Get("Mcp-Session-Id"), string(data)
+}
+
+// session opens one and returns its id.
+func (p *process) session(t *testing.T) string {
+	t.Helper()
+	status, session, body := p.request(t, "POST", "/mcp", "",
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+	if status != http.StatusOK || session == "" {
+		t.Fatalf("initialize is answered with %d, session %q: %s", status, session, body)
+	}
+	if status, _, body := p.request(t, "POST", "/mcp", session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`); status != http.StatusAccepted {
+		t.Fatalf("initialized is answered with %d: %s", status, body)
+	}
+	return session
+}
+
+func (p *process) echo(t *testing.T, session string) {
+	t.Helper()
+	status, _, body := p.request(t, "POST", "/mcp", session,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{"text":"all the world's a stage"}}}`)
+	if status != http.StatusOK || !strings.Contains(body, `"text":"all the world's a stage"`) {
+		t.Fatalf("echo is answered with %d: %s", status, body)
+	}
+}
+
+func TestServeProcess(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	p := start(t, "--data", data, "--drain-delay", "0s")
+	for path, want := range map[string]string{"/healthz": "ok\n", "/readyz": "ready\n"} {
+		if status, _, body := p.request(t, "GET", path, "", ""); status != http.StatusOK || body != want {
+			t.Errorf("%s is answered with %d and %q, want 200 and %q", path, status, body, want)
+		}
+	}
+	session := p.session(t)
+	p.echo(t, session)
+	status, _, metrics := p.request(t, "GET", "/metrics", "", "")
+	for _, want := range []string{"\ntroupe_sessions_active 1\n", `gen_ai_tool_name="echo"`, "\ngo_goroutines "} {
+		if status != http.StatusOK || !strings.Contains(metrics, want) {
+			t.Errorf("/metrics is answered with %d and lacks %q:\n%s", status, want, metrics)
+		}
+	}
+
+	locked := exec.Command(p.cmd.Path, "serve", "--listen", "127.0.0.1:0", "--data", data)
+	out, err := locked.CombinedOutput()
+	if locked.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "another process uses the data directory "+data) || strings.Count(string(out), "\n") != 1 {
+		t.Errorf("a second server on the directory ends with %v and writes %s", err, out)
+	}
+	taken := exec.Command(p.cmd.Path, "serve", "--listen", strings.TrimPrefix(p.base, "http://"), "--memory", "--log-level", "error")
+	out, err = taken.CombinedOutput()
+	if taken.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "listens on") || strings.Count(string(out), "\n") != 1 {
+		t.Errorf("a second server on the address ends with %v and writes %s", err, out)
+	}
+
+	p.signal(t, syscall.SIGTERM)
+	if code := p.exit(t, 10*time.Second); code != 0 {
+		t.Fatalf("it ended with %d:\n%s", code, p.stderr)
+	}
+	again := start(t, "--data", data, "--drain-delay", "0s")
+	again.echo(t, session)
+}
+
+func TestKilledProcess(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	p := start(t, "--data", data)
+	session := p.session(t)
+	p.signal(t, syscall.SIGKILL)
+	p.exit(t, 10*time.Second)
+	again := start(t, "--data", data)
+	again.echo(t, session)
+}
+
+func TestSecondSignalProcess(t *testing.T) {
+	t.Parallel()
+	p := start(t, "--memory", "--drain-delay", "1h")
+	p.signal(t, syscall.SIGINT)
+	p.await(t, "a second signal ends it at once")
+	if status, _, _ := p.request(t, "GET", "/healthz", "", ""); status != http.StatusOK {
+		t.Errorf("health is %d while it drains, want 200", status)
+	}
+	p.signal(t, syscall.SIGINT)
+	if code := p.exit(t, 10*time.Second); code != 1 {
+		t.Errorf("it ended with %d, want 1", code)
+	}
+}
+
+func TestJSONLogProcess(t *testing.T) {
+	t.Parallel()
+	p := start(t, "--memory", "--log-format", "json")
+	for line := range strings.Lines(p.stderr.String()) {
+		if !strings.HasPrefix(line, "{") {
+			t.Errorf("the log has a line that is no JSON: %s", line)
+		}
+	}
+}
