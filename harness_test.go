@@ -157,6 +157,17 @@ func addTestTools(s *troupe.Server) {
 			}
 			return string(r.Action) + " " + string(r.Content), nil
 		})
+	troupe.AddTool(s, troupe.Tool{Name: "askslow", Description: "Asks, and takes an hour after that.", Needs: troupe.NeedsElicitation, Rerun: troupe.Safe},
+		func(ctx context.Context, call *troupe.Call, in askIn) (string, error) {
+			r, err := call.Elicit(ctx, in.Question, form)
+			if err != nil {
+				return "", err
+			}
+			if call.Attempt() == 1 {
+				err = sleep(ctx, 3600000)
+			}
+			return string(r.Action) + " " + string(r.Content), err
+		})
 	troupe.AddTool(s, troupe.Tool{Name: "panic", Description: "Panics."},
 		func(context.Context, *troupe.Call, struct{}) (string, error) { panic("on purpose") })
 	troupe.AddTool(s, troupe.Tool{Name: "log", Description: "Logs at every level."},
@@ -245,7 +256,7 @@ func payloads(events []testkit.Event) []string {
 func equal(t *testing.T, what, got, want string) {
 	t.Helper()
 	if got != want {
-		t.Errorf("%s:\n got %s\nwant %s", what, got, want)
+		t.Errorf("%s:\n got %.2000s\nwant %.2000s", what, got, want)
 	}
 }
 

@@ -72,9 +72,15 @@ func (a *attachment) open(fresh bool) bool {
 		a.conn.Event(a.id(stream.Position{Stream: a.key.ID}), int(a.svc.Limits.Retry/time.Millisecond), nil)
 	}
 	a.conn.Flush()
+	a.watch()
+	return true
+}
+
+// watch keeps the connection among the node's open ones until it is gone.
+func (a *attachment) watch() {
 	a.wrote = time.Now()
 	a.node.attachments.add(a)
-	return true
+	a.conn.Gone(func() { a.node.attachments.drop(a) })
 }
 
 func (a *attachment) id(p stream.Position) string {

@@ -272,7 +272,7 @@ func (r *replay) open() error {
 		r.opened = true
 		return nil
 	}
-	r.n.attachments.add(r.att)
+	r.att.watch()
 	return nil
 }
 
@@ -332,7 +332,6 @@ func (r *replay) ended(ctx context.Context, rec streamRecord) error {
 	if err := r.open(); err != nil {
 		return err
 	}
-	r.conn.Gone(func() { r.n.attachments.drop(r.att) })
 	r.write(first)
 	if next := r.att.position(); next <= tail {
 		if err := r.rest(ctx, next, tail); err != nil {

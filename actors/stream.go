@@ -273,7 +273,6 @@ func (s *streamActor) attach(att *attachment) {
 	}
 	s.att = att
 	att.conn.Gone(func() {
-		s.node.attachments.drop(att)
 		_ = s.sess.post(holdStream{-1})
 		_ = s.post(detach{att})
 	})

@@ -1,0 +1,165 @@
+package troupe_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/testkit"
+)
+
+// copyDir takes a data directory as a crash would leave it.
+func copyDir(t *testing.T, from string) string {
+	t.Helper()
+	to := t.TempDir()
+	if err := os.CopyFS(filepath.Join(to, "d"), os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(to, "d")
+}
+
+// moved returns c with its session, talking to h.
+func (h *host) moved(c *testkit.Client) *testkit.Client {
+	m := *c
+	m.HTTP = h.web
+	return &m
+}
+
+// crashed returns a host on a copy of h's data, taken while h runs, and h's
+// client moved to it.
+func crashed(t *testing.T, dir string, o troupe.Options, c *testkit.Client) (*host, *testkit.Client) {
+	t.Helper()
+	o.Dir = copyDir(t, dir)
+	h := newHost(t, o, nil)
+	return h, h.moved(c)
+}
+
+func TestSessionsAndStreamsSurviveACrash(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		dir := t.TempDir()
+		h := newHost(t, troupe.Options{Dir: dir}, nil)
+		c := h.session()
+		c.Post(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"error"}}`)
+		done := c.Post(callWith("2", "count", `{"to":3,"delay_ms":10}`, "2")).All()
+		safe := c.Post(callWith("3", "count", `{"to":6,"delay_ms":1000}`, "3"))
+		var safeGot []testkit.Event
+		for range 3 { // priming, 1, 2
+			e, _ := safe.Next()
+			safeGot = append(safeGot, e)
+		}
+		never := c.Post(call("4", "sleep", `{"ms":3600000}`))
+		neverPrime, _ := never.Next()
+		asked := c.Post(call("5", "ask", `{"question":"who?"}`))
+		asked.Next()
+		question, _ := asked.Next()
+		answered := c.Post(call("6", "askslow", `{"question":"where?"}`))
+		answeredPrime, _ := answered.Next()
+		q2, _ := answered.Next()
+		if a := c.Post(answerTo(q2.Data, `{"action":"accept","content":{"answer":"here"}}`)); a.StatusCode != 202 {
+			t.Fatalf("answer: %s", a.Status)
+		}
+
+		_, m := crashed(t, dir, troupe.Options{}, c)
+		// The session is there, with its level.
+		a := m.Post(call("7", "log", `{}`))
+		if got := payloads(a.All()); len(got) != 2 {
+			t.Errorf("at level error: %v", got)
+		}
+		// A finished call is replayed, its answer included.
+		if diff := cmp.Diff(done[2:], m.Get(done[1].ID).All()); diff != "" {
+			t.Errorf("finished call (-before +after):\n%s", diff)
+		}
+		// A safe call runs again, and sends nothing twice.
+		got := append(payloads(safeGot), payloads(m.Get(safeGot[2].ID).All())...)
+		var want []string
+		for i := 1; i <= 6; i++ {
+			want = append(want, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":3,"progress":%d,"total":6}}`, i))
+		}
+		want = append(want, textResult("3", "counted to 6"))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("safe call (-want +got):\n%s", diff)
+		}
+		// Any other ends with -32010, once, also when resumed again.
+		lost := []string{`{"jsonrpc":"2.0","id":4,"error":{"code":-32010,"message":"the node running this call was lost; whether it took effect is unknown"}}`}
+		for range 2 {
+			if diff := cmp.Diff(lost, payloads(m.Get(neverPrime.ID).All())); diff != "" {
+				t.Errorf("unsafe call (-want +got):\n%s", diff)
+			}
+		}
+		// The open question is not asked again, and its old id is answered.
+		r := m.Get(question.ID)
+		if a := m.Post(answerTo(question.Data, `{"action":"accept","content":{"answer":"me"}}`)); a.StatusCode != 202 {
+			t.Fatalf("answer after the crash: %s", a.Status)
+		}
+		if diff := cmp.Diff([]string{textResult("5", `accept {\"answer\":\"me\"}`)}, payloads(r.All())); diff != "" {
+			t.Errorf("open question (-want +got):\n%s", diff)
+		}
+		// What was answered is not asked again either.
+		if diff := cmp.Diff([]string{q2.Data, textResult("6", `accept {\"answer\":\"here\"}`)}, payloads(m.Get(answeredPrime.ID).All())); diff != "" {
+			t.Errorf("answered question (-want +got):\n%s", diff)
+		}
+		for _, open := range []*testkit.Answer{safe, never, asked, answered} {
+			open.Close()
+		}
+		h.rt.Close(context.Background())
+	})
+}
+
+// answerTo is the response to a request of the server.
+func answerTo(request, result string) string {
+	_, rest, _ := strings.Cut(request, `"id":`)
+	id, _, _ := strings.Cut(rest, ",")
+	return `{"jsonrpc":"2.0","id":` + id + `,"result":` + result + `}`
+}
+
+func TestDrainAnswersAndHandsOver(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		dir := t.TempDir()
+		h := newHost(t, troupe.Options{Dir: dir, DrainDelay: -1, DrainWait: 10 * time.Second}, nil)
+		c := h.session()
+		quick := c.Post(call("1", "sleep", `{"ms":5000}`))
+		never := c.Post(call("2", "sleep", `{"ms":3600000}`))
+		safe := c.Post(callWith("3", "count", `{"to":20,"delay_ms":1000}`, "3"))
+		prime, _ := safe.Next()
+		idle := c.Get("")
+		idle.Next()
+
+		ctx, stop := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		ln := testkit.NewListener()
+		go func() { served <- h.rt.ServeOn(ctx, ln) }()
+		time.Sleep(time.Second)
+		stop()
+		if rest := idle.All(); len(rest) != 0 {
+			t.Errorf("the idle stream got %v", rest)
+		}
+		if a := c.Post(call("9", "echo", `{"text":"x"}`)); a.StatusCode != 503 || a.Header.Get("Retry-After") != "1" {
+			t.Errorf("new work while draining: %s, Retry-After %q", a.Status, a.Header.Get("Retry-After"))
+		}
+		if diff := cmp.Diff([]string{textResult("1", "slept")}, payloads(quick.All())); diff != "" {
+			t.Errorf("a call that ends in time (-want +got):\n%s", diff)
+		}
+		contains(t, "an unsafe call that does not", fmt.Sprint(payloads(never.All())), "-32010")
+		before := payloads(safe.All())
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+		h2 := newHost(t, troupe.Options{Dir: dir}, nil)
+		m := h2.moved(c)
+		after := payloads(m.Get(prime.ID).All())
+		if len(after) != 21 || len(before) == 0 || len(before) > 12 {
+			t.Errorf("a safe call: %d events before, %d in all after the restart, want 21", len(before), len(after))
+		}
+		if diff := cmp.Diff(before, after[:len(before)]); diff != "" {
+			t.Errorf("what was sent before differs (-before +after):\n%s", diff)
+		}
+		equal(t, "the answer", after[len(after)-1], textResult("3", "counted to 20"))
+	})
+}
