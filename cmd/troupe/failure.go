@@ -39,16 +39,26 @@ func explain(err error, o troupe.Options) error {
 		text = fmt.Sprintf("something listens on %s already: stop it, or choose another address with --listen (port 0 takes a free one)", listen)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		text = fmt.Sprintf("this machine has no address %s: choose another with --listen", listen)
-	case errors.Is(err, fs.ErrPermission):
-		text = fmt.Sprintf("not permitted (%s): choose another --data directory or --listen address, or ask for the right to it", oneLine(err))
+	case errors.Is(err, fs.ErrPermission) && !isPathError(err):
+		text = fmt.Sprintf("not permitted (%s): choose another address with --listen, or ask for the right to it", oneLine(err))
+	case isPathError(err):
+		text = fmt.Sprintf("the data directory %s cannot be used (%s): choose another with --data DIR, or mend it", dir, oneLine(err))
 	default:
 		text = oneLine(err)
 	}
 	return &failure{text, err}
 }
 
-// oneLine writes an error without the prefix that the program prints itself, and
+// isPathError says whether a file or directory is what failed; the data
+// directory's are the only ones a server opens once its settings are checked.
+func isPathError(err error) bool {
+	_, ok := errors.AsType[*fs.PathError](err)
+	return ok
+}
+
+// oneLine writes an error without the prefixes that tell a person nothing, and
 // joined errors beside each other.
 func oneLine(err error) string {
-	return strings.ReplaceAll(strings.TrimPrefix(err.Error(), "troupe: "), "\n", "; ")
+	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "troupe: "), "cluster: ")
+	return strings.ReplaceAll(text, "\n", "; ")
 }

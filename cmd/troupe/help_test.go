@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -35,6 +37,11 @@ func TestHelpShowsEveryFlag(t *testing.T) {
 
 func TestRunExitCodes(t *testing.T) {
 	t.Parallel()
+	foreign := t.TempDir()
+	file := filepath.Join(foreign, "notes.txt")
+	if err := os.WriteFile(file, []byte("notes"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		args           []string
 		code           int
@@ -50,8 +57,10 @@ func TestRunExitCodes(t *testing.T) {
 		{[]string{"serve", "--max-store", "much"}, 2, "", `"much" is no size`},
 		{[]string{"serve", "--memory", "--data", "x"}, 2, "", "exclude each other"},
 		{[]string{"serve", "--memory", "--listen", "0.0.0.0:0"}, 1, "", "--allow-anonymous"},
-		{[]string{"serve", "--memory", "--listen", "nowhere"}, 1, "", "nowhere"},
-		{[]string{"serve", "--memory", "--node", "Not A Name"}, 1, "", "Not A Name"},
+		{[]string{"serve", "--memory", "--listen", "nowhere"}, 2, "", `listen is "nowhere"`},
+		{[]string{"serve", "--memory", "--node", "Not A Name"}, 2, "", `node is "Not A Name"`},
+		{[]string{"serve", "--data", foreign, "--listen", "127.0.0.1:0"}, 1, "", foreign + " holds something else"},
+		{[]string{"serve", "--data", file, "--listen", "127.0.0.1:0"}, 1, "", "the data directory " + file + " cannot be used"},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(tt.args, &stdout, &stderr)

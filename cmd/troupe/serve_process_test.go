@@ -251,6 +251,9 @@ func TestSecondSignalProcess(t *testing.T) {
 func TestJSONLogProcess(t *testing.T) {
 	t.Parallel()
 	p := start(t, "--memory", "--log-format", "json")
+	if !strings.Contains(p.stderr.String(), `"mcp":"`+p.base+`/mcp"`) {
+		t.Errorf("the log does not say where the server is:\n%s", p.stderr)
+	}
 	for line := range strings.Lines(p.stderr.String()) {
 		if !strings.HasPrefix(line, "{") {
 			t.Errorf("the log has a line that is no JSON: %s", line)

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,23 +86,30 @@ func (s *settings) register(cmd *cobra.Command) {
 // check refuses settings that mean nothing, and settles where the data lies.
 // byFlag says which settings are from the command line.
 func (s *settings) check(byFlag func(name string) bool) error {
+	if err := checkListen(s.listen); err != nil {
+		return err
+	}
+	if s.node != "" && !nodeName.MatchString(s.node) {
+		return fmt.Errorf("node is %q: want 1 to 32 of a-z, 0-9 and -", s.node)
+	}
 	for _, d := range []struct {
-		name  string
-		value time.Duration
-		least time.Duration
+		name         string
+		value, least time.Duration
 	}{
-		{"sync", s.sync, 0}, {"drain-delay", s.drainDelay, 0}, {"session-idle", s.sessionIdle, 1},
-		{"replay-age", s.replayAge, 1}, {"sse-grace", s.sseGrace, 1}, {"lease", s.lease, 1},
+		{"sync", s.sync, 0}, {"drain-delay", s.drainDelay, 0}, {"session-idle", s.sessionIdle, time.Second},
+		{"replay-age", s.replayAge, time.Second}, {"sse-grace", s.sseGrace, time.Millisecond}, {"lease", s.lease, time.Second},
 	} {
-		if d.value < 0 {
-			return fmt.Errorf("%s is %s: a time cannot be negative", d.name, d.value)
-		}
 		if d.value < d.least {
-			return fmt.Errorf("%s is %s: it must be above 0", d.name, d.value)
+			return fmt.Errorf("%s is %s: it must be at least %s", d.name, d.value, d.least)
 		}
 	}
 	if (s.tlsCert == "") != (s.tlsKey == "") {
 		return errors.New("tls-cert and tls-key belong together: set both or none")
+	}
+	if s.tlsCert != "" {
+		if _, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey); err != nil {
+			return fmt.Errorf("tls-cert and tls-key cannot be used: %w", err)
+		}
 	}
 	if s.logFormat != "text" && s.logFormat != "json" {
 		return fmt.Errorf("log-format is %q: want text or json", s.logFormat)
@@ -123,6 +134,22 @@ func (s *settings) check(byFlag func(name string) bool) error {
 	dir, err := defaultData()
 	s.data = dir
 	return err
+}
+
+// nodeName is what the store takes for the name of a node.
+var nodeName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
+
+// checkListen refuses what is no address at all; whether it can be listened on is
+// seen when it is tried.
+func checkListen(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("listen is %q: want an address and a port, such as 127.0.0.1:8080", address)
+	}
+	return nil
 }
 
 // defaultData is the data directory by the XDG base directory specification,

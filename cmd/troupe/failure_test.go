@@ -1,0 +1,44 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/troupe-run/troupe"
+)
+
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	listen := func(err error) error {
+		return fmt.Errorf("troupe: %w", &net.OpError{Op: "listen", Net: "tcp", Err: os.NewSyscallError("bind", err)})
+	}
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("troupe: %w", troupe.ErrLocked), "another process uses the data directory /data: "},
+		{fmt.Errorf("troupe: %w", troupe.ErrNewer), "a newer release has written the data directory /data, "},
+		{fmt.Errorf("troupe: cluster: troupe.json: %w", troupe.ErrDamaged), "the data directory /data is damaged and left as it was (cluster: troupe.json: damaged): "},
+		{fmt.Errorf("troupe: %w", troupe.ErrForeign), "/data holds something else than troupe's data "},
+		{fmt.Errorf("troupe: %w", &fs.PathError{Op: "mkdir", Path: "/data", Err: syscall.EACCES}), "the data directory /data cannot be used (mkdir /data: permission denied): "},
+		{fmt.Errorf("%w: %s", troupe.ErrExposed, "0.0.0.0:80"), "127.0.0.9:80 can be reached from other machines"},
+		{errors.Join(listen(syscall.EADDRINUSE), nil), "something listens on 127.0.0.9:80 already: "},
+		{listen(syscall.EADDRNOTAVAIL), "this machine has no address 127.0.0.9:80: "},
+		{listen(syscall.EACCES), "not permitted (listen tcp: bind: permission denied): "},
+		{errors.Join(errors.New("troupe: serve: broken"), errors.New("more")), "serve: broken; more"},
+	} {
+		got := explain(tt.err, troupe.Options{Dir: "/data", Listen: "127.0.0.9:80"})
+		if !strings.HasPrefix(got.Error(), tt.want) || strings.Contains(got.Error(), "\n") {
+			t.Errorf("%q is explained as %q, want one line that begins with %q", tt.err, got, tt.want)
+		}
+		if !errors.Is(got, tt.err) {
+			t.Errorf("%q does not wrap what it explains", got)
+		}
+	}
+}
