@@ -24,7 +24,7 @@ func TestExplain(t *testing.T) {
 	}{
 		{fmt.Errorf("troupe: %w", troupe.ErrLocked), "another process uses the data directory /data: "},
 		{fmt.Errorf("troupe: %w", troupe.ErrNewer), "a newer release has written the data directory /data, "},
-		{fmt.Errorf("troupe: cluster: troupe.json: %w", troupe.ErrDamaged), "the data directory /data is damaged and left as it was (cluster: troupe.json: damaged): "},
+		{fmt.Errorf("troupe: cluster: troupe.json: %w", troupe.ErrDamaged), "the data directory /data is damaged and left as it was (troupe.json: damaged): "},
 		{fmt.Errorf("troupe: %w", troupe.ErrForeign), "/data holds something else than troupe's data "},
 		{fmt.Errorf("troupe: %w", &fs.PathError{Op: "mkdir", Path: "/data", Err: syscall.EACCES}), "the data directory /data cannot be used (mkdir /data: permission denied): "},
 		{fmt.Errorf("%w: %s", troupe.ErrExposed, "0.0.0.0:80"), "127.0.0.9:80 can be reached from other machines"},
