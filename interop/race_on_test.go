@@ -1,0 +1,6 @@
+//go:build race
+
+package interop
+
+// buildFlags make the server as watchful as its tests.
+var buildFlags = []string{"-race"}
