@@ -7,7 +7,7 @@ import (
 )
 
 // sleepingTests keeps tests from waiting for time that really passes. Sleeping is fine where time is virtual: in a file
-// that imports testing/synctest, and in a function handed to a helper that runs it in a bubble. So is it in tests of
+// that imports testing/synctest, and in a function handed to testkit.Bubble or to another helper that runs it in a bubble. So is it in tests of
 // real processes, which offer nothing else to wait for; the names of their files end in _process_test.go.
 func sleepingTests(repo repository) []string {
 	bubbles := map[string][]string{}
@@ -25,6 +25,9 @@ func sleepingTests(repo repository) []string {
 			switch n := n.(type) {
 			case *ast.CallExpr:
 				if called, ok := n.Fun.(*ast.Ident); ok && slices.Contains(bubbles[s.dir()], called.Name) {
+					return false
+				}
+				if called, ok := n.Fun.(*ast.SelectorExpr); ok && isSelector(called, "testkit", "Bubble") {
 					return false
 				}
 			case *ast.SelectorExpr:

@@ -293,14 +293,17 @@ func (n *Node) forgetStream(path string) {
 	}
 }
 
-// Close ends every call and stops the node's actors. Handlers that do not heed
-// their context are waited for until ctx ends.
+// Close ends every call as Drain does at its end, and stops the node's actors.
+// Handlers that do not heed their context are waited for until ctx ends.
 func (n *Node) Close(ctx context.Context) error {
 	if n.closing.Swap(true) {
 		return nil
 	}
 	n.draining.Store(true)
 	n.timer.Stop()
+	if n.inFlight.Load() > 0 {
+		n.giveUp(ctx)
+	}
 	n.stopAll(ErrClosing)
 	var err error
 	for n.inFlight.Load() > 0 && err == nil {
@@ -353,6 +356,11 @@ func (n *Node) Drain(ctx context.Context) {
 	if n.quiet(ctx) {
 		return
 	}
+	n.giveUp(ctx)
+}
+
+// giveUp ends the calls that still run: see Drain.
+func (n *Node) giveUp(ctx context.Context) {
 	n.sessions.each(func(s *sessionActor) { _ = s.post(giveUpCalls{}) })
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

@@ -93,7 +93,8 @@ func (n *Node) resume(svc *Service, s *sessionActor, conn Conn, pos stream.Posit
 	until := time.Now().Add(svc.Limits.ResumeWait)
 	held := false
 	for {
-		ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
+		// What the store may take is bounded there; this bounds a slow reader.
+		ctx, cancel := context.WithTimeout(n.base, svc.Limits.ResumeWait)
 		r := &replay{n: n, svc: svc, s: s, key: key, pos: pos, conn: conn, opened: held}
 		err := r.run(ctx)
 		cancel()
