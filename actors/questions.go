@@ -52,25 +52,50 @@ type questions struct {
 
 func appendUint(b []byte, i uint64) []byte { return strconv.AppendUint(b, i, 10) }
 
-// ask enters a question; id "" gives it a new one.
-func (n *Node) ask(s SessionKey, id string, limit int) (*question, error) {
+// ask enters a new question.
+func (n *Node) ask(s SessionKey, limit int) (*question, error) {
 	q := &n.questions
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.counts == nil {
-		q.counts = make(map[SessionKey]int)
-	}
 	if q.counts[s] >= limit {
 		return nil, ErrParked
 	}
-	if id == "" {
-		q.n++
-		id = n.requestID(q.n)
-	}
-	x := &question{id: id, session: s, ch: make(chan Answer, 1)}
-	q.open[id] = x
-	q.counts[s]++
+	q.n++
+	x := &question{id: n.requestID(q.n), session: s, ch: make(chan Answer, 1)}
+	q.enter(x)
 	return x, nil
+}
+
+// enter makes x open. The caller holds mu.
+func (q *questions) enter(x *question) {
+	if q.counts == nil {
+		q.counts = make(map[SessionKey]int)
+	}
+	q.open[x.id] = x
+	q.counts[x.session]++
+}
+
+// reopen enters what an earlier run of the call on stream w asked and nobody has
+// answered. It comes before a client can resume the stream: one that does may
+// answer at once, and the handler may take long to get to where it asks.
+func (q *questions) reopen(w *streamActor, j *journal) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range j.asked {
+		if past := &j.asked[i]; !past.answered {
+			past.open = &question{id: past.id, session: w.key.Session, journal: w, ch: make(chan Answer, 1)}
+			q.enter(past.open)
+		}
+	}
+}
+
+// end closes what reopen has entered and the run that has ended did not ask.
+func (q *questions) end(j *journal) {
+	for i := range j.asked {
+		if x := j.asked[i].open; x != nil {
+			q.take(x)
+		}
+	}
 }
 
 // take removes a question; it reports whether it was still open.
@@ -186,16 +211,16 @@ func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
 			answers[i] = past.answer
 			continue
 		}
-		id := ""
-		if past != nil {
-			id = past.id
+		if past != nil { // the client has the question
+			waiting[i] = past.open
+			continue
 		}
-		x, err := n.ask(r.sess.key, id, r.svc.Limits.Parked)
+		x, err := n.ask(r.sess.key, r.svc.Limits.Parked)
 		if err != nil {
 			return nil, err
 		}
 		waiting[i] = x
-		if err := c.put(ctx, x, q, past != nil); err != nil {
+		if err := c.put(ctx, x, q); err != nil {
 			return nil, err
 		}
 	}
@@ -221,14 +246,8 @@ func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
 	return answers, nil
 }
 
-// put sends one question, unless the client has it from an earlier run.
-func (c *Call) put(ctx context.Context, x *question, q Question, sent bool) error {
-	r := c.r
-	if sent {
-		n := r.node
-		n.questions.record(x, r.stream)
-		return nil
-	}
+// put sends one question.
+func (c *Call) put(ctx context.Context, x *question, q Question) error {
 	asking := &askClient{x: x, entry: stream.Entry{
 		Kind: stream.Request,
 		Meta: []byte(x.id + "\x00" + q.Key),

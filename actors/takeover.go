@@ -203,7 +203,9 @@ func (n *Node) finishCalls(ctx context.Context, w *streamActor, log *pastLog) {
 	if w.rec.Safe {
 		body, err := n.store.Body(ctx, w.path)
 		if err == nil {
-			go n.rerun(w, body, log)
+			j := newJournal(log)
+			n.questions.reopen(w, j)
+			go n.rerun(w, body, j)
 			return
 		}
 		n.log.Warn("call cannot run again", "stream", w.key.ID, "error", err)
@@ -230,7 +232,8 @@ func lostCalls(calls []callRecord, answered map[string]bool) []stream.Entry {
 }
 
 // rerun runs a call again from its stored body, on the stream it had.
-func (n *Node) rerun(w *streamActor, body []byte, log *pastLog) {
+func (n *Node) rerun(w *streamActor, body []byte, j *journal) {
+	defer n.questions.end(j)
 	var m codec.Message
 	if err := codec.Scan(body, &m, codec.Limits{}); err != nil {
 		n.log.Error("stored call not readable", "stream", w.key.ID, "error", err)
@@ -241,7 +244,6 @@ func (n *Node) rerun(w *streamActor, body []byte, log *pastLog) {
 	r.used = true
 	r.svc, r.sess, r.conn, r.started, r.body = w.svc, w.sess, noConn{}, time.Now(), body
 	r.id = append(r.id[:0], m.ID...)
-	j := newJournal(log)
 	r.call = Call{r: r, msg: &m, attempt: w.rec.Epoch, journal: j}
 	if len(w.rec.Principal) > 0 {
 		r.call.principal = json.RawMessage(w.rec.Principal)
@@ -277,6 +279,7 @@ type pastQuestion struct {
 	answered bool
 	used     bool
 	answer   Answer
+	open     *question // waits for the answer, nil if that is here
 }
 
 func newJournal(log *pastLog) *journal {
