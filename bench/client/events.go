@@ -1,0 +1,128 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+)
+
+// Event is one server-sent event.
+type Event struct {
+	ID    string
+	Retry int    // milliseconds, 0 if absent
+	Data  string // "" for a priming event
+}
+
+// Events is the event stream of one response.
+type Events struct {
+	c        *Client
+	op       string
+	from     string // Last-Event-ID of the request
+	body     io.ReadCloser
+	rd       *bufio.Reader
+	conn     *Connection // where events are recorded, nil before the first
+	comments int
+}
+
+// Next returns the next event. It returns io.EOF when the server has ended the
+// response, and an *Error of stage Broken when the connection broke.
+func (e *Events) Next() (Event, error) {
+	var ev Event
+	var data []byte
+	seen := false
+	for {
+		line, err := e.rd.ReadBytes('\n')
+		if err != nil {
+			return Event{}, e.ended(err)
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		if len(line) == 0 {
+			if !seen {
+				continue
+			}
+			ev.Data = string(data)
+			if err := e.record(ev); err != nil {
+				return Event{}, err
+			}
+			return ev, nil
+		}
+		field, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch string(field) {
+		case "":
+			e.comments++
+		case "id":
+			ev.ID, seen = string(value), true
+		case "retry":
+			ev.Retry, _ = strconv.Atoi(string(value))
+			seen = true
+		case "data":
+			if data != nil {
+				data = append(data, '\n')
+			}
+			data, seen = append(data, value...), true
+		}
+	}
+}
+
+// ended turns the end of the body into Next's error and records it.
+func (e *Events) ended(err error) error {
+	end := "ended"
+	if !errors.Is(err, io.EOF) { // a chunked body without its end is io.ErrUnexpectedEOF
+		err = &Error{e.op, Broken, err}
+		end = "broken"
+	}
+	if e.conn != nil {
+		e.conn.end(end)
+	}
+	_ = e.body.Close()
+	return err
+}
+
+// record puts ev where the other events of its stream are.
+func (e *Events) record(ev Event) error {
+	pos, err := ParseID(ev.ID)
+	if err != nil {
+		return fmt.Errorf("client: %w", err)
+	}
+	if e.conn == nil {
+		e.conn = e.c.record(pos.Stream).connect(e.op, e.from)
+	}
+	e.conn.add(ev)
+	return nil
+}
+
+// Close breaks the connection off.
+func (e *Events) Close() { _ = e.body.Close() }
+
+// Comments is the number of comment lines read so far.
+func (e *Events) Comments() int { return e.comments }
+
+// record returns the record of a stream, making it if need be.
+func (c *Client) record(stream string) *Record {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.records[stream]
+	if r == nil {
+		r = &Record{Stream: stream}
+		c.records[stream] = r
+	}
+	return r
+}
+
+// Record returns what was received of a stream, nil if nothing was.
+func (c *Client) Record(stream string) *Record {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.records[stream]
+}
+
+// Forget drops the record of a stream.
+func (c *Client) Forget(stream string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.records, stream)
+}

@@ -1,0 +1,177 @@
+package client
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Position is an event id of this server, taken apart.
+type Position struct {
+	Stream string
+	Append uint64
+	Entry  int
+}
+
+// ParseID takes an event id apart.
+func ParseID(id string) (Position, error) {
+	p := strings.Split(id, ".")
+	if len(p) == 3 {
+		a, err1 := strconv.ParseUint(p[1], 10, 63)
+		k, err2 := strconv.Atoi(p[2])
+		if err1 == nil && err2 == nil && p[0] != "" {
+			return Position{p[0], a, k}, nil
+		}
+	}
+	return Position{}, fmt.Errorf("%q is no event id", id)
+}
+
+// Compare orders the positions of one stream.
+func (p Position) Compare(q Position) int {
+	return cmp.Or(cmp.Compare(p.Append, q.Append), cmp.Compare(p.Entry, q.Entry))
+}
+
+// Record is all that was received of one stream, connection by connection.
+type Record struct {
+	Stream string
+
+	mu    sync.Mutex // guards conns and what they hold
+	conns []*Connection
+}
+
+// Connection is what came over one connection of a stream.
+type Connection struct {
+	Op     string // POST, or GET
+	From   string // the Last-Event-ID it was resumed with, "" if it began the stream
+	Events []Event
+	End    string // how it ended, "" if it has not
+
+	r *Record
+}
+
+func (r *Record) connect(op, from string) *Connection {
+	c := &Connection{Op: op, From: from, r: r}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.conns = append(r.conns, c)
+	return c
+}
+
+func (c *Connection) add(e Event) {
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	c.Events = append(c.Events, e)
+}
+
+func (c *Connection) end(how string) {
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	c.End = how
+}
+
+// Connections returns a copy of what came over each connection, oldest first.
+func (r *Record) Connections() []Connection {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]Connection, len(r.conns))
+	for i, c := range r.conns {
+		all[i] = *c
+		all[i].Events = slices.Clone(c.Events)
+	}
+	return all
+}
+
+// Merge puts the connections together to the one sequence of events that they
+// all must be parts of. It fails when they are not: two payloads under one id,
+// ids that do not rise, events of another stream, or a connection that left out
+// an event which another one got.
+func (r *Record) Merge() ([]Event, error) {
+	conns := r.Connections()
+	var all []Event
+	at := make(map[Position]string)
+	for _, c := range conns {
+		last := Position{Stream: r.Stream}
+		first := c.From == ""
+		if !first {
+			p, err := ParseID(c.From)
+			if err != nil {
+				return nil, err
+			}
+			last = p
+		}
+		for _, e := range c.Events {
+			p, err := ParseID(e.ID)
+			switch {
+			case err != nil:
+				return nil, err
+			case p.Stream != r.Stream || last.Stream != r.Stream:
+				return nil, fmt.Errorf("event %s came on a connection of stream %s", e.ID, r.Stream)
+			case !first && p.Compare(last) <= 0:
+				return nil, fmt.Errorf("event %s came after %d.%d", e.ID, last.Append, last.Entry)
+			}
+			had, ok := at[p]
+			if ok && had != e.Data {
+				return nil, fmt.Errorf("event %s came with two payloads: %s and %s", e.ID, had, e.Data)
+			}
+			if !ok {
+				at[p] = e.Data
+				all = append(all, e)
+			}
+			last, first = p, false
+		}
+	}
+	slices.SortFunc(all, func(a, b Event) int {
+		p, _ := ParseID(a.ID)
+		q, _ := ParseID(b.ID)
+		return p.Compare(q)
+	})
+	for i, c := range conns {
+		if err := within(c, all); err != nil {
+			return nil, fmt.Errorf("connection %d: %w", i+1, err)
+		}
+	}
+	return all, nil
+}
+
+// within checks that a connection got what follows its beginning, without a gap.
+func within(c Connection, all []Event) error {
+	next := 0
+	if c.From != "" {
+		i := slices.IndexFunc(all, func(e Event) bool { return e.ID == c.From })
+		if i < 0 {
+			return fmt.Errorf("resumed from %s, which never came", c.From)
+		}
+		next = i + 1
+	}
+	for _, e := range c.Events {
+		if next >= len(all) || all[next].ID != e.ID {
+			return fmt.Errorf("got %s where %s follows", e.ID, all[next].ID)
+		}
+		next++
+	}
+	return nil
+}
+
+// String writes the record for a person to read.
+func (r *Record) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "stream %s\n", r.Stream)
+	for i, c := range r.Connections() {
+		fmt.Fprintf(&b, "  connection %d: %s", i+1, c.Op)
+		if c.From != "" {
+			fmt.Fprintf(&b, " after %s", c.From)
+		}
+		end := c.End
+		if end == "" {
+			end = "open, or closed by the client"
+		}
+		fmt.Fprintf(&b, ", %d events, %s\n", len(c.Events), end)
+		for _, e := range c.Events {
+			fmt.Fprintf(&b, "    %s %s\n", strings.TrimPrefix(e.ID, r.Stream), e.Data)
+		}
+	}
+	return b.String()
+}

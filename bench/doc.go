@@ -1,0 +1,8 @@
+// Package bench holds what measures and torments a running troupe from outside,
+// over the wire: it shares no code with the server but what a client would have.
+//
+//	client   a raw MCP client that records every event it gets
+//	soak     runs against real processes that are killed and stopped
+//
+// Nothing here is imported by the server.
+package bench

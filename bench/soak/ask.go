@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"time"
+)
+
+// answerTime is when a question is answered.
+type answerTime int
+
+const (
+	atOnce    answerTime = iota
+	soon                 // within a second, be the server up or not
+	afterKill            // only by the next start
+	inRounds             // some rounds later
+	never
+)
+
+// answered in time means within this much of the answer's acceptance.
+const answerTakes = 15 * time.Second
+
+// newAsk makes a question. The first of a driver is never answered.
+func (d *driver) newAsk(rng *rand.Rand) *call {
+	k := d.newCall(rng, "ask", fmt.Sprintf(`{"question":"q%d"}`, rng.IntN(1000)))
+	k.text = fmt.Sprintf("answer %s %d", d, rng.Int64())
+	k.when = answerTime(rng.IntN(int(never)))
+	k.rounds = int(d.w.round.Load()) + 1
+	if k.when == inRounds {
+		k.rounds += rng.IntN(3)
+	}
+	if d.w.round.Load() == 0 && len(d.unanswered(func(o *call) bool { return o.when == never })) == 0 && !d.hasNever {
+		k.when, d.hasNever = never, true
+	}
+	k.long = k.when >= afterKill
+	return k
+}
+
+// asked is told the id of the question when it comes for the first time.
+func (k *call) asked(id string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.question != "" {
+		return // judge finds it
+	}
+	k.question = id
+	boot, delay := k.d.w.boot.Load(), time.Duration(k.rng.IntN(1000))*time.Millisecond
+	if k.when != never {
+		go k.answer(boot, delay)
+	}
+}
+
+// open is the id of the call's question while nobody has answered it.
+func (k *call) openQuestion() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.given || k.question == "" || k.when < inRounds {
+		return ""
+	}
+	return k.question
+}
+
+// answer answers when it is time, until the server has accepted it. It answers
+// only while the question's stream is connected to the server that runs now.
+func (k *call) answer(boot int64, delay time.Duration) {
+	w := k.d.w
+	late := func() bool { return w.round.Load() >= int64(k.rounds) }
+	switch k.when {
+	case soon:
+		w.wait(delay)
+	case afterKill:
+		for w.boot.Load() == boot && !late() && w.wait(time.Millisecond) {
+		}
+	case inRounds:
+		for !late() && w.wait(5*time.Millisecond) {
+		}
+	}
+	for w.ctx.Err() == nil {
+		now := k.f.attached.Load()
+		if now == 0 || now != w.boot.Load() {
+			w.wait(time.Millisecond)
+			continue
+		}
+		a, err := k.d.c.Answer(w.ctx, k.question, `{"action":"accept","content":{"answer":"`+k.text+`"}}`)
+		switch {
+		case err != nil && w.ctx.Err() == nil && !w.excused(now):
+			w.violated(k.f.rec, "%s: answer to %s failed and nobody was killed: %v", k.d, k, err)
+			return
+		case err == nil && a.Status == http.StatusServiceUnavailable && w.paused.Load():
+			w.wait(100 * time.Millisecond)
+		case err == nil && a.Status != http.StatusAccepted:
+			a.Close()
+			w.violated(k.f.rec, "%s: answer to %s got %d %s", k.d, k, a.Status, a.Body)
+			return
+		case err == nil && w.boot.Load() == now:
+			k.accepted()
+			return
+		}
+		w.figures.AnswersAgain.Add(1)
+	}
+}
+
+// accepted waits for the call's answer, which has to come now.
+func (k *call) accepted() {
+	w := k.d.w
+	w.figures.AnswersGiven.Add(1)
+	k.mu.Lock()
+	k.given = true
+	k.mu.Unlock()
+	t := time.NewTimer(answerTakes)
+	defer t.Stop()
+	select {
+	case <-k.ended:
+	case <-w.ctx.Done():
+	case <-t.C:
+		w.violated(k.f.rec, "%s: %s: the answer was accepted (202) on a connected stream and the call goes on waiting", k.d, k)
+	}
+}

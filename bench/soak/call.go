@@ -1,0 +1,150 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+
+	"github.com/troupe-run/troupe/bench/client"
+)
+
+// call is one tools/call from its POST to its answer.
+type call struct {
+	d      *driver
+	id     string
+	tool   string
+	params string
+	safe   bool
+	long   bool // may take longer than its round
+	rounds int  // the round from which on it must be answered, for what is long
+	f      follower
+	rng    *rand.Rand
+	ended  chan struct{}
+
+	// What a right answer holds.
+	text  string
+	to    int
+	token string // raw, "" for no progress
+
+	boot   int64 // the start that took it
+	paused bool  // the process was stopped when it was sent
+	final  *message
+
+	// Of a question.
+	mu       sync.Mutex // guards question and given
+	question string     // raw id, "" before it was asked
+	given    bool       // the server has accepted the answer
+	when     answerTime
+}
+
+func (d *driver) newCall(rng *rand.Rand, tool, arguments string) *call {
+	k := &call{d: d, id: d.newID(), tool: tool, safe: true, rng: rand.New(rand.NewPCG(rng.Uint64(), 0)), ended: make(chan struct{})}
+	k.params = `{"name":"` + tool + `","arguments":` + arguments + `}`
+	k.f = follower{d: d, rng: k.rng, event: k.event, begun: make(chan struct{})}
+	return k
+}
+
+func (d *driver) newCount(rng *rand.Rand) *call {
+	to, delay, long := 1+rng.IntN(15), 0, false
+	switch rng.IntN(5) {
+	case 0, 1, 2:
+		to, delay = 5+rng.IntN(20), 15+rng.IntN(25)
+	case 3:
+		to, delay, long = 30+rng.IntN(30), 40+rng.IntN(60), true
+	}
+	k := d.newCall(rng, "count", fmt.Sprintf(`{"to":%d,"delay_ms":%d}`, to, delay))
+	k.to, k.text, k.long, k.rounds = to, fmt.Sprintf("counted to %d", to), long, int(d.w.round.Load())+6
+	if rng.IntN(5) > 0 {
+		k.token = `"t` + fmt.Sprint(rng.IntN(1000)) + `"`
+		k.params = k.params[:len(k.params)-1] + `,"_meta":{"progressToken":` + k.token + `}}`
+	}
+	return k
+}
+
+func (d *driver) newSleep(rng *rand.Rand) *call {
+	ms := 240 + rng.IntN(20) // about the grace period
+	if rng.IntN(2) == 0 {
+		ms = 300 + rng.IntN(900)
+	}
+	k := d.newCall(rng, "sleep", fmt.Sprintf(`{"ms":%d}`, ms))
+	k.text = fmt.Sprintf("slept %d ms", ms)
+	return k
+}
+
+// run sends the call and follows it to its answer. It returns false when there
+// is nothing of it to resume later.
+func (k *call) run() bool {
+	w := k.d.w
+	k.boot, k.paused = w.boot.Load(), w.paused.Load()
+	a, err := k.d.c.Call(w.ctx, k.id, "tools/call", k.params)
+	switch {
+	case w.ctx.Err() != nil:
+		return false
+	case err != nil:
+		if !w.excused(k.boot) {
+			w.violated(nil, "%s: %s failed and nobody was killed: %v", k.d, k, err)
+		}
+		w.figures.Lost.Add(1)
+		return false
+	case a.Status >= 500:
+		w.figures.Unavailable.Add(1)
+		if !w.excused(k.boot) && !k.paused && !w.paused.Load() {
+			w.violated(nil, "%s: %s got %d %s and nobody was killed", k.d, k, a.Status, a.Body)
+		}
+		return false
+	case a.Status != http.StatusOK:
+		w.violated(nil, "%s: %s got %d %s", k.d, k, a.Status, a.Body)
+		return false
+	case a.Events == nil:
+		m := parse(string(a.Body))
+		k.final = &m
+		if err := k.judge([]client.Event{{Data: string(a.Body)}}); err != nil {
+			w.violated(nil, "%s: %s: %v: %s", k.d, k, err, a.Body)
+		}
+		w.figures.Answered.Add(1)
+		return false
+	}
+	if !k.f.run(a.Events, k.boot) {
+		w.figures.Unprimed.Add(1)
+		return false
+	}
+	if w.ctx.Err() != nil || k.f.replaced.Load() {
+		return false
+	}
+	k.verify()
+	w.figures.Answered.Add(1)
+	if w.boot.Load() > k.boot && k.safe && len(k.f.rec.Connections()) > 1 {
+		w.figures.Reruns.Add(1)
+	}
+	return true
+}
+
+func (k *call) String() string { return k.tool + " " + k.id }
+
+// event takes the next event of the call's stream.
+func (k *call) event(e client.Event) bool {
+	if e.Data == "" {
+		return false
+	}
+	m := parse(e.Data)
+	switch {
+	case m.answers(k.id):
+		k.final = &m
+		return true
+	case m.Method == "elicitation/create":
+		k.asked(string(m.ID))
+	}
+	return false
+}
+
+// verify judges the whole of a call's stream.
+func (k *call) verify() {
+	events, err := k.f.rec.Merge()
+	if err == nil {
+		err = k.judge(events)
+	}
+	if err != nil {
+		k.d.w.violated(k.f.rec, "%s: %s %s: %v", k.d, k, k.params, err)
+	}
+}

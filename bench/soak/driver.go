@@ -1,0 +1,160 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-run/troupe/bench/client"
+)
+
+// driver is one client with its session, which lives across all rounds.
+type driver struct {
+	w   *world
+	n   int
+	c   *client.Client
+	ids atomic.Int64
+
+	mu       sync.Mutex // guards the rest
+	open     []*call    // not answered yet
+	done     []*call    // answered in this round or one of the last
+	alone    *standalone
+	hasNever bool // one question is never answered
+
+	tasks sync.WaitGroup // what the current round has started
+}
+
+func (d *driver) String() string { return fmt.Sprintf("client %d", d.n) }
+
+// newID is the raw id of the next request; every third is a number.
+func (d *driver) newID() string {
+	n := d.ids.Add(1)
+	if n%3 == 0 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf(`"c%d-%d"`, d.n, n)
+}
+
+// load starts what the driver does in the round whose process is killed at
+// killAfter. All of it has been started when window is over.
+func (d *driver) load(killAfter time.Duration) {
+	rng := d.w.rng(uint64(d.n+1) << 16)
+	window := killAfter + 300*time.Millisecond
+	within := func() time.Duration { return time.Duration(rng.Int64N(int64(window))) }
+	later := func(after time.Duration, f func()) {
+		d.tasks.Go(func() {
+			if d.w.wait(after) {
+				f()
+			}
+		})
+	}
+	var plan []*call
+	for range 2 + rng.IntN(3) {
+		plan = append(plan, d.newCount(rng))
+	}
+	plan = append(plan, d.newSleep(rng), d.newAsk(rng))
+	if rng.IntN(2) == 0 {
+		plan = append(plan, d.newAsk(rng))
+	}
+	for _, k := range plan {
+		later(within(), func() { d.place(k) })
+	}
+	tick := d.newTick(rng)
+	later(time.Duration(rng.Int64N(int64(window)/2)), func() { d.placeTick(tick) })
+
+	pauses := make([]time.Duration, 64)
+	for i := range pauses {
+		pauses[i] = time.Duration(5+rng.IntN(40)) * time.Millisecond
+	}
+	d.tasks.Go(func() {
+		end := time.Now().Add(window)
+		for i := 0; time.Now().Before(end); i++ {
+			d.echo(i)
+			if !d.w.wait(pauses[i%len(pauses)]) {
+				return
+			}
+		}
+	})
+}
+
+// echo makes one plain call; it reports whether it was answered.
+func (d *driver) echo(i int) bool {
+	boot := d.w.boot.Load()
+	id := d.newID()
+	plain := fmt.Sprintf("%d.%d.%d", d.w.round.Load(), d.n, i)
+	text, want := plain+` \u00e4\"`, plain+` ä\"`
+	a, err := d.c.Call(d.w.ctx, id, "tools/call", `{"name":"echo","arguments":{"text":"`+text+`"}}`)
+	if err != nil {
+		if d.w.ctx.Err() == nil && !d.w.excused(boot) {
+			d.w.violated(nil, "%s: a plain call failed and nobody was killed: %v", d, err)
+		}
+		return false
+	}
+	defer a.Close()
+	if a.Status != http.StatusOK || !strings.HasPrefix(string(a.Body), `{"jsonrpc":"2.0","id":`+id+`,`) || !strings.Contains(string(a.Body), `"text":"`+want+`"`) {
+		d.w.violated(nil, "%s: echo %s of %q got %d %s", d, id, want, a.Status, a.Body)
+	}
+	d.w.figures.Echoes.Add(1)
+	return true
+}
+
+// place begins a call and follows it.
+func (d *driver) place(k *call) {
+	d.mu.Lock()
+	d.open = append(d.open, k)
+	d.mu.Unlock()
+	d.w.figures.Calls.Add(1)
+	go func() {
+		kept := k.run()
+		d.mu.Lock()
+		for i := range d.open {
+			if d.open[i] == k {
+				d.open = append(d.open[:i], d.open[i+1:]...)
+				break
+			}
+		}
+		if kept {
+			d.done = append(d.done, k)
+		}
+		d.mu.Unlock()
+		close(k.ended)
+	}()
+}
+
+// unanswered returns the calls that are still open and match.
+func (d *driver) unanswered(match func(*call) bool) []*call {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var all []*call
+	for _, k := range d.open {
+		if match(k) {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// answered returns the calls that were answered of late.
+func (d *driver) answered() []*call {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return append([]*call(nil), d.done...)
+}
+
+// doneKept is how many answered calls a driver goes on resuming.
+const doneKept = 24
+
+// forget drops what was answered long ago.
+func (d *driver) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for len(d.done) > doneKept {
+		if d.done[0].f.rec != nil {
+			d.c.Forget(d.done[0].f.rec.Stream)
+		}
+		d.done = d.done[1:]
+	}
+}

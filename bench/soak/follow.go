@@ -1,0 +1,128 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-run/troupe/bench/client"
+)
+
+// earlierShare is how often a stream is resumed from an earlier event than the
+// last one, which then has to come again.
+const earlierShare = 0.3
+
+// follower reads one stream over as many connections as it takes.
+type follower struct {
+	d     *driver
+	rng   *rand.Rand
+	rec   *client.Record // set once begun is closed
+	begun chan struct{}
+	ids   []string        // of all events, in the order they first came
+	seen  map[string]bool // ids
+	// event is told of each event once; it returns true for the last one.
+	event    func(client.Event) bool
+	attached atomic.Int64 // the start on which a connection is open, 0 if none is
+	over     bool         // the last event came
+	replaced atomic.Bool  // another standalone stream has taken its place
+}
+
+// run reads the stream until its last event came or the run has ended. It
+// returns false when the first connection broke before there was anything to
+// resume from.
+func (f *follower) run(ev *client.Events, boot int64) bool {
+	f.seen = make(map[string]bool)
+	for {
+		f.d.w.figures.Connections.Add(1)
+		f.attached.Store(boot)
+		err := f.read(ev)
+		f.attached.Store(0)
+		switch {
+		case f.d.w.ctx.Err() != nil:
+			return true
+		case f.over, f.replaced.Load():
+			return true
+		case errors.Is(err, io.EOF):
+			f.d.w.violated(f.rec, "%s: a stream ended without its last event", f.d)
+			return true
+		case client.Failed(err) == 0:
+			f.d.w.violated(f.rec, "%s: %v", f.d, err)
+			return true
+		case !f.d.w.excused(boot):
+			f.d.w.violated(f.rec, "%s: a stream's connection broke and nobody was killed: %v", f.d, err)
+			return true
+		case len(f.ids) == 0:
+			return false
+		}
+		if ev, boot = f.resume(); ev == nil {
+			return true
+		}
+	}
+}
+
+func (f *follower) read(ev *client.Events) error {
+	defer ev.Close()
+	for {
+		e, err := ev.Next()
+		if err != nil {
+			return err
+		}
+		f.d.w.figures.Events.Add(1)
+		if f.rec == nil {
+			p, _ := client.ParseID(e.ID) // Next has looked at it
+			f.rec = f.d.c.Record(p.Stream)
+			close(f.begun)
+		}
+		if f.seen[e.ID] {
+			continue
+		}
+		f.seen[e.ID] = true
+		f.ids = append(f.ids, e.ID)
+		if f.over {
+			f.d.w.violated(f.rec, "%s: event %s came after the last one", f.d, e.ID)
+		}
+		f.over = f.event(e)
+	}
+}
+
+// resume connects again, and goes on trying until the server is back. It
+// returns nil when the run has ended.
+func (f *follower) resume() (*client.Events, int64) {
+	w := f.d.w
+	from := f.ids[len(f.ids)-1]
+	if f.rng.Float64() < earlierShare {
+		from = f.ids[f.rng.IntN(len(f.ids))]
+		w.figures.EarlierResumes.Add(1)
+	}
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		boot := w.boot.Load()
+		a, err := f.d.c.Resume(w.ctx, from)
+		switch {
+		case w.ctx.Err() != nil:
+			return nil, 0
+		case err != nil && !w.excused(boot):
+			w.violated(f.rec, "%s: resume after %s: %v", f.d, from, err)
+			return nil, 0
+		case err != nil:
+		case f.replaced.Load():
+			a.Close()
+			return nil, 0
+		case a.Events == nil || a.Status != http.StatusOK:
+			w.violated(f.rec, "%s: resume after %s got %d %s", f.d, from, a.Status, a.Body)
+			return nil, 0
+		case w.boot.Load() == boot:
+			w.figures.Resumes.Add(1)
+			return a.Events, boot
+		default:
+			a.Close() // killed in between: it is not known which start has answered
+		}
+		if !w.wait(time.Duration(1+f.rng.IntN(20)) * time.Millisecond) {
+			return nil, 0
+		}
+	}
+	w.violated(f.rec, "%s: no resume after %s in %v", f.d, from, patience)
+	return nil, 0
+}

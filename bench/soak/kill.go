@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// killReport is what a run of kills found.
+type killReport struct {
+	Scenario string           `json:"scenario"`
+	Seed     uint64           `json:"seed"`
+	Rounds   int              `json:"rounds"`
+	Clients  int              `json:"clients"`
+	Seconds  float64          `json:"seconds"`
+	Restart  restartTimes     `json:"restart_to_first_answer_ms"`
+	Counts   map[string]int64 `json:"counts"`
+}
+
+type restartTimes struct {
+	P50 float64 `json:"p50"`
+	Max float64 `json:"max"`
+}
+
+// runKill kills the process once a round.
+func runKill(ctx context.Context, o options) (*killReport, error) {
+	w, err := newWorld(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	defer w.end()
+	began := time.Now()
+	if err := w.begin(); err != nil {
+		return nil, err
+	}
+	for r := range o.rounds {
+		w.round.Store(int64(r))
+		if err := w.killRound(); err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(o.log, "round %d of %d: %d calls, %d events, %d resumes\n", r+1, o.rounds,
+			w.figures.Calls.Load(), w.figures.Events.Load(), w.figures.Resumes.Load())
+	}
+	w.round.Store(int64(o.rounds) + 10) // nothing may take longer now
+	if err := w.finish(); err != nil {
+		return nil, err
+	}
+	return &killReport{
+		Scenario: "kill", Seed: o.seed, Rounds: o.rounds, Clients: o.clients, Seconds: time.Since(began).Seconds(),
+		Restart: timesOf(w.early), Counts: w.figures.counts(),
+	}, nil
+}
+
+func (w *world) killRound() error {
+	rng := w.rng(0)
+	killAfter := time.Duration(rng.IntN(1500)) * time.Millisecond
+	down := time.Duration(0)
+	if rng.IntN(3) == 0 {
+		down = time.Duration(rng.IntN(200)) * time.Millisecond
+	}
+	for _, d := range w.drivers {
+		d.load(killAfter)
+	}
+	w.wait(killAfter)
+	if err := w.kill(); err != nil {
+		return w.cause(err)
+	}
+	w.wait(down)
+	took, err := w.start()
+	if err != nil {
+		return w.cause(err)
+	}
+	w.early = append(w.early, took)
+	for i, d := range w.drivers {
+		if !d.echo(1000 + i) {
+			return w.cause(errors.New("a session did not work after the restart"))
+		}
+		w.figures.Survivors.Add(1)
+	}
+	for _, d := range w.drivers {
+		d.settle()
+	}
+	for i, d := range w.drivers {
+		d.replays(rng)
+		d.swap(w.drivers[(i+1)%len(w.drivers)], rng)
+		if rng.IntN(10) == 0 {
+			d.rotate()
+		}
+		d.forget()
+	}
+	return w.cause(nil)
+}
+
+// cause is why the run has ended, else err.
+func (w *world) cause(err error) error {
+	if cause := context.Cause(w.ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// settle waits until the round's calls are answered and its ticks have come.
+func (d *driver) settle() {
+	w := d.w
+	due := func(k *call) bool {
+		return k.when != never && (!k.long || w.round.Load() > int64(k.rounds))
+	}
+	// Calls that wait for the window are not open yet: tasks covers them.
+	d.tasks.Wait()
+	if !w.until(func() bool { return len(d.unanswered(due)) == 0 }) && w.ctx.Err() == nil {
+		k := d.unanswered(due)[0]
+		w.violated(k.f.rec, "%s: %s %s was not answered in %v", d, k, k.params, patience)
+	}
+	if s := d.alone; !w.until(s.complete) && w.ctx.Err() == nil {
+		w.violated(s.f.rec, "%s: ticks that were answered did not come", d)
+	}
+	if _, err := d.alone.f.rec.Merge(); err != nil && w.ctx.Err() == nil {
+		w.violated(d.alone.f.rec, "%s: standalone stream: %v", d, err)
+	}
+}
+
+// finish waits for everything, and looks at the questions nobody answered: they
+// are still open, and end without an answer when they are cancelled.
+func (w *world) finish() error {
+	for _, d := range w.drivers {
+		d.settle()
+		for _, k := range d.unanswered(func(k *call) bool { return k.when == never }) {
+			if k.openQuestion() == "" || k.f.attached.Load() != w.boot.Load() {
+				w.violated(k.f.rec, "%s: %s is not open any more", d, k)
+				continue
+			}
+			k.f.replaced.Store(true)
+			if err := d.c.Notify(w.ctx, "notifications/cancelled", `{"requestId":`+k.id+`}`); err != nil {
+				return w.cause(err)
+			}
+			select {
+			case <-k.ended:
+			case <-time.After(patience):
+				w.violated(k.f.rec, "%s: %s was cancelled and its stream goes on", d, k)
+			}
+			k.replay(k.f.ids[len(k.f.ids)-1])
+			w.figures.Stranded.Add(1)
+		}
+	}
+	return w.cause(nil)
+}
+
+func (f *figures) counts() map[string]int64 {
+	return map[string]int64{
+		"events": f.Events.Load(), "connections": f.Connections.Load(), "resumes": f.Resumes.Load(),
+		"resumes_from_earlier": f.EarlierResumes.Load(), "replays_of_answered": f.Replays.Load(),
+		"calls": f.Calls.Load(), "answered": f.Answered.Load(), "lost_before_acceptance": f.Lost.Load(),
+		"lost_without_an_event": f.Unprimed.Load(), "unavailable": f.Unavailable.Load(),
+		"safe_calls_over_a_restart": f.Reruns.Load(), "calls_lost_-32010": f.CallsLost.Load(),
+		"echoes": f.Echoes.Load(), "answers_given": f.AnswersGiven.Load(), "answers_again": f.AnswersAgain.Load(),
+		"foreign_ids_tried": f.Foreign.Load(), "sessions_after_restart": f.Survivors.Load(), "questions_never_answered": f.Stranded.Load(),
+	}
+}

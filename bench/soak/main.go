@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// scenarios are the subcommands.
+var scenarios = map[string]func(context.Context, options) (any, error){
+	"kill": func(ctx context.Context, o options) (any, error) { return runKill(ctx, o) },
+	"stop": func(ctx context.Context, o options) (any, error) { return runStop(ctx, o) },
+}
+
+// options are the settings of a run.
+type options struct {
+	rounds  int
+	clients int
+	seed    uint64
+	bin     string // the program; "" builds it
+	data    string // the data directory; "" takes a temporary one
+	out     string // where the report goes as JSON, "" nowhere
+	log     io.Writer
+}
+
+func run(args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 || scenarios[args[0]] == nil {
+		fmt.Fprintln(stderr, "usage: soak kill|stop [--rounds N] [--clients N] [--seed N] [--bin PATH] [--data DIR] [--out FILE]")
+		return 2
+	}
+	o := options{log: stderr}
+	f := flag.NewFlagSet("soak "+args[0], flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.IntVar(&o.rounds, "rounds", 50, "how often the process is harmed")
+	f.IntVar(&o.clients, "clients", 8, "sessions that live across all rounds")
+	f.Uint64Var(&o.seed, "seed", uint64(time.Now().Unix()), "what is drawn from")
+	f.StringVar(&o.bin, "bin", "", "the troupe program; built if empty")
+	f.StringVar(&o.data, "data", "", "data directory; a temporary one if empty")
+	f.StringVar(&o.out, "out", "", "file for the report as JSON")
+	if err := f.Parse(args[1:]); err != nil {
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	report, err := perform(ctx, args[0], o)
+	if err != nil {
+		fmt.Fprintf(stderr, "soak %s: %v\n", args[0], err)
+		return 1
+	}
+	text, err := json.MarshalIndent(report, "", "  ")
+	if err == nil && o.out != "" {
+		err = os.WriteFile(o.out, append(text, '\n'), 0o644)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "soak %s: %v\n", args[0], err)
+		return 1
+	}
+	fmt.Fprintf(stdout, "%s\n", text)
+	return 0
+}
+
+// perform runs a scenario with a program and a data directory.
+func perform(ctx context.Context, name string, o options) (report any, err error) {
+	dir, err := os.MkdirTemp("", "troupe-soak-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if o.bin == "" {
+		if o.bin, err = build(ctx, dir); err != nil {
+			return nil, err
+		}
+	}
+	if o.data == "" {
+		o.data = filepath.Join(dir, "data")
+	}
+	return scenarios[name](ctx, o)
+}

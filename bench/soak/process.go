@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// build compiles the program into dir.
+func build(ctx context.Context, dir string) (string, error) {
+	bin := filepath.Join(dir, "troupe")
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/troupe-run/troupe/cmd/troupe").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build troupe: %w\n%s", err, out)
+	}
+	return bin, nil
+}
+
+// process is a troupe that is started over and over with the same command.
+type process struct {
+	bin  string
+	args []string
+	addr string
+	log  logTail
+
+	cmd    *exec.Cmd
+	exited chan error // receives the end of cmd
+}
+
+// newProcess chooses an address that stays the same over all starts.
+func newProcess(bin, data string, seed uint64, more ...string) (*process, error) {
+	addr, err := freeAddress(seed)
+	if err != nil {
+		return nil, err
+	}
+	args := append([]string{"serve", "--data", data, "--listen", addr}, more...)
+	return &process{bin: bin, args: args, addr: addr}, nil
+}
+
+// freeAddress looks for a port below those that the system hands to clients: a
+// client that dials one of those while nobody listens may connect to itself.
+func freeAddress(seed uint64) (string, error) {
+	for i := range uint64(200) {
+		addr := fmt.Sprintf("127.0.0.1:%d", 20000+(seed*7+i*31+uint64(os.Getpid()))%10000)
+		ln, err := net.Listen("tcp", addr)
+		if err == nil {
+			return addr, ln.Close()
+		}
+	}
+	return "", errors.New("no free port")
+}
+
+func (p *process) url() string { return "http://" + p.addr + "/mcp" }
+
+// start starts the process and does not wait for it to serve.
+func (p *process) start() error {
+	cmd := exec.Command(p.bin, p.args...)
+	cmd.Stderr = &p.log
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start troupe: %w", err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	p.cmd, p.exited = cmd, exited
+	return nil
+}
+
+// signal sends the process a signal.
+func (p *process) signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
+
+// kill ends the process at once, and returns when it is gone. It fails when the
+// process had ended by itself.
+func (p *process) kill() error {
+	if p.cmd == nil {
+		return nil
+	}
+	select {
+	case err := <-p.exited:
+		p.cmd = nil
+		return fmt.Errorf("troupe ended by itself: %w", err)
+	default:
+	}
+	if err := p.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	select {
+	case <-p.exited:
+	case <-time.After(10 * time.Second):
+		return errors.New("troupe does not die")
+	}
+	p.cmd = nil
+	return nil
+}
+
+// logTail keeps the end of what a process writes.
+type logTail struct {
+	mu  sync.Mutex // guards buf
+	buf []byte
+}
+
+const logKept = 64 << 10
+
+func (l *logTail) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.buf = append(l.buf, b...)
+	if over := len(l.buf) - logKept; over > 0 {
+		l.buf = append(l.buf[:0], l.buf[over:]...)
+	}
+	return len(b), nil
+}
+
+// lines returns the last n lines.
+func (l *logTail) lines(n int) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := bytes.Split(bytes.TrimSpace(l.buf), []byte("\n"))
+	return string(bytes.Join(all[max(0, len(all)-n):], []byte("\n")))
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+)
+
+// replays resumes answered calls from events they had: all of one call, and a
+// few of the others.
+func (d *driver) replays(rng *rand.Rand) {
+	done := d.answered()
+	if len(done) == 0 {
+		return
+	}
+	whole := done[rng.IntN(len(done))]
+	for _, k := range done {
+		ids := k.f.ids
+		if k != whole {
+			ids = []string{ids[rng.IntN(len(ids))]}
+		}
+		for _, id := range ids {
+			if d.w.ctx.Err() != nil {
+				return
+			}
+			k.replay(id)
+		}
+		k.verify()
+	}
+}
+
+// replay resumes an answered call after one of its events: the rest comes, and
+// the response ends.
+func (k *call) replay(id string) {
+	w := k.d.w
+	w.figures.Replays.Add(1)
+	a, err := k.d.c.Resume(w.ctx, id)
+	if err != nil {
+		w.violated(k.f.rec, "%s: %s: replay after %s: %v", k.d, k, id, err)
+		return
+	}
+	defer a.Close()
+	if a.Events == nil || a.Status != http.StatusOK {
+		w.violated(k.f.rec, "%s: %s: replay after %s got %d %s", k.d, k, id, a.Status, a.Body)
+		return
+	}
+	last := id
+	for {
+		e, err := a.Events.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			w.violated(k.f.rec, "%s: %s: replay after %s: %v", k.d, k, id, err)
+			return
+		}
+		w.figures.Events.Add(1)
+		last = e.ID
+	}
+	if end := k.f.ids[len(k.f.ids)-1]; last != end {
+		w.violated(k.f.rec, "%s: %s: replay after %s ended with %s and not with %s", k.d, k, id, last, end)
+	}
+}
+
+// swap tries what one client has in another's session, and compares with what
+// an id out of thin air gets.
+func (d *driver) swap(other *driver, rng *rand.Rand) {
+	w := d.w
+	mine := d.someEventID(rng)
+	stray := randomID(rng) + mine[strings.IndexByte(mine, '.'):]
+	nobody := other.c.WithSession(randomID(rng))
+	w.same("an event id", func(x *probe) { x.resume(other.c, mine) }, func(x *probe) { x.resume(other.c, stray) }, http.StatusBadRequest, badEventID)
+	w.same("a session id with an event id", func(x *probe) { x.resume(nobody, mine) }, func(x *probe) { x.resume(nobody, stray) }, http.StatusNotFound, "")
+	for _, k := range d.unanswered(func(k *call) bool { return k.openQuestion() != "" }) {
+		id := k.openQuestion()
+		if id == "" {
+			continue
+		}
+		stranger := `"` + randomID(rng) + `.` + randomID(rng)[:8] + `.1"`
+		w.same("an answer", func(x *probe) { x.answer(other.c, id) }, func(x *probe) { x.answer(other.c, stranger) }, http.StatusAccepted, "")
+		w.same("an answer without a session", func(x *probe) { x.answer(nobody, id) }, func(x *probe) { x.answer(nobody, stranger) }, http.StatusNotFound, "")
+		if strings.HasPrefix(k.id, `"`) {
+			w.same("a cancel", func(x *probe) { x.cancel(other.c, k.id) }, func(x *probe) { x.cancel(other.c, stranger) }, http.StatusAccepted, "")
+		}
+	}
+}
+
+// someEventID is an event id that the driver has received.
+func (d *driver) someEventID(rng *rand.Rand) string {
+	if done := d.answered(); len(done) > 0 {
+		ids := done[rng.IntN(len(done))].f.ids
+		return ids[rng.IntN(len(ids))]
+	}
+	events, err := d.alone.f.rec.Merge()
+	if err != nil {
+		d.w.violated(d.alone.f.rec, "%s: standalone stream: %v", d, err)
+	}
+	return events[0].ID
+}
+
+func randomID(rng *rand.Rand) string {
+	const alphabet = "abcdefghijklmnopqrstuvwxyz234567"
+	b := make([]byte, 26)
+	for i := range b {
+		b[i] = alphabet[rng.IntN(len(alphabet))]
+	}
+	return string(b)
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/troupe-run/troupe/bench/client"
+)
+
+// codeCallLost is the error of a call whose node was lost and that may not run
+// again.
+const codeCallLost = -32010
+
+// message is what of a JSON-RPC message is looked at.
+type message struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params struct {
+		Token    json.RawMessage `json:"progressToken"`
+		Progress int             `json:"progress"`
+		Total    int             `json:"total"`
+		Level    string          `json:"level"`
+		Logger   string          `json:"logger"`
+		Data     string          `json:"data"`
+	} `json:"params"`
+	Result *struct {
+		Content []struct {
+			Text string `json:"text"`
+		} `json:"content"`
+		IsError bool `json:"isError"`
+	} `json:"result"`
+	Error *struct {
+		Code int `json:"code"`
+	} `json:"error"`
+}
+
+// parse reads a message; what is none answers nothing and is no notification.
+func parse(data string) message {
+	var m message
+	if json.Unmarshal([]byte(data), &m) != nil {
+		return message{Method: "unreadable"}
+	}
+	return m
+}
+
+// answers reports that m is the answer to the request of that raw id.
+func (m *message) answers(id string) bool {
+	return m.Method == "" && string(m.ID) == id && (m.Result != nil || m.Error != nil)
+}
+
+// judge says what is wrong with the events of an answered call.
+func (k *call) judge(events []client.Event) error {
+	progress, logs, questions, finals := 0, 0, 0, 0
+	for i, e := range events {
+		if e.Data == "" {
+			if i > 0 {
+				return fmt.Errorf("event %s is a priming event in mid-stream", e.ID)
+			}
+			continue
+		}
+		switch m := parse(e.Data); {
+		case m.answers(k.id):
+			if finals++; i != len(events)-1 || finals > 1 {
+				return fmt.Errorf("the answer %s is not the last and only one", e.ID)
+			}
+			if err := k.judgeAnswer(m); err != nil {
+				return err
+			}
+		case k.tool == "count" && m.Method == "notifications/progress":
+			if progress++; m.Params.Progress != progress || m.Params.Total != k.to || string(m.Params.Token) != k.token {
+				return fmt.Errorf("event %s: want progress %d of %d under %s", e.ID, progress, k.to, k.token)
+			}
+		case k.tool == "count" && m.Method == "notifications/message":
+			if logs++; m.Params.Data != fmt.Sprintf("%d of %d", logs, k.to) || m.Params.Logger != "count" {
+				return fmt.Errorf("event %s: want log message %d of %d", e.ID, logs, k.to)
+			}
+		case k.tool == "ask" && m.Method == "elicitation/create":
+			if questions++; questions > 1 {
+				return fmt.Errorf("event %s asks again", e.ID)
+			}
+		default:
+			return fmt.Errorf("event %s does not belong here", e.ID)
+		}
+	}
+	if finals != 1 {
+		return fmt.Errorf("%d answers", finals)
+	}
+	if k.tool == "count" {
+		if logs != k.to {
+			return fmt.Errorf("%d log messages, want %d", logs, k.to)
+		}
+		if want := k.to; k.token == "" && progress > 0 || k.token != "" && progress != want {
+			return fmt.Errorf("%d notifications of progress of %d under token %q", progress, want, k.token)
+		}
+	}
+	return nil
+}
+
+func (k *call) judgeAnswer(m message) error {
+	switch {
+	case m.Error != nil && m.Error.Code == codeCallLost && !k.safe:
+		if k.d.w.dying.Load() < k.boot {
+			return fmt.Errorf("the call was given up and nobody was killed")
+		}
+		return nil
+	case m.Error != nil:
+		return fmt.Errorf("answered with error %d", m.Error.Code)
+	case m.Result.IsError || len(m.Result.Content) != 1 || m.Result.Content[0].Text != k.text:
+		return fmt.Errorf("the answer is not %q", k.text)
+	}
+	return nil
+}

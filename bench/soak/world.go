@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-run/troupe/bench/client"
+)
+
+// patience is how long anything may take before it counts as lost.
+const patience = 30 * time.Second
+
+// world is one run: the process, the sessions, and what was found.
+type world struct {
+	o       options
+	p       *process
+	rt      *http.Transport
+	drivers []*driver
+	figures figures
+
+	ctx   context.Context
+	fail  context.CancelCauseFunc
+	round atomic.Int64
+	boot  atomic.Int64 // starts so far
+	up    atomic.Int64 // the start that has answered
+	dying atomic.Int64 // the start that has been, or is just being, killed
+	early []time.Duration
+	// paused is set while the process is stopped and until it is ready again.
+	paused atomic.Bool
+}
+
+// figures count what happened.
+type figures struct {
+	Events, Connections, Resumes, EarlierResumes, Replays            atomic.Int64
+	Calls, Answered, Lost, Unprimed, Unavailable, Reruns, CallsLost  atomic.Int64
+	Echoes, AnswersGiven, AnswersAgain, Foreign, Survivors, Stranded atomic.Int64
+}
+
+// broken is a promise that was not kept.
+type broken struct{ text string }
+
+func (b *broken) Error() string { return b.text }
+
+// errOver ends what is under way when a run has come to its end.
+var errOver = errors.New("the run is over")
+
+func newWorld(ctx context.Context, o options, more ...string) (*world, error) {
+	p, err := newProcess(o.bin, o.data, o.seed, more...)
+	if err != nil {
+		return nil, err
+	}
+	w := &world{o: o, p: p, rt: client.NewTransport()}
+	w.ctx, w.fail = context.WithCancelCause(ctx)
+	return w, nil
+}
+
+// violated ends the run: a promise was broken, as rec shows, which may be nil.
+func (w *world) violated(rec *client.Record, format string, args ...any) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "broken promise in round %d: %s\n", w.round.Load()+1, fmt.Sprintf(format, args...))
+	fmt.Fprintf(&b, "again with: soak ... --seed %d --rounds %d --clients %d\n", w.o.seed, w.round.Load()+1, w.o.clients)
+	if rec != nil {
+		b.WriteString(rec.String())
+	}
+	fmt.Fprintf(&b, "the end of the server's log:\n%s", w.p.log.lines(40))
+	w.fail(&broken{b.String()})
+}
+
+// rng draws for one purpose of the current round.
+func (w *world) rng(purpose uint64) *rand.Rand {
+	return rand.New(rand.NewPCG(w.o.seed, uint64(w.round.Load())<<32|purpose))
+}
+
+// start starts the process and waits until a session's request is answered, or,
+// before there are sessions, until it is ready. It returns how long that took.
+func (w *world) start() (time.Duration, error) {
+	boot := w.boot.Add(1)
+	began := time.Now()
+	if err := w.p.start(); err != nil {
+		return 0, err
+	}
+	for time.Since(began) < patience && w.ctx.Err() == nil {
+		if w.answers() {
+			took := time.Since(began)
+			w.up.Store(boot)
+			return took, nil
+		}
+		if !w.wait(2 * time.Millisecond) {
+			break
+		}
+	}
+	if err := context.Cause(w.ctx); err != nil {
+		return 0, err
+	}
+	return 0, fmt.Errorf("no answer %v after the start:\n%s", patience, w.p.log.lines(40))
+}
+
+func (w *world) answers() bool {
+	if len(w.drivers) == 0 {
+		return w.ready()
+	}
+	d := w.drivers[int(w.round.Load())%len(w.drivers)]
+	a, err := d.c.Call(w.ctx, d.newID(), "tools/call", `{"name":"echo","arguments":{"text":"first"}}`)
+	if err != nil {
+		return false
+	}
+	a.Close()
+	if a.Status != http.StatusOK || !strings.Contains(string(a.Body), `"text":"first"`) {
+		w.violated(nil, "the first call after a start got %d %s", a.Status, a.Body)
+	}
+	return true
+}
+
+// kill kills the process.
+func (w *world) kill() error {
+	w.dying.Store(w.boot.Load())
+	return w.p.kill()
+}
+
+// excused reports that a connection made during start boot may have failed
+// because of a kill or of a start.
+func (w *world) excused(boot int64) bool {
+	return w.dying.Load() >= boot || w.up.Load() < boot
+}
+
+// wait waits for d, or returns false when the run has ended.
+func (w *world) wait(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-w.ctx.Done():
+		return false
+	}
+}
+
+// until waits for a condition for as long as patience allows.
+func (w *world) until(condition func() bool) bool {
+	for end := time.Now().Add(patience); !condition(); {
+		if time.Now().After(end) || !w.wait(5*time.Millisecond) {
+			return condition()
+		}
+	}
+	return true
+}
+
+// begin opens the sessions of a run.
+func (w *world) begin() error {
+	if _, err := w.start(); err != nil {
+		return err
+	}
+	for n := range w.o.clients {
+		d := &driver{w: w, n: n, c: client.New(w.p.url(), w.rt)}
+		if err := d.c.Initialize(w.ctx, `{"elicitation":{}}`); err != nil {
+			return err
+		}
+		if err := d.listen(); err != nil {
+			return err
+		}
+		w.drivers = append(w.drivers, d)
+	}
+	return nil
+}
+
+// end ends what is still under way, the process included.
+func (w *world) end() {
+	w.fail(errOver)
+	_ = w.p.kill()
+	w.rt.CloseIdleConnections()
+}
