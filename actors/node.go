@@ -219,13 +219,13 @@ func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message,
 			in.Conn.Reject(503, mcp.CodeInternalError, "too many requests in flight on this node", nil, m.ID, time.Second)
 			return
 		}
-		r := n.takeRequest()
-		r.svc, r.sess, r.conn, r.started, r.body = svc, s, in.Conn, time.Now(), body
+		r, began := n.takeRequest(), time.Now()
+		r.svc, r.sess, r.conn, r.started, r.body = svc, s, in.Conn, began, body
 		r.id = append(r.id[:0], m.ID...)
 		r.call = Call{r: r, msg: m, principal: principal, trace: in.Trace, attempt: 1}
 		err := r.run()
 		if err == nil {
-			n.keepAlive(s, r.started)
+			n.keepAlive(s, began) // r may serve another by now
 			return
 		}
 		id := clone(r.id)

@@ -1,0 +1,37 @@
+package troupe_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/troupe-run/troupe"
+)
+
+// TestReusedRequests has many short calls follow each other closely, so that what serves one serves the next while the
+// first is still on its way out. It is for the race detector; without it, it checks the answers alone.
+func TestReusedRequests(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, troupe.Options{}, nil)
+	var wg sync.WaitGroup
+	for range 8 {
+		c := h.unchecked().Initialize(`{}`)
+		for n := range 2 {
+			wg.Go(func() {
+				for i := range 100 {
+					id := fmt.Sprint(n*1000 + i)
+					a, err := c.Try(http.MethodPost, call(id, "echo", `{"text":"`+id+`"}`))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if want := textResult(id, id); a.Body != want {
+						t.Errorf("the answer is %q, want %q", a.Body, want)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+}
