@@ -1,7 +1,8 @@
 // Command load measures the server CPU that a tools/call costs, beside a handler
-// that reads the body and writes a constant answer. Server and client are
-// processes of their own on the loopback interface; both servers run in every
-// round, and what counts is the ratio within a round.
+// that reads the body and writes a constant answer: once as an http.Handler in a
+// plain http.Server, and once by troupe serve. Server and client are processes of
+// their own on the loopback interface; every server runs in every round, and what
+// counts is the ratio within a round.
 //
 //	go run ./bench/load [--conns 32] [--seconds 3] [--rounds 5] [--size 105] [--out FILE]
 package main
@@ -34,8 +35,12 @@ type result struct {
 }
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "bare" {
+	if len(os.Args) > 2 && os.Args[1] == "bare" {
 		serveBare(os.Args[2])
+		return
+	}
+	if len(os.Args) > 2 && os.Args[1] == "handler" {
+		serveHandler(os.Args[2])
 		return
 	}
 	conns := flag.Int("conns", 32, "virtual clients, each with a session and a connection of its own")
@@ -63,7 +68,8 @@ func main() {
 		args func(addr string) []string
 	}{
 		{"bare", func(addr string) []string { return []string{self, "bare", addr} }},
-		{"troupe", func(addr string) []string {
+		{"handler", func(addr string) []string { return []string{self, "handler", addr} }},
+		{"serve", func(addr string) []string {
 			return []string{*bin, "serve", "--memory", "--listen", addr, "--log-level", "error", "--drain-delay", "1ms"}
 		}},
 	}

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/examples/everything"
 )
 
 // serveBare answers every request with a constant.
@@ -23,6 +26,17 @@ func serveBare(addr string) {
 		w.Header()["Mcp-Session-Id"] = []string{"bare"}
 		_, _ = w.Write(answer)
 	})
+	mux.HandleFunc("/readyz", func(http.ResponseWriter, *http.Request) {})
+	check(http.ListenAndServe(addr, mux))
+}
+
+// serveHandler serves the demo as a handler in a server like the bare one.
+func serveHandler(addr string) {
+	rt, err := troupe.New(troupe.Options{})
+	check(err)
+	rt.Mount("/mcp", everything.New())
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", rt)
 	mux.HandleFunc("/readyz", func(http.ResponseWriter, *http.Request) {})
 	check(http.ListenAndServe(addr, mux))
 }
