@@ -1,0 +1,476 @@
+package troupe_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// visitor is the client of the examples: it POSTs requests in a session of its
+// own and prints what comes back.
+type visitor struct {
+	web     *httptest.Server
+	rt      *troupe.Runtime
+	session string
+	answer  string // the result it sends to every question of the server
+}
+
+// visit serves srv in memory and begins a session with a client that declares
+// the capabilities.
+func visit(srv *troupe.Server, capabilities string) *visitor {
+	rt, err := troupe.New(troupe.Options{})
+	if err != nil {
+		panic(err)
+	}
+	rt.Mount("/mcp", srv)
+	v := &visitor{web: httptest.NewServer(rt), rt: rt}
+	res := v.post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` +
+		capabilities + `,"clientInfo":{"name":"example","version":"1"}}}`)
+	defer res.Body.Close()
+	v.session = res.Header.Get("Mcp-Session-Id")
+	return v
+}
+
+func (v *visitor) leave() {
+	if err := v.rt.Close(context.Background()); err != nil {
+		panic(err)
+	}
+	v.web.Close()
+}
+
+func (v *visitor) post(message string) *http.Response {
+	req, _ := http.NewRequest(http.MethodPost, v.web.URL+"/mcp", strings.NewReader(message))
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	if v.session != "" {
+		req.Header.Set("Mcp-Session-Id", v.session)
+	}
+	res, err := v.web.Client().Do(req)
+	if err != nil {
+		panic(err)
+	}
+	return res
+}
+
+// request sends one request and prints every message of the response.
+func (v *visitor) request(method, params string) {
+	res := v.post(`{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + params + `}`)
+	defer res.Body.Close()
+	if res.Header.Get("Content-Type") == "application/json" {
+		body, _ := io.ReadAll(res.Body)
+		v.print(body)
+		return
+	}
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			v.print([]byte(data))
+		}
+	}
+}
+
+func (v *visitor) print(message []byte) {
+	var m struct {
+		ID                    json.RawMessage
+		Method                string
+		Params, Result, Error json.RawMessage
+	}
+	if err := json.Unmarshal(message, &m); err != nil {
+		panic(err)
+	}
+	switch {
+	case m.Method == "":
+		fmt.Println(string(m.Result) + string(m.Error))
+	case m.ID == nil:
+		fmt.Println(m.Method, string(m.Params))
+	default:
+		fmt.Println(m.Method)
+		v.post(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":` + v.answer + `}`).Body.Close()
+	}
+}
+
+var anyone = mcp.Implementation{Name: "example", Version: "1.0.0"}
+
+func ExampleAddTool() {
+	type city struct {
+		Name string `json:"name" jsonschema:"of the city"`
+	}
+	type weather struct {
+		City    string  `json:"city"`
+		Celsius float64 `json:"celsius"`
+	}
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "weather", Description: "Says how warm it is."},
+		func(_ context.Context, _ *troupe.Call, in city) (weather, error) {
+			if in.Name == "" {
+				return weather{}, errors.New("which city?") // the model sees this
+			}
+			return weather{in.Name, 21.5}, nil
+		})
+
+	v := visit(srv, `{}`)
+	defer v.leave()
+	v.request("tools/call", `{"name":"weather","arguments":{"name":"Oslo"}}`)
+	v.request("tools/call", `{"name":"weather","arguments":{"name":""}}`)
+	v.request("tools/call", `{"name":"weather","arguments":{"name":5}}`)
+	// Output:
+	// {"content":[{"type":"text","text":"{\"city\":\"Oslo\",\"celsius\":21.5}"}],"structuredContent":{"city":"Oslo","celsius":21.5}}
+	// {"content":[{"type":"text","text":"which city?"}],"isError":true}
+	// {"content":[{"type":"text","text":"invalid arguments: at '/name': got number, want string"}],"isError":true}
+}
+
+func ExampleAddRawTool() {
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddRawTool(srv, troupe.Tool{
+		Name:        "mirror",
+		InputSchema: json.RawMessage(`{"type":"object","required":["x"]}`),
+	}, func(_ context.Context, _ *troupe.Call, args json.RawMessage) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{Content: mcp.Contents{mcp.Text(string(args))}}, nil
+	})
+
+	v := visit(srv, `{}`)
+	defer v.leave()
+	v.request("tools/call", `{"name":"mirror","arguments":{"x":12345678901234567890}}`)
+	// Output:
+	// {"content":[{"type":"text","text":"{\"x\":12345678901234567890}"}]}
+}
+
+func ExampleAddPrompt() {
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddPrompt(srv, troupe.Prompt{
+		Name:      "review",
+		Arguments: []mcp.PromptArgument{{Name: "code", Required: true}},
+	}, func(_ context.Context, _ *troupe.Call, args map[string]string) (*mcp.GetPromptResult, error) {
+		return &mcp.GetPromptResult{Messages: []mcp.PromptMessage{
+			{Role: mcp.RoleUser, Content: mcp.Text("Review this: " + args["code"])},
+		}}, nil
+	})
+
+	v := visit(srv, `{}`)
+	defer v.leave()
+	v.request("prompts/get", `{"name":"review","arguments":{"code":"x := 1"}}`)
+	v.request("prompts/get", `{"name":"review"}`)
+	// Output:
+	// {"messages":[{"role":"user","content":{"type":"text","text":"Review this: x := 1"}}]}
+	// {"code":-32602,"message":"missing argument: code"}
+}
+
+func ExampleAddResource() {
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddResource(srv, mcp.Resource{URI: "config://app", Name: "app", MIMEType: "text/plain"},
+		func(_ context.Context, _ *troupe.Call, uri string, _ map[string]string) ([]mcp.ResourceContents, error) {
+			return []mcp.ResourceContents{mcp.TextResource(uri, "text/plain", "debug=off")}, nil
+		})
+
+	v := visit(srv, `{}`)
+	defer v.leave()
+	v.request("resources/read", `{"uri":"config://app"}`)
+	// Output:
+	// {"contents":[{"uri":"config://app","mimeType":"text/plain","text":"debug=off"}]}
+}
+
+func ExampleAddResourceTemplate() {
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "notes://{id}", Name: "note"},
+		func(_ context.Context, _ *troupe.Call, uri string, vars map[string]string) ([]mcp.ResourceContents, error) {
+			if vars["id"] != "7" {
+				return nil, troupe.ErrNotFound
+			}
+			return []mcp.ResourceContents{mcp.TextResource(uri, "text/plain", "buy milk")}, nil
+		})
+
+	v := visit(srv, `{}`)
+	defer v.leave()
+	v.request("resources/read", `{"uri":"notes://7"}`)
+	v.request("resources/read", `{"uri":"notes://8"}`)
+	// Output:
+	// {"contents":[{"uri":"notes://7","mimeType":"text/plain","text":"buy milk"}]}
+	// {"code":-32002,"message":"resource not found","data":{"uri":"notes://8"}}
+}
+
+func ExampleCall_Progress() {
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "copy", Rerun: troupe.Safe},
+		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			for n := 1.0; n <= 2; n++ {
+				if err := call.Progress(ctx, n, 2, ""); err != nil {
+					return "", err
+				}
+			}
+			return "copied", nil
+		})
+
+	v := visit(srv, `{}`)
+	defer v.leave()
+	v.request("tools/call", `{"name":"copy","_meta":{"progressToken":"t"}}`)
+	// Output:
+	// notifications/progress {"progressToken":"t","progress":1,"total":2}
+	// notifications/progress {"progressToken":"t","progress":2,"total":2}
+	// {"content":[{"type":"text","text":"copied"}]}
+}
+
+func ExampleCall_Log() {
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "work"},
+		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			if err := call.Log(ctx, mcp.LevelDebug, "work", "not sent: debug is below info"); err != nil {
+				return "", err
+			}
+			return "done", call.Log(ctx, mcp.LevelWarning, "work", map[string]int{"left": 3})
+		})
+
+	v := visit(srv, `{}`)
+	defer v.leave()
+	v.request("tools/call", `{"name":"work"}`)
+	// Output:
+	// notifications/message {"level":"warning","logger":"work","data":{"left":3}}
+	// {"content":[{"type":"text","text":"done"}]}
+}
+
+func ExampleCall_Elicit() {
+	form := mcp.FormSchema{
+		Properties: []mcp.Property{{Name: "name", Schema: &mcp.StringSchema{Title: "Your name"}}},
+		Required:   []string{"name"},
+	}
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "greet", Needs: troupe.NeedsElicitation},
+		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			r, err := call.Elicit(ctx, "Who are you?", form)
+			if err != nil {
+				return "", err
+			}
+			if r.Action != mcp.ElicitAccept {
+				return "Hello, whoever you are!", nil
+			}
+			var who struct{ Name string }
+			if err := json.Unmarshal(r.Content, &who); err != nil {
+				return "", err
+			}
+			return "Hello, " + who.Name + "!", nil
+		})
+
+	v := visit(srv, `{"elicitation":{}}`)
+	defer v.leave()
+	v.answer = `{"action":"accept","content":{"name":"Ada"}}`
+	v.request("tools/call", `{"name":"greet"}`)
+	// Output:
+	// elicitation/create
+	// {"content":[{"type":"text","text":"Hello, Ada!"}]}
+}
+
+func ExampleCall_Ask() {
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "where", Needs: troupe.NeedsRoots},
+		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			answers, err := call.Ask(ctx, troupe.Roots("theirs")) // and others beside it, all at once
+			if err != nil {
+				return "", err
+			}
+			roots, err := answers.Roots("theirs")
+			if err != nil {
+				return "", err
+			}
+			return roots[0].URI, nil
+		})
+
+	v := visit(srv, `{"roots":{}}`)
+	defer v.leave()
+	v.answer = `{"roots":[{"uri":"file:///src"}]}`
+	v.request("tools/call", `{"name":"where"}`)
+	// Output:
+	// roots/list
+	// {"content":[{"type":"text","text":"file:///src"}]}
+}
+
+func ExampleNeeds() {
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "draw", Needs: troupe.NeedsSampling},
+		func(context.Context, *troupe.Call, struct{}) (string, error) { return "", nil })
+
+	v := visit(srv, `{}`) // a client without sampling
+	defer v.leave()
+	v.request("tools/call", `{"name":"draw"}`)
+	// Output:
+	// {"code":-32600,"message":"the client must declare: sampling","data":{"requiredCapabilities":{"sampling":{}}}}
+}
+
+func ExampleServerOptions_complete() {
+	srv := troupe.NewServer(anyone, &troupe.ServerOptions{
+		Complete: func(_ context.Context, _ *troupe.Call, p mcp.CompleteParams) (mcp.Completion, error) {
+			var fits []string
+			for _, language := range []string{"go", "python", "perl"} {
+				if strings.HasPrefix(language, p.Argument.Value) {
+					fits = append(fits, language)
+				}
+			}
+			return mcp.NewCompletion(fits), nil
+		},
+	})
+	troupe.AddPrompt(srv, troupe.Prompt{Name: "explain", Arguments: []mcp.PromptArgument{{Name: "language"}}},
+		func(context.Context, *troupe.Call, map[string]string) (*mcp.GetPromptResult, error) {
+			return &mcp.GetPromptResult{}, nil
+		})
+
+	v := visit(srv, `{}`)
+	defer v.leave()
+	v.request("completion/complete", `{"ref":{"type":"ref/prompt","name":"explain"},"argument":{"name":"language","value":"p"}}`)
+	// Output:
+	// {"completion":{"values":["python","perl"],"total":2,"hasMore":false}}
+}
+
+func ExampleOptions_authenticate() {
+	keys := map[string]string{"Bearer secret-of-ada": "ada"}
+	rt, err := troupe.New(troupe.Options{
+		Authenticate: func(r *http.Request) (troupe.Principal, error) {
+			user, ok := keys[r.Header.Get("Authorization")]
+			if !ok {
+				return troupe.Principal{}, errors.New("unknown key")
+			}
+			return troupe.Principal{Issuer: "keys", Subject: user}, nil
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer rt.Close(context.Background())
+	rt.Mount("/mcp", troupe.NewServer(anyone, nil))
+
+	for _, key := range []string{"", "Bearer secret-of-ada"} {
+		r := httptest.NewRequest(http.MethodDelete, "/mcp", nil)
+		r.Header.Set("Authorization", key)
+		w := httptest.NewRecorder()
+		rt.ServeHTTP(w, r)
+		fmt.Println(w.Code, w.Body)
+	}
+	// Output:
+	// 401 {"jsonrpc":"2.0","error":{"code":-32600,"message":"Unauthorized"}}
+	// 400 {"jsonrpc":"2.0","error":{"code":-32600,"message":"the Mcp-Session-Id header is missing: initialize first"}}
+}
+
+// A Runtime is an http.Handler that fits into the routes of a program that has
+// some already. Such a program closes it after its own server.
+func ExampleRuntime_Mount() {
+	rt, err := troupe.New(troupe.Options{})
+	if err != nil {
+		panic(err)
+	}
+	rt.Mount("/mcp/notes", troupe.NewServer(mcp.Implementation{Name: "notes", Version: "1"}, &troupe.ServerOptions{ID: "notes"}))
+	rt.Mount("/mcp/mail", troupe.NewServer(mcp.Implementation{Name: "mail", Version: "1"}, &troupe.ServerOptions{ID: "mail"}))
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "my own page") })
+	mux.Handle("/mcp/", rt)
+	web := httptest.NewServer(mux)
+	defer func() {
+		_ = rt.Close(context.Background())
+		web.Close()
+	}()
+
+	for _, path := range []string{"/", "/mcp/notes", "/mcp/other"} {
+		res, err := web.Client().Get(web.URL + path)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(path, res.StatusCode)
+		res.Body.Close()
+	}
+	// Output:
+	// / 200
+	// /mcp/notes 406
+	// /mcp/other 404
+}
+
+// TestReadme holds the README to the program it prints and to the flags there are.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	readme := readText(t, "README.md")
+	_, rest, _ := strings.Cut(readme, "```go\n")
+	block, _, _ := strings.Cut(rest, "```\n")
+	equal(t, "the first Go block", block, readText(t, "examples/hello/main.go"))
+	flags := regexp.MustCompile(`f\.\w+\(&s\.\w+, "([a-z-]+)"`).FindAllStringSubmatch(readText(t, "cmd/troupe/settings.go"), -1)
+	if len(flags) < 15 {
+		t.Errorf("%d flags found in the program: the test looks at the wrong place", len(flags))
+	}
+	for _, flag := range flags {
+		contains(t, "the table of flags", readme, "| `--"+flag[1]+"` |")
+	}
+}
+
+// TestDocsNameWhatExists keeps the documents from naming files and tests that
+// are gone.
+func TestDocsNameWhatExists(t *testing.T) {
+	t.Parallel()
+	documents := []string{"README.md", "CHANGELOG.md"}
+	for _, pattern := range []string{"docs/*.md", "docs/design/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents = append(documents, found...)
+	}
+	file := regexp.MustCompile("`((?:[a-z0-9_.-]+/)*[a-z0-9_-]+\\.(?:go|md))`")
+	test := regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z]\w+\b`)
+	tests := testNames(t)
+	seen := 0
+	for _, document := range documents {
+		text := readText(t, document)
+		for _, m := range file.FindAllStringSubmatch(text, -1) {
+			seen++
+			if _, err := os.Stat(m[1]); err != nil {
+				t.Errorf("%s names %s, which is not there", document, m[1])
+			}
+		}
+		for _, name := range test.FindAllString(text, -1) {
+			seen++
+			if !slices.Contains(tests, name) {
+				t.Errorf("%s names %s, which no test file has", document, name)
+			}
+		}
+	}
+	if seen < 50 {
+		t.Errorf("%d names found in the documents: the test looks at the wrong place", seen)
+	}
+}
+
+// testNames are the tests, fuzz targets and benchmarks of the repository.
+func testNames(t *testing.T) (names []string) {
+	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z]\w+)\(`)
+	err := filepath.WalkDir(".", func(path string, entry os.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "node_modules") {
+			return filepath.SkipDir
+		}
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		for _, m := range function.FindAllStringSubmatch(readText(t, path), -1) {
+			names = append(names, m[1])
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func readText(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
