@@ -69,7 +69,8 @@ func NewNode(c Config) *Node {
 	n.questions.open = make(map[string]*question)
 	n.subs.init()
 	n.k.start(&n.cell, KindNode, n)
-	n.timer = time.AfterFunc(time.Second, func() { _ = n.post(tick{}) })
+	n.timer = time.AfterFunc(time.Hour, func() { _ = n.post(tick{}) })
+	n.timer.Reset(time.Second) // only now, since the tick uses the field
 	return n
 }
 

@@ -177,7 +177,8 @@ func (n *Node) activateSession(svc *Service, key SessionKey, rec session.Record,
 	s.view.Store(&view{rec: rec, rev: rev})
 	s.peer = &Peer{s: s}
 	n.k.start(&s.cell, KindSession, s)
-	s.timer = time.AfterFunc(svc.Limits.SessionDrop, func() { _ = s.post(idleTick{}) })
+	s.timer = time.AfterFunc(time.Hour, func() { _ = s.post(idleTick{}) })
+	s.timer.Reset(svc.Limits.SessionDrop) // only now, since the tick uses the field
 	return s
 }
 
