@@ -176,10 +176,14 @@ func (r *replay) run(ctx context.Context) error {
 	upTo, _, err := m.ask(w)
 	if err != nil {
 		// The stream has ended in between, so that the log has all of it.
-		r.write(first)
+		if err := r.write(ctx, first); err != nil {
+			return err
+		}
 		return r.rest(ctx, r.att.position(), toEnd)
 	}
-	r.write(first)
+	if err := r.write(ctx, first); err != nil {
+		return err
+	}
 	for {
 		if err := r.rest(ctx, r.att.position(), upTo); err != nil {
 			return err
@@ -279,11 +283,36 @@ func (r *replay) open() error {
 
 var errGone = errors.New("actors: the connection is gone")
 
-func (r *replay) write(appends []stream.Append) {
+// replayBurst is how many bytes a replay writes before it waits for its reader.
+const replayBurst = 128 << 10
+
+// write sends appends no faster than the client reads them, and returns when
+// there is room for what follows.
+func (r *replay) write(ctx context.Context, appends []stream.Append) error {
+	burst := 0
 	for _, a := range appends {
+		f := frame{entries: a.Entries}
+		if burst += f.size(); burst > replayBurst {
+			if err := r.room(ctx); err != nil {
+				return err
+			}
+			burst = f.size()
+		}
 		r.att.replayed(a)
+		if a.Last {
+			return nil // which ended the response
+		}
 	}
+	return r.room(ctx)
+}
+
+// room waits until the client has read enough that any event fits.
+func (r *replay) room(ctx context.Context) error {
 	r.conn.Flush()
+	if r.conn.Room(ctx) != nil {
+		return errGone
+	}
+	return nil
 }
 
 // toEnd stands for the last append of a stream that has ended.
@@ -292,9 +321,6 @@ const toEnd = math.MaxUint64
 // rest replays from append from to append to.
 func (r *replay) rest(ctx context.Context, from, to uint64) error {
 	for from <= to {
-		if err := r.conn.Room(ctx); err != nil {
-			return errGone
-		}
 		end := from + readAhead - 1
 		if to != toEnd {
 			end = min(end, to)
@@ -310,9 +336,9 @@ func (r *replay) rest(ctx context.Context, from, to uint64) error {
 		if err != nil {
 			return err
 		}
-		r.write(appends)
-		if len(appends) > 0 && appends[len(appends)-1].Last {
-			return nil
+		last := len(appends) > 0 && appends[len(appends)-1].Last
+		if err := r.write(ctx, appends); err != nil || last {
+			return err
 		}
 		from = end + 1
 	}
@@ -333,7 +359,9 @@ func (r *replay) ended(ctx context.Context, rec streamRecord) error {
 	if err := r.open(); err != nil {
 		return err
 	}
-	r.write(first)
+	if err := r.write(ctx, first); err != nil {
+		return err
+	}
 	if next := r.att.position(); next <= tail {
 		if err := r.rest(ctx, next, tail); err != nil {
 			return err
