@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
@@ -42,13 +43,14 @@ func revisionNames() []string {
 // Initialize settles a session (2025-11-25, basic/lifecycle): a version nobody
 // knows is answered with the newest this release speaks.
 func (s *service) Initialize(_ context.Context, params []byte) (actors.Settled, []byte, *mcp.Error) {
-	var p mcp.InitializeParams
-	if err := codec.UnmarshalValid(orEmpty(params), &p); err != nil {
-		return actors.Settled{}, nil, invalidParams(err)
-	}
+	version, ok := codec.Str(codec.Field(params, "protocolVersion"))
 	info, caps := codec.Field(params, "clientInfo"), codec.Field(params, "capabilities")
-	if p.ProtocolVersion == "" || info == nil || caps == nil {
+	if !ok || version == "" || !isObject(info) || !isObject(caps) {
 		return actors.Settled{}, nil, mcp.NewError(mcp.CodeInvalidParams, "initialize needs protocolVersion, capabilities and clientInfo")
+	}
+	var p mcp.InitializeParams
+	if err := codec.UnmarshalValid(params, &p); err != nil {
+		return actors.Settled{}, nil, invalidParams(err)
 	}
 	revision := mcp.Negotiate(p.ProtocolVersion, revisions).String()
 	result, err := codec.Marshal(mcp.InitializeResult{
@@ -63,6 +65,8 @@ func (s *service) Initialize(_ context.Context, params []byte) (actors.Settled, 
 	return actors.Settled{Revision: revision, Client: clone(info), Capabilities: clone(caps), Told: s.srv.digests()}, result, nil
 }
 
+func isObject(raw []byte) bool { return len(raw) > 0 && raw[0] == '{' }
+
 func clone(b []byte) []byte { return append([]byte(nil), b...) }
 
 func orEmpty(params []byte) []byte {
@@ -73,7 +77,27 @@ func orEmpty(params []byte) []byte {
 }
 
 func invalidParams(err error) *mcp.Error {
-	return mcp.Errorf(mcp.CodeInvalidParams, "invalid params: %s", err)
+	return mcp.NewError(mcp.CodeInvalidParams, "invalid params"+mismatch(err))
+}
+
+// mismatch says what of a client's JSON does not fit, in JSON's terms; faults that
+// are only told in ours are left out.
+func mismatch(err error) string {
+	if wrong, ok := errors.AsType[*codec.DecodeError](err); ok {
+		return ": " + strings.TrimPrefix(wrong.Error(), "codec: ")
+	}
+	return ""
+}
+
+// maxShown is how much of a name that is not known is sent back.
+const maxShown = 128
+
+// shown is name as messages quote it.
+func shown(name string) string {
+	if len(name) <= maxShown {
+		return name
+	}
+	return strings.ToValidUTF8(name[:maxShown], "") + "…"
 }
 
 // internal logs what went wrong inside and tells the client no more than that.
@@ -200,7 +224,7 @@ func (s *service) route(ctx context.Context, call *Call, m *codec.Message, t *to
 	case mcp.MethodInitialize:
 		err = mcp.NewError(mcp.CodeInvalidRequest, "the session is initialized already")
 	default:
-		err = mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", m.Method)
+		err = mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", shown(string(m.Method)))
 	}
 	return out, 0, err
 }
@@ -211,7 +235,7 @@ func (s *service) callTool(ctx context.Context, call *Call, m *codec.Message, t 
 		if !ok {
 			return nil, 0, mcp.NewError(mcp.CodeInvalidParams, "tools/call needs the name of a tool")
 		}
-		return nil, 0, mcp.Errorf(mcp.CodeInvalidParams, "Unknown tool: %s", name)
+		return nil, 0, mcp.Errorf(mcp.CodeInvalidParams, "Unknown tool: %s", shown(name))
 	}
 	if err := t.Needs.check(&call.peer); err != nil {
 		return nil, 0, err
@@ -245,9 +269,12 @@ func (s *service) getPrompt(ctx context.Context, call *Call, m *codec.Message, d
 	if err := codec.UnmarshalValid(orEmpty(m.Params), &params); err != nil {
 		return nil, invalidParams(err)
 	}
+	if params.Name == "" {
+		return nil, mcp.NewError(mcp.CodeInvalidParams, "prompts/get needs the name of a prompt")
+	}
 	p, ok := s.srv.prompts.get(params.Name)
 	if !ok {
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown prompt: %s", params.Name)
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown prompt: %s", shown(params.Name))
 	}
 	for _, a := range p.Arguments {
 		if _, ok := params.Arguments[a.Name]; a.Required && !ok {
@@ -369,12 +396,12 @@ func (s *service) complete(ctx context.Context, call *Call, m *codec.Message, ds
 		return nil, mcp.NewError(mcp.CodeInvalidParams, "completion needs the name of an argument")
 	case p.Ref.Type == mcp.RefPrompt:
 		if _, ok := s.srv.prompts.get(p.Ref.Name); !ok {
-			return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown prompt: %s", p.Ref.Name)
+			return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown prompt: %s", shown(p.Ref.Name))
 		}
 	case p.Ref.Type == mcp.RefResource:
 		if _, ok := s.srv.templates.get(p.Ref.URI); !ok {
 			if h, _ := s.srv.reader(p.Ref.URI); h == nil {
-				return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown resource: %s", p.Ref.URI)
+				return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown resource: %s", shown(p.Ref.URI))
 			}
 		}
 	default:

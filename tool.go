@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -151,7 +152,10 @@ func newTool(t Tool) *tool {
 // that it can mend the call.
 type argumentError struct{ err error }
 
-func (e *argumentError) Error() string { return "invalid arguments: " + e.err.Error() }
+func (e *argumentError) Error() string {
+	return "invalid arguments: " + strings.TrimPrefix(e.err.Error(), "codec: ")
+}
+
 func (e *argumentError) Unwrap() error { return e.err }
 
 func (t *tool) checkInput(args []byte) error {
