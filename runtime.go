@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/cluster"
@@ -153,9 +155,12 @@ func (rt *Runtime) Close(ctx context.Context) error {
 		if rt.node != nil {
 			errs = append(errs, rt.node.Close(ctx))
 		}
+		// Clients that do not read leave the store enough time to end its lease.
+		flush, cancel := half(ctx)
 		for _, m := range rt.mounted() {
-			errs = append(errs, m.handler.Close(ctx))
+			errs = append(errs, m.handler.Close(flush))
 		}
+		cancel()
 		if rt.unwatch != nil {
 			errs = append(errs, rt.unwatch())
 		}
@@ -164,6 +169,15 @@ func (rt *Runtime) Close(ctx context.Context) error {
 		rt.closed.Store(true)
 	})
 	return rt.fault
+}
+
+// half returns a context for half of the time that ctx leaves.
+func half(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, bounded := ctx.Deadline()
+	if !bounded {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(end)/2)
 }
 
 func (rt *Runtime) mounted() []*mount {
@@ -180,8 +194,9 @@ func (rt *Runtime) seal(plain string, aad []byte) (string, error) {
 }
 
 func (rt *Runtime) unseal(sealed string, aad []byte) (string, bool) {
+	// The decoder would skip line breaks.
 	b, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
-	if err != nil {
+	if err != nil || strings.ContainsAny(sealed, "\r\n") {
 		return "", false
 	}
 	plain, err := rt.cluster.Keys().Open(b, aad)
