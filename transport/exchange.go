@@ -56,6 +56,7 @@ type Exchange struct {
 	inline bool // the connection cannot be taken over: ServeHTTP stays and writes
 	body   *codec.Buffer
 	length [1]string     // value of Content-Length
+	watch  watched       // the reading of the body, and then the writing of a plain answer
 	wake   chan struct{} // inline: tells ServeHTTP that there is something to do
 
 	// writing is held while w is written to from outside of ServeHTTP, which takes it before it returns. Taken
@@ -219,7 +220,7 @@ func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration) boo
 	if retryAfter > 0 {
 		w.Header().Set("Retry-After", seconds(retryAfter))
 	}
-	x.h.respond(w, status, body, &x.length)
+	x.h.respond(w, status, body, &x.length, &x.watch)
 	x.writing.Unlock()
 	x.signal()
 	return true

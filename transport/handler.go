@@ -20,8 +20,10 @@ import (
 
 // Handler is the http.Handler of one MCP endpoint. Make it with NewHandler.
 type Handler struct {
-	d Dispatcher
-	o Options
+	d      Dispatcher
+	o      Options
+	reads  *watchdog // of bodies
+	writes *watchdog // of plain answers
 
 	mu      sync.Mutex // guards what follows; taken while an Exchange's mu is held, never the other way round
 	streams *Exchange  // list of the open streams
@@ -34,7 +36,9 @@ var _ http.Handler = (*Handler)(nil)
 
 // NewHandler returns a Handler that gives the requests it lets through to d.
 func NewHandler(d Dispatcher, o Options) *Handler {
-	return &Handler{d: d, o: o.filled()}
+	h := &Handler{d: d, o: o.filled()}
+	h.reads, h.writes = newWatchdog(h.o.BodyTimeout, endRead), newWatchdog(h.o.WriteTimeout, endWrite)
+	return h
 }
 
 // Streams returns the number of open streams.
@@ -273,9 +277,8 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 	b := x.body.B[:0]
 	// One byte more than announced, so that the end is seen without another round.
 	b = slices.Grow(b, int(min(max(r.ContentLength, 0)+1, maxAhead)))
-	rc := http.NewResponseController(w)
-	// A writer without deadlines leaves the body to the server's own timeouts.
-	_ = rc.SetReadDeadline(time.Now().Add(h.o.BodyTimeout))
+	h.reads.begin(&x.watch, w)
+	defer h.reads.end(&x.watch)
 	for {
 		if len(b) == cap(b) {
 			b = slices.Grow(b, len(b))
@@ -295,8 +298,6 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 		}
 		break
 	}
-	// The deadline would otherwise end the request's context while the call runs.
-	_ = rc.SetReadDeadline(time.Time{})
 	if len(b) == 0 {
 		return refuseEmpty
 	}
@@ -337,8 +338,8 @@ func (h *Handler) answerPreflight(w http.ResponseWriter) {
 }
 
 // respond writes a whole response and lets no slow reader hold it up for more than WriteTimeout. Errors are the
-// peer's loss: nobody is there to be told. length is memory for the value of Content-Length.
-func (h *Handler) respond(w http.ResponseWriter, status int, body []byte, length *[1]string) {
+// peer's loss: nobody is there to be told. length is memory for the value of Content-Length, and watch for the watchdog.
+func (h *Handler) respond(w http.ResponseWriter, status int, body []byte, length *[1]string, watch *watched) {
 	header := w.Header()
 	if len(body) == 0 {
 		w.WriteHeader(status)
@@ -347,15 +348,12 @@ func (h *Handler) respond(w http.ResponseWriter, status int, body []byte, length
 	header["Content-Type"] = jsonHeader
 	length[0] = strconv.Itoa(len(body))
 	header["Content-Length"] = length[:]
-	rc := http.NewResponseController(w)
-	deadline := rc.SetWriteDeadline(time.Now().Add(h.o.WriteTimeout)) == nil
+	h.writes.begin(watch, w)
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
-	if deadline {
-		// The deadline stays with the connection, so the bytes must be out before it is lifted.
-		_ = rc.Flush()
-		_ = rc.SetWriteDeadline(time.Time{})
-	}
+	// Nobody watches the server's own flush: the bytes must be out before the watch ends.
+	_ = http.NewResponseController(w).Flush()
+	h.writes.end(watch)
 }
 
 // visible reports whether s is a session id by the specification: one or more of 0x21 to 0x7E.

@@ -104,5 +104,5 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
 	b := codec.GetBuffer()
 	defer b.Free()
 	b.B = codec.AppendError(b.B, no.id, no.code, no.message, no.data)
-	h.respond(w, no.status, b.B, new([1]string))
+	h.respond(w, no.status, b.B, new([1]string), new(watched))
 }
