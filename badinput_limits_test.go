@@ -1,0 +1,335 @@
+package troupe_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// post is the head of a POST in c's session on a raw connection; length is the
+// header that says how long the body is.
+func post(c *testkit.Client, length string) string {
+	return "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n" +
+		"Mcp-Session-Id: " + c.Session + "\r\n" + length + "\r\n\r\n"
+}
+
+// answer reads a response from a raw connection, and whether the connection ends
+// with it.
+func answer(t *testing.T, conn net.Conn) (resp *http.Response, body string, ends bool) {
+	t.Helper()
+	br := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(br, nil)
+	if err != nil {
+		t.Fatalf("no response: %v", err)
+	}
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("response cut short: %v", err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	_, err = br.ReadByte()
+	return resp, string(b), err != nil && !isTimeout(err)
+}
+
+func isTimeout(err error) bool {
+	timeout, ok := err.(net.Error)
+	return ok && timeout.Timeout()
+}
+
+func TestBadBodies(t *testing.T) {
+	e := newBadEnv(t)
+	tooLarge := fault("", invalid, "Request body too large", "")
+	dial := func(t *testing.T) net.Conn {
+		conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(e.url, "http://"), "/mcp"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	for name, row := range map[string]struct {
+		head   string
+		body   func(w io.Writer) // may be cut short by the answer
+		status int
+		want   string
+	}{
+		"5 MB announced, none sent": {head: "Content-Length: 5242880", status: 413, want: tooLarge},
+		"5 MB sent": {head: "Content-Length: 5242880", status: 413, want: tooLarge, body: func(w io.Writer) {
+			_, _ = w.Write(bytes.Repeat([]byte("x"), 5<<20))
+		}},
+		"endless in chunks": {head: "Transfer-Encoding: chunked", status: 413, want: tooLarge, body: func(w io.Writer) {
+			chunk := fmt.Sprintf("%x\r\n%s\r\n", 64<<10, strings.Repeat("[", 64<<10))
+			for range 1000 { // 64 MB
+				if _, err := io.WriteString(w, chunk); err != nil {
+					return
+				}
+			}
+		}},
+		"wrong chunk": {head: "Transfer-Encoding: chunked", status: 400, want: fault("", badJSON, "Request body could not be read", ""), body: func(w io.Writer) {
+			_, _ = io.WriteString(w, "zz\r\n{}\r\n0\r\n\r\n")
+		}},
+		"exabytes announced": {head: "Content-Length: 9223372036854775807", status: 413, want: tooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e.t, e.c.T = t, t
+			conn := dial(t)
+			if _, err := io.WriteString(conn, post(e.c, row.head)); err != nil {
+				t.Fatal(err)
+			}
+			if row.body != nil {
+				go row.body(conn)
+			}
+			resp, body, ends := answer(t, conn)
+			if resp.StatusCode != row.status || body != row.want || !ends {
+				t.Errorf("got %s %s, connection closed: %v; want %d %s and a closed connection", resp.Status, body, ends, row.status, row.want)
+			}
+			e.alive()
+		})
+	}
+	e.t, e.c.T, e.ann.T = t, t, t
+	runBadRows(t, e, []badRow{
+		{name: "just within the limit", body: strings.Repeat(" ", 4<<20-len(method("1", "ping", ""))) + method("1", "ping", ""), status: 200,
+			want: `{"jsonrpc":"2.0","id":1,"result":{}}`},
+		{name: "text", body: "{}", header: []string{"Content-Type", "text/plain"}, status: 415,
+			want: fault("", invalid, "Content-Type must be application/json in UTF-8", "")},
+		{name: "another charset", body: "{}", header: []string{"Content-Type", "application/json; charset=utf-16"}, status: 415,
+			want: fault("", invalid, "Content-Type must be application/json in UTF-8", "")},
+		{name: "compressed", body: "{}", header: []string{"Content-Encoding", "gzip"}, status: 415, want: fault("", invalid, "Content-Encoding is not supported", "")},
+		{name: "accepts no stream", body: "{}", header: []string{"Accept", "application/json"}, status: 406,
+			want: fault("", invalid, "Accept must admit application/json and text/event-stream", "")},
+		{name: "GET accepts no stream", status: 406, want: fault("", invalid, "Accept must admit text/event-stream", ""),
+			do: func(e *badEnv) *testkit.Answer { return e.c.Do("GET", "", "Accept", "application/json") }},
+		{name: "PUT", status: 405, want: fault("", invalid, "Method not allowed", ""), do: func(e *badEnv) *testkit.Answer { return e.c.Do("PUT", "") }},
+		{name: "another site's page", body: "{}", header: []string{"Origin", "https://evil.example.com"}, status: 403, want: fault("", invalid, "Origin not allowed", "")},
+	})
+}
+
+// TestSlowBody trickles a body and a header, in virtual time.
+func TestSlowBody(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{}, nil)
+		c := h.session()
+		conn, err := h.ln.Dial(context.Background(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		begin := time.Now()
+		go func() {
+			_, _ = io.WriteString(conn, post(c, "Content-Length: 1000"))
+			for {
+				if _, err := conn.Write([]byte(" ")); err != nil {
+					return
+				}
+				time.Sleep(time.Second)
+			}
+		}()
+		time.Sleep(10 * time.Second)
+		equal(t, "meanwhile", c.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
+		resp, body, ends := answer(t, conn)
+		if resp.StatusCode != 408 || !ends || time.Since(begin) > 40*time.Second {
+			t.Errorf("after %v: %s, closed: %v; want 408 after 30 s, and a closed connection", time.Since(begin), resp.Status, ends)
+		}
+		equal(t, "body", body, fault("", invalid, "Request body took too long", ""))
+		equal(t, "afterwards", c.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
+	})
+}
+
+func TestSlowHeader(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		rt, err := troupe.New(troupe.Options{DrainDelay: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rt.Mount("/mcp", troupe.NewServer(mcp.Implementation{Name: "test", Version: "1"}, nil))
+		ln := testkit.NewListener()
+		ctx, stop := context.WithCancel(context.Background())
+		served := make(chan error, 1)
+		go func() { served <- rt.ServeOn(ctx, ln) }()
+		conn, err := ln.Dial(ctx, "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		go func() { _, _ = io.Copy(io.Discard, conn) }()
+		for _, b := range []byte(strings.Repeat("POST /mcp HTTP/1.1\r\nX: y\r\n", 10)) {
+			if _, err = conn.Write([]byte{b}); err != nil {
+				break
+			}
+			time.Sleep(time.Second)
+		}
+		if err == nil || time.Since(begin) > 15*time.Second {
+			t.Errorf("a header took %v: %v; want the connection closed after 10 s", time.Since(begin), err)
+		}
+		_ = conn.Close()
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// narrow keeps the kernel from holding much for a client that does not read.
+type narrow struct{ net.Listener }
+
+func (l narrow) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		err = c.(*net.TCPConn).SetWriteBuffer(64 << 10)
+	}
+	return c, err
+}
+
+type floodIn struct {
+	N    int `json:"n"`
+	Size int `json:"size"`
+}
+
+// TestReaderThatNeverReads has a call send much more than its client reads. The
+// client is cut off, others are served meanwhile, and what the log still has can
+// be resumed.
+func TestReaderThatNeverReads(t *testing.T) {
+	h := newLoopbackHost(t, troupe.Options{}, nil, func(ln net.Listener) net.Listener { return narrow{ln} })
+	flooded := make(chan error, 1)
+	var sent atomic.Int64
+	troupe.AddTool(h.srv, troupe.Tool{Name: "flood"}, func(ctx context.Context, call *troupe.Call, in floodIn) (string, error) {
+		text := strings.Repeat("x", in.Size)
+		var err error
+		for i := 1; i <= in.N && err == nil; i++ {
+			if err = call.Log(ctx, mcp.LevelInfo, "flood", fmt.Sprintf("%d %s", i, text)); err == nil {
+				err = call.Progress(ctx, float64(i), float64(in.N), text)
+			}
+			sent.Add(1)
+		}
+		flooded <- err
+		return "flooded", err
+	})
+	slow := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		d := net.Dialer{}
+		conn, err := d.DialContext(ctx, network, addr)
+		if err == nil {
+			err = conn.(*net.TCPConn).SetReadBuffer(64 << 10)
+		}
+		return conn, err
+	}}}
+	t.Cleanup(slow.CloseIdleConnections)
+	other := h.session()
+	before := heap()
+	for _, row := range []struct {
+		name   string
+		n      int
+		resume bool // the log has all that the client missed
+	}{{"3 MB", 300, true}, {"100 MB", 10000, false}} {
+		t.Run(row.name, func(t *testing.T) {
+			h.t, other.T = t, t
+			c := h.unchecked()
+			c.HTTP = slow
+			c.Initialize(`{}`)
+			a := c.Post(callWith("1", "flood", fmt.Sprintf(`{"n":%d,"size":10000}`, row.n), `"t"`))
+			var got []testkit.Event
+			for range 3 {
+				e, ok := a.Next()
+				if !ok {
+					t.Fatal("the stream ended at once")
+				}
+				got = append(got, e)
+			}
+			for i := range 50 {
+				id := fmt.Sprint(i)
+				equal(t, "another session meanwhile", other.Post(call(id, "echo", `{"text":"x"}`)).Body, textResult(id, "x"))
+			}
+			if err := <-flooded; err != nil {
+				t.Fatalf("the call: %v", err)
+			}
+			if after := heap(); after > before+24<<20 {
+				t.Errorf("the heap grew from %d to %d KiB for a client that does not read", before>>10, after>>10)
+			}
+			got = append(got, a.All()...)
+			if last := got[len(got)-1].Data; strings.Contains(last, `"result"`) {
+				t.Fatal("the connection was not cut")
+			}
+			last := got[len(got)-1].ID
+			if !row.resume {
+				badEvent(t, c.Get(last))
+				return
+			}
+			rest := c.Get(last)
+			if !rest.Stream() {
+				t.Fatalf("resume: %s %s", rest.Status, rest.Body)
+			}
+			got = append(got, rest.All()...)
+			checkFlood(t, got, row.n)
+		})
+	}
+}
+
+// checkFlood expects each log message once and in order, and the answer last.
+func checkFlood(t *testing.T, got []testkit.Event, n int) {
+	t.Helper()
+	var logs []int
+	for _, e := range got {
+		var i int
+		if _, text, ok := strings.Cut(e.Data, `"data":"`); ok {
+			if _, err := fmt.Sscanf(text, "%d ", &i); err != nil {
+				t.Fatalf("%.100s: %v", e.Data, err)
+			}
+			logs = append(logs, i)
+		}
+	}
+	want := make([]int, n)
+	for i := range want {
+		want[i] = i + 1
+	}
+	if diff := cmp.Diff(want, logs); diff != "" {
+		t.Errorf("log messages (-want +got):\n%s", diff)
+	}
+	equal(t, "answer", got[len(got)-1].Data, textResult("1", "flooded"))
+}
+
+// TestInFlightLimits fills a session, and then a node, with calls.
+func TestInFlightLimits(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{CallsPerSession: 3, CallsPerNode: 5}, nil)
+		c, d := h.session(), h.session()
+		begin := func(c *testkit.Client, id string) { // its answer is a stream by now
+			a := c.Post(call(id, "sleep", `{"ms":10000}`))
+			t.Cleanup(a.Close)
+		}
+		for i := range 3 {
+			begin(c, fmt.Sprint(i))
+		}
+		a := c.Post(call(`"x"`, "echo", `{"text":"x"}`))
+		if a.StatusCode != 429 || a.Header.Get("Retry-After") != "1" {
+			t.Errorf("one more in the session: %s, Retry-After %q", a.Status, a.Header.Get("Retry-After"))
+		}
+		equal(t, "body", a.Body, fault(`"x"`, invalid, "too many requests in flight in this session", ""))
+		equal(t, "another session", d.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
+		begin(d, "1")
+		begin(d, "2")
+		a = d.Post(call("3", "echo", `{"text":"x"}`))
+		if a.StatusCode != 503 || a.Header.Get("Retry-After") != "1" {
+			t.Errorf("one more on the node: %s, Retry-After %q", a.Status, a.Header.Get("Retry-After"))
+		}
+		equal(t, "body", a.Body, fault("3", internal, "too many requests in flight on this node", ""))
+		c.Post(note("notifications/cancelled", `{"requestId":0}`))
+		synctest.Wait()
+		equal(t, "after a cancel", c.Post(call(`"x"`, "echo", `{"text":"x"}`)).Body, textResult(`"x"`, "x"))
+		time.Sleep(20 * time.Second)
+		equal(t, "after all", d.Post(call("3", "echo", `{"text":"x"}`)).Body, textResult("3", "x"))
+	})
+}
