@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -44,8 +45,8 @@ type Runtime struct {
 	unwatch func() error
 	root    http.Handler
 
-	mu      sync.Mutex // guards mux and mounts
-	mux     *http.ServeMux
+	mu      sync.Mutex // guards mounts and ids, and changes of paths
+	paths   atomic.Pointer[map[string]http.Handler]
 	mounts  []*mount
 	ids     map[string]bool
 	ready   atomic.Bool
@@ -80,15 +81,16 @@ func New(o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
-	rt := &Runtime{opts: o, log: o.Log, cluster: node, tel: tel, mux: http.NewServeMux(), ids: make(map[string]bool)}
+	rt := &Runtime{opts: o, log: o.Log, cluster: node, tel: tel, ids: make(map[string]bool)}
 	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: store{node}, Log: o.Log})
 	if rt.unwatch, err = telemetry.Observe(o.MeterProvider, rt.gauges()); err != nil {
 		_ = rt.Close(context.Background())
 		return nil, fmt.Errorf("troupe: gauges: %w", err)
 	}
-	rt.root = rt.mux
+	rt.paths.Store(&map[string]http.Handler{})
+	rt.root = http.HandlerFunc(rt.serveMount)
 	if o.Middleware != nil {
-		rt.root = o.Middleware(rt.mux)
+		rt.root = o.Middleware(rt.root)
 	}
 	rt.ready.Store(true)
 	return rt, nil
@@ -100,6 +102,9 @@ func New(o Options) (*Runtime, error) {
 func (rt *Runtime) Mount(path string, srv *Server) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
+	if _, taken := (*rt.paths.Load())[path]; taken || path == "" || path[0] != '/' {
+		panic(fmt.Sprintf("troupe: mount %q: want a path of its own that begins with a slash", path))
+	}
 	if rt.ids[srv.opts.ID] {
 		panic(fmt.Sprintf("troupe: mount %s: there is a server with id %q already: set ServerOptions.ID", path, srv.opts.ID))
 	}
@@ -114,7 +119,9 @@ func (rt *Runtime) Mount(path string, srv *Server) {
 		Authenticate: rt.authenticate(), Revisions: revisionNames(), Log: rt.log, Observer: rt.tel,
 	})
 	rt.mounts = append(rt.mounts, &mount{path, s, h})
-	rt.mux.Handle(path, h)
+	paths := maps.Clone(*rt.paths.Load())
+	paths[path] = h
+	rt.paths.Store(&paths)
 }
 
 func (rt *Runtime) limits() actors.Limits {
@@ -137,6 +144,16 @@ func (rt *Runtime) authenticate() func(*http.Request) (any, error) {
 		}
 		return &caller{Principal: p, key: p.tenant()}, nil
 	}
+}
+
+// serveMount finds the server at a path. The lookup is exact: a mount is one
+// endpoint, not a tree.
+func (rt *Runtime) serveMount(w http.ResponseWriter, r *http.Request) {
+	if h, ok := (*rt.paths.Load())[r.URL.Path]; ok {
+		h.ServeHTTP(w, r)
+		return
+	}
+	http.NotFound(w, r)
 }
 
 // ServeHTTP serves the mounted servers.

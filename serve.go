@@ -63,14 +63,7 @@ func (rt *Runtime) Serve(ctx context.Context) error {
 
 // ServeOn is Serve on a listener of the caller's, which it closes.
 func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
-	mux := http.NewServeMux()
-	mux.Handle("/", rt)
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plainText(w, http.StatusOK, "ok\n") })
-	mux.HandleFunc("GET /readyz", rt.serveReady)
-	if rt.opts.Metrics != nil {
-		mux.Handle("GET /metrics", rt.opts.Metrics)
-	}
-	hs := &http.Server{Handler: mux}
+	hs := &http.Server{Handler: http.HandlerFunc(rt.serveAll)}
 	transport.Configure(hs)
 	failed := make(chan error, 1)
 	go func() {
@@ -116,6 +109,26 @@ func (rt *Runtime) drain(ctx context.Context) error {
 	end, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	return rt.Close(end)
+}
+
+// serveAll serves the mounted servers, and what Serve has beside them.
+func (rt *Runtime) serveAll(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
+		switch r.URL.Path {
+		case "/healthz":
+			plainText(w, http.StatusOK, "ok\n")
+			return
+		case "/readyz":
+			rt.serveReady(w, r)
+			return
+		case "/metrics":
+			if rt.opts.Metrics != nil {
+				rt.opts.Metrics.ServeHTTP(w, r)
+				return
+			}
+		}
+	}
+	rt.ServeHTTP(w, r)
 }
 
 func (rt *Runtime) serveReady(w http.ResponseWriter, _ *http.Request) {
