@@ -45,7 +45,7 @@ func (c *Call) Notify(ctx context.Context, method string, params []byte) error {
 	}
 	data := codec.AppendNotification(nil, method, params)
 	return c.send(ctx, func(acked func(error)) any {
-		return &emitted{stream.Entry{Kind: stream.Message, Data: data, Acked: acked}}
+		return &emitted{entry: stream.Entry{Kind: stream.Message, Data: data, Acked: acked}, numbered: true}
 	})
 }
 

@@ -271,7 +271,7 @@ func (c *Call) withdraw(open []*question, why string) {
 		}
 		params := fmt.Appendf(nil, `{"requestId":%s,"reason":%s}`, x.id, strconv.Quote(why))
 		data := codec.AppendNotification(nil, "notifications/cancelled", params)
-		_ = c.r.post(&emitted{stream.Entry{Kind: stream.Message, Data: data}})
+		_ = c.r.post(&emitted{entry: stream.Entry{Kind: stream.Message, Data: data}})
 	}
 }
 

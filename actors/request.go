@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -54,6 +55,7 @@ type requestActor struct {
 	// streamQueue lets the handler's goroutine see how much waits for the log.
 	streamQueue atomic.Pointer[streamActor]
 	gate        request.Gate
+	notified    int   // messages emitted, those of earlier runs included
 	held        *held // newest progress that waits for the second to end
 
 	begin  beginCall
@@ -71,8 +73,11 @@ type (
 		reply
 		data []byte
 	}
+	// emitted is something for the client; the handler's own notifications are
+	// numbered.
 	emitted struct {
-		entry stream.Entry
+		entry    stream.Entry
+		numbered bool
 	}
 	graceOver     struct{}
 	cancelRequest struct{ reason string }
@@ -103,6 +108,10 @@ func (r *requestActor) receive(m any) {
 		r.step(request.Result, m.data, nil)
 		m.done()
 	case *emitted:
+		if m.numbered {
+			r.notified++
+			m.entry.Meta = binary.AppendUvarint(nil, uint64(r.notified))
+		}
 		r.emit(m.entry)
 	case *progressed:
 		r.progress(m)
@@ -364,7 +373,7 @@ func (r *requestActor) release() {
 	}
 	r.svc, r.sess, r.conn, r.out, r.ctx, r.cancel = nil, nil, nil, nil, nil, nil
 	r.call, r.body = Call{}, nil
-	r.phase, r.gate, r.graced = request.Plain, request.Gate{}, false
+	r.phase, r.gate, r.notified, r.graced = request.Plain, request.Gate{}, 0, false
 	n.k.live[KindRequest].Add(-1)
 	p := &n.requests
 	p.mu.Lock()

@@ -30,6 +30,7 @@ type streamActor struct {
 	silent  bool          // the stream was cancelled: deliver nothing more
 	told    uint64        // last append delivered
 	entries int           // entries of append told, 0 if not known
+	sent    sent          // what append told and those before it hold
 	due     atomic.Int64  // when the writer record is to be rewritten, unix nanoseconds; 0 not yet
 	left    atomic.Int64  // when the last connection left, unix nanoseconds
 	queued  atomic.Int64
@@ -52,6 +53,7 @@ type streamRecord struct {
 	Calls     []callRecord    `json:"calls,omitempty"`
 	Safe      bool            `json:"safe,omitempty"`
 	Principal json.RawMessage `json:"principal,omitempty"`
+	Sent      sent            `json:"sent,omitzero"`
 }
 
 type callRecord struct {
@@ -223,6 +225,7 @@ func (s *streamActor) appended(err error) {
 func (s *streamActor) deliver(e *stream.Effect) {
 	from := s.told + 1
 	s.told, s.entries = e.Num, len(e.Entries)
+	s.sent.note(e.Entries)
 	for i := range e.Entries {
 		if f := e.Entries[i].Acked; f != nil {
 			f(nil)
@@ -318,7 +321,7 @@ func (s *streamActor) commit() {
 // rewrite renews the writer record, which outlives the events it guards.
 func (s *streamActor) rewrite(tail uint64) {
 	rec, rev := s.rec, s.m.Rev()
-	rec.Tail = tail
+	rec.Tail, rec.Sent = tail, s.sent
 	s.due.Store(time.Now().Add(s.node.recordTTL(s.svc) / 4).UnixNano())
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)

@@ -2,11 +2,9 @@ package actors
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
@@ -94,6 +92,7 @@ func (n *Node) takeOver(ctx context.Context, svc *Service, s *sessionActor, key 
 		return nil, rec, fmt.Errorf("actors: take over: lease not certain: %w", ErrUnavailable)
 	}
 	rec.Node, rec.Boot, rec.Epoch, rec.Tail = n.name, n.boot, rec.Epoch+1, log.tail
+	rec.Sent.note(log.entries)
 	rev, err = n.rewriteWriter(ctx, key.path(), rec, rev, n.recordTTL(svc))
 	if err != nil {
 		return nil, rec, fmt.Errorf("actors: take over: %w: %w", ErrUnavailable, err)
@@ -104,7 +103,8 @@ func (n *Node) takeOver(ctx context.Context, svc *Service, s *sessionActor, key 
 	}
 	n.takeover.Add(1)
 	w := &streamActor{node: n, svc: svc, sess: s, key: key, path: key.path(), rec: rec, m: stream.New(svc.Limits.Stream), ready: make(chan struct{})}
-	w.told = log.tail
+	w.told, w.sent = log.tail, rec.Sent
+	w.sent.note(log.entries)
 	w.left.Store(time.Now().UnixNano())
 	n.k.start(&w.cell, KindStream, w)
 	w.due.Store(time.Now().Add(n.recordTTL(svc) / 4).UnixNano())
@@ -203,7 +203,7 @@ func (n *Node) finishCalls(ctx context.Context, w *streamActor, log *pastLog) {
 	if w.rec.Safe {
 		body, err := n.store.Body(ctx, w.path)
 		if err == nil {
-			j := newJournal(log)
+			j := newJournal(log, w.sent)
 			n.questions.reopen(w, j)
 			go n.rerun(w, body, j)
 			return
@@ -248,8 +248,9 @@ func (n *Node) rerun(w *streamActor, body []byte, j *journal) {
 	if len(w.rec.Principal) > 0 {
 		r.call.principal = json.RawMessage(w.rec.Principal)
 	}
-	if j.hasProgress {
-		r.gate.Raise(j.progress)
+	r.notified = j.sent.Messages
+	if j.sent.Progressed {
+		r.gate.Raise(j.sent.Progress)
 	}
 	_ = r.post(adoptStream{w})
 	if err := r.run(); err != nil {
@@ -267,11 +268,11 @@ type adoptStream struct{ w *streamActor }
 // journal is what the log of a call holds from its earlier runs. A nil journal
 // is that of a first run.
 type journal struct {
-	mu          sync.Mutex // guards the rest: handlers may ask from several goroutines
-	messages    int
-	hasProgress bool
-	progress    float64
-	asked       []pastQuestion
+	sent sent // does not change
+
+	mu      sync.Mutex // guards the rest: handlers may ask from several goroutines
+	skipped int        // messages of this run that an earlier one has sent
+	asked   []pastQuestion
 }
 
 type pastQuestion struct {
@@ -282,23 +283,16 @@ type pastQuestion struct {
 	open     *question // waits for the answer, nil if that is here
 }
 
-func newJournal(log *pastLog) *journal {
-	j := &journal{}
+func newJournal(log *pastLog, s sent) *journal {
+	j := &journal{sent: s}
 	for _, e := range log.entries {
 		switch e.Kind {
-		case stream.Message:
-			j.messages++
-		case stream.Progress:
-			if len(e.Meta) == 8 {
-				j.hasProgress = true
-				j.progress = max(j.progress, math.Float64frombits(binary.BigEndian.Uint64(e.Meta)))
-			}
 		case stream.Request:
 			id, key := askedMeta(e.Meta)
 			j.asked = append(j.asked, pastQuestion{id: id, key: key})
 		case stream.Answer:
 			for i := range j.asked {
-				if q := &j.asked[i]; q.id == string(e.Meta) && len(e.Data) > 0 {
+				if q := &j.asked[i]; q.id == string(e.Meta) && !q.answered && len(e.Data) > 0 {
 					q.answered = true
 					if q.answer = (Answer{Result: clone(e.Data[1:])}); e.Data[0] == 'e' {
 						q.answer = Answer{Err: wireError(e.Data[1:])}
@@ -310,14 +304,14 @@ func newJournal(log *pastLog) *journal {
 	return j
 }
 
-// skipMessage reports that the log has this message from an earlier run.
+// skipMessage reports that an earlier run has sent this message.
 func (j *journal) skipMessage() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.messages == 0 {
+	if j.skipped == j.sent.Messages {
 		return false
 	}
-	j.messages--
+	j.skipped++
 	return true
 }
 

@@ -12,7 +12,7 @@ type Kind uint8
 // The kinds of entries. Those from Answer on are for the writer's eyes: they
 // are stored, and never sent to a client.
 const (
-	Message  Kind = iota + 1 // a notification
+	Message  Kind = iota + 1 // a notification; Meta holds its number where it is a call's
 	Progress                 // a progress notification; Meta holds token and value
 	Request                  // a request to the client; Meta holds id and key
 	Final                    // the answer to a client's request; Meta holds its id

@@ -1,0 +1,84 @@
+package troupe_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// The log forgets its oldest events, by number and by age. A call that runs again
+// must not take what is forgotten for what was never sent.
+func TestRerunSendsNothingThatTheLogForgot(t *testing.T) {
+	for name, tt := range map[string]struct{ n, delayMS, before int }{
+		"more than it holds":   {1500, 1, 1200},
+		"longer than it lasts": {8, 5 * 60 * 1000, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				addChatter := func(h *host) {
+					troupe.AddTool(h.srv, troupe.Tool{Name: "chatter", Description: "Logs.", Rerun: troupe.Safe},
+						func(ctx context.Context, call *troupe.Call, in countIn) (string, error) {
+							for i := 1; i <= in.To; i++ {
+								if err := call.Progress(ctx, float64(i), 0, ""); err != nil {
+									return "", err
+								}
+								if err := call.Log(ctx, mcp.LevelInfo, "", i); err != nil {
+									return "", err
+								}
+								if err := sleep(ctx, in.DelayMS); err != nil {
+									return "", err
+								}
+							}
+							return "done", nil
+						})
+				}
+				dir := t.TempDir()
+				h := newHost(t, troupe.Options{Dir: dir}, nil)
+				addChatter(h)
+				c := h.session()
+				chat := c.Post(callWith("1", "chatter", fmt.Sprintf(`{"to":%d,"delay_ms":%d}`, tt.n, tt.delayMS), "1"))
+				var got []string
+				last := ""
+				message := func(i int) string {
+					return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%d}}`, i)
+				}
+				for logged := 0; logged < tt.before; {
+					e, ok := chat.Next()
+					if !ok {
+						t.Fatal("the stream ended")
+					}
+					if last = e.ID; e.Data == message(logged+1) {
+						logged++
+						got = append(got, e.Data)
+					}
+				}
+				if err := sleep(t.Context(), tt.delayMS*9/10); err != nil {
+					t.Fatal(err)
+				}
+				after := newHost(t, troupe.Options{Dir: copyDir(t, dir)}, nil)
+				addChatter(after)
+				for _, e := range after.moved(c).Get(last).All() {
+					if len(e.Data) > 0 && e.Data[17:50] != `"method":"notifications/progress"` {
+						got = append(got, e.Data)
+					}
+				}
+				var want []string
+				for i := 1; i <= tt.n; i++ {
+					want = append(want, message(i))
+				}
+				want = append(want, textResult("1", "done"))
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				chat.Close()
+				h.rt.Close(context.Background())
+			})
+		})
+	}
+}
