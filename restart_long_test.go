@@ -16,8 +16,9 @@ import (
 // must not take what is forgotten for what was never sent.
 func TestRerunSendsNothingThatTheLogForgot(t *testing.T) {
 	for name, tt := range map[string]struct{ n, delayMS, before int }{
-		"more than it holds":   {1500, 1, 1200},
-		"longer than it lasts": {8, 5 * 60 * 1000, 5},
+		"more than it holds":    {1500, 1, 1200},
+		"longer than it lasts":  {8, 5 * 60 * 1000, 5},
+		"nothing of it is left": {4, 14 * 60 * 1000, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {

@@ -168,7 +168,7 @@ func (r *replay) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.att = r.n.newAttachment(r.svc, r.key, rec.Revision, r.conn, r.pos)
+	r.att = r.attachment(rec, first)
 	if err := r.open(); err != nil {
 		return err
 	}
@@ -231,6 +231,17 @@ func (r *replay) check(ctx context.Context, tail uint64, count int) ([]stream.Ap
 		return nil, nil
 	}
 	return nil, errBadEvent
+}
+
+// attachment is the reading side from where first, the beginning of what is to
+// be replayed, leaves off. When the client's event itself has expired, nothing
+// has come after it, and what comes next is for the client.
+func (r *replay) attachment(rec streamRecord, first []stream.Append) *attachment {
+	att := r.n.newAttachment(r.svc, r.key, rec.Revision, r.conn, r.pos)
+	if len(first) == 0 && r.pos.Append > 0 {
+		att.next, att.skip = r.pos.Append+1, 0
+	}
+	return att
 }
 
 // read returns the appends from..to, of which none may be missing. The append of
@@ -355,7 +366,7 @@ func (r *replay) ended(ctx context.Context, rec streamRecord) error {
 	if err != nil {
 		return err
 	}
-	r.att = r.n.newAttachment(r.svc, r.key, rec.Revision, r.conn, r.pos)
+	r.att = r.attachment(rec, first)
 	if err := r.open(); err != nil {
 		return err
 	}
