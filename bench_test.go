@@ -219,3 +219,36 @@ func BenchmarkResume(b *testing.B) {
 	}
 	b.ReportMetric(float64(processCPU()-begin)/float64(b.N), "cpu-ns/op")
 }
+
+// BenchmarkEvents is a durable event on its way through a call's stream, from
+// the handler over the log on disk to the client: one call alone, which often
+// shares appends, and 100 at once.
+func BenchmarkEvents(b *testing.B) {
+	for _, streams := range []int{1, 100} {
+		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
+			hs := benchServer(b, troupe.Options{Dir: b.TempDir()})
+			c := (&testkit.Client{T: b, HTTP: hs.Client(), URL: hs.URL + "/mcp"}).Initialize(`{}`)
+			// A call's events stay below what may be queued for a connection.
+			const each = 4000
+			calls := b.N/each/streams + 1
+			b.ReportAllocs()
+			b.ResetTimer()
+			begin := processCPU()
+			var wg sync.WaitGroup
+			for i := range streams {
+				wg.Go(func() {
+					for range calls {
+						// Above 100 a second progress of one token is coalesced: log messages
+						// are not.
+						all := c.Post(call(fmt.Sprint(i), "chatter", fmt.Sprintf(`{"to":%d}`, each))).All()
+						if len(all) != each+2 {
+							b.Errorf("%d events, want %d", len(all), each+2)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			b.ReportMetric(float64(processCPU()-begin)/float64(each*calls*streams), "cpu-ns/event")
+		})
+	}
+}

@@ -179,6 +179,15 @@ func addTestTools(s *troupe.Server) {
 			}
 			return "logged", nil
 		})
+	troupe.AddTool(s, troupe.Tool{Name: "chatter", Description: "Logs on the call's stream."},
+		func(ctx context.Context, call *troupe.Call, in countIn) (string, error) {
+			for i := range in.To {
+				if err := call.Log(ctx, mcp.LevelInfo, "chatter", i); err != nil {
+					return "", err
+				}
+			}
+			return "done", nil
+		})
 	troupe.AddTool(s, troupe.Tool{Name: "tick", Description: "Logs on the standalone stream."},
 		func(ctx context.Context, call *troupe.Call, in countIn) (string, error) {
 			for i := 1; i <= in.To; i++ {
