@@ -140,8 +140,17 @@ func (p *Peer) Ask(ctx context.Context, q Question) (Answer, error) {
 	case a := <-x.ch:
 		return a, nil
 	case <-timer.C:
+		p.withdraw(x, "timed out")
 		return Answer{}, ErrNoAnswer
 	case <-ctx.Done():
+		p.withdraw(x, "no longer needed")
 		return Answer{}, context.Cause(ctx)
+	}
+}
+
+// withdraw tells the client, if it listens here, that x needs no answer.
+func (p *Peer) withdraw(x *question, why string) {
+	if p.s.node.questions.take(x) {
+		p.Push("notifications/cancelled", withdrawal(x, why))
 	}
 }

@@ -217,6 +217,7 @@ func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
 		}
 		x, err := n.ask(r.sess.key, r.svc.Limits.Parked)
 		if err != nil {
+			c.withdraw(waiting, "no longer needed")
 			return nil, err
 		}
 		waiting[i] = x
@@ -269,10 +270,14 @@ func (c *Call) withdraw(open []*question, why string) {
 		if x == nil || !c.r.node.questions.take(x) {
 			continue
 		}
-		params := fmt.Appendf(nil, `{"requestId":%s,"reason":%s}`, x.id, strconv.Quote(why))
-		data := codec.AppendNotification(nil, "notifications/cancelled", params)
+		data := codec.AppendNotification(nil, "notifications/cancelled", withdrawal(x, why))
 		_ = c.r.post(&emitted{entry: stream.Entry{Kind: stream.Message, Data: data}})
 	}
+}
+
+// withdrawal is the params of the notification that x needs no answer.
+func withdrawal(x *question, why string) []byte {
+	return fmt.Appendf(nil, `{"requestId":%s,"reason":%s}`, x.id, strconv.Quote(why))
 }
 
 // askedMeta splits the meta of a request entry.

@@ -358,9 +358,12 @@ func (r *replay) rest(ctx context.Context, from, to uint64) error {
 
 // ended replays a stream that nobody writes any more.
 func (r *replay) ended(ctx context.Context, rec streamRecord) error {
-	tail, err := r.n.store.Tail(ctx, r.key.path(), rec.Tail)
-	if err != nil {
-		return err
+	tail := rec.Tail
+	if !rec.ended {
+		var err error
+		if tail, err = r.n.store.Tail(ctx, r.key.path(), tail); err != nil {
+			return err
+		}
 	}
 	first, err := r.check(ctx, tail, 0)
 	if err != nil {

@@ -53,7 +53,10 @@ type streamRecord struct {
 	Calls     []callRecord    `json:"calls,omitempty"`
 	Safe      bool            `json:"safe,omitempty"`
 	Principal json.RawMessage `json:"principal,omitempty"`
-	Sent      sent            `json:"sent,omitzero"`
+
+	// ended is set on a copy whose Tail is known to be the stream's end.
+	ended bool
+	Sent  sent `json:"sent,omitzero"`
 }
 
 type callRecord struct {

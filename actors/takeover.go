@@ -84,6 +84,9 @@ func (n *Node) takeOver(ctx context.Context, svc *Service, s *sessionActor, key 
 	if err != nil {
 		return nil, rec, err
 	}
+	if rec.ended, err = n.hasEnded(ctx, key, &rec); err != nil || rec.ended {
+		return nil, rec, err
+	}
 	log, err := n.readLog(ctx, key, rec.Tail)
 	if err != nil || log.last {
 		return nil, rec, err
@@ -114,6 +117,21 @@ func (n *Node) takeOver(ctx context.Context, svc *Service, s *sessionActor, key 
 		n.finishCalls(ctx, w, log)
 	}
 	return w, rec, nil
+}
+
+// hasEnded looks at the last append alone, and notes its number in rec.
+func (n *Node) hasEnded(ctx context.Context, key StreamKey, rec *streamRecord) (ended bool, err error) {
+	if rec.Tail, err = n.store.Tail(ctx, key.path(), rec.Tail); err != nil {
+		return false, fmt.Errorf("actors: find tail: %w", err)
+	}
+	if rec.Tail == 0 {
+		return false, nil
+	}
+	err = n.store.Read(ctx, key.path(), rec.Tail, rec.Tail, func(_ uint64, data []byte) { ended = stream.Last(data) })
+	if err != nil {
+		return false, fmt.Errorf("actors: read last append: %w", err)
+	}
+	return ended, nil
 }
 
 // takenOver begins a stream that another writer left.

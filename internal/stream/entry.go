@@ -99,6 +99,11 @@ type Append struct {
 	Last    bool
 }
 
+// Last reports whether a stored append is the last of its stream.
+func Last(data []byte) bool {
+	return len(data) >= 2 && data[0] == appendVersion && data[1]&flagLast != 0
+}
+
 // Reader puts stored appends together again. Feed it consecutive appends in
 // order; the zero value starts anywhere.
 type Reader struct {
