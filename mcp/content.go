@@ -250,7 +250,10 @@ func withType(block Content) Content {
 	case *ToolResultContent:
 		if b != nil {
 			inner := b.Content.Typed()
-			if b.Type == "" || len(inner) > 0 && &inner[0] != &b.Content[0] {
+			if inner == nil {
+				inner = Contents{} // which every encoder writes as a list
+			}
+			if b.Type == "" || b.Content == nil || len(inner) > 0 && &inner[0] != &b.Content[0] {
 				copied := *b
 				copied.Type, copied.Content = typeToolResult, inner
 				return &copied
