@@ -155,6 +155,9 @@ func within(c Connection, all []Event) error {
 	return nil
 }
 
+// shown is how many events String writes from each end of a connection.
+const shown = 12
+
 // String writes the record for a person to read.
 func (r *Record) String() string {
 	var b strings.Builder
@@ -169,8 +172,13 @@ func (r *Record) String() string {
 			end = "open, or closed by the client"
 		}
 		fmt.Fprintf(&b, ", %d events, %s\n", len(c.Events), end)
-		for _, e := range c.Events {
-			fmt.Fprintf(&b, "    %s %s\n", strings.TrimPrefix(e.ID, r.Stream), e.Data)
+		for i, e := range c.Events {
+			if i == shown && len(c.Events) > 2*shown {
+				fmt.Fprintf(&b, "    and %d more, and then\n", len(c.Events)-2*shown)
+			}
+			if i < shown || i >= len(c.Events)-shown {
+				fmt.Fprintf(&b, "    %s %s\n", strings.TrimPrefix(e.ID, r.Stream), e.Data)
+			}
 		}
 	}
 	return b.String()

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/troupe-run/troupe/bench/client"
 )
@@ -29,7 +30,9 @@ type call struct {
 
 	boot   int64 // the start that took it
 	paused bool  // the process was stopped when it was sent
-	final  *message
+
+	cancelAfter time.Duration // 0: never
+	final       *message
 
 	// Of a question.
 	mu       sync.Mutex // guards question and given
@@ -72,11 +75,45 @@ func (d *driver) newSleep(rng *rand.Rand) *call {
 	return k
 }
 
+// newFlood counts further than the log reaches back, so that what a re-run must
+// not repeat is no longer there to be read.
+func (d *driver) newFlood(rng *rand.Rand) *call {
+	to := 1500 + rng.IntN(1500)
+	k := d.newCall(rng, "count", fmt.Sprintf(`{"to":%d,"delay_ms":1}`, to))
+	k.to, k.text, k.long, k.rounds = to, fmt.Sprintf("counted to %d", to), true, int(d.w.round.Load())+6
+	return k
+}
+
+// newCancelled is a count that the client takes back.
+func (d *driver) newCancelled(rng *rand.Rand) *call {
+	k := d.newCount(rng)
+	k.cancelAfter = time.Duration(1+rng.IntN(800)) * time.Millisecond
+	return k
+}
+
+// cancel takes the call back when it is time. A cancel that a kill may have
+// swallowed is not repeated: the call is answered then.
+func (k *call) cancel() {
+	w := k.d.w
+	if !w.wait(k.cancelAfter) {
+		return
+	}
+	boot := w.boot.Load()
+	k.f.cancelled.Store(true)
+	err := k.d.c.Notify(w.ctx, "notifications/cancelled", `{"requestId":`+k.id+`}`)
+	if err != nil && w.ctx.Err() == nil && !w.excused(boot) {
+		w.violated(k.f.rec, "%s: cancel of %s: %v", k.d, k, err)
+	}
+}
+
 // run sends the call and follows it to its answer. It returns false when there
 // is nothing of it to resume later.
 func (k *call) run() bool {
 	w := k.d.w
 	k.boot, k.paused = w.boot.Load(), w.paused.Load()
+	if k.cancelAfter > 0 {
+		go k.cancel()
+	}
 	a, err := k.d.c.Call(w.ctx, k.id, "tools/call", k.params)
 	switch {
 	case w.ctx.Err() != nil:
@@ -110,6 +147,13 @@ func (k *call) run() bool {
 		return false
 	}
 	if w.ctx.Err() != nil || k.f.replaced.Load() {
+		return false
+	}
+	if k.f.cancelled.Load() && !k.f.over {
+		w.figures.Cancelled.Add(1)
+		if k.f.rec != nil {
+			k.replay(k.f.ids[len(k.f.ids)-1]) // ends at once
+		}
 		return false
 	}
 	k.verify()

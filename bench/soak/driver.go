@@ -56,8 +56,14 @@ func (d *driver) load(killAfter time.Duration) {
 		plan = append(plan, d.newCount(rng))
 	}
 	plan = append(plan, d.newSleep(rng), d.newAsk(rng))
-	if rng.IntN(2) == 0 {
+	switch rng.IntN(4) {
+	case 0, 1:
 		plan = append(plan, d.newAsk(rng))
+	case 2:
+		plan = append(plan, d.newCancelled(rng))
+	}
+	if rng.IntN(8) == 0 {
+		plan = append(plan, d.newFlood(rng))
 	}
 	for _, k := range plan {
 		later(within(), func() { d.place(k) })

@@ -11,9 +11,18 @@ import (
 	"github.com/troupe-run/troupe/bench/client"
 )
 
-// earlierShare is how often a stream is resumed from an earlier event than the
-// last one, which then has to come again.
-const earlierShare = 0.3
+const (
+	// earlierShare is how often a stream is resumed from an earlier event than
+	// the last one, which then has to come again.
+	earlierShare = 0.3
+	// dropShare is how often a client breaks a connection off after an event.
+	dropShare = 0.005
+	// recent is how many events back a resume goes: the log keeps 1,000 appends.
+	recent = 400
+)
+
+// errDropped is the end of a connection that the client broke off.
+var errDropped = errors.New("dropped by the client")
 
 // follower reads one stream over as many connections as it takes.
 type follower struct {
@@ -24,10 +33,13 @@ type follower struct {
 	ids   []string        // of all events, in the order they first came
 	seen  map[string]bool // ids
 	// event is told of each event once; it returns true for the last one.
-	event    func(client.Event) bool
-	attached atomic.Int64 // the start on which a connection is open, 0 if none is
-	over     bool         // the last event came
-	replaced atomic.Bool  // another standalone stream has taken its place
+	event     func(client.Event) bool
+	attached  atomic.Int64 // the start on which a connection is open, 0 if none is
+	over      bool         // the last event came
+	replaced  atomic.Bool  // nothing more is expected of it
+	cancelled atomic.Bool  // the client has taken the call back: it may end without an answer
+	// hold, if not nil, is called before each resume and may take its time.
+	hold func()
 }
 
 // run reads the stream until its last event came or the run has ended. It
@@ -44,6 +56,10 @@ func (f *follower) run(ev *client.Events, boot int64) bool {
 		case f.d.w.ctx.Err() != nil:
 			return true
 		case f.over, f.replaced.Load():
+			return true
+		case errors.Is(err, errDropped):
+			f.d.w.figures.Dropped.Add(1)
+		case errors.Is(err, io.EOF) && f.cancelled.Load():
 			return true
 		case errors.Is(err, io.EOF):
 			f.d.w.violated(f.rec, "%s: a stream ended without its last event", f.d)
@@ -85,6 +101,9 @@ func (f *follower) read(ev *client.Events) error {
 			f.d.w.violated(f.rec, "%s: event %s came after the last one", f.d, e.ID)
 		}
 		f.over = f.event(e)
+		if !f.over && f.rng.Float64() < dropShare {
+			return errDropped
+		}
 	}
 }
 
@@ -92,9 +111,12 @@ func (f *follower) read(ev *client.Events) error {
 // returns nil when the run has ended.
 func (f *follower) resume() (*client.Events, int64) {
 	w := f.d.w
+	if f.hold != nil {
+		f.hold()
+	}
 	from := f.ids[len(f.ids)-1]
 	if f.rng.Float64() < earlierShare {
-		from = f.ids[f.rng.IntN(len(f.ids))]
+		from = f.earlier(f.rng)
 		w.figures.EarlierResumes.Add(1)
 	}
 	for end := time.Now().Add(patience); time.Now().Before(end); {
@@ -125,4 +147,10 @@ func (f *follower) resume() (*client.Events, int64) {
 	}
 	w.violated(f.rec, "%s: no resume after %s in %v", f.d, from, patience)
 	return nil, 0
+}
+
+// earlier is the id of one of the recent events.
+func (f *follower) earlier(rng *rand.Rand) string {
+	n := min(len(f.ids), recent)
+	return f.ids[len(f.ids)-1-rng.IntN(n)]
 }

@@ -67,6 +67,11 @@ func (w *world) killRound() error {
 		return w.cause(err)
 	}
 	w.wait(down)
+	if rng.IntN(4) == 0 {
+		if err := w.killStarting(time.Duration(rng.IntN(150)) * time.Millisecond); err != nil {
+			return w.cause(err)
+		}
+	}
 	took, err := w.start()
 	if err != nil {
 		return w.cause(err)
@@ -90,6 +95,18 @@ func (w *world) killRound() error {
 		d.forget()
 	}
 	return w.cause(nil)
+}
+
+// killStarting starts the process and kills it again before, or just after, it
+// serves.
+func (w *world) killStarting(after time.Duration) error {
+	w.figures.KillsInStart.Add(1)
+	w.boot.Add(1)
+	if err := w.p.start(); err != nil {
+		return err
+	}
+	w.wait(after)
+	return w.kill()
 }
 
 // cause is why the run has ended, else err.
@@ -154,6 +171,7 @@ func (f *figures) counts() map[string]int64 {
 		"lost_without_an_event": f.Unprimed.Load(), "unavailable": f.Unavailable.Load(),
 		"safe_calls_over_a_restart": f.Reruns.Load(), "calls_lost_-32010": f.CallsLost.Load(),
 		"echoes": f.Echoes.Load(), "answers_given": f.AnswersGiven.Load(), "answers_again": f.AnswersAgain.Load(),
+		"dropped_by_client": f.Dropped.Load(), "cancelled": f.Cancelled.Load(), "evicted_ids_refused": f.Evicted.Load(), "killed_while_starting": f.KillsInStart.Load(),
 		"foreign_ids_tried": f.Foreign.Load(), "sessions_after_restart": f.Survivors.Load(), "questions_never_answered": f.Stranded.Load(),
 	}
 }

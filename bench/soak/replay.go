@@ -11,18 +11,24 @@ import (
 // replays resumes answered calls from events they had: all of one call, and a
 // few of the others.
 func (d *driver) replays(rng *rand.Rand) {
-	done := d.answered()
+	w, done := d.w, d.answered()
 	if len(done) == 0 {
 		return
 	}
 	whole := done[rng.IntN(len(done))]
 	for _, k := range done {
-		ids := k.f.ids
+		ids := k.f.ids[max(0, len(k.f.ids)-recent):]
 		if k != whole {
-			ids = []string{ids[rng.IntN(len(ids))]}
+			ids = []string{k.f.earlier(rng)}
+		}
+		if len(k.f.ids) > 1200 { // some share an append, but not that many
+			w.figures.Evicted.Add(1)
+			if !refused(w, d.c, k.f.ids[0]) && w.ctx.Err() == nil {
+				w.violated(k.f.rec, "%s: %s: an event that is gone can be resumed from", d, k)
+			}
 		}
 		for _, id := range ids {
-			if d.w.ctx.Err() != nil {
+			if w.ctx.Err() != nil {
 				return
 			}
 			k.replay(id)
@@ -90,8 +96,7 @@ func (d *driver) swap(other *driver, rng *rand.Rand) {
 // someEventID is an event id that the driver has received.
 func (d *driver) someEventID(rng *rand.Rand) string {
 	if done := d.answered(); len(done) > 0 {
-		ids := done[rng.IntN(len(done))].f.ids
-		return ids[rng.IntN(len(ids))]
+		return done[rng.IntN(len(done))].f.earlier(rng)
 	}
 	events, err := d.alone.f.rec.Merge()
 	if err != nil {

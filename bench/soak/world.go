@@ -40,6 +40,7 @@ type figures struct {
 	Events, Connections, Resumes, EarlierResumes, Replays            atomic.Int64
 	Calls, Answered, Lost, Unprimed, Unavailable, Reruns, CallsLost  atomic.Int64
 	Echoes, AnswersGiven, AnswersAgain, Foreign, Survivors, Stranded atomic.Int64
+	Dropped, Cancelled, Evicted, KillsInStart                        atomic.Int64
 }
 
 // broken is a promise that was not kept.
