@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
@@ -87,27 +88,73 @@ func (a Answers) decode(key string, into any) error {
 		return x.Err
 	}
 	if err := codec.Unmarshal(x.Result, into); err != nil {
-		return fmt.Errorf("troupe: answer to %q: %w", key, err)
+		return &answerError{key, err}
 	}
 	return nil
 }
 
+// answerError reports an answer that is none to the question.
+type answerError struct {
+	key string
+	err error
+}
+
+func (e *answerError) Error() string {
+	return fmt.Sprintf("troupe: answer to %q: %s", e.key, strings.TrimPrefix(e.err.Error(), "codec: "))
+}
+func (e *answerError) Unwrap() error { return e.err }
+
+// What answers lack.
+var (
+	errAction  = errors.New("the action is none of accept, decline and cancel")
+	errContent = errors.New("the content is no object")
+	errMessage = errors.New("the message lacks its role, content or model")
+	errRoots   = errors.New("the roots are missing")
+)
+
 // Elicited returns the answer to an elicitation. The error is an *mcp.Error when
-// the client answered with one.
-func (a Answers) Elicited(key string) (r mcp.ElicitResult, err error) {
-	return r, a.decode(key, &r)
+// the client answered with one. The content is an object if there is any, but it
+// is not held against the form.
+func (a Answers) Elicited(key string) (mcp.ElicitResult, error) {
+	var r mcp.ElicitResult
+	err := a.decode(key, &r)
+	switch {
+	case err != nil:
+	case r.Action != mcp.ElicitAccept && r.Action != mcp.ElicitDecline && r.Action != mcp.ElicitCancel:
+		err = &answerError{key, errAction}
+	case r.Content != nil && !isObject(r.Content):
+		err = &answerError{key, errContent}
+	}
+	if err != nil {
+		return mcp.ElicitResult{}, err
+	}
+	return r, nil
 }
 
 // Sampled returns the answer to a sampling request, as Elicited does.
-func (a Answers) Sampled(key string) (r mcp.CreateMessageResult, err error) {
-	return r, a.decode(key, &r)
+func (a Answers) Sampled(key string) (mcp.CreateMessageResult, error) {
+	var r mcp.CreateMessageResult
+	err := a.decode(key, &r)
+	if err == nil && (r.Role != mcp.RoleAssistant && r.Role != mcp.RoleUser || r.Model == "" || r.Content.Blocks == nil) {
+		err = &answerError{key, errMessage}
+	}
+	if err != nil {
+		return mcp.CreateMessageResult{}, err
+	}
+	return r, nil
 }
 
 // Roots returns the client's roots, as Elicited does.
 func (a Answers) Roots(key string) ([]mcp.Root, error) {
 	var r mcp.ListRootsResult
 	err := a.decode(key, &r)
-	return r.Roots, err
+	if err == nil && r.Roots == nil {
+		err = &answerError{key, errRoots}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.Roots, nil
 }
 
 // Ask puts questions to the client, all at once, and waits for all the answers.
