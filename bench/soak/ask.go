@@ -15,6 +15,7 @@ const (
 	soon                 // within a second, be the server up or not
 	afterKill            // only by the next start
 	inRounds             // some rounds later
+	early                // by the next start, before the stream is resumed
 	never
 )
 
@@ -25,7 +26,11 @@ const answerTakes = 15 * time.Second
 func (d *driver) newAsk(rng *rand.Rand) *call {
 	k := d.newCall(rng, "ask", fmt.Sprintf(`{"question":"q%d"}`, rng.IntN(1000)))
 	k.text = fmt.Sprintf("answer %s %d", d, rng.Int64())
-	k.when = answerTime(rng.IntN(int(never)))
+	k.when = answerTime(rng.IntN(int(early)))
+	if d.w.o.early && rng.IntN(3) == 0 {
+		k.when = early
+		k.f.hold = k.awaitGiven
+	}
 	k.rounds = int(d.w.round.Load()) + 1
 	if k.when == inRounds {
 		k.rounds += rng.IntN(3)
@@ -69,7 +74,7 @@ func (k *call) answer(boot int64, delay time.Duration) {
 	switch k.when {
 	case soon:
 		w.wait(delay)
-	case afterKill:
+	case afterKill, early:
 		for w.boot.Load() == boot && !late() && w.wait(time.Millisecond) {
 		}
 	case inRounds:
@@ -78,6 +83,9 @@ func (k *call) answer(boot int64, delay time.Duration) {
 	}
 	for w.ctx.Err() == nil {
 		now := k.f.attached.Load()
+		if up := w.up.Load(); k.when == early && up > boot {
+			now = up
+		}
 		if now == 0 || now != w.boot.Load() {
 			w.wait(time.Millisecond)
 			continue
@@ -101,6 +109,15 @@ func (k *call) answer(boot int64, delay time.Duration) {
 	}
 }
 
+// awaitGiven holds a resume back until the question has been answered.
+func (k *call) awaitGiven() {
+	k.d.w.until(func() bool {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return k.question == "" || k.given
+	})
+}
+
 // accepted waits for the call's answer, which has to come now.
 func (k *call) accepted() {
 	w := k.d.w
@@ -114,6 +131,6 @@ func (k *call) accepted() {
 	case <-k.ended:
 	case <-w.ctx.Done():
 	case <-t.C:
-		w.violated(k.f.rec, "%s: %s: the answer was accepted (202) on a connected stream and the call goes on waiting", k.d, k)
+		w.violated(k.f.rec, "%s: %s: the answer was accepted (202) and the call goes on waiting", k.d, k)
 	}
 }

@@ -29,12 +29,13 @@ type options struct {
 	bin     string // the program; "" builds it
 	data    string // the data directory; "" takes a temporary one
 	out     string // where the report goes as JSON, "" nowhere
+	early   bool   // some answer a question before they have its stream again
 	log     io.Writer
 }
 
 func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 || scenarios[args[0]] == nil {
-		fmt.Fprintln(stderr, "usage: soak kill|stop [--rounds N] [--clients N] [--seed N] [--bin PATH] [--data DIR] [--out FILE]")
+		fmt.Fprintln(stderr, "usage: soak kill|stop [--rounds N] [--clients N] [--seed N] [--bin PATH] [--data DIR] [--out FILE] [--early]")
 		return 2
 	}
 	o := options{log: stderr}
@@ -46,6 +47,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.StringVar(&o.bin, "bin", "", "the troupe program; built if empty")
 	f.StringVar(&o.data, "data", "", "data directory; a temporary one if empty")
 	f.StringVar(&o.out, "out", "", "file for the report as JSON")
+	f.BoolVar(&o.early, "early", false, "kill: answer some questions after the restart before resuming their stream")
 	if err := f.Parse(args[1:]); err != nil {
 		return 2
 	}
