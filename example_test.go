@@ -421,7 +421,7 @@ func TestDocsNameWhatExists(t *testing.T) {
 		}
 		documents = append(documents, found...)
 	}
-	file := regexp.MustCompile("`((?:[a-z0-9_.-]+/)*[a-z0-9_-]+\\.(?:go|md))`")
+	file := regexp.MustCompile("`((?:[a-z0-9_-]+/)*[a-z0-9_-]+\\.(?:go|md))`")
 	test := regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z]\w+\b`)
 	tests := testNames(t)
 	seen := 0
