@@ -118,8 +118,7 @@ func (x *Exchange) leave() {
 	}
 	cancel, unwatch := x.cancel, x.unwatch
 	x.mu.Unlock()
-	x.writing.Lock()
-	x.writing.Unlock() //nolint:staticcheck // an answer from another goroutine is being written: wait for it
+	x.written()
 	if s != nil {
 		if s.pumped != nil {
 			<-s.pumped
@@ -134,6 +133,12 @@ func (x *Exchange) leave() {
 	if aborted {
 		panic(http.ErrAbortHandler)
 	}
+}
+
+// written waits for an answer that another goroutine is writing.
+func (x *Exchange) written() {
+	x.writing.Lock()
+	defer x.writing.Unlock()
 }
 
 // Context returns a context that is done when the client is gone or, once the exchange is a stream, when the
