@@ -181,7 +181,12 @@ func (r *requestActor) emit(e stream.Entry) {
 }
 
 func (r *requestActor) progress(p *progressed) {
-	switch now := time.Now(); r.gate.Offer(p.value, now) {
+	now := time.Now()
+	verdict := r.gate.Offer(p.value, now)
+	if r.held != nil && !(p.value > r.held.p.value) {
+		verdict = request.Stale // what is held has been offered, though not sent
+	}
+	switch verdict {
 	case request.Pass:
 		r.held = nil
 		r.emit(stream.Entry{Kind: stream.Progress, Meta: p.meta, Data: p.data, Acked: p.acked})
