@@ -299,6 +299,12 @@ func (r *requestActor) serve() {
 		out = append(out, '}')
 	}
 	r.out.B = out
+	// The id is free before the client can know that: it may use it again at once.
+	r.end.init()
+	r.end.req = r
+	if r.sess.post(&r.end) == nil {
+		r.end.wait()
+	}
 	r.result.init()
 	r.result.data = out
 	if r.post(&r.result) == nil {
@@ -311,10 +317,7 @@ func (r *requestActor) serve() {
 	if r.stream != nil {
 		<-r.stream.ready
 	}
-	r.end.req = r
-	if r.sess.post(&r.end) != nil {
-		r.release()
-	}
+	r.release()
 }
 
 // compact makes what a handler gave as error data fit for a frame: on one line,
@@ -366,8 +369,7 @@ func (n *Node) takeRequest() *requestActor {
 	return r
 }
 
-// release ends the request. It comes from the session's turn, when nothing can
-// find the request any more.
+// release ends the request, when nothing can find it any more.
 func (r *requestActor) release() {
 	n := r.node
 	n.inFlight.Add(-1)

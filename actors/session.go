@@ -51,8 +51,12 @@ type (
 		req *requestActor
 		err error
 	}
-	// endCall removes it; the request may be used again afterwards.
-	endCall struct{ req *requestActor }
+	// endCall removes it: nothing of the session's comes to the request
+	// afterwards, and its id may be used again.
+	endCall struct {
+		reply
+		req *requestActor
+	}
 	// cancelCall is a client's notifications/cancelled.
 	cancelCall struct {
 		id     string
@@ -70,7 +74,7 @@ type (
 )
 
 func (b *beginCall) refused(err error) { b.err = err; b.done() }
-func (e *endCall) refused(error)       { e.req.release() }
+func (e *endCall) refused(error)       { e.done() }
 
 func (s *sessionActor) receive(m any) {
 	switch m := m.(type) {
@@ -84,7 +88,7 @@ func (s *sessionActor) receive(m any) {
 		m.done()
 	case *endCall:
 		s.calls.End(m.req.idKey())
-		m.req.release()
+		m.done()
 	case cancelCall:
 		if req, ok := s.calls.Find(m.id); ok {
 			_ = req.post(cancelRequest{reason: m.reason})
@@ -109,9 +113,12 @@ func (s *sessionActor) receive(m any) {
 }
 
 func (s *sessionActor) failed(m any, last bool) {
-	if b, ok := m.(*beginCall); ok {
-		b.err = errInternal
-		b.done()
+	switch m := m.(type) {
+	case *beginCall:
+		m.err = errInternal
+		m.done()
+	case *endCall:
+		m.done()
 	}
 	if last {
 		s.calls.Each(func(r *requestActor) { _ = r.post(abandon{cause: errInternal}) })
