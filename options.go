@@ -18,8 +18,8 @@ type Options struct {
 	// Node names this node among those on one store: [a-z0-9-]. Empty keeps the
 	// name that the data directory has.
 	Node string
-	// MaxStore bounds the store in bytes. 0 means 8 GiB, in memory 1 GiB. When it
-	// is full, new sessions and streams are refused with 503.
+	// MaxStore bounds the store in bytes. 0 means 8 GiB, in memory 1 GiB. When nine
+	// tenths of it are in use, new sessions and streams are refused with 503.
 	MaxStore int64
 	// Sync is how often the store is flushed to the disk, which is what a power
 	// cut may cost; a crash of the process costs nothing. 0 means 2 minutes,
@@ -75,7 +75,8 @@ type Options struct {
 	ReplayAge time.Duration
 	// CallsPerSession bounds the calls of a session that run at once. 0 means 256.
 	CallsPerSession int
-	// CallsPerNode bounds the calls of a server that run at once on this node. 0
+	// CallsPerNode bounds the calls that run at once on this node, of all its servers
+	// together. 0
 	// means 10,000.
 	CallsPerNode int
 	// ParkedPerSession bounds the questions of a session that wait for its client.

@@ -97,4 +97,6 @@ func (s store) EndStream(ctx context.Context, stream string) error {
 	return storeError(s.n.EndStream(ctx, stream))
 }
 
+func (s store) NearFull() bool { return s.n.NearFull() }
+
 func (s store) Suspended() bool { return s.n.Suspended() }

@@ -161,16 +161,15 @@ func (a *attachment) catchUp() (again bool) {
 	return false
 }
 
-// finish ends the response; the client is told when to come back if retry is
-// set and the revision knows that.
-func (a *attachment) finish(retry time.Duration) {
+// finish ends the response; when to come back the client knows from the priming
+// event.
+func (a *attachment) finish() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.done {
 		return
 	}
 	a.done = true
-	_ = retry // the priming event of every stream has said it
 	a.conn.Finish()
 }
 

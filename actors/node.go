@@ -191,6 +191,10 @@ func (n *Node) initialize(svc *Service, in *Input, m *codec.Message) {
 		in.Conn.Reject(400, mcp.CodeInvalidRequest, "initialize begins a session: send it without Mcp-Session-Id", nil, m.ID, 0)
 		return
 	}
+	if n.store.NearFull() {
+		n.unavailable(in.Conn, m.ID)
+		return
+	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
 	defer cancel()
 	set, result, rerr := svc.Handler.Initialize(ctx, m.Params)
@@ -315,7 +319,7 @@ func (n *Node) Close(ctx context.Context) error {
 		}
 	}
 	for _, a := range n.attachments.snapshot() {
-		a.finish(0)
+		a.finish()
 	}
 	n.streams.each(func(s *streamActor) { n.k.stop(&s.cell) })
 	n.sessions.each(func(s *sessionActor) { s.timer.Stop(); n.k.stop(&s.cell) })
@@ -351,7 +355,7 @@ func (n *Node) Drain(ctx context.Context) {
 	n.draining.Store(true)
 	for _, a := range n.attachments.snapshot() {
 		if s, ok := n.streams.get(a.key); !ok || len(s.rec.Calls) == 0 {
-			a.finish(0)
+			a.finish()
 		}
 	}
 	if n.quiet(ctx) {

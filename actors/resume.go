@@ -381,6 +381,6 @@ func (r *replay) ended(ctx context.Context, rec streamRecord) error {
 			return err
 		}
 	}
-	r.att.finish(0)
+	r.att.finish()
 	return nil
 }

@@ -42,6 +42,8 @@ type Store interface {
 	Tail(ctx context.Context, stream string, hint uint64) (uint64, error)
 	EndStream(ctx context.Context, stream string) error
 
+	// NearFull reports that new sessions and streams are to be refused.
+	NearFull() bool
 	// Suspended reports that this node's lease is not certain now.
 	Suspended() bool
 }

@@ -148,7 +148,7 @@ func (s *streamActor) receive(m any) {
 		if !s.opened {
 			s.closeEarly = true
 		} else if s.att != nil {
-			s.att.finish(s.svc.Limits.Retry)
+			s.att.finish()
 			s.att = nil
 		}
 	case takenOver:
@@ -208,13 +208,17 @@ func (s *streamActor) perform() {
 	s.fx = s.fx[:0]
 }
 
+// maxTries is how often a write is tried, about a minute with the pauses in
+// between, before the stream counts as lost.
+const maxTries = 64
+
 func (s *streamActor) appended(err error) {
 	switch {
 	case err == nil:
 		s.step(stream.Event{Op: stream.Stored})
 	case errors.Is(err, ErrFenced):
 		s.step(stream.Event{Op: stream.Fenced, Err: err})
-	case errors.Is(err, ErrAgain), errors.Is(err, ErrUnavailable), errors.Is(err, ErrFull):
+	case s.m.Tries() < maxTries && (errors.Is(err, ErrAgain) || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrFull)):
 		// Not done, or unknown: the same append under the same guard and
 		// number is the same message, so that it may be written again.
 		s.step(stream.Event{Op: stream.Again, Err: err})
@@ -240,7 +244,7 @@ func (s *streamActor) deliver(e *stream.Effect) {
 	}
 	if e.Last {
 		if s.att != nil && s.silent {
-			s.att.finish(0)
+			s.att.finish()
 		}
 		s.leave()
 	}
@@ -254,7 +258,7 @@ func (s *streamActor) handOver() {
 		return
 	}
 	if s.att != nil {
-		s.att.finish(s.svc.Limits.Retry)
+		s.att.finish()
 		s.att = nil
 	}
 	s.commit()
@@ -303,7 +307,7 @@ func (s *streamActor) recordStored(m recordStored) {
 			s.att = nil
 			s.attach(att)
 			if s.closeEarly {
-				att.finish(s.svc.Limits.Retry)
+				att.finish()
 				s.att = nil
 			}
 		} else {
@@ -338,7 +342,7 @@ func (s *streamActor) refreshed(m refreshed) {
 	switch {
 	case m.err == nil:
 		s.step(stream.Event{Op: stream.Refreshed, Rev: m.rev})
-	case errors.Is(m.err, ErrFenced):
+	case errors.Is(m.err, ErrFenced), s.m.Tries() >= maxTries:
 		s.step(stream.Event{Op: stream.Fenced, Err: m.err})
 	default:
 		s.step(stream.Event{Op: stream.Refused, Err: m.err})
@@ -350,7 +354,7 @@ func (s *streamActor) lost(err error) {
 	s.commit()
 	if s.att != nil {
 		if errors.Is(err, ErrSessionEnded) {
-			s.att.finish(0)
+			s.att.finish()
 		} else {
 			s.att.cut()
 		}
@@ -398,6 +402,9 @@ func (n *Node) newStream(svc *Service, sess *sessionActor, id string, rec stream
 	n.k.start(&s.cell, KindStream, s)
 	n.streams.put(s.key, s)
 	data, err := codec.Marshal(rec)
+	if err == nil && n.store.NearFull() {
+		err = ErrFull
+	}
 	if err != nil {
 		_ = s.post(recordStored{err: err})
 		return s

@@ -253,8 +253,9 @@ func lostCalls(calls []callRecord, answered map[string]bool) []stream.Entry {
 func (n *Node) rerun(w *streamActor, body []byte, j *journal) {
 	defer n.questions.end(j)
 	var m codec.Message
-	if err := codec.Scan(body, &m, codec.Limits{}); err != nil {
+	if err := codec.Scan(body, &m, codec.Limits{MaxDepth: w.svc.Limits.Depth}); err != nil {
 		n.log.Error("stored call not readable", "stream", w.key.ID, "error", err)
+		_ = w.post(&pushEntries{entries: lostCalls(w.rec.Calls, nil), last: true})
 		return
 	}
 	n.inFlight.Add(1)

@@ -80,6 +80,9 @@ func (l *lease) run() {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), min(l.node.opts.Lease, callTimeout))
 		err := l.renew(ctx)
+		if err == nil {
+			l.node.measure(ctx)
+		}
 		cancel()
 		if err != nil && !failing {
 			l.node.log.Warn("lease not renewed", "node", l.node.name, "error", err)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -33,6 +34,7 @@ type Node struct {
 	ring   *Ring
 
 	counters counters
+	full     atomic.Bool // see NearFull
 
 	closing  sync.Once
 	closeErr error

@@ -13,7 +13,7 @@ type Kind uint8
 // are stored, and never sent to a client.
 const (
 	Message  Kind = iota + 1 // a notification; Meta holds its number where it is a call's
-	Progress                 // a progress notification; Meta holds token and value
+	Progress                 // a progress notification; Meta holds its value
 	Request                  // a request to the client; Meta holds id and key
 	Final                    // the answer to a client's request; Meta holds its id
 	Answer                   // what the client answered; Meta holds the id of the request

@@ -134,6 +134,9 @@ func (m *Machine) Tail() uint64 { return m.tail }
 // Queued is the number of bytes that wait for an append.
 func (m *Machine) Queued() int { return m.queued }
 
+// Tries is how often the write in flight was tried in vain.
+func (m *Machine) Tries() int { return m.tries }
+
 // Idle reports that nothing waits and nothing is in flight.
 func (m *Machine) Idle() bool { return !m.flight.busy && len(m.queue) == 0 && !m.last }
 
