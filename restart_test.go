@@ -59,6 +59,12 @@ func TestSessionsAndStreamsSurviveACrash(t *testing.T) {
 		asked := c.Post(call("5", "ask", `{"question":"who?"}`))
 		asked.Next()
 		question, _ := asked.Next()
+		early := c.Post(call("8", "ask", `{"question":"when?"}`))
+		early.Next()
+		question8, _ := early.Next()
+		gone := c.Post(callWith("9", "count", `{"to":1000,"delay_ms":1000}`, "9"))
+		gonePrime, _ := gone.Next()
+		c.Post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}`)
 		answered := c.Post(call("6", "askslow", `{"question":"where?"}`))
 		answeredPrime, _ := answered.Next()
 		q2, _ := answered.Next()
@@ -93,6 +99,17 @@ func TestSessionsAndStreamsSurviveACrash(t *testing.T) {
 				t.Errorf("unsafe call (-want +got):\n%s", diff)
 			}
 		}
+		// An answer finds its call although nobody has resumed that.
+		if a := m.Post(answerTo(question8.Data, `{"action":"accept","content":{"answer":"now"}}`)); a.StatusCode != 202 {
+			t.Fatalf("answer before the resume: %s", a.Status)
+		}
+		if diff := cmp.Diff([]string{textResult("8", `accept {\"answer\":\"now\"}`)}, payloads(m.Get(question8.ID).All())); diff != "" {
+			t.Errorf("question answered before its stream was resumed (-want +got):\n%s", diff)
+		}
+		// What was cancelled stays so.
+		if rest := payloads(m.Get(gonePrime.ID).All()); len(rest) > 1 {
+			t.Errorf("a cancelled call went on: %v", rest)
+		}
 		// The open question is not asked again, and its old id is answered.
 		r := m.Get(question.ID)
 		if a := m.Post(answerTo(question.Data, `{"action":"accept","content":{"answer":"me"}}`)); a.StatusCode != 202 {
@@ -105,7 +122,7 @@ func TestSessionsAndStreamsSurviveACrash(t *testing.T) {
 		if diff := cmp.Diff([]string{q2.Data, textResult("6", `accept {\"answer\":\"here\"}`)}, payloads(m.Get(answeredPrime.ID).All())); diff != "" {
 			t.Errorf("answered question (-want +got):\n%s", diff)
 		}
-		for _, open := range []*testkit.Answer{safe, never, asked, answered} {
+		for _, open := range []*testkit.Answer{safe, never, asked, early, gone, answered} {
 			open.Close()
 		}
 		h.rt.Close(context.Background())

@@ -125,7 +125,7 @@ func (n *Node) newID() string {
 func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
 	switch m.Kind {
 	case codec.Request:
-		if n.draining.Load() || n.store.Suspended() {
+		if n.draining.Load() || n.store.Suspended() && !n.regained(svc.Limits.StoreWait) {
 			n.unavailable(in.Conn, m.ID)
 			return
 		}
@@ -141,6 +141,17 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 	default:
 		in.Conn.Reject(400, mcp.CodeInvalidRequest, "this revision has no batches: send one message per POST", nil, nil, 0)
 	}
+}
+
+// regained waits for a lease that is not certain; it reports whether it is again.
+func (n *Node) regained(wait time.Duration) bool {
+	for end := time.Now().Add(wait); n.store.Suspended(); {
+		if time.Now().After(end) || n.draining.Load() {
+			return false
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return true
 }
 
 func (n *Node) unavailable(c Conn, id []byte) {
@@ -259,12 +270,27 @@ func (n *Node) notification(svc *Service, in *Input, m *codec.Message) {
 		id := codec.Field(m.Params, "requestId")
 		reason, _ := codec.Str(codec.Field(m.Params, "reason"))
 		if len(id) > 0 {
-			_ = s.post(cancelCall{id: string(id), reason: reason})
+			n.cancelCall(svc, s, string(id), reason)
 		}
 	default:
 		svc.Handler.Notified(s.peer, string(m.Method), m.Params)
 	}
 	in.Conn.Accepted()
+}
+
+// cancelCall hands a client's cancel to the call, and waits until its stream has
+// the end mark: a call that was cancelled must not run again after a crash.
+func (n *Node) cancelCall(svc *Service, s *sessionActor, id, reason string) {
+	done := make(chan error, 1)
+	if s.post(&cancelCall{id: id, reason: reason, acked: func(err error) { done <- err }}) != nil {
+		return // the session is leaving memory: nothing of it runs here
+	}
+	timer := time.NewTimer(svc.Limits.StoreWait)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
 }
 
 // Delete ends a session: its record goes first, then its calls and streams.
@@ -334,8 +360,9 @@ func (n *Node) Close(ctx context.Context) error {
 	return err
 }
 
-// requestID is the raw id of the n-th request that this node sends.
-func (n *Node) requestID(i uint64) string {
+// requestID is the raw id of the n-th request that this node sends, on the given
+// stream.
+func (n *Node) requestID(i uint64, stream string) string {
 	var b strings.Builder
 	b.WriteByte('"')
 	b.WriteString(n.name)
@@ -343,6 +370,10 @@ func (n *Node) requestID(i uint64) string {
 	b.WriteString(n.boot)
 	b.WriteByte('.')
 	b.Write(appendUint(nil, i))
+	if stream != "" {
+		b.WriteByte('-')
+		b.WriteString(stream)
+	}
 	b.WriteByte('"')
 	return b.String()
 }

@@ -125,7 +125,7 @@ func (p *Peer) send(ctx context.Context, e stream.Entry) error {
 // Ask puts a question to the client on the session's standalone stream.
 func (p *Peer) Ask(ctx context.Context, q Question) (Answer, error) {
 	n := p.s.node
-	x, err := n.ask(p.s.key, p.s.svc.Limits.Parked)
+	x, err := n.ask(p.s.key, "", p.s.svc.Limits.Parked)
 	if err != nil {
 		return Answer{}, err
 	}

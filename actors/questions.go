@@ -52,8 +52,10 @@ type questions struct {
 
 func appendUint(b []byte, i uint64) []byte { return strconv.AppendUint(b, i, 10) }
 
-// ask enters a new question.
-func (n *Node) ask(s SessionKey, limit int) (*question, error) {
+// ask enters a new question. Its id names the stream it is sent on, so that an
+// answer finds the call even where nobody has resumed that since the node
+// started; "" is a question that does not outlive the process.
+func (n *Node) ask(s SessionKey, stream string, limit int) (*question, error) {
 	q := &n.questions
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -61,7 +63,7 @@ func (n *Node) ask(s SessionKey, limit int) (*question, error) {
 		return nil, ErrParked
 	}
 	q.n++
-	x := &question{id: n.requestID(q.n), session: s, ch: make(chan Answer, 1)}
+	x := &question{id: n.requestID(q.n, stream), session: s, ch: make(chan Answer, 1)}
 	q.enter(x)
 	return x, nil
 }
@@ -144,8 +146,14 @@ func (n *Node) answer(svc *Service, in *Input, m *codec.Message) {
 	}
 	x, journal, ok := n.questions.find(s.key, string(m.ID))
 	if !ok {
-		in.Conn.Accepted()
-		return
+		if err := n.reach(svc, s, m.ID); errors.Is(err, ErrUnavailable) {
+			n.unavailable(in.Conn, nil)
+			return
+		}
+		if x, journal, ok = n.questions.find(s.key, string(m.ID)); !ok {
+			in.Conn.Accepted()
+			return
+		}
 	}
 	a := Answer{Result: clone(m.Result)}
 	if m.Kind == codec.ErrorResponse {
@@ -162,6 +170,30 @@ func (n *Node) answer(svc *Service, in *Input, m *codec.Message) {
 		x.ch <- a
 	}
 	in.Conn.Accepted()
+}
+
+// reach takes over the stream that a question was sent on, if no process has it,
+// so that the call runs again and can be answered.
+func (n *Node) reach(svc *Service, s *sessionActor, id []byte) error {
+	key := StreamKey{s.key, askedOn(id)}
+	if key.ID == "" {
+		return nil
+	}
+	if _, here := n.streams.get(key); here {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
+	defer cancel()
+	_, _, err := n.find(ctx, svc, s, key)
+	return err
+}
+
+// askedOn is the stream that the raw id of a question names, "" if none.
+func askedOn(id []byte) string {
+	_, tail, _ := strings.Cut(strings.Trim(string(id), `"`), "-")
+	for ; tail != "" && !stream.ValidID(tail); _, tail, _ = strings.Cut(tail, "-") {
+	}
+	return tail
 }
 
 // journalAnswer stores the answer in the log of its call before the handler
@@ -196,6 +228,7 @@ func wireError(raw []byte) *mcp.Error {
 // ErrParked; an answer that is an error is an Answer.
 func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
 	n, r := c.r.node, c.r
+	on := "" // the stream to ask on
 	answers := make([]Answer, len(qs))
 	waiting := make([]*question, len(qs))
 	defer func() {
@@ -215,7 +248,10 @@ func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
 			waiting[i] = past.open
 			continue
 		}
-		x, err := n.ask(r.sess.key, r.svc.Limits.Parked)
+		if on == "" {
+			on = c.becomeStream()
+		}
+		x, err := n.ask(r.sess.key, on, r.svc.Limits.Parked)
 		if err != nil {
 			c.withdraw(waiting, "no longer needed")
 			return nil, err
@@ -246,6 +282,26 @@ func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
 	}
 	return answers, nil
 }
+
+// becomeStream makes the call's answer a stream and returns its id, "" where
+// nothing can be sent any more.
+func (c *Call) becomeStream() string {
+	m := &upgradeNow{}
+	m.init()
+	if c.r.post(m) != nil {
+		return ""
+	}
+	m.wait()
+	return m.stream
+}
+
+// upgradeNow makes a request's answer a stream.
+type upgradeNow struct {
+	reply
+	stream string
+}
+
+func (u *upgradeNow) refused(error) { u.done() }
 
 // put sends one question.
 func (c *Call) put(ctx context.Context, x *question, q Question) error {

@@ -52,6 +52,7 @@ type requestActor struct {
 	body   []byte // the request as it came, until the handler returns
 	phase  request.Phase
 	stream *streamActor
+	onMark func(error) // told when the end mark is stored
 	// streamQueue lets the handler's goroutine see how much waits for the log.
 	streamQueue atomic.Pointer[streamActor]
 	gate        request.Gate
@@ -79,11 +80,16 @@ type (
 		entry    stream.Entry
 		numbered bool
 	}
-	graceOver     struct{}
-	cancelRequest struct{ reason string }
-	abandon       struct{ cause error }
-	giveUp        struct{}
-	streamGone    struct{ err error }
+	graceOver struct{}
+	// cancelRequest is the client's cancel. acked is called once it cannot be
+	// forgotten any more.
+	cancelRequest struct {
+		reason string
+		acked  func(error)
+	}
+	abandon    struct{ cause error }
+	giveUp     struct{}
+	streamGone struct{ err error }
 	// closeConn asks to close the connection and let the client come back.
 	closeConn struct{}
 	// progressed is progress offered by the handler.
@@ -99,7 +105,8 @@ type (
 // held is progress that waits for its second to end.
 type held struct{ p *progressed }
 
-func (c *callResult) refused(error) { c.done() }
+func (c *callResult) refused(error)    { c.done() }
+func (c *cancelRequest) refused(error) { c.acked(nil) }
 
 func (r *requestActor) receive(m any) {
 	switch m := m.(type) {
@@ -115,6 +122,12 @@ func (r *requestActor) receive(m any) {
 		r.emit(m.entry)
 	case *progressed:
 		r.progress(m)
+	case *upgradeNow:
+		r.step(request.Grace, nil, nil)
+		if r.stream != nil {
+			m.stream = r.stream.key.ID
+		}
+		m.done()
 	case *askClient:
 		r.askClient(m)
 	case adoptStream:
@@ -125,8 +138,13 @@ func (r *requestActor) receive(m any) {
 		r.sendHeld()
 	case graceOver:
 		r.tick()
-	case cancelRequest:
+	case *cancelRequest:
+		r.onMark = m.acked
 		r.step(request.Cancel, nil, fmt.Errorf("%w: %s", ErrCancelled, m.reason))
+		if r.onMark != nil { // there is no mark to wait for
+			r.onMark = nil
+			m.acked(nil)
+		}
 	case abandon:
 		r.step(request.Cancel, nil, m.cause)
 	case giveUp:
@@ -252,7 +270,11 @@ func (r *requestActor) step(e request.Event, data []byte, cause error) {
 		r.conn.Finish()
 	}
 	if act&request.MarkEnd != 0 {
-		_ = r.stream.post(&pushEntries{entries: []stream.Entry{{Kind: stream.End}}, last: true, silent: true})
+		mark := &pushEntries{entries: []stream.Entry{{Kind: stream.End, Acked: r.onMark}}, last: true, silent: true}
+		r.onMark = nil
+		if err := r.stream.post(mark); err != nil {
+			mark.refused(err)
+		}
 	}
 }
 

@@ -61,6 +61,7 @@ type (
 	cancelCall struct {
 		id     string
 		reason string
+		acked  func(error)
 	}
 	// adoptView makes the session serve from a newer record.
 	adoptView struct{ v *view }
@@ -74,6 +75,7 @@ type (
 )
 
 func (b *beginCall) refused(err error) { b.err = err; b.done() }
+func (c *cancelCall) refused(error)    { c.acked(nil) }
 func (e *endCall) refused(error)       { e.done() }
 
 func (s *sessionActor) receive(m any) {
@@ -89,9 +91,14 @@ func (s *sessionActor) receive(m any) {
 	case *endCall:
 		s.calls.End(m.req.idKey())
 		m.done()
-	case cancelCall:
+	case *cancelCall:
 		if req, ok := s.calls.Find(m.id); ok {
-			_ = req.post(cancelRequest{reason: m.reason})
+			c := &cancelRequest{reason: m.reason, acked: m.acked}
+			if err := req.post(c); err != nil {
+				c.refused(err)
+			}
+		} else {
+			m.acked(nil)
 		}
 	case adoptView:
 		if old := s.view.Load(); old == nil || m.v.rev > old.rev {
