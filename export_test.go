@@ -1,0 +1,21 @@
+package troupe
+
+// Actors is the number of live actors of a kind.
+func (rt *Runtime) Actors(kind string) (n int64) {
+	rt.node.Kernel().Kinds(func(k string, live int64) {
+		if k == kind {
+			n = live
+		}
+	})
+	return n
+}
+
+// Stored is the number of messages in a stream of the store, -1 if that does not
+// answer.
+func (rt *Runtime) Stored(stream string) int64 {
+	s, ok := rt.cluster.Stats().Streams[stream]
+	if !ok {
+		return -1
+	}
+	return int64(s.Messages)
+}
