@@ -1,0 +1,6 @@
+//go:build race
+
+package troupe_test
+
+// raceEnabled makes long tests smaller.
+const raceEnabled = true
