@@ -39,7 +39,7 @@ func (c *Call) Attempt() int { return c.c.Attempt() }
 // newest wins. It does nothing when the client asked for no progress. An error
 // means that the call has ended, and with it the need for progress.
 func (c *Call) Progress(ctx context.Context, progress, total float64, message string) error {
-	token := c.c.Message().ProgressToken
+	token := c.c.ProgressToken()
 	if token == nil || math.IsNaN(progress) || math.IsInf(progress, 0) {
 		return nil
 	}

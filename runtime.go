@@ -76,7 +76,7 @@ func New(o Options) (*Runtime, error) {
 		return nil, fmt.Errorf("troupe: instruments: %w", err)
 	}
 	node, err := cluster.Open(context.Background(), cluster.Options{
-		Dir: o.Dir, Node: o.Node, MaxStore: o.MaxStore, Sync: o.Sync, Lease: o.Lease, ReplayAge: o.ReplayAge, Log: o.Log,
+		Dir: o.Dir, Node: o.Node, MaxStore: o.MaxStore, Sync: o.Sync, Lease: o.Lease, ReplayAge: eventAge(o.ReplayAge), Log: o.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("troupe: %w", err)
@@ -94,6 +94,16 @@ func New(o Options) (*Runtime, error) {
 	}
 	rt.ready.Store(true)
 	return rt, nil
+}
+
+// eventAge is how long events are stored: longer than the record of their stream
+// can outlive its last renewal. A record without its last event would look like
+// that of a call that was never answered.
+func eventAge(replay time.Duration) time.Duration {
+	if replay <= 0 {
+		replay = actors.Limits{}.Defaults().ReplayAge
+	}
+	return actors.RecordTTL(replay) + 5*time.Second
 }
 
 // Mount serves srv at path, such as "/mcp". It panics when the path or the

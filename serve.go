@@ -113,7 +113,7 @@ func (rt *Runtime) drain(ctx context.Context) error {
 
 // serveAll serves the mounted servers, and what Serve has beside them.
 func (rt *Runtime) serveAll(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodGet {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		switch r.URL.Path {
 		case "/healthz":
 			plainText(w, http.StatusOK, "ok\n")

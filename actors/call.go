@@ -4,27 +4,41 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"sync/atomic"
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
 // Call is one request as its handler sees it. Its spans are valid until the
-// handler returns; its methods may be called from any goroutine until then.
+// handler returns. Its methods may be called from any goroutine; those that send
+// fail once the handler has returned, and send nothing.
 type Call struct {
-	r         *requestActor
+	r         *requestActor // used again for other requests: see turn
+	turn      uint64
+	ctx       context.Context
+	svc       *Service
+	sess      *sessionActor
 	msg       *codec.Message
+	token     []byte // the progress token, nil if none; a copy
 	principal any
 	trace     Trace
 	attempt   int
 	journal   *journal
+
+	// unstored counts the bytes on their way to the log.
+	unstored atomic.Int64
 }
 
 // Message is the scanned request. It must not be changed or kept.
 func (c *Call) Message() *codec.Message { return c.msg }
 
 // Peer is the session the call belongs to.
-func (c *Call) Peer() *Peer { return c.r.sess.peer }
+func (c *Call) Peer() *Peer { return c.sess.peer }
+
+// ProgressToken is the raw token that the client wants progress under, nil if it
+// wants none.
+func (c *Call) ProgressToken() []byte { return c.token }
 
 // Principal is what the transport's authentication returned, or, when the call
 // runs again after its node was lost, the raw JSON of that.
@@ -44,46 +58,75 @@ func (c *Call) Notify(ctx context.Context, method string, params []byte) error {
 		return nil
 	}
 	data := codec.AppendNotification(nil, method, params)
-	return c.send(ctx, func(acked func(error)) any {
-		return &emitted{entry: stream.Entry{Kind: stream.Message, Data: data, Acked: acked}, numbered: true}
-	})
+	m := &emitted{entry: stream.Entry{Kind: stream.Message, Data: data}, numbered: true}
+	return c.send(ctx, m, &m.entry.Acked, len(data))
 }
 
 // Progress reports progress under the request's token; params are the whole
 // params of the notification. What does not rise is dropped, and above
 // request.Rate a second the newest wins. Without a token it does nothing.
 func (c *Call) Progress(ctx context.Context, value float64, params []byte) error {
-	if c.msg.ProgressToken == nil {
+	if c.token == nil {
 		return nil
 	}
 	meta := binary.BigEndian.AppendUint64(nil, math.Float64bits(value))
 	p := &progressed{value: value, meta: meta, data: codec.AppendNotification(nil, "notifications/progress", params)}
-	return c.send(ctx, func(acked func(error)) any { p.acked = acked; return p })
+	return c.send(ctx, p, &p.acked, len(p.data))
 }
 
 // CloseConnection closes the connection of the call's stream while the call
 // runs on; the client is told to come back and resume.
-func (c *Call) CloseConnection() { _ = c.r.post(closeConn{}) }
+func (c *Call) CloseConnection() { _ = c.post(closeConn{}) }
 
-// send posts a message about an entry. When too much waits for the log, the
-// handler waits until its own entry has got there.
-func (c *Call) send(ctx context.Context, message func(acked func(error)) any) error {
-	if cause := context.Cause(c.r.ctx); cause != nil {
+// called is a message of a handler. The actor may have gone on to another
+// request by the time a goroutine that a handler left behind sends it.
+type called struct {
+	turn uint64
+	m    any
+}
+
+func (c called) refused(err error) {
+	if r, ok := c.m.(refusable); ok {
+		r.refused(err)
+	}
+}
+
+func (c called) bulk() bool {
+	b, ok := c.m.(bulk)
+	return ok && b.bulk()
+}
+
+func (c *Call) post(m any) error { return c.r.post(called{c.turn, m}) }
+
+// send posts a message about an entry of the given size. When too much is on its
+// way to the log, the handler waits until its own entry has got there. acked is
+// where the message keeps whom to tell.
+func (c *Call) send(ctx context.Context, m any, acked *func(error), size int) error {
+	if cause := context.Cause(c.ctx); cause != nil {
 		return cause
 	}
-	s := c.r.streamQueue.Load()
-	if s == nil || s.queued.Load() < int64(c.r.svc.Limits.Queue) {
-		return c.r.post(message(nil))
+	var stored chan error
+	if c.unstored.Add(int64(size)) > int64(c.svc.Limits.Queue) {
+		stored = make(chan error, 1)
 	}
-	stored := make(chan error, 1)
-	if err := c.r.post(message(func(err error) { stored <- err })); err != nil {
+	*acked = func(err error) {
+		c.unstored.Add(-int64(size))
+		if stored != nil {
+			stored <- err
+		}
+	}
+	if err := c.post(m); err != nil {
+		c.unstored.Add(-int64(size))
 		return err
+	}
+	if stored == nil {
+		return nil
 	}
 	select {
 	case err := <-stored:
 		return err
-	case <-c.r.ctx.Done():
-		return context.Cause(c.r.ctx)
+	case <-c.ctx.Done():
+		return context.Cause(c.ctx)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

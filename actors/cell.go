@@ -15,8 +15,10 @@ var ErrStopped = errors.New("actors: stopped")
 var ErrOverloaded = errors.New("actors: mailbox full")
 
 const (
-	// mailboxCap bounds what may wait for one actor. Clients cannot fill it:
-	// each waiting message belongs to a request that admission has counted.
+	// mailboxCap bounds the bulk messages that may wait for one actor: those that
+	// handlers make at will. The others are few: each belongs to a request, a
+	// connection or a write that has been counted, and a lost one could leave
+	// somebody waiting for ever.
 	mailboxCap = 16384
 	// turnBudget is how many messages a sender handles on behalf of others
 	// before the rest moves to a goroutine of its own.
@@ -85,8 +87,10 @@ func (c *cell) post(m any) error {
 	}
 	if c.running {
 		if len(c.queue) >= mailboxCap {
-			c.mu.Unlock()
-			return ErrOverloaded
+			if b, ok := m.(bulk); ok && b.bulk() {
+				c.mu.Unlock()
+				return ErrOverloaded
+			}
 		}
 		c.queue = append(c.queue, m)
 		c.mu.Unlock()
@@ -147,6 +151,9 @@ func (c *cell) refuse(left []any) {
 		}
 	}
 }
+
+// bulk is a message of which there may be any number. A full mailbox refuses it.
+type bulk interface{ bulk() bool }
 
 // refusable is a message whose sender waits: it learns that the actor stopped
 // before its turn.

@@ -22,7 +22,7 @@ func (k StreamKey) path() string { return k.Session.path() + "." + k.ID }
 const directoryShards = 32
 
 // directory finds the live actor of a key on this node.
-type directory[K comparable, A any] struct {
+type directory[K, A comparable] struct {
 	seed   maphash.Seed
 	shards [directoryShards]struct {
 		mu sync.RWMutex // guards m and making
@@ -39,7 +39,7 @@ type activation[A any] struct {
 	err  error
 }
 
-func newDirectory[K comparable, A any]() *directory[K, A] {
+func newDirectory[K, A comparable]() *directory[K, A] {
 	d := &directory[K, A]{seed: maphash.MakeSeed()}
 	for i := range d.shards {
 		d.shards[i].m = make(map[K]A)
@@ -67,11 +67,13 @@ func (d *directory[K, A]) put(k K, a A) {
 	s.mu.Unlock()
 }
 
-// drop forgets k.
-func (d *directory[K, A]) drop(k K) {
+// drop forgets that k's actor is a; another one in its place stays.
+func (d *directory[K, A]) drop(k K, a A) {
 	s := &d.shards[d.shard(k)]
 	s.mu.Lock()
-	delete(s.m, k)
+	if s.m[k] == a {
+		delete(s.m, k)
+	}
 	s.mu.Unlock()
 }
 

@@ -118,6 +118,11 @@ type refusal struct{ ch chan error }
 
 func (r refusal) refused(err error) { r.ch <- err }
 
+// many is a message of which there may be any number.
+type many struct{}
+
+func (many) bulk() bool { return true }
+
 func TestMailboxIsBounded(t *testing.T) {
 	k := NewKernel(nil)
 	gate, in := make(chan struct{}), make(chan struct{})
@@ -133,9 +138,12 @@ func TestMailboxIsBounded(t *testing.T) {
 	<-in
 	full := 0
 	for range mailboxCap + 10 {
-		if errors.Is(c.post(1), ErrOverloaded) {
+		if errors.Is(c.post(many{}), ErrOverloaded) {
 			full++
 		}
+	}
+	if err := c.post("not bulk"); err != nil {
+		t.Errorf("a full mailbox refused a message that is not bulk: %v", err)
 	}
 	close(gate)
 	<-done
@@ -144,8 +152,8 @@ func TestMailboxIsBounded(t *testing.T) {
 	}
 	for c.mustIdle() {
 	}
-	if n.Load() != mailboxCap+1 {
-		t.Errorf("%d handled, want %d", n.Load(), mailboxCap+1)
+	if n.Load() != mailboxCap+2 {
+		t.Errorf("%d handled, want %d", n.Load(), mailboxCap+2)
 	}
 }
 
@@ -256,7 +264,12 @@ func TestDirectoryMakesOnce(t *testing.T) {
 	if _, ok := d.get(8); ok {
 		t.Error("a failed maker left something behind")
 	}
-	d.drop(7)
+	v, _ := d.get(7)
+	d.drop(7, new(int))
+	if d.len() != 1 {
+		t.Error("another one's drop removed it")
+	}
+	d.drop(7, v)
 	if d.len() != 0 {
 		t.Error("a dropped key is still there")
 	}

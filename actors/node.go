@@ -235,13 +235,11 @@ func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message,
 			in.Conn.Reject(503, mcp.CodeInternalError, "too many requests in flight on this node", nil, m.ID, time.Second)
 			return
 		}
-		r, began := n.takeRequest(), time.Now()
-		r.svc, r.sess, r.conn, r.started, r.body = svc, s, in.Conn, began, body
-		r.id = append(r.id[:0], m.ID...)
-		r.call = Call{r: r, msg: m, principal: principal, trace: in.Trace, attempt: 1}
-		err := r.run()
+		r := n.takeRequest()
+		r.begins(s, in.Conn, m, body, &Call{principal: principal, trace: in.Trace, attempt: 1})
+		n.keepAlive(s, r.started)
+		err := r.run(svc.Limits.PerSession)
 		if err == nil {
-			n.keepAlive(s, began) // r may serve another by now
 			return
 		}
 		id := clone(r.id)
@@ -306,6 +304,12 @@ func (n *Node) Delete(svc *Service, in *Input) {
 		n.unavailable(in.Conn, nil)
 		return
 	}
+	n.endSession(s)
+	in.Conn.Answer(200, nil)
+}
+
+// endSession ends the calls and streams of a session whose record is gone.
+func (n *Node) endSession(s *sessionActor) {
 	_ = s.post(closeSession{cause: ErrSessionEnded})
 	n.streams.each(func(st *streamActor) {
 		if st.key.Session == s.key {
@@ -313,7 +317,6 @@ func (n *Node) Delete(svc *Service, in *Input) {
 			go n.forgetStream(st.path)
 		}
 	})
-	in.Conn.Answer(200, nil)
 }
 
 func (n *Node) forgetStream(path string) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
@@ -17,29 +18,69 @@ var ErrNoStream = errors.New("the client listens to no stream")
 
 // Peer is the client's side of a session. It may be used from any goroutine,
 // and after the call that gave it.
-type Peer struct{ s *sessionActor }
+type Peer struct {
+	node *Node
+	svc  *Service
+	key  SessionKey
+	last atomic.Pointer[sessionActor]
+}
+
+// actor is the session's actor, which may have left memory and come back since
+// the peer was made.
+func (p *Peer) actor(ctx context.Context) (*sessionActor, error) {
+	s := p.last.Load()
+	if !s.stopped() {
+		return s, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.svc.Limits.StoreWait)
+	defer cancel()
+	s, err := p.node.session(ctx, p.svc, p.key)
+	if err == nil {
+		p.last.Store(s)
+	}
+	return s, err
+}
+
+// record is the session's record as it is known here; what cannot be read again
+// is as it was.
+func (p *Peer) record() session.Record {
+	s, err := p.actor(p.node.base)
+	if err != nil {
+		s = p.last.Load()
+	}
+	return s.view.Load().rec
+}
+
+// change rewrites the session's record.
+func (p *Peer) change(ctx context.Context, edit func(*session.Record) bool) error {
+	s, err := p.actor(ctx)
+	if err != nil {
+		return err
+	}
+	return p.node.change(ctx, s, edit)
+}
 
 // Key names the session.
-func (p *Peer) Key() SessionKey { return p.s.key }
+func (p *Peer) Key() SessionKey { return p.key }
 
 // Revision is the negotiated revision.
-func (p *Peer) Revision() string { return p.s.view.Load().rec.Revision }
+func (p *Peer) Revision() string { return p.record().Revision }
 
 // Client is the clientInfo as it was sent.
-func (p *Peer) Client() []byte { return p.s.view.Load().rec.Client }
+func (p *Peer) Client() []byte { return p.record().Client }
 
 // Capabilities are the client's, as they were sent.
-func (p *Peer) Capabilities() []byte { return p.s.view.Load().rec.Capabilities }
+func (p *Peer) Capabilities() []byte { return p.record().Capabilities }
 
 // Level is the log level that the client has set, "" if none.
-func (p *Peer) Level() string { return p.s.view.Load().rec.Level }
+func (p *Peer) Level() string { return p.record().Level }
 
 // Told is the catalogue digest that the client was last told.
-func (p *Peer) Told() string { return p.s.view.Load().rec.Told }
+func (p *Peer) Told() string { return p.record().Told }
 
 // SetLevel stores the client's log level.
 func (p *Peer) SetLevel(ctx context.Context, level string) error {
-	return p.s.node.change(ctx, p.s, func(r *session.Record) bool {
+	return p.change(ctx, func(r *session.Record) bool {
 		changed := r.Level != level
 		r.Level = level
 		return changed
@@ -48,7 +89,7 @@ func (p *Peer) SetLevel(ctx context.Context, level string) error {
 
 // SetTold stores the catalogue digest that the client has been told.
 func (p *Peer) SetTold(ctx context.Context, digest string) error {
-	return p.s.node.change(ctx, p.s, func(r *session.Record) bool {
+	return p.change(ctx, func(r *session.Record) bool {
 		changed := r.Told != digest
 		r.Told = digest
 		return changed
@@ -56,13 +97,13 @@ func (p *Peer) SetTold(ctx context.Context, digest string) error {
 }
 
 // Subscribed are the resources whose updates the client wants.
-func (p *Peer) Subscribed() []string { return slices.Clone(p.s.view.Load().rec.Subscribed) }
+func (p *Peer) Subscribed() []string { return slices.Clone(p.record().Subscribed) }
 
 // Subscribe stores that the client wants updates of a resource. ErrOverloaded
 // reports that it wants those of limit others already: not done.
 func (p *Peer) Subscribe(ctx context.Context, uri string, limit int) error {
 	full := false
-	err := p.s.node.change(ctx, p.s, func(r *session.Record) bool {
+	err := p.change(ctx, func(r *session.Record) bool {
 		changed := r.Subscribe(uri)
 		full = changed && len(r.Subscribed) > limit
 		return changed && !full
@@ -71,16 +112,19 @@ func (p *Peer) Subscribe(ctx context.Context, uri string, limit int) error {
 		return ErrOverloaded
 	}
 	if err == nil {
-		p.s.node.subs.add(p.s.node, p.s.key, uri)
+		p.node.subs.add(p.node, p.key, uri)
+		if p.last.Load().stopped() { // it ended meanwhile, and took its subscriptions along
+			p.node.subs.remove(p.key, uri)
+		}
 	}
 	return err
 }
 
 // Unsubscribe stores that the client wants no more updates of a resource.
 func (p *Peer) Unsubscribe(ctx context.Context, uri string) error {
-	err := p.s.node.change(ctx, p.s, func(r *session.Record) bool { return r.Unsubscribe(uri) })
+	err := p.change(ctx, func(r *session.Record) bool { return r.Unsubscribe(uri) })
 	if err == nil {
-		p.s.node.subs.remove(p.s.key, uri)
+		p.node.subs.remove(p.key, uri)
 	}
 	return err
 }
@@ -95,10 +139,14 @@ func (p *Peer) Notify(ctx context.Context, method string, params []byte) error {
 
 // send pushes an entry to the standalone stream and waits until it is stored.
 func (p *Peer) send(ctx context.Context, e stream.Entry) error {
-	n, s := p.s.node, p.s
+	n := p.node
 	stored := make(chan error, 1)
 	e.Acked = func(err error) { stored <- err }
 	for {
+		s, err := p.actor(ctx)
+		if err != nil {
+			return err
+		}
 		id := s.view.Load().rec.Standalone
 		if id == "" {
 			return ErrNoStream
@@ -124,8 +172,8 @@ func (p *Peer) send(ctx context.Context, e stream.Entry) error {
 
 // Ask puts a question to the client on the session's standalone stream.
 func (p *Peer) Ask(ctx context.Context, q Question) (Answer, error) {
-	n := p.s.node
-	x, err := n.ask(p.s.key, "", p.s.svc.Limits.Parked)
+	n := p.node
+	x, err := n.ask(p.key, "", p.svc.Limits.Parked)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -134,7 +182,7 @@ func (p *Peer) Ask(ctx context.Context, q Question) (Answer, error) {
 	if err := p.send(ctx, entry); err != nil {
 		return Answer{}, err
 	}
-	timer := time.NewTimer(p.s.svc.Limits.MaxAsk)
+	timer := time.NewTimer(p.svc.Limits.MaxAsk)
 	defer timer.Stop()
 	select {
 	case a := <-x.ch:
@@ -150,7 +198,7 @@ func (p *Peer) Ask(ctx context.Context, q Question) (Answer, error) {
 
 // withdraw tells the client, if it listens here, that x needs no answer.
 func (p *Peer) withdraw(x *question, why string) {
-	if p.s.node.questions.take(x) {
+	if p.node.questions.take(x) {
 		p.Push("notifications/cancelled", withdrawal(x, why))
 	}
 }

@@ -227,7 +227,7 @@ func wireError(raw []byte) *mcp.Error {
 // answers. It fails with the cause of ctx or of the call, ErrNoAnswer, or
 // ErrParked; an answer that is an error is an Answer.
 func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
-	n, r := c.r.node, c.r
+	n, limits := c.sess.node, c.svc.Limits
 	on := "" // the stream to ask on
 	answers := make([]Answer, len(qs))
 	waiting := make([]*question, len(qs))
@@ -251,7 +251,7 @@ func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
 		if on == "" {
 			on = c.becomeStream()
 		}
-		x, err := n.ask(r.sess.key, on, r.svc.Limits.Parked)
+		x, err := n.ask(c.sess.key, on, limits.Parked)
 		if err != nil {
 			c.withdraw(waiting, "no longer needed")
 			return nil, err
@@ -261,7 +261,7 @@ func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
 			return nil, err
 		}
 	}
-	timer := time.NewTimer(r.svc.Limits.MaxAsk)
+	timer := time.NewTimer(limits.MaxAsk)
 	defer timer.Stop()
 	for i, x := range waiting {
 		if x == nil {
@@ -273,8 +273,8 @@ func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
 		case <-timer.C:
 			c.withdraw(waiting, "timed out")
 			return nil, ErrNoAnswer
-		case <-r.ctx.Done():
-			return nil, context.Cause(r.ctx)
+		case <-c.ctx.Done():
+			return nil, context.Cause(c.ctx)
 		case <-ctx.Done():
 			c.withdraw(waiting, "no longer needed")
 			return nil, context.Cause(ctx)
@@ -288,7 +288,7 @@ func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
 func (c *Call) becomeStream() string {
 	m := &upgradeNow{}
 	m.init()
-	if c.r.post(m) != nil {
+	if context.Cause(c.ctx) != nil || c.post(m) != nil {
 		return ""
 	}
 	m.wait()
@@ -310,7 +310,7 @@ func (c *Call) put(ctx context.Context, x *question, q Question) error {
 		Meta: []byte(x.id + "\x00" + q.Key),
 		Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params),
 	}}
-	return c.send(ctx, func(acked func(error)) any { asking.entry.Acked = acked; return asking })
+	return c.send(ctx, asking, &asking.entry.Acked, len(asking.entry.Data))
 }
 
 // askClient emits a question, and ties it to the stream that records its
@@ -323,11 +323,11 @@ type askClient struct {
 // withdraw tells the client that what is still open needs no answer.
 func (c *Call) withdraw(open []*question, why string) {
 	for _, x := range open {
-		if x == nil || !c.r.node.questions.take(x) {
+		if x == nil || !c.sess.node.questions.take(x) {
 			continue
 		}
 		data := codec.AppendNotification(nil, "notifications/cancelled", withdrawal(x, why))
-		_ = c.r.post(&emitted{entry: stream.Entry{Kind: stream.Message, Data: data}})
+		_ = c.post(&emitted{entry: stream.Entry{Kind: stream.Message, Data: data}})
 	}
 }
 

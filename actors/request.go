@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -42,22 +41,21 @@ type requestActor struct {
 
 	started time.Time
 	id      []byte // raw token, the actor's own copy
-	call    Call
+	call    *Call
+	turn    uint64 // counts the requests that the actor has stood for
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	timer   *time.Timer
 	graced  bool
 	out     *codec.Buffer
 
-	body   []byte // the request as it came, until the handler returns
-	phase  request.Phase
-	stream *streamActor
-	onMark func(error) // told when the end mark is stored
-	// streamQueue lets the handler's goroutine see how much waits for the log.
-	streamQueue atomic.Pointer[streamActor]
-	gate        request.Gate
-	notified    int   // messages emitted, those of earlier runs included
-	held        *held // newest progress that waits for the second to end
+	body     []byte // the request as it came, until the handler returns
+	phase    request.Phase
+	stream   *streamActor
+	onMark   func(error) // told when the end mark is stored
+	gate     request.Gate
+	notified int   // messages emitted, those of earlier runs included
+	held     *held // newest progress that waits for the second to end
 
 	begin  beginCall
 	end    endCall
@@ -100,6 +98,8 @@ type (
 		acked func(error)
 	}
 	flushHeld struct{}
+	// retire ends the actor's standing for a request.
+	retire struct{}
 )
 
 // held is progress that waits for its second to end.
@@ -108,8 +108,29 @@ type held struct{ p *progressed }
 func (c *callResult) refused(error)    { c.done() }
 func (c *cancelRequest) refused(error) { c.acked(nil) }
 
+func (e *emitted) refused(err error)    { e.entry.Drop(err) }
+func (p *progressed) refused(err error) { p.drop(err) }
+func (a *askClient) refused(err error)  { a.entry.Drop(err) }
+
+func (*emitted) bulk() bool    { return true }
+func (*progressed) bulk() bool { return true }
+
+func (p *progressed) drop(err error) {
+	if p.acked != nil {
+		p.acked(err)
+	}
+}
+
 func (r *requestActor) receive(m any) {
 	switch m := m.(type) {
+	case called:
+		if m.turn != r.turn {
+			m.refused(errReturned)
+			return
+		}
+		r.receive(m.m)
+	case retire:
+		r.turn++
 	case *callResult:
 		r.sendHeld()
 		r.step(request.Result, m.data, nil)
@@ -132,7 +153,6 @@ func (r *requestActor) receive(m any) {
 		r.askClient(m)
 	case adoptStream:
 		r.phase, r.stream = request.Streaming, m.w
-		r.streamQueue.Store(m.w)
 		_ = m.w.post(serveCall{r})
 	case flushHeld:
 		r.sendHeld()
@@ -174,6 +194,9 @@ func (r *requestActor) failed(m any, last bool) {
 
 // tick is the grace period's end, and later the deadline.
 func (r *requestActor) tick() {
+	if r.phase > request.Streaming {
+		return
+	}
 	if r.graced {
 		r.step(request.Deadline, nil, ErrDeadline)
 		return
@@ -190,12 +213,13 @@ func (r *requestActor) emit(e stream.Entry) {
 		r.upgrade()
 	}
 	if act&request.Send != 0 && r.stream != nil {
-		_ = r.stream.post(&pushEntries{entries: []stream.Entry{e}})
+		push := &pushEntries{entries: []stream.Entry{e}}
+		if err := r.stream.post(push); err != nil {
+			push.refused(err)
+		}
 		return
 	}
-	if e.Acked != nil {
-		e.Acked(stream.ErrEnded)
-	}
+	e.Drop(stream.ErrEnded)
 }
 
 func (r *requestActor) progress(p *progressed) {
@@ -216,9 +240,7 @@ func (r *requestActor) progress(p *progressed) {
 		}
 		r.held = &held{p}
 	}
-	if p.acked != nil {
-		p.acked(nil)
-	}
+	p.drop(nil)
 }
 
 // sendHeld sends the newest progress of a second that had too many.
@@ -289,12 +311,16 @@ func (r *requestActor) upgrade() {
 func (r *requestActor) idKey() string { return unsafe.String(unsafe.SliceData(r.id), len(r.id)) }
 
 // run enters the request in its session, runs the handler on this goroutine and
-// sees the answer off. err tells why it was not begun.
-func (r *requestActor) run() error {
+// sees the answer off. limit bounds the calls of the session, 0 does not; the
+// error tells why it was not begun.
+func (r *requestActor) run(limit int) error {
 	// Once the session knows the request, others may cancel it.
-	r.ctx, r.cancel = context.WithCancelCause(r.node.base)
+	// The node's own context is no parent: its list of children would be the one
+	// lock that all calls share.
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	r.call.ctx = r.ctx
 	r.begin.init()
-	r.begin.req = r
+	r.begin.req, r.begin.limit = r, limit
 	err := r.sess.post(&r.begin)
 	if err == nil {
 		r.begin.wait()
@@ -339,6 +365,7 @@ func (r *requestActor) serve() {
 	if r.stream != nil {
 		<-r.stream.ready
 	}
+	_ = r.post(retire{})
 	r.release()
 }
 
@@ -360,7 +387,7 @@ func (r *requestActor) handle(head []byte) (out []byte, err *mcp.Error) {
 			out, err = nil, &mcp.Error{Code: mcp.CodeInternalError, Message: "internal error"}
 		}
 	}()
-	return r.svc.Handler.Serve(r.ctx, &r.call, head)
+	return r.svc.Handler.Serve(r.ctx, r.call, head)
 }
 
 // requestPool keeps request actors, with their PIDs, for the next requests.
@@ -371,6 +398,7 @@ type requestPool struct {
 
 const requestPoolCap = 512
 
+// takeRequest returns an actor that stands for nothing yet.
 func (n *Node) takeRequest() *requestActor {
 	p := &n.requests
 	p.mu.Lock()
@@ -391,6 +419,14 @@ func (n *Node) takeRequest() *requestActor {
 	return r
 }
 
+// begins makes the actor stand for a request of a session.
+func (r *requestActor) begins(s *sessionActor, conn Conn, m *codec.Message, body []byte, c *Call) {
+	r.svc, r.sess, r.conn, r.body, r.started = s.svc, s, conn, body, time.Now()
+	r.id = append(r.id[:0], m.ID...)
+	c.r, c.turn, c.svc, c.sess, c.msg, c.token = r, r.turn, s.svc, s, m, clone(m.ProgressToken)
+	r.call = c
+}
+
 // release ends the request, when nothing can find it any more.
 func (r *requestActor) release() {
 	n := r.node
@@ -401,7 +437,7 @@ func (r *requestActor) release() {
 		return
 	}
 	r.svc, r.sess, r.conn, r.out, r.ctx, r.cancel = nil, nil, nil, nil, nil, nil
-	r.call, r.body = Call{}, nil
+	r.call, r.body = nil, nil
 	r.phase, r.gate, r.notified, r.graced = request.Plain, request.Gate{}, 0, false
 	n.k.live[KindRequest].Add(-1)
 	p := &n.requests

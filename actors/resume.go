@@ -29,7 +29,9 @@ func (n *Node) Get(svc *Service, in *Input) {
 	if s == nil {
 		return
 	}
-	if s.streams.Load() >= int64(svc.Limits.Streams) {
+	// Those that are still on their way count too.
+	defer s.gets.Add(-1)
+	if s.gets.Add(1)+s.streams.Load() > int64(svc.Limits.Streams) {
 		in.Conn.Reject(429, mcp.CodeInvalidRequest, "too many open streams in this session", nil, nil, time.Second)
 		return
 	}
@@ -73,8 +75,22 @@ func (n *Node) listen(svc *Service, s *sessionActor, in *Input) {
 		n.unavailable(in.Conn, nil)
 		return
 	}
-	st := n.newStream(svc, s, id, rec, nil, in.Conn)
+	st := n.newStream(svc, s, id, rec, nil, in.Conn, nil)
 	<-st.ready
+	if st.unstored.Load() { // the stream before goes on
+		_ = n.change(ctx, s, func(r *session.Record) bool {
+			mine := r.Standalone == id
+			if mine {
+				r.Standalone = old
+			}
+			return mine
+		})
+		return
+	}
+	if s.view.Load().rec.Standalone != id { // another one was quicker
+		_ = st.post(endStream{})
+		return
+	}
 	if old != "" {
 		// The record goes first: who sees the connection end must not find the
 		// stream again.
@@ -84,14 +100,15 @@ func (n *Node) listen(svc *Service, s *sessionActor, in *Input) {
 			_ = a.post(endStream{})
 		}
 	}
-	svc.Handler.Opened(s.peer, s.away.Swap(false) || old != "")
+	gap := s.away.Swap(false) || old != "" || len(s.view.Load().rec.Subscribed) > 0
+	svc.Handler.Opened(s.peer, gap)
 }
 
 // resume goes on with a stream after pos: what the log has, then live.
 func (n *Node) resume(svc *Service, s *sessionActor, conn Conn, pos stream.Position) {
 	key := StreamKey{s.key, pos.Stream}
 	until := time.Now().Add(svc.Limits.ResumeWait)
-	held := false
+	held, gone := false, make(chan struct{})
 	for {
 		// What the store may take is bounded there; this bounds a slow reader.
 		ctx, cancel := context.WithTimeout(n.base, svc.Limits.ResumeWait)
@@ -114,11 +131,14 @@ func (n *Node) resume(svc *Service, s *sessionActor, conn Conn, pos stream.Posit
 				if held = conn.Open(); !held {
 					return
 				}
+				conn.Gone(func() { close(gone) })
 			}
 			conn.Comment()
 			conn.Flush()
 			select {
 			case <-time.After(time.Second):
+			case <-gone:
+				return
 			case <-n.base.Done():
 				conn.Cut()
 				return
@@ -145,6 +165,7 @@ type replay struct {
 	opened bool
 	att    *attachment
 	reader stream.Reader
+	whole  bool // the event id names the last part of an event, of which nothing is left to send
 }
 
 func (r *replay) run(ctx context.Context) error {
@@ -172,7 +193,7 @@ func (r *replay) run(ctx context.Context) error {
 	if err := r.open(); err != nil {
 		return err
 	}
-	m := &attach{att: r.att}
+	m := &attach{att: r.att, sess: r.s}
 	upTo, _, err := m.ask(w)
 	if err != nil {
 		// The stream has ended in between, so that the log has all of it.
@@ -220,6 +241,10 @@ func (r *replay) check(ctx context.Context, tail uint64, count int) ([]stream.Ap
 	if r.pos.Append == 0 {
 		return first, nil
 	}
+	if r.whole && r.pos.Entry == 0 {
+		// The event came in parts, of which its id names the last.
+		return first, nil
+	}
 	if len(first) > 0 && first[0].Num == r.pos.Append {
 		if r.pos.Entry >= len(first[0].Entries) || !first[0].Entries[r.pos.Entry].Kind.Visible() {
 			return nil, errBadEvent
@@ -238,7 +263,7 @@ func (r *replay) check(ctx context.Context, tail uint64, count int) ([]stream.Ap
 // has come after it, and what comes next is for the client.
 func (r *replay) attachment(rec streamRecord, first []stream.Append) *attachment {
 	att := r.n.newAttachment(r.svc, r.key, rec.Revision, r.conn, r.pos)
-	if len(first) == 0 && r.pos.Append > 0 {
+	if r.whole || len(first) == 0 && r.pos.Append > 0 {
 		att.next, att.skip = r.pos.Append+1, 0
 	}
 	return att
@@ -260,6 +285,9 @@ func (r *replay) read(ctx context.Context, from, to uint64) ([]stream.Append, er
 			}
 		}
 		next = num + 1
+		if num == r.pos.Append && stream.Rest(data) {
+			r.whole = true
+		}
 		a, ok, err := r.reader.Add(num, data)
 		if err != nil {
 			fault = err

@@ -33,6 +33,7 @@ type sessionActor struct {
 	calls   session.Calls[*requestActor]
 	held    int          // streams with a live connection
 	streams atomic.Int64 // held, for those who ask from outside
+	gets    atomic.Int64 // GETs that are being handled
 	last    time.Time
 	timer   *time.Timer
 	closing bool
@@ -48,8 +49,9 @@ type (
 	// beginCall enters a request in the session's table.
 	beginCall struct {
 		reply
-		req *requestActor
-		err error
+		req   *requestActor
+		limit int // of calls in flight, 0 is none
+		err   error
 	}
 	// endCall removes it: nothing of the session's comes to the request
 	// afterwards, and its id may be used again.
@@ -85,7 +87,7 @@ func (s *sessionActor) receive(m any) {
 		if s.closing {
 			m.err = ErrStopped
 		} else {
-			m.err = s.calls.Begin(m.req.idKey(), m.req, s.svc.Limits.PerSession)
+			m.err = s.calls.Begin(m.req.idKey(), m.req, m.limit)
 		}
 		m.done()
 	case *endCall:
@@ -129,7 +131,7 @@ func (s *sessionActor) failed(m any, last bool) {
 	}
 	if last {
 		s.calls.Each(func(r *requestActor) { _ = r.post(abandon{cause: errInternal}) })
-		s.node.sessions.drop(s.key)
+		s.node.sessions.drop(s.key, s)
 	}
 }
 
@@ -139,11 +141,19 @@ func (s *sessionActor) idle() {
 	if s.closing {
 		return
 	}
-	left := s.svc.Limits.SessionDrop - time.Since(s.last)
+	now := time.Now()
+	expires := s.view.Load().rec.Expires
+	if !now.Before(expires) {
+		s.node.endSession(s)
+		return
+	}
+	left := s.svc.Limits.SessionDrop - now.Sub(s.last)
 	if s.calls.Len() > 0 || s.held > 0 {
+		// Whoever waits for an answer or listens is active.
+		s.node.keepAlive(s, now)
 		left = s.svc.Limits.SessionDrop
 	}
-	if left > 0 {
+	if left = min(left, expires.Sub(now)); left > 0 {
 		s.timer.Reset(left)
 		return
 	}
@@ -155,7 +165,7 @@ func (s *sessionActor) idle() {
 // still wait are refused, and their senders activate the session anew.
 func (s *sessionActor) leave() {
 	s.timer.Stop()
-	s.node.sessions.drop(s.key)
+	s.node.sessions.drop(s.key, s)
 	s.node.k.stop(&s.cell)
 	for _, uri := range s.view.Load().rec.Subscribed {
 		s.node.subs.remove(s.key, uri)
@@ -167,7 +177,7 @@ func (s *sessionActor) leave() {
 func (n *Node) session(ctx context.Context, svc *Service, key SessionKey) (*sessionActor, error) {
 	if s, ok := n.sessions.get(key); ok {
 		if v := s.view.Load(); v.rec.Expired(time.Now()) {
-			_ = s.post(closeSession{cause: ErrNotFound})
+			n.endSession(s)
 			return nil, ErrNotFound
 		}
 		return s, nil
@@ -189,7 +199,8 @@ func (n *Node) session(ctx context.Context, svc *Service, key SessionKey) (*sess
 func (n *Node) activateSession(svc *Service, key SessionKey, rec session.Record, rev uint64) *sessionActor {
 	s := &sessionActor{node: n, svc: svc, key: key, last: time.Now()}
 	s.view.Store(&view{rec: rec, rev: rev})
-	s.peer = &Peer{s: s}
+	s.peer = &Peer{node: n, svc: svc, key: key}
+	s.peer.last.Store(s)
 	n.k.start(&s.cell, KindSession, s)
 	s.timer = time.AfterFunc(time.Hour, func() { _ = s.post(idleTick{}) })
 	s.timer.Reset(svc.Limits.SessionDrop) // only now, since the tick uses the field
@@ -270,7 +281,12 @@ func (n *Node) keepAlive(s *sessionActor, now time.Time) {
 		defer s.touching.Store(false)
 		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 		defer cancel()
-		if err := n.change(ctx, s, func(*session.Record) bool { return true }); err != nil {
+		err := n.change(ctx, s, func(*session.Record) bool { return true })
+		switch {
+		case err == nil:
+		case errors.Is(err, ErrNotFound): // deleted elsewhere
+			n.endSession(s)
+		default:
 			n.log.Warn("session not kept alive", "session", s.key.ID, "error", err)
 		}
 	}()

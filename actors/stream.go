@@ -24,19 +24,20 @@ type streamActor struct {
 	rec  streamRecord
 	m    *stream.Machine
 
-	fx      []stream.Effect
-	att     *attachment
-	req     *requestActor // nil for a standalone stream
-	silent  bool          // the stream was cancelled: deliver nothing more
-	told    uint64        // last append delivered
-	entries int           // entries of append told, 0 if not known
-	sent    sent          // what append told and those before it hold
-	due     atomic.Int64  // when the writer record is to be rewritten, unix nanoseconds; 0 not yet
-	left    atomic.Int64  // when the last connection left, unix nanoseconds
-	queued  atomic.Int64
-	heard   atomic.Bool   // there is a live connection
-	ready   chan struct{} // closed once the connection is committed or refused
-	opened  bool
+	fx       []stream.Effect
+	att      *attachment
+	req      *requestActor // nil for a standalone stream
+	silent   bool          // the stream was cancelled: deliver nothing more
+	told     uint64        // last append delivered
+	entries  int           // entries of append told, 0 if not known
+	sent     sent          // what append told and those before it hold
+	due      atomic.Int64  // when the writer record is to be rewritten, unix nanoseconds; 0 not yet
+	left     atomic.Int64  // when the last connection left, unix nanoseconds
+	queued   atomic.Int64
+	heard    atomic.Bool   // there is a live connection
+	unstored atomic.Bool   // it could not begin, and the client knows
+	ready    chan struct{} // closed once the connection is committed or refused
+	opened   bool
 	// closeEarly is set when the connection is to be closed as soon as it is open.
 	closeEarly bool
 }
@@ -86,7 +87,8 @@ type (
 	// attach makes att the stream's only live connection and answers its tail.
 	attach struct {
 		reply
-		att  *attachment // nil only asks
+		att  *attachment   // nil only asks
+		sess *sessionActor // that the connection belongs to now
 		tail uint64
 		n    int // entries of the tail's append, 0 if not known
 		err  error
@@ -104,20 +106,23 @@ type (
 
 func (a *attach) refused(err error) { a.err = err; a.done() }
 func (p *pushEntries) refused(err error) {
-	for _, e := range p.entries {
-		if e.Acked != nil {
-			e.Acked(err)
-		}
+	for i := range p.entries {
+		p.entries[i].Drop(err)
 	}
 }
+
+// An ending is never refused: a stream without one would wait for ever.
+func (p *pushEntries) bulk() bool { return !p.last }
 
 func (s *streamActor) receive(m any) {
 	switch m := m.(type) {
 	case *pushEntries:
+		op := stream.Push
 		if m.silent {
 			s.mute()
+			op = stream.Cancel
 		}
-		s.step(stream.Event{Op: stream.Push, Entries: m.entries, Last: m.last})
+		s.step(stream.Event{Op: op, Entries: m.entries, Last: m.last})
 	case appended:
 		s.appended(m.err)
 	case recordStored:
@@ -136,6 +141,8 @@ func (s *streamActor) receive(m any) {
 	case *attach:
 		m.tail, m.n = s.told, s.entries
 		if m.att != nil {
+			// The session may have left memory and come back since the stream began.
+			s.sess = m.sess
 			s.attach(m.att)
 		}
 		m.done()
@@ -195,10 +202,8 @@ func (s *streamActor) perform() {
 		case stream.DoRetry:
 			time.AfterFunc(e.After, func() { _ = s.post(resend{}) })
 		case stream.DoDrop:
-			for _, x := range e.Entries {
-				if x.Acked != nil {
-					x.Acked(e.Err)
-				}
+			for i := range e.Entries {
+				e.Entries[i].Drop(e.Err)
 			}
 		case stream.DoLost:
 			s.lost(e.Err)
@@ -282,20 +287,22 @@ func (s *streamActor) attach(att *attachment) {
 		old.cut()
 	}
 	s.att = att
+	sess := s.sess
 	att.conn.Gone(func() {
-		_ = s.sess.post(holdStream{-1})
+		_ = sess.post(holdStream{-1})
 		_ = s.post(detach{att})
 	})
-	_ = s.sess.post(holdStream{1})
+	_ = sess.post(holdStream{1})
 }
 
 // recordStored begins the stream: headers and priming may go out.
 func (s *streamActor) recordStored(m recordStored) {
 	if m.err != nil {
 		if s.att != nil {
-			s.att.conn.Reject(503, mcp.CodeInternalError, "the call could not be made resumable: the store is not available", nil, nil, time.Second)
+			s.node.unavailable(s.att.conn, s.callID())
 			s.att = nil
 		}
+		s.unstored.Store(true)
 		s.commit()
 		s.step(stream.Event{Op: stream.OpenFailed, Err: m.err})
 		return
@@ -314,8 +321,17 @@ func (s *streamActor) recordStored(m recordStored) {
 			s.att = nil
 		}
 	}
+	s.heard.Store(s.att != nil)
 	s.commit()
 	s.step(stream.Event{Op: stream.Opened, Rev: m.rev})
+}
+
+// callID is the raw id of the request that the stream answers, nil if none.
+func (s *streamActor) callID() []byte {
+	if len(s.rec.Calls) == 0 {
+		return nil
+	}
+	return s.rec.Calls[0].ID
 }
 
 func (s *streamActor) commit() {
@@ -351,9 +367,12 @@ func (s *streamActor) refreshed(m refreshed) {
 
 // lost ends a stream that another writer has, or that cannot be stored.
 func (s *streamActor) lost(err error) {
+	opened := s.opened
 	s.commit()
 	if s.att != nil {
-		if errors.Is(err, ErrSessionEnded) {
+		if !opened {
+			s.att.conn.Reject(404, mcp.CodeInvalidRequest, "the session has ended", nil, s.callID(), 0)
+		} else if errors.Is(err, ErrSessionEnded) {
 			s.att.finish()
 		} else {
 			s.att.cut()
@@ -369,7 +388,7 @@ func (s *streamActor) lost(err error) {
 // leave takes the stream out of the directory and stops it. The log goes on
 // without it: an ended stream is resumed from there.
 func (s *streamActor) leave() {
-	s.node.streams.drop(s.key)
+	s.node.streams.drop(s.key, s)
 	s.node.k.stop(&s.cell)
 }
 
@@ -385,15 +404,13 @@ func (n *Node) startCallStream(r *requestActor) *streamActor {
 		body = clone(r.body)
 		rec.Principal, _ = codec.Marshal(r.call.principal)
 	}
-	s := n.newStream(r.svc, r.sess, n.newID(), rec, body, r.conn)
-	s.req = r
-	r.streamQueue.Store(s)
+	s := n.newStream(r.svc, r.sess, n.newID(), rec, body, r.conn, r)
 	return s
 }
 
 // newStream starts the actor of a new stream and stores its record.
-func (n *Node) newStream(svc *Service, sess *sessionActor, id string, rec streamRecord, body []byte, conn Conn) *streamActor {
-	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, m: stream.New(svc.Limits.Stream), ready: make(chan struct{})}
+func (n *Node) newStream(svc *Service, sess *sessionActor, id string, rec streamRecord, body []byte, conn Conn, req *requestActor) *streamActor {
+	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, req: req, m: stream.New(svc.Limits.Stream), ready: make(chan struct{})}
 	s.path = s.key.path()
 	if conn != nil {
 		s.att = n.newAttachment(svc, s.key, rec.Revision, conn, stream.Position{Stream: id})
@@ -405,14 +422,14 @@ func (n *Node) newStream(svc *Service, sess *sessionActor, id string, rec stream
 	if err == nil && n.store.NearFull() {
 		err = ErrFull
 	}
-	if err != nil {
-		_ = s.post(recordStored{err: err})
-		return s
-	}
+	// Also a refusal comes from elsewhere: whoever begins the stream is still at it.
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), svc.Limits.StoreWait)
 		defer cancel()
-		rev, err := n.store.OpenStream(ctx, s.path, data, body, n.recordTTL(svc))
+		var rev uint64
+		if err == nil {
+			rev, err = n.store.OpenStream(ctx, s.path, data, body, n.recordTTL(svc))
+		}
 		_ = s.post(recordStored{rev, err})
 	}()
 	return s
@@ -420,7 +437,11 @@ func (n *Node) newStream(svc *Service, sess *sessionActor, id string, rec stream
 
 // recordTTL is the lifetime of a writer record that is rewritten every quarter
 // of it: never less than ReplayAge remains.
-func (n *Node) recordTTL(svc *Service) time.Duration { return svc.Limits.ReplayAge * 4 / 3 }
+func (n *Node) recordTTL(svc *Service) time.Duration { return RecordTTL(svc.Limits.ReplayAge) }
+
+// RecordTTL is the lifetime of the record of a stream whose events can be replayed
+// for the given time. Stores must keep events longer than that.
+func RecordTTL(replayAge time.Duration) time.Duration { return replayAge * 4 / 3 }
 
 func clone(b []byte) []byte {
 	if b == nil {

@@ -34,7 +34,14 @@ func (a *subscriptionActor) receive(m any) {
 		}
 	case updated:
 		for s := range a.want {
-			a.node.push(s, m.data)
+			if _, here := a.node.sessions.get(s); here {
+				a.node.push(s, m.data)
+			} else {
+				delete(a.want, s)
+			}
+		}
+		if len(a.want) == 0 {
+			a.node.subs.end(a)
 		}
 	}
 }
@@ -111,11 +118,16 @@ func (n *Node) push(k SessionKey, data []byte) (heard bool) {
 		return false
 	}
 	st, ok := n.streams.get(StreamKey{k, s.view.Load().rec.Standalone})
-	if !ok {
+	if !ok || st.queued.Load() > int64(s.svc.Limits.Queue) {
+		s.away.Store(true) // its next stream, or resume, makes good what it missed
 		return false
 	}
 	heard = st.heard.Load()
-	return st.post(&pushEntries{entries: []stream.Entry{{Kind: stream.Message, Data: data}}}) == nil && heard
+	if st.post(&pushEntries{entries: []stream.Entry{{Kind: stream.Message, Data: data}}}) != nil {
+		s.away.Store(true)
+		return false
+	}
+	return heard
 }
 
 // Sessions calls f for every session of the service that is on this node.
@@ -131,5 +143,5 @@ func (n *Node) Sessions(svc *Service, f func(*Peer)) {
 // on this node; it reports whether a connection was there to take it. It never
 // waits.
 func (p *Peer) Push(method string, params []byte) (heard bool) {
-	return p.s.node.push(p.s.key, codec.AppendNotification(nil, method, params))
+	return p.node.push(p.key, codec.AppendNotification(nil, method, params))
 }

@@ -20,7 +20,7 @@ func (n *Node) find(ctx context.Context, svc *Service, s *sessionActor, key Stre
 		if <-w.ready; !w.stopped() {
 			return w, w.rec, nil
 		}
-		n.streams.drop(key)
+		n.streams.drop(key, w)
 	}
 	w, err = n.streams.obtain(key, func() (*streamActor, error) {
 		w, r, err := n.takeOver(ctx, svc, s, key)
@@ -42,7 +42,7 @@ func (n *Node) find(ctx context.Context, svc *Service, s *sessionActor, key Stre
 		return nil, rec, err
 	}
 	if w.stopped() { // it ended before the directory had it
-		n.streams.drop(key)
+		n.streams.drop(key, w)
 		return nil, w.rec, nil
 	}
 	return w, w.rec, nil
@@ -261,22 +261,32 @@ func (n *Node) rerun(w *streamActor, body []byte, j *journal) {
 	n.inFlight.Add(1)
 	r := n.takeRequest()
 	r.used = true
-	r.svc, r.sess, r.conn, r.started, r.body = w.svc, w.sess, noConn{}, time.Now(), body
-	r.id = append(r.id[:0], m.ID...)
-	r.call = Call{r: r, msg: &m, attempt: w.rec.Epoch, journal: j}
+	call := &Call{attempt: w.rec.Epoch, journal: j}
 	if len(w.rec.Principal) > 0 {
-		r.call.principal = json.RawMessage(w.rec.Principal)
+		call.principal = json.RawMessage(w.rec.Principal)
 	}
+	r.begins(w.sess, noConn{}, &m, body, call)
 	r.notified = j.sent.Messages
 	if j.sent.Progressed {
 		r.gate.Raise(j.sent.Progress)
 	}
 	_ = r.post(adoptStream{w})
-	if err := r.run(); err != nil {
-		// The client repeats an id of a call that it still waits for, or the
-		// session is gone: there is nobody to answer.
+	err := r.run(0) // it was admitted once
+	for errors.Is(err, ErrStopped) {
+		// The session has just left memory.
+		ctx, cancel := context.WithTimeout(n.base, w.svc.Limits.StoreWait)
+		var s *sessionActor
+		if s, err = n.session(ctx, w.svc, w.key.Session); err == nil {
+			r.sess, call.sess = s, s
+			err = r.run(0)
+		}
+		cancel()
+	}
+	if err != nil {
+		// The client has a request with the same id in flight, or the session is
+		// gone: nobody can tell what became of this one.
 		n.log.Info("call does not run again", "stream", w.key.ID, "error", err)
-		_ = w.post(&pushEntries{entries: []stream.Entry{{Kind: stream.End}}, last: true})
+		_ = w.post(&pushEntries{entries: lostCalls(w.rec.Calls, nil), last: true})
 		r.release()
 	}
 }

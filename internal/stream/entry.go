@@ -33,6 +33,14 @@ type Entry struct {
 	Acked func(error)
 }
 
+// Drop tells whoever waits that the entry will not be stored, or with nil that it
+// need not be.
+func (e *Entry) Drop(err error) {
+	if e.Acked != nil {
+		e.Acked(err)
+	}
+}
+
 func (e *Entry) size() int { return len(e.Meta) + len(e.Data) + 12 }
 
 // appendVersion is the version byte of a stored append.
@@ -102,6 +110,11 @@ type Append struct {
 // Last reports whether a stored append is the last of its stream.
 func Last(data []byte) bool {
 	return len(data) >= 2 && data[0] == appendVersion && data[1]&flagLast != 0
+}
+
+// Rest reports whether a stored append is the last part of one that began before.
+func Rest(data []byte) bool {
+	return len(data) >= 2 && data[0] == appendVersion && data[1]&(flagCont|flagMore) == flagCont
 }
 
 // Reader puts stored appends together again. Feed it consecutive appends in

@@ -40,7 +40,7 @@ type Event struct {
 	Tail    uint64 // Opened: last append in the log (takeover)
 	Sizes   []int  // Opened: sizes of the retained appends, oldest first (takeover)
 	Entries []Entry
-	Last    bool // Push: the stream ends with these
+	Last    bool // Push: the stream ends with these; Cancel always does
 	Err     error
 }
 
@@ -52,6 +52,7 @@ const (
 	Opened     Op = iota // the record is stored
 	OpenFailed           // it could not be
 	Push                 // Entries are to be sent
+	Cancel               // nothing that waits is to be sent, but Entries, which end the stream
 	Stored               // the append in flight is acknowledged
 	Again                // it was not done and may be tried again
 	Fenced               // another writer has the stream
@@ -161,6 +162,18 @@ func (m *Machine) Step(e Event, out []Effect) []Effect {
 		}
 		m.queue = append(m.queue, e.Entries...)
 		m.last = m.last || e.Last
+		return m.next(out)
+	case Cancel:
+		if m.phase > Open || m.last {
+			return append(out, Effect{Do: DoDrop, Entries: e.Entries, Err: ErrEnded})
+		}
+		if len(m.queue) > 0 {
+			out = append(out, Effect{Do: DoDrop, Entries: m.queue, Err: ErrEnded})
+		}
+		m.queue, m.queued, m.last = e.Entries, 0, true
+		for i := range m.queue {
+			m.queued += m.queue[i].size()
+		}
 		return m.next(out)
 	case Stored:
 		m.tries = 0
