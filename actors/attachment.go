@@ -36,10 +36,12 @@ type attachment struct {
 	key    StreamKey
 	conn   Conn
 	primes bool // the revision knows priming events and retry
+	after  stream.Position
 
 	mu      sync.Mutex // guards the fields below; never held over I/O
 	next    uint64     // the append expected next
 	skip    int        // entries of append next that the client has
+	named   bool       // the connection has carried an event id to come back with
 	live    bool       // frames go straight to the connection
 	pending []frame
 	bytes   int
@@ -53,27 +55,37 @@ type attachment struct {
 const primingRevision = "2025-11-25"
 
 func (n *Node) newAttachment(svc *Service, key StreamKey, revision string, conn Conn, after stream.Position) *attachment {
-	a := &attachment{node: n, svc: svc, key: key, conn: conn, primes: revision >= primingRevision, next: after.Append, skip: after.Entry + 1}
+	a := &attachment{node: n, svc: svc, key: key, conn: conn, primes: revision >= primingRevision, after: after, next: after.Append, skip: after.Entry + 1}
 	if after.Append == 0 {
 		a.next, a.skip = 1, 0
 	}
 	return a
 }
 
-// open commits the response to a stream. A new stream is primed where the
-// revision knows that.
+// open commits the response to a stream. A new stream is primed at once, one that
+// is resumed when there is nothing to replay.
 func (a *attachment) open(fresh bool) bool {
 	if !a.conn.Open() {
 		return false
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if fresh && a.primes {
-		a.conn.Event(a.id(stream.Position{Stream: a.key.ID}), int(a.svc.Limits.Retry/time.Millisecond), nil)
+	if fresh {
+		a.prime()
 	}
 	a.conn.Flush()
 	a.watch()
 	return true
+}
+
+// prime tells the client where it is when no event has. One that resumes needs
+// it as much as one that begins: popular clients remember only what their newest
+// connection has carried.
+func (a *attachment) prime() {
+	if a.primes && !a.named {
+		a.named = true
+		a.conn.Event(a.id(a.after), int(a.svc.Limits.Retry/time.Millisecond), nil)
+	}
 }
 
 // watch keeps the connection among the node's open ones until it is gone.
@@ -117,6 +129,7 @@ func (a *attachment) write(num uint64, entries []stream.Entry, last bool) {
 		if (num == a.next && i < a.skip) || !entries[i].Kind.Visible() {
 			continue
 		}
+		a.named = true
 		a.conn.Event(a.id(stream.Position{Stream: a.key.ID, Append: num, Entry: i}), 0, entries[i].Data)
 	}
 	a.next, a.skip = num+1, 0
@@ -157,6 +170,9 @@ func (a *attachment) catchUp() (again bool) {
 	}
 	a.pending, a.bytes = nil, 0
 	a.live = true
+	if !a.done {
+		a.prime()
+	}
 	a.conn.Flush()
 	return false
 }

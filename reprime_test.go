@@ -1,0 +1,47 @@
+package troupe_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/testkit"
+)
+
+// Clients that know only the event ids of their newest connection must be able
+// to come back from one on which nothing has happened.
+func TestResumedStreamIsPrimed(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{}, nil)
+		c := h.session()
+		own := c.Get("")
+		opened, _ := own.Next()
+		asked := c.Post(call("1", "ask", `{"question":"who?"}`))
+		begun, _ := asked.Next()
+		question, _ := asked.Next()
+		for _, last := range []testkit.Event{opened, question} {
+			for range 3 {
+				rest := c.Get(last.ID)
+				time.AfterFunc(time.Minute, rest.Close)
+				got, _ := rest.Next()
+				if diff := cmp.Diff(testkit.Event{ID: last.ID, Retry: "1000"}, got); diff != "" {
+					t.Errorf("first event of a resumed stream (-want +got):\n%s", diff)
+				}
+				rest.Close()
+			}
+		}
+		// What is replayed names the place itself.
+		rest := c.Get(begun.ID)
+		if got, _ := rest.Next(); got != question {
+			t.Errorf("the stream goes on with %+v, want %+v", got, question)
+		}
+		c.Post(answerTo(question.Data, `{"action":"decline"}`))
+		if diff := cmp.Diff([]string{textResult("1", "decline ")}, payloads(rest.All())); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		own.Close()
+		asked.Close()
+	})
+}
