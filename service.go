@@ -32,6 +32,9 @@ var _ actors.Handler = (*service)(nil)
 // revisions are those that this release speaks, oldest first.
 var revisions = []mcp.Revision{mcp.Revision20251125}
 
+// Revisions are the protocol revisions that this release serves, oldest first.
+func Revisions() []string { return revisionNames() }
+
 func revisionNames() []string {
 	names := make([]string, len(revisions))
 	for i, r := range revisions {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe"
 )
 
 func versionCommand() *cobra.Command {
@@ -28,11 +28,5 @@ func versionText() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		version = info.Main.Version
 	}
-	var revisions []string
-	for _, r := range mcp.Revisions() {
-		if !r.Modern() {
-			revisions = append(revisions, r.String())
-		}
-	}
-	return fmt.Sprintf("troupe %s\n%s %s/%s\nMCP %s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, strings.Join(revisions, ", "))
+	return fmt.Sprintf("troupe %s\n%s %s/%s\nMCP %s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, strings.Join(troupe.Revisions(), ", "))
 }
