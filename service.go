@@ -185,7 +185,12 @@ func (s *service) operation(m *codec.Message) (*telemetry.Operation, *tool) {
 			name = []byte(text(m.Name))
 		}
 		if t, ok := s.srv.tools.find(name); ok {
-			return s.tel.Operation(s.srv.opts.ID, mcp.MethodToolsCall, t.Name), t
+			op := t.op.Load()
+			if op == nil {
+				op = s.tel.Operation(s.srv.opts.ID, mcp.MethodToolsCall, t.Name)
+				t.op.Store(op)
+			}
+			return op, t
 		}
 		return s.tel.Operation(s.srv.opts.ID, mcp.MethodToolsCall, ""), nil
 	case mcp.MethodPromptsGet:

@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -65,6 +68,7 @@ type tool struct {
 	input  *jsonschema.Schema
 	output *jsonschema.Schema
 	safe   bool
+	op     atomic.Pointer[telemetry.Operation] // what its calls are counted as
 	// run appends the result to dst.
 	run func(ctx context.Context, c *Call, args []byte, dst []byte) ([]byte, error)
 }
@@ -134,7 +138,13 @@ func AddRawTool(s *Server, t Tool, handler func(ctx context.Context, call *Call,
 	s.tools.put(t.Name, e)
 }
 
+// resultTypes have their codec compiled before the first call of any tool.
+var resultTypes = sync.OnceFunc(func() {
+	pretouch(reflect.TypeFor[mcp.CallToolResult](), reflect.TypeFor[*mcp.TextContent]())
+})
+
 func newTool(t Tool) *tool {
+	resultTypes()
 	if t.Name == "" {
 		panic("troupe: a tool needs a name")
 	}
