@@ -14,7 +14,7 @@ func TestPrompts(t *testing.T) {
 	t.Parallel()
 	c := dial(t, shared, mcp.ClientOptions{})
 	var list []*mcp.Prompt
-	for p, err := range c.Prompts(t.Context(), nil) {
+	for p, err := range c.Prompts(within(t), nil) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +46,7 @@ func TestPrompts(t *testing.T) {
 			{"role":"user","content":{"type":"image","data":"` + redPixel + `","mimeType":"image/png"}},
 			{"role":"user","content":{"type":"text","text":"Please analyze the image above."}}]}`},
 	} {
-		r, err := c.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: tt.name, Arguments: tt.args})
+		r, err := c.GetPrompt(within(t), &mcp.GetPromptParams{Name: tt.name, Arguments: tt.args})
 		if err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 			continue
@@ -59,7 +59,7 @@ func TestResources(t *testing.T) {
 	t.Parallel()
 	c := dial(t, shared, mcp.ClientOptions{})
 	var list []*mcp.Resource
-	for r, err := range c.Resources(t.Context(), nil) {
+	for r, err := range c.Resources(within(t), nil) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestResources(t *testing.T) {
 		{"uri":"test://static-text","name":"static-text","title":"Static text","description":"A text that never changes.","mimeType":"text/plain"},
 		{"uri":"test://watched-resource","name":"watched-resource","title":"Watched resource","description":"A resource to subscribe to.","mimeType":"text/plain"}]`)
 	var templates []*mcp.ResourceTemplate
-	for r, err := range c.ResourceTemplates(t.Context(), nil) {
+	for r, err := range c.ResourceTemplates(within(t), nil) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func TestResources(t *testing.T) {
 		"test://template/a%20b/data": `[{"uri":"test://template/a%20b/data","mimeType":"application/json",
 			"text":"{\"id\":\"a b\",\"templateTest\":true,\"data\":\"Data for ID: a b\"}"}]`,
 	} {
-		r, err := c.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri})
+		r, err := c.ReadResource(within(t), &mcp.ReadResourceParams{URI: uri})
 		if err != nil {
 			t.Errorf("%s: %v", uri, err)
 			continue
@@ -99,7 +99,7 @@ func TestResources(t *testing.T) {
 func TestSubscribe(t *testing.T) {
 	t.Parallel()
 	c := dial(t, shared, mcp.ClientOptions{})
-	ctx := t.Context()
+	ctx := within(t)
 	const uri = "test://watched-resource"
 	for range 2 { // a second time changes nothing
 		if err := c.Subscribe(ctx, &mcp.SubscribeParams{URI: uri}); err != nil {
@@ -130,7 +130,7 @@ func TestComplete(t *testing.T) {
 		{&mcp.CompleteReference{Type: "ref/prompt", Name: "test_simple_prompt"}, "par", []string{}},
 		{&mcp.CompleteReference{Type: "ref/resource", URI: "test://template/{id}/data"}, "par", []string{}},
 	} {
-		r, err := c.Complete(t.Context(), &mcp.CompleteParams{Ref: tt.ref, Argument: mcp.CompleteParamsArgument{Name: "arg1", Value: tt.typed}})
+		r, err := c.Complete(within(t), &mcp.CompleteParams{Ref: tt.ref, Argument: mcp.CompleteParamsArgument{Name: "arg1", Value: tt.typed}})
 		if err != nil {
 			t.Errorf("complete %q: %v", tt.typed, err)
 			continue
@@ -139,6 +139,6 @@ func TestComplete(t *testing.T) {
 			t.Errorf("completions of %q are %+v, want all of %q", tt.typed, r.Completion, tt.want)
 		}
 	}
-	_, err := c.Complete(t.Context(), &mcp.CompleteParams{Ref: &mcp.CompleteReference{Type: "ref/prompt", Name: "nothing"}, Argument: mcp.CompleteParamsArgument{Name: "arg1"}})
+	_, err := c.Complete(within(t), &mcp.CompleteParams{Ref: &mcp.CompleteReference{Type: "ref/prompt", Name: "nothing"}, Argument: mcp.CompleteParamsArgument{Name: "arg1"}})
 	refused(t, "completion for an unknown prompt", err, jsonrpc.CodeInvalidParams, "Unknown prompt: nothing")
 }

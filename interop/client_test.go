@@ -43,7 +43,7 @@ type (
 // dial opens a session with a client that the options describe. The session is closed when the test ends.
 func dial(t *testing.T, s *server, options mcp.ClientOptions) *client {
 	t.Helper()
-	c, err := connect(t.Context(), s, options, revision)
+	c, err := connect(within(t), s, options, revision)
 	if err != nil {
 		t.Fatalf("connect: %v", err)
 	}
@@ -89,7 +89,7 @@ func (c *client) note(change func()) {
 // call calls a tool, which must not fail as a request.
 func (c *client) call(t *testing.T, tool string, args any) *mcp.CallToolResult {
 	t.Helper()
-	r, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
+	r, err := c.CallTool(within(t), &mcp.CallToolParams{Name: tool, Arguments: args})
 	if err != nil {
 		t.Fatalf("%s: %v", tool, err)
 	}

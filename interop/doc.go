@@ -3,7 +3,10 @@
 // 2025-11-25. It holds tests only, in a module of their own, so that the SDK is
 // no dependency of troupe:
 //
-//	cd interop && go test ./...
+//	cd interop && go test -count=1 ./...
+//
+// Without -count=1 the go command repeats the last outcome even when troupe has
+// changed since, because nothing here imports it.
 //
 // The tests build the command from the directory above, under the race detector
 // when they run under it themselves, and start it on a free port of the loopback
@@ -20,6 +23,7 @@
 // resumed stream, the request that ends a session.
 //
 // What the SDK offers and the demo does not use is not tested here: nothing in
-// the demo asks for roots, pings the client, opens a URL, changes a list, updates
-// a resource or has more items than one page.
+// the demo asks for roots, pings the client, opens a URL, changes a list or has
+// more items than one page, and resources are updated only in that a client is
+// told of those it subscribed to when it returns after a crash.
 package interop

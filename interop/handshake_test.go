@@ -15,7 +15,7 @@ func TestInitialize(t *testing.T) {
 	for _, asked := range []string{"", "2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"} {
 		t.Run("asked for "+asked, func(t *testing.T) {
 			t.Parallel()
-			c, err := connect(t.Context(), shared, mcp.ClientOptions{}, asked)
+			c, err := connect(within(t), shared, mcp.ClientOptions{}, asked)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +46,7 @@ func TestPing(t *testing.T) {
 	t.Parallel()
 	c := dial(t, shared, mcp.ClientOptions{})
 	for range 3 {
-		if err := c.Ping(t.Context(), nil); err != nil {
+		if err := c.Ping(within(t), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -54,14 +54,14 @@ func TestPing(t *testing.T) {
 
 func TestCloseEndsTheSession(t *testing.T) {
 	t.Parallel()
-	c, err := connect(t.Context(), shared, mcp.ClientOptions{}, revision)
+	c, err := connect(within(t), shared, mcp.ClientOptions{}, revision)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.wire.base.CloseIdleConnections()
 	id := c.ID()
 	post := func() int {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, shared.endpoint, bytes.NewBufferString(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+		req, err := http.NewRequestWithContext(within(t), http.MethodPost, shared.endpoint, bytes.NewBufferString(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func TestCloseEndsTheSession(t *testing.T) {
 	if got := post(); got != http.StatusNotFound {
 		t.Errorf("a request in the closed session is answered with %d, want 404", got)
 	}
-	if err := c.Ping(t.Context(), nil); !errors.Is(err, mcp.ErrConnectionClosed) {
+	if err := c.Ping(within(t), nil); !errors.Is(err, mcp.ErrConnectionClosed) {
 		t.Errorf("ping after close returns %v, want ErrConnectionClosed", err)
 	}
 }
@@ -99,7 +99,7 @@ func TestRootsChanged(t *testing.T) {
 	wires := newWire()
 	defer wires.base.CloseIdleConnections()
 	sdk := mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1.0.0"}, nil)
-	c, err := sdk.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: shared.endpoint, HTTPClient: &http.Client{Transport: wires}},
+	c, err := sdk.Connect(within(t), &mcp.StreamableClientTransport{Endpoint: shared.endpoint, HTTPClient: &http.Client{Transport: wires}},
 		&mcp.ClientSessionOptions{ProtocolVersion: revision})
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestRootsChanged(t *testing.T) {
 	if len(told) != 1 || told[0].status != http.StatusAccepted {
 		t.Errorf("the change was told with %+v, want one notification answered with 202", told)
 	}
-	if err := c.Ping(t.Context(), nil); err != nil {
+	if err := c.Ping(within(t), nil); err != nil {
 		t.Error(err)
 	}
 	if err := c.Close(); err != nil {

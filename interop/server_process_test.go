@@ -24,7 +24,7 @@ import (
 // patience is how long a test waits for what should come at once.
 const patience = 20 * time.Second
 
-// program is the path of the command under test, shared the server of the tests that need no other.
+// program is the path of the command under test, and shared the server of the tests that need none of their own.
 var (
 	program string
 	shared  *server
@@ -49,18 +49,24 @@ func withServer(run func() int) (code int) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return fail(fmt.Errorf("build the command: %w\n%s", err, out))
 	}
-	if shared, err = launch("127.0.0.1:0", "--memory"); err != nil {
+	p, err := launch("127.0.0.1:0", "--memory")
+	if err != nil {
 		return fail(err)
 	}
+	shared = &server{p}
 	code = run()
+	http.DefaultClient.CloseIdleConnections()
 	if err := shared.stop(); err != nil {
 		return fail(err)
 	}
 	return code
 }
 
-// server is one process of the command.
-type server struct {
+// server is what serves an address: one process of the command after the other.
+type server struct{ *process }
+
+// process is one process of the command.
+type process struct {
 	endpoint string // where it speaks MCP
 	metrics  string
 	addr     string // host and port
@@ -73,9 +79,9 @@ type server struct {
 }
 
 // launch starts a server and returns once it serves.
-func launch(addr string, flags ...string) (*server, error) {
+func launch(addr string, flags ...string) (*process, error) {
 	args := append([]string{"serve", "--listen", addr, "--log-format", "json", "--drain-delay", "0s"}, flags...)
-	s := &server{cmd: exec.Command(program, args...), ended: make(chan struct{})}
+	s := &process{cmd: exec.Command(program, args...), ended: make(chan struct{})}
 	stderr, err := s.cmd.StderrPipe()
 	if err != nil {
 		return nil, err
@@ -122,12 +128,13 @@ func launch(addr string, flags ...string) (*server, error) {
 }
 
 // start starts a server of the test's own, and checks how it ends.
-func start(t *testing.T, addr string, flags ...string) *server {
+func start(t *testing.T, flags ...string) *server {
 	t.Helper()
-	s, err := launch(addr, flags...)
+	p, err := launch("127.0.0.1:0", flags...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s := &server{p}
 	t.Cleanup(func() {
 		if err := s.stop(); err != nil {
 			t.Error(err)
@@ -139,20 +146,31 @@ func start(t *testing.T, addr string, flags ...string) *server {
 	return s
 }
 
-func (s *server) logged() string {
+// restart kills the process as kill -9 does, and starts another on its address.
+func (s *server) restart(t *testing.T, flags ...string) {
+	t.Helper()
+	s.kill()
+	p, err := launch(s.addr, flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.process = p
+}
+
+func (s *process) logged() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.log.String()
 }
 
 // kill ends the process as kill -9 does.
-func (s *server) kill() {
+func (s *process) kill() {
 	_ = s.cmd.Process.Kill() // it may have ended
 	<-s.ended
 }
 
 // stop ends the process as a supervisor does. Its end must be orderly, unless kill has come first.
-func (s *server) stop() error {
+func (s *process) stop() error {
 	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
@@ -177,7 +195,7 @@ func (s *server) stop() error {
 var sample = regexp.MustCompile(`(?m)^([a-z_]+)(?:\{[^}]*\})? (\S+)$`)
 
 // gauge returns the sum of a metric over its labels.
-func (s *server) gauge(ctx context.Context, name string) (float64, error) {
+func (s *process) gauge(ctx context.Context, name string) (float64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.metrics, nil)
 	if err != nil {
 		return 0, err
@@ -208,12 +226,13 @@ func (s *server) gauge(ctx context.Context, name string) (float64, error) {
 }
 
 // awaitGauge waits until a metric has the value.
-func (s *server) awaitGauge(t *testing.T, name string, want float64) {
+func (s *process) awaitGauge(t *testing.T, name string, want float64) {
 	t.Helper()
+	ctx := within(t)
 	var got float64
 	var err error
 	eventually(t, func() bool {
-		got, err = s.gauge(t.Context(), name)
+		got, err = s.gauge(ctx, name)
 		return err == nil && got == want
 	}, func() string { return fmt.Sprintf("%s is %v (%v), want %v", name, got, err, want) })
 }
@@ -228,4 +247,24 @@ func eventually(t *testing.T, holds func() bool, matter func() string) {
 			t.Fatal(matter())
 		}
 	}
+}
+
+// within returns a context that ends with the test, or when it takes too long.
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("it takes too long"))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// receive returns what comes on a channel, or fails the test when nothing comes.
+func receive[T any](t *testing.T, from <-chan T) (v T) {
+	t.Helper()
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	select {
+	case v = <-from:
+	case <-timeout.C:
+		t.Fatal("nothing happens")
+	}
+	return v
 }

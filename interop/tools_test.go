@@ -31,7 +31,7 @@ func TestListTools(t *testing.T) {
 	c := dial(t, shared, mcp.ClientOptions{})
 	byName := map[string]*mcp.Tool{}
 	var names []string
-	for tool, err := range c.Tools(t.Context(), nil) {
+	for tool, err := range c.Tools(within(t), nil) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func TestListTools(t *testing.T) {
 	} {
 		sameJSON(t, "tool "+name, byName[name], want)
 	}
-	_, err := c.ListTools(t.Context(), &mcp.ListToolsParams{Cursor: "nowhere"})
+	_, err := c.ListTools(within(t), &mcp.ListToolsParams{Cursor: "nowhere"})
 	refused(t, "a list from an unknown cursor", err, jsonrpc.CodeInvalidParams, "invalid cursor")
 }
 
@@ -124,7 +124,7 @@ func TestInvalidArguments(t *testing.T) {
 func TestProtocolErrors(t *testing.T) {
 	t.Parallel()
 	c := dial(t, shared, mcp.ClientOptions{})
-	ctx := t.Context()
+	ctx := within(t)
 	_, err := c.CallTool(ctx, &mcp.CallToolParams{Name: "nothing"})
 	refused(t, "an unknown tool", err, jsonrpc.CodeInvalidParams, "Unknown tool: nothing")
 	_, err = c.CallTool(ctx, &mcp.CallToolParams{Name: "echo", Arguments: []int{1}})

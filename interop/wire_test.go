@@ -88,6 +88,7 @@ type seen struct {
 	status   int
 	kind     string
 	received []message
+	lastID   string // of the last event whose end has been read
 }
 
 // find returns the exchanges for which the condition holds, in the order in which they began.
@@ -96,7 +97,8 @@ func (w *wire) find(holds func(seen) bool) []seen {
 	defer w.mu.Unlock()
 	var found []seen
 	for _, x := range w.exchanges {
-		s := seen{x.verb, x.header, x.sent, x.status, x.kind, received(x.kind, x.body.String())}
+		s := seen{verb: x.verb, header: x.header, sent: x.sent, status: x.status, kind: x.kind}
+		s.received, s.lastID = received(x.kind, x.body.String())
 		if holds(s) {
 			found = append(found, s)
 		}
@@ -104,29 +106,36 @@ func (w *wire) find(holds func(seen) bool) []seen {
 	return found
 }
 
-// received returns the complete messages of a body.
-func received(kind, body string) []message {
-	var texts []string
+// received returns the complete messages of a body, and the id of its last complete event.
+func received(kind, body string) (messages []message, lastID string) {
+	texts := []string{body}
 	if strings.HasPrefix(kind, "text/event-stream") {
+		texts = nil
 		events := strings.Split(body, "\n\n")
 		for _, event := range events[:len(events)-1] {
 			for line := range strings.Lines(event) {
-				if data, ok := strings.CutPrefix(line, "data:"); ok && strings.TrimSpace(data) != "" {
-					texts = append(texts, data)
+				switch field, value, _ := strings.Cut(strings.TrimSpace(line), ":"); field {
+				case "id":
+					lastID = strings.TrimSpace(value)
+				case "data":
+					texts = append(texts, value)
 				}
 			}
 		}
-	} else {
-		texts = []string{body}
 	}
-	var messages []message
 	for _, text := range texts {
 		var m message
-		if json.Unmarshal([]byte(text), &m) == nil {
+		if json.Unmarshal([]byte(text), &m) == nil { // an event that only has an id is none
 			messages = append(messages, m)
 		}
 	}
-	return messages
+	return messages, lastID
+}
+
+// streamOf is the stream that an event id belongs to.
+func streamOf(id string) string {
+	name, _, _ := strings.Cut(id, ".")
+	return name
 }
 
 // calls selects the requests that call a method.
