@@ -25,7 +25,11 @@ func TestResumedStreamIsPrimed(t *testing.T) {
 			for range 3 {
 				rest := c.Get(last.ID)
 				time.AfterFunc(time.Minute, rest.Close)
+				begin := time.Now()
 				got, _ := rest.Next()
+				if d := time.Since(begin); d < 15*time.Second || d > 16*time.Second {
+					t.Errorf("the stream named its place after %v, want 15s of silence", d)
+				}
 				if diff := cmp.Diff(testkit.Event{ID: last.ID, Retry: "1000"}, got); diff != "" {
 					t.Errorf("first event of a resumed stream (-want +got):\n%s", diff)
 				}

@@ -63,7 +63,7 @@ func (n *Node) newAttachment(svc *Service, key StreamKey, revision string, conn 
 }
 
 // open commits the response to a stream. A new stream is primed at once, one that
-// is resumed when there is nothing to replay.
+// is resumed when it has had nothing to say for as long as a comment may take.
 func (a *attachment) open(fresh bool) bool {
 	if !a.conn.Open() {
 		return false
@@ -78,9 +78,9 @@ func (a *attachment) open(fresh bool) bool {
 	return true
 }
 
-// prime tells the client where it is when no event has. One that resumes needs
-// it as much as one that begins: popular clients remember only what their newest
-// connection has carried.
+// prime tells the client where it is when no event has. One that has resumed may
+// need it as much as one that begins: popular clients remember only what their
+// newest connection has carried. The id is then the one that it came with.
 func (a *attachment) prime() {
 	if a.primes && !a.named {
 		a.named = true
@@ -170,9 +170,6 @@ func (a *attachment) catchUp() (again bool) {
 	}
 	a.pending, a.bytes = nil, 0
 	a.live = true
-	if !a.done {
-		a.prime()
-	}
 	a.conn.Flush()
 	return false
 }
@@ -211,7 +208,11 @@ func (a *attachment) comment(now time.Time) {
 	defer a.mu.Unlock()
 	if !a.done && now.Sub(a.wrote) >= a.svc.Limits.KeepAlive {
 		a.wrote = now
-		a.conn.Comment()
+		if a.primes && !a.named {
+			a.prime()
+		} else {
+			a.conn.Comment()
+		}
 		a.conn.Flush()
 	}
 }

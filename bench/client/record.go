@@ -90,6 +90,13 @@ func (r *Record) Connections() []Connection {
 // an event which another one got.
 func (r *Record) Merge() ([]Event, error) {
 	conns := r.Connections()
+	for i := range conns {
+		// A resumed connection that has long been silent names its place: the id it
+		// came with, without data, and nothing is delivered by that.
+		if c := &conns[i]; len(c.Events) > 0 && c.From != "" && c.Events[0].ID == c.From && len(c.Events[0].Data) == 0 {
+			c.Events = c.Events[1:]
+		}
+	}
 	var all []Event
 	at := make(map[Position]string)
 	for _, c := range conns {
