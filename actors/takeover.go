@@ -114,7 +114,7 @@ func (n *Node) takeOver(ctx context.Context, svc *Service, s *sessionActor, key 
 	w.commit()
 	_ = w.post(takenOver{rev: rev, log: log})
 	if len(rec.Calls) > 0 {
-		n.finishCalls(ctx, w, log)
+		n.finishCalls(ctx, s, w, log)
 	}
 	return w, rec, nil
 }
@@ -217,13 +217,13 @@ func (n *Node) rewriteWriter(ctx context.Context, path string, rec streamRecord,
 // finishCalls sees to the calls of a stream whose node was lost: they run again
 // where that is declared safe, else the client learns that the outcome is
 // unknown.
-func (n *Node) finishCalls(ctx context.Context, w *streamActor, log *pastLog) {
+func (n *Node) finishCalls(ctx context.Context, s *sessionActor, w *streamActor, log *pastLog) {
 	if w.rec.Safe {
 		body, err := n.store.Body(ctx, w.path)
 		if err == nil {
 			j := newJournal(log, w.sent)
 			n.questions.reopen(w, j)
-			go n.rerun(w, body, j)
+			go n.rerun(s, w, body, j)
 			return
 		}
 		n.log.Warn("call cannot run again", "stream", w.key.ID, "error", err)
@@ -250,7 +250,7 @@ func lostCalls(calls []callRecord, answered map[string]bool) []stream.Entry {
 }
 
 // rerun runs a call again from its stored body, on the stream it had.
-func (n *Node) rerun(w *streamActor, body []byte, j *journal) {
+func (n *Node) rerun(s *sessionActor, w *streamActor, body []byte, j *journal) {
 	defer n.questions.end(j)
 	var m codec.Message
 	if err := codec.Scan(body, &m, codec.Limits{MaxDepth: w.svc.Limits.Depth}); err != nil {
@@ -265,7 +265,7 @@ func (n *Node) rerun(w *streamActor, body []byte, j *journal) {
 	if len(w.rec.Principal) > 0 {
 		call.principal = json.RawMessage(w.rec.Principal)
 	}
-	r.begins(w.sess, noConn{}, &m, body, call)
+	r.begins(s, noConn{}, &m, body, call)
 	r.notified = j.sent.Messages
 	if j.sent.Progressed {
 		r.gate.Raise(j.sent.Progress)
@@ -275,7 +275,6 @@ func (n *Node) rerun(w *streamActor, body []byte, j *journal) {
 	for errors.Is(err, ErrStopped) {
 		// The session has just left memory.
 		ctx, cancel := context.WithTimeout(n.base, w.svc.Limits.StoreWait)
-		var s *sessionActor
 		if s, err = n.session(ctx, w.svc, w.key.Session); err == nil {
 			r.sess, call.sess = s, s
 			err = r.run(0)
