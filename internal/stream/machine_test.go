@@ -36,10 +36,14 @@ func (w *world) do(effects []Effect) {
 		case DoDeliver:
 			for i, x := range e.Entries {
 				w.delivered = append(w.delivered, fmt.Sprintf("%d.%d %s", e.Num, i, x.Data))
+				x.Drop(nil)
 			}
 			w.ended = w.ended || e.Last
 		case DoDrop:
 			w.dropped += len(e.Entries)
+			for _, x := range e.Entries {
+				x.Drop(e.Err)
+			}
 		case DoLost:
 			w.lost = e.Err
 		case DoRetry:
@@ -92,6 +96,108 @@ func TestQueuedEntriesShareTheNextAppend(t *testing.T) {
 	w.step(Event{Op: Push, Entries: []Entry{msg("late")}})
 	if w.dropped != 1 || w.inFlight != nil {
 		t.Errorf("after the end: dropped %d, in flight %v; want 1, none", w.dropped, w.inFlight)
+	}
+}
+
+// fates records what entries learn of their own storing, by their data.
+type fates map[string][]error
+
+func (f fates) entry(k Kind, s string) Entry {
+	return Entry{Kind: k, Data: []byte(s), Acked: func(err error) { f[s] = append(f[s], err) }}
+}
+
+func (f fates) check(t *testing.T, want fates) {
+	t.Helper()
+	if diff := cmp.Diff(want, f, cmpopts.EquateErrors()); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
+func TestCancelDropsWhatQueuesAndEndsTheStream(t *testing.T) {
+	w, told := newWorld(t, Limits{}), fates{}
+	push := func(s string) { w.step(Event{Op: Push, Entries: []Entry{told.entry(Message, s)}}) }
+	cancel := func(s string) { w.step(Event{Op: Cancel, Entries: []Entry{told.entry(End, s)}}) }
+	w.step(Event{Op: Opened, Rev: 1})
+	push("in flight")
+	push("queued")
+	push("queued too")
+	cancel("end")
+	told.check(t, fates{"queued": {ErrEnded}, "queued too": {ErrEnded}})
+	end := msg("end")
+	if len(w.delivered) != 0 || w.ended || w.m.Queued() != end.size() {
+		t.Errorf("before the acknowledgement: delivered %v, ended %v, %d bytes queued", w.delivered, w.ended, w.m.Queued())
+	}
+	push("late")
+	cancel("second end")
+	for w.ack() {
+	}
+	if diff := cmp.Diff([]string{"1.0 in flight", "2.0 end"}, w.delivered); diff != "" || !w.ended || w.m.Phase() != Ended {
+		t.Errorf("delivered (-want +got):\n%s ended=%v", diff, w.ended)
+	}
+	if Last(w.log[1]) || !Last(w.log[2]) {
+		t.Errorf("last: append 1 %v, append 2 %v", Last(w.log[1]), Last(w.log[2]))
+	}
+	cancel("after the end")
+	told.check(t, fates{
+		"in flight": {nil}, "end": {nil}, "queued": {ErrEnded}, "queued too": {ErrEnded},
+		"late": {ErrEnded}, "second end": {ErrEnded}, "after the end": {ErrEnded},
+	})
+}
+
+func TestCancelBeforeTheRecordIsStored(t *testing.T) {
+	w, told := newWorld(t, Limits{}), fates{}
+	w.step(Event{Op: Push, Entries: []Entry{told.entry(Progress, "queued")}})
+	w.step(Event{Op: Cancel, Entries: []Entry{told.entry(End, "end")}})
+	if w.inFlight != nil {
+		t.Fatal("an append left before the record was stored")
+	}
+	w.step(Event{Op: Opened, Rev: 1})
+	for w.ack() {
+	}
+	if diff := cmp.Diff([]string{"1.0 end"}, w.delivered); diff != "" || !w.ended {
+		t.Errorf("delivered (-want +got):\n%s ended=%v", diff, w.ended)
+	}
+	told.check(t, fates{"queued": {ErrEnded}, "end": {nil}})
+}
+
+// An answer that came before the cancel stands.
+func TestCancelAfterTheAnswer(t *testing.T) {
+	w, told := newWorld(t, Limits{}), fates{}
+	w.step(Event{Op: Opened, Rev: 1})
+	w.step(Event{Op: Push, Entries: []Entry{told.entry(Message, "in flight")}})
+	w.step(Event{Op: Push, Entries: []Entry{told.entry(Final, "answer")}, Last: true})
+	w.step(Event{Op: Cancel, Entries: []Entry{told.entry(End, "end")}})
+	for w.ack() {
+	}
+	if diff := cmp.Diff([]string{"1.0 in flight", "2.0 answer"}, w.delivered); diff != "" || !w.ended {
+		t.Errorf("delivered (-want +got):\n%s ended=%v", diff, w.ended)
+	}
+	told.check(t, fates{"in flight": {nil}, "answer": {nil}, "end": {ErrEnded}})
+}
+
+// TestPartsSayWhatTheyAre looks at appends without decoding them.
+func TestPartsSayWhatTheyAre(t *testing.T) {
+	type verdict struct{ Rest, Last bool }
+	big, small := msg(fmt.Sprintf("%0500d", 1)), msg("a")
+	for name, tt := range map[string]struct {
+		parts [][]byte
+		want  []verdict
+	}{
+		"one of many":       {encode([]Entry{small, small}, false, 300), []verdict{{}}},
+		"the last":          {encode([]Entry{small}, true, 300), []verdict{{Last: true}}},
+		"in parts":          {encode([]Entry{big}, false, 300), []verdict{{}, {Rest: true}}},
+		"the last in parts": {encode([]Entry{big, big}, true, 400), []verdict{{}, {}, {Rest: true, Last: true}}},
+		"blanked":           {[][]byte{nil, {}}, []verdict{{}, {}}},
+		"too short":         {[][]byte{{appendVersion}}, []verdict{{}}},
+		"another version":   {[][]byte{{appendVersion + 1, flagLast | flagCont}}, []verdict{{}}},
+	} {
+		var got []verdict
+		for _, p := range tt.parts {
+			got = append(got, verdict{Rest(p), Last(p)})
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

@@ -1,0 +1,324 @@
+package troupe_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// What waits for the log when the client cancels is dropped: a resume finds at
+// most the one append that was on its way.
+func TestCancelDropsWhatWaits(t *testing.T) {
+	const batch = 256 // entries of one append
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{}, nil)
+		flooding := make(chan struct{})
+		h.tool("flood", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
+			for i := 0; ; i++ {
+				if err := call.Log(ctx, mcp.LevelError, "", strings.Repeat("x", 60)); err != nil {
+					return "", err
+				}
+				if i == 5000 {
+					close(flooding)
+				}
+			}
+		})
+		c := h.session()
+		a := c.Post(call("1", "flood", `{}`))
+		lastID := ""
+		cancelled := make(chan *testkit.Answer, 1)
+		go func() {
+			<-flooding
+			cancelled <- c.Post(note("notifications/cancelled", `{"requestId":1}`))
+		}()
+		for e, ok := a.Next(); ok; e, ok = a.Next() {
+			lastID = e.ID
+		}
+		if a := <-cancelled; a.StatusCode != 202 {
+			t.Errorf("cancel: %s", a.Status)
+		}
+		r := c.Get(lastID)
+		if !r.Stream() {
+			t.Fatalf("resume of a cancelled call: %s %s", r.Status, r.Body)
+		}
+		if rest := payloads(r.All()); len(rest) > batch {
+			t.Errorf("%d events after the cancel, want no more than %d", len(rest), batch)
+		}
+	})
+}
+
+// What serves a request serves others later. A goroutine that a handler has left
+// behind must not reach them.
+func TestCallIsOverOnceItsHandlerHasReturned(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{}, nil)
+		kept, running, release := make(chan *troupe.Call, 1), make(chan struct{}), make(chan struct{})
+		h.tool("leave", 0, func(_ context.Context, call *troupe.Call) (string, error) {
+			kept <- call
+			return "left", nil
+		})
+		h.tool("hold", 0, func(context.Context, *troupe.Call) (string, error) {
+			running <- struct{}{}
+			<-release
+			return "held", nil
+		})
+		other := h.session()
+		equal(t, "first", h.session().Post(callWith("1", "leave", `{}`, `"first"`)).Body, textResult("1", "left"))
+		left := <-kept
+		send := func(when string) {
+			t.Helper()
+			ctx := context.Background()
+			if left.Log(ctx, mcp.LevelError, "", "a secret of the first client") == nil {
+				t.Errorf("%s: a message went somewhere", when)
+			}
+			if left.Progress(ctx, 1, 0, "") == nil {
+				t.Errorf("%s: progress went somewhere", when)
+			}
+			if _, err := left.Elicit(ctx, "?", form); err == nil {
+				t.Errorf("%s: a question was answered", when)
+			}
+			left.Disconnect()
+		}
+		synctest.Wait() // what served the call is free
+		send("while nothing runs")
+		answered := make(chan *testkit.Answer, 1)
+		go func() { answered <- other.Post(callWith("1", "hold", `{}`, `"other"`)) }()
+		<-running
+		send("while another call runs")
+		close(release)
+		if a := <-answered; a.Stream() {
+			t.Errorf("the other call got %q", payloads(a.All()))
+		} else {
+			equal(t, "other", a.Body, textResult("1", "held"))
+		}
+		// At any moment of the other's life.
+		var stop atomic.Bool
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for !stop.Load() {
+				left.Disconnect()
+				_ = left.Log(context.Background(), mcp.LevelError, "", "a secret")
+				runtime.Gosched()
+			}
+		})
+		for i := range 100 {
+			id := fmt.Sprint(i)
+			if a := other.Post(callWith(id, "echo", `{"text":"`+id+`"}`, id)); a.Body != textResult(id, id) {
+				t.Errorf("call %s got %s %q", id, a.Status, a.Body)
+			}
+		}
+		stop.Store(true)
+		wg.Wait()
+	})
+}
+
+// However many goroutines of a handler send at once, each message arrives once
+// unless its sender is told that it does not, and the answer comes after them.
+func TestManyGoroutinesOfAHandlerSend(t *testing.T) {
+	for name, tt := range map[string]struct {
+		senders, each int
+		all           bool // none may be refused
+	}{
+		"as many as wait for the log":  {1000, 20, true},
+		"more than a mailbox can hold": {20_000, 2, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				h := newHost(t, troupe.Options{}, nil)
+				var refused atomic.Int64
+				h.tool("many", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
+					var wg sync.WaitGroup
+					for range tt.senders {
+						wg.Go(func() {
+							for range tt.each {
+								if call.Log(ctx, mcp.LevelError, "", strings.Repeat("x", 40)) != nil {
+									refused.Add(1)
+								}
+							}
+						})
+					}
+					wg.Wait()
+					return "done", nil
+				})
+				c := h.unchecked().Initialize(`{}`)
+				a := c.Post(call("1", "many", `{}`))
+				seen, newest := make(map[string]bool), testkit.Event{}
+				for newest.Data != textResult("1", "done") {
+					e, ok := a.Next()
+					if !ok { // it was cut off for reading slowly
+						if a = c.Get(newest.ID); !a.Stream() {
+							t.Fatalf("resume: %s %s", a.Status, a.Body)
+						}
+						continue
+					}
+					if newest = e; e.Data != "" {
+						if seen[e.ID] {
+							t.Errorf("%s came twice", e.ID)
+						}
+						seen[e.ID] = true
+					}
+				}
+				got, sent := len(seen)-1, tt.senders*tt.each-int(refused.Load())
+				if got > sent || tt.all && got != tt.senders*tt.each {
+					t.Errorf("%d messages came of %d that were not refused", got, sent)
+				}
+				if rest := a.All(); len(rest) != 0 {
+					t.Errorf("after the answer: %v", rest)
+				}
+			})
+		})
+	}
+}
+
+// Calls that were admitted once run again after a crash, also when newer calls
+// have taken their places, but not under an id that a newer call has.
+func TestRerunsOfAFullSession(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		dir, o := t.TempDir(), troupe.Options{CallsPerSession: 4}
+		first := o
+		first.Dir = dir
+		h := newHost(t, first, nil)
+		c := h.session()
+		primes := make(map[string]string)
+		for _, id := range []string{"1", "2", "3", "4"} {
+			a := c.Post(callWith(id, "count", `{"to":3,"delay_ms":20000}`, id))
+			e, _ := a.Next()
+			primes[id] = e.ID
+			defer a.Close()
+		}
+		_, m := crashed(t, dir, o, c)
+		for _, id := range []string{"1", "9"} {
+			a := m.Post(call(id, "sleep", `{"ms":3600000}`))
+			a.Next()
+			defer a.Close()
+		}
+		resumed := make(map[string]func() []string)
+		for id, prime := range primes {
+			resumed[id] = reading(m.Get(prime))
+		}
+		for id, wait := range resumed {
+			want := textResult(id, "counted to 3")
+			if id == "1" {
+				want = `{"jsonrpc":"2.0","id":1,"error":{"code":-32010,"message":"the node running this call was lost; whether it took effect is unknown"}}`
+			}
+			if got := wait(); len(got) == 0 || got[len(got)-1] != want {
+				t.Errorf("call %s got %q, want %s at last", id, got, want)
+			}
+		}
+	})
+}
+
+// The notice that a question needs no answer is none of the handler's messages,
+// which a re-run counts in order to send each once.
+func TestWithdrawnQuestionIsNoMessageOfTheHandler(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		o := troupe.Options{Dir: t.TempDir(), MaxAsk: 10 * time.Second}
+		add := func(h *host) {
+			troupe.AddTool(h.srv, troupe.Tool{Name: "asklog", Description: "Asks, and then logs.", Rerun: troupe.Safe},
+				func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+					_, _ = call.Elicit(ctx, "who?", form) // nobody answers
+					if err := sleep(ctx, 5000); err != nil {
+						return "", err
+					}
+					return "done", call.Log(ctx, mcp.LevelError, "", "never sent before the crash")
+				})
+		}
+		h := newHost(t, o, nil)
+		add(h)
+		c := h.session()
+		a := c.Post(call("1", "asklog", `{}`))
+		question := nextQuestion(t, a)
+		withdrawn, _ := a.Next()
+		contains(t, "withdrawn", withdrawn.Data, `"notifications/cancelled","params":{"requestId":`+string(question.ID))
+		o.Dir = copyDir(t, o.Dir)
+		after := newHost(t, o, nil)
+		add(after)
+		a.Close()
+		var got []string
+		for _, s := range payloads(after.moved(c).Get(withdrawn.ID).All()) {
+			if !strings.Contains(s, `"notifications/cancelled"`) {
+				got = append(got, s)
+			}
+		}
+		want := []string{note("notifications/message", `{"level":"error","data":"never sent before the crash"}`), textResult("1", "done")}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A call that was answered is never taken for one that was lost: however late its
+// client comes back, it gets the answer that it got before, or learns that it
+// comes too late.
+func TestAnsweredCallNeverRunsAgain(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{}, nil)
+		var runs atomic.Int32
+		troupe.AddTool(h.srv, troupe.Tool{Name: "once", Description: "Counts its runs.", Rerun: troupe.Safe},
+			func(ctx context.Context, _ *troupe.Call, _ struct{}) (string, error) {
+				return fmt.Sprint("run ", runs.Add(1)), sleep(ctx, 500)
+			})
+		c := h.session()
+		for _, tt := range []struct{ tool, args, text string }{{"once", `{}`, "run 1"}, {"sleep", `{"ms":500}`, "slept"}} {
+			begin := time.Now()
+			events := c.Post(call("1", tt.tool, tt.args)).All()
+			want := textResult("1", tt.text)
+			equal(t, tt.tool, fmt.Sprint(payloads(events)), fmt.Sprint([]string{want}))
+			for _, age := range []time.Duration{9 * time.Minute, 11 * time.Minute, 13 * time.Minute, 13*time.Minute + 30*time.Second, 14 * time.Minute, time.Hour} {
+				time.Sleep(time.Until(begin.Add(age)))
+				if r := c.Get(events[0].ID); r.Stream() {
+					equal(t, fmt.Sprintf("%s after %v", tt.tool, age), fmt.Sprint(payloads(r.All())), fmt.Sprint([]string{want}))
+				} else if age < 10*time.Minute {
+					t.Errorf("%s after %v: %s %s", tt.tool, age, r.Status, r.Body)
+				} else {
+					badEvent(t, r)
+				}
+			}
+		}
+		if n := runs.Load(); n != 1 {
+			t.Errorf("an answered call ran %d times", n)
+		}
+	})
+}
+
+// What Options let in runs again under the same Options.
+func TestRerunOfDeepArguments(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		o := troupe.Options{Dir: t.TempDir(), MaxDepth: 500}
+		add := func(h *host) {
+			troupe.AddRawTool(h.srv, troupe.Tool{Name: "deep", Description: "Takes anything.", InputSchema: []byte(`{"type":"object"}`), Rerun: troupe.Safe},
+				func(ctx context.Context, _ *troupe.Call, _ json.RawMessage) (*mcp.CallToolResult, error) {
+					return &mcp.CallToolResult{Content: mcp.Contents{mcp.Text("done")}}, sleep(ctx, 5000)
+				})
+		}
+		h := newHost(t, o, nil)
+		add(h)
+		c := h.session()
+		a := c.Post(call("1", "deep", `{"x":`+strings.Repeat("[", 200)+strings.Repeat("]", 200)+`}`))
+		prime, _ := a.Next()
+		o.Dir = copyDir(t, o.Dir)
+		after := newHost(t, o, nil)
+		add(after)
+		a.Close()
+		r := listen(after.moved(c).Get(prime.ID))
+		time.Sleep(time.Minute)
+		got, ended := r.now()
+		if diff := cmp.Diff([]string{textResult("1", "done")}, got); diff != "" || !ended {
+			t.Errorf("ended: %v (-want +got):\n%s", ended, diff)
+		}
+		r.Close()
+	})
+}

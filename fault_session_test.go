@@ -1,0 +1,224 @@
+package troupe_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// A peer that a handler has kept follows its session when that leaves memory and
+// comes back.
+func TestKeptPeerFollowsItsSession(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{}, nil)
+		kept := make(chan *troupe.Peer, 1)
+		h.tool("keep", 0, func(_ context.Context, call *troupe.Call) (string, error) {
+			kept <- call.Peer()
+			return "", nil
+		})
+		c := h.session()
+		c.Post(call("1", "keep", `{}`))
+		peer := <-kept
+		log := func(level mcp.LoggingLevel, text string) {
+			t.Helper()
+			if err := peer.Log(context.Background(), level, "", text); err != nil {
+				t.Errorf("log %q: %v", text, err)
+			}
+		}
+		time.Sleep(3 * time.Minute) // the session leaves memory
+		l := listen(c.Get(""))
+		synctest.Wait()
+		log(mcp.LevelError, "first")
+		c.Post(method("2", "logging/setLevel", `{"level":"critical"}`))
+		log(mcp.LevelError, "below the level")
+		log(mcp.LevelCritical, "second")
+		got, _ := l.now()
+		want := []string{note("notifications/message", `{"level":"error","data":"first"}`), note("notifications/message", `{"level":"critical","data":"second"}`)}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		l.Close()
+		if d := c.Do("DELETE", ""); d.StatusCode != 200 {
+			t.Errorf("delete: %s", d.Status)
+		}
+		if err := peer.Log(context.Background(), mcp.LevelCritical, "", "too late"); err == nil {
+			t.Error("a message to a session that has ended was taken")
+		}
+	})
+}
+
+// ended reports what is wrong with a client whose session should have ended.
+func ended(t *testing.T, c *testkit.Client) {
+	t.Helper()
+	for _, a := range []*testkit.Answer{c.Post(call("99", "echo", `{"text":"x"}`)), c.Get("")} {
+		if a.StatusCode != 404 {
+			t.Errorf("the session should have ended: %s %s", a.Status, a.Body)
+		}
+	}
+}
+
+// A client that listens uses its session, which ends, together with the stream,
+// only at its absolute lifetime.
+func TestOpenStreamKeepsTheSession(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{SessionIdle: 10 * time.Minute, SessionMax: 40 * time.Minute}, nil)
+		c, idle := h.session(), h.session()
+		c.Post(subscribeOne)
+		l := listen(c.Get(""))
+		time.Sleep(39 * time.Minute)
+		ended(t, idle)
+		before, over := l.now()
+		h.srv.ResourceUpdated("test://one")
+		got, _ := l.now()
+		if diff := cmp.Diff([]string{oneUpdated}, got[len(before):]); diff != "" || over {
+			t.Errorf("after 39 minutes: ended %v (-want +got):\n%s", over, diff)
+		}
+		equal(t, "a call after 39 minutes", c.Post(call("2", "echo", `{"text":"x"}`)).Body, textResult("2", "x"))
+		time.Sleep(2 * time.Minute)
+		if got, over := l.now(); !over {
+			t.Errorf("after 41 minutes the stream is still open: %q", got)
+		}
+		ended(t, c)
+		l.Close()
+	})
+}
+
+// So does a call that runs, whether its client is connected or not.
+func TestRunningCallKeepsTheSession(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{SessionIdle: 10 * time.Minute, SessionMax: 40 * time.Minute}, nil)
+		causes := make(chan error, 1)
+		h.tool("wait", 0, func(ctx context.Context, _ *troupe.Call) (string, error) {
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return "", ctx.Err()
+		})
+		c := h.session()
+		time.Sleep(9 * time.Minute)
+		a := c.Post(call("1", "sleep", `{"ms":1500000}`)) // until the 34th minute
+		prime, _ := a.Next()
+		a.Close()
+		time.Sleep(24 * time.Minute)
+		r := c.Get(prime.ID)
+		if !r.Stream() {
+			t.Fatalf("resume of a running call: %s %s", r.Status, r.Body)
+		}
+		equal(t, "resumed", last(t, r), textResult("1", "slept"))
+		l := listen(c.Post(call("2", "wait", `{}`)))
+		time.Sleep(5 * time.Minute)
+		if got, over := l.now(); over {
+			t.Errorf("after 39 minutes the call has ended: %q", got)
+		}
+		time.Sleep(2 * time.Minute)
+		if got, over := l.now(); !over || len(got) != 0 {
+			t.Errorf("after 41 minutes: ended %v, got %q", over, got)
+		}
+		select {
+		case err := <-causes:
+			if !errors.Is(err, troupe.ErrSessionEnded) {
+				t.Errorf("the call ended for %v", err)
+			}
+		default:
+			t.Error("the handler runs on")
+		}
+		ended(t, c)
+		l.Close()
+	})
+}
+
+// A DELETE ends the calls of the session at whatever point they are: answered
+// plainly so far, about to become streams, or streams.
+func TestDeleteEndsCalls(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		const grace = 250 * time.Millisecond
+		h := newHost(t, troupe.Options{}, nil)
+		causes := make(chan error, 1)
+		h.tool("wait", 0, func(ctx context.Context, _ *troupe.Call) (string, error) {
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return "", ctx.Err()
+		})
+		for i := range 60 {
+			after := []time.Duration{grace / 2, grace, 2 * grace}[i%3]
+			c := h.session()
+			deleted := make(chan *testkit.Answer, 1)
+			time.AfterFunc(after, func() { deleted <- c.Do("DELETE", "") })
+			begin := time.Now()
+			a := c.Post(call("1", "wait", `{}`))
+			if a.Stream() {
+				if got := payloads(a.All()); len(got) != 0 {
+					t.Errorf("deleted after %v: %q", after, got)
+				}
+			} else if a.StatusCode != 404 {
+				t.Errorf("deleted after %v: %s %s", after, a.Status, a.Body)
+			}
+			if d := time.Since(begin); d != after {
+				t.Errorf("deleted after %v: the response took %v", after, d)
+			}
+			if d := <-deleted; d.StatusCode != 200 {
+				t.Errorf("delete: %s %s", d.Status, d.Body)
+			}
+			if err := <-causes; !errors.Is(err, troupe.ErrSessionEnded) {
+				t.Errorf("deleted after %v: the call ended for %v", after, err)
+			}
+			ended(t, c)
+		}
+		synctest.Wait()
+		for _, kind := range []string{"session", "stream", "request"} {
+			if n := h.rt.Actors(kind); n != 0 {
+				t.Errorf("%d actors of kind %s are left", n, kind)
+			}
+		}
+	})
+}
+
+// Probes may ask for the head alone.
+func TestHealth(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{DrainDelay: 3 * time.Second, DrainWait: time.Second}, nil)
+		ln := testkit.NewListener()
+		web := &http.Client{Transport: &http.Transport{DialContext: ln.Dial}}
+		ctx, stop := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- h.rt.ServeOn(ctx, ln) }()
+		probe := func(method, path string, status int, body string) {
+			t.Helper()
+			req, err := http.NewRequestWithContext(t.Context(), method, "http://127.0.0.1"+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := web.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			got, err := io.ReadAll(resp.Body)
+			if err != nil || resp.StatusCode != status || string(got) != body {
+				t.Errorf("%s %s: %s %q, %v; want %d %q", method, path, resp.Status, got, err, status, body)
+			}
+		}
+		probe("GET", "/healthz", 200, "ok\n")
+		probe("HEAD", "/healthz", 200, "")
+		probe("GET", "/readyz", 200, "ready\n")
+		probe("HEAD", "/readyz", 200, "")
+		probe("HEAD", "/metrics", 404, "")
+		stop()
+		synctest.Wait()
+		probe("GET", "/healthz", 200, "ok\n")
+		probe("HEAD", "/readyz", 503, "")
+		web.CloseIdleConnections()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+}
