@@ -132,12 +132,6 @@ func received(kind, body string) (messages []message, lastID string) {
 	return messages, lastID
 }
 
-// streamOf is the stream that an event id belongs to.
-func streamOf(id string) string {
-	name, _, _ := strings.Cut(id, ".")
-	return name
-}
-
 // calls selects the requests that call a method.
 func calls(method string) func(seen) bool {
 	return func(s seen) bool { return s.verb == http.MethodPost && s.sent.Method == method }
