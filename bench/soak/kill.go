@@ -143,7 +143,8 @@ func (w *world) finish() error {
 	for _, d := range w.drivers {
 		d.settle()
 		for _, k := range d.unanswered(func(k *call) bool { return k.when == never }) {
-			if k.openQuestion() == "" || k.f.attached.Load() != w.boot.Load() {
+			open := func() bool { return k.openQuestion() != "" && k.f.attached.Load() == w.boot.Load() }
+			if !w.until(open) && w.ctx.Err() == nil {
 				w.violated(k.f.rec, "%s: %s is not open any more", d, k)
 				continue
 			}
