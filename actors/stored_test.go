@@ -1,0 +1,45 @@
+package actors
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/session"
+)
+
+// TestStoredRecordsLoad holds this release to the records that earlier ones have
+// stored. A file is never changed: a new layout adds one.
+func TestStoredRecordsLoad(t *testing.T) {
+	day := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	load := func(file string, into any) {
+		t.Helper()
+		data, err := os.ReadFile("testdata/stored/" + file)
+		if err == nil {
+			err = codec.Unmarshal(data, into)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+	}
+	var s session.Record
+	load("session-1.json", &s)
+	if diff := cmp.Diff(session.Record{Version: 1, Revision: "2025-11-25", Client: json.RawMessage(`{"name":"x","version":"1"}`),
+		Capabilities: json.RawMessage(`{"roots":{}}`), Level: "error", Subscribed: []string{"a://b"}, Standalone: "aaaaaaaaaaaaaaaaaaaaaaaaaa",
+		Told: "1 2 3", Created: day, Written: day, Expires: day.Add(72 * time.Hour)}, s); diff != "" {
+		t.Errorf("session record (-want +got):\n%s", diff)
+	}
+	var w streamRecord
+	load("writer-1.json", &w)
+	if diff := cmp.Diff(streamRecord{Version: 1, Node: "n", Boot: "b", Epoch: 2, Tail: 9, Revision: "2025-11-25", Safe: true,
+		Calls:     []callRecord{{ID: json.RawMessage("3"), Method: "tools/call", Token: json.RawMessage(`"t"`)}},
+		Principal: json.RawMessage(`{"issuer":"i","subject":"s"}`), Sent: sent{Messages: 4, Progressed: true, Progress: 2.5}}, w,
+		cmpopts.IgnoreUnexported(streamRecord{})); diff != "" {
+		t.Errorf("writer record (-want +got):\n%s", diff)
+	}
+}
