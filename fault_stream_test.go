@@ -192,9 +192,11 @@ func TestTwoStreamsBegunAtOnce(t *testing.T) {
 					answers <- a
 				}()
 			}
-			var begun []*listening // one may be replaced before it has begun
+			var begun []*listening
 			for range 2 {
-				if a := <-answers; a != nil && a.Stream() {
+				if a := <-answers; a == nil || !a.Stream() {
+					t.Fatal("one of the two was refused")
+				} else {
 					begun = append(begun, listen(a))
 				}
 			}

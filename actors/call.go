@@ -91,11 +91,6 @@ func (c called) refused(err error) {
 	}
 }
 
-func (c called) bulk() bool {
-	b, ok := c.m.(bulk)
-	return ok && b.bulk()
-}
-
 func (c *Call) post(m any) error { return c.r.post(called{c.turn, m}) }
 
 // send posts a message about an entry of the given size. When too much is on its

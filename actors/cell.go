@@ -16,7 +16,7 @@ var ErrOverloaded = errors.New("actors: mailbox full")
 
 const (
 	// mailboxCap bounds the bulk messages that may wait for one actor: those that
-	// handlers make at will. The others are few: each belongs to a request, a
+	// nobody waits for. The others are few: each belongs to a request, a
 	// connection or a write that has been counted, and a lost one could leave
 	// somebody waiting for ever.
 	mailboxCap = 16384

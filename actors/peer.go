@@ -155,7 +155,7 @@ func (p *Peer) send(ctx context.Context, e stream.Entry) error {
 		if err != nil {
 			return err
 		}
-		if err := st.post(&pushEntries{entries: []stream.Entry{e}}); !errors.Is(err, ErrStopped) {
+		if err := st.post(&pushEntries{entries: []stream.Entry{e}, told: true}); !errors.Is(err, ErrStopped) {
 			if err != nil {
 				return err
 			}

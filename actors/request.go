@@ -112,9 +112,6 @@ func (e *emitted) refused(err error)    { e.entry.Drop(err) }
 func (p *progressed) refused(err error) { p.drop(err) }
 func (a *askClient) refused(err error)  { a.entry.Drop(err) }
 
-func (*emitted) bulk() bool    { return true }
-func (*progressed) bulk() bool { return true }
-
 func (p *progressed) drop(err error) {
 	if p.acked != nil {
 		p.acked(err)

@@ -77,6 +77,7 @@ type (
 		entries []stream.Entry
 		last    bool
 		silent  bool
+		told    bool // to the session, by no call of its own
 	}
 	appended  struct{ err error }
 	refreshed struct {
@@ -111,8 +112,9 @@ func (p *pushEntries) refused(err error) {
 	}
 }
 
-// An ending is never refused: a stream without one would wait for ever.
-func (p *pushEntries) bulk() bool { return !p.last }
+// What a call sends is bounded where its handler waits; what is told to sessions
+// is not, and can be made good when it is refused.
+func (p *pushEntries) bulk() bool { return p.told }
 
 func (s *streamActor) receive(m any) {
 	switch m := m.(type) {
@@ -371,7 +373,7 @@ func (s *streamActor) lost(err error) {
 	s.commit()
 	if s.att != nil {
 		if !opened {
-			s.att.conn.Reject(404, mcp.CodeInvalidRequest, "the session has ended", nil, s.callID(), 0)
+			s.refuse()
 		} else if errors.Is(err, ErrSessionEnded) {
 			s.att.finish()
 		} else {
@@ -383,6 +385,17 @@ func (s *streamActor) lost(err error) {
 		_ = s.req.post(streamGone{err})
 	}
 	s.leave()
+}
+
+// refuse answers a request whose stream ends before it has begun: a call's session
+// is gone, while a standalone stream may only have been replaced.
+func (s *streamActor) refuse() {
+	if len(s.rec.Calls) == 0 {
+		s.att.conn.Open()
+		s.att.conn.Finish()
+		return
+	}
+	s.att.conn.Reject(404, mcp.CodeInvalidRequest, "the session has ended", nil, s.callID(), 0)
 }
 
 // leave takes the stream out of the directory and stops it. The log goes on

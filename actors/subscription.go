@@ -123,7 +123,7 @@ func (n *Node) push(k SessionKey, data []byte) (heard bool) {
 		return false
 	}
 	heard = st.heard.Load()
-	if st.post(&pushEntries{entries: []stream.Entry{{Kind: stream.Message, Data: data}}}) != nil {
+	if st.post(&pushEntries{entries: []stream.Entry{{Kind: stream.Message, Data: data}}, told: true}) != nil {
 		s.away.Store(true)
 		return false
 	}
