@@ -20,10 +20,10 @@ const (
 
 // demoTools are the tools of the demo. Each has a test with its name in this module.
 var demoTools = []string{
-	"ask", "count", "echo", "json_schema_2020_12_tool", "sleep", "test_audio_content", "test_elicitation",
+	"ask", "count", "echo", "json_schema_2020_12_tool", "ping", "roots", "sleep", "test_audio_content", "test_elicitation",
 	"test_elicitation_sep1034_defaults", "test_elicitation_sep1330_enums", "test_embedded_resource", "test_error_handling",
 	"test_image_content", "test_multiple_content_types", "test_reconnection", "test_sampling", "test_simple_text",
-	"test_tool_with_logging", "test_tool_with_progress", "tick",
+	"test_tool_with_logging", "test_tool_with_progress", "tick", "visit",
 }
 
 func TestListTools(t *testing.T) {

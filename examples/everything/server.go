@@ -19,6 +19,7 @@ func New() *troupe.Server {
 	addSleep(s)
 	addAsk(s)
 	addTick(s)
+	addClient(s)
 
 	addContent(s)
 	addFailure(s)

@@ -1,0 +1,60 @@
+package everything
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/troupe-run/troupe"
+)
+
+type visitInput struct {
+	URL string `json:"url" jsonschema:"what the user is to open"`
+}
+
+// addClient adds what else a tool may want of its client: whether it is there,
+// its roots, and that its user opens a URL.
+func addClient(s *troupe.Server) {
+	troupe.AddTool(s, troupe.Tool{
+		Name:        "ping",
+		Description: "Asks the client whether it is there.",
+		Rerun:       troupe.Safe,
+	}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		if err := call.Ping(ctx); err != nil {
+			return "", err
+		}
+		return "the client is there", nil
+	})
+	troupe.AddTool(s, troupe.Tool{
+		Name:        "roots",
+		Description: "Lists the client's roots, one a line.",
+		Needs:       troupe.NeedsRoots,
+		Rerun:       troupe.Safe,
+	}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		roots, err := call.Roots(ctx)
+		if err != nil {
+			return "", err
+		}
+		var lines []string
+		for _, r := range roots {
+			lines = append(lines, r.URI)
+		}
+		return strings.Join(lines, "\n"), nil
+	})
+	troupe.AddTool(s, troupe.Tool{
+		Name:        "visit",
+		Description: "Asks the user to open a URL, and says that the visit is over.",
+		Needs:       troupe.NeedsElicitationURL,
+		Rerun:       troupe.Safe,
+	}, func(ctx context.Context, call *troupe.Call, in visitInput) (string, error) {
+		const id = "visit"
+		r, err := call.ElicitURL(ctx, "Please open this page.", id, in.URL)
+		if err != nil {
+			return "", err
+		}
+		if err := call.ElicitationComplete(ctx, id); err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("the user said %s", r.Action), nil
+	})
+}
