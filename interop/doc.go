@@ -23,7 +23,6 @@
 // resumed stream, the request that ends a session.
 //
 // What the SDK offers and the demo does not use is not tested here: nothing in
-// the demo asks for roots, pings the client, opens a URL, changes a list or has
-// more items than one page, and resources are updated only in that a client is
+// the demo changes a list or has more items than one page, and resources are updated only in that a client is
 // told of those it subscribed to when it returns after a crash.
 package interop
