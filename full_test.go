@@ -13,12 +13,13 @@ import (
 // well, what is new is refused, and all is well again when events have expired.
 func TestFullStoreRefusesNewWorkAndLetsOldEnd(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{MaxStore: 5 << 20}, nil)
+		h := newHost(t, troupe.Options{MaxStore: 16 << 20}, nil)
 		c := h.session()
 		early := c.Post(call("1", "sleep", `{"ms":600000}`))
 		early.Next()
 		refused := false
-		for i := 2; i < 200 && !refused; i++ {
+		// Each call writes much less than the tenth that is kept for those that run.
+		for i := 2; i < 500 && !refused; i++ {
 			a := c.Post(call(fmt.Sprint(i), "chatter", `{"to":1500}`))
 			if a.Stream() {
 				if n := len(a.All()); n != 1502 {
@@ -39,12 +40,12 @@ func TestFullStoreRefusesNewWorkAndLetsOldEnd(t *testing.T) {
 		if a := h.client().Post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`); a.StatusCode != 503 {
 			t.Errorf("a new session in a full store: %s", a.Status)
 		}
-		equal(t, "a plain call", c.Post(call("300", "echo", `{"text":"x"}`)).Body, textResult("300", "x"))
+		equal(t, "a plain call", c.Post(call("600", "echo", `{"text":"x"}`)).Body, textResult("600", "x"))
 		if got := payloads(early.All()); len(got) != 1 || got[0] != textResult("1", "slept") {
 			t.Errorf("a call from before: %v", got)
 		}
 		time.Sleep(12 * time.Minute)
-		if a := c.Post(call("301", "chatter", `{"to":1}`)); !a.Stream() || len(a.All()) != 3 {
+		if a := c.Post(call("601", "chatter", `{"to":1}`)); !a.Stream() || len(a.All()) != 3 {
 			t.Errorf("after the events have expired: %s %s", a.Status, a.Body)
 		}
 	})

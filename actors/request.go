@@ -60,6 +60,7 @@ type requestActor struct {
 	begin  beginCall
 	end    endCall
 	result callResult
+	retire retire
 
 	// used is set once anything outside may still refer to the actor, which
 	// then is not used again.
@@ -98,14 +99,16 @@ type (
 		acked func(error)
 	}
 	flushHeld struct{}
-	// retire ends the actor's standing for a request.
-	retire struct{}
+	// retire ends the actor's standing for a request. Whoever sends it waits: a
+	// goroutine that a handler left behind may have the actor's turn.
+	retire struct{ reply }
 )
 
 // held is progress that waits for its second to end.
 type held struct{ p *progressed }
 
 func (c *callResult) refused(error)    { c.done() }
+func (m *retire) refused(error)        { m.done() }
 func (c *cancelRequest) refused(error) { c.acked(nil) }
 
 func (e *emitted) refused(err error)    { e.entry.Drop(err) }
@@ -126,8 +129,9 @@ func (r *requestActor) receive(m any) {
 			return
 		}
 		r.receive(m.m)
-	case retire:
+	case *retire:
 		r.turn++
+		m.done()
 	case *callResult:
 		r.sendHeld()
 		r.step(request.Result, m.data, nil)
@@ -362,7 +366,10 @@ func (r *requestActor) serve() {
 	if r.stream != nil {
 		<-r.stream.ready
 	}
-	_ = r.post(retire{})
+	r.retire.init()
+	if r.post(&r.retire) == nil {
+		r.retire.wait()
+	}
 	r.release()
 }
 
