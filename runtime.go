@@ -50,7 +50,6 @@ type Runtime struct {
 	mounts  []*mount
 	ids     map[string]bool
 	ready   atomic.Bool
-	closed  atomic.Bool
 	closing sync.Once
 	fault   error
 }
@@ -193,7 +192,6 @@ func (rt *Runtime) Close(ctx context.Context) error {
 		}
 		errs = append(errs, rt.cluster.Close(ctx))
 		rt.fault = errors.Join(errs...)
-		rt.closed.Store(true)
 	})
 	return rt.fault
 }

@@ -87,7 +87,7 @@ func (n *Node) receive(m any) {
 		a.comment(now)
 	}
 	n.streams.each(func(s *streamActor) {
-		if d := s.dueAt(); d != 0 && now.UnixNano() > d {
+		if d := s.due.Load(); d != 0 && now.UnixNano() > d {
 			_ = s.post(refresh{})
 		}
 	})

@@ -54,8 +54,8 @@ type requestActor struct {
 	stream   *streamActor
 	onMark   func(error) // told when the end mark is stored
 	gate     request.Gate
-	notified int   // messages emitted, those of earlier runs included
-	held     *held // newest progress that waits for the second to end
+	notified int         // messages emitted, those of earlier runs included
+	held     *progressed // newest progress that waits for the second to end
 
 	begin  beginCall
 	end    endCall
@@ -103,9 +103,6 @@ type (
 	// goroutine that a handler left behind may have the actor's turn.
 	retire struct{ reply }
 )
-
-// held is progress that waits for its second to end.
-type held struct{ p *progressed }
 
 func (c *callResult) refused(error)    { c.done() }
 func (m *retire) refused(error)        { m.done() }
@@ -226,7 +223,7 @@ func (r *requestActor) emit(e stream.Entry) {
 func (r *requestActor) progress(p *progressed) {
 	now := time.Now()
 	verdict := r.gate.Offer(p.value, now)
-	if r.held != nil && !(p.value > r.held.p.value) {
+	if r.held != nil && !(p.value > r.held.value) {
 		verdict = request.Stale // what is held has been offered, though not sent
 	}
 	switch verdict {
@@ -239,7 +236,7 @@ func (r *requestActor) progress(p *progressed) {
 			time.AfterFunc(r.gate.Wait(now), func() { _ = r.post(flushHeld{}) })
 			r.used = true
 		}
-		r.held = &held{p}
+		r.held = p
 	}
 	p.drop(nil)
 }
@@ -248,8 +245,8 @@ func (r *requestActor) progress(p *progressed) {
 func (r *requestActor) sendHeld() {
 	if h := r.held; h != nil {
 		r.held = nil
-		r.gate.Raise(h.p.value)
-		r.emit(stream.Entry{Kind: stream.Progress, Meta: h.p.meta, Data: h.p.data})
+		r.gate.Raise(h.value)
+		r.emit(stream.Entry{Kind: stream.Progress, Meta: h.meta, Data: h.data})
 	}
 }
 

@@ -257,8 +257,6 @@ func (s *streamActor) deliver(e *stream.Effect) {
 	}
 }
 
-func (s *streamActor) dueAt() int64 { return s.due.Load() }
-
 func (s *streamActor) handOver() {
 	if !s.rec.Safe {
 		s.step(stream.Event{Op: stream.Push, Entries: lostCalls(s.rec.Calls, nil), Last: true})

@@ -138,9 +138,6 @@ func (m *Machine) Queued() int { return m.queued }
 // Tries is how often the write in flight was tried in vain.
 func (m *Machine) Tries() int { return m.tries }
 
-// Idle reports that nothing waits and nothing is in flight.
-func (m *Machine) Idle() bool { return !m.flight.busy && len(m.queue) == 0 && !m.last }
-
 // Step takes the machine through e and appends what is to be done to out.
 func (m *Machine) Step(e Event, out []Effect) []Effect {
 	switch e.Op {
