@@ -137,6 +137,8 @@ func readRepository(fsys fs.FS) (repository, error) {
 			return err
 		case entry.IsDir() && slices.Contains(skippedDirs, entry.Name()):
 			return fs.SkipDir
+		case entry.Name() == ".git": // a linked work tree has a file of that name
+			return nil
 		case !entry.Type().IsRegular() || strings.HasSuffix(name, ".test") || strings.HasSuffix(name, ".prof"):
 			return nil
 		}
