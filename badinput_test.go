@@ -270,10 +270,10 @@ func TestBadMessages(t *testing.T) {
 		row("token null", callWith("1", "echo", `{}`, "null"), invalid, "1", "the progress token must be a string or an integer"),
 		row("token an object", callWith("1", "echo", `{}`, "{}"), invalid, "1", "the progress token must be a string or an integer"),
 		row("empty batch", `[]`, invalid, "", "the batch is empty"),
-		row("batch", `[`+method("1", "ping", "")+`]`, invalid, "", "this revision has no batches: send one message per POST"),
+		row("batch", `[`+method("1", "ping", "")+`]`, invalid, "", "revision 2025-11-25 has no batches: send one message at a time"),
 		row("batch with initialize", `[`+initialize("1", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}`)+`]`,
-			invalid, "", "this revision has no batches: send one message per POST"),
-		row("batch of notifications", `[`+note("notifications/initialized", "")+`]`, invalid, "", "this revision has no batches: send one message per POST"),
+			invalid, "", "revision 2025-11-25 has no batches: send one message at a time"),
+		row("batch of notifications", `[`+note("notifications/initialized", "")+`]`, invalid, "", "revision 2025-11-25 has no batches: send one message at a time"),
 		row("batch of 101", `[1`+strings.Repeat(",1", 100)+`]`, invalid, "", "the batch has too many messages"),
 		row("batch in a batch", `[[]]`, invalid, "", "a batch cannot hold a batch"),
 

@@ -200,6 +200,10 @@ func addTestTools(s *troupe.Server) {
 			}
 			return "ticked", nil
 		})
+	troupe.AddTool(s, troupe.Tool{Name: "pingback", Description: "Pings the client."},
+		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			return "pong", call.Ping(ctx)
+		})
 	troupe.AddTool(s, troupe.Tool{Name: "away", Description: "Closes the connection, and answers later."},
 		func(ctx context.Context, call *troupe.Call, in sleepIn) (string, error) {
 			call.Disconnect()

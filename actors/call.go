@@ -24,6 +24,7 @@ type Call struct {
 	principal any
 	trace     Trace
 	attempt   int
+	member    int // place in a batch
 	journal   *journal
 
 	// unstored counts the bytes on their way to the log.
@@ -69,7 +70,7 @@ func (c *Call) Progress(ctx context.Context, value float64, params []byte) error
 	if c.token == nil {
 		return nil
 	}
-	meta := binary.BigEndian.AppendUint64(nil, math.Float64bits(value))
+	meta := appendMember(binary.BigEndian.AppendUint64(nil, math.Float64bits(value)), c.member)
 	p := &progressed{value: value, meta: meta, data: codec.AppendNotification(nil, "notifications/progress", params)}
 	return c.send(ctx, p, &p.acked, len(p.data))
 }
@@ -99,6 +100,12 @@ func (c *Call) post(m any) error { return c.r.post(called{c.turn, m}) }
 func (c *Call) send(ctx context.Context, m any, acked *func(error), size int) error {
 	if cause := context.Cause(c.ctx); cause != nil {
 		return cause
+	}
+	if l := c.sess.link; l != nil {
+		if err := l.pace(ctx); err != nil {
+			return err
+		}
+		defer l.paced()
 	}
 	var stored chan error
 	if c.unstored.Add(int64(size)) > int64(c.svc.Limits.Queue) {

@@ -42,6 +42,7 @@ type Node struct {
 	streams     *directory[StreamKey, *streamActor]
 	questions   questions
 	attachments attachments
+	links       links
 	requests    requestPool
 	subs        subscriptions
 
@@ -66,6 +67,7 @@ func NewNode(c Config) *Node {
 		sessions: newDirectory[SessionKey, *sessionActor](), streams: newDirectory[StreamKey, *streamActor]()}
 	n.base, n.stopAll = context.WithCancelCause(context.Background())
 	n.attachments.all = make(map[*attachment]struct{})
+	n.links.all = make(map[*sessionActor]struct{})
 	n.questions.open = make(map[string]*question)
 	n.subs.init()
 	n.k.start(&n.cell, KindNode, n)
@@ -85,6 +87,9 @@ func (n *Node) receive(m any) {
 	now := time.Now()
 	for _, a := range n.attachments.snapshot() {
 		a.comment(now)
+	}
+	for _, s := range n.links.snapshot() {
+		s.link.comment(now, s.svc.Limits.KeepAlive)
 	}
 	n.streams.each(func(s *streamActor) {
 		if d := s.due.Load(); d != 0 && now.UnixNano() > d {
@@ -107,7 +112,7 @@ type Stats struct {
 
 // Stats returns the node's counts.
 func (n *Node) Stats() Stats {
-	return Stats{InFlight: int(n.inFlight.Load()), Streams: n.streams.len(), Sessions: n.sessions.len(), Connections: n.attachments.len(),
+	return Stats{InFlight: int(n.inFlight.Load()), Streams: n.streams.len(), Sessions: n.sessions.len(), Connections: n.attachments.len() + n.links.len(),
 		Questions: n.questions.len(), Appends: n.appends.Load(), Resumes: n.resumes.Load(), Takeovers: n.takeover.Load()}
 }
 
@@ -139,7 +144,7 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 	case codec.Result, codec.ErrorResponse:
 		n.answer(svc, in, m)
 	default:
-		in.Conn.Reject(400, mcp.CodeInvalidRequest, "this revision has no batches: send one message per POST", nil, nil, 0)
+		n.batch(svc, in, principal, m, body)
 	}
 }
 
@@ -230,39 +235,68 @@ func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message,
 		if s == nil {
 			return
 		}
-		if n.inFlight.Add(1) > int64(svc.Limits.PerNode) {
-			n.inFlight.Add(-1)
-			in.Conn.Reject(503, mcp.CodeInternalError, "too many requests in flight on this node", nil, m.ID, time.Second)
-			return
-		}
-		r := n.takeRequest()
-		r.begins(s, in.Conn, m, body, &Call{principal: principal, trace: in.Trace, attempt: 1})
-		n.keepAlive(s, r.started)
-		err := r.run(svc.Limits.PerSession)
-		if err == nil {
-			return
-		}
-		id := clone(r.id)
-		r.release()
+		r, err := n.admitted(s, in.Conn, m, body, &Call{principal: principal, trace: in.Trace, attempt: 1}, nil)
 		switch {
+		case err == nil:
+			r.serve()
 		case errors.Is(err, ErrStopped):
 			continue // it has just left memory: activate it anew
-		case errors.Is(err, session.ErrDuplicate):
-			in.Conn.Reject(400, mcp.CodeInvalidRequest, "the id is in use by a request in flight", nil, id, 0)
-		case errors.Is(err, session.ErrTooMany):
-			in.Conn.Reject(429, mcp.CodeInvalidRequest, "too many requests in flight in this session", nil, id, time.Second)
 		default:
-			n.unavailable(in.Conn, id)
+			n.refused(in.Conn, err, m.ID)
 		}
 		return
 	}
 }
 
-func (n *Node) notification(svc *Service, in *Input, m *codec.Message) {
-	s := n.of(svc, in, nil)
-	if s == nil {
-		return
+// errNodeFull reports that the node has as many requests in flight as it may: not
+// done.
+var errNodeFull = errors.New("actors: too many requests in flight on this node")
+
+// admitted returns the actor of a request that has been entered in its session;
+// refused answers the error. st is the stream of its batch, nil if it is alone.
+func (n *Node) admitted(s *sessionActor, conn Conn, m *codec.Message, body []byte, c *Call, st *streamActor) (*requestActor, error) {
+	if n.inFlight.Add(1) > int64(s.svc.Limits.PerNode) {
+		n.inFlight.Add(-1)
+		return nil, errNodeFull
 	}
+	r := n.takeRequest()
+	r.begins(s, conn, m, body, c)
+	n.keepAlive(s, r.started)
+	if st != nil {
+		r.join(st)
+	}
+	if err := r.enter(s.svc.Limits.PerSession); err != nil {
+		r.release()
+		return nil, err
+	}
+	return r, nil
+}
+
+const tooManyInSession = "too many requests in flight in this session"
+
+// refused answers a request that was not begun.
+func (n *Node) refused(conn Conn, err error, id []byte) {
+	switch {
+	case errors.Is(err, errNodeFull):
+		conn.Reject(503, mcp.CodeInternalError, "too many requests in flight on this node", nil, id, time.Second)
+	case errors.Is(err, session.ErrDuplicate):
+		conn.Reject(400, mcp.CodeInvalidRequest, "the id is in use by a request in flight", nil, id, 0)
+	case errors.Is(err, session.ErrTooMany):
+		conn.Reject(429, mcp.CodeInvalidRequest, tooManyInSession, nil, id, time.Second)
+	default:
+		n.unavailable(conn, id)
+	}
+}
+
+func (n *Node) notification(svc *Service, in *Input, m *codec.Message) {
+	if s := n.of(svc, in, nil); s != nil {
+		n.notified(svc, s, m)
+		in.Conn.Accepted()
+	}
+}
+
+// notified takes a notification of the client.
+func (n *Node) notified(svc *Service, s *sessionActor, m *codec.Message) {
 	switch string(m.Method) {
 	case "notifications/cancelled":
 		id := codec.Field(m.Params, "requestId")
@@ -270,10 +304,13 @@ func (n *Node) notification(svc *Service, in *Input, m *codec.Message) {
 		if len(id) > 0 {
 			n.cancelCall(svc, s, string(id), reason)
 		}
+	case mcp.NotifyInitialized:
+		if s.link != nil && s.view.Load().rec.Revision != "" && !s.link.ready.Swap(true) {
+			svc.Handler.Opened(s.peer, false)
+		}
 	default:
 		svc.Handler.Notified(s.peer, string(m.Method), m.Params)
 	}
-	in.Conn.Accepted()
 }
 
 // cancelCall hands a client's cancel to the call, and waits until its stream has
@@ -311,6 +348,9 @@ func (n *Node) Delete(svc *Service, in *Input) {
 // endSession ends the calls and streams of a session whose record is gone.
 func (n *Node) endSession(s *sessionActor) {
 	_ = s.post(closeSession{cause: ErrSessionEnded})
+	if s.link != nil {
+		return // it has no streams
+	}
 	n.streams.each(func(st *streamActor) {
 		if st.key.Session == s.key {
 			_ = st.post(endStream{})
@@ -350,6 +390,9 @@ func (n *Node) Close(ctx context.Context) error {
 	for _, a := range n.attachments.snapshot() {
 		a.finish()
 	}
+	for _, s := range n.links.snapshot() {
+		n.endSession(s)
+	}
 	n.streams.each(func(s *streamActor) { n.k.stop(&s.cell) })
 	n.sessions.each(func(s *sessionActor) { s.timer.Stop(); n.k.stop(&s.cell) })
 	n.requests.mu.Lock()
@@ -387,6 +430,9 @@ func (n *Node) requestID(i uint64, stream string) string {
 // others end with -32010.
 func (n *Node) Drain(ctx context.Context) {
 	n.draining.Store(true)
+	for _, s := range n.links.snapshot() {
+		_ = s.post(endIdle{})
+	}
 	for _, a := range n.attachments.snapshot() {
 		if s, ok := n.streams.get(a.key); !ok || len(s.rec.Calls) == 0 {
 			a.finish()

@@ -32,6 +32,9 @@ func (p *Peer) actor(ctx context.Context) (*sessionActor, error) {
 	if !s.stopped() {
 		return s, nil
 	}
+	if s.link != nil {
+		return nil, ErrSessionEnded
+	}
 	ctx, cancel := context.WithTimeout(ctx, p.svc.Limits.StoreWait)
 	defer cancel()
 	s, err := p.node.session(ctx, p.svc, p.key)
@@ -147,6 +150,9 @@ func (p *Peer) send(ctx context.Context, e stream.Entry) error {
 		if err != nil {
 			return err
 		}
+		if s.link != nil {
+			return s.link.tell(ctx, e)
+		}
 		id := s.view.Load().rec.Standalone
 		if id == "" {
 			return ErrNoStream
@@ -187,6 +193,8 @@ func (p *Peer) Ask(ctx context.Context, q Question) (Answer, error) {
 	select {
 	case a := <-x.ch:
 		return a, nil
+	case <-p.gone():
+		return Answer{}, ErrSessionEnded
 	case <-timer.C:
 		p.withdraw(x, "timed out")
 		return Answer{}, ErrNoAnswer
@@ -194,6 +202,15 @@ func (p *Peer) Ask(ctx context.Context, q Question) (Answer, error) {
 		p.withdraw(x, "no longer needed")
 		return Answer{}, context.Cause(ctx)
 	}
+}
+
+// gone is closed when the connection that the session lives on is; nil for any
+// other session, which never is.
+func (p *Peer) gone() <-chan struct{} {
+	if l := p.last.Load().link; l != nil {
+		return l.gone
+	}
+	return nil
 }
 
 // withdraw tells the client, if it listens here, that x needs no answer.

@@ -144,15 +144,24 @@ func (n *Node) answer(svc *Service, in *Input, m *codec.Message) {
 	if s == nil {
 		return
 	}
+	if err := n.answered(s, m); err != nil {
+		n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
+		n.unavailable(in.Conn, nil)
+		return
+	}
+	in.Conn.Accepted()
+}
+
+// answered takes a client's response. An error means that it was not taken and may
+// be sent again.
+func (n *Node) answered(s *sessionActor, m *codec.Message) error {
 	x, journal, ok := n.questions.find(s.key, string(m.ID))
 	if !ok {
-		if err := n.reach(svc, s, m.ID); errors.Is(err, ErrUnavailable) {
-			n.unavailable(in.Conn, nil)
-			return
+		if err := n.reach(s.svc, s, m.ID); errors.Is(err, ErrUnavailable) {
+			return err
 		}
 		if x, journal, ok = n.questions.find(s.key, string(m.ID)); !ok {
-			in.Conn.Accepted()
-			return
+			return nil
 		}
 	}
 	a := Answer{Result: clone(m.Result)}
@@ -160,23 +169,21 @@ func (n *Node) answer(svc *Service, in *Input, m *codec.Message) {
 		a = Answer{Err: wireError(m.Err)}
 	}
 	if journal != nil {
-		if err := journalAnswer(svc, journal, x.id, m); err != nil {
-			n.log.Warn("answer not recorded", "session", s.key.ID, "error", err)
-			n.unavailable(in.Conn, nil)
-			return
+		if err := journalAnswer(s.svc, journal, x.id, m); err != nil {
+			return err
 		}
 	}
 	if n.questions.take(x) {
 		x.ch <- a
 	}
-	in.Conn.Accepted()
+	return nil
 }
 
 // reach takes over the stream that a question was sent on, if no process has it,
 // so that the call runs again and can be answered.
 func (n *Node) reach(svc *Service, s *sessionActor, id []byte) error {
 	key := StreamKey{s.key, askedOn(id)}
-	if key.ID == "" {
+	if key.ID == "" || s.link != nil {
 		return nil
 	}
 	if _, here := n.streams.get(key); here {
@@ -307,7 +314,7 @@ func (u *upgradeNow) refused(error) { u.done() }
 func (c *Call) put(ctx context.Context, x *question, q Question) error {
 	asking := &askClient{x: x, entry: stream.Entry{
 		Kind: stream.Request,
-		Meta: []byte(x.id + "\x00" + q.Key),
+		Meta: appendAsked(x.id, q.Key, c.member),
 		Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params),
 	}}
 	return c.send(ctx, asking, &asking.entry.Acked, len(asking.entry.Data))
@@ -336,8 +343,23 @@ func withdrawal(x *question, why string) []byte {
 	return fmt.Appendf(nil, `{"requestId":%s,"reason":%s}`, x.id, strconv.Quote(why))
 }
 
+// appendAsked makes the meta of a request entry: the question's id and key, and the
+// place of its call in a batch.
+func appendAsked(id, key string, member int) []byte {
+	meta := []byte(id + "\x00" + key)
+	if member == 0 {
+		return meta
+	}
+	return strconv.AppendInt(append(meta, 0), int64(member), 10)
+}
+
 // askedMeta splits the meta of a request entry.
-func askedMeta(meta []byte) (id, key string) {
-	id, key, _ = strings.Cut(string(meta), "\x00")
-	return id, key
+func askedMeta(meta []byte) (id, key string, member int) {
+	id, rest, _ := strings.Cut(string(meta), "\x00")
+	if i := strings.LastIndexByte(rest, 0); i >= 0 {
+		if n, err := strconv.Atoi(rest[i+1:]); err == nil {
+			return id, rest[:i], n
+		}
+	}
+	return id, rest, 0
 }

@@ -136,7 +136,7 @@ func (r *requestActor) receive(m any) {
 	case *emitted:
 		if m.numbered {
 			r.notified++
-			m.entry.Meta = binary.AppendUvarint(nil, uint64(r.notified))
+			m.entry.Meta = appendMember(binary.AppendUvarint(nil, uint64(r.notified)), r.call.member)
 		}
 		r.emit(m.entry)
 	case *progressed:
@@ -205,6 +205,15 @@ func (r *requestActor) tick() {
 }
 
 func (r *requestActor) emit(e stream.Entry) {
+	if l := r.sess.link; l != nil {
+		if r.phase != request.Plain {
+			e.Drop(stream.ErrEnded)
+			return
+		}
+		l.send(e.Data)
+		e.Drop(nil)
+		return
+	}
 	phase, act := request.Step(r.phase, request.Emit)
 	r.phase = phase
 	if act&request.Upgrade != 0 {
@@ -264,6 +273,9 @@ func (r *requestActor) askClient(m *askClient) {
 
 // step takes the request through e and carries out what follows.
 func (r *requestActor) step(e request.Event, data []byte, cause error) {
+	if r.sess.link != nil && r.stepOnLink(e, cause) {
+		return
+	}
 	phase, act := request.Step(r.phase, e)
 	r.phase = phase
 	if act&request.Upgrade != 0 {
@@ -290,12 +302,30 @@ func (r *requestActor) step(e request.Event, data []byte, cause error) {
 		r.conn.Finish()
 	}
 	if act&request.MarkEnd != 0 {
-		mark := &pushEntries{entries: []stream.Entry{{Kind: stream.End, Acked: r.onMark}}, last: true, silent: true}
+		mark := &pushEntries{entries: []stream.Entry{{Kind: stream.End, Meta: clone(r.id), Acked: r.onMark}}, last: true, silent: true}
 		r.onMark = nil
 		if err := r.stream.post(mark); err != nil {
 			mark.refused(err)
 		}
 	}
+}
+
+// stepOnLink takes a request whose session lives on a connection through what goes
+// differently there: no stream begins, and a call that is given up cannot be found
+// again. It reports whether e was such an event.
+func (r *requestActor) stepOnLink(e request.Event, cause error) bool {
+	switch {
+	case e == request.Grace:
+		return true
+	case e == request.GiveUp && r.phase == request.Plain:
+		r.phase = request.Dropped
+		r.cancel(cause)
+		for _, lost := range lostCalls([]callRecord{{ID: r.id}}, nil) {
+			r.sess.link.send(lost.Data)
+		}
+		return true
+	}
+	return false
 }
 
 // upgrade makes the call resumable: its stream stores the call record and only
@@ -309,9 +339,18 @@ func (r *requestActor) upgrade() {
 func (r *requestActor) idKey() string { return unsafe.String(unsafe.SliceData(r.id), len(r.id)) }
 
 // run enters the request in its session, runs the handler on this goroutine and
-// sees the answer off. limit bounds the calls of the session, 0 does not; the
-// error tells why it was not begun.
+// sees the answer off: see enter.
 func (r *requestActor) run(limit int) error {
+	err := r.enter(limit)
+	if err == nil {
+		r.serve()
+	}
+	return err
+}
+
+// enter makes the request known to its session. limit bounds the calls of the
+// session, 0 does not; the error tells why it was not begun.
+func (r *requestActor) enter(limit int) error {
 	// Once the session knows the request, others may cancel it.
 	// The node's own context is no parent: its list of children would be the one
 	// lock that all calls share.
@@ -328,8 +367,11 @@ func (r *requestActor) run(limit int) error {
 		r.cancel(err)
 		return err
 	}
-	r.timer.Reset(r.svc.Limits.Grace)
-	r.serve()
+	if r.graced {
+		r.timer.Reset(r.svc.Limits.MaxCall)
+	} else {
+		r.timer.Reset(r.svc.Limits.Grace)
+	}
 	return nil
 }
 
@@ -353,8 +395,13 @@ func (r *requestActor) serve() {
 	}
 	r.result.init()
 	r.result.data = out
+	l := r.sess.link
+	paced := l != nil && l.pace(r.node.base) == nil
 	if r.post(&r.result) == nil {
 		r.result.wait()
+	}
+	if paced {
+		l.paced()
 	}
 	r.cancel(errReturned)
 	if !r.timer.Stop() {

@@ -18,21 +18,71 @@ type sent struct {
 	Progress   float64 `json:"progress,omitempty"`
 }
 
+// sents is how far each call of a stream has got, by its place in the record.
+type sents []sent
+
+// of is how far the call at a place has got.
+func (s sents) of(member int) sent {
+	if member < len(s) {
+		return s[member]
+	}
+	return sent{}
+}
+
 // note takes account of entries that have got to the log.
-func (s *sent) note(entries []stream.Entry) {
+func (s *sents) note(entries []stream.Entry) {
 	for i := range entries {
-		switch e := &entries[i]; e.Kind {
-		case stream.Message:
-			if n, k := binary.Uvarint(e.Meta); k > 0 {
-				s.Messages = max(s.Messages, int(n))
+		e := &entries[i]
+		if member, ok := memberOf(e); ok {
+			for len(*s) <= member {
+				*s = append(*s, sent{})
 			}
-		case stream.Progress:
-			if len(e.Meta) != 8 {
-				continue
-			}
-			if v := math.Float64frombits(binary.BigEndian.Uint64(e.Meta)); !s.Progressed || v > s.Progress {
-				s.Progressed, s.Progress = true, v
-			}
+			(*s)[member].note(e)
 		}
 	}
+}
+
+func (s *sent) note(e *stream.Entry) {
+	if e.Kind == stream.Message {
+		n, _ := binary.Uvarint(e.Meta)
+		s.Messages = max(s.Messages, int(n))
+		return
+	}
+	if v := math.Float64frombits(binary.BigEndian.Uint64(e.Meta)); !s.Progressed || v > s.Progress {
+		s.Progressed, s.Progress = true, v
+	}
+}
+
+// maxMembers is more than a batch can hold.
+const maxMembers = 1 << 16
+
+// memberOf is the place of the call that a notification belongs to; ok is false
+// for entries that belong to no call or name it otherwise.
+func memberOf(e *stream.Entry) (member int, ok bool) {
+	var rest []byte
+	switch {
+	case e.Kind == stream.Message:
+		_, k := binary.Uvarint(e.Meta)
+		if k <= 0 {
+			return 0, false
+		}
+		rest = e.Meta[k:]
+	case e.Kind == stream.Progress && len(e.Meta) >= 8:
+		rest = e.Meta[8:]
+	default:
+		return 0, false
+	}
+	if len(rest) == 0 {
+		return 0, true
+	}
+	n, k := binary.Uvarint(rest)
+	return int(n), k > 0 && n < maxMembers
+}
+
+// appendMember adds the place of a call to the meta of its notification.
+func appendMember(meta []byte, member int) []byte {
+	if member == 0 {
+		return meta
+	}
+	return binary.AppendUvarint(meta, uint64(member))
 }

@@ -102,11 +102,16 @@ func (l Limits) Defaults() Limits {
 // Input is one HTTP request as the actors see it.
 type Input struct {
 	Tenant      string // of the authenticated principal
-	Session     string // Mcp-Session-Id, "" if absent
+	Session     string // Mcp-Session-Id or the name that Connect gave, "" if absent
 	Version     string // MCP-Protocol-Version, "" if absent
 	LastEventID string
 	Trace       Trace
 	Conn        Conn
+
+	// Patient says of a connection that carries a whole session that its client
+	// waits when it has as many requests in flight as it may, and is refused only
+	// after Limits.StoreWait.
+	Patient bool
 }
 
 // Trace is the W3C trace context of a request, "" where absent.

@@ -20,6 +20,10 @@ type sessionActor struct {
 	key  SessionKey
 	peer *Peer
 
+	// link is the connection that the session lives on, nil for a session with a
+	// record in the store.
+	link *link
+
 	// view is the cached record; it is replaced, never changed.
 	view atomic.Pointer[view]
 
@@ -74,6 +78,8 @@ type (
 	idleTick     struct{}
 	// giveUpCalls ends every call: the node stops.
 	giveUpCalls struct{}
+	// endIdle ends a session that lives on a connection and has no calls.
+	endIdle struct{}
 )
 
 func (b *beginCall) refused(err error) { b.err = err; b.done() }
@@ -106,6 +112,12 @@ func (s *sessionActor) receive(m any) {
 		if old := s.view.Load(); old == nil || m.v.rev > old.rev {
 			s.view.Store(m.v)
 		}
+	case *edit:
+		v := s.view.Load()
+		if rec := v.rec; m.f(&rec) {
+			s.view.Store(&view{rec: rec, rev: v.rev + 1})
+		}
+		m.done()
 	case holdStream:
 		s.held += m.by
 		s.streams.Store(int64(s.held))
@@ -114,6 +126,11 @@ func (s *sessionActor) receive(m any) {
 		s.closing = true
 		s.calls.Each(func(r *requestActor) { _ = r.post(abandon(m)) })
 		s.leave()
+	case endIdle:
+		if s.calls.Len() == 0 && !s.closing {
+			s.closing = true
+			s.leave()
+		}
 	case giveUpCalls:
 		s.calls.Each(func(r *requestActor) { _ = r.post(giveUp{}) })
 	case idleTick:
@@ -128,10 +145,15 @@ func (s *sessionActor) failed(m any, last bool) {
 		m.done()
 	case *endCall:
 		m.done()
+	case *edit:
+		m.refused(errInternal)
 	}
 	if last {
 		s.calls.Each(func(r *requestActor) { _ = r.post(abandon{cause: errInternal}) })
 		s.node.sessions.drop(s.key, s)
+		if s.link != nil {
+			s.link.conn.Cut()
+		}
 	}
 }
 
@@ -148,7 +170,7 @@ func (s *sessionActor) idle() {
 		return
 	}
 	left := s.svc.Limits.SessionDrop - now.Sub(s.last)
-	if s.calls.Len() > 0 || s.held > 0 {
+	if s.calls.Len() > 0 || s.held > 0 || s.link != nil {
 		// Whoever waits for an answer or listens is active.
 		s.node.keepAlive(s, now)
 		left = s.svc.Limits.SessionDrop
@@ -167,6 +189,11 @@ func (s *sessionActor) leave() {
 	s.timer.Stop()
 	s.node.sessions.drop(s.key, s)
 	s.node.k.stop(&s.cell)
+	if s.link != nil {
+		s.node.links.drop(s)
+		close(s.link.gone)
+		s.link.conn.Finish()
+	}
 	for _, uri := range s.view.Load().rec.Subscribed {
 		s.node.subs.remove(s.key, uri)
 	}
@@ -197,14 +224,23 @@ func (n *Node) session(ctx context.Context, svc *Service, key SessionKey) (*sess
 }
 
 func (n *Node) activateSession(svc *Service, key SessionKey, rec session.Record, rev uint64) *sessionActor {
+	s := n.newSession(svc, key, rec, rev)
+	n.startSession(s)
+	return s
+}
+
+func (n *Node) newSession(svc *Service, key SessionKey, rec session.Record, rev uint64) *sessionActor {
 	s := &sessionActor{node: n, svc: svc, key: key, last: time.Now()}
 	s.view.Store(&view{rec: rec, rev: rev})
 	s.peer = &Peer{node: n, svc: svc, key: key}
 	s.peer.last.Store(s)
+	return s
+}
+
+func (n *Node) startSession(s *sessionActor) {
 	n.k.start(&s.cell, KindSession, s)
 	s.timer = time.AfterFunc(time.Hour, func() { _ = s.post(idleTick{}) })
-	s.timer.Reset(svc.Limits.SessionDrop) // only now, since the tick uses the field
-	return s
+	s.timer.Reset(s.svc.Limits.SessionDrop) // only now, since the tick uses the field
 }
 
 func (n *Node) readSession(ctx context.Context, key SessionKey) (session.Record, uint64, error) {
@@ -246,6 +282,9 @@ func (n *Node) createSession(ctx context.Context, svc *Service, tenant string, s
 // change rewrites the session's record by compare-and-set. edit returns false
 // when there is nothing to change.
 func (n *Node) change(ctx context.Context, s *sessionActor, edit func(*session.Record) bool) error {
+	if s.link != nil {
+		return n.changeLinked(s, edit)
+	}
 	v := s.view.Load()
 	rec, rev := v.rec, v.rev
 	for {
@@ -274,7 +313,7 @@ func (n *Node) change(ctx context.Context, s *sessionActor, edit func(*session.R
 // keepAlive rewrites the record when activity is due to be noted; the request
 // that caused it does not wait.
 func (n *Node) keepAlive(s *sessionActor, now time.Time) {
-	if v := s.view.Load(); !v.rec.Due(now, s.svc.Limits.Session) || !s.touching.CompareAndSwap(false, true) {
+	if v := s.view.Load(); s.link != nil || !v.rec.Due(now, s.svc.Limits.Session) || !s.touching.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {

@@ -26,13 +26,16 @@ type streamActor struct {
 
 	fx       []stream.Effect
 	att      *attachment
-	req      *requestActor // nil for a standalone stream
-	silent   bool          // the stream was cancelled: deliver nothing more
-	told     uint64        // last append delivered
-	entries  int           // entries of append told, 0 if not known
-	sent     sent          // what append told and those before it hold
-	due      atomic.Int64  // when the writer record is to be rewritten, unix nanoseconds; 0 not yet
-	left     atomic.Int64  // when the last connection left, unix nanoseconds
+	reqs     []*requestActor // none for a standalone stream
+	gather   *gathering      // a batch of which nothing has been sent or stored, else nil
+	answered map[string]bool // calls of a batch that need no answer any more, by id
+	muted    map[int]bool    // calls of a batch that were cancelled, by their places
+	silent   bool            // the stream was cancelled: deliver nothing more
+	told     uint64          // last append delivered
+	entries  int             // entries of append told, 0 if not known
+	sent     sents           // what append told and those before it hold
+	due      atomic.Int64    // when the writer record is to be rewritten, unix nanoseconds; 0 not yet
+	left     atomic.Int64    // when the last connection left, unix nanoseconds
 	queued   atomic.Int64
 	heard    atomic.Bool   // there is a live connection
 	unstored atomic.Bool   // it could not begin, and the client knows
@@ -57,13 +60,26 @@ type streamRecord struct {
 
 	// ended is set on a copy whose Tail is known to be the stream's end.
 	ended bool
-	Sent  sent `json:"sent,omitzero"`
+	Sent  sent `json:"sent,omitzero"` // of the first call
+	// More is Sent for the other calls of a batch.
+	More sents `json:"more,omitempty"`
+}
+
+// sents is how far each call of the stream had got when the record was written.
+func (r *streamRecord) sents() sents { return append(sents{r.Sent}, r.More...) }
+
+func (r *streamRecord) setSents(s sents) {
+	r.Sent, r.More = s.of(0), nil
+	if len(s) > 1 {
+		r.More = append(sents(nil), s[1:]...)
+	}
 }
 
 type callRecord struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
 	Token  json.RawMessage `json:"token,omitempty"`
+	Never  bool            `json:"never,omitempty"` // of a batch with calls that may run again: this one may not
 }
 
 const streamRecordVersion = 1
@@ -119,12 +135,15 @@ func (p *pushEntries) bulk() bool { return p.told }
 func (s *streamActor) receive(m any) {
 	switch m := m.(type) {
 	case *pushEntries:
-		op := stream.Push
-		if m.silent {
-			s.mute()
-			op = stream.Cancel
+		if s.gather != nil {
+			s.gathered(m)
+		} else {
+			s.push(m)
 		}
-		s.step(stream.Event{Op: op, Entries: m.entries, Last: m.last})
+	case beginNow:
+		s.begin()
+	case discard:
+		s.discard()
 	case appended:
 		s.appended(m.err)
 	case recordStored:
@@ -154,18 +173,21 @@ func (s *streamActor) receive(m any) {
 			s.left.Store(time.Now().UnixNano())
 		}
 	case closeConn:
+		s.begin()
 		if !s.opened {
 			s.closeEarly = true
 		} else if s.att != nil {
 			s.att.finish()
 			s.att = nil
 		}
+	case alreadyAnswered:
+		s.answered = m
 	case takenOver:
 		s.step(stream.Event{Op: stream.Opened, Rev: m.rev, Tail: m.log.tail, Sizes: m.log.sizes})
 	case handOver:
 		s.handOver()
 	case serveCall:
-		s.req = m.req
+		s.reqs = append(s.reqs, m.req)
 	case endStream:
 		s.step(stream.Event{Op: stream.Fenced, Err: ErrSessionEnded})
 	}
@@ -183,6 +205,19 @@ func (s *streamActor) failed(m any, last bool) {
 	if last {
 		s.lost(errInternal)
 	}
+}
+
+// push sends entries of a call, or to a session.
+func (s *streamActor) push(m *pushEntries) {
+	e := stream.Event{Op: stream.Push, Entries: m.entries, Last: m.last}
+	switch {
+	case len(s.rec.Calls) > 1:
+		e.Last = s.settle(m)
+	case m.silent:
+		s.mute()
+		e.Op = stream.Cancel
+	}
+	s.step(e)
 }
 
 func (s *streamActor) step(e stream.Event) {
@@ -247,7 +282,7 @@ func (s *streamActor) deliver(e *stream.Effect) {
 		}
 	}
 	if s.att != nil && !s.silent {
-		s.att.frame(frame{from: from, num: e.Num, entries: e.Entries, last: e.Last})
+		s.att.frame(frame{from: from, num: e.Num, entries: s.unmuted(e.Entries), last: e.Last})
 	}
 	if e.Last {
 		if s.att != nil && s.silent {
@@ -258,8 +293,12 @@ func (s *streamActor) deliver(e *stream.Effect) {
 }
 
 func (s *streamActor) handOver() {
+	if s.gather != nil {
+		s.giveUpGathering()
+		return
+	}
 	if !s.rec.Safe {
-		s.step(stream.Event{Op: stream.Push, Entries: lostCalls(s.rec.Calls, nil), Last: true})
+		s.step(stream.Event{Op: stream.Push, Entries: lostCalls(s.rec.Calls, s.answered), Last: true})
 		return
 	}
 	if s.att != nil {
@@ -274,7 +313,7 @@ func (s *streamActor) handOver() {
 // answers on the stream, and nobody has listened for as long as events last.
 // Its record is not renewed then, and expires.
 func (s *streamActor) abandoned(now time.Time) bool {
-	return s.req == nil && s.att == nil && now.UnixNano()-s.left.Load() > int64(s.svc.Limits.ReplayAge)
+	return len(s.reqs) == 0 && s.att == nil && now.UnixNano()-s.left.Load() > int64(s.svc.Limits.ReplayAge)
 }
 
 // mute ends delivery: what is in flight when a cancel is processed may get to
@@ -326,9 +365,10 @@ func (s *streamActor) recordStored(m recordStored) {
 	s.step(stream.Event{Op: stream.Opened, Rev: m.rev})
 }
 
-// callID is the raw id of the request that the stream answers, nil if none.
+// callID is the raw id of the one request that the stream answers, nil if there is
+// none.
 func (s *streamActor) callID() []byte {
-	if len(s.rec.Calls) == 0 {
+	if len(s.rec.Calls) != 1 {
 		return nil
 	}
 	return s.rec.Calls[0].ID
@@ -344,7 +384,8 @@ func (s *streamActor) commit() {
 // rewrite renews the writer record, which outlives the events it guards.
 func (s *streamActor) rewrite(tail uint64) {
 	rec, rev := s.rec, s.m.Rev()
-	rec.Tail, rec.Sent = tail, s.sent
+	rec.Tail = tail
+	rec.setSents(s.sent)
 	s.due.Store(time.Now().Add(s.node.recordTTL(s.svc) / 4).UnixNano())
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
@@ -379,8 +420,8 @@ func (s *streamActor) lost(err error) {
 		}
 		s.att = nil
 	}
-	if s.req != nil {
-		_ = s.req.post(streamGone{err})
+	for _, r := range s.reqs {
+		_ = r.post(streamGone{err})
 	}
 	s.leave()
 }
@@ -421,15 +462,31 @@ func (n *Node) startCallStream(r *requestActor) *streamActor {
 
 // newStream starts the actor of a new stream and stores its record.
 func (n *Node) newStream(svc *Service, sess *sessionActor, id string, rec streamRecord, body []byte, conn Conn, req *requestActor) *streamActor {
-	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, req: req, m: stream.New(svc.Limits.Stream), ready: make(chan struct{})}
+	s := n.makeStream(svc, sess, id, rec, conn)
+	if req != nil {
+		s.reqs = []*requestActor{req}
+	}
+	n.k.start(&s.cell, KindStream, s)
+	n.streams.put(s.key, s)
+	n.storeStream(s, body)
+	return s
+}
+
+func (n *Node) makeStream(svc *Service, sess *sessionActor, id string, rec streamRecord, conn Conn) *streamActor {
+	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, m: stream.New(svc.Limits.Stream), ready: make(chan struct{})}
 	s.path = s.key.path()
 	if conn != nil {
 		s.att = n.newAttachment(svc, s.key, rec.Revision, conn, stream.Position{Stream: id})
 		s.att.live = true
 	}
-	n.k.start(&s.cell, KindStream, s)
-	n.streams.put(s.key, s)
-	data, err := codec.Marshal(rec)
+	return s
+}
+
+// storeStream stores the record of a new stream, and beside it the body of calls
+// that may run again.
+func (n *Node) storeStream(s *streamActor, body []byte) {
+	svc := s.svc
+	data, err := codec.Marshal(s.rec)
 	if err == nil && n.store.NearFull() {
 		err = ErrFull
 	}
@@ -443,7 +500,6 @@ func (n *Node) newStream(svc *Service, sess *sessionActor, id string, rec stream
 		}
 		_ = s.post(recordStored{rev, err})
 	}()
-	return s
 }
 
 // recordTTL is the lifetime of a writer record that is rewritten every quarter

@@ -117,6 +117,9 @@ func (n *Node) push(k SessionKey, data []byte) (heard bool) {
 	if !ok {
 		return false
 	}
+	if s.link != nil {
+		return n.pushLink(s, data)
+	}
 	st, ok := n.streams.get(StreamKey{k, s.view.Load().rec.Standalone})
 	if !ok || st.queued.Load() > int64(s.svc.Limits.Queue) {
 		s.away.Store(true) // its next stream, or resume, makes good what it missed

@@ -95,7 +95,9 @@ func (n *Node) takeOver(ctx context.Context, svc *Service, s *sessionActor, key 
 		return nil, rec, fmt.Errorf("actors: take over: lease not certain: %w", ErrUnavailable)
 	}
 	rec.Node, rec.Boot, rec.Epoch, rec.Tail = n.name, n.boot, rec.Epoch+1, log.tail
-	rec.Sent.note(log.entries)
+	sent := rec.sents()
+	sent.note(log.entries)
+	rec.setSents(sent)
 	rev, err = n.rewriteWriter(ctx, key.path(), rec, rev, n.recordTTL(svc))
 	if err != nil {
 		return nil, rec, fmt.Errorf("actors: take over: %w: %w", ErrUnavailable, err)
@@ -106,7 +108,7 @@ func (n *Node) takeOver(ctx context.Context, svc *Service, s *sessionActor, key 
 	}
 	n.takeover.Add(1)
 	w := &streamActor{node: n, svc: svc, sess: s, key: key, path: key.path(), rec: rec, m: stream.New(svc.Limits.Stream), ready: make(chan struct{})}
-	w.told, w.sent = log.tail, rec.Sent
+	w.told, w.sent = log.tail, sent
 	w.sent.note(log.entries)
 	w.left.Store(time.Now().UnixNano())
 	n.k.start(&w.cell, KindStream, w)
@@ -218,23 +220,50 @@ func (n *Node) rewriteWriter(ctx context.Context, path string, rec streamRecord,
 // where that is declared safe, else the client learns that the outcome is
 // unknown.
 func (n *Node) finishCalls(ctx context.Context, s *sessionActor, w *streamActor, log *pastLog) {
+	answered := map[string]bool{}
+	for _, e := range log.entries {
+		if e.Kind == stream.Final || e.Kind == stream.End {
+			answered[string(e.Meta)] = true
+		}
+	}
+	_ = w.post(alreadyAnswered(answered))
 	if w.rec.Safe {
 		body, err := n.store.Body(ctx, w.path)
 		if err == nil {
-			j := newJournal(log, w.sent)
-			n.questions.reopen(w, j)
-			go n.rerun(s, w, body, j)
+			n.rerunCalls(s, w, log, body, answered)
 			return
 		}
 		n.log.Warn("call cannot run again", "stream", w.key.ID, "error", err)
 	}
-	answered := map[string]bool{}
-	for _, e := range log.entries {
-		if e.Kind == stream.Final {
-			answered[string(e.Meta)] = true
+	_ = w.post(&pushEntries{entries: lostCalls(w.rec.Calls, answered), last: true})
+}
+
+// alreadyAnswered tells a stream that was taken over which calls of its batch need
+// no answer any more.
+type alreadyAnswered map[string]bool
+
+// rerunCalls runs again what may of the calls that are not answered, and ends the
+// others.
+func (n *Node) rerunCalls(s *sessionActor, w *streamActor, log *pastLog, body []byte, answered map[string]bool) {
+	bodies := [][]byte{body}
+	if len(w.rec.Calls) > 1 {
+		bodies = requestsOf(body)
+	}
+	var lost []callRecord
+	for i, c := range w.rec.Calls {
+		switch {
+		case answered[string(c.ID)]:
+		case c.Never || i >= len(bodies):
+			lost = append(lost, c)
+		default:
+			j := newJournal(log, w.sent.of(i), i)
+			n.questions.reopen(w, j)
+			go n.rerun(s, w, c, bodies[i], j)
 		}
 	}
-	_ = w.post(&pushEntries{entries: lostCalls(w.rec.Calls, answered), last: true})
+	if len(lost) > 0 {
+		_ = w.post(&pushEntries{entries: lostCalls(lost, nil), last: true})
+	}
 }
 
 // lostCalls are the answers to calls whose outcome nobody knows.
@@ -250,18 +279,21 @@ func lostCalls(calls []callRecord, answered map[string]bool) []stream.Entry {
 }
 
 // rerun runs a call again from its stored body, on the stream it had.
-func (n *Node) rerun(s *sessionActor, w *streamActor, body []byte, j *journal) {
+func (n *Node) rerun(s *sessionActor, w *streamActor, c callRecord, body []byte, j *journal) {
 	defer n.questions.end(j)
+	lost := func() {
+		_ = w.post(&pushEntries{entries: lostCalls([]callRecord{c}, nil), last: true})
+	}
 	var m codec.Message
 	if err := codec.Scan(body, &m, codec.Limits{MaxDepth: w.svc.Limits.Depth}); err != nil {
 		n.log.Error("stored call not readable", "stream", w.key.ID, "error", err)
-		_ = w.post(&pushEntries{entries: lostCalls(w.rec.Calls, nil), last: true})
+		lost()
 		return
 	}
 	n.inFlight.Add(1)
 	r := n.takeRequest()
 	r.used = true
-	call := &Call{attempt: w.rec.Epoch, journal: j}
+	call := &Call{attempt: w.rec.Epoch, journal: j, member: j.member}
 	if len(w.rec.Principal) > 0 {
 		call.principal = json.RawMessage(w.rec.Principal)
 	}
@@ -285,7 +317,7 @@ func (n *Node) rerun(s *sessionActor, w *streamActor, body []byte, j *journal) {
 		// The client has a request with the same id in flight, or the session is
 		// gone: nobody can tell what became of this one.
 		n.log.Info("call does not run again", "stream", w.key.ID, "error", err)
-		_ = w.post(&pushEntries{entries: lostCalls(w.rec.Calls, nil), last: true})
+		lost()
 		r.release()
 	}
 }
@@ -296,7 +328,8 @@ type adoptStream struct{ w *streamActor }
 // journal is what the log of a call holds from its earlier runs. A nil journal
 // is that of a first run.
 type journal struct {
-	sent sent // does not change
+	sent   sent // does not change
+	member int  // place of the call in its batch
 
 	mu      sync.Mutex // guards the rest: handlers may ask from several goroutines
 	skipped int        // messages of this run that an earlier one has sent
@@ -311,12 +344,15 @@ type pastQuestion struct {
 	open     *question // waits for the answer, nil if that is here
 }
 
-func newJournal(log *pastLog, s sent) *journal {
-	j := &journal{sent: s}
+func newJournal(log *pastLog, s sent, member int) *journal {
+	j := &journal{sent: s, member: member}
 	for _, e := range log.entries {
 		switch e.Kind {
 		case stream.Request:
-			id, key := askedMeta(e.Meta)
+			id, key, by := askedMeta(e.Meta)
+			if by != member {
+				continue
+			}
 			j.asked = append(j.asked, pastQuestion{id: id, key: key})
 		case stream.Answer:
 			for i := range j.asked {

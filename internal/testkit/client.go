@@ -157,11 +157,32 @@ func (c *Client) Get(lastEventID string) *Answer {
 	return c.Do(http.MethodGet, "", "Last-Event-ID", lastEventID)
 }
 
-// Initialize begins a session with the given capabilities.
+// PostLater is Post on a goroutine of its own.
+func (c *Client) PostLater(body string, header ...string) <-chan *Answer {
+	answer := make(chan *Answer, 1)
+	go func() {
+		a, err := c.Try(http.MethodPost, body, header...)
+		if err != nil {
+			c.T.Errorf("%s: %v", http.MethodPost, err)
+			a = &Answer{Response: &http.Response{}, raw: http.NoBody}
+		}
+		answer <- a
+	}()
+	return answer
+}
+
+// Initialize begins a session of the newest revision that has sessions, with the
+// given capabilities.
 func (c *Client) Initialize(capabilities string) *Client {
 	c.T.Helper()
+	return c.InitializeAs("2025-11-25", capabilities)
+}
+
+// InitializeAs begins a session of a revision.
+func (c *Client) InitializeAs(revision, capabilities string) *Client {
+	c.T.Helper()
 	c.Session = ""
-	a := c.Post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + capabilities + `,"clientInfo":{"name":"testkit","version":"1"}}}`)
+	a := c.Post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + revision + `","capabilities":` + capabilities + `,"clientInfo":{"name":"testkit","version":"1"}}}`)
 	c.Session = a.Header.Get("Mcp-Session-Id")
 	if a.StatusCode != http.StatusOK || c.Session == "" {
 		c.T.Fatalf("initialize: %s %s", a.Status, a.Body)

@@ -1,0 +1,299 @@
+package actors
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// requestsOf returns the requests of a batch in their order.
+func requestsOf(batch []byte) [][]byte {
+	var all [][]byte
+	for raw := range codec.Elements(batch) {
+		var m codec.Message
+		if codec.Scan(raw, &m, codec.Limits{MaxDepth: math.MaxInt}) == nil && m.Kind == codec.Request {
+			all = append(all, raw)
+		}
+	}
+	return all
+}
+
+// batchUntil is the last revision whose sessions may send batches (2025-06-18, changelog).
+const batchUntil = "2025-03-26"
+
+// element is one message of a batch.
+type element struct {
+	m   codec.Message
+	raw []byte
+}
+
+// readBatch returns the messages of a batch, or what is wrong with it; then none of them may be acted on.
+func readBatch(s *sessionActor, m *codec.Message, body []byte) (all []element, fault string) {
+	rev := s.view.Load().rec.Revision
+	switch {
+	case rev == "":
+		return nil, "initialize must not be part of a batch"
+	case rev > batchUntil:
+		return nil, "revision " + rev + " has no batches: send one message at a time"
+	}
+	all = make([]element, 0, m.N)
+	seen := make(map[string]bool)
+	answers := 0
+	for raw := range codec.Elements(body) {
+		all = append(all, element{raw: raw})
+		e := &all[len(all)-1]
+		if err := codec.Scan(raw, &e.m, codec.Limits{MaxDepth: s.svc.Limits.Depth}); err != nil {
+			return nil, fmt.Sprintf("batch, message %d: %s", len(all), err.Reason)
+		}
+		switch {
+		case e.m.Kind == codec.Result || e.m.Kind == codec.ErrorResponse:
+			answers++
+		case e.m.Kind == codec.Notification:
+		case string(e.m.Method) == mcp.MethodInitialize:
+			return nil, "initialize must not be part of a batch"
+		case seen[string(e.m.ID)]:
+			return nil, fmt.Sprintf("batch, message %d: the id of another request of the batch", len(all))
+		default:
+			seen[string(e.m.ID)] = true
+		}
+	}
+	if answers > 0 && answers < len(all) {
+		return nil, "a batch holds either responses or requests and notifications"
+	}
+	return all, ""
+}
+
+// batch takes a batch that was POSTed (2025-03-26, basic/transports). It is one exchange and one stream: a JSON array
+// if all its requests are answered silently in time, else one event per answer.
+func (n *Node) batch(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
+	s := n.of(svc, in, nil)
+	if s == nil {
+		return
+	}
+	body = clone(body) // the requests run on goroutines of their own
+	all, fault := readBatch(s, m, body)
+	if fault != "" {
+		in.Conn.Reject(400, mcp.CodeInvalidRequest, fault, nil, nil, 0)
+		return
+	}
+	var requests []*element
+	for i := range all {
+		switch e := &all[i]; e.m.Kind {
+		case codec.Request:
+			requests = append(requests, e)
+		case codec.Notification:
+			n.notified(svc, s, &e.m)
+		default:
+			if err := n.answered(s, &e.m); err != nil {
+				n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
+				n.unavailable(in.Conn, nil)
+				return
+			}
+		}
+	}
+	switch {
+	case len(requests) == 0:
+		in.Conn.Accepted()
+	case n.draining.Load() || n.store.Suspended() && !n.regained(svc.Limits.StoreWait):
+		n.unavailable(in.Conn, nil)
+	default:
+		n.runBatch(s, in, principal, requests, body)
+	}
+}
+
+// runBatch runs the requests of a batch, all or none, and returns when their answer has begun.
+func (n *Node) runBatch(s *sessionActor, in *Input, principal any, requests []*element, body []byte) {
+	st := n.newBatchStream(s, in.Conn, principal, requests, body)
+	members := make([]*requestActor, 0, len(requests))
+	for i, e := range requests {
+		r, err := n.admitted(s, noConn{}, &e.m, e.raw, &Call{principal: principal, trace: in.Trace, attempt: 1, member: i}, st)
+		if err != nil {
+			for _, r := range members {
+				r.withdraw(err)
+			}
+			_ = st.post(discard{})
+			n.refused(in.Conn, err, nil)
+			return
+		}
+		members = append(members, r)
+	}
+	for _, r := range members {
+		go r.serve()
+	}
+	time.AfterFunc(s.svc.Limits.Grace, func() { _ = st.post(beginNow{}) })
+	<-st.ready
+}
+
+// join makes the request answer on the stream of its batch.
+func (r *requestActor) join(st *streamActor) {
+	r.used, r.graced = true, true
+	_ = r.post(adoptStream{st})
+}
+
+// withdraw ends a request that was entered and is not to run.
+func (r *requestActor) withdraw(cause error) {
+	r.end.init()
+	r.end.req = r
+	if r.sess.post(&r.end) == nil {
+		r.end.wait()
+	}
+	r.timer.Stop()
+	r.cancel(cause)
+	r.release()
+}
+
+// gathering is the state of a batch's stream as long as nothing of it has been sent or stored: the answers so far.
+type gathering struct {
+	answers []stream.Entry
+	body    []byte
+}
+
+// beginNow ends the time in which a batch may be answered as plain JSON.
+type beginNow struct{}
+
+// newBatchStream starts the stream of a batch. It stores and sends nothing before it has to.
+func (n *Node) newBatchStream(s *sessionActor, conn Conn, principal any, requests []*element, body []byte) *streamActor {
+	rec := streamRecord{Version: streamRecordVersion, Node: n.name, Boot: n.boot, Epoch: 1, Revision: s.view.Load().rec.Revision}
+	for _, e := range requests {
+		safe := s.svc.Handler.Safe(e.m.Method, e.m.Name)
+		rec.Safe = rec.Safe || safe
+		rec.Calls = append(rec.Calls, callRecord{ID: clone(e.m.ID), Method: string(e.m.Method), Token: clone(e.m.ProgressToken), Never: !safe})
+	}
+	if rec.Safe {
+		rec.Principal, _ = codec.Marshal(principal)
+	}
+	st := n.makeStream(s.svc, s, n.newID(), rec, conn)
+	st.gather = &gathering{body: body}
+	n.k.start(&st.cell, KindStream, st)
+	n.streams.put(st.key, st)
+	return st
+}
+
+// gathered takes what the requests of a batch have for the client while nothing has been sent.
+func (s *streamActor) gathered(m *pushEntries) {
+	plain := true
+	for i := range m.entries {
+		plain = plain && (m.entries[i].Kind == stream.Final || m.entries[i].Kind == stream.End)
+	}
+	if !plain {
+		s.begin()
+		s.push(m)
+		return
+	}
+	done := s.settle(m)
+	for i := range m.entries {
+		if m.entries[i].Kind == stream.Final {
+			s.gather.answers = append(s.gather.answers, m.entries[i])
+		}
+		m.entries[i].Drop(nil)
+		m.entries[i].Acked = nil
+	}
+	if done {
+		s.answerPlain()
+	}
+}
+
+// settle notes which requests of a batch m ends, and reports whether none is left.
+func (s *streamActor) settle(m *pushEntries) bool {
+	for i := range m.entries {
+		e := &m.entries[i]
+		if e.Kind != stream.Final && e.Kind != stream.End {
+			continue
+		}
+		if s.answered == nil {
+			s.answered = make(map[string]bool, len(s.rec.Calls))
+		}
+		s.answered[string(e.Meta)] = true
+		if m.silent {
+			s.muteCall(string(e.Meta))
+		}
+	}
+	return m.last && len(s.answered) == len(s.rec.Calls)
+}
+
+// answerPlain answers a batch as a JSON array, and ends its stream, of which nobody has heard.
+func (s *streamActor) answerPlain() {
+	conn := s.att.conn
+	if len(s.gather.answers) == 0 { // all were cancelled
+		conn.Open()
+		conn.Finish()
+	} else {
+		b := codec.GetBuffer()
+		b.B = append(b.B[:0], '[')
+		for i, e := range s.gather.answers {
+			if i > 0 {
+				b.B = append(b.B, ',')
+			}
+			b.B = append(b.B, e.Data...)
+		}
+		conn.Answer(200, append(b.B, ']'))
+		b.Free()
+	}
+	s.att, s.gather = nil, nil
+	s.commit()
+	s.leave()
+}
+
+// begin makes a batch's answer a stream: its record is stored, and then headers and answers go out.
+func (s *streamActor) begin() {
+	g := s.gather
+	if g == nil {
+		return
+	}
+	s.gather = nil
+	var body []byte
+	if s.rec.Safe {
+		body = g.body
+	}
+	s.node.storeStream(s, body)
+	if len(g.answers) > 0 {
+		s.step(stream.Event{Op: stream.Push, Entries: g.answers})
+	}
+}
+
+// discard ends a batch that was not begun; somebody else answers it.
+type discard struct{}
+
+func (s *streamActor) discard() {
+	s.att, s.gather = nil, nil
+	s.commit()
+	s.leave()
+}
+
+// giveUpGathering ends a batch of which nothing has been sent, because the node stops.
+func (s *streamActor) giveUpGathering() {
+	s.gather.answers = append(s.gather.answers, lostCalls(s.rec.Calls, s.answered)...)
+	s.answerPlain()
+}
+
+// muteCall ends delivery of what a cancelled request of a batch has under way. Its entries keep their places in the log,
+// so that event ids stay what they are.
+func (s *streamActor) muteCall(id string) {
+	for i := range s.rec.Calls {
+		if string(s.rec.Calls[i].ID) == id {
+			if s.muted == nil {
+				s.muted = make(map[int]bool)
+			}
+			s.muted[i] = true
+		}
+	}
+}
+
+// unmuted returns entries without those of cancelled requests.
+func (s *streamActor) unmuted(entries []stream.Entry) []stream.Entry {
+	if s.muted == nil {
+		return entries
+	}
+	out := make([]stream.Entry, len(entries))
+	for i, e := range entries {
+		if member, ok := memberOf(&e); ok && s.muted[member] {
+			e.Kind = stream.End
+		}
+		out[i] = e
+	}
+	return out
+}

@@ -1,0 +1,359 @@
+package actors
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// link is the one connection that a session of HTTP+SSE (2024-11-05, basic/transports) or stdio lives on. Everything
+// for the client goes out there. Nothing of such a session is stored: it ends with its connection.
+type link struct {
+	conn  Conn
+	ready atomic.Bool   // the client has sent notifications/initialized
+	gone  chan struct{} // closed when the session ends
+	// slots bounds the calls of a client that is made to wait instead of being
+	// refused; nil for one that is refused.
+	slots chan struct{}
+	said  atomic.Int64  // when the last keep-alive was sent, unix nanoseconds
+	turn  chan struct{} // held by whoever waits for room and then sends
+}
+
+// send writes one message. It never waits: a client that has not read what it may leave unread loses the connection.
+func (l *link) send(data []byte) {
+	l.conn.Event("", 0, data)
+	l.conn.Flush()
+}
+
+// pace waits until the client has read enough that one message more may wait for it, and keeps others from adding
+// theirs until paced. Calls that answer a slow reader wait here instead of costing it the connection. An error is the
+// cause of ctx.
+func (l *link) pace(ctx context.Context) error {
+	select {
+	case l.turn <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if l.conn.Room(ctx) != nil && ctx.Err() != nil {
+		<-l.turn
+		return context.Cause(ctx)
+	}
+	return nil // there is room, or nobody to read
+}
+
+func (l *link) paced() { <-l.turn }
+
+// tell sends a message that belongs to no call, once the client has read enough.
+func (l *link) tell(ctx context.Context, e stream.Entry) error {
+	if !l.ready.Load() && e.Kind == stream.Request {
+		return ErrNoStream // requests wait for notifications/initialized (lifecycle, initialization)
+	}
+	if err := l.pace(ctx); err != nil {
+		return err
+	}
+	defer l.paced()
+	l.send(e.Data)
+	return nil
+}
+
+// full reports that the client has left more unread than invalidations are added to.
+func (l *link) full() bool { return l.conn.Room(overNow) != nil }
+
+// overNow is a context that is done: who waits with it only asks.
+var overNow = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// Connect begins a session on in.Conn, which stays its only connection. It names the session with SetSession and opens
+// the connection, or refuses with Reject. The session ends when the connection is gone.
+func (n *Node) Connect(svc *Service, in *Input) {
+	if n.draining.Load() {
+		n.unavailable(in.Conn, nil)
+		return
+	}
+	l := &link{conn: in.Conn, gone: make(chan struct{}), turn: make(chan struct{}, 1)}
+	if in.Patient {
+		l.slots = make(chan struct{}, svc.Limits.PerSession)
+	}
+	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: n.newID()}
+	life := session.Lifetime{Idle: svc.Limits.Session.Absolute, Absolute: svc.Limits.Session.Absolute}
+	s := n.newSession(svc, key, session.New(time.Now(), life), 0)
+	s.link = l
+	l.said.Store(s.last.UnixNano())
+	n.startSession(s)
+	n.sessions.put(key, s)
+	in.Session = n.name + "." + key.ID
+	in.Conn.SetSession(in.Session)
+	if !in.Conn.Open() {
+		n.endSession(s)
+		return
+	}
+	n.links.add(s)
+	in.Conn.Gone(func() { n.endSession(s) })
+}
+
+// linked finds the session that lives on a connection of this node by the id that Connect gave it.
+func (n *Node) linked(svc *Service, in *Input) (*sessionActor, bool) {
+	node, id, _ := strings.Cut(in.Session, ".")
+	if node != n.name || !stream.ValidID(id) {
+		return nil, false
+	}
+	s, ok := n.sessions.get(SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: id})
+	return s, ok && s.link != nil
+}
+
+// Message takes one message, or a batch, of a session that Connect began. It returns when the bytes are no longer
+// needed. Answers go out on the session's connection; in.Conn is told whether the message was taken.
+func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
+	s, ok := n.linked(svc, in)
+	if !ok {
+		in.Conn.Reject(404, mcp.CodeInvalidRequest, "unknown session: connect anew", nil, m.ID, 0)
+		return
+	}
+	if rec := s.view.Load().rec; in.Version != "" && rec.Revision != "" && in.Version != rec.Revision {
+		in.Conn.Reject(400, mcp.CodeInvalidRequest, "MCP-Protocol-Version is not the session's, "+rec.Revision, nil, m.ID, 0)
+		return
+	}
+	if m.Kind != codec.Batch {
+		if n.take(s, in, principal, m, body) {
+			in.Conn.Accepted()
+		}
+		return
+	}
+	all, fault := readBatch(s, m, body)
+	if fault != "" {
+		if in.Conn == s.link.conn { // a refusal without an id is none for a message of its own
+			s.link.send(codec.AppendError(nil, nil, mcp.CodeInvalidRequest, fault, nil))
+		} else {
+			in.Conn.Reject(400, mcp.CodeInvalidRequest, fault, nil, nil, 0)
+		}
+		return
+	}
+	conn := in.Conn
+	in.Conn = linkReply{s.link.conn} // what is refused of a batch is refused by itself
+	for i := range all {
+		n.take(s, in, principal, &all[i].m, all[i].raw)
+	}
+	conn.Accepted()
+}
+
+// take takes one message of a session that lives on a connection. It reports whether it did; else it has answered.
+func (n *Node) take(s *sessionActor, in *Input, principal any, m *codec.Message, raw []byte) bool {
+	switch m.Kind {
+	case codec.Request:
+		return n.takeRequestOn(s, in, principal, m, raw)
+	case codec.Notification:
+		n.notified(s.svc, s, m)
+	default:
+		_ = n.answered(s, m) // nothing of such a session is stored, so that nothing can fail
+	}
+	return true
+}
+
+func (n *Node) takeRequestOn(s *sessionActor, in *Input, principal any, m *codec.Message, raw []byte) bool {
+	fresh := s.view.Load().rec.Revision == ""
+	switch {
+	case string(m.Method) == mcp.MethodInitialize && fresh:
+		n.initializeOn(s, m)
+		return true
+	case fresh && string(m.Method) != mcp.MethodPing:
+		s.link.send(codec.AppendError(nil, m.ID, mcp.CodeInvalidRequest, "initialize first", nil))
+		return true
+	case n.draining.Load():
+		n.unavailable(in.Conn, m.ID)
+		return false
+	}
+	return n.callOn(s, in, principal, raw)
+}
+
+// initializeOn settles a session that lives on a connection.
+func (n *Node) initializeOn(s *sessionActor, m *codec.Message) {
+	ctx, cancel := context.WithTimeout(n.base, s.svc.Limits.StoreWait)
+	defer cancel()
+	set, result, rerr := s.svc.Handler.Initialize(ctx, m.Params)
+	if rerr != nil {
+		s.link.send(codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
+		return
+	}
+	id := clone(m.ID)
+	err := n.change(ctx, s, func(r *session.Record) bool {
+		r.Revision, r.Client, r.Capabilities, r.Told = set.Revision, set.Client, set.Capabilities, set.Told
+		return true
+	})
+	if err == nil { // else the connection is gone
+		s.link.send(codec.AppendResult(nil, id, result))
+	}
+}
+
+// callOn runs a request of a session that lives on a connection, on a goroutine of its own: who sent it may have to
+// answer a question before the request can end.
+func (n *Node) callOn(s *sessionActor, in *Input, principal any, raw []byte) bool {
+	var m codec.Message
+	body := clone(raw)
+	if codec.Scan(body, &m, codec.Limits{MaxDepth: s.svc.Limits.Depth}) != nil {
+		return true // it was scanned before: this cannot be
+	}
+	if !s.link.slot(s.svc.Limits.StoreWait) {
+		in.Conn.Reject(429, mcp.CodeInvalidRequest, tooManyInSession, nil, m.ID, time.Second)
+		return false
+	}
+	r, err := n.admitted(s, linkReply{s.link.conn}, &m, body, &Call{principal: principal, trace: in.Trace, attempt: 1}, nil)
+	if err != nil {
+		s.link.leave()
+		n.refused(in.Conn, err, m.ID)
+		return false
+	}
+	go func() {
+		r.serve()
+		s.link.leave()
+	}()
+	return true
+}
+
+// slot waits for a call of a patient client to end when it has as many as it may. It reports whether there is room.
+func (l *link) slot(wait time.Duration) bool {
+	select {
+	case l.slots <- struct{}{}:
+		return true
+	default:
+	}
+	if l.slots == nil {
+		return true
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case l.slots <- struct{}{}:
+		return true
+	case <-l.gone:
+	case <-timer.C:
+	}
+	return false
+}
+
+func (l *link) leave() {
+	if l.slots != nil {
+		<-l.slots
+	}
+}
+
+// push sends an invalidation, if the session has begun and its client reads. What it misses is made good later.
+func (n *Node) pushLink(s *sessionActor, data []byte) (heard bool) {
+	switch {
+	case !s.link.ready.Load():
+		return false // it is told when it has begun
+	case s.link.full():
+		if s.away.CompareAndSwap(false, true) {
+			go n.makeGood(s)
+		}
+		return false
+	}
+	s.link.send(data)
+	return true
+}
+
+// makeGood waits until the client has read, and tells it what it missed.
+func (n *Node) makeGood(s *sessionActor) {
+	if s.link.conn.Room(n.base) != nil {
+		return
+	}
+	s.away.Store(false)
+	s.svc.Handler.Opened(s.peer, true)
+}
+
+// edit changes the record of a session that lives on a connection, which is stored nowhere.
+type edit struct {
+	reply
+	f   func(*session.Record) bool
+	err error
+}
+
+func (e *edit) refused(error) { e.err = ErrSessionEnded; e.done() }
+
+func (n *Node) changeLinked(s *sessionActor, f func(*session.Record) bool) error {
+	m := &edit{f: f}
+	m.init()
+	if s.post(m) != nil {
+		return ErrSessionEnded
+	}
+	m.wait()
+	return m.err
+}
+
+// links are the sessions of this node that live on a connection.
+type links struct {
+	mu  sync.Mutex // guards all
+	all map[*sessionActor]struct{}
+}
+
+func (l *links) add(s *sessionActor) {
+	l.mu.Lock()
+	l.all[s] = struct{}{}
+	l.mu.Unlock()
+}
+
+func (l *links) drop(s *sessionActor) {
+	l.mu.Lock()
+	delete(l.all, s)
+	l.mu.Unlock()
+}
+
+func (l *links) snapshot() []*sessionActor {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]*sessionActor, 0, len(l.all))
+	for s := range l.all {
+		all = append(all, s)
+	}
+	return all
+}
+
+func (l *links) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.all)
+}
+
+// comment keeps a silent connection open, and finds out whether the client is still there.
+func (l *link) comment(now time.Time, every time.Duration) {
+	if now.UnixNano()-l.said.Load() >= int64(every) {
+		l.said.Store(now.UnixNano())
+		l.conn.Comment()
+		l.conn.Flush()
+	}
+}
+
+// linkReply is the connection of a request whose answer goes out on its session's one connection.
+type linkReply struct{ conn Conn }
+
+var _ Conn = linkReply{}
+
+func (l linkReply) Answer(_ int, body []byte) bool {
+	l.conn.Event("", 0, body)
+	l.conn.Flush()
+	return true
+}
+
+func (l linkReply) Reject(_, code int, message string, data, id []byte, _ time.Duration) {
+	l.Answer(200, codec.AppendError(nil, id, code, message, data))
+}
+
+func (linkReply) SetSession(string)          {}
+func (linkReply) Accepted()                  {}
+func (linkReply) Open() bool                 { return true }
+func (linkReply) Event(string, int, []byte)  {}
+func (linkReply) Comment()                   {}
+func (linkReply) Flush()                     {}
+func (linkReply) Finish()                    {}
+func (linkReply) Cut()                       {}
+func (linkReply) Room(context.Context) error { return nil }
+func (linkReply) Gone(func())                {}
