@@ -16,11 +16,16 @@ func TestAllocations(t *testing.T) {
 	meta := mcp.Meta(`{"a":{"progressToken":1},"progressToken":"p"}`)
 	blocks := mcp.Contents{mcp.Text("a"), mcp.Text("b")}
 	supported := mcp.Revisions()
+	result := &mcp.CallToolResult{Content: blocks, StructuredContent: []byte(`{"a":1}`), Meta: meta}
+	prompt := &mcp.GetPromptResult{Messages: []mcp.PromptMessage{{Content: blocks[0]}}}
+	read := mcp.ReadResourceResult{Contents: []mcp.ResourceContents{{URI: "x:", Meta: meta}}}
 	for what, f := range map[string]func(){
 		"look up a method": func() { mcp.LookupMethod(name) },
 		"progress token":   func() { meta.ProgressToken() },
 		"typed blocks":     func() { blocks.Typed() },
 		"negotiate":        func() { mcp.Negotiate("2025-11-25", supported) },
+		"project":          func() { result.For(r11); prompt.For(r11); read.For(r11) },
+		"project nothing":  func() { blocks.For(r24); prompt.For(r24) },
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {
 			t.Errorf("%s: got %v allocations, want 0", what, n)

@@ -40,10 +40,23 @@
 //   - methods.go gets its new methods, and the spans of the others their end;
 //   - a member it adds becomes an optional member of the existing struct, a type it
 //     adds goes into the file of its subject;
-//   - project_<date>.go (one file per revision) says what a peer of that revision
-//     must not be sent: it takes a value by copy, clears or converts the members
-//     that came later, and is applied where lists and results are encoded.
+//   - project_*.go, by subject, says what a peer of an older revision must not be
+//     sent. The For methods there clear or convert the members that came later; they
+//     are applied where lists, results and questions are encoded.
 //
-// The tests read the official schema of a revision and fail when a definition or
-// a property of it has no counterpart here.
+// # Projection
+//
+// A For method never changes its input, which handlers may share between calls and
+// between peers of several revisions. It returns what it was given when nothing has
+// to change, and results for the newest revision with sessions without looking at
+// them. A revision that is none counts as older than all. What a peer may not know
+// is converted where something it knows says the same (audio as an embedded
+// resource, a link as text, structured content as text, a list of blocks as several
+// messages), else cleared; a question that would lose its meaning is an error that
+// wraps [ErrInexpressible]. Content of unknown types, schemas of tools, and `_meta`
+// of params and results pass as they are.
+//
+// The tests read the official schemas: they fail when a definition or a property of
+// the newest revision with sessions has no counterpart here, and when a value that
+// was projected for an older one has a member its schema does not name.
 package mcp

@@ -17,6 +17,7 @@ import (
 type generator struct {
 	*rand.Rand
 	defs map[string]*schema
+	full bool // every optional member is present, and every list has one of each kind
 }
 
 // TestGeneratedValuesRoundTrip makes values of every definition from the schema.
@@ -33,7 +34,7 @@ func TestGeneratedValuesRoundTrip(t *testing.T) {
 	}
 	slices.Sort(names)
 	for seed := range uint64(rounds) {
-		g := generator{rand.New(rand.NewPCG(seed, 20251125)), defs}
+		g := generator{rand.New(rand.NewPCG(seed, 20251125)), defs, false}
 		for _, name := range names {
 			sample := []byte(g.value(defs[name], name, true, 0))
 			if !json.Valid(sample) {
@@ -118,7 +119,7 @@ func (g generator) object(s *schema, path string, required bool, depth int) stri
 	g.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	var members []string
 	for _, name := range names {
-		if !needed[name] && (depth > 6 || g.IntN(2) == 0) {
+		if !needed[name] && (depth > 6 || !g.full && g.IntN(2) == 0) {
 			continue
 		}
 		value := g.value(props[name], path+"."+name, needed[name], depth+1)
@@ -150,6 +151,13 @@ func (g generator) object(s *schema, path string, required bool, depth int) stri
 }
 
 func (g generator) array(s *schema, path string, required bool, depth int) string {
+	if kinds := g.kinds(s.Items); g.full && depth <= 6 {
+		elements := make([]string, len(kinds))
+		for i, kind := range kinds {
+			elements[i] = g.value(kind, path+"[]", true, depth+1)
+		}
+		return "[" + strings.Join(elements, ",") + "]"
+	}
 	n := g.IntN(3)
 	if depth > 6 {
 		n = 0
@@ -162,6 +170,22 @@ func (g generator) array(s *schema, path string, required bool, depth int) strin
 		elements[i] = g.value(s.Items, path+"[]", true, depth+1)
 	}
 	return "[" + strings.Join(elements, ",") + "]"
+}
+
+// kinds are the parts of a union, down to those that are none.
+func (g generator) kinds(s *schema) []*schema {
+	of := s
+	if of.Ref != "" {
+		of = g.defs[of.ref()]
+	}
+	if len(of.AnyOf) == 0 {
+		return []*schema{s}
+	}
+	var all []*schema
+	for _, part := range of.AnyOf {
+		all = append(all, g.kinds(part)...)
+	}
+	return all
 }
 
 func (g generator) string(s *schema, required bool) string {

@@ -121,7 +121,8 @@ const (
 	FeatureToolAnnotations
 	// FeatureProgressMessage: a message in progress notifications.
 	FeatureProgressMessage
-	// FeatureTitles: title and _meta on tools, prompts and resources.
+	// FeatureTitles: title and _meta on tools, prompts, resources and content, and
+	// lastModified among annotations.
 	FeatureTitles
 	// FeatureStructuredOutput: outputSchema and structuredContent.
 	FeatureStructuredOutput

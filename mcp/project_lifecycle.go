@@ -1,0 +1,55 @@
+package mcp
+
+import "maps"
+
+// For returns the result as a client of the revision may see it. ProtocolVersion
+// stays as it is.
+func (x InitializeResult) For(r Revision) InitializeResult {
+	x.Capabilities = x.Capabilities.For(r)
+	x.ServerInfo = x.ServerInfo.For(r)
+	return x
+}
+
+// For returns the capabilities that the revision knows. The set is open in every
+// revision, so that experimental ones, extensions and what no revision defines
+// stay; only the tasks extension is bound to its revisions. Completion needs no
+// capability where none is known for it.
+func (s ServerCapabilities) For(r Revision) ServerCapabilities {
+	if !CapCompletions.knownTo(r) {
+		s.Completions = nil
+	}
+	if !CapTasks.knownTo(r) {
+		s.Tasks = nil
+	}
+	if _, declared := s.Extensions[ExtensionTasks]; declared && !CapTasksExtension.knownTo(r) {
+		s.Extensions = maps.Clone(s.Extensions)
+		delete(s.Extensions, ExtensionTasks)
+	}
+	return s
+}
+
+// For returns those of a client's capabilities that count in the revision: one that
+// the revision does not know is not declared, whatever the client sent. What no
+// revision defines stays.
+func (c ClientCapabilities) For(r Revision) ClientCapabilities {
+	switch {
+	case c.Elicitation == nil:
+	case !CapClientElicitation.knownTo(r):
+		c.Elicitation = nil
+	case !CapClientElicitationURL.knownTo(r):
+		c.Elicitation = &ElicitationCapability{} // forms, the only mode there is
+	}
+	if c.Sampling != nil && !CapClientSamplingTools.knownTo(r) {
+		c.Sampling = &SamplingCapability{}
+	}
+	if !CapClientTasks.knownTo(r) {
+		c.Tasks = nil
+	}
+	if _, declared := c.Extensions[ExtensionTasks]; declared && !CapClientTasksExtension.knownTo(r) {
+		c.Extensions = maps.Clone(c.Extensions)
+		delete(c.Extensions, ExtensionTasks)
+	}
+	return c
+}
+
+func (c Capability) knownTo(r Revision) bool { return c.Info().Span.Includes(r) }

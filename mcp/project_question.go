@@ -1,0 +1,123 @@
+package mcp
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// ErrInexpressible is wrapped by the errors for questions that the revision of the
+// client has no form for. Nothing was made of them, and they must not be sent.
+var ErrInexpressible = errors.New("the client's revision cannot express this")
+
+func inexpressible(what string, r Revision) error {
+	return fmt.Errorf("mcp: %s to a client of %s: %w", what, r, ErrInexpressible)
+}
+
+// For returns the params as a client of the revision may see them. A message of
+// several blocks becomes several messages of its role where the revision knows only
+// one block, and one without a block is left out. Tools, and blocks that sampling
+// has not had in that revision, are [ErrInexpressible].
+func (p CreateMessageParams) For(r Revision) (CreateMessageParams, error) {
+	if r.Has(FeatureSamplingTools) {
+		return p, nil
+	}
+	if len(p.Tools) > 0 || p.ToolChoice != nil {
+		return CreateMessageParams{}, inexpressible("sampling with tools", r)
+	}
+	p.Task = nil
+	messages := make([]SamplingMessage, 0, len(p.Messages))
+	for _, m := range p.Messages {
+		for _, block := range m.Content.Blocks {
+			switch b := block.(type) {
+			case *ToolUseContent, *ToolResultContent:
+				return CreateMessageParams{}, inexpressible(block.contentType()+" content in sampling", r)
+			case *AudioContent:
+				if !r.Has(FeatureAudio) {
+					return CreateMessageParams{}, inexpressible("audio content in sampling", r)
+				}
+				block = blockFor(b, r)
+			default:
+				block = blockFor(block, r)
+			}
+			messages = append(messages, SamplingMessage{Role: m.Role, Content: Blocks(block)})
+		}
+	}
+	p.Messages = messages
+	return p, nil
+}
+
+// For returns the form as a client of the revision may see it: see
+// [FormSchema.For]. Before 2025-06-18 there are no forms: [ErrInexpressible].
+func (e ElicitForm) For(r Revision) (ElicitForm, error) {
+	switch {
+	case r.Has(FeatureURLElicitation):
+		return e, nil
+	case !r.Has(FeatureElicitation):
+		return ElicitForm{}, inexpressible("elicitation", r)
+	}
+	form, err := ParseFormSchema(e.RequestedSchema)
+	if err != nil {
+		return ElicitForm{}, err
+	}
+	if form, err = form.For(r); err != nil {
+		return ElicitForm{}, err
+	}
+	if e.RequestedSchema, err = form.Raw(); err != nil {
+		return ElicitForm{}, err
+	}
+	e.Mode, e.Task = "", nil
+	return e, nil
+}
+
+// For returns the question itself, or [ErrInexpressible] before 2025-11-25.
+func (e ElicitURL) For(r Revision) (ElicitURL, error) {
+	if !r.Has(FeatureURLElicitation) {
+		return ElicitURL{}, inexpressible("elicitation by URL", r)
+	}
+	return e, nil
+}
+
+// For returns the form as a client of the revision may see it. In 2025-06-18 only a
+// boolean has a default, a choice with titles is a [LegacyEnumSchema], and a choice
+// of several values is [ErrInexpressible]. Fields of no known form pass as they are.
+func (f FormSchema) For(r Revision) (FormSchema, error) {
+	switch {
+	case r.Has(FeatureURLElicitation):
+		return f, nil
+	case !r.Has(FeatureElicitation):
+		return FormSchema{}, inexpressible("elicitation", r)
+	}
+	f.Schema = ""
+	f.Properties = slices.Clone(f.Properties)
+	for i, p := range f.Properties {
+		switch s := p.Schema.(type) {
+		case *StringSchema:
+			c := *s
+			c.Default = nil
+			p.Schema = &c
+		case *NumberSchema:
+			c := *s
+			c.Default = nil
+			p.Schema = &c
+		case *EnumSchema:
+			c := *s
+			c.Default = nil
+			p.Schema = &c
+		case *LegacyEnumSchema:
+			c := *s
+			c.Default = nil
+			p.Schema = &c
+		case *TitledEnumSchema:
+			c := LegacyEnumSchema{Type: s.Type, Title: s.Title, Description: s.Description}
+			for _, o := range s.OneOf {
+				c.Enum, c.EnumNames = append(c.Enum, o.Const), append(c.EnumNames, o.Title)
+			}
+			p.Schema = &c
+		case *MultiEnumSchema, *TitledMultiEnumSchema:
+			return FormSchema{}, inexpressible(fmt.Sprintf("a choice of several values (field %q)", p.Name), r)
+		}
+		f.Properties[i] = p
+	}
+	return f, nil
+}

@@ -1,0 +1,200 @@
+package mcp_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// projections say how a value decoded from a definition of 2025-11-25 gets to an
+// older peer, and what it has to be there: older revisions define whole messages
+// where later ones define params too.
+var projections = []struct {
+	def     string // of 2025-11-25, that values are made from
+	message string // method, when the older definition is of a whole message
+	older   string // definition of the older revisions, "" if it has the same name
+	since   mcp.Revision
+	project func(v any, r mcp.Revision) (any, error)
+}{
+	{def: "Implementation", project: by(mcp.Implementation.For)},
+	{def: "Tool", project: by(mcp.Tool.For)},
+	{def: "Prompt", project: by(mcp.Prompt.For)},
+	{def: "Resource", project: by(mcp.Resource.For)},
+	{def: "ResourceTemplate", project: by(mcp.ResourceTemplate.For)},
+	{def: "ServerCapabilities", project: by(mcp.ServerCapabilities.For)},
+	{def: "ClientCapabilities", project: by(mcp.ClientCapabilities.For)},
+	{def: "InitializeResult", project: by(mcp.InitializeResult.For)},
+	{def: "ReadResourceResult", project: by(mcp.ReadResourceResult.For)},
+	{def: "CallToolResult", project: func(v any, r mcp.Revision) (any, error) { return v.(*mcp.CallToolResult).For(r), nil }},
+	{def: "GetPromptResult", project: func(v any, r mcp.Revision) (any, error) { return v.(*mcp.GetPromptResult).For(r), nil }},
+	{def: "CreateMessageRequestParams", message: mcp.MethodSamplingCreateMessage, older: "CreateMessageRequest", project: try(mcp.CreateMessageParams.For)},
+	{def: "ElicitRequestFormParams", message: mcp.MethodElicitationCreate, older: "ElicitRequest", since: mcp.Revision20250618, project: try(mcp.ElicitForm.For)},
+	{def: "ElicitRequestURLParams", message: mcp.MethodElicitationCreate, since: mcp.Revision20251125, project: try(mcp.ElicitURL.For)},
+}
+
+func by[T any](f func(T, mcp.Revision) T) func(any, mcp.Revision) (any, error) {
+	return func(v any, r mcp.Revision) (any, error) { return f(*v.(*T), r), nil }
+}
+
+func try[T any](f func(T, mcp.Revision) (T, error)) func(any, mcp.Revision) (any, error) {
+	return func(v any, r mcp.Revision) (any, error) { return f(*v.(*T), r) }
+}
+
+// strictSchema is the schema of a revision in which objects have the members that
+// it names and no others.
+func strictSchema(t testing.TB, revision string) *validator {
+	t.Helper()
+	_, raw := loadSchema(t, revision)
+	defs := make(map[string]json.RawMessage, len(raw))
+	for name, def := range raw {
+		var v any
+		def = bytes.ReplaceAll(def, []byte("#/definitions/"), []byte("#/$defs/"))
+		if err := json.Unmarshal(def, &v); err != nil {
+			t.Fatal(err)
+		}
+		closeObjects(v)
+		data, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defs[name] = data
+	}
+	return newValidator(t, defs)
+}
+
+func closeObjects(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		props, _ := v["properties"].(map[string]any)
+		_, open := v["additionalProperties"]
+		if len(props) > 0 && !open {
+			v["additionalProperties"] = false
+		}
+		for name, p := range props {
+			switch p, _ := p.(map[string]any); {
+			case p == nil:
+			case name == "inputSchema", name == "outputSchema":
+				props[name] = map[string]any{"type": "object"} // open by the rules of JSON Schema
+			case name == "params": // of which the base of all requests has _meta
+				if members, ok := p["properties"].(map[string]any); ok {
+					members["_meta"] = map[string]any{"type": "object"}
+				}
+			case name == "minimum", name == "maximum":
+				// The generator of the older schemas took every number for an integer.
+				p["type"] = "number"
+			}
+		}
+		for _, e := range v {
+			closeObjects(e)
+		}
+	case []any:
+		for _, e := range v {
+			closeObjects(e)
+		}
+	}
+}
+
+// TestProjectedValuesAreLegal makes values of 2025-11-25 with everything in them,
+// and random ones, and holds what older peers get of them against the schemas of
+// those peers. The values themselves must not change.
+func TestProjectedValuesAreLegal(t *testing.T) {
+	t.Parallel()
+	const rounds = 100
+	defs, raw := loadSchema(t, "2025-11-25")
+	full := newValidator(t, raw)
+	older := map[mcp.Revision]*validator{}
+	for _, r := range mcp.Revisions()[:3] {
+		older[r] = strictSchema(t, r.String())
+	}
+	for _, p := range projections {
+		legal := map[mcp.Revision]int{}
+		for seed := range uint64(rounds) {
+			g := generator{rand.New(rand.NewPCG(seed, 20251125)), defs, seed == 0}
+			sample := []byte(g.value(defs[p.def], p.def, true, 0))
+			v := reflect.New(goTypes[p.def]).Interface()
+			if err := codec.Unmarshal(sample, v); err != nil {
+				t.Fatalf("%s: %v", p.def, err)
+			}
+			before, err := codec.Marshal(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := full.check(p.def, before); err != nil {
+				t.Fatalf("%s: %s is not legal to begin with: %v", p.def, before, err)
+			}
+			for _, r := range mcp.Revisions()[:4] {
+				got, err := p.project(v, r)
+				if errors.Is(err, mcp.ErrInexpressible) {
+					continue
+				}
+				if err != nil {
+					t.Fatalf("%s %s: %s: %v", p.def, r, before, err)
+				}
+				legal[r]++
+				data, err := codec.Marshal(got)
+				if err != nil {
+					t.Fatalf("%s %s: %v", p.def, r, err)
+				}
+				if after, _ := codec.Marshal(v); !bytes.Equal(before, after) {
+					t.Fatalf("%s %s: the input changed\n got %s\nwant %s", p.def, r, after, before)
+				}
+				if r == mcp.Revision20251125 {
+					if !bytes.Equal(data, before) {
+						t.Errorf("%s %s: got %s, want %s", p.def, r, data, before)
+					}
+					continue
+				}
+				def := p.def
+				if p.message != "" {
+					def, data = p.older, []byte(`{"method":"`+p.message+`","params":`+string(data)+`}`)
+				}
+				if err := older[r].check(def, data); err != nil {
+					t.Errorf("%s %s: got %s, which is not legal: %v", p.def, r, data, err)
+				}
+			}
+			if t.Failed() {
+				return
+			}
+		}
+		for _, r := range mcp.Revisions()[:4] {
+			if r >= p.since && legal[r] == 0 || r < p.since && legal[r] > 0 {
+				t.Errorf("%s: %d of %d values went to a peer of %s, which has them since %q", p.def, legal[r], rounds, r, p.since)
+			}
+		}
+	}
+}
+
+// TestStrictSchemaRefuses guards the test above against schemas that accept all.
+func TestStrictSchemaRefuses(t *testing.T) {
+	t.Parallel()
+	for revision, values := range map[string]map[string]string{
+		"2024-11-05": {
+			"Tool":           `{"name":"x","inputSchema":{"type":"object"},"annotations":{}}`,
+			"CallToolResult": `{"content":[{"type":"audio","data":"","mimeType":"audio/wav"}]}`,
+			"TextContent":    `{"type":"text","text":"x","annotations":{"lastModified":"2025-01-12T15:00:58Z"}}`,
+		},
+		"2025-03-26": {
+			"Resource":       `{"uri":"x:","name":"x","title":"x"}`,
+			"CallToolResult": `{"content":[],"structuredContent":{}}`,
+			"PromptMessage":  `{"role":"user","content":{"type":"resource_link","name":"x","uri":"x:"}}`,
+		},
+		"2025-06-18": {
+			"Prompt":        `{"name":"x","icons":[]}`,
+			"StringSchema":  `{"type":"string","default":"x"}`,
+			"ElicitRequest": `{"method":"elicitation/create","params":{"mode":"form","message":"x","requestedSchema":{"type":"object","properties":{}}}}`,
+		},
+	} {
+		v := strictSchema(t, revision)
+		for def, value := range values {
+			if v.check(def, []byte(value)) == nil {
+				t.Errorf("%s %s: got %s accepted", revision, def, value)
+			}
+		}
+	}
+}
