@@ -33,10 +33,10 @@ func TestToolList(t *testing.T) {
 	}
 	slices.Sort(names)
 	want := []string{
-		"ask", "count", "echo", "json_schema_2020_12_tool", "ping", "roots", "sleep",
+		"ask", "change", "count", "echo", "json_schema_2020_12_tool", "ping", "roots", "sleep",
 		"test_audio_content", "test_elicitation", "test_elicitation_sep1034_defaults", "test_elicitation_sep1330_enums",
 		"test_embedded_resource", "test_error_handling", "test_image_content", "test_multiple_content_types", "test_reconnection",
-		"test_sampling", "test_simple_text", "test_tool_with_logging", "test_tool_with_progress", "tick", "visit",
+		"test_sampling", "test_simple_text", "test_tool_with_logging", "test_tool_with_progress", "tick", "touch", "visit",
 	}
 	if diff := cmp.Diff(names, want); diff != "" {
 		t.Errorf("tools differ (-got +want):\n%s", diff)

@@ -1,0 +1,42 @@
+package everything
+
+import (
+	"bufio"
+	"strings"
+	"testing"
+)
+
+func TestListsThatChange(t *testing.T) {
+	c := connect(t, `{}`)
+	for what, method := range map[string]string{
+		"tools": "tools/list", "prompts": "prompts/list", "resources": "resources/list", "templates": "resources/templates/list",
+	} {
+		listed := func() bool { return strings.Contains(string(c.call(method, `{}`, nil).Result), `"extra"`) }
+		for _, want := range []string{"added", "removed", "added", "removed"} {
+			if got := c.tool("change", `{"what":"`+what+`"}`).text(t); got != want || listed() != (want == "added") {
+				t.Errorf("change of %s: %q, listed %v, want %q", what, got, listed(), want)
+			}
+		}
+	}
+	if m := c.call("tools/call", `{"name":"change","arguments":{"what":"everything"}}`, nil); m.Error == nil {
+		t.Errorf("a list that is none: %s", m.Result)
+	}
+}
+
+func TestTouchTellsSubscribers(t *testing.T) {
+	c := connect(t, `{}`)
+	c.call("resources/subscribe", `{"uri":"test://watched-resource"}`, nil)
+	stream := c.do("GET", "")
+	if got := c.tool("touch", `{"uri":"test://watched-resource"}`).text(t); got != "touched test://watched-resource" {
+		t.Error(got)
+	}
+	for lines := bufio.NewScanner(stream.Body); lines.Scan(); {
+		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			if want := `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"test://watched-resource"}}`; data != want {
+				t.Errorf("got %s, want %s", data, want)
+			}
+			return
+		}
+	}
+	t.Error("the stream ended without a word")
+}
