@@ -98,6 +98,13 @@ func (m *mountPoint) set(s *service) bool {
 	return true
 }
 
+// clear cuts the link: changes are told nobody from then on.
+func (m *mountPoint) clear() {
+	m.mu.Lock()
+	m.s = nil
+	m.mu.Unlock()
+}
+
 // changed announces a change of a catalogue, after a moment in which further
 // changes join it.
 func (m *mountPoint) changed() {
@@ -111,7 +118,9 @@ func (m *mountPoint) changed() {
 		s := m.s
 		m.timer = nil
 		m.mu.Unlock()
-		s.rt.node.Sessions(s.svc, s.announce)
+		if s != nil {
+			s.rt.node.Sessions(s.svc, s.announce)
+		}
 	})
 }
 

@@ -19,3 +19,10 @@ func (rt *Runtime) Stored(stream string) int64 {
 	}
 	return int64(s.Messages)
 }
+
+// CompiledSchemas is the number of compiled schemas in the process.
+func CompiledSchemas() int {
+	compiled.mu.Lock()
+	defer compiled.mu.Unlock()
+	return len(compiled.all)
+}

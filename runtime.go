@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -15,9 +14,6 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/cluster"
-	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/session"
-	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/transport"
 )
@@ -45,20 +41,13 @@ type Runtime struct {
 	unwatch func() error
 	root    http.Handler
 
-	mu      sync.Mutex // guards mounts and ids, and changes of paths
-	paths   atomic.Pointer[map[string]http.Handler]
-	mounts  []*mount
+	mu      sync.Mutex // guards mounts and ids, and changes of routes
+	mounts  map[string]*mount
 	ids     map[string]bool
+	routes  atomic.Pointer[map[string]*mount] // copy of mounts to read from; nil when it is to be made anew
 	ready   atomic.Bool
 	closing sync.Once
 	fault   error
-}
-
-// mount is a server at a path.
-type mount struct {
-	path    string
-	service *service
-	handler *transport.Handler
 }
 
 var _ http.Handler = (*Runtime)(nil)
@@ -80,13 +69,12 @@ func New(o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
-	rt := &Runtime{opts: o, log: o.Log, cluster: node, tel: tel, ids: make(map[string]bool)}
+	rt := &Runtime{opts: o, log: o.Log, cluster: node, tel: tel, mounts: make(map[string]*mount), ids: make(map[string]bool)}
 	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: store{node}, Log: o.Log})
 	if rt.unwatch, err = telemetry.Observe(o.MeterProvider, rt.gauges()); err != nil {
 		_ = rt.Close(context.Background())
 		return nil, fmt.Errorf("troupe: gauges: %w", err)
 	}
-	rt.paths.Store(&map[string]http.Handler{})
 	rt.root = http.HandlerFunc(rt.serveMount)
 	if o.Middleware != nil {
 		rt.root = o.Middleware(rt.root)
@@ -105,43 +93,6 @@ func eventAge(replay time.Duration) time.Duration {
 	return actors.RecordTTL(replay) + 5*time.Second
 }
 
-// Mount serves srv at path, such as "/mcp". It panics when the path or the
-// server's id is taken, or the server is mounted already: these are mistakes in
-// the program.
-func (rt *Runtime) Mount(path string, srv *Server) {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	if _, taken := (*rt.paths.Load())[path]; taken || path == "" || path[0] != '/' {
-		panic(fmt.Sprintf("troupe: mount %q: want a path of its own that begins with a slash", path))
-	}
-	if rt.ids[srv.opts.ID] {
-		panic(fmt.Sprintf("troupe: mount %s: there is a server with id %q already: set ServerOptions.ID", path, srv.opts.ID))
-	}
-	s := &service{rt: rt, srv: srv, tel: rt.tel, spans: rt.tel.Tracing()}
-	s.svc = &actors.Service{ID: srv.opts.ID, Handler: s, Limits: rt.limits()}
-	if !srv.mount.set(s) {
-		panic(fmt.Sprintf("troupe: mount %s: the server is mounted already", path))
-	}
-	rt.ids[srv.opts.ID] = true
-	h := transport.NewHandler(dispatcher{rt.node, s.svc}, transport.Options{
-		MaxBody: rt.opts.MaxBody, Limits: codec.Limits{MaxDepth: rt.opts.MaxDepth}, AllowOrigins: rt.opts.AllowOrigins, AllowHosts: rt.opts.AllowHosts,
-		Authenticate: rt.authenticate(), Revisions: revisionNames(), Log: rt.log, Observer: rt.tel,
-	})
-	rt.mounts = append(rt.mounts, &mount{path, s, h})
-	paths := maps.Clone(*rt.paths.Load())
-	paths[path] = h
-	rt.paths.Store(&paths)
-}
-
-func (rt *Runtime) limits() actors.Limits {
-	o := rt.opts
-	return actors.Limits{
-		Grace: o.Grace, MaxCall: o.MaxCall, MaxAsk: o.MaxAsk, ReplayAge: o.ReplayAge,
-		Session: session.Lifetime{Idle: o.SessionIdle, Absolute: o.SessionMax}, Stream: stream.Limits{},
-		PerSession: o.CallsPerSession, PerNode: o.CallsPerNode, Parked: o.ParkedPerSession, Streams: o.StreamsPerSession, Depth: o.MaxDepth,
-	}.Defaults()
-}
-
 func (rt *Runtime) authenticate() func(*http.Request) (any, error) {
 	if rt.opts.Authenticate == nil {
 		return nil
@@ -153,16 +104,6 @@ func (rt *Runtime) authenticate() func(*http.Request) (any, error) {
 		}
 		return &caller{Principal: p, key: p.tenant()}, nil
 	}
-}
-
-// serveMount finds the server at a path. The lookup is exact: a mount is one
-// endpoint, not a tree.
-func (rt *Runtime) serveMount(w http.ResponseWriter, r *http.Request) {
-	if h, ok := (*rt.paths.Load())[r.URL.Path]; ok {
-		h.ServeHTTP(w, r)
-		return
-	}
-	http.NotFound(w, r)
 }
 
 // ServeHTTP serves the mounted servers.
@@ -203,12 +144,6 @@ func half(ctx context.Context) (context.Context, context.CancelFunc) {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, time.Until(end)/2)
-}
-
-func (rt *Runtime) mounted() []*mount {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	return append([]*mount(nil), rt.mounts...)
 }
 
 // seal makes an opaque string of plain that unseal gives back for the same aad,

@@ -25,6 +25,8 @@ type ServerOptions struct {
 	// Subscribe is asked before a client subscribes to a resource; an error
 	// refuses it. nil allows every URI.
 	Subscribe func(ctx context.Context, call *Call, uri string) error
+	// Limits are the server's own; its zero fields stand for the Runtime's.
+	Limits Limits
 	// RootsChanged is told that a client's roots have changed. It must not block.
 	RootsChanged func(p *Peer)
 }

@@ -23,7 +23,7 @@ type service struct {
 	rt    *Runtime
 	srv   *Server
 	svc   *actors.Service
-	tel   *telemetry.Instruments
+	ops   *telemetry.Operations
 	spans bool
 }
 
@@ -186,22 +186,22 @@ func (s *service) operation(m *codec.Message) (*telemetry.Operation, *tool) {
 		}
 		if t, ok := s.srv.tools.find(name); ok {
 			op := t.op.Load()
-			if op == nil {
-				op = s.tel.Operation(s.srv.opts.ID, mcp.MethodToolsCall, t.Name)
+			if op == nil || !op.Of(s.ops) { // the server may have been mounted elsewhere before
+				op = s.ops.Operation(mcp.MethodToolsCall, t.Name)
 				t.op.Store(op)
 			}
 			return op, t
 		}
-		return s.tel.Operation(s.srv.opts.ID, mcp.MethodToolsCall, ""), nil
+		return s.ops.Operation(mcp.MethodToolsCall, ""), nil
 	case mcp.MethodPromptsGet:
 		if p, ok := s.srv.prompts.get(text(m.Name)); ok {
-			return s.tel.Operation(s.srv.opts.ID, mcp.MethodPromptsGet, p.Name), nil
+			return s.ops.Operation(mcp.MethodPromptsGet, p.Name), nil
 		}
 	}
 	if known, ok := mcp.LookupMethod(m.Method); ok {
-		return s.tel.Operation(s.srv.opts.ID, known.Name, ""), nil
+		return s.ops.Operation(known.Name, ""), nil
 	}
-	return s.tel.Operation(s.srv.opts.ID, "_OTHER", ""), nil
+	return s.ops.Operation("_OTHER", ""), nil
 }
 
 // route answers by method. code is 1 for a result with isError.

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/mcp"
@@ -48,7 +46,7 @@ const (
 
 // Tool describes a tool. Name and Description should be set; the schemas are
 // inferred from the handler's types where they are nil, and are passed on byte
-// for byte where they are not.
+// for byte where they are not; they must not be changed afterwards.
 type Tool struct {
 	Name         string
 	Title        string
@@ -65,8 +63,8 @@ type Tool struct {
 // tool is a registered tool.
 type tool struct {
 	Tool
-	input  *jsonschema.Schema
-	output *jsonschema.Schema
+	input  *schema
+	output *schema
 	safe   bool
 	op     atomic.Pointer[telemetry.Operation] // what its calls are counted as
 	// run appends the result to dst.
@@ -148,9 +146,9 @@ func newTool(t Tool) *tool {
 	if t.Name == "" {
 		panic("troupe: a tool needs a name")
 	}
-	e := &tool{Tool: t, input: compileSchema(t.Name, "input", t.InputSchema)}
+	e := &tool{Tool: t, input: newSchema(t.Name, "input", t.InputSchema)}
 	if t.OutputSchema != nil {
-		e.output = compileSchema(t.Name, "output", t.OutputSchema)
+		e.output = newSchema(t.Name, "output", t.OutputSchema)
 	}
 	set := func(p *bool) bool { return p != nil && *p }
 	a := t.Annotations
@@ -169,7 +167,7 @@ func (e *argumentError) Error() string {
 func (e *argumentError) Unwrap() error { return e.err }
 
 func (t *tool) checkInput(args []byte) error {
-	if err := validate(t.input, args); err != nil {
+	if err := t.input.validate(args); err != nil {
 		return &argumentError{err}
 	}
 	return nil
@@ -223,7 +221,7 @@ func (t *tool) respond(dst []byte, r *mcp.CallToolResult) ([]byte, error) {
 		if !codec.Valid(r.StructuredContent) {
 			return nil, fmt.Errorf("troupe: tool %s: %w: the structured content is not JSON", t.Name, errBadResult)
 		}
-		if err := validate(t.output, r.StructuredContent); err != nil {
+		if err := t.output.validate(r.StructuredContent); err != nil {
 			return nil, fmt.Errorf("troupe: tool %s: %w: structured content: %w", t.Name, errBadResult, err)
 		}
 	}

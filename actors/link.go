@@ -99,6 +99,11 @@ func (n *Node) Connect(svc *Service, in *Input) {
 	}
 	n.links.add(s)
 	in.Conn.Gone(func() { n.endSession(s) })
+	if svc.life.over.Load() { // since before the session was found
+		n.endSession(s)
+		n.links.drop(s)
+		in.Conn.Finish()
+	}
 }
 
 // linked finds the session that lives on a connection of this node by the id that Connect gave it.
@@ -283,7 +288,7 @@ func (n *Node) changeLinked(s *sessionActor, f func(*session.Record) bool) error
 	m := &edit{f: f}
 	m.init()
 	if s.post(m) != nil {
-		return ErrSessionEnded
+		return s.svc.ended()
 	}
 	m.wait()
 	return m.err

@@ -172,7 +172,7 @@ func (n *Node) of(svc *Service, in *Input, id []byte) *sessionActor {
 	s, err := n.lookUp(svc, in)
 	switch {
 	case err == nil:
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, ErrNotFound), errors.Is(err, ErrRetired):
 		in.Conn.Reject(404, mcp.CodeInvalidRequest, "unknown session: initialize anew", nil, id, 0)
 		return nil
 	default:
@@ -194,7 +194,7 @@ func (n *Node) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 		return nil, ErrNotFound
 	}
 	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: in.Session}
-	if s, ok := n.sessions.get(key); ok && !s.view.Load().rec.Expired(time.Now()) {
+	if s, ok := n.sessions.get(key); ok && s.svc == svc && !s.view.Load().rec.Expired(time.Now()) {
 		return s, nil
 	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)

@@ -33,7 +33,7 @@ func (p *Peer) actor(ctx context.Context) (*sessionActor, error) {
 		return s, nil
 	}
 	if s.link != nil {
-		return nil, ErrSessionEnded
+		return nil, p.svc.ended()
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.svc.Limits.StoreWait)
 	defer cancel()
@@ -193,8 +193,10 @@ func (p *Peer) Ask(ctx context.Context, q Question) (Answer, error) {
 	select {
 	case a := <-x.ch:
 		return a, nil
+	case <-p.svc.life.done:
+		return Answer{}, ErrRetired
 	case <-p.gone():
-		return Answer{}, ErrSessionEnded
+		return Answer{}, p.svc.ended()
 	case <-timer.C:
 		p.withdraw(x, "timed out")
 		return Answer{}, ErrNoAnswer

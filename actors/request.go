@@ -87,7 +87,7 @@ type (
 		acked  func(error)
 	}
 	abandon    struct{ cause error }
-	giveUp     struct{}
+	giveUp     struct{ cause error }
 	streamGone struct{ err error }
 	// closeConn asks to close the connection and let the client come back.
 	closeConn struct{}
@@ -166,7 +166,7 @@ func (r *requestActor) receive(m any) {
 	case abandon:
 		r.step(request.Cancel, nil, m.cause)
 	case giveUp:
-		r.step(request.GiveUp, nil, ErrClosing)
+		r.step(request.GiveUp, nil, m.cause)
 	case streamGone:
 		r.step(request.Lost, nil, fmt.Errorf("%w: %w", ErrStreamLost, m.err))
 	case closeConn:

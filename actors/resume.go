@@ -100,6 +100,10 @@ func (n *Node) listen(svc *Service, s *sessionActor, in *Input) {
 			_ = a.post(endStream{})
 		}
 	}
+	if svc.life.over.Load() {
+		st.retire()
+		return
+	}
 	gap := s.away.Swap(false) || old != "" || len(s.view.Load().rec.Subscribed) > 0
 	svc.Handler.Opened(s.peer, gap)
 }
@@ -138,6 +142,9 @@ func (n *Node) resume(svc *Service, s *sessionActor, conn Conn, pos stream.Posit
 			select {
 			case <-time.After(time.Second):
 			case <-gone:
+				return
+			case <-svc.life.done:
+				conn.Cut()
 				return
 			case <-n.base.Done():
 				conn.Cut()

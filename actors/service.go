@@ -38,12 +38,19 @@ type Settled struct {
 	Told         string // digest of the catalogues as the client will see them
 }
 
-// Service is one mounted server as the actors see it. Its fields are not
-// changed once requests come.
+// Service is one mounted server as the actors see it. Make it with NewService;
+// its fields are not changed afterwards.
 type Service struct {
 	ID      string
 	Handler Handler
 	Limits  Limits
+	life    lifetime
+}
+
+// NewService returns a service that may be served until Node.Retire. Limits that
+// are zero take their defaults.
+func NewService(id string, h Handler, l Limits) *Service {
+	return &Service{ID: id, Handler: h, Limits: l.Defaults(), life: lifetime{done: make(chan struct{})}}
 }
 
 // Limits bound what one service takes on. Zero fields take the defaults of

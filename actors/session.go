@@ -132,7 +132,9 @@ func (s *sessionActor) receive(m any) {
 			s.leave()
 		}
 	case giveUpCalls:
-		s.calls.Each(func(r *requestActor) { _ = r.post(giveUp{}) })
+		s.calls.Each(func(r *requestActor) { _ = r.post(giveUp{ErrClosing}) })
+	case retireSession:
+		s.retire()
 	case idleTick:
 		s.idle()
 	}
@@ -202,25 +204,35 @@ func (s *sessionActor) leave() {
 
 // session finds the session's actor, activating it from its record.
 func (n *Node) session(ctx context.Context, svc *Service, key SessionKey) (*sessionActor, error) {
-	if s, ok := n.sessions.get(key); ok {
+	for {
+		s, err := n.sessions.obtain(key, func() (*sessionActor, error) {
+			rec, rev, err := n.readSession(ctx, key)
+			if err != nil {
+				return nil, err
+			}
+			s := n.activateSession(svc, key, rec, rev)
+			s.away.Store(true)
+			for _, uri := range rec.Subscribed {
+				n.subs.add(n, key, uri)
+			}
+			return s, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		s, stale, err := s.usable(svc)
+		switch {
+		case err != nil:
+			return nil, err
+		case stale:
+			continue
+		}
 		if v := s.view.Load(); v.rec.Expired(time.Now()) {
 			n.endSession(s)
 			return nil, ErrNotFound
 		}
 		return s, nil
 	}
-	return n.sessions.obtain(key, func() (*sessionActor, error) {
-		rec, rev, err := n.readSession(ctx, key)
-		if err != nil {
-			return nil, err
-		}
-		s := n.activateSession(svc, key, rec, rev)
-		s.away.Store(true)
-		for _, uri := range rec.Subscribed {
-			n.subs.add(n, key, uri)
-		}
-		return s, nil
-	})
 }
 
 func (n *Node) activateSession(svc *Service, key SessionKey, rec session.Record, rev uint64) *sessionActor {
@@ -276,7 +288,8 @@ func (n *Node) createSession(ctx context.Context, svc *Service, tenant string, s
 	}
 	s := n.activateSession(svc, key, rec, rev)
 	n.sessions.put(key, s)
-	return s, nil
+	s, _, err = s.usable(svc)
+	return s, err
 }
 
 // change rewrites the session's record by compare-and-set. edit returns false

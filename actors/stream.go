@@ -114,8 +114,8 @@ type (
 	detach    struct{ att *attachment }
 	refresh   struct{}
 	endStream struct{}
-	// handOver leaves a call's stream to whoever resumes it: a call that may run
-	// again keeps its record, and any other ends with -32010.
+	// handOver leaves a stream to whoever resumes it: a call that may run again
+	// keeps its record, and any other ends with -32010.
 	handOver struct{}
 	// serveCall names the request whose answer ends the stream.
 	serveCall struct{ req *requestActor }
@@ -297,14 +297,19 @@ func (s *streamActor) handOver() {
 		s.giveUpGathering()
 		return
 	}
-	if !s.rec.Safe {
+	if !s.rec.Safe && len(s.rec.Calls) > 0 {
 		s.step(stream.Event{Op: stream.Push, Entries: lostCalls(s.rec.Calls, s.answered), Last: true})
 		return
 	}
-	if s.att != nil {
+	switch {
+	case s.att == nil:
+	case s.opened:
 		s.att.finish()
-		s.att = nil
+	default: // nobody knows the stream yet
+		s.node.unavailable(s.att.conn, s.callID())
+		s.unstored.Store(true)
 	}
+	s.att = nil
 	s.commit()
 	s.leave()
 }

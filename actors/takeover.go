@@ -41,6 +41,12 @@ func (n *Node) find(ctx context.Context, svc *Service, s *sessionActor, key Stre
 	if err != nil {
 		return nil, rec, err
 	}
+	if w.svc.life.over.Load() {
+		w.retire()
+	}
+	if svc.life.over.Load() {
+		return nil, rec, ErrRetired
+	}
 	if w.stopped() { // it ended before the directory had it
 		n.streams.drop(key, w)
 		return nil, w.rec, nil
@@ -312,6 +318,11 @@ func (n *Node) rerun(s *sessionActor, w *streamActor, c callRecord, body []byte,
 			err = r.run(0)
 		}
 		cancel()
+	}
+	if errors.Is(err, ErrRetired) {
+		_ = w.post(handOver{})
+		r.release()
+		return
 	}
 	if err != nil {
 		// The client has a request with the same id in flight, or the session is

@@ -21,16 +21,11 @@ type Instruments struct {
 	refused  metric.Int64Counter
 	cut      metric.Int64Counter
 	tracer   trace.Tracer
-
-	mu  sync.RWMutex // guards ops
-	ops map[opKey]*Operation
 }
-
-type opKey struct{ server, method, name string }
 
 // New returns instruments over the providers; a nil one is not used.
 func New(mp metric.MeterProvider, tp trace.TracerProvider) (*Instruments, error) {
-	i := &Instruments{ops: make(map[opKey]*Operation)}
+	i := &Instruments{}
 	if tp != nil {
 		i.tracer = tp.Tracer(scope)
 	}
@@ -53,9 +48,27 @@ func New(mp metric.MeterProvider, tp trace.TracerProvider) (*Instruments, error)
 	return i, nil
 }
 
+// Operations are what one server does. Make them with Instruments.Operations; they
+// live as long as the server.
+type Operations struct {
+	in     *Instruments
+	server string
+
+	mu  sync.RWMutex // guards all
+	all map[opKey]*Operation
+}
+
+type opKey struct{ method, name string }
+
+// Operations returns those of a server, none so far.
+func (i *Instruments) Operations(server string) *Operations {
+	return &Operations{in: i, server: server, all: make(map[opKey]*Operation)}
+}
+
 // Operation is one method, of one tool or prompt where it has a name. Names that
 // a client made up must not become operations: each is kept for ever.
 type Operation struct {
+	of    *Operations
 	in    *Instruments
 	span  string
 	attrs []attribute.KeyValue
@@ -66,21 +79,21 @@ type Operation struct {
 }
 
 // Operation returns the operation, making it at its first use.
-func (i *Instruments) Operation(server, method, name string) *Operation {
-	key := opKey{server, method, name}
-	i.mu.RLock()
-	o := i.ops[key]
-	i.mu.RUnlock()
+func (s *Operations) Operation(method, name string) *Operation {
+	key := opKey{method, name}
+	s.mu.RLock()
+	o := s.all[key]
+	s.mu.RUnlock()
 	if o != nil {
 		return o
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if o := i.ops[key]; o != nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.all[key]; o != nil {
 		return o
 	}
-	o = &Operation{in: i, span: method, failed: make(map[int]metric.MeasurementOption)}
-	o.attrs = []attribute.KeyValue{attribute.String("mcp.method.name", method), attribute.String("troupe.server", server)}
+	o = &Operation{of: s, in: s.in, span: method, failed: make(map[int]metric.MeasurementOption)}
+	o.attrs = []attribute.KeyValue{attribute.String("mcp.method.name", method), attribute.String("troupe.server", s.server)}
 	switch {
 	case name == "":
 	case method == "prompts/get":
@@ -91,9 +104,12 @@ func (i *Instruments) Operation(server, method, name string) *Operation {
 		o.attrs = append(o.attrs, attribute.String("gen_ai.tool.name", name), attribute.String("gen_ai.operation.name", "execute_tool"))
 	}
 	o.ok = metric.WithAttributeSet(attribute.NewSet(o.attrs...))
-	i.ops[key] = o
+	s.all[key] = o
 	return o
 }
+
+// Of reports whether o is one of s.
+func (o *Operation) Of(s *Operations) bool { return o.of == s }
 
 // toolError is the code under which Failed counts a result with isError.
 const toolError = 1

@@ -1,0 +1,219 @@
+package troupe_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// tenantServer is a server of five tools, as one program has hundreds of. Its
+// answers say which one it is.
+func tenantServer(i int) *troupe.Server {
+	srv := troupe.NewServer(mcp.Implementation{Name: fmt.Sprintf("tenant %d", i), Version: "1"},
+		&troupe.ServerOptions{ID: fmt.Sprintf("s%d", i), PageSize: 3})
+	for k := range 3 {
+		troupe.AddTool(srv, troupe.Tool{Name: fmt.Sprintf("echo%d", k), Description: "Returns the text it is given.", Rerun: troupe.Safe},
+			func(_ context.Context, _ *troupe.Call, in echoIn) (string, error) {
+				return fmt.Sprintf("%d says %s", i, in.Text), nil
+			})
+	}
+	troupe.AddTool(srv, troupe.Tool{Name: "count", Description: "Counts."},
+		func(ctx context.Context, call *troupe.Call, in countIn) (string, error) {
+			return "counted", call.Progress(ctx, float64(in.To), 0, "")
+		})
+	troupe.AddTool(srv, troupe.Tool{Name: "weather", Description: "Says how warm it is."},
+		func(_ context.Context, _ *troupe.Call, in echoIn) (weather, error) {
+			return weather{City: in.Text}, nil
+		})
+	return srv
+}
+
+// tenants mounts n servers in a runtime.
+func tenants(rt *troupe.Runtime, n int) []*troupe.Server {
+	servers := make([]*troupe.Server, n)
+	for i := range servers {
+		servers[i] = tenantServer(i)
+		rt.Mount(fmt.Sprintf("/s%d", i), servers[i])
+	}
+	return servers
+}
+
+// BenchmarkMount starts a runtime of a thousand servers of five tools each, and
+// reports what each of them holds while nobody calls.
+func BenchmarkMount(b *testing.B) {
+	const n = 1000
+	for b.Loop() {
+		rt, err := troupe.New(troupe.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		before := inUse()
+		servers := tenants(rt, n)
+		b.ReportMetric(float64(inUse()-before)/n, "B/server")
+		runtime.KeepAlive(servers)
+		if err := rt.Close(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// TestThousandServers mounts a thousand servers in one runtime. Each answers for
+// itself, and what belongs to one is to each other as if nobody had it.
+func TestThousandServers(t *testing.T) {
+	n, probe := 1000, 25
+	if raceEnabled {
+		n = 200
+	}
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{}, nil)
+		before := inUse()
+		servers := tenants(h.rt, n)
+		// A third more than the budget, for what other tests leave behind.
+		if each := (inUse() - before) / int64(n); each > 40<<10 && !raceEnabled {
+			t.Errorf("a server holds %d bytes while nobody calls, want 30 KiB at most", each)
+		}
+		runtime.KeepAlive(servers)
+		at := func(i int) *testkit.Client {
+			c := h.client()
+			if i%probe != 0 {
+				c = h.unchecked() // their answers are like the others'
+			}
+			c.URL = fmt.Sprintf("http://127.0.0.1/s%d", i)
+			return c
+		}
+		clients := make([]*testkit.Client, n)
+		for i := range clients {
+			clients[i] = at(i).Initialize(`{}`)
+			equal(t, "own answer", clients[i].Post(call("1", "echo2", `{"text":"x"}`)).Body, textResult("1", fmt.Sprintf("%d says x", i)))
+		}
+		if live, stored := h.rt.Actors("session"), h.rt.Stored("sessions"); live != int64(n) || stored != int64(n) {
+			t.Errorf("%d sessions in memory and %d in the store, want %d of each", live, stored, n)
+		}
+		owner := clients[n/2]
+		events := owner.Post(callWith("1", "count", `{"to":2}`, "1")).All()
+		page := cursor(t, owner.Post(method("1", "tools/list", "")))
+		unknown := strings.Repeat("a", 26)
+		for i, c := range clients {
+			if c == owner {
+				continue
+			}
+			own := c.Session
+			c.Session = unknown
+			want := c.Post(method("1", "ping", ""))
+			c.Session = owner.Session
+			got := c.Post(method("1", "ping", ""))
+			if got.StatusCode != 404 || got.Status != want.Status || got.Body != want.Body {
+				t.Fatalf("server %d, another's session: %s %s; a random one: %s %s", i, got.Status, got.Body, want.Status, want.Body)
+			}
+			c.Session = own
+			wantEvent, gotEvent := c.Get(unknown+".1.0"), c.Get(events[1].ID)
+			if gotEvent.StatusCode != 400 || gotEvent.Status != wantEvent.Status || gotEvent.Body != wantEvent.Body {
+				t.Fatalf("server %d, another's event: %s %s; a random one: %s %s", i, gotEvent.Status, gotEvent.Body, wantEvent.Status, wantEvent.Body)
+			}
+			wantPage := c.Post(method("1", "tools/list", `{"cursor":"`+strings.Repeat("A", len(page))+`"}`))
+			if gotPage := c.Post(method("1", "tools/list", `{"cursor":"`+page+`"}`)); gotPage.Body != fault("1", badParam, "invalid cursor", "") || gotPage.Body != wantPage.Body {
+				t.Fatalf("server %d, another's cursor: %s; a random one: %s", i, gotPage.Body, wantPage.Body)
+			}
+		}
+		// The owner's are good all the while.
+		if rest := owner.Get(events[1].ID).All(); len(rest) != len(events)-2 {
+			t.Errorf("the owner resumes: %v", rest)
+		}
+		contains(t, "the owner's page", owner.Post(method("1", "tools/list", `{"cursor":"`+page+`"}`)).Body, `"weather"`)
+	})
+}
+
+// Tools with one schema have its compiled form together, and none while nobody has
+// called them.
+func TestSchemasAreShared(t *testing.T) {
+	rt, err := troupe.New(troupe.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(t.Context())
+	type sharedIn struct {
+		Text string `json:"text_that_no_other_test_has"`
+	}
+	collected := func() int {
+		for range 3 { // a cleanup runs after the collection that queues it
+			runtime.GC()
+		}
+		return troupe.CompiledSchemas()
+	}
+	before := collected()
+	srv := tenantServer(0)
+	for i := range 100 {
+		troupe.AddTool(srv, troupe.Tool{Name: fmt.Sprint("own", i)},
+			func(_ context.Context, _ *troupe.Call, in sharedIn) (string, error) { return in.Text, nil })
+	}
+	if n := troupe.CompiledSchemas() - before; n > 4 {
+		t.Errorf("%d compiled schemas for 105 tools of 4 schemas", n)
+	}
+	for i := 0; collected() > before; i++ {
+		if i == 100 {
+			t.Fatalf("%d schemas are still compiled though nobody has called a tool", troupe.CompiledSchemas()-before)
+		}
+	}
+	runtime.KeepAlive(srv)
+}
+
+// TestServerLimits gives one server limits of its own beside one that has the
+// runtime's.
+func TestServerLimits(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{}, nil)
+		small := troupe.NewServer(mcp.Implementation{Name: "small", Version: "1"}, &troupe.ServerOptions{ID: "small", Limits: troupe.Limits{
+			MaxBody: 1000, Grace: 50 * time.Millisecond, MaxCall: 2 * time.Second, MaxAsk: time.Second,
+			CallsPerSession: 2, ParkedPerSession: 1, StreamsPerSession: 1,
+		}})
+		addTestTools(small)
+		h.rt.Mount("/small", small)
+		all := `{"elicitation":{}}`
+		roomy, tight := h.client().Initialize(all), h.client()
+		tight.URL = "http://127.0.0.1/small"
+		tight.Initialize(all)
+
+		big := call("1", "echo", `{"text":"`+strings.Repeat("x", 1000)+`"}`)
+		if a, b := tight.Post(big), roomy.Post(big); a.StatusCode != 413 || b.StatusCode != 200 {
+			t.Errorf("MaxBody: %s, and %s at the other server", a.Status, b.Status)
+		}
+		nap := call("1", "sleep", `{"ms":100}`)
+		if a, b := tight.Post(nap), roomy.Post(nap); !a.Stream() || b.Stream() {
+			t.Errorf("Grace: stream %v, and %v at the other server", a.Stream(), b.Stream())
+		} else {
+			a.All()
+		}
+		begin := time.Now()
+		contains(t, "MaxCall", last(t, tight.Post(call("1", "sleep", `{"ms":3000}`))), "the call ran for too long")
+		if took := time.Since(begin); took < 2*time.Second || took > 2100*time.Millisecond {
+			t.Errorf("MaxCall: after %v", took)
+		}
+		naps := []*testkit.Answer{tight.Post(call("1", "sleep", `{"ms":1000}`)), tight.Post(call("2", "sleep", `{"ms":1000}`))}
+		if a := tight.Post(call("3", "echo", `{"text":"x"}`)); a.StatusCode != 429 {
+			t.Errorf("CallsPerSession: %s", a.Status)
+		}
+		for _, a := range naps {
+			a.All()
+		}
+		begin = time.Now()
+		first, second := tight.Post(call("1", "ask", `{"question":"?"}`)), tight.Post(call("2", "ask", `{"question":"?"}`))
+		contains(t, "ParkedPerSession", last(t, second), "too many calls wait for the client")
+		contains(t, "MaxAsk", last(t, first), "did not answer in time")
+		if took := time.Since(begin); took < time.Second || took > 1100*time.Millisecond {
+			t.Errorf("MaxAsk: after %v", took)
+		}
+		one, two := roomy.Get(""), tight.Get("")
+		defer one.Close()
+		defer two.Close()
+		if a := tight.Get(""); a.StatusCode != 429 {
+			t.Errorf("StreamsPerSession: %s", a.Status)
+		}
+	})
+}

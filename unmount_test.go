@@ -1,0 +1,224 @@
+package troupe_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// guest mounts a second server with the test tools, and returns a client of it.
+func (h *host) guest(id string) (*troupe.Server, *testkit.Client) {
+	srv := troupe.NewServer(mcp.Implementation{Name: id, Version: "1"}, &troupe.ServerOptions{ID: id})
+	addTestTools(srv)
+	h.rt.Mount("/"+id, srv)
+	c := h.client()
+	c.URL = "http://127.0.0.1/" + id
+	return srv, c.Initialize(`{"elicitation":{},"roots":{}}`)
+}
+
+func TestUnmount(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{}, nil)
+		srv, c := h.guest("guest")
+		ended := make(chan error, 2)
+		waits := func(ctx context.Context, call *troupe.Call, in sleepIn) (string, error) {
+			err := sleep(ctx, in.MS)
+			ended <- err
+			return "waited", err
+		}
+		troupe.AddTool(srv, troupe.Tool{Name: "wait"}, waits)
+		kept := make(chan *troupe.Peer, 1)
+		troupe.AddTool(srv, troupe.Tool{Name: "keep"}, func(_ context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			kept <- call.Peer()
+			return "kept", nil
+		})
+		others := h.session()
+		beside := listen(others.Post(call("1", "sleep", `{"ms":600000}`)))
+		streaming := c.Post(call("10", "wait", `{"ms":600000}`))
+		safe := c.Post(callWith("2", "count", `{"to":3,"delay_ms":60000}`, "2"))
+		prime, _ := safe.Next()
+		asking := c.Post(call("3", "ask", `{"question":"?"}`))
+		nextQuestion(t, asking)
+		standalone := listen(c.Get(""))
+		equal(t, "subscribe", c.Post(subscribeOne).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+		plain := make(chan *testkit.Answer, 1)
+		go func() { plain <- c.Post(call("4", "wait", `{"ms":600000}`)) }()
+		c.Post(call("5", "keep", `{}`))
+		peer := <-kept
+		pinged := make(chan error, 1)
+		go func() { pinged <- peer.Ping(t.Context()) }()
+		synctest.Wait()
+
+		if h.rt.Unmount("/nothing") || !h.rt.Unmount("/guest") || h.rt.Unmount("/guest") {
+			t.Error("Unmount reports what it took away: once, and nothing else")
+		}
+		for range 2 {
+			if err := <-ended; !errors.Is(err, troupe.ErrUnmounted) {
+				t.Errorf("the handler's context ended with %v, want ErrUnmounted", err)
+			}
+		}
+		if a := <-plain; a.StatusCode != 503 || a.Header.Get("Retry-After") != "1" {
+			t.Errorf("a call of which nothing had been sent: %s, Retry-After %q", a.Status, a.Header.Get("Retry-After"))
+		}
+		contains(t, "a call that must not run again", last(t, streaming), `"code":-32010`)
+		for name, a := range map[string]*testkit.Answer{"a call that may run again": safe, "one that asks": asking} {
+			for _, p := range payloads(a.All()) {
+				if strings.Contains(p, `"result"`) || strings.Contains(p, `"error"`) {
+					t.Errorf("%s was answered: %s", name, p)
+				}
+			}
+		}
+		got, over := standalone.now()
+		if !over || len(got) != 2 { // an update, because it may have missed one, and the ping
+			t.Errorf("the standalone stream got %v, ended: %v", got, over)
+		}
+		if err := <-pinged; !errors.Is(err, troupe.ErrUnmounted) {
+			t.Errorf("a question on the session's stream ended with %v", err)
+		}
+		if err := peer.Log(t.Context(), mcp.LevelError, "", "x"); !errors.Is(err, troupe.ErrUnmounted) {
+			t.Errorf("a kept peer's log: %v, want ErrUnmounted", err)
+		}
+		for _, m := range []string{"POST", "GET", "DELETE"} {
+			if a := c.Do(m, call("1", "echo", `{"text":"x"}`)); a.StatusCode != 404 {
+				t.Errorf("%s afterwards: %s", m, a.Status)
+			}
+		}
+		srv.ResourceUpdated("test://one") // tells nobody
+		srv.RemoveTools("wait")
+		time.Sleep(time.Second)
+		for kind, want := range map[string]int64{"session": 1, "stream": 1, "request": 1, "subscription": 0} {
+			if n := h.rt.Actors(kind); n != want {
+				t.Errorf("%d actors of kind %s are left, want %d: those of the other server", n, kind, want)
+			}
+		}
+
+		// The next server of that id has its sessions: as after a restart.
+		h.rt.Mount("/guest", srv)
+		equal(t, "the session goes on", c.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
+		again := payloads(c.Get(prime.ID).All())
+		want := []string{}
+		for i := range 3 {
+			want = append(want, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":%d,"total":3}}`, i+1))
+		}
+		if diff := cmp.Diff(append(want, textResult("2", "counted to 3")), again); diff != "" {
+			t.Errorf("the call that may run again (-want +got):\n%s", diff)
+		}
+		h.rt.Unmount("/guest")
+
+		// A server of the same name may also take its path.
+		srv2 := troupe.NewServer(mcp.Implementation{Name: "new", Version: "2"}, &troupe.ServerOptions{ID: "guest"})
+		h.rt.Mount("/guest", srv2)
+		contains(t, "the next server", c.Post(call("1", "echo", `{"text":"x"}`)).Body, "Unknown tool")
+		time.Sleep(10 * time.Minute)
+		got, _ = beside.now()
+		if diff := cmp.Diff([]string{textResult("1", "slept")}, got); diff != "" {
+			t.Errorf("the other server's call (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Requests that are on their way when their server goes are answered, and leave
+// nothing.
+func TestUnmountUnderLoad(t *testing.T) {
+	rounds, clients := 40, 8
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{}, nil)
+		srv, first := h.guest("guest")
+		sessions := make([]*testkit.Client, clients)
+		for i := range sessions {
+			c := *first
+			sessions[i] = c.Initialize(`{}`)
+		}
+		stop := make(chan struct{})
+		done := make(chan string, clients)
+		for i, c := range sessions {
+			go func() {
+				for n := 0; ; n++ {
+					select {
+					case <-stop:
+						done <- ""
+						return
+					default:
+					}
+					var a *testkit.Answer
+					var err error
+					switch (n + i) % 4 {
+					case 0:
+						a, err = c.Try("POST", call("1", "echo", `{"text":"x"}`))
+					case 1:
+						a, err = c.Try("POST", callWith("2", "count", `{"to":3,"delay_ms":1}`, "2"))
+					case 2:
+						a, err = c.Try("POST", initialize("0", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}`), "Mcp-Session-Id", "")
+					case 3:
+						a, err = c.Try("GET", "")
+					}
+					switch {
+					case err != nil:
+						done <- err.Error()
+						return
+					case a.Stream() && (n+i)%4 == 3:
+						a.Close()
+					case a.Stream():
+						a.All()
+					case a.StatusCode != 200 && a.StatusCode != 404 && a.StatusCode != 503:
+						done <- a.Status + " " + a.Body
+						return
+					}
+					time.Sleep(time.Millisecond)
+				}
+			}()
+		}
+		for range rounds {
+			time.Sleep(3 * time.Millisecond)
+			if !h.rt.Unmount("/guest") {
+				t.Error("not mounted")
+			}
+			h.rt.Mount("/guest", srv)
+		}
+		h.rt.Unmount("/guest")
+		time.Sleep(10 * time.Millisecond)
+		close(stop)
+		for range clients {
+			if fault := <-done; fault != "" {
+				t.Error(fault)
+			}
+		}
+		time.Sleep(time.Minute)
+		for _, kind := range []string{"session", "stream", "request", "subscription"} {
+			if n := h.rt.Actors(kind); n != 0 {
+				t.Errorf("%d actors of kind %s are left", n, kind)
+			}
+		}
+	})
+}
+
+// A server that comes and goes under ever new ids leaves nothing in the runtime.
+func TestUnmountedServersAreForgotten(t *testing.T) {
+	rt, err := troupe.New(troupe.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(t.Context())
+	round := func(n int) {
+		for i := range n {
+			rt.Mount("/s", tenantServer(i))
+			rt.Unmount("/s")
+		}
+	}
+	round(300)
+	before := heap()
+	round(3000)
+	if after := heap(); after > before+1<<20 {
+		t.Errorf("the heap grew from %d to %d KiB over 3000 servers", before>>10, after>>10)
+	}
+}
