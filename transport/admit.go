@@ -1,0 +1,160 @@
+package transport
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/troupe-run/troupe/codec"
+)
+
+// admit makes all checks that come before the dispatcher. Nil lets the request through.
+func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *refusal {
+	switch r.Method {
+	case http.MethodPost, http.MethodGet, http.MethodDelete, http.MethodOptions:
+	default:
+		return refuseMethod
+	}
+	loopback := onLoopback(r)
+	if !h.o.hostAllowed(r.Host, loopback) {
+		return refuseHost
+	}
+	if origin := r.Header["Origin"]; len(origin) > 0 {
+		if len(origin) > 1 || !h.o.originAllowed(origin[0], r.Host, loopback) {
+			return refuseOrigin
+		}
+		header := w.Header()
+		header["Access-Control-Allow-Origin"] = origin[:1:1]
+		header["Access-Control-Expose-Headers"] = exposedHeaders
+		header.Add("Vary", "Origin")
+	}
+	if r.Method == http.MethodOptions {
+		h.answerPreflight(w)
+		return preflight
+	}
+	if h.isClosing() {
+		return refuseClosing
+	}
+	if h.o.Authenticate != nil {
+		principal, err := h.o.Authenticate(r)
+		if err != nil {
+			h.o.Log.DebugContext(r.Context(), "transport: authentication refused", "remote", r.RemoteAddr, "error", err)
+			return refuseAuth
+		}
+		x.Principal = principal
+	}
+	if v := r.Header["Mcp-Protocol-Version"]; len(v) > 0 {
+		i := slices.Index(h.o.Revisions, v[0])
+		if i < 0 || len(v) > 1 {
+			return h.refuseRevision(strings.Join(v, ", "))
+		}
+		x.Version = h.o.Revisions[i]
+	}
+	if v := r.Header["Mcp-Session-Id"]; len(v) > 0 {
+		if len(v) > 1 || !visible(v[0]) {
+			return refuseSession
+		}
+		x.SessionID = v[0]
+	}
+	switch r.Method {
+	case http.MethodPost:
+		return h.admitPost(x, w, r)
+	case http.MethodGet:
+		if _, sse := accepts(r.Header["Accept"]); !sse {
+			return refuseAcceptGet
+		}
+		if v := r.Header["Last-Event-Id"]; len(v) > 0 {
+			if len(v) > 1 || len(v[0]) > maxEventID {
+				return refuseEventID
+			}
+			x.LastEventID = v[0]
+		}
+	}
+	return nil
+}
+
+func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request) *refusal {
+	if v := r.Header["Content-Type"]; len(v) != 1 || !isJSON(v[0]) {
+		return refuseContentType
+	}
+	if v := r.Header["Content-Encoding"]; len(v) > 1 || len(v) == 1 && !strings.EqualFold(v[0], "identity") {
+		return refuseEncoding
+	}
+	if json, sse := accepts(r.Header["Accept"]); !json || !sse {
+		return refuseAcceptPost
+	}
+	if r.ContentLength > h.o.MaxBody {
+		return refuseTooLarge
+	}
+	if no := h.readBody(x, w, r); no != nil {
+		return no
+	}
+	if err := codec.Scan(x.Body, &x.Msg, h.o.Limits); err != nil {
+		return refuseMessage(err)
+	}
+	return nil
+}
+
+// maxAhead bounds the memory that is set aside on the word of a Content-Length, before its bytes have come.
+const maxAhead = 64 << 10
+
+// readBody reads the body into x.Body, at most MaxBody+1 bytes of it.
+func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) *refusal {
+	if r.ContentLength == 0 {
+		return refuseEmpty
+	}
+	x.body = codec.GetBuffer()
+	b := x.body.B[:0]
+	// One byte more than announced, so that the end is seen without another round.
+	b = slices.Grow(b, int(min(max(r.ContentLength, 0)+1, maxAhead)))
+	h.reads.begin(&x.watch, w)
+	defer h.reads.end(&x.watch)
+	for {
+		if len(b) == cap(b) {
+			b = slices.Grow(b, len(b))
+		}
+		room := min(int64(cap(b)), h.o.MaxBody+1)
+		n, err := r.Body.Read(b[len(b):room])
+		b = b[:len(b)+n]
+		x.body.B = b
+		if int64(len(b)) > h.o.MaxBody {
+			return refuseTooLarge
+		}
+		if err == nil {
+			continue
+		}
+		if err != io.EOF {
+			return refuseUnread(err)
+		}
+		break
+	}
+	if len(b) == 0 {
+		return refuseEmpty
+	}
+	x.Body = b
+	return nil
+}
+
+func refuseUnread(err error) *refusal {
+	var tooLarge *http.MaxBytesError // of a middleware with a lower limit
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return refuseSlowBody
+	case errors.As(err, &tooLarge):
+		return refuseTooLarge
+	}
+	return refuseBody
+}
+
+// visible reports whether s is a session id by the specification: one or more of 0x21 to 0x7E.
+func visible(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] < 0x21 || s[i] > 0x7e {
+			return false
+		}
+	}
+	return s != ""
+}
