@@ -13,11 +13,6 @@ import (
 
 // admit makes all checks that come before the dispatcher. Nil lets the request through.
 func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *refusal {
-	switch r.Method {
-	case http.MethodPost, http.MethodGet, http.MethodDelete, http.MethodOptions:
-	default:
-		return refuseMethod
-	}
 	loopback := onLoopback(r)
 	if !h.o.hostAllowed(r.Host, loopback) {
 		return refuseHost
@@ -31,9 +26,13 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 		header["Access-Control-Expose-Headers"] = exposedHeaders
 		header.Add("Vary", "Origin")
 	}
-	if r.Method == http.MethodOptions {
+	switch r.Method {
+	case http.MethodPost, http.MethodGet, http.MethodDelete:
+	case http.MethodOptions:
 		h.answerPreflight(w)
 		return preflight
+	default:
+		return refuseMethod
 	}
 	if h.isClosing() {
 		return refuseClosing

@@ -2,7 +2,7 @@
 // message means, which session it belongs to and what is answered is decided by the [Dispatcher] it is given.
 //
 // [Handler] is one MCP endpoint of the Streamable HTTP transport (2025-03-26 to 2025-11-25). Before the dispatcher
-// sees a request, the handler has checked, in this order: method, Host, Origin, authentication,
+// sees a request, the handler has checked, in this order: Host, Origin, method, authentication,
 // MCP-Protocol-Version, Mcp-Session-Id, then for a POST Content-Type, Accept, size, the time the body took and that
 // the body is one JSON-RPC message, and for a GET Accept and Last-Event-ID. Every refusal is an HTTP error whose body
 // is a JSON-RPC error.
