@@ -26,13 +26,12 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 		header["Access-Control-Expose-Headers"] = exposedHeaders
 		header.Add("Vary", "Origin")
 	}
-	switch r.Method {
-	case http.MethodPost, http.MethodGet, http.MethodDelete:
-	case http.MethodOptions:
-		h.answerPreflight(w)
-		return preflight
-	default:
+	if !x.endpoint.allows(r.Method) {
 		return refuseMethod
+	}
+	if r.Method == http.MethodOptions {
+		answerPreflight(w, x.endpoint.methods())
+		return preflight
 	}
 	if h.isClosing() {
 		return refuseClosing
@@ -52,6 +51,17 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 		}
 		x.Version = h.o.Revisions[i]
 	}
+	switch x.endpoint {
+	case sseEndpoint:
+		return admitGet(r)
+	case messagesEndpoint:
+		id, ok := sessionOf(r)
+		if !ok {
+			return refuseQuery
+		}
+		x.SessionID = id
+		return h.admitPost(x, w, r)
+	}
 	if v := r.Header["Mcp-Session-Id"]; len(v) > 0 {
 		if len(v) > 1 || !visible(v[0]) {
 			return refuseSession
@@ -62,8 +72,8 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 	case http.MethodPost:
 		return h.admitPost(x, w, r)
 	case http.MethodGet:
-		if _, sse := accepts(r.Header["Accept"]); !sse {
-			return refuseAcceptGet
+		if no := admitGet(r); no != nil {
+			return no
 		}
 		if v := r.Header["Last-Event-Id"]; len(v) > 0 {
 			if len(v) > 1 || len(v[0]) > maxEventID {
@@ -75,6 +85,13 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 	return nil
 }
 
+func admitGet(r *http.Request) *refusal {
+	if _, sse := accepts(r.Header["Accept"]); !sse {
+		return refuseAcceptGet
+	}
+	return nil
+}
+
 func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request) *refusal {
 	if v := r.Header["Content-Type"]; len(v) != 1 || !isJSON(v[0]) {
 		return refuseContentType
@@ -82,8 +99,11 @@ func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request)
 	if v := r.Header["Content-Encoding"]; len(v) > 1 || len(v) == 1 && !strings.EqualFold(v[0], "identity") {
 		return refuseEncoding
 	}
-	if json, sse := accepts(r.Header["Accept"]); !json || !sse {
-		return refuseAcceptPost
+	// What comes to the messages endpoint is answered elsewhere.
+	if x.endpoint == streamable {
+		if json, sse := accepts(r.Header["Accept"]); !json || !sse {
+			return refuseAcceptPost
+		}
 	}
 	if r.ContentLength > h.o.MaxBody {
 		return refuseTooLarge

@@ -7,6 +7,11 @@
 // the body is one JSON-RPC message, and for a GET Accept and Last-Event-ID. Every refusal is an HTTP error whose body
 // is a JSON-RPC error.
 //
+// [Handler.SSE] and [Handler.Messages] are the two endpoints of HTTP+SSE (2024-11-05), for a dispatcher that is a
+// [Connector]. A session is one open stream there, the exchange that Connect got: its first event names the address of
+// the session's messages, which come as POSTs, and every message to the client is one more event of it. What is checked
+// is the same, but that a POST needs no Accept and names its session in the query.
+//
 // # Guarantees
 //
 //   - One request is one [Exchange], and one exchange gets one response: whatever would send a second one is ignored.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
+
+	"github.com/troupe-run/troupe/codec"
 )
 
 // comment keeps a connection alive; parsers of event streams ignore it.
@@ -36,6 +38,25 @@ func appendEvent(dst []byte, id string, retryMS int, data []byte) []byte {
 		data = rest
 	}
 }
+
+// appendLine appends data, which must be JSON, such that it is one line. What is no JSON becomes one line all the same:
+// whoever reads lines must not take the rest of a message for another one.
+func appendLine(dst, data []byte) []byte {
+	if bytes.IndexByte(data, '\n') < 0 && bytes.IndexByte(data, '\r') < 0 {
+		return append(dst, data...)
+	}
+	start := len(dst)
+	dst = codec.AppendCompact(dst, data)
+	for i, c := range dst[start:] {
+		if c == '\n' || c == '\r' {
+			dst[start+i] = ' '
+		}
+	}
+	return dst
+}
+
+// blank reports whether data is nothing but JSON's white space.
+func blank(data []byte) bool { return len(bytes.Trim(data, " \t\r\n")) == 0 }
 
 // cutLine cuts at the first of the three line ends that an event stream knows.
 func cutLine(data []byte) (line, rest []byte, more bool) {

@@ -36,7 +36,7 @@ type Exchange struct {
 	Body []byte
 
 	// SessionID and Version are Mcp-Session-Id and MCP-Protocol-Version, "" if absent. Version is one of
-	// Options.Revisions.
+	// Options.Revisions. For Connector.Message SessionID is that of the query, for Connector.Connect it is "".
 	SessionID, Version string
 
 	// LastEventID is the Last-Event-ID of a GET, verbatim and at most 256 bytes.
@@ -47,6 +47,9 @@ type Exchange struct {
 
 	// Header is the request's header. It must not be written to.
 	Header http.Header
+
+	endpoint endpoint
+	messages string // the path a session's messages go to, at the SSE endpoint
 
 	h      *Handler
 	base   context.Context // of the request; done when the client is gone or ServeHTTP returned
@@ -177,7 +180,8 @@ func (x *Exchange) baseDone() {
 // RemoteAddr returns the client's address as net/http has it, "host:port".
 func (x *Exchange) RemoteAddr() string { return x.remote }
 
-// SetSession puts Mcp-Session-Id on the response. It has no effect once something was sent.
+// SetSession puts Mcp-Session-Id on the response or, at the SSE endpoint, the id into the first event. It has no
+// effect once something was sent.
 func (x *Exchange) SetSession(id string) {
 	x.mu.Lock()
 	x.session = id
@@ -233,7 +237,7 @@ func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration) boo
 
 // headers sets the headers every response of the dispatcher has. mu is held.
 func (x *Exchange) headers(header http.Header) {
-	if x.session != "" {
+	if x.session != "" && x.endpoint == streamable {
 		header["Mcp-Session-Id"] = []string{x.session}
 	}
 }

@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"bytes"
+	"encoding/json"
 	"mime"
 	"net/url"
 	"strings"
@@ -57,6 +59,8 @@ func FuzzHeaders(f *testing.F) {
 func FuzzEvent(f *testing.F) {
 	f.Add("e.1", 5, []byte("{}"))
 	f.Add("", 0, []byte(""))
+	f.Add("", 0, []byte("{\r\n  \"a\\n\": [ 1, 2 ]\n}\n"))
+	f.Add("", 0, []byte("\"broken\nstring"))
 	f.Add("a\nb", -1, []byte("a\r\nb\rc\n\nd\n"))
 	f.Fuzz(func(t *testing.T, id string, retry int, data []byte) {
 		got, err := all(strings.NewReader(string(appendEvent(nil, id, retry, data))))
@@ -69,6 +73,21 @@ func FuzzEvent(f *testing.F) {
 		}
 		if diff := cmp.Diff(got, []event{want}); diff != "" || err != nil {
 			t.Errorf("%v (-got +want):\n%s", err, diff)
+		}
+		if blank(data) {
+			return
+		}
+		got, err = all(strings.NewReader(string(appendMessage(nil, data))))
+		if err != nil || len(got) != 1 || got[0].Name != "message" || strings.ContainsAny(got[0].Data, "\r\n") {
+			t.Errorf("as a message: got %q, %v", got, err)
+		}
+		if json.Valid(data) {
+			var want bytes.Buffer
+			_ = json.Compact(&want, data)
+			var have bytes.Buffer
+			if json.Compact(&have, []byte(got[0].Data)) != nil || have.String() != want.String() {
+				t.Errorf("as a message: got %q, want %q", got[0].Data, want.String())
+			}
 		}
 	})
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// Handler is the http.Handler of one MCP endpoint. Make it with NewHandler.
+// Handler is the http.Handler of one MCP endpoint. Make it with NewHandler. SSE and Messages are two more endpoints of
+// the same server, for the older transport; options, checks, Streams and Close cover all three.
 type Handler struct {
 	d      Dispatcher
 	o      Options
@@ -123,11 +124,14 @@ func (h *Handler) isClosing() bool {
 
 // ServeHTTP checks the request and hands it to the dispatcher.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := new(Exchange)
+	h.serve(new(Exchange), w, r)
+}
+
+func (h *Handler) serve(x *Exchange, w http.ResponseWriter, r *http.Request) {
 	x.begin(h, w, r)
 	if no := h.admit(x, w, r); no != nil {
 		if no != preflight {
-			h.refuse(w, r, no)
+			h.refuse(w, r, x.endpoint, no)
 		}
 		x.release()
 		return
@@ -142,10 +146,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (h *Handler) dispatch(x *Exchange, method string) {
 	defer x.returned()
-	switch method {
-	case http.MethodPost:
+	switch {
+	case x.endpoint == sseEndpoint:
+		h.d.(Connector).Connect(x)
+	case x.endpoint == messagesEndpoint:
+		h.d.(Connector).Message(x)
+	case method == http.MethodPost:
 		h.d.Post(x)
-	case http.MethodGet:
+	case method == http.MethodGet:
 		h.d.Get(x)
 	default:
 		h.d.Delete(x)
@@ -179,11 +187,11 @@ var (
 	exposedHeaders = []string{"Mcp-Session-Id, MCP-Protocol-Version, Retry-After, WWW-Authenticate"}
 )
 
-func (h *Handler) answerPreflight(w http.ResponseWriter) {
+func answerPreflight(w http.ResponseWriter, methods string) {
 	header := w.Header()
-	header.Set("Allow", methodsAllowed)
+	header.Set("Allow", methods)
 	if header["Access-Control-Allow-Origin"] != nil {
-		header.Set("Access-Control-Allow-Methods", methodsAllowed)
+		header.Set("Access-Control-Allow-Methods", methods)
 		header.Set("Access-Control-Allow-Headers", "Content-Type, Accept, Authorization, Mcp-Session-Id, "+
 			"MCP-Protocol-Version, Last-Event-ID, Mcp-Method, Mcp-Name, traceparent, tracestate")
 		header.Set("Access-Control-Max-Age", "600")

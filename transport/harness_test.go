@@ -201,7 +201,7 @@ func do(t testing.TB, addr, raw string) (*http.Response, string) {
 }
 
 // event is one parsed server-sent event.
-type event struct{ ID, Retry, Data string }
+type event struct{ ID, Retry, Data, Name string }
 
 // events parses an event stream.
 type events struct{ r *bufio.Reader }
@@ -233,6 +233,8 @@ func (e *events) next() (event, error) {
 			ev.ID = value
 		case name == "retry":
 			ev.Retry = value
+		case name == "event":
+			ev.Name = value
 		case name == "data":
 			data = append(data, value)
 		case name != "":

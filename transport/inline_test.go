@@ -56,32 +56,35 @@ func inlineDispatcher(release <-chan struct{}) funcs {
 	}, del: func(x *Exchange) {}}
 }
 
+// servers are the kinds of connections that are not taken over, or not without TLS.
+var servers = map[string]func(t *testing.T, h http.Handler) (*http.Client, string){
+	"http2": func(t *testing.T, h http.Handler) (*http.Client, string) {
+		s := httptest.NewUnstartedServer(h)
+		s.EnableHTTP2 = true
+		s.StartTLS()
+		t.Cleanup(s.Close)
+		return s.Client(), s.URL
+	},
+	"https": func(t *testing.T, h http.Handler) (*http.Client, string) {
+		s := httptest.NewTLSServer(h)
+		t.Cleanup(s.Close)
+		return s.Client(), s.URL
+	},
+	"wrapped": func(t *testing.T, h http.Handler) (*http.Client, string) {
+		s := httptest.NewServer(wrap(h, func(w http.ResponseWriter) http.ResponseWriter { return opaque{w} }))
+		t.Cleanup(s.Close)
+		return s.Client(), s.URL
+	},
+	"boastful": func(t *testing.T, h http.Handler) (*http.Client, string) {
+		s := httptest.NewServer(wrap(h, func(w http.ResponseWriter) http.ResponseWriter { return boastful{opaque{w}} }))
+		t.Cleanup(s.Close)
+		return s.Client(), s.URL
+	},
+}
+
 func TestInline(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(t *testing.T, h *Handler) (*http.Client, string){
-		"http2": func(t *testing.T, h *Handler) (*http.Client, string) {
-			s := httptest.NewUnstartedServer(h)
-			s.EnableHTTP2 = true
-			s.StartTLS()
-			t.Cleanup(s.Close)
-			return s.Client(), s.URL
-		},
-		"https": func(t *testing.T, h *Handler) (*http.Client, string) {
-			s := httptest.NewTLSServer(h)
-			t.Cleanup(s.Close)
-			return s.Client(), s.URL
-		},
-		"wrapped": func(t *testing.T, h *Handler) (*http.Client, string) {
-			s := httptest.NewServer(wrap(h, func(w http.ResponseWriter) http.ResponseWriter { return opaque{w} }))
-			t.Cleanup(s.Close)
-			return s.Client(), s.URL
-		},
-		"boastful": func(t *testing.T, h *Handler) (*http.Client, string) {
-			s := httptest.NewServer(wrap(h, func(w http.ResponseWriter) http.ResponseWriter { return boastful{opaque{w}} }))
-			t.Cleanup(s.Close)
-			return s.Client(), s.URL
-		},
-	} {
+	for name, start := range servers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			release := make(chan struct{}, 1)

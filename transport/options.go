@@ -24,6 +24,20 @@ type Dispatcher interface {
 	Delete(x *Exchange)
 }
 
+// Connector is a Dispatcher that also serves sessions which live on one connection: those of the HTTP+SSE transport.
+type Connector interface {
+	Dispatcher
+
+	// Connect begins a session whose messages to the client all go out on x. It calls x.SetSession with the session's
+	// id and then x.Open, or refuses with x.Reject. The session ends with the connection, see Exchange.Gone.
+	Connect(x *Exchange)
+
+	// Message takes one message, or a batch, that a client sent for the session x.SessionID, which may be one of
+	// another principal or of none: that is for Message to find out. It ends with x.Accepted or x.Reject; what the
+	// message asks for is answered on the session's connection.
+	Message(x *Exchange)
+}
+
 // Observer is told what the transport did of its own accord. Its methods must not block; reasons are short constants
 // fit to be metric labels.
 type Observer interface {

@@ -11,8 +11,6 @@ import (
 )
 
 const (
-	methodsAllowed = "GET, POST, DELETE, OPTIONS"
-
 	// maxEventID is the longest Last-Event-ID that is passed on.
 	maxEventID = 256
 
@@ -38,6 +36,7 @@ var (
 	refuseOrigin      = &refusal{status: 403, code: mcp.CodeInvalidRequest, reason: "origin", message: "Origin not allowed"}
 	refuseAuth        = &refusal{status: 401, code: mcp.CodeInvalidRequest, reason: "auth", message: "Unauthorized"}
 	refuseSession     = &refusal{status: 400, code: mcp.CodeInvalidRequest, reason: "session-id", message: "Invalid Mcp-Session-Id header"}
+	refuseQuery       = &refusal{status: 400, code: mcp.CodeInvalidRequest, reason: "session-id", message: "The query must hold one valid sessionId"}
 	refuseContentType = &refusal{status: 415, code: mcp.CodeInvalidRequest, reason: "content-type", message: "Content-Type must be application/json in UTF-8"}
 	refuseEncoding    = &refusal{status: 415, code: mcp.CodeInvalidRequest, reason: "content-encoding", message: "Content-Encoding is not supported"}
 	refuseAcceptPost  = &refusal{status: 406, code: mcp.CodeInvalidRequest, reason: "accept", message: "Accept must admit application/json and text/event-stream"}
@@ -79,7 +78,7 @@ func refuseMessage(e *codec.ScanError) *refusal {
 }
 
 // refuse writes the answer no and counts it.
-func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, e endpoint, no *refusal) {
 	if h.o.Observer != nil {
 		h.o.Observer.Rejected(no.status, no.reason)
 	}
@@ -91,7 +90,7 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
 	header := w.Header()
 	switch no.status {
 	case http.StatusMethodNotAllowed:
-		header.Set("Allow", methodsAllowed)
+		header.Set("Allow", e.methods())
 	case http.StatusUnauthorized:
 		header.Set("Www-Authenticate", "Bearer")
 	}

@@ -111,8 +111,9 @@ func (s *stream) take(chunks, last bool) (batch []byte, buf *codec.Buffer) {
 	return batch, buf
 }
 
-// Open commits the response to text/event-stream and sends its header. It returns false if the client is gone,
-// something was sent before, or the handler is being closed.
+// Open commits the response to text/event-stream and sends its header, and at the SSE endpoint the event that names
+// the address of the session's messages. It returns false if the client is gone, something was sent before, or the
+// handler is being closed.
 func (x *Exchange) Open() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -126,6 +127,11 @@ func (x *Exchange) Open() bool {
 	header["X-Accel-Buffering"] = bufferingHeader
 	x.s = &stream{}
 	x.state = streaming
+	if x.endpoint == sseEndpoint {
+		b := x.s.buffer()
+		b.B = appendEndpoint(b.B, x.messages, x.session)
+		x.s.flush()
+	}
 	if x.inline {
 		x.closeAfter(header)
 		x.signal()
@@ -190,9 +196,13 @@ func (x *Exchange) appendHead(header http.Header) []byte {
 
 // Event queues one server-sent event: an id unless it is "", a retry if it is over 0, and always data, which is
 // copied and may be empty. The connection is cut if the event does not fit, see Options.MaxQueued. Without an open
-// stream nothing happens.
+// stream nothing happens. At the SSE endpoint, whose clients know no ids, an event is one message, data, which must be
+// JSON, on one line; empty data is no event.
 func (x *Exchange) Event(id string, retryMS int, data []byte) {
 	const around = 48 // what an event has beside its id and data
+	if x.endpoint == sseEndpoint && blank(data) {
+		return
+	}
 	x.mu.Lock()
 	if x.state != streaming {
 		x.mu.Unlock()
@@ -204,7 +214,11 @@ func (x *Exchange) Event(id string, retryMS int, data []byte) {
 		return
 	}
 	b := x.s.buffer()
-	b.B = appendEvent(b.B, id, retryMS, data)
+	if x.endpoint == sseEndpoint {
+		b.B = appendMessage(b.B, data)
+	} else {
+		b.B = appendEvent(b.B, id, retryMS, data)
+	}
 	x.mu.Unlock()
 }
 

@@ -42,7 +42,7 @@ func TestStreamEvents(t *testing.T) {
 	if err != nil {
 		t.Fatalf("stream ended with %v", err)
 	}
-	want := []event{{"e.0", "1000", ""}, {ID: "e.1", Data: `{"a":1}`}, {Data: "{\n\"b\":\n2}"}, {Data: "3"}}
+	want := []event{{ID: "e.0", Retry: "1000"}, {ID: "e.1", Data: `{"a":1}`}, {Data: "{\n\"b\":\n2}"}, {Data: "3"}}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("events (-got +want):\n%s", diff)
 	}

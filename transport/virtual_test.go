@@ -40,7 +40,7 @@ func (p *pipes) dial(t *testing.T) *client {
 }
 
 // virtually runs f in virtual time, once with connections that are taken over and once without. What f blocks on must
-// be made inside of it, so the handler is, too.
+// be made inside of it, so the handler is, too. A Connector gets the two endpoints of HTTP+SSE.
 func virtually(t *testing.T, f func(t *testing.T, serve func(Dispatcher, Options) *pipes)) {
 	t.Helper()
 	for name, wrapped := range map[string]bool{"taken over": false, "inline": true} {
@@ -48,7 +48,11 @@ func virtually(t *testing.T, f func(t *testing.T, serve func(Dispatcher, Options
 			synctest.Test(t, func(t *testing.T) {
 				f(t, func(d Dispatcher, o Options) *pipes {
 					p := &pipes{make(chan net.Conn), make(chan struct{})}
-					var handler http.Handler = NewHandler(d, o)
+					h := NewHandler(d, o)
+					var handler http.Handler = h
+					if _, ok := d.(Connector); ok {
+						handler = bothEndpoints(h)
+					}
 					if wrapped {
 						handler = wrap(handler, func(w http.ResponseWriter) http.ResponseWriter { return unwrappable{opaque{w}} })
 					}

@@ -1,0 +1,111 @@
+package transport
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// endpoint says which of a Handler's endpoints a request came to. They differ in their methods and in what goes over
+// the wire; all else is the same code.
+type endpoint uint8
+
+const (
+	streamable       endpoint = iota // the Handler itself
+	sseEndpoint                      // Handler.SSE
+	messagesEndpoint                 // Handler.Messages
+)
+
+// allows reports whether the endpoint knows method.
+func (e endpoint) allows(method string) bool {
+	switch method {
+	case http.MethodOptions:
+		return true
+	case http.MethodPost:
+		return e != sseEndpoint
+	case http.MethodGet:
+		return e != messagesEndpoint
+	case http.MethodDelete:
+		return e == streamable
+	}
+	return false
+}
+
+// methods is the value of Allow.
+func (e endpoint) methods() string {
+	switch e {
+	case sseEndpoint:
+		return "GET, OPTIONS"
+	case messagesEndpoint:
+		return "POST, OPTIONS"
+	}
+	return "GET, POST, DELETE, OPTIONS"
+}
+
+// sessionParam is the query parameter by which a message finds its session.
+const sessionParam = "sessionId"
+
+// SSE returns the handler of the GET that opens a session of the HTTP+SSE transport (2024-11-05), which lives as long
+// as its connection. Its first event names the address of the session's messages: the path of the request itself, as
+// the client wrote it, with messages for its last segment, and the id of the session. So it holds below any prefix
+// that a mux strips; a proxy that rewrites paths must map both endpoints alike. A POST is answered with 405, which is
+// how a client that tries the newer transport first learns to fall back.
+//
+// If the dispatcher is no [Connector], every request is answered with 404.
+func (h *Handler) SSE(messages string) http.Handler {
+	if _, ok := h.d.(Connector); !ok {
+		return http.NotFoundHandler()
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.serve(&Exchange{endpoint: sseEndpoint, messages: sibling(r, messages)}, w, r)
+	})
+}
+
+// Messages returns the handler of the POSTs of the HTTP+SSE transport, each of one message for the session that the
+// query parameter sessionId names. If the dispatcher is no [Connector], every request is answered with 404.
+func (h *Handler) Messages() http.Handler {
+	if _, ok := h.d.(Connector); !ok {
+		return http.NotFoundHandler()
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.serve(&Exchange{endpoint: messagesEndpoint}, w, r)
+	})
+}
+
+// sibling returns the escaped path of r with its last segment replaced. It goes by the request line, since a mux may
+// have cut the start off r.URL.
+func sibling(r *http.Request, last string) string {
+	u, err := url.ParseRequestURI(r.RequestURI)
+	if err != nil { // a request that came over no wire
+		u = r.URL
+	}
+	path := u.EscapedPath()
+	// With two slashes first it would be the address of another host.
+	return "/" + strings.TrimLeft(path[:strings.LastIndexByte(path, '/')+1], "/") + last
+}
+
+// sessionOf returns the session id of a message, or false if there is not exactly one that can be one.
+func sessionOf(r *http.Request) (string, bool) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	ids := q[sessionParam]
+	if err != nil || len(ids) != 1 || !visible(ids[0]) {
+		return "", false
+	}
+	return ids[0], true
+}
+
+// appendEndpoint appends the first event of a session's stream.
+func appendEndpoint(dst []byte, messages, session string) []byte {
+	dst = append(dst, "event: endpoint\ndata: "...)
+	dst = append(dst, messages...)
+	dst = append(dst, "?"+sessionParam+"="...)
+	dst = append(dst, url.QueryEscape(session)...)
+	return append(dst, "\n\n"...)
+}
+
+// appendMessage appends an event that carries one message.
+func appendMessage(dst, data []byte) []byte {
+	dst = append(dst, "event: message\ndata: "...)
+	dst = appendLine(dst, data)
+	return append(dst, "\n\n"...)
+}
