@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/troupe-run/troupe/actors"
@@ -66,6 +67,7 @@ func Sample(key string, p mcp.CreateMessageParams) Question {
 	if len(p.Tools) > 0 || p.ToolChoice != nil {
 		needs |= NeedsSamplingTools
 	}
+	p.Messages = slices.Clone(p.Messages)
 	for i := range p.Messages {
 		p.Messages[i].Content.Blocks = p.Messages[i].Content.Blocks.Typed()
 	}
@@ -161,21 +163,24 @@ func (a Answers) Roots(key string) ([]mcp.Root, error) {
 // Ask puts questions to the client, all at once, and waits for all the answers.
 // Answering may take a person minutes; meanwhile the call costs memory, but no
 // connection. It fails with ErrUndeclared, ErrNoAnswer, ErrParked, or the cause
-// of ctx or of the call. A client that answers with an error is no failure of
-// Ask: reading that answer returns it.
+// of ctx or of the call, and with mcp.ErrInexpressible where the client's revision
+// lacks what a question is made of, such as a choice of several values in a form
+// before 2025-11-25. A client that answers with an error is no failure of Ask:
+// reading that answer returns it.
 func (c *Call) Ask(ctx context.Context, questions ...Question) (Answers, error) {
 	caps := c.peer.Capabilities()
 	qs := make([]actors.Question, len(questions))
 	for i, q := range questions {
-		if err, bad := q.params.(error); bad {
+		if lacking := q.needs.lacking(&caps); lacking != 0 {
+			return Answers{}, fmt.Errorf("troupe: question %q: %w: %s", q.key, ErrUndeclared, lacking.told(c.revision()))
+		}
+		params, err := q.paramsFor(c.revision())
+		if err != nil {
 			return Answers{}, fmt.Errorf("troupe: question %q: %w", q.key, err)
 		}
-		if lacking := q.needs.lacking(&caps); lacking != 0 {
-			return Answers{}, fmt.Errorf("troupe: question %q: %w: %s", q.key, ErrUndeclared, lacking)
-		}
 		qs[i] = actors.Question{Key: q.key, Method: q.method}
-		if q.params != nil {
-			data, err := codec.Marshal(q.params)
+		if params != nil {
+			data, err := codec.Marshal(params)
 			if err != nil {
 				return Answers{}, fmt.Errorf("troupe: question %q: %w", q.key, err)
 			}
@@ -191,6 +196,21 @@ func (c *Call) Ask(ctx context.Context, questions ...Question) (Answers, error) 
 		a.byKey[q.Key] = answers[i]
 	}
 	return a, nil
+}
+
+// paramsFor are the params as a client of the revision may see them.
+func (q *Question) paramsFor(r mcp.Revision) (any, error) {
+	switch p := q.params.(type) {
+	case error:
+		return nil, p
+	case mcp.ElicitForm:
+		return p.For(r)
+	case mcp.ElicitURL:
+		return p.For(r)
+	case mcp.CreateMessageParams:
+		return p.For(r)
+	}
+	return q.params, nil
 }
 
 // Elicit asks one form: see Ask. content decodes into a struct with json tags.
@@ -246,7 +266,7 @@ func (c *Call) Ping(ctx context.Context) error {
 }
 
 // URLRequired returns the error that makes a client open URLs before it sends
-// the request again.
+// the request again. One that cannot be asked for that is told so instead.
 func URLRequired(urls ...mcp.ElicitURL) error {
 	for i := range urls {
 		urls[i].Mode = mcp.ElicitModeURL
@@ -254,16 +274,18 @@ func URLRequired(urls ...mcp.ElicitURL) error {
 	return mcp.NewError(mcp.CodeURLElicitationRequired, "").WithData(mcp.URLElicitationRequired{Elicitations: urls})
 }
 
-// capabilityOf maps each need to the capability that a client declares for it.
+// capabilityOf maps each need to the capability that a client declares for it, and
+// to the feature that a revision has to have.
 var capabilityOf = []struct {
-	need Needs
-	cap  mcp.Capability
+	need    Needs
+	cap     mcp.Capability
+	feature mcp.Feature
 }{
-	{NeedsElicitation, mcp.CapClientElicitationForm},
-	{NeedsElicitationURL, mcp.CapClientElicitationURL},
-	{NeedsSampling, mcp.CapClientSampling},
-	{NeedsSamplingTools, mcp.CapClientSamplingTools},
-	{NeedsRoots, mcp.CapClientRoots},
+	{NeedsElicitation, mcp.CapClientElicitationForm, mcp.FeatureElicitation},
+	{NeedsElicitationURL, mcp.CapClientElicitationURL, mcp.FeatureURLElicitation},
+	{NeedsSampling, mcp.CapClientSampling, mcp.FeatureServerRequests},
+	{NeedsSamplingTools, mcp.CapClientSamplingTools, mcp.FeatureSamplingTools},
+	{NeedsRoots, mcp.CapClientRoots, mcp.FeatureServerRequests},
 }
 
 // lacking returns those of n that the client has not declared.
@@ -291,6 +313,20 @@ func (n Needs) String() string {
 	return s
 }
 
+// told is String with what a client of the revision cannot declare at all.
+func (n Needs) told(r mcp.Revision) string {
+	var never Needs
+	for _, x := range capabilityOf {
+		if n&x.need != 0 && !r.Has(x.feature) {
+			never |= x.need
+		}
+	}
+	if never == 0 {
+		return n.String()
+	}
+	return fmt.Sprintf("%s (revision %s has no %s)", n, r, never)
+}
+
 // check refuses a client that lacks what a handler needs.
 func (n Needs) check(p *Peer) *mcp.Error {
 	if n == 0 {
@@ -301,7 +337,7 @@ func (n Needs) check(p *Peer) *mcp.Error {
 	if lacking == 0 {
 		return nil
 	}
-	return mcp.Errorf(mcp.CodeInvalidRequest, "the client must declare: %s", lacking).
+	return mcp.Errorf(mcp.CodeInvalidRequest, "the client must declare: %s", lacking.told(p.p.Revision())).
 		WithData(struct {
 			Lacking json.RawMessage `json:"requiredCapabilities"`
 		}{lacking.object()})

@@ -469,7 +469,7 @@ func TestBadSessions(t *testing.T) {
 	params := `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}`
 	ping := method("1", "ping", "")
 	unsupported := func(requested string) string {
-		return fault("", -32022, "Unsupported protocol version", `{"supported":["2025-11-25"],"requested":"`+requested+`"}`)
+		return fault("", -32022, "Unsupported protocol version", `{"supported":["2024-11-05","2025-03-26","2025-06-18","2025-11-25"],"requested":"`+requested+`"}`)
 	}
 	in := func(name, session string, status int, code int, message string) []badRow {
 		var rows []badRow
@@ -524,7 +524,9 @@ func TestBadSessions(t *testing.T) {
 			return as(&testkit.Client{T: e.t, HTTP: e.web, URL: e.url, Session: e.c.Session}, "ann").Post(ping)
 		}},
 		badRow{name: "version of the future", body: ping, header: []string{"MCP-Protocol-Version", "2099-01-01"}, status: 400, want: unsupported("2099-01-01")},
-		badRow{name: "version not served", body: ping, header: []string{"MCP-Protocol-Version", "2024-11-05"}, status: 400, want: unsupported("2024-11-05")},
+		badRow{name: "version not served", body: ping, header: []string{"MCP-Protocol-Version", "2026-07-28"}, status: 400, want: unsupported("2026-07-28")},
+		badRow{name: "version not the session's", body: ping, header: []string{"MCP-Protocol-Version", "2024-11-05"}, status: 400,
+			want: fault("1", invalid, "MCP-Protocol-Version is not the session's, 2025-11-25", "")},
 		badRow{name: "version garbage", body: ping, header: []string{"MCP-Protocol-Version", `"`}, status: 400, want: unsupported(`\"`)},
 		badRow{name: "no version", body: ping, header: []string{"MCP-Protocol-Version", ""}, status: 200, want: `{"jsonrpc":"2.0","id":1,"result":{}}`},
 		badRow{name: "not authenticated", body: ping, header: []string{"X-User", "eve"}, status: 401, want: fault("", invalid, "Unauthorized", "")},
@@ -551,7 +553,7 @@ func TestBadSessions(t *testing.T) {
 	)
 	runBadRows(t, e, rows)
 	equal(t, "challenge", e.c.Post(ping, "X-User", "eve").Header.Get("WWW-Authenticate"), "Bearer")
-	for _, version := range []string{"1999-01-01", "2099-01-01", "2024-11-05", "draft", "☃"} {
+	for _, version := range []string{"1999-01-01", "2099-01-01", "2026-07-28", "draft", "☃"} {
 		a := e.client().Post(initialize("1", strings.Replace(params, "2025-11-25", version, 1)))
 		contains(t, "version "+version, a.Body, `"protocolVersion":"2025-11-25"`)
 		if a.Header.Get("Mcp-Session-Id") == "" {

@@ -23,6 +23,8 @@ type Call struct {
 // the zero Principal without authentication.
 func (c *Call) Principal() Principal { return principalOf(c.c.Principal()) }
 
+func (c *Call) revision() mcp.Revision { return c.peer.p.Revision() }
+
 // Peer is the client's side of the session.
 func (c *Call) Peer() *Peer { return &c.peer }
 
@@ -36,8 +38,9 @@ func (c *Call) Attempt() int { return c.c.Attempt() }
 
 // Progress tells the client how far the call has got; total 0 means unknown. The
 // values must rise: one that does not is dropped, and above 100 a second the
-// newest wins. It does nothing when the client asked for no progress. An error
-// means that the call has ended, and with it the need for progress.
+// newest wins. It does nothing when the client asked for no progress; clients of
+// 2024-11-05 do not get the message. An error means that the call has ended, and
+// with it the need for progress.
 func (c *Call) Progress(ctx context.Context, progress, total float64, message string) error {
 	token := c.c.ProgressToken()
 	if token == nil || math.IsNaN(progress) || math.IsInf(progress, 0) {
@@ -51,7 +54,7 @@ func (c *Call) Progress(ctx context.Context, progress, total float64, message st
 		b = append(b, `,"total":`...)
 		b = strconv.AppendFloat(b, total, 'f', -1, 64)
 	}
-	if message != "" {
+	if message != "" && c.revision().Has(mcp.FeatureProgressMessage) {
 		b = append(b, `,"message":`...)
 		b = codec.AppendString(b, message)
 	}
@@ -71,8 +74,12 @@ func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, d
 }
 
 // ElicitationComplete tells the client that the interaction at the URL of an
-// elicitation it was asked to open has ended.
+// elicitation it was asked to open has ended. It does nothing where the client's
+// revision has no such elicitation.
 func (c *Call) ElicitationComplete(ctx context.Context, elicitationID string) error {
+	if !c.revision().Has(mcp.FeatureURLElicitation) {
+		return nil
+	}
 	params, err := codec.Marshal(mcp.ElicitCompleteParams{ElicitationID: elicitationID})
 	if err != nil {
 		return err
@@ -82,7 +89,8 @@ func (c *Call) ElicitationComplete(ctx context.Context, elicitationID string) er
 
 // Disconnect closes the connection of the call's event stream while the call
 // runs on: the client comes back, resumes the stream and gets what it missed.
-// It saves a connection where a call takes long and has nothing to say.
+// It saves a connection where a call takes long and has nothing to say. Clients of
+// revisions before 2025-11-25 would not come back: for them it does nothing.
 func (c *Call) Disconnect() { c.c.CloseConnection() }
 
 // Peer is the client's side of a session. It may be used from any goroutine, and
@@ -94,7 +102,7 @@ type Peer struct{ p *actors.Peer }
 func (p *Peer) Session() string { return p.p.Key().ID }
 
 // Revision is the protocol revision that was negotiated.
-func (p *Peer) Revision() string { return p.p.Revision() }
+func (p *Peer) Revision() string { return p.p.Revision().String() }
 
 // Client is what the client says it is.
 func (p *Peer) Client() mcp.Implementation {
@@ -103,11 +111,11 @@ func (p *Peer) Client() mcp.Implementation {
 	return i
 }
 
-// Capabilities are what the client declared.
+// Capabilities are what the client declared, as far as its revision knows it.
 func (p *Peer) Capabilities() mcp.ClientCapabilities {
 	var c mcp.ClientCapabilities
 	_ = codec.Unmarshal(p.p.Capabilities(), &c) // initialize has decoded it once
-	return c
+	return c.For(p.p.Revision())
 }
 
 // Log sends a log message that belongs to no call, on the session's standalone

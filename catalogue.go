@@ -1,6 +1,7 @@
 package troupe
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // catalogue is one kind of a server's offers, by name. Reading takes no lock:
@@ -16,7 +18,7 @@ import (
 type catalogue[T any] struct {
 	mu      sync.Mutex // serialises changes
 	now     atomic.Pointer[snapshot[T]]
-	wire    func(T) any
+	wire    func(T, mcp.Revision) any
 	changed func()
 }
 
@@ -25,11 +27,21 @@ type catalogue[T any] struct {
 type snapshot[T any] struct {
 	byName map[string]T
 	names  []string
-	items  [][]byte // encoded
-	digest string
+	items  [][]byte // encoded for the newest revision with sessions
+	digest string   // of items
+	wire   func(T, mcp.Revision) any
+	older  [mcp.LatestLegacy]encoded // for older revisions, by revision
 }
 
-func newCatalogue[T any](wire func(T) any) *catalogue[T] {
+// encoded are the items of a snapshot for one revision, made when the first client
+// of that revision asks.
+type encoded struct {
+	once  sync.Once
+	items [][]byte
+}
+
+// wire is what the peers of each revision may see of an item.
+func newCatalogue[T any](wire func(T, mcp.Revision) any) *catalogue[T] {
 	c := &catalogue[T]{wire: wire, changed: func() {}}
 	c.now.Store(&snapshot[T]{byName: map[string]T{}, digest: digestOf(nil)})
 	return c
@@ -73,7 +85,7 @@ func (c *catalogue[T]) edit(f func(map[string]T) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old := c.now.Load()
-	next := &snapshot[T]{byName: make(map[string]T, len(old.byName)+1)}
+	next := &snapshot[T]{byName: make(map[string]T, len(old.byName)+1), wire: c.wire}
 	for k, v := range old.byName {
 		next.byName[k] = v
 	}
@@ -84,13 +96,7 @@ func (c *catalogue[T]) edit(f func(map[string]T) bool) {
 		next.names = append(next.names, k)
 	}
 	slices.Sort(next.names)
-	for _, k := range next.names {
-		data, err := codec.Marshal(c.wire(next.byName[k]))
-		if err != nil {
-			panic("troupe: " + k + ": " + err.Error())
-		}
-		next.items = append(next.items, data)
-	}
+	next.items = next.encode(mcp.LatestLegacy)
 	next.digest = digestOf(next.items)
 	c.now.Store(next)
 	if next.digest != old.digest {
@@ -98,9 +104,37 @@ func (c *catalogue[T]) edit(f func(map[string]T) bool) {
 	}
 }
 
+// encode returns the items as the peers of a revision may see them. It panics when
+// one cannot be encoded, which shows when that is registered: older revisions get
+// nothing that the newest does not.
+func (s *snapshot[T]) encode(r mcp.Revision) [][]byte {
+	items := make([][]byte, len(s.names))
+	for i, k := range s.names {
+		data, err := codec.Marshal(s.wire(s.byName[k], r))
+		if err != nil {
+			panic("troupe: " + k + ": " + err.Error())
+		}
+		if s.items != nil && bytes.Equal(data, s.items[i]) {
+			data = s.items[i] // most items are the same for all
+		}
+		items[i] = data
+	}
+	return items
+}
+
+// itemsFor are the encoded items for a revision.
+func (s *snapshot[T]) itemsFor(r mcp.Revision) [][]byte {
+	if r >= mcp.LatestLegacy {
+		return s.items
+	}
+	e := &s.older[r]
+	e.once.Do(func() { e.items = s.encode(r) })
+	return e.items
+}
+
 // page appends the list from the first name after `after`, and returns the last
 // name if there is more.
-func (s *snapshot[T]) page(dst []byte, member, after string, size int) (out []byte, last string) {
+func (s *snapshot[T]) page(dst []byte, r mcp.Revision, member, after string, size int) (out []byte, last string) {
 	i := 0
 	if after != "" {
 		i, _ = slices.BinarySearchFunc(s.names, after, strings.Compare)
@@ -112,7 +146,7 @@ func (s *snapshot[T]) page(dst []byte, member, after string, size int) (out []by
 	dst = append(dst, '{', '"')
 	dst = append(dst, member...)
 	dst = append(dst, `":[`...)
-	for k, item := range s.items[i:end] {
+	for k, item := range s.itemsFor(r)[i:end] {
 		if k > 0 {
 			dst = append(dst, ',')
 		}

@@ -61,10 +61,10 @@ func NewServer(impl mcp.Implementation, opts *ServerOptions) *Server {
 	if s.opts.PageSize <= 0 {
 		s.opts.PageSize = 100
 	}
-	s.tools = newCatalogue(func(t *tool) any { return t.wire() })
-	s.prompts = newCatalogue(func(p *prompt) any { return p.wire() })
-	s.resources = newCatalogue(func(r *resource) any { return r.Resource })
-	s.templates = newCatalogue(func(t *template) any { return t.ResourceTemplate })
+	s.tools = newCatalogue(func(t *tool, r mcp.Revision) any { return t.wire().For(r) })
+	s.prompts = newCatalogue(func(p *prompt, r mcp.Revision) any { return p.wire().For(r) })
+	s.resources = newCatalogue(func(x *resource, r mcp.Revision) any { return x.Resource.For(r) })
+	s.templates = newCatalogue(func(t *template, r mcp.Revision) any { return t.ResourceTemplate.For(r) })
 	s.tools.changed, s.prompts.changed = s.mount.changed, s.mount.changed
 	s.resources.changed, s.templates.changed = s.mount.changed, s.mount.changed
 	return s

@@ -30,7 +30,7 @@ type service struct {
 var _ actors.Handler = (*service)(nil)
 
 // revisions are those that this release speaks, oldest first.
-var revisions = []mcp.Revision{mcp.Revision20251125}
+var revisions = []mcp.Revision{mcp.Revision20241105, mcp.Revision20250326, mcp.Revision20250618, mcp.Revision20251125}
 
 // Revisions are the protocol revisions that this release serves, oldest first.
 func Revisions() []string { return revisionNames() }
@@ -55,13 +55,14 @@ func (s *service) Initialize(_ context.Context, params []byte) (actors.Settled, 
 	if err := codec.UnmarshalValid(params, &p); err != nil {
 		return actors.Settled{}, nil, invalidParams(err)
 	}
-	revision := mcp.Negotiate(p.ProtocolVersion, revisions).String()
+	r := mcp.Negotiate(p.ProtocolVersion, revisions)
+	revision := r.String()
 	result, err := codec.Marshal(mcp.InitializeResult{
 		ProtocolVersion: revision,
 		Capabilities:    s.srv.capabilities(),
 		ServerInfo:      s.srv.impl,
 		Instructions:    s.srv.opts.Instructions,
-	})
+	}.For(r))
 	if err != nil {
 		return actors.Settled{}, nil, s.internal("initialize", err)
 	}
@@ -206,19 +207,24 @@ func (s *service) operation(m *codec.Message) (*telemetry.Operation, *tool) {
 
 // route answers by method. code is 1 for a result with isError.
 func (s *service) route(ctx context.Context, call *Call, m *codec.Message, t *tool, dst []byte) (out []byte, code int, err *mcp.Error) {
-	switch string(m.Method) {
-	case mcp.MethodToolsCall:
+	if string(m.Method) == mcp.MethodToolsCall { // which every revision has
 		return s.callTool(ctx, call, m, t, dst)
+	}
+	r := call.revision()
+	if known, ok := mcp.LookupMethod(m.Method); !ok || !known.Allowed(mcp.ToServer, r) {
+		return nil, 0, methodNotFound(m)
+	}
+	switch string(m.Method) {
 	case mcp.MethodPing:
 		out = append(dst, '{', '}')
 	case mcp.MethodToolsList:
-		out, err = s.list(call, m, s.srv.tools.now.Load().pager("tools"), dst)
+		out, err = s.list(call, m, s.srv.tools.now.Load().pager(r, "tools"), dst)
 	case mcp.MethodPromptsList:
-		out, err = s.list(call, m, s.srv.prompts.now.Load().pager("prompts"), dst)
+		out, err = s.list(call, m, s.srv.prompts.now.Load().pager(r, "prompts"), dst)
 	case mcp.MethodResourcesList:
-		out, err = s.list(call, m, s.srv.resources.now.Load().pager("resources"), dst)
+		out, err = s.list(call, m, s.srv.resources.now.Load().pager(r, "resources"), dst)
 	case mcp.MethodResourcesTemplatesList:
-		out, err = s.list(call, m, s.srv.templates.now.Load().pager("resourceTemplates"), dst)
+		out, err = s.list(call, m, s.srv.templates.now.Load().pager(r, "resourceTemplates"), dst)
 	case mcp.MethodPromptsGet:
 		out, err = s.getPrompt(ctx, call, m, dst)
 	case mcp.MethodResourcesRead:
@@ -232,9 +238,13 @@ func (s *service) route(ctx context.Context, call *Call, m *codec.Message, t *to
 	case mcp.MethodInitialize:
 		err = mcp.NewError(mcp.CodeInvalidRequest, "the session is initialized already")
 	default:
-		err = mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", shown(string(m.Method)))
+		err = methodNotFound(m)
 	}
 	return out, 0, err
+}
+
+func methodNotFound(m *codec.Message) *mcp.Error {
+	return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", shown(string(m.Method)))
 }
 
 func (s *service) callTool(ctx context.Context, call *Call, m *codec.Message, t *tool, dst []byte) ([]byte, int, *mcp.Error) {
@@ -260,7 +270,10 @@ func (s *service) callTool(ctx context.Context, call *Call, m *codec.Message, t 
 		return out, 0, nil
 	}
 	if wire, ok := errors.AsType[*mcp.Error](err); ok {
-		return nil, 0, wire
+		return nil, 0, wireError(call, wire)
+	}
+	if fault, ok := errors.AsType[*argumentError](err); ok && !call.revision().Has(mcp.FeatureInputErrorsAsResults) {
+		return nil, 0, mcp.NewError(mcp.CodeInvalidParams, fault.Error())
 	}
 	if errors.Is(err, errNoResult) || errors.Is(err, errBadResult) {
 		return nil, 0, s.internal("tools/call "+t.Name, err)
@@ -297,17 +310,31 @@ func (s *service) getPrompt(ctx context.Context, call *Call, m *codec.Message, d
 		err = errNoResult
 	}
 	if err != nil {
-		return nil, s.failure("prompts/get "+p.Name, err)
+		return nil, s.failure(call, "prompts/get "+p.Name, err)
 	}
-	return s.encode(dst, m, result)
+	return s.encode(dst, m, result.For(call.revision()))
 }
 
 // failure is what the client learns of a handler's error.
-func (s *service) failure(what string, err error) *mcp.Error {
+func (s *service) failure(call *Call, what string, err error) *mcp.Error {
 	if wire, ok := errors.AsType[*mcp.Error](err); ok {
-		return wire
+		return wireError(call, wire)
 	}
 	return s.internal(what, err)
+}
+
+// wireError is a handler's error as its client may get it: one that makes the user
+// open URLs means nothing to a client that has not declared that.
+func wireError(call *Call, e *mcp.Error) *mcp.Error {
+	if e.Code != mcp.CodeURLElicitationRequired {
+		return e
+	}
+	lacking := NeedsElicitationURL.check(&call.peer)
+	if lacking == nil {
+		return e
+	}
+	lacking.Message = e.Message + ", but " + lacking.Message
+	return lacking
 }
 
 func (s *service) encode(dst []byte, m *codec.Message, v any) ([]byte, *mcp.Error) {
@@ -332,9 +359,9 @@ func (s *service) readResource(ctx context.Context, call *Call, m *codec.Message
 		return nil, notFound(uri)
 	}
 	if err != nil {
-		return nil, s.failure("resources/read", err)
+		return nil, s.failure(call, "resources/read", err)
 	}
-	return s.encode(dst, m, mcp.ReadResourceResult{Contents: contents})
+	return s.encode(dst, m, mcp.ReadResourceResult{Contents: contents}.For(call.revision()))
 }
 
 func resourceURI(m *codec.Message) (string, *mcp.Error) {
@@ -378,7 +405,7 @@ func (s *service) subscribe(ctx context.Context, call *Call, m *codec.Message, d
 	} else {
 		if s.srv.opts.Subscribe != nil {
 			if err := s.srv.opts.Subscribe(ctx, call, uri); err != nil {
-				return nil, s.failure("resources/subscribe", err)
+				return nil, s.failure(call, "resources/subscribe", err)
 			}
 		}
 		if err = call.peer.p.Subscribe(ctx, uri, maxSubscriptions); errors.Is(err, actors.ErrOverloaded) {
@@ -417,7 +444,7 @@ func (s *service) complete(ctx context.Context, call *Call, m *codec.Message, ds
 	}
 	got, err := s.srv.opts.Complete(ctx, call, p)
 	if err != nil {
-		return nil, s.failure("completion/complete", err)
+		return nil, s.failure(call, "completion/complete", err)
 	}
 	if len(got.Values) > mcp.MaxCompletionValues {
 		more := true
@@ -444,8 +471,8 @@ func (s *service) setLevel(ctx context.Context, call *Call, m *codec.Message, ds
 // pager is a list that can be read page by page.
 type pager func(dst []byte, after string, size int) (out []byte, last string)
 
-func (s *snapshot[T]) pager(member string) pager {
-	return func(dst []byte, after string, size int) ([]byte, string) { return s.page(dst, member, after, size) }
+func (s *snapshot[T]) pager(r mcp.Revision, member string) pager {
+	return func(dst []byte, after string, size int) ([]byte, string) { return s.page(dst, r, member, after, size) }
 }
 
 // list answers a page. Its cursor is sealed, and holds for the method and

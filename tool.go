@@ -110,7 +110,7 @@ func AddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context, c
 		if err != nil {
 			return nil, err
 		}
-		return respond(e, dst, out)
+		return respond(e, dst, out, c.revision())
 	}
 	s.tools.put(t.Name, e)
 }
@@ -131,7 +131,7 @@ func AddRawTool(s *Server, t Tool, handler func(ctx context.Context, call *Call,
 		if err != nil {
 			return nil, err
 		}
-		return e.respond(dst, out)
+		return e.respond(dst, out, c.revision())
 	}
 	s.tools.put(t.Name, e)
 }
@@ -157,7 +157,7 @@ func newTool(t Tool) *tool {
 }
 
 // argumentError is a fault of the arguments: a result that the model sees, so
-// that it can mend the call.
+// that it can mend the call, or an error where the revision asks for that.
 type argumentError struct{ err error }
 
 func (e *argumentError) Error() string {
@@ -174,16 +174,16 @@ func (t *tool) checkInput(args []byte) error {
 }
 
 // responder says how a value of type Out becomes a result.
-func responder[Out any]() (f func(t *tool, dst []byte, out Out) ([]byte, error), structured bool) {
-	wrap := func(content func(Out) mcp.Contents) func(*tool, []byte, Out) ([]byte, error) {
-		return func(t *tool, dst []byte, out Out) ([]byte, error) {
-			return t.respond(dst, &mcp.CallToolResult{Content: content(out)})
+func responder[Out any]() (f func(t *tool, dst []byte, out Out, r mcp.Revision) ([]byte, error), structured bool) {
+	wrap := func(content func(Out) mcp.Contents) func(*tool, []byte, Out, mcp.Revision) ([]byte, error) {
+		return func(t *tool, dst []byte, out Out, r mcp.Revision) ([]byte, error) {
+			return t.respond(dst, &mcp.CallToolResult{Content: content(out)}, r)
 		}
 	}
 	switch reflect.TypeFor[Out]() {
 	case reflect.TypeFor[*mcp.CallToolResult]():
-		return func(t *tool, dst []byte, out Out) ([]byte, error) {
-			return t.respond(dst, any(out).(*mcp.CallToolResult))
+		return func(t *tool, dst []byte, out Out, r mcp.Revision) ([]byte, error) {
+			return t.respond(dst, any(out).(*mcp.CallToolResult), r)
 		}, false
 	case reflect.TypeFor[string]():
 		return wrap(func(out Out) mcp.Contents { return mcp.Contents{mcp.Text(any(out).(string))} }), false
@@ -192,12 +192,12 @@ func responder[Out any]() (f func(t *tool, dst []byte, out Out) ([]byte, error),
 	case reflect.TypeFor[mcp.Contents]():
 		return wrap(func(out Out) mcp.Contents { return any(out).(mcp.Contents) }), false
 	}
-	return func(t *tool, dst []byte, out Out) ([]byte, error) {
+	return func(t *tool, dst []byte, out Out, r mcp.Revision) ([]byte, error) {
 		data, err := codec.Marshal(out)
 		if err != nil {
 			return nil, fmt.Errorf("troupe: tool %s: %w: %w", t.Name, errBadResult, err)
 		}
-		return t.respond(dst, &mcp.CallToolResult{Content: mcp.Contents{mcp.Text(string(data))}, StructuredContent: data})
+		return t.respond(dst, &mcp.CallToolResult{Content: mcp.Contents{mcp.Text(string(data))}, StructuredContent: data}, r)
 	}, true
 }
 
@@ -208,9 +208,10 @@ var errNoResult = errors.New("the handler returned no result")
 // mistake of the server that no client can mend.
 var errBadResult = errors.New("the handler's result does not fit")
 
-// respond appends a result. Structured content is checked against the output
-// schema, and mirrored as text where the handler gave no content.
-func (t *tool) respond(dst []byte, r *mcp.CallToolResult) ([]byte, error) {
+// respond appends a result for a client of the revision. Structured content is
+// checked against the output schema, and mirrored as text where the handler gave no
+// content.
+func (t *tool) respond(dst []byte, r *mcp.CallToolResult, revision mcp.Revision) ([]byte, error) {
 	if r == nil {
 		return nil, fmt.Errorf("troupe: tool %s: %w", t.Name, errNoResult)
 	}
@@ -233,7 +234,7 @@ func (t *tool) respond(dst []byte, r *mcp.CallToolResult) ([]byte, error) {
 		c.Content = typed
 		r = &c
 	}
-	return codec.AppendMarshal(dst, r)
+	return codec.AppendMarshal(dst, r.For(revision))
 }
 
 // pretouch compiles the codec of types before the first call needs it.

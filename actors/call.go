@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // Call is one request as its handler sees it. Its spans are valid until the
@@ -76,8 +77,13 @@ func (c *Call) Progress(ctx context.Context, value float64, params []byte) error
 }
 
 // CloseConnection closes the connection of the call's stream while the call
-// runs on; the client is told to come back and resume.
-func (c *Call) CloseConnection() { _ = c.post(closeConn{}) }
+// runs on; the client is told to come back and resume. Where the revision has no
+// way to tell it that, nothing happens.
+func (c *Call) CloseConnection() {
+	if c.sess.revision().Has(mcp.FeatureStreamPriming) {
+		_ = c.post(closeConn{})
+	}
+}
 
 // called is a message of a handler. The actor may have gone on to another
 // request by the time a goroutine that a handler left behind sends it.

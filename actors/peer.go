@@ -10,6 +10,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // ErrNoStream reports that the client has no standalone stream: what was to be
@@ -66,8 +67,8 @@ func (p *Peer) change(ctx context.Context, edit func(*session.Record) bool) erro
 // Key names the session.
 func (p *Peer) Key() SessionKey { return p.key }
 
-// Revision is the negotiated revision.
-func (p *Peer) Revision() string { return p.record().Revision }
+// Revision is the negotiated revision. It reads nothing.
+func (p *Peer) Revision() mcp.Revision { return p.last.Load().revision() }
 
 // Client is the clientInfo as it was sent.
 func (p *Peer) Client() []byte { return p.record().Client }

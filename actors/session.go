@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // sessionActor serves one session on this node. It owns nothing: it caches the
@@ -26,6 +27,9 @@ type sessionActor struct {
 
 	// view is the cached record; it is replaced, never changed.
 	view atomic.Pointer[view]
+
+	// spoken is the revision of the record, 0 until somebody asked.
+	spoken atomic.Uint32
 
 	// touching is set while the record is being rewritten for activity.
 	touching atomic.Bool
@@ -200,6 +204,16 @@ func (s *sessionActor) leave() {
 		s.node.subs.remove(s.key, uri)
 	}
 	s.svc.Handler.Closed(s.peer)
+}
+
+// revision is what initialize has settled, which never changes; 0 before that.
+func (s *sessionActor) revision() mcp.Revision {
+	if r := s.spoken.Load(); r != 0 {
+		return mcp.Revision(r)
+	}
+	r, _ := mcp.ParseRevision(s.view.Load().rec.Revision)
+	s.spoken.Store(uint32(r))
+	return r
 }
 
 // session finds the session's actor, activating it from its record.

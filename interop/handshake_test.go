@@ -12,7 +12,9 @@ import (
 func TestInitialize(t *testing.T) {
 	t.Parallel()
 	// The newest revision begins with a request that this server refuses: the client must find its way from there.
-	for _, asked := range []string{"", "2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"} {
+	for asked, want := range map[string]string{
+		"": revision, "2026-07-28": revision, "2025-11-25": "2025-11-25", "2025-06-18": "2025-06-18", "2025-03-26": "2025-03-26", "2024-11-05": "2024-11-05",
+	} {
 		t.Run("asked for "+asked, func(t *testing.T) {
 			t.Parallel()
 			c, err := connect(within(t), shared, mcp.ClientOptions{}, asked)
@@ -23,15 +25,22 @@ func TestInitialize(t *testing.T) {
 			if c.ID() == "" {
 				t.Error("the session has no id")
 			}
+			title, completions := `"title":"Troupe: everything",`, `"completions":{},`
+			if want < "2025-06-18" {
+				title = ""
+			}
+			if want < "2025-03-26" {
+				completions = ""
+			}
 			sameJSON(t, "result of initialize", c.InitializeResult(), `{
-				"protocolVersion":"2025-11-25",
-				"capabilities":{"completions":{},"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}},
-				"serverInfo":{"name":"everything","title":"Troupe: everything","version":"1.0.0"},
+				"protocolVersion":"`+want+`",
+				"capabilities":{`+completions+`"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}},
+				"serverInfo":{"name":"everything",`+title+`"version":"1.0.0"},
 				"instructions":"A demonstration of every feature. Start with the tools echo, count and ask."
 			}`)
 			for _, x := range c.wire.find(calls("notifications/initialized")) {
-				if got := x.header.Get("Mcp-Protocol-Version"); got != revision {
-					t.Errorf("after initialize the client speaks %q, want %q", got, revision)
+				if got := x.header.Get("Mcp-Protocol-Version"); got != want {
+					t.Errorf("after initialize the client speaks %q, want %q", got, want)
 				}
 			}
 			sameJSON(t, "echo", c.call(t, "echo", map[string]any{"text": "hello"}), text("hello"))
