@@ -65,10 +65,11 @@ func (s *service) Closed(*actors.Peer) {}
 // Notified handles the client's notifications other than cancellation. One that the
 // client's revision does not have is ignored.
 func (s *service) Notified(p *actors.Peer, method string, _ []byte) {
-	if m, ok := mcp.LookupMethod(method); !ok || !m.Allowed(mcp.ToServer, p.Revision()) {
+	if m, ok := mcp.LookupMethod(method); !ok || !m.Allowed(mcp.ToServer, p.Revision()) || method != mcp.NotifyRootsListChanged {
 		return
 	}
-	if method == mcp.NotifyRootsListChanged && s.srv.opts.RootsChanged != nil {
+	p.Forget()
+	if s.srv.opts.RootsChanged != nil {
 		s.srv.opts.RootsChanged(&Peer{p})
 	}
 }

@@ -74,7 +74,9 @@ func Sample(key string, p mcp.CreateMessageParams) Question {
 	return Question{key, mcp.MethodSamplingCreateMessage, p, needs}
 }
 
-// Roots asks for the client's roots.
+// Roots asks for the client's roots. A client that says when they change is asked
+// once: its answer is kept until then, and calls that ask at the same time share
+// the question.
 func Roots(key string) Question {
 	return Question{key, mcp.MethodRootsList, nil, NeedsRoots}
 }
@@ -160,6 +162,18 @@ func (a Answers) Roots(key string) ([]mcp.Root, error) {
 	return r.Roots, nil
 }
 
+// keep says which answers to q a session may keep: the roots of a client that says
+// when they change.
+func (q *Question) keep(caps *mcp.ClientCapabilities) func([]byte) bool {
+	if q.method != mcp.MethodRootsList || caps.Roots == nil || !caps.Roots.ListChanged {
+		return nil
+	}
+	return func(result []byte) bool {
+		var r mcp.ListRootsResult
+		return codec.Unmarshal(result, &r) == nil && r.Roots != nil
+	}
+}
+
 // Ask puts questions to the client, all at once, and waits for all the answers.
 // Answering may take a person minutes; meanwhile the call costs memory, but no
 // connection. It fails with ErrUndeclared, ErrNoAnswer, ErrParked, or the cause
@@ -178,7 +192,7 @@ func (c *Call) Ask(ctx context.Context, questions ...Question) (Answers, error) 
 		if err != nil {
 			return Answers{}, fmt.Errorf("troupe: question %q: %w", q.key, err)
 		}
-		qs[i] = actors.Question{Key: q.key, Method: q.method}
+		qs[i] = actors.Question{Key: q.key, Method: q.method, Keep: q.keep(&caps)}
 		if params != nil {
 			data, err := codec.Marshal(params)
 			if err != nil {
@@ -243,7 +257,7 @@ func (c *Call) Sample(ctx context.Context, p mcp.CreateMessageParams) (mcp.Creat
 	return a.Sampled(key)
 }
 
-// Roots asks for the client's roots: see Ask.
+// Roots asks for the client's roots: see Ask and the function Roots.
 func (c *Call) Roots(ctx context.Context) ([]mcp.Root, error) {
 	const key = "roots"
 	a, err := c.Ask(ctx, Roots(key))
@@ -251,6 +265,22 @@ func (c *Call) Roots(ctx context.Context) ([]mcp.Root, error) {
 		return nil, err
 	}
 	return a.Roots(key)
+}
+
+// Roots asks for the client's roots outside of a call: see the function Roots. Where
+// they are not kept, the question is sent on the session's standalone stream; it fails
+// with ErrNoStream when there is none, and as Call.Ask does.
+func (p *Peer) Roots(ctx context.Context) ([]mcp.Root, error) {
+	const key = "roots"
+	q, caps := Roots(key), p.Capabilities()
+	if q.needs.lacking(&caps) != 0 {
+		return nil, fmt.Errorf("troupe: question %q: %w: %s", key, ErrUndeclared, q.needs)
+	}
+	a, err := p.p.Ask(ctx, actors.Question{Key: key, Method: q.method, Keep: q.keep(&caps)})
+	if err != nil {
+		return nil, err
+	}
+	return Answers{map[string]actors.Answer{key: a}}.Roots(key)
 }
 
 // Ping asks the client, on the call's stream, whether it is there.

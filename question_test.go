@@ -31,6 +31,14 @@ type asked struct {
 	Params json.RawMessage
 }
 
+func parseAsked(t *testing.T, message string) (q asked) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(message), &q); err != nil {
+		t.Fatalf("%s: %v", message, err)
+	}
+	return q
+}
+
 // nextQuestion reads events up to the next question.
 func nextQuestion(t *testing.T, a *testkit.Answer) asked {
 	t.Helper()
@@ -42,13 +50,10 @@ func nextQuestion(t *testing.T, a *testkit.Answer) asked {
 		if !ok {
 			t.Fatal("the stream ended before a question")
 		}
-		var q asked
 		if e.Data == "" {
 			continue
 		}
-		if err := json.Unmarshal([]byte(e.Data), &q); err != nil {
-			t.Fatalf("%s: %v", e.Data, err)
-		}
+		q := parseAsked(t, e.Data)
 		if q.ID != nil && q.Method != "" {
 			return q
 		}

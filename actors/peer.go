@@ -177,8 +177,7 @@ func (p *Peer) send(ctx context.Context, e stream.Entry) error {
 	}
 }
 
-// Ask puts a question to the client on the session's standalone stream.
-func (p *Peer) Ask(ctx context.Context, q Question) (Answer, error) {
+func (p *Peer) ask(ctx context.Context, q Question) (Answer, error) {
 	n := p.node
 	x, err := n.ask(p.key, "", p.svc.Limits.Parked)
 	if err != nil {

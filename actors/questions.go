@@ -26,6 +26,10 @@ type Question struct {
 	Key    string // names the question within its call, so that a re-run finds its answer
 	Method string
 	Params []byte
+	// Keep says that all calls of the session ask this alike: they share one
+	// question, and the answer is kept if Keep returns true for it, until
+	// Peer.Forget. nil asks each time.
+	Keep func(result []byte) bool
 }
 
 // Answer is what the client answered: one of the two is set. Both are copies.
@@ -230,13 +234,10 @@ func wireError(raw []byte) *mcp.Error {
 	return e
 }
 
-// Ask puts questions to the client on the call's stream and waits for all the
-// answers. It fails with the cause of ctx or of the call, ErrNoAnswer, or
-// ErrParked; an answer that is an error is an Answer.
-func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
+// ask puts those of qs that which names to the client, and fills in the answers.
+func (c *Call) ask(ctx context.Context, qs []Question, which []int, answers []Answer) error {
 	n, limits := c.sess.node, c.svc.Limits
 	on := "" // the stream to ask on
-	answers := make([]Answer, len(qs))
 	waiting := make([]*question, len(qs))
 	defer func() {
 		for _, x := range waiting {
@@ -245,7 +246,8 @@ func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
 			}
 		}
 	}()
-	for i, q := range qs {
+	for _, i := range which {
+		q := qs[i]
 		past := c.journal.question(q.Key)
 		if past != nil && past.answered {
 			answers[i] = past.answer
@@ -261,11 +263,11 @@ func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
 		x, err := n.ask(c.sess.key, on, limits.Parked)
 		if err != nil {
 			c.withdraw(waiting, "no longer needed")
-			return nil, err
+			return err
 		}
 		waiting[i] = x
 		if err := c.put(ctx, x, q); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	timer := time.NewTimer(limits.MaxAsk)
@@ -279,15 +281,15 @@ func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
 			waiting[i] = nil
 		case <-timer.C:
 			c.withdraw(waiting, "timed out")
-			return nil, ErrNoAnswer
+			return ErrNoAnswer
 		case <-c.ctx.Done():
-			return nil, context.Cause(c.ctx)
+			return context.Cause(c.ctx)
 		case <-ctx.Done():
 			c.withdraw(waiting, "no longer needed")
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
-	return answers, nil
+	return nil
 }
 
 // becomeStream makes the call's answer a stream and returns its id, "" where

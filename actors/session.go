@@ -38,6 +38,10 @@ type sessionActor struct {
 	// client listens: it may have missed something meanwhile.
 	away atomic.Bool
 
+	// keeps is what the client has answered for all calls, nil before the first such
+	// question.
+	keeps atomic.Pointer[kept]
+
 	calls   session.Calls[*requestActor]
 	held    int          // streams with a live connection
 	streams atomic.Int64 // held, for those who ask from outside

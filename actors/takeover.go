@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -388,6 +389,17 @@ func (j *journal) skipMessage() bool {
 	}
 	j.skipped++
 	return true
+}
+
+// has reports whether the earlier run has asked a question with that key which this
+// one has not.
+func (j *journal) has(key string) bool {
+	if j == nil {
+		return false
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.ContainsFunc(j.asked, func(q pastQuestion) bool { return q.key == key && !q.used })
 }
 
 // question returns the earlier run's next question with that key.

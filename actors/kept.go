@@ -1,0 +1,187 @@
+package actors
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// maxKept is the largest answer that a session keeps, in bytes.
+	maxKept = 64 << 10
+	// shareWait is how long a call waits for the answer to another one's question,
+	// whose connection may be away, before it asks itself.
+	shareWait = 10 * time.Second
+)
+
+// kept is the client's answer to a question that all calls of a session ask alike.
+// It is asked once, and again when the client says that the answer has changed.
+type kept struct {
+	mu     sync.Mutex // guards the rest
+	answer []byte     // nil if there is none
+	asking *shared    // the question that is being asked, nil if none is
+}
+
+// shared is a question that several calls wait for.
+type shared struct {
+	done   chan struct{} // closed when it is over
+	answer Answer        // if ok
+	ok     bool
+}
+
+// begin returns the answer if that is known. Else the caller is to wait for x, or,
+// when lead is set, to ask and then to end x. ask makes the caller ask though another
+// one does.
+func (k *kept) begin(ask bool) (answer []byte, x *shared, lead bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.answer != nil:
+		return k.answer, nil, false
+	case k.asking != nil && !ask:
+		return nil, k.asking, false
+	}
+	k.asking = &shared{done: make(chan struct{})}
+	return nil, k.asking, true
+}
+
+// end tells those who wait for x how it ended. The answer is kept if it may be, and
+// if nothing has changed since x was asked.
+func (k *kept) end(x *shared, a Answer, err error, keep func([]byte) bool) {
+	k.mu.Lock()
+	if k.asking == x {
+		k.asking = nil
+		if err == nil && a.Err == nil && len(a.Result) <= maxKept && keep(a.Result) {
+			k.answer = a.Result
+		}
+	}
+	k.mu.Unlock()
+	x.answer, x.ok = a, err == nil
+	close(x.done)
+}
+
+// forget makes the next call ask again. Whoever waits for an answer still gets it.
+func (k *kept) forget() {
+	k.mu.Lock()
+	k.answer, k.asking = nil, nil
+	k.mu.Unlock()
+}
+
+// share returns the answer that is known, or that somebody is waiting for, or that
+// ask gets. over ends the wait for another's, as ctx does.
+func (k *kept) share(ctx, over context.Context, keep func([]byte) bool, ask func() (Answer, error)) (Answer, error) {
+	for insist := false; ; {
+		answer, x, lead := k.begin(insist)
+		switch {
+		case answer != nil:
+			return Answer{Result: clone(answer)}, nil
+		case lead:
+			a, err := ask()
+			k.end(x, a, err, keep)
+			return a, err
+		}
+		timer := time.NewTimer(shareWait)
+		select {
+		case <-x.done:
+			timer.Stop()
+			if x.ok {
+				return Answer{Result: clone(x.answer.Result), Err: x.answer.Err}, nil
+			}
+		case <-timer.C:
+			insist = true
+		case <-over.Done():
+			timer.Stop()
+			return Answer{}, context.Cause(over)
+		case <-ctx.Done():
+			timer.Stop()
+			return Answer{}, context.Cause(ctx)
+		}
+	}
+}
+
+// kept is the session's kept answer.
+func (s *sessionActor) kept() *kept {
+	k := s.keeps.Load()
+	for k == nil {
+		s.keeps.CompareAndSwap(nil, new(kept))
+		k = s.keeps.Load()
+	}
+	return k
+}
+
+// Forget drops the answer that was kept: the next question that may be kept is asked.
+func (p *Peer) Forget() {
+	if k := p.last.Load().keeps.Load(); k != nil {
+		k.forget()
+	}
+}
+
+// Ask puts questions to the client on the call's stream and waits for all the
+// answers. It fails with the cause of ctx or of the call, ErrNoAnswer, or
+// ErrParked; an answer that is an error is an Answer.
+func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
+	answers := make([]Answer, len(qs))
+	var own, common []int
+	for i, q := range qs {
+		if q.Keep == nil || c.journal.has(q.Key) {
+			own = append(own, i)
+		} else {
+			common = append(common, i)
+		}
+	}
+	if len(common) == 0 {
+		return answers, c.ask(ctx, qs, own, answers)
+	}
+	if len(common) == 1 && len(own) == 0 {
+		a, err := c.askCommon(ctx, qs, 0)
+		answers[0] = a
+		return answers, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ends := make(chan error, len(common))
+	for _, i := range common {
+		go func() {
+			a, err := c.askCommon(ctx, qs, i)
+			answers[i] = a
+			if err != nil {
+				cancel(err)
+			}
+			ends <- err
+		}()
+	}
+	err := c.ask(ctx, qs, own, answers)
+	if err != nil {
+		cancel(err)
+	}
+	for range common {
+		if e := <-ends; err == nil {
+			err = e
+		}
+	}
+	if err != nil {
+		return nil, context.Cause(ctx) // the first of the errors, which ended the others
+	}
+	return answers, nil
+}
+
+// askCommon asks one question whose answer may be kept.
+func (c *Call) askCommon(ctx context.Context, qs []Question, i int) (Answer, error) {
+	return c.sess.kept().share(ctx, c.ctx, qs[i].Keep, func() (Answer, error) {
+		answers := make([]Answer, len(qs))
+		err := c.ask(ctx, qs, []int{i}, answers)
+		return answers[i], err
+	})
+}
+
+// Ask puts a question to the client on the session's standalone stream.
+func (p *Peer) Ask(ctx context.Context, q Question) (Answer, error) {
+	if q.Keep == nil {
+		return p.ask(ctx, q)
+	}
+	s, err := p.actor(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	return s.kept().share(ctx, p.node.base, q.Keep, func() (Answer, error) { return p.ask(ctx, q) })
+}
