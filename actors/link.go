@@ -19,6 +19,9 @@ type link struct {
 	conn  Conn
 	ready atomic.Bool   // the client has sent notifications/initialized
 	gone  chan struct{} // closed when the session ends
+	deaf  chan struct{} // closed by hush when the client can answer nothing any more
+	hush  func()
+	calls sync.WaitGroup
 	// slots bounds the calls of a client that is made to wait instead of being
 	// refused; nil for one that is refused.
 	slots chan struct{}
@@ -80,7 +83,8 @@ func (n *Node) Connect(svc *Service, in *Input) {
 		n.unavailable(in.Conn, nil)
 		return
 	}
-	l := &link{conn: in.Conn, gone: make(chan struct{}), turn: make(chan struct{}, 1)}
+	l := &link{conn: in.Conn, gone: make(chan struct{}), deaf: make(chan struct{}), turn: make(chan struct{}, 1)}
+	l.hush = sync.OnceFunc(func() { close(l.deaf) })
 	if in.Patient {
 		l.slots = make(chan struct{}, svc.Limits.PerSession)
 	}
@@ -217,11 +221,48 @@ func (n *Node) callOn(s *sessionActor, in *Input, principal any, raw []byte) boo
 		n.refused(in.Conn, err, m.ID)
 		return false
 	}
-	go func() {
+	s.link.calls.Go(func() {
 		r.serve()
 		s.link.leave()
-	}()
+	})
 	return true
+}
+
+// Disconnect ends a session that Connect began, after its client has said its last: questions to it fail, its calls go
+// on until ctx ends, and those that run then end with -32010. It returns when all is queued that will be.
+func (n *Node) Disconnect(ctx context.Context, svc *Service, in *Input) {
+	s, ok := n.linked(svc, in)
+	if !ok {
+		return // the connection was lost before
+	}
+	s.link.hush()
+	ended := make(chan struct{})
+	go func() {
+		s.link.calls.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		_ = s.post(giveUpCalls{})
+		select {
+		case <-ended:
+		case <-time.After(lastWait):
+		}
+	}
+	n.endSession(s)
+}
+
+// lastWait is how long handlers may take to heed the end of their context.
+const lastWait = time.Second
+
+// deaf is closed when the client of a session that lives on a connection can answer
+// nothing any more; nil for any other session, whose client may always come back.
+func (s *sessionActor) deaf() <-chan struct{} {
+	if s.link == nil {
+		return nil
+	}
+	return s.link.deaf
 }
 
 // slot waits for a call of a patient client to end when it has as many as it may. It reports whether there is room.

@@ -195,7 +195,7 @@ func (p *Peer) ask(ctx context.Context, q Question) (Answer, error) {
 		return a, nil
 	case <-p.svc.life.done:
 		return Answer{}, ErrRetired
-	case <-p.gone():
+	case <-p.last.Load().deaf():
 		return Answer{}, p.svc.ended()
 	case <-timer.C:
 		p.withdraw(x, "timed out")
@@ -204,15 +204,6 @@ func (p *Peer) ask(ctx context.Context, q Question) (Answer, error) {
 		p.withdraw(x, "no longer needed")
 		return Answer{}, context.Cause(ctx)
 	}
-}
-
-// gone is closed when the connection that the session lives on is; nil for any
-// other session, which never is.
-func (p *Peer) gone() <-chan struct{} {
-	if l := p.last.Load().link; l != nil {
-		return l.gone
-	}
-	return nil
 }
 
 // withdraw tells the client, if it listens here, that x needs no answer.

@@ -284,6 +284,8 @@ func (c *Call) ask(ctx context.Context, qs []Question, which []int, answers []An
 			return ErrNoAnswer
 		case <-c.ctx.Done():
 			return context.Cause(c.ctx)
+		case <-c.sess.deaf():
+			return ErrSessionEnded
 		case <-ctx.Done():
 			c.withdraw(waiting, "no longer needed")
 			return context.Cause(ctx)

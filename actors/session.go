@@ -202,6 +202,7 @@ func (s *sessionActor) leave() {
 	if s.link != nil {
 		s.node.links.drop(s)
 		close(s.link.gone)
+		s.link.hush()
 		s.link.conn.Finish()
 	}
 	for _, uri := range s.view.Load().rec.Subscribed {
