@@ -25,7 +25,7 @@ type Client struct {
 }
 
 // Event is one SSE event.
-type Event struct{ ID, Retry, Data string }
+type Event struct{ Name, ID, Retry, Data string }
 
 // Answer is a response: its body, or its open event stream.
 type Answer struct {
@@ -64,6 +64,8 @@ func (a *Answer) Next() (e Event, ok bool) {
 		case line == "":
 		case field == "":
 			a.Comments++
+		case field == "event":
+			e.Name, seen = value, true
 		case field == "id":
 			e.ID, seen = value, true
 		case field == "retry":
