@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
@@ -36,32 +37,73 @@ type Limits struct {
 type mount struct {
 	service *service
 	handler *transport.Handler
+	paths   []string // all that lead to it
 }
 
-// Mount serves srv at path, such as "/mcp", from now on. It panics when the path or
-// the server's id is taken, or the server is mounted already: these are mistakes in
-// the program.
+// Mount serves srv at path, such as "/mcp", from now on, and beside it to clients of
+// the HTTP+SSE transport (2024-11-05): at /sse and /messages for a path /mcp, in the
+// same directory for any path that ends with /mcp, and for any other below it, such
+// as /weather/sse and /weather/messages. It panics when one of the paths or the
+// server's id is taken, or the server is mounted already: these are mistakes in the
+// program.
 func (rt *Runtime) Mount(path string, srv *Server) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	if rt.mounts[path] != nil || path == "" || path[0] != '/' {
-		panic(fmt.Sprintf("troupe: mount %q: want a path of its own that begins with a slash", path))
+	if path == "" || path[0] != '/' {
+		panic(fmt.Sprintf("troupe: mount %q: want a path that begins with a slash", path))
 	}
+	m := &mount{paths: []string{path}}
+	if !rt.opts.NoSSE {
+		sse, messages := legacyPaths(path)
+		m.paths = append(m.paths, sse, messages)
+	}
+	for _, p := range m.paths {
+		if rt.paths[p] != nil {
+			panic(fmt.Sprintf("troupe: mount %s: there is a server at %s already", path, p))
+		}
+	}
+	m.service = rt.serve(srv)
+	m.handler = rt.handler(m.service)
+	rt.mounts[path] = m
+	for i, h := range []http.Handler{m.handler, m.handler.SSE(messagesSegment), m.handler.Messages()}[:len(m.paths)] {
+		rt.paths[m.paths[i]] = h
+	}
+	rt.routes.Store(nil)
+}
+
+const messagesSegment = "messages"
+
+// legacyPaths are those of the HTTP+SSE transport for a server at path.
+func legacyPaths(path string) (sse, messages string) {
+	dir := strings.TrimSuffix(path, "/")
+	if d, ok := strings.CutSuffix(path, "/mcp"); ok {
+		dir = d
+	}
+	return dir + "/sse", dir + "/" + messagesSegment
+}
+
+// serve makes srv known to the node. It panics as Mount says.
+func (rt *Runtime) serve(srv *Server) *service {
 	if rt.ids[srv.opts.ID] {
-		panic(fmt.Sprintf("troupe: mount %s: there is a server with id %q already: set ServerOptions.ID", path, srv.opts.ID))
+		panic(fmt.Sprintf("troupe: there is a server with id %q already: set ServerOptions.ID", srv.opts.ID))
 	}
 	s := &service{rt: rt, srv: srv, ops: rt.tel.Operations(srv.opts.ID), spans: rt.tel.Tracing()}
 	s.svc = actors.NewService(srv.opts.ID, s, rt.limits(&srv.opts.Limits))
 	if !srv.mount.set(s) {
-		panic(fmt.Sprintf("troupe: mount %s: the server is mounted already", path))
+		panic(fmt.Sprintf("troupe: the server %q is mounted already", srv.opts.ID))
 	}
 	rt.ids[srv.opts.ID] = true
-	rt.mounts[path] = &mount{s, transport.NewHandler(dispatcher{rt.node, s.svc}, transport.Options{
+	return s
+}
+
+// handler is the HTTP side of a server.
+func (rt *Runtime) handler(s *service) *transport.Handler {
+	srv := s.srv
+	return transport.NewHandler(dispatcher{rt.node, s.svc}, transport.Options{
 		MaxBody: cmp.Or(srv.opts.Limits.MaxBody, rt.opts.MaxBody), Limits: codec.Limits{MaxDepth: rt.opts.MaxDepth},
 		AllowOrigins: rt.opts.AllowOrigins, AllowHosts: rt.opts.AllowHosts,
 		Authenticate: rt.authenticate(), Revisions: revisionNames(), Log: rt.log, Observer: rt.tel,
-	})}
-	rt.routes.Store(nil)
+	})
 }
 
 // Unmount takes the server at path away; it reports whether there was one. From
@@ -82,6 +124,9 @@ func (rt *Runtime) Unmount(path string) bool {
 		return false
 	}
 	delete(rt.mounts, path)
+	for _, p := range m.paths {
+		delete(rt.paths, p)
+	}
 	rt.routes.Store(nil)
 	rt.mu.Unlock()
 	rt.node.Retire(m.service.svc)
@@ -93,27 +138,27 @@ func (rt *Runtime) Unmount(path string) bool {
 	return true
 }
 
-// route finds the server at a path. Servers are mounted rarely and looked up for
+// route finds the endpoint at a path. Servers are mounted rarely and looked up for
 // each request: the table that is read is copied from the other when that has
 // changed.
-func (rt *Runtime) route(path string) (*mount, bool) {
+func (rt *Runtime) route(path string) (http.Handler, bool) {
 	table := rt.routes.Load()
 	if table == nil {
 		rt.mu.Lock()
-		now := maps.Clone(rt.mounts)
+		now := maps.Clone(rt.paths)
 		table = &now
 		rt.routes.Store(table)
 		rt.mu.Unlock()
 	}
-	m, ok := (*table)[path]
-	return m, ok
+	h, ok := (*table)[path]
+	return h, ok
 }
 
 // serveMount hands a request to the server at its path. The lookup is exact: a
 // mount is one endpoint, not a tree.
 func (rt *Runtime) serveMount(w http.ResponseWriter, r *http.Request) {
-	if m, ok := rt.route(r.URL.Path); ok {
-		m.handler.ServeHTTP(w, r)
+	if h, ok := rt.route(r.URL.Path); ok {
+		h.ServeHTTP(w, r)
 		return
 	}
 	http.NotFound(w, r)

@@ -42,6 +42,8 @@ type Options struct {
 	// AllowHosts are the host names that the server answers to. Empty means any,
 	// but only loopback names on a loopback listener.
 	AllowHosts []string
+	// NoSSE leaves out the endpoints of HTTP+SSE, the transport of 2024-11-05.
+	NoSSE bool
 	// DrainDelay is how long Serve serves on, not ready any more, before it
 	// drains. 0 means 3 seconds, negative none.
 	DrainDelay time.Duration

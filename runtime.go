@@ -41,10 +41,11 @@ type Runtime struct {
 	unwatch func() error
 	root    http.Handler
 
-	mu      sync.Mutex // guards mounts and ids, and changes of routes
+	mu      sync.Mutex // guards mounts, paths and ids, and changes of routes
 	mounts  map[string]*mount
 	ids     map[string]bool
-	routes  atomic.Pointer[map[string]*mount] // copy of mounts to read from; nil when it is to be made anew
+	paths   map[string]http.Handler
+	routes  atomic.Pointer[map[string]http.Handler] // copy of paths to read from; nil when it is to be made anew
 	ready   atomic.Bool
 	closing sync.Once
 	fault   error
@@ -69,7 +70,7 @@ func New(o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
-	rt := &Runtime{opts: o, log: o.Log, cluster: node, tel: tel, mounts: make(map[string]*mount), ids: make(map[string]bool)}
+	rt := &Runtime{opts: o, log: o.Log, cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), ids: make(map[string]bool)}
 	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: store{node}, Log: o.Log})
 	if rt.unwatch, err = telemetry.Observe(o.MeterProvider, rt.gauges()); err != nil {
 		_ = rt.Close(context.Background())
@@ -169,7 +170,7 @@ type dispatcher struct {
 	svc  *actors.Service
 }
 
-var _ transport.Dispatcher = dispatcher{}
+var _ transport.Connector = dispatcher{}
 var _ actors.Conn = (*transport.Exchange)(nil)
 
 func input(x *transport.Exchange) actors.Input {
@@ -189,6 +190,16 @@ func input(x *transport.Exchange) actors.Input {
 func (d dispatcher) Post(x *transport.Exchange) {
 	in := input(x)
 	d.node.Post(d.svc, &in, x.Principal, &x.Msg, x.Body)
+}
+
+func (d dispatcher) Connect(x *transport.Exchange) {
+	in := input(x)
+	d.node.Connect(d.svc, &in)
+}
+
+func (d dispatcher) Message(x *transport.Exchange) {
+	in := input(x)
+	d.node.Message(d.svc, &in, x.Principal, &x.Msg, x.Body)
 }
 
 func (d dispatcher) Get(x *transport.Exchange) {

@@ -117,7 +117,7 @@ func (n *Node) linked(svc *Service, in *Input) (*sessionActor, bool) {
 		return nil, false
 	}
 	s, ok := n.sessions.get(SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: id})
-	return s, ok && s.link != nil
+	return s, ok && s.link != nil && s.svc == svc
 }
 
 // Message takes one message, or a batch, of a session that Connect began. It returns when the bytes are no longer
@@ -171,10 +171,13 @@ func (n *Node) take(s *sessionActor, in *Input, principal any, m *codec.Message,
 func (n *Node) takeRequestOn(s *sessionActor, in *Input, principal any, m *codec.Message, raw []byte) bool {
 	fresh := s.view.Load().rec.Revision == ""
 	switch {
+	case string(m.Method) == mcp.MethodPing: // which is legal before initialize, and waits for nobody
+		s.link.send(codec.AppendResult(nil, m.ID, []byte("{}")))
+		return true
 	case string(m.Method) == mcp.MethodInitialize && fresh:
 		n.initializeOn(s, m)
 		return true
-	case fresh && string(m.Method) != mcp.MethodPing:
+	case fresh:
 		s.link.send(codec.AppendError(nil, m.ID, mcp.CodeInvalidRequest, "initialize first", nil))
 		return true
 	case n.draining.Load():

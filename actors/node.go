@@ -195,6 +195,9 @@ func (n *Node) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 	}
 	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: in.Session}
 	if s, ok := n.sessions.get(key); ok && s.svc == svc && !s.view.Load().rec.Expired(time.Now()) {
+		if s.link != nil {
+			return nil, ErrNotFound // it is found by its connection alone
+		}
 		return s, nil
 	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
