@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Revision is the protocol revision that the client speaks.
+// Revision is the protocol revision that the client speaks unless told otherwise.
 const Revision = "2025-11-25"
 
 // maxBody bounds an answer that is no stream.
@@ -23,9 +23,10 @@ type Client struct {
 	url  string
 	http *http.Client
 
-	mu      sync.Mutex // guards the rest
-	session string
-	records map[string]*Record
+	mu       sync.Mutex // guards the rest
+	session  string
+	revision string
+	records  map[string]*Record
 }
 
 // New returns a client of the endpoint without a session. rt nil means
@@ -34,7 +35,7 @@ func New(url string, rt http.RoundTripper) *Client {
 	if rt == nil {
 		rt = NewTransport()
 	}
-	return &Client{url: url, http: &http.Client{Transport: rt}, records: make(map[string]*Record)}
+	return &Client{url: url, http: &http.Client{Transport: rt}, revision: Revision, records: make(map[string]*Record)}
 }
 
 // NewTransport returns connections that suit many streams to one server.
@@ -57,20 +58,38 @@ type Answer struct {
 
 // Session is the session's id, "" before Initialize.
 func (c *Client) Session() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.session
+	id, _ := c.settled()
+	return id
 }
 
 // WithSession returns a client of the same connections that uses another
 // session's id.
 func (c *Client) WithSession(id string) *Client {
-	return &Client{url: c.url, http: c.http, session: id, records: make(map[string]*Record)}
+	_, revision := c.settled()
+	return &Client{url: c.url, http: c.http, session: id, revision: revision, records: make(map[string]*Record)}
+}
+
+// At returns a client of the same connections and session at another endpoint.
+func (c *Client) At(url string) *Client {
+	session, revision := c.settled()
+	return &Client{url: url, http: c.http, session: session, revision: revision, records: make(map[string]*Record)}
+}
+
+// settled is the session's id, and the revision it speaks.
+func (c *Client) settled() (session, revision string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session, c.revision
 }
 
 // Initialize begins a session. capabilities is the client's, a JSON object.
 func (c *Client) Initialize(ctx context.Context, capabilities string) error {
-	a, err := c.post(ctx, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"`+Revision+`","capabilities":`+capabilities+
+	return c.InitializeAs(ctx, Revision, capabilities)
+}
+
+// InitializeAs begins a session of a revision.
+func (c *Client) InitializeAs(ctx context.Context, revision, capabilities string) error {
+	a, err := c.post(ctx, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"`+revision+`","capabilities":`+capabilities+
 		`,"clientInfo":{"name":"troupe-bench","version":"1"}}}`)
 	if err != nil {
 		return err
@@ -81,7 +100,7 @@ func (c *Client) Initialize(ctx context.Context, capabilities string) error {
 		return fmt.Errorf("client: initialize: status %d, session %q: %s", a.Status, id, a.Body)
 	}
 	c.mu.Lock()
-	c.session = id
+	c.session, c.revision = id, revision
 	c.mu.Unlock()
 	return c.Notify(ctx, "notifications/initialized", "")
 }
@@ -90,6 +109,11 @@ func (c *Client) Initialize(ctx context.Context, capabilities string) error {
 // for none.
 func (c *Client) Call(ctx context.Context, id, method, params string) (*Answer, error) {
 	return c.post(ctx, `{"jsonrpc":"2.0","id":`+id+`,"method":"`+method+`"`+withParams(params)+`}`)
+}
+
+// Batch sends a JSON array of messages, which 2025-03-26 has.
+func (c *Client) Batch(ctx context.Context, messages string) (*Answer, error) {
+	return c.post(ctx, messages)
 }
 
 // Notify sends a notification. A status other than 202 is an error.
@@ -150,9 +174,9 @@ func (c *Client) do(ctx context.Context, method, body, lastEventID string) (*Ans
 		r.Header.Set("Content-Type", "application/json")
 	}
 	r.Header.Set("Accept", "application/json, text/event-stream")
-	if id := c.Session(); id != "" {
+	if id, revision := c.settled(); id != "" {
 		r.Header.Set("Mcp-Session-Id", id)
-		r.Header.Set("MCP-Protocol-Version", Revision)
+		r.Header.Set("MCP-Protocol-Version", revision)
 	}
 	if lastEventID != "" {
 		r.Header.Set("Last-Event-ID", lastEventID)

@@ -17,6 +17,7 @@ type call struct {
 	tool   string
 	params string
 	safe   bool
+	fails  bool // its result is an error of the tool
 	long   bool // may take longer than its round
 	rounds int  // the round from which on it must be answered, for what is long
 	f      follower

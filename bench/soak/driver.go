@@ -15,6 +15,7 @@ import (
 type driver struct {
 	w   *world
 	n   int
+	old bool // speaks 2025-03-26, which has batches and no questions
 	c   *client.Client
 	ids atomic.Int64
 
@@ -22,12 +23,56 @@ type driver struct {
 	open     []*call    // not answered yet
 	done     []*call    // answered in this round or one of the last
 	alone    *standalone
-	hasNever bool // one question is never answered
+	batches  []*batch // not answered yet
+	hasNever bool     // one question is never answered
+
+	updates atomic.Int64 // that came for the driver's resource
+	wanted  atomic.Int64 // as many at least: each touch is followed by one
 
 	tasks sync.WaitGroup // what the current round has started
 }
 
 func (d *driver) String() string { return fmt.Sprintf("client %d", d.n) }
+
+// begin opens the driver's session. Every fourth speaks an older revision.
+func (d *driver) begin() error {
+	if d.old = d.n%4 == 3; d.old {
+		return d.c.InitializeAs(d.w.ctx, "2025-03-26", `{}`)
+	}
+	if err := d.c.Initialize(d.w.ctx, `{"elicitation":{}}`); err != nil {
+		return err
+	}
+	a, err := d.c.Call(d.w.ctx, d.newID(), "resources/subscribe", `{"uri":"`+d.resource()+`"}`)
+	if err != nil {
+		return err
+	}
+	if a.Status != http.StatusOK {
+		return fmt.Errorf("%s: subscribe: %d %s", d, a.Status, a.Body)
+	}
+	return d.listen()
+}
+
+// resource is the URI of which the driver wants updates, and nobody else.
+func (d *driver) resource() string { return fmt.Sprintf("test://template/%d/data", d.n) }
+
+// touch has the driver's resource updated, which its standalone stream has to tell
+// afterwards, whatever happens to the process in between.
+func (d *driver) touch() {
+	boot, before := d.w.boot.Load(), d.updates.Load()
+	a, err := d.c.Call(d.w.ctx, d.newID(), "tools/call", `{"name":"touch","arguments":{"uri":"`+d.resource()+`"}}`)
+	if err != nil {
+		if d.w.ctx.Err() == nil && !d.w.excused(boot) {
+			d.w.violated(nil, "%s: touch failed and nobody was killed: %v", d, err)
+		}
+		return
+	}
+	defer a.Close()
+	if a.Status == http.StatusOK {
+		d.w.figures.Touched.Add(1)
+		for w := d.wanted.Load(); w < before+1 && !d.wanted.CompareAndSwap(w, before+1); w = d.wanted.Load() {
+		}
+	}
+}
 
 // newID is the raw id of the next request; every third is a number.
 func (d *driver) newID() string {
@@ -55,12 +100,19 @@ func (d *driver) load(killAfter time.Duration) {
 	for range 2 + rng.IntN(3) {
 		plan = append(plan, d.newCount(rng))
 	}
-	plan = append(plan, d.newSleep(rng), d.newAsk(rng))
-	switch rng.IntN(4) {
-	case 0, 1:
+	plan = append(plan, d.newSleep(rng))
+	switch n := rng.IntN(4); {
+	case d.old:
+		for range 2 + n {
+			b := d.newBatch(rng)
+			later(within(), func() { d.placeBatch(b) })
+		}
+	case n < 2:
+		plan = append(plan, d.newAsk(rng), d.newAsk(rng))
+	case n == 2:
+		plan = append(plan, d.newAsk(rng), d.newCancelled(rng))
+	default:
 		plan = append(plan, d.newAsk(rng))
-	case 2:
-		plan = append(plan, d.newCancelled(rng))
 	}
 	if rng.IntN(8) == 0 {
 		plan = append(plan, d.newFlood(rng))
@@ -68,8 +120,13 @@ func (d *driver) load(killAfter time.Duration) {
 	for _, k := range plan {
 		later(within(), func() { d.place(k) })
 	}
-	tick := d.newTick(rng)
-	later(time.Duration(rng.Int64N(int64(window)/2)), func() { d.placeTick(tick) })
+	if !d.old {
+		tick := d.newTick(rng)
+		later(time.Duration(rng.Int64N(int64(window)/2)), func() { d.placeTick(tick) })
+		for range 1 + rng.IntN(3) {
+			later(within(), d.touch)
+		}
+	}
 
 	pauses := make([]time.Duration, 64)
 	for i := range pauses {

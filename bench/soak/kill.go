@@ -13,6 +13,7 @@ type killReport struct {
 	Seed     uint64           `json:"seed"`
 	Rounds   int              `json:"rounds"`
 	Clients  int              `json:"clients"`
+	Servers  int              `json:"servers"`
 	Seconds  float64          `json:"seconds"`
 	Restart  restartTimes     `json:"restart_to_first_answer_ms"`
 	Counts   map[string]int64 `json:"counts"`
@@ -47,7 +48,7 @@ func runKill(ctx context.Context, o options) (*killReport, error) {
 		return nil, err
 	}
 	return &killReport{
-		Scenario: "kill", Seed: o.seed, Rounds: o.rounds, Clients: o.clients, Seconds: time.Since(began).Seconds(),
+		Scenario: "kill", Seed: o.seed, Rounds: o.rounds, Clients: o.clients, Servers: o.servers, Seconds: time.Since(began).Seconds(),
 		Restart: timesOf(w.early), Counts: w.figures.counts(),
 	}, nil
 }
@@ -83,13 +84,14 @@ func (w *world) killRound() error {
 		}
 		w.figures.Survivors.Add(1)
 	}
+	w.copiesSurvive()
 	for _, d := range w.drivers {
 		d.settle()
 	}
 	for i, d := range w.drivers {
 		d.replays(rng)
 		d.swap(w.drivers[(i+1)%len(w.drivers)], rng)
-		if rng.IntN(10) == 0 {
+		if rng.IntN(10) == 0 && !d.old {
 			d.rotate()
 		}
 		d.forget()
@@ -129,8 +131,18 @@ func (d *driver) settle() {
 		k := d.unanswered(due)[0]
 		w.violated(k.f.rec, "%s: %s %s was not answered in %v", d, k, k.params, patience)
 	}
+	if !w.until(func() bool { return len(d.openBatches()) == 0 }) && w.ctx.Err() == nil {
+		b := d.openBatches()[0]
+		w.violated(b.f.rec, "%s: %s was not answered in %v", d, b, patience)
+	}
+	if d.old {
+		return
+	}
 	if s := d.alone; !w.until(s.complete) && w.ctx.Err() == nil {
 		w.violated(s.f.rec, "%s: ticks that were answered did not come", d)
+	}
+	if !w.until(func() bool { return d.updates.Load() >= d.wanted.Load() }) && w.ctx.Err() == nil {
+		w.violated(d.alone.f.rec, "%s: a resource was touched and no update came: %d of %d", d, d.updates.Load(), d.wanted.Load())
 	}
 	if _, err := d.alone.f.rec.Merge(); err != nil && w.ctx.Err() == nil {
 		w.violated(d.alone.f.rec, "%s: standalone stream: %v", d, err)
@@ -173,6 +185,8 @@ func (f *figures) counts() map[string]int64 {
 		"safe_calls_over_a_restart": f.Reruns.Load(), "calls_lost_-32010": f.CallsLost.Load(),
 		"echoes": f.Echoes.Load(), "answers_given": f.AnswersGiven.Load(), "answers_again": f.AnswersAgain.Load(),
 		"dropped_by_client": f.Dropped.Load(), "cancelled": f.Cancelled.Load(), "evicted_ids_refused": f.Evicted.Load(), "killed_while_starting": f.KillsInStart.Load(),
-		"foreign_ids_tried": f.Foreign.Load(), "sessions_after_restart": f.Survivors.Load(), "questions_never_answered": f.Stranded.Load(),
+		"batches": f.Batches.Load(), "resources_touched": f.Touched.Load(), "resource_updates": f.Updates.Load(),
+		"servers_after_restart": f.CopiesSurvived.Load(),
+		"foreign_ids_tried":     f.Foreign.Load(), "sessions_after_restart": f.Survivors.Load(), "questions_never_answered": f.Stranded.Load(),
 	}
 }

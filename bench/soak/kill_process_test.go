@@ -17,7 +17,7 @@ func TestKill(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, what := range []string{"resumes", "resumes_from_earlier", "replays_of_answered", "safe_calls_over_a_restart", "calls_lost_-32010", "answers_given"} {
+			for _, what := range []string{"resumes", "resumes_from_earlier", "replays_of_answered", "safe_calls_over_a_restart", "calls_lost_-32010", "answers_given", "batches", "resource_updates"} {
 				if r.Counts[what] == 0 {
 					t.Errorf("the run had no %s: it proves less than it should", what)
 				}

@@ -25,6 +25,7 @@ var scenarios = map[string]func(context.Context, options) (any, error){
 type options struct {
 	rounds  int
 	clients int
+	servers int // copies of the demo in the process; more than one builds bench/host
 	seed    uint64
 	bin     string // the program; "" builds it
 	data    string // the data directory; "" takes a temporary one
@@ -35,7 +36,7 @@ type options struct {
 
 func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 || scenarios[args[0]] == nil {
-		fmt.Fprintln(stderr, "usage: soak kill|stop [--rounds N] [--clients N] [--seed N] [--bin PATH] [--data DIR] [--out FILE] [--early]")
+		fmt.Fprintln(stderr, "usage: soak kill|stop [--rounds N] [--clients N] [--servers N] [--seed N] [--bin PATH] [--data DIR] [--out FILE] [--early]")
 		return 2
 	}
 	o := options{log: stderr}
@@ -43,6 +44,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.SetOutput(stderr)
 	f.IntVar(&o.rounds, "rounds", 50, "how often the process is harmed")
 	f.IntVar(&o.clients, "clients", 8, "sessions that live across all rounds")
+	f.IntVar(&o.servers, "servers", 1, "copies of the demo in the process, over which the sessions are spread")
 	f.Uint64Var(&o.seed, "seed", uint64(time.Now().Unix()), "what is drawn from")
 	f.StringVar(&o.bin, "bin", "", "the troupe program; built if empty")
 	f.StringVar(&o.data, "data", "", "data directory; a temporary one if empty")
@@ -78,7 +80,7 @@ func perform(ctx context.Context, name string, o options) (report any, err error
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	if o.bin == "" {
-		if o.bin, err = build(ctx, dir); err != nil {
+		if o.bin, err = build(ctx, dir, o.servers); err != nil {
 			return nil, err
 		}
 	}

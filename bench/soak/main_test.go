@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	}
 	dir, err := os.MkdirTemp("", "troupe-soak-")
 	if err == nil {
-		program, err = build(context.Background(), dir)
+		program, err = build(context.Background(), dir, 1)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -14,12 +14,15 @@ import (
 	"time"
 )
 
-// build compiles the program into dir.
-func build(ctx context.Context, dir string) (string, error) {
-	bin := filepath.Join(dir, "troupe")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/troupe-run/troupe/cmd/troupe").CombinedOutput()
+// build compiles the program that serves so many servers into dir.
+func build(ctx context.Context, dir string, servers int) (string, error) {
+	bin, from := filepath.Join(dir, "troupe"), "github.com/troupe-run/troupe/cmd/troupe"
+	if servers > 1 {
+		bin, from = filepath.Join(dir, "host"), "github.com/troupe-run/troupe/bench/host"
+	}
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, from).CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("build troupe: %w\n%s", err, out)
+		return "", fmt.Errorf("build %s: %w\n%s", from, err, out)
 	}
 	return bin, nil
 }
@@ -58,7 +61,13 @@ func freeAddress(seed uint64) (string, error) {
 	return "", errors.New("no free port")
 }
 
-func (p *process) url() string { return "http://" + p.addr + "/mcp" }
+// url is where the n-th server is.
+func (p *process) url(n int) string {
+	if n == 0 {
+		return "http://" + p.addr + "/mcp"
+	}
+	return fmt.Sprintf("http://%s/s/%d/mcp", p.addr, n)
+}
 
 // start starts the process and does not wait for it to serve.
 func (p *process) start() error {

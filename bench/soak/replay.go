@@ -75,6 +75,9 @@ func (k *call) replay(id string) {
 func (d *driver) swap(other *driver, rng *rand.Rand) {
 	w := d.w
 	mine := d.someEventID(rng)
+	if mine == "" {
+		return
+	}
 	stray := randomID(rng) + mine[strings.IndexByte(mine, '.'):]
 	nobody := other.c.WithSession(randomID(rng))
 	w.same("an event id", func(x *probe) { x.resume(other.c, mine) }, func(x *probe) { x.resume(other.c, stray) }, http.StatusBadRequest, badEventID)
@@ -97,6 +100,9 @@ func (d *driver) swap(other *driver, rng *rand.Rand) {
 func (d *driver) someEventID(rng *rand.Rand) string {
 	if done := d.answered(); len(done) > 0 {
 		return done[rng.IntN(len(done))].f.earlier(rng)
+	}
+	if d.old {
+		return ""
 	}
 	events, err := d.alone.f.rec.Merge()
 	if err != nil {

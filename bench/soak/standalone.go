@@ -64,6 +64,11 @@ func (s *standalone) event(e client.Event) bool {
 		return false
 	}
 	m := parse(e.Data)
+	if m.Method == "notifications/resources/updated" && m.Params.URI == s.f.d.resource() {
+		s.f.d.updates.Add(1)
+		s.f.d.w.figures.Updates.Add(1)
+		return false
+	}
 	var i, n int
 	if _, err := fmt.Sscanf(m.Params.Data, "%d of %d", &i, &n); m.Method != "notifications/message" || m.Params.Logger != "tick" || err != nil {
 		s.f.d.w.violated(s.f.rec, "%s: event %s does not belong on the standalone stream", s.f.d, e.ID)

@@ -22,6 +22,7 @@ type message struct {
 		Level    string          `json:"level"`
 		Logger   string          `json:"logger"`
 		Data     string          `json:"data"`
+		URI      string          `json:"uri"`
 	} `json:"params"`
 	Result *struct {
 		Content []struct {
@@ -105,6 +106,7 @@ func (k *call) judgeAnswer(m message) error {
 		return nil
 	case m.Error != nil:
 		return fmt.Errorf("answered with error %d", m.Error.Code)
+	case k.fails && m.Result.IsError:
 	case m.Result.IsError || len(m.Result.Content) != 1 || m.Result.Content[0].Text != k.text:
 		return fmt.Errorf("the answer is not %q", k.text)
 	}

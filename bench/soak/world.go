@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,7 @@ type world struct {
 	p       *process
 	rt      *http.Transport
 	drivers []*driver
+	copies  []*client.Client // a session with each server, where there are several
 	figures figures
 
 	ctx   context.Context
@@ -41,6 +43,7 @@ type figures struct {
 	Calls, Answered, Lost, Unprimed, Unavailable, Reruns, CallsLost  atomic.Int64
 	Echoes, AnswersGiven, AnswersAgain, Foreign, Survivors, Stranded atomic.Int64
 	Dropped, Cancelled, Evicted, KillsInStart                        atomic.Int64
+	Batches, Touched, Updates, CopiesSurvived                        atomic.Int64
 }
 
 // broken is a promise that was not kept.
@@ -52,6 +55,9 @@ func (b *broken) Error() string { return b.text }
 var errOver = errors.New("the run is over")
 
 func newWorld(ctx context.Context, o options, more ...string) (*world, error) {
+	if o.servers > 1 {
+		more = append(more, "--servers", strconv.Itoa(o.servers))
+	}
 	p, err := newProcess(o.bin, o.data, o.seed, more...)
 	if err != nil {
 		return nil, err
@@ -158,16 +164,40 @@ func (w *world) begin() error {
 		return err
 	}
 	for n := range w.o.clients {
-		d := &driver{w: w, n: n, c: client.New(w.p.url(), w.rt)}
-		if err := d.c.Initialize(w.ctx, `{"elicitation":{}}`); err != nil {
-			return err
-		}
-		if err := d.listen(); err != nil {
+		d := &driver{w: w, n: n, c: client.New(w.p.url(n*w.o.servers/w.o.clients), w.rt)}
+		if err := d.begin(); err != nil {
 			return err
 		}
 		w.drivers = append(w.drivers, d)
 	}
+	for n := range w.o.servers {
+		c := client.New(w.p.url(n), w.rt)
+		if err := c.Initialize(w.ctx, `{}`); err != nil {
+			return err
+		}
+		w.copies = append(w.copies, c)
+	}
 	return nil
+}
+
+// copiesSurvive checks that each server knows its own session after a restart, and
+// that the next one does not.
+func (w *world) copiesSurvive() {
+	for n, c := range w.copies {
+		if len(w.copies) == 1 || w.ctx.Err() != nil {
+			return
+		}
+		text := fmt.Sprintf("copy %d", n)
+		a, err := c.Call(w.ctx, "1", "tools/call", `{"name":"echo","arguments":{"text":"`+text+`"}}`)
+		if err != nil || a.Status != http.StatusOK || !strings.Contains(string(a.Body), text) {
+			w.violated(nil, "server %d has lost its session: %v %+v", n, err, a)
+			return
+		}
+		next := w.p.url((n + 1) % len(w.copies))
+		w.same("a session id of another server", func(x *probe) { x.keep(c.At(next).Call(w.ctx, "1", "ping", "")) },
+			func(x *probe) { x.keep(c.WithSession(strings.Repeat("a", 26)).At(next).Call(w.ctx, "1", "ping", "")) }, http.StatusNotFound, "")
+		w.figures.CopiesSurvived.Add(1)
+	}
 }
 
 // end ends what is still under way, the process included.

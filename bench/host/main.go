@@ -1,0 +1,53 @@
+// Command host serves many copies of the demo from one Runtime: the first at
+// /mcp, the others at /s/1/mcp, /s/2/mcp and so on. Scenarios run against it that
+// need more servers than the command troupe has.
+//
+//	host serve --listen 127.0.0.1:8080 --data DIR --servers 100
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/examples/everything"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "host:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	o := troupe.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	f := flag.NewFlagSet("host serve", flag.ContinueOnError)
+	f.StringVar(&o.Listen, "listen", "127.0.0.1:8080", "address to listen on")
+	f.StringVar(&o.Dir, "data", "", "data directory; empty keeps everything in memory")
+	f.DurationVar(&o.Lease, "lease", 5*time.Second, "time for which a silent node is taken for alive")
+	servers := f.Int("servers", 100, "how many copies")
+	if len(args) > 0 && args[0] == "serve" {
+		args = args[1:]
+	}
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	rt, err := troupe.New(o)
+	if err != nil {
+		return err
+	}
+	rt.Mount("/mcp", everything.New())
+	for n := 1; n < *servers; n++ {
+		rt.Mount(fmt.Sprintf("/s/%d/mcp", n), everything.NewWith(troupe.ServerOptions{ID: fmt.Sprintf("copy-%d", n)}))
+	}
+	return rt.Serve(ctx)
+}
