@@ -264,6 +264,22 @@ func TestBatchOverACrash(t *testing.T) {
 	})
 }
 
+func TestBatchOfOneOverACrash(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		dir := t.TempDir()
+		h := newHost(t, troupe.Options{Dir: dir}, nil)
+		c := h.batching()
+		a := c.Post(batch(`{"jsonrpc":"2.0","method":"notifications/unheard"}`, callWith("1", "count", `{"to":3,"delay_ms":1000}`, "1")))
+		first, _ := a.Next()
+		a.Close()
+		_, m := crashed(t, dir, troupe.Options{}, c)
+		rest := payloads(m.Get(first.ID).All())
+		if len(rest) != 3 || rest[2] != textResult("1", "counted to 3") {
+			t.Errorf("%q", rest)
+		}
+	})
+}
+
 func TestBatchOfASessionThatEnds(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := newHost(t, troupe.Options{}, nil)

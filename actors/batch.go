@@ -10,17 +10,24 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// requestsOf returns the requests of a batch in their order.
-func requestsOf(batch []byte) [][]byte {
+// requestsOf returns the requests of a stored body in their order: those of a
+// batch, or the one that it is.
+func requestsOf(body []byte) [][]byte {
+	var m codec.Message
+	if codec.Scan(body, &m, anyMessage) != nil || m.Kind != codec.Batch {
+		return [][]byte{body}
+	}
 	var all [][]byte
-	for raw := range codec.Elements(batch) {
-		var m codec.Message
-		if codec.Scan(raw, &m, codec.Limits{MaxDepth: math.MaxInt}) == nil && m.Kind == codec.Request {
+	for raw := range codec.Elements(body) {
+		if codec.Scan(raw, &m, anyMessage) == nil && m.Kind == codec.Request {
 			all = append(all, raw)
 		}
 	}
 	return all
 }
+
+// anyMessage bounds what has been let in before no further.
+var anyMessage = codec.Limits{MaxDepth: math.MaxInt, MaxBatch: math.MaxInt}
 
 // batchUntil is the last revision whose sessions may send batches (2025-06-18, changelog).
 const batchUntil = "2025-03-26"

@@ -252,10 +252,7 @@ type alreadyAnswered map[string]bool
 // rerunCalls runs again what may of the calls that are not answered, and ends the
 // others.
 func (n *Node) rerunCalls(s *sessionActor, w *streamActor, log *pastLog, body []byte, answered map[string]bool) {
-	bodies := [][]byte{body}
-	if len(w.rec.Calls) > 1 {
-		bodies = requestsOf(body)
-	}
+	bodies := requestsOf(body)
 	var lost []callRecord
 	for i, c := range w.rec.Calls {
 		switch {
