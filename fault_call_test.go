@@ -24,7 +24,7 @@ import (
 func TestCancelDropsWhatWaits(t *testing.T) {
 	const batch = 256 // entries of one append
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
+		h := newHost(t, unhurried, nil)
 		flooding := make(chan struct{})
 		h.tool("flood", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
 			for i := 0; ; i++ {

@@ -485,7 +485,7 @@ func TestTraceContext(t *testing.T) {
 // TestIDIsFreeOnceAnswered: a client that has seen an answer may use its id
 // again, though it should not.
 func TestIDIsFreeOnceAnswered(t *testing.T) {
-	h := newLoopbackHost(t, troupe.Options{}, nil, nil)
+	h := newLoopbackHost(t, unhurried, nil, nil)
 	c := h.unchecked().Initialize(`{}`)
 	for range 2000 {
 		equal(t, "plain", c.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))

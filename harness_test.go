@@ -26,6 +26,10 @@ type host struct {
 	url string
 }
 
+// unhurried are rates that tests with many calls do not reach; the limiter runs
+// none the less.
+var unhurried = troupe.Options{CallRate: 1e6, PrincipalRate: 1e6}
+
 // newHost serves the test tools. It may be used inside and outside of a bubble.
 func newHost(t *testing.T, o troupe.Options, so *troupe.ServerOptions) *host {
 	t.Helper()

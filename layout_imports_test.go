@@ -58,6 +58,7 @@ var owners = []owner{
 	{"github.com/prometheus", []string{"cmd"}, false, "an embedding program brings its own exporter"},
 	{"github.com/spf13/cobra", []string{"cmd"}, false, "only the command has flags"},
 	{"github.com/yosida95/uritemplate", []string{"mcp", ""}, false, "templates are matched where resources are registered"},
+	{"golang.org/x/time", []string{"actors"}, false, "only admission counts calls per second"},
 	{"go.opentelemetry.io/otel", []string{"internal/telemetry", "", "cmd"}, false, "layers report through internal/telemetry"},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd"}, false, "an embedding program brings its own exporter"},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd"}, false, "an embedding program brings its own SDK"},

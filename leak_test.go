@@ -45,7 +45,8 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 	testkit.Bubble(t, func(t *testing.T) {
 		const idle = 20 * time.Minute
-		h := newHost(t, troupe.Options{SessionIdle: idle}, nil)
+		// All of it comes from one address.
+		h := newHost(t, troupe.Options{SessionIdle: idle, PrincipalRate: 1e6, CallsPerPrincipal: 5000, StreamsPerPrincipal: 5000, ParkedPerPrincipal: 5000}, nil)
 		round := func(sessions, streams, parked int) {
 			for i := range sessions {
 				c := h.unchecked().Initialize(`{"elicitation":{}}`)

@@ -25,6 +25,11 @@ type Limits struct {
 	MaxCall time.Duration
 	// MaxAsk is how long a question may wait for the client's answer.
 	MaxAsk time.Duration
+	// CallRate bounds the calls of a session per second, CallBurst those that may
+	// come at once. A CallRate without a CallBurst takes the one of Options, if that
+	// is set.
+	CallRate  float64
+	CallBurst int
 	// CallsPerSession bounds the calls of a session that run at once.
 	CallsPerSession int
 	// ParkedPerSession bounds the questions of a session that wait for its client.
@@ -181,7 +186,17 @@ func (rt *Runtime) limits(own *Limits) actors.Limits {
 	return actors.Limits{
 		Grace: cmp.Or(own.Grace, o.Grace), MaxCall: cmp.Or(own.MaxCall, o.MaxCall), MaxAsk: cmp.Or(own.MaxAsk, o.MaxAsk),
 		PerSession: cmp.Or(own.CallsPerSession, o.CallsPerSession), Parked: cmp.Or(own.ParkedPerSession, o.ParkedPerSession),
-		Streams: cmp.Or(own.StreamsPerSession, o.StreamsPerSession), PerNode: o.CallsPerNode, Depth: o.MaxDepth,
+		Streams: cmp.Or(own.StreamsPerSession, o.StreamsPerSession), Rate: cmp.Or(own.CallRate, o.CallRate), Burst: cmp.Or(own.CallBurst, o.CallBurst),
+		Depth:     o.MaxDepth,
 		ReplayAge: o.ReplayAge, Session: session.Lifetime{Idle: o.SessionIdle, Absolute: o.SessionMax}, Stream: stream.Limits{},
 	}
+}
+
+// nodeLimits are those of all servers together.
+func (rt *Runtime) nodeLimits() actors.NodeLimits {
+	o := &rt.opts
+	return actors.NodeLimits{Calls: o.CallsPerNode, Principal: actors.PrincipalLimits{
+		Rate: o.PrincipalRate, Burst: o.PrincipalBurst, Calls: o.CallsPerPrincipal, Streams: o.StreamsPerPrincipal,
+		Parked: o.ParkedPerPrincipal, Sessions: o.SessionsPerPrincipal, SessionIdle: o.SessionIdle,
+	}}
 }

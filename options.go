@@ -75,17 +75,39 @@ type Options struct {
 	SessionMax time.Duration
 	// ReplayAge is how long events can be replayed. 0 means 10 minutes.
 	ReplayAge time.Duration
-	// CallsPerSession bounds the calls of a session that run at once. 0 means 256.
-	CallsPerSession int
-	// CallsPerNode bounds the calls that run at once on this node, of all its servers
-	// together. 0
-	// means 10,000.
-	CallsPerNode int
-	// ParkedPerSession bounds the questions of a session that wait for its client.
-	// 0 means 64.
-	ParkedPerSession int
-	// StreamsPerSession bounds the open event streams of a session. 0 means 64.
-	StreamsPerSession int
+
+	// The limits below are on numbers: 0 means the default, a negative number no
+	// limit. A principal is who Authenticate says, or, of those who are nobody in
+	// particular, an IPv4 address or an IPv6 network of 64 bits. Its limits are per
+	// node, for all servers together.
+
+	// CallRate bounds the calls of a session per second (tools/call and
+	// completion/complete), CallBurst those that may come at once after a silence. 0
+	// means 100, and twice the rate. What exceeds it is refused with 429 and
+	// Retry-After.
+	CallRate  float64
+	CallBurst int
+	// PrincipalRate and PrincipalBurst are that for all sessions of a principal
+	// together. 0 means 1,000, and twice the rate.
+	PrincipalRate  float64
+	PrincipalBurst int
+	// CallsPerSession, CallsPerPrincipal and CallsPerNode bound the requests in
+	// flight. 0 means 256, 1,024 and 10,000; CallsPerNode is for all servers
+	// together. Beyond the first two the answer is 429, beyond the last 503. Once
+	// three quarters of CallsPerNode are in flight, a principal that has more than
+	// an equal share of it gets 503, too.
+	CallsPerSession, CallsPerPrincipal, CallsPerNode int
+	// SessionsPerPrincipal bounds the sessions that a principal may begin within
+	// SessionIdle; one that it deletes does not count. 0 means 100,000. Beyond it
+	// the answer is 429.
+	SessionsPerPrincipal int
+	// StreamsPerSession and StreamsPerPrincipal bound the event streams with a
+	// connection. 0 means 64 and 1,024. Beyond it a GET is refused with 429; calls
+	// are still answered.
+	StreamsPerSession, StreamsPerPrincipal int
+	// ParkedPerSession and ParkedPerPrincipal bound the questions that wait for a
+	// client. 0 means 64 and 1,024. Beyond it they fail with ErrParked.
+	ParkedPerSession, ParkedPerPrincipal int
 
 	// Log gets what is worth an operator's attention. nil discards it.
 	Log *slog.Logger

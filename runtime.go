@@ -71,7 +71,7 @@ func New(o Options) (*Runtime, error) {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
 	rt := &Runtime{opts: o, log: o.Log, cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), ids: make(map[string]bool)}
-	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: store{node}, Log: o.Log})
+	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: store{node}, Limits: rt.nodeLimits(), Log: o.Log})
 	if rt.unwatch, err = telemetry.Observe(o.MeterProvider, rt.gauges()); err != nil {
 		_ = rt.Close(context.Background())
 		return nil, fmt.Errorf("troupe: gauges: %w", err)
@@ -178,6 +178,9 @@ func input(x *transport.Exchange) actors.Input {
 	if c, ok := x.Principal.(*caller); ok {
 		in.Tenant = c.key
 	}
+	if in.Tenant == anonymous {
+		in.Address = host(x.RemoteAddr())
+	}
 	if v := x.Header["Traceparent"]; len(v) == 1 {
 		in.Trace.Parent = v[0]
 		if v := x.Header["Tracestate"]; len(v) == 1 {
@@ -185,6 +188,15 @@ func input(x *transport.Exchange) actors.Input {
 		}
 	}
 	return in
+}
+
+// host is what an address has before its port, without the brackets of IPv6. What
+// is no address at all stays as it is.
+func host(address string) string {
+	if i := strings.LastIndexByte(address, ':'); i >= 0 && strings.IndexByte(address, ':') == i || i > 0 && address[i-1] == ']' {
+		address = address[:i]
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(address, "["), "]")
 }
 
 func (d dispatcher) Post(x *transport.Exchange) {

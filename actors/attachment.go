@@ -33,6 +33,7 @@ func (f *frame) size() int {
 type attachment struct {
 	node   *Node
 	svc    *Service
+	from   *account // that the connection counts on
 	key    StreamKey
 	conn   Conn
 	primes bool // the revision knows priming events and retry
@@ -54,8 +55,8 @@ type attachment struct {
 // primingRevision is the first that knows priming events and retry.
 const primingRevision = "2025-11-25"
 
-func (n *Node) newAttachment(svc *Service, key StreamKey, revision string, conn Conn, after stream.Position) *attachment {
-	a := &attachment{node: n, svc: svc, key: key, conn: conn, primes: revision >= primingRevision, after: after, next: after.Append, skip: after.Entry + 1}
+func (n *Node) newAttachment(svc *Service, s *sessionActor, key StreamKey, revision string, conn Conn, after stream.Position) *attachment {
+	a := &attachment{node: n, svc: svc, from: n.accounts.billed(s), key: key, conn: conn, primes: revision >= primingRevision, after: after, next: after.Append, skip: after.Entry + 1}
 	if after.Append == 0 {
 		a.next, a.skip = 1, 0
 	}
@@ -92,7 +93,11 @@ func (a *attachment) prime() {
 func (a *attachment) watch() {
 	a.wrote = time.Now()
 	a.node.attachments.add(a)
-	a.conn.Gone(func() { a.node.attachments.drop(a) })
+	a.from.streams.Add(1)
+	a.conn.Gone(func() {
+		a.node.attachments.drop(a)
+		a.from.streams.Add(-1)
+	})
 }
 
 func (a *attachment) id(p stream.Position) string {

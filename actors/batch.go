@@ -117,7 +117,7 @@ func (n *Node) runBatch(s *sessionActor, in *Input, principal any, requests []*e
 	st := n.newBatchStream(s, in.Conn, principal, requests, body)
 	members := make([]*requestActor, 0, len(requests))
 	for i, e := range requests {
-		r, err := n.admitted(s, noConn{}, &e.m, e.raw, &Call{principal: principal, trace: in.Trace, attempt: 1, member: i}, st)
+		r, err := n.admitted(s, in, noConn{}, &e.m, e.raw, &Call{principal: principal, trace: in.Trace, attempt: 1, member: i}, st)
 		if err != nil {
 			for _, r := range members {
 				r.withdraw(err)
@@ -150,6 +150,7 @@ func (r *requestActor) withdraw(cause error) {
 	}
 	r.timer.Stop()
 	r.cancel(cause)
+	r.node.refund(r)
 	r.release()
 }
 

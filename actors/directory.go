@@ -105,6 +105,21 @@ func (d *directory[K, A]) obtain(k K, produce func() (A, error)) (A, error) {
 	return w.a, w.err
 }
 
+// sweep forgets those of one shard that end says have ended, and returns how many
+// they were. end must not use the directory.
+func (d *directory[K, A]) sweep(shard int, end func(A) bool) (gone int) {
+	s := &d.shards[shard]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, a := range s.m {
+		if end(a) {
+			delete(s.m, k)
+			gone++
+		}
+	}
+	return gone
+}
+
 // each calls f for every live actor, on a copy of the directory.
 func (d *directory[K, A]) each(f func(A)) {
 	var all []A

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -83,10 +84,14 @@ func (n *Node) Connect(svc *Service, in *Input) {
 		n.unavailable(in.Conn, nil)
 		return
 	}
+	a, ok := n.admitLink(in)
+	if !ok {
+		return
+	}
 	l := &link{conn: in.Conn, gone: make(chan struct{}), deaf: make(chan struct{}), turn: make(chan struct{}, 1)}
 	l.hush = sync.OnceFunc(func() { close(l.deaf) })
 	if in.Patient {
-		l.slots = make(chan struct{}, svc.Limits.PerSession)
+		l.slots = make(chan struct{}, places(svc.Limits.PerSession))
 	}
 	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: n.newID()}
 	life := session.Lifetime{Idle: svc.Limits.Session.Absolute, Absolute: svc.Limits.Session.Absolute}
@@ -99,15 +104,27 @@ func (n *Node) Connect(svc *Service, in *Input) {
 	in.Conn.SetSession(in.Session)
 	if !in.Conn.Open() {
 		n.endSession(s)
+		a.streams.Add(-1)
 		return
 	}
 	n.links.add(s)
-	in.Conn.Gone(func() { n.endSession(s) })
+	in.Conn.Gone(func() {
+		n.endSession(s)
+		a.streams.Add(-1)
+	})
 	if svc.life.over.Load() { // since before the session was found
 		n.endSession(s)
 		n.links.drop(s)
 		in.Conn.Finish()
 	}
+}
+
+// places is how many calls a patient client may have; their slots take no memory.
+func places(limit int) int {
+	if limit < 0 {
+		return math.MaxInt32
+	}
+	return limit
 }
 
 // linked finds the session that lives on a connection of this node by the id that Connect gave it.
@@ -215,10 +232,10 @@ func (n *Node) callOn(s *sessionActor, in *Input, principal any, raw []byte) boo
 		return true // it was scanned before: this cannot be
 	}
 	if !s.link.slot(s.svc.Limits.StoreWait) {
-		in.Conn.Reject(429, mcp.CodeInvalidRequest, tooManyInSession, nil, m.ID, time.Second)
+		n.refuse(in.Conn, m.ID, verdict{reason: CallsOfSession})
 		return false
 	}
-	r, err := n.admitted(s, linkReply{s.link.conn}, &m, body, &Call{principal: principal, trace: in.Trace, attempt: 1}, nil)
+	r, err := n.admitted(s, in, linkReply{s.link.conn}, &m, body, &Call{principal: principal, trace: in.Trace, attempt: 1}, nil)
 	if err != nil {
 		s.link.leave()
 		n.refused(in.Conn, err, m.ID)

@@ -19,10 +19,11 @@ import (
 
 // Config is what a node needs.
 type Config struct {
-	Name  string // of the node, [a-z0-9-]
-	Boot  string // nonce of this start, [a-z0-9]
-	Store Store
-	Log   *slog.Logger // nil discards
+	Name   string // of the node, [a-z0-9-]
+	Boot   string // nonce of this start, [a-z0-9]
+	Store  Store
+	Limits NodeLimits
+	Log    *slog.Logger // nil discards
 }
 
 // Node serves sessions on one process. Make one with NewNode; its methods are
@@ -43,6 +44,8 @@ type Node struct {
 	questions   questions
 	attachments attachments
 	links       links
+	accounts    accounts
+	refusals    refusals
 	requests    requestPool
 	subs        subscriptions
 
@@ -70,6 +73,7 @@ func NewNode(c Config) *Node {
 	n.links.all = make(map[*sessionActor]struct{})
 	n.questions.open = make(map[string]*question)
 	n.subs.init()
+	n.accounts.init(c.Limits.Defaults())
 	n.k.start(&n.cell, KindNode, n)
 	n.timer = time.AfterFunc(time.Hour, func() { _ = n.post(tick{}) })
 	n.timer.Reset(time.Second) // only now, since the tick uses the field
@@ -91,6 +95,7 @@ func (n *Node) receive(m any) {
 	for _, s := range n.links.snapshot() {
 		s.link.comment(now, s.svc.Limits.KeepAlive)
 	}
+	n.accounts.settle(now)
 	n.streams.each(func(s *streamActor) {
 		if d := s.due.Load(); d != 0 && now.UnixNano() > d {
 			_ = s.post(refresh{})
@@ -106,14 +111,15 @@ func (n *Node) Kernel() *Kernel { return n.k }
 
 // Stats are counts of what a node does, for metrics.
 type Stats struct {
-	InFlight, Streams, Sessions, Connections, Questions int
-	Appends, Resumes, Takeovers                         int64
+	InFlight, Streams, Sessions, Connections, Questions, Accounts int
+	Appends, Resumes, Takeovers, Overflowed                       int64
 }
 
 // Stats returns the node's counts.
 func (n *Node) Stats() Stats {
 	return Stats{InFlight: int(n.inFlight.Load()), Streams: n.streams.len(), Sessions: n.sessions.len(), Connections: n.attachments.len() + n.links.len(),
-		Questions: n.questions.len(), Appends: n.appends.Load(), Resumes: n.resumes.Load(), Takeovers: n.takeover.Load()}
+		Questions: n.questions.len(), Accounts: int(n.accounts.size.Load()), Appends: n.appends.Load(), Resumes: n.resumes.Load(),
+		Takeovers: n.takeover.Load(), Overflowed: n.accounts.spilled.Load()}
 }
 
 var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
@@ -210,19 +216,20 @@ func (n *Node) initialize(svc *Service, in *Input, m *codec.Message) {
 		in.Conn.Reject(400, mcp.CodeInvalidRequest, "initialize begins a session: send it without Mcp-Session-Id", nil, m.ID, 0)
 		return
 	}
-	if n.store.NearFull() {
-		n.unavailable(in.Conn, m.ID)
+	if !n.admitSession(in, m.ID) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
 	defer cancel()
 	set, result, rerr := svc.Handler.Initialize(ctx, m.Params)
 	if rerr != nil {
+		n.forgive(in)
 		in.Conn.Answer(200, codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
 		return
 	}
 	s, err := n.createSession(ctx, svc, in.Tenant, set)
 	if err != nil {
+		n.forgive(in)
 		n.log.Warn("session not created", "error", err)
 		n.unavailable(in.Conn, m.ID)
 		return
@@ -238,7 +245,7 @@ func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message,
 		if s == nil {
 			return
 		}
-		r, err := n.admitted(s, in.Conn, m, body, &Call{principal: principal, trace: in.Trace, attempt: 1}, nil)
+		r, err := n.admitted(s, in, in.Conn, m, body, &Call{principal: principal, trace: in.Trace, attempt: 1}, nil)
 		switch {
 		case err == nil:
 			r.serve()
@@ -253,39 +260,37 @@ func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message,
 
 // errNodeFull reports that the node has as many requests in flight as it may: not
 // done.
-var errNodeFull = errors.New("actors: too many requests in flight on this node")
-
 // admitted returns the actor of a request that has been entered in its session;
 // refused answers the error. st is the stream of its batch, nil if it is alone.
-func (n *Node) admitted(s *sessionActor, conn Conn, m *codec.Message, body []byte, c *Call, st *streamActor) (*requestActor, error) {
-	if n.inFlight.Add(1) > int64(s.svc.Limits.PerNode) {
-		n.inFlight.Add(-1)
-		return nil, errNodeFull
+func (n *Node) admitted(s *sessionActor, in *Input, conn Conn, m *codec.Message, body []byte, c *Call, st *streamActor) (*requestActor, error) {
+	a, no := n.admit(s, in, m)
+	if a == nil {
+		return nil, no
 	}
-	r := n.takeRequest()
+	r := n.takeRequest(a)
 	r.begins(s, conn, m, body, c)
 	n.keepAlive(s, r.started)
 	if st != nil {
 		r.join(st)
 	}
 	if err := r.enter(s.svc.Limits.PerSession); err != nil {
+		n.refund(r)
 		r.release()
 		return nil, err
 	}
 	return r, nil
 }
 
-const tooManyInSession = "too many requests in flight in this session"
-
 // refused answers a request that was not begun.
 func (n *Node) refused(conn Conn, err error, id []byte) {
+	no, full := errors.AsType[verdict](err)
 	switch {
-	case errors.Is(err, errNodeFull):
-		conn.Reject(503, mcp.CodeInternalError, "too many requests in flight on this node", nil, id, time.Second)
+	case full:
+		n.refuse(conn, id, no)
 	case errors.Is(err, session.ErrDuplicate):
 		conn.Reject(400, mcp.CodeInvalidRequest, "the id is in use by a request in flight", nil, id, 0)
 	case errors.Is(err, session.ErrTooMany):
-		conn.Reject(429, mcp.CodeInvalidRequest, tooManyInSession, nil, id, time.Second)
+		n.refuse(conn, id, verdict{reason: CallsOfSession})
 	default:
 		n.unavailable(conn, id)
 	}
@@ -345,6 +350,7 @@ func (n *Node) Delete(svc *Service, in *Input) {
 		return
 	}
 	n.endSession(s)
+	n.forgive(in)
 	in.Conn.Answer(200, nil)
 }
 

@@ -179,7 +179,7 @@ func (p *Peer) send(ctx context.Context, e stream.Entry) error {
 
 func (p *Peer) ask(ctx context.Context, q Question) (Answer, error) {
 	n := p.node
-	x, err := n.ask(p.key, "", p.svc.Limits.Parked)
+	x, err := n.ask(p.last.Load(), "")
 	if err != nil {
 		return Answer{}, err
 	}

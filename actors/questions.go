@@ -42,6 +42,7 @@ type Answer struct {
 type question struct {
 	id      string // raw token
 	session SessionKey
+	from    *account     // that it counts on
 	journal *streamActor // where the answer is recorded first, nil if it need not be
 	ch      chan Answer
 }
@@ -59,15 +60,17 @@ func appendUint(b []byte, i uint64) []byte { return strconv.AppendUint(b, i, 10)
 // ask enters a new question. Its id names the stream it is sent on, so that an
 // answer finds the call even where nobody has resumed that since the node
 // started; "" is a question that does not outlive the process.
-func (n *Node) ask(s SessionKey, stream string, limit int) (*question, error) {
+func (n *Node) ask(s *sessionActor, stream string) (*question, error) {
 	q := &n.questions
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.counts[s] >= limit {
+	a := n.accounts.billed(s)
+	if no := n.admitQuestion(s, a, q.counts[s.key]); no != admitted {
+		n.refusals.count(no)
 		return nil, ErrParked
 	}
 	q.n++
-	x := &question{id: n.requestID(q.n, stream), session: s, ch: make(chan Answer, 1)}
+	x := &question{id: n.requestID(q.n, stream), session: s.key, from: a, ch: make(chan Answer, 1)}
 	q.enter(x)
 	return x, nil
 }
@@ -79,17 +82,18 @@ func (q *questions) enter(x *question) {
 	}
 	q.open[x.id] = x
 	q.counts[x.session]++
+	x.from.parked.Add(1)
 }
 
 // reopen enters what an earlier run of the call on stream w asked and nobody has
 // answered. It comes before a client can resume the stream: one that does may
 // answer at once, and the handler may take long to get to where it asks.
-func (q *questions) reopen(w *streamActor, j *journal) {
+func (q *questions) reopen(w *streamActor, from *account, j *journal) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range j.asked {
 		if past := &j.asked[i]; !past.answered {
-			past.open = &question{id: past.id, session: w.key.Session, journal: w, ch: make(chan Answer, 1)}
+			past.open = &question{id: past.id, session: w.key.Session, from: from, journal: w, ch: make(chan Answer, 1)}
 			q.enter(past.open)
 		}
 	}
@@ -112,6 +116,7 @@ func (q *questions) take(x *question) bool {
 		return false
 	}
 	delete(q.open, x.id)
+	x.from.parked.Add(-1)
 	if q.counts[x.session]--; q.counts[x.session] <= 0 {
 		delete(q.counts, x.session)
 	}
@@ -260,7 +265,7 @@ func (c *Call) ask(ctx context.Context, qs []Question, which []int, answers []An
 		if on == "" {
 			on = c.becomeStream()
 		}
-		x, err := n.ask(c.sess.key, on, limits.Parked)
+		x, err := n.ask(c.sess, on)
 		if err != nil {
 			c.withdraw(waiting, "no longer needed")
 			return err

@@ -38,6 +38,7 @@ type requestActor struct {
 	svc  *Service
 	sess *sessionActor
 	conn Conn
+	from *account // that the request counts on
 
 	started time.Time
 	id      []byte // raw token, the actor's own copy
@@ -446,8 +447,8 @@ type requestPool struct {
 
 const requestPoolCap = 512
 
-// takeRequest returns an actor that stands for nothing yet.
-func (n *Node) takeRequest() *requestActor {
+// takeRequest returns an actor for a request that a has been charged with.
+func (n *Node) takeRequest(a *account) *requestActor {
 	p := &n.requests
 	p.mu.Lock()
 	var r *requestActor
@@ -463,7 +464,7 @@ func (n *Node) takeRequest() *requestActor {
 	} else {
 		n.k.live[KindRequest].Add(1)
 	}
-	r.out = codec.GetBuffer()
+	r.from, r.out = a, codec.GetBuffer()
 	return r
 }
 
@@ -478,13 +479,13 @@ func (r *requestActor) begins(s *sessionActor, conn Conn, m *codec.Message, body
 // release ends the request, when nothing can find it any more.
 func (r *requestActor) release() {
 	n := r.node
-	n.inFlight.Add(-1)
+	n.leave(r.from)
 	r.out.Free()
 	if r.used {
 		n.k.stop(&r.cell)
 		return
 	}
-	r.svc, r.sess, r.conn, r.out, r.ctx, r.cancel = nil, nil, nil, nil, nil, nil
+	r.svc, r.sess, r.conn, r.from, r.out, r.ctx, r.cancel = nil, nil, nil, nil, nil, nil, nil
 	r.call, r.body = nil, nil
 	r.phase, r.gate, r.notified, r.graced = request.Plain, request.Gate{}, 0, false
 	n.k.live[KindRequest].Add(-1)

@@ -29,12 +29,11 @@ func (n *Node) Get(svc *Service, in *Input) {
 	if s == nil {
 		return
 	}
-	// Those that are still on their way count too.
-	defer s.gets.Add(-1)
-	if s.gets.Add(1)+s.streams.Load() > int64(svc.Limits.Streams) {
-		in.Conn.Reject(429, mcp.CodeInvalidRequest, "too many open streams in this session", nil, nil, time.Second)
+	done, ok := n.admitStream(svc, s, in)
+	if !ok {
 		return
 	}
+	defer done()
 	if in.LastEventID == "" {
 		n.listen(svc, s, in)
 		return
@@ -269,7 +268,7 @@ func (r *replay) check(ctx context.Context, tail uint64, count int) ([]stream.Ap
 // be replayed, leaves off. When the client's event itself has expired, nothing
 // has come after it, and what comes next is for the client.
 func (r *replay) attachment(rec streamRecord, first []stream.Append) *attachment {
-	att := r.n.newAttachment(r.svc, r.key, rec.Revision, r.conn, r.pos)
+	att := r.n.newAttachment(r.svc, r.s, r.key, rec.Revision, r.conn, r.pos)
 	if r.whole || len(first) == 0 && r.pos.Append > 0 {
 		att.next, att.skip = r.pos.Append+1, 0
 	}

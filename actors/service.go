@@ -67,10 +67,11 @@ type Limits struct {
 	KeepAlive   time.Duration // a silent stream gets a comment this often
 	StoreWait   time.Duration // a POST waits this long for the store
 	ResumeWait  time.Duration // a resume is held this long
-	PerSession  int           // calls in flight per session
-	PerNode     int           // calls in flight per node
-	Streams     int           // streams with a connection per session
-	Parked      int           // calls per session that wait for the client
+	PerSession  int           // calls in flight per session; negative is no limit
+	Rate        float64       // calls per second and session; negative is no limit
+	Burst       int           // calls at once after a silence
+	Streams     int           // streams with a connection per session; negative is no limit
+	Parked      int           // questions per session that wait for the client; negative is no limit
 	Depth       int           // JSON depth
 	Retry       time.Duration // what clients are told to wait before they reconnect
 }
@@ -98,17 +99,26 @@ func (l Limits) Defaults() Limits {
 	d(&l.StoreWait, 5*time.Second)
 	d(&l.ResumeWait, time.Minute)
 	d(&l.Retry, time.Second)
+	count := func(p *int, v int) {
+		if *p == 0 {
+			*p = v
+		}
+	}
 	n(&l.Queue, 1<<20)
-	n(&l.PerSession, 256)
-	n(&l.PerNode, 10000)
-	n(&l.Streams, 64)
-	n(&l.Parked, 64)
+	count(&l.PerSession, 256)
+	count(&l.Streams, 64)
+	count(&l.Parked, 64)
+	if l.Rate == 0 {
+		l.Rate = 100
+	}
+	l.Burst = burst(l.Rate, l.Burst)
 	return l
 }
 
 // Input is one HTTP request as the actors see it.
 type Input struct {
 	Tenant      string // of the authenticated principal
+	Address     string // of the client, where the tenant is nobody in particular; "" else
 	Session     string // Mcp-Session-Id or the name that Connect gave, "" if absent
 	Version     string // MCP-Protocol-Version, "" if absent
 	LastEventID string

@@ -31,6 +31,9 @@ type sessionActor struct {
 	// spoken is the revision of the record, 0 until somebody asked.
 	spoken atomic.Uint32
 
+	account atomic.Pointer[account] // that its last request counted on
+	calling atomic.Pointer[bucket]  // of calls; made by the first
+
 	// touching is set while the record is being rewritten for activity.
 	touching atomic.Bool
 
@@ -185,12 +188,25 @@ func (s *sessionActor) idle() {
 		s.node.keepAlive(s, now)
 		left = s.svc.Limits.SessionDrop
 	}
+	if b := s.calling.Load(); left <= 0 && b != nil && !b.full(now) {
+		left = s.svc.Limits.SessionDrop // who comes back would find it full
+	}
 	if left = min(left, expires.Sub(now)); left > 0 {
 		s.timer.Reset(left)
 		return
 	}
 	s.closing = true
 	s.leave()
+}
+
+// rate is the session's bucket of calls per second.
+func (s *sessionActor) rate() bucket {
+	if b := s.calling.Load(); b != nil {
+		return *b
+	}
+	b := newBucket(s.svc.Limits.Rate, s.svc.Limits.Burst)
+	s.calling.CompareAndSwap(nil, &b)
+	return *s.calling.Load()
 }
 
 // leave takes the session out of the directory and stops it. Messages that

@@ -481,7 +481,7 @@ func (n *Node) makeStream(svc *Service, sess *sessionActor, id string, rec strea
 	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, m: stream.New(svc.Limits.Stream), ready: make(chan struct{})}
 	s.path = s.key.path()
 	if conn != nil {
-		s.att = n.newAttachment(svc, s.key, rec.Revision, conn, stream.Position{Stream: id})
+		s.att = n.newAttachment(svc, sess, s.key, rec.Revision, conn, stream.Position{Stream: id})
 		s.att.live = true
 	}
 	return s
@@ -493,6 +493,7 @@ func (n *Node) storeStream(s *streamActor, body []byte) {
 	svc := s.svc
 	data, err := codec.Marshal(s.rec)
 	if err == nil && n.store.NearFull() {
+		n.refusals.count(StoreFull)
 		err = ErrFull
 	}
 	// Also a refusal comes from elsewhere: whoever begins the stream is still at it.

@@ -261,7 +261,7 @@ func (n *Node) rerunCalls(s *sessionActor, w *streamActor, log *pastLog, body []
 			lost = append(lost, c)
 		default:
 			j := newJournal(log, w.sent.of(i), i)
-			n.questions.reopen(w, j)
+			n.questions.reopen(w, n.accounts.billed(s), j)
 			go n.rerun(s, w, c, bodies[i], j)
 		}
 	}
@@ -294,8 +294,7 @@ func (n *Node) rerun(s *sessionActor, w *streamActor, c callRecord, body []byte,
 		lost()
 		return
 	}
-	n.inFlight.Add(1)
-	r := n.takeRequest()
+	r := n.takeRequest(n.readmit(s))
 	r.used = true
 	call := &Call{attempt: w.rec.Epoch, journal: j, member: j.member}
 	if len(w.rec.Principal) > 0 {

@@ -1,0 +1,155 @@
+package actors
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// accounts are the accounts of a node's principals. The zero value needs init.
+type accounts struct {
+	lim   NodeLimits
+	table *directory[accountKey, *account]
+	// overflow is shared by those who came when the table was full.
+	overflow *account
+	size     atomic.Int64 // of the table
+	spilled  atomic.Int64 // how often overflow was used
+	active   atomic.Int64 // accounts with a request in flight
+	claims   atomic.Int64 // accounts that wait to have one, see claim
+	next     int          // shard to be swept next
+
+	mu        sync.Mutex // guards claimants and account.claims
+	claimants []*account
+}
+
+func (t *accounts) init(lim NodeLimits) {
+	t.lim = lim
+	t.table = newDirectory[accountKey, *account]()
+	t.overflow = t.open(accountKey{}, "")
+}
+
+func (t *accounts) open(key accountKey, address string) *account {
+	p := &t.lim.Principal
+	return &account{key: key, address: address, rate: newBucket(p.Rate, p.Burst),
+		sessions: newBucket(float64(p.Sessions)/p.SessionIdle.Seconds(), p.Sessions)}
+}
+
+// of finds the account of a tenant, or of an address where the tenant is nobody
+// in particular, opening it if there is none.
+func (t *accounts) of(tenant, address string) *account {
+	key := accountKey{tenant: tenant}
+	if address != "" {
+		key.from = network(address)
+	}
+	if a, ok := t.table.get(key); ok {
+		return a
+	}
+	if over(t.size.Add(1), t.lim.Accounts) {
+		t.size.Add(-1)
+		t.spilled.Add(1)
+		return t.overflow
+	}
+	made := false
+	a, _ := t.table.obtain(key, func() (*account, error) {
+		made = true
+		return t.open(key, address), nil
+	})
+	if !made {
+		t.size.Add(-1)
+	}
+	return a
+}
+
+// ofSession is of for a request of a session, which remembers its account.
+func (t *accounts) ofSession(s *sessionActor, in *Input) *account {
+	a := s.account.Load()
+	if a != nil && a.address == in.Address && a.key.tenant == in.Tenant && !a.dropped.Load() {
+		return a
+	}
+	if a = t.of(in.Tenant, in.Address); a != t.overflow {
+		s.account.Store(a)
+	}
+	return a
+}
+
+// billed is the account of a session's last request, which also pays for what is
+// no request of its own: its streams and questions.
+func (t *accounts) billed(s *sessionActor) *account {
+	if a := s.account.Load(); a != nil && !a.dropped.Load() {
+		return a
+	}
+	return t.of(s.key.Tenant, "")
+}
+
+// enter counts a request in, and returns how many the account has now. It does
+// not ask whether there may be so many.
+func (t *accounts) enter(a *account) (mine int64, ok bool) {
+	if mine = a.calls.Add(1); mine == 1 {
+		t.active.Add(1)
+	}
+	if a.dropped.Load() {
+		t.leave(a)
+		return 0, false
+	}
+	return mine, true
+}
+
+// leave counts a request out.
+func (t *accounts) leave(a *account) {
+	if a.calls.Add(-1) == 0 {
+		t.active.Add(-1)
+	}
+}
+
+// claimFor is how long an account that was refused by a full node counts as
+// active: long enough for one that heeds Retry-After to come back.
+const claimFor = 2 * time.Second
+
+// claim notes that a has nothing in flight because the node is full. Others get
+// a smaller share for that; else who has filled the node would be given each
+// place that comes free.
+func (t *accounts) claim(a *account, now time.Time) {
+	if a.claimed.Swap(now.UnixNano()) != 0 {
+		return
+	}
+	t.claims.Add(1)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !a.claims {
+		a.claims = true
+		t.claimants = append(t.claimants, a)
+	}
+}
+
+// unclaim ends a's claim, if it has one: it counts by what it has in flight.
+func (t *accounts) unclaim(a *account) {
+	if at := a.claimed.Load(); at != 0 && a.claimed.CompareAndSwap(at, 0) {
+		t.claims.Add(-1)
+	}
+}
+
+// contenders is how many accounts share the node: those with a request in flight
+// and those that claim to have one.
+func (t *accounts) contenders() int { return int(t.active.Load() + t.claims.Load()) }
+
+// settle ends claims that are too old, and forgets idle accounts in one part of
+// the table.
+func (t *accounts) settle(now time.Time) {
+	t.mu.Lock()
+	kept := t.claimants[:0]
+	for _, a := range t.claimants {
+		switch at := a.claimed.Load(); {
+		case at != 0 && now.UnixNano()-at < int64(claimFor):
+			kept = append(kept, a)
+			continue
+		case at != 0:
+			t.unclaim(a)
+		}
+		a.claims = false
+	}
+	clear(t.claimants[len(kept):])
+	t.claimants = kept
+	t.mu.Unlock()
+	t.next = (t.next + 1) % directoryShards
+	t.size.Add(-int64(t.table.sweep(t.next, func(a *account) bool { return a.drop(now) })))
+}
