@@ -400,12 +400,19 @@ func TestReadme(t *testing.T) {
 	_, rest, _ := strings.Cut(readme, "```go\n")
 	block, _, _ := strings.Cut(rest, "```\n")
 	equal(t, "the first Go block", block, readText(t, "examples/hello/main.go"))
-	flags := regexp.MustCompile(`f\.\w+\(&s\.\w+, "([a-z-]+)"`).FindAllStringSubmatch(readText(t, "cmd/troupe/settings.go"), -1)
-	if len(flags) < 15 {
-		t.Errorf("%d flags found in the program: the test looks at the wrong place", len(flags))
-	}
-	for _, flag := range flags {
-		contains(t, "the table of flags", readme, "| `--"+flag[1]+"` |")
+	declared := regexp.MustCompile(`f\.\w+\(&[a-z]\.\w+, "([a-z-]+)"`)
+	limits := readText(t, "docs/limits.md")
+	for file, least := range map[string]int{"settings.go": 15, "limits.go": 25} {
+		flags := declared.FindAllStringSubmatch(readText(t, "cmd/troupe/"+file), -1)
+		if len(flags) < least {
+			t.Errorf("%d flags found in %s: the test looks at the wrong place", len(flags), file)
+		}
+		for _, flag := range flags {
+			contains(t, "the table of flags", readme, "| `--"+flag[1]+"` |")
+			if file == "limits.go" {
+				contains(t, "the table of limits", limits, "`--"+flag[1]+"`")
+			}
+		}
 	}
 }
 

@@ -36,6 +36,8 @@ type Limits struct {
 	ParkedPerSession int
 	// StreamsPerSession bounds the open event streams of a session.
 	StreamsPerSession int
+	// SubscriptionsPerSession bounds the resources that a session subscribes to.
+	SubscriptionsPerSession int
 }
 
 // mount is a server at a path.
@@ -105,7 +107,8 @@ func (rt *Runtime) serve(srv *Server) *service {
 func (rt *Runtime) handler(s *service) *transport.Handler {
 	srv := s.srv
 	return transport.NewHandler(dispatcher{rt.node, s.svc}, transport.Options{
-		MaxBody: cmp.Or(srv.opts.Limits.MaxBody, rt.opts.MaxBody), Limits: codec.Limits{MaxDepth: rt.opts.MaxDepth},
+		MaxBody: cmp.Or(srv.opts.Limits.MaxBody, rt.opts.MaxBody), Limits: codec.Limits{MaxDepth: rt.opts.MaxDepth, MaxBatch: rt.opts.MaxBatch},
+		BodyTimeout: rt.opts.BodyTimeout, WriteTimeout: rt.opts.WriteTimeout, MaxQueued: rt.opts.MaxQueued,
 		AllowOrigins: rt.opts.AllowOrigins, AllowHosts: rt.opts.AllowHosts,
 		Authenticate: rt.authenticate(), Revisions: revisionNames(), Log: rt.log, Observer: rt.tel,
 	})
@@ -185,10 +188,12 @@ func (rt *Runtime) limits(own *Limits) actors.Limits {
 	o := &rt.opts
 	return actors.Limits{
 		Grace: cmp.Or(own.Grace, o.Grace), MaxCall: cmp.Or(own.MaxCall, o.MaxCall), MaxAsk: cmp.Or(own.MaxAsk, o.MaxAsk),
+		Rate: cmp.Or(own.CallRate, o.CallRate), Burst: cmp.Or(own.CallBurst, o.CallBurst),
 		PerSession: cmp.Or(own.CallsPerSession, o.CallsPerSession), Parked: cmp.Or(own.ParkedPerSession, o.ParkedPerSession),
-		Streams: cmp.Or(own.StreamsPerSession, o.StreamsPerSession), Rate: cmp.Or(own.CallRate, o.CallRate), Burst: cmp.Or(own.CallBurst, o.CallBurst),
-		Depth:     o.MaxDepth,
-		ReplayAge: o.ReplayAge, Session: session.Lifetime{Idle: o.SessionIdle, Absolute: o.SessionMax}, Stream: stream.Limits{},
+		Streams:       cmp.Or(own.StreamsPerSession, o.StreamsPerSession),
+		Subscriptions: cmp.Or(own.SubscriptionsPerSession, o.SubscriptionsPerSession),
+		Session:       session.Lifetime{Idle: o.SessionIdle, Absolute: o.SessionMax}, ReplayAge: o.ReplayAge,
+		Stream: stream.Limits{Appends: o.ReplayEvents, Bytes: int(o.ReplayBytes)}, Queue: o.MaxQueued, Depth: o.MaxDepth,
 	}
 }
 

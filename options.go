@@ -57,10 +57,26 @@ type Options struct {
 	// Middleware wraps every handler of the Runtime. nil is none.
 	Middleware func(http.Handler) http.Handler
 
-	// MaxBody is the largest body of a request in bytes. 0 means 4 MiB.
+	// MaxBody is the largest body of a request in bytes. 0 means 4 MiB. A larger one
+	// is answered with 413.
 	MaxBody int64
-	// MaxDepth is how deep JSON may nest. 0 means 128.
+	// MaxHeader is the largest header of a request in bytes, where Serve listens. 0
+	// means 32 KiB. A larger one is answered with 431.
+	MaxHeader int
+	// MaxDepth is how deep JSON may nest. 0 means 128; more than 1024 counts as 1024.
 	MaxDepth int
+	// MaxBatch is how many messages a batch may hold. 0 means 100.
+	MaxBatch int
+	// BodyTimeout is how long the body of a request may take to arrive. 0 means 30
+	// seconds. A slower one is answered with 408.
+	BodyTimeout time.Duration
+	// WriteTimeout is how long a write may wait for a client that does not read. 0
+	// means 30 seconds. Then the connection is cut; an event stream can be resumed.
+	WriteTimeout time.Duration
+	// MaxQueued is how many bytes of an event stream may wait for its connection,
+	// and as many for the log. 0 means 1 MiB. A connection whose client reads more
+	// slowly is cut, and resumes; a handler that is faster than the log waits.
+	MaxQueued int
 	// Grace is how long a call may take and still be answered as plain JSON. 0
 	// means 250 ms.
 	Grace time.Duration
@@ -75,6 +91,11 @@ type Options struct {
 	SessionMax time.Duration
 	// ReplayAge is how long events can be replayed. 0 means 10 minutes.
 	ReplayAge time.Duration
+	// ReplayEvents is how many appends to a stream can be replayed, ReplayBytes how
+	// many bytes. An append holds one event, or several that came at once. 0 means
+	// 1,000, which is the most there can be, and 4 MiB.
+	ReplayEvents int
+	ReplayBytes  int64
 
 	// The limits below are on numbers: 0 means the default, a negative number no
 	// limit. A principal is who Authenticate says, or, of those who are nobody in
@@ -105,6 +126,9 @@ type Options struct {
 	// connection. 0 means 64 and 1,024. Beyond it a GET is refused with 429; calls
 	// are still answered.
 	StreamsPerSession, StreamsPerPrincipal int
+	// SubscriptionsPerSession bounds the resources that a session subscribes to. 0
+	// means 1,000. Beyond it the answer is error -32600.
+	SubscriptionsPerSession int
 	// ParkedPerSession and ParkedPerPrincipal bound the questions that wait for a
 	// client. 0 means 64 and 1,024. Beyond it they fail with ErrParked.
 	ParkedPerSession, ParkedPerPrincipal int

@@ -63,7 +63,7 @@ func (rt *Runtime) Serve(ctx context.Context) error {
 
 // ServeOn is Serve on a listener of the caller's, which it closes.
 func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
-	hs := &http.Server{Handler: http.HandlerFunc(rt.serveAll)}
+	hs := &http.Server{Handler: http.HandlerFunc(rt.serveAll), MaxHeaderBytes: max(rt.opts.MaxHeader, 0)}
 	transport.Configure(hs)
 	failed := make(chan error, 1)
 	go func() {

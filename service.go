@@ -391,9 +391,6 @@ func notFound(uri string) *mcp.Error {
 	}{uri})
 }
 
-// maxSubscriptions bounds the resources one session may subscribe to.
-const maxSubscriptions = 1000
-
 func (s *service) subscribe(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
 	uri, bad := resourceURI(m)
 	if bad != nil {
@@ -408,8 +405,8 @@ func (s *service) subscribe(ctx context.Context, call *Call, m *codec.Message, d
 				return nil, s.failure(call, "resources/subscribe", err)
 			}
 		}
-		if err = call.peer.p.Subscribe(ctx, uri, maxSubscriptions); errors.Is(err, actors.ErrOverloaded) {
-			return nil, mcp.Errorf(mcp.CodeInvalidRequest, "a session may subscribe to %d resources", maxSubscriptions)
+		if err = call.peer.p.Subscribe(ctx, uri); errors.Is(err, actors.ErrOverloaded) {
+			return nil, mcp.Errorf(mcp.CodeInvalidRequest, "a session may subscribe to %d resources", s.svc.Limits.Subscriptions)
 		}
 	}
 	if err != nil {

@@ -104,15 +104,16 @@ func (p *Peer) SetTold(ctx context.Context, digest string) error {
 func (p *Peer) Subscribed() []string { return slices.Clone(p.record().Subscribed) }
 
 // Subscribe stores that the client wants updates of a resource. ErrOverloaded
-// reports that it wants those of limit others already: not done.
-func (p *Peer) Subscribe(ctx context.Context, uri string, limit int) error {
+// reports that it wants those of Limits.Subscriptions others already: not done.
+func (p *Peer) Subscribe(ctx context.Context, uri string) error {
 	full := false
 	err := p.change(ctx, func(r *session.Record) bool {
 		changed := r.Subscribe(uri)
-		full = changed && len(r.Subscribed) > limit
+		full = changed && over(int64(len(r.Subscribed)), p.svc.Limits.Subscriptions)
 		return changed && !full
 	})
 	if full {
+		p.node.refusals.count(SubscriptionsOfSession)
 		return ErrOverloaded
 	}
 	if err == nil {
@@ -199,6 +200,7 @@ func (p *Peer) ask(ctx context.Context, q Question) (Answer, error) {
 		return Answer{}, p.svc.ended()
 	case <-timer.C:
 		p.withdraw(x, "timed out")
+		n.refusals.count(MaxAsk)
 		return Answer{}, ErrNoAnswer
 	case <-ctx.Done():
 		p.withdraw(x, "no longer needed")

@@ -286,6 +286,7 @@ func (c *Call) ask(ctx context.Context, qs []Question, which []int, answers []An
 			waiting[i] = nil
 		case <-timer.C:
 			c.withdraw(waiting, "timed out")
+			n.refusals.count(MaxAsk)
 			return ErrNoAnswer
 		case <-c.ctx.Done():
 			return context.Cause(c.ctx)

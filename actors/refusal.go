@@ -13,19 +13,23 @@ type Reason uint8
 
 // The reasons, one per limit.
 const (
-	admitted            Reason = iota
-	RateOfSession              // calls per second of a session
-	RateOfPrincipal            // calls per second of a principal
-	CallsOfSession             // in flight in a session
-	CallsOfPrincipal           // in flight, of a principal
-	CallsOfNode                // in flight on the node
-	ShareOfNode                // in flight, of a principal on a node that is nearly full
-	SessionsOfPrincipal        // new sessions of a principal
-	StreamsOfSession           // event streams of a session
-	StreamsOfPrincipal         // event streams of a principal
-	ParkedOfSession            // questions that wait for the client of a session
-	ParkedOfPrincipal          // questions that wait for a principal
-	StoreFull                  // new sessions and streams in a store that is nearly full
+	admitted               Reason = iota
+	RateOfSession                 // calls per second of a session
+	RateOfPrincipal               // calls per second of a principal
+	CallsOfSession                // in flight in a session
+	CallsOfPrincipal              // in flight, of a principal
+	CallsOfNode                   // in flight on the node
+	ShareOfNode                   // in flight, of a principal on a node that is nearly full
+	SessionsOfPrincipal           // new sessions of a principal
+	StreamsOfSession              // event streams of a session
+	StreamsOfPrincipal            // event streams of a principal
+	ParkedOfSession               // questions that wait for the client of a session
+	ParkedOfPrincipal             // questions that wait for a principal
+	SubscriptionsOfSession        // resources that a session subscribes to
+	MaxCall                       // time that a call may run
+	MaxAsk                        // time that a question may wait
+	Replay                        // event ids that cannot be resumed from, expired or never there
+	StoreFull                     // new sessions and streams in a store that is nearly full
 	reasons
 )
 
@@ -37,18 +41,22 @@ var wire = [reasons]struct {
 	code    int
 	message string
 }{
-	RateOfSession:       {"session-rate", 429, mcp.CodeInvalidRequest, "too many calls per second in this session"},
-	RateOfPrincipal:     {"principal-rate", 429, mcp.CodeInvalidRequest, "too many calls per second from this client"},
-	CallsOfSession:      {"session-calls", 429, mcp.CodeInvalidRequest, "too many requests in flight in this session"},
-	CallsOfPrincipal:    {"principal-calls", 429, mcp.CodeInvalidRequest, "too many requests in flight from this client"},
-	CallsOfNode:         {"node-calls", 503, mcp.CodeInternalError, "too many requests in flight on this node"},
-	ShareOfNode:         {"node-share", 503, mcp.CodeInternalError, "this node is busy, and this client has its share of it"},
-	SessionsOfPrincipal: {"principal-sessions", 429, mcp.CodeInvalidRequest, "too many new sessions from this client"},
-	StreamsOfSession:    {"session-streams", 429, mcp.CodeInvalidRequest, "too many open streams in this session"},
-	StreamsOfPrincipal:  {"principal-streams", 429, mcp.CodeInvalidRequest, "too many open streams from this client"},
-	ParkedOfSession:     {label: "session-parked"},
-	ParkedOfPrincipal:   {label: "principal-parked"},
-	StoreFull:           {"store-full", 503, mcp.CodeInternalError, "temporarily unavailable: try again shortly"},
+	RateOfSession:          {"session-rate", 429, mcp.CodeInvalidRequest, "too many calls per second in this session"},
+	RateOfPrincipal:        {"principal-rate", 429, mcp.CodeInvalidRequest, "too many calls per second from this client"},
+	CallsOfSession:         {"session-calls", 429, mcp.CodeInvalidRequest, "too many requests in flight in this session"},
+	CallsOfPrincipal:       {"principal-calls", 429, mcp.CodeInvalidRequest, "too many requests in flight from this client"},
+	CallsOfNode:            {"node-calls", 503, mcp.CodeInternalError, "too many requests in flight on this node"},
+	ShareOfNode:            {"node-share", 503, mcp.CodeInternalError, "this node is busy, and this client has its share of it"},
+	SessionsOfPrincipal:    {"principal-sessions", 429, mcp.CodeInvalidRequest, "too many new sessions from this client"},
+	StreamsOfSession:       {"session-streams", 429, mcp.CodeInvalidRequest, "too many open streams in this session"},
+	StreamsOfPrincipal:     {"principal-streams", 429, mcp.CodeInvalidRequest, "too many open streams from this client"},
+	ParkedOfSession:        {label: "session-parked"},
+	ParkedOfPrincipal:      {label: "principal-parked"},
+	SubscriptionsOfSession: {label: "session-subscriptions"},
+	MaxCall:                {label: "call-time"},
+	MaxAsk:                 {label: "ask-time"},
+	Replay:                 {label: "replay"},
+	StoreFull:              {"store-full", 503, mcp.CodeInternalError, "temporarily unavailable: try again shortly"},
 }
 
 // verdict is why something is refused, and when to come back. The zero value

@@ -197,6 +197,7 @@ func (r *requestActor) tick() {
 		return
 	}
 	if r.graced {
+		r.node.refusals.count(MaxCall)
 		r.step(request.Deadline, nil, ErrDeadline)
 		return
 	}

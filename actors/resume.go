@@ -48,6 +48,7 @@ func (n *Node) Get(svc *Service, in *Input) {
 }
 
 func (n *Node) badEvent(c Conn) {
+	n.refusals.count(Replay)
 	info, _ := mcp.LookupError(mcp.CodeBadEventID)
 	c.Reject(400, mcp.CodeBadEventID, info.Message, nil, nil, 0)
 }

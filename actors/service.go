@@ -73,7 +73,10 @@ type Limits struct {
 	Streams     int           // streams with a connection per session; negative is no limit
 	Parked      int           // questions per session that wait for the client; negative is no limit
 	Depth       int           // JSON depth
-	Retry       time.Duration // what clients are told to wait before they reconnect
+	// Subscriptions bounds the resources that a session may subscribe to; negative
+	// is no limit.
+	Subscriptions int
+	Retry         time.Duration // what clients are told to wait before they reconnect
 }
 
 // Defaults fills the zero fields of l.
@@ -108,6 +111,7 @@ func (l Limits) Defaults() Limits {
 	count(&l.PerSession, 256)
 	count(&l.Streams, 64)
 	count(&l.Parked, 64)
+	count(&l.Subscriptions, 1000)
 	if l.Rate == 0 {
 		l.Rate = 100
 	}

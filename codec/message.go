@@ -93,6 +93,17 @@ type ScanError struct {
 	ID []byte
 }
 
+// Limit names the member of Limits that the message exceeds, "depth" or "batch"; "" is any other fault.
+func (e *ScanError) Limit() string {
+	switch e.Reason {
+	case reasonDepth:
+		return "depth"
+	case reasonBatchTooLong:
+		return "batch"
+	}
+	return ""
+}
+
 // Error describes the fault with its offset.
 func (e *ScanError) Error() string {
 	return "codec: " + e.Reason + " at offset " + strconv.Itoa(e.Offset)

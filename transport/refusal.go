@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -74,7 +75,7 @@ func (h *Handler) refuseRevision(requested string) *refusal {
 
 // refuseMessage answers a body that is no JSON-RPC message. Reason and id are what the scan found.
 func refuseMessage(e *codec.ScanError) *refusal {
-	return &refusal{status: 400, code: e.Code, reason: "message", message: e.Reason, id: e.ID}
+	return &refusal{status: 400, code: e.Code, reason: cmp.Or(e.Limit(), "message"), message: e.Reason, id: e.ID}
 }
 
 // refuse writes the answer no and counts it.

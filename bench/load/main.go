@@ -70,7 +70,8 @@ func main() {
 		{"bare", func(addr string) []string { return []string{self, "bare", addr} }},
 		{"handler", func(addr string) []string { return []string{self, "handler", addr} }},
 		{"serve", func(addr string) []string {
-			return []string{*bin, "serve", "--memory", "--listen", addr, "--log-level", "error", "--drain-delay", "1ms"}
+			return []string{*bin, "serve", "--memory", "--listen", addr, "--log-level", "error", "--drain-delay", "1ms",
+				"--call-rate", fmt.Sprint(beyondLoad), "--principal-rate", fmt.Sprint(beyondLoad)}
 		}},
 	}
 	var all []result

@@ -30,9 +30,13 @@ func serveBare(addr string) {
 	check(http.ListenAndServe(addr, mux))
 }
 
+// beyondLoad is a rate of calls per second that no load here reaches, so that the
+// limiter runs and refuses nothing.
+const beyondLoad = 1_000_000
+
 // serveHandler serves the demo as a handler in a server like the bare one.
 func serveHandler(addr string) {
-	rt, err := troupe.New(troupe.Options{})
+	rt, err := troupe.New(troupe.Options{CallRate: beyondLoad, PrincipalRate: beyondLoad})
 	check(err)
 	rt.Mount("/mcp", everything.New())
 	mux := http.NewServeMux()

@@ -44,7 +44,8 @@ func newProcess(bin, data string, seed uint64, more ...string) (*process, error)
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{"serve", "--data", data, "--listen", addr}, more...)
+	// All sessions come from one address.
+	args := append([]string{"serve", "--data", data, "--listen", addr, "--call-rate", "1000000", "--principal-rate", "1000000"}, more...)
 	return &process{bin: bin, args: args, addr: addr}, nil
 }
 

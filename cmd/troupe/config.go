@@ -108,6 +108,14 @@ func valuesOf(n ast.Node, kind string) ([]string, error) {
 			return nil, errors.New("want a size such as 8GiB")
 		}
 		return []string{v}, nil
+	case "number", "rate":
+		switch n := n.(type) {
+		case *ast.IntegerNode:
+			return []string{n.GetToken().Value}, nil
+		case *ast.FloatNode:
+			return []string{n.GetToken().Value}, nil
+		}
+		return nil, errors.New("want a number")
 	case "duration":
 		v, err := scalar(n)
 		if err != nil {

@@ -25,22 +25,33 @@ func helpText(cmd *cobra.Command, groups []flagGroup) string {
 	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s\n\nExamples:\n%s\n", cmd.Long, cmd.UseLine(), cmd.Example)
 	for _, g := range groups {
 		fmt.Fprintf(&b, "\n%s:\n", g.title)
+		width := 24
 		for _, name := range g.names {
-			f := cmd.Flags().Lookup(name)
-			before, rest, named := strings.Cut(f.Usage, "`")
-			arg, after, _ := strings.Cut(rest, "`")
-			left, usage := "--"+name, f.Usage
-			if named {
-				left, usage = left+" "+strings.ToUpper(arg), before+arg+after
-			}
-			if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "[]" {
-				usage += " (" + shortTime(f.DefValue) + ")"
-			}
-			fmt.Fprintf(&b, "  %-24s %s\n", left, usage)
+			left, _ := flagLine(cmd, name)
+			width = max(width, len(left))
+		}
+		for _, name := range g.names {
+			left, usage := flagLine(cmd, name)
+			fmt.Fprintf(&b, "  %-*s %s\n", width, left, usage)
 		}
 	}
 	b.WriteString("\nValues in parentheses are the defaults. Times are written as 250ms, 90s, 10m or 72h, sizes as 500MB or 8GiB.\n")
 	return b.String()
+}
+
+// flagLine is a flag with the name of its value, and what it does.
+func flagLine(cmd *cobra.Command, name string) (left, usage string) {
+	f := cmd.Flags().Lookup(name)
+	before, rest, named := strings.Cut(f.Usage, "`")
+	arg, after, _ := strings.Cut(rest, "`")
+	left, usage = "--"+name, f.Usage
+	if named {
+		left, usage = left+" "+strings.ToUpper(arg), before+arg+after
+	}
+	if v := f.DefValue; v != "" && v != "false" && v != "[]" && !strings.HasSuffix(usage, ")") {
+		usage += " (" + shortTime(v) + ")"
+	}
+	return left, usage
 }
 
 // shortTime writes 72h0m0s as 72h.

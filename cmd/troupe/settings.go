@@ -33,11 +33,10 @@ type settings struct {
 	node     string
 	lease    time.Duration
 
-	maxBody     size
-	sseGrace    time.Duration
-	sessionIdle time.Duration
-	replayAge   time.Duration
-	drainDelay  time.Duration
+	sseGrace   time.Duration
+	drainDelay time.Duration
+	drainWait  time.Duration
+	limits     limits
 
 	logLevel  string
 	logFormat string
@@ -45,12 +44,12 @@ type settings struct {
 }
 
 // settingGroups are the flags in the order in which the help shows them.
-var settingGroups = []flagGroup{
+var settingGroups = append([]flagGroup{
 	{"Where and to whom", []string{"listen", "allow-anonymous", "allow-origin", "allow-host", "tls-cert", "tls-key"}},
-	{"What is kept", []string{"data", "memory", "max-store", "sync", "session-idle", "replay-age"}},
-	{"Requests", []string{"max-body", "sse-grace", "drain-delay"}},
+	{"What is kept", []string{"data", "memory", "max-store", "sync"}},
+	{"How it serves and ends", []string{"sse-grace", "drain-delay", "drain-wait"}},
 	{"This node", []string{"node", "lease", "log-level", "log-format", "config"}},
-}
+}, limitGroups...)
 
 // register declares the flags of cmd. Their values are the defaults until the
 // command line is parsed.
@@ -67,19 +66,17 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.BoolVar(&s.memory, "memory", false, "keep everything in memory: nothing survives the process")
 	f.Var(&s.maxStore, "max-store", "most bytes to store, a `size`; new sessions are refused beyond it (8GiB, in memory 1GiB)")
 	f.DurationVar(&s.sync, "sync", 2*time.Minute, "`time` between flushes to the disk, which is what a power cut may cost; 0s flushes every write")
-	f.DurationVar(&s.sessionIdle, "session-idle", 72*time.Hour, "`time` to keep a session that nobody uses")
-	f.DurationVar(&s.replayAge, "replay-age", 10*time.Minute, "`time` for which a client can fetch events it has missed")
 
-	s.maxBody = 4 << 20
-	f.Var(&s.maxBody, "max-body", "most bytes in a request, a `size`")
 	f.DurationVar(&s.sseGrace, "sse-grace", 250*time.Millisecond, "`time` a call may take and still be answered as plain JSON")
 	f.DurationVar(&s.drainDelay, "drain-delay", 3*time.Second, "`time` to serve on, not ready any more, after SIGTERM; 0s for none")
+	f.DurationVar(&s.drainWait, "drain-wait", 30*time.Second, "`time` to wait for calls to end after that")
 
 	f.StringVar(&s.node, "node", "", "`name` of this node (the one that the data directory has)")
 	f.DurationVar(&s.lease, "lease", 5*time.Second, "`time` for which a silent node is taken for alive")
 	f.StringVar(&s.logLevel, "log-level", "info", "least `level` to log: debug, info, warn or error")
 	f.StringVar(&s.logFormat, "log-format", "text", "`format` of the log: text or json")
 	f.StringVar(&s.config, "config", "", "YAML `file` with any of these settings; flags win")
+	s.limits.register(cmd)
 	f.SortFlags = false
 }
 
@@ -96,12 +93,15 @@ func (s *settings) check(byFlag func(name string) bool) error {
 		name         string
 		value, least time.Duration
 	}{
-		{"sync", s.sync, 0}, {"drain-delay", s.drainDelay, 0}, {"session-idle", s.sessionIdle, time.Second},
-		{"replay-age", s.replayAge, time.Second}, {"sse-grace", s.sseGrace, time.Millisecond}, {"lease", s.lease, time.Second},
+		{"sync", s.sync, 0}, {"drain-delay", s.drainDelay, 0}, {"drain-wait", s.drainWait, time.Millisecond},
+		{"sse-grace", s.sseGrace, time.Millisecond}, {"lease", s.lease, time.Second},
 	} {
 		if d.value < d.least {
 			return fmt.Errorf("%s is %s: it must be at least %s", d.name, d.value, d.least)
 		}
+	}
+	if err := s.limits.check(); err != nil {
+		return err
 	}
 	if (s.tlsCert == "") != (s.tlsKey == "") {
 		return errors.New("tls-cert and tls-key belong together: set both or none")
@@ -188,10 +188,12 @@ func (s *settings) options() troupe.Options {
 		}
 		return d
 	}
-	return troupe.Options{
+	o := troupe.Options{
 		Dir: s.data, Node: s.node, MaxStore: int64(s.maxStore), Sync: orNone(s.sync), Lease: s.lease,
 		Listen: s.listen, AllowAnonymous: s.allowAnonymous, TLSCert: s.tlsCert, TLSKey: s.tlsKey,
-		AllowOrigins: s.allowOrigins, AllowHosts: s.allowHosts, DrainDelay: orNone(s.drainDelay),
-		MaxBody: int64(s.maxBody), Grace: s.sseGrace, SessionIdle: s.sessionIdle, ReplayAge: s.replayAge,
+		AllowOrigins: s.allowOrigins, AllowHosts: s.allowHosts, DrainDelay: orNone(s.drainDelay), DrainWait: s.drainWait,
+		Grace: s.sseGrace,
 	}
+	s.limits.options(&o)
+	return o
 }

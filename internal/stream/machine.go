@@ -2,9 +2,13 @@ package stream
 
 import "time"
 
+// Ring is how many appends of a stream the log has room for: append n takes the
+// place of n-Ring.
+const Ring = 1000
+
 // Limits bound one stream. Zero fields take the defaults.
 type Limits struct {
-	Appends int // appends kept for replay: the ring; 1,000
+	Appends int // appends kept for replay, at most Ring; 1,000
 	Bytes   int // bytes kept for replay; 4 MB
 	Part    int // bytes of one append; 256 KiB
 	Batch   int // entries that share one append; 256
@@ -16,7 +20,8 @@ func (l *Limits) fill() {
 			*p = v
 		}
 	}
-	def(&l.Appends, 1000)
+	def(&l.Appends, Ring)
+	l.Appends = min(l.Appends, Ring)
 	def(&l.Bytes, 4<<20)
 	def(&l.Part, 256<<10)
 	def(&l.Batch, 256)
@@ -214,7 +219,7 @@ func backoff(tries int) time.Duration {
 }
 
 // next starts a write when none is in flight: first the record, whose revision
-// the rest needs, then a blank for the bytes cap, then what has queued.
+// the rest needs, then a blank for what is beyond a limit, then what has queued.
 func (m *Machine) next(out []Effect) []Effect {
 	if m.phase != Open || m.flight.busy {
 		return out
@@ -223,7 +228,7 @@ func (m *Machine) next(out []Effect) []Effect {
 	case m.refresh:
 		m.refresh = false
 		m.flight = flight{busy: true, record: true}
-	case m.bytes > m.lim.Bytes && m.low < m.tail:
+	case (m.bytes > m.lim.Bytes || len(m.sizes) > m.lim.Appends) && m.low < m.tail:
 		m.flight = flight{busy: true, blank: true, num: m.low}
 	case len(m.queue) > 0 || m.last:
 		n := min(len(m.queue), m.lim.Batch)
@@ -289,7 +294,7 @@ func (m *Machine) stored(out []Effect) []Effect {
 func (m *Machine) keep(size int) {
 	m.sizes = append(m.sizes, size)
 	m.bytes += size
-	if len(m.sizes) > m.lim.Appends {
+	if len(m.sizes) > Ring {
 		m.bytes -= m.sizes[0]
 		m.sizes, m.low = m.sizes[1:], m.low+1
 	}

@@ -258,6 +258,32 @@ func TestBytesCapBlanksTheOldest(t *testing.T) {
 	}
 }
 
+// TestAppendsCapBlanksTheOldest keeps fewer appends than the log has room for.
+func TestAppendsCapBlanksTheOldest(t *testing.T) {
+	for _, tt := range []struct{ limit, pushed, kept, blanks int }{
+		{5, 50, 5, 45}, {1, 3, 1, 2}, {0, 1500, 1500, 0}, {5000, 1500, 1500, 0},
+	} {
+		w := newWorld(t, Limits{Appends: tt.limit})
+		w.step(Event{Op: Opened, Rev: 1})
+		for range tt.pushed {
+			w.step(Event{Op: Push, Entries: []Entry{msg("x")}})
+			for w.ack() {
+			}
+		}
+		blanks := 0
+		for n := uint64(1); n <= uint64(tt.pushed); n++ {
+			if len(w.log[n]) == 0 {
+				if blanks++; uint64(blanks) != n {
+					t.Errorf("limit %d: append %d is blank though an earlier one is not", tt.limit, n)
+				}
+			}
+		}
+		if kept := len(w.log) - blanks; blanks != tt.blanks || kept != tt.kept {
+			t.Errorf("limit %d: kept %d and blanked %d, want %d and %d", tt.limit, kept, blanks, tt.kept, tt.blanks)
+		}
+	}
+}
+
 func TestRefreshTakesItsTurnAndGuardsWhatFollows(t *testing.T) {
 	w := newWorld(t, Limits{})
 	w.step(Event{Op: Opened, Rev: 1})
