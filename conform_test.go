@@ -4,14 +4,17 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
@@ -33,17 +36,31 @@ var resultTypes = map[string]string{
 	"logging/setLevel":         "EmptyResult",
 }
 
-// officialSchema holds the compiled definitions of 2025-11-25 by name.
+// newest is the revision that a session has where nothing else is said.
+const newest = "2025-11-25"
+
+// officialSchema holds the compiled definitions of a revision by name.
 type officialSchema map[string]*jsonschema.Schema
 
-// official is the schema in the directory TROUPE_SPEC_DIR, nil when there is
-// none.
-var official = sync.OnceValues(func() (officialSchema, error) {
+// schemas are those of the revisions, compiled when they are first used.
+var schemas = func() map[string]func() (officialSchema, error) {
+	all := map[string]func() (officialSchema, error){}
+	for _, revision := range troupe.Revisions() {
+		all[revision] = sync.OnceValues(func() (officialSchema, error) { return readOfficial(revision) })
+	}
+	return all
+}()
+
+// official is the schema of the newest revision in the directory TROUPE_SPEC_DIR,
+// nil when there is none.
+func official() (officialSchema, error) { return schemas[newest]() }
+
+func readOfficial(revision string) (officialSchema, error) {
 	dir := os.Getenv("TROUPE_SPEC_DIR")
 	if dir == "" {
 		dir = "../shared/spec"
 	}
-	f, err := os.Open(filepath.Join(dir, "2025-11-25", "schema.json"))
+	f, err := os.Open(filepath.Join(dir, revision, "schema.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -55,6 +72,11 @@ var official = sync.OnceValues(func() (officialSchema, error) {
 	if err != nil {
 		return nil, err
 	}
+	defs := "$defs"
+	if revision != newest {
+		defs = "definitions"
+		testkit.CloseSchema(doc)
+	}
 	const url = "https://spec.invalid/schema.json"
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
@@ -62,13 +84,30 @@ var official = sync.OnceValues(func() (officialSchema, error) {
 		return nil, err
 	}
 	s := officialSchema{}
-	for name := range doc.(map[string]any)["$defs"].(map[string]any) {
-		if s[name], err = c.Compile(url + "#/$defs/" + name); err != nil {
+	for name := range doc.(map[string]any)[defs].(map[string]any) {
+		if s[name], err = c.Compile(url + "#/" + defs + "/" + name); err != nil {
 			return nil, err
 		}
 	}
+	if revision != newest {
+		// One message is checked by two definitions, of the envelope and of what is in
+		// it: the one of a kind of message does not name the envelope's members.
+		s["JSONRPCErrorResponse"], s["JSONRPCResultResponse"] = s["JSONRPCError"], s["JSONRPCResponse"]
+	}
 	return s, nil
-})
+}
+
+// bare is a message without the members of its envelope, which older schemas do not
+// name where they define a kind of message.
+func (s officialSchema) bare(m map[string]any) any {
+	if s["URLElicitationRequiredError"] != nil {
+		return m
+	}
+	m = maps.Clone(m)
+	delete(m, "jsonrpc")
+	delete(m, "id")
+	return m
+}
 
 // check holds a server's message against the definitions that fit it. methods
 // are those of the requests with its id.
@@ -84,11 +123,16 @@ func (s officialSchema) check(message string, methods []string) error {
 	has := func(name string) bool { _, ok := m[name]; return ok }
 	switch {
 	case has("method") && has("id"):
-		return s["ServerRequest"].Validate(v)
+		return s["ServerRequest"].Validate(s.bare(m))
 	case has("method"):
-		return s["ServerNotification"].Validate(v)
+		return s["ServerNotification"].Validate(s.bare(m))
+	case has("error") && !has("id") && s["URLElicitationRequiredError"] == nil:
+		return nil // the body of an HTTP error, which no definition of an older revision is for
 	case has("error"):
 		if e, ok := m["error"].(map[string]any); ok && e["code"] == json.Number("-32042") {
+			if s["URLElicitationRequiredError"] == nil {
+				return errors.New("the revision has no elicitation by URL")
+			}
 			return s["URLElicitationRequiredError"].Validate(v)
 		}
 		return s["JSONRPCErrorResponse"].Validate(v)
@@ -109,8 +153,9 @@ func (s officialSchema) check(message string, methods []string) error {
 	return err
 }
 
-// conform makes c report every message that is not legal by the official schema,
-// where that is there.
+// conform makes c report every message that is not legal by the official schema of
+// its session's revision, where that is there. In an older revision a member that
+// only later ones have is not legal either.
 func conform(c *testkit.Client) {
 	spec, err := official()
 	if err != nil {
@@ -119,7 +164,7 @@ func conform(c *testkit.Client) {
 	if spec == nil {
 		return
 	}
-	var mu sync.Mutex // guards asked
+	var mu sync.Mutex // guards asked and spec
 	asked := map[string][]string{}
 	c.Sent = func(message string) {
 		var m struct {
@@ -133,10 +178,19 @@ func conform(c *testkit.Client) {
 		}
 	}
 	c.Received = func(message string) {
-		var m struct{ ID json.RawMessage }
+		var m struct {
+			ID     json.RawMessage
+			Result struct{ ProtocolVersion string }
+		}
 		_ = json.Unmarshal([]byte(message), &m) // check reports what is no object
 		mu.Lock()
 		methods := asked[string(m.ID)]
+		if slices.Contains(methods, "initialize") && m.Result.ProtocolVersion != "" {
+			if spec, err = schemas[m.Result.ProtocolVersion](); err != nil {
+				c.T.Errorf("official schema: %v", err)
+			}
+		}
+		spec := spec
 		mu.Unlock()
 		if err := spec.check(message, methods); err != nil {
 			c.T.Errorf("not legal by the official schema: %.2000s\n%v", message, err)
@@ -180,5 +234,28 @@ func TestConformanceIsChecked(t *testing.T) {
 	}
 	if err := spec.check(`{"jsonrpc":"2.0","id":1,"result":{"content":null}}`, call[1:]); err == nil {
 		t.Error("a tool's result without content is accepted")
+	}
+	for _, row := range []struct {
+		revision, message string
+		ok                bool
+	}{
+		{"2025-06-18", `{"jsonrpc":"2.0","id":1,"result":{"content":[],"structuredContent":{}}}`, true},
+		{"2025-03-26", `{"jsonrpc":"2.0","id":1,"result":{"content":[],"structuredContent":{}}}`, false},
+		{"2024-11-05", `{"jsonrpc":"2.0","id":1,"result":{"content":[],"_meta":{}}}`, true},
+		{"2024-11-05", `{"jsonrpc":"2.0","error":{"code":-32600,"message":"x"}}`, true},
+		{"2024-11-05", `{"jsonrpc":"2.0","id":1,"error":{"code":"x","message":"x"}}`, false},
+		{"2025-06-18", `{"jsonrpc":"2.0","id":1,"error":{"code":-32042,"message":"x","data":{"elicitations":[]}}}`, false},
+		{"2025-03-26", `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1,"message":"x"}}`, true},
+		{"2024-11-05", `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1,"message":"x"}}`, false},
+		{"2025-03-26", `{"jsonrpc":"2.0","id":"x","method":"elicitation/create","params":{"message":"x","requestedSchema":{"type":"object","properties":{}}}}`, false},
+		{"2025-06-18", `{"jsonrpc":"2.0","id":"x","method":"elicitation/create","params":{"message":"x","requestedSchema":{"type":"object","properties":{}}}}`, true},
+	} {
+		spec, err := schemas[row.revision]()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := spec.check(row.message, call[1:]); (err == nil) != row.ok {
+			t.Errorf("%s: %s: legal %v, want %v: %v", row.revision, row.message, err == nil, row.ok, err)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -58,7 +59,7 @@ func strictSchema(t testing.TB, revision string) *validator {
 		if err := json.Unmarshal(def, &v); err != nil {
 			t.Fatal(err)
 		}
-		closeObjects(v)
+		testkit.CloseSchema(v)
 		data, err := json.Marshal(v)
 		if err != nil {
 			t.Fatal(err)
@@ -66,38 +67,6 @@ func strictSchema(t testing.TB, revision string) *validator {
 		defs[name] = data
 	}
 	return newValidator(t, defs)
-}
-
-func closeObjects(v any) {
-	switch v := v.(type) {
-	case map[string]any:
-		props, _ := v["properties"].(map[string]any)
-		_, open := v["additionalProperties"]
-		if len(props) > 0 && !open {
-			v["additionalProperties"] = false
-		}
-		for name, p := range props {
-			switch p, _ := p.(map[string]any); {
-			case p == nil:
-			case name == "inputSchema", name == "outputSchema":
-				props[name] = map[string]any{"type": "object"} // open by the rules of JSON Schema
-			case name == "params": // of which the base of all requests has _meta
-				if members, ok := p["properties"].(map[string]any); ok {
-					members["_meta"] = map[string]any{"type": "object"}
-				}
-			case name == "minimum", name == "maximum":
-				// The generator of the older schemas took every number for an integer.
-				p["type"] = "number"
-			}
-		}
-		for _, e := range v {
-			closeObjects(e)
-		}
-	case []any:
-		for _, e := range v {
-			closeObjects(e)
-		}
-	}
 }
 
 // TestProjectedValuesAreLegal makes values of 2025-11-25 with everything in them,

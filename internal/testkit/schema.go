@@ -1,0 +1,35 @@
+package testkit
+
+// CloseSchema changes a decoded official schema so that objects have the members
+// that it names and no others: a member that only later revisions have is then a
+// fault. Schemas of tools, `_meta` and what the schema itself leaves open stay open.
+func CloseSchema(schema any) {
+	switch s := schema.(type) {
+	case map[string]any:
+		props, _ := s["properties"].(map[string]any)
+		if _, open := s["additionalProperties"]; len(props) > 0 && !open {
+			s["additionalProperties"] = false
+		}
+		for name, p := range props {
+			switch p, _ := p.(map[string]any); {
+			case p == nil:
+			case name == "inputSchema", name == "outputSchema":
+				props[name] = map[string]any{"type": "object"}
+			case name == "params": // of which the base of all messages has _meta
+				if members, ok := p["properties"].(map[string]any); ok {
+					members["_meta"] = map[string]any{"type": "object"}
+				}
+			case name == "minimum", name == "maximum":
+				// The generator of the older schemas took every number for an integer.
+				p["type"] = "number"
+			}
+		}
+		for _, e := range s {
+			CloseSchema(e)
+		}
+	case []any:
+		for _, e := range s {
+			CloseSchema(e)
+		}
+	}
+}
