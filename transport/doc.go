@@ -1,5 +1,5 @@
-// Package transport carries MCP over HTTP: bytes and headers in, frames out. It holds no protocol state; what a
-// message means, which session it belongs to and what is answered is decided by the [Dispatcher] it is given.
+// Package transport carries MCP over HTTP and stdio: bytes and headers in, frames out. It holds no protocol state; what
+// a message means, which session it belongs to and what is answered is decided by the [Dispatcher] it is given.
 //
 // [Handler] is one MCP endpoint of the Streamable HTTP transport (2025-03-26 to 2025-11-25). Before the dispatcher
 // sees a request, the handler has checked, in this order: Host, Origin, method, authentication,
@@ -12,6 +12,9 @@
 // the session's messages, which come as POSTs, and every message to the client is one more event of it. What is checked
 // is the same, but that a POST needs no Accept and names its session in the query.
 //
+// [Pipe] is the stdio transport: one session over a reader and a writer, one message a line. Its methods are those of an
+// Exchange that is open from the start, so that whoever serves the session of HTTP+SSE serves this one as well.
+//
 // # Guarantees
 //
 //   - One request is one [Exchange], and one exchange gets one response: whatever would send a second one is ignored.
@@ -22,6 +25,7 @@
 //     any other connection.
 //   - No method of an Exchange but Room waits for the peer, except that Answer and Reject write a response, which a
 //     peer that does not read can hold up for at most WriteTimeout.
+//   - What a Pipe writes is whole messages, each on one line, and nothing else. Its methods that write never wait.
 //
 // # States of an Exchange
 //
@@ -45,6 +49,7 @@
 //
 // # Who may call what
 //
-// All methods of Handler and Exchange may be called from any goroutine. The fields of an Exchange are set before the
-// dispatcher runs and must not be written to; Msg and Body are gone when the dispatcher's method has returned.
+// All methods of Handler, Exchange and Pipe may be called from any goroutine, but Pipe.Serve only once. The fields of an
+// Exchange are set before the dispatcher runs and must not be written to; Msg and Body are gone when the dispatcher's
+// method has returned.
 package transport

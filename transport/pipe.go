@@ -1,0 +1,393 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// PipeOptions configure a Pipe. The zero value is useful.
+type PipeOptions struct {
+	// MaxBody is the longest line that is read, in bytes, without its end. 0 means 4 MiB.
+	MaxBody int64
+
+	// Limits bound nesting and batches, see codec.Limits.
+	Limits codec.Limits
+
+	// MaxQueued is how many bytes may wait to be written. 0 means 1 MiB. A message that does not fit is taken
+	// nevertheless if less than half is queued, so that a large one can be sent at all; else the pipe is cut.
+	MaxQueued int
+
+	// Log gets what is worth an operator's attention. Nil discards it. It must not write to what the Pipe writes to.
+	Log *slog.Logger
+
+	// Observer is told of lines that were no messages, by the status a POST would have been answered with, and of
+	// cuts. It may be nil.
+	Observer Observer
+}
+
+func (o PipeOptions) filled() PipeOptions {
+	if o.MaxBody <= 0 {
+		o.MaxBody = defaultMaxBody
+	}
+	if o.MaxQueued <= 0 {
+		o.MaxQueued = defaultMaxQueued
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Pipe is one session over a reader and a writer, with one message a line: the stdio transport of all revisions. Serve
+// reads, and the other methods write, in the order of their calls. Nothing but whole messages goes out, each on one
+// line; only a write that fails or is cut off can leave a part of one.
+//
+// The methods but Serve are those an Exchange has, for a connection that is open from the start and has no status, no
+// ids of events and no keep-alive. They may be called from any goroutine, copy what they are given, and but for Room
+// and Wait never block. A peer that does not read is not cut for the time it takes, only when more is queued than
+// MaxQueued: it owns the process, and may have been put to sleep.
+type Pipe struct {
+	in   io.Reader
+	out  io.Writer
+	o    PipeOptions
+	done chan struct{} // closed when the pipe is gone
+
+	mu      sync.Mutex    // guards what follows
+	state   state         // streaming, finishing or gone
+	queue   *codec.Buffer // what the writer has not taken; nil if there is nothing
+	writing int           // bytes the writer has taken and not written
+	active  bool          // there is a writer
+	room    chan struct{} // closed when there is room; nil if nobody waits
+	onGone  []func()
+	fault   error // why it is gone; nil if all was written
+}
+
+// NewPipe returns a Pipe that is open. The caller closes in and out, if at all, when the Pipe is done with them.
+func NewPipe(in io.Reader, out io.Writer, o PipeOptions) *Pipe {
+	return &Pipe{in: in, out: out, o: o.filled(), done: make(chan struct{}), state: streaming}
+}
+
+// Serve reads lines and calls take for each message, or batch, in order and on this goroutine. m and line are valid
+// until take returns; while it runs nothing more is read than a buffer holds, so it may wait. Serve is called once. It
+// returns nil at the end of the input, the cause of ctx when that ends first, what is ErrGone when the pipe is closed or
+// a write fails, and else the error of the read. take does not run any more then. A Read that cannot be interrupted is
+// left behind: in is not to be read again.
+//
+// A line ends with LF or CR LF, and the last one with the input. Blank lines are ignored. A line over MaxBody is skipped
+// and answered with -32600 and no id. A line that is no message is answered with the error of codec.Scan and the id if
+// there was a valid one, with two exceptions that are only logged: what has a method and no id, since it was meant to be
+// a notification, and what has no method but a result or an error, since an answer with its id would be taken for that
+// to a request of the peer's own. What is not even JSON is always answered.
+//
+// A panic of take is logged and cuts the pipe.
+func (p *Pipe) Serve(ctx context.Context, take func(m *codec.Message, line []byte)) error {
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	p.Gone(stop)
+	defer p.unread()
+	lines := newLines(leave(p.in, reading.Done()), p.o.MaxBody)
+	var m codec.Message
+	for {
+		line, err := lines.next()
+		switch {
+		case err == io.EOF:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !p.Open():
+			return p.gone()
+		case err == errTooLong:
+			p.refuse(ctx, http.StatusRequestEntityTooLarge, "too-large", mcp.CodeInvalidRequest, "Message too large", nil)
+		case err != nil:
+			return fmt.Errorf("transport: read: %w", err)
+		case !blank(line):
+			p.line(ctx, line, &m, take)
+		}
+	}
+}
+
+// unread ends a Read that is left behind where that can be done.
+func (p *Pipe) unread() {
+	if d, ok := p.in.(interface{ SetReadDeadline(time.Time) error }); ok {
+		_ = d.SetReadDeadline(past)
+	}
+}
+
+func (p *Pipe) line(ctx context.Context, line []byte, m *codec.Message, take func(*codec.Message, []byte)) {
+	if e := codec.Scan(line, m, p.o.Limits); e != nil {
+		if e.Code == mcp.CodeInvalidRequest && !answerable(m) {
+			p.observe(http.StatusBadRequest, "message")
+			p.o.Log.DebugContext(ctx, "transport: no message, and not answered", "reason", e.Reason)
+			return
+		}
+		p.refuse(ctx, http.StatusBadRequest, "message", e.Code, e.Reason, e.ID)
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			p.o.Log.LogAttrs(ctx, slog.LevelError, "transport: the taker of messages panicked", panicAttrs(v, debug.Stack())...)
+			p.cut(cutPanic)
+		}
+	}()
+	take(m, line)
+}
+
+// answerable reports whether what was refused as a message, and left this of itself, is answered.
+func answerable(m *codec.Message) bool {
+	if m.Method != nil {
+		return m.ID != nil
+	}
+	return m.Result == nil && m.Err == nil
+}
+
+// refuse answers a line that is not given to take, at the pace of the peer's reading.
+func (p *Pipe) refuse(ctx context.Context, status int, reason string, code int, message string, id []byte) {
+	p.observe(status, reason)
+	if p.Room(ctx) != nil {
+		return // Serve sees why
+	}
+	b := codec.GetBuffer()
+	defer b.Free()
+	b.B = codec.AppendError(b.B, id, code, message, nil)
+	p.put(b.B)
+}
+
+func (p *Pipe) observe(status int, reason string) {
+	if p.o.Observer != nil {
+		p.o.Observer.Rejected(status, reason)
+	}
+}
+
+// SetSession does nothing: the session is the pipe.
+func (p *Pipe) SetSession(string) {}
+
+// Answer writes body if there is one. It returns false if the pipe is closed.
+func (p *Pipe) Answer(_ int, body []byte) bool {
+	if blank(body) {
+		return p.Open()
+	}
+	return p.put(body)
+}
+
+// Accepted does nothing: a notification has no answer.
+func (p *Pipe) Accepted() {}
+
+// Reject writes a JSON-RPC error. Data, if not nil, and id are raw JSON; without an id there is nothing to answer, and
+// the error is logged instead. What a status or a retryAfter would say is not told.
+func (p *Pipe) Reject(status, code int, message string, data, id []byte, _ time.Duration) {
+	if id == nil {
+		p.o.Log.Debug("transport: rejected what has no id", "status", status, "code", code, "message", message)
+		return
+	}
+	b := codec.GetBuffer()
+	defer b.Free()
+	b.B = codec.AppendError(b.B, id, code, message, data)
+	p.put(b.B)
+}
+
+// Open reports whether the pipe takes messages.
+func (p *Pipe) Open() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state == streaming
+}
+
+// Event writes data, which must be JSON, as one line; empty data is no message. The pipe is cut if it does not fit, see
+// PipeOptions.MaxQueued.
+func (p *Pipe) Event(_ string, _ int, data []byte) {
+	if !blank(data) {
+		p.put(data)
+	}
+}
+
+// Comment does nothing: a pipe needs nothing to stay open, and a closed one is seen by reading it.
+func (p *Pipe) Comment() {}
+
+// Flush does nothing: what is queued is being written.
+func (p *Pipe) Flush() {}
+
+// put queues one message, which is not blank. It returns false if it will not be written.
+func (p *Pipe) put(data []byte) bool {
+	p.mu.Lock()
+	if p.state != streaming {
+		p.mu.Unlock()
+		return false
+	}
+	if queued := p.queued(); queued+len(data)+1 > p.o.MaxQueued && queued >= p.o.MaxQueued/2 {
+		p.endAndUnlock(cutQueue, ErrGone)
+		return false
+	}
+	if p.queue == nil {
+		p.queue = codec.GetBuffer()
+	}
+	p.queue.B = append(appendLine(p.queue.B, data), '\n')
+	p.start()
+	p.mu.Unlock()
+	return true
+}
+
+// queued returns the number of bytes that are not written. mu is held.
+func (p *Pipe) queued() int {
+	if p.queue == nil {
+		return p.writing
+	}
+	return p.writing + len(p.queue.B)
+}
+
+// start sees to it that somebody writes. mu is held.
+func (p *Pipe) start() {
+	if !p.active {
+		p.active = true
+		go p.drain()
+	}
+}
+
+// drain writes until nothing is left, all that is queued at a time.
+func (p *Pipe) drain() {
+	p.mu.Lock()
+	for p.state != gone && p.queue != nil {
+		buf := p.queue
+		p.queue, p.writing = nil, len(buf.B)
+		p.mu.Unlock()
+		n, err := p.out.Write(buf.B)
+		if err == nil && n < len(buf.B) {
+			err = io.ErrShortWrite
+		}
+		buf.Free()
+		p.mu.Lock()
+		p.writing = 0
+		if err != nil {
+			p.endAndUnlock(cutWrite, fmt.Errorf("%w: %w", ErrGone, err))
+			return
+		}
+		if p.room != nil && p.queued() < p.o.MaxQueued/2 {
+			close(p.room)
+			p.room = nil
+		}
+	}
+	p.active = false
+	if p.state == finishing {
+		p.endAndUnlock("", nil)
+		return
+	}
+	p.mu.Unlock()
+}
+
+// Room waits until less than half of MaxQueued is queued, which is when any message fits. It returns ErrGone when the
+// pipe is gone, or the cause of ctx.
+func (p *Pipe) Room(ctx context.Context) error {
+	for {
+		p.mu.Lock()
+		if p.state == gone {
+			p.mu.Unlock()
+			return ErrGone
+		}
+		if p.queued() < p.o.MaxQueued/2 {
+			p.mu.Unlock()
+			return nil
+		}
+		if p.room == nil {
+			p.room = make(chan struct{})
+		}
+		room := p.room
+		p.mu.Unlock()
+		select {
+		case <-room:
+		case <-p.done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Gone has f called once, on its own goroutine, when the pipe is gone: a write failed, it was cut, or it was finished
+// and all is written. If it is gone already, that is at once.
+func (p *Pipe) Gone(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state == gone {
+		go f()
+		return
+	}
+	p.onGone = append(p.onGone, f)
+}
+
+// Finish closes the pipe once everything queued is written. Messages that come later are ignored.
+func (p *Pipe) Finish() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state == streaming {
+		p.state = finishing
+		p.start()
+	}
+}
+
+// Wait waits until the pipe is gone, so call Finish or Cut first. It returns nil if all was written, what is ErrGone if
+// not, or the cause of ctx.
+func (p *Pipe) Wait(ctx context.Context) error {
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		select {
+		case <-p.done:
+		default:
+			return context.Cause(ctx)
+		}
+	}
+	return p.fault
+}
+
+// gone says why the pipe takes no messages any more.
+func (p *Pipe) gone() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fault != nil {
+		return p.fault
+	}
+	return ErrGone
+}
+
+// Cut closes the pipe now; what is queued is lost. A Write that is under way is interrupted if the writer has
+// SetWriteDeadline, and else left behind.
+func (p *Pipe) Cut() { p.cut(cutAsked) }
+
+func (p *Pipe) cut(reason string) {
+	p.mu.Lock()
+	p.endAndUnlock(reason, ErrGone)
+}
+
+// endAndUnlock makes the pipe gone: reason says why it is cut, "" that it ended well. mu is held and released.
+func (p *Pipe) endAndUnlock(reason string, fault error) {
+	if p.state == gone {
+		p.mu.Unlock()
+		return
+	}
+	p.state, p.fault = gone, fault
+	p.queue.Free()
+	p.queue = nil
+	after := p.onGone
+	p.onGone = nil
+	close(p.done)
+	p.mu.Unlock()
+	for _, f := range after {
+		go f()
+	}
+	if reason == "" {
+		return
+	}
+	if d, ok := p.out.(interface{ SetWriteDeadline(time.Time) error }); ok {
+		_ = d.SetWriteDeadline(past)
+	}
+	if p.o.Observer != nil {
+		p.o.Observer.Cut(reason)
+	}
+}
