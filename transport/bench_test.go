@@ -220,3 +220,38 @@ func BenchmarkEvent(b *testing.B) {
 		buf.Free()
 	}
 }
+
+// BenchmarkPipe echoes pings between two goroutines, one at a time and many at once.
+func BenchmarkPipe(b *testing.B) {
+	for _, ahead := range []int{1, 100} {
+		b.Run("ahead="+strconv.Itoa(ahead), func(b *testing.B) {
+			in, client := io.Pipe()
+			out, server := io.Pipe()
+			p := NewPipe(in, server, PipeOptions{})
+			over := make(chan error)
+			go func() {
+				over <- p.Serve(context.Background(), func(_ *codec.Message, line []byte) { p.Answer(200, line) })
+			}()
+			lines := bytes.Repeat([]byte(ping+"\n"), ahead)
+			answers := make([]byte, len(lines))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := client.Write(lines); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := io.ReadFull(out, answers); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*ahead), "ns/message")
+			client.Close()
+			if err := <-over; err != nil {
+				b.Fatal(err)
+			}
+			p.Finish()
+			if err := p.Wait(context.Background()); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
