@@ -178,16 +178,17 @@ func conform(c *testkit.Client) {
 		}
 	}
 	c.Received = func(message string) {
-		var m struct {
-			ID     json.RawMessage
-			Result struct{ ProtocolVersion string }
-		}
+		var m struct{ ID json.RawMessage }
 		_ = json.Unmarshal([]byte(message), &m) // check reports what is no object
 		mu.Lock()
 		methods := asked[string(m.ID)]
-		if slices.Contains(methods, "initialize") && m.Result.ProtocolVersion != "" {
-			if spec, err = schemas[m.Result.ProtocolVersion](); err != nil {
-				c.T.Errorf("official schema: %v", err)
+		if slices.Contains(methods, "initialize") {
+			var settled struct{ Result struct{ ProtocolVersion string } }
+			_ = json.Unmarshal([]byte(message), &settled)
+			if schema, ok := schemas[settled.Result.ProtocolVersion]; ok {
+				if spec, err = schema(); err != nil {
+					c.T.Errorf("official schema: %v", err)
+				}
 			}
 		}
 		spec := spec
