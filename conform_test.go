@@ -183,7 +183,9 @@ func conform(c *testkit.Client) {
 		mu.Lock()
 		methods := asked[string(m.ID)]
 		if slices.Contains(methods, "initialize") {
-			var settled struct{ Result struct{ ProtocolVersion string } }
+			var settled struct {
+				Result struct{ ProtocolVersion string }
+			}
 			_ = json.Unmarshal([]byte(message), &settled)
 			if schema, ok := schemas[settled.Result.ProtocolVersion]; ok {
 				if spec, err = schema(); err != nil {
