@@ -172,6 +172,7 @@ type dispatcher struct {
 
 var _ transport.Connector = dispatcher{}
 var _ actors.Conn = (*transport.Exchange)(nil)
+var _ actors.Conn = (*transport.Pipe)(nil)
 
 func input(x *transport.Exchange) actors.Input {
 	in := actors.Input{Tenant: anonymous, Session: x.SessionID, Version: x.Version, LastEventID: x.LastEventID, Conn: x}

@@ -19,12 +19,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 		Short: "A runtime for MCP servers whose sessions survive a crash",
 		Long: "troupe serves the Model Context Protocol. Sessions and event streams are kept in a data directory,\n" +
 			"so that clients find them again after the process was killed and started anew.",
-		Example:           "  troupe serve                  serve the demo on http://127.0.0.1:8080/mcp\n  troupe serve --help           see what can be set",
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		Example: `  troupe serve                  serve the demo on http://127.0.0.1:8080/mcp
+  troupe stdio                  serve it to the client that starts this process
+  troupe serve --help           see what can be set
+  source <(troupe completion bash)   complete commands and flags in this shell`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
 	}
-	root.AddCommand(serveCommand(stderr), versionCommand())
+	root.AddCommand(serveCommand(stderr), stdioCommand(os.Stdin, stdout, stderr), versionCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -36,6 +38,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if _, ok := errors.AsType[*failure](err); ok {
 		return 1
 	}
-	fmt.Fprintln(stderr, "See troupe --help or troupe serve --help.")
+	fmt.Fprintln(stderr, "See troupe --help or troupe COMMAND --help.")
 	return 2
 }

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/examples/everything"
+)
+
+// stdioGroups are the settings that stdio has of serve's.
+var stdioGroups = []flagGroup{
+	{"Requests", []string{"max-body", "max-depth", "max-batch", "max-call", "max-ask", "calls-per-session", "parked-per-session", "subscriptions-per-session", "max-queued", "drain-wait"}},
+	{"This process", []string{"log-level", "log-format", "config"}},
+}
+
+func stdioCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
+	var s settings
+	cmd := &cobra.Command{
+		Use:   "stdio [flags]",
+		Short: "Serve the demo on standard input and output",
+		Long: "Serves the demo to the one client that started this process: one JSON-RPC message per line on standard\n" +
+			"input and output, and the log on standard error. It ends when standard input does, or on SIGTERM.",
+		Example: `  troupe stdio                              as the command of a server in a client's configuration:
+                                            {"mcpServers": {"demo": {"command": "troupe", "args": ["stdio"]}}}
+  troupe stdio --log-level debug 2>log.txt  to see what the client asks for`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if s.config != "" {
+				if err := readConfig(cmd, s.config); err != nil {
+					return err
+				}
+			}
+			s.memory, s.data = true, ""
+			if err := s.check(cmd.Flags().Changed); err != nil {
+				return err
+			}
+			return s.serveStdio(cmd.Context(), stdin, stdout, stderr)
+		},
+	}
+	all := new(cobra.Command)
+	s.register(all)
+	// What the host shows of a server's standard error looks like a fault to its user.
+	_ = all.Flags().Set("log-level", "warn") // a level that there is
+	for _, g := range stdioGroups {
+		for _, name := range g.names {
+			f := all.Flags().Lookup(name)
+			f.DefValue, f.Changed = f.Value.String(), false
+			cmd.Flags().AddFlag(f)
+		}
+	}
+	groupedHelp(cmd, stdioGroups)
+	return cmd
+}
+
+// serveStdio serves the demo until the client or a signal ends it.
+func (s *settings) serveStdio(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
+	tuneGC()
+	ctx, cancel := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer cancel()
+	// A client that is gone shows as a failed write, and not as the end of the process.
+	signal.Ignore(syscall.SIGPIPE)
+	o := s.options()
+	o.Log = s.logger(stderr)
+	rt, err := troupe.New(o)
+	if err != nil {
+		return explain(err, o)
+	}
+	if err := rt.ServePipe(ctx, everything.New(), stdin, stdout); err != nil {
+		return explain(err, o)
+	}
+	return nil
+}

@@ -1,0 +1,216 @@
+package troupe_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// pipe is a server behind a pair of pipes, and its client.
+type pipe struct {
+	t     *testing.T
+	rt    *troupe.Runtime
+	srv   *troupe.Server
+	in    *io.PipeWriter
+	out   *io.PipeReader
+	lines *bufio.Scanner
+	stop  context.CancelFunc
+	ended chan error
+}
+
+func newPipe(t *testing.T, o troupe.Options) *pipe {
+	t.Helper()
+	rt, err := troupe.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdin, in := io.Pipe()
+	out, stdout := io.Pipe()
+	ctx, stop := context.WithCancel(t.Context())
+	p := &pipe{t: t, rt: rt, srv: troupe.NewServer(mcp.Implementation{Name: "test", Version: "1"}, nil), in: in, out: out,
+		lines: bufio.NewScanner(out), stop: stop, ended: make(chan error, 1)}
+	p.lines.Buffer(nil, 1<<20)
+	addTestTools(p.srv)
+	go func() {
+		err := rt.ServePipe(ctx, p.srv, stdin, stdout)
+		_ = stdout.Close()
+		p.ended <- err
+	}()
+	t.Cleanup(func() { _ = in.Close(); _ = out.Close(); stop() })
+	return p
+}
+
+func (p *pipe) send(lines ...string) {
+	p.t.Helper()
+	if _, err := io.WriteString(p.in, strings.Join(lines, "\n")+"\n"); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *pipe) next() string {
+	p.t.Helper()
+	if !p.lines.Scan() {
+		p.t.Fatalf("the output ended: %v", p.lines.Err())
+	}
+	return p.lines.Text()
+}
+
+func (p *pipe) ask(line string) string {
+	p.t.Helper()
+	p.send(line)
+	return p.next()
+}
+
+func (p *pipe) initialize(revision string) {
+	p.t.Helper()
+	got := p.ask(`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"` + revision +
+		`","capabilities":{"elicitation":{},"sampling":{},"roots":{}},"clientInfo":{"name":"t","version":"1"}}}`)
+	contains(p.t, "initialize", got, `"protocolVersion":"`+revision+`"`)
+	p.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+}
+
+// end waits for the end of the server and of its output.
+func (p *pipe) end() []string {
+	p.t.Helper()
+	var rest []string
+	for p.lines.Scan() {
+		rest = append(rest, p.lines.Text())
+	}
+	if err := <-p.ended; err != nil {
+		p.t.Errorf("the server ended with %v", err)
+	}
+	return rest
+}
+
+func TestStdio(t *testing.T) {
+	for _, revision := range troupe.Revisions() {
+		t.Run(revision, func(t *testing.T) {
+			p := newPipe(t, troupe.Options{})
+			equal(t, "early", p.ask(call("1", "echo", `{"text":"x"}`)), `{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"initialize first"}}`)
+			equal(t, "no JSON", p.ask(`{"jsonrpc":`), `{"jsonrpc":"2.0","error":{"code":-32700,"message":"unexpected end of the message"}}`)
+			p.initialize(revision)
+			equal(t, "echo", p.ask(call("2", "echo", `{"text":"héllo\n你好"}`)), textResult("2", `héllo\n你好`))
+			question := p.ask(call("3", "pingback", `{}`))
+			equal(t, "the answer to a question", p.ask(answerTo(question, `{}`)), textResult("3", "pong"))
+			p.send(call("4", "sleep", `{"ms":3600000}`), cancel("4"))
+			equal(t, "after a cancel", p.ask(`{"jsonrpc":"2.0","id":5,"method":"ping"}`), `{"jsonrpc":"2.0","id":5,"result":{}}`)
+			got := p.ask(batch(call("6", "echo", `{"text":"six"}`)))
+			want := textResult("6", "six")
+			if revision > "2025-03-26" {
+				want = `{"jsonrpc":"2.0","error":{"code":-32600,"message":"revision ` + revision + ` has no batches: send one message at a time"}}`
+			}
+			equal(t, "batch", got, want)
+			p.in.Close()
+			if rest := p.end(); len(rest) != 0 {
+				t.Errorf("after the end of the input: %q", rest)
+			}
+		})
+	}
+}
+
+func TestStdioAnswersTenThousandCallsSentAtOnce(t *testing.T) {
+	p := newPipe(t, troupe.Options{})
+	p.initialize("2025-11-25")
+	const n = 10000
+	go func() {
+		w := bufio.NewWriter(p.in)
+		for i := range n {
+			_, _ = w.WriteString(call(fmt.Sprint(i), "echo", fmt.Sprintf(`{"text":"number %d"}`, i)) + "\n")
+		}
+		_ = w.Flush()
+		_ = p.in.Close() // in mid-call: what was sent is answered
+	}()
+	seen := make(map[string]bool, n)
+	for _, line := range p.end() {
+		if seen[line] {
+			t.Errorf("twice: %s", line)
+		}
+		seen[line] = true
+	}
+	for i := range n {
+		if want := textResult(fmt.Sprint(i), fmt.Sprintf("number %d", i)); !seen[want] {
+			t.Fatalf("no answer %s among %d", want, len(seen))
+		}
+	}
+	if len(seen) != n {
+		t.Errorf("%d answers", len(seen))
+	}
+}
+
+func TestStdioEnds(t *testing.T) {
+	run := func(name string, f func(t *testing.T, p *pipe)) {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				p := newPipe(t, troupe.Options{DrainWait: 20 * time.Second})
+				p.initialize("2025-11-25")
+				f(t, p)
+			})
+		})
+	}
+	lost := `{"jsonrpc":"2.0","id":2,"error":{"code":-32010,"message":"the node running this call was lost; whether it took effect is unknown"}}`
+	run("input ends in mid-call", func(t *testing.T, p *pipe) {
+		begin := time.Now()
+		p.send(call("1", "sleep", `{"ms":5000}`), call("2", "sleep", `{"ms":3600000}`))
+		p.in.Close()
+		equal(t, "a call that ends in time", p.next(), textResult("1", "slept"))
+		equal(t, "one that does not", strings.Join(p.end(), "\n"), lost)
+		if d := time.Since(begin); d < 20*time.Second || d > 22*time.Second {
+			t.Errorf("after %v", d)
+		}
+	})
+	run("a question nobody can answer any more", func(t *testing.T, p *pipe) {
+		begin := time.Now()
+		p.ask(call("1", "ask", `{"question":"who?"}`))
+		p.in.Close()
+		contains(t, "the call", strings.Join(p.end(), "\n"), `"isError":true`)
+		if d := time.Since(begin); d > time.Second {
+			t.Errorf("after %v", d)
+		}
+	})
+	run("a signal in mid-call", func(t *testing.T, p *pipe) {
+		begin := time.Now()
+		p.send(call("1", "sleep", `{"ms":500}`), call("2", "sleep", `{"ms":3600000}`))
+		synctest.Wait()
+		p.stop()
+		equal(t, "a call that ends in time", p.next(), textResult("1", "slept"))
+		equal(t, "one that does not", strings.Join(p.end(), "\n"), lost)
+		if d := time.Since(begin); d > 3*time.Second {
+			t.Errorf("after %v", d)
+		}
+	})
+	run("a signal after the input", func(t *testing.T, p *pipe) {
+		p.send(call("2", "sleep", `{"ms":3600000}`))
+		p.in.Close()
+		time.Sleep(2 * time.Second)
+		begin := time.Now()
+		p.stop()
+		equal(t, "the call", strings.Join(p.end(), "\n"), lost)
+		if d := time.Since(begin); d > 3*time.Second {
+			t.Errorf("after %v", d)
+		}
+	})
+	run("nobody reads any more", func(t *testing.T, p *pipe) {
+		ended := make(chan error, 1)
+		troupe.AddTool(p.srv, troupe.Tool{Name: "wait"}, func(ctx context.Context, _ *troupe.Call, _ struct{}) (string, error) {
+			<-ctx.Done()
+			ended <- context.Cause(ctx)
+			return "", nil
+		})
+		p.send(call("1", "wait", `{}`), call("2", "echo", `{"text":"x"}`))
+		_ = p.out.CloseWithError(io.ErrClosedPipe)
+		if err := <-ended; !errors.Is(err, troupe.ErrSessionEnded) {
+			t.Errorf("cause %v", err)
+		}
+		p.end()
+	})
+}
