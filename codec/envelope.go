@@ -31,6 +31,7 @@ const (
 	nameError
 	nameMeta
 	nameToken
+	nameRevision
 	nameName
 	nameURI
 	nameArguments
@@ -40,7 +41,10 @@ const (
 )
 
 // longestName is the longest of the names, written with an escape of six bytes for every character.
-const longestName = 6 * len("progressToken")
+const longestName = 6 * len(keyRevision)
+
+// keyRevision is the key of _meta that has the revision of a single request (2026-07-28).
+const keyRevision = "io.modelcontextprotocol/protocolVersion"
 
 // named finds the name of a raw key.
 func named(key []byte) name {
@@ -70,6 +74,8 @@ func exactly(key []byte) name {
 		return nameMeta
 	case "progressToken":
 		return nameToken
+	case keyRevision:
+		return nameRevision
 	case "name":
 		return nameName
 	case "uri":
@@ -220,13 +226,18 @@ func (s *scanner) paramsMember(key []byte, at int) (end int) {
 }
 
 func (s *scanner) metaMember(key []byte, at int) (end int) {
-	if end = s.value(at, 3); end < 0 || named(key) != nameToken {
+	if end = s.value(at, 3); end < 0 {
 		return end
 	}
-	if raw := s.data[at:end]; !isString(raw) && !isInteger(raw) {
-		s.refuse(reasonToken, at)
+	switch named(key) {
+	case nameToken:
+		if raw := s.data[at:end]; !isString(raw) && !isInteger(raw) {
+			s.refuse(reasonToken, at)
+		}
+		s.set(&s.m.ProgressToken, at, end, reasonDupToken)
+	case nameRevision:
+		s.set(&s.m.ProtocolVersion, at, end, reasonDupMeta)
 	}
-	s.set(&s.m.ProgressToken, at, end, reasonDupToken)
 	return end
 }
 

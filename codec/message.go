@@ -52,6 +52,10 @@ type Message struct {
 	// ProgressToken is params._meta.progressToken as it was sent; 0 and "" are legal and not nil.
 	ProgressToken []byte
 
+	// ProtocolVersion is params._meta["io.modelcontextprotocol/protocolVersion"] as it was sent, of whatever type: that
+	// it is there makes a request one of 2026-07-28 or later.
+	ProtocolVersion []byte
+
 	// Members of params that most methods use. Scan checks that they are valid JSON, not their types.
 	Name, URI, Arguments, Meta, Cursor []byte
 }

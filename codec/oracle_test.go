@@ -126,7 +126,7 @@ func oracleScan(data []byte, lim Limits) (int, spans) {
 		params := oracleMembers(got.Params)
 		got.Name, got.URI, got.Arguments = one(params, "name"), one(params, "uri"), one(params, "arguments")
 		got.Cursor, got.Meta = one(params, "cursor"), one(params, "_meta")
-		got.Token = one(oracleMembers(got.Meta), "progressToken")
+		got.Token, got.Revision = one(oracleMembers(got.Meta), "progressToken"), one(oracleMembers(got.Meta), keyRevision)
 		bad = bad || got.Token != "-" && !oracleID(got.Token)
 	}
 	if got.Err != "-" {
@@ -224,7 +224,7 @@ func checkScan(t *testing.T, data []byte, lim Limits) {
 		if diff := cmp.Diff(want, spansOf(&m)); diff != "" {
 			t.Fatalf("Scan(%q) (-want +got):\n%s", data, diff)
 		}
-		for _, span := range [][]byte{m.ID, m.Params, m.Result, m.Err, m.ProgressToken, m.Name, m.URI, m.Arguments, m.Meta, m.Cursor} {
+		for _, span := range [][]byte{m.ID, m.Params, m.Result, m.Err, m.ProgressToken, m.Name, m.URI, m.Arguments, m.Meta, m.Cursor, m.ProtocolVersion} {
 			if !inside(span, data) || span != nil && !Valid(span) {
 				t.Fatalf("Scan(%q) gave the span %q", data, span)
 			}
@@ -377,7 +377,7 @@ func (r *randomJSON) str() {
 }
 
 func (r *randomJSON) key() {
-	keys := []string{"jsonrpc", "id", "method", "params", "result", "error", "_meta", "progressToken", "name", "uri", "arguments", "cursor", "code", "message", "a", `\u0061`, `i\u0064`}
+	keys := []string{"jsonrpc", "id", "method", "params", "result", "error", "_meta", "progressToken", keyRevision, "name", "uri", "arguments", "cursor", "code", "message", "a", `\u0061`, `i\u0064`}
 	if r.IntN(5) == 0 {
 		r.str()
 		return
@@ -547,7 +547,7 @@ func TestAgainstOracle(t *testing.T) {
 var seeds = []string{
 	``, ` `, `{}`, `[]`, `null`, `"a"`, `-0.5e-3`, "\ufeff{}", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","_meta":{"progressToken":0},"arguments":{"a":[1,"\u0061",null]}}}`,
 	`{"jsonrpc":"2.0","id":"a","result":{"content":[]}}`, `{"jsonrpc":"2.0","error":{"code":-32700,"message":"工具"}}`, `[{"jsonrpc":"2.0","method":"a"},[1]]`,
-	`{"jsonrpc":"2.0","m\u0065thod":"a","method":"b"}`, `"\ud83d\ude00\ud800"`, "\"\xff\"", "\"\x00\"", "{\n \"a\" : [ 1 , 2 ] }", `[01]`, `{"a":1,"a":2}`, `[[[[[[[[[[]]]]]]]]]]`,
+	`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"io.modelcontextprotocol\/protocolVersion":"2026-07-28"}}}`, `{"jsonrpc":"2.0","m\u0065thod":"a","method":"b"}`, `"\ud83d\ude00\ud800"`, "\"\xff\"", "\"\x00\"", "{\n \"a\" : [ 1 , 2 ] }", `[01]`, `{"a":1,"a":2}`, `[[[[[[[[[[]]]]]]]]]]`,
 	everythingJSON,
 }
 

@@ -17,6 +17,7 @@ const (
 	reasonDuplicate    = "duplicate member in the message"
 	reasonDupParam     = "duplicate member in params"
 	reasonDupToken     = "duplicate progress token"
+	reasonDupMeta      = "duplicate member in _meta"
 	reasonBatchEmpty   = "the batch is empty"
 	reasonBatchTooLong = "the batch has too many messages"
 	reasonBatchNested  = "a batch cannot hold a batch"

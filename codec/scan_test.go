@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ type spans struct {
 	N                                      int
 	ID, Method, Params, Result, Err, Token string
 	Name, URI, Arguments, Meta, Cursor     string
+	Revision                               string
 }
 
 func text(b []byte) string {
@@ -26,8 +28,17 @@ func spansOf(m *Message) spans {
 	return spans{
 		Kind: m.Kind, N: m.N, ID: text(m.ID), Method: text(m.Method), Params: text(m.Params), Result: text(m.Result),
 		Err: text(m.Err), Token: text(m.ProgressToken), Name: text(m.Name), URI: text(m.URI),
-		Arguments: text(m.Arguments), Meta: text(m.Meta), Cursor: text(m.Cursor),
+		Arguments: text(m.Arguments), Meta: text(m.Meta), Cursor: text(m.Cursor), Revision: text(m.ProtocolVersion),
 	}
+}
+
+// escapes writes every character of a key as an escape, the longest way to write it.
+func escapes(key string) string {
+	out := `"`
+	for _, c := range []byte(key) {
+		out += fmt.Sprintf(`\u%04x`, c)
+	}
+	return out + `"`
 }
 
 func TestScanAccepts(t *testing.T) {
@@ -65,6 +76,22 @@ func TestScanAccepts(t *testing.T) {
 		})},
 		{"empty progress token", `{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"x":{},"progressToken":""}}}`, with(func(s *spans) {
 			s.Kind, s.ID, s.Method, s.Params, s.Meta, s.Token = Request, "1", "m", `{"_meta":{"x":{},"progressToken":""}}`, `{"x":{},"progressToken":""}`, `""`
+		})},
+		{"revision", `{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, with(func(s *spans) {
+			s.Kind, s.ID, s.Method, s.Meta = Request, "1", "m", `{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`
+			s.Params, s.Revision = `{"_meta":`+s.Meta+`}`, `"2026-07-28"`
+		})},
+		{"revision of another type", `{"jsonrpc":"2.0","method":"m","params":{"_meta":{"io.modelcontextprotocol\/protocolVersion":null}}}`, with(func(s *spans) {
+			s.Kind, s.Method, s.Meta = Notification, "m", `{"io.modelcontextprotocol\/protocolVersion":null}`
+			s.Params, s.Revision = `{"_meta":`+s.Meta+`}`, `null`
+		})},
+		{"revision in escapes", `{"jsonrpc":"2.0","method":"m","params":{"_meta":{` + escapes("io.modelcontextprotocol/protocolVersion") + `:1}}}`, with(func(s *spans) {
+			s.Kind, s.Method, s.Meta = Notification, "m", `{`+escapes("io.modelcontextprotocol/protocolVersion")+`:1}`
+			s.Params, s.Revision = `{"_meta":`+s.Meta+`}`, `1`
+		})},
+		{"revision elsewhere", `{"jsonrpc":"2.0","method":"m","params":{"io.modelcontextprotocol/protocolVersion":"a","arguments":{"_meta":{"io.modelcontextprotocol/protocolVersion":"b"}}}}`, with(func(s *spans) {
+			s.Kind, s.Method, s.Arguments = Notification, "m", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"b"}}`
+			s.Params = `{"io.modelcontextprotocol/protocolVersion":"a","arguments":` + s.Arguments + `}`
 		})},
 		{"progress token elsewhere", `{"jsonrpc":"2.0","id":1,"method":"m","params":{"progressToken":null,"arguments":{"_meta":{"progressToken":1.5}}}}`, with(func(s *spans) {
 			s.Kind, s.ID, s.Method, s.Params = Request, "1", "m", `{"progressToken":null,"arguments":{"_meta":{"progressToken":1.5}}}`
@@ -231,6 +258,7 @@ func TestScanRefuses(t *testing.T) {
 		{"duplicate cursor", `{"jsonrpc":"2.0","method":"m","params":{"cursor":1,"cursor":1}}`, ScanError{Code: codeInvalid, Reason: reasonDupParam, Offset: 60}, "-"},
 		{"duplicate _meta", `{"jsonrpc":"2.0","method":"m","params":{"_meta":{},"_meta":{}}}`, ScanError{Code: codeInvalid, Reason: reasonDupParam, Offset: 59}, "-"},
 		{"duplicate progress token", `{"jsonrpc":"2.0","method":"m","params":{"_meta":{"progressToken":1,"progressToken":1}}}`, ScanError{Code: codeInvalid, Reason: reasonDupToken, Offset: 83}, "-"},
+		{"duplicate revision", `{"jsonrpc":"2.0","method":"m","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":1,"io.modelcontextprotocol/protocolVersion":1}}}`, ScanError{Code: codeInvalid, Reason: reasonDupMeta, Offset: 135}, "-"},
 		{"progress token null", `{"jsonrpc":"2.0","id":9,"method":"m","params":{"_meta":{"progressToken":null}}}`, ScanError{Code: codeInvalid, Reason: reasonToken, Offset: 72}, "9"},
 		{"progress token 1.5", `{"jsonrpc":"2.0","id":9,"method":"m","params":{"_meta":{"progressToken":1.5}}}`, ScanError{Code: codeInvalid, Reason: reasonToken, Offset: 72}, "9"},
 		{"progress token object", `{"jsonrpc":"2.0","id":9,"method":"m","params":{"_meta":{"progressToken":{}}}}`, ScanError{Code: codeInvalid, Reason: reasonToken, Offset: 72}, "9"},
