@@ -38,6 +38,8 @@ func TestAnswers(t *testing.T) {
 				{"role":"user","content":{"type":"text","text":"Please analyze the image above."}}]}`},
 		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"test_prompt_with_arguments"},"argument":{"name":"arg1","value":"test"}}`,
 			`{"completion":{"values":["testing","test value 1","test value 2"],"total":3,"hasMore":false}}`},
+		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"test_prompt_with_arguments"},"argument":{"name":"arg2","value":"par"},"context":{"arguments":{"arg1":"paris","arg2":"park"}}}`,
+			`{"completion":{"values":["park","party"],"total":2,"hasMore":false}}`},
 		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"test_simple_prompt"},"argument":{"name":"a","value":""}}`,
 			`{"completion":{"values":[],"total":0,"hasMore":false}}`},
 	} {

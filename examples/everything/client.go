@@ -6,14 +6,20 @@ import (
 	"strings"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 type visitInput struct {
 	URL string `json:"url" jsonschema:"what the user is to open"`
 }
 
+type enterInput struct {
+	URL     string `json:"url" jsonschema:"what the user must have opened before"`
+	Visited bool   `json:"visited,omitempty" jsonschema:"whether the user has"`
+}
+
 // addClient adds what else a tool may want of its client: whether it is there,
-// its roots, and that its user opens a URL.
+// its roots, and that its user opens a URL, during the call or before it.
 func addClient(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{
 		Name:        "ping",
@@ -56,5 +62,14 @@ func addClient(s *troupe.Server) {
 			return "", err
 		}
 		return fmt.Sprintf("the user said %s", r.Action), nil
+	})
+	troupe.AddTool(s, troupe.Tool{
+		Name:        "enter",
+		Description: "Lets in who has opened a URL, and has the client ask the others to.",
+	}, func(_ context.Context, _ *troupe.Call, in enterInput) (string, error) {
+		if !in.Visited {
+			return "", troupe.URLRequired(mcp.ElicitURL{Message: "Please open this page first.", ElicitationID: "enter", URL: in.URL})
+		}
+		return "come in", nil
 	})
 }

@@ -181,8 +181,9 @@ func (c *client) notified(method string) []string {
 
 // toolResult is the result of a tool with its content as it came.
 type toolResult struct {
-	Content []json.RawMessage `json:"content"`
-	IsError bool              `json:"isError"`
+	Content    []json.RawMessage `json:"content"`
+	Structured json.RawMessage   `json:"structuredContent"`
+	IsError    bool              `json:"isError"`
 }
 
 // tool calls a tool and returns its result. Empty arguments are left out.

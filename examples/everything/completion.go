@@ -12,15 +12,29 @@ import (
 var suggestions = []string{"testing", "test value 1", "test value 2", "paris", "park", "party"}
 
 // complete offers what begins with the text typed so far, and nothing for
-// prompts and resources that have no suggestions.
+// prompts and resources that have no suggestions. What another argument of the
+// prompt is already is not offered again.
 func complete(_ context.Context, _ *troupe.Call, p mcp.CompleteParams) (mcp.Completion, error) {
 	fits := []string{}
 	if p.Ref.Type == mcp.RefPrompt && p.Ref.Name == promptWithArguments {
 		for _, s := range suggestions {
-			if strings.HasPrefix(s, p.Argument.Value) {
+			if strings.HasPrefix(s, p.Argument.Value) && !settled(p, s) {
 				fits = append(fits, s)
 			}
 		}
 	}
 	return mcp.NewCompletion(fits), nil
+}
+
+// settled reports whether an argument that is settled already has the value.
+func settled(p mcp.CompleteParams, value string) bool {
+	if p.Context == nil {
+		return false
+	}
+	for name, v := range p.Context.Arguments {
+		if name != p.Argument.Name && v == value {
+			return true
+		}
+	}
+	return false
 }

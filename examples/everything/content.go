@@ -10,9 +10,11 @@ import (
 
 // A picture of one red pixel and a sound of no length.
 var (
-	redPixel = decoded("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==")
+	redPixel = decoded(redPixelText)
 	silence  = decoded("UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA=")
 )
+
+const redPixelText = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 
 const (
 	typePNG  = "image/png"
@@ -41,6 +43,8 @@ func addContent(s *troupe.Server) {
 		mcp.Image(redPixel, typePNG))
 	add("test_audio_content", "Returns a sound.",
 		mcp.Audio(silence, typeWAV))
+	add("link", "Returns a link to a resource.",
+		mcp.Link(mcp.Resource{URI: staticText, Name: "static-text", Title: "Static text", Description: "A text that never changes.", MIMEType: typeText}))
 	add("test_embedded_resource", "Returns the contents of a resource.",
 		mcp.Embed(mcp.TextResource("test://embedded-resource", typeText, "This is an embedded resource content.")))
 	add("test_multiple_content_types", "Returns text, an image and the contents of a resource.",

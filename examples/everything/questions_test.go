@@ -27,6 +27,10 @@ func TestQuestions(t *testing.T) {
 		{"test_sampling", `{"prompt":"Say hello"}`, "sampling/createMessage",
 			`{"messages":[{"role":"user","content":{"type":"text","text":"Say hello"}}],"maxTokens":100}`,
 			`{"role":"assistant","content":{"type":"text","text":"hello"},"model":"m"}`, "LLM response: hello", false},
+		{"delegate", `{"prompt":"Who?"}`, "sampling/createMessage",
+			`{"messages":[{"role":"user","content":{"type":"text","text":"Who?"}}],"maxTokens":100,"toolChoice":{"mode":"required"},
+				"tools":[{"name":"look","description":"Looks something up.","inputSchema":{"type":"object","properties":{"what":{"type":"string"}},"required":["what"]}}]}`,
+			`{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"look","input":{"what":"you"}}],"model":"m","stopReason":"toolUse"}`, `look {"what":"you"}`, false},
 		{"test_elicitation", `{"message":"Who?"}`, "elicitation/create",
 			`{"mode":"form","message":"Who?","requestedSchema":{"type":"object","properties":{"username":{"type":"string","description":"User's response"},"email":{"type":"string","description":"User's email address"}},"required":["username","email"]}}`,
 			`{"action":"accept","content":{"username":"u","email":"e"}}`, `User response: action=accept, content={"username":"u","email":"e"}`, false},
@@ -49,7 +53,7 @@ func TestQuestions(t *testing.T) {
 	} {
 		t.Run(tt.tool, func(t *testing.T) {
 			t.Parallel()
-			c := connect(t, `{"elicitation":{},"sampling":{}}`)
+			c := connect(t, `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}}}`)
 			asked := 0
 			c.reply = func(method string, params json.RawMessage) string {
 				asked++
@@ -79,11 +83,29 @@ func TestQuestions(t *testing.T) {
 func TestQuestionsNeedTheirCapability(t *testing.T) {
 	t.Parallel()
 	c := connect(t, `{}`)
-	for tool, want := range map[string]string{"ask": "elicitation", "test_sampling": "sampling", "test_elicitation": "elicitation",
+	for tool, want := range map[string]string{"ask": "elicitation", "test_sampling": "sampling", "delegate": "sampling.tools", "test_elicitation": "elicitation",
 		"test_elicitation_sep1034_defaults": "elicitation", "test_elicitation_sep1330_enums": "elicitation"} {
 		m := c.call("tools/call", `{"name":"`+tool+`","arguments":{}}`, nil)
 		if !strings.Contains(string(m.Error), want) {
 			t.Errorf("%s is answered with %s%s, want an error that names %s", tool, m.Error, m.Result, want)
 		}
+	}
+}
+
+// TestEnter is told to open a URL before it calls again; TestPlainTools does.
+func TestEnter(t *testing.T) {
+	t.Parallel()
+	c := connect(t, `{"elicitation":{"url":{}}}`)
+	m := c.call("tools/call", `{"name":"enter","arguments":{"url":"https://example.com/"}}`, nil)
+	var refusal struct {
+		Code int
+		Data json.RawMessage
+	}
+	if err := json.Unmarshal(m.Error, &refusal); err != nil {
+		t.Fatalf("the answer is %s%s: %v", m.Error, m.Result, err)
+	}
+	const want = `{"elicitations":[{"mode":"url","message":"Please open this page first.","elicitationId":"enter","url":"https://example.com/"}]}`
+	if refusal.Code != -32042 || string(refusal.Data) != want {
+		t.Errorf("the error is %d %s, want -32042 %s", refusal.Code, refusal.Data, want)
 	}
 }

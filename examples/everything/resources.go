@@ -8,15 +8,18 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
+// staticText is the URI of a resource to which a tool links.
+const staticText = "test://static-text"
+
 func addResources(s *troupe.Server) {
 	add := func(r mcp.Resource, contents mcp.ResourceContents) {
 		troupe.AddResource(s, r, func(context.Context, *troupe.Call, string, map[string]string) ([]mcp.ResourceContents, error) {
 			return []mcp.ResourceContents{contents}, nil
 		})
 	}
-	const text, binary, watched = "test://static-text", "test://static-binary", "test://watched-resource"
-	add(mcp.Resource{URI: text, Name: "static-text", Title: "Static text", Description: "A text that never changes.", MIMEType: typeText},
-		mcp.TextResource(text, typeText, "This is the content of the static text resource."))
+	const binary, watched = "test://static-binary", "test://watched-resource"
+	add(mcp.Resource{URI: staticText, Name: "static-text", Title: "Static text", Description: "A text that never changes.", MIMEType: typeText},
+		mcp.TextResource(staticText, typeText, "This is the content of the static text resource."))
 	add(mcp.Resource{URI: binary, Name: "static-binary", Title: "Static image", Description: "An image that never changes.", MIMEType: typePNG},
 		mcp.BlobResource(binary, typePNG, redPixel))
 	add(mcp.Resource{URI: watched, Name: "watched-resource", Title: "Watched resource", Description: "A resource to subscribe to.", MIMEType: typeText},

@@ -2,6 +2,8 @@ package everything
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/troupe-run/troupe"
@@ -12,6 +14,11 @@ type samplingInput struct {
 	Prompt string `json:"prompt" jsonschema:"what to ask the client's model"`
 }
 
+// lookSchema is that of a tool that the client's model may use.
+const lookSchema = `{"type":"object","properties":{"what":{"type":"string"}},"required":["what"]}`
+
+// addSampling adds tools that ask the client's model, for a message and for the
+// use of a tool.
 func addSampling(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{
 		Name:        "test_sampling",
@@ -33,5 +40,28 @@ func addSampling(s *troupe.Server) {
 			}
 		}
 		return "LLM response: " + strings.Join(said, "\n"), nil
+	})
+	troupe.AddTool(s, troupe.Tool{
+		Name:        "delegate",
+		Description: "Asks the client's model which tool it would call.",
+		Needs:       troupe.NeedsSamplingTools,
+		Rerun:       troupe.Safe,
+	}, func(ctx context.Context, call *troupe.Call, in samplingInput) (string, error) {
+		r, err := call.Sample(ctx, mcp.CreateMessageParams{
+			Messages:   []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.Blocks(mcp.Text(in.Prompt))}},
+			MaxTokens:  100,
+			Tools:      []mcp.Tool{{Name: "look", Description: "Looks something up.", InputSchema: json.RawMessage(lookSchema)}},
+			ToolChoice: &mcp.ToolChoice{Mode: "required"},
+		})
+		if err != nil {
+			return "", err
+		}
+		var uses []string
+		for _, block := range r.Content.Blocks {
+			if use, ok := block.(*mcp.ToolUseContent); ok {
+				uses = append(uses, fmt.Sprintf("%s %s", use.Name, use.Input))
+			}
+		}
+		return strings.Join(uses, "\n"), nil
 	})
 }

@@ -20,6 +20,7 @@ func NewWith(o troupe.ServerOptions) *troupe.Server {
 	s := troupe.NewServer(mcp.Implementation{Name: "everything", Title: "Troupe: everything", Version: "1.0.0"}, &o)
 
 	addEcho(s)
+	addMeasure(s)
 	addCount(s)
 	addSleep(s)
 	addAsk(s)

@@ -33,7 +33,7 @@ func TestToolList(t *testing.T) {
 	}
 	slices.Sort(names)
 	want := []string{
-		"ask", "change", "count", "echo", "json_schema_2020_12_tool", "ping", "roots", "sleep",
+		"ask", "change", "count", "delegate", "echo", "enter", "json_schema_2020_12_tool", "link", "measure", "ping", "roots", "sleep",
 		"test_audio_content", "test_elicitation", "test_elicitation_sep1034_defaults", "test_elicitation_sep1330_enums",
 		"test_embedded_resource", "test_error_handling", "test_image_content", "test_multiple_content_types", "test_reconnection",
 		"test_sampling", "test_simple_text", "test_tool_with_logging", "test_tool_with_progress", "tick", "touch", "visit",
@@ -57,6 +57,9 @@ func TestPlainTools(t *testing.T) {
 	}{
 		{"echo", `{"text":"a \u00e9\n\"b\""}`, false, []string{`{"type":"text","text":"a é\n\"b\""}`}},
 		{"echo", `{"text":""}`, false, []string{`{"type":"text","text":""}`}},
+		{"link", `{}`, false, []string{
+			`{"type":"resource_link","uri":"test://static-text","name":"static-text","title":"Static text","description":"A text that never changes.","mimeType":"text/plain"}`}},
+		{"enter", `{"url":"https://example.com/","visited":true}`, false, []string{`{"type":"text","text":"come in"}`}},
 		{"sleep", `{"ms":0}`, false, []string{`{"type":"text","text":"slept 0 ms"}`}},
 		{"count", `{"to":0}`, false, []string{`{"type":"text","text":"counted to 0"}`}},
 		{"test_simple_text", ``, false, []string{`{"type":"text","text":"This is a simple text response for testing."}`}},
@@ -82,6 +85,15 @@ func TestPlainTools(t *testing.T) {
 				t.Errorf("%s %s: block %d is %s, want %s", tt.tool, tt.arguments, i, block, tt.want[i])
 			}
 		}
+	}
+}
+
+func TestMeasure(t *testing.T) {
+	t.Parallel()
+	c := connect(t, `{}`)
+	const want = `{"bytes":14,"characters":7,"words":2}`
+	if r := c.tool("measure", `{"text":"ab \u4e16\u754c\ud83c\udfad\n"}`); string(r.Structured) != want || r.text(t) != want {
+		t.Errorf("it gives %s and %s, want %s as both", r.Structured, r.Content, want)
 	}
 }
 
