@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-run/troupe"
-	"github.com/troupe-run/troupe/examples/everything"
 )
 
 func serveCommand(stderr io.Writer) *cobra.Command {
@@ -73,7 +72,7 @@ func (s *settings) serve(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return explain(err, o)
 	}
-	rt.Mount("/mcp", everything.New())
+	rt.Mount("/mcp", s.demo())
 	ln, err := rt.Listen()
 	if err != nil {
 		return explain(errors.Join(err, rt.Close(context.WithoutCancel(ctx))), o)

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/examples/everything"
 )
 
 // settings are what can be set for serve, by flag or by file.
@@ -33,6 +34,7 @@ type settings struct {
 	node     string
 	lease    time.Duration
 
+	pageSize   count
 	sseGrace   time.Duration
 	drainDelay time.Duration
 	drainWait  time.Duration
@@ -47,7 +49,7 @@ type settings struct {
 var settingGroups = append([]flagGroup{
 	{"Where and to whom", []string{"listen", "allow-anonymous", "allow-origin", "allow-host", "tls-cert", "tls-key"}},
 	{"What is kept", []string{"data", "memory", "max-store", "sync"}},
-	{"How it serves and ends", []string{"sse-grace", "drain-delay", "drain-wait"}},
+	{"How it serves and ends", []string{"page-size", "sse-grace", "drain-delay", "drain-wait"}},
 	{"This node", []string{"node", "lease", "log-level", "log-format", "config"}},
 }, limitGroups...)
 
@@ -67,6 +69,8 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.Var(&s.maxStore, "max-store", "most bytes to store, a `size`; new sessions are refused beyond it (8GiB, in memory 1GiB)")
 	f.DurationVar(&s.sync, "sync", 2*time.Minute, "`time` between flushes to the disk, which is what a power cut may cost; 0s flushes every write")
 
+	s.pageSize = 100
+	f.Var(&s.pageSize, "page-size", "`number` of items in one page of a list")
 	f.DurationVar(&s.sseGrace, "sse-grace", 250*time.Millisecond, "`time` a call may take and still be answered as plain JSON")
 	f.DurationVar(&s.drainDelay, "drain-delay", 3*time.Second, "`time` to serve on, not ready any more, after SIGTERM; 0s for none")
 	f.DurationVar(&s.drainWait, "drain-wait", 30*time.Second, "`time` to wait for calls to end after that")
@@ -99,6 +103,9 @@ func (s *settings) check(byFlag func(name string) bool) error {
 		if d.value < d.least {
 			return fmt.Errorf("%s is %s: it must be at least %s", d.name, d.value, d.least)
 		}
+	}
+	if s.pageSize < 1 {
+		return errors.New("page-size is 0: it must be at least 1")
 	}
 	if err := s.limits.check(); err != nil {
 		return err
@@ -177,6 +184,11 @@ func (s *settings) level() (slog.Level, error) {
 		return slog.LevelError, nil
 	}
 	return 0, fmt.Errorf("log-level is %q: want debug, info, warn or error", s.logLevel)
+}
+
+// demo is the server that is served.
+func (s *settings) demo() *troupe.Server {
+	return everything.NewWith(troupe.ServerOptions{PageSize: int(s.pageSize)})
 }
 
 // options are the settings as the library takes them, where 0 stands for a

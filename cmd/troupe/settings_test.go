@@ -46,6 +46,7 @@ listen: 127.0.0.1:9000
 memory: true
 max-store: 3GiB
 max-body: 1024
+page-size: 7
 sse-grace: 100ms
 allow-origin:
   - https://a.example
@@ -63,7 +64,7 @@ log-level: warn
 	if len(o.AllowOrigins) != 1 || o.AllowOrigins[0] != "https://c.example" {
 		t.Errorf("origins are %q, want that of the flag alone", o.AllowOrigins)
 	}
-	if o.MaxStore != 3<<30 || o.MaxBody != 1024 || o.Grace != 100*time.Millisecond || o.Dir != "" || s.logLevel != "warn" {
+	if o.MaxStore != 3<<30 || o.MaxBody != 1024 || o.Grace != 100*time.Millisecond || o.Dir != "" || s.pageSize != 7 || s.logLevel != "warn" {
 		t.Errorf("options are %+v with level %s, want the file's", o, s.logLevel)
 	}
 	if o.SessionIdle != 72*time.Hour || o.ReplayAge != 10*time.Minute || o.Sync != 2*time.Minute {
@@ -218,7 +219,7 @@ func TestZeroTimes(t *testing.T) {
 func TestRefusedFlags(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"--sync", "-1s"}, {"--lease", "0s"}, {"--lease", "1ms"}, {"--sse-grace", "0s"}, {"--drain-delay", "-1s"}, {"--node", "Not A Name"},
+		{"--sync", "-1s"}, {"--lease", "0s"}, {"--lease", "1ms"}, {"--sse-grace", "0s"}, {"--page-size", "0"}, {"--drain-delay", "-1s"}, {"--node", "Not A Name"},
 		{"--listen", "8080"}, {"--listen", "127.0.0.1"}, {"--listen", "127.0.0.1:99999"}, {"--listen", "127.0.0.1:-1"}, {"--listen", ""}, {"--listen", "::1:80"},
 		{"--tls-cert", "absent.pem", "--tls-key", "absent.pem"},
 		{"--session-idle", "0s"}, {"--replay-age", "0s"},

@@ -9,12 +9,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-run/troupe"
-	"github.com/troupe-run/troupe/examples/everything"
 )
 
 // stdioGroups are the settings that stdio has of serve's.
 var stdioGroups = []flagGroup{
-	{"Requests", []string{"max-body", "max-depth", "max-batch", "max-call", "max-ask", "calls-per-session", "parked-per-session", "subscriptions-per-session", "max-queued", "drain-wait"}},
+	{"Requests", []string{"max-body", "max-depth", "max-batch", "max-call", "max-ask", "calls-per-session", "parked-per-session", "subscriptions-per-session", "max-queued", "page-size", "drain-wait"}},
 	{"This process", []string{"log-level", "log-format", "config"}},
 }
 
@@ -70,7 +69,7 @@ func (s *settings) serveStdio(ctx context.Context, stdin io.Reader, stdout, stde
 	if err != nil {
 		return explain(err, o)
 	}
-	if err := rt.ServePipe(ctx, everything.New(), stdin, stdout); err != nil {
+	if err := rt.ServePipe(ctx, s.demo(), stdin, stdout); err != nil {
 		return explain(err, o)
 	}
 	return nil
