@@ -122,13 +122,26 @@ func TestSampling(t *testing.T) {
 	sameJSON(t, "question", <-asked, `{"maxTokens":100,"messages":[{"role":"user","content":{"type":"text","text":"Is it so?"}}]}`)
 }
 
+func TestDelegate(t *testing.T) {
+	t.Parallel()
+	asked := make(chan *mcp.CreateMessageWithToolsParams, 1)
+	c := dial(t, shared, mcp.ClientOptions{CreateMessageWithToolsHandler: func(_ context.Context, r *mcp.CreateMessageWithToolsRequest) (*mcp.CreateMessageWithToolsResult, error) {
+		asked <- r.Params
+		return &mcp.CreateMessageWithToolsResult{Model: "parrot", Role: "assistant", StopReason: "toolUse",
+			Content: []mcp.Content{&mcp.ToolUseContent{ID: "1", Name: "look", Input: map[string]any{"what": "it"}}}}, nil
+	}})
+	sameJSON(t, "result", c.call(t, "delegate", map[string]any{"prompt": "What is it?"}), text(`look {"what":"it"}`))
+	sameJSON(t, "question", <-asked, `{"maxTokens":100,"messages":[{"role":"user","content":{"type":"text","text":"What is it?"}}],"toolChoice":{"mode":"required"},
+		"tools":[{"name":"look","description":"Looks something up.","inputSchema":{"type":"object","properties":{"what":{"type":"string"}},"required":["what"]}}]}`)
+}
+
 // TestUndeclared calls tools that ask with a client that has said it cannot answer.
 func TestUndeclared(t *testing.T) {
 	t.Parallel()
 	c := dial(t, shared, mcp.ClientOptions{})
 	for tool, needs := range map[string]string{
 		"ask": "elicitation.form", "test_elicitation": "elicitation.form", "test_elicitation_sep1034_defaults": "elicitation.form",
-		"test_elicitation_sep1330_enums": "elicitation.form", "test_sampling": "sampling",
+		"test_elicitation_sep1330_enums": "elicitation.form", "test_sampling": "sampling", "delegate": "sampling.tools",
 	} {
 		_, err := c.CallTool(within(t), &mcp.CallToolParams{Name: tool, Arguments: map[string]any{}})
 		refused(t, tool, err, jsonrpc.CodeInvalidRequest, "the client must declare: "+needs)

@@ -139,6 +139,14 @@ func TestComplete(t *testing.T) {
 			t.Errorf("completions of %q are %+v, want all of %q", tt.typed, r.Completion, tt.want)
 		}
 	}
-	_, err := c.Complete(within(t), &mcp.CompleteParams{Ref: &mcp.CompleteReference{Type: "ref/prompt", Name: "nothing"}, Argument: mcp.CompleteParamsArgument{Name: "arg1"}})
+	r, err := c.Complete(within(t), &mcp.CompleteParams{Ref: prompt, Argument: mcp.CompleteParamsArgument{Name: "arg2", Value: "par"},
+		Context: &mcp.CompleteContext{Arguments: map[string]string{"arg1": "paris"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(r.Completion.Values, []string{"park", "party"}); diff != "" {
+		t.Errorf("completions beside another argument (-got +want):\n%s", diff)
+	}
+	_, err = c.Complete(within(t), &mcp.CompleteParams{Ref: &mcp.CompleteReference{Type: "ref/prompt", Name: "nothing"}, Argument: mcp.CompleteParamsArgument{Name: "arg1"}})
 	refused(t, "completion for an unknown prompt", err, jsonrpc.CodeInvalidParams, "Unknown prompt: nothing")
 }

@@ -2,8 +2,11 @@ package interop
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -55,4 +58,18 @@ func TestVisit(t *testing.T) {
 	case <-within(t).Done():
 		t.Error("the end of the visit was not told")
 	}
+}
+
+// TestEnter is sent away to open a URL. What it does after that is the application's.
+func TestEnter(t *testing.T) {
+	t.Parallel()
+	enter := &mcp.CallToolParams{Name: "enter", Arguments: map[string]any{"url": "https://example.com/x"}}
+	elicitation := &mcp.ElicitationCapabilities{URL: &mcp.URLElicitationCapabilities{}}
+	_, err := dial(t, shared, mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{Elicitation: elicitation}}).CallTool(within(t), enter)
+	refused(t, "who has not opened the URL", err, mcp.CodeURLElicitationRequired, "the user must open a URL first")
+	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		sameJSON(t, "data", json.RawMessage(wire.Data), `{"elicitations":[{"mode":"url","elicitationId":"enter","url":"https://example.com/x","message":"Please open this page first."}]}`)
+	}
+	_, err = dial(t, shared, mcp.ClientOptions{}).CallTool(within(t), enter)
+	refused(t, "who cannot be asked to open it", err, jsonrpc.CodeInvalidRequest, "the user must open a URL first, but the client must declare: elicitation.url")
 }

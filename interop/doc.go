@@ -21,8 +21,4 @@
 // recorder keeps what went over the wire, because the SDK hides what some tests
 // are about: the order of a call's notifications and its result, the headers of a
 // resumed stream, the request that ends a session.
-//
-// What the SDK offers and the demo does not use is not tested here: nothing in
-// the demo changes a list or has more items than one page, and resources are updated only in that a client is
-// told of those it subscribed to when it returns after a crash.
 package interop

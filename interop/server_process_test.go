@@ -49,7 +49,7 @@ func withServer(run func() int) (code int) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return fail(fmt.Errorf("build the command: %w\n%s", err, out))
 	}
-	p, err := launch("127.0.0.1:0", "--memory")
+	p, err := launch("127.0.0.1:0", "--memory", "--page-size", "7") // so that lists have several pages
 	if err != nil {
 		return fail(err)
 	}

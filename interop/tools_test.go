@@ -20,10 +20,10 @@ const (
 
 // demoTools are the tools of the demo. Each has a test with its name in this module.
 var demoTools = []string{
-	"ask", "count", "echo", "json_schema_2020_12_tool", "ping", "roots", "sleep", "test_audio_content", "test_elicitation",
-	"test_elicitation_sep1034_defaults", "test_elicitation_sep1330_enums", "test_embedded_resource", "test_error_handling",
-	"test_image_content", "test_multiple_content_types", "test_reconnection", "test_sampling", "test_simple_text",
-	"test_tool_with_logging", "test_tool_with_progress", "tick", "visit",
+	"ask", "change", "count", "delegate", "echo", "enter", "json_schema_2020_12_tool", "link", "measure", "ping", "roots", "sleep",
+	"test_audio_content", "test_elicitation", "test_elicitation_sep1034_defaults", "test_elicitation_sep1330_enums",
+	"test_embedded_resource", "test_error_handling", "test_image_content", "test_multiple_content_types", "test_reconnection",
+	"test_sampling", "test_simple_text", "test_tool_with_logging", "test_tool_with_progress", "tick", "touch", "visit",
 }
 
 func TestListTools(t *testing.T) {
@@ -38,11 +38,21 @@ func TestListTools(t *testing.T) {
 		names = append(names, tool.Name)
 		byName[tool.Name] = tool
 	}
+	if n := len(c.wire.find(calls("tools/list"))); n != 4 {
+		t.Errorf("the list has %d pages, want 4", n)
+	}
 	slices.Sort(names)
 	if diff := cmp.Diff(names, demoTools); diff != "" {
 		t.Errorf("tools (-got +want):\n%s", diff)
 	}
 	for name, want := range map[string]string{
+		"measure": `{"name":"measure","title":"Measure a text","description":"Counts the bytes, characters and words of a text.",
+			"annotations":{"readOnlyHint":true,"openWorldHint":false,"idempotentHint":false},
+			"icons":[{"src":"data:image/png;base64,` + redPixel + `","mimeType":"image/png","sizes":["1x1"]}],
+			"inputSchema":{"type":"object","properties":{"text":{"type":"string","description":"what to measure"}},"required":["text"],"additionalProperties":false},
+			"outputSchema":{"type":"object","properties":{"bytes":{"type":"integer","description":"its length in UTF-8"},
+				"characters":{"type":"integer","description":"its code points"},"words":{"type":"integer","description":"its parts between white space"}},
+				"required":["bytes","characters","words"],"additionalProperties":false}}`,
 		"echo": `{"name":"echo","description":"Returns the text as it is.","inputSchema":{"type":"object","properties":{
 			"text":{"type":"string","description":"what to return"}},"required":["text"],"additionalProperties":false}}`,
 		"sleep": `{"name":"sleep","description":"Takes its time. Cancel it to see it end early.","inputSchema":{"type":"object","properties":{
@@ -80,6 +90,11 @@ func TestCallTools(t *testing.T) {
 		{"", "test_simple_text", nil, text("This is a simple text response for testing.")},
 		{"", "test_image_content", nil, `{"content":[{"type":"image","data":"` + redPixel + `","mimeType":"image/png"}]}`},
 		{"", "test_audio_content", nil, `{"content":[{"type":"audio","data":"` + silence + `","mimeType":"audio/wav"}]}`},
+		{"", "link", nil, `{"content":[{"type":"resource_link","uri":"test://static-text","name":"static-text","title":"Static text",
+			"description":"A text that never changes.","mimeType":"text/plain"}]}`},
+		{"", "measure", map[string]any{"text": "ab 世界🎭\n"}, `{"structuredContent":{"bytes":14,"characters":7,"words":2},
+			"content":[{"type":"text","text":"{\"bytes\":14,\"characters\":7,\"words\":2}"}]}`},
+		{"", "enter", map[string]any{"url": "https://example.com/", "visited": true}, text("come in")},
 		{"", "test_embedded_resource", nil, `{"content":[{"type":"resource","resource":{"uri":"test://embedded-resource","mimeType":"text/plain","text":"This is an embedded resource content."}}]}`},
 		{"", "test_multiple_content_types", nil, `{"content":[
 			{"type":"text","text":"Multiple content types test:"},
