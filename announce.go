@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
-	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -55,7 +54,7 @@ func (s *service) Opened(p *actors.Peer, gap bool) {
 		return
 	}
 	for _, uri := range p.Subscribed() {
-		p.Push(mcp.NotifyResourcesUpdated, updatedParams(uri))
+		p.PushUpdate(uri)
 	}
 }
 
@@ -72,11 +71,6 @@ func (s *service) Notified(p *actors.Peer, method string, _ []byte) {
 	if s.srv.opts.RootsChanged != nil {
 		s.srv.opts.RootsChanged(&Peer{p})
 	}
-}
-
-func updatedParams(uri string) []byte {
-	b := append([]byte(nil), `{"uri":`...)
-	return append(codec.AppendString(b, uri), '}')
 }
 
 // mountPoint is a server's link to the runtime that mounted it.
@@ -131,6 +125,6 @@ func (m *mountPoint) changed() {
 
 func (m *mountPoint) resourceUpdated(uri string) {
 	if s := m.service(); s != nil {
-		s.rt.node.ResourceUpdated(s.svc, uri, mcp.NotifyResourcesUpdated, updatedParams(uri))
+		s.rt.node.ResourceUpdated(s.svc, uri, s.srv.opts.SubResources)
 	}
 }

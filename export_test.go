@@ -26,3 +26,6 @@ func CompiledSchemas() int {
 	defer compiled.mu.Unlock()
 	return len(compiled.all)
 }
+
+// Appends is the number of appends to event streams so far.
+func (rt *Runtime) Appends() int64 { return rt.node.Stats().Appends }

@@ -25,6 +25,11 @@ type ServerOptions struct {
 	// Subscribe is asked before a client subscribes to a resource; an error
 	// refuses it. nil allows every URI.
 	Subscribe func(ctx context.Context, call *Call, uri string) error
+	// SubResources has an update of a resource told also to those who subscribed to
+	// one that it lies below, under its own URI: that of file:///a/b to those of
+	// file:///a and file:///a/. Clients must expect that, but not all
+	// do.
+	SubResources bool
 	// Limits are the server's own; its zero fields stand for the Runtime's.
 	Limits Limits
 	// RootsChanged is told that a client's roots have changed. It must not block.
@@ -83,8 +88,10 @@ func (s *Server) RemoveResources(uris ...string) { s.resources.remove(uris...) }
 // ignored.
 func (s *Server) RemoveResourceTemplates(templates ...string) { s.templates.remove(templates...) }
 
-// ResourceUpdated tells every session that subscribed to uri that it has
-// changed. It does not wait, and does nothing before the server is mounted.
+// ResourceUpdated tells every session that subscribed to uri that it has changed;
+// see also ServerOptions.SubResources. Of several updates of a resource within 100 ms
+// the first is told at once, and the others once at the end of that time. It waits
+// for no client, and does nothing before the server is mounted.
 func (s *Server) ResourceUpdated(uri string) { s.mount.resourceUpdated(uri) }
 
 // Prompt describes a prompt. Name and Description should be set.

@@ -1,10 +1,25 @@
 package actors
 
 import (
+	"iter"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+const (
+	// updatePause is how long an update of a resource waits when one has just been
+	// told: what comes meanwhile is told once.
+	updatePause = 100 * time.Millisecond
+	// maxBursts bounds the resources below a subscribed one that are told by their own
+	// URI within updatePause.
+	maxBursts = 100
+	// tellHere is to how many sessions an update is told by whoever reports it.
+	tellHere = 64
 )
 
 // subscriptionActor stands for one resource of one server on this node, and for
@@ -14,6 +29,10 @@ type subscriptionActor struct {
 	node *Node
 	key  subscriptionKey
 	want map[SessionKey]struct{}
+	// told are the resources of which an update was told within updatePause, or is
+	// being told: the subscribed one and those below it. The value says whether
+	// there has been another one since.
+	told map[string]bool
 }
 
 type subscriptionKey struct{ server, uri string }
@@ -21,7 +40,16 @@ type subscriptionKey struct{ server, uri string }
 type (
 	wantUpdates   struct{ s SessionKey }
 	unwantUpdates struct{ s SessionKey }
-	updated       struct{ data []byte }
+	// updated reports a change of a resource, the subscribed one or one below it.
+	updated struct{ uri string }
+	// telling is over when all sessions have been told; gone are those that have left
+	// memory.
+	telling struct {
+		uri  string
+		gone []SessionKey
+	}
+	// paused ends the time in which updates of a resource are gathered.
+	paused struct{ uri string }
 )
 
 func (a *subscriptionActor) receive(m any) {
@@ -29,24 +57,113 @@ func (a *subscriptionActor) receive(m any) {
 	case wantUpdates:
 		a.want[m.s] = struct{}{}
 	case unwantUpdates:
-		if delete(a.want, m.s); len(a.want) == 0 {
-			a.node.subs.end(a)
-		}
+		delete(a.want, m.s)
+		a.endIfUnwanted()
 	case updated:
-		for s := range a.want {
-			if _, here := a.node.sessions.get(s); here {
-				a.node.push(s, m.data)
-			} else {
+		a.updated(m.uri)
+	case telling:
+		for _, s := range m.gone {
+			if _, here := a.node.sessions.get(s); !here {
 				delete(a.want, s)
 			}
 		}
-		if len(a.want) == 0 {
-			a.node.subs.end(a)
+		time.AfterFunc(updatePause, func() { _ = a.post(paused{m.uri}) })
+		a.endIfUnwanted()
+	case paused:
+		again := a.told[m.uri]
+		if delete(a.told, m.uri); again {
+			a.updated(m.uri)
 		}
 	}
 }
 
-func (a *subscriptionActor) failed(any, bool) {}
+// failed forgets what was being told: an update that comes next is told, though one
+// may have been a moment ago.
+func (a *subscriptionActor) failed(any, bool) { a.told = nil }
+
+func (a *subscriptionActor) endIfUnwanted() {
+	if len(a.want) == 0 {
+		a.node.subs.end(a)
+	}
+}
+
+// updated tells the sessions, now or with what comes within updatePause. When very
+// many resources below the subscribed one change at once, that itself is told.
+func (a *subscriptionActor) updated(uri string) {
+	if _, busy := a.told[uri]; !busy && len(a.told) >= maxBursts {
+		uri = a.key.uri
+	}
+	if _, busy := a.told[uri]; busy {
+		a.told[uri] = true
+		return
+	}
+	if a.told == nil {
+		a.told = make(map[string]bool)
+	}
+	a.told[uri] = false
+	if len(a.want) <= tellHere {
+		a.receive(a.tell(uri, func(yield func(SessionKey) bool) {
+			for s := range a.want {
+				yield(s)
+			}
+		}))
+		return
+	}
+	all := make([]SessionKey, 0, len(a.want))
+	for s := range a.want {
+		all = append(all, s)
+	}
+	go func() {
+		_ = a.post(a.tell(uri, func(yield func(SessionKey) bool) {
+			for _, s := range all {
+				yield(s)
+			}
+		}))
+	}()
+}
+
+// tell tells sessions of an update. It waits for none of them.
+func (a *subscriptionActor) tell(uri string, sessions iter.Seq[SessionKey]) telling {
+	m := telling{uri: uri}
+	data := updateOf(uri)
+	for s := range sessions {
+		if _, here := a.node.sessions.get(s); here {
+			a.node.push(s, data)
+		} else {
+			m.gone = append(m.gone, s)
+		}
+	}
+	return m
+}
+
+// updateOf is the notification that a resource has changed.
+func updateOf(uri string) []byte {
+	params := append([]byte(nil), `{"uri":`...)
+	params = append(codec.AppendString(params, uri), '}')
+	return codec.AppendNotification(nil, mcp.NotifyResourcesUpdated, params)
+}
+
+// above yields the URIs of the resources that one with that URI may lie below: it
+// without its fragment, without its query, and without each of its last segments.
+func above(uri string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		root := strings.IndexByte(uri, ':') + 1
+		if strings.HasPrefix(uri[root:], "//") {
+			root += 2
+		}
+		for end := len(uri) - 1; end >= root; end-- {
+			if c := uri[end]; c != '/' && c != '#' && c != '?' {
+				continue
+			}
+			if uri[end] == '/' && end+1 < len(uri) && !yield(uri[:end+1]) {
+				return
+			}
+			if end > root && !yield(uri[:end]) {
+				return
+			}
+		}
+	}
+}
 
 // subscriptions finds the subscription actors of a node.
 type subscriptions struct {
@@ -98,14 +215,25 @@ func (s *subscriptions) end(a *subscriptionActor) {
 	a.node.k.stop(&a.cell)
 }
 
-// ResourceUpdated tells every session on this node that subscribed to the
-// resource; params are those of notifications/resources/updated.
-func (n *Node) ResourceUpdated(svc *Service, uri string, method string, params []byte) {
-	n.subs.mu.Lock()
-	a, ok := n.subs.all[subscriptionKey{svc.ID, uri}]
-	n.subs.mu.Unlock()
+// ResourceUpdated tells every session on this node that subscribed to the resource,
+// or, with below, to one that it lies below.
+func (n *Node) ResourceUpdated(svc *Service, uri string, below bool) {
+	n.subs.updated(svc.ID, uri, uri)
+	if below {
+		for parent := range above(uri) {
+			n.subs.updated(svc.ID, parent, uri)
+		}
+	}
+}
+
+// updated tells those who subscribed to a resource that the one with that URI has
+// changed.
+func (s *subscriptions) updated(server, subscribed, uri string) {
+	s.mu.Lock()
+	a, ok := s.all[subscriptionKey{server, subscribed}]
+	s.mu.Unlock()
 	if ok {
-		_ = a.post(updated{codec.AppendNotification(nil, method, params)})
+		_ = a.post(updated{uri})
 	}
 }
 
@@ -148,3 +276,6 @@ func (n *Node) Sessions(svc *Service, f func(*Peer)) {
 func (p *Peer) Push(method string, params []byte) (heard bool) {
 	return p.node.push(p.key, codec.AppendNotification(nil, method, params))
 }
+
+// PushUpdate is Push of an update of a resource.
+func (p *Peer) PushUpdate(uri string) (heard bool) { return p.node.push(p.key, updateOf(uri)) }
