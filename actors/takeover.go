@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -233,7 +234,7 @@ func (n *Node) finishCalls(ctx context.Context, s *sessionActor, w *streamActor,
 			answered[string(e.Meta)] = true
 		}
 	}
-	_ = w.post(alreadyAnswered(answered))
+	_ = w.post(alreadyAnswered(maps.Clone(answered))) // the stream adds to its own
 	if w.rec.Safe {
 		body, err := n.store.Body(ctx, w.path)
 		if err == nil {
@@ -254,6 +255,7 @@ type alreadyAnswered map[string]bool
 func (n *Node) rerunCalls(s *sessionActor, w *streamActor, log *pastLog, body []byte, answered map[string]bool) {
 	bodies := requestsOf(body)
 	var lost []callRecord
+	var begin []func()
 	for i, c := range w.rec.Calls {
 		switch {
 		case answered[string(c.ID)]:
@@ -262,8 +264,11 @@ func (n *Node) rerunCalls(s *sessionActor, w *streamActor, log *pastLog, body []
 		default:
 			j := newJournal(log, w.sent.of(i), i)
 			n.questions.reopen(w, n.accounts.billed(s), j)
-			go n.rerun(s, w, c, bodies[i], j)
+			begin = append(begin, func() { n.rerun(s, w, c, bodies[i], j) })
 		}
+	}
+	for _, f := range begin { // only now: what is sent changes w.sent
+		go f()
 	}
 	if len(lost) > 0 {
 		_ = w.post(&pushEntries{entries: lostCalls(lost, nil), last: true})
