@@ -207,6 +207,7 @@ func TestStdioEnds(t *testing.T) {
 			return "", nil
 		})
 		p.send(call("1", "wait", `{}`), call("2", "echo", `{"text":"x"}`))
+		synctest.Wait() // else the call may come too late to be begun
 		_ = p.out.CloseWithError(io.ErrClosedPipe)
 		if err := <-ended; !errors.Is(err, troupe.ErrSessionEnded) {
 			t.Errorf("cause %v", err)
