@@ -19,12 +19,19 @@ func TestAllocations(t *testing.T) {
 	result := &mcp.CallToolResult{Content: blocks, StructuredContent: []byte(`{"a":1}`), Meta: meta}
 	prompt := &mcp.GetPromptResult{Messages: []mcp.PromptMessage{{Content: blocks[0]}}}
 	read := mcp.ReadResourceResult{Contents: []mcp.ResourceContents{{URI: "x:", Meta: meta}}}
+	request := mcp.Meta(`{"progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/logLevel":"info",` +
+		`"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`)
 	for what, f := range map[string]func(){
+		"request meta": func() {
+			if q, err := request.Request(); err != nil || q.Revision != r28 {
+				t.Error(q, err)
+			}
+		},
 		"look up a method": func() { mcp.LookupMethod(name) },
 		"progress token":   func() { meta.ProgressToken() },
 		"typed blocks":     func() { blocks.Typed() },
 		"negotiate":        func() { mcp.Negotiate("2025-11-25", supported) },
-		"project":          func() { result.For(r11); prompt.For(r11); read.For(r11) },
+		"project":          func() { result.For(r11); prompt.For(r11); read.For(r11); result.For(r28); prompt.For(r28) },
 		"project nothing":  func() { blocks.For(r24); prompt.For(r24) },
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {
@@ -55,6 +62,17 @@ func BenchmarkDecodeCallParams(b *testing.B) {
 		}
 		if _, ok := p.Meta.ProgressToken(); !ok {
 			b.Fatal("no token")
+		}
+	}
+}
+
+func BenchmarkRequestMeta(b *testing.B) {
+	meta := mcp.Meta(`{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"client","version":"1.0.0"},` +
+		`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"sampling":{},"roots":{}}}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := meta.Request(); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

@@ -58,6 +58,7 @@ type CompleteContext struct {
 
 // CompleteResult answers [CompleteParams].
 type CompleteResult struct {
+	ResultType ResultType `json:"resultType,omitempty"` // since 2026-07-28
 	Completion Completion `json:"completion"`
 	Meta       Meta       `json:"_meta,omitempty"`
 }

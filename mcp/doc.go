@@ -48,15 +48,19 @@
 //
 // A For method never changes its input, which handlers may share between calls and
 // between peers of several revisions. It returns what it was given when nothing has
-// to change, and results for the newest revision with sessions without looking at
-// them. A revision that is none counts as older than all. What a peer may not know
-// is converted where something it knows says the same (audio as an embedded
-// resource, a link as text, structured content as text, a list of blocks as several
-// messages), else cleared; a question that would lose its meaning is an error that
-// wraps [ErrInexpressible]. Content of unknown types, schemas of tools, and `_meta`
-// of params and results pass as they are.
+// to change, and results for the newest revisions of both eras without looking at
+// their content. A revision that is none counts as older than all. What a peer may
+// not know, because it came later or because it is gone, is converted where something
+// it knows says the same (audio as an embedded resource, a link as text, structured
+// content as text, a list of blocks as several messages), else cleared; a question that would lose its meaning is an error that
+// wraps [ErrInexpressible]. Content of unknown types, schemas of arguments, and
+// `_meta` of params and results pass as they are.
+//
+// What 2026-07-28 requires of results beyond their content, resultType and where
+// they may be kept ttlMs and cacheScope, no For method adds: whoever encodes a result
+// for that revision knows them. Towards older ones they are cleared.
 //
 // The tests read the official schemas: they fail when a definition or a property of
-// the newest revision with sessions has no counterpart here, and when a value that
-// was projected for an older one has a member its schema does not name.
+// the newest revisions of both eras has no counterpart here, and when a value that was
+// projected for another revision has a member its schema does not name.
 package mcp

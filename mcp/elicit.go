@@ -23,11 +23,12 @@ type ElicitForm struct {
 }
 
 // ElicitURL asks the user to open a URL (since 2025-11-25). The id is unique within
-// the server and opaque to the client.
+// the server and opaque to the client; 2025-11-25 requires it, later revisions have
+// none.
 type ElicitURL struct {
 	Mode          string        `json:"mode"`
 	Message       string        `json:"message"`
-	ElicitationID string        `json:"elicitationId"`
+	ElicitationID string        `json:"elicitationId,omitempty"`
 	URL           string        `json:"url"`
 	Task          *TaskMetadata `json:"task,omitempty"`
 	Meta          Meta          `json:"_meta,omitempty"`

@@ -69,6 +69,30 @@ func (e *Error) WithData(v any) *Error {
 	return &out
 }
 
+// For returns the error as a peer of the revision may get it, which is e itself when
+// nothing has to change. Since 2026-07-28 a resource that is not found is
+// [CodeInvalidParams], with the same data, and nobody is made to open URLs by an
+// error: [CodeURLElicitationRequired] becomes [CodeInvalidRequest].
+func (e *Error) For(r Revision) *Error {
+	code := e.Code
+	switch {
+	case !r.Modern():
+	case code == CodeResourceNotFound:
+		code = CodeInvalidParams
+	case code == CodeURLElicitationRequired:
+		code = CodeInvalidRequest
+	}
+	if code == e.Code {
+		return e
+	}
+	return &Error{Code: code, Message: e.Message, Data: e.Data}
+}
+
+// ResourceNotFoundData is the data of the error that no resource has this URI.
+type ResourceNotFoundData struct {
+	URI string `json:"uri"`
+}
+
 // UnsupportedVersionData is the data of an error with [CodeUnsupportedVersion], and
 // of the [CodeInvalidParams] that answers an initialize nothing can be agreed on.
 type UnsupportedVersionData struct {

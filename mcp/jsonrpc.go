@@ -46,9 +46,11 @@ type NotificationParams struct {
 	Meta Meta `json:"_meta,omitempty"`
 }
 
-// EmptyResult is a result without members: it encodes as {}.
+// EmptyResult is a result without members of its own: it encodes as {} up to
+// 2025-11-25.
 type EmptyResult struct {
-	Meta Meta `json:"_meta,omitempty"`
+	ResultType ResultType `json:"resultType,omitempty"` // since 2026-07-28
+	Meta       Meta       `json:"_meta,omitempty"`
 }
 
 // PaginatedParams are the params of a list request. An empty Cursor asks for the

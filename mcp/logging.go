@@ -44,6 +44,16 @@ func (l LoggingLevel) Severity() int {
 // Valid reports whether l is one of the eight levels.
 func (l LoggingLevel) Valid() bool { return l.Severity() >= 0 }
 
+// parseLevel returns the level with this name, or "" for none. It does not allocate.
+func parseLevel(name []byte) LoggingLevel {
+	for _, l := range [...]LoggingLevel{LevelDebug, LevelInfo, LevelNotice, LevelWarning, LevelError, LevelCritical, LevelAlert, LevelEmergency} {
+		if string(name) == string(l) {
+			return l
+		}
+	}
+	return ""
+}
+
 // SetLevelParams are the params of logging/setLevel: from now on the client wants
 // this level and those more severe.
 type SetLevelParams struct {

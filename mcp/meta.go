@@ -109,6 +109,33 @@ func (m Meta) With(key string, value json.RawMessage) Meta {
 	return append(out, '}')
 }
 
+// SubscriptionID returns the id of the listen request whose stream carries the
+// message, if it names one. The id points into m.
+func (m Meta) SubscriptionID() (RequestID, bool) {
+	raw, ok := member(m, MetaSubscriptionID)
+	if !ok || raw[0] != '"' && raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
+		return nil, false
+	}
+	return RequestID(raw), true
+}
+
+// WithSubscriptionID returns a copy of m that names the listen request.
+func (m Meta) WithSubscriptionID(id RequestID) Meta {
+	return m.With(MetaSubscriptionID, json.RawMessage(id))
+}
+
+// WithServerInfo returns a copy of m that names the server, unless m does already.
+func (m Meta) WithServerInfo(info Implementation) Meta {
+	if _, named := m.Get(MetaServerInfo); named {
+		return m
+	}
+	data, err := encode(info)
+	if err != nil {
+		return m // a value of strings always encodes
+	}
+	return m.With(MetaServerInfo, data)
+}
+
 // WithProgressToken returns a copy of m that carries the token.
 func (m Meta) WithProgressToken(token ProgressToken) Meta {
 	return m.With(MetaProgressToken, json.RawMessage(token))

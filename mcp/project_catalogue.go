@@ -28,7 +28,7 @@ func (t Tool) For(r Revision) Tool {
 	if !r.Has(FeatureTitles) {
 		t.Title, t.Meta = "", nil
 	}
-	if !r.Has(FeatureStructuredOutput) {
+	if !r.Has(FeatureStructuredOutput) || !r.Has(FeatureStructuredValues) && !ofObjects(t.OutputSchema) {
 		t.OutputSchema = nil
 	}
 	if !r.Has(FeatureIcons) {
@@ -38,6 +38,14 @@ func (t Tool) For(r Revision) Tool {
 		t.Execution = nil
 	}
 	return t
+}
+
+// ofObjects reports whether a schema says that its values are objects, in the one
+// way that older revisions know.
+func ofObjects(schema []byte) bool {
+	kind, _ := member(schema, "type")
+	name, _ := plainString(kind)
+	return string(name) == "object"
 }
 
 // For returns the prompt as a peer of the revision may see it.

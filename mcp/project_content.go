@@ -13,26 +13,35 @@ import (
 // when nothing has to change. Structured content that the revision does not know
 // becomes a text block, unless one holds it already.
 func (x *CallToolResult) For(r Revision) *CallToolResult {
-	if x == nil || r >= Revision20251125 {
+	if x == nil || r.Modern() {
 		return x
 	}
-	content, structured := x.Content.For(r), x.StructuredContent
-	if len(structured) > 0 && !r.Has(FeatureStructuredOutput) {
-		if !isNull(structured) && !holds(x.Content, structured) {
-			content = append(slices.Clip(content), Text(string(structured)))
-		}
-		structured = nil
-	}
-	if same(content, x.Content) && len(structured) == len(x.StructuredContent) {
+	content, structured := structuredFor(x.Content.For(r), x.StructuredContent, r)
+	if same(content, x.Content) && len(structured) == len(x.StructuredContent) && x.ResultType == "" {
 		return x
 	}
 	return &CallToolResult{Content: content, StructuredContent: structured, IsError: x.IsError, Meta: x.Meta}
 }
 
+// structuredFor returns the blocks and the structured content of a result as a peer
+// of the revision may see them.
+func structuredFor(c Contents, structured json.RawMessage, r Revision) (Contents, json.RawMessage) {
+	if len(structured) == 0 || r.Has(FeatureStructuredValues) {
+		return c, structured
+	}
+	if at := skipSpace(structured, 0); r.Has(FeatureStructuredOutput) && at < len(structured) && structured[at] == '{' {
+		return c, structured
+	}
+	if !isNull(structured) && !holds(c, structured) {
+		c = append(slices.Clip(c), Text(string(structured)))
+	}
+	return c, nil
+}
+
 // For returns the result as a client of the revision may see it, which is x itself
 // when nothing has to change.
 func (x *GetPromptResult) For(r Revision) *GetPromptResult {
-	if x == nil || r >= Revision20251125 {
+	if x == nil || r.Modern() || r == Revision20251125 && x.ResultType == "" {
 		return x
 	}
 	messages := x.Messages
@@ -46,7 +55,7 @@ func (x *GetPromptResult) For(r Revision) *GetPromptResult {
 		}
 		messages[i].Content = block
 	}
-	if same(messages, x.Messages) {
+	if same(messages, x.Messages) && x.ResultType == "" {
 		return x
 	}
 	return &GetPromptResult{Description: x.Description, Messages: messages, Meta: x.Meta}
@@ -54,6 +63,9 @@ func (x *GetPromptResult) For(r Revision) *GetPromptResult {
 
 // For returns the result as a client of the revision may see it.
 func (x ReadResourceResult) For(r Revision) ReadResourceResult {
+	if !r.Modern() {
+		x.ResultType, x.Cacheable = "", Cacheable{}
+	}
 	if r.Has(FeatureTitles) {
 		return x
 	}

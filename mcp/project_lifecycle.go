@@ -32,6 +32,9 @@ func (s ServerCapabilities) For(r Revision) ServerCapabilities {
 // the revision does not know is not declared, whatever the client sent. What no
 // revision defines stays.
 func (c ClientCapabilities) For(r Revision) ClientCapabilities {
+	if c.Roots != nil && c.Roots.ListChanged && !CapClientRootsListChanged.knownTo(r) {
+		c.Roots = &ListChanged{}
+	}
 	switch {
 	case c.Elicitation == nil:
 	case !CapClientElicitation.knownTo(r):

@@ -20,7 +20,7 @@ func inexpressible(what string, r Revision) error {
 // has not had in that revision, are [ErrInexpressible].
 func (p CreateMessageParams) For(r Revision) (CreateMessageParams, error) {
 	if r.Has(FeatureSamplingTools) {
-		return p, nil
+		return p.withTools(r), nil
 	}
 	if len(p.Tools) > 0 || p.ToolChoice != nil {
 		return CreateMessageParams{}, inexpressible("sampling with tools", r)
@@ -47,10 +47,56 @@ func (p CreateMessageParams) For(r Revision) (CreateMessageParams, error) {
 	return p, nil
 }
 
+// withTools projects to the revisions whose sampling has tools. Since 2026-07-28 a
+// question is no request, and has no `_meta` of its own.
+func (p CreateMessageParams) withTools(r Revision) CreateMessageParams {
+	if r.Modern() {
+		p.Task, p.Meta = nil, nil
+	}
+	for i := range p.Tools {
+		if i == 0 {
+			p.Tools = slices.Clone(p.Tools)
+		}
+		p.Tools[i] = p.Tools[i].For(r)
+	}
+	messages := p.Messages
+	for i, m := range p.Messages {
+		blocks := m.Content.Blocks
+		for k, block := range m.Content.Blocks {
+			b, ok := block.(*ToolResultContent)
+			if !ok || b == nil {
+				continue
+			}
+			content, structured := structuredFor(b.Content, b.StructuredContent, r)
+			if len(structured) == len(b.StructuredContent) {
+				continue
+			}
+			if same(blocks, m.Content.Blocks) {
+				blocks = slices.Clone(blocks)
+			}
+			c := *b
+			c.Content, c.StructuredContent = content, structured
+			blocks[k] = &c
+		}
+		if same(blocks, m.Content.Blocks) {
+			continue
+		}
+		if same(messages, p.Messages) {
+			messages = slices.Clone(messages)
+		}
+		messages[i].Content.Blocks = blocks
+	}
+	p.Messages = messages
+	return p
+}
+
 // For returns the form as a client of the revision may see it: see
 // [FormSchema.For]. Before 2025-06-18 there are no forms: [ErrInexpressible].
 func (e ElicitForm) For(r Revision) (ElicitForm, error) {
 	switch {
+	case r.Modern():
+		e.Task, e.Meta = nil, nil
+		return e, nil
 	case r.Has(FeatureURLElicitation):
 		return e, nil
 	case !r.Has(FeatureElicitation):
@@ -70,10 +116,14 @@ func (e ElicitForm) For(r Revision) (ElicitForm, error) {
 	return e, nil
 }
 
-// For returns the question itself, or [ErrInexpressible] before 2025-11-25.
+// For returns the question as a client of the revision may see it, or
+// [ErrInexpressible] before 2025-11-25.
 func (e ElicitURL) For(r Revision) (ElicitURL, error) {
 	if !r.Has(FeatureURLElicitation) {
 		return ElicitURL{}, inexpressible("elicitation by URL", r)
+	}
+	if r.Modern() {
+		e.ElicitationID, e.Task, e.Meta = "", nil, nil
 	}
 	return e, nil
 }

@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,7 +14,7 @@ import (
 )
 
 var (
-	r24, r03, r06, r11 = mcp.Revision20241105, mcp.Revision20250326, mcp.Revision20250618, mcp.Revision20251125
+	r24, r03, r06, r11, r28 = mcp.Revision20241105, mcp.Revision20250326, mcp.Revision20250618, mcp.Revision20251125, mcp.Revision20260728
 
 	someMeta  = mcp.Meta(`{"a":1}`)
 	someIcons = []mcp.Icon{{Src: "https://x.example/i.png"}}
@@ -77,6 +78,17 @@ func form(r mcp.Revision) any {
 	return e
 }
 
+// gone are the members of 2025-11-25 that 2026-07-28 has no more.
+var gone = map[string][]string{
+	"tool":       {"execution"},
+	"server":     {"tasks"},
+	"client":     {"tasks", "roots.listChanged"},
+	"initialize": {"capabilities.tasks"},
+	"sampling":   {"task", "_meta"},
+	"form":       {"task", "_meta"},
+	"url":        {"task", "_meta", "elicitationId"},
+}
+
 // TestProjectedMembers has a row for each member that a revision brought: it is sent
 // to peers of that revision and later ones, and not to older ones.
 func TestProjectedMembers(t *testing.T) {
@@ -96,6 +108,13 @@ func TestProjectedMembers(t *testing.T) {
 	}
 	initialized := func(r mcp.Revision) any {
 		return mcp.InitializeResult{ProtocolVersion: "v", Capabilities: fullServer, ServerInfo: fullImplementation, Instructions: "i", Meta: someMeta}.For(r)
+	}
+	link := func(r mcp.Revision) any {
+		e, err := mcp.ElicitURL{Message: "m", ElicitationID: "e", URL: "https://x.example/", Task: &mcp.TaskMetadata{}, Meta: someMeta}.For(r)
+		if err != nil {
+			return err
+		}
+		return e
 	}
 	sampled := func(r mcp.Revision) any {
 		p, err := mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.Blocks(&mcp.TextContent{Type: "text", Text: "x", Annotations: dated, Meta: someMeta}), Meta: someMeta}},
@@ -145,8 +164,9 @@ func TestProjectedMembers(t *testing.T) {
 			"requestedSchema.properties.titled.title": r06, "requestedSchema.properties.titled.description": r06,
 			"requestedSchema.properties.titled.oneOf": r11, "requestedSchema.properties.titled.default": r11, "requestedSchema.properties.legacy.enumNames": r06,
 			"requestedSchema.properties.legacy.default": r11, "requestedSchema.properties.own.default": r06}},
+		{"url", link, map[string]mcp.Revision{"mode": r11, "message": r11, "url": r11, "elicitationId": r11, "task": r11, "_meta": r11}},
 	} {
-		for _, r := range []mcp.Revision{r24, r03, r06, r11} {
+		for _, r := range mcp.Revisions() {
 			v := row.get(r)
 			data, err := codec.Marshal(v)
 			if _, failed := v.(error); failed {
@@ -159,7 +179,8 @@ func TestProjectedMembers(t *testing.T) {
 				t.Fatal(err)
 			}
 			for path, since := range row.since {
-				if got, want := there(decoded, path), r >= since; got != want {
+				want := r >= since && (!r.Modern() || !slices.Contains(gone[row.of], path))
+				if got := there(decoded, path); got != want {
 					t.Errorf("%s for %s: %s is there %v, want %v: %s", row.of, r, path, got, want, data)
 				}
 			}
@@ -197,6 +218,18 @@ func TestConversions(t *testing.T) {
 	const structured = `{"a":1.50,"b":[1,2]}`
 	result := func(r mcp.Revision, blocks ...mcp.Content) any {
 		return (&mcp.CallToolResult{Content: blocks, StructuredContent: []byte(structured)}).For(r)
+	}
+	list := func(r mcp.Revision, blocks ...mcp.Content) any {
+		return (&mcp.CallToolResult{Content: blocks, StructuredContent: []byte("[1,2]")}).For(r)
+	}
+	toolResult := mcp.ToolResult("1")
+	toolResult.Content, toolResult.StructuredContent = mcp.Contents{}, []byte("[1,2]")
+	withTool := func(r mcp.Revision) any {
+		p, err := mcp.CreateMessageParams{Tools: []mcp.Tool{{Name: "n", InputSchema: []byte("{}"), Execution: &mcp.ToolExecution{}}}}.For(r)
+		if err != nil {
+			return err
+		}
+		return p
 	}
 	const mirror = `{"type":"text","text":"{\"a\":1.50,\"b\":[1,2]}"}`
 	link := mcp.Resource{URI: "x:1", Name: "n"}
@@ -242,6 +275,23 @@ func TestConversions(t *testing.T) {
 		"tool's title":                    {mcp.Tool{Name: "n", Title: "t", InputSchema: []byte("{}")}.For(r03), `{"name":"n","inputSchema":{},"annotations":{"title":"t"}}`},
 		"tool's two titles": {mcp.Tool{Name: "n", Title: "t", InputSchema: []byte("{}"), Annotations: &mcp.ToolAnnotations{Title: "own"}}.For(r03),
 			`{"name":"n","inputSchema":{},"annotations":{"title":"own"}}`},
+		"structured list":               {list(r11), `{"content":[{"type":"text","text":"[1,2]"}]}`},
+		"structured list, mirrored":     {list(r06, mcp.Text("[1, 2]")), `{"content":[{"type":"text","text":"[1, 2]"}]}`},
+		"structured list in 2026-07-28": {list(r28), `{"content":[],"structuredContent":[1,2]}`},
+		"output schema of a list":       {mcp.Tool{Name: "n", InputSchema: []byte("{}"), OutputSchema: []byte(`{"type":"array"}`)}.For(r11), `{"name":"n","inputSchema":{}}`},
+		"output schema of a choice":     {mcp.Tool{Name: "n", InputSchema: []byte("{}"), OutputSchema: []byte(`{"oneOf":[]}`)}.For(r06), `{"name":"n","inputSchema":{}}`},
+		"output schema of a list in 2026-07-28": {mcp.Tool{Name: "n", InputSchema: []byte("{}"), OutputSchema: []byte(`{"type":"array"}`)}.For(r28),
+			`{"name":"n","inputSchema":{},"outputSchema":{"type":"array"}}`},
+		"tool result that is a list": {sample(r11, mcp.SamplingMessage{Role: mcp.RoleUser, Content: mcp.Blocks(toolResult)}),
+			`{"messages":[{"role":"user","content":{"type":"tool_result","toolUseId":"1","content":[{"type":"text","text":"[1,2]"}]}}],"maxTokens":1}`},
+		"tool result that is a list in 2026-07-28": {sample(r28, mcp.SamplingMessage{Role: mcp.RoleUser, Content: mcp.Blocks(toolResult)}),
+			`{"messages":[{"role":"user","content":{"type":"tool_result","toolUseId":"1","content":[],"structuredContent":[1,2]}}],"maxTokens":1}`},
+		"tool of sampling":                      {withTool(r28), `{"messages":[],"maxTokens":0,"tools":[{"name":"n","inputSchema":{}}]}`},
+		"tool of sampling in 2025-11-25":        {withTool(r11), `{"messages":[],"maxTokens":0,"tools":[{"name":"n","inputSchema":{},"execution":{}}]}`},
+		"result with the members of 2026-07-28": {(&mcp.CallToolResult{ResultType: mcp.ResultComplete}).For(r11), `{"content":[]}`},
+		"prompt with the members of 2026-07-28": {(&mcp.GetPromptResult{ResultType: mcp.ResultComplete}).For(r11), `{"messages":[]}`},
+		"read with the members of 2026-07-28": {mcp.ReadResourceResult{ResultType: mcp.ResultComplete, Cacheable: mcp.Cacheable{TTL: new(int64(1)), CacheScope: mcp.CachePublic}}.For(r11),
+			`{"contents":[]}`},
 		"tool's execution after tasks left the core": {mcp.Tool{Name: "n", InputSchema: []byte("{}"), Execution: &mcp.ToolExecution{}, Icons: someIcons}.For(mcp.Revision20260728),
 			`{"name":"n","inputSchema":{},"icons":[{"src":"https://x.example/i.png"}]}`},
 		"capabilities after tasks left the core": {mcp.ServerCapabilities{Tasks: &mcp.ServerTasksCapability{}, Extensions: map[string]mcp.Object{mcp.ExtensionTasks: nil}}.For(mcp.Revision20260728),

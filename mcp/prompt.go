@@ -25,20 +25,24 @@ type PromptArgument struct {
 
 // ListPromptsResult is a page of prompts.
 type ListPromptsResult struct {
-	Prompts    []Prompt `json:"prompts"`
-	NextCursor string   `json:"nextCursor,omitempty"`
-	Meta       Meta     `json:"_meta,omitempty"`
+	ResultType ResultType `json:"resultType,omitempty"` // since 2026-07-28
+	Prompts    []Prompt   `json:"prompts"`
+	NextCursor string     `json:"nextCursor,omitempty"`
+	Cacheable
+	Meta Meta `json:"_meta,omitempty"`
 }
 
 // GetPromptParams are the params of prompts/get. The arguments are strings.
 type GetPromptParams struct {
 	Name      string            `json:"name"`
 	Arguments map[string]string `json:"arguments,omitempty"`
-	Meta      Meta              `json:"_meta,omitempty"`
+	InputRetry
+	Meta Meta `json:"_meta,omitempty"`
 }
 
 // GetPromptResult is a prompt with its arguments filled in.
 type GetPromptResult struct {
+	ResultType  ResultType      `json:"resultType,omitempty"` // since 2026-07-28
 	Description string          `json:"description,omitempty"`
 	Messages    []PromptMessage `json:"messages"`
 	Meta        Meta            `json:"_meta,omitempty"`

@@ -48,16 +48,20 @@ func BlobResource(uri, mimeType string, data []byte) ResourceContents {
 
 // ListResourcesResult is a page of resources.
 type ListResourcesResult struct {
+	ResultType ResultType `json:"resultType,omitempty"` // since 2026-07-28
 	Resources  []Resource `json:"resources"`
 	NextCursor string     `json:"nextCursor,omitempty"`
-	Meta       Meta       `json:"_meta,omitempty"`
+	Cacheable
+	Meta Meta `json:"_meta,omitempty"`
 }
 
 // ListResourceTemplatesResult is a page of resource templates.
 type ListResourceTemplatesResult struct {
+	ResultType        ResultType         `json:"resultType,omitempty"` // since 2026-07-28
 	ResourceTemplates []ResourceTemplate `json:"resourceTemplates"`
 	NextCursor        string             `json:"nextCursor,omitempty"`
-	Meta              Meta               `json:"_meta,omitempty"`
+	Cacheable
+	Meta Meta `json:"_meta,omitempty"`
 }
 
 // ResourceParams name one resource, listed or not.
@@ -68,16 +72,24 @@ type ResourceParams struct {
 
 // Types of the params that name one resource.
 type (
-	ReadResourceParams = ResourceParams
-	SubscribeParams    = ResourceParams
-	UnsubscribeParams  = ResourceParams
+	SubscribeParams   = ResourceParams
+	UnsubscribeParams = ResourceParams
 )
+
+// ReadResourceParams are the params of resources/read.
+type ReadResourceParams struct {
+	URI string `json:"uri"`
+	InputRetry
+	Meta Meta `json:"_meta,omitempty"`
+}
 
 // ReadResourceResult holds the contents; one URI may give several, such as the
 // files of a directory.
 type ReadResourceResult struct {
-	Contents []ResourceContents `json:"contents"`
-	Meta     Meta               `json:"_meta,omitempty"`
+	ResultType ResultType         `json:"resultType,omitempty"` // since 2026-07-28
+	Contents   []ResourceContents `json:"contents"`
+	Cacheable
+	Meta Meta `json:"_meta,omitempty"`
 }
 
 // ResourceUpdatedParams are the params of notifications/resources/updated. URI is

@@ -126,6 +126,9 @@ const (
 	FeatureTitles
 	// FeatureStructuredOutput: outputSchema and structuredContent.
 	FeatureStructuredOutput
+	// FeatureStructuredValues: structuredContent may be any JSON value, not just an
+	// object.
+	FeatureStructuredValues
 	// FeatureResourceLinks: resource_link content.
 	FeatureResourceLinks
 	// FeatureCompletionContext: settled arguments in completion requests.
@@ -134,6 +137,9 @@ const (
 	FeatureElicitation
 	// FeatureURLElicitation: elicitation by URL.
 	FeatureURLElicitation
+	// FeatureElicitationIDs: elicitations by URL have ids, and the server says when
+	// one has ended.
+	FeatureElicitationIDs
 	// FeatureIcons: icons, and description and websiteUrl of an implementation.
 	FeatureIcons
 	// FeatureSamplingTools: tools in sampling, and lists of content blocks there.
@@ -165,10 +171,12 @@ var featureSpans = [featureCount]Span{
 	FeatureProgressMessage:      {Since: Revision20250326},
 	FeatureTitles:               {Since: Revision20250618},
 	FeatureStructuredOutput:     {Since: Revision20250618},
+	FeatureStructuredValues:     {Since: Revision20260728},
 	FeatureResourceLinks:        {Since: Revision20250618},
 	FeatureCompletionContext:    {Since: Revision20250618},
 	FeatureElicitation:          {Since: Revision20250618},
 	FeatureURLElicitation:       {Since: Revision20251125},
+	FeatureElicitationIDs:       {Revision20251125, Revision20251125},
 	FeatureIcons:                {Since: Revision20251125},
 	FeatureSamplingTools:        {Since: Revision20251125},
 	FeatureInputErrorsAsResults: {Since: Revision20251125},

@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -302,18 +303,18 @@ var goTypes = map[string]reflect.Type{
 // bases are definitions others extend: their type is any one that extends them, so
 // it has more members than they do.
 var bases = []string{"BaseMetadata", "Icons", "PaginatedResult", "TaskAugmentedRequestParams", "ResourceContents",
-	"TextResourceContents", "BlobResourceContents", "PromptReference", "ResourceTemplateReference", "Request", "Notification"}
+	"TextResourceContents", "BlobResourceContents", "PromptReference", "ResourceTemplateReference", "Request", "Notification",
+	"CacheableResult", "InputResponseRequestParams"}
 
 // choices are required members of which a struct has several to choose from; the
 // constructors set the right one.
 var choices = []string{"TextResourceContents.text", "BlobResourceContents.blob", "PromptReference.name",
-	"ResourceTemplateReference.uri", "URLElicitationRequiredError.error.data"}
+	"ResourceTemplateReference.uri", "URLElicitationRequiredError.error.data",
+	"UnsupportedProtocolVersionError.error.data", "MissingRequiredClientCapabilityError.error.data"}
 
 // rawMembers are objects kept as their bytes.
-var rawMembers = []string{"_meta", "inputSchema", "outputSchema", "requestedSchema", "data", "GetTaskPayloadResult"}
-
-// newer are members that later revisions brought.
-var newer = []string{"ClientCapabilities.extensions", "ServerCapabilities.extensions"}
+var rawMembers = []string{"_meta", "inputSchema", "outputSchema", "requestedSchema", "data", "GetTaskPayloadResult",
+	"RequestMetaObject", "NotificationMetaObject", "ResultMetaObject", "SubscriptionsListenResultMetaObject"}
 
 // extra are members a params or result has in the base definition of its kind but
 // not in its own.
@@ -321,41 +322,67 @@ var extra = []string{"_meta"}
 
 func TestEveryDefinitionHasAType(t *testing.T) {
 	t.Parallel()
-	defs, _ := loadSchema(t, "2025-11-25")
+	for i, o := range officials {
+		other, _ := loadSchema(t, officials[1-i].revision.String())
+		o.checkTypes(t, other)
+	}
+}
+
+func (o official) checkTypes(t *testing.T, other map[string]*schema) {
+	defs, _ := loadSchema(t, o.revision.String())
+	c := memberCheck{t, o, defs, other}
 	for name, def := range defs {
-		typ, ok := goTypes[name]
+		typ, ok := o.types[name]
 		if !ok {
-			t.Errorf("no type for definition %s", name)
+			t.Errorf("%v: no type for definition %s", o.revision, name)
 			continue
 		}
 		if typ == typeOf[union]() {
 			for _, member := range def.AnyOf {
-				if _, ok := goTypes[member.ref()]; !ok {
-					t.Errorf("no type for %s, a member of %s", member.ref(), name)
+				if _, ok := o.types[member.ref()]; !ok {
+					t.Errorf("%v: no type for %s, a member of %s", o.revision, member.ref(), name)
 				}
 			}
 			continue
 		}
-		checkMembers(t, defs, name, def, typ)
+		c.check(name, def, other[name], typ)
 	}
-	for name := range goTypes {
+	for name := range o.types {
 		if defs[name] == nil {
-			t.Errorf("got a type for %s, which the schema does not define", name)
+			t.Errorf("%v: got a type for %s, which the schema does not define", o.revision, name)
 		}
 	}
 }
 
-// checkMembers compares the members of a definition or an object inside it with the
-// json members of the type.
-func checkMembers(t *testing.T, defs map[string]*schema, path string, def *schema, typ reflect.Type) {
+// A memberCheck compares types with the definitions of one revision. The structs are
+// the union of both: the other one explains members that this one lacks, and required
+// ones that are left out when they are zero.
+type memberCheck struct {
+	*testing.T
+	official
+	defs, other map[string]*schema
+}
+
+// check compares the members of a definition or an object inside it with the json
+// members of the type. The other schema is that of the same place, if there is one.
+func (t memberCheck) check(path string, def, other *schema, typ reflect.Type) {
 	for typ.Kind() == reflect.Pointer {
 		typ = typ.Elem()
 	}
 	if def.Items != nil && typ.Kind() == reflect.Slice {
-		checkMembers(t, defs, path+"[]", def.Items, typ.Elem())
+		var items *schema
+		if other != nil {
+			items = other.Items
+		}
+		t.check(path+"[]", def.Items, items, typ.Elem())
 		return
 	}
-	props, required := gather(defs, def)
+	props, required := gather(t.defs, def)
+	var elsewhere map[string]*schema
+	var alsoRequired map[string]bool
+	if other != nil {
+		elsewhere, alsoRequired = gather(t.other, other)
+	}
 	if typ.Kind() != reflect.Struct && len(props) > 0 && !slices.Contains(rawMembers, path[strings.LastIndexByte(path, '.')+1:]) {
 		t.Errorf("%s: %v is no struct, though the schema has members", path, typ)
 	}
@@ -371,19 +398,20 @@ func checkMembers(t *testing.T, defs map[string]*schema, path string, def *schem
 		}
 		_, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		optional := strings.Contains(options, "omitempty") || strings.Contains(options, "omitzero")
-		if required[name] && optional && f.Name != "Params" && !slices.Contains(choices, path+"."+name) {
+		ofBoth := other == nil || alsoRequired[name]
+		if required[name] && optional && ofBoth && !slices.Contains(bases, path) && f.Name != "Params" && !slices.Contains(choices, path+"."+name) {
 			t.Errorf("%s: %v drops the required member %q when it is zero", path, typ, name)
 		}
 		if !required[name] && !optional && !slices.Contains(bases, path) {
 			t.Errorf("%s: %v always writes the optional member %q", path, typ, name)
 		}
-		checkMembers(t, defs, path+"."+name, prop, f.Type)
+		t.check(path+"."+name, prop, elsewhere[name], f.Type)
 	}
 	if slices.Contains(bases, path) {
 		return
 	}
 	for name := range members {
-		if props[name] == nil && !slices.Contains(newer, path+"."+name) && !slices.Contains(extra, name) {
+		if props[name] == nil && elsewhere[name] == nil && !slices.Contains(extra, name) {
 			t.Errorf("%s: %v has a member %q the schema lacks", path, typ, name)
 		}
 	}
@@ -427,7 +455,13 @@ func jsonMembers(typ reflect.Type) map[string]reflect.StructField {
 // required lists are [].
 func TestZeroValuesKeepRequiredMembers(t *testing.T) {
 	t.Parallel()
-	defs, _ := loadSchema(t, "2025-11-25")
+	legacy, _ := loadSchema(t, "2025-11-25")
+	modern, _ := loadSchema(t, "2026-07-28")
+	legacyOfficial.checkZeroValues(t, legacy, modern)
+	modernOfficial.checkZeroValues(t, modern, legacy)
+}
+
+func (o official) checkZeroValues(t *testing.T, defs, other map[string]*schema) {
 	special := map[string]any{
 		"TextResourceContents":       mcp.TextResource("", "", ""),
 		"BlobResourceContents":       mcp.BlobResource("", "", nil),
@@ -438,13 +472,19 @@ func TestZeroValuesKeepRequiredMembers(t *testing.T) {
 		"JSONRPCResultResponse":      mcp.ResultResponse{ID: mcp.IntID(0)},
 	}
 	for name, def := range defs {
-		typ := goTypes[name]
+		typ := o.types[name]
 		props, required := gather(defs, def)
-		if typ == nil || typ.Kind() != reflect.Struct || len(props) == 0 || props["params"] != nil {
+		if other[name] != nil {
+			_, both := gather(other, other[name])
+			maps.DeleteFunc(required, func(member string, _ bool) bool { return !both[member] })
+		}
+		if typ == nil || typ.Kind() != reflect.Struct || len(props) == 0 || props["params"] != nil || slices.Contains(abstract, name) {
 			continue
 		}
 		v, ok := special[name]
-		if !ok {
+		if typ == typeOf[mcp.ResultResponse]() {
+			v = special["JSONRPCResultResponse"]
+		} else if !ok {
 			v = reflect.New(typ).Interface()
 		}
 		data, err := codec.Marshal(v)

@@ -3,7 +3,8 @@ package mcp
 import "encoding/json"
 
 // Tool describes a tool. Name and InputSchema are required; the schemas are kept
-// and sent byte for byte, and their root is an object of type "object".
+// and sent byte for byte. Their root is of type "object"; since 2026-07-28 that of an output
+// schema may describe any JSON value.
 type Tool struct {
 	Name         string           `json:"name"`
 	Title        string           `json:"title,omitempty"`
@@ -43,9 +44,11 @@ const (
 
 // ListToolsResult is a page of tools.
 type ListToolsResult struct {
-	Tools      []Tool `json:"tools"`
-	NextCursor string `json:"nextCursor,omitempty"`
-	Meta       Meta   `json:"_meta,omitempty"`
+	ResultType ResultType `json:"resultType,omitempty"` // since 2026-07-28
+	Tools      []Tool     `json:"tools"`
+	NextCursor string     `json:"nextCursor,omitempty"`
+	Cacheable
+	Meta Meta `json:"_meta,omitempty"`
 }
 
 // CallToolParams are the params of tools/call. Arguments are the raw object, or
@@ -53,13 +56,16 @@ type ListToolsResult struct {
 type CallToolParams struct {
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments,omitempty"`
-	Task      *TaskMetadata   `json:"task,omitempty"`
-	Meta      Meta            `json:"_meta,omitempty"`
+	Task      *TaskMetadata   `json:"task,omitempty"` // 2025-11-25
+	InputRetry
+	Meta Meta `json:"_meta,omitempty"`
 }
 
 // CallToolResult is what a tool returned. A tool that failed sets IsError and
 // explains itself in Content; a call that could not be made is an [*Error].
+// StructuredContent is an object, and since 2026-07-28 any JSON value.
 type CallToolResult struct {
+	ResultType        ResultType      `json:"resultType,omitempty"` // since 2026-07-28
 	Content           Contents        `json:"content"`
 	StructuredContent json.RawMessage `json:"structuredContent,omitempty"`
 	IsError           bool            `json:"isError,omitempty"`

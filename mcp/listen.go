@@ -1,0 +1,43 @@
+package mcp
+
+// SubscriptionFilter names the notifications that a listen stream carries; what it
+// leaves out is not sent.
+type SubscriptionFilter struct {
+	ToolsListChanged      bool     `json:"toolsListChanged,omitempty"`
+	PromptsListChanged    bool     `json:"promptsListChanged,omitempty"`
+	ResourcesListChanged  bool     `json:"resourcesListChanged,omitempty"`
+	ResourceSubscriptions []string `json:"resourceSubscriptions,omitempty"` // URIs
+}
+
+// Within returns those of the wanted notifications that a server with these
+// capabilities sends: what the acknowledgement of a listen request says.
+func (f SubscriptionFilter) Within(s *ServerCapabilities) SubscriptionFilter {
+	f.ToolsListChanged = f.ToolsListChanged && s.Has(CapToolsListChanged)
+	f.PromptsListChanged = f.PromptsListChanged && s.Has(CapPromptsListChanged)
+	f.ResourcesListChanged = f.ResourcesListChanged && s.Has(CapResourcesListChanged)
+	if !s.Has(CapResourcesSubscribe) {
+		f.ResourceSubscriptions = nil
+	}
+	return f
+}
+
+// ListenParams are the params of subscriptions/listen (since 2026-07-28).
+type ListenParams struct {
+	Notifications SubscriptionFilter `json:"notifications"`
+	Meta          Meta               `json:"_meta"`
+}
+
+// AcknowledgedParams are the params of notifications/subscriptions/acknowledged, the
+// first message of a listen stream. Like all of its notifications they carry the id
+// of the listen request, see [Meta.WithSubscriptionID].
+type AcknowledgedParams struct {
+	Notifications SubscriptionFilter `json:"notifications"`
+	Meta          Meta               `json:"_meta,omitempty"`
+}
+
+// ListenResult ends a listen stream that the server closes; its `_meta` carries the
+// id of the request, too.
+type ListenResult struct {
+	ResultType ResultType `json:"resultType"`
+	Meta       Meta       `json:"_meta"`
+}

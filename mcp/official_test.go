@@ -1,0 +1,93 @@
+package mcp_test
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// An official is a revision whose schema has a type here for each definition. The
+// structs serve both: they are the union of their members.
+type official struct {
+	revision mcp.Revision
+	types    map[string]reflect.Type // by definition
+}
+
+var (
+	legacyOfficial = official{mcp.Revision20251125, goTypes}
+	modernOfficial = official{mcp.Revision20260728, modernTypes()}
+	officials      = [2]official{legacyOfficial, modernOfficial}
+)
+
+// question is a request of 2026-07-28 to the client: no message, but a part of a
+// result.
+type question[P any] struct {
+	Method string `json:"method"`
+	Params *P     `json:"params,omitempty"`
+}
+
+// modernTypes says which type is which definition of 2026-07-28.
+func modernTypes() map[string]reflect.Type {
+	types := maps.Clone(goTypes)
+	for _, gone := range []string{
+		"CancelTaskRequest", "CancelTaskResult", "CreateTaskResult", "ElicitationCompleteNotification", "GetTaskPayloadRequest", "GetTaskPayloadResult",
+		"GetTaskRequest", "GetTaskResult", "InitializeRequest", "InitializeRequestParams", "InitializeResult", "InitializedNotification", "ListTasksRequest",
+		"ListTasksResult", "PingRequest", "RelatedTaskMetadata", "RootsListChangedNotification", "ServerRequest", "SetLevelRequest", "SetLevelRequestParams",
+		"SubscribeRequest", "SubscribeRequestParams", "Task", "TaskAugmentedRequestParams", "TaskMetadata", "TaskStatus", "TaskStatusNotification",
+		"TaskStatusNotificationParams", "ToolExecution", "URLElicitationRequiredError", "UnsubscribeRequest", "UnsubscribeRequestParams",
+	} {
+		delete(types, gone)
+	}
+	maps.Copy(types, map[string]reflect.Type{
+		"CacheableResult":                             typeOf[mcp.ReadResourceResult](),
+		"CallToolResultResponse":                      typeOf[mcp.ResultResponse](),
+		"ClientNotification":                          typeOf[notification[mcp.CancelledParams]](),
+		"CompleteResultResponse":                      typeOf[mcp.ResultResponse](),
+		"CreateMessageRequest":                        typeOf[question[mcp.CreateMessageParams]](),
+		"DiscoverRequest":                             typeOf[request[mcp.DiscoverParams]](),
+		"DiscoverResult":                              typeOf[mcp.DiscoverResult](),
+		"DiscoverResultResponse":                      typeOf[mcp.ResultResponse](),
+		"ElicitRequest":                               typeOf[question[mcp.ElicitParams]](),
+		"GetPromptResultResponse":                     typeOf[mcp.ResultResponse](),
+		"HeaderMismatchError":                         typeOf[mcp.ErrorResponse](),
+		"InputRequest":                                typeOf[mcp.InputRequest](),
+		"InputRequests":                               typeOf[mcp.InputRequests](),
+		"InputRequiredResult":                         typeOf[mcp.InputRequiredResult](),
+		"InputResponse":                               typeOf[union](),
+		"InputResponseRequestParams":                  typeOf[mcp.CallToolParams](),
+		"InputResponses":                              typeOf[mcp.InputResponses](),
+		"InternalError":                               typeOf[mcp.Error](),
+		"InvalidParamsError":                          typeOf[mcp.Error](),
+		"InvalidRequestError":                         typeOf[mcp.Error](),
+		"JSONArray":                                   typeOf[json.RawMessage](),
+		"JSONObject":                                  typeOf[mcp.Object](),
+		"JSONValue":                                   typeOf[json.RawMessage](),
+		"ListPromptsResultResponse":                   typeOf[mcp.ResultResponse](),
+		"ListResourceTemplatesResultResponse":         typeOf[mcp.ResultResponse](),
+		"ListResourcesResultResponse":                 typeOf[mcp.ResultResponse](),
+		"ListRootsRequest":                            typeOf[question[mcp.ListRootsParams]](),
+		"ListToolsResultResponse":                     typeOf[mcp.ResultResponse](),
+		"MetaObject":                                  typeOf[mcp.Meta](),
+		"MethodNotFoundError":                         typeOf[mcp.Error](),
+		"MissingRequiredClientCapabilityError":        typeOf[mcp.ErrorResponse](),
+		"NotificationMetaObject":                      typeOf[mcp.Meta](),
+		"PaginatedResult":                             typeOf[mcp.ListToolsResult](),
+		"ParseError":                                  typeOf[mcp.Error](),
+		"ReadResourceResultResponse":                  typeOf[mcp.ResultResponse](),
+		"RequestMetaObject":                           typeOf[mcp.Meta](),
+		"ResultMetaObject":                            typeOf[mcp.Meta](),
+		"ResultType":                                  typeOf[mcp.ResultType](),
+		"SubscriptionFilter":                          typeOf[mcp.SubscriptionFilter](),
+		"SubscriptionsAcknowledgedNotification":       typeOf[notification[mcp.AcknowledgedParams]](),
+		"SubscriptionsAcknowledgedNotificationParams": typeOf[mcp.AcknowledgedParams](),
+		"SubscriptionsListenRequest":                  typeOf[request[mcp.ListenParams]](),
+		"SubscriptionsListenRequestParams":            typeOf[mcp.ListenParams](),
+		"SubscriptionsListenResult":                   typeOf[mcp.ListenResult](),
+		"SubscriptionsListenResultMetaObject":         typeOf[mcp.Meta](),
+		"SubscriptionsListenResultResponse":           typeOf[mcp.ResultResponse](),
+		"UnsupportedProtocolVersionError":             typeOf[mcp.ErrorResponse](),
+	})
+	return types
+}

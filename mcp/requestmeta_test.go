@@ -1,0 +1,156 @@
+package mcp_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupe-run/troupe/mcp"
+)
+
+func TestRequestMeta(t *testing.T) {
+	t.Parallel()
+	const (
+		version = `"io.modelcontextprotocol/protocolVersion":"2026-07-28"`
+		caps    = `"io.modelcontextprotocol/clientCapabilities":{"roots":{}}`
+		info    = `"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"}`
+	)
+	type row struct {
+		meta, fault string // a part of the message of what is refused
+		want        mcp.RequestMeta
+	}
+	known := mcp.RequestMeta{Version: []byte("2026-07-28"), Revision: r28, Capabilities: []byte(`{"roots":{}}`)}
+	with := func(change func(*mcp.RequestMeta)) mcp.RequestMeta {
+		q := known
+		change(&q)
+		return q
+	}
+	for name, tt := range map[string]row{
+		"all": {`{` + version + `, "x": {"a":[1]} ,` + caps + `,` + info + `,"io.modelcontextprotocol/logLevel":"warning","progressToken":1}`, "",
+			with(func(q *mcp.RequestMeta) {
+				q.ClientInfo, q.LogLevel = []byte(`{"name":"c","version":"1"}`), mcp.LevelWarning
+			})},
+		"the least":            {`{` + caps + `,` + version + `}`, "", known},
+		"a name with escapes":  {`{"io.modelcontextprotocol\/protocolVersion":"2026-07-28",` + caps + `}`, "", known},
+		"a value with escapes": {`{"io.modelcontextprotocol/protocolVersion":"\u0032026-07-28",` + caps + `}`, "", known},
+		"twice":                {`{"io.modelcontextprotocol/protocolVersion":"x",` + caps + `,` + version + `}`, "", known},
+		"an unknown version": {`{"io.modelcontextprotocol/protocolVersion":"v999.0.0",` + caps + `}`, "",
+			with(func(q *mcp.RequestMeta) { q.Version, q.Revision = []byte("v999.0.0"), 0 })},
+		"nothing":                 {``, "protocolVersion", mcp.RequestMeta{}},
+		"null":                    {`null`, "protocolVersion", mcp.RequestMeta{}},
+		"empty":                   {`{}`, "protocolVersion", mcp.RequestMeta{}},
+		"no version":              {`{` + caps + `}`, "protocolVersion", mcp.RequestMeta{Capabilities: known.Capabilities}},
+		"a version that is none":  {`{"io.modelcontextprotocol/protocolVersion":20260728,` + caps + `}`, "protocolVersion", mcp.RequestMeta{Capabilities: known.Capabilities}},
+		"no capabilities":         {`{` + version + `}`, "clientCapabilities", with(func(q *mcp.RequestMeta) { q.Capabilities = nil })},
+		"null capabilities":       {`{` + version + `,"io.modelcontextprotocol/clientCapabilities":null}`, "clientCapabilities", with(func(q *mcp.RequestMeta) { q.Capabilities = nil })},
+		"client info is a string": {`{` + version + `,` + caps + `,"io.modelcontextprotocol/clientInfo":"c"}`, "clientInfo", known},
+		"no log level":            {`{` + version + `,` + caps + `,"io.modelcontextprotocol/logLevel":"loud"}`, "logLevel", known},
+		"null log level":          {`{` + version + `,` + caps + `,"io.modelcontextprotocol/logLevel":null}`, "logLevel", known},
+		"numeric log level":       {`{` + version + `,` + caps + `,"io.modelcontextprotocol/logLevel":7}`, "logLevel", known},
+	} {
+		got, err := mcp.Meta(tt.meta).Request()
+		switch {
+		case tt.fault == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case tt.fault != "" && (err == nil || err.Code != mcp.CodeInvalidParams || !strings.HasSuffix(err.Message, "io.modelcontextprotocol/"+tt.fault)):
+			t.Errorf("%s: got %v, want it refused for %s", name, err, tt.fault)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	for _, l := range []mcp.LoggingLevel{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"} {
+		q, err := mcp.Meta(`{` + version + `,` + caps + `,"io.modelcontextprotocol/logLevel":"` + string(l) + `"}`).Request()
+		if err != nil || q.LogLevel != l {
+			t.Errorf("level %s: got %q, %v", l, q.LogLevel, err)
+		}
+	}
+}
+
+// FuzzRequestMeta holds that what is read lies inside of what was given, whatever
+// that is.
+func FuzzRequestMeta(f *testing.F) {
+	for _, seed := range []string{`{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`,
+		`{"io.modelcontextprotocol/protocolVersion":"`, `{"io.modelcontextprotocol/logLevel":"\`, `{"io.modelcontextprotocol/clientInfo":{`, `[`, `{"a":`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		q, err := mcp.Meta(data).Request()
+		if err == nil && (q.Version == nil || q.Capabilities[0] != '{' || q.LogLevel != "" && !q.LogLevel.Valid()) {
+			t.Errorf("got %+v", q)
+		}
+	})
+}
+
+func TestMetaOfStreamsAndResults(t *testing.T) {
+	t.Parallel()
+	for _, id := range []mcp.RequestID{mcp.IntID(0), mcp.StringID("listen-1"), mcp.RequestID(`9007199254740993`)} {
+		m := mcp.Meta(`{"a":1}`).WithSubscriptionID(id)
+		if got, ok := m.SubscriptionID(); !ok || got.String() != id.String() || string(m) != `{"a":1,"io.modelcontextprotocol/subscriptionId":`+id.String()+`}` {
+			t.Errorf("got %s of %s", got, m)
+		}
+	}
+	for _, none := range []string{``, `{}`, `{"io.modelcontextprotocol/subscriptionId":null}`, `{"io.modelcontextprotocol/subscriptionId":[1]}`} {
+		if id, ok := mcp.Meta(none).SubscriptionID(); ok {
+			t.Errorf("got the id %s of %s", id, none)
+		}
+	}
+	info := mcp.Implementation{Name: "<s>", Version: "1"}
+	for meta, want := range map[string]string{
+		``:        `{"io.modelcontextprotocol/serverInfo":{"name":"<s>","version":"1"}}`,
+		`{"a":1}`: `{"a":1,"io.modelcontextprotocol/serverInfo":{"name":"<s>","version":"1"}}`,
+		`{"io.modelcontextprotocol/serverInfo":{"name":"own","version":"2"}}`: `{"io.modelcontextprotocol/serverInfo":{"name":"own","version":"2"}}`,
+	} {
+		if got := mcp.Meta(meta).WithServerInfo(info); string(got) != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+func TestFilterWithinCapabilities(t *testing.T) {
+	t.Parallel()
+	all := mcp.SubscriptionFilter{ToolsListChanged: true, PromptsListChanged: true, ResourcesListChanged: true, ResourceSubscriptions: []string{"x:1"}}
+	changed := &mcp.ListChanged{ListChanged: true}
+	for name, tt := range map[string]struct {
+		server mcp.ServerCapabilities
+		want   mcp.SubscriptionFilter
+	}{
+		"nothing":       {mcp.ServerCapabilities{Tools: &mcp.ListChanged{}, Resources: &mcp.ResourcesCapability{}}, mcp.SubscriptionFilter{}},
+		"tools":         {mcp.ServerCapabilities{Tools: changed}, mcp.SubscriptionFilter{ToolsListChanged: true}},
+		"prompts":       {mcp.ServerCapabilities{Prompts: changed}, mcp.SubscriptionFilter{PromptsListChanged: true}},
+		"resources":     {mcp.ServerCapabilities{Resources: &mcp.ResourcesCapability{ListChanged: true}}, mcp.SubscriptionFilter{ResourcesListChanged: true}},
+		"subscriptions": {mcp.ServerCapabilities{Resources: &mcp.ResourcesCapability{Subscribe: true}}, mcp.SubscriptionFilter{ResourceSubscriptions: []string{"x:1"}}},
+		"all":           {mcp.ServerCapabilities{Tools: changed, Prompts: changed, Resources: &mcp.ResourcesCapability{Subscribe: true, ListChanged: true}}, all},
+	} {
+		if diff := cmp.Diff(tt.want, all.Within(&tt.server)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		if diff := cmp.Diff(mcp.SubscriptionFilter{}, mcp.SubscriptionFilter{}.Within(&tt.server)); diff != "" {
+			t.Errorf("%s: what nobody asked for: %s", name, diff)
+		}
+	}
+}
+
+func TestErrorsOfEachRevision(t *testing.T) {
+	t.Parallel()
+	missing := mcp.NewError(mcp.CodeResourceNotFound, "").WithData(mcp.ResourceNotFoundData{URI: "x:1"})
+	urls := mcp.ElicitURLsFirst(mcp.ElicitURL{URL: "https://x.example/"})
+	for _, r := range mcp.Revisions() {
+		for _, tt := range []struct {
+			e      *mcp.Error
+			modern int
+		}{{missing, mcp.CodeInvalidParams}, {urls, mcp.CodeInvalidRequest}, {mcp.NewError(mcp.CodeInternalError, ""), mcp.CodeInternalError}, {mcp.NewError(7, "x"), 7}} {
+			got, want := tt.e.For(r), tt.e.Code
+			if r.Modern() {
+				want = tt.modern
+			}
+			if got.Code != want || got.Message != tt.e.Message || string(got.Data) != string(tt.e.Data) || want == tt.e.Code && got != tt.e {
+				t.Errorf("%v: got %+v of %+v, want code %d", r, got, tt.e, want)
+			}
+		}
+	}
+	if string(missing.Data) != `{"uri":"x:1"}` {
+		t.Errorf("got data %s", missing.Data)
+	}
+}

@@ -1,0 +1,32 @@
+package mcp
+
+// ResultType says what a result is (since 2026-07-28, which requires it). Empty
+// stands for [ResultComplete], as results of older revisions do.
+type ResultType string
+
+// The result types of the protocol itself; extensions have more.
+const (
+	// ResultComplete is a result that answers its request.
+	ResultComplete ResultType = "complete"
+	// ResultInputRequired is an [InputRequiredResult].
+	ResultInputRequired ResultType = "input_required"
+)
+
+// CacheScope says who may share a result that is kept (since 2026-07-28).
+type CacheScope string
+
+// The scopes.
+const (
+	// CachePublic: anybody, also with another authorization or none.
+	CachePublic CacheScope = "public"
+	// CachePrivate: only requests with the same authorization.
+	CachePrivate CacheScope = "private"
+)
+
+// Cacheable is the part of a result that says how long and for whom it may be kept.
+// 2026-07-28 requires both members of server/discover, the lists and resources/read;
+// older revisions have neither.
+type Cacheable struct {
+	TTL        *int64     `json:"ttlMs,omitempty"` // milliseconds from arrival; 0 is stale at once
+	CacheScope CacheScope `json:"cacheScope,omitempty"`
+}
