@@ -1,7 +1,6 @@
 package troupe
 
 import (
-	"context"
 	"strings"
 	"sync"
 	"time"
@@ -27,23 +26,13 @@ func (s *service) announce(p *actors.Peer) {
 		return
 	}
 	have, had := strings.Split(now, " "), strings.Split(told, " ")
-	heard := true
+	var differ []string
 	for i, method := range announced {
 		if i >= len(had) || have[i] != had[i] {
-			heard = p.Push(method, nil) && heard
+			differ = append(differ, method)
 		}
 	}
-	if !heard {
-		return // its next stream begins with what differs
-	}
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		// When this fails the session is told again, which is legal.
-		if err := p.SetTold(ctx, now); err != nil {
-			s.rt.log.Debug("catalogue digest not stored", "error", err)
-		}
-	}()
+	p.Announce(differ, now)
 }
 
 // Opened makes up for what a client may have missed while it did not listen:

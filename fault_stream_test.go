@@ -228,3 +228,56 @@ func TestTwoStreamsBegunAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// What was told shortly before a connection broke, or on one that its client has given
+// up, may not have arrived: the next stream tells it again. What was told long before
+// is not repeated.
+func TestListChangesToldOnABrokenConnection(t *testing.T) {
+	for name, row := range map[string]struct {
+		lives time.Duration // the connection, after the change
+		ends  bool          // before the next one begins
+		again bool
+	}{
+		"broken at once":       {0, true, true},
+		"broken a little late": {20 * time.Second, true, true},
+		"broken late":          {46 * time.Second, true, false},
+		"given up":             {46 * time.Second, false, true},
+		"given up at once":     {0, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				h := newHost(t, troupe.Options{}, nil)
+				c := h.session()
+				first := listen(c.Get(""))
+				synctest.Wait()
+				h.srv.RemovePrompts("greet")
+				time.Sleep(time.Second)
+				if got, _ := first.now(); !slices.Equal(got, []string{promptsChanged}) {
+					t.Fatalf("told %v", got)
+				}
+				time.Sleep(row.lives)
+				if row.ends {
+					first.Close()
+					time.Sleep(16 * time.Second) // until a comment does not get through
+				}
+				synctest.Wait()
+				second := listen(c.Get(""))
+				want := []string(nil)
+				if row.again {
+					want = []string{promptsChanged}
+				}
+				if got, _ := second.now(); !slices.Equal(got, want) {
+					t.Errorf("the next stream begins with %v, want %v", got, want)
+				}
+				time.Sleep(time.Minute)
+				second.Close()
+				time.Sleep(16 * time.Second)
+				third := listen(c.Get(""))
+				defer third.Close()
+				if got, _ := third.now(); len(got) != 0 {
+					t.Errorf("the third stream begins with %v", got)
+				}
+			})
+		})
+	}
+}

@@ -244,17 +244,18 @@ func TestListChangedAndUpdates(t *testing.T) {
 		equal(t, "changed", e.Data, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		s.Close()
 		synctest.Wait()
-		// What changes while nobody listens is told to the next stream.
+		// What changes while nobody listens is told to the next stream, and so is what was
+		// told just before the connection broke.
 		h.srv.RemovePrompts("greet")
 		h.srv.ResourceUpdated("test://one")
 		time.Sleep(time.Second)
 		s = c.Get("")
 		var got []string
-		for range 3 {
+		for range 4 {
 			e, _ := s.Next()
 			got = append(got, e.Data)
 		}
-		want := []string{"", `{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}`,
+		want := []string{"", `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`, promptsChanged,
 			`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"test://one"}}`}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)

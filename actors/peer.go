@@ -79,23 +79,11 @@ func (p *Peer) Capabilities() []byte { return p.record().Capabilities }
 // Level is the log level that the client has set, "" if none.
 func (p *Peer) Level() string { return p.record().Level }
 
-// Told is the catalogue digest that the client was last told.
-func (p *Peer) Told() string { return p.record().Told }
-
 // SetLevel stores the client's log level.
 func (p *Peer) SetLevel(ctx context.Context, level string) error {
 	return p.change(ctx, func(r *session.Record) bool {
 		changed := r.Level != level
 		r.Level = level
-		return changed
-	})
-}
-
-// SetTold stores the catalogue digest that the client has been told.
-func (p *Peer) SetTold(ctx context.Context, digest string) error {
-	return p.change(ctx, func(r *session.Record) bool {
-		changed := r.Told != digest
-		r.Told = digest
 		return changed
 	})
 }

@@ -91,15 +91,18 @@ func (n *Node) listen(svc *Service, s *sessionActor, in *Input) {
 		_ = st.post(endStream{})
 		return
 	}
+	live := false
 	if old != "" {
 		// The record goes first: who sees the connection end must not find the
 		// stream again.
 		key := StreamKey{s.key, old}
 		n.forgetStream(key.path())
 		if a, ok := n.streams.get(key); ok {
+			live = a.heard.Load()
 			_ = a.post(endStream{})
 		}
 	}
+	s.listens(id, old, live)
 	if svc.life.over.Load() {
 		st.retire()
 		return

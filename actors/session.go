@@ -41,6 +41,9 @@ type sessionActor struct {
 	// client listens: it may have missed something meanwhile.
 	away atomic.Bool
 
+	// told is what was announced on the standalone stream, nil if there is none yet.
+	told atomic.Pointer[told]
+
 	// keeps is what the client has answered for all calls, nil before the first such
 	// question.
 	keeps atomic.Pointer[kept]

@@ -238,9 +238,9 @@ func (s *subscriptions) updated(server, subscribed, uri string) {
 }
 
 // push sends data on a session's standalone stream if that is written here. It
-// reports whether somebody listened: else the message waits for a resume, and a
-// new stream in its place would not have it.
-func (n *Node) push(k SessionKey, data []byte) (heard bool) {
+// reports whether the stream has it: for its connection, or else for a resume. A new
+// stream in its place does not have it.
+func (n *Node) push(k SessionKey, data []byte) (sent bool) {
 	s, ok := n.sessions.get(k)
 	if !ok {
 		return false
@@ -249,16 +249,12 @@ func (n *Node) push(k SessionKey, data []byte) (heard bool) {
 		return n.pushLink(s, data)
 	}
 	st, ok := n.streams.get(StreamKey{k, s.view.Load().rec.Standalone})
-	if !ok || st.queued.Load() > int64(s.svc.Limits.Queue) {
+	if !ok || st.queued.Load() > int64(s.svc.Limits.Queue) ||
+		st.post(&pushEntries{entries: []stream.Entry{{Kind: stream.Message, Data: data}}, told: true}) != nil {
 		s.away.Store(true) // its next stream, or resume, makes good what it missed
 		return false
 	}
-	heard = st.heard.Load()
-	if st.post(&pushEntries{entries: []stream.Entry{{Kind: stream.Message, Data: data}}, told: true}) != nil {
-		s.away.Store(true)
-		return false
-	}
-	return heard
+	return true
 }
 
 // Sessions calls f for every session of the service that is on this node.
@@ -270,12 +266,11 @@ func (n *Node) Sessions(svc *Service, f func(*Peer)) {
 	})
 }
 
-// Push sends a notification on the session's standalone stream if that is open
-// on this node; it reports whether a connection was there to take it. It never
-// waits.
-func (p *Peer) Push(method string, params []byte) (heard bool) {
-	return p.node.push(p.key, codec.AppendNotification(nil, method, params))
+// Push sends a notification on the session's standalone stream, if that is written
+// here: else it is lost. It never waits.
+func (p *Peer) Push(method string, params []byte) {
+	p.node.push(p.key, codec.AppendNotification(nil, method, params))
 }
 
 // PushUpdate is Push of an update of a resource.
-func (p *Peer) PushUpdate(uri string) (heard bool) { return p.node.push(p.key, updateOf(uri)) }
+func (p *Peer) PushUpdate(uri string) { p.node.push(p.key, updateOf(uri)) }
