@@ -36,6 +36,8 @@ const (
 	nameURI
 	nameArguments
 	nameCursor
+	nameState
+	nameResponses
 	nameCode
 	nameMessage
 )
@@ -84,6 +86,10 @@ func exactly(key []byte) name {
 		return nameArguments
 	case "cursor":
 		return nameCursor
+	case "requestState":
+		return nameState
+	case "inputResponses":
+		return nameResponses
 	case "code":
 		return nameCode
 	case "message":
@@ -218,6 +224,10 @@ func (s *scanner) paramsMember(key []byte, at int) (end int) {
 		span = &m.Arguments
 	case nameCursor:
 		span = &m.Cursor
+	case nameState:
+		span = &m.State
+	case nameResponses:
+		span = &m.Responses
 	}
 	if end = s.value(at, 2); end >= 0 && span != nil {
 		s.set(span, at, end, reasonDupParam)

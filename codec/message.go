@@ -58,6 +58,10 @@ type Message struct {
 
 	// Members of params that most methods use. Scan checks that they are valid JSON, not their types.
 	Name, URI, Arguments, Meta, Cursor []byte
+
+	// State and Responses are params.requestState and params.inputResponses, which a request has that is sent again
+	// with the input that it needed (2026-07-28).
+	State, Responses []byte
 }
 
 // Limits bound what Scan accepts.
