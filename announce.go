@@ -67,6 +67,7 @@ type mountPoint struct {
 	mu    sync.Mutex // guards the rest
 	s     *service
 	timer *time.Timer
+	which [len(announced)]bool // lists that have changed since the timer was set
 }
 
 func (m *mountPoint) service() *service {
@@ -93,21 +94,31 @@ func (m *mountPoint) clear() {
 	m.mu.Unlock()
 }
 
-// changed announces a change of a catalogue, after a moment in which further
-// changes join it.
-func (m *mountPoint) changed() {
+// changed announces a change of a list, by its place in announced, after a moment in
+// which further changes join it. Sessions are told what differs from what they were
+// told last; listeners, of whom nothing is kept, of every change.
+func (m *mountPoint) changed(list int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.s == nil || m.timer != nil {
+	if m.s == nil {
+		return
+	}
+	if m.which[list] = true; m.timer != nil {
 		return
 	}
 	m.timer = time.AfterFunc(changeDelay, func() {
 		m.mu.Lock()
-		s := m.s
-		m.timer = nil
+		s, which := m.s, m.which
+		m.timer, m.which = nil, [len(announced)]bool{}
 		m.mu.Unlock()
-		if s != nil {
-			s.rt.node.Sessions(s.svc, s.announce)
+		if s == nil {
+			return
+		}
+		s.rt.node.Sessions(s.svc, s.announce)
+		for i, changed := range which {
+			if changed {
+				s.rt.node.ListChanged(s.svc, announced[i])
+			}
 		}
 	})
 }

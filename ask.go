@@ -192,7 +192,7 @@ func (c *Call) Ask(ctx context.Context, questions ...Question) (Answers, error) 
 		if err != nil {
 			return Answers{}, fmt.Errorf("troupe: question %q: %w", q.key, err)
 		}
-		qs[i] = actors.Question{Key: q.key, Method: q.method, Keep: q.keep(&caps)}
+		qs[i] = actors.Question{Key: q.key, Valid: q.valid, Method: q.method, Keep: q.keep(&caps)}
 		if params != nil {
 			data, err := codec.Marshal(params)
 			if err != nil {
@@ -396,4 +396,19 @@ func (n Needs) object() json.RawMessage {
 	}
 	data, _ := codec.Marshal(c) // a value of our own making
 	return data
+}
+
+// valid reports whether raw is an answer to the question.
+func (q Question) valid(raw []byte) bool {
+	a := Answers{map[string]actors.Answer{q.key: {Result: raw}}}
+	var err error
+	switch q.method {
+	case mcp.MethodElicitationCreate:
+		_, err = a.Elicited(q.key)
+	case mcp.MethodSamplingCreateMessage:
+		_, err = a.Sampled(q.key)
+	case mcp.MethodRootsList:
+		_, err = a.Roots(q.key)
+	}
+	return err == nil
 }

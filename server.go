@@ -70,8 +70,10 @@ func NewServer(impl mcp.Implementation, opts *ServerOptions) *Server {
 	s.prompts = newCatalogue(func(p *prompt, r mcp.Revision) any { return p.wire().For(r) })
 	s.resources = newCatalogue(func(x *resource, r mcp.Revision) any { return x.Resource.For(r) })
 	s.templates = newCatalogue(func(t *template, r mcp.Revision) any { return t.ResourceTemplate.For(r) })
-	s.tools.changed, s.prompts.changed = s.mount.changed, s.mount.changed
-	s.resources.changed, s.templates.changed = s.mount.changed, s.mount.changed
+	s.tools.changed = func() { s.mount.changed(0) }
+	s.prompts.changed = func() { s.mount.changed(1) }
+	resources := func() { s.mount.changed(2) }
+	s.resources.changed, s.templates.changed = resources, resources
 	return s
 }
 

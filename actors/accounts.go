@@ -72,6 +72,14 @@ func (t *accounts) ofSession(s *sessionActor, in *Input) *account {
 	return a
 }
 
+// ofRequest is ofSession, or of where there is no session.
+func (t *accounts) ofRequest(s *sessionActor, in *Input) *account {
+	if s == nil {
+		return t.of(in.Tenant, in.Address)
+	}
+	return t.ofSession(s, in)
+}
+
 // billed is the account of a session's last request, which also pays for what is
 // no request of its own: its streams and questions.
 func (t *accounts) billed(s *sessionActor) *account {

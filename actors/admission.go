@@ -83,14 +83,15 @@ func fair(load, mine int64, limit, contenders int) Reason {
 	return admitted
 }
 
-// admit counts a request in, or tells why it may not run now. Who was admitted has
+// admit counts a request in, or tells why it may not run now. s is nil for one that
+// has no session. Who was admitted has
 // to leave, and gets a refund when the request does not run after all.
 func (n *Node) admit(s *sessionActor, in *Input, m *codec.Message) (*account, verdict) {
 	t := &n.accounts
-	a := t.ofSession(s, in)
+	a := t.ofRequest(s, in)
 	mine, ok := t.enter(a)
 	for !ok {
-		a = t.ofSession(s, in)
+		a = t.ofRequest(s, in)
 		mine, ok = t.enter(a)
 	}
 	no := verdict{reason: fair(n.inFlight.Add(1), mine, t.lim.Calls, t.contenders())}
@@ -98,7 +99,7 @@ func (n *Node) admit(s *sessionActor, in *Input, m *codec.Message) (*account, ve
 	case no.reason != admitted:
 	case over(mine, t.lim.Principal.Calls):
 		no.reason = CallsOfPrincipal
-	case s.pays(m.Method):
+	case pays(s, m.Method):
 		no = n.spend(s, a)
 	}
 	if no.reason == admitted {
@@ -116,8 +117,8 @@ func (n *Node) admit(s *sessionActor, in *Input, m *codec.Message) (*account, ve
 // do that the specification wants limited (2025-11-25, server/tools and
 // server/utilities/completion). A client that waits for its turn anyway, and has
 // the process for itself, is not slowed down beside that.
-func (s *sessionActor) pays(method []byte) bool {
-	if s.link != nil && s.link.slots != nil {
+func pays(s *sessionActor, method []byte) bool {
+	if s != nil && s.link != nil && s.link.slots != nil {
 		return false
 	}
 	return string(method) == mcp.MethodToolsCall || string(method) == mcp.MethodCompletionComplete
@@ -127,6 +128,12 @@ func (s *sessionActor) pays(method []byte) bool {
 // them refuses costs none.
 func (n *Node) spend(s *sessionActor, a *account) verdict {
 	now := time.Now()
+	if s == nil {
+		if wait := a.rate.take(now); wait > 0 {
+			return verdict{RateOfPrincipal, wait}
+		}
+		return verdict{}
+	}
 	own := s.rate()
 	if wait := own.take(now); wait > 0 {
 		return verdict{RateOfSession, wait}
@@ -140,7 +147,7 @@ func (n *Node) spend(s *sessionActor, a *account) verdict {
 
 // refund gives the tokens of a call back that did not run.
 func (n *Node) refund(r *requestActor) {
-	if r.sess.pays(r.call.msg.Method) {
+	if r.sess != nil && pays(r.sess, r.call.msg.Method) {
 		now := time.Now()
 		r.sess.rate().giveBack(now)
 		r.from.rate.giveBack(now)
@@ -217,7 +224,10 @@ func (n *Node) admitStream(svc *Service, s *sessionActor, in *Input) (done func(
 
 // admitLink counts the connection that a session lives on, or answers why there
 // may not be one more. Whoever was admitted gives it back as one of its streams.
-func (n *Node) admitLink(in *Input) (*account, bool) {
+func (n *Node) admitLink(in *Input) (*account, bool) { return n.admitListener(in, nil) }
+
+// admitListener is admitLink for a request with an id.
+func (n *Node) admitListener(in *Input, id []byte) (*account, bool) {
 	for {
 		a := n.accounts.of(in.Tenant, in.Address)
 		mine := a.streams.Add(1)
@@ -227,7 +237,7 @@ func (n *Node) admitLink(in *Input) (*account, bool) {
 		}
 		if over(mine+a.gets.Load(), n.accounts.lim.Principal.Streams) {
 			a.streams.Add(-1)
-			n.refuse(in.Conn, nil, verdict{reason: StreamsOfPrincipal})
+			n.refuse(in.Conn, id, verdict{reason: StreamsOfPrincipal})
 			return nil, false
 		}
 		return a, true
@@ -244,4 +254,22 @@ func (n *Node) admitQuestion(s *sessionActor, a *account, parked int) Reason {
 		return ParkedOfPrincipal
 	}
 	return admitted
+}
+
+// admitParked counts one more question of a request that has no session.
+func (n *Node) admitParked(self *standing) (*account, error) {
+	for {
+		a := n.accounts.of(self.peer.key.Tenant, self.address)
+		parked := a.parked.Add(1)
+		switch {
+		case a.dropped.Load():
+			a.parked.Add(-1)
+			continue
+		case over(parked, n.accounts.lim.Principal.Parked):
+			a.parked.Add(-1)
+			n.refusals.count(ParkedOfPrincipal)
+			return nil, ErrParked
+		}
+		return a, nil
+	}
 }

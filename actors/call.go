@@ -19,12 +19,16 @@ type Call struct {
 	turn      uint64
 	ctx       context.Context
 	svc       *Service
-	sess      *sessionActor
+	node      *Node
+	sess      *sessionActor // nil for a request that stands for itself, over HTTP
+	peer      *Peer
+	self      *standing // of a request that stands for itself, else nil
 	msg       *codec.Message
 	token     []byte // the progress token, nil if none; a copy
 	principal any
 	trace     Trace
 	attempt   int
+	header    map[string][]string
 	member    int // place in a batch
 	journal   *journal
 
@@ -36,15 +40,24 @@ type Call struct {
 func (c *Call) Message() *codec.Message { return c.msg }
 
 // Peer is the session the call belongs to.
-func (c *Call) Peer() *Peer { return c.sess.peer }
+func (c *Call) Peer() *Peer { return c.peer }
 
 // ProgressToken is the raw token that the client wants progress under, nil if it
 // wants none.
-func (c *Call) ProgressToken() []byte { return c.token }
+func (c *Call) ProgressToken() []byte {
+	if c.self != nil {
+		return *c.self.token.Load()
+	}
+	return c.token
+}
 
 // Principal is what the transport's authentication returned, or, when the call
 // runs again after its node was lost, the raw JSON of that.
 func (c *Call) Principal() any { return c.principal }
+
+// Header is the header of the HTTP request of a call that stands for itself. It must
+// not be written to.
+func (c *Call) Header() map[string][]string { return c.header }
 
 // Trace is the trace context of the HTTP request.
 func (c *Call) Trace() Trace { return c.trace }
@@ -68,7 +81,7 @@ func (c *Call) Notify(ctx context.Context, method string, params []byte) error {
 // params of the notification. What does not rise is dropped, and above
 // request.Rate a second the newest wins. Without a token it does nothing.
 func (c *Call) Progress(ctx context.Context, value float64, params []byte) error {
-	if c.token == nil {
+	if c.ProgressToken() == nil {
 		return nil
 	}
 	meta := appendMember(binary.BigEndian.AppendUint64(nil, math.Float64bits(value)), c.member)
@@ -80,7 +93,7 @@ func (c *Call) Progress(ctx context.Context, value float64, params []byte) error
 // runs on; the client is told to come back and resume. Where the revision has no
 // way to tell it that, nothing happens.
 func (c *Call) CloseConnection() {
-	if c.sess.revision().Has(mcp.FeatureStreamPriming) {
+	if c.peer.Revision().Has(mcp.FeatureStreamPriming) {
 		_ = c.post(closeConn{})
 	}
 }
@@ -98,7 +111,20 @@ func (c called) refused(err error) {
 	}
 }
 
-func (c *Call) post(m any) error { return c.r.post(called{c.turn, m}) }
+// link is the connection that the call's session lives on, nil if none does.
+func (c *Call) link() *link {
+	if c.sess == nil {
+		return nil
+	}
+	return c.sess.link
+}
+
+func (c *Call) post(m any) error {
+	if c.r == nil { // of a listener: there is nothing to send by
+		return errReturned
+	}
+	return c.r.post(called{c.turn, m})
+}
 
 // send posts a message about an entry of the given size. When too much is on its
 // way to the log, the handler waits until its own entry has got there. acked is
@@ -107,7 +133,7 @@ func (c *Call) send(ctx context.Context, m any, acked *func(error), size int) er
 	if cause := context.Cause(c.ctx); cause != nil {
 		return cause
 	}
-	if l := c.sess.link; l != nil {
+	if l := c.link(); l != nil {
 		if err := l.pace(ctx); err != nil {
 			return err
 		}

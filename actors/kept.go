@@ -111,6 +111,9 @@ func (s *sessionActor) kept() *kept {
 
 // Forget drops the answer that was kept: the next question that may be kept is asked.
 func (p *Peer) Forget() {
+	if p.meta != nil {
+		return
+	}
 	if k := p.last.Load().keeps.Load(); k != nil {
 		k.forget()
 	}
@@ -120,10 +123,13 @@ func (p *Peer) Forget() {
 // answers. It fails with the cause of ctx or of the call, ErrNoAnswer, or
 // ErrParked; an answer that is an error is an Answer.
 func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
+	if c.r == nil {
+		return nil, errReturned
+	}
 	answers := make([]Answer, len(qs))
 	var own, common []int
 	for i, q := range qs {
-		if q.Keep == nil || c.journal.has(q.Key) {
+		if q.Keep == nil || c.self != nil || c.journal.has(q.Key) {
 			own = append(own, i)
 		} else {
 			common = append(common, i)

@@ -174,6 +174,10 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 
 // take takes one message of a session that lives on a connection. It reports whether it did; else it has answered.
 func (n *Node) take(s *sessionActor, in *Input, principal any, m *codec.Message, raw []byte) bool {
+	if in.Alone && m.Kind == codec.Request {
+		n.takeAloneOn(s, in, principal, m, raw)
+		return true
+	}
 	switch m.Kind {
 	case codec.Request:
 		return n.takeRequestOn(s, in, principal, m, raw)
@@ -202,6 +206,33 @@ func (n *Node) takeRequestOn(s *sessionActor, in *Input, principal any, m *codec
 		return false
 	}
 	return n.callOn(s, in, principal, raw)
+}
+
+// takeAloneOn takes a request that stands for itself on a connection that carries
+// others (2026-07-28, basic/transports/stdio).
+func (n *Node) takeAloneOn(s *sessionActor, in *Input, principal any, m *codec.Message, raw []byte) {
+	own := *in
+	if string(m.Method) == mcp.MethodSubscriptionsListen {
+		own.Conn = s.link.conn
+		n.listenAlone(s.svc, s, &own, principal, m)
+		return
+	}
+	own.Conn = linkReply{s.link.conn}
+	if !s.link.slot(s.svc.Limits.StoreWait) {
+		n.refuse(own.Conn, m.ID, verdict{reason: CallsOfSession})
+		return
+	}
+	if !n.alone(s.svc, s, &own, principal, m, raw) {
+		s.link.leave()
+	}
+}
+
+// place is the link of a session whose calls have places, nil if they need none.
+func (s *sessionActor) place() *link {
+	if s == nil || s.link == nil || s.link.slots == nil {
+		return nil
+	}
+	return s.link
 }
 
 // initializeOn settles a session that lives on a connection.

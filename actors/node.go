@@ -23,6 +23,7 @@ type Config struct {
 	Boot   string // nonce of this start, [a-z0-9]
 	Store  Store
 	Limits NodeLimits
+	Keys   Keys         // seal what clients carry
 	Log    *slog.Logger // nil discards
 }
 
@@ -44,6 +45,12 @@ type Node struct {
 	questions   questions
 	attachments attachments
 	links       links
+	standings   standings
+	listens     *directory[SessionKey, *listenActor]
+	talking     aloneStreams
+	parks       *directory[string, *requestActor] // calls that have asked, by the name in their states
+	outcomes    outcomes
+	keys        Keys
 	accounts    accounts
 	refusals    refusals
 	requests    requestPool
@@ -66,11 +73,15 @@ func NewNode(c Config) *Node {
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	n := &Node{k: NewKernel(c.Log), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store,
+	n := &Node{k: NewKernel(c.Log), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store, keys: c.Keys,
 		sessions: newDirectory[SessionKey, *sessionActor](), streams: newDirectory[StreamKey, *streamActor]()}
 	n.base, n.stopAll = context.WithCancelCause(context.Background())
 	n.attachments.all = make(map[*attachment]struct{})
 	n.links.all = make(map[*sessionActor]struct{})
+	n.talking.all = make(map[*aloneStream]struct{})
+	n.listens = newDirectory[SessionKey, *listenActor]()
+	n.parks = newDirectory[string, *requestActor]()
+	n.outcomes.all = make(map[string]outcome)
 	n.questions.open = make(map[string]*question)
 	n.subs.init()
 	n.accounts.init(c.Limits.Defaults())
@@ -95,6 +106,8 @@ func (n *Node) receive(m any) {
 	for _, s := range n.links.snapshot() {
 		s.link.comment(now, s.svc.Limits.KeepAlive)
 	}
+	n.talking.comment(now)
+	n.outcomes.expire(now)
 	n.accounts.settle(now)
 	n.streams.each(func(s *streamActor) {
 		if d := s.due.Load(); d != 0 && now.UnixNano() > d {
@@ -117,7 +130,7 @@ type Stats struct {
 
 // Stats returns the node's counts.
 func (n *Node) Stats() Stats {
-	return Stats{InFlight: int(n.inFlight.Load()), Streams: n.streams.len(), Sessions: n.sessions.len(), Connections: n.attachments.len() + n.links.len(),
+	return Stats{InFlight: int(n.inFlight.Load()), Streams: n.streams.len(), Sessions: n.sessions.len(), Connections: n.attachments.len() + n.links.len() + n.talking.len(),
 		Questions: n.questions.len(), Accounts: int(n.accounts.size.Load()), Appends: n.appends.Load(), Resumes: n.resumes.Load(),
 		Takeovers: n.takeover.Load(), Overflowed: n.accounts.spilled.Load()}
 }
@@ -134,6 +147,10 @@ func (n *Node) newID() string {
 // Post takes one POST. It returns when the handler has and the request's bytes
 // are no longer needed; the response may still be an open stream then.
 func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
+	if in.Alone {
+		n.alone(svc, nil, in, principal, m, body)
+		return
+	}
 	switch m.Kind {
 	case codec.Request:
 		if n.draining.Load() || n.store.Suspended() && !n.regained(svc.Limits.StoreWait) {
@@ -358,6 +375,7 @@ func (n *Node) Delete(svc *Service, in *Input) {
 func (n *Node) endSession(s *sessionActor) {
 	_ = s.post(closeSession{cause: ErrSessionEnded})
 	if s.link != nil {
+		n.endListeners("", func(l *listenActor) bool { return l.sess == s })
 		return // it has no streams
 	}
 	n.streams.each(func(st *streamActor) {
@@ -399,6 +417,7 @@ func (n *Node) Close(ctx context.Context) error {
 	for _, a := range n.attachments.snapshot() {
 		a.finish()
 	}
+	n.endListeners("the server is shutting down", func(*listenActor) bool { return true })
 	for _, s := range n.links.snapshot() {
 		n.endSession(s)
 	}
@@ -442,6 +461,7 @@ func (n *Node) Drain(ctx context.Context) {
 	for _, s := range n.links.snapshot() {
 		_ = s.post(endIdle{})
 	}
+	n.endListeners("the server is shutting down", func(*listenActor) bool { return true })
 	for _, a := range n.attachments.snapshot() {
 		if s, ok := n.streams.get(a.key); !ok || len(s.rec.Calls) == 0 {
 			a.finish()
@@ -456,6 +476,7 @@ func (n *Node) Drain(ctx context.Context) {
 // giveUp ends the calls that still run: see Drain.
 func (n *Node) giveUp(ctx context.Context) {
 	n.sessions.each(func(s *sessionActor) { _ = s.post(giveUpCalls{}) })
+	n.standings.giveUp(nil, ErrClosing)
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	n.quiet(last)

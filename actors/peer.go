@@ -24,11 +24,17 @@ type Peer struct {
 	svc  *Service
 	key  SessionKey
 	last atomic.Pointer[sessionActor]
+	// meta is the raw `_meta` of the one request that the peer is of, where requests
+	// stand for themselves (2026-07-28); nil for a session.
+	meta []byte
 }
 
 // actor is the session's actor, which may have left memory and come back since
 // the peer was made.
 func (p *Peer) actor(ctx context.Context) (*sessionActor, error) {
+	if p.meta != nil {
+		return nil, ErrNoStream
+	}
 	s := p.last.Load()
 	if !s.stopped() {
 		return s, nil
@@ -48,6 +54,13 @@ func (p *Peer) actor(ctx context.Context) (*sessionActor, error) {
 // record is the session's record as it is known here; what cannot be read again
 // is as it was.
 func (p *Peer) record() session.Record {
+	if p.meta != nil {
+		level, _ := codec.Str(codec.Field(p.meta, mcp.MetaLogLevel))
+		return session.Record{
+			Revision: mcp.Revision20260728.String(), Client: codec.Field(p.meta, mcp.MetaClientInfo),
+			Capabilities: codec.Field(p.meta, mcp.MetaClientCapabilities), Level: level,
+		}
+	}
 	s, err := p.actor(p.node.base)
 	if err != nil {
 		s = p.last.Load()
@@ -68,7 +81,12 @@ func (p *Peer) change(ctx context.Context, edit func(*session.Record) bool) erro
 func (p *Peer) Key() SessionKey { return p.key }
 
 // Revision is the negotiated revision. It reads nothing.
-func (p *Peer) Revision() mcp.Revision { return p.last.Load().revision() }
+func (p *Peer) Revision() mcp.Revision {
+	if p.meta != nil {
+		return mcp.Revision20260728
+	}
+	return p.last.Load().revision()
+}
 
 // Client is the clientInfo as it was sent.
 func (p *Peer) Client() []byte { return p.record().Client }
@@ -167,6 +185,9 @@ func (p *Peer) send(ctx context.Context, e stream.Entry) error {
 }
 
 func (p *Peer) ask(ctx context.Context, q Question) (Answer, error) {
+	if p.meta != nil {
+		return Answer{}, ErrNoStream
+	}
 	n := p.node
 	x, err := n.ask(p.last.Load(), "")
 	if err != nil {

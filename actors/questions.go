@@ -30,6 +30,9 @@ type Question struct {
 	// question, and the answer is kept if Keep returns true for it, until
 	// Peer.Forget. nil asks each time.
 	Keep func(result []byte) bool
+	// Valid reports whether raw, any JSON, is an answer to the question; nil takes
+	// everything. It is asked of what comes with a request that is sent again.
+	Valid func(raw []byte) bool
 }
 
 // Answer is what the client answered: one of the two is set. Both are copies.
@@ -241,7 +244,10 @@ func wireError(raw []byte) *mcp.Error {
 
 // ask puts those of qs that which names to the client, and fills in the answers.
 func (c *Call) ask(ctx context.Context, qs []Question, which []int, answers []Answer) error {
-	n, limits := c.sess.node, c.svc.Limits
+	if c.self != nil {
+		return c.askAgain(ctx, qs, which, answers)
+	}
+	n, limits := c.node, c.svc.Limits
 	on := "" // the stream to ask on
 	waiting := make([]*question, len(qs))
 	defer func() {
@@ -340,7 +346,7 @@ type askClient struct {
 // withdraw tells the client that what is still open needs no answer.
 func (c *Call) withdraw(open []*question, why string) {
 	for _, x := range open {
-		if x == nil || !c.sess.node.questions.take(x) {
+		if x == nil || !c.node.questions.take(x) {
 			continue
 		}
 		data := codec.AppendNotification(nil, "notifications/cancelled", withdrawal(x, why))

@@ -36,7 +36,8 @@ type requestActor struct {
 	cell
 	node *Node
 	svc  *Service
-	sess *sessionActor
+	sess *sessionActor // nil for a request that stands for itself, over HTTP
+	self *standing     // of a request that stands for itself (2026-07-28), else nil
 	conn Conn
 	from *account // that the request counts on
 
@@ -72,7 +73,9 @@ type (
 	// callResult is the handler's return: data is the encoded response.
 	callResult struct {
 		reply
-		data []byte
+		data  []byte
+		idEnd int // where the id ends in it
+		code  int // of the error that it is, 0 for a result
 	}
 	// emitted is something for the client; the handler's own notifications are
 	// numbered.
@@ -132,8 +135,21 @@ func (r *requestActor) receive(m any) {
 		m.done()
 	case *callResult:
 		r.sendHeld()
+		rest := m.data[m.idEnd:]
+		if r.self != nil && r.self.parking != nil { // the id is that of another request now
+			m.data = withID(r.id, rest)
+		}
 		r.step(request.Result, m.data, nil)
+		if r.self != nil {
+			r.concluded(rest)
+		}
 		m.done()
+	case *askMore:
+		r.askMore(m)
+	case *retried:
+		r.retried(m)
+	case connGone:
+		r.connectionGone(m)
 	case *emitted:
 		if m.numbered {
 			r.notified++
@@ -207,7 +223,11 @@ func (r *requestActor) tick() {
 }
 
 func (r *requestActor) emit(e stream.Entry) {
-	if l := r.sess.link; l != nil {
+	if r.self != nil {
+		r.emitAlone(e)
+		return
+	}
+	if l := r.link(); l != nil {
 		if r.phase != request.Plain {
 			e.Drop(stream.ErrEnded)
 			return
@@ -275,7 +295,11 @@ func (r *requestActor) askClient(m *askClient) {
 
 // step takes the request through e and carries out what follows.
 func (r *requestActor) step(e request.Event, data []byte, cause error) {
-	if r.sess.link != nil && r.stepOnLink(e, cause) {
+	if r.self != nil {
+		r.stepAlone(e, data, cause)
+		return
+	}
+	if r.link() != nil && r.stepOnLink(e, cause) {
 		return
 	}
 	phase, act := request.Step(r.phase, e)
@@ -330,6 +354,14 @@ func (r *requestActor) stepOnLink(e request.Event, cause error) bool {
 	return false
 }
 
+// link is the connection that the request's session lives on, nil if none does.
+func (r *requestActor) link() *link {
+	if r.sess == nil {
+		return nil
+	}
+	return r.sess.link
+}
+
 // upgrade makes the call resumable: its stream stores the call record and only
 // then sends headers.
 func (r *requestActor) upgrade() {
@@ -360,18 +392,23 @@ func (r *requestActor) enter(limit int) error {
 	r.call.ctx = r.ctx
 	r.begin.init()
 	r.begin.req, r.begin.limit = r, limit
-	err := r.sess.post(&r.begin)
-	if err == nil {
-		r.begin.wait()
-		err = r.begin.err
+	if r.sess != nil {
+		err := r.sess.post(&r.begin)
+		if err == nil {
+			r.begin.wait()
+			err = r.begin.err
+		}
+		if err != nil {
+			r.cancel(err)
+			return err
+		}
 	}
-	if err != nil {
-		r.cancel(err)
-		return err
-	}
-	if r.graced {
+	switch {
+	case r.graced:
 		r.timer.Reset(r.svc.Limits.MaxCall)
-	} else {
+	case r.self != nil:
+		r.timer.Reset(r.svc.Limits.GraceAlone)
+	default:
 		r.timer.Reset(r.svc.Limits.Grace)
 	}
 	return nil
@@ -379,25 +416,31 @@ func (r *requestActor) enter(limit int) error {
 
 // serve runs the handler and hands its answer over.
 func (r *requestActor) serve() {
+	id := r.id // which changes when the request is sent again
 	head := append(r.out.B[:0], `{"jsonrpc":"2.0","id":`...)
-	head = append(head, r.id...)
+	head = append(head, id...)
+	r.result.idEnd = len(head)
 	head = append(head, `,"result":`...)
 	out, err := r.handle(head)
+	r.result.code = 0
 	if err != nil {
-		out = codec.AppendError(head[:0], r.id, err.Code, err.Message, compact(err.Data))
+		out = codec.AppendError(head[:0], id, err.Code, err.Message, compact(err.Data))
+		r.result.code = err.Code
 	} else {
 		out = append(out, '}')
 	}
 	r.out.B = out
 	// The id is free before the client can know that: it may use it again at once.
-	r.end.init()
-	r.end.req = r
-	if r.sess.post(&r.end) == nil {
-		r.end.wait()
+	if r.sess != nil {
+		r.end.init()
+		r.end.req = r
+		if r.sess.post(&r.end) == nil {
+			r.end.wait()
+		}
 	}
 	r.result.init()
 	r.result.data = out
-	l := r.sess.link
+	l := r.link()
 	paced := l != nil && l.pace(r.node.base) == nil
 	if r.post(&r.result) == nil {
 		r.result.wait()
@@ -411,6 +454,15 @@ func (r *requestActor) serve() {
 	}
 	if r.stream != nil {
 		<-r.stream.ready
+	}
+	if self := r.self; self != nil {
+		if !self.stop() {
+			r.used = true
+		}
+		if self.park != "" {
+			r.node.parks.drop(self.park, r)
+		}
+		r.node.standings.drop(r)
 	}
 	r.retire.init()
 	if r.post(&r.retire) == nil {
@@ -471,21 +523,31 @@ func (n *Node) takeRequest(a *account) *requestActor {
 
 // begins makes the actor stand for a request of a session.
 func (r *requestActor) begins(s *sessionActor, conn Conn, m *codec.Message, body []byte, c *Call) {
-	r.svc, r.sess, r.conn, r.body, r.started = s.svc, s, conn, body, time.Now()
+	c.peer = s.peer
+	r.stands(s.svc, s, conn, m, body, c)
+}
+
+// stands makes the actor stand for a request of a service. s is nil if it has no
+// session.
+func (r *requestActor) stands(svc *Service, s *sessionActor, conn Conn, m *codec.Message, body []byte, c *Call) {
+	r.svc, r.sess, r.conn, r.body, r.started = svc, s, conn, body, time.Now()
 	r.id = append(r.id[:0], m.ID...)
-	c.r, c.turn, c.svc, c.sess, c.msg, c.token = r, r.turn, s.svc, s, m, clone(m.ProgressToken)
+	c.r, c.turn, c.node, c.svc, c.sess, c.msg, c.token = r, r.turn, r.node, svc, s, m, clone(m.ProgressToken)
 	r.call = c
 }
 
 // release ends the request, when nothing can find it any more.
 func (r *requestActor) release() {
 	n := r.node
-	n.leave(r.from)
+	if r.from != nil {
+		n.leave(r.from)
+	}
 	r.out.Free()
 	if r.used {
 		n.k.stop(&r.cell)
 		return
 	}
+	r.self = nil
 	r.svc, r.sess, r.conn, r.from, r.out, r.ctx, r.cancel = nil, nil, nil, nil, nil, nil, nil
 	r.call, r.body = nil, nil
 	r.phase, r.gate, r.notified, r.graced = request.Plain, request.Gate{}, 0, false

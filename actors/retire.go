@@ -46,6 +46,8 @@ func (n *Node) Retire(svc *Service) {
 			st.retire()
 		}
 	})
+	n.standings.giveUp(svc, ErrRetired)
+	n.endListeners("the server has been taken away", func(l *listenActor) bool { return l.svc == svc })
 }
 
 // retire ends a standalone stream here. A call's stream ends with its call.

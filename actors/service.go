@@ -23,6 +23,11 @@ type Handler interface {
 	Notified(p *Peer, method string, params []byte)
 	// Safe reports whether a call may be run again after its node was lost.
 	Safe(method, name []byte) bool
+	// Listening decides what of a listener's filter is honoured (2026-07-28).
+	// Nothing can be sent by c.
+	Listening(ctx context.Context, c *Call) (Listening, *mcp.Error)
+	// MayAsk reports whether a call may ask its client for input.
+	MayAsk(method, name []byte) bool
 	// Opened is told that a client has begun to listen to its standalone stream;
 	// gap means that it may have missed something before.
 	Opened(p *Peer, gap bool)
@@ -44,7 +49,10 @@ type Service struct {
 	ID      string
 	Handler Handler
 	Limits  Limits
-	life    lifetime
+	// ResultMeta is the raw `_meta` of results that the actors make, since
+	// 2026-07-28; nil is none.
+	ResultMeta []byte
+	life       lifetime
 }
 
 // NewService returns a service that may be served until Node.Retire. Limits that
@@ -57,6 +65,7 @@ func NewService(id string, h Handler, l Limits) *Service {
 // Defaults.
 type Limits struct {
 	Grace       time.Duration // a plain answer may take this long
+	GraceAlone  time.Duration // the same since 2026-07-28, where the status waits for the handler
 	MaxCall     time.Duration // a call may run this long
 	MaxAsk      time.Duration // an answer of the client may take this long
 	Session     session.Lifetime
@@ -92,6 +101,7 @@ func (l Limits) Defaults() Limits {
 		}
 	}
 	d(&l.Grace, 250*time.Millisecond)
+	d(&l.GraceAlone, 10*time.Second)
 	d(&l.MaxCall, time.Hour)
 	d(&l.MaxAsk, 10*time.Minute)
 	d(&l.Session.Idle, 72*time.Hour)
@@ -128,6 +138,12 @@ type Input struct {
 	LastEventID string
 	Trace       Trace
 	Conn        Conn
+
+	// Alone says that the request stands for itself (2026-07-28): Session and
+	// LastEventID mean nothing.
+	Alone bool
+	// Header is the header of the HTTP request; it must not be written to.
+	Header map[string][]string
 
 	// Patient says of a connection that carries a whole session that its client
 	// waits when it has as many requests in flight as it may, and is refused only

@@ -76,6 +76,7 @@ type (
 	endCall struct {
 		reply
 		req *requestActor
+		id  string // "" is the request's own
 	}
 	// cancelCall is a client's notifications/cancelled.
 	cancelCall struct {
@@ -111,7 +112,13 @@ func (s *sessionActor) receive(m any) {
 		}
 		m.done()
 	case *endCall:
-		s.calls.End(m.req.idKey())
+		id := m.id
+		if id == "" {
+			id = m.req.idKey()
+		}
+		if r, ok := s.calls.Find(id); ok && r == m.req { // another may have the id by now
+			s.calls.End(id)
+		}
 		m.done()
 	case *cancelCall:
 		if req, ok := s.calls.Find(m.id); ok {

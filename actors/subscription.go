@@ -63,7 +63,7 @@ func (a *subscriptionActor) receive(m any) {
 		a.updated(m.uri)
 	case telling:
 		for _, s := range m.gone {
-			if _, here := a.node.sessions.get(s); !here {
+			if !a.node.hears(s) {
 				delete(a.want, s)
 			}
 		}
@@ -127,7 +127,7 @@ func (a *subscriptionActor) tell(uri string, sessions iter.Seq[SessionKey]) tell
 	m := telling{uri: uri}
 	data := updateOf(uri)
 	for s := range sessions {
-		if _, here := a.node.sessions.get(s); here {
+		if a.node.hears(s) {
 			a.node.push(s, data)
 		} else {
 			m.gone = append(m.gone, s)
@@ -241,6 +241,9 @@ func (s *subscriptions) updated(server, subscribed, uri string) {
 // reports whether the stream has it: for its connection, or else for a resume. A new
 // stream in its place does not have it.
 func (n *Node) push(k SessionKey, data []byte) (sent bool) {
+	if l, ok := n.listens.get(k); ok {
+		return l.post(hear{data}) == nil
+	}
 	s, ok := n.sessions.get(k)
 	if !ok {
 		return false

@@ -10,6 +10,7 @@ const (
 	Cancelled              // the client took it back; nothing more is sent
 	Dropped                // its stream was lost; nobody hears it
 	Answered               // the answer has left, or is in the stream's hands
+	Parked                 // it has asked for input, and waits for a request that brings it
 )
 
 // Event is what happens to a request.
@@ -24,6 +25,8 @@ const (
 	Lost                  // its stream could not be stored, or is another's now
 	Deadline              // it has run for as long as any call may
 	GiveUp                // the node stops and waits no longer
+	Ask                   // the handler needs input, and the client is to call again
+	Resume                // it has
 )
 
 // Action is a set of things to do, in the order of their bits.
@@ -41,6 +44,8 @@ const (
 	Refuse                      // answer 503: it may be sent again
 	HandOver                    // leave the stream to the next node, or say that the call is lost
 	Drop                        // what came is for nobody
+	Headers                     // send the headers of a stream; nothing is stored
+	Lose                        // say that the call is lost, which ends the stream
 )
 
 // Step decides. It is a pure function over two small sets.
