@@ -3,6 +3,7 @@ package troupe
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
@@ -64,4 +65,45 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 		return actors.Listening{}, s.internal(mcp.MethodSubscriptionsListen, err)
 	}
 	return actors.Listening{Tools: f.Tools, Prompts: f.Prompts, Resources: f.Resources, URIs: uris, Accepted: accepted}, nil
+}
+
+// modernRevisions are those that this release speaks whose requests each stand for
+// themselves.
+var modernRevisions = []mcp.Revision{mcp.Revision20260728}
+
+func modernNames() []string {
+	names := make([]string, len(modernRevisions))
+	for i, r := range modernRevisions {
+		names[i] = r.String()
+	}
+	return names
+}
+
+// served are all revisions that this release speaks, newest first.
+func served() []string {
+	all := append(revisionNames(), modernNames()...)
+	slices.Reverse(all)
+	return all
+}
+
+// checkMeta checks the metadata of a request that stands for itself and came without
+// headers (2026-07-28, basic/index, _meta).
+func checkMeta(m *codec.Message) *mcp.Error {
+	version, ok := codec.Str(m.ProtocolVersion)
+	if !ok {
+		return mcp.NewError(mcp.CodeInvalidParams, "_meta: the protocolVersion must be a string")
+	}
+	if r, known := mcp.ParseRevision(version); !known || !slices.Contains(modernRevisions, r) {
+		return mcp.NewError(mcp.CodeUnsupportedVersion, "").WithData(struct {
+			Supported []string `json:"supported"`
+			Requested string   `json:"requested"`
+		}{served(), shown(version)})
+	}
+	if !isObject(codec.Field(m.Meta, mcp.MetaClientCapabilities)) {
+		return mcp.NewError(mcp.CodeInvalidParams, "_meta: clientCapabilities must be an object")
+	}
+	if info := codec.Field(m.Meta, mcp.MetaClientInfo); info != nil && !isObject(info) {
+		return mcp.NewError(mcp.CodeInvalidParams, "_meta: clientInfo must be an object")
+	}
+	return nil
 }

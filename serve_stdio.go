@@ -41,6 +41,14 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	rt.node.Connect(svc, &session)
 	err := pipe.Serve(ctx, func(m *codec.Message, line []byte) {
 		in := session // Message changes it
+		if m.Kind == codec.Request && m.ProtocolVersion != nil {
+			if no := checkMeta(m); no != nil {
+				_ = pipe.Room(ctx)
+				pipe.Answer(200, codec.AppendError(nil, m.ID, no.Code, no.Message, no.Data))
+				return
+			}
+			in.Alone = true
+		}
 		rt.node.Message(svc, &in, nil, m, line)
 	})
 	signalled := ctx.Err() != nil

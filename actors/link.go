@@ -301,6 +301,7 @@ func (n *Node) Disconnect(ctx context.Context, svc *Service, in *Input) {
 		case <-time.After(lastWait):
 		}
 	}
+	n.endListeners("the server is shutting down", func(l *listenActor) bool { return l.sess == s })
 	n.endSession(s)
 }
 

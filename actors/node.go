@@ -328,6 +328,9 @@ func (n *Node) notified(svc *Service, s *sessionActor, m *codec.Message) {
 		reason, _ := codec.Str(codec.Field(m.Params, "reason"))
 		if len(id) > 0 {
 			n.cancelCall(svc, s, string(id), reason)
+			if s.link != nil {
+				n.endListeners("", func(l *listenActor) bool { return l.sess == s && string(l.id) == string(id) })
+			}
 		}
 	case mcp.NotifyInitialized:
 		if s.link != nil && s.view.Load().rec.Revision != "" && !s.link.ready.Swap(true) {
@@ -405,9 +408,10 @@ func (n *Node) Close(ctx context.Context) error {
 	if n.inFlight.Load() > 0 {
 		n.giveUp(ctx)
 	}
+	n.standings.giveUp(nil, ErrClosing) // those that wait for input, too
 	n.stopAll(ErrClosing)
 	var err error
-	for n.inFlight.Load() > 0 && err == nil {
+	for (n.inFlight.Load() > 0 || !n.standings.empty()) && err == nil {
 		select {
 		case <-ctx.Done():
 			err = context.Cause(ctx)

@@ -347,6 +347,12 @@ func (l *standings) drop(r *requestActor) {
 	s.prev, s.next = nil, nil
 }
 
+func (l *standings) empty() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.first == nil
+}
+
 // giveUp gives up those of a service, or all if that is nil. What stands for
 // another request by then is left alone.
 func (l *standings) giveUp(svc *Service, cause error) {
