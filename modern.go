@@ -68,8 +68,8 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 }
 
 // modernRevisions are those that this release speaks whose requests each stand for
-// themselves.
-var modernRevisions = []mcp.Revision{mcp.Revision20260728}
+// themselves: none yet, because results are not as 2026-07-28 has them.
+var modernRevisions []mcp.Revision
 
 func modernNames() []string {
 	names := make([]string, len(modernRevisions))

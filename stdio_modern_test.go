@@ -10,6 +10,7 @@ import (
 )
 
 func TestBothErasOnOnePipe(t *testing.T) {
+	troupe.ServeModern(t)
 	testkit.Bubble(t, func(t *testing.T) {
 		p := newPipe(t, troupe.Options{})
 		m := &modern{t: t, caps: everyCapability}
