@@ -408,6 +408,13 @@ func (r *replay) ended(ctx context.Context, rec streamRecord) error {
 		return err
 	}
 	r.att = r.attachment(rec, first)
+	if !r.opened && r.over(first, tail) {
+		// This is how a server tells an EventSource not to come back. A popular client
+		// that got an empty stream would open another in its place, and without an
+		// event id, so that it replaces the client's own standalone stream.
+		r.conn.Answer(204, nil)
+		return nil
+	}
 	if err := r.open(); err != nil {
 		return err
 	}
@@ -421,4 +428,20 @@ func (r *replay) ended(ctx context.Context, rec streamRecord) error {
 	}
 	r.att.finish()
 	return nil
+}
+
+// over reports whether the client has all of a stream that ended with append tail;
+// first is what the log has from the client's event on.
+func (r *replay) over(first []stream.Append, tail uint64) bool {
+	if tail > r.pos.Append+readAhead {
+		return false // first may not be all
+	}
+	for _, a := range first {
+		for i := range a.Entries {
+			if a.Entries[i].Kind.Visible() && (a.Num > r.att.next || a.Num == r.att.next && i >= r.att.skip) {
+				return false
+			}
+		}
+	}
+	return true
 }
