@@ -21,6 +21,8 @@ type Limits struct {
 	MaxBody int64
 	// Grace is how long a call may take and still be answered as plain JSON.
 	Grace time.Duration
+	// ModernGrace is the same for requests that stand for themselves.
+	ModernGrace time.Duration
 	// MaxCall is how long a call may run.
 	MaxCall time.Duration
 	// MaxAsk is how long a question may wait for the client's answer.
@@ -187,7 +189,7 @@ func (rt *Runtime) mounted() []*mount {
 func (rt *Runtime) limits(own *Limits) actors.Limits {
 	o := &rt.opts
 	return actors.Limits{
-		Grace: cmp.Or(own.Grace, o.Grace), MaxCall: cmp.Or(own.MaxCall, o.MaxCall), MaxAsk: cmp.Or(own.MaxAsk, o.MaxAsk),
+		Grace: cmp.Or(own.Grace, o.Grace), GraceAlone: cmp.Or(own.ModernGrace, o.ModernGrace), MaxCall: cmp.Or(own.MaxCall, o.MaxCall), MaxAsk: cmp.Or(own.MaxAsk, o.MaxAsk),
 		Rate: cmp.Or(own.CallRate, o.CallRate), Burst: cmp.Or(own.CallBurst, o.CallBurst),
 		PerSession: cmp.Or(own.CallsPerSession, o.CallsPerSession), Parked: cmp.Or(own.ParkedPerSession, o.ParkedPerSession),
 		Streams:       cmp.Or(own.StreamsPerSession, o.StreamsPerSession),

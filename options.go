@@ -80,6 +80,10 @@ type Options struct {
 	// Grace is how long a call may take and still be answered as plain JSON. 0
 	// means 250 ms.
 	Grace time.Duration
+	// ModernGrace is the same for requests that stand for themselves (2026-07-28),
+	// where the status of the response waits for the handler's verdict. 0 means 10
+	// seconds.
+	ModernGrace time.Duration
 	// MaxCall is how long a call may run. 0 means 1 hour.
 	MaxCall time.Duration
 	// MaxAsk is how long a question may wait for the client's answer. 0 means 10
