@@ -34,7 +34,9 @@ type account struct {
 	key     accountKey
 	address string // by which it was found last made; "" where the tenant says it all
 
-	calls   atomic.Int64 // requests in flight
+	// load is the number of requests in flight, plus claim while the account has
+	// one: what is 0 does not contend for the node.
+	load    atomic.Int64
 	streams atomic.Int64 // event streams with a connection
 	gets    atomic.Int64 // GETs that are being handled
 	parked  atomic.Int64 // questions that wait for the client
@@ -47,16 +49,18 @@ type account struct {
 	// looks at the counts: one of the two sees the other.
 	dropped atomic.Bool
 
-	// claimed is when the account, with nothing in flight, was last refused
-	// because the node was full, in unix nanoseconds; 0 is never.
+	// claimed is when the account last asked for a place while the node was nearly
+	// full, in unix nanoseconds; 0 is not lately.
 	claimed atomic.Int64
-	claims  bool // it is among accounts.claimants
 }
+
+// claim is what a claim adds to an account's load.
+const claim = 1 << 32
 
 // idle reports that nothing would be lost with the account.
 func (a *account) idle(now time.Time) bool {
-	return a.calls.Load() == 0 && a.streams.Load() == 0 && a.gets.Load() == 0 && a.parked.Load() == 0 &&
-		a.claimed.Load() == 0 && a.rate.full(now) && a.sessions.full(now)
+	return a.load.Load() == 0 && a.streams.Load() == 0 && a.gets.Load() == 0 && a.parked.Load() == 0 &&
+		a.rate.full(now) && a.sessions.full(now)
 }
 
 // drop ends an account that is idle; it reports whether it was.

@@ -14,11 +14,10 @@ type accounts struct {
 	overflow *account
 	size     atomic.Int64 // of the table
 	spilled  atomic.Int64 // how often overflow was used
-	active   atomic.Int64 // accounts with a request in flight
-	claims   atomic.Int64 // accounts that wait to have one, see claim
+	active   atomic.Int64 // accounts that contend for the node: with a request in flight, or a claim
 	next     int          // shard to be swept next
 
-	mu        sync.Mutex // guards claimants and account.claims
+	mu        sync.Mutex // guards claimants
 	claimants []*account
 }
 
@@ -92,53 +91,45 @@ func (t *accounts) billed(s *sessionActor) *account {
 // enter counts a request in, and returns how many the account has now. It does
 // not ask whether there may be so many.
 func (t *accounts) enter(a *account) (mine int64, ok bool) {
-	if mine = a.calls.Add(1); mine == 1 {
-		t.active.Add(1)
-	}
+	load := t.add(a, 1)
 	if a.dropped.Load() {
 		t.leave(a)
 		return 0, false
 	}
-	return mine, true
+	return load % claim, true
 }
 
 // leave counts a request out.
-func (t *accounts) leave(a *account) {
-	if a.calls.Add(-1) == 0 {
+func (t *accounts) leave(a *account) { t.add(a, -1) }
+
+// add changes the load of an account, and the number of those that have any.
+func (t *accounts) add(a *account, by int64) int64 {
+	load := a.load.Add(by)
+	switch load {
+	case by:
+		t.active.Add(1)
+	case 0:
 		t.active.Add(-1)
 	}
+	return load
 }
 
-// claimFor is how long an account that was refused by a full node counts as
-// active: long enough for one that heeds Retry-After to come back.
+// claimFor is how long an account contends for a nearly full node after it has
+// asked for a place: long enough for one that heeds Retry-After to come back.
 const claimFor = 2 * time.Second
 
-// claim notes that a has nothing in flight because the node is full. Others get
-// a smaller share for that; else who has filled the node would be given each
-// place that comes free.
+// claim notes that a asks for a place on a node that is nearly full. Others get a
+// smaller share for that also while it has nothing in flight; else who has filled
+// the node would take each place that comes free.
 func (t *accounts) claim(a *account, now time.Time) {
 	if a.claimed.Swap(now.UnixNano()) != 0 {
 		return
 	}
-	t.claims.Add(1)
+	t.add(a, claim)
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !a.claims {
-		a.claims = true
-		t.claimants = append(t.claimants, a)
-	}
+	t.claimants = append(t.claimants, a)
+	t.mu.Unlock()
 }
-
-// unclaim ends a's claim, if it has one: it counts by what it has in flight.
-func (t *accounts) unclaim(a *account) {
-	if at := a.claimed.Load(); at != 0 && a.claimed.CompareAndSwap(at, 0) {
-		t.claims.Add(-1)
-	}
-}
-
-// contenders is how many accounts share the node: those with a request in flight
-// and those that claim to have one.
-func (t *accounts) contenders() int { return int(t.active.Load() + t.claims.Load()) }
 
 // settle ends claims that are too old, and forgets idle accounts in one part of
 // the table.
@@ -146,14 +137,11 @@ func (t *accounts) settle(now time.Time) {
 	t.mu.Lock()
 	kept := t.claimants[:0]
 	for _, a := range t.claimants {
-		switch at := a.claimed.Load(); {
-		case at != 0 && now.UnixNano()-at < int64(claimFor):
+		if at := a.claimed.Load(); now.UnixNano()-at < int64(claimFor) || !a.claimed.CompareAndSwap(at, 0) {
 			kept = append(kept, a)
 			continue
-		case at != 0:
-			t.unclaim(a)
 		}
-		a.claims = false
+		t.add(a, -claim)
 	}
 	clear(t.claimants[len(kept):])
 	t.claimants = kept

@@ -64,19 +64,20 @@ func burst(rate float64, n int) int {
 // over reports that n exceeds the limit; a negative one is none.
 func over(n int64, limit int) bool { return limit >= 0 && n > int64(limit) }
 
-// fair decides for a request that has been counted in: load requests are in
-// flight on a node that may have limit, mine of them are of the same account,
-// and contenders share the node. Up to three quarters anyone may have all of it;
-// beyond that nobody may have more than an equal share, so that there is room for
-// those who come late.
+// busy reports that a node with load requests in flight, of as many as limit, is
+// nearly full: it is shared then.
+func busy(load int64, limit int) bool {
+	return limit >= 0 && load > int64(limit)/4*3+int64(limit)%4*3/4
+}
+
+// fair decides for a request that has been counted in on a node that is busy: load
+// requests are in flight where limit may be, mine of them are of the same account,
+// and contenders share the node. Nobody may have more than an equal share, so that
+// there is room for those who come late.
 func fair(load, mine int64, limit, contenders int) Reason {
 	switch {
-	case limit < 0:
-		return admitted
 	case load > int64(limit):
 		return CallsOfNode
-	case load <= int64(limit)/4*3+int64(limit)%4*3/4:
-		return admitted
 	case mine > max(1, int64(limit/max(1, contenders))):
 		return ShareOfNode
 	}
@@ -94,7 +95,11 @@ func (n *Node) admit(s *sessionActor, in *Input, m *codec.Message) (*account, ve
 		a = t.ofRequest(s, in)
 		mine, ok = t.enter(a)
 	}
-	no := verdict{reason: fair(n.inFlight.Add(1), mine, t.lim.Calls, t.contenders())}
+	var no verdict
+	if load := n.inFlight.Add(1); busy(load, t.lim.Calls) {
+		t.claim(a, time.Now())
+		no.reason = fair(load, mine, t.lim.Calls, int(t.active.Load()))
+	}
 	switch {
 	case no.reason != admitted:
 	case over(mine, t.lim.Principal.Calls):
@@ -103,13 +108,9 @@ func (n *Node) admit(s *sessionActor, in *Input, m *codec.Message) (*account, ve
 		no = n.spend(s, a)
 	}
 	if no.reason == admitted {
-		t.unclaim(a)
 		return a, no
 	}
 	n.leave(a)
-	if no.reason == CallsOfNode && mine == 1 {
-		t.claim(a, time.Now())
-	}
 	return nil, no
 }
 

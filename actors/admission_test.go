@@ -39,7 +39,11 @@ func TestFair(t *testing.T) {
 		{"no limit", math.MaxInt64, math.MaxInt64, -1, 1000, admitted},
 		{"a huge limit", math.MaxInt64/4*3 - 1, 7, math.MaxInt64, 2, admitted},
 	} {
-		if got := fair(tt.load, tt.mine, tt.limit, tt.contenders); got != tt.want {
+		got := admitted
+		if busy(tt.load, tt.limit) {
+			got = fair(tt.load, tt.mine, tt.limit, tt.contenders)
+		}
+		if got != tt.want {
 			t.Errorf("%s: got reason %d, want %d", tt.name, got, tt.want)
 		}
 	}
@@ -51,22 +55,24 @@ func TestFairStarvesNobody(t *testing.T) {
 	t.Parallel()
 	const limit, tenants = 100, 4
 	var has [tenants]int64
-	load, refused := int64(0), [tenants]bool{}
+	load, claims := int64(0), [tenants]bool{}
 	contenders := func(me int) (n int) {
 		for i := range has {
-			if i == me || has[i] > 0 || refused[i] {
+			if i == me || has[i] > 0 || claims[i] {
 				n++
 			}
 		}
 		return n
 	}
 	ask := func(i int) {
-		if why := fair(load+1, has[i]+1, limit, contenders(i)); why == admitted {
-			has[i]++
-			load++
-		} else {
-			refused[i] = true
+		if busy(load+1, limit) {
+			claims[i] = true
+			if fair(load+1, has[i]+1, limit, contenders(i)) != admitted {
+				return
+			}
 		}
+		has[i]++
+		load++
 	}
 	for range 2 * limit { // the first has it all
 		ask(0)
@@ -256,7 +262,6 @@ func TestAccountsStay(t *testing.T) {
 			"a stream":   {func(x *account) { x.streams.Add(1) }, func(x *account) { x.streams.Add(-1) }},
 			"a GET":      {func(x *account) { x.gets.Add(1) }, func(x *account) { x.gets.Add(-1) }},
 			"a question": {func(x *account) { x.parked.Add(1) }, func(x *account) { x.parked.Add(-1) }},
-			"a claim":    {func(x *account) { a.claim(x, time.Now().Add(time.Hour)) }, func(x *account) { a.unclaim(x) }},
 			"a session":  {func(x *account) { x.sessions.take(time.Now()) }, func(x *account) { x.sessions.giveBack(time.Now()) }},
 		} {
 			x := a.of(name, "")
@@ -274,7 +279,7 @@ func TestAccountsStay(t *testing.T) {
 				t.Error("a dropped account takes calls")
 			}
 		}
-		if n := a.contenders(); n != 0 {
+		if n := a.active.Load(); n != 0 {
 			t.Errorf("%d contenders, want none", n)
 		}
 	})
@@ -286,31 +291,34 @@ func TestClaims(t *testing.T) {
 		x, y := a.of("x", ""), a.of("y", "")
 		a.enter(x)
 		for range 3 {
+			a.claim(x, time.Now())
 			a.claim(y, time.Now())
 		}
-		if n := a.contenders(); n != 2 {
-			t.Fatalf("%d contenders, want who runs and who waits", n)
+		if n := a.active.Load(); n != 2 {
+			t.Fatalf("%d contend, want who runs and who waits", n)
 		}
-		a.unclaim(y)
-		a.enter(y)
-		if n := a.contenders(); n != 2 {
-			t.Fatalf("%d contenders, want 2 that run", n)
+		if mine, _ := a.enter(y); mine != 1 {
+			t.Errorf("%d in flight, want 1: a claim is none", mine)
 		}
 		a.leave(y)
-		for range 5 { // is in the list once, however often
-			a.claim(y, time.Now())
-			a.unclaim(y)
+		if n := a.active.Load(); n != 2 {
+			t.Errorf("%d contend between two calls of one, want 2", n)
 		}
-		a.claim(y, time.Now())
 		time.Sleep(claimFor - time.Millisecond)
-		a.sweepAll()
-		if n := a.contenders(); n != 2 || len(a.claimants) != 1 {
-			t.Errorf("%d contenders, %d in the list, want 2 and 1", n, len(a.claimants))
-		}
+		a.claim(x, time.Now())
 		time.Sleep(time.Millisecond)
 		a.sweepAll()
-		if n := a.contenders(); n != 1 || len(a.claimants) != 0 {
-			t.Errorf("after the claim %d contenders, %d in the list, want 1 and none", n, len(a.claimants))
+		if n := a.active.Load(); n != 1 || len(a.claimants) != 1 || !y.dropped.Load() {
+			t.Errorf("after a claim %d contend, %d claim, want one of each", n, len(a.claimants))
+		}
+		a.leave(x)
+		if n := a.active.Load(); n != 1 {
+			t.Errorf("%d contend, want who has asked lately", n)
+		}
+		time.Sleep(claimFor)
+		a.sweepAll()
+		if n := a.active.Load(); n != 0 || len(a.claimants) != 0 || !x.dropped.Load() {
+			t.Errorf("after the last claim %d contend, %d claim, want none", n, len(a.claimants))
 		}
 	})
 }
@@ -351,7 +359,7 @@ func TestAccountsAtOnce(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	a.sweepAll()
-	if n, size, table := a.contenders(), a.size.Load(), a.table.len(); n != 0 || size != 0 || table != 0 {
+	if n, size, table := a.active.Load(), a.size.Load(), a.table.len(); n != 0 || size != 0 || table != 0 {
 		t.Errorf("%d contenders, %d accounts, %d in the table, want none", n, size, table)
 	}
 }

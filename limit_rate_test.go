@@ -1,0 +1,324 @@
+package troupe_test
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/testkit"
+)
+
+// TestTenTimesTheRate has one client call at ten times its rate, and another one
+// from the same address at half of it.
+func TestTenTimesTheRate(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{}, nil)
+		const seconds = 10
+		greedy, modest := h.unchecked().Initialize(`{}`), h.unchecked().Initialize(`{}`)
+		done := make(chan int)
+		go func() {
+			passed := 0
+			for i := range seconds * 50 {
+				id := strconv.Itoa(i)
+				if a := modest.Post(call(id, "echo", `{"text":"x"}`)); a.Body == textResult(id, "x") {
+					passed++
+				}
+				time.Sleep(time.Second / 50)
+			}
+			done <- passed
+		}()
+		passed, refused := 0, 0
+		for i := range seconds * 1000 {
+			switch a := greedy.Post(call(strconv.Itoa(i), "echo", `{"text":"x"}`)); {
+			case a.StatusCode == 200:
+				passed++
+			case a.StatusCode == 429 && a.Header.Get("Retry-After") == "1" && strings.Contains(a.Body, `"data":{"retryAfterMs":`) &&
+				strings.HasPrefix(a.Body, `{"jsonrpc":"2.0","id":`+strconv.Itoa(i)+`,"error":{"code":-32600,`):
+				refused++
+			default:
+				t.Fatalf("call %d: %s %s", i, a.Status, a.Body)
+			}
+			time.Sleep(time.Second / 1000)
+		}
+		// A burst of 200, and 100 a second.
+		if want := 200 + seconds*100; passed < want-1 || passed > want+1 || refused != seconds*1000-passed {
+			t.Errorf("%d calls passed and %d were refused, want %d to pass", passed, refused, want)
+		}
+		if n := <-done; n != seconds*50 {
+			t.Errorf("%d calls of the other client passed, want all %d", n, seconds*50)
+		}
+		time.Sleep(time.Second)
+		a := greedy.Post(call("1", "echo", `{"text":"x"}`))
+		equal(t, "a second later", a.Body, textResult("1", "x"))
+	})
+}
+
+// TestRetryAfterHolds comes back exactly when it is told to.
+func TestRetryAfterHolds(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{CallRate: 0.3, CallBurst: 1}, nil)
+		c := h.session()
+		c.Post(call("1", "echo", `{"text":"x"}`))
+		for range 3 {
+			a := c.Post(call("1", "echo", `{"text":"x"}`))
+			seconds, err := strconv.Atoi(a.Header.Get("Retry-After"))
+			if a.StatusCode != 429 || err != nil {
+				t.Fatalf("too early: %s, Retry-After %q", a.Status, a.Header.Get("Retry-After"))
+			}
+			equal(t, "body", a.Body, fault("1", invalid, "too many calls per second in this session", `{"retryAfterMs":3334}`))
+			time.Sleep(time.Duration(seconds)*time.Second - 700*time.Millisecond)
+			if a := c.Post(call("1", "echo", `{"text":"x"}`)); a.StatusCode != 429 {
+				t.Errorf("before its time: %s", a.Status)
+			}
+			time.Sleep(700 * time.Millisecond)
+			equal(t, "in time", c.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
+		}
+	})
+}
+
+// TestRefusalCostsNothing has a principal without tokens, whose session keeps its
+// own.
+func TestRefusalCostsNothing(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{CallRate: 0.001, CallBurst: 2, PrincipalRate: 0.5, PrincipalBurst: 1}, nil)
+		c := h.session()
+		equal(t, "the first", c.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
+		for range 5 {
+			equal(t, "at once", c.Post(call("2", "echo", `{"text":"x"}`)).Body, fault("2", invalid, "too many calls per second from this client", `{"retryAfterMs":2000}`))
+		}
+		time.Sleep(2 * time.Second)
+		equal(t, "in time", c.Post(call("2", "echo", `{"text":"x"}`)).Body, textResult("2", "x"))
+	})
+}
+
+// TestNoLimits takes numbers and rates away.
+func TestNoLimits(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{CallRate: -1, PrincipalRate: -1, CallsPerSession: -1, CallsPerPrincipal: -1, CallsPerNode: -1, StreamsPerSession: -1,
+			StreamsPerPrincipal: -1, ParkedPerSession: -1, ParkedPerPrincipal: -1, SessionsPerPrincipal: -1, SubscriptionsPerSession: -1}, nil)
+		c := h.unchecked().Initialize(`{"elicitation":{"form":{}}}`)
+		for i := range 300 { // more than any session may have by default
+			a := c.Post(call(strconv.Itoa(i), "ask", `{"question":"?"}`))
+			nextQuestion(t, a)
+			t.Cleanup(a.Close)
+		}
+		for i := range 3000 {
+			id := strconv.Itoa(1000 + i)
+			equal(t, "call", c.Post(call(id, "echo", `{"text":"x"}`)).Body, textResult(id, "x"))
+		}
+	})
+}
+
+// TestAddresses counts by what the connection's address stands for.
+func TestAddresses(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{PrincipalRate: 0.1, PrincipalBurst: 1, Middleware: func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				r.RemoteAddr = r.Header.Get("X-From")
+				next.ServeHTTP(w, r)
+			})
+		}}, nil)
+		for _, tt := range []struct {
+			first, second string
+			same          bool
+		}{
+			{"192.0.2.1:1", "192.0.2.1:2", true},
+			{"192.0.2.3:1", "192.0.2.4:1", false},
+			{"192.0.2.5:1", "192.0.2.5", true},
+			{"192.0.2.6:1", "[::ffff:192.0.2.6]:1", true},
+			{"[2001:db8:0:1::1]:1", "[2001:db8:0:1::2]:2", true},
+			{"[2001:db8:0:2::1]:1", "2001:db8:0:2::2", true},
+			{"[2001:db8:0:3::1]:1", "[2001:db8:0:3::2]", true},
+			{"[2001:db8:0:4::1]:1", "[2001:db8:0:5::1]:1", false},
+			{"[fe80::1%eth0]:1", "[fe80::2%eth1]:1", true},
+			{"@", "pipe", true},
+			{"", "a.example:80", true},
+		} {
+			time.Sleep(20 * time.Second) // all buckets are full again
+			status := func(from string) int {
+				c := h.unchecked()
+				c.Header = http.Header{"X-From": {from}}
+				return c.Initialize(`{}`).Post(call("1", "echo", `{"text":"x"}`)).StatusCode
+			}
+			if got := status(tt.first); got != 200 {
+				t.Errorf("%s: %d", tt.first, got)
+			}
+			if got := status(tt.second); got != map[bool]int{true: 429, false: 200}[tt.same] {
+				t.Errorf("%s after %s: %d, want them counted together: %v", tt.second, tt.first, got, tt.same)
+			}
+		}
+	})
+}
+
+// TestAChangingAddressKeepsItsSession moves a session from one address to another:
+// it goes on, and each address pays for what comes from it.
+func TestAChangingAddressKeepsItsSession(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{PrincipalRate: 0.001, PrincipalBurst: 2, Middleware: func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				r.RemoteAddr = r.Header.Get("X-From")
+				next.ServeHTTP(w, r)
+			})
+		}}, nil)
+		c := h.unchecked()
+		c.Header = http.Header{}
+		var got []int
+		for i, from := range []string{"192.0.2.1:1", "192.0.2.2:1", "192.0.2.1:1", "192.0.2.1:1", "192.0.2.2:1", "192.0.2.2:1"} {
+			c.Header.Set("X-From", from)
+			if i == 0 {
+				c.Initialize(`{}`)
+			}
+			got = append(got, c.Post(call("1", "echo", `{"text":"x"}`)).StatusCode)
+		}
+		equal(t, "statuses", fmt.Sprint(got), "[200 200 200 429 200 429]")
+	})
+}
+
+// TestFullNodeStarvesNobody has one client keep the node full: another one that
+// comes late, and heeds Retry-After, gets its share.
+func TestFullNodeStarvesNobody(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		m := newMeter()
+		h := newHost(t, troupe.Options{CallsPerNode: 8, CallRate: 1e6, PrincipalRate: 1e6, Authenticate: user, MeterProvider: m}, nil)
+		stop := make(chan struct{})
+		var greedy sync.WaitGroup
+		for w := range 20 { // each begins a call anew as soon as it can
+			c := as(h.unchecked(), "ann").Initialize(`{}`)
+			greedy.Go(func() {
+				for i := 0; ; i++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					if a := c.Post(call(fmt.Sprintf("%d", w*100000+i), "sleep", `{"ms":200}`)); a.StatusCode == 503 {
+						time.Sleep(20 * time.Millisecond)
+					}
+				}
+			})
+		}
+		most := int64(0)
+		for range 100 {
+			time.Sleep(7 * time.Millisecond)
+			most = max(most, m.count("troupe.calls.in_flight", ""))
+		}
+		if most < 8 { // one that is being refused counts for a moment
+			t.Errorf("alone, a client has up to %d calls in flight, want all 8 places", most)
+		}
+		bob := as(h.unchecked(), "bob").Initialize(`{}`)
+		passed, refused := 0, 0
+		for passed < 20 && refused < 20 {
+			switch a := bob.Post(call("1", "sleep", `{"ms":100}`)); a.StatusCode {
+			case 200:
+				passed++
+			case 503:
+				refused++
+				seconds, _ := strconv.Atoi(a.Header.Get("Retry-After"))
+				time.Sleep(time.Duration(seconds) * time.Second)
+			default:
+				t.Fatalf("%s %s", a.Status, a.Body)
+			}
+		}
+		if passed < 20 || refused > 2 {
+			t.Errorf("%d calls of the late client passed and %d were refused", passed, refused)
+		}
+		if m.count("troupe.refusals", "node-share") == 0 {
+			t.Error("nobody was told that he has his share")
+		}
+		close(stop)
+		greedy.Wait()
+	})
+}
+
+// TestRerunsAreNeverRefused lets calls run again in a process whose limits have
+// room for none of them: they were admitted once.
+func TestRerunsAreNeverRefused(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		dir := t.TempDir()
+		h := newHost(t, troupe.Options{Dir: dir}, nil)
+		c := h.session()
+		var primes []string
+		for i := range 4 {
+			a := c.Post(callWith(strconv.Itoa(i), "count", `{"to":3,"delay_ms":20000}`, `"t"`))
+			e, _ := a.Next()
+			primes = append(primes, e.ID)
+			defer a.Close()
+		}
+		m := newMeter()
+		_, again := crashed(t, dir, troupe.Options{MeterProvider: m, CallRate: 0.001, CallBurst: 1, PrincipalRate: 0.001, PrincipalBurst: 1,
+			CallsPerSession: 1, CallsPerPrincipal: 1, CallsPerNode: 1}, c)
+		var resumed []func() []string
+		for _, prime := range primes {
+			resumed = append(resumed, reading(again.Get(prime)))
+		}
+		synctest.Wait()
+		if n := m.count("troupe.calls.in_flight", ""); n != 4 {
+			t.Errorf("%d calls run again, want all 4", n)
+		}
+		if a := again.Post(call(`"x"`, "echo", `{"text":"x"}`)); a.StatusCode != 503 {
+			t.Errorf("a new call: %s %s", a.Status, a.Body)
+		}
+		for i, wait := range resumed {
+			if got := wait(); len(got) == 0 || got[len(got)-1] != textResult(strconv.Itoa(i), "counted to 3") {
+				t.Errorf("call %d: got %q", i, got)
+			}
+		}
+		equal(t, "afterwards", again.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
+	})
+}
+
+// TestBatchesAndLimits refuses a batch as a whole, and charges nothing for that.
+func TestBatchesAndLimits(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{CallRate: 1, CallBurst: 3}, nil)
+		c := h.unchecked().InitializeAs("2025-03-26", `{}`)
+		four := []string{call("1", "echo", `{"text":"x"}`), call("2", "echo", `{"text":"x"}`), call("3", "echo", `{"text":"x"}`), call("4", "echo", `{"text":"x"}`)}
+		a := c.Post("[" + strings.Join(four, ",") + "]")
+		if a.StatusCode != 429 || a.Header.Get("Retry-After") != "1" {
+			t.Errorf("four calls at once: %s, Retry-After %q", a.Status, a.Header.Get("Retry-After"))
+		}
+		equal(t, "body", a.Body, fault("", invalid, "too many calls per second in this session", `{"retryAfterMs":1000}`))
+		a = c.Post("[" + strings.Join(four[:3], ",") + "]")
+		if a.StatusCode != 200 || strings.Count(a.Body, `"result"`) != 3 {
+			t.Errorf("three at once: %s %s", a.Status, a.Body)
+		}
+		if a := c.Post(four[0]); a.StatusCode != 429 {
+			t.Errorf("one more: %s", a.Status)
+		}
+	})
+}
+
+// TestLimitsOverSSE holds sessions on one connection to the same limits.
+func TestLimitsOverSSE(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		m := newMeter()
+		h := newHost(t, troupe.Options{CallRate: 1, CallBurst: 1, StreamsPerPrincipal: 1, MeterProvider: m}, nil)
+		s := h.sse()
+		s.Handshake("2024-11-05", `{}`)
+		equal(t, "a call", s.Ask(call("1", "echo", `{"text":"x"}`)), textResult("1", "x"))
+		a := s.Post(call("2", "echo", `{"text":"x"}`))
+		if a.StatusCode != 429 || a.Header.Get("Retry-After") != "1" {
+			t.Errorf("another: %s, Retry-After %q", a.Status, a.Header.Get("Retry-After"))
+		}
+		equal(t, "body", a.Body, fault("2", invalid, "too many calls per second in this session", `{"retryAfterMs":1000}`))
+		time.Sleep(time.Second)
+		equal(t, "a second later", s.Ask(call("2", "echo", `{"text":"x"}`)), textResult("2", "x"))
+		second := h.unchecked()
+		second.URL = strings.TrimSuffix(h.url, "/mcp") + "/sse"
+		if a := second.Do(http.MethodGet, ""); a.StatusCode != 429 {
+			t.Errorf("another connection: %s %s", a.Status, a.Body)
+		}
+		if n := m.count("troupe.refusals", "principal-streams"); n != 1 {
+			t.Errorf("%d refusals are counted, want 1", n)
+		}
+		s.Stream.Close()
+		time.Sleep(time.Minute)
+		h.sse()
+	})
+}

@@ -1,0 +1,401 @@
+package troupe_test
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/testkit"
+)
+
+// limitEnv is a runtime with some clients: two sessions of ann, one of bob, and
+// one of somebody unknown.
+type limitEnv struct {
+	*host
+	ann, too, bob, nobody *testkit.Client
+}
+
+// begin begins a call of 10 seconds, whose answer is a stream by now.
+func (e *limitEnv) begin(c *testkit.Client, ids ...string) {
+	e.t.Helper()
+	for _, id := range ids {
+		a := c.Post(call(id, "sleep", `{"ms":10000}`))
+		if !a.Stream() {
+			e.t.Errorf("call %s: %s %s", id, a.Status, a.Body)
+		}
+		e.t.Cleanup(a.Close)
+	}
+}
+
+// hear opens a standalone stream.
+func (e *limitEnv) hear(c *testkit.Client) *testkit.Answer {
+	e.t.Helper()
+	a := c.Get("")
+	if !a.Stream() {
+		e.t.Errorf("GET: %s %s", a.Status, a.Body)
+	}
+	e.t.Cleanup(a.Close)
+	return a
+}
+
+// park begins a call that asks something, and returns its stream.
+func (e *limitEnv) park(c *testkit.Client, id string) (*testkit.Answer, asked) {
+	e.t.Helper()
+	a := c.Post(call(id, "ask", `{"question":"?"}`))
+	e.t.Cleanup(a.Close)
+	return a, nextQuestion(e.t, a)
+}
+
+// settled is such a call whose question has been answered.
+func (e *limitEnv) settled(c *testkit.Client, id string) *testkit.Answer {
+	e.t.Helper()
+	a, q := e.park(c, id)
+	reply(c, q.ID, "result", `{"action":"cancel"}`)
+	return a
+}
+
+// replays expects a resumed stream to have so many messages left.
+func (e *limitEnv) replays(a *testkit.Answer, n int) {
+	e.t.Helper()
+	if !a.Stream() {
+		e.t.Fatalf("resume: %s %s", a.Status, a.Body)
+	}
+	if got := payloads(a.All()); len(got) != n {
+		e.t.Errorf("resume: %d messages, want %d: %q", len(got), n, got)
+	}
+}
+
+// old begins a session that may send batches.
+func (e *limitEnv) old(name string) *testkit.Client {
+	return as(e.unchecked(), name).InitializeAs("2025-03-26", `{}`)
+}
+
+// passes expects a call to be answered as usual.
+func (e *limitEnv) passes(what string, c *testkit.Client, n int) {
+	e.t.Helper()
+	for i := range n {
+		id := fmt.Sprintf(`"%s %d"`, what, i)
+		equal(e.t, what, c.Post(call(id, "echo", `{"text":"x"}`)).Body, textResult(id, "x"))
+	}
+}
+
+// refused is how a client learns of a limit. body is the answer, or the last event
+// of one that is a stream.
+type refused struct {
+	status      int
+	retry, body string
+}
+
+func seen(t *testing.T, a *testkit.Answer) refused {
+	t.Helper()
+	if a.Stream() {
+		return refused{a.StatusCode, a.Header.Get("Retry-After"), last(t, a)}
+	}
+	return refused{a.StatusCode, a.Header.Get("Retry-After"), a.Body}
+}
+
+// limitRow fills up to a limit, and asks for one more. A metric that is left out
+// is troupe.refusals.
+type limitRow struct {
+	name           string
+	o              troupe.Options
+	fill           func(e *limitEnv) // all of it passes
+	more           func(e *limitEnv) *testkit.Answer
+	want           refused
+	metric, reason string
+	others         func(e *limitEnv)                 // are not harmed; nil means everybody but ann
+	room           func(e *limitEnv)                 // makes room, or takes time
+	again          func(e *limitEnv) *testkit.Answer // passes then; nil means more
+}
+
+func limitRows() []limitRow {
+	echo := func(c func(e *limitEnv) *testkit.Client) func(e *limitEnv) *testkit.Answer {
+		return func(e *limitEnv) *testkit.Answer { return c(e).Post(call(`"x"`, "echo", `{"text":"x"}`)) }
+	}
+	ann := func(e *limitEnv) *testkit.Client { return e.ann }
+	withToo := func(e *limitEnv) {
+		e.passes("ann's other session", e.too, 1)
+		e.passes("bob", e.bob, 1)
+		e.passes("nobody", e.nobody, 1)
+	}
+	wait := func(d time.Duration) func(*limitEnv) { return func(*limitEnv) { time.Sleep(d) } }
+	// long is a call with an event a second, each in an append of its own.
+	long := func(e *limitEnv) []testkit.Event {
+		return e.ann.Post(callWith(`"x"`, "count", `{"to":10,"delay_ms":1000}`, `"t"`)).All()
+	}
+	resumed := func(i int) func(e *limitEnv) *testkit.Answer {
+		return func(e *limitEnv) *testkit.Answer { return e.ann.Get(long(e)[i].ID) }
+	}
+	tooOld := refused{400, "", fault("", -32011, badEventText, "")}
+	return []limitRow{
+		{
+			name: "calls per second of a session", o: troupe.Options{CallRate: 2, CallBurst: 3}, reason: "session-rate",
+			fill: func(e *limitEnv) {
+				e.passes("ann", e.ann, 2)
+				e.ann.Post(method("1", "completion/complete", `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":""}}`))
+			},
+			more: echo(ann), want: refused{429, "1", fault(`"x"`, invalid, "too many calls per second in this session", `{"retryAfterMs":500}`)},
+			others: func(e *limitEnv) {
+				withToo(e)
+				for range 10 { // only calls count
+					equal(e.t, "ping", e.ann.Post(method("1", "ping", "")).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+				}
+			},
+			room: wait(500 * time.Millisecond),
+		},
+		{
+			name: "calls per second of a principal", o: troupe.Options{PrincipalRate: 0.5, PrincipalBurst: 3}, reason: "principal-rate",
+			fill: func(e *limitEnv) { e.passes("ann", e.ann, 2); e.passes("ann", e.too, 1) },
+			more: echo(ann), want: refused{429, "2", fault(`"x"`, invalid, "too many calls per second from this client", `{"retryAfterMs":2000}`)},
+			room: wait(2 * time.Second),
+		},
+		{
+			name: "requests in flight of a session", o: troupe.Options{CallsPerSession: 2}, reason: "session-calls",
+			fill: func(e *limitEnv) { e.begin(e.ann, "1", "2") },
+			more: echo(ann), want: refused{429, "1", fault(`"x"`, invalid, "too many requests in flight in this session", "")},
+			others: withToo,
+			room:   func(e *limitEnv) { e.ann.Post(note("notifications/cancelled", `{"requestId":1}`)); synctest.Wait() },
+		},
+		{
+			name: "requests in flight of a principal", o: troupe.Options{CallsPerPrincipal: 2}, reason: "principal-calls",
+			fill: func(e *limitEnv) { e.begin(e.ann, "1"); e.begin(e.too, "1") },
+			more: echo(ann), want: refused{429, "1", fault(`"x"`, invalid, "too many requests in flight from this client", "")},
+			room: func(e *limitEnv) { e.too.Post(note("notifications/cancelled", `{"requestId":1}`)); synctest.Wait() },
+		},
+		{
+			name: "requests in flight on the node", o: troupe.Options{CallsPerNode: 2}, reason: "node-calls",
+			fill: func(e *limitEnv) { e.begin(e.ann, "1"); e.begin(e.bob, "1") },
+			more: echo(ann), want: refused{503, "1", fault(`"x"`, internal, "too many requests in flight on this node", "")},
+			others: func(e *limitEnv) {
+				if a := e.nobody.Post(call("1", "echo", `{"text":"x"}`)); a.StatusCode != 503 {
+					e.t.Errorf("a stranger on a full node: %s", a.Status)
+				}
+			},
+			room: wait(20 * time.Second),
+		},
+		{
+			name: "a share of the node", o: troupe.Options{CallsPerNode: 8}, reason: "node-share",
+			fill: func(e *limitEnv) { e.begin(e.ann, "1", "2", "3"); e.begin(e.too, "1", "2", "3"); e.begin(e.bob, "1") },
+			more: echo(ann), want: refused{503, "1", fault(`"x"`, internal, "this node is busy, and this client has its share of it", "")},
+			room: wait(20 * time.Second),
+		},
+		{
+			name: "sessions of a principal", o: troupe.Options{SessionsPerPrincipal: 2, SessionIdle: 2 * time.Hour}, reason: "principal-sessions",
+			more: func(e *limitEnv) *testkit.Answer { return as(e.client(), "ann").Post(newSession) },
+			want: refused{429, "3600", fault("0", invalid, "too many new sessions from this client", `{"retryAfterMs":3600000}`)},
+			others: func(e *limitEnv) {
+				as(e.client(), "bob").Initialize(`{}`)
+				as(e.client(), "carol").Initialize(`{}`)
+				e.passes("in the sessions that she has", e.ann, 1)
+			},
+			room: func(e *limitEnv) { e.too.Do("DELETE", "") },
+		},
+		{
+			name: "sessions of a principal, in time", o: troupe.Options{SessionsPerPrincipal: 2, SessionIdle: 2 * time.Hour}, reason: "principal-sessions",
+			more: func(e *limitEnv) *testkit.Answer { return as(e.client(), "ann").Post(newSession) },
+			want: refused{429, "3600", fault("0", invalid, "too many new sessions from this client", `{"retryAfterMs":3600000}`)},
+			room: wait(time.Hour),
+		},
+		{
+			name: "event streams of a session", o: troupe.Options{StreamsPerSession: 2}, reason: "session-streams",
+			fill: func(e *limitEnv) { e.hear(e.ann); e.begin(e.ann, "1") },
+			more: func(e *limitEnv) *testkit.Answer { return e.ann.Get("") },
+			want: refused{429, "1", fault("", invalid, "too many open streams in this session", "")},
+			others: func(e *limitEnv) {
+				e.passes("a call", e.ann, 1)
+				e.hear(e.too).Close()
+				withToo(e)
+			},
+			room: wait(time.Minute),
+		},
+		{
+			name: "event streams of a principal", o: troupe.Options{StreamsPerPrincipal: 2}, reason: "principal-streams",
+			fill: func(e *limitEnv) { e.hear(e.too); e.begin(e.ann, "1") },
+			more: func(e *limitEnv) *testkit.Answer { return e.ann.Get("") },
+			want: refused{429, "1", fault("", invalid, "too many open streams from this client", "")},
+			others: func(e *limitEnv) {
+				e.passes("a call", e.ann, 1)
+				e.hear(e.bob).Close()
+				e.hear(e.nobody).Close()
+			},
+			room: wait(time.Minute),
+		},
+		{
+			name: "questions of a session", o: troupe.Options{ParkedPerSession: 1}, reason: "session-parked",
+			fill:   func(e *limitEnv) { e.park(e.ann, "1") },
+			more:   func(e *limitEnv) *testkit.Answer { return e.ann.Post(call(`"x"`, "ask", `{"question":"?"}`)) },
+			want:   refused{200, "", toolFault(`"x"`, "too many calls wait for the client")},
+			others: withToo,
+			room:   func(e *limitEnv) { e.ann.Post(note("notifications/cancelled", `{"requestId":1}`)); synctest.Wait() },
+			again:  func(e *limitEnv) *testkit.Answer { return e.settled(e.ann, `"x"`) },
+		},
+		{
+			name: "questions of a principal", o: troupe.Options{ParkedPerPrincipal: 2}, reason: "principal-parked",
+			fill:  func(e *limitEnv) { e.park(e.ann, "1"); e.park(e.too, "1") },
+			more:  func(e *limitEnv) *testkit.Answer { return e.ann.Post(call(`"x"`, "ask", `{"question":"?"}`)) },
+			want:  refused{200, "", toolFault(`"x"`, "too many calls wait for the client")},
+			room:  func(e *limitEnv) { e.too.Post(note("notifications/cancelled", `{"requestId":1}`)); synctest.Wait() },
+			again: func(e *limitEnv) *testkit.Answer { return e.settled(e.ann, `"x"`) },
+		},
+		{
+			name: "subscriptions of a session", o: troupe.Options{SubscriptionsPerSession: 2}, reason: "session-subscriptions",
+			fill: func(e *limitEnv) {
+				for _, uri := range []string{"test://one", "test://items/1", "test://one"} {
+					equal(e.t, uri, e.ann.Post(method("1", "resources/subscribe", `{"uri":"`+uri+`"}`)).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+				}
+			},
+			more: func(e *limitEnv) *testkit.Answer {
+				return e.ann.Post(method("1", "resources/subscribe", `{"uri":"test://items/2"}`))
+			},
+			want: refused{200, "", fault("1", invalid, "a session may subscribe to 2 resources", "")},
+			room: func(e *limitEnv) { e.ann.Post(method("1", "resources/unsubscribe", `{"uri":"test://one"}`)) },
+		},
+		{
+			name: "time of a call", o: troupe.Options{MaxCall: 2 * time.Second}, reason: "call-time",
+			fill: func(e *limitEnv) {
+				equal(e.t, "a second", last(e.t, e.ann.Post(call("1", "sleep", `{"ms":1000}`))), textResult("1", "slept"))
+			},
+			more:  func(e *limitEnv) *testkit.Answer { return e.ann.Post(call("1", "sleep", `{"ms":3000}`)) },
+			want:  refused{200, "", toolFault("1", "the call ran for too long")},
+			again: func(e *limitEnv) *testkit.Answer { return e.ann.Post(call("1", "sleep", `{"ms":1000}`)) },
+		},
+		{
+			name: "time of a question", o: troupe.Options{MaxAsk: 2 * time.Second}, reason: "ask-time",
+			fill:  func(e *limitEnv) { equal(e.t, "in time", last(e.t, e.settled(e.ann, "1")), textResult("1", "cancel ")) },
+			more:  func(e *limitEnv) *testkit.Answer { return e.ann.Post(call("1", "ask", `{"question":"?"}`)) },
+			want:  refused{200, "", toolFault("1", "the client did not answer in time")},
+			again: func(e *limitEnv) *testkit.Answer { return e.settled(e.ann, "1") },
+		},
+		{
+			name: "age of a replay", o: troupe.Options{ReplayAge: time.Minute}, reason: "replay",
+			more: func(e *limitEnv) *testkit.Answer {
+				id := long(e)[3].ID
+				time.Sleep(3 * time.Minute)
+				return e.ann.Get(id)
+			},
+			want:  tooOld,
+			again: resumed(3),
+		},
+		{
+			name: "appends of a replay", o: troupe.Options{ReplayEvents: 4}, reason: "replay",
+			fill: func(e *limitEnv) { e.replays(resumed(8)(e), 3) },
+			more: resumed(5), want: tooOld, again: resumed(10),
+		},
+		{
+			name: "bytes of a replay", o: troupe.Options{ReplayBytes: 600}, reason: "replay",
+			fill: func(e *limitEnv) { e.replays(resumed(10)(e), 1) },
+			more: resumed(1), want: tooOld, again: resumed(10),
+		},
+		{
+			name: "bytes of a request", o: troupe.Options{MaxBody: 1000}, metric: "troupe.http.refused", reason: "too-large",
+			fill: func(e *limitEnv) {
+				b := method("1", "ping", "")
+				equal(e.t, "1,000 bytes", e.ann.Post(b+strings.Repeat(" ", 1000-len(b))).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+			},
+			more: func(e *limitEnv) *testkit.Answer {
+				return e.ann.Post(call("1", "echo", `{"text":"`+strings.Repeat("x", 1000)+`"}`))
+			},
+			want:  refused{413, "", fault("", invalid, "Request body too large", "")},
+			again: echo(ann),
+		},
+		{
+			name: "levels of JSON", o: troupe.Options{MaxDepth: 5}, metric: "troupe.http.refused", reason: "depth",
+			fill: func(e *limitEnv) {
+				contains(e.t, "two more", e.ann.Post(call("1", "echo", `{"text":[[]]}`)).Body, "isError")
+			},
+			more:  func(e *limitEnv) *testkit.Answer { return e.ann.Post(call("1", "echo", `{"text":[[[]]]}`)) },
+			want:  refused{400, "", fault("1", badJSON, "nested too deep", "")},
+			again: echo(ann),
+		},
+		{
+			name: "messages of a batch", o: troupe.Options{MaxBatch: 2}, metric: "troupe.http.refused", reason: "batch",
+			fill: func(e *limitEnv) {
+				if a := e.old("ann").Post("[" + method("1", "ping", "") + "," + method("2", "ping", "") + "]"); a.StatusCode != 200 {
+					e.t.Errorf("a batch of two: %s %s", a.Status, a.Body)
+				}
+			},
+			more: func(e *limitEnv) *testkit.Answer {
+				return e.old("ann").Post("[" + method("1", "ping", "") + "," + method("2", "ping", "") + "," + method("3", "ping", "") + "]")
+			},
+			want:  refused{400, "", fault("", invalid, "the batch has too many messages", "")},
+			again: echo(ann),
+		},
+	}
+}
+
+const newSession = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
+
+// TestLimits has a row for each limit (invariant I6): up to the limit all passes,
+// one more is refused with exactly this answer and counted, nobody else is harmed,
+// and there is room again afterwards.
+func TestLimits(t *testing.T) {
+	for _, row := range limitRows() {
+		t.Run(row.name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				m := newMeter()
+				row.o.Authenticate, row.o.MeterProvider = user, m
+				h := newHost(t, row.o, nil)
+				full := `{"elicitation":{"form":{}}}`
+				e := &limitEnv{h, as(h.client(), "ann").Initialize(full), as(h.client(), "ann").Initialize(full), as(h.client(), "bob").Initialize(full), h.session()}
+				if row.fill != nil {
+					row.fill(e)
+				}
+				metric := cmp.Or(row.metric, "troupe.refusals")
+				if n := m.count(metric, row.reason); n != 0 {
+					t.Errorf("%s counts %d for %s up to the limit", metric, n, row.reason)
+				}
+				if diff := gocmp.Diff(row.want, seen(t, row.more(e)), gocmp.AllowUnexported(refused{})); diff != "" {
+					t.Errorf("one more (-want +got):\n%s", diff)
+				}
+				if n := m.count(metric, row.reason); n != 1 {
+					t.Errorf("%s counts %d for %s, want 1", metric, n, row.reason)
+				}
+				if row.others != nil {
+					row.others(e)
+				} else {
+					e.passes("bob", e.bob, 1)
+					e.passes("nobody", e.nobody, 1)
+				}
+				if row.room != nil {
+					row.room(e)
+				}
+				again := row.again
+				if again == nil {
+					again = row.more
+				}
+				if a := again(e); a.StatusCode != 200 {
+					t.Errorf("with room again: %s %s", a.Status, a.Body)
+				} else if got := lastOrNone(a); strings.Contains(got, `"error"`) || strings.Contains(got, `"isError"`) {
+					t.Errorf("with room again: %s", got)
+				}
+			})
+		})
+	}
+}
+
+// lastOrNone is the answer, or the last event of a stream that ends, "" of one that
+// goes on.
+func lastOrNone(a *testkit.Answer) string {
+	if !a.Stream() {
+		return a.Body
+	}
+	got := make(chan string, 1)
+	go func() {
+		all := payloads(a.All())
+		got <- strings.Join(all[max(0, len(all)-1):], "")
+	}()
+	select {
+	case s := <-got:
+		return s
+	case <-time.After(10 * time.Second):
+		a.Close()
+		<-got
+		return ""
+	}
+}
