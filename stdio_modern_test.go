@@ -43,6 +43,14 @@ func TestBothErasOnOnePipe(t *testing.T) {
 		equal(t, "legacy", p.ask(`{"jsonrpc":"2.0","id":7,"method":"ping"}`), `{"jsonrpc":"2.0","id":7,"result":{}}`)
 		p.send(m.body(`"M"`, "subscriptions/listen", `{"notifications":{"promptsListChanged":true}}`, ""))
 		contains(t, "acknowledged", p.next(), `subscriptionId":"M"`)
+		// Nobody can bring an answer any more: what waits for one does not hold up the end.
+		contains(t, "a question", p.ask(send("tools/call", toolParams("ask", `{"question":"who?"}`))), `"resultType":"input_required"`)
+		begin := time.Now()
+		defer func() {
+			if d := time.Since(begin); d > time.Second {
+				t.Errorf("the end took %v", d)
+			}
+		}()
 		p.in.Close()
 		equal(t, "the end of the listener", strings.Join(p.end(), "\n"),
 			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"M"},"requestId":"M","reason":"the server is shutting down"}}

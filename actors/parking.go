@@ -151,9 +151,15 @@ func (c *Call) awaitMore(ctx context.Context, qs []Question, keys []string, miss
 		return m.err
 	}
 	in.round++
+	var deaf <-chan struct{}
+	if c.sess != nil {
+		deaf = c.sess.deaf()
+	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
+	case <-deaf:
+		return ErrSessionEnded
 	case got := <-wake:
 		c.self.token.Store(&got.token)
 		if in.given == nil {
