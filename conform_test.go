@@ -15,6 +15,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/closedschema"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
@@ -75,7 +76,7 @@ func readOfficial(revision string) (officialSchema, error) {
 	defs := "$defs"
 	if revision != newest {
 		defs = "definitions"
-		testkit.CloseSchema(doc)
+		closedschema.Close(doc)
 	}
 	const url = "https://spec.invalid/schema.json"
 	c := jsonschema.NewCompiler()

@@ -24,6 +24,7 @@ var layers = []layer{
 	{"mcp", nil, []string{"codec"}, "protocol data knows no layer"},
 	{"codec", []string{"mcp"}, nil, "bytes and protocol data are all there is to a codec"},
 	{"internal", []string{"mcp"}, nil, "a state machine decides from its arguments alone"},
+	{"internal/closedschema", nil, nil, "fuzz targets share a binary with it, so it can need nothing"},
 	{"internal/telemetry", nil, nil, "every layer reports to it, so it can know none"},
 	{"internal/sim", []string{"mcp", "internal"}, nil, "the simulation drives state machines against a model, without the real layers"},
 	{"internal/testkit", []string{"mcp", "codec", "actors", "transport", "cluster", "internal"}, nil, "the root's own tests use it"},
@@ -37,7 +38,7 @@ var layers = []layer{
 }
 
 // testPackages exist for tests, so test files anywhere may import them and other packages may not.
-var testPackages = []string{"internal/sim", "internal/testkit"}
+var testPackages = []string{"internal/closedschema", "internal/sim", "internal/testkit"}
 
 // An owner says which packages may import something from outside the module.
 type owner struct {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/closedschema"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -78,7 +78,7 @@ func strictSchema(t testing.TB, revision string) *validator {
 		if err := json.Unmarshal(def, &v); err != nil {
 			t.Fatal(err)
 		}
-		testkit.CloseSchema(v)
+		closedschema.Close(v)
 		data, err := json.Marshal(v)
 		if err != nil {
 			t.Fatal(err)

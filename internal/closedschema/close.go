@@ -1,11 +1,11 @@
-package testkit
+package closedschema
 
 import "strings"
 
-// CloseSchema changes a decoded official schema so that objects have the members
+// Close changes a decoded official schema, in place, so that objects have the members
 // that it names and no others: a member that only later revisions have is then a
 // fault. Schemas of tools, `_meta` and what the schema itself leaves open stay open.
-func CloseSchema(schema any) {
+func Close(schema any) {
 	switch s := schema.(type) {
 	case map[string]any:
 		props, _ := s["properties"].(map[string]any)
@@ -31,11 +31,11 @@ func CloseSchema(schema any) {
 			}
 		}
 		for _, e := range s {
-			CloseSchema(e)
+			Close(e)
 		}
 	case []any:
 		for _, e := range s {
-			CloseSchema(e)
+			Close(e)
 		}
 	}
 }
