@@ -60,6 +60,20 @@ func (d *directory[K, A]) get(k K) (A, bool) {
 	return a, ok
 }
 
+// current is get that waits for an activation under way.
+func (d *directory[K, A]) current(k K) (A, bool) {
+	s := &d.shards[d.shard(k)]
+	s.mu.RLock()
+	a, ok := s.m[k]
+	w := s.making[k]
+	s.mu.RUnlock()
+	if ok || w == nil {
+		return a, ok
+	}
+	<-w.done
+	return w.a, w.err == nil
+}
+
 func (d *directory[K, A]) put(k K, a A) {
 	s := &d.shards[d.shard(k)]
 	s.mu.Lock()

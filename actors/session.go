@@ -25,7 +25,7 @@ type sessionActor struct {
 	// record in the store.
 	link *link
 
-	// view is the cached record; it is replaced, never changed.
+	// view is the cached record; it is replaced by newer ones, never changed.
 	view atomic.Pointer[view]
 
 	// spoken is the revision of the record, 0 until somebody asked.
@@ -84,8 +84,6 @@ type (
 		reason string
 		acked  func(error)
 	}
-	// adoptView makes the session serve from a newer record.
-	adoptView struct{ v *view }
 	// holdStream counts connections that keep the session in memory.
 	holdStream struct{ by int }
 	// closeSession ends every call: the session is gone.
@@ -128,10 +126,6 @@ func (s *sessionActor) receive(m any) {
 			}
 		} else {
 			m.acked(nil)
-		}
-	case adoptView:
-		if old := s.view.Load(); old == nil || m.v.rev > old.rev {
-			s.view.Store(m.v)
 		}
 	case *edit:
 		v := s.view.Load()
@@ -337,6 +331,22 @@ func (n *Node) createSession(ctx context.Context, svc *Service, tenant string, s
 	return s, err
 }
 
+// adopt makes s, and whoever serves the session in its place by now, serve from a
+// record that has been written. One that comes to memory after this reads it.
+func (n *Node) adopt(s *sessionActor, v *view) {
+	s.adopt(v)
+	if now, ok := n.sessions.current(s.key); ok && now != s {
+		now.adopt(v)
+	}
+}
+
+// adopt makes the session serve from v unless it knows a newer record. It does not
+// wait for the actor's turn: what a client has been answered holds from then on.
+func (s *sessionActor) adopt(v *view) {
+	for old := s.view.Load(); v.rev > old.rev && !s.view.CompareAndSwap(old, v); old = s.view.Load() {
+	}
+}
+
 // change rewrites the session's record by compare-and-set. edit returns false
 // when there is nothing to change.
 func (n *Node) change(ctx context.Context, s *sessionActor, edit func(*session.Record) bool) error {
@@ -356,7 +366,7 @@ func (n *Node) change(ctx context.Context, s *sessionActor, edit func(*session.R
 		}
 		next, err := n.store.Update(ctx, s.key.record(), data, rev, time.Until(rec.Expires))
 		if err == nil {
-			_ = s.post(adoptView{&view{rec: rec, rev: next}})
+			n.adopt(s, &view{rec: rec, rev: next})
 			return nil
 		}
 		if !errors.Is(err, ErrConflict) {

@@ -1,0 +1,86 @@
+package actors
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/session"
+)
+
+// alone is a node with one session on a store in memory.
+type alone struct {
+	t     *testing.T
+	store *memory
+	n     *Node
+	svc   *Service
+	s     *sessionActor
+}
+
+func newAlone(t *testing.T) *alone {
+	t.Helper()
+	m := newMemory()
+	a := &alone{t: t, store: m, n: NewNode(Config{Name: "n", Boot: "b", Store: m}), svc: NewService("test", plainHandler{}, Limits{})}
+	s, err := a.n.createSession(t.Context(), a.svc, "anon", Settled{Revision: "2025-11-25"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.s = s
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if err := a.n.Close(ctx); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		time.Sleep(time.Minute) // the store ends what it is at
+	})
+	return a
+}
+
+// get begins a standalone stream, on a goroutine of its own.
+func (a *alone) get() *heard {
+	h := &heard{}
+	go a.n.Get(a.svc, &Input{Tenant: "anon", Session: a.s.key.ID, Conn: h})
+	return h
+}
+
+// hold keeps the session's actor busy until the func that it returns is called.
+func (a *alone) hold() (release func()) {
+	a.t.Helper()
+	busy, free := make(chan struct{}), make(chan struct{})
+	m := &edit{f: func(*session.Record) bool { close(busy); <-free; return false }}
+	m.init()
+	go func() { _ = a.s.post(m) }()
+	<-busy
+	return func() { close(free); m.wait() }
+}
+
+// listeners checks that of the connections only want is live, and that the
+// session's messages go to it.
+func (a *alone) listeners(want *heard, all ...*heard) {
+	a.t.Helper()
+	synctest.Wait()
+	for i, h := range all {
+		if status, live, _ := h.now(); live != (h == want) {
+			a.t.Errorf("GET %d: status %d, live %v, want %v", i+1, status, live, h == want)
+		}
+	}
+	if live := a.n.k.Live(KindStream); live != 1 {
+		a.t.Errorf("%d streams are held, want 1", live)
+	}
+	a.told(want)
+}
+
+// told sends a message to the session, which has to come over h.
+func (a *alone) told(h *heard) {
+	a.t.Helper()
+	_, _, before := h.now()
+	if err := a.s.peer.Notify(a.t.Context(), "x", nil); err != nil {
+		a.t.Errorf("a message was not sent: %v", err)
+	}
+	synctest.Wait()
+	if _, _, after := h.now(); len(after) != len(before)+1 {
+		a.t.Errorf("the listener has got %d messages, want %d", len(after), len(before)+1)
+	}
+}

@@ -1,0 +1,83 @@
+package actors
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/session"
+)
+
+// What has been changed is known here at once, however busy the session's actor is.
+func TestChangeIsSeenAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAlone(t)
+		release := a.hold()
+		defer release()
+		if err := a.s.peer.SetLevel(t.Context(), "error"); err != nil {
+			t.Fatal(err)
+		}
+		if got := a.s.peer.Level(); got != "error" {
+			t.Errorf("the level is %q after it was set", got)
+		}
+	})
+}
+
+// A newer record that is known stays, whichever of two changes is reported first.
+func TestOlderChangeIsReportedLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAlone(t)
+		first := true
+		a.store.after = func(op, _ string) error {
+			if op == "Update" && first {
+				first = false
+				return a.s.peer.SetLevel(t.Context(), "error")
+			}
+			return nil
+		}
+		if err := a.s.peer.change(t.Context(), func(r *session.Record) bool { r.Told = "x"; return true }); err != nil {
+			t.Fatal(err)
+		}
+		if p := a.s.peer; p.Level() != "error" || p.Told() != "x" {
+			t.Errorf("level %q, told %q", p.Level(), p.Told())
+		}
+	})
+}
+
+// A session leaves memory while its record is being changed, and comes back from
+// the record as it was before.
+func TestChangeOfASessionThatLeaves(t *testing.T) {
+	for _, when := range []string{"read", "still being read"} {
+		t.Run(when, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAlone(t)
+				var back *sessionActor
+				obtained := make(chan struct{})
+				a.store.before = func(op, _ string) error {
+					if op == "Update" {
+						time.Sleep(a.svc.Limits.SessionDrop + time.Second)
+						go func() {
+							back, _ = a.n.session(t.Context(), a.svc, a.s.key)
+							close(obtained)
+						}()
+						synctest.Wait()
+					}
+					return nil
+				}
+				a.store.after = func(op, _ string) error {
+					if op == "Get" && when == "still being read" {
+						time.Sleep(time.Second)
+					}
+					return nil
+				}
+				if err := a.s.peer.SetLevel(t.Context(), "error"); err != nil {
+					t.Fatal(err)
+				}
+				<-obtained
+				if back == a.s || back.view.Load().rec.Level != "error" {
+					t.Errorf("the session has not left, or its level is %q", back.view.Load().rec.Level)
+				}
+			})
+		})
+	}
+}

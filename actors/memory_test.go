@@ -1,0 +1,224 @@
+package actors
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// memory is a Store that a test looks into and holds up.
+type memory struct {
+	mu      sync.Mutex // guards the rest
+	rev     uint64
+	records map[string]stored // of sessions by key, of writers by stream
+	appends map[string]map[uint64][]byte
+
+	// before runs ahead of each operation, unlocked, and after runs when the
+	// operation is done and not yet reported; an error is reported in its place.
+	before, after func(op, key string) error
+}
+
+type stored struct {
+	data []byte
+	rev  uint64
+}
+
+var _ Store = (*memory)(nil)
+
+func newMemory() *memory {
+	return &memory{records: make(map[string]stored), appends: make(map[string]map[uint64][]byte)}
+}
+
+// do runs one operation.
+func (m *memory) do(op, key string, f func() error) error {
+	if m.before != nil {
+		if err := m.before(op, key); err != nil {
+			return err
+		}
+	}
+	m.mu.Lock()
+	err := f()
+	m.mu.Unlock()
+	if err == nil && m.after != nil {
+		err = m.after(op, key)
+	}
+	return err
+}
+
+func (m *memory) read(op, key string) (s stored, err error) {
+	err = m.do(op, key, func() error {
+		var ok bool
+		if s, ok = m.records[key]; !ok {
+			return ErrNotFound
+		}
+		return nil
+	})
+	return s, err
+}
+
+// write stores data if the revision there is rev, 0 for none.
+func (m *memory) write(op, key string, data []byte, rev uint64) (next uint64, err error) {
+	err = m.do(op, key, func() error {
+		if m.records[key].rev != rev {
+			return ErrConflict
+		}
+		m.rev++
+		next = m.rev
+		m.records[key] = stored{slices.Clone(data), next}
+		return nil
+	})
+	return next, err
+}
+
+func (m *memory) Get(_ context.Context, key string) ([]byte, uint64, error) {
+	s, err := m.read("Get", key)
+	return s.data, s.rev, err
+}
+
+func (m *memory) Create(_ context.Context, key string, data []byte, _ time.Duration) (uint64, error) {
+	return m.write("Create", key, data, 0)
+}
+
+func (m *memory) Update(_ context.Context, key string, data []byte, rev uint64, _ time.Duration) (uint64, error) {
+	return m.write("Update", key, data, rev)
+}
+
+func (m *memory) Delete(_ context.Context, key string, _ uint64) error {
+	return m.do("Delete", key, func() error { delete(m.records, key); return nil })
+}
+
+func (m *memory) OpenStream(_ context.Context, path string, rec, _ []byte, _ time.Duration) (uint64, error) {
+	return m.write("OpenStream", path, rec, 0)
+}
+
+func (m *memory) Writer(_ context.Context, path string) ([]byte, uint64, error) {
+	s, err := m.read("Writer", path)
+	return s.data, s.rev, err
+}
+
+func (m *memory) Body(context.Context, string) ([]byte, error) { return nil, ErrNotFound }
+
+func (m *memory) Take(_ context.Context, path string, rec []byte, rev uint64, _ time.Duration) (uint64, error) {
+	return m.write("Take", path, rec, rev)
+}
+
+func (m *memory) Append(path string, rev, num uint64, data []byte, done func(error)) {
+	data = slices.Clone(data)
+	go func() {
+		done(m.do("Append", path, func() error {
+			if m.records[path].rev != rev {
+				return ErrFenced
+			}
+			if m.appends[path] == nil {
+				m.appends[path] = make(map[uint64][]byte)
+			}
+			m.appends[path][num] = data
+			return nil
+		}))
+	}()
+}
+
+func (m *memory) Read(_ context.Context, path string, from, to uint64, f func(uint64, []byte)) error {
+	return m.do("Read", path, func() error {
+		for num := from; num <= to; num++ {
+			if data, ok := m.appends[path][num]; ok {
+				f(num, data)
+			}
+		}
+		return nil
+	})
+}
+
+func (m *memory) Tail(_ context.Context, path string, hint uint64) (tail uint64, err error) {
+	err = m.do("Tail", path, func() error {
+		for tail = hint; m.appends[path][tail+1] != nil; tail++ {
+		}
+		return nil
+	})
+	return tail, err
+}
+
+func (m *memory) EndStream(_ context.Context, path string) error {
+	return m.do("EndStream", path, func() error {
+		delete(m.records, path)
+		delete(m.appends, path)
+		return nil
+	})
+}
+
+func (m *memory) NearFull() bool  { return false }
+func (m *memory) Suspended() bool { return false }
+
+// plainHandler serves nothing and has nothing to tell.
+type plainHandler struct{ Handler }
+
+func (plainHandler) Opened(*Peer, bool) {}
+func (plainHandler) Closed(*Peer)       {}
+
+// heard is the connection of a GET, and what has come over it.
+type heard struct {
+	noConn
+	mu     sync.Mutex // guards the rest
+	status int        // 0 before the answer has begun
+	ended  bool
+	events []string // without those that only prime
+	gone   []func()
+}
+
+var _ Conn = (*heard)(nil)
+
+func (h *heard) Reject(status, _ int, _ string, _, _ []byte, _ time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.status, h.ended = status, true
+}
+
+func (h *heard) Open() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.status = 200
+	return true
+}
+
+func (h *heard) Event(_ string, _ int, data []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(data) > 0 {
+		h.events = append(h.events, string(data))
+	}
+}
+
+func (h *heard) Room(context.Context) error { return nil }
+func (h *heard) Finish()                    { h.over() }
+func (h *heard) Cut()                       { h.over() }
+
+func (h *heard) over() {
+	h.mu.Lock()
+	h.ended = true
+	gone := h.gone
+	h.gone = nil
+	h.mu.Unlock()
+	for _, f := range gone {
+		go f()
+	}
+}
+
+func (h *heard) Gone(f func()) {
+	h.mu.Lock()
+	ended := h.ended
+	if !ended {
+		h.gone = append(h.gone, f)
+	}
+	h.mu.Unlock()
+	if ended {
+		go f()
+	}
+}
+
+// now is what has become of the connection so far.
+func (h *heard) now() (status int, live bool, events []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.status, h.status == 200 && !h.ended, slices.Clone(h.events)
+}
