@@ -176,8 +176,7 @@ func (n *Node) newBatchStream(s *sessionActor, conn Conn, principal any, request
 	}
 	st := n.makeStream(s.svc, s, n.newID(), rec, conn)
 	st.gather = &gathering{body: body}
-	n.k.start(&st.cell, KindStream, st)
-	n.streams.put(st.key, st)
+	n.startStream(st)
 	return st
 }
 

@@ -7,7 +7,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -51,64 +50,6 @@ func (n *Node) badEvent(c Conn) {
 	n.refusals.count(Replay)
 	info, _ := mcp.LookupError(mcp.CodeBadEventID)
 	c.Reject(400, mcp.CodeBadEventID, info.Message, nil, nil, 0)
-}
-
-// listen begins a new standalone stream, which replaces the one before.
-func (n *Node) listen(svc *Service, s *sessionActor, in *Input) {
-	if n.store.Suspended() {
-		n.unavailable(in.Conn, nil)
-		return
-	}
-	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
-	defer cancel()
-	rec := streamRecord{Version: streamRecordVersion, Node: n.name, Boot: n.boot, Epoch: 1, Revision: s.view.Load().rec.Revision}
-	id := n.newID()
-	old := ""
-	// The record names the stream before the stream exists: a stream that the
-	// record does not know would never be ended.
-	err := n.change(ctx, s, func(r *session.Record) bool {
-		old, r.Standalone = r.Standalone, id
-		return true
-	})
-	if err != nil {
-		n.log.Warn("stream not opened", "session", s.key.ID, "error", err)
-		n.unavailable(in.Conn, nil)
-		return
-	}
-	st := n.newStream(svc, s, id, rec, nil, in.Conn, nil)
-	<-st.ready
-	if st.unstored.Load() { // the stream before goes on
-		_ = n.change(ctx, s, func(r *session.Record) bool {
-			mine := r.Standalone == id
-			if mine {
-				r.Standalone = old
-			}
-			return mine
-		})
-		return
-	}
-	if s.view.Load().rec.Standalone != id { // another one was quicker
-		_ = st.post(endStream{})
-		return
-	}
-	live := false
-	if old != "" {
-		// The record goes first: who sees the connection end must not find the
-		// stream again.
-		key := StreamKey{s.key, old}
-		n.forgetStream(key.path())
-		if a, ok := n.streams.get(key); ok {
-			live = a.heard.Load()
-			_ = a.post(endStream{})
-		}
-	}
-	s.listens(id, old, live)
-	if svc.life.over.Load() {
-		st.retire()
-		return
-	}
-	gap := s.away.Swap(false) || old != "" || len(s.view.Load().rec.Subscribed) > 0
-	svc.Handler.Opened(s.peer, gap)
 }
 
 // resume goes on with a stream after pos: what the log has, then live.

@@ -461,20 +461,17 @@ func (n *Node) startCallStream(r *requestActor) *streamActor {
 		body = clone(r.body)
 		rec.Principal, _ = codec.Marshal(r.call.principal)
 	}
-	s := n.newStream(r.svc, r.sess, n.newID(), rec, body, r.conn, r)
+	s := n.makeStream(r.svc, r.sess, n.newID(), rec, r.conn)
+	s.reqs = []*requestActor{r}
+	n.startStream(s)
+	n.storeStream(s, body)
 	return s
 }
 
-// newStream starts the actor of a new stream and stores its record.
-func (n *Node) newStream(svc *Service, sess *sessionActor, id string, rec streamRecord, body []byte, conn Conn, req *requestActor) *streamActor {
-	s := n.makeStream(svc, sess, id, rec, conn)
-	if req != nil {
-		s.reqs = []*requestActor{req}
-	}
+// startStream starts the actor of a new stream, of which nothing is stored.
+func (n *Node) startStream(s *streamActor) {
 	n.k.start(&s.cell, KindStream, s)
 	n.streams.put(s.key, s)
-	n.storeStream(s, body)
-	return s
 }
 
 func (n *Node) makeStream(svc *Service, sess *sessionActor, id string, rec streamRecord, conn Conn) *streamActor {

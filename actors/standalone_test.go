@@ -1,0 +1,159 @@
+package actors
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Two streams begin while the session's actor is busy: one of them is left.
+func TestTwoStreamsOfABusySession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAlone(t)
+		release := a.hold()
+		first, second := a.get(), a.get()
+		synctest.Wait()
+		release()
+		synctest.Wait()
+		last := first
+		if _, live, _ := first.now(); !live {
+			last = second
+		}
+		a.listeners(last, first, second)
+	})
+}
+
+// Three streams begin, each once the record names the one before, and are stored
+// in the opposite order.
+func TestStreamsStoredInTheOppositeOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAlone(t)
+		wait := 4 * time.Second
+		a.store.before = func(op, _ string) error {
+			if op == "OpenStream" {
+				wait -= time.Second
+				time.Sleep(wait)
+			}
+			return nil
+		}
+		var all []*heard
+		for range 3 {
+			all = append(all, a.get())
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute / 2)
+		a.listeners(all[2], all...)
+	})
+}
+
+// A message that is sent when the record names a stream and nothing more of it
+// exists goes out on that stream.
+func TestMessageToAStreamThatBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAlone(t)
+		told := make(chan error, 1)
+		first := true
+		a.store.after = func(op, _ string) error {
+			if op == "Update" && first {
+				first = false
+				// Another change makes it known here before this one is reported.
+				err := a.s.peer.SetLevel(t.Context(), "error")
+				go func() { told <- a.s.peer.Notify(t.Context(), "x", nil) }()
+				synctest.Wait()
+				return err
+			}
+			return nil
+		}
+		a.store.before = func(op, _ string) error {
+			if op == "Writer" { // looked for long enough, the stream is stored
+				time.Sleep(2 * time.Second)
+			}
+			return nil
+		}
+		h := a.get()
+		if err := <-told; err != nil {
+			t.Errorf("the message was not sent: %v", err)
+		}
+		synctest.Wait()
+		if _, _, events := h.now(); len(events) != 1 {
+			t.Errorf("got %q", events)
+		}
+		a.listeners(h, h)
+		if n := a.n.Stats().Takeovers; n != 0 {
+			t.Errorf("the stream was taken over %d times from the node that begins it", n)
+		}
+	})
+}
+
+// When a stream cannot be stored the one before goes on, also when the store took
+// as long as it may to refuse.
+func TestStreamThatCannotBeStored(t *testing.T) {
+	for _, takes := range []time.Duration{0, 5 * time.Second} {
+		t.Run(takes.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAlone(t)
+				before := a.get()
+				synctest.Wait()
+				a.store.before = func(op, _ string) error {
+					if op == "OpenStream" {
+						time.Sleep(takes)
+						return ErrUnavailable
+					}
+					return nil
+				}
+				refused := a.get()
+				time.Sleep(takes)
+				a.listeners(before, before, refused)
+				if status, _, _ := refused.now(); status != 503 {
+					t.Errorf("the other one was answered %d", status)
+				}
+			})
+		})
+	}
+}
+
+// A stream replaces one that then turns out not to have begun: what that one would
+// have replaced has ended nevertheless.
+func TestStreamInPlaceOfOneThatWasNotStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAlone(t)
+		before := a.get()
+		synctest.Wait()
+		n := 0
+		a.store.before = func(op, _ string) error {
+			if op != "OpenStream" {
+				return nil
+			}
+			if n++; n == 1 {
+				time.Sleep(time.Second)
+				return ErrUnavailable
+			}
+			return nil
+		}
+		refused := a.get()
+		synctest.Wait()
+		after := a.get()
+		time.Sleep(2 * time.Second)
+		a.listeners(after, before, refused, after)
+	})
+}
+
+// A stream whose session's record cannot be changed is refused.
+func TestStreamThatCannotBeNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAlone(t)
+		before := a.get()
+		synctest.Wait()
+		a.store.before = func(op, _ string) error {
+			if op == "Update" {
+				return ErrUnavailable
+			}
+			return nil
+		}
+		refused := a.get()
+		a.listeners(before, before, refused)
+		if status, _, _ := refused.now(); status != 503 {
+			t.Errorf("it was answered %d", status)
+		}
+	})
+}
