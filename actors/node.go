@@ -425,7 +425,7 @@ func (n *Node) Close(ctx context.Context) error {
 	for _, s := range n.links.snapshot() {
 		n.endSession(s)
 	}
-	n.streams.each(func(s *streamActor) { n.k.stop(&s.cell) })
+	n.streams.each(func(s *streamActor) { _ = s.post(quitStream{}) })
 	n.sessions.each(func(s *sessionActor) { s.timer.Stop(); n.k.stop(&s.cell) })
 	n.requests.mu.Lock()
 	for _, r := range n.requests.free {

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,4 +157,44 @@ func TestStreamThatCannotBeNamed(t *testing.T) {
 			t.Errorf("it was answered %d", status)
 		}
 	})
+}
+
+// Who waits for a message to be stored does not wait for a stream that nobody
+// writes here any more.
+func TestMessageToAStreamThatIsLeft(t *testing.T) {
+	for name, tt := range map[string]struct {
+		leave func(a *alone)
+		want  error
+	}{
+		"the node closes":        {func(a *alone) { _ = a.n.Close(a.t.Context()) }, ErrClosing},
+		"the service is retired": {func(a *alone) { a.n.Retire(a.svc) }, ErrRetired},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAlone(t)
+				a.get()
+				synctest.Wait()
+				a.store.before = func(op, _ string) error {
+					if op == "Append" {
+						time.Sleep(time.Second)
+					}
+					return nil
+				}
+				told := make(chan error, 1)
+				go func() { told <- a.s.peer.Notify(t.Context(), "x", nil) }()
+				synctest.Wait()
+				tt.leave(a)
+				synctest.Wait()
+				select {
+				case err := <-told:
+					if !errors.Is(err, tt.want) {
+						t.Errorf("got %v, want %v", err, tt.want)
+					}
+				default:
+					t.Error("it waits")
+				}
+				time.Sleep(2 * time.Second)
+			})
+		})
+	}
 }

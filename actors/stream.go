@@ -117,6 +117,8 @@ type (
 	// handOver leaves a stream to whoever resumes it: a call that may run again
 	// keeps its record, and any other ends with -32010.
 	handOver struct{}
+	// quitStream ends a stream's actor with its node.
+	quitStream struct{}
 	// serveCall names the request whose answer ends the stream.
 	serveCall struct{ req *requestActor }
 )
@@ -186,6 +188,8 @@ func (s *streamActor) receive(m any) {
 		s.step(stream.Event{Op: stream.Opened, Rev: m.rev, Tail: m.log.tail, Sizes: m.log.sizes})
 	case handOver:
 		s.handOver()
+	case quitStream:
+		s.quit()
 	case serveCall:
 		s.reqs = append(s.reqs, m.req)
 	case endStream:
@@ -301,6 +305,11 @@ func (s *streamActor) handOver() {
 		s.step(stream.Event{Op: stream.Push, Entries: lostCalls(s.rec.Calls, s.answered), Last: true})
 		return
 	}
+	s.quit()
+}
+
+// quit leaves the stream as it is stored, and what is not to nobody.
+func (s *streamActor) quit() {
 	switch {
 	case s.att == nil:
 	case s.opened:
@@ -312,6 +321,15 @@ func (s *streamActor) handOver() {
 	s.att = nil
 	s.commit()
 	s.leave()
+	cause := ErrClosing
+	if s.svc.life.over.Load() {
+		cause = ErrRetired
+	}
+	for _, e := range s.m.Step(stream.Event{Op: stream.Fenced, Err: cause}, nil) {
+		for i := range e.Entries {
+			e.Entries[i].Drop(e.Err)
+		}
+	}
 }
 
 // abandoned reports that nothing can be resumed from here any more: no call
