@@ -36,11 +36,13 @@ func (p *Peer) actor(ctx context.Context) (*sessionActor, error) {
 		return nil, ErrNoStream
 	}
 	s := p.last.Load()
-	if !s.stopped() {
+	switch {
+	case !s.stopped():
 		return s, nil
-	}
-	if s.link != nil {
+	case s.link != nil:
 		return nil, p.svc.ended()
+	case p.node.closing.Load():
+		return nil, ErrClosing
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.svc.Limits.StoreWait)
 	defer cancel()
@@ -148,11 +150,9 @@ func (p *Peer) Notify(ctx context.Context, method string, params []byte) error {
 	return p.send(ctx, entry)
 }
 
-// send pushes an entry to the standalone stream and waits until it is stored.
+// send pushes an entry to the standalone stream and waits until it is stored. When
+// another stream takes that one's place meanwhile the entry goes to the other.
 func (p *Peer) send(ctx context.Context, e stream.Entry) error {
-	n := p.node
-	stored := make(chan error, 1)
-	e.Acked = func(err error) { stored <- err }
 	for {
 		s, err := p.actor(ctx)
 		if err != nil {
@@ -165,16 +165,24 @@ func (p *Peer) send(ctx context.Context, e stream.Entry) error {
 		if id == "" {
 			return ErrNoStream
 		}
-		st, err := n.writerOf(ctx, s.svc, s, id)
-		if err != nil {
+		err = p.sendOn(ctx, s, id, e)
+		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrStopped) && s.view.Load().rec.Standalone == id {
 			return err
 		}
-		if err := st.post(&pushEntries{entries: []stream.Entry{e}, told: true}); !errors.Is(err, ErrStopped) {
-			if err != nil {
-				return err
-			}
-			break
-		}
+	}
+}
+
+// sendOn pushes an entry to the stream id and waits until it is stored. After an
+// error nobody gets it, unless the error is that of ctx.
+func (p *Peer) sendOn(ctx context.Context, s *sessionActor, id string, e stream.Entry) error {
+	st, err := p.node.writerOf(ctx, s.svc, s, id)
+	if err != nil {
+		return err
+	}
+	stored := make(chan error, 1)
+	e.Acked = func(err error) { stored <- err }
+	if err := st.post(&pushEntries{entries: []stream.Entry{e}, told: true}); err != nil {
+		return err
 	}
 	select {
 	case err := <-stored:

@@ -159,6 +159,69 @@ func TestStreamThatCannotBeNamed(t *testing.T) {
 	})
 }
 
+// A message that is on its way when another stream takes the place of its own goes
+// out on that one.
+func TestMessageToAStreamThatIsReplaced(t *testing.T) {
+	for _, op := range []string{"Append", "Writer"} {
+		t.Run(op, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAlone(t)
+				before := a.get()
+				synctest.Wait()
+				if op == "Writer" { // which is asked for a stream that is not here
+					a.n.streams.each(func(s *streamActor) { s.retire() })
+				}
+				first := true
+				a.store.before = func(o, _ string) error {
+					if o == op && first {
+						first = false
+						time.Sleep(time.Second)
+					}
+					return nil
+				}
+				told := make(chan error, 1)
+				go func() { told <- a.s.peer.Notify(t.Context(), "x", nil) }()
+				synctest.Wait()
+				after := a.get()
+				if err := <-told; err != nil {
+					t.Errorf("the message was not sent: %v", err)
+				}
+				synctest.Wait()
+				if _, _, events := after.now(); len(events) != 1 {
+					t.Errorf("got %q", events)
+				}
+				a.listeners(after, before, after)
+			})
+		})
+	}
+}
+
+// A node that closes answers a GET whose stream is being stored.
+func TestCloseWhileAStreamBegins(t *testing.T) {
+	for _, op := range []string{"Update", "OpenStream"} {
+		t.Run(op, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAlone(t)
+				a.store.before = func(o, _ string) error {
+					if o == op {
+						time.Sleep(time.Second)
+					}
+					return nil
+				}
+				h := a.get()
+				synctest.Wait()
+				if err := a.n.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(2 * time.Second)
+				if status, live, _ := h.now(); status != 503 || live {
+					t.Errorf("status %d, live %v", status, live)
+				}
+			})
+		})
+	}
+}
+
 // Who waits for a message to be stored does not wait for a stream that nobody
 // writes here any more.
 func TestMessageToAStreamThatIsLeft(t *testing.T) {
