@@ -146,9 +146,10 @@ func newTool(t Tool) *tool {
 	if t.Name == "" {
 		panic("troupe: a tool needs a name")
 	}
-	e := &tool{Tool: t, input: newSchema(t.Name, "input", t.InputSchema)}
+	e := &tool{Tool: t}
+	e.input = inputSchema(t.Name, t.InputSchema)
 	if t.OutputSchema != nil {
-		e.output = newSchema(t.Name, "output", t.OutputSchema)
+		e.output = outputSchema(t.Name, t.OutputSchema)
 	}
 	set := func(p *bool) bool { return p != nil && *p }
 	a := t.Annotations
