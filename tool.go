@@ -63,10 +63,11 @@ type Tool struct {
 // tool is a registered tool.
 type tool struct {
 	Tool
-	input  *schema
-	output *schema
-	safe   bool
-	op     atomic.Pointer[telemetry.Operation] // what its calls are counted as
+	input   *schema
+	headers headerParams
+	output  *schema
+	safe    bool
+	op      atomic.Pointer[telemetry.Operation] // what its calls are counted as
 	// run appends the result to dst.
 	run func(ctx context.Context, c *Call, args []byte, dst []byte) ([]byte, error)
 }
@@ -147,7 +148,7 @@ func newTool(t Tool) *tool {
 		panic("troupe: a tool needs a name")
 	}
 	e := &tool{Tool: t}
-	e.input = inputSchema(t.Name, t.InputSchema)
+	e.input, e.headers = inputSchema(t.Name, t.InputSchema)
 	if t.OutputSchema != nil {
 		e.output = outputSchema(t.Name, t.OutputSchema)
 	}

@@ -36,26 +36,28 @@ type schema struct {
 	compiled atomic.Pointer[checker]
 }
 
-// inputSchema returns the schema of a tool's arguments. It panics when it is no schema
-// of objects. The dialect is that of its
+// inputSchema returns the schema of a tool's arguments, and what of them stands in
+// headers, too. It panics when it is no schema of objects. The dialect is that of its
 // $schema member, by default 2020-12.
-func inputSchema(tool string, text json.RawMessage) *schema {
+func inputSchema(tool string, text json.RawMessage) (*schema, headerParams) {
+	var params headerParams
 	err := register(text, func(doc any) error {
 		if m, ok := doc.(map[string]any); !ok || m["type"] != "object" {
 			return errors.New(`its type must be "object"`)
 		}
 		return nil
-	})
+	}, params.add)
 	if err != nil {
 		panic(fmt.Sprintf("troupe: tool %q: input schema: %v", tool, err))
 	}
-	return &schema{text: text}
+	params.sort()
+	return &schema{text: text}, params
 }
 
 // outputSchema returns the schema of a tool's structured content, which may be any
 // value. It panics when it is no schema.
 func outputSchema(tool string, text json.RawMessage) *schema {
-	err := register(text, func(any) error { return nil })
+	err := register(text, func(any) error { return nil }, func(map[string]any, []string) error { return nil })
 	if err != nil {
 		panic(fmt.Sprintf("troupe: tool %q: output schema: %v", tool, err))
 	}
@@ -63,7 +65,7 @@ func outputSchema(tool string, text json.RawMessage) *schema {
 }
 
 // register checks a schema before it is used.
-func register(text json.RawMessage, root func(doc any) error) error {
+func register(text json.RawMessage, root func(doc any) error, visit func(map[string]any, []string) error) error {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		return err
@@ -71,7 +73,7 @@ func register(text json.RawMessage, root func(doc any) error) error {
 	if err := root(doc); err != nil {
 		return err
 	}
-	if err := (&schemaWalk{visit: func(map[string]any, []string) error { return nil }}).walk(doc); err != nil {
+	if err := (&schemaWalk{visit: visit}).walk(doc); err != nil {
 		return err
 	}
 	_, err = compiled.get(text)

@@ -272,7 +272,7 @@ func handy(number string) bool {
 		}
 		exp := 0
 		for _, c := range []byte(number[i+1:]) {
-			if '0' <= c && c <= '9' {
+			if isDigit(c) {
 				if exp = exp*10 + int(c-'0'); exp > maxExponent {
 					return false
 				}
