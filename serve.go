@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -63,7 +64,8 @@ func (rt *Runtime) Serve(ctx context.Context) error {
 
 // ServeOn is Serve on a listener of the caller's, which it closes.
 func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
-	hs := &http.Server{Handler: http.HandlerFunc(rt.serveAll), MaxHeaderBytes: max(rt.opts.MaxHeader, 0)}
+	hs := &http.Server{Handler: http.HandlerFunc(rt.serveAll), MaxHeaderBytes: max(rt.opts.MaxHeader, 0),
+		ErrorLog: slog.NewLogLogger(rt.log.Handler(), slog.LevelWarn)}
 	transport.Configure(hs)
 	failed := make(chan error, 1)
 	go func() {

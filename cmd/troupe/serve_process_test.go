@@ -223,6 +223,27 @@ func TestServeProcess(t *testing.T) {
 	again.echo(t, session)
 }
 
+func TestLimitsOfAProcess(t *testing.T) {
+	t.Parallel()
+	p := start(t, "--memory", "--call-rate", "0.01", "--call-burst", "1", "--max-batch", "1")
+	session := p.session(t)
+	p.echo(t, session)
+	status, _, body := p.request(t, "POST", "/mcp", session, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"echo","arguments":{"text":"x"}}}`)
+	if status != http.StatusTooManyRequests || !strings.Contains(body, `"retryAfterMs":`) {
+		t.Errorf("a second call is answered with %d: %s", status, body)
+	}
+	if status, _, body := p.request(t, "POST", "/mcp", session, `[{},{}]`); status != http.StatusBadRequest {
+		t.Errorf("a batch of two is answered with %d: %s", status, body)
+	}
+	_, _, metrics := p.request(t, "GET", "/metrics", "", "")
+	for _, want := range []string{`troupe_refusals_total{reason="session-rate"} 1`, `troupe_refusals_total{reason="node-calls"} 0`,
+		`troupe_http_refused_total{http_response_status_code="400",reason="batch"} 1`, "\ntroupe_accounts 1\n", "\ntroupe_accounts_overflowed_total 0\n"} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("/metrics lacks %q:\n%s", want, metrics)
+		}
+	}
+}
+
 func TestKilledProcess(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()

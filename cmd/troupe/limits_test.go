@@ -1,0 +1,120 @@
+package main
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-run/troupe"
+)
+
+func optionsOf(t *testing.T, file string, args ...string) troupe.Options {
+	t.Helper()
+	s, err := parsed(t, file, append([]string{"--memory"}, args...)...)
+	if err != nil {
+		t.Fatalf("%q, file %q: %v", args, file, err)
+	}
+	return s.options()
+}
+
+func TestLimitDefaults(t *testing.T) {
+	t.Parallel()
+	var s settings
+	s.register(&cobra.Command{})
+	var got troupe.Options
+	s.limits.options(&got)
+	want := troupe.Options{
+		MaxBody: 4 << 20, MaxHeader: 32 << 10, MaxDepth: 128, MaxBatch: 100, BodyTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, MaxQueued: 1 << 20,
+		MaxCall: time.Hour, MaxAsk: 10 * time.Minute, SessionIdle: 72 * time.Hour, SessionMax: 30 * 24 * time.Hour,
+		ReplayAge: 10 * time.Minute, ReplayEvents: 1000, ReplayBytes: 4 << 20,
+		CallRate: 100, PrincipalRate: 1000, CallsPerSession: 256, CallsPerPrincipal: 1024, CallsPerNode: 10_000, SessionsPerPrincipal: 100_000,
+		StreamsPerSession: 64, StreamsPerPrincipal: 1024, ParkedPerSession: 64, ParkedPerPrincipal: 1024, SubscriptionsPerSession: 1000,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%+v, want\n%+v", got, want)
+	}
+}
+
+// TestEachLimitCanBeSet sets every limit by flag and by file: both have the same
+// effect, and each an effect of its own.
+func TestEachLimitCanBeSet(t *testing.T) {
+	t.Parallel()
+	values := map[string][2]string{ // by kind: as a flag, and as in the file
+		"number": {"7", "7"}, "rate": {"7.5", "7.5"}, "size": {"7KiB", "7KiB"}, "duration": {"7s", "7s"},
+	}
+	cmd := &cobra.Command{}
+	var s settings
+	s.register(cmd)
+	effects := make(map[string]string)
+	for _, g := range limitGroups {
+		for _, name := range g.names {
+			value, ok := values[cmd.Flags().Lookup(name).Value.Type()]
+			if !ok {
+				t.Errorf("%s is of the kind %s", name, cmd.Flags().Lookup(name).Value.Type())
+				continue
+			}
+			got := optionsOf(t, "", "--"+name, value[0])
+			if byFile := optionsOf(t, name+": "+value[1]+"\n"); !reflect.DeepEqual(got, byFile) {
+				t.Errorf("%s: the file sets\n%+v, the flag\n%+v", name, byFile, got)
+			}
+			changed := differing(optionsOf(t, ""), got)
+			if len(changed) != 1 || effects[changed[0]] != "" {
+				t.Errorf("%s sets %q, which %s does", name, changed, effects[strings.Join(changed, "")])
+				continue
+			}
+			effects[changed[0]] = name
+		}
+	}
+	if len(effects) < 25 {
+		t.Errorf("%d limits can be set", len(effects))
+	}
+}
+
+// differing are the fields in which a and b differ.
+func differing(a, b troupe.Options) (names []string) {
+	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
+	for i := range va.NumField() {
+		if !reflect.DeepEqual(va.Field(i).Interface(), vb.Field(i).Interface()) {
+			names = append(names, va.Type().Field(i).Name)
+		}
+	}
+	return names
+}
+
+func TestZeroIsNoLimit(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"call-rate", "principal-rate", "calls-per-session", "calls-per-principal", "calls-per-node", "sessions-per-principal",
+		"streams-per-session", "streams-per-principal", "parked-per-session", "parked-per-principal", "subscriptions-per-session"} {
+		got := optionsOf(t, "", "--"+name, "0")
+		field := differing(optionsOf(t, ""), got)
+		if len(field) != 1 {
+			t.Fatalf("%s sets %q", name, field)
+		}
+		if v := reflect.ValueOf(got).FieldByName(field[0]); v.CanInt() && v.Int() != -1 || v.CanFloat() && v.Float() != -1 {
+			t.Errorf("%s of 0 is %v, want -1", name, v)
+		}
+	}
+}
+
+func TestRefusedLimits(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"--call-rate", "-1"}, {"--call-rate", "NaN"}, {"--call-rate", "Inf"}, {"--call-rate", "1e-9"}, {"--call-rate", "fast"}, {"--principal-rate", "2e9"},
+		{"--calls-per-session", "-1"}, {"--calls-per-node", "1.5"}, {"--calls-per-node", "3000000000"}, {"--call-burst", "many"},
+		{"--max-depth", "0"}, {"--max-depth", "1025"}, {"--max-batch", "0"}, {"--replay-events", "1001"}, {"--replay-events", "0"},
+		{"--max-header", "0"}, {"--max-header", "2GiB"}, {"--max-queued", "2GiB"}, {"--replay-bytes", "2GiB"},
+		{"--max-call", "0s"}, {"--max-ask", "-1s"}, {"--session-max", "0s"}, {"--body-timeout", "0s"}, {"--write-timeout", "1us"}, {"--drain-wait", "0s"},
+	} {
+		if _, err := parsed(t, "", append(args, "--memory")...); err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(args[0], "--")) {
+			t.Errorf("%q: error is %v, want one that names the setting", args, err)
+		}
+	}
+	for _, file := range []string{"call-rate: fast\n", "calls-per-node: \"7\"\n", "calls-per-node: 7.5\n", "call-rate: -1\n", "call-rate: [1]\n", "max-batch: true\n"} {
+		if _, err := parsed(t, file, "--memory"); err == nil || !strings.Contains(err.Error(), strings.Split(file, ":")[0]) {
+			t.Errorf("file %q: error is %v, want one that names the setting", file, err)
+		}
+	}
+}

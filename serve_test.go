@@ -1,0 +1,240 @@
+package troupe_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/testkit"
+)
+
+// TestListenBeyondLoopback needs authentication, or to be told that it is not
+// wanted.
+func TestListenBeyondLoopback(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		address string
+		exposed bool
+	}{
+		{"127.0.0.1:0", false},
+		{"127.9.9.9:0", false},
+		{"localhost:0", false},
+		{"[::1]:0", false},
+		{":0", true},
+		{"0.0.0.0:0", true},
+		{"[::]:0", true},
+		{"192.0.2.1:0", true},
+		{"127.0.0.1.example.com:0", true},
+		{"localhost.example.com:0", true},
+		{"::1", true},
+		{"nonsense", true},
+	} {
+		for name, o := range map[string]troupe.Options{
+			"neither":        {},
+			"AllowAnonymous": {AllowAnonymous: true},
+			"Authenticate":   {Authenticate: user},
+		} {
+			o.Listen = tt.address
+			rt, err := troupe.New(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ln, err := rt.Listen()
+			if got, want := errors.Is(err, troupe.ErrExposed), tt.exposed && name == "neither"; got != want {
+				t.Errorf("%q with %s: %v, want ErrExposed: %v", tt.address, name, err, want)
+			}
+			if err == nil {
+				_ = ln.Close()
+			}
+			if name == "neither" && tt.exposed {
+				if err := rt.Serve(t.Context()); !errors.Is(err, troupe.ErrExposed) {
+					t.Errorf("Serve on %q: %v, want ErrExposed", tt.address, err)
+				}
+			}
+			if err := rt.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// certificate writes a certificate for 127.0.0.1 and its key.
+func certificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	certFile, keyFile, pool = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), x509.NewCertPool()
+	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: secret}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool.AddCert(cert)
+	return certFile, keyFile, pool
+}
+
+// TestTLS serves plain answers and event streams over https, with HTTP/2 for those
+// who know it.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	certFile, keyFile, pool := certificate(t)
+	h := newLoopbackHost(t, troupe.Options{TLSCert: certFile, TLSKey: keyFile}, nil, nil)
+	h.url = "https" + strings.TrimPrefix(h.url, "http")
+	for version, want := range map[string]int{"HTTP/1.1": 1, "HTTP/2": 2} {
+		t.Run(version, func(t *testing.T) {
+			h.t = t
+			tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: want == 2}
+			t.Cleanup(tr.CloseIdleConnections)
+			h.web = &http.Client{Transport: tr}
+			c := h.session()
+			plain := c.Post(call("1", "echo", `{"text":"x"}`))
+			if equal(t, "plain", plain.Body, textResult("1", "x")); plain.ProtoMajor != want || plain.TLS == nil {
+				t.Errorf("it came over %s, TLS %v", plain.Proto, plain.TLS != nil)
+			}
+			alone := c.Get("")
+			if !alone.Stream() {
+				t.Fatalf("GET: %s %s", alone.Status, alone.Body)
+			}
+			defer alone.Close()
+			if first, _ := alone.Next(); first.ID == "" {
+				t.Errorf("the standalone stream begins with %+v", first)
+			}
+			// The call waits for the answer to a question that it streams, so that the
+			// stream cannot have been held back until its end.
+			a := c.Post(call("2", "ask", `{"question":"?"}`))
+			q := nextQuestion(t, a)
+			c.Post(call("3", "tick", `{"to":1}`))
+			if tick, _ := alone.Next(); !strings.Contains(tick.Data, `"tick"`) {
+				t.Errorf("standalone: %+v", tick)
+			}
+			reply(c, q.ID, "result", `{"action":"cancel"}`)
+			equal(t, "streamed", last(t, a), textResult("2", "cancel "))
+			all := c.Post(callWith("4", "count", `{"to":3}`, `"t"`)).All()
+			rest := c.Get(all[1].ID).All()
+			if len(rest) != len(all)-2 || rest[len(rest)-1] != all[len(all)-1] {
+				t.Errorf("resumed: %+v of %+v", rest, all)
+			}
+		})
+	}
+	resp, err := http.Get("http" + strings.TrimPrefix(h.url, "https"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _ = resp.Body.Close(); resp.StatusCode != 400 {
+		t.Errorf("without TLS: %s, want 400", resp.Status)
+	}
+}
+
+// TestBadCertificate ends Serve with an error.
+func TestBadCertificate(t *testing.T) {
+	t.Parallel()
+	certFile, _, _ := certificate(t)
+	rt, err := troupe.New(troupe.Options{TLSCert: certFile, TLSKey: filepath.Join(t.TempDir(), "absent.pem"), Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "absent.pem") {
+		t.Errorf("got %v, want an error that names the file", err)
+	}
+}
+
+// TestHeaderLimit lets headers in up to the limit, and what net/http reads beyond.
+func TestHeaderLimit(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		limit, size, status int
+	}{{0, 30 << 10, 200}, {0, 40 << 10, 431}, {2000, 1000, 200}, {2000, 8000, 431}} {
+		h := newLoopbackHost(t, troupe.Options{MaxHeader: tt.limit}, nil, nil)
+		a := h.client().Post(newSession, "X-Large", strings.Repeat("x", tt.size))
+		if a.StatusCode != tt.status {
+			t.Errorf("limit %d, header of %d bytes: %s, want %d", tt.limit, tt.size, a.Status, tt.status)
+		}
+	}
+}
+
+// TestWhatAClientMayHoldUp sets the limits of a connection: a slow body, and a
+// stream that nobody reads.
+func TestWhatAClientMayHoldUp(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		m := newMeter()
+		h := newHost(t, troupe.Options{MeterProvider: m, BodyTimeout: 5 * time.Second}, nil)
+		conn := h.raw(t, post(h.session(), "Content-Length: 1000"))
+		begin := time.Now()
+		resp, body, _ := answer(t, conn)
+		equal(t, "a body that does not come", body, fault("", invalid, "Request body took too long", ""))
+		if took := time.Since(begin); resp.StatusCode != 408 || took < 5*time.Second || took > 11*time.Second {
+			t.Errorf("after %v: %s, want 408 after 5 s", took, resp.Status)
+		}
+		if n := m.count("troupe.http.refused", "body-timeout"); n != 1 {
+			t.Errorf("%d slow bodies are counted, want 1", n)
+		}
+	})
+	for _, tt := range []struct {
+		o      troupe.Options
+		reason string
+	}{
+		{troupe.Options{WriteTimeout: 2 * time.Second}, "write-timeout"},
+		{troupe.Options{MaxQueued: 10_000, WriteTimeout: time.Hour}, "queue-full"},
+	} {
+		testkit.Bubble(t, func(t *testing.T) {
+			m := newMeter()
+			tt.o.MeterProvider = m
+			h := newHost(t, tt.o, nil)
+			c, other := h.unchecked().Initialize(`{}`), h.session()
+			body := call("1", "chatter", `{"to":1000}`)
+			h.raw(t, post(c, "Content-Length: "+strconv.Itoa(len(body)))+body) // nobody reads
+			time.Sleep(time.Second)
+			equal(t, "another session meanwhile", other.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
+			time.Sleep(5 * time.Second)
+			if n := m.count("troupe.stream.cut", tt.reason); n != 1 {
+				t.Errorf("%s: %d connections are cut, want 1", tt.reason, n)
+			}
+			equal(t, "the session itself", c.Post(call("2", "echo", `{"text":"x"}`)).Body, textResult("2", "x"))
+		})
+	}
+}
+
+// raw sends bytes on a connection of their own, which stays open.
+func (h *host) raw(t *testing.T, request string) net.Conn {
+	t.Helper()
+	conn, err := h.ln.Dial(t.Context(), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	go func() { _, _ = bytes.NewBufferString(request).WriteTo(conn) }()
+	return conn
+}
