@@ -103,8 +103,10 @@ type Options struct {
 
 	// The limits below are on numbers: 0 means the default, a negative number no
 	// limit. A principal is who Authenticate says, or, of those who are nobody in
-	// particular, an IPv4 address or an IPv6 network of 64 bits. Its limits are per
-	// node, for all servers together.
+	// particular, what http.Request.RemoteAddr says: an IPv4 address, or an IPv6
+	// network of 64 bits. Behind a proxy all of them share its address, unless
+	// Middleware sets RemoteAddr to what the proxy knows. The limits of a principal
+	// are per node, for all servers together.
 
 	// CallRate bounds the calls of a session per second (tools/call and
 	// completion/complete), CallBurst those that may come at once after a silence. 0

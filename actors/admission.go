@@ -85,8 +85,8 @@ func fair(load, mine int64, limit, contenders int) Reason {
 }
 
 // admit counts a request in, or tells why it may not run now. s is nil for one that
-// has no session. Who was admitted has
-// to leave, and gets a refund when the request does not run after all.
+// has no session. Who was admitted has to leave, and gets a refund when the request
+// does not run after all.
 func (n *Node) admit(s *sessionActor, in *Input, m *codec.Message) (*account, verdict) {
 	t := &n.accounts
 	a := t.ofRequest(s, in)
