@@ -204,7 +204,7 @@ type floodIn struct {
 // client is cut off, others are served meanwhile, and what the log still has can
 // be resumed.
 func TestReaderThatNeverReads(t *testing.T) {
-	h := newLoopbackHost(t, troupe.Options{}, nil, func(ln net.Listener) net.Listener { return narrow{ln} })
+	h := newLoopbackHost(t, troupe.Options{LogRate: -1}, nil, func(ln net.Listener) net.Listener { return narrow{ln} })
 	flooded := make(chan error, 1)
 	var sent atomic.Int64
 	troupe.AddTool(h.srv, troupe.Tool{Name: "flood"}, func(ctx context.Context, call *troupe.Call, in floodIn) (string, error) {

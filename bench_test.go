@@ -228,7 +228,7 @@ func BenchmarkResume(b *testing.B) {
 func BenchmarkEvents(b *testing.B) {
 	for _, streams := range []int{1, 100} {
 		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
-			hs := benchServer(b, troupe.Options{Dir: b.TempDir()})
+			hs := benchServer(b, troupe.Options{Dir: b.TempDir(), LogRate: -1})
 			c := (&testkit.Client{T: b, HTTP: hs.Client(), URL: hs.URL + "/mcp"}).Initialize(`{}`)
 			// A call's events stay below what may be queued for a connection.
 			const each = 4000

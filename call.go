@@ -2,9 +2,9 @@ package troupe
 
 import (
 	"context"
-	"encoding/json"
 	"math"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
@@ -15,8 +15,10 @@ import (
 // until the handler returns.
 type Call struct {
 	c    *actors.Call
-	srv  *Server
+	svc  *service
 	peer Peer
+	// dropped is set when a log message of the call was.
+	dropped atomic.Bool
 }
 
 // Principal returns who makes the call: what Options.Authenticate returned, or
@@ -59,18 +61,6 @@ func (c *Call) Progress(ctx context.Context, progress, total float64, message st
 		b = codec.AppendString(b, message)
 	}
 	return c.c.Progress(ctx, progress, append(b, '}'))
-}
-
-// Log sends a log message to the client if its level asks for it; data is any
-// value that encodes as JSON, and must hold no secrets. Before the client has
-// set a level it gets everything from info on. An error means that data does not
-// encode or that the call has ended.
-func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error {
-	params, send, err := c.peer.logParams(level, logger, data)
-	if err != nil || !send {
-		return err
-	}
-	return c.c.Notify(ctx, mcp.NotifyMessage, params)
 }
 
 // ElicitationComplete tells the client that the interaction at the URL of an
@@ -118,17 +108,6 @@ func (p *Peer) Capabilities() mcp.ClientCapabilities {
 	return c.For(p.p.Revision())
 }
 
-// Log sends a log message that belongs to no call, on the session's standalone
-// stream. It fails with ErrNoStream when the client has never opened one; while
-// its connection is away the message waits for its return.
-func (p *Peer) Log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error {
-	params, send, err := p.logParams(level, logger, data)
-	if err != nil || !send {
-		return err
-	}
-	return p.p.Notify(ctx, mcp.NotifyMessage, params)
-}
-
 // Ping asks the client, on its standalone stream, whether it is there.
 func (p *Peer) Ping(ctx context.Context) error {
 	a, err := p.p.Ask(ctx, actors.Question{Key: "ping", Method: mcp.MethodPing})
@@ -139,23 +118,4 @@ func (p *Peer) Ping(ctx context.Context) error {
 		return a.Err
 	}
 	return nil
-}
-
-// defaultLevel is where logging starts before a client has set a level.
-const defaultLevel = mcp.LevelInfo
-
-func (p *Peer) logParams(level mcp.LoggingLevel, logger string, data any) (params []byte, send bool, err error) {
-	least := mcp.LoggingLevel(p.p.Level())
-	if least == "" {
-		least = defaultLevel
-	}
-	if level.Severity() < least.Severity() {
-		return nil, false, nil
-	}
-	raw, err := codec.Marshal(data)
-	if err != nil {
-		return nil, false, err
-	}
-	params, err = codec.Marshal(mcp.LogParams{Level: level, Logger: logger, Data: json.RawMessage(raw)})
-	return params, err == nil, err
 }

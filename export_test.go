@@ -41,3 +41,13 @@ func CompiledSchemas() int {
 
 // Appends is the number of appends to event streams so far.
 func (rt *Runtime) Appends() int64 { return rt.node.Stats().Appends }
+
+// Refusals is how often a limit was hit.
+func (rt *Runtime) Refusals(limit string) (n int64) {
+	rt.node.Refusals(func(reason string, count int64) {
+		if reason == limit {
+			n = count
+		}
+	})
+	return n
+}

@@ -137,7 +137,7 @@ func TestManyGoroutinesOfAHandlerSend(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
-				h := newHost(t, troupe.Options{}, nil)
+				h := newHost(t, troupe.Options{LogRate: -1}, nil)
 				var refused atomic.Int64
 				h.tool("many", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
 					var wg sync.WaitGroup

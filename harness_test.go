@@ -28,7 +28,7 @@ type host struct {
 
 // unhurried are rates that tests with many calls do not reach; the limiter runs
 // none the less.
-var unhurried = troupe.Options{CallRate: 1e6, PrincipalRate: 1e6}
+var unhurried = troupe.Options{LogRate: -1, CallRate: 1e6, PrincipalRate: 1e6}
 
 // newHost serves the test tools. It may be used inside and outside of a bubble.
 func newHost(t *testing.T, o troupe.Options, so *troupe.ServerOptions) *host {

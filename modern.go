@@ -46,7 +46,7 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 		return actors.Listening{}, mcp.NewError(mcp.CodeInvalidParams, "subscriptions/listen needs notifications")
 	}
 	f := in.Notifications
-	call := &Call{c: c, srv: s.srv, peer: Peer{c.Peer()}}
+	call := &Call{c: c, svc: s, peer: Peer{c.Peer()}}
 	limit := s.svc.Limits.Subscriptions
 	seen := make(map[string]bool)
 	var uris []string

@@ -32,6 +32,8 @@ type Limits struct {
 	// is set.
 	CallRate  float64
 	CallBurst int
+	// LogRate bounds the log messages to a client per second.
+	LogRate float64
 	// CallsPerSession bounds the calls of a session that run at once.
 	CallsPerSession int
 	// ParkedPerSession bounds the questions of a session that wait for its client.
@@ -190,7 +192,7 @@ func (rt *Runtime) limits(own *Limits) actors.Limits {
 	o := &rt.opts
 	return actors.Limits{
 		Grace: cmp.Or(own.Grace, o.Grace), GraceAlone: cmp.Or(own.ModernGrace, o.ModernGrace), MaxCall: cmp.Or(own.MaxCall, o.MaxCall), MaxAsk: cmp.Or(own.MaxAsk, o.MaxAsk),
-		Rate: cmp.Or(own.CallRate, o.CallRate), Burst: cmp.Or(own.CallBurst, o.CallBurst),
+		Rate: cmp.Or(own.CallRate, o.CallRate), Burst: cmp.Or(own.CallBurst, o.CallBurst), LogRate: cmp.Or(own.LogRate, o.LogRate),
 		PerSession: cmp.Or(own.CallsPerSession, o.CallsPerSession), Parked: cmp.Or(own.ParkedPerSession, o.ParkedPerSession),
 		Streams:       cmp.Or(own.StreamsPerSession, o.StreamsPerSession),
 		Subscriptions: cmp.Or(own.SubscriptionsPerSession, o.SubscriptionsPerSession),

@@ -54,6 +54,10 @@ type Options struct {
 	// Authenticate returns who makes a request. nil lets everyone in as nobody in
 	// particular. An error is answered with 401, and not told to the client.
 	Authenticate func(*http.Request) (Principal, error)
+	// Redact sees every log message before it is encoded for a client, to keep secrets
+	// and what would help an attacker from it. It may change the message, and returns
+	// false to drop it. Several run at once. nil lets all through.
+	Redact func(*LogMessage) bool
 	// Middleware wraps every handler of the Runtime. nil is none.
 	Middleware func(http.Handler) http.Handler
 
@@ -118,6 +122,10 @@ type Options struct {
 	// together. 0 means 1,000, and twice the rate.
 	PrincipalRate  float64
 	PrincipalBurst int
+	// LogRate bounds the log messages to a client per second, of all calls of a
+	// session together; twice as many may come at once after a silence. 0 means 500.
+	// What exceeds it is dropped, and the client is told how many messages that were.
+	LogRate float64
 	// CallsPerSession, CallsPerPrincipal and CallsPerNode bound the requests in
 	// flight. 0 means 256, 1,024 and 10,000; CallsPerNode is for all servers
 	// together. Beyond the first two the answer is 429, beyond the last 503. Once

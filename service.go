@@ -143,7 +143,7 @@ func plain(raw []byte) ([]byte, bool) {
 func (s *service) Serve(ctx context.Context, c *actors.Call, dst []byte) ([]byte, *mcp.Error) {
 	start := time.Now()
 	m := c.Message()
-	call := &Call{c: c, srv: s.srv, peer: Peer{c.Peer()}}
+	call := &Call{c: c, svc: s, peer: Peer{c.Peer()}}
 	op, tool := s.operation(m)
 	var end func(int, string)
 	if op != nil && s.spans {
@@ -153,6 +153,9 @@ func (s *service) Serve(ctx context.Context, c *actors.Call, dst []byte) ([]byte
 	out, code, err := s.route(ctx, call, m, tool, dst)
 	if err != nil {
 		code = err.Code
+	}
+	if call.dropped.Load() {
+		_ = call.tellMissed(ctx) // it fails when nobody waits for the answer either
 	}
 	if op != nil {
 		op.End(ctx, start, code)

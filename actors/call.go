@@ -72,8 +72,12 @@ func (c *Call) Notify(ctx context.Context, method string, params []byte) error {
 	if c.journal != nil && c.journal.skipMessage() {
 		return nil
 	}
+	return c.notify(ctx, method, params, true)
+}
+
+func (c *Call) notify(ctx context.Context, method string, params []byte, numbered bool) error {
 	data := codec.AppendNotification(nil, method, params)
-	m := &emitted{entry: stream.Entry{Kind: stream.Message, Data: data}, numbered: true}
+	m := &emitted{entry: stream.Entry{Kind: stream.Message, Data: data}, numbered: numbered}
 	return c.send(ctx, m, &m.entry.Acked, len(data))
 }
 

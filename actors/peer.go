@@ -79,6 +79,9 @@ func (p *Peer) change(ctx context.Context, edit func(*session.Record) bool) erro
 	return p.node.change(ctx, s, edit)
 }
 
+// Handler is that of the session's service.
+func (p *Peer) Handler() Handler { return p.svc.Handler }
+
 // Key names the session.
 func (p *Peer) Key() SessionKey { return p.key }
 

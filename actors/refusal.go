@@ -26,6 +26,7 @@ const (
 	ParkedOfSession               // questions that wait for the client of a session
 	ParkedOfPrincipal             // questions that wait for a principal
 	SubscriptionsOfSession        // resources that a session subscribes to
+	LogRateOfSession              // log messages per second of a session
 	MaxCall                       // time that a call may run
 	MaxAsk                        // time that a question may wait
 	Replay                        // event ids that cannot be resumed from, expired or never there
@@ -53,6 +54,7 @@ var wire = [reasons]struct {
 	ParkedOfSession:        {label: "session-parked"},
 	ParkedOfPrincipal:      {label: "principal-parked"},
 	SubscriptionsOfSession: {label: "session-subscriptions"},
+	LogRateOfSession:       {label: "log-rate"},
 	MaxCall:                {label: "call-time"},
 	MaxAsk:                 {label: "ask-time"},
 	Replay:                 {label: "replay"},

@@ -56,7 +56,7 @@ type requestActor struct {
 	stream   *streamActor
 	onMark   func(error) // told when the end mark is stored
 	gate     request.Gate
-	notified int         // messages emitted, those of earlier runs included
+	notified int         // messages emitted or passed over, those of earlier runs included
 	held     *progressed // newest progress that waits for the second to end
 
 	begin  beginCall
@@ -156,6 +156,8 @@ func (r *requestActor) receive(m any) {
 			m.entry.Meta = appendMember(binary.AppendUvarint(nil, uint64(r.notified)), r.call.member)
 		}
 		r.emit(m.entry)
+	case passed:
+		r.notified++
 	case *progressed:
 		r.progress(m)
 	case *upgradeNow:

@@ -79,6 +79,7 @@ type Limits struct {
 	PerSession  int           // calls in flight per session; negative is no limit
 	Rate        float64       // calls per second and session; negative is no limit
 	Burst       int           // calls at once after a silence
+	LogRate     float64       // log messages per second and session, twice as many at once; negative is no limit
 	Streams     int           // streams with a connection per session; negative is no limit
 	Parked      int           // questions per session that wait for the client; negative is no limit
 	Depth       int           // JSON depth
@@ -126,6 +127,9 @@ func (l Limits) Defaults() Limits {
 		l.Rate = 100
 	}
 	l.Burst = burst(l.Rate, l.Burst)
+	if l.LogRate == 0 {
+		l.LogRate = 500
+	}
 	return l
 }
 

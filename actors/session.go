@@ -41,6 +41,9 @@ type sessionActor struct {
 	// client listens: it may have missed something meanwhile.
 	away atomic.Bool
 
+	// logged is the account of log messages, nil before the first one.
+	logged atomic.Pointer[logs]
+
 	// told is what was announced on the standalone stream, nil if there is none yet.
 	told atomic.Pointer[told]
 

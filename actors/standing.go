@@ -26,6 +26,7 @@ type standing struct {
 	unwatch  func() bool // ends the watch on the connection; belongs to the actor
 	stream   *aloneStream
 	address  string
+	logged   atomic.Pointer[logs]
 	parking  *parking // of a call that has asked, or was sent again; set before others can know
 
 	input      // what the handler has asked for and been given; belongs to who holds input.turn

@@ -27,7 +27,7 @@ func main() {
 }
 
 func run(args []string) error {
-	o := troupe.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	o := troupe.Options{LogRate: -1, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	f := flag.NewFlagSet("host serve", flag.ContinueOnError)
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:8080", "address to listen on")
 	f.StringVar(&o.Dir, "data", "", "data directory; empty keeps everything in memory")

@@ -12,7 +12,7 @@ import (
 
 // limits are the settings that bound what the server takes on.
 type limits struct {
-	callRate, principalRate                               perSecond
+	callRate, principalRate, logRate                      perSecond
 	callBurst, principalBurst                             count
 	callsPerSession, callsPerPrincipal, callsPerNode      count
 	sessionsPerPrincipal                                  count
@@ -27,7 +27,7 @@ type limits struct {
 // limitGroups are the flags of limits in the order in which the help shows them.
 var limitGroups = []flagGroup{
 	{"A request", []string{"max-body", "max-header", "max-depth", "max-batch", "body-timeout", "max-call", "max-ask"}},
-	{"A session; a number of 0 is no limit", []string{"call-rate", "call-burst", "calls-per-session", "streams-per-session", "parked-per-session",
+	{"A session; a number of 0 is no limit", []string{"call-rate", "call-burst", "log-rate", "calls-per-session", "streams-per-session", "parked-per-session",
 		"subscriptions-per-session", "session-idle", "session-max"}},
 	{"A principal, or an address of those who are nobody in particular; 0 is no limit", []string{"principal-rate", "principal-burst", "calls-per-principal",
 		"sessions-per-principal", "streams-per-principal", "parked-per-principal"}},
@@ -48,9 +48,10 @@ func (l *limits) register(cmd *cobra.Command) {
 	f.DurationVar(&l.maxCall, "max-call", time.Hour, "`time` that a call may run")
 	f.DurationVar(&l.maxAsk, "max-ask", 10*time.Minute, "`time` that a question may wait for the client's answer")
 
-	l.callRate, l.callBurst, l.callsPerSession, l.streamsPerSession, l.parkedPerSession, l.subscriptions = 100, 0, 256, 64, 64, 1000
+	l.callRate, l.callBurst, l.logRate, l.callsPerSession, l.streamsPerSession, l.parkedPerSession, l.subscriptions = 100, 0, 500, 256, 64, 64, 1000
 	f.Var(&l.callRate, "call-rate", "`number` of tool calls and completions per second")
 	f.Var(&l.callBurst, "call-burst", "`number` of them that may come at once (twice the rate)")
+	f.Var(&l.logRate, "log-rate", "`number` of log messages per second")
 	f.Var(&l.callsPerSession, "calls-per-session", "`number` of requests in flight")
 	f.Var(&l.streamsPerSession, "streams-per-session", "`number` of event streams with a connection")
 	f.Var(&l.parkedPerSession, "parked-per-session", "`number` of questions that wait for the client")
@@ -118,6 +119,7 @@ func (l *limits) options(o *troupe.Options) {
 	o.ReplayAge, o.ReplayEvents, o.ReplayBytes = l.replayAge, int(l.replayEvents), int64(l.replayBytes)
 	o.CallRate, o.CallBurst, o.PrincipalRate, o.PrincipalBurst = l.callRate.orNone(), int(l.callBurst), l.principalRate.orNone(), int(l.principalBurst)
 	o.CallsPerSession, o.CallsPerPrincipal, o.CallsPerNode = l.callsPerSession.orNone(), l.callsPerPrincipal.orNone(), l.callsPerNode.orNone()
+	o.LogRate = l.logRate.orNone()
 	o.SessionsPerPrincipal = l.sessionsPerPrincipal.orNone()
 	o.StreamsPerSession, o.StreamsPerPrincipal = l.streamsPerSession.orNone(), l.streamsPerPrincipal.orNone()
 	o.ParkedPerSession, o.ParkedPerPrincipal = l.parkedPerSession.orNone(), l.parkedPerPrincipal.orNone()
