@@ -216,7 +216,7 @@ func (s *streamActor) settle(m *pushEntries) bool {
 		}
 		s.answered[string(e.Meta)] = true
 		if m.silent {
-			s.muteCall(string(e.Meta))
+			s.withdraw(string(e.Meta))
 		}
 	}
 	return m.last && len(s.answered) == len(s.rec.Calls)
@@ -277,9 +277,10 @@ func (s *streamActor) giveUpGathering() {
 	s.answerPlain()
 }
 
-// muteCall ends delivery of what a cancelled request of a batch has under way. Its entries keep their places in the log,
-// so that event ids stay what they are.
-func (s *streamActor) muteCall(id string) {
+// withdraw takes back what a cancelled request of a batch has under way. Entries that
+// are being stored keep their places in the log, so that event ids stay what they are,
+// and are not delivered.
+func (s *streamActor) withdraw(id string) {
 	for i := range s.rec.Calls {
 		if string(s.rec.Calls[i].ID) == id {
 			if s.muted == nil {
@@ -288,6 +289,17 @@ func (s *streamActor) muteCall(id string) {
 			s.muted[i] = true
 		}
 	}
+	s.step(stream.Event{Op: stream.Withdraw, Of: s.isMuted})
+}
+
+// isMuted reports that e is of a cancelled request, and goes to the client.
+func (s *streamActor) isMuted(e *stream.Entry) bool {
+	if e.Kind == stream.Request {
+		_, _, member := askedMeta(e.Meta)
+		return s.muted[member]
+	}
+	member, ok := memberOf(e)
+	return ok && s.muted[member]
 }
 
 // unmuted returns entries without those of cancelled requests.
@@ -297,7 +309,7 @@ func (s *streamActor) unmuted(entries []stream.Entry) []stream.Entry {
 	}
 	out := make([]stream.Entry, len(entries))
 	for i, e := range entries {
-		if member, ok := memberOf(&e); ok && s.muted[member] {
+		if s.isMuted(&e) {
 			e.Kind = stream.End
 		}
 		out[i] = e

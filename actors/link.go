@@ -245,11 +245,18 @@ func (n *Node) initializeOn(s *sessionActor, m *codec.Message) {
 		return
 	}
 	id := clone(m.ID)
+	settled := false
 	err := n.change(ctx, s, func(r *session.Record) bool {
-		r.Revision, r.Client, r.Capabilities, r.Told = set.Revision, set.Client, set.Capabilities, set.Told
-		return true
+		if settled = r.Revision != ""; !settled { // by another one that came at the same time
+			r.Revision, r.Client, r.Capabilities, r.Told = set.Revision, set.Client, set.Capabilities, set.Told
+		}
+		return !settled
 	})
-	if err == nil { // else the connection is gone
+	switch {
+	case err != nil: // the connection is gone
+	case settled:
+		s.link.send(codec.AppendError(nil, id, mcp.CodeInvalidRequest, "the session is initialized already", nil))
+	default:
 		s.link.send(codec.AppendResult(nil, id, result))
 	}
 }

@@ -45,7 +45,8 @@ type Event struct {
 	Tail    uint64 // Opened: last append in the log (takeover)
 	Sizes   []int  // Opened: sizes of the retained appends, oldest first (takeover)
 	Entries []Entry
-	Last    bool // Push: the stream ends with these; Cancel always does
+	Last    bool              // Push: the stream ends with these; Cancel always does
+	Of      func(*Entry) bool // Withdraw: which entries
 	Err     error
 }
 
@@ -58,6 +59,7 @@ const (
 	OpenFailed           // it could not be
 	Push                 // Entries are to be sent
 	Cancel               // nothing that waits is to be sent, but Entries, which end the stream
+	Withdraw             // nothing that waits and is Of a call is to be sent
 	Stored               // the append in flight is acknowledged
 	Again                // it was not done and may be tried again
 	Fenced               // another writer has the stream
@@ -177,6 +179,8 @@ func (m *Machine) Step(e Event, out []Effect) []Effect {
 			m.queued += m.queue[i].size()
 		}
 		return m.next(out)
+	case Withdraw:
+		return m.withdraw(e.Of, out)
 	case Stored:
 		m.tries = 0
 		return m.stored(out)
@@ -212,6 +216,23 @@ func (m *Machine) Resend(out []Effect) []Effect {
 		return out
 	}
 	return m.send(out)
+}
+
+func (m *Machine) withdraw(of func(*Entry) bool, out []Effect) []Effect {
+	var kept, dropped []Entry
+	for i := range m.queue {
+		if e := &m.queue[i]; of(e) {
+			dropped = append(dropped, *e)
+			m.queued -= e.size()
+		} else {
+			kept = append(kept, *e)
+		}
+	}
+	if dropped == nil {
+		return out
+	}
+	m.queue = kept
+	return append(out, Effect{Do: DoDrop, Entries: dropped, Err: ErrEnded})
 }
 
 func backoff(tries int) time.Duration {

@@ -175,6 +175,28 @@ func TestCancelAfterTheAnswer(t *testing.T) {
 	told.check(t, fates{"in flight": {nil}, "answer": {nil}, "end": {ErrEnded}})
 }
 
+// What is in flight keeps its place, and so do the entries of others.
+func TestWithdrawDropsWhatQueuesOfACall(t *testing.T) {
+	w, told := newWorld(t, Limits{}), fates{}
+	push := func(s string, k Kind) { w.step(Event{Op: Push, Entries: []Entry{told.entry(k, s)}}) }
+	w.step(Event{Op: Opened, Rev: 1})
+	push("in flight", Progress)
+	push("its own", Progress)
+	push("another's", Message)
+	push("its own too", Progress)
+	w.step(Event{Op: Withdraw, Of: func(e *Entry) bool { return e.Kind == Progress }})
+	other := msg("another's")
+	if w.m.Queued() != other.size() {
+		t.Errorf("%d bytes queued", w.m.Queued())
+	}
+	for w.ack() {
+	}
+	if diff := cmp.Diff([]string{"1.0 in flight", "2.0 another's"}, w.delivered); diff != "" || w.ended {
+		t.Errorf("delivered (-want +got):\n%s ended=%v", diff, w.ended)
+	}
+	told.check(t, fates{"in flight": {nil}, "another's": {nil}, "its own": {ErrEnded}, "its own too": {ErrEnded}})
+}
+
 // TestPartsSayWhatTheyAre looks at appends without decoding them.
 func TestPartsSayWhatTheyAre(t *testing.T) {
 	type verdict struct{ Rest, Last bool }
