@@ -39,6 +39,8 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	})
 	session := actors.Input{Tenant: anonymous, Conn: pipe, Patient: true}
 	rt.node.Connect(svc, &session)
+	hush := context.AfterFunc(ctx, func() { rt.node.Hush(svc, &session) }) // a request may wait for its turn
+	defer hush()
 	err := pipe.Serve(ctx, func(m *codec.Message, line []byte) {
 		in := session // Message changes it
 		if m.Kind == codec.Request && m.ProtocolVersion != nil {

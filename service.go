@@ -409,7 +409,7 @@ func (s *service) subscribe(ctx context.Context, call *Call, m *codec.Message, d
 			}
 		}
 		if err = call.peer.p.Subscribe(ctx, uri); errors.Is(err, actors.ErrOverloaded) {
-			return nil, mcp.Errorf(mcp.CodeInvalidRequest, "a session may subscribe to %d resources", s.svc.Limits.Subscriptions)
+			return nil, mcp.NewError(mcp.CodeInvalidRequest, "the session subscribes to as many resources as it may")
 		}
 	}
 	if err != nil {

@@ -199,6 +199,20 @@ func TestStdioEnds(t *testing.T) {
 			t.Errorf("after %v", d)
 		}
 	})
+	run("a signal while a request waits for its turn", func(t *testing.T, p *pipe) {
+		p.send(call("2", "sleep", `{"ms":3600000}`))
+		for i := range 255 {
+			p.send(call(fmt.Sprint(1000+i), "sleep", `{"ms":3600000}`))
+		}
+		p.send(call("3", "echo", `{"text":"x"}`))
+		synctest.Wait()
+		begin := time.Now()
+		p.stop()
+		contains(t, "the calls", strings.Join(p.end(), "\n"), lost)
+		if d := time.Since(begin); d > 3*time.Second {
+			t.Errorf("after %v", d)
+		}
+	})
 	run("nobody reads any more", func(t *testing.T, p *pipe) {
 		ended := make(chan error, 1)
 		troupe.AddTool(p.srv, troupe.Tool{Name: "wait"}, func(ctx context.Context, _ *troupe.Call, _ struct{}) (string, error) {
@@ -212,6 +226,18 @@ func TestStdioEnds(t *testing.T) {
 		if err := <-ended; !errors.Is(err, troupe.ErrSessionEnded) {
 			t.Errorf("cause %v", err)
 		}
+		p.end()
+	})
+}
+
+// A session over stdio is as old as its process.
+func TestStdioLivesOn(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		p := newPipe(t, troupe.Options{SessionMax: time.Hour})
+		p.initialize("2025-11-25")
+		time.Sleep(3 * time.Hour)
+		equal(t, "echo", p.ask(call("2", "echo", `{"text":"x"}`)), textResult("2", "x"))
+		p.in.Close()
 		p.end()
 	})
 }

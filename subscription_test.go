@@ -259,3 +259,34 @@ func BenchmarkUpdate(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/n, "µs/session")
 }
+
+// A session may subscribe to so many resources, and to so long ones.
+func TestSubscriptionLimits(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{SubscriptionsPerSession: 100}, nil)
+		subscribe := func(uri string) string { return method("1", "resources/subscribe", `{"uri":"`+uri+`"}`) }
+		refusal := fault("1", invalid, "the session subscribes to as many resources as it may", "")
+		for name, row := range map[string]struct {
+			size, fit int
+		}{"many": {10, 100}, "long": {8000, 32}} {
+			stored, linked := h.client().Initialize(`{}`), h.sse()
+			linked.Handshake("2024-11-05", `{}`)
+			uri := func(i int) string { return fmt.Sprintf("x:%0*d", row.size-2, i) }
+			for i := range row.fit {
+				equal(t, name, stored.Post(subscribe(uri(i))).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+				equal(t, name, linked.Ask(subscribe(uri(i))), `{"jsonrpc":"2.0","id":1,"result":{}}`)
+			}
+			equal(t, name, stored.Post(subscribe(uri(row.fit))).Body, refusal)
+			equal(t, name, linked.Ask(subscribe(uri(row.fit))), refusal)
+			equal(t, "one that it has", stored.Post(subscribe(uri(1))).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+			// The record has room for what else the session needs.
+			a := stored.Get("")
+			if !a.Stream() {
+				t.Fatalf("%s: %s %s", name, a.Status, a.Body)
+			}
+			a.Close()
+			equal(t, name, stored.Post(method("1", "resources/unsubscribe", `{"uri":"`+uri(1)+`"}`)).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+			equal(t, name, stored.Post(subscribe(uri(row.fit))).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+		}
+	})
+}

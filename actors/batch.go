@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -88,12 +89,13 @@ func (n *Node) batch(svc *Service, in *Input, principal any, m *codec.Message, b
 		return
 	}
 	var requests []*element
+	until := time.Now().Add(svc.Limits.StoreWait)
 	for i := range all {
 		switch e := &all[i]; e.m.Kind {
 		case codec.Request:
 			requests = append(requests, e)
 		case codec.Notification:
-			n.notified(svc, s, &e.m)
+			n.notified(svc, s, &e.m, until)
 		default:
 			if err := n.answered(s, &e.m); err != nil {
 				n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
@@ -108,12 +110,15 @@ func (n *Node) batch(svc *Service, in *Input, principal any, m *codec.Message, b
 	case n.draining.Load() || n.store.Suspended() && !n.regained(svc.Limits.StoreWait):
 		n.unavailable(in.Conn, nil)
 	default:
-		n.runBatch(s, in, principal, requests, body)
+		for s != nil && !n.runBatch(s, in, principal, requests, body) {
+			s = n.of(svc, in, nil) // it has just left memory: activate it anew
+		}
 	}
 }
 
-// runBatch runs the requests of a batch, all or none, and returns when their answer has begun.
-func (n *Node) runBatch(s *sessionActor, in *Input, principal any, requests []*element, body []byte) {
+// runBatch runs the requests of a batch, all or none, and returns when their answer has begun. It returns false, and
+// has run none, if the session's actor has stopped.
+func (n *Node) runBatch(s *sessionActor, in *Input, principal any, requests []*element, body []byte) bool {
 	st := n.newBatchStream(s, in.Conn, principal, requests, body)
 	members := make([]*requestActor, 0, len(requests))
 	for i, e := range requests {
@@ -123,8 +128,11 @@ func (n *Node) runBatch(s *sessionActor, in *Input, principal any, requests []*e
 				r.withdraw(err)
 			}
 			_ = st.post(discard{})
+			if errors.Is(err, ErrStopped) {
+				return false
+			}
 			n.refused(in.Conn, err, nil)
-			return
+			return true
 		}
 		members = append(members, r)
 	}
@@ -133,6 +141,7 @@ func (n *Node) runBatch(s *sessionActor, in *Input, principal any, requests []*e
 	}
 	time.AfterFunc(s.svc.Limits.Grace, func() { _ = st.post(beginNow{}) })
 	<-st.ready
+	return true
 }
 
 // join makes the request answer on the stream of its batch.

@@ -13,116 +13,43 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// heldStore is a store in memory whose operations a test can hold up: what the real
-// one does within microseconds lasts as long as the test likes.
-type heldStore struct {
-	Store // nil: what is not below is not used
-
-	mu      sync.Mutex // guards the rest
-	rev     uint64
-	records map[string]record
-	log     map[string]map[uint64][]byte
-	held    map[string]chan struct{} // by operation
-	done    map[string]int           // operations, by name
-}
-
-type record struct {
-	data []byte
-	rev  uint64
-}
-
-func newHeldStore() *heldStore {
-	return &heldStore{records: map[string]record{}, log: map[string]map[uint64][]byte{}, held: map[string]chan struct{}{}, done: map[string]int{}}
+// holds makes operations of a store wait.
+type holds struct {
+	mu   sync.Mutex // guards held
+	held map[string]chan struct{}
 }
 
 // hold makes an operation wait until the returned function is called.
-func (s *heldStore) hold(op string) (release func()) {
+func (h *holds) hold(op string) (release func()) {
 	c := make(chan struct{})
-	s.mu.Lock()
-	s.held[op] = c
-	s.mu.Unlock()
+	h.mu.Lock()
+	h.held[op] = c
+	h.mu.Unlock()
 	return func() {
-		s.mu.Lock()
-		delete(s.held, op)
-		s.mu.Unlock()
+		h.mu.Lock()
+		delete(h.held, op)
+		h.mu.Unlock()
 		close(c)
 	}
 }
 
-// begin waits while op is held, and locks mu.
-func (s *heldStore) begin(op string) {
-	s.mu.Lock()
-	for s.held[op] != nil {
-		c := s.held[op]
-		s.mu.Unlock()
+// wait is for memory.before.
+func (h *holds) wait(op, _ string) error {
+	h.mu.Lock()
+	c := h.held[op]
+	h.mu.Unlock()
+	if c != nil {
 		<-c
-		s.mu.Lock()
 	}
-	s.done[op]++
-}
-
-func (s *heldStore) Get(_ context.Context, key string) ([]byte, uint64, error) {
-	s.begin("get")
-	defer s.mu.Unlock()
-	r, ok := s.records[key]
-	if !ok {
-		return nil, 0, ErrNotFound
-	}
-	return r.data, r.rev, nil
-}
-
-func (s *heldStore) put(op, key string, data []byte, rev uint64) (uint64, error) {
-	s.begin(op)
-	defer s.mu.Unlock()
-	if s.records[key].rev != rev {
-		return 0, ErrConflict
-	}
-	s.rev++
-	s.records[key] = record{data, s.rev}
-	return s.rev, nil
-}
-
-func (s *heldStore) Create(_ context.Context, key string, data []byte, _ time.Duration) (uint64, error) {
-	return s.put("create", key, data, 0)
-}
-
-func (s *heldStore) Update(_ context.Context, key string, data []byte, rev uint64, _ time.Duration) (uint64, error) {
-	return s.put("update", key, data, rev)
-}
-
-func (s *heldStore) Delete(_ context.Context, key string, _ uint64) error {
-	s.begin("delete")
-	defer s.mu.Unlock()
-	delete(s.records, key)
 	return nil
 }
 
-func (s *heldStore) OpenStream(_ context.Context, stream string, rec, _ []byte, _ time.Duration) (uint64, error) {
-	return s.put("open", "ev."+stream, rec, 0)
-}
-
-func (s *heldStore) Append(stream string, _, num uint64, data []byte, done func(error)) {
-	go func() {
-		s.begin("append")
-		if s.log[stream] == nil {
-			s.log[stream] = map[uint64][]byte{}
-		}
-		s.log[stream][num] = slices.Clone(data)
-		s.mu.Unlock()
-		done(nil)
-	}()
-}
-
-func (s *heldStore) EndStream(context.Context, string) error { return nil }
-func (s *heldStore) NearFull() bool                          { return false }
-func (s *heldStore) Suspended() bool                         { return false }
-
 // logged is all that the logs hold.
-func (s *heldStore) logged() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (m *memory) logged() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	var b strings.Builder
-	for _, l := range s.log {
+	for _, l := range m.appends {
 		for i := uint64(1); i <= uint64(len(l)); i++ {
 			b.Write(l[i])
 		}
@@ -137,7 +64,7 @@ type heldConn struct {
 	body   string
 	open   bool
 	over   bool
-	full   bool // the client does not read
+	most   int // messages that may wait to be read; 0 is any number
 	got    []string
 	gone   []func()
 	name   string
@@ -189,7 +116,7 @@ func (c *heldConn) Cut() {
 func (c *heldConn) Room(ctx context.Context) error {
 	for {
 		c.mu.Lock()
-		full, over := c.full, c.over
+		full, over := c.most > 0 && len(c.got) >= c.most, c.over
 		c.mu.Unlock()
 		switch {
 		case over:
@@ -221,6 +148,14 @@ func (c *heldConn) events() []string {
 	return slices.Clone(c.got)
 }
 
+// read is events for a client that reads them.
+func (c *heldConn) read() (got []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	got, c.got = c.got, nil
+	return got
+}
+
 // answer is what the request was answered with, 0 if it was not or as a stream.
 func (c *heldConn) answer() (status int, body string) {
 	c.mu.Lock()
@@ -230,9 +165,11 @@ func (c *heldConn) answer() (status int, body string) {
 
 // heldHandler runs f for each request.
 type heldHandler struct {
+	plainHandler
 	f          func(ctx context.Context, c *Call) ([]byte, *mcp.Error)
 	initialize func()
 	opened     func(p *Peer, gap bool)
+	notified   func(p *Peer)
 }
 
 func (h *heldHandler) Initialize(_ context.Context, params []byte) (Settled, []byte, *mcp.Error) {
@@ -247,30 +184,35 @@ func (h *heldHandler) Serve(ctx context.Context, c *Call, dst []byte) ([]byte, *
 	out, err := h.f(ctx, c)
 	return append(dst, out...), err
 }
-func (h *heldHandler) Notified(*Peer, string, []byte) {}
-func (h *heldHandler) Safe([]byte, []byte) bool       { return false }
+func (h *heldHandler) Notified(p *Peer, _ string, _ []byte) {
+	if h.notified != nil {
+		h.notified(p)
+	}
+}
+func (h *heldHandler) Safe([]byte, []byte) bool { return false }
 func (h *heldHandler) Opened(p *Peer, gap bool) {
 	if h.opened != nil {
 		h.opened(p, gap)
 	}
 }
-func (h *heldHandler) Closed(*Peer) {}
 
-// held is a node over a heldStore, with one service.
+// held is a node over a store in memory that can be held up, with one service.
 type held struct {
 	*Node
+	holds
 	t       *testing.T
-	store   *heldStore
+	mem     *memory
 	svc     *Service
 	handler *heldHandler
 }
 
 // inBubble runs f on a node in virtual time.
-func inBubble(t *testing.T, l Limits, f func(t *testing.T, h *held)) {
+func inBubble(t *testing.T, l Limits, nl NodeLimits, f func(t *testing.T, h *held)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		h := &held{t: t, store: newHeldStore(), handler: &heldHandler{}}
-		h.Node = NewNode(Config{Name: "n", Boot: "b", Store: h.store})
+		h := &held{t: t, mem: newMemory(), holds: holds{held: make(map[string]chan struct{})}, handler: &heldHandler{}}
+		h.mem.before = h.wait
+		h.Node = NewNode(Config{Name: "n", Boot: "b", Store: h.mem, Limits: nl})
 		h.svc = NewService("s", h.handler, l)
 		f(t, h)
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -282,6 +224,11 @@ func inBubble(t *testing.T, l Limits, f func(t *testing.T, h *held)) {
 	})
 }
 
+// input is a request from an address.
+func (h *held) input(session, address string, c Conn) *Input {
+	return &Input{Tenant: "anon", Address: address, Session: session, Conn: c}
+}
+
 // post sends a message, and returns once the node has taken it.
 func (h *held) post(session, body string) *heldConn {
 	h.t.Helper()
@@ -290,7 +237,7 @@ func (h *held) post(session, body string) *heldConn {
 		h.t.Fatal(err)
 	}
 	c := &heldConn{}
-	in := &Input{Tenant: "anon", Address: "192.0.2.1", Session: session, Conn: c}
+	in := h.input(session, "192.0.2.1", c)
 	if _, _, live := strings.Cut(session, "."); live {
 		h.Message(h.svc, in, nil, &m, []byte(body))
 	} else {
@@ -308,10 +255,10 @@ func (h *held) begin(revision string) (session string) {
 	return h.post("", initializeAs(revision)).name
 }
 
-// connect begins a session on a connection, and initializes it.
-func (h *held) connect(revision string) *heldConn {
+// connect begins a session on a connection from an address, and initializes it.
+func (h *held) connect(address, revision string) *heldConn {
 	c := &heldConn{}
-	h.Connect(h.svc, &Input{Tenant: "anon", Address: "192.0.2.1", Conn: c})
+	h.Connect(h.svc, h.input("", address, c))
 	if revision != "" {
 		h.post(c.name, initializeAs(revision))
 		h.post(c.name, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)

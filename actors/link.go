@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"math"
 	"strings"
 	"sync"
@@ -19,15 +20,15 @@ import (
 type link struct {
 	conn  Conn
 	ready atomic.Bool   // the client has sent notifications/initialized
-	gone  chan struct{} // closed when the session ends
-	deaf  chan struct{} // closed by hush when the client can answer nothing any more
+	deaf  chan struct{} // closed by hush when the session ends, or its client can answer nothing any more
 	hush  func()
 	calls sync.WaitGroup
 	// slots bounds the calls of a client that is made to wait instead of being
 	// refused; nil for one that is refused.
-	slots chan struct{}
-	said  atomic.Int64  // when the last keep-alive was sent, unix nanoseconds
-	turn  chan struct{} // held by whoever waits for room and then sends
+	slots   chan struct{}
+	mending atomic.Bool   // makeGood runs
+	said    atomic.Int64  // when the last keep-alive was sent, unix nanoseconds
+	turn    chan struct{} // held by whoever waits for room and then sends
 }
 
 // send writes one message. It never waits: a client that has not read what it may leave unread loses the connection.
@@ -88,15 +89,21 @@ func (n *Node) Connect(svc *Service, in *Input) {
 	if !ok {
 		return
 	}
-	l := &link{conn: in.Conn, gone: make(chan struct{}), deaf: make(chan struct{}), turn: make(chan struct{}, 1)}
+	l := &link{conn: in.Conn, deaf: make(chan struct{}), turn: make(chan struct{}, 1)}
 	l.hush = sync.OnceFunc(func() { close(l.deaf) })
 	if in.Patient {
 		l.slots = make(chan struct{}, places(svc.Limits.PerSession))
 	}
 	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: n.newID()}
-	life := session.Lifetime{Idle: svc.Limits.Session.Absolute, Absolute: svc.Limits.Session.Absolute}
-	s := n.newSession(svc, key, session.New(time.Now(), life), 0)
+	age := svc.Limits.Session.Absolute
+	if in.Patient {
+		age = math.MaxInt64 // it lives as long as its process
+	}
+	s := n.newSession(svc, key, session.New(time.Now(), session.Lifetime{Idle: age, Absolute: age}), 0)
 	s.link = l
+	if a != n.accounts.overflow {
+		s.account.Store(a) // which also pays for questions before the first request
+	}
 	l.said.Store(s.last.UnixNano())
 	n.startSession(s)
 	n.sessions.put(key, s)
@@ -142,15 +149,16 @@ func (n *Node) linked(svc *Service, in *Input) (*sessionActor, bool) {
 func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
 	s, ok := n.linked(svc, in)
 	if !ok {
-		in.Conn.Reject(404, mcp.CodeInvalidRequest, "unknown session: connect anew", nil, m.ID, 0)
+		unknownLink(in.Conn, m.ID)
 		return
 	}
 	if rec := s.view.Load().rec; in.Version != "" && rec.Revision != "" && in.Version != rec.Revision {
 		in.Conn.Reject(400, mcp.CodeInvalidRequest, "MCP-Protocol-Version is not the session's, "+rec.Revision, nil, m.ID, 0)
 		return
 	}
+	until := time.Now().Add(svc.Limits.StoreWait)
 	if m.Kind != codec.Batch {
-		if n.take(s, in, principal, m, body) {
+		if n.take(s, in, principal, m, body, until) {
 			in.Conn.Accepted()
 		}
 		return
@@ -167,13 +175,17 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 	conn := in.Conn
 	in.Conn = linkReply{s.link.conn} // what is refused of a batch is refused by itself
 	for i := range all {
-		n.take(s, in, principal, &all[i].m, all[i].raw)
+		n.take(s, in, principal, &all[i].m, all[i].raw, until)
 	}
 	conn.Accepted()
 }
 
+func unknownLink(c Conn, id []byte) {
+	c.Reject(404, mcp.CodeInvalidRequest, "unknown session: connect anew", nil, id, 0)
+}
+
 // take takes one message of a session that lives on a connection. It reports whether it did; else it has answered.
-func (n *Node) take(s *sessionActor, in *Input, principal any, m *codec.Message, raw []byte) bool {
+func (n *Node) take(s *sessionActor, in *Input, principal any, m *codec.Message, raw []byte, until time.Time) bool {
 	if in.Alone && m.Kind == codec.Request {
 		n.takeAloneOn(s, in, principal, m, raw)
 		return true
@@ -182,7 +194,7 @@ func (n *Node) take(s *sessionActor, in *Input, principal any, m *codec.Message,
 	case codec.Request:
 		return n.takeRequestOn(s, in, principal, m, raw)
 	case codec.Notification:
-		n.notified(s.svc, s, m)
+		n.notified(s.svc, s, m, until)
 	default:
 		_ = n.answered(s, m) // nothing of such a session is stored, so that nothing can fail
 	}
@@ -276,7 +288,11 @@ func (n *Node) callOn(s *sessionActor, in *Input, principal any, raw []byte) boo
 	r, err := n.admitted(s, in, linkReply{s.link.conn}, &m, body, &Call{principal: principal, trace: in.Trace, attempt: 1}, nil)
 	if err != nil {
 		s.link.leave()
-		n.refused(in.Conn, err, m.ID)
+		if errors.Is(err, ErrStopped) { // it has just ended
+			unknownLink(in.Conn, m.ID)
+		} else {
+			n.refused(in.Conn, err, m.ID)
+		}
 		return false
 	}
 	s.link.calls.Go(func() {
@@ -284,6 +300,15 @@ func (n *Node) callOn(s *sessionActor, in *Input, principal any, raw []byte) boo
 		s.link.leave()
 	})
 	return true
+}
+
+// Hush says of a session that Connect began that its client has said its last:
+// questions to it fail from now on, and no request waits for its turn. Disconnect is
+// to follow.
+func (n *Node) Hush(svc *Service, in *Input) {
+	if s, ok := n.linked(svc, in); ok {
+		s.link.hush()
+	}
 }
 
 // Disconnect ends a session that Connect began, after its client has said its last: questions to it fail, its calls go
@@ -339,7 +364,7 @@ func (l *link) slot(wait time.Duration) bool {
 	select {
 	case l.slots <- struct{}{}:
 		return true
-	case <-l.gone:
+	case <-l.deaf:
 	case <-timer.C:
 	}
 	return false
@@ -357,7 +382,8 @@ func (n *Node) pushLink(s *sessionActor, data []byte) (heard bool) {
 	case !s.link.ready.Load():
 		return false // it is told when it has begun
 	case s.link.full():
-		if s.away.CompareAndSwap(false, true) {
+		s.away.Store(true)
+		if s.link.mending.CompareAndSwap(false, true) {
 			go n.makeGood(s)
 		}
 		return false
@@ -366,13 +392,18 @@ func (n *Node) pushLink(s *sessionActor, data []byte) (heard bool) {
 	return true
 }
 
-// makeGood waits until the client has read, and tells it what it missed.
+// makeGood waits until the client has read, and tells it what it missed, as fast as it reads.
 func (n *Node) makeGood(s *sessionActor) {
-	if s.link.conn.Room(n.base) != nil {
-		return
+	for again := true; again; again = s.away.Load() && s.link.mending.CompareAndSwap(false, true) {
+		for s.away.Load() {
+			if s.link.conn.Room(n.base) != nil {
+				return
+			}
+			s.away.Store(false)
+			s.svc.Handler.Opened(s.peer, true)
+		}
+		s.link.mending.Store(false)
 	}
-	s.away.Store(false)
-	s.svc.Handler.Opened(s.peer, true)
 }
 
 // edit changes the record of a session that lives on a connection, which is stored nowhere.

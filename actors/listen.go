@@ -264,6 +264,5 @@ func (n *Node) hears(k SessionKey) bool {
 		_, ok := n.listens.get(k)
 		return ok
 	}
-	_, ok := n.sessions.get(k)
-	return ok
+	return n.sessions.has(k)
 }

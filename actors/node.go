@@ -315,19 +315,20 @@ func (n *Node) refused(conn Conn, err error, id []byte) {
 
 func (n *Node) notification(svc *Service, in *Input, m *codec.Message) {
 	if s := n.of(svc, in, nil); s != nil {
-		n.notified(svc, s, m)
+		n.notified(svc, s, m, time.Now().Add(svc.Limits.StoreWait))
 		in.Conn.Accepted()
 	}
 }
 
-// notified takes a notification of the client.
-func (n *Node) notified(svc *Service, s *sessionActor, m *codec.Message) {
+// notified takes a notification of the client. It waits for the store no longer than
+// until.
+func (n *Node) notified(svc *Service, s *sessionActor, m *codec.Message, until time.Time) {
 	switch string(m.Method) {
 	case "notifications/cancelled":
 		id := codec.Field(m.Params, "requestId")
 		reason, _ := codec.Str(codec.Field(m.Params, "reason"))
 		if len(id) > 0 {
-			n.cancelCall(svc, s, string(id), reason)
+			n.cancelCall(s, string(id), reason, until)
 			if s.link != nil {
 				n.endListeners("", func(l *listenActor) bool { return l.sess == s && string(l.id) == string(id) })
 			}
@@ -343,12 +344,12 @@ func (n *Node) notified(svc *Service, s *sessionActor, m *codec.Message) {
 
 // cancelCall hands a client's cancel to the call, and waits until its stream has
 // the end mark: a call that was cancelled must not run again after a crash.
-func (n *Node) cancelCall(svc *Service, s *sessionActor, id, reason string) {
+func (n *Node) cancelCall(s *sessionActor, id, reason string, until time.Time) {
 	done := make(chan error, 1)
 	if s.post(&cancelCall{id: id, reason: reason, acked: func(err error) { done <- err }}) != nil {
 		return // the session is leaving memory: nothing of it runs here
 	}
-	timer := time.NewTimer(svc.Limits.StoreWait)
+	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	select {
 	case <-done:
@@ -370,7 +371,9 @@ func (n *Node) Delete(svc *Service, in *Input) {
 		return
 	}
 	n.endSession(s)
-	n.forgive(in)
+	if !s.deleted.Swap(true) { // else another DELETE was as quick
+		n.forgive(in)
+	}
 	in.Conn.Answer(200, nil)
 }
 

@@ -114,13 +114,18 @@ func (p *Peer) SetLevel(ctx context.Context, level string) error {
 // Subscribed are the resources whose updates the client wants.
 func (p *Peer) Subscribed() []string { return slices.Clone(p.record().Subscribed) }
 
+// maxSubscribed bounds the URIs that a session subscribes to, in bytes together: they
+// are all in its record.
+const maxSubscribed = 256 << 10
+
 // Subscribe stores that the client wants updates of a resource. ErrOverloaded
-// reports that it wants those of Limits.Subscriptions others already: not done.
+// reports that it wants those of Limits.Subscriptions others already, or that their
+// URIs have become too long for the record: not done.
 func (p *Peer) Subscribe(ctx context.Context, uri string) error {
 	full := false
 	err := p.change(ctx, func(r *session.Record) bool {
 		changed := r.Subscribe(uri)
-		full = changed && over(int64(len(r.Subscribed)), p.svc.Limits.Subscriptions)
+		full = changed && (over(int64(len(r.Subscribed)), p.svc.Limits.Subscriptions) || bytesOf(r.Subscribed) > maxSubscribed)
 		return changed && !full
 	})
 	if full {
@@ -134,6 +139,13 @@ func (p *Peer) Subscribe(ctx context.Context, uri string) error {
 		}
 	}
 	return err
+}
+
+func bytesOf(all []string) (n int) {
+	for _, s := range all {
+		n += len(s)
+	}
+	return n
 }
 
 // Unsubscribe stores that the client wants no more updates of a resource.

@@ -83,6 +83,9 @@ func (q *questions) enter(x *question) {
 	if q.counts == nil {
 		q.counts = make(map[SessionKey]int)
 	}
+	if old := q.open[x.id]; old != nil { // of a run that was lost, and has not noticed yet
+		q.remove(old)
+	}
 	q.open[x.id] = x
 	q.counts[x.session]++
 	x.from.parked.Add(1)
@@ -118,12 +121,17 @@ func (q *questions) take(x *question) bool {
 	if q.open[x.id] != x {
 		return false
 	}
+	q.remove(x)
+	return true
+}
+
+// remove closes x. The caller holds mu.
+func (q *questions) remove(x *question) {
 	delete(q.open, x.id)
 	x.from.parked.Add(-1)
 	if q.counts[x.session]--; q.counts[x.session] <= 0 {
 		delete(q.counts, x.session)
 	}
-	return true
 }
 
 // record makes answers to x go to the log of stream s first.

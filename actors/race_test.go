@@ -2,11 +2,15 @@ package actors
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -17,7 +21,7 @@ func message(id, method string) string {
 // A request of a batch that is cancelled while its question is on its way to the log
 // must not have it asked (invariant I13).
 func TestCancelInABatchWithEventsOnTheirWay(t *testing.T) {
-	inBubble(t, Limits{}, func(t *testing.T, h *held) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		began := make(chan struct{})
 		h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
 			if string(c.Message().Method) == "ask" {
@@ -33,7 +37,7 @@ func TestCancelInABatchWithEventsOnTheirWay(t *testing.T) {
 			return []byte(`"other"`), nil
 		}
 		session := h.begin("2025-03-26")
-		release := h.store.hold("append")
+		release := h.hold("Append")
 		a := h.post(session, "["+message("1", "other")+","+message("2", "ask")+"]")
 		synctest.Wait() // the other's is being stored
 		close(began)
@@ -52,7 +56,7 @@ func TestCancelInABatchWithEventsOnTheirWay(t *testing.T) {
 				t.Errorf("sent after the cancel: %s", e)
 			}
 		}
-		if log := h.store.logged(); strings.Contains(log, `"method":"ping"`) {
+		if log := h.mem.logged(); strings.Contains(log, `"method":"ping"`) {
 			t.Errorf("what waited is in the log: %.500q", log)
 		}
 		h.post(session, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
@@ -61,8 +65,8 @@ func TestCancelInABatchWithEventsOnTheirWay(t *testing.T) {
 
 // Two initializes of one session that come at once settle it once.
 func TestInitializeTwiceAtOnce(t *testing.T) {
-	inBubble(t, Limits{}, func(t *testing.T, h *held) {
-		c := h.connect("")
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		c := h.connect("192.0.2.1", "")
 		var both sync.WaitGroup
 		both.Add(2)
 		h.handler.initialize = func() { both.Done(); both.Wait() }
@@ -81,6 +85,239 @@ func TestInitializeTwiceAtOnce(t *testing.T) {
 		}
 		if results != 1 || len(c.events()) != 2 {
 			t.Errorf("%d were answered with a result: %q", results, c.events())
+		}
+	})
+}
+
+// A request that finds its session, which ends before the request is entered, is told
+// what every later one is.
+func TestRequestOfASessionThatHasJustEnded(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		c := h.connect("192.0.2.1", "2024-11-05")
+		s, ok := h.linked(h.svc, h.input(c.name, "192.0.2.1", nil))
+		if !ok {
+			t.Fatal("no session")
+		}
+		c.Cut()
+		synctest.Wait()
+		h.sessions.put(s.key, s) // as the request has seen it
+		defer h.sessions.drop(s.key, s)
+		if status, body := h.post(c.name, message("1", "x")).answer(); status != 404 {
+			t.Errorf("%d %s", status, body)
+		}
+	})
+}
+
+// A batch that finds its session, which leaves memory meanwhile, activates it anew.
+func TestBatchOfASessionThatHasJustLeftMemory(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		h.handler.f = func(context.Context, *Call) ([]byte, *mcp.Error) { return []byte(`"here"`), nil }
+		h.handler.notified = func(*Peer) { time.Sleep(2 * time.Minute) }
+		session := h.begin("2025-03-26")
+		status, body := h.post(session, `[{"jsonrpc":"2.0","method":"notifications/slow"},`+message("1", "x")+"]").answer()
+		if status != 200 || !strings.Contains(body, "here") {
+			t.Errorf("%d %s", status, body)
+		}
+	})
+}
+
+// However many cancels a batch has, it waits once for a store that does not answer
+// (invariant I7).
+func TestBatchOfCancelsWhileTheStoreIsGone(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+			_ = c.Notify(ctx, "notifications/message", nil)
+			<-ctx.Done()
+			return nil, nil
+		}
+		session := h.begin("2025-03-26")
+		var calls sync.WaitGroup
+		var cancels []string
+		for i := range 10 {
+			calls.Go(func() { h.post(session, message(fmt.Sprint(i), "x")) })
+			cancels = append(cancels, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i))
+		}
+		synctest.Wait()
+		release := h.hold("Append")
+		begin := time.Now()
+		h.post(session, "["+strings.Join(cancels, ",")+"]")
+		if d := time.Since(begin); d > 5*time.Second {
+			t.Errorf("answered after %v", d)
+		}
+		release()
+		calls.Wait()
+	})
+}
+
+// A session that is deleted by two requests at once counts once.
+func TestDeleteTwiceAtOnce(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{Principal: PrincipalLimits{Sessions: 3}}, func(t *testing.T, h *held) {
+		session := h.begin("2025-11-25")
+		h.begin("2025-11-25")
+		release := h.hold("Delete")
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() {
+				c := &heldConn{}
+				h.Delete(h.svc, h.input(session, "192.0.2.1", c))
+				if status, body := c.answer(); status != 200 {
+					t.Errorf("%d %s", status, body)
+				}
+			})
+		}
+		synctest.Wait()
+		release()
+		both.Wait()
+		more := 0
+		for range 5 {
+			if h.begin("2025-11-25") != "" {
+				more++
+			}
+		}
+		if more != 2 {
+			t.Errorf("%d sessions beside one, of three", more)
+		}
+	})
+}
+
+// What a server asks of a client that has sent no request yet counts on that client.
+func TestQuestionsBeforeTheFirstRequest(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{Principal: PrincipalLimits{Parked: 1}}, func(t *testing.T, h *held) {
+		ctx, cancel := context.WithCancel(context.Background())
+		ends := make(chan error, 2)
+		h.handler.opened = func(p *Peer, _ bool) {
+			go func() {
+				_, err := p.Ask(ctx, Question{Method: "roots/list"})
+				ends <- err
+			}()
+		}
+		a, b := h.connect("192.0.2.1", "2024-11-05"), h.connect("192.0.2.2", "2024-11-05")
+		synctest.Wait()
+		for _, c := range []*heldConn{a, b} {
+			if e := c.events(); !strings.Contains(e[len(e)-1], "roots/list") {
+				t.Errorf("not asked: %q", e)
+			}
+		}
+		cancel()
+		for range 2 {
+			if err := <-ends; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// An update that comes while a session is being activated does not cost it the
+// subscription.
+func TestUpdateWhileASessionIsActivated(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		key := SessionKey{"anon", "s", h.newID()}
+		s, err := h.sessions.obtain(key, func() (*sessionActor, error) {
+			rec := session.New(time.Now(), h.svc.Limits.Session)
+			rec.Subscribed = []string{"x:1"}
+			s := h.activateSession(h.svc, key, rec, 1)
+			h.subs.add(h.Node, key, "x:1")
+			h.ResourceUpdated(h.svc, "x:1", false)
+			return s, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := h.k.Live(KindSubscription); n != 1 {
+			t.Errorf("%d subscriptions", n)
+		}
+		h.endSession(s)
+		if n := h.k.Live(KindSubscription); n != 0 {
+			t.Errorf("%d subscriptions are left", n)
+		}
+	})
+}
+
+// A session on a connection that its actor's panics end leaves nothing behind.
+func TestSessionOnAConnectionThatPanics(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		var asked error
+		h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+			_ = c.Peer().Subscribe(ctx, "x:1")
+			_, asked = c.Ask(context.Background(), []Question{{Method: "ping"}})
+			return []byte("{}"), nil
+		}
+		c := h.connect("192.0.2.1", "2024-11-05")
+		h.post(c.name, message("1", "x"))
+		s, _ := h.linked(h.svc, h.input(c.name, "192.0.2.1", nil))
+		for range panicLimit {
+			_ = h.changeLinked(s, func(*session.Record) bool { panic("on purpose") })
+		}
+		synctest.Wait()
+		if asked == nil || !c.over {
+			t.Errorf("the question ended with %v, connection closed: %v", asked, c.over)
+		}
+		for kind, n := range map[string]int{"links": h.links.len(), "sessions": h.sessions.len(), "subscriptions": int(h.k.Live(KindSubscription)),
+			"requests": int(h.k.Live(KindRequest)), "questions": h.questions.len()} {
+			if n != 0 {
+				t.Errorf("%d %s are left", n, kind)
+			}
+		}
+	})
+}
+
+// A question that two runs of a call have asked counts once.
+func TestQuestionReopenedTwice(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		a := h.accounts.of("anon", "192.0.2.1")
+		w := &streamActor{key: StreamKey{Session: SessionKey{"anon", "s", "x"}}}
+		runs := []*journal{{asked: []pastQuestion{{id: `"q"`}}}, {asked: []pastQuestion{{id: `"q"`}}}}
+		for _, j := range runs {
+			h.questions.reopen(w, a, j)
+		}
+		for _, j := range runs {
+			h.questions.end(j)
+		}
+		if n := a.parked.Load(); n != 0 || len(h.questions.counts) != 0 {
+			t.Errorf("%d questions count on the account, %v on sessions", n, h.questions.counts)
+		}
+	})
+}
+
+// Updates that a client was too slow for are told it once it reads, each once, however
+// many they are.
+func TestUpdatesMadeGood(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		const n = 20
+		h.handler.opened = func(p *Peer, gap bool) {
+			for _, uri := range p.Subscribed() {
+				if gap {
+					p.PushUpdate(uri)
+				}
+			}
+		}
+		c := h.connect("192.0.2.1", "2024-11-05")
+		c.most = 5 // and more is full
+		s, _ := h.linked(h.svc, h.input(c.name, "192.0.2.1", nil))
+		for i := range n {
+			if err := s.peer.Subscribe(context.Background(), fmt.Sprintf("x:%d", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.read() // what initialize had
+		for i := range n {
+			h.ResourceUpdated(h.svc, fmt.Sprintf("x:%d", i), false)
+		}
+		missed := len(c.read())
+		got := map[string]int{}
+		for range 100 {
+			time.Sleep(10 * time.Millisecond)
+			for _, e := range c.read() {
+				got[e]++
+			}
+		}
+		if missed >= n || len(got) != n {
+			t.Errorf("%d told at once, %d made good, of %d", missed, len(got), n)
+		}
+		for e, k := range got {
+			if k != 1 {
+				t.Errorf("%d times: %s", k, e)
+			}
 		}
 	})
 }

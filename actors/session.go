@@ -52,6 +52,7 @@ type sessionActor struct {
 	keeps atomic.Pointer[kept]
 
 	calls   session.Calls[*requestActor]
+	deleted atomic.Bool  // by its client
 	held    int          // streams with a live connection
 	streams atomic.Int64 // held, for those who ask from outside
 	gets    atomic.Int64 // GETs that are being handled
@@ -170,10 +171,10 @@ func (s *sessionActor) failed(m any, last bool) {
 	}
 	if last {
 		s.calls.Each(func(r *requestActor) { _ = r.post(abandon{cause: errInternal}) })
-		s.node.sessions.drop(s.key, s)
 		if s.link != nil {
 			s.link.conn.Cut()
 		}
+		s.leave()
 	}
 }
 
@@ -224,7 +225,6 @@ func (s *sessionActor) leave() {
 	s.node.k.stop(&s.cell)
 	if s.link != nil {
 		s.node.links.drop(s)
-		close(s.link.gone)
 		s.link.hush()
 		s.link.conn.Finish()
 	}

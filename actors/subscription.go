@@ -275,5 +275,12 @@ func (p *Peer) Push(method string, params []byte) {
 	p.node.push(p.key, codec.AppendNotification(nil, method, params))
 }
 
-// PushUpdate is Push of an update of a resource.
-func (p *Peer) PushUpdate(uri string) { p.node.push(p.key, updateOf(uri)) }
+// PushUpdate is Push of an update of a resource. To a session that lives on a connection
+// it waits until the client has read enough.
+func (p *Peer) PushUpdate(uri string) {
+	if l := p.last.Load().link; l != nil {
+		_ = l.tell(p.node.base, stream.Entry{Kind: stream.Message, Data: updateOf(uri)})
+		return
+	}
+	p.node.push(p.key, updateOf(uri))
+}
