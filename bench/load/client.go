@@ -17,6 +17,7 @@ type client struct {
 	rd      *bufio.Reader
 	addr    string
 	session string
+	modern  bool
 }
 
 func dial(addr string) *client {
@@ -29,7 +30,9 @@ func (c *client) request(dst []byte, body string) []byte {
 	dst = append(dst, "POST /mcp HTTP/1.1\r\nHost: "...)
 	dst = append(dst, c.addr...)
 	dst = append(dst, "\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"...)
-	if c.session != "" {
+	if c.modern {
+		dst = append(dst, "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: echo\r\n"...)
+	} else if c.session != "" {
 		dst = append(dst, "Mcp-Session-Id: "...)
 		dst = append(dst, c.session...)
 		dst = append(dst, "\r\nMcp-Protocol-Version: 2025-11-25\r\n"...)
@@ -80,14 +83,17 @@ func (c *client) call(body string) string {
 }
 
 // run drives one server and measures it.
-func run(name string, args func(string) []string, conns, size int, d time.Duration) result {
+func run(name string, args func(string) []string, conns, size int, modern bool, d time.Duration) result {
 	p := startServer(args)
 	defer p.stop()
 	clients := make([]*client, conns)
 	for i := range clients {
 		c := dial(p.addr)
+		c.modern = modern
+		if clients[i] = c; modern {
+			continue
+		}
 		c.session = c.call(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"load","version":"1"}}}`)
-		clients[i] = c
 	}
 	text := strings.Repeat("x", size)
 	phase := func(d time.Duration) (n int64, times []time.Duration) {
@@ -103,7 +109,11 @@ func run(name string, args func(string) []string, conns, size int, d time.Durati
 					if begin.After(end) {
 						break
 					}
-					body := `{"jsonrpc":"2.0","id":` + strconv.Itoa(id) + `,"method":"tools/call","params":{"name":"echo","arguments":{"text":"` + text + `"}}}`
+					meta := ""
+					if modern {
+						meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"load","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},`
+					}
+					body := `{"jsonrpc":"2.0","id":` + strconv.Itoa(id) + `,"method":"tools/call","params":{` + meta + `"name":"echo","arguments":{"text":"` + text + `"}}}`
 					buf = c.request(buf[:0], body)
 					_, err := c.conn.Write(buf)
 					check(err)

@@ -4,7 +4,8 @@
 // their own on the loopback interface; every server runs in every round, and what
 // counts is the ratio within a round.
 //
-//	go run ./bench/load [--conns 32] [--seconds 3] [--rounds 5] [--size 105] [--out FILE]
+//	go run ./bench/load [--conns 32] [--seconds 3] [--rounds 5] [--size 105] [--modern] [--out FILE]
+//	go run ./bench/load hold parked|listen N
 package main
 
 import (
@@ -18,6 +19,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -48,6 +50,7 @@ func main() {
 	rounds := flag.Int("rounds", 5, "rounds; each runs every server")
 	size := flag.Int("size", 105, "bytes of text to echo")
 	bin := flag.String("bin", "", "the troupe binary; empty builds it")
+	modern := flag.Bool("modern", false, "requests that stand for themselves (2026-07-28)")
 	out := flag.String("out", "", "file for the results as JSON")
 	flag.Parse()
 	log.SetFlags(0)
@@ -63,6 +66,12 @@ func main() {
 	}
 	self, err := os.Executable()
 	check(err)
+	if flag.NArg() == 3 && flag.Arg(0) == "hold" {
+		n, err := strconv.Atoi(flag.Arg(2))
+		check(err)
+		hold(*bin, flag.Arg(1), n)
+		return
+	}
 	servers := []struct {
 		name string
 		args func(addr string) []string
@@ -79,7 +88,7 @@ func main() {
 	for round := range *rounds {
 		base := time.Duration(0)
 		for _, s := range servers {
-			r := run(s.name, s.args, *conns, *size, time.Duration(*seconds*float64(time.Second)))
+			r := run(s.name, s.args, *conns, *size, *modern, time.Duration(*seconds*float64(time.Second)))
 			r.Round = round + 1
 			if s.name == "bare" {
 				base = r.CPU

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// hold measures what the server keeps for many that wait: calls that have asked
+// for input, or listeners with their connections. The server collects garbage
+// eagerly meanwhile, so that the heap is what is live.
+//
+//	go run ./bench/load hold parked|listen N
+func hold(bin, what string, n int) {
+	check(os.Setenv("GOGC", "10"))
+	p := startServer(func(addr string) []string {
+		return []string{bin, "serve", "--memory", "--listen", addr, "--log-level", "error", "--drain-delay", "1ms", "--drain-wait", "1s", "--max-ask", "20s",
+			"--parked-per-principal", "0", "--streams-per-principal", "0", "--calls-per-principal", "0",
+			"--call-rate", fmt.Sprint(beyondLoad), "--principal-rate", fmt.Sprint(beyondLoad)}
+	})
+	defer p.stop()
+	var open []net.Conn
+	one := map[string]func(i int){
+		"parked": func(i int) {
+			body := modernBody(i, "tools/call", `"name":"ask","arguments":{"question":"?"}`, `{"elicitation":{}}`)
+			r, err := http.NewRequest(http.MethodPost, "http://"+p.addr+"/mcp", strings.NewReader(body))
+			check(err)
+			for k, v := range modernHeader("tools/call", "ask") {
+				r.Header[k] = v
+			}
+			resp, err := http.DefaultClient.Do(r)
+			check(err)
+			answer, err := io.ReadAll(resp.Body)
+			check(err)
+			check(resp.Body.Close())
+			if !strings.Contains(string(answer), "input_required") {
+				check(fmt.Errorf("%s %s", resp.Status, answer))
+			}
+		},
+		"listen": func(i int) {
+			c, err := net.Dial("tcp", p.addr)
+			check(err)
+			open = append(open, c)
+			body := modernBody(i, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, `{}`)
+			var b strings.Builder
+			fmt.Fprintf(&b, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n", p.addr, len(body))
+			for k, v := range modernHeader("subscriptions/listen", "") {
+				fmt.Fprintf(&b, "%s: %s\r\n", k, v[0])
+			}
+			_, err = io.WriteString(c, b.String()+"\r\n"+body)
+			check(err)
+			for rd := bufio.NewReaderSize(c, 512); ; {
+				line, err := rd.ReadString('\n')
+				check(err)
+				if strings.Contains(line, "acknowledged") {
+					return
+				}
+			}
+		},
+	}[what]
+	if one == nil {
+		check(fmt.Errorf("hold parked or listen, not %q", what))
+	}
+	for i := range 50 {
+		one(i)
+	}
+	time.Sleep(2 * time.Second)
+	before := p.live()
+	begin := time.Now()
+	for i := range n {
+		one(50 + i)
+	}
+	took := time.Since(begin)
+	time.Sleep(3 * time.Second)
+	after := p.live()
+	fmt.Printf("%s: %d more held: %.0f bytes each in heap and stacks (%d -> %d), begun at %.0f/s, rss %d MB\n",
+		what, n, float64(after-before)/float64(n), before, after, float64(n)/took.Seconds(), p.rss()>>20)
+	for _, c := range open {
+		check(c.Close())
+	}
+	time.Sleep(25 * time.Second)
+	fmt.Printf("%s: after they have ended: %d bytes live, %s\n", what, p.live(), p.metric(`troupe_actors{kind="request"}`)+" requests, "+p.metric(`troupe_actors{kind="subscription"}`)+" listeners")
+}
+
+func modernBody(id int, method, params, capabilities string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
+		`"io.modelcontextprotocol/clientInfo":{"name":"load","version":"1"},"io.modelcontextprotocol/clientCapabilities":%s},%s}}`, id, method, capabilities, params)
+}
+
+func modernHeader(method, name string) http.Header {
+	h := http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"},
+		"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {method}}
+	if name != "" {
+		h["Mcp-Name"] = []string{name}
+	}
+	return h
+}
+
+// metric is the value of a metric as the server tells it, the labels included in the
+// name.
+func (p *process) metric(name string) string {
+	resp, err := http.Get("http://" + p.addr + "/metrics")
+	check(err)
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+			return value
+		}
+	}
+	return "?"
+}
+
+// live is the least of what the heap and the stacks took in a second.
+func (p *process) live() int64 {
+	least := int64(0)
+	for range 10 {
+		sum := 0.0
+		for _, name := range []string{"go_memstats_heap_alloc_bytes", "go_memstats_stack_inuse_bytes"} {
+			v, err := strconv.ParseFloat(p.metric(name), 64)
+			check(err)
+			sum += v
+		}
+		if least == 0 || int64(sum) < least {
+			least = int64(sum)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return least
+}
