@@ -182,34 +182,47 @@ func (q *Question) keep(caps *mcp.ClientCapabilities) func([]byte) bool {
 // before 2025-11-25. A client that answers with an error is no failure of Ask:
 // reading that answer returns it.
 func (c *Call) Ask(ctx context.Context, questions ...Question) (Answers, error) {
-	caps := c.peer.Capabilities()
-	qs := make([]actors.Question, len(questions))
-	for i, q := range questions {
-		if lacking := q.needs.lacking(&caps); lacking != 0 {
-			return Answers{}, fmt.Errorf("troupe: question %q: %w: %s", q.key, ErrUndeclared, lacking.told(c.revision()))
-		}
-		params, err := q.paramsFor(c.revision())
-		if err != nil {
-			return Answers{}, fmt.Errorf("troupe: question %q: %w", q.key, err)
-		}
-		qs[i] = actors.Question{Key: q.key, Valid: q.valid, Method: q.method, Keep: q.keep(&caps)}
-		if params != nil {
-			data, err := codec.Marshal(params)
-			if err != nil {
-				return Answers{}, fmt.Errorf("troupe: question %q: %w", q.key, err)
-			}
-			qs[i].Params = data
-		}
+	qs, err := c.questions(questions)
+	if err != nil {
+		return Answers{}, err
 	}
 	answers, err := c.c.Ask(ctx, qs)
 	if err != nil {
 		return Answers{}, err
 	}
+	return answersTo(qs, answers), nil
+}
+
+func answersTo(qs []actors.Question, answers []actors.Answer) Answers {
 	a := Answers{make(map[string]actors.Answer, len(qs))}
-	for i, q := range qs {
-		a.byKey[q.Key] = answers[i]
+	for i := range qs {
+		a.byKey[qs[i].Key] = answers[i]
 	}
-	return a, nil
+	return a
+}
+
+// questions are what is asked, as the client's revision has it.
+func (c *Call) questions(questions []Question) ([]actors.Question, error) {
+	caps := c.peer.Capabilities()
+	qs := make([]actors.Question, len(questions))
+	for i, q := range questions {
+		if lacking := q.needs.lacking(&caps); lacking != 0 {
+			return nil, fmt.Errorf("troupe: question %q: %w: %s", q.key, ErrUndeclared, lacking.told(c.revision()))
+		}
+		params, err := q.paramsFor(c.revision())
+		if err != nil {
+			return nil, fmt.Errorf("troupe: question %q: %w", q.key, err)
+		}
+		qs[i] = actors.Question{Key: q.key, Valid: q.valid, Method: q.method, Keep: q.keep(&caps)}
+		if params != nil {
+			data, err := codec.Marshal(params)
+			if err != nil {
+				return nil, fmt.Errorf("troupe: question %q: %w", q.key, err)
+			}
+			qs[i].Params = data
+		}
+	}
+	return qs, nil
 }
 
 // paramsFor are the params as a client of the revision may see them.

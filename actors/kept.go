@@ -123,13 +123,20 @@ func (p *Peer) Forget() {
 // answers. It fails with the cause of ctx or of the call, ErrNoAnswer, or
 // ErrParked; an answer that is an error is an Answer.
 func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
-	if c.r == nil {
+	switch {
+	case c.r == nil:
 		return nil, errReturned
+	case c.self != nil: // there is no session to keep answers in
+		return c.askAgain(ctx, qs)
 	}
+	return c.askInSession(ctx, qs)
+}
+
+func (c *Call) askInSession(ctx context.Context, qs []Question) ([]Answer, error) {
 	answers := make([]Answer, len(qs))
 	var own, common []int
 	for i, q := range qs {
-		if q.Keep == nil || c.self != nil || c.journal.has(q.Key) {
+		if q.Keep == nil || c.journal.has(q.Key) {
 			own = append(own, i)
 		} else {
 			common = append(common, i)

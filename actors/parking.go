@@ -67,42 +67,48 @@ type askMore struct {
 
 func (m *askMore) refused(err error) { m.err = err; m.done() }
 
-// askAgain asks those of qs that which names of a client that brings its answers by
-// sending the request again, and fills in the answers.
-func (c *Call) askAgain(ctx context.Context, qs []Question, which []int, answers []Answer) error {
+// askAgain asks a client that brings its answers by sending the request again. What
+// waits for that takes memory for as long: the frames of the handler's goroutine are
+// kept small from here on.
+func (c *Call) askAgain(ctx context.Context, qs []Question) ([]Answer, error) {
 	in := &c.self.input
 	select {
 	case in.turn <- struct{}{}:
-		defer func() { <-in.turn }()
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	case <-c.ctx.Done():
-		return context.Cause(c.ctx)
+		return nil, context.Cause(c.ctx)
 	}
+	defer func() { <-in.turn }()
 	keys := make([]string, len(qs))
-	for _, i := range which {
+	for i := range qs {
 		keys[i] = in.key(qs[i].Key)
 	}
+	answers := make([]Answer, len(qs))
 	for {
-		var missing []int
-		for _, i := range which {
-			raw, ok := in.given[keys[i]]
-			if ok && (qs[i].Valid == nil || qs[i].Valid(raw)) {
-				answers[i] = Answer{Result: raw}
-			} else {
-				missing = append(missing, i)
-			}
-		}
+		missing := in.missing(qs, keys, answers)
 		if len(missing) == 0 {
-			return nil
-		}
-		for _, i := range missing {
-			delete(in.given, keys[i]) // what is not valid is asked for anew
+			return answers, nil
 		}
 		if err := c.awaitMore(ctx, qs, keys, missing); err != nil {
-			return err
+			return nil, err
 		}
 	}
+}
+
+// missing fills in the answers that there are, and returns the places of the others.
+// What is no answer is forgotten, and asked for anew.
+func (in *input) missing(qs []Question, keys []string, answers []Answer) (missing []int) {
+	for i := range qs {
+		raw, ok := in.given[keys[i]]
+		if ok && (qs[i].Valid == nil || qs[i].Valid(raw)) {
+			answers[i] = Answer{Result: raw}
+			continue
+		}
+		delete(in.given, keys[i])
+		missing = append(missing, i)
+	}
+	return missing
 }
 
 // key makes the key of a question unique within the call: the second with the
@@ -120,64 +126,89 @@ func (in *input) key(key string) string {
 
 // awaitMore parks the call until its client has sent the request again.
 func (c *Call) awaitMore(ctx context.Context, qs []Question, keys []string, missing []int) error {
-	n, in := c.node, &c.self.input
-	if cause := context.Cause(c.ctx); cause != nil {
-		return cause
-	}
-	if in.round == maxRounds {
-		return ErrTooManyRounds
-	}
-	a, err := n.admitParked(c.self)
+	a, wake, err := c.putQuestions(qs, keys, missing)
 	if err != nil {
 		return err
 	}
 	defer a.parked.Add(-1)
-	patience := min(c.svc.Limits.MaxAsk, maxStateAge)
-	if in.park == "" {
-		in.park = n.newID()
-		n.parks.put(in.park, c.r)
-	}
-	state, err := n.sealState(c, time.Now().Add(patience))
-	if err != nil {
-		return err
-	}
-	wake := make(chan more, 1)
-	m := &askMore{round: in.round + 1, answer: inputRequired(qs, keys, missing, state, c.svc.ResultMeta), wake: wake}
-	m.init()
-	if err := c.post(m); err != nil {
-		return err
-	}
-	if m.wait(); m.err != nil {
-		return m.err
-	}
-	in.round++
-	var deaf <-chan struct{}
-	if c.sess != nil {
-		deaf = c.sess.deaf()
-	}
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(c.patience())
 	defer timer.Stop()
 	select {
-	case <-deaf:
+	case <-c.deaf():
 		return ErrSessionEnded
 	case got := <-wake:
-		c.self.token.Store(&got.token)
-		if in.given == nil {
-			in.given = make(map[string][]byte)
-		}
-		for _, i := range missing { // others are ignored
-			if raw, ok := got.given[keys[i]]; ok {
-				in.given[keys[i]] = raw
-			}
-		}
+		c.self.take(got, keys, missing)
 		return nil
 	case <-timer.C:
-		n.refusals.count(MaxAsk)
+		c.node.refusals.count(MaxAsk)
 		return ErrNoAnswer
 	case <-c.ctx.Done():
 		return context.Cause(c.ctx)
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+// patience is how long the client has to send the request again.
+func (c *Call) patience() time.Duration { return min(c.svc.Limits.MaxAsk, maxStateAge) }
+
+// deaf is closed when nobody can bring an answer any more.
+func (c *Call) deaf() <-chan struct{} {
+	if c.sess == nil {
+		return nil
+	}
+	return c.sess.deaf()
+}
+
+// putQuestions has the client told what is missing. The answers come on the channel;
+// until they have, the account holds the call's place among those that wait.
+func (c *Call) putQuestions(qs []Question, keys []string, missing []int) (a *account, wake <-chan more, err error) {
+	n, in := c.node, &c.self.input
+	if cause := context.Cause(c.ctx); cause != nil {
+		return nil, nil, cause
+	}
+	if in.round == maxRounds {
+		return nil, nil, ErrTooManyRounds
+	}
+	if a, err = n.admitParked(c.self); err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			a.parked.Add(-1)
+		}
+	}()
+	if in.park == "" {
+		in.park = n.newID()
+		n.parks.put(in.park, c.r)
+	}
+	state, err := n.sealState(c, time.Now().Add(c.patience()))
+	if err != nil {
+		return nil, nil, err
+	}
+	answers := make(chan more, 1)
+	m := &askMore{round: in.round + 1, answer: inputRequired(qs, keys, missing, state, c.svc.ResultMeta), wake: answers}
+	m.init()
+	if err := c.post(m); err != nil {
+		return nil, nil, err
+	}
+	if m.wait(); m.err != nil {
+		return nil, nil, m.err
+	}
+	in.round++
+	return a, answers, nil
+}
+
+// take keeps what a request brought of that which was missing; the rest is ignored.
+func (s *standing) take(got more, keys []string, missing []int) {
+	s.token.Store(&got.token)
+	if s.given == nil {
+		s.given = make(map[string][]byte)
+	}
+	for _, i := range missing {
+		if raw, ok := got.given[keys[i]]; ok {
+			s.given[keys[i]] = raw
+		}
 	}
 }
 

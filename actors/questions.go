@@ -252,9 +252,6 @@ func wireError(raw []byte) *mcp.Error {
 
 // ask puts those of qs that which names to the client, and fills in the answers.
 func (c *Call) ask(ctx context.Context, qs []Question, which []int, answers []Answer) error {
-	if c.self != nil {
-		return c.askAgain(ctx, qs, which, answers)
-	}
 	n, limits := c.node, c.svc.Limits
 	on := "" // the stream to ask on
 	waiting := make([]*question, len(qs))

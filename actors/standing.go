@@ -118,6 +118,8 @@ func (n *Node) newAlone(svc *Service, s *sessionActor, in *Input, principal any,
 	self.token.Store(&c.token)
 	if apart {
 		r.used = true
+		r.out.Free() // which others can use while the call waits
+		r.out = new(codec.Buffer)
 		x = &exchange{conn: in.Conn, from: a, heard: make(chan struct{}), slot: s.place()}
 		self.exchange = x
 	}
