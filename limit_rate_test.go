@@ -97,6 +97,24 @@ func TestRefusalCostsNothing(t *testing.T) {
 	})
 }
 
+// TestBucketOutlivesTheMemoryOfASession is for rates so low that a session would
+// leave memory before its bucket has filled up again.
+func TestBucketOutlivesTheMemoryOfASession(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{CallRate: 0.005, CallBurst: 1}, nil)
+		c := h.session()
+		equal(t, "the first", c.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
+		time.Sleep(150 * time.Second)
+		equal(t, "after 150 s", c.Post(call("1", "echo", `{"text":"x"}`)).Body, fault("1", invalid, "too many calls per second in this session", `{"retryAfterMs":50000}`))
+		time.Sleep(50 * time.Second)
+		equal(t, "after 200 s", c.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
+		time.Sleep(5 * time.Minute)
+		if n := h.rt.Actors("session"); n != 0 {
+			t.Errorf("%d sessions in memory once the bucket is full, want none", n)
+		}
+	})
+}
+
 // TestNoLimits takes numbers and rates away.
 func TestNoLimits(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
@@ -152,6 +170,34 @@ func TestAddresses(t *testing.T) {
 			if got := status(tt.second); got != map[bool]int{true: 429, false: 200}[tt.same] {
 				t.Errorf("%s after %s: %d, want them counted together: %v", tt.second, tt.first, got, tt.same)
 			}
+		}
+	})
+}
+
+// TestAccountsAreForgotten leaves no trace of those who use nothing any more.
+func TestAccountsAreForgotten(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		m := newMeter()
+		h := newHost(t, troupe.Options{MeterProvider: m, Authenticate: user}, nil)
+		for i := range 50 {
+			c := as(h.unchecked(), strconv.Itoa(i)).Initialize(`{}`)
+			c.Post(call("1", "echo", `{"text":"x"}`))
+		}
+		listens := as(h.unchecked(), "listens").Initialize(`{}`)
+		alone := listens.Get("")
+		defer alone.Close()
+		go alone.All()
+		if n := m.count("troupe.accounts", ""); n != 51 {
+			t.Errorf("%d accounts, want one of each principal", n)
+		}
+		time.Sleep(2 * time.Minute)
+		if n := m.count("troupe.accounts", ""); n != 1 {
+			t.Errorf("%d accounts two minutes later, want that of the one who listens", n)
+		}
+		alone.Close()
+		time.Sleep(2 * time.Minute)
+		if n := m.count("troupe.accounts", ""); n != 0 {
+			t.Errorf("%d accounts at last, want none", n)
 		}
 	})
 }

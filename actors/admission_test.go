@@ -364,6 +364,33 @@ func TestAccountsAtOnce(t *testing.T) {
 	}
 }
 
+// TestAdmissionAllocatesNothing finds accounts in each of the ways, and takes from
+// both buckets.
+func TestAdmissionAllocatesNothing(t *testing.T) {
+	n := &Node{}
+	n.accounts.init(NodeLimits{Principal: PrincipalLimits{Rate: 1e9}}.Defaults())
+	m := codec.Message{Method: []byte("tools/call")}
+	for _, address := range []string{"", "192.0.2.1", "2001:db8::1"} {
+		s := &sessionActor{svc: &Service{Limits: Limits{Rate: 1e9}.Defaults()}}
+		in := Input{Tenant: "anon", Address: address}
+		for _, found := range []bool{true, false} {
+			run := func() {
+				if !found {
+					s.account.Store(nil)
+				}
+				a, no := n.admit(s, &in, &m)
+				if a == nil {
+					t.Fatal(no)
+				}
+				n.leave(a)
+			}
+			if got := testing.AllocsPerRun(100, run); got != 0 {
+				t.Errorf("from %q, account found on the session: %v: %v allocations", address, found, got)
+			}
+		}
+	}
+}
+
 // BenchmarkAccount is what admission adds to a call, with its account found in
 // each of the ways.
 func BenchmarkAccount(b *testing.B) {
