@@ -73,7 +73,7 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 			failed <- hs.ServeTLS(ln, rt.opts.TLSCert, rt.opts.TLSKey)
 			return
 		}
-		failed <- hs.Serve(ln)
+		failed <- hs.Serve(transport.Reuse(ln, hs))
 	}()
 	after := context.WithoutCancel(ctx)
 	select {

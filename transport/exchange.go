@@ -55,6 +55,7 @@ type Exchange struct {
 	base   context.Context // of the request; done when the client is gone or ServeHTTP returned
 	remote string
 	chunks bool // the peer knows chunked transfer encoding
+	closes bool // nothing can follow on the connection: the client says so, or a body was not read
 	http1  bool
 	inline bool // the connection cannot be taken over: ServeHTTP stays and writes
 	body   *codec.Buffer
@@ -84,6 +85,7 @@ func (x *Exchange) begin(h *Handler, w http.ResponseWriter, r *http.Request) {
 	x.h, x.w, x.base, x.remote, x.Header = h, w, r.Context(), r.RemoteAddr, r.Header
 	x.chunks = r.ProtoAtLeast(1, 1)
 	x.http1 = r.ProtoMajor == 1
+	x.closes = r.Close || r.Method != http.MethodPost && r.ContentLength != 0
 	x.inline = !x.http1 || !canHijack(w)
 	if x.inline {
 		x.wake = make(chan struct{}, 1)

@@ -40,7 +40,8 @@ const (
 
 // stream is what an Exchange has while its response is an event stream. It is guarded by the Exchange's mu.
 type stream struct {
-	conn net.Conn // nil if the connection could not be taken over
+	conn  net.Conn // nil if the connection could not be taken over
+	reuse *reuse   // where conn goes after the stream; nil if it is closed
 
 	head    []byte        // the response's header, until it is written
 	pending *codec.Buffer // queued, not flushed
@@ -137,7 +138,7 @@ func (x *Exchange) Open() bool {
 		x.signal()
 		return true
 	}
-	conn, _, err := http.NewResponseController(x.w).Hijack()
+	conn, rw, err := http.NewResponseController(x.w).Hijack()
 	if err != nil {
 		// A wrapper promised what the connection cannot do. ServeHTTP waits for the pump when the dispatcher returns.
 		x.inline, x.wake = true, make(chan struct{}, 1)
@@ -153,7 +154,7 @@ func (x *Exchange) Open() bool {
 		x.unwatch()
 	}
 	x.w = nil
-	x.s.conn = conn
+	x.s.conn, x.s.reuse = conn, x.reuseOf(rw.Reader.Buffered())
 	x.s.head = x.appendHead(header)
 	x.start()
 	return true
@@ -186,7 +187,10 @@ func (x *Exchange) appendHead(header http.Header) []byte {
 	} else {
 		b.WriteString("HTTP/1.0 200 OK\r\n")
 	}
-	b.WriteString("Connection: close\r\nDate: ")
+	if x.s.reuse == nil {
+		b.WriteString("Connection: close\r\n")
+	}
+	b.WriteString("Date: ")
 	b.Write(time.Now().UTC().AppendFormat(b.AvailableBuffer(), http.TimeFormat))
 	b.WriteString("\r\n")
 	_ = header.WriteSubset(&b, ownHeaders) // a bytes.Buffer takes everything
@@ -253,8 +257,8 @@ func (x *Exchange) Flush() {
 	x.start()
 }
 
-// Finish ends the stream once everything queued is written, flushed or not, and closes the connection. Events that
-// come later are ignored.
+// Finish ends the stream once everything queued is written, flushed or not. The connection is closed, unless Reuse has
+// a use for it. Events that come later are ignored.
 func (x *Exchange) Finish() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -418,7 +422,7 @@ func (x *Exchange) endAndUnlock(reason string) {
 	for _, f := range after {
 		go f()
 	}
-	if !s.cut && conn != nil {
+	if !s.cut && conn != nil && (s.reuse == nil || !s.reuse.put(conn)) {
 		linger(conn)
 	}
 	x.h.remove(x)
