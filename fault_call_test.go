@@ -19,47 +19,6 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// What waits for the log when the client cancels is dropped: a resume finds at
-// most the one append that was on its way.
-func TestCancelDropsWhatWaits(t *testing.T) {
-	const batch = 256 // entries of one append
-	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, unhurried, nil)
-		flooding := make(chan struct{})
-		h.tool("flood", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
-			for i := 0; ; i++ {
-				if err := call.Log(ctx, mcp.LevelError, "", strings.Repeat("x", 60)); err != nil {
-					return "", err
-				}
-				if i == 5000 {
-					close(flooding)
-				}
-			}
-		})
-		c := h.session()
-		a := c.Post(call("1", "flood", `{}`))
-		lastID := ""
-		cancelled := make(chan *testkit.Answer, 1)
-		go func() {
-			<-flooding
-			cancelled <- c.Post(note("notifications/cancelled", `{"requestId":1}`))
-		}()
-		for e, ok := a.Next(); ok; e, ok = a.Next() {
-			lastID = e.ID
-		}
-		if a := <-cancelled; a.StatusCode != 202 {
-			t.Errorf("cancel: %s", a.Status)
-		}
-		r := c.Get(lastID)
-		if !r.Stream() {
-			t.Fatalf("resume of a cancelled call: %s %s", r.Status, r.Body)
-		}
-		if rest := payloads(r.All()); len(rest) > batch {
-			t.Errorf("%d events after the cancel, want no more than %d", len(rest), batch)
-		}
-	})
-}
-
 // What serves a request serves others later. A goroutine that a handler has left
 // behind must not reach them.
 func TestCallIsOverOnceItsHandlerHasReturned(t *testing.T) {

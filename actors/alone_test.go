@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/session"
 )
 
@@ -18,10 +19,10 @@ type alone struct {
 	s     *sessionActor
 }
 
-func newAlone(t *testing.T) *alone {
+func newAlone(t *testing.T, h Handler) *alone {
 	t.Helper()
 	m := newMemory()
-	a := &alone{t: t, store: m, n: NewNode(Config{Name: "n", Boot: "b", Store: m}), svc: NewService("test", plainHandler{}, Limits{})}
+	a := &alone{t: t, store: m, n: NewNode(Config{Name: "n", Boot: "b", Store: m}), svc: NewService("test", h, Limits{})}
 	s, err := a.n.createSession(t.Context(), a.svc, "anon", Settled{Revision: "2025-11-25"})
 	if err != nil {
 		t.Fatal(err)
@@ -42,6 +43,18 @@ func newAlone(t *testing.T) *alone {
 func (a *alone) get() *heard {
 	h := &heard{}
 	go a.n.Get(a.svc, &Input{Tenant: "anon", Session: a.s.key.ID, Conn: h})
+	return h
+}
+
+// post sends a message, on a goroutine of its own.
+func (a *alone) post(body string) *heard {
+	a.t.Helper()
+	var m codec.Message
+	if err := codec.Scan([]byte(body), &m, anyMessage); err != nil {
+		a.t.Fatal(err)
+	}
+	h := &heard{}
+	go a.n.Post(a.svc, &Input{Tenant: "anon", Session: a.s.key.ID, Conn: h}, nil, &m, []byte(body))
 	return h
 }
 

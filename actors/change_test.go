@@ -11,7 +11,7 @@ import (
 // What has been changed is known here at once, however busy the session's actor is.
 func TestChangeIsSeenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAlone(t)
+		a := newAlone(t, plainHandler{})
 		release := a.hold()
 		defer release()
 		if err := a.s.peer.SetLevel(t.Context(), "error"); err != nil {
@@ -26,7 +26,7 @@ func TestChangeIsSeenAtOnce(t *testing.T) {
 // A newer record that is known stays, whichever of two changes is reported first.
 func TestOlderChangeIsReportedLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAlone(t)
+		a := newAlone(t, plainHandler{})
 		first := true
 		a.store.after = func(op, _ string) error {
 			if op == "Update" && first {
@@ -50,7 +50,7 @@ func TestChangeOfASessionThatLeaves(t *testing.T) {
 	for _, when := range []string{"read", "still being read"} {
 		t.Run(when, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := newAlone(t)
+				a := newAlone(t, plainHandler{})
 				var back *sessionActor
 				obtained := make(chan struct{})
 				a.store.before = func(op, _ string) error {

@@ -153,8 +153,9 @@ func (m *memory) Suspended() bool { return false }
 // plainHandler serves nothing and has nothing to tell.
 type plainHandler struct{ Handler }
 
-func (plainHandler) Opened(*Peer, bool) {}
-func (plainHandler) Closed(*Peer)       {}
+func (plainHandler) Opened(*Peer, bool)    {}
+func (plainHandler) Closed(*Peer)          {}
+func (plainHandler) Safe(_, _ []byte) bool { return false }
 
 // heard is the connection of a GET, and what has come over it.
 type heard struct {
@@ -173,6 +174,13 @@ func (h *heard) Reject(status, _ int, _ string, _, _ []byte, _ time.Duration) {
 	defer h.mu.Unlock()
 	h.status, h.ended = status, true
 }
+
+func (h *heard) Answer(status int, _ []byte) bool {
+	h.Reject(status, 0, "", nil, nil, 0)
+	return true
+}
+
+func (h *heard) Accepted() { h.Answer(202, nil) }
 
 func (h *heard) Open() bool {
 	h.mu.Lock()
