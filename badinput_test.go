@@ -482,7 +482,9 @@ func TestBadSessions(t *testing.T) {
 				id = "" // refused before the body was read
 			}
 			rows = append(rows, badRow{name: name + " " + m, status: status, want: fault(id, code, message, ""),
-				do: func(e *badEnv) *testkit.Answer { return e.c.Do(m, ping, "Mcp-Session-Id", session) }})
+				do: func(e *badEnv) *testkit.Answer {
+					return e.c.Do(m, method("1", "tools/list", ""), "Mcp-Session-Id", session)
+				}})
 		}
 		return append(rows, badRow{name: name + " notification", status: status, want: fault("", code, message, ""),
 			do: func(e *badEnv) *testkit.Answer {

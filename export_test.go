@@ -51,3 +51,9 @@ func (rt *Runtime) Refusals(limit string) (n int64) {
 	})
 	return n
 }
+
+// LostPings is how many connections were closed for unanswered pings.
+func (rt *Runtime) LostPings() int64 { return rt.node.Stats().LostPings }
+
+// Questions is how many questions wait for a client.
+func (rt *Runtime) Questions() int { return rt.node.Stats().Questions }

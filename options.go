@@ -93,6 +93,11 @@ type Options struct {
 	// MaxAsk is how long a question may wait for the client's answer. 0 means 10
 	// minutes.
 	MaxAsk time.Duration
+	// PingEvery is how often clients are pinged that listen to a standalone stream, or
+	// whose session lives on one connection (HTTP+SSE, stdio). 0 means never; less
+	// than a second means a second. A connection on which two pings in a row have not
+	// been answered is closed, and what lives on it ends.
+	PingEvery time.Duration
 	// SessionIdle is how long an unused session is kept. 0 means 72 hours.
 	SessionIdle time.Duration
 	// SessionMax is how long any session is kept. 0 means 30 days.

@@ -56,13 +56,16 @@ type Node struct {
 	requests    requestPool
 	subs        subscriptions
 
-	inFlight atomic.Int64
-	appends  atomic.Int64
-	resumes  atomic.Int64
-	takeover atomic.Int64
-	closing  atomic.Bool
-	draining atomic.Bool
-	timer    *time.Timer
+	pingers   map[pinged]*pinger // of the node's turn
+	ticks     uint64             // of the node's turn
+	lostPings atomic.Int64
+	inFlight  atomic.Int64
+	appends   atomic.Int64
+	resumes   atomic.Int64
+	takeover  atomic.Int64
+	closing   atomic.Bool
+	draining  atomic.Bool
+	timer     *time.Timer
 }
 
 // ErrClosing is the cause that ends handlers when the node stops.
@@ -93,17 +96,19 @@ func NewNode(c Config) *Node {
 
 type tick struct{}
 
-// receive handles the node's heartbeat: comments on silent streams, and writer
-// records that are due.
+// receive handles the node's heartbeat: pings and comments on silent streams, and
+// writer records that are due.
 func (n *Node) receive(m any) {
 	if _, ok := m.(tick); !ok || n.closing.Load() {
 		return
 	}
 	now := time.Now()
-	for _, a := range n.attachments.snapshot() {
+	streams, links := n.attachments.snapshot(), n.links.snapshot()
+	n.pingAll(streams, links, now)
+	for _, a := range streams {
 		a.comment(now)
 	}
-	for _, s := range n.links.snapshot() {
+	for _, s := range links {
 		s.link.comment(now, s.svc.Limits.KeepAlive)
 	}
 	n.talking.comment(now)
@@ -125,14 +130,14 @@ func (n *Node) Kernel() *Kernel { return n.k }
 // Stats are counts of what a node does, for metrics.
 type Stats struct {
 	InFlight, Streams, Sessions, Connections, Questions, Accounts int
-	Appends, Resumes, Takeovers, Overflowed                       int64
+	Appends, Resumes, Takeovers, Overflowed, LostPings            int64
 }
 
 // Stats returns the node's counts.
 func (n *Node) Stats() Stats {
 	return Stats{InFlight: int(n.inFlight.Load()), Streams: n.streams.len(), Sessions: n.sessions.len(), Connections: n.attachments.len() + n.links.len() + n.talking.len(),
 		Questions: n.questions.len(), Accounts: int(n.accounts.size.Load()), Appends: n.appends.Load(), Resumes: n.resumes.Load(),
-		Takeovers: n.takeover.Load(), Overflowed: n.accounts.spilled.Load()}
+		Takeovers: n.takeover.Load(), Overflowed: n.accounts.spilled.Load(), LostPings: n.lostPings.Load()}
 }
 
 var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
@@ -157,8 +162,12 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 			n.unavailable(in.Conn, m.ID)
 			return
 		}
-		if string(m.Method) == "initialize" {
+		switch {
+		case string(m.Method) == mcp.MethodInitialize:
 			n.initialize(svc, in, m)
+			return
+		case string(m.Method) == mcp.MethodPing && in.Session == "": // legal before initialize
+			in.Conn.Answer(200, codec.AppendResult(nil, m.ID, []byte("{}")))
 			return
 		}
 		n.request(svc, in, principal, m, body)

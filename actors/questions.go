@@ -45,7 +45,7 @@ type Answer struct {
 type question struct {
 	id      string // raw token
 	session SessionKey
-	from    *account     // that it counts on
+	from    *account     // that it counts on, nil for a ping of the node's own
 	journal *streamActor // where the answer is recorded first, nil if it need not be
 	ch      chan Answer
 }
@@ -55,6 +55,7 @@ type questions struct {
 	mu     sync.Mutex // guards the rest
 	open   map[string]*question
 	counts map[SessionKey]int
+	pings  int // of the node's own among the open ones
 	n      uint64
 }
 
@@ -128,6 +129,10 @@ func (q *questions) take(x *question) bool {
 // remove closes x. The caller holds mu.
 func (q *questions) remove(x *question) {
 	delete(q.open, x.id)
+	if x.from == nil {
+		q.pings--
+		return
+	}
 	x.from.parked.Add(-1)
 	if q.counts[x.session]--; q.counts[x.session] <= 0 {
 		delete(q.counts, x.session)
@@ -154,7 +159,7 @@ func (q *questions) find(s SessionKey, id string) (x *question, journal *streamA
 func (q *questions) len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.open)
+	return len(q.open) - q.pings
 }
 
 // answer takes a response POSTed by a client. One that nobody waits for, or

@@ -67,6 +67,7 @@ type Limits struct {
 	Grace       time.Duration // a plain answer may take this long
 	GraceAlone  time.Duration // the same since 2026-07-28, where the status waits for the handler
 	MaxCall     time.Duration // a call may run this long
+	PingEvery   time.Duration // clients are pinged this often; 0 never
 	MaxAsk      time.Duration // an answer of the client may take this long
 	Session     session.Lifetime
 	SessionDrop time.Duration // an unused session leaves memory after this

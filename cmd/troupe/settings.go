@@ -39,6 +39,7 @@ type settings struct {
 	modernGrace time.Duration
 	drainDelay  time.Duration
 	drainWait   time.Duration
+	pingEvery   time.Duration
 	limits      limits
 
 	logLevel  string
@@ -50,7 +51,7 @@ type settings struct {
 var settingGroups = append([]flagGroup{
 	{"Where and to whom", []string{"listen", "allow-anonymous", "allow-origin", "allow-host", "tls-cert", "tls-key"}},
 	{"What is kept", []string{"data", "memory", "max-store", "sync"}},
-	{"How it serves and ends", []string{"page-size", "sse-grace", "modern-grace", "drain-delay", "drain-wait"}},
+	{"How it serves and ends", []string{"page-size", "sse-grace", "modern-grace", "ping-every", "drain-delay", "drain-wait"}},
 	{"This node", []string{"node", "lease", "log-level", "log-format", "config"}},
 }, limitGroups...)
 
@@ -74,6 +75,7 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.Var(&s.pageSize, "page-size", "`number` of items in one page of a list")
 	f.DurationVar(&s.sseGrace, "sse-grace", 250*time.Millisecond, "`time` a call may take and still be answered as plain JSON")
 	f.DurationVar(&s.modernGrace, "modern-grace", 10*time.Second, "the same `time` for calls of 2026-07-28, whose status waits for their handler")
+	f.DurationVar(&s.pingEvery, "ping-every", 0, "`time` between pings of clients that listen; two without an answer end the connection; 0s for none")
 	f.DurationVar(&s.drainDelay, "drain-delay", 3*time.Second, "`time` to serve on, not ready any more, after SIGTERM; 0s for none")
 	f.DurationVar(&s.drainWait, "drain-wait", 30*time.Second, "`time` to wait for calls to end after that")
 
@@ -99,7 +101,7 @@ func (s *settings) check(byFlag func(name string) bool) error {
 		name         string
 		value, least time.Duration
 	}{
-		{"sync", s.sync, 0}, {"drain-delay", s.drainDelay, 0}, {"drain-wait", s.drainWait, time.Millisecond},
+		{"sync", s.sync, 0}, {"ping-every", s.pingEvery, 0}, {"drain-delay", s.drainDelay, 0}, {"drain-wait", s.drainWait, time.Millisecond},
 		{"sse-grace", s.sseGrace, time.Millisecond}, {"modern-grace", s.modernGrace, time.Millisecond}, {"lease", s.lease, time.Second},
 	} {
 		if d.value < d.least {
@@ -206,7 +208,7 @@ func (s *settings) options() troupe.Options {
 		Dir: s.data, Node: s.node, MaxStore: int64(s.maxStore), Sync: orNone(s.sync), Lease: s.lease,
 		Listen: s.listen, AllowAnonymous: s.allowAnonymous, TLSCert: s.tlsCert, TLSKey: s.tlsKey,
 		AllowOrigins: s.allowOrigins, AllowHosts: s.allowHosts, DrainDelay: orNone(s.drainDelay), DrainWait: s.drainWait,
-		Grace: s.sseGrace, ModernGrace: s.modernGrace,
+		Grace: s.sseGrace, PingEvery: s.pingEvery, ModernGrace: s.modernGrace,
 	}
 	s.limits.options(&o)
 	return o

@@ -1,0 +1,159 @@
+package actors
+
+import (
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// maxUnanswered is how many pings in a row a client may leave unanswered.
+const maxUnanswered = 2
+
+// pinging decides when the client of one connection is pinged, and when it counts as
+// gone. The zero value is a connection that has just begun.
+type pinging struct {
+	last   time.Time // of the last ping, or the beginning
+	open   bool      // the last ping has no answer yet
+	missed int       // pings before that had none
+}
+
+type pingAction uint8
+
+const (
+	pingNothing pingAction = iota
+	pingNow
+	pingGone // the connection is to be closed
+)
+
+// step is called now and then; answered says that the last ping has been answered.
+func (p *pinging) step(now time.Time, every time.Duration, answered bool) pingAction {
+	if answered {
+		p.open, p.missed = false, 0
+	}
+	switch {
+	case p.last.IsZero():
+		p.last = now
+		return pingNothing
+	case now.Sub(p.last) < every:
+		return pingNothing
+	case p.open:
+		p.missed++
+	}
+	if p.missed == maxUnanswered {
+		return pingGone
+	}
+	p.last, p.open = now, true
+	return pingNow
+}
+
+// pinger is pinging with the question that is open. Only the node's turn uses it.
+type pinger struct {
+	pinging
+	asked *question
+	tick  uint64 // of the node, that last found the connection
+}
+
+// pinged is a connection whose client can be pinged.
+type pinged interface {
+	// ask sends a message that is stored nowhere, if there is room.
+	ask(data []byte, now time.Time)
+	// finish closes the connection.
+	finish()
+}
+
+// ping pings the client of a connection of session s when that is due. It belongs to
+// the node's turn.
+func (n *Node) ping(c pinged, s *sessionActor, now time.Time) {
+	p := n.pingers[c]
+	if p == nil {
+		if n.pingers == nil {
+			n.pingers = make(map[pinged]*pinger)
+		}
+		p = new(pinger)
+		n.pingers[c] = p
+	}
+	p.tick = n.ticks
+	answered := false
+	if p.asked != nil {
+		select {
+		case <-p.asked.ch:
+			answered, p.asked = true, nil
+		default:
+		}
+	}
+	switch p.step(now, s.svc.Limits.PingEvery, answered) {
+	case pingNow:
+		n.forgetPing(p)
+		p.asked = n.questions.ping(n, s.key)
+		c.ask(codec.AppendRequest(nil, []byte(p.asked.id), mcp.MethodPing, nil), now)
+	case pingGone:
+		n.lostPings.Add(1)
+		n.log.Info("client does not answer pings", "session", s.key.ID)
+		c.finish()
+	}
+}
+
+func (n *Node) forgetPing(p *pinger) {
+	if p.asked != nil {
+		n.questions.take(p.asked)
+		p.asked = nil
+	}
+}
+
+// pingAll pings the clients of standalone streams, and of sessions that live on a
+// connection. It belongs to the node's turn.
+func (n *Node) pingAll(streams []*attachment, links []*sessionActor, now time.Time) {
+	n.ticks++
+	for _, a := range streams {
+		if a.svc.Limits.PingEvery <= 0 {
+			continue
+		}
+		if s, ok := n.sessions.get(a.key.Session); ok && s.view.Load().rec.Standalone == a.key.ID {
+			n.ping(a, s, now)
+		}
+	}
+	for _, s := range links {
+		if s.svc.Limits.PingEvery > 0 && s.view.Load().rec.Revision != "" {
+			n.ping(linkPing{s}, s, now)
+		}
+	}
+	for c, p := range n.pingers {
+		if p.tick != n.ticks { // its connection is gone
+			n.forgetPing(p)
+			delete(n.pingers, c)
+		}
+	}
+}
+
+// ping enters a question that counts for nobody.
+func (q *questions) ping(n *Node, s SessionKey) *question {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.n++
+	x := &question{id: n.requestID(q.n, ""), session: s, ch: make(chan Answer, 1)}
+	q.open[x.id] = x
+	q.pings++
+	return x
+}
+
+func (a *attachment) ask(data []byte, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.done && a.live {
+		a.conn.Event("", 0, data)
+		a.conn.Flush()
+		a.wrote = now
+	}
+}
+
+// linkPing is a connection that a session lives on.
+type linkPing struct{ s *sessionActor }
+
+func (l linkPing) ask(data []byte, _ time.Time) {
+	if !l.s.link.full() {
+		l.s.link.send(data)
+	}
+}
+
+func (l linkPing) finish() { l.s.node.endSession(l.s) }

@@ -1,0 +1,146 @@
+package troupe_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/testkit"
+)
+
+// pings returns the pings among messages, and fails on any other.
+func pings(t *testing.T, messages []string) (all []asked) {
+	t.Helper()
+	for _, m := range messages {
+		q := parseAsked(t, m)
+		if q.Method != "ping" || q.Params != nil || q.ID == nil {
+			t.Errorf("no ping: %s", m)
+		}
+		all = append(all, q)
+	}
+	return all
+}
+
+func TestPingBeforeInitialize(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{}, nil)
+		c := h.client()
+		a := c.Post(method(`"p"`, "ping", ""))
+		if a.StatusCode != 200 || a.Body != `{"jsonrpc":"2.0","id":"p","result":{}}` {
+			t.Errorf("%s %s", a.Status, a.Body)
+		}
+		a = c.Post(method("1", "tools/list", ""))
+		if a.StatusCode != 400 {
+			t.Errorf("another request: %s", a.Status)
+		}
+		a = c.Post(method("1", "ping", ""), "Mcp-Session-Id", strings.Repeat("a", 26))
+		if a.StatusCode != 404 {
+			t.Errorf("with an unknown session: %s", a.Status)
+		}
+	})
+}
+
+// A client that answers its pings, with a result or with an error, keeps its stream;
+// one that leaves two unanswered loses it, and its session does not.
+func TestPingEvery(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{PingEvery: 30 * time.Second}, nil)
+		c, silent := h.session(), h.session()
+		l, s := listen(c.Get("")), listen(silent.Get(""))
+		deaf := listen(c.Post(call("1", "sleep", `{"ms":600000}`))) // a call's stream is not pinged
+		time.Sleep(29 * time.Second)
+		if n := len(l.since(0)); n != 0 {
+			t.Errorf("%d pings after 29 s", n)
+		}
+		begin := time.Now()
+		for i := range 10 {
+			last := time.Now()
+			for len(l.since(i)) == 0 {
+				time.Sleep(time.Second)
+			}
+			if took := time.Since(last); i > 0 && (took < 30*time.Second || took > 31*time.Second) {
+				t.Errorf("a ping after %v", took)
+			}
+			all := pings(t, l.since(i))
+			switch {
+			case i == 3: // one may be lost
+			case i%2 == 0:
+				reply(c, all[0].ID, "result", `{}`)
+			default:
+				reply(c, all[0].ID, "error", `{"code":-32601,"message":"what is a ping?"}`)
+			}
+		}
+		if _, over := l.now(); over {
+			t.Error("the stream of a client that answers has ended")
+		}
+		if n := len(deaf.since(0)); n > 1 {
+			t.Errorf("%d messages on a call's stream", n)
+		}
+		got, over := s.now()
+		if n := len(pings(t, got)); !over || n != 2 {
+			t.Errorf("a client that does not answer: %d pings, ended %v", n, over)
+		}
+		if n := h.rt.LostPings(); n != 1 {
+			t.Errorf("%d connections counted as lost", n)
+		}
+		equal(t, "its session goes on", silent.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
+
+		// A late answer is accepted and dropped.
+		reply(silent, pings(t, got)[0].ID, "result", `{}`)
+
+		// It may come back, and is pinged anew; what was asked before is not replayed.
+		again := listen(silent.Get(""))
+		time.Sleep(32 * time.Second)
+		if all := pings(t, again.since(0)); len(all) != 1 {
+			t.Errorf("%d pings on the next connection", len(all))
+		}
+		again.Close()
+		l.Close()
+		deaf.Close()
+		time.Sleep(time.Minute)
+		if n := h.rt.Questions(); n != 0 {
+			t.Errorf("%d questions are left %v after the beginning", n, time.Since(begin))
+		}
+	})
+}
+
+// Where the session lives on one connection, it ends with that.
+func TestPingsOverSSE(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{PingEvery: 30 * time.Second}, nil)
+		early, s, silent := h.sse(), h.sse(), h.sse()
+		s.Handshake("2024-11-05", `{}`)
+		silent.Handshake("2024-11-05", `{}`)
+		idle, unheard := listen(early.Stream), listen(silent.Stream)
+		for range 5 {
+			m, ok := s.Next()
+			if !ok {
+				t.Fatal("the session has ended")
+			}
+			s.Post(answerTo(m, `{}`), "Accept", "")
+		}
+		got, over := unheard.now()
+		if n := len(pings(t, got)); n != 2 || !over {
+			t.Errorf("a client that does not answer: %d pings, ended %v", n, over)
+		}
+		if live := h.rt.Actors("session"); live != 2 {
+			t.Errorf("%d sessions are left, want 2", live)
+		}
+		if got, over := idle.now(); len(got) != 0 || over {
+			t.Errorf("a session that was never initialized: %v, ended %v", got, over)
+		}
+	})
+}
+
+func TestNoPingsUnlessAsked(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{}, nil)
+		l := listen(h.session().Get(""))
+		defer l.Close()
+		time.Sleep(10 * time.Minute)
+		if got := l.since(0); len(got) != 0 {
+			t.Errorf("got %v", got)
+		}
+	})
+}
