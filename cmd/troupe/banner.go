@@ -29,7 +29,8 @@ troupe serves MCP on %[1]s/mcp
   health    %[1]s/healthz  %[1]s/readyz
   metrics   %[1]s/metrics
 
-Give the first URL to any client that speaks "Streamable HTTP", or try it by hand:
+Give the first URL to any client that speaks "Streamable HTTP" (and %[1]s/sse to one
+that only knows "SSE"), or try it by hand:
 
   curl -i %[1]s/mcp -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \
     -d '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"%[4]s","capabilities":{},"clientInfo":{"name":"curl","version":"1"}}}'

@@ -19,7 +19,8 @@ func serveCommand(stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [flags]",
 		Short: "Serve the demo over HTTP",
-		Long: "Serves the demo, which has every feature, at /mcp, with /healthz, /readyz and /metrics beside it.\n" +
+		Long: "Serves the demo, which has every feature, at /mcp, and at /sse for clients of 2024-11-05, with /healthz,\n" +
+			"/readyz and /metrics beside it.\n" +
 			"Sessions and event streams are kept in the data directory: kill the process, start it again, and\n" +
 			"clients go on where they were.",
 		Example: `  troupe serve                                        on 127.0.0.1:8080, data in ~/.local/state/troupe
