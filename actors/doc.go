@@ -35,6 +35,14 @@
 // log what it missed, and then gets what the writer appends. A call whose node
 // was lost runs again where that is declared safe, and else ends with -32010.
 //
+// # Who is let in
+//
+// Node.admit counts a request on the account of its principal, or of its address,
+// and takes a token of its session and of that account. An account holds what its
+// principal has in use on this node; a node that is nearly full is shared equally
+// among those who ask. A refusal costs nothing, says its reason, and is counted by
+// it: see Reason. A call that runs again after a crash is never refused.
+//
 // # Who may call what
 //
 // Node, Call and Peer may be used from any goroutine. What a Handler is called
