@@ -206,8 +206,10 @@ func (e *badEnv) alive() {
 	}
 }
 
-func TestBadMessages(t *testing.T) {
-	e := newBadEnv(t)
+func TestBadMessages(t *testing.T) { runBadRows(t, newBadEnv(t), badMessages()) }
+
+// badMessages are what no client of the newest revision should POST.
+func badMessages() []badRow {
 	row := func(name, body string, code int, id, message string) badRow {
 		return badRow{name: name, body: body, status: 400, want: fault(id, code, message, "")}
 	}
@@ -215,7 +217,7 @@ func TestBadMessages(t *testing.T) {
 		return `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}}`
 	}
 	accepted := func(name, body string) badRow { return badRow{name: name, body: body, status: 202} }
-	runBadRows(t, e, []badRow{
+	return []badRow{
 		row("no JSON", `hello`, badJSON, "", "a value was expected"),
 		row("cut short", `{"jsonrpc":"2.0","id":1,"method":"ping"`, badJSON, "1", "unexpected end of the message"),
 		row("two messages", method("1", "ping", "")+method("2", "ping", ""), badJSON, "1", "unexpected bytes after the message"),
@@ -293,7 +295,7 @@ func TestBadMessages(t *testing.T) {
 		accepted("an error without an id", `{"jsonrpc":"2.0","error":{"code":-1,"message":"no"}}`),
 		{name: "a notification's name with an id", body: method("1", "notifications/initialized", ""), status: 200,
 			want: fault("1", noMethod, "method not found: notifications/initialized", "")},
-	})
+	}
 }
 
 func initialize(id, params string) string { return method(id, "initialize", params) }

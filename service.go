@@ -43,6 +43,10 @@ func revisionNames() []string {
 	return names
 }
 
+// maxClient bounds what a session keeps of its client's initialize, in bytes: clientInfo,
+// whose icons may be in it as data, and capabilities.
+const maxClient = 256 << 10
+
 // Initialize settles a session (2025-11-25, basic/lifecycle): a version nobody
 // knows is answered with the newest this release speaks.
 func (s *service) Initialize(_ context.Context, params []byte) (actors.Settled, []byte, *mcp.Error) {
@@ -50,6 +54,9 @@ func (s *service) Initialize(_ context.Context, params []byte) (actors.Settled, 
 	info, caps := codec.Field(params, "clientInfo"), codec.Field(params, "capabilities")
 	if !ok || version == "" || !isObject(info) || !isObject(caps) {
 		return actors.Settled{}, nil, mcp.NewError(mcp.CodeInvalidParams, "initialize needs protocolVersion, capabilities and clientInfo")
+	}
+	if len(info)+len(caps) > maxClient {
+		return actors.Settled{}, nil, mcp.NewError(mcp.CodeInvalidParams, "clientInfo and capabilities are too large")
 	}
 	var p mcp.InitializeParams
 	if err := codec.UnmarshalValid(params, &p); err != nil {

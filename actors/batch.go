@@ -178,7 +178,7 @@ func (n *Node) newBatchStream(s *sessionActor, conn Conn, principal any, request
 	for _, e := range requests {
 		safe := s.svc.Handler.Safe(e.m.Method, e.m.Name)
 		rec.Safe = rec.Safe || safe
-		rec.Calls = append(rec.Calls, callRecord{ID: clone(e.m.ID), Method: string(e.m.Method), Token: clone(e.m.ProgressToken), Never: !safe})
+		rec.Calls = append(rec.Calls, callRecord{ID: clone(e.m.ID), Method: recorded(e.m.Method), Token: clone(e.m.ProgressToken), Never: !safe})
 	}
 	if rec.Safe {
 		rec.Principal, _ = codec.Marshal(principal)

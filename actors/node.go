@@ -284,11 +284,18 @@ func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message,
 	}
 }
 
-// errNodeFull reports that the node has as many requests in flight as it may: not
-// done.
+// maxToken bounds a request's id and its progress token, in bytes as they were sent:
+// a batch of requests has to fit one record.
+const maxToken = 2 << 10
+
+var errLongToken = errors.New("actors: the id or the progress token is too long")
+
 // admitted returns the actor of a request that has been entered in its session;
 // refused answers the error. st is the stream of its batch, nil if it is alone.
 func (n *Node) admitted(s *sessionActor, in *Input, conn Conn, m *codec.Message, body []byte, c *Call, st *streamActor) (*requestActor, error) {
+	if len(m.ID) > maxToken || len(m.ProgressToken) > maxToken {
+		return nil, errLongToken
+	}
 	a, no := n.admit(s, in, m)
 	if a == nil {
 		return nil, no
@@ -313,6 +320,8 @@ func (n *Node) refused(conn Conn, err error, id []byte) {
 	switch {
 	case full:
 		n.refuse(conn, id, no)
+	case errors.Is(err, errLongToken):
+		conn.Reject(400, mcp.CodeInvalidRequest, "the id or the progress token is too long", nil, id, 0)
 	case errors.Is(err, session.ErrDuplicate):
 		conn.Reject(400, mcp.CodeInvalidRequest, "the id is in use by a request in flight", nil, id, 0)
 	case errors.Is(err, session.ErrTooMany):

@@ -114,8 +114,8 @@ func (p *Peer) SetLevel(ctx context.Context, level string) error {
 // Subscribed are the resources whose updates the client wants.
 func (p *Peer) Subscribed() []string { return slices.Clone(p.record().Subscribed) }
 
-// maxSubscribed bounds the URIs that a session subscribes to, in bytes together: they
-// are all in its record.
+// maxSubscribed bounds the URIs that a session subscribes to, in bytes together as
+// JSON: they are all in its record.
 const maxSubscribed = 256 << 10
 
 // Subscribe stores that the client wants updates of a resource. ErrOverloaded
@@ -141,9 +141,15 @@ func (p *Peer) Subscribe(ctx context.Context, uri string) error {
 	return err
 }
 
+// bytesOf is at least what the strings have as JSON.
 func bytesOf(all []string) (n int) {
 	for _, s := range all {
 		n += len(s)
+		for i := range len(s) {
+			if c := s[i]; c < ' ' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' || c == 0xe2 {
+				n += 5
+			}
+		}
 	}
 	return n
 }

@@ -82,6 +82,9 @@ type callRecord struct {
 	Never  bool            `json:"never,omitempty"` // of a batch with calls that may run again: this one may not
 }
 
+// recorded is a method as records name it: one that nobody knows may be long.
+func recorded(method []byte) string { return string(method[:min(len(method), 128)]) }
+
 const streamRecordVersion = 1
 
 type (
@@ -471,7 +474,7 @@ func (s *streamActor) leave() {
 func (n *Node) startCallStream(r *requestActor) *streamActor {
 	rec := streamRecord{
 		Version: streamRecordVersion, Node: n.name, Boot: n.boot, Epoch: 1, Revision: r.sess.view.Load().rec.Revision,
-		Calls: []callRecord{{ID: clone(r.id), Method: string(r.call.msg.Method), Token: clone(r.call.msg.ProgressToken)}},
+		Calls: []callRecord{{ID: clone(r.id), Method: recorded(r.call.msg.Method), Token: clone(r.call.msg.ProgressToken)}},
 		Safe:  r.svc.Handler.Safe(r.call.msg.Method, r.call.msg.Name),
 	}
 	var body []byte
