@@ -32,6 +32,13 @@ func (rt *Runtime) Stored(stream string) int64 {
 	return int64(s.Messages)
 }
 
+// Held is what the runtime holds for its clients, by name.
+func (rt *Runtime) Held() map[string]int {
+	s := rt.node.Stats()
+	return map[string]int{"calls in flight": s.InFlight, "streams": s.Streams, "sessions": s.Sessions, "connections": s.Connections,
+		"questions": s.Questions, "accounts": s.Accounts}
+}
+
 // CompiledSchemas is the number of compiled schemas in the process.
 func CompiledSchemas() int {
 	compiled.mu.Lock()
