@@ -99,18 +99,32 @@ func (w *world) stopRound() error {
 
 // keepBusy starts calls at any time within window.
 func (d *driver) keepBusy(window time.Duration, rng *rand.Rand) {
-	plan := []*call{d.newSleep(rng), d.newAsk(rng)}
+	later := func(f func()) {
+		after := time.Duration(rng.Int64N(int64(window)))
+		d.tasks.Go(func() {
+			if d.w.wait(after) {
+				f()
+			}
+		})
+	}
+	plan := []*call{d.newSleep(rng)}
+	if !d.old {
+		plan = append(plan, d.newAsk(rng))
+	}
 	for range 4 {
 		plan = append(plan, d.newCount(rng))
 	}
 	for _, k := range plan {
-		after := time.Duration(rng.Int64N(int64(window)))
-		d.tasks.Go(func() {
-			if d.w.wait(after) {
-				d.place(k)
-			}
-		})
+		later(func() { d.place(k) })
 	}
+	if d.old {
+		for range 3 {
+			b := d.newBatch(rng)
+			later(func() { d.placeBatch(b) })
+		}
+		return
+	}
+	later(d.touch)
 	d.placeTick(d.newTick(rng))
 }
 
