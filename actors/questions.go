@@ -194,7 +194,11 @@ func (n *Node) answered(s *sessionActor, m *codec.Message) error {
 		a = Answer{Err: wireError(m.Err)}
 	}
 	if journal != nil {
-		if err := journalAnswer(s.svc, journal, x.id, m); err != nil {
+		err := journalAnswer(s.svc, journal, x.id, m)
+		if errors.Is(err, stream.ErrEnded) {
+			return nil // the call was cancelled, and is about to withdraw the question
+		}
+		if err != nil {
 			return err
 		}
 	}
