@@ -1,6 +1,7 @@
 // Package interop tests the command troupe against the client of the official
 // Go SDK (github.com/modelcontextprotocol/go-sdk), in the protocol's revision
-// 2025-11-25. It holds tests only, in a module of their own, so that the SDK is
+// 2025-11-25, and against releases of the TypeScript SDK: see README.md, which says
+// what is driven. It holds tests only, in a module of their own, so that the SDK is
 // no dependency of troupe:
 //
 //	cd interop && go test -count=1 ./...
@@ -17,7 +18,7 @@
 // code 0 when it is asked to, and must have reported neither a panic nor a data
 // race.
 //
-// Every client is an mcp.Client on an mcp.StreamableClientTransport. Below it a
+// Every client of the Go SDK is an mcp.Client on an mcp.StreamableClientTransport. Below it a
 // recorder keeps what went over the wire, because the SDK hides what some tests
 // are about: the order of a call's notifications and its result, the headers of a
 // resumed stream, the request that ends a session.

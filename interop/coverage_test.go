@@ -1,0 +1,151 @@
+package interop
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the table of README.md")
+
+// coverage is what was driven: by client, transport, revision and feature.
+type coverage struct {
+	mu       sync.Mutex // guards the rest
+	features []string
+	ways     map[string][]string // of a client, in the order in which they came
+	driven   map[[3]string]bool  // client, way, feature
+}
+
+// add notes that a client has driven a feature. A way is a transport and a revision.
+func (c *coverage) add(client, way, feature string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.driven == nil {
+		c.ways, c.driven = map[string][]string{}, map[[3]string]bool{}
+	}
+	if !slices.Contains(c.features, feature) {
+		c.features = append(c.features, feature)
+	}
+	if !slices.Contains(c.ways[client], way) {
+		c.ways[client] = append(c.ways[client], way)
+	}
+	c.driven[[3]string{client, way, feature}] = true
+}
+
+// has reports whether all clients have driven something.
+func (c *coverage) has(clients []string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !slices.ContainsFunc(clients, func(client string) bool { return c.ways[client] == nil })
+}
+
+// cell says how far a client drives a feature: over which transports, and in which revisions, where these are not all.
+func (c *coverage) cell(client, feature string) string {
+	all, driven := c.ways[client], map[string][]string{}
+	of := map[string][]string{}
+	for _, way := range all {
+		transport, revision, _ := strings.Cut(way, " ")
+		of[transport] = append(of[transport], revision)
+		if c.driven[[3]string{client, way, feature}] {
+			driven[transport] = append(driven[transport], revision)
+		}
+	}
+	var over []string
+	revisions := ""
+	for _, transport := range []string{"http", "sse", "stdio"} {
+		got, had := driven[transport], of[transport]
+		slices.Sort(got)
+		slices.Sort(had)
+		if len(got) == 0 {
+			continue
+		}
+		over = append(over, transport)
+		switch {
+		case len(got) == len(had):
+		case got[0] == had[0]:
+			revisions = " to " + got[len(got)-1]
+		default:
+			revisions = " from " + got[0]
+		}
+	}
+	switch len(over) {
+	case 0:
+		return ""
+	case len(of):
+		return strings.TrimSpace("all" + revisions)
+	}
+	return strings.Join(over, ", ") + revisions
+}
+
+// table is the table of README.md.
+func (c *coverage) table(clients []string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	slices.Sort(c.features)
+	var b strings.Builder
+	fmt.Fprintf(&b, "| | %s |\n|---|%s\n", strings.Join(clients, " | "), strings.Repeat("---|", len(clients)))
+	row := func(name string, cell func(client string) string) {
+		fmt.Fprintf(&b, "| %s |", name)
+		for _, client := range clients {
+			fmt.Fprintf(&b, " %s |", cell(client))
+		}
+		b.WriteString("\n")
+	}
+	row("transports", func(client string) string {
+		var names []string
+		for _, way := range c.ways[client] {
+			if name, _, _ := strings.Cut(way, " "); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		return strings.Join(names, ", ")
+	})
+	row("revisions", func(client string) string {
+		var names []string
+		for _, way := range c.ways[client] {
+			if _, name, _ := strings.Cut(way, " "); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		if len(names) > 1 {
+			return names[0] + " to " + names[len(names)-1]
+		}
+		return strings.Join(names, "")
+	})
+	for _, feature := range c.features {
+		row(feature, func(client string) string { return c.cell(client, feature) })
+	}
+	return b.String()
+}
+
+// checkTable holds the table of README.md to what was driven.
+func (c *coverage) checkTable(t *testing.T) {
+	const file, from, to = "README.md", "<!-- table -->\n", "<!-- end of the table -->\n"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok1 := strings.Cut(string(text), from)
+	table, after, ok2 := strings.Cut(rest, to)
+	if !ok1 || !ok2 {
+		t.Fatalf("%s has no place for the table", file)
+	}
+	want := c.table(releases)
+	if *update {
+		if err := os.WriteFile(file, []byte(before+from+want+to+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(table, want); diff != "" {
+		t.Errorf("the table of %s is not what was driven; run the test with -update (-got +want):\n%s", file, diff)
+	}
+}

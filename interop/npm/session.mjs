@@ -1,0 +1,118 @@
+// A session: a client of the SDK on one of its transports, with what it was sent and what went wrong.
+import { equal } from './expect.mjs'
+
+// Everything a client can declare. The SDK refuses to declare nothing that it does not know; the server does not look at
+// what the revision does not have.
+const everything = {
+  roots: { listChanged: true },
+  sampling: { tools: {} },
+  elicitation: { form: {}, url: {} },
+}
+
+// open connects a client the way that is given: an SDK, a transport and a revision. Options: capabilities, and what the
+// transport takes (reconnectionOptions, sessionId), and where to find the server when not at its own place.
+export async function open(way, options = {}) {
+  const session = new Session(way, options.capabilities ?? everything)
+  await session.connect(options)
+  return session
+}
+
+class Session {
+  heard = [] // the messages that came, as the transport gave them to the client
+  errors = [] // what the client reported beside the outcomes of requests
+  roots = [{ uri: 'file:///home/me', name: 'me' }]
+  asked = [] // the params of the questions to model and user
+  answers = new Map() // what the user answers, by the message of the question; it may be a function
+  #tolerated = []
+
+  constructor(way, capabilities) {
+    this.way = way
+    const { Client, types } = way.sdk
+    this.client = new Client({ name: 'interop', version: '1.0.0' }, { capabilities })
+    this.client.onerror = (e) => this.closing || this.errors.push(String(e?.stack ?? e))
+    // With a handler the SDK checks what comes by its own schema. What it has no schema for should not come at all.
+    for (const name of ['LoggingMessage', 'ResourceUpdated', 'ResourceListChanged', 'PromptListChanged', 'ToolListChanged', 'ElicitationComplete', 'TaskStatus']) {
+      const schema = types[`${name}NotificationSchema`]
+      if (schema) this.client.setNotificationHandler(schema, () => {})
+    }
+    this.client.fallbackNotificationHandler = async (n) => { throw new Error(`a notification that the SDK does not know: ${JSON.stringify(n)}`) }
+    this.client.fallbackRequestHandler = async (r) => { throw new Error(`a request that the SDK does not know: ${JSON.stringify(r)}`) }
+    if (capabilities.roots) this.client.setRequestHandler(types.ListRootsRequestSchema, () => ({ roots: this.roots }))
+    if (capabilities.sampling) this.client.setRequestHandler(types.CreateMessageRequestSchema, (r, x) => this.sample(r.params, x))
+    if (capabilities.elicitation && types.ElicitRequestSchema) this.client.setRequestHandler(types.ElicitRequestSchema, (r, x) => this.elicit(r.params, x))
+  }
+
+  async connect({ endpoint, transport = {} }) {
+    const { sdk, server } = this.way
+    const Transport = sdk.transports[this.way.transport]
+    this.transport = this.way.transport === 'stdio'
+      ? new Transport({ command: server.command, args: ['stdio', '--page-size', '7'], stderr: 'inherit' })
+      : new Transport(new URL(endpoint ?? server[this.way.transport]), transport)
+    this.#listen()
+    await this.client.connect(this.transport)
+  }
+
+  // #listen puts the session between the client and its transport: it keeps what comes, and asks for the revision that is
+  // wanted where the SDK would ask for its latest.
+  #listen() {
+    const { transport, heard } = this
+    let deliver
+    Object.defineProperty(transport, 'onmessage', {
+      get: () => deliver,
+      set: (f) => { deliver = (message, ...more) => { heard.push(message); return f(message, ...more) } },
+    })
+    const send = transport.send.bind(transport)
+    transport.send = (message, ...more) => {
+      if (message.method === 'initialize') message = { ...message, params: { ...message.params, protocolVersion: this.way.revision } }
+      return send(message, ...more)
+    }
+  }
+
+  // sample is the client's model: it repeats what it is told, or calls the first tool it is given.
+  sample(params) {
+    this.asked.push(params)
+    const { messages, tools } = params
+    return {
+      model: 'parrot', role: 'assistant',
+      ...tools ? { stopReason: 'toolUse', content: [{ type: 'tool_use', id: '1', name: tools[0].name, input: { what: 'it' } }] } : { content: messages[0].content },
+    }
+  }
+
+  // elicit is the client's user.
+  elicit(params, extra) {
+    this.asked.push(params)
+    const answer = this.answers.get(params.message)
+    if (answer === undefined) throw new Error(`a question that nobody expects: ${JSON.stringify(params)}`)
+    return typeof answer === 'function' ? answer(params, extra) : answer
+  }
+
+  // told are the params of the notifications of a method that have come.
+  told(method) {
+    return this.heard.filter((m) => m.method === method && m.id === undefined).map((m) => m.params)
+  }
+
+  call(name, args, options) {
+    return this.client.callTool({ name, ...(args && { arguments: args }) }, undefined, options)
+  }
+
+  // text calls a tool that answers with one text, and returns that.
+  async text(name, args, options) {
+    const result = await this.call(name, args, options)
+    equal(result.content?.map((c) => c.type), ['text'], `${name} ${JSON.stringify(args)?.slice(0, 100)}: content of ${JSON.stringify(result).slice(0, 300)}`)
+    equal(result.isError ?? false, false, `${name} has failed: ${result.content[0].text}`)
+    return result.content[0].text
+  }
+
+  // tolerate lets errors pass that fit a pattern: those that are the client's own, or of what a feature does on purpose.
+  tolerate(pattern) { this.#tolerated.push(pattern) }
+
+  get faults() { return this.errors.filter((e) => !this.#tolerated.some((p) => p.test(e))) }
+
+  async close() {
+    if (this.closing) return
+    if (this.transport.terminateSession) await this.transport.terminateSession()
+    this.closing = true
+    await this.client.close()
+    equal(this.faults, [], 'the client reported errors')
+  }
+}

@@ -1,0 +1,175 @@
+package interop
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// releases are those of the TypeScript SDK that are driven: the last before each newer revision, and a recent one.
+var releases = []string{"1.0.4", "1.12.3", "1.22.0", "1.32.2"}
+
+// TestTypeScript drives a server with each release of the TypeScript SDK: see npm/main.mjs. Each has servers of its own,
+// because it changes their lists and has one of them killed.
+func TestTypeScript(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(program); err != nil {
+			if os.Getenv("CI") == "true" {
+				t.Fatal(err)
+			}
+			t.Skipf("this test needs Node.js and its npm: %v", err)
+		}
+	}
+	modules, err := installed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen coverage
+	t.Run("releases", func(t *testing.T) {
+		for _, release := range releases {
+			t.Run(release, func(t *testing.T) {
+				t.Parallel()
+				driveTypeScript(t, release, modules, &seen)
+			})
+		}
+	})
+	if !t.Failed() && seen.has(releases) { // and not with -run for some of them
+		seen.checkTable(t)
+	}
+}
+
+// outcome of one line that npm/main.mjs writes.
+type told struct {
+	Way, Feature, Error string
+	MS                  int
+	Restart, Done       bool
+}
+
+// driveTypeScript runs npm/main.mjs with a release, and reports what it tells as tests.
+func driveTypeScript(t *testing.T, release, modules string, seen *coverage) {
+	data := t.TempDir()
+	s, mortal := start(t, "--memory", "--page-size", "7"), start(t, "--data", data)
+	settings, err := json.Marshal(map[string]string{
+		"modules": modules, "sdk": release, "command": program,
+		"http": s.endpoint, "sse": strings.TrimSuffix(s.endpoint, "/mcp") + "/sse", "crash": mortal.endpoint,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	node := exec.CommandContext(ctx, "node", filepath.Join("npm", "main.mjs"), string(settings))
+	var stderr bytes.Buffer
+	node.Stderr = &stderr
+	in, err := node.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := node.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := node.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := false
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		var l told
+		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
+			t.Errorf("it writes %s", lines.Bytes())
+			continue
+		}
+		switch {
+		case l.Restart:
+			mortal.restart(t, "--data", data)
+			if _, err := io.WriteString(in, "restarted\n"); err != nil {
+				t.Error(err)
+			}
+		case l.Done:
+			done = true
+		default:
+			t.Run(l.Way+"/"+l.Feature, func(t *testing.T) {
+				if l.Error != "" {
+					t.Errorf("after %d ms: %s", l.MS, l.Error)
+				}
+			})
+			seen.add(release, l.Way, l.Feature)
+		}
+	}
+	err = node.Wait()
+	if err != nil || !done || stderr.Len() > 0 {
+		t.Errorf("node ends with %v, all done %t, and says %s", err, done, &stderr)
+	}
+	s.awaitGauge(t, "troupe_calls_in_flight", 0)
+	s.awaitGauge(t, "troupe_calls_parked", 0)
+}
+
+// installed returns where the packages of npm/package-lock.json are. They are installed once per lock file, outside the
+// repository, and may not run scripts of their own. What is half installed never gets the name that is looked for.
+var installed = sync.OnceValues(func() (modules string, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("install the npm packages: %w", err)
+		}
+	}()
+	var all []byte
+	files := map[string][]byte{}
+	for _, name := range []string{"package.json", "package-lock.json"} {
+		if files[name], err = os.ReadFile(filepath.Join("npm", name)); err != nil {
+			return "", err
+		}
+		all = append(all, files[name]...)
+	}
+	sum := sha256.Sum256(all)
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	cache = filepath.Join(cache, "troupe-ci")
+	tree := filepath.Join(cache, hex.EncodeToString(sum[:8]))
+	modules = filepath.Join(tree, "node_modules")
+	if _, err := os.Stat(tree); err == nil {
+		return modules, nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", err
+	}
+	fresh, err := os.MkdirTemp(cache, "install.")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(fresh)
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(fresh, name), text, 0o644); err != nil {
+			return "", err
+		}
+	}
+	npm := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+	npm.Dir = fresh
+	if out, err := npm.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("npm ci: %w\n%s", err, out)
+	}
+	if err := os.Rename(fresh, tree); err != nil {
+		if _, missing := os.Stat(tree); missing != nil { // somebody else may have been first
+			return "", err
+		}
+	}
+	return modules, nil
+})
