@@ -30,7 +30,7 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 		return refuseMethod
 	}
 	if r.Method == http.MethodOptions {
-		answerPreflight(w, x.endpoint.methods())
+		answerPreflight(w, r, x.endpoint.methods())
 		return preflight
 	}
 	if h.isClosing() {

@@ -187,21 +187,6 @@ var (
 	exposedHeaders = []string{"Mcp-Session-Id, MCP-Protocol-Version, Retry-After, WWW-Authenticate"}
 )
 
-func answerPreflight(w http.ResponseWriter, methods string) {
-	header := w.Header()
-	header.Set("Allow", methods)
-	if header["Access-Control-Allow-Origin"] != nil {
-		header.Set("Access-Control-Allow-Methods", methods)
-		header.Set("Access-Control-Allow-Headers", "Content-Type, Accept, Authorization, Mcp-Session-Id, "+
-			"MCP-Protocol-Version, Last-Event-ID, Mcp-Method, Mcp-Name, traceparent, tracestate")
-		header.Set("Access-Control-Max-Age", "600")
-		delete(header, "Access-Control-Expose-Headers")
-	} else {
-		header.Set("Vary", "Origin")
-	}
-	w.WriteHeader(http.StatusNoContent)
-}
-
 // respond writes a whole response and lets no slow reader hold it up for more than WriteTimeout. Errors are the
 // peer's loss: nobody is there to be told. length is memory for the value of Content-Length, and watch for the watchdog.
 func (h *Handler) respond(w http.ResponseWriter, status int, body []byte, length *[1]string, watch *watched) {
