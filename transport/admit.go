@@ -44,12 +44,8 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 		}
 		x.Principal = principal
 	}
-	if v := r.Header["Mcp-Protocol-Version"]; len(v) > 0 {
-		i := slices.Index(h.o.Revisions, v[0])
-		if i < 0 || len(v) > 1 {
-			return h.refuseRevision(strings.Join(v, ", "))
-		}
-		x.Version = h.o.Revisions[i]
+	if no := h.admitVersion(x, r); no != nil {
+		return no
 	}
 	switch x.endpoint {
 	case sseEndpoint:
@@ -62,7 +58,7 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 		x.SessionID = id
 		return h.admitPost(x, w, r)
 	}
-	if v := r.Header["Mcp-Session-Id"]; len(v) > 0 {
+	if v := r.Header["Mcp-Session-Id"]; len(v) > 0 && !x.Modern {
 		if len(v) > 1 || !visible(v[0]) {
 			return refuseSession
 		}
@@ -113,6 +109,9 @@ func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request)
 	}
 	if err := codec.Scan(x.Body, &x.Msg, h.o.Limits); err != nil {
 		return refuseMessage(err)
+	}
+	if x.Modern || x.Msg.ProtocolVersion != nil && h.bothEras(x) {
+		return h.admitModern(x, r.Header)
 	}
 	return nil
 }

@@ -10,10 +10,12 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 var pong = []byte(`{"jsonrpc":"2.0","id":7,"result":{}}`)
@@ -22,6 +24,7 @@ var pong = []byte(`{"jsonrpc":"2.0","id":7,"result":{}}`)
 func answering() http.Handler {
 	return NewHandler(funcs{post: func(x *Exchange) { x.Answer(200, pong) }}, Options{
 		Revisions:    []string{"2025-03-26", "2025-06-18", "2025-11-25"},
+		Modern:       []string{"2026-07-28"},
 		Authenticate: func(*http.Request) (any, error) { return nil, nil },
 	})
 }
@@ -62,7 +65,7 @@ func BenchmarkHTTP(b *testing.B) {
 					b.Fatal(err)
 				}
 				defer c.Close()
-				raw := []byte(request("POST", addr, body, "Mcp-Session-Id: ABCDEFGHIJKLMNOPQRSTUVWXYZ", "Mcp-Protocol-Version: 2025-11-25"))
+				raw := []byte(request("POST", addr, body, legacyHeaders...))
 				r := bufio.NewReader(c)
 				b.ReportAllocs()
 				for b.Loop() {
@@ -106,12 +109,14 @@ type body struct{ bytes.Reader }
 func (*body) Close() error { return nil }
 
 // serveFake returns a function that serves one POST.
-func serveFake(h http.Handler, message string) func() {
+func serveFake(h http.Handler, message string, headers ...string) func() {
 	r := httptest.NewRequest("POST", "/mcp", nil)
 	r.Header.Set("Content-Type", typeJSON)
 	r.Header.Set("Accept", typeJSON+", "+typeSSE)
-	r.Header.Set("Mcp-Protocol-Version", "2025-11-25")
-	r.Header.Set("Mcp-Session-Id", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		r.Header.Set(name, value)
+	}
 	data, in := []byte(message), &body{}
 	r.Body, r.ContentLength = in, int64(len(data))
 	w := &fakeWriter{http.Header{}}
@@ -121,17 +126,52 @@ func serveFake(h http.Handler, message string) func() {
 	}
 }
 
+// The headers of a request in either era.
+var (
+	legacyHeaders = []string{"Mcp-Session-Id: ABCDEFGHIJKLMNOPQRSTUVWXYZ", "Mcp-Protocol-Version: 2025-11-25"}
+	modernHeaders = []string{"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: echo"}
+)
+
 func BenchmarkServeHTTP(b *testing.B) {
 	for size, message := range sizes() {
 		for name, h := range map[string]http.Handler{"bare": bare(), "transport": answering()} {
-			b.Run("body="+size+"/handler="+name, func(b *testing.B) {
-				serve := serveFake(h, message)
-				b.ReportAllocs()
-				for b.Loop() {
-					serve()
-				}
-			})
+			b.Run("body="+size+"/handler="+name, func(b *testing.B) { benchmarkFake(b, serveFake(h, message, legacyHeaders...)) })
 		}
+	}
+}
+
+// BenchmarkEra serves one message, of the same bytes, as a call of either era.
+func BenchmarkEra(b *testing.B) {
+	b.Run("era=legacy", func(b *testing.B) { benchmarkFake(b, serveFake(answering(), legacyCall, legacyHeaders...)) })
+	b.Run("era=modern", func(b *testing.B) { benchmarkFake(b, serveFake(answering(), modernCall, modernHeaders...)) })
+}
+
+// legacyCall is modernCall with another key.
+var legacyCall = strings.Replace(modernCall, mcp.MetaProtocolVersion, strings.ToUpper(mcp.MetaProtocolVersion), 1)
+
+func benchmarkFake(b *testing.B, serve func()) {
+	b.ReportAllocs()
+	for b.Loop() {
+		serve()
+	}
+}
+
+// BenchmarkAdmitModern is what the headers and _meta of a modern call cost alone.
+func BenchmarkAdmitModern(b *testing.B) {
+	for name, mcpName := range map[string]string{"plain": "echo", "base64": "=?base64?ZWNobw==?="} {
+		b.Run("name="+name, func(b *testing.B) {
+			h, header := answering().(*Handler), http.Header{"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {mcpName}}
+			x := &Exchange{h: h, Modern: true}
+			if err := codec.Scan([]byte(modernCall), &x.Msg, codec.Limits{}); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if no := h.admitModern(x, header); no != nil {
+					b.Fatal(no.message)
+				}
+			}
+		})
 	}
 }
 
@@ -140,8 +180,15 @@ func TestAllocations(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	base := testing.AllocsPerRun(200, serveFake(bare(), ping))
-	if got := testing.AllocsPerRun(200, serveFake(answering(), ping)); got > base+2 {
+	got := testing.AllocsPerRun(200, serveFake(answering(), legacyCall, legacyHeaders...))
+	if got > base+2 {
 		t.Errorf("a POST allocates %v times, a bare handler %v: want at most 2 more", got, base)
+	}
+	if modern := testing.AllocsPerRun(200, serveFake(answering(), modernCall, modernHeaders...)); modern > got {
+		t.Errorf("a modern POST allocates %v times, a legacy one %v: want no more", modern, got)
+	}
+	if got := testing.AllocsPerRun(200, func() { DecodeHeader(" file:///projects/my app/config.json ") }); got > 0 {
+		t.Errorf("a header that is not encoded allocates %v times", got)
 	}
 }
 

@@ -1,7 +1,7 @@
 // Package transport carries MCP over HTTP and stdio: bytes and headers in, frames out. It holds no protocol state; what
 // a message means, which session it belongs to and what is answered is decided by the [Dispatcher] it is given.
 //
-// [Handler] is one MCP endpoint of the Streamable HTTP transport (2025-03-26 to 2025-11-25). Before the dispatcher
+// [Handler] is one MCP endpoint of the Streamable HTTP transport, of both eras at once. Before the dispatcher
 // sees a request, the handler has checked, in this order: Host, Origin, method, authentication,
 // MCP-Protocol-Version, Mcp-Session-Id, then for a POST Content-Type, Accept, size, the time the body took and that
 // the body is one JSON-RPC message, and for a GET Accept and Last-Event-ID. Every refusal is an HTTP error whose body
@@ -14,6 +14,17 @@
 //
 // [Pipe] is the stdio transport: one session over a reader and a writer, one message a line. Its methods are those of an
 // Exchange that is open from the start, so that whoever serves the session of HTTP+SSE serves this one as well.
+//
+// # Eras
+//
+// Up to 2025-11-25 requests belong to sessions. From 2026-07-28 on, if [Options].Modern has it, each stands for itself,
+// and is modern if MCP-Protocol-Version says such a date or params._meta has a protocol version, whatever the method
+// or the other headers are; everything else is legacy. Of a modern POST is checked, in this order, once its message is
+// read: that it is one request or notification; the version in _meta, and that MCP-Protocol-Version is the same; that
+// it is served; in _meta the client's capabilities, and what it says of itself; Mcp-Method; Mcp-Name, where the method
+// has one. Of a notification only what is there is checked. A modern GET or DELETE is answered with 405, Mcp-Session-Id
+// and Last-Event-ID are passed over, and Mcp-Param-* are for the dispatcher, which knows the tools ([DecodeHeader]). A
+// version that is of neither era is refused with the id of its message.
 //
 // # Guarantees
 //

@@ -36,7 +36,8 @@ type Exchange struct {
 	Body []byte
 
 	// SessionID and Version are Mcp-Session-Id and MCP-Protocol-Version, "" if absent. Version is one of
-	// Options.Revisions. For Connector.Message SessionID is that of the query, for Connector.Connect it is "".
+	// Options.Revisions. For Connector.Message SessionID is that of the query, for Connector.Connect it is "". Of a
+	// modern request Version is one of Options.Modern, and SessionID is "", whatever the header holds.
 	SessionID, Version string
 
 	// LastEventID is the Last-Event-ID of a GET, verbatim and at most 256 bytes.
@@ -47,6 +48,10 @@ type Exchange struct {
 
 	// Header is the request's header. It must not be written to.
 	Header http.Header
+
+	// Modern says that the request stands for itself (2026-07-28): it has no session, and its headers are those its
+	// _meta and method ask for.
+	Modern bool
 
 	endpoint endpoint
 	messages string // the path a session's messages go to, at the SSE endpoint
@@ -239,7 +244,7 @@ func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration) boo
 
 // headers sets the headers every response of the dispatcher has. mu is held.
 func (x *Exchange) headers(header http.Header) {
-	if x.session != "" && x.endpoint == streamable {
+	if x.session != "" && x.endpoint == streamable && !x.Modern {
 		header["Mcp-Session-Id"] = []string{x.session}
 	}
 }

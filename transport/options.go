@@ -81,9 +81,13 @@ type Options struct {
 	// cut.
 	MaxQueued int
 
-	// Revisions are the supported values of MCP-Protocol-Version, in the order in which they are told to a client
-	// that asked for another one. Empty refuses every request that has the header.
+	// Revisions are the supported values of MCP-Protocol-Version that have sessions, in the order in which they are
+	// told to a client that asked for another one. Empty refuses every such request that has the header.
 	Revisions []string
+
+	// Modern are the supported revisions whose requests stand for themselves, from 2026-07-28 on. Empty refuses such
+	// requests as those of any other revision that is not supported.
+	Modern []string
 
 	// Log gets what is worth an operator's attention. Nil discards it.
 	Log *slog.Logger
@@ -118,6 +122,7 @@ func (o Options) filled() Options {
 	o.AllowOrigins = lowered(o.AllowOrigins)
 	o.AllowHosts = lowered(o.AllowHosts)
 	o.Revisions = append([]string(nil), o.Revisions...)
+	o.Modern = append([]string(nil), o.Modern...)
 	return o
 }
 

@@ -25,6 +25,7 @@ type refusal struct {
 	reason       string // metric label
 	message      string
 	data, id     []byte
+	allow        string // methods, if they are not those of the endpoint
 	retryAfter   time.Duration
 
 	// hangUp closes the connection, because its next bytes are not the start of a request.
@@ -49,6 +50,17 @@ var (
 	refuseEventID     = &refusal{status: 400, code: mcp.CodeBadEventID, reason: "event-id", message: badEventID}
 	refuseClosing     = &refusal{status: 503, code: mcp.CodeInternalError, reason: "closing", message: "Server is shutting down", retryAfter: time.Second}
 
+	refuseModernMethod = &refusal{status: 405, code: mcp.CodeInvalidRequest, reason: "method", message: "Method not allowed", allow: "POST, OPTIONS"}
+	refuseKind         = &refusal{status: 400, code: mcp.CodeInvalidRequest, reason: "message", message: "The body must be one request or notification"}
+
+	// What is wrong with the headers and _meta of a modern message; of gives it its id.
+	refuseNoRevision     = refusal{status: 400, code: mcp.CodeInvalidParams, reason: "meta", message: "params._meta must have " + mcp.MetaProtocolVersion + ", a string"}
+	refuseNoCapabilities = refusal{status: 400, code: mcp.CodeInvalidParams, reason: "meta", message: "params._meta must have " + mcp.MetaClientCapabilities + ", an object"}
+	refuseClientInfo     = refusal{status: 400, code: mcp.CodeInvalidParams, reason: "meta", message: mcp.MetaClientInfo + " must be an object"}
+	refuseRevisionHeader = refusal{status: 400, code: mcp.CodeHeaderMismatch, reason: "header-mismatch", message: "Header mismatch: MCP-Protocol-Version is not the version in params._meta"}
+	refuseMethodHeader   = refusal{status: 400, code: mcp.CodeHeaderMismatch, reason: "header-mismatch", message: "Header mismatch: Mcp-Method is not the method"}
+	refuseNameHeader     = refusal{status: 400, code: mcp.CodeHeaderMismatch, reason: "header-mismatch", message: "Header mismatch: Mcp-Name is not what params names"}
+
 	// badEventID is the one text for every event id, so that it tells nothing about those of others.
 	badEventID = mcp.NewError(mcp.CodeBadEventID, "").Message
 
@@ -56,21 +68,29 @@ var (
 	preflight = &refusal{}
 )
 
-// refuseRevision answers a MCP-Protocol-Version that is not supported.
-func (h *Handler) refuseRevision(requested string) *refusal {
+// of is the refusal of m, whose id it carries if m is a request.
+func (r refusal) of(m *codec.Message) *refusal {
+	if m.Kind == codec.Request {
+		r.id = m.ID
+	}
+	return &r
+}
+
+// refuseRevision answers a version that is not supported, and the message it came with if that was read.
+func (h *Handler) refuseRevision(x *Exchange, requested string) *refusal {
 	if len(requested) > maxEchoed {
 		requested = requested[:maxEchoed]
 	}
-	supported := h.o.Revisions
-	if supported == nil {
-		supported = []string{}
+	supported := append([]string{}, h.o.Revisions...)
+	if h.bothEras(x) {
+		supported = append(supported, h.o.Modern...)
 	}
 	// Strings and slices of them cannot fail to marshal; what is no UTF-8 becomes U+FFFD.
 	data, _ := json.Marshal(struct {
 		Supported []string `json:"supported"`
 		Requested string   `json:"requested"`
 	}{supported, strings.ToValidUTF8(requested, "\uFFFD")})
-	return &refusal{status: 400, code: mcp.CodeUnsupportedVersion, reason: "version", message: "Unsupported protocol version", data: data}
+	return refusal{status: 400, code: mcp.CodeUnsupportedVersion, reason: "version", message: "Unsupported protocol version", data: data}.of(&x.Msg)
 }
 
 // refuseMessage answers a body that is no JSON-RPC message. Reason and id are what the scan found.
@@ -91,7 +111,7 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, e endpoint, no 
 	header := w.Header()
 	switch no.status {
 	case http.StatusMethodNotAllowed:
-		header.Set("Allow", e.methods())
+		header.Set("Allow", cmp.Or(no.allow, e.methods()))
 	case http.StatusUnauthorized:
 		header.Set("Www-Authenticate", "Bearer")
 	}

@@ -1,0 +1,44 @@
+package transport
+
+import (
+	"encoding/base64"
+	"strings"
+	"unicode/utf8"
+)
+
+// The marks of a header value that is written in base64.
+const (
+	encodedPrefix = "=?base64?"
+	encodedSuffix = "?="
+)
+
+var strictBase64 = base64.StdEncoding.Strict()
+
+// DecodeHeader returns what a value of Mcp-Name or Mcp-Param-* stands for (2026-07-28, streamable HTTP, value encoding):
+// without the blanks around it, and decoded if it stands between =?base64? and ?=. It is false for a value that must be
+// refused with HeaderMismatch: one that is not strict base64 of UTF-8 there, or that has other characters than visible
+// ASCII, space and tab. Of a value that is not encoded it allocates nothing.
+func DecodeHeader(value string) (string, bool) {
+	value = trim(value)
+	if len(value) >= len(encodedPrefix)+len(encodedSuffix) && strings.HasPrefix(value, encodedPrefix) && strings.HasSuffix(value, encodedSuffix) {
+		return decodeText(value[len(encodedPrefix) : len(value)-len(encodedSuffix)])
+	}
+	for i := 0; i < len(value); i++ {
+		if c := value[i]; c != '\t' && (c < ' ' || c > '~') {
+			return "", false
+		}
+	}
+	return value, true
+}
+
+func decodeText(encoded string) (string, bool) {
+	// The decoder would skip line breaks.
+	if strings.ContainsAny(encoded, "\r\n") {
+		return "", false
+	}
+	text, err := strictBase64.DecodeString(encoded)
+	if err != nil || !utf8.Valid(text) {
+		return "", false
+	}
+	return string(text), true
+}

@@ -1,0 +1,146 @@
+package transport
+
+import (
+	"bytes"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// firstModern is the first revision whose requests each stand for themselves.
+var firstModern = mcp.Revision20260728.String()
+
+// modern reports whether a value of MCP-Protocol-Version is of the modern era, be it served or not: a date that is not
+// before its first revision.
+func modern(version string) bool {
+	if len(version) != len(firstModern) || version < firstModern {
+		return false
+	}
+	for i := 0; i < len(version); i++ {
+		if dash := i == 4 || i == 7; dash != (version[i] == '-') || !dash && version[i]-'0' > 9 {
+			return false
+		}
+	}
+	return true
+}
+
+// admitVersion looks at MCP-Protocol-Version. What is no revision with sessions can be judged only beside the message
+// of a POST; until then x.Modern says that there is such a value.
+func (h *Handler) admitVersion(x *Exchange, r *http.Request) *refusal {
+	v := r.Header["Mcp-Protocol-Version"]
+	if len(v) == 0 {
+		return nil
+	}
+	if i := slices.Index(h.o.Revisions, v[0]); i >= 0 && len(v) == 1 {
+		x.Version = h.o.Revisions[i]
+		return nil
+	}
+	requested := joined(v)
+	switch {
+	case !h.bothEras(x):
+	case r.Method == http.MethodPost:
+		x.Modern = true
+		return nil
+	case modern(requested):
+		return refuseModernMethod
+	}
+	return h.refuseRevision(x, requested)
+}
+
+// bothEras reports whether modern requests may come to the endpoint.
+func (h *Handler) bothEras(x *Exchange) bool { return x.endpoint == streamable && len(h.o.Modern) > 0 }
+
+// joined is the value of a header, which may have come in several lines (RFC 9110, 5.3).
+func joined(v []string) string { return trim(strings.Join(v, ", ")) }
+
+// admitModern makes the checks of a message whose header or _meta is not of the legacy era (2026-07-28, streamable
+// HTTP, request metadata; overview, _meta): each is refused with its id.
+func (h *Handler) admitModern(x *Exchange, header http.Header) *refusal {
+	m, said := &x.Msg, header["Mcp-Protocol-Version"]
+	requested := joined(said)
+	if m.ProtocolVersion == nil && !modern(requested) {
+		return h.refuseRevision(x, requested)
+	}
+	if m.Kind != codec.Request && m.Kind != codec.Notification {
+		return refuseKind
+	}
+	// A notification need not have _meta, nor any header but this.
+	if m.Kind == codec.Request || m.ProtocolVersion != nil {
+		if !isText(m.ProtocolVersion) {
+			return refuseNoRevision.of(m)
+		}
+		if len(said) != 1 || !sameText(m.ProtocolVersion, requested) {
+			return refuseRevisionHeader.of(m)
+		}
+	}
+	i := slices.Index(h.o.Modern, requested)
+	if i < 0 {
+		return h.refuseRevision(x, requested)
+	}
+	x.Modern, x.Version = true, h.o.Modern[i]
+	method := header["Mcp-Method"]
+	if m.Kind == codec.Notification {
+		if len(method) > 0 && !saysMethod(method, m) {
+			return refuseMethodHeader.of(m)
+		}
+		return nil
+	}
+	if !isObject(codec.Field(m.Meta, mcp.MetaClientCapabilities)) {
+		return refuseNoCapabilities.of(m)
+	}
+	if info := codec.Field(m.Meta, mcp.MetaClientInfo); info != nil && !isObject(info) {
+		return refuseClientInfo.of(m)
+	}
+	if !saysMethod(method, m) {
+		return refuseMethodHeader.of(m)
+	}
+	if raw, ok := mirrored(m); ok && !saysName(header["Mcp-Name"], raw) {
+		return refuseNameHeader.of(m)
+	}
+	return nil
+}
+
+// mirrored returns the member of params that Mcp-Name must hold, if the method has one (2026-07-28, streamable HTTP,
+// standard request headers; for tasks, the extension's).
+func mirrored(m *codec.Message) (raw []byte, ok bool) {
+	switch string(m.Method) {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
+		return m.Name, true
+	case mcp.MethodResourcesRead:
+		return m.URI, true
+	case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel:
+		return codec.Field(m.Params, "taskId"), true
+	}
+	return nil, false
+}
+
+func saysMethod(v []string, m *codec.Message) bool {
+	return len(v) == 1 && trim(v[0]) == string(m.Method)
+}
+
+func saysName(v []string, raw []byte) bool {
+	if len(v) != 1 {
+		return false
+	}
+	name, ok := DecodeHeader(v[0])
+	return ok && sameText(raw, name)
+}
+
+// sameText reports whether raw JSON is a string that stands for s. It allocates only if raw has escapes.
+func sameText(raw []byte, s string) bool {
+	if !isText(raw) {
+		return false
+	}
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1:len(raw)-1]) == s
+	}
+	text, ok := codec.Str(raw)
+	return ok && text == s
+}
+
+// isText and isObject tell what raw JSON is; nil is nothing.
+func isText(raw []byte) bool   { return len(raw) > 0 && raw[0] == '"' }
+func isObject(raw []byte) bool { return len(raw) > 0 && raw[0] == '{' }
