@@ -192,26 +192,52 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
+// BenchmarkStream answers calls of either era with a stream of one event, one after another on one connection.
+func BenchmarkStream(b *testing.B) {
+	for era, raw := range map[string]string{"legacy": request("POST", "127.0.0.1", legacyCall, legacyHeaders...), "modern": callRequest()} {
+		b.Run("era="+era, func(b *testing.B) {
+			_, addr := reusing(b, funcs{post: oneEvent}, bothEras)
+			c := dial(b, addr)
+			_ = c.SetDeadline(time.Time{})
+			b.ReportAllocs()
+			for b.Loop() {
+				body := c.send(raw).response("POST").Body
+				if n, err := io.Copy(io.Discard, body); n < 100 || err != nil {
+					b.Fatal(n, err)
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkIdleStream reports what an open stream holds after its first event was sent, without kernel memory but with
 // the client's end of the connection.
 func BenchmarkIdleStream(b *testing.B) {
+	node := []string{"User-Agent: node", "Accept-Language: *", "Sec-Fetch-Mode: cors", "Accept-Encoding: gzip, deflate"}
+	b.Run("era=legacy", func(b *testing.B) {
+		idleStreams(b, request("GET", "127.0.0.1", "", append(node, legacyHeaders...)...))
+	})
+	b.Run("era=modern", func(b *testing.B) {
+		idleStreams(b, modernRequest(modernListen, append(node, "Mcp-Method: subscriptions/listen")...))
+	})
+}
+
+func idleStreams(b *testing.B, raw string) {
 	const n = 2000
 	for b.Loop() {
 		streams := make(chan *Exchange, n)
-		h := NewHandler(funcs{get: func(x *Exchange) {
+		open := func(x *Exchange) {
 			x.Open()
 			x.Event("e.0", 1000, nil)
 			x.Flush()
 			streams <- x
-		}}, Options{Revisions: []string{"2025-11-25"}})
+		}
+		h := NewHandler(funcs{get: open, post: open}, Options{Revisions: []string{"2025-11-25"}, Modern: []string{"2026-07-28"}})
 		s := httptest.NewServer(h)
-		addr := s.Listener.Addr().String()
-		raw := []byte(request("GET", addr, "", "Mcp-Session-Id: ABCDEFGHIJKLMNOPQRSTUVWXYZ", "Mcp-Protocol-Version: 2025-11-25",
-			"User-Agent: node", "Accept-Language: *", "Sec-Fetch-Mode: cors", "Accept-Encoding: gzip, deflate"))
 		conns := make([]net.Conn, n)
 		before := heap()
 		for i := range conns {
-			c, err := net.Dial("tcp", addr)
+			c, err := net.Dial("tcp", s.Listener.Addr().String())
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -220,7 +246,7 @@ func BenchmarkIdleStream(b *testing.B) {
 		held := make([]*Exchange, 0, n)
 		buf := make([]byte, 4096)
 		for _, c := range conns {
-			if _, err := c.Write(raw); err != nil {
+			if _, err := io.WriteString(c, raw); err != nil {
 				b.Fatal(err)
 			}
 			held = append(held, <-streams)

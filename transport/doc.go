@@ -36,18 +36,21 @@
 //     any other connection.
 //   - No method of an Exchange but Room waits for the peer, except that Answer and Reject write a response, which a
 //     peer that does not read can hold up for at most WriteTimeout.
+//   - The client of a modern request cancels it by closing the connection: [Exchange.Context] is done at once, before
+//     the first byte as in mid-stream, and nothing is written from then on.
 //   - What a Pipe writes is whole messages, each on one line, and nothing else. Its methods that write never wait.
 //
 // # States of an Exchange
 //
-//	          Answer, Accepted, Reject              ServeHTTP returns
+//	    Answer, AnswerLast, Accepted, Reject        ServeHTTP returns
 //	fresh ───────────────────────────────▶ answered ────────────────▶ over
 //	  │
 //	  │ Open               Finish                   all written
 //	  ├────────▶ streaming ──────────▶ finishing ────────────────────▶ gone
 //	  │              │                     │                            ▲
 //	  │              └─────────────────────┴── Cut, write error, ───────┤
-//	  │ Cut                                    too much queued          │
+//	  │ Cut, closed (modern)                   too much queued,         │
+//	  │                                        closed (modern)          │
 //	  └─────────────────────────────────────────────────────────────────┘
 //
 // # Connections of open streams
@@ -58,9 +61,13 @@
 // stream: call [Handler.Close]. Where a connection cannot be taken over (HTTP/2, wrapped writers) the goroutine of
 // ServeHTTP stays and does the writing, and the dispatcher runs on a goroutine of its own.
 //
+// A modern client cancels by closing the connection. Before the stream is open net/http notices that, and afterwards, of
+// a connection that was taken over, one goroutine for all does, where the system can tell (Linux), and elsewhere one for
+// each.
+//
 // # Who may call what
 //
 // All methods of Handler, Exchange and Pipe may be called from any goroutine, but Pipe.Serve only once. The fields of an
-// Exchange are set before the dispatcher runs and must not be written to; Msg and Body are gone when the dispatcher's
-// method has returned.
+// Exchange are set before the dispatcher runs and must not be written to; Msg, Body and Header are gone when the
+// dispatcher's method has returned.
 package transport

@@ -46,11 +46,11 @@ type Exchange struct {
 	// Principal is what Options.Authenticate returned.
 	Principal any
 
-	// Header is the request's header. It must not be written to.
+	// Header is the request's header. It must not be written to, and is gone when the dispatcher returns.
 	Header http.Header
 
-	// Modern says that the request stands for itself (2026-07-28): it has no session, and its headers are those its
-	// _meta and method ask for.
+	// Modern says that the request stands for itself (2026-07-28): it has no session, its headers are those its _meta
+	// and method ask for, and its client cancels it by closing the connection, see Context.
 	Modern bool
 
 	endpoint endpoint
@@ -76,6 +76,7 @@ type Exchange struct {
 	w       http.ResponseWriter
 	state   state
 	aborted bool // Cut before anything was sent
+	last    bool // AnswerLast
 	session string
 	s       *stream // nil unless opened
 	ctx     context.Context
@@ -113,7 +114,7 @@ func canHijack(w http.ResponseWriter) bool {
 
 // release gives the request's bytes back.
 func (x *Exchange) release() {
-	x.Body, x.Msg = nil, codec.Message{}
+	x.Body, x.Msg, x.Header = nil, codec.Message{}, nil
 	x.body.Free()
 	x.body = nil
 }
@@ -122,7 +123,7 @@ func (x *Exchange) release() {
 // nobody may write from here on.
 func (x *Exchange) leave() {
 	x.mu.Lock()
-	s, aborted := x.s, x.aborted
+	s, aborted, last := x.s, x.aborted, x.last
 	if s == nil {
 		x.w = nil
 	}
@@ -138,7 +139,9 @@ func (x *Exchange) leave() {
 	}
 	if cancel != nil {
 		unwatch()
-		cancel(ErrGone)
+		if !last {
+			cancel(ErrGone)
+		}
 	}
 	if aborted {
 		panic(http.ErrAbortHandler)
@@ -152,7 +155,9 @@ func (x *Exchange) written() {
 }
 
 // Context returns a context that is done when the client is gone or, once the exchange is a stream, when the
-// connection was closed. It keeps the values of the request's context.
+// connection was closed. It keeps the values of the request's context. Of a modern request it is done at once when the
+// client closes the connection, also before anything was sent, and nothing is written after that; a client that closes
+// it once AnswerLast has answered cancels nothing.
 func (x *Exchange) Context() context.Context {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -175,7 +180,7 @@ func (x *Exchange) Context() context.Context {
 func (x *Exchange) baseDone() {
 	x.mu.Lock()
 	cancel := x.cancel
-	if x.s != nil && x.s.conn != nil {
+	if x.last || x.s != nil && x.s.conn != nil {
 		cancel = nil
 	}
 	x.mu.Unlock()
@@ -183,6 +188,20 @@ func (x *Exchange) baseDone() {
 		cancel(ErrGone)
 	}
 }
+
+// closed ends a modern exchange whose client has closed the connection, unless all that is left of it is to end.
+func (x *Exchange) closed() {
+	x.mu.Lock()
+	ended := x.s != nil && x.s.ended
+	x.mu.Unlock()
+	if !ended {
+		x.cut(cutClosed)
+	}
+}
+
+// left reports whether the client of a modern request has closed the connection, after which nothing may be written.
+// It only knows of connections that were not taken over.
+func (x *Exchange) left() bool { return x.Modern && x.base.Err() != nil }
 
 // RemoteAddr returns the client's address as net/http has it, "host:port".
 func (x *Exchange) RemoteAddr() string { return x.remote }
@@ -198,12 +217,19 @@ func (x *Exchange) SetSession(id string) {
 // Answer sends the whole response, as application/json if body is not empty. body may be reused after the return. It
 // returns false, and does nothing, if anything was sent before.
 func (x *Exchange) Answer(status int, body []byte) bool {
-	return x.answer(status, body, 0)
+	return x.answer(status, body, 0, false)
+}
+
+// AnswerLast is Answer for a dispatcher that goes on after it: its goroutine may be the one of the connection, so that
+// over HTTP/1 the client is told not to send its next request there. After it, neither the end of the connection nor
+// that of the dispatcher ends Context.
+func (x *Exchange) AnswerLast(status int, body []byte) bool {
+	return x.answer(status, body, 0, true)
 }
 
 // Accepted sends 202 without a body. It is ignored if anything was sent before.
 func (x *Exchange) Accepted() {
-	x.answer(http.StatusAccepted, nil, 0)
+	x.answer(http.StatusAccepted, nil, 0, false)
 }
 
 // Reject sends a JSON-RPC error as the whole response. Nil data and a nil id, both raw JSON, leave their members out;
@@ -218,20 +244,28 @@ func (x *Exchange) Reject(status, code int, message string, data, id []byte, ret
 	b := codec.GetBuffer()
 	defer b.Free()
 	b.B = codec.AppendError(b.B, id, code, message, data)
-	x.answer(status, b.B, retryAfter)
+	x.answer(status, b.B, retryAfter, false)
 }
 
-func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration) bool {
+func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration, last bool) bool {
 	x.mu.Lock()
 	if x.state != fresh || x.w == nil {
 		x.mu.Unlock()
 		return false
 	}
-	x.state = answered
+	if x.left() {
+		x.mu.Unlock()
+		x.closed()
+		return false
+	}
+	x.state, x.last = answered, last
 	w := x.w
 	// Free: only the step out of fresh takes it, and ServeHTTP, which has cleared w by then.
 	x.writing.Lock()
 	x.headers(w.Header())
+	if last {
+		x.closeAfter(w.Header())
+	}
 	x.mu.Unlock()
 	if retryAfter > 0 {
 		w.Header().Set("Retry-After", seconds(retryAfter))

@@ -21,6 +21,8 @@ type Handler struct {
 	reads  *watchdog // of bodies
 	writes *watchdog // of plain answers
 
+	hangups hangups // of connections that were taken over for modern requests
+
 	mu      sync.Mutex // guards what follows; taken while an Exchange's mu is held, never the other way round
 	streams *Exchange  // list of the open streams
 	open    int

@@ -21,11 +21,7 @@ func (h *Handler) serveInline(x *Exchange, w http.ResponseWriter, method string)
 			// Something was sent by now; what it was shows in the state.
 			returned = nil
 		case <-x.base.Done():
-			x.mu.Lock()
-			if x.state == fresh {
-				x.state = gone
-			}
-			x.mu.Unlock()
+			x.clientGone()
 		}
 	}
 	x.mu.Lock()
@@ -37,6 +33,19 @@ func (h *Handler) serveInline(x *Exchange, w http.ResponseWriter, method string)
 		return
 	}
 	x.leave()
+}
+
+// clientGone ends an exchange whose client is gone before anything was sent.
+func (x *Exchange) clientGone() {
+	if x.Modern {
+		x.closed()
+		return
+	}
+	x.mu.Lock()
+	if x.state == fresh {
+		x.state = gone
+	}
+	x.mu.Unlock()
 }
 
 // waiting reports whether nothing was sent yet.
@@ -79,7 +88,7 @@ func (x *Exchange) pump(w http.ResponseWriter) {
 			select {
 			case <-x.wake:
 			case <-x.base.Done():
-				x.cut(cutWrite)
+				x.cut(x.goneReason())
 			}
 			continue
 		}
@@ -95,7 +104,7 @@ func (x *Exchange) pump(w http.ResponseWriter) {
 		x.wrote(0)
 		if err != nil {
 			x.w = nil
-			x.endAndUnlock(writeFault(err))
+			x.endAndUnlock(x.writeFault(err))
 			return
 		}
 		x.mu.Unlock()
@@ -106,7 +115,7 @@ func (x *Exchange) pump(w http.ResponseWriter) {
 func (x *Exchange) push(w http.ResponseWriter, rc *http.ResponseController, batch []byte) error {
 	for {
 		x.mu.Lock()
-		if x.state == gone {
+		if x.state == gone || x.left() {
 			x.mu.Unlock()
 			return ErrGone
 		}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -12,8 +13,8 @@ import (
 )
 
 // reusing is a server that takes connections again.
-func reusing(t testing.TB, d Dispatcher) (*httptest.Server, string) {
-	s := httptest.NewUnstartedServer(NewHandler(d, Options{}))
+func reusing(t testing.TB, d Dispatcher, o Options) (*httptest.Server, string) {
+	s := httptest.NewUnstartedServer(NewHandler(d, o))
 	Configure(s.Config)
 	s.Listener = Reuse(s.Listener, s.Config)
 	s.Start()
@@ -31,7 +32,7 @@ func oneEvent(x *Exchange) {
 // TestReuse sends requests on one connection whose answers are streams, plain ones and streams again.
 func TestReuse(t *testing.T) {
 	t.Parallel()
-	_, addr := reusing(t, funcs{post: oneEvent})
+	_, addr := reusing(t, funcs{post: oneEvent}, Options{})
 	c := dial(t, addr)
 	for i := range 6 {
 		if i%3 == 2 {
@@ -62,7 +63,7 @@ func TestReuseOfWhatCameMeanwhile(t *testing.T) {
 		x.Flush()
 		<-next
 		x.Finish()
-	}})
+	}}, Options{})
 	c := dial(t, addr).send(request("POST", addr, ping))
 	resp := c.response("POST")
 	c.send(request("GET", addr, ""))
@@ -87,7 +88,7 @@ func TestNoReuse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, addr := reusing(t, funcs{post: oneEvent, get: oneEvent})
+			_, addr := reusing(t, funcs{post: oneEvent, get: oneEvent}, Options{})
 			c := dial(t, addr)
 			resp := c.send(change(addr)).response("POST")
 			if !resp.Close {
@@ -113,7 +114,7 @@ func TestReuseBreaks(t *testing.T) {
 		x.Flush()
 		<-read
 		x.Cut()
-	}})
+	}}, Options{})
 	resp := dial(t, addr).send(request("POST", addr, ping)).response("POST")
 	stream := &events{bufio.NewReader(resp.Body)}
 	if got, err := stream.next(); got.Data != ping || err != nil {
@@ -136,7 +137,7 @@ func TestReuseOfAClosedServer(t *testing.T) {
 		<-end
 		x.Event("", 0, x.Body)
 		x.Finish()
-	}})
+	}}, Options{})
 	resp := dial(t, addr).send(request("POST", addr, ping)).response("POST")
 	<-opened
 	_ = s.Listener.Close()
@@ -148,4 +149,39 @@ func TestReuseOfAClosedServer(t *testing.T) {
 	if _, err := http.Get("http://" + addr); err == nil {
 		t.Error("the server takes connections still")
 	}
+}
+
+// TestReuseOfModernStreams sends modern requests on one connection, whose end is noticed during the last one.
+func TestReuseOfModernStreams(t *testing.T) {
+	t.Parallel()
+	left := make(chan struct{})
+	_, addr := reusing(t, funcs{post: func(x *Exchange) {
+		if string(x.Msg.ID) != "0" {
+			oneEvent(x)
+			return
+		}
+		x.Open()
+		x.Event("", 0, nil)
+		x.Flush()
+		<-x.Context().Done()
+		close(left)
+	}}, bothEras)
+	c := dial(t, addr)
+	for _, raw := range []string{listenRequest(), callRequest(), listenRequest(), callRequest()} {
+		resp := c.send(raw).response("POST")
+		if got, err := all(resp.Body); len(got) != 1 || err != nil {
+			t.Fatalf("got %v, %v", got, err)
+		}
+		if resp.Close != (runtime.GOOS != "linux") {
+			t.Fatalf("the end of the connection is announced: %v", resp.Close)
+		}
+		if resp.Close {
+			c = dial(t, addr)
+		}
+	}
+	if _, err := (&events{bufio.NewReader(c.send(strings.Replace(callRequest(), `"id":7`, `"id":0`, 1)).response("POST").Body)}).next(); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	wait(t, "the end of the context", left)
 }

@@ -21,6 +21,7 @@ const (
 	cutTimeout = "write-timeout" // the peer does not read
 	cutPanic   = "panic"         // the dispatcher panicked
 	cutClosing = "closing"       // the handler was closed
+	cutClosed  = "client-closed" // the client of a modern request is gone, which is its cancel
 )
 
 const (
@@ -52,6 +53,7 @@ type stream struct {
 	cut     bool          // the response is broken off rather than ended
 	room    chan struct{} // closed when there is room or the stream is gone; nil if nobody waits
 
+	watch  uint64        // number at hangups
 	pumped chan struct{} // closed when a pump that runs beside ServeHTTP is done
 }
 
@@ -139,15 +141,8 @@ func (x *Exchange) Open() bool {
 		return true
 	}
 	conn, rw, err := http.NewResponseController(x.w).Hijack()
-	if err != nil {
-		// A wrapper promised what the connection cannot do. ServeHTTP waits for the pump when the dispatcher returns.
-		x.inline, x.wake = true, make(chan struct{}, 1)
-		x.closeAfter(header)
-		x.s.pumped = make(chan struct{})
-		go func(w http.ResponseWriter) {
-			defer close(x.s.pumped)
-			x.pump(w)
-		}(x.w)
+	if err != nil { // a wrapper promised what the connection cannot do
+		x.pumpBeside(header)
 		return true
 	}
 	if x.unwatch != nil {
@@ -155,9 +150,24 @@ func (x *Exchange) Open() bool {
 	}
 	x.w = nil
 	x.s.conn, x.s.reuse = conn, x.reuseOf(rw.Reader.Buffered())
+	if x.Modern {
+		x.notice(conn)
+	}
 	x.s.head = x.appendHead(header)
 	x.start()
 	return true
+}
+
+// pumpBeside has a goroutine of its own do the writing, which ServeHTTP waits for when the dispatcher has returned. mu
+// is held.
+func (x *Exchange) pumpBeside(header http.Header) {
+	x.wake = make(chan struct{}, 1)
+	x.closeAfter(header)
+	x.s.pumped = make(chan struct{})
+	go func(w http.ResponseWriter) {
+		defer close(x.s.pumped)
+		x.pump(w)
+	}(x.w)
 }
 
 var (
@@ -373,7 +383,7 @@ func (x *Exchange) drain() {
 		buf.Free()
 		x.mu.Lock()
 		if err != nil {
-			x.endAndUnlock(writeFault(err))
+			x.endAndUnlock(x.writeFault(err))
 			return
 		}
 		x.s.writing = 0
@@ -382,10 +392,18 @@ func (x *Exchange) drain() {
 	x.mu.Unlock()
 }
 
-func writeFault(err error) string {
+func (x *Exchange) writeFault(err error) string {
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		return cutTimeout
+	}
+	return x.goneReason()
+}
+
+// goneReason is why a stream is cut whose client is gone.
+func (x *Exchange) goneReason() string {
+	if x.Modern {
+		return cutClosed
 	}
 	return cutWrite
 }
@@ -422,6 +440,7 @@ func (x *Exchange) endAndUnlock(reason string) {
 	for _, f := range after {
 		go f()
 	}
+	x.h.hangups.drop(s.watch)
 	if !s.cut && conn != nil && (s.reuse == nil || !s.reuse.put(conn)) {
 		linger(conn)
 	}
@@ -435,9 +454,7 @@ func (x *Exchange) endAndUnlock(reason string) {
 // abort closes conn at once.
 func abort(conn net.Conn, reason string) {
 	// Closing a TLS connection waits for the peer; its transport can be closed at once.
-	if t, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		conn = t.NetConn()
-	}
+	conn = belowTLS(conn)
 	if reason == cutQueue || reason == cutTimeout {
 		// What the kernel holds for a peer that does not read would otherwise stay for minutes.
 		if t, ok := conn.(*net.TCPConn); ok {

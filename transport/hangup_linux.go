@@ -1,0 +1,144 @@
+package transport
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// hangups notices when the peers of connections close them, by an epoll of its own that reports nothing else. It has a
+// goroutine, which waits in Go's poller as one for any other file, while there is something to watch and a moment longer.
+// The zero value is ready.
+type hangups struct {
+	mu      sync.Mutex // guards what follows; taken while an Exchange's mu is held, never the other way round
+	epoll   *os.File   // nil while there is no goroutine
+	fd      int        // of epoll
+	last    uint64
+	watched map[uint64]*Exchange
+}
+
+// add watches conn for x. 0 is that it cannot be watched, and else the number for drop.
+func (p *hangups) add(x *Exchange, conn net.Conn) uint64 {
+	c, ok := conn.(syscall.Conn)
+	if !ok {
+		return 0
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.epoll == nil && !p.open() {
+		return 0
+	}
+	p.last++
+	id, fault := p.last, error(nil)
+	event := syscall.EpollEvent{Events: syscall.EPOLLRDHUP | syscall.EPOLLONESHOT, Fd: int32(id), Pad: int32(id >> 32)}
+	err = raw.Control(func(fd uintptr) {
+		// A close of fd takes it out of the epoll. One that was used again is still there.
+		fault = syscall.EpollCtl(p.fd, syscall.EPOLL_CTL_ADD, int(fd), &event)
+		if fault == syscall.EEXIST {
+			fault = syscall.EpollCtl(p.fd, syscall.EPOLL_CTL_MOD, int(fd), &event)
+		}
+	})
+	if err != nil || fault != nil {
+		p.rest()
+		return 0
+	}
+	p.watched[id] = x
+	return id
+}
+
+// drop watches no longer. 0 is nothing.
+func (p *hangups) drop(id uint64) {
+	if id == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.watched, id)
+	p.rest()
+}
+
+// restTime is how long the epoll outlives the last connection: making one costs more than a short stream may.
+const restTime = time.Second
+
+// rest has the goroutine look later whether there is still nothing to watch. mu is held.
+func (p *hangups) rest() {
+	if len(p.watched) == 0 && p.epoll != nil {
+		_ = p.epoll.SetReadDeadline(time.Now().Add(restTime))
+	}
+}
+
+// rested reports whether there is nothing to watch, and closes the epoll then.
+func (p *hangups) rested() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.watched) > 0 {
+		_ = p.epoll.SetReadDeadline(time.Time{})
+		return false
+	}
+	p.shut()
+	return true
+}
+
+// open makes the epoll. mu is held.
+func (p *hangups) open() bool {
+	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		return false
+	}
+	_ = syscall.SetNonblock(fd, true) // cannot fail, and makes Go's poller take it
+	p.fd, p.epoll, p.watched = fd, os.NewFile(uintptr(fd), "epoll"), make(map[uint64]*Exchange)
+	raw, err := p.epoll.SyscallConn()
+	if err != nil || p.epoll.SetDeadline(time.Time{}) != nil { // Go's poller did not take it
+		p.shut()
+		return false
+	}
+	go p.run(raw)
+	return true
+}
+
+// shut closes the epoll. mu is held.
+func (p *hangups) shut() {
+	_ = p.epoll.Close()
+	p.epoll, p.watched = nil, nil
+}
+
+// run closes the exchanges whose connections are reported, until there has been none for a moment.
+func (p *hangups) run(epoll syscall.RawConn) {
+	var events [64]syscall.EpollEvent
+	var gone [len(events)]*Exchange
+	for {
+		n, fault := 0, error(nil)
+		err := epoll.Read(func(fd uintptr) bool {
+			for fault = syscall.EINTR; fault == syscall.EINTR; {
+				n, fault = syscall.EpollWait(int(fd), events[:], 0)
+			}
+			return n > 0 || fault != nil
+		})
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if p.rested() {
+				return
+			}
+			continue
+		}
+		if err != nil || fault != nil {
+			return // Nobody else closes the epoll, and waiting has no fault but EINTR.
+		}
+		p.mu.Lock()
+		for i, e := range events[:n] {
+			gone[i] = p.watched[uint64(uint32(e.Fd))|uint64(uint32(e.Pad))<<32]
+		}
+		p.mu.Unlock()
+		for i, x := range gone[:n] {
+			if gone[i] = nil; x != nil {
+				x.closed()
+			}
+		}
+	}
+}

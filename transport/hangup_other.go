@@ -1,0 +1,11 @@
+//go:build !linux
+
+package transport
+
+import "net"
+
+// hangups watches nothing here.
+type hangups struct{}
+
+func (*hangups) add(*Exchange, net.Conn) uint64 { return 0 }
+func (*hangups) drop(uint64)                    {}
