@@ -1,0 +1,69 @@
+// Command ask has tools that ask the user: one to fill in a form, one to open a URL
+// for what must not pass through the client.
+//
+//	$ go run ./examples/ask
+//	$ go run ./examples/try answer '{"action":"accept","content":{"size":"L"}}' tools/call '{"name":"order"}'
+//	elicitation/create {"mode":"form","message":"Which size?","requestedSchema":{"type":"object","properties":{"size":{"type":"string","title":"Size","enum":["S","M","L"]}},"required":["size"]}}
+//	{"content":[{"type":"text","text":"ordered size L"}]}
+//	$ go run ./examples/try answer '{"action":"decline"}' tools/call '{"name":"order"}'
+//	elicitation/create {"mode":"form","message":"Which size?","requestedSchema":{"type":"object","properties":{"size":{"type":"string","title":"Size","enum":["S","M","L"]}},"required":["size"]}}
+//	{"content":[{"type":"text","text":"nothing ordered"}]}
+//	$ go run ./examples/try answer '{"action":"accept"}' tools/call '{"name":"pay"}'
+//	elicitation/create {"mode":"url","message":"Please pay here.","elicitationId":"bill-7","url":"https://example.com/pay/7"}
+//	notifications/elicitation/complete {"elicitationId":"bill-7"}
+//	{"content":[{"type":"text","text":"paid"}]}
+//
+// A client that cannot ask is refused before the handler runs: that is what Needs is for.
+//
+//	$ go run ./examples/try declare '{"elicitation":{"form":{}}}' tools/call '{"name":"pay"}'
+//	{"code":-32600,"message":"the client must declare: elicitation.url","data":{"requiredCapabilities":{"elicitation":{"url":{}}}}}
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"log"
+	"os"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+var form = mcp.FormSchema{
+	Properties: []mcp.Property{{Name: "size", Schema: &mcp.EnumSchema{Title: "Size", Enum: []string{"S", "M", "L"}}}},
+	Required:   []string{"size"},
+}
+
+func main() {
+	srv := troupe.NewServer(mcp.Implementation{Name: "ask", Version: "1.0.0"}, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "order", Description: "Orders a shirt.", Needs: troupe.NeedsElicitation},
+		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			r, err := call.Elicit(ctx, "Which size?", form)
+			if err != nil || r.Action != mcp.ElicitAccept {
+				return "nothing ordered", err
+			}
+			var filled struct{ Size string }
+			err = json.Unmarshal(r.Content, &filled) // a client may answer what it likes
+			return "ordered size " + filled.Size, err
+		})
+	troupe.AddTool(srv, troupe.Tool{Name: "pay", Description: "Has the user pay.", Needs: troupe.NeedsElicitationURL},
+		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			r, err := call.ElicitURL(ctx, "Please pay here.", "bill-7", "https://example.com/pay/7")
+			if err != nil || r.Action != mcp.ElicitAccept {
+				return "not paid", err
+			}
+			return "paid", call.ElicitationComplete(ctx, "bill-7") // once the page has told us
+		})
+
+	rt, err := troupe.New(troupe.Options{Listen: os.Getenv("LISTEN")}) // if empty, 127.0.0.1:8080
+	if err != nil {
+		log.Fatal(err)
+	}
+	rt.Mount("/mcp", srv)
+	ln, err := rt.Listen()
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Printf("serving http://%s/mcp", ln.Addr())
+	log.Fatal(rt.ServeOn(context.Background(), ln))
+}

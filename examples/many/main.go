@@ -1,0 +1,66 @@
+// Command many has a hundred servers in one Runtime, each with limits of its own, and
+// one more whose tools add and remove servers while it serves.
+//
+//	$ go run ./examples/many
+//	$ URL=http://127.0.0.1:8080/shop-7 go run ./examples/try tools/call '{"name":"name"}'
+//	{"content":[{"type":"text","text":"shop-7"}]}
+//	$ go run ./examples/try tools/call '{"name":"add","arguments":{"id":"shop-100"}}'
+//	{"content":[{"type":"text","text":"added shop-100"}]}
+//	$ URL=http://127.0.0.1:8080/shop-100 go run ./examples/try tools/call '{"name":"name"}' tools/call '{"name":"name"}' tools/call '{"name":"name"}'
+//	{"content":[{"type":"text","text":"shop-100"}]}
+//	{"content":[{"type":"text","text":"shop-100"}]}
+//	429 {"code":-32600,"message":"too many calls per second in this session",...
+//	$ go run ./examples/try tools/call '{"name":"remove","arguments":{"id":"shop-100"}}'
+//	{"content":[{"type":"text","text":"removed: true"}]}
+//	$ URL=http://127.0.0.1:8080/shop-100 go run ./examples/try ping '{}'
+//	404 404 page not found
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+type shop struct {
+	ID string `json:"id"`
+}
+
+// newShop returns a server that lets a session call a tool twice, and then once an hour.
+func newShop(id string) *troupe.Server {
+	srv := troupe.NewServer(mcp.Implementation{Name: id, Version: "1.0.0"},
+		&troupe.ServerOptions{ID: id, Limits: troupe.Limits{CallRate: 1. / 3600, CallBurst: 2}})
+	troupe.AddTool(srv, troupe.Tool{Name: "name", Description: "Says which shop this is."},
+		func(context.Context, *troupe.Call, struct{}) (string, error) { return id, nil })
+	return srv
+}
+
+func main() {
+	rt, err := troupe.New(troupe.Options{Listen: os.Getenv("LISTEN")}) // if empty, 127.0.0.1:8080
+	if err != nil {
+		log.Fatal(err)
+	}
+	for n := range 100 {
+		id := fmt.Sprintf("shop-%d", n)
+		rt.Mount("/"+id, newShop(id))
+	}
+	admin := troupe.NewServer(mcp.Implementation{Name: "admin", Version: "1.0.0"}, nil)
+	troupe.AddTool(admin, troupe.Tool{Name: "add"}, func(_ context.Context, _ *troupe.Call, in shop) (string, error) {
+		rt.Mount("/"+in.ID, newShop(in.ID)) // panics if it is there already
+		return "added " + in.ID, nil
+	})
+	troupe.AddTool(admin, troupe.Tool{Name: "remove"}, func(_ context.Context, _ *troupe.Call, in shop) (string, error) {
+		return fmt.Sprintf("removed: %t", rt.Unmount("/"+in.ID)), nil
+	})
+	rt.Mount("/mcp", admin)
+	ln, err := rt.Listen()
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Printf("serving http://%s/mcp", ln.Addr())
+	log.Fatal(rt.ServeOn(context.Background(), ln))
+}

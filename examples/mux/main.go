@@ -1,0 +1,64 @@
+// Command mux adds a server to a program that has routes, middleware and a listener of
+// its own, below /agents/, for who brings a token.
+//
+//	$ go run ./examples/mux
+//	$ curl -s http://127.0.0.1:8080/
+//	my own page
+//	$ URL=http://127.0.0.1:8080/agents/mcp go run ./examples/try tools/call '{"name":"whoami"}'
+//	401 {"code":-32600,"message":"Unauthorized"}
+//	$ URL=http://127.0.0.1:8080/agents/mcp TOKEN='Bearer letmein' go run ./examples/try tools/call '{"name":"whoami"}'
+//	{"content":[{"type":"text","text":"ada"}]}
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"os"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// authenticate says who makes a request: sessions of others do not exist for them.
+func authenticate(r *http.Request) (troupe.Principal, error) {
+	if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer letmein")) == 0 {
+		return troupe.Principal{}, errors.New("wrong token")
+	}
+	return troupe.Principal{Issuer: "tokens", Subject: "ada"}, nil
+}
+
+func logged(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		log.Print(r.Method, " ", r.URL.Path)
+		next.ServeHTTP(w, r)
+	})
+}
+
+func main() {
+	srv := troupe.NewServer(mcp.Implementation{Name: "mux", Version: "1.0.0"}, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "whoami", Description: "Says who calls."},
+		func(_ context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			return call.Principal().Subject, nil
+		})
+	rt, err := troupe.New(troupe.Options{Authenticate: authenticate})
+	if err != nil {
+		log.Fatal(err)
+	}
+	rt.Mount("/agents/mcp", srv)
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "my own page") })
+	mux.Handle("/agents/", rt)
+	ln, err := net.Listen("tcp", cmp.Or(os.Getenv("LISTEN"), "127.0.0.1:8080"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Printf("serving http://%s/", ln.Addr())
+	log.Fatal(http.Serve(ln, logged(mux)))
+}

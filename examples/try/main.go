@@ -1,0 +1,72 @@
+// Command try is a client to try the other examples with. It begins a session,
+// sends a request for each pair of arguments, a method and its params, and prints
+// every message that comes. It goes on where it was when the server comes back.
+//
+//	go run ./examples/try tools/list '{}' tools/call '{"name":"greet"}'
+//
+// Some words are not methods: declare sets the capabilities for initialize, answer
+// the result that questions of the server get, cancel after how many messages the
+// next request is cancelled; listen waits for so many messages on the session's own
+// stream. URL and TOKEN in the environment say where to and who.
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"log"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// patience is how long to wait for a server that is gone or has nothing to say.
+const patience = 30 * time.Second
+
+func main() {
+	log.SetFlags(0)
+	c := &client{
+		url:          cmp.Or(os.Getenv("URL"), "http://127.0.0.1:8080/mcp"),
+		token:        os.Getenv("TOKEN"),
+		capabilities: `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{"listChanged":true}}`,
+		answer:       `{}`,
+	}
+	args := os.Args[1:]
+	if len(args) == 0 || len(args)%2 != 0 {
+		log.Fatal("want pairs of a method and its params, such as: tools/list '{}'")
+	}
+	for ; len(args) > 0; args = args[2:] {
+		switch word, value := args[0], args[1]; word {
+		case "declare":
+			c.capabilities = value
+		case "answer":
+			c.answer = value
+		case "cancel":
+			c.cancel = number(value)
+		case "listen":
+			for range number(value) {
+				select {
+				case m := <-c.heard:
+					c.handle(m)
+				case <-time.After(patience):
+					log.Fatal("nothing came")
+				}
+			}
+		default:
+			c.begin()
+			if strings.HasPrefix(word, "notifications/") {
+				c.post(fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":%s}`, word, value)).Body.Close()
+				continue
+			}
+			c.request(word, value)
+		}
+	}
+}
+
+func number(value string) int {
+	n, err := strconv.Atoi(value)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return n
+}
