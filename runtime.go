@@ -182,6 +182,9 @@ func input(x *transport.Exchange) actors.Input {
 	if in.Tenant == anonymous {
 		in.Address = host(x.RemoteAddr())
 	}
+	if x.Modern {
+		in.Alone, in.Header = true, x.Header
+	}
 	if v := x.Header["Traceparent"]; len(v) == 1 {
 		in.Trace.Parent = v[0]
 		if v := x.Header["Tracestate"]; len(v) == 1 {
