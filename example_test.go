@@ -38,11 +38,16 @@ func visit(srv *troupe.Server, capabilities string) *visitor {
 	}
 	rt.Mount("/mcp", srv)
 	v := &visitor{web: httptest.NewServer(rt), rt: rt}
+	v.begin(capabilities)
+	return v
+}
+
+// begin begins the session.
+func (v *visitor) begin(capabilities string) {
 	res := v.post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` +
 		capabilities + `,"clientInfo":{"name":"example","version":"1"}}}`)
 	defer res.Body.Close()
 	v.session = res.Header.Get("Mcp-Session-Id")
-	return v
 }
 
 func (v *visitor) leave() {
@@ -95,7 +100,7 @@ func (v *visitor) print(message []byte) {
 	case m.Method == "":
 		fmt.Println(string(m.Result) + string(m.Error))
 	case m.ID == nil:
-		fmt.Println(m.Method, string(m.Params))
+		fmt.Println(strings.TrimSpace(m.Method + " " + string(m.Params)))
 	default:
 		fmt.Println(m.Method)
 		v.post(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":` + v.answer + `}`).Body.Close()

@@ -1,0 +1,170 @@
+package troupe_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+func ExampleCall_ElicitURL() {
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "pay", Needs: troupe.NeedsElicitationURL},
+		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			r, err := call.ElicitURL(ctx, "Please pay.", "bill-7", "https://example.com/pay/7")
+			if err != nil || r.Action != mcp.ElicitAccept {
+				return "not paid", err
+			}
+			// Acceptance is consent alone: here the page would tell that it is done.
+			return "paid", call.ElicitationComplete(ctx, "bill-7")
+		})
+
+	v := visit(srv, `{"elicitation":{"url":{}}}`)
+	defer v.leave()
+	v.answer = `{"action":"accept"}`
+	v.request("tools/call", `{"name":"pay"}`)
+	// Output:
+	// elicitation/create
+	// notifications/elicitation/complete {"elicitationId":"bill-7"}
+	// {"content":[{"type":"text","text":"paid"}]}
+}
+
+func ExampleURLRequired() {
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "mail"},
+		func(context.Context, *troupe.Call, struct{}) (string, error) {
+			return "", troupe.URLRequired(mcp.ElicitURL{Message: "Please sign in.", ElicitationID: "1", URL: "https://example.com/in"})
+		})
+
+	v := visit(srv, `{"elicitation":{"url":{}}}`)
+	defer v.leave()
+	v.request("tools/call", `{"name":"mail"}`)
+	// Output:
+	// {"code":-32042,"message":"the user must open a URL first","data":{"elicitations":[{"mode":"url","message":"Please sign in.","elicitationId":"1","url":"https://example.com/in"}]}}
+}
+
+func ExampleCall_Sample() {
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "shorten", Needs: troupe.NeedsSampling},
+		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			r, err := call.Sample(ctx, mcp.CreateMessageParams{
+				Messages:  []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.Blocks(mcp.Text("Shorten: a cat sat on a mat."))}},
+				MaxTokens: 100,
+			})
+			if err != nil {
+				return "", err
+			}
+			for _, block := range r.Content.Blocks {
+				if text, ok := block.(*mcp.TextContent); ok {
+					return text.Text, nil
+				}
+			}
+			return "", errors.New("the model said nothing")
+		})
+
+	v := visit(srv, `{"sampling":{}}`)
+	defer v.leave()
+	v.answer = `{"role":"assistant","content":{"type":"text","text":"A cat sat."},"model":"m"}`
+	v.request("tools/call", `{"name":"shorten"}`)
+	// Output:
+	// sampling/createMessage
+	// {"content":[{"type":"text","text":"A cat sat."}]}
+}
+
+// Several questions are put at once, each with a key for its answer.
+func ExampleAnswers() {
+	srv := troupe.NewServer(anyone, nil)
+	form := mcp.FormSchema{Properties: []mcp.Property{{Name: "ok", Schema: &mcp.BooleanSchema{}}}}
+	troupe.AddTool(srv, troupe.Tool{Name: "confirm", Needs: troupe.NeedsElicitation},
+		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			answers, err := call.Ask(ctx, troupe.Elicit("read", "Have you read it?", form), troupe.Elicit("sign", "Do you sign it?", form))
+			if err != nil {
+				return "", err
+			}
+			read, err := answers.Elicited("read")
+			if err != nil {
+				return "", err // the client answered this one with an error
+			}
+			sign, err := answers.Elicited("sign")
+			return fmt.Sprintf("read: %s, signed: %s", read.Action, sign.Action), err
+		})
+
+	v := visit(srv, `{"elicitation":{}}`)
+	defer v.leave()
+	v.answer = `{"action":"decline"}`
+	v.request("tools/call", `{"name":"confirm"}`)
+	// Output:
+	// elicitation/create
+	// elicitation/create
+	// {"content":[{"type":"text","text":"read: decline, signed: decline"}]}
+}
+
+// A client that says when its roots change is asked for them once.
+func ExampleCall_Roots() {
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "where", Needs: troupe.NeedsRoots},
+		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			roots, err := call.Roots(ctx)
+			if err != nil || len(roots) == 0 {
+				return "nowhere", err
+			}
+			return roots[0].URI, nil
+		})
+
+	v := visit(srv, `{"roots":{"listChanged":true}}`)
+	defer v.leave()
+	v.answer = `{"roots":[{"uri":"file:///src"}]}`
+	v.request("tools/call", `{"name":"where"}`)
+	v.request("tools/call", `{"name":"where"}`)
+	// Output:
+	// roots/list
+	// {"content":[{"type":"text","text":"file:///src"}]}
+	// {"content":[{"type":"text","text":"file:///src"}]}
+}
+
+func ExampleCall_Ping() {
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "reach"},
+		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			return "the client is there", call.Ping(ctx)
+		})
+
+	v := visit(srv, `{}`)
+	defer v.leave()
+	v.answer = `{}`
+	v.request("tools/call", `{"name":"reach"}`)
+	// Output:
+	// ping
+	// {"content":[{"type":"text","text":"the client is there"}]}
+}
+
+func ExampleCall_Peer() {
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "who"},
+		func(_ context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			p := call.Peer()
+			return fmt.Sprintf("%s, %s, samples: %t", p.Client().Name, p.Revision(), p.Capabilities().Sampling != nil), nil
+		})
+
+	v := visit(srv, `{"sampling":{}}`)
+	defer v.leave()
+	v.request("tools/call", `{"name":"who"}`)
+	// Output:
+	// {"content":[{"type":"text","text":"example, 2025-11-25, samples: true"}]}
+}
+
+func ExampleCall_Meta() {
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "meta"},
+		func(_ context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			return string(call.Meta()), nil
+		})
+
+	v := visit(srv, `{}`)
+	defer v.leave()
+	v.request("tools/call", `{"name":"meta","_meta":{"example.com/trace":"7"}}`)
+	// Output:
+	// {"content":[{"type":"text","text":"{\"example.com/trace\":\"7\"}"}]}
+}

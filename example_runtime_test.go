@@ -1,0 +1,139 @@
+package troupe_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+
+	"github.com/troupe-run/troupe"
+)
+
+func ExampleRevisions() {
+	fmt.Println(troupe.Revisions()[0])
+	// Output:
+	// 2024-11-05
+}
+
+// A client's session goes on in the next process on the same directory.
+func ExampleOptions_dir() {
+	dir, err := os.MkdirTemp("", "troupe")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	serve := func(session string) *visitor {
+		rt, err := troupe.New(troupe.Options{Dir: dir})
+		if err != nil {
+			panic(err)
+		}
+		srv := troupe.NewServer(anyone, nil)
+		troupe.AddTool(srv, troupe.Tool{Name: "greet"},
+			func(context.Context, *troupe.Call, struct{}) (string, error) { return "Hello!", nil })
+		rt.Mount("/mcp", srv)
+		return &visitor{web: httptest.NewServer(rt), rt: rt, session: session}
+	}
+
+	first := serve("")
+	first.begin(`{}`)
+	first.leave()
+	second := serve(first.session)
+	defer second.leave()
+	second.request("tools/call", `{"name":"greet"}`)
+	// Output:
+	// {"content":[{"type":"text","text":"Hello!"}]}
+}
+
+// Each line of the input is a message, and so is each of the output. A program that
+// a client starts uses ServeStdio instead.
+func ExampleRuntime_ServePipe() {
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "greet"},
+		func(context.Context, *troupe.Call, struct{}) (string, error) { return "Hello!", nil })
+	rt, err := troupe.New(troupe.Options{})
+	if err != nil {
+		panic(err)
+	}
+	in := strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"greet"}}
+`)
+	var out strings.Builder
+	if err := rt.ServePipe(context.Background(), srv, in, &out); err != nil { // until the input ends
+		panic(err)
+	}
+	fmt.Println(strings.Split(out.String(), "\n")[1])
+	// Output:
+	// {"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"Hello!"}]}}
+}
+
+// A server can be taken away while the Runtime serves.
+func ExampleRuntime_Unmount() {
+	v := visit(troupe.NewServer(anyone, nil), `{}`)
+	defer v.leave()
+	v.request("ping", `{}`)
+	fmt.Println(v.rt.Unmount("/mcp"), v.rt.Unmount("/mcp"))
+	fmt.Println(v.post(`{"jsonrpc":"2.0","id":2,"method":"ping"}`).Status)
+	// Output:
+	// {}
+	// true false
+	// 404 Not Found
+}
+
+// A server's own limits; what it leaves out is as in Options.
+func ExampleLimits() {
+	srv := troupe.NewServer(anyone, &troupe.ServerOptions{Limits: troupe.Limits{CallRate: 1. / 60, CallBurst: 1}})
+	troupe.AddTool(srv, troupe.Tool{Name: "greet"},
+		func(context.Context, *troupe.Call, struct{}) (string, error) { return "Hello!", nil })
+
+	v := visit(srv, `{}`)
+	defer v.leave()
+	for range 2 {
+		fmt.Println(v.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet"}}`).Status)
+	}
+	// Output:
+	// 200 OK
+	// 429 Too Many Requests
+}
+
+func ExampleOptions_middleware() {
+	rt, err := troupe.New(troupe.Options{Middleware: func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Server", "mine")
+			next.ServeHTTP(w, r)
+		})
+	}})
+	if err != nil {
+		panic(err)
+	}
+	defer rt.Close(context.Background())
+	rt.Mount("/mcp", troupe.NewServer(anyone, nil))
+	w := httptest.NewRecorder()
+	rt.ServeHTTP(w, httptest.NewRequest(http.MethodOptions, "/mcp", nil))
+	fmt.Println(w.Header().Get("Server"))
+	// Output:
+	// mine
+}
+
+func ExampleCall_Principal() {
+	rt, err := troupe.New(troupe.Options{Authenticate: func(r *http.Request) (troupe.Principal, error) {
+		return troupe.Principal{Issuer: "example", Subject: "ada"}, nil // a real one looks at r
+	}})
+	if err != nil {
+		panic(err)
+	}
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "whoami"},
+		func(_ context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			return call.Principal().Subject, nil
+		})
+	rt.Mount("/mcp", srv)
+	v := &visitor{web: httptest.NewServer(rt), rt: rt}
+	defer v.leave()
+	v.begin(`{}`)
+	v.request("tools/call", `{"name":"whoami"}`)
+	// Output:
+	// {"content":[{"type":"text","text":"ada"}]}
+}
