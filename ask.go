@@ -207,7 +207,7 @@ func (c *Call) questions(questions []Question) ([]actors.Question, error) {
 	qs := make([]actors.Question, len(questions))
 	for i, q := range questions {
 		if lacking := q.needs.lacking(&caps); lacking != 0 {
-			return nil, fmt.Errorf("troupe: question %q: %w: %s", q.key, ErrUndeclared, lacking.told(c.revision()))
+			return nil, &undeclaredError{q.key, lacking, c.revision()}
 		}
 		params, err := q.paramsFor(c.revision())
 		if err != nil {
@@ -296,8 +296,12 @@ func (p *Peer) Roots(ctx context.Context) ([]mcp.Root, error) {
 	return Answers{map[string]actors.Answer{key: a}}.Roots(key)
 }
 
-// Ping asks the client, on the call's stream, whether it is there.
+// Ping asks the client, on the call's stream, whether it is there. It fails with
+// mcp.ErrInexpressible since 2026-07-28, where a client that is gone ends the call.
 func (c *Call) Ping(ctx context.Context) error {
+	if err := pingable(c.revision()); err != nil {
+		return err
+	}
 	a, err := c.c.Ask(ctx, []actors.Question{{Key: "ping", Method: mcp.MethodPing}})
 	if err != nil {
 		return err
@@ -308,8 +312,18 @@ func (c *Call) Ping(ctx context.Context) error {
 	return nil
 }
 
+// pingable says why a client cannot be pinged.
+func pingable(r mcp.Revision) error {
+	if ping, _ := mcp.LookupMethod(mcp.MethodPing); ping.Allowed(mcp.ToClient, r) {
+		return nil
+	}
+	return fmt.Errorf("troupe: ping a client of %s: %w", r, mcp.ErrInexpressible)
+}
+
 // URLRequired returns the error that makes a client open URLs before it sends
-// the request again. One that cannot be asked for that is told so instead.
+// the request again. One that cannot be asked for that is told so instead. Since
+// 2026-07-28 that is no error for the client, but an answer that asks for more: the
+// handler runs again when the client is back.
 func URLRequired(urls ...mcp.ElicitURL) error {
 	for i := range urls {
 		urls[i].Mode = mcp.ElicitModeURL
@@ -326,9 +340,9 @@ var capabilityOf = []struct {
 }{
 	{NeedsElicitation, mcp.CapClientElicitationForm, mcp.FeatureElicitation},
 	{NeedsElicitationURL, mcp.CapClientElicitationURL, mcp.FeatureURLElicitation},
-	{NeedsSampling, mcp.CapClientSampling, mcp.FeatureServerRequests},
+	{NeedsSampling, mcp.CapClientSampling, mcp.FeatureSampling},
 	{NeedsSamplingTools, mcp.CapClientSamplingTools, mcp.FeatureSamplingTools},
-	{NeedsRoots, mcp.CapClientRoots, mcp.FeatureServerRequests},
+	{NeedsRoots, mcp.CapClientRoots, mcp.FeatureRoots},
 }
 
 // lacking returns those of n that the client has not declared.
@@ -380,10 +394,41 @@ func (n Needs) check(p *Peer) *mcp.Error {
 	if lacking == 0 {
 		return nil
 	}
-	return mcp.Errorf(mcp.CodeInvalidRequest, "the client must declare: %s", lacking.told(p.p.Revision())).
+	return lacking.refusal(p.p.Revision())
+}
+
+// refusal is what a client of the revision is told that has not declared n.
+func (n Needs) refusal(r mcp.Revision) *mcp.Error {
+	code := mcp.CodeInvalidRequest
+	if r.Modern() {
+		code = mcp.CodeMissingCapability
+	}
+	return mcp.Errorf(code, "the client must declare: %s", n.told(r)).
 		WithData(struct {
 			Lacking json.RawMessage `json:"requiredCapabilities"`
-		}{lacking.object()})
+		}{n.object()})
+}
+
+// undeclaredError is an ErrUndeclared that says what is lacking.
+type undeclaredError struct {
+	key      string
+	lacking  Needs
+	revision mcp.Revision
+}
+
+func (e *undeclaredError) Error() string {
+	return fmt.Sprintf("troupe: question %q: %s: %s", e.key, ErrUndeclared, e.lacking.told(e.revision))
+}
+func (e *undeclaredError) Unwrap() error { return ErrUndeclared }
+
+// undeclared is what a client since 2026-07-28 is told of a handler that failed
+// because it could not ask: it may declare more and try again. nil is any other error
+// and client.
+func undeclared(err error) *mcp.Error {
+	if e, ok := errors.AsType[*undeclaredError](err); ok && e.revision.Modern() {
+		return e.lacking.refusal(e.revision)
+	}
+	return nil
 }
 
 // object is the capability set that would satisfy n.

@@ -19,6 +19,7 @@ type Call struct {
 	peer Peer
 	// dropped is set when a log message of the call was.
 	dropped atomic.Bool
+	cache   atomic.Pointer[Cache] // what SetCache was told
 }
 
 // Principal returns who makes the call: what Options.Authenticate returned, or
@@ -67,7 +68,7 @@ func (c *Call) Progress(ctx context.Context, progress, total float64, message st
 // elicitation it was asked to open has ended. It does nothing where the client's
 // revision has no such elicitation.
 func (c *Call) ElicitationComplete(ctx context.Context, elicitationID string) error {
-	if !c.revision().Has(mcp.FeatureURLElicitation) {
+	if !c.revision().Has(mcp.FeatureElicitationIDs) {
 		return nil
 	}
 	params, err := codec.Marshal(mcp.ElicitCompleteParams{ElicitationID: elicitationID})
@@ -108,8 +109,12 @@ func (p *Peer) Capabilities() mcp.ClientCapabilities {
 	return c.For(p.p.Revision())
 }
 
-// Ping asks the client, on its standalone stream, whether it is there.
+// Ping asks the client, on its standalone stream, whether it is there. It fails with
+// mcp.ErrInexpressible since 2026-07-28.
 func (p *Peer) Ping(ctx context.Context) error {
+	if err := pingable(p.p.Revision()); err != nil {
+		return err
+	}
 	a, err := p.p.Ask(ctx, actors.Question{Key: "ping", Method: mcp.MethodPing})
 	if err != nil {
 		return err

@@ -18,8 +18,14 @@ import (
 type catalogue[T any] struct {
 	mu      sync.Mutex // serialises changes
 	now     atomic.Pointer[snapshot[T]]
-	wire    func(T, mcp.Revision) any
+	wire    wire[T]
 	changed func()
+}
+
+// wire is what travels of an item: all of it, and what peers of a revision may see.
+type wire[T any] struct {
+	whole func(T) any
+	to    func(T, mcp.Revision) any
 }
 
 // snapshot is a catalogue as it stands: its items in the order of their names,
@@ -27,10 +33,10 @@ type catalogue[T any] struct {
 type snapshot[T any] struct {
 	byName map[string]T
 	names  []string
-	items  [][]byte // encoded for the newest revision with sessions
+	items  [][]byte // encoded with all that any revision may see
 	digest string   // of items
-	wire   func(T, mcp.Revision) any
-	older  [mcp.LatestLegacy]encoded // for older revisions, by revision
+	wire   wire[T]
+	seen   [mcp.Latest + 1]encoded // by revision
 }
 
 // encoded are the items of a snapshot for one revision, made when the first client
@@ -40,9 +46,8 @@ type encoded struct {
 	items [][]byte
 }
 
-// wire is what the peers of each revision may see of an item.
-func newCatalogue[T any](wire func(T, mcp.Revision) any) *catalogue[T] {
-	c := &catalogue[T]{wire: wire, changed: func() {}}
+func newCatalogue[T any](whole func(T) any, to func(T, mcp.Revision) any) *catalogue[T] {
+	c := &catalogue[T]{wire: wire[T]{whole, to}, changed: func() {}}
 	c.now.Store(&snapshot[T]{byName: map[string]T{}, digest: digestOf(nil)})
 	return c
 }
@@ -96,7 +101,7 @@ func (c *catalogue[T]) edit(f func(map[string]T) bool) {
 		next.names = append(next.names, k)
 	}
 	slices.Sort(next.names)
-	next.items = next.encode(mcp.LatestLegacy)
+	next.items = next.encode(c.wire.whole)
 	next.digest = digestOf(next.items)
 	c.now.Store(next)
 	if next.digest != old.digest {
@@ -104,36 +109,42 @@ func (c *catalogue[T]) edit(f func(map[string]T) bool) {
 	}
 }
 
-// encode returns the items as the peers of a revision may see them. It panics when
-// one cannot be encoded, which shows when that is registered: older revisions get
-// nothing that the newest does not.
-func (s *snapshot[T]) encode(r mcp.Revision) [][]byte {
+// encode returns the items as wire has them. It panics when one cannot be encoded,
+// which shows when that is registered: no revision gets what the whole item does not
+// have.
+func (s *snapshot[T]) encode(wire func(T) any) [][]byte {
 	items := make([][]byte, len(s.names))
+	same := s.items != nil
 	for i, k := range s.names {
-		data, err := codec.Marshal(s.wire(s.byName[k], r))
+		data, err := codec.Marshal(wire(s.byName[k]))
 		if err != nil {
 			panic("troupe: " + k + ": " + err.Error())
 		}
 		if s.items != nil && bytes.Equal(data, s.items[i]) {
 			data = s.items[i] // most items are the same for all
+		} else {
+			same = false
 		}
 		items[i] = data
+	}
+	if same {
+		return s.items
 	}
 	return items
 }
 
 // itemsFor are the encoded items for a revision.
 func (s *snapshot[T]) itemsFor(r mcp.Revision) [][]byte {
-	if r >= mcp.LatestLegacy {
-		return s.items
+	if !r.Valid() {
+		r = mcp.Revision20241105
 	}
-	e := &s.older[r]
-	e.once.Do(func() { e.items = s.encode(r) })
+	e := &s.seen[r]
+	e.once.Do(func() { e.items = s.encode(func(v T) any { return s.wire.to(v, r) }) })
 	return e.items
 }
 
-// page appends the list from the first name after `after`, and returns the last
-// name if there is more.
+// page appends the member that is the list from the first name after `after`, and
+// returns the last name if there is more.
 func (s *snapshot[T]) page(dst []byte, r mcp.Revision, member, after string, size int) (out []byte, last string) {
 	i := 0
 	if after != "" {
@@ -143,7 +154,7 @@ func (s *snapshot[T]) page(dst []byte, r mcp.Revision, member, after string, siz
 		}
 	}
 	end := min(i+size, len(s.names))
-	dst = append(dst, '{', '"')
+	dst = append(dst, '"')
 	dst = append(dst, member...)
 	dst = append(dst, `":[`...)
 	for k, item := range s.itemsFor(r)[i:end] {

@@ -90,6 +90,23 @@ func (ps headerParams) check(header map[string][]string, args []byte) *mcp.Error
 	return nil
 }
 
+// checkHeaders holds what the headers of a request say of its arguments against them.
+// A request that is sent again with answers is held to them like the first.
+func (s *service) checkHeaders(m *codec.Message, header map[string][]string) *mcp.Error {
+	if string(m.Method) != mcp.MethodToolsCall {
+		return nil
+	}
+	name, ok := plain(m.Name)
+	if !ok {
+		name = []byte(text(m.Name))
+	}
+	t, ok := s.srv.tools.find(name)
+	if !ok {
+		return nil
+	}
+	return t.headers.check(header, m.Arguments)
+}
+
 // What is wrong with a header; the argument's name follows.
 var (
 	errHeaderMissing    = errors.New("is missing, although there is the argument")

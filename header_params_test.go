@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -195,6 +196,44 @@ func TestHeaderParams(t *testing.T) {
 			t.Errorf("%s with %q: %v", tt.args, tt.sent, err)
 		case tt.fault != "" && (err == nil || err.Code != mcp.CodeHeaderMismatch || !strings.HasPrefix(err.Message, "the header Mcp-Param-"+tt.fault)):
 			t.Errorf("%s with %q: got %v, want %q", tt.args, tt.sent, err, tt.fault)
+		}
+	}
+}
+
+// TestHeadersOfRequests holds which requests have headers for their arguments.
+func TestHeadersOfRequests(t *testing.T) {
+	t.Parallel()
+	srv := NewServer(mcp.Implementation{Name: "t", Version: "1"}, nil)
+	for _, name := range []string{"t", "ü"} {
+		AddRawTool(srv, Tool{Name: name, InputSchema: json.RawMessage(headerBenchSchema)},
+			func(context.Context, *Call, json.RawMessage) (*mcp.CallToolResult, error) { return nil, nil })
+	}
+	s := &service{srv: srv}
+	for _, tt := range []struct {
+		method, params, region string
+		ok                     bool
+	}{
+		{"tools/call", `{"name":"t","arguments":{"region":"x"}}`, "x", true},
+		{"tools/call", `{"name":"t","arguments":{"region":"x"}}`, "y", false},
+		{"tools/call", `{"name":"t"}`, "", true},
+		{"tools/call", `{"name":"t"}`, "x", false},
+		{"tools/call", `{"name":"t","arguments":[]}`, "", true},
+		{"tools/call", `{"name":"\u00fc","arguments":{"region":"x"}}`, "x", true},
+		{"tools/call", `{"name":"ü","arguments":{"region":"x"},"requestState":"s","inputResponses":{}}`, "y", false},
+		{"tools/call", `{"name":"none","arguments":{"region":"x"}}`, "y", true},
+		{"tools/call", `{"arguments":{"region":"x"}}`, "y", true},
+		{"prompts/get", `{"name":"t","arguments":{"region":"x"}}`, "y", true},
+	} {
+		header := map[string][]string{}
+		if tt.region != "" {
+			header["Mcp-Param-Region"] = []string{tt.region}
+		}
+		var m codec.Message
+		if err := codec.Scan([]byte(`{"jsonrpc":"2.0","id":1,"method":"`+tt.method+`","params":`+tt.params+`}`), &m, codec.Limits{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.checkHeaders(&m, header); (err == nil) != tt.ok {
+			t.Errorf("%s %s with %q: got %v, want it to pass %v", tt.method, tt.params, tt.region, err, tt.ok)
 		}
 	}
 }

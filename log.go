@@ -26,8 +26,9 @@ const ownLogger = "troupe"
 
 // Log sends a log message to the client if its level asks for it; data is any
 // value that encodes as JSON, and must hold no secrets. Before the client has
-// set a level it gets everything from info on, in 2026-07-28 nothing. What exceeds Options.LogRate is
-// dropped; the client is told how many messages that were. An error means that data
+// set a level it gets everything from info on; since 2026-07-28 each request has a
+// level of its own, and one without a level gets nothing. What exceeds Options.LogRate
+// is dropped; the client is told how many messages that were. An error means that data
 // does not encode or that the call has ended.
 func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error {
 	send, dropped, err := c.c.AdmitLog(wants(c.peer.p, level))

@@ -2,7 +2,6 @@ package troupe
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 
 	"github.com/troupe-run/troupe/actors"
@@ -32,12 +31,7 @@ func (s *service) MayAsk(method, name []byte) bool {
 // session may subscribe to.
 func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listening, *mcp.Error) {
 	var in struct {
-		Notifications *struct {
-			Tools     bool     `json:"toolsListChanged,omitempty"`
-			Prompts   bool     `json:"promptsListChanged,omitempty"`
-			Resources bool     `json:"resourcesListChanged,omitempty"`
-			URIs      []string `json:"resourceSubscriptions,omitempty"`
-		} `json:"notifications"`
+		Notifications *mcp.SubscriptionFilter `json:"notifications"`
 	}
 	if err := codec.UnmarshalValid(orEmpty(c.Message().Params), &in); err != nil {
 		return actors.Listening{}, invalidParams(err)
@@ -45,12 +39,13 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 	if in.Notifications == nil {
 		return actors.Listening{}, mcp.NewError(mcp.CodeInvalidParams, "subscriptions/listen needs notifications")
 	}
-	f := in.Notifications
+	caps := s.srv.capabilities()
+	f := in.Notifications.Within(&caps)
 	call := &Call{c: c, svc: s, peer: Peer{c.Peer()}}
 	limit := s.svc.Limits.Subscriptions
 	seen := make(map[string]bool)
 	var uris []string
-	for _, uri := range f.URIs {
+	for _, uri := range f.ResourceSubscriptions {
 		switch {
 		case seen[uri] || !absolute(uri) || limit >= 0 && len(uris) >= limit:
 		case s.srv.opts.Subscribe != nil && s.srv.opts.Subscribe(ctx, call, uri) != nil:
@@ -59,12 +54,12 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 			uris = append(uris, uri)
 		}
 	}
-	f.URIs = uris
-	accepted, err := json.Marshal(f)
+	f.ResourceSubscriptions = uris
+	accepted, err := codec.Marshal(f)
 	if err != nil {
 		return actors.Listening{}, s.internal(mcp.MethodSubscriptionsListen, err)
 	}
-	return actors.Listening{Tools: f.Tools, Prompts: f.Prompts, Resources: f.Resources, URIs: uris, Accepted: accepted}, nil
+	return actors.Listening{Tools: f.ToolsListChanged, Prompts: f.PromptsListChanged, Resources: f.ResourcesListChanged, URIs: uris, Accepted: accepted}, nil
 }
 
 // modernRevisions are those that this release speaks whose requests each stand for
@@ -89,21 +84,9 @@ func served() []string {
 // checkMeta checks the metadata of a request that stands for itself and came without
 // headers (2026-07-28, basic/index, _meta).
 func checkMeta(m *codec.Message) *mcp.Error {
-	version, ok := codec.Str(m.ProtocolVersion)
-	if !ok {
-		return mcp.NewError(mcp.CodeInvalidParams, "_meta: the protocolVersion must be a string")
+	q, err := mcp.Meta(m.Meta).Request()
+	if q.Version == nil || slices.Contains(modernRevisions, q.Revision) {
+		return err
 	}
-	if r, known := mcp.ParseRevision(version); !known || !slices.Contains(modernRevisions, r) {
-		return mcp.NewError(mcp.CodeUnsupportedVersion, "").WithData(struct {
-			Supported []string `json:"supported"`
-			Requested string   `json:"requested"`
-		}{served(), shown(version)})
-	}
-	if !isObject(codec.Field(m.Meta, mcp.MetaClientCapabilities)) {
-		return mcp.NewError(mcp.CodeInvalidParams, "_meta: clientCapabilities must be an object")
-	}
-	if info := codec.Field(m.Meta, mcp.MetaClientInfo); info != nil && !isObject(info) {
-		return mcp.NewError(mcp.CodeInvalidParams, "_meta: clientInfo must be an object")
-	}
-	return nil
+	return mcp.NewError(mcp.CodeUnsupportedVersion, "").WithData(mcp.UnsupportedVersionData{Supported: served(), Requested: shown(string(q.Version))})
 }

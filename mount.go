@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/transport"
 )
 
@@ -100,6 +101,7 @@ func (rt *Runtime) serve(srv *Server) *service {
 	}
 	s := &service{rt: rt, srv: srv, ops: rt.tel.Operations(srv.opts.ID), spans: rt.tel.Tracing()}
 	s.svc = actors.NewService(srv.opts.ID, s, rt.limits(&srv.opts.Limits))
+	s.svc.ResultMeta = mcp.Meta(nil).WithServerInfo(srv.impl)
 	if !srv.mount.set(s) {
 		panic(fmt.Sprintf("troupe: the server %q is mounted already", srv.opts.ID))
 	}

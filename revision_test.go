@@ -21,6 +21,8 @@ import (
 // The revisions with sessions.
 const (
 	r24, r03, r06, r11 = "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"
+
+	r28 = "2026-07-28" // which has none
 )
 
 // since is text for peers of a revision from one on, "" for older ones.

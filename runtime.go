@@ -205,6 +205,12 @@ func host(address string) string {
 
 func (d dispatcher) Post(x *transport.Exchange) {
 	in := input(x)
+	if in.Alone {
+		if no := d.svc.Handler.(*service).checkHeaders(&x.Msg, in.Header); no != nil {
+			x.Reject(400, no.Code, no.Message, nil, x.Msg.ID, 0)
+			return
+		}
+	}
 	d.node.Post(d.svc, &in, x.Principal, &x.Msg, x.Body)
 }
 

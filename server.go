@@ -32,6 +32,10 @@ type ServerOptions struct {
 	SubResources bool
 	// Limits are the server's own; its zero fields stand for the Runtime's.
 	Limits Limits
+	// ListCache is how long clients since 2026-07-28 may keep the lists and what
+	// server/discover says, ReadCache that for the contents of resources, unless their
+	// handler says otherwise with Call.SetCache.
+	ListCache, ReadCache Cache
 	// RootsChanged is told that a client's roots have changed. It must not block.
 	RootsChanged func(p *Peer)
 }
@@ -41,6 +45,7 @@ type ServerOptions struct {
 type Server struct {
 	impl      mcp.Implementation
 	opts      ServerOptions
+	head      resultHead
 	tools     *catalogue[*tool]
 	prompts   *catalogue[*prompt]
 	resources *catalogue[*resource]
@@ -53,7 +58,7 @@ var serverID = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 // NewServer returns a server. It panics when opts.ID is not valid. A nil opts
 // stands for the zero value.
 func NewServer(impl mcp.Implementation, opts *ServerOptions) *Server {
-	s := &Server{impl: impl}
+	s := &Server{impl: impl, head: newResultHead(impl)}
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -66,10 +71,10 @@ func NewServer(impl mcp.Implementation, opts *ServerOptions) *Server {
 	if s.opts.PageSize <= 0 {
 		s.opts.PageSize = 100
 	}
-	s.tools = newCatalogue(func(t *tool, r mcp.Revision) any { return t.wire().For(r) })
-	s.prompts = newCatalogue(func(p *prompt, r mcp.Revision) any { return p.wire().For(r) })
-	s.resources = newCatalogue(func(x *resource, r mcp.Revision) any { return x.Resource.For(r) })
-	s.templates = newCatalogue(func(t *template, r mcp.Revision) any { return t.ResourceTemplate.For(r) })
+	s.tools = newCatalogue(func(t *tool) any { return t.wire() }, func(t *tool, r mcp.Revision) any { return t.wire().For(r) })
+	s.prompts = newCatalogue(func(p *prompt) any { return p.wire() }, func(p *prompt, r mcp.Revision) any { return p.wire().For(r) })
+	s.resources = newCatalogue(func(x *resource) any { return x.Resource }, func(x *resource, r mcp.Revision) any { return x.Resource.For(r) })
+	s.templates = newCatalogue(func(t *template) any { return t.ResourceTemplate }, func(t *template, r mcp.Revision) any { return t.ResourceTemplate.For(r) })
 	s.tools.changed = func() { s.mount.changed(0) }
 	s.prompts.changed = func() { s.mount.changed(1) }
 	resources := func() { s.mount.changed(2) }

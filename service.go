@@ -159,6 +159,7 @@ func (s *service) Serve(ctx context.Context, c *actors.Call, dst []byte) ([]byte
 	}
 	out, code, err := s.route(ctx, call, m, tool, dst)
 	if err != nil {
+		err = err.For(call.revision())
 		code = err.Code
 	}
 	if call.dropped.Load() {
@@ -217,16 +218,23 @@ func (s *service) operation(m *codec.Message) (*telemetry.Operation, *tool) {
 
 // route answers by method. code is 1 for a result with isError.
 func (s *service) route(ctx context.Context, call *Call, m *codec.Message, t *tool, dst []byte) (out []byte, code int, err *mcp.Error) {
+	r := call.revision()
+	if r.Modern() {
+		if err := checkLevel(m); err != nil {
+			return nil, 0, err
+		}
+	}
 	if string(m.Method) == mcp.MethodToolsCall { // which every revision has
 		return s.callTool(ctx, call, m, t, dst)
 	}
-	r := call.revision()
 	if known, ok := mcp.LookupMethod(m.Method); !ok || !known.Allowed(mcp.ToServer, r) {
 		return nil, 0, methodNotFound(m)
 	}
 	switch string(m.Method) {
 	case mcp.MethodPing:
 		out = append(dst, '{', '}')
+	case mcp.MethodServerDiscover:
+		out, err = s.discover(dst, r)
 	case mcp.MethodToolsList:
 		out, err = s.list(call, m, s.srv.tools.now.Load().pager(r, "tools"), dst)
 	case mcp.MethodPromptsList:
@@ -280,7 +288,11 @@ func (s *service) callTool(ctx context.Context, call *Call, m *codec.Message, t 
 		return out, 0, nil
 	}
 	if wire, ok := errors.AsType[*mcp.Error](err); ok {
-		return nil, 0, wireError(call, wire)
+		out, failed := s.wireResult(dst, call, wire)
+		return out, 0, failed
+	}
+	if refusal := undeclared(err); refusal != nil {
+		return nil, 0, refusal
 	}
 	if fault, ok := errors.AsType[*argumentError](err); ok && !call.revision().Has(mcp.FeatureInputErrorsAsResults) {
 		return nil, 0, mcp.NewError(mcp.CodeInvalidParams, fault.Error())
@@ -289,7 +301,7 @@ func (s *service) callTool(ctx context.Context, call *Call, m *codec.Message, t 
 		return nil, 0, s.internal("tools/call "+t.Name, err)
 	}
 	result := &mcp.CallToolResult{Content: mcp.Contents{mcp.Text(err.Error())}, IsError: true}
-	if out, err = codec.AppendMarshal(dst, result); err != nil {
+	if out, err = call.appendToolResult(dst, result); err != nil {
 		return nil, 0, s.internal("tools/call "+t.Name, err)
 	}
 	return out, 1, nil
@@ -320,9 +332,13 @@ func (s *service) getPrompt(ctx context.Context, call *Call, m *codec.Message, d
 		err = errNoResult
 	}
 	if err != nil {
-		return nil, s.failure(call, "prompts/get "+p.Name, err)
+		return s.unfinished(dst, call, "prompts/get "+p.Name, err)
 	}
-	return s.encode(dst, m, result.For(call.revision()))
+	out, err := call.appendPrompt(dst, result)
+	if err != nil {
+		return nil, s.internal(string(m.Method), err)
+	}
+	return out, nil
 }
 
 // failure is what the client learns of a handler's error.
@@ -347,8 +363,15 @@ func wireError(call *Call, e *mcp.Error) *mcp.Error {
 	return lacking
 }
 
-func (s *service) encode(dst []byte, m *codec.Message, v any) ([]byte, *mcp.Error) {
-	out, err := codec.AppendMarshal(dst, v)
+// encode appends a result of the server's own making, which may be kept as cache
+// says.
+func (s *service) encode(dst []byte, call *Call, m *codec.Message, cache *Cache, v any) (out []byte, _ *mcp.Error) {
+	var err error
+	if call.revision().Modern() {
+		out, err = s.srv.head.append(dst, nil, cache, v)
+	} else {
+		out, err = codec.AppendMarshal(dst, v)
+	}
 	if err != nil {
 		return nil, s.internal(string(m.Method), err)
 	}
@@ -369,9 +392,9 @@ func (s *service) readResource(ctx context.Context, call *Call, m *codec.Message
 		return nil, notFound(uri)
 	}
 	if err != nil {
-		return nil, s.failure(call, "resources/read", err)
+		return s.unfinished(dst, call, "resources/read", err)
 	}
-	return s.encode(dst, m, mcp.ReadResourceResult{Contents: contents}.For(call.revision()))
+	return s.encode(dst, call, m, s.readCache(call, m), mcp.ReadResourceResult{Contents: contents}.For(call.revision()))
 }
 
 func resourceURI(m *codec.Message) (string, *mcp.Error) {
@@ -396,9 +419,7 @@ func absolute(uri string) bool {
 }
 
 func notFound(uri string) *mcp.Error {
-	return mcp.NewError(mcp.CodeResourceNotFound, "resource not found").WithData(struct {
-		URI string `json:"uri"`
-	}{uri})
+	return mcp.NewError(mcp.CodeResourceNotFound, "resource not found").WithData(mcp.ResourceNotFoundData{URI: uri})
 }
 
 func (s *service) subscribe(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
@@ -461,19 +482,31 @@ func (s *service) complete(ctx context.Context, call *Call, m *codec.Message, ds
 		}
 		got.Values, got.HasMore = got.Values[:mcp.MaxCompletionValues], &more
 	}
-	return s.encode(dst, m, mcp.CompleteResult{Completion: got})
+	return s.encode(dst, call, m, nil, mcp.CompleteResult{Completion: got})
 }
 
 func (s *service) setLevel(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
 	level := mcp.LoggingLevel(text(codec.Field(m.Params, "level")))
 	if !level.Valid() {
-		return nil, mcp.NewError(mcp.CodeInvalidParams, "level must be one of debug, info, notice, warning, error, critical, alert, emergency")
+		return nil, mcp.NewError(mcp.CodeInvalidParams, "level must be one of "+levels)
 	}
 	if err := call.peer.p.SetLevel(ctx, string(level)); err != nil {
 		return nil, s.internal(mcp.MethodLoggingSetLevel, err)
 	}
 	return append(dst, '{', '}'), nil
 }
+
+// checkLevel refuses a request that wants log messages of a level that is none
+// (2026-07-28, server/utilities/logging).
+func checkLevel(m *codec.Message) *mcp.Error {
+	if level := codec.Field(m.Meta, mcp.MetaLogLevel); level != nil && !mcp.LoggingLevel(text(level)).Valid() {
+		return mcp.Errorf(mcp.CodeInvalidParams, "_meta: %s must be one of %s", mcp.MetaLogLevel, levels)
+	}
+	return nil
+}
+
+// levels are the log levels, for messages.
+const levels = "debug, info, notice, warning, error, critical, alert, emergency"
 
 // pager is a list that can be read page by page.
 type pager func(dst []byte, after string, size int) (out []byte, last string)
@@ -494,6 +527,15 @@ func (s *service) list(call *Call, m *codec.Message, p pager, dst []byte) ([]byt
 		if after, ok = s.rt.unseal(text(m.Cursor), aad); !ok {
 			return nil, mcp.NewError(mcp.CodeInvalidParams, "invalid cursor")
 		}
+	}
+	var err error
+	if call.revision().Modern() {
+		if dst, err = s.srv.head.begin(dst, nil, s.listCache()); err != nil {
+			return nil, s.internal(string(m.Method), err)
+		}
+		dst = append(dst, ',')
+	} else {
+		dst = append(dst, '{')
 	}
 	out, last := p(dst, after, s.srv.opts.PageSize)
 	if last != "" {

@@ -28,7 +28,9 @@ type pipe struct {
 	ended chan error
 }
 
-func newPipe(t *testing.T, o troupe.Options) *pipe {
+func newPipe(t *testing.T, o troupe.Options) *pipe { return newPipeOf(t, o, nil) }
+
+func newPipeOf(t *testing.T, o troupe.Options, so *troupe.ServerOptions) *pipe {
 	t.Helper()
 	rt, err := troupe.New(o)
 	if err != nil {
@@ -37,7 +39,7 @@ func newPipe(t *testing.T, o troupe.Options) *pipe {
 	stdin, in := io.Pipe()
 	out, stdout := io.Pipe()
 	ctx, stop := context.WithCancel(t.Context())
-	p := &pipe{t: t, rt: rt, srv: troupe.NewServer(mcp.Implementation{Name: "test", Version: "1"}, nil), in: in, out: out,
+	p := &pipe{t: t, rt: rt, srv: troupe.NewServer(mcp.Implementation{Name: "test", Version: "1"}, so), in: in, out: out,
 		lines: bufio.NewScanner(out), stop: stop, ended: make(chan error, 1)}
 	p.lines.Buffer(nil, 1<<20)
 	addTestTools(p.srv)

@@ -46,7 +46,10 @@ const (
 
 // Tool describes a tool. Name and Description should be set; the schemas are
 // inferred from the handler's types where they are nil, and are passed on byte
-// for byte where they are not; they must not be changed afterwards.
+// for byte where they are not; they must not be changed afterwards. Properties of
+// the input schema may have x-mcp-header: clients since 2026-07-28 repeat the argument
+// in a header of that name, and a call whose headers say something else is refused.
+// Anybody on the way can read it.
 type Tool struct {
 	Name         string
 	Title        string
@@ -82,8 +85,9 @@ func (t *tool) wire() mcp.Tool {
 //
 //   - *mcp.CallToolResult is sent as it is;
 //   - string, mcp.Content and mcp.Contents become the content;
-//   - any other struct or map becomes the structured content, with a text block
-//     that mirrors it, and gives the tool its output schema.
+//   - any other type becomes the structured content, with a text block that mirrors
+//     it, and gives the tool its output schema. Clients before 2026-07-28 know only
+//     objects there: of anything else they get the text.
 //
 // An error of the handler becomes a result with isError, which the model sees;
 // an *mcp.Error becomes a protocol error. AddTool replaces a tool of the same
@@ -91,7 +95,7 @@ func (t *tool) wire() mcp.Tool {
 // mistake in the program.
 func AddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context, call *Call, in In) (Out, error)) {
 	if t.InputSchema == nil {
-		t.InputSchema = inferSchema[In](t.Name)
+		t.InputSchema = inferArguments[In](t.Name)
 	}
 	respond, structured := responder[Out]()
 	if structured && t.OutputSchema == nil {
@@ -111,7 +115,7 @@ func AddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context, c
 		if err != nil {
 			return nil, err
 		}
-		return respond(e, dst, out, c.revision())
+		return respond(e, c, dst, out)
 	}
 	s.tools.put(t.Name, e)
 }
@@ -132,7 +136,7 @@ func AddRawTool(s *Server, t Tool, handler func(ctx context.Context, call *Call,
 		if err != nil {
 			return nil, err
 		}
-		return e.respond(dst, out, c.revision())
+		return e.respond(c, dst, out)
 	}
 	s.tools.put(t.Name, e)
 }
@@ -176,16 +180,16 @@ func (t *tool) checkInput(args []byte) error {
 }
 
 // responder says how a value of type Out becomes a result.
-func responder[Out any]() (f func(t *tool, dst []byte, out Out, r mcp.Revision) ([]byte, error), structured bool) {
-	wrap := func(content func(Out) mcp.Contents) func(*tool, []byte, Out, mcp.Revision) ([]byte, error) {
-		return func(t *tool, dst []byte, out Out, r mcp.Revision) ([]byte, error) {
-			return t.respond(dst, &mcp.CallToolResult{Content: content(out)}, r)
+func responder[Out any]() (f func(t *tool, c *Call, dst []byte, out Out) ([]byte, error), structured bool) {
+	wrap := func(content func(Out) mcp.Contents) func(*tool, *Call, []byte, Out) ([]byte, error) {
+		return func(t *tool, c *Call, dst []byte, out Out) ([]byte, error) {
+			return t.respond(c, dst, &mcp.CallToolResult{Content: content(out)})
 		}
 	}
 	switch reflect.TypeFor[Out]() {
 	case reflect.TypeFor[*mcp.CallToolResult]():
-		return func(t *tool, dst []byte, out Out, r mcp.Revision) ([]byte, error) {
-			return t.respond(dst, any(out).(*mcp.CallToolResult), r)
+		return func(t *tool, c *Call, dst []byte, out Out) ([]byte, error) {
+			return t.respond(c, dst, any(out).(*mcp.CallToolResult))
 		}, false
 	case reflect.TypeFor[string]():
 		return wrap(func(out Out) mcp.Contents { return mcp.Contents{mcp.Text(any(out).(string))} }), false
@@ -194,12 +198,12 @@ func responder[Out any]() (f func(t *tool, dst []byte, out Out, r mcp.Revision) 
 	case reflect.TypeFor[mcp.Contents]():
 		return wrap(func(out Out) mcp.Contents { return any(out).(mcp.Contents) }), false
 	}
-	return func(t *tool, dst []byte, out Out, r mcp.Revision) ([]byte, error) {
+	return func(t *tool, c *Call, dst []byte, out Out) ([]byte, error) {
 		data, err := codec.Marshal(out)
 		if err != nil {
 			return nil, fmt.Errorf("troupe: tool %s: %w: %w", t.Name, errBadResult, err)
 		}
-		return t.respond(dst, &mcp.CallToolResult{Content: mcp.Contents{mcp.Text(string(data))}, StructuredContent: data}, r)
+		return t.respond(c, dst, &mcp.CallToolResult{Content: mcp.Contents{mcp.Text(string(data))}, StructuredContent: data})
 	}, true
 }
 
@@ -210,10 +214,9 @@ var errNoResult = errors.New("the handler returned no result")
 // mistake of the server that no client can mend.
 var errBadResult = errors.New("the handler's result does not fit")
 
-// respond appends a result for a client of the revision. Structured content is
-// checked against the output schema, and mirrored as text where the handler gave no
-// content.
-func (t *tool) respond(dst []byte, r *mcp.CallToolResult, revision mcp.Revision) ([]byte, error) {
+// respond appends a result for the client of the call. Structured content is checked
+// against the output schema, and mirrored as text where the handler gave no content.
+func (t *tool) respond(call *Call, dst []byte, r *mcp.CallToolResult) ([]byte, error) {
 	if r == nil {
 		return nil, fmt.Errorf("troupe: tool %s: %w", t.Name, errNoResult)
 	}
@@ -236,7 +239,7 @@ func (t *tool) respond(dst []byte, r *mcp.CallToolResult, revision mcp.Revision)
 		c.Content = typed
 		r = &c
 	}
-	return codec.AppendMarshal(dst, r.For(revision))
+	return call.appendToolResult(dst, r)
 }
 
 // pretouch compiles the codec of types before the first call needs it.

@@ -142,6 +142,10 @@ const (
 	FeatureElicitationIDs
 	// FeatureIcons: icons, and description and websiteUrl of an implementation.
 	FeatureIcons
+	// FeatureSampling and FeatureRoots: what every revision may ask of a client,
+	// deprecated in 2026-07-28.
+	FeatureSampling
+	FeatureRoots
 	// FeatureSamplingTools: tools in sampling, and lists of content blocks there.
 	FeatureSamplingTools
 	// FeatureInputErrorsAsResults: tool arguments that do not fit the schema are a
@@ -178,6 +182,8 @@ var featureSpans = [featureCount]Span{
 	FeatureURLElicitation:       {Since: Revision20251125},
 	FeatureElicitationIDs:       {Revision20251125, Revision20251125},
 	FeatureIcons:                {Since: Revision20251125},
+	FeatureSampling:             {Since: Revision20241105},
+	FeatureRoots:                {Since: Revision20241105},
 	FeatureSamplingTools:        {Since: Revision20251125},
 	FeatureInputErrorsAsResults: {Since: Revision20251125},
 	FeatureCoreTasks:            {Revision20251125, Revision20251125},

@@ -30,7 +30,15 @@ func Close(schema any) {
 				p["type"] = "number"
 			}
 		}
-		for _, e := range s {
+		for keyword, e := range s {
+			if parts, ok := e.([]any); ok && keyword == "allOf" {
+				for _, part := range parts { // each names only some of the members
+					if part, ok := part.(map[string]any); ok {
+						Close(part["properties"])
+					}
+				}
+				continue
+			}
 			Close(e)
 		}
 	case []any:
