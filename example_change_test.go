@@ -135,3 +135,18 @@ func ExampleErrCancelled() {
 	// Output:
 	// the client has cancelled it
 }
+
+// With SubResources those who watch a directory hear of its files.
+func ExampleServerOptions_subResources() {
+	srv := troupe.NewServer(anyone, &troupe.ServerOptions{SubResources: true})
+
+	v := visit(srv, `{}`)
+	defer v.leave()
+	next := v.listen()
+	v.request("resources/subscribe", `{"uri":"test://docs"}`)
+	srv.ResourceUpdated("test://docs/intro.md")
+	next()
+	// Output:
+	// {}
+	// notifications/resources/updated {"uri":"test://docs/intro.md"}
+}

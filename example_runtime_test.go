@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 func ExampleRevisions() {
@@ -136,4 +137,57 @@ func ExampleCall_Principal() {
 	v.request("tools/call", `{"name":"whoami"}`)
 	// Output:
 	// {"content":[{"type":"text","text":"ada"}]}
+}
+
+// Redact keeps secrets out of the log messages of every server.
+func ExampleOptions_redact() {
+	rt, err := troupe.New(troupe.Options{Redact: func(m *troupe.LogMessage) bool {
+		if text, ok := m.Data.(string); ok {
+			m.Data = strings.ReplaceAll(text, "hunter2", "***")
+		}
+		return m.Logger != "internal" // which is for nobody outside
+	}})
+	if err != nil {
+		panic(err)
+	}
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "login"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		return "in", call.Log(ctx, mcp.LevelInfo, "login", "with the password hunter2")
+	})
+	rt.Mount("/mcp", srv)
+	v := &visitor{web: httptest.NewServer(rt), rt: rt}
+	defer v.leave()
+	v.begin(`{}`)
+	v.request("tools/call", `{"name":"login"}`)
+	// Output:
+	// notifications/message {"level":"info","logger":"login","data":"with the password ***"}
+	// {"content":[{"type":"text","text":"in"}]}
+}
+
+// Serve listens, answers /healthz and /readyz, and drains when its context ends.
+func ExampleRuntime_Serve() {
+	rt, err := troupe.New(troupe.Options{Listen: "127.0.0.1:0", DrainDelay: -1})
+	if err != nil {
+		panic(err)
+	}
+	rt.Mount("/mcp", troupe.NewServer(anyone, nil))
+	ln, err := rt.Listen() // to know the port: else rt.Serve(ctx) will do
+	if err != nil {
+		panic(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error)
+	go func() { served <- rt.ServeOn(ctx, ln) }()
+
+	res, err := http.Get("http://" + ln.Addr().String() + "/readyz")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(res.Status)
+	res.Body.Close()
+	stop()
+	fmt.Println(<-served)
+	// Output:
+	// 200 OK
+	// <nil>
 }
