@@ -174,7 +174,8 @@ func TestRootsQuestionIsShared(t *testing.T) {
 
 		// The one that asks is cancelled: another one asks.
 		c.Post(note("notifications/roots/list_changed", ""))
-		one, two, three = begin("1", "roots"), begin("2", "roots"), begin("3", "roots")
+		begin("1", "roots")
+		two, three = begin("2", "roots"), begin("3", "roots")
 		synctest.Wait()
 		c.Post(note("notifications/cancelled", `{"requestId":1}`))
 		synctest.Wait()
