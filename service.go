@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -111,9 +112,14 @@ func shown(name string) string {
 	return strings.ToValidUTF8(name[:maxShown], "") + "…"
 }
 
-// internal logs what went wrong inside and tells the client no more than that.
+// internal logs what went wrong inside and tells the client no more than that. What
+// ended because somebody wanted it to is nothing wrong.
 func (s *service) internal(what string, err error) *mcp.Error {
-	s.rt.log.Error("request failed", "server", s.srv.opts.ID, "method", what, "error", err)
+	level := slog.LevelError
+	if errors.Is(err, ErrCancelled) || errors.Is(err, ErrSessionEnded) || errors.Is(err, ErrUnmounted) {
+		level = slog.LevelDebug
+	}
+	s.rt.log.Log(context.Background(), level, "request failed", "server", s.srv.opts.ID, "method", what, "error", err)
 	return mcp.NewError(mcp.CodeInternalError, "")
 }
 

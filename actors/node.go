@@ -195,6 +195,10 @@ func (n *Node) unavailable(c Conn, id []byte) {
 	c.Reject(503, mcp.CodeInternalError, "temporarily unavailable: try again shortly", nil, id, time.Second)
 }
 
+func unknownSession(c Conn, id []byte) {
+	c.Reject(404, mcp.CodeInvalidRequest, "unknown session: initialize anew", nil, id, 0)
+}
+
 // of finds the session a request belongs to, or answers why there is none.
 func (n *Node) of(svc *Service, in *Input, id []byte) *sessionActor {
 	if in.Session == "" {
@@ -205,7 +209,7 @@ func (n *Node) of(svc *Service, in *Input, id []byte) *sessionActor {
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrNotFound), errors.Is(err, ErrRetired):
-		in.Conn.Reject(404, mcp.CodeInvalidRequest, "unknown session: initialize anew", nil, id, 0)
+		unknownSession(in.Conn, id)
 		return nil
 	default:
 		n.log.Warn("session not readable", "session", in.Session, "error", err)

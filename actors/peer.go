@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -76,7 +77,10 @@ func (p *Peer) change(ctx context.Context, edit func(*session.Record) bool) erro
 	if err != nil {
 		return err
 	}
-	return p.node.change(ctx, s, edit)
+	if err = p.node.change(ctx, s, edit); errors.Is(err, ErrNotFound) {
+		err = fmt.Errorf("%w: %w", s.svc.ended(), err)
+	}
+	return err
 }
 
 // Handler is that of the session's service.

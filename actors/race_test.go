@@ -321,3 +321,24 @@ func TestUpdatesMadeGood(t *testing.T) {
 		}
 	})
 }
+
+// A stream that is asked for while its session is deleted elsewhere is refused as any
+// later one.
+func TestListenWhileTheSessionIsDeleted(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		name := h.begin("2025-11-25")
+		release := h.hold("Update")
+		c := &heldConn{}
+		got := make(chan struct{})
+		go func() { h.Get(h.svc, h.input(name, "192.0.2.1", c)); close(got) }()
+		synctest.Wait()
+		if err := h.mem.Delete(t.Context(), SessionKey{"anon", "s", name}.record(), 0); err != nil {
+			t.Fatal(err)
+		}
+		release()
+		<-got
+		if status, body := c.answer(); status != 404 || !strings.Contains(body, "unknown session") {
+			t.Errorf("%d %s", status, body)
+		}
+	})
+}

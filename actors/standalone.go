@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 
 	"github.com/troupe-run/troupe/internal/session"
 )
@@ -21,7 +22,9 @@ func (n *Node) listen(svc *Service, s *sessionActor, in *Input) {
 	n.startStream(st)
 	old, err := n.nameStandalone(s, st.key.ID)
 	if err != nil {
-		n.log.Warn("stream not opened", "session", s.key.ID, "error", err)
+		if !errors.Is(err, ErrNotFound) { // it has just been deleted
+			n.log.Warn("stream not opened", "session", s.key.ID, "error", err)
+		}
 		_ = st.post(recordStored{err: err})
 		<-st.ready
 		return

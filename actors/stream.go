@@ -363,10 +363,14 @@ func (s *streamActor) attach(att *attachment) {
 // recordStored begins the stream: headers and priming may go out.
 func (s *streamActor) recordStored(m recordStored) {
 	if m.err != nil {
-		if s.att != nil {
+		switch {
+		case s.att == nil:
+		case errors.Is(m.err, ErrNotFound): // the session's record
+			unknownSession(s.att.conn, s.callID())
+		default:
 			s.node.unavailable(s.att.conn, s.callID())
-			s.att = nil
 		}
+		s.att = nil
 		s.unstored.Store(true)
 		s.commit()
 		s.step(stream.Event{Op: stream.OpenFailed, Err: m.err})
