@@ -15,9 +15,13 @@ import (
 // when it breaks then never do.
 //
 // It sets s.ConnContext, and must be the outermost listener: Serve has to get the connections as they were accepted
-// here. A server of TLS does not fit, because ServeTLS wraps them.
+// here. A server of TLS does not fit, because ServeTLS wraps them. Between requests a connection may be idle for
+// s.IdleTimeout.
 func Reuse(ln net.Listener, s *http.Server) net.Listener {
-	l := &reuse{Listener: ln, again: make(chan net.Conn), accepted: make(chan accepted), done: make(chan struct{})}
+	l := &reuse{
+		Listener: ln, limit: s.IdleTimeout, ready: make(chan net.Conn), accepted: make(chan accepted), done: make(chan struct{}),
+		idle: make(map[net.Conn]struct{}),
+	}
 	before := s.ConnContext
 	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		if before != nil {
@@ -28,14 +32,17 @@ func Reuse(ln net.Listener, s *http.Server) net.Listener {
 	return l
 }
 
-// reuse accepts new connections and used ones.
+// reuse accepts new connections, and used ones on which something has come.
 type reuse struct {
 	net.Listener
-	again    chan net.Conn
+	limit    time.Duration // how long a connection may be idle; 0 is for ever
+	ready    chan net.Conn
 	accepted chan accepted
-	done     chan struct{} // closed by Close
 	begin    sync.Once
-	end      sync.Once
+
+	mu   sync.Mutex // guards idle and the closing of done
+	done chan struct{}
+	idle map[net.Conn]struct{}
 }
 
 type accepted struct {
@@ -48,7 +55,7 @@ type reuseKey struct{}
 func (l *reuse) Accept() (net.Conn, error) {
 	l.begin.Do(func() { go l.accept() })
 	select {
-	case c := <-l.again:
+	case c := <-l.ready:
 		return c, nil
 	case a := <-l.accepted:
 		return a.conn, a.err
@@ -73,21 +80,82 @@ func (l *reuse) accept() {
 }
 
 func (l *reuse) Close() error {
-	l.end.Do(func() { close(l.done) })
+	l.mu.Lock()
+	select {
+	case <-l.done:
+	default:
+		close(l.done)
+		for c := range l.idle {
+			_ = c.Close()
+		}
+	}
+	l.mu.Unlock()
 	return l.Listener.Close()
 }
 
-// put has the server take c, which has carried whole requests and responses. It returns false if it takes no more.
+// put keeps c, which has carried whole requests and responses, for its next request. It returns false if there are to
+// be no more.
 func (l *reuse) put(c net.Conn) bool {
-	if c.SetDeadline(time.Time{}) != nil {
-		return false
+	if u, ok := c.(*used); ok && len(u.ahead) == 0 {
+		c = u.Conn
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	select {
-	case l.again <- c:
-		return true
 	case <-l.done:
 		return false
+	default:
 	}
+	l.idle[c] = struct{}{}
+	go l.await(c)
+	return true
+}
+
+// await hands c to the server once something comes on it: before that the server would count the time of its header.
+func (l *reuse) await(c net.Conn) {
+	_ = c.SetDeadline(time.Time{})
+	if l.limit > 0 {
+		_ = c.SetReadDeadline(time.Now().Add(l.limit))
+	}
+	u := &used{Conn: c, ahead: make([]byte, 1)}
+	_, err := c.Read(u.ahead)
+	l.mu.Lock()
+	delete(l.idle, c)
+	l.mu.Unlock()
+	if err == nil && c.SetReadDeadline(time.Time{}) == nil {
+		select {
+		case l.ready <- u:
+			return
+		case <-l.done:
+		}
+	}
+	_ = c.Close()
+}
+
+// used is a connection whose next byte was read ahead.
+type used struct {
+	net.Conn
+	ahead []byte
+}
+
+func (u *used) Read(p []byte) (int, error) {
+	if len(u.ahead) == 0 || len(p) == 0 {
+		return u.Conn.Read(p)
+	}
+	n := copy(p, u.ahead)
+	u.ahead = u.ahead[n:]
+	return n, nil
+}
+
+// NetConn is the connection below, as of a TLS connection.
+func (u *used) NetConn() net.Conn { return u.Conn }
+
+// CloseWrite ends what is written, where the connection below can.
+func (u *used) CloseWrite() error {
+	if c, ok := u.Conn.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return http.ErrNotSupported
 }
 
 // reuseOf returns where to put the connection of x after its stream, or nil if it must be closed. Bytes that are read

@@ -3,11 +3,14 @@ package transport
 import (
 	"bufio"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -52,6 +55,41 @@ func TestReuse(t *testing.T) {
 			t.Fatalf("stream %d: %v (-got +want):\n%s", i, err, diff)
 		}
 	}
+}
+
+// TestReuseWaits sees that a connection may be idle for longer than the header of a request may take, but not for ever.
+func TestReuseWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pipes{make(chan net.Conn), make(chan struct{})}
+		s := &http.Server{Handler: NewHandler(funcs{post: oneEvent}, Options{})}
+		Configure(s) // 10 seconds for a header, 2 minutes idle
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(Reuse(p, s)) }()
+		c := p.dial(t)
+		for range 3 {
+			resp := c.send(request("POST", "x", ping)).response("POST")
+			if got, err := all(resp.Body); len(got) != 1 || err != nil {
+				t.Fatalf("the stream: %v, %v", got, err)
+			}
+			time.Sleep(time.Minute)
+		}
+		began := time.Now()
+		if rest, err := io.ReadAll(c.r); len(rest) != 0 || err != nil || time.Since(began) != time.Minute {
+			t.Errorf("after the last stream: %q, %v after another %v, want the end of the connection after a minute", rest, err, time.Since(began))
+		}
+		idle := p.dial(t)
+		resp := idle.send(request("POST", "x", ping)).response("POST")
+		if _, err := all(resp.Body); err != nil {
+			t.Fatal(err)
+		}
+		_ = s.Close()
+		if err := <-served; err != http.ErrServerClosed {
+			t.Errorf("serve: %v", err)
+		}
+		if _, err := idle.r.ReadByte(); err == nil {
+			t.Error("an idle connection is open after the server's end")
+		}
+	})
 }
 
 // TestReuseOfWhatCameMeanwhile sends the next request while the stream is open.
