@@ -180,3 +180,31 @@ func TestDrainAnswersAndHandsOver(t *testing.T) {
 		equal(t, "the answer", after[len(after)-1], textResult("3", "counted to 20"))
 	})
 }
+
+// TestDrainHasClientsComeBack looks at how the streams of idle sessions end in a drain, and those of calls that are left
+// to be resumed: what has clients come back depends on their revision.
+func TestDrainHasClientsComeBack(t *testing.T) {
+	for _, revision := range []string{"2025-03-26", "2025-06-18", "2025-11-25"} {
+		t.Run(revision, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				h := newHost(t, troupe.Options{Dir: t.TempDir(), DrainDelay: -1, DrainWait: 3 * time.Second}, nil)
+				c := h.client().InitializeAs(revision, `{}`)
+				idle := c.Get("")
+				safe := c.Post(callWith("1", "count", `{"to":20,"delay_ms":1000}`, "1"))
+				ctx, stop := context.WithCancel(t.Context())
+				served := make(chan error, 1)
+				go func() { served <- h.rt.ServeOn(ctx, testkit.NewListener()) }()
+				time.Sleep(time.Second)
+				stop()
+				idle.All()
+				safe.All()
+				if want := revision < "2025-11-25"; idle.Broke != want || safe.Broke != want {
+					t.Errorf("broken off: the session's own stream %t, the call's %t, want %t", idle.Broke, safe.Broke, want)
+				}
+				if err := <-served; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

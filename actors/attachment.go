@@ -191,6 +191,17 @@ func (a *attachment) finish() {
 	a.conn.Finish()
 }
 
+// leave ends the connection of a stream that goes on, here or elsewhere, so that
+// the client comes back. One that knows of polling does when the response ends;
+// older ones take that for the end of the stream, and come back when it breaks.
+func (a *attachment) leave() {
+	if a.primes {
+		a.finish()
+		return
+	}
+	a.cut()
+}
+
 // cut closes the connection: another one has taken its place, or the stream is
 // lost.
 func (a *attachment) cut() {

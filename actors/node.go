@@ -444,7 +444,7 @@ func (n *Node) Close(ctx context.Context) error {
 		}
 	}
 	for _, a := range n.attachments.snapshot() {
-		a.finish()
+		a.leave()
 	}
 	n.endListeners("the server is shutting down", func(*listenActor) bool { return true })
 	for _, s := range n.links.snapshot() {
@@ -493,7 +493,7 @@ func (n *Node) Drain(ctx context.Context) {
 	n.endListeners("the server is shutting down", func(*listenActor) bool { return true })
 	for _, a := range n.attachments.snapshot() {
 		if s, ok := n.streams.get(a.key); !ok || len(s.rec.Calls) == 0 {
-			a.finish()
+			a.leave()
 		}
 	}
 	if n.quiet(ctx) {

@@ -316,7 +316,7 @@ func (s *streamActor) quit() {
 	switch {
 	case s.att == nil:
 	case s.opened:
-		s.att.finish()
+		s.att.leave()
 	default: // nobody knows the stream yet
 		s.node.unavailable(s.att.conn, s.callID())
 		s.unstored.Store(true)

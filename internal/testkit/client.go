@@ -36,6 +36,8 @@ type Answer struct {
 	seen func(message string)
 	// Comments counts the comment lines read so far.
 	Comments int
+	// Broke says that the connection broke before the end of the stream.
+	Broke bool
 }
 
 // Stream reports whether the answer is an event stream.
@@ -50,6 +52,7 @@ func (a *Answer) Next() (e Event, ok bool) {
 	for {
 		line, err := a.sse.ReadString('\n')
 		if err != nil {
+			a.Broke = err != io.EOF
 			return e, false
 		}
 		line = strings.TrimSuffix(line, "\n")
