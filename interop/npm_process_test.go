@@ -57,7 +57,8 @@ func TestTypeScript(t *testing.T) {
 type told struct {
 	Way, Feature, Error string
 	MS                  int
-	Restart, Done       bool
+	Restart             string // how the server is to end first
+	Done                bool
 }
 
 // driveTypeScript runs npm/main.mjs with a release, and reports what it tells as tests.
@@ -66,7 +67,7 @@ func driveTypeScript(t *testing.T, release, modules string, seen *coverage) {
 	s, mortal := start(t, "--memory", "--page-size", "7"), start(t, "--data", data)
 	settings, err := json.Marshal(map[string]string{
 		"modules": modules, "sdk": release, "command": program,
-		"http": s.endpoint, "sse": strings.TrimSuffix(s.endpoint, "/mcp") + "/sse", "crash": mortal.endpoint,
+		"http": s.endpoint, "sse": strings.TrimSuffix(s.endpoint, "/mcp") + "/sse", "mortal": mortal.endpoint,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +96,12 @@ func driveTypeScript(t *testing.T, release, modules string, seen *coverage) {
 			continue
 		}
 		switch {
-		case l.Restart:
+		case l.Restart != "":
+			if l.Restart == "end" {
+				if err := mortal.stop(); err != nil {
+					t.Error(err)
+				}
+			}
 			mortal.restart(t, "--data", data)
 			if _, err := io.WriteString(in, "restarted\n"); err != nil {
 				t.Error(err)

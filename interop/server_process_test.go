@@ -181,7 +181,12 @@ func (s *process) stop() error {
 			err = fmt.Errorf("the server ended: %w", s.exit)
 		}
 	case <-timeout.C:
-		s.kill()
+		_ = s.cmd.Process.Signal(syscall.SIGQUIT) // its stacks go to the log
+		select {
+		case <-s.ended:
+		case <-time.After(5 * time.Second):
+			s.kill()
+		}
 		err = errors.New("the server did not end")
 	}
 	for _, bad := range []string{"panic", "DATA RACE"} {

@@ -17,17 +17,18 @@ export function holds(condition, what) {
 
 const plain = (value) => value === undefined ? undefined : JSON.parse(JSON.stringify(value))
 
-// refused waits for a promise to be rejected, with an error that has the code and whose text fits the pattern.
+// fails waits for a promise to be rejected with an error whose code and text fit the pattern, and returns it.
+export async function fails(promise, pattern, what) {
+  const [error, value] = await promise.then((v) => [undefined, v], (e) => [e ?? new Error('no error')])
+  if (error === undefined) throw new Error(`${what}: it did not fail but gave ${shown(value)}`)
+  if (!pattern.test(`${error.code} ${error.message ?? error}`)) throw new Error(`${what}: the error is ${error.code} ${shown(error.message ?? error)}, want ${pattern}`)
+  return error
+}
+
+// refused is fails for an error of the protocol.
 export async function refused(promise, code, pattern, what) {
-  let error
-  try {
-    const value = await promise
-    throw Object.assign(new Error(`${what}: it was not refused but gave ${shown(value)}`), { unmet: true })
-  } catch (e) {
-    if (e.unmet) throw e
-    error = e
-  }
-  if (error.code !== code || !pattern.test(error.message)) throw new Error(`${what}: the error is ${error.code} ${shown(error.message)}, want ${code} ${pattern}`)
+  const error = await fails(promise, pattern, what)
+  if (error.code !== code) throw new Error(`${what}: the error is ${error.code} ${shown(error.message)}, want ${code}`)
   return error
 }
 

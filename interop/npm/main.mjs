@@ -1,9 +1,9 @@
 // Drives a server with one release of the SDK: every transport it has, every revision it speaks, every feature.
 //
-//   node main.mjs '{"modules": DIR, "sdk": "1.32.2", "http": URL, "sse": URL, "crash": URL, "command": PATH}'
+//   node main.mjs '{"modules": DIR, "sdk": "1.32.2", "http": URL, "sse": URL, "mortal": URL, "command": PATH}'
 //
-// It writes one JSON object a line: {"way", "feature", "ms", "error"} for each outcome, {"restart": true} when it wants
-// the server at "crash" killed and started again, after which it waits for a line of input, and {"done": true}.
+// It writes one JSON object a line: {"way", "feature", "ms", "error"} for each outcome, {"restart": how} when it wants
+// the server at "mortal" to "kill" or to "end" and to be started again, after which it waits for a line of input, and {"done": true}.
 import { createInterface } from 'node:readline'
 
 import { equal } from './expect.mjs'
@@ -11,7 +11,7 @@ import asking from './features/asking.mjs'
 import calls from './features/calls.mjs'
 import catalogue from './features/catalogue.mjs'
 import handshake from './features/handshake.mjs'
-import http, { crash } from './features/http.mjs'
+import http, { interruptions } from './features/http.mjs'
 import notifications, { changes } from './features/notifications.mjs'
 import tools from './features/tools.mjs'
 import { load } from './sdk.mjs'
@@ -87,9 +87,9 @@ for (const way of ways.filter((w) => w.transport === 'stdio')) {
   })
 }
 const input = createInterface({ input: process.stdin })[Symbol.asyncIterator]()
-if (server.crash) {
-  await together(crash.name, ways.filter((w) => w.transport === 'http'), (ways) => crash.run(ways, async () => {
-    say({ restart: true })
+for (const { name, run } of server.mortal ? interruptions : []) {
+  await together(name, ways.filter((w) => w.transport === 'http'), (ways) => run(ways, async (how) => {
+    say({ restart: how })
     equal((await input.next()).value, 'restarted', 'the answer to a wish for a restart')
   }))
 }
