@@ -2,7 +2,6 @@ package troupe
 
 import (
 	"cmp"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/textproto"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/transport"
 )
 
 // headerParam is an argument that clients since 2026-07-28 repeat in a header, so that
@@ -109,13 +109,12 @@ func (s *service) checkHeaders(m *codec.Message, header map[string][]string) *mc
 
 // What is wrong with a header; the argument's name follows.
 var (
-	errHeaderMissing    = errors.New("is missing, although there is the argument")
-	errHeaderAlone      = errors.New("is there, although there is no argument")
-	errHeaderTwice      = errors.New("is there more than once, for the argument")
-	errHeaderCharacters = errors.New("has characters that no header may have, for the argument")
-	errHeaderEncoding   = errors.New("is no base64, although it says so, for the argument")
-	errHeaderDiffers    = errors.New("does not match the argument")
-	errHeaderUnsafe     = errors.New("cannot carry integers beyond 2^53-1, as in the argument")
+	errHeaderMissing   = errors.New("is missing, although there is the argument")
+	errHeaderAlone     = errors.New("is there, although there is no argument")
+	errHeaderTwice     = errors.New("is there more than once, for the argument")
+	errHeaderMalformed = errors.New("has characters that no header may have, or says that it is base64 and is not, for the argument")
+	errHeaderDiffers   = errors.New("does not match the argument")
+	errHeaderUnsafe    = errors.New("cannot carry integers beyond 2^53-1, as in the argument")
 )
 
 // argument is the raw value that the header repeats, nil for none. Objects and lists
@@ -142,9 +141,9 @@ func (p *headerParam) check(sent []string, argument []byte) error {
 	case len(sent) > 1:
 		return errHeaderTwice
 	}
-	text, err := headerText(sent[0])
-	if err != nil {
-		return err
+	text, ok := transport.DecodeHeader(sent[0])
+	if !ok {
+		return errHeaderMalformed
 	}
 	switch argument[0] {
 	case '"':
@@ -174,30 +173,4 @@ func sameText(raw []byte, text string) bool {
 	}
 	s, ok := codec.Str(raw)
 	return ok && s == text
-}
-
-// The marks of a value that is encoded. They are told apart by case, and a value
-// that has only one of them is not encoded.
-const encodedPrefix, encodedSuffix = "=?base64?", "?="
-
-// headerText is what the value of a header means.
-func headerText(value string) (string, error) {
-	value = strings.Trim(value, " \t")
-	for i := range len(value) {
-		if c := value[i]; (c < ' ' || c > '~') && c != '\t' {
-			return "", errHeaderCharacters
-		}
-	}
-	body, ok := strings.CutPrefix(value, encodedPrefix)
-	if !ok {
-		return value, nil
-	}
-	if body, ok = strings.CutSuffix(body, encodedSuffix); !ok {
-		return value, nil
-	}
-	decoded, err := base64.StdEncoding.Strict().DecodeString(body)
-	if err != nil {
-		return "", errHeaderEncoding
-	}
-	return string(decoded), nil
 }
