@@ -22,6 +22,7 @@ func TestPrompts(t *testing.T) {
 	}
 	slices.SortFunc(list, func(a, b *mcp.Prompt) int { return strings.Compare(a.Name, b.Name) })
 	sameJSON(t, "prompts", list, `[
+		{"name":"test_input_required_result_prompt","title":"Prompt with input","description":"Asks the user what it is about."},
 		{"name":"test_prompt_with_arguments","title":"Prompt with arguments","description":"A prompt that repeats its arguments.","arguments":[
 			{"name":"arg1","description":"The first argument","required":true},
 			{"name":"arg2","description":"The second argument","required":true}]},

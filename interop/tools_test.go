@@ -22,8 +22,13 @@ const (
 var demoTools = []string{
 	"ask", "change", "count", "delegate", "echo", "enter", "json_schema_2020_12_tool", "link", "measure", "ping", "roots", "sleep",
 	"test_audio_content", "test_elicitation", "test_elicitation_sep1034_defaults", "test_elicitation_sep1330_enums",
-	"test_embedded_resource", "test_error_handling", "test_image_content", "test_multiple_content_types", "test_reconnection",
-	"test_sampling", "test_simple_text", "test_tool_with_logging", "test_tool_with_progress", "tick", "touch", "visit",
+	"test_embedded_resource", "test_error_handling", "test_image_content", "test_input_required_result_capabilities",
+	"test_input_required_result_elicitation", "test_input_required_result_list_roots", "test_input_required_result_multi_round",
+	"test_input_required_result_multiple_inputs", "test_input_required_result_request_state", "test_input_required_result_sampling",
+	"test_input_required_result_tampered_state", "test_logging_tool", "test_missing_capability", "test_multiple_content_types",
+	"test_reconnection", "test_sampling", "test_simple_text", "test_streaming_elicitation", "test_tool_with_logging",
+	"test_tool_with_progress", "test_trigger_prompt_change", "test_trigger_tool_change", "test_x_mcp_header", "tick", "touch",
+	"visit",
 }
 
 func TestListTools(t *testing.T) {
@@ -38,8 +43,8 @@ func TestListTools(t *testing.T) {
 		names = append(names, tool.Name)
 		byName[tool.Name] = tool
 	}
-	if n := len(c.wire.find(calls("tools/list"))); n != 4 {
-		t.Errorf("the list has %d pages, want 4", n)
+	if n := len(c.wire.find(calls("tools/list"))); n != 6 {
+		t.Errorf("the list has %d pages, want 6", n)
 	}
 	slices.Sort(names)
 	if diff := cmp.Diff(names, demoTools); diff != "" {
@@ -103,6 +108,9 @@ func TestCallTools(t *testing.T) {
 		{"", "test_error_handling", nil, failed("This tool intentionally returns an error for testing")},
 		{"", "test_tool_with_progress", nil, text("Tool with progress completed")},
 		{"", "test_tool_with_logging", nil, text("Tool with logging executed successfully")},
+		{"", "test_logging_tool", nil, text("logged")},
+		{"", "test_streaming_elicitation", nil, text("streamed")},
+		{"", "test_x_mcp_header", map[string]any{"region": "us-west1"}, text("region: us-west1")},
 		{"", "json_schema_2020_12_tool", json.RawMessage(`{"name":"Ada","contactMethod":"email","email":"a@example.com"}`),
 			text(`JSON Schema 2020-12 tool called with: {"name":"Ada","contactMethod":"email","email":"a@example.com"}`)},
 	} {

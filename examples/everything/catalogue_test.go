@@ -58,7 +58,8 @@ func TestAnswers(t *testing.T) {
 // lists name.
 func TestEveryListedItemIsThere(t *testing.T) {
 	t.Parallel()
-	c := connect(t, `{}`)
+	c := connect(t, `{"elicitation":{}}`)
+	c.reply = func(string, json.RawMessage) string { return `{"action":"accept","content":{"context":"this"}}` }
 	var resources struct {
 		Resources []struct{ URI, Name, Description string }
 	}
@@ -80,8 +81,8 @@ func TestEveryListedItemIsThere(t *testing.T) {
 		}
 	}
 	c.call("prompts/list", `{}`, &prompts)
-	if len(prompts.Prompts) != 4 {
-		t.Errorf("prompts are %v, want four", prompts)
+	if len(prompts.Prompts) != 5 {
+		t.Errorf("prompts are %v, want five", prompts)
 	}
 	for _, p := range prompts.Prompts {
 		if p.Description == "" {

@@ -37,6 +37,9 @@ func NewWith(o troupe.ServerOptions) *troupe.Server {
 	addForms(s)
 	addReconnection(s)
 	addSchema(s)
+	addInputs(s)
+	addRequests(s)
+	addTriggers(s)
 
 	addResources(s)
 	addPrompts(s)

@@ -10,6 +10,7 @@ export default [
       const { prompts, nextCursor } = await client.listPrompts()
       equal(nextCursor, undefined, 'cursor of a list with one page')
       equal(prompts, [
+        { name: 'test_input_required_result_prompt', ...title('Prompt with input'), description: 'Asks the user what it is about.' },
         {
           name: 'test_prompt_with_arguments', ...title('Prompt with arguments'), description: 'A prompt that repeats its arguments.',
           arguments: [{ name: 'arg1', description: 'The first argument', required: true }, { name: 'arg2', description: 'The second argument', required: true }],

@@ -3,8 +3,13 @@ import { equal, holds, refused } from '../expect.mjs'
 const tools = [
   'ask', 'change', 'count', 'delegate', 'echo', 'enter', 'json_schema_2020_12_tool', 'link', 'measure', 'ping', 'roots', 'sleep',
   'test_audio_content', 'test_elicitation', 'test_elicitation_sep1034_defaults', 'test_elicitation_sep1330_enums',
-  'test_embedded_resource', 'test_error_handling', 'test_image_content', 'test_multiple_content_types', 'test_reconnection',
-  'test_sampling', 'test_simple_text', 'test_tool_with_logging', 'test_tool_with_progress', 'tick', 'touch', 'visit',
+  'test_embedded_resource', 'test_error_handling', 'test_image_content', 'test_input_required_result_capabilities',
+  'test_input_required_result_elicitation', 'test_input_required_result_list_roots', 'test_input_required_result_multi_round',
+  'test_input_required_result_multiple_inputs', 'test_input_required_result_request_state',
+  'test_input_required_result_sampling', 'test_input_required_result_tampered_state', 'test_logging_tool',
+  'test_missing_capability', 'test_multiple_content_types', 'test_reconnection', 'test_sampling', 'test_simple_text',
+  'test_streaming_elicitation', 'test_tool_with_logging', 'test_tool_with_progress', 'test_trigger_prompt_change',
+  'test_trigger_tool_change', 'test_x_mcp_header', 'tick', 'touch', 'visit',
 ]
 const redPixel = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=='
 const silence = 'UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA='
@@ -29,7 +34,7 @@ export default [
         pages++
       } while (cursor)
       equal(names.sort(), tools, 'tools')
-      equal(pages, 4, 'pages')
+      equal(pages, 6, 'pages')
       equal(measure, {
         name: 'measure', description: 'Counts the bytes, characters and words of a text.',
         ...(way.since('2025-06-18') && { title: 'Measure a text' }),
