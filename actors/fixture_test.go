@@ -64,7 +64,8 @@ type heldConn struct {
 	body   string
 	open   bool
 	over   bool
-	most   int // messages that may wait to be read; 0 is any number
+	most   int           // messages that may wait to be read; 0 is any number
+	slow   time.Duration // before the answer begins
 	got    []string
 	gone   []func()
 	name   string
@@ -74,6 +75,7 @@ var _ Conn = (*heldConn)(nil)
 
 func (c *heldConn) SetSession(id string) { c.name = id }
 func (c *heldConn) Answer(status int, body []byte) bool {
+	time.Sleep(c.slow)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.status != 0 || c.open {
@@ -87,6 +89,7 @@ func (c *heldConn) Reject(status, code int, message string, data, id []byte, _ t
 	c.Answer(status, codec.AppendError(nil, id, code, message, data))
 }
 func (c *heldConn) Open() bool {
+	time.Sleep(c.slow)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.open = c.status == 0
@@ -154,6 +157,13 @@ func (c *heldConn) read() (got []string) {
 	defer c.mu.Unlock()
 	got, c.got = c.got, nil
 	return got
+}
+
+// begun reports whether the answer has begun.
+func (c *heldConn) begun() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open || c.status != 0
 }
 
 // answer is what the request was answered with, 0 if it was not or as a stream.
@@ -232,18 +242,23 @@ func (h *held) input(session, address string, c Conn) *Input {
 // post sends a message, and returns once the node has taken it.
 func (h *held) post(session, body string) *heldConn {
 	h.t.Helper()
+	c := &heldConn{}
+	h.postOn(c, session, body)
+	return c
+}
+
+func (h *held) postOn(c *heldConn, session, body string) {
+	h.t.Helper()
 	var m codec.Message
 	if err := codec.Scan([]byte(body), &m, codec.Limits{}); err != nil {
 		h.t.Fatal(err)
 	}
-	c := &heldConn{}
 	in := h.input(session, "192.0.2.1", c)
 	if _, _, live := strings.Cut(session, "."); live {
 		h.Message(h.svc, in, nil, &m, []byte(body))
 	} else {
 		h.Post(h.svc, in, nil, &m, []byte(body))
 	}
-	return c
 }
 
 func initializeAs(revision string) string {

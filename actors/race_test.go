@@ -342,3 +342,35 @@ func TestListenWhileTheSessionIsDeleted(t *testing.T) {
 		}
 	})
 }
+
+// A request whose session ends before its stream has begun is answered before its turn
+// is over: the transport answers 500 for what is not.
+func TestRefusalsComeFirst(t *testing.T) {
+	for name, body := range map[string]string{"call": message("1", "x"), "batch": "[" + message("1", "x") + "," + message("2", "x") + "]", "stream": ""} {
+		inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+			h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+				<-ctx.Done()
+				return nil, nil
+			}
+			session := h.begin("2025-03-26")
+			release := h.hold("OpenStream")
+			c := &heldConn{slow: time.Second}
+			taken := make(chan struct{})
+			go func() {
+				if body == "" {
+					h.Get(h.svc, h.input(session, "192.0.2.1", c))
+				} else {
+					h.postOn(c, session, body)
+				}
+				if !c.begun() {
+					t.Errorf("%s: not answered yet", name)
+				}
+				close(taken)
+			}()
+			time.Sleep(time.Second) // the stream is being stored
+			h.Delete(h.svc, h.input(session, "192.0.2.1", &heldConn{}))
+			<-taken
+			release()
+		})
+	}
+}

@@ -438,10 +438,8 @@ func (s *streamActor) refreshed(m refreshed) {
 
 // lost ends a stream that another writer has, or that cannot be stored.
 func (s *streamActor) lost(err error) {
-	opened := s.opened
-	s.commit()
 	if s.att != nil {
-		if !opened {
+		if !s.opened {
 			s.refuse()
 		} else if errors.Is(err, ErrSessionEnded) {
 			s.att.finish()
@@ -450,6 +448,7 @@ func (s *streamActor) lost(err error) {
 		}
 		s.att = nil
 	}
+	s.commit() // only now: whoever waits for the answer takes none for a fault
 	for _, r := range s.reqs {
 		_ = r.post(streamGone{err})
 	}
