@@ -27,7 +27,7 @@ func inUse() int64 {
 func BenchmarkMemory(b *testing.B) {
 	const n = 2000
 	for b.Loop() {
-		hs := benchServer(b, troupe.Options{Dir: b.TempDir()})
+		hs := benchServer(b, troupe.Options{Dir: b.TempDir(), StreamsPerPrincipal: -1})
 		do := func(method, session string) *http.Response {
 			body := `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
 			r := httptest.NewRequest(method, "http://127.0.0.1/mcp", bytes.NewReader([]byte(body)))
@@ -79,6 +79,9 @@ func listenRaw(b *testing.B, addr, session string) net.Conn {
 			b.Fatalf("%v after %q", err, got)
 		}
 		got = append(got, buf[:k]...)
+		if len(got) > 12 && !bytes.HasPrefix(got, []byte("HTTP/1.1 200")) {
+			b.Fatalf("no stream: %q", got)
+		}
 	}
 	return c
 }
