@@ -166,8 +166,9 @@ func (w *nullWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return nil, nil, http.ErrNotSupported
 }
 
-// BenchmarkDispatch is the path of a request without the HTTP server.
+// BenchmarkDispatch is the path of a request without the HTTP server, in both eras.
 func BenchmarkDispatch(b *testing.B) {
+	troupe.ServeModern(b)
 	rt, err := troupe.New(troupe.Options{CallRate: 1e6, PrincipalRate: 1e6})
 	if err != nil {
 		b.Fatal(err)
@@ -178,21 +179,36 @@ func BenchmarkDispatch(b *testing.B) {
 	rt.Mount("/mcp", srv)
 	hs := httptest.NewServer(rt)
 	defer hs.Close()
-	session := benchSession(b, hs)
-	body := call("1", "echo", `{"text":"`+strings.Repeat("x", 105)+`"}`)
-	rd := strings.NewReader(body)
-	r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/mcp", nil)
-	r.Body, r.ContentLength = io.NopCloser(rd), int64(len(body))
-	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Session-Id": {session}}
-	w := &nullWriter{h: http.Header{}}
-	b.ReportAllocs()
-	for b.Loop() {
-		rd.Reset(body)
-		clear(w.h)
-		rt.ServeHTTP(w, r)
-		if w.status != 200 && w.status != 0 {
-			b.Fatal(w.status)
-		}
+	text := strings.Repeat("x", 105)
+	own := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
+	modern := func(method string) http.Header {
+		return http.Header{"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {method}, "Mcp-Name": {"echo"}}
+	}
+	for _, bb := range []struct {
+		name, body string
+		header     http.Header
+	}{
+		{"era=legacy/echo", call("1", "echo", `{"text":"`+text+`"}`), http.Header{"Mcp-Session-Id": {benchSession(b, hs)}}},
+		{"era=modern/echo", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"` + text + `"},` + own + `}}`, modern("tools/call")},
+		{"era=modern/discover", `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + own + `}}`, modern("server/discover")},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			rd := strings.NewReader(bb.body)
+			r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/mcp", nil)
+			r.Body, r.ContentLength = io.NopCloser(rd), int64(len(bb.body))
+			r.Header = bb.header
+			r.Header["Content-Type"], r.Header["Accept"] = []string{"application/json"}, []string{"application/json, text/event-stream"}
+			w := &nullWriter{h: http.Header{}}
+			b.ReportAllocs()
+			for b.Loop() {
+				rd.Reset(bb.body)
+				clear(w.h)
+				rt.ServeHTTP(w, r)
+				if w.status != 200 && w.status != 0 {
+					b.Fatal(w.status)
+				}
+			}
+		})
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 // ServeModern makes Runtimes serve 2026-07-28 for the rest of a test that runs alone.
-func ServeModern(t *testing.T) {
+func ServeModern(t testing.TB) {
 	modernRevisions = []mcp.Revision{mcp.Revision20260728}
 	t.Cleanup(func() { modernRevisions = nil })
 }

@@ -23,7 +23,9 @@ const everyCapability = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools"
 
 func (h *host) modern(capabilities string) *modern {
 	h.t.Helper()
-	return &modern{t: h.t, c: h.unchecked(), caps: capabilities}
+	c := h.unchecked()
+	conformTo(c, r28)
+	return &modern{t: h.t, c: c, caps: capabilities}
 }
 
 // body is a request with its metadata. params is a JSON object; meta are members of _meta beside the usual ones.

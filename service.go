@@ -26,6 +26,8 @@ type service struct {
 	svc   *actors.Service
 	ops   *telemetry.Operations
 	spans bool
+
+	discovery discovery
 }
 
 var _ actors.Handler = (*service)(nil)

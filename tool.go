@@ -46,10 +46,12 @@ const (
 
 // Tool describes a tool. Name and Description should be set; the schemas are
 // inferred from the handler's types where they are nil, and are passed on byte
-// for byte where they are not; they must not be changed afterwards. Properties of
-// the input schema may have x-mcp-header: clients since 2026-07-28 repeat the argument
-// in a header of that name, and a call whose headers say something else is refused.
-// Anybody on the way can read it.
+// for byte where they are not; they must not be changed afterwards. They are of the
+// dialect that $schema names, draft 4, 6, 7, 2019-09 or 2020-12, which is the default;
+// docs/limits.md has their bounds. Properties of the input schema may have
+// x-mcp-header: clients since 2026-07-28 repeat the argument in a header of that name,
+// and a call whose headers say something else is refused. Anybody on the way can read
+// it.
 type Tool struct {
 	Name         string
 	Title        string
