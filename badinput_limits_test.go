@@ -234,7 +234,7 @@ func TestReaderThatNeverReads(t *testing.T) {
 		name   string
 		n      int
 		resume bool // the log has all that the client missed
-	}{{"2 to 4 MB", 190, true}, {"100 MB", 10000, false}} {
+	}{{"2 to 4 MB", 190, true}, {"many MB", sized(10000, 2000), false}} {
 		t.Run(row.name, func(t *testing.T) {
 			h.t, other.T = t, t
 			c := h.unchecked()

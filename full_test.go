@@ -13,7 +13,7 @@ import (
 // well, what is new is refused, and all is well again when events have expired.
 func TestFullStoreRefusesNewWorkAndLetsOldEnd(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{MaxStore: 16 << 20, LogRate: -1}, nil)
+		h := newHost(t, troupe.Options{MaxStore: sized[int64](16<<20, 6<<20), LogRate: -1}, nil)
 		c := h.session()
 		early := c.Post(call("1", "sleep", `{"ms":600000}`))
 		early.Next()

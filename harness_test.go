@@ -283,3 +283,12 @@ func contains(t *testing.T, what, got, want string) {
 		t.Errorf("%s: got %s, which lacks %s", what, got, want)
 	}
 }
+
+// sized is full, or small below the race detector, which makes everything many times
+// slower: what a test is about in full is run without it.
+func sized[T any](full, small T) T {
+	if raceEnabled {
+		return small
+	}
+	return full
+}

@@ -126,13 +126,12 @@ func (h *host) abandonServers(n int) (unmount func()) {
 // TestNothingIsLeft abandons sessions, streams and parked calls, waits until all
 // has expired, and does it again (invariant I9).
 func TestNothingIsLeft(t *testing.T) {
-	sessions, streams, parked := 10_000, 1000, 1000
+	sessions, streams, parked, servers := 10_000, 1000, 1000, 100
 	if raceEnabled {
-		sessions, streams, parked = 500, 100, 100
+		sessions, streams, parked, servers = 200, 60, 60, 20
 	}
-	const servers = 100
 	testkit.Bubble(t, func(t *testing.T) {
-		const idle = 20 * time.Minute
+		const idle = 5 * time.Minute
 		// All of it comes from one address.
 		h := newHost(t, troupe.Options{SessionIdle: idle, PrincipalRate: 1e6, CallsPerPrincipal: 5000, StreamsPerPrincipal: 5000, ParkedPerPrincipal: 5000}, nil)
 		round := func(sessions, streams, parked int) {
@@ -172,7 +171,7 @@ func TestNothingIsLeft(t *testing.T) {
 				t.Errorf("%d sessions are stored", n)
 			}
 			h.web.CloseIdleConnections()
-			time.Sleep(idle + 30*time.Minute)
+			time.Sleep(idle + 20*time.Minute)
 			unmount()
 		}
 		round(100, 30, 30) // starts what stays

@@ -199,7 +199,7 @@ func TestRowdyClients(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
-				h := newHost(t, troupe.Options{Log: slog.New(loudLog{t}), SessionIdle: 20 * time.Minute, CallsPerSession: 10, ParkedPerSession: 5, CallRate: 1e5, PrincipalRate: 1e6}, nil)
+				h := newHost(t, troupe.Options{Log: slog.New(loudLog{t}), SessionIdle: 5 * time.Minute, CallsPerSession: 10, ParkedPerSession: 5, CallRate: 1e5, PrincipalRate: 1e6}, nil)
 				rnd := rand.New(rand.NewPCG(seed, 1))
 				var all sync.WaitGroup
 				for range 6 {
@@ -216,7 +216,7 @@ func TestRowdyClients(t *testing.T) {
 				all.Wait()
 				close(stop)
 				h.web.CloseIdleConnections()
-				time.Sleep(time.Hour)
+				time.Sleep(20 * time.Minute)
 				l := h.leftovers(0)
 				for what, n := range l.held {
 					if n != 0 {

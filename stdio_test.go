@@ -235,9 +235,9 @@ func TestStdioEnds(t *testing.T) {
 // A session over stdio is as old as its process.
 func TestStdioLivesOn(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		p := newPipe(t, troupe.Options{SessionMax: time.Hour})
+		p := newPipe(t, troupe.Options{SessionMax: 10 * time.Minute})
 		p.initialize("2025-11-25")
-		time.Sleep(3 * time.Hour)
+		time.Sleep(20 * time.Minute)
 		equal(t, "echo", p.ask(call("2", "echo", `{"text":"x"}`)), textResult("2", "x"))
 		p.in.Close()
 		p.end()

@@ -216,10 +216,10 @@ func TestUnmountedServersAreForgotten(t *testing.T) {
 			rt.Unmount("/s")
 		}
 	}
-	round(300)
+	round(sized(300, 100))
 	before := heap()
-	round(3000)
+	round(sized(3000, 500))
 	if after := heap(); after > before+1<<20 {
-		t.Errorf("the heap grew from %d to %d KiB over 3000 servers", before>>10, after>>10)
+		t.Errorf("the heap grew from %d to %d KiB over as many servers", before>>10, after>>10)
 	}
 }

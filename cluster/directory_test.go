@@ -44,6 +44,27 @@ func snapshot(t *testing.T, dir string) map[string]string {
 	return files
 }
 
+// swept waits until a server that was closed has removed what its streams were purged
+// of: it does that in the background, and does not wait for it when it closes.
+func swept(t *testing.T, dir string) {
+	t.Helper()
+	late := time.After(time.Minute)
+	for {
+		left, err := filepath.Glob(filepath.Join(dir, storeDir, "*", "streams", "*", "__msgs__"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(left) == 0 {
+			return
+		}
+		select {
+		case <-late:
+			t.Fatalf("still there: %s", left)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
 // A directory that cannot be used is refused with a reason, the path and
 // advice, and is left as it was.
 func TestRefusedDirectories(t *testing.T) {
@@ -100,6 +121,7 @@ func TestRefusedDirectories(t *testing.T) {
 				if err := n.Close(t.Context()); err != nil {
 					t.Fatal(err)
 				}
+				swept(t, dir)
 			}
 			c.harm(t, dir)
 			before := snapshot(t, dir)
