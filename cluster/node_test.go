@@ -260,21 +260,23 @@ func TestSilentServer(t *testing.T) {
 }
 
 func TestInboxIsBounded(t *testing.T) {
-	t.Parallel()
-	n := open(t, Options{})
-	must[*nats.Subscription](t)(n.conn.SubscribeSync("silent"))
-	ended := make(chan error, maxCalls)
-	for range maxCalls {
-		if _, err := n.reads.send(&nats.Msg{Subject: "silent"}, false, func(_ *nats.Msg, err error) bool { ended <- err; return false }); err != nil {
-			t.Fatal(err)
+	bubble(t, func(t *testing.T) { // where no call expires while the others are made
+		n := open(t, Options{})
+		must[*nats.Subscription](t)(n.conn.SubscribeSync("silent"))
+		b := must[*inbox](t)(newInbox(n.conn)) // the node uses its own meanwhile
+		ended := make(chan error, maxCalls)
+		for range maxCalls {
+			if _, err := b.send(&nats.Msg{Subject: "silent"}, false, func(_ *nats.Msg, err error) bool { ended <- err; return false }); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	_, err := n.reads.ask(t.Context(), &nats.Msg{Subject: "silent"})
-	wantErr(t, "one call too many", err, ErrRetry)
-	n.reads.close()
-	for range maxCalls {
-		wantErr(t, "call", <-ended, ErrUnavailable)
-	}
+		_, err := b.ask(t.Context(), &nats.Msg{Subject: "silent"})
+		wantErr(t, "one call too many", err, ErrRetry)
+		b.close()
+		for range maxCalls {
+			wantErr(t, "call", <-ended, ErrUnavailable)
+		}
+	})
 }
 
 // Close deletes the entry, and a clean restart finds everything else.
