@@ -271,15 +271,15 @@ func TestModernUndeclared(t *testing.T) {
 		troupe.AddResource(p.srv, mcp.Resource{URI: "test://rash", Name: "rash"}, func(ctx context.Context, call *troupe.Call, _ string, _ map[string]string) ([]mcp.ResourceContents, error) {
 			return nil, ask(ctx, call)
 		})
+		troupe.AddTool(p.srv, troupe.Tool{Name: "rasher", Description: "d"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			_, err := call.ElicitURL(ctx, "m", "i", "x:")
+			return "", err
+		})
 		for method, params := range map[string]string{"tools/call": `{"name":"rash"}`, "prompts/get": `{"name":"rash"}`, "resources/read": `{"uri":"test://rash"}`} {
 			equal(t, method, p.result(method, params, ""), `{"code":-32021,"message":"the client must declare: sampling","data":{"requiredCapabilities":{"sampling":{}}}}`)
 		}
 		// In a session it is the handler's failure, which a model may read.
 		p.initialize(r11)
-		troupe.AddTool(p.srv, troupe.Tool{Name: "rasher", Description: "d"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
-			_, err := call.ElicitURL(ctx, "m", "i", "x:")
-			return "", err
-		})
 		equal(t, "in a session", p.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"rasher"}}`),
 			`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"troupe: question \"elicit-url\": troupe: the client does not declare this capability: elicitation.url"}],"isError":true}}`)
 	})
