@@ -27,17 +27,23 @@ func main() {
 }
 
 func run(args []string) error {
-	o := troupe.Options{LogRate: -1, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	o := troupe.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	f := flag.NewFlagSet("host serve", flag.ContinueOnError)
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:8080", "address to listen on")
 	f.StringVar(&o.Dir, "data", "", "data directory; empty keeps everything in memory")
 	f.DurationVar(&o.Lease, "lease", 5*time.Second, "time for which a silent node is taken for alive")
+	f.Float64Var(&o.CallRate, "call-rate", 100, "tool calls and completions per second of a session")
+	f.Float64Var(&o.PrincipalRate, "principal-rate", 1000, "tool calls and completions per second of a principal")
+	logs := f.Float64("log-rate", 500, "log messages to a client per second; 0 is no limit")
 	servers := f.Int("servers", 100, "how many copies")
 	if len(args) > 0 && args[0] == "serve" {
 		args = args[1:]
 	}
 	if err := f.Parse(args); err != nil {
 		return err
+	}
+	if o.LogRate = *logs; o.LogRate == 0 {
+		o.LogRate = -1
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

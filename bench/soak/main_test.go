@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// program is the troupe that the tests run.
-var program string
+// The programs that the tests run: troupe, and one that serves many copies of the demo.
+var program, host string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -19,6 +19,9 @@ func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "troupe-soak-")
 	if err == nil {
 		program, err = build(context.Background(), dir, 1)
+	}
+	if err == nil {
+		host, err = build(context.Background(), dir, 2)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
