@@ -168,7 +168,6 @@ func (w *nullWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 // BenchmarkDispatch is the path of a request without the HTTP server, in both eras.
 func BenchmarkDispatch(b *testing.B) {
-	troupe.ServeModern(b)
 	rt, err := troupe.New(troupe.Options{CallRate: 1e6, PrincipalRate: 1e6})
 	if err != nil {
 		b.Fatal(err)

@@ -22,7 +22,7 @@ func (s *service) discover(dst []byte, r mcp.Revision) ([]byte, *mcp.Error) {
 		SupportedVersions []string               `json:"supportedVersions"`
 		Capabilities      mcp.ServerCapabilities `json:"capabilities"`
 		Instructions      string                 `json:"instructions,omitempty"`
-	}{served(), s.srv.capabilities().For(r), s.srv.opts.Instructions})
+	}{newestFirst(), s.srv.capabilities().For(r), s.srv.opts.Instructions})
 	if err != nil {
 		return nil, s.internal(mcp.MethodServerDiscover, err)
 	}

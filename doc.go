@@ -22,6 +22,14 @@
 // neither readOnlyHint nor idempotentHint). No event with an id reaches a client
 // before it is stored.
 //
+// # Revisions
+//
+// Every server serves clients of all [Revisions], at once: those that begin a session
+// with initialize, and since 2026-07-28 those whose requests each stand for themselves.
+// A handler is written once. What it asks of the client ([Call.Ask]) goes out as a
+// request of the server in a session, and as an answer that asks for input since then;
+// what a revision does not have is converted, left out or refused ([Needs]).
+//
 // # Concurrency
 //
 // All methods of Runtime and Server may be called from any goroutine. A handler

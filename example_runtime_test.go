@@ -13,9 +13,9 @@ import (
 )
 
 func ExampleRevisions() {
-	fmt.Println(troupe.Revisions()[0])
+	fmt.Println(troupe.Revisions())
 	// Output:
-	// 2024-11-05
+	// [2024-11-05 2025-03-26 2025-06-18 2025-11-25 2026-07-28]
 }
 
 // A client's session goes on in the next process on the same directory.

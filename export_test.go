@@ -1,17 +1,5 @@
 package troupe
 
-import (
-	"testing"
-
-	"github.com/troupe-run/troupe/mcp"
-)
-
-// ServeModern makes Runtimes serve 2026-07-28 for the rest of a test that runs alone.
-func ServeModern(t testing.TB) {
-	modernRevisions = []mcp.Revision{mcp.Revision20260728}
-	t.Cleanup(func() { modernRevisions = nil })
-}
-
 // Actors is the number of live actors of a kind.
 func (rt *Runtime) Actors(kind string) (n int64) {
 	rt.node.Kernel().Kinds(func(k string, live int64) {

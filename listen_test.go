@@ -44,7 +44,6 @@ func next(t *testing.T, what string, a *testkit.Answer, want string) {
 }
 
 func TestListeners(t *testing.T) {
-	troupe.ServeModern(t)
 	testkit.Bubble(t, func(t *testing.T) {
 		h := newHost(t, troupe.Options{DrainDelay: -1, DrainWait: time.Second}, &troupe.ServerOptions{
 			Subscribe: func(_ context.Context, _ *troupe.Call, uri string) error {
@@ -117,7 +116,6 @@ func TestListeners(t *testing.T) {
 }
 
 func TestListenersAreBounded(t *testing.T) {
-	troupe.ServeModern(t)
 	testkit.Bubble(t, func(t *testing.T) {
 		h := newHost(t, troupe.Options{StreamsPerPrincipal: 3, SubscriptionsPerSession: 2}, nil)
 		m := h.modern(`{}`)

@@ -62,31 +62,12 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 	return actors.Listening{Tools: f.ToolsListChanged, Prompts: f.PromptsListChanged, Resources: f.ResourcesListChanged, URIs: uris, Accepted: accepted}, nil
 }
 
-// modernRevisions are those that this release speaks whose requests each stand for
-// themselves: none yet, because results are not as 2026-07-28 has them.
-var modernRevisions []mcp.Revision
-
-func modernNames() []string {
-	names := make([]string, len(modernRevisions))
-	for i, r := range modernRevisions {
-		names[i] = r.String()
-	}
-	return names
-}
-
-// served are all revisions that this release speaks, newest first.
-func served() []string {
-	all := append(revisionNames(), modernNames()...)
-	slices.Reverse(all)
-	return all
-}
-
 // checkMeta checks the metadata of a request that stands for itself and came without
 // headers (2026-07-28, basic/index, _meta).
 func checkMeta(m *codec.Message) *mcp.Error {
 	q, err := mcp.Meta(m.Meta).Request()
-	if q.Version == nil || slices.Contains(modernRevisions, q.Revision) {
+	if q.Version == nil || slices.Contains(moderns, q.Revision) {
 		return err
 	}
-	return mcp.NewError(mcp.CodeUnsupportedVersion, "").WithData(mcp.UnsupportedVersionData{Supported: served(), Requested: shown(string(q.Version))})
+	return mcp.NewError(mcp.CodeUnsupportedVersion, "").WithData(mcp.UnsupportedVersionData{Supported: newestFirst(), Requested: shown(string(q.Version))})
 }

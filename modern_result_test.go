@@ -50,7 +50,6 @@ func (p *piped) result(method, params, meta string) string {
 }
 
 func TestModernToolResults(t *testing.T) {
-	troupe.ServeModern(t)
 	testkit.Bubble(t, func(t *testing.T) {
 		p := newPiped(t, troupe.Options{}, nil)
 		raw := func(name string, outputSchema string, result *mcp.CallToolResult, err error) {
@@ -123,7 +122,6 @@ const (
 )
 
 func TestModernResults(t *testing.T) {
-	troupe.ServeModern(t)
 	testkit.Bubble(t, func(t *testing.T) {
 		p := newPiped(t, troupe.Options{}, &troupe.ServerOptions{PageSize: 1, Instructions: "Read on.",
 			Complete: func(context.Context, *troupe.Call, mcp.CompleteParams) (mcp.Completion, error) {
@@ -175,7 +173,6 @@ func TestModernResults(t *testing.T) {
 
 // TestModernCaching holds who may keep what, and for how long.
 func TestModernCaching(t *testing.T) {
-	troupe.ServeModern(t)
 	someone := func(*http.Request) (troupe.Principal, error) { return troupe.Principal{}, nil }
 	public := func(ttl time.Duration) troupe.Cache { return troupe.Cache{TTL: ttl, Scope: troupe.CachePublic} }
 	for _, tt := range []struct {
@@ -212,7 +209,6 @@ func TestModernCaching(t *testing.T) {
 
 // TestModernNeeds holds what a client is told that lacks what a tool needs.
 func TestModernNeeds(t *testing.T) {
-	troupe.ServeModern(t)
 	testkit.Bubble(t, func(t *testing.T) {
 		p := newPiped(t, troupe.Options{}, nil)
 		for name, needs := range map[string]troupe.Needs{
@@ -253,7 +249,6 @@ func TestModernNeeds(t *testing.T) {
 // TestModernUndeclared holds what a client is told when a handler asked for what it
 // had not named in Needs.
 func TestModernUndeclared(t *testing.T) {
-	troupe.ServeModern(t)
 	testkit.Bubble(t, func(t *testing.T) {
 		p := newPiped(t, troupe.Options{}, nil)
 		p.m.caps = `{"roots":{}}`
@@ -288,7 +283,6 @@ func TestModernUndeclared(t *testing.T) {
 // TestModernURLsFirst holds that a handler which has its user open URLs first asks
 // for that, and runs again when the client is back.
 func TestModernURLsFirst(t *testing.T) {
-	troupe.ServeModern(t)
 	testkit.Bubble(t, func(t *testing.T) {
 		p := newPiped(t, troupe.Options{}, nil)
 		var visited atomic.Bool
@@ -329,7 +323,6 @@ func TestModernURLsFirst(t *testing.T) {
 // TestModernRequestsOfTheServer holds that nothing goes to a client that it cannot
 // know: pings, messages of no call, the end of a visit.
 func TestModernRequestsOfTheServer(t *testing.T) {
-	troupe.ServeModern(t)
 	testkit.Bubble(t, func(t *testing.T) {
 		p := newPiped(t, troupe.Options{}, nil)
 		troupe.AddTool(p.srv, troupe.Tool{Name: "talk", Description: "d"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
@@ -349,7 +342,6 @@ func TestModernRequestsOfTheServer(t *testing.T) {
 // TestModernLogLevel holds that a request without a level gets no log messages, and
 // one with a level those that it asks for.
 func TestModernLogLevel(t *testing.T) {
-	troupe.ServeModern(t)
 	testkit.Bubble(t, func(t *testing.T) {
 		p := newPiped(t, troupe.Options{}, nil)
 		done := modernText("1", "logged")

@@ -72,7 +72,6 @@ func parkHost(t *testing.T, o troupe.Options) (h *host, begun, ended *atomic.Int
 }
 
 func TestCallThatAsksIsSentAgain(t *testing.T) {
-	troupe.ServeModern(t)
 	testkit.Bubble(t, func(t *testing.T) {
 		h, begun, _ := parkHost(t, troupe.Options{})
 		m := h.modern(everyCapability)
@@ -91,7 +90,6 @@ func TestCallThatAsksIsSentAgain(t *testing.T) {
 }
 
 func TestSeveralQuestionsAndRounds(t *testing.T) {
-	troupe.ServeModern(t)
 	testkit.Bubble(t, func(t *testing.T) {
 		h, begun, _ := parkHost(t, troupe.Options{})
 		m := h.modern(everyCapability)
@@ -129,7 +127,6 @@ func TestSeveralQuestionsAndRounds(t *testing.T) {
 }
 
 func TestSameStateAgainHasTheSameOutcome(t *testing.T) {
-	troupe.ServeModern(t)
 	testkit.Bubble(t, func(t *testing.T) {
 		h, begun, _ := parkHost(t, troupe.Options{})
 		m := h.modern(everyCapability)
@@ -164,7 +161,6 @@ func TestSameStateAgainHasTheSameOutcome(t *testing.T) {
 }
 
 func TestClosingTheConnectionCancelsTheCallAndNotTheParking(t *testing.T) {
-	troupe.ServeModern(t)
 	testkit.Bubble(t, func(t *testing.T) {
 		h, begun, ended := parkHost(t, troupe.Options{})
 		causes := make(chan error, 1)
@@ -234,7 +230,6 @@ func TestClosingTheConnectionCancelsTheCallAndNotTheParking(t *testing.T) {
 }
 
 func TestParkedCallOverACrash(t *testing.T) {
-	troupe.ServeModern(t)
 	testkit.Bubble(t, func(t *testing.T) {
 		dir := t.TempDir()
 		h, _, _ := parkHost(t, troupe.Options{Dir: dir})
@@ -265,7 +260,6 @@ func TestParkedCallOverACrash(t *testing.T) {
 }
 
 func TestStatesOfOthersAreRefused(t *testing.T) {
-	troupe.ServeModern(t)
 	testkit.Bubble(t, func(t *testing.T) {
 		who := func(r *http.Request) (troupe.Principal, error) {
 			return troupe.Principal{Subject: r.Header.Get("Who")}, nil
@@ -324,7 +318,6 @@ func TestStatesOfOthersAreRefused(t *testing.T) {
 }
 
 func TestParkedCallsAreBoundedAndExpire(t *testing.T) {
-	troupe.ServeModern(t)
 	testkit.Bubble(t, func(t *testing.T) {
 		h, _, ended := parkHost(t, troupe.Options{ParkedPerPrincipal: 20, CallsPerPrincipal: 10})
 		m := h.modern(everyCapability)

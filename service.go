@@ -32,20 +32,6 @@ type service struct {
 
 var _ actors.Handler = (*service)(nil)
 
-// revisions are those that this release speaks, oldest first.
-var revisions = []mcp.Revision{mcp.Revision20241105, mcp.Revision20250326, mcp.Revision20250618, mcp.Revision20251125}
-
-// Revisions are the protocol revisions that this release serves, oldest first.
-func Revisions() []string { return revisionNames() }
-
-func revisionNames() []string {
-	names := make([]string, len(revisions))
-	for i, r := range revisions {
-		names[i] = r.String()
-	}
-	return names
-}
-
 // maxClient bounds what a session keeps of its client's initialize, in bytes: clientInfo,
 // whose icons may be in it as data, and capabilities.
 const maxClient = 256 << 10
@@ -65,7 +51,7 @@ func (s *service) Initialize(_ context.Context, params []byte) (actors.Settled, 
 	if err := codec.UnmarshalValid(params, &p); err != nil {
 		return actors.Settled{}, nil, invalidParams(err)
 	}
-	r := mcp.Negotiate(p.ProtocolVersion, revisions)
+	r := mcp.Negotiate(p.ProtocolVersion, handshakes)
 	revision := r.String()
 	result, err := codec.Marshal(mcp.InitializeResult{
 		ProtocolVersion: revision,

@@ -10,7 +10,6 @@ import (
 )
 
 func TestBothErasOnOnePipe(t *testing.T) {
-	troupe.ServeModern(t)
 	testkit.Bubble(t, func(t *testing.T) {
 		p := newPipe(t, troupe.Options{})
 		m := &modern{t: t, caps: everyCapability}

@@ -95,7 +95,7 @@ func (p *pipe) end() []string {
 }
 
 func TestStdio(t *testing.T) {
-	for _, revision := range troupe.Revisions() {
+	for _, revision := range troupe.Revisions()[:4] { // those with a handshake
 		t.Run(revision, func(t *testing.T) {
 			p := newPipe(t, troupe.Options{})
 			equal(t, "early", p.ask(call("1", "echo", `{"text":"x"}`)), `{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"initialize first"}}`)

@@ -47,7 +47,7 @@ func TestRunExitCodes(t *testing.T) {
 		code           int
 		stdout, stderr string
 	}{
-		{[]string{"version"}, 0, "MCP 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25\n", ""},
+		{[]string{"version"}, 0, "MCP 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25, 2026-07-28\n", ""},
 		{[]string{"--help"}, 0, "troupe serve", ""},
 		{[]string{"serve", "--help"}, 0, "--max-store SIZE", ""},
 		{nil, 0, "serve", ""},

@@ -13,8 +13,24 @@
 //	notifications/elicitation/complete {"elicitationId":"bill-7"}
 //	{"content":[{"type":"text","text":"paid"}]}
 //
-// A client that cannot ask is refused before the handler runs: that is what Needs is for.
+// The handlers know nothing of revisions. A client of 2025-06-18 is asked as one of
+// 2025-11-25 is, and one of 2026-07-28, which has no requests of servers, sends its own
+// again with the answer; try does that in each.
 //
+//	$ go run ./examples/try revision 2025-06-18 answer '{"action":"accept","content":{"size":"L"}}' tools/call '{"name":"order"}'
+//	elicitation/create {"message":"Which size?","requestedSchema":{"type":"object","properties":{"size":{"type":"string","title":"Size","enum":["S","M","L"]}},"required":["size"]}}
+//	{"content":[{"type":"text","text":"ordered size L"}]}
+//	$ go run ./examples/try revision 2026-07-28 answer '{"action":"accept","content":{"size":"L"}}' tools/call '{"name":"order"}'
+//	elicitation/create {"mode":"form","message":"Which size?","requestedSchema":{"type":"object","properties":{"size":{"type":"string","title":"Size","enum":["S","M","L"]}},"required":["size"]}}
+//	{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"ask","version":"1.0.0"}},"content":[{"type":"text","text":"ordered size L"}]}
+//
+// A client that cannot be asked is refused before the handler runs, which is what Needs
+// is for, and told why: 2025-03-26 has no elicitation at all.
+//
+//	$ go run ./examples/try revision 2025-03-26 tools/call '{"name":"order"}'
+//	{"code":-32600,"message":"the client must declare: elicitation.form (revision 2025-03-26 has no elicitation.form)","data":{"requiredCapabilities":{"elicitation":{"form":{}}}}}
+//	$ go run ./examples/try revision 2026-07-28 declare '{}' tools/call '{"name":"order"}'
+//	400 {"code":-32021,"message":"the client must declare: elicitation.form","data":{"requiredCapabilities":{"elicitation":{"form":{}}}}}
 //	$ go run ./examples/try declare '{"elicitation":{"form":{}}}' tools/call '{"name":"pay"}'
 //	{"code":-32600,"message":"the client must declare: elicitation.url","data":{"requiredCapabilities":{"elicitation":{"url":{}}}}}
 package main

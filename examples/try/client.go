@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"os"
 	"strings"
@@ -15,6 +16,7 @@ import (
 // A client is one session over Streamable HTTP.
 type client struct {
 	url, token   string
+	revision     string
 	capabilities string
 	answer       string // to every question
 	cancel       int    // after so many messages of the next request, if not 0
@@ -35,7 +37,7 @@ func (c *client) begin() {
 	if c.session != "" {
 		return
 	}
-	res := c.post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` +
+	res := c.post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + c.revision + `","capabilities":` +
 		c.capabilities + `,"clientInfo":{"name":"try","version":"1"}}}`)
 	if c.session = res.Header.Get("Mcp-Session-Id"); c.session == "" {
 		refused(res)
@@ -106,15 +108,16 @@ func (c *client) handle(m message) {
 	}
 }
 
-func (c *client) post(body string) *http.Response {
-	res, err := c.send(http.MethodPost, body, "")
+// post sends a message. more are headers beside the usual ones.
+func (c *client) post(body string, more ...http.Header) *http.Response {
+	res, err := c.send(http.MethodPost, body, "", more...)
 	if err != nil {
 		log.Fatal(err)
 	}
 	return res
 }
 
-func (c *client) send(method, body, last string) (*http.Response, error) {
+func (c *client) send(method, body, last string, more ...http.Header) (*http.Response, error) {
 	req, err := http.NewRequest(method, c.url, strings.NewReader(body))
 	if err != nil {
 		log.Fatal(err)
@@ -127,6 +130,9 @@ func (c *client) send(method, body, last string) (*http.Response, error) {
 		if value != "" {
 			req.Header.Set(name, value)
 		}
+	}
+	for _, header := range more {
+		maps.Copy(req.Header, header)
 	}
 	return http.DefaultClient.Do(req)
 }

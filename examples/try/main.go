@@ -4,10 +4,10 @@
 //
 //	go run ./examples/try tools/list '{}' tools/call '{"name":"greet"}'
 //
-// Some words are not methods: declare sets the capabilities for initialize, answer
-// the result that questions of the server get, cancel after how many messages the
-// next request is cancelled; listen waits for so many messages on the session's own
-// stream. URL and TOKEN in the environment say where to and who.
+// Some words are not methods: revision sets the protocol's, declare what the client
+// declares, answer the result that questions of the server get, cancel after how many
+// messages the next request is cancelled; listen waits for so many messages on the
+// session's own stream. URL and TOKEN in the environment say where to and who.
 package main
 
 import (
@@ -28,6 +28,7 @@ func main() {
 	c := &client{
 		url:          cmp.Or(os.Getenv("URL"), "http://127.0.0.1:8080/mcp"),
 		token:        os.Getenv("TOKEN"),
+		revision:     "2025-11-25",
 		capabilities: `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{"listChanged":true}}`,
 		answer:       `{}`,
 	}
@@ -37,6 +38,8 @@ func main() {
 	}
 	for ; len(args) > 0; args = args[2:] {
 		switch word, value := args[0], args[1]; word {
+		case "revision":
+			c.revision, c.session = value, ""
 		case "declare":
 			c.capabilities = value
 		case "answer":
@@ -53,6 +56,10 @@ func main() {
 				}
 			}
 		default:
+			if c.revision == modern {
+				c.standing(word, value)
+				continue
+			}
 			c.begin()
 			if strings.HasPrefix(word, "notifications/") {
 				c.post(fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":%s}`, word, value)).Body.Close()
