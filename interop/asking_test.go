@@ -67,6 +67,7 @@ func TestElicitation(t *testing.T) {
 		result string
 	}{
 		{"accept", "ask", ask, answers("accept", map[string]any{"answer": "Grace \"amazing\" Hopper"}), question, text("Grace \"amazing\" Hopper")},
+		{"accept", "ask_once", ask, answers("accept", map[string]any{"answer": "yes"}), question, text("yes")},
 		{"decline", "ask", ask, answers("decline", nil), question, failed("the user did not answer: decline")},
 		{"cancel", "ask", ask, answers("cancel", nil), question, failed("the user did not answer: cancel")},
 		{"accept", "test_elicitation", tell, answers("accept", map[string]any{"username": "ada", "email": "a@example.com"}), contacts,
@@ -140,7 +141,7 @@ func TestUndeclared(t *testing.T) {
 	t.Parallel()
 	c := dial(t, shared, mcp.ClientOptions{})
 	for tool, needs := range map[string]string{
-		"ask": "elicitation.form", "test_elicitation": "elicitation.form", "test_elicitation_sep1034_defaults": "elicitation.form",
+		"ask": "elicitation.form", "ask_once": "elicitation.form", "test_elicitation": "elicitation.form", "test_elicitation_sep1034_defaults": "elicitation.form",
 		"test_elicitation_sep1330_enums": "elicitation.form", "test_sampling": "sampling", "delegate": "sampling.tools",
 	} {
 		_, err := c.CallTool(within(t), &mcp.CallToolParams{Name: tool, Arguments: map[string]any{}})

@@ -20,7 +20,7 @@ const (
 
 // demoTools are the tools of the demo. Each has a test with its name in this module.
 var demoTools = []string{
-	"ask", "change", "count", "delegate", "echo", "enter", "json_schema_2020_12_tool", "link", "measure", "ping", "roots", "sleep",
+	"ask", "ask_once", "change", "count", "delegate", "echo", "enter", "json_schema_2020_12_tool", "link", "measure", "ping", "roots", "sleep",
 	"test_audio_content", "test_elicitation", "test_elicitation_sep1034_defaults", "test_elicitation_sep1330_enums",
 	"test_embedded_resource", "test_error_handling", "test_image_content", "test_input_required_result_capabilities",
 	"test_input_required_result_elicitation", "test_input_required_result_list_roots", "test_input_required_result_multi_round",
@@ -43,8 +43,8 @@ func TestListTools(t *testing.T) {
 		names = append(names, tool.Name)
 		byName[tool.Name] = tool
 	}
-	if n := len(c.wire.find(calls("tools/list"))); n != 6 {
-		t.Errorf("the list has %d pages, want 6", n)
+	if n := len(c.wire.find(calls("tools/list"))); n != 7 {
+		t.Errorf("the list has %d pages, want 7", n)
 	}
 	slices.Sort(names)
 	if diff := cmp.Diff(names, demoTools); diff != "" {

@@ -13,17 +13,15 @@ type askInput struct {
 	Question string `json:"question" jsonschema:"what to ask the user"`
 }
 
+// addAsk adds a question that may be asked by a second run of the call, and one that
+// stands for what must not happen twice: with its process a call of ask_once is lost,
+// and its client is told so.
 func addAsk(s *troupe.Server) {
 	form := mcp.FormSchema{
 		Properties: []mcp.Property{{Name: "answer", Schema: &mcp.StringSchema{Title: "Answer"}}},
 		Required:   []string{"answer"},
 	}
-	troupe.AddTool(s, troupe.Tool{
-		Name:        "ask",
-		Description: "Asks the user a question and returns the answer.",
-		Needs:       troupe.NeedsElicitation,
-		Rerun:       troupe.Safe,
-	}, func(ctx context.Context, call *troupe.Call, in askInput) (string, error) {
+	ask := func(ctx context.Context, call *troupe.Call, in askInput) (string, error) {
 		r, err := call.Elicit(ctx, in.Question, form)
 		if err != nil {
 			return "", err
@@ -38,5 +36,17 @@ func addAsk(s *troupe.Server) {
 			return "", fmt.Errorf("read the answer: %w", err)
 		}
 		return content.Answer, nil
-	})
+	}
+	troupe.AddTool(s, troupe.Tool{
+		Name:        "ask",
+		Description: "Asks the user a question and returns the answer.",
+		Needs:       troupe.NeedsElicitation,
+		Rerun:       troupe.Safe,
+	}, ask)
+	troupe.AddTool(s, troupe.Tool{
+		Name:        "ask_once",
+		Description: "Asks the user a question and returns the answer. It does not run again by itself.",
+		Needs:       troupe.NeedsElicitation,
+		Rerun:       troupe.Never,
+	}, ask)
 }

@@ -19,7 +19,7 @@ const tickSchema = `{"type":"object","properties":{
 	"every_ms":{"type":"integer","minimum":0,"maximum":60000,"description":"milliseconds before each message, 0 if absent"}
 },"required":["n"],"additionalProperties":false}`
 
-// addTick adds the one tool of the demo that may not run again by itself: its
+// addTick adds a tool that may not run again by itself: its
 // messages belong to the session and not to the call, so that a second run would
 // send them twice.
 func addTick(s *troupe.Server) {

@@ -33,7 +33,7 @@ func TestToolList(t *testing.T) {
 	}
 	slices.Sort(names)
 	want := []string{
-		"ask", "change", "count", "delegate", "echo", "enter", "json_schema_2020_12_tool", "link", "measure", "ping", "roots", "sleep",
+		"ask", "ask_once", "change", "count", "delegate", "echo", "enter", "json_schema_2020_12_tool", "link", "measure", "ping", "roots", "sleep",
 		"test_audio_content", "test_elicitation", "test_elicitation_sep1034_defaults", "test_elicitation_sep1330_enums",
 		"test_embedded_resource", "test_error_handling", "test_image_content",
 		"test_input_required_result_capabilities", "test_input_required_result_elicitation", "test_input_required_result_list_roots",
