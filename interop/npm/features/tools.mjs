@@ -1,7 +1,7 @@
 import { equal, holds, refused } from '../expect.mjs'
 
 const tools = [
-  'ask', 'change', 'count', 'delegate', 'echo', 'enter', 'json_schema_2020_12_tool', 'link', 'measure', 'ping', 'roots', 'sleep',
+  'ask', 'ask_once', 'change', 'count', 'delegate', 'echo', 'enter', 'json_schema_2020_12_tool', 'link', 'measure', 'ping', 'roots', 'sleep',
   'test_audio_content', 'test_elicitation', 'test_elicitation_sep1034_defaults', 'test_elicitation_sep1330_enums',
   'test_embedded_resource', 'test_error_handling', 'test_image_content', 'test_input_required_result_capabilities',
   'test_input_required_result_elicitation', 'test_input_required_result_list_roots', 'test_input_required_result_multi_round',
@@ -34,7 +34,7 @@ export default [
         pages++
       } while (cursor)
       equal(names.sort(), tools, 'tools')
-      equal(pages, 6, 'pages')
+      equal(pages, 7, 'pages')
       equal(measure, {
         name: 'measure', description: 'Counts the bytes, characters and words of a text.',
         ...(way.since('2025-06-18') && { title: 'Measure a text' }),
