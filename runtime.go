@@ -183,7 +183,7 @@ func input(x *transport.Exchange) actors.Input {
 		in.Address = host(x.RemoteAddr())
 	}
 	if x.Modern {
-		in.Alone, in.Header = true, x.Header
+		in.Alone = true
 	}
 	if v := x.Header["Traceparent"]; len(v) == 1 {
 		in.Trace.Parent = v[0]
@@ -206,7 +206,7 @@ func host(address string) string {
 func (d dispatcher) Post(x *transport.Exchange) {
 	in := input(x)
 	if in.Alone {
-		if no := d.svc.Handler.(*service).checkHeaders(&x.Msg, in.Header); no != nil {
+		if no := d.svc.Handler.(*service).checkHeaders(&x.Msg, x.Header); no != nil {
 			x.Reject(400, no.Code, no.Message, nil, x.Msg.ID, 0)
 			return
 		}

@@ -28,7 +28,6 @@ type Call struct {
 	principal any
 	trace     Trace
 	attempt   int
-	header    map[string][]string
 	member    int // place in a batch
 	journal   *journal
 
@@ -54,10 +53,6 @@ func (c *Call) ProgressToken() []byte {
 // Principal is what the transport's authentication returned, or, when the call
 // runs again after its node was lost, the raw JSON of that.
 func (c *Call) Principal() any { return c.principal }
-
-// Header is the header of the HTTP request of a call that stands for itself. It must
-// not be written to.
-func (c *Call) Header() map[string][]string { return c.header }
 
 // Trace is the trace context of the HTTP request.
 func (c *Call) Trace() Trace { return c.trace }

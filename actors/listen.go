@@ -68,7 +68,7 @@ func (n *Node) listenAlone(svc *Service, s *sessionActor, in *Input, principal a
 	peer := &Peer{node: n, svc: svc, key: SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: listenPrefix + n.newID()}, meta: clone(m.Meta)}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
 	defer cancel()
-	filter, rerr := svc.Handler.Listening(ctx, &Call{ctx: ctx, node: n, svc: svc, peer: peer, msg: m, principal: principal, trace: in.Trace, attempt: 1, header: in.Header})
+	filter, rerr := svc.Handler.Listening(ctx, &Call{ctx: ctx, node: n, svc: svc, peer: peer, msg: m, principal: principal, trace: in.Trace, attempt: 1})
 	if rerr != nil {
 		status := 200
 		if info, ok := mcp.LookupError(rerr.Code); ok {

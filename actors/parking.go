@@ -34,7 +34,13 @@ type input struct {
 	park  string        // under which requests that are sent again find the call, "" before it has asked
 	round int           // how often it has asked
 	given map[string][]byte
-	used  map[string]int // how often each key was asked for
+	used  []usedKey
+}
+
+// usedKey is how often a key was asked for.
+type usedKey struct {
+	key string
+	n   int
 }
 
 // parking is what the actor knows of a call that has asked: which round waits for
@@ -114,13 +120,13 @@ func (in *input) missing(qs []Question, keys []string, answers []Answer) (missin
 // key makes the key of a question unique within the call: the second with the
 // same key is "key-2". A run after the first gets to the same keys.
 func (in *input) key(key string) string {
-	if in.used == nil {
-		in.used = make(map[string]int)
+	for i := range in.used {
+		if u := &in.used[i]; u.key == key {
+			u.n++
+			return key + "-" + strconv.Itoa(u.n)
+		}
 	}
-	in.used[key]++
-	if n := in.used[key]; n > 1 {
-		return key + "-" + strconv.Itoa(n)
-	}
+	in.used = append(in.used, usedKey{key, 1})
 	return key
 }
 

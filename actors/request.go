@@ -392,9 +392,9 @@ func (r *requestActor) enter(limit int) error {
 	// lock that all calls share.
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	r.call.ctx = r.ctx
-	r.begin.init()
-	r.begin.req, r.begin.limit = r, limit
 	if r.sess != nil {
+		r.begin.init()
+		r.begin.req, r.begin.limit = r, limit
 		err := r.sess.post(&r.begin)
 		if err == nil {
 			r.begin.wait()

@@ -147,8 +147,6 @@ type Input struct {
 	// Alone says that the request stands for itself (2026-07-28): Session and
 	// LastEventID mean nothing.
 	Alone bool
-	// Header is the header of the HTTP request; it must not be written to.
-	Header map[string][]string
 
 	// Patient says of a connection that carries a whole session that its client
 	// waits when it has as many requests in flight as it may, and is refused only

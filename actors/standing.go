@@ -103,16 +103,19 @@ func asks(method []byte) bool {
 // its connection where that carries others, else nil. Where the call may outlive
 // the exchange it is apart: x is the exchange then, else nil.
 func (n *Node) newAlone(svc *Service, s *sessionActor, in *Input, principal any, m *codec.Message, body []byte, a *account, apart bool) (r *requestActor, x *exchange) {
+	var meta []byte
 	if apart { // the bytes are not the handler's beyond this exchange
 		own := new(codec.Message)
 		body = clone(body)
 		_ = codec.Scan(body, own, anyMessage) // it was scanned before
-		m = own
+		m, meta = own, own.Meta
+	} else {
+		meta = clone(m.Meta) // which the peer may be asked for after the call
 	}
 	r = n.takeRequest(a)
-	self := &standing{peer: Peer{node: n, svc: svc, key: SessionKey{Tenant: in.Tenant, Server: svc.ID}, meta: clone(m.Meta)}, address: in.Address}
+	self := &standing{peer: Peer{node: n, svc: svc, key: SessionKey{Tenant: in.Tenant, Server: svc.ID}, meta: meta}, address: in.Address}
 	self.turn, self.turn0 = make(chan struct{}, 1), r.turn
-	c := &Call{principal: principal, trace: in.Trace, attempt: 1, peer: &self.peer, self: self, header: in.Header}
+	c := &Call{principal: principal, trace: in.Trace, attempt: 1, peer: &self.peer, self: self}
 	r.self = self
 	r.stands(svc, s, in.Conn, m, body, c)
 	self.token.Store(&c.token)
@@ -272,7 +275,27 @@ func (r *requestActor) answerAlone(act request.Action, data []byte) {
 	}
 	r.self.stop()
 	r.self.heard()
+	if r.phase == request.Parked && r.link() == nil {
+		r.conn, r.self.stream = nobody{}, nil
+	}
 }
+
+// nobody is the connection of a call that waits for its client to send the request
+// again.
+type nobody struct{}
+
+func (nobody) SetSession(string)                                      {}
+func (nobody) Answer(int, []byte) bool                                { return false }
+func (nobody) Accepted()                                              {}
+func (nobody) Reject(int, int, string, []byte, []byte, time.Duration) {}
+func (nobody) Open() bool                                             { return false }
+func (nobody) Event(string, int, []byte)                              {}
+func (nobody) Comment()                                               {}
+func (nobody) Flush()                                                 {}
+func (nobody) Finish()                                                {}
+func (nobody) Cut()                                                   {}
+func (nobody) Room(context.Context) error                             { return errReturned }
+func (nobody) Gone(func())                                            {}
 
 // status is that of a plain answer.
 func (r *requestActor) status() int {
