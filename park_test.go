@@ -242,6 +242,9 @@ func TestParkedCallOverACrash(t *testing.T) {
 		a, id := m.tool("twice", `{}`)
 		a, id = m.tool("twice", `{}`, m.parked(a, id, "elicit"), given("elicit", "one"))
 		states["twice"] = m.parked(a, id, "elicit-2")
+		a, id = m.tool("three", `{}`)
+		a, id = m.tool("three", `{}`, m.parked(a, id, "a", "b", "roots"), given("a", "A"))
+		states["three"] = m.parked(a, id, "b", "roots")
 
 		h2, begun, _ := parkHost(t, troupe.Options{Dir: copyDir(t, dir)})
 		m2 := h2.modern(everyCapability)
@@ -254,6 +257,8 @@ func TestParkedCallOverACrash(t *testing.T) {
 			t.Errorf("%d runs", n)
 		}
 		equal(t, "twice", m2.done(m2.tool("twice", `{}`, states["twice"], given("elicit-2", "two"))), `{"answer":"one"}{"answer":"two"}`)
+		a, id = m2.tool("three", `{}`, states["three"], given("a", "changed", "b", "B"))
+		equal(t, "three", m2.done(m2.tool("three", `{}`, m2.parked(a, id, "roots"), `"inputResponses":{"roots":{"roots":[]}}`)), "A B 0")
 		equal(t, "never", m2.done(m2.tool("never", `{}`, states["never"], given("name", "Ada"))),
 			"error -32010: the node running this call was lost; whether it took effect is unknown")
 	})

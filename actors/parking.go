@@ -479,8 +479,10 @@ func (n *Node) runAgain(svc *Service, s *sessionActor, in *Input, principal any,
 		x = own
 		r.call.attempt = 2
 		r.self.given = st.given()
-		for k, v := range given {
-			r.self.given[k] = v
+		for k, v := range given { // what was answered before stays, as it does for a call that waits
+			if _, ok := r.self.given[k]; !ok {
+				r.self.given[k] = v
+			}
 		}
 		r.self.round, r.self.park = st.Round, st.Park
 		r.self.parking = &parking{asked: st.Round, taken: st.Round, digest: sum}
