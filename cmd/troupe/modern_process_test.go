@@ -1,0 +1,397 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// aloneBody is a request of 2026-07-28. params are members of its params.
+func aloneBody(id, method, params string) string {
+	meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},` +
+		`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}},"sampling":{},"roots":{}},"progressToken":"p"}`
+	if params != "" {
+		meta += "," + params
+	}
+	return `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":{` + meta + `}}`
+}
+
+// exchange is the response to a request, of which nothing has been read yet.
+type exchange struct {
+	*http.Response
+	rd    *bufio.Reader
+	close context.CancelFunc // breaks the connection off
+}
+
+// post sends a message; header are names and values. It fails with the connection.
+func (p *process) post(ctx context.Context, body string, header ...string) (*exchange, error) {
+	return p.send(ctx, "POST", body, header...)
+}
+
+func (p *process) send(ctx context.Context, method, body string, header ...string) (*exchange, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	r, err := http.NewRequestWithContext(ctx, method, p.base+"/mcp", strings.NewReader(body))
+	if err != nil {
+		panic(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return &exchange{resp, bufio.NewReader(resp.Body), func() { cancel(); _ = resp.Body.Close() }}, nil
+}
+
+// sendAlone sends a request of 2026-07-28 with the headers that mirror it.
+func (p *process) sendAlone(ctx context.Context, id, method, params string) (*exchange, error) {
+	body := aloneBody(id, method, params)
+	header := []string{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", method}
+	var m struct{ Params struct{ Name string } }
+	if err := json.Unmarshal([]byte(body), &m); err != nil {
+		panic(err)
+	}
+	if m.Params.Name != "" {
+		header = append(header, "Mcp-Name", m.Params.Name)
+	}
+	return p.post(ctx, body, header...)
+}
+
+// open is sendAlone where nothing may go wrong, until the test has ended.
+func (p *process) open(t *testing.T, id, method, params string) *exchange {
+	t.Helper()
+	x, err := p.sendAlone(t.Context(), id, method, params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(x.close)
+	return x
+}
+
+// event reads the next event of a stream: its id, and its data if it has any.
+func (x *exchange) event() (id, data string, err error) {
+	for {
+		line, err := x.rd.ReadString('\n')
+		if err != nil {
+			return "", "", err
+		}
+		line = strings.TrimRight(line, "\r\n")
+		switch {
+		case strings.HasPrefix(line, "id: "):
+			id = line[4:]
+		case strings.HasPrefix(line, "data: "):
+			data = line[6:]
+		case line == "" && (id != "" || data != ""):
+			return id, data, nil
+		}
+	}
+}
+
+// next reads the next event that has data.
+func (x *exchange) next(t *testing.T) (id, data string) {
+	t.Helper()
+	for data == "" {
+		var err error
+		if id, data, err = x.event(); err != nil {
+			t.Fatalf("%s: the stream ended: %v", x.Status, err)
+		}
+	}
+	return id, data
+}
+
+// answered is a response of 2026-07-28.
+type answered struct {
+	Status int             `json:"-"`
+	Body   string          `json:"-"`
+	ID     json.RawMessage `json:"id"`
+	Result struct {
+		ResultType    string                     `json:"resultType"`
+		RequestState  string                     `json:"requestState"`
+		InputRequests map[string]json.RawMessage `json:"inputRequests"`
+		NextCursor    string                     `json:"nextCursor"`
+		Tools         []struct{ Name string }    `json:"tools"`
+		Content       []struct{ Text string }    `json:"content"`
+		Messages      []struct{ Content struct{ Text string } }
+	} `json:"result"`
+	Error *struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	} `json:"error"`
+}
+
+// alone makes a request of 2026-07-28, which has to be answered as one.
+func (p *process) alone(t *testing.T, method, params string) (a answered) {
+	t.Helper()
+	x := p.open(t, "1", method, params)
+	defer x.close()
+	data, err := io.ReadAll(x.rd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &a); err != nil || string(a.ID) != "1" {
+		t.Fatalf("%s %s is answered with %s: %s", method, params, x.Status, data)
+	}
+	a.Status, a.Body = x.StatusCode, string(data)
+	return a
+}
+
+// says is what an answer comes to: its text, its error or its questions.
+func (a answered) says() string {
+	switch {
+	case a.Error != nil:
+		return fmt.Sprintf("%d %s", a.Error.Code, a.Error.Message)
+	case a.Result.ResultType == "input_required":
+		var keys []string
+		for key := range a.Result.InputRequests {
+			keys = append(keys, key)
+		}
+		slices.Sort(keys)
+		return "asks " + strings.Join(keys, " ")
+	case len(a.Result.Content) == 1:
+		return a.Result.Content[0].Text
+	case len(a.Result.Messages) == 1:
+		return a.Result.Messages[0].Content.Text
+	}
+	return a.Body
+}
+
+// asking is a call that waits for input: how it is called, and the state it was given.
+type asking struct{ method, params, state string }
+
+// ask makes a call that has to ask for these.
+func (p *process) ask(t *testing.T, method, params, keys string) *asking {
+	t.Helper()
+	a := p.alone(t, method, params)
+	if a.says() != "asks "+keys || a.Result.RequestState == "" {
+		t.Fatalf("%s asks for %s and a state, not for %s", params, a.Body, keys)
+	}
+	return &asking{method, params, a.Result.RequestState}
+}
+
+// given are the members of params of a request that is sent again.
+func (k *asking) given(responses string) string {
+	return fmt.Sprintf(`%s,"requestState":%q,"inputResponses":{%s}`, k.params, k.state, responses)
+}
+
+// retry sends the call again, and keeps the state if it asks for more.
+func (k *asking) retry(t *testing.T, p *process, responses, want string) {
+	t.Helper()
+	a := p.alone(t, k.method, k.given(responses))
+	if a.says() != want {
+		t.Errorf("%s with %s is answered with %d %s, want %s", k.params, responses, a.Status, a.Body, want)
+	}
+	if a.Result.RequestState != "" {
+		k.state = a.Result.RequestState
+	}
+}
+
+func form(key, field, value string) string {
+	return fmt.Sprintf(`%q:{"action":"accept","content":{%q:%q}}`, key, field, value)
+}
+
+const (
+	lostText = "-32010 the node running this call was lost; whether it took effect is unknown"
+	badState = "-32602 the requestState is not valid for this request"
+)
+
+// tool are the params of a call.
+func tool(name, arguments string) string {
+	return fmt.Sprintf(`"name":%q,"arguments":%s`, name, arguments)
+}
+
+// TestAnyProcessServesTheNextRequest has one client's requests served by one process
+// after the other.
+func TestAnyProcessServesTheNextRequest(t *testing.T) {
+	t.Parallel()
+	for name, sig := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "ended in order": syscall.SIGTERM} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"--data", t.TempDir(), "--page-size", "5", "--drain-delay", "0s"}
+			p := start(t, args...)
+			restart := func() {
+				p.signal(t, sig)
+				// Calls that wait for their clients hold nothing up.
+				if code := p.exit(t, 10*time.Second); sig == syscall.SIGTERM && code != 0 {
+					t.Fatalf("it ended with %d:\n%s", code, p.stderr)
+				}
+				p = start(t, args...)
+			}
+			const call = "tools/call"
+			discovered := p.alone(t, "server/discover", "")
+			pages := []answered{p.alone(t, "tools/list", "")}
+			safe := p.ask(t, call, tool("ask", `{"question":"q"}`), "elicit")
+			safe2 := p.ask(t, call, tool("ask", `{"question":"q"}`), "elicit")
+			never := p.ask(t, call, tool("ask_once", `{"question":"q"}`), "elicit")
+			rounds := p.ask(t, call, tool("test_input_required_result_multi_round", `{}`), "step1")
+			several := p.ask(t, call, tool("test_input_required_result_multiple_inputs", `{}`), "client_roots greeting user_name")
+			prompt := p.ask(t, "prompts/get", `"name":"test_input_required_result_prompt"`, "user_context")
+
+			restart()
+			if a := p.alone(t, "server/discover", ""); a.Body != discovered.Body || discovered.Error != nil {
+				t.Errorf("it discovers %s, and before %s", a.Body, discovered.Body)
+			}
+			seconds := p.alone(t, "tools/list", fmt.Sprintf(`"cursor":%q`, pages[0].Result.NextCursor))
+			pages = append(pages, seconds)
+			if a := p.alone(t, call, tool("echo", `{"text":"x"}`)); a.says() != "x" {
+				t.Errorf("echo: %s", a.Body)
+			}
+			safe.retry(t, p, form("elicit", "answer", "a\u00e4 1"), "a\u00e4 1")
+			safe.retry(t, p, form("elicit", "answer", "a\u00e4 1"), "a\u00e4 1")
+			safe.retry(t, p, form("elicit", "answer", "other"), badState)
+			never.retry(t, p, form("elicit", "answer", "yes"), lostText)
+			rounds.retry(t, p, form("step1", "name", "Ada"), "asks step2")
+			several.retry(t, p, form("user_name", "name", "Ada"), "asks client_roots greeting")
+			never2 := p.ask(t, call, tool("ask_once", `{"question":"q"}`), "elicit")
+
+			restart()
+			// The cursor of a process that has ended twice over leads to the same page.
+			if a := p.alone(t, "tools/list", fmt.Sprintf(`"cursor":%q`, pages[0].Result.NextCursor)); len(a.Result.Tools) != 5 || fmt.Sprint(a.Result.Tools) != fmt.Sprint(seconds.Result.Tools) {
+				t.Errorf("page 2 is %s, and before %s", a.Body, seconds.Body)
+			}
+			for last := seconds; last.Result.NextCursor != ""; pages = append(pages, last) {
+				last = p.alone(t, "tools/list", fmt.Sprintf(`"cursor":%q`, last.Result.NextCursor))
+			}
+			var names []string
+			for _, a := range pages {
+				for _, tl := range a.Result.Tools {
+					names = append(names, tl.Name)
+				}
+			}
+			if n := len(slices.Compact(slices.Sorted(slices.Values(names)))); n != len(names) || n < 40 {
+				t.Errorf("the pages of three processes have %d tools, of which %d differ", len(names), n)
+			}
+			safe2.retry(t, p, form("elicit", "answer", "late"), "late")
+			never2.retry(t, p, form("elicit", "answer", "yes"), lostText)
+			never.retry(t, p, form("elicit", "answer", "yes"), lostText)
+			rounds.retry(t, p, form("step2", "color", "green"), "Ada likes green")
+			several.retry(t, p, `"greeting":{"role":"assistant","content":{"type":"text","text":"Hi"},"model":"m"},`+form("user_name", "name", "Eve"), "asks client_roots")
+			prompt.retry(t, p, form("user_context", "context", "this"), "Use this context: this")
+
+			restart()
+			several.retry(t, p, `"client_roots":{"roots":[{"uri":"file:///x"}]}`, "Hi Ada works in file:///x")
+		})
+	}
+}
+
+// TestStatesAreOfOneStore has a state refused by a process with another store, and by
+// its own when it has expired, as one that was made up.
+func TestStatesAreOfOneStore(t *testing.T) {
+	t.Parallel()
+	p, other := start(t, "--data", t.TempDir(), "--max-ask", "2s"), start(t, "--data", t.TempDir())
+	k := p.ask(t, "tools/call", tool("ask", `{"question":"q"}`), "elicit")
+	made := asking{k.method, k.params, "bm8gc3RhdGU"}
+	bodies := []string{
+		other.alone(t, k.method, k.given("")).Body, p.alone(t, k.method, made.given("")).Body,
+	}
+	time.Sleep(2100 * time.Millisecond)
+	bodies = append(bodies, p.alone(t, k.method, k.given(form("elicit", "answer", "x"))).Body)
+	for _, b := range bodies {
+		if b != bodies[0] || !strings.Contains(b, `"code":-32602,"message":"the requestState is not valid for this request"`) {
+			t.Errorf("states that are not good are answered with\n%s", strings.Join(bodies, "\n"))
+			break
+		}
+	}
+}
+
+// metric is the value of a metric, labels included in its name.
+func (p *process) metric(t *testing.T, name string) string {
+	t.Helper()
+	_, _, body := p.request(t, "GET", "/metrics", "", "")
+	for line := range strings.Lines(body) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// becomes waits until a metric has a value.
+func (p *process) becomes(t *testing.T, name, want string) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); p.metric(t, name) != want; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s is %q, want %q", name, p.metric(t, name), want)
+		}
+	}
+}
+
+// TestClosingTheConnectionEndsTheHandler closes connections before the first byte of
+// the answer, and in mid-stream. How soon it is noticed: go run ./bench/soak cancel.
+func TestClosingTheConnectionEndsTheHandler(t *testing.T) {
+	t.Parallel()
+	p := start(t, "--memory")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := p.sendAlone(ctx, "1", "tools/call", tool("sleep", `{"ms":3600000}`))
+		ended <- err
+	}()
+	p.becomes(t, "troupe_calls_in_flight", "1")
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the call was answered, or ended with %v", err)
+	}
+	p.becomes(t, "troupe_calls_in_flight", "0")
+
+	x := p.open(t, "1", "tools/call", tool("count", `{"to":100000,"delay_ms":100}`))
+	x.next(t)
+	if n := p.metric(t, "troupe_calls_in_flight"); n != "1" {
+		t.Errorf("%s calls in flight", n)
+	}
+	x.close()
+	p.becomes(t, "troupe_calls_in_flight", "0")
+	p.becomes(t, `troupe_actors{kind="request"}`, "0")
+}
+
+// TestListenersAtTheEndOfAProcess ends one listener by its client and the others by
+// SIGTERM.
+func TestListenersAtTheEndOfAProcess(t *testing.T) {
+	t.Parallel()
+	p := start(t, "--memory", "--drain-delay", "0s")
+	var open []*exchange
+	for _, id := range []string{`"a"`, "2", `"c"`} {
+		x := p.open(t, id, "subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["test://watched-resource"]}`)
+		if _, data := x.next(t); !strings.Contains(data, `"method":"notifications/subscriptions/acknowledged"`) {
+			t.Fatalf("first %s", data)
+		}
+		open = append(open, x)
+	}
+	// Three listeners and the resource.
+	p.becomes(t, `troupe_actors{kind="subscription"}`, "4")
+	open[0].close()
+	p.becomes(t, `troupe_actors{kind="subscription"}`, "3")
+	p.alone(t, "tools/call", tool("touch", `{"uri":"test://watched-resource"}`))
+	p.signal(t, syscall.SIGTERM)
+	for i, id := range []string{"2", `"c"`} {
+		x := open[i+1]
+		for _, want := range []string{
+			`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `},"uri":"test://watched-resource"}}`,
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `},"requestId":` + id + `,"reason":"the server is shutting down"}}`,
+			`{"jsonrpc":"2.0","id":` + id + `,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `}}}`,
+		} {
+			if eventID, data := x.next(t); data != want || eventID != "" {
+				t.Errorf("event %q is %s, want %s", eventID, data, want)
+			}
+		}
+		if rest, err := io.ReadAll(x.rd); err != nil || len(bytes.TrimSpace(rest)) > 0 {
+			t.Errorf("then %q and %v", rest, err)
+		}
+	}
+	if code := p.exit(t, 10*time.Second); code != 0 {
+		t.Errorf("it ended with %d:\n%s", code, p.stderr)
+	}
+}
