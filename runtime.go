@@ -210,6 +210,12 @@ func (d dispatcher) Post(x *transport.Exchange) {
 			x.Reject(400, no.Code, no.Message, nil, x.Msg.ID, 0)
 			return
 		}
+		if x.Msg.State != nil { // or else it is checked where its handler would run
+			if no := checkLevel(&x.Msg); no != nil {
+				x.Reject(200, no.Code, no.Message, nil, x.Msg.ID, 0)
+				return
+			}
+		}
 	}
 	d.node.Post(d.svc, &in, x.Principal, &x.Msg, x.Body)
 }

@@ -59,7 +59,6 @@ type digest [sha256.Size]byte
 // more is what a request brings that is sent again.
 type more struct {
 	given map[string][]byte
-	token []byte
 }
 
 // askMore has the client told that the call needs input.
@@ -207,7 +206,6 @@ func (c *Call) putQuestions(qs []Question, keys []string, missing []int) (a *acc
 
 // take keeps what a request brought of that which was missing; the rest is ignored.
 func (s *standing) take(got more, keys []string, missing []int) {
-	s.token.Store(&got.token)
 	if s.given == nil {
 		s.given = make(map[string][]byte)
 	}
@@ -335,7 +333,7 @@ func (r *requestActor) retried(m *retried) {
 		r.serveExchange(m.x)
 		r.graced = false
 		r.timer.Reset(r.svc.Limits.GraceAlone)
-		p.wake <- more{m.given, m.x.token}
+		p.wake <- more{m.given}
 		p.wake = nil
 	case m.round != p.taken || m.digest != p.digest:
 		m.verdict = refused
@@ -349,7 +347,8 @@ func (r *requestActor) retried(m *retried) {
 	}
 }
 
-// serveExchange makes x the exchange that the call answers.
+// serveExchange makes x the exchange that the call answers. From here on the handler
+// has its client as that request says that it is.
 func (r *requestActor) serveExchange(x *exchange) {
 	r.self.stop()
 	r.conn, r.id = x.conn, clone(x.id) // the session's table may still have the old one
@@ -357,6 +356,8 @@ func (r *requestActor) serveExchange(x *exchange) {
 		r.from = x.from
 	}
 	r.self.exchange = x
+	r.self.token.Store(&x.token)
+	r.self.peer.again.Store(&x.meta)
 	r.self.watch(r, x.conn, x)
 	if r.sess != nil {
 		m := &beginCall{req: r}
@@ -412,7 +413,7 @@ func (n *Node) again(svc *Service, s *sessionActor, in *Input, principal any, m 
 		return false
 	}
 	sum := digest(sha256.Sum256(codec.AppendCanonical(nil, m.Responses)))
-	x := &exchange{conn: in.Conn, id: clone(m.ID), token: clone(m.ProgressToken), from: a, heard: make(chan struct{}), slot: s.place()}
+	x := &exchange{conn: in.Conn, id: clone(m.ID), token: clone(m.ProgressToken), meta: clone(m.Meta), from: a, heard: make(chan struct{}), slot: s.place()}
 	for {
 		verdict, outcome := n.retry(st, x, sum, given)
 		switch verdict {

@@ -26,8 +26,10 @@ type Peer struct {
 	key  SessionKey
 	last atomic.Pointer[sessionActor]
 	// meta is the raw `_meta` of the one request that the peer is of, where requests
-	// stand for themselves (2026-07-28); nil for a session.
-	meta []byte
+	// stand for themselves (2026-07-28); nil for a session. again is that of the
+	// request that it was last sent again with, nil if none.
+	meta  []byte
+	again atomic.Pointer[[]byte]
 }
 
 // actor is the session's actor, which may have left memory and come back since
@@ -58,10 +60,14 @@ func (p *Peer) actor(ctx context.Context) (*sessionActor, error) {
 // is as it was.
 func (p *Peer) record() session.Record {
 	if p.meta != nil {
-		level, _ := codec.Str(codec.Field(p.meta, mcp.MetaLogLevel))
+		meta := p.meta
+		if again := p.again.Load(); again != nil {
+			meta = *again
+		}
+		level, _ := codec.Str(codec.Field(meta, mcp.MetaLogLevel))
 		return session.Record{
-			Revision: mcp.Revision20260728.String(), Client: codec.Field(p.meta, mcp.MetaClientInfo),
-			Capabilities: codec.Field(p.meta, mcp.MetaClientCapabilities), Level: level,
+			Revision: mcp.Revision20260728.String(), Client: codec.Field(meta, mcp.MetaClientInfo),
+			Capabilities: codec.Field(meta, mcp.MetaClientCapabilities), Level: level,
 		}
 	}
 	s, err := p.actor(p.node.base)

@@ -38,6 +38,7 @@ type exchange struct {
 	conn  Conn
 	id    []byte
 	token []byte
+	meta  []byte // of a request that is sent again
 	from  *account
 	heard chan struct{} // closed when the response is complete
 	slot  *link         // that has a place for it, nil if none
@@ -70,7 +71,7 @@ func (n *Node) alone(svc *Service, s *sessionActor, in *Input, principal any, m 
 	case string(m.Method) == mcp.MethodSubscriptionsListen:
 		n.listenAlone(svc, s, in, principal, m)
 		return false
-	case m.State != nil && asks(m.Method):
+	case m.State != nil && Asks(m.Method):
 		return n.again(svc, s, in, principal, m, body)
 	}
 	given, ok := responses(m)
@@ -89,9 +90,9 @@ func (n *Node) alone(svc *Service, s *sessionActor, in *Input, principal any, m 
 	return true
 }
 
-// asks reports whether requests of the method may be answered with questions
+// Asks reports whether requests of the method may be answered with questions
 // (2026-07-28, basic/patterns/mrtr).
-func asks(method []byte) bool {
+func Asks(method []byte) bool {
 	switch string(method) {
 	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead:
 		return true
