@@ -179,7 +179,8 @@ func (q *Question) keep(caps *mcp.ClientCapabilities) func([]byte) bool {
 // connection. It fails with ErrUndeclared, ErrNoAnswer, ErrParked, or the cause
 // of ctx or of the call, and with mcp.ErrInexpressible where the client's revision
 // lacks what a question is made of, such as a choice of several values in a form
-// before 2025-11-25. A client that answers with an error is no failure of Ask:
+// before 2025-11-25, and since 2026-07-28 in anything but tools, prompts and the
+// reading of resources. A client that answers with an error is no failure of Ask:
 // reading that answer returns it.
 func (c *Call) Ask(ctx context.Context, questions ...Question) (Answers, error) {
 	qs, err := c.questions(questions)
@@ -190,6 +191,7 @@ func (c *Call) Ask(ctx context.Context, questions ...Question) (Answers, error) 
 	if err != nil {
 		return Answers{}, err
 	}
+	c.asked.Store(true)
 	return answersTo(qs, answers), nil
 }
 
@@ -203,6 +205,9 @@ func answersTo(qs []actors.Question, answers []actors.Answer) Answers {
 
 // questions are what is asked, as the client's revision has it.
 func (c *Call) questions(questions []Question) ([]actors.Question, error) {
+	if err := c.askable(); err != nil {
+		return nil, err
+	}
 	caps := c.peer.Capabilities()
 	qs := make([]actors.Question, len(questions))
 	for i, q := range questions {
@@ -223,6 +228,16 @@ func (c *Call) questions(questions []Question) ([]actors.Question, error) {
 		}
 	}
 	return qs, nil
+}
+
+// askable says why the client of a call cannot be asked: since 2026-07-28 only some
+// requests may be answered with questions (basic/patterns/mrtr).
+func (c *Call) askable() error {
+	method := c.c.Message().Method
+	if !c.revision().Modern() || actors.Asks(method) {
+		return nil
+	}
+	return fmt.Errorf("troupe: ask the client of a %s: %w", method, mcp.ErrInexpressible)
 }
 
 // paramsFor are the params as a client of the revision may see them.

@@ -59,7 +59,7 @@ func (s *service) listCache() *Cache {
 // readCache is for the contents that a call has read. What it read with the help of
 // its client is not to be kept: the answers are not part of what it was asked for.
 func (s *service) readCache(call *Call, m *codec.Message) *Cache {
-	if codec.Field(m.Params, "inputResponses") != nil || codec.Field(m.Params, "requestState") != nil {
+	if call.asked.Load() || m.Responses != nil || m.State != nil {
 		return &Cache{}
 	}
 	if c := call.cache.Load(); c != nil {

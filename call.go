@@ -20,6 +20,7 @@ type Call struct {
 	// dropped is set when a log message of the call was.
 	dropped atomic.Bool
 	cache   atomic.Pointer[Cache] // what SetCache was told
+	asked   atomic.Bool           // set when the client has answered a question of the call
 }
 
 // Principal returns who makes the call: what Options.Authenticate returned, or
