@@ -62,6 +62,13 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 	return actors.Listening{Tools: f.ToolsListChanged, Prompts: f.PromptsListChanged, Resources: f.ResourcesListChanged, URIs: uris, Accepted: accepted}, nil
 }
 
+// standsAlone reports whether a request that came without headers means to stand for
+// itself, also where it lacks what says so: older revisions have neither its method
+// nor its metadata.
+func standsAlone(m *codec.Message) bool {
+	return m.ProtocolVersion != nil || string(m.Method) == mcp.MethodServerDiscover || codec.Field(m.Meta, mcp.MetaClientCapabilities) != nil
+}
+
 // checkMeta checks the metadata of a request that stands for itself and came without
 // headers (2026-07-28, basic/index, _meta).
 func checkMeta(m *codec.Message) *mcp.Error {

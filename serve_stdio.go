@@ -43,7 +43,7 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	defer hush()
 	err := pipe.Serve(ctx, func(m *codec.Message, line []byte) {
 		in := session // Message changes it
-		if m.Kind == codec.Request && m.ProtocolVersion != nil {
+		if m.Kind == codec.Request && standsAlone(m) {
 			if no := checkMeta(m); no != nil {
 				_ = pipe.Room(ctx)
 				pipe.Answer(200, codec.AppendError(nil, m.ID, no.Code, no.Message, no.Data))
