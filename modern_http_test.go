@@ -1,0 +1,232 @@
+package troupe_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/testkit"
+)
+
+// post sends a request with further headers.
+func (m *modern) post(method, params string, header ...string) *testkit.Answer {
+	m.t.Helper()
+	body := m.body(m.id(), method, params, "")
+	return m.c.Post(body, append(m.header(method, body), header...)...)
+}
+
+// TestModernStatuses holds the status and the error of what is refused, all the way
+// from the handler (2026-07-28, streamable HTTP; basic/index, _meta).
+func TestModernStatuses(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{}, nil)
+		troupe.AddTool(h.srv, troupe.Tool{Name: "rash"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			r, err := call.Roots(ctx)
+			return fmt.Sprint(len(r)), err
+		})
+		troupe.AddTool(h.srv, troupe.Tool{Name: "header", InputSchema: json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)},
+			func(context.Context, *troupe.Call, map[string]any) (string, error) { return "ran", nil })
+		m := h.modern(`{}`)
+		for _, method := range []string{"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "tasks/list", "tasks/result",
+			"roots/list", "sampling/createMessage", "elicitation/create", "unknown/method", "notifications/initialized"} {
+			a := m.post(method, `{"uri":"test://one","level":"info"}`)
+			if want := `"id":` + fmt.Sprint(m.n) + `,"error":{"code":-32601,`; a.StatusCode != 404 || !strings.Contains(a.Body, want) {
+				t.Errorf("%s: %s %s", method, a.Status, a.Body)
+			}
+		}
+		for _, tt := range []struct {
+			method, params string
+			header         []string
+			status, code   int // code 0 is a result
+		}{
+			{"tools/call", `{"name":"ask","arguments":{"question":"?"}}`, nil, 400, -32021},
+			{"tools/call", `{"name":"rash"}`, nil, 400, -32021},
+			{"tools/call", `{"name":"none"}`, nil, 200, -32602},
+			{"tools/call", `{"name":"panic"}`, nil, 200, -32603},
+			{"tools/call", `{"name":"echo","arguments":[]}`, nil, 200, -32602},
+			{"tools/call", `{"name":"echo","arguments":{"text":1}}`, nil, 200, 0},
+			{"tools/call", `{"name":"echo","arguments":{"text":""}}`, []string{"Mcp-Name", "other"}, 400, -32020},
+			{"tools/call", `{"name":"echo","arguments":{"text":""}}`, []string{"Mcp-Method", "tools/list"}, 400, -32020},
+			{"tools/call", `{"name":"echo","arguments":{"text":""}}`, []string{"MCP-Protocol-Version", "2025-11-25"}, 400, -32020},
+			{"tools/call", `{"name":"header","arguments":{"region":"x"}}`, nil, 400, -32020},
+			{"tools/call", `{"name":"header","arguments":{"region":"x"}}`, []string{"Mcp-Param-Region", "y"}, 400, -32020},
+			{"tools/call", `{"name":"header","arguments":{"region":null}}`, nil, 200, 0},
+			{"tools/call", `{"name":"header","arguments":{"region":"x"}}`, []string{"mcp-param-REGION", "=?base64?eA==?="}, 200, 0},
+			{"tools/call", `{"name":"header","arguments":{"region":"x"},"requestState":"AA"}`, []string{"Mcp-Param-Region", "y"}, 400, -32020},
+			{"resources/read", `{"uri":"test://none"}`, nil, 200, -32602},
+			{"prompts/get", `{"name":"greet"}`, nil, 200, -32602},
+			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":""}}`, nil, 404, -32601},
+			{"tools/list", `{"cursor":""}`, nil, 200, -32602},
+			{"tools/list", `{}`, []string{"Mcp-Name", "unasked", "Mcp-Param-Region", "x", "Mcp-Session-Id", "none such", "Last-Event-ID", "x.0.0"}, 200, 0},
+			{"tools/list", `{}`, []string{"Origin", "https://evil.example.com"}, 403, -32600},
+		} {
+			a := m.post(tt.method, tt.params, tt.header...)
+			code := 0
+			var r struct{ Error struct{ Code int } }
+			if err := json.Unmarshal([]byte(a.Body), &r); err == nil {
+				code = r.Error.Code
+			}
+			if a.StatusCode != tt.status || code != tt.code || a.Header.Get("Content-Type") != "application/json" {
+				t.Errorf("%s %s %q: got %s, %s", tt.method, tt.params, tt.header, a.Status, a.Body)
+			}
+			if a.Header.Get("Mcp-Session-Id") != "" {
+				t.Errorf("%s %s: a session id", tt.method, tt.params)
+			}
+		}
+	})
+}
+
+// TestModernHasNoSessions holds that a client of 2026-07-28 can do nothing to, and
+// learns nothing of, the sessions that others have on the same endpoint.
+func TestModernHasNoSessions(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{}, nil)
+		session := h.session()
+		m := h.modern(everyCapability)
+		version := []string{"MCP-Protocol-Version", "2026-07-28", "Mcp-Session-Id", session.Session}
+		for _, method := range []string{http.MethodGet, http.MethodDelete} {
+			a := m.c.Do(method, "", version...)
+			if a.StatusCode != 405 || !strings.Contains(a.Header.Get("Allow"), "POST") || a.Header.Get("Mcp-Session-Id") != "" {
+				t.Errorf("%s: %s %s", method, a.Status, a.Body)
+			}
+		}
+		for _, n := range []string{"notifications/initialized", "notifications/cancelled", "notifications/roots/list_changed", "notifications/unknown"} {
+			a := m.c.Post(`{"jsonrpc":"2.0","method":"`+n+`","params":{"requestId":1}}`, version...)
+			if a.StatusCode != 202 || a.Body != "" {
+				t.Errorf("%s: %s %q", n, a.Status, a.Body)
+			}
+		}
+		// The same id is in flight for two clients, and a third means to cancel it.
+		body := m.body("1", "tools/call", toolParams("sleep", `{"ms":1000}`), "")
+		first, second := m.c.PostLater(body, m.header("tools/call", body)...), m.c.PostLater(body, m.header("tools/call", body)...)
+		synctest.Wait()
+		m.c.Post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, version...)
+		for _, a := range []*testkit.Answer{<-first, <-second} {
+			equal(t, "sleep", a.Body, modernText("1", "slept"))
+		}
+		// What the session has settled is not theirs, nor the other way round.
+		m.caps = `{}`
+		a := m.post("tools/call", toolParams("ask", `{"question":"?"}`), "Mcp-Session-Id", session.Session)
+		contains(t, "capabilities of the session", a.Body, `"code":-32021`)
+		equal(t, "the session", session.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
+	})
+}
+
+// TestModernStreams holds what the event streams of the era are: not to be buffered,
+// not to be resumed, and kept alive.
+func TestModernStreams(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{}, nil)
+		m := h.modern(everyCapability)
+		for name, tt := range map[string]struct {
+			args, meta string
+			want       []string
+		}{
+			"count": {`{"to":2,"delay_ms":60000}`, `"progressToken":"p"`, []string{
+				`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1,"total":2}}`,
+				`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":2,"total":2}}`,
+				modernText(`"id"`, "counted to 2")}},
+			"sleep": {`{"ms":60000}`, "", []string{modernText(`"id"`, "slept")}}, // a stream after the grace
+		} {
+			body := m.body(`"id"`, "tools/call", toolParams(name, tt.args), tt.meta)
+			a := m.c.Post(body, append(m.header("tools/call", body), "Last-Event-ID", "x.1.0")...)
+			if !a.Stream() || a.StatusCode != 200 || a.Header.Get("X-Accel-Buffering") != "no" || a.Header.Get("Mcp-Session-Id") != "" {
+				t.Fatalf("%s: %s %v", name, a.Status, a.Header)
+			}
+			var got []string
+			for _, e := range a.All() {
+				if e.ID != "" || e.Retry != "" || e.Name != "" && e.Name != "message" {
+					t.Errorf("%s: an event to be resumed from: %+v", name, e)
+				}
+				got = append(got, e.Data)
+			}
+			equal(t, name, strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
+			if a.Comments < 2 {
+				t.Errorf("%s: %d comments", name, a.Comments)
+			}
+		}
+		listener, _ := m.listen("1", `{"toolsListChanged":true}`)
+		if listener.Header.Get("X-Accel-Buffering") != "no" {
+			t.Errorf("listen: %v", listener.Header)
+		}
+	})
+}
+
+// TestListenersHearOnlyWhatTheyAskedFor holds that what goes on elsewhere is not for
+// them: other lists, other resources, and the messages of calls.
+func TestListenersHearOnlyWhatTheyAskedFor(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{}, nil)
+		m := h.modern(everyCapability)
+		nothing, filter := m.listen("1", `{"toolsListChanged":false,"resourceSubscriptions":[],"taskIds":["x"]}`)
+		equal(t, "filter", filter, `{}`)
+		prompts, filter := m.listen("2", `{"promptsListChanged":true}`)
+		equal(t, "filter", filter, `{"promptsListChanged":true}`)
+		body := m.body("3", "tools/call", toolParams("log", `{}`), `"io.modelcontextprotocol/logLevel":"debug","progressToken":1`)
+		m.c.Post(body, m.header("tools/call", body)...).All()
+		h.srv.RemoveTools("echo")
+		h.srv.RemoveResources("test://one")
+		h.srv.ResourceUpdated("test://one")
+		time.Sleep(time.Second)
+		h.srv.RemovePrompts("greet")
+		next(t, "the first that the second hears", prompts, told("2", "prompts/list_changed", ""))
+		h.srv.RemoveTools("count")
+		time.Sleep(time.Second)
+		for _, a := range []*testkit.Answer{nothing, prompts} {
+			heard := make(chan string, 1)
+			go func() { e, _ := a.Next(); heard <- e.Data }()
+			time.Sleep(time.Second)
+			a.Close()
+			equal(t, "heard", <-heard, "")
+		}
+	})
+}
+
+// TestModernListsAreStable holds that lists come in one order, whatever came and went
+// and whoever asks.
+func TestModernListsAreStable(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		names := func(h *host, caps string) string {
+			var r struct {
+				Result struct{ Tools []struct{ Name string } }
+			}
+			if err := json.Unmarshal([]byte(h.modern(caps).post("tools/list", `{}`).Body), &r); err != nil {
+				t.Fatal(err)
+			}
+			var all []string
+			for _, x := range r.Result.Tools {
+				all = append(all, x.Name)
+			}
+			return strings.Join(all, " ")
+		}
+		add := func(h *host, names ...string) {
+			for _, name := range names {
+				troupe.AddTool(h.srv, troupe.Tool{Name: name}, func(context.Context, *troupe.Call, struct{}) (string, error) { return "", nil })
+			}
+		}
+		h, other := newHost(t, troupe.Options{}, nil), newHost(t, troupe.Options{}, nil)
+		mixed := []string{"zeta", "Zeta", "a.b", "a-b", "ab", "é"}
+		add(h, mixed...)
+		slices.Reverse(mixed)
+		add(other, mixed...)
+		want := names(h, `{}`)
+		for range 3 {
+			equal(t, "again", names(h, everyCapability), want)
+		}
+		equal(t, "added in another order", names(other, `{}`), want)
+		add(h, "brief")
+		h.srv.RemoveTools("brief", "ab")
+		add(h, "ab")
+		equal(t, "after others came and went", names(h, `{}`), want)
+		if session := h.session().Post(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); !strings.Contains(session.Body, `"name":"a-b"`) {
+			t.Errorf("the session: %s", session.Body)
+		}
+	})
+}
