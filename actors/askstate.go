@@ -60,9 +60,10 @@ func (n *Node) sealState(c *Call, expires time.Time) (string, error) {
 	in := &c.self.input
 	st := askState{Method: string(c.msg.Method), Request: requestDigest(c.msg), Expires: expires.UnixMilli(), Park: in.park, Round: in.round + 1}
 	size := 0
-	if len(in.given) > 0 {
-		st.Given = make(map[string]json.RawMessage, len(in.given))
-		for k, v := range in.given {
+	if len(in.taken) > 0 { // what has answered nothing is not worth carrying
+		st.Given = make(map[string]json.RawMessage, len(in.taken))
+		for _, k := range in.taken {
+			v := in.given[k]
 			st.Given[k] = v
 			size += len(k) + len(v)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -34,6 +35,7 @@ type input struct {
 	park  string        // under which requests that are sent again find the call, "" before it has asked
 	round int           // how often it has asked
 	given map[string][]byte
+	taken []string // the keys of given that have answered a question
 	used  []usedKey
 }
 
@@ -108,6 +110,9 @@ func (in *input) missing(qs []Question, keys []string, answers []Answer) (missin
 		raw, ok := in.given[keys[i]]
 		if ok && (qs[i].Valid == nil || qs[i].Valid(raw)) {
 			answers[i] = Answer{Result: raw}
+			if !slices.Contains(in.taken, keys[i]) {
+				in.taken = append(in.taken, keys[i])
+			}
 			continue
 		}
 		delete(in.given, keys[i])
@@ -175,12 +180,13 @@ func (c *Call) putQuestions(qs []Question, keys []string, missing []int) (a *acc
 	if in.round == maxRounds {
 		return nil, nil, ErrTooManyRounds
 	}
-	if a, err = n.admitParked(c.self); err != nil {
+	held, err := n.admitParked(c.self)
+	if err != nil {
 		return nil, nil, err
 	}
 	defer func() {
 		if err != nil {
-			a.parked.Add(-1)
+			held.parked.Add(-1)
 		}
 	}()
 	if in.park == "" {
@@ -201,7 +207,7 @@ func (c *Call) putQuestions(qs []Question, keys []string, missing []int) (a *acc
 		return nil, nil, m.err
 	}
 	in.round++
-	return a, answers, nil
+	return held, answers, nil
 }
 
 // take keeps what a request brought of that which was missing; the rest is ignored.

@@ -1,0 +1,99 @@
+package troupe_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/testkit"
+)
+
+// TestHostileRetries holds that what is made to be too much, in the members that only
+// requests of 2026-07-28 have, is answered with an error of its own, at once, and
+// leaves nothing behind.
+func TestHostileRetries(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h, _, _ := parkHost(t, troupe.Options{})
+		m := h.modern(everyCapability)
+		nested := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+		long := func(n int) string { return strconv.Quote(strings.Repeat("A", n)) }
+		var many strings.Builder
+		for i := range sized(100_000, 20_000) {
+			fmt.Fprintf(&many, `,"k%d":{}`, i)
+		}
+		const (
+			asked = iota // for what is missing
+			ended        // with a result that says so
+		)
+		for name, tt := range map[string]struct {
+			more         string
+			status, code int
+		}{
+			"a long state":                {`"requestState":` + long(3<<20), 200, -32602},
+			"a state beyond the body":     {`"requestState":` + long(5<<20), 413, -32600},
+			"a state of escapes":          {`"requestState":"` + strings.Repeat(`\u0041`, 1<<18) + `"`, 200, -32602},
+			"a state that is deep":        {`"requestState":` + nested(100), 200, -32602},
+			"a state that is too deep":    {`"requestState":` + nested(100_000), 400, -32700},
+			"two states":                  {`"requestState":"a","requestState":"b"`, 400, -32600},
+			"deep answers":                {`"inputResponses":{"elicit":` + nested(100) + `}`, 200, asked},
+			"answers that are too deep":   {`"inputResponses":{"elicit":` + nested(100_000) + `}`, 400, -32700},
+			"answers twice":               {`"inputResponses":{},"inputResponses":{}`, 400, -32600},
+			"answers beyond the body":     {`"inputResponses":{"elicit":` + long(5<<20) + `}`, 413, -32600},
+			"answers that are no object":  {`"inputResponses":[{}]`, 200, -32602},
+			"many answers":                {`"inputResponses":{` + many.String()[1:] + `}`, 200, asked},
+			"a long answer to nothing":    {`"inputResponses":{"other":` + long(1<<20) + `}`, 200, asked},
+			"a long answer that is none":  {`"inputResponses":{"elicit":` + long(1<<20) + `}`, 200, asked},
+			"a long answer":               {`"inputResponses":{"elicit":{"action":"accept","content":{"answer":` + long(1<<20) + `}}}`, 200, ended},
+			"a long key":                  {`"inputResponses":{` + long(1<<20) + `:{}}`, 200, asked},
+			"an answer that is not UTF-8": {`"inputResponses":{"elicit":"` + "\xff" + `"}`, 400, -32700},
+			"_meta twice":                 {`"_meta":{}`, 400, -32600},
+			"a long name of a member":     {long(1<<20) + `:1`, 200, asked},
+		} {
+			id := m.id()
+			body := m.body(id, "tools/call", toolParams("twice", `{}`, tt.more), "")
+			a := m.c.Post(body, "MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "twice")
+			var r required
+			if err := json.Unmarshal([]byte(a.Body), &r); err != nil {
+				t.Errorf("%s: %s %.200s: %v", name, a.Status, a.Body, err)
+				continue
+			}
+			code := asked
+			switch {
+			case r.Error != nil:
+				code = r.Error.Code
+			case r.Result.IsError:
+				code = ended
+			case r.Result.ResultType != "input_required":
+				t.Errorf("%s: not asked: %.300s", name, a.Body)
+			}
+			if a.StatusCode != tt.status || code != tt.code || len(a.Body) > 4096 {
+				t.Errorf("%s: %s %.300s", name, a.Status, a.Body)
+			}
+		}
+		time.Sleep(11 * time.Minute)
+		synctest.Wait()
+		if n := h.rt.Actors("request"); n != 0 {
+			t.Errorf("%d request actors are left", n)
+		}
+	})
+}
+
+// TestTooMuchInputHoldsNoPlace holds that a call which may not go on asking leaves its
+// place among those that wait for their clients.
+func TestTooMuchInputHoldsNoPlace(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h, _, _ := parkHost(t, troupe.Options{ParkedPerPrincipal: 1})
+		m := h.modern(everyCapability)
+		for range 3 {
+			a, id := m.tool("twice", `{}`, given("elicit", strings.Repeat("A", 64<<10)))
+			equal(t, "too much", m.done(a, id), "the answers so far are too large to go on asking")
+		}
+		a, id := m.tool("twice", `{}`)
+		m.parked(a, id, "elicit")
+	})
+}
