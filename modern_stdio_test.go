@@ -2,6 +2,7 @@ package troupe_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/testkit"
@@ -47,5 +48,40 @@ func TestModernProbes(t *testing.T) {
 		equal(t, "a request of the session", p.ask(`{"jsonrpc":"2.0","id":1,"method":"ping"}`), `{"jsonrpc":"2.0","id":1,"result":{}}`)
 		p.m.caps = `{}`
 		contains(t, "a request that declares less than the session", p.result("tools/call", toolParams("ask", `{"question":"?"}`), ""), `{"code":-32021,`)
+	})
+}
+
+// TestModernRequestsOnAPipe holds what becomes of requests that share the one channel:
+// ids in use, cancels, and what is no request at all (2026-07-28, basic/transports/stdio;
+// basic/patterns/cancellation).
+func TestModernRequestsOnAPipe(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		p := newPiped(t, troupe.Options{}, nil)
+		const inUse = `"error":{"code":-32600,"message":"the id is in use by a request in flight"}}`
+		listen := p.m.body(`"L"`, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`, "")
+		acknowledged := `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"L"},"notifications":{"toolsListChanged":true}}}`
+		equal(t, "listen", p.ask(listen), acknowledged)
+		equal(t, "listen with the same id", p.ask(listen), `{"jsonrpc":"2.0","id":"L",`+inUse)
+		p.srv.RemoveTools("echo")
+		equal(t, "told", p.next(), told(`"L"`, "tools/list_changed", ""))
+		sleeping := p.m.body("1", "tools/call", toolParams("sleep", `{"ms":1000}`), "")
+		p.send(sleeping)
+		equal(t, "a call with the same id", p.ask(sleeping), `{"jsonrpc":"2.0","id":1,`+inUse)
+		equal(t, "the first of them", p.next(), modernText("1", "slept"))
+
+		// What comes after a cancel is about something else.
+		p.send(p.m.body("2", "tools/call", toolParams("count", `{"to":9,"delay_ms":1000}`), `"progressToken":"p"`))
+		contains(t, "progress", p.next(), `"progress":1`)
+		p.send(cancel("2"), cancel(`"L"`), cancel("99"), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{}}}`)
+		p.srv.RemoveTools("sleep")
+		// Responses are none of a client's, and neither is an answer to them.
+		p.send(`{"jsonrpc":"2.0","id":7,"result":{}}`, `{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"x"}}`)
+		time.Sleep(time.Minute)
+		equal(t, "listen again", p.ask(listen), acknowledged)
+		p.send(cancel(`"L"`))
+		p.in.Close()
+		if rest := p.end(); len(rest) != 0 {
+			t.Errorf("after all: %q", rest)
+		}
 	})
 }

@@ -3,10 +3,12 @@ package troupe_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,6 +28,7 @@ type pipe struct {
 	lines *bufio.Scanner
 	stop  context.CancelFunc
 	ended chan error
+	asked sync.Map // methods of the requests of 2026-07-28, by their ids
 }
 
 func newPipe(t *testing.T, o troupe.Options) *pipe { return newPipeOf(t, o, nil) }
@@ -54,6 +57,9 @@ func newPipeOf(t *testing.T, o troupe.Options, so *troupe.ServerOptions) *pipe {
 
 func (p *pipe) send(lines ...string) {
 	p.t.Helper()
+	for _, line := range lines {
+		p.note(line)
+	}
 	if _, err := io.WriteString(p.in, strings.Join(lines, "\n")+"\n"); err != nil {
 		p.t.Fatal(err)
 	}
@@ -64,7 +70,36 @@ func (p *pipe) next() string {
 	if !p.lines.Scan() {
 		p.t.Fatalf("the output ended: %v", p.lines.Err())
 	}
+	p.check(p.lines.Text())
 	return p.lines.Text()
+}
+
+// note remembers what is asked in the era without sessions, or that an id is not.
+func (p *pipe) note(line string) {
+	var m struct {
+		ID     json.RawMessage
+		Method string
+	}
+	if json.Unmarshal([]byte(line), &m) == nil && m.ID != nil && m.Method != "" {
+		p.asked.Delete(string(m.ID))
+		if strings.Contains(line, `"io.modelcontextprotocol/protocolVersion"`) {
+			p.asked.Store(string(m.ID), m.Method)
+		}
+	}
+}
+
+// check holds what belongs to such a request against the official schema.
+func (p *pipe) check(line string) {
+	p.t.Helper()
+	var m struct{ ID json.RawMessage }
+	if json.Unmarshal([]byte(line), &m) != nil {
+		p.t.Errorf("no JSON: %.2000s", line)
+	}
+	method, asked := p.asked.Load(string(m.ID))
+	if asked || strings.Contains(line, `"io.modelcontextprotocol/subscriptionId"`) {
+		name, _ := method.(string)
+		legal(p.t, line, name)
+	}
 }
 
 func (p *pipe) ask(line string) string {
@@ -86,6 +121,7 @@ func (p *pipe) end() []string {
 	p.t.Helper()
 	var rest []string
 	for p.lines.Scan() {
+		p.check(p.lines.Text())
 		rest = append(rest, p.lines.Text())
 	}
 	if err := <-p.ended; err != nil {

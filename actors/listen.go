@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -65,6 +66,10 @@ const listenPrefix = "~"
 // listenAlone begins a listener. s is the session of its connection where that
 // carries others, else nil.
 func (n *Node) listenAlone(svc *Service, s *sessionActor, in *Input, principal any, m *codec.Message) {
+	if s != nil && n.listening(s, m.ID) {
+		n.refused(linkReply{s.link.conn}, session.ErrDuplicate, m.ID)
+		return
+	}
 	peer := &Peer{node: n, svc: svc, key: SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: listenPrefix + n.newID()}, meta: clone(m.Meta)}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
 	defer cancel()
@@ -256,6 +261,12 @@ func (n *Node) endListeners(reason string, which func(*listenActor) bool) {
 			_ = l.post(endListen{reason})
 		}
 	})
+}
+
+// listening reports that a session has a listener whose request had the id.
+func (n *Node) listening(s *sessionActor, id []byte) (found bool) {
+	n.listens.each(func(l *listenActor) { found = found || l.sess == s && bytes.Equal(l.id, id) })
+	return found
 }
 
 // hears reports that whoever k names is on this node.
