@@ -3,9 +3,6 @@ package actors
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
-	"slices"
-	"strconv"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
@@ -13,43 +10,15 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// What ends questions that are asked by having the request sent again.
-var (
-	// ErrTooMuchInput reports that the answers so far are more than a client can
-	// be made to carry: the question was not asked.
-	ErrTooMuchInput = errors.New("the answers so far are too large to go on asking")
-	// ErrTooManyRounds reports a call that has asked for input too often: the
-	// question was not asked.
-	ErrTooManyRounds = errors.New("the call has asked for input too often")
-)
-
-const (
-	maxRounds  = 100
-	maxInput   = 64 << 10 // bytes of answers that a state carries
-	maxOutcome = 64 << 10 // bytes of an answer that is kept for those who ask for it again
-)
-
-// input is what a handler has asked for so far, and what it was given.
-type input struct {
-	turn  chan struct{} // held by the goroutine of the handler that asks
-	park  string        // under which requests that are sent again find the call, "" before it has asked
-	round int           // how often it has asked
-	given map[string][]byte
-	taken []string // the keys of given that have answered a question
-	used  []usedKey
-}
-
-// usedKey is how often a key was asked for.
-type usedKey struct {
-	key string
-	n   int
-}
+// maxOutcome bounds an answer that is kept for those who ask for it again, in bytes.
+const maxOutcome = 64 << 10
 
 // parking is what the actor knows of a call that has asked: which round waits for
 // its answers, and what became of the one before.
 type parking struct {
 	asked   int         // the round that the client was asked for last
-	wake    chan<- more // tells the handler; nil unless the call is parked
+	until   time.Time   // its answers may come until then
+	wake    chan<- more // tells the handler, which waits; nil if none does
 	taken   int         // the round whose answers were taken last, 0 for none
 	digest  digest      // of those answers
 	outcome []byte      // what they led to, from the id on; nil while nobody knows
@@ -58,9 +27,11 @@ type parking struct {
 
 type digest [sha256.Size]byte
 
-// more is what a request brings that is sent again.
+// more is what a parked call goes on with: what a request brought that was sent
+// again, or why none did.
 type more struct {
 	given map[string][]byte
+	err   error
 }
 
 // askMore has the client told that the call needs input.
@@ -73,182 +44,6 @@ type askMore struct {
 }
 
 func (m *askMore) refused(err error) { m.err = err; m.done() }
-
-// askAgain asks a client that brings its answers by sending the request again. What
-// waits for that takes memory for as long: the frames of the handler's goroutine are
-// kept small from here on.
-func (c *Call) askAgain(ctx context.Context, qs []Question) ([]Answer, error) {
-	in := &c.self.input
-	select {
-	case in.turn <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-c.ctx.Done():
-		return nil, context.Cause(c.ctx)
-	}
-	defer func() { <-in.turn }()
-	keys := make([]string, len(qs))
-	for i := range qs {
-		keys[i] = in.key(qs[i].Key)
-	}
-	answers := make([]Answer, len(qs))
-	for {
-		missing := in.missing(qs, keys, answers)
-		if len(missing) == 0 {
-			return answers, nil
-		}
-		if err := c.awaitMore(ctx, qs, keys, missing); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// missing fills in the answers that there are, and returns the places of the others.
-// What is no answer is forgotten, and asked for anew.
-func (in *input) missing(qs []Question, keys []string, answers []Answer) (missing []int) {
-	for i := range qs {
-		raw, ok := in.given[keys[i]]
-		if ok && (qs[i].Valid == nil || qs[i].Valid(raw)) {
-			answers[i] = Answer{Result: raw}
-			if !slices.Contains(in.taken, keys[i]) {
-				in.taken = append(in.taken, keys[i])
-			}
-			continue
-		}
-		delete(in.given, keys[i])
-		missing = append(missing, i)
-	}
-	return missing
-}
-
-// key makes the key of a question unique within the call: the second with the
-// same key is "key-2". A run after the first gets to the same keys.
-func (in *input) key(key string) string {
-	for i := range in.used {
-		if u := &in.used[i]; u.key == key {
-			u.n++
-			return key + "-" + strconv.Itoa(u.n)
-		}
-	}
-	in.used = append(in.used, usedKey{key, 1})
-	return key
-}
-
-// awaitMore parks the call until its client has sent the request again.
-func (c *Call) awaitMore(ctx context.Context, qs []Question, keys []string, missing []int) error {
-	a, wake, err := c.putQuestions(qs, keys, missing)
-	if err != nil {
-		return err
-	}
-	defer a.parked.Add(-1)
-	timer := time.NewTimer(c.patience())
-	defer timer.Stop()
-	select {
-	case <-c.deaf():
-		return ErrSessionEnded
-	case got := <-wake:
-		c.self.take(got, keys, missing)
-		return nil
-	case <-timer.C:
-		c.node.refusals.count(MaxAsk)
-		return ErrNoAnswer
-	case <-c.ctx.Done():
-		return context.Cause(c.ctx)
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// patience is how long the client has to send the request again.
-func (c *Call) patience() time.Duration { return min(c.svc.Limits.MaxAsk, maxStateAge) }
-
-// deaf is closed when nobody can bring an answer any more.
-func (c *Call) deaf() <-chan struct{} {
-	if c.sess == nil {
-		return nil
-	}
-	return c.sess.deaf()
-}
-
-// putQuestions has the client told what is missing. The answers come on the channel;
-// until they have, the account holds the call's place among those that wait.
-func (c *Call) putQuestions(qs []Question, keys []string, missing []int) (a *account, wake <-chan more, err error) {
-	n, in := c.node, &c.self.input
-	if cause := context.Cause(c.ctx); cause != nil {
-		return nil, nil, cause
-	}
-	if in.round == maxRounds {
-		return nil, nil, ErrTooManyRounds
-	}
-	held, err := n.admitParked(c.self)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() {
-		if err != nil {
-			held.parked.Add(-1)
-		}
-	}()
-	if in.park == "" {
-		in.park = n.newID()
-		n.parks.put(in.park, c.r)
-	}
-	state, err := n.sealState(c, time.Now().Add(c.patience()))
-	if err != nil {
-		return nil, nil, err
-	}
-	answers := make(chan more, 1)
-	m := &askMore{round: in.round + 1, answer: inputRequired(qs, keys, missing, state, c.svc.ResultMeta), wake: answers}
-	m.init()
-	if err := c.post(m); err != nil {
-		return nil, nil, err
-	}
-	if m.wait(); m.err != nil {
-		return nil, nil, m.err
-	}
-	in.round++
-	return held, answers, nil
-}
-
-// take keeps what a request brought of that which was missing; the rest is ignored.
-func (s *standing) take(got more, keys []string, missing []int) {
-	if s.given == nil {
-		s.given = make(map[string][]byte)
-	}
-	for _, i := range missing {
-		if raw, ok := got.given[keys[i]]; ok {
-			s.given[keys[i]] = raw
-		}
-	}
-}
-
-// inputRequired is the response that asks for input, from the id on (2026-07-28,
-// basic/patterns/mrtr).
-func inputRequired(qs []Question, keys []string, missing []int, state string, meta []byte) []byte {
-	b := append([]byte(nil), `,"result":{"resultType":"input_required","inputRequests":{`...)
-	for k, i := range missing {
-		if k > 0 {
-			b = append(b, ',')
-		}
-		b = codec.AppendString(b, keys[i])
-		b = append(b, `:{"method":`...)
-		b = codec.AppendString(b, qs[i].Method)
-		b = append(b, `,"params":`...)
-		if len(qs[i].Params) > 0 {
-			b = append(b, qs[i].Params...)
-		} else {
-			b = append(b, '{', '}')
-		}
-		b = append(b, '}')
-	}
-	b = append(b, `},"requestState":`...)
-	b = codec.AppendString(b, state)
-	if len(meta) > 0 {
-		b = append(b, `,"_meta":`...)
-		b = append(b, meta...)
-	}
-	return append(b, '}', '}')
-}
 
 // askMore parks the request.
 func (r *requestActor) askMore(m *askMore) {
@@ -272,13 +67,32 @@ func (r *requestActor) askMore(m *askMore) {
 		_ = r.sess.post(&endCall{req: r, id: string(id)})
 	}
 	p.settle(m.answer)
-	p.asked, p.wake = m.round, m.wake
-	r.timer.Stop()
+	wait := r.svc.patience()
+	p.asked, p.until, p.wake = m.round, time.Now().Add(wait), m.wake
+	r.timer.Reset(wait)
 	if r.from != nil {
 		r.node.leave(r.from) // it is not in flight while it waits
 		r.from = nil
 	}
 	m.done()
+}
+
+// goOn has a handler that waits go on.
+func (r *requestActor) goOn(m more) {
+	if p := r.self.parking; p != nil && p.wake != nil {
+		p.wake <- m // which has room for one
+		p.wake = nil
+	}
+}
+
+// outwaited ends the wait of a handler whose client has not come back in time.
+func (r *requestActor) outwaited() {
+	p := r.self.parking
+	if p.wake == nil || time.Now().Before(p.until) { // the tick is of the time before
+		return
+	}
+	r.node.refusals.count(MaxAsk)
+	r.goOn(more{err: ErrNoAnswer})
 }
 
 // withID is a whole response of an id and what follows it.
@@ -339,8 +153,7 @@ func (r *requestActor) retried(m *retried) {
 		r.serveExchange(m.x)
 		r.graced = false
 		r.timer.Reset(r.svc.Limits.GraceAlone)
-		p.wake <- more{m.given}
-		p.wake = nil
+		r.goOn(more{given: m.given})
 	case m.round != p.taken || m.digest != p.digest:
 		m.verdict = refused
 	case p.outcome != nil:
@@ -362,8 +175,9 @@ func (r *requestActor) serveExchange(x *exchange) {
 		r.from = x.from
 	}
 	r.self.exchange = x
-	r.self.token.Store(&x.token)
-	r.self.peer.again.Store(&x.meta)
+	token, meta := x.token, x.meta // x itself is not kept for them
+	r.self.token.Store(&token)
+	r.self.peer.again.Store(&meta)
 	r.self.watch(r, x.conn, x)
 	if r.sess != nil {
 		m := &beginCall{req: r}
@@ -505,6 +319,7 @@ func (n *Node) runAgain(svc *Service, s *sessionActor, in *Input, principal any,
 // concluded tells those who wait for the call what came of it, and keeps that for
 // those who ask again.
 func (r *requestActor) concluded(rest []byte) {
+	r.goOn(more{err: errReturned}) // a goroutine that the handler left behind
 	p := r.self.parking
 	if p == nil || r.phase == request.Cancelled {
 		return

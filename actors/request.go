@@ -206,11 +206,18 @@ func (r *requestActor) failed(m any, last bool) {
 	}
 	if last && r.cancel != nil {
 		r.cancel(errInternal)
+		if r.self != nil {
+			r.goOn(more{err: errInternal})
+		}
 	}
 }
 
 // tick is the grace period's end, and later the deadline.
 func (r *requestActor) tick() {
+	if r.phase == request.Parked {
+		r.outwaited()
+		return
+	}
 	if r.phase > request.Streaming {
 		return
 	}

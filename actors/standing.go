@@ -115,7 +115,7 @@ func (n *Node) newAlone(svc *Service, s *sessionActor, in *Input, principal any,
 	}
 	r = n.takeRequest(a)
 	self := &standing{peer: Peer{node: n, svc: svc, key: SessionKey{Tenant: in.Tenant, Server: svc.ID}, meta: meta}, address: in.Address}
-	self.turn, self.turn0 = make(chan struct{}, 1), r.turn
+	self.turn0 = r.turn
 	c := &Call{principal: principal, trace: in.Trace, attempt: 1, peer: &self.peer, self: self}
 	r.self = self
 	r.stands(svc, s, in.Conn, m, body, c)
@@ -244,6 +244,7 @@ func (r *requestActor) stepAlone(e request.Event, data []byte, cause error) {
 	}
 	if act&request.StopCall != 0 {
 		r.cancel(cause)
+		r.goOn(more{err: cause})
 	}
 	if act&request.Refuse != 0 {
 		r.self.stop()

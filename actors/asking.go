@@ -1,0 +1,279 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+)
+
+// What ends questions that are asked by having the request sent again.
+var (
+	// ErrTooMuchInput reports that the answers so far are more than a client can
+	// be made to carry: the question was not asked.
+	ErrTooMuchInput = errors.New("the answers so far are too large to go on asking")
+	// ErrTooManyRounds reports a call that has asked for input too often: the
+	// question was not asked.
+	ErrTooManyRounds = errors.New("the call has asked for input too often")
+)
+
+const (
+	maxRounds = 100
+	maxInput  = 64 << 10 // bytes of answers that a state carries
+)
+
+// input is what a handler has asked for so far, and what it was given.
+type input struct {
+	turn  turn   // of the handler's goroutines to ask
+	park  string // under which requests that are sent again find the call, "" before it has asked
+	round int    // how often it has asked
+	given map[string][]byte
+	taken []string // the keys of given that have answered a question
+	used  []usedKey
+	place *account // that holds the call's place among those that wait
+}
+
+// usedKey is how often a key was asked for.
+type usedKey struct {
+	key string
+	n   int
+}
+
+// asking is what a handler asks at once.
+type asking struct {
+	qs      []Question
+	keys    []string // of the questions, unique within the call
+	answers []Answer
+	missing []int // the places of those that have no answer
+}
+
+// askAgain asks a client that brings its answers by sending the request again. Many
+// handlers may wait here for minutes, each with its stack: the frames down to the wait
+// are kept small, and what needs large ones has returned by then.
+func (c *Call) askAgain(ctx context.Context, qs []Question) ([]Answer, error) {
+	in := &c.self.input
+	if err := in.turn.take(ctx, c.ctx); err != nil {
+		return nil, err
+	}
+	defer in.turn.leave()
+	a := in.begin(qs)
+	for in.lacks(a) {
+		wake, err := c.putQuestions(a)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.self.take(c.await(ctx, wake), a); err != nil {
+			return nil, err
+		}
+	}
+	return a.answers, nil
+}
+
+// begin returns what is asked with the keys that it is asked by.
+func (in *input) begin(qs []Question) *asking {
+	a := &asking{qs: qs, keys: make([]string, len(qs)), answers: make([]Answer, len(qs))}
+	for i := range qs {
+		a.keys[i] = in.key(qs[i].Key)
+	}
+	return a
+}
+
+// key makes the key of a question unique within the call: the second with the
+// same key is "key-2". A run after the first gets to the same keys.
+func (in *input) key(key string) string {
+	for i := range in.used {
+		if u := &in.used[i]; u.key == key {
+			u.n++
+			return key + "-" + strconv.Itoa(u.n)
+		}
+	}
+	in.used = append(in.used, usedKey{key, 1})
+	return key
+}
+
+// lacks fills in the answers that there are, and reports whether that is not all.
+// What is no answer is forgotten, and asked for anew.
+func (in *input) lacks(a *asking) bool {
+	a.missing = a.missing[:0]
+	for i := range a.qs {
+		raw, ok := in.given[a.keys[i]]
+		if ok && (a.qs[i].Valid == nil || a.qs[i].Valid(raw)) {
+			a.answers[i] = Answer{Result: raw}
+			if !slices.Contains(in.taken, a.keys[i]) {
+				in.taken = append(in.taken, a.keys[i])
+			}
+			continue
+		}
+		delete(in.given, a.keys[i])
+		a.missing = append(a.missing, i)
+	}
+	return len(a.missing) > 0
+}
+
+// await waits until the call can go on. The actor says so, also when the call ends;
+// it knows nothing of a context that is the handler's own.
+func (c *Call) await(ctx context.Context, wake <-chan more) more {
+	if c.sess == nil && (ctx == c.ctx || ctx.Done() == c.ctx.Done()) {
+		return <-wake
+	}
+	return c.awaitOr(ctx, wake)
+}
+
+func (c *Call) awaitOr(ctx context.Context, wake <-chan more) more {
+	select {
+	case m := <-wake:
+		return m
+	case <-c.deaf():
+		return more{err: ErrSessionEnded}
+	case <-ctx.Done():
+		return more{err: context.Cause(ctx)}
+	}
+}
+
+// patience is how long a client has to send a request again.
+func (svc *Service) patience() time.Duration { return min(svc.Limits.MaxAsk, maxStateAge) }
+
+// deaf is closed when nobody can bring an answer any more.
+func (c *Call) deaf() <-chan struct{} {
+	if c.sess == nil {
+		return nil
+	}
+	return c.sess.deaf()
+}
+
+// putQuestions has the client told what is missing. The answers come on the channel;
+// until they have, an account holds the call's place among those that wait.
+func (c *Call) putQuestions(a *asking) (wake <-chan more, err error) {
+	n, in := c.node, &c.self.input
+	if cause := context.Cause(c.ctx); cause != nil {
+		return nil, cause
+	}
+	if in.round == maxRounds {
+		return nil, ErrTooManyRounds
+	}
+	if in.place, err = n.admitParked(c.self); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			in.place.parked.Add(-1)
+		}
+	}()
+	if in.park == "" {
+		in.park = n.newID()
+		n.parks.put(in.park, c.r)
+	}
+	state, err := n.sealState(c, time.Now().Add(c.svc.patience()))
+	if err != nil {
+		return nil, err
+	}
+	answers := make(chan more, 1)
+	m := &askMore{round: in.round + 1, answer: inputRequired(a, state, c.svc.ResultMeta), wake: answers}
+	m.init()
+	if err := c.post(m); err != nil {
+		return nil, err
+	}
+	if m.wait(); m.err != nil {
+		return nil, m.err
+	}
+	in.round++
+	return answers, nil
+}
+
+// take ends a wait: what a request brought of that which was missing is kept, and the
+// rest is ignored.
+func (s *standing) take(got more, a *asking) error {
+	s.place.parked.Add(-1)
+	if got.err != nil {
+		return got.err
+	}
+	if s.given == nil {
+		s.given = make(map[string][]byte)
+	}
+	for _, i := range a.missing {
+		if raw, ok := got.given[a.keys[i]]; ok {
+			s.given[a.keys[i]] = raw
+		}
+	}
+	return nil
+}
+
+// inputRequired is the response that asks for input, from the id on (2026-07-28,
+// basic/patterns/mrtr).
+func inputRequired(a *asking, state string, meta []byte) []byte {
+	b := append([]byte(nil), `,"result":{"resultType":"input_required","inputRequests":{`...)
+	for k, i := range a.missing {
+		if k > 0 {
+			b = append(b, ',')
+		}
+		b = codec.AppendString(b, a.keys[i])
+		b = append(b, `:{"method":`...)
+		b = codec.AppendString(b, a.qs[i].Method)
+		b = append(b, `,"params":`...)
+		if len(a.qs[i].Params) > 0 {
+			b = append(b, a.qs[i].Params...)
+		} else {
+			b = append(b, '{', '}')
+		}
+		b = append(b, '}')
+	}
+	b = append(b, `},"requestState":`...)
+	b = codec.AppendString(b, state)
+	if len(meta) > 0 {
+		b = append(b, `,"_meta":`...)
+		b = append(b, meta...)
+	}
+	return append(b, '}', '}')
+}
+
+// turn is held by one goroutine at a time. The zero value is free.
+type turn struct {
+	mu    sync.Mutex // guards the rest
+	held  bool
+	freed chan struct{} // closed when it is free again; nil while nobody waits
+}
+
+// take waits for the turn, for as long as both contexts last.
+func (t *turn) take(ctx, call context.Context) error {
+	for {
+		freed := t.try()
+		if freed == nil {
+			return nil
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-call.Done():
+			return context.Cause(call)
+		}
+	}
+}
+
+// try takes the turn if it is free, else it tells when that is worth another try.
+func (t *turn) try() (freed <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.held {
+		t.held = true
+		return nil
+	}
+	if t.freed == nil {
+		t.freed = make(chan struct{})
+	}
+	return t.freed
+}
+
+func (t *turn) leave() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.held = false
+	if t.freed != nil {
+		close(t.freed)
+		t.freed = nil
+	}
+}
