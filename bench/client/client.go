@@ -185,15 +185,25 @@ func (c *Client) do(ctx context.Context, method, body, lastEventID string) (*Ans
 	if err != nil {
 		return nil, unanswered(method, err)
 	}
-	a := &Answer{Status: resp.StatusCode, Header: resp.Header}
-	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
-		a.Events = &Events{c: c, op: method, from: lastEventID, body: resp.Body, rd: bufio.NewReader(resp.Body)}
+	a, err := answer(resp, method)
+	if err == nil && a.Events != nil {
+		a.Events.c, a.Events.from = c, lastEventID
 		if p, err := ParseID(lastEventID); err == nil {
 			a.Events.conn = c.record(p.Stream).connect(method, lastEventID)
 		}
+	}
+	return a, err
+}
+
+// answer reads a response unless it is a stream.
+func answer(resp *http.Response, method string) (*Answer, error) {
+	a := &Answer{Status: resp.StatusCode, Header: resp.Header}
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		a.Events = &Events{op: method, body: resp.Body, rd: bufio.NewReader(resp.Body)}
 		return a, nil
 	}
 	defer resp.Body.Close()
+	var err error
 	if a.Body, err = io.ReadAll(io.LimitReader(resp.Body, maxBody)); err != nil {
 		return nil, &Error{method, Broken, err}
 	}

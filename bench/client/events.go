@@ -18,7 +18,7 @@ type Event struct {
 
 // Events is the event stream of one response.
 type Events struct {
-	c        *Client
+	c        *Client // nil for a stream that cannot be resumed
 	op       string
 	from     string // Last-Event-ID of the request
 	body     io.ReadCloser
@@ -84,6 +84,12 @@ func (e *Events) ended(err error) error {
 
 // record puts ev where the other events of its stream are.
 func (e *Events) record(ev Event) error {
+	if e.c == nil {
+		if ev.ID != "" || ev.Retry != 0 {
+			return fmt.Errorf("client: event %q of a stream that cannot be resumed", ev.ID)
+		}
+		return nil
+	}
 	pos, err := ParseID(ev.ID)
 	if err != nil {
 		return fmt.Errorf("client: %w", err)

@@ -13,6 +13,7 @@ type killReport struct {
 	Seed     uint64           `json:"seed"`
 	Rounds   int              `json:"rounds"`
 	Clients  int              `json:"clients"`
+	Visitors int              `json:"visitors"`
 	Servers  int              `json:"servers"`
 	Seconds  float64          `json:"seconds"`
 	Restart  restartTimes     `json:"restart_to_first_answer_ms"`
@@ -35,21 +36,26 @@ func runKill(ctx context.Context, o options) (*killReport, error) {
 	if err := w.begin(); err != nil {
 		return nil, err
 	}
+	for n := range max(2, o.clients/2) {
+		w.admit(n, w.p.url(n*o.servers/max(2, o.clients/2)))
+	}
 	for r := range o.rounds {
 		w.round.Store(int64(r))
 		if err := w.killRound(); err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(o.log, "round %d of %d: %d calls, %d events, %d resumes\n", r+1, o.rounds,
-			w.figures.Calls.Load(), w.figures.Events.Load(), w.figures.Resumes.Load())
+		fmt.Fprintf(o.log, "round %d of %d: %d calls, %d events, %d resumes; without a session %d calls, %d answers to questions\n", r+1, o.rounds,
+			w.figures.Calls.Load(), w.figures.Events.Load(), w.figures.Resumes.Load(), w.alone.Calls.Load(), w.alone.Answered.Load())
 	}
 	w.round.Store(int64(o.rounds) + 10) // nothing may take longer now
 	if err := w.finish(); err != nil {
 		return nil, err
 	}
+	counts := w.figures.counts()
+	w.alone.counts(counts)
 	return &killReport{
-		Scenario: "kill", Seed: o.seed, Rounds: o.rounds, Clients: o.clients, Servers: o.servers, Seconds: time.Since(began).Seconds(),
-		Restart: timesOf(w.early), Counts: w.figures.counts(),
+		Scenario: "kill", Seed: o.seed, Rounds: o.rounds, Clients: o.clients, Visitors: len(w.visitors), Servers: o.servers,
+		Seconds: time.Since(began).Seconds(), Restart: timesOf(w.early), Counts: counts,
 	}, nil
 }
 
@@ -62,6 +68,9 @@ func (w *world) killRound() error {
 	}
 	for _, d := range w.drivers {
 		d.load(killAfter)
+	}
+	for _, v := range w.visitors {
+		v.load(killAfter)
 	}
 	w.wait(killAfter)
 	if err := w.kill(); err != nil {
@@ -84,9 +93,17 @@ func (w *world) killRound() error {
 		}
 		w.figures.Survivors.Add(1)
 	}
+	for i, v := range w.visitors {
+		v.echo(1000 + i)
+		v.swap(w.visitors[(i+1)%len(w.visitors)], rng)
+	}
 	w.copiesSurvive()
 	for _, d := range w.drivers {
 		d.settle()
+	}
+	for _, v := range w.visitors {
+		v.settle()
+		v.turnBack(rng)
 	}
 	for i, d := range w.drivers {
 		d.replays(rng)
@@ -152,6 +169,9 @@ func (d *driver) settle() {
 // finish waits for everything, and looks at the questions nobody answered: they
 // are still open, and end without an answer when they are cancelled.
 func (w *world) finish() error {
+	for _, v := range w.visitors {
+		v.settle()
+	}
 	for _, d := range w.drivers {
 		d.settle()
 		for _, k := range d.unanswered(func(k *call) bool { return k.when == never }) {

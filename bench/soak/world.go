@@ -26,6 +26,9 @@ type world struct {
 	copies  []*client.Client // a session with each server, where there are several
 	figures figures
 
+	visitors []*visitor // clients without a session
+	alone    figuresAlone
+
 	ctx   context.Context
 	fail  context.CancelCauseFunc
 	round atomic.Int64

@@ -1,0 +1,289 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/troupe-run/troupe/bench/client"
+)
+
+// parked is a call that waits for its visitor's input once or several times.
+type parked struct {
+	v      *visitor
+	tool   string
+	call   string // the members of its params, without state and answers
+	safe   bool
+	rounds int // the round from which on it must be answered
+	when   answerTime
+	rng    *rand.Rand
+	text   string // what it says in the end
+	steps  []step
+
+	mu    sync.Mutex // guards the rest
+	at    int        // the step that it waits for
+	state string     // "" before it was asked
+	boot  int64      // the start that gave the state
+}
+
+// step is one time that a call asks: for what, and what it is given, which need not be
+// all of it.
+type step struct {
+	asks  []string
+	given string
+}
+
+func (k *parked) String() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return fmt.Sprintf("%s, step %d", k.call, k.at+1)
+}
+
+func formAnswer(key, field, value string) string {
+	return fmt.Sprintf(`%q:{"action":"accept","content":{%q:%q}}`, key, field, value)
+}
+
+// newParked draws a call and its answers, which are like no other call's.
+func (v *visitor) newParked(rng *rand.Rand) *parked {
+	k := &parked{v: v, safe: true, rng: rand.New(rand.NewPCG(rng.Uint64(), 1)), when: answerTime(rng.IntN(int(early)))}
+	k.rounds = int(v.w.round.Load()) + 1
+	if k.when == inRounds {
+		k.rounds += rng.IntN(3)
+	}
+	word := func() string { return fmt.Sprintf("ä%d of %s", rng.Int64(), v) }
+	k.tool = []string{"ask", "ask", "ask_once", "ask_once", "test_input_required_result_multi_round", "test_input_required_result_multiple_inputs"}[rng.IntN(6)]
+	k.call = fmt.Sprintf(`"name":%q,"arguments":{}`, k.tool)
+	switch k.tool {
+	case "ask", "ask_once":
+		k.safe = k.tool == "ask"
+		k.call = fmt.Sprintf(`"name":%q,"arguments":{"question":"q%d"}`, k.tool, rng.IntN(1000))
+		k.text = word()
+		k.steps = []step{{[]string{"elicit"}, formAnswer("elicit", "answer", k.text)}}
+	case "test_input_required_result_multi_round":
+		name, color := word(), word()
+		k.text = name + " likes " + color
+		k.steps = []step{{[]string{"step1"}, formAnswer("step1", "name", name)}, {[]string{"step2"}, formAnswer("step2", "color", color)}}
+	default:
+		name, greeting, root := word(), word(), fmt.Sprintf("file:///%d", rng.Int64())
+		k.text = fmt.Sprintf("%s %s works in %s", greeting, name, root)
+		given := map[string]string{
+			"user_name":    formAnswer("user_name", "name", name),
+			"greeting":     fmt.Sprintf(`"greeting":{"role":"assistant","content":{"type":"text","text":%q},"model":"m"}`, greeting),
+			"client_roots": fmt.Sprintf(`"client_roots":{"roots":[{"uri":%q}]}`, root),
+		}
+		left := slices.Sorted(maps.Keys(given))
+		for first := ""; len(left) > 0; { // one at a time, in any order
+			i := rng.IntN(len(left))
+			now := step{slices.Clone(left), given[left[i]]}
+			if first != "" { // what it was given first stays
+				now.given += "," + strings.NewReplacer("ä", "ö", "file:///", "file:///x/").Replace(given[first])
+			} else {
+				first = left[i]
+			}
+			k.steps = append(k.steps, now)
+			left = slices.Delete(left, i, i+1)
+		}
+	}
+	return k
+}
+
+// place begins a call and sees it through.
+func (v *visitor) place(k *parked) {
+	v.mu.Lock()
+	v.open = append(v.open, k)
+	v.mu.Unlock()
+	go func() {
+		k.run()
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.open = slices.DeleteFunc(v.open, func(o *parked) bool { return o == k })
+	}()
+}
+
+// current is the state that the call has last.
+func (k *parked) current() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.state
+}
+
+// again are the params with which the call is sent again, "" before it was asked.
+func (k *parked) again() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.state == "" {
+		return ""
+	}
+	return k.with(k.steps[k.at].given)
+}
+
+// with are the params with these answers.
+func (k *parked) with(given string) string {
+	return k.call + `,"requestState":"` + k.state + `","inputResponses":{` + given + `}`
+}
+
+// asksFor is what of a response the visitor looks at beside a message's.
+type asksFor struct {
+	Result struct {
+		ResultType    string
+		InputRequests map[string]json.RawMessage
+		RequestState  string
+	}
+}
+
+// asked takes the state of a response that asks for what the step does.
+func (k *parked) asked(at int, body []byte, boot int64) error {
+	var a asksFor
+	if err := json.Unmarshal(body, &a); err != nil {
+		return err
+	}
+	if keys := slices.Sorted(maps.Keys(a.Result.InputRequests)); a.Result.ResultType != "input_required" || !slices.Equal(keys, k.steps[at].asks) || a.Result.RequestState == "" {
+		return fmt.Errorf("it should ask for %v", k.steps[at].asks)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.at, k.state, k.boot = at, a.Result.RequestState, boot
+	k.v.w.alone.Asked.Add(1)
+	return nil
+}
+
+// run makes the call, and sends it again with answers until it is over.
+func (k *parked) run() {
+	w := k.v.w
+	for k.current() == "" {
+		id := k.v.newID()
+		a, boot := k.v.try(id, "tools/call", k.call)
+		switch {
+		case w.ctx.Err() != nil:
+			return
+		case a == nil || boot == 0: // there will be another process
+			w.wait(5 * time.Millisecond)
+			continue
+		}
+		if err := k.asked(0, a.Body, boot); err != nil {
+			w.violated(nil, "%s: %s got %d %s: %v", k.v, k, a.Status, a.Body, err)
+			return
+		}
+	}
+	for over := false; !over; {
+		k.pause()
+		id, params := k.v.newID(), k.again()
+		a, boot := k.send(id, params)
+		if a == nil {
+			return
+		}
+		var err error
+		if over, err = k.judge(id, a, boot); err != nil {
+			w.violated(nil, "%s: %s, asked by start %d, sent again to start %d as %s got %d %s: %v", k.v, k, k.boot, boot, params, a.Status, a.Body, err)
+			return
+		}
+		k.repeat(id, params, a, boot)
+	}
+	w.alone.Answered.Add(1)
+}
+
+// pause waits until it is time to answer.
+func (k *parked) pause() {
+	w := k.v.w
+	late := func() bool { return w.round.Load() >= int64(k.rounds) }
+	switch k.when {
+	case soon:
+		w.wait(time.Duration(k.rng.IntN(1000)) * time.Millisecond)
+	case afterKill:
+		for k.boot == w.boot.Load() && !late() && w.wait(time.Millisecond) {
+		}
+	case inRounds:
+		for !late() && w.wait(5*time.Millisecond) {
+		}
+	}
+}
+
+// send sends the call again until it is answered, now and then twice at once. It
+// returns nil when the run has ended.
+func (k *parked) send(id, params string) (*client.Answer, int64) {
+	w := k.v.w
+	for twice := k.rng.IntN(4) == 0; w.ctx.Err() == nil; twice = false {
+		var other *client.Answer
+		var otherBoot int64
+		var wg sync.WaitGroup
+		if twice {
+			wg.Go(func() { other, otherBoot = k.v.try(id, "tools/call", params) })
+		}
+		a, boot := k.v.try(id, "tools/call", params)
+		wg.Wait()
+		if a != nil && other != nil && boot != 0 && boot == otherBoot {
+			k.equal("twice at once", a, other)
+		}
+		if a != nil {
+			return a, boot
+		}
+		w.wait(time.Duration(1+k.rng.IntN(20)) * time.Millisecond)
+	}
+	return nil, 0
+}
+
+// judge says what is wrong with the answer to the call that was sent again to a start,
+// 0 if it is not known to which.
+func (k *parked) judge(id string, a *client.Answer, boot int64) (over bool, err error) {
+	w := k.v.w
+	elsewhere := boot > k.boot || boot == 0 // perhaps
+	m := parse(string(a.Body))
+	switch {
+	case a.Status != http.StatusOK || !m.answers(id):
+		return false, fmt.Errorf("it is no answer")
+	case m.Error != nil && m.Error.Code == codeCallLost && !k.safe && elsewhere:
+		w.alone.Lost.Add(1)
+		return true, nil
+	case m.Error != nil:
+		return false, fmt.Errorf("error %d", m.Error.Code)
+	case !k.safe && boot > k.boot:
+		return false, fmt.Errorf("it has run again, and must not")
+	case k.at+1 < len(k.steps):
+		return false, k.asked(k.at+1, a.Body, max(boot, k.boot))
+	case m.Result.IsError || len(m.Result.Content) != 1 || m.Result.Content[0].Text != k.text:
+		return false, fmt.Errorf("it should say %q", k.text)
+	}
+	if boot > k.boot {
+		w.alone.Later.Add(1)
+	}
+	return true, nil
+}
+
+// repeat sends once more what was answered: the same start answers the same, and
+// refuses other answers to what has been answered.
+func (k *parked) repeat(id, params string, a *client.Answer, boot int64) {
+	w := k.v.w
+	if k.rng.IntN(3) == 0 {
+		return
+	}
+	b, at := k.v.try(id, "tools/call", params)
+	if b == nil || boot == 0 || at != boot {
+		return
+	}
+	k.equal("again", a, b)
+	if strings.Contains(string(a.Body), `"error"`) {
+		return
+	}
+	b, at = k.v.try(id, "tools/call", strings.Replace(params, `"inputResponses":{`, `"inputResponses":{"other":{},`, 1))
+	if b == nil || at != boot {
+		return
+	}
+	if string(b.Body) != badState(id) {
+		w.violated(nil, "%s: %s sent again with other answers got %d %s", k.v, k, b.Status, b.Body)
+	}
+	w.alone.Late.Add(1)
+}
+
+// equal checks that what was sent twice to one start had one outcome.
+func (k *parked) equal(what string, a, b *client.Answer) {
+	if a.Status != b.Status || string(a.Body) != string(b.Body) {
+		k.v.w.violated(nil, "%s: %s, sent %s, got %d %s, and then %d %s", k.v, k, what, a.Status, a.Body, b.Status, b.Body)
+	}
+	k.v.w.alone.Repeats.Add(1)
+}
