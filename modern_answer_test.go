@@ -84,3 +84,35 @@ func TestModernQuestionsAndAnswers(t *testing.T) {
 		}
 	})
 }
+
+// TestKeysOfQuestionsAreUnique holds that no question is taken for another, whatever a
+// handler calls them.
+func TestKeysOfQuestionsAreUnique(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{}, nil)
+		troupe.AddTool(h.srv, troupe.Tool{Name: "keys", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			var all []string
+			for _, key := range []string{"a-2", "a", "a", "a", "a-2", ""} {
+				r, err := call.Ask(ctx, troupe.Elicit(key, "?", form))
+				if err != nil {
+					return "", err
+				}
+				x, err := r.Elicited(key)
+				if err != nil {
+					return "", err
+				}
+				all = append(all, string(x.Content))
+			}
+			return strings.Join(all, ""), nil
+		})
+		m := h.modern(everyCapability)
+		a, id := m.tool("keys", `{}`)
+		want := ""
+		for i, key := range []string{"a-2", "a", "a-3", "a-4", "a-2-2", ""} {
+			state := m.parked(a, id, key)
+			a, id = m.tool("keys", `{}`, state, given(key, fmt.Sprint(i)))
+			want += fmt.Sprintf(`{"answer":"%d"}`, i)
+		}
+		equal(t, "answers", m.done(a, id), want)
+	})
+}

@@ -83,16 +83,23 @@ func (in *input) begin(qs []Question) *asking {
 }
 
 // key makes the key of a question unique within the call: the second with the
-// same key is "key-2". A run after the first gets to the same keys.
+// same key is "key-2", unless that was asked for, too. A run after the first gets to
+// the same keys.
 func (in *input) key(key string) string {
-	for i := range in.used {
-		if u := &in.used[i]; u.key == key {
-			u.n++
-			return key + "-" + strconv.Itoa(u.n)
+	unique := key
+	if i := in.uses(key); i >= 0 {
+		for in.uses(unique) >= 0 {
+			in.used[i].n++
+			unique = key + "-" + strconv.Itoa(in.used[i].n)
 		}
 	}
-	in.used = append(in.used, usedKey{key, 1})
-	return key
+	in.used = append(in.used, usedKey{unique, 1})
+	return unique
+}
+
+// uses returns the place of a key in used, -1 for none.
+func (in *input) uses(key string) int {
+	return slices.IndexFunc(in.used, func(u usedKey) bool { return u.key == key })
 }
 
 // lacks fills in the answers that there are, and reports whether that is not all.
