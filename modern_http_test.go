@@ -63,6 +63,7 @@ func TestModernStatuses(t *testing.T) {
 			{"resources/read", `{"uri":"test://none"}`, nil, 200, -32602},
 			{"prompts/get", `{"name":"greet"}`, nil, 200, -32602},
 			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":""}}`, nil, 404, -32601},
+			{"tools/call", `{"name":"echo","arguments":{"text":""},"task":{"ttl":1000,"pollInterval":1}}`, nil, 200, 0},
 			{"tools/list", `{"cursor":""}`, nil, 200, -32602},
 			{"tools/list", `{}`, []string{"Mcp-Name", "unasked", "Mcp-Param-Region", "x", "Mcp-Session-Id", "none such", "Last-Event-ID", "x.0.0"}, 200, 0},
 			{"tools/list", `{}`, []string{"Origin", "https://evil.example.com"}, 403, -32600},
@@ -227,6 +228,63 @@ func TestModernListsAreStable(t *testing.T) {
 		equal(t, "after others came and went", names(h, `{}`), want)
 		if session := h.session().Post(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); !strings.Contains(session.Body, `"name":"a-b"`) {
 			t.Errorf("the session: %s", session.Body)
+		}
+	})
+}
+
+// TestModernVersions holds that every refusal of a version names versions that
+// server/discover names, too, and that each of those is served.
+func TestModernVersions(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{}, nil)
+		m := h.modern(`{}`)
+		var found struct {
+			Result struct{ SupportedVersions []string }
+		}
+		if err := json.Unmarshal([]byte(m.post("server/discover", `{}`).Body), &found); err != nil || !slices.Contains(found.Result.SupportedVersions, r28) {
+			t.Fatalf("discover: %v, %q", err, found)
+		}
+		for _, requested := range []string{"v999.0.0", "1900-01-01", "2099-01-01"} {
+			body := strings.ReplaceAll(m.body("1", "tools/list", `{}`, ""), r28, requested)
+			a := m.c.Post(body, "MCP-Protocol-Version", requested, "Mcp-Method", "tools/list")
+			var refused struct {
+				Error struct {
+					Code int
+					Data struct {
+						Supported []string
+						Requested string
+					}
+				}
+			}
+			if err := json.Unmarshal([]byte(a.Body), &refused); err != nil || a.StatusCode != 400 || refused.Error.Code != -32022 || refused.Error.Data.Requested != requested {
+				t.Errorf("%s: %s %s", requested, a.Status, a.Body)
+			}
+			slices.Sort(refused.Error.Data.Supported)
+			known := slices.Sorted(slices.Values(found.Result.SupportedVersions))
+			if !slices.Equal(refused.Error.Data.Supported, known) {
+				t.Errorf("%s: %q are said to be supported, discovered were %q", requested, refused.Error.Data.Supported, known)
+			}
+		}
+		for _, v := range found.Result.SupportedVersions {
+			if v != r28 {
+				h.client().InitializeAs(v, `{}`)
+			}
+		}
+	})
+}
+
+// TestListenersOfAServerThatIsUnmounted holds that they are told that it was the server
+// who ended them (2026-07-28, basic/patterns/subscriptions, graceful closure).
+func TestListenersOfAServerThatIsUnmounted(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{}, nil)
+		m := h.modern(`{}`)
+		a, _ := m.listen("7", `{"toolsListChanged":true,"resourceSubscriptions":["test://one"]}`)
+		h.rt.Unmount("/mcp")
+		next(t, "cancelled", a, told("7", "cancelled", `,"requestId":7,"reason":"the server has been taken away"`))
+		next(t, "response", a, `{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":7}}}`)
+		if rest := a.All(); len(rest) != 0 || a.Broke {
+			t.Errorf("after the response: %v", rest)
 		}
 	})
 }

@@ -1,6 +1,8 @@
 package troupe_test
 
 import (
+	"context"
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -68,6 +70,14 @@ func TestModernRequestsOnAPipe(t *testing.T) {
 		p.send(sleeping)
 		equal(t, "a call with the same id", p.ask(sleeping), `{"jsonrpc":"2.0","id":1,`+inUse)
 		equal(t, "the first of them", p.next(), modernText("1", "slept"))
+
+		// Arguments have no headers here.
+		troupe.AddTool(p.srv, troupe.Tool{Name: "region", InputSchema: json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)},
+			func(_ context.Context, _ *troupe.Call, in map[string]string) (string, error) {
+				return in["region"], nil
+			})
+		equal(t, "told again", p.next(), told(`"L"`, "tools/list_changed", ""))
+		equal(t, "an argument with a header", p.ask(p.m.body("3", "tools/call", toolParams("region", `{"region":"x"}`), "")), modernText("3", "x"))
 
 		// What comes after a cancel is about something else.
 		p.send(p.m.body("2", "tools/call", toolParams("count", `{"to":9,"delay_ms":1000}`), `"progressToken":"p"`))
