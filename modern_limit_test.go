@@ -1,0 +1,115 @@
+package troupe_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// TestModernLimits holds the limits of those who have no session: each answer has the
+// request's id and says when to come back, and nothing of another principal is touched.
+func TestModernLimits(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{Authenticate: user, PrincipalRate: 1, PrincipalBurst: 5, CallsPerPrincipal: 8}, &troupe.ServerOptions{
+			Complete: func(context.Context, *troupe.Call, mcp.CompleteParams) (mcp.Completion, error) {
+				return mcp.Completion{}, nil
+			}})
+		greedy, modest := h.modern(everyCapability), h.modern(everyCapability)
+		as(greedy.c, "greedy")
+		as(modest.c, "modest")
+		const (
+			echo     = `{"name":"echo","arguments":{"text":"x"}}`
+			complete = `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":""}}`
+		)
+		refused := func(what string, a *testkit.Answer, id string) {
+			t.Helper()
+			if a.StatusCode != 429 || a.Header.Get("Retry-After") != "1" || !strings.HasPrefix(a.Body, `{"jsonrpc":"2.0","id":`+id+`,"error":{"code":-32600,`) {
+				t.Errorf("%s: %s %v %s", what, a.Status, a.Header["Retry-After"], a.Body)
+			}
+		}
+		for range 2 {
+			for range 2 {
+				equal(t, "echo", greedy.done(greedy.do("tools/call", echo)), "x")
+			}
+			a, id := greedy.tool("ask", `{"question":"?"}`)
+			state := greedy.parked(a, id, "elicit")
+			equal(t, "a retry", greedy.done(greedy.tool("ask", `{"question":"?"}`, state, given("elicit", "x"))), `accept {"answer":"x"}`)
+			a, _ = greedy.do("completion/complete", complete)
+			contains(t, "complete", a.Body, `"values":[]`)
+			a, id = greedy.do("tools/call", echo)
+			refused("a call", a, id)
+			contains(t, "a call", a.Body, `"data":{"retryAfterMs":1000}`)
+			a, id = greedy.do("completion/complete", complete)
+			refused("a completion", a, id)
+			a, id = greedy.tool("ask", `{"question":"?"}`, state, given("elicit", "x"))
+			refused("a retry", a, id)
+			a, _ = greedy.do("tools/list", `{}`)
+			contains(t, "a list", a.Body, `"tools":[`)
+			equal(t, "another principal", modest.done(modest.do("tools/call", echo)), "x")
+			time.Sleep(10 * time.Second)
+		}
+		// Requests in flight.
+		var running []<-chan *testkit.Answer
+		for range 8 {
+			a, _ := greedy.later("tools/call", `{"name":"sleep","arguments":{"ms":20000}}`)
+			running = append(running, a)
+			time.Sleep(time.Second)
+		}
+		a, id := greedy.do("tools/list", `{}`)
+		refused("one too many in flight", a, id)
+		a, _ = modest.do("tools/list", `{}`)
+		contains(t, "another principal", a.Body, `"tools":[`)
+		for _, a := range running {
+			a := <-a
+			if a.Stream() {
+				a.All()
+			}
+		}
+		synctest.Wait()
+		a, _ = greedy.do("tools/list", `{}`)
+		contains(t, "when they have ended", a.Body, `"tools":[`)
+	})
+}
+
+// TestModernLogRate holds that the log messages of a request are bounded, and that its
+// client is told what it missed before the response.
+func TestModernLogRate(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{LogRate: 10}, nil)
+		m := h.modern(`{}`)
+		before, response := m.send("tools/call", toolParams("chatter", `{"to":100}`), `"io.modelcontextprotocol/logLevel":"info"`)
+		if n := len(before); n < 21 || n > 22 || !strings.Contains(before[n-1], "log messages were dropped") {
+			t.Errorf("%d messages, the last %s", n, before[n-1])
+		}
+		equal(t, "response", response, modernText("1", "done"))
+	})
+}
+
+// TestRoundsAreBounded has a handler ask on and on.
+func TestRoundsAreBounded(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, unhurried, nil)
+		troupe.AddTool(h.srv, troupe.Tool{Name: "on", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			for i := 0; ; i++ {
+				if _, err := call.Ask(ctx, troupe.Elicit("q"+strconv.Itoa(i), "?", form)); err != nil {
+					return "", fmt.Errorf("after %d: %w", i, err)
+				}
+			}
+		})
+		m := h.modern(everyCapability)
+		a, id := m.tool("on", `{}`)
+		for i := 0; strings.Contains(a.Body, "input_required"); i++ {
+			key := "q" + strconv.Itoa(i)
+			a, id = m.tool("on", `{}`, m.parked(a, id, key), given(key, "x"))
+		}
+		equal(t, "the end", m.done(a, id), "after 100: the call has asked for input too often")
+	})
+}
