@@ -19,6 +19,8 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 var scenarios = map[string]func(context.Context, options) (any, error){
 	"kill": func(ctx context.Context, o options) (any, error) { return runKill(ctx, o) },
 	"stop": func(ctx context.Context, o options) (any, error) { return runStop(ctx, o) },
+
+	"cancel": func(ctx context.Context, o options) (any, error) { return runCancel(ctx, o) },
 }
 
 // options are the settings of a run.
@@ -27,22 +29,23 @@ type options struct {
 	clients int
 	servers int // copies of the demo in the process; more than one builds bench/host
 	seed    uint64
-	bin     string // the program; "" builds it
-	data    string // the data directory; "" takes a temporary one
-	out     string // where the report goes as JSON, "" nowhere
-	early   bool   // some answer a question before they have its stream again
+	bin     string        // the program; "" builds it
+	data    string        // the data directory; "" takes a temporary one
+	out     string        // where the report goes as JSON, "" nowhere
+	within  time.Duration // in which a handler has to end, 0 whenever it does
+	early   bool          // some answer a question before they have its stream again
 	log     io.Writer
 }
 
 func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 || scenarios[args[0]] == nil {
-		fmt.Fprintln(stderr, "usage: soak kill|stop [--rounds N] [--clients N] [--servers N] [--seed N] [--bin PATH] [--data DIR] [--out FILE] [--early]")
+		fmt.Fprintln(stderr, "usage: soak kill|stop|cancel [--rounds N] [--clients N] [--servers N] [--seed N] [--bin PATH] [--data DIR] [--out FILE] [--early] [--within TIME]")
 		return 2
 	}
 	o := options{log: stderr}
 	f := flag.NewFlagSet("soak "+args[0], flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.IntVar(&o.rounds, "rounds", 50, "how often the process is harmed")
+	f.IntVar(&o.rounds, "rounds", 50, "how often the process is harmed, or its clients go away")
 	f.IntVar(&o.clients, "clients", 8, "sessions that live across all rounds")
 	f.IntVar(&o.servers, "servers", 1, "copies of the demo in the process, over which the sessions are spread")
 	f.Uint64Var(&o.seed, "seed", uint64(time.Now().Unix()), "what is drawn from")
@@ -50,6 +53,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.StringVar(&o.data, "data", "", "data directory; a temporary one if empty")
 	f.StringVar(&o.out, "out", "", "file for the report as JSON")
 	f.BoolVar(&o.early, "early", false, "kill: answer some questions after the restart before resuming their stream")
+	f.DurationVar(&o.within, "within", 100*time.Millisecond, "cancel: how soon a handler has to end; 0 is whenever it does")
 	if err := f.Parse(args[1:]); err != nil {
 		return 2
 	}

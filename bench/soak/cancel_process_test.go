@@ -1,0 +1,16 @@
+package main
+
+import "testing"
+
+// TestCancel closes connections and sees that the handlers end. How soon is for a
+// machine that does nothing else: go run ./bench/soak cancel.
+func TestCancel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a process")
+	}
+	r, err := runCancel(t.Context(), options{rounds: 3, seed: 3, servers: 1, bin: program, data: t.TempDir(), log: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", r)
+}
