@@ -218,7 +218,7 @@ func (c *Call) questions(questions []Question) ([]actors.Question, error) {
 		if err != nil {
 			return nil, fmt.Errorf("troupe: question %q: %w", q.key, err)
 		}
-		qs[i] = actors.Question{Key: q.key, Valid: q.valid, Method: q.method, Keep: q.keep(&caps)}
+		qs[i] = actors.Question{Key: q.key, Valid: q.valid(), Method: q.method, Keep: q.keep(&caps)}
 		if params != nil {
 			data, err := codec.Marshal(params)
 			if err != nil {
@@ -471,17 +471,21 @@ func (n Needs) object() json.RawMessage {
 	return data
 }
 
-// valid reports whether raw is an answer to the question.
-func (q Question) valid(raw []byte) bool {
-	a := Answers{map[string]actors.Answer{q.key: {Result: raw}}}
-	var err error
+// valid returns what reports whether raw is an answer to the question; nil takes
+// everything. It keeps nothing of the question.
+func (q *Question) valid() func(raw []byte) bool {
 	switch q.method {
 	case mcp.MethodElicitationCreate:
-		_, err = a.Elicited(q.key)
+		return func(raw []byte) bool { return readable(Answers.Elicited, raw) }
 	case mcp.MethodSamplingCreateMessage:
-		_, err = a.Sampled(q.key)
+		return func(raw []byte) bool { return readable(Answers.Sampled, raw) }
 	case mcp.MethodRootsList:
-		_, err = a.Roots(q.key)
+		return func(raw []byte) bool { return readable(Answers.Roots, raw) }
 	}
+	return nil
+}
+
+func readable[T any](read func(Answers, string) (T, error), raw []byte) bool {
+	_, err := read(Answers{map[string]actors.Answer{"": {Result: raw}}}, "")
 	return err == nil
 }

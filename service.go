@@ -140,36 +140,51 @@ func plain(raw []byte) ([]byte, bool) {
 	return raw[1 : len(raw)-1], true
 }
 
-// Serve answers one request and records how long that took.
+// observed is what is recorded of a request.
+type observed struct {
+	start time.Time
+	op    *telemetry.Operation
+	end   func(code int, message string) // of its span, nil if it has none
+}
+
+// Serve answers one request and records how long that took. Handlers may wait in it
+// for long: down to them frames are kept small, see actors.Call.
 func (s *service) Serve(ctx context.Context, c *actors.Call, dst []byte) ([]byte, *mcp.Error) {
-	start := time.Now()
-	m := c.Message()
+	o := observed{start: time.Now()}
 	call := &Call{c: c, svc: s, peer: Peer{c.Peer()}}
-	op, tool := s.operation(m)
-	var end func(int, string)
-	if op != nil && s.spans {
-		t := c.Trace()
-		ctx, end = op.Start(ctx, s.trace(m, telemetry.Trace(t)), string(m.ID), call.peer.Session(), call.peer.Revision())
+	ctx, t := s.begin(ctx, call, &o)
+	out, code, err := s.dispatch(ctx, call, t, dst)
+	return out, s.ended(ctx, call, &o, code, err)
+}
+
+// begin begins to observe a call. t is the tool that it is of, if it is there.
+func (s *service) begin(ctx context.Context, call *Call, o *observed) (_ context.Context, t *tool) {
+	m := call.c.Message()
+	o.op, t = s.operation(m)
+	if o.op != nil && s.spans {
+		trace := telemetry.Trace(call.c.Trace())
+		ctx, o.end = o.op.Start(ctx, s.trace(m, trace), string(m.ID), call.peer.Session(), call.peer.Revision())
 	}
-	out, code, err := s.route(ctx, call, m, tool, dst)
+	return ctx, t
+}
+
+// ended records what came of a call, and returns the error as its client may know it.
+func (s *service) ended(ctx context.Context, call *Call, o *observed, code int, err *mcp.Error) *mcp.Error {
+	message := ""
 	if err != nil {
 		err = err.For(call.revision())
-		code = err.Code
+		code, message = err.Code, err.Message
 	}
 	if call.dropped.Load() {
 		_ = call.tellMissed(ctx) // it fails when nobody waits for the answer either
 	}
-	if op != nil {
-		op.End(ctx, start, code)
+	if o.op != nil {
+		o.op.End(ctx, o.start, code)
 	}
-	if end != nil {
-		message := ""
-		if err != nil {
-			message = err.Message
-		}
-		end(code, message)
+	if o.end != nil {
+		o.end(code, message)
 	}
-	return out, err
+	return err
 }
 
 // trace prefers the trace context in `_meta`, which is the call's own, to that
@@ -210,19 +225,26 @@ func (s *service) operation(m *codec.Message) (*telemetry.Operation, *tool) {
 	return s.ops.Operation("_OTHER", ""), nil
 }
 
-// route answers by method. code is 1 for a result with isError.
-func (s *service) route(ctx context.Context, call *Call, m *codec.Message, t *tool, dst []byte) (out []byte, code int, err *mcp.Error) {
-	r := call.revision()
-	if r.Modern() {
+// dispatch answers by method. code is 1 for a result with isError.
+func (s *service) dispatch(ctx context.Context, call *Call, t *tool, dst []byte) (out []byte, code int, err *mcp.Error) {
+	m := call.c.Message()
+	if call.revision().Modern() {
 		if err := checkLevel(m); err != nil {
 			return nil, 0, err
 		}
 	}
 	if string(m.Method) == mcp.MethodToolsCall { // which every revision has
-		return s.callTool(ctx, call, m, t, dst)
+		return s.callTool(ctx, call, t, dst)
 	}
+	out, err = s.route(ctx, call, m, dst)
+	return out, 0, err
+}
+
+// route answers all but tools/call.
+func (s *service) route(ctx context.Context, call *Call, m *codec.Message, dst []byte) (out []byte, err *mcp.Error) {
+	r := call.revision()
 	if known, ok := mcp.LookupMethod(m.Method); !ok || !known.Allowed(mcp.ToServer, r) {
-		return nil, 0, methodNotFound(m)
+		return nil, methodNotFound(m)
 	}
 	switch string(m.Method) {
 	case mcp.MethodPing:
@@ -252,35 +274,49 @@ func (s *service) route(ctx context.Context, call *Call, m *codec.Message, t *to
 	default:
 		err = methodNotFound(m)
 	}
-	return out, 0, err
+	return out, err
 }
 
 func methodNotFound(m *codec.Message) *mcp.Error {
 	return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", shown(string(m.Method)))
 }
 
-func (s *service) callTool(ctx context.Context, call *Call, m *codec.Message, t *tool, dst []byte) ([]byte, int, *mcp.Error) {
+func (s *service) callTool(ctx context.Context, call *Call, t *tool, dst []byte) ([]byte, int, *mcp.Error) {
+	args, refusal := callArguments(call, t)
+	if refusal != nil {
+		return nil, 0, refusal
+	}
+	out, err := t.run(ctx, call, args, dst)
+	if err != nil {
+		return s.failedTool(call, t, dst, err)
+	}
+	return out, 0, nil
+}
+
+// callArguments are those of a call of t, unless it cannot be called.
+func callArguments(call *Call, t *tool) ([]byte, *mcp.Error) {
+	m := call.c.Message()
 	if t == nil {
 		name, ok := codec.Str(m.Name)
 		if !ok {
-			return nil, 0, mcp.NewError(mcp.CodeInvalidParams, "tools/call needs the name of a tool")
+			return nil, mcp.NewError(mcp.CodeInvalidParams, "tools/call needs the name of a tool")
 		}
-		return nil, 0, mcp.Errorf(mcp.CodeInvalidParams, "Unknown tool: %s", shown(name))
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown tool: %s", shown(name))
 	}
 	if err := t.Needs.check(&call.peer); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	args := m.Arguments
 	switch {
-	case args == nil:
-		args = []byte("{}")
-	case args[0] != '{':
-		return nil, 0, mcp.NewError(mcp.CodeInvalidParams, "arguments must be an object")
+	case m.Arguments == nil:
+		return []byte("{}"), nil
+	case m.Arguments[0] != '{':
+		return nil, mcp.NewError(mcp.CodeInvalidParams, "arguments must be an object")
 	}
-	out, err := t.run(ctx, call, args, dst)
-	if err == nil {
-		return out, 0, nil
-	}
+	return m.Arguments, nil
+}
+
+// failedTool answers for a tool that failed.
+func (s *service) failedTool(call *Call, t *tool, dst []byte, err error) ([]byte, int, *mcp.Error) {
 	if wire, ok := errors.AsType[*mcp.Error](err); ok {
 		out, failed := s.wireResult(dst, call, wire)
 		return out, 0, failed
@@ -295,7 +331,8 @@ func (s *service) callTool(ctx context.Context, call *Call, m *codec.Message, t 
 		return nil, 0, s.internal("tools/call "+t.Name, err)
 	}
 	result := &mcp.CallToolResult{Content: mcp.Contents{mcp.Text(err.Error())}, IsError: true}
-	if out, err = call.appendToolResult(dst, result); err != nil {
+	out, err := call.appendToolResult(dst, result)
+	if err != nil {
 		return nil, 0, s.internal("tools/call "+t.Name, err)
 	}
 	return out, 1, nil
