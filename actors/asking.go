@@ -47,8 +47,7 @@ type usedKey struct {
 type asking struct {
 	qs      []Question
 	keys    []string // of the questions, unique within the call
-	answers []Answer
-	missing []int // the places of those that have no answer
+	missing []int    // the places of those that have no answer
 }
 
 // askAgain asks a client that brings its answers by sending the request again. Many
@@ -70,12 +69,12 @@ func (c *Call) askAgain(ctx context.Context, qs []Question) ([]Answer, error) {
 			return nil, err
 		}
 	}
-	return a.answers, nil
+	return c.self.answers(a), nil
 }
 
 // begin returns what is asked with the keys that it is asked by.
 func (in *input) begin(qs []Question) *asking {
-	a := &asking{qs: qs, keys: make([]string, len(qs)), answers: make([]Answer, len(qs))}
+	a := &asking{qs: qs, keys: make([]string, len(qs))}
 	for i := range qs {
 		a.keys[i] = in.key(qs[i].Key)
 	}
@@ -102,14 +101,13 @@ func (in *input) uses(key string) int {
 	return slices.IndexFunc(in.used, func(u usedKey) bool { return u.key == key })
 }
 
-// lacks fills in the answers that there are, and reports whether that is not all.
-// What is no answer is forgotten, and asked for anew.
+// lacks finds what has no answer yet, and reports whether there is any. What is no
+// answer is forgotten, and asked for anew.
 func (in *input) lacks(a *asking) bool {
 	a.missing = a.missing[:0]
 	for i := range a.qs {
 		raw, ok := in.given[a.keys[i]]
 		if ok && (a.qs[i].Valid == nil || a.qs[i].Valid(raw)) {
-			a.answers[i] = Answer{Result: raw}
 			if !slices.Contains(in.taken, a.keys[i]) {
 				in.taken = append(in.taken, a.keys[i])
 			}
@@ -119,6 +117,14 @@ func (in *input) lacks(a *asking) bool {
 		a.missing = append(a.missing, i)
 	}
 	return len(a.missing) > 0
+}
+
+func (in *input) answers(a *asking) []Answer {
+	answers := make([]Answer, len(a.qs))
+	for i, key := range a.keys {
+		answers[i].Result = in.given[key]
+	}
+	return answers
 }
 
 // await waits until the call can go on. The actor says so, also when the call ends;

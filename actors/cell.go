@@ -49,7 +49,7 @@ type cell struct {
 	running bool
 	closed  bool
 	queue   []any
-	panics  panicWindow
+	panics  *panicWindow // nil before the first
 }
 
 var _ actor.Process = (*cell)(nil)

@@ -90,6 +90,9 @@ func (k *Kernel) stop(c *cell) {
 func (c *cell) contain(m, r any) {
 	c.k.panics.Add(1)
 	c.k.log.Error("actor panicked", "actor", c.pid.Id, "message", fmt.Sprintf("%T", m), "panic", r, "stack", string(debug.Stack()))
+	if c.panics == nil {
+		c.panics = new(panicWindow)
+	}
 	last := c.panics.hit(time.Now())
 	defer func() {
 		if r := recover(); r != nil {

@@ -54,10 +54,10 @@ type requestActor struct {
 	body     []byte // the request as it came, until the handler returns
 	phase    request.Phase
 	stream   *streamActor
-	onMark   func(error) // told when the end mark is stored
-	gate     request.Gate
-	notified int         // messages emitted or passed over, those of earlier runs included
-	held     *progressed // newest progress that waits for the second to end
+	onMark   func(error)   // told when the end mark is stored
+	gate     *request.Gate // nil before there is progress
+	notified int           // messages emitted or passed over, those of earlier runs included
+	held     *progressed   // newest progress that waits for the second to end
 
 	begin  beginCall
 	end    endCall
@@ -260,9 +260,16 @@ func (r *requestActor) emit(e stream.Entry) {
 	e.Drop(stream.ErrEnded)
 }
 
+func (r *requestActor) progressGate() *request.Gate {
+	if r.gate == nil {
+		r.gate = new(request.Gate)
+	}
+	return r.gate
+}
+
 func (r *requestActor) progress(p *progressed) {
 	now := time.Now()
-	verdict := r.gate.Offer(p.value, now)
+	verdict := r.progressGate().Offer(p.value, now)
 	if r.held != nil && !(p.value > r.held.value) {
 		verdict = request.Stale // what is held has been offered, though not sent
 	}
@@ -285,7 +292,7 @@ func (r *requestActor) progress(p *progressed) {
 func (r *requestActor) sendHeld() {
 	if h := r.held; h != nil {
 		r.held = nil
-		r.gate.Raise(h.value)
+		r.progressGate().Raise(h.value)
 		r.emit(stream.Entry{Kind: stream.Progress, Meta: h.meta, Data: h.data})
 	}
 }
@@ -559,7 +566,7 @@ func (r *requestActor) release() {
 	r.self = nil
 	r.svc, r.sess, r.conn, r.from, r.out, r.ctx, r.cancel = nil, nil, nil, nil, nil, nil, nil
 	r.call, r.body = nil, nil
-	r.phase, r.gate, r.notified, r.graced = request.Plain, request.Gate{}, 0, false
+	r.phase, r.gate, r.notified, r.graced = request.Plain, nil, 0, false
 	n.k.live[KindRequest].Add(-1)
 	p := &n.requests
 	p.mu.Lock()

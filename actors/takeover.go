@@ -308,7 +308,7 @@ func (n *Node) rerun(s *sessionActor, w *streamActor, c callRecord, body []byte,
 	r.begins(s, noConn{}, &m, body, call)
 	r.notified = j.sent.Messages
 	if j.sent.Progressed {
-		r.gate.Raise(j.sent.Progress)
+		r.progressGate().Raise(j.sent.Progress)
 	}
 	_ = r.post(adoptStream{w})
 	err := r.run(0) // it was admitted once
