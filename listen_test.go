@@ -105,7 +105,7 @@ func TestListeners(t *testing.T) {
 		go func() { served <- h.rt.ServeOn(ctx, testkit.NewListener()) }()
 		stop()
 		next(t, "cancelled", tools, told(`"a"`, "cancelled", `,"requestId":"a","reason":"the server is shutting down"`))
-		next(t, "response", tools, `{"jsonrpc":"2.0","id":"a","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":"a"}}}`)
+		next(t, "response", tools, `{"jsonrpc":"2.0","id":"a","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":"a","io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}}}}`)
 		if rest := tools.All(); len(rest) != 0 {
 			t.Errorf("after the response: %v", rest)
 		}

@@ -282,7 +282,7 @@ func TestListenersOfAServerThatIsUnmounted(t *testing.T) {
 		a, _ := m.listen("7", `{"toolsListChanged":true,"resourceSubscriptions":["test://one"]}`)
 		h.rt.Unmount("/mcp")
 		next(t, "cancelled", a, told("7", "cancelled", `,"requestId":7,"reason":"the server has been taken away"`))
-		next(t, "response", a, `{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":7}}}`)
+		next(t, "response", a, `{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":7,"io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}}}}`)
 		if rest := a.All(); len(rest) != 0 || a.Broke {
 			t.Errorf("after the response: %v", rest)
 		}

@@ -53,6 +53,6 @@ func TestBothErasOnOnePipe(t *testing.T) {
 		p.in.Close()
 		equal(t, "the end of the listener", strings.Join(p.end(), "\n"),
 			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"M"},"requestId":"M","reason":"the server is shutting down"}}
-{"jsonrpc":"2.0","id":"M","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":"M"}}}`)
+{"jsonrpc":"2.0","id":"M","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":"M","io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}}}}`)
 	})
 }

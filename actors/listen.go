@@ -228,7 +228,10 @@ func (l *listenActor) end(reason string) {
 		rest = append(rest, `,"reason":`...)
 		rest = append(codec.AppendString(rest, reason), '}')
 		l.send(l.note(mcp.NotifyCancelled, rest))
-		done := append([]byte(`{"resultType":"complete","_meta":`), l.appendMeta(nil)...)
+		done := l.appendMeta([]byte(`{"resultType":"complete","_meta":`))
+		if own := l.svc.ResultMeta; len(own) > len("{}") {
+			done = append(append(done[:len(done)-1], ','), own[1:]...)
+		}
 		l.send(codec.AppendResult(nil, l.id, append(done, '}')))
 	}
 	if l.sess == nil {

@@ -381,7 +381,7 @@ func TestListenersAtTheEndOfAProcess(t *testing.T) {
 		for _, want := range []string{
 			`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `},"uri":"test://watched-resource"}}`,
 			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `},"requestId":` + id + `,"reason":"the server is shutting down"}}`,
-			`{"jsonrpc":"2.0","id":` + id + `,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `}}}`,
+			`{"jsonrpc":"2.0","id":` + id + `,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `,"io.modelcontextprotocol/serverInfo":{"name":"everything","title":"Troupe: everything","version":"1.0.0"}}}}`,
 		} {
 			if eventID, data := x.next(t); data != want || eventID != "" {
 				t.Errorf("event %q is %s, want %s", eventID, data, want)

@@ -112,7 +112,7 @@ func TestStdioProcessEndsWhileACallWaits(t *testing.T) {
 			}
 			end(p)
 			p.want("cancelled", note("3", "cancelled", `,"requestId":3,"reason":"the server is shutting down"`))
-			p.want("the end", `{"jsonrpc":"2.0","id":3,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":3}}}`)
+			p.want("the end", `{"jsonrpc":"2.0","id":3,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":3,"io.modelcontextprotocol/serverInfo":{"name":"everything","title":"Troupe: everything","version":"1.0.0"}}}}`)
 			p.exit(5 * time.Second)
 		})
 	}
