@@ -19,6 +19,12 @@ var (
 	ErrNoAnswer = actors.ErrNoAnswer
 	// ErrParked reports that too many calls of the session wait for its client.
 	ErrParked = actors.ErrParked
+	// ErrTooManyRounds reports a call that has asked its client a hundred times, each
+	// time by having the request sent again (2026-07-28).
+	ErrTooManyRounds = actors.ErrTooManyRounds
+	// ErrTooMuchInput reports that the answers so far, which the client carries from
+	// one request to the next (2026-07-28), are more than 64 KiB.
+	ErrTooMuchInput = actors.ErrTooMuchInput
 	// ErrNoStream reports that the client listens to no standalone stream.
 	ErrNoStream = actors.ErrNoStream
 	// ErrUndeclared reports a question that the client has not declared to

@@ -1,7 +1,9 @@
 package troupe_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -83,6 +85,35 @@ func TestHostileRetries(t *testing.T) {
 	})
 }
 
+// TestEndlessQuestionsEnd holds that a call cannot ask for ever.
+func TestEndlessQuestionsEnd(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h, _, _ := parkHost(t, troupe.Options{})
+		troupe.AddTool(h.srv, troupe.Tool{Name: "curious", Description: "d", Needs: troupe.NeedsElicitation},
+			func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+				for i := 1; ; i++ {
+					_, err := call.Ask(ctx, troupe.Elicit(fmt.Sprint(i), "?", form))
+					if errors.Is(err, troupe.ErrTooManyRounds) {
+						return fmt.Sprint("gave up at question ", i), nil
+					}
+					if err != nil {
+						return "", err
+					}
+				}
+			})
+		m := h.modern(everyCapability)
+		a, id := m.tool("curious", `{}`)
+		for i := 1; i <= 100; i++ {
+			state := m.parked(a, id, fmt.Sprint(i))
+			a, id = m.tool("curious", `{}`, state, given(fmt.Sprint(i), "x"))
+		}
+		equal(t, "at last", m.done(a, id), "gave up at question 101")
+		if n := h.rt.Refusals("ask-rounds"); n != 1 {
+			t.Errorf("%d refusals are counted, want 1", n)
+		}
+	})
+}
+
 // TestTooMuchInputHoldsNoPlace holds that a call which may not go on asking leaves its
 // place among those that wait for their clients.
 func TestTooMuchInputHoldsNoPlace(t *testing.T) {
@@ -92,6 +123,9 @@ func TestTooMuchInputHoldsNoPlace(t *testing.T) {
 		for range 3 {
 			a, id := m.tool("twice", `{}`, given("elicit", strings.Repeat("A", 64<<10)))
 			equal(t, "too much", m.done(a, id), "the answers so far are too large to go on asking")
+		}
+		if n := h.rt.Refusals("ask-input"); n != 3 {
+			t.Errorf("%d refusals are counted, want 3", n)
 		}
 		a, id := m.tool("twice", `{}`)
 		m.parked(a, id, "elicit")

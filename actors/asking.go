@@ -166,6 +166,7 @@ func (c *Call) putQuestions(a *asking) (wake <-chan more, err error) {
 		return nil, cause
 	}
 	if in.round == maxRounds {
+		n.refusals.count(AskRounds)
 		return nil, ErrTooManyRounds
 	}
 	if in.place, err = n.admitParked(c.self); err != nil {

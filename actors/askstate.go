@@ -69,6 +69,7 @@ func (n *Node) sealState(c *Call, expires time.Time) (string, error) {
 		}
 	}
 	if size > maxInput {
+		n.refusals.count(AskInput)
 		return "", ErrTooMuchInput
 	}
 	plain, err := codec.Marshal(st)

@@ -29,6 +29,8 @@ const (
 	LogRateOfSession              // log messages per second of a session
 	MaxCall                       // time that a call may run
 	MaxAsk                        // time that a question may wait
+	AskRounds                     // how often a call has its request sent again
+	AskInput                      // bytes of answers that a client carries for a call
 	Replay                        // event ids that cannot be resumed from, expired or never there
 	StoreFull                     // new sessions and streams in a store that is nearly full
 	reasons
@@ -57,6 +59,8 @@ var wire = [reasons]struct {
 	LogRateOfSession:       {label: "log-rate"},
 	MaxCall:                {label: "call-time"},
 	MaxAsk:                 {label: "ask-time"},
+	AskRounds:              {label: "ask-rounds"},
+	AskInput:               {label: "ask-input"},
 	Replay:                 {label: "replay"},
 	StoreFull:              {"store-full", 503, mcp.CodeInternalError, "temporarily unavailable: try again shortly"},
 }
