@@ -470,7 +470,7 @@ func TestBadSessions(t *testing.T) {
 	stream := strings.TrimSuffix(own[0].ID, ".0.0")
 	params := `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}`
 	ping := method("1", "ping", "")
-	unsupported := fault("1", -32022, "Unsupported protocol version", `{"supported":["2024-11-05","2025-03-26","2025-06-18","2025-11-25","2026-07-28"],"requested":"\""}`)
+	unsupported := fault("1", -32022, "Unsupported protocol version", `{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"\""}`)
 	unversioned := fault("1", -32602, "params._meta must have io.modelcontextprotocol/protocolVersion, a string", "")
 	in := func(name, session string, status int, code int, message string) []badRow {
 		var rows []badRow

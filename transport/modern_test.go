@@ -76,7 +76,7 @@ func TestEras(t *testing.T) {
 	}
 	unsupported := func(id, requested string) string {
 		body := refused(-32022, id, "Unsupported protocol version")
-		return strings.TrimSuffix(body, "}}") + `,"data":{"supported":["2025-06-18","2025-11-25","2026-07-28"],"requested":"` + requested + `"}}}`
+		return strings.TrimSuffix(body, "}}") + `,"data":{"supported":["2026-07-28","2025-11-25","2025-06-18"],"requested":"` + requested + `"}}}`
 	}
 	noVersion := func(id string) string {
 		return refused(-32602, id, "params._meta must have io.modelcontextprotocol/protocolVersion, a string")
@@ -271,7 +271,7 @@ func TestEras(t *testing.T) {
 func TestModernIsOff(t *testing.T) {
 	t.Parallel()
 	s := serve(t, seen, Options{Revisions: legacyRevisions})
-	unsupported := `{"jsonrpc":"2.0","error":{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2025-06-18","2025-11-25"],"requested":"2026-07-28"}}}`
+	unsupported := `{"jsonrpc":"2.0","error":{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2025-11-25","2025-06-18"],"requested":"2026-07-28"}}}`
 	for _, row := range []struct {
 		raw    string
 		status int
@@ -292,7 +292,7 @@ func TestOlderEndpointsHaveOneEra(t *testing.T) {
 	t.Parallel()
 	d := newLinks()
 	s := serveLinks(t, d, bothEras)
-	want := `{"jsonrpc":"2.0","error":{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2025-06-18","2025-11-25"],"requested":"2026-07-28"}}}`
+	want := `{"jsonrpc":"2.0","error":{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2025-11-25","2025-06-18"],"requested":"2026-07-28"}}}`
 	for _, raw := range []string{at("/messages?sessionId=a", callRequest()), at("/sse", request("GET", s.addr, "", "MCP-Protocol-Version: 2026-07-28"))} {
 		if resp, body := do(t, s.addr, raw); resp.StatusCode != 400 || body != want {
 			t.Errorf("got %d %s", resp.StatusCode, body)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,6 +86,7 @@ func (h *Handler) refuseRevision(x *Exchange, requested string) *refusal {
 	if h.bothEras(x) {
 		supported = append(supported, h.o.Modern...)
 	}
+	slices.SortFunc(supported, func(a, b string) int { return strings.Compare(b, a) }) // newest first, as clients choose
 	// Strings and slices of them cannot fail to marshal; what is no UTF-8 becomes U+FFFD.
 	data, _ := json.Marshal(struct {
 		Supported []string `json:"supported"`
