@@ -248,10 +248,14 @@ func (r *requestActor) stepAlone(e request.Event, data []byte, cause error) {
 	}
 	if act&request.Refuse != 0 {
 		r.self.stop()
-		if l := r.link(); l != nil {
-			l.send(lostCalls([]callRecord{{ID: r.id}}, nil)[0].Data)
-		} else {
+		lost := lostCalls([]callRecord{{ID: r.id}}, nil)[0].Data
+		switch l := r.link(); {
+		case l != nil:
+			l.send(lost)
+		case r.svc.Handler.Safe(r.call.msg.Method, r.call.msg.Name):
 			r.node.unavailable(r.conn, r.id)
+		default: // it may have taken effect: nobody is to send it again without a thought
+			r.conn.Answer(200, lost)
 		}
 		r.self.heard()
 	}

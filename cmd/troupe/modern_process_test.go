@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -355,6 +356,44 @@ func TestClosingTheConnectionEndsTheHandler(t *testing.T) {
 	x.close()
 	p.becomes(t, "troupe_calls_in_flight", "0")
 	p.becomes(t, `troupe_actors{kind="request"}`, "0")
+}
+
+// TestCallsAtTheEndOfAProcess sends SIGTERM while calls run. Those that end in time are
+// answered; of the others only those that may run again are to be sent again.
+func TestCallsAtTheEndOfAProcess(t *testing.T) {
+	t.Parallel()
+	p := start(t, "--memory", "--drain-delay", "0s", "--drain-wait", "3s")
+	const lost = `"error":{"code":-32010,"message":"the node running this call was lost; whether it took effect is unknown"}`
+	calls := []struct{ params, status, body string }{
+		{tool("sleep", `{"ms":3600000}`), "503 Service Unavailable", `"message":"temporarily unavailable: try again shortly"`},
+		{tool("tick", `{"n":1,"every_ms":60000}`), "200 OK", lost},
+		{tool("count", `{"to":100000,"delay_ms":100}`), "200 OK", lost},
+		{tool("sleep", `{"ms":2500}`), "200 OK", `"text":"slept 2500 ms"`},
+	}
+	var all sync.WaitGroup
+	defer all.Wait()
+	for i, c := range calls { // the one that ends comes last
+		p.becomes(t, "troupe_calls_in_flight", fmt.Sprint(i))
+		all.Go(func() {
+			id := fmt.Sprint(i)
+			x, err := p.sendAlone(t.Context(), id, "tools/call", c.params)
+			if err != nil {
+				t.Errorf("%s: %v", c.params, err)
+				return
+			}
+			defer x.close()
+			data, err := io.ReadAll(x.rd)
+			last := string(data[max(0, bytes.LastIndex(data, []byte(`{"jsonrpc"`))):])
+			if err != nil || x.Status != c.status || !strings.HasPrefix(last, `{"jsonrpc":"2.0","id":`+id+`,`) || !strings.Contains(last, c.body) {
+				t.Errorf("%s is answered with %s %s, %v", c.params, x.Status, data, err)
+			}
+		})
+	}
+	p.becomes(t, "troupe_calls_in_flight", "4")
+	p.signal(t, syscall.SIGTERM)
+	if code := p.exit(t, 10*time.Second); code != 0 {
+		t.Errorf("it ended with %d:\n%s", code, p.stderr)
+	}
 }
 
 // TestListenersAtTheEndOfAProcess ends one listener by its client and the others by
