@@ -7,29 +7,46 @@ import (
 
 // AppendCanonical appends the JSON value raw in one form for all ways to write it: no white space, members in the order
 // of their names, strings with the fewest escapes. Numbers stay as they were written; of duplicate members all are kept.
-// raw must be valid JSON. The result is for comparing and hashing, not for sending.
+// raw must be valid JSON. It is read once, however deep it is. The result is for comparing and hashing, not for sending.
 func AppendCanonical(dst, raw []byte) []byte {
-	i := space(raw, 0)
-	if i >= len(raw) {
-		return dst
+	if i := space(raw, 0); i < len(raw) {
+		dst, _ = new(canonical).value(dst, raw, i)
 	}
-	switch raw[i] {
+	return dst
+}
+
+// canonical is the memory that objects are put in order in, one after the other.
+type canonical struct{ old []byte }
+
+// value appends the value at i, and returns the offset after it.
+func (c *canonical) value(dst, b []byte, i int) ([]byte, int) {
+	switch b[i] {
 	case '{':
-		return appendCanonicalObject(dst, raw)
+		return c.object(dst, b, i)
 	case '[':
 		dst = append(dst, '[')
 		first := len(dst)
-		for value := range Elements(raw) {
+		for i = between(b, i+1); i < len(b) && b[i] != ']'; i = between(b, i) {
 			if len(dst) > first {
 				dst = append(dst, ',')
 			}
-			dst = AppendCanonical(dst, value)
+			dst, i = c.value(dst, b, i)
 		}
-		return append(dst, ']')
+		return append(dst, ']'), i + 1
 	case '"':
-		return appendCanonicalString(dst, bytes.TrimSpace(raw))
+		end := skipString(b, i)
+		return appendCanonicalString(dst, b[i:end]), end
 	}
-	return append(dst, bytes.TrimSpace(raw)...)
+	end := skip(b, i)
+	return append(dst, b[i:end]...), end
+}
+
+// between returns the offset of what comes after white space, commas and colons.
+func between(b []byte, i int) int {
+	for i < len(b) && (b[i] == ',' || b[i] == ':' || classes[b[i]] == classSpace) {
+		i++
+	}
+	return i
 }
 
 // appendCanonicalString appends a raw string, quotes included.
@@ -41,23 +58,43 @@ func appendCanonicalString(dst, raw []byte) []byte {
 	return AppendString(dst, s)
 }
 
-type canonicalMember struct{ key, value []byte }
+// canonicalMember is where a member is in what its object appended: its key, with the quotes, and all of it.
+type canonicalMember struct{ key, keyEnd, end int }
 
-func appendCanonicalObject(dst, raw []byte) []byte {
-	var members []canonicalMember
-	for key, value := range Members(raw) {
-		quoted := append(append([]byte{'"'}, key...), '"')
-		members = append(members, canonicalMember{appendCanonicalString(nil, quoted), value})
-	}
-	slices.SortStableFunc(members, func(a, b canonicalMember) int { return bytes.Compare(a.key, b.key) })
+func (c *canonical) object(dst, b []byte, i int) ([]byte, int) {
 	dst = append(dst, '{')
-	for i, m := range members {
-		if i > 0 {
+	first := len(dst)
+	var members []canonicalMember
+	sorted := true
+	for i = between(b, i+1); i < len(b) && b[i] == '"'; i = between(b, i) {
+		if len(members) > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(dst, m.key...)
+		m := canonicalMember{key: len(dst) - first}
+		end := skipString(b, i)
+		dst = appendCanonicalString(dst, b[i:end])
+		m.keyEnd = len(dst) - first
 		dst = append(dst, ':')
-		dst = AppendCanonical(dst, m.value)
+		if i = between(b, end); i < len(b) {
+			dst, i = c.value(dst, b, i)
+		}
+		m.end = len(dst) - first
+		if n := len(members); n > 0 && bytes.Compare(dst[first+members[n-1].key:first+members[n-1].keyEnd], dst[first+m.key:first+m.keyEnd]) > 0 {
+			sorted = false
+		}
+		members = append(members, m)
 	}
-	return append(dst, '}')
+	if !sorted {
+		c.old = append(c.old[:0], dst[first:]...) // what is inside is in order by now, and needs it no more
+		old := c.old
+		slices.SortStableFunc(members, func(x, y canonicalMember) int { return bytes.Compare(old[x.key:x.keyEnd], old[y.key:y.keyEnd]) })
+		dst = dst[:first]
+		for k, m := range members {
+			if k > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(dst, old[m.key:m.end]...)
+		}
+	}
+	return append(dst, '}'), i + 1
 }
