@@ -2,6 +2,8 @@
 // over the wire: it shares no code with the server but what a client would have.
 //
 //	client   a raw MCP client that records every event it gets
+//	load     server CPU of calls beside a handler that does nothing, and the memory of
+//	         those who wait
 //	soak     runs against real processes that are killed and stopped
 //
 // Nothing here is imported by the server.

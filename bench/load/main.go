@@ -6,6 +6,9 @@
 //
 //	go run ./bench/load [--conns 32] [--seconds 3] [--rounds 5] [--size 105] [--modern] [--out FILE]
 //	go run ./bench/load hold parked|listen N
+//
+// hold fails when those who wait take more memory than their budget, or leave some
+// behind.
 package main
 
 import (
@@ -69,7 +72,7 @@ func main() {
 	if flag.NArg() == 3 && flag.Arg(0) == "hold" {
 		n, err := strconv.Atoi(flag.Arg(2))
 		check(err)
-		hold(*bin, flag.Arg(1), n)
+		check(hold(*bin, flag.Arg(1), n))
 		return
 	}
 	servers := []struct {
