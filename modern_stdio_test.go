@@ -3,6 +3,8 @@ package troupe_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,6 +94,44 @@ func TestModernRequestsOnAPipe(t *testing.T) {
 		p.in.Close()
 		if rest := p.end(); len(rest) != 0 {
 			t.Errorf("after all: %q", rest)
+		}
+	})
+}
+
+// TestCancelOfARetryOnAPipe holds that a call which goes on by another request is
+// cancelled by the id of that one, and by no earlier one.
+func TestCancelOfARetryOnAPipe(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		p := newPiped(t, troupe.Options{}, nil)
+		ended := make(chan error, 1)
+		troupe.AddTool(p.srv, troupe.Tool{Name: "hold", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			if _, err := call.Elicit(ctx, "?", form); err != nil {
+				return "", err
+			}
+			<-ctx.Done()
+			ended <- context.Cause(ctx)
+			return "", nil
+		})
+		asked := p.ask(p.m.body("1", "tools/call", toolParams("hold", `{}`), ""))
+		_, rest, _ := strings.Cut(asked, `"requestState":"`)
+		state, _, _ := strings.Cut(rest, `"`)
+		p.send(cancel("1")) // which has had its answer
+		p.send(p.m.body("2", "tools/call", toolParams("hold", `{}`, `"requestState":"`+state+`"`, given("elicit", "x")), ""))
+		time.Sleep(time.Second)
+		p.send(cancel("1"))
+		time.Sleep(time.Second)
+		select {
+		case err := <-ended:
+			t.Errorf("ended by the first id: %v", err)
+		default:
+		}
+		p.send(cancel("2"))
+		if err := <-ended; !errors.Is(err, troupe.ErrCancelled) {
+			t.Errorf("cause %v", err)
+		}
+		// Both ids are free again.
+		for _, id := range []string{"1", "2"} {
+			equal(t, "echo", p.ask(p.m.body(id, "tools/call", toolParams("echo", `{"text":"x"}`), "")), modernText(id, "x"))
 		}
 	})
 }
