@@ -21,7 +21,7 @@ import (
 )
 
 // releases are those of the TypeScript SDK that are driven: the last before each newer revision, and a recent one.
-var releases = []string{"1.0.4", "1.12.3", "1.22.0", "1.32.2"}
+var releases = []string{"1.0.4", "1.12.3", "1.22.0", "1.32.2", "2.4.0"}
 
 // TestTypeScript drives a server with each release of the TypeScript SDK: see npm/main.mjs. Each has servers of its own,
 // because it changes their lists and has one of them killed.

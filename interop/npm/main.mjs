@@ -11,21 +11,26 @@ import asking from './features/asking.mjs'
 import calls from './features/calls.mjs'
 import catalogue from './features/catalogue.mjs'
 import handshake from './features/handshake.mjs'
-import http, { interruptions } from './features/http.mjs'
+import http from './features/http.mjs'
+import modernOnly from './features/modern.mjs'
 import notifications, { changes } from './features/notifications.mjs'
+import interruptions from './features/restarts.mjs'
 import tools from './features/tools.mjs'
-import { load } from './sdk.mjs'
+import { load, modern } from './sdk.mjs'
 import { open } from './session.mjs'
 
-const features = [...handshake, ...tools, ...calls, ...catalogue, ...asking, ...notifications, ...http]
+const features = [...handshake, ...tools, ...calls, ...catalogue, ...asking, ...notifications, ...http, ...modernOnly]
 const only = process.argv[3] && new RegExp(process.argv[3]) // to try something by hand
 
 const server = JSON.parse(process.argv[2])
 const sdk = await load(server.modules, server.sdk)
 const ways = Object.entries(sdk.transports).filter(([t, Transport]) => Transport && server[t === 'stdio' ? 'command' : t])
-  .flatMap(([transport]) => sdk.revisions.map((revision) => ({
-    name: `${transport} ${revision}`, sdk, server, transport, revision, since: (r) => revision >= r,
+  .flatMap(([transport]) => sdk.revisions.filter((r) => transport !== 'sse' || !modern(r)).map((revision) => ({
+    name: `${transport} ${revision}`, sdk, server, transport, revision, since: (r) => revision >= r, modern: modern(revision),
   })))
+
+// What is marked modern is for revisions without sessions, too; "only" is for those alone.
+const fits = (feature, way) => (way.modern ? feature.modern : feature.modern !== 'only') && (!feature.needs || feature.needs(way))
 
 const say = (object) => process.stdout.write(JSON.stringify(object) + '\n')
 const shown = (error) => String(error?.stack ?? error) + (error?.cause ? `\ncaused by ${error.cause.stack ?? error.cause}` : '')
@@ -57,11 +62,11 @@ async function all(way, features) {
 const queue = [...ways]
 const busy = features.filter((f) => !f.calm)
 await Promise.all(Array.from({ length: 3 }, async () => {
-  for (let way; (way = queue.shift());) await all(way, busy.filter((f) => !f.needs || f.needs(way)))
+  for (let way; (way = queue.shift());) await all(way, busy.filter((f) => fits(f, way)))
 }))
 
 // What depends on time comes when there is little else to do.
-const calm = Promise.all(ways.map((way) => [way, features.filter((f) => f.calm && f.needs(way))])
+const calm = Promise.all(ways.map((way) => [way, features.filter((f) => f.calm && fits(f, way))])
   .filter(([, features]) => features.length > 0).map(([way, features]) => all(way, features)))
 
 // What concerns all sessions of a server comes after that.

@@ -5,9 +5,38 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 
 // The revisions that the server speaks, oldest first.
-export const revisions = ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25']
+export const revisions = ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25', '2026-07-28']
 
-export async function load(modules, version) {
+// A way of this revision and later has neither sessions nor a handshake.
+export const modern = (revision) => revision >= '2026-07-28'
+
+export const load = (modules, version) => version.startsWith('1.') ? loadFirst(modules, version) : loadClient(modules, version)
+
+const since = (version) => (release) => version.localeCompare(release, 'en', { numeric: true }) >= 0
+
+// loadClient loads a release from 2.0 on, in which the client is a package of its own. Handlers are set by the names of
+// methods there, and answers that the client does not wait for are errors of another class.
+async function loadClient(modules, version) {
+  const dist = join(modules, `client-${version.replaceAll('.', '-')}`, 'dist')
+  const types = await import(pathToFileURL(join(dist, 'index.mjs')))
+  return {
+    version,
+    types: { ...types, McpError: types.ProtocolError, ErrorCode: types.SdkErrorCode },
+    named: true,
+    Client: types.Client,
+    transports: {
+      http: types.StreamableHTTPClientTransport,
+      sse: types.SSEClientTransport,
+      stdio: (await import(pathToFileURL(join(dist, 'stdio.mjs')))).StdioClientTransport,
+    },
+    latest: types.LATEST_PROTOCOL_VERSION,
+    revisions,
+    since: since(version),
+  }
+}
+
+// loadFirst loads a release before 2.0.
+async function loadFirst(modules, version) {
   const dist = join(modules, `sdk-${version.replaceAll('.', '-')}`, 'dist')
   const root = existsSync(join(dist, 'esm')) ? join(dist, 'esm') : dist
   const part = async (path) => existsSync(join(root, path)) ? import(pathToFileURL(join(root, path))) : {}
@@ -25,6 +54,6 @@ export async function load(modules, version) {
     },
     latest: types.LATEST_PROTOCOL_VERSION,
     revisions: revisions.filter((r) => types.SUPPORTED_PROTOCOL_VERSIONS.includes(r)),
-    since: (release) => version.localeCompare(release, 'en', { numeric: true }) >= 0,
+    since: since(version),
   }
 }

@@ -9,10 +9,18 @@ const everything = {
   elicitation: { form: {}, url: {} },
 }
 
+// The notifications that an SDK may know.
+const notifications = {
+  message: 'LoggingMessage', 'resources/updated': 'ResourceUpdated', 'resources/list_changed': 'ResourceListChanged',
+  'prompts/list_changed': 'PromptListChanged', 'tools/list_changed': 'ToolListChanged', 'elicitation/complete': 'ElicitationComplete',
+  'tasks/status': 'TaskStatus',
+}
+
 // open connects a client the way that is given: an SDK, a transport and a revision. Options: capabilities, and what the
-// transport takes (reconnectionOptions, sessionId), and where to find the server when not at its own place.
+// transport takes (reconnectionOptions, sessionId), what the client and its function connect take, handlers (false
+// for none of notifications), and where to find the server when not at its own place.
 export async function open(way, options = {}) {
-  const session = new Session(way, options.capabilities ?? everything)
+  const session = new Session(way, options.capabilities ?? everything, options)
   await session.connect(options)
   return session
 }
@@ -25,31 +33,33 @@ class Session {
   answers = new Map() // what the user answers, by the message of the question; it may be a function
   #tolerated = []
 
-  constructor(way, capabilities) {
+  constructor(way, capabilities, { client, handlers = true }) {
     this.way = way
-    const { Client, types } = way.sdk
-    this.client = new Client({ name: 'interop', version: '1.0.0' }, { capabilities })
+    const { Client, types, named } = way.sdk
+    this.client = new Client({ name: 'interop', version: '1.0.0' }, { capabilities, ...(way.modern && { versionNegotiation: { mode: 'auto' } }), ...client })
     this.client.onerror = (e) => this.closing || this.errors.push(String(e?.stack ?? e))
     // With a handler the SDK checks what comes by its own schema. What it has no schema for should not come at all.
-    for (const name of ['LoggingMessage', 'ResourceUpdated', 'ResourceListChanged', 'PromptListChanged', 'ToolListChanged', 'ElicitationComplete', 'TaskStatus']) {
-      const schema = types[`${name}NotificationSchema`]
-      if (schema) this.client.setNotificationHandler(schema, () => {})
+    const schema = (method, name) => named ? method : types[name]
+    for (const [method, name] of Object.entries(handlers ? notifications : {})) {
+      const known = schema(`notifications/${method}`, `${name}NotificationSchema`)
+      if (known) this.client.setNotificationHandler(known, () => {})
     }
     this.client.fallbackNotificationHandler = async (n) => { throw new Error(`a notification that the SDK does not know: ${JSON.stringify(n)}`) }
     this.client.fallbackRequestHandler = async (r) => { throw new Error(`a request that the SDK does not know: ${JSON.stringify(r)}`) }
-    if (capabilities.roots) this.client.setRequestHandler(types.ListRootsRequestSchema, () => ({ roots: this.roots }))
-    if (capabilities.sampling) this.client.setRequestHandler(types.CreateMessageRequestSchema, (r, x) => this.sample(r.params, x))
-    if (capabilities.elicitation && types.ElicitRequestSchema) this.client.setRequestHandler(types.ElicitRequestSchema, (r, x) => this.elicit(r.params, x))
+    if (capabilities.roots) this.client.setRequestHandler(schema('roots/list', 'ListRootsRequestSchema'), () => ({ roots: this.roots }))
+    if (capabilities.sampling) this.client.setRequestHandler(schema('sampling/createMessage', 'CreateMessageRequestSchema'), (r, x) => this.sample(r.params, x))
+    const elicit = schema('elicitation/create', 'ElicitRequestSchema')
+    if (capabilities.elicitation && elicit) this.client.setRequestHandler(elicit, (r, x) => this.elicit(r.params, x))
   }
 
-  async connect({ endpoint, transport = {} }) {
+  async connect({ endpoint, transport = {}, connect }) {
     const { sdk, server } = this.way
     const Transport = sdk.transports[this.way.transport]
     this.transport = this.way.transport === 'stdio'
       ? new Transport({ command: server.command, args: ['stdio', '--page-size', '7'], stderr: 'inherit' })
       : new Transport(new URL(endpoint ?? server[this.way.transport]), transport)
     this.#listen()
-    await this.client.connect(this.transport)
+    await this.client.connect(this.transport, connect)
   }
 
   // #listen puts the session between the client and its transport: it keeps what comes, and asks for the revision that is
@@ -59,7 +69,12 @@ class Session {
     let deliver
     Object.defineProperty(transport, 'onmessage', {
       get: () => deliver,
-      set: (f) => { deliver = (message, ...more) => { heard.push(message); return f(message, ...more) } },
+      set: (f) => {
+        deliver = f && ((message, ...more) => {
+          if (heard.at(-1) !== message) heard.push(message) // a client may put one function before the other
+          return f(message, ...more)
+        })
+      },
     })
     const send = transport.send.bind(transport)
     transport.send = (message, ...more) => {
@@ -92,7 +107,21 @@ class Session {
   }
 
   call(name, args, options) {
-    return this.client.callTool({ name, ...(args && { arguments: args }) }, undefined, options)
+    const params = { name, ...(args && { arguments: args }) }
+    return this.way.sdk.named ? this.client.callTool(params, options) : this.client.callTool(params, undefined, options)
+  }
+
+  // request sends what the client has no function for.
+  request(request) {
+    const { types, named } = this.way.sdk
+    const anything = { '~standard': { version: 1, vendor: 'interop', validate: (value) => ({ value }) } }
+    return this.client.request(request, named ? anything : types.ResultSchema)
+  }
+
+  // page asks for one page of the tools.
+  page(cursor) {
+    if (!this.way.sdk.named || cursor) return this.client.listTools(cursor && { cursor })
+    return this.client.request({ method: 'tools/list' }) // the function would ask for all of them
   }
 
   // text calls a tool that answers with one text, and returns that.

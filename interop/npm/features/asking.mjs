@@ -1,7 +1,7 @@
 import { equal, holds, refused, until } from '../expect.mjs'
 
-const forms = (way) => way.since('2025-06-18') && !!way.sdk.types.ElicitRequestSchema
-const urls = (way) => way.since('2025-11-25') && !!way.sdk.types.ElicitRequestURLParamsSchema
+const forms = (way) => way.since('2025-06-18') && (way.sdk.named || !!way.sdk.types.ElicitRequestSchema)
+const urls = (way) => way.since('2025-11-25') && (way.sdk.named || !!way.sdk.types.ElicitRequestURLParamsSchema)
 
 export default [
   {
@@ -16,6 +16,7 @@ export default [
   },
   {
     name: 'sampling',
+    modern: true,
     async run(session) {
       equal(await session.text('test_sampling', { prompt: '世界?' }), 'LLM response: 世界?', 'what the model said')
       equal(session.asked.find((p) => p.messages?.[0].content.text === '世界?'),
@@ -24,7 +25,8 @@ export default [
   },
   {
     name: 'sampling with tools',
-    needs: (way) => way.since('2025-11-25') && !!way.sdk.types.CreateMessageResultWithToolsSchema,
+    modern: true,
+    needs: (way) => way.since('2025-11-25') && (way.sdk.named || !!way.sdk.types.CreateMessageResultWithToolsSchema),
     async run(session) {
       equal(await session.text('delegate', { prompt: 'What?' }), 'look {"what":"it"}', 'which tool the model would call')
       const { tools, toolChoice } = session.asked.find((p) => p.tools)
@@ -33,6 +35,7 @@ export default [
   },
   {
     name: 'elicitation by form',
+    modern: true,
     needs: forms,
     async run(session, way) {
       const { answers } = session

@@ -22,6 +22,7 @@ async function seen(session, to, progress) {
 export default [
   {
     name: 'progress',
+    modern: true,
     async run(session) {
       // Below and above the time in which an answer may be plain JSON. The totals tell the calls of a session apart.
       for (const [to, delay] of [[11, 5], [7, 70]]) {
@@ -31,6 +32,7 @@ export default [
   },
   {
     name: 'cancellation by AbortSignal',
+    modern: true,
     async run(session) {
       for (const delay of [0, 20, 400]) { // before and after the answer has become a stream
         const controller = new AbortController()
@@ -44,6 +46,7 @@ export default [
   },
   {
     name: 'timeouts',
+    modern: true,
     async run(session, way) {
       const { RequestTimeout } = way.sdk.types.ErrorCode
       await refused(session.call('sleep', { ms: 3600000 }, { timeout: 50 }), RequestTimeout, /timed out/, 'a call that takes too long')
@@ -51,8 +54,9 @@ export default [
   },
   {
     name: 'timeouts put off by progress',
+    modern: true,
     calm: true,
-    needs: (way) => way.sdk.since('1.12.3') && way.revision === way.sdk.latest,
+    needs: (way) => way.sdk.since('1.12.3') && way.revision === way.sdk.revisions.at(-1),
     async run(session) {
       session.tolerate(/unknown token/)
       const began = Date.now()
@@ -62,6 +66,7 @@ export default [
   },
   {
     name: '50 calls at once',
+    modern: true,
     async run(session) {
       session.tolerate(/unknown token/)
       await Promise.all(numbers(50).map(async (i) => {

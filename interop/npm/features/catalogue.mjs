@@ -5,6 +5,7 @@ const redPixel = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8
 export default [
   {
     name: 'prompts/list, prompts/get',
+    modern: true,
     async run({ client }, way) {
       const title = (t) => way.since('2025-06-18') && { title: t }
       const { prompts, nextCursor } = await client.listPrompts()
@@ -36,6 +37,7 @@ export default [
   },
   {
     name: 'resources/list, templates/list, read',
+    modern: true,
     async run({ client }, way) {
       const title = (t) => way.since('2025-06-18') && { title: t }
       equal((await client.listResources()).resources, [
@@ -55,6 +57,7 @@ export default [
   },
   {
     name: 'completion/complete',
+    modern: true,
     async run({ client }) {
       const complete = async (ref, name, value, context) => (await client.complete({ ref, argument: { name, value }, ...(context && { context }) })).completion
       const all = (...values) => ({ values, total: values.length, hasMore: false })
@@ -66,6 +69,7 @@ export default [
   },
   {
     name: 'completion with context',
+    modern: true,
     needs: (way) => way.since('2025-06-18') && way.sdk.since('1.22.0'),
     async run({ client }) {
       const { completion } = await client.complete({

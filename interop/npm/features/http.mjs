@@ -10,7 +10,7 @@ const http = (way) => way.transport === 'http'
 export const patient = { reconnectionOptions: { initialReconnectionDelay: 50, maxReconnectionDelay: 200, reconnectionDelayGrowFactor: 1.2, maxRetries: 200 } }
 
 // What a client reports when its connection breaks on purpose.
-const broken = [/SSE stream disconnected/, /Failed to reconnect/, /fetch failed/, /Failed to send cancellation/]
+export const broken = [/SSE stream disconnected/, /Failed to reconnect/, /fetch failed/, /Failed to send cancellation/]
 
 // resumes says whether the SDK resumes the stream of a call by itself; else its user does, with the token of the last event.
 const resumes = (way) => !way.sdk.since('1.22.0') || way.sdk.since('1.32.2')
@@ -117,10 +117,10 @@ export default [
         await transport.terminateSession()
         equal(transport.sessionId, undefined, 'the id of the session')
         session.tolerate(/./) // its streams have ended, and what follows fails
-        await fails(session.text('echo', { text: 'b' }), /400|session/, 'a call without a session')
+        await fails(session.text('echo', { text: 'b' }), /400|session/i, 'a call without a session')
         const other = await open(way, { transport: { sessionId } })
         other.tolerate(/./)
-        await fails(other.client.ping(), /404/, 'ping in the session that has ended')
+        await fails(other.client.ping(), /404|CLIENT_HTTP_NOT_IMPLEMENTED/, 'ping in the session that has ended')
         other.closing = true
         await other.client.close()
       }
@@ -131,46 +131,4 @@ export default [
       await fails(call, /./, 'a call when its session ends')
     },
   },
-]
-
-// A server that goes away under all sessions at once and comes back, with an outcome for each way. how says how it ends.
-const interruption = (name, how, during, after) => ({
-  name,
-  async run(ways, restart) {
-    const failed = new Map()
-    const each = (f) => Promise.all(ways.filter((w) => !failed.has(w)).map((w) => f(w).catch((e) => failed.set(w, e))))
-    const state = new Map()
-    await each(async (way) => {
-      const session = await open(way, { endpoint: way.server.mortal, transport: patient })
-      for (const pattern of broken) session.tolerate(pattern)
-      await listening(session)
-      await session.client.subscribeResource({ uri: 'test://watched-resource' })
-      state.set(way, { session, call: await during(session) })
-    })
-    await restart(how)
-    await each(async (way) => {
-      const { session, call } = state.get(way)
-      await after(call)
-      equal(await until(() => session.text('echo', { text: 'still here' }).catch(() => false), 'the server is back'), 'still here', 'echo after the restart')
-      // The session's own stream begins with an update of what the client has subscribed to, because nobody knows what it has missed.
-      await until(() => session.told('notifications/resources/updated').some((p) => p.uri === 'test://watched-resource'), 'an update of what was subscribed to')
-      await session.close()
-    })
-    return ways.map((w) => failed.get(w))
-  },
-})
-
-// interruptions are run one after the other: they share a server.
-export const interruptions = [
-  interruption('a server that is killed and started again', 'kill', async (session) => {
-    const call = new Interrupted(session, 40)
-    await call.comesTo(5)
-    return call
-  }, (call) => call.ends()),
-  // A call has time to end then.
-  interruption('a server that ends in order and is started again', 'end', async (session) => {
-    const call = session.text('count', { to: 10, delay_ms: 50 })
-    await until(() => session.told('notifications/message').some((m) => m.data === '3 of 10'), 'the call has begun')
-    return call
-  }, async (call) => equal(await call, 'counted to 10', 'a call that ends in time')),
 ]

@@ -1,5 +1,6 @@
 import { equal, holds, until } from '../expect.mjs'
 import { open } from '../session.mjs'
+import { listen } from './modern.mjs'
 
 const logs = (session, logger) => session.told('notifications/message').filter((m) => m.logger === logger)
 const lines = (level, logger, n) => Array.from({ length: n }, (_, i) => ({ level, logger, data: `${i + 1} of ${n}` }))
@@ -66,9 +67,9 @@ export const changes = {
   name: 'list_changed of tools, prompts, resources',
   async run(sessions) {
     const extra = {
-      tools: async ({ client }) => {
+      tools: async (session) => {
         for (let cursor; ;) {
-          const r = await client.listTools(cursor && { cursor })
+          const r = await session.page(cursor)
           if (r.tools.some((t) => t.name === 'extra')) return true
           if (!(cursor = r.nextCursor)) return false
         }
@@ -79,7 +80,7 @@ export const changes = {
     }
     const failed = new Map()
     const each = (f) => Promise.all(sessions.filter((s) => !failed.has(s)).map((s) => f(s).catch((e) => failed.set(s, e))))
-    await each(listening)
+    await each((s) => s.way.modern ? listen(s) : listening(s))
     for (const what in extra) {
       const method = `notifications/${what === 'templates' ? 'resources' : what}/list_changed`
       for (const done of ['added', 'removed']) {
