@@ -8,7 +8,7 @@ func TestCancel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a process")
 	}
-	r, err := runCancel(t.Context(), options{rounds: 3, seed: 3, servers: 1, bin: program, data: t.TempDir(), log: t.Output()})
+	r, err := runCancel(t.Context(), options{rounds: 1, seed: 3, servers: 1, bin: program, data: t.TempDir(), log: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 	"time"
 )
 
@@ -104,6 +107,7 @@ func (w *world) killRound() error {
 	for _, v := range w.visitors {
 		v.settle()
 		v.turnBack(rng)
+		v.leave(25*time.Millisecond, rng.IntN(2) == 0) // finish looks whether that is noticed
 	}
 	for i, d := range w.drivers {
 		d.replays(rng)
@@ -193,7 +197,30 @@ func (w *world) finish() error {
 			w.figures.Stranded.Add(1)
 		}
 	}
+	// The program that serves many tells no metrics.
+	if w.o.servers == 1 && !w.until(func() bool { return w.inFlight() == "0" }) && w.ctx.Err() == nil {
+		w.violated(nil, "all is answered or cancelled, and %s calls are in flight", w.inFlight())
+	}
 	return w.cause(nil)
+}
+
+// inFlight is how many calls the process says there are.
+func (w *world) inFlight() string {
+	r, err := http.NewRequestWithContext(w.ctx, http.MethodGet, "http://"+w.p.addr+"/metrics", nil)
+	if err != nil {
+		return err.Error()
+	}
+	resp, err := w.rt.RoundTrip(r)
+	if err != nil {
+		return err.Error()
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if n, ok := strings.CutPrefix(lines.Text(), "troupe_calls_in_flight "); ok {
+			return n
+		}
+	}
+	return "no"
 }
 
 func (f *figures) counts() map[string]int64 {

@@ -22,7 +22,7 @@ func TestKill(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, what := range []string{
-				"modern_calls", "modern_streams", "modern_pages_over_a_restart", "modern_answered_over_a_restart", "modern_lost_-32010",
+				"modern_calls", "modern_streams", "modern_left", "modern_pages_over_a_restart", "modern_answered_over_a_restart", "modern_lost_-32010",
 				"modern_same_answers_again", "modern_other_answers_refused", "modern_listeners_again", "modern_updates", "modern_foreign_states_refused",
 				"resumes", "resumes_from_earlier", "replays_of_answered", "safe_calls_over_a_restart", "calls_lost_-32010", "answers_given", "batches", "resource_updates", "servers_after_restart",
 			} {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -40,14 +42,14 @@ type page struct {
 
 // figuresAlone count what happened to visitors.
 type figuresAlone struct {
-	Calls, Streams, Pages, OldPages             atomic.Int64
+	Calls, Streams, Left, Pages, OldPages       atomic.Int64
 	Asked, Answered, Later, Lost, Repeats, Late atomic.Int64
 	Listens, ListensAgain, Updates, Foreign     atomic.Int64
 }
 
 func (f *figuresAlone) counts(all map[string]int64) {
 	for name, n := range map[string]*atomic.Int64{
-		"calls": &f.Calls, "streams": &f.Streams, "pages": &f.Pages, "pages_over_a_restart": &f.OldPages,
+		"calls": &f.Calls, "streams": &f.Streams, "left": &f.Left, "pages": &f.Pages, "pages_over_a_restart": &f.OldPages,
 		"asked": &f.Asked, "answered": &f.Answered, "answered_over_a_restart": &f.Later, "lost_-32010": &f.Lost,
 		"same_answers_again": &f.Repeats, "other_answers_refused": &f.Late,
 		"listeners": &f.Listens, "listeners_again": &f.ListensAgain, "updates": &f.Updates, "foreign_states_refused": &f.Foreign,
@@ -129,6 +131,8 @@ func (v *visitor) load(killAfter time.Duration) {
 		}
 	})
 	later(v.walk)
+	after, stream := time.Duration(1+rng.IntN(300))*time.Millisecond, rng.IntN(2) == 0
+	later(func() { v.leave(after, stream) })
 	end := time.Now().Add(window)
 	v.tasks.Go(func() {
 		for i := 0; time.Now().Before(end) && v.echo(i); i++ {
@@ -183,6 +187,31 @@ func (v *visitor) count(to, delay int) {
 			w.violated(nil, "%s: count to %d: message %d is %s", v, to, n, e.Data)
 		}
 		return
+	}
+}
+
+// leave makes a call that goes on for ever, and closes the connection: before the first
+// byte of the answer, or in mid-stream.
+func (v *visitor) leave(after time.Duration, stream bool) {
+	w := v.w
+	boot := w.boot.Load()
+	starting := w.up.Load() < boot
+	ctx, cancel := context.WithTimeout(w.ctx, after)
+	defer cancel()
+	call := `"name":"sleep","arguments":{"ms":3600000}`
+	if stream {
+		call = `"name":"count","arguments":{"to":1000000,"delay_ms":20}`
+	}
+	a, err := v.c.Call(ctx, v.newID(), "tools/call", call)
+	for err == nil && a.Events != nil {
+		_, err = a.Events.Next()
+	}
+	switch {
+	case w.ctx.Err() != nil:
+	case errors.Is(err, context.DeadlineExceeded):
+		w.alone.Left.Add(1)
+	case !starting && !w.excused(boot):
+		w.violated(nil, "%s: %s got %+v and %v", v, call, a, err)
 	}
 }
 
