@@ -131,3 +131,32 @@ func TestTooMuchInputHoldsNoPlace(t *testing.T) {
 		m.parked(a, id, "elicit")
 	})
 }
+
+// TestLongTokens holds that nobody has a server repeat a long id or token with every
+// message.
+func TestLongTokens(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h, p := newHost(t, troupe.Options{}, nil), newPiped(t, troupe.Options{}, nil)
+		m := h.modern(everyCapability)
+		token := func(n int) string { return strconv.Quote(strings.Repeat("x", n-2)) }
+		const long = `"error":{"code":-32600,"message":"the id or the progress token is too long"}}`
+		for method, params := range map[string]string{"tools/list": `{}`, "tools/call": toolParams("echo", `{"text":"x"}`),
+			"subscriptions/listen": `{"notifications":{}}`, "resources/read": `{"uri":"test://one","requestState":"x"}`} {
+			for _, body := range []string{m.body(token(2049), method, params, ""), m.body("1", method, params, `"progressToken":`+token(2049)), m.body("1", method, params, `"progressToken":1`+strings.Repeat("0", 2048))} {
+				a := m.c.Post(body, m.header(method, body)...)
+				if a.StatusCode != 400 || !strings.HasSuffix(a.Body, long) {
+					t.Errorf("%s: %s %.200s", method, a.Status, a.Body)
+				}
+				if got := p.ask(body); !strings.HasSuffix(got, long) {
+					t.Errorf("%s over a pipe: %.200s", method, got)
+				}
+			}
+		}
+		id := token(2048)
+		body := m.body(id, "tools/call", toolParams("count", `{"to":1}`), `"progressToken":`+id)
+		all := payloads(m.c.Post(body, m.header("tools/call", body)...).All())
+		if len(all) != 2 || !strings.Contains(all[0], `"progressToken":`+id) || all[1] != modernText(id, "counted to 1") {
+			t.Errorf("as long as they may be: %.200q", all)
+		}
+	})
+}

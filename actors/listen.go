@@ -66,9 +66,18 @@ const listenPrefix = "~"
 // listenAlone begins a listener. s is the session of its connection where that
 // carries others, else nil.
 func (n *Node) listenAlone(svc *Service, s *sessionActor, in *Input, principal any, m *codec.Message) {
-	if s != nil && n.listening(s, m.ID) {
-		n.refused(linkReply{s.link.conn}, session.ErrDuplicate, m.ID)
-		return
+	if s != nil {
+		var no error
+		switch {
+		case tooLong(m):
+			no = errLongToken
+		case n.listening(s, m.ID):
+			no = session.ErrDuplicate
+		}
+		if no != nil {
+			n.refused(linkReply{s.link.conn}, no, m.ID)
+			return
+		}
 	}
 	peer := &Peer{node: n, svc: svc, key: SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: listenPrefix + n.newID()}, meta: clone(m.Meta)}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)

@@ -294,10 +294,12 @@ const maxToken = 2 << 10
 
 var errLongToken = errors.New("actors: the id or the progress token is too long")
 
+func tooLong(m *codec.Message) bool { return len(m.ID) > maxToken || len(m.ProgressToken) > maxToken }
+
 // admitted returns the actor of a request that has been entered in its session;
 // refused answers the error. st is the stream of its batch, nil if it is alone.
 func (n *Node) admitted(s *sessionActor, in *Input, conn Conn, m *codec.Message, body []byte, c *Call, st *streamActor) (*requestActor, error) {
-	if len(m.ID) > maxToken || len(m.ProgressToken) > maxToken {
+	if tooLong(m) {
 		return nil, errLongToken
 	}
 	a, no := n.admit(s, in, m)

@@ -65,6 +65,9 @@ func (n *Node) alone(svc *Service, s *sessionActor, in *Input, principal any, m 
 	case m.Kind != codec.Request:
 		in.Conn.Reject(400, mcp.CodeInvalidRequest, "send one request at a time", nil, m.ID, 0)
 		return false
+	case tooLong(m): // they come back with every message
+		n.refused(in.Conn, errLongToken, m.ID)
+		return false
 	case n.draining.Load() || n.store.Suspended() && !n.regained(svc.Limits.StoreWait), svc.life.over.Load():
 		n.unavailable(in.Conn, m.ID)
 		return false
