@@ -45,7 +45,11 @@ type exchange struct {
 }
 
 // watched is a connection that tells when its client is gone.
-type watched interface{ Context() context.Context }
+type watched interface {
+	Context() context.Context
+	// WhenGone has f called once when Context would be done, and costs less.
+	WhenGone(f func()) (stop func() bool)
+}
 
 // lasting is a connection that can be answered before the goroutine that read
 // its request is free.
@@ -185,7 +189,7 @@ func (s *standing) watch(r *requestActor, conn Conn, x *exchange) {
 	s.unwatch = nil
 	if w, ok := conn.(watched); ok {
 		turn := r.turn
-		s.unwatch = context.AfterFunc(w.Context(), func() { _ = r.post(called{turn, connGone{x}}) })
+		s.unwatch = w.WhenGone(func() { _ = r.post(called{turn, connGone{x}}) })
 	}
 }
 

@@ -81,7 +81,8 @@ type Exchange struct {
 	s       *stream // nil unless opened
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	unwatch func() bool
+	hook    func()      // of WhenGone
+	unwatch func() bool // ends the watch on base, nil if there is none
 	onGone  []func()
 
 	prev, next *Exchange // list of open streams, guarded by h.mu
@@ -128,6 +129,10 @@ func (x *Exchange) leave() {
 		x.w = nil
 	}
 	cancel, unwatch := x.cancel, x.unwatch
+	var hook func()
+	if s == nil && !last {
+		hook = x.takeHook()
+	}
 	x.mu.Unlock()
 	x.written()
 	if s != nil {
@@ -137,11 +142,11 @@ func (x *Exchange) leave() {
 		}
 		return
 	}
-	if cancel != nil {
+	if unwatch != nil {
 		unwatch()
-		if !last {
-			cancel(ErrGone)
-		}
+	}
+	if !last {
+		tellGone(cancel, hook)
 	}
 	if aborted {
 		panic(http.ErrAbortHandler)
@@ -165,28 +170,73 @@ func (x *Exchange) Context() context.Context {
 		return x.ctx
 	}
 	x.ctx, x.cancel = context.WithCancelCause(context.WithoutCancel(x.base))
-	x.unwatch = func() bool { return true }
-	switch {
-	case x.state == gone:
+	if x.over() {
 		x.cancel(ErrGone)
-	case x.s == nil || x.s.conn == nil:
-		x.unwatch = context.AfterFunc(x.base, x.baseDone)
+	} else {
+		x.watchBase()
 	}
 	return x.ctx
+}
+
+// WhenGone has f called once, on a goroutine of its own, when Context would be done, and costs less. There is one f at
+// a time. stop ends that; it reports whether f will not be called.
+func (x *Exchange) WhenGone(f func()) (stop func() bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.over() {
+		go f()
+		return func() bool { return false }
+	}
+	x.hook = f
+	x.watchBase()
+	return func() bool {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return x.takeHook() != nil
+	}
+}
+
+// over reports whether nobody watches for the end any more, because it has come. mu is held.
+func (x *Exchange) over() bool { return x.state == gone || x.s == nil && x.w == nil && !x.last }
+
+// watchBase watches the request's context, unless the connection was taken over. mu is held.
+func (x *Exchange) watchBase() {
+	switch {
+	case x.s != nil && x.s.conn != nil:
+	case x.unwatch == nil:
+		x.unwatch = context.AfterFunc(x.base, x.baseDone)
+	case x.base.Err() != nil: // it was told of before
+		go x.baseDone()
+	}
+}
+
+// takeHook returns what WhenGone was given, if it was not taken before. mu is held.
+func (x *Exchange) takeHook() func() {
+	f := x.hook
+	x.hook = nil
+	return f
+}
+
+func tellGone(cancel context.CancelCauseFunc, hook func()) {
+	if cancel != nil {
+		cancel(ErrGone)
+	}
+	if hook != nil {
+		go hook()
+	}
 }
 
 // baseDone runs when the request's context is done. For a connection that was taken over this only means that
 // ServeHTTP returned.
 func (x *Exchange) baseDone() {
 	x.mu.Lock()
-	cancel := x.cancel
-	if x.last || x.s != nil && x.s.conn != nil {
-		cancel = nil
+	var cancel context.CancelCauseFunc
+	var hook func()
+	if !x.last && (x.s == nil || x.s.conn == nil) {
+		cancel, hook = x.cancel, x.takeHook()
 	}
 	x.mu.Unlock()
-	if cancel != nil {
-		cancel(ErrGone)
-	}
+	tellGone(cancel, hook)
 }
 
 // closed ends a modern exchange whose client has closed the connection, unless all that is left of it is to end.

@@ -50,6 +50,8 @@ func TestClosingCancels(t *testing.T) {
 					o := bothEras
 					o.Observer = counted
 					h := NewHandler(funcs{post: func(x *Exchange) {
+						told := make(chan struct{})
+						stop := x.WhenGone(func() { close(told) })
 						ctx := x.Context()
 						if streams {
 							if !x.Open() {
@@ -67,6 +69,10 @@ func TestClosingCancels(t *testing.T) {
 						<-ctx.Done()
 						if context.Cause(ctx) != ErrGone {
 							t.Errorf("cause: got %v", context.Cause(ctx))
+						}
+						wait(t, "what WhenGone was given", told)
+						if stop() {
+							t.Error("what was called is said to have been stopped")
 						}
 						if x.Answer(200, []byte("{}")) || x.Open() {
 							t.Error("an exchange whose client is gone can be answered")
@@ -334,6 +340,7 @@ func TestAnswerLast(t *testing.T) {
 			release, over := make(chan struct{}), make(chan struct{})
 			h := NewHandler(funcs{post: func(x *Exchange) {
 				defer close(over)
+				stop := x.WhenGone(func() { t.Error("the client of a dispatcher that goes on is said to be gone") })
 				ctx := x.Context()
 				if !x.AnswerLast(400, pong) || x.AnswerLast(200, pong) || x.Answer(200, pong) {
 					t.Error("want one answer")
@@ -344,6 +351,9 @@ func TestAnswerLast(t *testing.T) {
 				}
 				if x.Context() != ctx {
 					t.Error("another context")
+				}
+				if !stop() || stop() {
+					t.Error("want what waits to be stopped once")
 				}
 			}}, bothEras)
 			client, url := start(t, h)
@@ -390,10 +400,14 @@ func TestAnswerLastOutlivesTheConnection(t *testing.T) {
 func TestAnswerKeepsTheConnection(t *testing.T) {
 	t.Parallel()
 	s := serve(t, funcs{post: func(x *Exchange) {
+		stop := x.WhenGone(func() { t.Error("the client is said to be gone") })
 		if x.Context().Err() != nil {
 			t.Error("the context is done")
 		}
 		x.Answer(200, pong)
+		if !stop() {
+			t.Error("the client is gone")
+		}
 	}}, bothEras)
 	c := dial(t, s.addr)
 	for range 3 {

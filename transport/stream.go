@@ -289,12 +289,10 @@ func (x *Exchange) cut(reason string) {
 	switch x.state {
 	case fresh:
 		x.state, x.aborted = gone, true
-		cancel, after := x.cancel, x.onGone
+		cancel, hook, after := x.cancel, x.takeHook(), x.onGone
 		x.onGone = nil
 		x.mu.Unlock()
-		if cancel != nil {
-			cancel(ErrGone)
-		}
+		tellGone(cancel, hook)
 		for _, f := range after {
 			go f()
 		}
@@ -424,7 +422,7 @@ func (x *Exchange) endAndUnlock(reason string) {
 		close(s.room)
 		s.room = nil
 	}
-	conn, w, cancel, after := s.conn, x.w, x.cancel, x.onGone
+	conn, w, cancel, hook, after := s.conn, x.w, x.cancel, x.takeHook(), x.onGone
 	x.onGone = nil
 	if conn == nil && s.cut && w != nil {
 		// A write that is under way must not keep ServeHTTP.
@@ -434,9 +432,7 @@ func (x *Exchange) endAndUnlock(reason string) {
 	if s.cut && conn != nil {
 		abort(conn, reason)
 	}
-	if cancel != nil {
-		cancel(ErrGone)
-	}
+	tellGone(cancel, hook)
 	for _, f := range after {
 		go f()
 	}
