@@ -23,6 +23,7 @@ type parking struct {
 	digest  digest      // of those answers
 	outcome []byte      // what they led to, from the id on; nil while nobody knows
 	others  []*exchange // that wait for the same
+	givenUp bool        // what the handler still says is nobody's answer
 }
 
 type digest [sha256.Size]byte
@@ -114,6 +115,20 @@ func (p *parking) settle(rest []byte) {
 	if p.taken > 0 && len(rest) <= maxOutcome {
 		p.outcome = clone(rest)
 	}
+}
+
+// giveUpOthers ends the exchanges that wait for the same as the one that is served.
+func (r *requestActor) giveUpOthers() {
+	p := r.self.parking
+	if p == nil {
+		return
+	}
+	p.givenUp = true
+	for _, x := range p.others {
+		r.turnAway(x.conn, x.id)
+		x.hear()
+	}
+	p.others = nil
 }
 
 // verdicts on a request that is sent again.
@@ -321,7 +336,7 @@ func (n *Node) runAgain(svc *Service, s *sessionActor, in *Input, principal any,
 func (r *requestActor) concluded(rest []byte) {
 	r.goOn(more{err: errReturned}) // a goroutine that the handler left behind
 	p := r.self.parking
-	if p == nil || r.phase == request.Cancelled {
+	if p == nil || p.givenUp || r.phase == request.Cancelled {
 		return
 	}
 	p.settle(rest)

@@ -249,23 +249,33 @@ func (r *requestActor) stepAlone(e request.Event, data []byte, cause error) {
 			r.answerAlone(request.Final, lost.Data)
 		}
 	}
+	if e == request.GiveUp {
+		r.giveUpOthers()
+	}
 	if act&request.StopCall != 0 {
 		r.cancel(cause)
 		r.goOn(more{err: cause})
 	}
 	if act&request.Refuse != 0 {
 		r.self.stop()
-		lost := lostCalls([]callRecord{{ID: r.id}}, nil)[0].Data
-		switch l := r.link(); {
-		case l != nil:
-			l.send(lost)
-		case r.svc.Handler.Safe(r.call.msg.Method, r.call.msg.Name):
-			r.node.unavailable(r.conn, r.id)
-		default: // it may have taken effect: nobody is to send it again without a thought
-			r.conn.Answer(200, lost)
+		if l := r.link(); l != nil {
+			l.send(lostCalls([]callRecord{{ID: r.id}}, nil)[0].Data)
+		} else {
+			r.turnAway(r.conn, r.id)
 		}
 		r.self.heard()
 	}
+}
+
+// turnAway answers an exchange of a call that is given up.
+func (r *requestActor) turnAway(conn Conn, id []byte) {
+	if r.link() == nil && r.svc.Handler.Safe(r.call.msg.Method, r.call.msg.Name) {
+		r.node.unavailable(conn, id)
+		return
+	}
+	// Who is on a pipe has nobody to send it to again; and what may have taken effect
+	// is not to be sent again without a thought.
+	conn.Answer(200, lostCalls([]callRecord{{ID: id}}, nil)[0].Data)
 }
 
 // answerAlone sends the answer, or what stands in its place, and lets go of the
