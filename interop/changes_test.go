@@ -47,44 +47,46 @@ func TestTouch(t *testing.T) {
 
 // TestChange changes each of the lists twice, and has a client hear of it and look.
 func TestChange(t *testing.T) {
-	t.Parallel()
-	s := start(t, "--memory") // the others count on the lists of theirs
-	told := make(chan string, 100)
-	c := dial(t, s, mcp.ClientOptions{
-		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { told <- "tools" },
-		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { told <- "prompts" },
-		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { told <- "resources" },
-	})
-	there := map[string]func() bool{
-		"tools": func() bool {
-			r, err := c.ListTools(within(t), nil)
-			return err == nil && slices.ContainsFunc(r.Tools, func(x *mcp.Tool) bool { return x.Name == "extra" })
-		},
-		"prompts": func() bool {
-			r, err := c.ListPrompts(within(t), nil)
-			return err == nil && slices.ContainsFunc(r.Prompts, func(x *mcp.Prompt) bool { return x.Name == "extra" })
-		},
-		"resources": func() bool {
-			r, err := c.ListResources(within(t), nil)
-			return err == nil && slices.ContainsFunc(r.Resources, func(x *mcp.Resource) bool { return x.Name == "extra" })
-		},
-		"templates": func() bool {
-			r, err := c.ListResourceTemplates(within(t), nil)
-			return err == nil && slices.ContainsFunc(r.ResourceTemplates, func(x *mcp.ResourceTemplate) bool { return x.Name == "extra" })
-		},
-	}
-	for what, tells := range map[string]string{"tools": "tools", "prompts": "prompts", "resources": "resources", "templates": "resources"} {
-		for _, done := range []string{"added", "removed"} {
-			sameJSON(t, "change "+what, c.call(t, "change", map[string]any{"what": what}), text(done))
-			if got := receive(t, told); got != tells {
-				t.Errorf("after %s were %s the client was told of %s", what, done, got)
-			}
-			if got := there[what](); got != (done == "added") {
-				t.Errorf("after %s were %s the new one is listed: %t", what, done, got)
+	inBothEras(t, func(t *testing.T, dial dialer) {
+		t.Parallel()
+		s := start(t, "--memory") // the others count on the lists of theirs
+		told := make(chan string, 100)
+		c := dial(t, s, mcp.ClientOptions{
+			ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { told <- "tools" },
+			PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { told <- "prompts" },
+			ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { told <- "resources" },
+		})
+		there := map[string]func() bool{
+			"tools": func() bool {
+				r, err := c.ListTools(within(t), nil)
+				return err == nil && slices.ContainsFunc(r.Tools, func(x *mcp.Tool) bool { return x.Name == "extra" })
+			},
+			"prompts": func() bool {
+				r, err := c.ListPrompts(within(t), nil)
+				return err == nil && slices.ContainsFunc(r.Prompts, func(x *mcp.Prompt) bool { return x.Name == "extra" })
+			},
+			"resources": func() bool {
+				r, err := c.ListResources(within(t), nil)
+				return err == nil && slices.ContainsFunc(r.Resources, func(x *mcp.Resource) bool { return x.Name == "extra" })
+			},
+			"templates": func() bool {
+				r, err := c.ListResourceTemplates(within(t), nil)
+				return err == nil && slices.ContainsFunc(r.ResourceTemplates, func(x *mcp.ResourceTemplate) bool { return x.Name == "extra" })
+			},
+		}
+		for what, tells := range map[string]string{"tools": "tools", "prompts": "prompts", "resources": "resources", "templates": "resources"} {
+			for _, done := range []string{"added", "removed"} {
+				sameJSON(t, "change "+what, c.call(t, "change", map[string]any{"what": what}), text(done))
+				if got := receive(t, told); got != tells {
+					t.Errorf("after %s were %s the client was told of %s", what, done, got)
+				}
+				if got := there[what](); got != (done == "added") {
+					t.Errorf("after %s were %s the new one is listed: %t", what, done, got)
+				}
 			}
 		}
-	}
-	if len(told) != 0 {
-		t.Errorf("the client was told of a change %d times more", len(told))
-	}
+		if len(told) != 0 {
+			t.Errorf("the client was told of a change %d times more", len(told))
+		}
+	})
 }

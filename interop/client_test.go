@@ -14,7 +14,26 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-const revision = "2025-11-25"
+// The newest revision with sessions, and the one without.
+const (
+	revision = "2025-11-25"
+	modern   = "2026-07-28"
+)
+
+// dialer opens a session, as dial does.
+type dialer func(*testing.T, *server, mcp.ClientOptions) *client
+
+// inBothEras runs a test with clients that have sessions, and with clients that have none.
+func inBothEras(t *testing.T, test func(*testing.T, dialer)) {
+	t.Parallel()
+	for _, version := range []string{revision, modern} {
+		t.Run(version, func(t *testing.T) {
+			test(t, func(t *testing.T, s *server, options mcp.ClientOptions) *client {
+				return dialAs(t, s, options, version)
+			})
+		})
+	}
+}
 
 // client is a session of the SDK's client with what it was told.
 type client struct {
@@ -43,7 +62,12 @@ type (
 // dial opens a session with a client that the options describe. The session is closed when the test ends.
 func dial(t *testing.T, s *server, options mcp.ClientOptions) *client {
 	t.Helper()
-	c, err := connect(within(t), s, options, revision)
+	return dialAs(t, s, options, revision)
+}
+
+func dialAs(t *testing.T, s *server, options mcp.ClientOptions, version string) *client {
+	t.Helper()
+	c, err := connect(within(t), s, options, version)
 	if err != nil {
 		t.Fatalf("connect: %v", err)
 	}
@@ -135,6 +159,12 @@ func sameJSON(t *testing.T, what string, got any, want string) {
 	var g, w any
 	if err := errors.Join(json.Unmarshal(data, &g), json.Unmarshal([]byte(want), &w)); err != nil {
 		t.Fatal(err)
+	}
+	if result, ok := g.(map[string]any); ok { // what every result has since 2026-07-28: TestDiscover looks at it
+		delete(result, "resultType")
+		if meta, ok := result["_meta"].(map[string]any); ok && meta[mcp.MetaKeyServerInfo] != nil && len(meta) == 1 {
+			delete(result, "_meta")
+		}
 	}
 	if diff := cmp.Diff(g, w); diff != "" {
 		t.Errorf("%s (-got +want):\n%s", what, diff)

@@ -12,30 +12,32 @@ import (
 )
 
 func TestConcurrentCalls(t *testing.T) {
-	t.Parallel()
-	c := dial(t, shared, mcp.ClientOptions{CreateMessageHandler: func(_ context.Context, r *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
-		return &mcp.CreateMessageResult{Model: "parrot", Role: "assistant", Content: r.Params.Messages[0].Content}, nil
-	}})
-	var wg sync.WaitGroup
-	for i := range 50 {
-		wg.Go(func() {
-			said := fmt.Sprintf("number %d", i)
-			switch i % 5 {
-			case 0:
-				sameJSON(t, said, c.call(t, "echo", map[string]any{"text": said}), text(said))
-			case 1:
-				sameJSON(t, said, c.call(t, "sleep", map[string]any{"ms": 200 + i}), text(fmt.Sprintf("slept %d ms", 200+i)))
-			case 2:
-				sameJSON(t, said, c.callWith(t, said, "count", map[string]any{"to": 10, "delay_ms": 20}), text("counted to 10"))
-				c.awaitProgress(t, said, steps(said, 10))
-			case 3:
-				sameJSON(t, said, c.call(t, "test_sampling", map[string]any{"prompt": said}), text("LLM response: "+said))
-			case 4:
-				sameJSON(t, said, c.call(t, "test_error_handling", nil), failed("This tool intentionally returns an error for testing"))
-			}
-		})
-	}
-	wg.Wait()
+	inBothEras(t, func(t *testing.T, dial dialer) {
+		t.Parallel()
+		c := dial(t, shared, mcp.ClientOptions{CreateMessageHandler: func(_ context.Context, r *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
+			return &mcp.CreateMessageResult{Model: "parrot", Role: "assistant", Content: r.Params.Messages[0].Content}, nil
+		}})
+		var wg sync.WaitGroup
+		for i := range 50 {
+			wg.Go(func() {
+				said := fmt.Sprintf("number %d", i)
+				switch i % 5 {
+				case 0:
+					sameJSON(t, said, c.call(t, "echo", map[string]any{"text": said}), text(said))
+				case 1:
+					sameJSON(t, said, c.call(t, "sleep", map[string]any{"ms": 200 + i}), text(fmt.Sprintf("slept %d ms", 200+i)))
+				case 2:
+					sameJSON(t, said, c.callWith(t, said, "count", map[string]any{"to": 10, "delay_ms": 20}), text("counted to 10"))
+					c.awaitProgress(t, said, steps(said, 10))
+				case 3:
+					sameJSON(t, said, c.call(t, "test_sampling", map[string]any{"prompt": said}), text("LLM response: "+said))
+				case 4:
+					sameJSON(t, said, c.call(t, "test_error_handling", nil), failed("This tool intentionally returns an error for testing"))
+				}
+			})
+		}
+		wg.Wait()
+	})
 }
 
 func TestSessionsAreApart(t *testing.T) {

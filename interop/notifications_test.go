@@ -13,10 +13,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// callWith calls a tool with a progress token, by which the call can be told from others.
+// callWith calls a tool with a progress token, by which the call can be told from others, and with the log level that a
+// request without a session must name.
 func (c *client) callWith(t *testing.T, token, tool string, args any) *mcp.CallToolResult {
 	t.Helper()
-	params := &mcp.CallToolParams{Name: tool, Arguments: args}
+	params := &mcp.CallToolParams{Name: tool, Arguments: args, Meta: mcp.Meta{mcp.MetaKeyLogLevel: "info"}}
 	params.SetProgressToken(token)
 	r, err := c.CallTool(within(t), params)
 	if err != nil {
@@ -86,39 +87,45 @@ func (c *client) told() string {
 }
 
 func TestProgress(t *testing.T) {
-	t.Parallel()
-	for _, delay := range []int{15, 100} { // below and above the time for which an answer may be plain JSON
-		t.Run(fmt.Sprintf("delay %d ms", delay), func(t *testing.T) {
-			t.Parallel()
-			c := dial(t, shared, mcp.ClientOptions{})
-			sameJSON(t, "result", c.callWith(t, "mine", "count", map[string]any{"to": 5, "delay_ms": delay}), text("counted to 5"))
-			c.awaitProgress(t, "mine", steps("mine", 5))
-			c.awaitLogs(t, counted(5))
-			want := "progress:1 log:1 of 5 progress:2 log:2 of 5 progress:3 log:3 of 5 progress:4 log:4 of 5 progress:5 log:5 of 5 result"
-			if got := c.told(); got != want {
-				t.Errorf("the stream of the call is\n%s\nwant\n%s", got, want)
-			}
-		})
-	}
+	inBothEras(t, func(t *testing.T, dial dialer) {
+		t.Parallel()
+		for _, delay := range []int{15, 100} { // below and above the time for which an answer may be plain JSON
+			t.Run(fmt.Sprintf("delay %d ms", delay), func(t *testing.T) {
+				t.Parallel()
+				c := dial(t, shared, mcp.ClientOptions{})
+				sameJSON(t, "result", c.callWith(t, "mine", "count", map[string]any{"to": 5, "delay_ms": delay}), text("counted to 5"))
+				c.awaitProgress(t, "mine", steps("mine", 5))
+				c.awaitLogs(t, counted(5))
+				want := "progress:1 log:1 of 5 progress:2 log:2 of 5 progress:3 log:3 of 5 progress:4 log:4 of 5 progress:5 log:5 of 5 result"
+				if got := c.told(); got != want {
+					t.Errorf("the stream of the call is\n%s\nwant\n%s", got, want)
+				}
+			})
+		}
+	})
 }
 
 func TestProgressOfTheSuitesTool(t *testing.T) {
-	t.Parallel()
-	c := dial(t, shared, mcp.ClientOptions{})
-	sameJSON(t, "result", c.callWith(t, "p", "test_tool_with_progress", nil), text("Tool with progress completed"))
-	c.awaitProgress(t, "p", []step{{"p", 0, 100}, {"p", 50, 100}, {"p", 100, 100}})
-	if got, want := c.told(), "progress:0 progress:50 progress:100 result"; got != want {
-		t.Errorf("the stream of the call is %s, want %s", got, want)
-	}
+	inBothEras(t, func(t *testing.T, dial dialer) {
+		t.Parallel()
+		c := dial(t, shared, mcp.ClientOptions{})
+		sameJSON(t, "result", c.callWith(t, "p", "test_tool_with_progress", nil), text("Tool with progress completed"))
+		c.awaitProgress(t, "p", []step{{"p", 0, 100}, {"p", 50, 100}, {"p", 100, 100}})
+		if got, want := c.told(), "progress:0 progress:50 progress:100 result"; got != want {
+			t.Errorf("the stream of the call is %s, want %s", got, want)
+		}
+	})
 }
 
 func TestProgressNotAskedFor(t *testing.T) {
-	t.Parallel()
-	c := dial(t, shared, mcp.ClientOptions{})
-	c.call(t, "test_tool_with_progress", nil)
-	if got, want := c.told(), "result"; got != want {
-		t.Errorf("the stream of the call is %s, want %s", got, want)
-	}
+	inBothEras(t, func(t *testing.T, dial dialer) {
+		t.Parallel()
+		c := dial(t, shared, mcp.ClientOptions{})
+		c.call(t, "test_tool_with_progress", nil)
+		if got, want := c.told(), "result"; got != want {
+			t.Errorf("the stream of the call is %s, want %s", got, want)
+		}
+	})
 }
 
 func TestLogging(t *testing.T) {
