@@ -3,6 +3,7 @@ package interop
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -47,40 +48,65 @@ func (c *coverage) has(clients []string) bool {
 
 // cell says how far a client drives a feature: over which transports, and in which revisions, where these are not all.
 func (c *coverage) cell(client, feature string) string {
-	all, driven := c.ways[client], map[string][]string{}
-	of := map[string][]string{}
-	for _, way := range all {
+	of, driven := map[string][]string{}, map[string][]string{} // revisions by transport
+	var known, reached []string
+	for _, way := range c.ways[client] {
 		transport, revision, _ := strings.Cut(way, " ")
 		of[transport] = append(of[transport], revision)
+		known = append(known, revision)
 		if c.driven[[3]string{client, way, feature}] {
 			driven[transport] = append(driven[transport], revision)
+			reached = append(reached, revision)
 		}
 	}
-	var over []string
-	revisions := ""
-	for _, transport := range []string{"http", "sse", "stdio"} {
-		got, had := driven[transport], of[transport]
-		slices.Sort(got)
-		slices.Sort(had)
-		if len(got) == 0 {
-			continue
-		}
-		over = append(over, transport)
-		switch {
-		case len(got) == len(had):
-		case got[0] == had[0]:
-			revisions = " to " + got[len(got)-1]
-		default:
-			revisions = " from " + got[0]
-		}
-	}
-	switch len(over) {
-	case 0:
+	if len(reached) == 0 {
 		return ""
-	case len(of):
-		return strings.TrimSpace("all" + revisions)
 	}
-	return strings.Join(over, ", ") + revisions
+	// One range for all transports, if it fits each that the feature is driven over.
+	from, to := slices.Min(reached), slices.Max(reached)
+	var over []string
+	all, fits := true, true
+	for _, transport := range slices.Sorted(maps.Keys(of)) {
+		n := 0
+		for _, revision := range of[transport] {
+			if from <= revision && revision <= to {
+				n++
+			}
+		}
+		if len(driven[transport]) > 0 {
+			over = append(over, transport)
+			fits = fits && n == len(driven[transport])
+		}
+		all = all && n == len(driven[transport])
+	}
+	switch {
+	case all:
+		return "all" + span(known, reached)
+	case fits:
+		return strings.Join(over, ", ") + span(known, reached)
+	}
+	var parts []string
+	for i, transport := range over {
+		revisions := span(of[transport], driven[transport])
+		if i+1 < len(over) && revisions == span(of[over[i+1]], driven[over[i+1]]) {
+			revisions = ","
+		} else if i+1 < len(over) {
+			revisions += ";"
+		}
+		parts = append(parts, transport+revisions)
+	}
+	return strings.Join(parts, " ")
+}
+
+// span says which of the known revisions were reached.
+func span(known, reached []string) (s string) {
+	if from := slices.Min(reached); from != slices.Min(known) {
+		s = " from " + from
+	}
+	if to := slices.Max(reached); to != slices.Max(known) {
+		s += " to " + to
+	}
+	return s
 }
 
 // table is the table of README.md.
