@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,7 +32,13 @@ var (
 	shared  *server
 )
 
-func TestMain(m *testing.M) { os.Exit(withServer(m.Run)) }
+func TestMain(m *testing.M) {
+	// The tests wait for other processes more than they compute. A flag of the command line counts for more.
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
+	}
+	os.Exit(withServer(m.Run))
+}
 
 // withServer runs the tests with the command built and one server running.
 func withServer(run func() int) (code int) {

@@ -30,7 +30,7 @@ async function loadClient(modules, version) {
       stdio: (await import(pathToFileURL(join(dist, 'stdio.mjs')))).StdioClientTransport,
     },
     latest: types.LATEST_PROTOCOL_VERSION,
-    revisions,
+    revisions: revisions.slice(-2), // the older ones are what the older releases are for
     since: since(version),
   }
 }
