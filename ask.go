@@ -187,7 +187,8 @@ func (q *Question) keep(caps *mcp.ClientCapabilities) func([]byte) bool {
 // lacks what a question is made of, such as a choice of several values in a form
 // before 2025-11-25, and since 2026-07-28 in anything but tools, prompts and the
 // reading of resources. A client that answers with an error is no failure of Ask:
-// reading that answer returns it.
+// reading that answer returns it. Two questions with one key are a mistake, and none
+// is asked then.
 func (c *Call) Ask(ctx context.Context, questions ...Question) (Answers, error) {
 	qs, err := c.questions(questions)
 	if err != nil {
@@ -217,6 +218,9 @@ func (c *Call) questions(questions []Question) ([]actors.Question, error) {
 	caps := c.peer.Capabilities()
 	qs := make([]actors.Question, len(questions))
 	for i, q := range questions {
+		if slices.ContainsFunc(questions[:i], func(before Question) bool { return before.key == q.key }) {
+			return nil, fmt.Errorf("troupe: two questions have the key %q", q.key)
+		}
 		if lacking := q.needs.lacking(&caps); lacking != 0 {
 			return nil, &undeclaredError{q.key, lacking, c.revision()}
 		}

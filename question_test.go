@@ -359,6 +359,18 @@ func TestAnswersFromElsewhere(t *testing.T) {
 	})
 }
 
+// Two answers cannot be told apart by one key, so that neither question is asked.
+func TestQuestionsWithOneKey(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{}, nil)
+		h.tool("same", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
+			_, err := call.Ask(ctx, troupe.Elicit("k", "A?", form), troupe.Roots("r"), troupe.Elicit("k", "B?", form))
+			return "", err
+		})
+		equal(t, "one key", h.client().Initialize(everyCapability).Post(call("1", "same", `{}`)).Body, toolFault("1", `troupe: two questions have the key \"k\"`))
+	})
+}
+
 func TestUndeclaredCapabilities(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := newHost(t, troupe.Options{}, nil)
