@@ -367,7 +367,7 @@ func TestQuestionsWithOneKey(t *testing.T) {
 			_, err := call.Ask(ctx, troupe.Elicit("k", "A?", form), troupe.Roots("r"), troupe.Elicit("k", "B?", form))
 			return "", err
 		})
-		equal(t, "one key", h.client().Initialize(everyCapability).Post(call("1", "same", `{}`)).Body, toolFault("1", `troupe: two questions have the key \"k\"`))
+		equal(t, "one key", h.client().Initialize(everyCapability).Post(call("1", "same", `{}`)).Body, toolFault("1", `troupe: two questions have the key "k"`))
 	})
 }
 
