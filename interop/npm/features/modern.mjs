@@ -300,13 +300,14 @@ export default [
     needs: (way) => way.transport === 'stdio', // where nobody else sees the change
     async run(_, way) {
       const lists = { tools: [], prompts: [] }
-      const kept = (what) => ({ debounceMs: 0, onChanged: (error, items) => lists[what].push(error ?? items.some((i) => i.name === 'test_transient')) })
+      const kept = (what) => ({ debounceMs: 0, onChanged: (error, items) => lists[what].push(error ?? items.some((i) => i.name === 'extra')) })
       const session = await open(way, { handlers: false, client: { listChanged: { tools: kept('tools'), prompts: kept('prompts') } } })
       equal(session.client.autoOpenedSubscription.honoredFilter, { toolsListChanged: true, promptsListChanged: true }, 'what the server tells')
-      for (const [what, tool] of [['tools', 'test_trigger_tool_change'], ['prompts', 'test_trigger_prompt_change']]) {
-        equal(await session.text(tool), 'changed, and changed back', tool)
-        await until(() => lists[what].length >= 2, () => `two changes of the ${what}: ${lists[what]}`)
-        equal(lists[what], [true, false], `the ${what} when they change`)
+      for (const what of ['tools', 'prompts']) {
+        for (const [done, there] of [['added', true], ['removed', false]]) {
+          equal(await session.text('change', { what }), done, `change ${what}`)
+          await until(() => lists[what].at(-1) === there, () => `the ${what} once one is ${done}: ${lists[what]}`)
+        }
       }
       await session.close()
     },
