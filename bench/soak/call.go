@@ -153,7 +153,7 @@ func (k *call) run() bool {
 	if k.f.cancelled.Load() && !k.f.over {
 		w.figures.Cancelled.Add(1)
 		if k.f.rec != nil {
-			k.replay(k.f.ids[len(k.f.ids)-1]) // ends at once
+			k.afterCancel(k.f.ids[len(k.f.ids)-1])
 		}
 		return false
 	}

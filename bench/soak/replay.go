@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
+
+	"github.com/troupe-run/troupe/bench/client"
 )
 
 // replays resumes answered calls from events they had: all of one call, and a
@@ -40,36 +42,66 @@ func (d *driver) replays(rng *rand.Rand) {
 // replay resumes an answered call after one of its events: the rest comes, and
 // the response ends.
 func (k *call) replay(id string) {
+	rest, ok := k.rest(id)
+	last := id
+	if len(rest) > 0 {
+		last = rest[len(rest)-1].ID
+	}
+	if end := k.f.ids[len(k.f.ids)-1]; ok && last != end {
+		k.d.w.violated(k.f.rec, "%s: %s: replay after %s ended with %s and not with %s", k.d, k, id, last, end)
+	}
+}
+
+// afterCancel resumes a cancelled call after the last of its events: what the log was
+// just taking when the cancel came may be there, but nothing that came later, and no
+// answer.
+func (k *call) afterCancel(id string) {
+	rest, _ := k.rest(id)
+	for _, e := range rest {
+		seen, _ := client.ParseID(id)
+		p, _ := client.ParseID(e.ID) // Next has looked at it
+		if m := parse(e.Data); m.answers(k.id) || p.Append > seen.Append+1 {
+			k.d.w.violated(k.f.rec, "%s: %s: event %s comes of a cancelled call of which %s came last", k.d, k, e.ID, id)
+		}
+	}
+}
+
+// rest is what comes when the call is resumed after an event; ok is false if that was
+// not as it should be, or the process was killed meanwhile.
+func (k *call) rest(id string) (rest []client.Event, ok bool) {
 	w := k.d.w
 	w.figures.Replays.Add(1)
+	boot := w.boot.Load()
 	a, err := k.d.c.Resume(w.ctx, id)
+	if err != nil && w.excused(boot) {
+		return nil, false
+	}
 	if err != nil {
 		w.violated(k.f.rec, "%s: %s: replay after %s: %v", k.d, k, id, err)
-		return
+		return nil, false
 	}
 	defer a.Close()
 	if a.Status == http.StatusNoContent && id == k.f.ids[len(k.f.ids)-1] {
-		return // nothing more is to come
+		return nil, true // nothing more is to come
 	}
 	if a.Events == nil || a.Status != http.StatusOK {
 		w.violated(k.f.rec, "%s: %s: replay after %s got %d %s", k.d, k, id, a.Status, a.Body)
-		return
+		return nil, false
 	}
-	last := id
 	for {
 		e, err := a.Events.Next()
 		if errors.Is(err, io.EOF) {
-			break
+			return rest, true
+		}
+		if err != nil && w.excused(boot) {
+			return nil, false
 		}
 		if err != nil {
 			w.violated(k.f.rec, "%s: %s: replay after %s: %v", k.d, k, id, err)
-			return
+			return nil, false
 		}
 		w.figures.Events.Add(1)
-		last = e.ID
-	}
-	if end := k.f.ids[len(k.f.ids)-1]; last != end {
-		w.violated(k.f.rec, "%s: %s: replay after %s ended with %s and not with %s", k.d, k, id, last, end)
+		rest = append(rest, e)
 	}
 }
 
