@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/troupe-run/troupe/bench/client"
@@ -107,14 +108,16 @@ func (d *driver) newTick(rng *rand.Rand) *call {
 	return k
 }
 
-// placeTick begins a tick unless one runs.
+// placeTick begins a tick unless one runs, or its messages could be taken for those
+// of one that has sent none so far, and perhaps never will.
 func (d *driver) placeTick(k *call) {
 	d.mu.Lock()
 	s := d.alone
 	d.mu.Unlock()
 	t := &ticking{k: k, n: k.to}
 	s.mu.Lock()
-	if l := len(s.ticks); l > 0 && (!s.ticks[l-1].over || s.ticks[l-1].n == t.n) {
+	l := len(s.ticks)
+	if l > 0 && !s.ticks[l-1].over || slices.ContainsFunc(s.ticks[max(0, s.at):], func(e *ticking) bool { return e.n == t.n }) {
 		s.mu.Unlock()
 		return
 	}
