@@ -14,11 +14,7 @@ import (
 func (s *service) MayAsk(method, name []byte) bool {
 	switch string(method) {
 	case mcp.MethodToolsCall:
-		raw, ok := plain(name)
-		if !ok {
-			raw = []byte(text(name))
-		}
-		t, ok := s.srv.tools.find(raw)
+		t, ok := s.tool(name)
 		return ok && t.Needs != 0
 	case mcp.MethodPromptsGet, mcp.MethodResourcesRead:
 		return true

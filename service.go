@@ -117,8 +117,17 @@ func (s *service) Safe(method, name []byte) bool {
 	if string(method) != mcp.MethodToolsCall {
 		return string(method) != mcp.MethodLoggingSetLevel
 	}
-	t, ok := s.srv.tools.get(text(name))
+	t, ok := s.tool(name)
 	return ok && t.safe
+}
+
+// tool finds a tool by a raw JSON string. It allocates only if that has escapes.
+func (s *service) tool(name []byte) (*tool, bool) {
+	inside, ok := plain(name)
+	if !ok {
+		inside = []byte(text(name))
+	}
+	return s.srv.tools.find(inside)
 }
 
 // text decodes a raw JSON string; anything else is "".
@@ -201,11 +210,7 @@ func (s *service) trace(m *codec.Message, t telemetry.Trace) telemetry.Trace {
 func (s *service) operation(m *codec.Message) (*telemetry.Operation, *tool) {
 	switch string(m.Method) {
 	case mcp.MethodToolsCall:
-		name, ok := plain(m.Name)
-		if !ok {
-			name = []byte(text(m.Name))
-		}
-		if t, ok := s.srv.tools.find(name); ok {
+		if t, ok := s.tool(m.Name); ok {
 			op := t.op.Load()
 			if op == nil || !op.Of(s.ops) { // the server may have been mounted elsewhere before
 				op = s.ops.Operation(mcp.MethodToolsCall, t.Name)

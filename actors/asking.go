@@ -130,7 +130,7 @@ func (in *input) answers(a *asking) []Answer {
 // await waits until the call can go on. The actor says so, also when the call ends;
 // it knows nothing of a context that is the handler's own.
 func (c *Call) await(ctx context.Context, wake <-chan more) more {
-	if c.sess == nil && (ctx == c.ctx || ctx.Done() == c.ctx.Done()) {
+	if c.sess == nil && ctx.Done() == c.ctx.Done() {
 		return <-wake
 	}
 	return c.awaitOr(ctx, wake)
