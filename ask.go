@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
@@ -321,12 +322,19 @@ func (p *Peer) Roots(ctx context.Context) ([]mcp.Root, error) {
 	return Answers{map[string]actors.Answer{key: a}}.Roots(key)
 }
 
+// pingWait is how long a client has to answer a ping, which asks nobody who would have to think.
+const pingWait = 30 * time.Second
+
 // Ping asks the client, on the call's stream, whether it is there. It fails with
-// mcp.ErrInexpressible since 2026-07-28, where a client that is gone ends the call.
+// ErrNoAnswer if that does not answer within 30 s, or Options.MaxAsk if that is
+// less, and with mcp.ErrInexpressible since 2026-07-28, where a client that is gone
+// ends the call.
 func (c *Call) Ping(ctx context.Context) error {
 	if err := pingable(c.revision()); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, pingWait, ErrNoAnswer)
+	defer cancel()
 	a, err := c.c.Ask(ctx, []actors.Question{{Key: "ping", Method: mcp.MethodPing}})
 	if err != nil {
 		return err

@@ -142,8 +142,11 @@ func TestBatchesThatAreRefused(t *testing.T) {
 		refused("nested", batch(ran, batch(ran)), "a batch cannot hold a batch", 400)
 		refused("no message", batch(ran, `1`), "batch, message 2: the message must be an object or a batch", 400)
 		refused("same id", batch(ran, ran), "batch, message 2: the id of another request of the batch", 400)
-		refused("too many", batch(call("1", "echo", `{}`), call("2", "echo", `{}`), call("3", "echo", `{}`), call("4", "echo", `{}`)),
-			"too many requests in flight in this session", 429)
+		no := func(id string) string {
+			return fault(id, invalid, "too many requests in flight in this session", `{"retryAfterMs":1000}`)
+		}
+		equal(t, "too many", c.Post(batch(call("1", "echo", `{}`), call("2", "echo", `{}`), call("3", "echo", `{}`), call("4", "echo", `{}`))).Body,
+			batch(no("1"), no("2"), no("3"), no("4")))
 		long := c.Post(call("9", "sleep", `{"ms":5000}`))
 		refused("id in flight", batch(call("1", "echo", `{}`), ran), "the id is in use by a request in flight", 400)
 		long.All()

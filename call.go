@@ -111,11 +111,14 @@ func (p *Peer) Capabilities() mcp.ClientCapabilities {
 }
 
 // Ping asks the client, on its standalone stream, whether it is there. It fails with
-// mcp.ErrInexpressible since 2026-07-28.
+// ErrNoAnswer if that does not answer within 30 s, or Options.MaxAsk if that is
+// less, and with mcp.ErrInexpressible since 2026-07-28.
 func (p *Peer) Ping(ctx context.Context) error {
 	if err := pingable(p.p.Revision()); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, pingWait, ErrNoAnswer)
+	defer cancel()
 	a, err := p.p.Ask(ctx, actors.Question{Key: "ping", Method: mcp.MethodPing})
 	if err != nil {
 		return err

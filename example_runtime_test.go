@@ -92,11 +92,12 @@ func ExampleLimits() {
 	v := visit(srv, `{}`)
 	defer v.leave()
 	for range 2 {
-		fmt.Println(v.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet"}}`).Status)
+		res := v.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet"}}`)
+		fmt.Println("refused:", res.Header.Get("Retry-After") != "")
 	}
 	// Output:
-	// 200 OK
-	// 429 Too Many Requests
+	// refused: false
+	// refused: true
 }
 
 func ExampleOptions_middleware() {

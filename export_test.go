@@ -52,3 +52,19 @@ func (rt *Runtime) LostPings() int64 { return rt.node.Stats().LostPings }
 
 // Questions is how many questions wait for a client.
 func (rt *Runtime) Questions() int { return rt.node.Stats().Questions }
+
+// Health is what /healthz answers.
+var Health = health
+
+// WithoutKeys makes what the key ring opens and seals fail with err until the returned
+// function is called. No request may be under way.
+func (rt *Runtime) WithoutKeys(err error) (back func()) {
+	old := rt.keys
+	rt.keys = lostKeys{err}
+	return func() { rt.keys = old }
+}
+
+type lostKeys struct{ err error }
+
+func (k lostKeys) Seal(_, _ []byte) ([]byte, error) { return nil, unreadable(k.err) }
+func (k lostKeys) Open(_, _ []byte) ([]byte, error) { return nil, unreadable(k.err) }

@@ -31,6 +31,15 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 			}
 			return 0
 		})},
+		{Name: "troupe.store.failed", Unit: "1", Doc: "1 while the store cannot write, as when its disk is full.", Read: one(func() int64 {
+			if rt.cluster.Outage() != nil {
+				return 1
+			}
+			return 0
+		})},
+		{Name: "troupe.store.restarts", Unit: "{restart}", Doc: "Restarts of the store within the process, after writes that failed.", Counter: true, Read: one(func() int64 {
+			return int64(rt.cluster.Stats().Restarts)
+		})},
 		{Name: "troupe.store.bytes", Unit: "By", Doc: "Bytes in the store.", Label: "stream", Read: rt.storeBytes},
 	}
 }

@@ -34,6 +34,9 @@ var unhurried = troupe.Options{LogRate: -1, CallRate: 1e6, PrincipalRate: 1e6}
 // newHost serves the test tools. It may be used inside and outside of a bubble.
 func newHost(t *testing.T, o troupe.Options, so *troupe.ServerOptions) *host {
 	t.Helper()
+	if o.Sync == 0 {
+		o.Sync = time.Hour // A flush takes its time on the disk, also where hours pass in no time.
+	}
 	rt, err := troupe.New(o)
 	if err != nil {
 		t.Fatal(err)

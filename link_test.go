@@ -156,18 +156,63 @@ func TestSSESessionsAreApart(t *testing.T) {
 	})
 }
 
+// The answers to a batch over HTTP+SSE are one message, an array, which comes when the last of them is there.
 func TestSSEBatch(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := newHost(t, troupe.Options{}, nil)
 		s := h.sse()
 		s.Handshake("2025-03-26", `{}`)
-		got := []string{s.Ask(batch(call("1", "echo", `{"text":"one"}`), call("2", "sleep", `{"ms":100}`), `{"jsonrpc":"2.0","method":"notifications/x"}`))}
-		m, _ := s.Next()
-		if got = append(got, m); !slices.Equal(got, []string{textResult("1", "one"), textResult("2", "slept")}) {
-			t.Errorf("%q", got)
-		}
+		equal(t, "three calls, a ping and a notification", s.Ask(batch(call("1", "sleep", `{"ms":100}`), call("2", "no such tool", `{}`),
+			`{"jsonrpc":"2.0","method":"notifications/x"}`, `{"jsonrpc":"2.0","id":"p","method":"ping"}`, call("3", "sleep", `{"ms":50}`))),
+			batch(`{"jsonrpc":"2.0","id":"p","result":{}}`, `{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Unknown tool: no such tool"}}`,
+				textResult("3", "slept"), textResult("1", "slept")))
+		equal(t, "one call", s.Ask(batch(call("1", "echo", `{"text":"one"}`))), batch(textResult("1", "one")))
 		if a := s.Post(batch(call("1", "echo", `{}`), `{"jsonrpc":"2.0","id":"x","result":{}}`)); a.StatusCode != 400 {
 			t.Errorf("mixed: %s %s", a.Status, a.Body)
+		}
+		if a := s.Post(batch(`{"jsonrpc":"2.0","method":"notifications/x"}`)); a.StatusCode != 202 {
+			t.Errorf("without requests: %s %s", a.Status, a.Body)
+		}
+		equal(t, "nothing came of those", s.Ask(call("4", "echo", `{"text":"four"}`)), textResult("4", "four"))
+	})
+}
+
+// What a request of a batch has to say before its answer comes at once; a cancelled one has no answer, and a batch
+// of which all were cancelled has none either.
+func TestSSEBatchOfCallsThatEndOtherwise(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{CallsPerSession: 2, DrainDelay: -1, DrainWait: time.Second}, nil)
+		s := h.sse()
+		s.Handshake("2025-03-26", `{"sampling":{},"roots":{}}`)
+		question := s.Ask(batch(call("1", "pingback", `{}`), call("2", "sleep", `{"ms":3600000}`)))
+		contains(t, "a question", question, `"method":"ping"`)
+		s.Post(answerTo(question, `{}`))
+		synctest.Wait()
+		equal(t, "answered in the meantime", s.Ask(`{"jsonrpc":"2.0","id":"p","method":"ping"}`), `{"jsonrpc":"2.0","id":"p","result":{}}`)
+		s.Post(cancel("2"))
+		m, _ := s.Next()
+		equal(t, "the batch without the cancelled call", m, batch(textResult("1", "pong")))
+		synctest.Wait() // the cancelled call leaves its place
+		synctest.Wait() // until its handler has returned, too
+		s.Post(batch(call("3", "sleep", `{"ms":3600000}`), call("4", "sleep", `{"ms":3600000}`)))
+		synctest.Wait()
+		equal(t, "a batch that is refused", s.Ask(batch(call("5", "echo", `{"text":"x"}`), `{"jsonrpc":"2.0","id":6,"method":"ping"}`)),
+			batch(`{"jsonrpc":"2.0","id":5,"error":{"code":-32600,"message":"too many requests in flight in this session","data":{"retryAfterMs":1000}}}`, `{"jsonrpc":"2.0","id":6,"result":{}}`))
+		s.Post(batch(cancel("3"), cancel("4")))
+		synctest.Wait()
+		equal(t, "nothing for those that were cancelled", s.Ask(call("7", "echo", `{"text":"seven"}`)), textResult("7", "seven"))
+		s.Post(batch(call("8", "sleep", `{"ms":10}`), call("9", "sleep", `{"ms":3600000}`)))
+		ctx, stop := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- h.rt.ServeOn(ctx, testkit.NewListener()) }()
+		stop()
+		m, _ = s.Next()
+		equal(t, "given up", m, batch(textResult("8", "slept"), `{"jsonrpc":"2.0","id":9,"error":{"code":-32010,"message":"the node running this call was lost; whether it took effect is unknown"}}`))
+		if m, ok := s.Next(); ok {
+			t.Errorf("and then %s", m)
+		}
+		if err := <-served; err != nil {
+			t.Error(err)
 		}
 	})
 }

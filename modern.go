@@ -62,7 +62,7 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 // itself, also where it lacks what says so: older revisions have neither its method
 // nor its metadata.
 func standsAlone(m *codec.Message) bool {
-	return m.ProtocolVersion != nil || string(m.Method) == mcp.MethodServerDiscover || codec.Field(m.Meta, mcp.MetaClientCapabilities) != nil
+	return m.ProtocolVersion != nil || string(m.Method) == mcp.MethodServerDiscover || codec.Optional(m.Meta, mcp.MetaClientCapabilities) != nil
 }
 
 // checkMeta checks the metadata of a request that stands for itself and came without

@@ -64,7 +64,6 @@ func TestModernStatuses(t *testing.T) {
 			{"prompts/get", `{"name":"greet"}`, nil, 200, -32602},
 			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":""}}`, nil, 404, -32601},
 			{"tools/call", `{"name":"echo","arguments":{"text":""},"task":{"ttl":1000,"pollInterval":1}}`, nil, 200, 0},
-			{"tools/list", `{"cursor":""}`, nil, 200, -32602},
 			{"tools/list", `{}`, []string{"Mcp-Name", "unasked", "Mcp-Param-Region", "x", "Mcp-Session-Id", "none such", "Last-Event-ID", "x.0.0"}, 200, 0},
 			{"tools/list", `{}`, []string{"Origin", "https://evil.example.com"}, 403, -32600},
 		} {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/troupe-run/troupe"
@@ -129,6 +130,7 @@ func TestCancelOfARetryOnAPipe(t *testing.T) {
 		if err := <-ended; !errors.Is(err, troupe.ErrCancelled) {
 			t.Errorf("cause %v", err)
 		}
+		synctest.Wait() // until the handler has returned, which still has the id when it tells its cause
 		// Both ids are free again.
 		for _, id := range []string{"1", "2"} {
 			equal(t, "echo", p.ask(p.m.body(id, "tools/call", toolParams("echo", `{"text":"x"}`), "")), modernText(id, "x"))

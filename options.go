@@ -3,6 +3,7 @@ package troupe
 import (
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -22,8 +23,9 @@ type Options struct {
 	// tenths of it are in use, new sessions and streams are refused with 503.
 	MaxStore int64
 	// Sync is how often the store is flushed to the disk, which is what a power
-	// cut may cost; a crash of the process costs nothing. 0 means 2 minutes,
-	// negative means every write.
+	// cut may cost; a crash of the process costs nothing. 0 means 1 second;
+	// negative means that nothing is acknowledged before it is on the disk, with
+	// one flush for all that wait.
 	Sync time.Duration
 	// Lease is how long the store takes a node that is silent for alive. 0 means
 	// 5 seconds.
@@ -42,13 +44,24 @@ type Options struct {
 	// AllowHosts are the host names that the server answers to. Empty means any,
 	// but only loopback names on a loopback listener.
 	AllowHosts []string
+	// TrustedProxies are the addresses of proxies that say who a client is. A request
+	// that one of them delivers has the client's address in http.Request.RemoteAddr,
+	// for Authenticate, Middleware, limits and logs, as Forwarded (RFC 7239) or
+	// X-Forwarded-For has it: the first from the right that is no trusted proxy. What
+	// cannot be read, or differs between the two, is not believed: the request is the
+	// proxy's own then. A proxy has to set one of the two itself, as it would pass on
+	// what its clients say. Empty means that neither is read.
+	TrustedProxies []netip.Prefix
 	// NoSSE leaves out the endpoints of HTTP+SSE, the transport of 2024-11-05.
 	NoSSE bool
-	// DrainDelay is how long Serve serves on, not ready any more, before it
-	// drains. 0 means 3 seconds, negative none.
+	// DrainDelay is how long Serve serves on once it is to end, not ready any more,
+	// so that load balancers notice. 0 means 3 seconds, negative none. Where nobody
+	// is there to notice it ends sooner: no connection is open, and nobody has ever
+	// asked for /readyz or /healthz.
 	DrainDelay time.Duration
-	// DrainWait is how long Serve waits for calls to end after that. 0 means 30
-	// seconds.
+	// DrainWait is how long Serve waits after that for calls that only this process
+	// can end. In the second half of it new ones of tools that may not run again are
+	// refused with 503. 0 means 30 seconds.
 	DrainWait time.Duration
 
 	// Authenticate returns who makes a request. nil lets everyone in as nobody in
@@ -58,7 +71,8 @@ type Options struct {
 	// and what would help an attacker from it. It may change the message, and returns
 	// false to drop it. Several run at once. nil lets all through.
 	Redact func(*LogMessage) bool
-	// Middleware wraps every handler of the Runtime. nil is none.
+	// Middleware wraps every handler of the Runtime. It sees requests as those of
+	// their clients: see TrustedProxies. nil is none.
 	Middleware func(http.Handler) http.Handler
 
 	// MaxBody is the largest body of a request in bytes. 0 means 4 MiB. A larger one
@@ -93,6 +107,14 @@ type Options struct {
 	// MaxAsk is how long a question may wait for the client's answer. 0 means 10
 	// minutes.
 	MaxAsk time.Duration
+	// Retry is how long clients of 2025-11-25 are told to wait before they come back
+	// to the stream of a call whose connection broke; to the standalone stream they
+	// are to come back after twice that. The official SDK for TypeScript tries twice
+	// and then gives up, so that it outlasts a restart that takes a little less than
+	// twice Retry; docs/decisions.md, 10, has figures. 0 means 4 seconds; less than a millisecond
+	// means one. A client that is told to come back at once, see [Call.Disconnect],
+	// waits a second at most.
+	Retry time.Duration
 	// PingEvery is how often clients are pinged that listen to a standalone stream, or
 	// whose session lives on one connection (HTTP+SSE, stdio). 0 means never; less
 	// than a second means a second. A connection on which two pings in a row have not
@@ -114,13 +136,13 @@ type Options struct {
 	// limit. A principal is who Authenticate says, or, of those who are nobody in
 	// particular, what http.Request.RemoteAddr says: an IPv4 address, or an IPv6
 	// network of 64 bits. Behind a proxy all of them share its address, unless
-	// Middleware sets RemoteAddr to what the proxy knows. The limits of a principal
+	// TrustedProxies has it, or Middleware sets RemoteAddr. The limits of a principal
 	// are per node, for all servers together.
 
 	// CallRate bounds the calls of a session per second (tools/call and
 	// completion/complete), CallBurst those that may come at once after a silence. 0
-	// means 100, and twice the rate. What exceeds it is refused with 429 and
-	// Retry-After.
+	// means 100, and twice the rate. What exceeds it is refused, with the time
+	// to come back.
 	CallRate  float64
 	CallBurst int
 	// PrincipalRate and PrincipalBurst are that for all sessions of a principal
@@ -133,9 +155,9 @@ type Options struct {
 	LogRate float64
 	// CallsPerSession, CallsPerPrincipal and CallsPerNode bound the requests in
 	// flight. 0 means 256, 1,024 and 10,000; CallsPerNode is for all servers
-	// together. Beyond the first two the answer is 429, beyond the last 503. Once
+	// together. Beyond them the answer is an error with the time to come back. Once
 	// three quarters of CallsPerNode are in flight, a principal that has more than
-	// an equal share of it gets 503, too.
+	// an equal share of it gets such an error, too.
 	CallsPerSession, CallsPerPrincipal, CallsPerNode int
 	// SessionsPerPrincipal bounds the sessions that a principal may begin within
 	// SessionIdle; one that it deletes does not count. 0 means 100,000. Beyond it

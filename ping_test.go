@@ -1,6 +1,8 @@
 package troupe_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +40,36 @@ func TestPingBeforeInitialize(t *testing.T) {
 		if a.StatusCode != 404 {
 			t.Errorf("with an unknown session: %s", a.Status)
 		}
+	})
+}
+
+// A ping waits 30 s for its answer, not as long as a question to a person may take.
+func TestPingTimesOut(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{}, nil)
+		ended := make(chan error, 2)
+		troupe.AddTool(h.srv, troupe.Tool{Name: "pings"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			peer := call.Peer()
+			ended <- call.Ping(ctx)
+			ended <- peer.Ping(ctx)
+			return "pinged", nil
+		})
+		c := h.session()
+		standalone := c.Get("")
+		defer standalone.Close()
+		listen(standalone)
+		answer := reading(c.Post(call("1", "pings", `{}`)))
+		for _, what := range []string{"Call.Ping", "Peer.Ping"} {
+			begin := time.Now()
+			if err := <-ended; !errors.Is(err, troupe.ErrNoAnswer) {
+				t.Errorf("%s ended with %v, want ErrNoAnswer", what, err)
+			}
+			if took := time.Since(begin); took < 29*time.Second || took > 31*time.Second {
+				t.Errorf("%s ended after %v", what, took)
+			}
+		}
+		got := answer()
+		equal(t, "the call", got[len(got)-1], textResult("1", "pinged"))
 	})
 }
 

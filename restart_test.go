@@ -79,7 +79,7 @@ func TestSessionsAndStreamsSurviveACrash(t *testing.T) {
 			t.Errorf("at level error: %v", got)
 		}
 		// A finished call is replayed, its answer included.
-		if diff := cmp.Diff(done[2:], m.Get(done[1].ID).All()); diff != "" {
+		if diff := cmp.Diff(done[2:], untimed(t, m.Get(done[1].ID).All())); diff != "" {
 			t.Errorf("finished call (-before +after):\n%s", diff)
 		}
 		// A safe call runs again, and sends nothing twice.
@@ -154,11 +154,11 @@ func TestDrainAnswersAndHandsOver(t *testing.T) {
 		go func() { served <- h.rt.ServeOn(ctx, ln) }()
 		time.Sleep(time.Second)
 		stop()
+		if a := c.Post(call("9", "echo", `{"text":"x"}`)); a.StatusCode != 200 {
+			t.Errorf("new work while draining: %s", a.Status)
+		}
 		if rest := idle.All(); len(rest) != 0 {
 			t.Errorf("the idle stream got %v", rest)
-		}
-		if a := c.Post(call("9", "echo", `{"text":"x"}`)); a.StatusCode != 503 || a.Header.Get("Retry-After") != "1" {
-			t.Errorf("new work while draining: %s, Retry-After %q", a.Status, a.Header.Get("Retry-After"))
 		}
 		if diff := cmp.Diff([]string{textResult("1", "slept")}, payloads(quick.All())); diff != "" {
 			t.Errorf("a call that ends in time (-want +got):\n%s", diff)

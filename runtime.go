@@ -36,6 +36,7 @@ type Runtime struct {
 	opts    Options
 	log     *slog.Logger
 	cluster *cluster.Node
+	keys    actors.Keys
 	node    *actors.Node
 	tel     *telemetry.Instruments
 	unwatch func() error
@@ -47,6 +48,10 @@ type Runtime struct {
 	paths   map[string]http.Handler
 	routes  atomic.Pointer[map[string]http.Handler] // copy of paths to read from; nil when it is to be made anew
 	ready   atomic.Bool
+	leaving atomic.Bool  // Serve ends: clients are to take other connections
+	watched atomic.Bool  // somebody has asked whether it is ready or alive
+	under   atomic.Int64 // requests of Serve that came since leaving, and are being served
+	asked   atomic.Int64 // when the last of them came, unix nanoseconds
 	closing sync.Once
 	fault   error
 }
@@ -71,7 +76,8 @@ func New(o Options) (*Runtime, error) {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
 	rt := &Runtime{opts: o, log: o.Log, cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), ids: make(map[string]bool)}
-	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: store{node}, Limits: rt.nodeLimits(), Keys: node.Keys(), Log: o.Log})
+	rt.keys = keys{node.Keys()}
+	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: store{node}, Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log})
 	if rt.unwatch, err = telemetry.Observe(o.MeterProvider, rt.gauges()); err != nil {
 		_ = rt.Close(context.Background())
 		return nil, fmt.Errorf("troupe: gauges: %w", err)
@@ -108,7 +114,9 @@ func (rt *Runtime) authenticate() func(*http.Request) (any, error) {
 }
 
 // ServeHTTP serves the mounted servers.
-func (rt *Runtime) ServeHTTP(w http.ResponseWriter, r *http.Request) { rt.root.ServeHTTP(w, r) }
+func (rt *Runtime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	rt.root.ServeHTTP(w, transport.Forwarded{Trusted: rt.opts.TrustedProxies}.Seen(r))
+}
 
 // Node is the name of this node.
 func (rt *Runtime) Node() string { return rt.cluster.Name() }
@@ -148,20 +156,20 @@ func half(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // seal makes an opaque string of plain that unseal gives back for the same aad,
-// on any node.
+// on any node. After actors.ErrUnavailable nobody knows whether unseal's is good.
 func (rt *Runtime) seal(plain string, aad []byte) (string, error) {
-	b, err := rt.cluster.Keys().Seal([]byte(plain), aad)
+	b, err := rt.keys.Seal([]byte(plain), aad)
 	return base64.RawURLEncoding.EncodeToString(b), err
 }
 
-func (rt *Runtime) unseal(sealed string, aad []byte) (string, bool) {
+func (rt *Runtime) unseal(sealed string, aad []byte) (string, error) {
 	// The decoder would skip line breaks.
 	b, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
 	if err != nil || strings.ContainsAny(sealed, "\r\n") {
-		return "", false
+		return "", cluster.ErrSealed
 	}
-	plain, err := rt.cluster.Keys().Open(b, aad)
-	return string(plain), err == nil
+	plain, err := rt.keys.Open(b, aad)
+	return string(plain), err
 }
 
 // dispatcher hands a server's requests from the transport to the actors.

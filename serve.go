@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/transport"
 )
 
@@ -16,11 +17,7 @@ import (
 // authentication: nothing was served.
 var ErrExposed = errors.New("troupe: listening beyond the loopback interface without authentication needs AllowAnonymous")
 
-const (
-	defaultListen     = "127.0.0.1:8080"
-	defaultDrainDelay = 3 * time.Second
-	defaultDrainWait  = 30 * time.Second
-)
+const defaultListen = "127.0.0.1:8080"
 
 // Listen opens the address of Options.Listen for Serve.
 func (rt *Runtime) Listen() (net.Listener, error) {
@@ -51,9 +48,16 @@ func loopback(addr string) bool {
 }
 
 // Serve listens and serves the mounted servers, /healthz, /readyz and /metrics
-// until ctx ends, and then drains: it stops being ready, serves on for
-// DrainDelay, closes idle streams so that their clients reconnect, and waits for
-// calls for up to DrainWait. It closes the Runtime before it returns.
+// until ctx ends, and then drains. It closes the Runtime before it returns.
+//
+// A drain loses nothing that can be kept. For DrainDelay the Runtime is not ready,
+// and serves on; its answers say that their connections are closed after them, so
+// that a load balancer moves to others. It serves on while calls run that nobody
+// else can end: those that may not run again, and those whose clients could not
+// come back for them. It waits for them for up to DrainWait. Then it listens no
+// longer, finishes what comes on connections that are open, has clients of calls
+// that may run again, and of idle streams, come back to the next process, and
+// returns as soon as nothing is left.
 func (rt *Runtime) Serve(ctx context.Context) error {
 	ln, err := rt.Listen()
 	if err != nil {
@@ -67,13 +71,14 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	hs := &http.Server{Handler: http.HandlerFunc(rt.serveAll), MaxHeaderBytes: max(rt.opts.MaxHeader, 0),
 		ErrorLog: slog.NewLogLogger(rt.log.Handler(), slog.LevelWarn)}
 	transport.Configure(hs)
+	door := transport.NewDoor(ln, hs)
 	failed := make(chan error, 1)
 	go func() {
 		if rt.opts.TLSCert != "" || rt.opts.TLSKey != "" {
-			failed <- hs.ServeTLS(ln, rt.opts.TLSCert, rt.opts.TLSKey)
+			failed <- hs.ServeTLS(door, rt.opts.TLSCert, rt.opts.TLSKey)
 			return
 		}
-		failed <- hs.Serve(transport.Reuse(ln, hs))
+		failed <- hs.Serve(transport.Reuse(door, hs))
 	}()
 	after := context.WithoutCancel(ctx)
 	select {
@@ -81,44 +86,20 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 		return errors.Join(fmt.Errorf("troupe: serve: %w", err), rt.Close(after))
 	case <-ctx.Done():
 	}
-	err := rt.drain(after)
-	stop, cancel := context.WithTimeout(after, time.Second)
-	defer cancel()
-	if hs.Shutdown(stop) != nil {
-		_ = hs.Close()
-	}
-	return err
-}
-
-// drain lets calls end and closes the Runtime.
-func (rt *Runtime) drain(ctx context.Context) error {
-	rt.ready.Store(false)
-	rt.log.Info("draining", "calls", rt.node.Stats().InFlight)
-	delay := rt.opts.DrainDelay
-	if delay == 0 {
-		delay = defaultDrainDelay
-	}
-	if delay > 0 {
-		time.Sleep(delay)
-	}
-	wait := rt.opts.DrainWait
-	if wait <= 0 {
-		wait = defaultDrainWait
-	}
-	patience, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	rt.node.Drain(patience)
-	end, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	return rt.Close(end)
+	return rt.drain(after, door, hs)
 }
 
 // serveAll serves the mounted servers, and what Serve has beside them.
 func (rt *Runtime) serveAll(w http.ResponseWriter, r *http.Request) {
+	if rt.leaving.Load() {
+		defer rt.leave(w)()
+	}
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		switch r.URL.Path {
 		case "/healthz":
-			plainText(w, http.StatusOK, "ok\n")
+			rt.watched.Store(true)
+			status, text := health(rt.cluster.Outage(), time.Now())
+			plainText(w, status, text)
 			return
 		case "/readyz":
 			rt.serveReady(w, r)
@@ -133,10 +114,26 @@ func (rt *Runtime) serveAll(w http.ResponseWriter, r *http.Request) {
 	rt.ServeHTTP(w, r)
 }
 
+// sickAfter is how long the store may be unable to write before the process
+// says that it had better be started anew.
+const sickAfter = time.Minute
+
+// health is what /healthz answers: o is why the store cannot write, or nil.
+func health(o *cluster.Outage, now time.Time) (status int, text string) {
+	if o == nil || now.Sub(o.Since) < sickAfter {
+		return http.StatusOK, "ok\n"
+	}
+	return http.StatusServiceUnavailable, fmt.Sprintf("%s, for %v\n", o, now.Sub(o.Since).Round(time.Second))
+}
+
 func (rt *Runtime) serveReady(w http.ResponseWriter, _ *http.Request) {
+	rt.watched.Store(true)
+	outage := rt.cluster.Outage()
 	switch {
 	case !rt.ready.Load():
 		plainText(w, http.StatusServiceUnavailable, "draining\n")
+	case outage != nil:
+		plainText(w, http.StatusServiceUnavailable, outage.String()+"\n")
 	case rt.cluster.Suspended():
 		plainText(w, http.StatusServiceUnavailable, "the store does not answer\n")
 	default:

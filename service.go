@@ -100,15 +100,19 @@ func shown(name string) string {
 	return strings.ToValidUTF8(name[:maxShown], "") + "…"
 }
 
-// internal logs what went wrong inside and tells the client no more than that. What
+// internal logs what went wrong inside and tells the client no more than that, or that it
+// may send the request again when the store could not be read or written now. What
 // ended because somebody wanted it to is nothing wrong.
 func (s *service) internal(what string, err error) *mcp.Error {
-	level := slog.LevelError
+	level, told := slog.LevelError, mcp.NewError(mcp.CodeInternalError, "")
+	if actors.Later(err) {
+		level, told = slog.LevelWarn, actors.Unavailable
+	}
 	if errors.Is(err, ErrCancelled) || errors.Is(err, ErrSessionEnded) || errors.Is(err, ErrUnmounted) {
 		level = slog.LevelDebug
 	}
 	s.rt.log.Log(context.Background(), level, "request failed", "server", s.srv.opts.ID, "method", what, "error", err)
-	return mcp.NewError(mcp.CodeInternalError, "")
+	return told
 }
 
 // Safe reports whether a call may run again: what only reads may, and tools that
@@ -199,7 +203,7 @@ func (s *service) ended(ctx context.Context, call *Call, o *observed, code int, 
 // trace prefers the trace context in `_meta`, which is the call's own, to that
 // of the HTTP request.
 func (s *service) trace(m *codec.Message, t telemetry.Trace) telemetry.Trace {
-	if p := codec.Field(m.Meta, "traceparent"); p != nil {
+	if p := codec.Optional(m.Meta, "traceparent"); p != nil {
 		return telemetry.Trace{Parent: text(p), State: text(codec.Field(m.Meta, "tracestate"))}
 	}
 	return t
@@ -535,7 +539,7 @@ func (s *service) setLevel(ctx context.Context, call *Call, m *codec.Message, ds
 // checkLevel refuses a request that wants log messages of a level that is none
 // (2026-07-28, server/utilities/logging).
 func checkLevel(m *codec.Message) *mcp.Error {
-	if level := codec.Field(m.Meta, mcp.MetaLogLevel); level != nil && !mcp.LoggingLevel(text(level)).Valid() {
+	if level := codec.Optional(m.Meta, mcp.MetaLogLevel); level != nil && !mcp.LoggingLevel(text(level)).Valid() {
 		return mcp.Errorf(mcp.CodeInvalidParams, "_meta: %s must be one of %s", mcp.MetaLogLevel, levels)
 	}
 	return nil
@@ -559,8 +563,11 @@ func (s *service) list(call *Call, m *codec.Message, p pager, dst []byte) ([]byt
 	aad := []byte("cursor\x00" + key.Tenant + "\x00" + key.Server + "\x00" + string(m.Method))
 	after := ""
 	if m.Cursor != nil {
-		var ok bool
-		if after, ok = s.rt.unseal(text(m.Cursor), aad); !ok {
+		var err error
+		switch after, err = s.rt.unseal(text(m.Cursor), aad); {
+		case actors.Later(err):
+			return nil, s.internal(string(m.Method), fmt.Errorf("open cursor: %w", err))
+		case err != nil:
 			return nil, mcp.NewError(mcp.CodeInvalidParams, "invalid cursor")
 		}
 	}

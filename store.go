@@ -22,6 +22,8 @@ var storeErrors = []struct{ from, to error }{
 	{cluster.ErrRetry, actors.ErrAgain},
 	{cluster.ErrFull, actors.ErrFull},
 	{cluster.ErrUnavailable, actors.ErrUnavailable},
+	// A node of the newer release can read it.
+	{cluster.ErrNewer, actors.ErrUnavailable},
 	{context.DeadlineExceeded, actors.ErrUnavailable},
 }
 
@@ -76,6 +78,11 @@ func (s store) Take(ctx context.Context, stream string, rec []byte, rev uint64, 
 	return rev, storeError(err)
 }
 
+func (s store) Rewrite(ctx context.Context, stream string, rec []byte, rev uint64, ttl time.Duration) (uint64, error) {
+	rev, err := s.n.Rewrite(ctx, stream, rec, rev, ttl)
+	return rev, storeError(err)
+}
+
 func (s store) Append(stream string, rev, num uint64, data []byte, done func(error)) {
 	s.n.Append(stream, rev, num, data, func(err error) { done(storeError(err)) })
 }
@@ -95,6 +102,29 @@ func (s store) Tail(ctx context.Context, stream string, hint uint64) (uint64, er
 
 func (s store) EndStream(ctx context.Context, stream string) error {
 	return storeError(s.n.EndStream(ctx, stream))
+}
+
+// keys joins the actors to the cluster's key ring. Of all errors one alone says that what
+// is to be opened is not good: after any other nobody knows.
+type keys struct{ r *cluster.Ring }
+
+var _ actors.Keys = keys{}
+
+func (k keys) Seal(plain, aad []byte) ([]byte, error) {
+	sealed, err := k.r.Seal(plain, aad)
+	return sealed, unreadable(err)
+}
+
+func (k keys) Open(sealed, aad []byte) ([]byte, error) {
+	plain, err := k.r.Open(sealed, aad)
+	return plain, unreadable(err)
+}
+
+func unreadable(err error) error {
+	if err == nil || errors.Is(err, cluster.ErrSealed) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", actors.ErrUnavailable, err)
 }
 
 func (s store) NearFull() bool { return s.n.NearFull() }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"strings"
 	"time"
 
@@ -11,7 +12,9 @@ import (
 )
 
 // Keys seal what clients carry for a node, so that any node can open it and nobody
-// else can read or change it. aad must be the same for both.
+// else can read or change it. aad must be the same for both. ErrUnavailable, wrapped,
+// reports that the keys cannot be read now, so that nobody can tell whether sealed is
+// good. Any other error of Open says that it is not, and never will be.
 type Keys interface {
 	Seal(plain, aad []byte) ([]byte, error)
 	Open(sealed, aad []byte) ([]byte, error)
@@ -83,25 +86,30 @@ func (n *Node) sealState(c *Call, expires time.Time) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(sealed), nil
 }
 
-// openState opens the state that a request brings; ok is false if it is not good
-// for this request of this client now.
-func (n *Node) openState(svc *Service, tenant string, m *codec.Message, now time.Time) (st *askState, ok bool) {
+// errBadState stands for whatever is wrong with a state: its client is told no more.
+var errBadState = errors.New("actors: bad requestState")
+
+// openState opens the state that a request brings. errBadState reports that it is not
+// good for this request of this client now, ErrUnavailable that nobody can tell.
+func (n *Node) openState(svc *Service, tenant string, m *codec.Message, now time.Time) (*askState, error) {
 	text, ok := codec.Str(m.State)
 	if !ok || strings.ContainsAny(text, "\r\n") { // which the decoder would skip
-		return nil, false
+		return nil, errBadState
 	}
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil {
-		return nil, false
+		return nil, errBadState
 	}
 	plain, err := n.keys.Open(sealed, stateFor(tenant, svc.ID))
-	if err != nil {
-		return nil, false
+	switch {
+	case errors.Is(err, ErrUnavailable):
+		return nil, err
+	case err != nil:
+		return nil, errBadState
 	}
-	st = new(askState)
-	if codec.Unmarshal(plain, st) != nil {
-		return nil, false
+	st := new(askState)
+	if codec.Unmarshal(plain, st) != nil || st.Method != string(m.Method) || st.Request != requestDigest(m) || now.UnixMilli() >= st.Expires {
+		return nil, errBadState
 	}
-	good := st.Method == string(m.Method) && st.Request == requestDigest(m) && now.UnixMilli() < st.Expires
-	return st, good
+	return st, nil
 }

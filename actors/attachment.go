@@ -15,6 +15,7 @@ const maxPending = 256 << 10
 // append numbers from..num, of which num is the one that event ids carry.
 type frame struct {
 	from, num uint64
+	epoch     uint64
 	entries   []stream.Entry
 	last      bool
 }
@@ -31,18 +32,20 @@ func (f *frame) size() int {
 // has got. Frames of the writer are passed on strictly n+1 after n; until a
 // replay has caught up they wait, and what does not fit is read from the log.
 type attachment struct {
-	node   *Node
-	svc    *Service
-	from   *account // that the connection counts on
-	key    StreamKey
-	conn   Conn
-	primes bool // the revision knows priming events and retry
-	after  stream.Position
+	node    *Node
+	svc     *Service
+	from    *account // that the connection counts on
+	key     StreamKey
+	conn    Conn
+	primes  bool // the revision knows priming events and retry
+	answers bool // the stream is of a call
+	after   stream.Position
 
 	mu      sync.Mutex // guards the fields below; never held over I/O
 	next    uint64     // the append expected next
 	skip    int        // entries of append next that the client has
 	named   bool       // the connection has carried an event id to come back with
+	told    bool       // and the time after which to come back
 	live    bool       // frames go straight to the connection
 	pending []frame
 	bytes   int
@@ -55,8 +58,8 @@ type attachment struct {
 // primingRevision is the first that knows priming events and retry.
 const primingRevision = "2025-11-25"
 
-func (n *Node) newAttachment(svc *Service, s *sessionActor, key StreamKey, revision string, conn Conn, after stream.Position) *attachment {
-	a := &attachment{node: n, svc: svc, from: n.accounts.billed(s), key: key, conn: conn, primes: revision >= primingRevision, after: after, next: after.Append, skip: after.Entry + 1}
+func (n *Node) newAttachment(svc *Service, s *sessionActor, key StreamKey, rec *streamRecord, conn Conn, after stream.Position) *attachment {
+	a := &attachment{node: n, svc: svc, from: n.accounts.billed(s), key: key, conn: conn, primes: rec.Revision >= primingRevision, answers: len(rec.Calls) > 0, after: after, next: after.Append, skip: after.Entry + 1}
 	if after.Append == 0 {
 		a.next, a.skip = 1, 0
 	}
@@ -85,8 +88,52 @@ func (a *attachment) open(fresh bool) bool {
 func (a *attachment) prime() {
 	if a.primes && !a.named {
 		a.named = true
-		a.conn.Event(a.id(a.after), int(a.svc.Limits.Retry/time.Millisecond), nil)
+		a.conn.Event(a.id(a.after), a.retry(), nil)
 	}
+}
+
+// retry is what the next event says of the time to come back, in milliseconds; 0 is
+// nothing. It is said once on each connection: a client may remember another time,
+// see poll.
+func (a *attachment) retry() int {
+	if !a.primes || a.told {
+		return 0
+	}
+	a.told = true
+	wait := a.svc.Limits.Retry
+	if !a.answers {
+		// Release 1.x of the Python SDK tries once where a standalone stream broke off,
+		// and twice where that of a call did.
+		wait *= 2
+	}
+	return int(wait / time.Millisecond)
+}
+
+// close ends the connection of a call that goes on.
+func (a *attachment) close(m closeConn) {
+	if m.leaving {
+		a.finish()
+		return
+	}
+	a.poll()
+}
+
+// soon is how long a client waits at most that is told to come back at once.
+const soon = time.Second
+
+// poll ends the connection of a call that goes on here, so that the client comes
+// back soon.
+func (a *attachment) poll() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.done {
+		return
+	}
+	a.done = true
+	if a.primes {
+		a.conn.Event("", int(min(soon, a.svc.Limits.Retry)/time.Millisecond), nil)
+	}
+	a.conn.Finish()
 }
 
 // watch keeps the connection among the node's open ones until it is gone.
@@ -112,7 +159,7 @@ func (a *attachment) frame(f frame) {
 	switch {
 	case a.done || f.num < a.next:
 	case a.live && f.from <= a.next:
-		a.write(f.num, f.entries, f.last)
+		a.write(stream.Append{Num: f.num, Epoch: f.epoch, Entries: f.entries, Last: f.last})
 		a.conn.Flush()
 	case a.live:
 		// The writer and the connection are in one process and nothing comes
@@ -128,18 +175,18 @@ func (a *attachment) frame(f frame) {
 	}
 }
 
-// write sends the visible entries of append num that the client has not got.
-func (a *attachment) write(num uint64, entries []stream.Entry, last bool) {
-	for i := range entries {
-		if (num == a.next && i < a.skip) || !entries[i].Kind.Visible() {
+// write sends the visible entries of an append that the client has not got.
+func (a *attachment) write(p stream.Append) {
+	for i := range p.Entries {
+		if (p.Num == a.next && i < a.skip) || !p.Entries[i].Kind.Visible() {
 			continue
 		}
 		a.named = true
-		a.conn.Event(a.id(stream.Position{Stream: a.key.ID, Append: num, Entry: i}), 0, entries[i].Data)
+		a.conn.Event(a.id(p.Position(a.key.ID, i)), a.retry(), p.Entries[i].Data)
 	}
-	a.next, a.skip = num+1, 0
+	a.next, a.skip = p.Num+1, 0
 	a.wrote = time.Now()
-	if last {
+	if p.Last {
 		a.done = true
 		a.conn.Finish()
 	}
@@ -150,7 +197,7 @@ func (a *attachment) replayed(p stream.Append) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.done && p.Num >= a.next {
-		a.write(p.Num, p.Entries, p.Last)
+		a.write(p)
 	}
 }
 
@@ -171,7 +218,7 @@ func (a *attachment) catchUp() (again bool) {
 		if f.from > a.next {
 			return true
 		}
-		a.write(f.num, f.entries, f.last)
+		a.write(stream.Append{Num: f.num, Epoch: f.epoch, Entries: f.entries, Last: f.last})
 	}
 	a.pending, a.bytes = nil, 0
 	a.live = true

@@ -3,7 +3,9 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
@@ -107,11 +109,22 @@ func (n *Node) batch(svc *Service, in *Input, principal any, m *codec.Message, b
 	switch {
 	case len(requests) == 0:
 		in.Conn.Accepted()
-	case n.draining.Load() || n.store.Suspended() && !n.regained(svc.Limits.StoreWait):
-		n.unavailable(in.Conn, nil)
+	case slices.ContainsFunc(requests, func(e *element) bool { return n.turnsAway(svc, &e.m) }) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait):
+		n.turnAwayAll(in.Conn, errUnavailable, idsOf(requests))
 	default:
 		for s != nil && !n.runBatch(s, in, principal, requests, body) {
 			s = n.of(svc, in, nil) // it has just left memory: activate it anew
+		}
+	}
+}
+
+// idsOf yields the ids of requests.
+func idsOf(requests []*element) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for _, e := range requests {
+			if !yield(e.m.ID) {
+				return
+			}
 		}
 	}
 }
@@ -131,7 +144,7 @@ func (n *Node) runBatch(s *sessionActor, in *Input, principal any, requests []*e
 			if errors.Is(err, ErrStopped) {
 				return false
 			}
-			n.refused(in.Conn, err, nil)
+			n.turnAwayAll(in.Conn, err, idsOf(requests))
 			return true
 		}
 		members = append(members, r)
@@ -163,10 +176,11 @@ func (r *requestActor) withdraw(cause error) {
 	r.release()
 }
 
-// gathering is the state of a batch's stream as long as nothing of it has been sent or stored: the answers so far.
+// gathering is the state of a batch's stream as long as nothing of it has been sent or stored: the answers so far,
+// and the ends of requests that were cancelled.
 type gathering struct {
-	answers []stream.Entry
-	body    []byte
+	ends []stream.Entry
+	body []byte
 }
 
 // beginNow ends the time in which a batch may be answered as plain JSON.
@@ -174,7 +188,7 @@ type beginNow struct{}
 
 // newBatchStream starts the stream of a batch. It stores and sends nothing before it has to.
 func (n *Node) newBatchStream(s *sessionActor, conn Conn, principal any, requests []*element, body []byte) *streamActor {
-	rec := streamRecord{Version: streamRecordVersion, Node: n.name, Boot: n.boot, Epoch: 1, Revision: s.view.Load().rec.Revision}
+	rec := streamRecord{Version: streamRecordVersion, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: s.view.Load().rec.Revision}
 	for _, e := range requests {
 		safe := s.svc.Handler.Safe(e.m.Method, e.m.Name)
 		rec.Safe = rec.Safe || safe
@@ -202,11 +216,9 @@ func (s *streamActor) gathered(m *pushEntries) {
 	}
 	done := s.settle(m)
 	for i := range m.entries {
-		if m.entries[i].Kind == stream.Final {
-			s.gather.answers = append(s.gather.answers, m.entries[i])
-		}
 		m.entries[i].Drop(nil)
 		m.entries[i].Acked = nil
+		s.gather.ends = append(s.gather.ends, m.entries[i])
 	}
 	if done {
 		s.answerPlain()
@@ -234,13 +246,14 @@ func (s *streamActor) settle(m *pushEntries) bool {
 // answerPlain answers a batch as a JSON array, and ends its stream, of which nobody has heard.
 func (s *streamActor) answerPlain() {
 	conn := s.att.conn
-	if len(s.gather.answers) == 0 { // all were cancelled
+	answers := slices.DeleteFunc(s.gather.ends, func(e stream.Entry) bool { return e.Kind != stream.Final })
+	if len(answers) == 0 { // all were cancelled
 		conn.Open()
 		conn.Finish()
 	} else {
 		b := codec.GetBuffer()
 		b.B = append(b.B[:0], '[')
-		for i, e := range s.gather.answers {
+		for i, e := range answers {
 			if i > 0 {
 				b.B = append(b.B, ',')
 			}
@@ -265,9 +278,14 @@ func (s *streamActor) begin() {
 	if s.rec.Safe {
 		body = g.body
 	}
+	for _, e := range g.ends {
+		if e.Kind == stream.End { // which its client has been told already
+			s.live.Digest.done(s.live.Calls, e.Meta)
+		}
+	}
 	s.node.storeStream(s, body)
-	if len(g.answers) > 0 {
-		s.step(stream.Event{Op: stream.Push, Entries: g.answers})
+	if len(g.ends) > 0 {
+		s.step(stream.Event{Op: stream.Push, Entries: g.ends})
 	}
 }
 
@@ -282,7 +300,7 @@ func (s *streamActor) discard() {
 
 // giveUpGathering ends a batch of which nothing has been sent, because the node stops.
 func (s *streamActor) giveUpGathering() {
-	s.gather.answers = append(s.gather.answers, lostCalls(s.rec.Calls, s.answered)...)
+	s.gather.ends = append(s.gather.ends, lostCalls(s.rec.Calls, s.answered)...)
 	s.answerPlain()
 }
 
@@ -304,8 +322,7 @@ func (s *streamActor) withdraw(id string) {
 // isMuted reports that e is of a cancelled request, and goes to the client.
 func (s *streamActor) isMuted(e *stream.Entry) bool {
 	if e.Kind == stream.Request {
-		_, _, member := askedMeta(e.Meta)
-		return s.muted[member]
+		return s.muted[askedMeta(e.Meta).Member]
 	}
 	member, ok := memberOf(e)
 	return ok && s.muted[member]

@@ -30,6 +30,7 @@ type Call struct {
 	attempt   int
 	member    int // place in a batch
 	journal   *journal
+	uses      uses
 
 	// unstored counts the bytes on their way to the log.
 	unstored atomic.Int64
@@ -145,7 +146,7 @@ func (c *Call) send(ctx context.Context, m any, acked *func(error), size int) er
 	*acked = func(err error) {
 		c.unstored.Add(-int64(size))
 		if stored != nil {
-			stored <- err
+			stored <- err // which has room: an entry is told of once
 		}
 	}
 	if err := c.post(m); err != nil {

@@ -74,15 +74,6 @@ func (d *directory[K, A]) current(k K) (A, bool) {
 	return w.a, w.err == nil
 }
 
-// has reports whether k's actor is there or is being made.
-func (d *directory[K, A]) has(k K) bool {
-	s := &d.shards[d.shard(k)]
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	_, ok := s.m[k]
-	return ok || s.making[k] != nil
-}
-
 func (d *directory[K, A]) put(k K, a A) {
 	s := &d.shards[d.shard(k)]
 	s.mu.Lock()

@@ -67,6 +67,7 @@ type heldConn struct {
 	most   int           // messages that may wait to be read; 0 is any number
 	slow   time.Duration // before the answer begins
 	got    []string
+	id     string // of the newest event
 	gone   []func()
 	name   string
 }
@@ -95,9 +96,10 @@ func (c *heldConn) Open() bool {
 	c.open = c.status == 0
 	return c.open
 }
-func (c *heldConn) Event(_ string, _ int, data []byte) {
+func (c *heldConn) Event(id string, _ int, data []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.id = id
 	if c.open && !c.over && len(data) > 0 {
 		c.got = append(c.got, string(data))
 	}
@@ -151,6 +153,13 @@ func (c *heldConn) events() []string {
 	return slices.Clone(c.got)
 }
 
+// lastID is the newest event id.
+func (c *heldConn) lastID() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.id
+}
+
 // read is events for a client that reads them.
 func (c *heldConn) read() (got []string) {
 	c.mu.Lock()
@@ -180,6 +189,7 @@ type heldHandler struct {
 	initialize func()
 	opened     func(p *Peer, gap bool)
 	notified   func(p *Peer)
+	listening  func() Listening
 }
 
 func (h *heldHandler) Initialize(_ context.Context, params []byte) (Settled, []byte, *mcp.Error) {
@@ -198,6 +208,9 @@ func (h *heldHandler) Notified(p *Peer, _ string, _ []byte) {
 	if h.notified != nil {
 		h.notified(p)
 	}
+}
+func (h *heldHandler) Listening(context.Context, *Call) (Listening, *mcp.Error) {
+	return h.listening(), nil
 }
 func (h *heldHandler) Safe([]byte, []byte) bool { return false }
 func (h *heldHandler) Opened(p *Peer, gap bool) {
@@ -251,7 +264,7 @@ func (h *held) postOn(c *heldConn, session, body string) {
 	h.t.Helper()
 	var m codec.Message
 	if err := codec.Scan([]byte(body), &m, codec.Limits{}); err != nil {
-		h.t.Fatal(err)
+		panic(err) // not Fatal: the goroutine may be one of the test's own
 	}
 	in := h.input(session, "192.0.2.1", c)
 	if _, _, live := strings.Cut(session, "."); live {

@@ -133,20 +133,21 @@ func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
 }
 
 func (c *Call) askInSession(ctx context.Context, qs []Question) ([]Answer, error) {
-	answers := make([]Answer, len(qs))
+	answers, uses := make([]Answer, len(qs)), make([]int, len(qs))
 	var own, common []int
 	for i, q := range qs {
-		if q.Keep == nil || c.journal.has(q.Key) {
+		uses[i] = c.uses.next(q.Key)
+		if q.Keep == nil || c.journal.has(q.Key, uses[i]) {
 			own = append(own, i)
 		} else {
 			common = append(common, i)
 		}
 	}
 	if len(common) == 0 {
-		return answers, c.ask(ctx, qs, own, answers)
+		return answers, c.ask(ctx, qs, uses, own, answers)
 	}
 	if len(common) == 1 && len(own) == 0 {
-		a, err := c.askCommon(ctx, qs, 0)
+		a, err := c.askCommon(ctx, qs, uses, 0)
 		answers[0] = a
 		return answers, err
 	}
@@ -155,7 +156,7 @@ func (c *Call) askInSession(ctx context.Context, qs []Question) ([]Answer, error
 	ends := make(chan error, len(common))
 	for _, i := range common {
 		go func() {
-			a, err := c.askCommon(ctx, qs, i)
+			a, err := c.askCommon(ctx, qs, uses, i)
 			answers[i] = a
 			if err != nil {
 				cancel(err)
@@ -163,7 +164,7 @@ func (c *Call) askInSession(ctx context.Context, qs []Question) ([]Answer, error
 			ends <- err
 		}()
 	}
-	err := c.ask(ctx, qs, own, answers)
+	err := c.ask(ctx, qs, uses, own, answers)
 	if err != nil {
 		cancel(err)
 	}
@@ -179,10 +180,10 @@ func (c *Call) askInSession(ctx context.Context, qs []Question) ([]Answer, error
 }
 
 // askCommon asks one question whose answer may be kept.
-func (c *Call) askCommon(ctx context.Context, qs []Question, i int) (Answer, error) {
+func (c *Call) askCommon(ctx context.Context, qs []Question, uses []int, i int) (Answer, error) {
 	return c.sess.kept().share(ctx, c.ctx, qs[i].Keep, func() (Answer, error) {
 		answers := make([]Answer, len(qs))
-		err := c.ask(ctx, qs, []int{i}, answers)
+		err := c.ask(ctx, qs, uses, []int{i}, answers)
 		return answers[i], err
 	})
 }

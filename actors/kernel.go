@@ -86,6 +86,23 @@ func (k *Kernel) stop(c *cell) {
 	c.refuse(left)
 }
 
+// stopIdle is stop for an actor that ends by itself, in its own turn. It reports
+// false, and c goes on, when messages wait in the mailbox: whoever sent them was
+// told that c has them.
+func (k *Kernel) stopIdle(c *cell) bool {
+	c.mu.Lock()
+	waiting := len(c.queue) > 0
+	if waiting || c.closed {
+		c.mu.Unlock()
+		return !waiting
+	}
+	c.closed = true
+	c.mu.Unlock()
+	k.sys.ProcessRegistry.Remove(c.pid)
+	k.live[c.kind].Add(-1)
+	return true
+}
+
 // contain keeps a panic inside the actor that had it.
 func (c *cell) contain(m, r any) {
 	c.k.panics.Add(1)
@@ -103,6 +120,17 @@ func (c *cell) contain(m, r any) {
 		}
 	}()
 	c.b.failed(m, last)
+}
+
+// contained runs f, and keeps a panic of it from what comes after it.
+func (c *cell) contained(f func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.k.panics.Add(1)
+			c.k.log.Error("actor panicked", "actor", c.pid.Id, "panic", r, "stack", string(debug.Stack()))
+		}
+	}()
+	f()
 }
 
 // panicWindow counts panics within a minute. Only the actor's own turn uses it.

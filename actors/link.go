@@ -81,7 +81,7 @@ var overNow = func() context.Context {
 // Connect begins a session on in.Conn, which stays its only connection. It names the session with SetSession and opens
 // the connection, or refuses with Reject. The session ends when the connection is gone.
 func (n *Node) Connect(svc *Service, in *Input) {
-	if n.draining.Load() {
+	if n.draining.Load() || n.handing.Load() { // it would end at once
 		n.unavailable(in.Conn, nil)
 		return
 	}
@@ -158,7 +158,7 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 	}
 	until := time.Now().Add(svc.Limits.StoreWait)
 	if m.Kind != codec.Batch {
-		if n.take(s, in, principal, m, body, until) {
+		if n.take(s, in, linkReply{s.link.conn}, principal, m, body, until) {
 			in.Conn.Accepted()
 		}
 		return
@@ -173,9 +173,16 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 		return
 	}
 	conn := in.Conn
-	in.Conn = linkReply{s.link.conn} // what is refused of a batch is refused by itself
+	gathered := &linkBatch{conn: s.link.conn}
 	for i := range all {
-		n.take(s, in, principal, &all[i].m, all[i].raw, until)
+		if all[i].m.Kind == codec.Request {
+			gathered.open++
+		}
+	}
+	for i := range all {
+		reply := gathered.member()
+		in.Conn = reply // what is refused of a batch is refused by itself
+		n.take(s, in, reply, principal, &all[i].m, all[i].raw, until)
 	}
 	conn.Accepted()
 }
@@ -184,15 +191,16 @@ func unknownLink(c Conn, id []byte) {
 	c.Reject(404, mcp.CodeInvalidRequest, "unknown session: connect anew", nil, id, 0)
 }
 
-// take takes one message of a session that lives on a connection. It reports whether it did; else it has answered.
-func (n *Node) take(s *sessionActor, in *Input, principal any, m *codec.Message, raw []byte, until time.Time) bool {
+// take takes one message of a session that lives on a connection. It reports whether it did; else it has answered on
+// in.Conn. A request that was taken is answered on reply, also if it is refused for a limit.
+func (n *Node) take(s *sessionActor, in *Input, reply Conn, principal any, m *codec.Message, raw []byte, until time.Time) bool {
 	if in.Alone && m.Kind == codec.Request {
 		n.takeAloneOn(s, in, principal, m, raw)
 		return true
 	}
 	switch m.Kind {
 	case codec.Request:
-		return n.takeRequestOn(s, in, principal, m, raw)
+		return n.takeRequestOn(s, in, reply, principal, m, raw)
 	case codec.Notification:
 		n.notified(s.svc, s, m, until)
 	default:
@@ -201,23 +209,23 @@ func (n *Node) take(s *sessionActor, in *Input, principal any, m *codec.Message,
 	return true
 }
 
-func (n *Node) takeRequestOn(s *sessionActor, in *Input, principal any, m *codec.Message, raw []byte) bool {
+func (n *Node) takeRequestOn(s *sessionActor, in *Input, reply Conn, principal any, m *codec.Message, raw []byte) bool {
 	fresh := s.view.Load().rec.Revision == ""
 	switch {
 	case string(m.Method) == mcp.MethodPing: // which is legal before initialize, and waits for nobody
-		s.link.send(codec.AppendResult(nil, m.ID, []byte("{}")))
+		reply.Answer(200, codec.AppendResult(nil, m.ID, []byte("{}")))
 		return true
 	case string(m.Method) == mcp.MethodInitialize && fresh:
 		n.initializeOn(s, m)
 		return true
 	case fresh:
-		s.link.send(codec.AppendError(nil, m.ID, mcp.CodeInvalidRequest, "initialize first", nil))
+		reply.Answer(200, codec.AppendError(nil, m.ID, mcp.CodeInvalidRequest, "initialize first", nil))
 		return true
-	case n.draining.Load():
-		n.unavailable(in.Conn, m.ID)
-		return false
+	case n.turnsAway(s.svc, m):
+		n.turnAway(reply, errUnavailable, m.ID)
+		return true
 	}
-	return n.callOn(s, in, principal, raw)
+	return n.callOn(s, in, reply, principal, raw)
 }
 
 // takeAloneOn takes a request that stands for itself on a connection that carries
@@ -275,28 +283,33 @@ func (n *Node) initializeOn(s *sessionActor, m *codec.Message) {
 
 // callOn runs a request of a session that lives on a connection, on a goroutine of its own: who sent it may have to
 // answer a question before the request can end.
-func (n *Node) callOn(s *sessionActor, in *Input, principal any, raw []byte) bool {
+func (n *Node) callOn(s *sessionActor, in *Input, reply Conn, principal any, raw []byte) bool {
 	var m codec.Message
 	body := clone(raw)
 	if codec.Scan(body, &m, codec.Limits{MaxDepth: s.svc.Limits.Depth}) != nil {
 		return true // it was scanned before: this cannot be
 	}
 	if !s.link.slot(s.svc.Limits.StoreWait) {
-		n.refuse(in.Conn, m.ID, verdict{reason: CallsOfSession})
-		return false
+		n.turnAway(reply, verdict{reason: CallsOfSession}, m.ID)
+		return true
 	}
-	r, err := n.admitted(s, in, linkReply{s.link.conn}, &m, body, &Call{principal: principal, trace: in.Trace, attempt: 1}, nil)
+	r, err := n.admitted(s, in, reply, &m, body, &Call{principal: principal, trace: in.Trace, attempt: 1}, nil)
 	if err != nil {
 		s.link.leave()
-		if errors.Is(err, ErrStopped) { // it has just ended
+		switch {
+		case errors.Is(err, ErrStopped): // it has just ended
 			unknownLink(in.Conn, m.ID)
-		} else {
+			return false
+		case errors.Is(err, session.ErrDuplicate): // an error with this id would be taken for the answer to the first
 			n.refused(in.Conn, err, m.ID)
+			return false
 		}
-		return false
+		n.turnAway(reply, err, m.ID)
+		return true
 	}
 	s.link.calls.Go(func() {
 		r.serve()
+		reply.Finish() // whatever became of the request, its batch must not wait for it
 		s.link.leave()
 	})
 	return true

@@ -3,7 +3,7 @@ package actors
 import (
 	"bytes"
 	"context"
-	"strings"
+	"slices"
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/session"
@@ -109,18 +109,29 @@ func (n *Node) listenAlone(svc *Service, s *sessionActor, in *Input, principal a
 	}
 	if s == nil {
 		l.stream = n.talking.add(in.Conn, svc.Limits.KeepAlive)
-		in.Conn.Gone(func() { _ = l.post(endListen{}) })
 	}
 	// Whatever changes from here on is told, so that nothing is lost between the
 	// acknowledgement and the first change.
 	n.listens.put(l.key, l)
 	for _, uri := range filter.URIs {
-		n.subs.add(n, l.key, uri)
+		n.follow(l, uri)
 	}
 	_ = l.post(acknowledge{})
-	if n.draining.Load() || svc.life.over.Load() { // since before it could be found
-		_ = l.post(endListen{reason: "the server is shutting down"})
+	if s == nil {
+		in.Conn.Gone(func() { _ = l.post(endListen{}) }) // only now: it ends what is there
 	}
+	switch { // since before it could be found
+	case n.draining.Load() || svc.life.over.Load():
+		_ = l.post(endListen{reason: "the server is shutting down"})
+	case s != nil && s.stopped():
+		_ = l.post(endListen{})
+	}
+}
+
+func (l *listenActor) sessionKey() SessionKey { return l.key }
+
+func (l *listenActor) wants(uri string) bool {
+	return slices.Contains(l.filter.URIs, uri) && !l.stopped()
 }
 
 // reply sends a whole response to a request that stands for itself.
@@ -155,9 +166,15 @@ func (l *listenActor) receive(m any) {
 	}
 }
 
-func (l *listenActor) failed(_ any, last bool) {
-	if last {
-		l.end("")
+// failed ends the listener: what it is told is stored nowhere, so that what a panic has
+// lost of that cannot be made good.
+func (l *listenActor) failed(m any, _ bool) {
+	told := false
+	if _, ends := m.(endListen); !ends {
+		l.contained(func() { l.end("internal error"); told = true })
+	}
+	if !told && l.sess == nil {
+		l.contained(l.conn.Cut)
 	}
 }
 
@@ -228,10 +245,12 @@ func (l *listenActor) makeGood() {
 
 // end ends the listener. A reason is the server's, and is told before the response.
 func (l *listenActor) end(reason string) {
-	for _, uri := range l.filter.URIs {
-		l.node.subs.remove(l.key, uri)
-	}
 	l.node.listens.drop(l.key, l)
+	l.node.k.stop(&l.cell)
+	l.from.streams.Add(-1)
+	for _, uri := range l.filter.URIs {
+		l.node.follow(l, uri)
+	}
 	if reason != "" {
 		rest := append([]byte(`"requestId":`), l.id...)
 		rest = append(rest, `,"reason":`...)
@@ -246,8 +265,6 @@ func (l *listenActor) end(reason string) {
 	if l.sess == nil {
 		l.conn.Finish()
 	}
-	l.from.streams.Add(-1)
-	l.node.k.stop(&l.cell)
 }
 
 // ListChanged tells all listeners of a service which lists have changed: methods are
@@ -279,13 +296,4 @@ func (n *Node) endListeners(reason string, which func(*listenActor) bool) {
 func (n *Node) listening(s *sessionActor, id []byte) (found bool) {
 	n.listens.each(func(l *listenActor) { found = found || l.sess == s && bytes.Equal(l.id, id) })
 	return found
-}
-
-// hears reports that whoever k names is on this node.
-func (n *Node) hears(k SessionKey) bool {
-	if strings.HasPrefix(k.ID, listenPrefix) {
-		_, ok := n.listens.get(k)
-		return ok
-	}
-	return n.sessions.has(k)
 }

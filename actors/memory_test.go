@@ -4,7 +4,10 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/stream"
 )
 
 // memory is a Store that a test looks into and holds up.
@@ -13,6 +16,9 @@ type memory struct {
 	rev     uint64
 	records map[string]stored // of sessions by key, of writers by stream
 	appends map[string]map[uint64][]byte
+	bodies  map[string][]byte
+
+	reads atomic.Int64 // appends that were read
 
 	// before runs ahead of each operation, unlocked, and after runs when the
 	// operation is done and not yet reported; an error is reported in its place.
@@ -27,7 +33,7 @@ type stored struct {
 var _ Store = (*memory)(nil)
 
 func newMemory() *memory {
-	return &memory{records: make(map[string]stored), appends: make(map[string]map[uint64][]byte)}
+	return &memory{records: make(map[string]stored), appends: make(map[string]map[uint64][]byte), bodies: make(map[string][]byte)}
 }
 
 // do runs one operation.
@@ -88,8 +94,14 @@ func (m *memory) Delete(_ context.Context, key string, _ uint64) error {
 	return m.do("Delete", key, func() error { delete(m.records, key); return nil })
 }
 
-func (m *memory) OpenStream(_ context.Context, path string, rec, _ []byte, _ time.Duration) (uint64, error) {
-	return m.write("OpenStream", path, rec, 0)
+func (m *memory) OpenStream(_ context.Context, path string, rec, body []byte, _ time.Duration) (uint64, error) {
+	rev, err := m.write("OpenStream", path, rec, 0)
+	if err == nil && body != nil {
+		m.mu.Lock()
+		m.bodies[path] = slices.Clone(body)
+		m.mu.Unlock()
+	}
+	return rev, err
 }
 
 func (m *memory) Writer(_ context.Context, path string) ([]byte, uint64, error) {
@@ -97,10 +109,21 @@ func (m *memory) Writer(_ context.Context, path string) ([]byte, uint64, error) 
 	return s.data, s.rev, err
 }
 
-func (m *memory) Body(context.Context, string) ([]byte, error) { return nil, ErrNotFound }
+func (m *memory) Body(_ context.Context, path string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if body, ok := m.bodies[path]; ok {
+		return slices.Clone(body), nil
+	}
+	return nil, ErrNotFound
+}
 
 func (m *memory) Take(_ context.Context, path string, rec []byte, rev uint64, _ time.Duration) (uint64, error) {
 	return m.write("Take", path, rec, rev)
+}
+
+func (m *memory) Rewrite(_ context.Context, path string, rec []byte, rev uint64, _ time.Duration) (uint64, error) {
+	return m.write("Rewrite", path, rec, rev)
 }
 
 func (m *memory) Append(path string, rev, num uint64, data []byte, done func(error)) {
@@ -114,6 +137,8 @@ func (m *memory) Append(path string, rev, num uint64, data []byte, done func(err
 				m.appends[path] = make(map[uint64][]byte)
 			}
 			m.appends[path][num] = data
+			delete(m.appends[path], num-stream.Ring) // which have the same place
+			delete(m.appends[path], num+stream.Ring)
 			return nil
 		}))
 	}()
@@ -123,6 +148,7 @@ func (m *memory) Read(_ context.Context, path string, from, to uint64, f func(ui
 	return m.do("Read", path, func() error {
 		for num := from; num <= to; num++ {
 			if data, ok := m.appends[path][num]; ok {
+				m.reads.Add(1)
 				f(num, data)
 			}
 		}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -60,11 +59,15 @@ type Node struct {
 	ticks     uint64             // of the node's turn
 	lostPings atomic.Int64
 	inFlight  atomic.Int64
+	handed    atomic.Int64 // of those in flight, see requestActor.handed
 	appends   atomic.Int64
 	resumes   atomic.Int64
+	listened  atomic.Uint64 // standalone streams that were begun
 	takeover  atomic.Int64
 	closing   atomic.Bool
-	draining  atomic.Bool
+	draining  atomic.Bool // takes nothing any more
+	handing   atomic.Bool // hands over what it has
+	sparing   atomic.Bool // takes no calls that only it can end
 	timer     *time.Timer
 }
 
@@ -105,13 +108,16 @@ func (n *Node) receive(m any) {
 	now := time.Now()
 	streams, links := n.attachments.snapshot(), n.links.snapshot()
 	n.pingAll(streams, links, now)
+	// A connection that fails must not keep the others from theirs, nor end the node.
 	for _, a := range streams {
-		a.comment(now)
+		n.contained(func() { a.comment(now) })
 	}
 	for _, s := range links {
-		s.link.comment(now, s.svc.Limits.KeepAlive)
+		n.contained(func() { s.link.comment(now, s.svc.Limits.KeepAlive) })
 	}
-	n.talking.comment(now)
+	for _, s := range n.talking.silent(now) {
+		n.contained(s.comment)
+	}
 	n.outcomes.expire(now)
 	n.accounts.settle(now)
 	n.streams.each(func(s *streamActor) {
@@ -158,8 +164,12 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 	}
 	switch m.Kind {
 	case codec.Request:
-		if n.draining.Load() || n.store.Suspended() && !n.regained(svc.Limits.StoreWait) {
-			n.unavailable(in.Conn, m.ID)
+		if n.turnsAway(svc, m) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait) {
+			if in.Session != "" && string(m.Method) != mcp.MethodInitialize {
+				n.turnAway(in.Conn, errUnavailable, m.ID)
+			} else {
+				n.unavailable(in.Conn, m.ID)
+			}
 			return
 		}
 		switch {
@@ -191,29 +201,36 @@ func (n *Node) regained(wait time.Duration) bool {
 	return true
 }
 
-func (n *Node) unavailable(c Conn, id []byte) {
-	c.Reject(503, mcp.CodeInternalError, "temporarily unavailable: try again shortly", nil, id, time.Second)
-}
-
 func unknownSession(c Conn, id []byte) {
 	c.Reject(404, mcp.CodeInvalidRequest, "unknown session: initialize anew", nil, id, 0)
 }
 
-// of finds the session a request belongs to, or answers why there is none.
+// of finds the session that a message or a GET belongs to, or answers why there is none. id is that of a request.
 func (n *Node) of(svc *Service, in *Input, id []byte) *sessionActor {
-	if in.Session == "" {
-		in.Conn.Reject(400, mcp.CodeInvalidRequest, "the Mcp-Session-Id header is missing: initialize first", nil, id, 0)
-		return nil
-	}
 	s, err := n.lookUp(svc, in)
+	return n.found(in, id, s, err)
+}
+
+// found returns what lookUp has, or answers why that is not the request's session.
+func (n *Node) found(in *Input, id []byte, s *sessionActor, err error) *sessionActor {
 	switch {
 	case err == nil:
+	case errors.Is(err, errNoSession):
+		in.Conn.Reject(400, mcp.CodeInvalidRequest, "the Mcp-Session-Id header is missing: initialize first", nil, id, 0)
+		return nil
 	case errors.Is(err, ErrNotFound), errors.Is(err, ErrRetired):
 		unknownSession(in.Conn, id)
 		return nil
+	case errors.Is(err, ErrClosing):
+		n.unavailable(in.Conn, id)
+		return nil
 	default:
 		n.log.Warn("session not readable", "session", in.Session, "error", err)
-		n.unavailable(in.Conn, id)
+		if id != nil {
+			n.turnAway(in.Conn, errUnavailable, id)
+		} else {
+			n.unavailable(in.Conn, nil)
+		}
 		return nil
 	}
 	// The transport's revision and the protocol's are independent, but a client
@@ -225,7 +242,16 @@ func (n *Node) of(svc *Service, in *Input, id []byte) *sessionActor {
 	return s
 }
 
+// errNoSession stands for a request that names no session.
+var errNoSession = errors.New("actors: no session id")
+
 func (n *Node) lookUp(svc *Service, in *Input) (*sessionActor, error) {
+	switch {
+	case in.Session == "":
+		return nil, errNoSession
+	case n.closing.Load():
+		return nil, ErrClosing // those in memory have stopped, and no others are to come
+	}
 	if !stream.ValidID(in.Session) {
 		return nil, ErrNotFound
 	}
@@ -282,7 +308,7 @@ func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message,
 		case errors.Is(err, ErrStopped):
 			continue // it has just left memory: activate it anew
 		default:
-			n.refused(in.Conn, err, m.ID)
+			n.turnAway(in.Conn, err, m.ID)
 		}
 		return
 	}
@@ -297,7 +323,7 @@ var errLongToken = errors.New("actors: the id or the progress token is too long"
 func tooLong(m *codec.Message) bool { return len(m.ID) > maxToken || len(m.ProgressToken) > maxToken }
 
 // admitted returns the actor of a request that has been entered in its session;
-// refused answers the error. st is the stream of its batch, nil if it is alone.
+// turnAway answers the error. st is the stream of its batch, nil if it is alone.
 func (n *Node) admitted(s *sessionActor, in *Input, conn Conn, m *codec.Message, body []byte, c *Call, st *streamActor) (*requestActor, error) {
 	if tooLong(m) {
 		return nil, errLongToken
@@ -320,23 +346,6 @@ func (n *Node) admitted(s *sessionActor, in *Input, conn Conn, m *codec.Message,
 	return r, nil
 }
 
-// refused answers a request that was not begun.
-func (n *Node) refused(conn Conn, err error, id []byte) {
-	no, full := errors.AsType[verdict](err)
-	switch {
-	case full:
-		n.refuse(conn, id, no)
-	case errors.Is(err, errLongToken):
-		conn.Reject(400, mcp.CodeInvalidRequest, "the id or the progress token is too long", nil, id, 0)
-	case errors.Is(err, session.ErrDuplicate):
-		conn.Reject(400, mcp.CodeInvalidRequest, "the id is in use by a request in flight", nil, id, 0)
-	case errors.Is(err, session.ErrTooMany):
-		n.refuse(conn, id, verdict{reason: CallsOfSession})
-	default:
-		n.unavailable(conn, id)
-	}
-}
-
 func (n *Node) notification(svc *Service, in *Input, m *codec.Message) {
 	if s := n.of(svc, in, nil); s != nil {
 		n.notified(svc, s, m, time.Now().Add(svc.Limits.StoreWait))
@@ -349,7 +358,7 @@ func (n *Node) notification(svc *Service, in *Input, m *codec.Message) {
 func (n *Node) notified(svc *Service, s *sessionActor, m *codec.Message, until time.Time) {
 	switch string(m.Method) {
 	case "notifications/cancelled":
-		id := codec.Field(m.Params, "requestId")
+		id := codec.Optional(m.Params, "requestId")
 		reason, _ := codec.Str(codec.Field(m.Params, "reason"))
 		if len(id) > 0 {
 			n.cancelCall(s, string(id), reason, until)
@@ -381,51 +390,9 @@ func (n *Node) cancelCall(s *sessionActor, id, reason string, until time.Time) {
 	}
 }
 
-// Delete ends a session: its record goes first, then its calls and streams.
-func (n *Node) Delete(svc *Service, in *Input) {
-	s := n.of(svc, in, nil)
-	if s == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
-	defer cancel()
-	if err := n.store.Delete(ctx, s.key.record(), 0); err != nil && !errors.Is(err, ErrNotFound) {
-		n.log.Warn("session not deleted", "session", s.key.ID, "error", err)
-		n.unavailable(in.Conn, nil)
-		return
-	}
-	n.endSession(s)
-	if !s.deleted.Swap(true) { // else another DELETE was as quick
-		n.forgive(in)
-	}
-	in.Conn.Answer(200, nil)
-}
-
-// endSession ends the calls and streams of a session whose record is gone.
-func (n *Node) endSession(s *sessionActor) {
-	_ = s.post(closeSession{cause: ErrSessionEnded})
-	if s.link != nil {
-		n.endListeners("", func(l *listenActor) bool { return l.sess == s })
-		return // it has no streams
-	}
-	n.streams.each(func(st *streamActor) {
-		if st.key.Session == s.key {
-			_ = st.post(endStream{})
-			go n.forgetStream(st.path)
-		}
-	})
-}
-
-func (n *Node) forgetStream(path string) {
-	ctx, cancel := context.WithTimeout(n.base, 30*time.Second)
-	defer cancel()
-	if err := n.store.EndStream(ctx, path); err != nil && !errors.Is(err, ErrNotFound) {
-		n.log.Debug("events left to expire", "stream", path, "error", err)
-	}
-}
-
-// Close ends every call as Drain does at its end, and stops the node's actors.
-// Handlers that do not heed their context are waited for until ctx ends.
+// Close ends every call as HandOver does at its end, and stops the node's actors.
+// Handlers that do not heed their context are waited for until ctx ends, but not
+// those whose calls HandOver has handed over.
 func (n *Node) Close(ctx context.Context) error {
 	if n.closing.Swap(true) {
 		return nil
@@ -438,7 +405,10 @@ func (n *Node) Close(ctx context.Context) error {
 	n.standings.giveUp(nil, ErrClosing) // those that wait for input, too
 	n.stopAll(ErrClosing)
 	var err error
-	for (n.inFlight.Load() > 0 || !n.standings.empty()) && err == nil {
+	for began := time.Now(); (n.inFlight.Load() > 0 || !n.standings.empty()) && err == nil; {
+		if n.handing.Load() && !n.running() && n.standings.empty() && time.Since(began) > quick {
+			break
+		}
 		select {
 		case <-ctx.Done():
 			err = context.Cause(ctx)
@@ -453,7 +423,11 @@ func (n *Node) Close(ctx context.Context) error {
 		n.endSession(s)
 	}
 	n.streams.each(func(s *streamActor) { _ = s.post(quitStream{}) })
-	n.sessions.each(func(s *sessionActor) { s.timer.Stop(); n.k.stop(&s.cell) })
+	n.sessions.each(func(s *sessionActor) {
+		s.timer.Stop()
+		n.sessions.drop(s.key, s) // or whoever finds it would look for another one for ever
+		n.k.stop(&s.cell)
+	})
 	n.requests.mu.Lock()
 	for _, r := range n.requests.free {
 		n.k.live[KindRequest].Add(1)
@@ -481,51 +455,4 @@ func (n *Node) requestID(i uint64, stream string) string {
 	}
 	b.WriteByte('"')
 	return b.String()
-}
-
-// Drain refuses new work, closes the connections of streams that answer no call,
-// and waits until every call is answered or ctx ends. Of those that still run
-// then, the ones that may run again are left to whoever resumes them, and the
-// others end with -32010.
-func (n *Node) Drain(ctx context.Context) {
-	n.draining.Store(true)
-	for _, s := range n.links.snapshot() {
-		_ = s.post(endIdle{})
-	}
-	n.endListeners("the server is shutting down", func(*listenActor) bool { return true })
-	for _, a := range n.attachments.snapshot() {
-		if s, ok := n.streams.get(a.key); !ok || len(s.rec.Calls) == 0 {
-			a.leave()
-		}
-	}
-	if n.quiet(ctx) {
-		return
-	}
-	n.giveUp(ctx)
-}
-
-// giveUp ends the calls that still run: see Drain.
-func (n *Node) giveUp(ctx context.Context) {
-	n.sessions.each(func(s *sessionActor) { _ = s.post(giveUpCalls{}) })
-	n.standings.giveUp(nil, ErrClosing)
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	n.quiet(last)
-}
-
-// quiet waits until no call runs and every answer has been stored and handed to
-// its connection. It reports whether that came before the end of ctx.
-func (n *Node) quiet(ctx context.Context) bool {
-	for {
-		busy := n.inFlight.Load() > 0
-		n.streams.each(func(s *streamActor) { busy = busy || len(s.rec.Calls) > 0 })
-		if !busy {
-			return true
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
 }

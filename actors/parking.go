@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
@@ -156,7 +157,6 @@ type retried struct {
 func (m *retried) refused(error) { m.verdict = unknown; m.done() }
 
 func (r *requestActor) retried(m *retried) {
-	defer m.done()
 	p := r.self.parking
 	switch {
 	case r.phase == request.Cancelled || r.phase == request.Dropped || p == nil:
@@ -179,6 +179,7 @@ func (r *requestActor) retried(m *retried) {
 	default:
 		m.verdict = unknown
 	}
+	m.done()
 }
 
 // serveExchange makes x the exchange that the call answers. From here on the handler
@@ -232,8 +233,13 @@ func (n *Node) badState(conn Conn, id []byte) {
 
 // again takes a request that is sent again with the input that it needed.
 func (n *Node) again(svc *Service, s *sessionActor, in *Input, principal any, m *codec.Message, body []byte) (begun bool) {
-	st, ok := n.openState(svc, in.Tenant, m, time.Now())
-	if !ok {
+	st, err := n.openState(svc, in.Tenant, m, time.Now())
+	switch {
+	case errors.Is(err, ErrUnavailable):
+		n.log.Warn("requestState not readable", "error", err)
+		n.unavailable(in.Conn, m.ID)
+		return false
+	case err != nil:
 		n.badState(in.Conn, m.ID)
 		return false
 	}

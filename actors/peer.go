@@ -50,10 +50,19 @@ func (p *Peer) actor(ctx context.Context) (*sessionActor, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.svc.Limits.StoreWait)
 	defer cancel()
 	s, err := p.node.session(ctx, p.svc, p.key)
-	if err == nil {
-		p.last.Store(s)
+	if err != nil {
+		return nil, p.ended(err)
 	}
-	return s, err
+	p.last.Store(s)
+	return s, nil
+}
+
+// ended says of a record that is not there why: the session has ended.
+func (p *Peer) ended(err error) error {
+	if errors.Is(err, ErrNotFound) {
+		err = fmt.Errorf("%w: %w", p.svc.ended(), err)
+	}
+	return err
 }
 
 // record is the session's record as it is known here; what cannot be read again
@@ -66,7 +75,7 @@ func (p *Peer) record() session.Record {
 		}
 		level, _ := codec.Str(codec.Field(meta, mcp.MetaLogLevel))
 		return session.Record{
-			Revision: mcp.Revision20260728.String(), Client: codec.Field(meta, mcp.MetaClientInfo),
+			Revision: mcp.Revision20260728.String(), Client: codec.Optional(meta, mcp.MetaClientInfo),
 			Capabilities: codec.Field(meta, mcp.MetaClientCapabilities), Level: level,
 		}
 	}
@@ -83,10 +92,7 @@ func (p *Peer) change(ctx context.Context, edit func(*session.Record) bool) erro
 	if err != nil {
 		return err
 	}
-	if err = p.node.change(ctx, s, edit); errors.Is(err, ErrNotFound) {
-		err = fmt.Errorf("%w: %w", s.svc.ended(), err)
-	}
-	return err
+	return p.ended(p.node.change(ctx, s, edit))
 }
 
 // Handler is that of the session's service.
@@ -143,10 +149,7 @@ func (p *Peer) Subscribe(ctx context.Context, uri string) error {
 		return ErrOverloaded
 	}
 	if err == nil {
-		p.node.subs.add(p.node, p.key, uri)
-		if p.last.Load().stopped() { // it ended meanwhile, and took its subscriptions along
-			p.node.subs.remove(p.key, uri)
-		}
+		p.node.follow(p.last.Load(), uri) // which another's change of the record may not have done yet
 	}
 	return err
 }
@@ -166,11 +169,7 @@ func bytesOf(all []string) (n int) {
 
 // Unsubscribe stores that the client wants no more updates of a resource.
 func (p *Peer) Unsubscribe(ctx context.Context, uri string) error {
-	err := p.change(ctx, func(r *session.Record) bool { return r.Unsubscribe(uri) })
-	if err == nil {
-		p.node.subs.remove(p.key, uri)
-	}
-	return err
+	return p.change(ctx, func(r *session.Record) bool { return r.Unsubscribe(uri) })
 }
 
 // Notify sends a notification on the session's standalone stream. It fails with
@@ -233,7 +232,7 @@ func (p *Peer) ask(ctx context.Context, q Question) (Answer, error) {
 		return Answer{}, err
 	}
 	defer n.questions.take(x)
-	entry := stream.Entry{Kind: stream.Request, Meta: []byte(x.id + "\x00" + q.Key), Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params)}
+	entry := stream.Entry{Kind: stream.Request, Meta: appendAsked(pastQuestion{ID: x.id, Key: q.Key}), Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params)}
 	if err := p.send(ctx, entry); err != nil {
 		return Answer{}, err
 	}
@@ -251,7 +250,7 @@ func (p *Peer) ask(ctx context.Context, q Question) (Answer, error) {
 		n.refusals.count(MaxAsk)
 		return Answer{}, ErrNoAnswer
 	case <-ctx.Done():
-		p.withdraw(x, "no longer needed")
+		p.withdraw(x, notNeeded(ctx))
 		return Answer{}, context.Cause(ctx)
 	}
 }

@@ -110,12 +110,12 @@ func (n *Node) pingAll(streams []*attachment, links []*sessionActor, now time.Ti
 			continue
 		}
 		if s, ok := n.sessions.get(a.key.Session); ok && s.view.Load().rec.Standalone == a.key.ID {
-			n.ping(a, s, now)
+			n.contained(func() { n.ping(a, s, now) })
 		}
 	}
 	for _, s := range links {
 		if s.svc.Limits.PingEvery > 0 && s.view.Load().rec.Revision != "" {
-			n.ping(linkPing{s}, s, now)
+			n.contained(func() { n.ping(linkPing{s}, s, now) })
 		}
 	}
 	for c, p := range n.pingers {

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
@@ -47,6 +48,7 @@ type question struct {
 	session SessionKey
 	from    *account     // that it counts on, nil for a ping of the node's own
 	journal *streamActor // where the answer is recorded first, nil if it need not be
+	taking  *taking      // the answer that is being recorded or has been, nil while there is none
 	ch      chan Answer
 }
 
@@ -98,9 +100,9 @@ func (q *questions) enter(x *question) {
 func (q *questions) reopen(w *streamActor, from *account, j *journal) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i := range j.asked {
-		if past := &j.asked[i]; !past.answered {
-			past.open = &question{id: past.id, session: w.key.Session, from: from, journal: w, ch: make(chan Answer, 1)}
+	for _, past := range j.asked {
+		if past.Answer == nil {
+			past.open = &question{id: past.ID, session: w.key.Session, from: from, journal: w, ch: make(chan Answer, 1)}
 			q.enter(past.open)
 		}
 	}
@@ -108,8 +110,8 @@ func (q *questions) reopen(w *streamActor, from *account, j *journal) {
 
 // end closes what reopen has entered and the run that has ended did not ask.
 func (q *questions) end(j *journal) {
-	for i := range j.asked {
-		if x := j.asked[i].open; x != nil {
+	for _, past := range j.asked {
+		if x := past.open; x != nil {
 			q.take(x)
 		}
 	}
@@ -182,30 +184,16 @@ func (n *Node) answer(svc *Service, in *Input, m *codec.Message) {
 func (n *Node) answered(s *sessionActor, m *codec.Message) error {
 	x, journal, ok := n.questions.find(s.key, string(m.ID))
 	if !ok {
-		if err := n.reach(s.svc, s, m.ID); errors.Is(err, ErrUnavailable) {
+		// Whatever keeps the stream from being read is no reason to drop the answer, unless
+		// there is no such stream.
+		if err := n.reach(s.svc, s, m.ID); err != nil && !errors.Is(err, errBadEvent) && !errors.Is(err, ErrSessionEnded) {
 			return err
 		}
 		if x, journal, ok = n.questions.find(s.key, string(m.ID)); !ok {
 			return nil
 		}
 	}
-	a := Answer{Result: clone(m.Result)}
-	if m.Kind == codec.ErrorResponse {
-		a = Answer{Err: wireError(m.Err)}
-	}
-	if journal != nil {
-		err := journalAnswer(s.svc, journal, x.id, m)
-		if errors.Is(err, stream.ErrEnded) {
-			return nil // the call was cancelled, and is about to withdraw the question
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if n.questions.take(x) {
-		x.ch <- a
-	}
-	return nil
+	return n.takeAnswer(s.svc, x, journal, m)
 }
 
 // reach takes over the stream that a question was sent on, if no process has it,
@@ -232,35 +220,16 @@ func askedOn(id []byte) string {
 	return tail
 }
 
-// journalAnswer stores the answer in the log of its call before the handler
-// sees it, so that a re-run finds it there.
-func journalAnswer(svc *Service, journal *streamActor, id string, m *codec.Message) error {
-	data := append([]byte{'r'}, m.Result...)
-	if m.Kind == codec.ErrorResponse {
-		data = append([]byte{'e'}, m.Err...)
-	}
-	done := make(chan error, 1)
-	push := &pushEntries{entries: []stream.Entry{{Kind: stream.Answer, Meta: []byte(id), Data: data, Acked: func(err error) { done <- err }}}}
-	if err := journal.post(push); err != nil {
-		return err
-	}
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(svc.Limits.StoreWait):
-		return ErrUnavailable
-	}
-}
-
 func wireError(raw []byte) *mcp.Error {
-	e := &mcp.Error{Data: clone(codec.Field(raw, "data"))}
+	e := &mcp.Error{Data: clone(codec.Optional(raw, "data"))}
 	e.Code, _ = strconv.Atoi(string(codec.Field(raw, "code")))
 	e.Message, _ = codec.Str(codec.Field(raw, "message"))
 	return e
 }
 
-// ask puts those of qs that which names to the client, and fills in the answers.
-func (c *Call) ask(ctx context.Context, qs []Question, which []int, answers []Answer) error {
+// ask puts those of qs that which names to the client, and fills in the answers. uses
+// numbers them all: see uses.
+func (c *Call) ask(ctx context.Context, qs []Question, uses, which []int, answers []Answer) error {
 	n, limits := c.node, c.svc.Limits
 	on := "" // the stream to ask on
 	waiting := make([]*question, len(qs))
@@ -273,9 +242,9 @@ func (c *Call) ask(ctx context.Context, qs []Question, which []int, answers []An
 	}()
 	for _, i := range which {
 		q := qs[i]
-		past := c.journal.question(q.Key)
-		if past != nil && past.answered {
-			answers[i] = past.answer
+		past := c.journal.question(q.Key, uses[i])
+		if past != nil && past.Answer != nil {
+			answers[i] = past.answer()
 			continue
 		}
 		if past != nil { // the client has the question
@@ -291,7 +260,7 @@ func (c *Call) ask(ctx context.Context, qs []Question, which []int, answers []An
 			return err
 		}
 		waiting[i] = x
-		if err := c.put(ctx, x, q); err != nil {
+		if err := c.put(ctx, x, q, uses[i]); err != nil {
 			return err
 		}
 	}
@@ -313,11 +282,19 @@ func (c *Call) ask(ctx context.Context, qs []Question, which []int, answers []An
 		case <-c.sess.deaf():
 			return ErrSessionEnded
 		case <-ctx.Done():
-			c.withdraw(waiting, "no longer needed")
+			c.withdraw(waiting, notNeeded(ctx))
 			return context.Cause(ctx)
 		}
 	}
 	return nil
+}
+
+// notNeeded says why a question whose context has ended needs no answer.
+func notNeeded(ctx context.Context) string {
+	if errors.Is(context.Cause(ctx), ErrNoAnswer) {
+		return "timed out"
+	}
+	return "no longer needed"
 }
 
 // becomeStream makes the call's answer a stream and returns its id, "" where
@@ -340,11 +317,11 @@ type upgradeNow struct {
 
 func (u *upgradeNow) refused(error) { u.done() }
 
-// put sends one question.
-func (c *Call) put(ctx context.Context, x *question, q Question) error {
+// put sends one question, the use-th with its key.
+func (c *Call) put(ctx context.Context, x *question, q Question, use int) error {
 	asking := &askClient{x: x, entry: stream.Entry{
 		Kind: stream.Request,
-		Meta: appendAsked(x.id, q.Key, c.member),
+		Meta: appendAsked(pastQuestion{ID: x.id, Key: q.Key, Use: use, Member: c.member}),
 		Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params),
 	}}
 	return c.send(ctx, asking, &asking.entry.Acked, len(asking.entry.Data))
@@ -373,23 +350,47 @@ func withdrawal(x *question, why string) []byte {
 	return fmt.Appendf(nil, `{"requestId":%s,"reason":%s}`, x.id, strconv.Quote(why))
 }
 
-// appendAsked makes the meta of a request entry: the question's id and key, and the
-// place of its call in a batch.
-func appendAsked(id, key string, member int) []byte {
-	meta := []byte(id + "\x00" + key)
-	if member == 0 {
-		return meta
-	}
-	return strconv.AppendInt(append(meta, 0), int64(member), 10)
+// numberedMeta begins the meta of a request entry whose question is numbered. Before that
+// it began with the quote of the id.
+const numberedMeta = 1
+
+// appendAsked makes the meta of a request entry: the number of the question, the place
+// of its call in a batch, its id and its key.
+func appendAsked(q pastQuestion) []byte {
+	meta := binary.AppendUvarint([]byte{numberedMeta}, uint64(q.Use))
+	meta = binary.AppendUvarint(meta, uint64(q.Member))
+	meta = binary.AppendUvarint(meta, uint64(len(q.ID)))
+	return append(append(meta, q.ID...), q.Key...)
 }
 
-// askedMeta splits the meta of a request entry.
-func askedMeta(meta []byte) (id, key string, member int) {
+// askedMeta reads the meta of a request entry. The use is 0 where it was not numbered.
+func askedMeta(meta []byte) (q pastQuestion) {
+	if len(meta) == 0 || meta[0] != numberedMeta {
+		return askedMetaV1(meta)
+	}
+	rest := meta[1:]
+	var fields [3]uint64
+	for i := range fields {
+		n, k := binary.Uvarint(rest)
+		if k <= 0 || n >= maxMembers {
+			return pastQuestion{}
+		}
+		fields[i], rest = n, rest[k:]
+	}
+	if fields[2] > uint64(len(rest)) {
+		return pastQuestion{}
+	}
+	return pastQuestion{Use: int(fields[0]), Member: int(fields[1]), ID: string(rest[:fields[2]]), Key: string(rest[fields[2]:])}
+}
+
+// askedMetaV1 reads what releases before questions were numbered have stored: id and key
+// and, in a batch, the place, with zeroes in between.
+func askedMetaV1(meta []byte) pastQuestion {
 	id, rest, _ := strings.Cut(string(meta), "\x00")
 	if i := strings.LastIndexByte(rest, 0); i >= 0 {
-		if n, err := strconv.Atoi(rest[i+1:]); err == nil {
-			return id, rest[:i], n
+		if n, err := strconv.Atoi(rest[i+1:]); err == nil && n > 0 && n < maxMembers {
+			return pastQuestion{ID: id, Key: rest[:i], Member: n}
 		}
 	}
-	return id, rest, 0
+	return pastQuestion{ID: id, Key: rest}
 }

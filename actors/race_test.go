@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -216,7 +217,7 @@ func TestUpdateWhileASessionIsActivated(t *testing.T) {
 			rec := session.New(time.Now(), h.svc.Limits.Session)
 			rec.Subscribed = []string{"x:1"}
 			s := h.activateSession(h.svc, key, rec, 1)
-			h.subs.add(h.Node, key, "x:1")
+			h.follow(s, "x:1")
 			h.ResourceUpdated(h.svc, "x:1", false)
 			return s, nil
 		})
@@ -266,7 +267,8 @@ func TestQuestionReopenedTwice(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		a := h.accounts.of("anon", "192.0.2.1")
 		w := &streamActor{key: StreamKey{Session: SessionKey{"anon", "s", "x"}}}
-		runs := []*journal{{asked: []pastQuestion{{id: `"q"`}}}, {asked: []pastQuestion{{id: `"q"`}}}}
+		again := func() *journal { return &journal{asked: []*askedBefore{{pastQuestion: pastQuestion{ID: `"q"`}}}} }
+		runs := []*journal{again(), again()}
 		for _, j := range runs {
 			h.questions.reopen(w, a, j)
 		}
@@ -371,6 +373,50 @@ func TestRefusalsComeFirst(t *testing.T) {
 			h.Delete(h.svc, h.input(session, "192.0.2.1", &heldConn{}))
 			<-taken
 			release()
+		})
+	}
+}
+
+// A batch whose stream ends while its requests are being begun is answered, and none of
+// them goes on for nobody.
+func TestBatchWhoseStreamEndsAtOnce(t *testing.T) {
+	for name, early := range map[string]bool{"before the request": true, "after it": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+				var over []error
+				h.handler.f = func(ctx context.Context, _ *Call) ([]byte, *mcp.Error) {
+					select {
+					case <-ctx.Done():
+						over = append(over, context.Cause(ctx))
+					case <-time.After(time.Hour):
+					}
+					return nil, nil
+				}
+				session := h.begin("2025-03-26")
+				s := h.peerOf(session).last.Load()
+				var m codec.Message
+				if err := codec.Scan([]byte(message("1", "x")), &m, codec.Limits{}); err != nil {
+					t.Fatal(err)
+				}
+				requests := []*element{{m: m, raw: []byte(message("1", "x"))}}
+				st := h.newBatchStream(s, &heldConn{}, nil, requests, nil)
+				r := h.takeRequest(nil)
+				r.begins(s, noConn{}, &m, requests[0].raw, &Call{attempt: 1})
+				if early {
+					_ = st.post(endStream{})
+				}
+				r.join(st)
+				if !early {
+					_ = st.post(endStream{})
+				}
+				if err := r.enter(0); err != nil {
+					t.Fatal(err)
+				}
+				r.serve()
+				if len(over) != 1 || !errors.Is(over[0], ErrStreamLost) || h.k.Panics() != 0 {
+					t.Errorf("the handler was ended by %v; %d panics", over, h.k.Panics())
+				}
+			})
 		})
 	}
 }

@@ -1,10 +1,15 @@
 package actors
 
 import (
+	"cmp"
+	"errors"
+	"iter"
 	"strconv"
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -31,13 +36,14 @@ const (
 	MaxAsk                        // time that a question may wait
 	AskRounds                     // how often a call has its request sent again
 	AskInput                      // bytes of answers that a client carries for a call
+	Recall                        // bytes that a record tells a second run of a call
 	Replay                        // event ids that cannot be resumed from, expired or never there
 	StoreFull                     // new sessions and streams in a store that is nearly full
 	reasons
 )
 
 // wire is how a client learns of a refusal; a zero status means that the handler
-// does.
+// does. The status is for what is no request of a session, see turnAway.
 var wire = [reasons]struct {
 	label   string
 	status  int
@@ -61,6 +67,7 @@ var wire = [reasons]struct {
 	MaxAsk:                 {label: "ask-time"},
 	AskRounds:              {label: "ask-rounds"},
 	AskInput:               {label: "ask-input"},
+	Recall:                 {label: "recall"},
 	Replay:                 {label: "replay"},
 	StoreFull:              {"store-full", 503, mcp.CodeInternalError, "temporarily unavailable: try again shortly"},
 }
@@ -69,7 +76,7 @@ var wire = [reasons]struct {
 // refuses nothing.
 type verdict struct {
 	reason Reason
-	wait   time.Duration // of a bucket, until the next token; 0 means a second, and is not told in the data
+	wait   time.Duration // of a bucket, until the next token; 0 means a second
 }
 
 // Error makes a verdict pass as the error that it is where requests are begun.
@@ -87,14 +94,81 @@ func (n *Node) Refusals(observe func(reason string, count int64)) {
 	}
 }
 
-// refuse answers a request that is not admitted, and counts that.
-func (n *Node) refuse(c Conn, id []byte, no verdict) {
-	n.refusals.count(no.reason)
-	w, after, data := &wire[no.reason], time.Second, []byte(nil)
-	if no.wait > 0 {
-		after = no.wait
-		ms := int64((no.wait + time.Millisecond - 1) / time.Millisecond)
-		data = append(strconv.AppendInt([]byte(`{"retryAfterMs":`), ms, 10), '}')
+// refuse answers what is not admitted and is no request of a session, and counts that.
+func (n *Node) refuse(c Conn, id []byte, no verdict) { n.denial(no).tell(c, id) }
+
+// unavailable answers what is no request of a session, and cannot be served now.
+func (n *Node) unavailable(c Conn, id []byte) { n.denial(errUnavailable).tell(c, id) }
+
+// refused answers a request that was not begun and is of no session.
+func (n *Node) refused(c Conn, err error, id []byte) { n.denial(err).tell(c, id) }
+
+// turnAway answers a request of a session that was not begun, or was given up before anything was sent. The JSON-RPC
+// error says why and when to come back; HTTP says 200, because release 1.x of the Python SDK takes any status but 2xx
+// and 404 for the end of the connection, with all its calls.
+func (n *Node) turnAway(c Conn, err error, id []byte) { n.denial(err).inSession().tell(c, id) }
+
+// turnAwayAll is turnAway for the requests of a batch: each has its error, in an array. A batch that could never be
+// taken has one error and a status, as what is no batch has.
+func (n *Node) turnAwayAll(c Conn, err error, ids iter.Seq[[]byte]) {
+	d := n.denial(err)
+	if d.after == 0 {
+		d.tell(c, nil)
+		return
 	}
-	c.Reject(w.status, w.code, w.message, data, id, after)
+	d = d.inSession()
+	b := codec.GetBuffer()
+	defer b.Free()
+	lead := byte('[')
+	b.B = b.B[:0]
+	for id := range ids {
+		b.B = codec.AppendError(append(b.B, lead), id, d.code, d.message, d.data)
+		lead = ','
+	}
+	c.Answer(d.status, append(b.B, ']'))
+}
+
+// errUnavailable is why a request is turned away that a node cannot serve now.
+var errUnavailable = errors.New("actors: unavailable")
+
+// denial is how a refusal looks to who gets it.
+type denial struct {
+	status, code int
+	message      string
+	data         []byte
+	after        time.Duration // when to come back, 0 if that would change nothing
+}
+
+// denial is that for err, and counts the limit that err names.
+func (n *Node) denial(err error) denial {
+	no, limited := errors.AsType[verdict](err)
+	switch {
+	case limited:
+	case errors.Is(err, session.ErrTooMany):
+		no = verdict{reason: CallsOfSession}
+	case errors.Is(err, errLongToken):
+		return denial{status: 400, code: mcp.CodeInvalidRequest, message: "the id or the progress token is too long"}
+	case errors.Is(err, session.ErrDuplicate):
+		return denial{status: 400, code: mcp.CodeInvalidRequest, message: "the id is in use by a request in flight"}
+	default:
+		return denial{503, mcp.CodeInternalError, "temporarily unavailable: try again shortly", retryAfter(time.Second), time.Second}
+	}
+	n.refusals.count(no.reason)
+	w := &wire[no.reason]
+	after := cmp.Or(no.wait, time.Second)
+	return denial{w.status, w.code, w.message, retryAfter(after), after}
+}
+
+// inSession is the denial as the answer to a request of a session.
+func (d denial) inSession() denial {
+	d.status = 200
+	return d
+}
+
+func (d denial) tell(c Conn, id []byte) { c.Reject(d.status, d.code, d.message, d.data, id, d.after) }
+
+// retryAfter is the data of an error that a client is to come back after, in milliseconds, rounded up.
+func retryAfter(d time.Duration) []byte {
+	ms := int64((d + time.Millisecond - 1) / time.Millisecond)
+	return append(strconv.AppendInt([]byte(`{"retryAfterMs":`), ms, 10), '}')
 }

@@ -64,6 +64,7 @@ type requestActor struct {
 	result callResult
 	retire retire
 
+	handed bool // to who resumes its stream; only the handler is still here
 	// used is set once anything outside may still refer to the actor, which
 	// then is not used again.
 	used bool
@@ -76,6 +77,7 @@ type (
 		data  []byte
 		idEnd int // where the id ends in it
 		code  int // of the error that it is, 0 for a result
+		later bool
 	}
 	// emitted is something for the client; the handler's own notifications are
 	// numbered.
@@ -93,8 +95,9 @@ type (
 	abandon    struct{ cause error }
 	giveUp     struct{ cause error }
 	streamGone struct{ err error }
-	// closeConn asks to close the connection and let the client come back.
-	closeConn struct{}
+	// closeConn asks to close the connection and let the client come back: soon, or
+	// when there is a process to come back to if this one is leaving.
+	closeConn struct{ leaving bool }
 	// progressed is progress offered by the handler.
 	progressed struct {
 		value float64
@@ -144,6 +147,9 @@ func (r *requestActor) receive(m any) {
 			r.concluded(rest)
 		}
 		m.done()
+	case *tally:
+		m.countAlone(r)
+		m.done()
 	case *askMore:
 		r.askMore(m)
 	case *retried:
@@ -170,7 +176,9 @@ func (r *requestActor) receive(m any) {
 		r.askClient(m)
 	case adoptStream:
 		r.phase, r.stream = request.Streaming, m.w
-		_ = m.w.post(serveCall{r})
+		if err := m.w.post(serveCall{r}); err != nil { // it has ended before it could know
+			r.step(request.Lost, nil, fmt.Errorf("%w: %w", ErrStreamLost, err))
+		}
 	case flushHeld:
 		r.sendHeld()
 	case graceOver:
@@ -193,21 +201,7 @@ func (r *requestActor) receive(m any) {
 			r.step(request.Grace, nil, nil)
 		}
 		if r.stream != nil {
-			_ = r.stream.post(closeConn{})
-		}
-	}
-}
-
-// failed answers -32603 where the message was the answer; any other is dropped.
-func (r *requestActor) failed(m any, last bool) {
-	if res, ok := m.(*callResult); ok {
-		r.conn.Reject(500, mcp.CodeInternalError, "internal error", nil, r.id, 0)
-		res.done()
-	}
-	if last && r.cancel != nil {
-		r.cancel(errInternal)
-		if r.self != nil {
-			r.goOn(more{err: errInternal})
+			_ = r.stream.post(m)
 		}
 	}
 }
@@ -331,13 +325,15 @@ func (r *requestActor) step(e request.Event, data []byte, cause error) {
 		_ = r.stream.post(&pushEntries{entries: []stream.Entry{entry}, last: true})
 	}
 	if act&request.HandOver != 0 {
+		r.handed = true
+		r.node.handed.Add(1)
 		_ = r.stream.post(handOver{})
 	}
 	if act&request.StopCall != 0 {
 		r.cancel(cause)
 	}
 	if act&request.Refuse != 0 {
-		r.node.unavailable(r.conn, r.id)
+		r.node.turnAway(r.conn, errUnavailable, r.id)
 	}
 	if act&request.EmptyEnd != 0 {
 		r.conn.Open()
@@ -363,7 +359,7 @@ func (r *requestActor) stepOnLink(e request.Event, cause error) bool {
 		r.phase = request.Dropped
 		r.cancel(cause)
 		for _, lost := range lostCalls([]callRecord{{ID: r.id}}, nil) {
-			r.sess.link.send(lost.Data)
+			r.conn.Answer(200, lost.Data)
 		}
 		return true
 	}
@@ -401,11 +397,6 @@ func (r *requestActor) run(limit int) error {
 // enter makes the request known to its session. limit bounds the calls of the
 // session, 0 does not; the error tells why it was not begun.
 func (r *requestActor) enter(limit int) error {
-	// Once the session knows the request, others may cancel it.
-	// The node's own context is no parent: its list of children would be the one
-	// lock that all calls share.
-	r.ctx, r.cancel = context.WithCancelCause(context.Background())
-	r.call.ctx = r.ctx
 	if r.sess != nil {
 		r.begin.init()
 		r.begin.req, r.begin.limit = r, limit
@@ -438,10 +429,11 @@ func (r *requestActor) serve() {
 	r.result.idEnd = len(head)
 	head = append(head, `,"result":`...)
 	out, err := r.handle(head)
-	r.result.code = 0
+	r.result.code, r.result.later = 0, false
 	if err != nil {
 		out = codec.AppendError(head[:0], id, err.Code, err.Message, compact(err.Data))
 		r.result.code = err.Code
+		r.result.later = err == Unavailable
 	} else {
 		out = append(out, '}')
 	}
@@ -548,6 +540,11 @@ func (r *requestActor) begins(s *sessionActor, conn Conn, m *codec.Message, body
 func (r *requestActor) stands(svc *Service, s *sessionActor, conn Conn, m *codec.Message, body []byte, c *Call) {
 	r.svc, r.sess, r.conn, r.body, r.started = svc, s, conn, body, time.Now()
 	r.id = append(r.id[:0], m.ID...)
+	// Once a session or a stream knows the request, others may cancel it.
+	// The node's own context is no parent: its list of children would be the one
+	// lock that all calls share.
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	c.ctx = r.ctx
 	c.r, c.turn, c.node, c.svc, c.sess, c.msg, c.token = r, r.turn, r.node, svc, s, m, clone(m.ProgressToken)
 	r.call = c
 }
@@ -559,6 +556,9 @@ func (r *requestActor) release() {
 		n.leave(r.from)
 	}
 	r.out.Free()
+	if r.handed {
+		n.handed.Add(-1)
+	}
 	if r.used {
 		n.k.stop(&r.cell)
 		return

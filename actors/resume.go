@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/troupe-run/troupe/internal/stream"
-	"github.com/troupe-run/troupe/mcp"
 )
 
 // errBadEvent stands for every event id that cannot be resumed from; the client
@@ -24,82 +22,109 @@ func (n *Node) Get(svc *Service, in *Input) {
 		n.unavailable(in.Conn, nil)
 		return
 	}
-	s := n.of(svc, in, nil)
+	if in.LastEventID != "" {
+		n.resumed(svc, in)
+		return
+	}
+	s := n.staying(in, func(in *Input) *sessionActor { return n.of(svc, in, nil) })
 	if s == nil {
 		return
 	}
-	done, ok := n.admitStream(svc, s, in)
+	defer s.left()
+	if done, ok := n.admitStream(svc, s, in); ok {
+		defer done()
+		n.listen(svc, s, in)
+	}
+}
+
+// resumed takes a GET that resumes a stream.
+func (n *Node) resumed(svc *Service, in *Input) {
+	h := n.newHold(svc, in.Conn)
+	own := *in
+	own.Conn = h
+	pos, good := stream.ParsePosition(in.LastEventID)
+	find := h.find
+	if !good { // which is not worth waiting for
+		find = func(in *Input) *sessionActor { return n.of(svc, in, nil) }
+	}
+	s := n.staying(&own, find)
+	if s == nil {
+		return
+	}
+	defer s.left()
+	done, ok := n.admitStream(svc, s, &own)
 	if !ok {
 		return
 	}
 	defer done()
-	if in.LastEventID == "" {
-		n.listen(svc, s, in)
-		return
-	}
-	pos, ok := stream.ParsePosition(in.LastEventID)
-	if !ok {
-		n.badEvent(in.Conn)
+	if !good {
+		h.badEvent()
 		return
 	}
 	n.resumes.Add(1)
-	n.resume(svc, s, in.Conn, pos)
+	n.resume(s, h, pos)
 }
 
-func (n *Node) badEvent(c Conn) {
-	n.refusals.count(Replay)
-	info, _ := mcp.LookupError(mcp.CodeBadEventID)
-	c.Reject(400, mcp.CodeBadEventID, info.Message, nil, nil, 0)
+// staying returns the session that find does, or nil if that has answered why there is
+// none. The session stays in memory until left is called: one that left before its
+// stream is open would not hear what its client listens for.
+func (n *Node) staying(in *Input, find func(*Input) *sessionActor) *sessionActor {
+	for {
+		s := find(in)
+		if s == nil {
+			return nil
+		}
+		m := &stay{}
+		m.init()
+		err := s.post(m)
+		if err == nil {
+			m.wait()
+			err = m.err
+		}
+		switch {
+		case err == nil:
+			return s
+		case !errors.Is(err, ErrStopped): // else it has just left memory: activate it anew
+			n.unavailable(in.Conn, nil)
+			return nil
+		}
+	}
 }
+
+// left takes back what staying asked for.
+func (s *sessionActor) left() { _ = s.post(stayed{}) }
 
 // resume goes on with a stream after pos: what the log has, then live.
-func (n *Node) resume(svc *Service, s *sessionActor, conn Conn, pos stream.Position) {
+func (n *Node) resume(s *sessionActor, h *hold, pos stream.Position) {
 	key := StreamKey{s.key, pos.Stream}
-	until := time.Now().Add(svc.Limits.ResumeWait)
-	held, gone := false, make(chan struct{})
 	for {
 		// What the store may take is bounded there; this bounds a slow reader.
-		ctx, cancel := context.WithTimeout(n.base, svc.Limits.ResumeWait)
-		r := &replay{n: n, svc: svc, s: s, key: key, pos: pos, conn: conn, opened: held}
+		ctx, cancel := context.WithTimeout(n.base, h.svc.Limits.ResumeWait)
+		r := &replay{n: n, svc: h.svc, s: s, key: key, pos: pos, conn: h.Conn, opened: h.open}
 		err := r.run(ctx)
 		cancel()
 		switch {
 		case err == nil:
 			if s.view.Load().rec.Standalone == key.ID && s.away.Swap(false) {
-				svc.Handler.Opened(s.peer, true)
+				h.svc.Handler.Opened(s.peer, true)
 			}
 			return
-		case errors.Is(err, errBadEvent) && !r.opened:
-			n.badEvent(conn)
+		case errors.Is(err, errBadEvent) && r.opened == h.open:
+			h.badEvent()
 			return
-		case errors.Is(err, ErrUnavailable) && r.att == nil && time.Now().Before(until):
-			// A resume is never refused for the store: popular clients give up
-			// after two attempts.
-			if !held {
-				if held = conn.Open(); !held {
-					return
-				}
-				conn.Gone(func() { close(gone) })
-			}
-			conn.Comment()
-			conn.Flush()
-			select {
-			case <-time.After(time.Second):
-			case <-gone:
-				return
-			case <-svc.life.done:
-				conn.Cut()
-				return
-			case <-n.base.Done():
-				conn.Cut()
+		case errors.Is(err, ErrSessionEnded) && r.opened == h.open:
+			unknownSession(h, nil)
+			return
+		case r.att == nil && h.worth(err):
+			if !h.wait() {
 				return
 			}
 		default:
 			n.log.Info("resume ended", "stream", key.ID, "error", err)
 			if !r.opened {
-				n.unavailable(conn, nil)
+				n.unavailable(h, nil)
 			}
-			conn.Cut()
+			h.Cut()
 			return
 		}
 	}
@@ -107,45 +132,72 @@ func (n *Node) resume(svc *Service, s *sessionActor, conn Conn, pos stream.Posit
 
 // replay brings one connection from a position to the live tail.
 type replay struct {
-	n      *Node
-	svc    *Service
-	s      *sessionActor
-	key    StreamKey
-	pos    stream.Position
-	conn   Conn
-	opened bool
-	att    *attachment
-	reader stream.Reader
-	whole  bool // the event id names the last part of an event, of which nothing is left to send
+	n        *Node
+	svc      *Service
+	s        *sessionActor
+	key      StreamKey
+	pos      stream.Position
+	conn     Conn
+	opened   bool
+	att      *attachment
+	reader   stream.Reader
+	next     uint64 // append that the client needs first
+	skip     int    // entries of it that the client has
+	lastPart []byte // the append that the event id names, where that is the last part of one
+}
+
+// extent is how far a stream has got, and what is known of it without the log.
+type extent struct {
+	tail  uint64 // last append
+	marks []mark
+}
+
+// after is the append that follows on an event and all that clients do not see behind it;
+// ok is false if that is not known.
+func (x extent) after(p stream.Position) (num uint64, ok bool) {
+	for _, m := range x.marks {
+		if m.Seen.is(p) {
+			num, ok = max(num, m.Upto+1), true
+		}
+	}
+	return num, ok
 }
 
 func (r *replay) run(ctx context.Context) error {
+	if err := r.judge(ctx); err != nil {
+		return err
+	}
 	w, rec, err := r.n.find(ctx, r.svc, r.s, r.key)
 	if err != nil {
 		return err
 	}
-	tail, count := uint64(0), 0
-	if w != nil {
+	if len(rec.Calls) == 0 && !r.s.isCurrent(r.key.ID) {
+		r.n.endStandalone(r.s, r.key.ID) // another has taken its place meanwhile
+		return errBadEvent
+	}
+	var at extent
+	for w != nil {
 		m := &attach{}
-		if tail, count, err = m.ask(w); err != nil {
-			if w, rec, err = r.n.find(ctx, r.svc, r.s, r.key); err != nil {
-				return err
-			}
+		if at, err = m.ask(w); err == nil {
+			break
+		}
+		if w, rec, err = r.n.find(ctx, r.svc, r.s, r.key); err != nil { // it has just ended
+			return err
 		}
 	}
 	if w == nil {
 		return r.ended(ctx, rec)
 	}
-	first, err := r.check(ctx, tail, count)
+	first, err := r.check(ctx, at, readAhead)
 	if err != nil {
 		return err
 	}
-	r.att = r.attachment(rec, first)
+	r.att = r.attachment(rec)
 	if err := r.open(); err != nil {
 		return err
 	}
 	m := &attach{att: r.att, sess: r.s}
-	upTo, _, err := m.ask(w)
+	now, err := m.ask(w)
 	if err != nil {
 		// The stream has ended in between, so that the log has all of it.
 		if err := r.write(ctx, first); err != nil {
@@ -156,7 +208,7 @@ func (r *replay) run(ctx context.Context) error {
 	if err := r.write(ctx, first); err != nil {
 		return err
 	}
-	for {
+	for upTo := now.tail; ; {
 		if err := r.rest(ctx, r.att.position(), upTo); err != nil {
 			return err
 		}
@@ -164,64 +216,83 @@ func (r *replay) run(ctx context.Context) error {
 			return nil
 		}
 		m := &attach{}
-		if upTo, _, err = m.ask(w); err != nil {
+		if now, err = m.ask(w); err != nil {
 			upTo = toEnd
+		} else {
+			upTo = now.tail
 		}
 	}
 }
 
-// ask posts m to a stream and returns the writer's tail.
-func (m *attach) ask(w *streamActor) (uint64, int, error) {
+// judge refuses an event id that cannot be resumed from before anything is taken over
+// for it: a refused client must not have its calls run again, or ended.
+func (r *replay) judge(ctx context.Context) error {
+	if _, here := r.n.streams.get(r.key); here {
+		return nil
+	}
+	rec, _, err := r.n.readWriter(ctx, r.key)
+	if err != nil {
+		return err
+	}
+	at := extent{marks: rec.marks()}
+	if at.tail, err = r.n.store.Tail(ctx, r.key.path(), rec.Tail); err != nil {
+		return err
+	}
+	probe := *r
+	_, err = probe.check(ctx, at, 1)
+	return err
+}
+
+// ask posts m to a stream and returns how far its writer has got.
+func (m *attach) ask(w *streamActor) (extent, error) {
 	m.init()
 	if err := w.post(m); err != nil {
-		return 0, 0, err
+		return extent{}, err
 	}
 	m.wait()
-	return m.tail, m.n, m.err
+	return m.at, m.err
 }
 
-// check reads the beginning of what is to be replayed, and judges the event id.
-func (r *replay) check(ctx context.Context, tail uint64, count int) ([]stream.Append, error) {
-	if r.pos.Append > tail {
+// check judges the event id, and reads the beginning of what is to be replayed: up to so
+// many appends after the client's own. An id of an epoch that the stored append has not
+// is that of another event, which is gone. The client's event itself may be gone when
+// the record has a mark of it.
+func (r *replay) check(ctx context.Context, at extent, ahead uint64) ([]stream.Append, error) {
+	r.next, r.skip = r.pos.Append, r.pos.Entry+1
+	next, marked := at.after(r.pos)
+	switch {
+	case r.pos.Append > at.tail:
 		return nil, errBadEvent
+	case marked:
+		r.next, r.skip = next, 0
+	case r.pos.Append == 0:
+		r.next, r.skip = 1, 0
 	}
-	first, err := r.read(ctx, max(r.pos.Append, 1), min(tail, r.pos.Append+readAhead))
-	if err != nil {
-		return nil, err
+	first, err := r.read(ctx, r.next, min(at.tail, r.next+ahead))
+	if err != nil || r.next != r.pos.Append {
+		return first, err
 	}
-	if r.pos.Append == 0 {
-		return first, nil
-	}
-	if r.whole && r.pos.Entry == 0 {
-		// The event came in parts, of which its id names the last.
-		return first, nil
-	}
-	if len(first) > 0 && first[0].Num == r.pos.Append {
-		if r.pos.Entry >= len(first[0].Entries) || !first[0].Entries[r.pos.Entry].Kind.Visible() {
+	switch {
+	case r.lastPart != nil: // the event came in parts, of which its id names the last
+		if stream.EpochOf(r.lastPart) != r.pos.Epoch || r.pos.Entry != 0 {
 			return nil, errBadEvent
 		}
-		return first, nil
+		r.next, r.skip = r.pos.Append+1, 0
+	case len(first) == 0 || first[0].Num != r.pos.Append || first[0].Epoch != r.pos.Epoch,
+		r.pos.Entry >= len(first[0].Entries) || !first[0].Entries[r.pos.Entry].Kind.Visible():
+		return nil, errBadEvent
 	}
-	// The event itself may be gone when nothing came after it.
-	if r.pos.Append == tail && (count == 0 || r.pos.Entry < count) {
-		return nil, nil
-	}
-	return nil, errBadEvent
+	return first, nil
 }
 
-// attachment is the reading side from where first, the beginning of what is to
-// be replayed, leaves off. When the client's event itself has expired, nothing
-// has come after it, and what comes next is for the client.
-func (r *replay) attachment(rec streamRecord, first []stream.Append) *attachment {
-	att := r.n.newAttachment(r.svc, r.s, r.key, rec.Revision, r.conn, r.pos)
-	if r.whole || len(first) == 0 && r.pos.Append > 0 {
-		att.next, att.skip = r.pos.Append+1, 0
-	}
+// attachment is the reading side from where check has found that it begins.
+func (r *replay) attachment(rec streamRecord) *attachment {
+	att := r.n.newAttachment(r.svc, r.s, r.key, &rec, r.conn, r.pos)
+	att.next, att.skip = r.next, r.skip
 	return att
 }
 
-// read returns the appends from..to, of which none may be missing. The append of
-// the event id itself is the exception.
+// read returns the appends from..to, of which none may be missing.
 func (r *replay) read(ctx context.Context, from, to uint64) ([]stream.Append, error) {
 	if from > to {
 		return nil, nil
@@ -231,13 +302,11 @@ func (r *replay) read(ctx context.Context, from, to uint64) ([]stream.Append, er
 	next := from
 	err := r.n.store.Read(ctx, r.key.path(), from, to, func(num uint64, data []byte) {
 		if num != next || len(data) == 0 {
-			if num == next || !(next == r.pos.Append && num == next+1) {
-				fault = errBadEvent
-			}
+			fault = errBadEvent
 		}
 		next = num + 1
 		if num == r.pos.Append && stream.Rest(data) {
-			r.whole = true
+			r.lastPart = data
 		}
 		a, ok, err := r.reader.Add(num, data)
 		if err != nil {
@@ -252,7 +321,7 @@ func (r *replay) read(ctx context.Context, from, to uint64) ([]stream.Append, er
 		return nil, fmt.Errorf("actors: replay: %w", err)
 	case fault != nil:
 		return nil, fault
-	case next <= to && !(from == to && from == r.pos.Append):
+	case next <= to:
 		return nil, errBadEvent
 	}
 	return all, nil
@@ -337,19 +406,19 @@ func (r *replay) rest(ctx context.Context, from, to uint64) error {
 
 // ended replays a stream that nobody writes any more.
 func (r *replay) ended(ctx context.Context, rec streamRecord) error {
-	tail := rec.Tail
-	if !rec.ended {
+	at := extent{tail: rec.end, marks: rec.marks()}
+	if at.tail == 0 {
 		var err error
-		if tail, err = r.n.store.Tail(ctx, r.key.path(), tail); err != nil {
+		if at.tail, err = r.n.store.Tail(ctx, r.key.path(), rec.Tail); err != nil {
 			return err
 		}
 	}
-	first, err := r.check(ctx, tail, 0)
+	first, err := r.check(ctx, at, readAhead)
 	if err != nil {
 		return err
 	}
-	r.att = r.attachment(rec, first)
-	if !r.opened && r.over(first, tail) {
+	r.att = r.attachment(rec)
+	if !r.opened && r.over(first, at.tail) {
 		// This is how a server tells an EventSource not to come back. A popular client
 		// that got an empty stream would open another in its place, and without an
 		// event id, so that it replaces the client's own standalone stream.
@@ -362,8 +431,8 @@ func (r *replay) ended(ctx context.Context, rec streamRecord) error {
 	if err := r.write(ctx, first); err != nil {
 		return err
 	}
-	if next := r.att.position(); next <= tail {
-		if err := r.rest(ctx, next, tail); err != nil {
+	if next := r.att.position(); next <= at.tail {
+		if err := r.rest(ctx, next, at.tail); err != nil {
 			return err
 		}
 	}
@@ -374,12 +443,15 @@ func (r *replay) ended(ctx context.Context, rec streamRecord) error {
 // over reports whether the client has all of a stream that ended with append tail;
 // first is what the log has from the client's event on.
 func (r *replay) over(first []stream.Append, tail uint64) bool {
-	if tail > r.pos.Append+readAhead {
+	switch {
+	case r.next > tail:
+		return true
+	case len(first) == 0 || first[len(first)-1].Num < tail:
 		return false // first may not be all
 	}
 	for _, a := range first {
 		for i := range a.Entries {
-			if a.Entries[i].Kind.Visible() && (a.Num > r.att.next || a.Num == r.att.next && i >= r.att.skip) {
+			if a.Entries[i].Kind.Visible() && (a.Num > r.next || a.Num == r.next && i >= r.skip) {
 				return false
 			}
 		}

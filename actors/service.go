@@ -87,7 +87,7 @@ type Limits struct {
 	// Subscriptions bounds the resources that a session may subscribe to; negative
 	// is no limit.
 	Subscriptions int
-	Retry         time.Duration // what clients are told to wait before they reconnect
+	Retry         time.Duration // what clients are told to wait before they reconnect to a call; twice that for a standalone stream
 }
 
 // Defaults fills the zero fields of l.
@@ -113,7 +113,8 @@ func (l Limits) Defaults() Limits {
 	d(&l.KeepAlive, 15*time.Second)
 	d(&l.StoreWait, 5*time.Second)
 	d(&l.ResumeWait, time.Minute)
-	d(&l.Retry, time.Second)
+	d(&l.Retry, 4*time.Second)
+	l.Retry = max(l.Retry, time.Millisecond)
 	count := func(p *int, v int) {
 		if *p == 0 {
 			*p = v

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -52,8 +53,9 @@ type sessionActor struct {
 	keeps atomic.Pointer[kept]
 
 	calls   session.Calls[*requestActor]
-	deleted atomic.Bool  // by its client
+	ended   atomic.Bool  // the record is gone
 	held    int          // streams with a live connection
+	opening int          // GETs that are being handled, which may become such
 	streams atomic.Int64 // held, for those who ask from outside
 	gets    atomic.Int64 // GETs that are being handled
 	last    time.Time
@@ -90,6 +92,12 @@ type (
 	}
 	// holdStream counts connections that keep the session in memory.
 	holdStream struct{ by int }
+	// stay keeps the session in memory until stayed: see Node.staying.
+	stay struct {
+		reply
+		err error
+	}
+	stayed struct{}
 	// closeSession ends every call: the session is gone.
 	closeSession struct{ cause error }
 	idleTick     struct{}
@@ -100,6 +108,7 @@ type (
 )
 
 func (b *beginCall) refused(err error) { b.err = err; b.done() }
+func (m *stay) refused(err error)      { m.err = err; m.done() }
 func (c *cancelCall) refused(error)    { c.acked(nil) }
 func (e *endCall) refused(error)       { e.done() }
 
@@ -135,11 +144,22 @@ func (s *sessionActor) receive(m any) {
 		v := s.view.Load()
 		if rec := v.rec; m.f(&rec) {
 			s.view.Store(&view{rec: rec, rev: v.rev + 1})
+			s.subscribed(v.rec.Subscribed, rec.Subscribed)
 		}
 		m.done()
 	case holdStream:
 		s.held += m.by
 		s.streams.Store(int64(s.held))
+		s.last = time.Now()
+	case *stay:
+		if s.closing {
+			m.err = ErrStopped
+		} else {
+			s.opening++
+		}
+		m.done()
+	case stayed:
+		s.opening--
 		s.last = time.Now()
 	case closeSession:
 		s.closing = true
@@ -150,6 +170,11 @@ func (s *sessionActor) receive(m any) {
 			s.closing = true
 			s.leave()
 		}
+	case *tally:
+		s.calls.Each(m.count)
+		m.done()
+	case hastenCalls:
+		s.calls.Each(func(r *requestActor) { r.hasten(m.begun) })
 	case giveUpCalls:
 		s.calls.Each(func(r *requestActor) { _ = r.post(giveUp{ErrClosing}) })
 	case retireSession:
@@ -160,21 +185,19 @@ func (s *sessionActor) receive(m any) {
 }
 
 func (s *sessionActor) failed(m any, last bool) {
-	switch m := m.(type) {
-	case *beginCall:
-		m.err = errInternal
-		m.done()
-	case *endCall:
-		m.done()
-	case *edit:
-		m.refused(errInternal)
+	if m, ok := m.(refusable); ok {
+		defer m.refused(errInternal)
 	}
-	if last {
+	if _, ok := m.(idleTick); ok {
+		s.timer.Reset(s.svc.Limits.SessionDrop)
+	}
+	// One that was about to end, and takes no more calls, must not stay half there.
+	if last || s.closing {
 		s.calls.Each(func(r *requestActor) { _ = r.post(abandon{cause: errInternal}) })
 		if s.link != nil {
-			s.link.conn.Cut()
+			s.contained(s.link.conn.Cut)
 		}
-		s.leave()
+		s.contained(s.leave)
 	}
 }
 
@@ -187,11 +210,12 @@ func (s *sessionActor) idle() {
 	now := time.Now()
 	expires := s.view.Load().rec.Expires
 	if !now.Before(expires) {
-		s.node.endSession(s)
+		s.end() // nobody can come up in its place from a record that has expired
+		s.node.endStreams(s.key)
 		return
 	}
 	left := s.svc.Limits.SessionDrop - now.Sub(s.last)
-	if s.calls.Len() > 0 || s.held > 0 || s.link != nil {
+	if s.calls.Len() > 0 || s.held > 0 || s.opening > 0 || s.link != nil {
 		// Whoever waits for an answer or listens is active.
 		s.node.keepAlive(s, now)
 		left = s.svc.Limits.SessionDrop
@@ -227,9 +251,11 @@ func (s *sessionActor) leave() {
 		s.node.links.drop(s)
 		s.link.hush()
 		s.link.conn.Finish()
+		// Only now that the session has stopped: one that begins meanwhile sees that.
+		s.node.endListeners("", func(l *listenActor) bool { return l.sess == s })
 	}
 	for _, uri := range s.view.Load().rec.Subscribed {
-		s.node.subs.remove(s.key, uri)
+		s.node.follow(s, uri)
 	}
 	s.svc.Handler.Closed(s.peer)
 }
@@ -247,6 +273,9 @@ func (s *sessionActor) revision() mcp.Revision {
 // session finds the session's actor, activating it from its record.
 func (n *Node) session(ctx context.Context, svc *Service, key SessionKey) (*sessionActor, error) {
 	for {
+		if n.closing.Load() { // its sessions stop, and none is to come in their place
+			return nil, ErrClosing
+		}
 		s, err := n.sessions.obtain(key, func() (*sessionActor, error) {
 			rec, rev, err := n.readSession(ctx, key)
 			if err != nil {
@@ -255,7 +284,7 @@ func (n *Node) session(ctx context.Context, svc *Service, key SessionKey) (*sess
 			s := n.activateSession(svc, key, rec, rev)
 			s.away.Store(true)
 			for _, uri := range rec.Subscribed {
-				n.subs.add(n, key, uri)
+				n.follow(s, uri)
 			}
 			return s, nil
 		})
@@ -297,17 +326,21 @@ func (n *Node) startSession(s *sessionActor) {
 	s.timer.Reset(s.svc.Limits.SessionDrop) // only now, since the tick uses the field
 }
 
+// errNewer stands for what a newer release has written: one that reads it may be about to
+// take this one's place, and waiting here does not help.
+var errNewer = fmt.Errorf("written by a newer release: %w", ErrUnavailable)
+
 func (n *Node) readSession(ctx context.Context, key SessionKey) (session.Record, uint64, error) {
 	var rec session.Record
 	data, rev, err := n.store.Get(ctx, key.record())
 	if err != nil {
 		return rec, 0, fmt.Errorf("actors: read session: %w", err)
 	}
+	if v := session.Newer(data); v != 0 {
+		return rec, 0, fmt.Errorf("actors: session record of version %d, this release reads %d: %w", v, session.RecordVersion, errNewer)
+	}
 	if err := codec.Unmarshal(data, &rec); err != nil {
 		return rec, 0, fmt.Errorf("actors: read session: %w", err)
-	}
-	if rec.Version > session.RecordVersion {
-		return rec, 0, fmt.Errorf("actors: session record of version %d, this release reads %d: %w", rec.Version, session.RecordVersion, ErrUnavailable)
 	}
 	if rec.Expired(time.Now()) {
 		return rec, 0, ErrNotFound
@@ -337,6 +370,8 @@ func (n *Node) createSession(ctx context.Context, svc *Service, tenant string, s
 // adopt makes s, and whoever serves the session in its place by now, serve from a
 // record that has been written. One that comes to memory after this reads it.
 func (n *Node) adopt(s *sessionActor, v *view) {
+	before := s.view.Load().rec.Standalone
+	defer n.disown(s, before)
 	s.adopt(v)
 	if now, ok := n.sessions.current(s.key); ok && now != s {
 		now.adopt(v)
@@ -346,8 +381,36 @@ func (n *Node) adopt(s *sessionActor, v *view) {
 // adopt makes the session serve from v unless it knows a newer record. It does not
 // wait for the actor's turn: what a client has been answered holds from then on.
 func (s *sessionActor) adopt(v *view) {
-	for old := s.view.Load(); v.rev > old.rev && !s.view.CompareAndSwap(old, v); old = s.view.Load() {
+	for old := s.view.Load(); v.rev > old.rev; old = s.view.Load() {
+		if s.view.CompareAndSwap(old, v) {
+			s.subscribed(old.rec.Subscribed, v.rec.Subscribed)
+			return
+		}
 	}
+}
+
+// subscribed tells the subscriptions of a change of those that the record names.
+func (s *sessionActor) subscribed(old, now []string) {
+	for len(old) > 0 && len(now) > 0 && old[0] == now[0] {
+		old, now = old[1:], now[1:]
+	}
+	for len(old) > 0 && len(now) > 0 && old[len(old)-1] == now[len(now)-1] {
+		old, now = old[:len(old)-1], now[:len(now)-1]
+	}
+	for _, uri := range old { // some may be among the new ones, too: then nothing changes
+		s.node.follow(s, uri)
+	}
+	for _, uri := range now {
+		s.node.follow(s, uri)
+	}
+}
+
+func (s *sessionActor) sessionKey() SessionKey { return s.key }
+
+// wants is what the newest record says that is known here.
+func (s *sessionActor) wants(uri string) bool {
+	_, found := slices.BinarySearch(s.view.Load().rec.Subscribed, uri)
+	return found && !s.stopped()
 }
 
 // change rewrites the session's record by compare-and-set. edit returns false
@@ -378,6 +441,8 @@ func (n *Node) change(ctx context.Context, s *sessionActor, edit func(*session.R
 		if rec, rev, err = n.readSession(ctx, s.key); err != nil {
 			return err
 		}
+		// It may be as edit wants it, by a write whose outcome nobody knew.
+		n.adopt(s, &view{rec: rec, rev: rev})
 	}
 }
 

@@ -15,64 +15,90 @@ func (n *Node) listen(svc *Service, s *sessionActor, in *Input) {
 	}
 	rec := streamRecord{Version: streamRecordVersion, Node: n.name, Boot: n.boot, Epoch: 1, Revision: s.view.Load().rec.Revision}
 	st := n.makeStream(svc, s, n.newID(), rec, in.Conn)
-	// The actor is there before the record names it, so that whoever reads the
-	// record finds it: a message for it waits, and the stream that comes next ends
-	// it. The record names it before it is stored: one that the record does not
-	// know would never be ended.
+	st.order = n.listened.Add(1)
+	// The actor is there before the record names it, so that whoever reads the record
+	// finds it: a message for it waits, and the stream that comes next ends it.
 	n.startStream(st)
-	old, err := n.nameStandalone(s, st.key.ID)
-	if err != nil {
-		if !errors.Is(err, ErrNotFound) { // it has just been deleted
-			n.log.Warn("stream not opened", "session", s.key.ID, "error", err)
-		}
-		_ = st.post(recordStored{err: err})
-		<-st.ready
-		return
+	data, err := n.newRecord(st)
+	named := make(chan naming, 1)
+	go func() { named <- n.storeStandalone(s, st, data, err) }()
+	if <-st.ready; st.unstored.Load() {
+		return // it has ended before it could begin, and the client knows
 	}
-	n.storeStream(st, nil)
-	<-st.ready
-	if st.unstored.Load() {
-		n.withdrawStandalone(s, st.key.ID, old)
-		return
-	}
-	s.listens(st.key.ID, old, n.endStandalone(s, old))
+	of := <-named
+	s.listens(st.key.ID, of.old, n.endStandalone(s, of.old))
 	if svc.life.over.Load() {
 		st.retire()
 		return
 	}
-	gap := s.away.Swap(false) || old != "" || len(s.view.Load().rec.Subscribed) > 0
+	gap := s.away.Swap(false) || of.old != "" || len(s.view.Load().rec.Subscribed) > 0
 	svc.Handler.Opened(s.peer, gap)
 }
 
-// nameStandalone makes id the session's standalone stream in its record. It
-// returns the one before, which the caller has to end: so each is ended once, by
-// the one that came after it.
-func (n *Node) nameStandalone(s *sessionActor, id string) (old string, err error) {
-	ctx, cancel := context.WithTimeout(n.base, s.svc.Limits.StoreWait)
-	defer cancel()
-	err = n.change(ctx, s, func(r *session.Record) bool {
-		old, r.Standalone = r.Standalone, id
-		return true
-	})
-	return old, err
+// naming is what became of making a stream the session's standalone stream.
+type naming struct {
+	old      string // the one before, which its successor has to end: so each is ended once
+	replaced bool   // a GET that came later was quicker: the stream ends before it begins
+	err      error
 }
 
-// withdrawStandalone takes a stream that could not begin out of the record, and
-// the one before goes on. That one ends when the record names another by now.
-func (n *Node) withdrawStandalone(s *sessionActor, id, old string) {
-	s.away.Store(true) // what was told it is lost
-	ctx, cancel := context.WithTimeout(n.base, s.svc.Limits.StoreWait)
+// storeStandalone stores a new standalone stream, whose record is data unless err tells
+// why it may not be, and then has the session's record name it. If the process is lost
+// in between, the stream before is still the session's, and nobody knows the new one,
+// which expires. Its client gets to know it last: what it comes back with has been named.
+func (n *Node) storeStandalone(s *sessionActor, st *streamActor, data []byte, err error) (of naming) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 	defer cancel()
-	mine := false
-	err := n.change(ctx, s, func(r *session.Record) bool {
-		if mine = r.Standalone == id; mine {
-			r.Standalone = old
-		}
-		return mine
-	})
-	if err != nil || !mine {
-		n.endStandalone(s, old)
+	var rev uint64
+	if err == nil {
+		rev, err = n.store.OpenStream(ctx, st.path, data, nil, n.recordTTL(s.svc))
 	}
+	if err == nil && !st.stopped() {
+		of = n.nameStandalone(ctx, s, st)
+		err = of.err
+	}
+	switch {
+	case err != nil:
+		of.err = err
+		n.unopened(s, st, err)
+	case of.replaced:
+		n.endStream(st)
+	case st.post(recordStored{rev: rev}) != nil: // it has ended meanwhile
+		go n.forgetStream(st.path)
+		n.disown(s, of.old)
+	}
+	return of
+}
+
+// unopened refuses a stream that could not be stored or named. The one before goes on.
+func (n *Node) unopened(s *sessionActor, st *streamActor, err error) {
+	if !errors.Is(err, ErrNotFound) { // it has just been deleted
+		n.log.Warn("stream not opened", "session", s.key.ID, "error", err)
+	}
+	_ = st.post(recordStored{err: err})
+	// When nobody knows whether the record names the stream, it may, and what was told it
+	// is lost. Nobody listens to it, and the next look at the record ends the one before.
+	s.away.Store(true)
+	go n.forgetStream(st.path)
+}
+
+// nameStandalone makes the stream the session's standalone stream in its record, unless
+// that names one already whose GET came later.
+func (n *Node) nameStandalone(ctx context.Context, s *sessionActor, st *streamActor) (of naming) {
+	of.err = n.change(ctx, s, func(r *session.Record) bool {
+		if now, ok := n.streams.get(StreamKey{s.key, r.Standalone}); ok && now.order > st.order {
+			of.replaced = true
+			return false
+		}
+		if r.Standalone != st.key.ID { // else an attempt whose outcome was unknown has done it
+			of.old, r.Standalone = r.Standalone, st.key.ID
+		}
+		return true
+	})
+	if of.err != nil && s.isCurrent(st.key.ID) {
+		of.err = nil // somebody else has seen that it was done
+	}
+	return of
 }
 
 // endStandalone ends a standalone stream, if there is one, for good. It reports
@@ -81,13 +107,52 @@ func (n *Node) endStandalone(s *sessionActor, id string) (live bool) {
 	if id == "" {
 		return false
 	}
-	// The record goes first: who sees the connection end must not find the stream
-	// again.
 	key := StreamKey{s.key, id}
-	n.forgetStream(key.path())
 	if st, ok := n.streams.get(key); ok {
 		live = st.heard.Load()
 		_ = st.post(endStream{})
 	}
+	// Who sees the connection end and comes back does not find the stream again, since
+	// the session's record names another.
+	n.forgetStream(key.path())
 	return live
+}
+
+// disown ends the standalone stream before, which the session's record has named, when it
+// now names one that is not here: of another node, or one that could not begin though it
+// was named. Nobody would write the stream any more to which the client listens. One that
+// is here ends the one before itself.
+func (n *Node) disown(s *sessionActor, before string) {
+	now := s.view.Load().rec.Standalone
+	if before == "" || before == now {
+		return
+	}
+	if _, here := n.streams.get(StreamKey{s.key, now}); here {
+		return
+	}
+	if _, here := n.streams.get(StreamKey{s.key, before}); here {
+		s.away.Store(true)
+		go n.endStandalone(s, before)
+	}
+}
+
+// isCurrent reports whether the session's standalone stream is id, as far as is known
+// here. Nobody writes any other: who resumes it would hear nothing for ever.
+func (s *sessionActor) isCurrent(id string) bool { return s.view.Load().rec.Standalone == id }
+
+// mustName reads whether the session's record names id as its standalone stream: if not,
+// the error is errBadEvent.
+func (n *Node) mustName(ctx context.Context, s *sessionActor, id string) error {
+	rec, rev, err := n.readSession(ctx, s.key)
+	if errors.Is(err, ErrNotFound) {
+		return ErrSessionEnded
+	}
+	if err != nil {
+		return err
+	}
+	n.adopt(s, &view{rec: rec, rev: rev})
+	if !s.isCurrent(id) {
+		return errBadEvent
+	}
+	return nil
 }

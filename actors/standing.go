@@ -72,7 +72,7 @@ func (n *Node) alone(svc *Service, s *sessionActor, in *Input, principal any, m 
 	case tooLong(m): // they come back with every message
 		n.refused(in.Conn, errLongToken, m.ID)
 		return false
-	case n.draining.Load() || n.store.Suspended() && !n.regained(svc.Limits.StoreWait), svc.life.over.Load():
+	case n.turnsAway(svc, m) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait), svc.life.over.Load():
 		n.unavailable(in.Conn, m.ID)
 		return false
 	case string(m.Method) == mcp.MethodSubscriptionsListen:
@@ -292,6 +292,8 @@ func (r *requestActor) answerAlone(act request.Action, data []byte) {
 		last, ok := r.conn.(lasting)
 		if ok && r.phase == request.Parked && r.self.exchange == nil {
 			last.AnswerLast(200, data)
+		} else if r.phase != request.Parked && r.result.later {
+			r.node.unavailable(r.conn, r.id)
 		} else {
 			r.conn.Answer(r.status(), data)
 		}
@@ -333,9 +335,9 @@ func (r *requestActor) status() int {
 
 // heard lets the goroutine go that waits for the exchange's answer.
 func (s *standing) heard() {
-	if s.exchange != nil {
-		s.exchange.hear()
+	if x := s.exchange; x != nil {
 		s.exchange = nil
+		x.hear()
 	}
 }
 
@@ -402,18 +404,29 @@ func (l *standings) empty() bool {
 	return l.first == nil
 }
 
-// giveUp gives up those of a service, or all if that is nil. What stands for
-// another request by then is left alone.
-func (l *standings) giveUp(svc *Service, cause error) {
-	type one struct {
-		r    *requestActor
-		turn uint64
+// turnOf is a request by the turn of its actor that it was.
+type turnOf struct {
+	r    *requestActor
+	turn uint64
+}
+
+// snapshot returns all there are. What stands for another request by the time of a message to it leaves that alone.
+func (l *standings) snapshot() (all []turnOf) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for r := l.first; r != nil; r = r.self.next {
+		all = append(all, turnOf{r, r.self.turn0})
 	}
-	var all []one
+	return all
+}
+
+// giveUp gives up those of a service, or all if that is nil.
+func (l *standings) giveUp(svc *Service, cause error) {
+	var all []turnOf
 	l.mu.Lock()
 	for r := l.first; r != nil; r = r.self.next {
 		if svc == nil || r.self.peer.svc == svc {
-			all = append(all, one{r, r.self.turn0})
+			all = append(all, turnOf{r, r.self.turn0})
 		}
 	}
 	l.mu.Unlock()
@@ -455,8 +468,8 @@ func (l *aloneStreams) add(conn Conn, every time.Duration) *aloneStream {
 	return s
 }
 
-// comment sends a comment on each stream that has been silent.
-func (l *aloneStreams) comment(now time.Time) {
+// silent are the streams that are due to have a comment.
+func (l *aloneStreams) silent(now time.Time) []*aloneStream {
 	l.mu.Lock()
 	var silent []*aloneStream
 	for s := range l.all {
@@ -465,11 +478,13 @@ func (l *aloneStreams) comment(now time.Time) {
 		}
 	}
 	l.mu.Unlock()
-	for _, s := range silent {
-		s.touch()
-		s.conn.Comment()
-		s.conn.Flush()
-	}
+	return silent
+}
+
+func (s *aloneStream) comment() {
+	s.touch()
+	s.conn.Comment()
+	s.conn.Flush()
 }
 
 func (l *aloneStreams) len() int {

@@ -30,10 +30,12 @@ type Store interface {
 	OpenStream(ctx context.Context, stream string, rec, body []byte, ttl time.Duration) (rev uint64, err error)
 	Writer(ctx context.Context, stream string) (rec []byte, rev uint64, err error)
 	Body(ctx context.Context, stream string) ([]byte, error)
-	// Take rewrites the writer record if its revision is still rev.
+	// Rewrite rewrites the writer record if its revision is still rev; Take
+	// renews the lifetime of the body, too.
+	Rewrite(ctx context.Context, stream string, rec []byte, rev uint64, ttl time.Duration) (uint64, error)
 	Take(ctx context.Context, stream string, rec []byte, rev uint64, ttl time.Duration) (uint64, error)
 	// Append stores append num, guarded by the writer record's revision rev,
-	// and calls done once, from another goroutine.
+	// and calls done once, from another goroutine. It keeps nothing of data.
 	Append(stream string, rev, num uint64, data []byte, done func(error))
 	// Read calls f with the stored appends from..to in order; what is missing
 	// has been evicted.

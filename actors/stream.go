@@ -2,7 +2,6 @@ package actors
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"sync/atomic"
 	"time"
@@ -21,71 +20,32 @@ type streamActor struct {
 	sess *sessionActor
 	key  StreamKey
 	path string
-	rec  streamRecord
+	rec  streamRecord // as the stream began here; it does not change
+	live streamRecord // as it is to be stored next
+	past past         // what the log has come to tell
 	m    *stream.Machine
 
 	fx       []stream.Effect
 	att      *attachment
 	reqs     []*requestActor // none for a standalone stream
+	order    uint64          // of a standalone stream that begins here: later ones have more
 	gather   *gathering      // a batch of which nothing has been sent or stored, else nil
 	answered map[string]bool // calls of a batch that need no answer any more, by id
 	muted    map[int]bool    // calls of a batch that were cancelled, by their places
 	silent   bool            // the stream was cancelled: deliver nothing more
 	told     uint64          // last append delivered
-	entries  int             // entries of append told, 0 if not known
-	sent     sents           // what append told and those before it hold
 	due      atomic.Int64    // when the writer record is to be rewritten, unix nanoseconds; 0 not yet
 	left     atomic.Int64    // when the last connection left, unix nanoseconds
 	queued   atomic.Int64
 	heard    atomic.Bool   // there is a live connection
 	unstored atomic.Bool   // it could not begin, and the client knows
+	renew    bool          // the lifetime of record and body is to be renewed
+	body     []byte        // of calls that may run again, where it is small: see create
 	ready    chan struct{} // closed once the connection is committed or refused
 	opened   bool
 	// closeEarly is set when the connection is to be closed as soon as it is open.
-	closeEarly bool
+	closeEarly *closeConn
 }
-
-// streamRecord is the writer record of a stream; for a call it is the call
-// record too.
-type streamRecord struct {
-	Version   int             `json:"v"`
-	Node      string          `json:"node"`
-	Boot      string          `json:"boot"`
-	Epoch     int             `json:"epoch"`
-	Tail      uint64          `json:"tail"`
-	Revision  string          `json:"revision"`
-	Calls     []callRecord    `json:"calls,omitempty"`
-	Safe      bool            `json:"safe,omitempty"`
-	Principal json.RawMessage `json:"principal,omitempty"`
-
-	// ended is set on a copy whose Tail is known to be the stream's end.
-	ended bool
-	Sent  sent `json:"sent,omitzero"` // of the first call
-	// More is Sent for the other calls of a batch.
-	More sents `json:"more,omitempty"`
-}
-
-// sents is how far each call of the stream had got when the record was written.
-func (r *streamRecord) sents() sents { return append(sents{r.Sent}, r.More...) }
-
-func (r *streamRecord) setSents(s sents) {
-	r.Sent, r.More = s.of(0), nil
-	if len(s) > 1 {
-		r.More = append(sents(nil), s[1:]...)
-	}
-}
-
-type callRecord struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Token  json.RawMessage `json:"token,omitempty"`
-	Never  bool            `json:"never,omitempty"` // of a batch with calls that may run again: this one may not
-}
-
-// recorded is a method as records name it: one that nobody knows may be long.
-func recorded(method []byte) string { return string(method[:min(len(method), 128)]) }
-
-const streamRecordVersion = 1
 
 type (
 	recordStored struct {
@@ -97,11 +57,13 @@ type (
 		last    bool
 		silent  bool
 		told    bool // to the session, by no call of its own
+		taken   bool // the machine has the entries
 	}
 	appended  struct{ err error }
 	refreshed struct {
-		rev uint64
-		err error
+		rev     uint64
+		err     error
+		renewed bool // and the body
 	}
 	resend struct{}
 	// attach makes att the stream's only live connection and answers its tail.
@@ -109,8 +71,7 @@ type (
 		reply
 		att  *attachment   // nil only asks
 		sess *sessionActor // that the connection belongs to now
-		tail uint64
-		n    int // entries of the tail's append, 0 if not known
+		at   extent
 		err  error
 	}
 	// detach forgets a connection that is gone.
@@ -126,7 +87,8 @@ type (
 	serveCall struct{ req *requestActor }
 )
 
-func (a *attach) refused(err error) { a.err = err; a.done() }
+func (m serveCall) refused(err error) { _ = m.req.post(streamGone{err}) }
+func (a *attach) refused(err error)   { a.err = err; a.done() }
 func (p *pushEntries) refused(err error) {
 	for i := range p.entries {
 		p.entries[i].Drop(err)
@@ -155,17 +117,24 @@ func (s *streamActor) receive(m any) {
 		s.recordStored(m)
 	case refreshed:
 		s.refreshed(m)
+	case looked:
+		s.looked(m)
+	case created:
+		s.created(m)
 	case resend:
 		s.fx = s.m.Resend(s.fx[:0])
 		s.perform()
 	case refresh:
 		if s.abandoned(time.Now()) {
-			s.leave()
+			// What waits for the store is told: it may be away for longer than this.
+			s.step(stream.Event{Op: stream.Fenced, Err: ErrStopped})
 			return
 		}
+		s.renew = true
+		s.due.Store(time.Now().Add(s.svc.Limits.StoreWait).UnixNano()) // until it is done
 		s.step(stream.Event{Op: stream.Refresh})
 	case *attach:
-		m.tail, m.n = s.told, s.entries
+		m.at = extent{tail: s.told, marks: append(s.live.marks(), mark{s.past.digest.Seen, s.told})}
 		if m.att != nil {
 			// The session may have left memory and come back since the stream began.
 			s.sess = m.sess
@@ -180,17 +149,21 @@ func (s *streamActor) receive(m any) {
 	case closeConn:
 		s.begin()
 		if !s.opened {
-			s.closeEarly = true
+			s.closeEarly = &m
 		} else if s.att != nil {
-			s.att.finish()
+			s.att.close(m)
 			s.att = nil
 		}
 	case alreadyAnswered:
 		s.answered = m
+	case keepBody:
+		s.keepBody(m)
 	case takenOver:
-		s.step(stream.Event{Op: stream.Opened, Rev: m.rev, Tail: m.log.tail, Sizes: m.log.sizes})
+		s.step(stream.Event{Op: stream.Opened, Rev: m.rev, Epoch: s.rec.Epoch, Tail: m.log.tail, Covered: s.rec.Tail, Sizes: m.log.sizes})
 	case handOver:
 		s.handOver()
+	case passOn:
+		s.passOn()
 	case quitStream:
 		s.quit()
 	case serveCall:
@@ -202,20 +175,9 @@ func (s *streamActor) receive(m any) {
 	s.heard.Store(s.att != nil)
 }
 
-func (s *streamActor) failed(m any, last bool) {
-	switch m := m.(type) {
-	case *attach:
-		m.refused(errInternal)
-	case *pushEntries:
-		m.refused(errInternal)
-	}
-	if last {
-		s.lost(errInternal)
-	}
-}
-
 // push sends entries of a call, or to a session.
 func (s *streamActor) push(m *pushEntries) {
+	m.taken = true
 	e := stream.Event{Op: stream.Push, Entries: m.entries, Last: m.last}
 	switch {
 	case len(s.rec.Calls) > 1:
@@ -243,6 +205,10 @@ func (s *streamActor) perform() {
 			s.deliver(e)
 		case stream.DoRefresh:
 			s.rewrite(e.Num)
+		case stream.DoLook:
+			s.look()
+		case stream.DoCreate:
+			s.create(e.Num)
 		case stream.DoRetry:
 			time.AfterFunc(e.After, func() { _ = s.post(resend{}) })
 		case stream.DoDrop:
@@ -257,20 +223,18 @@ func (s *streamActor) perform() {
 	s.fx = s.fx[:0]
 }
 
-// maxTries is how often a write is tried, about a minute with the pauses in
-// between, before the stream counts as lost.
-const maxTries = 64
-
+// appended takes the outcome of the append in flight. There is no count of tries: a
+// store may be away for as long as the calls' own limits let them run.
 func (s *streamActor) appended(err error) {
 	switch {
 	case err == nil:
 		s.step(stream.Event{Op: stream.Stored})
 	case errors.Is(err, ErrFenced):
-		s.step(stream.Event{Op: stream.Fenced, Err: err})
-	case s.m.Tries() < maxTries && (errors.Is(err, ErrAgain) || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrFull)):
+		s.step(stream.Event{Op: stream.Guarded})
+	case passes(err):
 		// Not done, or unknown: the same append under the same guard and
 		// number is the same message, so that it may be written again.
-		s.step(stream.Event{Op: stream.Again, Err: err})
+		s.step(stream.Event{Op: stream.Again})
 	default:
 		s.node.log.Error("append refused", "stream", s.key.ID, "error", err)
 		s.step(stream.Event{Op: stream.Fenced, Err: err})
@@ -280,16 +244,13 @@ func (s *streamActor) appended(err error) {
 // deliver hands an acknowledged append to the live connection.
 func (s *streamActor) deliver(e *stream.Effect) {
 	from := s.told + 1
-	s.told, s.entries = e.Num, len(e.Entries)
-	s.sent.note(e.Entries)
+	s.told = e.Num
+	s.recall(s.past.note(&s.live, e.Num, e.Epoch, e.Entries))
 	for i := range e.Entries {
-		if f := e.Entries[i].Acked; f != nil {
-			f(nil)
-			e.Entries[i].Acked = nil
-		}
+		e.Entries[i].Drop(nil)
 	}
 	if s.att != nil && !s.silent {
-		s.att.frame(frame{from: from, num: e.Num, entries: s.unmuted(e.Entries), last: e.Last})
+		s.att.frame(frame{from: from, num: e.Num, epoch: e.Epoch, entries: s.unmuted(e.Entries), last: e.Last})
 	}
 	if e.Last {
 		if s.att != nil && s.silent {
@@ -299,16 +260,33 @@ func (s *streamActor) deliver(e *stream.Effect) {
 	}
 }
 
+// recall counts calls that have lost their right to run again.
+func (s *streamActor) recall(calls int) {
+	for range calls {
+		s.node.refusals.count(Recall)
+	}
+}
+
 func (s *streamActor) handOver() {
 	if s.gather != nil {
 		s.giveUpGathering()
 		return
 	}
-	if !s.rec.Safe && len(s.rec.Calls) > 0 {
+	if len(s.rec.Calls) > 0 && !s.runsAgain() {
 		s.step(stream.Event{Op: stream.Push, Entries: lostCalls(s.rec.Calls, s.answered), Last: true})
 		return
 	}
 	s.quit()
+}
+
+// runsAgain reports whether a call of the stream that needs an answer may run again.
+func (s *streamActor) runsAgain() bool {
+	for i := range s.live.Calls {
+		if s.live.may(i) && !s.answered[string(s.live.Calls[i].ID)] {
+			return true
+		}
+	}
+	return false
 }
 
 // quit leaves the stream as it is stored, and what is not to nobody.
@@ -318,7 +296,7 @@ func (s *streamActor) quit() {
 	case s.opened:
 		s.att.leave()
 	default: // nobody knows the stream yet
-		s.node.unavailable(s.att.conn, s.callID())
+		s.turnAway()
 		s.unstored.Store(true)
 	}
 	s.att = nil
@@ -348,10 +326,11 @@ func (s *streamActor) mute() { s.silent = true }
 
 // attach makes att the one live connection; the old one is cut.
 func (s *streamActor) attach(att *attachment) {
-	if old := s.att; old != nil {
-		old.cut()
-	}
+	old := s.att
 	s.att = att
+	if old != nil {
+		s.contained(old.cut)
+	}
 	sess := s.sess
 	att.conn.Gone(func() {
 		_ = sess.post(holdStream{-1})
@@ -368,7 +347,7 @@ func (s *streamActor) recordStored(m recordStored) {
 		case errors.Is(m.err, ErrNotFound): // the session's record
 			unknownSession(s.att.conn, s.callID())
 		default:
-			s.node.unavailable(s.att.conn, s.callID())
+			s.turnAway()
 		}
 		s.att = nil
 		s.unstored.Store(true)
@@ -376,14 +355,14 @@ func (s *streamActor) recordStored(m recordStored) {
 		s.step(stream.Event{Op: stream.OpenFailed, Err: m.err})
 		return
 	}
-	s.due.Store(time.Now().Add(s.node.recordTTL(s.svc) / 4).UnixNano())
+	s.due.Store(s.node.renewAt(s.svc))
 	if s.att != nil {
 		if s.att.open(true) {
 			att := s.att
 			s.att = nil
 			s.attach(att)
-			if s.closeEarly {
-				att.finish()
+			if s.closeEarly != nil {
+				att.close(*s.closeEarly)
 				s.att = nil
 			}
 		} else {
@@ -392,7 +371,7 @@ func (s *streamActor) recordStored(m recordStored) {
 	}
 	s.heard.Store(s.att != nil)
 	s.commit()
-	s.step(stream.Event{Op: stream.Opened, Rev: m.rev})
+	s.step(stream.Event{Op: stream.Opened, Rev: m.rev, Epoch: s.rec.Epoch})
 }
 
 // callID is the raw id of the one request that the stream answers, nil if there is
@@ -404,35 +383,28 @@ func (s *streamActor) callID() []byte {
 	return s.rec.Calls[0].ID
 }
 
+// turnAway answers whoever waits for a stream that cannot begin.
+func (s *streamActor) turnAway() {
+	switch calls := s.rec.Calls; len(calls) {
+	case 0:
+		s.node.unavailable(s.att.conn, nil)
+	case 1:
+		s.node.turnAway(s.att.conn, errUnavailable, calls[0].ID)
+	default:
+		s.node.turnAwayAll(s.att.conn, errUnavailable, func(yield func([]byte) bool) {
+			for i := range calls {
+				if !yield(calls[i].ID) {
+					return
+				}
+			}
+		})
+	}
+}
+
 func (s *streamActor) commit() {
 	if !s.opened {
 		s.opened = true
 		close(s.ready)
-	}
-}
-
-// rewrite renews the writer record, which outlives the events it guards.
-func (s *streamActor) rewrite(tail uint64) {
-	rec, rev := s.rec, s.m.Rev()
-	rec.Tail = tail
-	rec.setSents(s.sent)
-	s.due.Store(time.Now().Add(s.node.recordTTL(s.svc) / 4).UnixNano())
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
-		defer cancel()
-		rev, err := s.node.rewriteWriter(ctx, s.path, rec, rev, s.node.recordTTL(s.svc))
-		_ = s.post(refreshed{rev, err})
-	}()
-}
-
-func (s *streamActor) refreshed(m refreshed) {
-	switch {
-	case m.err == nil:
-		s.step(stream.Event{Op: stream.Refreshed, Rev: m.rev})
-	case errors.Is(m.err, ErrFenced), s.m.Tries() >= maxTries:
-		s.step(stream.Event{Op: stream.Fenced, Err: m.err})
-	default:
-		s.step(stream.Event{Op: stream.Refused, Err: m.err})
 	}
 }
 
@@ -447,6 +419,9 @@ func (s *streamActor) lost(err error) {
 			s.att.cut()
 		}
 		s.att = nil
+	}
+	if !s.opened {
+		s.unstored.Store(true)
 	}
 	s.commit() // only now: whoever waits for the answer takes none for a fault
 	for _, r := range s.reqs {
@@ -476,7 +451,7 @@ func (s *streamActor) leave() {
 // startCallStream begins the stream of a call that is becoming resumable.
 func (n *Node) startCallStream(r *requestActor) *streamActor {
 	rec := streamRecord{
-		Version: streamRecordVersion, Node: n.name, Boot: n.boot, Epoch: 1, Revision: r.sess.view.Load().rec.Revision,
+		Version: streamRecordVersion, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: r.sess.view.Load().rec.Revision,
 		Calls: []callRecord{{ID: clone(r.id), Method: recorded(r.call.msg.Method), Token: clone(r.call.msg.ProgressToken)}},
 		Safe:  r.svc.Handler.Safe(r.call.msg.Method, r.call.msg.Name),
 	}
@@ -499,10 +474,10 @@ func (n *Node) startStream(s *streamActor) {
 }
 
 func (n *Node) makeStream(svc *Service, sess *sessionActor, id string, rec streamRecord, conn Conn) *streamActor {
-	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, m: stream.New(svc.Limits.Stream), ready: make(chan struct{})}
+	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, live: rec, m: stream.New(svc.Limits.Stream), ready: make(chan struct{})}
 	s.path = s.key.path()
 	if conn != nil {
-		s.att = n.newAttachment(svc, sess, s.key, rec.Revision, conn, stream.Position{Stream: id})
+		s.att = n.newAttachment(svc, sess, s.key, &rec, conn, stream.Position{Stream: id})
 		s.att.live = true
 	}
 	return s
@@ -511,27 +486,38 @@ func (n *Node) makeStream(svc *Service, sess *sessionActor, id string, rec strea
 // storeStream stores the record of a new stream, and beside it the body of calls
 // that may run again.
 func (n *Node) storeStream(s *streamActor, body []byte) {
-	svc := s.svc
-	data, err := codec.Marshal(s.rec)
-	if err == nil && n.store.NearFull() {
-		n.refusals.count(StoreFull)
-		err = ErrFull
-	}
+	s.keepBody(body)
+	data, err := n.newRecord(s)
 	// Also a refusal comes from elsewhere: whoever begins the stream is still at it.
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), svc.Limits.StoreWait)
+		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 		defer cancel()
 		var rev uint64
 		if err == nil {
-			rev, err = n.store.OpenStream(ctx, s.path, data, body, n.recordTTL(svc))
+			rev, err = n.store.OpenStream(ctx, s.path, data, body, n.recordTTL(s.svc))
 		}
 		_ = s.post(recordStored{rev, err})
 	}()
 }
 
+// newRecord is the record of a new stream as it is stored, if there is room for it.
+func (n *Node) newRecord(s *streamActor) ([]byte, error) {
+	if n.store.NearFull() {
+		n.refusals.count(StoreFull)
+		return nil, ErrFull
+	}
+	return codec.Marshal(s.live)
+}
+
 // recordTTL is the lifetime of a writer record that is rewritten every quarter
 // of it: never less than ReplayAge remains.
 func (n *Node) recordTTL(svc *Service) time.Duration { return RecordTTL(svc.Limits.ReplayAge) }
+
+// renewAt is when a writer record that is written now is to be rewritten, in unix
+// nanoseconds.
+func (n *Node) renewAt(svc *Service) int64 {
+	return time.Now().Add(n.recordTTL(svc) / 4).UnixNano()
+}
 
 // RecordTTL is the lifetime of the record of a stream whose events can be replayed
 // for the given time. Stores must keep events longer than that.

@@ -2,6 +2,8 @@ package actors
 
 import (
 	"iter"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,67 +25,98 @@ const (
 )
 
 // subscriptionActor stands for one resource of one server on this node, and for
-// the sessions here that want to hear of it. It ends with the last of them.
+// the sessions and listeners here that want to hear of it. It ends with the last of
+// them.
 type subscriptionActor struct {
 	cell
 	node *Node
 	key  subscriptionKey
-	want map[SessionKey]struct{}
+	want map[subscriber]struct{}
 	// told are the resources of which an update was told within updatePause, or is
 	// being told: the subscribed one and those below it. The value says whether
 	// there has been another one since.
 	told map[string]bool
 }
 
+// subscriber is a session or a listener on this node. It is the actor and not what
+// that stands for: a session that has left memory and come back is another
+// subscriber, from which the end of the first takes nothing.
+type subscriber interface {
+	sessionKey() SessionKey
+	// wants reports whether it is still here and wants updates of the resource. It is
+	// asked in other actors' turns.
+	wants(uri string) bool
+	stopped() bool
+}
+
+var (
+	_ subscriber = (*sessionActor)(nil)
+	_ subscriber = (*listenActor)(nil)
+)
+
 type subscriptionKey struct{ server, uri string }
 
 type (
-	wantUpdates   struct{ s SessionKey }
-	unwantUpdates struct{ s SessionKey }
+	// wanting says that u may have changed its mind about the resource, and that it is
+	// to be asked. Of two that cross, the later one finds what holds.
+	wanting struct {
+		node *Node
+		key  subscriptionKey
+		u    subscriber
+	}
 	// updated reports a change of a resource, the subscribed one or one below it.
-	updated struct{ uri string }
-	// telling is over when all sessions have been told; gone are those that have left
-	// memory.
+	updated struct {
+		node *Node
+		key  subscriptionKey
+		uri  string
+	}
+	// telling is over when all have been told; gone are those that have left memory.
 	telling struct {
 		uri  string
-		gone []SessionKey
+		gone []subscriber
 	}
 	// paused ends the time in which updates of a resource are gathered.
 	paused struct{ uri string }
 )
 
+func (m wanting) refused(error) { m.node.subs.send(m.node, m.key, m, true) }
+func (m updated) refused(error) { m.node.subs.send(m.node, m.key, m, false) }
+
 func (a *subscriptionActor) receive(m any) {
 	switch m := m.(type) {
-	case wantUpdates:
-		a.want[m.s] = struct{}{}
-	case unwantUpdates:
-		delete(a.want, m.s)
-		a.endIfUnwanted()
+	case wanting:
+		if m.u.wants(a.key.uri) {
+			a.want[m.u] = struct{}{}
+		} else {
+			delete(a.want, m.u)
+		}
 	case updated:
 		a.updated(m.uri)
 	case telling:
-		for _, s := range m.gone {
-			if !a.node.hears(s) {
-				delete(a.want, s)
-			}
+		for _, u := range m.gone {
+			delete(a.want, u)
 		}
 		time.AfterFunc(updatePause, func() { _ = a.post(paused{m.uri}) })
-		a.endIfUnwanted()
 	case paused:
 		again := a.told[m.uri]
 		if delete(a.told, m.uri); again {
 			a.updated(m.uri)
 		}
 	}
+	if len(a.want) == 0 && a.node.k.stopIdle(&a.cell) {
+		a.node.subs.forget(a)
+	}
 }
 
 // failed forgets what was being told: an update that comes next is told, though one
-// may have been a moment ago.
-func (a *subscriptionActor) failed(any, bool) { a.told = nil }
-
-func (a *subscriptionActor) endIfUnwanted() {
-	if len(a.want) == 0 {
-		a.node.subs.end(a)
+// may have been a moment ago. When the actor ends by it, another one takes its place.
+func (a *subscriptionActor) failed(_ any, last bool) {
+	a.told = nil
+	if last {
+		a.node.subs.forget(a)
+		for u := range a.want {
+			a.node.follow(u, a.key.uri)
+		}
 	}
 }
 
@@ -102,35 +135,22 @@ func (a *subscriptionActor) updated(uri string) {
 	}
 	a.told[uri] = false
 	if len(a.want) <= tellHere {
-		a.receive(a.tell(uri, func(yield func(SessionKey) bool) {
-			for s := range a.want {
-				yield(s)
-			}
-		}))
+		a.receive(a.tell(uri, maps.Keys(a.want)))
 		return
 	}
-	all := make([]SessionKey, 0, len(a.want))
-	for s := range a.want {
-		all = append(all, s)
-	}
-	go func() {
-		_ = a.post(a.tell(uri, func(yield func(SessionKey) bool) {
-			for _, s := range all {
-				yield(s)
-			}
-		}))
-	}()
+	all := slices.Collect(maps.Keys(a.want))
+	go func() { _ = a.post(a.tell(uri, slices.Values(all))) }()
 }
 
-// tell tells sessions of an update. It waits for none of them.
-func (a *subscriptionActor) tell(uri string, sessions iter.Seq[SessionKey]) telling {
+// tell tells subscribers of an update. It waits for none of them.
+func (a *subscriptionActor) tell(uri string, all iter.Seq[subscriber]) telling {
 	m := telling{uri: uri}
 	data := updateOf(uri)
-	for s := range sessions {
-		if a.node.hears(s) {
-			a.node.push(s, data)
+	for u := range all {
+		if u.stopped() {
+			m.gone = append(m.gone, u)
 		} else {
-			m.gone = append(m.gone, s)
+			a.node.push(u.sessionKey(), data)
 		}
 	}
 	return m
@@ -173,30 +193,30 @@ type subscriptions struct {
 
 func (s *subscriptions) init() { s.all = make(map[subscriptionKey]*subscriptionActor) }
 
-func (s *subscriptions) add(n *Node, k SessionKey, uri string) {
-	key := subscriptionKey{k.Server, uri}
+// follow tells the resource's subscription that u wants its updates, or does not any
+// more. Whoever changes what u wants calls it afterwards, and so does who ends u.
+func (n *Node) follow(u subscriber, uri string) {
+	key := subscriptionKey{u.sessionKey().Server, uri}
+	n.subs.send(n, key, wanting{n, key, u}, u.wants(uri))
+}
+
+// send hands m to the actor of a resource, which is made when there is none and
+// create is set. One that is just ending takes nothing any more, and its successor
+// gets it.
+func (s *subscriptions) send(n *Node, key subscriptionKey, m any, create bool) {
 	for {
 		s.mu.Lock()
 		a, ok := s.all[key]
-		if !ok {
-			a = &subscriptionActor{node: n, key: key, want: make(map[SessionKey]struct{})}
+		if !ok && create {
+			a = &subscriptionActor{node: n, key: key, want: make(map[subscriber]struct{})}
 			n.k.start(&a.cell, KindSubscription, a)
 			s.all[key] = a
 		}
 		s.mu.Unlock()
-		if a.post(wantUpdates{k}) == nil {
+		if !ok && !create || a.post(m) == nil {
 			return
 		}
 		s.forget(a)
-	}
-}
-
-func (s *subscriptions) remove(k SessionKey, uri string) {
-	s.mu.Lock()
-	a, ok := s.all[subscriptionKey{k.Server, uri}]
-	s.mu.Unlock()
-	if ok {
-		_ = a.post(unwantUpdates{k})
 	}
 }
 
@@ -208,32 +228,18 @@ func (s *subscriptions) forget(a *subscriptionActor) {
 	s.mu.Unlock()
 }
 
-// end stops a subscription that nobody wants; what waits in its mailbox is
-// refused, so that a new subscriber makes a new one.
-func (s *subscriptions) end(a *subscriptionActor) {
-	s.forget(a)
-	a.node.k.stop(&a.cell)
-}
-
 // ResourceUpdated tells every session on this node that subscribed to the resource,
 // or, with below, to one that it lies below.
 func (n *Node) ResourceUpdated(svc *Service, uri string, below bool) {
-	n.subs.updated(svc.ID, uri, uri)
+	tell := func(subscribed string) {
+		key := subscriptionKey{svc.ID, subscribed}
+		n.subs.send(n, key, updated{n, key, uri}, false)
+	}
+	tell(uri)
 	if below {
 		for parent := range above(uri) {
-			n.subs.updated(svc.ID, parent, uri)
+			tell(parent)
 		}
-	}
-}
-
-// updated tells those who subscribed to a resource that the one with that URI has
-// changed.
-func (s *subscriptions) updated(server, subscribed, uri string) {
-	s.mu.Lock()
-	a, ok := s.all[subscriptionKey{server, subscribed}]
-	s.mu.Unlock()
-	if ok {
-		_ = a.post(updated{uri})
 	}
 }
 

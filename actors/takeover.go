@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
@@ -49,6 +47,9 @@ func (n *Node) find(ctx context.Context, svc *Service, s *sessionActor, key Stre
 	if svc.life.over.Load() {
 		return nil, rec, ErrRetired
 	}
+	if err := n.survives(ctx, s, w); err != nil {
+		return nil, rec, err
+	}
 	if w.stopped() { // it ended before the directory had it
 		n.streams.drop(key, w)
 		return nil, w.rec, nil
@@ -79,69 +80,68 @@ func (n *Node) readWriter(ctx context.Context, key StreamKey) (rec streamRecord,
 		return rec, 0, fmt.Errorf("actors: read writer record: %w", err)
 	}
 	if rec.Version > streamRecordVersion {
-		return rec, 0, fmt.Errorf("actors: writer record of version %d, this release reads %d", rec.Version, streamRecordVersion)
+		return rec, 0, fmt.Errorf("actors: writer record of version %d, of a newer release; this one reads %d", rec.Version, streamRecordVersion)
 	}
 	return rec, rev, nil
 }
 
 // takeOver makes this node the writer of a stream whose writer is gone: a
 // compare-and-set of the writer record to the next epoch, then the tail. From
-// then on no append of the old writer is accepted.
+// then on no append of the old writer is accepted. A stream that has ended is not
+// taken over: the record says where.
 func (n *Node) takeOver(ctx context.Context, svc *Service, s *sessionActor, key StreamKey) (*streamActor, streamRecord, error) {
 	rec, rev, err := n.readWriter(ctx, key)
+	if err == nil && len(rec.Calls) == 0 {
+		err = n.mustName(ctx, s, key.ID)
+	}
 	if err != nil {
 		return nil, rec, err
 	}
-	if rec.ended, err = n.hasEnded(ctx, key, &rec); err != nil || rec.ended {
-		return nil, rec, err
-	}
-	log, err := n.readLog(ctx, key, rec.Tail)
-	if err != nil || log.last {
+	log := newPastLog(&rec)
+	if err := n.readOn(ctx, key, log); err != nil || log.last {
+		rec.end = log.tail
 		return nil, rec, err
 	}
 	if n.store.Suspended() {
 		return nil, rec, fmt.Errorf("actors: take over: lease not certain: %w", ErrUnavailable)
 	}
-	rec.Node, rec.Boot, rec.Epoch, rec.Tail = n.name, n.boot, rec.Epoch+1, log.tail
-	sent := rec.sents()
-	sent.note(log.entries)
-	rec.setSents(sent)
+	rec.Attempt, rec.Node, rec.Boot, rec.Epoch = rec.runs()+1, n.name, n.boot, nextEpoch(rec.Epoch)
+	rec.Low, rec.Bytes = log.kept()
+	rec.Safe = rec.Safe && !log.unknown()
+	var body []byte
+	if rec.Safe {
+		// Before the stream is taken: what cannot be read now is no reason to give its
+		// calls up.
+		if body, err = n.store.Body(ctx, key.path()); errors.Is(err, ErrUnavailable) || errors.Is(err, ErrAgain) {
+			return nil, rec, fmt.Errorf("actors: read body: %w", err)
+		} else if err != nil {
+			n.log.Warn("calls cannot run again", "stream", key.ID, "error", err)
+			rec.Safe = false
+		}
+	}
+	_ = rec.tell(log.whole, &log.past) // which are no more questions than the writer before told, but for its last few
 	rev, err = n.rewriteWriter(ctx, key.path(), rec, rev, n.recordTTL(svc))
 	if err != nil {
 		return nil, rec, fmt.Errorf("actors: take over: %w: %w", ErrUnavailable, err)
 	}
 	// The old writer may have got appends in before the record changed.
-	if log, err = n.readLog(ctx, key, log.tail); err != nil || log.last {
+	if err := n.readOn(ctx, key, log); err != nil || log.last {
+		rec.end = log.tail
 		return nil, rec, err
 	}
+	rec.Safe = rec.Safe && !log.unknown()
 	n.takeover.Add(1)
-	w := &streamActor{node: n, svc: svc, sess: s, key: key, path: key.path(), rec: rec, m: stream.New(svc.Limits.Stream), ready: make(chan struct{})}
-	w.told, w.sent = log.tail, sent
-	w.sent.note(log.entries)
+	w := &streamActor{node: n, svc: svc, sess: s, key: key, path: key.path(), rec: rec, live: rec, m: stream.New(svc.Limits.Stream), ready: make(chan struct{})}
+	w.told, w.past = log.tail, log.past.clone()
 	w.left.Store(time.Now().UnixNano())
 	n.k.start(&w.cell, KindStream, w)
-	w.due.Store(time.Now().Add(n.recordTTL(svc) / 4).UnixNano())
+	w.due.Store(n.renewAt(svc))
 	w.commit()
 	_ = w.post(takenOver{rev: rev, log: log})
 	if len(rec.Calls) > 0 {
-		n.finishCalls(ctx, s, w, log)
+		n.finishCalls(s, w, log, body)
 	}
 	return w, rec, nil
-}
-
-// hasEnded looks at the last append alone, and notes its number in rec.
-func (n *Node) hasEnded(ctx context.Context, key StreamKey, rec *streamRecord) (ended bool, err error) {
-	if rec.Tail, err = n.store.Tail(ctx, key.path(), rec.Tail); err != nil {
-		return false, fmt.Errorf("actors: find tail: %w", err)
-	}
-	if rec.Tail == 0 {
-		return false, nil
-	}
-	err = n.store.Read(ctx, key.path(), rec.Tail, rec.Tail, func(_ uint64, data []byte) { ended = stream.Last(data) })
-	if err != nil {
-		return false, fmt.Errorf("actors: read last append: %w", err)
-	}
-	return ended, nil
 }
 
 // takenOver begins a stream that another writer left.
@@ -150,53 +150,105 @@ type takenOver struct {
 	log *pastLog
 }
 
-// pastLog is what a stream's log holds.
+// pastLog is what is known of a stream's log: what its record tells, and what came
+// after that.
 type pastLog struct {
-	tail    uint64
-	last    bool
-	sizes   []int
-	entries []stream.Entry
+	past
+	rec    *streamRecord
+	tail   uint64 // last append
+	whole  uint64 // last append of which all parts are there
+	last   bool   // it ends the stream
+	hole   bool   // an append is missing that the record does not tell of
+	sizes  []int
+	reader stream.Reader
 }
 
-// readLog reads what is left of a stream's log.
-func (n *Node) readLog(ctx context.Context, key StreamKey, hint uint64) (*pastLog, error) {
-	tail, err := n.store.Tail(ctx, key.path(), hint)
+// newPastLog begins with what the record tells. One of an earlier release tells too
+// little: all of its log is read, if it is still there.
+func newPastLog(rec *streamRecord) *pastLog {
+	log := &pastLog{past: rec.past(), rec: rec}
+	if rec.Version < 2 {
+		return log
+	}
+	log.tail, log.whole = rec.Tail, rec.Tail
+	if rec.Low > 0 && rec.Low <= rec.Tail {
+		// The record has the sum. Once these are gone, what is left is exact.
+		n := int(rec.Tail - rec.Low + 1)
+		log.sizes = make([]int, n)
+		for i := range log.sizes {
+			log.sizes[i] = rec.Bytes / n
+		}
+		log.sizes[n-1] += rec.Bytes % n
+	}
+	return log
+}
+
+// kept is what the log holds: the first append, and the bytes from there.
+func (l *pastLog) kept() (low uint64, bytes int) {
+	for _, n := range l.sizes {
+		bytes += n
+	}
+	return l.tail - uint64(len(l.sizes)) + 1, bytes
+}
+
+// unknown reports that nobody can tell any more what the earlier run of the calls has
+// been told, or which of them were answered.
+func (l *pastLog) unknown() bool { return l.hole }
+
+// lacks notes that an append is missing, if only the one before num. What clients saw
+// there is not known.
+func (l *pastLog) lacks(num uint64) {
+	l.hole, l.sizes, l.reader = true, nil, stream.Reader{}
+	l.digest.Seen = unseen(num)
+}
+
+// readOn reads what has come to a stream's log since it was last read.
+func (n *Node) readOn(ctx context.Context, key StreamKey, log *pastLog) error {
+	from := log.tail + 1
+	tail, err := n.store.Tail(ctx, key.path(), log.tail)
 	if err != nil {
-		return nil, fmt.Errorf("actors: find tail: %w", err)
+		return fmt.Errorf("actors: find tail: %w", err)
 	}
-	log := &pastLog{tail: tail}
-	if tail == 0 {
-		return log, nil
+	if tail < from {
+		return nil
 	}
-	from := uint64(1)
-	if tail > 1000 {
-		from = tail - 999
+	if tail-from >= stream.Ring {
+		from = tail - stream.Ring + 1
 	}
-	var rd stream.Reader
+	next := log.tail + 1
 	var fault error
-	next := from
 	err = n.store.Read(ctx, key.path(), from, tail, func(num uint64, data []byte) {
-		if num != next { // older ones have been evicted
-			log.sizes, log.entries, rd = nil, nil, stream.Reader{}
+		if num != next || len(data) == 0 { // older ones are gone
+			log.lacks(num)
 		}
 		next = num + 1
 		log.sizes = append(log.sizes, len(data))
-		a, ok, err := rd.Add(num, data)
+		a, ok, err := log.reader.Add(num, data)
 		if err != nil {
 			fault = err
 		}
 		if ok {
-			log.entries = append(log.entries, a.Entries...)
+			_ = log.note(log.rec, a.Num, a.Epoch, a.Entries)
 			log.last = a.Last
+		}
+		if !log.reader.Open() {
+			log.whole = num
 		}
 	})
 	if err == nil {
 		err = fault
 	}
 	if err != nil {
-		return nil, fmt.Errorf("actors: read log: %w", err)
+		return fmt.Errorf("actors: read log: %w", err)
 	}
-	return log, nil
+	if next <= tail {
+		log.lacks(tail)
+	}
+	log.tail = tail
+	// The record may tell of as many as the log holds, and as many may have come since:
+	// the first of them have been overwritten.
+	log.sizes = log.sizes[max(0, len(log.sizes)-stream.Ring):]
+	return nil
 }
 
 // rewriteWriter rewrites a writer record. When the outcome of an attempt was
@@ -227,21 +279,26 @@ func (n *Node) rewriteWriter(ctx context.Context, path string, rec streamRecord,
 // finishCalls sees to the calls of a stream whose node was lost: they run again
 // where that is declared safe, else the client learns that the outcome is
 // unknown.
-func (n *Node) finishCalls(ctx context.Context, s *sessionActor, w *streamActor, log *pastLog) {
-	answered := map[string]bool{}
-	for _, e := range log.entries {
-		if e.Kind == stream.Final || e.Kind == stream.End {
-			answered[string(e.Meta)] = true
-		}
+func (n *Node) finishCalls(s *sessionActor, w *streamActor, log *pastLog, body []byte) {
+	answered := make(map[string]bool, len(log.digest.Done))
+	for _, i := range log.digest.Done {
+		answered[string(w.rec.Calls[i].ID)] = true
 	}
 	_ = w.post(alreadyAnswered(maps.Clone(answered))) // the stream adds to its own
-	if w.rec.Safe {
-		body, err := n.store.Body(ctx, w.path)
-		if err == nil {
-			n.rerunCalls(s, w, log, body, answered)
-			return
+	if log.unknown() && len(w.rec.Calls) > 1 {
+		// Any of them may have been answered, and none must be answered twice.
+		var ends []stream.Entry
+		for _, c := range w.rec.Calls {
+			if !answered[string(c.ID)] {
+				ends = append(ends, stream.Entry{Kind: stream.End, Meta: c.ID})
+			}
 		}
-		n.log.Warn("call cannot run again", "stream", w.key.ID, "error", err)
+		_ = w.post(&pushEntries{entries: ends, last: true, silent: true})
+		return
+	}
+	if w.rec.Safe {
+		n.rerunCalls(s, w, log, body, answered)
+		return
 	}
 	_ = w.post(&pushEntries{entries: lostCalls(w.rec.Calls, answered), last: true})
 }
@@ -253,21 +310,22 @@ type alreadyAnswered map[string]bool
 // rerunCalls runs again what may of the calls that are not answered, and ends the
 // others.
 func (n *Node) rerunCalls(s *sessionActor, w *streamActor, log *pastLog, body []byte, answered map[string]bool) {
+	_ = w.post(keepBody(body))
 	bodies := requestsOf(body)
 	var lost []callRecord
 	var begin []func()
 	for i, c := range w.rec.Calls {
 		switch {
 		case answered[string(c.ID)]:
-		case c.Never || i >= len(bodies):
+		case !w.rec.may(i) || i >= len(bodies):
 			lost = append(lost, c)
 		default:
-			j := newJournal(log, w.sent.of(i), i)
+			j := newJournal(&log.past, i)
 			n.questions.reopen(w, n.accounts.billed(s), j)
 			begin = append(begin, func() { n.rerun(s, w, c, bodies[i], j) })
 		}
 	}
-	for _, f := range begin { // only now: what is sent changes w.sent
+	for _, f := range begin { // only now, as one that ends at once closes its questions
 		go f()
 	}
 	if len(lost) > 0 {
@@ -301,7 +359,7 @@ func (n *Node) rerun(s *sessionActor, w *streamActor, c callRecord, body []byte,
 	}
 	r := n.takeRequest(n.readmit(s))
 	r.used = true
-	call := &Call{attempt: w.rec.Epoch, journal: j, member: j.member}
+	call := &Call{attempt: w.rec.Attempt, journal: j, member: j.member}
 	if len(w.rec.Principal) > 0 {
 		call.principal = json.RawMessage(w.rec.Principal)
 	}
@@ -312,8 +370,14 @@ func (n *Node) rerun(s *sessionActor, w *streamActor, c callRecord, body []byte,
 	}
 	_ = r.post(adoptStream{w})
 	err := r.run(0) // it was admitted once
-	for errors.Is(err, ErrStopped) {
+	for errors.Is(err, ErrStopped) || errors.Is(err, ErrUnavailable) {
 		// The session has just left memory.
+		if errors.Is(err, ErrUnavailable) {
+			select {
+			case <-time.After(time.Second):
+			case <-n.base.Done():
+			}
+		}
 		ctx, cancel := context.WithTimeout(n.base, w.svc.Limits.StoreWait)
 		if s, err = n.session(ctx, w.svc, w.key.Session); err == nil {
 			r.sess, call.sess = s, s
@@ -321,7 +385,7 @@ func (n *Node) rerun(s *sessionActor, w *streamActor, c callRecord, body []byte,
 		}
 		cancel()
 	}
-	if errors.Is(err, ErrRetired) {
+	if errors.Is(err, ErrRetired) || errors.Is(err, ErrClosing) {
 		_ = w.post(handOver{})
 		r.release()
 		return
@@ -337,87 +401,6 @@ func (n *Node) rerun(s *sessionActor, w *streamActor, c callRecord, body []byte,
 
 // adoptStream gives a call that runs again the stream it had.
 type adoptStream struct{ w *streamActor }
-
-// journal is what the log of a call holds from its earlier runs. A nil journal
-// is that of a first run.
-type journal struct {
-	sent   sent // does not change
-	member int  // place of the call in its batch
-
-	mu      sync.Mutex // guards the rest: handlers may ask from several goroutines
-	skipped int        // messages of this run that an earlier one has sent
-	asked   []pastQuestion
-}
-
-type pastQuestion struct {
-	id, key  string
-	answered bool
-	used     bool
-	answer   Answer
-	open     *question // waits for the answer, nil if that is here
-}
-
-func newJournal(log *pastLog, s sent, member int) *journal {
-	j := &journal{sent: s, member: member}
-	for _, e := range log.entries {
-		switch e.Kind {
-		case stream.Request:
-			id, key, by := askedMeta(e.Meta)
-			if by != member {
-				continue
-			}
-			j.asked = append(j.asked, pastQuestion{id: id, key: key})
-		case stream.Answer:
-			for i := range j.asked {
-				if q := &j.asked[i]; q.id == string(e.Meta) && !q.answered && len(e.Data) > 0 {
-					q.answered = true
-					if q.answer = (Answer{Result: clone(e.Data[1:])}); e.Data[0] == 'e' {
-						q.answer = Answer{Err: wireError(e.Data[1:])}
-					}
-				}
-			}
-		}
-	}
-	return j
-}
-
-// skipMessage reports that an earlier run has sent this message.
-func (j *journal) skipMessage() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.skipped == j.sent.Messages {
-		return false
-	}
-	j.skipped++
-	return true
-}
-
-// has reports whether the earlier run has asked a question with that key which this
-// one has not.
-func (j *journal) has(key string) bool {
-	if j == nil {
-		return false
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return slices.ContainsFunc(j.asked, func(q pastQuestion) bool { return q.key == key && !q.used })
-}
-
-// question returns the earlier run's next question with that key.
-func (j *journal) question(key string) *pastQuestion {
-	if j == nil {
-		return nil
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for i := range j.asked {
-		if q := &j.asked[i]; q.key == key && !q.used {
-			q.used = true
-			return q
-		}
-	}
-	return nil
-}
 
 // noConn is the connection of a call that runs again: its client is attached to
 // its stream, if anywhere.

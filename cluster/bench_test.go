@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"fmt"
+	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -31,19 +33,69 @@ func benchStores(b *testing.B, f func(b *testing.B, n *Node)) {
 	b.Run("memory", func(b *testing.B) { f(b, open(b, Options{})) })
 }
 
-// One append at a time, each on the disk itself before it is acknowledged.
-func BenchmarkAppendSynced(b *testing.B) {
-	n := open(b, Options{Dir: b.TempDir(), Sync: -1})
-	rev := must[uint64](b)(n.OpenStream(b.Context(), testStream, []byte("w"), nil, time.Hour))
-	num := uint64(0)
-	perOp(b, func() {
-		for b.Loop() {
-			num++
-			if err := appendWait(n, testStream, rev, num, make([]byte, 256)); err != nil {
+// What Sync costs: one append after the other on each of so many streams, and
+// the disk flushed for all who wait, every second, or every 2 minutes.
+func BenchmarkAppendSync(b *testing.B) {
+	for _, streams := range []int{1, 100} {
+		for _, sync := range []struct {
+			name string
+			time time.Duration
+		}{{"group", -1}, {"1s", time.Second}, {"2m", 2 * time.Minute}} {
+			b.Run(fmt.Sprintf("streams=%d/sync=%s", streams, sync.name), func(b *testing.B) {
+				n := open(b, Options{Dir: b.TempDir(), Sync: sync.time})
+				var flushes atomic.Int64
+				if n.flusher != nil {
+					n.flusher.sync = func(f *os.File) error { flushes.Add(1); return f.Sync() }
+				}
+				appendAll(b, n, streams, 300)
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "appends/s")
+				if n.flusher != nil {
+					b.ReportMetric(float64(b.N)/float64(max(flushes.Load(), 1)), "appends/flush")
+				}
+			})
+		}
+	}
+}
+
+// What a stored event takes of the store's budget and of the heap.
+func BenchmarkStoredEvent(b *testing.B) {
+	for _, size := range []int{150, 1000} {
+		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) {
+			n := open(b, Options{Dir: b.TempDir()})
+			heap := func() uint64 {
+				runtime.GC()
+				runtime.GC()
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				return m.HeapAlloc
+			}
+			before := heap()
+			var wg sync.WaitGroup
+			for i := range (b.N + RingSize - 1) / RingSize {
+				stream := fmt.Sprintf("abcdefghijklmnopqrstuvwxyz.demo.abcdefghijklmnopqrstuvwxyz.%026d", i)
+				rev := must[uint64](b)(n.OpenStream(b.Context(), stream, []byte("w"), nil, time.Hour))
+				wg.Go(func() {
+					for num := uint64(1); num <= RingSize; num++ {
+						if err := appendWait(n, stream, rev, num, make([]byte, size)); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+			b.StopTimer()
+			if b.N > RingSize {
+				<-time.After(25 * time.Second) // until the server has dropped its caches
+			}
+			s, err := n.fill(b.Context(), events)
+			if err != nil {
 				b.Fatal(err)
 			}
-		}
-	})
+			b.ReportMetric(float64(s.Bytes)/float64(s.Messages), "store-B/event")
+			b.ReportMetric((float64(heap())-float64(before))/float64(s.Messages), "heap-B/event")
+		})
+	}
 }
 
 // One append after the other on each stream: the price of a durable event.
@@ -51,46 +103,52 @@ func BenchmarkAppend(b *testing.B) {
 	for _, streams := range []int{1, 100} {
 		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
 			benchStores(b, func(b *testing.B, n *Node) {
-				data := make([]byte, 256)
-				names, revs := make([]string, streams), make([]uint64, streams)
-				for i := range names {
-					names[i] = fmt.Sprintf("anon.demo.abcdefghijklmnopqrstuvwxyz.stream%020d", i)
-					revs[i] = must[uint64](b)(n.OpenStream(b.Context(), names[i], []byte("w"), nil, time.Hour))
-				}
-				perOp(b, func() {
-					if streams == 1 {
-						done := make(chan error, 1)
-						num := uint64(0)
-						for b.Loop() {
-							num++
-							n.Append(names[0], revs[0], num, data, func(err error) { done <- err })
-							if err := <-done; err != nil {
-								b.Fatal(err)
-							}
-						}
-						return
-					}
-					// Each stream has one in flight, and sends the next when it is told.
-					var left atomic.Int64
-					left.Store(int64(b.N))
-					var wg sync.WaitGroup
-					for i := range names {
-						wg.Go(func() {
-							done := make(chan error, 1)
-							for num := uint64(1); left.Add(-1) >= 0; num++ {
-								n.Append(names[i], revs[i], num, data, func(err error) { done <- err })
-								if err := <-done; err != nil {
-									b.Error(err)
-									return
-								}
-							}
-						})
-					}
-					wg.Wait()
-				})
+				appendAll(b, n, streams, 256)
 			})
 		})
 	}
+}
+
+// appendAll makes b.N appends of size bytes on so many streams. Each stream has
+// one in flight, and sends the next when it is told.
+func appendAll(b *testing.B, n *Node, streams, size int) {
+	data := make([]byte, size)
+	names, revs := make([]string, streams), make([]uint64, streams)
+	for i := range names {
+		names[i] = fmt.Sprintf("anon.demo.abcdefghijklmnopqrstuvwxyz.stream%020d", i)
+		revs[i] = must[uint64](b)(n.OpenStream(b.Context(), names[i], []byte("w"), nil, time.Hour))
+	}
+	b.ResetTimer()
+	perOp(b, func() {
+		if streams == 1 {
+			done := make(chan error, 1)
+			num := uint64(0)
+			for b.Loop() {
+				num++
+				n.Append(names[0], revs[0], num, data, func(err error) { done <- err })
+				if err := <-done; err != nil {
+					b.Fatal(err)
+				}
+			}
+			return
+		}
+		var left atomic.Int64
+		left.Store(int64(b.N))
+		var wg sync.WaitGroup
+		for i := range names {
+			wg.Go(func() {
+				done := make(chan error, 1)
+				for num := uint64(1); left.Add(-1) >= 0; num++ {
+					n.Append(names[i], revs[i], num, data, func(err error) { done <- err })
+					if err := <-done; err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
 }
 
 // A resume of 200 events while the log holds 100 other streams' as well.

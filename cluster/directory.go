@@ -51,8 +51,9 @@ func dirError(path string, err error, what, advice string) error {
 }
 
 // openDirectory locks the data directory at path and reads its identity,
-// creating both in a new or empty one. Whatever it refuses it leaves as it was.
-func openDirectory(path string) (*directory, error) {
+// creating both in a new or empty one. names are the streams of this node in
+// the order of kinds. Whatever it refuses it leaves as it was.
+func openDirectory(path string, names []string) (*directory, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("cluster: data directory: %w", err)
@@ -71,7 +72,7 @@ func openDirectory(path string) (*directory, error) {
 	if err := d.takeLock(); err != nil {
 		return nil, err
 	}
-	if err := d.prepare(); err != nil {
+	if err := d.prepare(names); err != nil {
 		if fresh && (errors.Is(err, ErrDamaged) || errors.Is(err, ErrNewer) || errors.Is(err, ErrForeign)) {
 			_ = os.Remove(d.file(lockFile))
 		}
@@ -93,7 +94,8 @@ func (d *directory) readIdentity() (found bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("cluster: data directory %s: %w", d.path, err)
 	}
-	const restore = "restore it from a backup or choose another directory; nothing was changed in it"
+	restore := fmt.Sprintf("restore the file from a backup or choose another directory, or keep what is stored and write a new one: "+
+		`echo '{"format":%d,"node":"NAME"}' > '%s' with the name that this node had, and start again; nothing was changed in it`, directoryFormat, d.file(identityFile))
 	// The format first, and leniently: what a newer release wrote beside it is
 	// not known here.
 	var version struct {
@@ -107,10 +109,14 @@ func (d *directory) readIdentity() (found bool, err error) {
 			"run the newer release or choose another directory; nothing was changed in it")
 	}
 	var id identity
+	if err := json.Unmarshal(data, &id); err != nil || !validName(id.Node) {
+		return false, dirError(d.path, ErrDamaged, identityFile+" cannot be read", restore)
+	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&id); err != nil || !validName(id.Node) {
-		return false, dirError(d.path, ErrDamaged, identityFile+" cannot be read", restore)
+	if err := dec.Decode(&identity{}); err != nil {
+		// This release would lose what it does not know when it writes the file.
+		return false, dirError(d.path, ErrNewer, fmt.Sprintf("%s: %v", identityFile, err), "run the newer release or choose another directory; nothing was changed in it")
 	}
 	d.id = id
 	return true, nil
@@ -157,13 +163,13 @@ func (d *directory) takeLock() error {
 }
 
 // prepare does what needs the lock: identity, store check, our pid for others.
-func (d *directory) prepare() error {
+func (d *directory) prepare(names []string) error {
 	found, err := d.readIdentity()
 	if err != nil {
 		return err
 	}
 	if found {
-		if err := d.checkStore(); err != nil {
+		if err := d.checkStore(names); err != nil {
 			return err
 		}
 	} else {
@@ -172,70 +178,18 @@ func (d *directory) prepare() error {
 			return err
 		}
 	}
+	_ = os.Remove(d.file(roomFile)) // of a process that was killed while it looked for room
 	return d.writePid(strconv.Itoa(os.Getpid()) + "\n")
-}
-
-// checkStore looks at the store before the embedded server does, because the
-// server repairs or drops what it cannot read.
-func (d *directory) checkStore() error {
-	damaged := func(what string) error {
-		return dirError(d.path, ErrDamaged, what, "restore it from a backup or choose another directory; nothing was changed in it")
-	}
-	for _, name := range d.id.Streams {
-		dir := filepath.Join(storeDir, "$G", "streams", name)
-		meta, err := os.ReadFile(d.file(filepath.Join(dir, "meta.inf")))
-		if errors.Is(err, fs.ErrPermission) {
-			return fmt.Errorf("cluster: data directory: %w", err)
-		}
-		if err != nil {
-			return damaged("no description of stream " + name)
-		}
-		var c struct {
-			Name     string `json:"name"`
-			MaxBytes int64  `json:"max_bytes"`
-		}
-		if json.Unmarshal(meta, &c) != nil || c.Name != name {
-			return damaged("the description of stream " + name + " cannot be read")
-		}
-		if sum, err := os.ReadFile(d.file(filepath.Join(dir, "meta.sum"))); err != nil || len(sum) != 16 {
-			return damaged("no checksum of stream " + name)
-		}
-		if st, err := os.Stat(d.file(filepath.Join(dir, "msgs"))); err != nil || !st.IsDir() {
-			return damaged("no messages of stream " + name)
-		}
-		d.reserved += max(c.MaxBytes, 0)
-	}
-	return nil
 }
 
 // save writes troupe.json so that a crash leaves the old or the new one.
 func (d *directory) save() error {
 	data, err := json.MarshalIndent(d.id, "", "  ")
-	if err != nil {
-		return err
-	}
-	tmp := d.file(identityFile + ".tmp")
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return fmt.Errorf("cluster: data directory: %w", err)
-	}
-	_, err = f.Write(append(data, '\n'))
 	if err == nil {
-		err = f.Sync()
-	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(tmp, d.file(identityFile))
+		err = writeFile(d.file(identityFile), append(data, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("cluster: data directory: %w", err)
-	}
-	if dir, err := os.Open(d.path); err == nil {
-		// Not every file system can sync a directory; the file itself is safe.
-		_ = dir.Sync()
-		_ = dir.Close()
 	}
 	return nil
 }

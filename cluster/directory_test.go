@@ -3,6 +3,7 @@ package cluster
 import (
 	"bufio"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -44,27 +45,6 @@ func snapshot(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// swept waits until a server that was closed has removed what its streams were purged
-// of: it does that in the background, and does not wait for it when it closes.
-func swept(t *testing.T, dir string) {
-	t.Helper()
-	late := time.After(time.Minute)
-	for {
-		left, err := filepath.Glob(filepath.Join(dir, storeDir, "*", "streams", "*", "__msgs__"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(left) == 0 {
-			return
-		}
-		select {
-		case <-late:
-			t.Fatalf("still there: %s", left)
-		case <-time.After(time.Millisecond):
-		}
-	}
-}
-
 // A directory that cannot be used is refused with a reason, the path and
 // advice, and is left as it was.
 func TestRefusedDirectories(t *testing.T) {
@@ -83,6 +63,9 @@ func TestRefusedDirectories(t *testing.T) {
 			}
 		}
 	}
+	both := func(first, second func(t *testing.T, dir string)) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) { first(t, dir); second(t, dir) }
+	}
 	const stream = "jetstream/$G/streams/events/"
 	for _, c := range []struct {
 		what string
@@ -98,19 +81,17 @@ func TestRefusedDirectories(t *testing.T) {
 		{"garbage identity", true, write(identityFile, "\x00\x01garbage"), ErrDamaged},
 		{"half identity", true, write(identityFile, `{"format":1,"node":"n`), ErrDamaged},
 		{"format 0", true, write(identityFile, `{"node":"n"}`), ErrDamaged},
-		{"unknown field", true, write(identityFile, `{"format":1,"node":"n","extra":1}`), ErrDamaged},
+		{"unknown field", true, write(identityFile, `{"format":1,"node":"n","extra":1}`), ErrNewer},
+		{"newer descriptions", true, write(descriptionsFile, `{"format":2,"streams":[]}`), ErrNewer},
 		{"bad node name", true, write(identityFile, `{"format":1,"node":"A.*"}`), ErrDamaged},
 		{"store gone", true, remove("jetstream"), ErrDamaged},
 		{"stream gone", true, remove(stream), ErrDamaged},
-		{"stream description gone", true, remove(stream + "meta.inf"), ErrDamaged},
-		{"stream description garbage", true, write(stream+"meta.inf", "garbage"), ErrDamaged},
-		{"stream description of another", true, write(stream+"meta.inf", `{"name":"keys"}`), ErrDamaged},
-		{"stream checksum gone", true, remove(stream + "meta.sum"), ErrDamaged},
+		{"stream description gone", true, both(remove(stream+"meta.inf"), remove(descriptionsFile)), ErrDamaged},
+		{"stream description garbage", true, both(write(stream+"meta.inf", "garbage"), remove(descriptionsFile)), ErrDamaged},
+		{"stream description of another", true, both(write(stream+"meta.inf", `{"name":"keys"}`), write(descriptionsFile, "")), ErrDamaged},
+		{"stream checksum gone", true, both(remove(stream+"meta.sum"), remove(descriptionsFile)), ErrDamaged},
 		{"stream messages gone", true, remove(stream + "msgs"), ErrDamaged},
-		{"store and lock gone", true, func(t *testing.T, dir string) {
-			remove("jetstream")(t, dir)
-			remove(lockFile)(t, dir)
-		}, ErrDamaged},
+		{"store and lock gone", true, both(remove("jetstream"), remove(lockFile)), ErrDamaged},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
@@ -121,7 +102,6 @@ func TestRefusedDirectories(t *testing.T) {
 				if err := n.Close(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				swept(t, dir)
 			}
 			c.harm(t, dir)
 			before := snapshot(t, dir)
@@ -134,6 +114,8 @@ func TestRefusedDirectories(t *testing.T) {
 				wantErr(t, "open", err, c.want)
 				if msg := err.Error(); !strings.Contains(msg, dir) || !strings.Contains(msg, "choose") {
 					t.Errorf("error %q names no path or no advice", msg)
+				} else if errors.Is(err, ErrDamaged) && strings.Contains(c.what, "stream") && !(strings.Contains(msg, "lost with it") && strings.Contains(msg, lostPrefix+"events")) {
+					t.Errorf("error %q does not say what is lost and how to go on without it", msg)
 				}
 			}
 			if d := cmp.Diff(snapshot(t, dir), before); d != "" {
@@ -154,6 +136,9 @@ func TestDamagedStreamIsNotReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	sessions := filepath.Join(dir, storeDir, "$G", "streams", "sessions")
+	if err := os.Remove(filepath.Join(dir, descriptionsFile)); err != nil {
+		t.Fatal(err)
+	}
 	sum := filepath.Join(sessions, "meta.sum")
 	good := must[[]byte](t)(os.ReadFile(sum))
 	if err := os.WriteFile(sum, []byte("0123456789abcdef"), 0o600); err != nil {

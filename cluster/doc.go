@@ -5,7 +5,9 @@
 // # Guarantees
 //
 //   - What was acknowledged survives the death of the process. A power cut may
-//     cost the file store's sync interval (Options.Sync).
+//     cost the file store's sync interval (Options.Sync), or nothing.
+//   - A disk that is full costs no acknowledged write. Writes are refused with
+//     ErrRetry until there is room; then the server is started again in place.
 //   - Every error says what became of the operation. ErrNotFound, ErrConflict,
 //     ErrFenced, ErrRetry, ErrFull and ErrTooBig mean it was not done;
 //     ErrUnavailable means that nobody knows.
@@ -22,8 +24,8 @@
 // # Goroutines
 //
 // All methods of Node and Ring may be called from any goroutine. Append's
-// done function runs on the one goroutine that receives acknowledgements: it
-// must not block and must not wait for another call of this package.
+// done function runs on the one goroutine that receives acknowledgements, or on
+// the one that flushes (Options.Sync below 0): it must not block and must not wait for another call of this package.
 //
 // # States of a node
 //

@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -22,9 +24,9 @@ func serverOptions(o *Options, name string) *server.Options {
 		ServerName: name,
 		DontListen: true,
 		NoSigs:     true,
-		// The streams take these two from here and not from JetStream's own
-		// configuration, which has them as well.
-		SyncAlways:             o.Sync < 0,
+		// The streams take this from here and not from JetStream's own
+		// configuration, which has it as well.
+		// It never flushes each write: see flusher.
 		SyncInterval:           syncInterval(o),
 		DisableJetStreamBanner: true,
 		MaxPayload:             maxPayload,
@@ -44,7 +46,7 @@ func serverOptions(o *Options, name string) *server.Options {
 
 func syncInterval(o *Options) time.Duration {
 	if o.Sync <= 0 {
-		return 2 * time.Minute
+		return defaultSync
 	}
 	return o.Sync
 }
@@ -52,25 +54,36 @@ func syncInterval(o *Options) time.Duration {
 // startServer starts the embedded server with JetStream over dir. reserved is
 // what the streams that are there may hold: below that the server would refuse
 // to change any, even to lower its limit.
-func startServer(o *Options, name, dir string, reserved int64) (*server.Server, error) {
-	s, err := server.NewServer(serverOptions(o, name))
+func (n *Node) startServer(dir string, reserved int64) (*server.Server, error) {
+	o := &n.opts
+	s, err := server.NewServer(serverOptions(o, n.name))
 	if err != nil {
 		return nil, fmt.Errorf("cluster: embedded server: %w", err)
 	}
-	s.SetLoggerV2(serverLog{o.Log.With("component", "nats")}, false, false, false)
+	lg := serverLog{log: o.Log.With("component", "nats")}
+	if o.Dir != "" {
+		lg.failed = n.outages.said
+	}
+	s.SetLoggerV2(lg, false, false, false)
 	s.Start()
 	if !s.ReadyForConnections(startTimeout) {
 		stopServer(s)
 		return nil, fmt.Errorf("cluster: embedded server: not ready after %v", startTimeout)
 	}
-	c := &server.JetStreamConfig{StoreDir: dir, SyncAlways: o.Sync < 0, SyncInterval: syncInterval(o), MaxStore: max(o.MaxStore, reserved), MaxMemory: minStore}
+	c := &server.JetStreamConfig{StoreDir: dir, SyncInterval: syncInterval(o), MaxStore: max(o.MaxStore, reserved), MaxMemory: minStore}
 	if o.Dir == "" {
 		c.MaxStore, c.MaxMemory = minStore, o.MaxStore
 	}
 	if err := s.EnableJetStream(c); err != nil {
 		stopServer(s)
-		if o.Dir != "" {
-			return nil, dirError(o.Dir, ErrDamaged, err.Error(), "restore it from a backup or choose another directory")
+		switch {
+		case o.Dir == "":
+		case noRoom(err.Error()):
+			return nil, fmt.Errorf("cluster: data directory %s: the disk is full: %w", o.Dir, err)
+		case errors.Is(err, fs.ErrPermission):
+			return nil, fmt.Errorf("cluster: data directory %s: %w", o.Dir, err)
+		default:
+			return nil, n.dir.damagedStore(err.Error())
 		}
 		return nil, fmt.Errorf("cluster: embedded server: %w", err)
 	}
@@ -83,8 +96,8 @@ func stopServer(s *server.Server) {
 }
 
 // connect opens a connection to the server inside this process.
-func connect(s *server.Server, name string, log *slog.Logger) (*nats.Conn, error) {
-	nc, err := nats.Connect("", nats.InProcessServer(s), nats.Name(name),
+func connect(l *link, name string, log *slog.Logger) (*nats.Conn, error) {
+	nc, err := nats.Connect("", nats.InProcessServer(l), nats.Name(name),
 		nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond), nats.ReconnectJitter(0, 0),
 		// Without a buffer for the time between two connections a call fails at
 		// once, and not done, instead of maybe happening after its caller gave up.
@@ -124,7 +137,10 @@ func (d *directory) storePath() (string, error) {
 
 // serverLog passes on what the embedded server says. Its notices are of no
 // interest to whoever runs us, so they go down a level.
-type serverLog struct{ log *slog.Logger }
+type serverLog struct {
+	log    *slog.Logger
+	failed func(text string) // hears every error; nil: nobody does
+}
 
 func (l serverLog) at(level slog.Level, format string, v []any) {
 	if l.log.Enabled(context.Background(), level) {
@@ -134,7 +150,14 @@ func (l serverLog) at(level slog.Level, format string, v []any) {
 
 func (l serverLog) Noticef(format string, v ...any) { l.at(slog.LevelDebug, format, v) }
 func (l serverLog) Warnf(format string, v ...any)   { l.at(slog.LevelWarn, format, v) }
-func (l serverLog) Errorf(format string, v ...any)  { l.at(slog.LevelError, format, v) }
-func (l serverLog) Fatalf(format string, v ...any)  { l.at(slog.LevelError, format, v) }
+func (l serverLog) Fatalf(format string, v ...any)  { l.Errorf(format, v...) }
 func (l serverLog) Debugf(format string, v ...any)  { l.at(slog.LevelDebug, format, v) }
 func (l serverLog) Tracef(format string, v ...any)  { l.at(slog.LevelDebug, format, v) }
+
+// Errorf passes an error on, also to who waits for writes that fail.
+func (l serverLog) Errorf(format string, v ...any) {
+	if l.failed != nil {
+		l.failed(fmt.Sprintf(format, v...))
+	}
+	l.at(slog.LevelError, format, v)
+}

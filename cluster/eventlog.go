@@ -34,7 +34,12 @@ func bodyLeaf(part int) string {
 	return "body" + strconv.Itoa(part)
 }
 
-func checkStream(stream string) error {
+// checkStream refuses what is no name of a stream, and every call once the node
+// is closing.
+func (n *Node) checkStream(stream string) error {
+	if n.leaving.Load() {
+		return ErrClosed
+	}
 	if !validTokens(stream, 4) {
 		return fmt.Errorf("%w: stream %q", ErrBadKey, stream)
 	}
@@ -48,7 +53,7 @@ func checkStream(stream string) error {
 // If the record was stored but not the whole body, OpenStream removes what it
 // can and returns an error; the rest expires.
 func (n *Node) OpenStream(ctx context.Context, stream string, rec, body []byte, ttl time.Duration) (rev uint64, err error) {
-	if err = checkStream(stream); err == nil && len(body) > MaxBody {
+	if err = n.checkStream(stream); err == nil && len(body) > MaxBody {
 		err = ErrTooBig
 	}
 	open := n.eventSubject(stream, "open")
@@ -86,7 +91,7 @@ func (n *Node) putBody(ctx context.Context, stream string, body []byte, rev uint
 
 // Writer reads a stream's writer record and its revision from the leader.
 func (n *Node) Writer(ctx context.Context, stream string) (rec []byte, rev uint64, err error) {
-	if err = checkStream(stream); err == nil {
+	if err = n.checkStream(stream); err == nil {
 		rec, rev, err = n.get(ctx, n.streamName(events), n.eventSubject(stream, "open"))
 	}
 	if err != nil {
@@ -98,7 +103,7 @@ func (n *Node) Writer(ctx context.Context, stream string) (rec []byte, rev uint6
 // Body reads the body stored by OpenStream from the leader. ErrNotFound: there
 // is none, or a part of it is missing.
 func (n *Node) Body(ctx context.Context, stream string) ([]byte, error) {
-	err := checkStream(stream)
+	err := n.checkStream(stream)
 	var body []byte
 	if err == nil {
 		body, err = n.body(ctx, stream)
@@ -132,14 +137,11 @@ func (n *Node) body(ctx context.Context, stream string) ([]byte, error) {
 	return body, nil
 }
 
-// Take replaces the writer record if it has revision rev, and renews the
-// lifetime of record and body: a takeover, or a refresh by the writer itself.
-// From then on appends under rev are refused. ErrConflict: another was faster.
-//
-// Once the record is replaced Take succeeds; a body that could not be renewed
-// then expires at its old time, which is logged.
-func (n *Node) Take(ctx context.Context, stream string, rec []byte, rev uint64, ttl time.Duration) (uint64, error) {
-	err := checkStream(stream)
+// Rewrite replaces the writer record if it has revision rev, and renews its lifetime,
+// but not that of the body. From then on appends under rev are refused. ErrConflict:
+// another was faster, or the record has expired.
+func (n *Node) Rewrite(ctx context.Context, stream string, rec []byte, rev uint64, ttl time.Duration) (uint64, error) {
+	err := n.checkStream(stream)
 	if err == nil && len(rec) > MaxRecord {
 		err = ErrTooBig
 	}
@@ -151,7 +153,20 @@ func (n *Node) Take(ctx context.Context, stream string, rec []byte, rev uint64, 
 		next, err = n.put(ctx, n.eventSubject(stream, "open"), encodeRecord(rec), ttl, guard{seq: rev})
 	}
 	if err != nil {
-		return 0, fmt.Errorf("cluster: take %s: %w", stream, err)
+		return 0, fmt.Errorf("cluster: rewrite the record of %s: %w", stream, err)
+	}
+	return next, nil
+}
+
+// Take is Rewrite that renews the lifetime of the body, too: a takeover, or a refresh by
+// the writer itself.
+//
+// Once the record is replaced Take succeeds; a body that could not be renewed
+// then expires at its old time, which is logged.
+func (n *Node) Take(ctx context.Context, stream string, rec []byte, rev uint64, ttl time.Duration) (uint64, error) {
+	next, err := n.Rewrite(ctx, stream, rec, rev, ttl)
+	if err != nil {
+		return 0, err
 	}
 	body, err := n.body(ctx, stream)
 	if err == nil {
@@ -181,7 +196,8 @@ var appendMsgs = sync.Pool{New: func() any {
 // num-RingSize, if the writer record still has revision rev. It does not wait:
 // done is called exactly once, from another goroutine, with
 //
-//   - nil: stored, and it survives the death of this process;
+//   - nil: stored, and it survives the death of this process, and with a
+//     negative Options.Sync a power cut;
 //   - ErrFenced: another writer has the stream; not stored, and nothing will be;
 //   - ErrFull, ErrRetry, ErrTooBig, ErrBadKey: not stored;
 //   - ErrUnavailable: unknown, within 5 s. Append the same number again or Take.
@@ -191,7 +207,7 @@ var appendMsgs = sync.Pool{New: func() any {
 // empties a slot: Read then treats the number as evicted. data is copied
 // before Append returns. done must not block.
 func (n *Node) Append(stream string, rev, num uint64, data []byte, done func(error)) {
-	err := checkStream(stream)
+	err := n.checkStream(stream)
 	switch {
 	case err != nil:
 	case len(data) > MaxAppend:
@@ -200,8 +216,10 @@ func (n *Node) Append(stream string, rev, num uint64, data []byte, done func(err
 		err = fmt.Errorf("%w: append number 0", ErrBadKey)
 	case rev == 0:
 		err = fmt.Errorf("%w: no revision given", ErrFenced)
+	default:
+		err = n.down()
 	}
-	start := time.Now()
+	start, size := time.Now(), len(data)
 	if err == nil {
 		a := appendMsgs.Get().(*appendMsg)
 		a.subject = append(append(append(a.subject[:0], n.prefix...), "ev."...), stream...)
@@ -219,11 +237,18 @@ func (n *Node) Append(stream string, rev, num uint64, data []byte, done func(err
 			if err == nil {
 				_, err = parseAck(m.Data, ErrFenced)
 			}
-			n.counters.appended(time.Since(start), len(data), err)
-			if err != nil {
-				err = fmt.Errorf("cluster: append %d to %s: %w", num, stream, err)
+			told := func(err error) {
+				n.counters.appended(time.Since(start), size, err)
+				if err != nil {
+					err = fmt.Errorf("cluster: append %d to %s: %w", num, stream, err)
+				}
+				done(err)
 			}
-			done(err)
+			if err == nil && n.flusher != nil {
+				n.flusher.after(events, told)
+			} else {
+				told(err)
+			}
 			return false
 		})
 		appendMsgs.Put(a)
@@ -255,7 +280,7 @@ func decodeEvent(payload []byte) (num uint64, data []byte, err error) {
 // appended any more, then body and appends by their exact subjects. Whatever
 // is left after an error expires by itself.
 func (n *Node) EndStream(ctx context.Context, stream string) error {
-	err := checkStream(stream)
+	err := n.checkStream(stream)
 	if err == nil {
 		err = n.endStream(ctx, stream)
 	}
@@ -270,16 +295,12 @@ func (n *Node) endStream(ctx context.Context, stream string) error {
 	if err := n.remove(ctx, n.streamName(events), open, 0); err != nil {
 		return err
 	}
-	var info struct {
-		State struct {
-			Subjects map[string]uint64 `json:"subjects"`
-		} `json:"state"`
-	}
-	if err := n.api(ctx, "STREAM.INFO."+n.streamName(events), map[string]any{"subjects_filter": n.eventSubject(stream, "*")}, &info); err != nil {
+	subjects, err := n.subjects(ctx, events, "ev."+stream+".*")
+	if err != nil {
 		return err
 	}
 	var first error
-	for subject := range info.State.Subjects {
+	for subject := range subjects {
 		if subject == open {
 			continue
 		}

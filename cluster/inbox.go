@@ -170,28 +170,35 @@ func (b *inbox) expire() {
 	}
 }
 
-// drain refuses new calls and waits for those in flight until ctx ends.
-func (b *inbox) drain(ctx context.Context) {
+// drain waits until no call is in flight, and reports whether that came before
+// ctx ended.
+func (b *inbox) drain(ctx context.Context) bool {
 	b.mu.Lock()
-	b.closed = true
 	if len(b.calls) == 0 {
 		b.mu.Unlock()
-		return
+		return true
 	}
 	idle := make(chan struct{})
 	b.idle = idle
 	b.mu.Unlock()
 	select {
 	case <-idle:
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }
 
 // close ends all calls with ErrUnavailable, their outcome unknown, and refuses
 // further ones with ErrClosed.
-func (b *inbox) close() {
+func (b *inbox) close() { b.end(true, "node closed before the answer") }
+
+// fail ends all calls in the same way: there is nobody left to answer them.
+func (b *inbox) fail() { b.end(false, "the store was started again before the answer") }
+
+func (b *inbox) end(closing bool, why string) {
 	b.mu.Lock()
-	b.closed = true
+	b.closed = b.closed || closing
 	var left []*call
 	for c := b.list.next; c != &b.list; c = b.list.next {
 		b.remove(c)
@@ -203,7 +210,7 @@ func (b *inbox) close() {
 	}
 	b.mu.Unlock()
 	for _, c := range left {
-		c.handle(nil, fmt.Errorf("%w: node closed before the answer", ErrUnavailable))
+		c.handle(nil, fmt.Errorf("%w: %s", ErrUnavailable, why))
 	}
 }
 

@@ -33,8 +33,9 @@ type Ring struct {
 
 	mu      sync.Mutex // guards what follows; not held over I/O
 	keys    map[uint64]ringKey
-	current uint64   // highest epoch; 0: none known
-	reading *reading // the read of the ring under way, or nil
+	current uint64          // highest epoch with a key that this release can use; 0: none known
+	newer   map[uint64]bool // epochs whose keys a newer release made
+	reading *reading        // the read of the ring under way, or nil
 }
 
 type ringKey struct {
@@ -63,9 +64,10 @@ func (r *Ring) Seal(plain, aad []byte) ([]byte, error) {
 }
 
 // Open decrypts what Seal made on any node. ErrSealed is whatever is wrong with
-// sealed; ErrUnavailable: its key is not known here and the store does not answer.
+// sealed; ErrUnavailable: its key is not known here and the store does not
+// answer, or a newer release made it (ErrNewer as well), whose nodes can open it.
 func (r *Ring) Open(sealed, aad []byte) ([]byte, error) {
-	if len(sealed) < sealHeader || sealed[0] != sealVersion {
+	if len(sealed) < sealHeader {
 		return nil, ErrSealed
 	}
 	head := sealed[:sealHeader]
@@ -83,9 +85,15 @@ func (r *Ring) Open(sealed, aad []byte) ([]byte, error) {
 				break
 			}
 		}
+		if r.isNewer(epoch) {
+			return nil, fmt.Errorf("cluster: open: %w: key %d: %w", ErrUnavailable, epoch, ErrNewer)
+		}
 		if !ok {
 			return nil, ErrSealed
 		}
+	}
+	if sealed[0] != sealVersion {
+		return nil, ErrSealed
 	}
 	plain, err := key.aead.Open(nil, nil, sealed[sealHeader:], bind(head, aad))
 	if err != nil {
@@ -103,6 +111,12 @@ func (r *Ring) known(epoch uint64) (ringKey, bool) {
 	defer r.mu.Unlock()
 	k, ok := r.keys[epoch]
 	return k, ok && time.Since(k.created) < r.lifetime()
+}
+
+func (r *Ring) isNewer(epoch uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.newer[epoch]
 }
 
 // lifetime is how long a key can open.
@@ -164,22 +178,30 @@ func (r *Ring) read(renew bool) (joined bool, err error) {
 }
 
 func (r *Ring) refresh(ctx context.Context, renew bool) error {
-	keys, current, err := r.load(ctx)
+	keys, newer, err := r.load(ctx)
 	if err != nil {
 		return err
 	}
+	current := highest(keys)
 	if k, ok := keys[current]; renew && (!ok || time.Since(k.created) >= r.node.opts.KeyRotate) {
-		if err := r.create(ctx, current); err != nil {
+		if err := r.create(ctx, max(current, highest(newer))); err != nil {
 			return err
 		}
-		if keys, current, err = r.load(ctx); err != nil {
+		if keys, newer, err = r.load(ctx); err != nil {
 			return err
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.keys, r.current = keys, current
+	r.keys, r.newer, r.current = keys, newer, highest(keys)
 	return nil
+}
+
+func highest[V any](m map[uint64]V) (top uint64) {
+	for epoch := range m {
+		top = max(top, epoch)
+	}
+	return top
 }
 
 // create makes the successor of epoch current. That another node was faster is
@@ -201,19 +223,17 @@ func (r *Ring) create(ctx context.Context, current uint64) error {
 	return err
 }
 
-// load reads all keys from the leader.
-func (r *Ring) load(ctx context.Context) (keys map[uint64]ringKey, current uint64, err error) {
+// load reads all keys from the leader. Those of a newer release, which has
+// another layout or another cipher, are left alone: the others are as good as
+// without them.
+func (r *Ring) load(ctx context.Context) (keys map[uint64]ringKey, newer map[uint64]bool, err error) {
 	n := r.node
-	var info struct {
-		State struct {
-			Subjects map[string]uint64 `json:"subjects"`
-		} `json:"state"`
+	subjects, err := n.subjects(ctx, "keys", "keys.*")
+	if err != nil {
+		return nil, nil, err
 	}
-	if err := n.api(ctx, "STREAM.INFO."+n.streamName("keys"), map[string]any{"subjects_filter": n.subject("keys.*")}, &info); err != nil {
-		return nil, 0, err
-	}
-	keys = make(map[uint64]ringKey, len(info.State.Subjects))
-	for subject := range info.State.Subjects {
+	keys, newer = make(map[uint64]ringKey, len(subjects)), map[uint64]bool{}
+	for subject := range subjects {
 		epoch, err := strconv.ParseUint(strings.TrimPrefix(subject, n.subject("keys.")), 10, 64)
 		if err != nil {
 			continue
@@ -222,22 +242,25 @@ func (r *Ring) load(ctx context.Context) (keys map[uint64]ringKey, current uint6
 		if errors.Is(err, ErrNotFound) {
 			continue
 		}
+		if errors.Is(err, ErrNewer) {
+			newer[epoch] = true
+			continue
+		}
 		if err != nil {
-			return nil, 0, err
+			return nil, nil, err
 		}
 		if len(data) != 8+keySize {
-			return nil, 0, fmt.Errorf("key %d: %w", epoch, ErrDamaged)
+			return nil, nil, fmt.Errorf("key %d: %w", epoch, ErrDamaged)
 		}
 		block, err := aes.NewCipher(data[8:])
 		if err != nil {
-			return nil, 0, err
+			return nil, nil, err
 		}
 		aead, err := cipher.NewGCMWithRandomNonce(block)
 		if err != nil {
-			return nil, 0, err
+			return nil, nil, err
 		}
 		keys[epoch] = ringKey{aead, time.Unix(int64(binary.BigEndian.Uint64(data)), 0)}
-		current = max(current, epoch)
 	}
-	return keys, current, nil
+	return keys, newer, nil
 }

@@ -47,12 +47,12 @@ func (l *lease) register(ctx context.Context) error {
 	for range 5 {
 		sent := time.Since(l.base)
 		var rev uint64
-		_, rev, err = l.node.Get(ctx, l.key)
+		_, rev, err = l.get(ctx)
 		switch {
 		case errors.Is(err, ErrNotFound):
-			rev, err = l.node.Create(ctx, l.key, l.payload, l.node.opts.Lease)
-		case err == nil || errors.Is(err, ErrDamaged):
-			rev, err = l.node.Update(ctx, l.key, l.payload, rev, l.node.opts.Lease)
+			rev, err = l.create(ctx)
+		case err == nil || errors.Is(err, ErrDamaged) || errors.Is(err, ErrNewer):
+			rev, err = l.update(ctx, rev)
 		}
 		if err == nil {
 			l.rev = rev
@@ -64,6 +64,26 @@ func (l *lease) register(ctx context.Context) error {
 		}
 	}
 	return fmt.Errorf("cluster: register node %s: %w", l.node.name, err)
+}
+
+// voidLeases deletes all node entries, one by one: the server empties a whole
+// stream by exchanging directories, which a kill can cut short.
+func (n *Node) voidLeases(ctx context.Context) error {
+	subjects, err := n.subjects(ctx, "nodes", "nodes.*")
+	if err != nil {
+		return err
+	}
+	for subject := range subjects {
+		s, err := n.last(ctx, n.streamName("nodes"), subject)
+		if err == nil {
+			err = n.api(ctx, "STREAM.MSG.DELETE."+n.streamName("nodes"), map[string]any{"seq": s.seq, "no_erase": true}, nil)
+		}
+		// One that expires just now is as good as deleted.
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+	}
+	return nil
 }
 
 // run renews the lease until stop is closed.
@@ -104,14 +124,14 @@ func (l *lease) renew(ctx context.Context) error {
 	err := ErrConflict
 	var rev uint64
 	if l.rev != 0 {
-		rev, err = l.node.Update(ctx, l.key, l.payload, l.rev, l.node.opts.Lease)
+		rev, err = l.update(ctx, l.rev)
 	}
 	if errors.Is(err, ErrConflict) {
 		var data []byte
-		data, rev, err = l.node.Get(ctx, l.key)
+		data, rev, err = l.get(ctx)
 		switch {
 		case errors.Is(err, ErrNotFound):
-			rev, err = l.node.Create(ctx, l.key, l.payload, l.node.opts.Lease)
+			rev, err = l.create(ctx)
 		case err == nil:
 			var e entry
 			if json.Unmarshal(data, &e) != nil || e.Boot != l.node.boot {
@@ -121,7 +141,7 @@ func (l *lease) renew(ctx context.Context) error {
 				l.renewed.Store(int64(sent - l.node.opts.Lease - 1))
 				return errTaken
 			}
-			rev, err = l.node.Update(ctx, l.key, l.payload, rev, l.node.opts.Lease)
+			rev, err = l.update(ctx, rev)
 		}
 	}
 	if err != nil {
@@ -139,14 +159,33 @@ func (l *lease) age() time.Duration {
 }
 
 // close ends the loop and deletes the entry, if it is still this boot's.
-func (l *lease) close(ctx context.Context) error {
+// Without remove it is left to expire.
+func (l *lease) close(ctx context.Context, remove bool) error {
 	close(l.stop)
 	<-l.done
-	if l.rev == 0 {
+	if l.rev == 0 || !remove {
 		return nil
 	}
-	if err := l.node.Delete(ctx, l.key, l.rev); err != nil && !errors.Is(err, ErrConflict) {
-		return err
+	if err := l.node.bury(ctx, l.stream(), l.subject(), l.rev); err != nil && !errors.Is(err, ErrConflict) {
+		return fmt.Errorf("cluster: delete %s: %w", l.key, err)
 	}
 	return nil
+}
+
+// What the lease does with its entry it does also while the node closes, when
+// the calls from outside are refused.
+
+func (l *lease) stream() string  { return l.node.streamName("nodes") }
+func (l *lease) subject() string { return l.node.subject(l.key) }
+
+func (l *lease) get(ctx context.Context) ([]byte, uint64, error) {
+	return l.node.get(ctx, l.stream(), l.subject())
+}
+
+func (l *lease) create(ctx context.Context) (uint64, error) {
+	return l.node.create(ctx, l.stream(), l.subject(), l.payload, l.node.opts.Lease)
+}
+
+func (l *lease) update(ctx context.Context, rev uint64) (uint64, error) {
+	return l.node.put(ctx, l.subject(), encodeRecord(l.payload), l.node.opts.Lease, guard{seq: rev})
 }

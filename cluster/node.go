@@ -26,15 +26,21 @@ type Node struct {
 
 	dir    *directory     // nil in memory
 	tmp    string         // what JetStream wants to have in memory mode
-	server *server.Server // nil if the server is not ours
+	server *server.Server // nil if the server is not ours; of the goroutine of outages, while that runs
+	link   link           // to it
 	conn   *nats.Conn
 	acks   *inbox // answers to writes
 	reads  *inbox // answers to reads, which are big and slow to take apart
 	lease  *lease
 	ring   *Ring
 
+	outages  *outages
+	flusher  *flusher // nil: acknowledgements do not wait for the disk
 	counters counters
 	full     atomic.Bool // see NearFull
+	leaving  atomic.Bool // Close has begun: calls from outside are refused
+	watching bool        // the goroutine of outages runs
+	flushing bool        // that of the flusher runs
 
 	closing  sync.Once
 	closeErr error
@@ -63,13 +69,17 @@ func newNode(o Options) *Node {
 	if o.Prefix != "" {
 		n.prefix = o.Prefix + "."
 	}
+	n.outages = newOutages(n)
+	if o.Dir != "" && o.Sync < 0 {
+		n.flusher = newFlusher(n)
+	}
 	return n
 }
 
 func (n *Node) start(ctx context.Context) (err error) {
 	path, reserved := "", int64(0)
 	if n.opts.Dir != "" {
-		if n.dir, err = openDirectory(n.opts.Dir); err != nil {
+		if n.dir, err = openDirectory(n.opts.Dir, n.streamNames()); err != nil {
 			return err
 		}
 		if n.name == "" {
@@ -88,15 +98,30 @@ func (n *Node) start(ctx context.Context) (err error) {
 		}
 		path = n.tmp
 	}
-	if n.server, err = startServer(&n.opts, n.name, path, reserved); err != nil {
+	if n.server, err = n.startServer(path, reserved); err != nil {
 		return err
 	}
-	return n.join(ctx, n.server)
+	if n.flusher != nil {
+		n.flushing = true
+		go n.flusher.run()
+	}
+	if err := n.join(ctx, n.server); err != nil {
+		if o := n.Outage(); o != nil {
+			err = fmt.Errorf("%w (%s)", err, o)
+		}
+		return err
+	}
+	if n.dir != nil {
+		n.watching = true
+		go n.outages.run()
+	}
+	return nil
 }
 
 // join connects the node to a server and registers it there.
 func (n *Node) join(ctx context.Context, s *server.Server) (err error) {
-	if n.conn, err = connect(s, n.name, n.log); err != nil {
+	n.link.set(s)
+	if n.conn, err = connect(&n.link, n.name, n.log); err != nil {
 		return err
 	}
 	if n.acks, err = newInbox(n.conn); err != nil {
@@ -110,17 +135,14 @@ func (n *Node) join(ctx context.Context, s *server.Server) (err error) {
 		must = n.dir.id.Streams
 	}
 	if err := n.ensureStreams(ctx, must); err != nil {
-		if errors.Is(err, ErrDamaged) {
-			err = dirError(n.opts.Dir, err, "", "restore it from a backup or choose another directory")
-		}
 		return err
 	}
 	if n.dir != nil {
-		if err := n.dir.hasStreams(n.streamNames()); err != nil {
+		if err := n.dir.keepStreams(n.streamNames()); err != nil {
 			return err
 		}
 		// Whoever had a lease in this directory is dead: we hold its lock.
-		if err := n.api(ctx, "STREAM.PURGE."+n.streamName("nodes"), nil, nil); err != nil {
+		if err := n.voidLeases(ctx); err != nil {
 			return fmt.Errorf("cluster: void old leases: %w", err)
 		}
 	}
@@ -155,8 +177,9 @@ func (n *Node) Keys() *Ring { return n.ring }
 
 // Close waits for the writes in flight, deletes the node's entry, stops the
 // server and gives the data directory back. If ctx ends first it stops all the
-// same, and what was in flight ends with ErrUnavailable. Calls after Close
-// return ErrClosed; a second Close returns what the first did.
+// same; what was in flight ends with ErrUnavailable, and as it may still be
+// stored, the node's entry is left to expire. Calls after Close return
+// ErrClosed; a second Close returns what the first did.
 func (n *Node) Close(ctx context.Context) error {
 	n.closing.Do(func() { n.closeErr = n.stop(ctx) })
 	return n.closeErr
@@ -165,15 +188,28 @@ func (n *Node) Close(ctx context.Context) error {
 // stop ends whatever start managed to begin.
 func (n *Node) stop(ctx context.Context) error {
 	var errs []error
+	n.leaving.Store(true)
+	if n.watching {
+		close(n.outages.stop)
+		<-n.outages.done
+	}
 	if n.acks != nil && n.reads != nil {
+		// The lease is renewed until the last write is decided: who sees the
+		// entry gone takes the streams over.
+		decided := n.acks.drain(ctx)
+		if n.flushing {
+			decided = n.flusher.drain(ctx) && decided
+		}
 		if n.lease != nil {
-			if err := n.lease.close(ctx); err != nil {
+			if err := n.lease.close(ctx, decided); err != nil {
 				errs = append(errs, err)
 			}
 		}
-		n.acks.drain(ctx)
 		n.acks.close()
 		n.reads.close()
+	}
+	if n.flushing {
+		n.flusher.close()
 	}
 	if n.conn != nil {
 		n.conn.Close()

@@ -16,7 +16,8 @@ type Options struct {
 	// 1 MiB is an error.
 	MaxStore int64
 	// Sync is how often the file store is flushed to the disk itself: what a
-	// power cut may cost. 0 means every 2 minutes; negative means after each write.
+	// power cut may cost. 0 means every second. Negative acknowledges nothing
+	// but leases before it is on the disk; one flush serves all that wait for it.
 	Sync time.Duration
 	// Node names this node: [a-z0-9-]{1,32}. "" takes the name kept in Dir,
 	// which is made up once, or a random one in memory.
@@ -41,6 +42,7 @@ const (
 	minStore           = 1 << 20
 	defaultLease       = 5 * time.Second
 	defaultReplayAge   = 10 * time.Minute
+	defaultSync        = time.Second
 	defaultKeyRotate   = 24 * time.Hour
 )
 

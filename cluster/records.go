@@ -35,6 +35,9 @@ type guard struct {
 
 // put stores payload under subject and returns its sequence. A ttl of 0 never expires.
 func (n *Node) put(ctx context.Context, subject string, payload []byte, ttl time.Duration, g guard) (uint64, error) {
+	if err := n.down(); err != nil {
+		return 0, err
+	}
 	h := nats.Header{headerExpected: {strconv.FormatUint(g.seq, 10)}}
 	if g.subject != "" {
 		h[headerGuard] = []string{g.subject}
@@ -50,7 +53,14 @@ func (n *Node) put(ctx context.Context, subject string, payload []byte, ttl time
 	if g.subject != "" {
 		conflict = ErrFenced
 	}
-	return parseAck(m.Data, conflict)
+	seq, err := parseAck(m.Data, conflict)
+	if err == nil {
+		err = n.flushed(ctx, n.streamOf(subject))
+	}
+	if err != nil {
+		return 0, err
+	}
+	return seq, nil
 }
 
 func formatTTL(d time.Duration) string {
@@ -110,6 +120,18 @@ func (n *Node) last(ctx context.Context, stream, subject string) (stored, error)
 		return stored{}, r.Error.cause(ErrConflict)
 	}
 	return stored{r.Message.Seq, r.Message.Data}, nil
+}
+
+// subjects lists the subjects of a stream that filter, a key with wildcards,
+// names, with how many messages each has.
+func (n *Node) subjects(ctx context.Context, stream, filter string) (map[string]uint64, error) {
+	var info struct {
+		State struct {
+			Subjects map[string]uint64 `json:"subjects"`
+		} `json:"state"`
+	}
+	err := n.api(ctx, "STREAM.INFO."+n.streamName(stream), map[string]any{"subjects_filter": n.subject(filter)}, &info)
+	return info.State.Subjects, err
 }
 
 // encodeRecord puts the version in front.
@@ -263,6 +285,9 @@ func (n *Node) bury(ctx context.Context, stream, subject string, seq uint64) err
 	err = n.api(ctx, "STREAM.MSG.DELETE."+stream, map[string]any{"seq": seq, "no_erase": true}, nil)
 	if errors.Is(err, ErrNotFound) {
 		return ErrConflict
+	}
+	if err == nil {
+		err = n.flushed(ctx, n.streamOf(subject))
 	}
 	return err
 }

@@ -31,7 +31,7 @@ type Stored struct {
 // overwritten, emptied or expired, and the leader was asked about it. An error
 // says nothing about any of them.
 func (n *Node) Read(ctx context.Context, stream string, from, to uint64) ([]Stored, error) {
-	err := checkStream(stream)
+	err := n.checkStream(stream)
 	var found []Stored
 	if err == nil && to >= max(from, 1) {
 		found, err = n.read(ctx, stream, max(from, 1), to)
@@ -192,7 +192,7 @@ func (n *Node) multiLast(ctx context.Context, stream string, nums []uint64) (slo
 // hint, a number that was appended (0 if none is known). It returns hint if
 // nothing later is stored. The end is verified with the leader.
 func (n *Node) Tail(ctx context.Context, stream string, hint uint64) (uint64, error) {
-	err := checkStream(stream)
+	err := n.checkStream(stream)
 	tail := hint
 	if err == nil {
 		tail, err = n.tail(ctx, stream, hint)

@@ -19,6 +19,11 @@ const (
 	codeMemoryExceeded    = 10028
 	codeStorageExceeded   = 10047
 	codeMessageTooBig     = 10054
+
+	codeSequenceNotFound    = 10043
+	codeDeleteFailed        = 10057
+	codeStreamOffline       = 10118
+	codeStreamOfflineReason = 10194
 )
 
 // apiError is the error object of JetStream's answers.
@@ -41,8 +46,13 @@ func (e *apiError) cause(conflict error) error {
 		sentinel = conflict
 	case codeWrongLastInFlight:
 		sentinel = ErrRetry
-	case codeNoMessage:
+	case codeNoMessage, codeSequenceNotFound:
 		sentinel = ErrNotFound
+	case codeDeleteFailed:
+		// One code for all failures of a deletion.
+		if strings.Contains(e.Description, "no message found") {
+			sentinel = ErrNotFound
+		}
 	case codeAccountResources, codeInsufficient, codeMemoryExceeded, codeStorageExceeded:
 		sentinel = ErrFull
 	case codeMessageTooBig:

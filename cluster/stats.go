@@ -27,8 +27,9 @@ type Stats struct {
 	AppendFull        uint64        // refused: store full
 	AppendUnavailable uint64        // outcome unknown
 	AppendRefused     uint64        // refused for another reason
-	InFlight          int           // calls without an answer
+	InFlight          int           // calls without an answer, and writes that wait for a flush
 	Reconnects        uint64        // of the connection to NATS
+	Restarts          uint64        // of the embedded server, after writes that failed
 }
 
 // StreamStats is the fill of one stream.
@@ -74,6 +75,10 @@ func (n *Node) Stats() Stats {
 		AppendRefused:     n.counters.refused.Load(),
 		InFlight:          n.acks.inFlight() + n.reads.inFlight(),
 		Reconnects:        n.conn.Stats().Reconnects,
+		Restarts:          n.outages.restarts.Load(),
+	}
+	if n.flusher != nil {
+		s.InFlight += n.flusher.waiting()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

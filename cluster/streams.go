@@ -65,6 +65,9 @@ func (n *Node) subject(key string) string { return n.prefix + key }
 
 // route finds the stream a record's key belongs to.
 func (n *Node) route(key string) (stream string, err error) {
+	if n.leaving.Load() {
+		return "", ErrClosed
+	}
 	head, _, _ := strings.Cut(key, ".")
 	for i := range kinds {
 		k := &kinds[i]
@@ -113,11 +116,14 @@ func (n *Node) ensureStreams(ctx context.Context, must []string) error {
 		switch {
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 			if slices.Contains(must, want.Name) {
-				return fmt.Errorf("%w: stream %s did not come up", ErrDamaged, want.Name)
+				return n.dir.damagedStream(want.Name, "stream "+want.Name+" did not come up, the log says why")
 			}
 			if _, err := js.CreateStream(ctx, want); err != nil {
 				return fmt.Errorf("cluster: create stream %s: %w", want.Name, err)
 			}
+		case offline(err) && n.dir != nil:
+			return dirError(n.dir.path, ErrNewer, fmt.Sprintf("stream %s: %v", want.Name, err),
+				"run the newer release or choose another directory; nothing was changed in it")
 		case err != nil:
 			return fmt.Errorf("cluster: look up stream %s: %w", want.Name, err)
 		default:
@@ -132,6 +138,13 @@ func (n *Node) ensureStreams(ctx context.Context, must []string) error {
 		}
 	}
 	return nil
+}
+
+// offline reports whether the server has a stream that it cannot serve, because
+// its description asks for what this release of the server does not know.
+func offline(err error) bool {
+	var e *jetstream.APIError
+	return errors.As(err, &e) && (e.ErrorCode == codeStreamOffline || e.ErrorCode == codeStreamOfflineReason)
 }
 
 // streamNames lists all streams by their names in NATS.

@@ -5,6 +5,9 @@ package codec
 // isString reports whether raw, which is valid JSON, is a string.
 func isString(raw []byte) bool { return raw[0] == '"' }
 
+// isNull reports whether raw, which is valid JSON or nothing, is null.
+func isNull(raw []byte) bool { return len(raw) > 0 && raw[0] == 'n' }
+
 // isInteger reports whether raw, which is valid JSON, is a number without fraction and exponent.
 func isInteger(raw []byte) bool {
 	if raw[0] != '-' && !digit(raw[0]) {
@@ -105,6 +108,9 @@ func (s *scanner) envelope(i, depth int) int {
 		return -1
 	}
 	m := s.m
+	if (s.method || m.Err != nil) && isNull(m.Result) {
+		m.Result = nil
+	}
 	switch answer := m.Result != nil || m.Err != nil; {
 	case !s.version:
 		s.refuse(reasonNoVersion, start)
@@ -171,6 +177,9 @@ func (s *scanner) envelopeMember(key []byte, at int) (end int) {
 			m.Method = appendUnescaped(make([]byte, 0, len(m.Method)), m.Method)
 		}
 	case nameParams:
+		if s.data[at] == 'n' {
+			return s.value(at, 1)
+		}
 		if s.data[at] != '{' {
 			s.refuse(reasonParams, at)
 			end = s.value(at, 1)
@@ -187,6 +196,9 @@ func (s *scanner) envelopeMember(key []byte, at int) (end int) {
 			s.set(&m.Result, at, end, reasonDuplicate)
 		}
 	case nameError:
+		if s.data[at] == 'n' {
+			return s.value(at, 1)
+		}
 		if s.data[at] != '{' {
 			s.refuse(reasonError, at)
 			end = s.value(at, 1)
@@ -205,7 +217,11 @@ func (s *scanner) envelopeMember(key []byte, at int) (end int) {
 func (s *scanner) paramsMember(key []byte, at int) (end int) {
 	m := s.m
 	var span *[]byte
-	switch named(key) {
+	found := named(key)
+	if found != nameOther && s.data[at] == 'n' {
+		return s.value(at, 2)
+	}
+	switch found {
 	case nameMeta:
 		if s.data[at] == '{' && m.Meta == nil {
 			end = s.object(at, 3, inMeta)
@@ -223,6 +239,9 @@ func (s *scanner) paramsMember(key []byte, at int) (end int) {
 	case nameArguments:
 		span = &m.Arguments
 	case nameCursor:
+		if end = s.value(at, 2); end == at+2 && s.data[at] == '"' {
+			return end // empty, as a client writes it that has none
+		}
 		span = &m.Cursor
 	case nameState:
 		span = &m.State
@@ -241,6 +260,9 @@ func (s *scanner) metaMember(key []byte, at int) (end int) {
 	}
 	switch named(key) {
 	case nameToken:
+		if s.data[at] == 'n' {
+			return end
+		}
 		if raw := s.data[at:end]; !isString(raw) && !isInteger(raw) {
 			s.refuse(reasonToken, at)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -79,6 +80,17 @@ func oracleID(raw string) bool {
 	return raw[0] == '"' || (raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9') && !strings.ContainsAny(raw, ".eE")
 }
 
+// oraclePresent leaves out those of the named members that are null, and an empty cursor.
+func oraclePresent(members []oracleMember, names ...string) (present []oracleMember) {
+	for _, m := range members {
+		if slices.Contains(names, m.name) && (m.raw == "null" || m.name == "cursor" && m.raw == `""`) {
+			continue
+		}
+		present = append(present, m)
+	}
+	return present
+}
+
 // oracleScan returns the code of the refusal, or 0 and what Scan has to find.
 func oracleScan(data []byte, lim Limits) (int, spans) {
 	none := spansOf(&Message{})
@@ -107,7 +119,7 @@ func oracleScan(data []byte, lim Limits) (int, spans) {
 	}
 	got := none
 	bad := false
-	members := oracleMembers(trimmed)
+	members := oraclePresent(oracleMembers(trimmed), "params", "error")
 	one := func(from []oracleMember, name string) string {
 		raw, n := pick(from, name)
 		bad = bad || n > 1
@@ -123,10 +135,11 @@ func oracleScan(data []byte, lim Limits) (int, spans) {
 	}
 	if got.Params != "-" {
 		bad = bad || got.Params[0] != '{'
-		params := oracleMembers(got.Params)
+		params := oraclePresent(oracleMembers(got.Params), "name", "uri", "arguments", "cursor", "_meta")
 		got.Name, got.URI, got.Arguments = one(params, "name"), one(params, "uri"), one(params, "arguments")
 		got.Cursor, got.Meta = one(params, "cursor"), one(params, "_meta")
-		got.Token, got.Revision = one(oracleMembers(got.Meta), "progressToken"), one(oracleMembers(got.Meta), keyRevision)
+		meta := oraclePresent(oracleMembers(got.Meta), "progressToken")
+		got.Token, got.Revision = one(meta, "progressToken"), one(meta, keyRevision)
 		bad = bad || got.Token != "-" && !oracleID(got.Token)
 	}
 	if got.Err != "-" {
@@ -137,6 +150,9 @@ func oracleScan(data []byte, lim Limits) (int, spans) {
 		for _, f := range fields {
 			bad = bad || f.name == "code" && (f.raw[0] == '"' || !oracleID(f.raw)) || f.name == "message" && f.raw[0] != '"'
 		}
+	}
+	if got.Result == "null" && (method != "-" || got.Err != "-") {
+		got.Result = "-"
 	}
 	answer := got.Result != "-" || got.Err != "-"
 	switch {

@@ -172,6 +172,10 @@ func repair(b []byte) []byte {
 // Unmarshal decodes data into v, a non-nil pointer, and is strict: data must be what Valid accepts, else the error
 // is ErrSyntax. Values that do not fit are a *DecodeError; errors of UnmarshalJSON methods come back as they are.
 //
+// A number without a fraction is an integer however it is written, 3.0 and 1e2 as much as 3 and 100 (JSON Schema
+// 2020-12). Where one that is not written plainly stands for a Go integer, all such numbers in data are taken as if they
+// were; what is too large for its type is a *DecodeError.
+//
 // Nothing in v refers to data afterwards. data is copied only if v can hold a
 // json.Number, or an interface while data has numbers.
 func Unmarshal(data []byte, v any) error {
@@ -197,7 +201,16 @@ func UnmarshalValid(data []byte, v any) error {
 	if err == nil {
 		return nil
 	}
-	return cleanError(err, data)
+	err = cleanError(err, data)
+	if wrong, ok := err.(*DecodeError); ok && wrong.maybeInteger() {
+		if plain, ok := plainIntegers(data); ok {
+			err = UnmarshalValid(plain, v)
+			if wrong, ok := err.(*DecodeError); ok && wrong.Offset >= 0 {
+				wrong.Offset = originOf(data, wrong.Offset)
+			}
+		}
+	}
+	return err
 }
 
 // cleanError replaces the decoder's errors, which quote and refer to the input.

@@ -46,10 +46,13 @@ func (s *scanner) refuse(reason string, off int) {
 //
 // The error is a *ScanError with code -32700 if data is not one JSON value, and otherwise with code -32600 if it is
 // no valid message: the envelope must carry "jsonrpc": "2.0" and be a request, notification, result or error
-// response; ids and progress tokens are strings or integers (1.0 and 1e3 are not, null never is); params is an
-// object if present, null being refused; an error has an integer code and a string message, and only it may come
+// response; ids and progress tokens are strings or integers (1.0 and 1e3 are not); params is an
+// object if present; an error has an integer code and a string message, and only it may come
 // without an id; a batch is neither empty, nor over its limit, nor inside a batch. A wrong progress token is an
 // invalid request rather than invalid params, because Scan does not know methods.
+//
+// A member that may be left out is absent if it is null, as some clients write it: params, an error beside a result and
+// the other way round, and whatever Scan reads in params and _meta; so is an empty cursor. An id is never null.
 //
 // Keys are matched exactly, after unescaping. Unknown members are tolerated. A member that Scan itself reads must
 // not occur twice; anywhere else, such as inside arguments, duplicate keys are tolerated and the last one counts.

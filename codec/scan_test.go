@@ -60,6 +60,17 @@ func TestScanAccepts(t *testing.T) {
 		{"id beyond 64 bits", `{"jsonrpc":"2.0","id":12345678901234567890,"method":"ping"}`, with(func(s *spans) { s.Kind, s.ID, s.Method = Request, "12345678901234567890", "ping" })},
 		{"notification", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, with(func(s *spans) { s.Kind, s.Method = Notification, "notifications/initialized" })},
 		{"result", `{"jsonrpc":"2.0","id":1,"result":{}}`, with(func(s *spans) { s.Kind, s.ID, s.Result = Result, "1", "{}" })},
+		{"params null", `{"jsonrpc":"2.0","id":"a","method":"m","params":null,"result":null,"error":null}`, with(func(s *spans) { s.Kind, s.ID, s.Method = Request, `"a"`, "m" })},
+		{"null in params", `{"jsonrpc":"2.0","method":"m","params":{"name":null,"uri":null,"arguments":null,"cursor":null,"_meta":null,"requestState":null,"inputResponses":null}}`, with(func(s *spans) {
+			s.Kind, s.Method = Notification, "m"
+			s.Params = `{"name":null,"uri":null,"arguments":null,"cursor":null,"_meta":null,"requestState":null,"inputResponses":null}`
+		})},
+		{"empty cursor", `{"jsonrpc":"2.0","method":"m","params":{"cursor":""}}`, with(func(s *spans) { s.Kind, s.Method, s.Params = Notification, "m", `{"cursor":""}` })},
+		{"progress token null", `{"jsonrpc":"2.0","method":"m","params":{"_meta":{"progressToken":null}}}`, with(func(s *spans) {
+			s.Kind, s.Method, s.Meta, s.Params = Notification, "m", `{"progressToken":null}`, `{"_meta":{"progressToken":null}}`
+		})},
+		{"null error beside a result", `{"jsonrpc":"2.0","id":1,"result":{},"error":null}`, with(func(s *spans) { s.Kind, s.ID, s.Result = Result, "1", "{}" })},
+		{"null result beside an error", `{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":1,"message":""}}`, with(func(s *spans) { s.Kind, s.ID, s.Err = ErrorResponse, "1", `{"code":1,"message":""}` })},
 		{"null result", `{"jsonrpc":"2.0","id":1,"result":null}`, with(func(s *spans) { s.Kind, s.ID, s.Result = Result, "1", "null" })},
 		{"error", `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no","data":[1]}}`, with(func(s *spans) {
 			s.Kind, s.ID, s.Err = ErrorResponse, "1", `{"code":-32601,"message":"no","data":[1]}`
@@ -99,7 +110,7 @@ func TestScanAccepts(t *testing.T) {
 		})},
 		{"members of other types", `{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":1,"uri":null,"arguments":[],"cursor":true,"_meta":null}}`, with(func(s *spans) {
 			s.Kind, s.ID, s.Method, s.Params = Request, "1", "m", `{"name":1,"uri":null,"arguments":[],"cursor":true,"_meta":null}`
-			s.Name, s.URI, s.Arguments, s.Cursor, s.Meta = "1", "null", "[]", "true", "null"
+			s.Name, s.Arguments, s.Cursor = "1", "[]", "true"
 		})},
 		{"escaped keys", `{"jsonrpc":"2\u002e0","\u0069d":1,"m\u0065thod":"m","par\u0061ms":{"_m\u0065ta":{"progress\u0054oken":5},"n\u0061me":"n"}}`, with(func(s *spans) {
 			s.Kind, s.ID, s.Method, s.Params = Request, "1", "m", `{"_m\u0065ta":{"progress\u0054oken":5},"n\u0061me":"n"}`
@@ -229,16 +240,14 @@ func TestScanRefuses(t *testing.T) {
 		{"method number", `{"jsonrpc":"2.0","id":1,"method":1}`, ScanError{Code: codeInvalid, Reason: reasonMethod, Offset: 33}, "1"},
 		{"method null", `{"jsonrpc":"2.0","id":1,"method":null}`, ScanError{Code: codeInvalid, Reason: reasonMethod, Offset: 33}, "1"},
 		{"params array", `{"jsonrpc":"2.0","id":1,"method":"m","params":[]}`, ScanError{Code: codeInvalid, Reason: reasonParams, Offset: 46}, "1"},
-		{"params null", `{"jsonrpc":"2.0","id":"a","method":"m","params":null}`, ScanError{Code: codeInvalid, Reason: reasonParams, Offset: 48}, `"a"`},
 		{"params string", `{"jsonrpc":"2.0","id":1,"method":"m","params":"{}"}`, ScanError{Code: codeInvalid, Reason: reasonParams, Offset: 46}, "1"},
 		{"result and error", `{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}`, ScanError{Code: codeInvalid, Reason: reasonBoth}, "1"},
 		{"neither", `{"jsonrpc":"2.0","id":1}`, ScanError{Code: codeInvalid, Reason: reasonNeither}, "1"},
 		{"method and result", `{"jsonrpc":"2.0","id":1,"method":"m","result":{}}`, ScanError{Code: codeInvalid, Reason: reasonMixed}, "1"},
 		{"method and error", `{"jsonrpc":"2.0","id":1,"method":"m","error":{"code":1,"message":""}}`, ScanError{Code: codeInvalid, Reason: reasonMixed}, "1"},
-		{"method and null result", `{"jsonrpc":"2.0","id":1,"method":"m","result":null}`, ScanError{Code: codeInvalid, Reason: reasonMixed}, "1"},
 		{"result without id", `{"jsonrpc":"2.0","result":{}}`, ScanError{Code: codeInvalid, Reason: reasonNoID}, "-"},
 		{"error string", `{"jsonrpc":"2.0","id":1,"error":"x"}`, ScanError{Code: codeInvalid, Reason: reasonError, Offset: 32}, "1"},
-		{"error null", `{"jsonrpc":"2.0","id":1,"error":null}`, ScanError{Code: codeInvalid, Reason: reasonError, Offset: 32}, "1"},
+		{"error null", `{"jsonrpc":"2.0","id":1,"error":null}`, ScanError{Code: codeInvalid, Reason: reasonNeither}, "1"},
 		{"error empty", `{"jsonrpc":"2.0","id":1,"error":{}}`, ScanError{Code: codeInvalid, Reason: reasonError, Offset: 32}, "1"},
 		{"error without code", `{"jsonrpc":"2.0","id":1,"error":{"message":""}}`, ScanError{Code: codeInvalid, Reason: reasonError, Offset: 32}, "1"},
 		{"error without message", `{"jsonrpc":"2.0","id":1,"error":{"code":1}}`, ScanError{Code: codeInvalid, Reason: reasonError, Offset: 32}, "1"},
@@ -259,7 +268,6 @@ func TestScanRefuses(t *testing.T) {
 		{"duplicate _meta", `{"jsonrpc":"2.0","method":"m","params":{"_meta":{},"_meta":{}}}`, ScanError{Code: codeInvalid, Reason: reasonDupParam, Offset: 59}, "-"},
 		{"duplicate progress token", `{"jsonrpc":"2.0","method":"m","params":{"_meta":{"progressToken":1,"progressToken":1}}}`, ScanError{Code: codeInvalid, Reason: reasonDupToken, Offset: 83}, "-"},
 		{"duplicate revision", `{"jsonrpc":"2.0","method":"m","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":1,"io.modelcontextprotocol/protocolVersion":1}}}`, ScanError{Code: codeInvalid, Reason: reasonDupMeta, Offset: 135}, "-"},
-		{"progress token null", `{"jsonrpc":"2.0","id":9,"method":"m","params":{"_meta":{"progressToken":null}}}`, ScanError{Code: codeInvalid, Reason: reasonToken, Offset: 72}, "9"},
 		{"progress token 1.5", `{"jsonrpc":"2.0","id":9,"method":"m","params":{"_meta":{"progressToken":1.5}}}`, ScanError{Code: codeInvalid, Reason: reasonToken, Offset: 72}, "9"},
 		{"progress token object", `{"jsonrpc":"2.0","id":9,"method":"m","params":{"_meta":{"progressToken":{}}}}`, ScanError{Code: codeInvalid, Reason: reasonToken, Offset: 72}, "9"},
 		{"empty batch", `[ ]`, ScanError{Code: codeInvalid, Reason: reasonBatchEmpty}, "-"},

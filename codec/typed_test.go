@@ -49,6 +49,10 @@ func TestUnmarshalTyped(t *testing.T) {
 			in[i] = '?'
 		}
 		wantErr := jsonv2.Unmarshal(r.out, &want)
+		if plain, ok := plainIntegers(r.out); ok && wantErr != nil { // which it knows in their plain form alone
+			want = typed{}
+			wantErr = jsonv2.Unmarshal(plain, &want)
+		}
 		if (err == nil) != (wantErr == nil) {
 			t.Fatalf("Unmarshal(%s) = %v, want %v", r.out, err, wantErr)
 		}

@@ -92,6 +92,14 @@ func Field(object []byte, name string) []byte {
 	return found
 }
 
+// Optional is Field for a member that may be left out: null says that it is.
+func Optional(object []byte, name string) []byte {
+	if value := Field(object, name); !isNull(value) {
+		return value
+	}
+	return nil
+}
+
 // sameKey reports whether the escaped key stands for name.
 func sameKey(key []byte, name string) bool {
 	if len(key) > 6*len(name) {

@@ -1,7 +1,7 @@
 // Package interop tests the command troupe against the client of the official
 // Go SDK (github.com/modelcontextprotocol/go-sdk), in the protocol's revision
-// 2025-11-25, and against releases of the TypeScript SDK: see README.md, which says
-// what is driven. It holds tests only, in a module of their own, so that the SDK is
+// 2025-11-25, and against releases of the TypeScript and Python SDKs: see README.md,
+// which says what is driven. It holds tests only, in a module of their own, so that the SDK is
 // no dependency of troupe:
 //
 //	cd interop && go test -count=1 ./...

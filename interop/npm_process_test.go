@@ -27,18 +27,7 @@ var releases = []string{"1.0.4", "1.12.3", "1.22.0", "1.32.2", "2.4.0"}
 // because it changes their lists and has one of them killed.
 func TestTypeScript(t *testing.T) {
 	t.Parallel()
-	for _, program := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(program); err != nil {
-			if os.Getenv("CI") == "true" {
-				t.Fatal(err)
-			}
-			t.Skipf("this test needs Node.js and its npm: %v", err)
-		}
-	}
-	modules, err := installed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	modules := nodeModules(t)
 	var seen coverage
 	t.Run("releases", func(t *testing.T) {
 		for _, release := range releases {
@@ -53,6 +42,24 @@ func TestTypeScript(t *testing.T) {
 	}
 }
 
+// nodeModules returns where the releases are installed, or skips a test where they cannot be.
+func nodeModules(t *testing.T) string {
+	t.Helper()
+	for _, program := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(program); err != nil {
+			if os.Getenv("CI") == "true" {
+				t.Fatal(err)
+			}
+			t.Skipf("this test needs Node.js and its npm: %v", err)
+		}
+	}
+	modules, err := installed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return modules
+}
+
 // outcome of one line that npm/main.mjs writes.
 type told struct {
 	Way, Feature, Error string
@@ -64,7 +71,9 @@ type told struct {
 // driveTypeScript runs npm/main.mjs with a release, and reports what it tells as tests.
 func driveTypeScript(t *testing.T, release, modules string, seen *coverage) {
 	data := t.TempDir()
-	s, mortal := start(t, "--memory", "--page-size", "7"), start(t, "--data", data)
+	// A call that may not run again and whose client is still to answer holds the end of a process for as long as it may.
+	ends := []string{"--data", data, "--drain-wait", "3s"}
+	s, mortal := start(t, "--memory", "--page-size", "7"), start(t, ends...)
 	settings, err := json.Marshal(map[string]string{
 		"modules": modules, "sdk": release, "command": program,
 		"http": s.endpoint, "sse": strings.TrimSuffix(s.endpoint, "/mcp") + "/sse", "mortal": mortal.endpoint,
@@ -102,7 +111,7 @@ func driveTypeScript(t *testing.T, release, modules string, seen *coverage) {
 					t.Error(err)
 				}
 			}
-			mortal.restart(t, "--data", data)
+			mortal.restart(t, ends...)
 			if _, err := io.WriteString(in, "restarted\n"); err != nil {
 				t.Error(err)
 			}

@@ -316,6 +316,9 @@ func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration, las
 	if last {
 		x.closeAfter(w.Header())
 	}
+	if x.h.leaving() { // of HTTP/2, too, where net/http makes it a GOAWAY
+		w.Header().Set("Connection", "close")
+	}
 	x.mu.Unlock()
 	if retryAfter > 0 {
 		w.Header().Set("Retry-After", seconds(retryAfter))

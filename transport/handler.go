@@ -208,6 +208,9 @@ func (h *Handler) respond(w http.ResponseWriter, status int, body []byte, length
 	h.writes.end(watch)
 }
 
+// leaving reports whether connections are to be closed after their responses.
+func (h *Handler) leaving() bool { return h.o.Leaving != nil && h.o.Leaving() }
+
 // seconds formats d as whole seconds, rounded up.
 func seconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)

@@ -91,7 +91,7 @@ func (h *Handler) admitModern(x *Exchange, header http.Header) *refusal {
 	if !isObject(codec.Field(m.Meta, mcp.MetaClientCapabilities)) {
 		return refuseNoCapabilities.of(m)
 	}
-	if info := codec.Field(m.Meta, mcp.MetaClientInfo); info != nil && !isObject(info) {
+	if info := codec.Optional(m.Meta, mcp.MetaClientInfo); info != nil && !isObject(info) {
 		return refuseClientInfo.of(m)
 	}
 	if !saysMethod(method, m) {

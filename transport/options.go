@@ -89,6 +89,10 @@ type Options struct {
 	// requests as those of any other revision that is not supported.
 	Modern []string
 
+	// Leaving reports whether the server is about to end, so that clients are to take other connections: responses
+	// say then that theirs is closed after them. Nil is never.
+	Leaving func() bool
+
 	// Log gets what is worth an operator's attention. Nil discards it.
 	Log *slog.Logger
 

@@ -35,8 +35,8 @@ type refusal struct {
 
 var (
 	refuseMethod      = &refusal{status: 405, code: mcp.CodeInvalidRequest, reason: "method", message: "Method not allowed"}
-	refuseHost        = &refusal{status: 403, code: mcp.CodeInvalidRequest, reason: "host", message: "Host not allowed"}
-	refuseOrigin      = &refusal{status: 403, code: mcp.CodeInvalidRequest, reason: "origin", message: "Origin not allowed"}
+	refuseHost        = &refusal{status: 403, code: mcp.CodeInvalidRequest, reason: "host", message: "Host not allowed: --allow-host and Options.AllowHosts allow it"}
+	refuseOrigin      = &refusal{status: 403, code: mcp.CodeInvalidRequest, reason: "origin", message: "Origin not allowed: --allow-origin and Options.AllowOrigins allow it"}
 	refuseAuth        = &refusal{status: 401, code: mcp.CodeInvalidRequest, reason: "auth", message: "Unauthorized"}
 	refuseSession     = &refusal{status: 400, code: mcp.CodeInvalidRequest, reason: "session-id", message: "Invalid Mcp-Session-Id header"}
 	refuseQuery       = &refusal{status: 400, code: mcp.CodeInvalidRequest, reason: "session-id", message: "The query must hold one valid sessionId"}

@@ -22,6 +22,11 @@ func Reuse(ln net.Listener, s *http.Server) net.Listener {
 		Listener: ln, limit: s.IdleTimeout, ready: make(chan net.Conn), accepted: make(chan accepted), done: make(chan struct{}),
 		idle: make(map[net.Conn]struct{}),
 	}
+	if d, ok := ln.(*Door); ok {
+		d.mu.Lock()
+		d.reuse = l
+		d.mu.Unlock()
+	}
 	before := s.ConnContext
 	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		if before != nil {
@@ -158,10 +163,19 @@ func (u *used) CloseWrite() error {
 	return http.ErrNotSupported
 }
 
+// endsWell is the first revision with sessions whose clients come back also when a response has ended well. Older ones
+// resume a stream that breaks, which must not have been announced: see Reuse.
+const endsWell = "2025-11-25"
+
+// leaves reports whether the connection of a stream that begins is to be closed after it, because the server ends.
+func (x *Exchange) leaves() bool {
+	return x.h.leaving() && (x.Modern || x.Version >= endsWell)
+}
+
 // reuseOf returns where to put the connection of x after its stream, or nil if it must be closed. Bytes that are read
 // already, ahead, nobody could give back.
 func (x *Exchange) reuseOf(ahead int) *reuse {
-	if !x.chunks || x.closes || ahead > 0 {
+	if !x.chunks || x.closes || ahead > 0 || x.leaves() {
 		return nil
 	}
 	l, _ := x.base.Value(reuseKey{}).(*reuse)

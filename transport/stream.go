@@ -120,7 +120,10 @@ func (s *stream) take(chunks, last bool) (batch []byte, buf *codec.Buffer) {
 func (x *Exchange) Open() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.state != fresh || x.w == nil || x.base.Err() != nil || !x.h.add(x) {
+	// Over HTTP/1 a client may have shut down no more than what it sends; one that is gone is noticed by the first write.
+	// That of a modern request has cancelled it.
+	over := x.base.Err() != nil && (x.Modern || x.inline)
+	if x.state != fresh || x.w == nil || over || !x.h.add(x) {
 		return false
 	}
 	header := x.w.Header()
@@ -137,6 +140,9 @@ func (x *Exchange) Open() bool {
 	}
 	if x.inline {
 		x.closeAfter(header)
+		if x.leaves() {
+			header.Set("Connection", "close")
+		}
 		x.signal()
 		return true
 	}

@@ -325,20 +325,55 @@ func TestContextSurvivesTheUpgrade(t *testing.T) {
 
 func TestClientGoneBeforeAnAnswer(t *testing.T) {
 	t.Parallel()
-	entered, over := make(chan struct{}), make(chan bool)
+	entered, over := make(chan struct{}), make(chan struct{})
 	s := serve(t, funcs{post: func(x *Exchange) {
 		ctx := x.Context()
 		close(entered)
 		<-ctx.Done()
-		ok := x.Open()
-		x.Answer(200, bytes.Repeat([]byte("x"), 1<<20))
-		over <- ok
+		if x.Open() { // it may have shut down no more than its own side
+			x.Gone(func() { close(over) })
+			for range 20 {
+				x.Event("", 0, bytes.Repeat([]byte("1"), 1<<16))
+				x.Flush()
+			}
+			return
+		}
+		close(over)
 	}}, Options{})
 	c := dial(t, s.addr).send(request("POST", s.addr, ping))
 	<-entered
 	c.Close()
-	if <-over {
-		t.Error("Open returned true for a client that is gone")
+	wait(t, "the end of the exchange", over)
+}
+
+// A client that has shut down what it sends, and reads on, gets its answer, be that plain or a stream.
+func TestHalfClosedConnectionIsAnswered(t *testing.T) {
+	t.Parallel()
+	for _, way := range []string{"plain", "stream"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			begun := make(chan struct{})
+			s := serve(t, funcs{post: func(x *Exchange) {
+				close(begun)
+				<-x.base.Done()
+				if way == "plain" {
+					x.Answer(200, []byte("{}"))
+					return
+				}
+				x.Open()
+				x.Event("", 0, []byte("1"))
+				x.Finish()
+			}}, Options{})
+			c := dial(t, s.addr).send(request("POST", s.addr, ping))
+			wait(t, "the request", begun)
+			if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(c.response("POST").Body)
+			if want := map[string]string{"plain": "{}", "stream": "data: 1\n\n"}[way]; string(body) != want || err != nil {
+				t.Errorf("got %q, %v, want %q", body, err, want)
+			}
+		})
 	}
 }
 

@@ -99,10 +99,10 @@ func (k *call) cancel() {
 	if !w.wait(k.cancelAfter) {
 		return
 	}
-	boot := w.boot.Load()
+	boot, starting := w.now()
 	k.f.cancelled.Store(true)
 	err := k.d.c.Notify(w.ctx, "notifications/cancelled", `{"requestId":`+k.id+`}`)
-	if err != nil && w.ctx.Err() == nil && !w.excused(boot) {
+	if err != nil && w.ctx.Err() == nil && !starting && !w.excused(boot) {
 		w.violated(k.f.rec, "%s: cancel of %s: %v", k.d, k, err)
 	}
 }

@@ -58,10 +58,11 @@ func (d *driver) resource() string { return fmt.Sprintf("test://template/%d/data
 // touch has the driver's resource updated, which its standalone stream has to tell
 // afterwards, whatever happens to the process in between.
 func (d *driver) touch() {
-	boot, before := d.w.boot.Load(), d.updates.Load()
+	before := d.updates.Load()
+	boot, starting := d.w.now()
 	a, err := d.c.Call(d.w.ctx, d.newID(), "tools/call", `{"name":"touch","arguments":{"uri":"`+d.resource()+`"}}`)
 	if err != nil {
-		if d.w.ctx.Err() == nil && !d.w.excused(boot) {
+		if d.w.ctx.Err() == nil && !starting && !d.w.excused(boot) {
 			d.w.violated(nil, "%s: touch failed and nobody was killed: %v", d, err)
 		}
 		return
@@ -145,13 +146,13 @@ func (d *driver) load(killAfter time.Duration) {
 
 // echo makes one plain call; it reports whether it was answered.
 func (d *driver) echo(i int) bool {
-	boot := d.w.boot.Load()
+	boot, starting := d.w.now()
 	id := d.newID()
 	plain := fmt.Sprintf("%d.%d.%d", d.w.round.Load(), d.n, i)
 	text, want := plain+` \u00e4\"`, plain+` ä\"`
 	a, err := d.c.Call(d.w.ctx, id, "tools/call", `{"name":"echo","arguments":{"text":"`+text+`"}}`)
 	if err != nil {
-		if d.w.ctx.Err() == nil && !d.w.excused(boot) {
+		if d.w.ctx.Err() == nil && !starting && !d.w.excused(boot) {
 			d.w.violated(nil, "%s: a plain call failed and nobody was killed: %v", d, err)
 		}
 		return false

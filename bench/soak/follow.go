@@ -120,12 +120,12 @@ func (f *follower) resume() (*client.Events, int64) {
 		w.figures.EarlierResumes.Add(1)
 	}
 	for end := time.Now().Add(patience); time.Now().Before(end); {
-		boot := w.boot.Load()
+		boot, starting := w.now()
 		a, err := f.d.c.Resume(w.ctx, from)
 		switch {
 		case w.ctx.Err() != nil:
 			return nil, 0
-		case err != nil && !w.excused(boot):
+		case err != nil && !starting && !w.excused(boot):
 			w.violated(f.rec, "%s: resume after %s: %v", f.d, from, err)
 			return nil, 0
 		case err != nil:

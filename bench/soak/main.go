@@ -20,7 +20,12 @@ var scenarios = map[string]func(context.Context, options) (any, error){
 	"kill": func(ctx context.Context, o options) (any, error) { return runKill(ctx, o) },
 	"stop": func(ctx context.Context, o options) (any, error) { return runStop(ctx, o) },
 
+	"balance": func(ctx context.Context, o options) (any, error) { return runBalance(ctx, o) },
+	"restart": func(ctx context.Context, o options) (any, error) { return runRestart(ctx, o) },
+
 	"cancel": func(ctx context.Context, o options) (any, error) { return runCancel(ctx, o) },
+
+	"recovery": func(ctx context.Context, o options) (any, error) { return runRecovery(ctx, o) },
 }
 
 // options are the settings of a run.
@@ -34,12 +39,16 @@ type options struct {
 	out     string        // where the report goes as JSON, "" nowhere
 	within  time.Duration // in which a handler has to end, 0 whenever it does
 	early   bool          // some answer a question before they have its stream again
+	time    time.Duration // balance: how long behind each proxy; restart: how long the call takes
+	flags   []string      // further ones for the program
 	log     io.Writer
+
+	histories int // of recovery
 }
 
 func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 || scenarios[args[0]] == nil {
-		fmt.Fprintln(stderr, "usage: soak kill|stop|cancel [--rounds N] [--clients N] [--servers N] [--seed N] [--bin PATH] [--data DIR] [--out FILE] [--early] [--within TIME]")
+		fmt.Fprintln(stderr, "usage: soak kill|stop|balance|restart|cancel|recovery [--rounds N] [--histories N] [--clients N] [--servers N] [--seed N] [--bin PATH] [--data DIR] [--out FILE] [--early] [--within TIME] [--time TIME]")
 		return 2
 	}
 	o := options{log: stderr}
@@ -53,7 +62,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.StringVar(&o.data, "data", "", "data directory; a temporary one if empty")
 	f.StringVar(&o.out, "out", "", "file for the report as JSON")
 	f.BoolVar(&o.early, "early", false, "kill: answer some questions after the restart before resuming their stream")
+	f.IntVar(&o.histories, "histories", 50_000, "recovery: how many there are")
 	f.DurationVar(&o.within, "within", 100*time.Millisecond, "cancel: how soon a handler has to end; 0 is whenever it does")
+	f.DurationVar(&o.time, "time", time.Minute, "balance: how long behind each proxy; restart: how long the call takes")
 	if err := f.Parse(args[1:]); err != nil {
 		return 2
 	}
@@ -83,7 +94,7 @@ func perform(ctx context.Context, name string, o options) (report any, err error
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if o.bin == "" {
+	if o.bin == "" && name != "recovery" {
 		if o.bin, err = build(ctx, dir, o.servers); err != nil {
 			return nil, err
 		}

@@ -71,9 +71,9 @@ func (k *call) afterCancel(id string) {
 func (k *call) rest(id string) (rest []client.Event, ok bool) {
 	w := k.d.w
 	w.figures.Replays.Add(1)
-	boot := w.boot.Load()
+	boot, starting := w.now()
 	a, err := k.d.c.Resume(w.ctx, id)
-	if err != nil && w.excused(boot) {
+	if err != nil && (starting || w.excused(boot)) {
 		return nil, false
 	}
 	if err != nil {

@@ -82,8 +82,7 @@ func (v *visitor) newID() string {
 // 0 if that may have been one of two.
 func (v *visitor) try(id, method, params string) (a *client.Answer, boot int64) {
 	w := v.w
-	before := w.boot.Load()
-	starting := w.up.Load() < before
+	before, starting := w.now()
 	a, err := v.c.Call(w.ctx, id, method, params)
 	switch {
 	case w.ctx.Err() != nil:

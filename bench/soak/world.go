@@ -133,6 +133,13 @@ func (w *world) kill() error {
 	return w.p.kill()
 }
 
+// now is the start that is the newest, and whether it still goes on. It is asked before a
+// request: by the time that one has failed, the process may have come up.
+func (w *world) now() (boot int64, starting bool) {
+	boot = w.boot.Load()
+	return boot, w.up.Load() < boot
+}
+
 // excused reports that a connection made during start boot may have failed
 // because of a kill or of a start.
 func (w *world) excused(boot int64) bool {

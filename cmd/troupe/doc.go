@@ -6,8 +6,8 @@
 //
 // Each setting of serve is a flag, and a key of the same name in the YAML file
 // that --config names; flags win. The first SIGINT or SIGTERM drains: readiness
-// ends, then calls may end, then the program does, with exit code 0. A second
-// signal ends it at once with exit code 1.
+// ends, calls that nobody else can end do, and then the program does, with exit
+// code 0. A second signal ends it at once with exit code 1.
 //
 // Exit codes: 0 after a drain, 1 when the server could not start or broke, 2
 // when the command line or the configuration file is wrong.

@@ -229,7 +229,7 @@ func TestLimitsOfAProcess(t *testing.T) {
 	session := p.session(t)
 	p.echo(t, session)
 	status, _, body := p.request(t, "POST", "/mcp", session, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"echo","arguments":{"text":"x"}}}`)
-	if status != http.StatusTooManyRequests || !strings.Contains(body, `"retryAfterMs":`) {
+	if status != http.StatusOK || !strings.Contains(body, `"error":{"code":-32600`) || !strings.Contains(body, `"retryAfterMs":`) {
 		t.Errorf("a second call is answered with %d: %s", status, body)
 	}
 	if status, _, body := p.request(t, "POST", "/mcp", session, `[{},{}]`); status != http.StatusBadRequest {
@@ -258,6 +258,7 @@ func TestKilledProcess(t *testing.T) {
 func TestSecondSignalProcess(t *testing.T) {
 	t.Parallel()
 	p := start(t, "--memory", "--drain-delay", "1h")
+	p.request(t, "GET", "/healthz", "", "") // or else nobody would be there to wait for
 	p.signal(t, syscall.SIGINT)
 	p.await(t, "a second signal ends it at once")
 	if status, _, _ := p.request(t, "GET", "/healthz", "", ""); status != http.StatusOK {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -67,7 +68,7 @@ log-level: warn
 	if o.MaxStore != 3<<30 || o.MaxBody != 1024 || o.Grace != 100*time.Millisecond || o.Dir != "" || s.pageSize != 7 || s.logLevel != "warn" {
 		t.Errorf("options are %+v with level %s, want the file's", o, s.logLevel)
 	}
-	if o.SessionIdle != 72*time.Hour || o.ReplayAge != 10*time.Minute || o.Sync != 2*time.Minute {
+	if o.SessionIdle != 72*time.Hour || o.ReplayAge != 10*time.Minute || o.Sync != time.Second {
 		t.Errorf("options are %+v, want the defaults where nothing is set", o)
 	}
 }
@@ -252,4 +253,23 @@ func FuzzConfig(f *testing.F) {
 			t.Errorf("error %q does not name the file", err)
 		}
 	})
+}
+
+func TestTrustedProxySettings(t *testing.T) {
+	t.Parallel()
+	s, err := parsed(t, "memory: true\ntrusted-proxy: [10.1.2.3/8, \"::1\"]\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(s.options().TrustedProxies); got != "[10.0.0.0/8 ::1/128]" {
+		t.Errorf("trusted are %s", got)
+	}
+	if s, err := parsed(t, "", "--memory", "--trusted-proxy", "127.0.0.1", "--trusted-proxy", "fd00::/8"); err != nil || fmt.Sprint(s.options().TrustedProxies) != "[127.0.0.1/32 fd00::/8]" {
+		t.Errorf("trusted are %v, %v", s.options().TrustedProxies, err)
+	}
+	for _, bad := range []string{"", "proxy.example.com", "10.0.0.0/33", "10.0.0.1:80", "fe80::1%eth0"} {
+		if _, err := parsed(t, "", "--memory", "--trusted-proxy", bad); err == nil {
+			t.Errorf("%q is taken for a network", bad)
+		}
+	}
 }

@@ -9,7 +9,7 @@
 //	$ URL=http://127.0.0.1:8080/shop-100 go run ./examples/try tools/call '{"name":"name"}' tools/call '{"name":"name"}' tools/call '{"name":"name"}'
 //	{"content":[{"type":"text","text":"shop-100"}]}
 //	{"content":[{"type":"text","text":"shop-100"}]}
-//	429 {"code":-32600,"message":"too many calls per second in this session",...
+//	{"code":-32600,"message":"too many calls per second in this session",...
 //	$ go run ./examples/try tools/call '{"name":"remove","arguments":{"id":"shop-100"}}'
 //	{"content":[{"type":"text","text":"removed: true"}]}
 //	$ URL=http://127.0.0.1:8080/shop-100 go run ./examples/try ping '{}'

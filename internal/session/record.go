@@ -25,6 +25,18 @@ type Record struct {
 	Expires      time.Time       `json:"expires"`
 }
 
+// Newer returns the version of a stored record if a newer release wrote it, and
+// 0 otherwise. It looks at nothing else, as the rest may have changed its form.
+func Newer(data []byte) int {
+	var v struct {
+		Version int `json:"v"`
+	}
+	if json.Unmarshal(data, &v) != nil || v.Version <= RecordVersion {
+		return 0
+	}
+	return v.Version
+}
+
 // Lifetime bounds a session: Idle after its last activity, Absolute after its
 // creation.
 type Lifetime struct{ Idle, Absolute time.Duration }

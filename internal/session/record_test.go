@@ -79,3 +79,17 @@ func TestCalls(t *testing.T) {
 		t.Errorf("an id used again after its end: %v", err)
 	}
 }
+
+// A record of a newer release is told as newer, however its members have changed.
+func TestNewer(t *testing.T) {
+	for data, want := range map[string]int{
+		`{"v":2,"revision":{"a":1},"subscribed":"x","created":7}`: 2,
+		`{"v":1,"revision":"2025-11-25"}`:                         0,
+		`{"revision":"2025-11-25"}`:                               0,
+		`garbage`:                                                 0,
+	} {
+		if got := Newer([]byte(data)); got != want {
+			t.Errorf("%s: got %d, want %d", data, got, want)
+		}
+	}
+}

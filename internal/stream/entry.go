@@ -34,17 +34,26 @@ type Entry struct {
 }
 
 // Drop tells whoever waits that the entry will not be stored, or with nil that it
-// need not be.
+// is or need not be. It does so once.
 func (e *Entry) Drop(err error) {
-	if e.Acked != nil {
-		e.Acked(err)
+	if f := e.Acked; f != nil {
+		e.Acked = nil
+		f(err)
 	}
 }
 
 func (e *Entry) size() int { return len(e.Meta) + len(e.Data) + 12 }
 
-// appendVersion is the version byte of a stored append.
-const appendVersion = 1
+// appendVersion is the version byte of a stored append. Version 1, without an epoch,
+// is read.
+const appendVersion = 2
+
+// Lengths of what stands before the entries of an append, by version: the version,
+// flags, and since 2 the epoch of its writer.
+const (
+	headV1 = 2
+	head   = 2 + 8
+)
 
 const (
 	flagLast = 1 << iota // the stream ends with this append
@@ -52,16 +61,31 @@ const (
 	flagCont             // this append goes on with the one before
 )
 
-// ErrFormat reports a stored append that this release cannot read.
-var ErrFormat = errors.New("stream: unreadable append")
+// What is wrong with a stored append; it is left as it is.
+var (
+	ErrFormat = errors.New("stream: unreadable append")
+	ErrNewer  = errors.New("stream: append of a newer release")
+)
 
-// encode lays entries out as one or more appends of at most part bytes each.
+// setEpoch enters the epoch of the writer in an append that encode made.
+func setEpoch(data []byte, epoch uint64) { binary.BigEndian.PutUint64(data[2:head], epoch) }
+
+// EpochOf is the epoch in which an append was stored, 0 if it has none.
+func EpochOf(data []byte) uint64 {
+	if len(data) < head || data[0] < 2 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(data[2:head])
+}
+
+// encode lays entries out as one or more appends of at most part bytes each. Their
+// epoch is still to be set.
 func encode(entries []Entry, last bool, part int) [][]byte {
-	n := 2 + binary.MaxVarintLen64
+	n := head + binary.MaxVarintLen64
 	for i := range entries {
 		n += entries[i].size() + 16
 	}
-	b := make([]byte, 2, n)
+	b := make([]byte, head, n)
 	b[0] = appendVersion
 	b = binary.AppendUvarint(b, uint64(len(entries)))
 	for _, e := range entries {
@@ -80,9 +104,9 @@ func encode(entries []Entry, last bool, part int) [][]byte {
 		return [][]byte{b}
 	}
 	var parts [][]byte
-	for rest := b[2:]; len(rest) > 0; {
-		k := min(len(rest), part-2)
-		p := make([]byte, 2, k+2)
+	for rest := b[head:]; len(rest) > 0; {
+		k := min(len(rest), part-head)
+		p := make([]byte, head, k+head)
 		p[0] = appendVersion
 		p = append(p, rest[:k]...)
 		rest = rest[k:]
@@ -103,19 +127,27 @@ func encode(entries []Entry, last bool, part int) [][]byte {
 // event ids carry: that of its last part.
 type Append struct {
 	Num     uint64
+	Epoch   uint64
 	Entries []Entry
 	Last    bool
 }
 
-// Last reports whether a stored append is the last of its stream.
-func Last(data []byte) bool {
-	return len(data) >= 2 && data[0] == appendVersion && data[1]&flagLast != 0
+// Position is the event id of an entry.
+func (a *Append) Position(stream string, entry int) Position {
+	return Position{Stream: stream, Append: a.Num, Epoch: a.Epoch, Entry: entry}
 }
 
-// Rest reports whether a stored append is the last part of one that began before.
-func Rest(data []byte) bool {
-	return len(data) >= 2 && data[0] == appendVersion && data[1]&(flagCont|flagMore) == flagCont
+// readable reports whether this release can read a stored append, of which a blank is
+// none.
+func readable(data []byte) bool {
+	return len(data) >= head && data[0] == appendVersion || len(data) >= headV1 && data[0] == 1
 }
+
+// Last reports whether a stored append is the last of its stream.
+func Last(data []byte) bool { return readable(data) && data[1]&flagLast != 0 }
+
+// Rest reports whether a stored append is the last part of one that began before.
+func Rest(data []byte) bool { return readable(data) && data[1]&(flagCont|flagMore) == flagCont }
 
 // Reader puts stored appends together again. Feed it consecutive appends in
 // order; the zero value starts anywhere.
@@ -124,6 +156,9 @@ type Reader struct {
 	parts []byte
 }
 
+// Open reports that more parts are awaited of an append that has begun.
+func (r *Reader) Open() bool { return r.open }
+
 // Add takes the append numbered num. ok is false while more parts are awaited,
 // for a blank and for the rest of an append whose first part was not seen.
 func (r *Reader) Add(num uint64, data []byte) (a Append, ok bool, err error) {
@@ -131,10 +166,16 @@ func (r *Reader) Add(num uint64, data []byte) (a Append, ok bool, err error) {
 		r.open, r.parts = false, nil
 		return Append{}, false, nil
 	}
-	if len(data) < 2 || data[0] != appendVersion {
-		return Append{}, false, fmt.Errorf("%w: append %d has version %d", ErrFormat, num, data[0])
+	switch {
+	case data[0] > appendVersion:
+		return Append{}, false, fmt.Errorf("%w: append %d has version %d, this release reads %d", ErrNewer, num, data[0], appendVersion)
+	case !readable(data):
+		return Append{}, false, fmt.Errorf("%w: append %d has version %d and %d bytes", ErrFormat, num, data[0], len(data))
 	}
-	flags, body := data[1], data[2:]
+	flags, body := data[1], data[headV1:]
+	if data[0] > 1 {
+		body = data[head:]
+	}
 	switch {
 	case flags&flagCont != 0 && !r.open:
 		return Append{}, false, nil
@@ -148,7 +189,7 @@ func (r *Reader) Add(num uint64, data []byte) (a Append, ok bool, err error) {
 		return Append{}, false, nil
 	}
 	r.parts = nil
-	a = Append{Num: num, Last: flags&flagLast != 0}
+	a = Append{Num: num, Epoch: EpochOf(data), Last: flags&flagLast != 0}
 	if a.Entries, err = decode(body); err != nil {
 		return Append{}, false, fmt.Errorf("append %d: %w", num, err)
 	}

@@ -12,13 +12,24 @@ var ErrEnded = errors.New("stream: ended")
 // IDLength is the length of a stream's id.
 const IDLength = 26
 
-// Position is an event id: the stream, the append and the entry within it.
-// Position 0.0 of a stream is its priming event, before anything else.
+// Position is an event id: the stream, the append, the epoch of the writer that
+// stored it, and the entry within it. Position 0.0 of a stream is its priming
+// event, before anything else. Epochs are never used twice, so that one position
+// never stands for two events, not even where a power cut has taken appends back
+// and another writer stores others under their numbers.
 type Position struct {
 	Stream string
 	Append uint64
+	Epoch  uint64 // 0 in what releases before event ids had epochs have stored
 	Entry  int
 }
+
+// maxEntries is more than an append holds: the last number of an id is
+// Epoch*maxEntries + Entry.
+const (
+	maxEntries = 1 << 12
+	maxEpoch   = 1 << 50
+)
 
 // String is the wire form of the position.
 func (p Position) String() string { return string(p.AppendTo(nil)) }
@@ -29,7 +40,7 @@ func (p Position) AppendTo(b []byte) []byte {
 	b = append(b, '.')
 	b = strconv.AppendUint(b, p.Append, 10)
 	b = append(b, '.')
-	return strconv.AppendInt(b, int64(p.Entry), 10)
+	return strconv.AppendUint(b, p.Epoch*maxEntries+uint64(p.Entry), 10)
 }
 
 // ParsePosition reads an event id; ok is false for anything this server cannot
@@ -44,11 +55,11 @@ func ParsePosition(s string) (p Position, ok bool) {
 		return p, false
 	}
 	num, ok1 := number(a)
-	entry, ok2 := number(k)
-	if !ok1 || !ok2 || entry > 1<<20 || (num == 0 && entry != 0) {
+	last, ok2 := number(k)
+	if !ok1 || !ok2 || last >= maxEpoch*maxEntries || (num == 0 && last != 0) {
 		return p, false
 	}
-	return Position{Stream: id, Append: num, Entry: int(entry)}, true
+	return Position{Stream: id, Append: num, Epoch: last / maxEntries, Entry: int(last % maxEntries)}, true
 }
 
 // number reads a canonical decimal, so that each position has one spelling.

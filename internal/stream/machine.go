@@ -6,6 +6,9 @@ import "time"
 // place of n-Ring.
 const Ring = 1000
 
+// told is how many appends may come before the writer record tells of them.
+const told = 100
+
 // Limits bound one stream. Zero fields take the defaults.
 type Limits struct {
 	Appends int // appends kept for replay, at most Ring; 1,000
@@ -25,6 +28,7 @@ func (l *Limits) fill() {
 	def(&l.Bytes, 4<<20)
 	def(&l.Part, 256<<10)
 	def(&l.Batch, 256)
+	l.Batch = min(l.Batch, maxEntries)
 }
 
 // Phase is where a stream stands.
@@ -41,8 +45,10 @@ const (
 // Event is what happens to a stream.
 type Event struct {
 	Op      Op
-	Rev     uint64 // Opened, Refreshed: revision of the writer record
+	Rev     uint64 // Opened, Refreshed, Ours, Created: revision of the writer record
+	Epoch   uint64 // Opened, Absent: what the record has, or is to have
 	Tail    uint64 // Opened: last append in the log (takeover)
+	Covered uint64 // Opened: last append that the record tells of (takeover)
 	Sizes   []int  // Opened: sizes of the retained appends, oldest first (takeover)
 	Entries []Entry
 	Last    bool              // Push: the stream ends with these; Cancel always does
@@ -61,17 +67,21 @@ const (
 	Cancel               // nothing that waits is to be sent, but Entries, which end the stream
 	Withdraw             // nothing that waits and is Of a call is to be sent
 	Stored               // the append in flight is acknowledged
-	Again                // it was not done and may be tried again
-	Fenced               // another writer has the stream
+	Again                // the write in flight was not done, or nobody knows: it may be tried again
+	Guarded              // it was not done: the writer record is not the one that was named
+	Ours                 // the record is this writer's, under Rev
+	Absent               // there is no record any more, and nobody took the stream: the next has Epoch
+	Created              // the record was stored again, under Rev
+	Fenced               // another writer has the stream, or it has been ended
 	Refresh              // the writer record is due to be rewritten
 	Refreshed            // it was, under Rev
-	Refused              // rewriting it failed and may be tried again
 )
 
 // Effect is what the shell has to do, in order.
 type Effect struct {
 	Do      Do
 	Num     uint64
+	Epoch   uint64 // DoDeliver: of the append
 	Data    []byte
 	Entries []Entry
 	Last    bool
@@ -86,27 +96,35 @@ type Do uint8
 const (
 	DoAppend  Do = iota // store Data as append Num, guarded by the record's revision
 	DoDeliver           // append Num with Entries is stored: send it; Last ends the stream
-	DoRefresh           // rewrite the writer record with tail Num
-	DoRetry             // feed Again's append (or refresh) after After: Resend
+	DoRefresh           // rewrite the writer record, which then tells of all up to append Num
+	DoLook              // find out who has the writer record: Ours, Absent or Fenced
+	DoCreate            // store the writer record again, which tells of all up to append Num
+	DoRetry             // repeat the write in flight after After: Resend
 	DoDrop              // Entries will never be stored: Err
 	DoLost              // write no more: Err
 )
 
 // Machine is the writer's side of one stream: what waits, what is in flight,
 // what is kept. At most one append is in flight, and what queues meanwhile
-// shares the next. It is a pure state machine: no clock, no I/O.
+// shares the next. The log forgets and the writer record does not: no append is
+// overwritten or blanked that the record does not tell of yet. It is a pure state
+// machine: no clock, no I/O.
 type Machine struct {
-	lim   Limits
-	phase Phase
-	rev   uint64
-	tail  uint64
+	lim     Limits
+	phase   Phase
+	rev     uint64
+	epoch   uint64
+	tail    uint64
+	whole   uint64 // last append of which all parts are stored: tail, but for one in parts
+	covered uint64 // last append that the stored record tells of
 
 	queue  []Entry
 	queued int
 	last   bool
 
 	flight  flight
-	refresh bool // the record is due
+	held    *flight // an append that waits until the record has been rewritten
+	refresh bool    // the record is due
 	tries   int
 
 	sizes []int // sizes of appends low..tail
@@ -118,11 +136,21 @@ type flight struct {
 	busy    bool
 	blank   bool // overwriting append num with nothing
 	record  bool // rewriting the writer record
+	doubt   doubt
 	num     uint64
 	parts   [][]byte
 	entries []Entry
 	last    bool
 }
+
+// doubt is what has to be done about the writer record before a write can be repeated.
+type doubt uint8
+
+const (
+	certain  doubt = iota
+	looking        // who has it
+	creating       // nobody has: it is stored again
+)
 
 // New returns the machine of a stream whose record is being stored.
 func New(l Limits) *Machine {
@@ -136,8 +164,14 @@ func (m *Machine) Phase() Phase { return m.phase }
 // Rev is the revision of the writer record that guards appends.
 func (m *Machine) Rev() uint64 { return m.rev }
 
+// Epoch is that of the writer record.
+func (m *Machine) Epoch() uint64 { return m.epoch }
+
 // Tail is the number of the last acknowledged append.
 func (m *Machine) Tail() uint64 { return m.tail }
+
+// Kept is what the log holds of the stream: the first append, and the bytes from there.
+func (m *Machine) Kept() (low uint64, bytes int) { return m.low, m.bytes }
 
 // Queued is the number of bytes that wait for an append.
 func (m *Machine) Queued() int { return m.queued }
@@ -149,9 +183,10 @@ func (m *Machine) Tries() int { return m.tries }
 func (m *Machine) Step(e Event, out []Effect) []Effect {
 	switch e.Op {
 	case Opened:
-		m.phase, m.rev, m.tail = Open, e.Rev, e.Tail
-		m.sizes, m.low = e.Sizes, e.Tail-uint64(len(e.Sizes))+1
-		for _, n := range e.Sizes {
+		m.phase, m.rev, m.epoch, m.tail, m.whole, m.covered = Open, e.Rev, e.Epoch, e.Tail, e.Tail, e.Covered
+		m.sizes = e.Sizes[max(0, len(e.Sizes)-Ring):] // what is older has been overwritten
+		m.low = e.Tail - uint64(len(m.sizes)) + 1
+		for _, n := range m.sizes {
 			m.bytes += n
 		}
 		return m.next(out)
@@ -182,7 +217,6 @@ func (m *Machine) Step(e Event, out []Effect) []Effect {
 	case Withdraw:
 		return m.withdraw(e.Of, out)
 	case Stored:
-		m.tries = 0
 		return m.stored(out)
 	case Again:
 		if m.phase != Open || !m.flight.busy {
@@ -190,22 +224,15 @@ func (m *Machine) Step(e Event, out []Effect) []Effect {
 		}
 		m.tries++
 		return append(out, Effect{Do: DoRetry, After: backoff(m.tries)})
+	case Guarded, Ours, Absent, Created:
+		return m.guard(e, out)
 	case Fenced:
 		return m.lose(e.Err, out)
 	case Refresh:
 		m.refresh = m.phase == Open
 		return m.next(out)
 	case Refreshed:
-		m.tries = 0
-		m.rev = e.Rev
-		m.flight = flight{}
-		return m.next(out)
-	case Refused:
-		if m.phase != Open {
-			return out
-		}
-		m.tries++
-		return append(out, Effect{Do: DoRetry, After: backoff(m.tries)})
+		return m.refreshed(e.Rev, out)
 	}
 	return out
 }
@@ -216,6 +243,39 @@ func (m *Machine) Resend(out []Effect) []Effect {
 		return out
 	}
 	return m.send(out)
+}
+
+// guard looks into a guard that was refused. A record that has gone is not one that
+// another writer has taken: it is stored again, and the writer goes on.
+func (m *Machine) guard(e Event, out []Effect) []Effect {
+	f := &m.flight
+	if m.phase != Open || !f.busy {
+		return out
+	}
+	switch e.Op {
+	case Guarded:
+		f.doubt = looking
+	case Ours:
+		m.tries, m.rev, f.doubt = 0, e.Rev, certain
+	case Absent:
+		m.tries, m.epoch, f.doubt = 0, e.Epoch, creating
+	case Created:
+		if f.doubt = certain; f.record {
+			return m.refreshed(e.Rev, out)
+		}
+		m.tries, m.rev, m.covered = 0, e.Rev, m.whole
+	}
+	return m.send(out)
+}
+
+// refreshed goes on once the record tells of all that is stored.
+func (m *Machine) refreshed(rev uint64, out []Effect) []Effect {
+	if m.phase != Open || !m.flight.record {
+		return out
+	}
+	m.tries, m.rev, m.covered = 0, rev, m.whole
+	m.flight = flight{}
+	return m.next(out)
 }
 
 func (m *Machine) withdraw(of func(*Entry) bool, out []Effect) []Effect {
@@ -241,55 +301,77 @@ func backoff(tries int) time.Duration {
 
 // next starts a write when none is in flight: first the record, whose revision
 // the rest needs, then a blank for what is beyond a limit, then what has queued.
+// What the log is about to forget the record has to tell first.
 func (m *Machine) next(out []Effect) []Effect {
 	if m.phase != Open || m.flight.busy {
 		return out
 	}
+	rewrite := flight{busy: true, record: true}
 	switch {
 	case m.refresh:
 		m.refresh = false
-		m.flight = flight{busy: true, record: true}
+		m.flight = rewrite
+	case m.held != nil:
+		m.flight, m.held = *m.held, nil
+	case m.whole >= m.covered+told && (len(m.queue) > 0 || m.last):
+		m.flight = rewrite // so that a takeover has little to read
 	case (m.bytes > m.lim.Bytes || len(m.sizes) > m.lim.Appends) && m.low < m.tail:
-		m.flight = flight{busy: true, blank: true, num: m.low}
+		if m.flight = rewrite; m.low <= m.covered {
+			m.flight = flight{busy: true, blank: true, num: m.low}
+		}
 	case len(m.queue) > 0 || m.last:
-		n := min(len(m.queue), m.lim.Batch)
-		batch, size := m.queue[:n:n], 0
-		for i := range batch {
-			if size += batch[i].size(); i > 0 && size > m.lim.Part {
-				size -= batch[i].size()
-				batch = batch[:i:i]
-				break
-			}
+		f := m.gather()
+		if m.flight = f; m.tail+uint64(len(f.parts)) > m.covered+Ring {
+			m.flight, m.held = rewrite, &f
 		}
-		m.queue = m.queue[len(batch):]
-		m.queued -= size
-		last := m.last && len(m.queue) == 0
-		if len(m.queue) == 0 {
-			m.queue = nil
-		}
-		m.flight = flight{busy: true, num: m.tail + 1, parts: encode(batch, last, m.lim.Part), entries: batch, last: last}
 	default:
 		return out
 	}
 	return m.send(out)
 }
 
+// gather takes what has queued, as far as it shares one append.
+func (m *Machine) gather() flight {
+	n := min(len(m.queue), m.lim.Batch)
+	batch, size := m.queue[:n:n], 0
+	for i := range batch {
+		if size += batch[i].size(); i > 0 && size > m.lim.Part {
+			size -= batch[i].size()
+			batch = batch[:i:i]
+			break
+		}
+	}
+	m.queue = m.queue[len(batch):]
+	m.queued -= size
+	last := m.last && len(m.queue) == 0
+	if len(m.queue) == 0 {
+		m.queue = nil
+	}
+	return flight{busy: true, num: m.tail + 1, parts: encode(batch, last, m.lim.Part), entries: batch, last: last}
+}
+
 func (m *Machine) send(out []Effect) []Effect {
 	f := &m.flight
 	switch {
+	case f.doubt == looking:
+		return append(out, Effect{Do: DoLook})
+	case f.doubt == creating:
+		return append(out, Effect{Do: DoCreate, Num: m.whole})
 	case f.record:
-		return append(out, Effect{Do: DoRefresh, Num: m.tail})
+		return append(out, Effect{Do: DoRefresh, Num: m.whole})
 	case f.blank:
 		return append(out, Effect{Do: DoAppend, Num: f.num})
 	}
+	setEpoch(f.parts[0], m.epoch)
 	return append(out, Effect{Do: DoAppend, Num: f.num, Data: f.parts[0]})
 }
 
 func (m *Machine) stored(out []Effect) []Effect {
 	f := &m.flight
-	if m.phase != Open || !f.busy || f.record {
+	if m.phase != Open || !f.busy || f.record || f.doubt != certain {
 		return out
 	}
+	m.tries = 0
 	if f.blank {
 		m.bytes -= m.sizes[0]
 		m.sizes, m.low = m.sizes[1:], m.low+1
@@ -303,11 +385,11 @@ func (m *Machine) stored(out []Effect) []Effect {
 		return m.send(out)
 	}
 	done := *f
-	m.flight = flight{}
+	m.whole, m.flight = m.tail, flight{}
 	if done.last {
 		m.phase = Ended
 	}
-	out = append(out, Effect{Do: DoDeliver, Num: done.num, Entries: done.entries, Last: done.last})
+	out = append(out, Effect{Do: DoDeliver, Num: done.num, Epoch: m.epoch, Entries: done.entries, Last: done.last})
 	return m.next(out)
 }
 
@@ -326,8 +408,12 @@ func (m *Machine) lose(err error, out []Effect) []Effect {
 		return out
 	}
 	m.phase = Lost
-	left := append(m.flight.entries[:len(m.flight.entries):len(m.flight.entries)], m.queue...)
-	m.queue, m.queued, m.flight = nil, 0, flight{}
+	left := append([]Entry(nil), m.flight.entries...)
+	if m.held != nil {
+		left = append(left, m.held.entries...)
+	}
+	left = append(left, m.queue...)
+	m.queue, m.queued, m.flight, m.held = nil, 0, flight{}, nil
 	if len(left) > 0 {
 		out = append(out, Effect{Do: DoDrop, Entries: left, Err: err})
 	}

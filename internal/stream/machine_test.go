@@ -28,7 +28,7 @@ func (w *world) do(effects []Effect) {
 	w.t.Helper()
 	for _, e := range effects {
 		switch e.Do {
-		case DoAppend, DoRefresh:
+		case DoAppend, DoRefresh, DoLook, DoCreate:
 			if w.inFlight != nil {
 				w.t.Fatalf("effect %+v while %+v is in flight", e, *w.inFlight)
 			}
@@ -210,7 +210,7 @@ func TestPartsSayWhatTheyAre(t *testing.T) {
 		"in parts":          {encode([]Entry{big}, false, 300), []verdict{{}, {Rest: true}}},
 		"the last in parts": {encode([]Entry{big, big}, true, 400), []verdict{{}, {}, {Rest: true, Last: true}}},
 		"blanked":           {[][]byte{nil, {}}, []verdict{{}, {}}},
-		"too short":         {[][]byte{{appendVersion}}, []verdict{{}}},
+		"too short":         {[][]byte{{appendVersion, flagLast}}, []verdict{{}}},
 		"another version":   {[][]byte{{appendVersion + 1, flagLast | flagCont}}, []verdict{{}}},
 	} {
 		var got []verdict
@@ -387,14 +387,14 @@ func TestRandomWalk(t *testing.T) {
 
 func TestParsePosition(t *testing.T) {
 	const id = "abcdefghijklmnopqrstuvwx27"
-	for _, s := range []string{id + ".0.0", id + ".1.0", id + ".18446744073.12"} {
+	for _, s := range []string{id + ".0.0", id + ".1.0", id + ".18446744073.12", id + ".3.4098", id + ".3.4611686018427387903"} {
 		p, ok := ParsePosition(s)
 		if !ok || p.String() != s {
 			t.Errorf("%q: got %v, %v", s, p, ok)
 		}
 	}
 	for _, s := range []string{"", ".", "..", id, id + ".1", id + ".1.", id + ".01.0", id + ".1.00", id + ".0.1", id + ".-1.0", id + ".+1.0",
-		id + ".1.0.0", "A" + id[1:] + ".1.0", id[1:] + ".1.0", id + ".99999999999999999999.0", id + ".1.1048577", " " + id + ".1.0", id + ".1.0\n"} {
+		id + ".1.0.0", "A" + id[1:] + ".1.0", id[1:] + ".1.0", id + ".99999999999999999999.0", id + ".1.4611686018427387904", " " + id + ".1.0", id + ".1.0\n"} {
 		if p, ok := ParsePosition(s); ok {
 			t.Errorf("%q: accepted as %v", s, p)
 		}
@@ -412,6 +412,7 @@ func FuzzReader(f *testing.F) {
 			return
 		}
 		again := encode(a.Entries, a.Last, 1<<30)
+		setEpoch(again[0], a.Epoch)
 		var r2 Reader
 		b, ok, err := r2.Add(1, again[0])
 		if err != nil || !ok || cmp.Diff(a, b, cmpopts.IgnoreFields(Entry{}, "Acked"), cmpopts.EquateEmpty()) != "" {

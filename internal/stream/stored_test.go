@@ -2,6 +2,7 @@ package stream
 
 import (
 	"encoding/hex"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,7 +43,11 @@ func TestStoredAppendsLoad(t *testing.T) {
 			t.Errorf("%s: %v, %v", f, ok, err)
 			continue
 		}
-		if diff := cmp.Diff(stored, got, cmpopts.IgnoreFields(Entry{}, "Acked")); diff != "" {
+		want := stored
+		if filepath.Base(f) != "append-1.hex" {
+			want.Epoch = 3
+		}
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Entry{}, "Acked")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", f, diff)
 		}
 	}
@@ -50,14 +55,16 @@ func TestStoredAppendsLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if now := hex.EncodeToString(encode(stored.Entries, true, 1<<20)[0]); now != strings.Join(strings.Fields(string(newest)), "") {
+	written := encode(stored.Entries, true, 1<<20)[0]
+	setEpoch(written, 3)
+	if now := hex.EncodeToString(written); now != strings.Join(strings.Fields(string(newest)), "") {
 		t.Errorf("this release writes another layout: add it under testdata/stored\n%s", now)
 	}
 }
 
 func TestNewerAppendIsRefused(t *testing.T) {
 	var r Reader
-	if _, ok, err := r.Add(1, []byte{appendVersion + 1, 0, 0}); ok || err == nil {
+	if _, ok, err := r.Add(1, []byte{appendVersion + 1, 0, 0}); ok || !errors.Is(err, ErrNewer) {
 		t.Errorf("an append of a newer release: %v, %v", ok, err)
 	}
 }

@@ -1,0 +1,27 @@
+package actors
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// TestRequestsOfAClosedNode: whoever comes once the sessions have stopped is refused, and
+// does not look for a session for ever.
+func TestRequestsOfAClosedNode(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		session, batching := h.begin("2025-11-25"), h.begin("2025-03-26")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := h.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+		h.draining.Store(false) // which would refuse them sooner, but for those that came before
+		for name, c := range map[string]*heldConn{"call": h.post(session, aCall), "batch": h.post(batching, "["+aCall+"]")} {
+			if status, body := c.answer(); status != 503 && status != 200 || body == "" {
+				t.Errorf("%s: answered %d %q", name, status, body)
+			}
+		}
+		h.draining.Store(true)
+	})
+}

@@ -1,0 +1,135 @@
+package actors
+
+import (
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// broken answers what a contained panic has left without an answer. A request of a session
+// has status 200, see turnAway.
+func broken(c Conn, id []byte, inSession bool) {
+	status := 500
+	if inSession {
+		status = 200
+	}
+	c.Reject(status, mcp.CodeInternalError, "internal error", nil, id, 0)
+}
+
+// failed ends the stream after a panic that may have left a step half done: the append
+// that comes next may never have been sent, and nobody could tell. The record is still
+// ours, so that whoever resumes the stream takes it over, and its calls run again or end
+// with -32010 as after a crash.
+func (s *streamActor) failed(m any, last bool) {
+	switch m := m.(type) {
+	case *attach:
+		// It is the fault of one connection, and nothing of the stream's has changed.
+		if s.att != nil && s.att == m.att {
+			s.att = nil
+			s.heard.Store(false)
+		}
+		m.refused(errInternal)
+		if !last {
+			return
+		}
+	case detach, serveCall:
+		if !last {
+			return
+		}
+	case *pushEntries:
+		if !m.taken {
+			m.refused(errInternal)
+		}
+	}
+	s.cutShort()
+}
+
+// cutShort carries out what is left of a step, as far as somebody waits for it, and ends
+// the stream as lost. Each part of that may fail for the reason that the step did.
+func (s *streamActor) cutShort() {
+	left := s.fx // without what was carried out
+	s.fx = nil
+	s.contained(func() { left = s.m.Step(stream.Event{Op: stream.Fenced, Err: errInternal}, left) })
+	for i := range left {
+		for k := range left[i].Entries {
+			e := &left[i].Entries[k]
+			s.contained(func() { e.Drop(left[i].Err) }) // nil for those that are stored
+		}
+	}
+	if att := s.att; att != nil {
+		s.att = nil
+		if !s.opened {
+			s.contained(func() { broken(att.conn, s.callID(), len(s.rec.Calls) > 0) })
+		}
+		s.contained(att.cut)
+	}
+	s.lost(errInternal)
+}
+
+// failed sees to it that nobody waits for what a panic has cut short. Where that was the
+// answer, or the opening of a response, the client is told that something is wrong, or
+// its connection ends.
+func (r *requestActor) failed(m any, last bool) {
+	if c, ok := m.(called); ok {
+		m = c.m
+	}
+	if m, ok := m.(refusable); ok {
+		defer m.refused(errInternal)
+	}
+	switch m := m.(type) {
+	case *callResult:
+		r.unanswered()
+	case *retried:
+		if m.verdict == taken { // by half
+			r.stop()
+			r.forget(m.x)
+		}
+	case abandon, giveUp, streamGone, graceOver, connGone, closeConn:
+		r.stop()
+		if r.self != nil {
+			r.unanswered()
+		}
+	}
+	if last {
+		r.stop()
+	}
+}
+
+// stop ends the handler's wait, and its context.
+func (r *requestActor) stop() {
+	if r.cancel != nil {
+		r.cancel(errInternal)
+	}
+	if r.self != nil {
+		r.goOn(more{err: errInternal})
+	}
+}
+
+// forget undoes that x is the exchange that the call answers: who brought it sees to it.
+func (r *requestActor) forget(x *exchange) {
+	r.contained(func() { r.self.stop() })
+	r.conn, r.self.exchange = nobody{}, nil
+	if r.from == x.from {
+		r.from = nil
+	}
+}
+
+// unanswered ends the exchange of a request whose answer was cut short.
+func (r *requestActor) unanswered() {
+	switch {
+	case r.stream != nil:
+		entry := stream.Entry{Kind: stream.Final, Meta: clone(r.id), Data: codec.AppendError(nil, r.id, mcp.CodeInternalError, "internal error", nil)}
+		_ = r.stream.post(&pushEntries{entries: []stream.Entry{entry}, last: true})
+	case r.link() != nil:
+		r.contained(func() { r.link().send(codec.AppendError(nil, r.id, mcp.CodeInternalError, "internal error", nil)) })
+	default:
+		r.contained(func() { broken(r.conn, r.id, r.self == nil) })
+		r.contained(r.conn.Cut)
+	}
+	if r.self == nil {
+		return
+	}
+	r.contained(r.giveUpOthers)
+	r.self.heard()
+	r.conn, r.self.stream = nobody{}, nil
+}

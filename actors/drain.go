@@ -1,0 +1,210 @@
+package actors
+
+import (
+	"context"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/request"
+)
+
+// How a node ends:
+//
+//	serving ──Finish──▶ serves on ──HandOver──▶ hands over ──▶ takes nothing ──Close──▶ stopped
+//
+// A call is the node's own if nobody else can end it: it may not run again, or its client could not come back for it.
+// Finish waits for those, while everybody is served. HandOver leaves the others to who resumes them.
+
+const (
+	// quick is how long a call may have run, or may still run, without being worth the wait of Finish: those that
+	// answer at once are under way all the time.
+	quick = 250 * time.Millisecond
+	// look is how often a node that ends looks at what is left.
+	look = 10 * time.Millisecond
+)
+
+// Finish waits until no call runs that only this node can end, or ctx ends. Everything is served meanwhile, but that
+// in the second half of the time until the deadline of ctx such calls are refused: they could not be sure to end.
+func (n *Node) Finish(ctx context.Context) {
+	if end, ok := ctx.Deadline(); ok {
+		time.AfterFunc(time.Until(end)/2, func() { n.sparing.Store(true) })
+	}
+	for {
+		began := time.Now()
+		if !n.ownCalls(began.Add(-quick)) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(max(look, 10*time.Since(began))): // which is long where there are many sessions
+		}
+	}
+}
+
+// HandOver ends what the node has left, once nobody new comes to it. Idle connections are closed so that their clients
+// come back elsewhere, streams of calls that may run again are left to who resumes them, and it waits until every other
+// call is answered or ctx ends. What comes meanwhile is served and treated alike. Of the calls that still run at the
+// end of ctx those that may run again are left to who resumes them, too, and the others end with -32010.
+//
+// It returns when there is nothing left and idle, which may be nil, returns true; from then on everything is refused.
+func (n *Node) HandOver(ctx context.Context, idle func() bool) {
+	n.handing.Store(true)
+	for {
+		n.closeIdle()
+		n.passOn()
+		if !n.busy() && (n.draining.Load() || idle == nil || idle()) {
+			if n.draining.Swap(true) {
+				return
+			}
+			continue // something may just have come
+		}
+		select {
+		case <-ctx.Done():
+			n.draining.Store(true)
+			n.giveUp(ctx)
+			return
+		case <-time.After(look):
+		}
+	}
+}
+
+// turnsAway reports whether a request is refused because the node ends.
+func (n *Node) turnsAway(svc *Service, m *codec.Message) bool {
+	return n.draining.Load() || n.sparing.Load() && !svc.Handler.Safe(m.Method, m.Name)
+}
+
+// closeIdle ends the connections of those who wait for no answer, but for the streams of
+// sessions: Close ends those, as late as may be. Older clients count from then on how
+// long nobody serves, and try no more than twice.
+func (n *Node) closeIdle() {
+	for _, s := range n.links.snapshot() {
+		_ = s.post(endIdle{})
+	}
+	n.endListeners("the server is shutting down", func(*listenActor) bool { return true })
+}
+
+type (
+	// hastenCalls makes streams of the calls that have run since begun or before and can go on elsewhere.
+	hastenCalls struct{ begun time.Time }
+	// passOn leaves a stream to who resumes it, if its calls can go on elsewhere and its client comes back by itself.
+	passOn struct{}
+)
+
+// passOn hands over the calls that can go on elsewhere.
+func (n *Node) passOn() {
+	if n.inFlight.Load() == 0 {
+		return
+	}
+	begun := time.Now().Add(-quick)
+	n.sessions.each(func(s *sessionActor) { _ = s.post(hastenCalls{begun}) })
+	n.streams.each(func(s *streamActor) { _ = s.post(passOn{}) })
+}
+
+// hasten makes a stream of the call, which may otherwise be answered plainly for longer.
+func (r *requestActor) hasten(begun time.Time) {
+	if !r.started.After(begun) && !r.own() {
+		_ = r.post(closeConn{leaving: true})
+	}
+}
+
+// own reports whether only this node can end the call of a session: it may not run again, or nothing tells its client
+// to come back for it. It is for the session's turn, while the call is in its table.
+func (r *requestActor) own() bool {
+	m := r.call.msg
+	return r.link() != nil || r.sess.view.Load().rec.Revision < primingRevision || !r.svc.Handler.Safe(m.Method, m.Name)
+}
+
+func (s *streamActor) passOn() {
+	if !s.opened || !s.rec.Safe || s.rec.Revision < primingRevision {
+		return
+	}
+	for _, c := range s.rec.Calls {
+		if c.Never && !s.answered[string(c.ID)] {
+			return
+		}
+	}
+	for _, r := range s.reqs {
+		_ = r.post(giveUp{ErrClosing})
+	}
+}
+
+// tally counts the calls that are the node's own and began at begun or before.
+type tally struct {
+	reply
+	begun time.Time
+	own   int
+}
+
+func (m *tally) refused(error) { m.done() }
+
+func (m *tally) count(r *requestActor) {
+	if r.self == nil && !r.started.After(m.begun) && r.own() {
+		m.own++
+	}
+}
+
+// countAlone counts a request that stands for itself. One that waits to be sent again can go on in another process, if
+// it may run there at all.
+func (m *tally) countAlone(r *requestActor) {
+	if r.self == nil || r.started.After(m.begun) {
+		return
+	}
+	switch msg := r.call.msg; r.phase {
+	case request.Plain, request.Streaming:
+		m.own++
+	case request.Parked:
+		if !r.svc.Handler.Safe(msg.Method, msg.Name) {
+			m.own++
+		}
+	}
+}
+
+// ownCalls reports whether a call of the node's own runs that began at begun or before.
+func (n *Node) ownCalls(begun time.Time) bool {
+	m := &tally{begun: begun}
+	ask := func(post func(any) error) {
+		m.init()
+		if m.own == 0 && post(m) == nil {
+			m.wait()
+		}
+	}
+	for _, r := range n.standings.snapshot() {
+		ask(func(t any) error { return r.r.post(called{r.turn, t}) })
+	}
+	if n.inFlight.Load() > 0 {
+		n.sessions.each(func(s *sessionActor) { ask(s.post) })
+	}
+	return m.own > 0
+}
+
+// giveUp ends the calls that still run: see HandOver.
+func (n *Node) giveUp(ctx context.Context) {
+	n.sessions.each(func(s *sessionActor) { _ = s.post(giveUpCalls{}) })
+	n.standings.giveUp(nil, ErrClosing)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	n.quiet(last)
+}
+
+// running reports that a call runs here that nobody else can go on with.
+func (n *Node) running() bool { return n.inFlight.Load() > n.handed.Load() }
+
+// busy reports that a call runs, or that an answer has not yet been stored and handed to its connection.
+func (n *Node) busy() bool {
+	busy := n.running()
+	n.streams.each(func(s *streamActor) { busy = busy || len(s.rec.Calls) > 0 })
+	return busy
+}
+
+// quiet waits until the node is not busy; it reports whether that came before the end of ctx.
+func (n *Node) quiet(ctx context.Context) bool {
+	for n.busy() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return true
+}

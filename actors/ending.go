@@ -1,0 +1,88 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Delete ends a session: its record goes first, then its calls and streams.
+func (n *Node) Delete(svc *Service, in *Input) {
+	s := n.of(svc, in, nil)
+	if s == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
+	defer cancel()
+	if err := n.store.Delete(ctx, s.key.record(), 0); err != nil && !errors.Is(err, ErrNotFound) {
+		n.log.Warn("session not deleted", "session", s.key.ID, "error", err)
+		n.unavailable(in.Conn, nil)
+		return
+	}
+	if n.endSession(s) { // else another DELETE was as quick
+		n.forgive(in)
+	}
+	in.Conn.Answer(200, nil)
+}
+
+// endSession ends the calls and streams of a session whose record is gone, wherever they
+// are on this node. The actor s of it may have left memory meanwhile, and another have
+// come up from the record before that went. It reports whether nobody had ended one
+// of these before. An actor of a session that has a record must not call it in its turn,
+// since it waits for an activation under way.
+func (n *Node) endSession(s *sessionActor) (first bool) {
+	first = s.end()
+	if s.link != nil {
+		return first // it has no streams, and its actor is found by its connection alone
+	}
+	if now, ok := n.sessions.current(s.key); ok && now != s {
+		first = now.end() && first
+	}
+	n.endStreams(s.key)
+	return first
+}
+
+// end ends what the session's actor serves; it reports whether nobody had before.
+func (s *sessionActor) end() (first bool) {
+	first = !s.ended.Swap(true)
+	_ = s.post(closeSession{cause: ErrSessionEnded})
+	return first
+}
+
+// endStreams ends the streams that are written here of a session that is gone.
+func (n *Node) endStreams(key SessionKey) {
+	n.streams.each(func(st *streamActor) {
+		if st.key.Session == key {
+			n.endStream(st)
+		}
+	})
+}
+
+func (n *Node) endStream(st *streamActor) {
+	_ = st.post(endStream{})
+	go n.forgetStream(st.path)
+}
+
+// forgetStream takes a stream's record out of the store; its events expire.
+func (n *Node) forgetStream(path string) {
+	ctx, cancel := context.WithTimeout(n.base, 30*time.Second)
+	defer cancel()
+	if err := n.store.EndStream(ctx, path); err != nil && !errors.Is(err, ErrNotFound) {
+		n.log.Debug("events left to expire", "stream", path, "error", err)
+	}
+}
+
+// survives ends the stream w, which has just come to the directory, if its session ended
+// before it was there to be found: who takes a stream over takes a while. s is the
+// session's actor as whoever wants the stream knows it. ErrSessionEnded: it is gone.
+func (n *Node) survives(ctx context.Context, s *sessionActor, w *streamActor) error {
+	var err error
+	if s.stopped() && !s.ended.Load() { // it has left memory: whoever came in its place was told
+		s, err = n.session(ctx, s.svc, s.key)
+	}
+	if errors.Is(err, ErrNotFound) || err == nil && s.ended.Load() {
+		n.endStream(w)
+		return ErrSessionEnded
+	}
+	return err
+}

@@ -1,0 +1,101 @@
+package actors
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// A session that leaves memory while its record is being deleted, and comes back from the
+// record that is still there, has ended when DELETE is answered: for calls that come, and
+// for those that run. Another DELETE, of the session that came back, is answered alike.
+func TestDeleteOfASessionThatHasComeBack(t *testing.T) {
+	for name, times := range map[string]int{"one": 1, "two": 2} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+				ended := make(chan error, 1)
+				h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+					if string(c.Message().Method) == "waits" {
+						<-ctx.Done()
+						ended <- context.Cause(ctx)
+					}
+					return []byte(`{}`), nil
+				}
+				session := h.begin("2025-11-25")
+				release := h.hold("Delete")
+				var deleted []*heldConn
+				remove := func() {
+					c := &heldConn{}
+					deleted = append(deleted, c)
+					go h.Delete(h.svc, h.input(session, "192.0.2.1", c))
+					synctest.Wait()
+				}
+				remove()
+				leaves(h)
+				if status, _ := h.post(session, message("1", "x")).answer(); status != 200 {
+					t.Fatalf("before it is deleted a request is answered %d", status)
+				}
+				go h.post(session, message("2", "waits"))
+				synctest.Wait()
+				for range times - 1 {
+					remove()
+				}
+				release()
+				synctest.Wait()
+				for _, c := range deleted {
+					if status, body := c.answer(); status != 200 {
+						t.Errorf("DELETE is answered %d %s", status, body)
+					}
+				}
+				select {
+				case cause := <-ended:
+					if cause != ErrSessionEnded {
+						t.Errorf("the call ends for %v", cause)
+					}
+				default:
+					t.Error("a call of the session runs on")
+				}
+				if status, _ := h.post(session, message("3", "x")).answer(); status != 404 {
+					t.Errorf("a request is answered %d", status)
+				}
+			})
+		})
+	}
+}
+
+// A stream that is being taken over while its session is deleted ends with it, whichever
+// is over first; so it does when the session's actor has left memory meanwhile.
+func TestDeleteDuringATakeover(t *testing.T) {
+	for name, idle := range map[string]time.Duration{"at once": 0, "after it has left memory": 3 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+				session := h.begin("2025-11-25")
+				first := &heldConn{}
+				go h.Get(h.svc, h.input(session, "192.0.2.1", first))
+				synctest.Wait()
+				var id string
+				h.streams.each(func(st *streamActor) { id = st.key.ID; st.retire() }) // as its node was lost
+				synctest.Wait()
+				release := h.hold("Take")
+				c := h.back(session, id+".0.0")
+				time.Sleep(time.Second + idle)
+				deleted := &heldConn{}
+				h.Delete(h.svc, h.input(session, "192.0.2.1", deleted))
+				release()
+				time.Sleep(5 * time.Second)
+				if status, body := deleted.answer(); status != 200 {
+					t.Errorf("DELETE is answered %d %s", status, body)
+				}
+				if status, _ := c.answer(); status == 0 && !c.over {
+					t.Error("a stream of the session is open")
+				}
+				if n := h.k.Live(KindStream); n != 0 {
+					t.Errorf("%d streams are written", n)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,202 @@
+package actors
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/stream"
+)
+
+// nextEpoch is the epoch of who writes a stream next. It grows by a random step: after
+// a power cut two writers may begin from the same record, of which the first had its
+// own taken back, and what it sent must not be taken for what the second sends.
+func nextEpoch(epoch uint64) uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
+	return epoch + 1 + binary.BigEndian.Uint64(b[:])%epochStep
+}
+
+// epochStep is the largest step between epochs; 2^30 of them make the largest epoch that
+// an event id can carry.
+const epochStep = 1 << 20
+
+// maxKeptBody is the largest body of calls that a stream keeps in memory, so that they
+// may run again even when the store has forgotten it.
+const maxKeptBody = 64 << 10
+
+func (s *streamActor) keepBody(body []byte) {
+	if len(body) <= maxKeptBody {
+		s.body = body
+	}
+}
+
+type (
+	// keepBody gives a stream that was taken over the body of its calls.
+	keepBody []byte
+	// looked tells who has the writer record: nobody if err is ErrNotFound.
+	looked struct {
+		rev uint64
+		err error
+	}
+	// created tells how storing a record again went.
+	created struct {
+		rev uint64
+		err error
+	}
+)
+
+// passes reports that a write was not done for now, or that nobody knows: it may be tried
+// again.
+func passes(err error) bool {
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrAgain) || errors.Is(err, ErrFull)
+}
+
+// errTaken reports that another writer has the stream.
+var errTaken = fmt.Errorf("%w: the writer record is another's", ErrFenced)
+
+// look finds out what has become of the writer record after a guard was refused.
+func (s *streamActor) look() {
+	epoch := s.m.Epoch()
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
+		defer cancel()
+		rev, err := s.node.whoHas(ctx, s.key, epoch, len(s.rec.Calls) == 0)
+		_ = s.post(looked{rev, err})
+	}()
+}
+
+// whoHas returns the revision of a stream's writer record if it is that of this boot and
+// epoch. ErrNotFound reports that it has gone and that nobody took it: it may be stored
+// again. Another's is ErrFenced; where the session does not want the stream any more
+// the error is ErrSessionEnded.
+func (n *Node) whoHas(ctx context.Context, key StreamKey, epoch uint64, standalone bool) (rev uint64, err error) {
+	rec, rev, err := n.readWriter(ctx, key)
+	switch {
+	case err == nil && rec.Boot == n.boot && rec.Epoch == epoch:
+		return rev, nil
+	case err == nil:
+		return 0, errTaken
+	case !errors.Is(err, errBadEvent):
+		return 0, err
+	}
+	// Whoever lost its lease may have lost the stream with it: another writer may have taken
+	// it over, ended it and let it expire. It waits until it has the lease again.
+	if n.store.Suspended() {
+		return 0, fmt.Errorf("actors: store a record again: lease not certain: %w", ErrUnavailable)
+	}
+	// A stream that was ended has no record either: then its session has gone, or has
+	// another standalone stream.
+	sess, _, err := n.readSession(ctx, key.Session)
+	switch {
+	case errors.Is(err, ErrNotFound), err == nil && standalone && sess.Standalone != key.ID:
+		return 0, ErrSessionEnded
+	case err != nil:
+		return 0, err
+	}
+	return 0, ErrNotFound
+}
+
+func (s *streamActor) looked(m looked) {
+	switch {
+	case m.err == nil:
+		s.step(stream.Event{Op: stream.Ours, Rev: m.rev})
+	case errors.Is(m.err, ErrNotFound):
+		s.node.log.Info("the store forgot a stream that is written here: it is stored again", "stream", s.key.ID)
+		s.step(stream.Event{Op: stream.Absent, Epoch: nextEpoch(s.m.Epoch())})
+	case errors.Is(m.err, ErrUnavailable), errors.Is(m.err, ErrAgain):
+		s.step(stream.Event{Op: stream.Again})
+	default:
+		s.step(stream.Event{Op: stream.Fenced, Err: m.err})
+	}
+}
+
+// create stores the writer record again, which tells of all up to append tail. Without
+// its body the calls may not run again.
+func (s *streamActor) create(tail uint64) {
+	body := s.body
+	if body == nil && s.live.Safe {
+		s.live.Safe = false
+		s.node.refusals.count(Recall)
+	}
+	data, err := s.tell(tail)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
+		defer cancel()
+		var rev uint64
+		if err == nil {
+			rev, err = s.node.store.OpenStream(ctx, s.path, data, body, s.node.recordTTL(s.svc))
+		}
+		_ = s.post(created{rev, err})
+	}()
+}
+
+func (s *streamActor) created(m created) {
+	switch {
+	case m.err == nil:
+		s.renewed()
+		s.step(stream.Event{Op: stream.Created, Rev: m.rev})
+	case errors.Is(m.err, ErrConflict): // by an attempt whose outcome was unknown, or by another
+		s.step(stream.Event{Op: stream.Guarded})
+	case passes(m.err):
+		s.step(stream.Event{Op: stream.Again})
+	default:
+		s.node.log.Error("writer record refused", "stream", s.key.ID, "error", m.err)
+		s.step(stream.Event{Op: stream.Fenced, Err: m.err})
+	}
+}
+
+// rewrite renews the writer record, which outlives the events that it guards and tells
+// of all up to append tail.
+func (s *streamActor) rewrite(tail uint64) {
+	// The body beside it is renewed when that is due, and not each time that the log is
+	// about to forget something.
+	rev, write, renews := s.m.Rev(), s.node.store.Rewrite, s.renew
+	if renews {
+		write = s.node.store.Take
+	}
+	data, err := s.tell(tail)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
+		defer cancel()
+		var next uint64
+		if err == nil {
+			next, err = write(ctx, s.path, data, rev, s.node.recordTTL(s.svc))
+		}
+		_ = s.post(refreshed{next, err, renews})
+	}()
+}
+
+func (s *streamActor) refreshed(m refreshed) {
+	switch {
+	case m.err == nil:
+		if m.renewed {
+			s.renewed()
+		}
+		s.step(stream.Event{Op: stream.Refreshed, Rev: m.rev})
+	case errors.Is(m.err, ErrConflict), errors.Is(m.err, ErrNotFound):
+		s.step(stream.Event{Op: stream.Guarded})
+	case passes(m.err):
+		s.step(stream.Event{Op: stream.Again})
+	default:
+		s.node.log.Error("writer record refused", "stream", s.key.ID, "error", m.err)
+		s.step(stream.Event{Op: stream.Fenced, Err: m.err})
+	}
+}
+
+// renewed notes that record and body have their whole lifetime before them.
+func (s *streamActor) renewed() {
+	s.renew = false
+	s.due.Store(s.node.renewAt(s.svc))
+}
+
+// tell makes the record that is to be stored next.
+func (s *streamActor) tell(tail uint64) ([]byte, error) {
+	s.live.Epoch = s.m.Epoch()
+	s.live.Low, s.live.Bytes = s.m.Kept()
+	s.recall(s.live.tell(tail, &s.past))
+	return codec.Marshal(s.live)
+}

@@ -1,0 +1,247 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// talker is a handler's work: a message each minute, for so many.
+func talker(minutes int, ended chan<- error) func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+	return func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+		for i := range minutes {
+			_ = c.Notify(ctx, "n", fmt.Appendf(nil, `{"n":%d}`, i+1))
+			select {
+			case <-ctx.Done():
+				ended <- context.Cause(ctx)
+				return nil, mcp.NewError(mcp.CodeInternalError, "ended")
+			case <-time.After(time.Minute):
+			}
+		}
+		ended <- nil
+		return []byte(`{"done":true}`), nil
+	}
+}
+
+func talked(minutes int) (want []string) {
+	for i := range minutes {
+		want = append(want, fmt.Sprintf(`{"jsonrpc":"2.0","method":"n","params":{"n":%d}}`, i+1))
+	}
+	return append(want, `{"jsonrpc":"2.0","id":1,"result":{"done":true}}`)
+}
+
+const aCall = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`
+
+// TestStoreAwayForAnHour: a store that is gone, refused or silent, for as long as a call
+// may run loses none that runs.
+func TestStoreAwayForAnHour(t *testing.T) {
+	for name, silent := range map[string]time.Duration{"it refuses at once": 0, "it does not answer": 5 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Limits{MaxCall: 2 * time.Hour}, NodeLimits{}, func(t *testing.T, h *held) {
+				var gone atomic.Bool
+				h.mem.before = func(string, string) error {
+					if !gone.Load() {
+						return nil
+					}
+					time.Sleep(silent)
+					return ErrUnavailable
+				}
+				ended := make(chan error, 1)
+				h.handler.f = talker(70, ended)
+				c := &heldConn{}
+				go h.postOn(c, h.begin("2025-11-25"), aCall)
+				time.Sleep(90 * time.Second)
+				gone.Store(true)
+				time.Sleep(time.Hour)
+				gone.Store(false)
+				if err := <-ended; err != nil {
+					t.Errorf("the handler was ended: %v", err)
+				}
+				time.Sleep(time.Minute)
+				if diff := cmp.Diff(talked(70), c.events()); diff != "" {
+					t.Errorf("events (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// forget takes from the store what it has of the streams, as their lifetime ends.
+func (m *memory) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for path := range m.appends {
+		delete(m.records, path)
+		delete(m.bodies, path)
+		clear(m.appends[path])
+	}
+}
+
+// TestForgottenIsNotTaken: what becomes of a call whose writer record is not the one that
+// it wrote.
+func TestForgottenIsNotTaken(t *testing.T) {
+	for name, tt := range map[string]struct {
+		meanwhile func(h *held, session string)
+		cause     error
+	}{
+		"the store forgot it": {func(h *held, _ string) { h.mem.forget() }, nil},
+		"it was taken": {func(h *held, _ string) {
+			h.mem.mu.Lock()
+			defer h.mem.mu.Unlock()
+			for path := range h.mem.appends {
+				h.mem.rev++
+				h.mem.records[path] = stored{[]byte(`{"v":2,"node":"m","boot":"c","epoch":9}`), h.mem.rev}
+			}
+		}, ErrStreamLost},
+		"it was rewritten under our name": {func(h *held, _ string) {
+			h.mem.mu.Lock()
+			defer h.mem.mu.Unlock()
+			for path := range h.mem.appends {
+				h.mem.rev++
+				h.mem.records[path] = stored{h.mem.records[path].data, h.mem.rev}
+			}
+		}, nil},
+		"the session is gone, too": {func(h *held, session string) {
+			h.mem.forget()
+			_ = h.mem.Delete(h.t.Context(), SessionKey{"anon", "s", session}.record(), 0)
+		}, ErrStreamLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+				ended := make(chan error, 1)
+				h.handler.f = talker(5, ended)
+				c, session := &heldConn{}, h.begin("2025-11-25")
+				go h.postOn(c, session, aCall)
+				time.Sleep(90 * time.Second)
+				tt.meanwhile(h, session)
+				if err := <-ended; !errors.Is(err, tt.cause) {
+					t.Errorf("the handler ended with %v, want %v", err, tt.cause)
+				}
+				time.Sleep(time.Second)
+				if diff := cmp.Diff(talked(5), c.events()); (diff == "") != (tt.cause == nil) {
+					t.Errorf("events (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// TestForgottenCallRunsAgain: a record that was stored again tells a later run all that
+// the one before did, and has the body.
+func TestForgottenCallRunsAgain(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		var attempts atomic.Int32
+		work := func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+			attempts.Store(int32(c.Attempt()))
+			answer := func() string {
+				as, err := c.Ask(ctx, []Question{{Key: "k", Method: "elicitation/create", Params: []byte(`{}`)}})
+				if err != nil {
+					return err.Error()
+				}
+				return string(as[0].Result)
+			}
+			first := answer()
+			select {
+			case <-ctx.Done():
+				return nil, mcp.NewError(mcp.CodeInternalError, "ended")
+			case <-time.After(30 * time.Minute):
+			}
+			return []byte(first), nil
+		}
+		h.handler.f = work
+		h.svc.Handler = safeHandler{h.handler}
+		c, session := &heldConn{}, h.begin("2025-11-25")
+		go h.postOn(c, session, aCall)
+		time.Sleep(time.Second)
+		asked := c.events()
+		if len(asked) != 1 {
+			t.Fatalf("asked %q", asked)
+		}
+		id, _, _ := strings.Cut(strings.TrimPrefix(asked[0], `{"jsonrpc":"2.0","id":`), ",")
+		h.post(session, `{"jsonrpc":"2.0","id":`+id+`,"result":{"a":"first"}}`)
+		h.mem.forget()
+		time.Sleep(10 * time.Minute) // the record was due by then
+
+		n := NewNode(Config{Name: "n", Boot: "c", Store: h.mem})
+		svc := NewService("s", safeHandler{&heldHandler{f: work}}, Limits{})
+		back := &heldConn{}
+		in := h.input(session, "192.0.2.1", back)
+		in.LastEventID = c.lastID()
+		n.Get(svc, in)
+		time.Sleep(time.Hour)
+		if diff := cmp.Diff([]string{`{"jsonrpc":"2.0","id":1,"result":{"a":"first"}}`}, back.events()); diff != "" || attempts.Load() != 2 {
+			t.Errorf("attempt %d (-want +got):\n%s", attempts.Load(), diff)
+		}
+		_ = n.Close(t.Context())
+	})
+}
+
+// TestTakeoverReadsTailAndDigest counts the appends that a takeover and the resume that
+// caused it read of a long log.
+func TestTakeoverReadsTailAndDigest(t *testing.T) {
+	inBubble(t, Limits{ReplayAge: 10 * time.Minute}, NodeLimits{}, func(t *testing.T, h *held) {
+		h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+			for i := range 900 {
+				_ = c.Notify(ctx, "n", fmt.Appendf(nil, `{"n":%d}`, i+1))
+				time.Sleep(time.Second)
+			}
+			<-ctx.Done()
+			return nil, mcp.NewError(mcp.CodeInternalError, "ended")
+		}
+		c, session := &heldConn{}, h.begin("2025-11-25")
+		go h.postOn(c, session, aCall)
+		time.Sleep(20 * time.Minute)
+		h.mem.reads.Store(0)
+		n := NewNode(Config{Name: "n", Boot: "c", Store: h.mem})
+		back := &heldConn{}
+		in := h.input(session, "192.0.2.1", back)
+		in.LastEventID = c.lastID()
+		n.Get(NewService("s", h.handler, Limits{}), in)
+		time.Sleep(time.Minute)
+		if n.Stats().Takeovers != 1 || !slices.ContainsFunc(back.events(), func(e string) bool { return strings.Contains(e, "-32010") }) {
+			t.Fatalf("takeovers %d, events %q", n.Stats().Takeovers, back.events())
+		}
+		if reads := h.mem.reads.Load(); reads > 20 {
+			t.Errorf("%d appends were read", reads)
+		}
+		_ = n.Close(t.Context())
+	})
+}
+
+// TestTooMuchToRecall: a call that was told more than its record holds may not run again,
+// which is counted once.
+func TestTooMuchToRecall(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+			_, _ = c.Ask(ctx, []Question{{Key: "k", Method: "elicitation/create", Params: []byte(`{}`)}})
+			time.Sleep(30 * time.Minute)
+			return []byte(`{}`), nil
+		}
+		h.svc.Handler = safeHandler{h.handler}
+		c, session := &heldConn{}, h.begin("2025-11-25")
+		go h.postOn(c, session, aCall)
+		time.Sleep(time.Second)
+		id, _, _ := strings.Cut(strings.TrimPrefix(c.events()[0], `{"jsonrpc":"2.0","id":`), ",")
+		h.post(session, `{"jsonrpc":"2.0","id":`+id+`,"result":{"a":"`+strings.Repeat("x", maxDigest)+`"}}`)
+		time.Sleep(20 * time.Minute)
+		if n := h.refusals[Recall].Load(); n != 1 {
+			t.Errorf("%d calls lost their right to run again, want 1", n)
+		}
+		h.streams.each(func(s *streamActor) {
+			rec, _, err := h.readWriter(t.Context(), s.key)
+			if err != nil || len(rec.Calls) != 1 || !rec.Calls[0].Never || len(rec.Digest.Asked) != 0 {
+				t.Errorf("the record is %+v, %v", rec, err)
+			}
+		})
+		time.Sleep(20 * time.Minute)
+	})
+}

@@ -1,0 +1,379 @@
+package recovery
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// client is one session, which its program goes on with whatever happens.
+type client struct {
+	w    *world
+	n    int
+	plan *clientPlan
+
+	mu      sync.Mutex // guards the rest
+	session string
+	answers int
+}
+
+// live does what the client has to do, and returns when all of it has ended.
+func (cl *client) live() {
+	if !cl.begins() {
+		return
+	}
+	var all sync.WaitGroup
+	for k := range cl.plan.Posts {
+		all.Go(func() { cl.asks(k, &all) })
+	}
+	all.Wait()
+}
+
+// over reports whether the history has lasted too long.
+func (cl *client) over() bool {
+	select {
+	case <-cl.w.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// pause waits. It is false when the history has lasted too long.
+func (cl *client) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-cl.w.over:
+		return false
+	}
+}
+
+func (cl *client) begins() bool {
+	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":%q}}`, cl.plan.Revision)
+	for !cl.over() {
+		c := cl.w.post("", body)
+		if c != nil && c.begun(cl.w.over) && !refused(c) && c.status == 200 {
+			cl.mu.Lock()
+			cl.session = c.session
+			cl.mu.Unlock()
+			return true
+		}
+		cl.pause(300 * time.Millisecond)
+	}
+	return false
+}
+
+func (cl *client) id() string {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return cl.session
+}
+
+// refused reports an answer that says to come again later.
+func refused(c *conn) bool {
+	return c.status == 503 || c.status == 429 || c.status == 200 && strings.Contains(string(c.body), `"retryAfterMs"`)
+}
+
+// asking is what a client knows of one POST and its stream.
+type asking struct {
+	*client
+	r        *rand.Rand
+	po       *post
+	name     string
+	requests []string
+	stream   string
+	ids      []string // that it was given
+	final    map[string]bool
+	answered map[string]bool // questions, by the ids of their events
+	all      *sync.WaitGroup
+}
+
+// asks sends the k-th POST and follows what comes of it.
+func (cl *client) asks(k int, all *sync.WaitGroup) {
+	po := &cl.plan.Posts[k]
+	name := fmt.Sprintf("%d.%d", cl.n, k)
+	if !cl.pause(time.Duration(po.At)) {
+		return
+	}
+	for try := 1; !cl.over(); try++ {
+		a := &asking{client: cl, r: cl.w.plan.rng("post " + name), po: po, name: name, final: map[string]bool{}, answered: map[string]bool{}, all: all}
+		c := a.sends(k, try)
+		switch {
+		case c == nil || refused(c):
+			cl.pause(between(a.r, 200*time.Millisecond, 2*time.Second))
+			continue
+		case c.status == 404:
+			cl.w.judge.forgets(cl)
+			return
+		case c.status != 0 && c.status != 200:
+			cl.w.judge.fault("post %s was answered with %d %s", name, c.status, c.body)
+			return
+		case c.status == 200:
+			a.plain(c.body)
+			return
+		case !c.open:
+			cl.w.judge.note("post %s: the connection broke", name)
+			return
+		}
+		a.follows(c)
+		return
+	}
+}
+
+// sends POSTs the calls, and waits until the answer begins.
+func (a *asking) sends(k, try int) *conn {
+	var elements []string
+	for l, c := range a.po.Calls {
+		request := fmt.Sprintf("%s/%d", callName(a.n, k, l), try)
+		tool := "never"
+		if c.Safe {
+			tool = "safe"
+		}
+		a.requests = append(a.requests, request)
+		elements = append(elements, fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":"tools/call","params":{"name":%q,"_meta":{"progressToken":%q}}}`, request, tool, request))
+	}
+	body := elements[0]
+	if len(elements) > 1 {
+		body = "[" + strings.Join(elements, ",") + "]"
+	}
+	a.w.judge.posts(a.requests, a.po.Calls)
+	c := a.w.post(a.id(), []byte(body))
+	if c == nil {
+		return nil
+	}
+	a.digs(c)
+	if len(a.po.Breaks) > 0 {
+		t := time.AfterFunc(time.Duration(a.po.Breaks[0]), c.breaks)
+		c.Gone(func() { t.Stop() })
+	}
+	for l := range a.po.Calls {
+		if d := time.Duration(a.po.Calls[l].Cancel); d > 0 {
+			a.all.Go(func() {
+				if a.pause(d) {
+					a.cancels(a.requests[l])
+				}
+			})
+		}
+	}
+	c.begun(a.w.over)
+	return c
+}
+
+// digs has what is written to some connections lost before the client notices.
+func (a *asking) digs(c *conn) {
+	if a.r.IntN(5) == 0 {
+		c.hole, c.slow = a.r.IntN(8), between(a.r, 0, 10*time.Second)
+	}
+}
+
+func (a *asking) cancels(request string) {
+	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%q}}`, request)
+	p, began := a.w.current(), time.Now()
+	a.w.judge.tries(request)
+	if c := a.w.post(a.id(), body); c != nil && c.begun(a.w.over) && c.status == 202 {
+		a.w.judge.cancels(request, p, time.Since(began))
+	}
+}
+
+// plain takes an answer that is not a stream.
+func (a *asking) plain(body []byte) {
+	var all []json.RawMessage
+	if json.Unmarshal(body, &all) != nil {
+		all = []json.RawMessage{body}
+	}
+	for _, m := range all {
+		a.w.judge.plain(m, a.requests)
+	}
+}
+
+// follows reads a stream, and comes back to it until it has everything.
+func (a *asking) follows(c *conn) {
+	a.w.judge.accepts(a.requests)
+	from := ""
+	for visits := 0; ; visits++ {
+		ended := a.reads(c, from)
+		switch {
+		case a.over():
+			a.w.judge.hangs(a)
+			return
+		case a.done() && a.r.IntN(3) > 0:
+			return
+		case ended && visits == 0 && len(a.ids) == 0:
+			return // cancelled before it began, or nothing to come back with
+		case len(a.ids) == 0:
+			a.w.judge.note("post %s: nothing to come back with", a.name)
+			a.w.judge.abandons(a.requests)
+			return
+		}
+		if c, from = a.returns(visits); c == nil {
+			return
+		}
+	}
+}
+
+// done reports whether all requests are answered.
+func (a *asking) done() bool { return len(a.final) == len(a.requests) }
+
+// reads takes what comes over a connection that begins after from, and reports
+// whether the server has ended it in order.
+func (a *asking) reads(c *conn, from string) bool {
+	for {
+		e, ok := c.next(a.w.over)
+		if !ok {
+			break
+		}
+		a.takes(e, from)
+		if e.data != nil {
+			from = e.id
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended
+}
+
+func (a *asking) takes(e event, from string) {
+	if e.id == "" && len(e.data) == 0 {
+		return // it only says when to come back
+	}
+	id, _, _ := strings.Cut(e.id, ".")
+	if a.stream == "" {
+		a.stream = id
+		a.w.judge.streams(id, a.requests)
+	}
+	if len(a.ids) == 0 || a.ids[len(a.ids)-1] != e.id {
+		a.ids = append(a.ids, e.id)
+	}
+	if len(e.data) == 0 {
+		a.w.judge.primes(a.stream, e.id, from)
+		return
+	}
+	m := a.w.judge.event(a.stream, e, from)
+	switch {
+	case m.Method == "" && m.ID != "":
+		a.final[m.ID] = true
+	case m.Method != "" && m.ID != "":
+		a.replies(e, m)
+	}
+}
+
+// returns resumes the stream, until there is a stream again or nothing is left.
+func (a *asking) returns(visits int) (*conn, string) {
+	refusals, silent := 0, false
+	for !a.over() {
+		wait := between(a.r, 10*time.Millisecond, 5*time.Second)
+		if a.r.IntN(12) == 0 && !silent {
+			wait, silent = a.w.plan.silence(a.r), true
+		}
+		if !a.pause(wait) {
+			break
+		}
+		id := a.ids[len(a.ids)-1]
+		switch pick(a.r, 80, 15, 5) {
+		case 1:
+			id = a.ids[a.r.IntN(len(a.ids))]
+		case 2:
+			id = a.ids[0]
+		}
+		a.w.judge.note("post %s comes back with %s", a.name, short(id))
+		c := a.w.get(a.id(), id)
+		if c == nil || !c.begun(a.w.over) || refused(c) {
+			continue
+		}
+		a.w.judge.counted("resumes")
+		switch {
+		case c.open:
+			a.digs(c)
+			if k := visits + 1; k < len(a.po.Breaks) {
+				t := time.AfterFunc(time.Duration(a.po.Breaks[k]), c.breaks)
+				c.Gone(func() { t.Stop() })
+			}
+			return c, id
+		case c.status == 204:
+			a.w.judge.nothing(a, id)
+			return nil, ""
+		case c.status == 404:
+			a.w.judge.forgets(a.client)
+			return nil, ""
+		case c.status == 400:
+			a.w.judge.refuses(a, id)
+			if refusals++; refusals == 2 {
+				return nil, ""
+			}
+		default:
+			a.w.judge.fault("resume with %s was answered with %d %s", short(id), c.status, c.body)
+			return nil, ""
+		}
+	}
+	a.w.judge.hangs(a)
+	return nil, ""
+}
+
+// replies answers a question as the plan says.
+func (a *asking) replies(e event, m message) {
+	if a.answered[e.id] && a.r.IntN(4) > 0 {
+		return // it is the same event again
+	}
+	a.answered[e.id] = true
+	name, _, _ := strings.Cut(m.Request, "/")
+	c := a.w.calls[name]
+	_, at, _ := strings.Cut(m.What, "?")
+	i, k, _ := strings.Cut(at, ".")
+	stepAt, err1 := strconv.Atoi(i)
+	place, err2 := strconv.Atoi(k)
+	if err1 != nil || err2 != nil || c == nil || stepAt >= len(c.Steps) || place >= len(c.Steps[stepAt].Asks) {
+		a.w.judge.fault("event %s asks %q", short(e.id), m.What)
+		return
+	}
+	st := c.Steps[stepAt]
+	q := st.Asks[place]
+	times := 1
+	switch q.Reply {
+	case "never":
+		return
+	case "twice":
+		times = 2
+	}
+	for range times {
+		a.all.Go(func() {
+			if a.pause(time.Duration(q.After)) {
+				a.says(m, q, st.Size)
+			}
+		})
+	}
+}
+
+// says sends one answer until it is taken.
+func (a *asking) says(m message, q ask, size int) {
+	a.mu.Lock()
+	a.answers++
+	r := response{To: m.What, N: a.answers, Pad: strings.Repeat("y", size)}
+	a.mu.Unlock()
+	text, err := json.Marshal(r)
+	if err != nil {
+		panic(err)
+	}
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"result":%s}`, m.ID, text)
+	if q.Reply == "error" {
+		quoted, _ := json.Marshal(string(text))
+		body = fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"error":{"code":-1,"message":%s}}`, m.ID, quoted)
+	}
+	a.w.judge.gives(m.Request, m.What, string(text))
+	for range 20 {
+		c := a.w.post(a.id(), []byte(body))
+		if c != nil && c.begun(a.w.over) && (c.status == 202 || c.status == 404) {
+			a.w.judge.note("%s was answered (%d): %d", m.What, r.N, c.status)
+			return
+		}
+		if !a.pause(500 * time.Millisecond) {
+			return
+		}
+	}
+}

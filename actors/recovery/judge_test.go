@@ -1,0 +1,563 @@
+package recovery
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// judge knows what clients and handlers have seen, and says what of it must not be.
+// It knows nothing of how the server keeps its promises. What a power cut may have
+// taken back binds nobody, but for the meaning of event ids.
+type judge struct {
+	again atomic.Bool // a record was stored again
+	w     *world
+
+	mu       sync.Mutex // guards the rest
+	faults   []string
+	notes    []note
+	requests map[string]*request
+	tales    map[string]*streamTale
+	given    map[string][]string // answers by question
+	taken    map[string]taken    // what a handler was told first, by question
+	ended    map[*process]moment // when what a process did ceased to count
+	cuts     []cutOff
+	trouble  time.Time // when the store was last away, full or at another time
+	away     int       // how often it is that now
+	serial   int
+	sums     map[string]int // what has happened how often
+}
+
+type note struct {
+	at   time.Time
+	text string
+	args []any
+}
+
+// moment is a time on both clocks.
+type moment struct{ at, store time.Time }
+
+// cutOff is a power cut: what was written from..at may be lost.
+type cutOff struct{ from, at time.Time }
+
+type taken struct {
+	what string
+	at   time.Time
+}
+
+// request is what the judge knows of one request.
+type request struct {
+	name      string
+	call      *call
+	accepted  bool
+	tried     bool      // somebody asked to cancel it
+	cancelled time.Time // it was, for certain
+	finals    []final
+	runs      []*run
+	emitted   []emission
+	forgotten bool // the client cannot ask for its answer any more, and that is right
+	input     int  // bytes of answers
+}
+
+type final struct {
+	id string // of the event
+	at time.Time
+}
+
+// emission is something that a handler had for the client, or was told by it.
+type emission struct {
+	what string
+	moment
+	size    int
+	visible bool
+}
+
+// run is one run of a handler.
+type run struct {
+	j       *judge
+	serial  int
+	request *request
+	p       *process
+	result  string
+	ended   bool
+	end     moment
+	cause   error
+}
+
+// streamTale is all that was ever seen of one stream.
+type streamTale struct {
+	requests []*request
+	bytes    map[string]string // by event id
+	events   []seen            // by their positions
+	began    time.Time
+}
+
+type seen struct {
+	pos  position
+	id   string
+	what string // request and content, "" if nothing tells it from others
+	req  *request
+	at   time.Time
+}
+
+type position struct{ num, k uint64 }
+
+func (p position) less(q position) bool { return p.num < q.num || p.num == q.num && p.k < q.k }
+
+func positionOf(id string) position {
+	parts := strings.Split(id, ".")
+	if len(parts) != 3 {
+		return position{}
+	}
+	num, _ := strconv.ParseUint(parts[1], 10, 64)
+	k, _ := strconv.ParseUint(parts[2], 10, 64)
+	return position{num, k}
+}
+
+// short is an event id for people.
+func short(id string) string {
+	if i := strings.IndexByte(id, '.'); i > 4 {
+		return id[:4] + id[i:]
+	}
+	return id
+}
+
+// message is what the judge reads of an event.
+type message struct {
+	ID, Method, Request, What string
+	Code                      int
+	Result                    string
+}
+
+func newJudge(w *world) *judge {
+	return &judge{w: w, requests: map[string]*request{}, tales: map[string]*streamTale{}, given: map[string][]string{}, taken: map[string]taken{}, ended: map[*process]moment{}, sums: map[string]int{}}
+}
+
+func (j *judge) note(text string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.noted(text, args...)
+}
+
+func (j *judge) noted(text string, args ...any) {
+	j.notes = append(j.notes, note{time.Now(), text, args})
+}
+
+func (j *judge) fault(text string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.faulted(text, args...)
+}
+
+// faulted notes a fault. The caller holds mu.
+func (j *judge) faulted(text string, args ...any) {
+	j.noted("FAULT: "+text, args...)
+	if len(j.faults) < 20 {
+		j.faults = append(j.faults, fmt.Sprintf(text, args...))
+	}
+}
+
+// tale is what has happened, for people.
+func (j *judge) tale() (lines []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, n := range j.notes {
+		lines = append(lines, fmt.Sprintf("%12.3fs  "+n.text, append([]any{n.at.Sub(j.w.begin).Seconds()}, n.args...)...))
+	}
+	return lines
+}
+
+func (j *judge) counted(what string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.sums[what]++
+}
+
+func (j *judge) now() moment { return moment{time.Now(), j.w.disk.Now()} }
+
+// lost reports whether a power cut may have taken back what was so at a time.
+func (j *judge) lost(at time.Time) bool {
+	return slices.ContainsFunc(j.cuts, func(c cutOff) bool { return c.from.Before(at) && !at.After(c.at) })
+}
+
+func (j *judge) cut(from time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.cuts = append(j.cuts, cutOff{from, time.Now()})
+	j.sums["power cuts"]++
+	j.trouble = time.Now()
+}
+
+// unrenewed notes that records may not be renewed as they should: from now on, until
+// now, or just now.
+func (j *judge) unrenewed(by int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.trouble = time.Now()
+	j.away += by
+}
+
+// renewed reports whether what was renewed at a time, and as often as it should be
+// before, was renewed indeed.
+func (j *judge) renewed(at time.Time) bool {
+	return j.away == 0 && j.trouble.Before(at.Add(-j.w.plan.recordTTL()))
+}
+
+// ends says that what the process does counts no more: it is about to die, or
+// another one takes its place.
+func (j *judge) ends(p *process) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if _, ok := j.ended[p]; !ok {
+		j.ended[p] = j.now()
+		j.noted("process %s ends", p.name)
+	}
+}
+
+func (j *judge) counts(p *process) bool {
+	_, over := j.ended[p]
+	return !over
+}
+
+// posts knows requests that are about to be sent.
+func (j *judge) posts(names []string, calls []call) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i, name := range names {
+		j.requests[name] = &request{name: name, call: &calls[i]}
+	}
+	j.noted("%v are sent", names)
+}
+
+func (j *judge) accepts(names []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, name := range names {
+		j.requests[name].accepted = true
+	}
+}
+
+// abandons says that the client cannot come back for the answers.
+func (j *judge) abandons(names []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, name := range names {
+		j.requests[name].forgotten = true
+	}
+}
+
+// forgets judges that a client's session is unknown.
+func (j *judge) forgets(cl *client) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.cuts) == 0 {
+		j.faulted("the session of client %d is unknown", cl.n)
+	}
+	prefix := strconv.Itoa(cl.n) + "."
+	for name, r := range j.requests {
+		if strings.HasPrefix(name, prefix) {
+			r.forgotten = true
+		}
+	}
+}
+
+// tries is told that a client is about to cancel a request.
+func (j *judge) tries(name string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.requests[name].tried = true
+}
+
+// cancels is told that the cancel was accepted.
+func (j *judge) cancels(name string, p *process, took time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r := j.requests[name]
+	j.noted("%s is cancelled, after %v", name, took)
+	if took > 4*time.Second || p == nil || !j.counts(p) {
+		return // it may not have got to the log
+	}
+	for _, run := range r.runs {
+		if run.p == p && (!run.ended || errors.Is(run.cause, actors.ErrCancelled)) {
+			r.cancelled = time.Now()
+			j.sums["cancels"]++
+		}
+	}
+}
+
+// begin is told of a run of a handler.
+func (j *judge) begin(name string, attempt int, p *process) *run {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.serial++
+	r := j.requests[name]
+	run := &run{j: j, serial: j.serial, request: r, p: p}
+	if !j.counts(p) {
+		return run
+	}
+	j.noted("%s runs (run %d, attempt %d) on %s", name, run.serial, attempt, p.name)
+	if len(r.runs) > 0 {
+		switch {
+		case !r.call.Safe:
+			j.faulted("%s runs again, which it may not", name)
+		case !r.cancelled.IsZero() && !j.lost(r.cancelled):
+			j.faulted("%s was cancelled and runs again", name)
+		}
+		for _, f := range r.finals {
+			if !j.lost(f.at) {
+				j.faulted("%s was answered with %s and runs again", name, short(f.id))
+			}
+		}
+	}
+	if r.runs = append(r.runs, run); len(r.runs) > 1 {
+		j.sums["second runs"]++
+	}
+	return run
+}
+
+func (j *judge) returned(r *run, result string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r.ended, r.end, r.result = true, j.now(), result
+	if !r.p.dead.Load() {
+		j.noted("run %d returns", r.serial)
+		r.request.emitted = append(r.request.emitted, emission{"final", r.end, len(result), true})
+	}
+}
+
+func (j *judge) failed(r *run, cause error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r.ended, r.end, r.cause, r.result = true, j.now(), cause, "error"
+	if r.p.dead.Load() {
+		return
+	}
+	j.noted("run %d fails: %v", r.serial, cause)
+	r.request.emitted = append(r.request.emitted, emission{"final", r.end, 100, true})
+	if j.counts(r.p) && errors.Is(cause, actors.ErrStreamLost) && r.request.accepted {
+		j.faulted("%s runs on %s, which nobody took it from, and was lost: %v", r.request.name, r.p.name, cause)
+	}
+}
+
+// emits is told what a handler is about to send.
+func (j *judge) emits(r *run, what string, size int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !r.p.dead.Load() { // one that was cut off may get it to the log later
+		r.request.emitted = append(r.request.emitted, emission{r.request.name + " " + what, j.now(), size, true})
+	}
+}
+
+// gives is told what a client is about to answer.
+func (j *judge) gives(request, what, answer string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.given[what] = append(j.given[what], answer)
+	r := j.requests[request]
+	r.emitted = append(r.emitted, emission{"answer", j.now(), len(answer), false})
+	r.input += len(answer)
+}
+
+// takes judges the answer that a handler gets.
+func (j *judge) takes(r *run, what, answer string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.counts(r.p) {
+		return
+	}
+	var got response
+	_ = json.Unmarshal([]byte(answer), &got)
+	j.noted("run %d is told %d for %s", r.serial, got.N, what)
+	switch first, known := j.taken[what]; {
+	case got.To != what:
+		j.faulted("run %d asks %s and gets the answer to %s", r.serial, what, got.To)
+	case !slices.Contains(j.given[what], answer):
+		j.faulted("run %d asks %s and gets %.60s, which nobody said", r.serial, what, answer)
+	case known && first.what != answer && !j.lost(first.at):
+		j.faulted("run %d asks %s and is told %.60s; an earlier run was told %.60s", r.serial, what, answer, first.what)
+	case known && first.what == answer:
+		j.sums["answers found again"]++
+	default:
+		j.taken[what] = taken{answer, time.Now()}
+	}
+}
+
+// streams is told which stream answers requests.
+func (j *judge) streams(id string, names []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.tales[id] != nil {
+		j.faulted("stream %.4s answers %v, and other requests", id, names)
+	}
+	s := &streamTale{bytes: map[string]string{}, began: time.Now()}
+	for _, name := range names {
+		s.requests = append(s.requests, j.requests[name])
+	}
+	j.tales[id] = s
+}
+
+// primes judges an event without content.
+func (j *judge) primes(id, event, from string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if from != "" && event != from {
+		j.faulted("a stream resumed with %s is primed with %s", short(from), short(event))
+	}
+}
+
+// event judges an event that comes after the one from, "" if it is the first.
+func (j *judge) event(id string, e event, from string) (m message) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := j.tales[id]
+	m, ok := read(e.data)
+	if !ok {
+		j.faulted("event %s is %s", short(e.id), e.data)
+		return m
+	}
+	if !strings.HasPrefix(e.id, id+".") {
+		j.faulted("event %s on stream %.4s", short(e.id), id)
+		return m
+	}
+	j.noted("%s: %.100s", short(e.id), e.data)
+	pos, after := positionOf(e.id), positionOf(from)
+	if old, known := s.bytes[e.id]; known && old != string(e.data) {
+		j.faulted("event %s stands for two events: %.100s and %.100s", short(e.id), old, e.data)
+	}
+	if !after.less(pos) {
+		j.faulted("event %s comes after %s", short(e.id), short(from))
+	}
+	r := j.requests[m.Request]
+	if m.Method == "" {
+		r = j.requests[m.ID]
+	}
+	if r != nil && !slices.Contains(s.requests, r) {
+		j.faulted("event %s is of %s, which has another stream", short(e.id), r.name)
+	}
+	j.skips(s, after, pos, e.id)
+	what := ""
+	if r != nil && m.Method != "" {
+		what = r.name + " " + m.What
+	}
+	if _, known := s.bytes[e.id]; !known {
+		s.bytes[e.id] = string(e.data)
+		j.sums["events"]++
+		for _, old := range s.events {
+			if what != "" && old.what == what && !j.lost(old.at) {
+				j.faulted("%s was event %s and is event %s", what, short(old.id), short(e.id))
+			}
+		}
+		at, _ := slices.BinarySearchFunc(s.events, pos, func(x seen, p position) int {
+			if x.pos.less(p) {
+				return -1
+			}
+			return 1
+		})
+		s.events = slices.Insert(s.events, at, seen{pos, e.id, what, r, time.Now()})
+		if m.Method == "" && r != nil {
+			j.answers(r, e.id, m)
+		}
+	}
+	return m
+}
+
+// skips judges that nothing is left out between two events.
+func (j *judge) skips(s *streamTale, after, pos position, id string) {
+	for _, x := range s.events {
+		if after.less(x.pos) && x.pos.less(pos) && !j.lost(x.at) && (x.req == nil || !x.req.tried) {
+			j.faulted("event %s comes after %d.%d, and %s was left out", short(id), after.num, after.k, short(x.id))
+			return
+		}
+	}
+}
+
+// answers judges the answer to a request.
+func (j *judge) answers(r *request, id string, m message) {
+	for _, f := range r.finals {
+		if !j.lost(f.at) {
+			j.faulted("%s was answered twice, by %s and %s", r.name, short(f.id), short(id))
+		}
+	}
+	r.finals = append(r.finals, final{id, time.Now()})
+	j.sums["answers"]++
+	if !r.cancelled.IsZero() && !j.lost(r.cancelled) {
+		j.faulted("%s was cancelled and is answered by %s", r.name, short(id))
+	}
+	switch {
+	case m.Code == mcp.CodeCallLost:
+		j.sums["calls lost"]++
+		j.callLost(r)
+	case m.Code != 0:
+		if !slices.ContainsFunc(r.runs, func(run *run) bool { return run.cause != nil }) {
+			j.faulted("%s is answered with error %d, and no run failed", r.name, m.Code)
+		}
+	default:
+		if !slices.ContainsFunc(r.runs, func(run *run) bool { return run.result == m.Result }) {
+			j.faulted("%s is answered with %.200s, which no run returned", r.name, m.Result)
+		}
+	}
+}
+
+// callLost judges that nobody knows what became of a call.
+func (j *judge) callLost(r *request) {
+	var end moment // of the newest process that ran it
+	for _, run := range r.runs {
+		if e, over := j.ended[run.p]; !over {
+			j.faulted("%s is said to be lost, and the process that runs it was not", r.name)
+			return
+		} else if e.at.After(end.at) {
+			end = e
+		}
+	}
+	if !r.call.Safe || len(j.cuts) > 0 || r.input > 30<<10 {
+		return
+	}
+	if j.again.Load() { // of a record that was stored again the body may be missing, when an acknowledgement got lost
+		return
+	}
+	replay := time.Duration(j.w.plan.Limits.Replay)
+	if j.renewed(end.at) && j.w.disk.Now().Sub(end.store) < replay/2 {
+		j.faulted("%s may run again, and is said to be lost", r.name)
+	}
+}
+
+// plain judges an answer that came without a stream.
+func (j *judge) plain(raw json.RawMessage, names []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	m, ok := read(raw)
+	r := j.requests[m.ID]
+	if !ok || r == nil || !slices.Contains(names, m.ID) {
+		j.faulted("%v were answered with %s", names, raw)
+		return
+	}
+	j.noted("%s is answered at once", r.name)
+	j.answers(r, "plain", m)
+}
+
+func read(data []byte) (m message, ok bool) {
+	var raw struct {
+		ID     string
+		Method string
+		Params struct{ Request, What string }
+		Result json.RawMessage
+		Error  *struct{ Code int }
+	}
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return m, false
+	}
+	m = message{ID: raw.ID, Method: raw.Method, Request: raw.Params.Request, What: raw.Params.What, Result: string(raw.Result)}
+	if raw.Error != nil {
+		m.Code = raw.Error.Code
+	}
+	return m, true
+}

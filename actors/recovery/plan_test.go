@@ -1,0 +1,314 @@
+package recovery
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// plan is a history before it happens: what clients ask for, what handlers do, and
+// what harm is done when. Whatever else happens is drawn from Seed while it runs.
+type plan struct {
+	Seed    uint64
+	Limits  limits
+	Clients []clientPlan
+	Faults  []fault `json:",omitempty"`
+}
+
+// span is a duration that reads well in a kept plan.
+type span time.Duration
+
+func (s span) MarshalText() ([]byte, error) { return []byte(time.Duration(s).String()), nil }
+
+func (s *span) UnmarshalText(b []byte) error {
+	d, err := time.ParseDuration(string(b))
+	*s = span(d)
+	return err
+}
+
+// limits are those of the service that matter here. Most histories have small ones,
+// so that little has to happen until a log forgets.
+type limits struct {
+	Replay, MaxAsk, MaxCall     span
+	Appends, Bytes, Part, Queue int
+}
+
+type clientPlan struct {
+	Revision string
+	Posts    []post
+}
+
+// post is one POST, and what the client does about its answer.
+type post struct {
+	At     span
+	Calls  []call // several are a batch
+	Breaks []span `json:",omitempty"` // after which the client's connection breaks, one after the other
+}
+
+type call struct {
+	Safe   bool   `json:",omitempty"`
+	Steps  []step `json:",omitempty"`
+	Cancel span   `json:",omitempty"` // after the POST; 0 is never
+}
+
+// step is one thing that a handler does.
+type step struct {
+	Do   string // sleep, notify, progress, ask, close
+	For  span   `json:",omitempty"` // sleep: how long; notify: between two
+	N    int    `json:",omitempty"` // notify: how many
+	Size int    `json:",omitempty"` // notify: bytes of each; ask: bytes of the answer
+	Asks []ask  `json:",omitempty"` // all at once
+}
+
+// ask is one question of a handler, and how the client answers it.
+type ask struct {
+	Key   string
+	Reply string // once, twice, error or never
+	After span   `json:",omitempty"`
+}
+
+// fault is harm.
+type fault struct {
+	At   span
+	Do   string // kill, power, outage, jump, full, split
+	For  span   `json:",omitempty"` // kill, power: until the next process starts; jump: how far
+	Lose span   `json:",omitempty"` // power: since the last flush
+}
+
+func (p *plan) recordTTL() time.Duration { return time.Duration(p.Limits.Replay) * 4 / 3 }
+
+// rng draws what concerns one part of a history, so that one part does not change
+// what another draws.
+func (p *plan) rng(part string) *rand.Rand {
+	h := uint64(14695981039346656037)
+	for i := range len(part) {
+		h = (h ^ uint64(part[i])) * 1099511628211
+	}
+	return rand.New(rand.NewPCG(p.Seed, h))
+}
+
+func between(r *rand.Rand, from, to time.Duration) time.Duration {
+	if to <= from {
+		return from
+	}
+	return from + time.Duration(r.Int64N(int64(to-from)))
+}
+
+// pick draws an index by weights.
+func pick(r *rand.Rand, weights ...int) int {
+	sum := 0
+	for _, w := range weights {
+		sum += w
+	}
+	n := r.IntN(sum)
+	for i, w := range weights {
+		if n -= w; n < 0 {
+			return i
+		}
+	}
+	return 0
+}
+
+// newPlan draws a history.
+func newPlan(seed uint64) plan {
+	p := plan{Seed: seed}
+	r := p.rng("plan")
+	p.Limits = limits{
+		Replay: span(time.Minute), MaxCall: span(6 * time.Hour), MaxAsk: span(between(r, 20*time.Second, 4*time.Minute)),
+		Appends: 12 + r.IntN(30), Bytes: 8<<10 + r.IntN(24<<10), Part: 2 << 10, Queue: 16 << 10,
+	}
+	if r.IntN(40) == 0 { // as it is served
+		p.Limits = limits{
+			Replay: span(10 * time.Minute), MaxCall: span(6 * time.Hour), MaxAsk: span(30 * time.Minute),
+			Appends: 1000, Bytes: 4 << 20, Part: 256 << 10, Queue: 1 << 20,
+		}
+	}
+	longest := time.Duration(0)
+	for range 1 + pick(r, 70, 30) {
+		c := clientPlan{Revision: []string{"2025-11-25", "2025-06-18", "2025-03-26"}[pick(r, 40, 20, 40)]}
+		for range 1 + pick(r, 75, 25) {
+			po := p.newPost(r, c.Revision)
+			longest = max(longest, time.Duration(po.At)+po.lasts(time.Duration(p.Limits.MaxAsk)))
+			c.Posts = append(c.Posts, po)
+		}
+		p.Clients = append(p.Clients, c)
+	}
+	moments := p.moments()
+	for range pick(r, 10, 45, 30, 15) {
+		f := p.newFault(r)
+		if f.At = span(between(r, 0, longest+5*time.Second)); len(moments) > 0 && r.IntN(5) < 3 {
+			f.At = span(moments[r.IntN(len(moments))] + between(r, 0, 3*time.Second))
+		}
+		p.Faults = append(p.Faults, f)
+	}
+	return p
+}
+
+// moments are about when handlers begin something, if nothing comes between: harm does
+// most where something happens.
+func (p *plan) moments() (all []time.Duration) {
+	for _, c := range p.Clients {
+		for _, po := range c.Posts {
+			for _, k := range po.Calls {
+				for i := range k.Steps {
+					begun := call{Steps: k.Steps[:i]}
+					all = append(all, time.Duration(po.At)+begun.lasts(time.Duration(p.Limits.MaxAsk)))
+				}
+			}
+		}
+	}
+	return all
+}
+
+func (p *plan) newPost(r *rand.Rand, revision string) post {
+	po := post{At: span(between(r, 0, 2*time.Second))}
+	n := 1
+	if revision == "2025-03-26" && r.IntN(4) > 0 {
+		n = 2 + r.IntN(2)
+	}
+	for range n {
+		po.Calls = append(po.Calls, p.newCall(r))
+	}
+	for range pick(r, 50, 30, 15, 5) {
+		po.Breaks = append(po.Breaks, span(p.silence(r)))
+	}
+	return po
+}
+
+// silence is a time in which nothing happens: mostly short, and often longer than
+// anything is stored.
+func (p *plan) silence(r *rand.Rand) time.Duration {
+	replay := time.Duration(p.Limits.Replay)
+	switch pick(r, 50, 20, 30) {
+	case 0:
+		return between(r, 10*time.Millisecond, 2*time.Second)
+	case 1:
+		return between(r, time.Second, replay)
+	}
+	return between(r, replay, 3*replay)
+}
+
+func (p *plan) newCall(r *rand.Rand) call {
+	c := call{Safe: r.IntN(10) < 7}
+	for range pick(r, 10, 20, 20, 20, 20, 10) {
+		c.Steps = append(c.Steps, p.newStep(r))
+	}
+	if r.IntN(8) == 0 {
+		c.Cancel = span(p.silence(r))
+	}
+	return c
+}
+
+func (p *plan) newStep(r *rand.Rand) step {
+	switch pick(r, 30, 12, 12, 6, 8, 28, 4) {
+	case 0:
+		return step{Do: "sleep", For: span(p.silence(r))}
+	case 1:
+		return step{Do: "notify", N: 1 + r.IntN(4), For: span(between(r, 0, 300*time.Millisecond))}
+	case 2: // more appends than the log keeps
+		n := p.Limits.Appends
+		return step{Do: "notify", N: n + r.IntN(n/2+1), For: span(between(r, 8*time.Millisecond, 12*time.Millisecond))}
+	case 3: // more bytes
+		return step{Do: "notify", N: 5, Size: p.Limits.Bytes / 4, For: span(between(r, 0, 300*time.Millisecond))}
+	case 4:
+		return step{Do: "progress", N: 1 + r.IntN(5), For: span(between(r, 0, 400*time.Millisecond))}
+	case 5:
+		s := step{Do: "ask", Size: 10}
+		if r.IntN(12) == 0 {
+			s.Size = 20 << 10
+		}
+		for range 1 + pick(r, 80, 20) {
+			s.Asks = append(s.Asks, p.newAsk(r))
+		}
+		return s
+	}
+	return step{Do: "close"}
+}
+
+func (p *plan) newAsk(r *rand.Rand) ask {
+	a := ask{Key: []string{"same", "same", "other"}[r.IntN(3)], Reply: []string{"once", "twice", "error", "never"}[pick(r, 70, 15, 8, 7)]}
+	if r.IntN(2) == 0 {
+		a.After = span(between(r, 0, time.Second))
+	} else {
+		a.After = span(p.silence(r))
+	}
+	return a
+}
+
+func (p *plan) newFault(r *rand.Rand) fault {
+	f := fault{Do: []string{"kill", "power", "outage", "jump", "full", "split"}[pick(r, 38, 24, 13, 13, 5, 6)]}
+	replay := time.Duration(p.Limits.Replay)
+	switch f.Do {
+	case "kill", "power", "split":
+		f.For = span(between(r, 50*time.Millisecond, 3*time.Second))
+		if r.IntN(5) == 0 {
+			f.For = span(between(r, 0, 2*replay))
+		}
+		if f.Do == "power" {
+			f.Lose = span(between(r, 0, []time.Duration{2 * time.Second, 30 * time.Second, 2 * time.Minute}[pick(r, 60, 32, 8)]))
+		}
+	case "outage", "full":
+		f.For = span(between(r, 0, []time.Duration{10 * time.Second, 2 * replay, time.Hour}[pick(r, 30, 40, 30)]))
+	case "jump":
+		f.For = span(between(r, 0, []time.Duration{replay, 3 * replay, 2 * time.Hour}[pick(r, 20, 60, 20)]))
+		if r.IntN(6) == 0 {
+			f.For = -min(f.For, backwards)
+		}
+	}
+	return f
+}
+
+// lasts is how long the longest call takes if nothing comes between.
+func (po *post) lasts(maxAsk time.Duration) (longest time.Duration) {
+	for _, c := range po.Calls {
+		longest = max(longest, c.lasts(maxAsk))
+	}
+	return longest
+}
+
+func (c *call) lasts(maxAsk time.Duration) (d time.Duration) {
+	for _, s := range c.Steps {
+		switch s.Do {
+		case "sleep":
+			d += time.Duration(s.For)
+		case "ask":
+			var slowest time.Duration
+			for _, a := range s.Asks {
+				if a.Reply == "never" {
+					slowest = maxAsk
+				}
+				slowest = max(slowest, time.Duration(a.After))
+			}
+			d += min(slowest, maxAsk)
+		default:
+			d += time.Duration(s.N) * time.Duration(s.For)
+		}
+	}
+	return d
+}
+
+// worst is a bound on how long the calls of the plan can take, if each of them is
+// run again after each fault.
+func (p *plan) worst() (d time.Duration) {
+	for _, c := range p.Clients {
+		for _, po := range c.Posts {
+			for _, k := range po.Calls {
+				var asks time.Duration
+				for _, s := range k.Steps {
+					if s.Do == "ask" {
+						asks += time.Duration(p.Limits.MaxAsk)
+					}
+				}
+				d = max(d, time.Duration(po.At)+k.lasts(0)+asks)
+			}
+		}
+	}
+	return d * time.Duration(len(p.Faults)+1)
+}
+
+func callName(client, post, call int) string { return fmt.Sprintf("%d.%d.%d", client, post, call) }
+
+// backwards is how far the store's clock may jump back: events are kept for 5 s longer than
+// the records that were written before them. A clock that goes further back makes the
+// end of a stream expire before a record that knows nothing of it.
+const backwards = span(4 * time.Second)

@@ -1,0 +1,141 @@
+package recovery
+
+import (
+	"slices"
+	"time"
+)
+
+// nothing judges that a client which came back with id was told that there is
+// nothing more.
+func (j *judge) nothing(a *asking, id string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s, pos := j.tales[a.stream], positionOf(id)
+	j.sums["nothing more"]++
+	for _, r := range s.requests {
+		if len(r.finals) == 0 && !r.tried {
+			j.faulted("post %s came back with %s and was told that it has everything; %s is not answered", a.name, short(id), r.name)
+			return
+		}
+	}
+	for _, x := range s.events {
+		if pos.less(x.pos) && !j.lost(x.at) && (x.req == nil || !x.req.tried) {
+			j.faulted("post %s came back with %s and was told that nothing follows; %s does", a.name, short(id), short(x.id))
+			return
+		}
+	}
+}
+
+// refuses judges that a client which came back with id was told that its id is no
+// good.
+func (j *judge) refuses(a *asking, id string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.noted("post %s is refused with %s", a.name, short(id))
+	j.sums["refusals"]++
+	s := j.tales[a.stream]
+	for _, r := range s.requests {
+		r.forgotten = true
+	}
+	if len(j.cuts) > 0 && !s.began.After(j.cuts[len(j.cuts)-1].at) {
+		return
+	}
+	if !j.lives(s) {
+		return
+	}
+	lim := &j.w.plan.Limits
+	from := j.emittedAt(s, id)
+	appends, bytes, visible, oldest := 0, 0, 0, time.Time{}
+	for _, r := range s.requests {
+		for _, e := range r.emitted {
+			if e.at.Before(from.at) || e.at.Equal(from.at) && e.what == j.whatOf(s, id) {
+				continue
+			}
+			appends += 1 + e.size/lim.Part
+			bytes += e.size + 200
+			if e.visible {
+				visible++
+			}
+			if oldest.IsZero() || e.store.Before(oldest) {
+				oldest = e.store
+			}
+		}
+	}
+	if visible > 0 && j.trouble.After(from.at) && j.w.disk.Now().Sub(from.store) > time.Duration(lim.Replay)-2*time.Second {
+		return // the clock jumped over the silence in which the event would have been marked
+	}
+	aged := !oldest.IsZero() && j.w.disk.Now().Sub(oldest) > time.Duration(lim.Replay)-2*time.Second
+	if visible > 0 && (aged || appends > lim.Appends/2 || bytes > lim.Bytes/2) {
+		return
+	}
+	j.faulted("post %s came back with %s and was refused; what follows is %d appends, %d bytes", a.name, short(id), appends, bytes)
+}
+
+// lives reports whether a stream must still be there: a call of it runs, or did
+// within the time that events are kept for.
+func (j *judge) lives(s *streamTale) bool {
+	var last moment
+	for _, r := range s.requests {
+		for _, run := range r.runs {
+			end, over := j.ended[run.p]
+			switch {
+			case !run.ended && !over:
+				return true
+			case run.ended && (!over || run.end.at.Before(end.at)):
+				end = run.end
+			}
+			if end.at.After(last.at) {
+				last = end
+			}
+		}
+	}
+	return j.renewed(last.at) && j.w.disk.Now().Sub(last.store) < time.Duration(j.w.plan.Limits.Replay)-2*time.Second
+}
+
+// whatOf is what the event with that id stood for.
+func (j *judge) whatOf(s *streamTale, id string) string {
+	if i := slices.IndexFunc(s.events, func(x seen) bool { return x.id == id }); i >= 0 {
+		return s.events[i].what
+	}
+	return ""
+}
+
+// emittedAt is when a handler made what the event with that id stands for: the zero
+// time if none did.
+func (j *judge) emittedAt(s *streamTale, id string) (at moment) {
+	what := j.whatOf(s, id)
+	if what == "" {
+		return at
+	}
+	for _, r := range s.requests {
+		for _, e := range r.emitted {
+			if e.what == what {
+				return e.moment
+			}
+		}
+	}
+	return at
+}
+
+// hangs judges that a client waited in vain.
+func (j *judge) hangs(a *asking) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, name := range a.requests {
+		r := j.requests[name]
+		if len(r.finals) == 0 && !r.tried && !r.forgotten {
+			j.faulted("%s is never answered", name)
+		}
+	}
+}
+
+// end judges what the history has come to.
+func (j *judge) end() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for name, r := range j.requests {
+		if r.accepted && len(r.finals) == 0 && !r.tried && !r.forgotten {
+			j.faulted("%s was accepted and has no answer", name)
+		}
+	}
+}

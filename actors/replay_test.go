@@ -1,0 +1,261 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// said is the n-th message of a call that counts.
+func said(n int) string { return fmt.Sprintf(`{"jsonrpc":"2.0","method":"n","params":{"n":%d}}`, n) }
+
+// say sends it.
+func say(ctx context.Context, c *Call, n int) {
+	_ = c.Notify(ctx, "n", fmt.Appendf(nil, `{"n":%d}`, n))
+}
+
+// What a call says while its client reads slowly what it has missed comes after that,
+// each once and on the same connection, without anything that has to follow.
+func TestEventsDuringAReplay(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		more := make(chan int)
+		h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+			for n := range more {
+				say(ctx, c, n)
+			}
+			return []byte(`{}`), nil
+		}
+		session := h.begin("2025-11-25")
+		first := &heldConn{}
+		go h.postOn(first, session, message("1", "x"))
+		more <- 1
+		synctest.Wait()
+		event := first.lastID()
+		first.Cut()
+		for n := 2; n <= 5; n++ {
+			more <- n
+		}
+		synctest.Wait()
+
+		c := &heldConn{most: 2}
+		in := h.input(session, "192.0.2.1", c)
+		in.LastEventID = event
+		go h.Get(h.svc, in)
+		synctest.Wait()
+		if n := len(c.events()); n != 4 {
+			t.Fatalf("%d events are replayed before the client reads, want those that it missed", n)
+		}
+		more <- 6
+		more <- 7
+		synctest.Wait()
+		got := c.read()
+		time.Sleep(time.Second)
+		got = append(got, c.read()...)
+		if want := []string{said(2), said(3), said(4), said(5), said(6), said(7)}; !slices.Equal(got, want) || c.over {
+			t.Errorf("got %q, over %v, want %q", got, c.over, want)
+		}
+		more <- 8
+		close(more)
+		time.Sleep(time.Second)
+		if got := c.read(); len(got) != 2 || got[0] != said(8) || !strings.Contains(got[1], `"result"`) {
+			t.Errorf("then %q", got)
+		}
+	})
+}
+
+// TestEachAppendOnce has a connection read a log while its writer adds to it, in any
+// order that the two may come in: the log may have what the writer has not heard of
+// yet. Each event comes once, and in order.
+func TestEachAppendOnce(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		const all = 12
+		s := h.peerOf(h.begin("2025-11-25")).last.Load()
+		for seed := range uint64(2000) {
+			rnd := rand.New(rand.NewPCG(seed, 0))
+			c := &heldConn{}
+			a := h.newAttachment(h.svc, s, StreamKey{s.key, h.newID()}, &streamRecord{Revision: "2025-11-25"}, c, stream.Position{})
+			if !a.open(false) {
+				t.Fatal("not open")
+			}
+			entries := func(n int) []stream.Entry { return []stream.Entry{{Kind: stream.Message, Data: []byte(said(n))}} }
+			// acked is what the writer has handed over, in the log what is stored.
+			acked, logged, live := 0, rnd.IntN(3), false
+			ack := func() {
+				if acked == logged {
+					logged++
+				}
+				acked++
+				a.frame(frame{from: uint64(acked), num: uint64(acked), entries: entries(acked), last: acked == all})
+			}
+			for acked < all {
+				switch rnd.IntN(4) {
+				case 0:
+					logged = min(logged+1, all)
+				case 1:
+					ack()
+				case 2:
+					for n := int(a.position()); !live && n <= logged; n++ {
+						a.replayed(stream.Append{Num: uint64(n), Entries: entries(n), Last: n == all})
+					}
+				case 3:
+					// It is live once it has all that the writer had when it asked.
+					live = live || int(a.position()) > acked && !a.catchUp()
+				}
+			}
+			if !live { // the replay goes on to the end
+				for n := int(a.position()); n <= all; n++ {
+					a.replayed(stream.Append{Num: uint64(n), Entries: entries(n), Last: n == all})
+				}
+			}
+			var want []string
+			for n := range all {
+				want = append(want, said(n+1))
+			}
+			if got := c.events(); !slices.Equal(got, want) || !c.over {
+				t.Fatalf("seed %d: got %q, over %v", seed, got, c.over)
+			}
+		}
+	})
+}
+
+// another is a second node on the store, whose calls may run again there.
+func (h *held) another(handler *heldHandler) (*Node, *Service) {
+	n := NewNode(Config{Name: "m", Boot: "c", Store: h.mem})
+	return n, NewService("s", safeHandler{handler}, Limits{})
+}
+
+// counts runs a call that sends so many messages, each when it is let go, and then
+// answers who it was.
+func counts(n int, let <-chan struct{}, who string) func(context.Context, *Call) ([]byte, *mcp.Error) {
+	return func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+		for i := range n {
+			select {
+			case <-let:
+			case <-ctx.Done():
+				return nil, mcp.NewError(mcp.CodeInternalError, "ended")
+			}
+			_ = c.Notify(ctx, who, fmt.Appendf(nil, `{"n":%d}`, i+1))
+		}
+		return []byte(`"` + who + `"`), nil
+	}
+}
+
+func countedBy(who string, n int) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"%s","params":{"n":%d}}`, who, n)
+}
+
+func answeredBy(who string) string { return `{"jsonrpc":"2.0","id":1,"result":"` + who + `"}` }
+
+// What the old writer stores in the last moment before a takeover is what a resume
+// gets: a message is not said again by the second run, and a call that was answered has
+// none.
+func TestAppendJustBeforeATakeover(t *testing.T) {
+	for last, want := range map[int][]string{
+		4: {countedBy("old", 2), countedBy("new", 3), countedBy("new", 4), answeredBy("new")},
+		2: {countedBy("old", 2), answeredBy("old")},
+	} {
+		t.Run(fmt.Sprint(last), func(t *testing.T) {
+			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+				h.svc = NewService("s", safeHandler{h.handler}, Limits{})
+				let := make(chan struct{})
+				h.handler.f = counts(last, let, "old")
+				session := h.begin("2025-11-25")
+				first := &heldConn{}
+				go h.postOn(first, session, message("1", "x"))
+				let <- struct{}{}
+				synctest.Wait()
+				event := first.lastID()
+
+				free := make(chan struct{})
+				close(free)
+				n, svc := h.another(&heldHandler{f: counts(last, free, "new")})
+				defer func() { _ = n.Close(context.Background()) }()
+				var once sync.Once
+				h.mem.before = func(op, _ string) error {
+					if op == "Take" { // what was there has been read, and the record is as it was
+						once.Do(func() {
+							let <- struct{}{}
+							synctest.Wait()
+						})
+					}
+					return nil
+				}
+				c := &heldConn{}
+				in := h.input(session, "192.0.2.1", c)
+				in.LastEventID = event
+				go n.Get(svc, in)
+				time.Sleep(time.Minute)
+				if got := first.events(); len(got) < 2 || got[1] != countedBy("old", 2) {
+					t.Fatalf("the old writer has sent %q", got)
+				}
+				if got := c.events(); !slices.Equal(got, want) {
+					t.Errorf("resumed after the first message: got %q, want %q", got, want)
+				}
+			})
+		})
+	}
+}
+
+// uncertain is a store whose lease may be uncertain.
+type uncertain struct {
+	*memory
+	on atomic.Bool
+}
+
+func (u *uncertain) Suspended() bool { return u.on.Load() }
+
+// A node whose lease is not certain takes no stream over: the writer goes on, the resume
+// is held, and is served when the lease is certain again.
+func TestTakeoverWaitsForTheLease(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		h.svc = NewService("s", safeHandler{h.handler}, Limits{})
+		let := make(chan struct{})
+		h.handler.f = counts(3, let, "old")
+		session := h.begin("2025-11-25")
+		first := &heldConn{}
+		go h.postOn(first, session, message("1", "x"))
+		let <- struct{}{}
+		synctest.Wait()
+		event := first.lastID()
+
+		free, again := make(chan struct{}), &atomic.Int64{}
+		close(free)
+		run := counts(3, free, "new")
+		store := &uncertain{memory: h.mem}
+		n := NewNode(Config{Name: "m", Boot: "c", Store: store})
+		defer func() { _ = n.Close(context.Background()) }()
+		svc := NewService("s", safeHandler{&heldHandler{f: func(ctx context.Context, c *Call) ([]byte, *mcp.Error) { again.Add(1); return run(ctx, c) }}}, Limits{})
+		store.on.Store(true)
+		c := &heldConn{}
+		in := h.input(session, "192.0.2.1", c)
+		in.LastEventID = event
+		go n.Get(svc, in)
+		time.Sleep(20 * time.Second)
+		if status, body := c.answer(); status != 0 || !c.begun() || c.over {
+			t.Errorf("the resume is answered %d %s, over %v, while the lease is not certain", status, body, c.over)
+		}
+		let <- struct{}{}
+		synctest.Wait()
+		if got := first.events(); !slices.Equal(got, []string{countedBy("old", 1), countedBy("old", 2)}) {
+			t.Errorf("the writer has sent %q, want it to go on", got)
+		}
+		if k := again.Load(); k != 0 {
+			t.Errorf("the call ran again %d times", k)
+		}
+		store.on.Store(false)
+		time.Sleep(10 * time.Second)
+		if got, want := c.events(), []string{countedBy("old", 2), countedBy("new", 3), answeredBy("new")}; !slices.Equal(got, want) {
+			t.Errorf("once the lease is certain: got %q, want %q", got, want)
+		}
+	})
+}

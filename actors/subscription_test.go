@@ -1,0 +1,341 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// stuckConn is a connection that takes no update until it is let go.
+type stuckConn struct {
+	heldConn
+	letGo chan struct{}
+}
+
+func (c *stuckConn) Event(id string, retry int, data []byte) {
+	if strings.Contains(string(data), mcp.NotifyResourcesUpdated) {
+		<-c.letGo
+	}
+	c.heldConn.Event(id, retry, data)
+}
+
+// updates counts those of resources among messages.
+func updates(messages []string) (n int) {
+	for _, m := range messages {
+		if strings.Contains(m, mcp.NotifyResourcesUpdated) {
+			n++
+		}
+	}
+	return n
+}
+
+// noSubscriptions checks that nothing is left of subscriptions and listeners.
+func (h *held) noSubscriptions() {
+	h.t.Helper()
+	synctest.Wait()
+	if n := h.k.Live(KindSubscription); n != 0 || h.listens.len() != 0 {
+		h.t.Errorf("%d subscriptions and listeners are left, %d in the directory", n, h.listens.len())
+	}
+}
+
+// peerOf is that of a session in memory.
+func (h *held) peerOf(id string) *Peer {
+	h.t.Helper()
+	if _, own, live := strings.Cut(id, "."); live { // as the client of a connection has it
+		id = own
+	}
+	s, ok := h.sessions.get(SessionKey{"anon", "s", id})
+	if !ok {
+		h.t.Fatal("the session is not in memory")
+	}
+	return s.peer
+}
+
+// What comes for a subscription while it ends is taken by it or by its successor: who
+// subscribes then hears of all that is reported afterwards.
+func TestSubscribeToOneThatIsEnding(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		const uri = "x:1"
+		first := &stuckConn{letGo: make(chan struct{})}
+		h.Connect(h.svc, h.input("", "192.0.2.1", first))
+		h.post(first.name, initializeAs("2024-11-05"))
+		h.post(first.name, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		second := h.connect("192.0.2.2", "2024-11-05")
+		if err := h.peerOf(first.name).Subscribe(t.Context(), uri); err != nil {
+			t.Fatal(err)
+		}
+		// The subscription is at work when its last subscriber leaves, another one comes, and
+		// the resource changes.
+		go h.ResourceUpdated(h.svc, uri, false)
+		synctest.Wait()
+		h.endSession(h.peerOf(first.name).last.Load())
+		if err := h.peerOf(second.name).Subscribe(t.Context(), uri); err != nil {
+			t.Fatal(err)
+		}
+		h.ResourceUpdated(h.svc, uri, false)
+		close(first.letGo)
+		time.Sleep(time.Second)
+		if n := updates(second.read()); n != 1 {
+			t.Errorf("told %d times of the change since it subscribed, want once", n)
+		}
+		h.ResourceUpdated(h.svc, uri, false)
+		time.Sleep(time.Second)
+		if n := updates(second.read()); n != 1 {
+			t.Errorf("told %d times of the next change, want once", n)
+		}
+		h.endSession(h.peerOf(second.name).last.Load())
+		h.noSubscriptions()
+	})
+}
+
+// A subscription that is being stored while its session leaves memory and comes back
+// is that of the one that came back.
+func TestSubscribeWhileTheSessionComesBack(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		const uri = "x:1"
+		h.handler.f = func(context.Context, *Call) ([]byte, *mcp.Error) { return []byte("{}"), nil }
+		name := h.begin("2025-11-25")
+		release := h.hold("Update")
+		subscribed := make(chan error, 1)
+		peer := h.peerOf(name)
+		old := peer.last.Load()
+		go func() { subscribed <- peer.Subscribe(context.Background(), uri) }()
+		synctest.Wait()
+		for !old.stopped() {
+			time.Sleep(time.Minute)
+		}
+		h.post(name, message("1", "x"))
+		release()
+		if err := <-subscribed; err != nil {
+			t.Fatal(err)
+		}
+		c := &heldConn{}
+		go h.Get(h.svc, h.input(name, "192.0.2.1", c))
+		synctest.Wait()
+		h.ResourceUpdated(h.svc, uri, false)
+		time.Sleep(time.Second)
+		if n := updates(c.events()); n != 1 {
+			t.Errorf("told %d times, want once", n)
+		}
+		h.Delete(h.svc, h.input(name, "192.0.2.1", &heldConn{}))
+		h.noSubscriptions()
+	})
+}
+
+// A subscription that was stored, though whoever asked for it has not heard that, is
+// there when it is asked for again, and ends with the session.
+func TestSubscribeAgain(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		const uri = "x:1"
+		name := h.begin("2025-11-25")
+		peer := h.peerOf(name)
+		lost := errors.New("no answer")
+		h.mem.after = func(op, _ string) error {
+			if op == "Update" {
+				return fmt.Errorf("%w: %w", ErrUnavailable, lost)
+			}
+			return nil
+		}
+		if err := peer.Subscribe(t.Context(), uri); !errors.Is(err, lost) {
+			t.Fatal(err)
+		}
+		h.mem.after = nil
+		if err := peer.Subscribe(t.Context(), uri); err != nil {
+			t.Fatal(err)
+		}
+		if all := peer.Subscribed(); !slices.Equal(all, []string{uri}) {
+			t.Errorf("subscribed to %q", all)
+		}
+		h.Delete(h.svc, h.input(name, "192.0.2.1", &heldConn{}))
+		h.noSubscriptions()
+	})
+}
+
+// What two requests of a client at once leave behind is what the record says.
+func TestSubscribeAndUnsubscribeAtOnce(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		const uri = "x:1"
+		name := h.begin("2025-11-25")
+		peer := h.peerOf(name)
+		for i := range 1000 {
+			done := make(chan error, 2)
+			go func() { done <- peer.Subscribe(context.Background(), uri) }()
+			go func() { done <- peer.Unsubscribe(context.Background(), uri) }()
+			for range 2 {
+				if err := <-done; err != nil {
+					t.Fatal(err)
+				}
+			}
+			if stored, live := len(peer.Subscribed()), int(h.k.Live(KindSubscription)); stored != live {
+				t.Fatalf("round %d: %d subscriptions are stored and %d live", i, stored, live)
+			}
+		}
+	})
+}
+
+// A subscription whose actor ends by its panics loses nobody.
+func TestSubscriptionThatPanics(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		const uri = "x:1"
+		c := h.connect("192.0.2.1", "2024-11-05")
+		peer := h.peerOf(c.name)
+		if err := peer.Subscribe(t.Context(), uri); err != nil {
+			t.Fatal(err)
+		}
+		a := h.subs.all[subscriptionKey{"s", uri}]
+		for range panicLimit {
+			_ = a.post(wanting{u: (*sessionActor)(nil)}) // which has no key
+		}
+		if !a.stopped() {
+			t.Fatal("it goes on")
+		}
+		h.ResourceUpdated(h.svc, uri, false)
+		time.Sleep(time.Second)
+		if n := updates(c.read()); n != 1 {
+			t.Errorf("told %d times, want once", n)
+		}
+		h.endSession(peer.last.Load())
+		h.noSubscriptions()
+	})
+}
+
+// listenTo is a request of a listener.
+func (h *held) listenTo(s *sessionActor, c Conn) {
+	h.t.Helper()
+	var m codec.Message
+	if err := codec.Scan([]byte(`{"jsonrpc":"2.0","id":"L","method":"`+mcp.MethodSubscriptionsListen+`","params":{}}`), &m, codec.Limits{}); err != nil {
+		h.t.Fatal(err)
+	}
+	h.listenAlone(h.svc, s, h.input("", "192.0.2.1", c), nil, &m)
+}
+
+// goneConn is a connection whose client is gone as soon as it has been opened, and
+// whose end is told at once.
+type goneConn struct{ heldConn }
+
+func (c *goneConn) Gone(f func()) {
+	told := make(chan struct{})
+	go func() { f(); close(told) }()
+	<-told
+}
+
+// Nothing is left of a listener that ends while it begins: its client is gone, or its
+// session has ended.
+func TestListenerThatEndsAtOnce(t *testing.T) {
+	said := Listening{URIs: []string{"x:1"}, Accepted: []byte("{}")}
+	for name, begin := range map[string]func(h *held){
+		"client": func(h *held) {
+			h.handler.listening = func() Listening { return said }
+			h.listenTo(nil, &goneConn{})
+		},
+		"session": func(h *held) {
+			s := h.peerOf(h.connect("192.0.2.1", "2024-11-05").name).last.Load()
+			h.handler.listening = func() Listening { h.endSession(s); synctest.Wait(); return said }
+			h.listenTo(s, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+				begin(h)
+				h.noSubscriptions()
+				if n := h.accounts.of("anon", "192.0.2.1").streams.Load(); n != 0 {
+					t.Errorf("%d streams count on the account", n)
+				}
+			})
+		})
+	}
+}
+
+// A session whose client is just opening its stream stays in memory, so that it hears
+// what that is for.
+func TestListenWhileTheSessionIsIdle(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		name := h.begin("2025-11-25")
+		if err := h.peerOf(name).Subscribe(t.Context(), "x:1"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(h.svc.Limits.SessionDrop - time.Second)
+		release := h.hold("OpenStream")
+		c := &heldConn{}
+		go h.Get(h.svc, h.input(name, "192.0.2.1", c))
+		time.Sleep(2 * time.Second)
+		release()
+		synctest.Wait()
+		h.ResourceUpdated(h.svc, "x:1", false)
+		time.Sleep(time.Second)
+		if n := updates(c.read()); n != 1 {
+			t.Errorf("told %d times, want once", n)
+		}
+		time.Sleep(10 * h.svc.Limits.SessionDrop)
+		h.ResourceUpdated(h.svc, "x:1", false)
+		time.Sleep(time.Second)
+		if n := updates(c.read()); n != 1 {
+			t.Errorf("after ten minutes: told %d times, want once", n)
+		}
+		c.Cut()
+		time.Sleep(10 * h.svc.Limits.SessionDrop)
+		if n := h.sessions.len(); n != 0 {
+			t.Error("the session is in memory, though nobody listens")
+		}
+		h.noSubscriptions()
+	})
+}
+
+// A session that another node has changed is what was stored, as soon as this one
+// knows.
+func TestSubscriptionsOfAnotherNode(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		name := h.begin("2025-11-25")
+		peer := h.peerOf(name)
+		if err := peer.Subscribe(t.Context(), "x:1"); err != nil {
+			t.Fatal(err)
+		}
+		key := peer.key.record()
+		rec := peer.record()
+		rec.Subscribed = []string{"x:2"}
+		data, err := codec.Marshal(rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.mem.Update(t.Context(), key, data, peer.last.Load().view.Load().rev, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if err := peer.SetLevel(t.Context(), "error"); err != nil {
+			t.Fatal(err)
+		}
+		var live []string
+		for k := range h.subs.all {
+			live = append(live, k.uri)
+		}
+		if !slices.Equal(live, []string{"x:2"}) {
+			t.Errorf("live: %q", live)
+		}
+		h.Delete(h.svc, h.input(name, "192.0.2.1", &heldConn{}))
+		h.noSubscriptions()
+	})
+}
+
+// Whatever is asked of a session that its client has deleted says that it has ended.
+func TestPeerOfAnEndedSession(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		name := h.begin("2025-11-25")
+		peer := h.peerOf(name)
+		h.Delete(h.svc, h.input(name, "192.0.2.1", &heldConn{}))
+		ctx := t.Context()
+		_, asked := peer.Ask(ctx, Question{Method: "roots/list"})
+		for what, err := range map[string]error{"subscribe": peer.Subscribe(ctx, "x:1"), "unsubscribe": peer.Unsubscribe(ctx, "x:1"),
+			"set level": peer.SetLevel(ctx, "error"), "notify": peer.Notify(ctx, "x", nil), "ask": asked} {
+			if !errors.Is(err, ErrSessionEnded) {
+				t.Errorf("%s: %v, want ErrSessionEnded", what, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,149 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// safeHandler is a heldHandler whose calls may run again, so that answers are stored.
+type safeHandler struct{ *heldHandler }
+
+func (safeHandler) Safe(_, _ []byte) bool { return true }
+
+// asksOnce runs a safe call that asks, and returns the id of the question and what the
+// handler gets.
+func asksOnce(h *held) (session, question string, got chan string) {
+	h.svc = NewService("s", safeHandler{h.handler}, Limits{})
+	got = make(chan string, 1)
+	h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+		as, err := c.Ask(ctx, []Question{{Key: "k", Method: "elicitation/create", Params: []byte(`{}`)}})
+		if err != nil {
+			return nil, &mcp.Error{Code: mcp.CodeInternalError, Message: err.Error()}
+		}
+		got <- string(as[0].Result)
+		return []byte(`{}`), nil
+	}
+	session = h.begin("2025-11-25")
+	c := &heldConn{}
+	go h.postOn(c, session, message("1", "x"))
+	time.Sleep(time.Second)
+	return session, string(codec.Field([]byte(c.events()[0]), "id")), got
+}
+
+// within is what comes on got in the next minute, "nothing" if nothing does.
+func within(got <-chan string) string {
+	select {
+	case a := <-got:
+		return a
+	case <-time.After(time.Minute):
+		return "nothing"
+	}
+}
+
+func answerTo(question, with string) string {
+	return `{"jsonrpc":"2.0","id":` + question + `,"result":{"a":"` + with + `"}}`
+}
+
+// Of two answers to one question that come while the log is busy, one is stored, and
+// that is the handler's. The other one is told that nothing is left to answer only when
+// that is so.
+func TestTwoAnswersAtOnce(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		session, question, got := asksOnce(h)
+		release := h.hold("Append")
+		h.streams.each(func(st *streamActor) { // something of the call's is on its way
+			_ = st.post(&pushEntries{entries: []stream.Entry{{Kind: stream.End, Data: []byte("x")}}})
+		})
+		one, two := &heldConn{}, &heldConn{}
+		go h.postOn(one, session, answerTo(question, "one"))
+		synctest.Wait()
+		go h.postOn(two, session, answerTo(question, "two"))
+		synctest.Wait()
+		for _, c := range []*heldConn{one, two} {
+			if status, _ := c.answer(); status != 0 {
+				t.Errorf("answered %d before the log has an answer", status)
+			}
+		}
+		release()
+		synctest.Wait()
+		for _, c := range []*heldConn{one, two} {
+			if status, body := c.answer(); status != 202 {
+				t.Errorf("answered %d %s", status, body)
+			}
+		}
+		if a := within(got); !strings.Contains(a, "one") {
+			t.Errorf("the handler got %s", a)
+		}
+		if log := h.mem.logged(); !strings.Contains(log, `"one"`) || strings.Contains(log, `"two"`) {
+			t.Errorf("the log has %q", log)
+		}
+	})
+}
+
+// An answer that takes longer to be stored than its client waits is the handler's all
+// the same, since the log has it; whatever is sent meanwhile in its place is not.
+func TestAnswerThatIsStoredLate(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		session, question, got := asksOnce(h)
+		release := h.hold("Append")
+		for _, with := range []string{"one", "two"} {
+			begin := time.Now()
+			status, body := h.post(session, answerTo(question, with)).answer()
+			if d := time.Since(begin); status != 503 || d > 5*time.Second {
+				t.Errorf("%s: %d %s after %v", with, status, body, d)
+			}
+		}
+		release()
+		if a := within(got); !strings.Contains(a, "one") {
+			t.Errorf("the handler got %s", a)
+		}
+		if status, _ := h.post(session, answerTo(question, "three")).answer(); status != 202 {
+			t.Errorf("one that comes too late is answered %d", status)
+		}
+		if log := h.mem.logged(); !strings.Contains(log, `"one"`) || strings.Contains(log, `"two"`) {
+			t.Errorf("the log has %q", log)
+		}
+	})
+}
+
+// After an answer that could not be stored another one is taken, that which waited for
+// its fate included; what is reported of it later changes nothing.
+func TestAnswerThatCannotBeStored(t *testing.T) {
+	n := &Node{}
+	n.questions.open = make(map[string]*question)
+	x := &question{id: `"q"`, from: &account{}, ch: make(chan Answer, 1)}
+	n.questions.enter(x)
+	first, mine := n.questions.claim(x, Answer{Result: []byte("1")})
+	if !mine {
+		t.Fatal("the first answer is not taken")
+	}
+	if other, mine := n.questions.claim(x, Answer{Result: []byte("2")}); mine || other != first {
+		t.Fatal("a second one is taken beside it")
+	}
+	lost := errors.New("lost")
+	n.questions.settle(x, first, lost)
+	if <-first.over; first.err != lost {
+		t.Errorf("its fate is %v", first.err)
+	}
+	second, mine := n.questions.claim(x, Answer{Result: []byte("2")})
+	if !mine {
+		t.Fatal("the second answer is not taken")
+	}
+	n.questions.settle(x, first, nil)
+	n.questions.settle(x, second, nil)
+	n.questions.settle(x, second, nil)
+	if a := <-x.ch; string(a.Result) != "2" || len(x.ch) > 0 {
+		t.Errorf("the handler gets %s", a.Result)
+	}
+	if again, _ := n.questions.claim(x, Answer{}); again != nil {
+		t.Error("a third answer is taken")
+	}
+}

@@ -1,0 +1,110 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// clearKeys seal in the clear; err is what opening fails with.
+type clearKeys struct{ err error }
+
+func (k *clearKeys) Seal(plain, _ []byte) ([]byte, error) { return plain, nil }
+func (k *clearKeys) Open(sealed, _ []byte) ([]byte, error) {
+	if k.err != nil {
+		return nil, k.err
+	}
+	return sealed, nil
+}
+
+// A state that cannot be opened now is no bad one: the client is to send it again, and
+// the call that waits for it goes on.
+func TestStateThatCannotBeOpenedNow(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		keys := &clearKeys{}
+		h.keys = keys
+		h.svc = NewService("s", askingHandler{h.handler}, Limits{})
+		h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+			as, err := c.Ask(ctx, []Question{{Key: "k", Method: "elicitation/create", Params: []byte(`{}`)}})
+			if err != nil {
+				return nil, &mcp.Error{Code: mcp.CodeInternalError, Message: err.Error()}
+			}
+			return as[0].Result, nil
+		}
+		post := func(rest string) (int, string) {
+			c := &faultyConn{}
+			in := h.input("", "192.0.2.1", nil)
+			in.Alone = true
+			hasReturned(t, h.postTo(c, in, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",`+aloneMeta+rest+`}}`))
+			return c.answer()
+		}
+		_, first := post("")
+		state := codec.Field(codec.Field([]byte(first), "result"), "requestState")
+		again := `,"requestState":` + string(state) + `,"inputResponses":{"k":"here"}`
+		keys.err = errors.New("sealed for something else")
+		if status, body := post(again); status != 200 || !strings.Contains(body, "-32602") {
+			t.Errorf("a bad one: %d %s", status, body)
+		}
+		keys.err = errors.Join(ErrUnavailable, errors.New("no leader"))
+		if status, body := post(again); status != 503 || !strings.Contains(body, "try again") {
+			t.Errorf("while the keys cannot be read: %d %s", status, body)
+		}
+		keys.err = nil
+		if status, body := post(again); status != 200 || !strings.Contains(body, `"result":"here"`) {
+			t.Errorf("once they can: %d %s", status, body)
+		}
+	})
+}
+
+// A request that its handler could not serve for the store may be sent again.
+func TestHandlerWithoutAStore(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		h.svc = NewService("s", askingHandler{h.handler}, Limits{})
+		h.handler.f = func(context.Context, *Call) ([]byte, *mcp.Error) { return nil, Unavailable }
+		const hint = `"data":{"retryAfterMs":1000}`
+		if status, body := h.post(h.begin("2025-11-25"), message("1", "x")).answer(); status != 200 || !strings.Contains(body, hint) {
+			t.Errorf("in a session: %d %s", status, body)
+		}
+		c := &faultyConn{}
+		in := h.input("", "192.0.2.1", nil)
+		in.Alone = true
+		hasReturned(t, h.postTo(c, in, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",`+aloneMeta+`}}`))
+		if status, body := c.answer(); status != 503 || !strings.Contains(body, hint) {
+			t.Errorf("by itself: %d %s", status, body)
+		}
+	})
+}
+
+// An answer whose call cannot be looked for is not dropped: it is to be sent again.
+func TestAnswerToACallThatCannotBeRead(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err  error
+		want int
+	}{
+		"the store is away":   {ErrUnavailable, 503},
+		"the record is newer": {errors.New("a record of another version"), 503},
+		"there is none":       {ErrNotFound, 202},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+				session := h.begin("2025-11-25")
+				h.mem.before = func(op, _ string) error {
+					if op == "Writer" {
+						return tt.err
+					}
+					return nil
+				}
+				c := h.post(session, answerTo(`"n.a.1-`+strings.Repeat("a", 26)+`"`, "x"))
+				if status, body := c.answer(); status != tt.want {
+					t.Errorf("%d %s, want %d", status, body, tt.want)
+				}
+				time.Sleep(time.Second)
+			})
+		})
+	}
+}

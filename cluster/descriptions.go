@@ -1,0 +1,345 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// descriptionsFile keeps what describes the streams. The embedded server
+	// replaces a description in two steps and flushes neither, so that a kill
+	// leaves one that does not fit its checksum, and a power cut an empty one.
+	descriptionsFile   = "streams.json"
+	descriptionsFormat = 1
+
+	// lostPrefix begins the name that a stream's directory is moved to by
+	// whoever goes on without what it held.
+	lostPrefix = "lost-"
+)
+
+// description is what the embedded server keeps of a stream beside its messages.
+type description struct {
+	Inf string `json:"inf"` // the content of meta.inf
+	Sum string `json:"sum"` // the content of meta.sum
+}
+
+func (d *directory) streamDir(name string) string {
+	return d.file(filepath.Join(storeDir, "$G", "streams", name))
+}
+
+func (d *directory) exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// loses says what is gone with a stream.
+func loses(name string) string {
+	switch {
+	case strings.HasSuffix(name, "events"):
+		return "the calls that were running and the events that clients could still fetch"
+	case strings.HasSuffix(name, "sessions"):
+		return "all sessions"
+	case strings.HasSuffix(name, "keys"):
+		return "the keys that calls waiting for input and list cursors were sealed with"
+	}
+	return "what it held"
+}
+
+// damagedStream says what is lost and how to go on.
+func (d *directory) damagedStream(name, what string) error {
+	aside, lost := d.streamDir(name), d.file(lostPrefix+name)
+	move := fmt.Sprintf("mv '%s' '%s'", aside, lost)
+	if !d.exists(aside) {
+		move = fmt.Sprintf("mkdir '%s'", lost)
+	}
+	return dirError(d.path, ErrDamaged, what+"; lost with it: "+loses(name), fmt.Sprintf(
+		"restore it from a backup, choose another directory, or go on without what is lost: %s, and start again; nothing was changed in it", move))
+}
+
+// damagedStore says the same of all streams together.
+func (d *directory) damagedStore(what string) error {
+	return dirError(d.path, ErrDamaged, what+"; lost with it: all sessions, running calls and their events, and the keys", fmt.Sprintf(
+		"restore it from a backup, choose another directory, or go on without what is lost: mv '%s' '%s', and start again", d.file(storeDir), d.file(lostPrefix+storeDir)))
+}
+
+// kept reads the descriptions that were kept. None is no error: an older
+// release keeps none.
+func (d *directory) kept() (map[string]description, error) {
+	data, err := os.ReadFile(d.file(descriptionsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cluster: data directory: %w", err)
+	}
+	var f struct {
+		Format  int                    `json:"format"`
+		Streams map[string]description `json:"streams"`
+	}
+	var version struct {
+		Format int `json:"format"`
+	}
+	if json.Unmarshal(data, &version) == nil && version.Format > descriptionsFormat {
+		return nil, dirError(d.path, ErrNewer, fmt.Sprintf("%s has format %d, this release knows %d", descriptionsFile, version.Format, descriptionsFormat),
+			"run the newer release or choose another directory; nothing was changed in it")
+	}
+	if json.Unmarshal(data, &f) != nil || f.Format < 1 {
+		return nil, nil // A second copy that cannot be read is none; the first may be whole.
+	}
+	return f.Streams, nil
+}
+
+// describe reads a stream's description as it is on the disk. False means that
+// the embedded server could not use it.
+func (d *directory) describe(name string) (got description, maxBytes int64, ok bool) {
+	inf, err := os.ReadFile(filepath.Join(d.streamDir(name), "meta.inf"))
+	if err != nil {
+		return got, 0, false
+	}
+	sum, err := os.ReadFile(filepath.Join(d.streamDir(name), "meta.sum"))
+	if err != nil {
+		return got, 0, false
+	}
+	got = description{string(inf), string(sum)}
+	maxBytes, ok = got.check(name)
+	return got, maxBytes, ok
+}
+
+// check reports whether it may be that of stream name, and the limit in it.
+func (c description) check(name string) (maxBytes int64, ok bool) {
+	var inf struct {
+		Name     string `json:"name"`
+		MaxBytes int64  `json:"max_bytes"`
+	}
+	if json.Unmarshal([]byte(c.Inf), &inf) != nil || inf.Name != name || len(c.Sum) != 16 {
+		return 0, false
+	}
+	return inf.MaxBytes, true
+}
+
+// checkStore looks at the store before the embedded server does, because the
+// server drops what it cannot read. First everything is looked at; only what
+// cannot be refused any more is mended. names are the streams of this node in
+// the order of kinds.
+func (d *directory) checkStore(names []string) error {
+	kept, err := d.kept()
+	if err != nil {
+		return err
+	}
+	var mend []func() error
+	var have []string
+	for _, name := range d.id.Streams {
+		// The leases of a directory are void when it is opened: nothing that
+		// this stream can have lost matters.
+		expendable := len(names) > 0 && name == names[0]
+		fix, max, err := d.checkStream(name, kept, expendable)
+		if err != nil {
+			return err
+		}
+		if fix != nil {
+			mend = append(mend, fix)
+		}
+		if max >= 0 {
+			have = append(have, name)
+			d.reserved += max
+		}
+	}
+	for _, name := range names {
+		dir := d.streamDir(name)
+		if _, _, ok := d.describe(name); ok || slices.Contains(d.id.Streams, name) || !d.exists(dir) {
+			continue
+		}
+		if copy := kept[name].orNil(name); copy != nil {
+			mend = append(mend, func() error { return copy.write(dir) })
+			continue
+		}
+		// The making of a stream was cut short. It holds nothing: nothing is
+		// stored before the streams are entered in the identity.
+		mend = append(mend, func() error { return os.RemoveAll(dir) })
+	}
+	if len(have) != len(d.id.Streams) {
+		// First, so that a stream that is given up is not missed by a start after
+		// one that ends here.
+		d.id.Streams = have
+		if err := d.save(); err != nil {
+			return err
+		}
+	}
+	for _, fix := range mend {
+		if err := fix(); err != nil {
+			return fmt.Errorf("cluster: data directory: %w", err)
+		}
+	}
+	return nil
+}
+
+// checkStream looks at one stream that has to be there. It returns what is to
+// be done before the server may see it, and its limit; a negative limit says
+// that the stream is given up.
+func (d *directory) checkStream(name string, kept map[string]description, expendable bool) (fix func() error, maxBytes int64, err error) {
+	dir, lost := d.streamDir(name), d.file(lostPrefix+name)
+	if !d.exists(dir) {
+		whole := d.file(lostPrefix + storeDir)
+		switch {
+		case d.exists(lost):
+			// So that the next loss has to be accepted anew.
+			return func() error { return setAside(lost) }, -1, nil
+		case d.exists(whole) && !d.exists(d.file(storeDir)):
+			return func() error { return setAside(whole) }, -1, nil
+		case expendable:
+			return nil, -1, nil
+		}
+		return nil, 0, d.damagedStream(name, "stream "+name+" is not there")
+	}
+	if _, err := os.ReadDir(dir); errors.Is(err, fs.ErrPermission) {
+		return nil, 0, fmt.Errorf("cluster: data directory: %w", err)
+	}
+	got, maxBytes, ok := d.describe(name)
+	if copy := kept[name].orNil(name); copy != nil && *copy != got {
+		maxBytes, ok = copy.check(name)
+		fix = func() error { return copy.write(dir) }
+	}
+	if ok && d.hasMessages(dir) {
+		return fix, max(maxBytes, 0), nil
+	}
+	switch {
+	case expendable:
+		return func() error { return os.RemoveAll(dir) }, -1, nil
+	case !ok:
+		return nil, 0, d.damagedStream(name, "the description of stream "+name+" cannot be read")
+	}
+	return nil, 0, d.damagedStream(name, "no messages of stream "+name)
+}
+
+// orNil is the description if it is one of stream name.
+func (c description) orNil(name string) *description {
+	if _, ok := c.check(name); !ok {
+		return nil
+	}
+	return &c
+}
+
+// hasMessages reports whether a stream's messages are there, or where a purge
+// that was cut short left them: the server finishes it.
+func (d *directory) hasMessages(dir string) bool {
+	for _, name := range []string{"msgs", "__new_msgs__"} {
+		if st, err := os.Stat(filepath.Join(dir, name)); err == nil && st.IsDir() {
+			return true
+		}
+	}
+	return false
+}
+
+// setAside renames what was given up, so that the name is free again.
+func setAside(path string) error {
+	err := os.Rename(path, path+"-"+time.Now().UTC().Format("20060102T150405.000000000"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // Another stream was given up with the same directory.
+	}
+	return err
+}
+
+// write puts the description in place, durably.
+func (c *description) write(dir string) error {
+	if err := writeFile(filepath.Join(dir, "meta.inf"), []byte(c.Inf)); err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(dir, "meta.sum"), []byte(c.Sum))
+}
+
+// keepStreams makes the streams durable that were created or changed, keeps a
+// copy of what describes them, and only then says that they have to be there.
+func (d *directory) keepStreams(names []string) error {
+	kept, err := d.kept()
+	if err != nil {
+		return err
+	}
+	next := maps.Clone(kept)
+	if next == nil {
+		next = map[string]description{}
+	}
+	for _, name := range names {
+		got, _, ok := d.describe(name)
+		if !ok {
+			return fmt.Errorf("cluster: data directory %s: the description of stream %s cannot be read after the start", d.path, name)
+		}
+		if next[name] == got {
+			continue
+		}
+		next[name] = got
+		dir := d.streamDir(name)
+		for _, path := range []string{filepath.Join(dir, "meta.inf"), filepath.Join(dir, "meta.sum"), filepath.Join(dir, "msgs"), dir} {
+			if err := syncPath(path); err != nil {
+				return fmt.Errorf("cluster: data directory: %w", err)
+			}
+		}
+	}
+	if !maps.Equal(kept, next) {
+		for _, path := range []string{d.streamDir(""), d.file(filepath.Join(storeDir, "$G")), d.file(storeDir), d.path} {
+			if err := syncPath(path); err != nil {
+				return fmt.Errorf("cluster: data directory: %w", err)
+			}
+		}
+		data, err := json.MarshalIndent(struct {
+			Format  int                    `json:"format"`
+			Streams map[string]description `json:"streams"`
+		}{descriptionsFormat, next}, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := writeFile(d.file(descriptionsFile), append(data, '\n')); err != nil {
+			return fmt.Errorf("cluster: data directory: %w", err)
+		}
+	}
+	return d.hasStreams(names)
+}
+
+// writeFile replaces a file so that a crash or a power cut leaves the old or
+// the new one.
+func writeFile(path string, data []byte) error {
+	tmp := path + ".tmp"
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		_ = os.Remove(tmp)
+		return err
+	}
+	return syncPath(filepath.Dir(path))
+}
+
+// syncPath flushes a file or a directory. Not every file system can flush a
+// directory; those keep its entries with the file.
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil {
+		if st, statErr := f.Stat(); statErr == nil && st.IsDir() {
+			return nil
+		}
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,278 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// flusher holds acknowledgements back until what they acknowledge is on the
+// disk. The server has written it to its files by then; one flush of those
+// serves all writes that came before it began, however many they are.
+type flusher struct {
+	node *Node
+	// sync flushes a file. A field, because tests cut the power here.
+	sync func(f *os.File) error
+
+	mu    sync.Mutex // guards what follows
+	next  *flushGroup
+	under int           // waiters that have not been told yet
+	idle  chan struct{} // closed when a draining flusher has no waiter left
+
+	wake chan struct{} // holds one: next is there
+	stop chan struct{} // closed to end the loop
+	done chan struct{} // closed when the loop has ended
+
+	logs map[string]*blockLog // by stream; of the loop
+}
+
+// flushGroup is who waits for one flush.
+type flushGroup struct {
+	streams map[string]bool // what has to be flushed
+	timer   *time.Timer     // ends the wait for a disk that hangs
+
+	mu      sync.Mutex // guards what follows
+	waiters []func(error)
+	ended   bool
+}
+
+// blockLog is what the loop knows of the files of a stream's messages. The
+// server appends to the last one, and begins another when it is full.
+type blockLog struct {
+	last  *os.File
+	index int
+}
+
+func newFlusher(n *Node) *flusher {
+	return &flusher{node: n, sync: (*os.File).Sync, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}), logs: map[string]*blockLog{}}
+}
+
+// after calls told when the writes to stream that the server has acknowledged
+// by now are on the disk, or with the error for which nobody knows.
+func (f *flusher) after(stream string, told func(error)) {
+	f.mu.Lock()
+	f.under++
+	g := f.next
+	if g == nil {
+		g = &flushGroup{streams: map[string]bool{}}
+		g.timer = time.AfterFunc(callTimeout, func() {
+			f.end(g, fmt.Errorf("%w: not flushed within %v", ErrUnavailable, callTimeout))
+		})
+		f.next = g
+	}
+	g.streams[stream] = true
+	g.waiters = append(g.waiters, told)
+	f.mu.Unlock()
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// end tells all of a group, once.
+func (f *flusher) end(g *flushGroup, err error) {
+	f.mu.Lock()
+	if f.next == g {
+		f.next = nil // Its time was up before its flush began.
+	}
+	f.mu.Unlock()
+	g.timer.Stop()
+	g.mu.Lock()
+	ended := g.ended
+	g.ended = true
+	g.mu.Unlock()
+	if ended {
+		return
+	}
+	for _, told := range g.waiters {
+		told(err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.under -= len(g.waiters); f.under == 0 && f.idle != nil {
+		close(f.idle)
+		f.idle = nil
+	}
+}
+
+// run flushes group by group.
+func (f *flusher) run() {
+	defer close(f.done)
+	for {
+		select {
+		case <-f.stop:
+			f.forget()
+			return
+		case <-f.wake:
+		}
+		f.mu.Lock()
+		g := f.next
+		f.next = nil
+		f.mu.Unlock()
+		if g == nil {
+			continue
+		}
+		var failed error
+		for stream := range g.streams {
+			if err := f.flush(stream); err != nil && failed == nil {
+				failed = err
+			}
+		}
+		if failed != nil {
+			// What the system could not write it may have dropped: only what the
+			// server finds when it reads the files again is certain.
+			f.forget()
+			f.node.outages.said(fmt.Sprintf("Critical write error: flush: %v", failed))
+			failed = fmt.Errorf("%w: flush: %w", ErrUnavailable, failed)
+		}
+		f.end(g, failed)
+	}
+}
+
+// flush writes out the files that the server may have appended to since the
+// last time: the one that was the last then, and those that came after it.
+func (f *flusher) flush(stream string) error {
+	dir := filepath.Join(f.node.dir.streamDir(f.node.streamName(stream)), "msgs")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	l := f.logs[stream]
+	if l == nil {
+		l = &blockLog{} // Nothing is known to be on the disk, so all of it is written out.
+		f.logs[stream] = l
+	}
+	blocks := map[int]string{}
+	top := 0
+	for _, e := range entries {
+		digits, ok := strings.CutSuffix(e.Name(), ".blk")
+		if index, err := strconv.Atoi(digits); ok && err == nil && index >= l.index {
+			blocks[index] = filepath.Join(dir, e.Name())
+			top = max(top, index)
+		}
+	}
+	if l.last != nil {
+		if err := f.sync(l.last); err != nil {
+			return err
+		}
+		// The file may have been written anew under its name.
+		if same(l.last, blocks[l.index]) {
+			delete(blocks, l.index)
+		}
+	}
+	if len(blocks) == 0 {
+		return nil
+	}
+	for index, path := range blocks {
+		file, err := os.OpenFile(path, os.O_RDWR, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // Everything in it has expired.
+		}
+		if err != nil {
+			return err
+		}
+		if err := f.sync(file); err != nil {
+			_ = file.Close()
+			return err
+		}
+		if index != top {
+			_ = file.Close()
+			continue
+		}
+		if l.last != nil {
+			_ = l.last.Close()
+		}
+		l.last, l.index = file, index
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return f.sync(d)
+}
+
+func same(f *os.File, path string) bool {
+	a, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	b, err := os.Stat(path)
+	return err == nil && os.SameFile(a, b)
+}
+
+// forget drops what is known of the files.
+func (f *flusher) forget() {
+	for _, l := range f.logs {
+		if l.last != nil {
+			_ = l.last.Close()
+		}
+	}
+	clear(f.logs)
+}
+
+// drain waits until nobody waits for a flush, and reports whether that came
+// before ctx ended.
+func (f *flusher) drain(ctx context.Context) bool {
+	f.mu.Lock()
+	if f.under == 0 {
+		f.mu.Unlock()
+		return true
+	}
+	idle := make(chan struct{})
+	f.idle = idle
+	f.mu.Unlock()
+	select {
+	case <-idle:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// close ends the loop.
+func (f *flusher) close() {
+	close(f.stop)
+	<-f.done
+}
+
+// waiting is the number of writes that wait for a flush.
+func (f *flusher) waiting() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.under
+}
+
+// flushed waits until the writes to stream that were acknowledged by now are on
+// the disk, if that is asked for.
+func (n *Node) flushed(ctx context.Context, stream string) error {
+	if n.flusher == nil || stream == kinds[0].name {
+		return nil // Leases are void after a power cut.
+	}
+	told := make(chan error, 1)
+	n.flusher.after(stream, func(err error) { told <- err })
+	select {
+	case err := <-told:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+	}
+}
+
+// streamOf is the stream of a subject, without the prefix.
+func (n *Node) streamOf(subject string) string {
+	head, _, _ := strings.Cut(strings.TrimPrefix(subject, n.prefix), ".")
+	for i := range kinds {
+		if kinds[i].subject == head {
+			return kinds[i].name
+		}
+	}
+	return events
+}

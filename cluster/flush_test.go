@@ -1,0 +1,251 @@
+package cluster
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// cut is a disk of which only that survives which was flushed.
+type cut struct {
+	dir     string
+	mu      sync.Mutex
+	flushed map[string]int64 // by path: how much of a file was there when its last flush began
+}
+
+// sync flushes a file for good.
+func (c *cut) sync(f *os.File) error {
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.flushed[f.Name()] = st.Size()
+	return nil
+}
+
+// copy makes another directory as it would be after a power cut now: of the
+// messages there is what was flushed, and nothing else.
+func (c *cut) copy(t *testing.T, to string) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := filepath.WalkDir(c.dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(c.dir, path)
+		if err != nil {
+			return err
+		}
+		if e.IsDir() {
+			return os.MkdirAll(filepath.Join(to, rel), 0o700)
+		}
+		inMsgs := filepath.Base(filepath.Dir(path)) == "msgs" && !strings.Contains(rel, "nodes")
+		size, was := c.flushed[path]
+		if inMsgs && !was {
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if inMsgs {
+			data = data[:size]
+		}
+		return os.WriteFile(filepath.Join(to, rel), data, 0o600)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// With a negative Sync nothing is acknowledged before it is on the disk: a
+// power cut at any flush, taken as the state before that flush, leaves all that
+// was acknowledged, appends and records.
+func TestPowerCutAtEveryFlush(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	n := must[*Node](t)(Open(t.Context(), Options{Dir: dir, Sync: -1}))
+	const streams, appends, images = 10, 60, 12
+	type image struct {
+		dir     string
+		acked   [streams]uint64
+		session uint64
+	}
+	var mu sync.Mutex // guards what follows
+	var acked [streams]uint64
+	var session uint64
+	var taken []image
+	flushes := 0
+	c := &cut{dir: dir, flushed: map[string]int64{}}
+	n.flusher.sync = func(f *os.File) error {
+		mu.Lock()
+		// Whoever is told, is told after a flush, by the goroutine of this one.
+		if flushes++; flushes%5 == 0 && len(taken) < images && acked[0] > 0 {
+			im := image{filepath.Join(t.TempDir(), strconv.Itoa(len(taken))), acked, session}
+			c.copy(t, im.dir)
+			taken = append(taken, im)
+		}
+		mu.Unlock()
+		return c.sync(f)
+	}
+	var wg sync.WaitGroup
+	for i := range streams {
+		wg.Go(func() {
+			name := testStream + strconv.Itoa(i)
+			rev, err := n.OpenStream(t.Context(), name, []byte("w"), nil, time.Hour)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for num := uint64(1); num <= appends; num++ {
+				done := make(chan error, 1)
+				n.Append(name, rev, num, make([]byte, 100), func(err error) {
+					mu.Lock()
+					acked[i] = num
+					mu.Unlock()
+					done <- err
+				})
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		rev, err := n.Create(t.Context(), testKey, []byte("0"), time.Hour)
+		for k := uint64(1); err == nil && k < 20; k++ {
+			mu.Lock()
+			session = rev
+			mu.Unlock()
+			rev, err = n.Update(t.Context(), testKey, []byte("x"), rev, time.Hour)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	wg.Wait()
+	if err := n.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if len(taken) < images/2 {
+		t.Errorf("%d power cuts in %d flushes, want more", len(taken), flushes)
+	}
+	t.Logf("%d writes, %d flushes", streams*(appends+1)+20, flushes)
+	for _, im := range taken {
+		after := must[*Node](t)(Open(t.Context(), Options{Dir: im.dir}))
+		for i, want := range im.acked {
+			name := testStream + strconv.Itoa(i)
+			tail := must[uint64](t)(after.Tail(t.Context(), name, 0))
+			if got := must[[]Stored](t)(after.Read(t.Context(), name, 1, tail)); tail < want || len(got) != int(tail) {
+				t.Errorf("%s: tail %d and %d appends after the power cut, %d were acknowledged", name, tail, len(got), want)
+			}
+		}
+		if _, rev, err := after.Get(t.Context(), testKey); im.session > 0 && (err != nil || rev < im.session) {
+			t.Errorf("record of revision %d, %v after the power cut, %d was acknowledged", rev, err, im.session)
+		}
+		if err := after.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// One flush serves all who came before it began, nobody is told before, and a
+// disk that hangs costs 5 s.
+func TestFlushIsShared(t *testing.T) {
+	t.Parallel()
+	n := must[*Node](t)(Open(t.Context(), Options{Dir: t.TempDir(), Sync: -1}))
+	var names []string
+	var revs []uint64
+	for i := range 50 {
+		names = append(names, testStream+strconv.Itoa(i))
+		revs = append(revs, must[uint64](t)(n.OpenStream(t.Context(), names[i], []byte("w"), nil, time.Hour)))
+	}
+	began, goOn := make(chan struct{}, 1000), make(chan struct{})
+	flushes := 0
+	n.flusher.sync = func(f *os.File) error {
+		flushes++
+		began <- struct{}{}
+		<-goOn
+		return f.Sync()
+	}
+	told := make(chan error, 100)
+	n.Append(names[0], revs[0], 1, nil, func(err error) { told <- err })
+	<-began
+	// The flush of the first is under way: these come too late for it.
+	for i, name := range names[1:] {
+		n.Append(name, revs[i+1], 1, nil, func(err error) { told <- err })
+	}
+	eventually(t, "the server has written them all", func() bool { return n.flusher.waiting() >= len(names) })
+	if len(told) != 0 {
+		t.Fatalf("%d were told before any flush had ended", len(told))
+	}
+	if got := n.Stats().InFlight; got < len(names) {
+		t.Errorf("in flight: got %d, want at least %d", got, len(names))
+	}
+	close(goOn)
+	for range names {
+		if err := <-told; err != nil {
+			t.Error(err)
+		}
+	}
+	if flushes > 3 { // the first's, that of the others, and one for whoever is told between
+		t.Errorf("%d flushes for %d appends", flushes, len(names))
+	}
+
+	hang := make(chan struct{})
+	n.flusher.sync = func(*os.File) error { <-hang; return nil }
+	start := time.Now()
+	wantErr(t, "append on a disk that hangs", appendWait(n, names[0], revs[0], 2, nil), ErrUnavailable)
+	if d := time.Since(start); d < callTimeout-time.Second {
+		t.Errorf("an append on a disk that hangs ended after %v, before it could be known", d)
+	}
+	close(hang)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := n.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// Blocks that the server began since the last flush are flushed with their
+// directory, and so is the one that it left.
+func TestFlushOfManyBlocks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	n := open(t, Options{Dir: dir, Sync: -1})
+	c := &cut{dir: dir, flushed: map[string]int64{}}
+	n.flusher.sync = c.sync
+	rev := must[uint64](t)(n.OpenStream(t.Context(), testStream, []byte("w"), nil, time.Hour))
+	for num := uint64(1); num <= 80; num++ { // 20 MB: more than two blocks
+		if err := appendWait(n, testStream, rev, num, make([]byte, MaxAppend)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	blocks, err := filepath.Glob(filepath.Join(dir, storeDir, "$G", "streams", "events", "msgs", "*.blk"))
+	if err != nil || len(blocks) < 3 {
+		t.Fatalf("%d blocks, %v, want more", len(blocks), err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, path := range blocks {
+		st := must[fs.FileInfo](t)(os.Stat(path))
+		if c.flushed[path] != st.Size() {
+			t.Errorf("%s: %d of %d bytes were flushed", path, c.flushed[path], st.Size())
+		}
+	}
+	if _, ok := c.flushed[filepath.Dir(blocks[0])]; !ok {
+		t.Error("their directory was not flushed")
+	}
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+)
+
+// networks is a flag of address ranges that may be repeated. An address is a range
+// of one.
+type networks []netip.Prefix
+
+func (n *networks) String() string {
+	all := make([]string, len(*n))
+	for i, p := range *n {
+		all[i] = p.String()
+	}
+	return strings.Join(all, ",")
+}
+
+// Type is what a config file has for it: a list of texts.
+func (n *networks) Type() string { return "stringArray" }
+
+func (n *networks) Set(text string) error {
+	p, err := netip.ParsePrefix(text)
+	if err != nil {
+		var a netip.Addr
+		a, err = netip.ParseAddr(text)
+		p = netip.PrefixFrom(a, a.BitLen())
+	}
+	if err != nil || strings.Contains(text, "%") {
+		return errors.New("want a network such as 10.0.0.0/8, or an address")
+	}
+	*n = append(*n, p.Masked())
+	return nil
+}

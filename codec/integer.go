@@ -1,0 +1,137 @@
+package codec
+
+import (
+	"bytes"
+	"reflect"
+)
+
+// maxInteger is the number of digits of the largest integer that a Go type holds.
+const maxInteger = 20
+
+// maybeInteger reports whether what does not fit may be an integer that is not written plainly.
+func (e *DecodeError) maybeInteger() bool {
+	if e.Offset < 0 || e.Type == nil {
+		return true
+	}
+	t := e.Type
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return reflect.Int <= t.Kind() && t.Kind() <= reflect.Uintptr
+}
+
+// plainIntegers returns data, which is valid JSON, with the integers that are written with a fraction or an exponent
+// written plainly. ok is false if there are none.
+func plainIntegers(data []byte) (out []byte, ok bool) {
+	from := 0
+	numbers(data, func(i, end int) bool {
+		mark := len(out)
+		if next, plain := appendPlain(append(out, data[from:i]...), data[i:end]); plain {
+			out, from, ok = next, end, true
+		} else {
+			out = out[:mark]
+		}
+		return true
+	})
+	return append(out, data[from:]...), ok
+}
+
+// originOf is the offset in data of what is at offset at of what plainIntegers has made of it.
+func originOf(data []byte, at int) int {
+	shift := 0 // how much shorter the result is up to here
+	var buf [maxInteger + 1]byte
+	numbers(data, func(i, end int) bool {
+		if i-shift >= at {
+			return false
+		}
+		if plain, ok := appendPlain(buf[:0], data[i:end]); ok {
+			shift += end - i - len(plain)
+		}
+		return true
+	})
+	return at + shift
+}
+
+// numbers calls f with where each number in data begins and ends, until f returns false.
+func numbers(data []byte, f func(i, end int) bool) {
+	for i := 0; i < len(data); {
+		switch classes[data[i]] {
+		case classString:
+			i = skipString(data, i)
+		case classNumber:
+			end := i + 1
+			for end < len(data) && !ends(data[end]) {
+				end++
+			}
+			if !f(i, end) {
+				return
+			}
+			i = end
+		default:
+			i++
+		}
+	}
+}
+
+// appendPlain appends the number raw without fraction and exponent. It is false, and appends nothing, if raw is written
+// so already, is no integer, or has more digits than any Go integer.
+func appendPlain(dst, raw []byte) ([]byte, bool) {
+	mantissa, exponent := raw, []byte(nil)
+	if e := bytes.IndexAny(raw, "eE"); e >= 0 {
+		mantissa, exponent = raw[:e], raw[e+1:]
+	}
+	whole, fraction, pointed := bytes.Cut(mantissa, []byte("."))
+	if !pointed && exponent == nil {
+		return dst, false
+	}
+	sign := len(whole) > 0 && whole[0] == '-'
+	if sign {
+		whole = whole[1:]
+	}
+	shift := 0 // of the point, to the right
+	if len(exponent) > 0 {
+		down := exponent[0] == '-'
+		for _, c := range bytes.TrimLeft(exponent, "+-") {
+			if shift = shift*10 + int(c-'0'); shift > 1<<20 {
+				return zero(dst, whole, fraction)
+			}
+		}
+		if down {
+			shift = -shift
+		}
+	}
+	fraction = bytes.TrimRight(fraction, "0")
+	digits := bytes.TrimLeft(whole, "0")
+	shift -= len(fraction)
+	if len(digits) == 0 {
+		fraction = bytes.TrimLeft(fraction, "0")
+	}
+	if len(digits)+len(fraction) == 0 {
+		return append(dst, '0'), true
+	}
+	if shift < 0 { // only zeros may be cut off
+		if len(fraction) > 0 || len(bytes.TrimRight(digits, "0"))+-shift > len(digits) {
+			return dst, false
+		}
+		digits, shift = digits[:len(digits)+shift], 0
+	}
+	if len(digits)+len(fraction)+shift > maxInteger {
+		return dst, false
+	}
+	if sign {
+		dst = append(dst, '-')
+	}
+	dst = append(append(dst, digits...), fraction...)
+	for range shift {
+		dst = append(dst, '0')
+	}
+	return dst, true
+}
+
+// zero is appendPlain for a number with an exponent beyond reason, which only zero may have.
+func zero(dst, whole, fraction []byte) ([]byte, bool) {
+	if len(bytes.Trim(whole, "0"))+len(bytes.Trim(fraction, "0")) > 0 {
+		return dst, false
+	}
+	return append(dst, '0'), true
+}

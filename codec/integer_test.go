@@ -1,0 +1,71 @@
+package codec
+
+import (
+	"math/big"
+	"strings"
+	"testing"
+)
+
+// Integers are integers however they are written.
+func TestIntegersInAnyForm(t *testing.T) {
+	for raw, want := range map[string]int64{
+		"3.0": 3, "1e2": 100, "1E+2": 100, "-2.50e1": -25, "0.0": 0, "-0.0": 0, "0e99999999999": 0, "120e-1": 12, "1.5e1": 15, "0.003e3": 3,
+		"9223372036854775807.0": 9223372036854775807, "-9223372036854775808.000": -9223372036854775808, "9.007199254740993e15": 9007199254740993,
+		"100000000000000000000000e-22": 10,
+	} {
+		var v struct {
+			S string
+			N int64
+			P *int64
+			L []int64
+		}
+		data := `{"S":"1.5e3","N":` + raw + `,"P": ` + raw + ` ,"L":[1,` + raw + `]}`
+		if err := Unmarshal([]byte(data), &v); err != nil || v.N != want || v.P == nil || *v.P != want || len(v.L) != 2 || v.L[1] != want || v.S != "1.5e3" {
+			t.Errorf("%s: %+v, %v, want %d", raw, v, err, want)
+		}
+	}
+}
+
+// What is no integer, or does not fit its type, is refused and told where it is.
+func TestNumbersThatAreNoInteger(t *testing.T) {
+	for _, raw := range []string{"1.5", "1e-1", "15e-1", "1e19", "1e30", "1e300", "9223372036854775808.0", "-1.0000000000000000000000001", `"3.0"`} {
+		var v struct{ A, N int64 }
+		data := `{"A":1e3,"N":` + raw + `}`
+		err := Unmarshal([]byte(data), &v)
+		wrong, ok := err.(*DecodeError)
+		if !ok || wrong.Offset >= 0 && !strings.HasPrefix(strings.TrimPrefix(data[wrong.Offset:], `"`), strings.Trim(raw, `"`)) {
+			t.Errorf("%s: %v", raw, err)
+		}
+	}
+	var small struct{ N int8 }
+	if err := Unmarshal([]byte(`{"N":1.28e2}`), &small); err == nil {
+		t.Errorf("128 in an int8: %+v", small)
+	}
+	var unsigned struct{ N uint64 }
+	if err := Unmarshal([]byte(`{"N":1.8446744073709551615e19}`), &unsigned); err != nil || unsigned.N != 1<<64-1 {
+		t.Errorf("%+v, %v", unsigned, err)
+	}
+}
+
+func FuzzPlainInteger(f *testing.F) {
+	for _, s := range []string{"3.0", "1e2", "-0.0", "120e-1", "1.5", "0.10e1", "00", "1e21", "1e-1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if len(s) > 40 || strings.ContainsAny(s, " \t\r\n") || !Valid([]byte(s)) || classes[s[0]] != classNumber {
+			return
+		}
+		out, ok := appendPlain(nil, []byte(s))
+		if !ok {
+			return
+		}
+		if e := strings.IndexAny(s, "eE"); e >= 0 && len(s)-e > 6 {
+			return // of no value that is worth the work
+		}
+		want, _ := new(big.Rat).SetString(s)
+		got, fine := new(big.Int).SetString(string(out), 10)
+		if !fine || want == nil || want.Cmp(new(big.Rat).SetInt(got)) != 0 || !Valid(out) {
+			t.Fatalf("%s became %s", s, out)
+		}
+	})
+}

@@ -1,0 +1,337 @@
+package troupe_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/testkit"
+)
+
+// serving is a host whose server is Serve's own.
+type serving struct {
+	*host
+	stop   func()
+	served chan error
+	ended  time.Time
+}
+
+// served returns h as Serve serves it, with connections of its own.
+func (h *host) served() *serving {
+	h.t.Helper()
+	own := *h
+	ln := testkit.NewListener()
+	tr := &http.Transport{DialContext: ln.Dial, MaxIdleConnsPerHost: 100}
+	own.ln, own.web = ln, &http.Client{Transport: tr}
+	ctx, stop := context.WithCancel(h.t.Context())
+	s := &serving{host: &own, stop: stop, served: make(chan error, 1)}
+	go func() {
+		err := h.rt.ServeOn(ctx, ln)
+		s.ended = time.Now()
+		s.served <- err
+	}()
+	h.t.Cleanup(tr.CloseIdleConnections)
+	return s
+}
+
+// end waits for the end of Serve and returns when it was, from since on.
+func (s *serving) end(since time.Time) time.Duration {
+	s.t.Helper()
+	if err := <-s.served; err != nil {
+		s.t.Errorf("serve: %v", err)
+	}
+	return s.ended.Sub(since)
+}
+
+// fresh is c on connections of its own.
+func (s *serving) fresh(c *testkit.Client) *testkit.Client {
+	tr := &http.Transport{DialContext: s.ln.Dial}
+	s.t.Cleanup(tr.CloseIdleConnections)
+	m := *c
+	m.HTTP = &http.Client{Transport: tr}
+	return &m
+}
+
+// TestDrainWaitsOnlyForWhatNobodyElseCanEnd stops a server while calls of each kind run, and has another client call
+// all the time.
+func TestDrainWaitsOnlyForWhatNobodyElseCanEnd(t *testing.T) {
+	count := callWith("1", "count", `{"to":60,"delay_ms":1000}`, "1")
+	for name, tt := range map[string]struct {
+		revision, call string
+		want           time.Duration // from the call on; it is stopped after a second
+	}{
+		"a safe call":                                {"2025-11-25", count, time.Second},
+		"a safe call that is silent":                 {"2025-11-25", call("1", "count", `{"to":1,"delay_ms":60000}`), time.Second},
+		"a question of a safe call":                  {"2025-11-25", call("1", "ask", `{"question":"?"}`), time.Second},
+		"a call that may not run again":              {"2025-11-25", call("1", "sleep", `{"ms":5000}`), 5 * time.Second},
+		"a client that may not come back by itself":  {"2025-06-18", callWith("1", "count", `{"to":5,"delay_ms":1000}`, "1"), 5 * time.Second},
+		"a batch with a call that may not run again": {"2025-03-26", "[" + call("1", "echo", `{"text":"x"}`) + "," + call("2", "sleep", `{"ms":5000}`) + "]", 5 * time.Second},
+		"a call that takes too long":                 {"2025-11-25", call("1", "sleep", `{"ms":3600000}`), 11 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				h := newHost(t, troupe.Options{Dir: t.TempDir(), DrainDelay: -1, DrainWait: 10 * time.Second}, nil).served()
+				c := h.unchecked().InitializeAs(tt.revision, `{"elicitation":{}}`)
+				other := h.fresh(h.session())
+				began := time.Now()
+				a := c.Post(tt.call)
+				go a.All()
+				time.Sleep(time.Until(began.Add(time.Second)))
+				h.stop()
+				refused := time.Duration(0)
+				for ; time.Since(began) < tt.want; time.Sleep(100 * time.Millisecond) {
+					a, err := other.Try("POST", call("7", "echo", `{"text":"x"}`))
+					if err != nil || a.StatusCode != 200 {
+						refused = tt.want - time.Since(began)
+						break
+					}
+				}
+				if took := h.end(began); took < tt.want || took > tt.want+500*time.Millisecond {
+					t.Errorf("it ends %v after the call began, want %v", took, tt.want)
+				}
+				if refused > 200*time.Millisecond {
+					t.Errorf("another client is refused for %v", refused)
+				}
+				if a, err := other.Try("POST", call("8", "echo", `{"text":"x"}`)); err == nil {
+					t.Errorf("after the end: %s", a.Status)
+				}
+			})
+		})
+	}
+}
+
+// TestDrainOfModernCalls waits for calls that nobody could come back for, also for those that are parked and may not run
+// in another process.
+func TestDrainOfModernCalls(t *testing.T) {
+	for tool, want := range map[string]time.Duration{"safe": 0, "never": 2 * time.Second} {
+		testkit.Bubble(t, func(t *testing.T) {
+			h, _, _ := parkHost(t, troupe.Options{DrainDelay: -1, DrainWait: 2 * time.Second})
+			s := h.served()
+			m := s.modern(everyCapability)
+			a, id := m.tool(tool, `{}`)
+			m.parked(a, id, "name")
+			time.Sleep(time.Second)
+			stopped := time.Now()
+			s.stop()
+			if took := s.end(stopped); took < want || took > want+500*time.Millisecond {
+				t.Errorf("%s: parked, it ends after %v, want %v", tool, took, want)
+			}
+		})
+	}
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{DrainDelay: -1}, nil).served()
+		m := h.modern(`{}`)
+		a, _ := m.later("tools/call", toolParams("count", `{"to":4,"delay_ms":1000}`))
+		time.Sleep(time.Second)
+		stopped := time.Now()
+		h.stop()
+		if got := <-a; !strings.Contains(string(got.Body), "counted to 4") {
+			t.Errorf("a safe call is answered with %s %s", got.Status, got.Body)
+		}
+		if took := h.end(stopped); took < 3*time.Second || took > 3500*time.Millisecond {
+			t.Errorf("it ends after %v, want 3 s", took)
+		}
+	})
+}
+
+// TestDrainRefusesWhatCouldNotEnd has calls come that may not run again for as long as a drain waits: none may be begun
+// that is cut off at its end.
+func TestDrainRefusesWhatCouldNotEnd(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{Dir: t.TempDir(), DrainDelay: -1, DrainWait: 10 * time.Second}, nil).served()
+		c := h.session()
+		began := time.Now()
+		var open []<-chan *testkit.Answer
+		later := func() {
+			open = append(open, c.PostLater(call(fmt.Sprint(len(open)), "sleep", `{"ms":4000}`)))
+			synctest.Wait()
+		}
+		later()
+		time.Sleep(time.Second)
+		h.stop()
+		for time.Since(began) < 5900*time.Millisecond { // half of the time is over at 6 s
+			later()
+			time.Sleep(1500 * time.Millisecond)
+		}
+		if a := c.Post(call("90", "sleep", `{"ms":1}`)); !turnedAway(a) {
+			t.Errorf("a call that may not run again, in the second half: %s", a.Status)
+		}
+		if a := c.Post(call("91", "echo", `{"text":"x"}`)); a.StatusCode != 200 {
+			t.Errorf("one that may: %s", a.Status)
+		}
+		for i, a := range open {
+			if got := payloads((<-a).All()); len(got) != 1 || got[0] != textResult(fmt.Sprint(i), "slept") {
+				t.Errorf("call %d is answered with %v", i, got)
+			}
+		}
+		if took := h.end(began); took > 10*time.Second {
+			t.Errorf("it ends %v after it began", took)
+		}
+	})
+}
+
+// TestDrainOfADeafHandler hands a safe call over whose handler does not heed its context.
+func TestDrainOfADeafHandler(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{Dir: t.TempDir(), DrainDelay: -1}, nil)
+		troupe.AddTool(h.srv, troupe.Tool{Name: "deaf", Rerun: troupe.Safe}, func(context.Context, *troupe.Call, struct{}) (string, error) {
+			time.Sleep(20 * time.Second)
+			return "", nil
+		})
+		s := h.served()
+		a := s.session().Post(call("1", "deaf", `{}`))
+		stopped := time.Now()
+		s.stop()
+		a.All()
+		if took := s.end(stopped); took > time.Second {
+			t.Errorf("it ends after %v", took)
+		}
+	})
+}
+
+// TestDrainDelayAnnounces looks at what clients and balancers get while the delay lasts, and right after it.
+func TestDrainDelayAnnounces(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := newHost(t, troupe.Options{Dir: t.TempDir(), DrainDelay: 3 * time.Second}, nil).served()
+		get := func(path string) *http.Response {
+			t.Helper()
+			resp, err := h.web.Get("http://127.0.0.1" + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+			return resp
+		}
+		c := h.session()
+		c.Header = http.Header{"Mcp-Protocol-Version": {"2025-11-25"}}
+		kept := h.fresh(c)
+		kept.Post(call("1", "echo", `{"text":"x"}`))
+		began := c.Post(callWith("2", "count", `{"to":3,"delay_ms":500}`, "2"))
+		slow := h.fresh(c).PostLater(call("3", "sleep", `{"ms":100}`))
+		time.Sleep(50 * time.Millisecond)
+		if resp := get("/readyz"); resp.Close || resp.StatusCode != 200 {
+			t.Errorf("before: %s, close %t", resp.Status, resp.Close)
+		}
+		stopped := time.Now()
+		h.stop()
+		synctest.Wait()
+		for path, want := range map[string]int{"/readyz": 503, "/healthz": 200, "/nowhere": 404} {
+			if resp := get(path); !resp.Close || resp.StatusCode != want {
+				t.Errorf("%s: %s, close %t, want %d and the end of the connection", path, resp.Status, resp.Close, want)
+			}
+		}
+		ends := func(what string, a *testkit.Answer, want bool) {
+			t.Helper()
+			if a.Response.Close != want {
+				t.Errorf("%s (%s): the connection is to be closed: %t, want %t", what, a.Status, a.Response.Close, want)
+			}
+			if a.Stream() {
+				go a.All()
+			}
+		}
+		ends("a plain answer", c.Post(call("4", "echo", `{"text":"x"}`)), true)
+		ends("an answer to what came before", <-slow, true)
+		ends("a call's stream", c.Post(callWith("5", "count", `{"to":2}`, "5")), true)
+		ends("a refusal", h.unchecked().Post(`{`), true)
+		ends("the session's own stream", c.Get(""), true)
+		ends("a modern stream", h.modern(`{}`).post("tools/call", toolParams("count", `{"to":2,"delay_ms":1}`, `"_meta":{"progressToken":1}`)), true)
+		// Who resumes only what breaks would take an end that was announced for a good one.
+		ends("a stream of an older revision", h.client().InitializeAs("2025-03-26", `{}`).Post(callWith("5", "count", `{"to":2}`, "5")), false)
+		if got := payloads(began.All()); len(got) != 4 {
+			t.Errorf("a stream that was open before: %v", got)
+		}
+		time.Sleep(time.Until(stopped.Add(2900 * time.Millisecond)))
+		young := h.fresh(c).PostLater(call("10", "sleep", `{"ms":240}`))
+		time.Sleep(180 * time.Millisecond)
+		if _, err := h.fresh(c).Try("POST", call("11", "echo", `{"text":"x"}`)); err == nil {
+			t.Error("a new connection is accepted after the delay")
+		}
+		if a, err := kept.Try("POST", call("12", "echo", `{"text":"x"}`)); err != nil || a.StatusCode != 200 || !a.Response.Close {
+			t.Errorf("a request on a connection that was kept: %v, %+v", err, a)
+		}
+		equal(t, "what runs is answered", string((<-young).Body), textResult("10", "slept"))
+		if took := h.end(stopped); took < 3*time.Second || took > 3500*time.Millisecond {
+			t.Errorf("it ends after %v", took)
+		}
+	})
+}
+
+// TestDrainDelayNeedsAWitness cuts the delay short when nobody is there.
+func TestDrainDelayNeedsAWitness(t *testing.T) {
+	for name, tt := range map[string]struct {
+		before func(h *serving)
+		want   time.Duration
+	}{
+		"nobody came":             {func(*serving) {}, 0},
+		"whoever came has left":   {func(h *serving) { h.session(); h.web.CloseIdleConnections() }, 0},
+		"a connection is open":    {func(h *serving) { h.session() }, 3 * time.Second},
+		"somebody asks readiness": {func(h *serving) { h.ask("/readyz"); h.web.CloseIdleConnections() }, 3 * time.Second},
+		"somebody asks health":    {func(h *serving) { h.ask("/healthz"); h.web.CloseIdleConnections() }, 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				h := newHost(t, troupe.Options{}, nil).served()
+				tt.before(h)
+				synctest.Wait()
+				stopped := time.Now()
+				h.stop()
+				if took := h.end(stopped); took < tt.want || took > tt.want+300*time.Millisecond {
+					t.Errorf("it ends after %v, want %v", took, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func (s *serving) ask(path string) {
+	s.t.Helper()
+	resp, err := s.web.Get("http://127.0.0.1" + path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+}
+
+// TestRestartUnderASafeCall stops a server while a call of a minute runs, and has the next one on the same data go on
+// with it.
+func TestRestartUnderASafeCall(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		dir := t.TempDir()
+		h := newHost(t, troupe.Options{Dir: dir, DrainDelay: -1}, nil).served()
+		c := h.session()
+		a := c.Post(callWith("1", "count", `{"to":60,"delay_ms":1000}`, "1"))
+		alone := c.Get("")
+		var events []testkit.Event
+		for range 11 {
+			e, _ := a.Next()
+			events = append(events, e)
+		}
+		stopped := time.Now()
+		h.stop()
+		events = append(events, a.All()...)
+		alone.All()
+		if a.Broke || alone.Broke {
+			t.Errorf("broken off: the call's stream %t, the session's own %t", a.Broke, alone.Broke)
+		}
+		if took := h.end(stopped); took > 500*time.Millisecond {
+			t.Errorf("it ends after %v", took)
+		}
+		next := newHost(t, troupe.Options{Dir: dir}, nil)
+		events = append(events, next.moved(c).Get(events[len(events)-1].ID).All()...)
+		var want []string
+		for i := 1; i <= 60; i++ {
+			want = append(want, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":%d,"total":60}}`, i))
+		}
+		want = append(want, textResult("1", "counted to 60"))
+		if diff := cmp.Diff(want, payloads(events)); diff != "" {
+			t.Errorf("the call (-want +got):\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,299 @@
+package sim
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// answerWait is how long an append waits for its acknowledgement.
+const answerWait = 5 * time.Second
+
+// Fate is what becomes of one operation. The zero value has it done at once.
+type Fate struct {
+	There, Back time.Duration // how long it is on its way, each way
+	Again       bool          // it is refused with ErrRetry, and not done
+	Lost        bool          // it is done, and its acknowledgement is lost: ErrUnavailable
+	Stray       bool          // whoever gives it up on its way there is wrong: it is done nevertheless
+	Half        bool          // and then of several messages only the first is stored
+	Hang        bool          // while the link is down it hangs until it is given up, instead of failing at once
+}
+
+// Link is a process's way to a store. Make one with NewLink. Its methods return
+// the errors of this package.
+type Link struct {
+	store *Store
+	fate  func(op string) Fate
+	lease time.Duration
+
+	mu      sync.Mutex // guards the rest
+	phase   phase
+	since   time.Time // of the phase
+	long    bool      // it was down for longer than a lease
+	later   bool      // another boot of the node has begun, and has its lease
+	changed chan struct{}
+}
+
+type phase uint8
+
+const (
+	up phase = iota
+	down
+	dead
+)
+
+// NewLink returns a link that is up. fate is asked once for each operation. lease is
+// how long the link may be down before Suspended says so.
+func NewLink(s *Store, lease time.Duration, fate func(op string) Fate) *Link {
+	return &Link{store: s, fate: fate, lease: lease, since: time.Now(), changed: make(chan struct{})}
+}
+
+// Down cuts the process off from the store until Up.
+func (l *Link) Down() { l.become(down) }
+
+// Up ends an outage.
+func (l *Link) Up() { l.become(up) }
+
+// Kill ends the link: the process is dead. Whatever a test leaves running of it
+// fails with ErrUnavailable from then on, an append with ErrFenced so that it ends.
+func (l *Link) Kill() { l.become(dead) }
+
+func (l *Link) become(p phase) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.phase == dead || l.phase == p {
+		return
+	}
+	l.long = p == up && time.Since(l.since) > l.lease
+	l.phase, l.since = p, time.Now()
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+func (l *Link) now() (phase, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.phase, l.changed
+}
+
+// Suspended reports that the process cannot be certain of its lease.
+func (l *Link) Suspended() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.phase == up && !l.later {
+		return l.long && time.Since(l.since) < time.Second // until it is renewed
+	}
+	return l.later || time.Since(l.since) > l.lease
+}
+
+// Supersede tells the link that another boot of its node has begun: that has the lease
+// from now on, and this process is suspended for good.
+func (l *Link) Supersede() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.later = true
+}
+
+// do carries out one operation. f runs while the store is held; half tells it to
+// store only the first of its messages.
+func (l *Link) do(ctx context.Context, op string, f func(half bool) error) error {
+	fate := l.fate(op)
+	p, changed := l.now()
+	switch p {
+	case dead:
+		return ErrUnavailable
+	case down:
+		return l.outage(ctx, fate)
+	}
+	if !pass(ctx, fate.There, changed) {
+		if fate.Stray {
+			_ = l.apply(fate.Half, f)
+		}
+		return l.outage(ctx, fate)
+	}
+	if fate.Again {
+		return ErrRetry
+	}
+	err := l.apply(false, f)
+	if !pass(ctx, fate.Back, changed) {
+		return l.outage(ctx, fate)
+	}
+	if fate.Lost {
+		return ErrUnavailable
+	}
+	return err
+}
+
+func (l *Link) apply(half bool, f func(half bool) error) error {
+	l.store.mu.Lock()
+	defer l.store.mu.Unlock()
+	return f(half)
+}
+
+// outage is how an operation ends that gets no answer.
+func (l *Link) outage(ctx context.Context, fate Fate) error {
+	p, changed := l.now()
+	for p == down && fate.Hang {
+		select {
+		case <-ctx.Done():
+			return ErrUnavailable
+		case <-changed:
+			p, changed = l.now()
+		}
+	}
+	if p == down { // a connection is refused soon, not at once
+		pass(ctx, fate.There, changed)
+	}
+	return ErrUnavailable
+}
+
+// pass waits for d. It reports whether nothing came between.
+func pass(ctx context.Context, d time.Duration, changed <-chan struct{}) bool {
+	if d <= 0 {
+		select {
+		case <-changed:
+			return false
+		default:
+			return ctx.Err() == nil
+		}
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-changed:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// Get reads a record.
+func (l *Link) Get(ctx context.Context, key string) (data []byte, rev uint64, err error) {
+	failed := l.do(ctx, "Get", func(bool) error {
+		data, rev, err = l.store.get(key)
+		return err
+	})
+	if failed != nil {
+		return nil, 0, failed
+	}
+	return data, rev, nil
+}
+
+// write carries out an operation that returns a revision.
+func (l *Link) write(ctx context.Context, op string, f func(half bool) (uint64, error)) (uint64, error) {
+	var rev uint64
+	err := l.do(ctx, op, func(half bool) (err error) {
+		rev, err = f(half)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return rev, nil
+}
+
+// Create stores a record that must not exist.
+func (l *Link) Create(ctx context.Context, key string, data []byte, ttl time.Duration) (uint64, error) {
+	return l.write(ctx, "Create", func(bool) (uint64, error) { return l.store.create(key, data, ttl) })
+}
+
+// Update replaces a record that has revision rev.
+func (l *Link) Update(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error) {
+	return l.write(ctx, "Update", func(bool) (uint64, error) { return l.store.update(key, data, rev, ttl) })
+}
+
+// Delete removes a record that has revision rev, or any if that is 0.
+func (l *Link) Delete(ctx context.Context, key string, rev uint64) error {
+	return l.do(ctx, "Delete", func(bool) error { return l.store.remove(key, rev) })
+}
+
+// OpenStream stores the writer record of a new stream, and its body.
+func (l *Link) OpenStream(ctx context.Context, path string, rec, body []byte, ttl time.Duration) (uint64, error) {
+	return l.write(ctx, "OpenStream", func(half bool) (uint64, error) { return l.store.openStream(path, rec, body, ttl, half) })
+}
+
+// Writer reads the writer record of a stream.
+func (l *Link) Writer(ctx context.Context, path string) (rec []byte, rev uint64, err error) {
+	failed := l.do(ctx, "Writer", func(bool) error {
+		rec, rev, err = l.store.writer(path)
+		return err
+	})
+	if failed != nil {
+		return nil, 0, failed
+	}
+	return rec, rev, nil
+}
+
+// Body reads what belongs to the writer record.
+func (l *Link) Body(ctx context.Context, path string) (body []byte, err error) {
+	failed := l.do(ctx, "Body", func(bool) error {
+		body, err = l.store.body(path)
+		return err
+	})
+	if failed != nil {
+		return nil, failed
+	}
+	return body, nil
+}
+
+// Take rewrites the writer record if it has revision rev.
+func (l *Link) Take(ctx context.Context, path string, rec []byte, rev uint64, ttl time.Duration) (uint64, error) {
+	return l.write(ctx, "Take", func(half bool) (uint64, error) { return l.store.take(path, rec, rev, ttl, half) })
+}
+
+// Rewrite is Take that leaves the body as it is.
+func (l *Link) Rewrite(ctx context.Context, path string, rec []byte, rev uint64, ttl time.Duration) (uint64, error) {
+	return l.write(ctx, "Rewrite", func(bool) (uint64, error) { return l.store.take(path, rec, rev, ttl, true) })
+}
+
+// Append stores append num under the writer record's revision rev, and calls done
+// once, from another goroutine.
+func (l *Link) Append(path string, rev, num uint64, data []byte, done func(error)) {
+	data = append([]byte(nil), data...)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), answerWait)
+		defer cancel()
+		err := l.do(ctx, "Append", func(bool) error { return l.store.append(path, rev, num, data) })
+		if p, _ := l.now(); p == dead {
+			err = ErrFenced
+		}
+		done(err)
+	}()
+}
+
+// Read calls f with the appends from..to that are stored.
+func (l *Link) Read(ctx context.Context, path string, from, to uint64, f func(num uint64, data []byte)) error {
+	var all []slot
+	err := l.do(ctx, "Read", func(bool) error {
+		l.store.read(path, from, to, func(num uint64, data []byte) { all = append(all, slot{num: num, data: data}) })
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, e := range all {
+		f(e.num, append([]byte(nil), e.data...))
+	}
+	return nil
+}
+
+// Tail is the number of the last append, found forward from hint.
+func (l *Link) Tail(ctx context.Context, path string, hint uint64) (tail uint64, err error) {
+	err = l.do(ctx, "Tail", func(bool) error {
+		tail = l.store.tail(path, hint)
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return tail, nil
+}
+
+// EndStream removes a stream.
+func (l *Link) EndStream(ctx context.Context, path string) error {
+	return l.do(ctx, "EndStream", func(half bool) error {
+		l.store.endStream(path, half)
+		return nil
+	})
+}

@@ -1,0 +1,337 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// RingSize is how many appends of a stream are kept: append n replaces n-RingSize.
+	RingSize = 1000
+
+	// markerTTL is how long a tombstone stays.
+	markerTTL = 5 * time.Second
+	// tailStep is how many appends a search for the tail looks at in one go.
+	tailStep = 64
+)
+
+// Store is what one or several processes share, and what survives them. Make one
+// with New. Its operations take no time and never fail but for what is stored:
+// processes reach it by a Link.
+type Store struct {
+	eventTTL time.Duration
+
+	mu   sync.Mutex // guards the rest
+	skew time.Duration
+	now  state
+	full bool
+}
+
+// state is all that is stored. Its values are replaced, never changed.
+type state struct {
+	seq     uint64
+	records map[string]message
+	streams map[string]*log
+}
+
+// message is one record. One without data is a tombstone.
+type message struct {
+	seq     uint64
+	data    []byte
+	expires time.Time // the zero time is never
+}
+
+// log is one stream: its writer record, what belongs to it, and the ring.
+type log struct {
+	open, body message
+	ring       map[uint64]slot
+}
+
+type slot struct {
+	num     uint64
+	data    []byte
+	expires time.Time
+}
+
+// New returns an empty store whose events expire after eventTTL.
+func New(eventTTL time.Duration) *Store {
+	return &Store{eventTTL: eventTTL, now: state{records: make(map[string]message), streams: make(map[string]*log)}}
+}
+
+// Now is the store's clock.
+func (s *Store) Now() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clock()
+}
+
+func (s *Store) clock() time.Time { return time.Now().Add(s.skew) }
+
+// Jump moves the store's clock by d, which may be negative.
+func (s *Store) Jump(d time.Duration) {
+	s.mu.Lock()
+	s.skew += d
+	s.mu.Unlock()
+}
+
+// Fill makes all writes fail for want of room, or ends that.
+func (s *Store) Fill(full bool) {
+	s.mu.Lock()
+	s.full = full
+	s.mu.Unlock()
+}
+
+// Snapshot is what a Store held at some time.
+type Snapshot struct{ of state }
+
+// Snapshot returns what the store holds now.
+func (s *Store) Snapshot() Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Snapshot{s.now.clone()}
+}
+
+// Restore makes the store hold what it held then, revisions included. The clock
+// stays. Nobody else may use the store meanwhile: who knows of a later revision
+// must be gone.
+func (s *Store) Restore(snap Snapshot) {
+	s.mu.Lock()
+	s.now = snap.of.clone()
+	s.mu.Unlock()
+}
+
+func (st state) clone() state {
+	st.records = maps.Clone(st.records)
+	streams := make(map[string]*log, len(st.streams))
+	for path, l := range st.streams {
+		c := *l
+		c.ring = maps.Clone(l.ring)
+		streams[path] = &c
+	}
+	st.streams = streams
+	return st
+}
+
+// Size is the number of messages that are stored and have not expired.
+func (s *Store) Size() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.now.records {
+		n += count(s.lives(m.expires))
+	}
+	for _, l := range s.now.streams {
+		n += count(l.open.seq != 0 && s.lives(l.open.expires)) + count(l.body.seq != 0 && s.lives(l.body.expires))
+		for _, e := range l.ring {
+			n += count(s.lives(e.expires))
+		}
+	}
+	return n
+}
+
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (s *Store) lives(expires time.Time) bool { return expires.IsZero() || s.clock().Before(expires) }
+
+func (s *Store) after(ttl time.Duration) time.Time {
+	if ttl <= 0 {
+		return time.Time{}
+	}
+	if rest := ttl % time.Second; rest > 0 {
+		ttl += time.Second - rest
+	}
+	return s.clock().Add(ttl)
+}
+
+// alive is m, or nothing if it has expired.
+func (s *Store) alive(m message) message {
+	if m.seq == 0 || !s.lives(m.expires) {
+		return message{}
+	}
+	return m
+}
+
+// put makes a message of data.
+func (s *Store) put(data []byte, ttl time.Duration) message {
+	s.now.seq++
+	if data != nil {
+		data = slices.Clone(data)
+	}
+	return message{seq: s.now.seq, data: data, expires: s.after(ttl)}
+}
+
+func (s *Store) get(key string) ([]byte, uint64, error) {
+	m := s.alive(s.now.records[key])
+	if m.data == nil {
+		return nil, 0, ErrNotFound
+	}
+	return m.data, m.seq, nil
+}
+
+func (s *Store) create(key string, data []byte, ttl time.Duration) (uint64, error) {
+	switch {
+	case s.full:
+		return 0, ErrFull
+	case s.alive(s.now.records[key]).data != nil:
+		return 0, ErrConflict
+	}
+	m := s.put(data, ttl)
+	s.now.records[key] = m
+	return m.seq, nil
+}
+
+func (s *Store) update(key string, data []byte, rev uint64, ttl time.Duration) (uint64, error) {
+	switch {
+	case s.full:
+		return 0, ErrFull
+	case rev == 0 || s.alive(s.now.records[key]).seq != rev:
+		return 0, ErrConflict
+	}
+	m := s.put(data, ttl)
+	s.now.records[key] = m
+	return m.seq, nil
+}
+
+func (s *Store) remove(key string, rev uint64) error {
+	switch m := s.alive(s.now.records[key]); {
+	case rev != 0 && m.seq != rev:
+		return ErrConflict
+	case m.data != nil:
+		s.now.records[key] = s.put(nil, markerTTL)
+	}
+	return nil
+}
+
+// openStream stores the writer record and the body. A half one lacks the body.
+func (s *Store) openStream(path string, rec, body []byte, ttl time.Duration, half bool) (uint64, error) {
+	l := s.now.streams[path]
+	switch {
+	case s.full:
+		return 0, ErrFull
+	case l != nil && s.alive(l.open).data != nil:
+		return 0, ErrConflict
+	case l == nil:
+		l = &log{ring: make(map[uint64]slot)}
+		s.now.streams[path] = l
+	}
+	l.open = s.put(rec, ttl)
+	if body != nil && !half {
+		l.body = s.put(body, ttl)
+	}
+	return l.open.seq, nil
+}
+
+func (s *Store) writer(path string) ([]byte, uint64, error) {
+	if l := s.now.streams[path]; l != nil {
+		if m := s.alive(l.open); m.data != nil {
+			return m.data, m.seq, nil
+		}
+	}
+	return nil, 0, ErrNotFound
+}
+
+func (s *Store) body(path string) ([]byte, error) {
+	if l := s.now.streams[path]; l != nil {
+		if m := s.alive(l.body); m.data != nil {
+			return m.data, nil
+		}
+	}
+	return nil, ErrNotFound
+}
+
+// take rewrites the writer record and renews the body. A half one does not renew it.
+func (s *Store) take(path string, rec []byte, rev uint64, ttl time.Duration, half bool) (uint64, error) {
+	l := s.now.streams[path]
+	switch {
+	case s.full:
+		return 0, ErrFull
+	case l == nil || rev == 0 || s.alive(l.open).seq != rev:
+		return 0, ErrConflict
+	}
+	l.open = s.put(rec, ttl)
+	if m := s.alive(l.body); m.data != nil && !half {
+		l.body = s.put(m.data, ttl)
+	}
+	return l.open.seq, nil
+}
+
+func (s *Store) append(path string, rev, num uint64, data []byte) error {
+	l := s.now.streams[path]
+	switch {
+	case s.full:
+		return ErrFull
+	case l == nil || rev == 0 || s.alive(l.open).seq != rev:
+		return ErrFenced
+	}
+	s.now.seq++
+	l.ring[num%RingSize] = slot{num: num, data: slices.Clone(data), expires: s.after(s.eventTTL)}
+	return nil
+}
+
+// at is the append in the slot of num, whatever append that is.
+func (s *Store) at(path string, num uint64) (e slot) {
+	if l := s.now.streams[path]; l != nil {
+		if e = l.ring[num%RingSize]; !s.lives(e.expires) {
+			return slot{}
+		}
+	}
+	return e
+}
+
+func (s *Store) read(path string, from, to uint64, f func(num uint64, data []byte)) {
+	if from = max(from, 1); to >= from && to-from >= RingSize {
+		from = to - RingSize + 1
+	}
+	for num := from; num <= to; num++ {
+		if e := s.at(path, num); e.num == num && len(e.data) > 0 {
+			f(num, e.data)
+		}
+	}
+}
+
+func (s *Store) tail(path string, hint uint64) uint64 {
+	tail := hint
+	for {
+		found, alive := s.newest(path, tail, tailStep)
+		if !alive {
+			found, _ = s.newest(path, tail, RingSize)
+		}
+		tail = found
+		e := s.at(path, tail+1)
+		if e.num <= tail {
+			return tail
+		}
+		tail = e.num
+	}
+}
+
+// newest is the highest append number in the n slots from append from on.
+func (s *Store) newest(path string, from, n uint64) (num uint64, alive bool) {
+	num = from
+	for i := range n {
+		if e := s.at(path, from+i); e.num >= max(from, 1) {
+			num, alive = max(num, e.num), true
+		}
+	}
+	return num, alive
+}
+
+// endStream removes the writer record and then the rest. A half one leaves the rest.
+func (s *Store) endStream(path string, half bool) {
+	l := s.now.streams[path]
+	if l == nil {
+		return
+	}
+	if s.alive(l.open).data != nil {
+		l.open = s.put(nil, markerTTL)
+	}
+	if !half {
+		l.body, l.ring = message{}, make(map[uint64]slot)
+	}
+}

@@ -1,0 +1,201 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// guarded is a stream with one append in flight whose guard is refused.
+func guarded(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, Limits{})
+	w.step(Event{Op: Opened, Rev: 1, Epoch: 1})
+	w.step(Event{Op: Push, Entries: []Entry{msg("a")}})
+	w.inFlight = nil
+	w.step(Event{Op: Guarded})
+	if w.inFlight == nil || w.inFlight.Do != DoLook {
+		t.Fatalf("after the refusal: %+v, want a look at the record", w.inFlight)
+	}
+	w.inFlight = nil
+	return w
+}
+
+// TestRefusedGuardIsLookedInto walks the rows of what may have become of the record.
+func TestRefusedGuardIsLookedInto(t *testing.T) {
+	t.Run("it is another writer's", func(t *testing.T) {
+		w, taken := guarded(t), errors.New("taken")
+		w.step(Event{Op: Fenced, Err: taken})
+		if w.lost != taken || w.inFlight != nil || w.dropped != 1 {
+			t.Errorf("lost %v, in flight %+v, dropped %d", w.lost, w.inFlight, w.dropped)
+		}
+	})
+	t.Run("it is ours", func(t *testing.T) {
+		w := guarded(t)
+		w.step(Event{Op: Ours, Rev: 9})
+		if w.m.Rev() != 9 || w.inFlight == nil || w.inFlight.Do != DoAppend || EpochOf(w.inFlight.Data) != 1 {
+			t.Fatalf("rev %d, in flight %+v", w.m.Rev(), w.inFlight)
+		}
+		w.ack()
+		if diff := cmp.Diff([]string{"1.0 a"}, w.delivered); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("it cannot be read", func(t *testing.T) {
+		w := guarded(t)
+		for range 1000 { // there is no count of tries
+			w.step(Event{Op: Again})
+			w.do(w.m.Resend(nil))
+			if w.inFlight == nil || w.inFlight.Do != DoLook || w.lost != nil {
+				t.Fatalf("in flight %+v, lost %v", w.inFlight, w.lost)
+			}
+			w.inFlight = nil
+		}
+	})
+	t.Run("it is gone", func(t *testing.T) {
+		w := guarded(t)
+		w.step(Event{Op: Absent, Epoch: 5})
+		if w.inFlight == nil || w.inFlight.Do != DoCreate || w.inFlight.Num != 0 {
+			t.Fatalf("in flight %+v", w.inFlight)
+		}
+		w.inFlight = nil
+		w.step(Event{Op: Again})
+		w.do(w.m.Resend(nil))
+		w.inFlight = nil
+		w.step(Event{Op: Created, Rev: 30})
+		if w.m.Rev() != 30 || w.inFlight.Do != DoAppend || EpochOf(w.inFlight.Data) != 5 {
+			t.Fatalf("rev %d, in flight %+v", w.m.Rev(), w.inFlight)
+		}
+	})
+	t.Run("it is gone when it is due", func(t *testing.T) {
+		w := newWorld(t, Limits{})
+		w.step(Event{Op: Opened, Rev: 1, Epoch: 1})
+		w.step(Event{Op: Refresh})
+		w.step(Event{Op: Push, Entries: []Entry{msg("a")}})
+		for _, e := range []Event{{Op: Guarded}, {Op: Absent, Epoch: 2}, {Op: Guarded}, {Op: Ours, Rev: 7}} {
+			w.inFlight = nil
+			w.step(e)
+		}
+		if w.inFlight.Do != DoRefresh {
+			t.Fatalf("in flight %+v: what is stored under our name may be older than what we know", w.inFlight)
+		}
+		w.inFlight = nil
+		w.step(Event{Op: Refreshed, Rev: 8})
+		if w.inFlight.Do != DoAppend || w.m.Rev() != 8 {
+			t.Errorf("rev %d, in flight %+v", w.m.Rev(), w.inFlight)
+		}
+	})
+}
+
+// TestLateAcknowledgementIsNoOther: what comes of a write that was already given up for
+// a look is not taken for the outcome of the next.
+func TestLateAcknowledgementIsNoOther(t *testing.T) {
+	w := guarded(t)
+	w.step(Event{Op: Stored})
+	if len(w.delivered) != 0 || w.m.Tail() != 0 {
+		t.Errorf("delivered %v, tail %d", w.delivered, w.m.Tail())
+	}
+}
+
+// ring is a log that forgets as the store does, with what its record tells.
+type ring struct {
+	*world
+	told   uint64 // the record tells of all up to here
+	absent bool
+}
+
+func (r *ring) ack(seed *rand.Rand) {
+	e := r.inFlight
+	if e == nil {
+		return
+	}
+	r.inFlight = nil
+	switch {
+	case e.Do == DoLook:
+		if r.absent {
+			r.step(Event{Op: Absent, Epoch: r.m.Epoch() + 1 + seed.Uint64N(9)})
+		} else {
+			r.step(Event{Op: Ours, Rev: r.m.Rev() + 1})
+		}
+	case e.Do == DoCreate:
+		r.absent, r.told = false, e.Num
+		r.step(Event{Op: Created, Rev: r.m.Rev() + 1})
+	case r.absent || seed.IntN(20) == 0:
+		r.step(Event{Op: Guarded})
+	case e.Do == DoRefresh:
+		r.told = e.Num
+		r.step(Event{Op: Refreshed, Rev: r.m.Rev() + 1})
+	default:
+		if len(e.Data) > 0 {
+			delete(r.log, e.Num-Ring)
+		}
+		r.log[e.Num] = e.Data
+		r.step(Event{Op: Stored})
+	}
+}
+
+// TestRecordTellsWhatTheLogForgets: whenever a writer may be lost, each append that the
+// record does not tell of is in the log, from its first part on.
+func TestRecordTellsWhatTheLogForgets(t *testing.T) {
+	for s := range uint64(20) {
+		seed := rand.New(rand.NewPCG(s, 2))
+		r := &ring{world: newWorld(t, Limits{Part: 200, Batch: 5, Bytes: 20000 + seed.IntN(200000), Appends: 1 + seed.IntN(1500)})}
+		r.step(Event{Op: Opened, Rev: 1, Epoch: 1})
+		for n := range 1300 {
+			switch k := seed.IntN(40); {
+			case k == 0:
+				r.absent = true
+			case k == 1:
+				r.step(Event{Op: Refresh})
+			case k < 30:
+				r.step(Event{Op: Push, Entries: []Entry{msg(fmt.Sprintf("%0*d", 1+seed.IntN(700), n))}})
+			}
+			for range 1 + seed.IntN(4) {
+				r.ack(seed)
+			}
+			// The log forgets from its beginning on, so that the first one that is needed tells of all.
+			if num := r.told + 1; num <= r.m.Tail() && len(r.log[num]) == 0 {
+				t.Fatalf("seed %d, step %d: the record tells of what came up to append %d, the log has not got %d of %d", s, n, r.told, num, r.m.Tail())
+			}
+			if next := r.log[r.told+1]; len(next) > 0 && next[1]&flagCont != 0 {
+				t.Fatalf("seed %d, step %d: append %d, the first that the record does not tell of, is the rest of another", s, n, r.told+1)
+			}
+		}
+	}
+}
+
+// TestTakeoverOfMoreThanTheRing: a writer that begins with more sizes than the log holds
+// empties no place for them, which another append has by now.
+func TestTakeoverOfMoreThanTheRing(t *testing.T) {
+	w := newWorld(t, Limits{})
+	w.step(Event{Op: Opened, Rev: 1, Epoch: 1, Tail: Ring + 500, Covered: Ring + 500, Sizes: make([]int, Ring+500)})
+	if low, _ := w.m.Kept(); w.inFlight != nil || low != 501 {
+		t.Errorf("in flight %+v, the log begins with %d, want none and 501", w.inFlight, low)
+	}
+}
+
+// TestRecordTellsEachHundredAppends bounds what a takeover has to read.
+func TestRecordTellsEachHundredAppends(t *testing.T) {
+	r := &ring{world: newWorld(t, Limits{})}
+	r.step(Event{Op: Opened, Rev: 1, Epoch: 1})
+	for range 1000 {
+		r.step(Event{Op: Push, Entries: []Entry{msg("x")}})
+		for r.inFlight != nil {
+			r.ackAll()
+		}
+		if n := r.m.Tail() - r.told; n > told {
+			t.Fatalf("the record does not tell of %d appends", n)
+		}
+	}
+}
+
+// ackAll stores what is in flight, and refuses nothing.
+func (r *ring) ackAll() {
+	if e := *r.inFlight; e.Do == DoRefresh {
+		r.told = e.Num
+	}
+	r.world.ack()
+}

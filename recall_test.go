@@ -1,0 +1,341 @@
+package troupe_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/testkit"
+)
+
+// These tests hold that what a second run needs, and a client that comes back, outlives
+// the event log, which forgets by count, bytes and age.
+
+// nextWith returns the next event whose data has text in it.
+func nextWith(t *testing.T, a *testkit.Answer, text string) testkit.Event {
+	t.Helper()
+	for {
+		e, ok := a.Next()
+		if !ok {
+			t.Fatalf("the stream ended before %q", text)
+		}
+		if strings.Contains(e.Data, text) {
+			return e
+		}
+	}
+}
+
+// accept answers a question that has come.
+func accept(t *testing.T, c *testkit.Client, question testkit.Event, answer string) {
+	t.Helper()
+	if r := c.Post(answerTo(question.Data, `{"action":"accept","content":{"answer":"`+answer+`"}}`)); r.StatusCode != 202 {
+		t.Fatalf("answer: %s %s", r.Status, r.Body)
+	}
+}
+
+// TestAnswersOutliveTheLog: a call asks twice with one key, and the log forgets the first
+// answer in between. The run after a crash gets for each question the answer that was
+// given to it.
+func TestAnswersOutliveTheLog(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		between func(ctx context.Context, call *troupe.Call) error
+		answer  string
+		want    string
+	}{
+		"1,100 appends in between": {want: "NO, YES", answer: "NO", between: func(ctx context.Context, call *troupe.Call) error {
+			for i := range 1100 {
+				if err := call.Progress(ctx, float64(i+1), 1100, ""); err != nil {
+					return err
+				}
+				if err := sleep(ctx, 20); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+		"5 MiB in between": {want: "NO, YES", answer: "NO", between: func(ctx context.Context, call *troupe.Call) error {
+			for i := range 50 {
+				if err := call.Progress(ctx, float64(i+1), 50, strings.Repeat("x", 100<<10)); err != nil {
+					return err
+				}
+				if err := sleep(ctx, 100); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+		"20 minutes in between": {want: "NO, YES", answer: "NO", between: func(ctx context.Context, _ *troupe.Call) error {
+			return sleep(ctx, 20*60*1000)
+		}},
+		// What the record cannot hold costs the call its right to run again.
+		"an answer of 70 KiB": {want: "-32010", answer: strings.Repeat("N", 70<<10), between: func(ctx context.Context, _ *troupe.Call) error {
+			return sleep(ctx, 20*60*1000)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testkit.Bubble(t, func(t *testing.T) {
+				add := func(h *host) {
+					troupe.AddTool(h.srv, troupe.Tool{Name: "drop", Needs: troupe.NeedsElicitation, Rerun: troupe.Safe},
+						func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+							a, err := call.Elicit(ctx, "Drop table A?", form)
+							if err != nil {
+								return "", err
+							}
+							if call.Attempt() == 1 {
+								if err := tt.between(ctx, call); err != nil {
+									return "", err
+								}
+							}
+							b, err := call.Elicit(ctx, "Drop table B?", form)
+							if err != nil {
+								return "", err
+							}
+							if call.Attempt() == 1 {
+								return "", sleep(ctx, 3600000)
+							}
+							return fmt.Sprintf("%v, %v", field(a.Content), field(b.Content)), nil
+						})
+				}
+				dir := t.TempDir()
+				h := newHost(t, troupe.Options{Dir: dir}, nil)
+				add(h)
+				c := h.session()
+				a := c.Post(callWith("1", "drop", `{}`, `"p"`))
+				accept(t, c, nextWith(t, a, "Drop table A?"), tt.answer)
+				last := nextWith(t, a, "Drop table B?")
+				accept(t, c, last, "YES")
+				after, m := crashed(t, dir, troupe.Options{}, c)
+				add(after)
+				a.Close()
+				if got := resumed(t, m, last.ID); len(got) != 1 || !strings.Contains(got[0], tt.want) {
+					t.Errorf("the second run ended with %.300q, want %s", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// resumed are the messages that a resume from an event id has brought.
+func resumed(t *testing.T, c *testkit.Client, id string) []string {
+	t.Helper()
+	r := c.Get(id)
+	if !r.Stream() {
+		t.Fatalf("resume: %s %s", r.Status, r.Body)
+	}
+	return payloads(r.All())
+}
+
+// field is the answer of the test form.
+func field(content []byte) string {
+	_, text, _ := strings.Cut(string(content), `:"`)
+	return strings.TrimSuffix(text, `"}`)
+}
+
+// TestBatchOutlivesTheLog: of a batch, what was answered or cancelled stays so though the
+// log has forgotten it, whatever class the calls are of.
+func TestBatchOutlivesTheLog(t *testing.T) {
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		var runs [3]atomic.Int32
+		add := func(h *host) {
+			troupe.AddTool(h.srv, troupe.Tool{Name: "long", Rerun: troupe.Safe}, func(ctx context.Context, c *troupe.Call, _ struct{}) (string, error) {
+				for i := range 60 {
+					if c.Attempt() > 1 {
+						return "long", nil
+					}
+					_ = c.Progress(ctx, float64(i+1), 60, "")
+					if err := sleep(ctx, 60000); err != nil {
+						return "", err
+					}
+				}
+				return "", nil
+			})
+			for i, tool := range []troupe.Tool{{Name: "pay"}, {Name: "safe", Rerun: troupe.Safe}, {Name: "cancelled", Rerun: troupe.Safe}} {
+				troupe.AddTool(h.srv, tool, func(ctx context.Context, c *troupe.Call, _ struct{}) (string, error) {
+					runs[i].Add(1)
+					if tool.Name == "cancelled" {
+						return "", sleep(ctx, 3600000)
+					}
+					return tool.Name, sleep(ctx, 1000)
+				})
+			}
+		}
+		dir := t.TempDir()
+		h := newHost(t, troupe.Options{Dir: dir}, nil)
+		add(h)
+		c := h.batching()
+		a := c.Post(batch(callWith("1", "long", `{}`, `"p"`), call("2", "pay", `{}`), call("3", "safe", `{}`), call("4", "cancelled", `{}`)))
+		time.Sleep(5 * time.Second)
+		c.Post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4}}`)
+		var last testkit.Event
+		for begin := time.Now(); time.Since(begin) < 20*time.Minute; {
+			last, _ = a.Next()
+		}
+		for range 2 { // a second crash finds it in the record that the first takeover wrote
+			after, m := crashed(t, dir, troupe.Options{}, c)
+			add(after)
+			if diff := cmp.Diff([]string{textResult("1", "long")}, resumed(t, m, last.ID)); diff != "" {
+				t.Errorf("after the crash (-want +got):\n%s", diff)
+			}
+		}
+		a.Close()
+		for i := range runs {
+			if n := runs[i].Load(); n != 1 {
+				t.Errorf("call %d ran %d times", i+2, n)
+			}
+		}
+	})
+}
+
+// TestNewestIDOutlivesItsEvent: the newest event id that a client has got can be resumed
+// from however long the call is silent, though entries that clients never see came after
+// it; also when the process was lost meanwhile.
+func TestNewestIDOutlivesItsEvent(t *testing.T) {
+	t.Parallel()
+	for name, rerun := range map[string]troupe.Rerun{"never": troupe.Never, "safe": troupe.Safe} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testkit.Bubble(t, func(t *testing.T) {
+				add := func(h *host) {
+					troupe.AddTool(h.srv, troupe.Tool{Name: "deploy", Needs: troupe.NeedsElicitation, Rerun: rerun},
+						func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+							if _, err := call.Elicit(ctx, "Sure?", form); err != nil {
+								return "", err
+							}
+							return "deployed", sleep(ctx, 50*60*1000)
+						})
+				}
+				dir := t.TempDir()
+				h := newHost(t, troupe.Options{Dir: dir}, nil)
+				add(h)
+				c := h.session()
+				a := c.Post(call("1", "deploy", `{}`))
+				question := nextWith(t, a, "Sure?")
+				accept(t, c, question, "yes")
+				ended := make(chan struct{})
+				go func() { a.All(); close(ended) }()
+				time.Sleep(14 * time.Minute)
+				a.Close()
+				<-ended
+				r := c.Get(question.ID)
+				if !r.Stream() {
+					t.Fatalf("resume with the newest id: %s %s", r.Status, r.Body)
+				}
+				rest := reading(r)
+				after, m := crashed(t, dir, troupe.Options{}, c)
+				add(after)
+				deployed := textResult("1", "deployed")
+				want := deployed
+				if rerun == troupe.Never {
+					want = `{"jsonrpc":"2.0","id":1,"error":{"code":-32010,"message":"the node running this call was lost; whether it took effect is unknown"}}`
+				}
+				if diff := cmp.Diff([]string{want}, resumed(t, m, question.ID)); diff != "" {
+					t.Errorf("resumed after a crash (-want +got):\n%s", diff)
+				}
+				if diff := cmp.Diff([]string{deployed}, rest()); diff != "" {
+					t.Errorf("resumed (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// TestQuestionOutlivesItsEvent: a question that nobody has answered for longer than
+// events live, and over a crash, takes its answer.
+func TestQuestionOutlivesItsEvent(t *testing.T) {
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		o := troupe.Options{MaxAsk: 2 * time.Hour, MaxCall: 3 * time.Hour}
+		dir := t.TempDir()
+		o.Dir = dir
+		h := newHost(t, o, nil)
+		c := h.session()
+		a := c.Post(call("1", "ask", `{"question":"who?"}`))
+		question := nextWith(t, a, "who?")
+		go a.All()
+		time.Sleep(time.Hour)
+		_, m := crashed(t, dir, o, c)
+		accept(t, m, question, "me")
+		if diff := cmp.Diff([]string{textResult("1", `accept {\"answer\":\"me\"}`)}, resumed(t, m, question.ID)); diff != "" {
+			t.Errorf("answered after an hour and a crash (-want +got):\n%s", diff)
+		}
+		a.Close()
+	})
+}
+
+// TestPowerCutTakesNoIDTwice: what a power cut leaves is the store as of the last flush,
+// here a copy of it. The client is an event ahead. Its id is refused, also once another
+// event is stored under that number; a refused resume has nothing run again; and what
+// two processes send that begin from the same copy has different ids.
+func TestPowerCutTakesNoIDTwice(t *testing.T) {
+	t.Parallel()
+	testkit.Bubble(t, func(t *testing.T) {
+		var again atomic.Int32
+		add := func(h *host) {
+			troupe.AddTool(h.srv, troupe.Tool{Name: "work", Rerun: troupe.Safe}, func(ctx context.Context, c *troupe.Call, _ struct{}) (string, error) {
+				if c.Attempt() > 1 {
+					again.Add(1)
+				}
+				for i := range 12 {
+					if err := c.Progress(ctx, float64(i+1), 12, ""); err != nil {
+						return "", err
+					}
+					if err := sleep(ctx, 1000); err != nil {
+						return "", err
+					}
+				}
+				return "the answer", nil
+			})
+		}
+		dir := t.TempDir()
+		h := newHost(t, troupe.Options{Dir: dir}, nil)
+		add(h)
+		c := h.session()
+		a := c.Post(callWith("1", "work", `{}`, `"p"`))
+		kept := nextWith(t, a, `"progress":10,`)
+		flushed := copyDir(t, dir)
+		ahead, _ := a.Next()
+		a.Close()
+		ids := map[string]bool{kept.ID: true, ahead.ID: true}
+		for range 2 {
+			after, m := crashed(t, flushed, troupe.Options{}, c)
+			add(after)
+			refused := func() {
+				t.Helper()
+				if r := m.Get(ahead.ID); r.StatusCode != 400 || !strings.Contains(r.Body, "-32011") {
+					t.Errorf("resume with an id that the power cut took back: %s %s", r.Status, r.Body)
+				}
+			}
+			again.Store(0)
+			for range 2 {
+				refused()
+				time.Sleep(time.Minute)
+			}
+			if n := again.Load(); n != 0 {
+				t.Errorf("a resume that was refused had the call run %d times", n)
+			}
+			all := m.Get(kept.ID).All()
+			if got := payloads(all); len(got) != 3 || got[2] != textResult("1", "the answer") {
+				t.Errorf("resumed: %q", got)
+			}
+			for _, e := range all {
+				if e.Data != "" && ids[e.ID] {
+					t.Errorf("%s stands for two events, one of them %s", e.ID, e.Data)
+				}
+				ids[e.ID] = true
+			}
+			refused()
+			if r := m.Get(all[len(all)-1].ID); r.StatusCode != 204 {
+				t.Errorf("resume with the id of the last event: %s", r.Status)
+			}
+		}
+	})
+}

@@ -1,0 +1,63 @@
+package troupe_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/testkit"
+)
+
+// A refused request of a session is answered with HTTP 200 and the error that says why: clients that take any other
+// status for the end of their connection lose nothing by it. Statuses are for what is no request of a session.
+func TestRefusedRequestsOfASession(t *testing.T) {
+	for _, revision := range troupe.Revisions()[:4] { // those with sessions
+		t.Run(revision, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				h := newHost(t, troupe.Options{CallRate: 1, CallBurst: 2, CallsPerSession: 1, SessionsPerPrincipal: 1, StreamsPerSession: 1}, nil)
+				c := h.unchecked().InitializeAs(revision, `{}`)
+				answered := func(what, body string, status int, want string) {
+					t.Helper()
+					a := c.Post(body)
+					if a.StatusCode != status || a.Body != want {
+						t.Errorf("%s: %s %s, want %d %s", what, a.Status, a.Body, status, want)
+					}
+				}
+				ping := func(id string) string { return `{"jsonrpc":"2.0","id":` + id + `,"method":"ping"}` }
+
+				long := `"` + strings.Repeat("x", 3000) + `"`
+				answered("a long id", ping(long), 200, fault(long, invalid, "the id or the progress token is too long", ""))
+				running := c.Post(call("1", "sleep", `{"ms":10000}`))
+				defer running.Close()
+				answered("an id in flight", ping("1"), 200, fault("1", invalid, "the id is in use by a request in flight", ""))
+				answered("one more in flight", ping("2"), 200, fault("2", invalid, "too many requests in flight in this session", `{"retryAfterMs":1000}`))
+				c.Post(cancel("1"))
+				synctest.Wait()
+				answered("the last in time", call("3", "echo", `{"text":"x"}`), 200, textResult("3", "x"))
+				answered("one more in a second", call("4", "echo", `{"text":"x"}`), 200, fault("4", invalid, "too many calls per second in this session", `{"retryAfterMs":750}`))
+
+				answered("no message", `{"jsonrpc":"2.0","id":5}`, 400, fault("5", invalid, "a message needs a method, a result or an error", ""))
+				answered("no JSON", `{`, 400, fault("", -32700, "unexpected end of the message", ""))
+				answered("a notification", note("notifications/x", ""), 202, "")
+				listening := c.Get("")
+				defer listening.Close()
+				if a := c.Get(""); a.StatusCode != 429 || a.Header.Get("Retry-After") != "1" {
+					t.Errorf("one more GET: %s", a.Status)
+				}
+				other := h.unchecked()
+				if a := other.Post(`{"jsonrpc":"2.0","id":6,"method":"initialize","params":{"protocolVersion":"` + revision + `","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`); a.StatusCode != 429 || a.Header.Get("Retry-After") == "" {
+					t.Errorf("one more session: %s %s", a.Status, a.Body)
+				}
+				other.Session = "aaaaaaaaaaaaaaaaaaaaaaaaaa"
+				if a := other.Post(ping("7")); a.StatusCode != 404 {
+					t.Errorf("an unknown session: %s %s", a.Status, a.Body)
+				}
+				other.Session = ""
+				if a := other.Post(call("8", "echo", `{"text":"x"}`)); a.StatusCode != 400 {
+					t.Errorf("no session: %s %s", a.Status, a.Body)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,107 @@
+package transport
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// TestDoorServesWhoCameInTime shuts a door while connections with requests wait for it that nobody has accepted.
+func TestDoorServesWhoCameInTime(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux shows who waits")
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "served") })}
+	d := NewDoor(ln, s)
+	var conns []net.Conn
+	for i := range 20 {
+		c, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_, _ = fmt.Fprintf(c, "GET /%d HTTP/1.1\r\nHost: x\r\n\r\n", i)
+		conns = append(conns, c)
+	}
+	d.Shut()
+	if c, err := net.Dial("tcp", ln.Addr().String()); err == nil {
+		_ = c.Close()
+		t.Error("a connection is made after the door was shut")
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(Reuse(d, s)) }()
+	for i, c := range conns {
+		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatalf("request %d: %v", i, err)
+		}
+		if body, err := io.ReadAll(resp.Body); string(body) != "served" || err != nil {
+			t.Errorf("request %d: %q, %v", i, body, err)
+		}
+	}
+	if n := d.Open(); n != len(conns) {
+		t.Errorf("%d connections are open, want %d", n, len(conns))
+	}
+	_ = s.Close()
+	if err := <-served; err != http.ErrServerClosed {
+		t.Errorf("serve: %v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Errorf("a second Close: %v", err)
+	}
+}
+
+// TestDoorKeepsConnections sends requests on connections that are open when a door is shut: one of net/http, and one
+// that an event stream had.
+func TestDoorKeepsConnections(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: NewHandler(funcs{post: oneEvent}, Options{})}
+	d := NewDoor(ln, s)
+	go func() { _ = s.Serve(Reuse(d, s)) }()
+	defer s.Close()
+	addr := ln.Addr().String()
+	plain, stream := dial(t, addr), dial(t, addr)
+	ask := func(method string, c *client) {
+		t.Helper()
+		body := ""
+		if method == "POST" {
+			body = ping
+		}
+		resp := c.send(request(method, addr, body)).response(method)
+		if resp.StatusCode != 200 || resp.Close {
+			t.Errorf("%s: %s, close %t", method, resp.Status, resp.Close)
+		}
+		if _, err := io.ReadAll(resp.Body); err != nil {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+	ask("GET", plain)
+	ask("POST", stream)
+	d.Shut()
+	d.Shut()
+	for range 2 {
+		ask("GET", plain)
+		ask("POST", stream)
+	}
+	for end := time.Now().Add(20 * time.Second); d.Open() != 2 && time.Now().Before(end); {
+		runtime.Gosched() // a stream's connection is put back after its end
+	}
+	if n := d.Open(); n != 2 {
+		t.Errorf("%d connections are open, want 2", n)
+	}
+}

@@ -1,0 +1,38 @@
+package troupe_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/cluster"
+)
+
+// A cursor that cannot be opened, or made, because the key ring cannot be read now is
+// good again later: its client is told so. Only what the ring says is bad is bad.
+func TestCursorsWhileTheKeysCannotBeRead(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, troupe.Options{}, &troupe.ServerOptions{PageSize: 2})
+	addTestTools(h.srv)
+	c := h.session()
+	page := cursor(t, c.Post(method("1", "tools/list", "")))
+	next := method("2", "tools/list", `{"cursor":"`+page+`"}`)
+	for name, err := range map[string]error{"the store": cluster.ErrUnavailable, "a damaged ring": cluster.ErrDamaged, "whatever": errors.New("x")} {
+		back := h.rt.WithoutKeys(err)
+		for _, body := range []string{next, method("3", "tools/list", "")} {
+			if a := c.Post(body); !strings.Contains(a.Body, "try again") || !strings.Contains(a.Body, `"retryAfterMs":1000`) {
+				t.Errorf("%s: %s %s", name, a.Status, a.Body)
+			}
+		}
+		back()
+	}
+	back := h.rt.WithoutKeys(cluster.ErrSealed)
+	if a := c.Post(next); !strings.Contains(a.Body, "invalid cursor") {
+		t.Errorf("a bad one: %s %s", a.Status, a.Body)
+	}
+	back()
+	if a := c.Post(next); !strings.Contains(a.Body, `"result"`) {
+		t.Errorf("once the ring can be read: %s %s", a.Status, a.Body)
+	}
+}
