@@ -73,9 +73,8 @@ func (s store) Body(ctx context.Context, stream string) ([]byte, error) {
 	return body, storeError(err)
 }
 
-func (s store) Take(ctx context.Context, stream string, rec []byte, rev uint64, ttl time.Duration) (uint64, error) {
-	rev, err := s.n.Take(ctx, stream, rec, rev, ttl)
-	return rev, storeError(err)
+func (s store) KeepBody(ctx context.Context, stream string, body []byte, rev uint64, ttl time.Duration) error {
+	return storeError(s.n.KeepBody(ctx, stream, body, rev, ttl))
 }
 
 func (s store) Rewrite(ctx context.Context, stream string, rec []byte, rev uint64, ttl time.Duration) (uint64, error) {
@@ -126,6 +125,9 @@ func unreadable(err error) error {
 	}
 	return fmt.Errorf("%w: %w", actors.ErrUnavailable, err)
 }
+
+// Now is this machine's clock, which is that of the embedded store.
+func (s store) Now() time.Time { return time.Now().Round(0) }
 
 func (s store) NearFull() bool { return s.n.NearFull() }
 

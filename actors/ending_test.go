@@ -79,7 +79,7 @@ func TestDeleteDuringATakeover(t *testing.T) {
 				var id string
 				h.streams.each(func(st *streamActor) { id = st.key.ID; st.retire() }) // as its node was lost
 				synctest.Wait()
-				release := h.hold("Take")
+				release := h.hold("Rewrite")
 				c := h.back(session, id+".0.0")
 				time.Sleep(time.Second + idle)
 				deleted := &heldConn{}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/stream"
@@ -103,7 +104,11 @@ func (n *Node) whoHas(ctx context.Context, key StreamKey, epoch uint64, standalo
 func (s *streamActor) looked(m looked) {
 	switch {
 	case m.err == nil:
+		s.wrote()
 		s.step(stream.Event{Op: stream.Ours, Rev: m.rev})
+		if s.renew { // a record was created whose body may be missing
+			s.step(stream.Event{Op: stream.Refresh})
+		}
 	case errors.Is(m.err, ErrNotFound):
 		s.node.log.Info("the store forgot a stream that is written here: it is stored again", "stream", s.key.ID)
 		s.step(stream.Event{Op: stream.Absent, Epoch: nextEpoch(s.m.Epoch())})
@@ -122,6 +127,8 @@ func (s *streamActor) create(tail uint64) {
 		s.live.Safe = false
 		s.node.refusals.count(Recall)
 	}
+	s.renew = true // until both are stored for certain
+	s.writing()
 	data, err := s.tell(tail)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
@@ -137,6 +144,7 @@ func (s *streamActor) create(tail uint64) {
 func (s *streamActor) created(m created) {
 	switch {
 	case m.err == nil:
+		s.wrote()
 		s.renewed()
 		s.step(stream.Event{Op: stream.Created, Rev: m.rev})
 	case errors.Is(m.err, ErrConflict): // by an attempt whose outcome was unknown, or by another
@@ -154,25 +162,38 @@ func (s *streamActor) created(m created) {
 func (s *streamActor) rewrite(tail uint64) {
 	// The body beside it is renewed when that is due, and not each time that the log is
 	// about to forget something.
-	rev, write, renews := s.m.Rev(), s.node.store.Rewrite, s.renew
-	if renews {
-		write = s.node.store.Take
-	}
+	rev, renews, ttl := s.m.Rev(), s.renew, s.node.recordTTL(s.svc)
+	body, keeps := s.body, renews && s.live.Safe
+	s.writing()
 	data, err := s.tell(tail)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 		defer cancel()
 		var next uint64
 		if err == nil {
-			next, err = write(ctx, s.path, data, rev, s.node.recordTTL(s.svc))
+			next, err = s.node.store.Rewrite(ctx, s.path, data, rev, ttl)
+		}
+		if err == nil && keeps {
+			renews = s.node.keepBody(ctx, s.key, body, next, ttl)
 		}
 		_ = s.post(refreshed{next, err, renews})
 	}()
 }
 
+// keepBody gives the body of a stream's calls the lifetime of its record. It reports
+// whether there is nothing left to do: a body that has gone does not come back.
+func (n *Node) keepBody(ctx context.Context, key StreamKey, body []byte, rev uint64, ttl time.Duration) bool {
+	err := n.store.KeepBody(ctx, key.path(), body, rev, ttl)
+	if err != nil {
+		n.log.Warn("body of calls not renewed", "stream", key.ID, "error", err)
+	}
+	return err == nil || errors.Is(err, ErrNotFound)
+}
+
 func (s *streamActor) refreshed(m refreshed) {
 	switch {
 	case m.err == nil:
+		s.wrote()
 		if m.renewed {
 			s.renewed()
 		}

@@ -19,6 +19,7 @@ type memory struct {
 	bodies  map[string][]byte
 
 	reads atomic.Int64 // appends that were read
+	skew  atomic.Int64 // of the clock, nanoseconds
 
 	// before runs ahead of each operation, unlocked, and after runs when the
 	// operation is done and not yet reported; an error is reported in its place.
@@ -118,9 +119,19 @@ func (m *memory) Body(_ context.Context, path string) ([]byte, error) {
 	return nil, ErrNotFound
 }
 
-func (m *memory) Take(_ context.Context, path string, rec []byte, rev uint64, _ time.Duration) (uint64, error) {
-	return m.write("Take", path, rec, rev)
+func (m *memory) KeepBody(_ context.Context, path string, body []byte, rev uint64, _ time.Duration) error {
+	return m.do("KeepBody", path, func() error {
+		switch {
+		case m.records[path].rev != rev:
+			return ErrFenced
+		case body != nil:
+			m.bodies[path] = slices.Clone(body)
+		}
+		return nil
+	})
 }
+
+func (m *memory) Now() time.Time { return time.Now().Add(time.Duration(m.skew.Load())).Round(0) }
 
 func (m *memory) Rewrite(_ context.Context, path string, rec []byte, rev uint64, _ time.Duration) (uint64, error) {
 	return m.write("Rewrite", path, rec, rev)

@@ -35,6 +35,7 @@ type Node struct {
 	name  string
 	boot  string
 	store Store
+	clock clock
 
 	base    context.Context // of every handler
 	stopAll context.CancelCauseFunc
@@ -79,7 +80,7 @@ func NewNode(c Config) *Node {
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	n := &Node{k: NewKernel(c.Log), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store, keys: c.Keys,
+	n := &Node{k: NewKernel(c.Log), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store, clock: newClock(c.Store.Now), keys: c.Keys,
 		sessions: newDirectory[SessionKey, *sessionActor](), streams: newDirectory[StreamKey, *streamActor]()}
 	n.base, n.stopAll = context.WithCancelCause(context.Background())
 	n.attachments.all = make(map[*attachment]struct{})

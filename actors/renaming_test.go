@@ -138,7 +138,7 @@ func TestStreamThatMayHaveBeenNamed(t *testing.T) {
 
 // A stream that is being taken over while another takes its place is not listened to.
 func TestStreamIsReplacedDuringItsTakeover(t *testing.T) {
-	for _, op := range []string{"Take", "Tail", "Writer"} {
+	for _, op := range []string{"Rewrite", "Tail", "Writer"} {
 		t.Run(op, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := newAlone(t, plainHandler{})

@@ -182,7 +182,7 @@ func TestAppendJustBeforeATakeover(t *testing.T) {
 				defer func() { _ = n.Close(context.Background()) }()
 				var once sync.Once
 				h.mem.before = func(op, _ string) error {
-					if op == "Take" { // what was there has been read, and the record is as it was
+					if op == "Rewrite" { // what was there has been read, and the record is as it was
 						once.Do(func() {
 							let <- struct{}{}
 							synctest.Wait()

@@ -30,10 +30,10 @@ type Store interface {
 	OpenStream(ctx context.Context, stream string, rec, body []byte, ttl time.Duration) (rev uint64, err error)
 	Writer(ctx context.Context, stream string) (rec []byte, rev uint64, err error)
 	Body(ctx context.Context, stream string) ([]byte, error)
-	// Rewrite rewrites the writer record if its revision is still rev; Take
-	// renews the lifetime of the body, too.
+	// Rewrite rewrites the writer record if its revision is still rev. KeepBody then
+	// gives the body the same lifetime; where body is nil it is the one that is stored.
 	Rewrite(ctx context.Context, stream string, rec []byte, rev uint64, ttl time.Duration) (uint64, error)
-	Take(ctx context.Context, stream string, rec []byte, rev uint64, ttl time.Duration) (uint64, error)
+	KeepBody(ctx context.Context, stream string, body []byte, rev uint64, ttl time.Duration) error
 	// Append stores append num, guarded by the writer record's revision rev,
 	// and calls done once, from another goroutine. It keeps nothing of data.
 	Append(stream string, rev, num uint64, data []byte, done func(error))
@@ -44,6 +44,9 @@ type Store interface {
 	Tail(ctx context.Context, stream string, hint uint64) (uint64, error)
 	EndStream(ctx context.Context, stream string) error
 
+	// Now is the clock by which the store counts lifetimes. It may jump, as it is that of a
+	// machine; it has no monotonic reading.
+	Now() time.Time
 	// NearFull reports that new sessions and streams are to be refused.
 	NearFull() bool
 	// Suspended reports that this node's lease is not certain now.

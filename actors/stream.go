@@ -40,6 +40,9 @@ type streamActor struct {
 	heard    atomic.Bool   // there is a live connection
 	unstored atomic.Bool   // it could not begin, and the client knows
 	renew    bool          // the lifetime of record and body is to be renewed
+	written  time.Duration // how far ahead the clock was when the record was stored: see outlives
+	attempt  time.Duration // and when it was tried since, if trying
+	trying   bool
 	body     []byte        // of calls that may run again, where it is small: see create
 	ready    chan struct{} // closed once the connection is committed or refused
 	opened   bool
@@ -65,7 +68,8 @@ type (
 		err     error
 		renewed bool // and the body
 	}
-	resend struct{}
+	resend   struct{}
+	outlived struct{}
 	// attach makes att the stream's only live connection and answers its tail.
 	attach struct {
 		reply
@@ -121,6 +125,8 @@ func (s *streamActor) receive(m any) {
 		s.looked(m)
 	case created:
 		s.created(m)
+	case outlived:
+		s.step(stream.Event{Op: stream.Outlived})
 	case resend:
 		s.fx = s.m.Resend(s.fx[:0])
 		s.perform()
@@ -199,6 +205,10 @@ func (s *streamActor) perform() {
 	for i := range s.fx {
 		switch e := &s.fx[i]; e.Do {
 		case stream.DoAppend:
+			if e.Data != nil && s.outlives() {
+				_ = s.post(outlived{})
+				break
+			}
 			s.node.appends.Add(1)
 			s.node.store.Append(s.path, s.m.Rev(), e.Num, e.Data, func(err error) { _ = s.post(appended{err}) })
 		case stream.DoDeliver:
@@ -227,6 +237,8 @@ func (s *streamActor) perform() {
 // store may be away for as long as the calls' own limits let them run.
 func (s *streamActor) appended(err error) {
 	switch {
+	case err == nil && s.outlives(): // the clock went back just then
+		s.step(stream.Event{Op: stream.Outlived})
 	case err == nil:
 		s.step(stream.Event{Op: stream.Stored})
 	case errors.Is(err, ErrFenced):
@@ -474,7 +486,7 @@ func (n *Node) startStream(s *streamActor) {
 }
 
 func (n *Node) makeStream(svc *Service, sess *sessionActor, id string, rec streamRecord, conn Conn) *streamActor {
-	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, live: rec, m: stream.New(svc.Limits.Stream), ready: make(chan struct{})}
+	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, live: rec, m: stream.New(svc.Limits.Stream), written: n.clock.ahead(), ready: make(chan struct{})}
 	s.path = s.key.path()
 	if conn != nil {
 		s.att = n.newAttachment(svc, sess, s.key, &rec, conn, stream.Position{Stream: id})

@@ -120,10 +120,12 @@ func (n *Node) takeOver(ctx context.Context, svc *Service, s *sessionActor, key 
 		}
 	}
 	_ = rec.tell(log.whole, &log.past) // which are no more questions than the writer before told, but for its last few
+	written := n.clock.ahead()
 	rev, err = n.rewriteWriter(ctx, key.path(), rec, rev, n.recordTTL(svc))
 	if err != nil {
 		return nil, rec, fmt.Errorf("actors: take over: %w: %w", ErrUnavailable, err)
 	}
+	kept := body == nil || n.keepBody(ctx, key, body, rev, n.recordTTL(svc))
 	// The old writer may have got appends in before the record changed.
 	if err := n.readOn(ctx, key, log); err != nil || log.last {
 		rec.end = log.tail
@@ -131,11 +133,14 @@ func (n *Node) takeOver(ctx context.Context, svc *Service, s *sessionActor, key 
 	}
 	rec.Safe = rec.Safe && !log.unknown()
 	n.takeover.Add(1)
-	w := &streamActor{node: n, svc: svc, sess: s, key: key, path: key.path(), rec: rec, live: rec, m: stream.New(svc.Limits.Stream), ready: make(chan struct{})}
+	w := &streamActor{node: n, svc: svc, sess: s, key: key, path: key.path(), rec: rec, live: rec, m: stream.New(svc.Limits.Stream), written: written, ready: make(chan struct{})}
 	w.told, w.past = log.tail, log.past.clone()
 	w.left.Store(time.Now().UnixNano())
 	n.k.start(&w.cell, KindStream, w)
 	w.due.Store(n.renewAt(svc))
+	if !kept {
+		w.due.Store(time.Now().UnixNano())
+	}
 	w.commit()
 	_ = w.post(takenOver{rev: rev, log: log})
 	if len(rec.Calls) > 0 {
@@ -258,7 +263,7 @@ func (n *Node) rewriteWriter(ctx context.Context, path string, rec streamRecord,
 	if err != nil {
 		return 0, fmt.Errorf("actors: writer record: %w", err)
 	}
-	next, err := n.store.Take(ctx, path, data, rev, ttl)
+	next, err := n.store.Rewrite(ctx, path, data, rev, ttl)
 	if !errors.Is(err, ErrConflict) {
 		return next, err
 	}

@@ -107,7 +107,7 @@ func TestRefusedGuardIsToldApart(t *testing.T) {
 		m := joined(t, n, "other")
 		ctx := t.Context()
 		rev := must[uint64](t)(n.OpenStream(ctx, testStream, []byte("n"), nil, time.Minute))
-		must[uint64](t)(m.Take(ctx, testStream, []byte("m"), rev, time.Minute))
+		must[uint64](t)(m.Rewrite(ctx, testStream, []byte("m"), rev, time.Minute))
 		wantErr(t, "append after a takeover", appendWait(n, testStream, rev, 1, nil), ErrFenced)
 		if rec, _, err := n.Writer(ctx, testStream); err != nil || string(rec) != "m" {
 			t.Errorf("writer after a takeover: %q, %v", rec, err)
@@ -115,7 +115,7 @@ func TestRefusedGuardIsToldApart(t *testing.T) {
 
 		own := testStream + "b"
 		rev = must[uint64](t)(n.OpenStream(ctx, own, []byte("n"), nil, time.Minute))
-		must[uint64](t)(n.Take(ctx, own, []byte("n"), rev, time.Minute))
+		must[uint64](t)(n.Rewrite(ctx, own, []byte("n"), rev, time.Minute))
 		wantErr(t, "append after a refresh", appendWait(n, own, rev, 1, nil), ErrFenced)
 		rec, newRev, err := n.Writer(ctx, own)
 		if err != nil || string(rec) != "n" {

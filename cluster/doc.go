@@ -12,7 +12,7 @@
 //     ErrFenced, ErrRetry, ErrFull and ErrTooBig mean it was not done;
 //     ErrUnavailable means that nobody knows.
 //   - "Not found" is only ever said after a read from the stream leader.
-//   - Once Take has succeeded on a stream, no append of the previous writer is
+//   - Once Rewrite has succeeded on a stream, no append of the previous writer is
 //     accepted (ErrFenced): every append names the revision of the writer
 //     record it was made under, and the store checks it.
 //   - No call takes longer than its context, nor longer than 5 s plus the time

@@ -21,7 +21,7 @@ var (
 	// ErrNotFound: the leader has no such record. Nothing was changed.
 	ErrNotFound = errors.New("not found")
 	// ErrConflict: the record exists (Create) or has another revision
-	// (Update, Delete, Take, OpenStream). Not done.
+	// (Update, Delete, Rewrite, OpenStream). Not done.
 	ErrConflict = errors.New("revision conflict")
 	// ErrUnavailable: NATS is missing or did not answer in time. A read can be
 	// repeated; of a write nobody knows whether it was done.

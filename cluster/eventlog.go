@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -47,7 +46,7 @@ func (n *Node) checkStream(stream string) error {
 }
 
 // OpenStream creates a stream: its writer record and, unless body is nil, the
-// body beside it. Both expire after ttl unless Take renews them. rev is what
+// body beside it. Both expire after ttl unless Rewrite and KeepBody renew them. rev is what
 // Append needs. ErrConflict: the stream exists.
 //
 // If the record was stored but not the whole body, OpenStream removes what it
@@ -137,8 +136,9 @@ func (n *Node) body(ctx context.Context, stream string) ([]byte, error) {
 	return body, nil
 }
 
-// Rewrite replaces the writer record if it has revision rev, and renews its lifetime,
-// but not that of the body. From then on appends under rev are refused. ErrConflict:
+// Rewrite replaces the writer record if it has revision rev, and renews its lifetime:
+// a takeover, or a refresh by the writer itself. The body keeps the lifetime it has. From
+// then on appends under rev are refused. ErrConflict:
 // another was faster, or the record has expired.
 func (n *Node) Rewrite(ctx context.Context, stream string, rec []byte, rev uint64, ttl time.Duration) (uint64, error) {
 	err := n.checkStream(stream)
@@ -158,24 +158,25 @@ func (n *Node) Rewrite(ctx context.Context, stream string, rec []byte, rev uint6
 	return next, nil
 }
 
-// Take is Rewrite that renews the lifetime of the body, too: a takeover, or a refresh by
-// the writer itself.
-//
-// Once the record is replaced Take succeeds; a body that could not be renewed
-// then expires at its old time, which is logged.
-func (n *Node) Take(ctx context.Context, stream string, rec []byte, rev uint64, ttl time.Duration) (uint64, error) {
-	next, err := n.Rewrite(ctx, stream, rec, rev, ttl)
-	if err != nil {
-		return 0, err
+// KeepBody stores the body of a stream for ttl from now, if the writer record has
+// revision rev; where body is nil, it renews the one that is stored. ErrNotFound: there is
+// none, or a part of it is missing. ErrFenced: another writer has the stream. After
+// another error some parts may have been renewed, and the body is the one it was.
+func (n *Node) KeepBody(ctx context.Context, stream string, body []byte, rev uint64, ttl time.Duration) error {
+	err := n.checkStream(stream)
+	if err == nil && len(body) > MaxBody {
+		err = ErrTooBig
 	}
-	body, err := n.body(ctx, stream)
+	if err == nil && body == nil {
+		body, err = n.body(ctx, stream)
+	}
 	if err == nil {
-		err = n.putBody(ctx, stream, body, next, ttl)
+		err = n.putBody(ctx, stream, body, rev, ttl)
 	}
-	if err != nil && !errors.Is(err, ErrNotFound) {
-		n.log.WarnContext(ctx, "body of a stream was not renewed", "stream", stream, "error", err)
+	if err != nil {
+		return fmt.Errorf("cluster: keep the body of %s: %w", stream, err)
 	}
-	return next, nil
+	return nil
 }
 
 // appendMsg is what an append needs until it is written to the connection,
@@ -200,7 +201,7 @@ var appendMsgs = sync.Pool{New: func() any {
 //     negative Options.Sync a power cut;
 //   - ErrFenced: another writer has the stream; not stored, and nothing will be;
 //   - ErrFull, ErrRetry, ErrTooBig, ErrBadKey: not stored;
-//   - ErrUnavailable: unknown, within 5 s. Append the same number again or Take.
+//   - ErrUnavailable: unknown, within 5 s. Append the same number again or Rewrite.
 //
 // Numbers start at 1 and follow each other without a gap, and at most one
 // append of a stream is in flight: both are the caller's promise. Empty data

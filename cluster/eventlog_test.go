@@ -160,9 +160,18 @@ func TestBody(t *testing.T) {
 			if got, err := n.Body(ctx, stream); err != nil || !bytes.Equal(got, body) {
 				t.Errorf("body of %d bytes: got %d bytes, %v", size, len(got), err)
 			}
-			must[uint64](t)(n.Take(ctx, stream, []byte("w2"), rev, time.Hour))
+			next := must[uint64](t)(n.Rewrite(ctx, stream, []byte("w2"), rev, time.Hour))
 			if got, err := n.Body(ctx, stream); err != nil || !bytes.Equal(got, body) {
-				t.Errorf("body of %d bytes after take: got %d bytes, %v", size, len(got), err)
+				t.Errorf("body of %d bytes after a takeover: got %d bytes, %v", size, len(got), err)
+			}
+			for what, again := range map[string][]byte{"renewed": nil, "stored again": body} {
+				if err := n.KeepBody(ctx, stream, again, next, time.Hour); err != nil {
+					t.Errorf("body of %d bytes is not %s: %v", size, what, err)
+				}
+				if got, err := n.Body(ctx, stream); err != nil || !bytes.Equal(got, body) {
+					t.Errorf("body of %d bytes, %s: got %d bytes, %v", size, what, len(got), err)
+				}
+				wantErr(t, "body kept by the old writer", n.KeepBody(ctx, stream, again, rev, time.Hour), ErrFenced)
 			}
 			wantErr(t, "body of the old writer", n.putBody(ctx, stream, []byte("no"), rev, time.Hour), ErrFenced)
 			if err := n.EndStream(ctx, stream); err != nil {
@@ -178,20 +187,24 @@ func TestBody(t *testing.T) {
 		must[uint64](t)(n.OpenStream(ctx, testStream, nil, nil, time.Hour))
 		_, err = n.Body(ctx, testStream)
 		wantErr(t, "no body", err, ErrNotFound)
+		wantErr(t, "no body to keep", n.KeepBody(ctx, testStream, nil, 1, time.Hour), ErrNotFound)
 		_, err = n.OpenStream(ctx, testStream, nil, nil, time.Hour)
 		wantErr(t, "open twice", err, ErrConflict)
 	})
 }
 
-// Take renews the lifetime of the body with that of the record.
-func TestTakeRenews(t *testing.T) {
+// KeepBody renews the lifetime of the body as Rewrite renews that of the record.
+func TestKeepBodyRenews(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := open(t, Options{})
 		ctx := t.Context()
 		rev := must[uint64](t)(n.OpenStream(ctx, testStream, []byte("w"), make([]byte, bodyPart+1), 10*time.Second))
 		for i := range 5 {
 			time.Sleep(6 * time.Second)
-			rev = must[uint64](t)(n.Take(ctx, testStream, []byte{byte(i)}, rev, 10*time.Second))
+			rev = must[uint64](t)(n.Rewrite(ctx, testStream, []byte{byte(i)}, rev, 10*time.Second))
+			if err := n.KeepBody(ctx, testStream, nil, rev, 10*time.Second); err != nil {
+				t.Error(err)
+			}
 		}
 		if body, err := n.Body(ctx, testStream); err != nil || len(body) != bodyPart+1 {
 			t.Errorf("body: got %d bytes, %v", len(body), err)
@@ -203,15 +216,16 @@ func TestTakeRenews(t *testing.T) {
 		time.Sleep(12 * time.Second)
 		_, _, err = n.Writer(ctx, testStream)
 		wantErr(t, "writer after expiry", err, ErrNotFound)
-		_, err = n.Take(ctx, testStream, nil, rev, time.Minute)
-		wantErr(t, "take after expiry", err, ErrConflict)
+		_, err = n.Rewrite(ctx, testStream, nil, rev, time.Minute)
+		wantErr(t, "rewriting after expiry", err, ErrConflict)
+		wantErr(t, "keeping the body after expiry", n.KeepBody(ctx, testStream, []byte("b"), rev, time.Minute), ErrFenced)
 		if got := messages(t, n, "events"); got != 0 {
 			t.Errorf("messages: got %d, want 0", got)
 		}
 	})
 }
 
-// Invariant I3 at the store: after a take nothing of the old writer is
+// Invariant I3 at the store: after a takeover nothing of the old writer is
 // accepted, and what was refused cannot be read.
 func TestFence(t *testing.T) {
 	t.Parallel()
@@ -239,7 +253,7 @@ func TestFence(t *testing.T) {
 				}
 			})
 			<-started
-			rev2 := must[uint64](t)(m.Take(ctx, stream, []byte("2"), rev, time.Hour))
+			rev2 := must[uint64](t)(m.Rewrite(ctx, stream, []byte("2"), rev, time.Hour))
 			tail := must[uint64](t)(m.Tail(ctx, stream, 0))
 			fill(t, m, stream, rev2, tail+1, tail+5)
 			wg.Wait()
@@ -259,8 +273,8 @@ func TestFence(t *testing.T) {
 			if end := must[uint64](t)(m.Tail(ctx, stream, tail)); end != tail+5 {
 				t.Errorf("tail: got %d, want %d", end, tail+5)
 			}
-			_, err := n.Take(ctx, stream, []byte("3"), rev, time.Hour)
-			wantErr(t, "take with the old revision", err, ErrConflict)
+			_, err := n.Rewrite(ctx, stream, []byte("3"), rev, time.Hour)
+			wantErr(t, "rewriting with the old revision", err, ErrConflict)
 		}
 	})
 }
@@ -298,7 +312,7 @@ func TestAppendRefusals(t *testing.T) {
 	wantErr(t, "writer", err, ErrBadKey)
 	_, err = n.Body(ctx, "a.b")
 	wantErr(t, "body", err, ErrBadKey)
-	_, err = n.Take(ctx, "a..c.d", nil, 1, 0)
+	_, err = n.Rewrite(ctx, "a..c.d", nil, 1, 0)
 	wantErr(t, "take", err, ErrBadKey)
 	wantErr(t, "end", n.EndStream(ctx, "*.*.*.*"), ErrBadKey)
 

@@ -176,17 +176,17 @@ func TestServerGone(t *testing.T) {
 		stopServer(n.server)
 		start := time.Now()
 		calls := map[string]func() error{
-			"get":    func() error { _, _, err := n.Get(ctx, testKey); return err },
-			"create": func() error { _, err := n.Create(ctx, testKey, nil, time.Hour); return err },
-			"update": func() error { _, err := n.Update(ctx, testKey, nil, 1, time.Hour); return err },
-			"delete": func() error { return n.Delete(ctx, testKey, 1) },
-			"open":   func() error { _, err := n.OpenStream(ctx, testStream, nil, nil, time.Hour); return err },
-			"writer": func() error { _, _, err := n.Writer(ctx, testStream); return err },
-			"take":   func() error { _, err := n.Take(ctx, testStream, nil, rev, time.Hour); return err },
-			"append": func() error { return appendWait(n, testStream, rev, 1, nil) },
-			"read":   func() error { _, err := n.Read(ctx, testStream, 1, 2); return err },
-			"tail":   func() error { _, err := n.Tail(ctx, testStream, 0); return err },
-			"end":    func() error { return n.EndStream(ctx, testStream) },
+			"get":     func() error { _, _, err := n.Get(ctx, testKey); return err },
+			"create":  func() error { _, err := n.Create(ctx, testKey, nil, time.Hour); return err },
+			"update":  func() error { _, err := n.Update(ctx, testKey, nil, 1, time.Hour); return err },
+			"delete":  func() error { return n.Delete(ctx, testKey, 1) },
+			"open":    func() error { _, err := n.OpenStream(ctx, testStream, nil, nil, time.Hour); return err },
+			"writer":  func() error { _, _, err := n.Writer(ctx, testStream); return err },
+			"rewrite": func() error { _, err := n.Rewrite(ctx, testStream, nil, rev, time.Hour); return err },
+			"append":  func() error { return appendWait(n, testStream, rev, 1, nil) },
+			"read":    func() error { _, err := n.Read(ctx, testStream, 1, 2); return err },
+			"tail":    func() error { _, err := n.Tail(ctx, testStream, 0); return err },
+			"end":     func() error { return n.EndStream(ctx, testStream) },
 		}
 		for what, call := range calls {
 			start := time.Now()

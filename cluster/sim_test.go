@@ -129,13 +129,17 @@ func (m *modelled) step() {
 		}
 	case 7:
 		old := m.rev(m.opens)
-		take, modelled := m.node.Take, m.link.Take
-		if r.IntN(2) == 0 {
-			take, modelled = m.node.Rewrite, m.link.Rewrite
+		if r.IntN(3) == 0 {
+			var body []byte
+			if r.IntN(2) == 0 {
+				body = bytes.Repeat(data, 100)
+			}
+			m.alike("keep", m.node.KeepBody(ctx, testStream, body, m.revs[old], ttl), m.link.KeepBody(ctx, testStream, body, old, ttl))
+			break
 		}
-		rev, err := take(ctx, testStream, data, m.revs[old], ttl)
-		model, err2 := modelled(ctx, testStream, data, old, ttl)
-		if m.alike("take", err, err2) {
+		rev, err := m.node.Rewrite(ctx, testStream, data, m.revs[old], ttl)
+		model, err2 := m.link.Rewrite(ctx, testStream, data, old, ttl)
+		if m.alike("rewrite", err, err2) {
 			m.knows(&m.opens, rev, model)
 		}
 	case 8:

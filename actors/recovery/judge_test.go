@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
@@ -19,8 +18,7 @@ import (
 // It knows nothing of how the server keeps its promises. What a power cut may have
 // taken back binds nobody, but for the meaning of event ids.
 type judge struct {
-	again atomic.Bool // a record was stored again
-	w     *world
+	w *world
 
 	mu       sync.Mutex // guards the rest
 	faults   []string
@@ -183,6 +181,12 @@ func (j *judge) counted(what string) {
 }
 
 func (j *judge) now() moment { return moment{time.Now(), j.w.disk.Now()} }
+
+// age is how old what came into being then may be for the store: its clock may have gone
+// back before it got there.
+func (j *judge) age(m moment) time.Duration {
+	return max(time.Since(m.at), j.w.disk.Now().Sub(m.store))
+}
 
 // lost reports whether a power cut may have taken back what was so at a time.
 func (j *judge) lost(at time.Time) bool {
@@ -521,11 +525,8 @@ func (j *judge) callLost(r *request) {
 	if !r.call.Safe || len(j.cuts) > 0 || r.input > 30<<10 {
 		return
 	}
-	if j.again.Load() { // of a record that was stored again the body may be missing, when an acknowledgement got lost
-		return
-	}
 	replay := time.Duration(j.w.plan.Limits.Replay)
-	if j.renewed(end.at) && j.w.disk.Now().Sub(end.store) < replay/2 {
+	if j.renewed(end.at) && j.age(end) < replay/2 {
 		j.faulted("%s may run again, and is said to be lost", r.name)
 	}
 }

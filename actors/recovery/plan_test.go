@@ -252,7 +252,7 @@ func (p *plan) newFault(r *rand.Rand) fault {
 	case "jump":
 		f.For = span(between(r, 0, []time.Duration{replay, 3 * replay, 2 * time.Hour}[pick(r, 20, 60, 20)]))
 		if r.IntN(6) == 0 {
-			f.For = -min(f.For, backwards)
+			f.For = -f.For
 		}
 	}
 	return f
@@ -307,8 +307,3 @@ func (p *plan) worst() (d time.Duration) {
 }
 
 func callName(client, post, call int) string { return fmt.Sprintf("%d.%d.%d", client, post, call) }
-
-// backwards is how far the store's clock may jump back: events are kept for 5 s longer than
-// the records that were written before them. A clock that goes further back makes the
-// end of a stream expire before a record that knows nothing of it.
-const backwards = span(4 * time.Second)

@@ -61,9 +61,8 @@ func (s store) Body(ctx context.Context, path string) ([]byte, error) {
 	return body, translated(err)
 }
 
-func (s store) Take(ctx context.Context, path string, rec []byte, rev uint64, ttl time.Duration) (uint64, error) {
-	next, err := s.link.Take(ctx, path, rec, rev, ttl)
-	return next, translated(err)
+func (s store) KeepBody(ctx context.Context, path string, body []byte, rev uint64, ttl time.Duration) error {
+	return translated(s.link.KeepBody(ctx, path, body, rev, ttl))
 }
 
 func (s store) Rewrite(ctx context.Context, path string, rec []byte, rev uint64, ttl time.Duration) (uint64, error) {
@@ -88,5 +87,6 @@ func (s store) EndStream(ctx context.Context, path string) error {
 	return translated(s.link.EndStream(ctx, path))
 }
 
+func (s store) Now() time.Time  { return s.link.Now() }
 func (s store) NearFull() bool  { return false }
 func (s store) Suspended() bool { return s.link.Suspended() }

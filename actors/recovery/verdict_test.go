@@ -45,7 +45,7 @@ func (j *judge) refuses(a *asking, id string) {
 	}
 	lim := &j.w.plan.Limits
 	from := j.emittedAt(s, id)
-	appends, bytes, visible, oldest := 0, 0, 0, time.Time{}
+	appends, bytes, visible, oldest := 0, 0, 0, time.Duration(0)
 	for _, r := range s.requests {
 		for _, e := range r.emitted {
 			if e.at.Before(from.at) || e.at.Equal(from.at) && e.what == j.whatOf(s, id) {
@@ -56,15 +56,13 @@ func (j *judge) refuses(a *asking, id string) {
 			if e.visible {
 				visible++
 			}
-			if oldest.IsZero() || e.store.Before(oldest) {
-				oldest = e.store
-			}
+			oldest = max(oldest, j.age(e.moment))
 		}
 	}
-	if visible > 0 && j.trouble.After(from.at) && j.w.disk.Now().Sub(from.store) > time.Duration(lim.Replay)-2*time.Second {
+	if visible > 0 && j.trouble.After(from.at) && j.age(from) > time.Duration(lim.Replay)-2*time.Second {
 		return // the clock jumped over the silence in which the event would have been marked
 	}
-	aged := !oldest.IsZero() && j.w.disk.Now().Sub(oldest) > time.Duration(lim.Replay)-2*time.Second
+	aged := oldest > time.Duration(lim.Replay)-2*time.Second
 	if visible > 0 && (aged || appends > lim.Appends/2 || bytes > lim.Bytes/2) {
 		return
 	}
@@ -89,7 +87,7 @@ func (j *judge) lives(s *streamTale) bool {
 			}
 		}
 	}
-	return j.renewed(last.at) && j.w.disk.Now().Sub(last.store) < time.Duration(j.w.plan.Limits.Replay)-2*time.Second
+	return j.renewed(last.at) && j.age(last) < time.Duration(j.w.plan.Limits.Replay)-2*time.Second
 }
 
 // whatOf is what the event with that id stood for.

@@ -237,15 +237,19 @@ func (l *Link) Body(ctx context.Context, path string) (body []byte, err error) {
 	return body, nil
 }
 
-// Take rewrites the writer record if it has revision rev.
-func (l *Link) Take(ctx context.Context, path string, rec []byte, rev uint64, ttl time.Duration) (uint64, error) {
-	return l.write(ctx, "Take", func(half bool) (uint64, error) { return l.store.take(path, rec, rev, ttl, half) })
+// Rewrite rewrites the writer record if it has revision rev.
+func (l *Link) Rewrite(ctx context.Context, path string, rec []byte, rev uint64, ttl time.Duration) (uint64, error) {
+	return l.write(ctx, "Rewrite", func(bool) (uint64, error) { return l.store.rewrite(path, rec, rev, ttl) })
 }
 
-// Rewrite is Take that leaves the body as it is.
-func (l *Link) Rewrite(ctx context.Context, path string, rec []byte, rev uint64, ttl time.Duration) (uint64, error) {
-	return l.write(ctx, "Rewrite", func(bool) (uint64, error) { return l.store.take(path, rec, rev, ttl, true) })
+// KeepBody stores the body, or renews the stored one if body is nil, if the writer record
+// has revision rev.
+func (l *Link) KeepBody(ctx context.Context, path string, body []byte, rev uint64, ttl time.Duration) error {
+	return l.do(ctx, "KeepBody", func(bool) error { return l.store.keepBody(path, body, rev, ttl) })
 }
+
+// Now is the store's clock, however the link is.
+func (l *Link) Now() time.Time { return l.store.Now().Round(0) }
 
 // Append stores append num under the writer record's revision rev, and calls done
 // once, from another goroutine.

@@ -245,8 +245,8 @@ func (s *Store) body(path string) ([]byte, error) {
 	return nil, ErrNotFound
 }
 
-// take rewrites the writer record and renews the body. A half one does not renew it.
-func (s *Store) take(path string, rec []byte, rev uint64, ttl time.Duration, half bool) (uint64, error) {
+// rewrite rewrites the writer record.
+func (s *Store) rewrite(path string, rec []byte, rev uint64, ttl time.Duration) (uint64, error) {
 	l := s.now.streams[path]
 	switch {
 	case s.full:
@@ -255,10 +255,25 @@ func (s *Store) take(path string, rec []byte, rev uint64, ttl time.Duration, hal
 		return 0, ErrConflict
 	}
 	l.open = s.put(rec, ttl)
-	if m := s.alive(l.body); m.data != nil && !half {
-		l.body = s.put(m.data, ttl)
-	}
 	return l.open.seq, nil
+}
+
+// keepBody stores the body, or what is stored of it.
+func (s *Store) keepBody(path string, body []byte, rev uint64, ttl time.Duration) error {
+	l := s.now.streams[path]
+	if body == nil && l != nil {
+		body = s.alive(l.body).data
+	}
+	switch {
+	case body == nil:
+		return ErrNotFound
+	case s.full:
+		return ErrFull
+	case l == nil || rev == 0 || s.alive(l.open).seq != rev:
+		return ErrFenced
+	}
+	l.body = s.put(body, ttl)
+	return nil
 }
 
 func (s *Store) append(path string, rev, num uint64, data []byte) error {

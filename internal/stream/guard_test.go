@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -198,4 +199,56 @@ func (r *ring) ackAll() {
 		r.told = e.Num
 	}
 	r.world.ack()
+}
+
+// TestRecordThatOutlivesIsRewrittenFirst: what is in flight, stored or not, waits until the
+// record has been rewritten, and is stored after it.
+func TestRecordThatOutlivesIsRewrittenFirst(t *testing.T) {
+	w := newWorld(t, Limits{Part: 100})
+	w.step(Event{Op: Opened, Rev: 1, Epoch: 1})
+	w.step(Event{Op: Push, Entries: []Entry{msg("a")}})
+	w.inFlight = nil
+	w.step(Event{Op: Outlived})
+	if w.inFlight == nil || w.inFlight.Do != DoRefresh || w.inFlight.Num != 0 {
+		t.Fatalf("in flight %+v", w.inFlight)
+	}
+	w.inFlight = nil
+	w.step(Event{Op: Stored}) // late, of the append: it is not what is in flight
+	w.step(Event{Op: Outlived})
+	w.step(Event{Op: Refreshed, Rev: 2})
+	if w.inFlight == nil || w.inFlight.Do != DoAppend || w.inFlight.Num != 1 || w.m.Rev() != 2 {
+		t.Fatalf("rev %d, in flight %+v", w.m.Rev(), w.inFlight)
+	}
+	w.ack()
+	// So does one that makes the log forget something.
+	w.m.lim.Appends = 1
+	w.step(Event{Op: Push, Entries: []Entry{msg("c")}})
+	w.ack() // of the append, and then of the record that tells of it
+	w.ack()
+	blank := *w.inFlight
+	w.inFlight = nil
+	w.step(Event{Op: Outlived})
+	w.ack()
+	if blank.Data != nil || w.inFlight.Do != DoAppend || w.inFlight.Data != nil || w.inFlight.Num != blank.Num {
+		t.Fatalf("in flight %+v, want %+v", w.inFlight, blank)
+	}
+	w.ack()
+	w.m.lim.Appends = Ring
+	// One in parts goes on where it was.
+	w.step(Event{Op: Push, Entries: []Entry{msg(strings.Repeat("b", 150))}, Last: true})
+	w.ack()
+	num := w.inFlight.Num
+	w.inFlight = nil
+	w.step(Event{Op: Outlived})
+	if w.inFlight.Do != DoRefresh || w.inFlight.Num != 2 {
+		t.Fatalf("in flight %+v", w.inFlight)
+	}
+	w.ack()
+	if w.inFlight.Do != DoAppend || w.inFlight.Num != num {
+		t.Fatalf("in flight %+v, want append %d", w.inFlight, num)
+	}
+	w.ack()
+	if diff := cmp.Diff([]string{"1.0 a", "2.0 c", fmt.Sprintf("%d.0 %s", num, strings.Repeat("b", 150))}, w.delivered); diff != "" || w.m.Phase() != Ended {
+		t.Errorf("phase %d (-want +got):\n%s", w.m.Phase(), diff)
+	}
 }

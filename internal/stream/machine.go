@@ -75,6 +75,7 @@ const (
 	Fenced               // another writer has the stream, or it has been ended
 	Refresh              // the writer record is due to be rewritten
 	Refreshed            // it was, under Rev
+	Outlived             // the stored record outlives the append in flight: it is to be rewritten first
 )
 
 // Effect is what the shell has to do, in order.
@@ -233,6 +234,8 @@ func (m *Machine) Step(e Event, out []Effect) []Effect {
 		return m.next(out)
 	case Refreshed:
 		return m.refreshed(e.Rev, out)
+	case Outlived:
+		return m.outlived(out)
 	}
 	return out
 }
@@ -276,6 +279,17 @@ func (m *Machine) refreshed(rev uint64, out []Effect) []Effect {
 	m.tries, m.rev, m.covered = 0, rev, m.whole
 	m.flight = flight{}
 	return m.next(out)
+}
+
+// outlived holds the write in flight, done or not, until the record has been
+// rewritten: it is done after that, again if need be. A record that lives longer than
+// what came after it would tell of a log that has nothing more to tell.
+func (m *Machine) outlived(out []Effect) []Effect {
+	if f := m.flight; m.phase == Open && f.busy && !f.record && f.doubt == certain {
+		m.flight, m.held = flight{busy: true, record: true}, &f
+		return m.send(out)
+	}
+	return out
 }
 
 func (m *Machine) withdraw(of func(*Entry) bool, out []Effect) []Effect {
