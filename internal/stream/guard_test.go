@@ -91,6 +91,51 @@ func TestRefusedGuardIsLookedInto(t *testing.T) {
 	})
 }
 
+// TestPartsBeforeARecordThatIsStoredAgain: of an append in parts all are stored once more
+// when the record is gone, as they will go before the new one does.
+func TestPartsBeforeARecordThatIsStoredAgain(t *testing.T) {
+	for name, first := range map[string][]Event{
+		"found by the append":            {{Op: Guarded}},
+		"found by a rewriting before it": {{Op: Outlived}, {Op: Guarded}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, Limits{Part: 100})
+			w.step(Event{Op: Opened, Rev: 1, Epoch: 1})
+			w.step(Event{Op: Push, Entries: []Entry{msg("a")}})
+			w.ack()
+			w.step(Event{Op: Push, Entries: []Entry{msg(strings.Repeat("b", 250))}})
+			w.ack()
+			w.ack()
+			if w.m.Tail() != 3 {
+				t.Fatalf("tail %d, want two parts behind it", w.m.Tail())
+			}
+			for _, e := range append(first, Event{Op: Absent, Epoch: 7}) {
+				w.inFlight = nil
+				w.step(e)
+			}
+			if w.inFlight.Do != DoCreate || w.inFlight.Num != 1 {
+				t.Fatalf("in flight %+v", w.inFlight)
+			}
+			w.inFlight = nil
+			w.step(Event{Op: Created, Rev: 2})
+			for num := uint64(2); w.inFlight != nil; num++ {
+				if e := w.inFlight; e.Do != DoAppend || e.Num != num || EpochOf(e.Data) != 7 {
+					t.Fatalf("in flight %+v, want append %d", e, num)
+				}
+				w.ack()
+			}
+			low, bytes := w.m.Kept()
+			total := 0
+			for num := low; num <= w.m.Tail(); num++ {
+				total += len(w.log[num])
+			}
+			if low != 1 || bytes != total || len(w.delivered) != 2 {
+				t.Errorf("kept from %d, %d bytes, want 1, %d; delivered %d", low, bytes, total, len(w.delivered))
+			}
+		})
+	}
+}
+
 // TestLateAcknowledgementIsNoOther: what comes of a write that was already given up for
 // a look is not taken for the outcome of the next.
 func TestLateAcknowledgementIsNoOther(t *testing.T) {

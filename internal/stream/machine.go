@@ -138,8 +138,9 @@ type flight struct {
 	blank   bool // overwriting append num with nothing
 	record  bool // rewriting the writer record
 	doubt   doubt
-	num     uint64
-	parts   [][]byte
+	num     uint64   // of the append that is to be stored next
+	parts   [][]byte // one append each
+	sent    int      // parts that are stored
 	entries []Entry
 	last    bool
 }
@@ -262,6 +263,10 @@ func (m *Machine) guard(e Event, out []Effect) []Effect {
 		m.tries, m.rev, f.doubt = 0, e.Rev, certain
 	case Absent:
 		m.tries, m.epoch, f.doubt = 0, e.Epoch, creating
+		m.rewind(f)
+		if m.held != nil {
+			m.rewind(m.held)
+		}
 	case Created:
 		if f.doubt = certain; f.record {
 			return m.refreshed(e.Rev, out)
@@ -269,6 +274,17 @@ func (m *Machine) guard(e Event, out []Effect) []Effect {
 		m.tries, m.rev, m.covered = 0, e.Rev, m.whole
 	}
 	return m.send(out)
+}
+
+// rewind has all parts of an append stored once more: the record will not tell of those
+// that are, and they will have gone before it.
+func (m *Machine) rewind(f *flight) {
+	kept := max(0, len(m.sizes)-f.sent)
+	for _, n := range m.sizes[kept:] {
+		m.bytes -= n
+	}
+	m.sizes = m.sizes[:kept]
+	m.tail, f.num, f.sent = m.tail-uint64(f.sent), f.num-uint64(f.sent), 0
 }
 
 // refreshed goes on once the record tells of all that is stored.
@@ -376,8 +392,9 @@ func (m *Machine) send(out []Effect) []Effect {
 	case f.blank:
 		return append(out, Effect{Do: DoAppend, Num: f.num})
 	}
-	setEpoch(f.parts[0], m.epoch)
-	return append(out, Effect{Do: DoAppend, Num: f.num, Data: f.parts[0]})
+	part := f.parts[f.sent]
+	setEpoch(part, m.epoch)
+	return append(out, Effect{Do: DoAppend, Num: f.num, Data: part})
 }
 
 func (m *Machine) stored(out []Effect) []Effect {
@@ -393,8 +410,8 @@ func (m *Machine) stored(out []Effect) []Effect {
 		return m.next(out)
 	}
 	m.tail = f.num
-	m.keep(len(f.parts[0]))
-	if f.parts = f.parts[1:]; len(f.parts) > 0 {
+	m.keep(len(f.parts[f.sent]))
+	if f.sent++; f.sent < len(f.parts) {
 		f.num++
 		return m.send(out)
 	}
