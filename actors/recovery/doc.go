@@ -46,10 +46,10 @@
 //
 // With the code made wrong, of the histories from seed 1 this one is wrong first:
 //
-//	the record is written without its digest    seed 2, and 10 of the first 100
-//	event ids are written without their epochs  seed 326, and 8 of 2,000
-//	a record that has expired counts as taken   seed 35, and 10 of the first 186
-//	answered members of a batch are forgotten   seed 1, and 10 of the first 101
+//	the record is written without its digest    seed 2, and 10 of the first 85
+//	event ids are written without their epochs  seed 326, and 9 of 2,000
+//	a record that has expired counts as taken   seed 35, and 10 of the first 184
+//	answered members of a batch are forgotten   seed 1, and 10 of the first 99
 //
 // A run ends when ten are wrong. Each kept history is wrong with the code as it was before
 // recovery was mended.
