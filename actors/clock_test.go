@@ -78,47 +78,207 @@ func TestClockThatGoesBack(t *testing.T) {
 	}
 }
 
-// TestRecordStoredAgainHasItsBody: the body of a call is beside a record that was stored
-// again, however that went.
-func TestRecordStoredAgainHasItsBody(t *testing.T) {
-	for name, lost := range map[string]string{"at once": "", "its acknowledgement was lost": "OpenStream", "the body was not renewed": "KeepBody"} {
+// ops has the store write down what is done, as long as a test runs; harm may come before.
+type ops struct {
+	mu  sync.Mutex // guards all
+	all []string
+}
+
+func (o *ops) add(op string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.all = append(o.all, op)
+}
+
+func (o *ops) count(op string) (n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, x := range o.all {
+		if x == op {
+			n++
+		}
+	}
+	return n
+}
+
+// ticks is a handler's work without an end.
+func ticks(every time.Duration) func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+	return func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+		for {
+			_ = c.Notify(ctx, "n", []byte(`{}`))
+			select {
+			case <-time.After(every):
+			case <-ctx.Done():
+				return nil, mcp.NewError(mcp.CodeInternalError, "ended")
+			}
+		}
+	}
+}
+
+// TestClockThatWentForwardMeanwhile: a record that was stored by a clock that was ahead for
+// a moment outlives what comes after it, too.
+func TestClockThatWentForwardMeanwhile(t *testing.T) {
+	for name, tt := range map[string]struct {
+		during   string
+		takeover bool
+	}{
+		"when the stream began":         {"OpenStream", false},
+		"when the record was rewritten": {"Rewrite", false},
+		"when the stream was taken":     {"Rewrite", true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
-				var left atomic.Int32
-				h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
-					for {
-						_ = c.Notify(ctx, "n", []byte(`{}`))
-						select {
-						case <-time.After(time.Minute):
-						case <-ctx.Done():
-							return nil, mcp.NewError(mcp.CodeInternalError, "ended")
-						}
+				var o ops
+				ahead := make(chan struct{}, 1)
+				var armed atomic.Bool
+				h.mem.before = func(op, _ string) error {
+					if o.add(op); op == tt.during && armed.Swap(false) {
+						h.mem.skew.Store(int64(time.Hour))
+						ahead <- struct{}{}
 					}
+					return nil
 				}
+				h.handler.f = ticks(203 * time.Millisecond) // of which 100 are no whole seconds
+				h.svc.Handler = safeHandler{h.handler}
+				armed.Store(tt.during == "OpenStream")
+				c, session := &heldConn{}, h.begin("2025-11-25")
+				go h.postOn(c, session, aCall)
+				time.Sleep(100 * time.Millisecond)
+				armed.Store(tt.during == "Rewrite")
+				if tt.takeover {
+					n, svc, end := h.heir(safeHandler{&heldHandler{f: ticks(200 * time.Millisecond)}}, Limits{})
+					defer end()
+					go h.resume(n, svc, session, c.lastID())
+				}
+				<-ahead
+				time.Sleep(100 * time.Millisecond)
+				h.mem.skew.Store(0)
+				before := o.count("Rewrite")
+				time.Sleep(350 * time.Millisecond) // less than until the node looks for a jump
+				if n := o.count("Rewrite") - before; n != 1 {
+					t.Errorf("%d rewrites in %v, want one before the next append", n, o.all)
+				}
+			})
+		})
+	}
+}
+
+// TestRecordsAreRenewedByBothClocks: a record is renewed in time though the store's clock
+// has gone back, and at once when it has gone forward.
+func TestRecordsAreRenewedByBothClocks(t *testing.T) {
+	for name, tt := range map[string]struct{ jump, within time.Duration }{
+		"forward": {11 * time.Minute, 2 * time.Second},
+		"back":    {-time.Hour, 4 * time.Minute}, // a quarter of 13 min 20 s
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+				var o ops
+				h.mem.before = func(op, _ string) error { o.add(op); return nil }
+				h.handler.f = ticks(time.Hour)
 				h.svc.Handler = safeHandler{h.handler}
 				go h.postOn(&heldConn{}, h.begin("2025-11-25"), aCall)
-				time.Sleep(30 * time.Second)
+				time.Sleep(10 * time.Second)
+				h.mem.skew.Add(int64(tt.jump))
+				time.Sleep(tt.within)
+				if o.count("Rewrite") != 1 || o.count("KeepBody") != 1 {
+					t.Errorf("%d rewrites, %d of the body, want one each", o.count("Rewrite"), o.count("KeepBody"))
+				}
+			})
+		})
+	}
+}
+
+// TestRecordStoredAgainHasItsBody: the body of a call is beside a record that was stored
+// again, though the acknowledgement was lost when only the record was there.
+func TestRecordStoredAgainHasItsBody(t *testing.T) {
+	for name, lost := range map[string]bool{"at once": false, "its acknowledgement was lost": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+				var lose atomic.Bool
 				h.mem.after = func(op, _ string) error { // of OpenStream before the body is stored
-					if op == lost && left.Add(-1) >= 0 {
+					if op == "OpenStream" && lose.Swap(false) {
 						return ErrUnavailable
 					}
 					return nil
 				}
-				left.Store(1)
+				h.handler.f = ticks(time.Minute)
+				h.svc.Handler = safeHandler{h.handler}
+				go h.postOn(&heldConn{}, h.begin("2025-11-25"), aCall)
+				time.Sleep(30 * time.Second)
+				lose.Store(lost)
 				h.mem.forget()
-				if time.Sleep(90 * time.Second); lost == "KeepBody" { // which comes when the record is due
-					time.Sleep(5 * time.Minute)
+				time.Sleep(90 * time.Second) // less than until a record is due
+				if lose.Load() {
+					t.Error("no acknowledgement was lost")
 				}
-				if lost != "" && left.Load() > 0 {
-					t.Errorf("%s did not fail", lost)
+				h.bodiesAre(t, aCall)
+			})
+		})
+	}
+}
+
+func (h *held) bodiesAre(t *testing.T, want string) {
+	t.Helper()
+	h.mem.mu.Lock()
+	defer h.mem.mu.Unlock()
+	for path := range h.mem.appends {
+		if string(h.mem.bodies[path]) != want || !strings.Contains(string(h.mem.records[path].data), `"safe":true`) {
+			t.Errorf("record %s, body %q", h.mem.records[path].data, h.mem.bodies[path])
+		}
+	}
+}
+
+// TestBodyIsRenewed: the body of a call is renewed with its record, by a takeover, too. One
+// that cannot be is tried again soon, and not at once: each time holds up the stream.
+func TestBodyIsRenewed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		takeover bool
+		fails    int
+	}{
+		"when the record is due":             {false, 0},
+		"by a takeover":                      {true, 0},
+		"at the second time":                 {false, 1},
+		"at the second time, for a takeover": {true, 1},
+		"after an hour":                      {false, 72},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Limits{MaxCall: 3 * time.Hour}, NodeLimits{}, func(t *testing.T, h *held) {
+				var o ops
+				var fails atomic.Int32
+				fails.Store(int32(tt.fails))
+				h.mem.before = func(op, _ string) error {
+					if o.add(op); op == "KeepBody" && fails.Add(-1) >= 0 {
+						return ErrUnavailable
+					}
+					return nil
 				}
-				h.mem.mu.Lock()
-				defer h.mem.mu.Unlock()
-				for path := range h.mem.appends {
-					if string(h.mem.bodies[path]) != aCall || !strings.Contains(string(h.mem.records[path].data), `"safe":true`) {
-						t.Errorf("record %s, body %q", h.mem.records[path].data, h.mem.bodies[path])
+				h.handler.f = ticks(time.Hour)
+				h.svc.Handler = safeHandler{h.handler}
+				c, session := &heldConn{}, h.begin("2025-11-25")
+				go h.postOn(c, session, aCall)
+				time.Sleep(10 * time.Second)
+				lose := func() {
+					h.mem.mu.Lock()
+					clear(h.mem.bodies)
+					h.mem.mu.Unlock()
+				}
+				if tt.takeover {
+					n, svc, end := h.heir(safeHandler{&heldHandler{f: ticks(time.Hour)}}, Limits{MaxCall: 3 * time.Hour})
+					defer end()
+					h.resume(n, svc, session, c.lastID())
+					time.Sleep(10 * time.Second)
+					if o.count("KeepBody") != 1 {
+						t.Errorf("%d attempts at the body by the takeover, want 1", o.count("KeepBody"))
 					}
 				}
+				if !tt.takeover || tt.fails > 0 {
+					lose()
+				}
+				time.Sleep(230*time.Second + time.Duration(tt.fails)*51500*time.Millisecond)
+				if n := o.count("KeepBody"); n < tt.fails+1 || n > tt.fails+2 {
+					t.Errorf("%d attempts at the body, of which %d were to fail", n, tt.fails)
+				}
+				h.bodiesAre(t, aCall)
 			})
 		})
 	}

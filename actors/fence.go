@@ -180,6 +180,10 @@ func (s *streamActor) rewrite(tail uint64) {
 	}()
 }
 
+// bodyAgain is the part of a record's lifetime after which it is tried again to renew the
+// body beside it: each time holds up what the stream has to store.
+const bodyAgain = 16
+
 // keepBody gives the body of a stream's calls the lifetime of its record. It reports
 // whether there is nothing left to do: a body that has gone does not come back.
 func (n *Node) keepBody(ctx context.Context, key StreamKey, body []byte, rev uint64, ttl time.Duration) bool {
@@ -187,7 +191,7 @@ func (n *Node) keepBody(ctx context.Context, key StreamKey, body []byte, rev uin
 	if err != nil {
 		n.log.Warn("body of calls not renewed", "stream", key.ID, "error", err)
 	}
-	return err == nil || errors.Is(err, ErrNotFound)
+	return !passes(err)
 }
 
 func (s *streamActor) refreshed(m refreshed) {
@@ -196,6 +200,8 @@ func (s *streamActor) refreshed(m refreshed) {
 		s.wrote()
 		if m.renewed {
 			s.renewed()
+		} else if s.renew {
+			s.due.Store(s.node.renewIn(s.svc, bodyAgain))
 		}
 		s.step(stream.Event{Op: stream.Refreshed, Rev: m.rev})
 	case errors.Is(m.err, ErrConflict), errors.Is(m.err, ErrNotFound):
@@ -211,7 +217,7 @@ func (s *streamActor) refreshed(m refreshed) {
 // renewed notes that record and body have their whole lifetime before them.
 func (s *streamActor) renewed() {
 	s.renew = false
-	s.due.Store(s.node.renewAt(s.svc))
+	s.due.Store(s.node.renewIn(s.svc, 4))
 }
 
 // tell makes the record that is to be stored next.

@@ -126,6 +126,8 @@ func (m *memory) KeepBody(_ context.Context, path string, body []byte, rev uint6
 			return ErrFenced
 		case body != nil:
 			m.bodies[path] = slices.Clone(body)
+		case m.bodies[path] == nil:
+			return ErrNotFound
 		}
 		return nil
 	})

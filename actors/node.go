@@ -121,8 +121,9 @@ func (n *Node) receive(m any) {
 	}
 	n.outcomes.expire(now)
 	n.accounts.settle(now)
+	jumped, running := n.clock.jumped(), int64(n.clock.running())
 	n.streams.each(func(s *streamActor) {
-		if d := s.due.Load(); d != 0 && now.UnixNano() > d {
+		if d := s.due.Load(); d != 0 && (jumped || running > d) {
 			_ = s.post(refresh{})
 		}
 	})

@@ -34,7 +34,7 @@ type streamActor struct {
 	muted    map[int]bool    // calls of a batch that were cancelled, by their places
 	silent   bool            // the stream was cancelled: deliver nothing more
 	told     uint64          // last append delivered
-	due      atomic.Int64    // when the writer record is to be rewritten, unix nanoseconds; 0 not yet
+	due      atomic.Int64    // when the writer record is to be rewritten, by clock.running; 0 not yet
 	left     atomic.Int64    // when the last connection left, unix nanoseconds
 	queued   atomic.Int64
 	heard    atomic.Bool   // there is a live connection
@@ -137,7 +137,7 @@ func (s *streamActor) receive(m any) {
 			return
 		}
 		s.renew = true
-		s.due.Store(time.Now().Add(s.svc.Limits.StoreWait).UnixNano()) // until it is done
+		s.due.Store(int64(s.node.clock.running() + s.svc.Limits.StoreWait)) // until it is done
 		s.step(stream.Event{Op: stream.Refresh})
 	case *attach:
 		m.at = extent{tail: s.told, marks: append(s.live.marks(), mark{s.past.digest.Seen, s.told})}
@@ -205,7 +205,7 @@ func (s *streamActor) perform() {
 	for i := range s.fx {
 		switch e := &s.fx[i]; e.Do {
 		case stream.DoAppend:
-			if e.Data != nil && s.outlives() {
+			if s.outlives() {
 				_ = s.post(outlived{})
 				break
 			}
@@ -367,7 +367,8 @@ func (s *streamActor) recordStored(m recordStored) {
 		s.step(stream.Event{Op: stream.OpenFailed, Err: m.err})
 		return
 	}
-	s.due.Store(s.node.renewAt(s.svc))
+	s.written = max(s.written, s.node.clock.ahead())
+	s.due.Store(s.node.renewIn(s.svc, 4))
 	if s.att != nil {
 		if s.att.open(true) {
 			att := s.att
@@ -525,10 +526,10 @@ func (n *Node) newRecord(s *streamActor) ([]byte, error) {
 // of it: never less than ReplayAge remains.
 func (n *Node) recordTTL(svc *Service) time.Duration { return RecordTTL(svc.Limits.ReplayAge) }
 
-// renewAt is when a writer record that is written now is to be rewritten, in unix
-// nanoseconds.
-func (n *Node) renewAt(svc *Service) int64 {
-	return time.Now().Add(n.recordTTL(svc) / 4).UnixNano()
+// renewIn is when a writer record that is stored now is to be rewritten, by
+// clock.running: when so large a part of its lifetime, one in so many, has passed.
+func (n *Node) renewIn(svc *Service, part time.Duration) int64 {
+	return int64(n.clock.running() + n.recordTTL(svc)/part)
 }
 
 // RecordTTL is the lifetime of the record of a stream whose events can be replayed

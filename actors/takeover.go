@@ -125,6 +125,7 @@ func (n *Node) takeOver(ctx context.Context, svc *Service, s *sessionActor, key 
 	if err != nil {
 		return nil, rec, fmt.Errorf("actors: take over: %w: %w", ErrUnavailable, err)
 	}
+	written = max(written, n.clock.ahead())
 	kept := body == nil || n.keepBody(ctx, key, body, rev, n.recordTTL(svc))
 	// The old writer may have got appends in before the record changed.
 	if err := n.readOn(ctx, key, log); err != nil || log.last {
@@ -137,9 +138,9 @@ func (n *Node) takeOver(ctx context.Context, svc *Service, s *sessionActor, key 
 	w.told, w.past = log.tail, log.past.clone()
 	w.left.Store(time.Now().UnixNano())
 	n.k.start(&w.cell, KindStream, w)
-	w.due.Store(n.renewAt(svc))
+	w.due.Store(n.renewIn(svc, 4))
 	if !kept {
-		w.due.Store(time.Now().UnixNano())
+		w.due.Store(n.renewIn(svc, bodyAgain))
 	}
 	w.commit()
 	_ = w.post(takenOver{rev: rev, log: log})

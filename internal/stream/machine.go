@@ -264,9 +264,6 @@ func (m *Machine) guard(e Event, out []Effect) []Effect {
 	case Absent:
 		m.tries, m.epoch, f.doubt = 0, e.Epoch, creating
 		m.rewind(f)
-		if m.held != nil {
-			m.rewind(m.held)
-		}
 	case Created:
 		if f.doubt = certain; f.record {
 			return m.refreshed(e.Rev, out)
@@ -276,8 +273,8 @@ func (m *Machine) guard(e Event, out []Effect) []Effect {
 	return m.send(out)
 }
 
-// rewind has all parts of an append stored once more: the record will not tell of those
-// that are, and they will have gone before it.
+// rewind has all parts of an append stored once more: the next record will not tell of
+// those that are, and they may go before it does.
 func (m *Machine) rewind(f *flight) {
 	kept := max(0, len(m.sizes)-f.sent)
 	for _, n := range m.sizes[kept:] {
@@ -298,10 +295,11 @@ func (m *Machine) refreshed(rev uint64, out []Effect) []Effect {
 }
 
 // outlived holds the write in flight, done or not, until the record has been
-// rewritten: it is done after that, again if need be. A record that lives longer than
+// rewritten: it is done after that, all of it, again if need be. A record that lives longer than
 // what came after it would tell of a log that has nothing more to tell.
 func (m *Machine) outlived(out []Effect) []Effect {
 	if f := m.flight; m.phase == Open && f.busy && !f.record && f.doubt == certain {
+		m.rewind(&f)
 		m.flight, m.held = flight{busy: true, record: true}, &f
 		return m.send(out)
 	}
