@@ -1,4 +1,4 @@
-package troupe_test
+package layout
 
 import (
 	"go/ast"

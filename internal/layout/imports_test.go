@@ -1,4 +1,4 @@
-package troupe_test
+package layout
 
 import (
 	"fmt"
@@ -25,6 +25,7 @@ var layers = []layer{
 	{"codec", []string{"mcp"}, nil, "bytes and protocol data are all there is to a codec"},
 	{"internal", []string{"mcp"}, nil, "a state machine decides from its arguments alone"},
 	{"internal/closedschema", nil, nil, "fuzz targets share a binary with it, so it can need nothing"},
+	{"internal/layout", nil, nil, "rules read the repository and run none of it"},
 	{"internal/telemetry", nil, nil, "every layer reports to it, so it can know none"},
 	{"internal/sim", []string{"mcp", "internal"}, nil, "the simulation drives state machines against a model, without the real layers"},
 	{"internal/testkit", []string{"mcp", "codec", "actors", "transport", "cluster", "internal"}, nil, "the root's own tests use it"},

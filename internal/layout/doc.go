@@ -1,0 +1,21 @@
+// Package layout holds the rules of the repository as tests. It has no code besides
+// them, and nothing imports it.
+//
+// TestLayout reads all files of the work tree, from the root directory two levels above
+// this one, and runs every rule over them. A rule is a function that returns one line
+// for each place that breaks it:
+//
+//   - layout_test.go: files parse and stay small, a package has one doc comment and is
+//     named for a subject, no file names a path of one machine.
+//   - imports_test.go: which directory may import which, in the table layers, and which
+//     directory may import which module of others, in the table owners. A new directory
+//     needs a line in layers, a new dependency one in owners.
+//   - modules_test.go: docs/dependencies.md gives a reason for each dependency, and
+//     go.mod replaces none.
+//   - api_test.go: the root package exports types of the standard library, of this
+//     module and of the OpenTelemetry API only.
+//   - sleep_test.go: no test waits for time that really passes.
+//
+// TestLayoutRulesFind runs each rule over small repositories that break it once, so that
+// a rule cannot come to find nothing.
+package layout
