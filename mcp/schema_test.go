@@ -41,7 +41,7 @@ func specDir(t testing.TB) string {
 		dir = "../../shared/spec"
 	}
 	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("the official schemas are not here (set TROUPE_SPEC_DIR): %v", err)
+		t.Skipf("the official schemas are not here; .ci/schemas brings them, and TROUPE_SPEC_DIR names their directory: %v", err)
 	}
 	return dir
 }
