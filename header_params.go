@@ -10,7 +10,6 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/mcp"
-	"github.com/troupe-run/troupe/transport"
 )
 
 // headerParam is an argument that clients since 2026-07-28 repeat in a header, so that
@@ -141,13 +140,13 @@ func (p *headerParam) check(sent []string, argument []byte) error {
 	case len(sent) > 1:
 		return errHeaderTwice
 	}
-	text, ok := transport.DecodeHeader(sent[0])
+	text, ok := codec.DecodeHeader(sent[0])
 	if !ok {
 		return errHeaderMalformed
 	}
 	switch argument[0] {
 	case '"':
-		if !sameText(argument, text) {
+		if !codec.SameString(argument, text) {
 			return errHeaderDiffers
 		}
 	case 't', 'f':
@@ -164,13 +163,4 @@ func (p *headerParam) check(sent []string, argument []byte) error {
 		}
 	}
 	return nil
-}
-
-// sameText reports whether a raw JSON string means text.
-func sameText(raw []byte, text string) bool {
-	if body, ok := plain(raw); ok {
-		return string(body) == text
-	}
-	s, ok := codec.Str(raw)
-	return ok && s == text
 }

@@ -51,6 +51,8 @@ func TestAllocations(t *testing.T) {
 	})
 	escapedString := []byte(`"\u0061 b"`)
 	within(t, "Str", 1, func() { Str(escapedString) })
+	within(t, "SameString", 0, func() { SameString(escapedString, "a b") })
+	within(t, "DecodeHeader of a value that is not encoded", 0, func() { DecodeHeader(" file:///projects/my app/config.json ") })
 
 	dst := make([]byte, 0, 8<<10)
 	id, result := []byte("1"), []byte(`{"content":[]}`)

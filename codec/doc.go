@@ -5,8 +5,9 @@
 //
 // [Scan] classifies a message in one pass over its bytes and returns spans of them. What it accepts is strict JSON
 // through and through (RFC 8259, UTF-8, no unpaired surrogate escapes, bounded depth), so [Field], [Members],
-// [Elements], [Str], [AppendCompact] and [UnmarshalValid] may walk any span it returned without checking again.
-// Scan allocates nothing unless the message is refused or its method is written with escapes.
+// [Elements], [Str], [SameString], [AppendCompact] and [UnmarshalValid] may walk any span it returned without checking again.
+// Scan allocates nothing unless the message is refused or its method is written with escapes. [DecodeHeader] reads the
+// headers in which clients repeat parts of a message.
 //
 // # Writing
 //

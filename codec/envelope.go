@@ -145,7 +145,7 @@ func (s *scanner) envelopeMember(key []byte, at int) (end int) {
 			s.refuse(reasonDuplicate, at)
 		}
 		s.version = true
-		if raw := s.data[at:end]; string(raw) != `"2.0"` && !sameString(raw, "2.0") {
+		if raw := s.data[at:end]; string(raw) != `"2.0"` && !SameString(raw, "2.0") {
 			s.refuse(reasonVersion, at)
 		}
 	case nameID:

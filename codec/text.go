@@ -9,13 +9,18 @@ import (
 // escaped reports whether the string body has escapes.
 func escaped(body []byte) bool { return bytes.IndexByte(body, '\\') >= 0 }
 
-// sameString reports whether raw is a valid JSON string that stands for want.
-func sameString(raw []byte, want string) bool {
+// SameString reports whether raw, a span that [Scan] returned, is a JSON string that stands for want. It allocates only
+// if raw is long and has escapes.
+func SameString(raw []byte, want string) bool {
 	if len(raw) < 2 || raw[0] != '"' || len(raw) > 6*len(want)+2 {
 		return false
 	}
+	body := raw[1 : len(raw)-1]
+	if !escaped(body) {
+		return string(body) == want
+	}
 	var buf [64]byte
-	return string(appendUnescaped(buf[:0], raw[1:len(raw)-1])) == want
+	return string(appendUnescaped(buf[:0], body)) == want
 }
 
 // appendUnescaped appends what the body of a valid JSON string stands for. On an invalid body it appends something

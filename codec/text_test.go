@@ -42,6 +42,36 @@ func TestStr(t *testing.T) {
 	}
 }
 
+func TestSameString(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("é", 100)
+	for _, tt := range []struct {
+		raw, want string
+		same      bool
+	}{
+		{`""`, "", true},
+		{`"abc"`, "abc", true},
+		{`"\u0061b\u0063"`, "abc", true},
+		{`"\\u0061bc"`, `\u0061bc`, true},
+		{`"\ud83d\ude00"`, "😀", true},
+		{`"` + long + `"`, long, true},
+		{`"` + strings.Repeat(`\u00e9`, 100) + `"`, long, true},
+		{`"` + strings.Repeat(`\u00e9`, 101) + `"`, long, false},
+		{`"abc"`, "ab", false},
+		{`"abc"`, "abcd", false},
+		{`"abc"`, "abC", false},
+		{`"abc"`, "", false},
+		{`abc`, "b", false},
+		{`12`, "", false},
+		{`null`, "ul", false},
+		{``, "", false},
+	} {
+		if got := SameString([]byte(tt.raw), tt.want); got != tt.same {
+			t.Errorf("SameString(%s, %q) = %v", tt.raw, tt.want, got)
+		}
+	}
+}
+
 func TestStrCopies(t *testing.T) {
 	t.Parallel()
 	raw := []byte(`"hello"`)

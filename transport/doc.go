@@ -23,7 +23,7 @@
 // read: that it is one request or notification; the version in _meta, and that MCP-Protocol-Version is the same; that
 // it is served; in _meta the client's capabilities, and what it says of itself; Mcp-Method; Mcp-Name, where the method
 // has one. Of a notification only what is there is checked. A modern GET or DELETE is answered with 405, Mcp-Session-Id
-// and Last-Event-ID are passed over, and Mcp-Param-* are for the dispatcher, which knows the tools ([DecodeHeader]). A
+// and Last-Event-ID are passed over, and Mcp-Param-* are for the dispatcher, which knows the tools ([codec.DecodeHeader]). A
 // version that is of neither era is refused with the id of its message.
 //
 // # Guarantees

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"bytes"
 	"net/http"
 	"slices"
 	"strings"
@@ -72,7 +71,7 @@ func (h *Handler) admitModern(x *Exchange, header http.Header) *refusal {
 		if !isText(m.ProtocolVersion) {
 			return refuseNoRevision.of(m)
 		}
-		if len(said) != 1 || !sameText(m.ProtocolVersion, requested) {
+		if len(said) != 1 || !codec.SameString(m.ProtocolVersion, requested) {
 			return refuseRevisionHeader.of(m)
 		}
 	}
@@ -125,20 +124,8 @@ func saysName(v []string, raw []byte) bool {
 	if len(v) != 1 {
 		return false
 	}
-	name, ok := DecodeHeader(v[0])
-	return ok && sameText(raw, name)
-}
-
-// sameText reports whether raw JSON is a string that stands for s. It allocates only if raw has escapes.
-func sameText(raw []byte, s string) bool {
-	if !isText(raw) {
-		return false
-	}
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return string(raw[1:len(raw)-1]) == s
-	}
-	text, ok := codec.Str(raw)
-	return ok && text == s
+	name, ok := codec.DecodeHeader(v[0])
+	return ok && codec.SameString(raw, name)
 }
 
 // isText and isObject tell what raw JSON is; nil is nothing.

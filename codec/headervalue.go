@@ -1,4 +1,4 @@
-package transport
+package codec
 
 import (
 	"encoding/base64"
@@ -14,12 +14,12 @@ const (
 
 var strictBase64 = base64.StdEncoding.Strict()
 
-// DecodeHeader returns what a value of Mcp-Name or Mcp-Param-* stands for (2026-07-28, streamable HTTP, value encoding):
-// without the blanks around it, and decoded if it stands between =?base64? and ?=. It is false for a value that must be
-// refused with HeaderMismatch: one that is not strict base64 of UTF-8 there, or that has other characters than visible
-// ASCII, space and tab. Of a value that is not encoded it allocates nothing.
+// DecodeHeader returns the text that a value of Mcp-Name or Mcp-Param-* stands for (2026-07-28, streamable HTTP, value
+// encoding): the value without the blanks around it, decoded if it stands between =?base64? and ?=. It returns false
+// for a value that must be refused with HeaderMismatch: one that is not strict base64 of UTF-8 between the marks, or
+// that has other characters than visible ASCII, space and tab. It allocates nothing for a value that is not encoded.
 func DecodeHeader(value string) (string, bool) {
-	value = trim(value)
+	value = strings.Trim(value, " \t")
 	if len(value) >= len(encodedPrefix)+len(encodedSuffix) && strings.HasPrefix(value, encodedPrefix) && strings.HasSuffix(value, encodedSuffix) {
 		return decodeText(value[len(encodedPrefix) : len(value)-len(encodedSuffix)])
 	}
