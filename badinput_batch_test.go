@@ -117,7 +117,7 @@ func TestHostileBatches(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		for _, kind := range []string{"request", "stream"} {
-			if n := h.rt.Actors(kind); n != 0 {
+			if n := h.actors(kind); n != 0 {
 				t.Errorf("%d actors of kind %s are left", n, kind)
 			}
 		}

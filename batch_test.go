@@ -54,7 +54,7 @@ func TestBatchAnsweredInTimeIsAnArray(t *testing.T) {
 			t.Error(diff)
 		}
 		synctest.Wait()
-		if n := h.rt.Actors("stream"); n != 0 {
+		if n := h.actors("stream"); n != 0 {
 			t.Errorf("%d streams are left", n)
 		}
 		// The ids are free again.
@@ -152,7 +152,7 @@ func TestBatchesThatAreRefused(t *testing.T) {
 		long.All()
 		// Nothing of all that is left, and none of it has run.
 		synctest.Wait()
-		if n := h.rt.Actors("stream"); n != 0 {
+		if n := h.actors("stream"); n != 0 {
 			t.Errorf("%d streams are left", n)
 		}
 		if got := elements(t, c.Post(batch(call("1", "echo", `{"text":"a"}`), call("2", "echo", `{"text":"b"}`), call("3", "echo", `{"text":"c"}`))).Body); len(got) != 3 {

@@ -175,7 +175,7 @@ func TestDeleteEndsCalls(t *testing.T) {
 		}
 		synctest.Wait()
 		for _, kind := range []string{"session", "stream", "request"} {
-			if n := h.rt.Actors(kind); n != 0 {
+			if n := h.actors(kind); n != 0 {
 				t.Errorf("%d actors of kind %s are left", n, kind)
 			}
 		}

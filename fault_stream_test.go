@@ -227,7 +227,7 @@ func TestTwoStreamsBegunAtOnce(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := h.rt.Actors("stream"); n > 50 {
+		if n := h.actors("stream"); n > 50 {
 			t.Errorf("%d streams are held for 50 sessions", n)
 		}
 	})

@@ -286,7 +286,7 @@ func TestLogLevels(t *testing.T) {
 		set(other, "emergency")
 		equal(t, "emergency", levels(other), "")
 		time.Sleep(3 * time.Minute)
-		if n := h.rt.Actors("session"); n != 0 {
+		if n := h.actors("session"); n != 0 {
 			t.Errorf("%d sessions in memory after 3 minutes without a request", n)
 		}
 		equal(t, "notice, read again", levels(c), "warning error")

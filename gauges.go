@@ -41,11 +41,18 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 			return int64(rt.cluster.Stats().Restarts)
 		})},
 		{Name: "troupe.store.bytes", Unit: "By", Doc: "Bytes in the store.", Label: "stream", Read: rt.storeBytes},
+		{Name: "troupe.store.messages", Unit: "{message}", Doc: "Messages in the store: a session is one of the stream sessions.", Label: "stream", Read: rt.storeMessages},
 	}
 }
 
 func (rt *Runtime) storeBytes(observe func(string, int64)) {
 	for name, s := range rt.cluster.Stats().Streams {
 		observe(name, int64(s.Bytes))
+	}
+}
+
+func (rt *Runtime) storeMessages(observe func(string, int64)) {
+	for name, s := range rt.cluster.Stats().Streams {
+		observe(name, int64(s.Messages))
 	}
 }

@@ -25,6 +25,7 @@ type host struct {
 	ln  *testkit.Listener
 	web *http.Client
 	url string
+	m   *meter // what the runtime reports
 }
 
 // unhurried are rates that tests with many calls do not reach; the limiter runs
@@ -37,11 +38,12 @@ func newHost(t *testing.T, o troupe.Options, so *troupe.ServerOptions) *host {
 	if o.Sync == 0 {
 		o.Sync = time.Hour // A flush takes its time on the disk, also where hours pass in no time.
 	}
+	m := metered(&o)
 	rt, err := troupe.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &host{t: t, rt: rt, srv: troupe.NewServer(mcp.Implementation{Name: "test", Version: "1"}, so), ln: testkit.NewListener(), url: "http://127.0.0.1/mcp"}
+	h := &host{t: t, rt: rt, m: m, srv: troupe.NewServer(mcp.Implementation{Name: "test", Version: "1"}, so), ln: testkit.NewListener(), url: "http://127.0.0.1/mcp"}
 	addTestTools(h.srv)
 	rt.Mount("/mcp", h.srv)
 	hs := &http.Server{Handler: rt}
@@ -67,11 +69,12 @@ func newLoopbackHost(t *testing.T, o troupe.Options, so *troupe.ServerOptions, w
 	t.Helper()
 	o.DrainDelay, o.DrainWait = -1, time.Second
 	o.Grace = cmp.Or(o.Grace, time.Minute) // a busy machine makes no streams of short calls
+	m := metered(&o)
 	rt, err := troupe.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &host{t: t, rt: rt, srv: troupe.NewServer(mcp.Implementation{Name: "test", Version: "1"}, so)}
+	h := &host{t: t, rt: rt, m: m, srv: troupe.NewServer(mcp.Implementation{Name: "test", Version: "1"}, so)}
 	addTestTools(h.srv)
 	rt.Mount("/mcp", h.srv)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -18,7 +18,7 @@ type leftovers struct {
 	heap       uint64
 	actors     map[string]int64
 	stored     map[string]int64
-	held       map[string]int // calls, connections, questions and the like
+	held       map[string]int64 // calls, connections, questions and the like
 }
 
 // leftovers looks around once no more than that many goroutines are left, or
@@ -29,12 +29,12 @@ func (h *host) leftovers(goroutines int) leftovers {
 		time.Sleep(time.Second)
 		synctest.Wait()
 	}
-	l := leftovers{goroutines: runtime.NumGoroutine(), heap: heap(), actors: map[string]int64{}, stored: map[string]int64{}, held: h.rt.Held()}
+	l := leftovers{goroutines: runtime.NumGoroutine(), heap: heap(), actors: map[string]int64{}, stored: map[string]int64{}, held: h.held()}
 	for _, kind := range []string{"node", "session", "request", "stream", "subscription"} {
-		l.actors[kind] = h.rt.Actors(kind)
+		l.actors[kind] = h.actors(kind)
 	}
 	for _, stream := range []string{"sessions", "events"} {
-		l.stored[stream] = h.rt.Stored(stream)
+		l.stored[stream] = h.stored(stream)
 	}
 	return l
 }
@@ -167,7 +167,7 @@ func TestNothingIsLeft(t *testing.T) {
 			h.abandonLinks(streams)
 			h.abandonBatches(streams)
 			unmount := h.abandonServers(servers)
-			if n := h.rt.Stored("sessions"); n < int64(sessions+streams+parked) {
+			if n := h.stored("sessions"); n < int64(sessions+streams+parked) {
 				t.Errorf("%d sessions are stored", n)
 			}
 			h.web.CloseIdleConnections()

@@ -116,7 +116,7 @@ func TestBucketOutlivesTheMemoryOfASession(t *testing.T) {
 		time.Sleep(50 * time.Second)
 		equal(t, "after 200 s", c.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
 		time.Sleep(5 * time.Minute)
-		if n := h.rt.Actors("session"); n != 0 {
+		if n := h.actors("session"); n != 0 {
 			t.Errorf("%d sessions in memory once the bucket is full, want none", n)
 		}
 	})

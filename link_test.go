@@ -61,8 +61,8 @@ func TestSessionOverSSE(t *testing.T) {
 		}
 		m, _ := s.Next()
 		equal(t, "slow", m, textResult("7", "slept"))
-		if h.rt.Actors("stream") != 0 || h.rt.Stored("ev") > 0 {
-			t.Errorf("streams were stored: %d, %d", h.rt.Actors("stream"), h.rt.Stored("ev"))
+		if h.actors("stream") != 0 || h.stored("events") > 0 {
+			t.Errorf("streams were stored: %d, %d", h.actors("stream"), h.stored("events"))
 		}
 	})
 }
@@ -118,7 +118,7 @@ func TestSSESessionEndsWithItsConnection(t *testing.T) {
 			t.Errorf("%s %s", a.Status, a.Body)
 		}
 		for _, kind := range []string{"session", "request", "stream"} {
-			if n := h.rt.Actors(kind); n != 0 {
+			if n := h.actors(kind); n != 0 {
 				t.Errorf("%d actors of kind %s", n, kind)
 			}
 		}

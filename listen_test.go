@@ -84,13 +84,13 @@ func TestListeners(t *testing.T) {
 		// Closing ends it.
 		tools, _ = m.listen(`"a"`, `{"resourceSubscriptions":["test://one"]}`)
 		synctest.Wait()
-		if n := h.rt.Actors("subscription"); n != 3 { // two listeners, one resource
+		if n := h.actors("subscription"); n != 3 { // two listeners, one resource
 			t.Errorf("%d actors", n)
 		}
 		prompts.Close()
 		time.Sleep(16 * time.Second)
 		synctest.Wait()
-		if n := h.rt.Actors("subscription"); n != 2 {
+		if n := h.actors("subscription"); n != 2 {
 			t.Errorf("%d actors after one was closed", n)
 		}
 		for _, bad := range []string{`{}`, `{"notifications":null}`, `{"notifications":[]}`, `{"notifications":{"toolsListChanged":1}}`} {

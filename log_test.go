@@ -64,7 +64,7 @@ func TestLogRate(t *testing.T) {
 		if len(got) != 20 || missed != nil {
 			t.Errorf("another session: %d of 20, %v missed", len(got), missed)
 		}
-		if n := h.rt.Refusals("log-rate"); n != 10 {
+		if n := h.gauge("troupe.refusals", "log-rate"); n != 10 {
 			t.Errorf("%d messages counted, want 10", n)
 		}
 		time.Sleep(time.Second)

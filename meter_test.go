@@ -7,43 +7,79 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
+
+	"github.com/troupe-run/troupe"
 )
 
 // meter is a MeterProvider that knows what has been counted, by the name of the
-// metric and its attribute reason.
+// metric and the value of its label.
 type meter struct {
 	noop.MeterProvider
-	mu        sync.Mutex // guards the rest
-	counts    map[counted]int64
-	callbacks []metric.Callback
+	mu        sync.Mutex        // guards the rest
+	counts    map[counted]int64 // of counters
+	callbacks []metric.Callback // that observe the rest
 }
 
-type counted struct{ name, reason string }
+type counted struct{ name, label string }
 
 func newMeter() *meter { return &meter{counts: make(map[counted]int64)} }
 
-// count is the value of a counter for a reason, or of a gauge with the reason "".
-func (m *meter) count(name, reason string) int64 {
+// metered has a runtime report to a meter: the one that o names, or a new one.
+func metered(o *troupe.Options) *meter {
+	m, ok := o.MeterProvider.(*meter)
+	if !ok {
+		m = newMeter()
+		o.MeterProvider = m
+	}
+	return m
+}
+
+// gauge is the value of a metric of the runtime, for a value of its label or for "".
+func (h *host) gauge(name, label string) int64 { return h.m.count(name, label) }
+
+// actors is the number of live actors of a kind.
+func (h *host) actors(kind string) int64 { return h.gauge("troupe.actors", kind) }
+
+// stored is the number of messages in a stream of the store.
+func (h *host) stored(stream string) int64 { return h.gauge("troupe.store.messages", stream) }
+
+// held is what the runtime holds for its clients, by name.
+func (h *host) held() map[string]int64 {
+	all := map[string]int64{}
+	for what, name := range map[string]string{
+		"calls in flight": "troupe.calls.in_flight", "streams": "troupe.streams.open", "sessions": "troupe.sessions.active",
+		"connections": "troupe.connections.open", "questions": "troupe.calls.parked", "accounts": "troupe.accounts",
+	} {
+		all[what] = h.gauge(name, "")
+	}
+	return all
+}
+
+// count is the value of a metric for a value of its label, or of one without a label for "".
+func (m *meter) count(name, label string) int64 {
 	m.mu.Lock()
 	callbacks := m.callbacks
 	m.mu.Unlock()
+	observed := observer{counts: map[counted]int64{}}
 	for _, f := range callbacks {
-		_ = f(context.Background(), observer{m: m})
+		_ = f(context.Background(), observed)
+	}
+	if v, ok := observed.counts[counted{name, label}]; ok {
+		return v
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.counts[counted{name, reason}]
+	return m.counts[counted{name, label}]
 }
 
-func (m *meter) set(name string, attrs attribute.Set, v int64, add bool) {
-	reason, _ := attrs.Value("reason")
-	key := counted{name, reason.AsString()}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if add {
-		v += m.counts[key]
+// label is the value of the attribute by which a metric is told apart.
+func label(attrs attribute.Set) string {
+	for _, key := range []attribute.Key{"reason", "kind", "stream"} {
+		if v, ok := attrs.Value(key); ok {
+			return v.AsString()
+		}
 	}
-	m.counts[key] = v
+	return ""
 }
 
 func (m *meter) Meter(string, ...metric.MeterOption) metric.Meter { return meterOf{m: m} }
@@ -79,7 +115,10 @@ type counter struct {
 }
 
 func (c counter) Add(_ context.Context, n int64, opts ...metric.AddOption) {
-	c.m.set(c.name, metric.NewAddConfig(opts).Attributes(), n, true)
+	key := counted{c.name, label(metric.NewAddConfig(opts).Attributes())}
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	c.m.counts[key] += n
 }
 
 type observedCounter struct {
@@ -92,17 +131,19 @@ type observedGauge struct {
 	name string
 }
 
+// observer takes what a callback observes.
 type observer struct {
 	noop.Observer
-	m *meter
+	counts map[counted]int64
 }
 
 func (o observer) ObserveInt64(of metric.Int64Observable, v int64, opts ...metric.ObserveOption) {
-	attrs := metric.NewObserveConfig(opts).Attributes()
+	key := counted{label: label(metric.NewObserveConfig(opts).Attributes())}
 	switch of := of.(type) {
 	case observedCounter:
-		o.m.set(of.name, attrs, v, false)
+		key.name = of.name
 	case observedGauge:
-		o.m.set(of.name, attrs, v, false)
+		key.name = of.name
 	}
+	o.counts[key] = v
 }

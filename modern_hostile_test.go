@@ -79,7 +79,7 @@ func TestHostileRetries(t *testing.T) {
 		}
 		time.Sleep(11 * time.Minute)
 		synctest.Wait()
-		if n := h.rt.Actors("request"); n != 0 {
+		if n := h.actors("request"); n != 0 {
 			t.Errorf("%d request actors are left", n)
 		}
 	})
@@ -108,7 +108,7 @@ func TestEndlessQuestionsEnd(t *testing.T) {
 			a, id = m.tool("curious", `{}`, state, given(fmt.Sprint(i), "x"))
 		}
 		equal(t, "at last", m.done(a, id), "gave up at question 101")
-		if n := h.rt.Refusals("ask-rounds"); n != 1 {
+		if n := h.gauge("troupe.refusals", "ask-rounds"); n != 1 {
 			t.Errorf("%d refusals are counted, want 1", n)
 		}
 	})
@@ -124,7 +124,7 @@ func TestTooMuchInputHoldsNoPlace(t *testing.T) {
 			a, id := m.tool("twice", `{}`, given("elicit", strings.Repeat("A", 64<<10)))
 			equal(t, "too much", m.done(a, id), "the answers so far are too large to go on asking")
 		}
-		if n := h.rt.Refusals("ask-input"); n != 3 {
+		if n := h.gauge("troupe.refusals", "ask-input"); n != 3 {
 			t.Errorf("%d refusals are counted, want 3", n)
 		}
 		a, id := m.tool("twice", `{}`)

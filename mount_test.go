@@ -93,7 +93,7 @@ func TestThousandServers(t *testing.T) {
 			clients[i] = at(i).Initialize(`{}`)
 			equal(t, "own answer", clients[i].Post(call("1", "echo2", `{"text":"x"}`)).Body, textResult("1", fmt.Sprintf("%d says x", i)))
 		}
-		if live, stored := h.rt.Actors("session"), h.rt.Stored("sessions"); live != int64(n) || stored != int64(n) {
+		if live, stored := h.actors("session"), h.stored("sessions"); live != int64(n) || stored != int64(n) {
 			t.Errorf("%d sessions in memory and %d in the store, want %d of each", live, stored, n)
 		}
 		owner := clients[n/2]

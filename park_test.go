@@ -339,7 +339,7 @@ func TestParkedCallsAreBoundedAndExpire(t *testing.T) {
 		if n := ended.Load(); n != 21 {
 			t.Errorf("%d of 21 handlers have ended", n)
 		}
-		if n := h.rt.Actors("request"); n != 0 {
+		if n := h.actors("request"); n != 0 {
 			t.Errorf("%d request actors are left", n)
 		}
 		a, id = m.tool("never", `{}`)

@@ -113,7 +113,7 @@ func TestPingEvery(t *testing.T) {
 		if n := len(pings(t, got)); !over || n != 2 {
 			t.Errorf("a client that does not answer: %d pings, ended %v", n, over)
 		}
-		if n := h.rt.LostPings(); n != 1 {
+		if n := h.gauge("troupe.pings.lost", ""); n != 1 {
 			t.Errorf("%d connections counted as lost", n)
 		}
 		equal(t, "its session goes on", silent.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
@@ -131,7 +131,7 @@ func TestPingEvery(t *testing.T) {
 		l.Close()
 		deaf.Close()
 		time.Sleep(time.Minute)
-		if n := h.rt.Questions(); n != 0 {
+		if n := h.gauge("troupe.calls.parked", ""); n != 0 {
 			t.Errorf("%d questions are left %v after the beginning", n, time.Since(begin))
 		}
 	})
@@ -156,7 +156,7 @@ func TestPingsOverSSE(t *testing.T) {
 		if n := len(pings(t, got)); n != 2 || !over {
 			t.Errorf("a client that does not answer: %d pings, ended %v", n, over)
 		}
-		if live := h.rt.Actors("session"); live != 2 {
+		if live := h.actors("session"); live != 2 {
 			t.Errorf("%d sessions are left, want 2", live)
 		}
 		if got, over := idle.now(); len(got) != 0 || over {

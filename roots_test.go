@@ -110,7 +110,7 @@ func TestRootsAreAskedOnce(t *testing.T) {
 		ask("10", rootsResult("file:///c"), "file:///c")
 
 		time.Sleep(2 * time.Minute) // the session leaves memory
-		if n := h.rt.Actors("session"); n != 0 {
+		if n := h.actors("session"); n != 0 {
 			t.Errorf("%d sessions in memory", n)
 		}
 		ask("11", rootsResult("file:///d"), "file:///d")

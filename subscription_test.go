@@ -159,7 +159,7 @@ func TestThousandSubscribers(t *testing.T) {
 			defer a.Close()
 		}
 		readers := streams[deaf:]
-		if n := h.rt.Actors("subscription"); n != uris {
+		if n := h.actors("subscription"); n != uris {
 			t.Errorf("%d subscription actors for %d resources", n, uris)
 		}
 		each := func(what string, want func(s, k int) int, since []int) {
@@ -180,7 +180,7 @@ func TestThousandSubscribers(t *testing.T) {
 		since := make([]int, len(readers))
 		each("at first", func(int, int) int { return 1 }, since)
 
-		before, begin := h.rt.Appends(), time.Now()
+		before, begin := h.gauge("troupe.log.appends", ""), time.Now()
 		for range 20 {
 			for k := range uris {
 				h.srv.ResourceUpdated(uri(k))
@@ -192,7 +192,7 @@ func TestThousandSubscribers(t *testing.T) {
 		}
 		time.Sleep(250 * time.Millisecond)
 		each("for what came since", func(int, int) int { return 1 }, since)
-		if n := h.rt.Appends() - before; n > int64(2*sessions*uris) {
+		if n := h.gauge("troupe.log.appends", "") - before; n > int64(2*sessions*uris) {
 			t.Errorf("%d appends for two updates of %d resources to %d sessions", n, uris, sessions)
 		}
 
@@ -218,7 +218,7 @@ func TestThousandSubscribers(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := h.rt.Actors("subscription"); n != 0 {
+		if n := h.actors("subscription"); n != 0 {
 			t.Errorf("%d subscription actors are left", n)
 		}
 	})

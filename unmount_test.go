@@ -98,7 +98,7 @@ func TestUnmount(t *testing.T) {
 		srv.RemoveTools("wait")
 		time.Sleep(time.Second)
 		for kind, want := range map[string]int64{"session": 1, "stream": 1, "request": 1, "subscription": 0} {
-			if n := h.rt.Actors(kind); n != want {
+			if n := h.actors(kind); n != want {
 				t.Errorf("%d actors of kind %s are left, want %d: those of the other server", n, kind, want)
 			}
 		}
@@ -196,7 +196,7 @@ func TestUnmountUnderLoad(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		for _, kind := range []string{"session", "stream", "request", "subscription"} {
-			if n := h.rt.Actors(kind); n != 0 {
+			if n := h.actors(kind); n != 0 {
 				t.Errorf("%d actors of kind %s are left", n, kind)
 			}
 		}
