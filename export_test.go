@@ -1,12 +1,5 @@
 package troupe
 
-// CompiledSchemas is the number of compiled schemas in the process.
-func CompiledSchemas() int {
-	compiled.mu.Lock()
-	defer compiled.mu.Unlock()
-	return len(compiled.all)
-}
-
 // Health is what /healthz answers.
 var Health = health
 

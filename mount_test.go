@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/toolschema"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -145,7 +146,7 @@ func TestSchemasAreShared(t *testing.T) {
 		for range 3 { // a cleanup runs after the collection that queues it
 			runtime.GC()
 		}
-		return troupe.CompiledSchemas()
+		return toolschema.InUse()
 	}
 	before := collected()
 	srv := tenantServer(0)
@@ -153,12 +154,12 @@ func TestSchemasAreShared(t *testing.T) {
 		troupe.AddTool(srv, troupe.Tool{Name: fmt.Sprint("own", i)},
 			func(_ context.Context, _ *troupe.Call, in sharedIn) (string, error) { return in.Text, nil })
 	}
-	if n := troupe.CompiledSchemas() - before; n > 4 {
+	if n := toolschema.InUse() - before; n > 4 {
 		t.Errorf("%d compiled schemas for 105 tools of 4 schemas", n)
 	}
 	for i := 0; collected() > before; i++ {
 		if i == 100 {
-			t.Fatalf("%d schemas are still compiled though nobody has called a tool", troupe.CompiledSchemas()-before)
+			t.Fatalf("%d schemas are still compiled though nobody has called a tool", toolschema.InUse()-before)
 		}
 	}
 	runtime.KeepAlive(srv)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/telemetry"
+	"github.com/troupe-run/troupe/internal/toolschema"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -68,9 +69,9 @@ type Tool struct {
 // tool is a registered tool.
 type tool struct {
 	Tool
-	input   *schema
-	headers headerParams
-	output  *schema
+	input   *toolschema.Schema
+	headers toolschema.Headers
+	output  *toolschema.Schema
 	safe    bool
 	op      atomic.Pointer[telemetry.Operation] // what its calls are counted as
 	// run appends the result to dst.
@@ -97,11 +98,11 @@ func (t *tool) wire() mcp.Tool {
 // mistake in the program.
 func AddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context, call *Call, in In) (Out, error)) {
 	if t.InputSchema == nil {
-		t.InputSchema = inferArguments[In](t.Name)
+		t.InputSchema = inferred(t.Name, toolschema.InferArguments, reflect.TypeFor[In]())
 	}
 	respond, structured := responder[Out]()
 	if structured && t.OutputSchema == nil {
-		t.OutputSchema = inferSchema[Out](t.Name)
+		t.OutputSchema = inferred(t.Name, toolschema.Infer, reflect.TypeFor[Out]())
 	}
 	pretouch(reflect.TypeFor[In](), reflect.TypeFor[Out]())
 	e := newTool(t)
@@ -154,14 +155,44 @@ func newTool(t Tool) *tool {
 		panic("troupe: a tool needs a name")
 	}
 	e := &tool{Tool: t}
-	e.input, e.headers = inputSchema(t.Name, t.InputSchema)
+	var err error
+	if e.input, e.headers, err = toolschema.Arguments(t.InputSchema); err != nil {
+		panic(fmt.Sprintf("troupe: tool %q: input schema: %v", t.Name, err))
+	}
 	if t.OutputSchema != nil {
-		e.output = outputSchema(t.Name, t.OutputSchema)
+		if e.output, err = toolschema.Result(t.OutputSchema); err != nil {
+			panic(fmt.Sprintf("troupe: tool %q: output schema: %v", t.Name, err))
+		}
 	}
 	set := func(p *bool) bool { return p != nil && *p }
 	a := t.Annotations
 	e.safe = t.Rerun == Safe || t.Rerun == RerunDefault && a != nil && (set(a.ReadOnlyHint) || set(a.IdempotentHint))
 	return e
+}
+
+// inferred returns the schema of a Go type, and panics where there is none.
+func inferred(tool string, infer func(reflect.Type) (json.RawMessage, error), of reflect.Type) json.RawMessage {
+	schema, err := infer(of)
+	if err != nil {
+		panic(fmt.Sprintf("troupe: tool %q: %v", tool, err))
+	}
+	return schema
+}
+
+// checkHeaders holds the headers of a request against its arguments. A request that a
+// client sends again with answers is held to them like the first.
+func (s *service) checkHeaders(m *codec.Message, header map[string][]string) *mcp.Error {
+	if string(m.Method) != mcp.MethodToolsCall {
+		return nil
+	}
+	t, ok := s.tool(m.Name)
+	if !ok {
+		return nil
+	}
+	if err := t.headers.Check(header, m.Arguments); err != nil {
+		return mcp.NewError(mcp.CodeHeaderMismatch, err.Error())
+	}
+	return nil
 }
 
 // argumentError is a fault of the arguments: a result that the model sees, so
@@ -175,7 +206,7 @@ func (e *argumentError) Error() string {
 func (e *argumentError) Unwrap() error { return e.err }
 
 func (t *tool) checkInput(args []byte) error {
-	if err := t.input.validate(args); err != nil {
+	if err := t.input.Validate(args); err != nil {
 		return &argumentError{err}
 	}
 	return nil
@@ -229,7 +260,7 @@ func (t *tool) respond(call *Call, dst []byte, r *mcp.CallToolResult) ([]byte, e
 		if !codec.Valid(r.StructuredContent) {
 			return nil, fmt.Errorf("troupe: tool %s: %w: the structured content is not JSON", t.Name, errBadResult)
 		}
-		if err := t.output.validate(r.StructuredContent); err != nil {
+		if err := t.output.Validate(r.StructuredContent); err != nil {
 			return nil, fmt.Errorf("troupe: tool %s: %w: structured content: %w", t.Name, errBadResult, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package troupe
+package toolschema
 
 import (
 	"encoding/json"

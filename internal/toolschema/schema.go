@@ -1,4 +1,4 @@
-package troupe
+package toolschema
 
 import (
 	"bytes"
@@ -17,8 +17,8 @@ import (
 	"github.com/troupe-run/troupe/codec"
 )
 
-// schemaURL is where a tool's schema stands while it is compiled; nothing is
-// ever read from there.
+// schemaURL names a tool's schema while it is compiled. Nothing is ever read from
+// there.
 const schemaURL = "https://tool.invalid/schema.json"
 
 // noLoader refuses references to schemas elsewhere: a schema must be whole.
@@ -28,40 +28,42 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("references to other documents are not followed: %s", url)
 }
 
-// schema is a JSON schema. Its compiled form takes some hundred bytes for each of
-// its members, so that a tool has it only once it has been called, and tools with
-// the same schema have it together.
-type schema struct {
+// A Schema is a JSON schema that tools are registered with. All methods may be called
+// from any goroutine.
+//
+// Its compiled form takes some hundred bytes for each of its members, so that a Schema
+// has it only once it has validated something, and Schemas with the same text share it.
+type Schema struct {
 	text     json.RawMessage
 	compiled atomic.Pointer[checker]
 }
 
-// inputSchema returns the schema of a tool's arguments, and what of them stands in
-// headers, too. It panics when it is no schema of objects. The dialect is that of its
-// $schema member, by default 2020-12.
-func inputSchema(tool string, text json.RawMessage) (*schema, headerParams) {
-	var params headerParams
+// Arguments returns the schema of a tool's arguments, and which of them clients repeat
+// in headers. It fails unless text is a schema of objects. The dialect is that of its
+// $schema member, by default 2020-12. The caller must not change text afterwards.
+func Arguments(text json.RawMessage) (*Schema, Headers, error) {
+	var headers Headers
 	err := register(text, func(doc any) error {
 		if m, ok := doc.(map[string]any); !ok || m["type"] != "object" {
 			return errors.New(`its type must be "object"`)
 		}
 		return nil
-	}, params.add)
+	}, headers.add)
 	if err != nil {
-		panic(fmt.Sprintf("troupe: tool %q: input schema: %v", tool, err))
+		return nil, nil, err
 	}
-	params.sort()
-	return &schema{text: text}, params
+	headers.sort()
+	return &Schema{text: text}, headers, nil
 }
 
-// outputSchema returns the schema of a tool's structured content, which may be any
-// value. It panics when it is no schema.
-func outputSchema(tool string, text json.RawMessage) *schema {
+// Result returns the schema of a tool's structured content, which may be any value. It
+// fails unless text is a schema. The caller must not change text afterwards.
+func Result(text json.RawMessage) (*Schema, error) {
 	err := register(text, func(any) error { return nil }, func(map[string]any, []string) error { return nil })
 	if err != nil {
-		panic(fmt.Sprintf("troupe: tool %q: output schema: %v", tool, err))
+		return nil, err
 	}
-	return &schema{text: text}
+	return &Schema{text: text}, nil
 }
 
 // register checks a schema before it is used.
@@ -80,8 +82,15 @@ func register(text json.RawMessage, root func(doc any) error, visit func(map[str
 	return err
 }
 
-// compiled are the schemas that are in use somewhere in the process.
+// compiled holds the compiled schemas that somebody in the process uses.
 var compiled compiledSchemas
+
+// InUse returns how many compiled schemas the process holds.
+func InUse() int {
+	compiled.mu.Lock()
+	defer compiled.mu.Unlock()
+	return len(compiled.all)
+}
 
 type compiledSchemas struct {
 	mu  sync.Mutex // guards all
@@ -111,7 +120,7 @@ func (c *compiledSchemas) get(text json.RawMessage) (*checker, error) {
 	return s, nil
 }
 
-// drop forgets a schema that nobody has any more.
+// drop forgets a compiled schema that nobody uses any more.
 func (c *compiledSchemas) drop(key [sha256.Size]byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,8 +143,10 @@ func compile(text json.RawMessage) (*jsonschema.Schema, error) {
 	return c.Compile(schemaURL)
 }
 
-// validate checks raw, which is valid JSON, against the schema.
-func (s *schema) validate(raw []byte) error {
+// Validate holds raw, which must be valid JSON, against the schema. Its error names up
+// to 20 faults, each with its place, in at most 4 KiB. Validation whose work grows faster
+// than the size of raw has a budget, and fails when that is used up.
+func (s *Schema) Validate(raw []byte) error {
 	c := s.compiled.Load()
 	if c == nil {
 		var err error
@@ -159,7 +170,7 @@ func (s *schema) validate(raw []byte) error {
 	return faults(fault)
 }
 
-// Bounds of what is told of arguments that do not fit. Nobody reads more, and a
+// Bounds of the text that says how arguments do not fit. Nobody reads more, and a
 // schema with alternatives can find a fault for each in each of thousands of values.
 const (
 	maxFaults    = 20

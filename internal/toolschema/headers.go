@@ -1,4 +1,4 @@
-package troupe
+package toolschema
 
 import (
 	"cmp"
@@ -9,28 +9,28 @@ import (
 	"strings"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/mcp"
 )
 
-// headerParam is an argument that clients since 2026-07-28 repeat in a header, so that
-// what lies between them and the server can route by it (server/tools, "x-mcp-header").
-type headerParam struct {
+// header is an argument that clients since 2026-07-28 repeat in a header, so that
+// proxies between them and the server can route by it (server/tools, "x-mcp-header").
+type header struct {
 	key  string   // of the header, canonical
 	path []string // of the argument
 }
 
-// headerParams are those of a tool, by header.
-type headerParams []headerParam
+// Headers are the arguments of a tool that clients repeat in headers, by header. Nil
+// is a tool that has none.
+type Headers []header
 
 const (
-	headerAnnotation  = "x-mcp-header"
-	headerParamPrefix = "Mcp-Param-"
+	headerAnnotation = "x-mcp-header"
+	headerPrefix     = "Mcp-Param-"
 )
 
 // add takes the annotation of a schema that the chain of properties leads to, if it
-// has one. A client must not show its user a tool whose annotations break these
-// rules, so that the tool would not be there.
-func (ps *headerParams) add(schema map[string]any, path []string) error {
+// has one. It fails where the annotation breaks the rules: clients must not show such a
+// tool to their users.
+func (hs *Headers) add(schema map[string]any, path []string) error {
 	annotation, ok := schema[headerAnnotation]
 	if !ok {
 		return nil
@@ -47,13 +47,13 @@ func (ps *headerParams) add(schema map[string]any, path []string) error {
 	default:
 		return fmt.Errorf("%s %q: the property %s must be a string, an integer or a boolean", headerAnnotation, name, strings.Join(path, "."))
 	}
-	p := headerParam{textproto.CanonicalMIMEHeaderKey(headerParamPrefix + name), slices.Clone(path)}
-	for _, other := range *ps {
-		if strings.EqualFold(other.key, p.key) {
+	h := header{textproto.CanonicalMIMEHeaderKey(headerPrefix + name), slices.Clone(path)}
+	for _, other := range *hs {
+		if strings.EqualFold(other.key, h.key) {
 			return fmt.Errorf("%s %q: two properties have it", headerAnnotation, name)
 		}
 	}
-	*ps = append(*ps, p)
+	*hs = append(*hs, h)
 	return nil
 }
 
@@ -70,40 +70,23 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-func (ps headerParams) sort() {
-	slices.SortFunc(ps, func(a, b headerParam) int { return cmp.Compare(a.key, b.key) })
+func (hs Headers) sort() {
+	slices.SortFunc(hs, func(a, b header) int { return cmp.Compare(a.key, b.key) })
 }
 
-// check holds the headers of a call against its arguments, a JSON object: who reads
-// only the headers must not be told another call than who reads the body
-// (basic/transports/streamable-http, "Server Behavior for Custom Headers"). The keys of
-// header are canonical, as net/http has them. It allocates nothing unless a value has
-// escapes, is encoded, or does not fit.
-func (ps headerParams) check(header map[string][]string, args []byte) *mcp.Error {
-	for i := range ps {
-		p := &ps[i]
-		if err := p.check(header[p.key], p.argument(args)); err != nil {
-			return mcp.Errorf(mcp.CodeHeaderMismatch, "the header %s %s: %s", p.key, err, strings.Join(p.path, "."))
+// Check holds the headers of a call against its arguments, a valid JSON object or nil:
+// a proxy that reads only the headers must not see another call than the server, which
+// reads the body (basic/transports/streamable-http, "Server Behavior for Custom
+// Headers"). The keys of sent are canonical, as net/http has them. It allocates nothing
+// unless a value is encoded or does not fit, or the argument is long and has escapes.
+func (hs Headers) Check(sent map[string][]string, args []byte) error {
+	for i := range hs {
+		h := &hs[i]
+		if err := h.check(sent[h.key], h.argument(args)); err != nil {
+			return fmt.Errorf("the header %s %w: %s", h.key, err, strings.Join(h.path, "."))
 		}
 	}
 	return nil
-}
-
-// checkHeaders holds what the headers of a request say of its arguments against them.
-// A request that is sent again with answers is held to them like the first.
-func (s *service) checkHeaders(m *codec.Message, header map[string][]string) *mcp.Error {
-	if string(m.Method) != mcp.MethodToolsCall {
-		return nil
-	}
-	name, ok := plain(m.Name)
-	if !ok {
-		name = []byte(text(m.Name))
-	}
-	t, ok := s.srv.tools.find(name)
-	if !ok {
-		return nil
-	}
-	return t.headers.check(header, m.Arguments)
 }
 
 // What is wrong with a header; the argument's name follows.
@@ -116,11 +99,11 @@ var (
 	errHeaderUnsafe    = errors.New("cannot carry integers beyond 2^53-1, as in the argument")
 )
 
-// argument is the raw value that the header repeats, nil for none. Objects and lists
-// have no form in a header: that they do not fit is for the schema to say.
-func (p *headerParam) argument(args []byte) []byte {
+// argument returns the raw value that the header repeats, nil for none. Objects and
+// lists have no form in a header: the schema refuses them.
+func (h *header) argument(args []byte) []byte {
 	value := args
-	for _, name := range p.path {
+	for _, name := range h.path {
 		value = codec.Field(value, name)
 	}
 	if len(value) == 0 || value[0] == 'n' || value[0] == '{' || value[0] == '[' {
@@ -129,7 +112,7 @@ func (p *headerParam) argument(args []byte) []byte {
 	return value
 }
 
-func (p *headerParam) check(sent []string, argument []byte) error {
+func (h *header) check(sent []string, argument []byte) error {
 	switch {
 	case argument == nil && len(sent) == 0:
 		return nil

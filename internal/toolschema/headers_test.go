@@ -1,37 +1,27 @@
-package troupe
+package toolschema
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-
-	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/mcp"
 )
 
-// registered adds a tool with the schema, and returns what of its arguments stands in
-// headers, or what it was refused for.
-func registered(schema string) (ps headerParams, refused string) {
-	defer func() {
-		if r := recover(); r != nil {
-			refused = fmt.Sprint(r)
-		}
-	}()
-	s := NewServer(mcp.Implementation{Name: "t", Version: "1"}, nil)
-	AddRawTool(s, Tool{Name: "t", InputSchema: json.RawMessage(schema)},
-		func(context.Context, *Call, json.RawMessage) (*mcp.CallToolResult, error) { return nil, nil })
-	t, _ := s.tools.get("t")
-	return t.headers, ""
+// headersOf returns the headers that a schema of arguments declares, or the error that
+// it is refused with.
+func headersOf(schema string) (hs Headers, refused string) {
+	_, hs, err := Arguments(json.RawMessage(schema))
+	if err != nil {
+		return nil, err.Error()
+	}
+	return hs, ""
 }
 
 func TestHeaderAnnotations(t *testing.T) {
 	t.Parallel()
-	for schema, want := range map[string]headerParams{
+	for schema, want := range map[string]Headers{
 		`{"type":"object"}`: nil,
 		`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"region"}}}`: {{"Mcp-Param-Region", []string{"region"}}},
 		`{"type":"object","properties":{"z":{"type":"integer","x-mcp-header":"Zone-id"},"a":{"type":"object","properties":{
@@ -41,11 +31,11 @@ func TestHeaderAnnotations(t *testing.T) {
 		`{"type":"object","properties":{"x-mcp-header":{"type":"string"},"a":{"type":"object","default":{"x-mcp-header":1},"const":{"x-mcp-header":1},
 			"enum":[{"x-mcp-header":1}],"examples":[{"x-mcp-header":1}]}},"$defs":{"x-mcp-header":{"type":"string"}}}`: nil,
 	} {
-		ps, refused := registered(schema)
+		ps, refused := headersOf(schema)
 		if refused != "" {
 			t.Errorf("%s: %s", schema, refused)
 		}
-		if diff := cmp.Diff(want, ps, cmp.AllowUnexported(headerParam{}), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(want, ps, cmp.AllowUnexported(header{}), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: %s", schema, diff)
 		}
 	}
@@ -86,7 +76,7 @@ func TestHeaderAnnotations(t *testing.T) {
 		"dependentSchemas":   {`{"type":"object","dependentSchemas":{"a":{"properties":{"a":` + annotated + `}}}}`, "only in properties"},
 		"an unknown keyword": {`{"type":"object","x-own":{"a":[` + annotated + `]}}`, "only in properties"},
 	} {
-		if _, refused := registered(row.schema); !strings.Contains(refused, row.fault) || !strings.HasPrefix(refused, `troupe: tool "t": input schema: `) {
+		if _, refused := headersOf(row.schema); !strings.Contains(refused, row.fault) {
 			t.Errorf("%s: got %q, want it refused for %q", name, refused, row.fault)
 		}
 	}
@@ -94,7 +84,7 @@ func TestHeaderAnnotations(t *testing.T) {
 
 func TestHeaderParams(t *testing.T) {
 	t.Parallel()
-	ps, refused := registered(`{"type":"object","properties":{
+	ps, refused := headersOf(`{"type":"object","properties":{
 		"region":{"type":"string","x-mcp-header":"Region"},
 		"count":{"type":"integer","x-mcp-header":"Count"},
 		"dry":{"type":"boolean","x-mcp-header":"Dry-Run"},
@@ -190,99 +180,29 @@ func TestHeaderParams(t *testing.T) {
 				header[key] = append(header[key], strings.TrimPrefix(value, " "))
 			}
 		}
-		err := ps.check(header, []byte(tt.args))
+		err := ps.Check(header, []byte(tt.args))
 		switch {
 		case tt.fault == "" && err != nil:
 			t.Errorf("%s with %q: %v", tt.args, tt.sent, err)
-		case tt.fault != "" && (err == nil || err.Code != mcp.CodeHeaderMismatch || !strings.HasPrefix(err.Message, "the header Mcp-Param-"+tt.fault)):
+		case tt.fault != "" && (err == nil || !strings.HasPrefix(err.Error(), "the header Mcp-Param-"+tt.fault)):
 			t.Errorf("%s with %q: got %v, want %q", tt.args, tt.sent, err, tt.fault)
 		}
 	}
 }
 
-// TestHeadersOfRequests holds which requests have headers for their arguments.
-func TestHeadersOfRequests(t *testing.T) {
-	t.Parallel()
-	srv := NewServer(mcp.Implementation{Name: "t", Version: "1"}, nil)
-	for _, name := range []string{"t", "ü"} {
-		AddRawTool(srv, Tool{Name: name, InputSchema: json.RawMessage(headerBenchSchema)},
-			func(context.Context, *Call, json.RawMessage) (*mcp.CallToolResult, error) { return nil, nil })
-	}
-	s := &service{srv: srv}
-	for _, tt := range []struct {
-		method, params, region string
-		ok                     bool
-	}{
-		{"tools/call", `{"name":"t","arguments":{"region":"x"}}`, "x", true},
-		{"tools/call", `{"name":"t","arguments":{"region":"x"}}`, "y", false},
-		{"tools/call", `{"name":"t"}`, "", true},
-		{"tools/call", `{"name":"t"}`, "x", false},
-		{"tools/call", `{"name":"t","arguments":[]}`, "", true},
-		{"tools/call", `{"name":"\u00fc","arguments":{"region":"x"}}`, "x", true},
-		{"tools/call", `{"name":"ü","arguments":{"region":"x"},"requestState":"s","inputResponses":{}}`, "y", false},
-		{"tools/call", `{"name":"none","arguments":{"region":"x"}}`, "y", true},
-		{"tools/call", `{"arguments":{"region":"x"}}`, "y", true},
-		{"prompts/get", `{"name":"t","arguments":{"region":"x"}}`, "y", true},
-	} {
-		header := map[string][]string{}
-		if tt.region != "" {
-			header["Mcp-Param-Region"] = []string{tt.region}
-		}
-		var m codec.Message
-		if err := codec.Scan([]byte(`{"jsonrpc":"2.0","id":1,"method":"`+tt.method+`","params":`+tt.params+`}`), &m, codec.Limits{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.checkHeaders(&m, header); (err == nil) != tt.ok {
-			t.Errorf("%s %s with %q: got %v, want it to pass %v", tt.method, tt.params, tt.region, err, tt.ok)
-		}
-	}
-}
-
-func TestDecimals(t *testing.T) {
-	t.Parallel()
-	for _, equal := range [][]string{
-		{"0", "-0", "0.0", "0e5", "-0.00E-3"}, {"1", "1.0", "10e-1", "0.1e1", "0.001E+3"}, {"100", "1e2", "100.00", "1.00e2"},
-		{"-12.5", "-125e-1", "-0.125e2"}, {"10203", "1.0203e4", "10203.0"},
-		{"123456789012345678901234", "123456789012345678901234.0"}, {"1" + strings.Repeat("0", 500), "1e500"},
-	} {
-		for _, a := range equal {
-			for _, b := range equal {
-				x, ok1 := parseDecimal(a)
-				y, ok2 := parseDecimal([]byte(b))
-				if !ok1 || !ok2 || x != y {
-					t.Errorf("%s and %s: got %+v, %+v", a, b, x, y)
-				}
-			}
-		}
-	}
-	for _, different := range [][2]string{{"1", "-1"}, {"1", "10"}, {"1", "0.1"}, {"0", "1"}, {"102", "12"}, {"1.02", "10.2"}} {
-		x, ok1 := parseDecimal(different[0])
-		y, ok2 := parseDecimal(different[1])
-		if !ok1 || !ok2 || x == y {
-			t.Errorf("%v: got %+v, %+v", different, x, y)
-		}
-	}
-	for _, none := range []string{"", "-", "+1", "01", "-01", "1.", ".5", "1e", "1e+", "1e1.0", "1 ", " 1", "1_000", "0x1", "Infinity", "NaN", "1e10000",
-		"1234567890123456789012345", "1.0000000000000000000000001"} {
-		if d, ok := parseDecimal(none); ok {
-			t.Errorf("%q: got %+v", none, d)
-		}
-	}
-}
-
 func TestHeaderParamsAllocateNothing(t *testing.T) {
-	ps, _ := registered(headerBenchSchema)
+	ps, _ := headersOf(headerBenchSchema)
 	header, args := headerBenchCall()
-	var none headerParams
+	var none Headers
 	if n := testing.AllocsPerRun(100, func() {
-		if err := none.check(header, args); err != nil {
+		if err := none.Check(header, args); err != nil {
 			t.Error(err)
 		}
 	}); n != 0 {
 		t.Errorf("without annotations: got %v allocations, want 0", n)
 	}
 	if n := testing.AllocsPerRun(100, func() {
-		if err := ps.check(header, args); err != nil {
+		if err := ps.Check(header, args); err != nil {
 			t.Error(err)
 		}
 	}); n != 0 {
@@ -299,13 +219,13 @@ func headerBenchCall() (header map[string][]string, args []byte) {
 }
 
 func BenchmarkHeaderParams(b *testing.B) {
-	ps, _ := registered(headerBenchSchema)
+	ps, _ := headersOf(headerBenchSchema)
 	header, args := headerBenchCall()
-	for name, ps := range map[string]headerParams{"params=0": nil, "params=4": ps} {
+	for name, ps := range map[string]Headers{"params=0": nil, "params=4": ps} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := ps.check(header, args); err != nil {
+				if err := ps.Check(header, args); err != nil {
 					b.Fatal(err)
 				}
 			}

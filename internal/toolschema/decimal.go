@@ -1,4 +1,4 @@
-package troupe
+package toolschema
 
 // decimal is the value of a number as JSON writes it, so that 42, 42.0 and 4.2e1 are
 // equal: digits without zeros at either end, times ten to the power of exp. Zero has

@@ -1,0 +1,37 @@
+package toolschema_test
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/troupe-run/troupe/internal/toolschema"
+)
+
+func Example() {
+	type move struct {
+		City string `json:"city" jsonschema:"where to go"`
+		Days int    `json:"days,omitempty"`
+	}
+	text, err := toolschema.InferArguments(reflect.TypeFor[move]())
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(string(text))
+	schema, _, err := toolschema.Arguments(text)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(schema.Validate([]byte(`{"city":"Oslo","days":3}`)))
+	fmt.Println(schema.Validate([]byte(`{"days":"three"}`)))
+
+	_, headers, err := toolschema.Arguments([]byte(`{"type":"object","properties":{"city":{"type":"string","x-mcp-header":"City"}}}`))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(headers.Check(map[string][]string{"Mcp-Param-City": {"Oslo"}}, []byte(`{"city":"Rome"}`)))
+	// Output:
+	// {"type":"object","properties":{"city":{"type":"string","description":"where to go"},"days":{"type":"integer"}},"required":["city"],"additionalProperties":false}
+	// <nil>
+	// at '': missing property 'city'; at '/days': got string, want integer
+	// the header Mcp-Param-City does not match the argument: city
+}

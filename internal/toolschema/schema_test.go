@@ -1,0 +1,170 @@
+package toolschema
+
+import (
+	"encoding/json"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/troupe-run/troupe/codec"
+)
+
+// TestCompiledFormsAreShared holds that schemas with one text have one compiled form,
+// and that it is forgotten when nobody has it.
+func TestCompiledFormsAreShared(t *testing.T) {
+	const text = `{"type":"object","properties":{"a text that no other test has":{}}}`
+	var schemas []*Schema
+	for range 10 {
+		s, err := Result(json.RawMessage(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Validate([]byte(`{}`)); err != nil {
+			t.Fatal(err)
+		}
+		schemas = append(schemas, s)
+	}
+	for _, s := range schemas {
+		if s.compiled.Load() != schemas[0].compiled.Load() {
+			t.Error("two schemas with one text were compiled twice")
+		}
+	}
+	before := InUse()
+	runtime.KeepAlive(schemas)
+	schemas = nil
+	for i := 0; InUse() >= before; i++ {
+		if i == 100 {
+			t.Fatalf("%d schemas are in use, want fewer than the %d before", InUse(), before)
+		}
+		runtime.GC()
+	}
+}
+
+// TestDialects holds which dialects of JSON Schema are understood, by a keyword that
+// means something else in the next (2026-07-28, basic/index, schema dialect).
+func TestDialects(t *testing.T) {
+	t.Parallel()
+	const pair = `{"type":"object","properties":{"a":{"items":[{"type":"string"}]}}}`
+	for _, tt := range []struct{ dialect, schema, good, bad string }{
+		{"http://json-schema.org/draft-04/schema#", `{"type":"object","properties":{"a":{"minimum":1,"exclusiveMinimum":true}}}`, `{"a":2}`, `{"a":1}`},
+		{"http://json-schema.org/draft-06/schema#", `{"type":"object","properties":{"a":{"exclusiveMinimum":1}}}`, `{"a":2}`, `{"a":1}`},
+		{"http://json-schema.org/draft-07/schema#", `{"type":"object","if":{"required":["a"]},"then":{"required":["b"]}}`, `{}`, `{"a":1}`},
+		{"http://json-schema.org/draft-07/schema#", pair, `{"a":["x"]}`, `{"a":[1]}`},
+		{"https://json-schema.org/draft/2019-09/schema", pair, `{"a":["x"]}`, `{"a":[1]}`},
+		{"https://json-schema.org/draft/2020-12/schema", `{"type":"object","properties":{"a":{"prefixItems":[{"type":"string"}]}}}`, `{"a":["x",1]}`, `{"a":[1]}`},
+		{"", `{"type":"object","properties":{"a":{"prefixItems":[{"type":"string"}]}},"unevaluatedProperties":false}`, `{"a":["x",1]}`, `{"b":1}`},
+		{"", `{"type":"object","$defs":{"s":{"$anchor":"s","type":"string"}},"properties":{"a":{"$ref":"#s"}}}`, `{"a":"x"}`, `{"a":1}`},
+	} {
+		schema := tt.schema
+		if tt.dialect != "" {
+			schema = strings.Replace(schema, "{", `{"$schema":"`+tt.dialect+`",`, 1)
+		}
+		compiled, _, err := Arguments([]byte(schema))
+		if err != nil {
+			t.Errorf("%s: %v", schema, err)
+			continue
+		}
+		if err := compiled.Validate([]byte(tt.good)); err != nil {
+			t.Errorf("%s: %s: %v", schema, tt.good, err)
+		}
+		if err := compiled.Validate([]byte(tt.bad)); err == nil {
+			t.Errorf("%s: %s is taken", schema, tt.bad)
+		}
+	}
+	for _, schema := range []string{`{"$schema":"http://json-schema.org/draft-03/schema#","type":"object"}`, `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{"a":{"items":[{}]}}}`} {
+		if _, refused := headersOf(schema); refused == "" {
+			t.Errorf("%s is taken", schema)
+		}
+	}
+}
+
+// TestFaultsAreBounded holds how much is told of arguments that do not fit, and that
+// a fault alone is told as ever.
+func TestFaultsAreBounded(t *testing.T) {
+	t.Parallel()
+	s, _, _ := Arguments(json.RawMessage(`{"type":"object","properties":{"l":{"items":{"type":"integer"}},"s":{"pattern":"^a$"}},"required":["s"]}`))
+	for args, want := range map[string]string{
+		`{}`:                      `at '': missing property 's'`,
+		`{"l":["x"]}`:             `at '': missing property 's'; at '/l/0': got string, want integer`,
+		`{"l":["x","y"],"s":"a"}`: `at '/l/0': got string, want integer; at '/l/1': got string, want integer`,
+	} {
+		if err := s.Validate([]byte(args)); err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", args, err, want)
+		}
+	}
+	err := s.Validate([]byte(`{"s":"a","l":[` + strings.Repeat(`"x",`, 1000) + `"x"]}`))
+	if got := strings.Count(err.Error(), "want integer"); got != maxFaults || !strings.HasSuffix(err.Error(), "; and more") {
+		t.Errorf("got %d faults in %s, want %d and more", got, err, maxFaults)
+	}
+	err = s.Validate([]byte(`{"s":"` + strings.Repeat("é", 10000) + `"}`))
+	if len(err.Error()) > maxFaultText+len("…") || !strings.HasSuffix(err.Error(), "é…") {
+		t.Errorf("got %d bytes: …%s", len(err.Error()), err.Error()[len(err.Error())-20:])
+	}
+}
+
+func BenchmarkValidate(b *testing.B) {
+	for name, row := range map[string][2]string{
+		"small":   {`{"type":"object","properties":{"text":{"type":"string"}},"required":["text"],"additionalProperties":false}`, `{"text":"hello, world"}`},
+		"list":    {twice, `{"l":[` + strings.Repeat("1,", 1000) + `1]}`},
+		"refused": {twice, `{"a":` + nested(60, `{"n":`, `{}`, `}`) + `}`},
+	} {
+		b.Run(name, func(b *testing.B) {
+			s, _, _ := Arguments(json.RawMessage(row[0]))
+			b.ReportAllocs()
+			for b.Loop() {
+				_ = s.Validate([]byte(row[1]))
+			}
+		})
+	}
+}
+
+// FuzzValidate holds that no schema and no value make the package panic, and that a
+// value that is within the budget gets the verdict that it gets without one.
+func FuzzValidate(f *testing.F) {
+	for schema, args := range map[string]string{
+		`{"type":"object"}`: `{}`,
+		twice:               `{"a":` + nested(4, `{"n":`, `{"x":1}`, `}`) + `,"l":[1,2.0,1e2]}`,
+		wide(6):             `{}`,
+		headerBenchSchema:   `{"region":"r","count":42,"at":{"zone":"a"}}`,
+		`{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","if":{"required":["a"]},"then":{"required":["b"]}}`:               `{"a":1}`,
+		`{"type":"object","properties":{"a":{"prefixItems":[{"type":"string","format":"date","pattern":"^a"}]}},"unevaluatedProperties":false}`: `{"a":["x",1]}`,
+		`{"type":"object","$defs":{"s":{"$anchor":"s","enum":[1,1.0,null]}},"additionalProperties":{"$ref":"#s"},"$dynamicRef":"#"}`:            `{"a":1}`,
+	} {
+		f.Add(schema, args)
+	}
+	f.Fuzz(func(t *testing.T, schema, args string) {
+		if len(schema) > 1<<10 || len(args) > 1<<10 || !codec.Valid([]byte(schema)) || !codec.Valid([]byte(args)) || longNumber([]byte(schema)) {
+			return
+		}
+		s, headers, err := Arguments([]byte(schema))
+		if err != nil {
+			return
+		}
+		_ = headers.Check(nil, []byte(args))
+		got := s.Validate([]byte(args))
+		if errors.Is(got, errMuchWork) || errors.Is(got, errBadNumber) {
+			return
+		}
+		plain, err := compile([]byte(schema))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var v any
+		if err := codec.UnmarshalValid([]byte(args), &v); err != nil {
+			t.Fatal(err)
+		}
+		if want := plain.Validate(v); (got == nil) != (want == nil) {
+			t.Errorf("%s against %s: got %v, without a budget %v", args, schema, got, want)
+		}
+		if again := s.Validate([]byte(args)); (again == nil) != (got == nil) {
+			t.Errorf("%s against %s: got %v, then %v", args, schema, got, again)
+		}
+	})
+}
+
+// longNumber says whether a schema has a number that takes long to read.
+func longNumber(text []byte) bool {
+	var v any
+	return codec.UnmarshalValid(text, &v) != nil || checkNumbers(v) != nil
+}

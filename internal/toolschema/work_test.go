@@ -1,0 +1,106 @@
+package toolschema
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func nested(n int, open, inner, shut string) string {
+	return strings.Repeat(open, n) + inner + strings.Repeat(shut, n)
+}
+
+func TestSpreads(t *testing.T) {
+	t.Parallel()
+	for schema, want := range map[string]float64{
+		`{"type":"object"}`: 1,
+		`{"type":"object","properties":{"a":{},"b":{},"c":{"allOf":[{},{}]}}}`:                                                                 4,
+		`{"type":"object","properties":{"a":{}},"additionalProperties":{},"patternProperties":{"a":{},"b":{}}}`:                                5,
+		`{"type":"object","properties":{"a":{"items":{"prefixItems":[{},{}]}}}}`:                                                               4,
+		`{"type":"object","$defs":{"a":{"anyOf":[{"$ref":"#/$defs/b"},{"$ref":"#/$defs/b"}]},"b":{}},"properties":{"a":{"$ref":"#/$defs/a"}}}`: 7,
+		`{"type":"object","properties":{"a":{"$ref":"#"}}}`:                                                                                    math.Inf(1),
+		`{"type":"object","properties":{"a":{"$dynamicRef":"#"}}}`:                                                                             math.Inf(1),
+	} {
+		c, err := newChecker(json.RawMessage(schema))
+		if err != nil {
+			t.Errorf("%s: %v", schema, err)
+		} else if c.spread != want {
+			t.Errorf("%s: got %v, want %v", schema, c.spread, want)
+		}
+	}
+}
+
+const (
+	// twice holds each member against itself two times, so that the work doubles with
+	// each level of the arguments.
+	twice = `{"type":"object","$defs":{"a":{"oneOf":[{"properties":{"n":{"$ref":"#/$defs/a"}},"required":["x"]},
+		{"properties":{"n":{"$ref":"#/$defs/a"}},"required":["y"]}]}},"properties":{"a":{"$ref":"#/$defs/a"},"l":{"type":"array","items":{"type":"integer"}}}}`
+	// wide does so without any recursion: twenty levels of schemas for one value.
+	wideInner = `"d%d":{"allOf":[{"$ref":"#/$defs/d%e"},{"$ref":"#/$defs/d%e"}]},`
+)
+
+func wide(levels int) string {
+	var defs strings.Builder
+	for i := range levels {
+		defs.WriteString(strings.NewReplacer("%d", string(rune('a'+i)), "%e", string(rune('a'+i+1))).Replace(wideInner))
+	}
+	return `{"type":"object","$defs":{` + defs.String() + `"d` + string(rune('a'+levels)) + `":{"minProperties":0}},"$ref":"#/$defs/da"}`
+}
+
+// TestWorkIsBounded holds that arguments which are made to take long are refused
+// before they do, and that nothing else is.
+func TestWorkIsBounded(t *testing.T) {
+	t.Parallel()
+	deep := func(n int, inner string) string { return `{"a":` + nested(n, `{"n":`, inner, `}`) + `}` }
+	for name, row := range map[string]struct {
+		schema, args string
+		want         error // nil is that they fit
+		fault        bool  // they do not fit for another reason
+	}{
+		"combinations":                    {twice, deep(60, `{}`), errMuchWork, false},
+		"fewer":                           {twice, deep(4, `{}`), nil, true},
+		"few that fit":                    {twice, deep(0, `{"x":1}`), nil, false},
+		"many values":                     {twice, `{"l":[` + strings.Repeat("1,", 20000) + `1]}`, nil, false},
+		"doubled twenty times":            {wide(20), `{}`, errMuchWork, false},
+		"doubled four times":              {wide(4), `{}`, nil, false},
+		"a large exponent":                {twice, `{"l":[1e1000]}`, errBadNumber, false},
+		"a small exponent":                {twice, `{"l":[1E-99999999999999999999]}`, errBadNumber, false},
+		"an exponent that is not checked": {`{"type":"object"}`, `{"l":{"n":1e+999999}}`, errBadNumber, false},
+		"a usable exponent":               {twice, `{"l":[1e999,1E+2,10e-1]}`, nil, false},
+		"a long number":                   {twice, `{"l":[` + strings.Repeat("1", maxNumber+1) + `]}`, errBadNumber, false},
+		"a usable number":                 {twice, `{"l":[` + strings.Repeat("1", maxNumber) + `]}`, nil, false},
+	} {
+		s, _, _ := Arguments(json.RawMessage(row.schema))
+		for range 2 { // the second time with what the first one left
+			err := s.Validate([]byte(row.args))
+			if row.fault != (err != nil && row.want == nil) || row.want != nil && !errors.Is(err, row.want) {
+				t.Errorf("%s: got %v, want %v", name, err, row.want)
+			}
+		}
+	}
+}
+
+// TestCountedSchemasAreNotShared has goroutines validate at once with schemas whose
+// work is counted: each must have its own count.
+func TestCountedSchemasAreNotShared(t *testing.T) {
+	t.Parallel()
+	s, _, _ := Arguments(json.RawMessage(twice))
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			args, want := `{"a":`+nested(60, `{"n":`, `{}`, `}`)+`}`, errMuchWork
+			if i%2 == 0 {
+				args, want = `{"a":{"x":1}}`, nil
+			}
+			for range 3 {
+				if err := s.Validate([]byte(args)); !errors.Is(err, want) {
+					t.Errorf("got %v, want %v", err, want)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,92 @@
+package troupe
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// TestHeadersOfRequests holds which requests have headers for their arguments.
+func TestHeadersOfRequests(t *testing.T) {
+	t.Parallel()
+	const schema = `{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`
+	srv := NewServer(mcp.Implementation{Name: "t", Version: "1"}, nil)
+	for _, name := range []string{"t", "ü"} {
+		AddRawTool(srv, Tool{Name: name, InputSchema: json.RawMessage(schema)},
+			func(context.Context, *Call, json.RawMessage) (*mcp.CallToolResult, error) { return nil, nil })
+	}
+	s := &service{srv: srv}
+	for _, tt := range []struct {
+		method, params, region string
+		ok                     bool
+	}{
+		{"tools/call", `{"name":"t","arguments":{"region":"x"}}`, "x", true},
+		{"tools/call", `{"name":"t","arguments":{"region":"x"}}`, "y", false},
+		{"tools/call", `{"name":"t"}`, "", true},
+		{"tools/call", `{"name":"t"}`, "x", false},
+		{"tools/call", `{"name":"t","arguments":[]}`, "", true},
+		{"tools/call", `{"name":"\u00fc","arguments":{"region":"x"}}`, "x", true},
+		{"tools/call", `{"name":"ü","arguments":{"region":"x"},"requestState":"s","inputResponses":{}}`, "y", false},
+		{"tools/call", `{"name":"none","arguments":{"region":"x"}}`, "y", true},
+		{"tools/call", `{"arguments":{"region":"x"}}`, "y", true},
+		{"prompts/get", `{"name":"t","arguments":{"region":"x"}}`, "y", true},
+	} {
+		header := map[string][]string{}
+		if tt.region != "" {
+			header["Mcp-Param-Region"] = []string{tt.region}
+		}
+		var m codec.Message
+		if err := codec.Scan([]byte(`{"jsonrpc":"2.0","id":1,"method":"`+tt.method+`","params":`+tt.params+`}`), &m, codec.Limits{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.checkHeaders(&m, header); (err == nil) != tt.ok {
+			t.Errorf("%s %s with %q: got %v, want it to pass %v", tt.method, tt.params, tt.region, err, tt.ok)
+		}
+	}
+}
+
+// TestRefusedSchemas holds what AddTool panics with, by the schema that is at fault.
+func TestRefusedSchemas(t *testing.T) {
+	t.Parallel()
+	add := func(tool Tool) (refused any) {
+		defer func() { refused = recover() }()
+		AddRawTool(NewServer(mcp.Implementation{Name: "t", Version: "1"}, nil), tool,
+			func(context.Context, *Call, json.RawMessage) (*mcp.CallToolResult, error) { return nil, nil })
+		return nil
+	}
+	object := json.RawMessage(`{"type":"object"}`)
+	if refused := add(Tool{Name: "t", InputSchema: object, OutputSchema: object}); refused != nil {
+		t.Errorf("sound schemas: %v", refused)
+	}
+	for want, tool := range map[string]Tool{
+		`troupe: tool "t": input schema: its type must be "object"`: {Name: "t", InputSchema: json.RawMessage(`{"type":"array"}`)},
+		`troupe: tool "t": input schema: x-mcp-header 1: want`:      {Name: "t", InputSchema: json.RawMessage(`{"type":"object","properties":{"a":{"x-mcp-header":1}}}`)},
+		`troupe: tool "t": output schema: `:                         {Name: "t", InputSchema: object, OutputSchema: json.RawMessage(`{"type":1}`)},
+	} {
+		if refused := fmt.Sprint(add(tool)); !strings.HasPrefix(refused, want) {
+			t.Errorf("got %s, want %s", refused, want)
+		}
+	}
+	inferring := func(add func(*Server)) (refused any) {
+		defer func() { refused = recover() }()
+		add(NewServer(mcp.Implementation{Name: "t", Version: "1"}, nil))
+		return nil
+	}
+	for want, add := range map[string]func(*Server){
+		`troupe: tool "t": string is no object, as arguments must be`: func(s *Server) {
+			AddTool(s, Tool{Name: "t"}, func(context.Context, *Call, string) (string, error) { return "", nil })
+		},
+		`troupe: tool "t": no schema can be inferred: `: func(s *Server) {
+			AddTool(s, Tool{Name: "t"}, func(context.Context, *Call, struct{}) (chan int, error) { return nil, nil })
+		},
+	} {
+		if refused := fmt.Sprint(inferring(add)); !strings.HasPrefix(refused, want) {
+			t.Errorf("got %s, want %s", refused, want)
+		}
+	}
+}
