@@ -116,7 +116,12 @@ func (n *Node) Body(ctx context.Context, stream string) ([]byte, error) {
 func (n *Node) body(ctx context.Context, stream string) ([]byte, error) {
 	body, size := []byte{}, 0
 	for part := 0; part == 0 || len(body) < size; part++ {
+		done, err := n.reading(ctx)
+		if err != nil {
+			return nil, err
+		}
 		data, _, err := n.get(ctx, n.streamName(events), n.eventSubject(stream, bodyLeaf(part)))
+		done()
 		if err != nil {
 			return nil, err
 		}

@@ -15,7 +15,11 @@ const (
 	// maxBatch is how many subjects one batch read names; NATS answers 413 above 1,024.
 	maxBatch = 500
 	// maxBatchBytes bounds the answers of one batch read; the rest is asked for again.
-	maxBatchBytes = 8 << 20
+	maxBatchBytes = 1 << 20
+	// readsAtOnce is how many reads of the log are under way at a time; further ones
+	// wait. With maxBatchBytes each they stay far below the 64 MiB that the server lets
+	// wait for a connection before it cuts that, with all that is in flight on it.
+	readsAtOnce = 16
 	// tailStep is how many appends Tail looks at in one go.
 	tailStep = 64
 )
@@ -95,9 +99,24 @@ func (n *Node) recheck(ctx context.Context, stream string, nums []uint64, slots 
 	return nil
 }
 
+// reading waits for a turn to read from the log: done gives it back.
+func (n *Node) reading(ctx context.Context) (done func(), err error) {
+	select {
+	case n.turns <- struct{}{}:
+		return func() { <-n.turns }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: too many reads: %w", ErrUnavailable, context.Cause(ctx))
+	}
+}
+
 // slot reads the slot of append num from the leader, whatever append it holds.
 func (n *Node) slot(ctx context.Context, stream string, num uint64) (Stored, error) {
+	done, err := n.reading(ctx)
+	if err != nil {
+		return Stored{}, err
+	}
 	s, err := n.last(ctx, n.streamName(events), n.eventSubject(stream, strconv.FormatUint(num%RingSize, 10)))
+	done()
 	if err != nil {
 		return Stored{}, err
 	}
@@ -146,6 +165,11 @@ func (n *Node) multiLast(ctx context.Context, stream string, nums []uint64) (slo
 	req = append(req, `],"max_bytes":`...)
 	req = append(strconv.AppendInt(req, maxBatchBytes, 10), '}')
 
+	done, err := n.reading(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	defer done()
 	// One slot for each append, one for the end, one for an error.
 	ch := make(chan answer, len(nums)+2)
 	token, err := n.reads.send(&nats.Msg{Subject: "$JS.API.DIRECT.GET." + n.streamName(events), Data: req}, true, func(m *nats.Msg, err error) bool {

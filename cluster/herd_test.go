@@ -1,0 +1,60 @@
+package cluster
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestHerdOfReads: as many clients come back as there are, each for a log of 4 MiB. All
+// of them get it, and the node keeps its connection, on which leases and appends are.
+func TestHerdOfReads(t *testing.T) {
+	const streams, appends, herd = 8, 16, 100
+	n := open(t, Options{Dir: t.TempDir()})
+	data := make([]byte, MaxAppend)
+	name := func(i int) string { return fmt.Sprintf("anon.demo.s1.h%d", i%streams) }
+	for i := range streams {
+		rev := must[uint64](t)(n.OpenStream(t.Context(), name(i), []byte("w"), nil, time.Hour))
+		for num := uint64(1); num <= appends; num++ {
+			if err := appendWait(n, name(i), rev, num, data); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	writer := must[uint64](t)(n.OpenStream(t.Context(), testStream, []byte("w"), nil, time.Hour))
+	reads, over := make(chan struct{}), make(chan struct{})
+	appended := 0
+	go func() {
+		defer close(over)
+		for num := uint64(1); ; num++ {
+			select {
+			case <-reads:
+				return
+			default:
+			}
+			if err := appendWait(n, testStream, writer, num, []byte("x")); err != nil {
+				t.Errorf("append %d while others read: %v", num, err)
+				return
+			}
+			appended++
+		}
+	}()
+	var wg sync.WaitGroup
+	for i := range herd {
+		wg.Go(func() {
+			if got, err := n.Read(t.Context(), name(i), 1, appends); err != nil || len(got) != appends {
+				t.Errorf("read %d: %d appends, %v", i, len(got), err)
+			}
+		})
+	}
+	wg.Wait()
+	close(reads)
+	<-over
+	if lost := n.conn.Stats().Reconnects; lost != 0 || appended == 0 {
+		t.Errorf("%d connections lost, %d appends meanwhile", lost, appended)
+	}
+	if left := len(n.turns); left != 0 {
+		t.Errorf("%d reads are under way", left)
+	}
+}
