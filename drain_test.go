@@ -263,15 +263,21 @@ func TestDrainDelayAnnounces(t *testing.T) {
 	})
 }
 
-// TestDrainDelayNeedsAWitness cuts the delay short when nobody is there.
+// TestDrainDelayNeedsAWitness cuts the delay short when nobody probes and no call is in flight.
 func TestDrainDelayNeedsAWitness(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before func(h *serving)
 		want   time.Duration
 	}{
-		"nobody came":             {func(*serving) {}, 0},
-		"whoever came has left":   {func(h *serving) { h.session(); h.web.CloseIdleConnections() }, 0},
-		"a connection is open":    {func(h *serving) { h.session() }, 3 * time.Second},
+		"nobody came":                {func(*serving) {}, 0},
+		"whoever came has left":      {func(h *serving) { h.session(); h.web.CloseIdleConnections() }, 0},
+		"an idle connection is open": {func(h *serving) { h.session() }, 0},
+		"an idle stream is open":     {func(h *serving) { go h.session().Get("").All() }, 0},
+		"a listener's stream is open": {func(h *serving) {
+			go h.modern(`{}`).post("subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`).All()
+		}, 0},
+		"a call ends meanwhile":   {func(h *serving) { h.under(call("1", "sleep", `{"ms":1000}`)) }, time.Second},
+		"a call runs":             {func(h *serving) { h.under(call("1", "count", `{"to":1,"delay_ms":60000}`)) }, 3 * time.Second},
 		"somebody asks readiness": {func(h *serving) { h.ask("/readyz"); h.web.CloseIdleConnections() }, 3 * time.Second},
 		"somebody asks health":    {func(h *serving) { h.ask("/healthz"); h.web.CloseIdleConnections() }, 3 * time.Second},
 	} {
@@ -288,6 +294,12 @@ func TestDrainDelayNeedsAWitness(t *testing.T) {
 			})
 		})
 	}
+}
+
+// under has a call run whose client reads what comes.
+func (s *serving) under(call string) {
+	answer := s.session().PostLater(call)
+	go func() { (<-answer).All() }()
 }
 
 func (s *serving) ask(path string) {
