@@ -36,6 +36,7 @@ func run(args []string) error {
 	f.Float64Var(&o.PrincipalRate, "principal-rate", 1000, "tool calls and completions per second of a principal")
 	logs := f.Float64("log-rate", 500, "log messages to a client per second; 0 is no limit")
 	pageSize := f.Int("page-size", 100, "items in one page of a list")
+	conformance := f.Bool("conformance", false, "with the tools of the conformance suite, too")
 	servers := f.Int("servers", 100, "how many copies")
 	if len(args) > 0 && args[0] == "serve" {
 		args = args[1:]
@@ -52,9 +53,13 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	rt.Mount("/mcp", everything.NewWith(troupe.ServerOptions{PageSize: *pageSize}))
+	demo := everything.NewWith
+	if *conformance {
+		demo = everything.NewConformance
+	}
+	rt.Mount("/mcp", demo(troupe.ServerOptions{PageSize: *pageSize}))
 	for n := 1; n < *servers; n++ {
-		rt.Mount(fmt.Sprintf("/s/%d/mcp", n), everything.NewWith(troupe.ServerOptions{ID: fmt.Sprintf("copy-%d", n), PageSize: *pageSize}))
+		rt.Mount(fmt.Sprintf("/s/%d/mcp", n), demo(troupe.ServerOptions{ID: fmt.Sprintf("copy-%d", n), PageSize: *pageSize}))
 	}
 	return rt.Serve(ctx)
 }

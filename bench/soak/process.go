@@ -45,7 +45,7 @@ func newProcess(bin, data string, seed uint64, more ...string) (*process, error)
 		return nil, err
 	}
 	// All sessions come from one address.
-	args := append([]string{"serve", "--data", data, "--listen", addr, "--call-rate", "1000000", "--principal-rate", "1000000", "--log-rate", "0", "--page-size", "7"}, more...)
+	args := append([]string{"serve", "--data", data, "--listen", addr, "--call-rate", "1000000", "--principal-rate", "1000000", "--log-rate", "0", "--page-size", "7", "--conformance"}, more...)
 	return &process{bin: bin, args: args, addr: addr}, nil
 }
 

@@ -73,7 +73,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// start runs serve with the arguments on a free port and waits until it listens.
+// start runs serve with the arguments and all tools on a free port and waits until it listens.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
 	path, err := binary()
@@ -81,7 +81,7 @@ func start(t *testing.T, args ...string) *process {
 		t.Fatal(err)
 	}
 	p := &process{stderr: &lines{wrote: make(chan struct{}, 1)}, exited: make(chan error, 1)}
-	p.cmd = exec.Command(path, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	p.cmd = exec.Command(path, append([]string{"serve", "--conformance", "--listen", "127.0.0.1:0"}, args...)...)
 	p.cmd.Stderr = p.stderr
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -35,6 +35,7 @@ type settings struct {
 	node     string
 	lease    time.Duration
 
+	conformance bool
 	pageSize    count
 	sseGrace    time.Duration
 	modernGrace time.Duration
@@ -53,7 +54,7 @@ type settings struct {
 var settingGroups = append([]flagGroup{
 	{"Where and to whom", []string{"listen", "allow-anonymous", "allow-origin", "allow-host", "trusted-proxy", "tls-cert", "tls-key"}},
 	{"What is kept", []string{"data", "memory", "max-store", "sync"}},
-	{"How it serves and ends", []string{"page-size", "sse-grace", "modern-grace", "retry", "ping-every", "drain-delay", "drain-wait"}},
+	{"How it serves and ends", []string{"conformance", "page-size", "sse-grace", "modern-grace", "retry", "ping-every", "drain-delay", "drain-wait"}},
 	{"This node", []string{"node", "lease", "log-level", "log-format", "config"}},
 }, limitGroups...)
 
@@ -74,6 +75,7 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.Var(&s.maxStore, "max-store", "most bytes to store, a `size`; new sessions are refused beyond it (8GiB, in memory 1GiB)")
 	f.DurationVar(&s.sync, "sync", time.Second, "`time` between flushes to the disk, which is what a power cut may cost; 0s acknowledges nothing before it is flushed")
 
+	f.BoolVar(&s.conformance, "conformance", false, "serve the tools that the official conformance suite calls, too")
 	s.pageSize = 100
 	f.Var(&s.pageSize, "page-size", "`number` of items in one page of a list")
 	f.DurationVar(&s.sseGrace, "sse-grace", 250*time.Millisecond, "`time` a call may take and still be answered as plain JSON")
@@ -196,7 +198,11 @@ func (s *settings) level() (slog.Level, error) {
 
 // demo is the server that is served.
 func (s *settings) demo() *troupe.Server {
-	return everything.NewWith(troupe.ServerOptions{PageSize: int(s.pageSize)})
+	o := troupe.ServerOptions{PageSize: int(s.pageSize)}
+	if s.conformance {
+		return everything.NewConformance(o)
+	}
+	return everything.NewWith(o)
 }
 
 // options are the settings as the library takes them, where 0 stands for a

@@ -30,7 +30,7 @@ func startStdio(t *testing.T, args ...string) *stdioProcess {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &stdioProcess{t: t, cmd: exec.Command(bin, append([]string{"stdio"}, args...)...)}
+	p := &stdioProcess{t: t, cmd: exec.Command(bin, append([]string{"stdio", "--conformance"}, args...)...)}
 	p.cmd.Stderr = &p.stderr
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)

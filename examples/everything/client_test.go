@@ -38,14 +38,20 @@ type client struct {
 	lastEvent     string
 }
 
-// connect serves New in memory and opens a session.
+// connect serves NewConformance in memory and opens a session.
 func connect(t *testing.T, capabilities string) *client {
+	t.Helper()
+	return connectTo(t, NewConformance(troupe.ServerOptions{}), capabilities)
+}
+
+// connectTo serves a server in memory and opens a session.
+func connectTo(t *testing.T, server *troupe.Server, capabilities string) *client {
 	t.Helper()
 	rt, err := troupe.New(troupe.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt.Mount("/mcp", New())
+	rt.Mount("/mcp", server)
 	srv := httptest.NewServer(rt)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -31,6 +31,14 @@ func decoded(text string) []byte {
 	return data
 }
 
+// addLink adds a tool whose result links to a resource.
+func addLink(s *troupe.Server) {
+	troupe.AddTool(s, troupe.Tool{Name: "link", Description: "Returns a link to a resource.", Rerun: troupe.Safe},
+		func(context.Context, *troupe.Call, struct{}) (mcp.Contents, error) {
+			return mcp.Contents{mcp.Link(mcp.Resource{URI: staticText, Name: "static-text", Title: "Static text", Description: "A text that never changes.", MIMEType: typeText})}, nil
+		})
+}
+
 // addContent adds a tool for each kind of content.
 func addContent(s *troupe.Server) {
 	add := func(name, description string, content ...mcp.Content) {
@@ -43,8 +51,6 @@ func addContent(s *troupe.Server) {
 		mcp.Image(redPixel, typePNG))
 	add("test_audio_content", "Returns a sound.",
 		mcp.Audio(silence, typeWAV))
-	add("link", "Returns a link to a resource.",
-		mcp.Link(mcp.Resource{URI: staticText, Name: "static-text", Title: "Static text", Description: "A text that never changes.", MIMEType: typeText}))
 	add("test_embedded_resource", "Returns the contents of a resource.",
 		mcp.Embed(mcp.TextResource("test://embedded-resource", typeText, "This is an embedded resource content.")))
 	add("test_multiple_content_types", "Returns text, an image and the contents of a resource.",

@@ -1,7 +1,9 @@
 // Package everything is a server that shows every feature of troupe at least
-// once. It has the tools, resources and prompts that the official conformance
-// suite calls, whose names begin with test_, and a few of its own that are good
-// to try by hand: echo, count, sleep, ask and tick.
+// once: the demo that the command troupe serves, with tools that are good to try
+// by hand, such as echo, count, sleep, ask and tick. NewConformance adds the tools
+// that the official conformance suite calls; its resources and prompts are there
+// in any case. The file tools.txt lists the tools, for the tests of this package
+// and of the clients that call them.
 //
-// New may be called any number of times; the servers share nothing.
+// The constructors may be called any number of times; the servers share nothing.
 package everything

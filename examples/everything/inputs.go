@@ -11,8 +11,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// addInputs adds tools and a prompt that need something of the client before they can
-// answer. They are written once: a client with a session is sent requests, one of
+// addInputs adds tools that need something of the client before they can answer. They are written once: a client with a session is sent requests, one of
 // 2026-07-28 gets questions in a result and calls again with the answers.
 func addInputs(s *troupe.Server) {
 	add := func(name, description string, needs troupe.Needs, ask func(ctx context.Context, call *troupe.Call) (string, error)) {
@@ -82,7 +81,10 @@ func addInputs(s *troupe.Server) {
 		_, err := call.Ask(ctx, questions...)
 		return fmt.Sprintf("asked %d questions", len(questions)), err
 	})
+}
 
+// addInputPrompt adds a prompt that asks the user before it answers.
+func addInputPrompt(s *troupe.Server) {
 	const about = "Asks the user what it is about."
 	troupe.AddPrompt(s, troupe.Prompt{Name: "test_input_required_result_prompt", Title: "Prompt with input", Description: about, Needs: troupe.NeedsElicitation},
 		func(ctx context.Context, call *troupe.Call, _ map[string]string) (*mcp.GetPromptResult, error) {

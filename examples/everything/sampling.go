@@ -17,8 +17,7 @@ type samplingInput struct {
 // lookSchema is that of a tool that the client's model may use.
 const lookSchema = `{"type":"object","properties":{"what":{"type":"string"}},"required":["what"]}`
 
-// addSampling adds tools that ask the client's model, for a message and for the
-// use of a tool.
+// addSampling adds a tool that asks the client's model for a message.
 func addSampling(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{
 		Name:        "test_sampling",
@@ -41,6 +40,10 @@ func addSampling(s *troupe.Server) {
 		}
 		return "LLM response: " + strings.Join(said, "\n"), nil
 	})
+}
+
+// addDelegate adds a tool that asks the client's model for the use of a tool.
+func addDelegate(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{
 		Name:        "delegate",
 		Description: "Asks the client's model which tool it would call.",

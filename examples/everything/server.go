@@ -5,20 +5,39 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// New returns the server, to be mounted by a Runtime.
+// New returns the demo, to be mounted by a Runtime.
 func New() *troupe.Server { return NewWith(troupe.ServerOptions{}) }
 
 // NewWith is New with options of the caller's, such as an ID of its own where a
 // Runtime has several. What they leave out is as in New.
 func NewWith(o troupe.ServerOptions) *troupe.Server {
+	s := empty(o)
+	addDemo(s)
+	return s
+}
+
+// NewConformance is NewWith with the tools that the official conformance suite
+// calls. They have the names and answers that the suite asks for.
+func NewConformance(o troupe.ServerOptions) *troupe.Server {
+	s := empty(o)
+	addDemo(s)
+	addFixture(s)
+	return s
+}
+
+// empty returns the server without features.
+func empty(o troupe.ServerOptions) *troupe.Server {
 	if o.Instructions == "" {
 		o.Instructions = "A demonstration of every feature. Start with the tools echo, count and ask."
 	}
 	if o.Complete == nil {
 		o.Complete = complete
 	}
-	s := troupe.NewServer(mcp.Implementation{Name: "everything", Title: "Troupe: everything", Version: "1.0.0"}, &o)
+	return troupe.NewServer(mcp.Implementation{Name: "everything", Title: "Troupe: everything", Version: "1.0.0"}, &o)
+}
 
+// addDemo adds what is good to try by hand, and all resources and prompts.
+func addDemo(s *troupe.Server) {
 	addEcho(s)
 	addMeasure(s)
 	addCount(s)
@@ -27,7 +46,15 @@ func NewWith(o troupe.ServerOptions) *troupe.Server {
 	addTick(s)
 	addClient(s)
 	addChange(s)
+	addLink(s)
+	addDelegate(s)
+	addResources(s)
+	addPrompts(s)
+	addInputPrompt(s)
+}
 
+// addFixture adds the tools of the conformance suite.
+func addFixture(s *troupe.Server) {
 	addContent(s)
 	addFailure(s)
 	addProgress(s)
@@ -40,8 +67,4 @@ func NewWith(o troupe.ServerOptions) *troupe.Server {
 	addInputs(s)
 	addRequests(s)
 	addTriggers(s)
-
-	addResources(s)
-	addPrompts(s)
-	return s
 }

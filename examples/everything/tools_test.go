@@ -3,48 +3,64 @@ package everything
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupe-run/troupe"
 )
+
+// listed are the tools of tools.txt: those of the demo, and all.
+func listed(t *testing.T) (demo, all []string) {
+	text, err := os.ReadFile("tools.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		name, only, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if name == "" || name == "#" {
+			continue
+		}
+		if all = append(all, name); only == "" {
+			demo = append(demo, name)
+		}
+	}
+	return demo, all
+}
 
 func TestToolList(t *testing.T) {
 	t.Parallel()
-	c := connect(t, `{}`)
-	var list struct {
-		Tools []struct {
-			Name        string
-			Description string
-			InputSchema json.RawMessage
+	demo, all := listed(t)
+	for _, tt := range []struct {
+		server *troupe.Server
+		want   []string
+	}{{New(), demo}, {NewConformance(troupe.ServerOptions{}), all}} {
+		c := connectTo(t, tt.server, `{}`)
+		var list struct {
+			Tools []struct {
+				Name        string
+				Description string
+				InputSchema json.RawMessage
+			}
 		}
-	}
-	c.call("tools/list", `{}`, &list)
-	var names []string
-	for _, tool := range list.Tools {
-		names = append(names, tool.Name)
-		if tool.Description == "" {
-			t.Errorf("%s has no description", tool.Name)
+		c.call("tools/list", `{}`, &list)
+		var names []string
+		for _, tool := range list.Tools {
+			names = append(names, tool.Name)
+			if tool.Description == "" {
+				t.Errorf("%s has no description", tool.Name)
+			}
+			if tool.Name == "json_schema_2020_12_tool" && string(tool.InputSchema) != contactSchema {
+				t.Errorf("its schema is listed as %s, want %s", tool.InputSchema, contactSchema)
+			}
 		}
-		if tool.Name == "json_schema_2020_12_tool" && string(tool.InputSchema) != contactSchema {
-			t.Errorf("its schema is listed as %s, want %s", tool.InputSchema, contactSchema)
+		slices.Sort(names)
+		if diff := cmp.Diff(names, tt.want); diff != "" {
+			t.Errorf("tools differ (-got +want):\n%s", diff)
 		}
-	}
-	slices.Sort(names)
-	want := []string{
-		"ask", "ask_once", "change", "count", "delegate", "echo", "enter", "json_schema_2020_12_tool", "link", "measure", "ping", "roots", "sleep",
-		"test_audio_content", "test_elicitation", "test_elicitation_sep1034_defaults", "test_elicitation_sep1330_enums",
-		"test_embedded_resource", "test_error_handling", "test_image_content",
-		"test_input_required_result_capabilities", "test_input_required_result_elicitation", "test_input_required_result_list_roots",
-		"test_input_required_result_multi_round", "test_input_required_result_multiple_inputs", "test_input_required_result_request_state",
-		"test_input_required_result_sampling", "test_input_required_result_tampered_state",
-		"test_logging_tool", "test_missing_capability", "test_multiple_content_types", "test_reconnection",
-		"test_sampling", "test_simple_text", "test_streaming_elicitation", "test_tool_with_logging", "test_tool_with_progress",
-		"test_trigger_prompt_change", "test_trigger_tool_change", "test_x_mcp_header", "tick", "touch", "visit",
-	}
-	if diff := cmp.Diff(names, want); diff != "" {
-		t.Errorf("tools differ (-got +want):\n%s", diff)
 	}
 }
 

@@ -1,16 +1,8 @@
+import { readFileSync } from 'node:fs'
 import { equal, fails, holds, refused } from '../expect.mjs'
 
-const tools = [
-  'ask', 'ask_once', 'change', 'count', 'delegate', 'echo', 'enter', 'json_schema_2020_12_tool', 'link', 'measure', 'ping', 'roots', 'sleep',
-  'test_audio_content', 'test_elicitation', 'test_elicitation_sep1034_defaults', 'test_elicitation_sep1330_enums',
-  'test_embedded_resource', 'test_error_handling', 'test_image_content', 'test_input_required_result_capabilities',
-  'test_input_required_result_elicitation', 'test_input_required_result_list_roots', 'test_input_required_result_multi_round',
-  'test_input_required_result_multiple_inputs', 'test_input_required_result_request_state',
-  'test_input_required_result_sampling', 'test_input_required_result_tampered_state', 'test_logging_tool',
-  'test_missing_capability', 'test_multiple_content_types', 'test_reconnection', 'test_sampling', 'test_simple_text',
-  'test_streaming_elicitation', 'test_tool_with_logging', 'test_tool_with_progress', 'test_trigger_prompt_change',
-  'test_trigger_tool_change', 'test_x_mcp_header', 'tick', 'touch', 'visit',
-]
+const list = readFileSync(new URL('../../../examples/everything/tools.txt', import.meta.url), 'utf8')
+const tools = list.split('\n').map((line) => line.split(' ')[0]).filter((name) => name && name !== '#')
 const redPixel = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=='
 const silence = 'UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA='
 
