@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/troupe-run/troupe/cluster"
@@ -47,8 +49,9 @@ func loopback(addr string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// Serve listens and serves the mounted servers, /healthz, /readyz and /metrics
-// until ctx ends, and then drains. It closes the Runtime before it returns.
+// Serve listens and serves the mounted servers, /healthz, /readyz, /metrics and,
+// without Authenticate, a list of the servers' paths at / until ctx ends, and then
+// drains. It closes the Runtime before it returns.
 //
 // A drain loses nothing that can be kept. For DrainDelay the Runtime is not ready,
 // and serves on; its answers say that their connections are closed after them, so
@@ -109,9 +112,39 @@ func (rt *Runtime) serveAll(w http.ResponseWriter, r *http.Request) {
 				rt.opts.Metrics.ServeHTTP(w, r)
 				return
 			}
+		case "/":
+			if _, mounted := rt.route("/"); !mounted && rt.opts.Authenticate == nil {
+				plainText(w, http.StatusOK, rt.index())
+				return
+			}
 		}
 	}
 	rt.ServeHTTP(w, r)
+}
+
+// mostListed is how many servers the index names.
+const mostListed = 100
+
+// index says where MCP is to a person who opens the address in a browser. It is not
+// served where callers have to say who they are: those learn their paths elsewhere.
+func (rt *Runtime) index() string {
+	var paths []string
+	for _, m := range rt.mounted() {
+		line := m.paths[0]
+		if len(m.paths) > 1 {
+			line += "   (" + m.paths[1] + " for clients of HTTP+SSE)"
+		}
+		paths = append(paths, line)
+	}
+	if len(paths) == 0 {
+		return "There is no MCP server here at the moment.\n"
+	}
+	slices.Sort(paths)
+	more := ""
+	if n := len(paths) - mostListed; n > 0 {
+		paths, more = paths[:mostListed], fmt.Sprintf("and %d more\n", n)
+	}
+	return "MCP is at\n\n" + strings.Join(paths, "\n") + "\n" + more
 }
 
 // sickAfter is how long the store may be unable to write before the process

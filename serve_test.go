@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // TestListenBeyondLoopback needs authentication, or to be told that it is not
@@ -237,4 +239,57 @@ func (h *host) raw(t *testing.T, request string) net.Conn {
 	t.Cleanup(func() { _ = conn.Close() })
 	go func() { _, _ = bytes.NewBufferString(request).WriteTo(conn) }()
 	return conn
+}
+
+// TestIndex opens the address of a server in a browser.
+func TestIndex(t *testing.T) {
+	named := func(id string) *troupe.Server {
+		return troupe.NewServer(mcp.Implementation{Name: id, Version: "1"}, &troupe.ServerOptions{ID: id})
+	}
+	for name, tt := range map[string]struct {
+		options troupe.Options
+		mount   []string
+		status  int
+		want    string
+	}{
+		"nothing is mounted": {troupe.Options{}, nil, 200, "There is no MCP server here at the moment.\n"},
+		"two servers": {troupe.Options{}, []string{"/mcp", "/b/mcp"}, 200,
+			"MCP is at\n\n/b/mcp   (/b/sse for clients of HTTP+SSE)\n/mcp   (/sse for clients of HTTP+SSE)\n"},
+		"without HTTP+SSE":      {troupe.Options{NoSSE: true}, []string{"/mcp"}, 200, "MCP is at\n\n/mcp\n"},
+		"callers say who":       {troupe.Options{Authenticate: user}, []string{"/mcp"}, 404, "404 page not found\n"},
+		"a server has the path": {troupe.Options{}, []string{"/"}, 406, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				rt, err := troupe.New(tt.options)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, path := range tt.mount {
+					rt.Mount(path, named("s"+strconv.Itoa(i)))
+				}
+				ln := testkit.NewListener()
+				ctx, stop := context.WithCancel(t.Context())
+				served := make(chan error, 1)
+				go func() { served <- rt.ServeOn(ctx, ln) }()
+				client := &http.Client{Transport: &http.Transport{DialContext: ln.Dial, DisableKeepAlives: true}}
+				resp, err := client.Get("http://127.0.0.1/")
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, err := io.ReadAll(resp.Body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = resp.Body.Close()
+				if resp.StatusCode != tt.status || tt.want != "" && string(body) != tt.want {
+					t.Errorf("GET /: %s, %q; want %d, %q", resp.Status, body, tt.status, tt.want)
+				}
+				stop()
+				if err := <-served; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
