@@ -476,7 +476,7 @@ func (s *service) subscribe(ctx context.Context, call *Call, m *codec.Message, d
 				return nil, s.failure(call, "resources/subscribe", err)
 			}
 		}
-		if err = call.peer.p.Subscribe(ctx, uri); errors.Is(err, actors.ErrOverloaded) {
+		if err = call.peer.p.Subscribe(ctx, uri); errors.Is(err, actors.ErrTooManySubscriptions) {
 			return nil, mcp.NewError(mcp.CodeInvalidRequest, "the session subscribes to as many resources as it may")
 		}
 	}

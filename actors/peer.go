@@ -134,9 +134,13 @@ func (p *Peer) Subscribed() []string { return slices.Clone(p.record().Subscribed
 // JSON: they are all in its record.
 const maxSubscribed = 256 << 10
 
-// Subscribe stores that the client wants updates of a resource. ErrOverloaded
-// reports that it wants those of Limits.Subscriptions others already, or that their
-// URIs have become too long for the record: not done.
+// ErrTooManySubscriptions reports a session that subscribes to as many resources as
+// Limits.Subscriptions lets it, or whose URIs have become too long for the record: the
+// one more was not stored.
+var ErrTooManySubscriptions = errors.New("actors: too many subscriptions")
+
+// Subscribe stores that the client wants updates of a resource, or fails with
+// ErrTooManySubscriptions.
 func (p *Peer) Subscribe(ctx context.Context, uri string) error {
 	full := false
 	err := p.change(ctx, func(r *session.Record) bool {
@@ -146,7 +150,7 @@ func (p *Peer) Subscribe(ctx context.Context, uri string) error {
 	})
 	if full {
 		p.node.refusals.count(SubscriptionsOfSession)
-		return ErrOverloaded
+		return ErrTooManySubscriptions
 	}
 	if err == nil {
 		p.node.follow(p.last.Load(), uri) // which another's change of the record may not have done yet
