@@ -70,12 +70,12 @@ func (c *cell) SendUserMessage(_ *actor.PID, message any) {
 // supervision, which these actors do without.
 func (c *cell) SendSystemMessage(_ *actor.PID, message any) {
 	if _, ok := message.(*actor.Stop); ok {
-		c.k.stop(c)
+		c.stop()
 	}
 }
 
 // Stop ends the actor; what waits in its mailbox is refused.
-func (c *cell) Stop(*actor.PID) { c.k.stop(c) }
+func (c *cell) Stop(*actor.PID) { c.stop() }
 
 // post hands m to the actor. It runs the actor on the calling goroutine when it
 // is idle, and leaves m in the mailbox when it is busy.

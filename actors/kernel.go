@@ -11,42 +11,30 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// Kind names what an actor stands for; metrics count live actors by it.
+// Kind says what an actor stands for: it is the place of a name among those that
+// NewKernel was given.
 type Kind uint8
-
-// The kinds of actors of a node.
-const (
-	KindNode Kind = iota
-	KindSession
-	KindRequest
-	KindStream
-	KindSubscription
-	kinds
-)
-
-// String is the kind's name in metrics and logs.
-func (k Kind) String() string {
-	return [...]string{"node", "session", "request", "stream", "subscription"}[k]
-}
 
 // Kernel is the actor system of one process. Make one with NewKernel; its
 // methods are safe for concurrent use.
 type Kernel struct {
 	sys    *actor.ActorSystem
 	log    *slog.Logger
-	live   [kinds]atomic.Int64
+	kinds  []string
+	live   []atomic.Int64 // by kind
 	panics atomic.Int64
 }
 
-// NewKernel starts an actor system. A nil logger discards.
-func NewKernel(log *slog.Logger) *Kernel {
+// NewKernel starts an actor system. A nil logger discards. The kinds are the names,
+// in metrics and logs, of what actors may stand for; Kind(0) is the first.
+func NewKernel(log *slog.Logger, kinds ...string) *Kernel {
 	if log == nil {
 		log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
 	// The library logs its own start, and dead letters that are of no concern:
 	// what matters is logged here.
 	quiet := actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) })
-	return &Kernel{sys: actor.NewActorSystem(quiet), log: log}
+	return &Kernel{sys: actor.NewActorSystem(quiet), log: log, kinds: kinds, live: make([]atomic.Int64, len(kinds))}
 }
 
 // Live is the number of actors of a kind that stand for something now; pooled
@@ -58,20 +46,32 @@ func (k *Kernel) Panics() int64 { return k.panics.Load() }
 
 // Kinds calls f for every kind with its live count.
 func (k *Kernel) Kinds(f func(kind string, live int64)) {
-	for i := range kinds {
-		f(i.String(), k.live[i].Load())
+	for i, kind := range k.kinds {
+		f(kind, k.live[i].Load())
 	}
 }
+
+// CountPanic counts a panic that was contained outside an actor's turn.
+func (k *Kernel) CountPanic() { k.panics.Add(1) }
 
 // start makes c an actor with a PID.
 func (k *Kernel) start(c *cell, kind Kind, b behaviour) {
 	c.k, c.kind, c.b = k, kind, b
-	c.pid, _ = k.sys.ProcessRegistry.Add(c, kind.String()+k.sys.ProcessRegistry.NextId())
+	c.pid, _ = k.sys.ProcessRegistry.Add(c, k.kinds[kind]+k.sys.ProcessRegistry.NextId())
 	k.live[kind].Add(1)
 }
 
-// stop ends c: later messages are refused, and so is what waits in its mailbox.
-func (k *Kernel) stop(c *cell) {
+// rest has c not count as live any more: it stands for nothing and keeps its PID,
+// until wake.
+func (c *cell) rest() { c.k.live[c.kind].Add(-1) }
+
+// wake has c, which was at rest, count as live again.
+func (c *cell) wake() { c.k.live[c.kind].Add(1) }
+
+// stop ends c: later messages are refused, and so is what waits in its mailbox. An
+// actor at rest is woken first.
+func (c *cell) stop() {
+	k := c.k
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -89,7 +89,7 @@ func (k *Kernel) stop(c *cell) {
 // stopIdle is stop for an actor that ends by itself, in its own turn. It reports
 // false, and c goes on, when messages wait in the mailbox: whoever sent them was
 // told that c has them.
-func (k *Kernel) stopIdle(c *cell) bool {
+func (c *cell) stopIdle() bool {
 	c.mu.Lock()
 	waiting := len(c.queue) > 0
 	if waiting || c.closed {
@@ -98,6 +98,7 @@ func (k *Kernel) stopIdle(c *cell) bool {
 	}
 	c.closed = true
 	c.mu.Unlock()
+	k := c.k
 	k.sys.ProcessRegistry.Remove(c.pid)
 	k.live[c.kind].Add(-1)
 	return true
@@ -116,7 +117,7 @@ func (c *cell) contain(m, r any) {
 			c.k.log.Error("actor panicked while failing", "actor", c.pid.Id, "panic", r)
 		}
 		if last {
-			c.k.stop(c)
+			c.stop()
 		}
 	}()
 	c.b.failed(m, last)

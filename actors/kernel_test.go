@@ -12,6 +12,12 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
+// The kinds of the kernels below.
+const (
+	some Kind = iota
+	other
+)
+
 // probe is a behaviour made of functions.
 type probe struct {
 	on   func(m any)
@@ -27,12 +33,12 @@ func (p *probe) failed(m any, last bool) {
 
 func start(k *Kernel, on func(m any)) *cell {
 	c := &cell{}
-	k.start(c, KindNode, &probe{on: on})
+	k.start(c, some, &probe{on: on})
 	return c
 }
 
 func TestOneMessageAtATimeInOrder(t *testing.T) {
-	k := NewKernel(nil)
+	k := NewKernel(nil, "some", "other")
 	var running atomic.Int32
 	last := map[int]int{}
 	c := start(k, func(m any) {
@@ -74,7 +80,7 @@ func (c *cell) mustIdle() bool {
 }
 
 func TestMessagesOfItsOwnWaitForTheTurn(t *testing.T) {
-	k := NewKernel(nil)
+	k := NewKernel(nil, "some", "other")
 	var order []string
 	var c *cell
 	c = start(k, func(m any) {
@@ -92,13 +98,13 @@ func TestMessagesOfItsOwnWaitForTheTurn(t *testing.T) {
 }
 
 func TestStopRefusesWhatWaits(t *testing.T) {
-	k := NewKernel(nil)
+	k := NewKernel(nil, "some", "other")
 	var c *cell
 	refused := make(chan error, 1)
 	c = start(k, func(m any) {
 		if m == "stop" {
 			_ = c.post(refusal{refused})
-			k.stop(c)
+			c.stop()
 		}
 	})
 	_ = c.post("stop")
@@ -108,8 +114,8 @@ func TestStopRefusesWhatWaits(t *testing.T) {
 	if err := c.post("late"); !errors.Is(err, ErrStopped) {
 		t.Errorf("a late message got %v, want ErrStopped", err)
 	}
-	k.stop(c)
-	if n := k.Live(KindNode); n != 0 {
+	c.stop()
+	if n := k.Live(some); n != 0 {
 		t.Errorf("%d live, want 0", n)
 	}
 }
@@ -124,7 +130,7 @@ type many struct{}
 func (many) bulk() bool { return true }
 
 func TestMailboxIsBounded(t *testing.T) {
-	k := NewKernel(nil)
+	k := NewKernel(nil, "some", "other")
 	gate, in := make(chan struct{}), make(chan struct{})
 	var n atomic.Int32
 	c := start(k, func(any) {
@@ -159,11 +165,11 @@ func TestMailboxIsBounded(t *testing.T) {
 
 func TestPanicIsContained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := NewKernel(nil)
+		k := NewKernel(nil, "some", "other")
 		defer time.Sleep(time.Minute) // the library's dead-letter throttle ends
 		var handled, failed, lasts int
 		c := &cell{}
-		k.start(c, KindStream, &probe{on: func(m any) {
+		k.start(c, other, &probe{on: func(m any) {
 			if m == "bad" {
 				panic("on purpose")
 			}
@@ -186,14 +192,14 @@ func TestPanicIsContained(t *testing.T) {
 			t.Errorf("handled %d, failed %d, last %d; want 2, 4, 0", handled, failed, lasts)
 		}
 		_ = c.post("bad")
-		if lasts != 1 || !c.stopped() || k.Live(KindStream) != 0 || k.Panics() != 5 {
-			t.Errorf("after the third in a minute: last %d, stopped %v, live %d, panics %d", lasts, c.stopped(), k.Live(KindStream), k.Panics())
+		if lasts != 1 || !c.stopped() || k.Live(other) != 0 || k.Panics() != 5 {
+			t.Errorf("after the third in a minute: last %d, stopped %v, live %d, panics %d", lasts, c.stopped(), k.Live(other), k.Panics())
 		}
 	})
 }
 
 func TestAsk(t *testing.T) {
-	k := NewKernel(nil)
+	k := NewKernel(nil, "some", "other")
 	c := start(k, func(m any) {
 		if a, ok := m.(*asked); ok && a.m != "silent" {
 			a.reply(a.m.(string) + "!")
@@ -220,7 +226,7 @@ func TestAsk(t *testing.T) {
 	if _, err := Ask[int](t.Context(), k, c.pid, "x"); err == nil {
 		t.Error("an answer of another type was accepted")
 	}
-	k.stop(c)
+	c.stop()
 	if _, err := Ask[string](t.Context(), k, c.pid, "x"); !errors.Is(err, ErrUnreachable) && !errors.Is(err, ErrStopped) {
 		t.Errorf("a stopped actor: %v", err)
 	}
@@ -276,7 +282,7 @@ func TestDirectoryMakesOnce(t *testing.T) {
 }
 
 func BenchmarkPost(b *testing.B) {
-	k := NewKernel(nil)
+	k := NewKernel(nil, "some", "other")
 	c := start(k, func(any) {})
 	m := &struct{}{}
 	b.ReportAllocs()
@@ -286,7 +292,7 @@ func BenchmarkPost(b *testing.B) {
 }
 
 func BenchmarkSend(b *testing.B) {
-	k := NewKernel(nil)
+	k := NewKernel(nil, "some", "other")
 	c := start(k, func(any) {})
 	m := &struct{}{}
 	b.ReportAllocs()
@@ -296,7 +302,7 @@ func BenchmarkSend(b *testing.B) {
 }
 
 func BenchmarkAsk(b *testing.B) {
-	k := NewKernel(nil)
+	k := NewKernel(nil, "some", "other")
 	c := start(k, func(m any) { m.(*asked).reply(struct{}{}) })
 	b.ReportAllocs()
 	for b.Loop() {

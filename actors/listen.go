@@ -246,7 +246,7 @@ func (l *listenActor) makeGood() {
 // end ends the listener. A reason is the server's, and is told before the response.
 func (l *listenActor) end(reason string) {
 	l.node.listens.drop(l.key, l)
-	l.node.k.stop(&l.cell)
+	l.stop()
 	l.from.streams.Add(-1)
 	for _, uri := range l.filter.URIs {
 		l.node.follow(l, uri)

@@ -29,8 +29,8 @@ type Config struct {
 // Node serves sessions on one process. Make one with NewNode; its methods are
 // safe for concurrent use.
 type Node struct {
-	cell
 	k     *Kernel
+	heart heart
 	log   *slog.Logger
 	name  string
 	boot  string
@@ -56,8 +56,6 @@ type Node struct {
 	requests    requestPool
 	subs        subscriptions
 
-	pingers   map[pinged]*pinger // of the node's turn
-	ticks     uint64             // of the node's turn
 	lostPings atomic.Int64
 	inFlight  atomic.Int64
 	handed    atomic.Int64 // of those in flight, see requestActor.handed
@@ -72,6 +70,18 @@ type Node struct {
 	timer     *time.Timer
 }
 
+// The kinds of actors of a node.
+const (
+	KindNode Kind = iota
+	KindSession
+	KindRequest
+	KindStream
+	KindSubscription
+)
+
+// kinds are their names in metrics and logs.
+var kinds = []string{KindNode: "node", KindSession: "session", KindRequest: "request", KindStream: "stream", KindSubscription: "subscription"}
+
 // ErrClosing is the cause that ends handlers when the node stops.
 var ErrClosing = errors.New("the node is shutting down")
 
@@ -80,7 +90,7 @@ func NewNode(c Config) *Node {
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	n := &Node{k: NewKernel(c.Log), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store, clock: newClock(c.Store.Now), keys: c.Keys,
+	n := &Node{k: NewKernel(c.Log, kinds...), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store, clock: newClock(c.Store.Now), keys: c.Keys,
 		sessions: newDirectory[SessionKey, *sessionActor](), streams: newDirectory[StreamKey, *streamActor]()}
 	n.base, n.stopAll = context.WithCancelCause(context.Background())
 	n.attachments.all = make(map[*attachment]struct{})
@@ -92,32 +102,41 @@ func NewNode(c Config) *Node {
 	n.questions.open = make(map[string]*question)
 	n.subs.init()
 	n.accounts.init(c.Limits.Defaults())
-	n.k.start(&n.cell, KindNode, n)
-	n.timer = time.AfterFunc(time.Hour, func() { _ = n.post(tick{}) })
+	n.heart.node = n
+	n.k.start(&n.heart.cell, KindNode, &n.heart)
+	n.timer = time.AfterFunc(time.Hour, func() { _ = n.heart.post(tick{}) })
 	n.timer.Reset(time.Second) // only now, since the tick uses the field
 	return n
 }
 
+// heart is the node's actor: it pings and comments on silent streams, and stores
+// writer records that are due.
+type heart struct {
+	cell
+	node    *Node
+	pingers map[pinged]*pinger
+	ticks   uint64
+}
+
 type tick struct{}
 
-// receive handles the node's heartbeat: pings and comments on silent streams, and
-// writer records that are due.
-func (n *Node) receive(m any) {
+func (h *heart) receive(m any) {
+	n := h.node
 	if _, ok := m.(tick); !ok || n.closing.Load() {
 		return
 	}
 	now := time.Now()
 	streams, links := n.attachments.snapshot(), n.links.snapshot()
-	n.pingAll(streams, links, now)
+	h.pingAll(streams, links, now)
 	// A connection that fails must not keep the others from theirs, nor end the node.
 	for _, a := range streams {
-		n.contained(func() { a.comment(now) })
+		h.contained(func() { a.comment(now) })
 	}
 	for _, s := range links {
-		n.contained(func() { s.link.comment(now, s.svc.Limits.KeepAlive) })
+		h.contained(func() { s.link.comment(now, s.svc.Limits.KeepAlive) })
 	}
 	for _, s := range n.talking.silent(now) {
-		n.contained(s.comment)
+		h.contained(s.comment)
 	}
 	n.outcomes.expire(now)
 	n.accounts.settle(now)
@@ -130,7 +149,7 @@ func (n *Node) receive(m any) {
 	n.timer.Reset(time.Second)
 }
 
-func (n *Node) failed(any, bool) { n.timer.Reset(time.Second) }
+func (h *heart) failed(any, bool) { h.node.timer.Reset(time.Second) }
 
 // Kernel is the node's actor system.
 func (n *Node) Kernel() *Kernel { return n.k }
@@ -428,16 +447,16 @@ func (n *Node) Close(ctx context.Context) error {
 	n.sessions.each(func(s *sessionActor) {
 		s.timer.Stop()
 		n.sessions.drop(s.key, s) // or whoever finds it would look for another one for ever
-		n.k.stop(&s.cell)
+		s.cell.stop()
 	})
 	n.requests.mu.Lock()
 	for _, r := range n.requests.free {
-		n.k.live[KindRequest].Add(1)
-		n.k.stop(&r.cell)
+		r.wake()
+		r.cell.stop()
 	}
 	n.requests.free = nil
 	n.requests.mu.Unlock()
-	n.k.stop(&n.cell)
+	n.heart.stop()
 	return err
 }
 

@@ -64,16 +64,16 @@ type pinged interface {
 
 // ping pings the client of a connection of session s when that is due. It belongs to
 // the node's turn.
-func (n *Node) ping(c pinged, s *sessionActor, now time.Time) {
-	p := n.pingers[c]
+func (h *heart) ping(c pinged, s *sessionActor, now time.Time) {
+	n, p := h.node, h.pingers[c]
 	if p == nil {
-		if n.pingers == nil {
-			n.pingers = make(map[pinged]*pinger)
+		if h.pingers == nil {
+			h.pingers = make(map[pinged]*pinger)
 		}
 		p = new(pinger)
-		n.pingers[c] = p
+		h.pingers[c] = p
 	}
-	p.tick = n.ticks
+	p.tick = h.ticks
 	answered := false
 	if p.asked != nil {
 		select {
@@ -103,25 +103,26 @@ func (n *Node) forgetPing(p *pinger) {
 
 // pingAll pings the clients of standalone streams, and of sessions that live on a
 // connection. It belongs to the node's turn.
-func (n *Node) pingAll(streams []*attachment, links []*sessionActor, now time.Time) {
-	n.ticks++
+func (h *heart) pingAll(streams []*attachment, links []*sessionActor, now time.Time) {
+	n := h.node
+	h.ticks++
 	for _, a := range streams {
 		if a.svc.Limits.PingEvery <= 0 {
 			continue
 		}
 		if s, ok := n.sessions.get(a.key.Session); ok && s.view.Load().rec.Standalone == a.key.ID {
-			n.contained(func() { n.ping(a, s, now) })
+			h.contained(func() { h.ping(a, s, now) })
 		}
 	}
 	for _, s := range links {
 		if s.svc.Limits.PingEvery > 0 && s.view.Load().rec.Revision != "" {
-			n.contained(func() { n.ping(linkPing{s}, s, now) })
+			h.contained(func() { h.ping(linkPing{s}, s, now) })
 		}
 	}
-	for c, p := range n.pingers {
-		if p.tick != n.ticks { // its connection is gone
+	for c, p := range h.pingers {
+		if p.tick != h.ticks { // its connection is gone
 			n.forgetPing(p)
-			delete(n.pingers, c)
+			delete(h.pingers, c)
 		}
 	}
 }

@@ -492,7 +492,7 @@ func compact(data []byte) []byte {
 func (r *requestActor) handle(head []byte) (out []byte, err *mcp.Error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.node.k.panics.Add(1)
+			r.node.k.CountPanic()
 			r.node.log.Error("handler panicked", "method", string(r.call.msg.Method), "panic", p, "stack", string(debug.Stack()))
 			out, err = nil, &mcp.Error{Code: mcp.CodeInternalError, Message: "internal error"}
 		}
@@ -523,7 +523,7 @@ func (n *Node) takeRequest(a *account) *requestActor {
 		r.timer = time.AfterFunc(time.Hour, func() { _ = r.post(graceOver{}) })
 		r.timer.Stop()
 	} else {
-		n.k.live[KindRequest].Add(1)
+		r.wake()
 	}
 	r.from, r.out = a, codec.GetBuffer()
 	return r
@@ -560,14 +560,14 @@ func (r *requestActor) release() {
 		n.handed.Add(-1)
 	}
 	if r.used {
-		n.k.stop(&r.cell)
+		r.cell.stop()
 		return
 	}
 	r.self = nil
 	r.svc, r.sess, r.conn, r.from, r.out, r.ctx, r.cancel = nil, nil, nil, nil, nil, nil, nil
 	r.call, r.body = nil, nil
 	r.phase, r.gate, r.notified, r.graced = request.Plain, nil, 0, false
-	n.k.live[KindRequest].Add(-1)
+	r.rest()
 	p := &n.requests
 	p.mu.Lock()
 	keep := len(p.free) < requestPoolCap && !n.closing.Load()
@@ -576,7 +576,7 @@ func (r *requestActor) release() {
 	}
 	p.mu.Unlock()
 	if !keep {
-		n.k.live[KindRequest].Add(1)
-		n.k.stop(&r.cell)
+		r.wake()
+		r.cell.stop()
 	}
 }

@@ -246,7 +246,7 @@ func (s *sessionActor) rate() bucket {
 func (s *sessionActor) leave() {
 	s.timer.Stop()
 	s.node.sessions.drop(s.key, s)
-	s.node.k.stop(&s.cell)
+	s.cell.stop()
 	if s.link != nil {
 		s.node.links.drop(s)
 		s.link.hush()

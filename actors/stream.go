@@ -458,7 +458,7 @@ func (s *streamActor) refuse() {
 // without it: an ended stream is resumed from there.
 func (s *streamActor) leave() {
 	s.node.streams.drop(s.key, s)
-	s.node.k.stop(&s.cell)
+	s.cell.stop()
 }
 
 // startCallStream begins the stream of a call that is becoming resumable.

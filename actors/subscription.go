@@ -103,7 +103,7 @@ func (a *subscriptionActor) receive(m any) {
 			a.updated(m.uri)
 		}
 	}
-	if len(a.want) == 0 && a.node.k.stopIdle(&a.cell) {
+	if len(a.want) == 0 && a.stopIdle() {
 		a.node.subs.forget(a)
 	}
 }
