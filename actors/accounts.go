@@ -4,12 +4,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/kernel"
 )
 
 // accounts are the accounts of a node's principals. The zero value needs init.
 type accounts struct {
 	lim   NodeLimits
-	table *directory[accountKey, *account]
+	table *kernel.Directory[accountKey, *account]
 	// overflow is shared by those who came when the table was full.
 	overflow *account
 	size     atomic.Int64 // of the table
@@ -23,7 +25,7 @@ type accounts struct {
 
 func (t *accounts) init(lim NodeLimits) {
 	t.lim = lim
-	t.table = newDirectory[accountKey, *account]()
+	t.table = kernel.NewDirectory[accountKey, *account]()
 	t.overflow = t.open(accountKey{}, "")
 }
 
@@ -40,7 +42,7 @@ func (t *accounts) of(tenant, address string) *account {
 	if address != "" {
 		key.from = network(address)
 	}
-	if a, ok := t.table.get(key); ok {
+	if a, ok := t.table.Get(key); ok {
 		return a
 	}
 	if over(t.size.Add(1), t.lim.Accounts) {
@@ -49,7 +51,7 @@ func (t *accounts) of(tenant, address string) *account {
 		return t.overflow
 	}
 	made := false
-	a, _ := t.table.obtain(key, func() (*account, error) {
+	a, _ := t.table.Obtain(key, func() (*account, error) {
 		made = true
 		return t.open(key, address), nil
 	})
@@ -146,6 +148,6 @@ func (t *accounts) settle(now time.Time) {
 	clear(t.claimants[len(kept):])
 	t.claimants = kept
 	t.mu.Unlock()
-	t.next = (t.next + 1) % directoryShards
-	t.size.Add(-int64(t.table.sweep(t.next, func(a *account) bool { return a.drop(now) })))
+	t.next = (t.next + 1) % kernel.Shards
+	t.size.Add(-int64(t.table.Sweep(t.next, func(a *account) bool { return a.drop(now) })))
 }

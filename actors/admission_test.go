@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/kernel"
 )
 
 func TestFair(t *testing.T) {
@@ -192,7 +193,7 @@ func newAccounts(lim NodeLimits) *accounts {
 
 // sweepAll settles every part of the table once.
 func (t *accounts) sweepAll() {
-	for range directoryShards {
+	for range kernel.Shards {
 		t.settle(time.Now())
 	}
 }
@@ -244,7 +245,7 @@ func TestAccountsAreBounded(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		a.sweepAll()
-		if n, table := a.size.Load(), a.table.len(); n != 0 || table != 0 {
+		if n, table := a.size.Load(), a.table.Len(); n != 0 || table != 0 {
 			t.Errorf("%d accounts, %d in the table, want none", n, table)
 		}
 		if a.of("14", "") == a.overflow {
@@ -359,7 +360,7 @@ func TestAccountsAtOnce(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	a.sweepAll()
-	if n, size, table := a.active.Load(), a.size.Load(), a.table.len(); n != 0 || size != 0 || table != 0 {
+	if n, size, table := a.active.Load(), a.size.Load(), a.table.Len(); n != 0 || size != 0 || table != 0 {
 		t.Errorf("%d contenders, %d accounts, %d in the table, want none", n, size, table)
 	}
 }

@@ -63,10 +63,10 @@ func (a *alone) hold() (release func()) {
 	a.t.Helper()
 	busy, free := make(chan struct{}), make(chan struct{})
 	m := &edit{f: func(*session.Record) bool { close(busy); <-free; return false }}
-	m.init()
-	go func() { _ = a.s.post(m) }()
+	m.Init()
+	go func() { _ = a.s.Post(m) }()
 	<-busy
-	return func() { close(free); m.wait() }
+	return func() { close(free); m.Wait() }
 }
 
 // listeners checks that of the connections only want is live, and that the

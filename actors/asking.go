@@ -179,7 +179,7 @@ func (c *Call) putQuestions(a *asking) (wake <-chan more, err error) {
 	}()
 	if in.park == "" {
 		in.park = n.newID()
-		n.parks.put(in.park, c.r)
+		n.parks.Put(in.park, c.r)
 	}
 	state, err := n.sealState(c, time.Now().Add(c.svc.patience()))
 	if err != nil {
@@ -187,11 +187,11 @@ func (c *Call) putQuestions(a *asking) (wake <-chan more, err error) {
 	}
 	answers := make(chan more, 1)
 	m := &askMore{round: in.round + 1, answer: inputRequired(a, state, c.svc.ResultMeta), wake: answers}
-	m.init()
+	m.Init()
 	if err := c.post(m); err != nil {
 		return nil, err
 	}
-	if m.wait(); m.err != nil {
+	if m.Wait(); m.err != nil {
 		return nil, m.err
 	}
 	in.round++

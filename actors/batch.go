@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -140,8 +141,8 @@ func (n *Node) runBatch(s *sessionActor, in *Input, principal any, requests []*e
 			for _, r := range members {
 				r.withdraw(err)
 			}
-			_ = st.post(discard{})
-			if errors.Is(err, ErrStopped) {
+			_ = st.Post(discard{})
+			if errors.Is(err, kernel.ErrStopped) {
 				return false
 			}
 			n.turnAwayAll(in.Conn, err, idsOf(requests))
@@ -152,7 +153,7 @@ func (n *Node) runBatch(s *sessionActor, in *Input, principal any, requests []*e
 	for _, r := range members {
 		go r.serve()
 	}
-	time.AfterFunc(s.svc.Limits.Grace, func() { _ = st.post(beginNow{}) })
+	time.AfterFunc(s.svc.Limits.Grace, func() { _ = st.Post(beginNow{}) })
 	<-st.ready
 	return true
 }
@@ -160,15 +161,15 @@ func (n *Node) runBatch(s *sessionActor, in *Input, principal any, requests []*e
 // join makes the request answer on the stream of its batch.
 func (r *requestActor) join(st *streamActor) {
 	r.used, r.graced = true, true
-	_ = r.post(adoptStream{st})
+	_ = r.Post(adoptStream{st})
 }
 
 // withdraw ends a request that was entered and is not to run.
 func (r *requestActor) withdraw(cause error) {
-	r.end.init()
+	r.end.Init()
 	r.end.req = r
-	if r.sess.post(&r.end) == nil {
-		r.end.wait()
+	if r.sess.Post(&r.end) == nil {
+		r.end.Wait()
 	}
 	r.timer.Stop()
 	r.cancel(cause)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -105,9 +106,9 @@ type called struct {
 	m    any
 }
 
-func (c called) refused(err error) {
-	if r, ok := c.m.(refusable); ok {
-		r.refused(err)
+func (c called) Refused(err error) {
+	if r, ok := c.m.(kernel.Refusable); ok {
+		r.Refused(err)
 	}
 }
 
@@ -123,7 +124,7 @@ func (c *Call) post(m any) error {
 	if c.r == nil { // of a listener: there is nothing to send by
 		return errReturned
 	}
-	return c.r.post(called{c.turn, m})
+	return c.r.Post(called{c.turn, m})
 }
 
 // send posts a message about an entry of the given size. When too much is on its

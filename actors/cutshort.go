@@ -2,6 +2,7 @@ package actors
 
 import (
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -20,7 +21,7 @@ func broken(c Conn, id []byte, inSession bool) {
 // that comes next may never have been sent, and nobody could tell. The record is still
 // ours, so that whoever resumes the stream takes it over, and its calls run again or end
 // with -32010 as after a crash.
-func (s *streamActor) failed(m any, last bool) {
+func (s *streamActor) Failed(m any, last bool) {
 	switch m := m.(type) {
 	case *attach:
 		// It is the fault of one connection, and nothing of the stream's has changed.
@@ -28,7 +29,7 @@ func (s *streamActor) failed(m any, last bool) {
 			s.att = nil
 			s.heard.Store(false)
 		}
-		m.refused(errInternal)
+		m.Refused(errInternal)
 		if !last {
 			return
 		}
@@ -38,7 +39,7 @@ func (s *streamActor) failed(m any, last bool) {
 		}
 	case *pushEntries:
 		if !m.taken {
-			m.refused(errInternal)
+			m.Refused(errInternal)
 		}
 	}
 	s.cutShort()
@@ -49,19 +50,19 @@ func (s *streamActor) failed(m any, last bool) {
 func (s *streamActor) cutShort() {
 	left := s.fx // without what was carried out
 	s.fx = nil
-	s.contained(func() { left = s.m.Step(stream.Event{Op: stream.Fenced, Err: errInternal}, left) })
+	s.Contain(func() { left = s.m.Step(stream.Event{Op: stream.Fenced, Err: errInternal}, left) })
 	for i := range left {
 		for k := range left[i].Entries {
 			e := &left[i].Entries[k]
-			s.contained(func() { e.Drop(left[i].Err) }) // nil for those that are stored
+			s.Contain(func() { e.Drop(left[i].Err) }) // nil for those that are stored
 		}
 	}
 	if att := s.att; att != nil {
 		s.att = nil
 		if !s.opened {
-			s.contained(func() { broken(att.conn, s.callID(), len(s.rec.Calls) > 0) })
+			s.Contain(func() { broken(att.conn, s.callID(), len(s.rec.Calls) > 0) })
 		}
-		s.contained(att.cut)
+		s.Contain(att.cut)
 	}
 	s.lost(errInternal)
 }
@@ -69,12 +70,12 @@ func (s *streamActor) cutShort() {
 // failed sees to it that nobody waits for what a panic has cut short. Where that was the
 // answer, or the opening of a response, the client is told that something is wrong, or
 // its connection ends.
-func (r *requestActor) failed(m any, last bool) {
+func (r *requestActor) Failed(m any, last bool) {
 	if c, ok := m.(called); ok {
 		m = c.m
 	}
-	if m, ok := m.(refusable); ok {
-		defer m.refused(errInternal)
+	if m, ok := m.(kernel.Refusable); ok {
+		defer m.Refused(errInternal)
 	}
 	switch m := m.(type) {
 	case *callResult:
@@ -107,7 +108,7 @@ func (r *requestActor) stop() {
 
 // forget undoes that x is the exchange that the call answers: who brought it sees to it.
 func (r *requestActor) forget(x *exchange) {
-	r.contained(func() { r.self.stop() })
+	r.Contain(func() { r.self.stop() })
 	r.conn, r.self.exchange = nobody{}, nil
 	if r.from == x.from {
 		r.from = nil
@@ -119,17 +120,17 @@ func (r *requestActor) unanswered() {
 	switch {
 	case r.stream != nil:
 		entry := stream.Entry{Kind: stream.Final, Meta: clone(r.id), Data: codec.AppendError(nil, r.id, mcp.CodeInternalError, "internal error", nil)}
-		_ = r.stream.post(&pushEntries{entries: []stream.Entry{entry}, last: true})
+		_ = r.stream.Post(&pushEntries{entries: []stream.Entry{entry}, last: true})
 	case r.link() != nil:
-		r.contained(func() { r.link().send(codec.AppendError(nil, r.id, mcp.CodeInternalError, "internal error", nil)) })
+		r.Contain(func() { r.link().send(codec.AppendError(nil, r.id, mcp.CodeInternalError, "internal error", nil)) })
 	default:
-		r.contained(func() { broken(r.conn, r.id, r.self == nil) })
-		r.contained(r.conn.Cut)
+		r.Contain(func() { broken(r.conn, r.id, r.self == nil) })
+		r.Contain(r.conn.Cut)
 	}
 	if r.self == nil {
 		return
 	}
-	r.contained(r.giveUpOthers)
+	r.Contain(r.giveUpOthers)
 	r.self.heard()
 	r.conn, r.self.stream = nobody{}, nil
 }

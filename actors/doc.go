@@ -1,14 +1,9 @@
-// Package actors is the runtime's actor system: a kernel over protoactor's
-// processes, and the actors of a node.
-//
-// An actor is a process with a PID and a mailbox of its own. It handles one
-// message at a time, never blocks and shares no lock; a message to an idle actor
-// is handled on the sender's goroutine, so that it costs no hand-off. A Future,
-// a receive timeout, a bounded mailbox or a supervisor of the library's is used
-// nowhere.
+// Package actors has the actors of a node: what serves MCP sessions, requests and
+// streams in one process. How an actor works is internal/kernel's: it handles one
+// message at a time, on the sender's goroutine if it is idle, and never blocks.
 //
 //	actor         one per                                    owns
-//	node          process                                    its heartbeat
+//	heart         process                                    when silent streams and connections are due
 //	session       session this node serves now               nothing: it caches the record, and knows the calls here
 //	request       request in flight                          context, deadline, progress, where its frames go
 //	stream        SSE stream this node writes                the writer's side of the event log, one live connection

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/request"
 )
 
@@ -79,7 +80,7 @@ func (n *Node) turnsAway(svc *Service, m *codec.Message) bool {
 // long nobody serves, and try no more than twice.
 func (n *Node) closeIdle() {
 	for _, s := range n.links.snapshot() {
-		_ = s.post(endIdle{})
+		_ = s.Post(endIdle{})
 	}
 	n.endListeners("the server is shutting down", func(*listenActor) bool { return true })
 }
@@ -97,14 +98,14 @@ func (n *Node) passOn() {
 		return
 	}
 	begun := time.Now().Add(-quick)
-	n.sessions.each(func(s *sessionActor) { _ = s.post(hastenCalls{begun}) })
-	n.streams.each(func(s *streamActor) { _ = s.post(passOn{}) })
+	n.sessions.Each(func(s *sessionActor) { _ = s.Post(hastenCalls{begun}) })
+	n.streams.Each(func(s *streamActor) { _ = s.Post(passOn{}) })
 }
 
 // hasten makes a stream of the call, which may otherwise be answered plainly for longer.
 func (r *requestActor) hasten(begun time.Time) {
 	if !r.started.After(begun) && !r.own() {
-		_ = r.post(closeConn{leaving: true})
+		_ = r.Post(closeConn{leaving: true})
 	}
 }
 
@@ -125,18 +126,18 @@ func (s *streamActor) passOn() {
 		}
 	}
 	for _, r := range s.reqs {
-		_ = r.post(giveUp{ErrClosing})
+		_ = r.Post(giveUp{ErrClosing})
 	}
 }
 
 // tally counts the calls that are the node's own and began at begun or before.
 type tally struct {
-	reply
+	kernel.Reply
 	begun time.Time
 	own   int
 }
 
-func (m *tally) refused(error) { m.done() }
+func (m *tally) Refused(error) { m.Done() }
 
 func (m *tally) count(r *requestActor) {
 	if r.self == nil && !r.started.After(m.begun) && r.own() {
@@ -164,23 +165,23 @@ func (m *tally) countAlone(r *requestActor) {
 func (n *Node) ownCalls(begun time.Time) bool {
 	m := &tally{begun: begun}
 	ask := func(post func(any) error) {
-		m.init()
+		m.Init()
 		if m.own == 0 && post(m) == nil {
-			m.wait()
+			m.Wait()
 		}
 	}
 	for _, r := range n.standings.snapshot() {
-		ask(func(t any) error { return r.r.post(called{r.turn, t}) })
+		ask(func(t any) error { return r.r.Post(called{r.turn, t}) })
 	}
 	if n.inFlight.Load() > 0 {
-		n.sessions.each(func(s *sessionActor) { ask(s.post) })
+		n.sessions.Each(func(s *sessionActor) { ask(s.Post) })
 	}
 	return m.own > 0
 }
 
 // giveUp ends the calls that still run: see HandOver.
 func (n *Node) giveUp(ctx context.Context) {
-	n.sessions.each(func(s *sessionActor) { _ = s.post(giveUpCalls{}) })
+	n.sessions.Each(func(s *sessionActor) { _ = s.Post(giveUpCalls{}) })
 	n.standings.giveUp(nil, ErrClosing)
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -193,7 +194,7 @@ func (n *Node) running() bool { return n.inFlight.Load() > n.handed.Load() }
 // busy reports that a call runs, or that an answer has not yet been stored and handed to its connection.
 func (n *Node) busy() bool {
 	busy := n.running()
-	n.streams.each(func(s *streamActor) { busy = busy || len(s.rec.Calls) > 0 })
+	n.streams.Each(func(s *streamActor) { busy = busy || len(s.rec.Calls) > 0 })
 	return busy
 }
 

@@ -35,7 +35,7 @@ func (n *Node) endSession(s *sessionActor) (first bool) {
 	if s.link != nil {
 		return first // it has no streams, and its actor is found by its connection alone
 	}
-	if now, ok := n.sessions.current(s.key); ok && now != s {
+	if now, ok := n.sessions.Current(s.key); ok && now != s {
 		first = now.end() && first
 	}
 	n.endStreams(s.key)
@@ -45,13 +45,13 @@ func (n *Node) endSession(s *sessionActor) (first bool) {
 // end ends what the session's actor serves; it reports whether nobody had before.
 func (s *sessionActor) end() (first bool) {
 	first = !s.ended.Swap(true)
-	_ = s.post(closeSession{cause: ErrSessionEnded})
+	_ = s.Post(closeSession{cause: ErrSessionEnded})
 	return first
 }
 
 // endStreams ends the streams that are written here of a session that is gone.
 func (n *Node) endStreams(key SessionKey) {
-	n.streams.each(func(st *streamActor) {
+	n.streams.Each(func(st *streamActor) {
 		if st.key.Session == key {
 			n.endStream(st)
 		}
@@ -59,7 +59,7 @@ func (n *Node) endStreams(key SessionKey) {
 }
 
 func (n *Node) endStream(st *streamActor) {
-	_ = st.post(endStream{})
+	_ = st.Post(endStream{})
 	go n.forgetStream(st.path)
 }
 
@@ -77,7 +77,7 @@ func (n *Node) forgetStream(path string) {
 // session's actor as whoever wants the stream knows it. ErrSessionEnded: it is gone.
 func (n *Node) survives(ctx context.Context, s *sessionActor, w *streamActor) error {
 	var err error
-	if s.stopped() && !s.ended.Load() { // it has left memory: whoever came in its place was told
+	if s.Stopped() && !s.ended.Load() { // it has left memory: whoever came in its place was told
 		s, err = n.session(ctx, s.svc, s.key)
 	}
 	if errors.Is(err, ErrNotFound) || err == nil && s.ended.Load() {

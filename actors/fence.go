@@ -66,7 +66,7 @@ func (s *streamActor) look() {
 		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 		defer cancel()
 		rev, err := s.node.whoHas(ctx, s.key, epoch, len(s.rec.Calls) == 0)
-		_ = s.post(looked{rev, err})
+		_ = s.Post(looked{rev, err})
 	}()
 }
 
@@ -137,7 +137,7 @@ func (s *streamActor) create(tail uint64) {
 		if err == nil {
 			rev, err = s.node.store.OpenStream(ctx, s.path, data, body, s.node.recordTTL(s.svc))
 		}
-		_ = s.post(created{rev, err})
+		_ = s.Post(created{rev, err})
 	}()
 }
 
@@ -176,7 +176,7 @@ func (s *streamActor) rewrite(tail uint64) {
 		if err == nil && keeps {
 			renews = s.node.keepBody(ctx, s.key, body, next, ttl)
 		}
-		_ = s.post(refreshed{next, err, renews})
+		_ = s.Post(refreshed{next, err, renews})
 	}()
 }
 

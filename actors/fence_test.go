@@ -236,7 +236,7 @@ func TestTooMuchToRecall(t *testing.T) {
 		if n := h.refusals[Recall].Load(); n != 1 {
 			t.Errorf("%d calls lost their right to run again, want 1", n)
 		}
-		h.streams.each(func(s *streamActor) {
+		h.streams.Each(func(s *streamActor) {
 			rec, _, err := h.readWriter(t.Context(), s.key)
 			if err != nil || len(rec.Calls) != 1 || !rec.Calls[0].Never || len(rec.Digest.Asked) != 0 {
 				t.Errorf("the record is %+v, %v", rec, err)

@@ -223,7 +223,7 @@ func TestNoMoreIsRecalledThanFits(t *testing.T) {
 			h.post(session, `{"jsonrpc":"2.0","id":`+id+`,"result":"`+strings.Repeat("x", 8<<10)+`"}`)
 		}
 		synctest.Wait()
-		h.streams.each(func(s *streamActor) {
+		h.streams.Each(func(s *streamActor) {
 			if size := s.past.digest.size(); size > maxDigest || s.runsAgain() {
 				t.Errorf("%d bytes are kept, and the call may run again: %v", size, s.runsAgain())
 			}

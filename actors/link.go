@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -106,7 +107,7 @@ func (n *Node) Connect(svc *Service, in *Input) {
 	}
 	l.said.Store(s.last.UnixNano())
 	n.startSession(s)
-	n.sessions.put(key, s)
+	n.sessions.Put(key, s)
 	in.Session = n.name + "." + key.ID
 	in.Conn.SetSession(in.Session)
 	if !in.Conn.Open() {
@@ -140,7 +141,7 @@ func (n *Node) linked(svc *Service, in *Input) (*sessionActor, bool) {
 	if node != n.name || !stream.ValidID(id) {
 		return nil, false
 	}
-	s, ok := n.sessions.get(SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: id})
+	s, ok := n.sessions.Get(SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: id})
 	return s, ok && s.link != nil && s.svc == svc
 }
 
@@ -297,7 +298,7 @@ func (n *Node) callOn(s *sessionActor, in *Input, reply Conn, principal any, raw
 	if err != nil {
 		s.link.leave()
 		switch {
-		case errors.Is(err, ErrStopped): // it has just ended
+		case errors.Is(err, kernel.ErrStopped): // it has just ended
 			unknownLink(in.Conn, m.ID)
 			return false
 		case errors.Is(err, session.ErrDuplicate): // an error with this id would be taken for the answer to the first
@@ -340,7 +341,7 @@ func (n *Node) Disconnect(ctx context.Context, svc *Service, in *Input) {
 	select {
 	case <-ended:
 	case <-ctx.Done():
-		_ = s.post(giveUpCalls{})
+		_ = s.Post(giveUpCalls{})
 		select {
 		case <-ended:
 		case <-time.After(lastWait):
@@ -421,20 +422,20 @@ func (n *Node) makeGood(s *sessionActor) {
 
 // edit changes the record of a session that lives on a connection, which is stored nowhere.
 type edit struct {
-	reply
+	kernel.Reply
 	f   func(*session.Record) bool
 	err error
 }
 
-func (e *edit) refused(error) { e.err = ErrSessionEnded; e.done() }
+func (e *edit) Refused(error) { e.err = ErrSessionEnded; e.Done() }
 
 func (n *Node) changeLinked(s *sessionActor, f func(*session.Record) bool) error {
 	m := &edit{f: f}
-	m.init()
-	if s.post(m) != nil {
+	m.Init()
+	if s.Post(m) != nil {
 		return s.svc.ended()
 	}
-	m.wait()
+	m.Wait()
 	return m.err
 }
 

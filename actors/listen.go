@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -34,7 +35,7 @@ func (l *Listening) wants(method string) bool {
 // basic/patterns/subscriptions). It ends with its connection, and what it is told
 // is stored nowhere.
 type listenActor struct {
-	cell
+	kernel.Actor
 	node   *Node
 	svc    *Service
 	sess   *sessionActor // on a connection that carries others, else nil
@@ -102,9 +103,9 @@ func (n *Node) listenAlone(svc *Service, s *sessionActor, in *Input, principal a
 		in.Conn = s.link.conn
 	}
 	l := &listenActor{node: n, svc: svc, sess: s, key: peer.key, conn: in.Conn, id: clone(m.ID), filter: filter, from: from}
-	n.k.start(&l.cell, KindSubscription, l)
+	n.k.Start(&l.Actor, KindSubscription, l)
 	if s == nil && !in.Conn.Open() {
-		_ = l.post(endListen{})
+		_ = l.Post(endListen{})
 		return
 	}
 	if s == nil {
@@ -112,26 +113,26 @@ func (n *Node) listenAlone(svc *Service, s *sessionActor, in *Input, principal a
 	}
 	// Whatever changes from here on is told, so that nothing is lost between the
 	// acknowledgement and the first change.
-	n.listens.put(l.key, l)
+	n.listens.Put(l.key, l)
 	for _, uri := range filter.URIs {
 		n.follow(l, uri)
 	}
-	_ = l.post(acknowledge{})
+	_ = l.Post(acknowledge{})
 	if s == nil {
-		in.Conn.Gone(func() { _ = l.post(endListen{}) }) // only now: it ends what is there
+		in.Conn.Gone(func() { _ = l.Post(endListen{}) }) // only now: it ends what is there
 	}
 	switch { // since before it could be found
 	case n.draining.Load() || svc.life.over.Load():
-		_ = l.post(endListen{reason: "the server is shutting down"})
-	case s != nil && s.stopped():
-		_ = l.post(endListen{})
+		_ = l.Post(endListen{reason: "the server is shutting down"})
+	case s != nil && s.Stopped():
+		_ = l.Post(endListen{})
 	}
 }
 
 func (l *listenActor) sessionKey() SessionKey { return l.key }
 
 func (l *listenActor) wants(uri string) bool {
-	return slices.Contains(l.filter.URIs, uri) && !l.stopped()
+	return slices.Contains(l.filter.URIs, uri) && !l.Stopped()
 }
 
 // reply sends a whole response to a request that stands for itself.
@@ -143,7 +144,7 @@ func (n *Node) reply(s *sessionActor, conn Conn, status int, data []byte) {
 	conn.Answer(status, data)
 }
 
-func (l *listenActor) receive(m any) {
+func (l *listenActor) Receive(m any) {
 	switch m := m.(type) {
 	case acknowledge:
 		l.acked = true
@@ -168,13 +169,13 @@ func (l *listenActor) receive(m any) {
 
 // failed ends the listener: what it is told is stored nowhere, so that what a panic has
 // lost of that cannot be made good.
-func (l *listenActor) failed(m any, _ bool) {
+func (l *listenActor) Failed(m any, _ bool) {
 	told := false
 	if _, ends := m.(endListen); !ends {
-		l.contained(func() { l.end("internal error"); told = true })
+		l.Contain(func() { l.end("internal error"); told = true })
 	}
 	if !told && l.sess == nil {
-		l.contained(l.conn.Cut)
+		l.Contain(l.conn.Cut)
 	}
 }
 
@@ -200,7 +201,7 @@ func (l *listenActor) tell(data []byte) {
 			l.missed = true
 			go func() {
 				if l.conn.Room(l.node.base) == nil {
-					_ = l.post(caughtUp{})
+					_ = l.Post(caughtUp{})
 				}
 			}()
 		}
@@ -245,8 +246,8 @@ func (l *listenActor) makeGood() {
 
 // end ends the listener. A reason is the server's, and is told before the response.
 func (l *listenActor) end(reason string) {
-	l.node.listens.drop(l.key, l)
-	l.stop()
+	l.node.listens.Drop(l.key, l)
+	l.Stop()
 	l.from.streams.Add(-1)
 	for _, uri := range l.filter.URIs {
 		l.node.follow(l, uri)
@@ -270,13 +271,13 @@ func (l *listenActor) end(reason string) {
 // ListChanged tells all listeners of a service which lists have changed: methods are
 // those of the notifications.
 func (n *Node) ListChanged(svc *Service, methods ...string) {
-	n.listens.each(func(l *listenActor) {
+	n.listens.Each(func(l *listenActor) {
 		if l.svc != svc {
 			return
 		}
 		for _, method := range methods {
 			if l.filter.wants(method) {
-				_ = l.post(hear{codec.AppendNotification(nil, method, nil)})
+				_ = l.Post(hear{codec.AppendNotification(nil, method, nil)})
 			}
 		}
 	})
@@ -285,15 +286,15 @@ func (n *Node) ListChanged(svc *Service, methods ...string) {
 // endListeners ends those of a session, or all of a service, or all there are, as
 // which says.
 func (n *Node) endListeners(reason string, which func(*listenActor) bool) {
-	n.listens.each(func(l *listenActor) {
+	n.listens.Each(func(l *listenActor) {
 		if which(l) {
-			_ = l.post(endListen{reason})
+			_ = l.Post(endListen{reason})
 		}
 	})
 }
 
 // listening reports that a session has a listener whose request had the id.
 func (n *Node) listening(s *sessionActor, id []byte) (found bool) {
-	n.listens.each(func(l *listenActor) { found = found || l.sess == s && bytes.Equal(l.id, id) })
+	n.listens.Each(func(l *listenActor) { found = found || l.sess == s && bytes.Equal(l.id, id) })
 	return found
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -29,7 +30,7 @@ type Config struct {
 // Node serves sessions on one process. Make one with NewNode; its methods are
 // safe for concurrent use.
 type Node struct {
-	k     *Kernel
+	k     *kernel.Kernel
 	heart heart
 	log   *slog.Logger
 	name  string
@@ -40,15 +41,15 @@ type Node struct {
 	base    context.Context // of every handler
 	stopAll context.CancelCauseFunc
 
-	sessions    *directory[SessionKey, *sessionActor]
-	streams     *directory[StreamKey, *streamActor]
+	sessions    *kernel.Directory[SessionKey, *sessionActor]
+	streams     *kernel.Directory[StreamKey, *streamActor]
 	questions   questions
 	attachments attachments
 	links       links
 	standings   standings
-	listens     *directory[SessionKey, *listenActor]
+	listens     *kernel.Directory[SessionKey, *listenActor]
 	talking     aloneStreams
-	parks       *directory[string, *requestActor] // calls that have asked, by the name in their states
+	parks       *kernel.Directory[string, *requestActor] // calls that have asked, by the name in their states
 	outcomes    outcomes
 	keys        Keys
 	accounts    accounts
@@ -72,7 +73,7 @@ type Node struct {
 
 // The kinds of actors of a node.
 const (
-	KindNode Kind = iota
+	KindNode kernel.Kind = iota
 	KindSession
 	KindRequest
 	KindStream
@@ -90,21 +91,21 @@ func NewNode(c Config) *Node {
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	n := &Node{k: NewKernel(c.Log, kinds...), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store, clock: newClock(c.Store.Now), keys: c.Keys,
-		sessions: newDirectory[SessionKey, *sessionActor](), streams: newDirectory[StreamKey, *streamActor]()}
+	n := &Node{k: kernel.New(c.Log, kinds...), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store, clock: newClock(c.Store.Now), keys: c.Keys,
+		sessions: kernel.NewDirectory[SessionKey, *sessionActor](), streams: kernel.NewDirectory[StreamKey, *streamActor]()}
 	n.base, n.stopAll = context.WithCancelCause(context.Background())
 	n.attachments.all = make(map[*attachment]struct{})
 	n.links.all = make(map[*sessionActor]struct{})
 	n.talking.all = make(map[*aloneStream]struct{})
-	n.listens = newDirectory[SessionKey, *listenActor]()
-	n.parks = newDirectory[string, *requestActor]()
+	n.listens = kernel.NewDirectory[SessionKey, *listenActor]()
+	n.parks = kernel.NewDirectory[string, *requestActor]()
 	n.outcomes.all = make(map[string]outcome)
 	n.questions.open = make(map[string]*question)
 	n.subs.init()
 	n.accounts.init(c.Limits.Defaults())
 	n.heart.node = n
-	n.k.start(&n.heart.cell, KindNode, &n.heart)
-	n.timer = time.AfterFunc(time.Hour, func() { _ = n.heart.post(tick{}) })
+	n.k.Start(&n.heart.Actor, KindNode, &n.heart)
+	n.timer = time.AfterFunc(time.Hour, func() { _ = n.heart.Post(tick{}) })
 	n.timer.Reset(time.Second) // only now, since the tick uses the field
 	return n
 }
@@ -112,7 +113,7 @@ func NewNode(c Config) *Node {
 // heart is the node's actor: it pings and comments on silent streams, and stores
 // writer records that are due.
 type heart struct {
-	cell
+	kernel.Actor
 	node    *Node
 	pingers map[pinged]*pinger
 	ticks   uint64
@@ -120,7 +121,7 @@ type heart struct {
 
 type tick struct{}
 
-func (h *heart) receive(m any) {
+func (h *heart) Receive(m any) {
 	n := h.node
 	if _, ok := m.(tick); !ok || n.closing.Load() {
 		return
@@ -130,29 +131,29 @@ func (h *heart) receive(m any) {
 	h.pingAll(streams, links, now)
 	// A connection that fails must not keep the others from theirs, nor end the node.
 	for _, a := range streams {
-		h.contained(func() { a.comment(now) })
+		h.Contain(func() { a.comment(now) })
 	}
 	for _, s := range links {
-		h.contained(func() { s.link.comment(now, s.svc.Limits.KeepAlive) })
+		h.Contain(func() { s.link.comment(now, s.svc.Limits.KeepAlive) })
 	}
 	for _, s := range n.talking.silent(now) {
-		h.contained(s.comment)
+		h.Contain(s.comment)
 	}
 	n.outcomes.expire(now)
 	n.accounts.settle(now)
 	jumped, running := n.clock.jumped(), int64(n.clock.running())
-	n.streams.each(func(s *streamActor) {
+	n.streams.Each(func(s *streamActor) {
 		if d := s.due.Load(); d != 0 && (jumped || running > d) {
-			_ = s.post(refresh{})
+			_ = s.Post(refresh{})
 		}
 	})
 	n.timer.Reset(time.Second)
 }
 
-func (h *heart) failed(any, bool) { h.node.timer.Reset(time.Second) }
+func (h *heart) Failed(any, bool) { h.node.timer.Reset(time.Second) }
 
 // Kernel is the node's actor system.
-func (n *Node) Kernel() *Kernel { return n.k }
+func (n *Node) Kernel() *kernel.Kernel { return n.k }
 
 // Stats are counts of what a node does, for metrics.
 type Stats struct {
@@ -162,7 +163,7 @@ type Stats struct {
 
 // Stats returns the node's counts.
 func (n *Node) Stats() Stats {
-	return Stats{InFlight: int(n.inFlight.Load()), Streams: n.streams.len(), Sessions: n.sessions.len(), Connections: n.attachments.len() + n.links.len() + n.talking.len(),
+	return Stats{InFlight: int(n.inFlight.Load()), Streams: n.streams.Len(), Sessions: n.sessions.Len(), Connections: n.attachments.len() + n.links.len() + n.talking.len(),
 		Questions: n.questions.len(), Accounts: int(n.accounts.size.Load()), Appends: n.appends.Load(), Resumes: n.resumes.Load(),
 		Takeovers: n.takeover.Load(), Overflowed: n.accounts.spilled.Load(), LostPings: n.lostPings.Load()}
 }
@@ -277,7 +278,7 @@ func (n *Node) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 		return nil, ErrNotFound
 	}
 	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: in.Session}
-	if s, ok := n.sessions.get(key); ok && s.svc == svc && !s.view.Load().rec.Expired(time.Now()) {
+	if s, ok := n.sessions.Get(key); ok && s.svc == svc && !s.view.Load().rec.Expired(time.Now()) {
 		if s.link != nil {
 			return nil, ErrNotFound // it is found by its connection alone
 		}
@@ -326,7 +327,7 @@ func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message,
 		switch {
 		case err == nil:
 			r.serve()
-		case errors.Is(err, ErrStopped):
+		case errors.Is(err, kernel.ErrStopped):
 			continue // it has just left memory: activate it anew
 		default:
 			n.turnAway(in.Conn, err, m.ID)
@@ -400,7 +401,7 @@ func (n *Node) notified(svc *Service, s *sessionActor, m *codec.Message, until t
 // the end mark: a call that was cancelled must not run again after a crash.
 func (n *Node) cancelCall(s *sessionActor, id, reason string, until time.Time) {
 	done := make(chan error, 1)
-	if s.post(&cancelCall{id: id, reason: reason, acked: func(err error) { done <- err }}) != nil {
+	if s.Post(&cancelCall{id: id, reason: reason, acked: func(err error) { done <- err }}) != nil {
 		return // the session is leaving memory: nothing of it runs here
 	}
 	timer := time.NewTimer(time.Until(until))
@@ -443,20 +444,20 @@ func (n *Node) Close(ctx context.Context) error {
 	for _, s := range n.links.snapshot() {
 		n.endSession(s)
 	}
-	n.streams.each(func(s *streamActor) { _ = s.post(quitStream{}) })
-	n.sessions.each(func(s *sessionActor) {
+	n.streams.Each(func(s *streamActor) { _ = s.Post(quitStream{}) })
+	n.sessions.Each(func(s *sessionActor) {
 		s.timer.Stop()
-		n.sessions.drop(s.key, s) // or whoever finds it would look for another one for ever
-		s.cell.stop()
+		n.sessions.Drop(s.key, s) // or whoever finds it would look for another one for ever
+		s.Actor.Stop()
 	})
 	n.requests.mu.Lock()
 	for _, r := range n.requests.free {
-		r.wake()
-		r.cell.stop()
+		r.Wake()
+		r.Actor.Stop()
 	}
 	n.requests.free = nil
 	n.requests.mu.Unlock()
-	n.heart.stop()
+	n.heart.Stop()
 	return err
 }
 

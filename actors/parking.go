@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -38,14 +39,14 @@ type more struct {
 
 // askMore has the client told that the call needs input.
 type askMore struct {
-	reply
+	kernel.Reply
 	round  int
 	answer []byte // from the id on
 	wake   chan<- more
 	err    error
 }
 
-func (m *askMore) refused(err error) { m.err = err; m.done() }
+func (m *askMore) Refused(err error) { m.err = err; m.Done() }
 
 // askMore parks the request.
 func (r *requestActor) askMore(m *askMore) {
@@ -54,7 +55,7 @@ func (r *requestActor) askMore(m *askMore) {
 		if cause := context.Cause(r.ctx); cause != nil {
 			m.err = cause
 		}
-		m.done()
+		m.Done()
 		return
 	}
 	p := r.self.parking
@@ -66,7 +67,7 @@ func (r *requestActor) askMore(m *askMore) {
 	id := clone(r.id)
 	r.step(request.Ask, withID(r.id, m.answer), nil)
 	if r.sess != nil {
-		_ = r.sess.post(&endCall{req: r, id: string(id)})
+		_ = r.sess.Post(&endCall{req: r, id: string(id)})
 	}
 	p.settle(m.answer)
 	wait := r.svc.patience()
@@ -76,7 +77,7 @@ func (r *requestActor) askMore(m *askMore) {
 		r.node.leave(r.from) // it is not in flight while it waits
 		r.from = nil
 	}
-	m.done()
+	m.Done()
 }
 
 // goOn has a handler that waits go on.
@@ -145,7 +146,7 @@ const (
 
 // retried brings a parked call its answers.
 type retried struct {
-	reply
+	kernel.Reply
 	x       *exchange
 	round   int
 	digest  digest
@@ -154,7 +155,7 @@ type retried struct {
 	outcome []byte
 }
 
-func (m *retried) refused(error) { m.verdict = unknown; m.done() }
+func (m *retried) Refused(error) { m.verdict = unknown; m.Done() }
 
 func (r *requestActor) retried(m *retried) {
 	p := r.self.parking
@@ -179,7 +180,7 @@ func (r *requestActor) retried(m *retried) {
 	default:
 		m.verdict = unknown
 	}
-	m.done()
+	m.Done()
 }
 
 // serveExchange makes x the exchange that the call answers. From here on the handler
@@ -197,8 +198,8 @@ func (r *requestActor) serveExchange(x *exchange) {
 	r.self.watch(r, x.conn, x)
 	if r.sess != nil {
 		m := &beginCall{req: r}
-		m.init()
-		_ = r.sess.post(m)
+		m.Init()
+		_ = r.sess.Post(m)
 	}
 }
 
@@ -291,15 +292,15 @@ func (n *Node) again(svc *Service, s *sessionActor, in *Input, principal any, m 
 
 // retry looks for the call that a state names.
 func (n *Node) retry(st *askState, x *exchange, sum digest, given map[string][]byte) (sentAgain, []byte) {
-	if r, ok := n.parks.get(st.Park); ok {
+	if r, ok := n.parks.Get(st.Park); ok {
 		m := &retried{x: x, round: st.Round, digest: sum, given: given}
-		m.init()
-		if r.post(m) == nil {
-			if m.wait(); m.verdict != unknown {
+		m.Init()
+		if r.Post(m) == nil {
+			if m.Wait(); m.verdict != unknown {
 				return m.verdict, m.outcome
 			}
 		}
-		n.parks.drop(st.Park, r)
+		n.parks.Drop(st.Park, r)
 	}
 	if h, ok := n.outcomes.get(st.Park); ok {
 		switch {
@@ -316,7 +317,7 @@ func (n *Node) retry(st *askState, x *exchange, sum digest, given map[string][]b
 // given. It reports whether it does: another request may be quicker.
 func (n *Node) runAgain(svc *Service, s *sessionActor, in *Input, principal any, m *codec.Message, body []byte, a *account, st *askState, sum digest, given map[string][]byte) bool {
 	var x *exchange
-	r, err := n.parks.obtain(st.Park, func() (*requestActor, error) {
+	r, err := n.parks.Obtain(st.Park, func() (*requestActor, error) {
 		r, own := n.newAlone(svc, s, in, principal, m, body, a, true)
 		x = own
 		r.call.attempt = 2

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -40,7 +41,7 @@ func (p *Peer) actor(ctx context.Context) (*sessionActor, error) {
 	}
 	s := p.last.Load()
 	switch {
-	case !s.stopped():
+	case !s.Stopped():
 		return s, nil
 	case s.link != nil:
 		return nil, p.svc.ended()
@@ -200,7 +201,7 @@ func (p *Peer) send(ctx context.Context, e stream.Entry) error {
 			return ErrNoStream
 		}
 		err = p.sendOn(ctx, s, id, e)
-		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrStopped) && s.view.Load().rec.Standalone == id {
+		if err == nil || ctx.Err() != nil || !errors.Is(err, kernel.ErrStopped) && s.view.Load().rec.Standalone == id {
 			return err
 		}
 	}
@@ -215,7 +216,7 @@ func (p *Peer) sendOn(ctx context.Context, s *sessionActor, id string, e stream.
 	}
 	stored := make(chan error, 1)
 	e.Acked = func(err error) { stored <- err }
-	if err := st.post(&pushEntries{entries: []stream.Entry{e}, told: true}); err != nil {
+	if err := st.Post(&pushEntries{entries: []stream.Entry{e}, told: true}); err != nil {
 		return err
 	}
 	select {

@@ -110,13 +110,13 @@ func (h *heart) pingAll(streams []*attachment, links []*sessionActor, now time.T
 		if a.svc.Limits.PingEvery <= 0 {
 			continue
 		}
-		if s, ok := n.sessions.get(a.key.Session); ok && s.view.Load().rec.Standalone == a.key.ID {
-			h.contained(func() { h.ping(a, s, now) })
+		if s, ok := n.sessions.Get(a.key.Session); ok && s.view.Load().rec.Standalone == a.key.ID {
+			h.Contain(func() { h.ping(a, s, now) })
 		}
 	}
 	for _, s := range links {
 		if s.svc.Limits.PingEvery > 0 && s.view.Load().rec.Revision != "" {
-			h.contained(func() { h.ping(linkPing{s}, s, now) })
+			h.Contain(func() { h.ping(linkPing{s}, s, now) })
 		}
 	}
 	for c, p := range h.pingers {

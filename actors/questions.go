@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -203,7 +204,7 @@ func (n *Node) reach(svc *Service, s *sessionActor, id []byte) error {
 	if key.ID == "" || s.link != nil {
 		return nil
 	}
-	if _, here := n.streams.get(key); here {
+	if _, here := n.streams.Get(key); here {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
@@ -301,21 +302,21 @@ func notNeeded(ctx context.Context) string {
 // nothing can be sent any more.
 func (c *Call) becomeStream() string {
 	m := &upgradeNow{}
-	m.init()
+	m.Init()
 	if context.Cause(c.ctx) != nil || c.post(m) != nil {
 		return ""
 	}
-	m.wait()
+	m.Wait()
 	return m.stream
 }
 
 // upgradeNow makes a request's answer a stream.
 type upgradeNow struct {
-	reply
+	kernel.Reply
 	stream string
 }
 
-func (u *upgradeNow) refused(error) { u.done() }
+func (u *upgradeNow) Refused(error) { u.Done() }
 
 // put sends one question, the use-th with its key.
 func (c *Call) put(ctx context.Context, x *question, q Question, use int) error {

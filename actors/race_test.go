@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -101,8 +102,8 @@ func TestRequestOfASessionThatHasJustEnded(t *testing.T) {
 		}
 		c.Cut()
 		synctest.Wait()
-		h.sessions.put(s.key, s) // as the request has seen it
-		defer h.sessions.drop(s.key, s)
+		h.sessions.Put(s.key, s) // as the request has seen it
+		defer h.sessions.Drop(s.key, s)
 		if status, body := h.post(c.name, message("1", "x")).answer(); status != 404 {
 			t.Errorf("%d %s", status, body)
 		}
@@ -213,7 +214,7 @@ func TestQuestionsBeforeTheFirstRequest(t *testing.T) {
 func TestUpdateWhileASessionIsActivated(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		key := SessionKey{"anon", "s", h.newID()}
-		s, err := h.sessions.obtain(key, func() (*sessionActor, error) {
+		s, err := h.sessions.Obtain(key, func() (*sessionActor, error) {
 			rec := session.New(time.Now(), h.svc.Limits.Session)
 			rec.Subscribed = []string{"x:1"}
 			s := h.activateSession(h.svc, key, rec, 1)
@@ -246,14 +247,14 @@ func TestSessionOnAConnectionThatPanics(t *testing.T) {
 		c := h.connect("192.0.2.1", "2024-11-05")
 		h.post(c.name, message("1", "x"))
 		s, _ := h.linked(h.svc, h.input(c.name, "192.0.2.1", nil))
-		for range panicLimit {
+		for range kernel.PanicLimit {
 			_ = h.changeLinked(s, func(*session.Record) bool { panic("on purpose") })
 		}
 		synctest.Wait()
 		if asked == nil || !c.over {
 			t.Errorf("the question ended with %v, connection closed: %v", asked, c.over)
 		}
-		for kind, n := range map[string]int{"links": h.links.len(), "sessions": h.sessions.len(), "subscriptions": int(h.k.Live(KindSubscription)),
+		for kind, n := range map[string]int{"links": h.links.len(), "sessions": h.sessions.Len(), "subscriptions": int(h.k.Live(KindSubscription)),
 			"requests": int(h.k.Live(KindRequest)), "questions": h.questions.len()} {
 			if n != 0 {
 				t.Errorf("%d %s are left", n, kind)
@@ -403,11 +404,11 @@ func TestBatchWhoseStreamEndsAtOnce(t *testing.T) {
 				r := h.takeRequest(nil)
 				r.begins(s, noConn{}, &m, requests[0].raw, &Call{attempt: 1})
 				if early {
-					_ = st.post(endStream{})
+					_ = st.Post(endStream{})
 				}
 				r.join(st)
 				if !early {
-					_ = st.post(endStream{})
+					_ = st.Post(endStream{})
 				}
 				if err := r.enter(0); err != nil {
 					t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -33,7 +34,7 @@ var (
 // requestActor is one in-flight request. Its handler runs on the goroutine that
 // read it, never in the actor's turn; what others want of it comes as messages.
 type requestActor struct {
-	cell
+	kernel.Actor
 	node *Node
 	svc  *Service
 	sess *sessionActor // nil for a request that stands for itself, over HTTP
@@ -73,7 +74,7 @@ type requestActor struct {
 type (
 	// callResult is the handler's return: data is the encoded response.
 	callResult struct {
-		reply
+		kernel.Reply
 		data  []byte
 		idEnd int // where the id ends in it
 		code  int // of the error that it is, 0 for a result
@@ -108,16 +109,16 @@ type (
 	flushHeld struct{}
 	// retire ends the actor's standing for a request. Whoever sends it waits: a
 	// goroutine that a handler left behind may have the actor's turn.
-	retire struct{ reply }
+	retire struct{ kernel.Reply }
 )
 
-func (c *callResult) refused(error)    { c.done() }
-func (m *retire) refused(error)        { m.done() }
-func (c *cancelRequest) refused(error) { c.acked(nil) }
+func (c *callResult) Refused(error)    { c.Done() }
+func (m *retire) Refused(error)        { m.Done() }
+func (c *cancelRequest) Refused(error) { c.acked(nil) }
 
-func (e *emitted) refused(err error)    { e.entry.Drop(err) }
-func (p *progressed) refused(err error) { p.drop(err) }
-func (a *askClient) refused(err error)  { a.entry.Drop(err) }
+func (e *emitted) Refused(err error)    { e.entry.Drop(err) }
+func (p *progressed) Refused(err error) { p.drop(err) }
+func (a *askClient) Refused(err error)  { a.entry.Drop(err) }
 
 func (p *progressed) drop(err error) {
 	if p.acked != nil {
@@ -125,17 +126,17 @@ func (p *progressed) drop(err error) {
 	}
 }
 
-func (r *requestActor) receive(m any) {
+func (r *requestActor) Receive(m any) {
 	switch m := m.(type) {
 	case called:
 		if m.turn != r.turn {
-			m.refused(errReturned)
+			m.Refused(errReturned)
 			return
 		}
-		r.receive(m.m)
+		r.Receive(m.m)
 	case *retire:
 		r.turn++
-		m.done()
+		m.Done()
 	case *callResult:
 		r.sendHeld()
 		rest := m.data[m.idEnd:]
@@ -146,10 +147,10 @@ func (r *requestActor) receive(m any) {
 		if r.self != nil {
 			r.concluded(rest)
 		}
-		m.done()
+		m.Done()
 	case *tally:
 		m.countAlone(r)
-		m.done()
+		m.Done()
 	case *askMore:
 		r.askMore(m)
 	case *retried:
@@ -171,12 +172,12 @@ func (r *requestActor) receive(m any) {
 		if r.stream != nil {
 			m.stream = r.stream.key.ID
 		}
-		m.done()
+		m.Done()
 	case *askClient:
 		r.askClient(m)
 	case adoptStream:
 		r.phase, r.stream = request.Streaming, m.w
-		if err := m.w.post(serveCall{r}); err != nil { // it has ended before it could know
+		if err := m.w.Post(serveCall{r}); err != nil { // it has ended before it could know
 			r.step(request.Lost, nil, fmt.Errorf("%w: %w", ErrStreamLost, err))
 		}
 	case flushHeld:
@@ -201,7 +202,7 @@ func (r *requestActor) receive(m any) {
 			r.step(request.Grace, nil, nil)
 		}
 		if r.stream != nil {
-			_ = r.stream.post(m)
+			_ = r.stream.Post(m)
 		}
 	}
 }
@@ -246,8 +247,8 @@ func (r *requestActor) emit(e stream.Entry) {
 	}
 	if act&request.Send != 0 && r.stream != nil {
 		push := &pushEntries{entries: []stream.Entry{e}}
-		if err := r.stream.post(push); err != nil {
-			push.refused(err)
+		if err := r.stream.Post(push); err != nil {
+			push.Refused(err)
 		}
 		return
 	}
@@ -274,7 +275,7 @@ func (r *requestActor) progress(p *progressed) {
 		return
 	case request.Hold:
 		if r.held == nil {
-			time.AfterFunc(r.gate.Wait(now), func() { _ = r.post(flushHeld{}) })
+			time.AfterFunc(r.gate.Wait(now), func() { _ = r.Post(flushHeld{}) })
 			r.used = true
 		}
 		r.held = p
@@ -322,12 +323,12 @@ func (r *requestActor) step(e request.Event, data []byte, cause error) {
 	}
 	if act&request.Final != 0 {
 		entry := stream.Entry{Kind: stream.Final, Meta: r.id, Data: append([]byte(nil), data...)}
-		_ = r.stream.post(&pushEntries{entries: []stream.Entry{entry}, last: true})
+		_ = r.stream.Post(&pushEntries{entries: []stream.Entry{entry}, last: true})
 	}
 	if act&request.HandOver != 0 {
 		r.handed = true
 		r.node.handed.Add(1)
-		_ = r.stream.post(handOver{})
+		_ = r.stream.Post(handOver{})
 	}
 	if act&request.StopCall != 0 {
 		r.cancel(cause)
@@ -342,8 +343,8 @@ func (r *requestActor) step(e request.Event, data []byte, cause error) {
 	if act&request.MarkEnd != 0 {
 		mark := &pushEntries{entries: []stream.Entry{{Kind: stream.End, Meta: clone(r.id), Acked: r.onMark}}, last: true, silent: true}
 		r.onMark = nil
-		if err := r.stream.post(mark); err != nil {
-			mark.refused(err)
+		if err := r.stream.Post(mark); err != nil {
+			mark.Refused(err)
 		}
 	}
 }
@@ -398,11 +399,11 @@ func (r *requestActor) run(limit int) error {
 // session, 0 does not; the error tells why it was not begun.
 func (r *requestActor) enter(limit int) error {
 	if r.sess != nil {
-		r.begin.init()
+		r.begin.Init()
 		r.begin.req, r.begin.limit = r, limit
-		err := r.sess.post(&r.begin)
+		err := r.sess.Post(&r.begin)
 		if err == nil {
-			r.begin.wait()
+			r.begin.Wait()
 			err = r.begin.err
 		}
 		if err != nil {
@@ -440,18 +441,18 @@ func (r *requestActor) serve() {
 	r.out.B = out
 	// The id is free before the client can know that: it may use it again at once.
 	if r.sess != nil {
-		r.end.init()
+		r.end.Init()
 		r.end.req = r
-		if r.sess.post(&r.end) == nil {
-			r.end.wait()
+		if r.sess.Post(&r.end) == nil {
+			r.end.Wait()
 		}
 	}
-	r.result.init()
+	r.result.Init()
 	r.result.data = out
 	l := r.link()
 	paced := l != nil && l.pace(r.node.base) == nil
-	if r.post(&r.result) == nil {
-		r.result.wait()
+	if r.Post(&r.result) == nil {
+		r.result.Wait()
 	}
 	if paced {
 		l.paced()
@@ -468,13 +469,13 @@ func (r *requestActor) serve() {
 			r.used = true
 		}
 		if self.park != "" {
-			r.node.parks.drop(self.park, r)
+			r.node.parks.Drop(self.park, r)
 		}
 		r.node.standings.drop(r)
 	}
-	r.retire.init()
-	if r.post(&r.retire) == nil {
-		r.retire.wait()
+	r.retire.Init()
+	if r.Post(&r.retire) == nil {
+		r.retire.Wait()
 	}
 	r.release()
 }
@@ -519,11 +520,11 @@ func (n *Node) takeRequest(a *account) *requestActor {
 	p.mu.Unlock()
 	if r == nil {
 		r = &requestActor{node: n}
-		n.k.start(&r.cell, KindRequest, r)
-		r.timer = time.AfterFunc(time.Hour, func() { _ = r.post(graceOver{}) })
+		n.k.Start(&r.Actor, KindRequest, r)
+		r.timer = time.AfterFunc(time.Hour, func() { _ = r.Post(graceOver{}) })
 		r.timer.Stop()
 	} else {
-		r.wake()
+		r.Wake()
 	}
 	r.from, r.out = a, codec.GetBuffer()
 	return r
@@ -560,14 +561,14 @@ func (r *requestActor) release() {
 		n.handed.Add(-1)
 	}
 	if r.used {
-		r.cell.stop()
+		r.Actor.Stop()
 		return
 	}
 	r.self = nil
 	r.svc, r.sess, r.conn, r.from, r.out, r.ctx, r.cancel = nil, nil, nil, nil, nil, nil, nil
 	r.call, r.body = nil, nil
 	r.phase, r.gate, r.notified, r.graced = request.Plain, nil, 0, false
-	r.rest()
+	r.Rest()
 	p := &n.requests
 	p.mu.Lock()
 	keep := len(p.free) < requestPoolCap && !n.closing.Load()
@@ -576,7 +577,7 @@ func (r *requestActor) release() {
 	}
 	p.mu.Unlock()
 	if !keep {
-		r.wake()
-		r.cell.stop()
+		r.Wake()
+		r.Actor.Stop()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
@@ -75,16 +76,16 @@ func (n *Node) staying(in *Input, find func(*Input) *sessionActor) *sessionActor
 			return nil
 		}
 		m := &stay{}
-		m.init()
-		err := s.post(m)
+		m.Init()
+		err := s.Post(m)
 		if err == nil {
-			m.wait()
+			m.Wait()
 			err = m.err
 		}
 		switch {
 		case err == nil:
 			return s
-		case !errors.Is(err, ErrStopped): // else it has just left memory: activate it anew
+		case !errors.Is(err, kernel.ErrStopped): // else it has just left memory: activate it anew
 			n.unavailable(in.Conn, nil)
 			return nil
 		}
@@ -92,7 +93,7 @@ func (n *Node) staying(in *Input, find func(*Input) *sessionActor) *sessionActor
 }
 
 // left takes back what staying asked for.
-func (s *sessionActor) left() { _ = s.post(stayed{}) }
+func (s *sessionActor) left() { _ = s.Post(stayed{}) }
 
 // resume goes on with a stream after pos: what the log has, then live.
 func (n *Node) resume(s *sessionActor, h *hold, pos stream.Position) {
@@ -227,7 +228,7 @@ func (r *replay) run(ctx context.Context) error {
 // judge refuses an event id that cannot be resumed from before anything is taken over
 // for it: a refused client must not have its calls run again, or ended.
 func (r *replay) judge(ctx context.Context) error {
-	if _, here := r.n.streams.get(r.key); here {
+	if _, here := r.n.streams.Get(r.key); here {
 		return nil
 	}
 	rec, _, err := r.n.readWriter(ctx, r.key)
@@ -245,11 +246,11 @@ func (r *replay) judge(ctx context.Context) error {
 
 // ask posts m to a stream and returns how far its writer has got.
 func (m *attach) ask(w *streamActor) (extent, error) {
-	m.init()
-	if err := w.post(m); err != nil {
+	m.Init()
+	if err := w.Post(m); err != nil {
 		return extent{}, err
 	}
-	m.wait()
+	m.Wait()
 	return m.at, m.err
 }
 

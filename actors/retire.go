@@ -36,12 +36,12 @@ func (n *Node) Retire(svc *Service) {
 		return
 	}
 	close(svc.life.done)
-	n.sessions.each(func(s *sessionActor) {
+	n.sessions.Each(func(s *sessionActor) {
 		if s.svc == svc {
-			_ = s.post(retireSession{})
+			_ = s.Post(retireSession{})
 		}
 	})
-	n.streams.each(func(st *streamActor) {
+	n.streams.Each(func(st *streamActor) {
 		if st.svc == svc {
 			st.retire()
 		}
@@ -53,13 +53,13 @@ func (n *Node) Retire(svc *Service) {
 // retire ends a standalone stream here. A call's stream ends with its call.
 func (s *streamActor) retire() {
 	if len(s.rec.Calls) == 0 {
-		_ = s.post(handOver{})
+		_ = s.Post(handOver{})
 	}
 }
 
 func (s *sessionActor) retire() {
 	s.closing = true
-	s.calls.Each(func(r *requestActor) { _ = r.post(giveUp{ErrRetired}) })
+	s.calls.Each(func(r *requestActor) { _ = r.Post(giveUp{ErrRetired}) })
 	s.leave()
 }
 
@@ -68,8 +68,8 @@ func (s *sessionActor) retire() {
 // because another service has the id now.
 func (s *sessionActor) usable(svc *Service) (_ *sessionActor, stale bool, err error) {
 	if s.svc.life.over.Load() {
-		_ = s.post(retireSession{})
-		s.node.sessions.drop(s.key, s)
+		_ = s.Post(retireSession{})
+		s.node.sessions.Drop(s.key, s)
 		stale = s.svc != svc
 	}
 	if svc.life.over.Load() {

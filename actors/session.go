@@ -9,14 +9,21 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/mcp"
 )
 
+// SessionKey names a session: no look-up, subject or cache goes by less.
+type SessionKey struct{ Tenant, Server, ID string }
+
+func (k SessionKey) record() string { return "session." + k.path() }
+func (k SessionKey) path() string   { return k.Tenant + "." + k.Server + "." + k.ID }
+
 // sessionActor serves one session on this node. It owns nothing: it caches the
 // record, and holds the table of calls that run here.
 type sessionActor struct {
-	cell
+	kernel.Actor
 	node *Node
 	svc  *Service
 	key  SessionKey
@@ -72,7 +79,7 @@ type view struct {
 type (
 	// beginCall enters a request in the session's table.
 	beginCall struct {
-		reply
+		kernel.Reply
 		req   *requestActor
 		limit int // of calls in flight, 0 is none
 		err   error
@@ -80,7 +87,7 @@ type (
 	// endCall removes it: nothing of the session's comes to the request
 	// afterwards, and its id may be used again.
 	endCall struct {
-		reply
+		kernel.Reply
 		req *requestActor
 		id  string // "" is the request's own
 	}
@@ -94,7 +101,7 @@ type (
 	holdStream struct{ by int }
 	// stay keeps the session in memory until stayed: see Node.staying.
 	stay struct {
-		reply
+		kernel.Reply
 		err error
 	}
 	stayed struct{}
@@ -107,21 +114,21 @@ type (
 	endIdle struct{}
 )
 
-func (b *beginCall) refused(err error) { b.err = err; b.done() }
-func (m *stay) refused(err error)      { m.err = err; m.done() }
-func (c *cancelCall) refused(error)    { c.acked(nil) }
-func (e *endCall) refused(error)       { e.done() }
+func (b *beginCall) Refused(err error) { b.err = err; b.Done() }
+func (m *stay) Refused(err error)      { m.err = err; m.Done() }
+func (c *cancelCall) Refused(error)    { c.acked(nil) }
+func (e *endCall) Refused(error)       { e.Done() }
 
-func (s *sessionActor) receive(m any) {
+func (s *sessionActor) Receive(m any) {
 	switch m := m.(type) {
 	case *beginCall:
 		s.last = m.req.started
 		if s.closing {
-			m.err = ErrStopped
+			m.err = kernel.ErrStopped
 		} else {
 			m.err = s.calls.Begin(m.req.idKey(), m.req, m.limit)
 		}
-		m.done()
+		m.Done()
 	case *endCall:
 		id := m.id
 		if id == "" {
@@ -130,12 +137,12 @@ func (s *sessionActor) receive(m any) {
 		if r, ok := s.calls.Find(id); ok && r == m.req { // another may have the id by now
 			s.calls.End(id)
 		}
-		m.done()
+		m.Done()
 	case *cancelCall:
 		if req, ok := s.calls.Find(m.id); ok {
 			c := &cancelRequest{reason: m.reason, acked: m.acked}
-			if err := req.post(c); err != nil {
-				c.refused(err)
+			if err := req.Post(c); err != nil {
+				c.Refused(err)
 			}
 		} else {
 			m.acked(nil)
@@ -146,24 +153,24 @@ func (s *sessionActor) receive(m any) {
 			s.view.Store(&view{rec: rec, rev: v.rev + 1})
 			s.subscribed(v.rec.Subscribed, rec.Subscribed)
 		}
-		m.done()
+		m.Done()
 	case holdStream:
 		s.held += m.by
 		s.streams.Store(int64(s.held))
 		s.last = time.Now()
 	case *stay:
 		if s.closing {
-			m.err = ErrStopped
+			m.err = kernel.ErrStopped
 		} else {
 			s.opening++
 		}
-		m.done()
+		m.Done()
 	case stayed:
 		s.opening--
 		s.last = time.Now()
 	case closeSession:
 		s.closing = true
-		s.calls.Each(func(r *requestActor) { _ = r.post(abandon(m)) })
+		s.calls.Each(func(r *requestActor) { _ = r.Post(abandon(m)) })
 		s.leave()
 	case endIdle:
 		if s.calls.Len() == 0 && !s.closing {
@@ -172,11 +179,11 @@ func (s *sessionActor) receive(m any) {
 		}
 	case *tally:
 		s.calls.Each(m.count)
-		m.done()
+		m.Done()
 	case hastenCalls:
 		s.calls.Each(func(r *requestActor) { r.hasten(m.begun) })
 	case giveUpCalls:
-		s.calls.Each(func(r *requestActor) { _ = r.post(giveUp{ErrClosing}) })
+		s.calls.Each(func(r *requestActor) { _ = r.Post(giveUp{ErrClosing}) })
 	case retireSession:
 		s.retire()
 	case idleTick:
@@ -184,20 +191,20 @@ func (s *sessionActor) receive(m any) {
 	}
 }
 
-func (s *sessionActor) failed(m any, last bool) {
-	if m, ok := m.(refusable); ok {
-		defer m.refused(errInternal)
+func (s *sessionActor) Failed(m any, last bool) {
+	if m, ok := m.(kernel.Refusable); ok {
+		defer m.Refused(errInternal)
 	}
 	if _, ok := m.(idleTick); ok {
 		s.timer.Reset(s.svc.Limits.SessionDrop)
 	}
 	// One that was about to end, and takes no more calls, must not stay half there.
 	if last || s.closing {
-		s.calls.Each(func(r *requestActor) { _ = r.post(abandon{cause: errInternal}) })
+		s.calls.Each(func(r *requestActor) { _ = r.Post(abandon{cause: errInternal}) })
 		if s.link != nil {
-			s.contained(s.link.conn.Cut)
+			s.Contain(s.link.conn.Cut)
 		}
-		s.contained(s.leave)
+		s.Contain(s.leave)
 	}
 }
 
@@ -245,8 +252,8 @@ func (s *sessionActor) rate() bucket {
 // still wait are refused, and their senders activate the session anew.
 func (s *sessionActor) leave() {
 	s.timer.Stop()
-	s.node.sessions.drop(s.key, s)
-	s.cell.stop()
+	s.node.sessions.Drop(s.key, s)
+	s.Actor.Stop()
 	if s.link != nil {
 		s.node.links.drop(s)
 		s.link.hush()
@@ -276,7 +283,7 @@ func (n *Node) session(ctx context.Context, svc *Service, key SessionKey) (*sess
 		if n.closing.Load() { // its sessions stop, and none is to come in their place
 			return nil, ErrClosing
 		}
-		s, err := n.sessions.obtain(key, func() (*sessionActor, error) {
+		s, err := n.sessions.Obtain(key, func() (*sessionActor, error) {
 			rec, rev, err := n.readSession(ctx, key)
 			if err != nil {
 				return nil, err
@@ -321,8 +328,8 @@ func (n *Node) newSession(svc *Service, key SessionKey, rec session.Record, rev 
 }
 
 func (n *Node) startSession(s *sessionActor) {
-	n.k.start(&s.cell, KindSession, s)
-	s.timer = time.AfterFunc(time.Hour, func() { _ = s.post(idleTick{}) })
+	n.k.Start(&s.Actor, KindSession, s)
+	s.timer = time.AfterFunc(time.Hour, func() { _ = s.Post(idleTick{}) })
 	s.timer.Reset(s.svc.Limits.SessionDrop) // only now, since the tick uses the field
 }
 
@@ -362,7 +369,7 @@ func (n *Node) createSession(ctx context.Context, svc *Service, tenant string, s
 		return nil, fmt.Errorf("actors: create session: %w", err)
 	}
 	s := n.activateSession(svc, key, rec, rev)
-	n.sessions.put(key, s)
+	n.sessions.Put(key, s)
 	s, _, err = s.usable(svc)
 	return s, err
 }
@@ -373,7 +380,7 @@ func (n *Node) adopt(s *sessionActor, v *view) {
 	before := s.view.Load().rec.Standalone
 	defer n.disown(s, before)
 	s.adopt(v)
-	if now, ok := n.sessions.current(s.key); ok && now != s {
+	if now, ok := n.sessions.Current(s.key); ok && now != s {
 		now.adopt(v)
 	}
 }
@@ -410,7 +417,7 @@ func (s *sessionActor) sessionKey() SessionKey { return s.key }
 // wants is what the newest record says that is known here.
 func (s *sessionActor) wants(uri string) bool {
 	_, found := slices.BinarySearch(s.view.Load().rec.Subscribed, uri)
-	return found && !s.stopped()
+	return found && !s.Stopped()
 }
 
 // change rewrites the session's record by compare-and-set. edit returns false

@@ -53,7 +53,7 @@ func (n *Node) storeStandalone(s *sessionActor, st *streamActor, data []byte, er
 	if err == nil {
 		rev, err = n.store.OpenStream(ctx, st.path, data, nil, n.recordTTL(s.svc))
 	}
-	if err == nil && !st.stopped() {
+	if err == nil && !st.Stopped() {
 		of = n.nameStandalone(ctx, s, st)
 		err = of.err
 	}
@@ -63,7 +63,7 @@ func (n *Node) storeStandalone(s *sessionActor, st *streamActor, data []byte, er
 		n.unopened(s, st, err)
 	case of.replaced:
 		n.endStream(st)
-	case st.post(recordStored{rev: rev}) != nil: // it has ended meanwhile
+	case st.Post(recordStored{rev: rev}) != nil: // it has ended meanwhile
 		go n.forgetStream(st.path)
 		n.disown(s, of.old)
 	}
@@ -75,7 +75,7 @@ func (n *Node) unopened(s *sessionActor, st *streamActor, err error) {
 	if !errors.Is(err, ErrNotFound) { // it has just been deleted
 		n.log.Warn("stream not opened", "session", s.key.ID, "error", err)
 	}
-	_ = st.post(recordStored{err: err})
+	_ = st.Post(recordStored{err: err})
 	// When nobody knows whether the record names the stream, it may, and what was told it
 	// is lost. Nobody listens to it, and the next look at the record ends the one before.
 	s.away.Store(true)
@@ -86,7 +86,7 @@ func (n *Node) unopened(s *sessionActor, st *streamActor, err error) {
 // that names one already whose GET came later.
 func (n *Node) nameStandalone(ctx context.Context, s *sessionActor, st *streamActor) (of naming) {
 	of.err = n.change(ctx, s, func(r *session.Record) bool {
-		if now, ok := n.streams.get(StreamKey{s.key, r.Standalone}); ok && now.order > st.order {
+		if now, ok := n.streams.Get(StreamKey{s.key, r.Standalone}); ok && now.order > st.order {
 			of.replaced = true
 			return false
 		}
@@ -108,9 +108,9 @@ func (n *Node) endStandalone(s *sessionActor, id string) (live bool) {
 		return false
 	}
 	key := StreamKey{s.key, id}
-	if st, ok := n.streams.get(key); ok {
+	if st, ok := n.streams.Get(key); ok {
 		live = st.heard.Load()
-		_ = st.post(endStream{})
+		_ = st.Post(endStream{})
 	}
 	// Who sees the connection end and comes back does not find the stream again, since
 	// the session's record names another.
@@ -127,10 +127,10 @@ func (n *Node) disown(s *sessionActor, before string) {
 	if before == "" || before == now {
 		return
 	}
-	if _, here := n.streams.get(StreamKey{s.key, now}); here {
+	if _, here := n.streams.Get(StreamKey{s.key, now}); here {
 		return
 	}
-	if _, here := n.streams.get(StreamKey{s.key, before}); here {
+	if _, here := n.streams.Get(StreamKey{s.key, before}); here {
 		s.away.Store(true)
 		go n.endStandalone(s, before)
 	}

@@ -169,7 +169,7 @@ func TestMessageToAStreamThatIsReplaced(t *testing.T) {
 				before := a.get()
 				synctest.Wait()
 				if op == "Writer" { // which is asked for a stream that is not here
-					a.n.streams.each(func(s *streamActor) { s.retire() })
+					a.n.streams.Each(func(s *streamActor) { s.retire() })
 				}
 				first := true
 				a.store.before = func(o, _ string) error {

@@ -145,7 +145,7 @@ func (n *Node) goAlone(r *requestActor, x *exchange) {
 		n.refused(r.conn, err, r.id)
 		r.self.heard()
 		if r.self.park != "" {
-			n.parks.drop(r.self.park, r)
+			n.parks.Drop(r.self.park, r)
 		}
 		r.release()
 		return
@@ -189,7 +189,7 @@ func (s *standing) watch(r *requestActor, conn Conn, x *exchange) {
 	s.unwatch = nil
 	if w, ok := conn.(watched); ok {
 		turn := r.turn
-		s.unwatch = w.WhenGone(func() { _ = r.post(called{turn, connGone{x}}) })
+		s.unwatch = w.WhenGone(func() { _ = r.Post(called{turn, connGone{x}}) })
 	}
 }
 
@@ -431,7 +431,7 @@ func (l *standings) giveUp(svc *Service, cause error) {
 	}
 	l.mu.Unlock()
 	for _, x := range all {
-		_ = x.r.post(called{x.turn, giveUp{cause}})
+		_ = x.r.Post(called{x.turn, giveUp{cause}})
 	}
 }
 

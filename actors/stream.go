@@ -7,14 +7,23 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
 
+// StreamKey names a stream of a session.
+type StreamKey struct {
+	Session SessionKey
+	ID      string
+}
+
+func (k StreamKey) path() string { return k.Session.path() + "." + k.ID }
+
 // streamActor is the writer of one SSE stream: it appends to the log, and hands
 // what has been acknowledged to the one live connection.
 type streamActor struct {
-	cell
+	kernel.Actor
 	node *Node
 	svc  *Service
 	sess *sessionActor
@@ -72,7 +81,7 @@ type (
 	outlived struct{}
 	// attach makes att the stream's only live connection and answers its tail.
 	attach struct {
-		reply
+		kernel.Reply
 		att  *attachment   // nil only asks
 		sess *sessionActor // that the connection belongs to now
 		at   extent
@@ -91,9 +100,9 @@ type (
 	serveCall struct{ req *requestActor }
 )
 
-func (m serveCall) refused(err error) { _ = m.req.post(streamGone{err}) }
-func (a *attach) refused(err error)   { a.err = err; a.done() }
-func (p *pushEntries) refused(err error) {
+func (m serveCall) Refused(err error) { _ = m.req.Post(streamGone{err}) }
+func (a *attach) Refused(err error)   { a.err = err; a.Done() }
+func (p *pushEntries) Refused(err error) {
 	for i := range p.entries {
 		p.entries[i].Drop(err)
 	}
@@ -101,9 +110,9 @@ func (p *pushEntries) refused(err error) {
 
 // What a call sends is bounded where its handler waits; what is told to sessions
 // is not, and can be made good when it is refused.
-func (p *pushEntries) bulk() bool { return p.told }
+func (p *pushEntries) Bulk() bool { return p.told }
 
-func (s *streamActor) receive(m any) {
+func (s *streamActor) Receive(m any) {
 	switch m := m.(type) {
 	case *pushEntries:
 		if s.gather != nil {
@@ -133,7 +142,7 @@ func (s *streamActor) receive(m any) {
 	case refresh:
 		if s.abandoned(time.Now()) {
 			// What waits for the store is told: it may be away for longer than this.
-			s.step(stream.Event{Op: stream.Fenced, Err: ErrStopped})
+			s.step(stream.Event{Op: stream.Fenced, Err: kernel.ErrStopped})
 			return
 		}
 		s.renew = true
@@ -146,7 +155,7 @@ func (s *streamActor) receive(m any) {
 			s.sess = m.sess
 			s.attach(m.att)
 		}
-		m.done()
+		m.Done()
 	case detach:
 		if s.att == m.att {
 			s.att = nil
@@ -206,11 +215,11 @@ func (s *streamActor) perform() {
 		switch e := &s.fx[i]; e.Do {
 		case stream.DoAppend:
 			if s.outlives() {
-				_ = s.post(outlived{})
+				_ = s.Post(outlived{})
 				break
 			}
 			s.node.appends.Add(1)
-			s.node.store.Append(s.path, s.m.Rev(), e.Num, e.Data, func(err error) { _ = s.post(appended{err}) })
+			s.node.store.Append(s.path, s.m.Rev(), e.Num, e.Data, func(err error) { _ = s.Post(appended{err}) })
 		case stream.DoDeliver:
 			s.deliver(e)
 		case stream.DoRefresh:
@@ -220,7 +229,7 @@ func (s *streamActor) perform() {
 		case stream.DoCreate:
 			s.create(e.Num)
 		case stream.DoRetry:
-			time.AfterFunc(e.After, func() { _ = s.post(resend{}) })
+			time.AfterFunc(e.After, func() { _ = s.Post(resend{}) })
 		case stream.DoDrop:
 			for i := range e.Entries {
 				e.Entries[i].Drop(e.Err)
@@ -341,14 +350,14 @@ func (s *streamActor) attach(att *attachment) {
 	old := s.att
 	s.att = att
 	if old != nil {
-		s.contained(old.cut)
+		s.Contain(old.cut)
 	}
 	sess := s.sess
 	att.conn.Gone(func() {
-		_ = sess.post(holdStream{-1})
-		_ = s.post(detach{att})
+		_ = sess.Post(holdStream{-1})
+		_ = s.Post(detach{att})
 	})
-	_ = sess.post(holdStream{1})
+	_ = sess.Post(holdStream{1})
 }
 
 // recordStored begins the stream: headers and priming may go out.
@@ -438,7 +447,7 @@ func (s *streamActor) lost(err error) {
 	}
 	s.commit() // only now: whoever waits for the answer takes none for a fault
 	for _, r := range s.reqs {
-		_ = r.post(streamGone{err})
+		_ = r.Post(streamGone{err})
 	}
 	s.leave()
 }
@@ -457,8 +466,8 @@ func (s *streamActor) refuse() {
 // leave takes the stream out of the directory and stops it. The log goes on
 // without it: an ended stream is resumed from there.
 func (s *streamActor) leave() {
-	s.node.streams.drop(s.key, s)
-	s.cell.stop()
+	s.node.streams.Drop(s.key, s)
+	s.Actor.Stop()
 }
 
 // startCallStream begins the stream of a call that is becoming resumable.
@@ -482,8 +491,8 @@ func (n *Node) startCallStream(r *requestActor) *streamActor {
 
 // startStream starts the actor of a new stream, of which nothing is stored.
 func (n *Node) startStream(s *streamActor) {
-	n.k.start(&s.cell, KindStream, s)
-	n.streams.put(s.key, s)
+	n.k.Start(&s.Actor, KindStream, s)
+	n.streams.Put(s.key, s)
 }
 
 func (n *Node) makeStream(svc *Service, sess *sessionActor, id string, rec streamRecord, conn Conn) *streamActor {
@@ -509,7 +518,7 @@ func (n *Node) storeStream(s *streamActor, body []byte) {
 		if err == nil {
 			rev, err = n.store.OpenStream(ctx, s.path, data, body, n.recordTTL(s.svc))
 		}
-		_ = s.post(recordStored{rev, err})
+		_ = s.Post(recordStored{rev, err})
 	}()
 }
 

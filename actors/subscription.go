@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -28,7 +29,7 @@ const (
 // the sessions and listeners here that want to hear of it. It ends with the last of
 // them.
 type subscriptionActor struct {
-	cell
+	kernel.Actor
 	node *Node
 	key  subscriptionKey
 	want map[subscriber]struct{}
@@ -46,7 +47,7 @@ type subscriber interface {
 	// wants reports whether it is still here and wants updates of the resource. It is
 	// asked in other actors' turns.
 	wants(uri string) bool
-	stopped() bool
+	Stopped() bool
 }
 
 var (
@@ -79,10 +80,10 @@ type (
 	paused struct{ uri string }
 )
 
-func (m wanting) refused(error) { m.node.subs.send(m.node, m.key, m, true) }
-func (m updated) refused(error) { m.node.subs.send(m.node, m.key, m, false) }
+func (m wanting) Refused(error) { m.node.subs.send(m.node, m.key, m, true) }
+func (m updated) Refused(error) { m.node.subs.send(m.node, m.key, m, false) }
 
-func (a *subscriptionActor) receive(m any) {
+func (a *subscriptionActor) Receive(m any) {
 	switch m := m.(type) {
 	case wanting:
 		if m.u.wants(a.key.uri) {
@@ -96,21 +97,21 @@ func (a *subscriptionActor) receive(m any) {
 		for _, u := range m.gone {
 			delete(a.want, u)
 		}
-		time.AfterFunc(updatePause, func() { _ = a.post(paused{m.uri}) })
+		time.AfterFunc(updatePause, func() { _ = a.Post(paused{m.uri}) })
 	case paused:
 		again := a.told[m.uri]
 		if delete(a.told, m.uri); again {
 			a.updated(m.uri)
 		}
 	}
-	if len(a.want) == 0 && a.stopIdle() {
+	if len(a.want) == 0 && a.StopIdle() {
 		a.node.subs.forget(a)
 	}
 }
 
 // failed forgets what was being told: an update that comes next is told, though one
 // may have been a moment ago. When the actor ends by it, another one takes its place.
-func (a *subscriptionActor) failed(_ any, last bool) {
+func (a *subscriptionActor) Failed(_ any, last bool) {
 	a.told = nil
 	if last {
 		a.node.subs.forget(a)
@@ -135,11 +136,11 @@ func (a *subscriptionActor) updated(uri string) {
 	}
 	a.told[uri] = false
 	if len(a.want) <= tellHere {
-		a.receive(a.tell(uri, maps.Keys(a.want)))
+		a.Receive(a.tell(uri, maps.Keys(a.want)))
 		return
 	}
 	all := slices.Collect(maps.Keys(a.want))
-	go func() { _ = a.post(a.tell(uri, slices.Values(all))) }()
+	go func() { _ = a.Post(a.tell(uri, slices.Values(all))) }()
 }
 
 // tell tells subscribers of an update. It waits for none of them.
@@ -147,7 +148,7 @@ func (a *subscriptionActor) tell(uri string, all iter.Seq[subscriber]) telling {
 	m := telling{uri: uri}
 	data := updateOf(uri)
 	for u := range all {
-		if u.stopped() {
+		if u.Stopped() {
 			m.gone = append(m.gone, u)
 		} else {
 			a.node.push(u.sessionKey(), data)
@@ -209,11 +210,11 @@ func (s *subscriptions) send(n *Node, key subscriptionKey, m any, create bool) {
 		a, ok := s.all[key]
 		if !ok && create {
 			a = &subscriptionActor{node: n, key: key, want: make(map[subscriber]struct{})}
-			n.k.start(&a.cell, KindSubscription, a)
+			n.k.Start(&a.Actor, KindSubscription, a)
 			s.all[key] = a
 		}
 		s.mu.Unlock()
-		if !ok && !create || a.post(m) == nil {
+		if !ok && !create || a.Post(m) == nil {
 			return
 		}
 		s.forget(a)
@@ -247,19 +248,19 @@ func (n *Node) ResourceUpdated(svc *Service, uri string, below bool) {
 // reports whether the stream has it: for its connection, or else for a resume. A new
 // stream in its place does not have it.
 func (n *Node) push(k SessionKey, data []byte) (sent bool) {
-	if l, ok := n.listens.get(k); ok {
-		return l.post(hear{data}) == nil
+	if l, ok := n.listens.Get(k); ok {
+		return l.Post(hear{data}) == nil
 	}
-	s, ok := n.sessions.get(k)
+	s, ok := n.sessions.Get(k)
 	if !ok {
 		return false
 	}
 	if s.link != nil {
 		return n.pushLink(s, data)
 	}
-	st, ok := n.streams.get(StreamKey{k, s.view.Load().rec.Standalone})
+	st, ok := n.streams.Get(StreamKey{k, s.view.Load().rec.Standalone})
 	if !ok || st.queued.Load() > int64(s.svc.Limits.Queue) ||
-		st.post(&pushEntries{entries: []stream.Entry{{Kind: stream.Message, Data: data}}, told: true}) != nil {
+		st.Post(&pushEntries{entries: []stream.Entry{{Kind: stream.Message, Data: data}}, told: true}) != nil {
 		s.away.Store(true) // its next stream, or resume, makes good what it missed
 		return false
 	}
@@ -268,7 +269,7 @@ func (n *Node) push(k SessionKey, data []byte) (sent bool) {
 
 // Sessions calls f for every session of the service that is on this node.
 func (n *Node) Sessions(svc *Service, f func(*Peer)) {
-	n.sessions.each(func(s *sessionActor) {
+	n.sessions.Each(func(s *sessionActor) {
 		if s.svc == svc {
 			f(s.peer)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -41,8 +42,8 @@ func updates(messages []string) (n int) {
 func (h *held) noSubscriptions() {
 	h.t.Helper()
 	synctest.Wait()
-	if n := h.k.Live(KindSubscription); n != 0 || h.listens.len() != 0 {
-		h.t.Errorf("%d subscriptions and listeners are left, %d in the directory", n, h.listens.len())
+	if n := h.k.Live(KindSubscription); n != 0 || h.listens.Len() != 0 {
+		h.t.Errorf("%d subscriptions and listeners are left, %d in the directory", n, h.listens.Len())
 	}
 }
 
@@ -52,7 +53,7 @@ func (h *held) peerOf(id string) *Peer {
 	if _, own, live := strings.Cut(id, "."); live { // as the client of a connection has it
 		id = own
 	}
-	s, ok := h.sessions.get(SessionKey{"anon", "s", id})
+	s, ok := h.sessions.Get(SessionKey{"anon", "s", id})
 	if !ok {
 		h.t.Fatal("the session is not in memory")
 	}
@@ -109,7 +110,7 @@ func TestSubscribeWhileTheSessionComesBack(t *testing.T) {
 		old := peer.last.Load()
 		go func() { subscribed <- peer.Subscribe(context.Background(), uri) }()
 		synctest.Wait()
-		for !old.stopped() {
+		for !old.Stopped() {
 			time.Sleep(time.Minute)
 		}
 		h.post(name, message("1", "x"))
@@ -191,10 +192,10 @@ func TestSubscriptionThatPanics(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := h.subs.all[subscriptionKey{"s", uri}]
-		for range panicLimit {
-			_ = a.post(wanting{u: (*sessionActor)(nil)}) // which has no key
+		for range kernel.PanicLimit {
+			_ = a.Post(wanting{u: (*sessionActor)(nil)}) // which has no key
 		}
-		if !a.stopped() {
+		if !a.Stopped() {
 			t.Fatal("it goes on")
 		}
 		h.ResourceUpdated(h.svc, uri, false)
@@ -282,7 +283,7 @@ func TestListenWhileTheSessionIsIdle(t *testing.T) {
 		}
 		c.Cut()
 		time.Sleep(10 * h.svc.Limits.SessionDrop)
-		if n := h.sessions.len(); n != 0 {
+		if n := h.sessions.Len(); n != 0 {
 			t.Error("the session is in memory, though nobody listens")
 		}
 		h.noSubscriptions()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -16,13 +17,13 @@ import (
 // find returns the writer of a stream, taking the stream over when its writer is
 // gone. A stream that has ended has no writer: w is nil then.
 func (n *Node) find(ctx context.Context, svc *Service, s *sessionActor, key StreamKey) (w *streamActor, rec streamRecord, err error) {
-	if w, ok := n.streams.get(key); ok {
-		if <-w.ready; !w.stopped() {
+	if w, ok := n.streams.Get(key); ok {
+		if <-w.ready; !w.Stopped() {
 			return w, w.rec, nil
 		}
-		n.streams.drop(key, w)
+		n.streams.Drop(key, w)
 	}
-	w, err = n.streams.obtain(key, func() (*streamActor, error) {
+	w, err = n.streams.Obtain(key, func() (*streamActor, error) {
 		w, r, err := n.takeOver(ctx, svc, s, key)
 		rec = r
 		if err == nil && w == nil {
@@ -50,8 +51,8 @@ func (n *Node) find(ctx context.Context, svc *Service, s *sessionActor, key Stre
 	if err := n.survives(ctx, s, w); err != nil {
 		return nil, rec, err
 	}
-	if w.stopped() { // it ended before the directory had it
-		n.streams.drop(key, w)
+	if w.Stopped() { // it ended before the directory had it
+		n.streams.Drop(key, w)
 		return nil, w.rec, nil
 	}
 	return w, w.rec, nil
@@ -137,13 +138,13 @@ func (n *Node) takeOver(ctx context.Context, svc *Service, s *sessionActor, key 
 	w := &streamActor{node: n, svc: svc, sess: s, key: key, path: key.path(), rec: rec, live: rec, m: stream.New(svc.Limits.Stream), written: written, ready: make(chan struct{})}
 	w.told, w.past = log.tail, log.past.clone()
 	w.left.Store(time.Now().UnixNano())
-	n.k.start(&w.cell, KindStream, w)
+	n.k.Start(&w.Actor, KindStream, w)
 	w.due.Store(n.renewIn(svc, 4))
 	if !kept {
 		w.due.Store(n.renewIn(svc, bodyAgain))
 	}
 	w.commit()
-	_ = w.post(takenOver{rev: rev, log: log})
+	_ = w.Post(takenOver{rev: rev, log: log})
 	if len(rec.Calls) > 0 {
 		n.finishCalls(s, w, log, body)
 	}
@@ -290,7 +291,7 @@ func (n *Node) finishCalls(s *sessionActor, w *streamActor, log *pastLog, body [
 	for _, i := range log.digest.Done {
 		answered[string(w.rec.Calls[i].ID)] = true
 	}
-	_ = w.post(alreadyAnswered(maps.Clone(answered))) // the stream adds to its own
+	_ = w.Post(alreadyAnswered(maps.Clone(answered))) // the stream adds to its own
 	if log.unknown() && len(w.rec.Calls) > 1 {
 		// Any of them may have been answered, and none must be answered twice.
 		var ends []stream.Entry
@@ -299,14 +300,14 @@ func (n *Node) finishCalls(s *sessionActor, w *streamActor, log *pastLog, body [
 				ends = append(ends, stream.Entry{Kind: stream.End, Meta: c.ID})
 			}
 		}
-		_ = w.post(&pushEntries{entries: ends, last: true, silent: true})
+		_ = w.Post(&pushEntries{entries: ends, last: true, silent: true})
 		return
 	}
 	if w.rec.Safe {
 		n.rerunCalls(s, w, log, body, answered)
 		return
 	}
-	_ = w.post(&pushEntries{entries: lostCalls(w.rec.Calls, answered), last: true})
+	_ = w.Post(&pushEntries{entries: lostCalls(w.rec.Calls, answered), last: true})
 }
 
 // alreadyAnswered tells a stream that was taken over which calls of its batch need
@@ -316,7 +317,7 @@ type alreadyAnswered map[string]bool
 // rerunCalls runs again what may of the calls that are not answered, and ends the
 // others.
 func (n *Node) rerunCalls(s *sessionActor, w *streamActor, log *pastLog, body []byte, answered map[string]bool) {
-	_ = w.post(keepBody(body))
+	_ = w.Post(keepBody(body))
 	bodies := requestsOf(body)
 	var lost []callRecord
 	var begin []func()
@@ -335,7 +336,7 @@ func (n *Node) rerunCalls(s *sessionActor, w *streamActor, log *pastLog, body []
 		go f()
 	}
 	if len(lost) > 0 {
-		_ = w.post(&pushEntries{entries: lostCalls(lost, nil), last: true})
+		_ = w.Post(&pushEntries{entries: lostCalls(lost, nil), last: true})
 	}
 }
 
@@ -355,7 +356,7 @@ func lostCalls(calls []callRecord, answered map[string]bool) []stream.Entry {
 func (n *Node) rerun(s *sessionActor, w *streamActor, c callRecord, body []byte, j *journal) {
 	defer n.questions.end(j)
 	lost := func() {
-		_ = w.post(&pushEntries{entries: lostCalls([]callRecord{c}, nil), last: true})
+		_ = w.Post(&pushEntries{entries: lostCalls([]callRecord{c}, nil), last: true})
 	}
 	var m codec.Message
 	if err := codec.Scan(body, &m, codec.Limits{MaxDepth: w.svc.Limits.Depth}); err != nil {
@@ -374,9 +375,9 @@ func (n *Node) rerun(s *sessionActor, w *streamActor, c callRecord, body []byte,
 	if j.sent.Progressed {
 		r.progressGate().Raise(j.sent.Progress)
 	}
-	_ = r.post(adoptStream{w})
+	_ = r.Post(adoptStream{w})
 	err := r.run(0) // it was admitted once
-	for errors.Is(err, ErrStopped) || errors.Is(err, ErrUnavailable) {
+	for errors.Is(err, kernel.ErrStopped) || errors.Is(err, ErrUnavailable) {
 		// The session has just left memory.
 		if errors.Is(err, ErrUnavailable) {
 			select {
@@ -392,7 +393,7 @@ func (n *Node) rerun(s *sessionActor, w *streamActor, c callRecord, body []byte,
 		cancel()
 	}
 	if errors.Is(err, ErrRetired) || errors.Is(err, ErrClosing) {
-		_ = w.post(handOver{})
+		_ = w.Post(handOver{})
 		r.release()
 		return
 	}

@@ -86,8 +86,8 @@ func (n *Node) journalAnswer(journal *streamActor, x *question, t *taking, m *co
 		Kind: stream.Answer, Meta: []byte(x.id), Data: data,
 		Acked: func(err error) { n.questions.settle(x, t, err) },
 	}}}
-	if err := journal.post(push); err != nil {
-		push.refused(err)
+	if err := journal.Post(push); err != nil {
+		push.Refused(err)
 	}
 }
 

@@ -59,8 +59,8 @@ func TestTwoAnswersAtOnce(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		session, question, got := asksOnce(h)
 		release := h.hold("Append")
-		h.streams.each(func(st *streamActor) { // something of the call's is on its way
-			_ = st.post(&pushEntries{entries: []stream.Entry{{Kind: stream.End, Data: []byte("x")}}})
+		h.streams.Each(func(st *streamActor) { // something of the call's is on its way
+			_ = st.Post(&pushEntries{entries: []stream.Entry{{Kind: stream.End, Data: []byte("x")}}})
 		})
 		one, two := &heldConn{}, &heldConn{}
 		go h.postOn(one, session, answerTo(question, "one"))

@@ -66,7 +66,7 @@ func (p *Peer) Announce(methods []string, digest string) {
 // confirm stores what a session was told, if its client still listens.
 func (p *Peer) confirm(s *sessionActor, t *told) {
 	n := p.node
-	st, ok := n.streams.get(StreamKey{s.key, t.stream})
+	st, ok := n.streams.Get(StreamKey{s.key, t.stream})
 	if !ok || !st.heard.Load() || s.told.Load() != t || s.view.Load().rec.Standalone != t.stream {
 		return
 	}

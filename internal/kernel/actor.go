@@ -1,4 +1,4 @@
-package actors
+package kernel
 
 import (
 	"errors"
@@ -8,11 +8,11 @@ import (
 )
 
 // ErrStopped reports a message to an actor that has stopped: not delivered.
-var ErrStopped = errors.New("actors: stopped")
+var ErrStopped = errors.New("kernel: stopped")
 
 // ErrOverloaded reports a message to an actor whose mailbox is full: not
 // delivered, and worth another try later.
-var ErrOverloaded = errors.New("actors: mailbox full")
+var ErrOverloaded = errors.New("kernel: mailbox full")
 
 const (
 	// mailboxCap bounds the bulk messages that may wait for one actor: those that
@@ -23,27 +23,27 @@ const (
 	// turnBudget is how many messages a sender handles on behalf of others
 	// before the rest moves to a goroutine of its own.
 	turnBudget = 64
-	// panicLimit is how many panics in a minute an actor survives.
-	panicLimit = 3
+	// PanicLimit is how many panics in a minute an actor survives.
+	PanicLimit = 3
 )
 
 // behaviour is what an actor does with one message. It runs one message at a
 // time and never blocks.
-type behaviour interface {
-	receive(m any)
+type Behaviour interface {
+	Receive(m any)
 	// failed is told that receive panicked on m; the actor goes on unless
 	// last is set, when it has to end what depends on it.
-	failed(m any, last bool)
+	Failed(m any, last bool)
 }
 
 // cell is an actor: a protoactor process with a mailbox of its own that is run
 // by whoever finds it idle, so that a message to an idle actor costs no
 // hand-off. The zero value is not usable; Kernel.start makes one.
-type cell struct {
+type Actor struct {
 	k    *Kernel
 	pid  *actor.PID
 	kind Kind
-	b    behaviour
+	b    Behaviour
 
 	mu      sync.Mutex // guards the fields below; never held over receive
 	running bool
@@ -52,15 +52,19 @@ type cell struct {
 	panics  *panicWindow // nil before the first
 }
 
-var _ actor.Process = (*cell)(nil)
+// process is a cell as the library has it in its registry of PIDs.
+type process Actor
+
+var _ actor.Process = (*process)(nil)
 
 // SendUserMessage delivers a message that came by PID.
-func (c *cell) SendUserMessage(_ *actor.PID, message any) {
+func (p *process) SendUserMessage(_ *actor.PID, message any) {
+	c := (*Actor)(p)
 	_, m, sender := actor.UnwrapEnvelope(message)
 	if sender != nil {
-		m = &asked{m: m, sender: sender, k: c.k}
+		m = &Asked{Message: m, sender: sender, k: c.k}
 	}
-	err := c.post(m)
+	err := c.Post(m)
 	if err != nil && sender != nil {
 		c.k.sys.Root.Send(sender, err)
 	}
@@ -68,18 +72,18 @@ func (c *cell) SendUserMessage(_ *actor.PID, message any) {
 
 // SendSystemMessage honours a stop; the rest of the system messages concern
 // supervision, which these actors do without.
-func (c *cell) SendSystemMessage(_ *actor.PID, message any) {
+func (p *process) SendSystemMessage(_ *actor.PID, message any) {
 	if _, ok := message.(*actor.Stop); ok {
-		c.stop()
+		(*Actor)(p).Stop()
 	}
 }
 
 // Stop ends the actor; what waits in its mailbox is refused.
-func (c *cell) Stop(*actor.PID) { c.stop() }
+func (p *process) Stop(*actor.PID) { (*Actor)(p).Stop() }
 
 // post hands m to the actor. It runs the actor on the calling goroutine when it
 // is idle, and leaves m in the mailbox when it is busy.
-func (c *cell) post(m any) error {
+func (c *Actor) Post(m any) error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -87,7 +91,7 @@ func (c *cell) post(m any) error {
 	}
 	if c.running {
 		if len(c.queue) >= mailboxCap {
-			if b, ok := m.(bulk); ok && b.bulk() {
+			if b, ok := m.(Bulk); ok && b.Bulk() {
 				c.mu.Unlock()
 				return ErrOverloaded
 			}
@@ -104,7 +108,7 @@ func (c *cell) post(m any) error {
 }
 
 // drain handles what has gathered meanwhile; budget 0 means all of it.
-func (c *cell) drain(budget int) {
+func (c *Actor) drain(budget int) {
 	for n := 0; ; n++ {
 		c.mu.Lock()
 		if len(c.queue) == 0 {
@@ -127,34 +131,34 @@ func (c *cell) drain(budget int) {
 	}
 }
 
-func (c *cell) turn(m any) {
+func (c *Actor) turn(m any) {
 	defer func() {
 		if r := recover(); r != nil {
-			c.contain(m, r)
+			c.panicked(m, r)
 		}
 	}()
-	c.b.receive(m)
+	c.b.Receive(m)
 }
 
 // stopped reports that the actor has ended.
-func (c *cell) stopped() bool {
+func (c *Actor) Stopped() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.closed
 }
 
 // refuse tells what still waits that it will not be handled.
-func (c *cell) refuse(left []any) {
+func (c *Actor) refuse(left []any) {
 	for _, m := range left {
-		if r, ok := m.(refusable); ok {
-			r.refused(ErrStopped)
+		if r, ok := m.(Refusable); ok {
+			r.Refused(ErrStopped)
 		}
 	}
 }
 
 // bulk is a message of which there may be any number. A full mailbox refuses it.
-type bulk interface{ bulk() bool }
+type Bulk interface{ Bulk() bool }
 
 // refusable is a message whose sender waits: it learns that the actor stopped
 // before its turn.
-type refusable interface{ refused(error) }
+type Refusable interface{ Refused(error) }

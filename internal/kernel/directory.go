@@ -1,30 +1,16 @@
-package actors
+package kernel
 
 import (
 	"hash/maphash"
 	"sync"
 )
 
-// SessionKey names a session: no look-up, subject or cache goes by less.
-type SessionKey struct{ Tenant, Server, ID string }
-
-func (k SessionKey) record() string { return "session." + k.path() }
-func (k SessionKey) path() string   { return k.Tenant + "." + k.Server + "." + k.ID }
-
-// StreamKey names a stream of a session.
-type StreamKey struct {
-	Session SessionKey
-	ID      string
-}
-
-func (k StreamKey) path() string { return k.Session.path() + "." + k.ID }
-
-const directoryShards = 32
+const Shards = 32
 
 // directory finds the live actor of a key on this node.
-type directory[K, A comparable] struct {
+type Directory[K, A comparable] struct {
 	seed   maphash.Seed
-	shards [directoryShards]struct {
+	shards [Shards]struct {
 		mu sync.RWMutex // guards m and making
 		m  map[K]A
 		// making holds those that wait for an activation under way.
@@ -39,8 +25,8 @@ type activation[A any] struct {
 	err  error
 }
 
-func newDirectory[K, A comparable]() *directory[K, A] {
-	d := &directory[K, A]{seed: maphash.MakeSeed()}
+func NewDirectory[K, A comparable]() *Directory[K, A] {
+	d := &Directory[K, A]{seed: maphash.MakeSeed()}
 	for i := range d.shards {
 		d.shards[i].m = make(map[K]A)
 		d.shards[i].making = make(map[K]*activation[A])
@@ -48,11 +34,11 @@ func newDirectory[K, A comparable]() *directory[K, A] {
 	return d
 }
 
-func (d *directory[K, A]) shard(k K) int {
-	return int(maphash.Comparable(d.seed, k) % directoryShards)
+func (d *Directory[K, A]) shard(k K) int {
+	return int(maphash.Comparable(d.seed, k) % Shards)
 }
 
-func (d *directory[K, A]) get(k K) (A, bool) {
+func (d *Directory[K, A]) Get(k K) (A, bool) {
 	s := &d.shards[d.shard(k)]
 	s.mu.RLock()
 	a, ok := s.m[k]
@@ -61,7 +47,7 @@ func (d *directory[K, A]) get(k K) (A, bool) {
 }
 
 // current is get that waits for an activation under way.
-func (d *directory[K, A]) current(k K) (A, bool) {
+func (d *Directory[K, A]) Current(k K) (A, bool) {
 	s := &d.shards[d.shard(k)]
 	s.mu.RLock()
 	a, ok := s.m[k]
@@ -74,7 +60,7 @@ func (d *directory[K, A]) current(k K) (A, bool) {
 	return w.a, w.err == nil
 }
 
-func (d *directory[K, A]) put(k K, a A) {
+func (d *Directory[K, A]) Put(k K, a A) {
 	s := &d.shards[d.shard(k)]
 	s.mu.Lock()
 	s.m[k] = a
@@ -82,7 +68,7 @@ func (d *directory[K, A]) put(k K, a A) {
 }
 
 // drop forgets that k's actor is a; another one in its place stays.
-func (d *directory[K, A]) drop(k K, a A) {
+func (d *Directory[K, A]) Drop(k K, a A) {
 	s := &d.shards[d.shard(k)]
 	s.mu.Lock()
 	if s.m[k] == a {
@@ -93,7 +79,7 @@ func (d *directory[K, A]) drop(k K, a A) {
 
 // obtain returns the actor of k, making it when there is none; one maker runs
 // at a time per key, and the others wait for what it makes.
-func (d *directory[K, A]) obtain(k K, produce func() (A, error)) (A, error) {
+func (d *Directory[K, A]) Obtain(k K, produce func() (A, error)) (A, error) {
 	s := &d.shards[d.shard(k)]
 	s.mu.Lock()
 	if a, ok := s.m[k]; ok {
@@ -121,7 +107,7 @@ func (d *directory[K, A]) obtain(k K, produce func() (A, error)) (A, error) {
 
 // sweep forgets those of one shard that end says have ended, and returns how many
 // they were. end must not use the directory.
-func (d *directory[K, A]) sweep(shard int, end func(A) bool) (gone int) {
+func (d *Directory[K, A]) Sweep(shard int, end func(A) bool) (gone int) {
 	s := &d.shards[shard]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +121,7 @@ func (d *directory[K, A]) sweep(shard int, end func(A) bool) (gone int) {
 }
 
 // each calls f for every live actor, on a copy of the directory.
-func (d *directory[K, A]) each(f func(A)) {
+func (d *Directory[K, A]) Each(f func(A)) {
 	var all []A
 	for i := range d.shards {
 		s := &d.shards[i]
@@ -150,7 +136,7 @@ func (d *directory[K, A]) each(f func(A)) {
 	}
 }
 
-func (d *directory[K, A]) len() int {
+func (d *Directory[K, A]) Len() int {
 	n := 0
 	for i := range d.shards {
 		s := &d.shards[i]

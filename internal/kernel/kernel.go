@@ -1,4 +1,4 @@
-package actors
+package kernel
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ type Kernel struct {
 
 // NewKernel starts an actor system. A nil logger discards. The kinds are the names,
 // in metrics and logs, of what actors may stand for; Kind(0) is the first.
-func NewKernel(log *slog.Logger, kinds ...string) *Kernel {
+func New(log *slog.Logger, kinds ...string) *Kernel {
 	if log == nil {
 		log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
@@ -55,22 +55,22 @@ func (k *Kernel) Kinds(f func(kind string, live int64)) {
 func (k *Kernel) CountPanic() { k.panics.Add(1) }
 
 // start makes c an actor with a PID.
-func (k *Kernel) start(c *cell, kind Kind, b behaviour) {
+func (k *Kernel) Start(c *Actor, kind Kind, b Behaviour) {
 	c.k, c.kind, c.b = k, kind, b
-	c.pid, _ = k.sys.ProcessRegistry.Add(c, k.kinds[kind]+k.sys.ProcessRegistry.NextId())
+	c.pid, _ = k.sys.ProcessRegistry.Add((*process)(c), k.kinds[kind]+k.sys.ProcessRegistry.NextId())
 	k.live[kind].Add(1)
 }
 
 // rest has c not count as live any more: it stands for nothing and keeps its PID,
 // until wake.
-func (c *cell) rest() { c.k.live[c.kind].Add(-1) }
+func (c *Actor) Rest() { c.k.live[c.kind].Add(-1) }
 
 // wake has c, which was at rest, count as live again.
-func (c *cell) wake() { c.k.live[c.kind].Add(1) }
+func (c *Actor) Wake() { c.k.live[c.kind].Add(1) }
 
 // stop ends c: later messages are refused, and so is what waits in its mailbox. An
 // actor at rest is woken first.
-func (c *cell) stop() {
+func (c *Actor) Stop() {
 	k := c.k
 	c.mu.Lock()
 	if c.closed {
@@ -89,7 +89,7 @@ func (c *cell) stop() {
 // stopIdle is stop for an actor that ends by itself, in its own turn. It reports
 // false, and c goes on, when messages wait in the mailbox: whoever sent them was
 // told that c has them.
-func (c *cell) stopIdle() bool {
+func (c *Actor) StopIdle() bool {
 	c.mu.Lock()
 	waiting := len(c.queue) > 0
 	if waiting || c.closed {
@@ -105,7 +105,7 @@ func (c *cell) stopIdle() bool {
 }
 
 // contain keeps a panic inside the actor that had it.
-func (c *cell) contain(m, r any) {
+func (c *Actor) panicked(m, r any) {
 	c.k.panics.Add(1)
 	c.k.log.Error("actor panicked", "actor", c.pid.Id, "message", fmt.Sprintf("%T", m), "panic", r, "stack", string(debug.Stack()))
 	if c.panics == nil {
@@ -117,14 +117,14 @@ func (c *cell) contain(m, r any) {
 			c.k.log.Error("actor panicked while failing", "actor", c.pid.Id, "panic", r)
 		}
 		if last {
-			c.stop()
+			c.Stop()
 		}
 	}()
-	c.b.failed(m, last)
+	c.b.Failed(m, last)
 }
 
 // contained runs f, and keeps a panic of it from what comes after it.
-func (c *cell) contained(f func()) {
+func (c *Actor) Contain(f func()) {
 	defer func() {
 		if r := recover(); r != nil {
 			c.k.panics.Add(1)
@@ -146,5 +146,5 @@ func (w *panicWindow) hit(now time.Time) bool {
 		w.n, w.since = 0, now
 	}
 	w.n++
-	return w.n >= panicLimit
+	return w.n >= PanicLimit
 }

@@ -1,4 +1,4 @@
-package actors
+package kernel
 
 import (
 	"context"
@@ -24,21 +24,21 @@ type probe struct {
 	fail func(m any, last bool)
 }
 
-func (p *probe) receive(m any) { p.on(m) }
-func (p *probe) failed(m any, last bool) {
+func (p *probe) Receive(m any) { p.on(m) }
+func (p *probe) Failed(m any, last bool) {
 	if p.fail != nil {
 		p.fail(m, last)
 	}
 }
 
-func start(k *Kernel, on func(m any)) *cell {
-	c := &cell{}
-	k.start(c, some, &probe{on: on})
+func start(k *Kernel, on func(m any)) *Actor {
+	c := &Actor{}
+	k.Start(c, some, &probe{on: on})
 	return c
 }
 
 func TestOneMessageAtATimeInOrder(t *testing.T) {
-	k := NewKernel(nil, "some", "other")
+	k := New(nil, "some", "other")
 	var running atomic.Int32
 	last := map[int]int{}
 	c := start(k, func(m any) {
@@ -57,7 +57,7 @@ func TestOneMessageAtATimeInOrder(t *testing.T) {
 	for s := range senders {
 		wg.Go(func() {
 			for i := 1; i <= each; i++ {
-				for c.post([2]int{s, i}) == ErrOverloaded {
+				for c.Post([2]int{s, i}) == ErrOverloaded {
 				}
 			}
 		})
@@ -73,48 +73,48 @@ func TestOneMessageAtATimeInOrder(t *testing.T) {
 }
 
 // mustIdle reports whether the actor is still at work.
-func (c *cell) mustIdle() bool {
+func (c *Actor) mustIdle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.running
 }
 
 func TestMessagesOfItsOwnWaitForTheTurn(t *testing.T) {
-	k := NewKernel(nil, "some", "other")
+	k := New(nil, "some", "other")
 	var order []string
-	var c *cell
+	var c *Actor
 	c = start(k, func(m any) {
 		if m == "a" {
-			_ = c.post("b")
+			_ = c.Post("b")
 			order = append(order, "a done")
 			return
 		}
 		order = append(order, m.(string))
 	})
-	_ = c.post("a")
+	_ = c.Post("a")
 	if len(order) != 2 || order[0] != "a done" || order[1] != "b" {
 		t.Errorf("order %v", order)
 	}
 }
 
 func TestStopRefusesWhatWaits(t *testing.T) {
-	k := NewKernel(nil, "some", "other")
-	var c *cell
+	k := New(nil, "some", "other")
+	var c *Actor
 	refused := make(chan error, 1)
 	c = start(k, func(m any) {
 		if m == "stop" {
-			_ = c.post(refusal{refused})
-			c.stop()
+			_ = c.Post(refusal{refused})
+			c.Stop()
 		}
 	})
-	_ = c.post("stop")
+	_ = c.Post("stop")
 	if err := <-refused; !errors.Is(err, ErrStopped) {
 		t.Errorf("what waited got %v, want ErrStopped", err)
 	}
-	if err := c.post("late"); !errors.Is(err, ErrStopped) {
+	if err := c.Post("late"); !errors.Is(err, ErrStopped) {
 		t.Errorf("a late message got %v, want ErrStopped", err)
 	}
-	c.stop()
+	c.Stop()
 	if n := k.Live(some); n != 0 {
 		t.Errorf("%d live, want 0", n)
 	}
@@ -122,15 +122,15 @@ func TestStopRefusesWhatWaits(t *testing.T) {
 
 type refusal struct{ ch chan error }
 
-func (r refusal) refused(err error) { r.ch <- err }
+func (r refusal) Refused(err error) { r.ch <- err }
 
 // many is a message of which there may be any number.
 type many struct{}
 
-func (many) bulk() bool { return true }
+func (many) Bulk() bool { return true }
 
 func TestMailboxIsBounded(t *testing.T) {
-	k := NewKernel(nil, "some", "other")
+	k := New(nil, "some", "other")
 	gate, in := make(chan struct{}), make(chan struct{})
 	var n atomic.Int32
 	c := start(k, func(any) {
@@ -140,15 +140,15 @@ func TestMailboxIsBounded(t *testing.T) {
 		}
 	})
 	done := make(chan struct{})
-	go func() { _ = c.post(0); close(done) }()
+	go func() { _ = c.Post(0); close(done) }()
 	<-in
 	full := 0
 	for range mailboxCap + 10 {
-		if errors.Is(c.post(many{}), ErrOverloaded) {
+		if errors.Is(c.Post(many{}), ErrOverloaded) {
 			full++
 		}
 	}
-	if err := c.post("not bulk"); err != nil {
+	if err := c.Post("not bulk"); err != nil {
 		t.Errorf("a full mailbox refused a message that is not bulk: %v", err)
 	}
 	close(gate)
@@ -165,11 +165,11 @@ func TestMailboxIsBounded(t *testing.T) {
 
 func TestPanicIsContained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := NewKernel(nil, "some", "other")
+		k := New(nil, "some", "other")
 		defer time.Sleep(time.Minute) // the library's dead-letter throttle ends
 		var handled, failed, lasts int
-		c := &cell{}
-		k.start(c, other, &probe{on: func(m any) {
+		c := &Actor{}
+		k.Start(c, other, &probe{on: func(m any) {
 			if m == "bad" {
 				panic("on purpose")
 			}
@@ -181,29 +181,29 @@ func TestPanicIsContained(t *testing.T) {
 			}
 		}})
 		for range 2 {
-			_ = c.post("bad")
-			_ = c.post("good")
+			_ = c.Post("bad")
+			_ = c.Post("good")
 		}
 		time.Sleep(2 * time.Minute)
 		for range 2 {
-			_ = c.post("bad")
+			_ = c.Post("bad")
 		}
 		if handled != 2 || failed != 4 || lasts != 0 {
 			t.Errorf("handled %d, failed %d, last %d; want 2, 4, 0", handled, failed, lasts)
 		}
-		_ = c.post("bad")
-		if lasts != 1 || !c.stopped() || k.Live(other) != 0 || k.Panics() != 5 {
-			t.Errorf("after the third in a minute: last %d, stopped %v, live %d, panics %d", lasts, c.stopped(), k.Live(other), k.Panics())
+		_ = c.Post("bad")
+		if lasts != 1 || !c.Stopped() || k.Live(other) != 0 || k.Panics() != 5 {
+			t.Errorf("after the third in a minute: last %d, stopped %v, live %d, panics %d", lasts, c.Stopped(), k.Live(other), k.Panics())
 		}
 	})
 }
 
 func TestAsk(t *testing.T) {
-	k := NewKernel(nil, "some", "other")
+	k := New(nil, "some", "other")
 	c := start(k, func(m any) {
-		if a, ok := m.(*asked); ok && a.m != "silent" {
-			a.reply(a.m.(string) + "!")
-			a.reply("a second answer is dropped")
+		if a, ok := m.(*Asked); ok && a.Message != "silent" {
+			a.Answer(a.Message.(string) + "!")
+			a.Answer("a second answer is dropped")
 		}
 	})
 	var wg sync.WaitGroup
@@ -226,7 +226,7 @@ func TestAsk(t *testing.T) {
 	if _, err := Ask[int](t.Context(), k, c.pid, "x"); err == nil {
 		t.Error("an answer of another type was accepted")
 	}
-	c.stop()
+	c.Stop()
 	if _, err := Ask[string](t.Context(), k, c.pid, "x"); !errors.Is(err, ErrUnreachable) && !errors.Is(err, ErrStopped) {
 		t.Errorf("a stopped actor: %v", err)
 	}
@@ -236,63 +236,63 @@ func TestAsk(t *testing.T) {
 }
 
 func TestReplyIsNeverLost(t *testing.T) {
-	var r reply
+	var r Reply
 	for range 20000 {
-		r.init()
-		go r.done()
-		r.wait()
+		r.Init()
+		go r.Done()
+		r.Wait()
 	}
-	r.init()
-	r.done()
-	r.wait()
+	r.Init()
+	r.Done()
+	r.Wait()
 }
 
 func TestDirectoryMakesOnce(t *testing.T) {
-	d := newDirectory[int, *int]()
+	d := NewDirectory[int, *int]()
 	var made atomic.Int32
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {
-			v, err := d.obtain(7, func() (*int, error) { n := int(made.Add(1)); return &n, nil })
+			v, err := d.Obtain(7, func() (*int, error) { n := int(made.Add(1)); return &n, nil })
 			if err != nil || *v != 1 {
 				t.Errorf("got %v, %v", *v, err)
 			}
 		})
 	}
 	wg.Wait()
-	if made.Load() != 1 || d.len() != 1 {
-		t.Errorf("made %d, len %d", made.Load(), d.len())
+	if made.Load() != 1 || d.Len() != 1 {
+		t.Errorf("made %d, len %d", made.Load(), d.Len())
 	}
 	fault := errors.New("no")
-	if _, err := d.obtain(8, func() (*int, error) { return nil, fault }); !errors.Is(err, fault) {
+	if _, err := d.Obtain(8, func() (*int, error) { return nil, fault }); !errors.Is(err, fault) {
 		t.Errorf("a failed maker: %v", err)
 	}
-	if _, ok := d.get(8); ok {
+	if _, ok := d.Get(8); ok {
 		t.Error("a failed maker left something behind")
 	}
-	v, _ := d.get(7)
-	d.drop(7, new(int))
-	if d.len() != 1 {
+	v, _ := d.Get(7)
+	d.Drop(7, new(int))
+	if d.Len() != 1 {
 		t.Error("another one's drop removed it")
 	}
-	d.drop(7, v)
-	if d.len() != 0 {
+	d.Drop(7, v)
+	if d.Len() != 0 {
 		t.Error("a dropped key is still there")
 	}
 }
 
 func BenchmarkPost(b *testing.B) {
-	k := NewKernel(nil, "some", "other")
+	k := New(nil, "some", "other")
 	c := start(k, func(any) {})
 	m := &struct{}{}
 	b.ReportAllocs()
 	for b.Loop() {
-		_ = c.post(m)
+		_ = c.Post(m)
 	}
 }
 
 func BenchmarkSend(b *testing.B) {
-	k := NewKernel(nil, "some", "other")
+	k := New(nil, "some", "other")
 	c := start(k, func(any) {})
 	m := &struct{}{}
 	b.ReportAllocs()
@@ -302,8 +302,8 @@ func BenchmarkSend(b *testing.B) {
 }
 
 func BenchmarkAsk(b *testing.B) {
-	k := NewKernel(nil, "some", "other")
-	c := start(k, func(m any) { m.(*asked).reply(struct{}{}) })
+	k := New(nil, "some", "other")
+	c := start(k, func(m any) { m.(*Asked).Answer(struct{}{}) })
 	b.ReportAllocs()
 	for b.Loop() {
 		_, _ = Ask[struct{}](b.Context(), k, c.pid, struct{}{})

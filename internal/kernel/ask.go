@@ -1,4 +1,4 @@
-package actors
+package kernel
 
 import (
 	"context"
@@ -10,17 +10,17 @@ import (
 )
 
 // ErrUnreachable reports that nobody has the PID that was asked: not done.
-var ErrUnreachable = errors.New("actors: unreachable")
+var ErrUnreachable = errors.New("kernel: unreachable")
 
 // asked is a message whose sender waits for an answer by PID.
-type asked struct {
-	m      any
-	sender *actor.PID
-	k      *Kernel
+type Asked struct {
+	Message any
+	sender  *actor.PID
+	k       *Kernel
 }
 
-func (a *asked) reply(v any)     { a.k.sys.Root.Send(a.sender, v) }
-func (a *asked) refused(e error) { a.reply(e) }
+func (a *Asked) Answer(v any)    { a.k.sys.Root.Send(a.sender, v) }
+func (a *Asked) Refused(e error) { a.Answer(e) }
 
 // asker is the process that waits for one answer; a second one is dropped.
 type asker struct{ ch chan any }
@@ -57,7 +57,7 @@ func Ask[T any](ctx context.Context, k *Kernel, to *actor.PID, m any) (T, error)
 		case *actor.DeadLetterResponse:
 			return zero, ErrUnreachable
 		default:
-			return zero, fmt.Errorf("actors: unexpected answer %T", r)
+			return zero, fmt.Errorf("kernel: unexpected answer %T", r)
 		}
 	}
 }
@@ -65,7 +65,7 @@ func Ask[T any](ctx context.Context, k *Kernel, to *actor.PID, m any) (T, error)
 // reply is the answer slot inside a message to an actor that is usually idle:
 // then the answer is there when post returns, and nobody waits. It may be used
 // again after wait has returned. The zero value needs init.
-type reply struct {
+type Reply struct {
 	state atomic.Int32
 	wake  chan struct{}
 }
@@ -76,7 +76,7 @@ const (
 	replyDone
 )
 
-func (r *reply) init() {
+func (r *Reply) Init() {
 	if r.wake == nil {
 		r.wake = make(chan struct{}, 1)
 	}
@@ -84,14 +84,14 @@ func (r *reply) init() {
 }
 
 // done is called by the actor once the answer is in the message.
-func (r *reply) done() {
+func (r *Reply) Done() {
 	if r.state.Swap(replyDone) == replyWaiting {
 		r.wake <- struct{}{}
 	}
 }
 
 // wait returns when done has been called.
-func (r *reply) wait() {
+func (r *Reply) Wait() {
 	if r.state.CompareAndSwap(replyPending, replyWaiting) {
 		<-r.wake
 	}
