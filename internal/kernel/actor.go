@@ -7,82 +7,74 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// ErrStopped reports a message to an actor that has stopped: not delivered.
-var ErrStopped = errors.New("kernel: stopped")
+// ErrStopped reports a message to an actor that has stopped. The message was not
+// handled.
+var ErrStopped = errors.New("kernel: actor stopped")
 
-// ErrOverloaded reports a message to an actor whose mailbox is full: not
-// delivered, and worth another try later.
+// ErrOverloaded reports a [Bulk] message to an actor whose mailbox is full. The
+// message was not handled, and may be sent again later.
 var ErrOverloaded = errors.New("kernel: mailbox full")
 
 const (
-	// mailboxCap bounds the bulk messages that may wait for one actor: those that
-	// nobody waits for. The others are few: each belongs to a request, a
-	// connection or a write that has been counted, and a lost one could leave
-	// somebody waiting for ever.
+	// mailboxCap is the number of waiting messages from which on a mailbox refuses
+	// bulk messages. Other messages are few: each belongs to something that its owner
+	// has counted, and the sender of a lost one might wait without end.
 	mailboxCap = 16384
-	// turnBudget is how many messages a sender handles on behalf of others
-	// before the rest moves to a goroutine of its own.
+	// turnBudget is the number of messages that a sender handles on behalf of others
+	// before a new goroutine handles the rest.
 	turnBudget = 64
-	// PanicLimit is how many panics in a minute an actor survives.
-	PanicLimit = 3
 )
 
-// behaviour is what an actor does with one message. It runs one message at a
-// time and never blocks.
+// Behaviour is what an actor does with its messages. The kernel calls it for one
+// message at a time, on whichever goroutine runs the actor, which may be a sender's:
+// its methods must not block and must not take a lock that a sender may hold.
 type Behaviour interface {
+	// Receive handles one message.
 	Receive(m any)
-	// failed is told that receive panicked on m; the actor goes on unless
-	// last is set, when it has to end what depends on it.
+	// Failed follows a panic of Receive on m. It completes or refuses what others
+	// wait for. The actor then goes on with its next message, unless last is set: it
+	// ends when Failed returns, and Failed ends what depends on it.
 	Failed(m any, last bool)
 }
 
-// cell is an actor: a protoactor process with a mailbox of its own that is run
-// by whoever finds it idle, so that a message to an idle actor costs no
-// hand-off. The zero value is not usable; Kernel.start makes one.
+// Bulk is a message that nobody waits for and of which there may be any number, such
+// as an announcement.
+type Bulk interface {
+	// Bulk reports whether a full mailbox refuses the message, with [ErrOverloaded].
+	Bulk() bool
+}
+
+// Refusable is a message whose sender waits for its outcome.
+type Refusable interface {
+	// Refused takes the place of Receive when the actor stops while the message is in
+	// its mailbox. It may run on any goroutine.
+	Refused(error)
+}
+
+// Actor is the kernel's part of an actor: its PID and its mailbox. A type that is an
+// actor embeds it and passes it to [Kernel.Start] before any other use; the zero
+// value is not usable, and an Actor must not be copied. The methods are safe for
+// concurrent use.
 type Actor struct {
 	k    *Kernel
 	pid  *actor.PID
 	kind Kind
 	b    Behaviour
 
-	mu      sync.Mutex // guards the fields below; never held over receive
+	mu      sync.Mutex // guards the fields below; never held over Receive
 	running bool
 	closed  bool
 	queue   []any
 	panics  *panicWindow // nil before the first
 }
 
-// process is a cell as the library has it in its registry of PIDs.
-type process Actor
+// PID is the actor's address, for [Ask].
+func (c *Actor) PID() *actor.PID { return c.pid }
 
-var _ actor.Process = (*process)(nil)
-
-// SendUserMessage delivers a message that came by PID.
-func (p *process) SendUserMessage(_ *actor.PID, message any) {
-	c := (*Actor)(p)
-	_, m, sender := actor.UnwrapEnvelope(message)
-	if sender != nil {
-		m = &Asked{Message: m, sender: sender, k: c.k}
-	}
-	err := c.Post(m)
-	if err != nil && sender != nil {
-		c.k.sys.Root.Send(sender, err)
-	}
-}
-
-// SendSystemMessage honours a stop; the rest of the system messages concern
-// supervision, which these actors do without.
-func (p *process) SendSystemMessage(_ *actor.PID, message any) {
-	if _, ok := message.(*actor.Stop); ok {
-		(*Actor)(p).Stop()
-	}
-}
-
-// Stop ends the actor; what waits in its mailbox is refused.
-func (p *process) Stop(*actor.PID) { (*Actor)(p).Stop() }
-
-// post hands m to the actor. It runs the actor on the calling goroutine when it
-// is idle, and leaves m in the mailbox when it is busy.
+// Post sends m to the actor. An idle actor handles m on the calling goroutine before
+// Post returns; a busy one finds m in its mailbox. Post fails with [ErrStopped] when
+// the actor has stopped, and with [ErrOverloaded] when m is [Bulk] and the mailbox is
+// full; neither Receive nor Refused is called for m then.
 func (c *Actor) Post(m any) error {
 	c.mu.Lock()
 	if c.closed {
@@ -107,7 +99,8 @@ func (c *Actor) Post(m any) error {
 	return nil
 }
 
-// drain handles what has gathered meanwhile; budget 0 means all of it.
+// drain handles waiting messages, and leaves those beyond budget to a new goroutine;
+// a budget of 0 is no bound.
 func (c *Actor) drain(budget int) {
 	for n := 0; ; n++ {
 		c.mu.Lock()
@@ -140,15 +133,22 @@ func (c *Actor) turn(m any) {
 	c.b.Receive(m)
 }
 
-// stopped reports that the actor has ended.
-func (c *Actor) Stopped() bool {
+// Stop ends the actor. It refuses the messages in the mailbox on the calling
+// goroutine, and later ones fail with [ErrStopped]; a message that is being handled is
+// completed. A second Stop does nothing. An actor at rest has to be woken first.
+func (c *Actor) Stop() {
+	k := c.k
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.closed
-}
-
-// refuse tells what still waits that it will not be handled.
-func (c *Actor) refuse(left []any) {
+	if c.closed {
+		c.mu.Unlock()
+		return
+	}
+	c.closed = true
+	left := c.queue
+	c.queue = nil
+	c.mu.Unlock()
+	k.sys.ProcessRegistry.Remove(c.pid)
+	k.live[c.kind].Add(-1)
 	for _, m := range left {
 		if r, ok := m.(Refusable); ok {
 			r.Refused(ErrStopped)
@@ -156,9 +156,34 @@ func (c *Actor) refuse(left []any) {
 	}
 }
 
-// bulk is a message of which there may be any number. A full mailbox refuses it.
-type Bulk interface{ Bulk() bool }
+// StopIdle ends the actor if its mailbox is empty, and reports whether it has ended.
+// The actor itself calls it, in its own turn: it must not refuse messages that Post
+// has accepted from senders that expect it to live.
+func (c *Actor) StopIdle() bool {
+	c.mu.Lock()
+	waiting := len(c.queue) > 0
+	if waiting || c.closed {
+		c.mu.Unlock()
+		return !waiting
+	}
+	c.closed = true
+	c.mu.Unlock()
+	k := c.k
+	k.sys.ProcessRegistry.Remove(c.pid)
+	k.live[c.kind].Add(-1)
+	return true
+}
 
-// refusable is a message whose sender waits: it learns that the actor stopped
-// before its turn.
-type Refusable interface{ Refused(error) }
+// Stopped reports whether the actor has ended.
+func (c *Actor) Stopped() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
+// Rest takes the actor out of the count of live ones, for an owner that keeps it, with
+// its PID, for later use. It goes on taking messages.
+func (c *Actor) Rest() { c.k.live[c.kind].Add(-1) }
+
+// Wake ends what Rest began.
+func (c *Actor) Wake() { c.k.live[c.kind].Add(1) }

@@ -1,15 +1,12 @@
 package kernel
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/asynkron/protoactor-go/actor"
 )
 
 // The kinds of the kernels below.
@@ -198,89 +195,6 @@ func TestPanicIsContained(t *testing.T) {
 	})
 }
 
-func TestAsk(t *testing.T) {
-	k := New(nil, "some", "other")
-	c := start(k, func(m any) {
-		if a, ok := m.(*Asked); ok && a.Message != "silent" {
-			a.Answer(a.Message.(string) + "!")
-			a.Answer("a second answer is dropped")
-		}
-	})
-	var wg sync.WaitGroup
-	for range 20 {
-		wg.Go(func() {
-			for range 100 {
-				if r, err := Ask[string](t.Context(), k, c.pid, "x"); r != "x!" || err != nil {
-					t.Errorf("got %q, %v", r, err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	cause := errors.New("enough")
-	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, cause)
-	defer cancel()
-	if _, err := Ask[string](ctx, k, c.pid, "silent"); !errors.Is(err, cause) {
-		t.Errorf("without an answer: %v, want the cause", err)
-	}
-	if _, err := Ask[int](t.Context(), k, c.pid, "x"); err == nil {
-		t.Error("an answer of another type was accepted")
-	}
-	c.Stop()
-	if _, err := Ask[string](t.Context(), k, c.pid, "x"); !errors.Is(err, ErrUnreachable) && !errors.Is(err, ErrStopped) {
-		t.Errorf("a stopped actor: %v", err)
-	}
-	if _, err := Ask[string](t.Context(), k, actor.NewPID(k.sys.Address(), "nobody"), "x"); !errors.Is(err, ErrUnreachable) {
-		t.Errorf("nobody: %v", err)
-	}
-}
-
-func TestReplyIsNeverLost(t *testing.T) {
-	var r Reply
-	for range 20000 {
-		r.Init()
-		go r.Done()
-		r.Wait()
-	}
-	r.Init()
-	r.Done()
-	r.Wait()
-}
-
-func TestDirectoryMakesOnce(t *testing.T) {
-	d := NewDirectory[int, *int]()
-	var made atomic.Int32
-	var wg sync.WaitGroup
-	for range 50 {
-		wg.Go(func() {
-			v, err := d.Obtain(7, func() (*int, error) { n := int(made.Add(1)); return &n, nil })
-			if err != nil || *v != 1 {
-				t.Errorf("got %v, %v", *v, err)
-			}
-		})
-	}
-	wg.Wait()
-	if made.Load() != 1 || d.Len() != 1 {
-		t.Errorf("made %d, len %d", made.Load(), d.Len())
-	}
-	fault := errors.New("no")
-	if _, err := d.Obtain(8, func() (*int, error) { return nil, fault }); !errors.Is(err, fault) {
-		t.Errorf("a failed maker: %v", err)
-	}
-	if _, ok := d.Get(8); ok {
-		t.Error("a failed maker left something behind")
-	}
-	v, _ := d.Get(7)
-	d.Drop(7, new(int))
-	if d.Len() != 1 {
-		t.Error("another one's drop removed it")
-	}
-	d.Drop(7, v)
-	if d.Len() != 0 {
-		t.Error("a dropped key is still there")
-	}
-}
-
 func BenchmarkPost(b *testing.B) {
 	k := New(nil, "some", "other")
 	c := start(k, func(any) {})
@@ -298,14 +212,5 @@ func BenchmarkSend(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		k.sys.Root.Send(c.pid, m)
-	}
-}
-
-func BenchmarkAsk(b *testing.B) {
-	k := New(nil, "some", "other")
-	c := start(k, func(m any) { m.(*Asked).Answer(struct{}{}) })
-	b.ReportAllocs()
-	for b.Loop() {
-		_, _ = Ask[struct{}](b.Context(), k, c.pid, struct{}{})
 	}
 }

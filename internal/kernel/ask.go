@@ -4,25 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// ErrUnreachable reports that nobody has the PID that was asked: not done.
+// ErrUnreachable reports a PID that no actor has. The message was not handled.
 var ErrUnreachable = errors.New("kernel: unreachable")
 
-// asked is a message whose sender waits for an answer by PID.
+// Asked is what an actor receives of a message that [Ask] has sent.
 type Asked struct {
-	Message any
+	Message any // as it was given to Ask
 	sender  *actor.PID
 	k       *Kernel
 }
 
-func (a *Asked) Answer(v any)    { a.k.sys.Root.Send(a.sender, v) }
+// Answer sends the answer, from any goroutine. An error becomes the error of Ask. An
+// answer after the first, or after Ask has returned, is dropped.
+func (a *Asked) Answer(v any) { a.k.sys.Root.Send(a.sender, v) }
+
+// Refused implements [Refusable]: Ask fails with the error.
 func (a *Asked) Refused(e error) { a.Answer(e) }
 
-// asker is the process that waits for one answer; a second one is dropped.
+// asker is the process that waits for one answer; it drops a second one.
 type asker struct{ ch chan any }
 
 func (a *asker) SendUserMessage(_ *actor.PID, m any) {
@@ -35,10 +38,13 @@ func (a *asker) SendUserMessage(_ *actor.PID, m any) {
 func (a *asker) SendSystemMessage(_ *actor.PID, m any) { a.SendUserMessage(nil, m) }
 func (a *asker) Stop(*actor.PID)                       {}
 
-// Ask sends m to the actor to and waits for its answer. It returns the cause of
-// ctx when that ends first (the outcome is then unknown), ErrUnreachable when
-// nobody has that PID and ErrStopped when the actor ended before its turn (not
-// done, both).
+// Ask sends m to the actor with the PID to, which receives it as [*Asked], and waits
+// for the answer. It fails with
+//   - the cause of ctx when ctx ends first: nobody knows whether m was handled;
+//   - [ErrUnreachable] when no actor has the PID, and [ErrStopped] or [ErrOverloaded]
+//     as [Actor.Post] does: m was not handled;
+//   - the answer, when that is an error, or an error that names the answer's type when
+//     it is neither that nor a T.
 func Ask[T any](ctx context.Context, k *Kernel, to *actor.PID, m any) (T, error) {
 	var zero T
 	a := &asker{make(chan any, 1)}
@@ -59,40 +65,5 @@ func Ask[T any](ctx context.Context, k *Kernel, to *actor.PID, m any) (T, error)
 		default:
 			return zero, fmt.Errorf("kernel: unexpected answer %T", r)
 		}
-	}
-}
-
-// reply is the answer slot inside a message to an actor that is usually idle:
-// then the answer is there when post returns, and nobody waits. It may be used
-// again after wait has returned. The zero value needs init.
-type Reply struct {
-	state atomic.Int32
-	wake  chan struct{}
-}
-
-const (
-	replyPending int32 = iota
-	replyWaiting
-	replyDone
-)
-
-func (r *Reply) Init() {
-	if r.wake == nil {
-		r.wake = make(chan struct{}, 1)
-	}
-	r.state.Store(replyPending)
-}
-
-// done is called by the actor once the answer is in the message.
-func (r *Reply) Done() {
-	if r.state.Swap(replyDone) == replyWaiting {
-		r.wake <- struct{}{}
-	}
-}
-
-// wait returns when done has been called.
-func (r *Reply) Wait() {
-	if r.state.CompareAndSwap(replyPending, replyWaiting) {
-		<-r.wake
 	}
 }

@@ -5,15 +5,19 @@ import (
 	"sync"
 )
 
+// Shards is the number of parts of a [Directory], each with a lock of its own.
 const Shards = 32
 
-// directory finds the live actor of a key on this node.
+// Directory finds the live actor of a key in this process. Its values may be of any
+// comparable type; as a rule they are pointers to types that embed [Actor].
+// [NewDirectory] makes one; the zero value is not usable. The methods are safe for
+// concurrent use, and hold no lock while an actor is made.
 type Directory[K, A comparable] struct {
 	seed   maphash.Seed
 	shards [Shards]struct {
 		mu sync.RWMutex // guards m and making
 		m  map[K]A
-		// making holds those that wait for an activation under way.
+		// making has the activations under way, for those who wait for one.
 		making map[K]*activation[A]
 		_      [24]byte
 	}
@@ -25,6 +29,7 @@ type activation[A any] struct {
 	err  error
 }
 
+// NewDirectory makes an empty directory.
 func NewDirectory[K, A comparable]() *Directory[K, A] {
 	d := &Directory[K, A]{seed: maphash.MakeSeed()}
 	for i := range d.shards {
@@ -38,6 +43,7 @@ func (d *Directory[K, A]) shard(k K) int {
 	return int(maphash.Comparable(d.seed, k) % Shards)
 }
 
+// Get returns the actor of k, and false when there is none, or none yet.
 func (d *Directory[K, A]) Get(k K) (A, bool) {
 	s := &d.shards[d.shard(k)]
 	s.mu.RLock()
@@ -46,7 +52,7 @@ func (d *Directory[K, A]) Get(k K) (A, bool) {
 	return a, ok
 }
 
-// current is get that waits for an activation under way.
+// Current is [Directory.Get] that waits for an [Directory.Obtain] under way.
 func (d *Directory[K, A]) Current(k K) (A, bool) {
 	s := &d.shards[d.shard(k)]
 	s.mu.RLock()
@@ -60,6 +66,7 @@ func (d *Directory[K, A]) Current(k K) (A, bool) {
 	return w.a, w.err == nil
 }
 
+// Put makes a the actor of k, in place of any other.
 func (d *Directory[K, A]) Put(k K, a A) {
 	s := &d.shards[d.shard(k)]
 	s.mu.Lock()
@@ -67,7 +74,7 @@ func (d *Directory[K, A]) Put(k K, a A) {
 	s.mu.Unlock()
 }
 
-// drop forgets that k's actor is a; another one in its place stays.
+// Drop removes a if it is the actor of k, and leaves another one in its place.
 func (d *Directory[K, A]) Drop(k K, a A) {
 	s := &d.shards[d.shard(k)]
 	s.mu.Lock()
@@ -77,8 +84,10 @@ func (d *Directory[K, A]) Drop(k K, a A) {
 	s.mu.Unlock()
 }
 
-// obtain returns the actor of k, making it when there is none; one maker runs
-// at a time per key, and the others wait for what it makes.
+// Obtain returns the actor of k, and calls produce to make it when there is none. At
+// most one produce runs for a key, on the goroutine of its caller and without a lock;
+// other callers wait and get the same actor or error. After an error the key has no
+// actor, and the next Obtain tries again.
 func (d *Directory[K, A]) Obtain(k K, produce func() (A, error)) (A, error) {
 	s := &d.shards[d.shard(k)]
 	s.mu.Lock()
@@ -105,8 +114,9 @@ func (d *Directory[K, A]) Obtain(k K, produce func() (A, error)) (A, error) {
 	return w.a, w.err
 }
 
-// sweep forgets those of one shard that end says have ended, and returns how many
-// they were. end must not use the directory.
+// Sweep removes those actors of a shard, 0 to Shards-1, for which end returns true, and
+// returns their number. It holds the shard's lock: end must not block, nor use the
+// directory.
 func (d *Directory[K, A]) Sweep(shard int, end func(A) bool) (gone int) {
 	s := &d.shards[shard]
 	s.mu.Lock()
@@ -120,7 +130,8 @@ func (d *Directory[K, A]) Sweep(shard int, end func(A) bool) (gone int) {
 	return gone
 }
 
-// each calls f for every live actor, on a copy of the directory.
+// Each calls f for every actor, without a lock. It may miss those that come, and meet
+// those that go, meanwhile.
 func (d *Directory[K, A]) Each(f func(A)) {
 	var all []A
 	for i := range d.shards {
@@ -136,6 +147,7 @@ func (d *Directory[K, A]) Each(f func(A)) {
 	}
 }
 
+// Len is the number of actors.
 func (d *Directory[K, A]) Len() int {
 	n := 0
 	for i := range d.shards {

@@ -1,22 +1,18 @@
 package kernel
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
-	"runtime/debug"
 	"sync/atomic"
-	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// Kind says what an actor stands for: it is the place of a name among those that
-// NewKernel was given.
+// Kind says what an actor stands for: it is an index into the names that [New] got.
 type Kind uint8
 
-// Kernel is the actor system of one process. Make one with NewKernel; its
-// methods are safe for concurrent use.
+// Kernel is the actor system of one process. [New] makes one; the zero value is not
+// usable. The methods are safe for concurrent use.
 type Kernel struct {
 	sys    *actor.ActorSystem
 	log    *slog.Logger
@@ -25,126 +21,42 @@ type Kernel struct {
 	panics atomic.Int64
 }
 
-// NewKernel starts an actor system. A nil logger discards. The kinds are the names,
-// in metrics and logs, of what actors may stand for; Kind(0) is the first.
+// New starts an actor system, which has nothing to close. It logs panics to log; nil
+// discards them. kinds are the names of the kinds of actors, in metrics and in PIDs:
+// Kind(0) is the first.
 func New(log *slog.Logger, kinds ...string) *Kernel {
 	if log == nil {
 		log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	// The library logs its own start, and dead letters that are of no concern:
-	// what matters is logged here.
+	// protoactor logs its own start, and dead letters, which Ask reports to its caller:
+	// neither is worth a line.
 	quiet := actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) })
 	return &Kernel{sys: actor.NewActorSystem(quiet), log: log, kinds: kinds, live: make([]atomic.Int64, len(kinds))}
 }
 
-// Live is the number of actors of a kind that stand for something now; pooled
-// ones at rest do not count.
-func (k *Kernel) Live(kind Kind) int64 { return k.live[kind].Load() }
-
-// Panics is the number of panics contained so far.
-func (k *Kernel) Panics() int64 { return k.panics.Load() }
-
-// Kinds calls f for every kind with its live count.
-func (k *Kernel) Kinds(f func(kind string, live int64)) {
-	for i, kind := range k.kinds {
-		f(kind, k.live[i].Load())
-	}
-}
-
-// CountPanic counts a panic that was contained outside an actor's turn.
-func (k *Kernel) CountPanic() { k.panics.Add(1) }
-
-// start makes c an actor with a PID.
+// Start makes c an actor that does what b says, idle and with an empty mailbox. b is
+// as a rule the type that embeds c. Start is called once per Actor and before its other
+// methods; it panics for a kind that New has no name for.
 func (k *Kernel) Start(c *Actor, kind Kind, b Behaviour) {
 	c.k, c.kind, c.b = k, kind, b
 	c.pid, _ = k.sys.ProcessRegistry.Add((*process)(c), k.kinds[kind]+k.sys.ProcessRegistry.NextId())
 	k.live[kind].Add(1)
 }
 
-// rest has c not count as live any more: it stands for nothing and keeps its PID,
-// until wake.
-func (c *Actor) Rest() { c.k.live[c.kind].Add(-1) }
+// Live is the number of actors of a kind that have started and not stopped, without
+// those at rest.
+func (k *Kernel) Live(kind Kind) int64 { return k.live[kind].Load() }
 
-// wake has c, which was at rest, count as live again.
-func (c *Actor) Wake() { c.k.live[c.kind].Add(1) }
-
-// stop ends c: later messages are refused, and so is what waits in its mailbox. An
-// actor at rest is woken first.
-func (c *Actor) Stop() {
-	k := c.k
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return
+// Kinds calls f with the name of each kind and its number of live actors.
+func (k *Kernel) Kinds(f func(kind string, live int64)) {
+	for i, kind := range k.kinds {
+		f(kind, k.live[i].Load())
 	}
-	c.closed = true
-	left := c.queue
-	c.queue = nil
-	c.mu.Unlock()
-	k.sys.ProcessRegistry.Remove(c.pid)
-	k.live[c.kind].Add(-1)
-	c.refuse(left)
 }
 
-// stopIdle is stop for an actor that ends by itself, in its own turn. It reports
-// false, and c goes on, when messages wait in the mailbox: whoever sent them was
-// told that c has them.
-func (c *Actor) StopIdle() bool {
-	c.mu.Lock()
-	waiting := len(c.queue) > 0
-	if waiting || c.closed {
-		c.mu.Unlock()
-		return !waiting
-	}
-	c.closed = true
-	c.mu.Unlock()
-	k := c.k
-	k.sys.ProcessRegistry.Remove(c.pid)
-	k.live[c.kind].Add(-1)
-	return true
-}
+// Panics is the number of panics that were contained since the start.
+func (k *Kernel) Panics() int64 { return k.panics.Load() }
 
-// contain keeps a panic inside the actor that had it.
-func (c *Actor) panicked(m, r any) {
-	c.k.panics.Add(1)
-	c.k.log.Error("actor panicked", "actor", c.pid.Id, "message", fmt.Sprintf("%T", m), "panic", r, "stack", string(debug.Stack()))
-	if c.panics == nil {
-		c.panics = new(panicWindow)
-	}
-	last := c.panics.hit(time.Now())
-	defer func() {
-		if r := recover(); r != nil {
-			c.k.log.Error("actor panicked while failing", "actor", c.pid.Id, "panic", r)
-		}
-		if last {
-			c.Stop()
-		}
-	}()
-	c.b.Failed(m, last)
-}
-
-// contained runs f, and keeps a panic of it from what comes after it.
-func (c *Actor) Contain(f func()) {
-	defer func() {
-		if r := recover(); r != nil {
-			c.k.panics.Add(1)
-			c.k.log.Error("actor panicked", "actor", c.pid.Id, "panic", r, "stack", string(debug.Stack()))
-		}
-	}()
-	f()
-}
-
-// panicWindow counts panics within a minute. Only the actor's own turn uses it.
-type panicWindow struct {
-	n     int
-	since time.Time
-}
-
-// hit reports whether this panic is the one too many.
-func (w *panicWindow) hit(now time.Time) bool {
-	if w.n == 0 || now.Sub(w.since) > time.Minute {
-		w.n, w.since = 0, now
-	}
-	w.n++
-	return w.n >= PanicLimit
-}
+// CountPanic adds to [Kernel.Panics] one that an owner has contained outside its
+// actors.
+func (k *Kernel) CountPanic() { k.panics.Add(1) }

@@ -1,0 +1,42 @@
+package kernel
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func TestDirectoryMakesOnce(t *testing.T) {
+	d := NewDirectory[int, *int]()
+	var made atomic.Int32
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			v, err := d.Obtain(7, func() (*int, error) { n := int(made.Add(1)); return &n, nil })
+			if err != nil || *v != 1 {
+				t.Errorf("got %v, %v", *v, err)
+			}
+		})
+	}
+	wg.Wait()
+	if made.Load() != 1 || d.Len() != 1 {
+		t.Errorf("made %d, len %d", made.Load(), d.Len())
+	}
+	fault := errors.New("no")
+	if _, err := d.Obtain(8, func() (*int, error) { return nil, fault }); !errors.Is(err, fault) {
+		t.Errorf("a failed maker: %v", err)
+	}
+	if _, ok := d.Get(8); ok {
+		t.Error("a failed maker left something behind")
+	}
+	v, _ := d.Get(7)
+	d.Drop(7, new(int))
+	if d.Len() != 1 {
+		t.Error("another one's drop removed it")
+	}
+	d.Drop(7, v)
+	if d.Len() != 0 {
+		t.Error("a dropped key is still there")
+	}
+}
