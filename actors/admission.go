@@ -88,23 +88,8 @@ func fair(load, mine int64, limit, contenders int) Reason {
 // has no session. Who was admitted has to leave, and gets a refund when the request
 // does not run after all.
 func (n *Node) admit(s *sessionActor, in *Input, m *codec.Message) (*account, verdict) {
-	t := &n.accounts
-	a := t.ofRequest(s, in)
-	mine, ok := t.enter(a)
-	for !ok {
-		a = t.ofRequest(s, in)
-		mine, ok = t.enter(a)
-	}
-	var no verdict
-	if load := n.inFlight.Add(1); busy(load, t.lim.Calls) {
-		t.claim(a, time.Now())
-		no.reason = fair(load, mine, t.lim.Calls, int(t.active.Load()))
-	}
-	switch {
-	case no.reason != admitted:
-	case over(mine, t.lim.Principal.Calls):
-		no.reason = CallsOfPrincipal
-	case pays(s, m.Method):
+	a, no := n.enter(s, in)
+	if no.reason == admitted && pays(s, m.Method) {
 		no = n.spend(s, a)
 	}
 	if no.reason == admitted {
@@ -112,6 +97,46 @@ func (n *Node) admit(s *sessionActor, in *Input, m *codec.Message) (*account, ve
 	}
 	n.leave(a)
 	return nil, no
+}
+
+// enter counts a request in, and tells whether there may be so many. It has to leave in
+// either case.
+func (n *Node) enter(s *sessionActor, in *Input) (a *account, no verdict) {
+	t := &n.accounts
+	a = t.ofRequest(s, in)
+	mine, ok := t.enter(a)
+	for !ok {
+		a = t.ofRequest(s, in)
+		mine, ok = t.enter(a)
+	}
+	if load := n.inFlight.Add(1); busy(load, t.lim.Calls) {
+		t.claim(a, time.Now())
+		no.reason = fair(load, mine, t.lim.Calls, int(t.active.Load()))
+	}
+	if no.reason == admitted && over(mine, t.lim.Principal.Calls) {
+		no.reason = CallsOfPrincipal
+	}
+	return a, no
+}
+
+// admitLookup counts a request in whose session the store is to be asked for, before it is
+// asked: an id costs nothing to make up. done ends that, and gives the token back for one
+// that was found. The error is a verdict.
+func (n *Node) admitLookup(in *Input) (done func(found bool), err error) {
+	a, no := n.enter(nil, in)
+	if no.reason == admitted {
+		no = n.spend(nil, a)
+	}
+	if no.reason != admitted {
+		n.leave(a)
+		return nil, no
+	}
+	return func(found bool) {
+		if found {
+			a.rate.giveBack(time.Now())
+		}
+		n.leave(a)
+	}, nil
 }
 
 // pays reports whether a request counts for the limits on calls per second: those

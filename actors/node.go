@@ -235,8 +235,15 @@ func (n *Node) of(svc *Service, in *Input, id []byte) *sessionActor {
 
 // found returns what lookUp has, or answers why that is not the request's session.
 func (n *Node) found(in *Input, id []byte, s *sessionActor, err error) *sessionActor {
+	var no verdict
 	switch {
 	case err == nil:
+	case errors.As(err, &no) && id != nil:
+		n.turnAway(in.Conn, no, id)
+		return nil
+	case errors.As(err, &no):
+		n.refuse(in.Conn, nil, no)
+		return nil
 	case errors.Is(err, errNoSession):
 		in.Conn.Reject(400, mcp.CodeInvalidRequest, "the Mcp-Session-Id header is missing: initialize first", nil, id, 0)
 		return nil
@@ -284,9 +291,15 @@ func (n *Node) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 		}
 		return s, nil
 	}
+	done, err := n.admitLookup(in)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
 	defer cancel()
-	return n.session(ctx, svc, key)
+	s, err := n.session(ctx, svc, key)
+	done(err == nil)
+	return s, err
 }
 
 func (n *Node) initialize(svc *Service, in *Input, m *codec.Message) {

@@ -234,24 +234,24 @@ func (n *Node) badState(conn Conn, id []byte) {
 
 // again takes a request that is sent again with the input that it needed.
 func (n *Node) again(svc *Service, s *sessionActor, in *Input, principal any, m *codec.Message, body []byte) (begun bool) {
+	a, no := n.admit(s, in, m) // first: to open a state may take a look into the store
+	if a == nil {
+		n.refuse(in.Conn, m.ID, no)
+		return false
+	}
 	st, err := n.openState(svc, in.Tenant, m, time.Now())
+	given, ok := responses(m)
 	switch {
 	case errors.Is(err, ErrUnavailable):
 		n.log.Warn("requestState not readable", "error", err)
 		n.unavailable(in.Conn, m.ID)
-		return false
 	case err != nil:
 		n.badState(in.Conn, m.ID)
-		return false
-	}
-	given, ok := responses(m)
-	if !ok {
+	case !ok:
 		n.badResponses(in.Conn, m.ID)
-		return false
 	}
-	a, no := n.admit(s, in, m)
-	if a == nil {
-		n.refuse(in.Conn, m.ID, no)
+	if err != nil || !ok {
+		n.leave(a)
 		return false
 	}
 	sum := digest(sha256.Sum256(codec.AppendCanonical(nil, m.Responses)))
