@@ -9,31 +9,32 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
 // Bad requests of a batch are answered one by one, and the good ones run.
 func TestBadRequestsInABatch(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
-		c := h.batching()
+		h := host.New(t, troupe.Options{}, nil)
+		c := h.BatchingSession()
 		all := map[string]string{
-			method("1", "no/such", ""):                fault("1", noMethod, "method not found: no/such", ""),
-			call("2", "no such", `{}`):                fault("2", badParam, "Unknown tool: no such", ""),
-			call("3", "echo", `[]`):                   fault("3", badParam, "arguments must be an object", ""),
-			call("4", "panic", `{}`):                  fault("4", internal, "internal error", ""),
-			method("5", "resources/read", `{}`):       fault("5", badParam, "uri must be an absolute URI", ""),
-			method("6", "tools/list", `{"cursor":1}`): fault("6", badParam, "invalid cursor", ""),
-			call("7", "echo", `{"text":"good"}`):      textResult("7", "good"),
-			method(`"8"`, "ping", ""):                 `{"jsonrpc":"2.0","id":"8","result":{}}`,
-			method("8", "elicitation/create", ""):     fault("8", noMethod, "method not found: elicitation/create", ""),
+			host.Method("1", "no/such", ""):                host.Fault("1", host.NoMethod, "method not found: no/such", ""),
+			host.Call("2", "no such", `{}`):                host.Fault("2", host.BadParam, "Unknown tool: no such", ""),
+			host.Call("3", "echo", `[]`):                   host.Fault("3", host.BadParam, "arguments must be an object", ""),
+			host.Call("4", "panic", `{}`):                  host.Fault("4", host.Internal, "internal error", ""),
+			host.Method("5", "resources/read", `{}`):       host.Fault("5", host.BadParam, "uri must be an absolute URI", ""),
+			host.Method("6", "tools/list", `{"cursor":1}`): host.Fault("6", host.BadParam, "invalid cursor", ""),
+			host.Call("7", "echo", `{"text":"good"}`):      host.TextResult("7", "good"),
+			host.Method(`"8"`, "ping", ""):                 `{"jsonrpc":"2.0","id":"8","result":{}}`,
+			host.Method("8", "elicitation/create", ""):     host.Fault("8", host.NoMethod, "method not found: elicitation/create", ""),
 		}
 		var bodies, want []string
 		for body, answer := range all {
 			bodies, want = append(bodies, body), append(want, answer)
 		}
-		bodies = append(bodies, note("notifications/cancelled", `{"requestId":{}}`), note("tools/call", `{"name":"panic"}`), note("notifications/cancelled", ""))
-		got := elements(t, c.Post(batch(bodies...)).Body)
+		bodies = append(bodies, host.Note("notifications/cancelled", `{"requestId":{}}`), host.Note("tools/call", `{"name":"panic"}`), host.Note("notifications/cancelled", ""))
+		got := host.Elements(t, c.Post(host.Batch(bodies...)).Body)
 		slices.Sort(got)
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
@@ -45,17 +46,17 @@ func TestBadRequestsInABatch(t *testing.T) {
 // The most that batches may hold of what is worst leaves nothing behind.
 func TestHostileBatches(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{CallRate: 1e6, PrincipalRate: 1e6}, nil)
-		c := h.batching()
+		h := host.New(t, troupe.Options{CallRate: 1e6, PrincipalRate: 1e6}, nil)
+		c := h.BatchingSession()
 		hundred := func(f func(i int) string) string {
 			var all []string
 			for i := range 100 {
 				all = append(all, f(i))
 			}
-			return batch(all...)
+			return host.Batch(all...)
 		}
 		// As many questions as there may be, and none is answered.
-		asking := c.Post(hundred(func(i int) string { return call(fmt.Sprint(i), "pingback", `{}`) }))
+		asking := c.Post(hundred(func(i int) string { return host.Call(fmt.Sprint(i), "pingback", `{}`) }))
 		questions, refused := 0, 0
 		for questions+refused < 100 {
 			e, ok := asking.Next()
@@ -74,18 +75,18 @@ func TestHostileBatches(t *testing.T) {
 			t.Errorf("%d questions and %d refusals", questions, refused)
 		}
 		// The same ids again, while they are in use.
-		if a := c.Post(hundred(func(i int) string { return call(fmt.Sprint(i), "pingback", `{}`) })); a.StatusCode != 400 {
+		if a := c.Post(hundred(func(i int) string { return host.Call(fmt.Sprint(i), "pingback", `{}`) })); a.StatusCode != 400 {
 			t.Errorf("ids in use: %s", a.Status)
 		}
 		// Cancels of all, and of what is none of this session's.
-		other := h.batching()
-		if a := other.Post(hundred(func(i int) string { return cancel(fmt.Sprint(i)) })); a.StatusCode != 202 {
+		other := h.BatchingSession()
+		if a := other.Post(hundred(func(i int) string { return host.Cancel(fmt.Sprint(i)) })); a.StatusCode != 202 {
 			t.Errorf("another's cancels: %s", a.Status)
 		}
-		if a := c.Post(hundred(func(i int) string { return cancel(fmt.Sprint(i)) })); a.StatusCode != 202 {
+		if a := c.Post(hundred(func(i int) string { return host.Cancel(fmt.Sprint(i)) })); a.StatusCode != 202 {
 			t.Errorf("cancels: %s", a.Status)
 		}
-		if rest := payloads(asking.All()); len(rest) != 0 {
+		if rest := host.Payloads(asking.All()); len(rest) != 0 {
 			t.Errorf("after the cancels: %q", rest)
 		}
 		// Answers that nobody has asked for.
@@ -95,33 +96,33 @@ func TestHostileBatches(t *testing.T) {
 		// Ids, tokens and methods as long as they may be: the record still holds them.
 		long := strings.Repeat("x", 2<<10-8)
 		a := c.Post(hundred(func(i int) string {
-			return callWith(fmt.Sprintf(`"%s%d"`, long, i), "count", `{"to":1,"delay_ms":1000}`, fmt.Sprintf(`"%s%d"`, long, i))
+			return host.CallWith(fmt.Sprintf(`"%s%d"`, long, i), "count", `{"to":1,"delay_ms":1000}`, fmt.Sprintf(`"%s%d"`, long, i))
 		}))
 		if !a.Stream() {
 			t.Fatalf("long ids: %s %.200s", a.Status, a.Body)
 		}
-		if got := payloads(a.All()); len(got) != 200 {
+		if got := host.Payloads(a.All()); len(got) != 200 {
 			t.Errorf("%d messages", len(got))
 		}
-		if a := c.Post(batch(call("1", "sleep", `{"ms":1000}`), method("2", strings.Repeat("x", 3<<20), ""))); !a.Stream() || len(a.All()) != 2 {
+		if a := c.Post(host.Batch(host.Call("1", "sleep", `{"ms":1000}`), host.Method("2", strings.Repeat("x", 3<<20), ""))); !a.Stream() || len(a.All()) != 2 {
 			t.Errorf("a long method: %s %.200s", a.Status, a.Body)
 		}
-		tooLong := fault("", invalid, "the id or the progress token is too long", "")
-		equal(t, "an id", c.Post(batch(call("1", "echo", `{}`), call(`"`+long+`12345678"`, "echo", `{}`))).Body, tooLong)
-		equal(t, "a token", c.Post(batch(callWith("1", "echo", `{}`, `"`+long+`12345678"`))).Body, tooLong)
+		tooLong := host.Fault("", host.Invalid, "the id or the progress token is too long", "")
+		host.Equal(t, "an id", c.Post(host.Batch(host.Call("1", "echo", `{}`), host.Call(`"`+long+`12345678"`, "echo", `{}`))).Body, tooLong)
+		host.Equal(t, "a token", c.Post(host.Batch(host.CallWith("1", "echo", `{}`, `"`+long+`12345678"`))).Body, tooLong)
 		id := `"` + long + `12345678"`
-		equal(t, "an id of its own", c.Post(call(id, "echo", `{}`)).Body, fault(id, invalid, "the id or the progress token is too long", ""))
-		a = h.client().Post(initialize("1", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"`+strings.Repeat("x", 256<<10)+`","version":"1"}}`))
-		equal(t, "a large client", a.Body, fault("1", badParam, "clientInfo and capabilities are too large", ""))
+		host.Equal(t, "an id of its own", c.Post(host.Call(id, "echo", `{}`)).Body, host.Fault(id, host.Invalid, "the id or the progress token is too long", ""))
+		a = h.Client().Post(host.Initialize("1", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"`+strings.Repeat("x", 256<<10)+`","version":"1"}}`))
+		host.Equal(t, "a large client", a.Body, host.Fault("1", host.BadParam, "clientInfo and capabilities are too large", ""))
 		// Nothing is left of all that.
 		time.Sleep(time.Second)
 		synctest.Wait()
 		for _, kind := range []string{"request", "stream"} {
-			if n := h.actors(kind); n != 0 {
+			if n := h.Actors(kind); n != 0 {
 				t.Errorf("%d actors of kind %s are left", n, kind)
 			}
 		}
-		got := elements(t, c.Post(hundred(func(i int) string { return call(fmt.Sprint(i), "echo", `{"text":"x"}`) })).Body)
+		got := host.Elements(t, c.Post(hundred(func(i int) string { return host.Call(fmt.Sprint(i), "echo", `{"text":"x"}`) })).Body)
 		if len(got) != 100 {
 			t.Errorf("%d answers afterwards", len(got))
 		}

@@ -1,7 +1,6 @@
 package troupe_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -17,45 +16,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// post is the head of a POST in c's session on a raw connection; length is the
-// header that says how long the body is.
-func post(c *testkit.Client, length string) string {
-	return "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n" +
-		"Mcp-Session-Id: " + c.Session + "\r\n" + length + "\r\n\r\n"
-}
-
-// answer reads a response from a raw connection, and whether the connection ends
-// with it.
-func answer(t *testing.T, conn net.Conn) (resp *http.Response, body string, ends bool) {
-	t.Helper()
-	br := bufio.NewReader(conn)
-	resp, err := http.ReadResponse(br, nil)
-	if err != nil {
-		t.Fatalf("no response: %v", err)
-	}
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatalf("response cut short: %v", err)
-	}
-	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
-	_, err = br.ReadByte()
-	return resp, string(b), err != nil && !isTimeout(err)
-}
-
-func isTimeout(err error) bool {
-	timeout, ok := err.(net.Error)
-	return ok && timeout.Timeout()
-}
-
 func TestBadBodies(t *testing.T) {
 	e := newBadEnv(t)
-	tooLarge := fault("", invalid, "Request body too large", "")
+	tooLarge := host.Fault("", host.Invalid, "Request body too large", "")
 	dial := func(t *testing.T) net.Conn {
-		conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(e.url, "http://"), "/mcp"))
+		conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(e.URL, "http://"), "/mcp"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,58 +50,58 @@ func TestBadBodies(t *testing.T) {
 				}
 			}
 		}},
-		"wrong chunk": {head: "Transfer-Encoding: chunked", status: 400, want: fault("", badJSON, "Request body could not be read", ""), body: func(w io.Writer) {
+		"wrong chunk": {head: "Transfer-Encoding: chunked", status: 400, want: host.Fault("", host.BadJSON, "Request body could not be read", ""), body: func(w io.Writer) {
 			_, _ = io.WriteString(w, "zz\r\n{}\r\n0\r\n\r\n")
 		}},
 		"exabytes announced": {head: "Content-Length: 9223372036854775807", status: 413, want: tooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e.t, e.c.T = t, t
+			e.T, e.c.T = t, t
 			conn := dial(t)
-			if _, err := io.WriteString(conn, post(e.c, row.head)); err != nil {
+			if _, err := io.WriteString(conn, host.RawPost(e.c, row.head)); err != nil {
 				t.Fatal(err)
 			}
 			if row.body != nil {
 				go row.body(conn)
 			}
-			resp, body, ends := answer(t, conn)
+			resp, body, ends := host.ReadRaw(t, conn)
 			if resp.StatusCode != row.status || body != row.want || !ends {
 				t.Errorf("got %s %s, connection closed: %v; want %d %s and a closed connection", resp.Status, body, ends, row.status, row.want)
 			}
 			e.alive()
 		})
 	}
-	e.t, e.c.T, e.ann.T = t, t, t
+	e.T, e.c.T, e.ann.T = t, t, t
 	runBadRows(t, e, []badRow{
-		{name: "just within the limit", body: strings.Repeat(" ", 4<<20-len(method("1", "ping", ""))) + method("1", "ping", ""), status: 200,
+		{name: "just within the limit", body: strings.Repeat(" ", 4<<20-len(host.Method("1", "ping", ""))) + host.Method("1", "ping", ""), status: 200,
 			want: `{"jsonrpc":"2.0","id":1,"result":{}}`},
 		{name: "text", body: "{}", header: []string{"Content-Type", "text/plain"}, status: 415,
-			want: fault("", invalid, "Content-Type must be application/json in UTF-8", "")},
+			want: host.Fault("", host.Invalid, "Content-Type must be application/json in UTF-8", "")},
 		{name: "another charset", body: "{}", header: []string{"Content-Type", "application/json; charset=utf-16"}, status: 415,
-			want: fault("", invalid, "Content-Type must be application/json in UTF-8", "")},
-		{name: "compressed", body: "{}", header: []string{"Content-Encoding", "gzip"}, status: 415, want: fault("", invalid, "Content-Encoding is not supported", "")},
+			want: host.Fault("", host.Invalid, "Content-Type must be application/json in UTF-8", "")},
+		{name: "compressed", body: "{}", header: []string{"Content-Encoding", "gzip"}, status: 415, want: host.Fault("", host.Invalid, "Content-Encoding is not supported", "")},
 		{name: "accepts no stream", body: "{}", header: []string{"Accept", "application/json"}, status: 406,
-			want: fault("", invalid, "Accept must admit application/json and text/event-stream", "")},
-		{name: "GET accepts no stream", status: 406, want: fault("", invalid, "Accept must admit text/event-stream", ""),
+			want: host.Fault("", host.Invalid, "Accept must admit application/json and text/event-stream", "")},
+		{name: "GET accepts no stream", status: 406, want: host.Fault("", host.Invalid, "Accept must admit text/event-stream", ""),
 			do: func(e *badEnv) *testkit.Answer { return e.c.Do("GET", "", "Accept", "application/json") }},
-		{name: "PUT", status: 405, want: fault("", invalid, "Method not allowed", ""), do: func(e *badEnv) *testkit.Answer { return e.c.Do("PUT", "") }},
-		{name: "another site's page", body: "{}", header: []string{"Origin", "https://evil.example.com"}, status: 403, want: fault("", invalid, "Origin not allowed: --allow-origin and Options.AllowOrigins allow it", "")},
+		{name: "PUT", status: 405, want: host.Fault("", host.Invalid, "Method not allowed", ""), do: func(e *badEnv) *testkit.Answer { return e.c.Do("PUT", "") }},
+		{name: "another site's page", body: "{}", header: []string{"Origin", "https://evil.example.com"}, status: 403, want: host.Fault("", host.Invalid, "Origin not allowed: --allow-origin and Options.AllowOrigins allow it", "")},
 	})
 }
 
 // TestSlowBody trickles a body and a header, in virtual time.
 func TestSlowBody(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
-		c := h.session()
-		conn, err := h.ln.Dial(context.Background(), "", "")
+		h := host.New(t, troupe.Options{}, nil)
+		c := h.Session()
+		conn, err := h.Listener.Dial(context.Background(), "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
 		begin := time.Now()
 		go func() {
-			_, _ = io.WriteString(conn, post(c, "Content-Length: 1000"))
+			_, _ = io.WriteString(conn, host.RawPost(c, "Content-Length: 1000"))
 			for {
 				if _, err := conn.Write([]byte(" ")); err != nil {
 					return
@@ -140,13 +110,13 @@ func TestSlowBody(t *testing.T) {
 			}
 		}()
 		time.Sleep(10 * time.Second)
-		equal(t, "meanwhile", c.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
-		resp, body, ends := answer(t, conn)
+		host.Equal(t, "meanwhile", c.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
+		resp, body, ends := host.ReadRaw(t, conn)
 		if resp.StatusCode != 408 || !ends || time.Since(begin) > 40*time.Second {
 			t.Errorf("after %v: %s, closed: %v; want 408 after 30 s, and a closed connection", time.Since(begin), resp.Status, ends)
 		}
-		equal(t, "body", body, fault("", invalid, "Request body took too long", ""))
-		equal(t, "afterwards", c.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
+		host.Equal(t, "body", body, host.Fault("", host.Invalid, "Request body took too long", ""))
+		host.Equal(t, "afterwards", c.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
 	})
 }
 
@@ -204,10 +174,10 @@ type floodIn struct {
 // client is cut off, others are served meanwhile, and what the log still has can
 // be resumed.
 func TestReaderThatNeverReads(t *testing.T) {
-	h := newLoopbackHost(t, troupe.Options{LogRate: -1}, nil, func(ln net.Listener) net.Listener { return narrow{ln} })
+	h := host.NewLoopback(t, troupe.Options{LogRate: -1}, nil, func(ln net.Listener) net.Listener { return narrow{ln} })
 	flooded := make(chan error, 1)
 	var sent atomic.Int64
-	troupe.AddTool(h.srv, troupe.Tool{Name: "flood"}, func(ctx context.Context, call *troupe.Call, in floodIn) (string, error) {
+	troupe.AddTool(h.Server, troupe.Tool{Name: "flood"}, func(ctx context.Context, call *troupe.Call, in floodIn) (string, error) {
 		text := strings.Repeat("x", in.Size)
 		var err error
 		for i := 1; i <= in.N && err == nil; i++ {
@@ -228,19 +198,19 @@ func TestReaderThatNeverReads(t *testing.T) {
 		return conn, err
 	}}}
 	t.Cleanup(slow.CloseIdleConnections)
-	other := h.session()
-	before := heap()
+	other := h.Session()
+	before := host.Heap()
 	for _, row := range []struct {
 		name   string
 		n      int
 		resume bool // the log has all that the client missed
-	}{{"2 to 4 MB", 190, true}, {"many MB", sized(10000, 2000), false}} {
+	}{{"2 to 4 MB", 190, true}, {"many MB", host.Sized(10000, 2000), false}} {
 		t.Run(row.name, func(t *testing.T) {
-			h.t, other.T = t, t
-			c := h.unchecked()
+			h.T, other.T = t, t
+			c := h.Unchecked()
 			c.HTTP = slow
 			c.Initialize(`{}`)
-			a := c.Post(callWith("1", "flood", fmt.Sprintf(`{"n":%d,"size":10000}`, row.n), `"t"`))
+			a := c.Post(host.CallWith("1", "flood", fmt.Sprintf(`{"n":%d,"size":10000}`, row.n), `"t"`))
 			var got []testkit.Event
 			for range 3 {
 				e, ok := a.Next()
@@ -251,12 +221,12 @@ func TestReaderThatNeverReads(t *testing.T) {
 			}
 			for i := range 50 {
 				id := fmt.Sprint(i)
-				equal(t, "another session meanwhile", other.Post(call(id, "echo", `{"text":"x"}`)).Body, textResult(id, "x"))
+				host.Equal(t, "another session meanwhile", other.Post(host.Call(id, "echo", `{"text":"x"}`)).Body, host.TextResult(id, "x"))
 			}
 			if err := <-flooded; err != nil {
 				t.Fatalf("the call: %v", err)
 			}
-			if after := heap(); after > before+24<<20 {
+			if after := host.Heap(); after > before+24<<20 {
 				t.Errorf("the heap grew from %d to %d KiB for a client that does not read", before>>10, after>>10)
 			}
 			got = append(got, a.All()...)
@@ -265,7 +235,7 @@ func TestReaderThatNeverReads(t *testing.T) {
 			}
 			last := got[len(got)-1].ID
 			if !row.resume {
-				badEvent(t, c.Get(last))
+				host.BadEvent(t, c.Get(last))
 				return
 			}
 			rest := c.Get(last)
@@ -298,38 +268,38 @@ func checkFlood(t *testing.T, got []testkit.Event, n int) {
 	if diff := cmp.Diff(want, logs); diff != "" {
 		t.Errorf("log messages (-want +got):\n%s", diff)
 	}
-	equal(t, "answer", got[len(got)-1].Data, textResult("1", "flooded"))
+	host.Equal(t, "answer", got[len(got)-1].Data, host.TextResult("1", "flooded"))
 }
 
 // TestInFlightLimits fills a session, and then a node, with calls.
 func TestInFlightLimits(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{CallsPerSession: 3, CallsPerNode: 5}, nil)
-		c, d := h.session(), h.session()
+		h := host.New(t, troupe.Options{CallsPerSession: 3, CallsPerNode: 5}, nil)
+		c, d := h.Session(), h.Session()
 		begin := func(c *testkit.Client, id string) { // its answer is a stream by now
-			a := c.Post(call(id, "sleep", `{"ms":10000}`))
+			a := c.Post(host.Call(id, "sleep", `{"ms":10000}`))
 			t.Cleanup(a.Close)
 		}
 		for i := range 3 {
 			begin(c, fmt.Sprint(i))
 		}
-		a := c.Post(call(`"x"`, "echo", `{"text":"x"}`))
+		a := c.Post(host.Call(`"x"`, "echo", `{"text":"x"}`))
 		if a.StatusCode != 200 || a.Header.Get("Retry-After") != "1" {
 			t.Errorf("one more in the session: %s, Retry-After %q", a.Status, a.Header.Get("Retry-After"))
 		}
-		equal(t, "body", a.Body, fault(`"x"`, invalid, "too many requests in flight in this session", `{"retryAfterMs":1000}`))
-		equal(t, "another session", d.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
+		host.Equal(t, "body", a.Body, host.Fault(`"x"`, host.Invalid, "too many requests in flight in this session", `{"retryAfterMs":1000}`))
+		host.Equal(t, "another session", d.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
 		begin(d, "1")
 		begin(d, "2")
-		a = d.Post(call("3", "echo", `{"text":"x"}`))
+		a = d.Post(host.Call("3", "echo", `{"text":"x"}`))
 		if a.StatusCode != 200 || a.Header.Get("Retry-After") != "1" {
 			t.Errorf("one more on the node: %s, Retry-After %q", a.Status, a.Header.Get("Retry-After"))
 		}
-		equal(t, "body", a.Body, fault("3", internal, "too many requests in flight on this node", `{"retryAfterMs":1000}`))
-		c.Post(note("notifications/cancelled", `{"requestId":0}`))
+		host.Equal(t, "body", a.Body, host.Fault("3", host.Internal, "too many requests in flight on this node", `{"retryAfterMs":1000}`))
+		c.Post(host.Note("notifications/cancelled", `{"requestId":0}`))
 		synctest.Wait()
-		equal(t, "after a cancel", c.Post(call(`"x"`, "echo", `{"text":"x"}`)).Body, textResult(`"x"`, "x"))
+		host.Equal(t, "after a cancel", c.Post(host.Call(`"x"`, "echo", `{"text":"x"}`)).Body, host.TextResult(`"x"`, "x"))
 		time.Sleep(20 * time.Second)
-		equal(t, "after all", d.Post(call("3", "echo", `{"text":"x"}`)).Body, textResult("3", "x"))
+		host.Equal(t, "after all", d.Post(host.Call("3", "echo", `{"text":"x"}`)).Body, host.TextResult("3", "x"))
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
@@ -14,30 +15,30 @@ import (
 func TestLargeBatchOverACrash(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		dir := t.TempDir()
-		addAgain := func(h *host) {
-			troupe.AddTool(h.srv, troupe.Tool{Name: "again", Rerun: troupe.Safe}, func(ctx context.Context, c *troupe.Call, _ struct{}) (string, error) {
+		addAgain := func(h *host.Host) {
+			troupe.AddTool(h.Server, troupe.Tool{Name: "again", Rerun: troupe.Safe}, func(ctx context.Context, c *troupe.Call, _ struct{}) (string, error) {
 				if c.Attempt() > 1 {
 					return "again", c.Progress(ctx, 1, 1, "")
 				}
-				return "", sleep(ctx, 3600000)
+				return "", host.Sleep(ctx, 3600000)
 			})
 		}
-		h := newHost(t, troupe.Options{Dir: dir}, nil)
+		h := host.New(t, troupe.Options{Dir: dir}, nil)
 		addAgain(h)
-		c := h.batching()
-		all := []string{callWith("0", "count", `{"to":1}`, "0")}
+		c := h.BatchingSession()
+		all := []string{host.CallWith("0", "count", `{"to":1}`, "0")}
 		want := map[string]bool{}
 		for i := 1; i < 100; i++ {
-			all = append(all, callWith(fmt.Sprint(i), "again", `{}`, fmt.Sprint(i)))
-			want[textResult(fmt.Sprint(i), "again")] = true
+			all = append(all, host.CallWith(fmt.Sprint(i), "again", `{}`, fmt.Sprint(i)))
+			want[host.TextResult(fmt.Sprint(i), "again")] = true
 		}
-		a := c.Post(batch(all...))
+		a := c.Post(host.Batch(all...))
 		first, _ := a.Next()
 		a.Next()
 		a.Close()
-		h2, m := crashed(t, dir, troupe.Options{}, c)
+		h2, m := host.Crashed(t, dir, troupe.Options{}, c)
 		addAgain(h2)
-		for _, p := range payloads(m.Get(first.ID).All()) {
+		for _, p := range host.Payloads(m.Get(first.ID).All()) {
 			delete(want, p)
 		}
 		if len(want) > 0 {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -31,10 +32,10 @@ func BenchmarkTakeover(b *testing.B) {
 					b.Fatal(err)
 				}
 				srv := troupe.NewServer(mcp.Implementation{Name: "bench", Version: "1"}, nil)
-				troupe.AddTool(srv, troupe.Tool{Name: "tell"}, func(ctx context.Context, call *troupe.Call, in countIn) (string, error) {
+				troupe.AddTool(srv, troupe.Tool{Name: "tell"}, func(ctx context.Context, call *troupe.Call, in host.CountIn) (string, error) {
 					for i := range in.To {
 						_ = call.Log(ctx, mcp.LevelInfo, "", i)
-						_ = sleep(ctx, 1) // so that each has an append of its own
+						_ = host.Sleep(ctx, 1) // so that each has an append of its own
 					}
 					<-ctx.Done()
 					return "", ctx.Err()
@@ -55,7 +56,7 @@ func BenchmarkTakeover(b *testing.B) {
 			var wg sync.WaitGroup
 			for i := range ids {
 				wg.Go(func() {
-					a := c.Post(call(fmt.Sprint(i), "tell", fmt.Sprintf(`{"to":%d}`, events)))
+					a := c.Post(host.Call(fmt.Sprint(i), "tell", fmt.Sprintf(`{"to":%d}`, events)))
 					for range events + 1 {
 						e, _ := a.Next()
 						ids[i] = e.ID
@@ -77,7 +78,7 @@ func BenchmarkTakeover(b *testing.B) {
 					b.StartTimer()
 				}
 				begin := time.Now()
-				if rest := payloads(c.Get(ids[n%streams]).All()); len(rest) != 1 || !strings.Contains(rest[0], "-32010") {
+				if rest := host.Payloads(c.Get(ids[n%streams]).All()); len(rest) != 1 || !strings.Contains(rest[0], "-32010") {
 					b.Fatalf("resumed: %q", rest)
 				}
 				took = append(took, time.Since(begin))

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -30,7 +31,7 @@ func benchServer(b *testing.B, o troupe.Options) *httptest.Server {
 		b.Fatal(err)
 	}
 	srv := troupe.NewServer(mcp.Implementation{Name: "bench", Version: "1"}, nil)
-	addTestTools(srv)
+	host.AddTestTools(srv)
 	rt.Mount("/mcp", srv)
 	hs := httptest.NewServer(rt)
 	b.Cleanup(func() {
@@ -46,7 +47,7 @@ func benchServer(b *testing.B, o troupe.Options) *httptest.Server {
 // bare reads the body and writes a constant answer: the least an HTTP server
 // can do.
 func bare(b *testing.B) *httptest.Server {
-	answer := []byte(textResult("1", strings.Repeat("x", 105)))
+	answer := []byte(host.TextResult("1", strings.Repeat("x", 105)))
 	hs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header()["Content-Type"] = []string{"application/json"}
@@ -58,7 +59,7 @@ func bare(b *testing.B) *httptest.Server {
 
 // echoRequest is a whole HTTP request that calls echo with n bytes of text.
 func echoRequest(hs *httptest.Server, session, id string, n int) []byte {
-	body := call(id, "echo", `{"text":"`+strings.Repeat("x", n)+`"}`)
+	body := host.Call(id, "echo", `{"text":"`+strings.Repeat("x", n)+`"}`)
 	return fmt.Appendf(nil, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
 		"Mcp-Session-Id: %s\r\nMcp-Protocol-Version: 2025-11-25\r\nContent-Length: %d\r\n\r\n%s", hs.Listener.Addr(), session, len(body), body)
 }
@@ -174,7 +175,7 @@ func BenchmarkDispatch(b *testing.B) {
 	}
 	defer rt.Close(context.Background())
 	srv := troupe.NewServer(mcp.Implementation{Name: "bench", Version: "1"}, nil)
-	addTestTools(srv)
+	host.AddTestTools(srv)
 	rt.Mount("/mcp", srv)
 	hs := httptest.NewServer(rt)
 	defer hs.Close()
@@ -187,7 +188,7 @@ func BenchmarkDispatch(b *testing.B) {
 		name, body string
 		header     http.Header
 	}{
-		{"era=legacy/echo", call("1", "echo", `{"text":"`+text+`"}`), http.Header{"Mcp-Session-Id": {benchSession(b, hs)}}},
+		{"era=legacy/echo", host.Call("1", "echo", `{"text":"`+text+`"}`), http.Header{"Mcp-Session-Id": {benchSession(b, hs)}}},
 		{"era=modern/echo", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"` + text + `"},` + own + `}}`, modern("tools/call")},
 		{"era=modern/discover", `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + own + `}}`, modern("server/discover")},
 	} {
@@ -225,7 +226,7 @@ func BenchmarkInitialize(b *testing.B) {
 func BenchmarkResume(b *testing.B) {
 	hs := benchServer(b, troupe.Options{Dir: b.TempDir()})
 	c := (&testkit.Client{T: b, HTTP: hs.Client(), URL: hs.URL + "/mcp"}).Initialize(`{}`)
-	all := c.Post(callWith("1", "count", `{"to":200,"delay_ms":1}`, "1")).All()
+	all := c.Post(host.CallWith("1", "count", `{"to":200,"delay_ms":1}`, "1")).All()
 	b.ReportAllocs()
 	b.ResetTimer()
 	begin := processCPU()
@@ -257,7 +258,7 @@ func BenchmarkEvents(b *testing.B) {
 					for range calls {
 						// Above 100 a second progress of one token is coalesced: log messages
 						// are not.
-						all := c.Post(call(fmt.Sprint(i), "chatter", fmt.Sprintf(`{"to":%d}`, each))).All()
+						all := c.Post(host.Call(fmt.Sprint(i), "chatter", fmt.Sprintf(`{"to":%d}`, each))).All()
 						if len(all) != each+2 {
 							b.Errorf("%d events, want %d", len(all), each+2)
 						}

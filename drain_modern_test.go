@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
@@ -15,21 +16,21 @@ import (
 // requests that brought the same answers.
 func TestAllWhoWaitForACallAreToldThatItIsGivenUp(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h, _, _ := parkHost(t, troupe.Options{DrainDelay: -1, DrainWait: 100 * time.Millisecond})
-		m := h.modern(everyCapability)
+		h, _, _ := host.NewParking(t, troupe.Options{DrainDelay: -1, DrainWait: 100 * time.Millisecond})
+		m := h.Stateless(host.EveryCapability)
 		came := map[string][]<-chan *testkit.Answer{}
 		for _, tool := range []string{"safe", "never"} {
-			a, id := m.tool(tool, `{}`)
-			params := toolParams(tool, `{}`, m.parked(a, id, "name"), given("name", "Ada"))
+			a, id := m.Tool(tool, `{}`)
+			params := host.ToolParams(tool, `{}`, m.Parked(a, id, "name"), host.Given("name", "Ada"))
 			for range 2 {
-				later, _ := m.later("tools/call", params)
+				later, _ := m.Later("tools/call", params)
 				synctest.Wait()
 				came[tool] = append(came[tool], later)
 			}
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		served := make(chan error, 1)
-		go func() { served <- h.rt.ServeOn(ctx, testkit.NewListener()) }()
+		go func() { served <- h.Runtime.ServeOn(ctx, testkit.NewListener()) }()
 		stop()
 		for i := range 2 {
 			if a := <-came["safe"][i]; a.StatusCode != 503 || a.Header.Get("Retry-After") == "" {

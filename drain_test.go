@@ -12,48 +12,49 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
 // serving is a host whose server is Serve's own.
 type serving struct {
-	*host
+	*host.Host
 	stop   func()
 	served chan error
 	ended  time.Time
 }
 
 // served returns h as Serve serves it, with connections of its own.
-func (h *host) served() *serving {
-	h.t.Helper()
+func served(h *host.Host) *serving {
+	h.T.Helper()
 	own := *h
 	ln := testkit.NewListener()
 	tr := &http.Transport{DialContext: ln.Dial, MaxIdleConnsPerHost: 100}
-	own.ln, own.web = ln, &http.Client{Transport: tr}
-	ctx, stop := context.WithCancel(h.t.Context())
-	s := &serving{host: &own, stop: stop, served: make(chan error, 1)}
+	own.Listener, own.HTTP = ln, &http.Client{Transport: tr}
+	ctx, stop := context.WithCancel(h.T.Context())
+	s := &serving{Host: &own, stop: stop, served: make(chan error, 1)}
 	go func() {
-		err := h.rt.ServeOn(ctx, ln)
+		err := h.Runtime.ServeOn(ctx, ln)
 		s.ended = time.Now()
 		s.served <- err
 	}()
-	h.t.Cleanup(tr.CloseIdleConnections)
+	h.T.Cleanup(tr.CloseIdleConnections)
 	return s
 }
 
 // end waits for the end of Serve and returns when it was, from since on.
 func (s *serving) end(since time.Time) time.Duration {
-	s.t.Helper()
+	s.T.Helper()
 	if err := <-s.served; err != nil {
-		s.t.Errorf("serve: %v", err)
+		s.T.Errorf("serve: %v", err)
 	}
 	return s.ended.Sub(since)
 }
 
 // fresh is c on connections of its own.
 func (s *serving) fresh(c *testkit.Client) *testkit.Client {
-	tr := &http.Transport{DialContext: s.ln.Dial}
-	s.t.Cleanup(tr.CloseIdleConnections)
+	tr := &http.Transport{DialContext: s.Listener.Dial}
+	s.T.Cleanup(tr.CloseIdleConnections)
 	m := *c
 	m.HTTP = &http.Client{Transport: tr}
 	return &m
@@ -62,24 +63,24 @@ func (s *serving) fresh(c *testkit.Client) *testkit.Client {
 // TestDrainWaitsOnlyForWhatNobodyElseCanEnd stops a server while calls of each kind run, and has another client call
 // all the time.
 func TestDrainWaitsOnlyForWhatNobodyElseCanEnd(t *testing.T) {
-	count := callWith("1", "count", `{"to":60,"delay_ms":1000}`, "1")
+	count := host.CallWith("1", "count", `{"to":60,"delay_ms":1000}`, "1")
 	for name, tt := range map[string]struct {
 		revision, call string
 		want           time.Duration // from the call on; it is stopped after a second
 	}{
 		"a safe call":                                {"2025-11-25", count, time.Second},
-		"a safe call that is silent":                 {"2025-11-25", call("1", "count", `{"to":1,"delay_ms":60000}`), time.Second},
-		"a question of a safe call":                  {"2025-11-25", call("1", "ask", `{"question":"?"}`), time.Second},
-		"a call that may not run again":              {"2025-11-25", call("1", "sleep", `{"ms":5000}`), 5 * time.Second},
-		"a client that may not come back by itself":  {"2025-06-18", callWith("1", "count", `{"to":5,"delay_ms":1000}`, "1"), 5 * time.Second},
-		"a batch with a call that may not run again": {"2025-03-26", "[" + call("1", "echo", `{"text":"x"}`) + "," + call("2", "sleep", `{"ms":5000}`) + "]", 5 * time.Second},
-		"a call that takes too long":                 {"2025-11-25", call("1", "sleep", `{"ms":3600000}`), 11 * time.Second},
+		"a safe call that is silent":                 {"2025-11-25", host.Call("1", "count", `{"to":1,"delay_ms":60000}`), time.Second},
+		"a question of a safe call":                  {"2025-11-25", host.Call("1", "ask", `{"question":"?"}`), time.Second},
+		"a call that may not run again":              {"2025-11-25", host.Call("1", "sleep", `{"ms":5000}`), 5 * time.Second},
+		"a client that may not come back by itself":  {"2025-06-18", host.CallWith("1", "count", `{"to":5,"delay_ms":1000}`, "1"), 5 * time.Second},
+		"a batch with a call that may not run again": {"2025-03-26", "[" + host.Call("1", "echo", `{"text":"x"}`) + "," + host.Call("2", "sleep", `{"ms":5000}`) + "]", 5 * time.Second},
+		"a call that takes too long":                 {"2025-11-25", host.Call("1", "sleep", `{"ms":3600000}`), 11 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
-				h := newHost(t, troupe.Options{Dir: t.TempDir(), DrainDelay: -1, DrainWait: 10 * time.Second}, nil).served()
-				c := h.unchecked().InitializeAs(tt.revision, `{"elicitation":{}}`)
-				other := h.fresh(h.session())
+				h := served(host.New(t, troupe.Options{Dir: t.TempDir(), DrainDelay: -1, DrainWait: 10 * time.Second}, nil))
+				c := h.Unchecked().InitializeAs(tt.revision, `{"elicitation":{}}`)
+				other := h.fresh(h.Session())
 				began := time.Now()
 				a := c.Post(tt.call)
 				go a.All()
@@ -87,7 +88,7 @@ func TestDrainWaitsOnlyForWhatNobodyElseCanEnd(t *testing.T) {
 				h.stop()
 				refused := time.Duration(0)
 				for ; time.Since(began) < tt.want; time.Sleep(100 * time.Millisecond) {
-					a, err := other.Try("POST", call("7", "echo", `{"text":"x"}`))
+					a, err := other.Try("POST", host.Call("7", "echo", `{"text":"x"}`))
 					if err != nil || a.StatusCode != 200 {
 						refused = tt.want - time.Since(began)
 						break
@@ -99,7 +100,7 @@ func TestDrainWaitsOnlyForWhatNobodyElseCanEnd(t *testing.T) {
 				if refused > 200*time.Millisecond {
 					t.Errorf("another client is refused for %v", refused)
 				}
-				if a, err := other.Try("POST", call("8", "echo", `{"text":"x"}`)); err == nil {
+				if a, err := other.Try("POST", host.Call("8", "echo", `{"text":"x"}`)); err == nil {
 					t.Errorf("after the end: %s", a.Status)
 				}
 			})
@@ -112,11 +113,11 @@ func TestDrainWaitsOnlyForWhatNobodyElseCanEnd(t *testing.T) {
 func TestDrainOfModernCalls(t *testing.T) {
 	for tool, want := range map[string]time.Duration{"safe": 0, "never": 2 * time.Second} {
 		testkit.Bubble(t, func(t *testing.T) {
-			h, _, _ := parkHost(t, troupe.Options{DrainDelay: -1, DrainWait: 2 * time.Second})
-			s := h.served()
-			m := s.modern(everyCapability)
-			a, id := m.tool(tool, `{}`)
-			m.parked(a, id, "name")
+			h, _, _ := host.NewParking(t, troupe.Options{DrainDelay: -1, DrainWait: 2 * time.Second})
+			s := served(h)
+			m := s.Stateless(host.EveryCapability)
+			a, id := m.Tool(tool, `{}`)
+			m.Parked(a, id, "name")
 			time.Sleep(time.Second)
 			stopped := time.Now()
 			s.stop()
@@ -126,9 +127,9 @@ func TestDrainOfModernCalls(t *testing.T) {
 		})
 	}
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{DrainDelay: -1}, nil).served()
-		m := h.modern(`{}`)
-		a, _ := m.later("tools/call", toolParams("count", `{"to":4,"delay_ms":1000}`))
+		h := served(host.New(t, troupe.Options{DrainDelay: -1}, nil))
+		m := h.Stateless(`{}`)
+		a, _ := m.Later("tools/call", host.ToolParams("count", `{"to":4,"delay_ms":1000}`))
 		time.Sleep(time.Second)
 		stopped := time.Now()
 		h.stop()
@@ -145,12 +146,12 @@ func TestDrainOfModernCalls(t *testing.T) {
 // that is cut off at its end.
 func TestDrainRefusesWhatCouldNotEnd(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{Dir: t.TempDir(), DrainDelay: -1, DrainWait: 10 * time.Second}, nil).served()
-		c := h.session()
+		h := served(host.New(t, troupe.Options{Dir: t.TempDir(), DrainDelay: -1, DrainWait: 10 * time.Second}, nil))
+		c := h.Session()
 		began := time.Now()
 		var open []<-chan *testkit.Answer
 		later := func() {
-			open = append(open, c.PostLater(call(fmt.Sprint(len(open)), "sleep", `{"ms":4000}`)))
+			open = append(open, c.PostLater(host.Call(fmt.Sprint(len(open)), "sleep", `{"ms":4000}`)))
 			synctest.Wait()
 		}
 		later()
@@ -160,14 +161,14 @@ func TestDrainRefusesWhatCouldNotEnd(t *testing.T) {
 			later()
 			time.Sleep(1500 * time.Millisecond)
 		}
-		if a := c.Post(call("90", "sleep", `{"ms":1}`)); !turnedAway(a) {
+		if a := c.Post(host.Call("90", "sleep", `{"ms":1}`)); !host.TurnedAway(a) {
 			t.Errorf("a call that may not run again, in the second half: %s", a.Status)
 		}
-		if a := c.Post(call("91", "echo", `{"text":"x"}`)); a.StatusCode != 200 {
+		if a := c.Post(host.Call("91", "echo", `{"text":"x"}`)); a.StatusCode != 200 {
 			t.Errorf("one that may: %s", a.Status)
 		}
 		for i, a := range open {
-			if got := payloads((<-a).All()); len(got) != 1 || got[0] != textResult(fmt.Sprint(i), "slept") {
+			if got := host.Payloads((<-a).All()); len(got) != 1 || got[0] != host.TextResult(fmt.Sprint(i), "slept") {
 				t.Errorf("call %d is answered with %v", i, got)
 			}
 		}
@@ -180,13 +181,13 @@ func TestDrainRefusesWhatCouldNotEnd(t *testing.T) {
 // TestDrainOfADeafHandler hands a safe call over whose handler does not heed its context.
 func TestDrainOfADeafHandler(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{Dir: t.TempDir(), DrainDelay: -1}, nil)
-		troupe.AddTool(h.srv, troupe.Tool{Name: "deaf", Rerun: troupe.Safe}, func(context.Context, *troupe.Call, struct{}) (string, error) {
+		h := host.New(t, troupe.Options{Dir: t.TempDir(), DrainDelay: -1}, nil)
+		troupe.AddTool(h.Server, troupe.Tool{Name: "deaf", Rerun: troupe.Safe}, func(context.Context, *troupe.Call, struct{}) (string, error) {
 			time.Sleep(20 * time.Second)
 			return "", nil
 		})
-		s := h.served()
-		a := s.session().Post(call("1", "deaf", `{}`))
+		s := served(h)
+		a := s.Session().Post(host.Call("1", "deaf", `{}`))
 		stopped := time.Now()
 		s.stop()
 		a.All()
@@ -199,22 +200,22 @@ func TestDrainOfADeafHandler(t *testing.T) {
 // TestDrainDelayAnnounces looks at what clients and balancers get while the delay lasts, and right after it.
 func TestDrainDelayAnnounces(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{Dir: t.TempDir(), DrainDelay: 3 * time.Second}, nil).served()
+		h := served(host.New(t, troupe.Options{Dir: t.TempDir(), DrainDelay: 3 * time.Second}, nil))
 		get := func(path string) *http.Response {
 			t.Helper()
-			resp, err := h.web.Get("http://127.0.0.1" + path)
+			resp, err := h.HTTP.Get("http://127.0.0.1" + path)
 			if err != nil {
 				t.Fatal(err)
 			}
 			_ = resp.Body.Close()
 			return resp
 		}
-		c := h.session()
+		c := h.Session()
 		c.Header = http.Header{"Mcp-Protocol-Version": {"2025-11-25"}}
 		kept := h.fresh(c)
-		kept.Post(call("1", "echo", `{"text":"x"}`))
-		began := c.Post(callWith("2", "count", `{"to":3,"delay_ms":500}`, "2"))
-		slow := h.fresh(c).PostLater(call("3", "sleep", `{"ms":100}`))
+		kept.Post(host.Call("1", "echo", `{"text":"x"}`))
+		began := c.Post(host.CallWith("2", "count", `{"to":3,"delay_ms":500}`, "2"))
+		slow := h.fresh(c).PostLater(host.Call("3", "sleep", `{"ms":100}`))
 		time.Sleep(50 * time.Millisecond)
 		if resp := get("/readyz"); resp.Close || resp.StatusCode != 200 {
 			t.Errorf("before: %s, close %t", resp.Status, resp.Close)
@@ -236,27 +237,27 @@ func TestDrainDelayAnnounces(t *testing.T) {
 				go a.All()
 			}
 		}
-		ends("a plain answer", c.Post(call("4", "echo", `{"text":"x"}`)), true)
+		ends("a plain answer", c.Post(host.Call("4", "echo", `{"text":"x"}`)), true)
 		ends("an answer to what came before", <-slow, true)
-		ends("a call's stream", c.Post(callWith("5", "count", `{"to":2}`, "5")), true)
-		ends("a refusal", h.unchecked().Post(`{`), true)
+		ends("a call's stream", c.Post(host.CallWith("5", "count", `{"to":2}`, "5")), true)
+		ends("a refusal", h.Unchecked().Post(`{`), true)
 		ends("the session's own stream", c.Get(""), true)
-		ends("a modern stream", h.modern(`{}`).post("tools/call", toolParams("count", `{"to":2,"delay_ms":1}`, `"_meta":{"progressToken":1}`)), true)
+		ends("a modern stream", h.Stateless(`{}`).Post("tools/call", host.ToolParams("count", `{"to":2,"delay_ms":1}`, `"_meta":{"progressToken":1}`)), true)
 		// Who resumes only what breaks would take an end that was announced for a good one.
-		ends("a stream of an older revision", h.client().InitializeAs("2025-03-26", `{}`).Post(callWith("5", "count", `{"to":2}`, "5")), false)
-		if got := payloads(began.All()); len(got) != 4 {
+		ends("a stream of an older revision", h.Client().InitializeAs("2025-03-26", `{}`).Post(host.CallWith("5", "count", `{"to":2}`, "5")), false)
+		if got := host.Payloads(began.All()); len(got) != 4 {
 			t.Errorf("a stream that was open before: %v", got)
 		}
 		time.Sleep(time.Until(stopped.Add(2900 * time.Millisecond)))
-		young := h.fresh(c).PostLater(call("10", "sleep", `{"ms":240}`))
+		young := h.fresh(c).PostLater(host.Call("10", "sleep", `{"ms":240}`))
 		time.Sleep(180 * time.Millisecond)
-		if _, err := h.fresh(c).Try("POST", call("11", "echo", `{"text":"x"}`)); err == nil {
+		if _, err := h.fresh(c).Try("POST", host.Call("11", "echo", `{"text":"x"}`)); err == nil {
 			t.Error("a new connection is accepted after the delay")
 		}
-		if a, err := kept.Try("POST", call("12", "echo", `{"text":"x"}`)); err != nil || a.StatusCode != 200 || !a.Response.Close {
+		if a, err := kept.Try("POST", host.Call("12", "echo", `{"text":"x"}`)); err != nil || a.StatusCode != 200 || !a.Response.Close {
 			t.Errorf("a request on a connection that was kept: %v, %+v", err, a)
 		}
-		equal(t, "what runs is answered", string((<-young).Body), textResult("10", "slept"))
+		host.Equal(t, "what runs is answered", string((<-young).Body), host.TextResult("10", "slept"))
 		if took := h.end(stopped); took < 3*time.Second || took > 3500*time.Millisecond {
 			t.Errorf("it ends after %v", took)
 		}
@@ -270,20 +271,20 @@ func TestDrainDelayNeedsAWitness(t *testing.T) {
 		want   time.Duration
 	}{
 		"nobody came":                {func(*serving) {}, 0},
-		"whoever came has left":      {func(h *serving) { h.session(); h.web.CloseIdleConnections() }, 0},
-		"an idle connection is open": {func(h *serving) { h.session() }, 0},
-		"an idle stream is open":     {func(h *serving) { go h.session().Get("").All() }, 0},
+		"whoever came has left":      {func(h *serving) { h.Session(); h.HTTP.CloseIdleConnections() }, 0},
+		"an idle connection is open": {func(h *serving) { h.Session() }, 0},
+		"an idle stream is open":     {func(h *serving) { go h.Session().Get("").All() }, 0},
 		"a listener's stream is open": {func(h *serving) {
-			go h.modern(`{}`).post("subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`).All()
+			go h.Stateless(`{}`).Post("subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`).All()
 		}, 0},
-		"a call ends meanwhile":   {func(h *serving) { h.under(call("1", "sleep", `{"ms":1000}`)) }, time.Second},
-		"a call runs":             {func(h *serving) { h.under(call("1", "count", `{"to":1,"delay_ms":60000}`)) }, 3 * time.Second},
-		"somebody asks readiness": {func(h *serving) { h.ask("/readyz"); h.web.CloseIdleConnections() }, 3 * time.Second},
-		"somebody asks health":    {func(h *serving) { h.ask("/healthz"); h.web.CloseIdleConnections() }, 3 * time.Second},
+		"a call ends meanwhile":   {func(h *serving) { h.under(host.Call("1", "sleep", `{"ms":1000}`)) }, time.Second},
+		"a call runs":             {func(h *serving) { h.under(host.Call("1", "count", `{"to":1,"delay_ms":60000}`)) }, 3 * time.Second},
+		"somebody asks readiness": {func(h *serving) { h.ask("/readyz"); h.HTTP.CloseIdleConnections() }, 3 * time.Second},
+		"somebody asks health":    {func(h *serving) { h.ask("/healthz"); h.HTTP.CloseIdleConnections() }, 3 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
-				h := newHost(t, troupe.Options{}, nil).served()
+				h := served(host.New(t, troupe.Options{}, nil))
 				tt.before(h)
 				synctest.Wait()
 				stopped := time.Now()
@@ -298,15 +299,15 @@ func TestDrainDelayNeedsAWitness(t *testing.T) {
 
 // under has a call run whose client reads what comes.
 func (s *serving) under(call string) {
-	answer := s.session().PostLater(call)
+	answer := s.Session().PostLater(call)
 	go func() { (<-answer).All() }()
 }
 
 func (s *serving) ask(path string) {
-	s.t.Helper()
-	resp, err := s.web.Get("http://127.0.0.1" + path)
+	s.T.Helper()
+	resp, err := s.HTTP.Get("http://127.0.0.1" + path)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	_ = resp.Body.Close()
 }
@@ -316,9 +317,9 @@ func (s *serving) ask(path string) {
 func TestRestartUnderASafeCall(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		dir := t.TempDir()
-		h := newHost(t, troupe.Options{Dir: dir, DrainDelay: -1}, nil).served()
-		c := h.session()
-		a := c.Post(callWith("1", "count", `{"to":60,"delay_ms":1000}`, "1"))
+		h := served(host.New(t, troupe.Options{Dir: dir, DrainDelay: -1}, nil))
+		c := h.Session()
+		a := c.Post(host.CallWith("1", "count", `{"to":60,"delay_ms":1000}`, "1"))
 		alone := c.Get("")
 		var events []testkit.Event
 		for range 11 {
@@ -335,14 +336,14 @@ func TestRestartUnderASafeCall(t *testing.T) {
 		if took := h.end(stopped); took > 500*time.Millisecond {
 			t.Errorf("it ends after %v", took)
 		}
-		next := newHost(t, troupe.Options{Dir: dir}, nil)
-		events = append(events, next.moved(c).Get(events[len(events)-1].ID).All()...)
+		next := host.New(t, troupe.Options{Dir: dir}, nil)
+		events = append(events, next.Moved(c).Get(events[len(events)-1].ID).All()...)
 		var want []string
 		for i := 1; i <= 60; i++ {
 			want = append(want, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":%d,"total":60}}`, i))
 		}
-		want = append(want, textResult("1", "counted to 60"))
-		if diff := cmp.Diff(want, payloads(events)); diff != "" {
+		want = append(want, host.TextResult("1", "counted to 60"))
+		if diff := cmp.Diff(want, host.Payloads(events)); diff != "" {
 			t.Errorf("the call (-want +got):\n%s", diff)
 		}
 	})

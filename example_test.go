@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -404,7 +405,7 @@ func TestReadme(t *testing.T) {
 	readme := readText(t, "README.md")
 	_, rest, _ := strings.Cut(readme, "```go\n")
 	block, _, _ := strings.Cut(rest, "```\n")
-	equal(t, "the first Go block", block, readText(t, "examples/hello/main.go"))
+	host.Equal(t, "the first Go block", block, readText(t, "examples/hello/main.go"))
 	declared := regexp.MustCompile(`f\.\w+\(&[a-z]\.\w+, "([a-z-]+)"`)
 	limits := readText(t, "docs/limits.md")
 	for file, least := range map[string]int{"settings.go": 15, "limits.go": 25} {
@@ -413,9 +414,9 @@ func TestReadme(t *testing.T) {
 			t.Errorf("%d flags found in %s: the test looks at the wrong place", len(flags), file)
 		}
 		for _, flag := range flags {
-			contains(t, "the table of flags", readme, "| `--"+flag[1]+"` |")
+			host.Contains(t, "the table of flags", readme, "| `--"+flag[1]+"` |")
 			if file == "limits.go" {
-				contains(t, "the table of limits", limits, "`--"+flag[1]+"`")
+				host.Contains(t, "the table of limits", limits, "`--"+flag[1]+"`")
 			}
 		}
 	}

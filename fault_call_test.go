@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -23,19 +24,19 @@ import (
 // behind must not reach them.
 func TestCallIsOverOnceItsHandlerHasReturned(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
+		h := host.New(t, troupe.Options{}, nil)
 		kept, running, release := make(chan *troupe.Call, 1), make(chan struct{}), make(chan struct{})
-		h.tool("leave", 0, func(_ context.Context, call *troupe.Call) (string, error) {
+		h.AddTool("leave", 0, func(_ context.Context, call *troupe.Call) (string, error) {
 			kept <- call
 			return "left", nil
 		})
-		h.tool("hold", 0, func(context.Context, *troupe.Call) (string, error) {
+		h.AddTool("hold", 0, func(context.Context, *troupe.Call) (string, error) {
 			running <- struct{}{}
 			<-release
 			return "held", nil
 		})
-		other := h.session()
-		equal(t, "first", h.session().Post(callWith("1", "leave", `{}`, `"first"`)).Body, textResult("1", "left"))
+		other := h.Session()
+		host.Equal(t, "first", h.Session().Post(host.CallWith("1", "leave", `{}`, `"first"`)).Body, host.TextResult("1", "left"))
 		left := <-kept
 		send := func(when string) {
 			t.Helper()
@@ -46,7 +47,7 @@ func TestCallIsOverOnceItsHandlerHasReturned(t *testing.T) {
 			if left.Progress(ctx, 1, 0, "") == nil {
 				t.Errorf("%s: progress went somewhere", when)
 			}
-			if _, err := left.Elicit(ctx, "?", form); err == nil {
+			if _, err := left.Elicit(ctx, "?", host.Form); err == nil {
 				t.Errorf("%s: a question was answered", when)
 			}
 			left.Disconnect()
@@ -54,14 +55,14 @@ func TestCallIsOverOnceItsHandlerHasReturned(t *testing.T) {
 		synctest.Wait() // what served the call is free
 		send("while nothing runs")
 		answered := make(chan *testkit.Answer, 1)
-		go func() { answered <- other.Post(callWith("1", "hold", `{}`, `"other"`)) }()
+		go func() { answered <- other.Post(host.CallWith("1", "hold", `{}`, `"other"`)) }()
 		<-running
 		send("while another call runs")
 		close(release)
 		if a := <-answered; a.Stream() {
-			t.Errorf("the other call got %q", payloads(a.All()))
+			t.Errorf("the other call got %q", host.Payloads(a.All()))
 		} else {
-			equal(t, "other", a.Body, textResult("1", "held"))
+			host.Equal(t, "other", a.Body, host.TextResult("1", "held"))
 		}
 		// At any moment of the other's life.
 		var stop atomic.Bool
@@ -75,7 +76,7 @@ func TestCallIsOverOnceItsHandlerHasReturned(t *testing.T) {
 		})
 		for i := range 100 {
 			id := fmt.Sprint(i)
-			if a := other.Post(callWith(id, "echo", `{"text":"`+id+`"}`, id)); a.Body != textResult(id, id) {
+			if a := other.Post(host.CallWith(id, "echo", `{"text":"`+id+`"}`, id)); a.Body != host.TextResult(id, id) {
 				t.Errorf("call %s got %s %q", id, a.Status, a.Body)
 			}
 		}
@@ -91,14 +92,14 @@ func TestManyGoroutinesOfAHandlerSend(t *testing.T) {
 		senders, each int
 		all           bool // none may be refused
 	}{
-		"as many as wait for the log":  {1000, sized(20, 3), true},
-		"more than a mailbox can hold": {sized(20_000, 5000), 2, false},
+		"as many as wait for the log":  {1000, host.Sized(20, 3), true},
+		"more than a mailbox can hold": {host.Sized(20_000, 5000), 2, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
-				h := newHost(t, troupe.Options{LogRate: -1}, nil)
+				h := host.New(t, troupe.Options{LogRate: -1}, nil)
 				var refused atomic.Int64
-				h.tool("many", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
+				h.AddTool("many", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
 					var wg sync.WaitGroup
 					for range tt.senders {
 						wg.Go(func() {
@@ -112,10 +113,10 @@ func TestManyGoroutinesOfAHandlerSend(t *testing.T) {
 					wg.Wait()
 					return "done", nil
 				})
-				c := h.unchecked().Initialize(`{}`)
-				a := c.Post(call("1", "many", `{}`))
+				c := h.Unchecked().Initialize(`{}`)
+				a := c.Post(host.Call("1", "many", `{}`))
 				seen, newest := make(map[string]bool), testkit.Event{}
-				for newest.Data != textResult("1", "done") {
+				for newest.Data != host.TextResult("1", "done") {
 					e, ok := a.Next()
 					if !ok { // it was cut off for reading slowly
 						if a = c.Get(newest.ID); !a.Stream() {
@@ -149,27 +150,27 @@ func TestRerunsOfAFullSession(t *testing.T) {
 		dir, o := t.TempDir(), troupe.Options{CallsPerSession: 4}
 		first := o
 		first.Dir = dir
-		h := newHost(t, first, nil)
-		c := h.session()
+		h := host.New(t, first, nil)
+		c := h.Session()
 		primes := make(map[string]string)
 		for _, id := range []string{"1", "2", "3", "4"} {
-			a := c.Post(callWith(id, "count", `{"to":3,"delay_ms":20000}`, id))
+			a := c.Post(host.CallWith(id, "count", `{"to":3,"delay_ms":20000}`, id))
 			e, _ := a.Next()
 			primes[id] = e.ID
 			defer a.Close()
 		}
-		_, m := crashed(t, dir, o, c)
+		_, m := host.Crashed(t, dir, o, c)
 		for _, id := range []string{"1", "9"} {
-			a := m.Post(call(id, "sleep", `{"ms":3600000}`))
+			a := m.Post(host.Call(id, "sleep", `{"ms":3600000}`))
 			a.Next()
 			defer a.Close()
 		}
 		resumed := make(map[string]func() []string)
 		for id, prime := range primes {
-			resumed[id] = reading(m.Get(prime))
+			resumed[id] = host.Reading(m.Get(prime))
 		}
 		for id, wait := range resumed {
-			want := textResult(id, "counted to 3")
+			want := host.TextResult(id, "counted to 3")
 			if id == "1" {
 				want = `{"jsonrpc":"2.0","id":1,"error":{"code":-32010,"message":"the node running this call was lost; whether it took effect is unknown"}}`
 			}
@@ -185,34 +186,34 @@ func TestRerunsOfAFullSession(t *testing.T) {
 func TestWithdrawnQuestionIsNoMessageOfTheHandler(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		o := troupe.Options{Dir: t.TempDir(), MaxAsk: 10 * time.Second}
-		add := func(h *host) {
-			troupe.AddTool(h.srv, troupe.Tool{Name: "asklog", Description: "Asks, and then logs.", Rerun: troupe.Safe},
+		add := func(h *host.Host) {
+			troupe.AddTool(h.Server, troupe.Tool{Name: "asklog", Description: "Asks, and then logs.", Rerun: troupe.Safe},
 				func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
-					_, _ = call.Elicit(ctx, "who?", form) // nobody answers
-					if err := sleep(ctx, 5000); err != nil {
+					_, _ = call.Elicit(ctx, "who?", host.Form) // nobody answers
+					if err := host.Sleep(ctx, 5000); err != nil {
 						return "", err
 					}
 					return "done", call.Log(ctx, mcp.LevelError, "", "never sent before the crash")
 				})
 		}
-		h := newHost(t, o, nil)
+		h := host.New(t, o, nil)
 		add(h)
-		c := h.session()
-		a := c.Post(call("1", "asklog", `{}`))
-		question := nextQuestion(t, a)
+		c := h.Session()
+		a := c.Post(host.Call("1", "asklog", `{}`))
+		question := host.NextQuestion(t, a)
 		withdrawn, _ := a.Next()
-		contains(t, "withdrawn", withdrawn.Data, `"notifications/cancelled","params":{"requestId":`+string(question.ID))
-		o.Dir = copyDir(t, o.Dir)
-		after := newHost(t, o, nil)
+		host.Contains(t, "withdrawn", withdrawn.Data, `"notifications/cancelled","params":{"requestId":`+string(question.ID))
+		o.Dir = host.CopyDir(t, o.Dir)
+		after := host.New(t, o, nil)
 		add(after)
 		a.Close()
 		var got []string
-		for _, s := range payloads(after.moved(c).Get(withdrawn.ID).All()) {
+		for _, s := range host.Payloads(after.Moved(c).Get(withdrawn.ID).All()) {
 			if !strings.Contains(s, `"notifications/cancelled"`) {
 				got = append(got, s)
 			}
 		}
-		want := []string{note("notifications/message", `{"level":"error","data":"never sent before the crash"}`), textResult("1", "done")}
+		want := []string{host.Note("notifications/message", `{"level":"error","data":"never sent before the crash"}`), host.TextResult("1", "done")}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -224,26 +225,26 @@ func TestWithdrawnQuestionIsNoMessageOfTheHandler(t *testing.T) {
 // comes too late.
 func TestAnsweredCallNeverRunsAgain(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
+		h := host.New(t, troupe.Options{}, nil)
 		var runs atomic.Int32
-		troupe.AddTool(h.srv, troupe.Tool{Name: "once", Description: "Counts its runs.", Rerun: troupe.Safe},
+		troupe.AddTool(h.Server, troupe.Tool{Name: "once", Description: "Counts its runs.", Rerun: troupe.Safe},
 			func(ctx context.Context, _ *troupe.Call, _ struct{}) (string, error) {
-				return fmt.Sprint("run ", runs.Add(1)), sleep(ctx, 500)
+				return fmt.Sprint("run ", runs.Add(1)), host.Sleep(ctx, 500)
 			})
-		c := h.session()
+		c := h.Session()
 		for _, tt := range []struct{ tool, args, text string }{{"once", `{}`, "run 1"}, {"sleep", `{"ms":500}`, "slept"}} {
 			begin := time.Now()
-			events := c.Post(call("1", tt.tool, tt.args)).All()
-			want := textResult("1", tt.text)
-			equal(t, tt.tool, fmt.Sprint(payloads(events)), fmt.Sprint([]string{want}))
+			events := c.Post(host.Call("1", tt.tool, tt.args)).All()
+			want := host.TextResult("1", tt.text)
+			host.Equal(t, tt.tool, fmt.Sprint(host.Payloads(events)), fmt.Sprint([]string{want}))
 			for _, age := range []time.Duration{9 * time.Minute, 11 * time.Minute, 13 * time.Minute, 13*time.Minute + 30*time.Second, 14 * time.Minute, 20 * time.Minute} {
 				time.Sleep(time.Until(begin.Add(age)))
 				if r := c.Get(events[0].ID); r.Stream() {
-					equal(t, fmt.Sprintf("%s after %v", tt.tool, age), fmt.Sprint(payloads(r.All())), fmt.Sprint([]string{want}))
+					host.Equal(t, fmt.Sprintf("%s after %v", tt.tool, age), fmt.Sprint(host.Payloads(r.All())), fmt.Sprint([]string{want}))
 				} else if age < 10*time.Minute {
 					t.Errorf("%s after %v: %s %s", tt.tool, age, r.Status, r.Body)
 				} else {
-					badEvent(t, r)
+					host.BadEvent(t, r)
 				}
 			}
 		}
@@ -257,25 +258,25 @@ func TestAnsweredCallNeverRunsAgain(t *testing.T) {
 func TestRerunOfDeepArguments(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		o := troupe.Options{Dir: t.TempDir(), MaxDepth: 500}
-		add := func(h *host) {
-			troupe.AddRawTool(h.srv, troupe.Tool{Name: "deep", Description: "Takes anything.", InputSchema: []byte(`{"type":"object"}`), Rerun: troupe.Safe},
+		add := func(h *host.Host) {
+			troupe.AddRawTool(h.Server, troupe.Tool{Name: "deep", Description: "Takes anything.", InputSchema: []byte(`{"type":"object"}`), Rerun: troupe.Safe},
 				func(ctx context.Context, _ *troupe.Call, _ json.RawMessage) (*mcp.CallToolResult, error) {
-					return &mcp.CallToolResult{Content: mcp.Contents{mcp.Text("done")}}, sleep(ctx, 5000)
+					return &mcp.CallToolResult{Content: mcp.Contents{mcp.Text("done")}}, host.Sleep(ctx, 5000)
 				})
 		}
-		h := newHost(t, o, nil)
+		h := host.New(t, o, nil)
 		add(h)
-		c := h.session()
-		a := c.Post(call("1", "deep", `{"x":`+strings.Repeat("[", 200)+strings.Repeat("]", 200)+`}`))
+		c := h.Session()
+		a := c.Post(host.Call("1", "deep", `{"x":`+strings.Repeat("[", 200)+strings.Repeat("]", 200)+`}`))
 		prime, _ := a.Next()
-		o.Dir = copyDir(t, o.Dir)
-		after := newHost(t, o, nil)
+		o.Dir = host.CopyDir(t, o.Dir)
+		after := host.New(t, o, nil)
 		add(after)
 		a.Close()
-		r := listen(after.moved(c).Get(prime.ID))
+		r := host.Listen(after.Moved(c).Get(prime.ID))
 		time.Sleep(time.Minute)
-		got, ended := r.now()
-		if diff := cmp.Diff([]string{textResult("1", "done")}, got); diff != "" || !ended {
+		got, ended := r.Now()
+		if diff := cmp.Diff([]string{host.TextResult("1", "done")}, got); diff != "" || !ended {
 			t.Errorf("ended: %v (-want +got):\n%s", ended, diff)
 		}
 		r.Close()

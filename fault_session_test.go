@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -20,14 +21,14 @@ import (
 // comes back.
 func TestKeptPeerFollowsItsSession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
+		h := host.New(t, troupe.Options{}, nil)
 		kept := make(chan *troupe.Peer, 1)
-		h.tool("keep", 0, func(_ context.Context, call *troupe.Call) (string, error) {
+		h.AddTool("keep", 0, func(_ context.Context, call *troupe.Call) (string, error) {
 			kept <- call.Peer()
 			return "", nil
 		})
-		c := h.session()
-		c.Post(call("1", "keep", `{}`))
+		c := h.Session()
+		c.Post(host.Call("1", "keep", `{}`))
 		peer := <-kept
 		log := func(level mcp.LoggingLevel, text string) {
 			t.Helper()
@@ -36,14 +37,14 @@ func TestKeptPeerFollowsItsSession(t *testing.T) {
 			}
 		}
 		time.Sleep(3 * time.Minute) // the session leaves memory
-		l := listen(c.Get(""))
+		l := host.Listen(c.Get(""))
 		synctest.Wait()
 		log(mcp.LevelError, "first")
-		c.Post(method("2", "logging/setLevel", `{"level":"critical"}`))
+		c.Post(host.Method("2", "logging/setLevel", `{"level":"critical"}`))
 		log(mcp.LevelError, "below the level")
 		log(mcp.LevelCritical, "second")
-		got, _ := l.now()
-		want := []string{note("notifications/message", `{"level":"error","data":"first"}`), note("notifications/message", `{"level":"critical","data":"second"}`)}
+		got, _ := l.Now()
+		want := []string{host.Note("notifications/message", `{"level":"error","data":"first"}`), host.Note("notifications/message", `{"level":"critical","data":"second"}`)}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -60,7 +61,7 @@ func TestKeptPeerFollowsItsSession(t *testing.T) {
 // ended reports what is wrong with a client whose session should have ended.
 func ended(t *testing.T, c *testkit.Client) {
 	t.Helper()
-	for _, a := range []*testkit.Answer{c.Post(call("99", "echo", `{"text":"x"}`)), c.Get("")} {
+	for _, a := range []*testkit.Answer{c.Post(host.Call("99", "echo", `{"text":"x"}`)), c.Get("")} {
 		if a.StatusCode != 404 {
 			t.Errorf("the session should have ended: %s %s", a.Status, a.Body)
 		}
@@ -71,21 +72,21 @@ func ended(t *testing.T, c *testkit.Client) {
 // only at its absolute lifetime.
 func TestOpenStreamKeepsTheSession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{SessionIdle: 10 * time.Minute, SessionMax: 40 * time.Minute}, nil)
-		c, idle := h.session(), h.session()
-		c.Post(subscribeOne)
-		l := listen(c.Get(""))
+		h := host.New(t, troupe.Options{SessionIdle: 10 * time.Minute, SessionMax: 40 * time.Minute}, nil)
+		c, idle := h.Session(), h.Session()
+		c.Post(host.SubscribeOne)
+		l := host.Listen(c.Get(""))
 		time.Sleep(39 * time.Minute)
 		ended(t, idle)
-		before, over := l.now()
-		h.srv.ResourceUpdated("test://one")
-		got, _ := l.now()
-		if diff := cmp.Diff([]string{oneUpdated}, got[len(before):]); diff != "" || over {
+		before, over := l.Now()
+		h.Server.ResourceUpdated("test://one")
+		got, _ := l.Now()
+		if diff := cmp.Diff([]string{host.OneUpdated}, got[len(before):]); diff != "" || over {
 			t.Errorf("after 39 minutes: ended %v (-want +got):\n%s", over, diff)
 		}
-		equal(t, "a call after 39 minutes", c.Post(call("2", "echo", `{"text":"x"}`)).Body, textResult("2", "x"))
+		host.Equal(t, "a call after 39 minutes", c.Post(host.Call("2", "echo", `{"text":"x"}`)).Body, host.TextResult("2", "x"))
 		time.Sleep(2 * time.Minute)
-		if got, over := l.now(); !over {
+		if got, over := l.Now(); !over {
 			t.Errorf("after 41 minutes the stream is still open: %q", got)
 		}
 		ended(t, c)
@@ -96,16 +97,16 @@ func TestOpenStreamKeepsTheSession(t *testing.T) {
 // So does a call that runs, whether its client is connected or not.
 func TestRunningCallKeepsTheSession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{SessionIdle: 10 * time.Minute, SessionMax: 40 * time.Minute}, nil)
+		h := host.New(t, troupe.Options{SessionIdle: 10 * time.Minute, SessionMax: 40 * time.Minute}, nil)
 		causes := make(chan error, 1)
-		h.tool("wait", 0, func(ctx context.Context, _ *troupe.Call) (string, error) {
+		h.AddTool("wait", 0, func(ctx context.Context, _ *troupe.Call) (string, error) {
 			<-ctx.Done()
 			causes <- context.Cause(ctx)
 			return "", ctx.Err()
 		})
-		c := h.session()
+		c := h.Session()
 		time.Sleep(9 * time.Minute)
-		a := c.Post(call("1", "sleep", `{"ms":1500000}`)) // until the 34th minute
+		a := c.Post(host.Call("1", "sleep", `{"ms":1500000}`)) // until the 34th minute
 		prime, _ := a.Next()
 		a.Close()
 		time.Sleep(24 * time.Minute)
@@ -113,14 +114,14 @@ func TestRunningCallKeepsTheSession(t *testing.T) {
 		if !r.Stream() {
 			t.Fatalf("resume of a running call: %s %s", r.Status, r.Body)
 		}
-		equal(t, "resumed", last(t, r), textResult("1", "slept"))
-		l := listen(c.Post(call("2", "wait", `{}`)))
+		host.Equal(t, "resumed", host.Last(t, r), host.TextResult("1", "slept"))
+		l := host.Listen(c.Post(host.Call("2", "wait", `{}`)))
 		time.Sleep(5 * time.Minute)
-		if got, over := l.now(); over {
+		if got, over := l.Now(); over {
 			t.Errorf("after 39 minutes the call has ended: %q", got)
 		}
 		time.Sleep(2 * time.Minute)
-		if got, over := l.now(); !over || len(got) != 0 {
+		if got, over := l.Now(); !over || len(got) != 0 {
 			t.Errorf("after 41 minutes: ended %v, got %q", over, got)
 		}
 		select {
@@ -141,22 +142,22 @@ func TestRunningCallKeepsTheSession(t *testing.T) {
 func TestDeleteEndsCalls(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		const grace = 250 * time.Millisecond
-		h := newHost(t, troupe.Options{}, nil)
+		h := host.New(t, troupe.Options{}, nil)
 		causes := make(chan error, 1)
-		h.tool("wait", 0, func(ctx context.Context, _ *troupe.Call) (string, error) {
+		h.AddTool("wait", 0, func(ctx context.Context, _ *troupe.Call) (string, error) {
 			<-ctx.Done()
 			causes <- context.Cause(ctx)
 			return "", ctx.Err()
 		})
 		for i := range 60 {
 			after := []time.Duration{grace / 2, grace, 2 * grace}[i%3]
-			c := h.session()
+			c := h.Session()
 			deleted := make(chan *testkit.Answer, 1)
 			time.AfterFunc(after, func() { deleted <- c.Do("DELETE", "") })
 			begin := time.Now()
-			a := c.Post(call("1", "wait", `{}`))
+			a := c.Post(host.Call("1", "wait", `{}`))
 			if a.Stream() {
-				if got := payloads(a.All()); len(got) != 0 {
+				if got := host.Payloads(a.All()); len(got) != 0 {
 					t.Errorf("deleted after %v: %q", after, got)
 				}
 			} else if a.StatusCode != 404 {
@@ -175,7 +176,7 @@ func TestDeleteEndsCalls(t *testing.T) {
 		}
 		synctest.Wait()
 		for _, kind := range []string{"session", "stream", "request"} {
-			if n := h.actors(kind); n != 0 {
+			if n := h.Actors(kind); n != 0 {
 				t.Errorf("%d actors of kind %s are left", n, kind)
 			}
 		}
@@ -185,12 +186,12 @@ func TestDeleteEndsCalls(t *testing.T) {
 // Probes may ask for the head alone.
 func TestHealth(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{DrainDelay: 3 * time.Second, DrainWait: time.Second}, nil)
+		h := host.New(t, troupe.Options{DrainDelay: 3 * time.Second, DrainWait: time.Second}, nil)
 		ln := testkit.NewListener()
 		web := &http.Client{Transport: &http.Transport{DialContext: ln.Dial}}
 		ctx, stop := context.WithCancel(t.Context())
 		served := make(chan error, 1)
-		go func() { served <- h.rt.ServeOn(ctx, ln) }()
+		go func() { served <- h.Runtime.ServeOn(ctx, ln) }()
 		probe := func(method, path string, status int, body string) {
 			t.Helper()
 			req, err := http.NewRequestWithContext(t.Context(), method, "http://127.0.0.1"+path, nil)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,69 +12,30 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
-)
-
-// listening is a stream that is read on while the test does other things.
-type listening struct {
-	*testkit.Answer
-
-	mu    sync.Mutex // guards the rest
-	got   []string
-	ended bool
-}
-
-func listen(a *testkit.Answer) *listening {
-	l := &listening{Answer: a}
-	go func() {
-		for e, ok := a.Next(); ok; e, ok = a.Next() {
-			if e.Data != "" {
-				l.mu.Lock()
-				l.got = append(l.got, e.Data)
-				l.mu.Unlock()
-			}
-		}
-		l.mu.Lock()
-		l.ended = true
-		l.mu.Unlock()
-	}()
-	return l
-}
-
-// now returns what has come so far, once all that is under way has come.
-func (l *listening) now() (got []string, ended bool) {
-	synctest.Wait()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.got), l.ended
-}
-
-var (
-	subscribeOne   = method("1", "resources/subscribe", `{"uri":"test://one"}`)
-	oneUpdated     = note("notifications/resources/updated", `{"uri":"test://one"}`)
-	promptsChanged = note("notifications/prompts/list_changed", "")
 )
 
 // A session leaves memory while nobody listens; a stream that is resumed later
 // is the session's all the same.
 func TestResumedStandaloneStreamHearsOn(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
-		c := h.session()
-		c.Post(subscribeOne)
+		h := host.New(t, troupe.Options{}, nil)
+		c := h.Session()
+		c.Post(host.SubscribeOne)
 		s := c.Get("")
 		prime, _ := s.Next()
 		s.Close()
 		time.Sleep(3 * time.Minute) // the session leaves memory, its stream does not
-		l := listen(c.Get(prime.ID))
-		before, _ := l.now()
+		l := host.Listen(c.Get(prime.ID))
+		before, _ := l.Now()
 		time.Sleep(3 * time.Minute)
-		h.srv.ResourceUpdated("test://one")
-		h.srv.RemovePrompts("greet")
+		h.Server.ResourceUpdated("test://one")
+		h.Server.RemovePrompts("greet")
 		time.Sleep(time.Second)
-		got, ended := l.now()
-		if diff := cmp.Diff([]string{oneUpdated, promptsChanged}, got[len(before):]); diff != "" || ended {
+		got, ended := l.Now()
+		if diff := cmp.Diff([]string{host.OneUpdated, host.PromptsChanged}, got[len(before):]); diff != "" || ended {
 			t.Errorf("ended: %v (-want +got):\n%s", ended, diff)
 		}
 		l.Close()
@@ -85,21 +45,21 @@ func TestResumedStandaloneStreamHearsOn(t *testing.T) {
 // An event that is too big for one append has an id like any other.
 func TestResumeAroundABigEvent(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
-		h.tool("big", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
+		h := host.New(t, troupe.Options{}, nil)
+		h.AddTool("big", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
 			for _, text := range []string{"before", strings.Repeat("x", 700<<10), "after"} {
 				if err := call.Log(ctx, mcp.LevelError, "", text); err != nil {
 					return "", err
 				}
-				if err := sleep(ctx, 100); err != nil {
+				if err := host.Sleep(ctx, 100); err != nil {
 					return "", err
 				}
 			}
 			return "done", nil
 		})
-		c := h.session()
-		all := c.Post(call("1", "big", `{}`)).All()
-		if len(payloads(all)) != 4 {
+		c := h.Session()
+		all := c.Post(host.Call("1", "big", `{}`)).All()
+		if len(host.Payloads(all)) != 4 {
 			t.Fatalf("%d events", len(all))
 		}
 		for i, e := range all {
@@ -112,7 +72,7 @@ func TestResumeAroundABigEvent(t *testing.T) {
 				t.Errorf("resume after event %d of %d bytes: %s %s", i, len(e.Data), r.Status, r.Body)
 				continue
 			}
-			if diff := cmp.Diff(payloads(all[i+1:]), payloads(r.All())); diff != "" {
+			if diff := cmp.Diff(host.Payloads(all[i+1:]), host.Payloads(r.All())); diff != "" {
 				t.Errorf("resume after event %d of %d bytes (-want +got):\n%.2000s", i, len(e.Data), diff)
 			}
 		}
@@ -122,14 +82,14 @@ func TestResumeAroundABigEvent(t *testing.T) {
 // What changes before a client listens for the first time is told once it does.
 func TestUpdateBeforeTheFirstStream(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
-		c := h.session()
-		c.Post(subscribeOne)
-		h.srv.ResourceUpdated("test://one")
-		l := listen(c.Get(""))
+		h := host.New(t, troupe.Options{}, nil)
+		c := h.Session()
+		c.Post(host.SubscribeOne)
+		h.Server.ResourceUpdated("test://one")
+		l := host.Listen(c.Get(""))
 		time.Sleep(time.Second)
-		got, _ := l.now()
-		if diff := cmp.Diff([]string{oneUpdated}, got); diff != "" {
+		got, _ := l.Now()
+		if diff := cmp.Diff([]string{host.OneUpdated}, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		l.Close()
@@ -143,32 +103,32 @@ func TestUpdateWhileNobodyListens(t *testing.T) {
 	for _, away := range []time.Duration{time.Minute, 9 * time.Minute, 11 * time.Minute, 13 * time.Minute, 14 * time.Minute, 20 * time.Minute} {
 		t.Run(away.String(), func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
-				h := newHost(t, troupe.Options{}, nil)
-				c := h.session()
-				c.Post(subscribeOne)
+				h := host.New(t, troupe.Options{}, nil)
+				c := h.Session()
+				c.Post(host.SubscribeOne)
 				s := c.Get("")
 				prime, _ := s.Next()
 				heard, _ := s.Next() // what may have changed before
-				equal(t, "at first", heard.Data, oneUpdated)
+				host.Equal(t, "at first", heard.Data, host.OneUpdated)
 				s.Close()
 				busy := func(d time.Duration) { // the session stays in memory
 					for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(30 * time.Second) {
-						c.Post(call("1", "echo", `{"text":"x"}`))
+						c.Post(host.Call("1", "echo", `{"text":"x"}`))
 					}
 				}
 				busy(away)
-				h.srv.ResourceUpdated("test://one")
-				h.srv.RemovePrompts("greet")
+				h.Server.ResourceUpdated("test://one")
+				h.Server.RemovePrompts("greet")
 				busy(30 * time.Second)
 				back := c.Get(prime.ID)
 				if !back.Stream() {
-					badEvent(t, back)
+					host.BadEvent(t, back)
 					back = c.Get("")
 				}
-				l := listen(back)
+				l := host.Listen(back)
 				time.Sleep(time.Second)
-				got, _ := l.now()
-				for _, want := range []string{oneUpdated, promptsChanged} {
+				got, _ := l.Now()
+				for _, want := range []string{host.OneUpdated, host.PromptsChanged} {
 					if !slices.Contains(got, want) {
 						t.Errorf("got %q, which lacks %s", got, want)
 					}
@@ -183,9 +143,9 @@ func TestUpdateWhileNobodyListens(t *testing.T) {
 // session listens once, and hears everything once.
 func TestTwoStreamsBegunAtOnce(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
+		h := host.New(t, troupe.Options{}, nil)
 		for i := range 50 {
-			c := h.session()
+			c := h.Session()
 			answers := make(chan *testkit.Answer, 2)
 			for range 2 {
 				go func() {
@@ -196,20 +156,20 @@ func TestTwoStreamsBegunAtOnce(t *testing.T) {
 					answers <- a
 				}()
 			}
-			var begun []*listening
+			var begun []*host.Listening
 			for range 2 {
 				if a := <-answers; a == nil || !a.Stream() {
 					t.Fatal("one of the two was refused")
 				} else {
-					begun = append(begun, listen(a))
+					begun = append(begun, host.Listen(a))
 				}
 			}
 			time.Sleep(time.Second)
-			c.Post(call("1", "tick", `{"to":2}`))
+			c.Post(host.Call("1", "tick", `{"to":2}`))
 			var heard []string
 			live := 0
 			for _, l := range begun {
-				got, ended := l.now()
+				got, ended := l.Now()
 				if !ended {
 					live++
 				}
@@ -217,7 +177,7 @@ func TestTwoStreamsBegunAtOnce(t *testing.T) {
 			}
 			var want []string
 			for n := 1; n <= 2; n++ {
-				want = append(want, note("notifications/message", fmt.Sprintf(`{"level":"info","logger":"tick","data":%d}`, n)))
+				want = append(want, host.Note("notifications/message", fmt.Sprintf(`{"level":"info","logger":"tick","data":%d}`, n)))
 			}
 			if diff := cmp.Diff(want, heard); diff != "" || live != 1 {
 				t.Errorf("pair %d: %d streams are live, want 1; heard (-want +got):\n%s", i, live, diff)
@@ -227,7 +187,7 @@ func TestTwoStreamsBegunAtOnce(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := h.actors("stream"); n > 50 {
+		if n := h.Actors("stream"); n > 50 {
 			t.Errorf("%d streams are held for 50 sessions", n)
 		}
 	})
@@ -250,13 +210,13 @@ func TestListChangesToldOnABrokenConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
-				h := newHost(t, troupe.Options{}, nil)
-				c := h.session()
-				first := listen(c.Get(""))
+				h := host.New(t, troupe.Options{}, nil)
+				c := h.Session()
+				first := host.Listen(c.Get(""))
 				synctest.Wait()
-				h.srv.RemovePrompts("greet")
+				h.Server.RemovePrompts("greet")
 				time.Sleep(time.Second)
-				if got, _ := first.now(); !slices.Equal(got, []string{promptsChanged}) {
+				if got, _ := first.Now(); !slices.Equal(got, []string{host.PromptsChanged}) {
 					t.Fatalf("told %v", got)
 				}
 				time.Sleep(row.lives)
@@ -265,20 +225,20 @@ func TestListChangesToldOnABrokenConnection(t *testing.T) {
 					time.Sleep(16 * time.Second) // until a comment does not get through
 				}
 				synctest.Wait()
-				second := listen(c.Get(""))
+				second := host.Listen(c.Get(""))
 				want := []string(nil)
 				if row.again {
-					want = []string{promptsChanged}
+					want = []string{host.PromptsChanged}
 				}
-				if got, _ := second.now(); !slices.Equal(got, want) {
+				if got, _ := second.Now(); !slices.Equal(got, want) {
 					t.Errorf("the next stream begins with %v, want %v", got, want)
 				}
 				time.Sleep(time.Minute)
 				second.Close()
 				time.Sleep(16 * time.Second)
-				third := listen(c.Get(""))
+				third := host.Listen(c.Get(""))
 				defer third.Close()
-				if got, _ := third.now(); len(got) != 0 {
+				if got, _ := third.Now(); len(got) != 0 {
 					t.Errorf("the third stream begins with %v", got)
 				}
 			})

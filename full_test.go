@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
@@ -13,9 +14,9 @@ import (
 // well, what is new is refused, and all is well again when events have expired.
 func TestFullStoreRefusesNewWorkAndLetsOldEnd(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{MaxStore: sized[int64](16<<20, 6<<20), LogRate: -1}, nil)
-		c := h.session()
-		early := c.Post(call("1", "sleep", `{"ms":600000}`))
+		h := host.New(t, troupe.Options{MaxStore: host.Sized[int64](16<<20, 6<<20), LogRate: -1}, nil)
+		c := h.Session()
+		early := c.Post(host.Call("1", "sleep", `{"ms":600000}`))
 		early.Next()
 		// Whoever does not read is cut.
 		answer := make(chan []testkit.Event, 1)
@@ -23,14 +24,14 @@ func TestFullStoreRefusesNewWorkAndLetsOldEnd(t *testing.T) {
 		refused := false
 		// Each call writes much less than the tenth that is kept for those that run.
 		for i := 2; i < 500 && !refused; i++ {
-			a := c.Post(call(fmt.Sprint(i), "chatter", `{"to":1500}`))
+			a := c.Post(host.Call(fmt.Sprint(i), "chatter", `{"to":1500}`))
 			if a.Stream() {
 				if n := len(a.All()); n != 1502 {
 					t.Fatalf("call %d: %d events", i, n)
 				}
 			} else {
 				refused = true
-				if !turnedAway(a) {
+				if !host.TurnedAway(a) {
 					t.Errorf("a new stream in a full store: %s %s", a.Status, a.Body)
 				}
 			}
@@ -39,15 +40,15 @@ func TestFullStoreRefusesNewWorkAndLetsOldEnd(t *testing.T) {
 		if !refused {
 			t.Fatal("the store never filled")
 		}
-		if a := h.client().Post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`); a.StatusCode != 503 {
+		if a := h.Client().Post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`); a.StatusCode != 503 {
 			t.Errorf("a new session in a full store: %s", a.Status)
 		}
-		equal(t, "a plain call", c.Post(call("600", "echo", `{"text":"x"}`)).Body, textResult("600", "x"))
-		if got := payloads(<-answer); len(got) != 1 || got[0] != textResult("1", "slept") {
+		host.Equal(t, "a plain call", c.Post(host.Call("600", "echo", `{"text":"x"}`)).Body, host.TextResult("600", "x"))
+		if got := host.Payloads(<-answer); len(got) != 1 || got[0] != host.TextResult("1", "slept") {
 			t.Errorf("a call from before: %v", got)
 		}
 		time.Sleep(14 * time.Minute)
-		if a := c.Post(call("601", "chatter", `{"to":1}`)); !a.Stream() || len(a.All()) != 3 {
+		if a := c.Post(host.Call("601", "chatter", `{"to":1}`)); !a.Stream() || len(a.All()) != 3 {
 			t.Errorf("after the events have expired: %s %s", a.Status, a.Body)
 		}
 	})

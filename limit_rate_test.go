@@ -13,27 +13,23 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
-
-// turnedAway reports whether a is how a request of a session is refused that may be sent again.
-func turnedAway(a *testkit.Answer) bool {
-	return a.StatusCode == 200 && !a.Stream() && a.Header.Get("Retry-After") != "" && strings.Contains(a.Body, `,"data":{"retryAfterMs":`)
-}
 
 // TestTenTimesTheRate has one client call at ten times its rate, and another one
 // from the same address at half of it.
 func TestTenTimesTheRate(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
+		h := host.New(t, troupe.Options{}, nil)
 		const seconds = 10
-		greedy, modest := h.unchecked().Initialize(`{}`), h.unchecked().Initialize(`{}`)
+		greedy, modest := h.Unchecked().Initialize(`{}`), h.Unchecked().Initialize(`{}`)
 		done := make(chan int)
 		go func() {
 			passed := 0
 			for i := range seconds * 50 {
 				id := strconv.Itoa(i)
-				if a := modest.Post(call(id, "echo", `{"text":"x"}`)); a.Body == textResult(id, "x") {
+				if a := modest.Post(host.Call(id, "echo", `{"text":"x"}`)); a.Body == host.TextResult(id, "x") {
 					passed++
 				}
 				time.Sleep(time.Second / 50)
@@ -42,8 +38,8 @@ func TestTenTimesTheRate(t *testing.T) {
 		}()
 		passed, refused := 0, 0
 		for i := range seconds * 1000 {
-			switch a := greedy.Post(call(strconv.Itoa(i), "echo", `{"text":"x"}`)); {
-			case a.StatusCode == 200 && !turnedAway(a):
+			switch a := greedy.Post(host.Call(strconv.Itoa(i), "echo", `{"text":"x"}`)); {
+			case a.StatusCode == 200 && !host.TurnedAway(a):
 				passed++
 			case a.StatusCode == 200 && a.Header.Get("Retry-After") == "1" &&
 				strings.HasPrefix(a.Body, `{"jsonrpc":"2.0","id":`+strconv.Itoa(i)+`,"error":{"code":-32600,`):
@@ -61,30 +57,30 @@ func TestTenTimesTheRate(t *testing.T) {
 			t.Errorf("%d calls of the other client passed, want all %d", n, seconds*50)
 		}
 		time.Sleep(time.Second)
-		a := greedy.Post(call("1", "echo", `{"text":"x"}`))
-		equal(t, "a second later", a.Body, textResult("1", "x"))
+		a := greedy.Post(host.Call("1", "echo", `{"text":"x"}`))
+		host.Equal(t, "a second later", a.Body, host.TextResult("1", "x"))
 	})
 }
 
 // TestRetryAfterHolds comes back exactly when it is told to.
 func TestRetryAfterHolds(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{CallRate: 0.3, CallBurst: 1}, nil)
-		c := h.session()
-		c.Post(call("1", "echo", `{"text":"x"}`))
+		h := host.New(t, troupe.Options{CallRate: 0.3, CallBurst: 1}, nil)
+		c := h.Session()
+		c.Post(host.Call("1", "echo", `{"text":"x"}`))
 		for range 3 {
-			a := c.Post(call("1", "echo", `{"text":"x"}`))
+			a := c.Post(host.Call("1", "echo", `{"text":"x"}`))
 			seconds, err := strconv.Atoi(a.Header.Get("Retry-After"))
 			if a.StatusCode != 200 || err != nil {
 				t.Fatalf("too early: %s, Retry-After %q", a.Status, a.Header.Get("Retry-After"))
 			}
-			equal(t, "body", a.Body, fault("1", invalid, "too many calls per second in this session", `{"retryAfterMs":3334}`))
+			host.Equal(t, "body", a.Body, host.Fault("1", host.Invalid, "too many calls per second in this session", `{"retryAfterMs":3334}`))
 			time.Sleep(time.Duration(seconds)*time.Second - 700*time.Millisecond)
-			if a := c.Post(call("1", "echo", `{"text":"x"}`)); !turnedAway(a) {
+			if a := c.Post(host.Call("1", "echo", `{"text":"x"}`)); !host.TurnedAway(a) {
 				t.Errorf("before its time: %s", a.Status)
 			}
 			time.Sleep(700 * time.Millisecond)
-			equal(t, "in time", c.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
+			host.Equal(t, "in time", c.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
 		}
 	})
 }
@@ -93,14 +89,14 @@ func TestRetryAfterHolds(t *testing.T) {
 // own.
 func TestRefusalCostsNothing(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{CallRate: 0.001, CallBurst: 2, PrincipalRate: 0.5, PrincipalBurst: 1}, nil)
-		c := h.session()
-		equal(t, "the first", c.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
+		h := host.New(t, troupe.Options{CallRate: 0.001, CallBurst: 2, PrincipalRate: 0.5, PrincipalBurst: 1}, nil)
+		c := h.Session()
+		host.Equal(t, "the first", c.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
 		for range 5 {
-			equal(t, "at once", c.Post(call("2", "echo", `{"text":"x"}`)).Body, fault("2", invalid, "too many calls per second from this client", `{"retryAfterMs":2000}`))
+			host.Equal(t, "at once", c.Post(host.Call("2", "echo", `{"text":"x"}`)).Body, host.Fault("2", host.Invalid, "too many calls per second from this client", `{"retryAfterMs":2000}`))
 		}
 		time.Sleep(2 * time.Second)
-		equal(t, "in time", c.Post(call("2", "echo", `{"text":"x"}`)).Body, textResult("2", "x"))
+		host.Equal(t, "in time", c.Post(host.Call("2", "echo", `{"text":"x"}`)).Body, host.TextResult("2", "x"))
 	})
 }
 
@@ -108,15 +104,15 @@ func TestRefusalCostsNothing(t *testing.T) {
 // leave memory before its bucket has filled up again.
 func TestBucketOutlivesTheMemoryOfASession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{CallRate: 0.005, CallBurst: 1}, nil)
-		c := h.session()
-		equal(t, "the first", c.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
+		h := host.New(t, troupe.Options{CallRate: 0.005, CallBurst: 1}, nil)
+		c := h.Session()
+		host.Equal(t, "the first", c.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
 		time.Sleep(150 * time.Second)
-		equal(t, "after 150 s", c.Post(call("1", "echo", `{"text":"x"}`)).Body, fault("1", invalid, "too many calls per second in this session", `{"retryAfterMs":50000}`))
+		host.Equal(t, "after 150 s", c.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.Fault("1", host.Invalid, "too many calls per second in this session", `{"retryAfterMs":50000}`))
 		time.Sleep(50 * time.Second)
-		equal(t, "after 200 s", c.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
+		host.Equal(t, "after 200 s", c.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
 		time.Sleep(5 * time.Minute)
-		if n := h.actors("session"); n != 0 {
+		if n := h.Actors("session"); n != 0 {
 			t.Errorf("%d sessions in memory once the bucket is full, want none", n)
 		}
 	})
@@ -125,17 +121,17 @@ func TestBucketOutlivesTheMemoryOfASession(t *testing.T) {
 // TestNoLimits takes numbers and rates away.
 func TestNoLimits(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{CallRate: -1, PrincipalRate: -1, CallsPerSession: -1, CallsPerPrincipal: -1, CallsPerNode: -1, StreamsPerSession: -1,
+		h := host.New(t, troupe.Options{CallRate: -1, PrincipalRate: -1, CallsPerSession: -1, CallsPerPrincipal: -1, CallsPerNode: -1, StreamsPerSession: -1,
 			StreamsPerPrincipal: -1, ParkedPerSession: -1, ParkedPerPrincipal: -1, SessionsPerPrincipal: -1, SubscriptionsPerSession: -1}, nil)
-		c := h.unchecked().Initialize(`{"elicitation":{"form":{}}}`)
+		c := h.Unchecked().Initialize(`{"elicitation":{"form":{}}}`)
 		for i := range 300 { // more than any session may have by default
-			a := c.Post(call(strconv.Itoa(i), "ask", `{"question":"?"}`))
-			nextQuestion(t, a)
+			a := c.Post(host.Call(strconv.Itoa(i), "ask", `{"question":"?"}`))
+			host.NextQuestion(t, a)
 			t.Cleanup(a.Close)
 		}
 		for i := range 3000 {
 			id := strconv.Itoa(1000 + i)
-			equal(t, "call", c.Post(call(id, "echo", `{"text":"x"}`)).Body, textResult(id, "x"))
+			host.Equal(t, "call", c.Post(host.Call(id, "echo", `{"text":"x"}`)).Body, host.TextResult(id, "x"))
 		}
 	})
 }
@@ -143,7 +139,7 @@ func TestNoLimits(t *testing.T) {
 // TestAddresses counts by what the connection's address stands for.
 func TestAddresses(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{PrincipalRate: 0.1, PrincipalBurst: 1, Middleware: func(next http.Handler) http.Handler {
+		h := host.New(t, troupe.Options{PrincipalRate: 0.1, PrincipalBurst: 1, Middleware: func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				r.RemoteAddr = r.Header.Get("X-From")
 				next.ServeHTTP(w, r)
@@ -167,9 +163,9 @@ func TestAddresses(t *testing.T) {
 		} {
 			time.Sleep(20 * time.Second) // all buckets are full again
 			refused := func(from string) bool {
-				c := h.unchecked()
+				c := h.Unchecked()
 				c.Header = http.Header{"X-From": {from}}
-				return turnedAway(c.Initialize(`{}`).Post(call("1", "echo", `{"text":"x"}`)))
+				return host.TurnedAway(c.Initialize(`{}`).Post(host.Call("1", "echo", `{"text":"x"}`)))
 			}
 			if refused(tt.first) {
 				t.Errorf("%s: refused", tt.first)
@@ -184,26 +180,26 @@ func TestAddresses(t *testing.T) {
 // TestAccountsAreForgotten leaves no trace of those who use nothing any more.
 func TestAccountsAreForgotten(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		m := newMeter()
-		h := newHost(t, troupe.Options{MeterProvider: m, Authenticate: user}, nil)
+		m := host.NewMeter()
+		h := host.New(t, troupe.Options{MeterProvider: m, Authenticate: host.User}, nil)
 		for i := range 50 {
-			c := as(h.unchecked(), strconv.Itoa(i)).Initialize(`{}`)
-			c.Post(call("1", "echo", `{"text":"x"}`))
+			c := host.As(h.Unchecked(), strconv.Itoa(i)).Initialize(`{}`)
+			c.Post(host.Call("1", "echo", `{"text":"x"}`))
 		}
-		listens := as(h.unchecked(), "listens").Initialize(`{}`)
+		listens := host.As(h.Unchecked(), "listens").Initialize(`{}`)
 		alone := listens.Get("")
 		defer alone.Close()
 		go alone.All()
-		if n := m.count("troupe.accounts", ""); n != 51 {
+		if n := m.Count("troupe.accounts", ""); n != 51 {
 			t.Errorf("%d accounts, want one of each principal", n)
 		}
 		time.Sleep(2 * time.Minute)
-		if n := m.count("troupe.accounts", ""); n != 1 {
+		if n := m.Count("troupe.accounts", ""); n != 1 {
 			t.Errorf("%d accounts two minutes later, want that of the one who listens", n)
 		}
 		alone.Close()
 		time.Sleep(2 * time.Minute)
-		if n := m.count("troupe.accounts", ""); n != 0 {
+		if n := m.Count("troupe.accounts", ""); n != 0 {
 			t.Errorf("%d accounts at last, want none", n)
 		}
 	})
@@ -213,13 +209,13 @@ func TestAccountsAreForgotten(t *testing.T) {
 // it goes on, and each address pays for what comes from it.
 func TestAChangingAddressKeepsItsSession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{PrincipalRate: 0.001, PrincipalBurst: 2, Middleware: func(next http.Handler) http.Handler {
+		h := host.New(t, troupe.Options{PrincipalRate: 0.001, PrincipalBurst: 2, Middleware: func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				r.RemoteAddr = r.Header.Get("X-From")
 				next.ServeHTTP(w, r)
 			})
 		}}, nil)
-		c := h.unchecked()
+		c := h.Unchecked()
 		c.Header = http.Header{}
 		var got []bool
 		for i, from := range []string{"192.0.2.1:1", "192.0.2.2:1", "192.0.2.1:1", "192.0.2.1:1", "192.0.2.2:1", "192.0.2.2:1"} {
@@ -227,9 +223,9 @@ func TestAChangingAddressKeepsItsSession(t *testing.T) {
 			if i == 0 {
 				c.Initialize(`{}`)
 			}
-			got = append(got, turnedAway(c.Post(call("1", "echo", `{"text":"x"}`))))
+			got = append(got, host.TurnedAway(c.Post(host.Call("1", "echo", `{"text":"x"}`))))
 		}
-		equal(t, "refused", fmt.Sprint(got), "[false false false true false true]")
+		host.Equal(t, "refused", fmt.Sprint(got), "[false false false true false true]")
 	})
 }
 
@@ -237,12 +233,12 @@ func TestAChangingAddressKeepsItsSession(t *testing.T) {
 // comes late, and heeds Retry-After, gets its share.
 func TestFullNodeStarvesNobody(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		m := newMeter()
-		h := newHost(t, troupe.Options{CallsPerNode: 8, CallRate: 1e6, PrincipalRate: 1e6, Authenticate: user, MeterProvider: m}, nil)
+		m := host.NewMeter()
+		h := host.New(t, troupe.Options{CallsPerNode: 8, CallRate: 1e6, PrincipalRate: 1e6, Authenticate: host.User, MeterProvider: m}, nil)
 		stop := make(chan struct{})
 		var greedy sync.WaitGroup
 		for w := range 20 { // each begins a call anew as soon as it can
-			c := as(h.unchecked(), "ann").Initialize(`{}`)
+			c := host.As(h.Unchecked(), "ann").Initialize(`{}`)
 			greedy.Go(func() {
 				for i := 0; ; i++ {
 					select {
@@ -250,7 +246,7 @@ func TestFullNodeStarvesNobody(t *testing.T) {
 						return
 					default:
 					}
-					if a := c.Post(call(fmt.Sprintf("%d", w*100000+i), "sleep", `{"ms":200}`)); turnedAway(a) {
+					if a := c.Post(host.Call(fmt.Sprintf("%d", w*100000+i), "sleep", `{"ms":200}`)); host.TurnedAway(a) {
 						time.Sleep(20 * time.Millisecond)
 					}
 				}
@@ -259,16 +255,16 @@ func TestFullNodeStarvesNobody(t *testing.T) {
 		most := int64(0)
 		for range 100 {
 			time.Sleep(7 * time.Millisecond)
-			most = max(most, m.count("troupe.calls.in_flight", ""))
+			most = max(most, m.Count("troupe.calls.in_flight", ""))
 		}
 		if most < 8 { // one that is being refused counts for a moment
 			t.Errorf("alone, a client has up to %d calls in flight, want all 8 places", most)
 		}
-		bob := as(h.unchecked(), "bob").Initialize(`{}`)
+		bob := host.As(h.Unchecked(), "bob").Initialize(`{}`)
 		passed, refused := 0, 0
 		for passed < 20 && refused < 20 {
-			switch a := bob.Post(call("1", "sleep", `{"ms":100}`)); {
-			case turnedAway(a):
+			switch a := bob.Post(host.Call("1", "sleep", `{"ms":100}`)); {
+			case host.TurnedAway(a):
 				refused++
 				seconds, _ := strconv.Atoi(a.Header.Get("Retry-After"))
 				time.Sleep(time.Duration(seconds) * time.Second)
@@ -281,7 +277,7 @@ func TestFullNodeStarvesNobody(t *testing.T) {
 		if passed < 20 || refused > 2 {
 			t.Errorf("%d calls of the late client passed and %d were refused", passed, refused)
 		}
-		if m.count("troupe.refusals", "node-share") == 0 {
+		if m.Count("troupe.refusals", "node-share") == 0 {
 			t.Error("nobody was told that he has his share")
 		}
 		close(stop)
@@ -294,82 +290,82 @@ func TestFullNodeStarvesNobody(t *testing.T) {
 func TestRerunsAreNeverRefused(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		dir := t.TempDir()
-		h := newHost(t, troupe.Options{Dir: dir}, nil)
-		c := h.session()
+		h := host.New(t, troupe.Options{Dir: dir}, nil)
+		c := h.Session()
 		var primes []string
 		for i := range 4 {
-			a := c.Post(callWith(strconv.Itoa(i), "count", `{"to":3,"delay_ms":20000}`, `"t"`))
+			a := c.Post(host.CallWith(strconv.Itoa(i), "count", `{"to":3,"delay_ms":20000}`, `"t"`))
 			e, _ := a.Next()
 			primes = append(primes, e.ID)
 			defer a.Close()
 		}
-		m := newMeter()
-		_, again := crashed(t, dir, troupe.Options{MeterProvider: m, CallRate: 0.001, CallBurst: 1, PrincipalRate: 0.001, PrincipalBurst: 1,
+		m := host.NewMeter()
+		_, again := host.Crashed(t, dir, troupe.Options{MeterProvider: m, CallRate: 0.001, CallBurst: 1, PrincipalRate: 0.001, PrincipalBurst: 1,
 			CallsPerSession: 1, CallsPerPrincipal: 1, CallsPerNode: 1}, c)
 		var resumed []func() []string
 		for _, prime := range primes {
-			resumed = append(resumed, reading(again.Get(prime)))
+			resumed = append(resumed, host.Reading(again.Get(prime)))
 		}
 		synctest.Wait()
-		if n := m.count("troupe.calls.in_flight", ""); n != 4 {
+		if n := m.Count("troupe.calls.in_flight", ""); n != 4 {
 			t.Errorf("%d calls run again, want all 4", n)
 		}
-		if a := again.Post(call(`"x"`, "echo", `{"text":"x"}`)); !turnedAway(a) {
+		if a := again.Post(host.Call(`"x"`, "echo", `{"text":"x"}`)); !host.TurnedAway(a) {
 			t.Errorf("a new call: %s %s", a.Status, a.Body)
 		}
 		for i, wait := range resumed {
-			if got := wait(); len(got) == 0 || got[len(got)-1] != textResult(strconv.Itoa(i), "counted to 3") {
+			if got := wait(); len(got) == 0 || got[len(got)-1] != host.TextResult(strconv.Itoa(i), "counted to 3") {
 				t.Errorf("call %d: got %q", i, got)
 			}
 		}
-		equal(t, "afterwards", again.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
+		host.Equal(t, "afterwards", again.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
 	})
 }
 
 // TestBatchesAndLimits refuses a batch as a whole, and charges nothing for that.
 func TestBatchesAndLimits(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{CallRate: 1, CallBurst: 3}, nil)
-		c := h.unchecked().InitializeAs("2025-03-26", `{}`)
-		four := []string{call("1", "echo", `{"text":"x"}`), call("2", "echo", `{"text":"x"}`), call("3", "echo", `{"text":"x"}`), call("4", "echo", `{"text":"x"}`)}
+		h := host.New(t, troupe.Options{CallRate: 1, CallBurst: 3}, nil)
+		c := h.Unchecked().InitializeAs("2025-03-26", `{}`)
+		four := []string{host.Call("1", "echo", `{"text":"x"}`), host.Call("2", "echo", `{"text":"x"}`), host.Call("3", "echo", `{"text":"x"}`), host.Call("4", "echo", `{"text":"x"}`)}
 		no := func(id string) string {
-			return fault(id, invalid, "too many calls per second in this session", `{"retryAfterMs":1000}`)
+			return host.Fault(id, host.Invalid, "too many calls per second in this session", `{"retryAfterMs":1000}`)
 		}
 		a := c.Post("[" + strings.Join(four, ",") + "]")
 		if a.StatusCode != 200 {
 			t.Errorf("four calls at once: %s", a.Status)
 		}
-		equal(t, "body", a.Body, batch(no("1"), no("2"), no("3"), no("4")))
+		host.Equal(t, "body", a.Body, host.Batch(no("1"), no("2"), no("3"), no("4")))
 		a = c.Post("[" + strings.Join(four[:3], ",") + "]")
 		if a.StatusCode != 200 || strings.Count(a.Body, `"result"`) != 3 {
 			t.Errorf("three at once: %s %s", a.Status, a.Body)
 		}
-		equal(t, "one more", c.Post(four[0]).Body, no("1"))
+		host.Equal(t, "one more", c.Post(four[0]).Body, no("1"))
 	})
 }
 
 // TestLimitsOverSSE holds sessions on one connection to the same limits.
 func TestLimitsOverSSE(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		m := newMeter()
-		h := newHost(t, troupe.Options{CallRate: 1, CallBurst: 1, StreamsPerPrincipal: 1, MeterProvider: m}, nil)
-		s := h.sse()
+		m := host.NewMeter()
+		h := host.New(t, troupe.Options{CallRate: 1, CallBurst: 1, StreamsPerPrincipal: 1, MeterProvider: m}, nil)
+		s := h.SSE()
 		s.Handshake("2024-11-05", `{}`)
-		equal(t, "a call", s.Ask(call("1", "echo", `{"text":"x"}`)), textResult("1", "x"))
-		equal(t, "another", s.Ask(call("2", "echo", `{"text":"x"}`)), fault("2", invalid, "too many calls per second in this session", `{"retryAfterMs":1000}`))
+		host.Equal(t, "a call", s.Ask(host.Call("1", "echo", `{"text":"x"}`)), host.TextResult("1", "x"))
+		host.Equal(t, "another", s.Ask(host.Call("2", "echo", `{"text":"x"}`)), host.Fault("2", host.Invalid, "too many calls per second in this session", `{"retryAfterMs":1000}`))
 		time.Sleep(time.Second)
-		equal(t, "a second later", s.Ask(call("2", "echo", `{"text":"x"}`)), textResult("2", "x"))
-		second := h.unchecked()
-		second.URL = strings.TrimSuffix(h.url, "/mcp") + "/sse"
+		host.Equal(t, "a second later", s.Ask(host.Call("2", "echo", `{"text":"x"}`)), host.TextResult("2", "x"))
+		second := h.Unchecked()
+		second.URL = strings.TrimSuffix(h.URL, "/mcp") + "/sse"
 		if a := second.Do(http.MethodGet, ""); a.StatusCode != 429 {
 			t.Errorf("another connection: %s %s", a.Status, a.Body)
 		}
-		if n := m.count("troupe.refusals", "principal-streams"); n != 1 {
+		if n := m.Count("troupe.refusals", "principal-streams"); n != 1 {
 			t.Errorf("%d refusals are counted, want 1", n)
 		}
 		s.Stream.Close()
 		time.Sleep(time.Minute)
-		h.sse()
+		h.SSE()
 	})
 }
 
@@ -385,24 +381,24 @@ func TestTrustedProxies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				var seen []string
-				h := newHost(t, troupe.Options{PrincipalRate: 0.001, PrincipalBurst: 1, TrustedProxies: []netip.Prefix{tt.trusted}, Middleware: func(next http.Handler) http.Handler {
+				h := host.New(t, troupe.Options{PrincipalRate: 0.001, PrincipalBurst: 1, TrustedProxies: []netip.Prefix{tt.trusted}, Middleware: func(next http.Handler) http.Handler {
 					return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						seen = append(seen, r.RemoteAddr)
 						next.ServeHTTP(w, r)
 					})
 				}}, nil)
-				c := h.unchecked().Initialize(`{}`)
+				c := h.Unchecked().Initialize(`{}`)
 				c.Header = http.Header{}
 				var got []string
 				for _, headers := range [][2]string{{"X-Forwarded-For", "192.0.2.1"}, {"Forwarded", "for=198.51.100.3, for=192.0.2.1"}, {"Forwarded", `for="[2001:db8::1]:80"`},
 					{"X-Forwarded-For", "2001:db8::2"}, {"X-Forwarded-For", "unknown"}, {"X-Forwarded-For", "198.51.100.1, x"}} {
 					outcome := "ok"
-					if a := c.Post(call("1", "echo", `{"text":"x"}`), headers[0], headers[1]); strings.Contains(a.Body, "too many calls per second from this client") {
+					if a := c.Post(host.Call("1", "echo", `{"text":"x"}`), headers[0], headers[1]); strings.Contains(a.Body, "too many calls per second from this client") {
 						outcome = "no"
 					}
 					got = append(got, outcome)
 				}
-				equal(t, "calls", fmt.Sprint(got), tt.want)
+				host.Equal(t, "calls", fmt.Sprint(got), tt.want)
 				if told := slices.Contains(seen, "192.0.2.1:0"); told != (name == "the proxy is trusted") {
 					t.Errorf("the middleware sees %v", seen)
 				}

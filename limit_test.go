@@ -11,77 +11,78 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
 // limitEnv is a runtime with some clients: two sessions of ann, one of bob, and
 // one of somebody unknown.
 type limitEnv struct {
-	*host
+	*host.Host
 	ann, too, bob, nobody *testkit.Client
 }
 
 // begin begins a call of 10 seconds, whose answer is a stream by now.
 func (e *limitEnv) begin(c *testkit.Client, ids ...string) {
-	e.t.Helper()
+	e.T.Helper()
 	for _, id := range ids {
-		a := c.Post(call(id, "sleep", `{"ms":10000}`))
+		a := c.Post(host.Call(id, "sleep", `{"ms":10000}`))
 		if !a.Stream() {
-			e.t.Errorf("call %s: %s %s", id, a.Status, a.Body)
+			e.T.Errorf("call %s: %s %s", id, a.Status, a.Body)
 		}
-		e.t.Cleanup(a.Close)
+		e.T.Cleanup(a.Close)
 	}
 }
 
 // hear opens a standalone stream.
 func (e *limitEnv) hear(c *testkit.Client) *testkit.Answer {
-	e.t.Helper()
+	e.T.Helper()
 	a := c.Get("")
 	if !a.Stream() {
-		e.t.Errorf("GET: %s %s", a.Status, a.Body)
+		e.T.Errorf("GET: %s %s", a.Status, a.Body)
 	}
-	e.t.Cleanup(a.Close)
+	e.T.Cleanup(a.Close)
 	return a
 }
 
 // park begins a call that asks something, and returns its stream.
-func (e *limitEnv) park(c *testkit.Client, id string) (*testkit.Answer, asked) {
-	e.t.Helper()
-	a := c.Post(call(id, "ask", `{"question":"?"}`))
-	e.t.Cleanup(a.Close)
-	return a, nextQuestion(e.t, a)
+func (e *limitEnv) park(c *testkit.Client, id string) (*testkit.Answer, host.Asked) {
+	e.T.Helper()
+	a := c.Post(host.Call(id, "ask", `{"question":"?"}`))
+	e.T.Cleanup(a.Close)
+	return a, host.NextQuestion(e.T, a)
 }
 
 // settled is such a call whose question has been answered.
 func (e *limitEnv) settled(c *testkit.Client, id string) *testkit.Answer {
-	e.t.Helper()
+	e.T.Helper()
 	a, q := e.park(c, id)
-	reply(c, q.ID, "result", `{"action":"cancel"}`)
+	host.Reply(c, q.ID, "result", `{"action":"cancel"}`)
 	return a
 }
 
 // replays expects a resumed stream to have so many messages left.
 func (e *limitEnv) replays(a *testkit.Answer, n int) {
-	e.t.Helper()
+	e.T.Helper()
 	if !a.Stream() {
-		e.t.Fatalf("resume: %s %s", a.Status, a.Body)
+		e.T.Fatalf("resume: %s %s", a.Status, a.Body)
 	}
-	if got := payloads(a.All()); len(got) != n {
-		e.t.Errorf("resume: %d messages, want %d: %q", len(got), n, got)
+	if got := host.Payloads(a.All()); len(got) != n {
+		e.T.Errorf("resume: %d messages, want %d: %q", len(got), n, got)
 	}
 }
 
 // old begins a session that may send batches.
 func (e *limitEnv) old(name string) *testkit.Client {
-	return as(e.unchecked(), name).InitializeAs("2025-03-26", `{}`)
+	return host.As(e.Unchecked(), name).InitializeAs("2025-03-26", `{}`)
 }
 
 // passes expects a call to be answered as usual.
 func (e *limitEnv) passes(what string, c *testkit.Client, n int) {
-	e.t.Helper()
+	e.T.Helper()
 	for i := range n {
 		id := fmt.Sprintf(`"%s %d"`, what, i)
-		equal(e.t, what, c.Post(call(id, "echo", `{"text":"x"}`)).Body, textResult(id, "x"))
+		host.Equal(e.T, what, c.Post(host.Call(id, "echo", `{"text":"x"}`)).Body, host.TextResult(id, "x"))
 	}
 }
 
@@ -95,7 +96,7 @@ type refused struct {
 func seen(t *testing.T, a *testkit.Answer) refused {
 	t.Helper()
 	if a.Stream() {
-		return refused{a.StatusCode, a.Header.Get("Retry-After"), last(t, a)}
+		return refused{a.StatusCode, a.Header.Get("Retry-After"), host.Last(t, a)}
 	}
 	return refused{a.StatusCode, a.Header.Get("Retry-After"), a.Body}
 }
@@ -116,7 +117,7 @@ type limitRow struct {
 
 func limitRows() []limitRow {
 	echo := func(c func(e *limitEnv) *testkit.Client) func(e *limitEnv) *testkit.Answer {
-		return func(e *limitEnv) *testkit.Answer { return c(e).Post(call(`"x"`, "echo", `{"text":"x"}`)) }
+		return func(e *limitEnv) *testkit.Answer { return c(e).Post(host.Call(`"x"`, "echo", `{"text":"x"}`)) }
 	}
 	ann := func(e *limitEnv) *testkit.Client { return e.ann }
 	withToo := func(e *limitEnv) {
@@ -127,24 +128,24 @@ func limitRows() []limitRow {
 	wait := func(d time.Duration) func(*limitEnv) { return func(*limitEnv) { time.Sleep(d) } }
 	// long is a call with an event a second, each in an append of its own.
 	long := func(e *limitEnv) []testkit.Event {
-		return e.ann.Post(callWith(`"x"`, "count", `{"to":10,"delay_ms":1000}`, `"t"`)).All()
+		return e.ann.Post(host.CallWith(`"x"`, "count", `{"to":10,"delay_ms":1000}`, `"t"`)).All()
 	}
 	resumed := func(i int) func(e *limitEnv) *testkit.Answer {
 		return func(e *limitEnv) *testkit.Answer { return e.ann.Get(long(e)[i].ID) }
 	}
-	tooOld := refused{400, "", fault("", -32011, badEventText, "")}
+	tooOld := refused{400, "", host.Fault("", -32011, host.BadEventText, "")}
 	return []limitRow{
 		{
 			name: "calls per second of a session", o: troupe.Options{CallRate: 2, CallBurst: 3}, reason: "session-rate",
 			fill: func(e *limitEnv) {
 				e.passes("ann", e.ann, 2)
-				e.ann.Post(method("1", "completion/complete", `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":""}}`))
+				e.ann.Post(host.Method("1", "completion/complete", `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":""}}`))
 			},
-			more: echo(ann), want: refused{200, "1", fault(`"x"`, invalid, "too many calls per second in this session", `{"retryAfterMs":500}`)},
+			more: echo(ann), want: refused{200, "1", host.Fault(`"x"`, host.Invalid, "too many calls per second in this session", `{"retryAfterMs":500}`)},
 			others: func(e *limitEnv) {
 				withToo(e)
 				for range 10 { // only calls count
-					equal(e.t, "ping", e.ann.Post(method("1", "ping", "")).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+					host.Equal(e.T, "ping", e.ann.Post(host.Method("1", "ping", "")).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
 				}
 			},
 			room: wait(500 * time.Millisecond),
@@ -152,29 +153,35 @@ func limitRows() []limitRow {
 		{
 			name: "calls per second of a principal", o: troupe.Options{PrincipalRate: 0.5, PrincipalBurst: 3}, reason: "principal-rate",
 			fill: func(e *limitEnv) { e.passes("ann", e.ann, 2); e.passes("ann", e.too, 1) },
-			more: echo(ann), want: refused{200, "2", fault(`"x"`, invalid, "too many calls per second from this client", `{"retryAfterMs":2000}`)},
+			more: echo(ann), want: refused{200, "2", host.Fault(`"x"`, host.Invalid, "too many calls per second from this client", `{"retryAfterMs":2000}`)},
 			room: wait(2 * time.Second),
 		},
 		{
 			name: "requests in flight of a session", o: troupe.Options{CallsPerSession: 2}, reason: "session-calls",
 			fill: func(e *limitEnv) { e.begin(e.ann, "1", "2") },
-			more: echo(ann), want: refused{200, "1", fault(`"x"`, invalid, "too many requests in flight in this session", `{"retryAfterMs":1000}`)},
+			more: echo(ann), want: refused{200, "1", host.Fault(`"x"`, host.Invalid, "too many requests in flight in this session", `{"retryAfterMs":1000}`)},
 			others: withToo,
-			room:   func(e *limitEnv) { e.ann.Post(note("notifications/cancelled", `{"requestId":1}`)); synctest.Wait() },
+			room: func(e *limitEnv) {
+				e.ann.Post(host.Note("notifications/cancelled", `{"requestId":1}`))
+				synctest.Wait()
+			},
 		},
 		{
 			name: "requests in flight of a principal", o: troupe.Options{CallsPerPrincipal: 2}, reason: "principal-calls",
 			fill: func(e *limitEnv) { e.begin(e.ann, "1"); e.begin(e.too, "1") },
-			more: echo(ann), want: refused{200, "1", fault(`"x"`, invalid, "too many requests in flight from this client", `{"retryAfterMs":1000}`)},
-			room: func(e *limitEnv) { e.too.Post(note("notifications/cancelled", `{"requestId":1}`)); synctest.Wait() },
+			more: echo(ann), want: refused{200, "1", host.Fault(`"x"`, host.Invalid, "too many requests in flight from this client", `{"retryAfterMs":1000}`)},
+			room: func(e *limitEnv) {
+				e.too.Post(host.Note("notifications/cancelled", `{"requestId":1}`))
+				synctest.Wait()
+			},
 		},
 		{
 			name: "requests in flight on the node", o: troupe.Options{CallsPerNode: 2}, reason: "node-calls",
 			fill: func(e *limitEnv) { e.begin(e.ann, "1"); e.begin(e.bob, "1") },
-			more: echo(ann), want: refused{200, "1", fault(`"x"`, internal, "too many requests in flight on this node", `{"retryAfterMs":1000}`)},
+			more: echo(ann), want: refused{200, "1", host.Fault(`"x"`, host.Internal, "too many requests in flight on this node", `{"retryAfterMs":1000}`)},
 			others: func(e *limitEnv) {
-				if a := e.nobody.Post(call("1", "echo", `{"text":"x"}`)); !strings.Contains(a.Body, "too many requests in flight on this node") {
-					e.t.Errorf("a stranger on a full node: %s %s", a.Status, a.Body)
+				if a := e.nobody.Post(host.Call("1", "echo", `{"text":"x"}`)); !strings.Contains(a.Body, "too many requests in flight on this node") {
+					e.T.Errorf("a stranger on a full node: %s %s", a.Status, a.Body)
 				}
 			},
 			room: wait(20 * time.Second),
@@ -182,31 +189,31 @@ func limitRows() []limitRow {
 		{
 			name: "a share of the node", o: troupe.Options{CallsPerNode: 8}, reason: "node-share",
 			fill: func(e *limitEnv) { e.begin(e.ann, "1", "2", "3"); e.begin(e.too, "1", "2", "3"); e.begin(e.bob, "1") },
-			more: echo(ann), want: refused{200, "1", fault(`"x"`, internal, "this node is busy, and this client has its share of it", `{"retryAfterMs":1000}`)},
+			more: echo(ann), want: refused{200, "1", host.Fault(`"x"`, host.Internal, "this node is busy, and this client has its share of it", `{"retryAfterMs":1000}`)},
 			room: wait(20 * time.Second),
 		},
 		{
 			name: "sessions of a principal", o: troupe.Options{SessionsPerPrincipal: 2, SessionIdle: 2 * time.Hour}, reason: "principal-sessions",
-			more: func(e *limitEnv) *testkit.Answer { return as(e.client(), "ann").Post(newSession) },
-			want: refused{429, "3600", fault("0", invalid, "too many new sessions from this client", `{"retryAfterMs":3600000}`)},
+			more: func(e *limitEnv) *testkit.Answer { return host.As(e.Client(), "ann").Post(host.InitializeRequest) },
+			want: refused{429, "3600", host.Fault("0", host.Invalid, "too many new sessions from this client", `{"retryAfterMs":3600000}`)},
 			others: func(e *limitEnv) {
-				as(e.client(), "bob").Initialize(`{}`)
-				as(e.client(), "carol").Initialize(`{}`)
+				host.As(e.Client(), "bob").Initialize(`{}`)
+				host.As(e.Client(), "carol").Initialize(`{}`)
 				e.passes("in the sessions that she has", e.ann, 1)
 			},
 			room: func(e *limitEnv) { e.too.Do("DELETE", "") },
 		},
 		{
 			name: "sessions of a principal, in time", o: troupe.Options{SessionsPerPrincipal: 2, SessionIdle: 2 * time.Hour}, reason: "principal-sessions",
-			more: func(e *limitEnv) *testkit.Answer { return as(e.client(), "ann").Post(newSession) },
-			want: refused{429, "3600", fault("0", invalid, "too many new sessions from this client", `{"retryAfterMs":3600000}`)},
+			more: func(e *limitEnv) *testkit.Answer { return host.As(e.Client(), "ann").Post(host.InitializeRequest) },
+			want: refused{429, "3600", host.Fault("0", host.Invalid, "too many new sessions from this client", `{"retryAfterMs":3600000}`)},
 			room: wait(time.Hour),
 		},
 		{
 			name: "event streams of a session", o: troupe.Options{StreamsPerSession: 2}, reason: "session-streams",
 			fill: func(e *limitEnv) { e.hear(e.ann); e.begin(e.ann, "1") },
 			more: func(e *limitEnv) *testkit.Answer { return e.ann.Get("") },
-			want: refused{429, "1", fault("", invalid, "too many open streams in this session", `{"retryAfterMs":1000}`)},
+			want: refused{429, "1", host.Fault("", host.Invalid, "too many open streams in this session", `{"retryAfterMs":1000}`)},
 			others: func(e *limitEnv) {
 				e.passes("a call", e.ann, 1)
 				e.hear(e.too).Close()
@@ -218,7 +225,7 @@ func limitRows() []limitRow {
 			name: "event streams of a principal", o: troupe.Options{StreamsPerPrincipal: 2}, reason: "principal-streams",
 			fill: func(e *limitEnv) { e.hear(e.too); e.begin(e.ann, "1") },
 			more: func(e *limitEnv) *testkit.Answer { return e.ann.Get("") },
-			want: refused{429, "1", fault("", invalid, "too many open streams from this client", `{"retryAfterMs":1000}`)},
+			want: refused{429, "1", host.Fault("", host.Invalid, "too many open streams from this client", `{"retryAfterMs":1000}`)},
 			others: func(e *limitEnv) {
 				e.passes("a call", e.ann, 1)
 				e.hear(e.bob).Close()
@@ -229,47 +236,55 @@ func limitRows() []limitRow {
 		{
 			name: "questions of a session", o: troupe.Options{ParkedPerSession: 1}, reason: "session-parked",
 			fill:   func(e *limitEnv) { e.park(e.ann, "1") },
-			more:   func(e *limitEnv) *testkit.Answer { return e.ann.Post(call(`"x"`, "ask", `{"question":"?"}`)) },
-			want:   refused{200, "", toolFault(`"x"`, "too many calls wait for the client")},
+			more:   func(e *limitEnv) *testkit.Answer { return e.ann.Post(host.Call(`"x"`, "ask", `{"question":"?"}`)) },
+			want:   refused{200, "", host.ToolFault(`"x"`, "too many calls wait for the client")},
 			others: withToo,
-			room:   func(e *limitEnv) { e.ann.Post(note("notifications/cancelled", `{"requestId":1}`)); synctest.Wait() },
-			again:  func(e *limitEnv) *testkit.Answer { return e.settled(e.ann, `"x"`) },
+			room: func(e *limitEnv) {
+				e.ann.Post(host.Note("notifications/cancelled", `{"requestId":1}`))
+				synctest.Wait()
+			},
+			again: func(e *limitEnv) *testkit.Answer { return e.settled(e.ann, `"x"`) },
 		},
 		{
 			name: "questions of a principal", o: troupe.Options{ParkedPerPrincipal: 2}, reason: "principal-parked",
-			fill:  func(e *limitEnv) { e.park(e.ann, "1"); e.park(e.too, "1") },
-			more:  func(e *limitEnv) *testkit.Answer { return e.ann.Post(call(`"x"`, "ask", `{"question":"?"}`)) },
-			want:  refused{200, "", toolFault(`"x"`, "too many calls wait for the client")},
-			room:  func(e *limitEnv) { e.too.Post(note("notifications/cancelled", `{"requestId":1}`)); synctest.Wait() },
+			fill: func(e *limitEnv) { e.park(e.ann, "1"); e.park(e.too, "1") },
+			more: func(e *limitEnv) *testkit.Answer { return e.ann.Post(host.Call(`"x"`, "ask", `{"question":"?"}`)) },
+			want: refused{200, "", host.ToolFault(`"x"`, "too many calls wait for the client")},
+			room: func(e *limitEnv) {
+				e.too.Post(host.Note("notifications/cancelled", `{"requestId":1}`))
+				synctest.Wait()
+			},
 			again: func(e *limitEnv) *testkit.Answer { return e.settled(e.ann, `"x"`) },
 		},
 		{
 			name: "subscriptions of a session", o: troupe.Options{SubscriptionsPerSession: 2}, reason: "session-subscriptions",
 			fill: func(e *limitEnv) {
 				for _, uri := range []string{"test://one", "test://items/1", "test://one"} {
-					equal(e.t, uri, e.ann.Post(method("1", "resources/subscribe", `{"uri":"`+uri+`"}`)).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+					host.Equal(e.T, uri, e.ann.Post(host.Method("1", "resources/subscribe", `{"uri":"`+uri+`"}`)).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
 				}
 			},
 			more: func(e *limitEnv) *testkit.Answer {
-				return e.ann.Post(method("1", "resources/subscribe", `{"uri":"test://items/2"}`))
+				return e.ann.Post(host.Method("1", "resources/subscribe", `{"uri":"test://items/2"}`))
 			},
-			want: refused{200, "", fault("1", invalid, "the session subscribes to as many resources as it may", "")},
-			room: func(e *limitEnv) { e.ann.Post(method("1", "resources/unsubscribe", `{"uri":"test://one"}`)) },
+			want: refused{200, "", host.Fault("1", host.Invalid, "the session subscribes to as many resources as it may", "")},
+			room: func(e *limitEnv) { e.ann.Post(host.Method("1", "resources/unsubscribe", `{"uri":"test://one"}`)) },
 		},
 		{
 			name: "time of a call", o: troupe.Options{MaxCall: 2 * time.Second}, reason: "call-time",
 			fill: func(e *limitEnv) {
-				equal(e.t, "a second", last(e.t, e.ann.Post(call("1", "sleep", `{"ms":1000}`))), textResult("1", "slept"))
+				host.Equal(e.T, "a second", host.Last(e.T, e.ann.Post(host.Call("1", "sleep", `{"ms":1000}`))), host.TextResult("1", "slept"))
 			},
-			more:  func(e *limitEnv) *testkit.Answer { return e.ann.Post(call("1", "sleep", `{"ms":3000}`)) },
-			want:  refused{200, "", toolFault("1", "the call ran for too long")},
-			again: func(e *limitEnv) *testkit.Answer { return e.ann.Post(call("1", "sleep", `{"ms":1000}`)) },
+			more:  func(e *limitEnv) *testkit.Answer { return e.ann.Post(host.Call("1", "sleep", `{"ms":3000}`)) },
+			want:  refused{200, "", host.ToolFault("1", "the call ran for too long")},
+			again: func(e *limitEnv) *testkit.Answer { return e.ann.Post(host.Call("1", "sleep", `{"ms":1000}`)) },
 		},
 		{
 			name: "time of a question", o: troupe.Options{MaxAsk: 2 * time.Second}, reason: "ask-time",
-			fill:  func(e *limitEnv) { equal(e.t, "in time", last(e.t, e.settled(e.ann, "1")), textResult("1", "cancel ")) },
-			more:  func(e *limitEnv) *testkit.Answer { return e.ann.Post(call("1", "ask", `{"question":"?"}`)) },
-			want:  refused{200, "", toolFault("1", "the client did not answer in time")},
+			fill: func(e *limitEnv) {
+				host.Equal(e.T, "in time", host.Last(e.T, e.settled(e.ann, "1")), host.TextResult("1", "cancel "))
+			},
+			more:  func(e *limitEnv) *testkit.Answer { return e.ann.Post(host.Call("1", "ask", `{"question":"?"}`)) },
+			want:  refused{200, "", host.ToolFault("1", "the client did not answer in time")},
 			again: func(e *limitEnv) *testkit.Answer { return e.settled(e.ann, "1") },
 		},
 		{
@@ -295,41 +310,39 @@ func limitRows() []limitRow {
 		{
 			name: "bytes of a request", o: troupe.Options{MaxBody: 1000}, metric: "troupe.http.refused", reason: "too-large",
 			fill: func(e *limitEnv) {
-				b := method("1", "ping", "")
-				equal(e.t, "1,000 bytes", e.ann.Post(b+strings.Repeat(" ", 1000-len(b))).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+				b := host.Method("1", "ping", "")
+				host.Equal(e.T, "1,000 bytes", e.ann.Post(b+strings.Repeat(" ", 1000-len(b))).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
 			},
 			more: func(e *limitEnv) *testkit.Answer {
-				return e.ann.Post(call("1", "echo", `{"text":"`+strings.Repeat("x", 1000)+`"}`))
+				return e.ann.Post(host.Call("1", "echo", `{"text":"`+strings.Repeat("x", 1000)+`"}`))
 			},
-			want:  refused{413, "", fault("", invalid, "Request body too large", "")},
+			want:  refused{413, "", host.Fault("", host.Invalid, "Request body too large", "")},
 			again: echo(ann),
 		},
 		{
 			name: "levels of JSON", o: troupe.Options{MaxDepth: 5}, metric: "troupe.http.refused", reason: "depth",
 			fill: func(e *limitEnv) {
-				contains(e.t, "two more", e.ann.Post(call("1", "echo", `{"text":[[]]}`)).Body, "isError")
+				host.Contains(e.T, "two more", e.ann.Post(host.Call("1", "echo", `{"text":[[]]}`)).Body, "isError")
 			},
-			more:  func(e *limitEnv) *testkit.Answer { return e.ann.Post(call("1", "echo", `{"text":[[[]]]}`)) },
-			want:  refused{400, "", fault("1", badJSON, "nested too deep", "")},
+			more:  func(e *limitEnv) *testkit.Answer { return e.ann.Post(host.Call("1", "echo", `{"text":[[[]]]}`)) },
+			want:  refused{400, "", host.Fault("1", host.BadJSON, "nested too deep", "")},
 			again: echo(ann),
 		},
 		{
 			name: "messages of a batch", o: troupe.Options{MaxBatch: 2}, metric: "troupe.http.refused", reason: "batch",
 			fill: func(e *limitEnv) {
-				if a := e.old("ann").Post("[" + method("1", "ping", "") + "," + method("2", "ping", "") + "]"); a.StatusCode != 200 {
-					e.t.Errorf("a batch of two: %s %s", a.Status, a.Body)
+				if a := e.old("ann").Post("[" + host.Method("1", "ping", "") + "," + host.Method("2", "ping", "") + "]"); a.StatusCode != 200 {
+					e.T.Errorf("a batch of two: %s %s", a.Status, a.Body)
 				}
 			},
 			more: func(e *limitEnv) *testkit.Answer {
-				return e.old("ann").Post("[" + method("1", "ping", "") + "," + method("2", "ping", "") + "," + method("3", "ping", "") + "]")
+				return e.old("ann").Post("[" + host.Method("1", "ping", "") + "," + host.Method("2", "ping", "") + "," + host.Method("3", "ping", "") + "]")
 			},
-			want:  refused{400, "", fault("", invalid, "the batch has too many messages", "")},
+			want:  refused{400, "", host.Fault("", host.Invalid, "the batch has too many messages", "")},
 			again: echo(ann),
 		},
 	}
 }
-
-const newSession = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
 
 // TestLimits has a row for each limit (invariant I6): up to the limit all passes,
 // one more is refused with exactly this answer and counted, nobody else is harmed,
@@ -338,22 +351,22 @@ func TestLimits(t *testing.T) {
 	for _, row := range limitRows() {
 		t.Run(row.name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
-				m := newMeter()
-				row.o.Authenticate, row.o.MeterProvider = user, m
-				h := newHost(t, row.o, nil)
+				m := host.NewMeter()
+				row.o.Authenticate, row.o.MeterProvider = host.User, m
+				h := host.New(t, row.o, nil)
 				full := `{"elicitation":{"form":{}}}`
-				e := &limitEnv{h, as(h.client(), "ann").Initialize(full), as(h.client(), "ann").Initialize(full), as(h.client(), "bob").Initialize(full), h.session()}
+				e := &limitEnv{h, host.As(h.Client(), "ann").Initialize(full), host.As(h.Client(), "ann").Initialize(full), host.As(h.Client(), "bob").Initialize(full), h.Session()}
 				if row.fill != nil {
 					row.fill(e)
 				}
 				metric := cmp.Or(row.metric, "troupe.refusals")
-				if n := m.count(metric, row.reason); n != 0 {
+				if n := m.Count(metric, row.reason); n != 0 {
 					t.Errorf("%s counts %d for %s up to the limit", metric, n, row.reason)
 				}
 				if diff := gocmp.Diff(row.want, seen(t, row.more(e)), gocmp.AllowUnexported(refused{})); diff != "" {
 					t.Errorf("one more (-want +got):\n%s", diff)
 				}
-				if n := m.count(metric, row.reason); n != 1 {
+				if n := m.Count(metric, row.reason); n != 1 {
 					t.Errorf("%s counts %d for %s, want 1", metric, n, row.reason)
 				}
 				if row.others != nil {
@@ -387,7 +400,7 @@ func lastOrNone(a *testkit.Answer) string {
 	}
 	got := make(chan string, 1)
 	go func() {
-		all := payloads(a.All())
+		all := host.Payloads(a.All())
 		got <- strings.Join(all[max(0, len(all)-1):], "")
 	}()
 	select {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -51,30 +52,30 @@ func count(n int) []int {
 
 func TestLogRate(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{LogRate: 10}, nil)
-		c, other := h.session(), h.session()
-		a := c.Post(call("1", "chatter", `{"to":30}`))
-		messages := payloads(a.All())
+		h := host.New(t, troupe.Options{LogRate: 10}, nil)
+		c, other := h.Session(), h.Session()
+		a := c.Post(host.Call("1", "chatter", `{"to":30}`))
+		messages := host.Payloads(a.All())
 		got, missed := sortLogs(t, messages)
 		if diff := cmp.Diff(count(20), got); diff != "" || !slices.Equal(missed, []int{10}) {
 			t.Errorf("of 30 at once, and %v missed (-want +got):\n%s", missed, diff)
 		}
-		contains(t, "the warning comes before the answer", messages[len(messages)-1], `"id":1,"result"`)
-		got, missed = sortLogs(t, payloads(other.Post(call("1", "chatter", `{"to":20}`)).All()))
+		host.Contains(t, "the warning comes before the answer", messages[len(messages)-1], `"id":1,"result"`)
+		got, missed = sortLogs(t, host.Payloads(other.Post(host.Call("1", "chatter", `{"to":20}`)).All()))
 		if len(got) != 20 || missed != nil {
 			t.Errorf("another session: %d of 20, %v missed", len(got), missed)
 		}
-		if n := h.gauge("troupe.refusals", "log-rate"); n != 10 {
+		if n := h.Gauge("troupe.refusals", "log-rate"); n != 10 {
 			t.Errorf("%d messages counted, want 10", n)
 		}
 		time.Sleep(time.Second)
-		got, missed = sortLogs(t, payloads(c.Post(call("1", "chatter", `{"to":10}`)).All()))
+		got, missed = sortLogs(t, host.Payloads(c.Post(host.Call("1", "chatter", `{"to":10}`)).All()))
 		if len(got) != 10 || missed != nil {
 			t.Errorf("a second later: %d of 10, %v missed", len(got), missed)
 		}
 
 		// What is dropped in the middle of a call is told when there is room again.
-		h.tool("pauses", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
+		h.AddTool("pauses", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
 			for i := range 40 {
 				if i == 30 {
 					time.Sleep(3 * time.Second)
@@ -86,15 +87,15 @@ func TestLogRate(t *testing.T) {
 			return "", nil
 		})
 		time.Sleep(10 * time.Second)
-		messages = payloads(c.Post(call("1", "pauses", `{}`)).All())
+		messages = host.Payloads(c.Post(host.Call("1", "pauses", `{}`)).All())
 		if len(messages) != 32 || dropped.FindString(messages[20]) == "" {
 			t.Errorf("%d messages, and the 21st is %s", len(messages), messages[20])
 		}
 
 		// A client that wants errors alone is not told.
 		time.Sleep(10 * time.Second)
-		c.Post(method("1", "logging/setLevel", `{"level":"error"}`))
-		h.tool("errors", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
+		c.Post(host.Method("1", "logging/setLevel", `{"level":"error"}`))
+		h.AddTool("errors", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
 			for i := range 30 {
 				if err := call.Log(ctx, mcp.LevelError, "chatter", i); err != nil {
 					return "", err
@@ -102,14 +103,14 @@ func TestLogRate(t *testing.T) {
 			}
 			return "", nil
 		})
-		if messages := payloads(c.Post(call("1", "errors", `{}`)).All()); len(messages) != 21 {
+		if messages := host.Payloads(c.Post(host.Call("1", "errors", `{}`)).All()); len(messages) != 21 {
 			t.Errorf("%d messages, want 20 errors and the answer", len(messages))
 		}
 
 		// What nobody wants takes nothing from the rate.
 		time.Sleep(10 * time.Second)
-		quiet(t, "no level", c.Post(call("1", "chatter", `{"to":100}`)), textResult("1", "done"))
-		if messages := payloads(c.Post(call("1", "errors", `{}`)).All()); len(messages) != 21 {
+		host.NotAsked(t, "no level", c.Post(host.Call("1", "chatter", `{"to":100}`)), host.TextResult("1", "done"))
+		if messages := host.Payloads(c.Post(host.Call("1", "errors", `{}`)).All()); len(messages) != 21 {
 			t.Errorf("%d messages, want 20 errors and the answer", len(messages))
 		}
 	})
@@ -119,8 +120,8 @@ func TestLogRate(t *testing.T) {
 // nothing else is logged.
 func TestLogRateOutsideOfCalls(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{LogRate: 10}, nil)
-		h.tool("peer", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
+		h := host.New(t, troupe.Options{LogRate: 10}, nil)
+		h.AddTool("peer", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
 			for i := range 30 {
 				if err := call.Peer().Log(ctx, mcp.LevelInfo, "chatter", i); err != nil {
 					return "", err
@@ -128,16 +129,16 @@ func TestLogRateOutsideOfCalls(t *testing.T) {
 			}
 			return "", nil
 		})
-		c := h.session()
-		l := listen(c.Get(""))
+		c := h.Session()
+		l := host.Listen(c.Get(""))
 		defer l.Close()
-		c.Post(call("1", "peer", `{}`))
-		got, missed := sortLogs(t, l.since(0))
+		c.Post(host.Call("1", "peer", `{}`))
+		got, missed := sortLogs(t, l.Since(0))
 		if len(got) != 20 || missed != nil {
 			t.Errorf("%d messages, %v missed, want 20 and none told yet", len(got), missed)
 		}
 		time.Sleep(time.Second)
-		if got, missed = sortLogs(t, l.since(20)); len(got) != 0 || !slices.Equal(missed, []int{10}) {
+		if got, missed = sortLogs(t, l.Since(20)); len(got) != 0 || !slices.Equal(missed, []int{10}) {
 			t.Errorf("%d messages, %v missed, want none more and 10", len(got), missed)
 		}
 	})
@@ -145,8 +146,8 @@ func TestLogRateOutsideOfCalls(t *testing.T) {
 
 func TestLogRateCanBeNone(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{LogRate: -1}, nil)
-		got, missed := sortLogs(t, payloads(h.session().Post(call("1", "chatter", `{"to":3000}`)).All()))
+		h := host.New(t, troupe.Options{LogRate: -1}, nil)
+		got, missed := sortLogs(t, host.Payloads(h.Session().Post(host.Call("1", "chatter", `{"to":3000}`)).All()))
 		if diff := cmp.Diff(count(3000), got); diff != "" || missed != nil {
 			t.Errorf("without a limit: %d of 3000, %v missed", len(got), missed)
 		}
@@ -161,8 +162,8 @@ func TestRerunAfterDroppedLogs(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				dir := t.TempDir()
 				o.Dir = dir
-				tools := func(h *host) {
-					troupe.AddTool(h.srv, troupe.Tool{Name: "steady", Rerun: troupe.Safe}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+				tools := func(h *host.Host) {
+					troupe.AddTool(h.Server, troupe.Tool{Name: "steady", Rerun: troupe.Safe}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 						for i := range 60 {
 							level := mcp.LevelInfo
 							if i%3 == 0 {
@@ -172,7 +173,7 @@ func TestRerunAfterDroppedLogs(t *testing.T) {
 								return "", err
 							}
 							if i == 49 && call.Attempt() == 1 {
-								if err := sleep(ctx, 3600000); err != nil {
+								if err := host.Sleep(ctx, 3600000); err != nil {
 									return "", err
 								}
 							}
@@ -180,26 +181,26 @@ func TestRerunAfterDroppedLogs(t *testing.T) {
 						return "steady", nil
 					})
 				}
-				h := newHost(t, troupe.Options{Dir: dir, LogRate: 10}, nil)
+				h := host.New(t, troupe.Options{Dir: dir, LogRate: 10}, nil)
 				tools(h)
-				c := h.session()
-				a := c.Post(call("1", "steady", `{}`))
+				c := h.Session()
+				a := c.Post(host.Call("1", "steady", `{}`))
 				prime, _ := a.Next()
-				first := listen(a)
-				messages := first.since(0)
+				first := host.Listen(a)
+				messages := first.Since(0)
 				before, _ := sortLogs(t, messages)
 				if len(before) != 20 || before[19] != 29 {
 					t.Fatalf("before the crash: %v", before)
 				}
-				c.Post(method("2", "logging/setLevel", `{"level":"debug"}`))
+				c.Post(host.Method("2", "logging/setLevel", `{"level":"debug"}`))
 				synctest.Wait()
-				h2, c2 := crashed(t, dir, o, c)
+				h2, c2 := host.Crashed(t, dir, o, c)
 				tools(h2)
 				a = c2.Get(prime.ID)
 				time.Sleep(time.Second)
 				debug := strings.NewReplacer(`"level":"debug"`, `"level":"info"`)
 				var all []string
-				for _, m := range payloads(a.All()) {
+				for _, m := range host.Payloads(a.All()) {
 					all = append(all, debug.Replace(m))
 				}
 				got, _ := sortLogs(t, all)
@@ -216,7 +217,7 @@ func TestRerunAfterDroppedLogs(t *testing.T) {
 
 func TestRedact(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{Redact: func(m *troupe.LogMessage) bool {
+		h := host.New(t, troupe.Options{Redact: func(m *troupe.LogMessage) bool {
 			switch data := m.Data.(type) {
 			case string:
 				m.Data = strings.ReplaceAll(data, "hunter2", "***")
@@ -226,7 +227,7 @@ func TestRedact(t *testing.T) {
 			}
 			return true
 		}}, nil)
-		h.tool("talk", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
+		h.AddTool("talk", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
 			for _, data := range []any{"the password is hunter2", "drop me", fmt.Errorf("no access to 10.0.0.7"), 5} {
 				if err := call.Log(ctx, mcp.LevelInfo, "db", data); err != nil {
 					return "", err
@@ -237,18 +238,18 @@ func TestRedact(t *testing.T) {
 			}
 			return "talked", nil
 		})
-		c := h.session()
-		l := listen(c.Get(""))
+		c := h.Session()
+		l := host.Listen(c.Get(""))
 		defer l.Close()
 		message := func(level, logger, data string) string {
-			return note("notifications/message", `{"level":"`+level+`","logger":"`+logger+`","data":`+data+`}`)
+			return host.Note("notifications/message", `{"level":"`+level+`","logger":"`+logger+`","data":`+data+`}`)
 		}
 		want := []string{message("info", "db", `"the password is ***"`), message("error", "main/db", `{"error":"internal"}`), message("info", "db", "5")}
-		got := payloads(c.Post(call("1", "talk", `{}`)).All())
-		if diff := cmp.Diff(append(slices.Clone(want), textResult("1", "talked")), got); diff != "" {
+		got := host.Payloads(c.Post(host.Call("1", "talk", `{}`)).All())
+		if diff := cmp.Diff(append(slices.Clone(want), host.TextResult("1", "talked")), got); diff != "" {
 			t.Errorf("on the call's stream (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(want, l.since(0)); diff != "" {
+		if diff := cmp.Diff(want, l.Since(0)); diff != "" {
 			t.Errorf("on the session's stream (-want +got):\n%s", diff)
 		}
 	})

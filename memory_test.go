@@ -10,16 +10,8 @@ import (
 	"testing"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 )
-
-// inUse is what the heap and the stacks hold after a collection.
-func inUse() int64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc + m.StackInuse)
-}
 
 // BenchmarkMemory reports what a session without a connection holds on the node
 // that served it last, and what an open event stream holds on top, the client's
@@ -42,16 +34,16 @@ func BenchmarkMemory(b *testing.B) {
 		}
 		do(http.MethodPost, "")
 		ids := make([]string, n)
-		before := inUse()
+		before := host.InUse()
 		for i := range ids {
 			ids[i] = do(http.MethodPost, "").Header.Get("Mcp-Session-Id")
 		}
-		sessions := inUse()
+		sessions := host.InUse()
 		conns := make([]net.Conn, n)
 		for i, id := range ids {
 			conns[i] = listenRaw(b, hs.Listener.Addr().String(), id)
 		}
-		open := inUse()
+		open := host.InUse()
 		b.ReportMetric(float64(sessions-before)/n, "B/session")
 		b.ReportMetric(float64(open-sessions)/n, "B/stream")
 		runtime.KeepAlive(ids)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -16,13 +17,13 @@ import (
 // basic/patterns/mrtr, error handling; client/elicitation, sampling, roots).
 func TestModernQuestionsAndAnswers(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
-		troupe.AddTool(h.srv, troupe.Tool{Name: "any", Needs: troupe.NeedsElicitation | troupe.NeedsElicitationURL | troupe.NeedsSampling | troupe.NeedsRoots},
+		h := host.New(t, troupe.Options{}, nil)
+		troupe.AddTool(h.Server, troupe.Tool{Name: "any", Needs: troupe.NeedsElicitation | troupe.NeedsElicitationURL | troupe.NeedsSampling | troupe.NeedsRoots},
 			func(ctx context.Context, call *troupe.Call, in struct {
 				Kind string `json:"kind"`
 			}) (string, error) {
 				q := map[string]troupe.Question{
-					"form": troupe.Elicit("q", "Who?", form),
+					"form": troupe.Elicit("q", "Who?", host.Form),
 					"url":  troupe.ElicitURL("q", "Sign in.", "id-1", "https://x.example/sign-in"),
 					"sample": troupe.Sample("q", mcp.CreateMessageParams{MaxTokens: 9, SystemPrompt: "Be brief.",
 						Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.Blocks(mcp.Text("Hi"))}}}),
@@ -43,7 +44,7 @@ func TestModernQuestionsAndAnswers(t *testing.T) {
 				r, err := a.Elicited("q")
 				return string(r.Action) + string(r.Content), err
 			})
-		m := h.modern(everyCapability)
+		m := h.Stateless(host.EveryCapability)
 		for _, tt := range []struct {
 			kind, question string
 			again          []string
@@ -63,21 +64,21 @@ func TestModernQuestionsAndAnswers(t *testing.T) {
 		} {
 			args := `{"kind":"` + tt.kind + `"}`
 			for answer, want := range tt.taken {
-				a, id := m.tool("any", args)
-				contains(t, tt.kind, a.Body, `"inputRequests":{"q":`+tt.question+`}`)
-				state := m.parked(a, id, "q")
+				a, id := m.Tool("any", args)
+				host.Contains(t, tt.kind, a.Body, `"inputRequests":{"q":`+tt.question+`}`)
+				state := m.Parked(a, id, "q")
 				for _, bad := range tt.again {
-					a, id = m.tool("any", args, state, `"inputResponses":{"q":`+bad+`}`)
-					state = m.parked(a, id, "q")
+					a, id = m.Tool("any", args, state, `"inputResponses":{"q":`+bad+`}`)
+					state = m.Parked(a, id, "q")
 				}
-				equal(t, tt.kind+" "+answer, m.done(m.tool("any", args, state, `"inputResponses":{"q":`+answer+`,"unasked":{}}`)), want)
+				host.Equal(t, tt.kind+" "+answer, m.Done(m.Tool("any", args, state, `"inputResponses":{"q":`+answer+`,"unasked":{}}`)), want)
 			}
 		}
 		// What the client cannot do it is not asked, whatever the handler wants.
 		for kind, caps := range map[string]string{"form": `{"elicitation":{"url":{}},"sampling":{},"roots":{}}`, "url": `{"elicitation":{},"sampling":{},"roots":{}}`,
 			"sample": `{"elicitation":{"form":{},"url":{}},"roots":{}}`, "roots": `{"elicitation":{"form":{},"url":{}},"sampling":{}}`} {
-			m.caps = caps
-			a, _ := m.tool("any", `{"kind":"`+kind+`"}`)
+			m.Capabilities = caps
+			a, _ := m.Tool("any", `{"kind":"`+kind+`"}`)
 			if a.StatusCode != 400 || !strings.Contains(a.Body, `"code":-32021,`) || strings.Contains(a.Body, "inputRequests") {
 				t.Errorf("%s of a client with %s: %s %s", kind, caps, a.Status, a.Body)
 			}
@@ -89,11 +90,11 @@ func TestModernQuestionsAndAnswers(t *testing.T) {
 // handler calls them.
 func TestKeysOfQuestionsAreUnique(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
-		troupe.AddTool(h.srv, troupe.Tool{Name: "keys", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		h := host.New(t, troupe.Options{}, nil)
+		troupe.AddTool(h.Server, troupe.Tool{Name: "keys", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 			var all []string
 			for _, key := range []string{"a-2", "a", "a", "a", "a-2", ""} {
-				r, err := call.Ask(ctx, troupe.Elicit(key, "?", form))
+				r, err := call.Ask(ctx, troupe.Elicit(key, "?", host.Form))
 				if err != nil {
 					return "", err
 				}
@@ -105,14 +106,14 @@ func TestKeysOfQuestionsAreUnique(t *testing.T) {
 			}
 			return strings.Join(all, ""), nil
 		})
-		m := h.modern(everyCapability)
-		a, id := m.tool("keys", `{}`)
+		m := h.Stateless(host.EveryCapability)
+		a, id := m.Tool("keys", `{}`)
 		want := ""
 		for i, key := range []string{"a-2", "a", "a-3", "a-4", "a-2-2", ""} {
-			state := m.parked(a, id, key)
-			a, id = m.tool("keys", `{}`, state, given(key, fmt.Sprint(i)))
+			state := m.Parked(a, id, key)
+			a, id = m.Tool("keys", `{}`, state, host.Given(key, fmt.Sprint(i)))
 			want += fmt.Sprintf(`{"answer":"%d"}`, i)
 		}
-		equal(t, "answers", m.done(a, id), want)
+		host.Equal(t, "answers", m.Done(a, id), want)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -18,31 +19,31 @@ func TestOtherRequestsDoNotAsk(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		asked := make(chan error, 1)
 		ask := func(ctx context.Context, call *troupe.Call) error {
-			_, err := call.Elicit(ctx, "?", form)
+			_, err := call.Elicit(ctx, "?", host.Form)
 			asked <- err
 			return err
 		}
-		h := newHost(t, troupe.Options{}, &troupe.ServerOptions{
+		h := host.New(t, troupe.Options{}, &troupe.ServerOptions{
 			Complete: func(ctx context.Context, call *troupe.Call, _ mcp.CompleteParams) (mcp.Completion, error) {
 				return mcp.Completion{}, ask(ctx, call)
 			},
 			Subscribe: func(ctx context.Context, call *troupe.Call, _ string) error { return ask(ctx, call) },
 		})
-		m := h.modern(everyCapability)
-		_, response := m.send("completion/complete", `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":""}}`, "")
-		contains(t, "completion", response, `"error":{"code":-32603,`)
+		m := h.Stateless(host.EveryCapability)
+		_, response := m.Send("completion/complete", `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":""}}`, "")
+		host.Contains(t, "completion", response, `"error":{"code":-32603,`)
 		if err := <-asked; !errors.Is(err, mcp.ErrInexpressible) {
 			t.Errorf("completion asked: %v", err)
 		}
-		_, filter := m.listen("1", `{"resourceSubscriptions":["test://one"]}`)
-		equal(t, "filter", filter, `{}`)
+		_, filter := m.Listen("1", `{"resourceSubscriptions":["test://one"]}`)
+		host.Equal(t, "filter", filter, `{}`)
 		if err := <-asked; !errors.Is(err, mcp.ErrInexpressible) {
 			t.Errorf("a listener asked: %v", err)
 		}
 		// Lists and discovery have no handlers; what only a retry has is nothing to them.
 		for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list", "server/discover"} {
-			_, response := m.send(method, `{"requestState":"x","inputResponses":{"elicit":{}}}`, "")
-			contains(t, method, response, `"resultType":"complete"`)
+			_, response := m.Send(method, `{"requestState":"x","inputResponses":{"elicit":{}}}`, "")
+			host.Contains(t, method, response, `"resultType":"complete"`)
 		}
 	})
 }
@@ -52,49 +53,49 @@ func TestOtherRequestsDoNotAsk(t *testing.T) {
 func TestPromptsAndResourcesAsk(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		public := troupe.Cache{TTL: time.Hour, Scope: troupe.CachePublic}
-		h := newHost(t, troupe.Options{}, &troupe.ServerOptions{ReadCache: public})
+		h := host.New(t, troupe.Options{}, &troupe.ServerOptions{ReadCache: public})
 		ask := func(ctx context.Context, call *troupe.Call) (string, error) {
-			r, err := call.Elicit(ctx, "?", form)
+			r, err := call.Elicit(ctx, "?", host.Form)
 			return string(r.Action), err
 		}
-		troupe.AddResource(h.srv, mcp.Resource{URI: "test://ask", Name: "ask"}, func(ctx context.Context, call *troupe.Call, uri string, _ map[string]string) ([]mcp.ResourceContents, error) {
+		troupe.AddResource(h.Server, mcp.Resource{URI: "test://ask", Name: "ask"}, func(ctx context.Context, call *troupe.Call, uri string, _ map[string]string) ([]mcp.ResourceContents, error) {
 			call.SetCache(public)
 			text, err := ask(ctx, call)
 			return []mcp.ResourceContents{mcp.TextResource(uri, "", text)}, err
 		})
-		troupe.AddPrompt(h.srv, troupe.Prompt{Name: "ask", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
+		troupe.AddPrompt(h.Server, troupe.Prompt{Name: "ask", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
 			text, err := ask(ctx, call)
 			return &mcp.GetPromptResult{Messages: []mcp.PromptMessage{{Role: mcp.RoleUser, Content: mcp.Text(text)}}}, err
 		})
-		troupe.AddTool(h.srv, troupe.Tool{Name: "ask", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) { return ask(ctx, call) })
-		m := h.modern(everyCapability)
+		troupe.AddTool(h.Server, troupe.Tool{Name: "ask", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) { return ask(ctx, call) })
+		m := h.Stateless(host.EveryCapability)
 		const (
-			read   = `{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + modernMeta + `,"contents":[{"uri":"test://ask","text":"accept"}]}`
-			prompt = modernComplete + `,"messages":[{"role":"user","content":{"type":"text","text":"accept"}}]}`
+			read   = `{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + host.StatelessMeta + `,"contents":[{"uri":"test://ask","text":"accept"}]}`
+			prompt = host.Complete + `,"messages":[{"role":"user","content":{"type":"text","text":"accept"}}]}`
 		)
 		for _, tt := range []struct{ method, params, want string }{
 			{"resources/read", `"uri":"test://ask"`, read},
 			{"prompts/get", `"name":"ask"`, prompt},
 		} {
-			a, id := m.do(tt.method, "{"+tt.params+"}")
+			a, id := m.Do(tt.method, "{"+tt.params+"}")
 			if strings.Contains(a.Body, "ttlMs") {
 				t.Errorf("%s: a question is to be kept: %s", tt.method, a.Body)
 			}
-			state := m.parked(a, id, "elicit")
+			state := m.Parked(a, id, "elicit")
 			// The same name in another request is another request.
-			a, id = m.tool("ask", `{}`, state, given("elicit", "x"))
-			equal(t, tt.method+": a tool", m.done(a, id), "error -32602: the requestState is not valid for this request")
-			_, response := m.send(tt.method, "{"+tt.params+","+state+","+given("elicit", "x")+"}", "")
-			contains(t, tt.method, response, `"result":`+tt.want)
+			a, id = m.Tool("ask", `{}`, state, host.Given("elicit", "x"))
+			host.Equal(t, tt.method+": a tool", m.Done(a, id), "error -32602: the requestState is not valid for this request")
+			_, response := m.Send(tt.method, "{"+tt.params+","+state+","+host.Given("elicit", "x")+"}", "")
+			host.Contains(t, tt.method, response, `"result":`+tt.want)
 			// The answers that come with the first request are found by their keys.
-			_, response = m.send(tt.method, "{"+tt.params+","+given("elicit", "x")+"}", "")
-			contains(t, tt.method+" at once", response, `"result":`+tt.want)
-			m.caps = `{}`
-			_, response = m.send(tt.method, "{"+tt.params+"}", "")
-			contains(t, tt.method+" undeclared", response, `"error":{"code":-32021,`)
-			m.caps = everyCapability
+			_, response = m.Send(tt.method, "{"+tt.params+","+host.Given("elicit", "x")+"}", "")
+			host.Contains(t, tt.method+" at once", response, `"result":`+tt.want)
+			m.Capabilities = `{}`
+			_, response = m.Send(tt.method, "{"+tt.params+"}", "")
+			host.Contains(t, tt.method+" undeclared", response, `"error":{"code":-32021,`)
+			m.Capabilities = host.EveryCapability
 		}
-		_, response := m.send("resources/read", `{"uri":"test://one"}`, "")
-		contains(t, "what asks nothing", response, `"ttlMs":3600000,"cacheScope":"public"`)
+		_, response := m.Send("resources/read", `{"uri":"test://one"}`, "")
+		host.Contains(t, "what asks nothing", response, `"ttlMs":3600000,"cacheScope":"public"`)
 	})
 }

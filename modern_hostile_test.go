@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
@@ -20,12 +21,12 @@ import (
 // leaves nothing behind.
 func TestHostileRetries(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h, _, _ := parkHost(t, troupe.Options{})
-		m := h.modern(everyCapability)
+		h, _, _ := host.NewParking(t, troupe.Options{})
+		m := h.Stateless(host.EveryCapability)
 		nested := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 		long := func(n int) string { return strconv.Quote(strings.Repeat("A", n)) }
 		var many strings.Builder
-		for i := range sized(100_000, 20_000) {
+		for i := range host.Sized(100_000, 20_000) {
 			fmt.Fprintf(&many, `,"k%d":{}`, i)
 		}
 		const (
@@ -56,10 +57,10 @@ func TestHostileRetries(t *testing.T) {
 			"_meta twice":                 {`"_meta":{}`, 400, -32600},
 			"a long name of a member":     {long(1<<20) + `:1`, 200, asked},
 		} {
-			id := m.id()
-			body := m.body(id, "tools/call", toolParams("twice", `{}`, tt.more), "")
-			a := m.c.Post(body, "MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "twice")
-			var r required
+			id := m.NextID()
+			body := m.Body(id, "tools/call", host.ToolParams("twice", `{}`, tt.more), "")
+			a := m.Client.Post(body, "MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "twice")
+			var r host.Required
 			if err := json.Unmarshal([]byte(a.Body), &r); err != nil {
 				t.Errorf("%s: %s %.200s: %v", name, a.Status, a.Body, err)
 				continue
@@ -79,7 +80,7 @@ func TestHostileRetries(t *testing.T) {
 		}
 		time.Sleep(11 * time.Minute)
 		synctest.Wait()
-		if n := h.actors("request"); n != 0 {
+		if n := h.Actors("request"); n != 0 {
 			t.Errorf("%d request actors are left", n)
 		}
 	})
@@ -88,11 +89,11 @@ func TestHostileRetries(t *testing.T) {
 // TestEndlessQuestionsEnd holds that a call cannot ask for ever.
 func TestEndlessQuestionsEnd(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h, _, _ := parkHost(t, troupe.Options{})
-		troupe.AddTool(h.srv, troupe.Tool{Name: "curious", Description: "d", Needs: troupe.NeedsElicitation},
+		h, _, _ := host.NewParking(t, troupe.Options{})
+		troupe.AddTool(h.Server, troupe.Tool{Name: "curious", Description: "d", Needs: troupe.NeedsElicitation},
 			func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 				for i := 1; ; i++ {
-					_, err := call.Ask(ctx, troupe.Elicit(fmt.Sprint(i), "?", form))
+					_, err := call.Ask(ctx, troupe.Elicit(fmt.Sprint(i), "?", host.Form))
 					if errors.Is(err, troupe.ErrTooManyRounds) {
 						return fmt.Sprint("gave up at question ", i), nil
 					}
@@ -101,14 +102,14 @@ func TestEndlessQuestionsEnd(t *testing.T) {
 					}
 				}
 			})
-		m := h.modern(everyCapability)
-		a, id := m.tool("curious", `{}`)
+		m := h.Stateless(host.EveryCapability)
+		a, id := m.Tool("curious", `{}`)
 		for i := 1; i <= 100; i++ {
-			state := m.parked(a, id, fmt.Sprint(i))
-			a, id = m.tool("curious", `{}`, state, given(fmt.Sprint(i), "x"))
+			state := m.Parked(a, id, fmt.Sprint(i))
+			a, id = m.Tool("curious", `{}`, state, host.Given(fmt.Sprint(i), "x"))
 		}
-		equal(t, "at last", m.done(a, id), "gave up at question 101")
-		if n := h.gauge("troupe.refusals", "ask-rounds"); n != 1 {
+		host.Equal(t, "at last", m.Done(a, id), "gave up at question 101")
+		if n := h.Gauge("troupe.refusals", "ask-rounds"); n != 1 {
 			t.Errorf("%d refusals are counted, want 1", n)
 		}
 	})
@@ -118,17 +119,17 @@ func TestEndlessQuestionsEnd(t *testing.T) {
 // place among those that wait for their clients.
 func TestTooMuchInputHoldsNoPlace(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h, _, _ := parkHost(t, troupe.Options{ParkedPerPrincipal: 1})
-		m := h.modern(everyCapability)
+		h, _, _ := host.NewParking(t, troupe.Options{ParkedPerPrincipal: 1})
+		m := h.Stateless(host.EveryCapability)
 		for range 3 {
-			a, id := m.tool("twice", `{}`, given("elicit", strings.Repeat("A", 64<<10)))
-			equal(t, "too much", m.done(a, id), "the answers so far are too large to go on asking")
+			a, id := m.Tool("twice", `{}`, host.Given("elicit", strings.Repeat("A", 64<<10)))
+			host.Equal(t, "too much", m.Done(a, id), "the answers so far are too large to go on asking")
 		}
-		if n := h.gauge("troupe.refusals", "ask-input"); n != 3 {
+		if n := h.Gauge("troupe.refusals", "ask-input"); n != 3 {
 			t.Errorf("%d refusals are counted, want 3", n)
 		}
-		a, id := m.tool("twice", `{}`)
-		m.parked(a, id, "elicit")
+		a, id := m.Tool("twice", `{}`)
+		m.Parked(a, id, "elicit")
 	})
 }
 
@@ -136,26 +137,26 @@ func TestTooMuchInputHoldsNoPlace(t *testing.T) {
 // message.
 func TestLongTokens(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h, p := newHost(t, troupe.Options{}, nil), newPiped(t, troupe.Options{}, nil)
-		m := h.modern(everyCapability)
+		h, p := host.New(t, troupe.Options{}, nil), host.NewStatelessPipe(t, troupe.Options{}, nil)
+		m := h.Stateless(host.EveryCapability)
 		token := func(n int) string { return strconv.Quote(strings.Repeat("x", n-2)) }
 		const long = `"error":{"code":-32600,"message":"the id or the progress token is too long"}}`
-		for method, params := range map[string]string{"tools/list": `{}`, "tools/call": toolParams("echo", `{"text":"x"}`),
+		for method, params := range map[string]string{"tools/list": `{}`, "tools/call": host.ToolParams("echo", `{"text":"x"}`),
 			"subscriptions/listen": `{"notifications":{}}`, "resources/read": `{"uri":"test://one","requestState":"x"}`} {
-			for _, body := range []string{m.body(token(2049), method, params, ""), m.body("1", method, params, `"progressToken":`+token(2049)), m.body("1", method, params, `"progressToken":1`+strings.Repeat("0", 2048))} {
-				a := m.c.Post(body, m.header(method, body)...)
+			for _, body := range []string{m.Body(token(2049), method, params, ""), m.Body("1", method, params, `"progressToken":`+token(2049)), m.Body("1", method, params, `"progressToken":1`+strings.Repeat("0", 2048))} {
+				a := m.Client.Post(body, m.Header(method, body)...)
 				if a.StatusCode != 400 || !strings.HasSuffix(a.Body, long) {
 					t.Errorf("%s: %s %.200s", method, a.Status, a.Body)
 				}
-				if got := p.ask(body); !strings.HasSuffix(got, long) {
+				if got := p.Ask(body); !strings.HasSuffix(got, long) {
 					t.Errorf("%s over a pipe: %.200s", method, got)
 				}
 			}
 		}
 		id := token(2048)
-		body := m.body(id, "tools/call", toolParams("count", `{"to":1}`), `"progressToken":`+id)
-		all := payloads(m.c.Post(body, m.header("tools/call", body)...).All())
-		if len(all) != 2 || !strings.Contains(all[0], `"progressToken":`+id) || all[1] != modernText(id, "counted to 1") {
+		body := m.Body(id, "tools/call", host.ToolParams("count", `{"to":1}`), `"progressToken":`+id)
+		all := host.Payloads(m.Client.Post(body, m.Header("tools/call", body)...).All())
+		if len(all) != 2 || !strings.Contains(all[0], `"progressToken":`+id) || all[1] != host.StatelessText(id, "counted to 1") {
 			t.Errorf("as long as they may be: %.200q", all)
 		}
 	})

@@ -12,32 +12,26 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
-
-// post sends a request with further headers.
-func (m *modern) post(method, params string, header ...string) *testkit.Answer {
-	m.t.Helper()
-	body := m.body(m.id(), method, params, "")
-	return m.c.Post(body, append(m.header(method, body), header...)...)
-}
 
 // TestModernStatuses holds the status and the error of what is refused, all the way
 // from the handler (2026-07-28, streamable HTTP; basic/index, _meta).
 func TestModernStatuses(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
-		troupe.AddTool(h.srv, troupe.Tool{Name: "rash"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		h := host.New(t, troupe.Options{}, nil)
+		troupe.AddTool(h.Server, troupe.Tool{Name: "rash"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 			r, err := call.Roots(ctx)
 			return fmt.Sprint(len(r)), err
 		})
-		troupe.AddTool(h.srv, troupe.Tool{Name: "header", InputSchema: json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)},
+		troupe.AddTool(h.Server, troupe.Tool{Name: "header", InputSchema: json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)},
 			func(context.Context, *troupe.Call, map[string]any) (string, error) { return "ran", nil })
-		m := h.modern(`{}`)
+		m := h.Stateless(`{}`)
 		for _, method := range []string{"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "tasks/list", "tasks/result",
 			"roots/list", "sampling/createMessage", "elicitation/create", "unknown/method", "notifications/initialized"} {
-			a := m.post(method, `{"uri":"test://one","level":"info"}`)
-			if want := `"id":` + fmt.Sprint(m.n) + `,"error":{"code":-32601,`; a.StatusCode != 404 || !strings.Contains(a.Body, want) {
+			a := m.Post(method, `{"uri":"test://one","level":"info"}`)
+			if want := `"id":` + fmt.Sprint(m.N) + `,"error":{"code":-32601,`; a.StatusCode != 404 || !strings.Contains(a.Body, want) {
 				t.Errorf("%s: %s %s", method, a.Status, a.Body)
 			}
 		}
@@ -67,7 +61,7 @@ func TestModernStatuses(t *testing.T) {
 			{"tools/list", `{}`, []string{"Mcp-Name", "unasked", "Mcp-Param-Region", "x", "Mcp-Session-Id", "none such", "Last-Event-ID", "x.0.0"}, 200, 0},
 			{"tools/list", `{}`, []string{"Origin", "https://evil.example.com"}, 403, -32600},
 		} {
-			a := m.post(tt.method, tt.params, tt.header...)
+			a := m.Post(tt.method, tt.params, tt.header...)
 			code := 0
 			var r struct{ Error struct{ Code int } }
 			if err := json.Unmarshal([]byte(a.Body), &r); err == nil {
@@ -87,35 +81,35 @@ func TestModernStatuses(t *testing.T) {
 // learns nothing of, the sessions that others have on the same endpoint.
 func TestModernHasNoSessions(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
-		session := h.session()
-		m := h.modern(everyCapability)
+		h := host.New(t, troupe.Options{}, nil)
+		session := h.Session()
+		m := h.Stateless(host.EveryCapability)
 		version := []string{"MCP-Protocol-Version", "2026-07-28", "Mcp-Session-Id", session.Session}
 		for _, method := range []string{http.MethodGet, http.MethodDelete} {
-			a := m.c.Do(method, "", version...)
+			a := m.Client.Do(method, "", version...)
 			if a.StatusCode != 405 || !strings.Contains(a.Header.Get("Allow"), "POST") || a.Header.Get("Mcp-Session-Id") != "" {
 				t.Errorf("%s: %s %s", method, a.Status, a.Body)
 			}
 		}
 		for _, n := range []string{"notifications/initialized", "notifications/cancelled", "notifications/roots/list_changed", "notifications/unknown"} {
-			a := m.c.Post(`{"jsonrpc":"2.0","method":"`+n+`","params":{"requestId":1}}`, version...)
+			a := m.Client.Post(`{"jsonrpc":"2.0","method":"`+n+`","params":{"requestId":1}}`, version...)
 			if a.StatusCode != 202 || a.Body != "" {
 				t.Errorf("%s: %s %q", n, a.Status, a.Body)
 			}
 		}
 		// The same id is in flight for two clients, and a third means to cancel it.
-		body := m.body("1", "tools/call", toolParams("sleep", `{"ms":1000}`), "")
-		first, second := m.c.PostLater(body, m.header("tools/call", body)...), m.c.PostLater(body, m.header("tools/call", body)...)
+		body := m.Body("1", "tools/call", host.ToolParams("sleep", `{"ms":1000}`), "")
+		first, second := m.Client.PostLater(body, m.Header("tools/call", body)...), m.Client.PostLater(body, m.Header("tools/call", body)...)
 		synctest.Wait()
-		m.c.Post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, version...)
+		m.Client.Post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, version...)
 		for _, a := range []*testkit.Answer{<-first, <-second} {
-			equal(t, "sleep", a.Body, modernText("1", "slept"))
+			host.Equal(t, "sleep", a.Body, host.StatelessText("1", "slept"))
 		}
 		// What the session has settled is not theirs, nor the other way round.
-		m.caps = `{}`
-		a := m.post("tools/call", toolParams("ask", `{"question":"?"}`), "Mcp-Session-Id", session.Session)
-		contains(t, "capabilities of the session", a.Body, `"code":-32021`)
-		equal(t, "the session", session.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
+		m.Capabilities = `{}`
+		a := m.Post("tools/call", host.ToolParams("ask", `{"question":"?"}`), "Mcp-Session-Id", session.Session)
+		host.Contains(t, "capabilities of the session", a.Body, `"code":-32021`)
+		host.Equal(t, "the session", session.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
 	})
 }
 
@@ -123,8 +117,8 @@ func TestModernHasNoSessions(t *testing.T) {
 // not to be resumed, and kept alive.
 func TestModernStreams(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
-		m := h.modern(everyCapability)
+		h := host.New(t, troupe.Options{}, nil)
+		m := h.Stateless(host.EveryCapability)
 		for name, tt := range map[string]struct {
 			args, meta string
 			want       []string
@@ -132,11 +126,11 @@ func TestModernStreams(t *testing.T) {
 			"count": {`{"to":2,"delay_ms":60000}`, `"progressToken":"p"`, []string{
 				`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1,"total":2}}`,
 				`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":2,"total":2}}`,
-				modernText(`"id"`, "counted to 2")}},
-			"sleep": {`{"ms":60000}`, "", []string{modernText(`"id"`, "slept")}}, // a stream after the grace
+				host.StatelessText(`"id"`, "counted to 2")}},
+			"sleep": {`{"ms":60000}`, "", []string{host.StatelessText(`"id"`, "slept")}}, // a stream after the grace
 		} {
-			body := m.body(`"id"`, "tools/call", toolParams(name, tt.args), tt.meta)
-			a := m.c.Post(body, append(m.header("tools/call", body), "Last-Event-ID", "x.1.0")...)
+			body := m.Body(`"id"`, "tools/call", host.ToolParams(name, tt.args), tt.meta)
+			a := m.Client.Post(body, append(m.Header("tools/call", body), "Last-Event-ID", "x.1.0")...)
 			if !a.Stream() || a.StatusCode != 200 || a.Header.Get("X-Accel-Buffering") != "no" || a.Header.Get("Mcp-Session-Id") != "" {
 				t.Fatalf("%s: %s %v", name, a.Status, a.Header)
 			}
@@ -147,12 +141,12 @@ func TestModernStreams(t *testing.T) {
 				}
 				got = append(got, e.Data)
 			}
-			equal(t, name, strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
+			host.Equal(t, name, strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
 			if a.Comments < 2 {
 				t.Errorf("%s: %d comments", name, a.Comments)
 			}
 		}
-		listener, _ := m.listen("1", `{"toolsListChanged":true}`)
+		listener, _ := m.Listen("1", `{"toolsListChanged":true}`)
 		if listener.Header.Get("X-Accel-Buffering") != "no" {
 			t.Errorf("listen: %v", listener.Header)
 		}
@@ -163,28 +157,28 @@ func TestModernStreams(t *testing.T) {
 // them: other lists, other resources, and the messages of calls.
 func TestListenersHearOnlyWhatTheyAskedFor(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
-		m := h.modern(everyCapability)
-		nothing, filter := m.listen("1", `{"toolsListChanged":false,"resourceSubscriptions":[],"taskIds":["x"]}`)
-		equal(t, "filter", filter, `{}`)
-		prompts, filter := m.listen("2", `{"promptsListChanged":true}`)
-		equal(t, "filter", filter, `{"promptsListChanged":true}`)
-		body := m.body("3", "tools/call", toolParams("log", `{}`), `"io.modelcontextprotocol/logLevel":"debug","progressToken":1`)
-		m.c.Post(body, m.header("tools/call", body)...).All()
-		h.srv.RemoveTools("echo")
-		h.srv.RemoveResources("test://one")
-		h.srv.ResourceUpdated("test://one")
+		h := host.New(t, troupe.Options{}, nil)
+		m := h.Stateless(host.EveryCapability)
+		nothing, filter := m.Listen("1", `{"toolsListChanged":false,"resourceSubscriptions":[],"taskIds":["x"]}`)
+		host.Equal(t, "filter", filter, `{}`)
+		prompts, filter := m.Listen("2", `{"promptsListChanged":true}`)
+		host.Equal(t, "filter", filter, `{"promptsListChanged":true}`)
+		body := m.Body("3", "tools/call", host.ToolParams("log", `{}`), `"io.modelcontextprotocol/logLevel":"debug","progressToken":1`)
+		m.Client.Post(body, m.Header("tools/call", body)...).All()
+		h.Server.RemoveTools("echo")
+		h.Server.RemoveResources("test://one")
+		h.Server.ResourceUpdated("test://one")
 		time.Sleep(time.Second)
-		h.srv.RemovePrompts("greet")
-		next(t, "the first that the second hears", prompts, told("2", "prompts/list_changed", ""))
-		h.srv.RemoveTools("count")
+		h.Server.RemovePrompts("greet")
+		host.NextEvent(t, "the first that the second hears", prompts, host.ListenNote("2", "prompts/list_changed", ""))
+		h.Server.RemoveTools("count")
 		time.Sleep(time.Second)
 		for _, a := range []*testkit.Answer{nothing, prompts} {
 			heard := make(chan string, 1)
 			go func() { e, _ := a.Next(); heard <- e.Data }()
 			time.Sleep(time.Second)
 			a.Close()
-			equal(t, "heard", <-heard, "")
+			host.Equal(t, "heard", <-heard, "")
 		}
 	})
 }
@@ -193,11 +187,11 @@ func TestListenersHearOnlyWhatTheyAskedFor(t *testing.T) {
 // and whoever asks.
 func TestModernListsAreStable(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		names := func(h *host, caps string) string {
+		names := func(h *host.Host, caps string) string {
 			var r struct {
 				Result struct{ Tools []struct{ Name string } }
 			}
-			if err := json.Unmarshal([]byte(h.modern(caps).post("tools/list", `{}`).Body), &r); err != nil {
+			if err := json.Unmarshal([]byte(h.Stateless(caps).Post("tools/list", `{}`).Body), &r); err != nil {
 				t.Fatal(err)
 			}
 			var all []string
@@ -206,26 +200,26 @@ func TestModernListsAreStable(t *testing.T) {
 			}
 			return strings.Join(all, " ")
 		}
-		add := func(h *host, names ...string) {
+		add := func(h *host.Host, names ...string) {
 			for _, name := range names {
-				troupe.AddTool(h.srv, troupe.Tool{Name: name}, func(context.Context, *troupe.Call, struct{}) (string, error) { return "", nil })
+				troupe.AddTool(h.Server, troupe.Tool{Name: name}, func(context.Context, *troupe.Call, struct{}) (string, error) { return "", nil })
 			}
 		}
-		h, other := newHost(t, troupe.Options{}, nil), newHost(t, troupe.Options{}, nil)
+		h, other := host.New(t, troupe.Options{}, nil), host.New(t, troupe.Options{}, nil)
 		mixed := []string{"zeta", "Zeta", "a.b", "a-b", "ab", "é"}
 		add(h, mixed...)
 		slices.Reverse(mixed)
 		add(other, mixed...)
 		want := names(h, `{}`)
 		for range 3 {
-			equal(t, "again", names(h, everyCapability), want)
+			host.Equal(t, "again", names(h, host.EveryCapability), want)
 		}
-		equal(t, "added in another order", names(other, `{}`), want)
+		host.Equal(t, "added in another order", names(other, `{}`), want)
 		add(h, "brief")
-		h.srv.RemoveTools("brief", "ab")
+		h.Server.RemoveTools("brief", "ab")
 		add(h, "ab")
-		equal(t, "after others came and went", names(h, `{}`), want)
-		if session := h.session().Post(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); !strings.Contains(session.Body, `"name":"a-b"`) {
+		host.Equal(t, "after others came and went", names(h, `{}`), want)
+		if session := h.Session().Post(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); !strings.Contains(session.Body, `"name":"a-b"`) {
 			t.Errorf("the session: %s", session.Body)
 		}
 	})
@@ -235,17 +229,17 @@ func TestModernListsAreStable(t *testing.T) {
 // that server/discover names, in its order, and that each of those is served.
 func TestModernVersions(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
-		m := h.modern(`{}`)
+		h := host.New(t, troupe.Options{}, nil)
+		m := h.Stateless(`{}`)
 		var found struct {
 			Result struct{ SupportedVersions []string }
 		}
-		if err := json.Unmarshal([]byte(m.post("server/discover", `{}`).Body), &found); err != nil || !slices.Contains(found.Result.SupportedVersions, r28) {
+		if err := json.Unmarshal([]byte(m.Post("server/discover", `{}`).Body), &found); err != nil || !slices.Contains(found.Result.SupportedVersions, host.R20260728) {
 			t.Fatalf("discover: %v, %q", err, found)
 		}
 		for _, requested := range []string{"v999.0.0", "1900-01-01", "2099-01-01"} {
-			body := strings.ReplaceAll(m.body("1", "tools/list", `{}`, ""), r28, requested)
-			a := m.c.Post(body, "MCP-Protocol-Version", requested, "Mcp-Method", "tools/list")
+			body := strings.ReplaceAll(m.Body("1", "tools/list", `{}`, ""), host.R20260728, requested)
+			a := m.Client.Post(body, "MCP-Protocol-Version", requested, "Mcp-Method", "tools/list")
 			var refused struct {
 				Error struct {
 					Code int
@@ -263,8 +257,8 @@ func TestModernVersions(t *testing.T) {
 			}
 		}
 		for _, v := range found.Result.SupportedVersions {
-			if v != r28 {
-				h.client().InitializeAs(v, `{}`)
+			if v != host.R20260728 {
+				h.Client().InitializeAs(v, `{}`)
 			}
 		}
 	})
@@ -274,12 +268,12 @@ func TestModernVersions(t *testing.T) {
 // who ended them (2026-07-28, basic/patterns/subscriptions, graceful closure).
 func TestListenersOfAServerThatIsUnmounted(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
-		m := h.modern(`{}`)
-		a, _ := m.listen("7", `{"toolsListChanged":true,"resourceSubscriptions":["test://one"]}`)
-		h.rt.Unmount("/mcp")
-		next(t, "cancelled", a, told("7", "cancelled", `,"requestId":7,"reason":"the server has been taken away"`))
-		next(t, "response", a, `{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":7,"io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}}}}`)
+		h := host.New(t, troupe.Options{}, nil)
+		m := h.Stateless(`{}`)
+		a, _ := m.Listen("7", `{"toolsListChanged":true,"resourceSubscriptions":["test://one"]}`)
+		h.Runtime.Unmount("/mcp")
+		host.NextEvent(t, "cancelled", a, host.ListenNote("7", "cancelled", `,"requestId":7,"reason":"the server has been taken away"`))
+		host.NextEvent(t, "response", a, `{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":7,"io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}}}}`)
 		if rest := a.All(); len(rest) != 0 || a.Broke {
 			t.Errorf("after the response: %v", rest)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -18,13 +19,13 @@ import (
 // request's id and says when to come back, and nothing of another principal is touched.
 func TestModernLimits(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{Authenticate: user, PrincipalRate: 1, PrincipalBurst: 5, CallsPerPrincipal: 8}, &troupe.ServerOptions{
+		h := host.New(t, troupe.Options{Authenticate: host.User, PrincipalRate: 1, PrincipalBurst: 5, CallsPerPrincipal: 8}, &troupe.ServerOptions{
 			Complete: func(context.Context, *troupe.Call, mcp.CompleteParams) (mcp.Completion, error) {
 				return mcp.Completion{}, nil
 			}})
-		greedy, modest := h.modern(everyCapability), h.modern(everyCapability)
-		as(greedy.c, "greedy")
-		as(modest.c, "modest")
+		greedy, modest := h.Stateless(host.EveryCapability), h.Stateless(host.EveryCapability)
+		host.As(greedy.Client, "greedy")
+		host.As(modest.Client, "modest")
 		const (
 			echo     = `{"name":"echo","arguments":{"text":"x"}}`
 			complete = `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":""}}`
@@ -37,36 +38,36 @@ func TestModernLimits(t *testing.T) {
 		}
 		for range 2 {
 			for range 2 {
-				equal(t, "echo", greedy.done(greedy.do("tools/call", echo)), "x")
+				host.Equal(t, "echo", greedy.Done(greedy.Do("tools/call", echo)), "x")
 			}
-			a, id := greedy.tool("ask", `{"question":"?"}`)
-			state := greedy.parked(a, id, "elicit")
-			equal(t, "a retry", greedy.done(greedy.tool("ask", `{"question":"?"}`, state, given("elicit", "x"))), `accept {"answer":"x"}`)
-			a, _ = greedy.do("completion/complete", complete)
-			contains(t, "complete", a.Body, `"values":[]`)
-			a, id = greedy.do("tools/call", echo)
+			a, id := greedy.Tool("ask", `{"question":"?"}`)
+			state := greedy.Parked(a, id, "elicit")
+			host.Equal(t, "a retry", greedy.Done(greedy.Tool("ask", `{"question":"?"}`, state, host.Given("elicit", "x"))), `accept {"answer":"x"}`)
+			a, _ = greedy.Do("completion/complete", complete)
+			host.Contains(t, "complete", a.Body, `"values":[]`)
+			a, id = greedy.Do("tools/call", echo)
 			refused("a call", a, id)
-			contains(t, "a call", a.Body, `"data":{"retryAfterMs":1000}`)
-			a, id = greedy.do("completion/complete", complete)
+			host.Contains(t, "a call", a.Body, `"data":{"retryAfterMs":1000}`)
+			a, id = greedy.Do("completion/complete", complete)
 			refused("a completion", a, id)
-			a, id = greedy.tool("ask", `{"question":"?"}`, state, given("elicit", "x"))
+			a, id = greedy.Tool("ask", `{"question":"?"}`, state, host.Given("elicit", "x"))
 			refused("a retry", a, id)
-			a, _ = greedy.do("tools/list", `{}`)
-			contains(t, "a list", a.Body, `"tools":[`)
-			equal(t, "another principal", modest.done(modest.do("tools/call", echo)), "x")
+			a, _ = greedy.Do("tools/list", `{}`)
+			host.Contains(t, "a list", a.Body, `"tools":[`)
+			host.Equal(t, "another principal", modest.Done(modest.Do("tools/call", echo)), "x")
 			time.Sleep(10 * time.Second)
 		}
 		// Requests in flight.
 		var running []<-chan *testkit.Answer
 		for range 8 {
-			a, _ := greedy.later("tools/call", `{"name":"sleep","arguments":{"ms":20000}}`)
+			a, _ := greedy.Later("tools/call", `{"name":"sleep","arguments":{"ms":20000}}`)
 			running = append(running, a)
 			time.Sleep(time.Second)
 		}
-		a, id := greedy.do("tools/list", `{}`)
+		a, id := greedy.Do("tools/list", `{}`)
 		refused("one too many in flight", a, id)
-		a, _ = modest.do("tools/list", `{}`)
-		contains(t, "another principal", a.Body, `"tools":[`)
+		a, _ = modest.Do("tools/list", `{}`)
+		host.Contains(t, "another principal", a.Body, `"tools":[`)
 		for _, a := range running {
 			a := <-a
 			if a.Stream() {
@@ -74,8 +75,8 @@ func TestModernLimits(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		a, _ = greedy.do("tools/list", `{}`)
-		contains(t, "when they have ended", a.Body, `"tools":[`)
+		a, _ = greedy.Do("tools/list", `{}`)
+		host.Contains(t, "when they have ended", a.Body, `"tools":[`)
 	})
 }
 
@@ -83,33 +84,33 @@ func TestModernLimits(t *testing.T) {
 // client is told what it missed before the response.
 func TestModernLogRate(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{LogRate: 10}, nil)
-		m := h.modern(`{}`)
-		before, response := m.send("tools/call", toolParams("chatter", `{"to":100}`), `"io.modelcontextprotocol/logLevel":"info"`)
+		h := host.New(t, troupe.Options{LogRate: 10}, nil)
+		m := h.Stateless(`{}`)
+		before, response := m.Send("tools/call", host.ToolParams("chatter", `{"to":100}`), `"io.modelcontextprotocol/logLevel":"info"`)
 		if n := len(before); n < 21 || n > 22 || !strings.Contains(before[n-1], "log messages were dropped") {
 			t.Errorf("%d messages, the last %s", n, before[n-1])
 		}
-		equal(t, "response", response, modernText("1", "done"))
+		host.Equal(t, "response", response, host.StatelessText("1", "done"))
 	})
 }
 
 // TestRoundsAreBounded has a handler ask on and on.
 func TestRoundsAreBounded(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, unhurried, nil)
-		troupe.AddTool(h.srv, troupe.Tool{Name: "on", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		h := host.New(t, host.Unhurried, nil)
+		troupe.AddTool(h.Server, troupe.Tool{Name: "on", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 			for i := 0; ; i++ {
-				if _, err := call.Ask(ctx, troupe.Elicit("q"+strconv.Itoa(i), "?", form)); err != nil {
+				if _, err := call.Ask(ctx, troupe.Elicit("q"+strconv.Itoa(i), "?", host.Form)); err != nil {
 					return "", fmt.Errorf("after %d: %w", i, err)
 				}
 			}
 		})
-		m := h.modern(everyCapability)
-		a, id := m.tool("on", `{}`)
+		m := h.Stateless(host.EveryCapability)
+		a, id := m.Tool("on", `{}`)
 		for i := 0; strings.Contains(a.Body, "input_required"); i++ {
 			key := "q" + strconv.Itoa(i)
-			a, id = m.tool("on", `{}`, m.parked(a, id, key), given(key, "x"))
+			a, id = m.Tool("on", `{}`, m.Parked(a, id, key), host.Given(key, "x"))
 		}
-		equal(t, "the end", m.done(a, id), "after 100: the call has asked for input too often")
+		host.Equal(t, "the end", m.Done(a, id), "after 100: the call has asked for input too often")
 	})
 }

@@ -12,52 +12,20 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// modernMeta is the `_meta` of a result of the test server.
-const modernMeta = `"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}}`
-
-// modernText is the response of a tool that returns text, which is written as it
-// stands in JSON.
-func modernText(id, text string) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete",%s,"content":[{"type":"text","text":"%s"}]}}`, id, modernMeta, text)
-}
-
-// piped asks requests of 2026-07-28 over a pipe, and holds what comes against the
-// schema.
-type piped struct {
-	*pipe
-	m *modern
-}
-
-func newPiped(t *testing.T, o troupe.Options, so *troupe.ServerOptions) *piped {
-	return &piped{newPipeOf(t, o, so), &modern{t: t, caps: everyCapability}}
-}
-
-// result asks and returns the result or the error.
-func (p *piped) result(method, params, meta string) string {
-	p.t.Helper()
-	line := p.ask(p.m.body("1", method, params, meta))
-	legal(p.t, line, method)
-	for _, member := range []string{"result", "error"} {
-		if rest, ok := strings.CutPrefix(line, `{"jsonrpc":"2.0","id":1,"`+member+`":`); ok {
-			return strings.TrimSuffix(rest, "}")
-		}
-	}
-	return line
-}
-
 func TestModernToolResults(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		p := newPiped(t, troupe.Options{}, nil)
+		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
 		raw := func(name string, outputSchema string, result *mcp.CallToolResult, err error) {
 			tool := troupe.Tool{Name: name, Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)}
 			if outputSchema != "" {
 				tool.OutputSchema = json.RawMessage(outputSchema)
 			}
-			troupe.AddRawTool(p.srv, tool, func(context.Context, *troupe.Call, json.RawMessage) (*mcp.CallToolResult, error) { return result, err })
+			troupe.AddRawTool(p.Server, tool, func(context.Context, *troupe.Call, json.RawMessage) (*mcp.CallToolResult, error) { return result, err })
 		}
 		raw("meta", "", &mcp.CallToolResult{ResultType: "x", Content: mcp.Contents{mcp.Text("x")}, Meta: mcp.Meta("{\"a\": 1.0,\n\"b\":{}}")}, nil)
 		raw("empty meta", "", &mcp.CallToolResult{Content: mcp.Contents{mcp.Text("x")}, Meta: mcp.Meta(` { } `)}, nil)
@@ -69,10 +37,10 @@ func TestModernToolResults(t *testing.T) {
 		raw("wrong list", `{"type":"array","items":{"type":"integer"}}`, &mcp.CallToolResult{StructuredContent: json.RawMessage(`["x"]`)}, nil)
 		raw("fails", "", nil, errors.New("it broke"))
 		raw("lost", "", nil, mcp.NewError(mcp.CodeResourceNotFound, "gone"))
-		troupe.AddTool(p.srv, troupe.Tool{Name: "slice", Description: "d"}, func(context.Context, *troupe.Call, struct{}) ([]int, error) { return []int{1, 2}, nil })
-		troupe.AddTool(p.srv, troupe.Tool{Name: "truth", Description: "d"}, func(context.Context, *troupe.Call, struct{}) (bool, error) { return false, nil })
+		troupe.AddTool(p.Server, troupe.Tool{Name: "slice", Description: "d"}, func(context.Context, *troupe.Call, struct{}) ([]int, error) { return []int{1, 2}, nil })
+		troupe.AddTool(p.Server, troupe.Tool{Name: "truth", Description: "d"}, func(context.Context, *troupe.Call, struct{}) (bool, error) { return false, nil })
 
-		const complete = modernComplete
+		const complete = host.Complete
 		for name, want := range map[string]string{
 			"echo":       complete + `,"content":[{"type":"text","text":""}]}`,
 			"meta":       `{"resultType":"complete","_meta":{"a":1.0,"b":{},"io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}},"content":[{"type":"text","text":"x"}]}`,
@@ -93,41 +61,40 @@ func TestModernToolResults(t *testing.T) {
 			if name == "echo" {
 				args = `{"text":""}`
 			}
-			equal(t, name, p.result("tools/call", toolParams(name, args), ""), want)
+			host.Equal(t, name, p.Result("tools/call", host.ToolParams(name, args), ""), want)
 		}
-		equal(t, "arguments that do not fit", p.result("tools/call", toolParams("echo", `{"text":1}`), ""),
+		host.Equal(t, "arguments that do not fit", p.Result("tools/call", host.ToolParams("echo", `{"text":1}`), ""),
 			complete+`,"content":[{"type":"text","text":"invalid arguments: at '/text': got number, want string"}],"isError":true}`)
 
 		// What a client of the other era gets of the same tools.
-		p.initialize(r11)
+		p.Initialize(host.R20251125)
 		for name, want := range map[string]string{
 			"list":  `{"content":[{"type":"text","text":"[1,2]"}]}`,
 			"slice": `{"content":[{"type":"text","text":"[1,2]"}]}`,
 			"meta":  `{"content":[{"type":"text","text":"x"}],"_meta":{"a":1.0,"b":{}}}`,
 		} {
-			equal(t, name, p.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+name+`"}}`), `{"jsonrpc":"2.0","id":1,"result":`+want+`}`)
+			host.Equal(t, name, p.Ask(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+name+`"}}`), `{"jsonrpc":"2.0","id":1,"result":`+want+`}`)
 		}
-		listed := p.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+		listed := p.Ask(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 		if strings.Contains(listed, `"array"`) || !strings.Contains(listed, `"name":"slice"`) {
-			t.Errorf("a schema of lists is sent to a client of %s: %s", r11, listed)
+			t.Errorf("a schema of lists is sent to a client of %s: %s", host.R20251125, listed)
 		}
-		contains(t, "lists have schemas", p.result("tools/list", `{}`, ""), `"outputSchema":{"type":"array","items":{"type":"integer"}}`)
+		host.Contains(t, "lists have schemas", p.Result("tools/list", `{}`, ""), `"outputSchema":{"type":"array","items":{"type":"integer"}}`)
 	})
 }
 
 const (
-	modernComplete = `{"resultType":"complete",` + modernMeta
-	modernPublic   = `{"resultType":"complete","ttlMs":0,"cacheScope":"public",` + modernMeta
-	modernPrivate  = `{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + modernMeta
+	modernPublic  = `{"resultType":"complete","ttlMs":0,"cacheScope":"public",` + host.StatelessMeta
+	modernPrivate = `{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + host.StatelessMeta
 )
 
 func TestModernResults(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		p := newPiped(t, troupe.Options{}, &troupe.ServerOptions{PageSize: 1, Instructions: "Read on.",
+		p := host.NewStatelessPipe(t, troupe.Options{}, &troupe.ServerOptions{PageSize: 1, Instructions: "Read on.",
 			Complete: func(context.Context, *troupe.Call, mcp.CompleteParams) (mcp.Completion, error) {
 				return mcp.Completion{Values: []string{"a"}}, nil
 			}})
-		troupe.AddPrompt(p.srv, troupe.Prompt{Name: "meta"}, func(context.Context, *troupe.Call, map[string]string) (*mcp.GetPromptResult, error) {
+		troupe.AddPrompt(p.Server, troupe.Prompt{Name: "meta"}, func(context.Context, *troupe.Call, map[string]string) (*mcp.GetPromptResult, error) {
 			return &mcp.GetPromptResult{ResultType: "x", Messages: []mcp.PromptMessage{}, Meta: mcp.Meta(`{"a":1}`)}, nil
 		})
 		const capabilities = `{"logging":{},"completions":{},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"tools":{"listChanged":true}}`
@@ -139,17 +106,17 @@ func TestModernResults(t *testing.T) {
 			{"resources/read", `{"uri":"test://one"}`, modernPrivate + `,"contents":[{"uri":"test://one","mimeType":"text/plain","text":"one"}]}`},
 			{"resources/read", `{"uri":"test://items/none"}`, `{"code":-32602,"message":"resource not found","data":{"uri":"test://items/none"}}`},
 			{"resources/read", `{"uri":"test://nowhere"}`, `{"code":-32602,"message":"resource not found","data":{"uri":"test://nowhere"}}`},
-			{"prompts/get", `{"name":"greet","arguments":{"who":"you"}}`, modernComplete + `,"messages":[{"role":"user","content":{"type":"text","text":"Hello you"}}]}`},
+			{"prompts/get", `{"name":"greet","arguments":{"who":"you"}}`, host.Complete + `,"messages":[{"role":"user","content":{"type":"text","text":"Hello you"}}]}`},
 			{"prompts/get", `{"name":"meta"}`, `{"resultType":"complete","_meta":{"a":1,"io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}},"messages":[]}`},
 			{"prompts/get", `{"name":"none"}`, `{"code":-32602,"message":"Unknown prompt: none"}`},
-			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":""}}`, modernComplete + `,"completion":{"values":["a"]}}`},
+			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":""}}`, host.Complete + `,"completion":{"values":["a"]}}`},
 			{"ping", `{}`, `{"code":-32601,"message":"method not found: ping"}`},
 			{"logging/setLevel", `{"level":"info"}`, `{"code":-32601,"message":"method not found: logging/setLevel"}`},
 			{"resources/subscribe", `{"uri":"test://one"}`, `{"code":-32601,"message":"method not found: resources/subscribe"}`},
 			{"initialize", `{}`, `{"code":-32601,"message":"method not found: initialize"}`},
 			{"tools/list", `{"cursor":"x"}`, `{"code":-32602,"message":"invalid cursor"}`},
 		} {
-			equal(t, tt.method+" "+tt.params, p.result(tt.method, tt.params, ""), tt.want)
+			host.Equal(t, tt.method+" "+tt.params, p.Result(tt.method, tt.params, ""), tt.want)
 		}
 		// Pages, each of which says how long it may be kept.
 		var page struct {
@@ -162,11 +129,11 @@ func TestModernResults(t *testing.T) {
 				params = `{"cursor":"` + page.NextCursor + `"}`
 				page.NextCursor = ""
 			}
-			got := p.result("prompts/list", params, "")
+			got := p.Result("prompts/list", params, "")
 			if err := json.Unmarshal([]byte(got), &page); err != nil || page.Prompts[0].Name != want || (page.NextCursor == "") != (i == 1) {
 				t.Errorf("page %d: %v %s", i, err, got)
 			}
-			contains(t, "a page", got, modernPublic+`,"prompts":[`)
+			host.Contains(t, "a page", got, modernPublic+`,"prompts":[`)
 		}
 	})
 }
@@ -190,19 +157,19 @@ func TestModernCaching(t *testing.T) {
 		{"privately", troupe.Options{}, troupe.ServerOptions{ListCache: troupe.Cache{Scope: troupe.CachePrivate}}, `"ttlMs":0,"cacheScope":"private"`, `"ttlMs":0,"cacheScope":"private"`},
 	} {
 		testkit.Bubble(t, func(t *testing.T) {
-			p := newPiped(t, tt.o, &tt.so)
-			troupe.AddResource(p.srv, mcp.Resource{URI: "test://kept", Name: "kept"}, func(_ context.Context, call *troupe.Call, uri string, _ map[string]string) ([]mcp.ResourceContents, error) {
+			p := host.NewStatelessPipe(t, tt.o, &tt.so)
+			troupe.AddResource(p.Server, mcp.Resource{URI: "test://kept", Name: "kept"}, func(_ context.Context, call *troupe.Call, uri string, _ map[string]string) ([]mcp.ResourceContents, error) {
 				call.SetCache(troupe.Cache{TTL: time.Hour})
 				call.SetCache(troupe.Cache{TTL: 2 * time.Hour, Scope: troupe.CachePublic})
 				return []mcp.ResourceContents{mcp.TextResource(uri, "", "x")}, nil
 			})
 			for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list", "server/discover"} {
-				contains(t, tt.name+": "+method, p.result(method, `{}`, ""), tt.lists)
+				host.Contains(t, tt.name+": "+method, p.Result(method, `{}`, ""), tt.lists)
 			}
-			contains(t, tt.name+": read", p.result("resources/read", `{"uri":"test://one"}`, ""), tt.read)
-			contains(t, tt.name+": read what says so itself", p.result("resources/read", `{"uri":"test://kept"}`, ""), `"ttlMs":7200000,"cacheScope":"public"`)
+			host.Contains(t, tt.name+": read", p.Result("resources/read", `{"uri":"test://one"}`, ""), tt.read)
+			host.Contains(t, tt.name+": read what says so itself", p.Result("resources/read", `{"uri":"test://kept"}`, ""), `"ttlMs":7200000,"cacheScope":"public"`)
 			// What was read with answers of the client is not the same for the next who asks.
-			contains(t, tt.name+": read with answers", p.result("resources/read", `{"uri":"test://kept","inputResponses":{}}`, ""), `"ttlMs":0,"cacheScope":"private"`)
+			host.Contains(t, tt.name+": read with answers", p.Result("resources/read", `{"uri":"test://kept","inputResponses":{}}`, ""), `"ttlMs":0,"cacheScope":"private"`)
 		})
 	}
 }
@@ -210,13 +177,13 @@ func TestModernCaching(t *testing.T) {
 // TestModernNeeds holds what a client is told that lacks what a tool needs.
 func TestModernNeeds(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		p := newPiped(t, troupe.Options{}, nil)
+		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
 		for name, needs := range map[string]troupe.Needs{
 			"form": troupe.NeedsElicitation, "url": troupe.NeedsElicitationURL, "sample": troupe.NeedsSampling, "tools": troupe.NeedsSamplingTools, "roots": troupe.NeedsRoots,
 			"all": troupe.NeedsElicitation | troupe.NeedsElicitationURL | troupe.NeedsSamplingTools | troupe.NeedsRoots,
 		} {
-			troupe.AddTool(p.srv, troupe.Tool{Name: name, Description: "d", Needs: needs}, func(context.Context, *troupe.Call, struct{}) (string, error) { return "ran", nil })
-			troupe.AddPrompt(p.srv, troupe.Prompt{Name: name, Needs: needs}, func(context.Context, *troupe.Call, map[string]string) (*mcp.GetPromptResult, error) {
+			troupe.AddTool(p.Server, troupe.Tool{Name: name, Description: "d", Needs: needs}, func(context.Context, *troupe.Call, struct{}) (string, error) { return "ran", nil })
+			troupe.AddPrompt(p.Server, troupe.Prompt{Name: name, Needs: needs}, func(context.Context, *troupe.Call, map[string]string) (*mcp.GetPromptResult, error) {
 				return &mcp.GetPromptResult{Messages: []mcp.PromptMessage{}}, nil
 			})
 		}
@@ -230,16 +197,16 @@ func TestModernNeeds(t *testing.T) {
 			{`{"sampling":{}}`, "tools", `{"sampling":{"tools":{}}}`, "sampling.tools"},
 			{`{}`, "roots", `{"roots":{}}`, "roots"},
 			{`{"elicitation":{},"roots":{}}`, "all", `{"sampling":{"tools":{}},"elicitation":{"url":{}}}`, "elicitation.url, sampling.tools"},
-			{everyCapability, "all", "", ""},
+			{host.EveryCapability, "all", "", ""},
 		} {
-			p.m.caps = tt.caps
-			for method, params := range map[string]string{"tools/call": toolParams(tt.name, `{}`), "prompts/get": `{"name":"` + tt.name + `"}`} {
-				got := p.result(method, params, "")
+			p.M.Capabilities = tt.caps
+			for method, params := range map[string]string{"tools/call": host.ToolParams(tt.name, `{}`), "prompts/get": `{"name":"` + tt.name + `"}`} {
+				got := p.Result(method, params, "")
 				if tt.lacks == "" {
-					contains(t, method+" "+tt.name+" with "+tt.caps, got, `"resultType":"complete"`)
+					host.Contains(t, method+" "+tt.name+" with "+tt.caps, got, `"resultType":"complete"`)
 					continue
 				}
-				equal(t, method+" "+tt.name+" with "+tt.caps, got,
+				host.Equal(t, method+" "+tt.name+" with "+tt.caps, got,
 					`{"code":-32021,"message":"the client must declare: `+tt.message+`","data":{"requiredCapabilities":`+tt.lacks+`}}`)
 			}
 		}
@@ -250,8 +217,8 @@ func TestModernNeeds(t *testing.T) {
 // had not named in Needs.
 func TestModernUndeclared(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		p := newPiped(t, troupe.Options{}, nil)
-		p.m.caps = `{"roots":{}}`
+		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
+		p.M.Capabilities = `{"roots":{}}`
 		ask := func(ctx context.Context, call *troupe.Call) error {
 			_, err := call.Ask(ctx, troupe.Roots("r"), troupe.Sample("s", mcp.CreateMessageParams{MaxTokens: 1}))
 			if !errors.Is(err, troupe.ErrUndeclared) {
@@ -259,23 +226,23 @@ func TestModernUndeclared(t *testing.T) {
 			}
 			return fmt.Errorf("wrapped: %w", err)
 		}
-		troupe.AddTool(p.srv, troupe.Tool{Name: "rash", Description: "d"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) { return "", ask(ctx, call) })
-		troupe.AddPrompt(p.srv, troupe.Prompt{Name: "rash"}, func(ctx context.Context, call *troupe.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
+		troupe.AddTool(p.Server, troupe.Tool{Name: "rash", Description: "d"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) { return "", ask(ctx, call) })
+		troupe.AddPrompt(p.Server, troupe.Prompt{Name: "rash"}, func(ctx context.Context, call *troupe.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
 			return nil, ask(ctx, call)
 		})
-		troupe.AddResource(p.srv, mcp.Resource{URI: "test://rash", Name: "rash"}, func(ctx context.Context, call *troupe.Call, _ string, _ map[string]string) ([]mcp.ResourceContents, error) {
+		troupe.AddResource(p.Server, mcp.Resource{URI: "test://rash", Name: "rash"}, func(ctx context.Context, call *troupe.Call, _ string, _ map[string]string) ([]mcp.ResourceContents, error) {
 			return nil, ask(ctx, call)
 		})
-		troupe.AddTool(p.srv, troupe.Tool{Name: "rasher", Description: "d"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		troupe.AddTool(p.Server, troupe.Tool{Name: "rasher", Description: "d"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 			_, err := call.ElicitURL(ctx, "m", "i", "x:")
 			return "", err
 		})
 		for method, params := range map[string]string{"tools/call": `{"name":"rash"}`, "prompts/get": `{"name":"rash"}`, "resources/read": `{"uri":"test://rash"}`} {
-			equal(t, method, p.result(method, params, ""), `{"code":-32021,"message":"the client must declare: sampling","data":{"requiredCapabilities":{"sampling":{}}}}`)
+			host.Equal(t, method, p.Result(method, params, ""), `{"code":-32021,"message":"the client must declare: sampling","data":{"requiredCapabilities":{"sampling":{}}}}`)
 		}
 		// In a session it is the handler's failure, which a model may read.
-		p.initialize(r11)
-		equal(t, "in a session", p.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"rasher"}}`),
+		p.Initialize(host.R20251125)
+		host.Equal(t, "in a session", p.Ask(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"rasher"}}`),
 			`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"troupe: question \"elicit-url\": troupe: the client does not declare this capability: elicitation.url"}],"isError":true}}`)
 	})
 }
@@ -284,7 +251,7 @@ func TestModernUndeclared(t *testing.T) {
 // for that, and runs again when the client is back.
 func TestModernURLsFirst(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		p := newPiped(t, troupe.Options{}, nil)
+		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
 		var visited atomic.Bool
 		visit := func() error {
 			if visited.Load() {
@@ -293,29 +260,29 @@ func TestModernURLsFirst(t *testing.T) {
 			return fmt.Errorf("not yet: %w", troupe.URLRequired(mcp.ElicitURL{Message: "Sign in.", ElicitationID: "sign-in", URL: "https://x.example/?a&b"},
 				mcp.ElicitURL{Message: "Pay.", ElicitationID: "sign-in", URL: "https://x.example/pay"}, mcp.ElicitURL{Message: "m", URL: "x:"}))
 		}
-		troupe.AddTool(p.srv, troupe.Tool{Name: "gate", Description: "d"}, func(context.Context, *troupe.Call, struct{}) (string, error) { return "in", visit() })
-		troupe.AddPrompt(p.srv, troupe.Prompt{Name: "gate"}, func(context.Context, *troupe.Call, map[string]string) (*mcp.GetPromptResult, error) {
+		troupe.AddTool(p.Server, troupe.Tool{Name: "gate", Description: "d"}, func(context.Context, *troupe.Call, struct{}) (string, error) { return "in", visit() })
+		troupe.AddPrompt(p.Server, troupe.Prompt{Name: "gate"}, func(context.Context, *troupe.Call, map[string]string) (*mcp.GetPromptResult, error) {
 			return &mcp.GetPromptResult{Messages: []mcp.PromptMessage{}}, visit()
 		})
-		troupe.AddResource(p.srv, mcp.Resource{URI: "test://gate", Name: "gate"}, func(context.Context, *troupe.Call, string, map[string]string) ([]mcp.ResourceContents, error) {
+		troupe.AddResource(p.Server, mcp.Resource{URI: "test://gate", Name: "gate"}, func(context.Context, *troupe.Call, string, map[string]string) ([]mcp.ResourceContents, error) {
 			return []mcp.ResourceContents{}, visit()
 		})
 		requests := map[string]string{"tools/call": `{"name":"gate"}`, "prompts/get": `{"name":"gate"}`, "resources/read": `{"uri":"test://gate"}`}
 		for method, params := range requests {
-			equal(t, method, p.result(method, params, ""), `{"resultType":"input_required","inputRequests":{`+
+			host.Equal(t, method, p.Result(method, params, ""), `{"resultType":"input_required","inputRequests":{`+
 				`"sign-in":{"method":"elicitation/create","params":{"mode":"url","message":"Sign in.","url":"https://x.example/?a&b"}},`+
 				`"url-2":{"method":"elicitation/create","params":{"mode":"url","message":"Pay.","url":"https://x.example/pay"}},`+
-				`"url-3":{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"x:"}}},`+modernMeta+`}`)
+				`"url-3":{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"x:"}}},`+host.StatelessMeta+`}`)
 		}
-		p.m.caps = `{"elicitation":{}}`
+		p.M.Capabilities = `{"elicitation":{}}`
 		for method, params := range requests {
-			equal(t, method+" of a client that cannot", p.result(method, params, ""), `{"code":-32021,"message":"the user must open a URL first, but the client must declare: elicitation.url",`+
+			host.Equal(t, method+" of a client that cannot", p.Result(method, params, ""), `{"code":-32021,"message":"the user must open a URL first, but the client must declare: elicitation.url",`+
 				`"data":{"requiredCapabilities":{"elicitation":{"url":{}}}}}`)
 		}
 		visited.Store(true)
-		p.m.caps = everyCapability
+		p.M.Capabilities = host.EveryCapability
 		for method, params := range requests {
-			contains(t, method+" afterwards", p.result(method, params[:len(params)-1]+`,"inputResponses":{"sign-in":{"action":"accept"}}}`, ""), `"resultType":"complete"`)
+			host.Contains(t, method+" afterwards", p.Result(method, params[:len(params)-1]+`,"inputResponses":{"sign-in":{"action":"accept"}}}`, ""), `"resultType":"complete"`)
 		}
 	})
 }
@@ -324,8 +291,8 @@ func TestModernURLsFirst(t *testing.T) {
 // know: pings, messages of no call, the end of a visit.
 func TestModernRequestsOfTheServer(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		p := newPiped(t, troupe.Options{}, nil)
-		troupe.AddTool(p.srv, troupe.Tool{Name: "talk", Description: "d"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
+		troupe.AddTool(p.Server, troupe.Tool{Name: "talk", Description: "d"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 			var said []string
 			for _, err := range []error{call.Ping(ctx), call.Peer().Ping(ctx)} {
 				said = append(said, fmt.Sprint(errors.Is(err, mcp.ErrInexpressible)))
@@ -334,8 +301,8 @@ func TestModernRequestsOfTheServer(t *testing.T) {
 			_, err := call.Peer().Roots(ctx)
 			return strings.Join(append(said, fmt.Sprint(err != nil)), " "), nil
 		})
-		equal(t, "talk", p.result("tools/call", toolParams("talk", `{}`), `"io.modelcontextprotocol/logLevel":"debug"`),
-			modernComplete+`,"content":[{"type":"text","text":"true true true <nil> true"}]}`)
+		host.Equal(t, "talk", p.Result("tools/call", host.ToolParams("talk", `{}`), `"io.modelcontextprotocol/logLevel":"debug"`),
+			host.Complete+`,"content":[{"type":"text","text":"true true true <nil> true"}]}`)
 	})
 }
 
@@ -343,24 +310,24 @@ func TestModernRequestsOfTheServer(t *testing.T) {
 // one with a level those that it asks for.
 func TestModernLogLevel(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		p := newPiped(t, troupe.Options{}, nil)
-		done := modernText("1", "logged")
+		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
+		done := host.StatelessText("1", "logged")
 		for level, want := range map[string][]string{"": nil, "debug": {"debug", "info", "warning", "error"}, "notice": {"warning", "error"}, "error": {"error"}, "emergency": nil} {
 			meta := ""
 			if level != "" {
 				meta = `"io.modelcontextprotocol/logLevel":"` + level + `"`
 			}
-			p.send(p.m.body("1", "tools/call", toolParams("log", `{}`), meta))
+			p.Send(p.M.Body("1", "tools/call", host.ToolParams("log", `{}`), meta))
 			for _, l := range want {
-				line := p.next()
-				legal(t, line, "")
-				equal(t, "with level "+level, line, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"`+l+`","logger":"test","data":"`+l+`"}}`)
+				line := p.Next()
+				host.Legal(t, line, "")
+				host.Equal(t, "with level "+level, line, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"`+l+`","logger":"test","data":"`+l+`"}}`)
 			}
-			equal(t, "the answer with level "+level, p.next(), done)
+			host.Equal(t, "the answer with level "+level, p.Next(), done)
 		}
 		for _, level := range []string{`"loud"`, `7`, `null`, `""`} {
-			got := p.result("tools/call", toolParams("log", `{}`), `"io.modelcontextprotocol/logLevel":`+level)
-			contains(t, "level "+level, got, `{"code":-32602,"message":"_meta`)
+			got := p.Result("tools/call", host.ToolParams("log", `{}`), `"io.modelcontextprotocol/logLevel":`+level)
+			host.Contains(t, "level "+level, got, `{"code":-32602,"message":"_meta`)
 		}
 	})
 }

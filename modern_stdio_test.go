@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
@@ -17,7 +18,7 @@ import (
 // server speaks (2026-07-28, basic/transports/stdio, backward compatibility).
 func TestModernProbes(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		p := newPiped(t, troupe.Options{}, nil)
+		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
 		const (
 			version      = `"io.modelcontextprotocol/protocolVersion":"2026-07-28"`
 			capabilities = `"io.modelcontextprotocol/clientCapabilities":{}`
@@ -40,19 +41,19 @@ func TestModernProbes(t *testing.T) {
 				{"tools/list", `,"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2025-11-25",` + capabilities + `}}`, unsupported("2025-11-25")},
 				{"initialize", `,"params":{"_meta":{` + version + `,` + capabilities + `}}`, `{"code":-32601,"message":"method not found: initialize"}`},
 			} {
-				got := p.ask(`{"jsonrpc":"2.0","id":1,"method":"` + tt.method + `"` + tt.params + `}`)
-				legal(t, got, tt.method)
-				equal(t, tt.method+tt.params, got, `{"jsonrpc":"2.0","id":1,"error":`+tt.want+`}`)
+				got := p.Ask(`{"jsonrpc":"2.0","id":1,"method":"` + tt.method + `"` + tt.params + `}`)
+				host.Legal(t, got, tt.method)
+				host.Equal(t, tt.method+tt.params, got, `{"jsonrpc":"2.0","id":1,"error":`+tt.want+`}`)
 			}
-			contains(t, "without client info", p.ask(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{`+version+`,`+capabilities+`}}}`), `"supportedVersions":["2026-07-28",`)
+			host.Contains(t, "without client info", p.Ask(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{`+version+`,`+capabilities+`}}}`), `"supportedVersions":["2026-07-28",`)
 			if !initialized {
-				p.initialize(r11)
+				p.Initialize(host.R20251125)
 			}
 		}
 		// What one request has said is nothing to the next, and the session is another's.
-		equal(t, "a request of the session", p.ask(`{"jsonrpc":"2.0","id":1,"method":"ping"}`), `{"jsonrpc":"2.0","id":1,"result":{}}`)
-		p.m.caps = `{}`
-		contains(t, "a request that declares less than the session", p.result("tools/call", toolParams("ask", `{"question":"?"}`), ""), `{"code":-32021,`)
+		host.Equal(t, "a request of the session", p.Ask(`{"jsonrpc":"2.0","id":1,"method":"ping"}`), `{"jsonrpc":"2.0","id":1,"result":{}}`)
+		p.M.Capabilities = `{}`
+		host.Contains(t, "a request that declares less than the session", p.Result("tools/call", host.ToolParams("ask", `{"question":"?"}`), ""), `{"code":-32021,`)
 	})
 }
 
@@ -61,39 +62,39 @@ func TestModernProbes(t *testing.T) {
 // basic/patterns/cancellation).
 func TestModernRequestsOnAPipe(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		p := newPiped(t, troupe.Options{}, nil)
+		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
 		const inUse = `"error":{"code":-32600,"message":"the id is in use by a request in flight"}}`
-		listen := p.m.body(`"L"`, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`, "")
+		listen := p.M.Body(`"L"`, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`, "")
 		acknowledged := `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"L"},"notifications":{"toolsListChanged":true}}}`
-		equal(t, "listen", p.ask(listen), acknowledged)
-		equal(t, "listen with the same id", p.ask(listen), `{"jsonrpc":"2.0","id":"L",`+inUse)
-		p.srv.RemoveTools("echo")
-		equal(t, "told", p.next(), told(`"L"`, "tools/list_changed", ""))
-		sleeping := p.m.body("1", "tools/call", toolParams("sleep", `{"ms":1000}`), "")
-		p.send(sleeping)
-		equal(t, "a call with the same id", p.ask(sleeping), `{"jsonrpc":"2.0","id":1,`+inUse)
-		equal(t, "the first of them", p.next(), modernText("1", "slept"))
+		host.Equal(t, "listen", p.Ask(listen), acknowledged)
+		host.Equal(t, "listen with the same id", p.Ask(listen), `{"jsonrpc":"2.0","id":"L",`+inUse)
+		p.Server.RemoveTools("echo")
+		host.Equal(t, "told", p.Next(), host.ListenNote(`"L"`, "tools/list_changed", ""))
+		sleeping := p.M.Body("1", "tools/call", host.ToolParams("sleep", `{"ms":1000}`), "")
+		p.Send(sleeping)
+		host.Equal(t, "a call with the same id", p.Ask(sleeping), `{"jsonrpc":"2.0","id":1,`+inUse)
+		host.Equal(t, "the first of them", p.Next(), host.StatelessText("1", "slept"))
 
 		// Arguments have no headers here.
-		troupe.AddTool(p.srv, troupe.Tool{Name: "region", InputSchema: json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)},
+		troupe.AddTool(p.Server, troupe.Tool{Name: "region", InputSchema: json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)},
 			func(_ context.Context, _ *troupe.Call, in map[string]string) (string, error) {
 				return in["region"], nil
 			})
-		equal(t, "told again", p.next(), told(`"L"`, "tools/list_changed", ""))
-		equal(t, "an argument with a header", p.ask(p.m.body("3", "tools/call", toolParams("region", `{"region":"x"}`), "")), modernText("3", "x"))
+		host.Equal(t, "told again", p.Next(), host.ListenNote(`"L"`, "tools/list_changed", ""))
+		host.Equal(t, "an argument with a header", p.Ask(p.M.Body("3", "tools/call", host.ToolParams("region", `{"region":"x"}`), "")), host.StatelessText("3", "x"))
 
 		// What comes after a cancel is about something else.
-		p.send(p.m.body("2", "tools/call", toolParams("count", `{"to":9,"delay_ms":1000}`), `"progressToken":"p"`))
-		contains(t, "progress", p.next(), `"progress":1`)
-		p.send(cancel("2"), cancel(`"L"`), cancel("99"), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{}}}`)
-		p.srv.RemoveTools("sleep")
+		p.Send(p.M.Body("2", "tools/call", host.ToolParams("count", `{"to":9,"delay_ms":1000}`), `"progressToken":"p"`))
+		host.Contains(t, "progress", p.Next(), `"progress":1`)
+		p.Send(host.Cancel("2"), host.Cancel(`"L"`), host.Cancel("99"), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{}}}`)
+		p.Server.RemoveTools("sleep")
 		// Responses are none of a client's, and neither is an answer to them.
-		p.send(`{"jsonrpc":"2.0","id":7,"result":{}}`, `{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"x"}}`)
+		p.Send(`{"jsonrpc":"2.0","id":7,"result":{}}`, `{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"x"}}`)
 		time.Sleep(time.Minute)
-		equal(t, "listen again", p.ask(listen), acknowledged)
-		p.send(cancel(`"L"`))
-		p.in.Close()
-		if rest := p.end(); len(rest) != 0 {
+		host.Equal(t, "listen again", p.Ask(listen), acknowledged)
+		p.Send(host.Cancel(`"L"`))
+		p.In.Close()
+		if rest := p.End(); len(rest) != 0 {
 			t.Errorf("after all: %q", rest)
 		}
 	})
@@ -103,37 +104,37 @@ func TestModernRequestsOnAPipe(t *testing.T) {
 // cancelled by the id of that one, and by no earlier one.
 func TestCancelOfARetryOnAPipe(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		p := newPiped(t, troupe.Options{}, nil)
+		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
 		ended := make(chan error, 1)
-		troupe.AddTool(p.srv, troupe.Tool{Name: "hold", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
-			if _, err := call.Elicit(ctx, "?", form); err != nil {
+		troupe.AddTool(p.Server, troupe.Tool{Name: "hold", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			if _, err := call.Elicit(ctx, "?", host.Form); err != nil {
 				return "", err
 			}
 			<-ctx.Done()
 			ended <- context.Cause(ctx)
 			return "", nil
 		})
-		asked := p.ask(p.m.body("1", "tools/call", toolParams("hold", `{}`), ""))
+		asked := p.Ask(p.M.Body("1", "tools/call", host.ToolParams("hold", `{}`), ""))
 		_, rest, _ := strings.Cut(asked, `"requestState":"`)
 		state, _, _ := strings.Cut(rest, `"`)
-		p.send(cancel("1")) // which has had its answer
-		p.send(p.m.body("2", "tools/call", toolParams("hold", `{}`, `"requestState":"`+state+`"`, given("elicit", "x")), ""))
+		p.Send(host.Cancel("1")) // which has had its answer
+		p.Send(p.M.Body("2", "tools/call", host.ToolParams("hold", `{}`, `"requestState":"`+state+`"`, host.Given("elicit", "x")), ""))
 		time.Sleep(time.Second)
-		p.send(cancel("1"))
+		p.Send(host.Cancel("1"))
 		time.Sleep(time.Second)
 		select {
 		case err := <-ended:
 			t.Errorf("ended by the first id: %v", err)
 		default:
 		}
-		p.send(cancel("2"))
+		p.Send(host.Cancel("2"))
 		if err := <-ended; !errors.Is(err, troupe.ErrCancelled) {
 			t.Errorf("cause %v", err)
 		}
 		synctest.Wait() // until the handler has returned, which still has the id when it tells its cause
 		// Both ids are free again.
 		for _, id := range []string{"1", "2"} {
-			equal(t, "echo", p.ask(p.m.body(id, "tools/call", toolParams("echo", `{"text":"x"}`), "")), modernText(id, "x"))
+			host.Equal(t, "echo", p.Ask(p.M.Body(id, "tools/call", host.ToolParams("echo", `{"text":"x"}`), "")), host.StatelessText(id, "x"))
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/toolschema"
 	"github.com/troupe-run/troupe/mcp"
@@ -21,16 +22,16 @@ func tenantServer(i int) *troupe.Server {
 		&troupe.ServerOptions{ID: fmt.Sprintf("s%d", i), PageSize: 3})
 	for k := range 3 {
 		troupe.AddTool(srv, troupe.Tool{Name: fmt.Sprintf("echo%d", k), Description: "Returns the text it is given.", Rerun: troupe.Safe},
-			func(_ context.Context, _ *troupe.Call, in echoIn) (string, error) {
+			func(_ context.Context, _ *troupe.Call, in host.EchoIn) (string, error) {
 				return fmt.Sprintf("%d says %s", i, in.Text), nil
 			})
 	}
 	troupe.AddTool(srv, troupe.Tool{Name: "count", Description: "Counts."},
-		func(ctx context.Context, call *troupe.Call, in countIn) (string, error) {
+		func(ctx context.Context, call *troupe.Call, in host.CountIn) (string, error) {
 			return "counted", call.Progress(ctx, float64(in.To), 0, "")
 		})
 	troupe.AddTool(srv, troupe.Tool{Name: "weather", Description: "Says how warm it is."},
-		func(_ context.Context, _ *troupe.Call, in echoIn) (weather, error) {
+		func(_ context.Context, _ *troupe.Call, in host.EchoIn) (weather, error) {
 			return weather{City: in.Text}, nil
 		})
 	return srv
@@ -55,9 +56,9 @@ func BenchmarkMount(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		before := inUse()
+		before := host.InUse()
 		servers := tenants(rt, n)
-		b.ReportMetric(float64(inUse()-before)/n, "B/server")
+		b.ReportMetric(float64(host.InUse()-before)/n, "B/server")
 		runtime.KeepAlive(servers)
 		if err := rt.Close(b.Context()); err != nil {
 			b.Fatal(err)
@@ -69,22 +70,22 @@ func BenchmarkMount(b *testing.B) {
 // itself, and what belongs to one is to each other as if nobody had it.
 func TestThousandServers(t *testing.T) {
 	n, probe := 1000, 25
-	if raceEnabled {
+	if host.RaceEnabled {
 		n = 200
 	}
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
-		before := inUse()
-		servers := tenants(h.rt, n)
+		h := host.New(t, troupe.Options{}, nil)
+		before := host.InUse()
+		servers := tenants(h.Runtime, n)
 		// A third more than the budget, for what other tests leave behind.
-		if each := (inUse() - before) / int64(n); each > 40<<10 && !raceEnabled {
+		if each := (host.InUse() - before) / int64(n); each > 40<<10 && !host.RaceEnabled {
 			t.Errorf("a server holds %d bytes while nobody calls, want 30 KiB at most", each)
 		}
 		runtime.KeepAlive(servers)
 		at := func(i int) *testkit.Client {
-			c := h.client()
+			c := h.Client()
 			if i%probe != 0 {
-				c = h.unchecked() // their answers are like the others'
+				c = h.Unchecked() // their answers are like the others'
 			}
 			c.URL = fmt.Sprintf("http://127.0.0.1/s%d", i)
 			return c
@@ -92,14 +93,14 @@ func TestThousandServers(t *testing.T) {
 		clients := make([]*testkit.Client, n)
 		for i := range clients {
 			clients[i] = at(i).Initialize(`{}`)
-			equal(t, "own answer", clients[i].Post(call("1", "echo2", `{"text":"x"}`)).Body, textResult("1", fmt.Sprintf("%d says x", i)))
+			host.Equal(t, "own answer", clients[i].Post(host.Call("1", "echo2", `{"text":"x"}`)).Body, host.TextResult("1", fmt.Sprintf("%d says x", i)))
 		}
-		if live, stored := h.actors("session"), h.stored("sessions"); live != int64(n) || stored != int64(n) {
+		if live, stored := h.Actors("session"), h.Stored("sessions"); live != int64(n) || stored != int64(n) {
 			t.Errorf("%d sessions in memory and %d in the store, want %d of each", live, stored, n)
 		}
 		owner := clients[n/2]
-		events := owner.Post(callWith("1", "count", `{"to":2}`, "1")).All()
-		page := cursor(t, owner.Post(method("1", "tools/list", "")))
+		events := owner.Post(host.CallWith("1", "count", `{"to":2}`, "1")).All()
+		page := host.Cursor(t, owner.Post(host.Method("1", "tools/list", "")))
 		unknown := strings.Repeat("a", 26)
 		for i, c := range clients {
 			if c == owner {
@@ -107,9 +108,9 @@ func TestThousandServers(t *testing.T) {
 			}
 			own := c.Session
 			c.Session = unknown
-			want := c.Post(method("1", "ping", ""))
+			want := c.Post(host.Method("1", "ping", ""))
 			c.Session = owner.Session
-			got := c.Post(method("1", "ping", ""))
+			got := c.Post(host.Method("1", "ping", ""))
 			if got.StatusCode != 404 || got.Status != want.Status || got.Body != want.Body {
 				t.Fatalf("server %d, another's session: %s %s; a random one: %s %s", i, got.Status, got.Body, want.Status, want.Body)
 			}
@@ -118,8 +119,8 @@ func TestThousandServers(t *testing.T) {
 			if gotEvent.StatusCode != 400 || gotEvent.Status != wantEvent.Status || gotEvent.Body != wantEvent.Body {
 				t.Fatalf("server %d, another's event: %s %s; a random one: %s %s", i, gotEvent.Status, gotEvent.Body, wantEvent.Status, wantEvent.Body)
 			}
-			wantPage := c.Post(method("1", "tools/list", `{"cursor":"`+strings.Repeat("A", len(page))+`"}`))
-			if gotPage := c.Post(method("1", "tools/list", `{"cursor":"`+page+`"}`)); gotPage.Body != fault("1", badParam, "invalid cursor", "") || gotPage.Body != wantPage.Body {
+			wantPage := c.Post(host.Method("1", "tools/list", `{"cursor":"`+strings.Repeat("A", len(page))+`"}`))
+			if gotPage := c.Post(host.Method("1", "tools/list", `{"cursor":"`+page+`"}`)); gotPage.Body != host.Fault("1", host.BadParam, "invalid cursor", "") || gotPage.Body != wantPage.Body {
 				t.Fatalf("server %d, another's cursor: %s; a random one: %s", i, gotPage.Body, wantPage.Body)
 			}
 		}
@@ -127,7 +128,7 @@ func TestThousandServers(t *testing.T) {
 		if rest := owner.Get(events[1].ID).All(); len(rest) != len(events)-2 {
 			t.Errorf("the owner resumes: %v", rest)
 		}
-		contains(t, "the owner's page", owner.Post(method("1", "tools/list", `{"cursor":"`+page+`"}`)).Body, `"weather"`)
+		host.Contains(t, "the owner's page", owner.Post(host.Method("1", "tools/list", `{"cursor":"`+page+`"}`)).Body, `"weather"`)
 	})
 }
 
@@ -169,45 +170,45 @@ func TestSchemasAreShared(t *testing.T) {
 // runtime's.
 func TestServerLimits(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
+		h := host.New(t, troupe.Options{}, nil)
 		small := troupe.NewServer(mcp.Implementation{Name: "small", Version: "1"}, &troupe.ServerOptions{ID: "small", Limits: troupe.Limits{
 			MaxBody: 1000, Grace: 50 * time.Millisecond, MaxCall: 2 * time.Second, MaxAsk: time.Second,
 			CallsPerSession: 2, ParkedPerSession: 1, StreamsPerSession: 1,
 		}})
-		addTestTools(small)
-		h.rt.Mount("/small", small)
+		host.AddTestTools(small)
+		h.Runtime.Mount("/small", small)
 		all := `{"elicitation":{}}`
-		roomy, tight := h.client().Initialize(all), h.client()
+		roomy, tight := h.Client().Initialize(all), h.Client()
 		tight.URL = "http://127.0.0.1/small"
 		tight.Initialize(all)
 
-		big := call("1", "echo", `{"text":"`+strings.Repeat("x", 1000)+`"}`)
+		big := host.Call("1", "echo", `{"text":"`+strings.Repeat("x", 1000)+`"}`)
 		if a, b := tight.Post(big), roomy.Post(big); a.StatusCode != 413 || b.StatusCode != 200 {
 			t.Errorf("MaxBody: %s, and %s at the other server", a.Status, b.Status)
 		}
-		nap := call("1", "sleep", `{"ms":100}`)
+		nap := host.Call("1", "sleep", `{"ms":100}`)
 		if a, b := tight.Post(nap), roomy.Post(nap); !a.Stream() || b.Stream() {
 			t.Errorf("Grace: stream %v, and %v at the other server", a.Stream(), b.Stream())
 		} else {
 			a.All()
 		}
 		begin := time.Now()
-		contains(t, "MaxCall", last(t, tight.Post(call("1", "sleep", `{"ms":3000}`))), "the call ran for too long")
+		host.Contains(t, "MaxCall", host.Last(t, tight.Post(host.Call("1", "sleep", `{"ms":3000}`))), "the call ran for too long")
 		if took := time.Since(begin); took < 2*time.Second || took > 2100*time.Millisecond {
 			t.Errorf("MaxCall: after %v", took)
 		}
-		naps := []*testkit.Answer{tight.Post(call("1", "sleep", `{"ms":1000}`)), tight.Post(call("2", "sleep", `{"ms":1000}`))}
-		if a := tight.Post(call("3", "echo", `{"text":"x"}`)); !turnedAway(a) {
+		naps := []*testkit.Answer{tight.Post(host.Call("1", "sleep", `{"ms":1000}`)), tight.Post(host.Call("2", "sleep", `{"ms":1000}`))}
+		if a := tight.Post(host.Call("3", "echo", `{"text":"x"}`)); !host.TurnedAway(a) {
 			t.Errorf("CallsPerSession: %s", a.Status)
 		}
 		for _, a := range naps {
 			a.All()
 		}
 		begin = time.Now()
-		first := tight.Post(call("1", "ask", `{"question":"?"}`))
-		nextQuestion(t, first)
-		contains(t, "ParkedPerSession", last(t, tight.Post(call("2", "ask", `{"question":"?"}`))), "too many calls wait for the client")
-		contains(t, "MaxAsk", last(t, first), "did not answer in time")
+		first := tight.Post(host.Call("1", "ask", `{"question":"?"}`))
+		host.NextQuestion(t, first)
+		host.Contains(t, "ParkedPerSession", host.Last(t, tight.Post(host.Call("2", "ask", `{"question":"?"}`))), "too many calls wait for the client")
+		host.Contains(t, "MaxAsk", host.Last(t, first), "did not answer in time")
 		if took := time.Since(begin); took < time.Second || took > 1100*time.Millisecond {
 			t.Errorf("MaxAsk: after %v", took)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
@@ -18,28 +19,28 @@ func TestAnswersKeptAreBounded(t *testing.T) {
 			calls, each = 300, 60 << 10
 			room        = 16 << 20 / (each + 1<<10) // at least so many are kept
 		)
-		h := newHost(t, troupe.Options{CallRate: 1e6, PrincipalRate: 1e6}, nil)
+		h := host.New(t, troupe.Options{CallRate: 1e6, PrincipalRate: 1e6}, nil)
 		runs := 0
-		troupe.AddTool(h.srv, troupe.Tool{Name: "long", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		troupe.AddTool(h.Server, troupe.Tool{Name: "long", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 			runs++
-			if _, err := call.Elicit(ctx, "?", form); err != nil {
+			if _, err := call.Elicit(ctx, "?", host.Form); err != nil {
 				return "", err
 			}
 			return strings.Repeat("x", each), nil
 		})
-		m := h.modern(everyCapability)
+		m := h.Stateless(host.EveryCapability)
 		var retries []string
 		for range calls {
-			a, id := m.tool("long", `{}`)
-			retries = append(retries, toolParams("long", `{}`, m.parked(a, id, "elicit"), given("elicit", "x")))
-			if text := m.done(m.do("tools/call", retries[len(retries)-1])); len(text) != each {
+			a, id := m.Tool("long", `{}`)
+			retries = append(retries, host.ToolParams("long", `{}`, m.Parked(a, id, "elicit"), host.Given("elicit", "x")))
+			if text := m.Done(m.Do("tools/call", retries[len(retries)-1])); len(text) != each {
 				t.Fatalf("answered %.100s", text)
 			}
 		}
 		kept := 0
 		for i, params := range retries {
-			a, id := m.do("tools/call", params)
-			switch got := m.done(a, id); {
+			a, id := m.Do("tools/call", params)
+			switch got := m.Done(a, id); {
 			case len(got) == each:
 				kept++
 			case !strings.HasPrefix(got, "error -32010:"):

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
@@ -16,7 +17,7 @@ func TestWaitForInputEnds(t *testing.T) {
 	errGone := errors.New("the handler's own cause")
 	for name, c := range map[string]struct {
 		ask   func(ctx context.Context, call *troupe.Call, ends chan<- error) error // ends gets the errors of Ask
-		end   func(h *host)
+		end   func(h *host.Host)
 		want  error
 		after time.Duration
 	}{
@@ -28,9 +29,9 @@ func TestWaitForInputEnds(t *testing.T) {
 		}, want: errGone, after: time.Minute},
 		"with the handler": {ask: func(ctx context.Context, call *troupe.Call, ends chan<- error) error {
 			go func() { _ = askOnce(ctx, call, ends) }()
-			return sleep(ctx, 3000)
+			return host.Sleep(ctx, 3000)
 		}, want: nil, after: 3 * time.Second},
-		"with the server": {end: func(h *host) { h.rt.Unmount("/mcp") }, want: troupe.ErrUnmounted},
+		"with the server": {end: func(h *host.Host) { h.Runtime.Unmount("/mcp") }, want: troupe.ErrUnmounted},
 		"while another asks": {ask: func(ctx context.Context, call *troupe.Call, ends chan<- error) error {
 			go func() {
 				time.Sleep(time.Second)
@@ -43,17 +44,17 @@ func TestWaitForInputEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
-				h := newHost(t, troupe.Options{}, nil)
+				h := host.New(t, troupe.Options{}, nil)
 				ends := make(chan error, 1)
-				troupe.AddTool(h.srv, troupe.Tool{Name: "waits", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ map[string]any) (string, error) {
+				troupe.AddTool(h.Server, troupe.Tool{Name: "waits", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ map[string]any) (string, error) {
 					if c.ask == nil {
 						return "", askOnce(ctx, call, ends)
 					}
 					return "", c.ask(ctx, call, ends)
 				})
-				m := h.modern(everyCapability)
-				a, id := m.tool("waits", `{}`)
-				m.parked(a, id, "name")
+				m := h.Stateless(host.EveryCapability)
+				a, id := m.Tool("waits", `{}`)
+				m.Parked(a, id, "name")
 				begun := time.Now()
 				if c.end != nil {
 					synctest.Wait()
@@ -73,23 +74,23 @@ func TestWaitForInputEnds(t *testing.T) {
 }
 
 func askOnce(ctx context.Context, call *troupe.Call, ends chan<- error) error {
-	_, err := call.Ask(ctx, troupe.Elicit("name", "Who?", form))
+	_, err := call.Ask(ctx, troupe.Elicit("name", "Who?", host.Form))
 	ends <- err
 	return err
 }
 
 func TestGoroutinesOfAHandlerAskInTurn(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
-		troupe.AddTool(h.srv, troupe.Tool{Name: "both", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ map[string]any) (string, error) {
+		h := host.New(t, troupe.Options{}, nil)
+		troupe.AddTool(h.Server, troupe.Tool{Name: "both", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ map[string]any) (string, error) {
 			ends := make(chan error, 2)
 			go func() { _ = askOnce(ctx, call, ends) }()
 			go func() { _ = askOnce(ctx, call, ends) }()
 			return "asked", errors.Join(<-ends, <-ends)
 		})
-		m := h.modern(everyCapability)
-		a, id := m.tool("both", `{}`)
-		a, id = m.tool("both", `{}`, m.parked(a, id, "name"), given("name", "Ada"))
-		equal(t, "both", m.done(m.tool("both", `{}`, m.parked(a, id, "name-2"), given("name-2", "Eve"))), "asked")
+		m := h.Stateless(host.EveryCapability)
+		a, id := m.Tool("both", `{}`)
+		a, id = m.Tool("both", `{}`, m.Parked(a, id, "name"), host.Given("name", "Ada"))
+		host.Equal(t, "both", m.Done(m.Tool("both", `{}`, m.Parked(a, id, "name-2"), host.Given("name-2", "Eve"))), "asked")
 	})
 }

@@ -8,14 +8,15 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
 // pings returns the pings among messages, and fails on any other.
-func pings(t *testing.T, messages []string) (all []asked) {
+func pings(t *testing.T, messages []string) (all []host.Asked) {
 	t.Helper()
 	for _, m := range messages {
-		q := parseAsked(t, m)
+		q := host.ParseAsked(t, m)
 		if q.Method != "ping" || q.Params != nil || q.ID == nil {
 			t.Errorf("no ping: %s", m)
 		}
@@ -26,17 +27,17 @@ func pings(t *testing.T, messages []string) (all []asked) {
 
 func TestPingBeforeInitialize(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
-		c := h.client()
-		a := c.Post(method(`"p"`, "ping", ""))
+		h := host.New(t, troupe.Options{}, nil)
+		c := h.Client()
+		a := c.Post(host.Method(`"p"`, "ping", ""))
 		if a.StatusCode != 200 || a.Body != `{"jsonrpc":"2.0","id":"p","result":{}}` {
 			t.Errorf("%s %s", a.Status, a.Body)
 		}
-		a = c.Post(method("1", "tools/list", ""))
+		a = c.Post(host.Method("1", "tools/list", ""))
 		if a.StatusCode != 400 {
 			t.Errorf("another request: %s", a.Status)
 		}
-		a = c.Post(method("1", "ping", ""), "Mcp-Session-Id", strings.Repeat("a", 26))
+		a = c.Post(host.Method("1", "ping", ""), "Mcp-Session-Id", strings.Repeat("a", 26))
 		if a.StatusCode != 404 {
 			t.Errorf("with an unknown session: %s", a.Status)
 		}
@@ -46,19 +47,19 @@ func TestPingBeforeInitialize(t *testing.T) {
 // A ping waits 30 s for its answer, not as long as a question to a person may take.
 func TestPingTimesOut(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
+		h := host.New(t, troupe.Options{}, nil)
 		ended := make(chan error, 2)
-		troupe.AddTool(h.srv, troupe.Tool{Name: "pings"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		troupe.AddTool(h.Server, troupe.Tool{Name: "pings"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 			peer := call.Peer()
 			ended <- call.Ping(ctx)
 			ended <- peer.Ping(ctx)
 			return "pinged", nil
 		})
-		c := h.session()
+		c := h.Session()
 		standalone := c.Get("")
 		defer standalone.Close()
-		listen(standalone)
-		answer := reading(c.Post(call("1", "pings", `{}`)))
+		host.Listen(standalone)
+		answer := host.Reading(c.Post(host.Call("1", "pings", `{}`)))
 		for _, what := range []string{"Call.Ping", "Peer.Ping"} {
 			begin := time.Now()
 			if err := <-ended; !errors.Is(err, troupe.ErrNoAnswer) {
@@ -69,7 +70,7 @@ func TestPingTimesOut(t *testing.T) {
 			}
 		}
 		got := answer()
-		equal(t, "the call", got[len(got)-1], textResult("1", "pinged"))
+		host.Equal(t, "the call", got[len(got)-1], host.TextResult("1", "pinged"))
 	})
 }
 
@@ -77,61 +78,61 @@ func TestPingTimesOut(t *testing.T) {
 // one that leaves two unanswered loses it, and its session does not.
 func TestPingEvery(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{PingEvery: 30 * time.Second}, nil)
-		c, silent := h.session(), h.session()
-		l, s := listen(c.Get("")), listen(silent.Get(""))
-		deaf := listen(c.Post(call("1", "sleep", `{"ms":600000}`))) // a call's stream is not pinged
+		h := host.New(t, troupe.Options{PingEvery: 30 * time.Second}, nil)
+		c, silent := h.Session(), h.Session()
+		l, s := host.Listen(c.Get("")), host.Listen(silent.Get(""))
+		deaf := host.Listen(c.Post(host.Call("1", "sleep", `{"ms":600000}`))) // a call's stream is not pinged
 		time.Sleep(29 * time.Second)
-		if n := len(l.since(0)); n != 0 {
+		if n := len(l.Since(0)); n != 0 {
 			t.Errorf("%d pings after 29 s", n)
 		}
 		begin := time.Now()
 		for i := range 10 {
 			last := time.Now()
-			for len(l.since(i)) == 0 {
+			for len(l.Since(i)) == 0 {
 				time.Sleep(time.Second)
 			}
 			if took := time.Since(last); i > 0 && (took < 30*time.Second || took > 31*time.Second) {
 				t.Errorf("a ping after %v", took)
 			}
-			all := pings(t, l.since(i))
+			all := pings(t, l.Since(i))
 			switch {
 			case i == 3: // one may be lost
 			case i%2 == 0:
-				reply(c, all[0].ID, "result", `{}`)
+				host.Reply(c, all[0].ID, "result", `{}`)
 			default:
-				reply(c, all[0].ID, "error", `{"code":-32601,"message":"what is a ping?"}`)
+				host.Reply(c, all[0].ID, "error", `{"code":-32601,"message":"what is a ping?"}`)
 			}
 		}
-		if _, over := l.now(); over {
+		if _, over := l.Now(); over {
 			t.Error("the stream of a client that answers has ended")
 		}
-		if n := len(deaf.since(0)); n > 1 {
+		if n := len(deaf.Since(0)); n > 1 {
 			t.Errorf("%d messages on a call's stream", n)
 		}
-		got, over := s.now()
+		got, over := s.Now()
 		if n := len(pings(t, got)); !over || n != 2 {
 			t.Errorf("a client that does not answer: %d pings, ended %v", n, over)
 		}
-		if n := h.gauge("troupe.pings.lost", ""); n != 1 {
+		if n := h.Gauge("troupe.pings.lost", ""); n != 1 {
 			t.Errorf("%d connections counted as lost", n)
 		}
-		equal(t, "its session goes on", silent.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
+		host.Equal(t, "its session goes on", silent.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
 
 		// A late answer is accepted and dropped.
-		reply(silent, pings(t, got)[0].ID, "result", `{}`)
+		host.Reply(silent, pings(t, got)[0].ID, "result", `{}`)
 
 		// It may come back, and is pinged anew; what was asked before is not replayed.
-		again := listen(silent.Get(""))
+		again := host.Listen(silent.Get(""))
 		time.Sleep(32 * time.Second)
-		if all := pings(t, again.since(0)); len(all) != 1 {
+		if all := pings(t, again.Since(0)); len(all) != 1 {
 			t.Errorf("%d pings on the next connection", len(all))
 		}
 		again.Close()
 		l.Close()
 		deaf.Close()
 		time.Sleep(time.Minute)
-		if n := h.gauge("troupe.calls.parked", ""); n != 0 {
+		if n := h.Gauge("troupe.calls.parked", ""); n != 0 {
 			t.Errorf("%d questions are left %v after the beginning", n, time.Since(begin))
 		}
 	})
@@ -140,26 +141,26 @@ func TestPingEvery(t *testing.T) {
 // Where the session lives on one connection, it ends with that.
 func TestPingsOverSSE(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{PingEvery: 30 * time.Second}, nil)
-		early, s, silent := h.sse(), h.sse(), h.sse()
+		h := host.New(t, troupe.Options{PingEvery: 30 * time.Second}, nil)
+		early, s, silent := h.SSE(), h.SSE(), h.SSE()
 		s.Handshake("2024-11-05", `{}`)
 		silent.Handshake("2024-11-05", `{}`)
-		idle, unheard := listen(early.Stream), listen(silent.Stream)
+		idle, unheard := host.Listen(early.Stream), host.Listen(silent.Stream)
 		for range 5 {
 			m, ok := s.Next()
 			if !ok {
 				t.Fatal("the session has ended")
 			}
-			s.Post(answerTo(m, `{}`), "Accept", "")
+			s.Post(host.AnswerTo(m, `{}`), "Accept", "")
 		}
-		got, over := unheard.now()
+		got, over := unheard.Now()
 		if n := len(pings(t, got)); n != 2 || !over {
 			t.Errorf("a client that does not answer: %d pings, ended %v", n, over)
 		}
-		if live := h.actors("session"); live != 2 {
+		if live := h.Actors("session"); live != 2 {
 			t.Errorf("%d sessions are left, want 2", live)
 		}
-		if got, over := idle.now(); len(got) != 0 || over {
+		if got, over := idle.Now(); len(got) != 0 || over {
 			t.Errorf("a session that was never initialized: %v, ended %v", got, over)
 		}
 	})
@@ -167,11 +168,11 @@ func TestPingsOverSSE(t *testing.T) {
 
 func TestNoPingsUnlessAsked(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
-		l := listen(h.session().Get(""))
+		h := host.New(t, troupe.Options{}, nil)
+		l := host.Listen(h.Session().Get(""))
 		defer l.Close()
 		time.Sleep(10 * time.Minute)
-		if got := l.since(0); len(got) != 0 {
+		if got := l.Since(0); len(got) != 0 {
 			t.Errorf("got %v", got)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
@@ -34,7 +35,7 @@ func nextWith(t *testing.T, a *testkit.Answer, text string) testkit.Event {
 // accept answers a question that has come.
 func accept(t *testing.T, c *testkit.Client, question testkit.Event, answer string) {
 	t.Helper()
-	if r := c.Post(answerTo(question.Data, `{"action":"accept","content":{"answer":"`+answer+`"}}`)); r.StatusCode != 202 {
+	if r := c.Post(host.AnswerTo(question.Data, `{"action":"accept","content":{"answer":"`+answer+`"}}`)); r.StatusCode != 202 {
 		t.Fatalf("answer: %s %s", r.Status, r.Body)
 	}
 }
@@ -54,7 +55,7 @@ func TestAnswersOutliveTheLog(t *testing.T) {
 				if err := call.Progress(ctx, float64(i+1), 1100, ""); err != nil {
 					return err
 				}
-				if err := sleep(ctx, 20); err != nil {
+				if err := host.Sleep(ctx, 20); err != nil {
 					return err
 				}
 			}
@@ -65,27 +66,27 @@ func TestAnswersOutliveTheLog(t *testing.T) {
 				if err := call.Progress(ctx, float64(i+1), 50, strings.Repeat("x", 100<<10)); err != nil {
 					return err
 				}
-				if err := sleep(ctx, 100); err != nil {
+				if err := host.Sleep(ctx, 100); err != nil {
 					return err
 				}
 			}
 			return nil
 		}},
 		"20 minutes in between": {want: "NO, YES", answer: "NO", between: func(ctx context.Context, _ *troupe.Call) error {
-			return sleep(ctx, 20*60*1000)
+			return host.Sleep(ctx, 20*60*1000)
 		}},
 		// What the record cannot hold costs the call its right to run again.
 		"an answer of 70 KiB": {want: "-32010", answer: strings.Repeat("N", 70<<10), between: func(ctx context.Context, _ *troupe.Call) error {
-			return sleep(ctx, 20*60*1000)
+			return host.Sleep(ctx, 20*60*1000)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testkit.Bubble(t, func(t *testing.T) {
-				add := func(h *host) {
-					troupe.AddTool(h.srv, troupe.Tool{Name: "drop", Needs: troupe.NeedsElicitation, Rerun: troupe.Safe},
+				add := func(h *host.Host) {
+					troupe.AddTool(h.Server, troupe.Tool{Name: "drop", Needs: troupe.NeedsElicitation, Rerun: troupe.Safe},
 						func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
-							a, err := call.Elicit(ctx, "Drop table A?", form)
+							a, err := call.Elicit(ctx, "Drop table A?", host.Form)
 							if err != nil {
 								return "", err
 							}
@@ -94,25 +95,25 @@ func TestAnswersOutliveTheLog(t *testing.T) {
 									return "", err
 								}
 							}
-							b, err := call.Elicit(ctx, "Drop table B?", form)
+							b, err := call.Elicit(ctx, "Drop table B?", host.Form)
 							if err != nil {
 								return "", err
 							}
 							if call.Attempt() == 1 {
-								return "", sleep(ctx, 3600000)
+								return "", host.Sleep(ctx, 3600000)
 							}
 							return fmt.Sprintf("%v, %v", field(a.Content), field(b.Content)), nil
 						})
 				}
 				dir := t.TempDir()
-				h := newHost(t, troupe.Options{Dir: dir}, nil)
+				h := host.New(t, troupe.Options{Dir: dir}, nil)
 				add(h)
-				c := h.session()
-				a := c.Post(callWith("1", "drop", `{}`, `"p"`))
+				c := h.Session()
+				a := c.Post(host.CallWith("1", "drop", `{}`, `"p"`))
 				accept(t, c, nextWith(t, a, "Drop table A?"), tt.answer)
 				last := nextWith(t, a, "Drop table B?")
 				accept(t, c, last, "YES")
-				after, m := crashed(t, dir, troupe.Options{}, c)
+				after, m := host.Crashed(t, dir, troupe.Options{}, c)
 				add(after)
 				a.Close()
 				if got := resumed(t, m, last.ID); len(got) != 1 || !strings.Contains(got[0], tt.want) {
@@ -130,7 +131,7 @@ func resumed(t *testing.T, c *testkit.Client, id string) []string {
 	if !r.Stream() {
 		t.Fatalf("resume: %s %s", r.Status, r.Body)
 	}
-	return payloads(r.All())
+	return host.Payloads(r.All())
 }
 
 // field is the answer of the test form.
@@ -145,34 +146,34 @@ func TestBatchOutlivesTheLog(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
 		var runs [3]atomic.Int32
-		add := func(h *host) {
-			troupe.AddTool(h.srv, troupe.Tool{Name: "long", Rerun: troupe.Safe}, func(ctx context.Context, c *troupe.Call, _ struct{}) (string, error) {
+		add := func(h *host.Host) {
+			troupe.AddTool(h.Server, troupe.Tool{Name: "long", Rerun: troupe.Safe}, func(ctx context.Context, c *troupe.Call, _ struct{}) (string, error) {
 				for i := range 60 {
 					if c.Attempt() > 1 {
 						return "long", nil
 					}
 					_ = c.Progress(ctx, float64(i+1), 60, "")
-					if err := sleep(ctx, 60000); err != nil {
+					if err := host.Sleep(ctx, 60000); err != nil {
 						return "", err
 					}
 				}
 				return "", nil
 			})
 			for i, tool := range []troupe.Tool{{Name: "pay"}, {Name: "safe", Rerun: troupe.Safe}, {Name: "cancelled", Rerun: troupe.Safe}} {
-				troupe.AddTool(h.srv, tool, func(ctx context.Context, c *troupe.Call, _ struct{}) (string, error) {
+				troupe.AddTool(h.Server, tool, func(ctx context.Context, c *troupe.Call, _ struct{}) (string, error) {
 					runs[i].Add(1)
 					if tool.Name == "cancelled" {
-						return "", sleep(ctx, 3600000)
+						return "", host.Sleep(ctx, 3600000)
 					}
-					return tool.Name, sleep(ctx, 1000)
+					return tool.Name, host.Sleep(ctx, 1000)
 				})
 			}
 		}
 		dir := t.TempDir()
-		h := newHost(t, troupe.Options{Dir: dir}, nil)
+		h := host.New(t, troupe.Options{Dir: dir}, nil)
 		add(h)
-		c := h.batching()
-		a := c.Post(batch(callWith("1", "long", `{}`, `"p"`), call("2", "pay", `{}`), call("3", "safe", `{}`), call("4", "cancelled", `{}`)))
+		c := h.BatchingSession()
+		a := c.Post(host.Batch(host.CallWith("1", "long", `{}`, `"p"`), host.Call("2", "pay", `{}`), host.Call("3", "safe", `{}`), host.Call("4", "cancelled", `{}`)))
 		time.Sleep(5 * time.Second)
 		c.Post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4}}`)
 		var last testkit.Event
@@ -180,9 +181,9 @@ func TestBatchOutlivesTheLog(t *testing.T) {
 			last, _ = a.Next()
 		}
 		for range 2 { // a second crash finds it in the record that the first takeover wrote
-			after, m := crashed(t, dir, troupe.Options{}, c)
+			after, m := host.Crashed(t, dir, troupe.Options{}, c)
 			add(after)
-			if diff := cmp.Diff([]string{textResult("1", "long")}, resumed(t, m, last.ID)); diff != "" {
+			if diff := cmp.Diff([]string{host.TextResult("1", "long")}, resumed(t, m, last.ID)); diff != "" {
 				t.Errorf("after the crash (-want +got):\n%s", diff)
 			}
 		}
@@ -204,20 +205,20 @@ func TestNewestIDOutlivesItsEvent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testkit.Bubble(t, func(t *testing.T) {
-				add := func(h *host) {
-					troupe.AddTool(h.srv, troupe.Tool{Name: "deploy", Needs: troupe.NeedsElicitation, Rerun: rerun},
+				add := func(h *host.Host) {
+					troupe.AddTool(h.Server, troupe.Tool{Name: "deploy", Needs: troupe.NeedsElicitation, Rerun: rerun},
 						func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
-							if _, err := call.Elicit(ctx, "Sure?", form); err != nil {
+							if _, err := call.Elicit(ctx, "Sure?", host.Form); err != nil {
 								return "", err
 							}
-							return "deployed", sleep(ctx, 50*60*1000)
+							return "deployed", host.Sleep(ctx, 50*60*1000)
 						})
 				}
 				dir := t.TempDir()
-				h := newHost(t, troupe.Options{Dir: dir}, nil)
+				h := host.New(t, troupe.Options{Dir: dir}, nil)
 				add(h)
-				c := h.session()
-				a := c.Post(call("1", "deploy", `{}`))
+				c := h.Session()
+				a := c.Post(host.Call("1", "deploy", `{}`))
 				question := nextWith(t, a, "Sure?")
 				accept(t, c, question, "yes")
 				ended := make(chan struct{})
@@ -229,10 +230,10 @@ func TestNewestIDOutlivesItsEvent(t *testing.T) {
 				if !r.Stream() {
 					t.Fatalf("resume with the newest id: %s %s", r.Status, r.Body)
 				}
-				rest := reading(r)
-				after, m := crashed(t, dir, troupe.Options{}, c)
+				rest := host.Reading(r)
+				after, m := host.Crashed(t, dir, troupe.Options{}, c)
 				add(after)
-				deployed := textResult("1", "deployed")
+				deployed := host.TextResult("1", "deployed")
 				want := deployed
 				if rerun == troupe.Never {
 					want = `{"jsonrpc":"2.0","id":1,"error":{"code":-32010,"message":"the node running this call was lost; whether it took effect is unknown"}}`
@@ -256,15 +257,15 @@ func TestQuestionOutlivesItsEvent(t *testing.T) {
 		o := troupe.Options{MaxAsk: 2 * time.Hour, MaxCall: 3 * time.Hour}
 		dir := t.TempDir()
 		o.Dir = dir
-		h := newHost(t, o, nil)
-		c := h.session()
-		a := c.Post(call("1", "ask", `{"question":"who?"}`))
+		h := host.New(t, o, nil)
+		c := h.Session()
+		a := c.Post(host.Call("1", "ask", `{"question":"who?"}`))
 		question := nextWith(t, a, "who?")
 		go a.All()
 		time.Sleep(time.Hour)
-		_, m := crashed(t, dir, o, c)
+		_, m := host.Crashed(t, dir, o, c)
 		accept(t, m, question, "me")
-		if diff := cmp.Diff([]string{textResult("1", `accept {\"answer\":\"me\"}`)}, resumed(t, m, question.ID)); diff != "" {
+		if diff := cmp.Diff([]string{host.TextResult("1", `accept {\"answer\":\"me\"}`)}, resumed(t, m, question.ID)); diff != "" {
 			t.Errorf("answered after an hour and a crash (-want +got):\n%s", diff)
 		}
 		a.Close()
@@ -279,8 +280,8 @@ func TestPowerCutTakesNoIDTwice(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
 		var again atomic.Int32
-		add := func(h *host) {
-			troupe.AddTool(h.srv, troupe.Tool{Name: "work", Rerun: troupe.Safe}, func(ctx context.Context, c *troupe.Call, _ struct{}) (string, error) {
+		add := func(h *host.Host) {
+			troupe.AddTool(h.Server, troupe.Tool{Name: "work", Rerun: troupe.Safe}, func(ctx context.Context, c *troupe.Call, _ struct{}) (string, error) {
 				if c.Attempt() > 1 {
 					again.Add(1)
 				}
@@ -288,7 +289,7 @@ func TestPowerCutTakesNoIDTwice(t *testing.T) {
 					if err := c.Progress(ctx, float64(i+1), 12, ""); err != nil {
 						return "", err
 					}
-					if err := sleep(ctx, 1000); err != nil {
+					if err := host.Sleep(ctx, 1000); err != nil {
 						return "", err
 					}
 				}
@@ -296,17 +297,17 @@ func TestPowerCutTakesNoIDTwice(t *testing.T) {
 			})
 		}
 		dir := t.TempDir()
-		h := newHost(t, troupe.Options{Dir: dir}, nil)
+		h := host.New(t, troupe.Options{Dir: dir}, nil)
 		add(h)
-		c := h.session()
-		a := c.Post(callWith("1", "work", `{}`, `"p"`))
+		c := h.Session()
+		a := c.Post(host.CallWith("1", "work", `{}`, `"p"`))
 		kept := nextWith(t, a, `"progress":10,`)
-		flushed := copyDir(t, dir)
+		flushed := host.CopyDir(t, dir)
 		ahead, _ := a.Next()
 		a.Close()
 		ids := map[string]bool{kept.ID: true, ahead.ID: true}
 		for range 2 {
-			after, m := crashed(t, flushed, troupe.Options{}, c)
+			after, m := host.Crashed(t, flushed, troupe.Options{}, c)
 			add(after)
 			refused := func() {
 				t.Helper()
@@ -323,7 +324,7 @@ func TestPowerCutTakesNoIDTwice(t *testing.T) {
 				t.Errorf("a resume that was refused had the call run %d times", n)
 			}
 			all := m.Get(kept.ID).All()
-			if got := payloads(all); len(got) != 3 || got[2] != textResult("1", "the answer") {
+			if got := host.Payloads(all); len(got) != 3 || got[2] != host.TextResult("1", "the answer") {
 				t.Errorf("resumed: %q", got)
 			}
 			for _, e := range all {

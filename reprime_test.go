@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
@@ -14,11 +15,11 @@ import (
 // to come back from one on which nothing has happened.
 func TestResumedStreamIsPrimed(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
-		c := h.session()
+		h := host.New(t, troupe.Options{}, nil)
+		c := h.Session()
 		own := c.Get("")
 		opened, _ := own.Next()
-		asked := c.Post(call("1", "ask", `{"question":"who?"}`))
+		asked := c.Post(host.Call("1", "ask", `{"question":"who?"}`))
 		begun, _ := asked.Next()
 		question, _ := asked.Next()
 		for i, last := range []testkit.Event{opened, question} {
@@ -43,8 +44,8 @@ func TestResumedStreamIsPrimed(t *testing.T) {
 		if got, _ := rest.Next(); got != question {
 			t.Errorf("the stream goes on with %+v, want %+v", got, question)
 		}
-		c.Post(answerTo(question.Data, `{"action":"decline"}`))
-		if diff := cmp.Diff([]string{textResult("1", "decline ")}, payloads(rest.All())); diff != "" {
+		c.Post(host.AnswerTo(question.Data, `{"action":"decline"}`))
+		if diff := cmp.Diff([]string{host.TextResult("1", "decline ")}, host.Payloads(rest.All())); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		own.Close()

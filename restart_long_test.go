@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -23,9 +24,9 @@ func TestRerunSendsNothingThatTheLogForgot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
-				addChatter := func(h *host) {
-					troupe.AddTool(h.srv, troupe.Tool{Name: "chatter", Description: "Logs.", Rerun: troupe.Safe},
-						func(ctx context.Context, call *troupe.Call, in countIn) (string, error) {
+				addChatter := func(h *host.Host) {
+					troupe.AddTool(h.Server, troupe.Tool{Name: "chatter", Description: "Logs.", Rerun: troupe.Safe},
+						func(ctx context.Context, call *troupe.Call, in host.CountIn) (string, error) {
 							for i := 1; i <= in.To; i++ {
 								if err := call.Progress(ctx, float64(i), 0, ""); err != nil {
 									return "", err
@@ -33,7 +34,7 @@ func TestRerunSendsNothingThatTheLogForgot(t *testing.T) {
 								if err := call.Log(ctx, mcp.LevelInfo, "", i); err != nil {
 									return "", err
 								}
-								if err := sleep(ctx, in.DelayMS); err != nil {
+								if err := host.Sleep(ctx, in.DelayMS); err != nil {
 									return "", err
 								}
 							}
@@ -41,10 +42,10 @@ func TestRerunSendsNothingThatTheLogForgot(t *testing.T) {
 						})
 				}
 				dir := t.TempDir()
-				h := newHost(t, troupe.Options{Dir: dir, ReplayAge: 2 * time.Minute}, nil)
+				h := host.New(t, troupe.Options{Dir: dir, ReplayAge: 2 * time.Minute}, nil)
 				addChatter(h)
-				c := h.session()
-				chat := c.Post(callWith("1", "chatter", fmt.Sprintf(`{"to":%d,"delay_ms":%d}`, tt.n, tt.delayMS), "1"))
+				c := h.Session()
+				chat := c.Post(host.CallWith("1", "chatter", fmt.Sprintf(`{"to":%d,"delay_ms":%d}`, tt.n, tt.delayMS), "1"))
 				var got []string
 				last := ""
 				message := func(i int) string {
@@ -60,12 +61,12 @@ func TestRerunSendsNothingThatTheLogForgot(t *testing.T) {
 						got = append(got, e.Data)
 					}
 				}
-				if err := sleep(t.Context(), tt.delayMS*9/10); err != nil {
+				if err := host.Sleep(t.Context(), tt.delayMS*9/10); err != nil {
 					t.Fatal(err)
 				}
-				after := newHost(t, troupe.Options{Dir: copyDir(t, dir), ReplayAge: 2 * time.Minute}, nil)
+				after := host.New(t, troupe.Options{Dir: host.CopyDir(t, dir), ReplayAge: 2 * time.Minute}, nil)
 				addChatter(after)
-				for _, e := range after.moved(c).Get(last).All() {
+				for _, e := range after.Moved(c).Get(last).All() {
 					if len(e.Data) > 0 && e.Data[17:50] != `"method":"notifications/progress"` {
 						got = append(got, e.Data)
 					}
@@ -74,12 +75,12 @@ func TestRerunSendsNothingThatTheLogForgot(t *testing.T) {
 				for i := 1; i <= tt.n; i++ {
 					want = append(want, message(i))
 				}
-				want = append(want, textResult("1", "done"))
+				want = append(want, host.TextResult("1", "done"))
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
 				chat.Close()
-				h.rt.Close(context.Background())
+				h.Runtime.Close(context.Background())
 			})
 		})
 	}

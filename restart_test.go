@@ -3,147 +3,112 @@ package troupe_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
-
-// copyDir takes a data directory as a crash would leave it.
-func copyDir(t *testing.T, from string) string {
-	t.Helper()
-	to := t.TempDir()
-	if err := os.CopyFS(filepath.Join(to, "d"), os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(to, "d")
-}
-
-// moved returns c with its session, talking to h.
-func (h *host) moved(c *testkit.Client) *testkit.Client {
-	m := *c
-	m.HTTP = h.web
-	return &m
-}
-
-// crashed returns a host on a copy of h's data, taken while h runs, and h's
-// client moved to it.
-func crashed(t *testing.T, dir string, o troupe.Options, c *testkit.Client) (*host, *testkit.Client) {
-	t.Helper()
-	o.Dir = copyDir(t, dir)
-	h := newHost(t, o, nil)
-	return h, h.moved(c)
-}
 
 func TestSessionsAndStreamsSurviveACrash(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		dir := t.TempDir()
-		h := newHost(t, troupe.Options{Dir: dir}, nil)
-		c := h.session()
+		h := host.New(t, troupe.Options{Dir: dir}, nil)
+		c := h.Session()
 		c.Post(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"error"}}`)
-		done := c.Post(callWith("2", "count", `{"to":3,"delay_ms":10}`, "2")).All()
-		safe := c.Post(callWith("3", "count", `{"to":6,"delay_ms":1000}`, "3"))
+		done := c.Post(host.CallWith("2", "count", `{"to":3,"delay_ms":10}`, "2")).All()
+		safe := c.Post(host.CallWith("3", "count", `{"to":6,"delay_ms":1000}`, "3"))
 		var safeGot []testkit.Event
 		for range 3 { // priming, 1, 2
 			e, _ := safe.Next()
 			safeGot = append(safeGot, e)
 		}
-		never := c.Post(call("4", "sleep", `{"ms":3600000}`))
+		never := c.Post(host.Call("4", "sleep", `{"ms":3600000}`))
 		neverPrime, _ := never.Next()
-		asked := c.Post(call("5", "ask", `{"question":"who?"}`))
+		asked := c.Post(host.Call("5", "ask", `{"question":"who?"}`))
 		asked.Next()
 		question, _ := asked.Next()
-		early := c.Post(call("8", "ask", `{"question":"when?"}`))
+		early := c.Post(host.Call("8", "ask", `{"question":"when?"}`))
 		early.Next()
 		question8, _ := early.Next()
-		gone := c.Post(callWith("9", "count", `{"to":1000,"delay_ms":1000}`, "9"))
+		gone := c.Post(host.CallWith("9", "count", `{"to":1000,"delay_ms":1000}`, "9"))
 		gonePrime, _ := gone.Next()
 		c.Post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}`)
-		answered := c.Post(call("6", "askslow", `{"question":"where?"}`))
+		answered := c.Post(host.Call("6", "askslow", `{"question":"where?"}`))
 		answeredPrime, _ := answered.Next()
 		q2, _ := answered.Next()
-		if a := c.Post(answerTo(q2.Data, `{"action":"accept","content":{"answer":"here"}}`)); a.StatusCode != 202 {
+		if a := c.Post(host.AnswerTo(q2.Data, `{"action":"accept","content":{"answer":"here"}}`)); a.StatusCode != 202 {
 			t.Fatalf("answer: %s", a.Status)
 		}
 
-		_, m := crashed(t, dir, troupe.Options{}, c)
+		_, m := host.Crashed(t, dir, troupe.Options{}, c)
 		// The session is there, with its level.
-		a := m.Post(call("7", "log", `{}`))
-		if got := payloads(a.All()); len(got) != 2 {
+		a := m.Post(host.Call("7", "log", `{}`))
+		if got := host.Payloads(a.All()); len(got) != 2 {
 			t.Errorf("at level error: %v", got)
 		}
 		// A finished call is replayed, its answer included.
-		if diff := cmp.Diff(done[2:], untimed(t, m.Get(done[1].ID).All())); diff != "" {
+		if diff := cmp.Diff(done[2:], host.Untimed(t, m.Get(done[1].ID).All())); diff != "" {
 			t.Errorf("finished call (-before +after):\n%s", diff)
 		}
 		// A safe call runs again, and sends nothing twice.
-		got := append(payloads(safeGot), payloads(m.Get(safeGot[2].ID).All())...)
+		got := append(host.Payloads(safeGot), host.Payloads(m.Get(safeGot[2].ID).All())...)
 		var want []string
 		for i := 1; i <= 6; i++ {
 			want = append(want, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":3,"progress":%d,"total":6}}`, i))
 		}
-		want = append(want, textResult("3", "counted to 6"))
+		want = append(want, host.TextResult("3", "counted to 6"))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("safe call (-want +got):\n%s", diff)
 		}
 		// Any other ends with -32010, once, also when resumed again.
 		lost := []string{`{"jsonrpc":"2.0","id":4,"error":{"code":-32010,"message":"the node running this call was lost; whether it took effect is unknown"}}`}
 		for range 2 {
-			if diff := cmp.Diff(lost, payloads(m.Get(neverPrime.ID).All())); diff != "" {
+			if diff := cmp.Diff(lost, host.Payloads(m.Get(neverPrime.ID).All())); diff != "" {
 				t.Errorf("unsafe call (-want +got):\n%s", diff)
 			}
 		}
 		// An answer finds its call although nobody has resumed that.
-		if a := m.Post(answerTo(question8.Data, `{"action":"accept","content":{"answer":"now"}}`)); a.StatusCode != 202 {
+		if a := m.Post(host.AnswerTo(question8.Data, `{"action":"accept","content":{"answer":"now"}}`)); a.StatusCode != 202 {
 			t.Fatalf("answer before the resume: %s", a.Status)
 		}
-		if diff := cmp.Diff([]string{textResult("8", `accept {\"answer\":\"now\"}`)}, payloads(m.Get(question8.ID).All())); diff != "" {
+		if diff := cmp.Diff([]string{host.TextResult("8", `accept {\"answer\":\"now\"}`)}, host.Payloads(m.Get(question8.ID).All())); diff != "" {
 			t.Errorf("question answered before its stream was resumed (-want +got):\n%s", diff)
 		}
 		// What was cancelled stays so.
-		if rest := payloads(m.Get(gonePrime.ID).All()); len(rest) > 1 {
+		if rest := host.Payloads(m.Get(gonePrime.ID).All()); len(rest) > 1 {
 			t.Errorf("a cancelled call went on: %v", rest)
 		}
 		// The open question is not asked again, and its old id is answered.
 		r := m.Get(question.ID)
-		if a := m.Post(answerTo(question.Data, `{"action":"accept","content":{"answer":"me"}}`)); a.StatusCode != 202 {
+		if a := m.Post(host.AnswerTo(question.Data, `{"action":"accept","content":{"answer":"me"}}`)); a.StatusCode != 202 {
 			t.Fatalf("answer after the crash: %s", a.Status)
 		}
-		if diff := cmp.Diff([]string{textResult("5", `accept {\"answer\":\"me\"}`)}, payloads(r.All())); diff != "" {
+		if diff := cmp.Diff([]string{host.TextResult("5", `accept {\"answer\":\"me\"}`)}, host.Payloads(r.All())); diff != "" {
 			t.Errorf("open question (-want +got):\n%s", diff)
 		}
 		// What was answered is not asked again either.
-		if diff := cmp.Diff([]string{q2.Data, textResult("6", `accept {\"answer\":\"here\"}`)}, payloads(m.Get(answeredPrime.ID).All())); diff != "" {
+		if diff := cmp.Diff([]string{q2.Data, host.TextResult("6", `accept {\"answer\":\"here\"}`)}, host.Payloads(m.Get(answeredPrime.ID).All())); diff != "" {
 			t.Errorf("answered question (-want +got):\n%s", diff)
 		}
 		for _, open := range []*testkit.Answer{safe, never, asked, early, gone, answered} {
 			open.Close()
 		}
-		h.rt.Close(context.Background())
+		h.Runtime.Close(context.Background())
 	})
-}
-
-// answerTo is the response to a request of the server.
-func answerTo(request, result string) string {
-	_, rest, _ := strings.Cut(request, `"id":`)
-	id, _, _ := strings.Cut(rest, ",")
-	return `{"jsonrpc":"2.0","id":` + id + `,"result":` + result + `}`
 }
 
 func TestDrainAnswersAndHandsOver(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		dir := t.TempDir()
-		h := newHost(t, troupe.Options{Dir: dir, DrainDelay: -1, DrainWait: 10 * time.Second}, nil)
-		c := h.session()
-		quick := c.Post(call("1", "sleep", `{"ms":5000}`))
-		never := c.Post(call("2", "sleep", `{"ms":3600000}`))
-		safe := c.Post(callWith("3", "count", `{"to":20,"delay_ms":1000}`, "3"))
+		h := host.New(t, troupe.Options{Dir: dir, DrainDelay: -1, DrainWait: 10 * time.Second}, nil)
+		c := h.Session()
+		quick := c.Post(host.Call("1", "sleep", `{"ms":5000}`))
+		never := c.Post(host.Call("2", "sleep", `{"ms":3600000}`))
+		safe := c.Post(host.CallWith("3", "count", `{"to":20,"delay_ms":1000}`, "3"))
 		prime, _ := safe.Next()
 		idle := c.Get("")
 		idle.Next()
@@ -151,33 +116,33 @@ func TestDrainAnswersAndHandsOver(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		served := make(chan error, 1)
 		ln := testkit.NewListener()
-		go func() { served <- h.rt.ServeOn(ctx, ln) }()
+		go func() { served <- h.Runtime.ServeOn(ctx, ln) }()
 		time.Sleep(time.Second)
 		stop()
-		if a := c.Post(call("9", "echo", `{"text":"x"}`)); a.StatusCode != 200 {
+		if a := c.Post(host.Call("9", "echo", `{"text":"x"}`)); a.StatusCode != 200 {
 			t.Errorf("new work while draining: %s", a.Status)
 		}
 		if rest := idle.All(); len(rest) != 0 {
 			t.Errorf("the idle stream got %v", rest)
 		}
-		if diff := cmp.Diff([]string{textResult("1", "slept")}, payloads(quick.All())); diff != "" {
+		if diff := cmp.Diff([]string{host.TextResult("1", "slept")}, host.Payloads(quick.All())); diff != "" {
 			t.Errorf("a call that ends in time (-want +got):\n%s", diff)
 		}
-		contains(t, "an unsafe call that does not", fmt.Sprint(payloads(never.All())), "-32010")
-		before := payloads(safe.All())
+		host.Contains(t, "an unsafe call that does not", fmt.Sprint(host.Payloads(never.All())), "-32010")
+		before := host.Payloads(safe.All())
 		if err := <-served; err != nil {
 			t.Errorf("serve: %v", err)
 		}
-		h2 := newHost(t, troupe.Options{Dir: dir}, nil)
-		m := h2.moved(c)
-		after := payloads(m.Get(prime.ID).All())
+		h2 := host.New(t, troupe.Options{Dir: dir}, nil)
+		m := h2.Moved(c)
+		after := host.Payloads(m.Get(prime.ID).All())
 		if len(after) != 21 || len(before) == 0 || len(before) > 12 {
 			t.Errorf("a safe call: %d events before, %d in all after the restart, want 21", len(before), len(after))
 		}
 		if diff := cmp.Diff(before, after[:len(before)]); diff != "" {
 			t.Errorf("what was sent before differs (-before +after):\n%s", diff)
 		}
-		equal(t, "the answer", after[len(after)-1], textResult("3", "counted to 20"))
+		host.Equal(t, "the answer", after[len(after)-1], host.TextResult("3", "counted to 20"))
 	})
 }
 
@@ -187,13 +152,13 @@ func TestDrainHasClientsComeBack(t *testing.T) {
 	for _, revision := range []string{"2025-03-26", "2025-06-18", "2025-11-25"} {
 		t.Run(revision, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
-				h := newHost(t, troupe.Options{Dir: t.TempDir(), DrainDelay: -1, DrainWait: 3 * time.Second}, nil)
-				c := h.client().InitializeAs(revision, `{}`)
+				h := host.New(t, troupe.Options{Dir: t.TempDir(), DrainDelay: -1, DrainWait: 3 * time.Second}, nil)
+				c := h.Client().InitializeAs(revision, `{}`)
 				idle := c.Get("")
-				safe := c.Post(callWith("1", "count", `{"to":20,"delay_ms":1000}`, "1"))
+				safe := c.Post(host.CallWith("1", "count", `{"to":20,"delay_ms":1000}`, "1"))
 				ctx, stop := context.WithCancel(t.Context())
 				served := make(chan error, 1)
-				go func() { served <- h.rt.ServeOn(ctx, testkit.NewListener()) }()
+				go func() { served <- h.Runtime.ServeOn(ctx, testkit.NewListener()) }()
 				time.Sleep(time.Second)
 				stop()
 				idle.All()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
@@ -22,29 +23,29 @@ func TestRetry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
-				h := newHost(t, tt.o, nil)
-				c := h.session()
+				h := host.New(t, tt.o, nil)
+				c := h.Session()
 				standalone := c.Get("")
 				defer standalone.Close()
 				first, _ := standalone.Next()
-				equal(t, "on the standalone stream", first.Retry, tt.standalone)
+				host.Equal(t, "on the standalone stream", first.Retry, tt.standalone)
 
-				a := c.Post(call("1", "away", `{"ms":5000}`))
+				a := c.Post(host.Call("1", "away", `{"ms":5000}`))
 				first, _ = a.Next()
-				equal(t, "on a call's", first.Retry, tt.call)
+				host.Equal(t, "on a call's", first.Retry, tt.call)
 				told := a.All()
 				if len(told) != 1 || told[0].Retry != tt.soon || told[0].Data != "" || told[0].ID != "" {
 					t.Errorf("when the call gives its connection up: %+v", told)
 				}
 				again := c.Get(first.ID)
 				answer, _ := again.Next()
-				equal(t, "on the next connection", answer.Retry, tt.call)
-				equal(t, "the answer", answer.Data, textResult("1", "back"))
+				host.Equal(t, "on the next connection", answer.Retry, tt.call)
+				host.Equal(t, "the answer", answer.Data, host.TextResult("1", "back"))
 				if rest := again.All(); len(rest) != 0 {
 					t.Errorf("and then %+v", rest)
 				}
 				// Once is enough.
-				counted := c.Post(callWith("2", "count", `{"to":3,"delay_ms":1000}`, `"t"`)).All()
+				counted := c.Post(host.CallWith("2", "count", `{"to":3,"delay_ms":1000}`, `"t"`)).All()
 				for i, e := range counted {
 					if want := map[bool]string{true: tt.call}[i == 0]; e.Retry != want {
 						t.Errorf("event %d says %q, want %q", i, e.Retry, want)
@@ -55,9 +56,9 @@ func TestRetry(t *testing.T) {
 	}
 	t.Run("older revisions", func(t *testing.T) {
 		testkit.Bubble(t, func(t *testing.T) {
-			h := newHost(t, troupe.Options{}, nil)
-			c := h.unchecked().InitializeAs("2025-06-18", `{}`)
-			a := c.Post(callWith("1", "count", `{"to":3,"delay_ms":1000}`, `"t"`))
+			h := host.New(t, troupe.Options{}, nil)
+			c := h.Unchecked().InitializeAs("2025-06-18", `{}`)
+			a := c.Post(host.CallWith("1", "count", `{"to":3,"delay_ms":1000}`, `"t"`))
 			for _, e := range a.All() {
 				if e.Retry != "" {
 					t.Errorf("told %+v", e)

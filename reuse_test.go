@@ -8,26 +8,27 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 )
 
 // TestReusedRequests has many short calls follow each other closely, so that what serves one serves the next while the
 // first is still on its way out. It is for the race detector; without it, it checks the answers alone.
 func TestReusedRequests(t *testing.T) {
 	t.Parallel()
-	h := newHost(t, troupe.Options{Grace: time.Minute}, nil) // however busy the machine
+	h := host.New(t, troupe.Options{Grace: time.Minute}, nil) // however busy the machine
 	var wg sync.WaitGroup
 	for range 8 {
-		c := h.unchecked().Initialize(`{}`)
+		c := h.Unchecked().Initialize(`{}`)
 		for n := range 2 {
 			wg.Go(func() {
 				for i := range 100 {
 					id := fmt.Sprint(n*1000 + i)
-					a, err := c.Try(http.MethodPost, call(id, "echo", `{"text":"`+id+`"}`))
+					a, err := c.Try(http.MethodPost, host.Call(id, "echo", `{"text":"`+id+`"}`))
 					if err != nil {
 						t.Error(err)
 						return
 					}
-					if want := textResult(id, id); a.Body != want {
+					if want := host.TextResult(id, id); a.Body != want {
 						t.Errorf("the answer is %q, want %q", a.Body, want)
 					}
 				}

@@ -11,12 +11,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
 // rootsHost serves tools that ask for roots.
-func rootsHost(t *testing.T) *host {
-	h := newHost(t, troupe.Options{SessionIdle: time.Hour}, nil)
+func rootsHost(t *testing.T) *host.Host {
+	h := host.New(t, troupe.Options{SessionIdle: time.Hour}, nil)
 	uris := func(ctx context.Context, call *troupe.Call) (string, error) {
 		roots, err := call.Roots(ctx)
 		var uris []string
@@ -25,13 +26,13 @@ func rootsHost(t *testing.T) *host {
 		}
 		return strings.Join(uris, " "), err
 	}
-	h.tool("roots", troupe.NeedsRoots, uris)
-	h.tool("peer", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
+	h.AddTool("roots", troupe.NeedsRoots, uris)
+	h.AddTool("peer", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
 		roots, err := call.Peer().Roots(ctx)
 		return fmt.Sprint(len(roots)), err
 	})
-	h.tool("both", troupe.NeedsRoots|troupe.NeedsElicitation, func(ctx context.Context, call *troupe.Call) (string, error) {
-		a, err := call.Ask(ctx, troupe.Elicit("form", "?", form), troupe.Roots("roots"), troupe.Roots("again"))
+	h.AddTool("both", troupe.NeedsRoots|troupe.NeedsElicitation, func(ctx context.Context, call *troupe.Call) (string, error) {
+		a, err := call.Ask(ctx, troupe.Elicit("form", "?", host.Form), troupe.Roots("roots"), troupe.Roots("again"))
 		if err != nil {
 			return "", err
 		}
@@ -55,54 +56,43 @@ func rootsResult(uris ...string) string {
 	return `{"roots":[` + strings.Join(uris, ",") + `]}`
 }
 
-// quiet says that a call was answered without a question.
-func quiet(t *testing.T, what string, a *testkit.Answer, want string) {
-	t.Helper()
-	if a.Stream() {
-		t.Errorf("%s: the client was asked", what)
-		a.Close()
-		return
-	}
-	equal(t, what, a.Body, want)
-}
-
 func TestRootsAreAskedOnce(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := rootsHost(t)
-		c := h.client().Initialize(telling)
+		c := h.Client().Initialize(telling)
 		ask := func(id, answer, want string) {
 			t.Helper()
-			a := c.Post(call(id, "roots", `{}`))
-			q := nextQuestion(t, a)
-			equal(t, "question", q.Method+string(q.Params), "roots/list")
+			a := c.Post(host.Call(id, "roots", `{}`))
+			q := host.NextQuestion(t, a)
+			host.Equal(t, "question", q.Method+string(q.Params), "roots/list")
 			if strings.HasPrefix(answer, `{"code"`) {
-				reply(c, q.ID, "error", answer)
+				host.Reply(c, q.ID, "error", answer)
 			} else {
-				reply(c, q.ID, "result", answer)
+				host.Reply(c, q.ID, "result", answer)
 			}
-			contains(t, "answer", last(t, a), want)
+			host.Contains(t, "answer", host.Last(t, a), want)
 		}
 		ask("1", rootsResult("file:///a"), "file:///a")
-		quiet(t, "the next call", c.Post(call("2", "roots", `{}`)), toolText("2", "file:///a"))
-		quiet(t, "another tool", c.Post(call("3", "peer", `{}`)), toolText("3", "1"))
-		a := c.Post(call("4", "both", `{}`))
-		q := nextQuestion(t, a)
-		equal(t, "only the form is asked", q.Method, "elicitation/create")
-		reply(c, q.ID, "result", `{"action":"decline"}`)
-		contains(t, "with a form", last(t, a), "declinefile:///afile:///a")
+		host.NotAsked(t, "the next call", c.Post(host.Call("2", "roots", `{}`)), host.ToolText("2", "file:///a"))
+		host.NotAsked(t, "another tool", c.Post(host.Call("3", "peer", `{}`)), host.ToolText("3", "1"))
+		a := c.Post(host.Call("4", "both", `{}`))
+		q := host.NextQuestion(t, a)
+		host.Equal(t, "only the form is asked", q.Method, "elicitation/create")
+		host.Reply(c, q.ID, "result", `{"action":"decline"}`)
+		host.Contains(t, "with a form", host.Last(t, a), "declinefile:///afile:///a")
 
-		other := h.client().Initialize(telling)
-		a = other.Post(call("1", "roots", `{}`))
-		reply(other, nextQuestion(t, a).ID, "result", rootsResult("file:///other"))
-		contains(t, "another session asks itself", last(t, a), "file:///other")
+		other := h.Client().Initialize(telling)
+		a = other.Post(host.Call("1", "roots", `{}`))
+		host.Reply(other, host.NextQuestion(t, a).ID, "result", rootsResult("file:///other"))
+		host.Contains(t, "another session asks itself", host.Last(t, a), "file:///other")
 
-		c.Post(note("notifications/roots/list_changed", ""))
+		c.Post(host.Note("notifications/roots/list_changed", ""))
 		ask("5", rootsResult("file:///b"), "file:///b")
-		quiet(t, "after the change", c.Post(call("6", "roots", `{}`)), toolText("6", "file:///b"))
-		quiet(t, "the other session", other.Post(call("2", "roots", `{}`)), toolText("2", "file:///other"))
+		host.NotAsked(t, "after the change", c.Post(host.Call("6", "roots", `{}`)), host.ToolText("6", "file:///b"))
+		host.NotAsked(t, "the other session", other.Post(host.Call("2", "roots", `{}`)), host.ToolText("2", "file:///other"))
 
 		// What is no answer is not kept, and neither is one that is very large.
-		c.Post(note("notifications/roots/list_changed", ""))
+		c.Post(host.Note("notifications/roots/list_changed", ""))
 		ask("7", `{"code":-32601,"message":"no roots here"}`, "no roots here")
 		ask("8", `{}`, "the roots are missing")
 		big := "file:///" + strings.Repeat("x", 64<<10)
@@ -110,13 +100,13 @@ func TestRootsAreAskedOnce(t *testing.T) {
 		ask("10", rootsResult("file:///c"), "file:///c")
 
 		time.Sleep(2 * time.Minute) // the session leaves memory
-		if n := h.actors("session"); n != 0 {
+		if n := h.Actors("session"); n != 0 {
 			t.Errorf("%d sessions in memory", n)
 		}
 		ask("11", rootsResult("file:///d"), "file:///d")
 
 		// A client that does not say when they change is asked each time.
-		c = h.client().Initialize(`{"roots":{}}`)
+		c = h.Client().Initialize(`{"roots":{}}`)
 		ask("1", rootsResult("file:///x"), "file:///x")
 		ask("2", rootsResult("file:///y"), "file:///y")
 	})
@@ -125,11 +115,11 @@ func TestRootsAreAskedOnce(t *testing.T) {
 func TestRootsQuestionIsShared(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := rootsHost(t)
-		c := h.client().Initialize(telling)
-		begin := func(id, tool string) *listening { return listen(c.Post(call(id, tool, `{}`))) }
-		texts := func(streams ...*listening) (got []string) {
+		c := h.Client().Initialize(telling)
+		begin := func(id, tool string) *host.Listening { return host.Listen(c.Post(host.Call(id, tool, `{}`))) }
+		texts := func(streams ...*host.Listening) (got []string) {
 			for _, s := range streams {
-				all, ended := s.now()
+				all, ended := s.Now()
 				if !ended || len(all) == 0 {
 					got = append(got, "open")
 					continue
@@ -140,12 +130,12 @@ func TestRootsQuestionIsShared(t *testing.T) {
 			}
 			return got
 		}
-		questions := func(l *listening) (all []asked) {
+		questions := func(l *host.Listening) (all []host.Asked) {
 			t.Helper()
-			got, _ := l.now()
+			got, _ := l.Now()
 			for _, m := range got {
 				if strings.Contains(m, `"method":"roots/list"`) {
-					all = append(all, parseAsked(t, m))
+					all = append(all, host.ParseAsked(t, m))
 				}
 			}
 			return all
@@ -159,39 +149,39 @@ func TestRootsQuestionIsShared(t *testing.T) {
 
 		one, two, three := begin("1", "roots"), begin("2", "roots"), begin("3", "roots")
 		want("while the question is open", texts(one, two, three), "open", "open", "open")
-		reply(c, questions(one)[0].ID, "result", rootsResult("file:///a"))
+		host.Reply(c, questions(one)[0].ID, "result", rootsResult("file:///a"))
 		want("one question for all", texts(one, two, three), "1 file:///a", "0 file:///a", "0 file:///a")
 
 		// A change while the question is open: who comes later asks anew.
-		c.Post(note("notifications/roots/list_changed", ""))
+		c.Post(host.Note("notifications/roots/list_changed", ""))
 		one, two = begin("1", "roots"), begin("2", "roots")
-		c.Post(note("notifications/roots/list_changed", ""))
+		c.Post(host.Note("notifications/roots/list_changed", ""))
 		three = begin("3", "roots")
-		reply(c, questions(one)[0].ID, "result", rootsResult("file:///old"))
+		host.Reply(c, questions(one)[0].ID, "result", rootsResult("file:///old"))
 		want("asked before the change", texts(one, two, three), "1 file:///old", "0 file:///old", "open")
-		reply(c, questions(three)[0].ID, "result", rootsResult("file:///new"))
-		quiet(t, "what is kept", c.Post(call("4", "roots", `{}`)), toolText("4", "file:///new"))
+		host.Reply(c, questions(three)[0].ID, "result", rootsResult("file:///new"))
+		host.NotAsked(t, "what is kept", c.Post(host.Call("4", "roots", `{}`)), host.ToolText("4", "file:///new"))
 
 		// The one that asks is cancelled: another one asks.
-		c.Post(note("notifications/roots/list_changed", ""))
+		c.Post(host.Note("notifications/roots/list_changed", ""))
 		begin("1", "roots")
 		two, three = begin("2", "roots"), begin("3", "roots")
 		synctest.Wait()
-		c.Post(note("notifications/cancelled", `{"requestId":1}`))
+		c.Post(host.Note("notifications/cancelled", `{"requestId":1}`))
 		synctest.Wait()
 		second := append(questions(two), questions(three)...)
 		if len(second) != 1 {
 			t.Fatalf("%d questions of those who waited, want 1", len(second))
 		}
-		reply(c, second[0].ID, "result", rootsResult("file:///b"))
+		host.Reply(c, second[0].ID, "result", rootsResult("file:///b"))
 		got := texts(two, three)
 		if strings.Join(got, ",") != "1 file:///b,0 file:///b" && strings.Join(got, ",") != "0 file:///b,1 file:///b" {
 			t.Errorf("after a cancel: %v", got)
 		}
 
 		// The one that asks is not heard: the others ask themselves after a while.
-		c.Post(note("notifications/roots/list_changed", ""))
-		deaf := c.Post(call("1", "roots", `{}`))
+		c.Post(host.Note("notifications/roots/list_changed", ""))
+		deaf := c.Post(host.Call("1", "roots", `{}`))
 		deaf.Close()
 		two = begin("2", "roots")
 		time.Sleep(9 * time.Second)
@@ -199,9 +189,9 @@ func TestRootsQuestionIsShared(t *testing.T) {
 			t.Errorf("%d questions after 9 seconds", n)
 		}
 		time.Sleep(2 * time.Second)
-		reply(c, questions(two)[0].ID, "result", rootsResult("file:///c"))
+		host.Reply(c, questions(two)[0].ID, "result", rootsResult("file:///c"))
 		want("after ten seconds", texts(two), "1 file:///c")
-		quiet(t, "what is kept", c.Post(call("3", "roots", `{}`)), toolText("3", "file:///c"))
-		c.Post(note("notifications/cancelled", `{"requestId":1}`))
+		host.NotAsked(t, "what is kept", c.Post(host.Call("3", "roots", `{}`)), host.ToolText("3", "file:///c"))
+		c.Post(host.Note("notifications/cancelled", `{"requestId":1}`))
 	})
 }

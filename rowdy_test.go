@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
@@ -52,23 +53,23 @@ func (x *rowdy) fork(f func(y *rowdy)) {
 func (x *rowdy) request(id string) string {
 	switch x.rnd.IntN(9) {
 	case 0:
-		return call(id, "echo", `{"text":"x"}`)
+		return host.Call(id, "echo", `{"text":"x"}`)
 	case 1:
-		return callWith(id, "count", `{"to":3,"delay_ms":200}`, id)
+		return host.CallWith(id, "count", `{"to":3,"delay_ms":200}`, id)
 	case 2:
-		return call(id, "sleep", fmt.Sprintf(`{"ms":%d}`, x.rnd.IntN(2000)))
+		return host.Call(id, "sleep", fmt.Sprintf(`{"ms":%d}`, x.rnd.IntN(2000)))
 	case 3:
-		return call(id, "pingback", `{}`)
+		return host.Call(id, "pingback", `{}`)
 	case 4:
-		return method(id, "resources/subscribe", `{"uri":"test://one"}`)
+		return host.Method(id, "resources/subscribe", `{"uri":"test://one"}`)
 	case 5:
-		return method(id, "tools/list", "")
+		return host.Method(id, "tools/list", "")
 	case 6:
-		return call(id, "chatter", `{"to":20}`)
+		return host.Call(id, "chatter", `{"to":20}`)
 	case 7:
-		return call(id, "panic", `{}`)
+		return host.Call(id, "panic", `{}`)
 	}
-	return call(id, "tick", `{"to":2,"delay_ms":100}`)
+	return host.Call(id, "tick", `{"to":2,"delay_ms":100}`)
 }
 
 func (x *rowdy) batch() string {
@@ -76,7 +77,7 @@ func (x *rowdy) batch() string {
 	for i := range 1 + x.rnd.IntN(4) {
 		all = append(all, x.request(fmt.Sprint(i)))
 	}
-	return batch(append(all, cancel("3"))...)
+	return host.Batch(append(all, host.Cancel("3"))...)
 }
 
 // do sends a request, and may not wait for its answer.
@@ -106,7 +107,7 @@ func (x *rowdy) read(c *testkit.Client, a *testkit.Answer) {
 			x.last = e.ID
 		}
 		if strings.Contains(e.Data, `"method":"ping"`) && x.rnd.IntN(3) > 0 {
-			x.do(c, "POST", answerTo(e.Data, `{}`))
+			x.do(c, "POST", host.AnswerTo(e.Data, `{}`))
 		}
 	}
 }
@@ -115,7 +116,7 @@ const firstMessage = `{"protocolVersion":"2025-03-26","capabilities":{},"clientI
 
 func (x *rowdy) begin() {
 	own := *x.c
-	if a, err := own.Try("POST", initialize("0", firstMessage), "Mcp-Session-Id", ""); err == nil {
+	if a, err := own.Try("POST", host.Initialize("0", firstMessage), "Mcp-Session-Id", ""); err == nil {
 		own.Session = a.Header.Get("Mcp-Session-Id")
 	}
 	x.c = &own
@@ -134,8 +135,8 @@ func (x *rowdy) connect() {
 	x.link = &own
 	x.fork(func(y *rowdy) { y.read(&own, a) })
 	if x.rnd.IntN(8) > 0 {
-		x.do(&own, "POST", initialize("0", firstMessage))
-		x.do(&own, "POST", note("notifications/initialized", ""))
+		x.do(&own, "POST", host.Initialize("0", firstMessage))
+		x.do(&own, "POST", host.Note("notifications/initialized", ""))
 	}
 }
 
@@ -147,7 +148,7 @@ func (x *rowdy) step() {
 	case 3, 4:
 		x.fork(func(y *rowdy) { y.do(y.c, "POST", y.batch()) })
 	case 5:
-		x.fork(func(y *rowdy) { y.do(y.c, "POST", batch(cancel("0"), cancel("1"))) })
+		x.fork(func(y *rowdy) { y.do(y.c, "POST", host.Batch(host.Cancel("0"), host.Cancel("1"))) })
 	case 6:
 		x.fork(func(y *rowdy) { y.do(y.c, "GET", "") })
 	case 7:
@@ -162,7 +163,7 @@ func (x *rowdy) step() {
 	case 10, 11:
 		if x.link != nil {
 			x.fork(func(y *rowdy) {
-				y.do(y.link, "POST", [...]string{y.batch(), cancel(id), y.request(id), y.request(id)}[y.rnd.IntN(4)])
+				y.do(y.link, "POST", [...]string{y.batch(), host.Cancel(id), y.request(id), y.request(id)}[y.rnd.IntN(4)])
 			})
 		}
 	case 12:
@@ -171,7 +172,7 @@ func (x *rowdy) step() {
 }
 
 // meddle changes the server, and takes it away and back, until stop.
-func (h *host) meddle(rnd *rand.Rand, stop <-chan struct{}) {
+func meddle(h *host.Host, rnd *rand.Rand, stop <-chan struct{}) {
 	for i := 0; ; i++ {
 		select {
 		case <-stop:
@@ -180,14 +181,14 @@ func (h *host) meddle(rnd *rand.Rand, stop <-chan struct{}) {
 		}
 		switch i % 4 {
 		case 0:
-			h.rt.Unmount("/mcp")
-			h.rt.Mount("/mcp", h.srv)
+			h.Runtime.Unmount("/mcp")
+			h.Runtime.Mount("/mcp", h.Server)
 		case 1:
-			h.srv.ResourceUpdated("test://one")
+			h.Server.ResourceUpdated("test://one")
 		case 2:
-			troupe.AddTool(h.srv, troupe.Tool{Name: "new"}, func(context.Context, *troupe.Call, struct{}) (string, error) { return "", nil })
+			troupe.AddTool(h.Server, troupe.Tool{Name: "new"}, func(context.Context, *troupe.Call, struct{}) (string, error) { return "", nil })
 		case 3:
-			h.srv.RemoveTools("new")
+			h.Server.RemoveTools("new")
 		}
 	}
 }
@@ -199,11 +200,11 @@ func TestRowdyClients(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
-				h := newHost(t, troupe.Options{Log: slog.New(loudLog{t}), SessionIdle: 5 * time.Minute, CallsPerSession: 10, ParkedPerSession: 5, CallRate: 1e5, PrincipalRate: 1e6}, nil)
+				h := host.New(t, troupe.Options{Log: slog.New(loudLog{t}), SessionIdle: 5 * time.Minute, CallsPerSession: 10, ParkedPerSession: 5, CallRate: 1e5, PrincipalRate: 1e6}, nil)
 				rnd := rand.New(rand.NewPCG(seed, 1))
 				var all sync.WaitGroup
 				for range 6 {
-					x := &rowdy{rnd: rand.New(rand.NewPCG(rnd.Uint64(), 0)), c: h.unchecked(), all: &all}
+					x := &rowdy{rnd: rand.New(rand.NewPCG(rnd.Uint64(), 0)), c: h.Unchecked(), all: &all}
 					x.begin()
 					all.Go(func() {
 						for range 60 {
@@ -212,18 +213,18 @@ func TestRowdyClients(t *testing.T) {
 					})
 				}
 				stop := make(chan struct{})
-				go h.meddle(rnd, stop)
+				go meddle(h, rnd, stop)
 				all.Wait()
 				close(stop)
-				h.web.CloseIdleConnections()
+				h.HTTP.CloseIdleConnections()
 				time.Sleep(20 * time.Minute)
-				l := h.leftovers(0)
-				for what, n := range l.held {
+				l := h.Leftovers(0)
+				for what, n := range l.Held {
 					if n != 0 {
 						t.Errorf("%d %s are left", n, what)
 					}
 				}
-				for kind, n := range l.actors {
+				for kind, n := range l.Actors {
 					if n != 0 && kind != "node" {
 						t.Errorf("%d actors of kind %s are left", n, kind)
 					}

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -50,7 +51,7 @@ func TestListenBeyondLoopback(t *testing.T) {
 		for name, o := range map[string]troupe.Options{
 			"neither":        {},
 			"AllowAnonymous": {AllowAnonymous: true},
-			"Authenticate":   {Authenticate: user},
+			"Authenticate":   {Authenticate: host.User},
 		} {
 			o.Listen = tt.address
 			rt, err := troupe.New(o)
@@ -113,17 +114,17 @@ func certificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	certFile, keyFile, pool := certificate(t)
-	h := newLoopbackHost(t, troupe.Options{TLSCert: certFile, TLSKey: keyFile}, nil, nil)
-	h.url = "https" + strings.TrimPrefix(h.url, "http")
+	h := host.NewLoopback(t, troupe.Options{TLSCert: certFile, TLSKey: keyFile}, nil, nil)
+	h.URL = "https" + strings.TrimPrefix(h.URL, "http")
 	for version, want := range map[string]int{"HTTP/1.1": 1, "HTTP/2": 2} {
 		t.Run(version, func(t *testing.T) {
-			h.t = t
+			h.T = t
 			tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: want == 2}
 			t.Cleanup(tr.CloseIdleConnections)
-			h.web = &http.Client{Transport: tr}
-			c := h.session()
-			plain := c.Post(call("1", "echo", `{"text":"x"}`))
-			if equal(t, "plain", plain.Body, textResult("1", "x")); plain.ProtoMajor != want || plain.TLS == nil {
+			h.HTTP = &http.Client{Transport: tr}
+			c := h.Session()
+			plain := c.Post(host.Call("1", "echo", `{"text":"x"}`))
+			if host.Equal(t, "plain", plain.Body, host.TextResult("1", "x")); plain.ProtoMajor != want || plain.TLS == nil {
 				t.Errorf("it came over %s, TLS %v", plain.Proto, plain.TLS != nil)
 			}
 			alone := c.Get("")
@@ -136,22 +137,22 @@ func TestTLS(t *testing.T) {
 			}
 			// The call waits for the answer to a question that it streams, so that the
 			// stream cannot have been held back until its end.
-			a := c.Post(call("2", "ask", `{"question":"?"}`))
-			q := nextQuestion(t, a)
-			c.Post(call("3", "tick", `{"to":1}`))
+			a := c.Post(host.Call("2", "ask", `{"question":"?"}`))
+			q := host.NextQuestion(t, a)
+			c.Post(host.Call("3", "tick", `{"to":1}`))
 			if tick, _ := alone.Next(); !strings.Contains(tick.Data, `"tick"`) {
 				t.Errorf("standalone: %+v", tick)
 			}
-			reply(c, q.ID, "result", `{"action":"cancel"}`)
-			equal(t, "streamed", last(t, a), textResult("2", "cancel "))
-			all := c.Post(callWith("4", "count", `{"to":3}`, `"t"`)).All()
+			host.Reply(c, q.ID, "result", `{"action":"cancel"}`)
+			host.Equal(t, "streamed", host.Last(t, a), host.TextResult("2", "cancel "))
+			all := c.Post(host.CallWith("4", "count", `{"to":3}`, `"t"`)).All()
 			rest := c.Get(all[1].ID).All()
 			if len(rest) != len(all)-2 || rest[len(rest)-1] != all[len(all)-1] {
 				t.Errorf("resumed: %+v of %+v", rest, all)
 			}
 		})
 	}
-	resp, err := http.Get("http" + strings.TrimPrefix(h.url, "https"))
+	resp, err := http.Get("http" + strings.TrimPrefix(h.URL, "https"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,8 +180,8 @@ func TestHeaderLimit(t *testing.T) {
 	for _, tt := range []struct {
 		limit, size, status int
 	}{{0, 30 << 10, 200}, {0, 40 << 10, 431}, {2000, 1000, 200}, {2000, 8000, 431}} {
-		h := newLoopbackHost(t, troupe.Options{MaxHeader: tt.limit}, nil, nil)
-		a := h.client().Post(newSession, "X-Large", strings.Repeat("x", tt.size))
+		h := host.NewLoopback(t, troupe.Options{MaxHeader: tt.limit}, nil, nil)
+		a := h.Client().Post(host.InitializeRequest, "X-Large", strings.Repeat("x", tt.size))
 		if a.StatusCode != tt.status {
 			t.Errorf("limit %d, header of %d bytes: %s, want %d", tt.limit, tt.size, a.Status, tt.status)
 		}
@@ -191,16 +192,16 @@ func TestHeaderLimit(t *testing.T) {
 // stream that nobody reads.
 func TestWhatAClientMayHoldUp(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		m := newMeter()
-		h := newHost(t, troupe.Options{MeterProvider: m, BodyTimeout: 5 * time.Second}, nil)
-		conn := h.raw(t, post(h.session(), "Content-Length: 1000"))
+		m := host.NewMeter()
+		h := host.New(t, troupe.Options{MeterProvider: m, BodyTimeout: 5 * time.Second}, nil)
+		conn := raw(h, t, host.RawPost(h.Session(), "Content-Length: 1000"))
 		begin := time.Now()
-		resp, body, _ := answer(t, conn)
-		equal(t, "a body that does not come", body, fault("", invalid, "Request body took too long", ""))
+		resp, body, _ := host.ReadRaw(t, conn)
+		host.Equal(t, "a body that does not come", body, host.Fault("", host.Invalid, "Request body took too long", ""))
 		if took := time.Since(begin); resp.StatusCode != 408 || took < 5*time.Second || took > 11*time.Second {
 			t.Errorf("after %v: %s, want 408 after 5 s", took, resp.Status)
 		}
-		if n := m.count("troupe.http.refused", "body-timeout"); n != 1 {
+		if n := m.Count("troupe.http.refused", "body-timeout"); n != 1 {
 			t.Errorf("%d slow bodies are counted, want 1", n)
 		}
 	})
@@ -212,27 +213,27 @@ func TestWhatAClientMayHoldUp(t *testing.T) {
 		{troupe.Options{MaxQueued: 10_000, WriteTimeout: time.Hour}, "queue-full"},
 	} {
 		testkit.Bubble(t, func(t *testing.T) {
-			m := newMeter()
+			m := host.NewMeter()
 			tt.o.MeterProvider = m
-			h := newHost(t, tt.o, nil)
-			c, other := h.unchecked().Initialize(`{}`), h.session()
-			body := call("1", "chatter", `{"to":1000}`)
-			h.raw(t, post(c, "Content-Length: "+strconv.Itoa(len(body)))+body) // nobody reads
+			h := host.New(t, tt.o, nil)
+			c, other := h.Unchecked().Initialize(`{}`), h.Session()
+			body := host.Call("1", "chatter", `{"to":1000}`)
+			raw(h, t, host.RawPost(c, "Content-Length: "+strconv.Itoa(len(body)))+body) // nobody reads
 			time.Sleep(time.Second)
-			equal(t, "another session meanwhile", other.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
+			host.Equal(t, "another session meanwhile", other.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
 			time.Sleep(5 * time.Second)
-			if n := m.count("troupe.stream.cut", tt.reason); n != 1 {
+			if n := m.Count("troupe.stream.cut", tt.reason); n != 1 {
 				t.Errorf("%s: %d connections are cut, want 1", tt.reason, n)
 			}
-			equal(t, "the session itself", c.Post(call("2", "echo", `{"text":"x"}`)).Body, textResult("2", "x"))
+			host.Equal(t, "the session itself", c.Post(host.Call("2", "echo", `{"text":"x"}`)).Body, host.TextResult("2", "x"))
 		})
 	}
 }
 
 // raw sends bytes on a connection of their own, which stays open.
-func (h *host) raw(t *testing.T, request string) net.Conn {
+func raw(h *host.Host, t *testing.T, request string) net.Conn {
 	t.Helper()
-	conn, err := h.ln.Dial(t.Context(), "", "")
+	conn, err := h.Listener.Dial(t.Context(), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +257,7 @@ func TestIndex(t *testing.T) {
 		"two servers": {troupe.Options{}, []string{"/mcp", "/b/mcp"}, 200,
 			"MCP is at\n\n/b/mcp   (/b/sse for clients of HTTP+SSE)\n/mcp   (/sse for clients of HTTP+SSE)\n"},
 		"without HTTP+SSE":      {troupe.Options{NoSSE: true}, []string{"/mcp"}, 200, "MCP is at\n\n/mcp\n"},
-		"callers say who":       {troupe.Options{Authenticate: user}, []string{"/mcp"}, 404, "404 page not found\n"},
+		"callers say who":       {troupe.Options{Authenticate: host.User}, []string{"/mcp"}, 404, "404 page not found\n"},
 		"a server has the path": {troupe.Options{}, []string{"/"}, 406, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

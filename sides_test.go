@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
@@ -15,9 +16,9 @@ import (
 // it waits for.
 func TestCallsOfASessionRunSideBySide(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
+		h := host.New(t, troupe.Options{}, nil)
 		released := make(chan struct{}, 1)
-		h.tool("wait", 0, func(ctx context.Context, _ *troupe.Call) (string, error) {
+		h.AddTool("wait", 0, func(ctx context.Context, _ *troupe.Call) (string, error) {
 			select {
 			case <-released:
 				return "waited", nil
@@ -25,28 +26,28 @@ func TestCallsOfASessionRunSideBySide(t *testing.T) {
 				return "", context.Cause(ctx)
 			}
 		})
-		h.tool("release", 0, func(context.Context, *troupe.Call) (string, error) {
+		h.AddTool("release", 0, func(context.Context, *troupe.Call) (string, error) {
 			released <- struct{}{}
 			return "released", nil
 		})
-		c := h.session()
+		c := h.Session()
 		waiting := make(chan *testkit.Answer, 1)
-		go func() { waiting <- c.Post(call("1", "wait", `{}`)) }()
+		go func() { waiting <- c.Post(host.Call("1", "wait", `{}`)) }()
 		synctest.Wait()
-		equal(t, "ping", c.Post(method("2", "ping", "")).Body, `{"jsonrpc":"2.0","id":2,"result":{}}`)
-		equal(t, "the other call", c.Post(call("3", "release", `{}`)).Body, textResult("3", "released"))
-		equal(t, "the call that waited", (<-waiting).Body, textResult("1", "waited"))
+		host.Equal(t, "ping", c.Post(host.Method("2", "ping", "")).Body, `{"jsonrpc":"2.0","id":2,"result":{}}`)
+		host.Equal(t, "the other call", c.Post(host.Call("3", "release", `{}`)).Body, host.TextResult("3", "released"))
+		host.Equal(t, "the call that waited", (<-waiting).Body, host.TextResult("1", "waited"))
 
-		s := h.sse()
+		s := h.SSE()
 		s.Handshake("2024-11-05", `{}`)
-		s.Post(call("1", "wait", `{}`), "Accept", "")
-		equal(t, "ping over SSE", s.Ask(method("2", "ping", "")), `{"jsonrpc":"2.0","id":2,"result":{}}`)
-		first := s.Ask(call("3", "release", `{}`))
+		s.Post(host.Call("1", "wait", `{}`), "Accept", "")
+		host.Equal(t, "ping over SSE", s.Ask(host.Method("2", "ping", "")), `{"jsonrpc":"2.0","id":2,"result":{}}`)
+		first := s.Ask(host.Call("3", "release", `{}`))
 		second, _ := s.Next()
 		answers := []string{first, second} // of two calls that end at once
 		slices.Sort(answers)
-		equal(t, "the call that waited, over SSE", answers[0], textResult("1", "waited"))
-		equal(t, "the other call over SSE", answers[1], textResult("3", "released"))
+		host.Equal(t, "the call that waited, over SSE", answers[0], host.TextResult("1", "waited"))
+		host.Equal(t, "the other call over SSE", answers[1], host.TextResult("3", "released"))
 	})
 }
 
@@ -54,27 +55,27 @@ func TestCallsOfASessionRunSideBySide(t *testing.T) {
 // an id that the server has used, and what it cancels are its own requests.
 func TestIDsOfBothDirections(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
-		c := h.session()
-		a := c.Post(call("1", "ask", `{"question":"?"}`))
-		q := nextQuestion(t, a)
+		h := host.New(t, troupe.Options{}, nil)
+		c := h.Session()
+		a := c.Post(host.Call("1", "ask", `{"question":"?"}`))
+		q := host.NextQuestion(t, a)
 		id := string(q.ID)
-		equal(t, "a request with the question's id", c.Post(call(id, "echo", `{"text":"x"}`)).Body, textResult(id, "x"))
-		sleeping := c.Post(call(id, "sleep", `{"ms":600000}`))
-		c.Post(note("notifications/cancelled", `{"requestId":`+id+`}`))
-		if got := payloads(sleeping.All()); len(got) != 0 {
+		host.Equal(t, "a request with the question's id", c.Post(host.Call(id, "echo", `{"text":"x"}`)).Body, host.TextResult(id, "x"))
+		sleeping := c.Post(host.Call(id, "sleep", `{"ms":600000}`))
+		c.Post(host.Note("notifications/cancelled", `{"requestId":`+id+`}`))
+		if got := host.Payloads(sleeping.All()); len(got) != 0 {
 			t.Errorf("the client's own request with that id was answered: %v", got)
 		}
-		c.Post(note("notifications/cancelled", `{"requestId":`+id+`}`)) // of nothing now
+		c.Post(host.Note("notifications/cancelled", `{"requestId":`+id+`}`)) // of nothing now
 		synctest.Wait()
-		reply(c, q.ID, "result", `{"action":"accept","content":{"answer":"still asked"}}`)
-		equal(t, "the question", last(t, a), toolText("1", `accept {"answer":"still asked"}`))
+		host.Reply(c, q.ID, "result", `{"action":"accept","content":{"answer":"still asked"}}`)
+		host.Equal(t, "the question", host.Last(t, a), host.ToolText("1", `accept {"answer":"still asked"}`))
 
 		// The id of a request of its own answers nothing.
-		a = c.Post(call("7", "ask", `{"question":"?"}`))
-		q = nextQuestion(t, a)
-		reply(c, json.RawMessage("7"), "result", `{"action":"decline"}`)
-		reply(c, q.ID, "result", `{"action":"cancel"}`)
-		equal(t, "the answer", last(t, a), toolText("7", "cancel "))
+		a = c.Post(host.Call("7", "ask", `{"question":"?"}`))
+		q = host.NextQuestion(t, a)
+		host.Reply(c, json.RawMessage("7"), "result", `{"action":"decline"}`)
+		host.Reply(c, q.ID, "result", `{"action":"cancel"}`)
+		host.Equal(t, "the answer", host.Last(t, a), host.ToolText("7", "cancel "))
 	})
 }

@@ -6,52 +6,53 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
 func TestBothErasOnOnePipe(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		p := newPipe(t, troupe.Options{})
-		m := &modern{t: t, caps: everyCapability}
-		send := func(method, params string) string { return m.body(m.id(), method, params, "") }
-		equal(t, "echo", p.ask(send("tools/call", toolParams("echo", `{"text":"x"}`))), modernText("1", "x"))
-		asked := p.ask(send("tools/call", toolParams("ask", `{"question":"who?"}`)))
-		contains(t, "a question", asked, `"resultType":"input_required"`)
+		p := host.NewPipe(t, troupe.Options{})
+		m := &host.Stateless{T: t, Capabilities: host.EveryCapability}
+		send := func(method, params string) string { return m.Body(m.NextID(), method, params, "") }
+		host.Equal(t, "echo", p.Ask(send("tools/call", host.ToolParams("echo", `{"text":"x"}`))), host.StatelessText("1", "x"))
+		asked := p.Ask(send("tools/call", host.ToolParams("ask", `{"question":"who?"}`)))
+		host.Contains(t, "a question", asked, `"resultType":"input_required"`)
 		_, rest, _ := strings.Cut(asked, `"requestState":`)
 		state, _, _ := strings.Cut(rest, `,"_meta"`)
 		again := `"requestState":` + state
-		got := p.ask(send("tools/call", toolParams("ask", `{"question":"who?"}`, again, given("elicit", "me"))))
-		equal(t, "the answer", got, modernText("3", `accept {\"answer\":\"me\"}`))
+		got := p.Ask(send("tools/call", host.ToolParams("ask", `{"question":"who?"}`, again, host.Given("elicit", "me"))))
+		host.Equal(t, "the answer", got, host.StatelessText("3", `accept {\"answer\":\"me\"}`))
 
 		// A listener, on the same channel.
-		got = p.ask(m.body(`"L"`, "subscriptions/listen", `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["test://one"]}}`, ""))
-		equal(t, "acknowledged", got, `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"L"},"notifications":{"toolsListChanged":true,"resourceSubscriptions":["test://one"]}}}`)
-		p.srv.ResourceUpdated("test://one")
-		equal(t, "updated", p.next(), `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"L"},"uri":"test://one"}}`)
-		p.srv.RemoveTools("echo")
-		equal(t, "list_changed", p.next(), `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"L"}}}`)
-		p.send(cancel(`"L"`))
-		p.srv.RemoveTools("count")
+		got = p.Ask(m.Body(`"L"`, "subscriptions/listen", `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["test://one"]}}`, ""))
+		host.Equal(t, "acknowledged", got, `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"L"},"notifications":{"toolsListChanged":true,"resourceSubscriptions":["test://one"]}}}`)
+		p.Server.ResourceUpdated("test://one")
+		host.Equal(t, "updated", p.Next(), `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"L"},"uri":"test://one"}}`)
+		p.Server.RemoveTools("echo")
+		host.Equal(t, "list_changed", p.Next(), `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"L"}}}`)
+		p.Send(host.Cancel(`"L"`))
+		p.Server.RemoveTools("count")
 		time.Sleep(time.Second)
 
 		// A call that is cancelled, and one whose id is that of a call that waits.
-		p.send(send("tools/call", toolParams("sleep", `{"ms":3600000}`)))
-		p.send(cancel("4"))
+		p.Send(send("tools/call", host.ToolParams("sleep", `{"ms":3600000}`)))
+		p.Send(host.Cancel("4"))
 		// The legacy era of the same process.
-		p.initialize("2025-06-18")
-		equal(t, "legacy", p.ask(`{"jsonrpc":"2.0","id":7,"method":"ping"}`), `{"jsonrpc":"2.0","id":7,"result":{}}`)
-		p.send(m.body(`"M"`, "subscriptions/listen", `{"notifications":{"promptsListChanged":true}}`, ""))
-		contains(t, "acknowledged", p.next(), `subscriptionId":"M"`)
+		p.Initialize("2025-06-18")
+		host.Equal(t, "legacy", p.Ask(`{"jsonrpc":"2.0","id":7,"method":"ping"}`), `{"jsonrpc":"2.0","id":7,"result":{}}`)
+		p.Send(m.Body(`"M"`, "subscriptions/listen", `{"notifications":{"promptsListChanged":true}}`, ""))
+		host.Contains(t, "acknowledged", p.Next(), `subscriptionId":"M"`)
 		// Nobody can bring an answer any more: what waits for one does not hold up the end.
-		contains(t, "a question", p.ask(send("tools/call", toolParams("ask", `{"question":"who?"}`))), `"resultType":"input_required"`)
+		host.Contains(t, "a question", p.Ask(send("tools/call", host.ToolParams("ask", `{"question":"who?"}`))), `"resultType":"input_required"`)
 		begin := time.Now()
 		defer func() {
 			if d := time.Since(begin); d > time.Second {
 				t.Errorf("the end took %v", d)
 			}
 		}()
-		p.in.Close()
-		equal(t, "the end of the listener", strings.Join(p.end(), "\n"),
+		p.In.Close()
+		host.Equal(t, "the end of the listener", strings.Join(p.End(), "\n"),
 			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"M"},"requestId":"M","reason":"the server is shutting down"}}
 {"jsonrpc":"2.0","id":"M","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":"M","io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}}}}`)
 	})

@@ -13,34 +13,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 )
 
-func updateNote(uri string) string {
-	return note("notifications/resources/updated", `{"uri":"`+uri+`"}`)
-}
-
-// since returns what has come after the first n messages.
-func (l *listening) since(n int) []string {
-	got, _ := l.now()
-	return got[min(n, len(got)):]
-}
-
 func TestUpdatesAreGathered(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
-		c := h.session()
-		c.Post(subscribeOne)
-		l := listen(c.Get(""))
+		h := host.New(t, troupe.Options{}, nil)
+		c := h.Session()
+		c.Post(host.SubscribeOne)
+		l := host.Listen(c.Get(""))
 		defer l.Close()
-		if got := l.since(0); len(got) != 1 { // it may have missed one
+		if got := l.Since(0); len(got) != 1 { // it may have missed one
 			t.Fatalf("at first: %v", got)
 		}
 		begin := time.Now()
 		update := func(times int) {
 			for range times {
-				h.srv.ResourceUpdated("test://one")
+				h.Server.ResourceUpdated("test://one")
 			}
 		}
 		for _, step := range []struct {
@@ -61,12 +52,12 @@ func TestUpdatesAreGathered(t *testing.T) {
 		} {
 			time.Sleep(step.wait)
 			update(step.times)
-			if got := l.since(0); len(got) != step.want {
+			if got := l.Since(0); len(got) != step.want {
 				t.Fatalf("after %v: %d messages, want %d", time.Since(begin), len(got), step.want)
 			}
 		}
-		for _, m := range l.since(0) {
-			equal(t, "update", m, oneUpdated)
+		for _, m := range l.Since(0) {
+			host.Equal(t, "update", m, host.OneUpdated)
 		}
 	})
 }
@@ -74,8 +65,8 @@ func TestUpdatesAreGathered(t *testing.T) {
 func TestSubResources(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		for _, below := range []bool{true, false} {
-			h := newHost(t, troupe.Options{}, &troupe.ServerOptions{SubResources: below})
-			var listens []*listening
+			h := host.New(t, troupe.Options{}, &troupe.ServerOptions{SubResources: below})
+			var listens []*host.Listening
 			hears := map[string][]string{
 				"file:///a":          {"file:///a", "file:///a/b", "file:///a/b/c?d#e", "file:///a?x"},
 				"file:///a/":         {"file:///a/b", "file:///a/b/c?d#e"},
@@ -90,26 +81,26 @@ func TestSubResources(t *testing.T) {
 			uris := []string{"file:///a", "file:///a/b", "file:///a/b/c?d#e", "file:///a?x", "file:///ab", "urn:x", "urn:x/y", "test://host", "test://host/a", "test://hostile"}
 			var names []string
 			for uri := range hears {
-				c := h.unchecked().Initialize(`{}`)
-				c.Post(method("1", "resources/subscribe", `{"uri":"`+uri+`"}`))
-				l := listen(c.Get(""))
+				c := h.Unchecked().Initialize(`{}`)
+				c.Post(host.Method("1", "resources/subscribe", `{"uri":"`+uri+`"}`))
+				l := host.Listen(c.Get(""))
 				defer l.Close()
-				if got := l.since(0); len(got) != 1 {
+				if got := l.Since(0); len(got) != 1 {
 					t.Fatalf("at first: %v", got)
 				}
 				listens, names = append(listens, l), append(names, uri)
 			}
 			for _, uri := range uris {
-				h.srv.ResourceUpdated(uri)
+				h.Server.ResourceUpdated(uri)
 			}
 			for i, name := range names {
 				var want []string
 				for _, uri := range hears[name] {
 					if below || uri == name {
-						want = append(want, updateNote(uri))
+						want = append(want, host.UpdateNote(uri))
 					}
 				}
-				if diff := cmp.Diff(want, append([]string(nil), listens[i].since(1)...)); diff != "" {
+				if diff := cmp.Diff(want, append([]string(nil), listens[i].Since(1)...)); diff != "" {
 					t.Errorf("SubResources %v: subscribed to %s (-want +got):\n%s", below, name, diff)
 				}
 			}
@@ -119,12 +110,12 @@ func TestSubResources(t *testing.T) {
 			// When very many change at once, the subscribed one is told in their stead.
 			time.Sleep(time.Second)
 			i := slices.Index(names, "urn:x")
-			n := len(listens[i].since(0))
+			n := len(listens[i].Since(0))
 			for k := range 5000 {
-				h.srv.ResourceUpdated(fmt.Sprintf("urn:x/%d", k))
+				h.Server.ResourceUpdated(fmt.Sprintf("urn:x/%d", k))
 			}
 			time.Sleep(time.Second)
-			if got := listens[i].since(n); len(got) > 102 || !slices.Contains(got, updateNote("urn:x")) {
+			if got := listens[i].Since(n); len(got) > 102 || !slices.Contains(got, host.UpdateNote("urn:x")) {
 				t.Errorf("%d messages for 5000 resources; the last is %s", len(got), got[len(got)-1])
 			}
 		}
@@ -135,18 +126,18 @@ func TestSubResources(t *testing.T) {
 // reading, and nothing is left of those who unsubscribe or go.
 func TestThousandSubscribers(t *testing.T) {
 	sessions, deaf := 1000, 10
-	if raceEnabled {
+	if host.RaceEnabled {
 		sessions = 100
 	}
 	const uris = 10
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
+		h := host.New(t, troupe.Options{}, nil)
 		uri := func(i int) string { return fmt.Sprintf("test://items/%d", i) }
-		clients, streams := make([]*testkit.Client, sessions), make([]*listening, sessions)
+		clients, streams := make([]*testkit.Client, sessions), make([]*host.Listening, sessions)
 		for i := range clients {
-			c := h.unchecked().Initialize(`{}`)
+			c := h.Unchecked().Initialize(`{}`)
 			for k := range uris {
-				if a := c.Post(method("1", "resources/subscribe", `{"uri":"`+uri(k)+`"}`)); a.Body != `{"jsonrpc":"2.0","id":1,"result":{}}` {
+				if a := c.Post(host.Method("1", "resources/subscribe", `{"uri":"`+uri(k)+`"}`)); a.Body != `{"jsonrpc":"2.0","id":1,"result":{}}` {
 					t.Fatalf("subscribe: %s %s", a.Status, a.Body)
 				}
 			}
@@ -155,23 +146,23 @@ func TestThousandSubscribers(t *testing.T) {
 				defer a.Close()
 				continue
 			}
-			streams[i] = listen(a)
+			streams[i] = host.Listen(a)
 			defer a.Close()
 		}
 		readers := streams[deaf:]
-		if n := h.actors("subscription"); n != uris {
+		if n := h.Actors("subscription"); n != uris {
 			t.Errorf("%d subscription actors for %d resources", n, uris)
 		}
 		each := func(what string, want func(s, k int) int, since []int) {
 			t.Helper()
 			for s, l := range readers {
 				count := map[string]int{}
-				for _, m := range l.since(since[s]) {
+				for _, m := range l.Since(since[s]) {
 					count[m]++
 				}
-				since[s] += len(l.since(since[s]))
+				since[s] += len(l.Since(since[s]))
 				for k := range uris {
-					if got := count[updateNote(uri(k))]; got != want(s, k) {
+					if got := count[host.UpdateNote(uri(k))]; got != want(s, k) {
 						t.Fatalf("%s: session %d heard %d times of %s, want %d", what, s, got, uri(k), want(s, k))
 					}
 				}
@@ -180,10 +171,10 @@ func TestThousandSubscribers(t *testing.T) {
 		since := make([]int, len(readers))
 		each("at first", func(int, int) int { return 1 }, since)
 
-		before, begin := h.gauge("troupe.log.appends", ""), time.Now()
+		before, begin := h.Gauge("troupe.log.appends", ""), time.Now()
 		for range 20 {
 			for k := range uris {
-				h.srv.ResourceUpdated(uri(k))
+				h.Server.ResourceUpdated(uri(k))
 			}
 		}
 		each("at once", func(int, int) int { return 1 }, since)
@@ -192,18 +183,18 @@ func TestThousandSubscribers(t *testing.T) {
 		}
 		time.Sleep(250 * time.Millisecond)
 		each("for what came since", func(int, int) int { return 1 }, since)
-		if n := h.gauge("troupe.log.appends", "") - before; n > int64(2*sessions*uris) {
+		if n := h.Gauge("troupe.log.appends", "") - before; n > int64(2*sessions*uris) {
 			t.Errorf("%d appends for two updates of %d resources to %d sessions", n, uris, sessions)
 		}
 
 		// Half of the sessions give up half of the resources.
 		for s := 0; s < len(readers); s += 2 {
 			for k := 0; k < uris; k += 2 {
-				clients[deaf+s].Post(method("1", "resources/unsubscribe", `{"uri":"`+uri(k)+`"}`))
+				clients[deaf+s].Post(host.Method("1", "resources/unsubscribe", `{"uri":"`+uri(k)+`"}`))
 			}
 		}
 		for k := range uris {
-			h.srv.ResourceUpdated(uri(k))
+			h.Server.ResourceUpdated(uri(k))
 		}
 		each("after some unsubscribed", func(s, k int) int { return s%2*1 | k%2 }, since)
 
@@ -213,12 +204,12 @@ func TestThousandSubscribers(t *testing.T) {
 				c.Do("DELETE", "")
 			default:
 				for k := range uris {
-					c.Post(method("1", "resources/unsubscribe", `{"uri":"`+uri(k)+`"}`))
+					c.Post(host.Method("1", "resources/unsubscribe", `{"uri":"`+uri(k)+`"}`))
 				}
 			}
 		}
 		synctest.Wait()
-		if n := h.actors("subscription"); n != 0 {
+		if n := h.Actors("subscription"); n != 0 {
 			t.Errorf("%d subscription actors are left", n)
 		}
 	})
@@ -242,7 +233,7 @@ func BenchmarkUpdate(b *testing.B) {
 	var heard sync.WaitGroup
 	for range n {
 		c := &testkit.Client{T: b, HTTP: hs.Client(), URL: hs.URL + "/mcp"}
-		c.Initialize(`{}`).Post(subscribeOne)
+		c.Initialize(`{}`).Post(host.SubscribeOne)
 		a := c.Get("")
 		a.Next()
 		a.Next() // what it may have missed
@@ -263,30 +254,30 @@ func BenchmarkUpdate(b *testing.B) {
 // A session may subscribe to so many resources, and to so long ones.
 func TestSubscriptionLimits(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{SubscriptionsPerSession: 100}, nil)
-		subscribe := func(uri string) string { return method("1", "resources/subscribe", `{"uri":"`+uri+`"}`) }
-		refusal := fault("1", invalid, "the session subscribes to as many resources as it may", "")
+		h := host.New(t, troupe.Options{SubscriptionsPerSession: 100}, nil)
+		subscribe := func(uri string) string { return host.Method("1", "resources/subscribe", `{"uri":"`+uri+`"}`) }
+		refusal := host.Fault("1", host.Invalid, "the session subscribes to as many resources as it may", "")
 		for name, row := range map[string]struct {
 			size, fit int
 		}{"many": {10, 100}, "long": {8000, 32}} {
-			stored, linked := h.client().Initialize(`{}`), h.sse()
+			stored, linked := h.Client().Initialize(`{}`), h.SSE()
 			linked.Handshake("2024-11-05", `{}`)
 			uri := func(i int) string { return fmt.Sprintf("x:%0*d", row.size-2, i) }
 			for i := range row.fit {
-				equal(t, name, stored.Post(subscribe(uri(i))).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
-				equal(t, name, linked.Ask(subscribe(uri(i))), `{"jsonrpc":"2.0","id":1,"result":{}}`)
+				host.Equal(t, name, stored.Post(subscribe(uri(i))).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+				host.Equal(t, name, linked.Ask(subscribe(uri(i))), `{"jsonrpc":"2.0","id":1,"result":{}}`)
 			}
-			equal(t, name, stored.Post(subscribe(uri(row.fit))).Body, refusal)
-			equal(t, name, linked.Ask(subscribe(uri(row.fit))), refusal)
-			equal(t, "one that it has", stored.Post(subscribe(uri(1))).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+			host.Equal(t, name, stored.Post(subscribe(uri(row.fit))).Body, refusal)
+			host.Equal(t, name, linked.Ask(subscribe(uri(row.fit))), refusal)
+			host.Equal(t, "one that it has", stored.Post(subscribe(uri(1))).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
 			// The record has room for what else the session needs.
 			a := stored.Get("")
 			if !a.Stream() {
 				t.Fatalf("%s: %s %s", name, a.Status, a.Body)
 			}
 			a.Close()
-			equal(t, name, stored.Post(method("1", "resources/unsubscribe", `{"uri":"`+uri(1)+`"}`)).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
-			equal(t, name, stored.Post(subscribe(uri(row.fit))).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+			host.Equal(t, name, stored.Post(host.Method("1", "resources/unsubscribe", `{"uri":"`+uri(1)+`"}`)).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+			host.Equal(t, name, stored.Post(subscribe(uri(row.fit))).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
 		}
 	})
 }

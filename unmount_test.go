@@ -12,27 +12,28 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 )
 
 // guest mounts a second server with the test tools, and returns a client of it.
-func (h *host) guest(id string) (*troupe.Server, *testkit.Client) {
+func guest(h *host.Host, id string) (*troupe.Server, *testkit.Client) {
 	srv := troupe.NewServer(mcp.Implementation{Name: id, Version: "1"}, &troupe.ServerOptions{ID: id})
-	addTestTools(srv)
-	h.rt.Mount("/"+id, srv)
-	c := h.client()
+	host.AddTestTools(srv)
+	h.Runtime.Mount("/"+id, srv)
+	c := h.Client()
 	c.URL = "http://127.0.0.1/" + id
 	return srv, c.Initialize(`{"elicitation":{},"roots":{}}`)
 }
 
 func TestUnmount(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
-		srv, c := h.guest("guest")
+		h := host.New(t, troupe.Options{}, nil)
+		srv, c := guest(h, "guest")
 		ended := make(chan error, 2)
-		waits := func(ctx context.Context, call *troupe.Call, in sleepIn) (string, error) {
-			err := sleep(ctx, in.MS)
+		waits := func(ctx context.Context, call *troupe.Call, in host.SleepIn) (string, error) {
+			err := host.Sleep(ctx, in.MS)
 			ended <- err
 			return "waited", err
 		}
@@ -42,25 +43,25 @@ func TestUnmount(t *testing.T) {
 			kept <- call.Peer()
 			return "kept", nil
 		})
-		others := h.session()
-		beside := listen(others.Post(call("1", "sleep", `{"ms":600000}`)))
-		streaming := c.Post(call("10", "wait", `{"ms":600000}`))
-		safe := c.Post(callWith("2", "count", `{"to":3,"delay_ms":60000}`, "2"))
+		others := h.Session()
+		beside := host.Listen(others.Post(host.Call("1", "sleep", `{"ms":600000}`)))
+		streaming := c.Post(host.Call("10", "wait", `{"ms":600000}`))
+		safe := c.Post(host.CallWith("2", "count", `{"to":3,"delay_ms":60000}`, "2"))
 		prime, _ := safe.Next()
-		asking := c.Post(call("3", "ask", `{"question":"?"}`))
-		nextQuestion(t, asking)
-		standalone := listen(c.Get(""))
+		asking := c.Post(host.Call("3", "ask", `{"question":"?"}`))
+		host.NextQuestion(t, asking)
+		standalone := host.Listen(c.Get(""))
 		synctest.Wait() // one that subscribed before the stream is told of would be sent an update
-		equal(t, "subscribe", c.Post(subscribeOne).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+		host.Equal(t, "subscribe", c.Post(host.SubscribeOne).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
 		plain := make(chan *testkit.Answer, 1)
-		go func() { plain <- c.Post(call("4", "wait", `{"ms":600000}`)) }()
-		c.Post(call("5", "keep", `{}`))
+		go func() { plain <- c.Post(host.Call("4", "wait", `{"ms":600000}`)) }()
+		c.Post(host.Call("5", "keep", `{}`))
 		peer := <-kept
 		pinged := make(chan error, 1)
 		go func() { pinged <- peer.Ping(t.Context()) }()
 		synctest.Wait()
 
-		if h.rt.Unmount("/nothing") || !h.rt.Unmount("/guest") || h.rt.Unmount("/guest") {
+		if h.Runtime.Unmount("/nothing") || !h.Runtime.Unmount("/guest") || h.Runtime.Unmount("/guest") {
 			t.Error("Unmount reports what it took away: once, and nothing else")
 		}
 		for range 2 {
@@ -68,18 +69,18 @@ func TestUnmount(t *testing.T) {
 				t.Errorf("the handler's context ended with %v, want ErrUnmounted", err)
 			}
 		}
-		if a := <-plain; !turnedAway(a) {
+		if a := <-plain; !host.TurnedAway(a) {
 			t.Errorf("a call of which nothing had been sent: %s, Retry-After %q", a.Status, a.Header.Get("Retry-After"))
 		}
-		contains(t, "a call that must not run again", last(t, streaming), `"code":-32010`)
+		host.Contains(t, "a call that must not run again", host.Last(t, streaming), `"code":-32010`)
 		for name, a := range map[string]*testkit.Answer{"a call that may run again": safe, "one that asks": asking} {
-			for _, p := range payloads(a.All()) {
+			for _, p := range host.Payloads(a.All()) {
 				if strings.Contains(p, `"result"`) || strings.Contains(p, `"error"`) {
 					t.Errorf("%s was answered: %s", name, p)
 				}
 			}
 		}
-		got, over := standalone.now()
+		got, over := standalone.Now()
 		if !over || len(got) != 2 { // the tools that were added, and the ping
 			t.Errorf("the standalone stream got %v, ended: %v", got, over)
 		}
@@ -90,7 +91,7 @@ func TestUnmount(t *testing.T) {
 			t.Errorf("a kept peer's log: %v, want ErrUnmounted", err)
 		}
 		for _, m := range []string{"POST", "GET", "DELETE"} {
-			if a := c.Do(m, call("1", "echo", `{"text":"x"}`)); a.StatusCode != 404 {
+			if a := c.Do(m, host.Call("1", "echo", `{"text":"x"}`)); a.StatusCode != 404 {
 				t.Errorf("%s afterwards: %s", m, a.Status)
 			}
 		}
@@ -98,31 +99,31 @@ func TestUnmount(t *testing.T) {
 		srv.RemoveTools("wait")
 		time.Sleep(time.Second)
 		for kind, want := range map[string]int64{"session": 1, "stream": 1, "request": 1, "subscription": 0} {
-			if n := h.actors(kind); n != want {
+			if n := h.Actors(kind); n != want {
 				t.Errorf("%d actors of kind %s are left, want %d: those of the other server", n, kind, want)
 			}
 		}
 
 		// The next server of that id has its sessions: as after a restart.
-		h.rt.Mount("/guest", srv)
-		equal(t, "the session goes on", c.Post(call("1", "echo", `{"text":"x"}`)).Body, textResult("1", "x"))
-		again := payloads(c.Get(prime.ID).All())
+		h.Runtime.Mount("/guest", srv)
+		host.Equal(t, "the session goes on", c.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
+		again := host.Payloads(c.Get(prime.ID).All())
 		want := []string{}
 		for i := range 3 {
 			want = append(want, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":%d,"total":3}}`, i+1))
 		}
-		if diff := cmp.Diff(append(want, textResult("2", "counted to 3")), again); diff != "" {
+		if diff := cmp.Diff(append(want, host.TextResult("2", "counted to 3")), again); diff != "" {
 			t.Errorf("the call that may run again (-want +got):\n%s", diff)
 		}
-		h.rt.Unmount("/guest")
+		h.Runtime.Unmount("/guest")
 
 		// A server of the same name may also take its path.
 		srv2 := troupe.NewServer(mcp.Implementation{Name: "new", Version: "2"}, &troupe.ServerOptions{ID: "guest"})
-		h.rt.Mount("/guest", srv2)
-		contains(t, "the next server", c.Post(call("1", "echo", `{"text":"x"}`)).Body, "Unknown tool")
+		h.Runtime.Mount("/guest", srv2)
+		host.Contains(t, "the next server", c.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, "Unknown tool")
 		time.Sleep(10 * time.Minute)
-		got, _ = beside.now()
-		if diff := cmp.Diff([]string{textResult("1", "slept")}, got); diff != "" {
+		got, _ = beside.Now()
+		if diff := cmp.Diff([]string{host.TextResult("1", "slept")}, got); diff != "" {
 			t.Errorf("the other server's call (-want +got):\n%s", diff)
 		}
 	})
@@ -133,8 +134,8 @@ func TestUnmount(t *testing.T) {
 func TestUnmountUnderLoad(t *testing.T) {
 	rounds, clients := 40, 8
 	testkit.Bubble(t, func(t *testing.T) {
-		h := newHost(t, troupe.Options{}, nil)
-		srv, first := h.guest("guest")
+		h := host.New(t, troupe.Options{}, nil)
+		srv, first := guest(h, "guest")
 		sessions := make([]*testkit.Client, clients)
 		for i := range sessions {
 			c := *first
@@ -155,11 +156,11 @@ func TestUnmountUnderLoad(t *testing.T) {
 					var err error
 					switch (n + i) % 4 {
 					case 0:
-						a, err = c.Try("POST", call("1", "echo", `{"text":"x"}`))
+						a, err = c.Try("POST", host.Call("1", "echo", `{"text":"x"}`))
 					case 1:
-						a, err = c.Try("POST", callWith("2", "count", `{"to":3,"delay_ms":1}`, "2"))
+						a, err = c.Try("POST", host.CallWith("2", "count", `{"to":3,"delay_ms":1}`, "2"))
 					case 2:
-						a, err = c.Try("POST", initialize("0", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}`), "Mcp-Session-Id", "")
+						a, err = c.Try("POST", host.Initialize("0", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}`), "Mcp-Session-Id", "")
 					case 3:
 						a, err = c.Try("GET", "")
 					}
@@ -181,12 +182,12 @@ func TestUnmountUnderLoad(t *testing.T) {
 		}
 		for range rounds {
 			time.Sleep(3 * time.Millisecond)
-			if !h.rt.Unmount("/guest") {
+			if !h.Runtime.Unmount("/guest") {
 				t.Error("not mounted")
 			}
-			h.rt.Mount("/guest", srv)
+			h.Runtime.Mount("/guest", srv)
 		}
-		h.rt.Unmount("/guest")
+		h.Runtime.Unmount("/guest")
 		time.Sleep(10 * time.Millisecond)
 		close(stop)
 		for range clients {
@@ -196,7 +197,7 @@ func TestUnmountUnderLoad(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		for _, kind := range []string{"session", "stream", "request", "subscription"} {
-			if n := h.actors(kind); n != 0 {
+			if n := h.Actors(kind); n != 0 {
 				t.Errorf("%d actors of kind %s are left", n, kind)
 			}
 		}
@@ -216,10 +217,10 @@ func TestUnmountedServersAreForgotten(t *testing.T) {
 			rt.Unmount("/s")
 		}
 	}
-	round(sized(300, 100))
-	before := heap()
-	round(sized(3000, 500))
-	if after := heap(); after > before+1<<20 {
+	round(host.Sized(300, 100))
+	before := host.Heap()
+	round(host.Sized(3000, 500))
+	if after := host.Heap(); after > before+1<<20 {
 		t.Errorf("the heap grew from %d to %d KiB over as many servers", before>>10, after>>10)
 	}
 }

@@ -7,27 +7,28 @@ import (
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/cluster"
+	"github.com/troupe-run/troupe/internal/spec/host"
 )
 
 // A cursor that cannot be opened, or made, because the key ring cannot be read now is
 // good again later: its client is told so. Only what the ring says is bad is bad.
 func TestCursorsWhileTheKeysCannotBeRead(t *testing.T) {
 	t.Parallel()
-	h := newHost(t, troupe.Options{}, &troupe.ServerOptions{PageSize: 2})
-	addTestTools(h.srv)
-	c := h.session()
-	page := cursor(t, c.Post(method("1", "tools/list", "")))
-	next := method("2", "tools/list", `{"cursor":"`+page+`"}`)
+	h := host.New(t, troupe.Options{}, &troupe.ServerOptions{PageSize: 2})
+	host.AddTestTools(h.Server)
+	c := h.Session()
+	page := host.Cursor(t, c.Post(host.Method("1", "tools/list", "")))
+	next := host.Method("2", "tools/list", `{"cursor":"`+page+`"}`)
 	for name, err := range map[string]error{"the store": cluster.ErrUnavailable, "a damaged ring": cluster.ErrDamaged, "whatever": errors.New("x")} {
-		back := h.rt.WithoutKeys(err)
-		for _, body := range []string{next, method("3", "tools/list", "")} {
+		back := h.Runtime.WithoutKeys(err)
+		for _, body := range []string{next, host.Method("3", "tools/list", "")} {
 			if a := c.Post(body); !strings.Contains(a.Body, "try again") || !strings.Contains(a.Body, `"retryAfterMs":1000`) {
 				t.Errorf("%s: %s %s", name, a.Status, a.Body)
 			}
 		}
 		back()
 	}
-	back := h.rt.WithoutKeys(cluster.ErrSealed)
+	back := h.Runtime.WithoutKeys(cluster.ErrSealed)
 	if a := c.Post(next); !strings.Contains(a.Body, "invalid cursor") {
 		t.Errorf("a bad one: %s %s", a.Status, a.Body)
 	}

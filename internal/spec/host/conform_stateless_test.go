@@ -1,95 +1,15 @@
-package troupe_test
+package host
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// modern reports whether the schema is of the era without sessions.
-func (s officialSchema) modern() bool { return s["DiscoverResult"] != nil }
-
-// modernErrors are the definitions of errors that have one, and the codes that no
-// server may send any more ("").
-var modernErrors = map[json.Number]string{
-	"-32020": "HeaderMismatchError", "-32021": "MissingRequiredClientCapabilityError", "-32022": "UnsupportedProtocolVersionError",
-	"-32002": "", "-32042": "",
-}
-
-// checkModern is check for a schema without sessions: requests of a server are not
-// legal there, and a result says what it is.
-func (s officialSchema) checkModern(m map[string]any, has func(string) bool, methods []string) error {
-	switch {
-	case has("method") && has("id"):
-		return errors.New("the revision has no requests of servers")
-	case has("method"):
-		return s["ServerNotification"].Validate(m)
-	case has("error"):
-		def := "JSONRPCErrorResponse"
-		if e, ok := m["error"].(map[string]any); ok {
-			if code, ok := e["code"].(json.Number); ok {
-				if name, ok := modernErrors[code]; ok {
-					def = name
-				}
-			}
-		}
-		if def == "" {
-			return errors.New("the revision has taken this code back")
-		}
-		return s[def].Validate(m)
-	}
-	if err := s["JSONRPCResultResponse"].Validate(m); err != nil {
-		return err
-	}
-	result := m["result"].(map[string]any)
-	if result["resultType"] == "input_required" {
-		if !slices.ContainsFunc(methods, func(m string) bool {
-			return m == "tools/call" || m == "prompts/get" || m == "resources/read"
-		}) {
-			return fmt.Errorf("no request of %v may be answered with questions", methods)
-		}
-		if result["inputRequests"] == nil && result["requestState"] == nil {
-			return errors.New("neither questions nor a state")
-		}
-		return s["InputRequiredResult"].Validate(result)
-	}
-	if result["resultType"] != "complete" {
-		return fmt.Errorf("results of type %v are unknown", result["resultType"])
-	}
-	err := errors.New("an answer to nothing that was asked")
-	for _, method := range methods {
-		if def, ok := s[resultTypes[method]]; ok {
-			if err = def.Validate(result); err == nil {
-				return nil
-			}
-		}
-	}
-	return err
-}
-
-// legal holds a message of a server against the official schema of 2026-07-28, where
-// that is there.
-func legal(t *testing.T, message, method string) {
-	t.Helper()
-	spec, err := schemas[r28]()
-	if err != nil {
-		t.Fatalf("official schema: %v", err)
-	}
-	if spec == nil {
-		return
-	}
-	if err := spec.check(message, []string{method}); err != nil {
-		t.Errorf("not legal by the official schema: %.2000s\n%v", message, err)
-	}
-}
-
 // TestModernConformanceIsChecked guards legal against a schema that accepts all.
 func TestModernConformanceIsChecked(t *testing.T) {
 	t.Parallel()
-	spec, err := schemas[r28]()
+	spec, err := schemas[R20260728]()
 	if err != nil {
 		t.Fatal(err)
 	}

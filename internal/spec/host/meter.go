@@ -1,4 +1,4 @@
-package troupe_test
+package host
 
 import (
 	"context"
@@ -11,52 +11,16 @@ import (
 	"github.com/troupe-run/troupe"
 )
 
-// meter is a MeterProvider that knows what has been counted, by the name of the
-// metric and the value of its label.
-type meter struct {
+// Meter is a MeterProvider that knows the values of metrics, by their names and the values of their labels.
+type Meter struct {
 	noop.MeterProvider
 	mu        sync.Mutex        // guards the rest
 	counts    map[counted]int64 // of counters
 	callbacks []metric.Callback // that observe the rest
 }
 
-type counted struct{ name, label string }
-
-func newMeter() *meter { return &meter{counts: make(map[counted]int64)} }
-
-// metered has a runtime report to a meter: the one that o names, or a new one.
-func metered(o *troupe.Options) *meter {
-	m, ok := o.MeterProvider.(*meter)
-	if !ok {
-		m = newMeter()
-		o.MeterProvider = m
-	}
-	return m
-}
-
-// gauge is the value of a metric of the runtime, for a value of its label or for "".
-func (h *host) gauge(name, label string) int64 { return h.m.count(name, label) }
-
-// actors is the number of live actors of a kind.
-func (h *host) actors(kind string) int64 { return h.gauge("troupe.actors", kind) }
-
-// stored is the number of messages in a stream of the store.
-func (h *host) stored(stream string) int64 { return h.gauge("troupe.store.messages", stream) }
-
-// held is what the runtime holds for its clients, by name.
-func (h *host) held() map[string]int64 {
-	all := map[string]int64{}
-	for what, name := range map[string]string{
-		"calls in flight": "troupe.calls.in_flight", "streams": "troupe.streams.open", "sessions": "troupe.sessions.active",
-		"connections": "troupe.connections.open", "questions": "troupe.calls.parked", "accounts": "troupe.accounts",
-	} {
-		all[what] = h.gauge(name, "")
-	}
-	return all
-}
-
-// count is the value of a metric for a value of its label, or of one without a label for "".
-func (m *meter) count(name, label string) int64 {
+// Count is the value of a metric for a value of its label, or of one without a label for "".
+func (m *Meter) Count(name, label string) int64 {
 	m.mu.Lock()
 	callbacks := m.callbacks
 	m.mu.Unlock()
@@ -72,6 +36,45 @@ func (m *meter) count(name, label string) int64 {
 	return m.counts[counted{name, label}]
 }
 
+// Meter implements MeterProvider.
+func (m *Meter) Meter(string, ...metric.MeterOption) metric.Meter { return meterOf{m: m} }
+
+// metered has a runtime report to a meter: the one that o names, or a new one.
+func metered(o *troupe.Options) *Meter {
+	m, ok := o.MeterProvider.(*Meter)
+	if !ok {
+		m = NewMeter()
+		o.MeterProvider = m
+	}
+	return m
+}
+
+type counted struct{ name, label string }
+
+// NewMeter returns a meter for Options.MeterProvider. Hosts have one of their own unless Options name one.
+func NewMeter() *Meter { return &Meter{counts: make(map[counted]int64)} }
+
+// Gauge is the value of a metric of the runtime, for a value of its label or for "".
+func (h *Host) Gauge(name, label string) int64 { return h.m.Count(name, label) }
+
+// Actors is the number of live actors of a kind.
+func (h *Host) Actors(kind string) int64 { return h.Gauge("troupe.actors", kind) }
+
+// Stored is the number of messages in a stream of the store.
+func (h *Host) Stored(stream string) int64 { return h.Gauge("troupe.store.messages", stream) }
+
+// held is what the runtime holds for its clients, by name.
+func (h *Host) held() map[string]int64 {
+	all := map[string]int64{}
+	for what, name := range map[string]string{
+		"calls in flight": "troupe.calls.in_flight", "streams": "troupe.streams.open", "sessions": "troupe.sessions.active",
+		"connections": "troupe.connections.open", "questions": "troupe.calls.parked", "accounts": "troupe.accounts",
+	} {
+		all[what] = h.Gauge(name, "")
+	}
+	return all
+}
+
 // label is the value of the attribute by which a metric is told apart.
 func label(attrs attribute.Set) string {
 	for _, key := range []attribute.Key{"reason", "kind", "stream"} {
@@ -82,11 +85,9 @@ func label(attrs attribute.Set) string {
 	return ""
 }
 
-func (m *meter) Meter(string, ...metric.MeterOption) metric.Meter { return meterOf{m: m} }
-
 type meterOf struct {
 	noop.Meter
-	m *meter
+	m *Meter
 }
 
 func (o meterOf) Int64Counter(name string, _ ...metric.Int64CounterOption) (metric.Int64Counter, error) {
@@ -111,7 +112,7 @@ func (o meterOf) RegisterCallback(f metric.Callback, _ ...metric.Observable) (me
 type counter struct {
 	noop.Int64Counter
 	name string
-	m    *meter
+	m    *Meter
 }
 
 func (c counter) Add(_ context.Context, n int64, opts ...metric.AddOption) {

@@ -1,0 +1,162 @@
+package host
+
+import (
+	"encoding/json"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/testkit"
+)
+
+// Equal fails the test unless got is want.
+func Equal(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s:\n got %.2000s\nwant %.2000s", what, got, want)
+	}
+}
+
+// Contains fails the test unless want is a part of got.
+func Contains(t *testing.T, what, got, want string) {
+	t.Helper()
+	if !strings.Contains(got, want) {
+		t.Errorf("%s: got %s, which lacks %s", what, got, want)
+	}
+}
+
+// Sized is full, or small below the race detector, which makes everything many times
+// slower: such tests run in full without it.
+func Sized[T any](full, small T) T {
+	if RaceEnabled {
+		return small
+	}
+	return full
+}
+
+// Heap is the number of bytes that live on the heap after a collection.
+func Heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// InUse is the number of bytes that the heap and the stacks hold after a collection.
+func InUse() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
+
+// Leftovers is what a runtime holds once everything has expired.
+type Leftovers struct {
+	Goroutines int
+	Heap       uint64
+	Actors     map[string]int64
+	Stored     map[string]int64
+	Held       map[string]int64 // calls, connections, questions and the like
+}
+
+// Leftovers counts once no more than that many goroutines are left, or after ten seconds: the store has some that
+// come and go. The test must be in a bubble.
+func (h *Host) Leftovers(goroutines int) Leftovers {
+	synctest.Wait()
+	for i := 0; i < 10 && runtime.NumGoroutine() > goroutines; i++ {
+		time.Sleep(time.Second)
+		synctest.Wait()
+	}
+	l := Leftovers{Goroutines: runtime.NumGoroutine(), Heap: Heap(), Actors: map[string]int64{}, Stored: map[string]int64{}, Held: h.held()}
+	for _, kind := range []string{"node", "session", "request", "stream", "subscription"} {
+		l.Actors[kind] = h.Actors(kind)
+	}
+	for _, stream := range []string{"sessions", "events"} {
+		l.Stored[stream] = h.Stored(stream)
+	}
+	return l
+}
+
+// TurnedAway reports whether a is how a request of a session is refused that may be sent again.
+func TurnedAway(a *testkit.Answer) bool {
+	return a.StatusCode == 200 && !a.Stream() && a.Header.Get("Retry-After") != "" && strings.Contains(a.Body, `,"data":{"retryAfterMs":`)
+}
+
+// Cursor returns the cursor of the next page, which the answer to a list must have.
+func Cursor(t testing.TB, a *testkit.Answer) string {
+	t.Helper()
+	var m struct {
+		Result struct{ NextCursor string }
+	}
+	if err := json.Unmarshal([]byte(a.Body), &m); err != nil || m.Result.NextCursor == "" {
+		t.Fatalf("no cursor in %s: %v", a.Body, err)
+	}
+	return m.Result.NextCursor
+}
+
+// ToolsOf lists all tools by name, page by page, and counts the pages.
+func ToolsOf(t *testing.T, c *testkit.Client) (names []string, raw map[string]string, pages int) {
+	t.Helper()
+	raw = map[string]string{}
+	params := ""
+	for {
+		var page struct {
+			Result struct {
+				Tools      []json.RawMessage
+				NextCursor string
+			}
+		}
+		a := c.Post(Method("1", "tools/list", params))
+		if err := json.Unmarshal([]byte(a.Body), &page); err != nil {
+			t.Fatalf("%s: %v", a.Body, err)
+		}
+		pages++
+		for _, tool := range page.Result.Tools {
+			var n struct{ Name string }
+			if err := json.Unmarshal(tool, &n); err != nil {
+				t.Fatal(err)
+			}
+			names, raw[n.Name] = append(names, n.Name), string(tool)
+		}
+		if page.Result.NextCursor == "" {
+			return names, raw, pages
+		}
+		params = `{"cursor":"` + page.Result.NextCursor + `"}`
+	}
+}
+
+// Untimed returns the events of a resumed stream without the time to come back, which the first of them says.
+func Untimed(t *testing.T, events []testkit.Event) []testkit.Event {
+	t.Helper()
+	if len(events) > 0 {
+		if events[0].Retry == "" {
+			t.Errorf("the first event of a connection does not say when to come back: %+v", events[0])
+		}
+		events[0].Retry = ""
+	}
+	return events
+}
+
+// BadEvent fails the test unless a refuses the Last-Event-ID of its request.
+func BadEvent(t *testing.T, a *testkit.Answer) {
+	t.Helper()
+	if a.StatusCode != 400 {
+		t.Errorf("status %s, want 400", a.Status)
+	}
+	Equal(t, "bad event id", a.Body, `{"jsonrpc":"2.0","error":{"code":-32011,"message":"the event id cannot be resumed from"}}`)
+}
+
+// NotAsked fails the test unless a is the answer want, without a question to the client before it.
+func NotAsked(t *testing.T, what string, a *testkit.Answer, want string) {
+	t.Helper()
+	if a.Stream() {
+		t.Errorf("%s: the client was asked", what)
+		a.Close()
+		return
+	}
+	Equal(t, what, a.Body, want)
+}

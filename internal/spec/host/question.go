@@ -1,0 +1,74 @@
+package host
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/troupe-run/troupe/internal/testkit"
+)
+
+// Asked is a question as the client gets it.
+type Asked struct {
+	ID     json.RawMessage
+	Method string
+	Params json.RawMessage
+}
+
+// ParseAsked reads a request of the server.
+func ParseAsked(t *testing.T, message string) (q Asked) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(message), &q); err != nil {
+		t.Fatalf("%s: %v", message, err)
+	}
+	return q
+}
+
+// NextQuestion reads events up to the next question.
+func NextQuestion(t *testing.T, a *testkit.Answer) Asked {
+	t.Helper()
+	for {
+		if !a.Stream() {
+			t.Fatalf("no stream: %s %s", a.Status, a.Body)
+		}
+		e, ok := a.Next()
+		if !ok {
+			t.Fatal("the stream ended before a question")
+		}
+		if e.Data == "" {
+			continue
+		}
+		q := ParseAsked(t, e.Data)
+		if q.ID != nil && q.Method != "" {
+			return q
+		}
+		if q.ID != nil {
+			t.Fatalf("an answer before a question: %s", e.Data)
+		}
+	}
+}
+
+// Reply answers a question; what is the member that does.
+func Reply(c *testkit.Client, id json.RawMessage, what, value string) {
+	c.T.Helper()
+	if a := c.Post(`{"jsonrpc":"2.0","id":` + string(id) + `,"` + what + `":` + value + `}`); a.StatusCode != 202 || a.Body != "" {
+		c.T.Errorf("answer: %s %q, want 202 and nothing", a.Status, a.Body)
+	}
+}
+
+// Last is the last event's data, which is the answer.
+func Last(t *testing.T, a *testkit.Answer) string {
+	t.Helper()
+	all := Payloads(a.All())
+	if len(all) == 0 {
+		t.Fatal("no answer")
+	}
+	return all[len(all)-1]
+}
+
+// Reading reads a stream on, since a client that does not is cut off. The
+// returned function waits for its end.
+func Reading(a *testkit.Answer) (wait func() []string) {
+	all := make(chan []string, 1)
+	go func() { all <- Payloads(a.All()) }()
+	return func() []string { return <-all }
+}

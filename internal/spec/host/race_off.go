@@ -1,0 +1,6 @@
+//go:build !race
+
+package host
+
+// RaceEnabled makes long tests smaller.
+const RaceEnabled = false
