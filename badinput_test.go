@@ -293,7 +293,7 @@ func TestBadRequests(t *testing.T) {
 			want: host.Fault("1", -32002, "resource not found", `{"uri":"test://items/none"}`)},
 		row("no URI", host.Method("1", "resources/read", `{}`), host.BadParam, "uri must be an absolute URI"),
 		row("relative URI", host.Method("1", "resources/read", `{"uri":"../etc/passwd"}`), host.BadParam, "uri must be an absolute URI"),
-		row("endless URI", host.Method("1", "resources/read", `{"uri":"test://`+long+`"}`), host.BadParam, "uri must be an absolute URI"),
+		row("endless URI", host.Method("1", "resources/read", `{"uri":"test://`+long+`"}`), host.BadParam, "uri is longer than 8192 bytes"),
 		row("URI a number", host.Method("1", "resources/read", `{"uri":1}`), host.BadParam, "uri must be an absolute URI"),
 		row("a resource that fails", host.Method("1", "resources/read", `{"uri":"test://broken"}`), host.Internal, "internal error"),
 		row("subscribe to nothing", host.Method("1", "resources/subscribe", ""), host.BadParam, "uri must be an absolute URI"),

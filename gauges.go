@@ -22,7 +22,10 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 		{Name: "troupe.streams.resumed", Unit: "{resume}", Doc: "Requests to resume a stream.", Counter: true, Read: one(func() int64 { return st().Resumes })},
 		{Name: "troupe.streams.taken_over", Unit: "{takeover}", Doc: "Streams taken over from a lost writer.", Counter: true, Read: one(func() int64 { return st().Takeovers })},
 		{Name: "troupe.pings.lost", Unit: "{connection}", Doc: "Connections closed because their clients left pings unanswered.", Counter: true, Read: one(func() int64 { return st().LostPings })},
-		{Name: "troupe.refusals", Unit: "{refusal}", Doc: "What was refused because of a limit, by reason.", Counter: true, Label: "reason", Read: rt.node.Refusals},
+		{Name: "troupe.refusals", Unit: "{refusal}", Doc: "What was refused because of a limit, by reason.", Counter: true, Label: "reason", Read: func(observe func(string, int64)) {
+			rt.node.Refusals(observe)
+			observe("uri", rt.longURI.Load())
+		}},
 		{Name: "troupe.accounts", Unit: "{account}", Doc: "Principals that this node tells apart at the moment.", Read: one(func() int64 { return int64(st().Accounts) })},
 		{Name: "troupe.accounts.overflowed", Unit: "{request}", Doc: "Requests charged to a shared account, because there were too many principals to tell apart.", Counter: true, Read: one(func() int64 { return st().Overflowed })},
 		{Name: "troupe.lease.suspended", Unit: "1", Doc: "1 while the node's lease is not certain.", Read: one(func() int64 {

@@ -270,6 +270,19 @@ func limitRows() []limitRow {
 			room: func(e *limitEnv) { e.ann.Post(host.Method("1", "resources/unsubscribe", `{"uri":"test://one"}`)) },
 		},
 		{
+			name: "bytes of a URI", o: troupe.Options{MaxURI: 20}, reason: "uri",
+			fill: func(e *limitEnv) {
+				host.Equal(e.T, "20 bytes", e.ann.Post(host.Method("1", "resources/subscribe", `{"uri":"test://items/7890123"}`)).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+			},
+			more: func(e *limitEnv) *testkit.Answer {
+				return e.ann.Post(host.Method("1", "resources/read", `{"uri":"test://items/78901234"}`))
+			},
+			want: refused{200, "", host.Fault("1", host.BadParam, "uri is longer than 20 bytes", "")},
+			again: func(e *limitEnv) *testkit.Answer {
+				return e.ann.Post(host.Method("1", "resources/subscribe", `{"uri":"test://one"}`))
+			},
+		},
+		{
 			name: "time of a call", o: troupe.Options{MaxCall: 2 * time.Second}, reason: "call-time",
 			fill: func(e *limitEnv) {
 				host.Equal(e.T, "a second", host.Last(e.T, e.ann.Post(host.Call("1", "sleep", `{"ms":1000}`))), host.TextResult("1", "slept"))

@@ -84,6 +84,9 @@ type Options struct {
 	MaxDepth int
 	// MaxBatch is how many messages a batch may hold. 0 means 100.
 	MaxBatch int
+	// MaxURI is how long the URI of a resource may be in bytes that a client reads or
+	// subscribes to. 0 means 8 KiB. A longer one is answered with error -32602.
+	MaxURI int
 	// BodyTimeout is how long the body of a request may take to arrive. 0 means 30
 	// seconds. A slower one is answered with 408.
 	BodyTimeout time.Duration

@@ -52,6 +52,7 @@ type Runtime struct {
 	watched atomic.Bool  // somebody has asked whether it is ready or alive
 	under   atomic.Int64 // requests of Serve that came since leaving, and are being served
 	asked   atomic.Int64 // when the last of them came, unix nanoseconds
+	longURI atomic.Int64 // URIs of resources refused because of their length
 	closing sync.Once
 	fault   error
 }

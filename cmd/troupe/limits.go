@@ -19,14 +19,14 @@ type limits struct {
 	streamsPerSession, streamsPerPrincipal                count
 	parkedPerSession, parkedPerPrincipal, subscriptions   count
 	maxDepth, maxBatch, replayEvents                      count
-	maxBody, maxHeader, maxQueued, replayBytes            size
+	maxBody, maxHeader, maxURI, maxQueued, replayBytes    size
 	bodyTimeout, writeTimeout, maxCall, maxAsk, replayAge time.Duration
 	sessionIdle, sessionMax                               time.Duration
 }
 
 // limitGroups are the flags of limits in the order in which the help shows them.
 var limitGroups = []flagGroup{
-	{"A request", []string{"max-body", "max-header", "max-depth", "max-batch", "body-timeout", "max-call", "max-ask"}},
+	{"A request", []string{"max-body", "max-header", "max-depth", "max-batch", "max-uri", "body-timeout", "max-call", "max-ask"}},
 	{"A session; a number of 0 is no limit", []string{"call-rate", "call-burst", "log-rate", "calls-per-session", "streams-per-session", "parked-per-session",
 		"subscriptions-per-session", "session-idle", "session-max"}},
 	{"A principal, or an address of those who are nobody in particular; 0 is no limit", []string{"principal-rate", "principal-burst", "calls-per-principal",
@@ -38,12 +38,13 @@ var limitGroups = []flagGroup{
 // register declares the flags of cmd, with the defaults of the library.
 func (l *limits) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	l.maxBody, l.maxHeader, l.maxQueued, l.replayBytes = 4<<20, 32<<10, 1<<20, 4<<20
+	l.maxBody, l.maxHeader, l.maxURI, l.maxQueued, l.replayBytes = 4<<20, 32<<10, 8<<10, 1<<20, 4<<20
 	f.Var(&l.maxBody, "max-body", "most bytes in a request, a `size`")
 	f.Var(&l.maxHeader, "max-header", "most bytes in the header of a request, a `size`")
 	l.maxDepth, l.maxBatch = 128, 100
 	f.Var(&l.maxDepth, "max-depth", "most levels that JSON may nest, a `number` up to 1024")
 	f.Var(&l.maxBatch, "max-batch", "most messages in a batch, a `number`")
+	f.Var(&l.maxURI, "max-uri", "most bytes in the URI of a resource that a client reads or subscribes to, a `size`")
 	f.DurationVar(&l.bodyTimeout, "body-timeout", 30*time.Second, "`time` that the body of a request may take to arrive")
 	f.DurationVar(&l.maxCall, "max-call", time.Hour, "`time` that a call may run")
 	f.DurationVar(&l.maxAsk, "max-ask", 10*time.Minute, "`time` that a question may wait for the client's answer")
@@ -102,7 +103,7 @@ func (l *limits) check() error {
 	for _, n := range []struct {
 		name  string
 		value size
-	}{{"max-header", l.maxHeader}, {"max-queued", l.maxQueued}, {"replay-bytes", l.replayBytes}} {
+	}{{"max-header", l.maxHeader}, {"max-uri", l.maxURI}, {"max-queued", l.maxQueued}, {"replay-bytes", l.replayBytes}} {
 		if n.value > 1<<30 {
 			return fmt.Errorf("%s is %s: it must be at most 1GiB", n.name, &n.value)
 		}
@@ -114,6 +115,7 @@ func (l *limits) check() error {
 // for no limit.
 func (l *limits) options(o *troupe.Options) {
 	o.MaxBody, o.MaxHeader, o.MaxDepth, o.MaxBatch = int64(l.maxBody), int(l.maxHeader), int(l.maxDepth), int(l.maxBatch)
+	o.MaxURI = int(l.maxURI)
 	o.BodyTimeout, o.WriteTimeout, o.MaxQueued = l.bodyTimeout, l.writeTimeout, int(l.maxQueued)
 	o.MaxCall, o.MaxAsk, o.SessionIdle, o.SessionMax = l.maxCall, l.maxAsk, l.sessionIdle, l.sessionMax
 	o.ReplayAge, o.ReplayEvents, o.ReplayBytes = l.replayAge, int(l.replayEvents), int64(l.replayBytes)

@@ -27,7 +27,7 @@ func TestLimitDefaults(t *testing.T) {
 	var got troupe.Options
 	s.limits.options(&got)
 	want := troupe.Options{
-		MaxBody: 4 << 20, MaxHeader: 32 << 10, MaxDepth: 128, MaxBatch: 100, BodyTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, MaxQueued: 1 << 20,
+		MaxBody: 4 << 20, MaxHeader: 32 << 10, MaxDepth: 128, MaxBatch: 100, MaxURI: 8 << 10, BodyTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, MaxQueued: 1 << 20,
 		MaxCall: time.Hour, MaxAsk: 10 * time.Minute, SessionIdle: 72 * time.Hour, SessionMax: 30 * 24 * time.Hour,
 		ReplayAge: 10 * time.Minute, ReplayEvents: 1000, ReplayBytes: 4 << 20,
 		CallRate: 100, LogRate: 500, PrincipalRate: 1000, CallsPerSession: 256, CallsPerPrincipal: 1024, CallsPerNode: 10_000, SessionsPerPrincipal: 100_000,
