@@ -129,6 +129,8 @@ func unreadable(err error) error {
 // Now is this machine's clock, which is that of the embedded store.
 func (s store) Now() time.Time { return time.Now().Round(0) }
 
-func (s store) NearFull() bool { return s.n.NearFull() }
+func (s store) Use(b actors.Budget) (used, limit int64) {
+	return s.n.Use([...]cluster.Budget{actors.SessionBudget: cluster.SessionBudget, actors.EventBudget: cluster.EventBudget}[b])
+}
 
 func (s store) Suspended() bool { return s.n.Suspended() }

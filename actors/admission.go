@@ -200,7 +200,7 @@ func (n *Node) readmit(s *sessionActor) *account {
 
 // admitSession takes a token for a new session, or answers why there is none.
 func (n *Node) admitSession(in *Input, id []byte) bool {
-	if n.store.NearFull() {
+	if n.nearFull(SessionBudget) {
 		n.refuse(in.Conn, id, verdict{reason: StoreFull})
 		return false
 	}

@@ -21,6 +21,8 @@ type memory struct {
 	reads atomic.Int64 // appends that were read
 	skew  atomic.Int64 // of the clock, nanoseconds
 
+	used, limit [budgets]atomic.Int64
+
 	// before runs ahead of each operation, unlocked, and after runs when the
 	// operation is done and not yet reported; an error is reported in its place.
 	before, after func(op, key string) error
@@ -186,8 +188,8 @@ func (m *memory) EndStream(_ context.Context, path string) error {
 	})
 }
 
-func (m *memory) NearFull() bool  { return false }
-func (m *memory) Suspended() bool { return false }
+func (m *memory) Use(b Budget) (used, limit int64) { return m.used[b].Load(), m.limit[b].Load() }
+func (m *memory) Suspended() bool                  { return false }
 
 // plainHandler serves nothing and has nothing to tell.
 type plainHandler struct{ Handler }

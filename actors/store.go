@@ -47,11 +47,22 @@ type Store interface {
 	// Now is the clock by which the store counts lifetimes. It may jump, as it is that of a
 	// machine; it has no monotonic reading.
 	Now() time.Time
-	// NearFull reports that new sessions and streams are to be refused.
-	NearFull() bool
+	// Use is how many bytes of a budget are in use, of how many; 0 of 0 where that is
+	// not known.
+	Use(b Budget) (used, limit int64)
 	// Suspended reports that this node's lease is not certain now.
 	Suspended() bool
 }
+
+// Budget names a part of the store that has a limit of its own.
+type Budget uint8
+
+// The budgets.
+const (
+	SessionBudget Budget = iota
+	EventBudget          // of the event log, with the records and bodies of calls
+	budgets
+)
 
 // Conn is the client's side of one HTTP request: the transport's exchange. Its
 // methods never block, but for Room.

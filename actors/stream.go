@@ -524,7 +524,7 @@ func (n *Node) storeStream(s *streamActor, body []byte) {
 
 // newRecord is the record of a new stream as it is stored, if there is room for it.
 func (n *Node) newRecord(s *streamActor) ([]byte, error) {
-	if n.store.NearFull() {
+	if n.nearFull(EventBudget) {
 		n.refusals.count(StoreFull)
 		return nil, ErrFull
 	}

@@ -69,6 +69,7 @@ func (n *Node) OpenStream(ctx context.Context, stream string, rec, body []byte, 
 	if err != nil {
 		return 0, fmt.Errorf("cluster: open stream %s: %w", stream, err)
 	}
+	n.written(EventBudget, len(rec)+len(body))
 	return rev, nil
 }
 

@@ -38,7 +38,7 @@ type Node struct {
 	outages  *outages
 	flusher  *flusher // nil: acknowledgements do not wait for the disk
 	counters counters
-	full     atomic.Bool // see NearFull
+	fills    [budgets]fillOf
 	leaving  atomic.Bool // Close has begun: calls from outside are refused
 	watching bool        // the goroutine of outages runs
 	flushing bool        // that of the flusher runs

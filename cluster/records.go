@@ -189,6 +189,9 @@ func (n *Node) Create(ctx context.Context, key string, data []byte, ttl time.Dur
 	if err != nil {
 		return 0, fmt.Errorf("cluster: create %s: %w", key, err)
 	}
+	if stream == n.streamName(budgetNames[SessionBudget]) {
+		n.written(SessionBudget, len(data))
+	}
 	return rev, nil
 }
 

@@ -87,6 +87,6 @@ func (s store) EndStream(ctx context.Context, path string) error {
 	return translated(s.link.EndStream(ctx, path))
 }
 
-func (s store) Now() time.Time  { return s.link.Now() }
-func (s store) NearFull() bool  { return false }
-func (s store) Suspended() bool { return s.link.Suspended() }
+func (s store) Now() time.Time                        { return s.link.Now() }
+func (s store) Use(actors.Budget) (used, limit int64) { return 0, 0 }
+func (s store) Suspended() bool                       { return s.link.Suspended() }

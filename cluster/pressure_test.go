@@ -1,0 +1,35 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+)
+
+// TestUse: what is in use of each budget is known, sessions apart from events, and what
+// was just stored counts before it has been measured.
+func TestUse(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := open(t, Options{MaxStore: 256 << 20})
+		time.Sleep(2 * defaultLease)
+		sessions, limit := n.Use(SessionBudget)
+		if sessions != 0 || limit != 64<<20 {
+			t.Errorf("sessions: %d of %d bytes, want 0 of 64 MiB", sessions, limit)
+		}
+		must[uint64](t)(n.OpenStream(t.Context(), testStream, []byte("w"), make([]byte, 1<<20), time.Hour))
+		events, limit := n.Use(EventBudget)
+		if events < 1<<20 || limit != 160<<20 {
+			t.Errorf("events: %d of %d bytes at once, want 1 MiB and more of 160 MiB", events, limit)
+		}
+		if sessions, _ = n.Use(SessionBudget); sessions != 0 {
+			t.Errorf("a call takes %d bytes of what sessions have", sessions)
+		}
+		must[uint64](t)(n.Create(t.Context(), "session.anon.demo.s1", make([]byte, 1000), time.Hour))
+		if sessions, _ = n.Use(SessionBudget); sessions < 1000 {
+			t.Errorf("a session takes %d bytes, want 1,000 and more", sessions)
+		}
+		time.Sleep(2 * defaultLease)
+		if now, _ := n.Use(EventBudget); now < 1<<20 || now > 1<<20+10_000 {
+			t.Errorf("events: %d bytes once they are measured", now)
+		}
+	})
+}
