@@ -1,10 +1,10 @@
 package actors
 
 import (
-	"math"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -42,7 +42,7 @@ func (l NodeLimits) Defaults() NodeLimits {
 	if p.Rate == 0 {
 		p.Rate = 1000
 	}
-	p.Burst = burst(p.Rate, p.Burst)
+	p.Burst = quota.Burst(p.Rate, p.Burst)
 	n(&p.Calls, 1024)
 	n(&p.Streams, 1024)
 	n(&p.Parked, 1024)
@@ -53,70 +53,79 @@ func (l NodeLimits) Defaults() NodeLimits {
 	return l
 }
 
-// burst is the size of a bucket: n, or twice what it gets in a second.
-func burst(rate float64, n int) int {
-	if n > 0 {
-		return n
-	}
-	return max(1, int(math.Ceil(min(2*rate, math.MaxInt32))))
+// quota is what l says of every account.
+func (l NodeLimits) quota() quota.Limits {
+	p := &l.Principal
+	return quota.Limits{Places: l.Calls, Each: p.Calls, Accounts: l.Accounts, Rates: [quota.Rates]quota.Rate{
+		rateOfCalls:    {PerSecond: p.Rate, Burst: p.Burst},
+		rateOfSessions: {PerSecond: float64(p.Sessions) / p.SessionIdle.Seconds(), Burst: p.Sessions},
+	}}
 }
 
-// over reports that n exceeds the limit; a negative one is none.
-func over(n int64, limit int) bool { return limit >= 0 && n > int64(limit) }
+// What an account counts beside its requests in flight.
+const (
+	heldStreams = iota // event streams with a connection
+	heldGets           // GETs that are being handled
+	heldParked         // questions that wait for the client
+)
 
-// busy reports that a node with load requests in flight, of as many as limit, is
-// nearly full: it is shared then.
-func busy(load int64, limit int) bool {
-	return limit >= 0 && load > int64(limit)/4*3+int64(limit)%4*3/4
+// What an account has buckets for.
+const (
+	rateOfCalls = iota
+	rateOfSessions
+)
+
+// limit gives a node that has none its accounts.
+func (n *Node) limit(l NodeLimits) {
+	n.limits = l.Defaults()
+	n.accounts = quota.New(n.limits.quota())
 }
 
-// fair decides for a request that has been counted in on a node that is busy: load
-// requests are in flight where limit may be, mine of them are of the same account,
-// and contenders share the node. Nobody may have more than an equal share, so that
-// there is room for those who come late.
-func fair(load, mine int64, limit, contenders int) Reason {
-	switch {
-	case load > int64(limit):
-		return CallsOfNode
-	case mine > max(1, int64(limit/max(1, contenders))):
-		return ShareOfNode
+// noPlace is the reason of a request that gets no place.
+var noPlace = [...]Reason{quota.Admitted: admitted, quota.Full: CallsOfNode, quota.OverShare: ShareOfNode, quota.OverLimit: CallsOfPrincipal}
+
+// accountOf is the account that a request counts on; s is nil where there is no
+// session.
+func (n *Node) accountOf(s *sessionActor, in *Input) *quota.Account {
+	if s == nil {
+		return n.accounts.Of(in.Tenant, in.Address)
 	}
-	return admitted
+	return s.account.Of(n.accounts, in.Tenant, in.Address)
+}
+
+// billed is the account of a session's last request, which also pays for what is
+// no request of its own: its streams and questions.
+func (n *Node) billed(s *sessionActor) *quota.Account {
+	return s.account.Last(n.accounts, s.key.Tenant)
 }
 
 // admit counts a request in, or tells why it may not run now. s is nil for one that
 // has no session. Who was admitted has to leave, and gets a refund when the request
 // does not run after all.
-func (n *Node) admit(s *sessionActor, in *Input, m *codec.Message) (*account, verdict) {
+func (n *Node) admit(s *sessionActor, in *Input, m *codec.Message) (*quota.Account, verdict) {
 	a, no := n.enter(s, in)
-	if no.reason == admitted && pays(s, m.Method) {
-		no = n.spend(s, a)
-	}
-	if no.reason == admitted {
-		return a, no
-	}
-	n.leave(a)
-	return nil, no
-}
-
-// enter counts a request in, and tells whether there may be so many. It has to leave in
-// either case.
-func (n *Node) enter(s *sessionActor, in *Input) (a *account, no verdict) {
-	t := &n.accounts
-	a = t.ofRequest(s, in)
-	mine, ok := t.enter(a)
-	for !ok {
-		a = t.ofRequest(s, in)
-		mine, ok = t.enter(a)
-	}
-	if load := n.inFlight.Add(1); busy(load, t.lim.Calls) {
-		t.claim(a, time.Now())
-		no.reason = fair(load, mine, t.lim.Calls, int(t.active.Load()))
-	}
-	if no.reason == admitted && over(mine, t.lim.Principal.Calls) {
-		no.reason = CallsOfPrincipal
+	if a != nil && pays(s, m.Method) {
+		if no = n.spend(s, a); no.reason != admitted {
+			n.accounts.Leave(a)
+			return nil, no
+		}
 	}
 	return a, no
+}
+
+// enter counts a request in, or tells why there may not be so many. Who was counted in
+// has to leave.
+func (n *Node) enter(s *sessionActor, in *Input) (*quota.Account, verdict) {
+	a := n.accountOf(s, in)
+	place, ok := n.accounts.Admit(a)
+	for !ok {
+		a = n.accountOf(s, in)
+		place, ok = n.accounts.Admit(a)
+	}
+	if place != quota.Admitted {
+		return nil, verdict{reason: noPlace[place]}
+	}
+	return a, verdict{}
 }
 
 // admitLookup counts a request in whose session the store is to be asked for, before it is
@@ -124,18 +133,18 @@ func (n *Node) enter(s *sessionActor, in *Input) (a *account, no verdict) {
 // that was found. The error is a verdict.
 func (n *Node) admitLookup(in *Input) (done func(found bool), err error) {
 	a, no := n.enter(nil, in)
-	if no.reason == admitted {
-		no = n.spend(nil, a)
+	if a == nil {
+		return nil, no
 	}
-	if no.reason != admitted {
-		n.leave(a)
+	if no = n.spend(nil, a); no.reason != admitted {
+		n.accounts.Leave(a)
 		return nil, no
 	}
 	return func(found bool) {
 		if found {
-			a.rate.giveBack(time.Now())
+			a.Buckets[rateOfCalls].GiveBack(time.Now())
 		}
-		n.leave(a)
+		n.accounts.Leave(a)
 	}, nil
 }
 
@@ -152,20 +161,20 @@ func pays(s *sessionActor, method []byte) bool {
 
 // spend takes a token of the session and one of the account. A call that one of
 // them refuses costs none.
-func (n *Node) spend(s *sessionActor, a *account) verdict {
+func (n *Node) spend(s *sessionActor, a *quota.Account) verdict {
 	now := time.Now()
 	if s == nil {
-		if wait := a.rate.take(now); wait > 0 {
+		if wait := a.Buckets[rateOfCalls].Take(now); wait > 0 {
 			return verdict{RateOfPrincipal, wait}
 		}
 		return verdict{}
 	}
 	own := s.rate()
-	if wait := own.take(now); wait > 0 {
+	if wait := own.Take(now); wait > 0 {
 		return verdict{RateOfSession, wait}
 	}
-	if wait := a.rate.take(now); wait > 0 {
-		own.giveBack(now)
+	if wait := a.Buckets[rateOfCalls].Take(now); wait > 0 {
+		own.GiveBack(now)
 		return verdict{RateOfPrincipal, wait}
 	}
 	return verdict{}
@@ -175,24 +184,16 @@ func (n *Node) spend(s *sessionActor, a *account) verdict {
 func (n *Node) refund(r *requestActor) {
 	if r.sess != nil && pays(r.sess, r.call.msg.Method) {
 		now := time.Now()
-		r.sess.rate().giveBack(now)
-		r.from.rate.giveBack(now)
+		r.sess.rate().GiveBack(now)
+		r.from.Buckets[rateOfCalls].GiveBack(now)
 	}
-}
-
-// leave counts a request out.
-func (n *Node) leave(a *account) {
-	n.inFlight.Add(-1)
-	n.accounts.leave(a)
 }
 
 // readmit counts in a call that runs again after its node was lost: it was
 // admitted once.
-func (n *Node) readmit(s *sessionActor) *account {
-	n.inFlight.Add(1)
+func (n *Node) readmit(s *sessionActor) *quota.Account {
 	for {
-		a := n.accounts.of(s.key.Tenant, "")
-		if _, ok := n.accounts.enter(a); ok {
+		if a := n.accounts.Of(s.key.Tenant, ""); n.accounts.Enter(a) {
 			return a
 		}
 	}
@@ -205,13 +206,13 @@ func (n *Node) admitSession(in *Input, id []byte) bool {
 		return false
 	}
 	for {
-		a := n.accounts.of(in.Tenant, in.Address)
-		wait := a.sessions.take(time.Now())
+		a := n.accounts.Of(in.Tenant, in.Address)
+		wait := a.Buckets[rateOfSessions].Take(time.Now())
 		switch {
 		case wait > 0:
 			n.refuse(in.Conn, id, verdict{SessionsOfPrincipal, wait})
 			return false
-		case !a.dropped.Load():
+		case !a.Dropped():
 			return true
 		}
 	}
@@ -220,26 +221,25 @@ func (n *Node) admitSession(in *Input, id []byte) bool {
 // forgive gives the token of a session back that could not be made, or has been
 // deleted.
 func (n *Node) forgive(in *Input) {
-	n.accounts.of(in.Tenant, in.Address).sessions.giveBack(time.Now())
+	n.accounts.Of(in.Tenant, in.Address).Buckets[rateOfSessions].GiveBack(time.Now())
 }
 
 // admitStream counts a GET in while it is handled, or answers why it may not be.
 // done must be called when it returns.
 func (n *Node) admitStream(svc *Service, s *sessionActor, in *Input) (done func(), ok bool) {
-	a := n.accounts.ofSession(s, in)
-	gets := a.gets.Add(1)
-	for a.dropped.Load() {
-		a.gets.Add(-1)
-		a = n.accounts.ofSession(s, in)
-		gets = a.gets.Add(1)
+	a := n.accountOf(s, in)
+	gets, ok := a.Hold(heldGets)
+	for !ok {
+		a = n.accountOf(s, in)
+		gets, ok = a.Hold(heldGets)
 	}
 	mine := s.gets.Add(1)
-	done = func() { s.gets.Add(-1); a.gets.Add(-1) }
+	done = func() { s.gets.Add(-1); a.Held[heldGets].Add(-1) }
 	// Those that are still on their way count too.
 	switch {
-	case over(mine+s.streams.Load(), svc.Limits.Streams):
+	case quota.Over(mine+s.streams.Load(), svc.Limits.Streams):
 		n.refuse(in.Conn, nil, verdict{reason: StreamsOfSession})
-	case over(gets+a.streams.Load(), n.accounts.lim.Principal.Streams):
+	case quota.Over(gets+a.Held[heldStreams].Load(), n.limits.Principal.Streams):
 		n.refuse(in.Conn, nil, verdict{reason: StreamsOfPrincipal})
 	default:
 		return done, true
@@ -250,19 +250,18 @@ func (n *Node) admitStream(svc *Service, s *sessionActor, in *Input) (done func(
 
 // admitLink counts the connection that a session lives on, or answers why there
 // may not be one more. Whoever was admitted gives it back as one of its streams.
-func (n *Node) admitLink(in *Input) (*account, bool) { return n.admitListener(in, nil) }
+func (n *Node) admitLink(in *Input) (*quota.Account, bool) { return n.admitListener(in, nil) }
 
 // admitListener is admitLink for a request with an id.
-func (n *Node) admitListener(in *Input, id []byte) (*account, bool) {
+func (n *Node) admitListener(in *Input, id []byte) (*quota.Account, bool) {
 	for {
-		a := n.accounts.of(in.Tenant, in.Address)
-		mine := a.streams.Add(1)
-		if a.dropped.Load() {
-			a.streams.Add(-1)
+		a := n.accounts.Of(in.Tenant, in.Address)
+		mine, ok := a.Hold(heldStreams)
+		if !ok {
 			continue
 		}
-		if over(mine+a.gets.Load(), n.accounts.lim.Principal.Streams) {
-			a.streams.Add(-1)
+		if quota.Over(mine+a.Held[heldGets].Load(), n.limits.Principal.Streams) {
+			a.Held[heldStreams].Add(-1)
 			n.refuse(in.Conn, id, verdict{reason: StreamsOfPrincipal})
 			return nil, false
 		}
@@ -272,27 +271,26 @@ func (n *Node) admitListener(in *Input, id []byte) (*account, bool) {
 
 // admitQuestion decides on one more question to the client of a session, of which
 // parked wait already.
-func (n *Node) admitQuestion(s *sessionActor, a *account, parked int) Reason {
+func (n *Node) admitQuestion(s *sessionActor, a *quota.Account, parked int) Reason {
 	switch {
-	case over(int64(parked)+1, s.svc.Limits.Parked):
+	case quota.Over(int64(parked)+1, s.svc.Limits.Parked):
 		return ParkedOfSession
-	case over(a.parked.Load()+1, n.accounts.lim.Principal.Parked):
+	case quota.Over(a.Held[heldParked].Load()+1, n.limits.Principal.Parked):
 		return ParkedOfPrincipal
 	}
 	return admitted
 }
 
 // admitParked counts one more question of a request that has no session.
-func (n *Node) admitParked(self *standing) (*account, error) {
+func (n *Node) admitParked(self *standing) (*quota.Account, error) {
 	for {
-		a := n.accounts.of(self.peer.key.Tenant, self.address)
-		parked := a.parked.Add(1)
-		switch {
-		case a.dropped.Load():
-			a.parked.Add(-1)
+		a := n.accounts.Of(self.peer.key.Tenant, self.address)
+		parked, ok := a.Hold(heldParked)
+		if !ok {
 			continue
-		case over(parked, n.accounts.lim.Principal.Parked):
-			a.parked.Add(-1)
+		}
+		if quota.Over(parked, n.limits.Principal.Parked) {
+			a.Held[heldParked].Add(-1)
 			n.refusals.count(ParkedOfPrincipal)
 			return nil, ErrParked
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/quota"
 )
 
 // What ends questions that are asked by having the request sent again.
@@ -34,7 +35,7 @@ type input struct {
 	given map[string][]byte
 	taken []string // the keys of given that have answered a question
 	used  []usedKey
-	place *account // that holds the call's place among those that wait
+	place *quota.Account // that holds the call's place among those that wait
 }
 
 // usedKey is how often a key was asked for.
@@ -174,7 +175,7 @@ func (c *Call) putQuestions(a *asking) (wake <-chan more, err error) {
 	}
 	defer func() {
 		if err != nil {
-			in.place.parked.Add(-1)
+			in.place.Held[heldParked].Add(-1)
 		}
 	}()
 	if in.park == "" {
@@ -201,7 +202,7 @@ func (c *Call) putQuestions(a *asking) (wake <-chan more, err error) {
 // take ends a wait: what a request brought of that which was missing is kept, and the
 // rest is ignored.
 func (s *standing) take(got more, a *asking) error {
-	s.place.parked.Add(-1)
+	s.place.Held[heldParked].Add(-1)
 	if got.err != nil {
 		return got.err
 	}

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
@@ -34,7 +35,7 @@ func (f *frame) size() int {
 type attachment struct {
 	node    *Node
 	svc     *Service
-	from    *account // that the connection counts on
+	from    *quota.Account // that the connection counts on
 	key     StreamKey
 	conn    Conn
 	primes  bool // the revision knows priming events and retry
@@ -59,7 +60,7 @@ type attachment struct {
 const primingRevision = "2025-11-25"
 
 func (n *Node) newAttachment(svc *Service, s *sessionActor, key StreamKey, rec *streamRecord, conn Conn, after stream.Position) *attachment {
-	a := &attachment{node: n, svc: svc, from: n.accounts.billed(s), key: key, conn: conn, primes: rec.Revision >= primingRevision, answers: len(rec.Calls) > 0, after: after, next: after.Append, skip: after.Entry + 1}
+	a := &attachment{node: n, svc: svc, from: n.billed(s), key: key, conn: conn, primes: rec.Revision >= primingRevision, answers: len(rec.Calls) > 0, after: after, next: after.Append, skip: after.Entry + 1}
 	if after.Append == 0 {
 		a.next, a.skip = 1, 0
 	}
@@ -140,10 +141,10 @@ func (a *attachment) poll() {
 func (a *attachment) watch() {
 	a.wrote = time.Now()
 	a.node.attachments.add(a)
-	a.from.streams.Add(1)
+	a.from.Held[heldStreams].Add(1)
 	a.conn.Gone(func() {
 		a.node.attachments.drop(a)
-		a.from.streams.Add(-1)
+		a.from.Held[heldStreams].Add(-1)
 	})
 }
 

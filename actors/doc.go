@@ -32,11 +32,12 @@
 //
 // # Who is let in
 //
-// Node.admit counts a request on the account of its principal, or of its address,
-// and takes a token of its session and of that account. An account holds what its
-// principal has in use on this node; a node that is nearly full is shared equally
-// among those who ask. A refusal costs nothing, says its reason, and is counted by
-// it: see Reason. A call that runs again after a crash is never refused.
+// Node.admit takes a place for a request on the account of its principal, or of its
+// address, and a token of its session and of that account. internal/quota has the
+// accounts, and shares a node that is nearly full equally; what an account counts, and
+// how a client learns of a refusal, is said here (admission.go, refusal.go). A refusal
+// costs nothing and is counted by its Reason. A call that runs again after a crash is
+// never refused.
 //
 // # Who may call what
 //

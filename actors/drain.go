@@ -94,7 +94,7 @@ type (
 
 // passOn hands over the calls that can go on elsewhere.
 func (n *Node) passOn() {
-	if n.inFlight.Load() == 0 {
+	if n.accounts.InFlight() == 0 {
 		return
 	}
 	begun := time.Now().Add(-quick)
@@ -173,7 +173,7 @@ func (n *Node) ownCalls(begun time.Time) bool {
 	for _, r := range n.standings.snapshot() {
 		ask(func(t any) error { return r.r.Post(called{r.turn, t}) })
 	}
-	if n.inFlight.Load() > 0 {
+	if n.accounts.InFlight() > 0 {
 		n.sessions.Each(func(s *sessionActor) { ask(s.Post) })
 	}
 	return m.own > 0
@@ -189,7 +189,7 @@ func (n *Node) giveUp(ctx context.Context) {
 }
 
 // running reports that a call runs here that nobody else can go on with.
-func (n *Node) running() bool { return n.inFlight.Load() > n.handed.Load() }
+func (n *Node) running() bool { return n.accounts.InFlight() > n.handed.Load() }
 
 // busy reports that a call runs, or that an answer has not yet been stored and handed to its connection.
 func (n *Node) busy() bool {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -19,9 +20,9 @@ type hold struct {
 	n     *Node
 	svc   *Service
 	until time.Time
-	open  bool          // the response has begun
-	gone  chan struct{} // closed when the connection is
-	from  *account      // that it counts on until its session is known
+	open  bool           // the response has begun
+	gone  chan struct{}  // closed when the connection is
+	from  *quota.Account // that it counts on until its session is known
 }
 
 func (n *Node) newHold(svc *Service, conn Conn) *hold {
@@ -78,10 +79,10 @@ func (h *hold) find(in *Input) *sessionActor {
 // charge counts a resume whose session is not known on its principal, or answers that
 // there are too many.
 func (h *hold) charge(in *Input) bool {
-	for h.from == nil || h.from.dropped.Load() {
+	for h.from == nil || h.from.Dropped() {
 		h.release()
-		h.from = h.n.accounts.of(in.Tenant, in.Address)
-		if gets := h.from.gets.Add(1); over(gets+h.from.streams.Load(), h.n.accounts.lim.Principal.Streams) {
+		h.from = h.n.accounts.Of(in.Tenant, in.Address)
+		if gets := h.from.Held[heldGets].Add(1); quota.Over(gets+h.from.Held[heldStreams].Load(), h.n.limits.Principal.Streams) {
 			h.n.refuse(h, nil, verdict{reason: StreamsOfPrincipal})
 			return false
 		}
@@ -91,7 +92,7 @@ func (h *hold) charge(in *Input) bool {
 
 func (h *hold) release() {
 	if h.from != nil {
-		h.from.gets.Add(-1)
+		h.from.Held[heldGets].Add(-1)
 		h.from = nil
 	}
 }

@@ -102,9 +102,7 @@ func (n *Node) Connect(svc *Service, in *Input) {
 	}
 	s := n.newSession(svc, key, session.New(time.Now(), session.Lifetime{Idle: age, Absolute: age}), 0)
 	s.link = l
-	if a != n.accounts.overflow {
-		s.account.Store(a) // which also pays for questions before the first request
-	}
+	s.account.Keep(n.accounts, a) // which also pays for questions before the first request
 	l.said.Store(s.last.UnixNano())
 	n.startSession(s)
 	n.sessions.Put(key, s)
@@ -112,13 +110,13 @@ func (n *Node) Connect(svc *Service, in *Input) {
 	in.Conn.SetSession(in.Session)
 	if !in.Conn.Open() {
 		n.endSession(s)
-		a.streams.Add(-1)
+		a.Held[heldStreams].Add(-1)
 		return
 	}
 	n.links.add(s)
 	in.Conn.Gone(func() {
 		n.endSession(s)
-		a.streams.Add(-1)
+		a.Held[heldStreams].Add(-1)
 	})
 	if svc.life.over.Load() { // since before the session was found
 		n.endSession(s)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -43,7 +44,7 @@ type listenActor struct {
 	conn   Conn
 	id     []byte // raw, of the request
 	filter Listening
-	from   *account
+	from   *quota.Account
 	stream *aloneStream
 	acked  bool
 	early  [][]byte // what came before the acknowledgement was sent
@@ -248,7 +249,7 @@ func (l *listenActor) makeGood() {
 func (l *listenActor) end(reason string) {
 	l.node.listens.Drop(l.key, l)
 	l.Stop()
-	l.from.streams.Add(-1)
+	l.from.Held[heldStreams].Add(-1)
 	for _, uri := range l.filter.URIs {
 		l.node.follow(l, uri)
 	}

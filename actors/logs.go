@@ -4,13 +4,15 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/quota"
 )
 
 // logs is the account of a session's log messages, or of those of a request that
 // stands for itself: what exceeds its rate is dropped, and the client is told how much
 // that was.
 type logs struct {
-	rate   bucket
+	rate   quota.Bucket
 	missed atomic.Int64 // dropped since the client was last told
 	told   atomic.Bool  // somebody is going to tell it
 }
@@ -19,7 +21,7 @@ type logs struct {
 func logsIn(p *atomic.Pointer[logs], rate float64) *logs {
 	l := p.Load()
 	for l == nil {
-		p.CompareAndSwap(nil, &logs{rate: newBucket(rate, burst(rate, 0))})
+		p.CompareAndSwap(nil, &logs{rate: quota.NewBucket(quota.Rate{PerSecond: rate, Burst: quota.Burst(rate, 0)})})
 		l = p.Load()
 	}
 	return l
@@ -28,7 +30,7 @@ func logsIn(p *atomic.Pointer[logs], rate float64) *logs {
 // admit takes a token for one message. When there is none, wait is how long it will be
 // until there is.
 func (l *logs) admit(n *Node) (wait time.Duration) {
-	if wait = l.rate.take(time.Now()); wait > 0 {
+	if wait = l.rate.Take(time.Now()); wait > 0 {
 		l.missed.Add(1)
 		n.refusals.count(LogRateOfSession)
 	}

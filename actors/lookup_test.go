@@ -50,7 +50,7 @@ func TestUnknownSessionsAreAdmittedFirst(t *testing.T) {
 		if unknown != 5 || refused != len(conns)-5 || asked.Load() != 5 {
 			t.Errorf("%d are unknown, %d refused, the store was asked %d times", unknown, refused, asked.Load())
 		}
-		if n := h.inFlight.Load(); n != 0 {
+		if n := h.accounts.InFlight(); n != 0 {
 			t.Errorf("%d requests are in flight", n)
 		}
 		// One after the other they cost tokens, and a session that is known does not.
@@ -125,7 +125,7 @@ func TestStatesAreAdmittedFirst(t *testing.T) {
 				t.Errorf("request %d is answered %d", i, status)
 			}
 		}
-		if left := n.inFlight.Load(); left != 0 {
+		if left := n.accounts.InFlight(); left != 0 {
 			t.Errorf("%d requests are in flight", left)
 		}
 		_ = n.Close(t.Context())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -52,14 +53,14 @@ type Node struct {
 	parks       *kernel.Directory[string, *requestActor] // calls that have asked, by the name in their states
 	outcomes    outcomes
 	keys        Keys
-	accounts    accounts
+	accounts    *quota.Accounts
+	limits      NodeLimits
 	refusals    refusals
 	requests    requestPool
 	subs        subscriptions
 
 	lostPings atomic.Int64
-	inFlight  atomic.Int64
-	handed    atomic.Int64 // of those in flight, see requestActor.handed
+	handed    atomic.Int64 // of the requests in flight, see requestActor.handed
 	appends   atomic.Int64
 	resumes   atomic.Int64
 	listened  atomic.Uint64 // standalone streams that were begun
@@ -102,7 +103,7 @@ func NewNode(c Config) *Node {
 	n.outcomes.all = make(map[string]outcome)
 	n.questions.open = make(map[string]*question)
 	n.subs.init()
-	n.accounts.init(c.Limits.Defaults())
+	n.limit(c.Limits)
 	n.heart.node = n
 	n.k.Start(&n.heart.Actor, KindNode, &n.heart)
 	n.timer = time.AfterFunc(time.Hour, func() { _ = n.heart.Post(tick{}) })
@@ -140,7 +141,7 @@ func (h *heart) Receive(m any) {
 		h.Contain(s.comment)
 	}
 	n.outcomes.expire(now)
-	n.accounts.settle(now)
+	n.accounts.Settle(now)
 	jumped, running := n.clock.jumped(), int64(n.clock.running())
 	n.streams.Each(func(s *streamActor) {
 		if d := s.due.Load(); d != 0 && (jumped || running > d) {
@@ -163,9 +164,9 @@ type Stats struct {
 
 // Stats returns the node's counts.
 func (n *Node) Stats() Stats {
-	return Stats{InFlight: int(n.inFlight.Load()), Streams: n.streams.Len(), Sessions: n.sessions.Len(), Connections: n.attachments.len() + n.links.len() + n.talking.len(),
-		Questions: n.questions.len(), Accounts: int(n.accounts.size.Load()), Appends: n.appends.Load(), Resumes: n.resumes.Load(),
-		Takeovers: n.takeover.Load(), Overflowed: n.accounts.spilled.Load(), LostPings: n.lostPings.Load()}
+	return Stats{InFlight: int(n.accounts.InFlight()), Streams: n.streams.Len(), Sessions: n.sessions.Len(), Connections: n.attachments.len() + n.links.len() + n.talking.len(),
+		Questions: n.questions.len(), Accounts: n.accounts.Len(), Appends: n.appends.Load(), Resumes: n.resumes.Load(),
+		Takeovers: n.takeover.Load(), Overflowed: n.accounts.Overflowed(), LostPings: n.lostPings.Load()}
 }
 
 var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
@@ -434,13 +435,13 @@ func (n *Node) Close(ctx context.Context) error {
 	}
 	n.draining.Store(true)
 	n.timer.Stop()
-	if n.inFlight.Load() > 0 {
+	if n.accounts.InFlight() > 0 {
 		n.giveUp(ctx)
 	}
 	n.standings.giveUp(nil, ErrClosing) // those that wait for input, too
 	n.stopAll(ErrClosing)
 	var err error
-	for began := time.Now(); (n.inFlight.Load() > 0 || !n.standings.empty()) && err == nil; {
+	for began := time.Now(); (n.accounts.InFlight() > 0 || !n.standings.empty()) && err == nil; {
 		if n.handing.Load() && !n.running() && n.standings.empty() && time.Since(began) > quick {
 			break
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -74,7 +75,7 @@ func (r *requestActor) askMore(m *askMore) {
 	p.asked, p.until, p.wake = m.round, time.Now().Add(wait), m.wake
 	r.timer.Reset(wait)
 	if r.from != nil {
-		r.node.leave(r.from) // it is not in flight while it waits
+		r.node.accounts.Leave(r.from) // it is not in flight while it waits
 		r.from = nil
 	}
 	m.Done()
@@ -251,7 +252,7 @@ func (n *Node) again(svc *Service, s *sessionActor, in *Input, principal any, m 
 		n.badResponses(in.Conn, m.ID)
 	}
 	if err != nil || !ok {
-		n.leave(a)
+		n.accounts.Leave(a)
 		return false
 	}
 	sum := digest(sha256.Sum256(codec.AppendCanonical(nil, m.Responses)))
@@ -285,7 +286,7 @@ func (n *Node) again(svc *Service, s *sessionActor, in *Input, principal any, m 
 			}
 			continue // another has begun it: the same answers bring the same outcome
 		}
-		n.leave(a)
+		n.accounts.Leave(a)
 		return true
 	}
 }
@@ -315,7 +316,7 @@ func (n *Node) retry(st *askState, x *exchange, sum digest, given map[string][]b
 
 // runAgain runs a call again whose actor is gone, with the answers that it was
 // given. It reports whether it does: another request may be quicker.
-func (n *Node) runAgain(svc *Service, s *sessionActor, in *Input, principal any, m *codec.Message, body []byte, a *account, st *askState, sum digest, given map[string][]byte) bool {
+func (n *Node) runAgain(svc *Service, s *sessionActor, in *Input, principal any, m *codec.Message, body []byte, a *quota.Account, st *askState, sum digest, given map[string][]byte) bool {
 	var x *exchange
 	r, err := n.parks.Obtain(st.Park, func() (*requestActor, error) {
 		r, own := n.newAlone(svc, s, in, principal, m, body, a, true)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -146,7 +147,7 @@ func (p *Peer) Subscribe(ctx context.Context, uri string) error {
 	full := false
 	err := p.change(ctx, func(r *session.Record) bool {
 		changed := r.Subscribe(uri)
-		full = changed && (over(int64(len(r.Subscribed)), p.svc.Limits.Subscriptions) || bytesOf(r.Subscribed) > maxSubscribed)
+		full = changed && (quota.Over(int64(len(r.Subscribed)), p.svc.Limits.Subscriptions) || bytesOf(r.Subscribed) > maxSubscribed)
 		return changed && !full
 	})
 	if full {

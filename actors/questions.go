@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -47,9 +48,9 @@ type Answer struct {
 type question struct {
 	id      string // raw token
 	session SessionKey
-	from    *account     // that it counts on, nil for a ping of the node's own
-	journal *streamActor // where the answer is recorded first, nil if it need not be
-	taking  *taking      // the answer that is being recorded or has been, nil while there is none
+	from    *quota.Account // that it counts on, nil for a ping of the node's own
+	journal *streamActor   // where the answer is recorded first, nil if it need not be
+	taking  *taking        // the answer that is being recorded or has been, nil while there is none
 	ch      chan Answer
 }
 
@@ -71,7 +72,7 @@ func (n *Node) ask(s *sessionActor, stream string) (*question, error) {
 	q := &n.questions
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	a := n.accounts.billed(s)
+	a := n.billed(s)
 	if no := n.admitQuestion(s, a, q.counts[s.key]); no != admitted {
 		n.refusals.count(no)
 		return nil, ErrParked
@@ -92,13 +93,13 @@ func (q *questions) enter(x *question) {
 	}
 	q.open[x.id] = x
 	q.counts[x.session]++
-	x.from.parked.Add(1)
+	x.from.Held[heldParked].Add(1)
 }
 
 // reopen enters what an earlier run of the call on stream w asked and nobody has
 // answered. It comes before a client can resume the stream: one that does may
 // answer at once, and the handler may take long to get to where it asks.
-func (q *questions) reopen(w *streamActor, from *account, j *journal) {
+func (q *questions) reopen(w *streamActor, from *quota.Account, j *journal) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, past := range j.asked {
@@ -136,7 +137,7 @@ func (q *questions) remove(x *question) {
 		q.pings--
 		return
 	}
-	x.from.parked.Add(-1)
+	x.from.Held[heldParked].Add(-1)
 	if q.counts[x.session]--; q.counts[x.session] <= 0 {
 		delete(q.counts, x.session)
 	}

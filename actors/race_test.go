@@ -266,7 +266,7 @@ func TestSessionOnAConnectionThatPanics(t *testing.T) {
 // A question that two runs of a call have asked counts once.
 func TestQuestionReopenedTwice(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
-		a := h.accounts.of("anon", "192.0.2.1")
+		a := h.accounts.Of("anon", "192.0.2.1")
 		w := &streamActor{key: StreamKey{Session: SessionKey{"anon", "s", "x"}}}
 		again := func() *journal { return &journal{asked: []*askedBefore{{pastQuestion: pastQuestion{ID: `"q"`}}}} }
 		runs := []*journal{again(), again()}
@@ -276,7 +276,7 @@ func TestQuestionReopenedTwice(t *testing.T) {
 		for _, j := range runs {
 			h.questions.end(j)
 		}
-		if n := a.parked.Load(); n != 0 || len(h.questions.counts) != 0 {
+		if n := a.Held[heldParked].Load(); n != 0 || len(h.questions.counts) != 0 {
 			t.Errorf("%d questions count on the account, %v on sessions", n, h.questions.counts)
 		}
 	})

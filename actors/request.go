@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -40,7 +41,7 @@ type requestActor struct {
 	sess *sessionActor // nil for a request that stands for itself, over HTTP
 	self *standing     // of a request that stands for itself (2026-07-28), else nil
 	conn Conn
-	from *account // that the request counts on
+	from *quota.Account // that the request counts on
 
 	started time.Time
 	id      []byte // raw token, the actor's own copy
@@ -510,7 +511,7 @@ type requestPool struct {
 const requestPoolCap = 512
 
 // takeRequest returns an actor for a request that a has been charged with.
-func (n *Node) takeRequest(a *account) *requestActor {
+func (n *Node) takeRequest(a *quota.Account) *requestActor {
 	p := &n.requests
 	p.mu.Lock()
 	var r *requestActor
@@ -554,7 +555,7 @@ func (r *requestActor) stands(svc *Service, s *sessionActor, conn Conn, m *codec
 func (r *requestActor) release() {
 	n := r.node
 	if r.from != nil {
-		n.leave(r.from)
+		n.accounts.Leave(r.from)
 	}
 	r.out.Free()
 	if r.handed {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -128,7 +129,7 @@ func (l Limits) Defaults() Limits {
 	if l.Rate == 0 {
 		l.Rate = 100
 	}
-	l.Burst = burst(l.Rate, l.Burst)
+	l.Burst = quota.Burst(l.Rate, l.Burst)
 	if l.LogRate == 0 {
 		l.LogRate = 500
 	}

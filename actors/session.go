@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -39,8 +40,8 @@ type sessionActor struct {
 	// spoken is the revision of the record, 0 until somebody asked.
 	spoken atomic.Uint32
 
-	account atomic.Pointer[account] // that its last request counted on
-	calling atomic.Pointer[bucket]  // of calls; made by the first
+	account quota.Memo                   // that its last request counted on
+	calling atomic.Pointer[quota.Bucket] // of calls; made by the first
 
 	// touching is set while the record is being rewritten for activity.
 	touching atomic.Bool
@@ -227,7 +228,7 @@ func (s *sessionActor) idle() {
 		s.node.keepAlive(s, now)
 		left = s.svc.Limits.SessionDrop
 	}
-	if b := s.calling.Load(); left <= 0 && b != nil && !b.full(now) {
+	if b := s.calling.Load(); left <= 0 && b != nil && !b.Full(now) {
 		left = s.svc.Limits.SessionDrop // who comes back would find it full
 	}
 	if left = min(left, expires.Sub(now)); left > 0 {
@@ -239,11 +240,11 @@ func (s *sessionActor) idle() {
 }
 
 // rate is the session's bucket of calls per second.
-func (s *sessionActor) rate() bucket {
+func (s *sessionActor) rate() quota.Bucket {
 	if b := s.calling.Load(); b != nil {
 		return *b
 	}
-	b := newBucket(s.svc.Limits.Rate, s.svc.Limits.Burst)
+	b := quota.NewBucket(quota.Rate{PerSecond: s.svc.Limits.Rate, Burst: s.svc.Limits.Burst})
 	s.calling.CompareAndSwap(nil, &b)
 	return *s.calling.Load()
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -39,7 +40,7 @@ type exchange struct {
 	id    []byte
 	token []byte
 	meta  []byte // of a request that is sent again
-	from  *account
+	from  *quota.Account
 	heard chan struct{} // closed when the response is complete
 	slot  *link         // that has a place for it, nil if none
 }
@@ -110,7 +111,7 @@ func Asks(method []byte) bool {
 // newAlone returns the actor of a request that was admitted. s is the session of
 // its connection where that carries others, else nil. Where the call may outlive
 // the exchange it is apart: x is the exchange then, else nil.
-func (n *Node) newAlone(svc *Service, s *sessionActor, in *Input, principal any, m *codec.Message, body []byte, a *account, apart bool) (r *requestActor, x *exchange) {
+func (n *Node) newAlone(svc *Service, s *sessionActor, in *Input, principal any, m *codec.Message, body []byte, a *quota.Account, apart bool) (r *requestActor, x *exchange) {
 	var meta []byte
 	if apart { // the bytes are not the handler's beyond this exchange
 		own := new(codec.Message)

@@ -247,7 +247,7 @@ func TestListenerThatEndsAtOnce(t *testing.T) {
 			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 				begin(h)
 				h.noSubscriptions()
-				if n := h.accounts.of("anon", "192.0.2.1").streams.Load(); n != 0 {
+				if n := h.accounts.Of("anon", "192.0.2.1").Held[heldStreams].Load(); n != 0 {
 					t.Errorf("%d streams count on the account", n)
 				}
 			})

@@ -328,7 +328,7 @@ func (n *Node) rerunCalls(s *sessionActor, w *streamActor, log *pastLog, body []
 			lost = append(lost, c)
 		default:
 			j := newJournal(&log.past, i)
-			n.questions.reopen(w, n.accounts.billed(s), j)
+			n.questions.reopen(w, n.billed(s), j)
 			begin = append(begin, func() { n.rerun(s, w, c, bodies[i], j) })
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -119,7 +120,7 @@ func TestAnswerThatIsStoredLate(t *testing.T) {
 func TestAnswerThatCannotBeStored(t *testing.T) {
 	n := &Node{}
 	n.questions.open = make(map[string]*question)
-	x := &question{id: `"q"`, from: &account{}, ch: make(chan Answer, 1)}
+	x := &question{id: `"q"`, from: &quota.Account{}, ch: make(chan Answer, 1)}
 	n.questions.enter(x)
 	first, mine := n.questions.claim(x, Answer{Result: []byte("1")})
 	if !mine {

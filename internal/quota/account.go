@@ -1,0 +1,114 @@
+package quota
+
+import (
+	"net/netip"
+	"sync/atomic"
+	"time"
+)
+
+// key says whose account it is: a tenant's, or that of an address where many clients
+// share a tenant.
+type key struct {
+	tenant string
+	from   netip.Addr // zero where the tenant is one client
+}
+
+// network is the part of an address that has an account: all of an IPv4 address, and
+// the /64 of an IPv6 address, since one client may have all addresses of that. Texts
+// that are no address have the zero Addr, so that they share an account.
+func network(address string) netip.Addr {
+	a, err := netip.ParseAddr(address)
+	if err != nil {
+		return netip.Addr{}
+	}
+	if a = a.Unmap(); a.Is4() {
+		return a
+	}
+	net, _ := a.Prefix(64) // never fails: 64 bits fit
+	return net.Addr()
+}
+
+const (
+	// Counts is the number of things that an account counts beside its requests in
+	// flight.
+	Counts = 3
+	// Rates is the number of an account's buckets.
+	Rates = 2
+)
+
+// Account is what one client has in use in this process, and what it may still begin.
+// [Accounts] makes and finds accounts; the zero value has no limits and is in no
+// table. The methods and fields may be used from any goroutine.
+type Account struct {
+	// Held counts what the client has in use beside its requests in flight. The
+	// owner says what each entry stands for.
+	Held [Counts]atomic.Int64
+	// Buckets limit how often the client may begin something, by [Limits.Rates].
+	Buckets [Rates]Bucket
+
+	key     key
+	address string // by which it was found last made; "" where the tenant is one client
+
+	// load is the number of requests in flight, plus claim while the account has one.
+	// An account whose load is 0 does not contend for places.
+	load atomic.Int64
+
+	// dropped is set when the table has forgotten the account. Whoever counts
+	// something on it looks at this afterwards, while the table sets it before it
+	// looks at the counts: one of the two sees the other.
+	dropped atomic.Bool
+
+	// claimed is when the account last asked for a place while few were left, in unix
+	// nanoseconds; 0 if that is not lately.
+	claimed atomic.Int64
+}
+
+// claim is what a claim adds to an account's load.
+const claim = 1 << 32
+
+// Dropped reports whether [Accounts] has forgotten the account. Whoever adds to Held,
+// or takes from Buckets, asks afterwards: what was counted on a dropped account is to
+// be taken back, and counted on the one that is found now.
+func (a *Account) Dropped() bool { return a.dropped.Load() }
+
+// Hold adds one to Held[what], and returns how many that are now. It fails, and counts
+// nothing, on a dropped account.
+func (a *Account) Hold(what int) (n int64, ok bool) {
+	n = a.Held[what].Add(1)
+	if a.dropped.Load() {
+		a.Held[what].Add(-1)
+		return 0, false
+	}
+	return n, true
+}
+
+// idle reports whether a new account would be the same.
+func (a *Account) idle(now time.Time) bool {
+	if a.load.Load() != 0 {
+		return false
+	}
+	for i := range a.Held {
+		if a.Held[i].Load() != 0 {
+			return false
+		}
+	}
+	for _, b := range a.Buckets {
+		if !b.Full(now) {
+			return false
+		}
+	}
+	return true
+}
+
+// drop ends an account that is idle; it reports whether it was.
+func (a *Account) drop(now time.Time) bool {
+	if !a.idle(now) {
+		return false
+	}
+	a.dropped.Store(true)
+	if !a.idle(now) { // somebody was quicker
+		a.dropped.Store(false)
+		return false
+	}
+	return true
+}

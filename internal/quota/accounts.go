@@ -1,0 +1,138 @@
+package quota
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/kernel"
+)
+
+// Limits bound what all clients, and each of them, may have. A negative number is no
+// limit, and so is the zero Rate.
+type Limits struct {
+	Places   int         // requests in flight, of all accounts together
+	Each     int         // requests in flight of one account
+	Accounts int         // clients that have an account of their own
+	Rates    [Rates]Rate // of each account's buckets
+}
+
+// Accounts has the accounts of a process's clients, and its places for requests in
+// flight. [New] makes one; the zero value is not usable. The methods are safe for
+// concurrent use.
+type Accounts struct {
+	lim   Limits
+	table *kernel.Directory[key, *Account]
+	// overflow is shared by those who came when the table was full.
+	overflow *Account
+	size     atomic.Int64 // of the table
+	spilled  atomic.Int64 // how often overflow was used
+	inFlight atomic.Int64 // requests, of all accounts
+	active   atomic.Int64 // accounts that contend for places: with a request in flight, or a claim
+	next     int          // shard to be swept next
+
+	mu        sync.Mutex // guards claimants
+	claimants []*Account
+}
+
+// New returns a table without accounts.
+func New(lim Limits) *Accounts {
+	t := &Accounts{lim: lim, table: kernel.NewDirectory[key, *Account]()}
+	t.overflow = t.open(key{}, "")
+	return t
+}
+
+func (t *Accounts) open(k key, address string) *Account {
+	a := &Account{key: k, address: address}
+	for i, r := range t.lim.Rates {
+		if r != (Rate{}) {
+			a.Buckets[i] = NewBucket(r)
+		}
+	}
+	return a
+}
+
+// Of finds the account of a tenant, or of an address where that is not "", and opens it
+// if there is none. The address is that of a client whose tenant others share. When
+// there are Limits.Accounts already, the newcomers share one account.
+func (t *Accounts) Of(tenant, address string) *Account {
+	k := key{tenant: tenant}
+	if address != "" {
+		k.from = network(address)
+	}
+	if a, ok := t.table.Get(k); ok {
+		return a
+	}
+	if Over(t.size.Add(1), t.lim.Accounts) {
+		t.size.Add(-1)
+		t.spilled.Add(1)
+		return t.overflow
+	}
+	made := false
+	a, _ := t.table.Obtain(k, func() (*Account, error) {
+		made = true
+		return t.open(k, address), nil
+	})
+	if !made {
+		t.size.Add(-1)
+	}
+	return a
+}
+
+// Len is the number of accounts.
+func (t *Accounts) Len() int { return int(t.size.Load()) }
+
+// Overflowed is how often an account was not found because there were too many.
+func (t *Accounts) Overflowed() int64 { return t.spilled.Load() }
+
+// Settle forgets what has become old: claims to a place, and idle accounts in one of
+// [kernel.Shards] parts of the table, another one with each call. The owner calls it
+// about once a second, from one goroutine at a time.
+func (t *Accounts) Settle(now time.Time) {
+	t.mu.Lock()
+	kept := t.claimants[:0]
+	for _, a := range t.claimants {
+		if at := a.claimed.Load(); now.UnixNano()-at < int64(claimFor) || !a.claimed.CompareAndSwap(at, 0) {
+			kept = append(kept, a)
+			continue
+		}
+		t.add(a, -claim)
+	}
+	clear(t.claimants[len(kept):])
+	t.claimants = kept
+	t.mu.Unlock()
+	t.next = (t.next + 1) % kernel.Shards
+	t.size.Add(-int64(t.table.Sweep(t.next, func(a *Account) bool { return a.drop(now) })))
+}
+
+// Memo remembers an account for somebody who asks for it often, such as a session. The
+// zero value remembers none. The methods are safe for concurrent use.
+type Memo struct{ p atomic.Pointer[Account] }
+
+// Of is [Accounts.Of], without a look at the table if the account is the one that was
+// found last.
+func (m *Memo) Of(t *Accounts, tenant, address string) *Account {
+	a := m.p.Load()
+	if a != nil && a.address == address && a.key.tenant == tenant && !a.dropped.Load() {
+		return a
+	}
+	a = t.Of(tenant, address)
+	m.Keep(t, a)
+	return a
+}
+
+// Keep remembers a, unless it is the one that newcomers share: they get an account of
+// their own when there is room.
+func (m *Memo) Keep(t *Accounts, a *Account) {
+	if a != t.overflow {
+		m.p.Store(a)
+	}
+}
+
+// Last is the account that was found last, or that of the tenant if there is none.
+func (m *Memo) Last(t *Accounts, tenant string) *Account {
+	if a := m.p.Load(); a != nil && !a.dropped.Load() {
+		return a
+	}
+	return t.Of(tenant, "")
+}

@@ -1,0 +1,115 @@
+package quota
+
+import "time"
+
+// Refusal says why a request got no place.
+type Refusal uint8
+
+// What [Accounts.Admit] decides.
+const (
+	Admitted  Refusal = iota
+	Full              // Limits.Places are in use
+	OverShare         // few places are left, and the account has its share
+	OverLimit         // the account has Limits.Each requests in flight
+)
+
+// Over reports whether n exceeds the limit; a negative limit is none.
+func Over(n int64, limit int) bool { return limit >= 0 && n > int64(limit) }
+
+// busy reports whether few places are left when load of limit are in use: from there
+// on the places are shared.
+func busy(load int64, limit int) bool {
+	return limit >= 0 && load > int64(limit)/4*3+int64(limit)%4*3/4
+}
+
+// fair decides on a request that has been counted in while few places are left: load
+// of limit places are in use, mine of them by the same account, and contenders share
+// all places. No account may have more than an equal share, so that there is room for
+// those that come late.
+func fair(load, mine int64, limit, contenders int) Refusal {
+	switch {
+	case load > int64(limit):
+		return Full
+	case mine > max(1, int64(limit/max(1, contenders))):
+		return OverShare
+	}
+	return Admitted
+}
+
+// Admit takes a place for a request of the account a, or says why there is none for
+// it. It fails on a dropped account: the caller finds the account anew. A place that
+// was taken is given back with [Accounts.Leave].
+func (t *Accounts) Admit(a *Account) (no Refusal, ok bool) {
+	mine, ok := t.enter(a)
+	if !ok {
+		return 0, false
+	}
+	if load := t.inFlight.Add(1); busy(load, t.lim.Places) {
+		t.claim(a, time.Now())
+		no = fair(load, mine, t.lim.Places, int(t.active.Load()))
+	}
+	if no == Admitted && Over(mine, t.lim.Each) {
+		no = OverLimit
+	}
+	if no != Admitted {
+		t.Leave(a)
+	}
+	return no, true
+}
+
+// Enter takes a place whether or not one is left, for a request that was admitted
+// before. It fails on a dropped account as Admit does.
+func (t *Accounts) Enter(a *Account) (ok bool) {
+	if _, ok = t.enter(a); ok {
+		t.inFlight.Add(1)
+	}
+	return ok
+}
+
+// Leave gives a place back.
+func (t *Accounts) Leave(a *Account) {
+	t.inFlight.Add(-1)
+	t.add(a, -1)
+}
+
+// InFlight is the number of places in use.
+func (t *Accounts) InFlight() int64 { return t.inFlight.Load() }
+
+// enter counts a request on a, and returns how many a has now.
+func (t *Accounts) enter(a *Account) (mine int64, ok bool) {
+	load := t.add(a, 1)
+	if a.dropped.Load() {
+		t.add(a, -1)
+		return 0, false
+	}
+	return load % claim, true
+}
+
+// add changes the load of an account, and the number of those that have any.
+func (t *Accounts) add(a *Account, by int64) int64 {
+	load := a.load.Add(by)
+	switch load {
+	case by:
+		t.active.Add(1)
+	case 0:
+		t.active.Add(-1)
+	}
+	return load
+}
+
+// claimFor is how long an account contends for places after it has asked for one while
+// few were left: long enough for a client that heeds a Retry-After of a second.
+const claimFor = 2 * time.Second
+
+// claim notes that a asks for a place while few are left. Others then get a smaller
+// share also while a has nothing in flight: else the one who has filled the places
+// would take each that comes free.
+func (t *Accounts) claim(a *Account, now time.Time) {
+	if a.claimed.Swap(now.UnixNano()) != 0 {
+		return
+	}
+	t.add(a, claim)
+	t.mu.Lock()
+	t.claimants = append(t.claimants, a)
+	t.mu.Unlock()
+}

@@ -1,0 +1,58 @@
+package quota
+
+import (
+	"math"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Rate is a limit on how often something may happen. A negative PerSecond is no limit.
+type Rate struct {
+	PerSecond float64
+	Burst     int // at once after a silence; see [Burst]
+}
+
+// Burst is the size of a bucket that gets perSecond tokens a second: n if it is
+// positive, else twice what the bucket gets in a second, and at least 1.
+func Burst(perSecond float64, n int) int {
+	if n > 0 {
+		return n
+	}
+	return max(1, int(math.Ceil(min(2*perSecond, math.MaxInt32))))
+}
+
+// Bucket is a token bucket. The zero value never runs dry. Copies share their tokens.
+// The methods are safe for concurrent use and allocate nothing; times that they are
+// given may come out of order.
+type Bucket struct{ l *rate.Limiter }
+
+// NewBucket returns a full bucket.
+func NewBucket(r Rate) Bucket {
+	if r.PerSecond < 0 {
+		return Bucket{}
+	}
+	return Bucket{rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst)}
+}
+
+// Take takes a token and returns 0, or leaves the bucket as it is and returns how long
+// it will be until there is a token, at least a millisecond.
+func (b Bucket) Take(now time.Time) (wait time.Duration) {
+	if b.l == nil || b.l.AllowN(now, 1) {
+		return 0
+	}
+	seconds := (1 - b.l.TokensAt(now)) / float64(b.l.Limit())
+	return max(time.Duration(min(seconds, 1e9)*float64(time.Second)), time.Millisecond)
+}
+
+// GiveBack returns a token that was taken. A full bucket stays as it is.
+func (b Bucket) GiveBack(now time.Time) {
+	if b.l != nil {
+		b.l.AllowN(now, -1) // the limiter takes negative numbers, and keeps no more than its size
+	}
+}
+
+// Full reports whether the bucket has all its tokens, as a new one would.
+func (b Bucket) Full(now time.Time) bool {
+	return b.l == nil || b.l.TokensAt(now) >= float64(b.l.Burst())
+}
