@@ -18,8 +18,8 @@
 //
 // [Marshal] and [Unmarshal] are what encoding/json would be with these differences: keys are matched exactly,
 // numbers decoded into any keep their digits as json.Number, the characters <, > and & stay as they are, nil slices
-// are written as [] and nil maps as {}, map keys are sorted, and everything that is written is compact and UTF-8.
-// Nothing that was decoded refers to the input, so the input may live in a pooled [Buffer].
+// are written as [], a nil []byte as "" and nil maps as {}, map keys are sorted, and everything that is written is
+// compact and UTF-8. Nothing that was decoded refers to the input, so the input may live in a pooled [Buffer].
 //
 // # Concurrency
 //

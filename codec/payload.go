@@ -84,8 +84,8 @@ var holders = sync.Pool{New: func() any { return new([]byte) }}
 
 // Marshal encodes v as compact JSON in UTF-8. See the package comment for how it differs from encoding/json. What a
 // json.RawMessage or a MarshalJSON method contributes must be JSON that Valid accepts, or Marshal fails; strings that
-// are no valid UTF-8 have the bytes at fault replaced by U+FFFD. A nil []byte is written as [] like any nil slice, so
-// give optional ones omitempty.
+// are no valid UTF-8 have the bytes at fault replaced by U+FFFD. A nil []byte is written as "", like an empty one, unless
+// it lies in an interface, where it is [] like any nil slice.
 func Marshal(v any) ([]byte, error) {
 	buf := GetBuffer()
 	defer buf.Free()
@@ -101,6 +101,10 @@ func Marshal(v any) ([]byte, error) {
 
 // AppendMarshal appends what Marshal returns to dst. After an error it returns dst as it was.
 func AppendMarshal(dst []byte, v any) ([]byte, error) {
+	p := planOf(reflect.TypeOf(v))
+	if p&holdsBytes != 0 {
+		v = withBytes(v)
+	}
 	h := holders.Get().(*[]byte)
 	*h = dst
 	err := encoder.EncodeInto(h, v, encoding)
@@ -108,7 +112,7 @@ func AppendMarshal(dst []byte, v any) ([]byte, error) {
 	*h = nil
 	holders.Put(h)
 	if err == nil {
-		out, err = finish(out, len(dst), planOf(reflect.TypeOf(v))&holdsRaw != 0)
+		out, err = finish(out, len(dst), p&holdsRaw != 0)
 	}
 	if err != nil {
 		return dst, fmt.Errorf("codec: marshal %T: %w", v, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"reflect"
 	"strings"
 	"testing"
@@ -278,7 +279,8 @@ func TestTrap4NilSlicesAreEmptyArrays(t *testing.T) {
 		{list{}, `{"tools":[],"nested":[],"maps":{},"ttl":null,"any":null}`},
 		{&list{Nested: [][]int{nil}, Maps: map[string][]any{"a": nil}, Any: []int(nil)}, `{"tools":[],"nested":[[]],"maps":{"a":[]},"ttl":null,"any":[]}`},
 		{[]string(nil), `[]`},
-		{[]byte(nil), `[]`}, // Documented at Marshal: nil bytes are not told apart from other nil slices.
+		{[]byte(nil), `""`},
+		{any([]any{[]byte(nil)}), `[[]]`}, // Documented at Marshal: in an interface they are not told apart from other nil slices.
 	} {
 		if got, err := Marshal(tt.in); err != nil || string(got) != tt.want {
 			t.Errorf("Marshal(%#v) = %s, %v, want %s", tt.in, got, err, tt.want)
@@ -560,8 +562,12 @@ func TestPlans(t *testing.T) {
 		{reflect.TypeFor[struct{ P pointerMarshaler }](), holdsRaw},
 		{reflect.TypeFor[map[keyed]string](), 0},
 		{reflect.TypeFor[map[json.Number]*int](), holdsNumber},
-		{reflect.TypeFor[texts](), holdsRaw},
-		{reflect.TypeFor[everything](), holdsAny | holdsNumber | holdsRaw},
+		{reflect.TypeFor[map[string][][]byteKind](), holdsBytes},
+		{reflect.TypeFor[[]textByte](), 0},
+		{reflect.TypeFor[*net.IP](), 0},
+		{reflect.TypeFor[[4]byte](), 0},
+		{reflect.TypeFor[texts](), holdsRaw | holdsBytes},
+		{reflect.TypeFor[everything](), holdsAny | holdsNumber | holdsRaw | holdsBytes},
 	} {
 		if got := planOf(tt.typ); got != tt.want {
 			t.Errorf("planOf(%v) = %b, want %b", tt.typ, got, tt.want)

@@ -19,11 +19,15 @@ const (
 
 	// holdsRaw: a json.Marshaler or an interface is somewhere inside, so the encoding may hold foreign JSON.
 	holdsRaw
+
+	// holdsBytes: a []byte is somewhere inside, other than in an interface, that is written in base64 even if it is nil.
+	holdsBytes
 )
 
 var (
 	plans       sync.Map // reflect.Type to plan
 	marshaler   = reflect.TypeFor[json.Marshaler]()
+	textual     = reflect.TypeFor[interface{ MarshalText() ([]byte, error) }]()
 	unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 	number      = reflect.TypeFor[json.Number]()
 )
@@ -55,8 +59,14 @@ func look(t reflect.Type, seen map[reflect.Type]bool) plan {
 	if reflect.PointerTo(t).Implements(unmarshaler) {
 		mask |= holdsAny | holdsNumber
 	}
+	if writesItself(t) {
+		mask |= holdsBytes
+	}
 	if t == number {
 		p |= holdsNumber
+	}
+	if isBytes(t) {
+		p |= holdsBytes
 	}
 	switch t.Kind() {
 	case reflect.Interface:

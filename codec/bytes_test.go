@@ -1,0 +1,72 @@
+package codec
+
+import (
+	"encoding/json"
+	"net"
+	"testing"
+)
+
+type (
+	byteKind  byte
+	textByte  byte
+	byteInner struct{ In []byte }
+	byteOuter struct {
+		byteInner
+		*BytePointer
+		Own     []byte
+		Kind    []byteKind
+		Texts   []textByte
+		Ptr     *[]byte
+		List    [][]byte
+		Array   [2][]byte
+		Map     map[string][]byte
+		Structs []byteInner
+		Deep    *byteInner
+		IP      net.IP
+		Raw     json.RawMessage
+		Any     any
+		Empty   []byte `json:",omitempty"`
+		Zero    []byte `json:",omitzero"`
+		Not     []byte `json:"-"`
+		private []byte
+	}
+	BytePointer struct{ P []byte }
+	byteList    struct {
+		B    []byte
+		Next *byteList
+	}
+)
+
+func (textByte) MarshalText() ([]byte, error) { return []byte("t"), nil }
+
+// TestNilBytes holds that a nil []byte is a string in JSON wherever a full one is, and that marshalling leaves the value
+// as it was.
+func TestNilBytes(t *testing.T) {
+	t.Parallel()
+	v := byteOuter{BytePointer: &BytePointer{}, Ptr: new([]byte), List: [][]byte{nil, {1}}, Map: map[string][]byte{"a": nil, "b": {1}},
+		Structs: []byteInner{{}, {In: []byte{1}}}, Deep: &byteInner{}, Any: []byte(nil)}
+	const want = `{"In":"","P":"","Own":"","Kind":"","Texts":[],"Ptr":"","List":["","AQ=="],"Array":["",""],"Map":{"a":"","b":"AQ=="},` +
+		`"Structs":[{"In":""},{"In":"AQ=="}],"Deep":{"In":""},"IP":"","Raw":null,"Any":[]}`
+	for name, in := range map[string]any{"value": v, "pointer": &v, "in an interface of its own": []any{1, &v}[1]} {
+		if got, err := Marshal(in); err != nil || string(got) != want {
+			t.Errorf("%s: got %s, %v, want %s", name, got, err, want)
+		}
+	}
+	if v.Own != nil || *v.Ptr != nil || v.List[0] != nil || v.Map["a"] != nil || v.Structs[0].In != nil || v.Deep.In != nil || v.P != nil || v.private != nil {
+		t.Errorf("marshalling changed the value: %+v", v)
+	}
+	full := byteInner{In: []byte{}}
+	if got, err := Marshal(full); err != nil || string(got) != `{"In":""}` {
+		t.Errorf("got %s, %v", got, err)
+	}
+	if lists := (&byteList{Next: &byteList{}}); true {
+		if got, err := Marshal(lists); err != nil || string(got) != `{"B":"","Next":{"B":"","Next":null}}` {
+			t.Errorf("got %s, %v", got, err)
+		}
+	}
+	cycle := &byteList{B: []byte{1}}
+	cycle.Next = cycle
+	if got, err := Marshal(cycle); err == nil {
+		t.Errorf("a value that holds itself: got %d bytes", len(got))
+	}
+}
