@@ -92,17 +92,24 @@ func (t *tool) wire() mcp.Tool {
 //     it, and gives the tool its output schema. Clients before 2026-07-28 know only
 //     objects there: of anything else they get the text.
 //
+// In is a struct, a map with keys that are strings, or a pointer to one. An inferred
+// schema is that of the JSON which is decoded into In or written for Out: json tags
+// count as in encoding/json, a []byte is a string in base64, a time.Time a date-time,
+// a json.RawMessage anything, and a type with text methods, such as net.IP, a string.
+// A jsonschema tag is the description of a field.
+//
 // An error of the handler becomes a result with isError, which the model sees;
 // an *mcp.Error becomes a protocol error. AddTool replaces a tool of the same
-// name, and panics when a schema is not valid or cannot be inferred: that is a
-// mistake in the program.
+// name. It panics when a schema is not valid, or cannot be inferred, as for a type
+// with JSON methods of its own: that is a mistake in the program. Set InputSchema
+// or OutputSchema for such types.
 func AddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context, call *Call, in In) (Out, error)) {
 	if t.InputSchema == nil {
 		t.InputSchema = inferred(t.Name, toolschema.InferArguments, reflect.TypeFor[In]())
 	}
 	respond, structured := responder[Out]()
 	if structured && t.OutputSchema == nil {
-		t.OutputSchema = inferred(t.Name, toolschema.Infer, reflect.TypeFor[Out]())
+		t.OutputSchema = inferred(t.Name, toolschema.InferResult, reflect.TypeFor[Out]())
 	}
 	pretouch(reflect.TypeFor[In](), reflect.TypeFor[Out]())
 	e := newTool(t)
@@ -232,7 +239,7 @@ func responder[Out any]() (f func(t *tool, c *Call, dst []byte, out Out) ([]byte
 		return wrap(func(out Out) mcp.Contents { return any(out).(mcp.Contents) }), false
 	}
 	return func(t *tool, c *Call, dst []byte, out Out) ([]byte, error) {
-		data, err := codec.Marshal(out)
+		data, err := codec.Marshal(&out) // a pointer, so that methods of pointers count for fields, as they do in the schema
 		if err != nil {
 			return nil, fmt.Errorf("troupe: tool %s: %w: %w", t.Name, errBadResult, err)
 		}

@@ -24,7 +24,10 @@
 //
 // # Schemas of Go types
 //
-// [Infer] and [InferArguments] work out the schema of a Go type.
+// [InferArguments] and [InferResult] work out the schema of a Go type, which is that of
+// the JSON that codec reads into it, or writes. The two differ where a type has methods
+// for one of them only. Where the form cannot be known they fail, so that no tool is
+// registered whose every call would.
 //
 // # Headers
 //
@@ -38,5 +41,6 @@
 //
 // The files, each with its tests beside it, from the bottom up: decimal.go compares
 // numbers, headers.go and subschemas.go walk a schema that is registered, work.go
-// compiles it and counts, schema.go is the API, and infer.go stands alone.
+// compiles it and counts, schema.go is the API. Apart from them infer.go works
+// out schemas of Go types, over the members that fields.go finds in structs.
 package toolschema

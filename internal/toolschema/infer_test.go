@@ -2,10 +2,172 @@ package toolschema
 
 import (
 	"encoding/json"
+	"log/slog"
+	"math/big"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	infer "github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/troupe-run/troupe/codec"
 )
+
+type (
+	plainInner struct {
+		Tags []string          `json:"tags" jsonschema:"what it is about"`
+		Map  map[string]*int32 `json:"map,omitempty"`
+	}
+	PlainOuter struct {
+		plainInner
+		A  int8 `json:"a"`
+		B  *uint16
+		C  [3]float32 `json:",omitzero"`
+		D  any        `json:"d" jsonschema:"whatever, or nothing"`
+		E  *plainInner
+		F  []plainInner
+		G  struct{}
+		H  map[string]map[string]bool
+		I  int    `json:"-"`
+		J  uint   `json:"-,"`
+		K  string `json:"ä,omitempty"`
+		l  int
+		M  error
+		N  [][]uint32
+		O  **int64
+		P  time.Duration
+		Q  uintptr
+		RS rune
+	}
+)
+
+// TestInferOrdinaryTypes holds that types whose fields tell their form have the schema that the inferring module has for
+// them.
+func TestInferOrdinaryTypes(t *testing.T) {
+	t.Parallel()
+	_ = PlainOuter{}.l
+	for _, of := range []reflect.Type{reflect.TypeFor[PlainOuter](), reflect.TypeFor[*PlainOuter](), reflect.TypeFor[[]PlainOuter](), reflect.TypeFor[map[string]PlainOuter](),
+		reflect.TypeFor[bool](), reflect.TypeFor[*string](), reflect.TypeFor[[2]int16](), reflect.TypeFor[uint64](), reflect.TypeFor[struct{ A, B struct{} }]()} {
+		theirs, err := infer.ForType(of, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := json.Marshal(theirs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := InferResult(of); err != nil || string(got) != string(want) {
+			t.Errorf("%v: got %s, %v, want %s", of, got, err, want)
+		}
+	}
+}
+
+// TestDirections holds in which of its two directions a type has a schema.
+func TestDirections(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		of                 reflect.Type
+		arguments, results string // an object's member A, or a part of the error
+	}{
+		{reflect.TypeFor[struct{ A time.Time }](), `{"type":"string","format":"date-time"}`, `{"type":"string","format":"date-time"}`},
+		{reflect.TypeFor[struct{ A map[string]time.Time }](), `{"type":"object","additionalProperties":{"type":"string","format":"date-time"}}`, `{"type":"object","additionalProperties":{"type":"string","format":"date-time"}}`},
+		{reflect.TypeFor[struct{ A map[string]big.Int }](), `{"type":"object","additionalProperties":{"type":"integer"}}`, "only by a pointer"},
+		{reflect.TypeFor[struct{ A map[string][]big.Int }](), `{"type":"object","additionalProperties":{"type":["null","array"],"items":{"type":"integer"}}}`, `{"type":"object","additionalProperties":{"type":["null","array"],"items":{"type":"integer"}}}`},
+		{reflect.TypeFor[struct{ A map[string][1]big.Int }](), `{"type":"object","additionalProperties":{"type":"array","items":{"type":"integer"},"minItems":1,"maxItems":1}}`, "only by a pointer"},
+		{reflect.TypeFor[struct{ A error }](), "has methods", `true`},
+		{reflect.TypeFor[struct {
+			A int `jsonschema:""`
+		}](), "tag is empty", "tag is empty"},
+		{reflect.TypeFor[struct {
+			A int `jsonschema:"minimum=1"`
+		}](), "begins with WORD=", "begins with WORD="},
+		{reflect.TypeFor[struct {
+			A bool `json:",string" jsonschema:"so it is"`
+		}](), `{"type":"string","description":"so it is"}`, `{"type":"string","description":"so it is"}`},
+		{reflect.TypeFor[struct {
+			A []bool `json:",string"`
+		}](), `{"type":["null","array"],"items":{"type":"boolean"}}`, `{"type":["null","array"],"items":{"type":"boolean"}}`},
+		{reflect.TypeFor[struct {
+			A slog.Level `json:",string"`
+		}](), `{"type":"string"}`, `{"type":"string"}`},
+	} {
+		for i, of := range []func(reflect.Type) (json.RawMessage, error){InferArguments, InferResult} {
+			want := []string{tt.arguments, tt.results}[i]
+			text, err := of(tt.of)
+			if got := string(codec.Field(codec.Field(text, "properties"), "A")); err == nil && got != want || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%v: got %s, %v, want %s", tt.of, got, err, want)
+			}
+		}
+	}
+}
+
+// TestFields holds the members of structs against what is written of them.
+func TestFields(t *testing.T) {
+	t.Parallel()
+	type (
+		A struct{ X, Y, a int }
+		B struct{ X, Z int }
+		C struct {
+			Tagged int `json:"X"`
+		}
+		D  struct{ A }
+		ID string
+		id string
+		p  struct{ InP int }
+	)
+	for _, v := range []any{
+		struct {
+			A
+			Y string
+		}{},
+		struct {
+			A
+			B
+		}{},
+		struct {
+			A
+			B
+			C
+		}{},
+		struct {
+			A
+			D
+		}{},
+		struct {
+			ID
+			id
+			B `json:"b"`
+			p
+			Bad int `json:"a\"b"`
+			Odd int `json:"$-/ü 1"`
+		}{},
+		struct {
+			*A `json:",omitempty"`
+			*C
+			error
+			Z int `json:"Y"`
+		}{A: &A{}, C: &C{}},
+		struct{ D *D }{&D{}},
+	} {
+		written, err := codec.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var members []string
+		for key := range codec.Members(written) {
+			members = append(members, string(key))
+		}
+		var got []string
+		for _, f := range structFields(reflect.TypeOf(v)) {
+			got = append(got, f.name)
+		}
+		if !slices.Equal(got, members) {
+			t.Errorf("%T: got %q, written are %q", v, got, members)
+		}
+	}
+}
 
 func TestInfer(t *testing.T) {
 	t.Parallel()
@@ -23,14 +185,14 @@ func TestInfer(t *testing.T) {
 		{reflect.TypeFor[inner](), `{"type":"object","properties":{"tags":{"type":["null","array"],"items":{"type":"string"}}},"required":["tags"],"additionalProperties":false}`},
 	} {
 		for range 2 { // the second time from memory
-			got, err := Infer(tt.of)
+			got, err := InferResult(tt.of)
 			if err != nil || string(got) != tt.want {
 				t.Errorf("%v: got %s, %v, want %s", tt.of, got, err, tt.want)
 			}
 		}
 	}
 	for _, none := range []reflect.Type{reflect.TypeFor[chan int](), reflect.TypeFor[func()](), reflect.TypeFor[complex128]()} {
-		if got, err := Infer(none); err == nil || !strings.Contains(err.Error(), "no schema can be inferred") {
+		if got, err := InferResult(none); err == nil || !strings.Contains(err.Error(), "no schema can be inferred: ") {
 			t.Errorf("%v: got %s, %v, want an error", none, got, err)
 		}
 	}

@@ -1,0 +1,126 @@
+package toolschema
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// structField is a field of a struct, or of a struct embedded in it, that is a member of
+// its JSON object.
+type structField struct {
+	reflect.StructField // its Index leads there from the outer struct
+	name                string
+	tagged              bool // the name is from a json tag
+	optional            bool // it may be left out
+	quoted              bool // the value stands in a string
+	pointer             bool // it lies in an embedded pointer
+	unreachable         bool // that pointer is to an unexported type
+}
+
+// embedded is a struct whose fields count as those of the struct that it is embedded in.
+type embedded struct {
+	of          reflect.Type
+	index       []int
+	pointer     bool
+	unreachable bool
+}
+
+// structFields returns the members of t's JSON object in the order of their
+// declaration. It follows encoding/json: of members with one name the least deeply
+// embedded counts, or the only one of these with a tag, or none.
+func structFields(t reflect.Type) []structField {
+	byName := map[string][]structField{} // those at the least depth where there is one
+	seen := map[reflect.Type]bool{}
+	for level := []embedded{{of: t}}; len(level) > 0; {
+		found := map[string][]structField{}
+		var next []embedded
+		for _, e := range level {
+			seen[e.of] = true
+			for n := range e.of.NumField() {
+				f, deeper := memberOf(e, n)
+				switch {
+				case deeper != nil:
+					next = append(next, *deeper)
+				case f != nil:
+					found[f.name] = append(found[f.name], *f)
+				}
+			}
+		}
+		for name, fields := range found {
+			if _, shadowed := byName[name]; !shadowed {
+				byName[name] = fields
+			}
+		}
+		level = slices.DeleteFunc(next, func(e embedded) bool { return seen[e.of] })
+	}
+	var out []structField
+	for _, fields := range byName {
+		if f, ok := dominant(fields); ok {
+			out = append(out, f)
+		}
+	}
+	slices.SortFunc(out, func(a, b structField) int { return slices.Compare(a.Index, b.Index) })
+	return out
+}
+
+// memberOf looks at the n-th field of an embedded struct. It returns a member, a struct
+// whose fields are members, or neither.
+func memberOf(e embedded, n int) (*structField, *embedded) {
+	f := e.of.Field(n)
+	inner := f.Type
+	if inner.Kind() == reflect.Pointer && inner.Name() == "" {
+		inner = inner.Elem()
+	}
+	tag := f.Tag.Get("json")
+	if tag == "-" || !f.IsExported() && !(f.Anonymous && inner.Kind() == reflect.Struct) {
+		return nil, nil
+	}
+	name, options, _ := strings.Cut(tag, ",")
+	if !memberName(name) {
+		name = ""
+	}
+	pointer := f.Anonymous && f.Type.Kind() == reflect.Pointer
+	f.Index = append(slices.Clone(e.index), n)
+	unreachable := e.unreachable || pointer && !f.IsExported()
+	if f.Anonymous && name == "" && inner.Kind() == reflect.Struct {
+		return nil, &embedded{of: inner, index: f.Index, pointer: e.pointer || pointer, unreachable: unreachable}
+	}
+	member := &structField{StructField: f, name: name, tagged: name != "", pointer: e.pointer, unreachable: unreachable, optional: e.pointer}
+	if !member.tagged {
+		member.name = f.Name
+	}
+	for option := range strings.SplitSeq(options, ",") {
+		switch option {
+		case "omitempty", "omitzero":
+			member.optional = true
+		case "string":
+			member.quoted = quotable(inner.Kind())
+		}
+	}
+	return member, nil
+}
+
+// dominant returns the field that counts of those that have one name and one depth.
+func dominant(fields []structField) (structField, bool) {
+	if tagged := slices.DeleteFunc(slices.Clone(fields), func(f structField) bool { return !f.tagged }); len(tagged) > 0 {
+		fields = tagged
+	}
+	return fields[0], len(fields) == 1
+}
+
+// quotable reports whether the option "string" of a json tag means something for a kind.
+func quotable(k reflect.Kind) bool {
+	return k == reflect.Bool || k == reflect.String || reflect.Int <= k && k <= reflect.Float64
+}
+
+// memberName reports whether encoding/json takes the name of a json tag.
+func memberName(name string) bool {
+	for _, c := range name {
+		if !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune("!#$%&()*+-./:;<=>?@[]^_{|}~ ", c) {
+			return false
+		}
+	}
+	return name != ""
+}
