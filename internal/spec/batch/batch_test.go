@@ -1,4 +1,4 @@
-package troupe_test
+package batch_test
 
 import (
 	"fmt"
