@@ -1,4 +1,4 @@
-package troupe_test
+package badinput_test
 
 import (
 	"context"
