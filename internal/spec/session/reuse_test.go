@@ -1,4 +1,4 @@
-package troupe_test
+package session_test
 
 import (
 	"fmt"
