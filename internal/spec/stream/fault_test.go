@@ -1,4 +1,4 @@
-package troupe_test
+package stream_test
 
 import (
 	"context"
