@@ -1,4 +1,4 @@
-package troupe_test
+package stateless_test
 
 import (
 	"context"
