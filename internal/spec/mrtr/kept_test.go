@@ -1,4 +1,4 @@
-package troupe_test
+package mrtr_test
 
 import (
 	"context"
