@@ -1,4 +1,4 @@
-package troupe_test
+package questions_test
 
 import (
 	"context"
