@@ -1,4 +1,4 @@
-package troupe_test
+package subscriptions_test
 
 import (
 	"context"
