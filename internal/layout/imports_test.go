@@ -36,7 +36,7 @@ var layers = []layer{
 	{"transport", []string{"mcp", "codec", "internal/telemetry"}, nil, "a transport carries bytes and holds no protocol state"},
 	{"cluster", []string{"mcp", "codec", "internal/telemetry"}, nil, "storage knows records and events, not who writes them"},
 	{"", []string{"mcp", "codec", "actors", "transport", "cluster", "internal"}, []string{"examples"}, "the public API is below its users"},
-	{"internal/spec", []string{"", "mcp"}, []string{"codec"}, "the specification is tested over the wire, from outside"},
+	{"internal/spec", []string{"", "mcp"}, []string{"codec", "internal/toolschema"}, "the specification is tested over the wire, from outside"},
 	{"examples", []string{"", "mcp"}, nil, "an example shows what any user can write"},
 	{"bench", []string{"", "mcp", "codec", "examples", "internal"}, nil, "load comes over the wire"},
 	{"cmd", []string{"", "mcp", "examples", "bench", "internal/telemetry"}, nil, "the command turns flags into Options and has no parts of its own"},

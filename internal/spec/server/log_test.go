@@ -1,4 +1,4 @@
-package troupe_test
+package server_test
 
 import (
 	"context"
