@@ -1,4 +1,4 @@
-package troupe_test
+package transports_test
 
 import (
 	"context"
