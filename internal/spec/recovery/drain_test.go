@@ -1,4 +1,4 @@
-package troupe_test
+package recovery_test
 
 import (
 	"context"
