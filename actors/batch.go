@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"iter"
@@ -85,7 +86,7 @@ func (n *Node) batch(svc *Service, in *Input, principal any, m *codec.Message, b
 	if s == nil {
 		return
 	}
-	body = clone(body) // the requests run on goroutines of their own
+	body = bytes.Clone(body) // the requests run on goroutines of their own
 	all, fault := readBatch(s, m, body)
 	if fault != "" {
 		in.Conn.Reject(400, mcp.CodeInvalidRequest, fault, nil, nil, 0)
@@ -193,7 +194,7 @@ func (n *Node) newBatchStream(s *sessionActor, conn Conn, principal any, request
 	for _, e := range requests {
 		safe := s.svc.Handler.Safe(e.m.Method, e.m.Name)
 		rec.Safe = rec.Safe || safe
-		rec.Calls = append(rec.Calls, callRecord{ID: clone(e.m.ID), Method: recorded(e.m.Method), Token: clone(e.m.ProgressToken), Never: !safe})
+		rec.Calls = append(rec.Calls, callRecord{ID: bytes.Clone(e.m.ID), Method: recorded(e.m.Method), Token: bytes.Clone(e.m.ProgressToken), Never: !safe})
 	}
 	if rec.Safe {
 		rec.Principal, _ = codec.Marshal(principal)

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"bytes"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/stream"
@@ -119,7 +120,7 @@ func (r *requestActor) forget(x *exchange) {
 func (r *requestActor) unanswered() {
 	switch {
 	case r.stream != nil:
-		entry := stream.Entry{Kind: stream.Final, Meta: clone(r.id), Data: codec.AppendError(nil, r.id, mcp.CodeInternalError, "internal error", nil)}
+		entry := stream.Entry{Kind: stream.Final, Meta: bytes.Clone(r.id), Data: codec.AppendError(nil, r.id, mcp.CodeInternalError, "internal error", nil)}
 		_ = r.stream.Post(&pushEntries{entries: []stream.Entry{entry}, last: true})
 	case r.link() != nil:
 		r.Contain(func() { r.link().send(codec.AppendError(nil, r.id, mcp.CodeInternalError, "internal error", nil)) })

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 
@@ -114,7 +115,7 @@ func (d *logDigest) asked(rec *streamRecord, meta []byte) int {
 func (d *logDigest) answered(e *stream.Entry) int {
 	for i := range d.Asked {
 		if q := &d.Asked[i]; q.Answer == nil && q.ID == string(e.Meta) && len(e.Data) > 1 {
-			q.Answer, q.Failed = clone(e.Data[1:]), e.Data[0] == 'e'
+			q.Answer, q.Failed = bytes.Clone(e.Data[1:]), e.Data[0] == 'e'
 			return len(q.Answer)
 		}
 	}

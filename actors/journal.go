@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"bytes"
 	"slices"
 	"sync"
 )
@@ -28,7 +29,7 @@ func (q *askedBefore) answer() Answer {
 	if q.Failed {
 		return Answer{Err: wireError(q.Answer)}
 	}
-	return Answer{Result: clone(q.Answer)}
+	return Answer{Result: bytes.Clone(q.Answer)}
 }
 
 func newJournal(p *past, member int) *journal {

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"bytes"
 	"context"
 	"sync"
 	"time"
@@ -74,7 +75,7 @@ func (k *kept) share(ctx, over context.Context, keep func([]byte) bool, ask func
 		answer, x, lead := k.begin(insist)
 		switch {
 		case answer != nil:
-			return Answer{Result: clone(answer)}, nil
+			return Answer{Result: bytes.Clone(answer)}, nil
 		case lead:
 			a, err := ask()
 			k.end(x, a, err, keep)
@@ -85,7 +86,7 @@ func (k *kept) share(ctx, over context.Context, keep func([]byte) bool, ask func
 		case <-x.done:
 			timer.Stop()
 			if x.ok {
-				return Answer{Result: clone(x.answer.Result), Err: x.answer.Err}, nil
+				return Answer{Result: bytes.Clone(x.answer.Result), Err: x.answer.Err}, nil
 			}
 		case <-timer.C:
 			insist = true

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math"
@@ -263,7 +264,7 @@ func (n *Node) initializeOn(s *sessionActor, m *codec.Message) {
 		s.link.send(codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
 		return
 	}
-	id := clone(m.ID)
+	id := bytes.Clone(m.ID)
 	settled := false
 	err := n.change(ctx, s, func(r *session.Record) bool {
 		if settled = r.Revision != ""; !settled { // by another one that came at the same time
@@ -284,7 +285,7 @@ func (n *Node) initializeOn(s *sessionActor, m *codec.Message) {
 // answer a question before the request can end.
 func (n *Node) callOn(s *sessionActor, in *Input, reply Conn, principal any, raw []byte) bool {
 	var m codec.Message
-	body := clone(raw)
+	body := bytes.Clone(raw)
 	if codec.Scan(body, &m, codec.Limits{MaxDepth: s.svc.Limits.Depth}) != nil {
 		return true // it was scanned before: this cannot be
 	}

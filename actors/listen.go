@@ -81,7 +81,7 @@ func (n *Node) listenAlone(svc *Service, s *sessionActor, in *Input, principal a
 			return
 		}
 	}
-	peer := &Peer{node: n, svc: svc, key: SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: listenPrefix + n.newID()}, meta: clone(m.Meta)}
+	peer := &Peer{node: n, svc: svc, key: SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: listenPrefix + n.newID()}, meta: bytes.Clone(m.Meta)}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
 	defer cancel()
 	filter, rerr := svc.Handler.Listening(ctx, &Call{ctx: ctx, node: n, svc: svc, peer: peer, msg: m, principal: principal, trace: in.Trace, attempt: 1})
@@ -103,7 +103,7 @@ func (n *Node) listenAlone(svc *Service, s *sessionActor, in *Input, principal a
 	if s != nil {
 		in.Conn = s.link.conn
 	}
-	l := &listenActor{node: n, svc: svc, sess: s, key: peer.key, conn: in.Conn, id: clone(m.ID), filter: filter, from: from}
+	l := &listenActor{node: n, svc: svc, sess: s, key: peer.key, conn: in.Conn, id: bytes.Clone(m.ID), filter: filter, from: from}
 	n.k.Start(&l.Actor, KindSubscription, l)
 	if s == nil && !in.Conn.Open() {
 		_ = l.Post(endListen{})

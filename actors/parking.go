@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -65,7 +66,7 @@ func (r *requestActor) askMore(m *askMore) {
 		r.self.parking = p
 	}
 	r.used = true
-	id := clone(r.id)
+	id := bytes.Clone(r.id)
 	r.step(request.Ask, withID(r.id, m.answer), nil)
 	if r.sess != nil {
 		_ = r.sess.Post(&endCall{req: r, id: string(id)})
@@ -116,7 +117,7 @@ func (p *parking) settle(rest []byte) {
 	}
 	p.others, p.outcome = nil, nil
 	if p.taken > 0 && len(rest) <= maxOutcome {
-		p.outcome = clone(rest)
+		p.outcome = bytes.Clone(rest)
 	}
 }
 
@@ -188,7 +189,7 @@ func (r *requestActor) retried(m *retried) {
 // has its client as that request says that it is.
 func (r *requestActor) serveExchange(x *exchange) {
 	r.self.stop()
-	r.conn, r.id = x.conn, clone(x.id) // the session's table may still have the old one
+	r.conn, r.id = x.conn, bytes.Clone(x.id) // the session's table may still have the old one
 	if r.from == nil {
 		r.from = x.from
 	}
@@ -217,7 +218,7 @@ func responses(m *codec.Message) (given map[string][]byte, ok bool) {
 	for key, value := range codec.Members(m.Responses) {
 		name, ok := codec.Str(append(append([]byte{'"'}, key...), '"'))
 		if ok {
-			given[name] = clone(value)
+			given[name] = bytes.Clone(value)
 		}
 	}
 	return given, true
@@ -256,7 +257,7 @@ func (n *Node) again(svc *Service, s *sessionActor, in *Input, principal any, m 
 		return false
 	}
 	sum := digest(sha256.Sum256(codec.AppendCanonical(nil, m.Responses)))
-	x := &exchange{conn: in.Conn, id: clone(m.ID), token: clone(m.ProgressToken), meta: clone(m.Meta), from: a, heard: make(chan struct{}), slot: s.place()}
+	x := &exchange{conn: in.Conn, id: bytes.Clone(m.ID), token: bytes.Clone(m.ProgressToken), meta: bytes.Clone(m.Meta), from: a, heard: make(chan struct{}), slot: s.place()}
 	for {
 		verdict, outcome := n.retry(st, x, sum, given)
 		switch verdict {

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -223,7 +224,7 @@ func askedOn(id []byte) string {
 }
 
 func wireError(raw []byte) *mcp.Error {
-	e := &mcp.Error{Data: clone(codec.Optional(raw, "data"))}
+	e := &mcp.Error{Data: bytes.Clone(codec.Optional(raw, "data"))}
 	e.Code, _ = strconv.Atoi(string(codec.Field(raw, "code")))
 	e.Message, _ = codec.Str(codec.Field(raw, "message"))
 	return e

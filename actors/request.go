@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -342,7 +343,7 @@ func (r *requestActor) step(e request.Event, data []byte, cause error) {
 		r.conn.Finish()
 	}
 	if act&request.MarkEnd != 0 {
-		mark := &pushEntries{entries: []stream.Entry{{Kind: stream.End, Meta: clone(r.id), Acked: r.onMark}}, last: true, silent: true}
+		mark := &pushEntries{entries: []stream.Entry{{Kind: stream.End, Meta: bytes.Clone(r.id), Acked: r.onMark}}, last: true, silent: true}
 		r.onMark = nil
 		if err := r.stream.Post(mark); err != nil {
 			mark.Refused(err)
@@ -547,7 +548,7 @@ func (r *requestActor) stands(svc *Service, s *sessionActor, conn Conn, m *codec
 	// lock that all calls share.
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	c.ctx = r.ctx
-	c.r, c.turn, c.node, c.svc, c.sess, c.msg, c.token = r, r.turn, r.node, svc, s, m, clone(m.ProgressToken)
+	c.r, c.turn, c.node, c.svc, c.sess, c.msg, c.token = r, r.turn, r.node, svc, s, m, bytes.Clone(m.ProgressToken)
 	r.call = c
 }
 

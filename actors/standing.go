@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"sync"
@@ -115,11 +116,11 @@ func (n *Node) newAlone(svc *Service, s *sessionActor, in *Input, principal any,
 	var meta []byte
 	if apart { // the bytes are not the handler's beyond this exchange
 		own := new(codec.Message)
-		body = clone(body)
+		body = bytes.Clone(body)
 		_ = codec.Scan(body, own, anyMessage) // it was scanned before
 		m, meta = own, own.Meta
 	} else {
-		meta = clone(m.Meta) // which the peer may be asked for after the call
+		meta = bytes.Clone(m.Meta) // which the peer may be asked for after the call
 	}
 	r = n.takeRequest(a)
 	self := &standing{peer: Peer{node: n, svc: svc, key: SessionKey{Tenant: in.Tenant, Server: svc.ID}, meta: meta}, address: in.Address}

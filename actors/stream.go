@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -474,12 +475,12 @@ func (s *streamActor) leave() {
 func (n *Node) startCallStream(r *requestActor) *streamActor {
 	rec := streamRecord{
 		Version: streamRecordVersion, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: r.sess.view.Load().rec.Revision,
-		Calls: []callRecord{{ID: clone(r.id), Method: recorded(r.call.msg.Method), Token: clone(r.call.msg.ProgressToken)}},
+		Calls: []callRecord{{ID: bytes.Clone(r.id), Method: recorded(r.call.msg.Method), Token: bytes.Clone(r.call.msg.ProgressToken)}},
 		Safe:  r.svc.Handler.Safe(r.call.msg.Method, r.call.msg.Name),
 	}
 	var body []byte
 	if rec.Safe {
-		body = clone(r.body)
+		body = bytes.Clone(r.body)
 		rec.Principal, _ = codec.Marshal(r.call.principal)
 	}
 	s := n.makeStream(r.svc, r.sess, n.newID(), rec, r.conn)
@@ -544,10 +545,3 @@ func (n *Node) renewIn(svc *Service, part time.Duration) int64 {
 // RecordTTL is the lifetime of the record of a stream whose events can be replayed
 // for the given time. Stores must keep events longer than that.
 func RecordTTL(replayAge time.Duration) time.Duration { return replayAge * 4 / 3 }
-
-func clone(b []byte) []byte {
-	if b == nil {
-		return nil
-	}
-	return append([]byte{}, b...)
-}

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"bytes"
 	"errors"
 	"time"
 
@@ -24,7 +25,7 @@ type taking struct {
 // when the other could not be stored. An error means that it was not taken; it is
 // ErrUnavailable also when nobody knows yet.
 func (n *Node) takeAnswer(svc *Service, x *question, journal *streamActor, m *codec.Message) error {
-	a := Answer{Result: clone(m.Result)}
+	a := Answer{Result: bytes.Clone(m.Result)}
 	if m.Kind == codec.ErrorResponse {
 		a = Answer{Err: wireError(m.Err)}
 	}
