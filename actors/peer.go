@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
@@ -225,45 +224,5 @@ func (p *Peer) sendOn(ctx context.Context, s *sessionActor, id string, e stream.
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	}
-}
-
-func (p *Peer) ask(ctx context.Context, q Question) (Answer, error) {
-	if p.meta != nil {
-		return Answer{}, ErrNoStream
-	}
-	n := p.node
-	x, err := n.ask(p.last.Load(), "")
-	if err != nil {
-		return Answer{}, err
-	}
-	defer n.questions.take(x)
-	entry := stream.Entry{Kind: stream.Request, Meta: appendAsked(pastQuestion{ID: x.id, Key: q.Key}), Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params)}
-	if err := p.send(ctx, entry); err != nil {
-		return Answer{}, err
-	}
-	timer := time.NewTimer(p.svc.Limits.MaxAsk)
-	defer timer.Stop()
-	select {
-	case a := <-x.ch:
-		return a, nil
-	case <-p.svc.life.done:
-		return Answer{}, ErrRetired
-	case <-p.last.Load().deaf():
-		return Answer{}, p.svc.ended()
-	case <-timer.C:
-		p.withdraw(x, "timed out")
-		n.refusals.count(MaxAsk)
-		return Answer{}, ErrNoAnswer
-	case <-ctx.Done():
-		p.withdraw(x, notNeeded(ctx))
-		return Answer{}, context.Cause(ctx)
-	}
-}
-
-// withdraw tells the client, if it listens here, that x needs no answer.
-func (p *Peer) withdraw(x *question, why string) {
-	if p.node.questions.take(x) {
-		p.Push("notifications/cancelled", withdrawal(x, why))
 	}
 }

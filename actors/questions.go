@@ -5,45 +5,15 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
-
-// ErrNoAnswer reports that the client did not answer in time.
-var ErrNoAnswer = errors.New("the client did not answer in time")
-
-// ErrParked reports that the session has as many calls waiting for its client
-// as it may: the question was not asked.
-var ErrParked = errors.New("too many calls wait for the client")
-
-// Question is a request to the client.
-type Question struct {
-	Key    string // names the question within its call, so that a re-run finds its answer
-	Method string
-	Params []byte
-	// Keep says that all calls of the session ask this alike: they share one
-	// question, and the answer is kept if Keep returns true for it, until
-	// Peer.Forget. nil asks each time.
-	Keep func(result []byte) bool
-	// Valid reports whether raw, any JSON, is an answer to the question; nil takes
-	// everything. It is asked of what comes with a request that is sent again.
-	Valid func(raw []byte) bool
-}
-
-// Answer is what the client answered: one of the two is set. Both are copies.
-type Answer struct {
-	Result []byte
-	Err    *mcp.Error
-}
 
 // question is a request to the client that waits for its answer.
 type question struct {
@@ -228,129 +198,6 @@ func wireError(raw []byte) *mcp.Error {
 	e.Code, _ = strconv.Atoi(string(codec.Field(raw, "code")))
 	e.Message, _ = codec.Str(codec.Field(raw, "message"))
 	return e
-}
-
-// ask puts those of qs that which names to the client, and fills in the answers. uses
-// numbers them all: see uses.
-func (c *Call) ask(ctx context.Context, qs []Question, uses, which []int, answers []Answer) error {
-	n, limits := c.node, c.svc.Limits
-	on := "" // the stream to ask on
-	waiting := make([]*question, len(qs))
-	defer func() {
-		for _, x := range waiting {
-			if x != nil {
-				n.questions.take(x)
-			}
-		}
-	}()
-	for _, i := range which {
-		q := qs[i]
-		past := c.journal.question(q.Key, uses[i])
-		if past != nil && past.Answer != nil {
-			answers[i] = past.answer()
-			continue
-		}
-		if past != nil { // the client has the question
-			waiting[i] = past.open
-			continue
-		}
-		if on == "" {
-			on = c.becomeStream()
-		}
-		x, err := n.ask(c.sess, on)
-		if err != nil {
-			c.withdraw(waiting, "no longer needed")
-			return err
-		}
-		waiting[i] = x
-		if err := c.put(ctx, x, q, uses[i]); err != nil {
-			return err
-		}
-	}
-	timer := time.NewTimer(limits.MaxAsk)
-	defer timer.Stop()
-	for i, x := range waiting {
-		if x == nil {
-			continue
-		}
-		select {
-		case answers[i] = <-x.ch:
-			waiting[i] = nil
-		case <-timer.C:
-			c.withdraw(waiting, "timed out")
-			n.refusals.count(MaxAsk)
-			return ErrNoAnswer
-		case <-c.ctx.Done():
-			return context.Cause(c.ctx)
-		case <-c.sess.deaf():
-			return ErrSessionEnded
-		case <-ctx.Done():
-			c.withdraw(waiting, notNeeded(ctx))
-			return context.Cause(ctx)
-		}
-	}
-	return nil
-}
-
-// notNeeded says why a question whose context has ended needs no answer.
-func notNeeded(ctx context.Context) string {
-	if errors.Is(context.Cause(ctx), ErrNoAnswer) {
-		return "timed out"
-	}
-	return "no longer needed"
-}
-
-// becomeStream makes the call's answer a stream and returns its id, "" where
-// nothing can be sent any more.
-func (c *Call) becomeStream() string {
-	m := &upgradeNow{}
-	m.Init()
-	if context.Cause(c.ctx) != nil || c.post(m) != nil {
-		return ""
-	}
-	m.Wait()
-	return m.stream
-}
-
-// upgradeNow makes a request's answer a stream.
-type upgradeNow struct {
-	kernel.Reply
-	stream string
-}
-
-func (u *upgradeNow) Refused(error) { u.Done() }
-
-// put sends one question, the use-th with its key.
-func (c *Call) put(ctx context.Context, x *question, q Question, use int) error {
-	asking := &askClient{x: x, entry: stream.Entry{
-		Kind: stream.Request,
-		Meta: appendAsked(pastQuestion{ID: x.id, Key: q.Key, Use: use, Member: c.member}),
-		Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params),
-	}}
-	return c.send(ctx, asking, &asking.entry.Acked, len(asking.entry.Data))
-}
-
-// askClient emits a question, and ties it to the stream that records its
-// answer.
-type askClient struct {
-	x     *question
-	entry stream.Entry
-}
-
-// withdraw tells the client that what is still open needs no answer.
-func (c *Call) withdraw(open []*question, why string) {
-	for _, x := range open {
-		if x == nil || !c.node.questions.take(x) {
-			continue
-		}
-		data := codec.AppendNotification(nil, "notifications/cancelled", withdrawal(x, why))
-		_ = c.post(&emitted{entry: stream.Entry{Kind: stream.Message, Data: data}})
-	}
-}
-
-// withdrawal is the params of the notification that x needs no answer.
-func withdrawal(x *question, why string) []byte {
-	return fmt.Appendf(nil, `{"requestId":%s,"reason":%s}`, x.id, strconv.Quote(why))
 }
 
 // numberedMeta begins the meta of a request entry whose question is numbered. Before that

@@ -120,8 +120,6 @@ func (c *cancelRequest) Refused(error) { c.acked(nil) }
 
 func (e *emitted) Refused(err error)    { e.entry.Drop(err) }
 func (p *progressed) Refused(err error) { p.drop(err) }
-func (a *askClient) Refused(err error)  { a.entry.Drop(err) }
-
 func (p *progressed) drop(err error) {
 	if p.acked != nil {
 		p.acked(err)
