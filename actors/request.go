@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"sync"
 	"time"
 	"unsafe"
 
@@ -499,85 +498,4 @@ func (r *requestActor) handle(head []byte) (out []byte, err *mcp.Error) {
 		}
 	}()
 	return r.svc.Handler.Serve(r.ctx, r.call, head)
-}
-
-// requestPool keeps request actors, with their PIDs, for the next requests.
-type requestPool struct {
-	mu   sync.Mutex // guards free
-	free []*requestActor
-}
-
-const requestPoolCap = 512
-
-// takeRequest returns an actor for a request that a has been charged with.
-func (n *Node) takeRequest(a *quota.Account) *requestActor {
-	p := &n.requests
-	p.mu.Lock()
-	var r *requestActor
-	if k := len(p.free); k > 0 {
-		r, p.free = p.free[k-1], p.free[:k-1]
-	}
-	p.mu.Unlock()
-	if r == nil {
-		r = &requestActor{node: n}
-		n.k.Start(&r.Actor, KindRequest, r)
-		r.timer = time.AfterFunc(time.Hour, func() { _ = r.Post(graceOver{}) })
-		r.timer.Stop()
-	} else {
-		r.Wake()
-	}
-	r.from, r.out = a, codec.GetBuffer()
-	return r
-}
-
-// begins makes the actor stand for a request of a session.
-func (r *requestActor) begins(s *sessionActor, conn Conn, m *codec.Message, body []byte, c *Call) {
-	c.peer = s.peer
-	r.stands(s.svc, s, conn, m, body, c)
-}
-
-// stands makes the actor stand for a request of a service. s is nil if it has no
-// session.
-func (r *requestActor) stands(svc *Service, s *sessionActor, conn Conn, m *codec.Message, body []byte, c *Call) {
-	r.svc, r.sess, r.conn, r.body, r.started = svc, s, conn, body, time.Now()
-	r.id = append(r.id[:0], m.ID...)
-	// Once a session or a stream knows the request, others may cancel it.
-	// The node's own context is no parent: its list of children would be the one
-	// lock that all calls share.
-	r.ctx, r.cancel = context.WithCancelCause(context.Background())
-	c.ctx = r.ctx
-	c.r, c.turn, c.node, c.svc, c.sess, c.msg, c.token = r, r.turn, r.node, svc, s, m, bytes.Clone(m.ProgressToken)
-	r.call = c
-}
-
-// release ends the request, when nothing can find it any more.
-func (r *requestActor) release() {
-	n := r.node
-	if r.from != nil {
-		n.accounts.Leave(r.from)
-	}
-	r.out.Free()
-	if r.handed {
-		n.handed.Add(-1)
-	}
-	if r.used {
-		r.Actor.Stop()
-		return
-	}
-	r.self = nil
-	r.svc, r.sess, r.conn, r.from, r.out, r.ctx, r.cancel = nil, nil, nil, nil, nil, nil, nil
-	r.call, r.body = nil, nil
-	r.phase, r.gate, r.notified, r.graced = request.Plain, nil, 0, false
-	r.Rest()
-	p := &n.requests
-	p.mu.Lock()
-	keep := len(p.free) < requestPoolCap && !n.closing.Load()
-	if keep {
-		p.free = append(p.free, r)
-	}
-	p.mu.Unlock()
-	if !keep {
-		r.Wake()
-		r.Actor.Stop()
-	}
 }
