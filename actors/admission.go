@@ -8,51 +8,6 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// NodeLimits bound what a node takes on, of all its services together. Zero
-// fields take the defaults of Defaults; negative ones are no limit.
-type NodeLimits struct {
-	Calls     int // requests in flight; 10,000
-	Principal PrincipalLimits
-	Accounts  int // principals that are told apart; 100,000
-}
-
-// PrincipalLimits bound one principal, or one address of those who are nobody in
-// particular. They are per node.
-type PrincipalLimits struct {
-	Rate     float64 // calls per second; 1,000
-	Burst    int     // calls at once after a silence; twice the rate
-	Calls    int     // requests in flight; 1,024
-	Streams  int     // event streams with a connection; 1,024
-	Parked   int     // questions that wait for the client; 1,024
-	Sessions int     // new sessions per SessionIdle; 100,000
-	// SessionIdle is how long it takes until a new session no longer counts; 72 h.
-	SessionIdle time.Duration
-}
-
-// Defaults fills the zero fields of l.
-func (l NodeLimits) Defaults() NodeLimits {
-	n := func(p *int, v int) {
-		if *p == 0 {
-			*p = v
-		}
-	}
-	n(&l.Calls, 10_000)
-	n(&l.Accounts, 100_000)
-	p := &l.Principal
-	if p.Rate == 0 {
-		p.Rate = 1000
-	}
-	p.Burst = quota.Burst(p.Rate, p.Burst)
-	n(&p.Calls, 1024)
-	n(&p.Streams, 1024)
-	n(&p.Parked, 1024)
-	n(&p.Sessions, 100_000)
-	if p.SessionIdle <= 0 {
-		p.SessionIdle = 72 * time.Hour
-	}
-	return l
-}
-
 // quota is what l says of every account.
 func (l NodeLimits) quota() quota.Limits {
 	p := &l.Principal

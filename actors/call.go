@@ -166,3 +166,9 @@ func (c *Call) send(ctx context.Context, m any, acked *func(error), size int) er
 		return context.Cause(ctx)
 	}
 }
+
+// Tell is Notify for what the handler does not know of: a run after a crash does not
+// take it for one of the handler's messages.
+func (c *Call) Tell(ctx context.Context, method string, params []byte) error {
+	return c.notify(ctx, method, params, false)
+}

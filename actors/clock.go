@@ -29,25 +29,3 @@ func (c *clock) jumped() bool {
 // maxBack is by how much the store's clock may have gone back since the writer record was
 // stored: less than by what events are kept longer than records (RecordTTL).
 const maxBack = time.Second
-
-// outlives reports that the writer record as it is stored would outlive an append that is
-// stored now, because the store's clock has gone back, and then tell whoever takes the
-// stream over that nothing has come since.
-func (s *streamActor) outlives() bool { return s.written-s.node.clock.ahead() > maxBack }
-
-// writing notes that the record is about to be stored. While nobody knows which attempt
-// does it, it counts as the one that makes it live longest.
-func (s *streamActor) writing() {
-	ahead := s.node.clock.ahead()
-	if s.trying {
-		ahead = max(ahead, s.attempt)
-	}
-	s.trying, s.attempt = true, ahead
-}
-
-// wrote notes that the record is stored.
-func (s *streamActor) wrote() {
-	if s.trying { // the clock may have gone forward while it was on its way
-		s.trying, s.written = false, max(s.attempt, s.node.clock.ahead())
-	}
-}

@@ -227,3 +227,25 @@ func (s *streamActor) tell(tail uint64) ([]byte, error) {
 	s.recall(s.live.tell(tail, &s.past))
 	return codec.Marshal(s.live)
 }
+
+// outlives reports that the writer record as it is stored would outlive an append that is
+// stored now, because the store's clock has gone back, and then tell whoever takes the
+// stream over that nothing has come since.
+func (s *streamActor) outlives() bool { return s.written-s.node.clock.ahead() > maxBack }
+
+// writing notes that the record is about to be stored. While nobody knows which attempt
+// does it, it counts as the one that makes it live longest.
+func (s *streamActor) writing() {
+	ahead := s.node.clock.ahead()
+	if s.trying {
+		ahead = max(ahead, s.attempt)
+	}
+	s.trying, s.attempt = true, ahead
+}
+
+// wrote notes that the record is stored.
+func (s *streamActor) wrote() {
+	if s.trying { // the clock may have gone forward while it was on its way
+		s.trying, s.written = false, max(s.attempt, s.node.clock.ahead())
+	}
+}

@@ -389,36 +389,6 @@ func (l *link) leave() {
 	}
 }
 
-// push sends an invalidation, if the session has begun and its client reads. What it misses is made good later.
-func (n *Node) pushLink(s *sessionActor, data []byte) (heard bool) {
-	switch {
-	case !s.link.ready.Load():
-		return false // it is told when it has begun
-	case s.link.full():
-		s.away.Store(true)
-		if s.link.mending.CompareAndSwap(false, true) {
-			go n.makeGood(s)
-		}
-		return false
-	}
-	s.link.send(data)
-	return true
-}
-
-// makeGood waits until the client has read, and tells it what it missed, as fast as it reads.
-func (n *Node) makeGood(s *sessionActor) {
-	for again := true; again; again = s.away.Load() && s.link.mending.CompareAndSwap(false, true) {
-		for s.away.Load() {
-			if s.link.conn.Room(n.base) != nil {
-				return
-			}
-			s.away.Store(false)
-			s.svc.Handler.Opened(s.peer, true)
-		}
-		s.link.mending.Store(false)
-	}
-}
-
 // edit changes the record of a session that lives on a connection, which is stored nowhere.
 type edit struct {
 	kernel.Reply

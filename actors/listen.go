@@ -136,15 +136,6 @@ func (l *listenActor) wants(uri string) bool {
 	return slices.Contains(l.filter.URIs, uri) && !l.Stopped()
 }
 
-// reply sends a whole response to a request that stands for itself.
-func (n *Node) reply(s *sessionActor, conn Conn, status int, data []byte) {
-	if s != nil {
-		s.link.send(data)
-		return
-	}
-	conn.Answer(status, data)
-}
-
 func (l *listenActor) Receive(m any) {
 	switch m := m.(type) {
 	case acknowledge:

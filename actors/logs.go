@@ -101,12 +101,6 @@ func (c *Call) Pass() { _ = c.post(passed{}) }
 // passed numbers a message that is not sent.
 type passed struct{}
 
-// Tell is Notify for what the handler does not know of: a run after a crash does not
-// take it for one of the handler's messages.
-func (c *Call) Tell(ctx context.Context, method string, params []byte) error {
-	return c.notify(ctx, method, params, false)
-}
-
 // AdmitLog decides whether a log message that belongs to no call is to be sent. When
 // one is dropped, later is called once there is room again.
 func (p *Peer) AdmitLog(later func()) bool {

@@ -226,3 +226,12 @@ func (p *Peer) sendOn(ctx context.Context, s *sessionActor, id string, e stream.
 		return context.Cause(ctx)
 	}
 }
+
+// Sessions calls f for every session of the service that is on this node.
+func (n *Node) Sessions(svc *Service, f func(*Peer)) {
+	n.sessions.Each(func(s *sessionActor) {
+		if s.svc == svc {
+			f(s.peer)
+		}
+	})
+}

@@ -2,11 +2,7 @@ package actors
 
 import (
 	"context"
-	"time"
 
-	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/session"
-	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -60,80 +56,6 @@ type Service struct {
 // are zero take their defaults.
 func NewService(id string, h Handler, l Limits) *Service {
 	return &Service{ID: id, Handler: h, Limits: l.Defaults(), life: lifetime{done: make(chan struct{})}}
-}
-
-// Limits bound what one service takes on. Zero fields take the defaults of
-// Defaults.
-type Limits struct {
-	Grace       time.Duration // a plain answer may take this long
-	GraceAlone  time.Duration // the same since 2026-07-28, where the status waits for the handler
-	MaxCall     time.Duration // a call may run this long
-	PingEvery   time.Duration // clients are pinged this often; 0 never
-	MaxAsk      time.Duration // an answer of the client may take this long
-	Session     session.Lifetime
-	SessionDrop time.Duration // an unused session leaves memory after this
-	ReplayAge   time.Duration // events can be replayed for this long
-	Stream      stream.Limits
-	Queue       int           // bytes that may wait for the log per stream
-	KeepAlive   time.Duration // a silent stream gets a comment this often
-	StoreWait   time.Duration // a POST waits this long for the store
-	ResumeWait  time.Duration // a resume is held this long
-	PerSession  int           // calls in flight per session; negative is no limit
-	Rate        float64       // calls per second and session; negative is no limit
-	Burst       int           // calls at once after a silence
-	LogRate     float64       // log messages per second and session, twice as many at once; negative is no limit
-	Streams     int           // streams with a connection per session; negative is no limit
-	Parked      int           // questions per session that wait for the client; negative is no limit
-	Depth       int           // JSON depth
-	// Subscriptions bounds the resources that a session may subscribe to; negative
-	// is no limit.
-	Subscriptions int
-	Retry         time.Duration // what clients are told to wait before they reconnect to a call; twice that for a standalone stream
-}
-
-// Defaults fills the zero fields of l.
-func (l Limits) Defaults() Limits {
-	d := func(p *time.Duration, v time.Duration) {
-		if *p <= 0 {
-			*p = v
-		}
-	}
-	n := func(p *int, v int) {
-		if *p <= 0 {
-			*p = v
-		}
-	}
-	d(&l.Grace, 250*time.Millisecond)
-	d(&l.GraceAlone, 10*time.Second)
-	d(&l.MaxCall, time.Hour)
-	d(&l.MaxAsk, 10*time.Minute)
-	d(&l.Session.Idle, 72*time.Hour)
-	d(&l.Session.Absolute, 30*24*time.Hour)
-	d(&l.SessionDrop, time.Minute)
-	d(&l.ReplayAge, 10*time.Minute)
-	d(&l.KeepAlive, 15*time.Second)
-	d(&l.StoreWait, 5*time.Second)
-	d(&l.ResumeWait, time.Minute)
-	d(&l.Retry, 4*time.Second)
-	l.Retry = max(l.Retry, time.Millisecond)
-	count := func(p *int, v int) {
-		if *p == 0 {
-			*p = v
-		}
-	}
-	n(&l.Queue, 1<<20)
-	count(&l.PerSession, 256)
-	count(&l.Streams, 64)
-	count(&l.Parked, 64)
-	count(&l.Subscriptions, 1000)
-	if l.Rate == 0 {
-		l.Rate = 100
-	}
-	l.Burst = quota.Burst(l.Rate, l.Burst)
-	if l.LogRate == 0 {
-		l.LogRate = 500
-	}
-	return l
 }
 
 // Input is one HTTP request as the actors see it.

@@ -494,3 +494,12 @@ func (l *aloneStreams) len() int {
 	defer l.mu.Unlock()
 	return len(l.all)
 }
+
+// reply sends a whole response to a request that stands for itself.
+func (n *Node) reply(s *sessionActor, conn Conn, status int, data []byte) {
+	if s != nil {
+		s.link.send(data)
+		return
+	}
+	conn.Answer(status, data)
+}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
-	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -242,52 +241,4 @@ func (n *Node) ResourceUpdated(svc *Service, uri string, below bool) {
 			tell(parent)
 		}
 	}
-}
-
-// push sends data on a session's standalone stream if that is written here. It
-// reports whether the stream has it: for its connection, or else for a resume. A new
-// stream in its place does not have it.
-func (n *Node) push(k SessionKey, data []byte) (sent bool) {
-	if l, ok := n.listens.Get(k); ok {
-		return l.Post(hear{data}) == nil
-	}
-	s, ok := n.sessions.Get(k)
-	if !ok {
-		return false
-	}
-	if s.link != nil {
-		return n.pushLink(s, data)
-	}
-	st, ok := n.streams.Get(StreamKey{k, s.view.Load().rec.Standalone})
-	if !ok || st.queued.Load() > int64(s.svc.Limits.Queue) ||
-		st.Post(&pushEntries{entries: []stream.Entry{{Kind: stream.Message, Data: data}}, told: true}) != nil {
-		s.away.Store(true) // its next stream, or resume, makes good what it missed
-		return false
-	}
-	return true
-}
-
-// Sessions calls f for every session of the service that is on this node.
-func (n *Node) Sessions(svc *Service, f func(*Peer)) {
-	n.sessions.Each(func(s *sessionActor) {
-		if s.svc == svc {
-			f(s.peer)
-		}
-	})
-}
-
-// Push sends a notification on the session's standalone stream, if that is written
-// here: else it is lost. It never waits.
-func (p *Peer) Push(method string, params []byte) {
-	p.node.push(p.key, codec.AppendNotification(nil, method, params))
-}
-
-// PushUpdate is Push of an update of a resource. To a session that lives on a connection
-// it waits until the client has read enough.
-func (p *Peer) PushUpdate(uri string) {
-	if l := p.last.Load().link; l != nil {
-		_ = l.tell(p.node.base, stream.Entry{Kind: stream.Message, Data: updateOf(uri)})
-		return
-	}
-	p.node.push(p.key, updateOf(uri))
 }
