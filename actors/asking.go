@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
@@ -29,9 +28,9 @@ const (
 
 // input is what a handler has asked for so far, and what it was given.
 type input struct {
-	turn  turn   // of the handler's goroutines to ask
-	park  string // under which requests that are sent again find the call, "" before it has asked
-	round int    // how often it has asked
+	mu    ctxMutex // guards the rest; held by the goroutine of the handler that asks, until it has its answers
+	park  string   // under which requests that are sent again find the call, "" before it has asked
+	round int      // how often it has asked
 	given map[string][]byte
 	taken []string // the keys of given that have answered a question
 	used  []usedKey
@@ -56,10 +55,10 @@ type asking struct {
 // are kept small, and what needs large ones has returned by then.
 func (c *Call) askAgain(ctx context.Context, qs []Question) ([]Answer, error) {
 	in := &c.self.input
-	if err := in.turn.take(ctx, c.ctx); err != nil {
+	if err := in.mu.lock(ctx, c.ctx); err != nil {
 		return nil, err
 	}
-	defer in.turn.leave()
+	defer in.mu.unlock()
 	a := in.begin(qs)
 	for in.lacks(a) {
 		wake, err := c.putQuestions(a)
@@ -243,52 +242,4 @@ func inputRequired(a *asking, state string, meta []byte) []byte {
 		b = append(b, meta...)
 	}
 	return append(b, '}', '}')
-}
-
-// turn is held by one goroutine at a time. The zero value is free.
-type turn struct {
-	mu    sync.Mutex // guards the rest
-	held  bool
-	freed chan struct{} // closed when it is free again; nil while nobody waits
-}
-
-// take waits for the turn, for as long as both contexts last.
-func (t *turn) take(ctx, call context.Context) error {
-	for {
-		freed := t.try()
-		if freed == nil {
-			return nil
-		}
-		select {
-		case <-freed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-call.Done():
-			return context.Cause(call)
-		}
-	}
-}
-
-// try takes the turn if it is free, else it tells when that is worth another try.
-func (t *turn) try() (freed <-chan struct{}) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.held {
-		t.held = true
-		return nil
-	}
-	if t.freed == nil {
-		t.freed = make(chan struct{})
-	}
-	return t.freed
-}
-
-func (t *turn) leave() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.held = false
-	if t.freed != nil {
-		close(t.freed)
-		t.freed = nil
-	}
 }

@@ -31,7 +31,7 @@ type standing struct {
 	logged   atomic.Pointer[logs]
 	parking  *parking // of a call that has asked, or was sent again; set before others can know
 
-	input      // what the handler has asked for and been given; belongs to who holds input.turn
+	input      // what the handler has asked for and been given; belongs to who holds input.mu
 	prev, next *requestActor
 }
 

@@ -1,0 +1,56 @@
+package actors
+
+import (
+	"context"
+	"sync"
+)
+
+// ctxMutex is a mutex that its owner may hold for long, as whoever waits for it can
+// give up. The zero value is unlocked.
+type ctxMutex struct {
+	mu    sync.Mutex // guards the rest
+	held  bool
+	freed chan struct{} // closed by unlock; nil while nobody waits
+}
+
+// lock locks m. It fails with the cause of the context that ends before it could.
+func (m *ctxMutex) lock(ctx, call context.Context) error {
+	for {
+		freed := m.tryLock()
+		if freed == nil {
+			return nil
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-call.Done():
+			return context.Cause(call)
+		}
+	}
+}
+
+// tryLock locks m and returns nil, or returns what unlock will close.
+func (m *ctxMutex) tryLock() (freed <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.held {
+		m.held = true
+		return nil
+	}
+	if m.freed == nil {
+		m.freed = make(chan struct{})
+	}
+	return m.freed
+}
+
+// unlock unlocks m, which the caller holds.
+func (m *ctxMutex) unlock() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held = false
+	if m.freed != nil {
+		close(m.freed)
+		m.freed = nil
+	}
+}
