@@ -194,13 +194,13 @@ func (n *Node) of(svc *Service, in *Input, id []byte) *sessionActor {
 
 // found returns what lookUp has, or answers why that is not the request's session.
 func (n *Node) found(in *Input, id []byte, s *sessionActor, err error) *sessionActor {
-	var no verdict
+	no, refused := errors.AsType[verdict](err)
 	switch {
 	case err == nil:
-	case errors.As(err, &no) && id != nil:
+	case refused && id != nil:
 		n.turnAway(in.Conn, no, id)
 		return nil
-	case errors.As(err, &no):
+	case refused:
 		n.refuse(in.Conn, nil, no)
 		return nil
 	case errors.Is(err, errNoSession):
