@@ -18,8 +18,15 @@ import (
 )
 
 // schemaURL names a tool's schema while it is compiled. Nothing is ever read from
-// there.
-const schemaURL = "https://tool.invalid/schema.json"
+// there, and no error names it.
+const (
+	schemaBase = "https://tool.invalid/"
+	schemaURL  = schemaBase + "schema.json"
+)
+
+// readable says in the words of the schema's author what names schemaURL.
+var readable = strings.NewReplacer(`in schema "`+schemaURL+`"`, "in the schema", `"`+schemaURL+`#"`, "the schema", `"`+schemaURL+`#`, `"#`, `"`+schemaURL+`"`, "the schema", schemaURL+"#", "#",
+	schemaURL, "the schema", schemaBase, "")
 
 // noLoader refuses references to schemas elsewhere: a schema must be whole.
 type noLoader struct{}
@@ -78,8 +85,10 @@ func register(text json.RawMessage, root func(doc any) error, visit func(map[str
 	if err := (&schemaWalk{visit: visit}).walk(doc); err != nil {
 		return err
 	}
-	_, err = compiled.get(text)
-	return err
+	if _, err = compiled.get(text); err != nil {
+		return errors.New(readable.Replace(err.Error()))
+	}
+	return nil
 }
 
 // compiled holds the compiled schemas that somebody in the process uses.

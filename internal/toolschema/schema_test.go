@@ -79,6 +79,28 @@ func TestDialects(t *testing.T) {
 	}
 }
 
+// TestErrorsNameNoURLOfOurs holds what a schema is refused with: no error names the URL
+// that it has only while it is compiled.
+func TestErrorsNameNoURLOfOurs(t *testing.T) {
+	t.Parallel()
+	for schema, want := range map[string]string{
+		`{"type":"object","properties":{"a":{"minimum":"x"}}}`:                         "the schema is not valid against metaschema: ",
+		`{"type":"object","properties":{"a":{"$ref":"#/nowhere"}}}`:                    `json-pointer in "#/nowhere" not found`,
+		`{"type":"object","properties":{"a":{"$ref":"#nowhere"}}}`:                     `anchor in "#nowhere" not found in the schema`,
+		`{"type":"object","properties":{"a":{"$ref":"other.json"}}}`:                   `failing loading "other.json": references to other documents are not followed: other.json`,
+		`{"type":"object","properties":{"a":{"$ref":"https://x.example/other.json"}}}`: `failing loading "https://x.example/other.json": references to other documents are not followed: https://x.example/other.json`,
+		`{"type":"object","$anchor":"a","$defs":{"a":{"$anchor":"a"}}}`:                `duplicate anchor "a" in the schema at `,
+	} {
+		_, _, err := Arguments(json.RawMessage(schema))
+		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "tool.invalid") {
+			t.Errorf("%s: got %v, want %s", schema, err, want)
+		}
+		if _, err := Result(json.RawMessage(schema)); err == nil || strings.Contains(err.Error(), "tool.invalid") {
+			t.Errorf("%s as a result's: got %v", schema, err)
+		}
+	}
+}
+
 // TestFaultsAreBounded holds how much is told of arguments that do not fit, and that
 // a fault alone is told as ever.
 func TestFaultsAreBounded(t *testing.T) {
