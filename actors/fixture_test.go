@@ -262,11 +262,16 @@ func (h *held) post(session, body string) *heldConn {
 
 func (h *held) postOn(c *heldConn, session, body string) {
 	h.t.Helper()
+	h.postFrom(c, "192.0.2.1", session, body)
+}
+
+func (h *held) postFrom(c *heldConn, address, session, body string) {
+	h.t.Helper()
 	var m codec.Message
 	if err := codec.Scan([]byte(body), &m, codec.Limits{}); err != nil {
 		panic(err) // not Fatal: the goroutine may be one of the test's own
 	}
-	in := h.input(session, "192.0.2.1", c)
+	in := h.input(session, address, c)
 	if _, _, live := strings.Cut(session, "."); live {
 		h.Message(h.svc, in, nil, &m, []byte(body))
 	} else {

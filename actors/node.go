@@ -277,7 +277,12 @@ func (n *Node) initialize(svc *Service, in *Input, m *codec.Message) {
 		in.Conn.Answer(200, codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
 		return
 	}
-	s, err := n.createSession(ctx, svc, in.Tenant, set)
+	s, err := n.createSession(ctx, svc, in, set)
+	if no, limited := errors.AsType[verdict](err); limited {
+		n.forgive(in)
+		n.refuse(in.Conn, m.ID, no)
+		return
+	}
 	if err != nil {
 		n.forgive(in)
 		n.log.Warn("session not created", "error", err)

@@ -39,6 +39,7 @@ const (
 	Recall                        // bytes that a record tells a second run of a call
 	Replay                        // event ids that cannot be resumed from, expired or never there
 	StoreFull                     // new sessions and streams in a store that is nearly full
+	StoreOfPrincipal              // the same, of a principal that has its share of a store with little room
 	reasons
 )
 
@@ -70,6 +71,7 @@ var wire = [reasons]struct {
 	Recall:                 {label: "recall"},
 	Replay:                 {label: "replay"},
 	StoreFull:              {"store-full", 503, mcp.CodeInternalError, "temporarily unavailable: try again shortly"},
+	StoreOfPrincipal:       {"principal-store", 429, mcp.CodeInvalidRequest, "too much is stored for this client, and the store has little room"},
 }
 
 // verdict is why something is refused, and when to come back. The zero value

@@ -357,13 +357,16 @@ func (n *Node) readSession(ctx context.Context, key SessionKey) (session.Record,
 }
 
 // createSession stores a new session and serves it here.
-func (n *Node) createSession(ctx context.Context, svc *Service, tenant string, set Settled) (*sessionActor, error) {
-	key := SessionKey{Tenant: tenant, Server: svc.ID, ID: n.newID()}
+func (n *Node) createSession(ctx context.Context, svc *Service, in *Input, set Settled) (*sessionActor, error) {
+	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: n.newID()}
 	rec := session.New(time.Now(), svc.Limits.Session)
 	rec.Revision, rec.Client, rec.Capabilities, rec.Told = set.Revision, set.Client, set.Capabilities, set.Told
 	data, err := codec.Marshal(rec)
 	if err != nil {
 		return nil, fmt.Errorf("actors: create session: %w", err)
+	}
+	if no := n.storable(n.accounts.Of(in.Tenant, in.Address), SessionBudget, len(data), time.Until(rec.Expires)); no != admitted {
+		return nil, verdict{reason: no}
 	}
 	rev, err := n.store.Create(ctx, key.record(), data, time.Until(rec.Expires))
 	if err != nil {

@@ -19,7 +19,7 @@ func (n *Node) listen(svc *Service, s *sessionActor, in *Input) {
 	// The actor is there before the record names it, so that whoever reads the record
 	// finds it: a message for it waits, and the stream that comes next ends it.
 	n.startStream(st)
-	data, err := n.newRecord(st)
+	data, err := n.newRecord(st, nil)
 	named := make(chan naming, 1)
 	go func() { named <- n.storeStandalone(s, st, data, err) }()
 	if <-st.ready; st.unstored.Load() {

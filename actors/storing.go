@@ -1,7 +1,30 @@
 package actors
 
-// nearFull reports that so much of a budget is in use that nothing new may be stored: what
-// is there needs the rest.
+import (
+	"time"
+
+	"github.com/troupe-run/troupe/internal/quota"
+)
+
+// storable decides whether so many bytes more may be stored for a client, and charges them
+// to its account for as long as they last. What is nearly full takes nothing new, so that
+// what is there can go on. From three quarters on nobody gets more who has a sixteenth:
+// no client keeps all others from the store, however little else it does.
+func (n *Node) storable(a *quota.Account, b Budget, bytes int, life time.Duration) Reason {
+	now := time.Now()
+	if used, limit := n.store.Use(b); limit > 0 {
+		switch {
+		case used > limit/10*9:
+			return StoreFull
+		case used > limit/4*3 && a.Used[b].Amount(now) > limit/16:
+			return StoreOfPrincipal
+		}
+	}
+	a.Used[b].Add(now, int64(bytes), max(life, time.Second))
+	return admitted
+}
+
+// nearFull reports that nobody may store anything new.
 func (n *Node) nearFull(b Budget) bool {
 	used, limit := n.store.Use(b)
 	return limit > 0 && used > limit/10*9

@@ -220,6 +220,7 @@ func (s *streamActor) perform() {
 				break
 			}
 			s.node.appends.Add(1)
+			s.node.billed(s.sess).Used[EventBudget].Add(time.Now(), int64(len(e.Data)), s.node.recordTTL(s.svc))
 			s.node.store.Append(s.path, s.m.Rev(), e.Num, e.Data, func(err error) { _ = s.Post(appended{err}) })
 		case stream.DoDeliver:
 			s.deliver(e)
@@ -318,7 +319,7 @@ func (s *streamActor) quit() {
 	case s.opened:
 		s.att.leave()
 	default: // nobody knows the stream yet
-		s.turnAway()
+		s.turnAway(errUnavailable)
 		s.unstored.Store(true)
 	}
 	s.att = nil
@@ -366,10 +367,11 @@ func (s *streamActor) recordStored(m recordStored) {
 	if m.err != nil {
 		switch {
 		case s.att == nil:
+			s.node.denial(m.err) // which counts it
 		case errors.Is(m.err, ErrNotFound): // the session's record
 			unknownSession(s.att.conn, s.callID())
 		default:
-			s.turnAway()
+			s.turnAway(m.err)
 		}
 		s.att = nil
 		s.unstored.Store(true)
@@ -406,15 +408,18 @@ func (s *streamActor) callID() []byte {
 	return s.rec.Calls[0].ID
 }
 
-// turnAway answers whoever waits for a stream that cannot begin.
-func (s *streamActor) turnAway() {
+// turnAway answers whoever waits for a stream that cannot begin because of err.
+func (s *streamActor) turnAway(err error) {
+	if _, limited := errors.AsType[verdict](err); !limited {
+		err = errUnavailable
+	}
 	switch calls := s.rec.Calls; len(calls) {
 	case 0:
-		s.node.unavailable(s.att.conn, nil)
+		s.node.refused(s.att.conn, err, nil)
 	case 1:
-		s.node.turnAway(s.att.conn, errUnavailable, calls[0].ID)
+		s.node.turnAway(s.att.conn, err, calls[0].ID)
 	default:
-		s.node.turnAwayAll(s.att.conn, errUnavailable, func(yield func([]byte) bool) {
+		s.node.turnAwayAll(s.att.conn, err, func(yield func([]byte) bool) {
 			for i := range calls {
 				if !yield(calls[i].ID) {
 					return
@@ -510,7 +515,7 @@ func (n *Node) makeStream(svc *Service, sess *sessionActor, id string, rec strea
 // that may run again.
 func (n *Node) storeStream(s *streamActor, body []byte) {
 	s.keepBody(body)
-	data, err := n.newRecord(s)
+	data, err := n.newRecord(s, body)
 	// Also a refusal comes from elsewhere: whoever begins the stream is still at it.
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
@@ -523,13 +528,17 @@ func (n *Node) storeStream(s *streamActor, body []byte) {
 	}()
 }
 
-// newRecord is the record of a new stream as it is stored, if there is room for it.
-func (n *Node) newRecord(s *streamActor) ([]byte, error) {
-	if n.nearFull(EventBudget) {
-		n.refusals.count(StoreFull)
-		return nil, ErrFull
+// newRecord is the record of a new stream as it is stored, if there is room for it and the
+// body beside it. The error is a verdict otherwise.
+func (n *Node) newRecord(s *streamActor, body []byte) ([]byte, error) {
+	data, err := codec.Marshal(s.live)
+	if err != nil {
+		return nil, err
 	}
-	return codec.Marshal(s.live)
+	if no := n.storable(n.billed(s.sess), EventBudget, len(data)+len(body), n.recordTTL(s.svc)); no != admitted {
+		return nil, verdict{reason: no}
+	}
+	return data, nil
 }
 
 // recordTTL is the lifetime of a writer record that is rewritten every quarter

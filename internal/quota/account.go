@@ -34,6 +34,8 @@ const (
 	Counts = 3
 	// Rates is the number of an account's buckets.
 	Rates = 2
+	// Uses is the number of an account's usages.
+	Uses = 2
 )
 
 // Account is what one client has in use in this process, and what it may still begin.
@@ -45,6 +47,8 @@ type Account struct {
 	Held [Counts]atomic.Int64
 	// Buckets limit how often the client may begin something, by [Limits.Rates].
 	Buckets [Rates]Bucket
+	// Used counts what the client has taken that comes back with time.
+	Used [Uses]Usage
 
 	key     key
 	address string // by which it was found last made; "" where the tenant is one client
@@ -94,6 +98,11 @@ func (a *Account) idle(now time.Time) bool {
 	}
 	for _, b := range a.Buckets {
 		if !b.Full(now) {
+			return false
+		}
+	}
+	for i := range a.Used {
+		if a.Used[i].Amount(now) > trifle {
 			return false
 		}
 	}

@@ -8,7 +8,8 @@
 //   - its requests in flight, at most [Limits.Each];
 //   - counts of other things in use ([Account.Held]), which the owner compares with its
 //     limits by [Over];
-//   - token buckets ([Account.Buckets], [Bucket]) for what may be begun so often.
+//   - token buckets ([Account.Buckets], [Bucket]) for what may be begun so often;
+//   - usages ([Account.Used], [Usage]) of what comes back with time, as room in a store.
 //
 // [Accounts.Admit] also gives out [Limits.Places], which all requests in flight share.
 // When more than three quarters are in use, an account gets no more than an equal

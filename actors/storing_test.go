@@ -1,0 +1,88 @@
+package actors
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fills says how much of a budget is in use.
+func (m *memory) fills(b Budget, used, limit int64) {
+	m.used[b].Store(used)
+	m.limit[b].Store(limit)
+}
+
+// TestStoreIsShared: who has a sixteenth of what a store has begins nothing more in it once
+// three quarters are in use, others do until nine tenths.
+func TestStoreIsShared(t *testing.T) {
+	const limit = 16 << 10
+	for _, tt := range []struct {
+		name          string
+		budget        Budget
+		used          int64
+		mallory, bob  bool
+		malloryReason Reason
+	}{
+		{"sessions, half of it in use", SessionBudget, limit / 2, true, true, admitted},
+		{"sessions, little room", SessionBudget, limit * 4 / 5, false, true, StoreOfPrincipal},
+		{"sessions, nearly full", SessionBudget, limit*9/10 + 100, false, false, StoreFull},
+		{"calls, half of it in use", EventBudget, limit / 2, true, true, admitted},
+		{"calls, little room", EventBudget, limit * 4 / 5, false, true, StoreOfPrincipal},
+		{"calls, nearly full", EventBudget, limit*9/10 + 100, false, false, StoreFull},
+		{"sessions, while calls have little room", SessionBudget, -limit * 4 / 5, true, true, admitted},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			id := 0
+			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+				h.svc.Handler = safeHandler{h.handler}
+				h.handler.f = ticks(time.Hour)
+				post := func(address, session, body string) *heldConn {
+					c := &heldConn{}
+					h.postFrom(c, address, session, body)
+					return c
+				}
+				session := make(map[string]string)
+				begin := func(address string, size int) bool { // a session, or a call that becomes a stream
+					if tt.budget == SessionBudget {
+						status, _ := post(address, "", initializeAs("2025-11-25")).answer()
+						return status == 200
+					}
+					id++
+					body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"x","arguments":{"pad":"%s"}}}`, id, strings.Repeat("x", size))
+					c := &heldConn{}
+					go h.postFrom(c, address, session[address], body)
+					time.Sleep(time.Second)
+					return len(c.events()) > 0
+				}
+				const mallory, bob = "192.0.2.66", "192.0.2.1"
+				for _, who := range []string{mallory, bob} {
+					session[who] = post(who, "", initializeAs("2025-11-25")).name
+				}
+				for range 12 {
+					if !begin(mallory, 1<<10) {
+						t.Fatal("refused while there is room")
+					}
+				}
+				if used := tt.used; used < 0 {
+					h.mem.fills(EventBudget, -used, limit)
+				} else {
+					h.mem.fills(tt.budget, used, limit)
+				}
+				before := h.refusals[tt.malloryReason].Load()
+				if got := begin(mallory, 10); got != tt.mallory {
+					t.Errorf("who has a share begins something: %v", got)
+				}
+				if tt.malloryReason != admitted && h.refusals[tt.malloryReason].Load() != before+1 {
+					t.Errorf("the refusal is not counted as %s", wire[tt.malloryReason].label)
+				}
+				if got := begin(bob, 10); got != tt.bob {
+					t.Errorf("another begins something: %v", got)
+				}
+				if time.Sleep(30 * time.Minute); tt.budget == EventBudget && tt.malloryReason == StoreOfPrincipal && !begin(mallory, 10) {
+					t.Error("what has expired is held against its client")
+				}
+			})
+		})
+	}
+}
