@@ -1,0 +1,55 @@
+package troupe_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
+	"github.com/troupe-run/troupe/internal/testkit"
+)
+
+// TestOneClientDoesNotFillTheStore: a client that stays within all limits on numbers, and
+// stores as much as it can, is refused when it has its share. Others begin sessions and
+// make calls of any length meanwhile.
+func TestOneClientDoesNotFillTheStore(t *testing.T) {
+	for name, fill := range map[string]func(mallory *testkit.Client, i int) *testkit.Answer{
+		"with sessions": func(mallory *testkit.Client, _ int) *testkit.Answer {
+			return mallory.Post(strings.Replace(host.InitializeRequest, `"version":"`, `"version":"`+strings.Repeat("1", 120<<10), 1))
+		},
+		"with the bodies of calls": func(mallory *testkit.Client, i int) *testkit.Answer {
+			return mallory.Post(host.CallWith(fmt.Sprint(i), "count", `{"to":1}`, `"t","pad":"`+strings.Repeat("x", 1<<20)+`"`))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				m := host.NewMeter()
+				h := host.New(t, troupe.Options{MaxStore: 64 << 20, Authenticate: host.User, MeterProvider: m}, nil)
+				alice := host.As(h.Client(), "alice").Initialize(`{}`)
+				mallory := host.As(h.Unchecked(), "mallory")
+				if name != "with sessions" {
+					mallory.Initialize(`{}`)
+				}
+				n := 0
+				for ; n < 500 && m.Count("troupe.refusals", "principal-store") == 0; n++ {
+					if a := fill(mallory, n); a.Stream() {
+						a.All()
+					}
+					time.Sleep(time.Second)
+				}
+				if n < 20 || n == 500 {
+					t.Errorf("refused after %d of them", n)
+				}
+				if full := m.Count("troupe.refusals", "store-full"); full != 0 {
+					t.Errorf("the store is nearly full, %d times", full)
+				}
+				host.As(h.Client(), "carol").Initialize(`{}`)
+				if got := host.Last(t, alice.Post(host.Call("1", "sleep", `{"ms":300}`))); !strings.Contains(got, `"result"`) {
+					t.Errorf("a call of 300 ms: %s", got)
+				}
+			})
+		})
+	}
+}
