@@ -1,4 +1,4 @@
-package troupe_test
+package cost_test
 
 import (
 	"bufio"
