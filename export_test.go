@@ -1,8 +1,5 @@
 package troupe
 
-// Health is what /healthz answers.
-var Health = health
-
 // WithoutKeys makes what the key ring opens and seals fail with err until the returned
 // function is called. No request may be under way.
 func (rt *Runtime) WithoutKeys(err error) (back func()) {
