@@ -9,15 +9,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
-	"testing"
 
 	"github.com/troupe-run/troupe"
-	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -397,93 +391,4 @@ func ExampleRuntime_Mount() {
 	// / 200
 	// /mcp/notes 406
 	// /mcp/other 404
-}
-
-// TestReadme holds the README to the program it prints and to the flags there are.
-func TestReadme(t *testing.T) {
-	t.Parallel()
-	readme := readText(t, "README.md")
-	_, rest, _ := strings.Cut(readme, "```go\n")
-	block, _, _ := strings.Cut(rest, "```\n")
-	host.Equal(t, "the first Go block", block, readText(t, "examples/hello/main.go"))
-	declared := regexp.MustCompile(`f\.\w+\(&[a-z]\.\w+, "([a-z-]+)"`)
-	limits := readText(t, "docs/limits.md")
-	for file, least := range map[string]int{"settings.go": 15, "limits.go": 25} {
-		flags := declared.FindAllStringSubmatch(readText(t, "cmd/troupe/"+file), -1)
-		if len(flags) < least {
-			t.Errorf("%d flags found in %s: the test looks at the wrong place", len(flags), file)
-		}
-		for _, flag := range flags {
-			host.Contains(t, "the table of flags", readme, "| `--"+flag[1]+"` |")
-			if file == "limits.go" {
-				host.Contains(t, "the table of limits", limits, "`--"+flag[1]+"`")
-			}
-		}
-	}
-}
-
-// TestDocsNameWhatExists keeps the documents from naming files and tests that
-// are gone.
-func TestDocsNameWhatExists(t *testing.T) {
-	t.Parallel()
-	documents := []string{"README.md", "CHANGELOG.md"}
-	for _, pattern := range []string{"docs/*.md", "docs/design/*.md"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		documents = append(documents, found...)
-	}
-	file := regexp.MustCompile("`((?:[a-z0-9_-]+/)*[a-z0-9_-]+\\.(?:go|md))`")
-	test := regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z]\w+\b`)
-	tests := testNames(t)
-	seen := 0
-	for _, document := range documents {
-		text := readText(t, document)
-		for _, m := range file.FindAllStringSubmatch(text, -1) {
-			seen++
-			if _, err := os.Stat(m[1]); err != nil {
-				t.Errorf("%s names %s, which is not there", document, m[1])
-			}
-		}
-		for _, name := range test.FindAllString(text, -1) {
-			seen++
-			if !slices.Contains(tests, name) {
-				t.Errorf("%s names %s, which no test file has", document, name)
-			}
-		}
-	}
-	if seen < 50 {
-		t.Errorf("%d names found in the documents: the test looks at the wrong place", seen)
-	}
-}
-
-// testNames are the tests, fuzz targets and benchmarks of the repository.
-func testNames(t *testing.T) (names []string) {
-	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z]\w+)\(`)
-	err := filepath.WalkDir(".", func(path string, entry os.DirEntry, err error) error {
-		if err == nil && entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "node_modules") {
-			return filepath.SkipDir
-		}
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			return nil
-		}
-		for _, m := range function.FindAllStringSubmatch(readText(t, path), -1) {
-			names = append(names, m[1])
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return names
-}
-
-func readText(t *testing.T, path string) string {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
 }

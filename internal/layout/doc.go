@@ -15,6 +15,8 @@
 //   - api_test.go: the root package exports types of the standard library, of this
 //     module and of the OpenTelemetry API only.
 //   - sleep_test.go: no test waits for time that really passes.
+//   - docs_test.go: the README has the program and the flags that there are, docs name files and tests that exist, and
+//     docs/conformance.md has a row for each requirement.
 //
 // TestLayoutRulesFind runs each rule over small repositories that break it once, so that
 // a rule cannot come to find nothing.

@@ -39,7 +39,7 @@ var layoutRules = map[string]layoutRule{
 
 func TestLayout(t *testing.T) {
 	t.Parallel()
-	repo, err := readRepository(os.DirFS("../.."))
+	repo, err := readRepository(os.DirFS(root))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,149 @@
+package layout
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// root is the repository, as the tests of this package see it.
+const root = "../.."
+
+// requirements are the rows that docs/conformance.md must have, by the prefix of their
+// ids and how many there are.
+var requirements = map[string]int{"TL-": 14, "PR-": 8, "RS-": 11, "CP-": 6, "LG-": 7, "PG-": 6, "PS-": 6, "CN-": 5, "PI-": 3, "RT-": 4, "": 50, "MD-": 63}
+
+// TestConformanceTable holds that each requirement has a row, and that the row names a
+// test or says whose it is. That the tests exist is for TestDocsNameWhatExists.
+func TestConformanceTable(t *testing.T) {
+	t.Parallel()
+	row := regexp.MustCompile(`(?m)^\| ([A-Z]{2}-\d+|\d+) \| ([^|]+) \| ([^|]+) \|$`)
+	test := regexp.MustCompile("`Test[A-Z]\\w+`")
+	rows := map[string]string{}
+	for _, m := range row.FindAllStringSubmatch(readText(t, "docs/conformance.md"), -1) {
+		if rows[m[1]] != "" {
+			t.Errorf("%s has two rows", m[1])
+		}
+		rows[m[1]] = m[3]
+	}
+	want := 0
+	for prefix, n := range requirements {
+		want += n
+		for i := 1; i <= n; i++ {
+			id := fmt.Sprint(prefix, i)
+			shown := rows[id]
+			excused := shown == "the client" || strings.HasPrefix(shown, "not yet: ") || strings.HasPrefix(shown, "not ours: ")
+			if !test.MatchString(shown) && !excused {
+				t.Errorf("%s: %q names no test", id, shown)
+			}
+		}
+	}
+	if len(rows) != want {
+		t.Errorf("%d rows, want %d", len(rows), want)
+	}
+}
+
+// TestReadme holds the README to the program it prints and to the flags there are.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	readme := readText(t, "README.md")
+	_, rest, _ := strings.Cut(readme, "```go\n")
+	block, _, _ := strings.Cut(rest, "```\n")
+	if want := readText(t, "examples/hello/main.go"); block != want {
+		t.Errorf("the first Go block:\n got %s\nwant %s", block, want)
+	}
+	declared := regexp.MustCompile(`f\.\w+\(&[a-z]\.\w+, "([a-z-]+)"`)
+	limits := readText(t, "docs/limits.md")
+	for file, least := range map[string]int{"settings.go": 15, "limits.go": 25} {
+		flags := declared.FindAllStringSubmatch(readText(t, "cmd/troupe/"+file), -1)
+		if len(flags) < least {
+			t.Errorf("%d flags found in %s: the test looks at the wrong place", len(flags), file)
+		}
+		for _, flag := range flags {
+			if !strings.Contains(readme, "| `--"+flag[1]+"` |") {
+				t.Errorf("the README's table of flags lacks --%s", flag[1])
+			}
+			if file == "limits.go" && !strings.Contains(limits, "`--"+flag[1]+"`") {
+				t.Errorf("the table of limits lacks --%s", flag[1])
+			}
+		}
+	}
+}
+
+// TestDocsNameWhatExists keeps the documents from naming files and tests that
+// are gone.
+func TestDocsNameWhatExists(t *testing.T) {
+	t.Parallel()
+	documents := []string{"README.md", "CHANGELOG.md"}
+	for _, pattern := range []string{"docs/*.md", "docs/design/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range found {
+			document, err := filepath.Rel(root, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			documents = append(documents, document)
+		}
+	}
+	file := regexp.MustCompile("`((?:[a-z0-9_-]+/)*[a-z0-9_-]+\\.(?:go|md))`")
+	test := regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z]\w+\b`)
+	tests := testNames(t)
+	seen := 0
+	for _, document := range documents {
+		text := readText(t, document)
+		for _, m := range file.FindAllStringSubmatch(text, -1) {
+			seen++
+			if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
+				t.Errorf("%s names %s, which is not there", document, m[1])
+			}
+		}
+		for _, name := range test.FindAllString(text, -1) {
+			seen++
+			if !slices.Contains(tests, name) {
+				t.Errorf("%s names %s, which no test file has", document, name)
+			}
+		}
+	}
+	if seen < 50 {
+		t.Errorf("%d names found in the documents: the test looks at the wrong place", seen)
+	}
+}
+
+// testNames are the tests, fuzz targets and benchmarks of the repository.
+func testNames(t *testing.T) (names []string) {
+	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z]\w+)\(`)
+	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "node_modules") {
+			return filepath.SkipDir
+		}
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range function.FindAllSubmatch(text, -1) {
+			names = append(names, string(m[1]))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// readText reads a file of the repository.
+func readText(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
