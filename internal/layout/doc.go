@@ -6,7 +6,7 @@
 // for each place that breaks it:
 //
 //   - layout_test.go: files parse and stay small, a package has one doc comment and is
-//     named for a subject, no file names a path of one machine.
+//     named for a subject, the root has few test files, no file names a path of one machine.
 //   - imports_test.go: which directory may import which, in the table layers, and which
 //     directory may import which module of others, in the table owners. A new directory
 //     needs a line in layers, a new dependency one in owners.

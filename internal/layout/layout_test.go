@@ -27,6 +27,7 @@ var layoutRules = map[string]layoutRule{
 	"files stay small":                              overlongFiles,
 	"a package has one doc comment":                 packageDocs,
 	"packages are named for a subject":              vaguePackages,
+	"the root has few tests":                        rootTests,
 	"tests wait for events and not for time":        sleepingTests,
 	"work left over names its issue":                looseToDos,
 	"nothing depends on one machine":                machinePaths,
@@ -236,6 +237,21 @@ func vaguePackages(repo repository) []string {
 	return violations
 }
 
+// rootTests keeps the root for the API: its files beside its examples and the unit tests of its own files.
+func rootTests(repo repository) []string {
+	const most = 12
+	var tests []string
+	for _, s := range repo.sources {
+		if s.dir() == "" && s.isTest() {
+			tests = append(tests, s.path)
+		}
+	}
+	if len(tests) <= most {
+		return nil
+	}
+	return []string{fmt.Sprintf("the root has %d test files, at most %d are allowed: tests over the wire belong below internal/spec", len(tests), most)}
+}
+
 var toDo, toDoWithIssue = regexp.MustCompile(`\b(TODO|FIXME|XXX)\b`), regexp.MustCompile(`\bTODO\(#\d+\)`)
 
 func looseToDos(repo repository) []string {
@@ -292,6 +308,8 @@ func TestLayoutRulesFind(t *testing.T) {
 		{"one doc", packageDocs, map[string]string{"mcp/a.go": "// Package mcp is.\npackage mcp\n", "mcp/a_test.go": "package mcp\n", "cmd/x/main.go": "// Command x is.\npackage main\n"}, ""},
 		{"package util", vaguePackages, map[string]string{"mcp/util/a.go": "package mcputil\n"}, "says nothing"},
 		{"package types", vaguePackages, map[string]string{"mcp/a.go": "package types\n"}, "says nothing"},
+		{"13 tests in the root", rootTests, manyTests(13), "13 test files"},
+		{"12 tests in the root", rootTests, manyTests(12), ""},
 		{"to do", looseToDos, map[string]string{"mcp/a.go": "package mcp\n\n// TODO: more.\n"}, "mcp/a.go:3"},
 		{"to do twice", looseToDos, map[string]string{"mcp/a.go": "package mcp\n\n// TODO(#1): this and TODO: more.\n"}, "mcp/a.go:3"},
 		{"to do with its issue", looseToDos, map[string]string{"mcp/a.go": "package mcp\n\n// TODO(#12): more.\nconst s = \"TODO\"\n"}, ""},
@@ -320,4 +338,13 @@ func TestLayoutRulesFind(t *testing.T) {
 			}
 		})
 	}
+}
+
+// manyTests are n test files of the root, and one below it.
+func manyTests(n int) map[string]string {
+	files := map[string]string{"mcp/a_test.go": "package mcp\n"}
+	for i := range n {
+		files[fmt.Sprintf("a%d_test.go", i)] = "package troupe\n"
+	}
+	return files
 }
