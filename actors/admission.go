@@ -50,8 +50,8 @@ func (n *Node) accountOf(s *sessionActor, in *Input) *quota.Account {
 
 // billed is the account of a session's last request, which also pays for what is
 // no request of its own: its streams and questions.
-func (n *Node) billed(s *sessionActor) *quota.Account {
-	return s.account.Last(n.accounts, s.key.Tenant)
+func (s *sessionActor) billed() *quota.Account {
+	return s.account.Last(s.node.accounts, s.key.Tenant)
 }
 
 // admit counts a request in, or tells why it may not run now. s is nil for one that
@@ -146,7 +146,8 @@ func (n *Node) refund(r *requestActor) {
 
 // readmit counts in a call that runs again after its node was lost: it was
 // admitted once.
-func (n *Node) readmit(s *sessionActor) *quota.Account {
+func (s *sessionActor) readmit() *quota.Account {
+	n := s.node
 	for {
 		if a := n.accounts.Of(s.key.Tenant, ""); n.accounts.Enter(a) {
 			return a
@@ -226,11 +227,11 @@ func (n *Node) admitListener(in *Input, id []byte) (*quota.Account, bool) {
 
 // admitQuestion decides on one more question to the client of a session, of which
 // parked wait already.
-func (n *Node) admitQuestion(s *sessionActor, a *quota.Account, parked int) Reason {
+func (s *sessionActor) admitQuestion(a *quota.Account, parked int) Reason {
 	switch {
 	case quota.Over(int64(parked)+1, s.svc.Limits.Parked):
 		return ParkedOfSession
-	case quota.Over(a.Held[heldParked].Load()+1, n.limits.Principal.Parked):
+	case quota.Over(a.Held[heldParked].Load()+1, s.node.limits.Principal.Parked):
 		return ParkedOfPrincipal
 	}
 	return admitted

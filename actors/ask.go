@@ -136,7 +136,7 @@ func (c *Call) ask(ctx context.Context, qs []Question, uses, which []int, answer
 		if on == "" {
 			on = c.becomeStream()
 		}
-		x, err := n.ask(c.sess, on)
+		x, err := c.sess.ask(on)
 		if err != nil {
 			c.withdraw(waiting, "no longer needed")
 			return err
@@ -246,7 +246,7 @@ func (p *Peer) ask(ctx context.Context, q Question) (Answer, error) {
 		return Answer{}, ErrNoStream
 	}
 	n := p.node
-	x, err := n.ask(p.last.Load(), "")
+	x, err := p.last.Load().ask("")
 	if err != nil {
 		return Answer{}, err
 	}

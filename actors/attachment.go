@@ -60,7 +60,7 @@ type attachment struct {
 const primingRevision = "2025-11-25"
 
 func (n *Node) newAttachment(svc *Service, s *sessionActor, key StreamKey, rec *streamRecord, conn Conn, after stream.Position) *attachment {
-	a := &attachment{node: n, svc: svc, from: n.billed(s), key: key, conn: conn, primes: rec.Revision >= primingRevision, answers: len(rec.Calls) > 0, after: after, next: after.Append, skip: after.Entry + 1}
+	a := &attachment{node: n, svc: svc, from: s.billed(), key: key, conn: conn, primes: rec.Revision >= primingRevision, answers: len(rec.Calls) > 0, after: after, next: after.Append, skip: after.Entry + 1}
 	if after.Append == 0 {
 		a.next, a.skip = 1, 0
 	}

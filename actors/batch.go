@@ -101,7 +101,7 @@ func (n *Node) batch(svc *Service, in *Input, principal any, m *codec.Message, b
 		case codec.Notification:
 			n.notified(svc, s, &e.m, until)
 		default:
-			if err := n.answered(s, &e.m); err != nil {
+			if err := s.answered(&e.m); err != nil {
 				n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
 				n.unavailable(in.Conn, nil)
 				return
@@ -114,7 +114,7 @@ func (n *Node) batch(svc *Service, in *Input, principal any, m *codec.Message, b
 	case slices.ContainsFunc(requests, func(e *element) bool { return n.turnsAway(svc, &e.m) }) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait):
 		n.turnAwayAll(in.Conn, errUnavailable, idsOf(requests))
 	default:
-		for s != nil && !n.runBatch(s, in, principal, requests, body) {
+		for s != nil && !s.runBatch(in, principal, requests, body) {
 			s = n.of(svc, in, nil) // it has just left memory: activate it anew
 		}
 	}
@@ -133,8 +133,9 @@ func idsOf(requests []*element) iter.Seq[[]byte] {
 
 // runBatch runs the requests of a batch, all or none, and returns when their answer has begun. It returns false, and
 // has run none, if the session's actor has stopped.
-func (n *Node) runBatch(s *sessionActor, in *Input, principal any, requests []*element, body []byte) bool {
-	st := n.newBatchStream(s, in.Conn, principal, requests, body)
+func (s *sessionActor) runBatch(in *Input, principal any, requests []*element, body []byte) bool {
+	n := s.node
+	st := s.newBatchStream(in.Conn, principal, requests, body)
 	members := make([]*requestActor, 0, len(requests))
 	for i, e := range requests {
 		r, err := n.admitted(s, in, noConn{}, &e.m, e.raw, &Call{principal: principal, trace: in.Trace, attempt: 1, member: i}, st)
@@ -189,7 +190,8 @@ type gathering struct {
 type beginNow struct{}
 
 // newBatchStream starts the stream of a batch. It stores and sends nothing before it has to.
-func (n *Node) newBatchStream(s *sessionActor, conn Conn, principal any, requests []*element, body []byte) *streamActor {
+func (s *sessionActor) newBatchStream(conn Conn, principal any, requests []*element, body []byte) *streamActor {
+	n := s.node
 	rec := streamRecord{Version: streamRecordVersion, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: s.view.Load().rec.Revision}
 	for _, e := range requests {
 		safe := s.svc.Handler.Safe(e.m.Method, e.m.Name)

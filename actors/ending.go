@@ -19,7 +19,7 @@ func (n *Node) Delete(svc *Service, in *Input) {
 		n.unavailable(in.Conn, nil)
 		return
 	}
-	if n.endSession(s) { // else another DELETE was as quick
+	if s.endSession() { // else another DELETE was as quick
 		n.forgive(in)
 	}
 	in.Conn.Answer(200, nil)
@@ -30,7 +30,8 @@ func (n *Node) Delete(svc *Service, in *Input) {
 // come up from the record before that went. It reports whether nobody had ended one
 // of these before. An actor of a session that has a record must not call it in its turn,
 // since it waits for an activation under way.
-func (n *Node) endSession(s *sessionActor) (first bool) {
+func (s *sessionActor) endSession() (first bool) {
+	n := s.node
 	first = s.end()
 	if s.link != nil {
 		return first // it has no streams, and its actor is found by its connection alone

@@ -105,22 +105,22 @@ func (n *Node) Connect(svc *Service, in *Input) {
 	s.link = l
 	s.account.Keep(n.accounts, a) // which also pays for questions before the first request
 	l.said.Store(s.last.UnixNano())
-	n.startSession(s)
+	s.startSession()
 	n.sessions.Put(key, s)
 	in.Session = n.name + "." + key.ID
 	in.Conn.SetSession(in.Session)
 	if !in.Conn.Open() {
-		n.endSession(s)
+		s.endSession()
 		a.Held[heldStreams].Add(-1)
 		return
 	}
 	n.links.add(s)
 	in.Conn.Gone(func() {
-		n.endSession(s)
+		s.endSession()
 		a.Held[heldStreams].Add(-1)
 	})
 	if svc.life.over.Load() { // since before the session was found
-		n.endSession(s)
+		s.endSession()
 		n.links.drop(s)
 		in.Conn.Finish()
 	}
@@ -158,7 +158,7 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 	}
 	until := time.Now().Add(svc.Limits.StoreWait)
 	if m.Kind != codec.Batch {
-		if n.take(s, in, linkReply{s.link.conn}, principal, m, body, until) {
+		if s.take(in, linkReply{s.link.conn}, principal, m, body, until) {
 			in.Conn.Accepted()
 		}
 		return
@@ -182,7 +182,7 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 	for i := range all {
 		reply := gathered.member()
 		in.Conn = reply // what is refused of a batch is refused by itself
-		n.take(s, in, reply, principal, &all[i].m, all[i].raw, until)
+		s.take(in, reply, principal, &all[i].m, all[i].raw, until)
 	}
 	conn.Accepted()
 }
@@ -193,30 +193,31 @@ func unknownLink(c Conn, id []byte) {
 
 // take takes one message of a session that lives on a connection. It reports whether it did; else it has answered on
 // in.Conn. A request that was taken is answered on reply, also if it is refused for a limit.
-func (n *Node) take(s *sessionActor, in *Input, reply Conn, principal any, m *codec.Message, raw []byte, until time.Time) bool {
+func (s *sessionActor) take(in *Input, reply Conn, principal any, m *codec.Message, raw []byte, until time.Time) bool {
 	if in.Alone && m.Kind == codec.Request {
-		n.takeAloneOn(s, in, principal, m, raw)
+		s.takeAloneOn(in, principal, m, raw)
 		return true
 	}
 	switch m.Kind {
 	case codec.Request:
-		return n.takeRequestOn(s, in, reply, principal, m, raw)
+		return s.takeRequestOn(in, reply, principal, m, raw)
 	case codec.Notification:
-		n.notified(s.svc, s, m, until)
+		s.node.notified(s.svc, s, m, until)
 	default:
-		_ = n.answered(s, m) // nothing of such a session is stored, so that nothing can fail
+		_ = s.answered(m) // nothing of such a session is stored, so that nothing can fail
 	}
 	return true
 }
 
-func (n *Node) takeRequestOn(s *sessionActor, in *Input, reply Conn, principal any, m *codec.Message, raw []byte) bool {
+func (s *sessionActor) takeRequestOn(in *Input, reply Conn, principal any, m *codec.Message, raw []byte) bool {
+	n := s.node
 	fresh := s.view.Load().rec.Revision == ""
 	switch {
 	case string(m.Method) == mcp.MethodPing: // which is legal before initialize, and waits for nobody
 		reply.Answer(200, codec.AppendResult(nil, m.ID, []byte("{}")))
 		return true
 	case string(m.Method) == mcp.MethodInitialize && fresh:
-		n.initializeOn(s, m)
+		s.initializeOn(m)
 		return true
 	case fresh:
 		reply.Answer(200, codec.AppendError(nil, m.ID, mcp.CodeInvalidRequest, "initialize first", nil))
@@ -225,12 +226,13 @@ func (n *Node) takeRequestOn(s *sessionActor, in *Input, reply Conn, principal a
 		n.turnAway(reply, errUnavailable, m.ID)
 		return true
 	}
-	return n.callOn(s, in, reply, principal, raw)
+	return s.callOn(in, reply, principal, raw)
 }
 
 // takeAloneOn takes a request that stands for itself on a connection that carries
 // others (2026-07-28, basic/transports/stdio).
-func (n *Node) takeAloneOn(s *sessionActor, in *Input, principal any, m *codec.Message, raw []byte) {
+func (s *sessionActor) takeAloneOn(in *Input, principal any, m *codec.Message, raw []byte) {
+	n := s.node
 	own := *in
 	if string(m.Method) == mcp.MethodSubscriptionsListen {
 		own.Conn = s.link.conn
@@ -256,8 +258,8 @@ func (s *sessionActor) place() *link {
 }
 
 // initializeOn settles a session that lives on a connection.
-func (n *Node) initializeOn(s *sessionActor, m *codec.Message) {
-	ctx, cancel := context.WithTimeout(n.base, s.svc.Limits.StoreWait)
+func (s *sessionActor) initializeOn(m *codec.Message) {
+	ctx, cancel := context.WithTimeout(s.node.base, s.svc.Limits.StoreWait)
 	defer cancel()
 	set, result, rerr := s.svc.Handler.Initialize(ctx, m.Params)
 	if rerr != nil {
@@ -266,7 +268,7 @@ func (n *Node) initializeOn(s *sessionActor, m *codec.Message) {
 	}
 	id := bytes.Clone(m.ID)
 	settled := false
-	err := n.change(ctx, s, func(r *session.Record) bool {
+	err := s.change(ctx, func(r *session.Record) bool {
 		if settled = r.Revision != ""; !settled { // by another one that came at the same time
 			r.Revision, r.Client, r.Capabilities, r.Told = set.Revision, set.Client, set.Capabilities, set.Told
 		}
@@ -283,7 +285,8 @@ func (n *Node) initializeOn(s *sessionActor, m *codec.Message) {
 
 // callOn runs a request of a session that lives on a connection, on a goroutine of its own: who sent it may have to
 // answer a question before the request can end.
-func (n *Node) callOn(s *sessionActor, in *Input, reply Conn, principal any, raw []byte) bool {
+func (s *sessionActor) callOn(in *Input, reply Conn, principal any, raw []byte) bool {
+	n := s.node
 	var m codec.Message
 	body := bytes.Clone(raw)
 	if codec.Scan(body, &m, codec.Limits{MaxDepth: s.svc.Limits.Depth}) != nil {
@@ -347,7 +350,7 @@ func (n *Node) Disconnect(ctx context.Context, svc *Service, in *Input) {
 		}
 	}
 	n.endListeners("the server is shutting down", func(l *listenActor) bool { return l.sess == s })
-	n.endSession(s)
+	s.endSession()
 }
 
 // lastWait is how long handlers may take to heed the end of their context.
@@ -398,7 +401,7 @@ type edit struct {
 
 func (e *edit) Refused(error) { e.err = ErrSessionEnded; e.Done() }
 
-func (n *Node) changeLinked(s *sessionActor, f func(*session.Record) bool) error {
+func (s *sessionActor) changeLinked(f func(*session.Record) bool) error {
 	m := &edit{f: f}
 	m.Init()
 	if s.Post(m) != nil {

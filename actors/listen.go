@@ -73,7 +73,7 @@ func (n *Node) listenAlone(svc *Service, s *sessionActor, in *Input, principal a
 		switch {
 		case tooLong(m):
 			no = errLongToken
-		case n.listening(s, m.ID):
+		case s.listening(m.ID):
 			no = session.ErrDuplicate
 		}
 		if no != nil {
@@ -286,7 +286,7 @@ func (n *Node) endListeners(reason string, which func(*listenActor) bool) {
 }
 
 // listening reports that a session has a listener whose request had the id.
-func (n *Node) listening(s *sessionActor, id []byte) (found bool) {
-	n.listens.Each(func(l *listenActor) { found = found || l.sess == s && bytes.Equal(l.id, id) })
+func (s *sessionActor) listening(id []byte) (found bool) {
+	s.node.listens.Each(func(l *listenActor) { found = found || l.sess == s && bytes.Equal(l.id, id) })
 	return found
 }

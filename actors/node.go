@@ -333,7 +333,7 @@ func (n *Node) admitted(s *sessionActor, in *Input, conn Conn, m *codec.Message,
 	}
 	r := n.takeRequest(a)
 	r.begins(s, conn, m, body, c)
-	n.keepAlive(s, r.started)
+	s.keepAlive(r.started)
 	if st != nil {
 		r.join(st)
 	}
@@ -360,7 +360,7 @@ func (n *Node) notified(svc *Service, s *sessionActor, m *codec.Message, until t
 		id := codec.Optional(m.Params, "requestId")
 		reason, _ := codec.Str(codec.Field(m.Params, "reason"))
 		if len(id) > 0 {
-			n.cancelCall(s, string(id), reason, until)
+			s.cancelCall(string(id), reason, until)
 			if s.link != nil {
 				n.endListeners("", func(l *listenActor) bool { return l.sess == s && string(l.id) == string(id) })
 			}
@@ -376,7 +376,7 @@ func (n *Node) notified(svc *Service, s *sessionActor, m *codec.Message, until t
 
 // cancelCall hands a client's cancel to the call, and waits until its stream has
 // the end mark: a call that was cancelled must not run again after a crash.
-func (n *Node) cancelCall(s *sessionActor, id, reason string, until time.Time) {
+func (s *sessionActor) cancelCall(id, reason string, until time.Time) {
 	done := make(chan error, 1)
 	if s.Post(&cancelCall{id: id, reason: reason, acked: func(err error) { done <- err }}) != nil {
 		return // the session is leaving memory: nothing of it runs here
@@ -419,7 +419,7 @@ func (n *Node) Close(ctx context.Context) error {
 	}
 	n.endListeners("the server is shutting down", func(*listenActor) bool { return true })
 	for _, s := range n.links.snapshot() {
-		n.endSession(s)
+		s.endSession()
 	}
 	n.streams.Each(func(s *streamActor) { _ = s.Post(quitStream{}) })
 	n.sessions.Each(func(s *sessionActor) {

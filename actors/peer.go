@@ -93,7 +93,7 @@ func (p *Peer) change(ctx context.Context, edit func(*session.Record) bool) erro
 	if err != nil {
 		return err
 	}
-	return p.ended(p.node.change(ctx, s, edit))
+	return p.ended(s.change(ctx, edit))
 }
 
 // Handler is that of the session's service.

@@ -157,4 +157,4 @@ func (l linkPing) ask(data []byte, _ time.Time) {
 	}
 }
 
-func (l linkPing) finish() { l.s.node.endSession(l.s) }
+func (l linkPing) finish() { l.s.endSession() }

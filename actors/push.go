@@ -17,7 +17,7 @@ func (n *Node) push(k SessionKey, data []byte) (sent bool) {
 		return false
 	}
 	if s.link != nil {
-		return n.pushLink(s, data)
+		return s.pushLink(data)
 	}
 	st, ok := n.streams.Get(StreamKey{k, s.view.Load().rec.Standalone})
 	if !ok || st.queued.Load() > int64(s.svc.Limits.Queue) ||
@@ -45,14 +45,14 @@ func (p *Peer) PushUpdate(uri string) {
 }
 
 // pushLink sends an invalidation, if the session has begun and its client reads. What it misses is made good later.
-func (n *Node) pushLink(s *sessionActor, data []byte) (heard bool) {
+func (s *sessionActor) pushLink(data []byte) (heard bool) {
 	switch {
 	case !s.link.ready.Load():
 		return false // it is told when it has begun
 	case s.link.full():
 		s.away.Store(true)
 		if s.link.mending.CompareAndSwap(false, true) {
-			go n.makeGood(s)
+			go s.makeGood()
 		}
 		return false
 	}
@@ -61,10 +61,10 @@ func (n *Node) pushLink(s *sessionActor, data []byte) (heard bool) {
 }
 
 // makeGood waits until the client has read, and tells it what it missed, as fast as it reads.
-func (n *Node) makeGood(s *sessionActor) {
+func (s *sessionActor) makeGood() {
 	for again := true; again; again = s.away.Load() && s.link.mending.CompareAndSwap(false, true) {
 		for s.away.Load() {
-			if s.link.conn.Room(n.base) != nil {
+			if s.link.conn.Room(s.node.base) != nil {
 				return
 			}
 			s.away.Store(false)

@@ -39,12 +39,13 @@ func appendUint(b []byte, i uint64) []byte { return strconv.AppendUint(b, i, 10)
 // ask enters a new question. Its id names the stream it is sent on, so that an
 // answer finds the call even where nobody has resumed that since the node
 // started; "" is a question that does not outlive the process.
-func (n *Node) ask(s *sessionActor, stream string) (*question, error) {
+func (s *sessionActor) ask(stream string) (*question, error) {
+	n := s.node
 	q := &n.questions
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	a := n.billed(s)
-	if no := n.admitQuestion(s, a, q.counts[s.key]); no != admitted {
+	a := s.billed()
+	if no := s.admitQuestion(a, q.counts[s.key]); no != admitted {
 		n.refusals.count(no)
 		return nil, ErrParked
 	}
@@ -144,7 +145,7 @@ func (n *Node) answer(svc *Service, in *Input, m *codec.Message) {
 	if s == nil {
 		return
 	}
-	if err := n.answered(s, m); err != nil {
+	if err := s.answered(m); err != nil {
 		n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
 		n.unavailable(in.Conn, nil)
 		return
@@ -154,7 +155,8 @@ func (n *Node) answer(svc *Service, in *Input, m *codec.Message) {
 
 // answered takes a client's response. An error means that it was not taken and may
 // be sent again.
-func (n *Node) answered(s *sessionActor, m *codec.Message) error {
+func (s *sessionActor) answered(m *codec.Message) error {
+	n := s.node
 	x, journal, ok := n.questions.find(s.key, string(m.ID))
 	if !ok {
 		// Whatever keeps the stream from being read is no reason to drop the answer, unless

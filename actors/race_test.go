@@ -228,7 +228,7 @@ func TestUpdateWhileASessionIsActivated(t *testing.T) {
 		if n := h.k.Live(KindSubscription); n != 1 {
 			t.Errorf("%d subscriptions", n)
 		}
-		h.endSession(s)
+		s.endSession()
 		if n := h.k.Live(KindSubscription); n != 0 {
 			t.Errorf("%d subscriptions are left", n)
 		}
@@ -248,7 +248,7 @@ func TestSessionOnAConnectionThatPanics(t *testing.T) {
 		h.post(c.name, message("1", "x"))
 		s, _ := h.linked(h.svc, h.input(c.name, "192.0.2.1", nil))
 		for range kernel.PanicLimit {
-			_ = h.changeLinked(s, func(*session.Record) bool { panic("on purpose") })
+			_ = s.changeLinked(func(*session.Record) bool { panic("on purpose") })
 		}
 		synctest.Wait()
 		if asked == nil || !c.over {
@@ -400,7 +400,7 @@ func TestBatchWhoseStreamEndsAtOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				requests := []*element{{m: m, raw: []byte(message("1", "x"))}}
-				st := h.newBatchStream(s, &heldConn{}, nil, requests, nil)
+				st := s.newBatchStream(&heldConn{}, nil, requests, nil)
 				r := h.takeRequest(nil)
 				r.begins(s, noConn{}, &m, requests[0].raw, &Call{attempt: 1})
 				if early {

@@ -63,7 +63,7 @@ func (n *Node) resumed(svc *Service, in *Input) {
 		return
 	}
 	n.resumes.Add(1)
-	n.resume(s, h, pos)
+	s.resume(h, pos)
 }
 
 // staying returns the session that find does, or nil if that has answered why there is
@@ -96,7 +96,8 @@ func (n *Node) staying(in *Input, find func(*Input) *sessionActor) *sessionActor
 func (s *sessionActor) left() { _ = s.Post(stayed{}) }
 
 // resume goes on with a stream after pos: what the log has, then live.
-func (n *Node) resume(s *sessionActor, h *hold, pos stream.Position) {
+func (s *sessionActor) resume(h *hold, pos stream.Position) {
+	n := s.node
 	key := StreamKey{s.key, pos.Stream}
 	for {
 		// What the store may take is bounded there; this bounds a slow reader.
@@ -173,7 +174,7 @@ func (r *replay) run(ctx context.Context) error {
 		return err
 	}
 	if len(rec.Calls) == 0 && !r.s.isCurrent(r.key.ID) {
-		r.n.endStandalone(r.s, r.key.ID) // another has taken its place meanwhile
+		r.s.endStandalone(r.key.ID) // another has taken its place meanwhile
 		return errBadEvent
 	}
 	var at extent

@@ -225,7 +225,7 @@ func (s *sessionActor) idle() {
 	left := s.svc.Limits.SessionDrop - now.Sub(s.last)
 	if s.calls.Len() > 0 || s.held > 0 || s.opening > 0 || s.link != nil {
 		// Whoever waits for an answer or listens is active.
-		s.node.keepAlive(s, now)
+		s.keepAlive(now)
 		left = s.svc.Limits.SessionDrop
 	}
 	if b := s.calling.Load(); left <= 0 && b != nil && !b.Full(now) {
@@ -307,7 +307,7 @@ func (n *Node) session(ctx context.Context, svc *Service, key SessionKey) (*sess
 			continue
 		}
 		if v := s.view.Load(); v.rec.Expired(time.Now()) {
-			n.endSession(s)
+			s.endSession()
 			return nil, ErrNotFound
 		}
 		return s, nil
@@ -316,7 +316,7 @@ func (n *Node) session(ctx context.Context, svc *Service, key SessionKey) (*sess
 
 func (n *Node) activateSession(svc *Service, key SessionKey, rec session.Record, rev uint64) *sessionActor {
 	s := n.newSession(svc, key, rec, rev)
-	n.startSession(s)
+	s.startSession()
 	return s
 }
 
@@ -328,8 +328,8 @@ func (n *Node) newSession(svc *Service, key SessionKey, rec session.Record, rev 
 	return s
 }
 
-func (n *Node) startSession(s *sessionActor) {
-	n.k.Start(&s.Actor, KindSession, s)
+func (s *sessionActor) startSession() {
+	s.node.k.Start(&s.Actor, KindSession, s)
 	s.timer = time.AfterFunc(time.Hour, func() { _ = s.Post(idleTick{}) })
 	s.timer.Reset(s.svc.Limits.SessionDrop) // only now, since the tick uses the field
 }
@@ -382,7 +382,7 @@ func (n *Node) createSession(ctx context.Context, svc *Service, in *Input, set S
 // record that has been written. One that comes to memory after this reads it.
 func (n *Node) adopt(s *sessionActor, v *view) {
 	before := s.view.Load().rec.Standalone
-	defer n.disown(s, before)
+	defer s.disown(before)
 	s.adopt(v)
 	if now, ok := n.sessions.Current(s.key); ok && now != s {
 		now.adopt(v)
@@ -426,9 +426,10 @@ func (s *sessionActor) wants(uri string) bool {
 
 // change rewrites the session's record by compare-and-set. edit returns false
 // when there is nothing to change.
-func (n *Node) change(ctx context.Context, s *sessionActor, edit func(*session.Record) bool) error {
+func (s *sessionActor) change(ctx context.Context, edit func(*session.Record) bool) error {
+	n := s.node
 	if s.link != nil {
-		return n.changeLinked(s, edit)
+		return s.changeLinked(edit)
 	}
 	v := s.view.Load()
 	rec, rev := v.rec, v.rev
@@ -459,7 +460,7 @@ func (n *Node) change(ctx context.Context, s *sessionActor, edit func(*session.R
 
 // keepAlive rewrites the record when activity is due to be noted; the request
 // that caused it does not wait.
-func (n *Node) keepAlive(s *sessionActor, now time.Time) {
+func (s *sessionActor) keepAlive(now time.Time) {
 	if v := s.view.Load(); s.link != nil || !v.rec.Due(now, s.svc.Limits.Session) || !s.touching.CompareAndSwap(false, true) {
 		return
 	}
@@ -467,13 +468,13 @@ func (n *Node) keepAlive(s *sessionActor, now time.Time) {
 		defer s.touching.Store(false)
 		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 		defer cancel()
-		err := n.change(ctx, s, func(*session.Record) bool { return true })
+		err := s.change(ctx, func(*session.Record) bool { return true })
 		switch {
 		case err == nil:
 		case errors.Is(err, ErrNotFound): // deleted elsewhere
-			n.endSession(s)
+			s.endSession()
 		default:
-			n.log.Warn("session not kept alive", "session", s.key.ID, "error", err)
+			s.node.log.Warn("session not kept alive", "session", s.key.ID, "error", err)
 		}
 	}()
 }

@@ -21,12 +21,12 @@ func (n *Node) listen(svc *Service, s *sessionActor, in *Input) {
 	n.startStream(st)
 	data, err := n.newRecord(st, nil)
 	named := make(chan naming, 1)
-	go func() { named <- n.storeStandalone(s, st, data, err) }()
+	go func() { named <- s.storeStandalone(st, data, err) }()
 	if <-st.ready; st.unstored.Load() {
 		return // it has ended before it could begin, and the client knows
 	}
 	of := <-named
-	s.listens(st.key.ID, of.old, n.endStandalone(s, of.old))
+	s.listens(st.key.ID, of.old, s.endStandalone(of.old))
 	if svc.life.over.Load() {
 		st.retire()
 		return
@@ -46,7 +46,8 @@ type naming struct {
 // why it may not be, and then has the session's record name it. If the process is lost
 // in between, the stream before is still the session's, and nobody knows the new one,
 // which expires. Its client gets to know it last: what it comes back with has been named.
-func (n *Node) storeStandalone(s *sessionActor, st *streamActor, data []byte, err error) (of naming) {
+func (s *sessionActor) storeStandalone(st *streamActor, data []byte, err error) (of naming) {
+	n := s.node
 	ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 	defer cancel()
 	var rev uint64
@@ -54,24 +55,25 @@ func (n *Node) storeStandalone(s *sessionActor, st *streamActor, data []byte, er
 		rev, err = n.store.OpenStream(ctx, st.path, data, nil, n.recordTTL(s.svc))
 	}
 	if err == nil && !st.Stopped() {
-		of = n.nameStandalone(ctx, s, st)
+		of = s.nameStandalone(ctx, st)
 		err = of.err
 	}
 	switch {
 	case err != nil:
 		of.err = err
-		n.unopened(s, st, err)
+		s.unopened(st, err)
 	case of.replaced:
 		n.endStream(st)
 	case st.Post(recordStored{rev: rev}) != nil: // it has ended meanwhile
 		go n.forgetStream(st.path)
-		n.disown(s, of.old)
+		s.disown(of.old)
 	}
 	return of
 }
 
 // unopened refuses a stream that could not be stored or named. The one before goes on.
-func (n *Node) unopened(s *sessionActor, st *streamActor, err error) {
+func (s *sessionActor) unopened(st *streamActor, err error) {
+	n := s.node
 	if !errors.Is(err, ErrNotFound) { // it has just been deleted
 		n.log.Warn("stream not opened", "session", s.key.ID, "error", err)
 	}
@@ -84,9 +86,9 @@ func (n *Node) unopened(s *sessionActor, st *streamActor, err error) {
 
 // nameStandalone makes the stream the session's standalone stream in its record, unless
 // that names one already whose GET came later.
-func (n *Node) nameStandalone(ctx context.Context, s *sessionActor, st *streamActor) (of naming) {
-	of.err = n.change(ctx, s, func(r *session.Record) bool {
-		if now, ok := n.streams.Get(StreamKey{s.key, r.Standalone}); ok && now.order > st.order {
+func (s *sessionActor) nameStandalone(ctx context.Context, st *streamActor) (of naming) {
+	of.err = s.change(ctx, func(r *session.Record) bool {
+		if now, ok := s.node.streams.Get(StreamKey{s.key, r.Standalone}); ok && now.order > st.order {
 			of.replaced = true
 			return false
 		}
@@ -103,7 +105,8 @@ func (n *Node) nameStandalone(ctx context.Context, s *sessionActor, st *streamAc
 
 // endStandalone ends a standalone stream, if there is one, for good. It reports
 // whether a connection seemed to be there.
-func (n *Node) endStandalone(s *sessionActor, id string) (live bool) {
+func (s *sessionActor) endStandalone(id string) (live bool) {
+	n := s.node
 	if id == "" {
 		return false
 	}
@@ -122,7 +125,8 @@ func (n *Node) endStandalone(s *sessionActor, id string) (live bool) {
 // now names one that is not here: of another node, or one that could not begin though it
 // was named. Nobody would write the stream any more to which the client listens. One that
 // is here ends the one before itself.
-func (n *Node) disown(s *sessionActor, before string) {
+func (s *sessionActor) disown(before string) {
+	n := s.node
 	now := s.view.Load().rec.Standalone
 	if before == "" || before == now {
 		return
@@ -132,7 +136,7 @@ func (n *Node) disown(s *sessionActor, before string) {
 	}
 	if _, here := n.streams.Get(StreamKey{s.key, before}); here {
 		s.away.Store(true)
-		go n.endStandalone(s, before)
+		go s.endStandalone(before)
 	}
 }
 
@@ -142,7 +146,8 @@ func (s *sessionActor) isCurrent(id string) bool { return s.view.Load().rec.Stan
 
 // mustName reads whether the session's record names id as its standalone stream: if not,
 // the error is errBadEvent.
-func (n *Node) mustName(ctx context.Context, s *sessionActor, id string) error {
+func (s *sessionActor) mustName(ctx context.Context, id string) error {
+	n := s.node
 	rec, rev, err := n.readSession(ctx, s.key)
 	if errors.Is(err, ErrNotFound) {
 		return ErrSessionEnded

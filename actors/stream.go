@@ -220,7 +220,7 @@ func (s *streamActor) perform() {
 				break
 			}
 			s.node.appends.Add(1)
-			s.node.billed(s.sess).Used[EventBudget].Add(time.Now(), int64(len(e.Data)), s.node.recordTTL(s.svc))
+			s.sess.billed().Used[EventBudget].Add(time.Now(), int64(len(e.Data)), s.node.recordTTL(s.svc))
 			s.node.store.Append(s.path, s.m.Rev(), e.Num, e.Data, func(err error) { _ = s.Post(appended{err}) })
 		case stream.DoDeliver:
 			s.deliver(e)
@@ -535,7 +535,7 @@ func (n *Node) newRecord(s *streamActor, body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if no := n.storable(n.billed(s.sess), EventBudget, len(data)+len(body), n.recordTTL(s.svc)); no != admitted {
+	if no := n.storable(s.sess.billed(), EventBudget, len(data)+len(body), n.recordTTL(s.svc)); no != admitted {
 		return nil, verdict{reason: no}
 	}
 	return data, nil

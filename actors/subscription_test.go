@@ -77,7 +77,7 @@ func TestSubscribeToOneThatIsEnding(t *testing.T) {
 		// the resource changes.
 		go h.ResourceUpdated(h.svc, uri, false)
 		synctest.Wait()
-		h.endSession(h.peerOf(first.name).last.Load())
+		h.peerOf(first.name).last.Load().endSession()
 		if err := h.peerOf(second.name).Subscribe(t.Context(), uri); err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +92,7 @@ func TestSubscribeToOneThatIsEnding(t *testing.T) {
 		if n := updates(second.read()); n != 1 {
 			t.Errorf("told %d times of the next change, want once", n)
 		}
-		h.endSession(h.peerOf(second.name).last.Load())
+		h.peerOf(second.name).last.Load().endSession()
 		h.noSubscriptions()
 	})
 }
@@ -203,7 +203,7 @@ func TestSubscriptionThatPanics(t *testing.T) {
 		if n := updates(c.read()); n != 1 {
 			t.Errorf("told %d times, want once", n)
 		}
-		h.endSession(peer.last.Load())
+		peer.last.Load().endSession()
 		h.noSubscriptions()
 	})
 }
@@ -239,7 +239,7 @@ func TestListenerThatEndsAtOnce(t *testing.T) {
 		},
 		"session": func(h *held) {
 			s := h.peerOf(h.connect("192.0.2.1", "2024-11-05").name).last.Load()
-			h.handler.listening = func() Listening { h.endSession(s); synctest.Wait(); return said }
+			h.handler.listening = func() Listening { s.endSession(); synctest.Wait(); return said }
 			h.listenTo(s, nil)
 		},
 	} {

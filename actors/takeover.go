@@ -93,7 +93,7 @@ func (n *Node) readWriter(ctx context.Context, key StreamKey) (rec streamRecord,
 func (n *Node) takeOver(ctx context.Context, svc *Service, s *sessionActor, key StreamKey) (*streamActor, streamRecord, error) {
 	rec, rev, err := n.readWriter(ctx, key)
 	if err == nil && len(rec.Calls) == 0 {
-		err = n.mustName(ctx, s, key.ID)
+		err = s.mustName(ctx, key.ID)
 	}
 	if err != nil {
 		return nil, rec, err
@@ -146,7 +146,7 @@ func (n *Node) takeOver(ctx context.Context, svc *Service, s *sessionActor, key 
 	w.commit()
 	_ = w.Post(takenOver{rev: rev, log: log})
 	if len(rec.Calls) > 0 {
-		n.finishCalls(s, w, log, body)
+		s.finishCalls(w, log, body)
 	}
 	return w, rec, nil
 }
@@ -286,7 +286,7 @@ func (n *Node) rewriteWriter(ctx context.Context, path string, rec streamRecord,
 // finishCalls sees to the calls of a stream whose node was lost: they run again
 // where that is declared safe, else the client learns that the outcome is
 // unknown.
-func (n *Node) finishCalls(s *sessionActor, w *streamActor, log *pastLog, body []byte) {
+func (s *sessionActor) finishCalls(w *streamActor, log *pastLog, body []byte) {
 	answered := make(map[string]bool, len(log.digest.Done))
 	for _, i := range log.digest.Done {
 		answered[string(w.rec.Calls[i].ID)] = true
@@ -304,7 +304,7 @@ func (n *Node) finishCalls(s *sessionActor, w *streamActor, log *pastLog, body [
 		return
 	}
 	if w.rec.Safe {
-		n.rerunCalls(s, w, log, body, answered)
+		s.rerunCalls(w, log, body, answered)
 		return
 	}
 	_ = w.Post(&pushEntries{entries: lostCalls(w.rec.Calls, answered), last: true})
@@ -316,7 +316,7 @@ type alreadyAnswered map[string]bool
 
 // rerunCalls runs again what may of the calls that are not answered, and ends the
 // others.
-func (n *Node) rerunCalls(s *sessionActor, w *streamActor, log *pastLog, body []byte, answered map[string]bool) {
+func (s *sessionActor) rerunCalls(w *streamActor, log *pastLog, body []byte, answered map[string]bool) {
 	_ = w.Post(keepBody(body))
 	bodies := requestsOf(body)
 	var lost []callRecord
@@ -328,8 +328,8 @@ func (n *Node) rerunCalls(s *sessionActor, w *streamActor, log *pastLog, body []
 			lost = append(lost, c)
 		default:
 			j := newJournal(&log.past, i)
-			n.questions.reopen(w, n.billed(s), j)
-			begin = append(begin, func() { n.rerun(s, w, c, bodies[i], j) })
+			s.node.questions.reopen(w, s.billed(), j)
+			begin = append(begin, func() { s.rerun(w, c, bodies[i], j) })
 		}
 	}
 	for _, f := range begin { // only now, as one that ends at once closes its questions
@@ -353,7 +353,8 @@ func lostCalls(calls []callRecord, answered map[string]bool) []stream.Entry {
 }
 
 // rerun runs a call again from its stored body, on the stream it had.
-func (n *Node) rerun(s *sessionActor, w *streamActor, c callRecord, body []byte, j *journal) {
+func (s *sessionActor) rerun(w *streamActor, c callRecord, body []byte, j *journal) {
+	n := s.node
 	defer n.questions.end(j)
 	lost := func() {
 		_ = w.Post(&pushEntries{entries: lostCalls([]callRecord{c}, nil), last: true})
@@ -364,7 +365,7 @@ func (n *Node) rerun(s *sessionActor, w *streamActor, c callRecord, body []byte,
 		lost()
 		return
 	}
-	r := n.takeRequest(n.readmit(s))
+	r := n.takeRequest(s.readmit())
 	r.used = true
 	call := &Call{attempt: w.rec.Attempt, journal: j, member: j.member}
 	if len(w.rec.Principal) > 0 {

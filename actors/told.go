@@ -50,7 +50,7 @@ func (p *Peer) Announce(methods []string, digest string) {
 		}
 	}
 	if s.link != nil {
-		_ = p.node.changeLinked(s, func(r *session.Record) bool { r.Told = digest; return true })
+		_ = s.changeLinked(func(r *session.Record) bool { r.Told = digest; return true })
 		return
 	}
 	before := s.told.Load()
