@@ -136,7 +136,7 @@ func (n *Node) spend(s *sessionActor, a *quota.Account) verdict {
 }
 
 // refund gives the tokens of a call back that did not run.
-func (n *Node) refund(r *requestActor) {
+func (r *requestActor) refund() {
 	if r.sess != nil && pays(r.sess, r.call.msg.Method) {
 		now := time.Now()
 		r.sess.rate().GiveBack(now)

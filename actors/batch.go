@@ -175,7 +175,7 @@ func (r *requestActor) withdraw(cause error) {
 	}
 	r.timer.Stop()
 	r.cancel(cause)
-	r.node.refund(r)
+	r.refund()
 	r.release()
 }
 
@@ -203,7 +203,7 @@ func (s *sessionActor) newBatchStream(conn Conn, principal any, requests []*elem
 	}
 	st := n.makeStream(s.svc, s, n.newID(), rec, conn)
 	st.gather = &gathering{body: body}
-	n.startStream(st)
+	st.start()
 	return st
 }
 
@@ -287,7 +287,7 @@ func (s *streamActor) begin() {
 			s.live.Digest.done(s.live.Calls, e.Meta)
 		}
 	}
-	s.node.storeStream(s, body)
+	s.store(body)
 	if len(g.ends) > 0 {
 		s.step(stream.Event{Op: stream.Push, Entries: g.ends})
 	}

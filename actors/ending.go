@@ -54,14 +54,14 @@ func (s *sessionActor) end() (first bool) {
 func (n *Node) endStreams(key SessionKey) {
 	n.streams.Each(func(st *streamActor) {
 		if st.key.Session == key {
-			n.endStream(st)
+			st.endStream()
 		}
 	})
 }
 
-func (n *Node) endStream(st *streamActor) {
-	_ = st.Post(endStream{})
-	go n.forgetStream(st.path)
+func (s *streamActor) endStream() {
+	_ = s.Post(endStream{})
+	go s.node.forgetStream(s.path)
 }
 
 // forgetStream takes a stream's record out of the store; its events expire.
@@ -82,7 +82,7 @@ func (n *Node) survives(ctx context.Context, s *sessionActor, w *streamActor) er
 		s, err = n.session(ctx, s.svc, s.key)
 	}
 	if errors.Is(err, ErrNotFound) || err == nil && s.ended.Load() {
-		n.endStream(w)
+		w.endStream()
 		return ErrSessionEnded
 	}
 	return err

@@ -135,7 +135,7 @@ func (s *streamActor) create(tail uint64) {
 		defer cancel()
 		var rev uint64
 		if err == nil {
-			rev, err = s.node.store.OpenStream(ctx, s.path, data, body, s.node.recordTTL(s.svc))
+			rev, err = s.node.store.OpenStream(ctx, s.path, data, body, s.svc.recordTTL())
 		}
 		_ = s.Post(created{rev, err})
 	}()
@@ -162,7 +162,7 @@ func (s *streamActor) created(m created) {
 func (s *streamActor) rewrite(tail uint64) {
 	// The body beside it is renewed when that is due, and not each time that the log is
 	// about to forget something.
-	rev, renews, ttl := s.m.Rev(), s.renew, s.node.recordTTL(s.svc)
+	rev, renews, ttl := s.m.Rev(), s.renew, s.svc.recordTTL()
 	body, keeps := s.body, renews && s.live.Safe
 	s.writing()
 	data, err := s.tell(tail)

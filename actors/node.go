@@ -338,7 +338,7 @@ func (n *Node) admitted(s *sessionActor, in *Input, conn Conn, m *codec.Message,
 		r.join(st)
 	}
 	if err := r.enter(s.svc.Limits.PerSession); err != nil {
-		n.refund(r)
+		r.refund()
 		r.release()
 		return nil, err
 	}

@@ -336,7 +336,7 @@ func (n *Node) runAgain(svc *Service, s *sessionActor, in *Input, principal any,
 	if x == nil || err != nil {
 		return false
 	}
-	n.goAlone(r, x)
+	r.goAlone(x)
 	return true
 }
 

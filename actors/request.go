@@ -378,7 +378,7 @@ func (r *requestActor) link() *link {
 // then sends headers.
 func (r *requestActor) upgrade() {
 	r.used = true
-	r.stream = r.node.startCallStream(r)
+	r.stream = r.startStream()
 }
 
 // idKey is the id as the session's table knows it, without a copy.

@@ -18,8 +18,8 @@ func (n *Node) listen(svc *Service, s *sessionActor, in *Input) {
 	st.order = n.listened.Add(1)
 	// The actor is there before the record names it, so that whoever reads the record
 	// finds it: a message for it waits, and the stream that comes next ends it.
-	n.startStream(st)
-	data, err := n.newRecord(st, nil)
+	st.start()
+	data, err := st.newRecord(nil)
 	named := make(chan naming, 1)
 	go func() { named <- s.storeStandalone(st, data, err) }()
 	if <-st.ready; st.unstored.Load() {
@@ -52,7 +52,7 @@ func (s *sessionActor) storeStandalone(st *streamActor, data []byte, err error) 
 	defer cancel()
 	var rev uint64
 	if err == nil {
-		rev, err = n.store.OpenStream(ctx, st.path, data, nil, n.recordTTL(s.svc))
+		rev, err = n.store.OpenStream(ctx, st.path, data, nil, s.svc.recordTTL())
 	}
 	if err == nil && !st.Stopped() {
 		of = s.nameStandalone(ctx, st)
@@ -63,7 +63,7 @@ func (s *sessionActor) storeStandalone(st *streamActor, data []byte, err error) 
 		of.err = err
 		s.unopened(st, err)
 	case of.replaced:
-		n.endStream(st)
+		st.endStream()
 	case st.Post(recordStored{rev: rev}) != nil: // it has ended meanwhile
 		go n.forgetStream(st.path)
 		s.disown(of.old)

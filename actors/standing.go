@@ -95,7 +95,7 @@ func (n *Node) alone(svc *Service, s *sessionActor, in *Input, principal any, m 
 	}
 	r, x := n.newAlone(svc, s, in, principal, m, body, a, s != nil || svc.Handler.MayAsk(m.Method, m.Name))
 	r.self.given = given
-	n.goAlone(r, x)
+	r.goAlone(x)
 	return true
 }
 
@@ -140,7 +140,8 @@ func (n *Node) newAlone(svc *Service, s *sessionActor, in *Input, principal any,
 }
 
 // goAlone runs the request, and returns when its exchange has its answer.
-func (n *Node) goAlone(r *requestActor, x *exchange) {
+func (r *requestActor) goAlone(x *exchange) {
+	n := r.node
 	r.self.watch(r, r.conn, x)
 	if err := r.enter(r.svc.Limits.PerSession); err != nil {
 		r.self.stop()

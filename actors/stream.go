@@ -220,7 +220,7 @@ func (s *streamActor) perform() {
 				break
 			}
 			s.node.appends.Add(1)
-			s.sess.billed().Used[EventBudget].Add(time.Now(), int64(len(e.Data)), s.node.recordTTL(s.svc))
+			s.sess.billed().Used[EventBudget].Add(time.Now(), int64(len(e.Data)), s.svc.recordTTL())
 			s.node.store.Append(s.path, s.m.Rev(), e.Num, e.Data, func(err error) { _ = s.Post(appended{err}) })
 		case stream.DoDeliver:
 			s.deliver(e)
@@ -476,8 +476,9 @@ func (s *streamActor) leave() {
 	s.Actor.Stop()
 }
 
-// startCallStream begins the stream of a call that is becoming resumable.
-func (n *Node) startCallStream(r *requestActor) *streamActor {
+// startStream begins the stream of a call that is becoming resumable.
+func (r *requestActor) startStream() *streamActor {
+	n := r.node
 	rec := streamRecord{
 		Version: streamRecordVersion, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: r.sess.view.Load().rec.Revision,
 		Calls: []callRecord{{ID: bytes.Clone(r.id), Method: recorded(r.call.msg.Method), Token: bytes.Clone(r.call.msg.ProgressToken)}},
@@ -490,13 +491,14 @@ func (n *Node) startCallStream(r *requestActor) *streamActor {
 	}
 	s := n.makeStream(r.svc, r.sess, n.newID(), rec, r.conn)
 	s.reqs = []*requestActor{r}
-	n.startStream(s)
-	n.storeStream(s, body)
+	s.start()
+	s.store(body)
 	return s
 }
 
-// startStream starts the actor of a new stream, of which nothing is stored.
-func (n *Node) startStream(s *streamActor) {
+// start starts the actor of a new stream, of which nothing is stored.
+func (s *streamActor) start() {
+	n := s.node
 	n.k.Start(&s.Actor, KindStream, s)
 	n.streams.Put(s.key, s)
 }
@@ -511,18 +513,19 @@ func (n *Node) makeStream(svc *Service, sess *sessionActor, id string, rec strea
 	return s
 }
 
-// storeStream stores the record of a new stream, and beside it the body of calls
+// store stores the record of a new stream, and beside it the body of calls
 // that may run again.
-func (n *Node) storeStream(s *streamActor, body []byte) {
+func (s *streamActor) store(body []byte) {
+	n := s.node
 	s.keepBody(body)
-	data, err := n.newRecord(s, body)
+	data, err := s.newRecord(body)
 	// Also a refusal comes from elsewhere: whoever begins the stream is still at it.
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 		defer cancel()
 		var rev uint64
 		if err == nil {
-			rev, err = n.store.OpenStream(ctx, s.path, data, body, n.recordTTL(s.svc))
+			rev, err = n.store.OpenStream(ctx, s.path, data, body, s.svc.recordTTL())
 		}
 		_ = s.Post(recordStored{rev, err})
 	}()
@@ -530,12 +533,13 @@ func (n *Node) storeStream(s *streamActor, body []byte) {
 
 // newRecord is the record of a new stream as it is stored, if there is room for it and the
 // body beside it. The error is a verdict otherwise.
-func (n *Node) newRecord(s *streamActor, body []byte) ([]byte, error) {
+func (s *streamActor) newRecord(body []byte) ([]byte, error) {
+	n := s.node
 	data, err := codec.Marshal(s.live)
 	if err != nil {
 		return nil, err
 	}
-	if no := n.storable(s.sess.billed(), EventBudget, len(data)+len(body), n.recordTTL(s.svc)); no != admitted {
+	if no := n.storable(s.sess.billed(), EventBudget, len(data)+len(body), s.svc.recordTTL()); no != admitted {
 		return nil, verdict{reason: no}
 	}
 	return data, nil
@@ -543,12 +547,12 @@ func (n *Node) newRecord(s *streamActor, body []byte) ([]byte, error) {
 
 // recordTTL is the lifetime of a writer record that is rewritten every quarter
 // of it: never less than ReplayAge remains.
-func (n *Node) recordTTL(svc *Service) time.Duration { return RecordTTL(svc.Limits.ReplayAge) }
+func (svc *Service) recordTTL() time.Duration { return RecordTTL(svc.Limits.ReplayAge) }
 
 // renewIn is when a writer record that is stored now is to be rewritten, by
 // clock.running: when so large a part of its lifetime, one in so many, has passed.
 func (n *Node) renewIn(svc *Service, part time.Duration) int64 {
-	return int64(n.clock.running() + n.recordTTL(svc)/part)
+	return int64(n.clock.running() + svc.recordTTL()/part)
 }
 
 // RecordTTL is the lifetime of the record of a stream whose events can be replayed

@@ -122,12 +122,12 @@ func (n *Node) takeOver(ctx context.Context, svc *Service, s *sessionActor, key 
 	}
 	_ = rec.tell(log.whole, &log.past) // which are no more questions than the writer before told, but for its last few
 	written := n.clock.ahead()
-	rev, err = n.rewriteWriter(ctx, key.path(), rec, rev, n.recordTTL(svc))
+	rev, err = n.rewriteWriter(ctx, key.path(), rec, rev, svc.recordTTL())
 	if err != nil {
 		return nil, rec, fmt.Errorf("actors: take over: %w: %w", ErrUnavailable, err)
 	}
 	written = max(written, n.clock.ahead())
-	kept := body == nil || n.keepBody(ctx, key, body, rev, n.recordTTL(svc))
+	kept := body == nil || n.keepBody(ctx, key, body, rev, svc.recordTTL())
 	// The old writer may have got appends in before the record changed.
 	if err := n.readOn(ctx, key, log); err != nil || log.last {
 		rec.end = log.tail

@@ -43,7 +43,7 @@ func (n *Node) takeAnswer(svc *Service, x *question, journal *streamActor, m *co
 			return nil
 		}
 		if mine {
-			n.journalAnswer(journal, x, t, m)
+			journal.journalAnswer(x, t, m)
 		}
 		select {
 		case <-t.over:
@@ -78,16 +78,16 @@ func (q *questions) claim(x *question, a Answer) (t *taking, mine bool) {
 
 // journalAnswer has the answer stored in the log of its call, and settles its fate when
 // the log has, however long that takes.
-func (n *Node) journalAnswer(journal *streamActor, x *question, t *taking, m *codec.Message) {
+func (s *streamActor) journalAnswer(x *question, t *taking, m *codec.Message) {
 	data := append([]byte{'r'}, m.Result...)
 	if m.Kind == codec.ErrorResponse {
 		data = append([]byte{'e'}, m.Err...)
 	}
 	push := &pushEntries{entries: []stream.Entry{{
 		Kind: stream.Answer, Meta: []byte(x.id), Data: data,
-		Acked: func(err error) { n.questions.settle(x, t, err) },
+		Acked: func(err error) { s.node.questions.settle(x, t, err) },
 	}}}
-	if err := journal.Post(push); err != nil {
+	if err := s.Post(push); err != nil {
 		push.Refused(err)
 	}
 }
