@@ -158,7 +158,7 @@ func (s *sessionActor) readmit() *quota.Account {
 // admitSession takes a token for a new session, or answers why there is none.
 func (n *Node) admitSession(in *Input, id []byte) bool {
 	if n.nearFull(SessionBudget) {
-		n.refuse(in.Conn, id, verdict{reason: StoreFull})
+		n.refusals.refuse(in.Conn, id, verdict{reason: StoreFull})
 		return false
 	}
 	for {
@@ -166,7 +166,7 @@ func (n *Node) admitSession(in *Input, id []byte) bool {
 		wait := a.Buckets[rateOfSessions].Take(time.Now())
 		switch {
 		case wait > 0:
-			n.refuse(in.Conn, id, verdict{SessionsOfPrincipal, wait})
+			n.refusals.refuse(in.Conn, id, verdict{SessionsOfPrincipal, wait})
 			return false
 		case !a.Dropped():
 			return true
@@ -194,9 +194,9 @@ func (n *Node) admitStream(svc *Service, s *sessionActor, in *Input) (done func(
 	// Those that are still on their way count too.
 	switch {
 	case quota.Over(mine+s.streams.Load(), svc.Limits.Streams):
-		n.refuse(in.Conn, nil, verdict{reason: StreamsOfSession})
+		n.refusals.refuse(in.Conn, nil, verdict{reason: StreamsOfSession})
 	case quota.Over(gets+a.Held[heldStreams].Load(), n.limits.Principal.Streams):
-		n.refuse(in.Conn, nil, verdict{reason: StreamsOfPrincipal})
+		n.refusals.refuse(in.Conn, nil, verdict{reason: StreamsOfPrincipal})
 	default:
 		return done, true
 	}
@@ -218,7 +218,7 @@ func (n *Node) admitListener(in *Input, id []byte) (*quota.Account, bool) {
 		}
 		if quota.Over(mine+a.Held[heldGets].Load(), n.limits.Principal.Streams) {
 			a.Held[heldStreams].Add(-1)
-			n.refuse(in.Conn, id, verdict{reason: StreamsOfPrincipal})
+			n.refusals.refuse(in.Conn, id, verdict{reason: StreamsOfPrincipal})
 			return nil, false
 		}
 		return a, true

@@ -103,7 +103,7 @@ func (n *Node) batch(svc *Service, in *Input, principal any, m *codec.Message, b
 		default:
 			if err := s.answered(&e.m); err != nil {
 				n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
-				n.unavailable(in.Conn, nil)
+				n.refusals.unavailable(in.Conn, nil)
 				return
 			}
 		}
@@ -112,7 +112,7 @@ func (n *Node) batch(svc *Service, in *Input, principal any, m *codec.Message, b
 	case len(requests) == 0:
 		in.Conn.Accepted()
 	case slices.ContainsFunc(requests, func(e *element) bool { return n.turnsAway(svc, &e.m) }) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait):
-		n.turnAwayAll(in.Conn, errUnavailable, idsOf(requests))
+		n.refusals.turnAwayAll(in.Conn, errUnavailable, idsOf(requests))
 	default:
 		for s != nil && !s.runBatch(in, principal, requests, body) {
 			s = n.of(svc, in, nil) // it has just left memory: activate it anew
@@ -147,7 +147,7 @@ func (s *sessionActor) runBatch(in *Input, principal any, requests []*element, b
 			if errors.Is(err, kernel.ErrStopped) {
 				return false
 			}
-			n.turnAwayAll(in.Conn, err, idsOf(requests))
+			n.refusals.turnAwayAll(in.Conn, err, idsOf(requests))
 			return true
 		}
 		members = append(members, r)

@@ -16,7 +16,7 @@ func (n *Node) Delete(svc *Service, in *Input) {
 	defer cancel()
 	if err := n.store.Delete(ctx, s.key.record(), 0); err != nil && !errors.Is(err, ErrNotFound) {
 		n.log.Warn("session not deleted", "session", s.key.ID, "error", err)
-		n.unavailable(in.Conn, nil)
+		n.refusals.unavailable(in.Conn, nil)
 		return
 	}
 	if s.endSession() { // else another DELETE was as quick

@@ -84,7 +84,7 @@ var overNow = func() context.Context {
 // the connection, or refuses with Reject. The session ends when the connection is gone.
 func (n *Node) Connect(svc *Service, in *Input) {
 	if n.draining.Load() || n.handing.Load() { // it would end at once
-		n.unavailable(in.Conn, nil)
+		n.refusals.unavailable(in.Conn, nil)
 		return
 	}
 	a, ok := n.admitLink(in)
@@ -223,7 +223,7 @@ func (s *sessionActor) takeRequestOn(in *Input, reply Conn, principal any, m *co
 		reply.Answer(200, codec.AppendError(nil, m.ID, mcp.CodeInvalidRequest, "initialize first", nil))
 		return true
 	case n.turnsAway(s.svc, m):
-		n.turnAway(reply, errUnavailable, m.ID)
+		n.refusals.turnAway(reply, errUnavailable, m.ID)
 		return true
 	}
 	return s.callOn(in, reply, principal, raw)
@@ -241,7 +241,7 @@ func (s *sessionActor) takeAloneOn(in *Input, principal any, m *codec.Message, r
 	}
 	own.Conn = linkReply{s.link.conn}
 	if !s.link.slot(s.svc.Limits.StoreWait) {
-		n.refuse(own.Conn, m.ID, verdict{reason: CallsOfSession})
+		n.refusals.refuse(own.Conn, m.ID, verdict{reason: CallsOfSession})
 		return
 	}
 	if !n.alone(s.svc, s, &own, principal, m, raw) {
@@ -293,7 +293,7 @@ func (s *sessionActor) callOn(in *Input, reply Conn, principal any, raw []byte) 
 		return true // it was scanned before: this cannot be
 	}
 	if !s.link.slot(s.svc.Limits.StoreWait) {
-		n.turnAway(reply, verdict{reason: CallsOfSession}, m.ID)
+		n.refusals.turnAway(reply, verdict{reason: CallsOfSession}, m.ID)
 		return true
 	}
 	r, err := n.admitted(s, in, reply, &m, body, &Call{principal: principal, trace: in.Trace, attempt: 1}, nil)
@@ -304,10 +304,10 @@ func (s *sessionActor) callOn(in *Input, reply Conn, principal any, raw []byte) 
 			unknownLink(in.Conn, m.ID)
 			return false
 		case errors.Is(err, session.ErrDuplicate): // an error with this id would be taken for the answer to the first
-			n.refused(in.Conn, err, m.ID)
+			n.refusals.refused(in.Conn, err, m.ID)
 			return false
 		}
-		n.turnAway(reply, err, m.ID)
+		n.refusals.turnAway(reply, err, m.ID)
 		return true
 	}
 	s.link.calls.Go(func() {

@@ -77,7 +77,7 @@ func (n *Node) listenAlone(svc *Service, s *sessionActor, in *Input, principal a
 			no = session.ErrDuplicate
 		}
 		if no != nil {
-			n.refused(linkReply{s.link.conn}, no, m.ID)
+			n.refusals.refused(linkReply{s.link.conn}, no, m.ID)
 			return
 		}
 	}

@@ -147,9 +147,9 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 	case codec.Request:
 		if n.turnsAway(svc, m) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait) {
 			if in.Session != "" && string(m.Method) != mcp.MethodInitialize {
-				n.turnAway(in.Conn, errUnavailable, m.ID)
+				n.refusals.turnAway(in.Conn, errUnavailable, m.ID)
 			} else {
-				n.unavailable(in.Conn, m.ID)
+				n.refusals.unavailable(in.Conn, m.ID)
 			}
 			return
 		}
@@ -198,10 +198,10 @@ func (n *Node) found(in *Input, id []byte, s *sessionActor, err error) *sessionA
 	switch {
 	case err == nil:
 	case refused && id != nil:
-		n.turnAway(in.Conn, no, id)
+		n.refusals.turnAway(in.Conn, no, id)
 		return nil
 	case refused:
-		n.refuse(in.Conn, nil, no)
+		n.refusals.refuse(in.Conn, nil, no)
 		return nil
 	case errors.Is(err, errNoSession):
 		in.Conn.Reject(400, mcp.CodeInvalidRequest, "the Mcp-Session-Id header is missing: initialize first", nil, id, 0)
@@ -210,14 +210,14 @@ func (n *Node) found(in *Input, id []byte, s *sessionActor, err error) *sessionA
 		unknownSession(in.Conn, id)
 		return nil
 	case errors.Is(err, ErrClosing):
-		n.unavailable(in.Conn, id)
+		n.refusals.unavailable(in.Conn, id)
 		return nil
 	default:
 		n.log.Warn("session not readable", "session", in.Session, "error", err)
 		if id != nil {
-			n.turnAway(in.Conn, errUnavailable, id)
+			n.refusals.turnAway(in.Conn, errUnavailable, id)
 		} else {
-			n.unavailable(in.Conn, nil)
+			n.refusals.unavailable(in.Conn, nil)
 		}
 		return nil
 	}
@@ -280,13 +280,13 @@ func (n *Node) initialize(svc *Service, in *Input, m *codec.Message) {
 	s, err := n.createSession(ctx, svc, in, set)
 	if no, limited := errors.AsType[verdict](err); limited {
 		n.forgive(in)
-		n.refuse(in.Conn, m.ID, no)
+		n.refusals.refuse(in.Conn, m.ID, no)
 		return
 	}
 	if err != nil {
 		n.forgive(in)
 		n.log.Warn("session not created", "error", err)
-		n.unavailable(in.Conn, m.ID)
+		n.refusals.unavailable(in.Conn, m.ID)
 		return
 	}
 	in.Conn.SetSession(s.key.ID)
@@ -307,7 +307,7 @@ func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message,
 		case errors.Is(err, kernel.ErrStopped):
 			continue // it has just left memory: activate it anew
 		default:
-			n.turnAway(in.Conn, err, m.ID)
+			n.refusals.turnAway(in.Conn, err, m.ID)
 		}
 		return
 	}

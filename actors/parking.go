@@ -224,13 +224,13 @@ func responses(m *codec.Message) (given map[string][]byte, ok bool) {
 	return given, true
 }
 
-func (n *Node) badResponses(conn Conn, id []byte) {
+func badResponses(conn Conn, id []byte) {
 	conn.Reject(200, mcp.CodeInvalidParams, "inputResponses must be an object", nil, id, 0)
 }
 
 // badState is the one answer for every state that is not good, so that it tells
 // nothing about those of others.
-func (n *Node) badState(conn Conn, id []byte) {
+func badState(conn Conn, id []byte) {
 	conn.Reject(200, mcp.CodeInvalidParams, "the requestState is not valid for this request", nil, id, 0)
 }
 
@@ -238,7 +238,7 @@ func (n *Node) badState(conn Conn, id []byte) {
 func (n *Node) again(svc *Service, s *sessionActor, in *Input, principal any, m *codec.Message, body []byte) (begun bool) {
 	a, no := n.admit(s, in, m) // first: to open a state may take a look into the store
 	if a == nil {
-		n.refuse(in.Conn, m.ID, no)
+		n.refusals.refuse(in.Conn, m.ID, no)
 		return false
 	}
 	st, err := n.openState(svc, in.Tenant, m, time.Now())
@@ -246,11 +246,11 @@ func (n *Node) again(svc *Service, s *sessionActor, in *Input, principal any, m 
 	switch {
 	case errors.Is(err, ErrUnavailable):
 		n.log.Warn("requestState not readable", "error", err)
-		n.unavailable(in.Conn, m.ID)
+		n.refusals.unavailable(in.Conn, m.ID)
 	case err != nil:
-		n.badState(in.Conn, m.ID)
+		badState(in.Conn, m.ID)
 	case !ok:
-		n.badResponses(in.Conn, m.ID)
+		badResponses(in.Conn, m.ID)
 	}
 	if err != nil || !ok {
 		n.accounts.Leave(a)
@@ -273,7 +273,7 @@ func (n *Node) again(svc *Service, s *sessionActor, in *Input, principal any, m 
 			in.Conn.Answer(200, withID(m.ID, outcome))
 			x.hear()
 		case refused:
-			n.badState(in.Conn, m.ID)
+			badState(in.Conn, m.ID)
 			x.hear()
 		default:
 			if !svc.Handler.Safe(m.Method, m.Name) {

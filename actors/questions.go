@@ -147,7 +147,7 @@ func (n *Node) answer(svc *Service, in *Input, m *codec.Message) {
 	}
 	if err := s.answered(m); err != nil {
 		n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
-		n.unavailable(in.Conn, nil)
+		n.refusals.unavailable(in.Conn, nil)
 		return
 	}
 	in.Conn.Accepted()

@@ -84,10 +84,10 @@ type verdict struct {
 // Error makes a verdict pass as the error that it is where requests are begun.
 func (v verdict) Error() string { return "actors: refused: " + wire[v.reason].label }
 
-// refusals counts what a node has refused, by reason.
+// refusals answers what a node refuses, and counts it by reason.
 type refusals [reasons]atomic.Int64
 
-func (c *refusals) count(r Reason) { c[r].Add(1) }
+func (rs *refusals) count(r Reason) { rs[r].Add(1) }
 
 // Refusals calls observe with the label of each limit and how often it was hit.
 func (n *Node) Refusals(observe func(reason string, count int64)) {
@@ -97,23 +97,23 @@ func (n *Node) Refusals(observe func(reason string, count int64)) {
 }
 
 // refuse answers what is not admitted and is no request of a session, and counts that.
-func (n *Node) refuse(c Conn, id []byte, no verdict) { n.denial(no).tell(c, id) }
+func (rs *refusals) refuse(c Conn, id []byte, no verdict) { rs.denial(no).tell(c, id) }
 
 // unavailable answers what is no request of a session, and cannot be served now.
-func (n *Node) unavailable(c Conn, id []byte) { n.denial(errUnavailable).tell(c, id) }
+func (rs *refusals) unavailable(c Conn, id []byte) { rs.denial(errUnavailable).tell(c, id) }
 
 // refused answers a request that was not begun and is of no session.
-func (n *Node) refused(c Conn, err error, id []byte) { n.denial(err).tell(c, id) }
+func (rs *refusals) refused(c Conn, err error, id []byte) { rs.denial(err).tell(c, id) }
 
 // turnAway answers a request of a session that was not begun, or was given up before anything was sent. The JSON-RPC
 // error says why and when to come back; HTTP says 200, because release 1.x of the Python SDK takes any status but 2xx
 // and 404 for the end of the connection, with all its calls.
-func (n *Node) turnAway(c Conn, err error, id []byte) { n.denial(err).inSession().tell(c, id) }
+func (rs *refusals) turnAway(c Conn, err error, id []byte) { rs.denial(err).inSession().tell(c, id) }
 
 // turnAwayAll is turnAway for the requests of a batch: each has its error, in an array. A batch that could never be
 // taken has one error and a status, as what is no batch has.
-func (n *Node) turnAwayAll(c Conn, err error, ids iter.Seq[[]byte]) {
-	d := n.denial(err)
+func (rs *refusals) turnAwayAll(c Conn, err error, ids iter.Seq[[]byte]) {
+	d := rs.denial(err)
 	if d.after == 0 {
 		d.tell(c, nil)
 		return
@@ -142,7 +142,7 @@ type denial struct {
 }
 
 // denial is that for err, and counts the limit that err names.
-func (n *Node) denial(err error) denial {
+func (rs *refusals) denial(err error) denial {
 	no, limited := errors.AsType[verdict](err)
 	switch {
 	case limited:
@@ -155,7 +155,7 @@ func (n *Node) denial(err error) denial {
 	default:
 		return denial{503, mcp.CodeInternalError, "temporarily unavailable: try again shortly", retryAfter(time.Second), time.Second}
 	}
-	n.refusals.count(no.reason)
+	rs.count(no.reason)
 	w := &wire[no.reason]
 	after := cmp.Or(no.wait, time.Second)
 	return denial{w.status, w.code, w.message, retryAfter(after), after}

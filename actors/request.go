@@ -333,7 +333,7 @@ func (r *requestActor) step(e request.Event, data []byte, cause error) {
 		r.cancel(cause)
 	}
 	if act&request.Refuse != 0 {
-		r.node.turnAway(r.conn, errUnavailable, r.id)
+		r.node.refusals.turnAway(r.conn, errUnavailable, r.id)
 	}
 	if act&request.EmptyEnd != 0 {
 		r.conn.Open()

@@ -20,7 +20,7 @@ const readAhead = 250
 // Get opens the session's standalone stream, or resumes any of its streams.
 func (n *Node) Get(svc *Service, in *Input) {
 	if n.draining.Load() {
-		n.unavailable(in.Conn, nil)
+		n.refusals.unavailable(in.Conn, nil)
 		return
 	}
 	if in.LastEventID != "" {
@@ -86,7 +86,7 @@ func (n *Node) staying(in *Input, find func(*Input) *sessionActor) *sessionActor
 		case err == nil:
 			return s
 		case !errors.Is(err, kernel.ErrStopped): // else it has just left memory: activate it anew
-			n.unavailable(in.Conn, nil)
+			n.refusals.unavailable(in.Conn, nil)
 			return nil
 		}
 	}
@@ -124,7 +124,7 @@ func (s *sessionActor) resume(h *hold, pos stream.Position) {
 		default:
 			n.log.Info("resume ended", "stream", key.ID, "error", err)
 			if !r.opened {
-				n.unavailable(h, nil)
+				n.refusals.unavailable(h, nil)
 			}
 			h.Cut()
 			return

@@ -10,7 +10,7 @@ import (
 // listen begins a new standalone stream, which replaces the one before.
 func (n *Node) listen(svc *Service, s *sessionActor, in *Input) {
 	if n.store.Suspended() {
-		n.unavailable(in.Conn, nil)
+		n.refusals.unavailable(in.Conn, nil)
 		return
 	}
 	rec := streamRecord{Version: streamRecordVersion, Node: n.name, Boot: n.boot, Epoch: 1, Revision: s.view.Load().rec.Revision}

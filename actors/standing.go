@@ -72,10 +72,10 @@ func (n *Node) alone(svc *Service, s *sessionActor, in *Input, principal any, m 
 		in.Conn.Reject(400, mcp.CodeInvalidRequest, "send one request at a time", nil, m.ID, 0)
 		return false
 	case tooLong(m): // they come back with every message
-		n.refused(in.Conn, errLongToken, m.ID)
+		n.refusals.refused(in.Conn, errLongToken, m.ID)
 		return false
 	case n.turnsAway(svc, m) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait), svc.life.over.Load():
-		n.unavailable(in.Conn, m.ID)
+		n.refusals.unavailable(in.Conn, m.ID)
 		return false
 	case string(m.Method) == mcp.MethodSubscriptionsListen:
 		n.listenAlone(svc, s, in, principal, m)
@@ -85,12 +85,12 @@ func (n *Node) alone(svc *Service, s *sessionActor, in *Input, principal any, m 
 	}
 	given, ok := responses(m)
 	if !ok {
-		n.badResponses(in.Conn, m.ID)
+		badResponses(in.Conn, m.ID)
 		return false
 	}
 	a, no := n.admit(s, in, m)
 	if a == nil {
-		n.refuse(in.Conn, m.ID, no)
+		n.refusals.refuse(in.Conn, m.ID, no)
 		return false
 	}
 	r, x := n.newAlone(svc, s, in, principal, m, body, a, s != nil || svc.Handler.MayAsk(m.Method, m.Name))
@@ -145,7 +145,7 @@ func (r *requestActor) goAlone(x *exchange) {
 	r.self.watch(r, r.conn, x)
 	if err := r.enter(r.svc.Limits.PerSession); err != nil {
 		r.self.stop()
-		n.refused(r.conn, err, r.id)
+		n.refusals.refused(r.conn, err, r.id)
 		r.self.heard()
 		if r.self.park != "" {
 			n.parks.Drop(r.self.park, r)
@@ -273,7 +273,7 @@ func (r *requestActor) stepAlone(e request.Event, data []byte, cause error) {
 // turnAway answers an exchange of a call that is given up.
 func (r *requestActor) turnAway(conn Conn, id []byte) {
 	if r.link() == nil && r.svc.Handler.Safe(r.call.msg.Method, r.call.msg.Name) {
-		r.node.unavailable(conn, id)
+		r.node.refusals.unavailable(conn, id)
 		return
 	}
 	// Who is on a pipe has nobody to send it to again; and what may have taken effect
@@ -296,7 +296,7 @@ func (r *requestActor) answerAlone(act request.Action, data []byte) {
 		if ok && r.phase == request.Parked && r.self.exchange == nil {
 			last.AnswerLast(200, data)
 		} else if r.phase != request.Parked && r.result.later {
-			r.node.unavailable(r.conn, r.id)
+			r.node.refusals.unavailable(r.conn, r.id)
 		} else {
 			r.conn.Answer(r.status(), data)
 		}

@@ -367,7 +367,7 @@ func (s *streamActor) recordStored(m recordStored) {
 	if m.err != nil {
 		switch {
 		case s.att == nil:
-			s.node.denial(m.err) // which counts it
+			s.node.refusals.denial(m.err) // which counts it
 		case errors.Is(m.err, ErrNotFound): // the session's record
 			unknownSession(s.att.conn, s.callID())
 		default:
@@ -415,11 +415,11 @@ func (s *streamActor) turnAway(err error) {
 	}
 	switch calls := s.rec.Calls; len(calls) {
 	case 0:
-		s.node.refused(s.att.conn, err, nil)
+		s.node.refusals.refused(s.att.conn, err, nil)
 	case 1:
-		s.node.turnAway(s.att.conn, err, calls[0].ID)
+		s.node.refusals.turnAway(s.att.conn, err, calls[0].ID)
 	default:
-		s.node.turnAwayAll(s.att.conn, err, func(yield func([]byte) bool) {
+		s.node.refusals.turnAwayAll(s.att.conn, err, func(yield func([]byte) bool) {
 			for i := range calls {
 				if !yield(calls[i].ID) {
 					return
