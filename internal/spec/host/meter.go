@@ -39,12 +39,15 @@ func (m *Meter) Count(name, label string) int64 {
 // Meter implements MeterProvider.
 func (m *Meter) Meter(string, ...metric.MeterOption) metric.Meter { return meterOf{m: m} }
 
-// metered has a runtime report to a meter: the one that o names, or a new one.
+// metered has a runtime report to a meter: the one that o names, or a new one. A provider of another kind stays, and
+// the host knows no metrics.
 func metered(o *troupe.Options) *Meter {
 	m, ok := o.MeterProvider.(*Meter)
 	if !ok {
 		m = NewMeter()
-		o.MeterProvider = m
+		if o.MeterProvider == nil {
+			o.MeterProvider = m
+		}
 	}
 	return m
 }
