@@ -2,6 +2,8 @@ module github.com/troupe-run/troupe
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/asynkron/protoactor-go v0.0.0-20240822202345-3c0e61ca19c9
 	github.com/bytedance/sonic v1.15.5
