@@ -1,9 +1,10 @@
 // Command durable keeps its sessions, streams and calls in a directory. Start it, start
-// a call in another terminal, and while it counts end the server in a third:
+// a call in another terminal, and while it counts kill the server in a third, by the
+// number of its process that it has logged:
 //
 //	go run ./examples/durable
 //	go run ./examples/try tools/call '{"name":"count","_meta":{"progressToken":"t"}}'
-//	pkill -9 durable
+//	kill -9 NUMBER
 //
 // Start it again. The client comes back by itself, in its session, and gets the rest:
 // count is Safe to run again, so it was, and what had been sent was not sent again. The
@@ -49,6 +50,6 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	log.Printf("serving http://%s/mcp", ln.Addr())
+	log.Printf("process %d is serving http://%s/mcp", os.Getpid(), ln.Addr())
 	log.Fatal(rt.ServeOn(context.Background(), ln))
 }
