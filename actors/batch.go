@@ -82,7 +82,7 @@ func readBatch(s *sessionActor, m *codec.Message, body []byte) (all []element, f
 // batch takes a batch that was POSTed (2025-03-26, basic/transports). It is one exchange and one stream: a JSON array
 // if all its requests are answered silently in time, else one event per answer.
 func (n *Node) batch(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
-	s := n.of(svc, in, nil)
+	s := n.sessions.of(svc, in, nil)
 	if s == nil {
 		return
 	}
@@ -115,7 +115,7 @@ func (n *Node) batch(svc *Service, in *Input, principal any, m *codec.Message, b
 		n.refusals.turnAwayAll(in.Conn, errUnavailable, idsOf(requests))
 	default:
 		for s != nil && !s.runBatch(in, principal, requests, body) {
-			s = n.of(svc, in, nil) // it has just left memory: activate it anew
+			s = n.sessions.of(svc, in, nil) // it has just left memory: activate it anew
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // Delete ends a session: its record goes first, then its calls and streams.
 func (n *Node) Delete(svc *Service, in *Input) {
-	s := n.of(svc, in, nil)
+	s := n.sessions.of(svc, in, nil)
 	if s == nil {
 		return
 	}
@@ -79,7 +79,7 @@ func (n *Node) forgetStream(path string) {
 func (n *Node) survives(ctx context.Context, s *sessionActor, w *streamActor) error {
 	var err error
 	if s.Stopped() && !s.ended.Load() { // it has left memory: whoever came in its place was told
-		s, err = n.session(ctx, s.svc, s.key)
+		s, err = n.sessions.load(ctx, s.svc, s.key)
 	}
 	if errors.Is(err, ErrNotFound) || err == nil && s.ended.Load() {
 		w.endStream()

@@ -91,7 +91,7 @@ func (n *Node) whoHas(ctx context.Context, key StreamKey, epoch uint64, standalo
 	}
 	// A stream that was ended has no record either: then its session has gone, or has
 	// another standalone stream.
-	sess, _, err := n.readSession(ctx, key.Session)
+	sess, _, err := n.sessions.read(ctx, key.Session)
 	switch {
 	case errors.Is(err, ErrNotFound), err == nil && standalone && sess.Standalone != key.ID:
 		return 0, ErrSessionEnded

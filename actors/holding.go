@@ -66,10 +66,10 @@ func (h *hold) wait() bool {
 func (h *hold) find(in *Input) *sessionActor {
 	defer h.release()
 	for {
-		s, err := h.n.lookUp(h.svc, in)
+		s, err := h.n.sessions.lookUp(h.svc, in)
 		switch {
 		case err == nil || !h.worth(err):
-			return h.n.found(in, nil, s, err)
+			return h.n.sessions.found(in, nil, s, err)
 		case !h.charge(in) || !h.wait():
 			return nil
 		}

@@ -101,7 +101,7 @@ func (n *Node) Connect(svc *Service, in *Input) {
 	if in.Patient {
 		age = math.MaxInt64 // it lives as long as its process
 	}
-	s := n.newSession(svc, key, session.New(time.Now(), session.Lifetime{Idle: age, Absolute: age}), 0)
+	s := n.sessions.build(svc, key, session.New(time.Now(), session.Lifetime{Idle: age, Absolute: age}), 0)
 	s.link = l
 	s.account.Keep(n.accounts, a) // which also pays for questions before the first request
 	l.said.Store(s.last.UnixNano())

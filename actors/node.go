@@ -14,7 +14,6 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -42,7 +41,7 @@ type Node struct {
 	base    context.Context // of every handler
 	stopAll context.CancelCauseFunc
 
-	sessions    *kernel.Directory[SessionKey, *sessionActor]
+	sessions    sessions
 	streams     *kernel.Directory[StreamKey, *streamActor]
 	questions   questions
 	attachments attachments
@@ -93,7 +92,8 @@ func NewNode(c Config) *Node {
 		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
 	n := &Node{k: kernel.New(c.Log, kinds...), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store, clock: newClock(c.Store.Now), keys: c.Keys,
-		sessions: kernel.NewDirectory[SessionKey, *sessionActor](), streams: kernel.NewDirectory[StreamKey, *streamActor]()}
+		streams: kernel.NewDirectory[StreamKey, *streamActor]()}
+	n.sessions = sessions{kernel.NewDirectory[SessionKey, *sessionActor](), n}
 	n.base, n.stopAll = context.WithCancelCause(context.Background())
 	n.attachments.all = make(map[*attachment]struct{})
 	n.links.all = make(map[*sessionActor]struct{})
@@ -182,85 +182,6 @@ func (n *Node) regained(wait time.Duration) bool {
 	return true
 }
 
-func unknownSession(c Conn, id []byte) {
-	c.Reject(404, mcp.CodeInvalidRequest, "unknown session: initialize anew", nil, id, 0)
-}
-
-// of finds the session that a message or a GET belongs to, or answers why there is none. id is that of a request.
-func (n *Node) of(svc *Service, in *Input, id []byte) *sessionActor {
-	s, err := n.lookUp(svc, in)
-	return n.found(in, id, s, err)
-}
-
-// found returns what lookUp has, or answers why that is not the request's session.
-func (n *Node) found(in *Input, id []byte, s *sessionActor, err error) *sessionActor {
-	no, refused := errors.AsType[verdict](err)
-	switch {
-	case err == nil:
-	case refused && id != nil:
-		n.refusals.turnAway(in.Conn, no, id)
-		return nil
-	case refused:
-		n.refusals.refuse(in.Conn, nil, no)
-		return nil
-	case errors.Is(err, errNoSession):
-		in.Conn.Reject(400, mcp.CodeInvalidRequest, "the Mcp-Session-Id header is missing: initialize first", nil, id, 0)
-		return nil
-	case errors.Is(err, ErrNotFound), errors.Is(err, ErrRetired):
-		unknownSession(in.Conn, id)
-		return nil
-	case errors.Is(err, ErrClosing):
-		n.refusals.unavailable(in.Conn, id)
-		return nil
-	default:
-		n.log.Warn("session not readable", "session", in.Session, "error", err)
-		if id != nil {
-			n.refusals.turnAway(in.Conn, errUnavailable, id)
-		} else {
-			n.refusals.unavailable(in.Conn, nil)
-		}
-		return nil
-	}
-	// The transport's revision and the protocol's are independent, but a client
-	// that names one names what was negotiated.
-	if v := s.view.Load(); in.Version != "" && in.Version != v.rec.Revision {
-		in.Conn.Reject(400, mcp.CodeInvalidRequest, "MCP-Protocol-Version is not the session's, "+v.rec.Revision, nil, id, 0)
-		return nil
-	}
-	return s
-}
-
-// errNoSession stands for a request that names no session.
-var errNoSession = errors.New("actors: no session id")
-
-func (n *Node) lookUp(svc *Service, in *Input) (*sessionActor, error) {
-	switch {
-	case in.Session == "":
-		return nil, errNoSession
-	case n.closing.Load():
-		return nil, ErrClosing // those in memory have stopped, and no others are to come
-	}
-	if !stream.ValidID(in.Session) {
-		return nil, ErrNotFound
-	}
-	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: in.Session}
-	if s, ok := n.sessions.Get(key); ok && s.svc == svc && !s.view.Load().rec.Expired(time.Now()) {
-		if s.link != nil {
-			return nil, ErrNotFound // it is found by its connection alone
-		}
-		return s, nil
-	}
-	done, err := n.admitLookup(in)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
-	defer cancel()
-	s, err := n.session(ctx, svc, key)
-	done(err == nil)
-	return s, err
-}
-
 func (n *Node) initialize(svc *Service, in *Input, m *codec.Message) {
 	if in.Session != "" {
 		in.Conn.Reject(400, mcp.CodeInvalidRequest, "initialize begins a session: send it without Mcp-Session-Id", nil, m.ID, 0)
@@ -277,7 +198,7 @@ func (n *Node) initialize(svc *Service, in *Input, m *codec.Message) {
 		in.Conn.Answer(200, codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
 		return
 	}
-	s, err := n.createSession(ctx, svc, in, set)
+	s, err := n.sessions.create(ctx, svc, in, set)
 	if no, limited := errors.AsType[verdict](err); limited {
 		n.forgive(in)
 		n.refusals.refuse(in.Conn, m.ID, no)
@@ -296,7 +217,7 @@ func (n *Node) initialize(svc *Service, in *Input, m *codec.Message) {
 // request runs one request of a session.
 func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
 	for {
-		s := n.of(svc, in, m.ID)
+		s := n.sessions.of(svc, in, m.ID)
 		if s == nil {
 			return
 		}
@@ -346,7 +267,7 @@ func (n *Node) admitted(s *sessionActor, in *Input, conn Conn, m *codec.Message,
 }
 
 func (n *Node) notification(svc *Service, in *Input, m *codec.Message) {
-	if s := n.of(svc, in, nil); s != nil {
+	if s := n.sessions.of(svc, in, nil); s != nil {
 		n.notified(svc, s, m, time.Now().Add(svc.Limits.StoreWait))
 		in.Conn.Accepted()
 	}

@@ -50,7 +50,7 @@ func (p *Peer) actor(ctx context.Context) (*sessionActor, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.svc.Limits.StoreWait)
 	defer cancel()
-	s, err := p.node.session(ctx, p.svc, p.key)
+	s, err := p.node.sessions.load(ctx, p.svc, p.key)
 	if err != nil {
 		return nil, p.ended(err)
 	}

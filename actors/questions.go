@@ -141,7 +141,7 @@ func (q *questions) len() int {
 // answer takes a response POSTed by a client. One that nobody waits for, or
 // that another has answered, is accepted and dropped.
 func (n *Node) answer(svc *Service, in *Input, m *codec.Message) {
-	s := n.of(svc, in, nil)
+	s := n.sessions.of(svc, in, nil)
 	if s == nil {
 		return
 	}

@@ -217,7 +217,7 @@ func TestUpdateWhileASessionIsActivated(t *testing.T) {
 		s, err := h.sessions.Obtain(key, func() (*sessionActor, error) {
 			rec := session.New(time.Now(), h.svc.Limits.Session)
 			rec.Subscribed = []string{"x:1"}
-			s := h.activateSession(h.svc, key, rec, 1)
+			s := h.sessions.activate(h.svc, key, rec, 1)
 			h.follow(s, "x:1")
 			h.ResourceUpdated(h.svc, "x:1", false)
 			return s, nil

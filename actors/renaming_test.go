@@ -34,7 +34,7 @@ func (a *alone) resume(id string) *heard {
 func (a *alone) over() *alone {
 	m := a.store.asLeft()
 	after := &alone{t: a.t, store: m, n: NewNode(Config{Name: "n", Boot: "c", Store: m}), svc: NewService("test", plainHandler{}, Limits{})}
-	s, err := after.n.session(a.t.Context(), after.svc, a.s.key)
+	s, err := after.n.sessions.load(a.t.Context(), after.svc, a.s.key)
 	if err != nil {
 		a.t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func (n *Node) Get(svc *Service, in *Input) {
 		n.resumed(svc, in)
 		return
 	}
-	s := n.staying(in, func(in *Input) *sessionActor { return n.of(svc, in, nil) })
+	s := n.staying(in, func(in *Input) *sessionActor { return n.sessions.of(svc, in, nil) })
 	if s == nil {
 		return
 	}
@@ -46,7 +46,7 @@ func (n *Node) resumed(svc *Service, in *Input) {
 	pos, good := stream.ParsePosition(in.LastEventID)
 	find := h.find
 	if !good { // which is not worth waiting for
-		find = func(in *Input) *sessionActor { return n.of(svc, in, nil) }
+		find = func(in *Input) *sessionActor { return n.sessions.of(svc, in, nil) }
 	}
 	s := n.staying(&own, find)
 	if s == nil {

@@ -278,115 +278,10 @@ func (s *sessionActor) revision() mcp.Revision {
 	return r
 }
 
-// session finds the session's actor, activating it from its record.
-func (n *Node) session(ctx context.Context, svc *Service, key SessionKey) (*sessionActor, error) {
-	for {
-		if n.closing.Load() { // its sessions stop, and none is to come in their place
-			return nil, ErrClosing
-		}
-		s, err := n.sessions.Obtain(key, func() (*sessionActor, error) {
-			rec, rev, err := n.readSession(ctx, key)
-			if err != nil {
-				return nil, err
-			}
-			s := n.activateSession(svc, key, rec, rev)
-			s.away.Store(true)
-			for _, uri := range rec.Subscribed {
-				n.follow(s, uri)
-			}
-			return s, nil
-		})
-		if err != nil {
-			return nil, err
-		}
-		s, stale, err := s.usable(svc)
-		switch {
-		case err != nil:
-			return nil, err
-		case stale:
-			continue
-		}
-		if v := s.view.Load(); v.rec.Expired(time.Now()) {
-			s.endSession()
-			return nil, ErrNotFound
-		}
-		return s, nil
-	}
-}
-
-func (n *Node) activateSession(svc *Service, key SessionKey, rec session.Record, rev uint64) *sessionActor {
-	s := n.newSession(svc, key, rec, rev)
-	s.startSession()
-	return s
-}
-
-func (n *Node) newSession(svc *Service, key SessionKey, rec session.Record, rev uint64) *sessionActor {
-	s := &sessionActor{node: n, svc: svc, key: key, last: time.Now()}
-	s.view.Store(&view{rec: rec, rev: rev})
-	s.peer = &Peer{node: n, svc: svc, key: key}
-	s.peer.last.Store(s)
-	return s
-}
-
 func (s *sessionActor) startSession() {
 	s.node.k.Start(&s.Actor, KindSession, s)
 	s.timer = time.AfterFunc(time.Hour, func() { _ = s.Post(idleTick{}) })
 	s.timer.Reset(s.svc.Limits.SessionDrop) // only now, since the tick uses the field
-}
-
-// errNewer stands for what a newer release has written: one that reads it may be about to
-// take this one's place, and waiting here does not help.
-var errNewer = fmt.Errorf("written by a newer release: %w", ErrUnavailable)
-
-func (n *Node) readSession(ctx context.Context, key SessionKey) (session.Record, uint64, error) {
-	var rec session.Record
-	data, rev, err := n.store.Get(ctx, key.record())
-	if err != nil {
-		return rec, 0, fmt.Errorf("actors: read session: %w", err)
-	}
-	if v := session.Newer(data); v != 0 {
-		return rec, 0, fmt.Errorf("actors: session record of version %d, this release reads %d: %w", v, session.RecordVersion, errNewer)
-	}
-	if err := codec.Unmarshal(data, &rec); err != nil {
-		return rec, 0, fmt.Errorf("actors: read session: %w", err)
-	}
-	if rec.Expired(time.Now()) {
-		return rec, 0, ErrNotFound
-	}
-	return rec, rev, nil
-}
-
-// createSession stores a new session and serves it here.
-func (n *Node) createSession(ctx context.Context, svc *Service, in *Input, set Settled) (*sessionActor, error) {
-	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: n.newID()}
-	rec := session.New(time.Now(), svc.Limits.Session)
-	rec.Revision, rec.Client, rec.Capabilities, rec.Told = set.Revision, set.Client, set.Capabilities, set.Told
-	data, err := codec.Marshal(rec)
-	if err != nil {
-		return nil, fmt.Errorf("actors: create session: %w", err)
-	}
-	if no := n.storable(n.accounts.Of(in.Tenant, in.Address), SessionBudget, len(data), time.Until(rec.Expires)); no != admitted {
-		return nil, verdict{reason: no}
-	}
-	rev, err := n.store.Create(ctx, key.record(), data, time.Until(rec.Expires))
-	if err != nil {
-		return nil, fmt.Errorf("actors: create session: %w", err)
-	}
-	s := n.activateSession(svc, key, rec, rev)
-	n.sessions.Put(key, s)
-	s, _, err = s.usable(svc)
-	return s, err
-}
-
-// adopt makes s, and whoever serves the session in its place by now, serve from a
-// record that has been written. One that comes to memory after this reads it.
-func (n *Node) adopt(s *sessionActor, v *view) {
-	before := s.view.Load().rec.Standalone
-	defer s.disown(before)
-	s.adopt(v)
-	if now, ok := n.sessions.Current(s.key); ok && now != s {
-		now.adopt(v)
-	}
 }
 
 // adopt makes the session serve from v unless it knows a newer record. It does not
@@ -444,17 +339,17 @@ func (s *sessionActor) change(ctx context.Context, edit func(*session.Record) bo
 		}
 		next, err := n.store.Update(ctx, s.key.record(), data, rev, time.Until(rec.Expires))
 		if err == nil {
-			n.adopt(s, &view{rec: rec, rev: next})
+			n.sessions.adopt(s, &view{rec: rec, rev: next})
 			return nil
 		}
 		if !errors.Is(err, ErrConflict) {
 			return fmt.Errorf("actors: change session: %w", err)
 		}
-		if rec, rev, err = n.readSession(ctx, s.key); err != nil {
+		if rec, rev, err = n.sessions.read(ctx, s.key); err != nil {
 			return err
 		}
 		// It may be as edit wants it, by a write whose outcome nobody knew.
-		n.adopt(s, &view{rec: rec, rev: rev})
+		n.sessions.adopt(s, &view{rec: rec, rev: rev})
 	}
 }
 

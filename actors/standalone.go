@@ -148,14 +148,14 @@ func (s *sessionActor) isCurrent(id string) bool { return s.view.Load().rec.Stan
 // the error is errBadEvent.
 func (s *sessionActor) mustName(ctx context.Context, id string) error {
 	n := s.node
-	rec, rev, err := n.readSession(ctx, s.key)
+	rec, rev, err := n.sessions.read(ctx, s.key)
 	if errors.Is(err, ErrNotFound) {
 		return ErrSessionEnded
 	}
 	if err != nil {
 		return err
 	}
-	n.adopt(s, &view{rec: rec, rev: rev})
+	n.sessions.adopt(s, &view{rec: rec, rev: rev})
 	if !s.isCurrent(id) {
 		return errBadEvent
 	}

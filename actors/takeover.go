@@ -387,7 +387,7 @@ func (s *sessionActor) rerun(w *streamActor, c callRecord, body []byte, j *journ
 			}
 		}
 		ctx, cancel := context.WithTimeout(n.base, w.svc.Limits.StoreWait)
-		if s, err = n.session(ctx, w.svc, w.key.Session); err == nil {
+		if s, err = n.sessions.load(ctx, w.svc, w.key.Session); err == nil {
 			r.sess, call.sess = s, s
 			err = r.run(0)
 		}
