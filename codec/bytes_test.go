@@ -31,6 +31,7 @@ type (
 		private []byte
 	}
 	BytePointer struct{ P []byte }
+	byteText    struct{ B []byte }
 	byteList    struct {
 		B    []byte
 		Next *byteList
@@ -38,6 +39,7 @@ type (
 )
 
 func (textByte) MarshalText() ([]byte, error) { return []byte("t"), nil }
+func (byteText) MarshalText() ([]byte, error) { return []byte("t"), nil }
 
 // TestNilBytes holds that a nil []byte is a string in JSON wherever a full one is, and that marshalling leaves the value
 // as it was.

@@ -566,6 +566,7 @@ func TestPlans(t *testing.T) {
 		{reflect.TypeFor[[]textByte](), 0},
 		{reflect.TypeFor[*net.IP](), 0},
 		{reflect.TypeFor[[4]byte](), 0},
+		{reflect.TypeFor[[]byteText](), 0},
 		{reflect.TypeFor[texts](), holdsRaw | holdsBytes},
 		{reflect.TypeFor[everything](), holdsAny | holdsNumber | holdsRaw | holdsBytes},
 	} {

@@ -49,7 +49,7 @@ func (hs *Headers) add(schema map[string]any, path []string) error {
 	}
 	h := header{textproto.CanonicalMIMEHeaderKey(headerPrefix + name), slices.Clone(path)}
 	for _, other := range *hs {
-		if strings.EqualFold(other.key, h.key) {
+		if other.key == h.key {
 			return fmt.Errorf("%s %q: two properties have it", headerAnnotation, name)
 		}
 	}

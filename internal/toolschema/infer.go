@@ -260,7 +260,7 @@ func (i *inference) ofField(f structField, addressable bool) (*infer.Schema, err
 	if err != nil {
 		return nil, err
 	}
-	if f.quoted && !i.has(f.Type, jsonMethods) && !i.has(f.Type, textMethods) {
+	if f.quoted { // what has text methods is a string anyway
 		s = &infer.Schema{Type: "string"}
 		if f.Type.Kind() == reflect.Pointer {
 			s = &infer.Schema{Types: []string{"null", "string"}}

@@ -43,6 +43,24 @@ type (
 	}
 )
 
+type (
+	textByte   byte
+	pointerKey int
+	hidden     struct{ Reached }
+	Reached    struct{ A int }
+	pointed    struct{ *hidden }
+	open       struct{ *Reached }
+	Looped     struct {
+		*Looped
+		X int
+	}
+)
+
+func (textByte) MarshalText() ([]byte, error)         { return nil, nil }
+func (*textByte) UnmarshalText(text []byte) error     { return nil }
+func (*pointerKey) MarshalText() ([]byte, error)      { return nil, nil }
+func (p *pointerKey) UnmarshalText(text []byte) error { return nil }
+
 // TestInferOrdinaryTypes holds that types whose fields tell their form have the schema that the inferring module has for
 // them.
 func TestInferOrdinaryTypes(t *testing.T) {
@@ -76,6 +94,11 @@ func TestDirections(t *testing.T) {
 		{reflect.TypeFor[struct{ A map[string]big.Int }](), `{"type":"object","additionalProperties":{"type":"integer"}}`, "only by a pointer"},
 		{reflect.TypeFor[struct{ A map[string][]big.Int }](), `{"type":"object","additionalProperties":{"type":["null","array"],"items":{"type":"integer"}}}`, `{"type":"object","additionalProperties":{"type":["null","array"],"items":{"type":"integer"}}}`},
 		{reflect.TypeFor[struct{ A map[string][1]big.Int }](), `{"type":"object","additionalProperties":{"type":"array","items":{"type":"integer"},"minItems":1,"maxItems":1}}`, "only by a pointer"},
+		{reflect.TypeFor[struct{ A map[string]*big.Int }](), `{"type":"object","additionalProperties":{"type":["null","integer"]}}`, `{"type":"object","additionalProperties":{"type":["null","integer"]}}`},
+		{reflect.TypeFor[struct{ A []textByte }](), `{"type":["null","array"],"items":{"type":"string"}}`, `{"type":["null","array"],"items":{"type":"string"}}`},
+		{reflect.TypeFor[struct{ A map[pointerKey]int }](), `{"type":"object","additionalProperties":{"type":"integer"}}`, "neither strings nor texts"},
+		{reflect.TypeFor[struct{ A map[string]pointerKey }](), `{"type":"object","additionalProperties":{"type":"string"}}`, "only by a pointer"},
+		{reflect.TypeFor[pointed](), "it lies in an embedded pointer to an unexported type", `{"type":"integer"}`},
 		{reflect.TypeFor[struct{ A error }](), "has methods", `true`},
 		{reflect.TypeFor[struct {
 			A int `jsonschema:""`
@@ -86,6 +109,9 @@ func TestDirections(t *testing.T) {
 		{reflect.TypeFor[struct {
 			A bool `json:",string" jsonschema:"so it is"`
 		}](), `{"type":"string","description":"so it is"}`, `{"type":"string","description":"so it is"}`},
+		{reflect.TypeFor[struct {
+			A *bool `json:",string"`
+		}](), `{"type":["null","string"]}`, `{"type":["null","string"]}`},
 		{reflect.TypeFor[struct {
 			A []bool `json:",string"`
 		}](), `{"type":["null","array"],"items":{"type":"boolean"}}`, `{"type":["null","array"],"items":{"type":"boolean"}}`},
@@ -150,6 +176,7 @@ func TestFields(t *testing.T) {
 			Z int `json:"Y"`
 		}{A: &A{}, C: &C{}},
 		struct{ D *D }{&D{}},
+		Looped{},
 	} {
 		written, err := codec.Marshal(v)
 		if err != nil {
@@ -182,6 +209,7 @@ func TestInfer(t *testing.T) {
 		{reflect.TypeFor[int](), `{"type":"integer"}`},
 		{reflect.TypeFor[any](), `true`},
 		{reflect.TypeFor[map[string]bool](), `{"type":"object","additionalProperties":{"type":"boolean"}}`},
+		{reflect.TypeFor[open](), `{"type":"object","properties":{"A":{"type":"integer"}},"additionalProperties":false}`},
 		{reflect.TypeFor[inner](), `{"type":"object","properties":{"tags":{"type":["null","array"],"items":{"type":"string"}}},"required":["tags"],"additionalProperties":false}`},
 	} {
 		for range 2 { // the second time from memory
@@ -200,7 +228,7 @@ func TestInfer(t *testing.T) {
 
 func TestInferArguments(t *testing.T) {
 	t.Parallel()
-	for _, good := range []reflect.Type{reflect.TypeFor[struct{}](), reflect.TypeFor[struct{ A int }](), reflect.TypeFor[map[string]any]()} {
+	for _, good := range []reflect.Type{reflect.TypeFor[struct{}](), reflect.TypeFor[struct{ A int }](), reflect.TypeFor[map[string]any](), reflect.TypeFor[*struct{ A int }](), reflect.TypeFor[**struct{}]()} {
 		text, err := InferArguments(good)
 		if err == nil {
 			_, _, err = Arguments(text)
