@@ -7,8 +7,9 @@
 // [Schema] whose Validate holds JSON against it. Any dialect from draft 4 to 2020-12 is
 // understood; references to other documents are refused. A tool of another server may
 // bring a schema that is made to keep this process busy, so both refuse schemas that are
-// nested more than 64 deep, that hold more than 10,000 schemas, or that refer to
-// themselves without a step into the value.
+// nested more than 64 deep, that hold more than 10,000 schemas, that refer to
+// themselves without a step into the value, or that have a number of more than 1,000
+// characters or with an exponent beyond 999.
 //
 // A schema is compiled at its first use. Tools with the same text share the compiled
 // form, and the garbage collector takes it when nobody uses it any more.

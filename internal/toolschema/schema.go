@@ -82,6 +82,9 @@ func register(text json.RawMessage, root func(doc any) error, visit func(map[str
 	if err := root(doc); err != nil {
 		return err
 	}
+	if err := checkNumbers(doc); err != nil {
+		return err
+	}
 	if err := (&schemaWalk{visit: visit}).walk(doc); err != nil {
 		return err
 	}
