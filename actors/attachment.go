@@ -59,7 +59,8 @@ type attachment struct {
 // primingRevision is the first that knows priming events and retry.
 const primingRevision = "2025-11-25"
 
-func (n *Node) newAttachment(svc *Service, s *sessionActor, key StreamKey, rec *streamRecord, conn Conn, after stream.Position) *attachment {
+func (s *sessionActor) newAttachment(svc *Service, key StreamKey, rec *streamRecord, conn Conn, after stream.Position) *attachment {
+	n := s.node
 	a := &attachment{node: n, svc: svc, from: s.billed(), key: key, conn: conn, primes: rec.Revision >= primingRevision, answers: len(rec.Calls) > 0, after: after, next: after.Append, skip: after.Entry + 1}
 	if after.Append == 0 {
 		a.next, a.skip = 1, 0

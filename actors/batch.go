@@ -201,7 +201,7 @@ func (s *sessionActor) newBatchStream(conn Conn, principal any, requests []*elem
 	if rec.Safe {
 		rec.Principal, _ = codec.Marshal(principal)
 	}
-	st := n.makeStream(s.svc, s, n.newID(), rec, conn)
+	st := n.streams.build(s.svc, s, n.newID(), rec, conn)
 	st.gather = &gathering{body: body}
 	st.start()
 	return st

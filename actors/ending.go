@@ -3,7 +3,6 @@ package actors
 import (
 	"context"
 	"errors"
-	"time"
 )
 
 // Delete ends a session: its record goes first, then its calls and streams.
@@ -39,7 +38,7 @@ func (s *sessionActor) endSession() (first bool) {
 	if now, ok := n.sessions.Current(s.key); ok && now != s {
 		first = now.end() && first
 	}
-	n.endStreams(s.key)
+	n.streams.endOf(s.key)
 	return first
 }
 
@@ -50,36 +49,18 @@ func (s *sessionActor) end() (first bool) {
 	return first
 }
 
-// endStreams ends the streams that are written here of a session that is gone.
-func (n *Node) endStreams(key SessionKey) {
-	n.streams.Each(func(st *streamActor) {
-		if st.key.Session == key {
-			st.endStream()
-		}
-	})
-}
-
 func (s *streamActor) endStream() {
 	_ = s.Post(endStream{})
-	go s.node.forgetStream(s.path)
-}
-
-// forgetStream takes a stream's record out of the store; its events expire.
-func (n *Node) forgetStream(path string) {
-	ctx, cancel := context.WithTimeout(n.base, 30*time.Second)
-	defer cancel()
-	if err := n.store.EndStream(ctx, path); err != nil && !errors.Is(err, ErrNotFound) {
-		n.log.Debug("events left to expire", "stream", path, "error", err)
-	}
+	go s.node.streams.forget(s.path)
 }
 
 // survives ends the stream w, which has just come to the directory, if its session ended
 // before it was there to be found: who takes a stream over takes a while. s is the
 // session's actor as whoever wants the stream knows it. ErrSessionEnded: it is gone.
-func (n *Node) survives(ctx context.Context, s *sessionActor, w *streamActor) error {
+func (d *streams) survives(ctx context.Context, s *sessionActor, w *streamActor) error {
 	var err error
 	if s.Stopped() && !s.ended.Load() { // it has left memory: whoever came in its place was told
-		s, err = n.sessions.load(ctx, s.svc, s.key)
+		s, err = d.node.sessions.load(ctx, s.svc, s.key)
 	}
 	if errors.Is(err, ErrNotFound) || err == nil && s.ended.Load() {
 		w.endStream()

@@ -65,7 +65,7 @@ func (s *streamActor) look() {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 		defer cancel()
-		rev, err := s.node.whoHas(ctx, s.key, epoch, len(s.rec.Calls) == 0)
+		rev, err := s.node.streams.whoHas(ctx, s.key, epoch, len(s.rec.Calls) == 0)
 		_ = s.Post(looked{rev, err})
 	}()
 }
@@ -74,8 +74,9 @@ func (s *streamActor) look() {
 // epoch. ErrNotFound reports that it has gone and that nobody took it: it may be stored
 // again. Another's is ErrFenced; where the session does not want the stream any more
 // the error is ErrSessionEnded.
-func (n *Node) whoHas(ctx context.Context, key StreamKey, epoch uint64, standalone bool) (rev uint64, err error) {
-	rec, rev, err := n.readWriter(ctx, key)
+func (d *streams) whoHas(ctx context.Context, key StreamKey, epoch uint64, standalone bool) (rev uint64, err error) {
+	n := d.node
+	rec, rev, err := d.readWriter(ctx, key)
 	switch {
 	case err == nil && rec.Boot == n.boot && rec.Epoch == epoch:
 		return rev, nil
@@ -174,7 +175,7 @@ func (s *streamActor) rewrite(tail uint64) {
 			next, err = s.node.store.Rewrite(ctx, s.path, data, rev, ttl)
 		}
 		if err == nil && keeps {
-			renews = s.node.keepBody(ctx, s.key, body, next, ttl)
+			renews = s.node.streams.keepBody(ctx, s.key, body, next, ttl)
 		}
 		_ = s.Post(refreshed{next, err, renews})
 	}()
@@ -186,7 +187,8 @@ const bodyAgain = 16
 
 // keepBody gives the body of a stream's calls the lifetime of its record. It reports
 // whether there is nothing left to do: a body that has gone does not come back.
-func (n *Node) keepBody(ctx context.Context, key StreamKey, body []byte, rev uint64, ttl time.Duration) bool {
+func (d *streams) keepBody(ctx context.Context, key StreamKey, body []byte, rev uint64, ttl time.Duration) bool {
+	n := d.node
 	err := n.store.KeepBody(ctx, key.path(), body, rev, ttl)
 	if err != nil {
 		n.log.Warn("body of calls not renewed", "stream", key.ID, "error", err)

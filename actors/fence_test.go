@@ -237,7 +237,7 @@ func TestTooMuchToRecall(t *testing.T) {
 			t.Errorf("%d calls lost their right to run again, want 1", n)
 		}
 		h.streams.Each(func(s *streamActor) {
-			rec, _, err := h.readWriter(t.Context(), s.key)
+			rec, _, err := h.streams.readWriter(t.Context(), s.key)
 			if err != nil || len(rec.Calls) != 1 || !rec.Calls[0].Never || len(rec.Digest.Asked) != 0 {
 				t.Errorf("the record is %+v, %v", rec, err)
 			}

@@ -42,7 +42,7 @@ type Node struct {
 	stopAll context.CancelCauseFunc
 
 	sessions    sessions
-	streams     *kernel.Directory[StreamKey, *streamActor]
+	streams     streams
 	questions   questions
 	attachments attachments
 	links       links
@@ -91,9 +91,9 @@ func NewNode(c Config) *Node {
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	n := &Node{k: kernel.New(c.Log, kinds...), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store, clock: newClock(c.Store.Now), keys: c.Keys,
-		streams: kernel.NewDirectory[StreamKey, *streamActor]()}
+	n := &Node{k: kernel.New(c.Log, kinds...), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store, clock: newClock(c.Store.Now), keys: c.Keys}
 	n.sessions = sessions{kernel.NewDirectory[SessionKey, *sessionActor](), n}
+	n.streams = streams{kernel.NewDirectory[StreamKey, *streamActor](), n}
 	n.base, n.stopAll = context.WithCancelCause(context.Background())
 	n.attachments.all = make(map[*attachment]struct{})
 	n.links.all = make(map[*sessionActor]struct{})

@@ -210,7 +210,7 @@ func (p *Peer) send(ctx context.Context, e stream.Entry) error {
 // sendOn pushes an entry to the stream id and waits until it is stored. After an
 // error nobody gets it, unless the error is that of ctx.
 func (p *Peer) sendOn(ctx context.Context, s *sessionActor, id string, e stream.Entry) error {
-	st, err := p.node.writerOf(ctx, s.svc, s, id)
+	st, err := p.node.streams.writerOf(ctx, s.svc, s, id)
 	if err != nil {
 		return err
 	}

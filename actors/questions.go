@@ -183,7 +183,7 @@ func (n *Node) reach(svc *Service, s *sessionActor, id []byte) error {
 	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
 	defer cancel()
-	_, _, err := n.find(ctx, svc, s, key)
+	_, _, err := n.streams.find(ctx, svc, s, key)
 	return err
 }
 

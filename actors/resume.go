@@ -169,7 +169,7 @@ func (r *replay) run(ctx context.Context) error {
 	if err := r.judge(ctx); err != nil {
 		return err
 	}
-	w, rec, err := r.n.find(ctx, r.svc, r.s, r.key)
+	w, rec, err := r.n.streams.find(ctx, r.svc, r.s, r.key)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (r *replay) run(ctx context.Context) error {
 		if at, err = m.ask(w); err == nil {
 			break
 		}
-		if w, rec, err = r.n.find(ctx, r.svc, r.s, r.key); err != nil { // it has just ended
+		if w, rec, err = r.n.streams.find(ctx, r.svc, r.s, r.key); err != nil { // it has just ended
 			return err
 		}
 	}
@@ -232,7 +232,7 @@ func (r *replay) judge(ctx context.Context) error {
 	if _, here := r.n.streams.Get(r.key); here {
 		return nil
 	}
-	rec, _, err := r.n.readWriter(ctx, r.key)
+	rec, _, err := r.n.streams.readWriter(ctx, r.key)
 	if err != nil {
 		return err
 	}
@@ -289,7 +289,7 @@ func (r *replay) check(ctx context.Context, at extent, ahead uint64) ([]stream.A
 
 // attachment is the reading side from where check has found that it begins.
 func (r *replay) attachment(rec streamRecord) *attachment {
-	att := r.n.newAttachment(r.svc, r.s, r.key, &rec, r.conn, r.pos)
+	att := r.s.newAttachment(r.svc, r.key, &rec, r.conn, r.pos)
 	att.next, att.skip = r.next, r.skip
 	return att
 }

@@ -219,7 +219,7 @@ func (s *sessionActor) idle() {
 	expires := s.view.Load().rec.Expires
 	if !now.Before(expires) {
 		s.end() // nobody can come up in its place from a record that has expired
-		s.node.endStreams(s.key)
+		s.node.streams.endOf(s.key)
 		return
 	}
 	left := s.svc.Limits.SessionDrop - now.Sub(s.last)

@@ -14,7 +14,7 @@ func (n *Node) listen(svc *Service, s *sessionActor, in *Input) {
 		return
 	}
 	rec := streamRecord{Version: streamRecordVersion, Node: n.name, Boot: n.boot, Epoch: 1, Revision: s.view.Load().rec.Revision}
-	st := n.makeStream(svc, s, n.newID(), rec, in.Conn)
+	st := n.streams.build(svc, s, n.newID(), rec, in.Conn)
 	st.order = n.listened.Add(1)
 	// The actor is there before the record names it, so that whoever reads the record
 	// finds it: a message for it waits, and the stream that comes next ends it.
@@ -65,7 +65,7 @@ func (s *sessionActor) storeStandalone(st *streamActor, data []byte, err error) 
 	case of.replaced:
 		st.endStream()
 	case st.Post(recordStored{rev: rev}) != nil: // it has ended meanwhile
-		go n.forgetStream(st.path)
+		go n.streams.forget(st.path)
 		s.disown(of.old)
 	}
 	return of
@@ -81,7 +81,7 @@ func (s *sessionActor) unopened(st *streamActor, err error) {
 	// When nobody knows whether the record names the stream, it may, and what was told it
 	// is lost. Nobody listens to it, and the next look at the record ends the one before.
 	s.away.Store(true)
-	go n.forgetStream(st.path)
+	go n.streams.forget(st.path)
 }
 
 // nameStandalone makes the stream the session's standalone stream in its record, unless
@@ -117,7 +117,7 @@ func (s *sessionActor) endStandalone(id string) (live bool) {
 	}
 	// Who sees the connection end and comes back does not find the stream again, since
 	// the session's record names another.
-	n.forgetStream(key.path())
+	n.streams.forget(key.path())
 	return live
 }
 

@@ -489,7 +489,7 @@ func (r *requestActor) startStream() *streamActor {
 		body = bytes.Clone(r.body)
 		rec.Principal, _ = codec.Marshal(r.call.principal)
 	}
-	s := n.makeStream(r.svc, r.sess, n.newID(), rec, r.conn)
+	s := n.streams.build(r.svc, r.sess, n.newID(), rec, r.conn)
 	s.reqs = []*requestActor{r}
 	s.start()
 	s.store(body)
@@ -503,20 +503,9 @@ func (s *streamActor) start() {
 	n.streams.Put(s.key, s)
 }
 
-func (n *Node) makeStream(svc *Service, sess *sessionActor, id string, rec streamRecord, conn Conn) *streamActor {
-	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, live: rec, m: stream.New(svc.Limits.Stream), written: n.clock.ahead(), ready: make(chan struct{})}
-	s.path = s.key.path()
-	if conn != nil {
-		s.att = n.newAttachment(svc, sess, s.key, &rec, conn, stream.Position{Stream: id})
-		s.att.live = true
-	}
-	return s
-}
-
 // store stores the record of a new stream, and beside it the body of calls
 // that may run again.
 func (s *streamActor) store(body []byte) {
-	n := s.node
 	s.keepBody(body)
 	data, err := s.newRecord(body)
 	// Also a refusal comes from elsewhere: whoever begins the stream is still at it.
@@ -525,7 +514,7 @@ func (s *streamActor) store(body []byte) {
 		defer cancel()
 		var rev uint64
 		if err == nil {
-			rev, err = n.store.OpenStream(ctx, s.path, data, body, s.svc.recordTTL())
+			rev, err = s.node.store.OpenStream(ctx, s.path, data, body, s.svc.recordTTL())
 		}
 		_ = s.Post(recordStored{rev, err})
 	}()
@@ -534,12 +523,11 @@ func (s *streamActor) store(body []byte) {
 // newRecord is the record of a new stream as it is stored, if there is room for it and the
 // body beside it. The error is a verdict otherwise.
 func (s *streamActor) newRecord(body []byte) ([]byte, error) {
-	n := s.node
 	data, err := codec.Marshal(s.live)
 	if err != nil {
 		return nil, err
 	}
-	if no := n.storable(s.sess.billed(), EventBudget, len(data)+len(body), s.svc.recordTTL()); no != admitted {
+	if no := s.node.storable(s.sess.billed(), EventBudget, len(data)+len(body), s.svc.recordTTL()); no != admitted {
 		return nil, verdict{reason: no}
 	}
 	return data, nil

@@ -14,84 +14,13 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// find returns the writer of a stream, taking the stream over when its writer is
-// gone. A stream that has ended has no writer: w is nil then.
-func (n *Node) find(ctx context.Context, svc *Service, s *sessionActor, key StreamKey) (w *streamActor, rec streamRecord, err error) {
-	if w, ok := n.streams.Get(key); ok {
-		if <-w.ready; !w.Stopped() {
-			return w, w.rec, nil
-		}
-		n.streams.Drop(key, w)
-	}
-	w, err = n.streams.Obtain(key, func() (*streamActor, error) {
-		w, r, err := n.takeOver(ctx, svc, s, key)
-		rec = r
-		if err == nil && w == nil {
-			err = errEnded
-		}
-		return w, err
-	})
-	if errors.Is(err, errEnded) {
-		if rec.Version == 0 { // another resume found it out
-			if rec, _, err = n.readWriter(ctx, key); err != nil {
-				return nil, rec, err
-			}
-		}
-		return nil, rec, nil
-	}
-	if err != nil {
-		return nil, rec, err
-	}
-	if w.svc.life.over.Load() {
-		w.retire()
-	}
-	if svc.life.over.Load() {
-		return nil, rec, ErrRetired
-	}
-	if err := n.survives(ctx, s, w); err != nil {
-		return nil, rec, err
-	}
-	if w.Stopped() { // it ended before the directory had it
-		n.streams.Drop(key, w)
-		return nil, w.rec, nil
-	}
-	return w, w.rec, nil
-}
-
-// errEnded stands for a stream whose last append is in the log.
-var errEnded = errors.New("actors: the stream has ended")
-
-func (n *Node) writerOf(ctx context.Context, svc *Service, s *sessionActor, id string) (*streamActor, error) {
-	w, _, err := n.find(ctx, svc, s, StreamKey{s.key, id})
-	if errors.Is(err, errBadEvent) || (err == nil && w == nil) {
-		return nil, ErrNoStream
-	}
-	return w, err
-}
-
-func (n *Node) readWriter(ctx context.Context, key StreamKey) (rec streamRecord, rev uint64, err error) {
-	data, rev, err := n.store.Writer(ctx, key.path())
-	if errors.Is(err, ErrNotFound) {
-		return rec, 0, errBadEvent
-	}
-	if err != nil {
-		return rec, 0, fmt.Errorf("actors: read writer record: %w", err)
-	}
-	if err := codec.Unmarshal(data, &rec); err != nil {
-		return rec, 0, fmt.Errorf("actors: read writer record: %w", err)
-	}
-	if rec.Version > streamRecordVersion {
-		return rec, 0, fmt.Errorf("actors: writer record of version %d, of a newer release; this one reads %d", rec.Version, streamRecordVersion)
-	}
-	return rec, rev, nil
-}
-
 // takeOver makes this node the writer of a stream whose writer is gone: a
 // compare-and-set of the writer record to the next epoch, then the tail. From
 // then on no append of the old writer is accepted. A stream that has ended is not
 // taken over: the record says where.
-func (n *Node) takeOver(ctx context.Context, svc *Service, s *sessionActor, key StreamKey) (*streamActor, streamRecord, error) {
-	rec, rev, err := n.readWriter(ctx, key)
+func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, key StreamKey) (*streamActor, streamRecord, error) {
+	n := d.node
+	rec, rev, err := d.readWriter(ctx, key)
 	if err == nil && len(rec.Calls) == 0 {
 		err = s.mustName(ctx, key.ID)
 	}
@@ -99,7 +28,7 @@ func (n *Node) takeOver(ctx context.Context, svc *Service, s *sessionActor, key 
 		return nil, rec, err
 	}
 	log := newPastLog(&rec)
-	if err := n.readOn(ctx, key, log); err != nil || log.last {
+	if err := d.readOn(ctx, key, log); err != nil || log.last {
 		rec.end = log.tail
 		return nil, rec, err
 	}
@@ -122,14 +51,14 @@ func (n *Node) takeOver(ctx context.Context, svc *Service, s *sessionActor, key 
 	}
 	_ = rec.tell(log.whole, &log.past) // which are no more questions than the writer before told, but for its last few
 	written := n.clock.ahead()
-	rev, err = n.rewriteWriter(ctx, key.path(), rec, rev, svc.recordTTL())
+	rev, err = d.rewriteWriter(ctx, key.path(), rec, rev, svc.recordTTL())
 	if err != nil {
 		return nil, rec, fmt.Errorf("actors: take over: %w: %w", ErrUnavailable, err)
 	}
 	written = max(written, n.clock.ahead())
-	kept := body == nil || n.keepBody(ctx, key, body, rev, svc.recordTTL())
+	kept := body == nil || d.keepBody(ctx, key, body, rev, svc.recordTTL())
 	// The old writer may have got appends in before the record changed.
-	if err := n.readOn(ctx, key, log); err != nil || log.last {
+	if err := d.readOn(ctx, key, log); err != nil || log.last {
 		rec.end = log.tail
 		return nil, rec, err
 	}
@@ -210,7 +139,8 @@ func (l *pastLog) lacks(num uint64) {
 }
 
 // readOn reads what has come to a stream's log since it was last read.
-func (n *Node) readOn(ctx context.Context, key StreamKey, log *pastLog) error {
+func (d *streams) readOn(ctx context.Context, key StreamKey, log *pastLog) error {
+	n := d.node
 	from := log.tail + 1
 	tail, err := n.store.Tail(ctx, key.path(), log.tail)
 	if err != nil {
@@ -260,7 +190,8 @@ func (n *Node) readOn(ctx context.Context, key StreamKey, log *pastLog) error {
 
 // rewriteWriter rewrites a writer record. When the outcome of an attempt was
 // unknown and a later one finds the record changed, it may be by us.
-func (n *Node) rewriteWriter(ctx context.Context, path string, rec streamRecord, rev uint64, ttl time.Duration) (uint64, error) {
+func (d *streams) rewriteWriter(ctx context.Context, path string, rec streamRecord, rev uint64, ttl time.Duration) (uint64, error) {
+	n := d.node
 	data, err := codec.Marshal(rec)
 	if err != nil {
 		return 0, fmt.Errorf("actors: writer record: %w", err)
