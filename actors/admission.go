@@ -30,38 +30,44 @@ const (
 	rateOfSessions
 )
 
+// accounts are the accounts of a node's clients, and decide what the node takes on.
+type accounts struct {
+	*quota.Accounts
+	node *Node
+}
+
 // limit gives a node that has none its accounts.
 func (n *Node) limit(l NodeLimits) {
 	n.limits = l.Defaults()
-	n.accounts = quota.New(n.limits.quota())
+	n.accounts = accounts{quota.New(n.limits.quota()), n}
 }
 
 // noPlace is the reason of a request that gets no place.
 var noPlace = [...]Reason{quota.Admitted: admitted, quota.Full: CallsOfNode, quota.OverShare: ShareOfNode, quota.OverLimit: CallsOfPrincipal}
 
-// accountOf is the account that a request counts on; s is nil where there is no
+// ofRequest is the account that a request counts on; s is nil where there is no
 // session.
-func (n *Node) accountOf(s *sessionActor, in *Input) *quota.Account {
+func (d *accounts) ofRequest(s *sessionActor, in *Input) *quota.Account {
 	if s == nil {
-		return n.accounts.Of(in.Tenant, in.Address)
+		return d.Of(in.Tenant, in.Address)
 	}
-	return s.account.Of(n.accounts, in.Tenant, in.Address)
+	return s.account.Of(d.Accounts, in.Tenant, in.Address)
 }
 
 // billed is the account of a session's last request, which also pays for what is
 // no request of its own: its streams and questions.
 func (s *sessionActor) billed() *quota.Account {
-	return s.account.Last(s.node.accounts, s.key.Tenant)
+	return s.account.Last(s.node.accounts.Accounts, s.key.Tenant)
 }
 
 // admit counts a request in, or tells why it may not run now. s is nil for one that
 // has no session. Who was admitted has to leave, and gets a refund when the request
 // does not run after all.
-func (n *Node) admit(s *sessionActor, in *Input, m *codec.Message) (*quota.Account, verdict) {
-	a, no := n.enter(s, in)
+func (d *accounts) admit(s *sessionActor, in *Input, m *codec.Message) (*quota.Account, verdict) {
+	a, no := d.enter(s, in)
 	if a != nil && pays(s, m.Method) {
-		if no = n.spend(s, a); no.reason != admitted {
-			n.accounts.Leave(a)
+		if no = d.spend(s, a); no.reason != admitted {
+			d.Leave(a)
 			return nil, no
 		}
 	}
@@ -70,12 +76,12 @@ func (n *Node) admit(s *sessionActor, in *Input, m *codec.Message) (*quota.Accou
 
 // enter counts a request in, or tells why there may not be so many. Who was counted in
 // has to leave.
-func (n *Node) enter(s *sessionActor, in *Input) (*quota.Account, verdict) {
-	a := n.accountOf(s, in)
-	place, ok := n.accounts.Admit(a)
+func (d *accounts) enter(s *sessionActor, in *Input) (*quota.Account, verdict) {
+	a := d.ofRequest(s, in)
+	place, ok := d.Admit(a)
 	for !ok {
-		a = n.accountOf(s, in)
-		place, ok = n.accounts.Admit(a)
+		a = d.ofRequest(s, in)
+		place, ok = d.Admit(a)
 	}
 	if place != quota.Admitted {
 		return nil, verdict{reason: noPlace[place]}
@@ -86,20 +92,20 @@ func (n *Node) enter(s *sessionActor, in *Input) (*quota.Account, verdict) {
 // admitLookup counts a request in whose session the store is to be asked for, before it is
 // asked: an id costs nothing to make up. done ends that, and gives the token back for one
 // that was found. The error is a verdict.
-func (n *Node) admitLookup(in *Input) (done func(found bool), err error) {
-	a, no := n.enter(nil, in)
+func (d *accounts) admitLookup(in *Input) (done func(found bool), err error) {
+	a, no := d.enter(nil, in)
 	if a == nil {
 		return nil, no
 	}
-	if no = n.spend(nil, a); no.reason != admitted {
-		n.accounts.Leave(a)
+	if no = d.spend(nil, a); no.reason != admitted {
+		d.Leave(a)
 		return nil, no
 	}
 	return func(found bool) {
 		if found {
 			a.Buckets[rateOfCalls].GiveBack(time.Now())
 		}
-		n.accounts.Leave(a)
+		d.Leave(a)
 	}, nil
 }
 
@@ -116,7 +122,7 @@ func pays(s *sessionActor, method []byte) bool {
 
 // spend takes a token of the session and one of the account. A call that one of
 // them refuses costs none.
-func (n *Node) spend(s *sessionActor, a *quota.Account) verdict {
+func (d *accounts) spend(s *sessionActor, a *quota.Account) verdict {
 	now := time.Now()
 	if s == nil {
 		if wait := a.Buckets[rateOfCalls].Take(now); wait > 0 {
@@ -156,13 +162,14 @@ func (s *sessionActor) readmit() *quota.Account {
 }
 
 // admitSession takes a token for a new session, or answers why there is none.
-func (n *Node) admitSession(in *Input, id []byte) bool {
-	if n.nearFull(SessionBudget) {
+func (d *accounts) admitSession(in *Input, id []byte) bool {
+	n := d.node
+	if d.nearFull(SessionBudget) {
 		n.refusals.refuse(in.Conn, id, verdict{reason: StoreFull})
 		return false
 	}
 	for {
-		a := n.accounts.Of(in.Tenant, in.Address)
+		a := d.Of(in.Tenant, in.Address)
 		wait := a.Buckets[rateOfSessions].Take(time.Now())
 		switch {
 		case wait > 0:
@@ -176,17 +183,18 @@ func (n *Node) admitSession(in *Input, id []byte) bool {
 
 // forgive gives the token of a session back that could not be made, or has been
 // deleted.
-func (n *Node) forgive(in *Input) {
-	n.accounts.Of(in.Tenant, in.Address).Buckets[rateOfSessions].GiveBack(time.Now())
+func (d *accounts) forgive(in *Input) {
+	d.Of(in.Tenant, in.Address).Buckets[rateOfSessions].GiveBack(time.Now())
 }
 
 // admitStream counts a GET in while it is handled, or answers why it may not be.
 // done must be called when it returns.
-func (n *Node) admitStream(svc *Service, s *sessionActor, in *Input) (done func(), ok bool) {
-	a := n.accountOf(s, in)
+func (d *accounts) admitStream(svc *Service, s *sessionActor, in *Input) (done func(), ok bool) {
+	n := d.node
+	a := d.ofRequest(s, in)
 	gets, ok := a.Hold(heldGets)
 	for !ok {
-		a = n.accountOf(s, in)
+		a = d.ofRequest(s, in)
 		gets, ok = a.Hold(heldGets)
 	}
 	mine := s.gets.Add(1)
@@ -206,12 +214,13 @@ func (n *Node) admitStream(svc *Service, s *sessionActor, in *Input) (done func(
 
 // admitLink counts the connection that a session lives on, or answers why there
 // may not be one more. Whoever was admitted gives it back as one of its streams.
-func (n *Node) admitLink(in *Input) (*quota.Account, bool) { return n.admitListener(in, nil) }
+func (d *accounts) admitLink(in *Input) (*quota.Account, bool) { return d.admitListener(in, nil) }
 
 // admitListener is admitLink for a request with an id.
-func (n *Node) admitListener(in *Input, id []byte) (*quota.Account, bool) {
+func (d *accounts) admitListener(in *Input, id []byte) (*quota.Account, bool) {
+	n := d.node
 	for {
-		a := n.accounts.Of(in.Tenant, in.Address)
+		a := d.Of(in.Tenant, in.Address)
 		mine, ok := a.Hold(heldStreams)
 		if !ok {
 			continue
@@ -238,9 +247,10 @@ func (s *sessionActor) admitQuestion(a *quota.Account, parked int) Reason {
 }
 
 // admitParked counts one more question of a request that has no session.
-func (n *Node) admitParked(self *standing) (*quota.Account, error) {
+func (d *accounts) admitParked(self *standing) (*quota.Account, error) {
+	n := d.node
 	for {
-		a := n.accounts.Of(self.peer.key.Tenant, self.address)
+		a := d.Of(self.peer.key.Tenant, self.address)
 		parked, ok := a.Hold(heldParked)
 		if !ok {
 			continue

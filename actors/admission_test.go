@@ -21,7 +21,7 @@ func TestAdmissionAllocatesNothing(t *testing.T) {
 				if !found {
 					s.account = quota.Memo{}
 				}
-				a, no := n.admit(s, &in, &m)
+				a, no := n.accounts.admit(s, &in, &m)
 				if a == nil {
 					t.Fatal(no)
 				}
@@ -43,7 +43,7 @@ func BenchmarkAdmit(b *testing.B) {
 	m := codec.Message{Method: []byte("tools/call")}
 	b.ReportAllocs()
 	for b.Loop() {
-		a, no := n.admit(s, &in, &m)
+		a, no := n.accounts.admit(s, &in, &m)
 		if a == nil {
 			b.Fatal(no)
 		}

@@ -169,7 +169,7 @@ func (c *Call) putQuestions(a *asking) (wake <-chan more, err error) {
 		n.refusals.count(AskRounds)
 		return nil, ErrTooManyRounds
 	}
-	if in.place, err = n.admitParked(c.self); err != nil {
+	if in.place, err = n.accounts.admitParked(c.self); err != nil {
 		return nil, err
 	}
 	defer func() {

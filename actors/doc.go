@@ -32,7 +32,7 @@
 //
 // # Who is let in
 //
-// Node.admit takes a place for a request on the account of its principal, or of its
+// accounts.admit takes a place for a request on the account of its principal, or of its
 // address, and a token of its session and of that account. internal/quota has the
 // accounts, and shares a node that is nearly full equally; what an account counts, and
 // how a client learns of a refusal, is said here (admission.go, refusal.go). A refusal

@@ -19,7 +19,7 @@ func (n *Node) Delete(svc *Service, in *Input) {
 		return
 	}
 	if s.endSession() { // else another DELETE was as quick
-		n.forgive(in)
+		n.accounts.forgive(in)
 	}
 	in.Conn.Answer(200, nil)
 }

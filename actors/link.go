@@ -87,7 +87,7 @@ func (n *Node) Connect(svc *Service, in *Input) {
 		n.refusals.unavailable(in.Conn, nil)
 		return
 	}
-	a, ok := n.admitLink(in)
+	a, ok := n.accounts.admitLink(in)
 	if !ok {
 		return
 	}
@@ -103,7 +103,7 @@ func (n *Node) Connect(svc *Service, in *Input) {
 	}
 	s := n.sessions.build(svc, key, session.New(time.Now(), session.Lifetime{Idle: age, Absolute: age}), 0)
 	s.link = l
-	s.account.Keep(n.accounts, a) // which also pays for questions before the first request
+	s.account.Keep(n.accounts.Accounts, a) // which also pays for questions before the first request
 	l.said.Store(s.last.UnixNano())
 	s.startSession()
 	n.sessions.Put(key, s)

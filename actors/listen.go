@@ -96,7 +96,7 @@ func (n *Node) listenAlone(svc *Service, s *sessionActor, in *Input, principal a
 	if s != nil {
 		in.Conn = linkReply{s.link.conn} // for a refusal
 	}
-	from, ok := n.admitListener(in, m.ID)
+	from, ok := n.accounts.admitListener(in, m.ID)
 	if !ok {
 		return
 	}

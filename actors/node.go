@@ -13,7 +13,6 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
-	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -52,7 +51,7 @@ type Node struct {
 	parks       *kernel.Directory[string, *requestActor] // calls that have asked, by the name in their states
 	outcomes    outcomes
 	keys        Keys
-	accounts    *quota.Accounts
+	accounts    accounts
 	limits      NodeLimits
 	refusals    refusals
 	requests    requestPool
@@ -187,25 +186,25 @@ func (n *Node) initialize(svc *Service, in *Input, m *codec.Message) {
 		in.Conn.Reject(400, mcp.CodeInvalidRequest, "initialize begins a session: send it without Mcp-Session-Id", nil, m.ID, 0)
 		return
 	}
-	if !n.admitSession(in, m.ID) {
+	if !n.accounts.admitSession(in, m.ID) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
 	defer cancel()
 	set, result, rerr := svc.Handler.Initialize(ctx, m.Params)
 	if rerr != nil {
-		n.forgive(in)
+		n.accounts.forgive(in)
 		in.Conn.Answer(200, codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
 		return
 	}
 	s, err := n.sessions.create(ctx, svc, in, set)
 	if no, limited := errors.AsType[verdict](err); limited {
-		n.forgive(in)
+		n.accounts.forgive(in)
 		n.refusals.refuse(in.Conn, m.ID, no)
 		return
 	}
 	if err != nil {
-		n.forgive(in)
+		n.accounts.forgive(in)
 		n.log.Warn("session not created", "error", err)
 		n.refusals.unavailable(in.Conn, m.ID)
 		return
@@ -248,7 +247,7 @@ func (n *Node) admitted(s *sessionActor, in *Input, conn Conn, m *codec.Message,
 	if tooLong(m) {
 		return nil, errLongToken
 	}
-	a, no := n.admit(s, in, m)
+	a, no := n.accounts.admit(s, in, m)
 	if a == nil {
 		return nil, no
 	}

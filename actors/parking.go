@@ -236,7 +236,7 @@ func badState(conn Conn, id []byte) {
 
 // again takes a request that is sent again with the input that it needed.
 func (n *Node) again(svc *Service, s *sessionActor, in *Input, principal any, m *codec.Message, body []byte) (begun bool) {
-	a, no := n.admit(s, in, m) // first: to open a state may take a look into the store
+	a, no := n.accounts.admit(s, in, m) // first: to open a state may take a look into the store
 	if a == nil {
 		n.refusals.refuse(in.Conn, m.ID, no)
 		return false

@@ -32,7 +32,7 @@ func (n *Node) Get(svc *Service, in *Input) {
 		return
 	}
 	defer s.left()
-	if done, ok := n.admitStream(svc, s, in); ok {
+	if done, ok := n.accounts.admitStream(svc, s, in); ok {
 		defer done()
 		n.listen(svc, s, in)
 	}
@@ -53,7 +53,7 @@ func (n *Node) resumed(svc *Service, in *Input) {
 		return
 	}
 	defer s.left()
-	done, ok := n.admitStream(svc, s, &own)
+	done, ok := n.accounts.admitStream(svc, s, &own)
 	if !ok {
 		return
 	}

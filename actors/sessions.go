@@ -91,7 +91,7 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 		}
 		return s, nil
 	}
-	done, err := n.admitLookup(in)
+	done, err := n.accounts.admitLookup(in)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (d *sessions) create(ctx context.Context, svc *Service, in *Input, set Sett
 	if err != nil {
 		return nil, fmt.Errorf("actors: create session: %w", err)
 	}
-	if no := n.storable(n.accounts.Of(in.Tenant, in.Address), SessionBudget, len(data), time.Until(rec.Expires)); no != admitted {
+	if no := n.accounts.storable(n.accounts.Of(in.Tenant, in.Address), SessionBudget, len(data), time.Until(rec.Expires)); no != admitted {
 		return nil, verdict{reason: no}
 	}
 	rev, err := n.store.Create(ctx, key.record(), data, time.Until(rec.Expires))

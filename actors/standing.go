@@ -88,7 +88,7 @@ func (n *Node) alone(svc *Service, s *sessionActor, in *Input, principal any, m 
 		badResponses(in.Conn, m.ID)
 		return false
 	}
-	a, no := n.admit(s, in, m)
+	a, no := n.accounts.admit(s, in, m)
 	if a == nil {
 		n.refusals.refuse(in.Conn, m.ID, no)
 		return false

@@ -10,9 +10,9 @@ import (
 // to its account for as long as they last. What is nearly full takes nothing new, so that
 // what is there can go on. From three quarters on nobody gets more who has a sixteenth:
 // no client keeps all others from the store, however little else it does.
-func (n *Node) storable(a *quota.Account, b Budget, bytes int, life time.Duration) Reason {
+func (d *accounts) storable(a *quota.Account, b Budget, bytes int, life time.Duration) Reason {
 	now := time.Now()
-	if used, limit := n.store.Use(b); limit > 0 {
+	if used, limit := d.node.store.Use(b); limit > 0 {
 		switch {
 		case used > limit/10*9:
 			return StoreFull
@@ -25,7 +25,7 @@ func (n *Node) storable(a *quota.Account, b Budget, bytes int, life time.Duratio
 }
 
 // nearFull reports that nobody may store anything new.
-func (n *Node) nearFull(b Budget) bool {
-	used, limit := n.store.Use(b)
+func (d *accounts) nearFull(b Budget) bool {
+	used, limit := d.node.store.Use(b)
 	return limit > 0 && used > limit/10*9
 }

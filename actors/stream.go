@@ -527,7 +527,7 @@ func (s *streamActor) newRecord(body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if no := s.node.storable(s.sess.billed(), EventBudget, len(data)+len(body), s.svc.recordTTL()); no != admitted {
+	if no := s.node.accounts.storable(s.sess.billed(), EventBudget, len(data)+len(body), s.svc.recordTTL()); no != admitted {
 		return nil, verdict{reason: no}
 	}
 	return data, nil
