@@ -100,6 +100,7 @@ func NewNode(c Config) *Node {
 	n.listens = kernel.NewDirectory[SessionKey, *listenActor]()
 	n.parks = kernel.NewDirectory[string, *requestActor]()
 	n.outcomes.all = make(map[string]outcome)
+	n.questions.node = n
 	n.questions.open = make(map[string]*question)
 	n.subs.init()
 	n.limit(c.Limits)
@@ -164,7 +165,7 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 	case codec.Notification:
 		n.notification(svc, in, m)
 	case codec.Result, codec.ErrorResponse:
-		n.answer(svc, in, m)
+		n.questions.answer(svc, in, m)
 	default:
 		n.batch(svc, in, principal, m, body)
 	}

@@ -84,7 +84,7 @@ func (h *heart) ping(c pinged, s *sessionActor, now time.Time) {
 	}
 	switch p.step(now, s.svc.Limits.PingEvery, answered) {
 	case pingNow:
-		n.forgetPing(p)
+		h.forgetPing(p)
 		p.asked = n.questions.ping(n, s.key)
 		c.ask(codec.AppendRequest(nil, []byte(p.asked.id), mcp.MethodPing, nil), now)
 	case pingGone:
@@ -94,9 +94,9 @@ func (h *heart) ping(c pinged, s *sessionActor, now time.Time) {
 	}
 }
 
-func (n *Node) forgetPing(p *pinger) {
+func (h *heart) forgetPing(p *pinger) {
 	if p.asked != nil {
-		n.questions.take(p.asked)
+		h.node.questions.take(p.asked)
 		p.asked = nil
 	}
 }
@@ -121,7 +121,7 @@ func (h *heart) pingAll(streams []*attachment, links []*sessionActor, now time.T
 	}
 	for c, p := range h.pingers {
 		if p.tick != h.ticks { // its connection is gone
-			n.forgetPing(p)
+			h.forgetPing(p)
 			delete(h.pingers, c)
 		}
 	}

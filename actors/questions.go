@@ -27,6 +27,7 @@ type question struct {
 
 // questions are the open questions of this node by their raw id.
 type questions struct {
+	node   *Node
 	mu     sync.Mutex // guards the rest
 	open   map[string]*question
 	counts map[SessionKey]int
@@ -140,7 +141,8 @@ func (q *questions) len() int {
 
 // answer takes a response POSTed by a client. One that nobody waits for, or
 // that another has answered, is accepted and dropped.
-func (n *Node) answer(svc *Service, in *Input, m *codec.Message) {
+func (q *questions) answer(svc *Service, in *Input, m *codec.Message) {
+	n := q.node
 	s := n.sessions.of(svc, in, nil)
 	if s == nil {
 		return
@@ -161,19 +163,20 @@ func (s *sessionActor) answered(m *codec.Message) error {
 	if !ok {
 		// Whatever keeps the stream from being read is no reason to drop the answer, unless
 		// there is no such stream.
-		if err := n.reach(s.svc, s, m.ID); err != nil && !errors.Is(err, errBadEvent) && !errors.Is(err, ErrSessionEnded) {
+		if err := n.questions.reach(s.svc, s, m.ID); err != nil && !errors.Is(err, errBadEvent) && !errors.Is(err, ErrSessionEnded) {
 			return err
 		}
 		if x, journal, ok = n.questions.find(s.key, string(m.ID)); !ok {
 			return nil
 		}
 	}
-	return n.takeAnswer(s.svc, x, journal, m)
+	return n.questions.takeAnswer(s.svc, x, journal, m)
 }
 
 // reach takes over the stream that a question was sent on, if no process has it,
 // so that the call runs again and can be answered.
-func (n *Node) reach(svc *Service, s *sessionActor, id []byte) error {
+func (q *questions) reach(svc *Service, s *sessionActor, id []byte) error {
+	n := q.node
 	key := StreamKey{s.key, askedOn(id)}
 	if key.ID == "" || s.link != nil {
 		return nil

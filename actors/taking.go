@@ -24,13 +24,13 @@ type taking struct {
 // is dropped only when there is nothing left that it could answer, and is taken itself
 // when the other could not be stored. An error means that it was not taken; it is
 // ErrUnavailable also when nobody knows yet.
-func (n *Node) takeAnswer(svc *Service, x *question, journal *streamActor, m *codec.Message) error {
+func (q *questions) takeAnswer(svc *Service, x *question, journal *streamActor, m *codec.Message) error {
 	a := Answer{Result: bytes.Clone(m.Result)}
 	if m.Kind == codec.ErrorResponse {
 		a = Answer{Err: wireError(m.Err)}
 	}
 	if journal == nil {
-		if n.questions.take(x) {
+		if q.take(x) {
 			x.ch <- a
 		}
 		return nil
@@ -38,7 +38,7 @@ func (n *Node) takeAnswer(svc *Service, x *question, journal *streamActor, m *co
 	patience := time.NewTimer(svc.Limits.StoreWait)
 	defer patience.Stop()
 	for {
-		t, mine := n.questions.claim(x, a)
+		t, mine := q.claim(x, a)
 		if t == nil {
 			return nil
 		}
