@@ -1,4 +1,4 @@
-package troupe_test
+package limits_test
 
 import (
 	"fmt"
