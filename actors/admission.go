@@ -89,26 +89,6 @@ func (d *accounts) enter(s *sessionActor, in *Input) (*quota.Account, verdict) {
 	return a, verdict{}
 }
 
-// admitLookup counts a request in whose session the store is to be asked for, before it is
-// asked: an id costs nothing to make up. done ends that, and gives the token back for one
-// that was found. The error is a verdict.
-func (d *accounts) admitLookup(in *Input) (done func(found bool), err error) {
-	a, no := d.enter(nil, in)
-	if a == nil {
-		return nil, no
-	}
-	if no = d.spend(nil, a); no.reason != admitted {
-		d.Leave(a)
-		return nil, no
-	}
-	return func(found bool) {
-		if found {
-			a.Buckets[rateOfCalls].GiveBack(time.Now())
-		}
-		d.Leave(a)
-	}, nil
-}
-
 // pays reports whether a request counts for the limits on calls per second: those
 // do that the specification wants limited (2025-11-25, server/tools and
 // server/utilities/completion). A client that waits for its turn anyway, and has
@@ -143,10 +123,20 @@ func (d *accounts) spend(s *sessionActor, a *quota.Account) verdict {
 
 // refund gives the tokens of a call back that did not run.
 func (r *requestActor) refund() {
-	if r.sess != nil && pays(r.sess, r.call.msg.Method) {
-		now := time.Now()
-		r.sess.rate().GiveBack(now)
-		r.from.Buckets[rateOfCalls].GiveBack(now)
+	if r.sess != nil {
+		r.node.giveBack(r.sess, r.from, r.call.msg)
+	}
+}
+
+// giveBack returns what spend took for a request.
+func (n *Node) giveBack(s *sessionActor, a *quota.Account, m *codec.Message) {
+	if !pays(s, m.Method) {
+		return
+	}
+	now := time.Now()
+	a.Buckets[rateOfCalls].GiveBack(now)
+	if s != nil {
+		s.rate().GiveBack(now)
 	}
 }
 

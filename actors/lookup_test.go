@@ -14,75 +14,62 @@ func crowd() NodeLimits {
 	return NodeLimits{Calls: 10, Principal: PrincipalLimits{Calls: 5, Rate: 100, Burst: 100}}
 }
 
-// TestUnknownSessionsAreAdmittedFirst: what the store is asked for on behalf of a session
-// that nobody knows counts as what its principal has in flight, and costs it tokens.
-func TestUnknownSessionsAreAdmittedFirst(t *testing.T) {
+// TestSessionsAreLookedForInTurn: the store is asked for few sessions at a time, however
+// many requests name one. Nobody is refused who would have been served, whatever limits its
+// calls have reached.
+func TestSessionsAreLookedForInTurn(t *testing.T) {
 	inBubble(t, Limits{}, crowd(), func(t *testing.T, h *held) {
-		var asked, waiting, most atomic.Int64
+		known := make([]string, 300)
+		for i := range known {
+			known[i] = h.begin("2025-11-25")
+		}
+		time.Sleep(3 * time.Minute) // they have left memory
+		var waiting, most atomic.Int64
+		slow := 100 * time.Millisecond
 		h.mem.before = func(op, _ string) error {
 			if op == "Get" {
-				asked.Add(1)
 				most.Store(max(most.Load(), waiting.Add(1)))
-				time.Sleep(4 * time.Second)
+				time.Sleep(slow)
 				waiting.Add(-1)
 			}
 			return nil
 		}
-		conns := make([]*heldConn, 300)
-		for i := range conns {
-			conns[i] = &heldConn{}
-			go h.postOn(conns[i], h.newID(), message("1", "x"))
-		}
-		synctest.Wait()
-		if n := most.Load(); n != 5 {
-			t.Errorf("%d requests of one address wait for the store at once, want the 5 that it may have in flight", n)
-		}
-		time.Sleep(5 * time.Second)
-		unknown, refused := 0, 0
-		for _, c := range conns {
-			switch status, _ := c.answer(); status {
-			case 404:
-				unknown++
-			case 200: // with an error, so that a client of a session goes on
-				refused++
+		const notification = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+		conns := make(map[*heldConn]int)
+		for i := range 3 * len(known) / 2 {
+			c := &heldConn{}
+			if session := h.newID(); i < len(known) {
+				conns[c] = 202
+				go h.postOn(c, known[i], notification)
+			} else {
+				conns[c] = 404
+				go h.postOn(c, session, notification)
 			}
 		}
-		if unknown != 5 || refused != len(conns)-5 || asked.Load() != 5 {
-			t.Errorf("%d are unknown, %d refused, the store was asked %d times", unknown, refused, asked.Load())
+		time.Sleep(4800 * time.Millisecond) // 450 of them, 10 at a time
+		if n := most.Load(); n != 10 {
+			t.Errorf("the store was asked for %d sessions at once, want 10", n)
 		}
-		if n := h.accounts.InFlight(); n != 0 {
-			t.Errorf("%d requests are in flight", n)
+		for c, want := range conns {
+			if status, body := c.answer(); status != want {
+				t.Fatalf("%d %s, want %d", status, body, want)
+			}
 		}
-		// One after the other they cost tokens, and a session that is known does not.
-		h.mem.before = nil
+		// Who waits for longer than the store may take is told to come back.
+		slow = 4 * time.Second
+		late := make([]*heldConn, 30)
+		for i := range late {
+			late[i] = &heldConn{}
+			go h.postOn(late[i], h.newID(), notification)
+		}
+		time.Sleep(10 * time.Second)
 		codes := make(map[int]int)
-		for range 150 {
-			c := &heldConn{}
-			h.postOn(c, h.newID(), message("1", "x"))
+		for _, c := range late {
 			status, _ := c.answer()
 			codes[status]++
 		}
-		if codes[404] > 100 || codes[404] < 90 {
-			t.Errorf("%v, want the store asked for as many as there are tokens", codes)
-		}
-	})
-}
-
-// TestKnownSessionsCostNoTokens: after a restart all sessions are looked for, which takes
-// nothing from their calls.
-func TestKnownSessionsCostNoTokens(t *testing.T) {
-	inBubble(t, Limits{}, crowd(), func(t *testing.T, h *held) {
-		sessions := make([]string, 150)
-		for i := range sessions {
-			sessions[i] = h.begin("2025-11-25")
-		}
-		time.Sleep(3 * time.Minute) // they have left memory
-		for i, session := range sessions {
-			c := &heldConn{}
-			h.postOn(c, session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-			if status, body := c.answer(); status != 202 {
-				t.Fatalf("session %d: %d %s", i, status, body)
-			}
+		if codes[404] != 20 || codes[503] != 10 || len(h.sessions.turns) != 0 {
+			t.Errorf("%v, %d turns are taken", codes, len(h.sessions.turns))
 		}
 	})
 }

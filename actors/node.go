@@ -91,7 +91,7 @@ func NewNode(c Config) *Node {
 		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
 	n := &Node{k: kernel.New(c.Log, kinds...), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store, clock: newClock(c.Store.Now), keys: c.Keys}
-	n.sessions = sessions{kernel.NewDirectory[SessionKey, *sessionActor](), n}
+	n.sessions = sessions{kernel.NewDirectory[SessionKey, *sessionActor](), n, make(chan struct{}, lookups(c.Limits.Defaults().Calls))}
 	n.streams = streams{kernel.NewDirectory[StreamKey, *streamActor](), n}
 	n.base, n.stopAll = context.WithCancelCause(context.Background())
 	n.attachments.all = make(map[*attachment]struct{})

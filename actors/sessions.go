@@ -17,7 +17,20 @@ import (
 // that have only a record.
 type sessions struct {
 	*kernel.Directory[SessionKey, *sessionActor]
-	node *Node
+	node  *Node
+	turns chan struct{} // of requests for whose sessions the store is asked
+}
+
+// lookupsAtOnce is for how many requests at a time the store is asked for a session; others
+// wait for their turn. An id costs nothing to make up.
+const lookupsAtOnce = 64
+
+// lookups is that for a node which takes so many requests at once; -1 is any number.
+func lookups(calls int) int {
+	if calls < 0 {
+		return lookupsAtOnce
+	}
+	return max(1, min(lookupsAtOnce, calls))
 }
 
 // of finds the session that a message or a GET belongs to, or answers why there is none. id is that of a request.
@@ -29,15 +42,8 @@ func (d *sessions) of(svc *Service, in *Input, id []byte) *sessionActor {
 // found returns what lookUp has, or answers why that is not the request's session.
 func (d *sessions) found(in *Input, id []byte, s *sessionActor, err error) *sessionActor {
 	n := d.node
-	no, refused := errors.AsType[verdict](err)
 	switch {
 	case err == nil:
-	case refused && id != nil:
-		n.refusals.turnAway(in.Conn, no, id)
-		return nil
-	case refused:
-		n.refusals.refuse(in.Conn, nil, no)
-		return nil
 	case errors.Is(err, errNoSession):
 		in.Conn.Reject(400, mcp.CodeInvalidRequest, "the Mcp-Session-Id header is missing: initialize first", nil, id, 0)
 		return nil
@@ -72,7 +78,7 @@ func unknownSession(c Conn, id []byte) {
 // errNoSession stands for a request that names no session.
 var errNoSession = errors.New("actors: no session id")
 
-// lookUp is load for the session that a request names, which counts as one while the store is asked.
+// lookUp is load for the session that a request names, in its turn.
 func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 	n := d.node
 	switch {
@@ -91,15 +97,15 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 		}
 		return s, nil
 	}
-	done, err := n.accounts.admitLookup(in)
-	if err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
 	defer cancel()
-	s, err := d.load(ctx, svc, key)
-	done(err == nil)
-	return s, err
+	select {
+	case d.turns <- struct{}{}:
+		defer func() { <-d.turns }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("actors: look for a session: too many are looked for: %w", ErrUnavailable)
+	}
+	return d.load(ctx, svc, key)
 }
 
 // load finds the actor of a session in memory, or makes it from the session's record.

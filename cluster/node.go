@@ -29,9 +29,10 @@ type Node struct {
 	server *server.Server // nil if the server is not ours; of the goroutine of outages, while that runs
 	link   link           // to it
 	conn   *nats.Conn
-	acks   *inbox        // answers to writes
-	reads  *inbox        // answers to reads, which are big and slow to take apart
-	turns  chan struct{} // of reads of the log, see readsAtOnce
+	acks   *inbox // answers to writes
+	reads  *inbox // answers to reads, which are big and slow to take apart
+	turns  turns  // of reads of the log, see readsAtOnce
+	looks  turns  // of looks for its end
 	lease  *lease
 	ring   *Ring
 
@@ -66,7 +67,7 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 }
 
 func newNode(o Options) *Node {
-	n := &Node{opts: o, name: o.Node, boot: randomName(8), log: o.Log, replayTTL: formatTTL(o.ReplayAge), turns: make(chan struct{}, readsAtOnce)}
+	n := &Node{opts: o, name: o.Node, boot: randomName(8), log: o.Log, replayTTL: formatTTL(o.ReplayAge), turns: make(turns, readsAtOnce), looks: make(turns, readsAtOnce)}
 	if o.Prefix != "" {
 		n.prefix = o.Prefix + "."
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -16,9 +17,10 @@ const (
 	maxBatch = 500
 	// maxBatchBytes bounds the answers of one batch read; the rest is asked for again.
 	maxBatchBytes = 1 << 20
-	// readsAtOnce is how many reads of the log are under way at a time; further ones
-	// wait. With maxBatchBytes each they stay far below the 64 MiB that the server lets
-	// wait for a connection before it cuts that, with all that is in flight on it.
+	// readsAtOnce is how many reads of the log are under way at a time, and as many looks
+	// for its end; further ones wait. With maxBatchBytes each they stay far below the
+	// 64 MiB that the server lets wait for a connection before it cuts that, with all that
+	// is in flight on it.
 	readsAtOnce = 16
 	// tailStep is how many appends Tail looks at in one go.
 	tailStep = 64
@@ -54,7 +56,7 @@ func (n *Node) read(ctx context.Context, stream string, from, to uint64) ([]Stor
 	for num := from; num <= to; num++ {
 		nums = append(nums, num)
 	}
-	slots, err := n.batch(ctx, stream, nums)
+	slots, err := n.batch(ctx, n.turns, stream, nums)
 	if err != nil {
 		return nil, err
 	}
@@ -99,19 +101,27 @@ func (n *Node) recheck(ctx context.Context, stream string, nums []uint64, slots 
 	return nil
 }
 
-// reading waits for a turn to read from the log: done gives it back.
-func (n *Node) reading(ctx context.Context) (done func(), err error) {
+// turns are those of one kind of read.
+type turns chan struct{}
+
+// wait waits for a turn; done gives it back. It waits no longer than an answer may take:
+// when those before it get none either, nobody is served by waiting on.
+func (t turns) wait(ctx context.Context) (done func(), err error) {
+	timer := time.NewTimer(callTimeout)
+	defer timer.Stop()
 	select {
-	case n.turns <- struct{}{}:
-		return func() { <-n.turns }, nil
+	case t <- struct{}{}:
+		return func() { <-t }, nil
+	case <-timer.C:
+		return nil, fmt.Errorf("%w: too many reads are under way", ErrUnavailable)
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: too many reads: %w", ErrUnavailable, context.Cause(ctx))
+		return nil, fmt.Errorf("%w: too many reads are under way: %w", ErrUnavailable, context.Cause(ctx))
 	}
 }
 
 // slot reads the slot of append num from the leader, whatever append it holds.
 func (n *Node) slot(ctx context.Context, stream string, num uint64) (Stored, error) {
-	done, err := n.reading(ctx)
+	done, err := n.looks.wait(ctx)
 	if err != nil {
 		return Stored{}, err
 	}
@@ -126,11 +136,11 @@ func (n *Node) slot(ctx context.Context, stream string, num uint64) (Stored, err
 
 // batch reads the slots of nums by direct gets of explicit subjects, from any
 // replica. The answer is by slot and holds whatever append is in each.
-func (n *Node) batch(ctx context.Context, stream string, nums []uint64) (map[uint64]Stored, error) {
+func (n *Node) batch(ctx context.Context, turns turns, stream string, nums []uint64) (map[uint64]Stored, error) {
 	slots := make(map[uint64]Stored, len(nums))
 	for chunk := range slices.Chunk(nums, maxBatch) {
 		for len(chunk) > 0 {
-			got, more, err := n.multiLast(ctx, stream, chunk)
+			got, more, err := n.multiLast(ctx, turns, stream, chunk)
 			if err != nil {
 				return nil, err
 			}
@@ -151,7 +161,7 @@ func (n *Node) batch(ctx context.Context, stream string, nums []uint64) (map[uin
 }
 
 // multiLast makes one batch request. more says that the answer was cut off.
-func (n *Node) multiLast(ctx context.Context, stream string, nums []uint64) (slots map[uint64]Stored, more bool, err error) {
+func (n *Node) multiLast(ctx context.Context, turns turns, stream string, nums []uint64) (slots map[uint64]Stored, more bool, err error) {
 	head := n.eventSubject(stream, "")
 	req := make([]byte, 0, 64+len(nums)*(len(head)+8))
 	req = append(req, `{"multi_last":[`...)
@@ -165,7 +175,7 @@ func (n *Node) multiLast(ctx context.Context, stream string, nums []uint64) (slo
 	req = append(req, `],"max_bytes":`...)
 	req = append(strconv.AppendInt(req, maxBatchBytes, 10), '}')
 
-	done, err := n.reading(ctx)
+	done, err := turns.wait(ctx)
 	if err != nil {
 		return nil, false, err
 	}
@@ -257,7 +267,7 @@ func (n *Node) newest(ctx context.Context, stream string, from uint64, count int
 	for i := range nums {
 		nums[i] = from + uint64(i)
 	}
-	slots, err := n.batch(ctx, stream, nums)
+	slots, err := n.batch(ctx, n.looks, stream, nums)
 	if err != nil {
 		return 0, false, err
 	}
