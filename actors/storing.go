@@ -3,7 +3,9 @@ package actors
 import (
 	"time"
 
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/session"
 )
 
 // storable decides whether so many bytes more may be stored for a client, and charges them
@@ -22,6 +24,13 @@ func (d *accounts) storable(a *quota.Account, b Budget, bytes int, life time.Dur
 	}
 	a.Used[b].Add(now, int64(bytes), max(life, time.Second))
 	return admitted
+}
+
+// gone gives back what storable has charged for a session that is not stored any more.
+func (n *Node) gone(in *Input, rec *session.Record, life time.Duration) {
+	if data, err := codec.Marshal(rec); err == nil {
+		n.accounts.Of(in.Tenant, in.Address).Used[SessionBudget].Add(time.Now(), -int64(len(data)), max(life, time.Second))
+	}
 }
 
 // nearFull reports that nobody may store anything new.

@@ -1,10 +1,13 @@
 package actors
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // fills says how much of a budget is in use.
@@ -85,4 +88,54 @@ func TestStoreIsShared(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWhatIsStoredIsCharged: a client is charged for sessions, records, bodies and events
+// once, however often an append is tried, and for a session until it is deleted.
+func TestWhatIsStoredIsCharged(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		const address = "192.0.2.1"
+		used := func(b Budget) int64 { return h.accounts.Of("anon", address).Used[b].Amount(time.Now()) }
+		session := h.begin("2025-11-25")
+		one := used(SessionBudget)
+		if one < 50 || one > 1000 {
+			t.Errorf("a session is charged with %d bytes", one)
+		}
+		refused := 0
+		h.mem.before = func(op, _ string) error {
+			if op == "Append" && refused < 20 {
+				refused++
+				return ErrAgain
+			}
+			return nil
+		}
+		h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+			_ = c.Notify(ctx, "n", []byte(`{"pad":"`+strings.Repeat("x", 10_000)+`"}`))
+			<-ctx.Done()
+			return nil, mcp.NewError(mcp.CodeInternalError, "ended")
+		}
+		h.svc.Handler = safeHandler{h.handler}
+		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"pad":"` + strings.Repeat("x", 5000) + `"}}}`
+		go h.postOn(&heldConn{}, session, body)
+		time.Sleep(time.Minute)
+		if got := used(EventBudget); refused != 20 || got < 15_000 || got > 17_000 {
+			t.Errorf("a body of 5 kB and an event of 10 kB are charged with %d bytes, after %d tries", got, refused)
+		}
+		if h.begin("2025-11-25"); used(SessionBudget) != 2*one {
+			t.Errorf("two sessions are charged with %d bytes, one was %d", used(SessionBudget), one)
+		}
+		h.Delete(h.svc, h.input(session, address, &heldConn{}))
+		if got := used(SessionBudget); got > one+16 || got < one-16 {
+			t.Errorf("once one of them is deleted: %d bytes, want %d", got, one)
+		}
+		h.mem.before = func(op, _ string) error {
+			if op == "Create" {
+				return ErrFull
+			}
+			return nil
+		}
+		if h.begin("2025-11-25"); used(SessionBudget) > one+16 {
+			t.Errorf("one that could not be stored is charged: %d bytes", used(SessionBudget))
+		}
+	})
 }

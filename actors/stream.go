@@ -220,7 +220,6 @@ func (s *streamActor) perform() {
 				break
 			}
 			s.node.appends.Add(1)
-			s.sess.billed().Used[EventBudget].Add(time.Now(), int64(len(e.Data)), s.svc.recordTTL())
 			s.node.store.Append(s.path, s.m.Rev(), e.Num, e.Data, func(err error) { _ = s.Post(appended{err}) })
 		case stream.DoDeliver:
 			s.deliver(e)
@@ -269,9 +268,12 @@ func (s *streamActor) deliver(e *stream.Effect) {
 	from := s.told + 1
 	s.told = e.Num
 	s.recall(s.past.note(&s.live, e.Num, e.Epoch, e.Entries))
+	bytes := 0
 	for i := range e.Entries {
+		bytes += len(e.Entries[i].Data)
 		e.Entries[i].Drop(nil)
 	}
+	s.sess.billed().Used[EventBudget].Add(time.Now(), int64(bytes), s.svc.recordTTL())
 	if s.att != nil && !s.silent {
 		s.att.frame(frame{from: from, num: e.Num, epoch: e.Epoch, entries: s.unmuted(e.Entries), last: e.Last})
 	}

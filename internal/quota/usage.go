@@ -21,7 +21,8 @@ type Usage struct {
 	before int64 // and in the one before
 }
 
-// Add counts n more that come back after life, which is greater than zero. That of the
+// Add counts n more that come back after life, which is greater than zero, or, where n is
+// negative, that so many have come back before that. That of the
 // first time counts for all.
 func (u *Usage) Add(at time.Time, n int64, life time.Duration) {
 	u.mu.Lock()
@@ -30,7 +31,10 @@ func (u *Usage) Add(at time.Time, n int64, life time.Duration) {
 		u.life = life
 	}
 	u.roll(at)
-	u.now += n
+	if u.now += n; u.now < 0 {
+		u.before = max(0, u.before+u.now)
+		u.now = 0
+	}
 }
 
 // Amount is about how much has not come back: what was taken in the window before comes

@@ -29,6 +29,15 @@ func TestUsage(t *testing.T) {
 			t.Errorf("after %v: %d, want %d to %d", tt.after, got, tt.from, tt.to)
 		}
 	}
+	// What comes back early is taken from what was counted last.
+	u.Add(begin.Add(30*time.Minute), 100, life)
+	u.Add(begin.Add(40*time.Minute), 50, life)
+	for _, tt := range []struct{ back, left int64 }{{20, 130}, {60, 70}, {500, 0}} {
+		u.Add(begin.Add(40*time.Minute), -tt.back, life)
+		if got := u.Amount(begin.Add(40 * time.Minute)); got != tt.left {
+			t.Errorf("%d come back: %d are left, want %d", tt.back, got, tt.left)
+		}
+	}
 	u.Add(begin.Add(2*time.Hour), 7, life)
 	if got := u.Amount(begin.Add(time.Hour)); got < 7 {
 		t.Errorf("a time that comes out of order: %d, want what was counted since", got)
