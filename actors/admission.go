@@ -124,12 +124,12 @@ func (d *accounts) spend(s *sessionActor, a *quota.Account) verdict {
 // refund gives the tokens of a call back that did not run.
 func (r *requestActor) refund() {
 	if r.sess != nil {
-		r.node.giveBack(r.sess, r.from, r.call.msg)
+		r.node.accounts.giveBack(r.sess, r.from, r.call.msg)
 	}
 }
 
 // giveBack returns what spend took for a request.
-func (n *Node) giveBack(s *sessionActor, a *quota.Account, m *codec.Message) {
+func (d *accounts) giveBack(s *sessionActor, a *quota.Account, m *codec.Message) {
 	if !pays(s, m.Method) {
 		return
 	}

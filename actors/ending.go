@@ -20,7 +20,7 @@ func (n *Node) Delete(svc *Service, in *Input) {
 	}
 	if s.endSession() { // else another DELETE was as quick
 		n.accounts.forgive(in)
-		n.gone(in, &s.view.Load().rec, svc.Limits.Session.Idle)
+		n.accounts.gone(in, &s.view.Load().rec, svc.Limits.Session.Idle)
 	}
 	in.Conn.Answer(200, nil)
 }

@@ -246,7 +246,7 @@ func (n *Node) again(svc *Service, s *sessionActor, in *Input, principal any, m 
 	switch {
 	case errors.Is(err, ErrUnavailable):
 		n.log.Warn("requestState not readable", "error", err)
-		n.giveBack(s, a, m) // it did not run, for no fault of its client
+		n.accounts.giveBack(s, a, m) // it did not run, for no fault of its client
 		n.refusals.unavailable(in.Conn, m.ID)
 	case err != nil:
 		badState(in.Conn, m.ID)

@@ -183,7 +183,7 @@ func (d *sessions) create(ctx context.Context, svc *Service, in *Input, set Sett
 	}
 	rev, err := n.store.Create(ctx, key.record(), data, time.Until(rec.Expires))
 	if err != nil && !errors.Is(err, ErrUnavailable) {
-		n.gone(in, &rec, time.Until(rec.Expires))
+		n.accounts.gone(in, &rec, time.Until(rec.Expires))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("actors: create session: %w", err)

@@ -27,9 +27,9 @@ func (d *accounts) storable(a *quota.Account, b Budget, bytes int, life time.Dur
 }
 
 // gone gives back what storable has charged for a session that is not stored any more.
-func (n *Node) gone(in *Input, rec *session.Record, life time.Duration) {
+func (d *accounts) gone(in *Input, rec *session.Record, life time.Duration) {
 	if data, err := codec.Marshal(rec); err == nil {
-		n.accounts.Of(in.Tenant, in.Address).Used[SessionBudget].Add(time.Now(), -int64(len(data)), max(life, time.Second))
+		d.Of(in.Tenant, in.Address).Used[SessionBudget].Add(time.Now(), -int64(len(data)), max(life, time.Second))
 	}
 }
 
