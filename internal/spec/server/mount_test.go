@@ -74,7 +74,7 @@ func TestThousandServers(t *testing.T) {
 		n = 200
 	}
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, host.Unhurried, nil) // each request for an unknown session costs a token
+		h := host.New(t, troupe.Options{}, nil)
 		before := host.InUse()
 		servers := tenants(h.Runtime, n)
 		// A third more than the budget, for what other tests leave behind.
