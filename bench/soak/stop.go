@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -67,7 +66,7 @@ func (w *world) stopRound() error {
 	}
 	w.wait(before)
 	w.paused.Store(true)
-	if err := w.p.signal(syscall.SIGSTOP); err != nil {
+	if err := w.p.signal(sigStop); err != nil {
 		return w.cause(err)
 	}
 	stopped := time.Now()
@@ -75,7 +74,7 @@ func (w *world) stopRound() error {
 		w.violated(nil, "%v", err)
 	}
 	w.wait(away - time.Since(stopped))
-	if err := w.p.signal(syscall.SIGCONT); err != nil {
+	if err := w.p.signal(sigCont); err != nil {
 		return w.cause(err)
 	}
 	went := time.Now()
