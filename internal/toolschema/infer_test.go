@@ -1,3 +1,5 @@
+//lint:file-ignore SA5008 the tags are wrong so that the tests see what encoding/json makes of them
+
 package toolschema
 
 import (
@@ -133,7 +135,10 @@ func TestDirections(t *testing.T) {
 func TestFields(t *testing.T) {
 	t.Parallel()
 	type (
-		A struct{ X, Y, a int }
+		A struct {
+			X, Y int
+			a    int //lint:ignore U1000 it is there to be left out
+		}
 		B struct{ X, Z int }
 		C struct {
 			Tagged int `json:"X"`
