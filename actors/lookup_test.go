@@ -19,21 +19,21 @@ func crowd() NodeLimits {
 // calls have reached.
 func TestSessionsAreLookedForInTurn(t *testing.T) {
 	inBubble(t, Limits{}, crowd(), func(t *testing.T, h *held) {
+		var waiting, most, slow atomic.Int64
+		h.mem.before = func(op, _ string) error {
+			if op == "Get" {
+				most.Store(max(most.Load(), waiting.Add(1)))
+				time.Sleep(time.Duration(slow.Load()))
+				waiting.Add(-1)
+			}
+			return nil
+		}
 		known := make([]string, 300)
 		for i := range known {
 			known[i] = h.begin("2025-11-25")
 		}
 		time.Sleep(3 * time.Minute) // they have left memory
-		var waiting, most atomic.Int64
-		slow := 100 * time.Millisecond
-		h.mem.before = func(op, _ string) error {
-			if op == "Get" {
-				most.Store(max(most.Load(), waiting.Add(1)))
-				time.Sleep(slow)
-				waiting.Add(-1)
-			}
-			return nil
-		}
+		slow.Store(int64(100 * time.Millisecond))
 		const notification = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 		conns := make(map[*heldConn]int)
 		for i := range 3 * len(known) / 2 {
@@ -56,7 +56,7 @@ func TestSessionsAreLookedForInTurn(t *testing.T) {
 			}
 		}
 		// Who waits for longer than the store may take is told to come back.
-		slow = 4 * time.Second
+		slow.Store(int64(4 * time.Second))
 		late := make([]*heldConn, 30)
 		for i := range late {
 			late[i] = &heldConn{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -96,18 +97,22 @@ func TestWhatIsStoredIsCharged(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		const address = "192.0.2.1"
 		used := func(b Budget) int64 { return h.accounts.Of("anon", address).Used[b].Amount(time.Now()) }
+		var refused atomic.Int32
+		var full atomic.Bool
+		h.mem.before = func(op, _ string) error {
+			switch {
+			case op == "Append" && refused.Load() < 20:
+				refused.Add(1)
+				return ErrAgain
+			case op == "Create" && full.Load():
+				return ErrFull
+			}
+			return nil
+		}
 		session := h.begin("2025-11-25")
 		one := used(SessionBudget)
 		if one < 50 || one > 1000 {
 			t.Errorf("a session is charged with %d bytes", one)
-		}
-		refused := 0
-		h.mem.before = func(op, _ string) error {
-			if op == "Append" && refused < 20 {
-				refused++
-				return ErrAgain
-			}
-			return nil
 		}
 		h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
 			_ = c.Notify(ctx, "n", []byte(`{"pad":"`+strings.Repeat("x", 10_000)+`"}`))
@@ -118,8 +123,8 @@ func TestWhatIsStoredIsCharged(t *testing.T) {
 		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"pad":"` + strings.Repeat("x", 5000) + `"}}}`
 		go h.postOn(&heldConn{}, session, body)
 		time.Sleep(time.Minute)
-		if got := used(EventBudget); refused != 20 || got < 15_000 || got > 17_000 {
-			t.Errorf("a body of 5 kB and an event of 10 kB are charged with %d bytes, after %d tries", got, refused)
+		if got := used(EventBudget); refused.Load() != 20 || got < 15_000 || got > 17_000 {
+			t.Errorf("a body of 5 kB and an event of 10 kB are charged with %d bytes, after %d tries", got, refused.Load())
 		}
 		if h.begin("2025-11-25"); used(SessionBudget) != 2*one {
 			t.Errorf("two sessions are charged with %d bytes, one was %d", used(SessionBudget), one)
@@ -128,12 +133,7 @@ func TestWhatIsStoredIsCharged(t *testing.T) {
 		if got := used(SessionBudget); got > one+16 || got < one-16 {
 			t.Errorf("once one of them is deleted: %d bytes, want %d", got, one)
 		}
-		h.mem.before = func(op, _ string) error {
-			if op == "Create" {
-				return ErrFull
-			}
-			return nil
-		}
+		full.Store(true)
 		if h.begin("2025-11-25"); used(SessionBudget) > one+16 {
 			t.Errorf("one that could not be stored is charged: %d bytes", used(SessionBudget))
 		}
