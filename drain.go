@@ -26,7 +26,7 @@ func (rt *Runtime) drain(ctx context.Context, door *transport.Door, hs *http.Ser
 	rt.ready.Store(false)
 	rt.leaving.Store(true)
 	rt.log.Info("draining", "calls", rt.node.Stats().InFlight)
-	rt.delay()
+	rt.delay(door)
 	wait := rt.opts.DrainWait
 	if wait <= 0 {
 		wait = defaultDrainWait
@@ -58,21 +58,29 @@ func (rt *Runtime) drain(ctx context.Context, door *transport.Door, hs *http.Ser
 	return err
 }
 
-// delay serves on for DrainDelay, the time that load balancers have to notice that
-// the Runtime is not ready. If nobody has ever asked for /readyz or /healthz, then
-// nobody will notice, and it ends as soon as no call is in flight: connections and
-// event streams that are idle lose nothing by the end of the process.
-func (rt *Runtime) delay() {
+// delay serves on for DrainDelay, which is the time that others have to notice that
+// the Runtime is not ready. It is cut short when nobody is there to notice: no
+// connection is open, and nobody has ever asked for /readyz or /healthz.
+func (rt *Runtime) delay(door *transport.Door) {
 	delay := rt.opts.DrainDelay
 	if delay == 0 {
 		delay = defaultDrainDelay
 	}
 	for end := time.Now().Add(delay); time.Now().Before(end); {
-		if !rt.watched.Load() && rt.node.Stats().InFlight == 0 {
+		if !rt.watched.Load() && rt.connections(door) == 0 {
 			return
 		}
 		time.Sleep(min(drainLook, time.Until(end)))
 	}
+}
+
+// connections are those that are open, event streams included.
+func (rt *Runtime) connections(door *transport.Door) int {
+	n := door.Open()
+	for _, m := range rt.mounted() {
+		n += m.handler.Streams()
+	}
+	return n
 }
 
 // leave counts a request that came while the Runtime ends, and has the client take

@@ -55,8 +55,9 @@ type Options struct {
 	// NoSSE leaves out the endpoints of HTTP+SSE, the transport of 2024-11-05.
 	NoSSE bool
 	// DrainDelay is how long Serve serves on once it is to end, not ready any more,
-	// so that load balancers notice. 0 means 3 seconds, negative none. If nobody has
-	// ever asked for /readyz or /healthz, it ends as soon as no call is in flight.
+	// so that load balancers notice. 0 means 3 seconds, negative none. Where nobody
+	// is there to notice it ends sooner: no connection is open, and nobody has ever
+	// asked for /readyz or /healthz.
 	DrainDelay time.Duration
 	// DrainWait is how long Serve waits after that for calls that only this process
 	// can end. In the second half of it new ones of tools that may not run again are

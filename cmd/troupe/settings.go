@@ -82,7 +82,7 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.DurationVar(&s.modernGrace, "modern-grace", 10*time.Second, "the same `time` for calls of 2026-07-28, whose status waits for their handler")
 	f.DurationVar(&s.retry, "retry", 4*time.Second, "`time` after which clients come back to the stream of a call that broke, twice that to others")
 	f.DurationVar(&s.pingEvery, "ping-every", 0, "`time` between pings of clients that listen; two without an answer end the connection; 0s for none")
-	f.DurationVar(&s.drainDelay, "drain-delay", 3*time.Second, "`time` to serve on, not ready any more, after SIGTERM, so that load balancers notice; 0s for none; without a probe of /readyz it ends when no call is in flight")
+	f.DurationVar(&s.drainDelay, "drain-delay", 3*time.Second, "`time` to serve on, not ready any more, after SIGTERM, so that load balancers notice; 0s for none")
 	f.DurationVar(&s.drainWait, "drain-wait", 30*time.Second, "`time` to wait after that for calls that only this process can end")
 
 	f.StringVar(&s.node, "node", "", "`name` of this node (the one that the data directory has)")
