@@ -169,7 +169,10 @@ func (a *asking) sends(k, try int) *conn {
 // digs has what is written to some connections lost before the client notices.
 func (a *asking) digs(c *conn) {
 	if a.r.IntN(5) == 0 {
-		c.hole, c.slow = a.r.IntN(8), between(a.r, 0, 10*time.Second)
+		hole, slow := a.r.IntN(8), between(a.r, 0, 10*time.Second)
+		c.mu.Lock() // events come already
+		c.hole, c.slow = hole, slow
+		c.mu.Unlock()
 	}
 }
 
