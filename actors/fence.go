@@ -132,12 +132,7 @@ func (s *streamActor) create(tail uint64) {
 	s.writing()
 	data, err := s.tell(tail)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
-		defer cancel()
-		var rev uint64
-		if err == nil {
-			rev, err = s.node.store.OpenStream(ctx, s.path, data, body, s.svc.recordTTL())
-		}
+		rev, err := s.open(data, body, err)
 		_ = s.Post(created{rev, err})
 	}()
 }

@@ -14,13 +14,11 @@ import (
 // no client keeps all others from the store, however little else it does.
 func (d *accounts) storable(a *quota.Account, b Budget, bytes int, life time.Duration) Reason {
 	now := time.Now()
-	if used, limit := d.node.store.Use(b); limit > 0 {
-		switch {
-		case used > limit/10*9:
-			return StoreFull
-		case used > limit/4*3 && a.Used[b].Amount(now) > limit/16:
-			return StoreOfPrincipal
-		}
+	switch used, limit := d.node.store.Use(b); {
+	case nearlyAll(used, limit):
+		return StoreFull
+	case limit > 0 && used > limit/4*3 && a.Used[b].Amount(now) > limit/16:
+		return StoreOfPrincipal
 	}
 	a.Used[b].Add(now, int64(bytes), max(life, time.Second))
 	return admitted
@@ -35,6 +33,8 @@ func (d *accounts) gone(in *Input, rec *session.Record, life time.Duration) {
 
 // nearFull reports that nobody may store anything new.
 func (d *accounts) nearFull(b Budget) bool {
-	used, limit := d.node.store.Use(b)
-	return limit > 0 && used > limit/10*9
+	return nearlyAll(d.node.store.Use(b))
 }
+
+// nearlyAll reports that nine tenths of a budget are in use; a limit of 0 is not known.
+func nearlyAll(used, limit int64) bool { return limit > 0 && used > limit/10*9 }

@@ -512,14 +512,20 @@ func (s *streamActor) store(body []byte) {
 	data, err := s.newRecord(body)
 	// Also a refusal comes from elsewhere: whoever begins the stream is still at it.
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
-		defer cancel()
-		var rev uint64
-		if err == nil {
-			rev, err = s.node.store.OpenStream(ctx, s.path, data, body, s.svc.recordTTL())
-		}
+		rev, err := s.open(data, body, err)
 		_ = s.Post(recordStored{rev, err})
 	}()
+}
+
+// open stores a record where there is none, and beside it the body, unless err says why
+// the record could not be made. It blocks, and is for goroutines beside the actor's turn.
+func (s *streamActor) open(data, body []byte, err error) (rev uint64, _ error) {
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
+	defer cancel()
+	return s.node.store.OpenStream(ctx, s.path, data, body, s.svc.recordTTL())
 }
 
 // newRecord is the record of a new stream as it is stored, if there is room for it and the

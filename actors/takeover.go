@@ -37,7 +37,7 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 	}
 	rec.Attempt, rec.Node, rec.Boot, rec.Epoch = rec.runs()+1, n.name, n.boot, nextEpoch(rec.Epoch)
 	rec.Low, rec.Bytes = log.kept()
-	rec.Safe = rec.Safe && !log.unknown()
+	rec.Safe = rec.Safe && !log.unknown
 	var body []byte
 	if rec.Safe {
 		// Before the stream is taken: what cannot be read now is no reason to give its
@@ -62,16 +62,17 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 		rec.end = log.tail
 		return nil, rec, err
 	}
-	rec.Safe = rec.Safe && !log.unknown()
+	rec.Safe = rec.Safe && !log.unknown
 	n.takeover.Add(1)
 	w := &streamActor{node: n, svc: svc, sess: s, key: key, path: key.path(), rec: rec, live: rec, m: stream.New(svc.Limits.Stream), written: written, ready: make(chan struct{})}
 	w.told, w.past = log.tail, log.past.clone()
 	w.left.Store(time.Now().UnixNano())
 	n.k.Start(&w.Actor, KindStream, w)
-	w.due.Store(n.renewIn(svc, 4))
+	part := time.Duration(4)
 	if !kept {
-		w.due.Store(n.renewIn(svc, bodyAgain))
+		part = bodyAgain
 	}
+	w.due.Store(n.renewIn(svc, part))
 	w.commit()
 	_ = w.Post(takenOver{rev: rev, log: log})
 	if len(rec.Calls) > 0 {
@@ -90,13 +91,15 @@ type takenOver struct {
 // after that.
 type pastLog struct {
 	past
-	rec    *streamRecord
-	tail   uint64 // last append
-	whole  uint64 // last append of which all parts are there
-	last   bool   // it ends the stream
-	hole   bool   // an append is missing that the record does not tell of
-	sizes  []int
-	reader stream.Reader
+	rec   *streamRecord
+	tail  uint64 // last append
+	whole uint64 // last append of which all parts are there
+	last  bool   // it ends the stream
+	// unknown is set when an append is missing that the record does not tell of: nobody can
+	// tell any more what the earlier run of the calls was told, or which were answered.
+	unknown bool
+	sizes   []int
+	reader  stream.Reader
 }
 
 // newPastLog begins with what the record tells. One of an earlier release tells too
@@ -127,14 +130,10 @@ func (l *pastLog) kept() (low uint64, bytes int) {
 	return l.tail - uint64(len(l.sizes)) + 1, bytes
 }
 
-// unknown reports that nobody can tell any more what the earlier run of the calls has
-// been told, or which of them were answered.
-func (l *pastLog) unknown() bool { return l.hole }
-
 // lacks notes that an append is missing, if only the one before num. What clients saw
 // there is not known.
 func (l *pastLog) lacks(num uint64) {
-	l.hole, l.sizes, l.reader = true, nil, stream.Reader{}
+	l.unknown, l.sizes, l.reader = true, nil, stream.Reader{}
 	l.digest.Seen = unseen(num)
 }
 
@@ -223,7 +222,7 @@ func (s *sessionActor) finishCalls(w *streamActor, log *pastLog, body []byte) {
 		answered[string(w.rec.Calls[i].ID)] = true
 	}
 	_ = w.Post(alreadyAnswered(maps.Clone(answered))) // the stream adds to its own
-	if log.unknown() && len(w.rec.Calls) > 1 {
+	if log.unknown && len(w.rec.Calls) > 1 {
 		// Any of them may have been answered, and none must be answered twice.
 		var ends []stream.Entry
 		for _, c := range w.rec.Calls {
