@@ -92,9 +92,9 @@ func (rt *Runtime) leave(w http.ResponseWriter) (served func()) {
 	return func() { rt.under.Add(-1) }
 }
 
-// silent returns what reports that nothing is to come any more on the connections
-// that are open: there is none but those of requests that are being served, or none
-// has had a request for a while.
+// silent returns what reports that nothing is to come any more: no connection is open,
+// those included that it closes when none has had a request for a while, or the time
+// for that is over.
 func (rt *Runtime) silent(door *transport.Door) func() bool {
 	shut := time.Now()
 	return func() bool {
@@ -102,7 +102,9 @@ func (rt *Runtime) silent(door *transport.Door) func() bool {
 		if time.Since(shut) > lastRequests {
 			return true
 		}
-		last := time.Unix(0, max(rt.asked.Load(), shut.UnixNano()))
-		return under == 0 && (door.Open() == 0 || time.Since(last) > lastWords)
+		if last := time.Unix(0, max(rt.asked.Load(), shut.UnixNano())); time.Since(last) > lastWords {
+			door.CloseIdle()
+		}
+		return under == 0 && door.Open() == 0
 	}
 }

@@ -24,11 +24,12 @@ type Door struct {
 	late   []net.Conn // were open when Shut came, and not yet accepted
 	closed bool
 	reuse  *reuse // that gives connections back, nil if none does
+	guests map[*guest]struct{}
 }
 
 // NewDoor returns a Door in front of ln. It sets s.ConnState. Reuse may be put around it.
 func NewDoor(ln net.Listener, s *http.Server) *Door {
-	d := &Door{Listener: ln, shut: make(chan struct{}), done: make(chan struct{})}
+	d := &Door{Listener: ln, shut: make(chan struct{}), done: make(chan struct{}), guests: make(map[*guest]struct{})}
 	before := s.ConnState
 	s.ConnState = func(c net.Conn, state http.ConnState) {
 		switch state {
@@ -36,6 +37,8 @@ func NewDoor(ln net.Listener, s *http.Server) *Door {
 			d.open.Add(1)
 		case http.StateClosed, http.StateHijacked:
 			d.open.Add(-1)
+		case http.StateActive, http.StateIdle:
+			guestOf(c).rests(state == http.StateIdle)
 		}
 		if before != nil {
 			before(c, state)
@@ -64,8 +67,11 @@ func (d *Door) Open() int {
 func (d *Door) Accept() (net.Conn, error) {
 	if !d.isShut() {
 		c, err := d.Listener.Accept()
-		if err == nil || !d.isShut() {
-			return c, err
+		if err == nil {
+			return d.let(c), nil
+		}
+		if !d.isShut() {
+			return nil, err
 		}
 	}
 	d.once.Do(d.close) // another goroutine may be about to
@@ -74,11 +80,40 @@ func (d *Door) Accept() (net.Conn, error) {
 		c := d.late[n-1]
 		d.late = d.late[:n-1]
 		d.mu.Unlock()
-		return c, nil
+		return d.let(c), nil
 	}
 	d.mu.Unlock()
 	<-d.done
 	return nil, net.ErrClosed
+}
+
+// let lets c in.
+func (d *Door) let(c net.Conn) net.Conn {
+	g := &guest{Conn: c, door: d, waits: true}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.guests[g] = struct{}{}
+	return g
+}
+
+// left notes that g is closed.
+func (d *Door) left(g *guest) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.guests, g)
+}
+
+// CloseIdle closes the connections that wait for a request, but those on which one has come: each is looked at just
+// before. It does not wait for that; Open tells. A request that is still on the network is lost, and its client does
+// not know whether it was received, so that CloseIdle is for connections that were silent for a while.
+//
+// http.Server.Shutdown does not look: it also closes connections whose request has come, and was not yet read.
+func (d *Door) CloseIdle() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for g := range d.guests {
+		g.leave()
+	}
 }
 
 func (d *Door) isShut() bool {

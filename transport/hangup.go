@@ -34,8 +34,11 @@ func (x *Exchange) read(conn net.Conn) {
 
 // belowTLS is the connection that carries conn: what the client says in TLS is not for us, and its end is the same.
 func belowTLS(conn net.Conn) net.Conn {
-	if t, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		return t.NetConn()
+	for {
+		t, ok := conn.(interface{ NetConn() net.Conn })
+		if !ok {
+			return conn
+		}
+		conn = t.NetConn()
 	}
-	return conn
 }

@@ -111,6 +111,7 @@ func (l *reuse) put(c net.Conn) bool {
 		return false
 	default:
 	}
+	guestOf(c).rests(true)
 	l.idle[c] = struct{}{}
 	go l.await(c)
 	return true

@@ -56,7 +56,7 @@ func runBalance(ctx context.Context, o options) (*balanceReport, error) {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		if n := b.failures.Load(); n > 0 {
-			failed = errors.Join(failed, fmt.Errorf("behind %s %d of %d calls failed, first %s", name, n, b.calls.Load(), b.first.Load()))
+			failed = errors.Join(failed, fmt.Errorf("behind %s %d of %d calls failed, first %s; the proxy said:\n%s", name, n, b.calls.Load(), b.first.Load(), b.said.lines(40)))
 		}
 		fmt.Fprintf(o.log, "%s: %+v\n", name, b.counts())
 	}
