@@ -4,6 +4,7 @@
 //	client   a raw MCP client that records every event it gets
 //	load     server CPU of calls beside a handler that does nothing, and the memory of
 //	         those who wait
+//	record   figures with the command and the commit that gave them
 //	soak     runs against real processes that are killed and stopped
 //
 // Nothing here is imported by the server.

@@ -12,7 +12,6 @@
 package main
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"log"
@@ -20,10 +19,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/troupe-run/troupe/bench/record"
 )
 
 // result is what one run against one server gave.
@@ -87,7 +87,7 @@ func main() {
 		}},
 	}
 	var all []result
-	fmt.Printf("%s, %d CPUs, %s; %d clients, %d bytes, %d rounds of %gs\n", runtime.Version(), runtime.NumCPU(), commit(), *conns, *size, *rounds, *seconds)
+	fmt.Printf("%s, %d CPUs, commit %s; %d clients, %d bytes, %d rounds of %gs\n", runtime.Version(), runtime.NumCPU(), record.Commit(), *conns, *size, *rounds, *seconds)
 	for round := range *rounds {
 		base := time.Duration(0)
 		for _, s := range servers {
@@ -115,27 +115,8 @@ func main() {
 			ratio[len(ratio)/2], ratio[0], ratio[len(ratio)-1])
 	}
 	if *out != "" {
-		data, err := json.MarshalIndent(struct {
-			Command []string `json:"command"`
-			Commit  string   `json:"commit"`
-			Go      string   `json:"go"`
-			CPUs    int      `json:"cpus"`
-			Results []result `json:"results"`
-		}{append([]string{"go", "run", "./bench/load"}, os.Args[1:]...), commit(), runtime.Version(), runtime.NumCPU(), all}, "", "  ")
-		check(err)
-		check(os.WriteFile(*out, append(data, '\n'), 0o644))
+		check(record.Of("./bench/load", all).Write(*out))
 	}
-}
-
-// commit is the revision that this program was built from.
-func commit() string {
-	if rev, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output(); err == nil {
-		return "commit " + string(rev[:len(rev)-1])
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
-	}
-	return "unknown commit"
 }
 
 func check(err error) {

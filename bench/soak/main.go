@@ -11,6 +11,8 @@ import (
 	"os/signal"
 	"path/filepath"
 	"time"
+
+	"github.com/troupe-run/troupe/bench/record"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -75,11 +77,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "soak %s: %v\n", args[0], err)
 		return 1
 	}
-	text, err := json.MarshalIndent(report, "", "  ")
-	if err == nil && o.out != "" {
-		err = os.WriteFile(o.out, append(text, '\n'), 0o644)
+	if o.out != "" {
+		err = record.Of("./bench/soak", report).Write(o.out)
 	}
-	if err != nil {
+	text, failed := json.MarshalIndent(report, "", "  ")
+	if err = errors.Join(err, failed); err != nil {
 		fmt.Fprintf(stderr, "soak %s: %v\n", args[0], err)
 		return 1
 	}
