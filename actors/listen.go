@@ -104,7 +104,7 @@ func (n *Node) listenAlone(svc *Service, s *sessionActor, in *Input, principal a
 		in.Conn = s.link.conn
 	}
 	l := &listenActor{node: n, svc: svc, sess: s, key: peer.key, conn: in.Conn, id: bytes.Clone(m.ID), filter: filter, from: from}
-	n.k.Start(&l.Actor, KindSubscription, l)
+	n.k.Start(&l.Actor, KindSubscription, "", l)
 	if s == nil && !in.Conn.Open() {
 		_ = l.Post(endListen{})
 		return

@@ -90,7 +90,7 @@ func NewNode(c Config) *Node {
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	n := &Node{k: kernel.New(c.Log, kinds...), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store, clock: newClock(c.Store.Now), keys: c.Keys}
+	n := &Node{k: kernel.New(kernel.Config{Log: c.Log, Node: c.Name + "." + c.Boot, Kinds: kinds}), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store, clock: newClock(c.Store.Now), keys: c.Keys}
 	n.sessions = sessions{kernel.NewDirectory[SessionKey, *sessionActor](), n, make(chan struct{}, lookups(c.Limits.Defaults().Calls))}
 	n.streams = streams{kernel.NewDirectory[StreamKey, *streamActor](), n}
 	n.base, n.stopAll = context.WithCancelCause(context.Background())
@@ -105,7 +105,7 @@ func NewNode(c Config) *Node {
 	n.subs.init()
 	n.limit(c.Limits)
 	n.heart.node = n
-	n.k.Start(&n.heart.Actor, KindNode, &n.heart)
+	n.k.Start(&n.heart.Actor, KindNode, "heart", &n.heart)
 	n.timer = time.AfterFunc(time.Hour, func() { _ = n.heart.Post(tick{}) })
 	n.timer.Reset(time.Second) // only now, since the tick uses the field
 	return n

@@ -30,7 +30,7 @@ func (n *Node) takeRequest(a *quota.Account) *requestActor {
 	p.mu.Unlock()
 	if r == nil {
 		r = &requestActor{node: n}
-		n.k.Start(&r.Actor, KindRequest, r)
+		n.k.Start(&r.Actor, KindRequest, "", r)
 		r.timer = time.AfterFunc(time.Hour, func() { _ = r.Post(graceOver{}) })
 		r.timer.Stop()
 	} else {

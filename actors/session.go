@@ -279,7 +279,7 @@ func (s *sessionActor) revision() mcp.Revision {
 }
 
 func (s *sessionActor) startSession() {
-	s.node.k.Start(&s.Actor, KindSession, s)
+	s.node.k.Start(&s.Actor, KindSession, s.key.path(), s)
 	s.timer = time.AfterFunc(time.Hour, func() { _ = s.Post(idleTick{}) })
 	s.timer.Reset(s.svc.Limits.SessionDrop) // only now, since the tick uses the field
 }

@@ -501,7 +501,7 @@ func (r *requestActor) startStream() *streamActor {
 // start starts the actor of a new stream, of which nothing is stored.
 func (s *streamActor) start() {
 	n := s.node
-	n.k.Start(&s.Actor, KindStream, s)
+	n.k.Start(&s.Actor, KindStream, s.path, s)
 	n.streams.Put(s.key, s)
 }
 

@@ -209,7 +209,7 @@ func (s *subscriptions) send(n *Node, key subscriptionKey, m any, create bool) {
 		a, ok := s.all[key]
 		if !ok && create {
 			a = &subscriptionActor{node: n, key: key, want: make(map[subscriber]struct{})}
-			n.k.Start(&a.Actor, KindSubscription, a)
+			n.k.Start(&a.Actor, KindSubscription, key.server+"."+key.uri, a)
 			s.all[key] = a
 		}
 		s.mu.Unlock()

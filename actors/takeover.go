@@ -67,7 +67,7 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 	w := &streamActor{node: n, svc: svc, sess: s, key: key, path: key.path(), rec: rec, live: rec, m: stream.New(svc.Limits.Stream), written: written, ready: make(chan struct{})}
 	w.told, w.past = log.tail, log.past.clone()
 	w.left.Store(time.Now().UnixNano())
-	n.k.Start(&w.Actor, KindStream, w)
+	n.k.Start(&w.Actor, KindStream, w.path, w)
 	part := time.Duration(4)
 	if !kept {
 		part = bodyAgain

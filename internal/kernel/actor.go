@@ -2,14 +2,15 @@ package kernel
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/asynkron/protoactor-go/actor"
 )
 
 // ErrStopped reports a message to an actor that has stopped. The message was not
-// handled.
-var ErrStopped = errors.New("kernel: actor stopped")
+// handled. It is an [ErrUnreachable], too.
+var ErrStopped = fmt.Errorf("%w: it has stopped", ErrUnreachable)
 
 // ErrOverloaded reports a [Bulk] message to an actor whose mailbox is full. The
 // message was not handled, and may be sent again later.
@@ -47,7 +48,8 @@ type Bulk interface {
 // Refusable is a message whose sender waits for its outcome.
 type Refusable interface {
 	// Refused takes the place of Receive when the actor stops while the message is in
-	// its mailbox. It may run on any goroutine.
+	// its mailbox, and when [Kernel.Send] cannot deliver it. It may run on any
+	// goroutine.
 	Refused(error)
 }
 
@@ -57,7 +59,7 @@ type Refusable interface {
 // concurrent use.
 type Actor struct {
 	k    *Kernel
-	pid  *actor.PID
+	pid  *PID
 	kind Kind
 	b    Behaviour
 
@@ -65,11 +67,12 @@ type Actor struct {
 	running bool
 	closed  bool
 	queue   []any
-	panics  *panicWindow // nil before the first
+
+	failures *actor.RestartStatistics // nil before the first panic; only for the actor's turn
 }
 
-// PID is the actor's address, for [Ask].
-func (c *Actor) PID() *actor.PID { return c.pid }
+// PID is the actor's address, for [Kernel.Send] and [Ask], on any node.
+func (c *Actor) PID() *PID { return c.pid }
 
 // Post sends m to the actor. An idle actor handles m on the calling goroutine before
 // Post returns; a busy one finds m in its mailbox. Post fails with [ErrStopped] when
@@ -137,7 +140,6 @@ func (c *Actor) turn(m any) {
 // goroutine, and later ones fail with [ErrStopped]; a message that is being handled is
 // completed. A second Stop does nothing. An actor at rest has to be woken first.
 func (c *Actor) Stop() {
-	k := c.k
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -147,8 +149,7 @@ func (c *Actor) Stop() {
 	left := c.queue
 	c.queue = nil
 	c.mu.Unlock()
-	k.sys.ProcessRegistry.Remove(c.pid)
-	k.live[c.kind].Add(-1)
+	c.k.ended(c)
 	for _, m := range left {
 		if r, ok := m.(Refusable); ok {
 			r.Refused(ErrStopped)
@@ -168,9 +169,7 @@ func (c *Actor) StopIdle() bool {
 	}
 	c.closed = true
 	c.mu.Unlock()
-	k := c.k
-	k.sys.ProcessRegistry.Remove(c.pid)
-	k.live[c.kind].Add(-1)
+	c.k.ended(c)
 	return true
 }
 

@@ -30,12 +30,12 @@ func (p *probe) Failed(m any, last bool) {
 
 func start(k *Kernel, on func(m any)) *Actor {
 	c := &Actor{}
-	k.Start(c, some, &probe{on: on})
+	k.Start(c, some, "", &probe{on: on})
 	return c
 }
 
 func TestOneMessageAtATimeInOrder(t *testing.T) {
-	k := New(nil, "some", "other")
+	k := New(Config{Kinds: []string{"some", "other"}})
 	var running atomic.Int32
 	last := map[int]int{}
 	c := start(k, func(m any) {
@@ -77,7 +77,7 @@ func (c *Actor) mustIdle() bool {
 }
 
 func TestMessagesOfItsOwnWaitForTheTurn(t *testing.T) {
-	k := New(nil, "some", "other")
+	k := New(Config{Kinds: []string{"some", "other"}})
 	var order []string
 	var c *Actor
 	c = start(k, func(m any) {
@@ -95,7 +95,7 @@ func TestMessagesOfItsOwnWaitForTheTurn(t *testing.T) {
 }
 
 func TestStopRefusesWhatWaits(t *testing.T) {
-	k := New(nil, "some", "other")
+	k := New(Config{Kinds: []string{"some", "other"}})
 	var c *Actor
 	refused := make(chan error, 1)
 	c = start(k, func(m any) {
@@ -127,7 +127,7 @@ type many struct{}
 func (many) Bulk() bool { return true }
 
 func TestMailboxIsBounded(t *testing.T) {
-	k := New(nil, "some", "other")
+	k := New(Config{Kinds: []string{"some", "other"}})
 	gate, in := make(chan struct{}), make(chan struct{})
 	var n atomic.Int32
 	c := start(k, func(any) {
@@ -162,11 +162,11 @@ func TestMailboxIsBounded(t *testing.T) {
 
 func TestPanicIsContained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := New(nil, "some", "other")
+		k := New(Config{Kinds: []string{"some", "other"}})
 		defer time.Sleep(time.Minute) // the library's dead-letter throttle ends
 		var handled, failed, lasts int
 		c := &Actor{}
-		k.Start(c, other, &probe{on: func(m any) {
+		k.Start(c, other, "", &probe{on: func(m any) {
 			if m == "bad" {
 				panic("on purpose")
 			}
@@ -196,7 +196,7 @@ func TestPanicIsContained(t *testing.T) {
 }
 
 func BenchmarkPost(b *testing.B) {
-	k := New(nil, "some", "other")
+	k := New(Config{Kinds: []string{"some", "other"}})
 	c := start(k, func(any) {})
 	m := &struct{}{}
 	b.ReportAllocs()
@@ -206,7 +206,7 @@ func BenchmarkPost(b *testing.B) {
 }
 
 func BenchmarkSend(b *testing.B) {
-	k := New(nil, "some", "other")
+	k := New(Config{Kinds: []string{"some", "other"}})
 	c := start(k, func(any) {})
 	m := &struct{}{}
 	b.ReportAllocs()

@@ -8,7 +8,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// ErrUnreachable reports a PID that no actor has. The message was not handled.
+// ErrUnreachable reports a PID that no actor has, or a node that cannot be reached. The message was not handled.
 var ErrUnreachable = errors.New("kernel: unreachable")
 
 // Asked is what an actor receives of a message that [Ask] has sent.
@@ -20,7 +20,7 @@ type Asked struct {
 
 // Answer sends the answer, from any goroutine. An error becomes the error of Ask. An
 // answer after the first, or after Ask has returned, is dropped.
-func (a *Asked) Answer(v any) { a.k.sys.Root.Send(a.sender, v) }
+func (a *Asked) Answer(v any) { a.k.answer(a.sender, v) }
 
 // Refused implements [Refusable]: Ask fails with the error.
 func (a *Asked) Refused(e error) { a.Answer(e) }
@@ -30,6 +30,9 @@ type asker struct{ ch chan any }
 
 func (a *asker) SendUserMessage(_ *actor.PID, m any) {
 	_, msg, _ := actor.UnwrapEnvelope(m)
+	if t, ok := msg.(*sent); ok {
+		msg = t.m
+	}
 	select {
 	case a.ch <- msg:
 	default:
@@ -45,12 +48,13 @@ func (a *asker) Stop(*actor.PID)                       {}
 //     as [Actor.Post] does: m was not handled;
 //   - the answer, when that is an error, or an error that names the answer's type when
 //     it is neither that nor a T.
-func Ask[T any](ctx context.Context, k *Kernel, to *actor.PID, m any) (T, error) {
+func Ask[T any](ctx context.Context, k *Kernel, to *PID, m any) (T, error) {
 	var zero T
 	a := &asker{make(chan any, 1)}
-	self, _ := k.sys.ProcessRegistry.Add(a, "ask"+k.sys.ProcessRegistry.NextId())
+	self, _ := k.sys.ProcessRegistry.Add(a, "ask/"+k.sys.ProcessRegistry.NextId())
 	defer k.sys.ProcessRegistry.Remove(self)
-	k.sys.Root.RequestWithCustomSender(to, m, self)
+	// A PID keeps the process that it has met, and with it one that has ended.
+	k.sys.Root.RequestWithCustomSender(actor.NewPID(to.Address, to.Id), m, self)
 	select {
 	case <-ctx.Done():
 		return zero, context.Cause(ctx)

@@ -11,7 +11,7 @@ import (
 )
 
 func TestAsk(t *testing.T) {
-	k := New(nil, "some", "other")
+	k := New(Config{Kinds: []string{"some", "other"}})
 	c := start(k, func(m any) {
 		if a, ok := m.(*Asked); ok && a.Message != "silent" {
 			a.Answer(a.Message.(string) + "!")
@@ -48,7 +48,7 @@ func TestAsk(t *testing.T) {
 }
 
 func BenchmarkAsk(b *testing.B) {
-	k := New(nil, "some", "other")
+	k := New(Config{Kinds: []string{"some", "other"}})
 	c := start(k, func(m any) { m.(*Asked).Answer(struct{}{}) })
 	b.ReportAllocs()
 	for b.Loop() {

@@ -1,7 +1,7 @@
 // Package kernel is the actor system of one process: actors with a mailbox each,
 // answers to messages, and directories of live actors. It knows nothing of what its
-// actors do. protoactor-go gives it the registry of PIDs and dead letters, and is
-// used nowhere else.
+// actors do. protoactor-go gives it the registry of names, dead letters, supervision
+// and the way to other nodes, and is used nowhere else.
 //
 // # Actors
 //
@@ -16,9 +16,9 @@
 //	func (c *counter) Failed(any, bool) {}
 //
 //	const counters kernel.Kind = 0
-//	k := kernel.New(logger, "counter")
+//	k := kernel.New(kernel.Config{Log: logger, Kinds: []string{"counter"}})
 //	c := &counter{}
-//	k.Start(&c.Actor, counters, c)
+//	k.Start(&c.Actor, counters, "visits", c)
 //	err := c.Post("one more")
 //
 // An actor handles one message at a time, in the order in which its mailbox got them
@@ -29,6 +29,15 @@
 //
 //	Start ──▶ idle ◀──▶ running ──▶ stopped        Stop, StopIdle, the third panic within a minute
 //
+// # Names and other nodes
+//
+// An actor's [PID] is the name of its node, its kind and its key. [Kernel.Send] and
+// [Ask] reach it by that, on this node or on another: messages for other nodes leave by
+// the [Remote] of the [Config], and those that come in go to [Kernel.Deliver]. What
+// reaches nobody is [ErrUnreachable] for who has asked, and for a [Refusable] message.
+// A [Directory] is the short way to an actor of this process, without a name to build
+// and look up; docs/design/011 has the figures.
+//
 // # Rules for actors
 //
 // Receive may run on any goroutine. It never blocks: slow work runs in a goroutine
@@ -36,9 +45,10 @@
 // hold. A mailbox takes any number of messages whose senders wait; it refuses [Bulk]
 // messages from 16,384 on.
 //
-// A panic of Receive is contained: the kernel logs it, counts it and calls
-// [Behaviour.Failed], and the actor goes on. At the third within a minute
-// ([PanicLimit]) the actor ends.
+// A panic of Receive is contained: the kernel logs it, counts it, and asks
+// protoactor's one-for-one strategy what follows. [Behaviour.Failed] completes what
+// others wait for, and the actor goes on; at the third panic within a minute
+// ([PanicLimit]) it ends.
 //
 // # Answers
 //

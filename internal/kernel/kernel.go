@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"io"
 	"log/slog"
 	"sync/atomic"
 
@@ -11,36 +10,78 @@ import (
 // Kind says what an actor stands for: it is an index into the names that [New] got.
 type Kind uint8
 
+// PID is the address of an actor: the name of its node and, after a slash, its kind and its key. It is comparable by
+// its fields, and may be built from them with [Kernel.PID] by who has never met the actor.
+type PID = actor.PID
+
+// Config says what a [Kernel] is made of.
+type Config struct {
+	// Log is where panics are logged; nil discards them.
+	Log *slog.Logger
+	// Node is the name of this process in PIDs. It has to be another one after each start, so that a PID of a process
+	// that has ended reaches nobody. Empty is a process that no other one talks to.
+	Node string
+	// Kinds are the names of the kinds of actors, in metrics and in PIDs: Kind(0) is the first.
+	Kinds []string
+	// Remote takes messages for actors of other nodes; with nil those are unreachable.
+	Remote Remote
+}
+
 // Kernel is the actor system of one process. [New] makes one; the zero value is not
 // usable. The methods are safe for concurrent use.
 type Kernel struct {
 	sys    *actor.ActorSystem
 	log    *slog.Logger
+	remote Remote
 	kinds  []string
 	live   []atomic.Int64 // by kind
 	panics atomic.Int64
+	lost   atomic.Int64 // messages that reached nobody
 }
 
-// New starts an actor system, which has nothing to close. It logs panics to log; nil
-// discards them. kinds are the names of the kinds of actors, in metrics and in PIDs:
-// Kind(0) is the first.
-func New(log *slog.Logger, kinds ...string) *Kernel {
-	if log == nil {
-		log = slog.New(slog.NewTextHandler(io.Discard, nil))
+// New starts an actor system, which has nothing to close.
+func New(c Config) *Kernel {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
 	}
-	// protoactor logs its own start, and dead letters, which Ask reports to its caller:
-	// neither is worth a line.
+	// protoactor logs its own start, and dead letters, which the kernel reports to their
+	// senders: neither is worth a line.
 	quiet := actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) })
-	return &Kernel{sys: actor.NewActorSystem(quiet), log: log, kinds: kinds, live: make([]atomic.Int64, len(kinds))}
+	k := &Kernel{sys: actor.NewActorSystem(quiet), log: c.Log, remote: c.Remote, kinds: c.Kinds, live: make([]atomic.Int64, len(c.Kinds))}
+	if c.Node != "" {
+		k.sys.ProcessRegistry.Address = c.Node
+	}
+	k.sys.ProcessRegistry.RegisterAddressResolver(func(*actor.PID) (actor.Process, bool) { return (*elsewhere)(k), true })
+	k.sys.EventStream.Subscribe(k.undelivered)
+	return k
 }
 
 // Start makes c an actor that does what b says, idle and with an empty mailbox. b is
-// as a rule the type that embeds c. Start is called once per Actor and before its other
-// methods; it panics for a kind that New has no name for.
-func (k *Kernel) Start(c *Actor, kind Kind, b Behaviour) {
+// as a rule the type that embeds c. key names the actor among those of its kind, and
+// an empty one stands for a number that no other has; when two actors that live at
+// once have the same key, messages by PID reach the one that was started last. Start
+// is called once per Actor and before its other methods; it panics for a kind that the
+// [Config] has no name for.
+func (k *Kernel) Start(c *Actor, kind Kind, key string, b Behaviour) {
+	if key == "" {
+		key = k.sys.ProcessRegistry.NextId()
+	}
 	c.k, c.kind, c.b = k, kind, b
-	c.pid, _ = k.sys.ProcessRegistry.Add((*process)(c), k.kinds[kind]+k.sys.ProcessRegistry.NextId())
+	c.pid = k.PID(k.sys.ProcessRegistry.Address, kind, key)
+	k.sys.ProcessRegistry.LocalPIDs.GetBucket(c.pid.Id).Set(c.pid.Id, (*process)(c))
 	k.live[kind].Add(1)
+}
+
+// ended takes the name of an actor away, unless another one has it now.
+func (k *Kernel) ended(c *Actor) {
+	k.sys.ProcessRegistry.LocalPIDs.GetBucket(c.pid.Id).RemoveCb(c.pid.Id, func(_ string, p any, _ bool) bool { return p == (*process)(c) })
+	k.live[c.kind].Add(-1)
+}
+
+// PID is the address of an actor of a node, this one or another, whether it lives or
+// not.
+func (k *Kernel) PID(node string, kind Kind, key string) *PID {
+	return actor.NewPID(node, k.kinds[kind]+"/"+key)
 }
 
 // Live is the number of actors of a kind that have started and not stopped, without
@@ -60,3 +101,7 @@ func (k *Kernel) Panics() int64 { return k.panics.Load() }
 // CountPanic adds to [Kernel.Panics] one that an owner has contained outside its
 // actors.
 func (k *Kernel) CountPanic() { k.panics.Add(1) }
+
+// Undelivered is the number of messages that [Kernel.Send] and [Ask] could not bring
+// to an actor since the start.
+func (k *Kernel) Undelivered() int64 { return k.lost.Load() }

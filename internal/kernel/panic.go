@@ -2,30 +2,77 @@ package kernel
 
 import (
 	"fmt"
+	"hash/fnv"
+	"io"
 	"runtime/debug"
 	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
 )
 
-// PanicLimit is the number of panics within a minute that ends an actor.
-const PanicLimit = 3
+const (
+	// PanicLimit is the number of panics within a minute that ends an actor.
+	PanicLimit  = 3
+	panicWindow = time.Minute
+)
+
+// strategy decides what follows a panic: protoactor's way with one child of many, which
+// goes on, or ends with its last failure.
+var strategy = actor.NewOneForOneStrategy(PanicLimit-1, panicWindow, actor.DefaultDecider)
 
 // panicked keeps a panic of Receive on m inside the actor.
 func (c *Actor) panicked(m, r any) {
 	c.k.panics.Add(1)
-	c.k.log.Error("actor panicked", "actor", c.pid.Id, "message", fmt.Sprintf("%T", m), "panic", r, "stack", string(debug.Stack()))
-	if c.panics == nil {
-		c.panics = new(panicWindow)
+	c.k.log.Error("actor panicked", "actor", c.name(), "message", fmt.Sprintf("%T", m), "panic", r, "stack", string(debug.Stack()))
+	if c.failures == nil || c.failures.NumberOfFailures(panicWindow) == 0 { // what is past is not kept
+		c.failures = actor.NewRestartStatistics()
 	}
-	last := c.panics.hit(time.Now())
+	strategy.HandleFailure(c.k.sys, failure{c, m}, c.pid, c.failures, r, m)
+}
+
+// failure is the supervisor of an actor that has panicked on m: it carries out what the
+// strategy decides.
+type failure struct {
+	c *Actor
+	m any
+}
+
+var _ actor.Supervisor = failure{}
+
+// RestartChildren has the actor complete what others wait for, and go on.
+func (f failure) RestartChildren(...*actor.PID) { f.tell(false) }
+
+// ResumeChildren is the same: what others wait for has to be completed.
+func (f failure) ResumeChildren(...*actor.PID) { f.tell(false) }
+
+// StopChildren ends the actor.
+func (f failure) StopChildren(...*actor.PID) { f.tell(true) }
+
+// EscalateFailure ends the actor, as nobody is above the kernel.
+func (f failure) EscalateFailure(any, any) { f.tell(true) }
+
+// Children is the actor.
+func (f failure) Children() []*actor.PID { return []*actor.PID{f.c.pid} }
+
+func (f failure) tell(last bool) {
+	c := f.c
 	defer func() {
 		if r := recover(); r != nil {
-			c.k.log.Error("actor panicked while failing", "actor", c.pid.Id, "panic", r)
+			c.k.log.Error("actor panicked while failing", "actor", c.name(), "panic", r)
 		}
 		if last {
 			c.Stop()
 		}
 	}()
-	c.b.Failed(m, last)
+	c.b.Failed(f.m, last)
+}
+
+// name is how the log speaks of the actor: by its kind, and by a number that tells it
+// from others. Its key may be what lets clients in, such as the id of a session.
+func (c *Actor) name() string {
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, c.pid.Id)
+	return fmt.Sprintf("%s#%08x", c.k.kinds[c.kind], h.Sum32())
 }
 
 // Contain runs f and returns normally when f panics: the panic is logged and counted
@@ -35,23 +82,8 @@ func (c *Actor) Contain(f func()) {
 	defer func() {
 		if r := recover(); r != nil {
 			c.k.panics.Add(1)
-			c.k.log.Error("actor panicked", "actor", c.pid.Id, "panic", r, "stack", string(debug.Stack()))
+			c.k.log.Error("actor panicked", "actor", c.name(), "panic", r, "stack", string(debug.Stack()))
 		}
 	}()
 	f()
-}
-
-// panicWindow counts panics within a minute. Only the actor's own turn uses it.
-type panicWindow struct {
-	n     int
-	since time.Time
-}
-
-// hit counts a panic, and reports whether it reaches PanicLimit.
-func (w *panicWindow) hit(now time.Time) bool {
-	if w.n == 0 || now.Sub(w.since) > time.Minute {
-		w.n, w.since = 0, now
-	}
-	w.n++
-	return w.n >= PanicLimit
 }

@@ -1,6 +1,10 @@
 package kernel
 
-import "github.com/asynkron/protoactor-go/actor"
+import (
+	"errors"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
 
 // process is an Actor as protoactor's registry of PIDs has it. It is a type of its own
 // so that the types that embed Actor do not get protoactor's methods.
@@ -9,20 +13,26 @@ type process Actor
 var _ actor.Process = (*process)(nil)
 
 // SendUserMessage delivers a message that was sent to the PID.
-func (p *process) SendUserMessage(_ *actor.PID, message any) {
+func (p *process) SendUserMessage(pid *actor.PID, message any) {
 	c := (*Actor)(p)
 	_, m, sender := actor.UnwrapEnvelope(message)
+	if t, ok := m.(*sent); ok {
+		m = t.m
+	}
 	if sender != nil {
 		m = &Asked{Message: m, sender: sender, k: c.k}
 	}
-	err := c.Post(m)
-	if err != nil && sender != nil {
-		c.k.sys.Root.Send(sender, err)
+	switch err := c.Post(m); {
+	case err == nil:
+	case sender != nil:
+		c.k.answer(sender, err)
+	default:
+		c.k.refuse(m, err)
 	}
 }
 
 // SendSystemMessage handles protoactor's stop. Its other system messages are about
-// supervision, which these actors do without.
+// children, which these actors do not have.
 func (p *process) SendSystemMessage(_ *actor.PID, message any) {
 	if _, ok := message.(*actor.Stop); ok {
 		(*Actor)(p).Stop()
@@ -31,3 +41,56 @@ func (p *process) SendSystemMessage(_ *actor.PID, message any) {
 
 // Stop is Actor.Stop.
 func (p *process) Stop(*actor.PID) { (*Actor)(p).Stop() }
+
+// sent is a message in protoactor's hands, which shall not log what becomes of it: the
+// throttle of that log keeps a goroutine.
+type sent struct {
+	m      any
+	answer bool // nobody misses it when who has asked is gone
+}
+
+// IgnoreDeadLetterLogging implements [actor.IgnoreDeadLetterLogging].
+func (*sent) IgnoreDeadLetterLogging() {}
+
+// Send sends m to the actor with the PID to, of this node or another. It does not say
+// whether m arrived: an m that is [Refusable] learns when it certainly did not, with
+// [ErrUnreachable], [ErrStopped] or [ErrOverloaded]. On this node an idle actor has
+// handled m when Send returns, as with [Actor.Post].
+func (k *Kernel) Send(to *PID, m any) {
+	// A PID keeps the process that it has met, and with it one that has ended.
+	k.sys.Root.Send(actor.NewPID(to.Address, to.Id), &sent{m: m})
+}
+
+// answer sends v to who has asked.
+func (k *Kernel) answer(to *PID, v any) { k.sys.Root.Send(to, &sent{m: v, answer: true}) }
+
+// undelivered hears of protoactor's dead letters: messages to a PID of this node that
+// no actor has. Those who have asked get a DeadLetterResponse from it.
+func (k *Kernel) undelivered(event any) {
+	letter, ok := event.(*actor.DeadLetterEvent)
+	if !ok {
+		return
+	}
+	switch t, ok := letter.Message.(*sent); {
+	case !ok && letter.Sender != nil:
+		k.lost.Add(1)
+	case ok && !t.answer:
+		k.refuse(t.m, ErrUnreachable)
+	}
+}
+
+// refuse counts m as undelivered, and has it learn why.
+func (k *Kernel) refuse(m any, why error) {
+	k.lost.Add(1)
+	if r, ok := m.(Refusable); ok {
+		r.Refused(why)
+	}
+}
+
+// unreachable makes of an error of a Remote what senders look for.
+func unreachable(err error) error {
+	if errors.Is(err, ErrUnreachable) {
+		return err
+	}
+	return errors.Join(ErrUnreachable, err)
+}
