@@ -36,11 +36,11 @@ type flusher struct {
 // flushGroup is who waits for one flush.
 type flushGroup struct {
 	streams map[string]bool // what has to be flushed
+	waiters []func(error)   // nobody joins a group that is no longer the next
 	timer   *time.Timer     // ends the wait for a disk that hangs
 
-	mu      sync.Mutex // guards what follows
-	waiters []func(error)
-	ended   bool
+	mu    sync.Mutex // guards ended
+	ended bool
 }
 
 // blockLog is what the loop knows of the files of a stream's messages. The

@@ -14,6 +14,7 @@
 //     go.mod replaces none.
 //   - api_test.go: the root package exports types of the standard library, of this
 //     module and of the OpenTelemetry API only.
+//   - locks_test.go: docs/locks.md has a row for each mutex outside of tests, and no other.
 //   - sleep_test.go: no test waits for time that really passes.
 //   - docs_test.go: the README has the program and the flags that there are, docs name files and tests that exist, and
 //     docs/conformance.md has a row for each requirement.

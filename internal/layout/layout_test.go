@@ -36,6 +36,7 @@ var layoutRules = map[string]layoutRule{
 	"no dependency is replaced":                     replacedModules,
 	"each direct dependency has its reason":         undocumentedDependencies,
 	"the public API shows only our types and std's": foreignTypesInAPI,
+	"each mutex is in the document of locks":        undocumentedLocks,
 }
 
 func TestLayout(t *testing.T) {
@@ -318,7 +319,7 @@ func TestLayoutRulesFind(t *testing.T) {
 		{"machine path quoted", machinePaths, map[string]string{"mcp/a.go": "package mcp\nconst dir = \"" + machine + "\"\n"}, "mcp/a.go:2"},
 		{"path of a URL", machinePaths, map[string]string{"docs/a.md": "https://troupe.run" + machine + " and .." + machine + "\n"}, ""},
 	}
-	for _, tt := range slices.Concat(cases, importCases, dependencyCases, apiCases, sleepCases) {
+	for _, tt := range slices.Concat(cases, importCases, dependencyCases, apiCases, sleepCases, lockCases) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			files := fstest.MapFS{}
