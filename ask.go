@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -323,7 +323,7 @@ func (p *Peer) Roots(ctx context.Context) ([]mcp.Root, error) {
 }
 
 // pingWait is how long a client has to answer a ping, which asks nobody who would have to think.
-const pingWait = 30 * time.Second
+var pingWait = limits.Ping.Value()
 
 // Ping asks the client, on the call's stream, whether it is there. It fails with
 // ErrNoAnswer if that does not answer within 30 s, or Options.MaxAsk if that is

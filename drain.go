@@ -9,9 +9,6 @@ import (
 )
 
 const (
-	defaultDrainDelay = 3 * time.Second
-	defaultDrainWait  = 30 * time.Second
-
 	// lastWords is how long a kept connection has to be silent, once nobody new is
 	// let in, until it may be closed: a request may be on its way there.
 	lastWords = 100 * time.Millisecond
@@ -27,11 +24,7 @@ func (rt *Runtime) drain(ctx context.Context, door *transport.Door, hs *http.Ser
 	rt.leaving.Store(true)
 	rt.log.Info("draining", "calls", rt.node.Stats().InFlight)
 	rt.delay(door)
-	wait := rt.opts.DrainWait
-	if wait <= 0 {
-		wait = defaultDrainWait
-	}
-	patience, cancel := context.WithTimeout(ctx, wait)
+	patience, cancel := context.WithTimeout(ctx, rt.opts.DrainWait)
 	defer cancel()
 	rt.node.Finish(patience)
 	door.Shut()
@@ -62,11 +55,7 @@ func (rt *Runtime) drain(ctx context.Context, door *transport.Door, hs *http.Ser
 // the Runtime is not ready. It is cut short when nobody is there to notice: no
 // connection is open, and nobody has ever asked for /readyz or /healthz.
 func (rt *Runtime) delay(door *transport.Door) {
-	delay := rt.opts.DrainDelay
-	if delay == 0 {
-		delay = defaultDrainDelay
-	}
-	for end := time.Now().Add(delay); time.Now().Before(end); {
+	for end := time.Now().Add(rt.opts.DrainDelay); time.Now().Before(end); {
 		if !rt.watched.Load() && rt.connections(door) == 0 {
 			return
 		}

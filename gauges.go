@@ -1,6 +1,10 @@
 package troupe
 
-import "github.com/troupe-run/troupe/internal/telemetry"
+import (
+	"github.com/troupe-run/troupe/internal/telemetry"
+
+	"github.com/troupe-run/troupe/internal/limits"
+)
 
 // gauges are what a runtime tells of itself when metrics are collected.
 func (rt *Runtime) gauges() []telemetry.Gauge {
@@ -24,7 +28,7 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 		{Name: "troupe.pings.lost", Unit: "{connection}", Doc: "Connections closed because their clients left pings unanswered.", Counter: true, Read: one(func() int64 { return st().LostPings })},
 		{Name: "troupe.refusals", Unit: "{refusal}", Doc: "What was refused because of a limit, by reason.", Counter: true, Label: "reason", Read: func(observe func(string, int64)) {
 			rt.node.Refusals(observe)
-			observe("uri", rt.longURI.Load())
+			observe(limits.MaxURI.Counted, rt.longURI.Load())
 		}},
 		{Name: "troupe.accounts", Unit: "{account}", Doc: "Principals that this node tells apart at the moment.", Read: one(func() int64 { return int64(st().Accounts) })},
 		{Name: "troupe.accounts.overflowed", Unit: "{request}", Doc: "Requests charged to a shared account, because there were too many principals to tell apart.", Counter: true, Read: one(func() int64 { return st().Overflowed })},

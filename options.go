@@ -1,6 +1,7 @@
 package troupe
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -8,10 +9,16 @@ import (
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/troupe-run/troupe/internal/limits"
 )
 
 // Options are the settings of a Runtime. The zero value keeps everything in
 // memory and lets everyone in as nobody in particular.
+//
+// One rule holds for every number, size and time: 0 is the default, and a negative
+// value is none, which is no limit, no delay or never. What must be bounded has no
+// such value: New fails, and names the option. docs/limits.md has all bounds.
 type Options struct {
 	// Dir is the data directory: what is acknowledged there survives a crash of
 	// the process. Empty keeps everything in memory.
@@ -81,7 +88,7 @@ type Options struct {
 	// MaxHeader is the largest header of a request in bytes, where Serve listens. 0
 	// means 32 KiB. A larger one is answered with 431.
 	MaxHeader int
-	// MaxDepth is how deep JSON may nest. 0 means 128; more than 1024 counts as 1024.
+	// MaxDepth is how deep JSON may nest. 0 means 128, 1024 is the most.
 	MaxDepth int
 	// MaxBatch is how many messages a batch may hold. 0 means 100.
 	MaxBatch int
@@ -114,8 +121,8 @@ type Options struct {
 	// to the stream of a call whose connection broke; to the standalone stream they
 	// are to come back after twice that. The official SDK for TypeScript tries twice
 	// and then gives up, so that it outlasts a restart that takes a little less than
-	// twice Retry; docs/decisions.md, 10, has figures. 0 means 4 seconds; less than a millisecond
-	// means one. A client that is told to come back at once, see [Call.Disconnect],
+	// twice Retry; docs/decisions.md, 10, has figures. 0 means 4 seconds, a millisecond is the
+	// least. A client that is told to come back at once, see [Call.Disconnect],
 	// waits a second at most.
 	Retry time.Duration
 	// PingEvery is how often clients are pinged that listen to a standalone stream, or
@@ -184,4 +191,29 @@ type Options struct {
 	TracerProvider trace.TracerProvider
 	// Metrics is what Serve answers /metrics with. nil: nothing is there.
 	Metrics http.Handler
+}
+
+// settle sets what is 0 to its default, and reports every option that is out of bounds.
+// MaxStore has a default that depends on where the store is.
+func (o *Options) settle() error {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return errors.Join(
+		limits.MaxBody.Settle(&o.MaxBody), limits.MaxHeader.Settle(&o.MaxHeader), limits.BodyTimeout.Settle(&o.BodyTimeout),
+		limits.MaxDepth.Settle(&o.MaxDepth), limits.MaxBatch.Settle(&o.MaxBatch), limits.MaxURI.Settle(&o.MaxURI),
+		limits.MaxCall.Settle(&o.MaxCall), limits.MaxAsk.Settle(&o.MaxAsk),
+		limits.CallRate.Settle(&o.CallRate), limits.CallBurst.Settle(&o.CallBurst), limits.LogRate.Settle(&o.LogRate),
+		limits.CallsPerSession.Settle(&o.CallsPerSession), limits.StreamsPerSession.Settle(&o.StreamsPerSession),
+		limits.ParkedPerSession.Settle(&o.ParkedPerSession), limits.Retry.Settle(&o.Retry),
+		limits.SubscriptionsPerSession.Settle(&o.SubscriptionsPerSession),
+		limits.SessionIdle.Settle(&o.SessionIdle), limits.SessionMax.Settle(&o.SessionMax),
+		limits.PrincipalRate.Settle(&o.PrincipalRate), limits.PrincipalBurst.Settle(&o.PrincipalBurst),
+		limits.CallsPerPrincipal.Settle(&o.CallsPerPrincipal), limits.SessionsPerPrincipal.Settle(&o.SessionsPerPrincipal),
+		limits.StreamsPerPrincipal.Settle(&o.StreamsPerPrincipal), limits.ParkedPerPrincipal.Settle(&o.ParkedPerPrincipal),
+		limits.ReplayAge.Settle(&o.ReplayAge), limits.ReplayEvents.Settle(&o.ReplayEvents), limits.ReplayBytes.Settle(&o.ReplayBytes),
+		limits.MaxQueued.Settle(&o.MaxQueued), limits.WriteTimeout.Settle(&o.WriteTimeout),
+		limits.CallsPerNode.Settle(&o.CallsPerNode), limits.MaxStore.Settle(&o.MaxStore),
+		limits.DrainDelay.Settle(&o.DrainDelay), limits.DrainWait.Settle(&o.DrainWait),
+	)
 }

@@ -37,24 +37,14 @@ func (s *service) resourceURI(m *codec.Message) (string, *mcp.Error) {
 		return "", mcp.NewError(mcp.CodeInvalidParams, "uri must be an absolute URI")
 	}
 	if s.rt.tooLong(uri) {
-		return "", mcp.NewError(mcp.CodeInvalidParams, fmt.Sprintf("uri is longer than %d bytes", s.rt.maxURI()))
+		return "", mcp.NewError(mcp.CodeInvalidParams, fmt.Sprintf("uri is longer than %d bytes", s.rt.opts.MaxURI))
 	}
 	return uri, nil
 }
 
-const defaultMaxURI = 8 << 10
-
-// maxURI is how long the URI of a resource may be.
-func (rt *Runtime) maxURI() int {
-	if rt.opts.MaxURI > 0 {
-		return rt.opts.MaxURI
-	}
-	return defaultMaxURI
-}
-
-// tooLong reports whether uri is longer than that, and counts it if so.
+// tooLong reports whether uri is longer than Options.MaxURI, and counts it if so.
 func (rt *Runtime) tooLong(uri string) bool {
-	if len(uri) <= rt.maxURI() {
+	if len(uri) <= rt.opts.MaxURI {
 		return false
 	}
 	rt.longURI.Add(1)

@@ -61,10 +61,10 @@ var _ http.Handler = (*Runtime)(nil)
 
 // New opens the store and returns a Runtime with no servers. It fails with
 // ErrLocked, ErrNewer, ErrDamaged or ErrForeign when the data directory cannot
-// be used.
+// be used, and with an error that names the options which are out of bounds.
 func New(o Options) (*Runtime, error) {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
+	if err := o.settle(); err != nil {
+		return nil, fmt.Errorf("troupe: %w", err)
 	}
 	tel, err := telemetry.New(o.MeterProvider, o.TracerProvider)
 	if err != nil {
@@ -95,9 +95,6 @@ func New(o Options) (*Runtime, error) {
 // can outlive its last renewal. A record without its last event would look like
 // that of a call that was never answered.
 func eventAge(replay time.Duration) time.Duration {
-	if replay <= 0 {
-		replay = actors.Limits{}.Defaults().ReplayAge
-	}
 	return actors.RecordTTL(replay) + 5*time.Second
 }
 

@@ -71,7 +71,7 @@ func (rt *Runtime) Serve(ctx context.Context) error {
 
 // ServeOn is Serve on a listener of the caller's, which it closes.
 func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
-	hs := &http.Server{Handler: http.HandlerFunc(rt.serveAll), MaxHeaderBytes: max(rt.opts.MaxHeader, 0),
+	hs := &http.Server{Handler: http.HandlerFunc(rt.serveAll), MaxHeaderBytes: rt.opts.MaxHeader,
 		ErrorLog: slog.NewLogLogger(rt.log.Handler(), slog.LevelWarn)}
 	transport.Configure(hs)
 	door := transport.NewDoor(ln, hs)

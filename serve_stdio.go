@@ -72,9 +72,6 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 // stdioPatience from the signal on.
 func (rt *Runtime) patience(ctx context.Context, signalled bool) (context.Context, context.CancelFunc) {
 	wait := rt.opts.DrainWait
-	if wait <= 0 {
-		wait = defaultDrainWait
-	}
 	if signalled {
 		wait = min(wait, stdioPatience)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -34,7 +35,7 @@ var _ actors.Handler = (*service)(nil)
 
 // maxClient bounds what a session keeps of its client's initialize, in bytes: clientInfo,
 // whose icons may be in it as data, and capabilities.
-const maxClient = 256 << 10
+var maxClient = limits.ClientInfo.Value()
 
 // Initialize settles a session (2025-11-25, basic/lifecycle): a version nobody
 // knows is answered with the newest this release speaks.

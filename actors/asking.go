@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 )
 
@@ -21,9 +22,9 @@ var (
 	ErrTooManyRounds = errors.New("the call has asked for input too often")
 )
 
-const (
-	maxRounds = 100
-	maxInput  = 64 << 10 // bytes of answers that a state carries
+var (
+	maxRounds = limits.Rounds.Value()
+	maxInput  = limits.StateInput.Value() // bytes of answers that a state carries
 )
 
 // input is what a handler has asked for so far, and what it was given.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 )
 
 // Keys seal what clients carry for a node, so that any node can open it and nobody
@@ -21,7 +22,7 @@ type Keys interface {
 }
 
 // maxStateAge is how long a client may take to send a request again.
-const maxStateAge = 10 * time.Minute
+var maxStateAge = limits.RetryWait.Value()
 
 // askState is what a requestState holds: for whom, for which request and until
 // when it is good, where the call waits, and the answers so far.

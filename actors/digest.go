@@ -5,11 +5,12 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
 // maxDigest bounds the questions and answers that a writer record holds, in bytes.
-const maxDigest = 64 << 10
+var maxDigest = limits.Recall.Value()
 
 // logDigest is what a writer record tells of the log besides how much was sent: the log
 // forgets by count, bytes and age, and the record does not. With the entries that came

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
@@ -27,7 +28,7 @@ const epochStep = 1 << 20
 
 // maxKeptBody is the largest body of calls that a stream keeps in memory, so that they
 // may run again even when the store has forgotten it.
-const maxKeptBody = 64 << 10
+var maxKeptBody = limits.KeptBody.Value()
 
 func (s *streamActor) keepBody(body []byte) {
 	if len(body) <= maxKeptBody {

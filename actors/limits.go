@@ -3,13 +3,14 @@ package actors
 import (
 	"time"
 
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
 // Limits bound what one service takes on. Zero fields take the defaults of
-// Defaults.
+// Defaults, which are those of internal/limits.
 type Limits struct {
 	Grace       time.Duration // a plain answer may take this long
 	GraceAlone  time.Duration // the same since 2026-07-28, where the status waits for the handler
@@ -51,55 +52,51 @@ func (l Limits) Defaults() Limits {
 	}
 	d(&l.Grace, 250*time.Millisecond)
 	d(&l.GraceAlone, 10*time.Second)
-	d(&l.MaxCall, time.Hour)
-	d(&l.MaxAsk, 10*time.Minute)
-	d(&l.Session.Idle, 72*time.Hour)
-	d(&l.Session.Absolute, 30*24*time.Hour)
+	d(&l.MaxCall, limits.MaxCall.Value())
+	d(&l.MaxAsk, limits.MaxAsk.Value())
+	d(&l.Session.Idle, limits.SessionIdle.Value())
+	d(&l.Session.Absolute, limits.SessionMax.Value())
 	d(&l.SessionDrop, time.Minute)
-	d(&l.ReplayAge, 10*time.Minute)
+	d(&l.ReplayAge, limits.ReplayAge.Value())
 	d(&l.KeepAlive, 15*time.Second)
 	d(&l.StoreWait, 5*time.Second)
 	d(&l.ResumeWait, time.Minute)
-	d(&l.Retry, 4*time.Second)
+	d(&l.Retry, limits.Retry.Value())
 	l.Retry = max(l.Retry, time.Millisecond)
 	count := func(p *int, v int) {
 		if *p == 0 {
 			*p = v
 		}
 	}
-	n(&l.Queue, 1<<20)
-	count(&l.PerSession, 256)
-	count(&l.Streams, 64)
-	count(&l.Parked, 64)
-	count(&l.Subscriptions, 1000)
-	if l.Rate == 0 {
-		l.Rate = 100
-	}
+	n(&l.Queue, limits.MaxQueued.Value())
+	count(&l.PerSession, limits.CallsPerSession.Value())
+	count(&l.Streams, limits.StreamsPerSession.Value())
+	count(&l.Parked, limits.ParkedPerSession.Value())
+	count(&l.Subscriptions, limits.SubscriptionsPerSession.Value())
+	l.Rate = limits.CallRate.Or(l.Rate)
 	l.Burst = quota.Burst(l.Rate, l.Burst)
-	if l.LogRate == 0 {
-		l.LogRate = 500
-	}
+	l.LogRate = limits.LogRate.Or(l.LogRate)
 	return l
 }
 
 // NodeLimits bound what a node takes on, of all its services together. Zero
 // fields take the defaults of Defaults; negative ones are no limit.
 type NodeLimits struct {
-	Calls     int // requests in flight; 10,000
+	Calls     int // requests in flight
 	Principal PrincipalLimits
-	Accounts  int // principals that are told apart; 100,000
+	Accounts  int // principals that are told apart
 }
 
 // PrincipalLimits bound one principal, or one address of those who are nobody in
 // particular. They are per node.
 type PrincipalLimits struct {
-	Rate     float64 // calls per second; 1,000
-	Burst    int     // calls at once after a silence; twice the rate
-	Calls    int     // requests in flight; 1,024
-	Streams  int     // event streams with a connection; 1,024
-	Parked   int     // questions that wait for the client; 1,024
-	Sessions int     // new sessions per SessionIdle; 100,000
-	// SessionIdle is how long it takes until a new session no longer counts; 72 h.
+	Rate     float64 // calls per second
+	Burst    int     // calls at once after a silence
+	Calls    int     // requests in flight
+	Streams  int     // event streams with a connection
+	Parked   int     // questions that wait for the client
+	Sessions int     // new sessions per SessionIdle
+	// SessionIdle is how long it takes until a new session no longer counts.
 	SessionIdle time.Duration
 }
 
@@ -110,19 +107,15 @@ func (l NodeLimits) Defaults() NodeLimits {
 			*p = v
 		}
 	}
-	n(&l.Calls, 10_000)
-	n(&l.Accounts, 100_000)
+	n(&l.Calls, limits.CallsPerNode.Value())
+	n(&l.Accounts, limits.Accounts.Value())
 	p := &l.Principal
-	if p.Rate == 0 {
-		p.Rate = 1000
-	}
+	p.Rate = limits.PrincipalRate.Or(p.Rate)
 	p.Burst = quota.Burst(p.Rate, p.Burst)
-	n(&p.Calls, 1024)
-	n(&p.Streams, 1024)
-	n(&p.Parked, 1024)
-	n(&p.Sessions, 100_000)
-	if p.SessionIdle <= 0 {
-		p.SessionIdle = 72 * time.Hour
-	}
+	n(&p.Calls, limits.CallsPerPrincipal.Value())
+	n(&p.Streams, limits.StreamsPerPrincipal.Value())
+	n(&p.Parked, limits.ParkedPerPrincipal.Value())
+	n(&p.Sessions, limits.SessionsPerPrincipal.Value())
+	p.SessionIdle = limits.SessionIdle.Or(p.SessionIdle)
 	return l
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -236,7 +237,7 @@ func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message,
 
 // maxToken bounds a request's id and its progress token, in bytes as they were sent:
 // a batch of requests has to fit one record.
-const maxToken = 2 << 10
+var maxToken = limits.Token.Value()
 
 var errLongToken = errors.New("actors: the id or the progress token is too long")
 

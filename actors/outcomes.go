@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/limits"
 )
 
 // outcome is what the answers of a round led to.
@@ -14,9 +16,9 @@ type outcome struct {
 	until   time.Time
 }
 
-const (
-	maxOutcomes     = 10_000
-	maxOutcomeBytes = 16 << 20
+var (
+	maxOutcomes     = limits.Outcomes.Value()
+	maxOutcomeBytes = limits.OutcomeBytes.Value()
 )
 
 // outcomes are those of calls that have ended, for clients that lost the answer.

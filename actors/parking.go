@@ -9,13 +9,14 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/mcp"
 )
 
 // maxOutcome bounds an answer that is kept for those who ask for it again, in bytes.
-const maxOutcome = 64 << 10
+var maxOutcome = limits.Outcome.Value()
 
 // parking is what the actor knows of a call that has asked: which round waits for
 // its answers, and what became of the one before.
@@ -351,6 +352,6 @@ func (r *requestActor) concluded(rest []byte) {
 	}
 	p.settle(rest)
 	if p.outcome != nil {
-		r.node.outcomes.put(r.self.park, outcome{round: p.taken, digest: p.digest, outcome: p.outcome, until: time.Now().Add(maxStateAge)})
+		r.node.outcomes.put(r.self.park, outcome{round: p.taken, digest: p.digest, outcome: p.outcome, until: time.Now().Add(limits.OutcomeAge.Value())})
 	}
 }

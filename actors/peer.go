@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
@@ -133,7 +134,7 @@ func (p *Peer) Subscribed() []string { return slices.Clone(p.record().Subscribed
 
 // maxSubscribed bounds the URIs that a session subscribes to, in bytes together as
 // JSON: they are all in its record.
-const maxSubscribed = 256 << 10
+var maxSubscribed = limits.SubscribedURIs.Value()
 
 // ErrTooManySubscriptions reports a session that subscribes to as many resources as
 // Limits.Subscriptions lets it, or whose URIs have become too long for the record: the

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -43,35 +44,30 @@ const (
 	reasons
 )
 
-// wire is how a client learns of a refusal; a zero status means that the handler
-// does. The status is for what is no request of a session, see turnAway.
-var wire = [reasons]struct {
-	label   string
-	status  int
-	code    int
-	message string
-}{
-	RateOfSession:          {"session-rate", 429, mcp.CodeInvalidRequest, "too many calls per second in this session"},
-	RateOfPrincipal:        {"principal-rate", 429, mcp.CodeInvalidRequest, "too many calls per second from this client"},
-	CallsOfSession:         {"session-calls", 429, mcp.CodeInvalidRequest, "too many requests in flight in this session"},
-	CallsOfPrincipal:       {"principal-calls", 429, mcp.CodeInvalidRequest, "too many requests in flight from this client"},
-	CallsOfNode:            {"node-calls", 503, mcp.CodeInternalError, "too many requests in flight on this node"},
-	ShareOfNode:            {"node-share", 503, mcp.CodeInternalError, "this node is busy, and this client has its share of it"},
-	SessionsOfPrincipal:    {"principal-sessions", 429, mcp.CodeInvalidRequest, "too many new sessions from this client"},
-	StreamsOfSession:       {"session-streams", 429, mcp.CodeInvalidRequest, "too many open streams in this session"},
-	StreamsOfPrincipal:     {"principal-streams", 429, mcp.CodeInvalidRequest, "too many open streams from this client"},
-	ParkedOfSession:        {label: "session-parked"},
-	ParkedOfPrincipal:      {label: "principal-parked"},
-	SubscriptionsOfSession: {label: "session-subscriptions"},
-	LogRateOfSession:       {label: "log-rate"},
-	MaxCall:                {label: "call-time"},
-	MaxAsk:                 {label: "ask-time"},
-	AskRounds:              {label: "ask-rounds"},
-	AskInput:               {label: "ask-input"},
-	Recall:                 {label: "recall"},
-	Replay:                 {label: "replay"},
-	StoreFull:              {"store-full", 503, mcp.CodeInternalError, "temporarily unavailable: try again shortly"},
-	StoreOfPrincipal:       {"principal-store", 429, mcp.CodeInvalidRequest, "too much is stored for this client, and the store has little room"},
+// limitOf is the row of each reason: its label and, unless the handler learns of it, the
+// error of the request. Its status is for what is no request of a session, see turnAway.
+var limitOf = [reasons]*limits.Row{
+	RateOfSession:          limits.CallRate.Row,
+	RateOfPrincipal:        limits.PrincipalRate.Row,
+	CallsOfSession:         limits.CallsPerSession.Row,
+	CallsOfPrincipal:       limits.CallsPerPrincipal.Row,
+	CallsOfNode:            limits.CallsPerNode.Row,
+	ShareOfNode:            limits.NodeShare.Row,
+	SessionsOfPrincipal:    limits.SessionsPerPrincipal.Row,
+	StreamsOfSession:       limits.StreamsPerSession.Row,
+	StreamsOfPrincipal:     limits.StreamsPerPrincipal.Row,
+	ParkedOfSession:        limits.ParkedPerSession.Row,
+	ParkedOfPrincipal:      limits.ParkedPerPrincipal.Row,
+	SubscriptionsOfSession: limits.SubscriptionsPerSession.Row,
+	LogRateOfSession:       limits.LogRate.Row,
+	MaxCall:                limits.MaxCall.Row,
+	MaxAsk:                 limits.MaxAsk.Row,
+	AskRounds:              limits.Rounds.Row,
+	AskInput:               limits.StateInput.Row,
+	Recall:                 limits.Recall.Row,
+	Replay:                 limits.ReplayAge.Row,
+	StoreFull:              limits.MaxStore.Row,
+	StoreOfPrincipal:       limits.StoreShare.Row,
 }
 
 // verdict is why something is refused, and when to come back. The zero value
@@ -82,7 +78,7 @@ type verdict struct {
 }
 
 // Error makes a verdict pass as the error that it is where requests are begun.
-func (v verdict) Error() string { return "actors: refused: " + wire[v.reason].label }
+func (v verdict) Error() string { return "actors: refused: " + limitOf[v.reason].Counted }
 
 // refusals answers what a node refuses, and counts it by reason.
 type refusals [reasons]atomic.Int64
@@ -92,7 +88,7 @@ func (rs *refusals) count(r Reason) { rs[r].Add(1) }
 // Refusals calls observe with the label of each limit and how often it was hit.
 func (n *Node) Refusals(observe func(reason string, count int64)) {
 	for r := admitted + 1; r < reasons; r++ {
-		observe(wire[r].label, n.refusals[r].Load())
+		observe(limitOf[r].Counted, n.refusals[r].Load())
 	}
 }
 
@@ -156,9 +152,9 @@ func (rs *refusals) denial(err error) denial {
 		return denial{503, mcp.CodeInternalError, "temporarily unavailable: try again shortly", retryAfter(time.Second), time.Second}
 	}
 	rs.count(no.reason)
-	w := &wire[no.reason]
+	w := &limitOf[no.reason].Refusal
 	after := cmp.Or(no.wait, time.Second)
-	return denial{w.status, w.code, w.message, retryAfter(after), after}
+	return denial{w.Status, w.Code, w.Message, retryAfter(after), after}
 }
 
 // inSession is the denial as the answer to a request of a session.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -23,7 +24,7 @@ type sessions struct {
 
 // lookupsAtOnce is for how many requests at a time the store is asked for a session; others
 // wait for their turn. An id costs nothing to make up.
-const lookupsAtOnce = 64
+var lookupsAtOnce = limits.SessionReads.Value()
 
 // lookups is that for a node which takes so many requests at once; -1 is any number.
 func lookups(calls int) int {

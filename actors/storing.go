@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/session"
 )
@@ -17,7 +18,7 @@ func (d *accounts) storable(a *quota.Account, b Budget, bytes int, life time.Dur
 	switch used, limit := d.node.store.Use(b); {
 	case nearlyAll(used, limit):
 		return StoreFull
-	case limit > 0 && used > limit/4*3 && a.Used[b].Amount(now) > limit/16:
+	case limit > 0 && used > limit/4*3 && a.Used[b].Amount(now) > limit/limits.StoreShare.Value():
 		return StoreOfPrincipal
 	}
 	a.Used[b].Add(now, int64(bytes), max(life, time.Second))

@@ -78,7 +78,7 @@ func TestStoreIsShared(t *testing.T) {
 					t.Errorf("who has a share begins something: %v", got)
 				}
 				if tt.malloryReason != admitted && h.refusals[tt.malloryReason].Load() != before+1 {
-					t.Errorf("the refusal is not counted as %s", wire[tt.malloryReason].label)
+					t.Errorf("the refusal is not counted as %s", limitOf[tt.malloryReason].Counted)
 				}
 				if got := begin(bob, 10); got != tt.bob {
 					t.Errorf("another begins something: %v", got)

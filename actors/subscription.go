@@ -10,13 +10,15 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/mcp"
 )
 
+// updatePause is how long an update of a resource waits when one has just been
+// sent: what comes meanwhile is sent once.
+var updatePause = time.Second / time.Duration(limits.Updates.Value())
+
 const (
-	// updatePause is how long an update of a resource waits when one has just been
-	// told: what comes meanwhile is told once.
-	updatePause = 100 * time.Millisecond
 	// maxBursts bounds the resources below a subscribed one that are told by their own
 	// URI within updatePause.
 	maxBursts = 100

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/limits"
 )
 
 // Options configures a Node. The zero value is a node in memory.
@@ -37,21 +39,19 @@ type Options struct {
 }
 
 const (
-	defaultFileStore   = 8 << 30
-	defaultMemoryStore = 1 << 30
-	minStore           = 1 << 20
-	defaultLease       = 5 * time.Second
-	defaultReplayAge   = 10 * time.Minute
-	defaultSync        = time.Second
-	defaultKeyRotate   = 24 * time.Hour
+	minStore         = 1 << 20
+	defaultLease     = 5 * time.Second
+	defaultReplayAge = 10 * time.Minute
+	defaultSync      = time.Second
+	defaultKeyRotate = 24 * time.Hour
 )
 
 // complete fills in the defaults and refuses what cannot work.
 func (o *Options) complete() error {
 	if o.MaxStore == 0 {
-		o.MaxStore = defaultMemoryStore
+		o.MaxStore = limits.StoreInMemory
 		if o.Dir != "" {
-			o.MaxStore = defaultFileStore
+			o.MaxStore = limits.StoreOnDisk
 		}
 	}
 	if o.MaxStore < minStore {

@@ -15,12 +15,15 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"github.com/troupe-run/troupe/internal/limits"
 )
 
+// minRoom is what the disk must have free before a store that ran out of it
+// is started again: less is used up before the first call has ended.
+var minRoom = limits.DiskRoom.Value()
+
 const (
-	// minRoom is what the disk must have free before a store that ran out of it
-	// is started again: less is used up before the first call has ended.
-	minRoom = 8 << 20
 	// roomEvery is how often that is looked at.
 	roomEvery = 500 * time.Millisecond
 	// calmAfter is how long a store must have been able to write for the pauses

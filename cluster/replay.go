@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/troupe-run/troupe/internal/limits"
 )
 
 const (
@@ -17,14 +19,15 @@ const (
 	maxBatch = 500
 	// maxBatchBytes bounds the answers of one batch read; the rest is asked for again.
 	maxBatchBytes = 1 << 20
-	// readsAtOnce is how many reads of the log are under way at a time, and as many looks
-	// for its end; further ones wait. With maxBatchBytes each they stay far below the
-	// 64 MiB that the server lets wait for a connection before it cuts that, with all that
-	// is in flight on it.
-	readsAtOnce = 16
 	// tailStep is how many appends Tail looks at in one go.
 	tailStep = 64
 )
+
+// readsAtOnce is how many reads of the log are under way at a time, and as many looks
+// for its end; further ones wait. With maxBatchBytes each they stay far below the
+// 64 MiB that the server lets wait for a connection before it cuts that, with all that
+// is in flight on it.
+var readsAtOnce = limits.LogReads.Value()
 
 // Stored is one append as it is in the log.
 type Stored struct {

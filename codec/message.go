@@ -67,18 +67,15 @@ type Message struct {
 // Limits bound what Scan accepts.
 type Limits struct {
 	// MaxDepth is how deep arrays and objects may nest, the envelope (and the array of a batch) included.
-	// 0 means 128; more than 1024 counts as 1024.
+	// 0 means the default of internal/limits; more than 1024 counts as 1024.
 	MaxDepth int
 
-	// MaxBatch is how many messages a batch may hold. 0 means 100.
+	// MaxBatch is how many messages a batch may hold. 0 means the default.
 	MaxBatch int
 }
 
-const (
-	defaultDepth = 128
-	maxDepth     = 1024
-	defaultBatch = 100
-)
+// maxDepth is the most that MaxDepth may be.
+const maxDepth = 1024
 
 // Error codes of JSON-RPC 2.0 that Scan returns.
 const (

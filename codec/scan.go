@@ -1,5 +1,7 @@
 package codec
 
+import "github.com/troupe-run/troupe/internal/limits"
+
 // Reasons of messages that are JSON and yet refused, code -32600.
 const (
 	reasonTop          = "the message must be an object or a batch"
@@ -96,17 +98,11 @@ func Scan(data []byte, m *Message, lim Limits) *ScanError {
 }
 
 func (lim Limits) depth() int {
-	if lim.MaxDepth <= 0 {
-		return defaultDepth
-	}
-	return min(lim.MaxDepth, maxDepth)
+	return min(limits.MaxDepth.Or(lim.MaxDepth), maxDepth)
 }
 
 func (lim Limits) batch() int {
-	if lim.MaxBatch <= 0 {
-		return defaultBatch
-	}
-	return lim.MaxBatch
+	return limits.MaxBatch.Or(lim.MaxBatch)
 }
 
 // member reads a key at i, which may be the end of the object if first is set. It returns the key without quotes and

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 )
 
 // Dispatcher is what the transport needs from the runtime, one per mounted server. Its methods run on the goroutine
@@ -100,26 +101,12 @@ type Options struct {
 	Observer Observer
 }
 
-const (
-	defaultMaxBody   = 4 << 20
-	defaultTimeout   = 30 * time.Second
-	defaultMaxQueued = 1 << 20
-)
-
 // filled returns o with its defaults, host names and origins in lower case.
 func (o Options) filled() Options {
-	if o.MaxBody <= 0 {
-		o.MaxBody = defaultMaxBody
-	}
-	if o.BodyTimeout <= 0 {
-		o.BodyTimeout = defaultTimeout
-	}
-	if o.WriteTimeout <= 0 {
-		o.WriteTimeout = defaultTimeout
-	}
-	if o.MaxQueued <= 0 {
-		o.MaxQueued = defaultMaxQueued
-	}
+	o.MaxBody = limits.MaxBody.Or(o.MaxBody)
+	o.BodyTimeout = limits.BodyTimeout.Or(o.BodyTimeout)
+	o.WriteTimeout = limits.WriteTimeout.Or(o.WriteTimeout)
+	o.MaxQueued = limits.MaxQueued.Or(o.MaxQueued)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -143,12 +130,12 @@ func lowered(in []string) []string {
 // WriteTimeout and ReadTimeout alone, since both would end long calls; the Handler limits bodies and writes itself.
 func Configure(s *http.Server) {
 	if s.ReadHeaderTimeout == 0 {
-		s.ReadHeaderTimeout = 10 * time.Second
+		s.ReadHeaderTimeout = limits.HeaderTimeout.Value()
 	}
 	if s.IdleTimeout == 0 {
 		s.IdleTimeout = 2 * time.Minute
 	}
 	if s.MaxHeaderBytes == 0 {
-		s.MaxHeaderBytes = 32 << 10
+		s.MaxHeaderBytes = limits.MaxHeader.Value()
 	}
 }

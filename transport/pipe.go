@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -35,12 +36,8 @@ type PipeOptions struct {
 }
 
 func (o PipeOptions) filled() PipeOptions {
-	if o.MaxBody <= 0 {
-		o.MaxBody = defaultMaxBody
-	}
-	if o.MaxQueued <= 0 {
-		o.MaxQueued = defaultMaxQueued
-	}
+	o.MaxBody = limits.MaxBody.Or(o.MaxBody)
+	o.MaxQueued = limits.MaxQueued.Or(o.MaxQueued)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

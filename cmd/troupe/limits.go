@@ -2,130 +2,133 @@ package main
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-run/troupe"
+	table "github.com/troupe-run/troupe/internal/limits"
 )
 
-// limits are the settings that bound what the server takes on.
-type limits struct {
-	callRate, principalRate, logRate                      perSecond
-	callBurst, principalBurst                             count
-	callsPerSession, callsPerPrincipal, callsPerNode      count
-	sessionsPerPrincipal                                  count
-	streamsPerSession, streamsPerPrincipal                count
-	parkedPerSession, parkedPerPrincipal, subscriptions   count
-	maxDepth, maxBatch, replayEvents                      count
-	maxBody, maxHeader, maxURI, maxQueued, replayBytes    size
-	bodyTimeout, writeTimeout, maxCall, maxAsk, replayAge time.Duration
-	sessionIdle, sessionMax                               time.Duration
+// limits are the settings that bound what the server takes on: one for each row of the
+// table that has an option.
+type limits []*limit
+
+// limit is what one of them is set to; the kind of the row says which value counts.
+type limit struct {
+	row   *table.Row
+	count count
+	rate  perSecond
+	size  size
+	time  time.Duration
 }
 
-// limitGroups are the flags of limits in the order in which the help shows them.
-var limitGroups = []flagGroup{
-	{"A request", []string{"max-body", "max-header", "max-depth", "max-batch", "max-uri", "body-timeout", "max-call", "max-ask"}},
-	{"A session; a number of 0 is no limit", []string{"call-rate", "call-burst", "log-rate", "calls-per-session", "streams-per-session", "parked-per-session",
-		"subscriptions-per-session", "session-idle", "session-max"}},
-	{"A principal, or an address of those who are nobody in particular; 0 is no limit", []string{"principal-rate", "principal-burst", "calls-per-principal",
-		"sessions-per-principal", "streams-per-principal", "parked-per-principal"}},
-	{"An event stream", []string{"replay-age", "replay-events", "replay-bytes", "max-queued", "write-timeout"}},
-	{"The node", []string{"calls-per-node"}},
+// limitGroups are the flags of limits that no other group shows, in the order of the
+// table.
+func limitGroups(shown []flagGroup) []flagGroup {
+	titles := map[table.Section]string{
+		table.Session:   "A session; a number of 0 is no limit",
+		table.Principal: "A principal, or an address of those who are nobody in particular; 0 is no limit",
+	}
+	var groups []flagGroup
+	for _, s := range table.Sections() {
+		g := flagGroup{title: string(s)}
+		if titles[s] != "" {
+			g.title = titles[s]
+		}
+		for row := range table.Flags(s) {
+			if !slices.ContainsFunc(shown, func(other flagGroup) bool { return slices.Contains(other.names, row.Flag()) }) {
+				g.names = append(g.names, row.Flag())
+			}
+		}
+		if g.names != nil {
+			groups = append(groups, g)
+		}
+	}
+	return groups
 }
 
-// register declares the flags of cmd, with the defaults of the library.
+// register declares the flags of cmd, with the defaults of the table.
 func (l *limits) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	l.maxBody, l.maxHeader, l.maxURI, l.maxQueued, l.replayBytes = 4<<20, 32<<10, 8<<10, 1<<20, 4<<20
-	f.Var(&l.maxBody, "max-body", "most bytes in a request, a `size`")
-	f.Var(&l.maxHeader, "max-header", "most bytes in the header of a request, a `size`")
-	l.maxDepth, l.maxBatch = 128, 100
-	f.Var(&l.maxDepth, "max-depth", "most levels that JSON may nest, a `number` up to 1024")
-	f.Var(&l.maxBatch, "max-batch", "most messages in a batch, a `number`")
-	f.Var(&l.maxURI, "max-uri", "most bytes in the URI of a resource that a client reads or subscribes to, a `size`")
-	f.DurationVar(&l.bodyTimeout, "body-timeout", 30*time.Second, "`time` that the body of a request may take to arrive")
-	f.DurationVar(&l.maxCall, "max-call", time.Hour, "`time` that a call may run")
-	f.DurationVar(&l.maxAsk, "max-ask", 10*time.Minute, "`time` that a question may wait for the client's answer")
-
-	l.callRate, l.callBurst, l.logRate, l.callsPerSession, l.streamsPerSession, l.parkedPerSession, l.subscriptions = 100, 0, 500, 256, 64, 64, 1000
-	f.Var(&l.callRate, "call-rate", "`number` of tool calls and completions per second")
-	f.Var(&l.callBurst, "call-burst", "`number` of them that may come at once (twice the rate)")
-	f.Var(&l.logRate, "log-rate", "`number` of log messages per second")
-	f.Var(&l.callsPerSession, "calls-per-session", "`number` of requests in flight")
-	f.Var(&l.streamsPerSession, "streams-per-session", "`number` of event streams with a connection")
-	f.Var(&l.parkedPerSession, "parked-per-session", "`number` of questions that wait for the client")
-	f.Var(&l.subscriptions, "subscriptions-per-session", "`number` of resources subscribed to")
-	f.DurationVar(&l.sessionIdle, "session-idle", 72*time.Hour, "`time` to keep a session that nobody uses")
-	f.DurationVar(&l.sessionMax, "session-max", 30*24*time.Hour, "`time` to keep any session")
-
-	l.principalRate, l.principalBurst, l.callsPerPrincipal, l.sessionsPerPrincipal = 1000, 0, 1024, 100_000
-	l.streamsPerPrincipal, l.parkedPerPrincipal, l.callsPerNode = 1024, 1024, 10_000
-	f.Var(&l.principalRate, "principal-rate", "`number` of tool calls and completions per second")
-	f.Var(&l.principalBurst, "principal-burst", "`number` of them that may come at once (twice the rate)")
-	f.Var(&l.callsPerPrincipal, "calls-per-principal", "`number` of requests in flight")
-	f.Var(&l.sessionsPerPrincipal, "sessions-per-principal", "`number` of sessions begun within --session-idle")
-	f.Var(&l.streamsPerPrincipal, "streams-per-principal", "`number` of event streams with a connection")
-	f.Var(&l.parkedPerPrincipal, "parked-per-principal", "`number` of questions that wait for a client")
-	f.Var(&l.callsPerNode, "calls-per-node", "`number` of requests in flight; 0 is no limit")
-
-	f.DurationVar(&l.replayAge, "replay-age", 10*time.Minute, "`time` for which a client can fetch events it has missed")
-	l.replayEvents = 1000
-	f.Var(&l.replayEvents, "replay-events", "`number` of appends of them that a stream keeps, up to 1000")
-	f.Var(&l.replayBytes, "replay-bytes", "most bytes of them that a stream keeps, a `size`")
-	f.Var(&l.maxQueued, "max-queued", "most bytes that wait for a connection, or for the log, a `size`")
-	f.DurationVar(&l.writeTimeout, "write-timeout", 30*time.Second, "`time` that a write may wait for a client that does not read")
+	for _, s := range table.Sections() {
+		for row := range table.Flags(s) {
+			x := &limit{row: row}
+			*l = append(*l, x)
+			switch row.Kind {
+			case table.Count:
+				x.count = count(row.Default)
+				f.Var(&x.count, row.Flag(), row.Usage)
+			case table.Rate:
+				x.rate = perSecond(row.Default)
+				f.Var(&x.rate, row.Flag(), row.Usage)
+			case table.Size:
+				x.size = size(row.Default)
+				f.Var(&x.size, row.Flag(), row.Usage)
+			case table.Time:
+				f.DurationVar(&x.time, row.Flag(), time.Duration(row.Default), row.Usage)
+			}
+		}
+	}
 }
 
-// check refuses limits that mean nothing.
-func (l *limits) check() error {
-	for _, d := range []struct {
-		name         string
-		value, least time.Duration
-	}{
-		{"session-idle", l.sessionIdle, time.Second}, {"session-max", l.sessionMax, time.Second}, {"replay-age", l.replayAge, time.Second},
-		{"body-timeout", l.bodyTimeout, time.Millisecond}, {"write-timeout", l.writeTimeout, time.Millisecond},
-		{"max-call", l.maxCall, time.Millisecond}, {"max-ask", l.maxAsk, time.Millisecond},
-	} {
-		if d.value < d.least {
-			return fmt.Errorf("%s is %s: it must be at least %s", d.name, d.value, d.least)
-		}
+// value is what l is set to.
+func (l *limit) value() float64 {
+	switch l.row.Kind {
+	case table.Rate:
+		return float64(l.rate)
+	case table.Size:
+		return float64(l.size)
+	case table.Time:
+		return float64(l.time)
 	}
-	for _, n := range []struct {
-		name        string
-		value, most count
-	}{{"max-depth", l.maxDepth, 1024}, {"max-batch", l.maxBatch, 1 << 20}, {"replay-events", l.replayEvents, 1000}} {
-		if n.value < 1 || n.value > n.most {
-			return fmt.Errorf("%s is %d: it must be from 1 to %d", n.name, n.value, n.most)
-		}
+	return float64(l.count)
+}
+
+// text is what l is set to as a message has it.
+func (l *limit) text() string {
+	switch l.row.Kind {
+	case table.Rate:
+		return l.rate.String()
+	case table.Size:
+		return l.size.String()
+	case table.Time:
+		return l.time.String()
 	}
-	for _, n := range []struct {
-		name  string
-		value size
-	}{{"max-header", l.maxHeader}, {"max-uri", l.maxURI}, {"max-queued", l.maxQueued}, {"replay-bytes", l.replayBytes}} {
-		if n.value > 1<<30 {
-			return fmt.Errorf("%s is %s: it must be at most 1GiB", n.name, &n.value)
+	return l.count.String()
+}
+
+// check refuses limits that are out of bounds. A size of 0 is one that was not set.
+func (l limits) check() error {
+	for _, x := range l {
+		if x.row.Kind == table.Size && x.size == 0 {
+			continue
+		}
+		if err := x.row.Check(x.value()); err != nil {
+			return fmt.Errorf("%s is %s: %w", x.row.Flag(), x.text(), err)
 		}
 	}
 	return nil
 }
 
 // options sets the limits in o, where 0 stands for a default and a negative number
-// for no limit.
-func (l *limits) options(o *troupe.Options) {
-	o.MaxBody, o.MaxHeader, o.MaxDepth, o.MaxBatch = int64(l.maxBody), int(l.maxHeader), int(l.maxDepth), int(l.maxBatch)
-	o.MaxURI = int(l.maxURI)
-	o.BodyTimeout, o.WriteTimeout, o.MaxQueued = l.bodyTimeout, l.writeTimeout, int(l.maxQueued)
-	o.MaxCall, o.MaxAsk, o.SessionIdle, o.SessionMax = l.maxCall, l.maxAsk, l.sessionIdle, l.sessionMax
-	o.ReplayAge, o.ReplayEvents, o.ReplayBytes = l.replayAge, int(l.replayEvents), int64(l.replayBytes)
-	o.CallRate, o.CallBurst, o.PrincipalRate, o.PrincipalBurst = l.callRate.orNone(), int(l.callBurst), l.principalRate.orNone(), int(l.principalBurst)
-	o.CallsPerSession, o.CallsPerPrincipal, o.CallsPerNode = l.callsPerSession.orNone(), l.callsPerPrincipal.orNone(), l.callsPerNode.orNone()
-	o.LogRate = l.logRate.orNone()
-	o.SessionsPerPrincipal = l.sessionsPerPrincipal.orNone()
-	o.StreamsPerSession, o.StreamsPerPrincipal = l.streamsPerSession.orNone(), l.streamsPerPrincipal.orNone()
-	o.ParkedPerSession, o.ParkedPerPrincipal = l.parkedPerSession.orNone(), l.parkedPerPrincipal.orNone()
-	o.SubscriptionsPerSession = l.subscriptions.orNone()
+// for none. The rows name the fields, so that a new limit needs no line here.
+func (l limits) options(o *troupe.Options) {
+	fields := reflect.ValueOf(o).Elem()
+	for _, x := range l {
+		v := x.value()
+		if v == 0 && x.row.None {
+			v = -1
+		}
+		if field := fields.FieldByName(x.row.Option); field.CanFloat() {
+			field.SetFloat(v)
+		} else {
+			field.SetInt(int64(v))
+		}
+	}
 }
 
 // count is a whole number that is not negative.
@@ -146,14 +149,6 @@ func (c *count) String() string { return strconv.Itoa(int(*c)) }
 // Type names the kind of the flag.
 func (c *count) Type() string { return "number" }
 
-// orNone is the number as the library takes it.
-func (c count) orNone() int {
-	if c == 0 {
-		return -1
-	}
-	return int(c)
-}
-
 // perSecond is a rate.
 type perSecond float64
 
@@ -171,11 +166,3 @@ func (r *perSecond) String() string { return strconv.FormatFloat(float64(*r), 'f
 
 // Type names the kind of the flag.
 func (r *perSecond) Type() string { return "rate" }
-
-// orNone is the rate as the library takes it.
-func (r perSecond) orNone() float64 {
-	if r == 0 {
-		return -1
-	}
-	return float64(r)
-}

@@ -27,6 +27,7 @@ func TestLimitDefaults(t *testing.T) {
 	var got troupe.Options
 	s.limits.options(&got)
 	want := troupe.Options{
+		DrainDelay: 3 * time.Second, DrainWait: 30 * time.Second, Retry: 4 * time.Second,
 		MaxBody: 4 << 20, MaxHeader: 32 << 10, MaxDepth: 128, MaxBatch: 100, MaxURI: 8 << 10, BodyTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, MaxQueued: 1 << 20,
 		MaxCall: time.Hour, MaxAsk: 10 * time.Minute, SessionIdle: 72 * time.Hour, SessionMax: 30 * 24 * time.Hour,
 		ReplayAge: 10 * time.Minute, ReplayEvents: 1000, ReplayBytes: 4 << 20,
@@ -43,13 +44,13 @@ func TestLimitDefaults(t *testing.T) {
 func TestEachLimitCanBeSet(t *testing.T) {
 	t.Parallel()
 	values := map[string][2]string{ // by kind: as a flag, and as in the file
-		"number": {"7", "7"}, "rate": {"7.5", "7.5"}, "size": {"7KiB", "7KiB"}, "duration": {"7s", "7s"},
+		"number": {"7", "7"}, "rate": {"7.5", "7.5"}, "size": {"7MiB", "7MiB"}, "duration": {"7s", "7s"},
 	}
 	cmd := &cobra.Command{}
 	var s settings
 	s.register(cmd)
 	effects := make(map[string]string)
-	for _, g := range limitGroups {
+	for _, g := range limitGroups(nil) {
 		for _, name := range g.names {
 			value, ok := values[cmd.Flags().Lookup(name).Value.Type()]
 			if !ok {

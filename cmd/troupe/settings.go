@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -28,21 +29,17 @@ type settings struct {
 	tlsCert        string
 	tlsKey         string
 
-	data     string
-	memory   bool
-	maxStore size
-	sync     time.Duration
-	node     string
-	lease    time.Duration
+	data   string
+	memory bool
+	sync   time.Duration
+	node   string
+	lease  time.Duration
 
 	conformance bool
 	pageSize    count
 	sseGrace    time.Duration
 	modernGrace time.Duration
-	drainDelay  time.Duration
-	drainWait   time.Duration
 	pingEvery   time.Duration
-	retry       time.Duration
 	limits      limits
 
 	logLevel  string
@@ -51,12 +48,14 @@ type settings struct {
 }
 
 // settingGroups are the flags in the order in which the help shows them.
-var settingGroups = append([]flagGroup{
+var settingGroups = slices.Concat(ownGroups, limitGroups(ownGroups))
+
+var ownGroups = []flagGroup{
 	{"Where and to whom", []string{"listen", "allow-anonymous", "allow-origin", "allow-host", "trusted-proxy", "tls-cert", "tls-key"}},
 	{"What is kept", []string{"data", "memory", "max-store", "sync"}},
 	{"How it serves and ends", []string{"conformance", "page-size", "sse-grace", "modern-grace", "retry", "ping-every", "drain-delay", "drain-wait"}},
 	{"This node", []string{"node", "lease", "log-level", "log-format", "config"}},
-}, limitGroups...)
+}
 
 // register declares the flags of cmd. Their values are the defaults until the
 // command line is parsed.
@@ -72,7 +71,6 @@ func (s *settings) register(cmd *cobra.Command) {
 
 	f.StringVar(&s.data, "data", "", "data `directory` ($XDG_STATE_HOME/troupe, else ~/.local/state/troupe)")
 	f.BoolVar(&s.memory, "memory", false, "keep everything in memory: nothing survives the process")
-	f.Var(&s.maxStore, "max-store", "most bytes to store, a `size`; new sessions are refused beyond it (8GiB, in memory 1GiB)")
 	f.DurationVar(&s.sync, "sync", time.Second, "`time` between flushes to the disk, which is what a power cut may cost; 0s acknowledges nothing before it is flushed")
 
 	f.BoolVar(&s.conformance, "conformance", false, "serve the tools that the official conformance suite calls, too")
@@ -80,10 +78,7 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.Var(&s.pageSize, "page-size", "`number` of items in one page of a list")
 	f.DurationVar(&s.sseGrace, "sse-grace", 250*time.Millisecond, "`time` a call may take and still be answered as plain JSON")
 	f.DurationVar(&s.modernGrace, "modern-grace", 10*time.Second, "the same `time` for calls of 2026-07-28, whose status waits for their handler")
-	f.DurationVar(&s.retry, "retry", 4*time.Second, "`time` after which clients come back to the stream of a call that broke, twice that to others")
 	f.DurationVar(&s.pingEvery, "ping-every", 0, "`time` between pings of clients that listen; two without an answer end the connection; 0s for none")
-	f.DurationVar(&s.drainDelay, "drain-delay", 3*time.Second, "`time` to serve on, not ready any more, after SIGTERM, so that load balancers notice; 0s for none")
-	f.DurationVar(&s.drainWait, "drain-wait", 30*time.Second, "`time` to wait after that for calls that only this process can end")
 
 	f.StringVar(&s.node, "node", "", "`name` of this node (the one that the data directory has)")
 	f.DurationVar(&s.lease, "lease", 5*time.Second, "`time` for which a silent node is taken for alive")
@@ -107,7 +102,7 @@ func (s *settings) check(byFlag func(name string) bool) error {
 		name         string
 		value, least time.Duration
 	}{
-		{"sync", s.sync, 0}, {"ping-every", s.pingEvery, 0}, {"retry", s.retry, time.Millisecond}, {"drain-delay", s.drainDelay, 0}, {"drain-wait", s.drainWait, time.Millisecond},
+		{"sync", s.sync, 0}, {"ping-every", s.pingEvery, 0},
 		{"sse-grace", s.sseGrace, time.Millisecond}, {"modern-grace", s.modernGrace, time.Millisecond}, {"lease", s.lease, time.Second},
 	} {
 		if d.value < d.least {
@@ -215,10 +210,10 @@ func (s *settings) options() troupe.Options {
 		return d
 	}
 	o := troupe.Options{
-		Dir: s.data, Node: s.node, MaxStore: int64(s.maxStore), Sync: orNone(s.sync), Lease: s.lease,
+		Dir: s.data, Node: s.node, Sync: orNone(s.sync), Lease: s.lease,
 		Listen: s.listen, AllowAnonymous: s.allowAnonymous, TLSCert: s.tlsCert, TLSKey: s.tlsKey,
-		AllowOrigins: s.allowOrigins, AllowHosts: s.allowHosts, TrustedProxies: s.trustedProxies, DrainDelay: orNone(s.drainDelay), DrainWait: s.drainWait,
-		Grace: s.sseGrace, PingEvery: s.pingEvery, Retry: s.retry, ModernGrace: s.modernGrace,
+		AllowOrigins: s.allowOrigins, AllowHosts: s.allowHosts, TrustedProxies: s.trustedProxies,
+		Grace: s.sseGrace, PingEvery: s.pingEvery, ModernGrace: s.modernGrace,
 	}
 	s.limits.options(&o)
 	return o

@@ -1,6 +1,10 @@
 package request
 
-import "time"
+import (
+	"time"
+
+	"github.com/troupe-run/troupe/internal/limits"
+)
 
 // Gate lets progress of one token through: values must rise, and above Rate a
 // second they are coalesced, the newest one winning. The zero value has let
@@ -14,7 +18,7 @@ type Gate struct {
 
 // Rate is the number of notifications a second above which progress of one
 // token is coalesced.
-const Rate = 100
+var Rate = limits.Progress.Value()
 
 // Verdict is what becomes of a progress value.
 type Verdict uint8

@@ -1,6 +1,10 @@
 package stream
 
-import "time"
+import (
+	"time"
+
+	"github.com/troupe-run/troupe/internal/limits"
+)
 
 // Ring is how many appends of a stream the log has room for: append n takes the
 // place of n-Ring.
@@ -23,9 +27,9 @@ func (l *Limits) fill() {
 			*p = v
 		}
 	}
-	def(&l.Appends, Ring)
+	def(&l.Appends, limits.ReplayEvents.Value())
 	l.Appends = min(l.Appends, Ring)
-	def(&l.Bytes, 4<<20)
+	def(&l.Bytes, int(limits.ReplayBytes.Value()))
 	def(&l.Part, 256<<10)
 	def(&l.Batch, 256)
 	l.Batch = min(l.Batch, maxEntries)

@@ -15,6 +15,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 )
 
 // schemaURL names a tool's schema while it is compiled. Nothing is ever read from
@@ -184,9 +185,9 @@ func (s *Schema) Validate(raw []byte) error {
 
 // Bounds of the text that says how arguments do not fit. Nobody reads more, and a
 // schema with alternatives can find a fault for each in each of thousands of values.
-const (
-	maxFaults    = 20
-	maxFaultText = 4 << 10
+var (
+	maxFaults    = limits.Faults.Value()
+	maxFaultText = limits.FaultText.Value()
 )
 
 // faults says what does not fit, each with its place.

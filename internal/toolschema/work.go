@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/troupe-run/troupe/internal/limits"
 )
 
 // Bounds of the work that one validation may take, for whoever sends arguments that
@@ -15,10 +17,13 @@ import (
 const (
 	minSteps     = 1 << 13 // however small the value
 	stepsPerByte = 4
-	maxSteps     = 1 << 20 // however large
-	maxUncounted = 64      // schemas that one value may be held against without counting
-	maxNumber    = 1000    // characters of a number
-	maxExponent  = 999
+	maxUncounted = 64 // schemas that one value may be held against without counting
+)
+
+var (
+	maxSteps    = limits.Steps.Value()  // however large the value
+	maxNumber   = limits.Digits.Value() // characters of a number
+	maxExponent = limits.Exponent.Value()
 )
 
 // What a value is refused for before it is known whether it fits.

@@ -1,7 +1,6 @@
 package limits_test
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 )
@@ -101,18 +101,17 @@ func seen(t *testing.T, a *testkit.Answer) refused {
 	return refused{a.StatusCode, a.Header.Get("Retry-After"), a.Body}
 }
 
-// limitRow fills up to a limit, and asks for one more. A metric that is left out
-// is troupe.refusals.
+// limitRow fills up to a limit, and asks for one more.
 type limitRow struct {
-	name           string
-	o              troupe.Options
-	fill           func(e *limitEnv) // all of it passes
-	more           func(e *limitEnv) *testkit.Answer
-	want           refused
-	metric, reason string
-	others         func(e *limitEnv)                 // are not harmed; nil means everybody but ann
-	room           func(e *limitEnv)                 // makes room, or takes time
-	again          func(e *limitEnv) *testkit.Answer // passes then; nil means more
+	name   string
+	o      troupe.Options
+	fill   func(e *limitEnv) // all of it passes
+	more   func(e *limitEnv) *testkit.Answer
+	want   refused
+	limit  *limits.Row
+	others func(e *limitEnv)                 // are not harmed; nil means everybody but ann
+	room   func(e *limitEnv)                 // makes room, or takes time
+	again  func(e *limitEnv) *testkit.Answer // passes then; nil means more
 }
 
 func limitRows() []limitRow {
@@ -136,7 +135,7 @@ func limitRows() []limitRow {
 	tooOld := refused{400, "", host.Fault("", -32011, host.BadEventText, "")}
 	return []limitRow{
 		{
-			name: "calls per second of a session", o: troupe.Options{CallRate: 2, CallBurst: 3}, reason: "session-rate",
+			name: "calls per second of a session", o: troupe.Options{CallRate: 2, CallBurst: 3}, limit: limits.CallRate.Row,
 			fill: func(e *limitEnv) {
 				e.passes("ann", e.ann, 2)
 				e.ann.Post(host.Method("1", "completion/complete", `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":""}}`))
@@ -151,13 +150,13 @@ func limitRows() []limitRow {
 			room: wait(500 * time.Millisecond),
 		},
 		{
-			name: "calls per second of a principal", o: troupe.Options{PrincipalRate: 0.5, PrincipalBurst: 3}, reason: "principal-rate",
+			name: "calls per second of a principal", o: troupe.Options{PrincipalRate: 0.5, PrincipalBurst: 3}, limit: limits.PrincipalRate.Row,
 			fill: func(e *limitEnv) { e.passes("ann", e.ann, 2); e.passes("ann", e.too, 1) },
 			more: echo(ann), want: refused{200, "2", host.Fault(`"x"`, host.Invalid, "too many calls per second from this client", `{"retryAfterMs":2000}`)},
 			room: wait(2 * time.Second),
 		},
 		{
-			name: "requests in flight of a session", o: troupe.Options{CallsPerSession: 2}, reason: "session-calls",
+			name: "requests in flight of a session", o: troupe.Options{CallsPerSession: 2}, limit: limits.CallsPerSession.Row,
 			fill: func(e *limitEnv) { e.begin(e.ann, "1", "2") },
 			more: echo(ann), want: refused{200, "1", host.Fault(`"x"`, host.Invalid, "too many requests in flight in this session", `{"retryAfterMs":1000}`)},
 			others: withToo,
@@ -167,7 +166,7 @@ func limitRows() []limitRow {
 			},
 		},
 		{
-			name: "requests in flight of a principal", o: troupe.Options{CallsPerPrincipal: 2}, reason: "principal-calls",
+			name: "requests in flight of a principal", o: troupe.Options{CallsPerPrincipal: 2}, limit: limits.CallsPerPrincipal.Row,
 			fill: func(e *limitEnv) { e.begin(e.ann, "1"); e.begin(e.too, "1") },
 			more: echo(ann), want: refused{200, "1", host.Fault(`"x"`, host.Invalid, "too many requests in flight from this client", `{"retryAfterMs":1000}`)},
 			room: func(e *limitEnv) {
@@ -176,7 +175,7 @@ func limitRows() []limitRow {
 			},
 		},
 		{
-			name: "requests in flight on the node", o: troupe.Options{CallsPerNode: 2}, reason: "node-calls",
+			name: "requests in flight on the node", o: troupe.Options{CallsPerNode: 2}, limit: limits.CallsPerNode.Row,
 			fill: func(e *limitEnv) { e.begin(e.ann, "1"); e.begin(e.bob, "1") },
 			more: echo(ann), want: refused{200, "1", host.Fault(`"x"`, host.Internal, "too many requests in flight on this node", `{"retryAfterMs":1000}`)},
 			others: func(e *limitEnv) {
@@ -187,13 +186,13 @@ func limitRows() []limitRow {
 			room: wait(20 * time.Second),
 		},
 		{
-			name: "a share of the node", o: troupe.Options{CallsPerNode: 8}, reason: "node-share",
+			name: "a share of the node", o: troupe.Options{CallsPerNode: 8}, limit: limits.NodeShare.Row,
 			fill: func(e *limitEnv) { e.begin(e.ann, "1", "2", "3"); e.begin(e.too, "1", "2", "3"); e.begin(e.bob, "1") },
 			more: echo(ann), want: refused{200, "1", host.Fault(`"x"`, host.Internal, "this node is busy, and this client has its share of it", `{"retryAfterMs":1000}`)},
 			room: wait(20 * time.Second),
 		},
 		{
-			name: "sessions of a principal", o: troupe.Options{SessionsPerPrincipal: 2, SessionIdle: 2 * time.Hour}, reason: "principal-sessions",
+			name: "sessions of a principal", o: troupe.Options{SessionsPerPrincipal: 2, SessionIdle: 2 * time.Hour}, limit: limits.SessionsPerPrincipal.Row,
 			more: func(e *limitEnv) *testkit.Answer { return host.As(e.Client(), "ann").Post(host.InitializeRequest) },
 			want: refused{429, "3600", host.Fault("0", host.Invalid, "too many new sessions from this client", `{"retryAfterMs":3600000}`)},
 			others: func(e *limitEnv) {
@@ -204,13 +203,13 @@ func limitRows() []limitRow {
 			room: func(e *limitEnv) { e.too.Do("DELETE", "") },
 		},
 		{
-			name: "sessions of a principal, in time", o: troupe.Options{SessionsPerPrincipal: 2, SessionIdle: 2 * time.Hour}, reason: "principal-sessions",
+			name: "sessions of a principal, in time", o: troupe.Options{SessionsPerPrincipal: 2, SessionIdle: 2 * time.Hour}, limit: limits.SessionsPerPrincipal.Row,
 			more: func(e *limitEnv) *testkit.Answer { return host.As(e.Client(), "ann").Post(host.InitializeRequest) },
 			want: refused{429, "3600", host.Fault("0", host.Invalid, "too many new sessions from this client", `{"retryAfterMs":3600000}`)},
 			room: wait(time.Hour),
 		},
 		{
-			name: "event streams of a session", o: troupe.Options{StreamsPerSession: 2}, reason: "session-streams",
+			name: "event streams of a session", o: troupe.Options{StreamsPerSession: 2}, limit: limits.StreamsPerSession.Row,
 			fill: func(e *limitEnv) { e.hear(e.ann); e.begin(e.ann, "1") },
 			more: func(e *limitEnv) *testkit.Answer { return e.ann.Get("") },
 			want: refused{429, "1", host.Fault("", host.Invalid, "too many open streams in this session", `{"retryAfterMs":1000}`)},
@@ -222,7 +221,7 @@ func limitRows() []limitRow {
 			room: wait(time.Minute),
 		},
 		{
-			name: "event streams of a principal", o: troupe.Options{StreamsPerPrincipal: 2}, reason: "principal-streams",
+			name: "event streams of a principal", o: troupe.Options{StreamsPerPrincipal: 2}, limit: limits.StreamsPerPrincipal.Row,
 			fill: func(e *limitEnv) { e.hear(e.too); e.begin(e.ann, "1") },
 			more: func(e *limitEnv) *testkit.Answer { return e.ann.Get("") },
 			want: refused{429, "1", host.Fault("", host.Invalid, "too many open streams from this client", `{"retryAfterMs":1000}`)},
@@ -234,7 +233,7 @@ func limitRows() []limitRow {
 			room: wait(time.Minute),
 		},
 		{
-			name: "questions of a session", o: troupe.Options{ParkedPerSession: 1}, reason: "session-parked",
+			name: "questions of a session", o: troupe.Options{ParkedPerSession: 1}, limit: limits.ParkedPerSession.Row,
 			fill:   func(e *limitEnv) { e.park(e.ann, "1") },
 			more:   func(e *limitEnv) *testkit.Answer { return e.ann.Post(host.Call(`"x"`, "ask", `{"question":"?"}`)) },
 			want:   refused{200, "", host.ToolFault(`"x"`, "too many calls wait for the client")},
@@ -246,7 +245,7 @@ func limitRows() []limitRow {
 			again: func(e *limitEnv) *testkit.Answer { return e.settled(e.ann, `"x"`) },
 		},
 		{
-			name: "questions of a principal", o: troupe.Options{ParkedPerPrincipal: 2}, reason: "principal-parked",
+			name: "questions of a principal", o: troupe.Options{ParkedPerPrincipal: 2}, limit: limits.ParkedPerPrincipal.Row,
 			fill: func(e *limitEnv) { e.park(e.ann, "1"); e.park(e.too, "1") },
 			more: func(e *limitEnv) *testkit.Answer { return e.ann.Post(host.Call(`"x"`, "ask", `{"question":"?"}`)) },
 			want: refused{200, "", host.ToolFault(`"x"`, "too many calls wait for the client")},
@@ -257,7 +256,7 @@ func limitRows() []limitRow {
 			again: func(e *limitEnv) *testkit.Answer { return e.settled(e.ann, `"x"`) },
 		},
 		{
-			name: "subscriptions of a session", o: troupe.Options{SubscriptionsPerSession: 2}, reason: "session-subscriptions",
+			name: "subscriptions of a session", o: troupe.Options{SubscriptionsPerSession: 2}, limit: limits.SubscriptionsPerSession.Row,
 			fill: func(e *limitEnv) {
 				for _, uri := range []string{"test://one", "test://items/1", "test://one"} {
 					host.Equal(e.T, uri, e.ann.Post(host.Method("1", "resources/subscribe", `{"uri":"`+uri+`"}`)).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
@@ -270,7 +269,7 @@ func limitRows() []limitRow {
 			room: func(e *limitEnv) { e.ann.Post(host.Method("1", "resources/unsubscribe", `{"uri":"test://one"}`)) },
 		},
 		{
-			name: "bytes of a URI", o: troupe.Options{MaxURI: 20}, reason: "uri",
+			name: "bytes of a URI", o: troupe.Options{MaxURI: 20}, limit: limits.MaxURI.Row,
 			fill: func(e *limitEnv) {
 				host.Equal(e.T, "20 bytes", e.ann.Post(host.Method("1", "resources/subscribe", `{"uri":"test://items/7890123"}`)).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
 			},
@@ -283,7 +282,7 @@ func limitRows() []limitRow {
 			},
 		},
 		{
-			name: "time of a call", o: troupe.Options{MaxCall: 2 * time.Second}, reason: "call-time",
+			name: "time of a call", o: troupe.Options{MaxCall: 2 * time.Second}, limit: limits.MaxCall.Row,
 			fill: func(e *limitEnv) {
 				host.Equal(e.T, "a second", host.Last(e.T, e.ann.Post(host.Call("1", "sleep", `{"ms":1000}`))), host.TextResult("1", "slept"))
 			},
@@ -292,7 +291,7 @@ func limitRows() []limitRow {
 			again: func(e *limitEnv) *testkit.Answer { return e.ann.Post(host.Call("1", "sleep", `{"ms":1000}`)) },
 		},
 		{
-			name: "time of a question", o: troupe.Options{MaxAsk: 2 * time.Second}, reason: "ask-time",
+			name: "time of a question", o: troupe.Options{MaxAsk: 2 * time.Second}, limit: limits.MaxAsk.Row,
 			fill: func(e *limitEnv) {
 				host.Equal(e.T, "in time", host.Last(e.T, e.settled(e.ann, "1")), host.TextResult("1", "cancel "))
 			},
@@ -301,7 +300,7 @@ func limitRows() []limitRow {
 			again: func(e *limitEnv) *testkit.Answer { return e.settled(e.ann, "1") },
 		},
 		{
-			name: "age of a replay", o: troupe.Options{ReplayAge: time.Minute}, reason: "replay",
+			name: "age of a replay", o: troupe.Options{ReplayAge: time.Minute}, limit: limits.ReplayAge.Row,
 			more: func(e *limitEnv) *testkit.Answer {
 				id := long(e)[3].ID
 				time.Sleep(3 * time.Minute)
@@ -311,17 +310,17 @@ func limitRows() []limitRow {
 			again: resumed(3),
 		},
 		{
-			name: "appends of a replay", o: troupe.Options{ReplayEvents: 4}, reason: "replay",
+			name: "appends of a replay", o: troupe.Options{ReplayEvents: 4}, limit: limits.ReplayEvents.Row,
 			fill: func(e *limitEnv) { e.replays(resumed(8)(e), 3) },
 			more: resumed(5), want: tooOld, again: resumed(10),
 		},
 		{
-			name: "bytes of a replay", o: troupe.Options{ReplayBytes: 600}, reason: "replay",
+			name: "bytes of a replay", o: troupe.Options{ReplayBytes: 600}, limit: limits.ReplayBytes.Row,
 			fill: func(e *limitEnv) { e.replays(resumed(10)(e), 1) },
 			more: resumed(1), want: tooOld, again: resumed(10),
 		},
 		{
-			name: "bytes of a request", o: troupe.Options{MaxBody: 1000}, metric: "troupe.http.refused", reason: "too-large",
+			name: "bytes of a request", o: troupe.Options{MaxBody: 1000}, limit: limits.MaxBody.Row,
 			fill: func(e *limitEnv) {
 				b := host.Method("1", "ping", "")
 				host.Equal(e.T, "1,000 bytes", e.ann.Post(b+strings.Repeat(" ", 1000-len(b))).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
@@ -333,7 +332,7 @@ func limitRows() []limitRow {
 			again: echo(ann),
 		},
 		{
-			name: "levels of JSON", o: troupe.Options{MaxDepth: 5}, metric: "troupe.http.refused", reason: "depth",
+			name: "levels of JSON", o: troupe.Options{MaxDepth: 5}, limit: limits.MaxDepth.Row,
 			fill: func(e *limitEnv) {
 				host.Contains(e.T, "two more", e.ann.Post(host.Call("1", "echo", `{"text":[[]]}`)).Body, "isError")
 			},
@@ -342,7 +341,7 @@ func limitRows() []limitRow {
 			again: echo(ann),
 		},
 		{
-			name: "messages of a batch", o: troupe.Options{MaxBatch: 2}, metric: "troupe.http.refused", reason: "batch",
+			name: "messages of a batch", o: troupe.Options{MaxBatch: 2}, limit: limits.MaxBatch.Row,
 			fill: func(e *limitEnv) {
 				if a := e.old("ann").Post("[" + host.Method("1", "ping", "") + "," + host.Method("2", "ping", "") + "]"); a.StatusCode != 200 {
 					e.T.Errorf("a batch of two: %s %s", a.Status, a.Body)
@@ -372,15 +371,15 @@ func TestLimits(t *testing.T) {
 				if row.fill != nil {
 					row.fill(e)
 				}
-				metric := cmp.Or(row.metric, "troupe.refusals")
-				if n := m.Count(metric, row.reason); n != 0 {
-					t.Errorf("%s counts %d for %s up to the limit", metric, n, row.reason)
+				metric, reason := row.limit.By.Metric(), row.limit.Counted
+				if n := m.Count(metric, reason); n != 0 {
+					t.Errorf("%s counts %d for %s up to the limit", metric, n, reason)
 				}
 				if diff := gocmp.Diff(row.want, seen(t, row.more(e)), gocmp.AllowUnexported(refused{})); diff != "" {
 					t.Errorf("one more (-want +got):\n%s", diff)
 				}
-				if n := m.Count(metric, row.reason); n != 1 {
-					t.Errorf("%s counts %d for %s, want 1", metric, n, row.reason)
+				if n := m.Count(metric, reason); n != 1 {
+					t.Errorf("%s counts %d for %s, want 1", metric, n, reason)
 				}
 				if row.others != nil {
 					row.others(e)
@@ -402,6 +401,41 @@ func TestLimits(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// elsewhere names the tests of limits that count and need more than a row.
+var elsewhere = map[*limits.Row]string{
+	limits.BodyTimeout.Row:    "TestWhatAClientMayHoldUp",
+	limits.MaxQueued.Row:      "TestWhatAClientMayHoldUp",
+	limits.WriteTimeout.Row:   "TestWhatAClientMayHoldUp",
+	limits.LogRate.Row:        "TestLogRate",
+	limits.SubscribedURIs.Row: "TestSubscriptionLimits",
+	limits.StoreShare.Row:     "TestOneClientDoesNotFillTheStore",
+	limits.MaxStore.Row:       "TestFullStoreRefusesNewWorkAndLetsOldEnd",
+	limits.RetryWait.Row:      "TestParkedCallsAreBoundedAndExpire",
+	limits.Rounds.Row:         "TestEndlessQuestionsEnd",
+	limits.StateInput.Row:     "TestTooMuchInputHoldsNoPlace",
+	limits.Recall.Row:         "TestTooMuchToRecall",
+	limits.KeptBody.Row:       "TestForgottenCallRunsAgain",
+}
+
+// TestLimitsHaveTheirRow holds the rows of TestLimits to the table of limits.
+func TestLimitsHaveTheirRow(t *testing.T) {
+	t.Parallel()
+	tested := map[*limits.Row]bool{}
+	for _, row := range limitRows() {
+		tested[row.limit] = true
+	}
+	for _, s := range limits.Sections() {
+		for row := range limits.All(s) {
+			if row.Counted != "" && !tested[row] && elsewhere[row] == "" {
+				t.Errorf("nothing tests %s, %s", s, row.Name)
+			}
+			if tested[row] && elsewhere[row] != "" {
+				t.Errorf("%s, %s has a row, and %s", s, row.Name, elsewhere[row])
+			}
+		}
 	}
 }
 

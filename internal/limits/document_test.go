@@ -1,0 +1,203 @@
+package limits
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+const document = "../../docs/limits.md"
+
+var update = flag.Bool("update", false, "write the tables of "+document)
+
+// TestDocument holds the tables of the document to the rows.
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	old, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(old)
+	for _, s := range Sections() {
+		text = withTable(t, text, s)
+	}
+	if text == string(old) {
+		return
+	}
+	if !*update {
+		t.Fatalf("%s differs from the table of limits; go test ./internal/limits -update writes it", document)
+	}
+	if err := os.WriteFile(document, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// withTable replaces the table of a section.
+func withTable(t *testing.T, text string, s Section) string {
+	t.Helper()
+	const head = "| limit |"
+	heading := "\n## " + string(s) + "\n"
+	at := strings.Index(text, heading)
+	if at < 0 {
+		t.Fatalf("%s has no section %q", document, s)
+	}
+	begin := strings.Index(text[at:], head)
+	if begin < 0 {
+		t.Fatalf("section %q has no table", s)
+	}
+	begin += at
+	end := begin
+	for strings.HasPrefix(text[end:], "|") {
+		end += strings.IndexByte(text[end:], '\n') + 1
+	}
+	return text[:begin] + tableOf(s) + text[end:]
+}
+
+func tableOf(s Section) string {
+	var b strings.Builder
+	b.WriteString("| limit | default | option | flag | beyond it | counted as |\n|---|---|---|---|---|---|\n")
+	for r := range All(s) {
+		cells := []string{r.Name, shown(r), "", "", r.Beyond, ""}
+		if r.Most != 0 && r.Kind == Count {
+			cells[1] += ", at most " + grouped(r.Most)
+		}
+		if r.Option != "" {
+			cells[2], cells[3] = "`"+r.Option+"`", "`--"+r.Flag()+"`"
+		}
+		if r.Counted != "" {
+			cells[5] = "`" + map[Counter]string{Refusals: "", HTTP: "http: ", Cuts: "cut: "}[r.By] + r.Counted + "`"
+		}
+		for _, cell := range cells {
+			b.WriteString("| " + cell)
+			if cell != "" {
+				b.WriteByte(' ')
+			}
+		}
+		b.WriteString("|\n")
+	}
+	return b.String()
+}
+
+// shown is the default as people read it.
+func shown(r *Row) string {
+	if r.Shown != "" {
+		return r.Shown
+	}
+	switch r.Kind {
+	case Time:
+		d := time.Duration(r.Default)
+		switch {
+		case d >= 30*24*time.Hour:
+			return fmt.Sprintf("%d days", d/(24*time.Hour))
+		case d >= time.Hour:
+			return fmt.Sprintf("%d h", d/time.Hour)
+		case d >= time.Minute:
+			return fmt.Sprintf("%d min", d/time.Minute)
+		}
+		return fmt.Sprintf("%d s", d/time.Second)
+	case Size:
+		n, unit := inUnits(r.Default)
+		return fmt.Sprintf("%d %s", n, unit)
+	case Rate:
+		if r.Option == "" {
+			return grouped(r.Default) + " per second"
+		}
+	}
+	return grouped(r.Default)
+}
+
+// grouped writes 10000 as 10,000.
+func grouped(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// TestRows holds each row to what its users rely on.
+func TestRows(t *testing.T) {
+	t.Parallel()
+	flags := map[string]string{}
+	rows := 0
+	for _, s := range Sections() {
+		for r := range All(s) {
+			rows++
+			if r.Name == "" || strings.Contains(r.Name, "|") || strings.Contains(r.Beyond, "|") {
+				t.Errorf("%q of %s cannot stand in a table", r.Name, s)
+			}
+			if r.Default != 0 && (r.Default < r.Least || r.Most != 0 && r.Default > r.Most) {
+				t.Errorf("%s: the default %d is out of bounds", r.Name, r.Default)
+			}
+			if r.Default == 0 && r.Shown == "" {
+				t.Errorf("%s has no default, and does not say what that means", r.Name)
+			}
+			if r.None && r.Least > 0 {
+				t.Errorf("%s has a least value, and none", r.Name)
+			}
+			if r.Refusal != (Refusal{}) && (r.Counted == "" || r.By != Refusals) {
+				t.Errorf("%s is refused and not counted", r.Name)
+			}
+		}
+		for r := range Flags(s) {
+			if r.Usage == "" || strings.Count(r.Usage, "`") != 2 {
+				t.Errorf("%s: the usage %q does not name the value", r.Option, r.Usage)
+			}
+			if flags[r.Flag()] != "" {
+				t.Errorf("--%s has two rows", r.Flag())
+			}
+			flags[r.Flag()] = r.Option
+		}
+	}
+	if rows != len(table) {
+		t.Errorf("%d rows are in a section, of %d", rows, len(table))
+	}
+	for flag, option := range map[string]string{"max-uri": "MaxURI", "calls-per-session": "CallsPerSession", "retry": "Retry"} {
+		if flags[flag] != option {
+			t.Errorf("--%s is of %q, want %s", flag, flags[flag], option)
+		}
+	}
+}
+
+func TestSettle(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name     string
+		set      int
+		limit    Limit[int]
+		or, want int
+		fault    string
+	}{
+		{"zero", 0, MaxDepth, 128, 128, ""},
+		{"within", 1024, MaxDepth, 1024, 1024, ""},
+		{"too much", 1025, MaxDepth, 1025, 0, "MaxDepth is 1025: it must be from 1 to 1024"},
+		{"negative where there is no none", -1, MaxDepth, 128, 0, "MaxDepth is -1: it must be from 1 to 1024"},
+		{"negative", -1, CallsPerNode, -1, -1, ""},
+		{"large size", 2 << 30, MaxURI, 2 << 30, 0, "MaxURI is 2147483648: it must be at most 1GiB"},
+		{"a burst", 0, CallBurst, 0, 0, ""},
+		{"a negative burst", -1, CallBurst, 0, 0, "CallBurst is -1: it must be at least 0"},
+	} {
+		if got := tt.limit.Or(tt.set); got != tt.or {
+			t.Errorf("%s: Or is %d, want %d", tt.name, got, tt.or)
+		}
+		got := tt.set
+		switch err := tt.limit.Settle(&got); {
+		case tt.fault == "" && (err != nil || got != tt.want):
+			t.Errorf("%s: settled to %d, %v, want %d", tt.name, got, err, tt.want)
+		case tt.fault != "" && (err == nil || err.Error() != tt.fault):
+			t.Errorf("%s: the error is %v, want %s", tt.name, err, tt.fault)
+		}
+	}
+	short := time.Duration(1)
+	if err := WriteTimeout.Settle(&short); err == nil || err.Error() != "WriteTimeout is 1ns: it must be at least 1ms" {
+		t.Errorf("a nanosecond: %v", err)
+	}
+	if err := CallRate.Check(math.Inf(1)); err != nil {
+		t.Errorf("a rate without a bound: %v", err)
+	}
+}

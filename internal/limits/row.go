@@ -1,0 +1,211 @@
+package limits
+
+import (
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// A Kind is what a limit counts.
+type Kind uint8
+
+// The kinds.
+const (
+	Count Kind = iota // a whole number
+	Size              // bytes
+	Rate              // a number per second
+	Time              // nanoseconds, as time.Duration has them
+)
+
+// A Section is a part of docs/limits.md, and of the help of the command.
+type Section string
+
+// The sections in the order in which they are shown.
+const (
+	Request   Section = "A request"
+	Session   Section = "A session"
+	Principal Section = "A principal"
+	Retried   Section = "Requests that are sent again (2026-07-28)"
+	Stream    Section = "An event stream"
+	Node      Section = "The node"
+)
+
+// Sections are all sections in their order.
+func Sections() []Section { return []Section{Request, Session, Principal, Retried, Stream, Node} }
+
+// A Row is what is known of one limit.
+type Row struct {
+	Section Section
+	// Name is what is limited, as the document says it.
+	Name string
+	// Option is the field of troupe.Options, empty for what is the same everywhere.
+	Option string
+	Kind   Kind
+	// Default is the value of 0. Least and Most bound what may be set; a Most of 0 is no
+	// bound. Times are nanoseconds.
+	Default, Least, Most int64
+	// None says that the limit can be switched off: by a negative option, and on the
+	// command line by 0.
+	None bool
+	// Shown is the default in words where it is not Default alone. A flag has no value
+	// then until it is set.
+	Shown string
+	// Beyond is what happens to who exceeds the limit, as the document says it.
+	Beyond string
+	// Counted is the label of the counter, empty if nothing counts; By is the counter.
+	Counted string
+	By      Counter
+	// Refusal is how a request is refused, the zero value if none is.
+	Refusal Refusal
+	// Usage is one sentence for the help of the command, with the name of the value in
+	// backquotes.
+	Usage string
+
+	again bool // a second row of an option in the document
+}
+
+// A Refusal is the error of a request that exceeds a limit.
+type Refusal struct {
+	Status  int // of HTTP, where the request is of no session
+	Code    int
+	Message string
+}
+
+// A Counter is the metric that counts how often a limit was hit.
+type Counter uint8
+
+// The counters.
+const (
+	Refusals Counter = iota // troupe.refusals
+	HTTP                    // troupe.http.refused
+	Cuts                    // troupe.stream.cut
+)
+
+// Metric is the name of the counter.
+func (c Counter) Metric() string {
+	return [...]string{"troupe.refusals", "troupe.http.refused", "troupe.stream.cut"}[c]
+}
+
+// table has all rows in the order of their declaration.
+var table []*Row
+
+// All yields the rows of a section.
+func All(s Section) iter.Seq[*Row] {
+	return func(yield func(*Row) bool) {
+		for _, r := range table {
+			if r.Section == s && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// Flags yields the rows of a section that have a flag, each flag once.
+func Flags(s Section) iter.Seq[*Row] {
+	return func(yield func(*Row) bool) {
+		for r := range All(s) {
+			if r.Option != "" && !r.again && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// Flag is the name of the option as a flag, and as a key of a configuration file:
+// MaxURI is max-uri. It is empty without an option.
+func (r *Row) Flag() string {
+	var b strings.Builder
+	runes := []rune(r.Option)
+	for i, c := range runes {
+		begins := i > 0 && unicode.IsUpper(c) && (unicode.IsLower(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1]))
+		if begins {
+			b.WriteByte('-')
+		}
+		b.WriteRune(unicode.ToLower(c))
+	}
+	return b.String()
+}
+
+// Check refuses a value out of bounds. 0 is one like others here.
+func (r *Row) Check(v float64) error {
+	switch {
+	case v < float64(r.Least) && r.Most != 0 && r.Kind == Count:
+		return fmt.Errorf("it must be from %d to %d", r.Least, r.Most)
+	case v < float64(r.Least):
+		return fmt.Errorf("it must be at least %s", r.text(r.Least))
+	case r.Most != 0 && v > float64(r.Most) && r.Kind == Count:
+		return fmt.Errorf("it must be from %d to %d", r.Least, r.Most)
+	case r.Most != 0 && v > float64(r.Most):
+		return fmt.Errorf("it must be at most %s", r.text(r.Most))
+	}
+	return nil
+}
+
+// text is a value as messages and flags have it: 64KiB, 1m30s, 1000.
+func (r *Row) text(v int64) string {
+	switch r.Kind {
+	case Time:
+		return time.Duration(v).String()
+	case Size:
+		n, unit := inUnits(v)
+		return strconv.FormatInt(n, 10) + unit
+	}
+	return strconv.FormatInt(v, 10)
+}
+
+// inUnits is a number of bytes in the largest unit that divides it.
+func inUnits(v int64) (int64, string) {
+	for i, unit := range []string{"TiB", "GiB", "MiB", "KiB"} {
+		if one := int64(1) << (40 - 10*i); v >= one && v%one == 0 {
+			return v / one, unit
+		}
+	}
+	return v, "B"
+}
+
+// A Limit is a row whose values have the type of their option.
+type Limit[T int | int64 | float64 | time.Duration] struct{ *Row }
+
+// add enters a row.
+func add[T int | int64 | float64 | time.Duration](r Row) Limit[T] {
+	table = append(table, &r)
+	return Limit[T]{&r}
+}
+
+// also enters what the document says of an option in another place.
+func also(r Row) bool {
+	r.again = true
+	table = append(table, &r)
+	return true
+}
+
+// Value is the default, which of a limit without an option is the limit.
+func (l Limit[T]) Value() T { return T(l.Default) }
+
+// Or is the limit that an option sets: the default for 0, and where there is no such
+// thing as none, for a negative value, too.
+func (l Limit[T]) Or(set T) T {
+	if set == 0 || set < 0 && !l.None {
+		return T(l.Default)
+	}
+	return set
+}
+
+// Settle sets an option to its default if it is 0, and returns an error that names the
+// option for a value out of bounds.
+func (l Limit[T]) Settle(set *T) error {
+	if *set == 0 {
+		*set = T(l.Default)
+		return nil
+	}
+	if *set < 0 && l.None {
+		return nil
+	}
+	if err := l.Check(float64(*set)); err != nil {
+		return fmt.Errorf("%s is %v: %w", l.Option, *set, err)
+	}
+	return nil
+}
