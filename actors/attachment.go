@@ -6,6 +6,7 @@ import (
 
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // maxPending bounds the frames that wait for a replay to catch up, in bytes;
@@ -56,12 +57,15 @@ type attachment struct {
 	buf     []byte
 }
 
-// primingRevision is the first that knows priming events and retry.
-const primingRevision = "2025-11-25"
+// has reports whether a revision, by its date, has a feature.
+func has(revision string, f mcp.Feature) bool {
+	r, _ := mcp.ParseRevision(revision)
+	return r.Has(f)
+}
 
 func (s *sessionActor) newAttachment(svc *Service, key StreamKey, rec *streamRecord, conn Conn, after stream.Position) *attachment {
 	n := s.node
-	a := &attachment{node: n, svc: svc, from: s.billed(), key: key, conn: conn, primes: rec.Revision >= primingRevision, answers: len(rec.Calls) > 0, after: after, next: after.Append, skip: after.Entry + 1}
+	a := &attachment{node: n, svc: svc, from: s.billed(), key: key, conn: conn, primes: has(rec.Revision, mcp.FeatureStreamPriming), answers: len(rec.Calls) > 0, after: after, next: after.Append, skip: after.Entry + 1}
 	if after.Append == 0 {
 		a.next, a.skip = 1, 0
 	}

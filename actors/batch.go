@@ -34,9 +34,6 @@ func requestsOf(body []byte) [][]byte {
 // anyMessage bounds what has been let in before no further.
 var anyMessage = codec.Limits{MaxDepth: math.MaxInt, MaxBatch: math.MaxInt}
 
-// batchUntil is the last revision whose sessions may send batches (2025-06-18, changelog).
-const batchUntil = "2025-03-26"
-
 // element is one message of a batch.
 type element struct {
 	m   codec.Message
@@ -49,7 +46,7 @@ func readBatch(s *sessionActor, m *codec.Message, body []byte) (all []element, f
 	switch {
 	case rev == "":
 		return nil, "initialize must not be part of a batch"
-	case rev > batchUntil:
+	case !has(rev, mcp.FeatureMayBatch):
 		return nil, "revision " + rev + " has no batches: send one message at a time"
 	}
 	all = make([]element, 0, m.N)

@@ -7,6 +7,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/request"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // How a node ends:
@@ -113,11 +114,11 @@ func (r *requestActor) hasten(begun time.Time) {
 // to come back for it. It is for the session's turn, while the call is in its table.
 func (r *requestActor) own() bool {
 	m := r.call.msg
-	return r.link() != nil || r.sess.view.Load().rec.Revision < primingRevision || !r.svc.Handler.Safe(m.Method, m.Name)
+	return r.link() != nil || !has(r.sess.view.Load().rec.Revision, mcp.FeatureStreamPriming) || !r.svc.Handler.Safe(m.Method, m.Name)
 }
 
 func (s *streamActor) passOn() {
-	if !s.opened || !s.rec.Safe || s.rec.Revision < primingRevision {
+	if !s.opened || !s.rec.Safe || !has(s.rec.Revision, mcp.FeatureStreamPriming) {
 		return
 	}
 	for _, c := range s.rec.Calls {

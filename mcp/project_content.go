@@ -89,7 +89,7 @@ func (x ReadResourceResult) For(r Revision) ReadResourceResult {
 // embedded resource, a link to a resource text. Blocks of an unknown type, and
 // those of sampling, pass as they are.
 func (c Contents) For(r Revision) Contents {
-	if r >= Revision20251125 {
+	if r.Has(FeatureIcons) { // the newest of what blocks have
 		return c
 	}
 	out := c

@@ -103,6 +103,8 @@ const (
 	FeatureSessions
 	// FeatureBatch: JSON-RPC batches must be accepted.
 	FeatureBatch
+	// FeatureMayBatch: JSON-RPC batches may be sent.
+	FeatureMayBatch
 	// FeatureVersionHeader: the MCP-Protocol-Version header.
 	FeatureVersionHeader
 	// FeatureStreamPriming: streams begin with an empty event and may be polled.
@@ -164,6 +166,7 @@ var featureSpans = [featureCount]Span{
 	FeatureStreamableHTTP:       {Since: Revision20250326},
 	FeatureSessions:             {Revision20241105, Revision20251125},
 	FeatureBatch:                {Revision20250326, Revision20250326},
+	FeatureMayBatch:             {Revision20241105, Revision20250326},
 	FeatureVersionHeader:        {Since: Revision20250618},
 	FeatureStreamPriming:        {Revision20251125, Revision20251125},
 	FeatureErrorWithoutID:       {Since: Revision20251125},

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // Reuse returns a listener for s.Serve that lets a connection carry further requests when its event stream has ended
@@ -164,13 +166,15 @@ func (u *used) CloseWrite() error {
 	return http.ErrNotSupported
 }
 
-// endsWell is the first revision with sessions whose clients come back also when a response has ended well. Older ones
-// resume a stream that breaks, which must not have been announced: see Reuse.
-const endsWell = "2025-11-25"
-
 // leaves reports whether the connection of a stream that begins is to be closed after it, because the server ends.
+// Clients of revisions without priming come back to a stream that breaks, and not when a response has ended well, so
+// that the end must not be announced to them: see Reuse.
 func (x *Exchange) leaves() bool {
-	return x.h.leaving() && (x.Modern || x.Version >= endsWell)
+	if !x.h.leaving() || x.Modern {
+		return x.h.leaving()
+	}
+	r, _ := mcp.ParseRevision(x.Version)
+	return r.Has(mcp.FeatureStreamPriming)
 }
 
 // reuseOf returns where to put the connection of x after its stream, or nil if it must be closed. Bytes that are read

@@ -15,6 +15,7 @@
 //   - api_test.go: the root package exports types of the standard library, of this
 //     module and of the OpenTelemetry API only.
 //   - locks_test.go: docs/locks.md has a row for each mutex outside of tests, and no other.
+//   - revisions_test.go: what each revision of the protocol has is asked of mcp/revision.go.
 //   - sleep_test.go: no test waits for time that really passes.
 //   - docs_test.go: the README has the program and the flags that there are, docs name files and tests that exist, and
 //     docs/conformance.md has a row for each requirement.

@@ -37,6 +37,7 @@ var layoutRules = map[string]layoutRule{
 	"each direct dependency has its reason":         undocumentedDependencies,
 	"the public API shows only our types and std's": foreignTypesInAPI,
 	"each mutex is in the document of locks":        undocumentedLocks,
+	"what revisions have is in one table":           revisionsCompared,
 }
 
 func TestLayout(t *testing.T) {
@@ -319,7 +320,7 @@ func TestLayoutRulesFind(t *testing.T) {
 		{"machine path quoted", machinePaths, map[string]string{"mcp/a.go": "package mcp\nconst dir = \"" + machine + "\"\n"}, "mcp/a.go:2"},
 		{"path of a URL", machinePaths, map[string]string{"docs/a.md": "https://troupe.run" + machine + " and .." + machine + "\n"}, ""},
 	}
-	for _, tt := range slices.Concat(cases, importCases, dependencyCases, apiCases, sleepCases, lockCases) {
+	for _, tt := range slices.Concat(cases, importCases, dependencyCases, apiCases, sleepCases, lockCases, revisionCases) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			files := fstest.MapFS{}
