@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/mcp"
@@ -280,7 +281,7 @@ func (s *service) route(ctx context.Context, call *Call, m *codec.Message, dst [
 	case mcp.MethodLoggingSetLevel:
 		out, err = s.setLevel(ctx, call, m, dst)
 	case mcp.MethodInitialize:
-		err = mcp.NewError(mcp.CodeInvalidRequest, "the session is initialized already")
+		err = faults.Initialized.Error()
 	default:
 		err = methodNotFound(m)
 	}

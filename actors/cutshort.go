@@ -3,19 +3,19 @@ package actors
 import (
 	"bytes"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/stream"
-	"github.com/troupe-run/troupe/mcp"
 )
 
 // broken answers what a contained panic has left without an answer. A request of a session
 // has status 200, see turnAway.
 func broken(c Conn, id []byte, inSession bool) {
-	status := 500
+	f := *faults.Internal
 	if inSession {
-		status = 200
+		f.Status = 200
 	}
-	c.Reject(status, mcp.CodeInternalError, "internal error", nil, id, 0)
+	f.Tell(c, id)
 }
 
 // failed ends the stream after a panic that may have left a step half done: the append
@@ -120,10 +120,10 @@ func (r *requestActor) forget(x *exchange) {
 func (r *requestActor) unanswered() {
 	switch {
 	case r.stream != nil:
-		entry := stream.Entry{Kind: stream.Final, Meta: bytes.Clone(r.id), Data: codec.AppendError(nil, r.id, mcp.CodeInternalError, "internal error", nil)}
+		entry := stream.Entry{Kind: stream.Final, Meta: bytes.Clone(r.id), Data: codec.AppendError(nil, r.id, faults.Internal.Code, faults.Internal.Text, nil)}
 		_ = r.stream.Post(&pushEntries{entries: []stream.Entry{entry}, last: true})
 	case r.link() != nil:
-		r.Contain(func() { r.link().send(codec.AppendError(nil, r.id, mcp.CodeInternalError, "internal error", nil)) })
+		r.Contain(func() { r.link().send(codec.AppendError(nil, r.id, faults.Internal.Code, faults.Internal.Text, nil)) })
 	default:
 		r.Contain(func() { broken(r.conn, r.id, r.self == nil) })
 		r.Contain(r.conn.Cut)

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/mcp"
 )
 
 // holdEvery is how often a resume that is held sends a comment and tries again.
@@ -109,6 +109,5 @@ func (h *hold) Reject(status, code int, message string, data, id []byte, retryAf
 // badEvent refuses the event id that the resume came with.
 func (h *hold) badEvent() {
 	h.n.refusals.count(Replay)
-	info, _ := mcp.LookupError(mcp.CodeBadEventID)
-	h.Reject(400, mcp.CodeBadEventID, info.Message, nil, nil, 0)
+	faults.EventID.Tell(h, nil)
 }

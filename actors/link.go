@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
@@ -153,7 +154,7 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 		return
 	}
 	if rec := s.view.Load().rec; in.Version != "" && rec.Revision != "" && in.Version != rec.Revision {
-		in.Conn.Reject(400, mcp.CodeInvalidRequest, "MCP-Protocol-Version is not the session's, "+rec.Revision, nil, m.ID, 0)
+		faults.SessionRevision.TellMore(in.Conn, rec.Revision, m.ID)
 		return
 	}
 	until := time.Now().Add(svc.Limits.StoreWait)
@@ -188,7 +189,7 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 }
 
 func unknownLink(c Conn, id []byte) {
-	c.Reject(404, mcp.CodeInvalidRequest, "unknown session: connect anew", nil, id, 0)
+	faults.UnknownLink.Tell(c, id)
 }
 
 // take takes one message of a session that lives on a connection. It reports whether it did; else it has answered on
@@ -220,7 +221,7 @@ func (s *sessionActor) takeRequestOn(in *Input, reply Conn, principal any, m *co
 		s.initializeOn(m)
 		return true
 	case fresh:
-		reply.Answer(200, codec.AppendError(nil, m.ID, mcp.CodeInvalidRequest, "initialize first", nil))
+		faults.NotInitialized.Tell(reply, m.ID)
 		return true
 	case n.turnsAway(s.svc, m):
 		n.refusals.turnAway(reply, errUnavailable, m.ID)
@@ -277,7 +278,7 @@ func (s *sessionActor) initializeOn(m *codec.Message) {
 	switch {
 	case err != nil: // the connection is gone
 	case settled:
-		s.link.send(codec.AppendError(nil, id, mcp.CodeInvalidRequest, "the session is initialized already", nil))
+		s.link.send(codec.AppendError(nil, id, faults.Initialized.Code, faults.Initialized.Text, nil))
 	default:
 		s.link.send(codec.AppendResult(nil, id, result))
 	}

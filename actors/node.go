@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/mcp"
@@ -185,7 +186,7 @@ func (n *Node) regained(wait time.Duration) bool {
 
 func (n *Node) initialize(svc *Service, in *Input, m *codec.Message) {
 	if in.Session != "" {
-		in.Conn.Reject(400, mcp.CodeInvalidRequest, "initialize begins a session: send it without Mcp-Session-Id", nil, m.ID, 0)
+		faults.SessionAgain.Tell(in.Conn, m.ID)
 		return
 	}
 	if !n.accounts.admitSession(in, m.ID) {

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/request"
-	"github.com/troupe-run/troupe/mcp"
 )
 
 // maxOutcome bounds an answer that is kept for those who ask for it again, in bytes.
@@ -226,13 +226,13 @@ func responses(m *codec.Message) (given map[string][]byte, ok bool) {
 }
 
 func badResponses(conn Conn, id []byte) {
-	conn.Reject(200, mcp.CodeInvalidParams, "inputResponses must be an object", nil, id, 0)
+	faults.Responses.Tell(conn, id)
 }
 
 // badState is the one answer for every state that is not good, so that it tells
 // nothing about those of others.
 func badState(conn Conn, id []byte) {
-	conn.Reject(200, mcp.CodeInvalidParams, "the requestState is not valid for this request", nil, id, 0)
+	faults.State.Tell(conn, id)
 }
 
 // again takes a request that is sent again with the input that it needed.
@@ -279,8 +279,7 @@ func (n *Node) again(svc *Service, s *sessionActor, in *Input, principal any, m 
 			x.hear()
 		default:
 			if !svc.Handler.Safe(m.Method, m.Name) {
-				info, _ := mcp.LookupError(mcp.CodeCallLost)
-				in.Conn.Reject(200, mcp.CodeCallLost, info.Message, nil, m.ID, 0)
+				faults.Lost.Tell(in.Conn, m.ID)
 				x.hear()
 				break
 			}

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/session"
-	"github.com/troupe-run/troupe/mcp"
 )
 
 // Reason names the limit that something was refused for.
@@ -145,16 +145,25 @@ func (rs *refusals) denial(err error) denial {
 	case errors.Is(err, session.ErrTooMany):
 		no = verdict{reason: CallsOfSession}
 	case errors.Is(err, errLongToken):
-		return denial{status: 400, code: mcp.CodeInvalidRequest, message: "the id or the progress token is too long"}
+		return denialOf(faults.LongToken)
 	case errors.Is(err, session.ErrDuplicate):
-		return denial{status: 400, code: mcp.CodeInvalidRequest, message: "the id is in use by a request in flight"}
+		return denialOf(faults.DuplicateID)
 	default:
-		return denial{503, mcp.CodeInternalError, "temporarily unavailable: try again shortly", retryAfter(time.Second), time.Second}
+		return denialOf(faults.Unavailable)
 	}
 	rs.count(no.reason)
 	w := &limitOf[no.reason].Refusal
 	after := cmp.Or(no.wait, time.Second)
 	return denial{w.Status, w.Code, w.Message, retryAfter(after), after}
+}
+
+// denialOf is the denial of a fault.
+func denialOf(f *faults.Fault) denial {
+	d := denial{status: f.Status, code: f.Code, message: f.Text, after: f.After}
+	if d.after > 0 {
+		d.data = retryAfter(d.after)
+	}
+	return d
 }
 
 // inSession is the denial as the answer to a request of a session.

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
-	"github.com/troupe-run/troupe/mcp"
 )
 
 // sessions are the sessions that a node serves now, by their keys, and the way to those
@@ -46,7 +46,7 @@ func (d *sessions) found(in *Input, id []byte, s *sessionActor, err error) *sess
 	switch {
 	case err == nil:
 	case errors.Is(err, errNoSession):
-		in.Conn.Reject(400, mcp.CodeInvalidRequest, "the Mcp-Session-Id header is missing: initialize first", nil, id, 0)
+		faults.NoSession.Tell(in.Conn, id)
 		return nil
 	case errors.Is(err, ErrNotFound), errors.Is(err, ErrRetired):
 		unknownSession(in.Conn, id)
@@ -66,14 +66,14 @@ func (d *sessions) found(in *Input, id []byte, s *sessionActor, err error) *sess
 	// The transport's revision and the protocol's are independent, but a client
 	// that names one names what was negotiated.
 	if v := s.view.Load(); in.Version != "" && in.Version != v.rec.Revision {
-		in.Conn.Reject(400, mcp.CodeInvalidRequest, "MCP-Protocol-Version is not the session's, "+v.rec.Revision, nil, id, 0)
+		faults.SessionRevision.TellMore(in.Conn, v.rec.Revision, id)
 		return nil
 	}
 	return s
 }
 
 func unknownSession(c Conn, id []byte) {
-	c.Reject(404, mcp.CodeInvalidRequest, "unknown session: initialize anew", nil, id, 0)
+	faults.UnknownSession.Tell(c, id)
 }
 
 // errNoSession stands for a request that names no session.

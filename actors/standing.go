@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/internal/stream"
@@ -69,7 +70,7 @@ func (n *Node) alone(svc *Service, s *sessionActor, in *Input, principal any, m 
 		in.Conn.Accepted() // over HTTP there is none that says anything
 		return false
 	case m.Kind != codec.Request:
-		in.Conn.Reject(400, mcp.CodeInvalidRequest, "send one request at a time", nil, m.ID, 0)
+		faults.OneMessage.Tell(in.Conn, m.ID)
 		return false
 	case tooLong(m): // they come back with every message
 		n.refusals.refused(in.Conn, errLongToken, m.ID)

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/stream"
-	"github.com/troupe-run/troupe/mcp"
 )
 
 // StreamKey names a stream of a session.
@@ -468,7 +468,7 @@ func (s *streamActor) refuse() {
 		s.att.conn.Finish()
 		return
 	}
-	s.att.conn.Reject(404, mcp.CodeInvalidRequest, "the session has ended", nil, s.callID(), 0)
+	faults.SessionEnded.Tell(s.att.conn, s.callID())
 }
 
 // leave takes the stream out of the directory and stops it. The log goes on

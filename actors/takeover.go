@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/stream"
-	"github.com/troupe-run/troupe/mcp"
 )
 
 // takeOver makes this node the writer of a stream whose writer is gone: a
@@ -272,11 +272,10 @@ func (s *sessionActor) rerunCalls(w *streamActor, log *pastLog, body []byte, ans
 
 // lostCalls are the answers to calls whose outcome nobody knows.
 func lostCalls(calls []callRecord, answered map[string]bool) []stream.Entry {
-	info, _ := mcp.LookupError(mcp.CodeCallLost)
 	var finals []stream.Entry
 	for _, c := range calls {
 		if !answered[string(c.ID)] {
-			finals = append(finals, stream.Entry{Kind: stream.Final, Meta: c.ID, Data: codec.AppendError(nil, c.ID, mcp.CodeCallLost, info.Message, nil)})
+			finals = append(finals, stream.Entry{Kind: stream.Final, Meta: c.ID, Data: codec.AppendError(nil, c.ID, faults.Lost.Code, faults.Lost.Text, nil)})
 		}
 	}
 	return finals

@@ -47,7 +47,7 @@ var errorTable = []ErrorInfo{
 		"A required header is missing, malformed or differs from the body (2026-07-28); nothing was done."},
 	{CodeMissingCapability, "MissingCapability", "the client lacks a capability this request needs", 400, 400, false,
 		"The request needs a client capability that was not declared; data names it (2026-07-28); nothing was done."},
-	{CodeUnsupportedVersion, "UnsupportedVersion", "unsupported protocol version", 400, 400, true,
+	{CodeUnsupportedVersion, "UnsupportedVersion", "Unsupported protocol version", 400, 400, true,
 		"The revision is unknown or not served here; data lists the supported ones (2026-07-28). Nothing was done; send it again in one of them."},
 	{CodeURLElicitationRequired, "URLElicitationRequired", "the user must open a URL first", 200, 200, true,
 		"Data lists the URL elicitations to finish (2025-11-25); nothing was done. Send the request again after that."},

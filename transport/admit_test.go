@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/faults"
 )
 
 func errorBody(code int, message, rest string) string {
@@ -137,8 +138,8 @@ func TestAdmission(t *testing.T) {
 		"accept GET json":     {method: "GET", headers: []string{"Accept: " + typeJSON}, status: 406, want: invalid("Accept must admit text/event-stream")},
 		"accept DELETE":       {method: "DELETE", headers: []string{"Accept: a/b"}, status: 204},
 
-		"too long":          {body: long, status: 413, want: invalid("Request body too large"), closes: true},
-		"too long, chunked": {body: chunked(long), headers: []string{"Content-Length: ", "Transfer-Encoding: chunked"}, status: 413, want: invalid("Request body too large"), closes: true},
+		"too long":          {body: long, status: 413, want: invalid("the message is too large"), closes: true},
+		"too long, chunked": {body: chunked(long), headers: []string{"Content-Length: ", "Transfer-Encoding: chunked"}, status: 413, want: invalid("the message is too large"), closes: true},
 		"exactly as long":   {body: ping + strings.Repeat(" ", 200-len(ping)), status: 200, want: ping + strings.Repeat(" ", 200-len(ping))},
 		"chunked":           {body: chunked(ping), headers: []string{"Content-Length: ", "Transfer-Encoding: chunked"}, status: 200, want: ping},
 		"chunked empty":     {body: "0\r\n\r\n", headers: []string{"Content-Length: ", "Transfer-Encoding: chunked"}, status: 400, want: errorBody(-32700, "Request body is empty", "")},
@@ -147,9 +148,9 @@ func TestAdmission(t *testing.T) {
 		"batch":             {body: "[" + ping + "]", status: 200, want: "[" + ping + "]"},
 
 		"event id":           {method: "GET", headers: []string{"Last-Event-ID: a b/ü"}, status: 200, want: `{"event":"a b/ü"}`},
-		"event id long":      {method: "GET", headers: []string{"Last-Event-ID: " + strings.Repeat("i", 257)}, status: 400, want: errorBody(-32011, badEventID, "")},
+		"event id long":      {method: "GET", headers: []string{"Last-Event-ID: " + strings.Repeat("i", 257)}, status: 400, want: errorBody(-32011, faults.EventID.Text, "")},
 		"event id full":      {method: "GET", headers: []string{"Last-Event-ID: " + strings.Repeat("i", 256)}, status: 200, want: `{"event":"` + strings.Repeat("i", 256) + `"}`},
-		"event id twice":     {method: "GET", headers: []string{"Last-Event-ID: a", "Last-Event-ID: a"}, status: 400, want: errorBody(-32011, badEventID, "")},
+		"event id twice":     {method: "GET", headers: []string{"Last-Event-ID: a", "Last-Event-ID: a"}, status: 400, want: errorBody(-32011, faults.EventID.Text, "")},
 		"event id on a POST": {headers: []string{"Last-Event-ID: x"}, status: 200, want: ping},
 	} {
 		t.Run(name, func(t *testing.T) {

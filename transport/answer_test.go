@@ -71,9 +71,9 @@ func TestAcceptedHasNoBody(t *testing.T) {
 func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ body, want string }{
-		{ping, errorBody(-32603, "Internal error", `,"id":7`)},
-		{`{"jsonrpc":"2.0","method":"n"}`, errorBody(-32603, "Internal error", "")},
-		{`{"jsonrpc":"2.0","id":1,"result":{}}`, errorBody(-32603, "Internal error", "")},
+		{ping, errorBody(-32603, "internal error", `,"id":7`)},
+		{`{"jsonrpc":"2.0","method":"n"}`, errorBody(-32603, "internal error", "")},
+		{`{"jsonrpc":"2.0","id":1,"result":{}}`, errorBody(-32603, "internal error", "")},
 	} {
 		for name, post := range map[string]func(*Exchange){
 			"nothing": func(*Exchange) {},

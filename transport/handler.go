@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/internal/faults"
 )
 
 // Handler is the http.Handler of one MCP endpoint. Make it with NewHandler. SSE and Messages are two more endpoints of
@@ -179,7 +179,7 @@ func (x *Exchange) returned() {
 	if x.Msg.Kind != codec.Request {
 		id = nil
 	}
-	x.Reject(http.StatusInternalServerError, mcp.CodeInternalError, "Internal error", nil, id, 0)
+	faults.Internal.Tell(x, id)
 	x.release()
 }
 

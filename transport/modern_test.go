@@ -79,12 +79,12 @@ func TestEras(t *testing.T) {
 		return strings.TrimSuffix(body, "}}") + `,"data":{"supported":["2026-07-28","2025-11-25","2025-06-18"],"requested":"` + requested + `"}}}`
 	}
 	noVersion := func(id string) string {
-		return refused(-32602, id, "params._meta must have io.modelcontextprotocol/protocolVersion, a string")
+		return refused(-32602, id, "_meta must name the protocol version: io.modelcontextprotocol/protocolVersion")
 	}
 	noCapabilities := func(id string) string {
-		return refused(-32602, id, "params._meta must have io.modelcontextprotocol/clientCapabilities, an object")
+		return refused(-32602, id, "_meta must have the client's capabilities: io.modelcontextprotocol/clientCapabilities")
 	}
-	noInfo := refused(-32602, "1", "io.modelcontextprotocol/clientInfo must be an object")
+	noInfo := refused(-32602, "1", "_meta has a client info that is no object: io.modelcontextprotocol/clientInfo")
 	badVersion := func(id string) string {
 		return refused(-32020, id, "Header mismatch: MCP-Protocol-Version is not the version in params._meta")
 	}
@@ -92,7 +92,7 @@ func TestEras(t *testing.T) {
 	badName := func(id string) string {
 		return refused(-32020, id, "Header mismatch: Mcp-Name is not what params names")
 	}
-	badKind := refused(-32600, "", "The body must be one request or notification")
+	badKind := refused(-32600, "", "send one request or notification at a time")
 	plain := func(method string) string { return call("1", method, modernMeta) }
 	other := func(v string) string {
 		return meta(`"io.modelcontextprotocol/protocolVersion":`+v, metaCapabilities)

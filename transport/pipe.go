@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -103,7 +104,7 @@ func (p *Pipe) Serve(ctx context.Context, take func(m *codec.Message, line []byt
 		case !p.Open():
 			return p.gone()
 		case err == errTooLong:
-			p.refuse(ctx, http.StatusRequestEntityTooLarge, "too-large", mcp.CodeInvalidRequest, "Message too large", nil)
+			p.refuse(ctx, faults.TooLarge.Status, faults.TooLarge.Label, faults.TooLarge.Code, faults.TooLarge.Text, nil)
 		case err != nil:
 			return fmt.Errorf("transport: read: %w", err)
 		case !blank(line):

@@ -95,11 +95,11 @@ func TestPipeLines(t *testing.T) {
 		"exactly":        {in: sized(most) + "\n", took: []string{"notification " + sized(most)}},
 		"exactly, CR LF": {in: sized(most) + "\r\n", took: []string{"notification " + sized(most)}},
 		"exactly, no LF": {in: sized(most), took: []string{"notification " + sized(most)}},
-		"too long":       {in: sized(most+1) + "\n" + ping + "\n", out: bad("Message too large"), took: []string{req}, refused: "413 too-large"},
-		"too long, CR":   {in: sized(most+1) + "\r\n" + ping + "\n", out: bad("Message too large"), took: []string{req}, refused: "413 too-large"},
-		"too long, end":  {in: sized(most + 1), out: bad("Message too large"), refused: "413 too-large"},
-		"far too long":   {in: sized(300<<10) + "\n" + ping + "\n", out: bad("Message too large"), took: []string{req}, refused: "413 too-large"},
-		"far, end":       {in: sized(300 << 10), out: bad("Message too large"), refused: "413 too-large"},
+		"too long":       {in: sized(most+1) + "\n" + ping + "\n", out: bad("the message is too large"), took: []string{req}, refused: "413 too-large"},
+		"too long, CR":   {in: sized(most+1) + "\r\n" + ping + "\n", out: bad("the message is too large"), took: []string{req}, refused: "413 too-large"},
+		"too long, end":  {in: sized(most + 1), out: bad("the message is too large"), refused: "413 too-large"},
+		"far too long":   {in: sized(300<<10) + "\n" + ping + "\n", out: bad("the message is too large"), took: []string{req}, refused: "413 too-large"},
+		"far, end":       {in: sized(300 << 10), out: bad("the message is too large"), refused: "413 too-large"},
 		"long":           {in: sized(300<<10) + "\n" + ping + "1\n" + sized(300<<10), max: 1 << 20, out: broken(reason(ping+"1"), `,"id":7`), took: []string{"notification " + sized(300<<10), "notification " + sized(300<<10)}, refused: "400 message"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/internal/faults"
 )
 
 const (
@@ -33,37 +33,43 @@ type refusal struct {
 	hangUp bool
 }
 
-var (
-	refuseMethod      = &refusal{status: 405, code: mcp.CodeInvalidRequest, reason: "method", message: "Method not allowed"}
-	refuseHost        = &refusal{status: 403, code: mcp.CodeInvalidRequest, reason: "host", message: "Host not allowed: --allow-host and Options.AllowHosts allow it"}
-	refuseOrigin      = &refusal{status: 403, code: mcp.CodeInvalidRequest, reason: "origin", message: "Origin not allowed: --allow-origin and Options.AllowOrigins allow it"}
-	refuseAuth        = &refusal{status: 401, code: mcp.CodeInvalidRequest, reason: "auth", message: "Unauthorized"}
-	refuseSession     = &refusal{status: 400, code: mcp.CodeInvalidRequest, reason: "session-id", message: "Invalid Mcp-Session-Id header"}
-	refuseQuery       = &refusal{status: 400, code: mcp.CodeInvalidRequest, reason: "session-id", message: "The query must hold one valid sessionId"}
-	refuseContentType = &refusal{status: 415, code: mcp.CodeInvalidRequest, reason: "content-type", message: "Content-Type must be application/json in UTF-8"}
-	refuseEncoding    = &refusal{status: 415, code: mcp.CodeInvalidRequest, reason: "content-encoding", message: "Content-Encoding is not supported"}
-	refuseAcceptPost  = &refusal{status: 406, code: mcp.CodeInvalidRequest, reason: "accept", message: "Accept must admit application/json and text/event-stream"}
-	refuseAcceptGet   = &refusal{status: 406, code: mcp.CodeInvalidRequest, reason: "accept", message: "Accept must admit text/event-stream"}
-	refuseTooLarge    = &refusal{status: 413, code: mcp.CodeInvalidRequest, reason: "too-large", message: "Request body too large", hangUp: true}
-	refuseEmpty       = &refusal{status: 400, code: mcp.CodeParseError, reason: "empty", message: "Request body is empty"}
-	refuseSlowBody    = &refusal{status: 408, code: mcp.CodeInvalidRequest, reason: "body-timeout", message: "Request body took too long", hangUp: true}
-	refuseBody        = &refusal{status: 400, code: mcp.CodeParseError, reason: "body", message: "Request body could not be read", hangUp: true}
-	refuseEventID     = &refusal{status: 400, code: mcp.CodeBadEventID, reason: "event-id", message: badEventID}
-	refuseClosing     = &refusal{status: 503, code: mcp.CodeInternalError, reason: "closing", message: "Server is shutting down", retryAfter: time.Second}
+// refusing is the refusal for a row of the table.
+func refusing(f *faults.Fault) *refusal {
+	return &refusal{status: f.Status, code: f.Code, reason: f.Label, message: f.Text, retryAfter: f.After, hangUp: f.HangUp}
+}
 
-	refuseModernMethod = &refusal{status: 405, code: mcp.CodeInvalidRequest, reason: "method", message: "Method not allowed", allow: "POST, OPTIONS"}
-	refuseKind         = &refusal{status: 400, code: mcp.CodeInvalidRequest, reason: "message", message: "The body must be one request or notification"}
+var (
+	refuseMethod      = refusing(faults.Method)
+	refuseHost        = refusing(faults.Host)
+	refuseOrigin      = refusing(faults.Origin)
+	refuseAuth        = refusing(faults.Auth)
+	refuseSession     = refusing(faults.SessionID)
+	refuseQuery       = refusing(faults.Query)
+	refuseContentType = refusing(faults.ContentType)
+	refuseEncoding    = refusing(faults.Encoding)
+	refuseAcceptPost  = refusing(faults.AcceptPost)
+	refuseAcceptGet   = refusing(faults.AcceptGet)
+	refuseTooLarge    = refusing(faults.TooLarge)
+	refuseEmpty       = refusing(faults.Empty)
+	refuseSlowBody    = refusing(faults.SlowBody)
+	refuseBody        = refusing(faults.Body)
+	refuseEventID     = refusing(faults.EventID)
+	refuseClosing     = refusing(faults.Closing)
+	refuseKind        = refusing(faults.OneMessage)
+
+	refuseModernMethod = func() *refusal {
+		r := refusing(faults.Method)
+		r.allow = "POST, OPTIONS"
+		return r
+	}()
 
 	// What is wrong with the headers and _meta of a modern message; of gives it its id.
-	refuseNoRevision     = refusal{status: 400, code: mcp.CodeInvalidParams, reason: "meta", message: "params._meta must have " + mcp.MetaProtocolVersion + ", a string"}
-	refuseNoCapabilities = refusal{status: 400, code: mcp.CodeInvalidParams, reason: "meta", message: "params._meta must have " + mcp.MetaClientCapabilities + ", an object"}
-	refuseClientInfo     = refusal{status: 400, code: mcp.CodeInvalidParams, reason: "meta", message: mcp.MetaClientInfo + " must be an object"}
-	refuseRevisionHeader = refusal{status: 400, code: mcp.CodeHeaderMismatch, reason: "header-mismatch", message: "Header mismatch: MCP-Protocol-Version is not the version in params._meta"}
-	refuseMethodHeader   = refusal{status: 400, code: mcp.CodeHeaderMismatch, reason: "header-mismatch", message: "Header mismatch: Mcp-Method is not the method"}
-	refuseNameHeader     = refusal{status: 400, code: mcp.CodeHeaderMismatch, reason: "header-mismatch", message: "Header mismatch: Mcp-Name is not what params names"}
-
-	// badEventID is the one text for every event id, so that it tells nothing about those of others.
-	badEventID = mcp.NewError(mcp.CodeBadEventID, "").Message
+	refuseNoRevision     = refusing(faults.NoRevision)
+	refuseNoCapabilities = refusing(faults.NoCapabilities)
+	refuseClientInfo     = refusing(faults.ClientInfo)
+	refuseRevisionHeader = refusing(faults.RevisionHeader)
+	refuseMethodHeader   = refusing(faults.MethodHeader)
+	refuseNameHeader     = refusing(faults.NameHeader)
 
 	// preflight is no refusal: the request has been answered.
 	preflight = &refusal{}
@@ -92,7 +98,9 @@ func (h *Handler) refuseRevision(x *Exchange, requested string) *refusal {
 		Supported []string `json:"supported"`
 		Requested string   `json:"requested"`
 	}{supported, strings.ToValidUTF8(requested, "\uFFFD")})
-	return refusal{status: 400, code: mcp.CodeUnsupportedVersion, reason: "version", message: "Unsupported protocol version", data: data}.of(&x.Msg)
+	no := refusing(faults.Version)
+	no.data = data
+	return no.of(&x.Msg)
 }
 
 // refuseMessage answers a body that is no JSON-RPC message. Reason and id are what the scan found.

@@ -304,7 +304,7 @@ func TestAdmissionOfSSE(t *testing.T) {
 		"message host":            {target: "/messages?sessionId=a", headers: []string{good, "Host: evil.example.com"}, status: 403, want: invalid("Host not allowed: --allow-host and Options.AllowHosts allow it")},
 		"message origin":          {target: "/messages?sessionId=a", headers: []string{good, "Origin: https://evil.example.com"}, status: 403, want: invalid("Origin not allowed: --allow-origin and Options.AllowOrigins allow it")},
 		"message type":            {target: "/messages?sessionId=a", headers: []string{good, "Content-Type: text/plain"}, status: 415, want: invalid("Content-Type must be application/json in UTF-8")},
-		"message too long":        {target: "/messages?sessionId=a", body: strings.Repeat(" ", 201), headers: []string{good}, status: 413, want: invalid("Request body too large")},
+		"message too long":        {target: "/messages?sessionId=a", body: strings.Repeat(" ", 201), headers: []string{good}, status: 413, want: invalid("the message is too large")},
 		"message no JSON":         {target: "/messages?sessionId=a", body: "[]", headers: []string{good}, status: 400, want: invalid("the batch is empty")},
 		"message batch":           {target: "/messages?sessionId=a", body: "[" + ping + "]", headers: []string{good}, status: 200, want: `{"session":"a"}`},
 		"message GET":             {method: "GET", target: "/messages?sessionId=a", headers: []string{good}, status: 405, want: invalid("Method not allowed"), allow: "POST, OPTIONS"},
@@ -392,9 +392,9 @@ func TestConnectorWithoutAnAnswer(t *testing.T) {
 		l.connect, l.message = f, f
 		s := serveLinks(t, l, Options{})
 		for raw, want := range map[string]string{
-			at("/sse", request("GET", s.addr, "")):                       errorBody(-32603, "Internal error", ""),
-			at("/messages?sessionId=a", request("POST", s.addr, ping)):   errorBody(-32603, "Internal error", `,"id":7`),
-			at("/messages?sessionId=a", request("POST", s.addr, "[{}]")): errorBody(-32603, "Internal error", ""),
+			at("/sse", request("GET", s.addr, "")):                       errorBody(-32603, "internal error", ""),
+			at("/messages?sessionId=a", request("POST", s.addr, ping)):   errorBody(-32603, "internal error", `,"id":7`),
+			at("/messages?sessionId=a", request("POST", s.addr, "[{}]")): errorBody(-32603, "internal error", ""),
 		} {
 			if resp, got := do(t, s.addr, raw); resp.StatusCode != 500 || got != want {
 				t.Errorf("%s, %.20q: got %d %s", name, raw, resp.StatusCode, got)

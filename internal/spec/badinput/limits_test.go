@@ -23,7 +23,7 @@ import (
 
 func TestBadBodies(t *testing.T) {
 	e := newBadEnv(t)
-	tooLarge := host.Fault("", host.Invalid, "Request body too large", "")
+	tooLarge := host.Fault("", host.Invalid, "the message is too large", "")
 	dial := func(t *testing.T) net.Conn {
 		conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(e.URL, "http://"), "/mcp"))
 		if err != nil {

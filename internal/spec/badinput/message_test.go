@@ -395,7 +395,7 @@ func TestBadSessions(t *testing.T) {
 	params := `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}`
 	ping := host.Method("1", "ping", "")
 	unsupported := host.Fault("1", -32022, "Unsupported protocol version", `{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"\""}`)
-	unversioned := host.Fault("1", -32602, "params._meta must have io.modelcontextprotocol/protocolVersion, a string", "")
+	unversioned := host.Fault("1", -32602, "_meta must name the protocol version: io.modelcontextprotocol/protocolVersion", "")
 	in := func(name, session string, status int, code int, message string) []badRow {
 		var rows []badRow
 		for _, m := range []string{"POST", "GET", "DELETE"} {

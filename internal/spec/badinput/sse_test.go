@@ -120,7 +120,7 @@ func TestBadRequestsOverSSE(t *testing.T) {
 	in("compressed", s, 415, host.Fault("", host.Invalid, "Content-Encoding is not supported", ""), ping, "Content-Encoding", "gzip")
 	in("another site's page posts", s, 403, host.Fault("", host.Invalid, "Origin not allowed: --allow-origin and Options.AllowOrigins allow it", ""), ping, "Origin", "https://evil.example.com")
 	in("of another revision", s, 400, host.Fault("1", host.Invalid, "MCP-Protocol-Version is not the session's, 2024-11-05", ""), ping, "MCP-Protocol-Version", "2025-06-18")
-	in("5 MB", s, 413, host.Fault("", host.Invalid, "Request body too large", ""), strings.Repeat(" ", 5<<20))
+	in("5 MB", s, 413, host.Fault("", host.Invalid, "the message is too large", ""), strings.Repeat(" ", 5<<20))
 	in("a batch of 101", s, 400, host.Fault("", host.Invalid, "the batch has too many messages", ""), `[1`+strings.Repeat(",1", 100)+`]`)
 	in("an empty batch", s, 400, host.Fault("", host.Invalid, "the batch is empty", ""), `[]`)
 	in("a batch with initialize", s, 400, host.Fault("", host.Invalid, "initialize must not be part of a batch", ""), host.Batch(ping, host.Initialize("2", "")))

@@ -328,7 +328,7 @@ func limitRows() []limitRow {
 			more: func(e *limitEnv) *testkit.Answer {
 				return e.ann.Post(host.Call("1", "echo", `{"text":"`+strings.Repeat("x", 1000)+`"}`))
 			},
-			want:  refused{413, "", host.Fault("", host.Invalid, "Request body too large", "")},
+			want:  refused{413, "", host.Fault("", host.Invalid, "the message is too large", "")},
 			again: echo(ann),
 		},
 		{

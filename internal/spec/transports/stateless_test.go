@@ -25,7 +25,7 @@ func TestModernProbes(t *testing.T) {
 			noVersion    = `{"code":-32602,"message":"_meta must name the protocol version: io.modelcontextprotocol/protocolVersion"}`
 		)
 		unsupported := func(v string) string {
-			return `{"code":-32022,"message":"unsupported protocol version","data":{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"` + v + `"}}`
+			return `{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"` + v + `"}}`
 		}
 		for _, initialized := range []bool{false, true} {
 			for _, tt := range []struct{ method, params, want string }{

@@ -1,0 +1,163 @@
+package faults
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+const document = "../../docs/errors.md"
+
+var update = flag.Bool("update", false, "write the tables of "+document)
+
+// TestDocument holds the tables of the document to those of the code.
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	old, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(old)
+	for heading, table := range map[string]string{"Codes": codes(), "Faults": rows(), "Limits": refusals()} {
+		text = withTable(t, text, heading, table)
+	}
+	if text == string(old) {
+		return
+	}
+	if !*update {
+		t.Fatalf("%s differs from the tables of errors; go test ./internal/faults -update writes it", document)
+	}
+	if err := os.WriteFile(document, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// withTable replaces the first table below a heading.
+func withTable(t *testing.T, text, heading, table string) string {
+	t.Helper()
+	_, after, ok := strings.Cut(text, "\n## "+heading+"\n")
+	begin := strings.Index(after, "\n| ")
+	if !ok || begin < 0 {
+		t.Fatalf("%s has no table below %s", document, heading)
+	}
+	begin += len(text) - len(after) + 1
+	end := begin
+	for strings.HasPrefix(text[end:], "|") {
+		end += strings.IndexByte(text[end:], '\n') + 1
+	}
+	return text[:begin] + table + text[end:]
+}
+
+func codes() string {
+	var b strings.Builder
+	b.WriteString("| code | name | text, if there is none more exact | status | since 2026-07-28 | retryable | what it means |\n|---|---|---|---|---|---|---|\n")
+	for _, e := range mcp.ErrorInfos() {
+		fmt.Fprintf(&b, "| %d | `mcp.Code%s` | %s | %d | %d | %s | %s |\n", e.Code, e.Name, e.Message, e.HTTPStatus, e.ModernStatus, yes(e.Retryable), e.Doc)
+	}
+	return b.String()
+}
+
+func rows() string {
+	var b strings.Builder
+	b.WriteString("| text | code | status | retryable | when |\n|---|---|---|---|---|\n")
+	for _, f := range table {
+		status := strconv.Itoa(f.Status)
+		if f.HangUp {
+			status += ", connection closed"
+		}
+		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s |\n", strings.TrimSuffix(f.Text, ", "), f.Code, status, yes(f.After > 0), f.When)
+	}
+	return b.String()
+}
+
+func refusals() string {
+	var b strings.Builder
+	b.WriteString("| text | code | status | retryable | limit |\n|---|---|---|---|---|\n")
+	for _, s := range limits.Sections() {
+		for r := range limits.All(s) {
+			if r.Refusal == (limits.Refusal{}) {
+				continue
+			}
+			name := r.Name
+			if r.Option != "" {
+				name = "`" + r.Option + "`"
+			}
+			fmt.Fprintf(&b, "| %s | %d | %d | yes | %s |\n", r.Refusal.Message, r.Refusal.Code, r.Refusal.Status, name)
+		}
+	}
+	return b.String()
+}
+
+func yes(is bool) string {
+	if is {
+		return "yes"
+	}
+	return "no"
+}
+
+// TestRows holds that a fault can be told from every other, and that it has a code of the protocol.
+func TestRows(t *testing.T) {
+	t.Parallel()
+	texts := map[string]bool{}
+	for _, f := range table {
+		if _, ok := mcp.LookupError(f.Code); !ok || f.Text == "" || f.When == "" || f.Status < 200 || f.Status > 599 {
+			t.Errorf("%+v is not complete", f)
+		}
+		if texts[strings.ToLower(f.Text)] {
+			t.Errorf("two faults are called %q", f.Text)
+		}
+		texts[strings.ToLower(f.Text)] = true
+		if f.After > 0 && f.Status != 503 {
+			t.Errorf("%q may be sent again, with status %d", f.Text, f.Status)
+		}
+	}
+}
+
+// TestMetaFaults holds the rows of what _meta lacks to the package that reads it where there are no headers.
+func TestMetaFaults(t *testing.T) {
+	t.Parallel()
+	version := `"` + mcp.MetaProtocolVersion + `":"2026-07-28"`
+	for meta, want := range map[string]*Fault{
+		`{}`:                NoRevision,
+		`{` + version + `}`: NoCapabilities,
+		`{` + version + `,"` + mcp.MetaClientCapabilities + `":{},"` + mcp.MetaClientInfo + `":1}`: ClientInfo,
+	} {
+		_, err := mcp.Meta(meta).Request()
+		if err == nil || err.Code != want.Code || err.Message != want.Text {
+			t.Errorf("%s: %v, want %s", meta, err, want.Text)
+		}
+	}
+}
+
+type told struct {
+	status, code int
+	message, id  string
+	after        time.Duration
+}
+
+func (r *told) Reject(status, code int, message string, _, id []byte, after time.Duration) {
+	*r = told{status, code, message, string(id), after}
+}
+
+func TestTell(t *testing.T) {
+	t.Parallel()
+	var got told
+	Unavailable.Tell(&got, []byte("1"))
+	if want := (told{503, mcp.CodeInternalError, "temporarily unavailable: try again shortly", "1", time.Second}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	SessionRevision.TellMore(&got, "2025-11-25", nil)
+	if want := (told{400, mcp.CodeInvalidRequest, "MCP-Protocol-Version is not the session's, 2025-11-25", "", 0}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if e := Initialized.Error(); e.Code != mcp.CodeInvalidRequest || e.Message != "the session is initialized already" {
+		t.Errorf("as an error: %v", e)
+	}
+}
