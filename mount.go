@@ -193,7 +193,7 @@ func (rt *Runtime) mounted() []*mount {
 func (rt *Runtime) limits(own *Limits) actors.Limits {
 	o := &rt.opts
 	return actors.Limits{
-		Grace: cmp.Or(own.Grace, o.Grace), GraceAlone: cmp.Or(own.ModernGrace, o.ModernGrace), MaxCall: cmp.Or(own.MaxCall, o.MaxCall), MaxAsk: cmp.Or(own.MaxAsk, o.MaxAsk), PingEvery: o.PingEvery, Retry: o.Retry,
+		Grace: cmp.Or(own.Grace, o.Grace), GraceStateless: cmp.Or(own.ModernGrace, o.ModernGrace), MaxCall: cmp.Or(own.MaxCall, o.MaxCall), MaxAsk: cmp.Or(own.MaxAsk, o.MaxAsk), PingEvery: o.PingEvery, Retry: o.Retry,
 		Rate: cmp.Or(own.CallRate, o.CallRate), Burst: cmp.Or(own.CallBurst, o.CallBurst), LogRate: cmp.Or(own.LogRate, o.LogRate),
 		PerSession: cmp.Or(own.CallsPerSession, o.CallsPerSession), Parked: cmp.Or(own.ParkedPerSession, o.ParkedPerSession),
 		Streams:       cmp.Or(own.StreamsPerSession, o.StreamsPerSession),

@@ -177,7 +177,7 @@ type dispatcher struct {
 }
 
 var _ transport.Connector = dispatcher{}
-var _ actors.Conn = (*transport.Exchange)(nil)
+var _ actors.Exchange = (*transport.Exchange)(nil)
 var _ actors.Conn = (*transport.Pipe)(nil)
 
 func input(x *transport.Exchange) actors.Input {
@@ -189,7 +189,7 @@ func input(x *transport.Exchange) actors.Input {
 		in.Address = host(x.RemoteAddr())
 	}
 	if x.Modern {
-		in.Alone = true
+		in.Stateless, in.Exchange = true, x
 	}
 	if v := x.Header["Traceparent"]; len(v) == 1 {
 		in.Trace.Parent = v[0]
@@ -211,7 +211,7 @@ func host(address string) string {
 
 func (d dispatcher) Post(x *transport.Exchange) {
 	in := input(x)
-	if in.Alone {
+	if in.Stateless {
 		if no := d.svc.Handler.(*service).checkHeaders(&x.Msg, x.Header); no != nil {
 			x.Reject(400, no.Code, no.Message, nil, x.Msg.ID, 0)
 			return

@@ -49,7 +49,7 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 				pipe.Answer(200, codec.AppendError(nil, m.ID, no.Code, no.Message, no.Data))
 				return
 			}
-			in.Alone = true
+			in.Stateless = true
 		}
 		rt.node.Message(svc, &in, nil, m, line)
 	})

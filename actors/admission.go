@@ -121,13 +121,6 @@ func (d *accounts) spend(s *sessionActor, a *quota.Account) verdict {
 	return verdict{}
 }
 
-// refund gives the tokens of a call back that did not run.
-func (r *requestActor) refund() {
-	if r.sess != nil {
-		r.node.accounts.giveBack(r.sess, r.from, r.call.msg)
-	}
-}
-
 // giveBack returns what spend took for a request.
 func (d *accounts) giveBack(s *sessionActor, a *quota.Account, m *codec.Message) {
 	if !pays(s, m.Method) {
@@ -204,10 +197,12 @@ func (d *accounts) admitStream(svc *Service, s *sessionActor, in *Input) (done f
 
 // admitLink counts the connection that a session lives on, or answers why there
 // may not be one more. Whoever was admitted gives it back as one of its streams.
-func (d *accounts) admitLink(in *Input) (*quota.Account, bool) { return d.admitListener(in, nil) }
+func (d *accounts) admitLink(in *Input) (*quota.Account, bool) {
+	return d.admitListener(in, in.Conn, nil)
+}
 
-// admitListener is admitLink for a request with an id.
-func (d *accounts) admitListener(in *Input, id []byte) (*quota.Account, bool) {
+// admitListener is admitLink for a request with an id, which is answered on to.
+func (d *accounts) admitListener(in *Input, to answerer, id []byte) (*quota.Account, bool) {
 	n := d.node
 	for {
 		a := d.Of(in.Tenant, in.Address)
@@ -217,7 +212,7 @@ func (d *accounts) admitListener(in *Input, id []byte) (*quota.Account, bool) {
 		}
 		if quota.Over(mine+a.Held[heldGets].Load(), n.limits.Principal.Streams) {
 			a.Held[heldStreams].Add(-1)
-			n.refusals.refuse(in.Conn, id, verdict{reason: StreamsOfPrincipal})
+			n.refusals.refuse(to, id, verdict{reason: StreamsOfPrincipal})
 			return nil, false
 		}
 		return a, true
@@ -237,7 +232,7 @@ func (s *sessionActor) admitQuestion(a *quota.Account, parked int) Reason {
 }
 
 // admitParked counts one more question of a request that has no session.
-func (d *accounts) admitParked(self *standing) (*quota.Account, error) {
+func (d *accounts) admitParked(self *stateless) (*quota.Account, error) {
 	n := d.node
 	for {
 		a := d.Of(self.peer.key.Tenant, self.address)

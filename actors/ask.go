@@ -40,20 +40,19 @@ type Answer struct {
 	Err    *mcp.Error
 }
 
-// Ask puts questions to the client on the call's stream and waits for all the
-// answers. It fails with the cause of ctx or of the call, ErrNoAnswer, or
-// ErrParked; an answer that is an error is an Answer.
+// Ask puts questions to the client and waits for all the answers: on the call's stream or
+// connection, or, of a stateless client, by having it send the request again. It fails
+// with the cause of ctx or of the call, ErrNoAnswer, or ErrParked; an answer that is an
+// error is an Answer.
 func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
-	switch {
-	case c.r == nil:
+	if c.r == nil {
 		return nil, errReturned
-	case c.self != nil: // there is no session to keep answers in
-		return c.askAgain(ctx, qs)
 	}
-	return c.askInSession(ctx, qs)
+	return c.client.ask(ctx, c, qs)
 }
 
-func (c *Call) askInSession(ctx context.Context, qs []Question) ([]Answer, error) {
+// ask puts the questions of a call of the session.
+func (s *sessionActor) ask(ctx context.Context, c *Call, qs []Question) ([]Answer, error) {
 	answers, uses := make([]Answer, len(qs)), make([]int, len(qs))
 	var own, common []int
 	for i, q := range qs {
@@ -65,10 +64,10 @@ func (c *Call) askInSession(ctx context.Context, qs []Question) ([]Answer, error
 		}
 	}
 	if len(common) == 0 {
-		return answers, c.ask(ctx, qs, uses, own, answers)
+		return answers, s.askOwn(ctx, c, qs, uses, own, answers)
 	}
 	if len(common) == 1 && len(own) == 0 {
-		a, err := c.askCommon(ctx, qs, uses, 0)
+		a, err := s.askCommon(ctx, c, qs, uses, 0)
 		answers[0] = a
 		return answers, err
 	}
@@ -77,7 +76,7 @@ func (c *Call) askInSession(ctx context.Context, qs []Question) ([]Answer, error
 	ends := make(chan error, len(common))
 	for _, i := range common {
 		go func() {
-			a, err := c.askCommon(ctx, qs, uses, i)
+			a, err := s.askCommon(ctx, c, qs, uses, i)
 			answers[i] = a
 			if err != nil {
 				cancel(err)
@@ -85,7 +84,7 @@ func (c *Call) askInSession(ctx context.Context, qs []Question) ([]Answer, error
 			ends <- err
 		}()
 	}
-	err := c.ask(ctx, qs, uses, own, answers)
+	err := s.askOwn(ctx, c, qs, uses, own, answers)
 	if err != nil {
 		cancel(err)
 	}
@@ -101,19 +100,20 @@ func (c *Call) askInSession(ctx context.Context, qs []Question) ([]Answer, error
 }
 
 // askCommon asks one question whose answer may be kept.
-func (c *Call) askCommon(ctx context.Context, qs []Question, uses []int, i int) (Answer, error) {
-	return c.sess.kept().share(ctx, c.ctx, qs[i].Keep, func() (Answer, error) {
+func (s *sessionActor) askCommon(ctx context.Context, c *Call, qs []Question, uses []int, i int) (Answer, error) {
+	return s.kept().share(ctx, c.ctx, qs[i].Keep, func() (Answer, error) {
 		answers := make([]Answer, len(qs))
-		err := c.ask(ctx, qs, uses, []int{i}, answers)
+		err := s.askOwn(ctx, c, qs, uses, []int{i}, answers)
 		return answers[i], err
 	})
 }
 
-// ask puts those of qs that which names to the client, and fills in the answers. uses
+// askOwn puts those of qs that which names to the client, and fills in the answers. uses
 // numbers them all: see uses.
-func (c *Call) ask(ctx context.Context, qs []Question, uses, which []int, answers []Answer) error {
-	n, limits := c.node, c.svc.Limits
-	on := "" // the stream to ask on
+func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses, which []int, answers []Answer) error {
+	n, limits := c.peer.node, c.peer.svc.Limits
+	var on *streamActor // to ask on
+	begun := false      // it is as it will be
 	waiting := make([]*question, len(qs))
 	defer func() {
 		for _, x := range waiting {
@@ -133,10 +133,10 @@ func (c *Call) ask(ctx context.Context, qs []Question, uses, which []int, answer
 			waiting[i] = past.open
 			continue
 		}
-		if on == "" {
-			on = c.becomeStream()
+		if !begun {
+			on, begun = c.becomeStream(), true
 		}
-		x, err := c.sess.ask(on)
+		x, err := n.questions.of(s, on)
 		if err != nil {
 			c.withdraw(waiting, "no longer needed")
 			return err
@@ -161,7 +161,7 @@ func (c *Call) ask(ctx context.Context, qs []Question, uses, which []int, answer
 			return ErrNoAnswer
 		case <-c.ctx.Done():
 			return context.Cause(c.ctx)
-		case <-c.sess.deaf():
+		case <-s.deaf:
 			return ErrSessionEnded
 		case <-ctx.Done():
 			c.withdraw(waiting, notNeeded(ctx))
@@ -181,7 +181,7 @@ func notNeeded(ctx context.Context) string {
 
 // put sends one question, the use-th with its key.
 func (c *Call) put(ctx context.Context, x *question, q Question, use int) error {
-	asking := &askClient{x: x, entry: stream.Entry{
+	asking := &emitted{entry: stream.Entry{
 		Kind: stream.Request,
 		Meta: appendAsked(pastQuestion{ID: x.id, Key: q.Key, Use: use, Member: c.member}),
 		Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params),
@@ -189,22 +189,13 @@ func (c *Call) put(ctx context.Context, x *question, q Question, use int) error 
 	return c.send(ctx, asking, &asking.entry.Acked, len(asking.entry.Data))
 }
 
-// askClient emits a question, and ties it to the stream that records its
-// answer.
-type askClient struct {
-	x     *question
-	entry stream.Entry
-}
-
-func (a *askClient) Refused(err error) { a.entry.Drop(err) }
-
-// becomeStream makes the call's answer a stream and returns its id, "" where
-// nothing can be sent any more.
-func (c *Call) becomeStream() string {
+// becomeStream makes the call's answer a stream, and returns the one that logs it: nil
+// where none does, or where nothing can be sent any more.
+func (c *Call) becomeStream() *streamActor {
 	m := &upgradeNow{}
 	m.Init()
 	if context.Cause(c.ctx) != nil || c.post(m) != nil {
-		return ""
+		return nil
 	}
 	m.Wait()
 	return m.stream
@@ -213,7 +204,7 @@ func (c *Call) becomeStream() string {
 // upgradeNow makes a request's answer a stream.
 type upgradeNow struct {
 	kernel.Reply
-	stream string
+	stream *streamActor
 }
 
 func (u *upgradeNow) Refused(error) { u.Done() }
@@ -221,7 +212,7 @@ func (u *upgradeNow) Refused(error) { u.Done() }
 // withdraw tells the client that what is still open needs no answer.
 func (c *Call) withdraw(open []*question, why string) {
 	for _, x := range open {
-		if x == nil || !c.node.questions.take(x) {
+		if x == nil || !c.peer.node.questions.take(x) {
 			continue
 		}
 		data := codec.AppendNotification(nil, "notifications/cancelled", withdrawal(x, why))
@@ -242,11 +233,11 @@ func (p *Peer) Ask(ctx context.Context, q Question) (Answer, error) {
 }
 
 func (p *Peer) ask(ctx context.Context, q Question) (Answer, error) {
-	if p.meta != nil {
-		return Answer{}, ErrNoStream
+	if _, err := p.who.session(); err != nil {
+		return Answer{}, err
 	}
 	n := p.node
-	x, err := p.last.Load().ask("")
+	x, err := n.questions.of(p.last.Load(), nil)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -262,7 +253,7 @@ func (p *Peer) ask(ctx context.Context, q Question) (Answer, error) {
 		return a, nil
 	case <-p.svc.life.done:
 		return Answer{}, ErrRetired
-	case <-p.last.Load().deaf():
+	case <-p.last.Load().deaf:
 		return Answer{}, p.svc.ended()
 	case <-timer.C:
 		p.withdraw(x, "timed out")

@@ -51,26 +51,26 @@ type asking struct {
 	missing []int    // the places of those that have no answer
 }
 
-// askAgain asks a client that brings its answers by sending the request again. Many
+// ask asks a client that brings its answers by sending the request again. Many
 // handlers may wait here for minutes, each with its stack: the frames down to the wait
 // are kept small, and what needs large ones has returned by then.
-func (c *Call) askAgain(ctx context.Context, qs []Question) ([]Answer, error) {
-	in := &c.self.input
+func (s *stateless) ask(ctx context.Context, c *Call, qs []Question) ([]Answer, error) {
+	in := &s.input
 	if err := in.mu.lock(ctx, c.ctx); err != nil {
 		return nil, err
 	}
 	defer in.mu.unlock()
 	a := in.begin(qs)
 	for in.lacks(a) {
-		wake, err := c.putQuestions(a)
+		wake, err := s.putQuestions(c, a)
 		if err != nil {
 			return nil, err
 		}
-		if err := c.self.take(c.await(ctx, wake), a); err != nil {
+		if err := in.take(s.await(ctx, c, wake), a); err != nil {
 			return nil, err
 		}
 	}
-	return c.self.answers(a), nil
+	return in.answers(a), nil
 }
 
 // begin returns what is asked with the keys that it is asked by.
@@ -130,18 +130,18 @@ func (in *input) answers(a *asking) []Answer {
 
 // await waits until the call can go on. The actor says so, also when the call ends;
 // it knows nothing of a context that is the handler's own.
-func (c *Call) await(ctx context.Context, wake <-chan more) more {
-	if c.sess == nil && ctx.Done() == c.ctx.Done() {
+func (s *stateless) await(ctx context.Context, c *Call, wake <-chan more) more {
+	if s.deaf == nil && ctx.Done() == c.ctx.Done() {
 		return <-wake
 	}
-	return c.awaitOr(ctx, wake)
+	return s.awaitOr(ctx, wake)
 }
 
-func (c *Call) awaitOr(ctx context.Context, wake <-chan more) more {
+func (s *stateless) awaitOr(ctx context.Context, wake <-chan more) more {
 	select {
 	case m := <-wake:
 		return m
-	case <-c.deaf():
+	case <-s.deaf:
 		return more{err: ErrSessionEnded}
 	case <-ctx.Done():
 		return more{err: context.Cause(ctx)}
@@ -151,18 +151,10 @@ func (c *Call) awaitOr(ctx context.Context, wake <-chan more) more {
 // patience is how long a client has to send a request again.
 func (svc *Service) patience() time.Duration { return min(svc.Limits.MaxAsk, maxStateAge) }
 
-// deaf is closed when nobody can bring an answer any more.
-func (c *Call) deaf() <-chan struct{} {
-	if c.sess == nil {
-		return nil
-	}
-	return c.sess.deaf()
-}
-
 // putQuestions has the client told what is missing. The answers come on the channel;
 // until they have, an account holds the call's place among those that wait.
-func (c *Call) putQuestions(a *asking) (wake <-chan more, err error) {
-	n, in := c.node, &c.self.input
+func (s *stateless) putQuestions(c *Call, a *asking) (wake <-chan more, err error) {
+	n, in := c.peer.node, &s.input
 	if cause := context.Cause(c.ctx); cause != nil {
 		return nil, cause
 	}
@@ -170,7 +162,7 @@ func (c *Call) putQuestions(a *asking) (wake <-chan more, err error) {
 		n.refusals.count(AskRounds)
 		return nil, ErrTooManyRounds
 	}
-	if in.place, err = n.accounts.admitParked(c.self); err != nil {
+	if in.place, err = n.accounts.admitParked(s); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -182,12 +174,12 @@ func (c *Call) putQuestions(a *asking) (wake <-chan more, err error) {
 		in.park = n.newID()
 		n.parks.Put(in.park, c.r)
 	}
-	state, err := n.sealState(c, time.Now().Add(c.svc.patience()))
+	state, err := n.sealState(c, in, time.Now().Add(c.peer.svc.patience()))
 	if err != nil {
 		return nil, err
 	}
 	answers := make(chan more, 1)
-	m := &askMore{round: in.round + 1, answer: inputRequired(a, state, c.svc.ResultMeta), wake: answers}
+	m := &askMore{round: in.round + 1, answer: inputRequired(a, state, c.peer.svc.ResultMeta), wake: answers}
 	m.Init()
 	if err := c.post(m); err != nil {
 		return nil, err
@@ -201,17 +193,17 @@ func (c *Call) putQuestions(a *asking) (wake <-chan more, err error) {
 
 // take ends a wait: what a request brought of that which was missing is kept, and the
 // rest is ignored.
-func (s *standing) take(got more, a *asking) error {
-	s.place.Held[heldParked].Add(-1)
+func (in *input) take(got more, a *asking) error {
+	in.place.Held[heldParked].Add(-1)
 	if got.err != nil {
 		return got.err
 	}
-	if s.given == nil {
-		s.given = make(map[string][]byte)
+	if in.given == nil {
+		in.given = make(map[string][]byte)
 	}
 	for _, i := range a.missing {
 		if raw, ok := got.given[a.keys[i]]; ok {
-			s.given[a.keys[i]] = raw
+			in.given[a.keys[i]] = raw
 		}
 	}
 	return nil

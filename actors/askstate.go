@@ -60,8 +60,7 @@ func stateFor(tenant, server string) []byte {
 }
 
 // sealState makes the state of the call's next round.
-func (n *Node) sealState(c *Call, expires time.Time) (string, error) {
-	in := &c.self.input
+func (n *Node) sealState(c *Call, in *input, expires time.Time) (string, error) {
 	st := askState{Method: string(c.msg.Method), Request: requestDigest(c.msg), Expires: expires.UnixMilli(), Park: in.park, Round: in.round + 1}
 	size := 0
 	if len(in.taken) > 0 { // what has answered nothing is not worth carrying

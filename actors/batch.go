@@ -135,10 +135,15 @@ func (s *sessionActor) runBatch(in *Input, principal any, requests []*element, b
 	st := s.newBatchStream(in.Conn, principal, requests, body)
 	members := make([]*requestActor, 0, len(requests))
 	for i, e := range requests {
-		r, err := n.admitted(s, in, noConn{}, &e.m, e.raw, &Call{principal: principal, trace: in.Trace, attempt: 1, member: i}, st)
+		r, err := s.admitted(in, &e.m)
+		if err == nil {
+			s.begins(r, r.loggedWay(s, nil), &e.m, e.raw, &Call{principal: principal, trace: in.Trace, attempt: 1, member: i})
+			r.join(st)
+			err = s.enters(r)
+		}
 		if err != nil {
 			for _, r := range members {
-				r.withdraw(err)
+				s.withdraw(r, err)
 			}
 			_ = st.Post(discard{})
 			if errors.Is(err, kernel.ErrStopped) {
@@ -164,15 +169,11 @@ func (r *requestActor) join(st *streamActor) {
 }
 
 // withdraw ends a request that was entered and is not to run.
-func (r *requestActor) withdraw(cause error) {
-	r.end.Init()
-	r.end.req = r
-	if r.sess.Post(&r.end) == nil {
-		r.end.Wait()
-	}
+func (s *sessionActor) withdraw(r *requestActor, cause error) {
+	s.leave(r)
 	r.timer.Stop()
 	r.cancel(cause)
-	r.refund()
+	s.refund(r)
 	r.release()
 }
 

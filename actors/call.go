@@ -16,22 +16,23 @@ import (
 // handler returns. Its methods may be called from any goroutine; those that send
 // fail once the handler has returned, and send nothing.
 type Call struct {
-	r         *requestActor // used again for other requests: see turn
+	r         *requestActor // used again for other requests: see turn; nil for a listener's call
 	turn      uint64
 	ctx       context.Context
-	svc       *Service
-	node      *Node
-	sess      *sessionActor // nil for a request that stands for itself, over HTTP
 	peer      *Peer
-	self      *standing // of a request that stands for itself, else nil
 	msg       *codec.Message
-	token     []byte // the progress token, nil if none; a copy
+	own       []byte                 // the progress token of the first request, nil if none; a copy
+	token     atomic.Pointer[[]byte] // that of the request that is answered now
 	principal any
 	trace     Trace
 	attempt   int
 	member    int // place in a batch
 	journal   *journal
 	uses      uses
+
+	// These are its way's, see there.
+	client client
+	pace   pacer
 
 	// unstored counts the bytes on their way to the log.
 	unstored atomic.Int64
@@ -46,10 +47,10 @@ func (c *Call) Peer() *Peer { return c.peer }
 // ProgressToken is the raw token that the client wants progress under, nil if it
 // wants none.
 func (c *Call) ProgressToken() []byte {
-	if c.self != nil {
-		return *c.self.token.Load()
+	if token := c.token.Load(); token != nil {
+		return *token
 	}
-	return c.token
+	return nil
 }
 
 // Principal is what the transport's authentication returned, or, when the call
@@ -112,14 +113,6 @@ func (c called) Refused(err error) {
 	}
 }
 
-// link is the connection that the call's session lives on, nil if none does.
-func (c *Call) link() *link {
-	if c.sess == nil {
-		return nil
-	}
-	return c.sess.link
-}
-
 func (c *Call) post(m any) error {
 	if c.r == nil { // of a listener: there is nothing to send by
 		return errReturned
@@ -134,14 +127,12 @@ func (c *Call) send(ctx context.Context, m any, acked *func(error), size int) er
 	if cause := context.Cause(c.ctx); cause != nil {
 		return cause
 	}
-	if l := c.link(); l != nil {
-		if err := l.pace(ctx); err != nil {
-			return err
-		}
-		defer l.paced()
+	if err := c.pace.pace(ctx); err != nil {
+		return err
 	}
+	defer c.pace.paced()
 	var stored chan error
-	if c.unstored.Add(int64(size)) > int64(c.svc.Limits.Queue) {
+	if c.unstored.Add(int64(size)) > int64(c.peer.svc.Limits.Queue) {
 		stored = make(chan error, 1)
 	}
 	*acked = func(err error) {

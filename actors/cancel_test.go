@@ -2,11 +2,13 @@ package actors
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -92,4 +94,42 @@ func (m *memory) kinds(t *testing.T) (all []stream.Kind) {
 		}
 	}
 	return all
+}
+
+// A stateless call that was cancelled gives its place to the next one of a client that
+// waits for its turn.
+func TestCancelledStatelessCallGivesItsPlace(t *testing.T) {
+	limits := Limits{PerSession: 1}
+	inBubble(t, limits, NodeLimits{}, func(t *testing.T, h *held) {
+		h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+			if string(c.Message().ID) == "1" {
+				<-ctx.Done()
+			}
+			return []byte(`{}`), nil
+		}
+		h.svc = NewService("s", benchHandler{h.handler}, limits)
+		c := &heldConn{}
+		in := Input{Tenant: "anon", Conn: c, Patient: true}
+		h.Connect(h.svc, &in)
+		in.Session = c.name
+		post := func(body string, stateless bool) {
+			var m codec.Message
+			if err := codec.Scan([]byte(body), &m, codec.Limits{}); err != nil {
+				t.Fatal(err)
+			}
+			own := in
+			own.Stateless = stateless
+			h.Message(h.svc, &own, nil, &m, []byte(body))
+		}
+		call := func(id string) string {
+			return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"x",` + statelessMeta + `}}`
+		}
+		post(call("1"), true)
+		post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, false)
+		post(call("2"), true)
+		synctest.Wait()
+		if got := c.read(); len(got) != 1 || !strings.Contains(got[0], `"id":2,"result"`) {
+			t.Errorf("got %q", got)
+		}
+	})
 }

@@ -1,20 +1,18 @@
 package actors
 
 import (
-	"bytes"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
-// broken answers what a contained panic has left without an answer. A request of a session
+// fault answers what a contained panic has left without an answer. A request of a session
 // has status 200, see turnAway.
-func broken(c Conn, id []byte, inSession bool) {
+func fault(c answerer, id []byte, status int) {
 	f := *faults.Internal
-	if inSession {
-		f.Status = 200
-	}
+	f.Status = status
 	f.Tell(c, id)
 }
 
@@ -61,7 +59,11 @@ func (s *streamActor) cutShort() {
 	if att := s.att; att != nil {
 		s.att = nil
 		if !s.opened {
-			s.Contain(func() { broken(att.conn, s.callID(), len(s.rec.Calls) > 0) })
+			status := 200
+			if len(s.rec.Calls) == 0 {
+				status = 500
+			}
+			s.Contain(func() { fault(att.conn, s.callID(), status) })
 		}
 		s.Contain(att.cut)
 	}
@@ -88,7 +90,7 @@ func (r *requestActor) Failed(m any, last bool) {
 		}
 	case abandon, giveUp, streamGone, graceOver, connGone, closeConn:
 		r.stop()
-		if r.self != nil {
+		if r.logged.stream == nil {
 			r.unanswered()
 		}
 	}
@@ -102,15 +104,12 @@ func (r *requestActor) stop() {
 	if r.cancel != nil {
 		r.cancel(errInternal)
 	}
-	if r.self != nil {
-		r.goOn(more{err: errInternal})
-	}
+	r.goOn(more{err: errInternal})
 }
 
 // forget undoes that x is the exchange that the call answers: who brought it sees to it.
-func (r *requestActor) forget(x *exchange) {
-	r.Contain(func() { r.self.stop() })
-	r.conn, r.self.exchange = nobody{}, nil
+func (r *requestActor) forget(x brought) {
+	r.way.delivery, r.self.served = nowhere{}, &r.self.direct // which holds nothing
 	if r.from == x.from {
 		r.from = nil
 	}
@@ -118,20 +117,13 @@ func (r *requestActor) forget(x *exchange) {
 
 // unanswered ends the exchange of a request whose answer was cut short.
 func (r *requestActor) unanswered() {
-	switch {
-	case r.stream != nil:
-		entry := stream.Entry{Kind: stream.Final, Meta: bytes.Clone(r.id), Data: codec.AppendError(nil, r.id, faults.Internal.Code, faults.Internal.Text, nil)}
-		_ = r.stream.Post(&pushEntries{entries: []stream.Entry{entry}, last: true})
-	case r.link() != nil:
-		r.Contain(func() { r.link().send(codec.AppendError(nil, r.id, faults.Internal.Code, faults.Internal.Text, nil)) })
-	default:
-		r.Contain(func() { broken(r.conn, r.id, r.self == nil) })
-		r.Contain(r.conn.Cut)
-	}
-	if r.self == nil {
-		return
-	}
-	r.Contain(r.giveUpOthers)
-	r.self.heard()
-	r.conn, r.self.stream = nobody{}, nil
+	r.phase = request.Dropped
+	r.way.end(broken, r.id)
+	r.way.delivery = nowhere{}
+	r.Contain(func() { r.endOthers(givenUp) })
+}
+
+// internalError is the response to the request id that a panic has cut short.
+func internalError(id []byte) []byte {
+	return codec.AppendError(nil, id, faults.Internal.Code, faults.Internal.Text, nil)
 }

@@ -156,14 +156,14 @@ func TestPanicWhileAStreamOpens(t *testing.T) {
 	}
 }
 
-const aloneMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`
+const statelessMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`
 
 // So it is with requests that stand for themselves, and with listeners.
 func TestPanicWhileARequestIsAnswered(t *testing.T) {
 	for name, tt := range map[string]struct{ op, body string }{
-		"answer":   {"Answer", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",` + aloneMeta + `}}`},
-		"event":    {"Event", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"talks",` + aloneMeta + `}}`},
-		"listener": {"Event", `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{},` + aloneMeta + `}}`},
+		"answer":   {"Answer", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",` + statelessMeta + `}}`},
+		"event":    {"Event", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"talks",` + statelessMeta + `}}`},
+		"listener": {"Event", `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{},` + statelessMeta + `}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
@@ -176,7 +176,7 @@ func TestPanicWhileARequestIsAnswered(t *testing.T) {
 				}
 				c := &faultyConn{fails: func(op string, _ []byte) bool { return op == tt.op }}
 				in := h.input("", "192.0.2.1", nil)
-				in.Alone = true
+				in.Stateless, in.Exchange = true, c
 				hasReturned(t, h.postTo(c, in, tt.body))
 				time.Sleep(time.Minute)
 				if n, subs := h.Stats().InFlight, h.k.Live(KindSubscription); n != 0 || subs != 0 || !c.over {

@@ -114,7 +114,7 @@ func (r *requestActor) hasten(begun time.Time) {
 // to come back for it. It is for the session's turn, while the call is in its table.
 func (r *requestActor) own() bool {
 	m := r.call.msg
-	return r.link() != nil || !has(r.sess.view.Load().rec.Revision, mcp.FeatureStreamPriming) || !r.svc.Handler.Safe(m.Method, m.Name)
+	return !r.way.returns || !r.svc.Handler.Safe(m.Method, m.Name)
 }
 
 func (s *streamActor) passOn() {
@@ -141,15 +141,15 @@ type tally struct {
 func (m *tally) Refused(error) { m.Done() }
 
 func (m *tally) count(r *requestActor) {
-	if r.self == nil && !r.started.After(m.begun) && r.own() {
+	if !r.started.After(m.begun) && r.own() {
 		m.own++
 	}
 }
 
-// countAlone counts a request that stands for itself. One that waits to be sent again can go on in another process, if
-// it may run there at all.
-func (m *tally) countAlone(r *requestActor) {
-	if r.self == nil || r.started.After(m.begun) {
+// countStateless counts a stateless request. One that waits to be sent again can go on in another process, if it may run
+// there at all.
+func (m *tally) countStateless(r *requestActor) {
+	if r.started.After(m.begun) {
 		return
 	}
 	switch msg := r.call.msg; r.phase {
@@ -171,7 +171,7 @@ func (n *Node) ownCalls(begun time.Time) bool {
 			m.Wait()
 		}
 	}
-	for _, r := range n.standings.snapshot() {
+	for _, r := range n.statelessCalls.snapshot() {
 		ask(func(t any) error { return r.r.Post(called{r.turn, t}) })
 	}
 	if n.accounts.InFlight() > 0 {
@@ -183,7 +183,7 @@ func (n *Node) ownCalls(begun time.Time) bool {
 // giveUp ends the calls that still run: see HandOver.
 func (n *Node) giveUp(ctx context.Context) {
 	n.sessions.Each(func(s *sessionActor) { _ = s.Post(giveUpCalls{}) })
-	n.standings.giveUp(nil, ErrClosing)
+	n.statelessCalls.giveUp(nil, ErrClosing)
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	n.quiet(last)

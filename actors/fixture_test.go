@@ -72,7 +72,7 @@ type heldConn struct {
 	name   string
 }
 
-var _ Conn = (*heldConn)(nil)
+var _ Exchange = (*heldConn)(nil)
 
 func (c *heldConn) SetSession(id string) { c.name = id }
 func (c *heldConn) Answer(status int, body []byte) bool {
@@ -145,6 +145,10 @@ func (c *heldConn) Gone(f func()) {
 	}
 	c.gone = append(c.gone, f)
 }
+
+func (c *heldConn) Context() context.Context                { return context.Background() }
+func (c *heldConn) WhenGone(func()) (stop func() bool)      { return func() bool { return true } }
+func (c *heldConn) AnswerLast(status int, body []byte) bool { return c.Answer(status, body) }
 
 // events are the messages of the connection's stream so far.
 func (c *heldConn) events() []string {

@@ -112,10 +112,11 @@ func (s *sessionActor) kept() *kept {
 
 // Forget drops the answer that was kept: the next question that may be kept is asked.
 func (p *Peer) Forget() {
-	if p.meta != nil {
+	s, err := p.who.session()
+	if err != nil {
 		return
 	}
-	if k := p.last.Load().keeps.Load(); k != nil {
+	if k := s.keeps.Load(); k != nil {
 		k.forget()
 	}
 }

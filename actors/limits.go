@@ -12,26 +12,26 @@ import (
 // Limits bound what one service takes on. Zero fields take the defaults of
 // Defaults, which are those of internal/limits.
 type Limits struct {
-	Grace       time.Duration // a plain answer may take this long
-	GraceAlone  time.Duration // the same since 2026-07-28, where the status waits for the handler
-	MaxCall     time.Duration // a call may run this long
-	PingEvery   time.Duration // clients are pinged this often; 0 never
-	MaxAsk      time.Duration // an answer of the client may take this long
-	Session     session.Lifetime
-	SessionDrop time.Duration // an unused session leaves memory after this
-	ReplayAge   time.Duration // events can be replayed for this long
-	Stream      stream.Limits
-	Queue       int           // bytes that may wait for the log per stream
-	KeepAlive   time.Duration // a silent stream gets a comment this often
-	StoreWait   time.Duration // a POST waits this long for the store
-	ResumeWait  time.Duration // a resume is held this long
-	PerSession  int           // calls in flight per session; negative is no limit
-	Rate        float64       // calls per second and session; negative is no limit
-	Burst       int           // calls at once after a silence
-	LogRate     float64       // log messages per second and session, twice as many at once; negative is no limit
-	Streams     int           // streams with a connection per session; negative is no limit
-	Parked      int           // questions per session that wait for the client; negative is no limit
-	Depth       int           // JSON depth
+	Grace          time.Duration // a plain answer may take this long
+	GraceStateless time.Duration // the same since 2026-07-28, where the status waits for the handler
+	MaxCall        time.Duration // a call may run this long
+	PingEvery      time.Duration // clients are pinged this often; 0 never
+	MaxAsk         time.Duration // an answer of the client may take this long
+	Session        session.Lifetime
+	SessionDrop    time.Duration // an unused session leaves memory after this
+	ReplayAge      time.Duration // events can be replayed for this long
+	Stream         stream.Limits
+	Queue          int           // bytes that may wait for the log per stream
+	KeepAlive      time.Duration // a silent stream gets a comment this often
+	StoreWait      time.Duration // a POST waits this long for the store
+	ResumeWait     time.Duration // a resume is held this long
+	PerSession     int           // calls in flight per session; negative is no limit
+	Rate           float64       // calls per second and session; negative is no limit
+	Burst          int           // calls at once after a silence
+	LogRate        float64       // log messages per second and session, twice as many at once; negative is no limit
+	Streams        int           // streams with a connection per session; negative is no limit
+	Parked         int           // questions per session that wait for the client; negative is no limit
+	Depth          int           // JSON depth
 	// Subscriptions bounds the resources that a session may subscribe to; negative
 	// is no limit.
 	Subscriptions int
@@ -51,7 +51,7 @@ func (l Limits) Defaults() Limits {
 		}
 	}
 	d(&l.Grace, 250*time.Millisecond)
-	d(&l.GraceAlone, 10*time.Second)
+	d(&l.GraceStateless, 10*time.Second)
 	d(&l.MaxCall, limits.MaxCall.Value())
 	d(&l.MaxAsk, limits.MaxAsk.Value())
 	d(&l.Session.Idle, limits.SessionIdle.Value())

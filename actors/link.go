@@ -103,7 +103,7 @@ func (n *Node) Connect(svc *Service, in *Input) {
 		age = math.MaxInt64 // it lives as long as its process
 	}
 	s := n.sessions.build(svc, key, session.New(time.Now(), session.Lifetime{Idle: age, Absolute: age}), 0)
-	s.link = l
+	s.link, s.deaf = l, l.deaf
 	s.account.Keep(n.accounts.Accounts, a) // which also pays for questions before the first request
 	l.said.Store(s.last.UnixNano())
 	s.startSession()
@@ -159,7 +159,7 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 	}
 	until := time.Now().Add(svc.Limits.StoreWait)
 	if m.Kind != codec.Batch {
-		if s.take(in, linkReply{s.link.conn}, principal, m, body, until) {
+		if s.take(in, in.Conn, s.link, principal, m, body, until) {
 			in.Conn.Accepted()
 		}
 		return
@@ -173,35 +173,33 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 		}
 		return
 	}
-	conn := in.Conn
-	gathered := &linkBatch{conn: s.link.conn}
+	gathered := &linkBatch{link: s.link}
 	for i := range all {
 		if all[i].m.Kind == codec.Request {
 			gathered.open++
 		}
 	}
 	for i := range all {
-		reply := gathered.member()
-		in.Conn = reply // what is refused of a batch is refused by itself
-		s.take(in, reply, principal, &all[i].m, all[i].raw, until)
+		reply := gathered.member() // what is refused of a batch is refused by itself
+		s.take(in, reply, reply, principal, &all[i].m, all[i].raw, until)
 	}
-	conn.Accepted()
+	in.Conn.Accepted()
 }
 
-func unknownLink(c Conn, id []byte) {
+func unknownLink(c answerer, id []byte) {
 	faults.UnknownLink.Tell(c, id)
 }
 
 // take takes one message of a session that lives on a connection. It reports whether it did; else it has answered on
-// in.Conn. A request that was taken is answered on reply, also if it is refused for a limit.
-func (s *sessionActor) take(in *Input, reply Conn, principal any, m *codec.Message, raw []byte, until time.Time) bool {
-	if in.Alone && m.Kind == codec.Request {
-		s.takeAloneOn(in, principal, m, raw)
+// came. A request that was taken is answered on reply, also if it is refused for a limit.
+func (s *sessionActor) take(in *Input, came answerer, reply replier, principal any, m *codec.Message, raw []byte, until time.Time) bool {
+	if in.Stateless && m.Kind == codec.Request {
+		s.takeStateless(in, principal, m, raw)
 		return true
 	}
 	switch m.Kind {
 	case codec.Request:
-		return s.takeRequestOn(in, reply, principal, m, raw)
+		return s.takeRequestOn(in, came, reply, principal, m, raw)
 	case codec.Notification:
 		s.node.notified(s.svc, s, m, until)
 	default:
@@ -210,7 +208,7 @@ func (s *sessionActor) take(in *Input, reply Conn, principal any, m *codec.Messa
 	return true
 }
 
-func (s *sessionActor) takeRequestOn(in *Input, reply Conn, principal any, m *codec.Message, raw []byte) bool {
+func (s *sessionActor) takeRequestOn(in *Input, came answerer, reply replier, principal any, m *codec.Message, raw []byte) bool {
 	n := s.node
 	fresh := s.view.Load().rec.Revision == ""
 	switch {
@@ -227,35 +225,21 @@ func (s *sessionActor) takeRequestOn(in *Input, reply Conn, principal any, m *co
 		n.refusals.turnAway(reply, errUnavailable, m.ID)
 		return true
 	}
-	return s.callOn(in, reply, principal, raw)
+	return s.callOn(in, came, reply, principal, raw)
 }
 
-// takeAloneOn takes a request that stands for itself on a connection that carries
-// others (2026-07-28, basic/transports/stdio).
-func (s *sessionActor) takeAloneOn(in *Input, principal any, m *codec.Message, raw []byte) {
-	n := s.node
-	own := *in
-	if string(m.Method) == mcp.MethodSubscriptionsListen {
-		own.Conn = s.link.conn
-		n.listenAlone(s.svc, s, &own, principal, m)
-		return
-	}
-	own.Conn = linkReply{s.link.conn}
-	if !s.link.slot(s.svc.Limits.StoreWait) {
-		n.refusals.refuse(own.Conn, m.ID, verdict{reason: CallsOfSession})
-		return
-	}
-	if !n.alone(s.svc, s, &own, principal, m, raw) {
+// takeStateless takes a stateless request on a connection that carries others (2026-07-28,
+// basic/transports/stdio).
+func (s *sessionActor) takeStateless(in *Input, principal any, m *codec.Message, raw []byte) {
+	a := &arrival{n: s.node, svc: s.svc, in: *in, principal: principal, m: m, body: raw, to: s.link, on: overLink{s}, sess: s}
+	switch {
+	case string(m.Method) == mcp.MethodSubscriptionsListen:
+		a.listen()
+	case !s.link.slot(s.svc.Limits.StoreWait):
+		s.node.refusals.refuse(s.link, m.ID, verdict{reason: CallsOfSession})
+	case !a.take():
 		s.link.leave()
 	}
-}
-
-// place is the link of a session whose calls have places, nil if they need none.
-func (s *sessionActor) place() *link {
-	if s == nil || s.link == nil || s.link.slots == nil {
-		return nil
-	}
-	return s.link
 }
 
 // initializeOn settles a session that lives on a connection.
@@ -286,7 +270,7 @@ func (s *sessionActor) initializeOn(m *codec.Message) {
 
 // callOn runs a request of a session that lives on a connection, on a goroutine of its own: who sent it may have to
 // answer a question before the request can end.
-func (s *sessionActor) callOn(in *Input, reply Conn, principal any, raw []byte) bool {
+func (s *sessionActor) callOn(in *Input, came answerer, reply replier, principal any, raw []byte) bool {
 	n := s.node
 	var m codec.Message
 	body := bytes.Clone(raw)
@@ -297,15 +281,19 @@ func (s *sessionActor) callOn(in *Input, reply Conn, principal any, raw []byte) 
 		n.refusals.turnAway(reply, verdict{reason: CallsOfSession}, m.ID)
 		return true
 	}
-	r, err := n.admitted(s, in, reply, &m, body, &Call{principal: principal, trace: in.Trace, attempt: 1}, nil)
+	r, err := s.admitted(in, &m)
+	if err == nil {
+		s.begins(r, r.boundWay(s, reply), &m, body, &Call{principal: principal, trace: in.Trace, attempt: 1})
+		err = s.enters(r)
+	}
 	if err != nil {
 		s.link.leave()
 		switch {
 		case errors.Is(err, kernel.ErrStopped): // it has just ended
-			unknownLink(in.Conn, m.ID)
+			unknownLink(came, m.ID)
 			return false
 		case errors.Is(err, session.ErrDuplicate): // an error with this id would be taken for the answer to the first
-			n.refusals.refused(in.Conn, err, m.ID)
+			n.refusals.refused(came, err, m.ID)
 			return false
 		}
 		n.refusals.turnAway(reply, err, m.ID)
@@ -313,7 +301,7 @@ func (s *sessionActor) callOn(in *Input, reply Conn, principal any, raw []byte) 
 	}
 	s.link.calls.Go(func() {
 		r.serve()
-		reply.Finish() // whatever became of the request, its batch must not wait for it
+		reply.over() // whatever became of the request, its batch must not wait for it
 		s.link.leave()
 	})
 	return true
@@ -356,15 +344,6 @@ func (n *Node) Disconnect(ctx context.Context, svc *Service, in *Input) {
 
 // lastWait is how long handlers may take to heed the end of their context.
 const lastWait = time.Second
-
-// deaf is closed when the client of a session that lives on a connection can answer
-// nothing any more; nil for any other session, whose client may always come back.
-func (s *sessionActor) deaf() <-chan struct{} {
-	if s.link == nil {
-		return nil
-	}
-	return s.link.deaf
-}
 
 // slot waits for a call of a patient client to end when it has as many as it may. It reports whether there is room.
 func (l *link) slot(wait time.Duration) bool {
@@ -454,29 +433,3 @@ func (l *link) comment(now time.Time, every time.Duration) {
 		l.conn.Flush()
 	}
 }
-
-// linkReply is the connection of a request whose answer goes out on its session's one connection.
-type linkReply struct{ conn Conn }
-
-var _ Conn = linkReply{}
-
-func (l linkReply) Answer(_ int, body []byte) bool {
-	l.conn.Event("", 0, body)
-	l.conn.Flush()
-	return true
-}
-
-func (l linkReply) Reject(_, code int, message string, data, id []byte, _ time.Duration) {
-	l.Answer(200, codec.AppendError(nil, id, code, message, data))
-}
-
-func (linkReply) SetSession(string)          {}
-func (linkReply) Accepted()                  {}
-func (linkReply) Open() bool                 { return true }
-func (linkReply) Event(string, int, []byte)  {}
-func (linkReply) Comment()                   {}
-func (linkReply) Flush()                     {}
-func (linkReply) Finish()                    {}
-func (linkReply) Cut()                       {}
-func (linkReply) Room(context.Context) error { return nil }
-func (linkReply) Gone(func())                {}

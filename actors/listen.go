@@ -41,11 +41,10 @@ type listenActor struct {
 	svc    *Service
 	sess   *sessionActor // on a connection that carries others, else nil
 	key    SessionKey    // by which the resources' subscriptions know it
-	conn   Conn
+	to     audience
 	id     []byte // raw, of the request
 	filter Listening
 	from   *quota.Account
-	stream *aloneStream
 	acked  bool
 	early  [][]byte // what came before the acknowledgement was sent
 	missed bool     // something could not be sent, and is made good
@@ -65,52 +64,95 @@ type (
 // listenPrefix begins the ids of listeners, which no session's can.
 const listenPrefix = "~"
 
-// listenAlone begins a listener. s is the session of its connection where that
-// carries others, else nil.
-func (n *Node) listenAlone(svc *Service, s *sessionActor, in *Input, principal any, m *codec.Message) {
-	if s != nil {
-		var no error
-		switch {
-		case tooLong(m):
-			no = errLongToken
-		case s.listening(m.ID):
-			no = session.ErrDuplicate
-		}
-		if no != nil {
-			n.refusals.refused(linkReply{s.link.conn}, no, m.ID)
-			return
-		}
+// audience is where a listener sends.
+type audience interface {
+	// open begins the response to l's request; false reports that the client is gone. bind
+	// makes the end of the connection that of l, once l can be found.
+	open(l *listenActor) bool
+	bind(l *listenActor)
+	send(data []byte)
+	// full reports that the client has left too much unread to be sent more, and wait
+	// returns once it has not. An error means that it never will.
+	full() bool
+	wait(ctx context.Context) error
+	finish()
+	cut()
+}
+
+// httpAudience is the audience of a request that has an HTTP exchange to itself.
+type httpAudience struct {
+	conn   Conn
+	stream *liveStream
+}
+
+func (a *httpAudience) open(l *listenActor) bool {
+	if !a.conn.Open() {
+		return false
 	}
-	peer := &Peer{node: n, svc: svc, key: SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: listenPrefix + n.newID()}, meta: bytes.Clone(m.Meta)}
-	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
-	defer cancel()
-	filter, rerr := svc.Handler.Listening(ctx, &Call{ctx: ctx, node: n, svc: svc, peer: peer, msg: m, principal: principal, trace: in.Trace, attempt: 1})
-	if rerr != nil {
-		status := 200
-		if info, ok := mcp.LookupError(rerr.Code); ok {
-			status = info.ModernStatus
-		}
-		n.reply(s, in.Conn, status, codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, compact(rerr.Data)))
+	a.stream = l.node.talking.add(a.conn, l.svc.Limits.KeepAlive)
+	return true
+}
+
+func (a *httpAudience) bind(l *listenActor) { a.conn.Gone(func() { _ = l.Post(endListen{}) }) }
+
+func (a *httpAudience) send(data []byte) {
+	a.conn.Event("", 0, data)
+	a.conn.Flush()
+	a.stream.touch()
+}
+
+func (*httpAudience) full() bool                 { return false }
+func (*httpAudience) wait(context.Context) error { return nil }
+func (a *httpAudience) finish()                  { a.conn.Finish() }
+func (a *httpAudience) cut()                     { a.conn.Cut() }
+
+// linkAudience is the audience of a request on a connection that carries others.
+type linkAudience struct {
+	*link
+	s *sessionActor
+}
+
+func (linkAudience) open(*listenActor) bool           { return true }
+func (a linkAudience) wait(ctx context.Context) error { return a.conn.Room(ctx) }
+func (linkAudience) finish()                          {}
+func (linkAudience) cut()                             {}
+
+func (a linkAudience) bind(l *listenActor) {
+	if a.s.Stopped() { // since before l could be found
+		_ = l.Post(endListen{})
+	}
+}
+
+// listen begins a listener.
+func (a *arrival) listen() {
+	n, svc, m := a.n, a.svc, a.m
+	switch {
+	case tooLong(m):
+		n.refusals.refused(a.to, errLongToken, m.ID)
+		return
+	case a.sess != nil && a.sess.listening(m.ID):
+		n.refusals.refused(a.to, session.ErrDuplicate, m.ID)
 		return
 	}
-	if s != nil {
-		in.Conn = linkReply{s.link.conn} // for a refusal
+	id := requestMeta{first: bytes.Clone(m.Meta)}
+	id.now.Store(&id.first)
+	peer := &Peer{node: n, svc: svc, key: SessionKey{Tenant: a.in.Tenant, Server: svc.ID, ID: listenPrefix + n.newID()}, who: &id}
+	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
+	defer cancel()
+	filter, rerr := svc.Handler.Listening(ctx, &Call{ctx: ctx, peer: peer, msg: m, principal: a.principal, trace: a.in.Trace, attempt: 1})
+	if rerr != nil {
+		a.to.Answer(statusOf(response{code: rerr.Code}), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, compact(rerr.Data)))
+		return
 	}
-	from, ok := n.accounts.admitListener(in, m.ID)
+	from, ok := n.accounts.admitListener(&a.in, a.to, m.ID)
 	if !ok {
 		return
 	}
-	if s != nil {
-		in.Conn = s.link.conn
-	}
-	l := &listenActor{node: n, svc: svc, sess: s, key: peer.key, conn: in.Conn, id: bytes.Clone(m.ID), filter: filter, from: from}
+	l := &listenActor{node: n, svc: svc, sess: a.sess, key: peer.key, to: a.on.listen(a.in.Exchange), id: bytes.Clone(m.ID), filter: filter, from: from}
 	n.k.Start(&l.Actor, KindSubscription, "", l)
-	if s == nil && !in.Conn.Open() {
+	if !l.to.open(l) {
 		_ = l.Post(endListen{})
 		return
-	}
-	if s == nil {
-		l.stream = n.talking.add(in.Conn, svc.Limits.KeepAlive)
 	}
 	// Whatever changes from here on is told, so that nothing is lost between the
 	// acknowledgement and the first change.
@@ -119,14 +161,9 @@ func (n *Node) listenAlone(svc *Service, s *sessionActor, in *Input, principal a
 		n.follow(l, uri)
 	}
 	_ = l.Post(acknowledge{})
-	if s == nil {
-		in.Conn.Gone(func() { _ = l.Post(endListen{}) }) // only now: it ends what is there
-	}
-	switch { // since before it could be found
-	case n.draining.Load() || svc.life.over.Load():
+	l.to.bind(l)                                   // only now: it ends what is there
+	if n.draining.Load() || svc.life.over.Load() { // since before it could be found
 		_ = l.Post(endListen{reason: "the server is shutting down"})
-	case s != nil && s.Stopped():
-		_ = l.Post(endListen{})
 	}
 }
 
@@ -140,7 +177,7 @@ func (l *listenActor) Receive(m any) {
 	switch m := m.(type) {
 	case acknowledge:
 		l.acked = true
-		l.send(l.note(mcp.NotifySubscriptionsAcknowledged, append(append([]byte(`"notifications":`), l.filter.Accepted...), '}')))
+		l.to.send(l.note(mcp.NotifySubscriptionsAcknowledged, append(append([]byte(`"notifications":`), l.filter.Accepted...), '}')))
 		for _, data := range l.early {
 			l.tell(data)
 		}
@@ -166,8 +203,8 @@ func (l *listenActor) Failed(m any, _ bool) {
 	if _, ends := m.(endListen); !ends {
 		l.Contain(func() { l.end("internal error"); told = true })
 	}
-	if !told && l.sess == nil {
-		l.Contain(l.conn.Cut)
+	if !told {
+		l.Contain(l.to.cut)
 	}
 }
 
@@ -188,11 +225,11 @@ func (l *listenActor) appendMeta(b []byte) []byte {
 
 // tell passes a notification on, with the subscription's id in its `_meta`.
 func (l *listenActor) tell(data []byte) {
-	if l.sess != nil && l.sess.link.full() {
+	if l.to.full() {
 		if !l.missed {
 			l.missed = true
 			go func() {
-				if l.conn.Room(l.node.base) == nil {
+				if l.to.wait(l.node.base) == nil {
 					_ = l.Post(caughtUp{})
 				}
 			}()
@@ -215,13 +252,7 @@ func (l *listenActor) tell(data []byte) {
 		b = append(b, `,"params":{"_meta":`...)
 		b = append(l.appendMeta(b), '}', '}')
 	}
-	l.send(b)
-}
-
-func (l *listenActor) send(data []byte) {
-	l.conn.Event("", 0, data)
-	l.conn.Flush()
-	l.stream.touch()
+	l.to.send(b)
 }
 
 // makeGood repeats all that the client may have missed, which is legal.
@@ -248,16 +279,14 @@ func (l *listenActor) end(reason string) {
 		rest := append([]byte(`"requestId":`), l.id...)
 		rest = append(rest, `,"reason":`...)
 		rest = append(codec.AppendString(rest, reason), '}')
-		l.send(l.note(mcp.NotifyCancelled, rest))
+		l.to.send(l.note(mcp.NotifyCancelled, rest))
 		done := l.appendMeta([]byte(`{"resultType":"complete","_meta":`))
 		if own := l.svc.ResultMeta; len(own) > len("{}") {
 			done = append(append(done[:len(done)-1], ','), own[1:]...)
 		}
-		l.send(codec.AppendResult(nil, l.id, append(done, '}')))
+		l.to.send(codec.AppendResult(nil, l.id, append(done, '}')))
 	}
-	if l.sess == nil {
-		l.conn.Finish()
-	}
+	l.to.finish()
 }
 
 // ListChanged tells all listeners of a service which lists have changed: methods are

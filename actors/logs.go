@@ -8,8 +8,8 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 )
 
-// logs is the account of a session's log messages, or of those of a request that
-// stands for itself: what exceeds its rate is dropped, and the client is told how much
+// logs is the account of a session's log messages, or of those of a stateless
+// request: what exceeds its rate is dropped, and the client is told how much
 // that was.
 type logs struct {
 	rate   quota.Bucket
@@ -45,13 +45,7 @@ func (l *logs) take() int64 {
 	return l.missed.Swap(0)
 }
 
-// logged is where the account of the call's messages is.
-func (c *Call) logged() *atomic.Pointer[logs] {
-	if c.sess == nil {
-		return &c.self.logged
-	}
-	return &c.sess.logged
-}
+func (s *sessionActor) logs() *atomic.Pointer[logs] { return &s.logged }
 
 // Missed returns how many log messages were dropped for their rate since it was last
 // called. The caller is to tell the client.
@@ -59,15 +53,16 @@ func (c *Call) Missed() int64 {
 	if c.r == nil {
 		return 0
 	}
-	return c.logged().Load().take()
+	return c.client.logs().Load().take()
 }
 
 // Missed is that of messages that belong to no call.
 func (p *Peer) Missed() int64 {
-	if p.meta != nil {
+	s, err := p.who.session()
+	if err != nil {
 		return 0
 	}
-	return p.last.Load().logged.Load().take()
+	return s.logged.Load().take()
 }
 
 // AdmitLog decides whether a log message that the client wants, or does not, is to be
@@ -86,7 +81,7 @@ func (c *Call) AdmitLog(wanted bool) (send, dropped bool, err error) {
 		return false, false, nil
 	}
 	if wanted {
-		if logsIn(c.logged(), c.svc.Limits.LogRate).admit(c.node) == 0 {
+		if logsIn(c.client.logs(), c.peer.svc.Limits.LogRate).admit(c.peer.node) == 0 {
 			return true, false, nil
 		}
 		dropped = true
@@ -104,10 +99,11 @@ type passed struct{}
 // AdmitLog decides whether a log message that belongs to no call is to be sent. When
 // one is dropped, later is called once there is room again.
 func (p *Peer) AdmitLog(later func()) bool {
-	if p.meta != nil {
+	s, err := p.who.session()
+	if err != nil {
 		return true // and fails: there is no stream for it
 	}
-	l := logsIn(&p.last.Load().logged, p.svc.Limits.LogRate)
+	l := logsIn(&s.logged, p.svc.Limits.LogRate)
 	wait := l.admit(p.node)
 	if wait > 0 && l.told.CompareAndSwap(false, true) {
 		time.AfterFunc(wait, func() {

@@ -99,7 +99,7 @@ func TestStatesAreAdmittedFirst(t *testing.T) {
 			go func() {
 				var m codec.Message
 				_ = codec.Scan(body, &m, anyMessage)
-				n.Post(svc, &Input{Tenant: "anon", Address: "192.0.2.1", Conn: conns[i], Alone: true}, nil, &m, body)
+				n.Post(svc, &Input{Tenant: "anon", Address: "192.0.2.1", Conn: conns[i], Stateless: true, Exchange: conns[i]}, nil, &m, body)
 			}()
 		}
 		synctest.Wait()

@@ -198,6 +198,24 @@ func (plainHandler) Opened(*Peer, bool)    {}
 func (plainHandler) Closed(*Peer)          {}
 func (plainHandler) Safe(_, _ []byte) bool { return false }
 
+// noConn is a connection of which nobody hears.
+type noConn struct{}
+
+var _ Conn = noConn{}
+
+func (noConn) SetSession(string)                                      {}
+func (noConn) Answer(int, []byte) bool                                { return false }
+func (noConn) Accepted()                                              {}
+func (noConn) Reject(int, int, string, []byte, []byte, time.Duration) {}
+func (noConn) Open() bool                                             { return false }
+func (noConn) Event(string, int, []byte)                              {}
+func (noConn) Comment()                                               {}
+func (noConn) Flush()                                                 {}
+func (noConn) Finish()                                                {}
+func (noConn) Cut()                                                   {}
+func (noConn) Room(context.Context) error                             { return errGone }
+func (noConn) Gone(func())                                            {}
+
 // heard is the connection of a GET, and what has come over it.
 type heard struct {
 	noConn

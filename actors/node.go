@@ -42,22 +42,22 @@ type Node struct {
 	base    context.Context // of every handler
 	stopAll context.CancelCauseFunc
 
-	sessions    sessions
-	streams     streams
-	questions   questions
-	attachments attachments
-	links       links
-	standings   standings
-	listens     *kernel.Directory[SessionKey, *listenActor]
-	talking     aloneStreams
-	parks       *kernel.Directory[string, *requestActor] // calls that have asked, by the name in their states
-	outcomes    outcomes
-	keys        Keys
-	accounts    accounts
-	limits      NodeLimits
-	refusals    refusals
-	requests    requestPool
-	subs        subscriptions
+	sessions       sessions
+	streams        streams
+	questions      questions
+	attachments    attachments
+	links          links
+	statelessCalls statelessCalls
+	listens        *kernel.Directory[SessionKey, *listenActor]
+	talking        liveStreams
+	parks          *kernel.Directory[string, *requestActor] // calls that have asked, by the name in their states
+	outcomes       outcomes
+	keys           Keys
+	accounts       accounts
+	limits         NodeLimits
+	refusals       refusals
+	requests       requestPool
+	subs           subscriptions
 
 	lostPings atomic.Int64
 	handed    atomic.Int64 // of the requests in flight, see requestActor.handed
@@ -98,7 +98,7 @@ func NewNode(c Config) *Node {
 	n.base, n.stopAll = context.WithCancelCause(context.Background())
 	n.attachments.all = make(map[*attachment]struct{})
 	n.links.all = make(map[*sessionActor]struct{})
-	n.talking.all = make(map[*aloneStream]struct{})
+	n.talking.all = make(map[*liveStream]struct{})
 	n.listens = kernel.NewDirectory[SessionKey, *listenActor]()
 	n.parks = kernel.NewDirectory[string, *requestActor]()
 	n.outcomes.all = make(map[string]outcome)
@@ -141,8 +141,8 @@ func (n *Node) newID() string {
 // Post takes one POST. It returns when the handler has and the request's bytes
 // are no longer needed; the response may still be an open stream then.
 func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
-	if in.Alone {
-		n.alone(svc, nil, in, principal, m, body)
+	if in.Stateless {
+		n.stateless(svc, in, principal, m, body)
 		return
 	}
 	switch m.Kind {
@@ -223,7 +223,11 @@ func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message,
 		if s == nil {
 			return
 		}
-		r, err := n.admitted(s, in, in.Conn, m, body, &Call{principal: principal, trace: in.Trace, attempt: 1}, nil)
+		r, err := s.admitted(in, m)
+		if err == nil {
+			s.begins(r, r.loggedWay(s, in.Conn), m, body, &Call{principal: principal, trace: in.Trace, attempt: 1})
+			err = s.enters(r)
+		}
 		switch {
 		case err == nil:
 			r.serve()
@@ -244,29 +248,38 @@ var errLongToken = errors.New("actors: the id or the progress token is too long"
 
 func tooLong(m *codec.Message) bool { return len(m.ID) > maxToken || len(m.ProgressToken) > maxToken }
 
-// admitted returns the actor of a request that has been entered in its session;
-// turnAway answers the error. st is the stream of its batch, nil if it is alone.
-func (n *Node) admitted(s *sessionActor, in *Input, conn Conn, m *codec.Message, body []byte, c *Call, st *streamActor) (*requestActor, error) {
+// admitted returns the actor of a request that may run now; turnAway answers the error.
+func (s *sessionActor) admitted(in *Input, m *codec.Message) (*requestActor, error) {
 	if tooLong(m) {
 		return nil, errLongToken
 	}
-	a, no := n.accounts.admit(s, in, m)
+	a, no := s.node.accounts.admit(s, in, m)
 	if a == nil {
 		return nil, no
 	}
-	r := n.takeRequest(a)
-	r.begins(s, conn, m, body, c)
-	s.keepAlive(r.started)
-	if st != nil {
-		r.join(st)
-	}
-	if err := r.enter(s.svc.Limits.PerSession); err != nil {
-		r.refund()
-		r.release()
-		return nil, err
-	}
-	return r, nil
+	return s.node.takeRequest(a), nil
 }
+
+// begins makes r stand for a request of the session, which is delivered in the way w.
+func (s *sessionActor) begins(r *requestActor, w way, m *codec.Message, body []byte, c *Call) {
+	c.peer = s.peer
+	r.begins(s.svc, w, m, body, c)
+}
+
+// enters enters a request that was admitted in the session. turnAway answers the error;
+// the actor is free then.
+func (s *sessionActor) enters(r *requestActor) error {
+	s.keepAlive(r.started)
+	err := r.enter(s.svc.Limits.PerSession)
+	if err != nil {
+		s.refund(r)
+		r.release()
+	}
+	return err
+}
+
+// refund gives the tokens of a call back that did not run.
+func (s *sessionActor) refund(r *requestActor) { s.node.accounts.giveBack(s, r.from, r.call.msg) }
 
 func (n *Node) notification(svc *Service, in *Input, m *codec.Message) {
 	if s := n.sessions.of(svc, in, nil); s != nil {
@@ -324,11 +337,11 @@ func (n *Node) Close(ctx context.Context) error {
 	if n.accounts.InFlight() > 0 {
 		n.giveUp(ctx)
 	}
-	n.standings.giveUp(nil, ErrClosing) // those that wait for input, too
+	n.statelessCalls.giveUp(nil, ErrClosing) // those that wait for input, too
 	n.stopAll(ErrClosing)
 	var err error
-	for began := time.Now(); (n.accounts.InFlight() > 0 || !n.standings.empty()) && err == nil; {
-		if n.handing.Load() && !n.running() && n.standings.empty() && time.Since(began) > quick {
+	for began := time.Now(); (n.accounts.InFlight() > 0 || !n.statelessCalls.empty()) && err == nil; {
+		if n.handing.Load() && !n.running() && n.statelessCalls.empty() && time.Since(began) > quick {
 			break
 		}
 		select {

@@ -26,22 +26,45 @@ type Peer struct {
 	node *Node
 	svc  *Service
 	key  SessionKey
-	last atomic.Pointer[sessionActor]
-	// meta is the raw `_meta` of the one request that the peer is of, where requests
-	// stand for themselves (2026-07-28); nil for a session. again is that of the
-	// request that it was last sent again with, nil if none.
-	meta  []byte
-	again atomic.Pointer[[]byte]
+	who  identity
+	last atomic.Pointer[sessionActor] // as it was last known; nil of a stateless request
+}
+
+// identity is what a client has said of itself: in its session's record, or in the `_meta`
+// of a stateless request.
+type identity interface {
+	record() session.Record
+	revision() mcp.Revision
+	// session is the actor of its session, which may have left memory. ErrNoStream
+	// reports that it has none.
+	session() (*sessionActor, error)
+}
+
+var _ identity = ofSession{}
+
+// ofSession is the identity of a session's client.
+type ofSession struct{ *Peer }
+
+func (p ofSession) session() (*sessionActor, error) { return p.last.Load(), nil }
+func (p ofSession) revision() mcp.Revision          { return p.last.Load().revision() }
+
+// record is the session's record as it is known here; what cannot be read again is as it
+// was.
+func (p ofSession) record() session.Record {
+	s, err := p.actor(p.node.base)
+	if err != nil {
+		s = p.last.Load()
+	}
+	return s.view.Load().rec
 }
 
 // actor is the session's actor, which may have left memory and come back since
 // the peer was made.
 func (p *Peer) actor(ctx context.Context) (*sessionActor, error) {
-	if p.meta != nil {
-		return nil, ErrNoStream
-	}
-	s := p.last.Load()
+	s, err := p.who.session()
 	switch {
+	case err != nil:
+		return nil, err
 	case !s.Stopped():
 		return s, nil
 	case s.link != nil:
@@ -51,7 +74,7 @@ func (p *Peer) actor(ctx context.Context) (*sessionActor, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.svc.Limits.StoreWait)
 	defer cancel()
-	s, err := p.node.sessions.load(ctx, p.svc, p.key)
+	s, err = p.node.sessions.load(ctx, p.svc, p.key)
 	if err != nil {
 		return nil, p.ended(err)
 	}
@@ -65,27 +88,6 @@ func (p *Peer) ended(err error) error {
 		err = fmt.Errorf("%w: %w", p.svc.ended(), err)
 	}
 	return err
-}
-
-// record is the session's record as it is known here; what cannot be read again
-// is as it was.
-func (p *Peer) record() session.Record {
-	if p.meta != nil {
-		meta := p.meta
-		if again := p.again.Load(); again != nil {
-			meta = *again
-		}
-		level, _ := codec.Str(codec.Field(meta, mcp.MetaLogLevel))
-		return session.Record{
-			Revision: mcp.Revision20260728.String(), Client: codec.Optional(meta, mcp.MetaClientInfo),
-			Capabilities: codec.Field(meta, mcp.MetaClientCapabilities), Level: level,
-		}
-	}
-	s, err := p.actor(p.node.base)
-	if err != nil {
-		s = p.last.Load()
-	}
-	return s.view.Load().rec
 }
 
 // change rewrites the session's record.
@@ -105,20 +107,17 @@ func (p *Peer) Key() SessionKey { return p.key }
 
 // Revision is the negotiated revision. It reads nothing.
 func (p *Peer) Revision() mcp.Revision {
-	if p.meta != nil {
-		return mcp.Revision20260728
-	}
-	return p.last.Load().revision()
+	return p.who.revision()
 }
 
 // Client is the clientInfo as it was sent.
-func (p *Peer) Client() []byte { return p.record().Client }
+func (p *Peer) Client() []byte { return p.who.record().Client }
 
 // Capabilities are the client's, as they were sent.
-func (p *Peer) Capabilities() []byte { return p.record().Capabilities }
+func (p *Peer) Capabilities() []byte { return p.who.record().Capabilities }
 
 // Level is the log level that the client has set, "" if none.
-func (p *Peer) Level() string { return p.record().Level }
+func (p *Peer) Level() string { return p.who.record().Level }
 
 // SetLevel stores the client's log level.
 func (p *Peer) SetLevel(ctx context.Context, level string) error {
@@ -130,7 +129,7 @@ func (p *Peer) SetLevel(ctx context.Context, level string) error {
 }
 
 // Subscribed are the resources whose updates the client wants.
-func (p *Peer) Subscribed() []string { return slices.Clone(p.record().Subscribed) }
+func (p *Peer) Subscribed() []string { return slices.Clone(p.who.record().Subscribed) }
 
 // maxSubscribed bounds the URIs that a session subscribes to, in bytes together as
 // JSON: they are all in its record.

@@ -37,12 +37,12 @@ type questions struct {
 
 func appendUint(b []byte, i uint64) []byte { return strconv.AppendUint(b, i, 10) }
 
-// ask enters a new question. Its id names the stream it is sent on, so that an
-// answer finds the call even where nobody has resumed that since the node
-// started; "" is a question that does not outlive the process.
-func (s *sessionActor) ask(stream string) (*question, error) {
-	n := s.node
-	q := &n.questions
+// of enters a new question to the client of s. Its id names the stream on that it is sent,
+// so that an answer finds the call even where nobody has resumed that since the node
+// started; nil is a question that does not outlive the process. Where the call may run
+// again the answer is recorded on the stream before the handler sees it.
+func (q *questions) of(s *sessionActor, on *streamActor) (*question, error) {
+	n := q.node
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	a := s.billed()
@@ -51,7 +51,15 @@ func (s *sessionActor) ask(stream string) (*question, error) {
 		return nil, ErrParked
 	}
 	q.n++
-	x := &question{id: n.requestID(q.n, stream), session: s.key, from: a, ch: make(chan Answer, 1)}
+	x := &question{session: s.key, from: a, ch: make(chan Answer, 1)}
+	if on == nil {
+		x.id = n.requestID(q.n, "")
+	} else {
+		x.id = n.requestID(q.n, on.key.ID)
+		if on.rec.Safe {
+			x.journal = on
+		}
+	}
 	q.enter(x)
 	return x, nil
 }
@@ -114,13 +122,6 @@ func (q *questions) remove(x *question) {
 	if q.counts[x.session]--; q.counts[x.session] <= 0 {
 		delete(q.counts, x.session)
 	}
-}
-
-// record makes answers to x go to the log of stream s first.
-func (q *questions) record(x *question, s *streamActor) {
-	q.mu.Lock()
-	x.journal = s
-	q.mu.Unlock()
 }
 
 // find returns the open question with that id, if it was put to that session.

@@ -402,7 +402,7 @@ func TestBatchWhoseStreamEndsAtOnce(t *testing.T) {
 				requests := []*element{{m: m, raw: []byte(message("1", "x"))}}
 				st := s.newBatchStream(&heldConn{}, nil, requests, nil)
 				r := h.takeRequest(nil)
-				r.begins(s, noConn{}, &m, requests[0].raw, &Call{attempt: 1})
+				s.begins(r, r.loggedWay(s, nil), &m, requests[0].raw, &Call{attempt: 1})
 				if early {
 					_ = st.Post(endStream{})
 				}

@@ -93,22 +93,24 @@ func (n *Node) Refusals(observe func(reason string, count int64)) {
 }
 
 // refuse answers what is not admitted and is no request of a session, and counts that.
-func (rs *refusals) refuse(c Conn, id []byte, no verdict) { rs.denial(no).tell(c, id) }
+func (rs *refusals) refuse(c answerer, id []byte, no verdict) { rs.denial(no).tell(c, id) }
 
 // unavailable answers what is no request of a session, and cannot be served now.
-func (rs *refusals) unavailable(c Conn, id []byte) { rs.denial(errUnavailable).tell(c, id) }
+func (rs *refusals) unavailable(c answerer, id []byte) { rs.denial(errUnavailable).tell(c, id) }
 
 // refused answers a request that was not begun and is of no session.
-func (rs *refusals) refused(c Conn, err error, id []byte) { rs.denial(err).tell(c, id) }
+func (rs *refusals) refused(c answerer, err error, id []byte) { rs.denial(err).tell(c, id) }
 
 // turnAway answers a request of a session that was not begun, or was given up before anything was sent. The JSON-RPC
 // error says why and when to come back; HTTP says 200, because release 1.x of the Python SDK takes any status but 2xx
 // and 404 for the end of the connection, with all its calls.
-func (rs *refusals) turnAway(c Conn, err error, id []byte) { rs.denial(err).inSession().tell(c, id) }
+func (rs *refusals) turnAway(c answerer, err error, id []byte) {
+	rs.denial(err).inSession().tell(c, id)
+}
 
 // turnAwayAll is turnAway for the requests of a batch: each has its error, in an array. A batch that could never be
 // taken has one error and a status, as what is no batch has.
-func (rs *refusals) turnAwayAll(c Conn, err error, ids iter.Seq[[]byte]) {
+func (rs *refusals) turnAwayAll(c answerer, err error, ids iter.Seq[[]byte]) {
 	d := rs.denial(err)
 	if d.after == 0 {
 		d.tell(c, nil)
@@ -172,7 +174,9 @@ func (d denial) inSession() denial {
 	return d
 }
 
-func (d denial) tell(c Conn, id []byte) { c.Reject(d.status, d.code, d.message, d.data, id, d.after) }
+func (d denial) tell(c answerer, id []byte) {
+	c.Reject(d.status, d.code, d.message, d.data, id, d.after)
+}
 
 // retryAfter is the data of an error that a client is to come back after, in milliseconds, rounded up.
 func retryAfter(d time.Duration) []byte {

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -38,10 +37,12 @@ type requestActor struct {
 	kernel.Actor
 	node *Node
 	svc  *Service
-	sess *sessionActor // nil for a request that stands for itself, over HTTP
-	self *standing     // of a request that stands for itself (2026-07-28), else nil
-	conn Conn
+	way  way
 	from *quota.Account // that the request counts on
+
+	logged  logged     // the delivery that way names, of most requests
+	self    *stateless // of a stateless request, which only what handles those uses
+	parking *parking   // of a call that has asked its client to send the request again, or was sent again
 
 	started time.Time
 	id      []byte // raw token, the actor's own copy
@@ -55,7 +56,6 @@ type requestActor struct {
 
 	body     []byte // the request as it came, until the handler returns
 	phase    request.Phase
-	stream   *streamActor
 	onMark   func(error)   // told when the end mark is stored
 	gate     *request.Gate // nil before there is progress
 	notified int           // messages emitted or passed over, those of earlier runs included
@@ -139,16 +139,14 @@ func (r *requestActor) Receive(m any) {
 	case *callResult:
 		r.sendHeld()
 		rest := m.data[m.idEnd:]
-		if r.self != nil && r.self.parking != nil { // the id is that of another request now
+		if r.parking != nil { // the id is that of another request now
 			m.data = withID(r.id, rest)
 		}
-		r.step(request.Result, m.data, nil)
-		if r.self != nil {
-			r.concluded(rest)
-		}
+		r.step(request.Result, response{data: m.data, code: m.code, later: m.later}, nil)
+		r.concluded(rest)
 		m.Done()
 	case *tally:
-		m.countAlone(r)
+		m.countStateless(r)
 		m.Done()
 	case *askMore:
 		r.askMore(m)
@@ -167,17 +165,13 @@ func (r *requestActor) Receive(m any) {
 	case *progressed:
 		r.progress(m)
 	case *upgradeNow:
-		r.step(request.Grace, nil, nil)
-		if r.stream != nil {
-			m.stream = r.stream.key.ID
-		}
+		r.step(request.Grace, response{}, nil)
+		m.stream = r.logged.stream
 		m.Done()
-	case *askClient:
-		r.askClient(m)
 	case adoptStream:
-		r.phase, r.stream = request.Streaming, m.w
+		r.phase, r.logged.stream = request.Streaming, m.w
 		if err := m.w.Post(serveCall{r}); err != nil { // it has ended before it could know
-			r.step(request.Lost, nil, fmt.Errorf("%w: %w", ErrStreamLost, err))
+			r.step(request.Lost, response{}, fmt.Errorf("%w: %w", ErrStreamLost, err))
 		}
 	case flushHeld:
 		r.sendHeld()
@@ -185,23 +179,21 @@ func (r *requestActor) Receive(m any) {
 		r.tick()
 	case *cancelRequest:
 		r.onMark = m.acked
-		r.step(request.Cancel, nil, fmt.Errorf("%w: %s", ErrCancelled, m.reason))
+		r.step(request.Cancel, response{}, fmt.Errorf("%w: %s", ErrCancelled, m.reason))
 		if r.onMark != nil { // there is no mark to wait for
 			r.onMark = nil
 			m.acked(nil)
 		}
 	case abandon:
-		r.step(request.Cancel, nil, m.cause)
+		r.step(request.Cancel, response{}, m.cause)
 	case giveUp:
-		r.step(request.GiveUp, nil, m.cause)
+		r.step(request.GiveUp, response{}, m.cause)
 	case streamGone:
-		r.step(request.Lost, nil, fmt.Errorf("%w: %w", ErrStreamLost, m.err))
+		r.step(request.Lost, response{}, fmt.Errorf("%w: %w", ErrStreamLost, m.err))
 	case closeConn:
-		if r.stream == nil {
-			r.step(request.Grace, nil, nil)
-		}
-		if r.stream != nil {
-			_ = r.stream.Post(m)
+		r.step(request.Grace, response{}, nil)
+		if r.logged.stream != nil {
+			_ = r.logged.stream.Post(m)
 		}
 	}
 }
@@ -217,41 +209,25 @@ func (r *requestActor) tick() {
 	}
 	if r.graced {
 		r.node.refusals.count(MaxCall)
-		r.step(request.Deadline, nil, ErrDeadline)
+		r.step(request.Deadline, response{}, ErrDeadline)
 		return
 	}
 	r.graced = true
 	r.timer.Reset(r.svc.Limits.MaxCall)
-	r.step(request.Grace, nil, nil)
+	r.step(request.Grace, response{}, nil)
 }
 
 func (r *requestActor) emit(e stream.Entry) {
-	if r.self != nil {
-		r.emitAlone(e)
-		return
-	}
-	if l := r.link(); l != nil {
-		if r.phase != request.Plain {
-			e.Drop(stream.ErrEnded)
-			return
-		}
-		l.send(e.Data)
-		e.Drop(nil)
-		return
-	}
 	phase, act := request.Step(r.phase, request.Emit)
 	r.phase = phase
-	if act&request.Upgrade != 0 {
-		r.upgrade()
+	if act&request.Open != 0 {
+		r.way.open()
 	}
-	if act&request.Send != 0 && r.stream != nil {
-		push := &pushEntries{entries: []stream.Entry{e}}
-		if err := r.stream.Post(push); err != nil {
-			push.Refused(err)
-		}
+	if act&request.Send == 0 {
+		e.Drop(stream.ErrEnded)
 		return
 	}
-	e.Drop(stream.ErrEnded)
+	r.way.send(e)
 }
 
 func (r *requestActor) progressGate() *request.Gate {
@@ -291,94 +267,28 @@ func (r *requestActor) sendHeld() {
 	}
 }
 
-// askClient puts a question on the call's stream. Where the call may run again
-// the answer is recorded before the handler sees it.
-func (r *requestActor) askClient(m *askClient) {
-	if r.stream == nil {
-		r.step(request.Grace, nil, nil)
-	}
-	if r.stream != nil && r.stream.rec.Safe {
-		r.node.questions.record(m.x, r.stream)
-	}
-	r.emit(m.entry)
-}
-
-// step takes the request through e and carries out what follows.
-func (r *requestActor) step(e request.Event, data []byte, cause error) {
-	if r.self != nil {
-		r.stepAlone(e, data, cause)
-		return
-	}
-	if r.link() != nil && r.stepOnLink(e, cause) {
-		return
-	}
+// step takes the request through e and carries out what follows. a is the response, if e
+// brings one.
+func (r *requestActor) step(e request.Event, a response, cause error) {
 	phase, act := request.Step(r.phase, e)
 	r.phase = phase
-	if act&request.Upgrade != 0 {
-		r.upgrade()
+	if act&request.Open != 0 {
+		r.way.open()
 	}
 	if act&request.Answer != 0 {
-		r.conn.Answer(200, data)
-	}
-	if act&request.Final != 0 {
-		entry := stream.Entry{Kind: stream.Final, Meta: r.id, Data: append([]byte(nil), data...)}
-		_ = r.stream.Post(&pushEntries{entries: []stream.Entry{entry}, last: true})
-	}
-	if act&request.HandOver != 0 {
-		r.handed = true
-		r.node.handed.Add(1)
-		_ = r.stream.Post(handOver{})
+		r.way.answer(a)
 	}
 	if act&request.StopCall != 0 {
 		r.cancel(cause)
+		r.goOn(more{err: cause})
 	}
-	if act&request.Refuse != 0 {
-		r.node.refusals.turnAway(r.conn, errUnavailable, r.id)
+	if act&request.Withdraw != 0 {
+		r.way.end(cancelled, r.id)
 	}
-	if act&request.EmptyEnd != 0 {
-		r.conn.Open()
-		r.conn.Finish()
+	if act&request.Abandon != 0 {
+		r.way.end(givenUp, r.id)
+		r.endOthers(givenUp)
 	}
-	if act&request.MarkEnd != 0 {
-		mark := &pushEntries{entries: []stream.Entry{{Kind: stream.End, Meta: bytes.Clone(r.id), Acked: r.onMark}}, last: true, silent: true}
-		r.onMark = nil
-		if err := r.stream.Post(mark); err != nil {
-			mark.Refused(err)
-		}
-	}
-}
-
-// stepOnLink takes a request whose session lives on a connection through what goes
-// differently there: no stream begins, and a call that is given up cannot be found
-// again. It reports whether e was such an event.
-func (r *requestActor) stepOnLink(e request.Event, cause error) bool {
-	switch {
-	case e == request.Grace:
-		return true
-	case e == request.GiveUp && r.phase == request.Plain:
-		r.phase = request.Dropped
-		r.cancel(cause)
-		for _, lost := range lostCalls([]callRecord{{ID: r.id}}, nil) {
-			r.conn.Answer(200, lost.Data)
-		}
-		return true
-	}
-	return false
-}
-
-// link is the connection that the request's session lives on, nil if none does.
-func (r *requestActor) link() *link {
-	if r.sess == nil {
-		return nil
-	}
-	return r.sess.link
-}
-
-// upgrade makes the call resumable: its stream stores the call record and only
-// then sends headers.
-func (r *requestActor) upgrade() {
-	r.used = true
-	r.stream = r.startStream()
 }
 
 // idKey is the id as the session's table knows it, without a copy.
@@ -397,32 +307,26 @@ func (r *requestActor) run(limit int) error {
 // enter makes the request known to its session. limit bounds the calls of the
 // session, 0 does not; the error tells why it was not begun.
 func (r *requestActor) enter(limit int) error {
-	if r.sess != nil {
-		r.begin.Init()
-		r.begin.req, r.begin.limit = r, limit
-		err := r.sess.Post(&r.begin)
-		if err == nil {
-			r.begin.Wait()
-			err = r.begin.err
-		}
-		if err != nil {
-			r.cancel(err)
-			return err
-		}
+	if err := r.way.table.enter(r, limit); err != nil {
+		r.cancel(err)
+		return err
 	}
-	switch {
-	case r.graced:
+	if r.graced {
 		r.timer.Reset(r.svc.Limits.MaxCall)
-	case r.self != nil:
-		r.timer.Reset(r.svc.Limits.GraceAlone)
-	default:
-		r.timer.Reset(r.svc.Limits.Grace)
+	} else {
+		r.timer.Reset(r.way.grace)
 	}
 	return nil
 }
 
-// serve runs the handler and hands its answer over.
+// serve runs the handler, hands its answer over and releases the actor.
 func (r *requestActor) serve() {
+	r.work()
+	r.release()
+}
+
+// work runs the handler and hands its answer over. Nothing finds the request afterwards.
+func (r *requestActor) work() {
 	id := r.id // which changes when the request is sent again
 	head := append(r.out.B[:0], `{"jsonrpc":"2.0","id":`...)
 	head = append(head, id...)
@@ -439,44 +343,28 @@ func (r *requestActor) serve() {
 	}
 	r.out.B = out
 	// The id is free before the client can know that: it may use it again at once.
-	if r.sess != nil {
-		r.end.Init()
-		r.end.req = r
-		if r.sess.Post(&r.end) == nil {
-			r.end.Wait()
-		}
-	}
+	r.way.table.leave(r)
 	r.result.Init()
 	r.result.data = out
-	l := r.link()
-	paced := l != nil && l.pace(r.node.base) == nil
+	pace := r.way.pace
+	paced := pace.pace(r.node.base) == nil
 	if r.Post(&r.result) == nil {
 		r.result.Wait()
 	}
 	if paced {
-		l.paced()
+		pace.paced()
 	}
 	r.cancel(errReturned)
 	if !r.timer.Stop() {
 		r.used = true
 	}
-	if r.stream != nil {
-		<-r.stream.ready
-	}
-	if self := r.self; self != nil {
-		if !self.stop() {
-			r.used = true
-		}
-		if self.park != "" {
-			r.node.parks.Drop(self.park, r)
-		}
-		r.node.standings.drop(r)
+	if r.logged.stream != nil {
+		<-r.logged.stream.ready
 	}
 	r.retire.Init()
 	if r.Post(&r.retire) == nil {
 		r.retire.Wait()
 	}
-	r.release()
 }
 
 // compact makes what a handler gave as error data fit for a frame: on one line,

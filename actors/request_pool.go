@@ -40,23 +40,19 @@ func (n *Node) takeRequest(a *quota.Account) *requestActor {
 	return r
 }
 
-// begins makes the actor stand for a request of a session.
-func (r *requestActor) begins(s *sessionActor, conn Conn, m *codec.Message, body []byte, c *Call) {
-	c.peer = s.peer
-	r.stands(s.svc, s, conn, m, body, c)
-}
-
-// stands makes the actor stand for a request of a service. s is nil if it has no
-// session.
-func (r *requestActor) stands(svc *Service, s *sessionActor, conn Conn, m *codec.Message, body []byte, c *Call) {
-	r.svc, r.sess, r.conn, r.body, r.started = svc, s, conn, body, time.Now()
+// begins makes the actor stand for a request, which is delivered in the way w.
+func (r *requestActor) begins(svc *Service, w way, m *codec.Message, body []byte, c *Call) {
+	r.svc, r.way, r.body, r.started = svc, w, body, time.Now()
 	r.id = append(r.id[:0], m.ID...)
 	// Once a session or a stream knows the request, others may cancel it.
 	// The node's own context is no parent: its list of children would be the one
 	// lock that all calls share.
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	c.ctx = r.ctx
-	c.r, c.turn, c.node, c.svc, c.sess, c.msg, c.token = r, r.turn, r.node, svc, s, m, bytes.Clone(m.ProgressToken)
+	c.r, c.turn, c.msg = r, r.turn, m
+	c.client, c.pace = w.client, w.pace
+	c.own = bytes.Clone(m.ProgressToken)
+	c.token.Store(&c.own)
 	r.call = c
 }
 
@@ -74,9 +70,8 @@ func (r *requestActor) release() {
 		r.Actor.Stop()
 		return
 	}
-	r.self = nil
-	r.svc, r.sess, r.conn, r.from, r.out, r.ctx, r.cancel = nil, nil, nil, nil, nil, nil, nil
-	r.call, r.body = nil, nil
+	r.svc, r.way, r.logged, r.from, r.out, r.ctx, r.cancel = nil, way{}, logged{}, nil, nil, nil, nil
+	r.self, r.call, r.body = nil, nil, nil
 	r.phase, r.gate, r.notified, r.graced = request.Plain, nil, 0, false
 	r.Rest()
 	p := &n.requests

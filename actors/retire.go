@@ -46,7 +46,7 @@ func (n *Node) Retire(svc *Service) {
 			st.retire()
 		}
 	})
-	n.standings.giveUp(svc, ErrRetired)
+	n.statelessCalls.giveUp(svc, ErrRetired)
 	n.endListeners("the server has been taken away", func(l *listenActor) bool { return l.svc == svc })
 }
 
@@ -60,7 +60,7 @@ func (s *streamActor) retire() {
 func (s *sessionActor) retire() {
 	s.closing = true
 	s.calls.Each(func(r *requestActor) { _ = r.Post(giveUp{ErrRetired}) })
-	s.leave()
+	s.unload()
 }
 
 // usable returns s, which is in the directory, if svc may use it. A session of a

@@ -68,9 +68,10 @@ type Input struct {
 	Trace       Trace
 	Conn        Conn
 
-	// Alone says that the request stands for itself (2026-07-28): Session and
-	// LastEventID mean nothing.
-	Alone bool
+	// Stateless says that the request is one without a session (2026-07-28): Session and
+	// LastEventID mean nothing. Over HTTP it has Exchange, which is Conn then.
+	Stateless bool
+	Exchange  Exchange
 
 	// Patient says of a connection that carries a whole session that its client
 	// waits when it has as many requests in flight as it may, and is refused only

@@ -33,6 +33,7 @@ type sessionActor struct {
 	// link is the connection that the session lives on, nil for a session with a
 	// record in the store.
 	link *link
+	deaf <-chan struct{} // closed when its client can answer nothing any more; nil is never
 
 	// view is the cached record; it is replaced by newer ones, never changed.
 	view atomic.Pointer[view]
@@ -120,6 +121,29 @@ func (m *stay) Refused(err error)      { m.err = err; m.Done() }
 func (c *cancelCall) Refused(error)    { c.acked(nil) }
 func (e *endCall) Refused(error)       { e.Done() }
 
+// enter enters a request in the session's table.
+func (s *sessionActor) enter(r *requestActor, limit int) error {
+	r.begin.Init()
+	r.begin.req, r.begin.limit = r, limit
+	if err := s.Post(&r.begin); err != nil {
+		return err
+	}
+	r.begin.Wait()
+	return r.begin.err
+}
+
+// leave removes a request from the session's table.
+func (s *sessionActor) leave(r *requestActor) {
+	r.end.Init()
+	r.end.req = r
+	if s.Post(&r.end) == nil {
+		r.end.Wait()
+	}
+}
+
+func (s *sessionActor) parked(r *requestActor, id string) { _ = s.Post(&endCall{req: r, id: id}) }
+func (s *sessionActor) resumed(r *requestActor)           { _ = s.Post(&beginCall{req: r}) }
+
 func (s *sessionActor) Receive(m any) {
 	switch m := m.(type) {
 	case *beginCall:
@@ -172,11 +196,11 @@ func (s *sessionActor) Receive(m any) {
 	case closeSession:
 		s.closing = true
 		s.calls.Each(func(r *requestActor) { _ = r.Post(abandon(m)) })
-		s.leave()
+		s.unload()
 	case endIdle:
 		if s.calls.Len() == 0 && !s.closing {
 			s.closing = true
-			s.leave()
+			s.unload()
 		}
 	case *tally:
 		s.calls.Each(m.count)
@@ -205,7 +229,7 @@ func (s *sessionActor) Failed(m any, last bool) {
 		if s.link != nil {
 			s.Contain(s.link.conn.Cut)
 		}
-		s.Contain(s.leave)
+		s.Contain(s.unload)
 	}
 }
 
@@ -236,7 +260,7 @@ func (s *sessionActor) idle() {
 		return
 	}
 	s.closing = true
-	s.leave()
+	s.unload()
 }
 
 // rate is the session's bucket of calls per second.
@@ -249,9 +273,9 @@ func (s *sessionActor) rate() quota.Bucket {
 	return *s.calling.Load()
 }
 
-// leave takes the session out of the directory and stops it. Messages that
+// unload takes the session out of the directory and stops it. Messages that
 // still wait are refused, and their senders activate the session anew.
-func (s *sessionActor) leave() {
+func (s *sessionActor) unload() {
 	s.timer.Stop()
 	s.node.sessions.Drop(s.key, s)
 	s.Actor.Stop()

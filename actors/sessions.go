@@ -208,6 +208,7 @@ func (d *sessions) build(svc *Service, key SessionKey, rec session.Record, rev u
 	s := &sessionActor{node: n, svc: svc, key: key, last: time.Now()}
 	s.view.Store(&view{rec: rec, rev: rev})
 	s.peer = &Peer{node: n, svc: svc, key: key}
+	s.peer.who = ofSession{s.peer}
 	s.peer.last.Store(s)
 	return s
 }

@@ -80,3 +80,16 @@ type Conn interface {
 	Room(ctx context.Context) error
 	Gone(f func())
 }
+
+// Exchange is the Conn of a stateless request over HTTP, whose client takes it back by
+// closing the connection.
+type Exchange interface {
+	Conn
+	// Context is done when the client is gone.
+	Context() context.Context
+	// WhenGone has f called once when Context would be done, and costs less. There is one
+	// f at a time; stop ends that, and reports whether f will not be called.
+	WhenGone(f func()) (stop func() bool)
+	// AnswerLast is Answer before the goroutine that read the request is free.
+	AnswerLast(status int, body []byte) bool
+}

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -476,26 +475,6 @@ func (s *streamActor) refuse() {
 func (s *streamActor) leave() {
 	s.node.streams.Drop(s.key, s)
 	s.Actor.Stop()
-}
-
-// startStream begins the stream of a call that is becoming resumable.
-func (r *requestActor) startStream() *streamActor {
-	n := r.node
-	rec := streamRecord{
-		Version: streamRecordVersion, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: r.sess.view.Load().rec.Revision,
-		Calls: []callRecord{{ID: bytes.Clone(r.id), Method: recorded(r.call.msg.Method), Token: bytes.Clone(r.call.msg.ProgressToken)}},
-		Safe:  r.svc.Handler.Safe(r.call.msg.Method, r.call.msg.Name),
-	}
-	var body []byte
-	if rec.Safe {
-		body = bytes.Clone(r.body)
-		rec.Principal, _ = codec.Marshal(r.call.principal)
-	}
-	s := n.streams.build(r.svc, r.sess, n.newID(), rec, r.conn)
-	s.reqs = []*requestActor{r}
-	s.start()
-	s.store(body)
-	return s
 }
 
 // start starts the actor of a new stream, of which nothing is stored.

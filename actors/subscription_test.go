@@ -209,13 +209,18 @@ func TestSubscriptionThatPanics(t *testing.T) {
 }
 
 // listenTo is a request of a listener.
-func (h *held) listenTo(s *sessionActor, c Conn) {
+func (h *held) listenTo(s *sessionActor, c Exchange) {
 	h.t.Helper()
 	var m codec.Message
 	if err := codec.Scan([]byte(`{"jsonrpc":"2.0","id":"L","method":"`+mcp.MethodSubscriptionsListen+`","params":{}}`), &m, codec.Limits{}); err != nil {
 		h.t.Fatal(err)
 	}
-	h.listenAlone(h.svc, s, h.input("", "192.0.2.1", c), nil, &m)
+	a := &arrival{n: h.Node, svc: h.svc, in: *h.input("", "192.0.2.1", c), m: &m, to: c, on: overHTTP{}}
+	a.in.Exchange = c
+	if s != nil {
+		a.to, a.on, a.sess = s.link, overLink{s}, s
+	}
+	a.listen()
 }
 
 // goneConn is a connection whose client is gone as soon as it has been opened, and
@@ -300,7 +305,7 @@ func TestSubscriptionsOfAnotherNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		key := peer.key.record()
-		rec := peer.record()
+		rec := peer.who.record()
 		rec.Subscribed = []string{"x:2"}
 		data, err := codec.Marshal(rec)
 		if err != nil {

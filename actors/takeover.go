@@ -281,6 +281,9 @@ func lostCalls(calls []callRecord, answered map[string]bool) []stream.Entry {
 	return finals
 }
 
+// lostCall is that answer to one request.
+func lostCall(id []byte) []byte { return lostCalls([]callRecord{{ID: id}}, nil)[0].Data }
+
 // rerun runs a call again from its stored body, on the stream it had.
 func (s *sessionActor) rerun(w *streamActor, c callRecord, body []byte, j *journal) {
 	n := s.node
@@ -300,7 +303,7 @@ func (s *sessionActor) rerun(w *streamActor, c callRecord, body []byte, j *journ
 	if len(w.rec.Principal) > 0 {
 		call.principal = json.RawMessage(w.rec.Principal)
 	}
-	r.begins(s, noConn{}, &m, body, call)
+	s.begins(r, r.loggedWay(s, nil), &m, body, call)
 	r.notified = j.sent.Messages
 	if j.sent.Progressed {
 		r.progressGate().Raise(j.sent.Progress)
@@ -317,7 +320,7 @@ func (s *sessionActor) rerun(w *streamActor, c callRecord, body []byte, j *journ
 		}
 		ctx, cancel := context.WithTimeout(n.base, w.svc.Limits.StoreWait)
 		if s, err = n.sessions.load(ctx, w.svc, w.key.Session); err == nil {
-			r.sess, call.sess = s, s
+			r.moves(s)
 			err = r.run(0)
 		}
 		cancel()
@@ -338,22 +341,3 @@ func (s *sessionActor) rerun(w *streamActor, c callRecord, body []byte, j *journ
 
 // adoptStream gives a call that runs again the stream it had.
 type adoptStream struct{ w *streamActor }
-
-// noConn is the connection of a call that runs again: its client is attached to
-// its stream, if anywhere.
-type noConn struct{}
-
-var _ Conn = noConn{}
-
-func (noConn) SetSession(string)                                      {}
-func (noConn) Answer(int, []byte) bool                                { return false }
-func (noConn) Accepted()                                              {}
-func (noConn) Reject(int, int, string, []byte, []byte, time.Duration) {}
-func (noConn) Open() bool                                             { return false }
-func (noConn) Event(string, int, []byte)                              {}
-func (noConn) Comment()                                               {}
-func (noConn) Flush()                                                 {}
-func (noConn) Finish()                                                {}
-func (noConn) Cut()                                                   {}
-func (noConn) Room(context.Context) error                             { return errGone }
-func (noConn) Gone(func())                                            {}

@@ -21,7 +21,7 @@ type told struct {
 
 // Told is the digest of the catalogues that the client was last told.
 func (p *Peer) Told() string {
-	rec := p.record()
+	rec := p.who.record()
 	if t := p.last.Load().told.Load(); t != nil && t.stream == rec.Standalone {
 		return t.digest
 	}

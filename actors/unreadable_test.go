@@ -39,8 +39,8 @@ func TestStateThatCannotBeOpenedNow(t *testing.T) {
 		post := func(rest string) (int, string) {
 			c := &faultyConn{}
 			in := h.input("", "192.0.2.1", nil)
-			in.Alone = true
-			hasReturned(t, h.postTo(c, in, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",`+aloneMeta+rest+`}}`))
+			in.Stateless, in.Exchange = true, c
+			hasReturned(t, h.postTo(c, in, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",`+statelessMeta+rest+`}}`))
 			return c.answer()
 		}
 		_, first := post("")
@@ -72,8 +72,8 @@ func TestHandlerWithoutAStore(t *testing.T) {
 		}
 		c := &faultyConn{}
 		in := h.input("", "192.0.2.1", nil)
-		in.Alone = true
-		hasReturned(t, h.postTo(c, in, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",`+aloneMeta+`}}`))
+		in.Stateless, in.Exchange = true, c
+		hasReturned(t, h.postTo(c, in, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",`+statelessMeta+`}}`))
 		if status, body := c.answer(); status != 503 || !strings.Contains(body, hint) {
 			t.Errorf("by itself: %d %s", status, body)
 		}

@@ -6,11 +6,12 @@ type Phase uint8
 // The phases.
 const (
 	Plain     Phase = iota // nothing has been sent
-	Streaming              // the answer is an event stream
+	Streaming              // the answer is a stream, or the grace is over
 	Cancelled              // the client took it back; nothing more is sent
-	Dropped                // its stream was lost; nobody hears it
+	Dropped                // it was given up or lost its stream; nobody hears it
 	Answered               // the answer has left, or is in the stream's hands
 	Parked                 // it has asked for input, and waits for a request that brings it
+	phases
 )
 
 // Event is what happens to a request.
@@ -27,64 +28,78 @@ const (
 	GiveUp                // the node stops and waits no longer
 	Ask                   // the handler needs input, and the client is to call again
 	Resume                // it has
+	events
 )
 
-// Action is a set of things to do, in the order of their bits.
-type Action uint16
+// Action is a set of things to do, in the order of their bits. What each looks like to
+// the client is up to the way in which the call is delivered.
+type Action uint8
 
 // The actions.
 const (
-	Upgrade  Action = 1 << iota // store the call record, then send headers
-	Send                        // push what was emitted to the stream
-	Answer                      // send the plain answer
-	Final                       // push the answer, which ends the stream
+	Open     Action = 1 << iota // make the answer a stream, where the call's delivery has such
+	Send                        // pass on what was emitted
+	Answer                      // deliver the response, after which nothing is sent
 	StopCall                    // cancel the handler's context
-	EmptyEnd                    // headers of a stream, no event, the end
-	MarkEnd                     // push the end mark: no answer comes
-	Refuse                      // answer 503: it may be sent again
-	HandOver                    // leave the stream to the next node, or say that the call is lost
+	Withdraw                    // end the delivery: the client took the request back
+	Abandon                     // end the delivery: the node stops
 	Drop                        // what came is for nobody
-	Headers                     // send the headers of a stream; nothing is stored
-	Lose                        // say that the call is lost, which ends the stream
 )
 
-// Step decides. It is a pure function over two small sets.
+// Step decides, for calls of all kinds. It is a pure function over two small sets. Only
+// calls of stateless requests park, any number of times; a call that is sent again after
+// Resume is answered plainly or by a stream of its own.
 //
 //	Plain ──Emit, Grace──▶ Streaming ──Result──▶ Answered
-//	  │                       │  └──Lost──▶ Dropped
-//	  └─Result──▶ Answered    └──Cancel──▶ Cancelled
+//	  │  ▲                    │  └─────Lost────▶ Dropped
+//	  │  └──Resume── Parked ◀─┤ Ask
+//	  ├─Ask─────────▶         └────Cancel──────▶ Cancelled
+//	  ├─Result──▶ Answered
 //	  └─Cancel──▶ Cancelled
 func Step(p Phase, e Event) (Phase, Action) {
 	switch p {
 	case Plain:
 		switch e {
 		case Emit:
-			return Streaming, Upgrade | Send
+			return Streaming, Open | Send
 		case Grace:
-			return Streaming, Upgrade
+			return Streaming, Open
 		case Result:
 			return Answered, Answer
+		case Ask:
+			return Parked, Answer
 		case Cancel:
-			return Cancelled, StopCall | EmptyEnd
+			return Cancelled, StopCall | Withdraw
 		case Deadline:
 			return Plain, StopCall
 		case GiveUp:
-			return Dropped, StopCall | Refuse
+			return Dropped, StopCall | Abandon
 		}
 	case Streaming:
 		switch e {
 		case Emit:
 			return Streaming, Send
 		case Result:
-			return Answered, Final
+			return Answered, Answer
+		case Ask:
+			return Parked, Answer
 		case Cancel:
-			return Cancelled, StopCall | MarkEnd
+			return Cancelled, StopCall | Withdraw
 		case Lost:
 			return Dropped, StopCall
 		case Deadline:
 			return Streaming, StopCall
 		case GiveUp:
-			return Dropped, HandOver | StopCall
+			return Dropped, StopCall | Abandon
+		}
+	case Parked:
+		switch e {
+		case Resume:
+			return Plain, 0
+		case Result:
+			return Dropped, 0
+		case GiveUp:
+			return Dropped, StopCall | Abandon
 		}
 	}
 	return p, Drop

@@ -6,57 +6,70 @@ import (
 	"time"
 )
 
+// TestStep has a row for every phase and event: what is not in the table is for nobody.
 func TestStep(t *testing.T) {
-	for _, c := range []struct {
+	type step struct {
+		p Phase
+		e Event
+	}
+	type outcome struct {
 		name string
-		p    Phase
-		e    Event
 		next Phase
 		act  Action
-	}{
-		{"a quick answer is plain", Plain, Result, Answered, Answer},
-		{"the first frame makes a stream", Plain, Emit, Streaming, Upgrade | Send},
-		{"so does the end of the grace", Plain, Grace, Streaming, Upgrade},
-		{"a cancel before anything was sent", Plain, Cancel, Cancelled, StopCall | EmptyEnd},
-		{"a deadline leaves the answer to the handler", Plain, Deadline, Plain, StopCall},
-		{"a node that stops refuses what it has not accepted", Plain, GiveUp, Dropped, StopCall | Refuse},
-		{"frames follow", Streaming, Emit, Streaming, Send},
-		{"a late grace changes nothing", Streaming, Grace, Streaming, Drop},
-		{"the answer ends the stream", Streaming, Result, Answered, Final},
-		{"a cancel leaves an end mark", Streaming, Cancel, Cancelled, StopCall | MarkEnd},
-		{"a lost stream stops the call", Streaming, Lost, Dropped, StopCall},
-		{"a node that stops hands accepted calls over", Streaming, GiveUp, Dropped, HandOver | StopCall},
-		{"nothing is emitted after a cancel", Cancelled, Emit, Cancelled, Drop},
-		{"nor answered", Cancelled, Result, Cancelled, Drop},
-		{"nor after the answer", Answered, Emit, Answered, Drop},
-		{"there is one answer", Answered, Result, Answered, Drop},
-		{"a cancel that comes too late", Answered, Cancel, Answered, Drop},
-		{"nothing after a loss", Dropped, Result, Dropped, Drop},
-	} {
-		if next, act := Step(c.p, c.e); next != c.next || act != c.act {
-			t.Errorf("%s: got %d, %b; want %d, %b", c.name, next, act, c.next, c.act)
+	}
+	table := map[step]outcome{
+		{Plain, Emit}:     {"the first message makes a stream", Streaming, Open | Send},
+		{Plain, Grace}:    {"so does the end of the grace", Streaming, Open},
+		{Plain, Result}:   {"a quick answer is plain", Answered, Answer},
+		{Plain, Cancel}:   {"a cancel before anything was sent", Cancelled, StopCall | Withdraw},
+		{Plain, Deadline}: {"a deadline leaves the answer to the handler", Plain, StopCall},
+		{Plain, GiveUp}:   {"a node that stops gives up what it has not accepted", Dropped, StopCall | Abandon},
+		{Plain, Ask}:      {"a question of a stateless request is its answer", Parked, Answer},
+
+		{Streaming, Emit}:     {"messages follow", Streaming, Send},
+		{Streaming, Result}:   {"the answer ends the stream", Answered, Answer},
+		{Streaming, Cancel}:   {"a cancel leaves a mark", Cancelled, StopCall | Withdraw},
+		{Streaming, Lost}:     {"a lost stream stops the call", Dropped, StopCall},
+		{Streaming, Deadline}: {"a deadline leaves the stream to the handler", Streaming, StopCall},
+		{Streaming, GiveUp}:   {"a node that stops leaves accepted calls to others", Dropped, StopCall | Abandon},
+		{Streaming, Ask}:      {"a question may end a stream", Parked, Answer},
+
+		{Parked, Resume}: {"the request was sent again: as from the beginning", Plain, 0},
+		{Parked, Result}: {"a handler that does not wait has nobody to answer", Dropped, 0},
+		{Parked, GiveUp}: {"a node that stops ends the wait", Dropped, StopCall | Abandon},
+	}
+	for p := range phases {
+		for e := range events {
+			want, ok := table[step{p, e}]
+			if !ok {
+				want = outcome{"for nobody", p, Drop}
+			}
+			if next, act := Step(p, e); next != want.next || act != want.act {
+				t.Errorf("%s (%d, %d): got %d, %b; want %d, %b", want.name, p, e, next, act, want.next, want.act)
+			}
 		}
 	}
 }
 
-// TestAtMostOneEnding checks every order of up to six events: a request gets at
-// most one ending, and nothing but endings' own actions after it.
+// TestAtMostOneEnding checks every order of up to six events: a request, and each that is
+// sent again, gets at most one ending, and nothing after it.
 func TestAtMostOneEnding(t *testing.T) {
-	const endings = Answer | Final | EmptyEnd | MarkEnd | Refuse | HandOver
+	const endings = Answer | Withdraw | Abandon
 	var walk func(p Phase, ended bool, path []Event)
 	walk = func(p Phase, ended bool, path []Event) {
 		if len(path) == 6 {
 			return
 		}
-		for e := Emit; e <= GiveUp; e++ {
+		for e := range events {
 			next, act := Step(p, e)
-			if act&endings != 0 && ended {
+			if act&endings != 0 && ended && p != Parked { // whose handler is given up, and no request
 				t.Fatalf("second ending at %v, %v", path, e)
 			}
-			if act&(Send|Upgrade) != 0 && ended {
+			if act&(Send|Open) != 0 && ended {
 				t.Fatalf("sent after the ending at %v, %v", path, e)
 			}
-			walk(next, ended || act&endings != 0, append(path[:len(path):len(path)], e))
+			again := p == Parked && e == Resume
+			walk(next, !again && (ended || act&endings != 0), append(path[:len(path):len(path)], e))
 		}
 	}
 	walk(Plain, false, nil)

@@ -27,7 +27,7 @@ type parking struct {
 	taken   int         // the round whose answers were taken last, 0 for none
 	digest  digest      // of those answers
 	outcome []byte      // what they led to, from the id on; nil while nobody knows
-	others  []*exchange // that wait for the same
+	others  []brought   // that wait for the same
 	givenUp bool        // what the handler still says is nobody's answer
 }
 
@@ -61,17 +61,16 @@ func (r *requestActor) askMore(m *askMore) {
 		m.Done()
 		return
 	}
-	p := r.self.parking
+	p := r.parking
 	if p == nil {
 		p = &parking{}
-		r.self.parking = p
+		r.parking = p
 	}
 	r.used = true
-	id := bytes.Clone(r.id)
-	r.step(request.Ask, withID(r.id, m.answer), nil)
-	if r.sess != nil {
-		_ = r.sess.Post(&endCall{req: r, id: string(id)})
-	}
+	id := string(r.id)
+	r.step(request.Ask, response{data: withID(r.id, m.answer), asks: true}, nil)
+	r.way.delivery = nowhere{}
+	r.way.table.parked(r, id)
 	p.settle(m.answer)
 	wait := r.svc.patience()
 	p.asked, p.until, p.wake = m.round, time.Now().Add(wait), m.wake
@@ -85,7 +84,7 @@ func (r *requestActor) askMore(m *askMore) {
 
 // goOn has a handler that waits go on.
 func (r *requestActor) goOn(m more) {
-	if p := r.self.parking; p != nil && p.wake != nil {
+	if p := r.parking; p != nil && p.wake != nil {
 		p.wake <- m // which has room for one
 		p.wake = nil
 	}
@@ -93,7 +92,7 @@ func (r *requestActor) goOn(m more) {
 
 // outwaited ends the wait of a handler whose client has not come back in time.
 func (r *requestActor) outwaited() {
-	p := r.self.parking
+	p := r.parking
 	if p.wake == nil || time.Now().Before(p.until) { // the tick is of the time before
 		return
 	}
@@ -113,8 +112,7 @@ func withID(id, rest []byte) []byte {
 // later.
 func (p *parking) settle(rest []byte) {
 	for _, x := range p.others {
-		x.conn.Answer(200, withID(x.id, rest))
-		x.hear()
+		x.answer(response{data: withID(x.id, rest)})
 	}
 	p.others, p.outcome = nil, nil
 	if p.taken > 0 && len(rest) <= maxOutcome {
@@ -122,18 +120,26 @@ func (p *parking) settle(rest []byte) {
 	}
 }
 
-// giveUpOthers ends the exchanges that wait for the same as the one that is served.
-func (r *requestActor) giveUpOthers() {
-	p := r.self.parking
+// endOthers ends the exchanges that wait for the same as the one that is served.
+func (r *requestActor) endOthers(why ending) {
+	p := r.parking
 	if p == nil {
 		return
 	}
 	p.givenUp = true
 	for _, x := range p.others {
-		r.turnAway(x.conn, x.id)
-		x.hear()
+		x.end(why, x.id)
 	}
 	p.others = nil
+}
+
+// brought is a request that was sent again, with its exchange.
+type brought struct {
+	exchange
+	id    []byte
+	token []byte
+	meta  []byte
+	from  *quota.Account // that it counts on
 }
 
 // verdicts on a request that is sent again.
@@ -150,7 +156,7 @@ const (
 // retried brings a parked call its answers.
 type retried struct {
 	kernel.Reply
-	x       *exchange
+	x       brought
 	round   int
 	digest  digest
 	given   map[string][]byte
@@ -161,17 +167,18 @@ type retried struct {
 func (m *retried) Refused(error) { m.verdict = unknown; m.Done() }
 
 func (r *requestActor) retried(m *retried) {
-	p := r.self.parking
+	p := r.parking
+	m.x.joins(r)
 	switch {
 	case r.phase == request.Cancelled || r.phase == request.Dropped || p == nil:
 		m.verdict = unknown
 	case r.phase == request.Parked && m.round == p.asked && p.wake != nil:
 		m.verdict = taken
 		p.taken, p.digest, p.outcome = m.round, m.digest, nil
-		r.step(request.Resume, nil, nil)
-		r.serveExchange(m.x)
+		r.step(request.Resume, response{}, nil)
+		r.answerTo(m.x)
 		r.graced = false
-		r.timer.Reset(r.svc.Limits.GraceAlone)
+		r.timer.Reset(r.way.grace)
 		r.goOn(more{given: m.given})
 	case m.round != p.taken || m.digest != p.digest:
 		m.verdict = refused
@@ -186,24 +193,18 @@ func (r *requestActor) retried(m *retried) {
 	m.Done()
 }
 
-// serveExchange makes x the exchange that the call answers. From here on the handler
-// has its client as that request says that it is.
-func (r *requestActor) serveExchange(x *exchange) {
-	r.self.stop()
-	r.conn, r.id = x.conn, bytes.Clone(x.id) // the session's table may still have the old one
+// answerTo makes x the exchange that the call answers. From here on the handler has its
+// client as that request says that it is.
+func (r *requestActor) answerTo(x brought) {
+	r.self.served = x.exchange
+	r.way.delivery, r.id = x.exchange, bytes.Clone(x.id) // the session's table may still have the old one
 	if r.from == nil {
 		r.from = x.from
 	}
-	r.self.exchange = x
-	token, meta := x.token, x.meta // x itself is not kept for them
-	r.self.token.Store(&token)
-	r.self.peer.again.Store(&meta)
-	r.self.watch(r, x.conn, x)
-	if r.sess != nil {
-		m := &beginCall{req: r}
-		m.Init()
-		_ = r.sess.Post(m)
-	}
+	r.call.token.Store(&x.token)
+	r.self.meta.now.Store(&x.meta)
+	x.serves()
+	r.way.table.resumed(r)
 }
 
 // responses are the answers that a request brings; ok is false where they are no
@@ -225,76 +226,72 @@ func responses(m *codec.Message) (given map[string][]byte, ok bool) {
 	return given, true
 }
 
-func badResponses(conn Conn, id []byte) {
-	faults.Responses.Tell(conn, id)
+func badResponses(to answerer, id []byte) {
+	faults.Responses.Tell(to, id)
 }
 
 // badState is the one answer for every state that is not good, so that it tells
 // nothing about those of others.
-func badState(conn Conn, id []byte) {
-	faults.State.Tell(conn, id)
+func badState(to answerer, id []byte) {
+	faults.State.Tell(to, id)
 }
 
 // again takes a request that is sent again with the input that it needed.
-func (n *Node) again(svc *Service, s *sessionActor, in *Input, principal any, m *codec.Message, body []byte) (begun bool) {
-	a, no := n.accounts.admit(s, in, m) // first: to open a state may take a look into the store
-	if a == nil {
-		n.refusals.refuse(in.Conn, m.ID, no)
+func (a *arrival) again() (begun bool) {
+	n, m := a.n, a.m
+	from, no := n.accounts.admit(a.sess, &a.in, m) // first: to open a state may take a look into the store
+	if from == nil {
+		n.refusals.refuse(a.to, m.ID, no)
 		return false
 	}
-	st, err := n.openState(svc, in.Tenant, m, time.Now())
+	st, err := n.openState(a.svc, a.in.Tenant, m, time.Now())
 	given, ok := responses(m)
 	switch {
 	case errors.Is(err, ErrUnavailable):
 		n.log.Warn("requestState not readable", "error", err)
-		n.accounts.giveBack(s, a, m) // it did not run, for no fault of its client
-		n.refusals.unavailable(in.Conn, m.ID)
+		n.accounts.giveBack(a.sess, from, m) // it did not run, for no fault of its client
+		n.refusals.unavailable(a.to, m.ID)
 	case err != nil:
-		badState(in.Conn, m.ID)
+		badState(a.to, m.ID)
 	case !ok:
-		badResponses(in.Conn, m.ID)
+		badResponses(a.to, m.ID)
 	}
 	if err != nil || !ok {
-		n.accounts.Leave(a)
+		n.accounts.Leave(from)
 		return false
 	}
 	sum := digest(sha256.Sum256(codec.AppendCanonical(nil, m.Responses)))
-	x := &exchange{conn: in.Conn, id: bytes.Clone(m.ID), token: bytes.Clone(m.ProgressToken), meta: bytes.Clone(m.Meta), from: a, heard: make(chan struct{}), slot: s.place()}
+	x := brought{exchange: a.on.exchange(a.in.Exchange), id: bytes.Clone(m.ID), token: bytes.Clone(m.ProgressToken), meta: bytes.Clone(m.Meta), from: from}
 	for {
 		verdict, outcome := n.retry(st, x, sum, given)
 		switch verdict {
 		case taken:
-			x.await(s)
+			x.await()
 			return true
 		case joined:
-			if s != nil {
-				break
-			}
-			x.await(nil)
+			x.await()
+			begun = true
 		case settled:
-			in.Conn.Answer(200, withID(m.ID, outcome))
-			x.hear()
+			a.to.Answer(200, withID(m.ID, outcome))
 		case refused:
-			badState(in.Conn, m.ID)
-			x.hear()
+			badState(a.to, m.ID)
 		default:
-			if !svc.Handler.Safe(m.Method, m.Name) {
-				faults.Lost.Tell(in.Conn, m.ID)
-				x.hear()
+			if !a.svc.Handler.Safe(m.Method, m.Name) {
+				faults.Lost.Tell(a.to, m.ID)
 				break
 			}
-			if n.runAgain(svc, s, in, principal, m, body, a, st, sum, given) {
+			if a.runAgain(from, st, sum, given) {
 				return true
 			}
 			continue // another has begun it: the same answers bring the same outcome
 		}
-		n.accounts.Leave(a)
-		return true
+		n.accounts.Leave(from)
+		return begun
 	}
 }
 
 // retry looks for the call that a state names.
-func (n *Node) retry(st *askState, x *exchange, sum digest, given map[string][]byte) (sentAgain, []byte) {
+func (n *Node) retry(st *askState, x brought, sum digest, given map[string][]byte) (sentAgain, []byte) {
 	if r, ok := n.parks.Get(st.Park); ok {
 		m := &retried{x: x, round: st.Round, digest: sum, given: given}
 		m.Init()
@@ -318,10 +315,10 @@ func (n *Node) retry(st *askState, x *exchange, sum digest, given map[string][]b
 
 // runAgain runs a call again whose actor is gone, with the answers that it was
 // given. It reports whether it does: another request may be quicker.
-func (n *Node) runAgain(svc *Service, s *sessionActor, in *Input, principal any, m *codec.Message, body []byte, a *quota.Account, st *askState, sum digest, given map[string][]byte) bool {
-	var x *exchange
-	r, err := n.parks.Obtain(st.Park, func() (*requestActor, error) {
-		r, own := n.newAlone(svc, s, in, principal, m, body, a, true)
+func (a *arrival) runAgain(from *quota.Account, st *askState, sum digest, given map[string][]byte) bool {
+	var x exchange
+	r, err := a.n.parks.Obtain(st.Park, func() (*requestActor, error) {
+		r, own := a.begin(from, true)
 		x = own
 		r.call.attempt = 2
 		r.self.given = st.given()
@@ -331,22 +328,26 @@ func (n *Node) runAgain(svc *Service, s *sessionActor, in *Input, principal any,
 			}
 		}
 		r.self.round, r.self.park = st.Round, st.Park
-		r.self.parking = &parking{asked: st.Round, taken: st.Round, digest: sum}
+		r.parking = &parking{asked: st.Round, taken: st.Round, digest: sum}
 		return r, nil
 	})
 	if x == nil || err != nil {
 		return false
 	}
-	r.goAlone(x)
+	a.run(r, x)
 	return true
 }
 
 // concluded tells those who wait for the call what came of it, and keeps that for
-// those who ask again.
+// those who ask again. rest is the response from the id on.
 func (r *requestActor) concluded(rest []byte) {
 	r.goOn(more{err: errReturned}) // a goroutine that the handler left behind
-	p := r.self.parking
-	if p == nil || p.givenUp || r.phase == request.Cancelled {
+	p := r.parking
+	switch {
+	case p == nil || p.givenUp:
+		return
+	case r.phase == request.Cancelled:
+		r.endOthers(cancelled)
 		return
 	}
 	p.settle(rest)

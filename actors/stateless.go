@@ -1,0 +1,500 @@
+package actors
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/faults"
+	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/request"
+	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// stateless is what a stateless request, as all are since 2026-07-28, has of its own: there
+// is no session that it could belong to.
+type stateless struct {
+	turn0  uint64 // the actor's turn that the request is
+	peer   Peer
+	meta   requestMeta
+	logged *atomic.Pointer[logs]
+	own    atomic.Pointer[logs] // which logged is over HTTP
+	deaf   <-chan struct{}      // closed when the client can send nothing again; nil is never
+	direct direct               // the delivery of a request that keeps the goroutine that read it
+	served exchange             // that the call was answered on last, or is to be
+
+	address string
+	input   // what the handler has asked for and been given; belongs to who holds input.mu
+
+	prev, next *requestActor // in the list of stateless requests
+}
+
+func (s *stateless) logs() *atomic.Pointer[logs] { return s.logged }
+
+// requestMeta is what a client says of itself in the `_meta` of each stateless request.
+type requestMeta struct {
+	first []byte
+	now   atomic.Pointer[[]byte] // of the request that is answered now
+}
+
+var _ identity = (*requestMeta)(nil)
+
+func (m *requestMeta) record() session.Record {
+	meta := *m.now.Load()
+	level, _ := codec.Str(codec.Field(meta, mcp.MetaLogLevel))
+	return session.Record{
+		Revision: mcp.Revision20260728.String(), Client: codec.Optional(meta, mcp.MetaClientInfo),
+		Capabilities: codec.Field(meta, mcp.MetaClientCapabilities), Level: level,
+	}
+}
+
+func (*requestMeta) revision() mcp.Revision          { return mcp.Revision20260728 }
+func (*requestMeta) session() (*sessionActor, error) { return nil, ErrNoStream }
+
+// arrival is a stateless request that has come.
+type arrival struct {
+	n         *Node
+	svc       *Service
+	in        Input
+	principal any
+	m         *codec.Message
+	body      []byte
+	to        answerer // where it is refused
+	on        carrier
+	sess      *sessionActor // whose connection it came on, nil over HTTP
+}
+
+// carrier is what a stateless request came on.
+type carrier interface {
+	// keeps reports whether the goroutine that read a request may run its handler, unless
+	// that asks the client.
+	keeps() bool
+	// exchange is the delivery of a call that has a goroutine of its own. x is the
+	// request's, nil where it has none.
+	exchange(x Exchange) exchange
+	// way completes w, the way of the request self.
+	way(self *stateless, w way) way
+	// run runs f on a goroutine of its own.
+	run(f func())
+	// listen is where a listener sends.
+	listen(x Exchange) audience
+}
+
+// Asks reports whether requests of the method may be answered with questions
+// (2026-07-28, basic/patterns/mrtr).
+func Asks(method []byte) bool {
+	switch string(method) {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead:
+		return true
+	}
+	return false
+}
+
+// exchange is one HTTP request of a call that may outlive it, or one message on a
+// connection, and its response.
+type exchange interface {
+	delivery
+	// joins makes r the call whose answer the exchange gets, and serves the one that it
+	// is answered from: the end of the connection is that of the call then.
+	joins(r *requestActor)
+	serves()
+	// leave gives back what the exchange holds of its client's. It does nothing when its
+	// answer has.
+	leave()
+	// await waits until the exchange has its answer, or its client is gone. On a
+	// connection that carries others it does not wait.
+	await()
+}
+
+// stateless takes a stateless request over HTTP. It returns when the handler has, or, where
+// the call may ask for input, when the exchange has its answer.
+func (n *Node) stateless(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
+	switch m.Kind {
+	case codec.Request:
+		a := &arrival{n: n, svc: svc, in: *in, principal: principal, m: m, body: body, to: in.Exchange, on: overHTTP{}}
+		a.take()
+	case codec.Notification:
+		in.Conn.Accepted() // there is none that says anything
+	default:
+		faults.OneMessage.Tell(in.Conn, m.ID)
+	}
+}
+
+// take takes the request, or refuses it. It reports whether it has begun a call, which
+// answers it; on a connection that carries others it does not wait for that.
+func (a *arrival) take() (begun bool) {
+	n, m := a.n, a.m
+	switch {
+	case tooLong(m): // they come back with every message
+		n.refusals.refused(a.to, errLongToken, m.ID)
+		return false
+	case n.turnsAway(a.svc, m) || n.store.Suspended() && !n.regained(a.svc.Limits.StoreWait), a.svc.life.over.Load():
+		n.refusals.unavailable(a.to, m.ID)
+		return false
+	case string(m.Method) == mcp.MethodSubscriptionsListen:
+		a.listen()
+		return false
+	case m.State != nil && Asks(m.Method):
+		return a.again()
+	}
+	given, ok := responses(m)
+	if !ok {
+		badResponses(a.to, m.ID)
+		return false
+	}
+	from, no := n.accounts.admit(a.sess, &a.in, m)
+	if from == nil {
+		n.refusals.refuse(a.to, m.ID, no)
+		return false
+	}
+	r, x := a.begin(from, !a.on.keeps() || a.svc.Handler.MayAsk(m.Method, m.Name))
+	r.self.given = given
+	a.run(r, x)
+	return true
+}
+
+// begin returns the actor of the request, which was admitted. Where the call may outlive
+// its exchange it is apart: x is the exchange then, else nil.
+func (a *arrival) begin(from *quota.Account, apart bool) (r *requestActor, x exchange) {
+	m, body := a.m, a.body
+	var meta []byte
+	if apart { // the bytes are not the handler's beyond this exchange
+		own := new(codec.Message)
+		body = bytes.Clone(body)
+		_ = codec.Scan(body, own, anyMessage) // it was scanned before
+		m, meta = own, own.Meta
+	} else {
+		meta = bytes.Clone(m.Meta) // which the peer may be asked for after the call
+	}
+	r = a.n.takeRequest(from)
+	self := &stateless{turn0: r.turn, address: a.in.Address, meta: requestMeta{first: meta}}
+	self.meta.now.Store(&self.meta.first)
+	self.peer = Peer{node: a.n, svc: a.svc, key: SessionKey{Tenant: a.in.Tenant, Server: a.svc.ID}, who: &self.meta}
+	r.self = self
+	self.logged = &self.own
+	w := way{grace: a.svc.Limits.GraceStateless, table: noTable{}, client: self, pace: unpaced{}}
+	if apart {
+		r.used = true
+		r.out.Free() // which others can use while the call waits
+		r.out = new(codec.Buffer)
+		x = a.on.exchange(a.in.Exchange)
+		x.joins(r)
+		w.delivery = x
+	} else {
+		self.direct = direct{r: r, conn: a.in.Exchange}
+		w.delivery = &self.direct
+	}
+	r.begins(a.svc, a.on.way(self, w), m, body, &Call{principal: a.principal, trace: a.in.Trace, attempt: 1, peer: &self.peer})
+	return r, x
+}
+
+// run runs the request, and returns when its exchange has its answer.
+func (a *arrival) run(r *requestActor, x exchange) {
+	r.self.served = x
+	if x == nil {
+		r.self.served = &r.self.direct
+	}
+	r.self.served.serves()
+	if err := r.enter(r.svc.Limits.PerSession); err != nil {
+		a.n.refusals.refused(a.to, err, r.id)
+		r.way.end(cancelled, r.id)
+		r.self.served.leave()
+		r.unpark()
+		r.release()
+		return
+	}
+	a.n.statelessCalls.add(r)
+	if x == nil {
+		r.serveStateless()
+		return
+	}
+	a.on.run(r.serveStateless)
+	x.await()
+}
+
+// serveStateless is serve for a stateless request.
+func (r *requestActor) serveStateless() {
+	r.work()
+	r.self.served.leave()
+	r.unpark()
+	r.node.statelessCalls.drop(r)
+	r.release()
+}
+
+// unpark makes requests that are sent again find the call no more.
+func (r *requestActor) unpark() {
+	if park := r.self.park; park != "" {
+		r.node.parks.Drop(park, r)
+	}
+}
+
+// overHTTP is the carrier of a stateless request that has an HTTP exchange to itself.
+type overHTTP struct{}
+
+var _ carrier = overHTTP{}
+
+func (overHTTP) keeps() bool { return true }
+func (overHTTP) exchange(x Exchange) exchange {
+	return &direct{conn: x, over: make(chan struct{})}
+}
+func (overHTTP) way(_ *stateless, w way) way { return w }
+func (overHTTP) run(f func())                { go f() }
+func (overHTTP) listen(x Exchange) audience  { return &httpAudience{conn: x} }
+
+// direct delivers a stateless request over its HTTP exchange. Nothing of it is stored, and
+// the end of the connection is that of the request.
+type direct struct {
+	r       *requestActor
+	conn    Exchange
+	streams bool          // the answer is a stream
+	left    bool          // over is closed
+	stream  *liveStream   // which is open
+	unwatch func() bool   // ends the watch on the connection, nil if there is none
+	over    chan struct{} // lets the goroutine go that waits in await; nil where the handler has it
+}
+
+var (
+	_ delivery = (*direct)(nil)
+	_ exchange = (*direct)(nil)
+)
+
+func (d *direct) joins(r *requestActor) { d.r = r }
+
+func (d *direct) serves() {
+	r, turn := d.r, d.r.turn
+	d.unwatch = d.conn.WhenGone(func() { _ = r.Post(called{turn, connGone{d}}) })
+}
+
+func (d *direct) await() {
+	select {
+	case <-d.over:
+	case <-d.conn.Context().Done():
+	}
+}
+
+func (d *direct) open() {
+	d.streams = true
+	if d.conn.Open() {
+		d.stream = d.r.node.talking.add(d.conn, d.r.svc.Limits.KeepAlive)
+	}
+}
+
+func (d *direct) send(e stream.Entry) {
+	d.conn.Event("", 0, e.Data)
+	d.conn.Flush()
+	d.stream.touch()
+	e.Drop(nil)
+}
+
+func (d *direct) answer(a response) {
+	if !d.streams {
+		d.rest() // before: what the client does once it has its answer is not for the call
+	}
+	switch {
+	case d.streams:
+		d.conn.Event("", 0, a.data)
+		d.conn.Finish()
+	case a.asks && d.over == nil: // the handler has the connection's goroutine, and waits
+		d.conn.AnswerLast(200, a.data)
+	case a.later && !a.asks:
+		d.r.node.refusals.unavailable(d.conn, d.r.id)
+	default:
+		d.conn.Answer(statusOf(a), a.data)
+	}
+	d.rest()
+	d.leave()
+}
+
+// statusOf is the HTTP status of a plain answer.
+func statusOf(a response) int {
+	if info, ok := mcp.LookupError(a.code); a.code != 0 && ok {
+		return info.ModernStatus
+	}
+	return 200
+}
+
+func (d *direct) end(why ending, id []byte) {
+	d.rest()
+	switch {
+	case why == givenUp && d.streams:
+		d.conn.Event("", 0, lostCall(id))
+		d.conn.Finish()
+	case why == givenUp && d.r.svc.Handler.Safe(d.r.call.msg.Method, d.r.call.msg.Name):
+		d.r.node.refusals.unavailable(d.conn, id)
+	case why == givenUp: // what may have taken effect is not to be sent again without a thought
+		d.conn.Answer(200, lostCall(id))
+	case why == broken:
+		d.r.Contain(func() { fault(d.conn, id, 500) })
+		d.r.Contain(d.conn.Cut)
+	}
+	d.leave()
+}
+
+// rest ends the watch on the connection.
+func (d *direct) rest() {
+	if d.unwatch != nil && !d.unwatch() {
+		d.r.used = true // it may be on its way to the actor
+	}
+	d.unwatch = nil
+}
+
+// leave lets the goroutine go that waits for the answer.
+func (d *direct) leave() {
+	if d.over != nil && !d.left {
+		d.left = true
+		close(d.over)
+	}
+}
+
+// connGone tells a request that its client is gone.
+type connGone struct{ x exchange }
+
+// connectionGone is what the end of a connection is to a call: another exchange that waits
+// for the same answer takes its place, or the call is cancelled.
+func (r *requestActor) connectionGone(m connGone) {
+	if r.way.delivery != delivery(m.x) {
+		return // it has had its answer
+	}
+	if p := r.parking; p != nil && len(p.others) > 0 {
+		m.x.end(cancelled, r.id)
+		x := p.others[0]
+		p.others = p.others[1:]
+		r.answerTo(x)
+		return
+	}
+	r.step(request.Cancel, response{}, fmt.Errorf("%w: the connection was closed", ErrCancelled))
+}
+
+// statelessCalls are the stateless requests of this node, in no
+// particular order.
+type statelessCalls struct {
+	mu    sync.Mutex // guards the links between them
+	first *requestActor
+}
+
+func (l *statelessCalls) add(r *requestActor) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.self.next = l.first; l.first != nil {
+		l.first.self.prev = r
+	}
+	l.first = r
+}
+
+func (l *statelessCalls) drop(r *requestActor) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := r.self
+	switch {
+	case s.prev != nil:
+		s.prev.self.next = s.next
+	case l.first == r:
+		l.first = s.next
+	default:
+		return // it was never added
+	}
+	if s.next != nil {
+		s.next.self.prev = s.prev
+	}
+	s.prev, s.next = nil, nil
+}
+
+func (l *statelessCalls) empty() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.first == nil
+}
+
+// turnOf is a request by the turn of its actor that it was.
+type turnOf struct {
+	r    *requestActor
+	turn uint64
+}
+
+// snapshot returns all there are. What stands for another request by the time of a message to it leaves that alone.
+func (l *statelessCalls) snapshot() (all []turnOf) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for r := l.first; r != nil; r = r.self.next {
+		all = append(all, turnOf{r, r.self.turn0})
+	}
+	return all
+}
+
+// giveUp gives up those of a service, or all if that is nil.
+func (l *statelessCalls) giveUp(svc *Service, cause error) {
+	var all []turnOf
+	l.mu.Lock()
+	for r := l.first; r != nil; r = r.self.next {
+		if svc == nil || r.self.peer.svc == svc {
+			all = append(all, turnOf{r, r.self.turn0})
+		}
+	}
+	l.mu.Unlock()
+	for _, x := range all {
+		_ = x.r.Post(called{x.turn, giveUp{cause}})
+	}
+}
+
+// liveStream is an open event stream that cannot be resumed.
+type liveStream struct {
+	conn  Conn
+	every time.Duration
+	wrote atomic.Int64 // unix nanoseconds
+}
+
+func (s *liveStream) touch() {
+	if s != nil {
+		s.wrote.Store(time.Now().UnixNano())
+	}
+}
+
+// liveStreams keeps those streams open that have nothing to say for long.
+type liveStreams struct {
+	mu  sync.Mutex // guards all
+	all map[*liveStream]struct{}
+}
+
+func (l *liveStreams) add(conn Conn, every time.Duration) *liveStream {
+	s := &liveStream{conn: conn, every: every}
+	s.touch()
+	l.mu.Lock()
+	l.all[s] = struct{}{}
+	l.mu.Unlock()
+	conn.Gone(func() {
+		l.mu.Lock()
+		delete(l.all, s)
+		l.mu.Unlock()
+	})
+	return s
+}
+
+// silent are the streams that are due to have a comment.
+func (l *liveStreams) silent(now time.Time) []*liveStream {
+	l.mu.Lock()
+	var silent []*liveStream
+	for s := range l.all {
+		if now.UnixNano()-s.wrote.Load() >= int64(s.every) {
+			silent = append(silent, s)
+		}
+	}
+	l.mu.Unlock()
+	return silent
+}
+
+func (s *liveStream) comment() {
+	s.touch()
+	s.conn.Comment()
+	s.conn.Flush()
+}
+
+func (l *liveStreams) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.all)
+}
