@@ -2,6 +2,7 @@ package troupe
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -18,18 +19,70 @@ const (
 	drainLook = 10 * time.Millisecond
 )
 
-// drain lets calls end, or go on elsewhere, and closes the Runtime: see Serve.
-func (rt *Runtime) drain(ctx context.Context, door *transport.Door, hs *http.Server) error {
+// Drain lets the calls that run end, or go on elsewhere, in a program that serves the
+// Runtime with an http.Server of its own: http.Server.Shutdown does not know of the
+// event streams, and with them of the calls that take long. It does what Serve does
+// at its end. Call it first, then Close, and then Shutdown:
+//
+//	err := rt.Drain(ctx)
+//	err = errors.Join(err, rt.Close(ctx), hs.Shutdown(ctx))
+//
+// From now on the Runtime is not [Runtime.Ready], and its answers say that their
+// connections are closed after them. For DrainDelay it serves on, so that load
+// balancers notice; that is left out where no event stream is open and Ready was never
+// asked. Then it waits until no call runs that only this process can end, and has
+// clients of other calls, and of idle streams, come back to the next process. Requests
+// that come meanwhile are served; once only the last are being answered, which is
+// after a second at most, further ones are refused with 503. When nothing is left it
+// returns nil.
+//
+// It does so for DrainWait, and no longer than ctx. When that is over it returns an
+// error that wraps context.DeadlineExceeded or the cause of ctx: calls that may run
+// again are left to whoever resumes them, and the others were ended with error
+// -32010. A second Drain waits for the first, no longer than its own ctx, and returns
+// the same.
+func (rt *Runtime) Drain(ctx context.Context) error { return rt.drain(ctx, nil) }
+
+// drain is Drain. door is that of Serve, and is shut once nobody new is to come in; it
+// is nil where others let clients in.
+func (rt *Runtime) drain(ctx context.Context, door *transport.Door) error {
+	if rt.leaving.Swap(true) {
+		select {
+		case <-rt.drained:
+			return rt.undrained
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	rt.undrained = rt.finish(ctx, door)
+	close(rt.drained)
+	return rt.undrained
+}
+
+func (rt *Runtime) finish(ctx context.Context, door *transport.Door) error {
 	rt.ready.Store(false)
-	rt.leaving.Store(true)
 	rt.log.Info("draining", "calls", rt.node.Stats().InFlight)
-	rt.delay(door)
+	rt.delay(ctx, door)
 	patience, cancel := context.WithTimeout(ctx, rt.opts.DrainWait)
 	defer cancel()
 	rt.node.Finish(patience)
-	door.Shut()
+	if door != nil {
+		door.Shut()
+	} else {
+		refuse := time.AfterFunc(lastRequests, rt.node.Refuse) // nobody else keeps clients from coming
+		defer refuse.Stop()
+	}
 	rt.node.HandOver(patience, rt.silent(door))
+	if patience.Err() != nil {
+		return fmt.Errorf("troupe: drain: calls were still running: %w", context.Cause(patience))
+	}
+	return nil
+}
 
+// end drains for Serve, and closes the Runtime.
+func (rt *Runtime) end(ctx context.Context, door *transport.Door, hs *http.Server) error {
+	_ = rt.drain(ctx, door) // what it could not wait for is logged, and no fault of Serve
+	door.Shut()             // another may have drained
 	stop, cancel := context.WithTimeout(ctx, 6*time.Second)
 	defer cancel()
 	closed := make(chan struct{})
@@ -53,9 +106,9 @@ func (rt *Runtime) drain(ctx context.Context, door *transport.Door, hs *http.Ser
 
 // delay serves on for DrainDelay, which is the time that others have to notice that
 // the Runtime is not ready. It is cut short when nobody is there to notice: no
-// connection is open, and nobody has ever asked for /readyz or /healthz.
-func (rt *Runtime) delay(door *transport.Door) {
-	for end := time.Now().Add(rt.opts.DrainDelay); time.Now().Before(end); {
+// connection is open, and nobody has ever asked whether it is ready or healthy.
+func (rt *Runtime) delay(ctx context.Context, door *transport.Door) {
+	for end := time.Now().Add(rt.opts.DrainDelay); time.Now().Before(end) && ctx.Err() == nil; {
 		if !rt.watched.Load() && rt.connections(door) == 0 {
 			return
 		}
@@ -63,9 +116,12 @@ func (rt *Runtime) delay(door *transport.Door) {
 	}
 }
 
-// connections are those that are open, event streams included.
-func (rt *Runtime) connections(door *transport.Door) int {
-	n := door.Open()
+// connections are those that are open, event streams included. Without a door only
+// the streams are known.
+func (rt *Runtime) connections(door *transport.Door) (n int) {
+	if door != nil {
+		n = door.Open()
+	}
 	for _, m := range rt.mounted() {
 		n += m.handler.Streams()
 	}
@@ -83,15 +139,19 @@ func (rt *Runtime) leave(w http.ResponseWriter) (served func()) {
 
 // silent returns what reports that nothing is to come any more: no connection is open,
 // those included that it closes when none has had a request for a while, or the time
-// for that is over.
+// for that is over. Without a door connections are not known, and no request for a
+// while has to do.
 func (rt *Runtime) silent(door *transport.Door) func() bool {
 	shut := time.Now()
 	return func() bool {
 		under := int(rt.under.Load())
-		if time.Since(shut) > lastRequests {
+		last := time.Since(time.Unix(0, max(rt.asked.Load(), shut.UnixNano())))
+		switch {
+		case time.Since(shut) > lastRequests:
 			return true
-		}
-		if last := time.Unix(0, max(rt.asked.Load(), shut.UnixNano())); time.Since(last) > lastWords {
+		case door == nil:
+			return under == 0 && last > lastWords
+		case last > lastWords:
 			door.CloseIdle()
 		}
 		return under == 0 && door.Open() == 0

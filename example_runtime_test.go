@@ -2,11 +2,13 @@ package troupe_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/mcp"
@@ -190,5 +192,41 @@ func ExampleRuntime_Serve() {
 	fmt.Println(<-served)
 	// Output:
 	// 200 OK
+	// <nil>
+}
+
+// A program with an http.Server of its own drains before it closes: a call that runs is
+// answered.
+func ExampleRuntime_Drain() {
+	srv := troupe.NewServer(anyone, nil)
+	begun := make(chan struct{})
+	troupe.AddTool(srv, troupe.Tool{Name: "copy"},
+		func(ctx context.Context, _ *troupe.Call, _ struct{}) (string, error) {
+			close(begun)
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+			return "copied", ctx.Err()
+		})
+	v := visit(srv, `{}`)
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		v.request("tools/call", `{"name":"copy"}`)
+	}()
+	<-begun
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	fmt.Println("ready:", v.rt.Ready() == nil)
+	drained := v.rt.Drain(ctx) // at SIGTERM
+	<-answered
+	fmt.Println("ready:", v.rt.Ready() == nil)
+	fmt.Println(errors.Join(drained, v.rt.Close(ctx), v.web.Config.Shutdown(ctx)))
+	// Output:
+	// ready: true
+	// {"content":[{"type":"text","text":"copied"}]}
+	// ready: false
 	// <nil>
 }

@@ -61,13 +61,13 @@ type Options struct {
 	TrustedProxies []netip.Prefix
 	// NoSSE leaves out the endpoints of HTTP+SSE, the transport of 2024-11-05.
 	NoSSE bool
-	// DrainDelay is how long Serve serves on once it is to end, not ready any more,
-	// so that load balancers notice. 0 means 3 seconds, negative none. Where nobody
-	// is there to notice it ends sooner: no connection is open, and nobody has ever
-	// asked for /readyz or /healthz.
+	// DrainDelay is how long Serve and Drain serve on once they are to end, not ready
+	// any more, so that load balancers notice. 0 means 3 seconds, negative none. Where
+	// nobody is there to notice it ends sooner: no connection is open, and nobody has
+	// ever asked for /readyz or /healthz, or called Ready.
 	DrainDelay time.Duration
-	// DrainWait is how long Serve waits after that for calls that only this process
-	// can end. In the second half of it new ones of tools that may not run again are
+	// DrainWait is how long Serve and Drain wait after that for calls that only this
+	// process can end. In the second half of it new ones of tools that may not run again are
 	// refused with 503. 0 means 30 seconds.
 	DrainWait time.Duration
 

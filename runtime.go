@@ -42,19 +42,21 @@ type Runtime struct {
 	unwatch func() error
 	root    http.Handler
 
-	mu      sync.Mutex // guards mounts, paths and ids, and changes of routes
-	mounts  map[string]*mount
-	ids     map[string]bool
-	paths   map[string]http.Handler
-	routes  atomic.Pointer[map[string]http.Handler] // copy of paths to read from; nil when it is to be made anew
-	ready   atomic.Bool
-	leaving atomic.Bool  // Serve ends: clients are to take other connections
-	watched atomic.Bool  // somebody has asked whether it is ready or alive
-	under   atomic.Int64 // requests of Serve that came since leaving, and are being served
-	asked   atomic.Int64 // when the last of them came, unix nanoseconds
-	longURI atomic.Int64 // URIs of resources refused because of their length
-	closing sync.Once
-	fault   error
+	mu        sync.Mutex // guards mounts, paths and ids, and changes of routes
+	mounts    map[string]*mount
+	ids       map[string]bool
+	paths     map[string]http.Handler
+	routes    atomic.Pointer[map[string]http.Handler] // copy of paths to read from; nil when it is to be made anew
+	ready     atomic.Bool
+	leaving   atomic.Bool   // it drains: clients are to take other connections
+	watched   atomic.Bool   // somebody has asked whether it is ready or alive
+	under     atomic.Int64  // requests that came since leaving, and are being served
+	asked     atomic.Int64  // when the last of them came, unix nanoseconds
+	longURI   atomic.Int64  // URIs of resources refused because of their length
+	drained   chan struct{} // closed when the drain is over
+	undrained error         // what it returned, once drained is closed
+	closing   sync.Once
+	fault     error
 }
 
 var _ http.Handler = (*Runtime)(nil)
@@ -76,7 +78,7 @@ func New(o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
-	rt := &Runtime{opts: o, log: o.Log, cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), ids: make(map[string]bool)}
+	rt := &Runtime{opts: o, log: o.Log, cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), ids: make(map[string]bool), drained: make(chan struct{})}
 	rt.keys = keys{node.Keys()}
 	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: store{node}, Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log})
 	if rt.unwatch, err = telemetry.Observe(o.MeterProvider, rt.gauges()); err != nil {
@@ -113,15 +115,24 @@ func (rt *Runtime) authenticate() func(*http.Request) (any, error) {
 
 // ServeHTTP serves the mounted servers.
 func (rt *Runtime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if rt.leaving.Load() {
+		defer rt.leave(w)()
+	}
+	rt.serveMounts(w, r)
+}
+
+func (rt *Runtime) serveMounts(w http.ResponseWriter, r *http.Request) {
 	rt.root.ServeHTTP(w, transport.Forwarded{Trusted: rt.opts.TrustedProxies}.Seen(r))
 }
 
 // Node is the name of this node.
 func (rt *Runtime) Node() string { return rt.cluster.Name() }
 
-// Close ends every call and stream and closes the store. It waits for handlers,
-// which see ErrClosing as the cause of their context, until ctx ends. A second
-// Close returns what the first did.
+// Close ends every call and stream and closes the store. Calls that run are lost: those
+// that may run again do so when their clients resume them in the next process, and the
+// others end with error -32010, whatever they have done. Call [Runtime.Drain] first to
+// let them end. Close waits for handlers, which see ErrClosing as the cause of their
+// context, until ctx ends. A second Close returns what the first did.
 func (rt *Runtime) Close(ctx context.Context) error {
 	rt.closing.Do(func() {
 		rt.ready.Store(false)

@@ -89,7 +89,7 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 		return errors.Join(fmt.Errorf("troupe: serve: %w", err), rt.Close(after))
 	case <-ctx.Done():
 	}
-	return rt.drain(after, door, hs)
+	return rt.end(after, door, hs)
 }
 
 // serveAll serves the mounted servers, and what Serve has beside them.
@@ -105,7 +105,7 @@ func (rt *Runtime) serveAll(w http.ResponseWriter, r *http.Request) {
 			plainText(w, status, text)
 			return
 		case "/readyz":
-			rt.serveReady(w, r)
+			rt.serveReady(w)
 			return
 		case "/metrics":
 			if rt.opts.Metrics != nil {
@@ -119,7 +119,7 @@ func (rt *Runtime) serveAll(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
-	rt.ServeHTTP(w, r)
+	rt.serveMounts(w, r)
 }
 
 // mostListed is how many servers the index names.
@@ -159,19 +159,33 @@ func health(o *cluster.Outage, now time.Time) (status int, text string) {
 	return http.StatusServiceUnavailable, fmt.Sprintf("%s, for %v\n", o, now.Sub(o.Since).Round(time.Second))
 }
 
-func (rt *Runtime) serveReady(w http.ResponseWriter, _ *http.Request) {
+// errDraining is why a Runtime is not ready that is about to end.
+var errDraining = errors.New("draining")
+
+// Ready returns nil when the Runtime can serve, which is when Serve answers /readyz
+// with 200, and an error that says why not: it drains or is closed, or its store does
+// not answer or cannot write. It is for the readiness probe of a program with an
+// http.Server of its own, and costs next to nothing.
+func (rt *Runtime) Ready() error {
 	rt.watched.Store(true)
-	outage := rt.cluster.Outage()
-	switch {
-	case !rt.ready.Load():
-		plainText(w, http.StatusServiceUnavailable, "draining\n")
-	case outage != nil:
-		plainText(w, http.StatusServiceUnavailable, outage.String()+"\n")
-	case rt.cluster.Suspended():
-		plainText(w, http.StatusServiceUnavailable, "the store does not answer\n")
-	default:
-		plainText(w, http.StatusOK, "ready\n")
+	if !rt.ready.Load() {
+		return errDraining
 	}
+	if outage := rt.cluster.Outage(); outage != nil {
+		return errors.New(outage.String())
+	}
+	if rt.cluster.Suspended() {
+		return errors.New("the store does not answer")
+	}
+	return nil
+}
+
+func (rt *Runtime) serveReady(w http.ResponseWriter) {
+	if err := rt.Ready(); err != nil {
+		plainText(w, http.StatusServiceUnavailable, err.Error()+"\n")
+		return
+	}
+	plainText(w, http.StatusOK, "ready\n")
 }
 
 func plainText(w http.ResponseWriter, status int, text string) {

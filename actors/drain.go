@@ -71,6 +71,10 @@ func (n *Node) HandOver(ctx context.Context, idle func() bool) {
 	}
 }
 
+// Refuse makes the node refuse everything that comes from now on, as it does once HandOver has returned: for a drain
+// that cannot keep new requests from coming, so that HandOver ends.
+func (n *Node) Refuse() { n.draining.Store(true) }
+
 // turnsAway reports whether a request is refused because the node ends.
 func (n *Node) turnsAway(svc *Service, m *codec.Message) bool {
 	return n.draining.Load() || n.sparing.Load() && !svc.Handler.Safe(m.Method, m.Name)

@@ -1,5 +1,6 @@
-// Command mux adds a server to a program that has routes, middleware and a listener of
-// its own, below /agents/, for who brings a token.
+// Command mux adds a server to a program that has routes, middleware and an http.Server
+// of its own, below /agents/, for who brings a token. At SIGTERM it lets calls end, or go
+// on in the next process, before it ends.
 //
 //	$ go run ./examples/mux
 //	$ curl -s http://127.0.0.1:8080/
@@ -20,6 +21,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
+	"syscall"
+	"time"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/mcp"
@@ -54,11 +58,32 @@ func main() {
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "my own page") })
+	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
+		if err := rt.Ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	})
 	mux.Handle("/agents/", rt)
 	ln, err := net.Listen("tcp", cmp.Or(os.Getenv("LISTEN"), "127.0.0.1:8080"))
 	if err != nil {
 		log.Fatal(err)
 	}
 	log.Printf("serving http://%s/", ln.Addr())
-	log.Fatal(http.Serve(ln, logged(mux)))
+	hs := &http.Server{Handler: logged(mux), ReadHeaderTimeout: 10 * time.Second}
+	failed := make(chan error, 1)
+	go func() { failed <- hs.Serve(ln) }()
+
+	told, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	select {
+	case err := <-failed:
+		log.Fatal(err)
+	case <-told.Done():
+	}
+	stop() // a second signal ends the program at once
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := errors.Join(rt.Drain(ctx), rt.Close(ctx), hs.Shutdown(ctx)); err != nil {
+		log.Fatal(err)
+	}
 }
