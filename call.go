@@ -21,10 +21,12 @@ type Call struct {
 	dropped atomic.Bool
 	cache   atomic.Pointer[Cache] // what SetCache was told
 	asked   atomic.Bool           // set when the client has answered a question of the call
+	ctx     callContext           // the handler's, if there was an HTTP request
 }
 
 // Principal returns who makes the call: what Options.Authenticate returned, or
-// the zero Principal without authentication.
+// the zero Principal without authentication. It has no Token when the call runs again
+// in another process.
 func (c *Call) Principal() Principal { return principalOf(c.c.Principal()) }
 
 func (c *Call) revision() mcp.Revision { return c.peer.p.Revision() }

@@ -142,6 +142,41 @@ func ExampleCall_Principal() {
 	// {"content":[{"type":"text","text":"ada"}]}
 }
 
+// What a middleware and Authenticate know of a request reaches the handler.
+func ExampleCall_Header() {
+	type region struct{}
+	rt, err := troupe.New(troupe.Options{
+		Middleware: func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), region{}, "eu-west")))
+			})
+		},
+		Authenticate: func(r *http.Request) (troupe.Principal, error) {
+			token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+			if !ok {
+				return troupe.Principal{}, &troupe.AuthError{Challenge: `Bearer resource_metadata="https://example.com/meta"`}
+			}
+			return troupe.Principal{Issuer: "example", Subject: "ada", Token: token}, nil
+		},
+		StoredHeaders: []string{"Accept-Language"}, // a call that runs again after a crash has it, too
+	})
+	if err != nil {
+		panic(err)
+	}
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "greet", Rerun: troupe.Safe},
+		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			return fmt.Sprint(call.Header().Get("Accept-Language"), " ", ctx.Value(region{}), " ", len(call.Principal().Token)), nil
+		})
+	rt.Mount("/mcp", srv)
+	v := &visitor{web: httptest.NewServer(rt), rt: rt, header: http.Header{"Authorization": {"Bearer secret"}, "Accept-Language": {"nb"}}}
+	defer v.leave()
+	v.begin(`{}`)
+	v.request("tools/call", `{"name":"greet"}`)
+	// Output:
+	// {"content":[{"type":"text","text":"nb eu-west 6"}]}
+}
+
 // Redact keeps secrets out of the log messages of every server.
 func ExampleOptions_redact() {
 	rt, err := troupe.New(troupe.Options{Redact: func(m *troupe.LogMessage) bool {

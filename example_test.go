@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -21,7 +22,8 @@ type visitor struct {
 	web     *httptest.Server
 	rt      *troupe.Runtime
 	session string
-	answer  string // the result it sends to every question of the server
+	header  http.Header // sent with every request
+	answer  string      // the result it sends to every question of the server
 }
 
 // visit serves srv in memory and begins a session with a client that declares
@@ -54,6 +56,7 @@ func (v *visitor) leave() {
 
 func (v *visitor) post(message string) *http.Response {
 	req, _ := http.NewRequest(http.MethodPost, v.web.URL+"/mcp", strings.NewReader(message))
+	maps.Copy(req.Header, v.header)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	if v.session != "" {

@@ -116,7 +116,7 @@ func (rt *Runtime) handler(s *service) *transport.Handler {
 		MaxBody: cmp.Or(srv.opts.Limits.MaxBody, rt.opts.MaxBody), Limits: codec.Limits{MaxDepth: rt.opts.MaxDepth, MaxBatch: rt.opts.MaxBatch},
 		BodyTimeout: rt.opts.BodyTimeout, WriteTimeout: rt.opts.WriteTimeout, MaxQueued: rt.opts.MaxQueued,
 		AllowOrigins: rt.opts.AllowOrigins, AllowHosts: rt.opts.AllowHosts,
-		Authenticate: rt.authenticate(), Revisions: names(handshakes), Modern: names(moderns), Leaving: rt.leaving.Load, Log: rt.log, Observer: rt.tel,
+		Authenticate: rt.authenticate, Revisions: names(handshakes), Modern: names(moderns), Leaving: rt.leaving.Load, Log: rt.log, Observer: rt.tel,
 	})
 }
 

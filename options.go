@@ -72,14 +72,23 @@ type Options struct {
 	DrainWait time.Duration
 
 	// Authenticate returns who makes a request. nil lets everyone in as nobody in
-	// particular. An error is answered with 401, and not told to the client.
+	// particular. An error is answered with 401, or as an [*AuthError] says, and not
+	// told to the client. Handlers get the Principal from [Call.Principal], and the
+	// values of the request's context from their own.
 	Authenticate func(*http.Request) (Principal, error)
+	// StoredHeaders names headers of requests that are stored with a call that may run
+	// again, so that [Call.Header] has them there, too. Together they may have 8 KiB in
+	// a request; those that are too much are left out. nil stores none. New refuses
+	// those that hold secrets: Authorization, Proxy-Authorization, Cookie, Set-Cookie
+	// and Mcp-Session-Id are never stored.
+	StoredHeaders []string
 	// Redact sees every log message before it is encoded for a client, to keep secrets
 	// and what would help an attacker from it. It may change the message, and returns
 	// false to drop it. Several run at once. nil lets all through.
 	Redact func(*LogMessage) bool
 	// Middleware wraps every handler of the Runtime. It sees requests as those of
-	// their clients: see TrustedProxies. nil is none.
+	// their clients: see TrustedProxies. What it puts into the context of a request
+	// reaches the handlers of its calls. nil is none.
 	Middleware func(http.Handler) http.Handler
 
 	// MaxBody is the largest body of a request in bytes. 0 means 4 MiB. A larger one

@@ -5,8 +5,6 @@ import (
 	"encoding/base32"
 	"encoding/binary"
 	"encoding/json"
-
-	"github.com/troupe-run/troupe/codec"
 )
 
 // Principal is who makes a request. Sessions, streams and cursors of one
@@ -17,6 +15,18 @@ type Principal struct {
 	// Claims are handed to handlers as they are. They are stored with calls that
 	// may run again, so that they must hold no secrets.
 	Claims json.RawMessage `json:"claims,omitempty"`
+	// Token is what a handler may act with on the user's behalf, such as an access token
+	// for another service. It is never stored or printed: a call that runs again in
+	// another process has none, and has to say that it cannot go on.
+	Token string `json:"-"`
+}
+
+// String names the principal, without claims and token.
+func (p Principal) String() string {
+	if p.Issuer == "" {
+		return p.Subject
+	}
+	return p.Subject + " of " + p.Issuer
 }
 
 // anonymous is the tenant of everybody who is nobody in particular.
@@ -34,22 +44,4 @@ func (p *Principal) tenant() string {
 	b = append(b, p.Subject...)
 	sum := sha256.Sum256(b)
 	return tenantEncoding.EncodeToString(sum[:])[:26]
-}
-
-// caller is what the transport carries for an authenticated request.
-type caller struct {
-	Principal
-	key string
-}
-
-func principalOf(v any) Principal {
-	switch v := v.(type) {
-	case *caller:
-		return v.Principal
-	case json.RawMessage:
-		var p Principal
-		_ = codec.Unmarshal(v, &p) // the runtime's own record
-		return p
-	}
-	return Principal{}
 }

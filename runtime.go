@@ -68,6 +68,11 @@ func New(o Options) (*Runtime, error) {
 	if err := o.settle(); err != nil {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
+	stored, err := storedHeaders(o.StoredHeaders)
+	if err != nil {
+		return nil, err
+	}
+	o.StoredHeaders = stored
 	tel, err := telemetry.New(o.MeterProvider, o.TracerProvider)
 	if err != nil {
 		return nil, fmt.Errorf("troupe: instruments: %w", err)
@@ -98,19 +103,6 @@ func New(o Options) (*Runtime, error) {
 // that of a call that was never answered.
 func eventAge(replay time.Duration) time.Duration {
 	return actors.RecordTTL(replay) + 5*time.Second
-}
-
-func (rt *Runtime) authenticate() func(*http.Request) (any, error) {
-	if rt.opts.Authenticate == nil {
-		return nil
-	}
-	return func(r *http.Request) (any, error) {
-		p, err := rt.opts.Authenticate(r)
-		if err != nil {
-			return nil, err
-		}
-		return &caller{Principal: p, key: p.tenant()}, nil
-	}
 }
 
 // ServeHTTP serves the mounted servers.

@@ -180,7 +180,7 @@ func (s *service) begin(ctx context.Context, call *Call, o *observed) (_ context
 		trace := telemetry.Trace(call.c.Trace())
 		ctx, o.end = o.op.Start(ctx, s.trace(m, trace), string(m.ID), call.peer.Session(), call.peer.Revision())
 	}
-	return ctx, t
+	return call.context(ctx), t
 }
 
 // ended records what came of a call, and returns the error as its client may know it.

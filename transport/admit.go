@@ -40,7 +40,7 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 		principal, err := h.o.Authenticate(r)
 		if err != nil {
 			h.o.Log.DebugContext(r.Context(), "transport: authentication refused", "remote", r.RemoteAddr, "error", err)
-			return refuseAuth
+			return denied(err)
 		}
 		x.Principal = principal
 	}

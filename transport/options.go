@@ -68,7 +68,7 @@ type Options struct {
 	AllowHosts []string
 
 	// Authenticate returns the principal of a request. Nil lets everyone in with a nil principal. An error is
-	// answered with 401 and not told to the client.
+	// answered with 401, or as a [Denial] says, and not told to the client.
 	Authenticate func(*http.Request) (any, error)
 
 	// BodyTimeout is how long the body of a POST may take to arrive. 0 means 30 s.

@@ -3,6 +3,7 @@ package transport
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/faults"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 const (
@@ -27,6 +29,7 @@ type refusal struct {
 	message      string
 	data, id     []byte
 	allow        string // methods, if they are not those of the endpoint
+	challenge    string // WWW-Authenticate, if there is one
 	retryAfter   time.Duration
 
 	// hangUp closes the connection, because its next bytes are not the start of a request.
@@ -74,6 +77,35 @@ var (
 	// preflight is no refusal: the request has been answered.
 	preflight = &refusal{}
 )
+
+// Denial is an error of Options.Authenticate that says how it is answered.
+type Denial struct {
+	Status    int    // 400 to 599; any other means 401
+	Challenge string // the value of WWW-Authenticate; "" is "Bearer" with 401, and none otherwise
+	Err       error  // for the log
+}
+
+func (d *Denial) Error() string { return d.Err.Error() }
+
+// Unwrap returns Err.
+func (d *Denial) Unwrap() error { return d.Err }
+
+// denied is the refusal of a request that is not authenticated.
+func denied(err error) *refusal {
+	d, ok := errors.AsType[*Denial](err)
+	if !ok {
+		return refuseAuth
+	}
+	no := *refuseAuth
+	no.challenge = d.Challenge
+	if d.Status >= 400 && d.Status <= 599 && d.Status != no.status {
+		no.status, no.message = d.Status, cmp.Or(http.StatusText(d.Status), "Refused")
+	}
+	if no.status >= 500 {
+		no.code = mcp.CodeInternalError
+	}
+	return &no
+}
 
 // of is the refusal of m, whose id it carries if m is a request.
 func (r refusal) of(m *codec.Message) *refusal {
@@ -124,6 +156,9 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, e endpoint, no 
 		header.Set("Allow", cmp.Or(no.allow, e.methods()))
 	case http.StatusUnauthorized:
 		header.Set("Www-Authenticate", "Bearer")
+	}
+	if no.challenge != "" {
+		header.Set("Www-Authenticate", no.challenge)
 	}
 	if no.retryAfter > 0 {
 		header.Set("Retry-After", seconds(no.retryAfter))

@@ -59,7 +59,7 @@ var (
 	Method      = add(Fault{Status: 405, Code: mcp.CodeInvalidRequest, Label: "method", Text: "Method not allowed", When: "the endpoint has no such HTTP method; `Allow` lists those that it has"})
 	Host        = add(Fault{Status: 403, Code: mcp.CodeInvalidRequest, Label: "host", Text: "Host not allowed: --allow-host and Options.AllowHosts allow it", When: "the `Host` header names another host than this one"})
 	Origin      = add(Fault{Status: 403, Code: mcp.CodeInvalidRequest, Label: "origin", Text: "Origin not allowed: --allow-origin and Options.AllowOrigins allow it", When: "a web page of another origin calls"})
-	Auth        = add(Fault{Status: 401, Code: mcp.CodeInvalidRequest, Label: "auth", Text: "Unauthorized", When: "`Options.Authenticate` returns an error"})
+	Auth        = add(Fault{Status: 401, Code: mcp.CodeInvalidRequest, Label: "auth", Text: "Unauthorized", When: "`Options.Authenticate` returns an error; an `AuthError` says another status"})
 	SessionID   = add(Fault{Status: 400, Code: mcp.CodeInvalidRequest, Label: "session-id", Text: "Invalid Mcp-Session-Id header", When: "it can be no id of a session"})
 	Query       = add(Fault{Status: 400, Code: mcp.CodeInvalidRequest, Label: "session-id", Text: "The query must hold one valid sessionId", When: "the same, over HTTP+SSE"})
 	ContentType = add(Fault{Status: 415, Code: mcp.CodeInvalidRequest, Label: "content-type", Text: "Content-Type must be application/json in UTF-8", When: "the body is of another type"})

@@ -177,6 +177,8 @@ var (
 		Beyond: "the handler waits"})
 	Recall = add[int](Row{Section: Stream, Name: "questions and answers that a second run of a call gets", Kind: Size, Default: 64 * kib, Shown: "64 KiB in the record of its stream",
 		Beyond: "the call may not run again: -32010 after a crash", Counted: "recall"})
+	StoredHeader = add[int](Row{Section: Stream, Name: "headers that are stored with a call (`Options.StoredHeaders`)", Kind: Size, Default: 8 * kib, Shown: "8 KiB together",
+		Beyond: "those that are too much are not stored: `TestOriginOverACrash`"})
 	KeptBody = add[int](Row{Section: Stream, Name: "body that is kept in memory, should the store forget a call that runs", Kind: Size, Default: 64 * kib,
 		Beyond: "the call may not run again: -32010 after a crash", Counted: "recall"})
 	WriteTimeout = add[time.Duration](Row{Section: Stream, Name: "one write", Option: "WriteTimeout", Kind: Time, Default: 30 * second, Least: int64(time.Millisecond),
