@@ -50,18 +50,6 @@ func (s *service) Opened(p *actors.Peer, gap bool) {
 // Closed is part of the actors' handler; a session leaves nothing here.
 func (s *service) Closed(*actors.Peer) {}
 
-// Notified handles the client's notifications other than cancellation. One that the
-// client's revision does not have is ignored.
-func (s *service) Notified(p *actors.Peer, method string, _ []byte) {
-	if m, ok := mcp.LookupMethod(method); !ok || !m.Allowed(mcp.ToServer, p.Revision()) || method != mcp.NotifyRootsListChanged {
-		return
-	}
-	p.Forget()
-	if s.srv.opts.RootsChanged != nil {
-		s.srv.opts.RootsChanged(&Peer{p})
-	}
-}
-
 // mountPoint is a server's link to the runtime that mounted it.
 type mountPoint struct {
 	mu    sync.Mutex // guards the rest

@@ -244,7 +244,7 @@ func (c *Call) questions(questions []Question) ([]actors.Question, error) {
 // askable says why the client of a call cannot be asked: since 2026-07-28 only some
 // requests may be answered with questions (basic/patterns/mrtr).
 func (c *Call) askable() error {
-	method := c.c.Message().Method
+	method := c.msg.Method
 	if !c.revision().Modern() || actors.Asks(method) {
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 // until the handler returns.
 type Call struct {
 	c    *actors.Call
+	msg  *codec.Message // the request, as a middleware passed it on
 	svc  *service
 	peer Peer
 	// dropped is set when a log message of the call was.
@@ -34,9 +35,10 @@ func (c *Call) revision() mcp.Revision { return c.peer.p.Revision() }
 // Peer is the client's side of the session.
 func (c *Call) Peer() *Peer { return &c.peer }
 
-// Meta is the request's `_meta` object as it came, nil if absent. It is valid
+// Meta is the request's `_meta` object as it came, or as a middleware passed it on, nil
+// if absent. It is valid
 // until the handler returns.
-func (c *Call) Meta() mcp.Meta { return mcp.Meta(c.c.Message().Meta) }
+func (c *Call) Meta() mcp.Meta { return mcp.Meta(c.msg.Meta) }
 
 // Attempt is 1 for the first run of a call, and more when it runs again because
 // the process that ran it was lost.

@@ -54,6 +54,17 @@ func (v *visitor) leave() {
 	v.web.Close()
 }
 
+// end ends the session.
+func (v *visitor) end() {
+	req, _ := http.NewRequest(http.MethodDelete, v.web.URL+"/mcp", nil)
+	req.Header.Set("Mcp-Session-Id", v.session)
+	res, err := v.web.Client().Do(req)
+	if err != nil {
+		panic(err)
+	}
+	res.Body.Close()
+}
+
 func (v *visitor) post(message string) *http.Response {
 	req, _ := http.NewRequest(http.MethodPost, v.web.URL+"/mcp", strings.NewReader(message))
 	maps.Copy(req.Header, v.header)

@@ -37,7 +37,7 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 	}
 	caps := s.srv.capabilities()
 	f := in.Notifications.Within(&caps)
-	call := &Call{c: c, svc: s, peer: Peer{c.Peer()}}
+	call := &Call{c: c, msg: c.Message(), svc: s, peer: Peer{c.Peer()}}
 	ctx = call.context(ctx)
 	limit := s.svc.Limits.Subscriptions
 	seen := make(map[string]bool)

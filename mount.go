@@ -102,6 +102,8 @@ func (rt *Runtime) serve(srv *Server) *service {
 	s := &service{rt: rt, srv: srv, ops: rt.tel.Operations(srv.opts.ID), spans: rt.tel.Tracing()}
 	s.svc = actors.NewService(srv.opts.ID, s, rt.limits(&srv.opts.Limits))
 	s.svc.ResultMeta = mcp.Meta(nil).WithServerInfo(srv.impl)
+	s.chain = s.chained()
+	s.hook()
 	if !srv.mount.set(s) {
 		panic(fmt.Sprintf("troupe: the server %q is mounted already", srv.opts.ID))
 	}

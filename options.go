@@ -91,6 +91,11 @@ type Options struct {
 	// reaches the handlers of its calls. nil is none.
 	Middleware func(http.Handler) http.Handler
 
+	// MethodMiddleware wraps the handlers of the requests of every server, outside of that
+	// of ServerOptions. The first one is outermost: it sees a request first and its
+	// result last.
+	MethodMiddleware []MethodMiddleware
+
 	// MaxBody is the largest body of a request in bytes. 0 means 4 MiB. A larger one
 	// is answered with 413.
 	MaxBody int64

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -72,7 +73,7 @@ func New(o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.StoredHeaders = stored
+	o.StoredHeaders, o.MethodMiddleware = stored, slices.Clone(o.MethodMiddleware)
 	tel, err := telemetry.New(o.MeterProvider, o.TracerProvider)
 	if err != nil {
 		return nil, fmt.Errorf("troupe: instruments: %w", err)

@@ -3,7 +3,10 @@ package troupe
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/yosida95/uritemplate/v3"
@@ -38,6 +41,24 @@ type ServerOptions struct {
 	ListCache, ReadCache Cache
 	// RootsChanged is told that a client's roots have changed. It must not block.
 	RootsChanged func(p *Peer)
+	// SessionBegan is told of a session that initialize has just begun, before the
+	// client is; it holds that answer up, and ctx ends when the store has been waited
+	// for long enough. Requests without a session (2026-07-28) have none that begins.
+	SessionBegan func(ctx context.Context, p *Peer)
+	// SessionEnded is told on a goroutine of its own that a session has ended, and how.
+	// It is told of a session once at most, and not of every one: a process that is
+	// killed tells nothing, and its sessions go on in the next one, without another
+	// SessionBegan; a session that expires while it is in no process's memory, which it
+	// leaves after a minute without use, ends without a word. What has to be cleaned up
+	// needs a time of its own to expire. p still knows what the session was.
+	SessionEnded func(p *Peer, how SessionEnd)
+	// MethodMiddleware wraps the handlers of requests, inside of that of Options. The
+	// first one is outermost: it sees a request first and its result last.
+	MethodMiddleware []MethodMiddleware
+	// Experimental are capabilities that the specification does not have, by their
+	// names; Extensions are those of its extensions, by their identifiers. Each value
+	// is a JSON object.
+	Experimental, Extensions map[string]mcp.Object
 }
 
 // Server is one MCP server: its tools, prompts and resources. It does nothing
@@ -50,7 +71,10 @@ type Server struct {
 	prompts   *catalogue[*prompt]
 	resources *catalogue[*resource]
 	templates *catalogue[*template]
-	mount     mountPoint
+	// The program's own methods and notifications, by name: *method, and
+	// func(*Peer, []byte).
+	methods, notifications sync.Map
+	mount                  mountPoint
 }
 
 var serverID = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
@@ -62,6 +86,8 @@ func NewServer(impl mcp.Implementation, opts *ServerOptions) *Server {
 	if opts != nil {
 		s.opts = *opts
 	}
+	s.opts.MethodMiddleware = slices.Clone(s.opts.MethodMiddleware)
+	s.opts.Experimental, s.opts.Extensions = maps.Clone(s.opts.Experimental), maps.Clone(s.opts.Extensions)
 	if s.opts.ID == "" {
 		s.opts.ID = "main"
 	}
@@ -199,6 +225,7 @@ func (s *Server) capabilities() mcp.ServerCapabilities {
 	if s.opts.Complete != nil {
 		c.Completions = mcp.Declared()
 	}
+	c.Experimental, c.Extensions = s.opts.Experimental, s.opts.Extensions
 	return c
 }
 

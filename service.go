@@ -28,6 +28,7 @@ type service struct {
 	svc   *actors.Service
 	ops   *telemetry.Operations
 	spans bool
+	chain MethodHandler // the middleware; nil if there is none
 
 	discovery discovery
 }
@@ -121,6 +122,9 @@ func (s *service) internal(what string, err error) *mcp.Error {
 // say so.
 func (s *service) Safe(method, name []byte) bool {
 	if string(method) != mcp.MethodToolsCall {
+		if h, ok := s.srv.method(method); ok {
+			return h.safe
+		}
 		return string(method) != mcp.MethodLoggingSetLevel
 	}
 	t, ok := s.tool(name)
@@ -166,15 +170,22 @@ type observed struct {
 // for long: down to them frames are kept small, see actors.Call.
 func (s *service) Serve(ctx context.Context, c *actors.Call, dst []byte) ([]byte, *mcp.Error) {
 	o := observed{start: time.Now()}
-	call := &Call{c: c, svc: s, peer: Peer{c.Peer()}}
+	call := &Call{c: c, msg: c.Message(), svc: s, peer: Peer{c.Peer()}}
 	ctx, t := s.begin(ctx, call, &o)
-	out, code, err := s.dispatch(ctx, call, t, dst)
+	var out []byte
+	var code int
+	var err *mcp.Error
+	if s.chain == nil {
+		out, code, err = s.dispatch(ctx, call, t, dst)
+	} else {
+		out, code, err = s.serveChained(ctx, call, dst)
+	}
 	return out, s.ended(ctx, call, &o, code, err)
 }
 
 // begin begins to observe a call. t is the tool that it is of, if it is there.
 func (s *service) begin(ctx context.Context, call *Call, o *observed) (_ context.Context, t *tool) {
-	m := call.c.Message()
+	m := call.msg
 	o.op, t = s.operation(m)
 	if o.op != nil && s.spans {
 		trace := telemetry.Trace(call.c.Trace())
@@ -233,12 +244,15 @@ func (s *service) operation(m *codec.Message) (*telemetry.Operation, *tool) {
 	if known, ok := mcp.LookupMethod(m.Method); ok {
 		return s.ops.Operation(known.Name, ""), nil
 	}
+	if _, ok := s.srv.method(m.Method); ok {
+		return s.ops.Operation(string(m.Method), ""), nil
+	}
 	return s.ops.Operation("_OTHER", ""), nil
 }
 
 // dispatch answers by method. code is 1 for a result with isError.
 func (s *service) dispatch(ctx context.Context, call *Call, t *tool, dst []byte) (out []byte, code int, err *mcp.Error) {
-	m := call.c.Message()
+	m := call.msg
 	if call.revision().Modern() {
 		if err := checkLevel(m); err != nil {
 			return nil, 0, err
@@ -255,6 +269,9 @@ func (s *service) dispatch(ctx context.Context, call *Call, t *tool, dst []byte)
 func (s *service) route(ctx context.Context, call *Call, m *codec.Message, dst []byte) (out []byte, err *mcp.Error) {
 	r := call.revision()
 	if known, ok := mcp.LookupMethod(m.Method); !ok || !known.Allowed(mcp.ToServer, r) {
+		if h, ok := s.srv.method(m.Method); ok {
+			return s.callMethod(ctx, call, h, dst)
+		}
 		return nil, methodNotFound(m)
 	}
 	switch string(m.Method) {
@@ -306,7 +323,7 @@ func (s *service) callTool(ctx context.Context, call *Call, t *tool, dst []byte)
 
 // callArguments are those of a call of t, unless it cannot be called.
 func callArguments(call *Call, t *tool) ([]byte, *mcp.Error) {
-	m := call.c.Message()
+	m := call.msg
 	if t == nil {
 		name, ok := codec.Str(m.Name)
 		if !ok {

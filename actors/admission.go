@@ -91,13 +91,17 @@ func (d *accounts) enter(s *sessionActor, in *Input) (*quota.Account, verdict) {
 
 // pays reports whether a request counts for the limits on calls per second: those
 // do that the specification wants limited (2025-11-25, server/tools and
-// server/utilities/completion). A client that waits for its turn anyway, and has
+// server/utilities/completion), and methods that the specification does not have. A client that waits for its turn anyway, and has
 // the process for itself, is not slowed down beside that.
 func pays(s *sessionActor, method []byte) bool {
 	if s != nil && s.link != nil && s.link.slots != nil {
 		return false
 	}
-	return string(method) == mcp.MethodToolsCall || string(method) == mcp.MethodCompletionComplete
+	if string(method) == mcp.MethodToolsCall || string(method) == mcp.MethodCompletionComplete {
+		return true
+	}
+	_, known := mcp.LookupMethod(method)
+	return !known // a program's own
 }
 
 // spend takes a token of the session and one of the account. A call that one of

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // Delete ends a session: its record goes first, then its calls and streams.
@@ -34,13 +35,30 @@ func (s *sessionActor) endSession() (first bool) {
 	n := s.node
 	first = s.end()
 	if s.link != nil {
+		s.over(first)
 		return first // it has no streams, and its actor is found by its connection alone
 	}
 	if now, ok := n.sessions.Current(s.key); ok && now != s {
 		first = now.end() && first
 	}
 	n.streams.endOf(s.key)
+	s.over(first)
 	return first
+}
+
+// over tells who wants to know that the session has ended, if nobody had ended it before.
+func (s *sessionActor) over(first bool) {
+	rec := &s.view.Load().rec
+	if tell := s.svc.Ended; tell != nil && first && rec.Revision != "" {
+		how := Deleted
+		switch {
+		case s.link != nil:
+			how = Disconnected
+		case rec.Expired(time.Now()):
+			how = Expired
+		}
+		go tell(s.peer, how)
+	}
 }
 
 // end ends what the session's actor serves; it reports whether nobody had before.

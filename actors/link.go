@@ -264,6 +264,7 @@ func (s *sessionActor) initializeOn(m *codec.Message) {
 	case settled:
 		s.link.send(codec.AppendError(nil, id, faults.Initialized.Code, faults.Initialized.Text, nil))
 	default:
+		s.svc.began(ctx, s.peer)
 		s.link.send(codec.AppendResult(nil, id, result))
 	}
 }

@@ -212,6 +212,7 @@ func (n *Node) initialize(svc *Service, in *Input, m *codec.Message) {
 		n.refusals.unavailable(in.Conn, m.ID)
 		return
 	}
+	svc.began(ctx, s.peer)
 	in.Conn.SetSession(s.key.ID)
 	in.Conn.Answer(200, codec.AppendResult(nil, m.ID, result))
 }

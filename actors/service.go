@@ -49,7 +49,29 @@ type Service struct {
 	// ResultMeta is the raw `_meta` of results that the actors make, since
 	// 2026-07-28; nil is none.
 	ResultMeta []byte
-	life       lifetime
+	// Began is called when initialize has begun a session, before its client knows. Ended
+	// is called once, on a goroutine of its own, when a session that has begun is gone for
+	// good, as far as this node learns of it. Nil is nobody.
+	Began func(ctx context.Context, p *Peer)
+	Ended func(p *Peer, how Ending)
+	life  lifetime
+}
+
+// Ending is how a session has ended.
+type Ending uint8
+
+// The ways in which sessions end.
+const (
+	Deleted      Ending = iota // by its client
+	Expired                    // by its own clock
+	Disconnected               // with the connection that it lives on
+)
+
+// began tells who wants to know that a session has begun.
+func (svc *Service) began(ctx context.Context, p *Peer) {
+	if svc.Began != nil {
+		svc.Began(ctx, p)
+	}
 }
 
 // NewService returns a service that may be served until Node.Retire. Limits that

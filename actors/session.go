@@ -242,7 +242,7 @@ func (s *sessionActor) idle() {
 	now := time.Now()
 	expires := s.view.Load().rec.Expires
 	if !now.Before(expires) {
-		s.end() // nobody can come up in its place from a record that has expired
+		s.over(s.end()) // nobody can come up in its place from a record that has expired
 		s.node.streams.endOf(s.key)
 		return
 	}

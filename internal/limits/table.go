@@ -69,7 +69,7 @@ var (
 
 // The limits of a session.
 var (
-	CallRate = add[float64](Row{Section: Session, Name: "`tools/call` and `completion/complete` per second", Option: "CallRate", Kind: Rate, Default: 100, None: true,
+	CallRate = add[float64](Row{Section: Session, Name: "`tools/call`, `completion/complete`, and methods that the specification does not have, per second", Option: "CallRate", Kind: Rate, Default: 100, None: true,
 		Beyond: "-32600, come back", Counted: "session-rate",
 		Refusal: Refusal{429, invalidRequest, "too many calls per second in this session"},
 		Usage:   "`number` of tool calls and completions per second"})
@@ -110,7 +110,7 @@ var (
 
 // The limits of a principal, per node.
 var (
-	PrincipalRate = add[float64](Row{Section: Principal, Name: "`tools/call` and `completion/complete` per second", Option: "PrincipalRate", Kind: Rate, Default: 1000, None: true,
+	PrincipalRate = add[float64](Row{Section: Principal, Name: "`tools/call`, `completion/complete`, and methods that the specification does not have, per second", Option: "PrincipalRate", Kind: Rate, Default: 1000, None: true,
 		Beyond: "-32600, come back", Counted: "principal-rate",
 		Refusal: Refusal{429, invalidRequest, "too many calls per second from this client"},
 		Usage:   "`number` of tool calls and completions per second"})

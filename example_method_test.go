@@ -1,0 +1,83 @@
+package troupe_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// A middleware sees every request of a client and what comes of it, by whatever transport
+// it came.
+func ExampleMethodMiddleware() {
+	audit := func(next troupe.MethodHandler) troupe.MethodHandler {
+		return func(ctx context.Context, call *troupe.Call, method string, params json.RawMessage) (json.RawMessage, error) {
+			result, err := next(ctx, call, method, params)
+			fmt.Println("audit:", method, string(params), err)
+			return result, err
+		}
+	}
+	weekdays := func(next troupe.MethodHandler) troupe.MethodHandler {
+		return func(ctx context.Context, call *troupe.Call, method string, params json.RawMessage) (json.RawMessage, error) {
+			if method == mcp.MethodPromptsList {
+				return nil, mcp.NewError(-32001, "closed on Sundays")
+			}
+			return next(ctx, call, method, params)
+		}
+	}
+	srv := troupe.NewServer(anyone, &troupe.ServerOptions{MethodMiddleware: []troupe.MethodMiddleware{audit, weekdays}})
+	troupe.AddTool(srv, troupe.Tool{Name: "greet"},
+		func(context.Context, *troupe.Call, struct{}) (string, error) { return "Hello!", nil })
+
+	v := visit(srv, `{}`)
+	defer v.leave()
+	v.request("tools/call", `{"name":"greet"}`)
+	v.request("prompts/list", `{}`)
+	// Output:
+	// audit: tools/call {"name":"greet"} <nil>
+	// {"content":[{"type":"text","text":"Hello!"}]}
+	// audit: prompts/list {} closed on Sundays (-32001)
+	// {"code":-32001,"message":"closed on Sundays"}
+}
+
+// A method, and a notification, that the specification does not have.
+func ExampleAddMethod() {
+	type query struct {
+		Text string `json:"text"`
+	}
+	type hits struct {
+		Hits []string `json:"hits"`
+	}
+	srv := troupe.NewServer(anyone, &troupe.ServerOptions{Experimental: map[string]mcp.Object{"acme/search": mcp.Object(`{}`)}})
+	troupe.AddMethod(srv, troupe.Method{Name: "acme/search", Rerun: troupe.Safe},
+		func(ctx context.Context, call *troupe.Call, in query) (hits, error) {
+			return hits{[]string{"all about " + in.Text}}, call.Notify(ctx, "notifications/acme/searched", in)
+		})
+
+	v := visit(srv, `{}`)
+	defer v.leave()
+	v.request("acme/search", `{"text":"actors"}`)
+	// Output:
+	// notifications/acme/searched {"text":"actors"}
+	// {"hits":["all about actors"]}
+}
+
+func ExampleServerOptions_sessionBegan() {
+	ended := make(chan struct{})
+	srv := troupe.NewServer(anyone, &troupe.ServerOptions{
+		SessionBegan: func(_ context.Context, p *troupe.Peer) { fmt.Println("begun by", p.Client().Name) },
+		SessionEnded: func(p *troupe.Peer, how troupe.SessionEnd) {
+			fmt.Println(how, "by", p.Client().Name)
+			close(ended)
+		},
+	})
+	v := visit(srv, `{}`)
+	defer v.leave()
+	v.end()
+	<-ended
+	// Output:
+	// begun by example
+	// deleted by example
+}
