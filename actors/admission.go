@@ -33,13 +33,14 @@ const (
 // accounts are the accounts of a node's clients, and decide what the node takes on.
 type accounts struct {
 	*quota.Accounts
-	node *Node
+	node   *Node
+	limits NodeLimits
 }
 
-// limit gives a node that has none its accounts.
-func (n *Node) limit(l NodeLimits) {
-	n.limits = l.Defaults()
-	n.accounts = accounts{quota.New(n.limits.quota()), n}
+// newAccounts returns the accounts of a node that has none.
+func newAccounts(n *Node, l NodeLimits) accounts {
+	l = l.Defaults()
+	return accounts{quota.New(l.quota()), n, l}
 }
 
 // noPlace is the reason of a request that gets no place.
@@ -190,7 +191,7 @@ func (d *accounts) admitStream(svc *Service, s *sessionActor, in *Input) (done f
 	switch {
 	case quota.Over(mine+s.streams.Load(), svc.Limits.Streams):
 		n.refusals.refuse(in.Conn, nil, verdict{reason: StreamsOfSession})
-	case quota.Over(gets+a.Held[heldStreams].Load(), n.limits.Principal.Streams):
+	case quota.Over(gets+a.Held[heldStreams].Load(), n.accounts.limits.Principal.Streams):
 		n.refusals.refuse(in.Conn, nil, verdict{reason: StreamsOfPrincipal})
 	default:
 		return done, true
@@ -214,7 +215,7 @@ func (d *accounts) admitListener(in *Input, to answerer, id []byte) (*quota.Acco
 		if !ok {
 			continue
 		}
-		if quota.Over(mine+a.Held[heldGets].Load(), n.limits.Principal.Streams) {
+		if quota.Over(mine+a.Held[heldGets].Load(), n.accounts.limits.Principal.Streams) {
 			a.Held[heldStreams].Add(-1)
 			n.refusals.refuse(to, id, verdict{reason: StreamsOfPrincipal})
 			return nil, false
@@ -229,7 +230,7 @@ func (s *sessionActor) admitQuestion(a *quota.Account, parked int) Reason {
 	switch {
 	case quota.Over(int64(parked)+1, s.svc.Limits.Parked):
 		return ParkedOfSession
-	case quota.Over(a.Held[heldParked].Load()+1, s.node.limits.Principal.Parked):
+	case quota.Over(a.Held[heldParked].Load()+1, s.node.accounts.limits.Principal.Parked):
 		return ParkedOfPrincipal
 	}
 	return admitted
@@ -244,7 +245,7 @@ func (d *accounts) admitParked(self *stateless) (*quota.Account, error) {
 		if !ok {
 			continue
 		}
-		if quota.Over(parked, n.limits.Principal.Parked) {
+		if quota.Over(parked, n.accounts.limits.Principal.Parked) {
 			a.Held[heldParked].Add(-1)
 			n.refusals.count(ParkedOfPrincipal)
 			return nil, ErrParked

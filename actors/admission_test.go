@@ -11,7 +11,7 @@ import (
 // both buckets.
 func TestAdmissionAllocatesNothing(t *testing.T) {
 	n := &Node{}
-	n.limit(NodeLimits{Principal: PrincipalLimits{Rate: 1e9}})
+	n.accounts = newAccounts(n, NodeLimits{Principal: PrincipalLimits{Rate: 1e9}})
 	m := codec.Message{Method: []byte("tools/call")}
 	for _, address := range []string{"", "192.0.2.1", "2001:db8::1"} {
 		s := &sessionActor{svc: &Service{Limits: Limits{Rate: 1e9}.Defaults()}}
@@ -37,7 +37,7 @@ func TestAdmissionAllocatesNothing(t *testing.T) {
 // BenchmarkAdmit is a whole admission, both buckets included.
 func BenchmarkAdmit(b *testing.B) {
 	n := &Node{}
-	n.limit(NodeLimits{Principal: PrincipalLimits{Rate: 1e9}})
+	n.accounts = newAccounts(n, NodeLimits{Principal: PrincipalLimits{Rate: 1e9}})
 	s := &sessionActor{svc: &Service{Limits: Limits{Rate: 1e9}.Defaults()}}
 	in := Input{Tenant: "anon", Address: "192.0.2.1"}
 	m := codec.Message{Method: []byte("tools/call")}

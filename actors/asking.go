@@ -171,10 +171,10 @@ func (s *stateless) putQuestions(c *Call, a *asking) (wake <-chan more, err erro
 		}
 	}()
 	if in.park == "" {
-		in.park = n.newID()
-		n.parks.Put(in.park, c.r)
+		in.park = newID()
+		n.mrtr.Put(in.park, c.r)
 	}
-	state, err := n.sealState(c, in, time.Now().Add(c.peer.svc.patience()))
+	state, err := n.mrtr.seal(c, in, time.Now().Add(c.peer.svc.patience()))
 	if err != nil {
 		return nil, err
 	}

@@ -59,8 +59,8 @@ func stateFor(tenant, server string) []byte {
 	return []byte("requestState\x00" + tenant + "\x00" + server)
 }
 
-// sealState makes the state of the call's next round.
-func (n *Node) sealState(c *Call, in *input, expires time.Time) (string, error) {
+// seal makes the state of the call's next round.
+func (p *parked) seal(c *Call, in *input, expires time.Time) (string, error) {
 	st := askState{Method: string(c.msg.Method), Request: requestDigest(c.msg), Expires: expires.UnixMilli(), Park: in.park, Round: in.round + 1}
 	size := 0
 	if len(in.taken) > 0 { // what has answered nothing is not worth carrying
@@ -72,14 +72,14 @@ func (n *Node) sealState(c *Call, in *input, expires time.Time) (string, error) 
 		}
 	}
 	if size > maxInput {
-		n.refusals.count(AskInput)
+		p.node.refusals.count(AskInput)
 		return "", ErrTooMuchInput
 	}
 	plain, err := codec.Marshal(st)
 	if err != nil {
 		return "", err
 	}
-	sealed, err := n.keys.Seal(plain, stateFor(c.peer.key.Tenant, c.peer.key.Server))
+	sealed, err := p.keys.Seal(plain, stateFor(c.peer.key.Tenant, c.peer.key.Server))
 	if err != nil {
 		return "", err
 	}
@@ -89,9 +89,9 @@ func (n *Node) sealState(c *Call, in *input, expires time.Time) (string, error) 
 // errBadState stands for whatever is wrong with a state: its client is told no more.
 var errBadState = errors.New("actors: bad requestState")
 
-// openState opens the state that a request brings. errBadState reports that it is not
+// open opens the state that a request brings. errBadState reports that it is not
 // good for this request of this client now, ErrUnavailable that nobody can tell.
-func (n *Node) openState(svc *Service, tenant string, m *codec.Message, now time.Time) (*askState, error) {
+func (p *parked) open(svc *Service, tenant string, m *codec.Message, now time.Time) (*askState, error) {
 	text, ok := codec.Str(m.State)
 	if !ok || strings.ContainsAny(text, "\r\n") { // which the decoder would skip
 		return nil, errBadState
@@ -100,7 +100,7 @@ func (n *Node) openState(svc *Service, tenant string, m *codec.Message, now time
 	if err != nil {
 		return nil, errBadState
 	}
-	plain, err := n.keys.Open(sealed, stateFor(tenant, svc.ID))
+	plain, err := p.keys.Open(sealed, stateFor(tenant, svc.ID))
 	switch {
 	case errors.Is(err, ErrUnavailable):
 		return nil, err

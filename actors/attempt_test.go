@@ -53,7 +53,7 @@ func (a *attempt) begin(h *held, s *sessionActor, body string) *requestActor {
 	if err := codec.Scan([]byte(body), &m, codec.Limits{}); err != nil {
 		h.t.Fatal(err)
 	}
-	r := h.takeRequest(s.readmit())
+	r := h.calls.actor(s.readmit())
 	w := way{delivery: a, grace: time.Second, table: s, client: a, pace: unpaced{}, returns: true}
 	s.begins(r, w, &m, []byte(body), &Call{attempt: 1})
 	if err := r.enter(0); err != nil {
@@ -94,7 +94,7 @@ func TestAttempt(t *testing.T) {
 		"a node that stops": {func(ctx context.Context, _ *Call) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
-		}, func(h *held, _ string) { h.giveUp(context.Background()) }, "lost", 0},
+		}, func(h *held, _ string) { h.drain.giveUp(context.Background()) }, "lost", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
@@ -139,7 +139,7 @@ func TestWays(t *testing.T) {
 		<-ctx.Done()
 		return nil, &mcp.Error{Code: mcp.CodeInternalError, Message: "too late"}
 	}
-	giveUp := func(h *held) { h.giveUp(context.Background()) }
+	giveUp := func(h *held) { h.drain.giveUp(context.Background()) }
 	wait := func(*held) { time.Sleep(time.Hour) }
 	for name, tt := range map[string]struct {
 		handler               func(context.Context, *Call) ([]byte, *mcp.Error)

@@ -78,7 +78,8 @@ func readBatch(s *sessionActor, m *codec.Message, body []byte) (all []element, f
 
 // batch takes a batch that was POSTed (2025-03-26, basic/transports). It is one exchange and one stream: a JSON array
 // if all its requests are answered silently in time, else one event per answer.
-func (n *Node) batch(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
+func (d *sessions) batch(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
+	n := d.node
 	s := n.sessions.of(svc, in, nil)
 	if s == nil {
 		return
@@ -96,7 +97,7 @@ func (n *Node) batch(svc *Service, in *Input, principal any, m *codec.Message, b
 		case codec.Request:
 			requests = append(requests, e)
 		case codec.Notification:
-			n.notified(svc, s, &e.m, until)
+			s.notified(&e.m, until)
 		default:
 			if err := s.answered(&e.m); err != nil {
 				n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
@@ -108,7 +109,7 @@ func (n *Node) batch(svc *Service, in *Input, principal any, m *codec.Message, b
 	switch {
 	case len(requests) == 0:
 		in.Conn.Accepted()
-	case slices.ContainsFunc(requests, func(e *element) bool { return n.turnsAway(svc, &e.m) }) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait):
+	case slices.ContainsFunc(requests, func(e *element) bool { return n.drain.turnsAway(svc, &e.m) }) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait):
 		n.refusals.turnAwayAll(in.Conn, errUnavailable, idsOf(requests))
 	default:
 		for s != nil && !s.runBatch(in, principal, requests, body) {
@@ -199,7 +200,7 @@ func (s *sessionActor) newBatchStream(conn Conn, principal any, requests []*elem
 	if rec.Safe {
 		rec.Principal, _ = codec.Marshal(principal)
 	}
-	st := n.streams.build(s.svc, s, n.newID(), rec, conn)
+	st := n.streams.build(s.svc, s, newID(), rec, conn)
 	st.gather = &gathering{body: body}
 	st.start()
 	return st

@@ -18,6 +18,9 @@ func (c *clock) ahead() time.Duration { return c.now().Sub(c.store) - time.Since
 // running is how long the clock has run, whatever jumped meanwhile.
 func (c *clock) running() time.Duration { return time.Since(c.here) }
 
+// in is when so much time will have passed, by running.
+func (c *clock) in(d time.Duration) int64 { return int64(c.running() + d) }
+
 // jumped reports that the store's clock has gone forward since it was last asked: what is
 // to be renewed in time may be about to expire. It belongs to the node's turn.
 func (c *clock) jumped() bool {

@@ -16,12 +16,12 @@ func TestRequestsOfAClosedNode(t *testing.T) {
 		if err := h.Close(ctx); err != nil {
 			t.Fatal(err)
 		}
-		h.draining.Store(false) // which would refuse them sooner, but for those that came before
+		h.drain.over.Store(false) // which would refuse them sooner, but for those that came before
 		for name, c := range map[string]*heldConn{"call": h.post(session, aCall), "batch": h.post(batching, "["+aCall+"]")} {
 			if status, body := c.answer(); status != 503 && status != 200 || body == "" {
 				t.Errorf("%s: answered %d %q", name, status, body)
 			}
 		}
-		h.draining.Store(true)
+		h.drain.over.Store(true)
 	})
 }

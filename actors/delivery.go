@@ -177,7 +177,7 @@ func (d *logged) begin() *streamActor {
 		body = bytes.Clone(r.body)
 		rec.Principal, _ = codec.Marshal(r.call.principal)
 	}
-	s := n.streams.build(r.svc, d.sess, n.newID(), rec, d.conn)
+	s := n.streams.build(r.svc, d.sess, newID(), rec, d.conn)
 	s.reqs = []*requestActor{r}
 	s.start()
 	s.store(body)
@@ -220,7 +220,7 @@ func (d *logged) end(why ending, id []byte) {
 		r.node.refusals.turnAway(d.conn, errUnavailable, id)
 	case why == givenUp:
 		r.handed = true
-		r.node.handed.Add(1)
+		r.node.drain.handed.Add(1)
 		_ = d.stream.Post(handOver{})
 	case d.stream == nil:
 		r.Contain(func() { fault(d.conn, id, 200) })

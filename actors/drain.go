@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
@@ -29,11 +30,11 @@ const (
 // in the second half of the time until the deadline of ctx such calls are refused: they could not be sure to end.
 func (n *Node) Finish(ctx context.Context) {
 	if end, ok := ctx.Deadline(); ok {
-		time.AfterFunc(time.Until(end)/2, func() { n.sparing.Store(true) })
+		time.AfterFunc(time.Until(end)/2, func() { n.drain.sparing.Store(true) })
 	}
 	for {
 		began := time.Now()
-		if !n.ownCalls(began.Add(-quick)) {
+		if !n.drain.ownCalls(began.Add(-quick)) {
 			return
 		}
 		select {
@@ -51,20 +52,20 @@ func (n *Node) Finish(ctx context.Context) {
 //
 // It returns when there is nothing left and idle, which may be nil, returns true; from then on everything is refused.
 func (n *Node) HandOver(ctx context.Context, idle func() bool) {
-	n.handing.Store(true)
+	n.drain.handing.Store(true)
 	for {
-		n.closeIdle()
-		n.passOn()
-		if !n.busy() && (n.draining.Load() || idle == nil || idle()) {
-			if n.draining.Swap(true) {
+		n.drain.closeIdle()
+		n.drain.passOn()
+		if !n.drain.busy() && (n.drain.over.Load() || idle == nil || idle()) {
+			if n.drain.over.Swap(true) {
 				return
 			}
 			continue // something may just have come
 		}
 		select {
 		case <-ctx.Done():
-			n.draining.Store(true)
-			n.giveUp(ctx)
+			n.drain.over.Store(true)
+			n.drain.giveUp(ctx)
 			return
 		case <-time.After(look):
 		}
@@ -73,21 +74,31 @@ func (n *Node) HandOver(ctx context.Context, idle func() bool) {
 
 // Refuse makes the node refuse everything that comes from now on, as it does once HandOver has returned: for a drain
 // that cannot keep new requests from coming, so that HandOver ends.
-func (n *Node) Refuse() { n.draining.Store(true) }
+func (n *Node) Refuse() { n.drain.over.Store(true) }
+
+// draining is how far a node has come with its end.
+type draining struct {
+	node    *Node
+	closing atomic.Bool
+	over    atomic.Bool  // takes nothing any more
+	handing atomic.Bool  // hands over what it has
+	sparing atomic.Bool  // takes no calls that only it can end
+	handed  atomic.Int64 // of the requests in flight, see requestActor.handed
+}
 
 // turnsAway reports whether a request is refused because the node ends.
-func (n *Node) turnsAway(svc *Service, m *codec.Message) bool {
-	return n.draining.Load() || n.sparing.Load() && !svc.Handler.Safe(m.Method, m.Name)
+func (d *draining) turnsAway(svc *Service, m *codec.Message) bool {
+	return d.over.Load() || d.sparing.Load() && !svc.Handler.Safe(m.Method, m.Name)
 }
 
 // closeIdle ends the connections of those who wait for no answer, but for the streams of
 // sessions: Close ends those, as late as may be. Older clients count from then on how
 // long nobody serves, and try no more than twice.
-func (n *Node) closeIdle() {
-	for _, s := range n.links.snapshot() {
+func (d *draining) closeIdle() {
+	for _, s := range d.node.links.snapshot() {
 		_ = s.Post(endIdle{})
 	}
-	n.endListeners("the server is shutting down", func(*listenActor) bool { return true })
+	d.node.listeners.end("the server is shutting down", func(*listenActor) bool { return true })
 }
 
 type (
@@ -98,13 +109,13 @@ type (
 )
 
 // passOn hands over the calls that can go on elsewhere.
-func (n *Node) passOn() {
-	if n.accounts.InFlight() == 0 {
+func (d *draining) passOn() {
+	if d.node.accounts.InFlight() == 0 {
 		return
 	}
 	begun := time.Now().Add(-quick)
-	n.sessions.Each(func(s *sessionActor) { _ = s.Post(hastenCalls{begun}) })
-	n.streams.Each(func(s *streamActor) { _ = s.Post(passOn{}) })
+	d.node.sessions.Each(func(s *sessionActor) { _ = s.Post(hastenCalls{begun}) })
+	d.node.streams.Each(func(s *streamActor) { _ = s.Post(passOn{}) })
 }
 
 // hasten makes a stream of the call, which may otherwise be answered plainly for longer.
@@ -167,7 +178,7 @@ func (m *tally) countStateless(r *requestActor) {
 }
 
 // ownCalls reports whether a call of the node's own runs that began at begun or before.
-func (n *Node) ownCalls(begun time.Time) bool {
+func (d *draining) ownCalls(begun time.Time) bool {
 	m := &tally{begun: begun}
 	ask := func(post func(any) error) {
 		m.Init()
@@ -175,37 +186,37 @@ func (n *Node) ownCalls(begun time.Time) bool {
 			m.Wait()
 		}
 	}
-	for _, r := range n.statelessCalls.snapshot() {
+	for _, r := range d.node.statelessCalls.snapshot() {
 		ask(func(t any) error { return r.r.Post(called{r.turn, t}) })
 	}
-	if n.accounts.InFlight() > 0 {
-		n.sessions.Each(func(s *sessionActor) { ask(s.Post) })
+	if d.node.accounts.InFlight() > 0 {
+		d.node.sessions.Each(func(s *sessionActor) { ask(s.Post) })
 	}
 	return m.own > 0
 }
 
 // giveUp ends the calls that still run: see HandOver.
-func (n *Node) giveUp(ctx context.Context) {
-	n.sessions.Each(func(s *sessionActor) { _ = s.Post(giveUpCalls{}) })
-	n.statelessCalls.giveUp(nil, ErrClosing)
+func (d *draining) giveUp(ctx context.Context) {
+	d.node.sessions.Each(func(s *sessionActor) { _ = s.Post(giveUpCalls{}) })
+	d.node.statelessCalls.giveUp(nil, ErrClosing)
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	n.quiet(last)
+	d.quiet(last)
 }
 
 // running reports that a call runs here that nobody else can go on with.
-func (n *Node) running() bool { return n.accounts.InFlight() > n.handed.Load() }
+func (d *draining) running() bool { return d.node.accounts.InFlight() > d.handed.Load() }
 
 // busy reports that a call runs, or that an answer has not yet been stored and handed to its connection.
-func (n *Node) busy() bool {
-	busy := n.running()
-	n.streams.Each(func(s *streamActor) { busy = busy || len(s.rec.Calls) > 0 })
+func (d *draining) busy() bool {
+	busy := d.running()
+	d.node.streams.Each(func(s *streamActor) { busy = busy || len(s.rec.Calls) > 0 })
 	return busy
 }
 
 // quiet waits until the node is not busy; it reports whether that came before the end of ctx.
-func (n *Node) quiet(ctx context.Context) bool {
-	for n.busy() {
+func (d *draining) quiet(ctx context.Context) bool {
+	for d.busy() {
 		select {
 		case <-ctx.Done():
 			return false

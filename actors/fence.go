@@ -199,7 +199,7 @@ func (s *streamActor) refreshed(m refreshed) {
 		if m.renewed {
 			s.renewed()
 		} else if s.renew {
-			s.due.Store(s.node.renewIn(s.svc, bodyAgain))
+			s.due.Store(s.node.clock.in(s.svc.recordTTL() / bodyAgain))
 		}
 		s.step(stream.Event{Op: stream.Refreshed, Rev: m.rev})
 	case errors.Is(m.err, ErrConflict), errors.Is(m.err, ErrNotFound):
@@ -215,7 +215,7 @@ func (s *streamActor) refreshed(m refreshed) {
 // renewed notes that record and body have their whole lifetime before them.
 func (s *streamActor) renewed() {
 	s.renew = false
-	s.due.Store(s.node.renewIn(s.svc, 4))
+	s.due.Store(s.node.clock.in(s.svc.recordTTL() / 4))
 }
 
 // tell makes the record that is to be stored next.

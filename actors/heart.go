@@ -19,7 +19,7 @@ type tick struct{}
 
 func (h *heart) Receive(m any) {
 	n := h.node
-	if _, ok := m.(tick); !ok || n.closing.Load() {
+	if _, ok := m.(tick); !ok || n.drain.closing.Load() {
 		return
 	}
 	now := time.Now()
@@ -35,7 +35,7 @@ func (h *heart) Receive(m any) {
 	for _, s := range n.talking.silent(now) {
 		h.Contain(s.comment)
 	}
-	n.outcomes.expire(now)
+	n.mrtr.outcomes.expire(now)
 	n.accounts.Settle(now)
 	jumped, running := n.clock.jumped(), int64(n.clock.running())
 	n.streams.Each(func(s *streamActor) {

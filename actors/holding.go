@@ -25,7 +25,7 @@ type hold struct {
 	from  *quota.Account // that it counts on until its session is known
 }
 
-func (n *Node) newHold(svc *Service, conn Conn) *hold {
+func newHold(n *Node, svc *Service, conn Conn) *hold {
 	return &hold{Conn: conn, n: n, svc: svc, until: time.Now().Add(svc.Limits.ResumeWait), gone: make(chan struct{})}
 }
 
@@ -49,7 +49,7 @@ func (h *hold) wait() bool {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		if !h.n.draining.Load() {
+		if !h.n.drain.over.Load() {
 			return true
 		}
 	case <-h.gone:
@@ -82,7 +82,7 @@ func (h *hold) charge(in *Input) bool {
 	for h.from == nil || h.from.Dropped() {
 		h.release()
 		h.from = h.n.accounts.Of(in.Tenant, in.Address)
-		if gets := h.from.Held[heldGets].Add(1); quota.Over(gets+h.from.Held[heldStreams].Load(), h.n.limits.Principal.Streams) {
+		if gets := h.from.Held[heldGets].Add(1); quota.Over(gets+h.from.Held[heldStreams].Load(), h.n.accounts.limits.Principal.Streams) {
 			h.n.refusals.refuse(h, nil, verdict{reason: StreamsOfPrincipal})
 			return false
 		}

@@ -84,7 +84,7 @@ var overNow = func() context.Context {
 // Connect begins a session on in.Conn, which stays its only connection. It names the session with SetSession and opens
 // the connection, or refuses with Reject. The session ends when the connection is gone.
 func (n *Node) Connect(svc *Service, in *Input) {
-	if n.draining.Load() || n.handing.Load() { // it would end at once
+	if n.drain.over.Load() || n.drain.handing.Load() { // it would end at once
 		n.refusals.unavailable(in.Conn, nil)
 		return
 	}
@@ -97,7 +97,7 @@ func (n *Node) Connect(svc *Service, in *Input) {
 	if in.Patient {
 		l.slots = make(chan struct{}, places(svc.Limits.PerSession))
 	}
-	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: n.newID()}
+	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: newID()}
 	age := svc.Limits.Session.Absolute
 	if in.Patient {
 		age = math.MaxInt64 // it lives as long as its process
@@ -135,8 +135,9 @@ func places(limit int) int {
 	return limit
 }
 
-// linked finds the session that lives on a connection of this node by the id that Connect gave it.
-func (n *Node) linked(svc *Service, in *Input) (*sessionActor, bool) {
+// find finds the session that lives on a connection of this node by the id that Connect gave it.
+func (l *links) find(svc *Service, in *Input) (*sessionActor, bool) {
+	n := l.node
 	node, id, _ := strings.Cut(in.Session, ".")
 	if node != n.name || !stream.ValidID(id) {
 		return nil, false
@@ -148,7 +149,7 @@ func (n *Node) linked(svc *Service, in *Input) (*sessionActor, bool) {
 // Message takes one message, or a batch, of a session that Connect began. It returns when the bytes are no longer
 // needed. Answers go out on the session's connection; in.Conn is told whether the message was taken.
 func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
-	s, ok := n.linked(svc, in)
+	s, ok := n.links.find(svc, in)
 	if !ok {
 		unknownLink(in.Conn, m.ID)
 		return
@@ -201,7 +202,7 @@ func (s *sessionActor) take(in *Input, came answerer, reply replier, principal a
 	case codec.Request:
 		return s.takeRequestOn(in, came, reply, principal, m, raw)
 	case codec.Notification:
-		s.node.notified(s.svc, s, m, until)
+		s.notified(m, until)
 	default:
 		_ = s.answered(m) // nothing of such a session is stored, so that nothing can fail
 	}
@@ -221,7 +222,7 @@ func (s *sessionActor) takeRequestOn(in *Input, came answerer, reply replier, pr
 	case fresh:
 		faults.NotInitialized.Tell(reply, m.ID)
 		return true
-	case n.turnsAway(s.svc, m):
+	case n.drain.turnsAway(s.svc, m):
 		n.refusals.turnAway(reply, errUnavailable, m.ID)
 		return true
 	}
@@ -312,7 +313,7 @@ func (s *sessionActor) callOn(in *Input, came answerer, reply replier, principal
 // questions to it fail from now on, and no request waits for its turn. Disconnect is
 // to follow.
 func (n *Node) Hush(svc *Service, in *Input) {
-	if s, ok := n.linked(svc, in); ok {
+	if s, ok := n.links.find(svc, in); ok {
 		s.link.hush()
 	}
 }
@@ -320,7 +321,7 @@ func (n *Node) Hush(svc *Service, in *Input) {
 // Disconnect ends a session that Connect began, after its client has said its last: questions to it fail, its calls go
 // on until ctx ends, and those that run then end with -32010. It returns when all is queued that will be.
 func (n *Node) Disconnect(ctx context.Context, svc *Service, in *Input) {
-	s, ok := n.linked(svc, in)
+	s, ok := n.links.find(svc, in)
 	if !ok {
 		return // the connection was lost before
 	}
@@ -339,7 +340,7 @@ func (n *Node) Disconnect(ctx context.Context, svc *Service, in *Input) {
 		case <-time.After(lastWait):
 		}
 	}
-	n.endListeners("the server is shutting down", func(l *listenActor) bool { return l.sess == s })
+	n.listeners.end("the server is shutting down", func(l *listenActor) bool { return l.sess == s })
 	s.endSession()
 }
 
@@ -394,8 +395,9 @@ func (s *sessionActor) changeLinked(f func(*session.Record) bool) error {
 
 // links are the sessions of this node that live on a connection.
 type links struct {
-	mu  sync.Mutex // guards all
-	all map[*sessionActor]struct{}
+	node *Node
+	mu   sync.Mutex // guards all
+	all  map[*sessionActor]struct{}
 }
 
 func (l *links) add(s *sessionActor) {

@@ -61,6 +61,12 @@ type (
 	caughtUp struct{}
 )
 
+// listeners are the listeners of a node, by the keys that stand for them.
+type listeners struct {
+	*kernel.Directory[SessionKey, *listenActor]
+	node *Node
+}
+
 // listenPrefix begins the ids of listeners, which no session's can.
 const listenPrefix = "~"
 
@@ -136,7 +142,7 @@ func (a *arrival) listen() {
 	}
 	id := requestMeta{first: bytes.Clone(m.Meta)}
 	id.now.Store(&id.first)
-	peer := &Peer{node: n, svc: svc, key: SessionKey{Tenant: a.in.Tenant, Server: svc.ID, ID: listenPrefix + n.newID()}, who: &id}
+	peer := &Peer{node: n, svc: svc, key: SessionKey{Tenant: a.in.Tenant, Server: svc.ID, ID: listenPrefix + newID()}, who: &id}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
 	defer cancel()
 	filter, rerr := svc.Handler.Listening(ctx, &Call{ctx: ctx, peer: peer, msg: m, principal: a.principal, trace: a.in.Trace, attempt: 1})
@@ -156,18 +162,20 @@ func (a *arrival) listen() {
 	}
 	// Whatever changes from here on is told, so that nothing is lost between the
 	// acknowledgement and the first change.
-	n.listens.Put(l.key, l)
+	n.listeners.Put(l.key, l)
 	for _, uri := range filter.URIs {
-		n.follow(l, uri)
+		n.subs.follow(l, uri)
 	}
 	_ = l.Post(acknowledge{})
-	l.to.bind(l)                                   // only now: it ends what is there
-	if n.draining.Load() || svc.life.over.Load() { // since before it could be found
+	l.to.bind(l)                                     // only now: it ends what is there
+	if n.drain.over.Load() || svc.life.over.Load() { // since before it could be found
 		_ = l.Post(endListen{reason: "the server is shutting down"})
 	}
 }
 
-func (l *listenActor) sessionKey() SessionKey { return l.key }
+func (l *listenActor) server() string { return l.key.Server }
+
+func (l *listenActor) push(data []byte) bool { return l.Post(hear{data}) == nil }
 
 func (l *listenActor) wants(uri string) bool {
 	return slices.Contains(l.filter.URIs, uri) && !l.Stopped()
@@ -269,11 +277,11 @@ func (l *listenActor) makeGood() {
 
 // end ends the listener. A reason is the server's, and is told before the response.
 func (l *listenActor) end(reason string) {
-	l.node.listens.Drop(l.key, l)
+	l.node.listeners.Drop(l.key, l)
 	l.Stop()
 	l.from.Held[heldStreams].Add(-1)
 	for _, uri := range l.filter.URIs {
-		l.node.follow(l, uri)
+		l.node.subs.follow(l, uri)
 	}
 	if reason != "" {
 		rest := append([]byte(`"requestId":`), l.id...)
@@ -292,7 +300,11 @@ func (l *listenActor) end(reason string) {
 // ListChanged tells all listeners of a service which lists have changed: methods are
 // those of the notifications.
 func (n *Node) ListChanged(svc *Service, methods ...string) {
-	n.listens.Each(func(l *listenActor) {
+	n.listeners.changed(svc, methods)
+}
+
+func (d *listeners) changed(svc *Service, methods []string) {
+	d.Each(func(l *listenActor) {
 		if l.svc != svc {
 			return
 		}
@@ -304,10 +316,10 @@ func (n *Node) ListChanged(svc *Service, methods ...string) {
 	})
 }
 
-// endListeners ends those of a session, or all of a service, or all there are, as
+// end ends those of a session, or all of a service, or all there are, as
 // which says.
-func (n *Node) endListeners(reason string, which func(*listenActor) bool) {
-	n.listens.Each(func(l *listenActor) {
+func (d *listeners) end(reason string, which func(*listenActor) bool) {
+	d.Each(func(l *listenActor) {
 		if which(l) {
 			_ = l.Post(endListen{reason})
 		}
@@ -316,6 +328,6 @@ func (n *Node) endListeners(reason string, which func(*listenActor) bool) {
 
 // listening reports that a session has a listener whose request had the id.
 func (s *sessionActor) listening(id []byte) (found bool) {
-	s.node.listens.Each(func(l *listenActor) { found = found || l.sess == s && bytes.Equal(l.id, id) })
+	s.node.listeners.Each(func(l *listenActor) { found = found || l.sess == s && bytes.Equal(l.id, id) })
 	return found
 }

@@ -38,7 +38,7 @@ func TestSessionsAreLookedForInTurn(t *testing.T) {
 		conns := make(map[*heldConn]int)
 		for i := range 3 * len(known) / 2 {
 			c := &heldConn{}
-			if session := h.newID(); i < len(known) {
+			if session := newID(); i < len(known) {
 				conns[c] = 202
 				go h.postOn(c, known[i], notification)
 			} else {
@@ -60,7 +60,7 @@ func TestSessionsAreLookedForInTurn(t *testing.T) {
 		late := make([]*heldConn, 30)
 		for i := range late {
 			late[i] = &heldConn{}
-			go h.postOn(late[i], h.newID(), notification)
+			go h.postOn(late[i], newID(), notification)
 		}
 		time.Sleep(10 * time.Second)
 		codes := make(map[int]int)

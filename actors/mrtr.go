@@ -33,6 +33,14 @@ type parking struct {
 
 type digest [sha256.Size]byte
 
+// parked are the calls that have asked, by the names in their states: see parking.
+type parked struct {
+	*kernel.Directory[string, *requestActor]
+	node     *Node
+	keys     Keys
+	outcomes outcomes
+}
+
 // more is what a parked call goes on with: what a request brought that was sent
 // again, or why none did.
 type more struct {
@@ -244,7 +252,7 @@ func (a *arrival) again() (begun bool) {
 		n.refusals.refuse(a.to, m.ID, no)
 		return false
 	}
-	st, err := n.openState(a.svc, a.in.Tenant, m, time.Now())
+	st, err := n.mrtr.open(a.svc, a.in.Tenant, m, time.Now())
 	given, ok := responses(m)
 	switch {
 	case errors.Is(err, ErrUnavailable):
@@ -263,7 +271,7 @@ func (a *arrival) again() (begun bool) {
 	sum := digest(sha256.Sum256(codec.AppendCanonical(nil, m.Responses)))
 	x := brought{exchange: a.on.exchange(a.in.Exchange), id: bytes.Clone(m.ID), token: bytes.Clone(m.ProgressToken), meta: bytes.Clone(m.Meta), from: from}
 	for {
-		verdict, outcome := n.retry(st, x, sum, given)
+		verdict, outcome := n.mrtr.retry(st, x, sum, given)
 		switch verdict {
 		case taken:
 			x.await()
@@ -291,8 +299,8 @@ func (a *arrival) again() (begun bool) {
 }
 
 // retry looks for the call that a state names.
-func (n *Node) retry(st *askState, x brought, sum digest, given map[string][]byte) (sentAgain, []byte) {
-	if r, ok := n.parks.Get(st.Park); ok {
+func (p *parked) retry(st *askState, x brought, sum digest, given map[string][]byte) (sentAgain, []byte) {
+	if r, ok := p.Get(st.Park); ok {
 		m := &retried{x: x, round: st.Round, digest: sum, given: given}
 		m.Init()
 		if r.Post(m) == nil {
@@ -300,9 +308,9 @@ func (n *Node) retry(st *askState, x brought, sum digest, given map[string][]byt
 				return m.verdict, m.outcome
 			}
 		}
-		n.parks.Drop(st.Park, r)
+		p.Drop(st.Park, r)
 	}
-	if h, ok := n.outcomes.get(st.Park); ok {
+	if h, ok := p.outcomes.get(st.Park); ok {
 		switch {
 		case h.round == st.Round && h.digest == sum:
 			return settled, h.outcome
@@ -317,7 +325,7 @@ func (n *Node) retry(st *askState, x brought, sum digest, given map[string][]byt
 // given. It reports whether it does: another request may be quicker.
 func (a *arrival) runAgain(from *quota.Account, st *askState, sum digest, given map[string][]byte) bool {
 	var x exchange
-	r, err := a.n.parks.Obtain(st.Park, func() (*requestActor, error) {
+	r, err := a.n.mrtr.Obtain(st.Park, func() (*requestActor, error) {
 		r, own := a.begin(from, true)
 		x = own
 		r.call.attempt = 2
@@ -352,6 +360,6 @@ func (r *requestActor) concluded(rest []byte) {
 	}
 	p.settle(rest)
 	if p.outcome != nil {
-		r.node.outcomes.put(r.self.park, outcome{round: p.taken, digest: p.digest, outcome: p.outcome, until: time.Now().Add(limits.OutcomeAge.Value())})
+		r.node.mrtr.outcomes.put(r.self.park, outcome{round: p.taken, digest: p.digest, outcome: p.outcome, until: time.Now().Add(limits.OutcomeAge.Value())})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -48,27 +47,20 @@ type Node struct {
 	attachments    attachments
 	links          links
 	statelessCalls statelessCalls
-	listens        *kernel.Directory[SessionKey, *listenActor]
+	listeners      listeners
 	talking        liveStreams
-	parks          *kernel.Directory[string, *requestActor] // calls that have asked, by the name in their states
-	outcomes       outcomes
-	keys           Keys
+	mrtr           parked
 	accounts       accounts
-	limits         NodeLimits
 	refusals       refusals
-	requests       requestPool
+	calls          calls
 	subs           subscriptions
+	drain          draining
 
 	lostPings atomic.Int64
-	handed    atomic.Int64 // of the requests in flight, see requestActor.handed
 	appends   atomic.Int64
 	resumes   atomic.Int64
 	listened  atomic.Uint64 // standalone streams that were begun
 	takeover  atomic.Int64
-	closing   atomic.Bool
-	draining  atomic.Bool // takes nothing any more
-	handing   atomic.Bool // hands over what it has
-	sparing   atomic.Bool // takes no calls that only it can end
 	timer     *time.Timer
 }
 
@@ -92,20 +84,20 @@ func NewNode(c Config) *Node {
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	n := &Node{k: kernel.New(kernel.Config{Log: c.Log, Node: c.Name + "." + c.Boot, Kinds: kinds}), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store, clock: newClock(c.Store.Now), keys: c.Keys}
+	n := &Node{k: kernel.New(kernel.Config{Log: c.Log, Node: c.Name + "." + c.Boot, Kinds: kinds}), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store, clock: newClock(c.Store.Now)}
 	n.sessions = sessions{kernel.NewDirectory[SessionKey, *sessionActor](), n, make(chan struct{}, lookups(c.Limits.Defaults().Calls))}
 	n.streams = streams{kernel.NewDirectory[StreamKey, *streamActor](), n}
 	n.base, n.stopAll = context.WithCancelCause(context.Background())
 	n.attachments.all = make(map[*attachment]struct{})
 	n.links.all = make(map[*sessionActor]struct{})
 	n.talking.all = make(map[*liveStream]struct{})
-	n.listens = kernel.NewDirectory[SessionKey, *listenActor]()
-	n.parks = kernel.NewDirectory[string, *requestActor]()
-	n.outcomes.all = make(map[string]outcome)
-	n.questions.node = n
+	n.listeners = listeners{kernel.NewDirectory[SessionKey, *listenActor](), n}
+	n.mrtr = parked{Directory: kernel.NewDirectory[string, *requestActor](), keys: c.Keys}
+	n.mrtr.outcomes.all = make(map[string]outcome)
+	n.questions.node, n.drain.node, n.subs.node, n.calls.node, n.links.node, n.mrtr.node = n, n, n, n, n, n
 	n.questions.open = make(map[string]*question)
 	n.subs.init()
-	n.limit(c.Limits)
+	n.accounts = newAccounts(n, c.Limits)
 	n.heart.node = n
 	n.k.Start(&n.heart.Actor, KindNode, "heart", &n.heart)
 	n.timer = time.AfterFunc(time.Hour, func() { _ = n.heart.Post(tick{}) })
@@ -132,7 +124,7 @@ func (n *Node) Stats() Stats {
 var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // newID returns an id of a session or stream: 16 random bytes.
-func (n *Node) newID() string {
+func newID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
 	return idEncoding.EncodeToString(b[:])
@@ -147,7 +139,7 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 	}
 	switch m.Kind {
 	case codec.Request:
-		if n.turnsAway(svc, m) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait) {
+		if n.drain.turnsAway(svc, m) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait) {
 			if in.Session != "" && string(m.Method) != mcp.MethodInitialize {
 				n.refusals.turnAway(in.Conn, errUnavailable, m.ID)
 			} else {
@@ -157,7 +149,7 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 		}
 		switch {
 		case string(m.Method) == mcp.MethodInitialize:
-			n.initialize(svc, in, m)
+			n.sessions.initialize(svc, in, m)
 			return
 		case string(m.Method) == mcp.MethodPing && in.Session == "": // legal before initialize
 			in.Conn.Answer(200, codec.AppendResult(nil, m.ID, []byte("{}")))
@@ -165,18 +157,21 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 		}
 		n.request(svc, in, principal, m, body)
 	case codec.Notification:
-		n.notification(svc, in, m)
+		if s := n.sessions.of(svc, in, nil); s != nil {
+			s.notified(m, time.Now().Add(svc.Limits.StoreWait))
+			in.Conn.Accepted()
+		}
 	case codec.Result, codec.ErrorResponse:
 		n.questions.answer(svc, in, m)
 	default:
-		n.batch(svc, in, principal, m, body)
+		n.sessions.batch(svc, in, principal, m, body)
 	}
 }
 
 // regained waits for a lease that is not certain; it reports whether it is again.
 func (n *Node) regained(wait time.Duration) bool {
 	for end := time.Now().Add(wait); n.store.Suspended(); {
-		if time.Now().After(end) || n.draining.Load() {
+		if time.Now().After(end) || n.drain.over.Load() {
 			return false
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -184,7 +179,9 @@ func (n *Node) regained(wait time.Duration) bool {
 	return true
 }
 
-func (n *Node) initialize(svc *Service, in *Input, m *codec.Message) {
+// initialize begins a session, or answers why it does not.
+func (d *sessions) initialize(svc *Service, in *Input, m *codec.Message) {
+	n := d.node
 	if in.Session != "" {
 		faults.SessionAgain.Tell(in.Conn, m.ID)
 		return
@@ -258,7 +255,7 @@ func (s *sessionActor) admitted(in *Input, m *codec.Message) (*requestActor, err
 	if a == nil {
 		return nil, no
 	}
-	return s.node.takeRequest(a), nil
+	return s.node.calls.actor(a), nil
 }
 
 // begins makes r stand for a request of the session, which is delivered in the way w.
@@ -282,16 +279,9 @@ func (s *sessionActor) enters(r *requestActor) error {
 // refund gives the tokens of a call back that did not run.
 func (s *sessionActor) refund(r *requestActor) { s.node.accounts.giveBack(s, r.from, r.call.msg) }
 
-func (n *Node) notification(svc *Service, in *Input, m *codec.Message) {
-	if s := n.sessions.of(svc, in, nil); s != nil {
-		n.notified(svc, s, m, time.Now().Add(svc.Limits.StoreWait))
-		in.Conn.Accepted()
-	}
-}
-
 // notified takes a notification of the client. It waits for the store no longer than
 // until.
-func (n *Node) notified(svc *Service, s *sessionActor, m *codec.Message, until time.Time) {
+func (s *sessionActor) notified(m *codec.Message, until time.Time) {
 	switch string(m.Method) {
 	case "notifications/cancelled":
 		id := codec.Optional(m.Params, "requestId")
@@ -299,15 +289,15 @@ func (n *Node) notified(svc *Service, s *sessionActor, m *codec.Message, until t
 		if len(id) > 0 {
 			s.cancelCall(string(id), reason, until)
 			if s.link != nil {
-				n.endListeners("", func(l *listenActor) bool { return l.sess == s && string(l.id) == string(id) })
+				s.node.listeners.end("", func(l *listenActor) bool { return l.sess == s && string(l.id) == string(id) })
 			}
 		}
 	case mcp.NotifyInitialized:
 		if s.link != nil && s.view.Load().rec.Revision != "" && !s.link.ready.Swap(true) {
-			svc.Handler.Opened(s.peer, false)
+			s.svc.Handler.Opened(s.peer, false)
 		}
 	default:
-		svc.Handler.Notified(s.peer, string(m.Method), m.Params)
+		s.svc.Handler.Notified(s.peer, string(m.Method), m.Params)
 	}
 }
 
@@ -330,19 +320,19 @@ func (s *sessionActor) cancelCall(id, reason string, until time.Time) {
 // Handlers that do not heed their context are waited for until ctx ends, but not
 // those whose calls HandOver has handed over.
 func (n *Node) Close(ctx context.Context) error {
-	if n.closing.Swap(true) {
+	if n.drain.closing.Swap(true) {
 		return nil
 	}
-	n.draining.Store(true)
+	n.drain.over.Store(true)
 	n.timer.Stop()
 	if n.accounts.InFlight() > 0 {
-		n.giveUp(ctx)
+		n.drain.giveUp(ctx)
 	}
 	n.statelessCalls.giveUp(nil, ErrClosing) // those that wait for input, too
 	n.stopAll(ErrClosing)
 	var err error
 	for began := time.Now(); (n.accounts.InFlight() > 0 || !n.statelessCalls.empty()) && err == nil; {
-		if n.handing.Load() && !n.running() && n.statelessCalls.empty() && time.Since(began) > quick {
+		if n.drain.handing.Load() && !n.drain.running() && n.statelessCalls.empty() && time.Since(began) > quick {
 			break
 		}
 		select {
@@ -354,7 +344,7 @@ func (n *Node) Close(ctx context.Context) error {
 	for _, a := range n.attachments.snapshot() {
 		a.leave()
 	}
-	n.endListeners("the server is shutting down", func(*listenActor) bool { return true })
+	n.listeners.end("the server is shutting down", func(*listenActor) bool { return true })
 	for _, s := range n.links.snapshot() {
 		s.endSession()
 	}
@@ -364,31 +354,7 @@ func (n *Node) Close(ctx context.Context) error {
 		n.sessions.Drop(s.key, s) // or whoever finds it would look for another one for ever
 		s.Actor.Stop()
 	})
-	n.requests.mu.Lock()
-	for _, r := range n.requests.free {
-		r.Wake()
-		r.Actor.Stop()
-	}
-	n.requests.free = nil
-	n.requests.mu.Unlock()
+	n.calls.close()
 	n.heart.Stop()
 	return err
-}
-
-// requestID is the raw id of the n-th request that this node sends, on the given
-// stream.
-func (n *Node) requestID(i uint64, stream string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	b.WriteString(n.name)
-	b.WriteByte('.')
-	b.WriteString(n.boot)
-	b.WriteByte('.')
-	b.Write(appendUint(nil, i))
-	if stream != "" {
-		b.WriteByte('-')
-		b.WriteString(stream)
-	}
-	b.WriteByte('"')
-	return b.String()
 }

@@ -69,7 +69,7 @@ func (p *Peer) actor(ctx context.Context) (*sessionActor, error) {
 		return s, nil
 	case s.link != nil:
 		return nil, p.svc.ended()
-	case p.node.closing.Load():
+	case p.node.drain.closing.Load():
 		return nil, ErrClosing
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.svc.Limits.StoreWait)
@@ -154,7 +154,7 @@ func (p *Peer) Subscribe(ctx context.Context, uri string) error {
 		return ErrTooManySubscriptions
 	}
 	if err == nil {
-		p.node.follow(p.last.Load(), uri) // which another's change of the record may not have done yet
+		p.node.subs.follow(p.last.Load(), uri) // which another's change of the record may not have done yet
 	}
 	return err
 }

@@ -85,7 +85,7 @@ func (h *heart) ping(c pinged, s *sessionActor, now time.Time) {
 	switch p.step(now, s.svc.Limits.PingEvery, answered) {
 	case pingNow:
 		h.forgetPing(p)
-		p.asked = n.questions.ping(n, s.key)
+		p.asked = n.questions.ping(s.key)
 		c.ask(codec.AppendRequest(nil, []byte(p.asked.id), mcp.MethodPing, nil), now)
 	case pingGone:
 		n.lostPings.Add(1)
@@ -128,11 +128,11 @@ func (h *heart) pingAll(streams []*attachment, links []*sessionActor, now time.T
 }
 
 // ping enters a question that counts for nobody.
-func (q *questions) ping(n *Node, s SessionKey) *question {
+func (q *questions) ping(s SessionKey) *question {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.n++
-	x := &question{id: n.requestID(q.n, ""), session: s, ch: make(chan Answer, 1)}
+	x := &question{id: q.id(q.n, ""), session: s, ch: make(chan Answer, 1)}
 	q.open[x.id] = x
 	q.pings++
 	return x

@@ -8,18 +8,15 @@ import (
 // push sends data on a session's standalone stream if that is written here. It
 // reports whether the stream has it: for its connection, or else for a resume. A new
 // stream in its place does not have it.
-func (n *Node) push(k SessionKey, data []byte) (sent bool) {
-	if l, ok := n.listens.Get(k); ok {
-		return l.Post(hear{data}) == nil
-	}
-	s, ok := n.sessions.Get(k)
+func (d *sessions) push(k SessionKey, data []byte) (sent bool) {
+	s, ok := d.Get(k)
 	if !ok {
 		return false
 	}
 	if s.link != nil {
 		return s.pushLink(data)
 	}
-	st, ok := n.streams.Get(StreamKey{k, s.view.Load().rec.Standalone})
+	st, ok := d.node.streams.Get(StreamKey{k, s.view.Load().rec.Standalone})
 	if !ok || st.queued.Load() > int64(s.svc.Limits.Queue) ||
 		st.Post(&pushEntries{entries: []stream.Entry{{Kind: stream.Message, Data: data}}, told: true}) != nil {
 		s.away.Store(true) // its next stream, or resume, makes good what it missed
@@ -31,7 +28,7 @@ func (n *Node) push(k SessionKey, data []byte) (sent bool) {
 // Push sends a notification on the session's standalone stream, if that is written
 // here: else it is lost. It never waits.
 func (p *Peer) Push(method string, params []byte) {
-	p.node.push(p.key, codec.AppendNotification(nil, method, params))
+	p.node.sessions.push(p.key, codec.AppendNotification(nil, method, params))
 }
 
 // PushUpdate is Push of an update of a resource. To a session that lives on a connection
@@ -41,7 +38,7 @@ func (p *Peer) PushUpdate(uri string) {
 		_ = l.tell(p.node.base, stream.Entry{Kind: stream.Message, Data: updateOf(uri)})
 		return
 	}
-	p.node.push(p.key, updateOf(uri))
+	p.node.sessions.push(p.key, updateOf(uri))
 }
 
 // pushLink sends an invalidation, if the session has begun and its client reads. What it misses is made good later.

@@ -53,9 +53,9 @@ func (q *questions) of(s *sessionActor, on *streamActor) (*question, error) {
 	q.n++
 	x := &question{session: s.key, from: a, ch: make(chan Answer, 1)}
 	if on == nil {
-		x.id = n.requestID(q.n, "")
+		x.id = q.id(q.n, "")
 	} else {
-		x.id = n.requestID(q.n, on.key.ID)
+		x.id = q.id(q.n, on.key.ID)
 		if on.rec.Safe {
 			x.journal = on
 		}
@@ -249,4 +249,21 @@ func askedMetaV1(meta []byte) pastQuestion {
 		}
 	}
 	return pastQuestion{ID: id, Key: rest}
+}
+
+// id is the raw id of the i-th request that the node sends, on the given stream.
+func (q *questions) id(i uint64, stream string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	b.WriteString(q.node.name)
+	b.WriteByte('.')
+	b.WriteString(q.node.boot)
+	b.WriteByte('.')
+	b.Write(appendUint(nil, i))
+	if stream != "" {
+		b.WriteByte('-')
+		b.WriteString(stream)
+	}
+	b.WriteByte('"')
+	return b.String()
 }

@@ -96,7 +96,7 @@ func TestInitializeTwiceAtOnce(t *testing.T) {
 func TestRequestOfASessionThatHasJustEnded(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		c := h.connect("192.0.2.1", "2024-11-05")
-		s, ok := h.linked(h.svc, h.input(c.name, "192.0.2.1", nil))
+		s, ok := h.links.find(h.svc, h.input(c.name, "192.0.2.1", nil))
 		if !ok {
 			t.Fatal("no session")
 		}
@@ -213,12 +213,12 @@ func TestQuestionsBeforeTheFirstRequest(t *testing.T) {
 // subscription.
 func TestUpdateWhileASessionIsActivated(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
-		key := SessionKey{"anon", "s", h.newID()}
+		key := SessionKey{"anon", "s", newID()}
 		s, err := h.sessions.Obtain(key, func() (*sessionActor, error) {
 			rec := session.New(time.Now(), h.svc.Limits.Session)
 			rec.Subscribed = []string{"x:1"}
 			s := h.sessions.activate(h.svc, key, rec, 1)
-			h.follow(s, "x:1")
+			h.subs.follow(s, "x:1")
 			h.ResourceUpdated(h.svc, "x:1", false)
 			return s, nil
 		})
@@ -246,7 +246,7 @@ func TestSessionOnAConnectionThatPanics(t *testing.T) {
 		}
 		c := h.connect("192.0.2.1", "2024-11-05")
 		h.post(c.name, message("1", "x"))
-		s, _ := h.linked(h.svc, h.input(c.name, "192.0.2.1", nil))
+		s, _ := h.links.find(h.svc, h.input(c.name, "192.0.2.1", nil))
 		for range kernel.PanicLimit {
 			_ = s.changeLinked(func(*session.Record) bool { panic("on purpose") })
 		}
@@ -296,7 +296,7 @@ func TestUpdatesMadeGood(t *testing.T) {
 		}
 		c := h.connect("192.0.2.1", "2024-11-05")
 		c.most = 5 // and more is full
-		s, _ := h.linked(h.svc, h.input(c.name, "192.0.2.1", nil))
+		s, _ := h.links.find(h.svc, h.input(c.name, "192.0.2.1", nil))
 		for i := range n {
 			if err := s.peer.Subscribe(context.Background(), fmt.Sprintf("x:%d", i)); err != nil {
 				t.Fatal(err)
@@ -401,7 +401,7 @@ func TestBatchWhoseStreamEndsAtOnce(t *testing.T) {
 				}
 				requests := []*element{{m: m, raw: []byte(message("1", "x"))}}
 				st := s.newBatchStream(&heldConn{}, nil, requests, nil)
-				r := h.takeRequest(nil)
+				r := h.calls.actor(nil)
 				s.begins(r, r.loggedWay(s, nil), &m, requests[0].raw, &Call{attempt: 1})
 				if early {
 					_ = st.Post(endStream{})

@@ -11,17 +11,19 @@ import (
 	"github.com/troupe-run/troupe/internal/request"
 )
 
-// requestPool keeps request actors, with their PIDs, for the next requests.
-type requestPool struct {
+// calls makes the actors of requests, and keeps them, with their PIDs, for the next ones.
+type calls struct {
+	node *Node
 	mu   sync.Mutex // guards free
 	free []*requestActor
 }
 
-const requestPoolCap = 512
+// callsKept is how many actors are kept.
+const callsKept = 512
 
-// takeRequest returns an actor for a request that a has been charged with.
-func (n *Node) takeRequest(a *quota.Account) *requestActor {
-	p := &n.requests
+// actor returns one for a request that a has been charged with.
+func (p *calls) actor(a *quota.Account) *requestActor {
+	n := p.node
 	p.mu.Lock()
 	var r *requestActor
 	if k := len(p.free); k > 0 {
@@ -64,7 +66,7 @@ func (r *requestActor) release() {
 	}
 	r.out.Free()
 	if r.handed {
-		n.handed.Add(-1)
+		n.drain.handed.Add(-1)
 	}
 	if r.used {
 		r.Actor.Stop()
@@ -74,9 +76,9 @@ func (r *requestActor) release() {
 	r.self, r.call, r.body = nil, nil, nil
 	r.phase, r.gate, r.notified, r.graced = request.Plain, nil, 0, false
 	r.Rest()
-	p := &n.requests
+	p := &n.calls
 	p.mu.Lock()
-	keep := len(p.free) < requestPoolCap && !n.closing.Load()
+	keep := len(p.free) < callsKept && !n.drain.closing.Load()
 	if keep {
 		p.free = append(p.free, r)
 	}
@@ -85,4 +87,15 @@ func (r *requestActor) release() {
 		r.Wake()
 		r.Actor.Stop()
 	}
+}
+
+// close ends the actors that are kept.
+func (p *calls) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.free {
+		r.Wake()
+		r.Actor.Stop()
+	}
+	p.free = nil
 }

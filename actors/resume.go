@@ -19,28 +19,29 @@ const readAhead = 250
 
 // Get opens the session's standalone stream, or resumes any of its streams.
 func (n *Node) Get(svc *Service, in *Input) {
-	if n.draining.Load() {
+	if n.drain.over.Load() {
 		n.refusals.unavailable(in.Conn, nil)
 		return
 	}
 	if in.LastEventID != "" {
-		n.resumed(svc, in)
+		n.sessions.resumed(svc, in)
 		return
 	}
-	s := n.staying(in, func(in *Input) *sessionActor { return n.sessions.of(svc, in, nil) })
+	s := n.sessions.staying(in, func(in *Input) *sessionActor { return n.sessions.of(svc, in, nil) })
 	if s == nil {
 		return
 	}
 	defer s.left()
 	if done, ok := n.accounts.admitStream(svc, s, in); ok {
 		defer done()
-		n.listen(svc, s, in)
+		s.listen(svc, in)
 	}
 }
 
 // resumed takes a GET that resumes a stream.
-func (n *Node) resumed(svc *Service, in *Input) {
-	h := n.newHold(svc, in.Conn)
+func (d *sessions) resumed(svc *Service, in *Input) {
+	n := d.node
+	h := newHold(n, svc, in.Conn)
 	own := *in
 	own.Conn = h
 	pos, good := stream.ParsePosition(in.LastEventID)
@@ -48,7 +49,7 @@ func (n *Node) resumed(svc *Service, in *Input) {
 	if !good { // which is not worth waiting for
 		find = func(in *Input) *sessionActor { return n.sessions.of(svc, in, nil) }
 	}
-	s := n.staying(&own, find)
+	s := n.sessions.staying(&own, find)
 	if s == nil {
 		return
 	}
@@ -69,7 +70,7 @@ func (n *Node) resumed(svc *Service, in *Input) {
 // staying returns the session that find does, or nil if that has answered why there is
 // none. The session stays in memory until left is called: one that left before its
 // stream is open would not hear what its client listens for.
-func (n *Node) staying(in *Input, find func(*Input) *sessionActor) *sessionActor {
+func (d *sessions) staying(in *Input, find func(*Input) *sessionActor) *sessionActor {
 	for {
 		s := find(in)
 		if s == nil {
@@ -86,7 +87,7 @@ func (n *Node) staying(in *Input, find func(*Input) *sessionActor) *sessionActor
 		case err == nil:
 			return s
 		case !errors.Is(err, kernel.ErrStopped): // else it has just left memory: activate it anew
-			n.refusals.unavailable(in.Conn, nil)
+			d.node.refusals.unavailable(in.Conn, nil)
 			return nil
 		}
 	}

@@ -47,7 +47,7 @@ func (n *Node) Retire(svc *Service) {
 		}
 	})
 	n.statelessCalls.giveUp(svc, ErrRetired)
-	n.endListeners("the server has been taken away", func(l *listenActor) bool { return l.svc == svc })
+	n.listeners.end("the server has been taken away", func(l *listenActor) bool { return l.svc == svc })
 }
 
 // retire ends a standalone stream here. A call's stream ends with its call.

@@ -101,7 +101,7 @@ type (
 	}
 	// holdStream counts connections that keep the session in memory.
 	holdStream struct{ by int }
-	// stay keeps the session in memory until stayed: see Node.staying.
+	// stay keeps the session in memory until stayed: see sessions.staying.
 	stay struct {
 		kernel.Reply
 		err error
@@ -284,10 +284,10 @@ func (s *sessionActor) unload() {
 		s.link.hush()
 		s.link.conn.Finish()
 		// Only now that the session has stopped: one that begins meanwhile sees that.
-		s.node.endListeners("", func(l *listenActor) bool { return l.sess == s })
+		s.node.listeners.end("", func(l *listenActor) bool { return l.sess == s })
 	}
 	for _, uri := range s.view.Load().rec.Subscribed {
-		s.node.follow(s, uri)
+		s.node.subs.follow(s, uri)
 	}
 	s.svc.Handler.Closed(s.peer)
 }
@@ -328,14 +328,17 @@ func (s *sessionActor) subscribed(old, now []string) {
 		old, now = old[:len(old)-1], now[:len(now)-1]
 	}
 	for _, uri := range old { // some may be among the new ones, too: then nothing changes
-		s.node.follow(s, uri)
+		s.node.subs.follow(s, uri)
 	}
 	for _, uri := range now {
-		s.node.follow(s, uri)
+		s.node.subs.follow(s, uri)
 	}
 }
 
-func (s *sessionActor) sessionKey() SessionKey { return s.key }
+func (s *sessionActor) server() string { return s.key.Server }
+
+// push sends an update to whoever serves the session now.
+func (s *sessionActor) push(data []byte) bool { return s.node.sessions.push(s.key, data) }
 
 // wants is what the newest record says that is known here.
 func (s *sessionActor) wants(uri string) bool {

@@ -85,7 +85,7 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 	switch {
 	case in.Session == "":
 		return nil, errNoSession
-	case n.closing.Load():
+	case n.drain.closing.Load():
 		return nil, ErrClosing // those in memory have stopped, and no others are to come
 	}
 	if !stream.ValidID(in.Session) {
@@ -113,7 +113,7 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey) (*sessionActor, error) {
 	n := d.node
 	for {
-		if n.closing.Load() { // its sessions stop, and none is to come in their place
+		if n.drain.closing.Load() { // its sessions stop, and none is to come in their place
 			return nil, ErrClosing
 		}
 		s, err := d.Obtain(key, func() (*sessionActor, error) {
@@ -124,7 +124,7 @@ func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey) (*ses
 			s := d.activate(svc, key, rec, rev)
 			s.away.Store(true)
 			for _, uri := range rec.Subscribed {
-				n.follow(s, uri)
+				n.subs.follow(s, uri)
 			}
 			return s, nil
 		})
@@ -172,7 +172,7 @@ var errNewer = fmt.Errorf("written by a newer release: %w", ErrUnavailable)
 // create stores a new session and serves it here.
 func (d *sessions) create(ctx context.Context, svc *Service, in *Input, set Settled) (*sessionActor, error) {
 	n := d.node
-	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: n.newID()}
+	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: newID()}
 	rec := session.New(time.Now(), svc.Limits.Session)
 	rec.Revision, rec.Client, rec.Capabilities, rec.Told = set.Revision, set.Client, set.Capabilities, set.Told
 	data, err := codec.Marshal(rec)

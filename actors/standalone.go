@@ -8,13 +8,14 @@ import (
 )
 
 // listen begins a new standalone stream, which replaces the one before.
-func (n *Node) listen(svc *Service, s *sessionActor, in *Input) {
+func (s *sessionActor) listen(svc *Service, in *Input) {
+	n := s.node
 	if n.store.Suspended() {
 		n.refusals.unavailable(in.Conn, nil)
 		return
 	}
 	rec := streamRecord{Version: streamRecordVersion, Node: n.name, Boot: n.boot, Epoch: 1, Revision: s.view.Load().rec.Revision}
-	st := n.streams.build(svc, s, n.newID(), rec, in.Conn)
+	st := n.streams.build(svc, s, newID(), rec, in.Conn)
 	st.order = n.listened.Add(1)
 	// The actor is there before the record names it, so that whoever reads the record
 	// finds it: a message for it waits, and the stream that comes next ends it.

@@ -133,7 +133,7 @@ func (a *arrival) take() (begun bool) {
 	case tooLong(m): // they come back with every message
 		n.refusals.refused(a.to, errLongToken, m.ID)
 		return false
-	case n.turnsAway(a.svc, m) || n.store.Suspended() && !n.regained(a.svc.Limits.StoreWait), a.svc.life.over.Load():
+	case n.drain.turnsAway(a.svc, m) || n.store.Suspended() && !n.regained(a.svc.Limits.StoreWait), a.svc.life.over.Load():
 		n.refusals.unavailable(a.to, m.ID)
 		return false
 	case string(m.Method) == mcp.MethodSubscriptionsListen:
@@ -171,7 +171,7 @@ func (a *arrival) begin(from *quota.Account, apart bool) (r *requestActor, x exc
 	} else {
 		meta = bytes.Clone(m.Meta) // which the peer may be asked for after the call
 	}
-	r = a.n.takeRequest(from)
+	r = a.n.calls.actor(from)
 	self := &stateless{turn0: r.turn, address: a.in.Address, meta: requestMeta{first: meta}}
 	self.meta.now.Store(&self.meta.first)
 	self.peer = Peer{node: a.n, svc: a.svc, key: SessionKey{Tenant: a.in.Tenant, Server: a.svc.ID}, who: &self.meta}
@@ -229,7 +229,7 @@ func (r *requestActor) serveStateless() {
 // unpark makes requests that are sent again find the call no more.
 func (r *requestActor) unpark() {
 	if park := r.self.park; park != "" {
-		r.node.parks.Drop(park, r)
+		r.node.mrtr.Drop(park, r)
 	}
 }
 

@@ -381,7 +381,7 @@ func (s *streamActor) recordStored(m recordStored) {
 		return
 	}
 	s.written = max(s.written, s.node.clock.ahead())
-	s.due.Store(s.node.renewIn(s.svc, 4))
+	s.due.Store(s.node.clock.in(s.svc.recordTTL() / 4))
 	if s.att != nil {
 		if s.att.open(true) {
 			att := s.att
@@ -523,12 +523,6 @@ func (s *streamActor) newRecord(body []byte) ([]byte, error) {
 // recordTTL is the lifetime of a writer record that is rewritten every quarter
 // of it: never less than ReplayAge remains.
 func (svc *Service) recordTTL() time.Duration { return RecordTTL(svc.Limits.ReplayAge) }
-
-// renewIn is when a writer record that is stored now is to be rewritten, by
-// clock.running: when so large a part of its lifetime, one in so many, has passed.
-func (n *Node) renewIn(svc *Service, part time.Duration) int64 {
-	return int64(n.clock.running() + svc.recordTTL()/part)
-}
 
 // RecordTTL is the lifetime of the record of a stream whose events can be replayed
 // for the given time. Stores must keep events longer than that.

@@ -31,7 +31,7 @@ const (
 // them.
 type subscriptionActor struct {
 	kernel.Actor
-	node *Node
+	subs *subscriptions
 	key  subscriptionKey
 	want map[subscriber]struct{}
 	// told are the resources of which an update was told within updatePause, or is
@@ -44,7 +44,10 @@ type subscriptionActor struct {
 // that stands for: a session that has left memory and come back is another
 // subscriber, from which the end of the first takes nothing.
 type subscriber interface {
-	sessionKey() SessionKey
+	// server is the id of its service.
+	server() string
+	// push sends it an update, and waits for nothing.
+	push(data []byte) bool
 	// wants reports whether it is still here and wants updates of the resource. It is
 	// asked in other actors' turns.
 	wants(uri string) bool
@@ -62,13 +65,13 @@ type (
 	// wanting says that u may have changed its mind about the resource, and that it is
 	// to be asked. Of two that cross, the later one finds what holds.
 	wanting struct {
-		node *Node
+		subs *subscriptions
 		key  subscriptionKey
 		u    subscriber
 	}
 	// updated reports a change of a resource, the subscribed one or one below it.
 	updated struct {
-		node *Node
+		subs *subscriptions
 		key  subscriptionKey
 		uri  string
 	}
@@ -81,8 +84,8 @@ type (
 	paused struct{ uri string }
 )
 
-func (m wanting) Refused(error) { m.node.subs.send(m.node, m.key, m, true) }
-func (m updated) Refused(error) { m.node.subs.send(m.node, m.key, m, false) }
+func (m wanting) Refused(error) { m.subs.send(m.key, m, true) }
+func (m updated) Refused(error) { m.subs.send(m.key, m, false) }
 
 func (a *subscriptionActor) Receive(m any) {
 	switch m := m.(type) {
@@ -106,7 +109,7 @@ func (a *subscriptionActor) Receive(m any) {
 		}
 	}
 	if len(a.want) == 0 && a.StopIdle() {
-		a.node.subs.forget(a)
+		a.subs.forget(a)
 	}
 }
 
@@ -115,9 +118,9 @@ func (a *subscriptionActor) Receive(m any) {
 func (a *subscriptionActor) Failed(_ any, last bool) {
 	a.told = nil
 	if last {
-		a.node.subs.forget(a)
+		a.subs.forget(a)
 		for u := range a.want {
-			a.node.follow(u, a.key.uri)
+			a.subs.follow(u, a.key.uri)
 		}
 	}
 }
@@ -152,7 +155,7 @@ func (a *subscriptionActor) tell(uri string, all iter.Seq[subscriber]) telling {
 		if u.Stopped() {
 			m.gone = append(m.gone, u)
 		} else {
-			a.node.push(u.sessionKey(), data)
+			u.push(data)
 		}
 	}
 	return m
@@ -189,29 +192,30 @@ func above(uri string) iter.Seq[string] {
 
 // subscriptions finds the subscription actors of a node.
 type subscriptions struct {
-	mu  sync.Mutex // guards all
-	all map[subscriptionKey]*subscriptionActor
+	node *Node
+	mu   sync.Mutex // guards all
+	all  map[subscriptionKey]*subscriptionActor
 }
 
 func (s *subscriptions) init() { s.all = make(map[subscriptionKey]*subscriptionActor) }
 
 // follow tells the resource's subscription that u wants its updates, or does not any
 // more. Whoever changes what u wants calls it afterwards, and so does who ends u.
-func (n *Node) follow(u subscriber, uri string) {
-	key := subscriptionKey{u.sessionKey().Server, uri}
-	n.subs.send(n, key, wanting{n, key, u}, u.wants(uri))
+func (s *subscriptions) follow(u subscriber, uri string) {
+	key := subscriptionKey{u.server(), uri}
+	s.send(key, wanting{s, key, u}, u.wants(uri))
 }
 
 // send hands m to the actor of a resource, which is made when there is none and
 // create is set. One that is just ending takes nothing any more, and its successor
 // gets it.
-func (s *subscriptions) send(n *Node, key subscriptionKey, m any, create bool) {
+func (s *subscriptions) send(key subscriptionKey, m any, create bool) {
 	for {
 		s.mu.Lock()
 		a, ok := s.all[key]
 		if !ok && create {
-			a = &subscriptionActor{node: n, key: key, want: make(map[subscriber]struct{})}
-			n.k.Start(&a.Actor, KindSubscription, key.server+"."+key.uri, a)
+			a = &subscriptionActor{subs: s, key: key, want: make(map[subscriber]struct{})}
+			s.node.k.Start(&a.Actor, KindSubscription, key.server+"."+key.uri, a)
 			s.all[key] = a
 		}
 		s.mu.Unlock()
@@ -233,9 +237,13 @@ func (s *subscriptions) forget(a *subscriptionActor) {
 // ResourceUpdated tells every session on this node that subscribed to the resource,
 // or, with below, to one that it lies below.
 func (n *Node) ResourceUpdated(svc *Service, uri string, below bool) {
+	n.subs.updated(svc.ID, uri, below)
+}
+
+func (s *subscriptions) updated(server, uri string, below bool) {
 	tell := func(subscribed string) {
-		key := subscriptionKey{svc.ID, subscribed}
-		n.subs.send(n, key, updated{n, key, uri}, false)
+		key := subscriptionKey{server, subscribed}
+		s.send(key, updated{s, key, uri}, false)
 	}
 	tell(uri)
 	if below {

@@ -42,8 +42,8 @@ func updates(messages []string) (n int) {
 func (h *held) noSubscriptions() {
 	h.t.Helper()
 	synctest.Wait()
-	if n := h.k.Live(KindSubscription); n != 0 || h.listens.Len() != 0 {
-		h.t.Errorf("%d subscriptions and listeners are left, %d in the directory", n, h.listens.Len())
+	if n := h.k.Live(KindSubscription); n != 0 || h.listeners.Len() != 0 {
+		h.t.Errorf("%d subscriptions and listeners are left, %d in the directory", n, h.listeners.Len())
 	}
 }
 

@@ -72,7 +72,7 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 	if !kept {
 		part = bodyAgain
 	}
-	w.due.Store(n.renewIn(svc, part))
+	w.due.Store(n.clock.in(svc.recordTTL() / part))
 	w.commit()
 	_ = w.Post(takenOver{rev: rev, log: log})
 	if len(rec.Calls) > 0 {
@@ -297,7 +297,7 @@ func (s *sessionActor) rerun(w *streamActor, c callRecord, body []byte, j *journ
 		lost()
 		return
 	}
-	r := n.takeRequest(s.readmit())
+	r := n.calls.actor(s.readmit())
 	r.used = true
 	call := &Call{attempt: w.rec.Attempt, journal: j, member: j.member}
 	if len(w.rec.Principal) > 0 {

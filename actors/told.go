@@ -45,7 +45,7 @@ func (p *Peer) Announce(methods []string, digest string) {
 	s := p.last.Load()
 	id := s.view.Load().rec.Standalone
 	for _, m := range methods {
-		if !p.node.push(p.key, codec.AppendNotification(nil, m, nil)) {
+		if !p.node.sessions.push(p.key, codec.AppendNotification(nil, m, nil)) {
 			return // its next stream begins with what differs
 		}
 	}

@@ -27,7 +27,7 @@ func (k *clearKeys) Open(sealed, _ []byte) ([]byte, error) {
 func TestStateThatCannotBeOpenedNow(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		keys := &clearKeys{}
-		h.keys = keys
+		h.mrtr.keys = keys
 		h.svc = NewService("s", askingHandler{h.handler}, Limits{})
 		h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
 			as, err := c.Ask(ctx, []Question{{Key: "k", Method: "elicitation/create", Params: []byte(`{}`)}})

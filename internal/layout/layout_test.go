@@ -8,6 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"regexp"
@@ -28,6 +29,7 @@ var layoutRules = map[string]layoutRule{
 	"a package has one doc comment":                 packageDocs,
 	"packages are named for a subject":              vaguePackages,
 	"the root has few tests":                        rootTests,
+	"what composes owners has few methods":          methodsOfTypes,
 	"tests wait for events and not for time":        sleepingTests,
 	"work left over names its issue":                looseToDos,
 	"nothing depends on one machine":                machinePaths,
@@ -254,6 +256,52 @@ func rootTests(repo repository) []string {
 	return []string{fmt.Sprintf("the root has %d test files, at most %d are allowed: tests over the wire belong below internal/spec", len(tests), most)}
 }
 
+// methodsOfTypes keeps a type that composes others from doing their work.
+func methodsOfTypes(repo repository) []string {
+	const most = 30
+	methods := map[string]int{}
+	for _, s := range repo.sources {
+		if s.isTest() {
+			continue
+		}
+		for _, decl := range s.file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv != nil {
+				methods[s.dir()+" "+receiver(f)]++
+			}
+		}
+	}
+	var violations []string
+	for _, name := range slices.Sorted(maps.Keys(methods)) {
+		if n := methods[name]; n > most && composing[name] {
+			dir, typ, _ := strings.Cut(name, " ")
+			violations = append(violations, fmt.Sprintf("%s: %s has %d methods, at most %d are allowed: give them to what it composes", dir, typ, n, most))
+		}
+	}
+	return violations
+}
+
+// composing are the types that the rule on methods is for, with their directories.
+var composing = map[string]bool{"actors Node": true}
+
+// receiver is the name of the type that a method is of.
+func receiver(f *ast.FuncDecl) string {
+	t := f.Recv.List[0].Type
+	if star, ok := t.(*ast.StarExpr); ok {
+		t = star.X
+	}
+	switch g := t.(type) {
+	case *ast.IndexExpr:
+		t = g.X
+	case *ast.IndexListExpr:
+		t = g.X
+	}
+	name, _ := t.(*ast.Ident)
+	if name == nil {
+		return ""
+	}
+	return name.Name
+}
+
 var toDo, toDoWithIssue = regexp.MustCompile(`\b(TODO|FIXME|XXX)\b`), regexp.MustCompile(`\bTODO\(#\d+\)`)
 
 func looseToDos(repo repository) []string {
@@ -312,6 +360,8 @@ func TestLayoutRulesFind(t *testing.T) {
 		{"package types", vaguePackages, map[string]string{"mcp/a.go": "package types\n"}, "says nothing"},
 		{"13 tests in the root", rootTests, manyTests(13), "13 test files"},
 		{"12 tests in the root", rootTests, manyTests(12), ""},
+		{"31 methods of a Node", methodsOfTypes, map[string]string{"actors/a.go": "package actors\n" + strings.Repeat("\nfunc (n *Node) x() {}\n", 30), "actors/b.go": "package actors\n\nfunc (Node) y() {}\n"}, "Node has 31 methods"},
+		{"30 methods of a Node", methodsOfTypes, map[string]string{"actors/a.go": "package actors\n" + strings.Repeat("\nfunc (n *Node) x() {}\n", 30), "actors/a_test.go": "package actors\n\nfunc (Node) y() {}\n"}, ""},
 		{"to do", looseToDos, map[string]string{"mcp/a.go": "package mcp\n\n// TODO: more.\n"}, "mcp/a.go:3"},
 		{"to do twice", looseToDos, map[string]string{"mcp/a.go": "package mcp\n\n// TODO(#1): this and TODO: more.\n"}, "mcp/a.go:3"},
 		{"to do with its issue", looseToDos, map[string]string{"mcp/a.go": "package mcp\n\n// TODO(#12): more.\nconst s = \"TODO\"\n"}, ""},
