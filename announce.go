@@ -1,7 +1,6 @@
 package troupe
 
 import (
-	"strings"
 	"sync"
 	"time"
 
@@ -9,30 +8,16 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// digests say what the server's catalogues hold: a session's record keeps those
-// it was last told of, so that each change is told once.
-func (s *Server) digests() string {
-	return s.tools.now.Load().digest + " " + s.prompts.now.Load().digest + " " +
-		s.resources.now.Load().digest + s.templates.now.Load().digest
-}
-
 var announced = [...]string{mcp.NotifyToolsListChanged, mcp.NotifyPromptsListChanged, mcp.NotifyResourcesListChanged}
 
 // announce tells a session which lists differ from what it was last told, if it
 // listens here.
 func (s *service) announce(p *actors.Peer) {
-	now, told := s.srv.digests(), p.Told()
+	now, told := s.srv.digests(s.srv.viewOf(ownerOf(p))), p.Told()
 	if now == told {
 		return
 	}
-	have, had := strings.Split(now, " "), strings.Split(told, " ")
-	var differ []string
-	for i, method := range announced {
-		if i >= len(had) || have[i] != had[i] {
-			differ = append(differ, method)
-		}
-	}
-	p.Announce(differ, now)
+	p.Announce(differing(now, told), now)
 }
 
 // Opened makes up for what a client may have missed while it did not listen:

@@ -26,7 +26,8 @@ type CacheScope uint8
 const (
 	// CacheDefault is CachePrivate for what resources hold, since their handlers know
 	// who asks. The lists and what server/discover says are the same for all who may
-	// ask: it is CachePrivate there with Options.Authenticate, and CachePublic without.
+	// ask: it is CachePrivate there with Options.Authenticate or ServerOptions.Visible, and
+	// CachePublic without.
 	CacheDefault CacheScope = iota
 	// CachePrivate keeps the answer to requests with the same authorization.
 	CachePrivate
@@ -50,7 +51,7 @@ func (c Cache) appendMembers(dst []byte) []byte {
 // listCache is for the lists and for server/discover.
 func (s *service) listCache() *Cache {
 	c := s.srv.opts.ListCache
-	if c.Scope == CacheDefault && s.rt.opts.Authenticate == nil {
+	if c.Scope == CacheDefault && s.rt.opts.Authenticate == nil && s.srv.opts.Visible == nil {
 		c.Scope = CachePublic
 	}
 	return &c

@@ -15,12 +15,15 @@ import (
 
 // catalogue is one kind of a server's offers, by name. Reading takes no lock:
 // each change makes a new snapshot.
-type catalogue[T any] struct {
+type catalogue[T offer] struct {
 	mu      sync.Mutex // serialises changes
 	now     atomic.Pointer[snapshot[T]]
 	wire    wire[T]
 	changed func()
 }
+
+// offer is what a server offers.
+type offer interface{ item() Item }
 
 // wire is what travels of an item: all of it, and what peers of a revision may see.
 type wire[T any] struct {
@@ -30,7 +33,7 @@ type wire[T any] struct {
 
 // snapshot is a catalogue as it stands: its items in the order of their names,
 // which is the order of lists.
-type snapshot[T any] struct {
+type snapshot[T offer] struct {
 	byName map[string]T
 	names  []string
 	items  [][]byte // encoded with all that any revision may see
@@ -46,7 +49,7 @@ type encoded struct {
 	items [][]byte
 }
 
-func newCatalogue[T any](whole func(T) any, to func(T, mcp.Revision) any) *catalogue[T] {
+func newCatalogue[T offer](whole func(T) any, to func(T, mcp.Revision) any) *catalogue[T] {
 	c := &catalogue[T]{wire: wire[T]{whole, to}, changed: func() {}}
 	c.now.Store(&snapshot[T]{byName: map[string]T{}, digest: digestOf(nil)})
 	return c
@@ -143,9 +146,23 @@ func (s *snapshot[T]) itemsFor(r mcp.Revision) [][]byte {
 	return e.items
 }
 
-// page appends the member that is the list from the first name after `after`, and
-// returns the last name if there is more.
-func (s *snapshot[T]) page(dst []byte, r mcp.Revision, member, after string, size int) (out []byte, last string) {
+// digestFor is the digest of what v sees.
+func (s *snapshot[T]) digestFor(v *view) string {
+	if v == nil {
+		return s.digest
+	}
+	var items [][]byte
+	for i, name := range s.names {
+		if v.sees(s.byName[name].item()) {
+			items = append(items, s.items[i])
+		}
+	}
+	return digestOf(items)
+}
+
+// page appends the member that is the list of what v sees from the first name after
+// `after`, and returns the last name if there is more.
+func (s *snapshot[T]) page(dst []byte, v *view, r mcp.Revision, member, after string, size int) (out []byte, last string) {
 	i := 0
 	if after != "" {
 		i, _ = slices.BinarySearchFunc(s.names, after, strings.Compare)
@@ -153,19 +170,23 @@ func (s *snapshot[T]) page(dst []byte, r mcp.Revision, member, after string, siz
 			i++
 		}
 	}
-	end := min(i+size, len(s.names))
 	dst = append(dst, '"')
 	dst = append(dst, member...)
 	dst = append(dst, `":[`...)
-	for k, item := range s.itemsFor(r)[i:end] {
-		if k > 0 {
+	shown, newest := 0, ""
+	for items := s.itemsFor(r); i < len(s.names); i++ {
+		if v != nil && !v.sees(s.byName[s.names[i]].item()) {
+			continue
+		}
+		if shown == size {
+			last = newest
+			break
+		}
+		if shown > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(dst, item...)
+		dst = append(dst, items[i]...)
+		shown, newest = shown+1, s.names[i]
 	}
-	dst = append(dst, ']')
-	if end < len(s.names) {
-		last = s.names[end-1]
-	}
-	return dst, last
+	return append(dst, ']'), last
 }

@@ -81,3 +81,23 @@ func ExampleServerOptions_sessionBegan() {
 	// begun by example
 	// deleted by example
 }
+
+// Everybody has the tools that they may use; others do not know of them.
+func ExampleServerOptions_visible() {
+	srv := troupe.NewServer(anyone, &troupe.ServerOptions{Visible: func(p troupe.Principal, i troupe.Item) bool {
+		return p.Subject == "admin" || i.Kind != troupe.ItemTool || i.Annotations != nil && *i.Annotations.ReadOnlyHint
+	}})
+	yes := true
+	troupe.AddTool(srv, troupe.Tool{Name: "show", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: &yes}},
+		func(context.Context, *troupe.Call, struct{}) (string, error) { return "shown", nil })
+	troupe.AddTool(srv, troupe.Tool{Name: "erase"},
+		func(context.Context, *troupe.Call, struct{}) (string, error) { return "erased", nil })
+
+	v := visit(srv, `{}`) // as nobody in particular
+	defer v.leave()
+	v.request("tools/call", `{"name":"show"}`)
+	v.request("tools/call", `{"name":"erase"}`)
+	// Output:
+	// {"content":[{"type":"text","text":"shown"}]}
+	// {"code":-32602,"message":"Unknown tool: erase"}
+}

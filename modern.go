@@ -44,7 +44,7 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 	var uris []string
 	for _, uri := range f.ResourceSubscriptions {
 		switch {
-		case seen[uri] || !absolute(uri) || limit >= 0 && len(uris) >= limit || s.rt.tooLong(uri):
+		case seen[uri] || !absolute(uri) || !s.followable(call, uri) || limit >= 0 && len(uris) >= limit || s.rt.tooLong(uri):
 		case s.srv.opts.Subscribe != nil && s.srv.opts.Subscribe(ctx, call, uri) != nil:
 		default:
 			seen[uri] = true
@@ -56,7 +56,7 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 	if err != nil {
 		return actors.Listening{}, s.internal(mcp.MethodSubscriptionsListen, err)
 	}
-	return actors.Listening{Tools: f.ToolsListChanged, Prompts: f.PromptsListChanged, Resources: f.ResourcesListChanged, URIs: uris, Accepted: accepted}, nil
+	return actors.Listening{Tools: f.ToolsListChanged, Prompts: f.PromptsListChanged, Resources: f.ResourcesListChanged, URIs: uris, Accepted: accepted, Changed: s.srv.changesFor(call.view())}, nil
 }
 
 // standsAlone reports whether a request that came without headers means to stand for

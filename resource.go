@@ -17,7 +17,7 @@ func (s *service) readResource(ctx context.Context, call *Call, m *codec.Message
 	if bad != nil {
 		return nil, bad
 	}
-	handler, vars := s.srv.reader(uri)
+	handler, vars := s.srv.reader(call.view(), uri)
 	if handler == nil {
 		return nil, notFound(uri)
 	}
@@ -68,6 +68,17 @@ func notFound(uri string) *mcp.Error {
 	return mcp.NewError(mcp.CodeResourceNotFound, "resource not found").WithData(mcp.ResourceNotFoundData{URI: uri})
 }
 
+// followable reports whether the caller may hear of updates of a resource: of any there may
+// be, unless it may not see them all.
+func (s *service) followable(call *Call, uri string) bool {
+	v := call.view()
+	if v == nil {
+		return true
+	}
+	h, _ := s.srv.reader(v, uri)
+	return h != nil
+}
+
 func (s *service) subscribe(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
 	uri, bad := s.resourceURI(m)
 	if bad != nil {
@@ -77,6 +88,9 @@ func (s *service) subscribe(ctx context.Context, call *Call, m *codec.Message, d
 	if string(m.Method) == mcp.MethodResourcesUnsubscribe {
 		err = call.peer.p.Unsubscribe(ctx, uri)
 	} else {
+		if !s.followable(call, uri) {
+			return nil, notFound(uri)
+		}
 		if s.srv.opts.Subscribe != nil {
 			if err := s.srv.opts.Subscribe(ctx, call, uri); err != nil {
 				return nil, s.failure(call, "resources/subscribe", err)

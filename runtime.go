@@ -184,10 +184,11 @@ var _ transport.Connector = dispatcher{}
 var _ actors.Exchange = (*transport.Exchange)(nil)
 var _ actors.Conn = (*transport.Pipe)(nil)
 
-func input(x *transport.Exchange) actors.Input {
+func (d dispatcher) input(x *transport.Exchange) actors.Input {
 	in := actors.Input{Tenant: anonymous, Session: x.SessionID, Version: x.Version, LastEventID: x.LastEventID, Conn: x}
 	if c, ok := x.Principal.(*caller); ok {
 		in.Tenant = c.key
+		in.Principal = d.svc.Handler.(*service).owner(c)
 	}
 	if in.Tenant == anonymous {
 		in.Address = host(x.RemoteAddr())
@@ -214,9 +215,9 @@ func host(address string) string {
 }
 
 func (d dispatcher) Post(x *transport.Exchange) {
-	in := input(x)
+	in := d.input(x)
 	if in.Stateless {
-		if no := d.svc.Handler.(*service).checkHeaders(&x.Msg, x.Header); no != nil {
+		if no := d.svc.Handler.(*service).checkHeaders(&x.Msg, x.Principal, x.Header); no != nil {
 			x.Reject(400, no.Code, no.Message, nil, x.Msg.ID, 0)
 			return
 		}
@@ -231,21 +232,21 @@ func (d dispatcher) Post(x *transport.Exchange) {
 }
 
 func (d dispatcher) Connect(x *transport.Exchange) {
-	in := input(x)
+	in := d.input(x)
 	d.node.Connect(d.svc, &in)
 }
 
 func (d dispatcher) Message(x *transport.Exchange) {
-	in := input(x)
+	in := d.input(x)
 	d.node.Message(d.svc, &in, x.Principal, &x.Msg, x.Body)
 }
 
 func (d dispatcher) Get(x *transport.Exchange) {
-	in := input(x)
+	in := d.input(x)
 	d.node.Get(d.svc, &in)
 }
 
 func (d dispatcher) Delete(x *transport.Exchange) {
-	in := input(x)
+	in := d.input(x)
 	d.node.Delete(d.svc, &in)
 }

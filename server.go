@@ -41,6 +41,15 @@ type ServerOptions struct {
 	ListCache, ReadCache Cache
 	// RootsChanged is told that a client's roots have changed. It must not block.
 	RootsChanged func(p *Peer)
+	// Visible reports whether a caller may see an item of the server. What a caller may
+	// not see is unknown to it: it is in no list and on no page, calling, reading,
+	// completing or subscribing to it fails as for one that is not there, and its coming
+	// and going is not announced. Resources that are in no list, nor matched by a
+	// template, cannot be subscribed to then. p is of the request at hand; of
+	// announcements outside of requests it is who made the session's newest one. It must
+	// be quick, and several run at once; see [Server.FilterChanged] for when it begins to
+	// answer otherwise. nil shows everything to everybody.
+	Visible func(p Principal, item Item) bool
 	// SessionBegan is told of a session that initialize has just begun, before the
 	// client is; it holds that answer up, and ctx ends when the store has been waited
 	// for long enough. Requests without a session (2026-07-28) have none that begins.
@@ -195,15 +204,15 @@ func AddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceHand
 	s.templates.put(t.URITemplate, &template{ResourceTemplate: t, parsed: parsed, match: parsed.Regexp(), handler: handler})
 }
 
-// reader finds who reads uri.
-func (s *Server) reader(uri string) (ResourceHandler, map[string]string) {
-	if r, ok := s.resources.get(uri); ok {
+// reader finds who reads uri for a caller who sees v.
+func (s *Server) reader(v *view, uri string) (ResourceHandler, map[string]string) {
+	if r, ok := s.resources.get(uri); ok && v.sees(r.item()) {
 		return r.handler, nil
 	}
 	now := s.templates.now.Load()
 	for _, name := range now.names {
 		t := now.byName[name]
-		if !t.match.MatchString(uri) {
+		if !t.match.MatchString(uri) || !v.sees(t.item()) {
 			continue
 		}
 		vars := map[string]string{}

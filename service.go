@@ -41,7 +41,7 @@ var maxClient = limits.ClientInfo.Value()
 
 // Initialize settles a session (2025-11-25, basic/lifecycle): a version nobody
 // knows is answered with the newest this release speaks.
-func (s *service) Initialize(_ context.Context, params []byte) (actors.Settled, []byte, *mcp.Error) {
+func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled, []byte, *mcp.Error) {
 	version, ok := codec.Str(codec.Field(params, "protocolVersion"))
 	info, caps := codec.Field(params, "clientInfo"), codec.Field(params, "capabilities")
 	if !ok || version == "" || !isObject(info) || !isObject(caps) {
@@ -65,7 +65,7 @@ func (s *service) Initialize(_ context.Context, params []byte) (actors.Settled, 
 	if err != nil {
 		return actors.Settled{}, nil, s.internal("initialize", err)
 	}
-	return actors.Settled{Revision: revision, Client: clone(info), Capabilities: clone(caps), Told: s.srv.digests()}, result, nil
+	return actors.Settled{Revision: revision, Client: clone(info), Capabilities: clone(caps), Told: s.srv.digests(s.srv.viewOf(ownerIn(ctx)))}, result, nil
 }
 
 func isObject(raw []byte) bool { return len(raw) > 0 && raw[0] == '{' }
@@ -259,7 +259,7 @@ func (s *service) dispatch(ctx context.Context, call *Call, t *tool, dst []byte)
 		}
 	}
 	if string(m.Method) == mcp.MethodToolsCall { // which every revision has
-		return s.callTool(ctx, call, t, dst)
+		return s.callTool(ctx, call, call.seen(t), dst)
 	}
 	out, err = s.route(ctx, call, m, dst)
 	return out, 0, err
@@ -280,13 +280,13 @@ func (s *service) route(ctx context.Context, call *Call, m *codec.Message, dst [
 	case mcp.MethodServerDiscover:
 		out, err = s.discover(dst, r)
 	case mcp.MethodToolsList:
-		out, err = s.list(call, m, s.srv.tools.now.Load().pager(r, "tools"), dst)
+		out, err = s.list(call, m, s.srv.tools.now.Load().pager(call.view(), r, "tools"), dst)
 	case mcp.MethodPromptsList:
-		out, err = s.list(call, m, s.srv.prompts.now.Load().pager(r, "prompts"), dst)
+		out, err = s.list(call, m, s.srv.prompts.now.Load().pager(call.view(), r, "prompts"), dst)
 	case mcp.MethodResourcesList:
-		out, err = s.list(call, m, s.srv.resources.now.Load().pager(r, "resources"), dst)
+		out, err = s.list(call, m, s.srv.resources.now.Load().pager(call.view(), r, "resources"), dst)
 	case mcp.MethodResourcesTemplatesList:
-		out, err = s.list(call, m, s.srv.templates.now.Load().pager(r, "resourceTemplates"), dst)
+		out, err = s.list(call, m, s.srv.templates.now.Load().pager(call.view(), r, "resourceTemplates"), dst)
 	case mcp.MethodPromptsGet:
 		out, err = s.getPrompt(ctx, call, m, dst)
 	case mcp.MethodResourcesRead:
@@ -374,7 +374,7 @@ func (s *service) getPrompt(ctx context.Context, call *Call, m *codec.Message, d
 	if params.Name == "" {
 		return nil, mcp.NewError(mcp.CodeInvalidParams, "prompts/get needs the name of a prompt")
 	}
-	p, ok := s.srv.prompts.get(params.Name)
+	p, ok := call.prompt(params.Name)
 	if !ok {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown prompt: %s", shown(params.Name))
 	}
@@ -449,12 +449,12 @@ func (s *service) complete(ctx context.Context, call *Call, m *codec.Message, ds
 	case p.Argument.Name == "":
 		return nil, mcp.NewError(mcp.CodeInvalidParams, "completion needs the name of an argument")
 	case p.Ref.Type == mcp.RefPrompt:
-		if _, ok := s.srv.prompts.get(p.Ref.Name); !ok {
+		if _, ok := call.prompt(p.Ref.Name); !ok {
 			return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown prompt: %s", shown(p.Ref.Name))
 		}
 	case p.Ref.Type == mcp.RefResource:
-		if _, ok := s.srv.templates.get(p.Ref.URI); !ok {
-			if h, _ := s.srv.reader(p.Ref.URI); h == nil {
+		if t, ok := s.srv.templates.get(p.Ref.URI); !ok || !call.view().sees(t.item()) {
+			if h, _ := s.srv.reader(call.view(), p.Ref.URI); h == nil {
 				return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown resource: %s", shown(p.Ref.URI))
 			}
 		}
@@ -502,8 +502,10 @@ const levels = "debug, info, notice, warning, error, critical, alert, emergency"
 // pager is a list that can be read page by page.
 type pager func(dst []byte, after string, size int) (out []byte, last string)
 
-func (s *snapshot[T]) pager(r mcp.Revision, member string) pager {
-	return func(dst []byte, after string, size int) ([]byte, string) { return s.page(dst, r, member, after, size) }
+func (s *snapshot[T]) pager(v *view, r mcp.Revision, member string) pager {
+	return func(dst []byte, after string, size int) ([]byte, string) {
+		return s.page(dst, v, r, member, after, size)
+	}
 }
 
 // list answers a page. Its cursor is sealed, and holds for the method and

@@ -188,12 +188,15 @@ func inferred(tool string, infer func(reflect.Type) (json.RawMessage, error), of
 
 // checkHeaders holds the headers of a request against its arguments. A request that a
 // client sends again with answers is held to them like the first.
-func (s *service) checkHeaders(m *codec.Message, header map[string][]string) *mcp.Error {
+func (s *service) checkHeaders(m *codec.Message, principal any, header map[string][]string) *mcp.Error {
 	if string(m.Method) != mcp.MethodToolsCall {
 		return nil
 	}
 	t, ok := s.tool(m.Name)
 	if !ok {
+		return nil
+	}
+	if v := s.srv.viewOf(func() Principal { return principalOf(principal) }); !v.sees(t.item()) {
 		return nil
 	}
 	if err := t.headers.Check(header, m.Arguments); err != nil {

@@ -154,6 +154,7 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 		unknownLink(in.Conn, m.ID)
 		return
 	}
+	s.peer.madeBy(in)
 	if rec := s.view.Load().rec; in.Version != "" && rec.Revision != "" && in.Version != rec.Revision {
 		faults.SessionRevision.TellMore(in.Conn, rec.Revision, m.ID)
 		return
@@ -247,7 +248,7 @@ func (s *sessionActor) takeStateless(in *Input, principal any, m *codec.Message,
 func (s *sessionActor) initializeOn(m *codec.Message) {
 	ctx, cancel := context.WithTimeout(s.node.base, s.svc.Limits.StoreWait)
 	defer cancel()
-	set, result, rerr := s.svc.Handler.Initialize(ctx, m.Params)
+	set, result, rerr := s.svc.Handler.Initialize(withOwner(ctx, s.peer.Owner()), m.Params)
 	if rerr != nil {
 		s.link.send(codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
 		return

@@ -17,6 +17,10 @@ type Listening struct {
 	Tools, Prompts, Resources bool     // changes of the lists
 	URIs                      []string // resources whose updates it gets
 	Accepted                  []byte   // the filter as it is acknowledged, raw
+	// Changed reports whether a list has changed for this listener since it was asked
+	// last, by the method of its notification. It is called in the listener's turn.
+	// Nil: every change is one.
+	Changed func(method string) bool
 }
 
 // wants reports whether a notification is one that the client has asked for.
@@ -55,6 +59,8 @@ type (
 	acknowledge struct{}
 	// hear tells a listener something.
 	hear struct{ data []byte }
+	// listChanged tells it that a list has changed, if that is one for it.
+	listChanged struct{ method string }
 	// endListen ends a listener: by the server's will if it has a reason.
 	endListen struct{ reason string }
 	// caughtUp says that the client has read, after something was missed.
@@ -196,6 +202,10 @@ func (l *listenActor) Receive(m any) {
 		} else {
 			l.early = append(l.early, m.data)
 		}
+	case listChanged:
+		if f := l.filter.Changed; f == nil || f(m.method) {
+			l.Receive(hear{codec.AppendNotification(nil, m.method, nil)})
+		}
 	case caughtUp:
 		l.missed = false
 		l.makeGood()
@@ -310,7 +320,7 @@ func (d *listeners) changed(svc *Service, methods []string) {
 		}
 		for _, method := range methods {
 			if l.filter.wants(method) {
-				_ = l.Post(hear{codec.AppendNotification(nil, method, nil)})
+				_ = l.Post(listChanged{method})
 			}
 		}
 	})

@@ -191,7 +191,7 @@ func (d *sessions) initialize(svc *Service, in *Input, m *codec.Message) {
 	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
 	defer cancel()
-	set, result, rerr := svc.Handler.Initialize(ctx, m.Params)
+	set, result, rerr := svc.Handler.Initialize(withOwner(ctx, in.Principal), m.Params)
 	if rerr != nil {
 		n.accounts.forgive(in)
 		in.Conn.Answer(200, codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
@@ -209,6 +209,7 @@ func (d *sessions) initialize(svc *Service, in *Input, m *codec.Message) {
 		n.refusals.unavailable(in.Conn, m.ID)
 		return
 	}
+	s.peer.madeBy(in)
 	svc.began(ctx, s.peer)
 	in.Conn.SetSession(s.key.ID)
 	in.Conn.Answer(200, codec.AppendResult(nil, m.ID, result))

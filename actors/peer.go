@@ -28,6 +28,8 @@ type Peer struct {
 	key  SessionKey
 	who  identity
 	last atomic.Pointer[sessionActor] // as it was last known; nil of a stateless request
+
+	owner atomic.Value // Input.Principal of a session's newest request
 }
 
 // identity is what a client has said of itself: in its session's record, or in the `_meta`

@@ -89,6 +89,7 @@ type Input struct {
 	LastEventID string
 	Trace       Trace
 	Conn        Conn
+	Principal   any // what Peer.Owner is to return from now on; nil changes nothing
 
 	// Stateless says that the request is one without a session (2026-07-28): Session and
 	// LastEventID mean nothing. Over HTTP it has Exchange, which is Conn then.

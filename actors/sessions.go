@@ -63,6 +63,7 @@ func (d *sessions) found(in *Input, id []byte, s *sessionActor, err error) *sess
 		}
 		return nil
 	}
+	s.peer.madeBy(in)
 	// The transport's revision and the protocol's are independent, but a client
 	// that names one names what was negotiated.
 	if v := s.view.Load(); in.Version != "" && in.Version != v.rec.Revision {
