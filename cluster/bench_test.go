@@ -7,25 +7,19 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
-)
 
-// cpu is the processor time this process has used.
-func cpu() time.Duration {
-	var r syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r)
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
-}
+	"github.com/troupe-run/troupe/internal/testkit"
+)
 
 // perOp runs the loop and reports the processor time of each round, the
 // server's included, since it is in this process.
 func perOp(b *testing.B, loop func()) {
 	b.ReportAllocs()
-	start := cpu()
+	start := testkit.CPU()
 	loop()
-	b.ReportMetric(float64((cpu()-start).Microseconds())/float64(b.N), "cpu-µs/op")
+	b.ReportMetric(float64((testkit.CPU()-start).Microseconds())/float64(b.N), "cpu-µs/op")
 }
 
 func benchStores(b *testing.B, f func(b *testing.B, n *Node)) {

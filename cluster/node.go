@@ -117,6 +117,10 @@ func (n *Node) start(ctx context.Context) (err error) {
 		n.watching = true
 		go n.outages.run()
 	}
+	if n.tmp != "" {
+		// Nothing will be put there, and a process that is killed has nobody to remove it.
+		_ = os.RemoveAll(n.tmp)
+	}
 	return nil
 }
 

@@ -326,16 +326,3 @@ func TestReopen(t *testing.T) {
 		t.Errorf("%s: mode %v, %v, want 0700", storeDir, st.Mode(), err)
 	}
 }
-
-// The memory store leaves nothing on the disk.
-func TestMemoryLeavesNothing(t *testing.T) {
-	tmp := t.TempDir()
-	t.Setenv("TMPDIR", tmp)
-	n := must[*Node](t)(Open(t.Context(), Options{}))
-	if err := n.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if left, err := os.ReadDir(tmp); err != nil || len(left) != 0 {
-		t.Errorf("left in the temporary directory: %v, %v", left, err)
-	}
-}

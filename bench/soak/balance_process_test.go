@@ -1,3 +1,5 @@
+//go:build full
+
 package main
 
 import (
@@ -9,9 +11,6 @@ import (
 // TestBalance restarts two processes in turn behind nginx and HAProxy. In full it is
 // go run ./bench/soak balance.
 func TestBalance(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts processes")
-	}
 	for _, name := range []string{"nginx", "haproxy"} {
 		_, err := exec.LookPath(name)
 		if err != nil {
@@ -32,9 +31,6 @@ func TestBalance(t *testing.T) {
 // minute, it is go run ./bench/soak restart. How long others are refused is for a
 // machine that does nothing else.
 func TestRestart(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a process")
-	}
 	r, err := runRestart(t.Context(), options{rounds: 1, seed: 4, servers: 1, bin: program, data: t.TempDir(), time: 6 * time.Second, flags: []string{"--drain-delay", "500ms"}, log: t.Output()})
 	if r == nil {
 		t.Fatal(err)

@@ -1,3 +1,5 @@
+//go:build full
+
 package main
 
 import "testing"
@@ -5,9 +7,6 @@ import "testing"
 // TestCancel closes connections and sees that the handlers end. How soon is for a
 // machine that does nothing else: go run ./bench/soak cancel.
 func TestCancel(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a process")
-	}
 	r, err := runCancel(t.Context(), options{rounds: 1, seed: 3, servers: 1, bin: program, data: t.TempDir(), log: t.Output()})
 	if err != nil {
 		t.Fatal(err)

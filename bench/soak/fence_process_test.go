@@ -1,3 +1,5 @@
+//go:build full
+
 package main
 
 import "testing"
@@ -5,9 +7,6 @@ import "testing"
 // TestStopCont stops the process past its lease while it serves, and lets it go
 // on. More rounds and other seeds: go run ./bench/soak stop.
 func TestStopCont(t *testing.T) {
-	if testing.Short() {
-		t.Skip("stops real processes")
-	}
 	r, err := runStop(t.Context(), options{rounds: 2, clients: 6, seed: 1, bin: program, data: t.TempDir(), log: t.Output()})
 	if err != nil {
 		t.Fatal(err)

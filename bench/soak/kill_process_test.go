@@ -1,3 +1,5 @@
+//go:build full
+
 package main
 
 import (
@@ -8,9 +10,6 @@ import (
 // TestKill kills the process eight times while eight clients work, half of them with
 // a hundred servers in it. More rounds and other seeds: go run ./bench/soak kill.
 func TestKill(t *testing.T) {
-	if testing.Short() {
-		t.Skip("kills real processes")
-	}
 	for seed, servers := range map[uint64]int{1: 1, 2: 100} {
 		t.Run(fmt.Sprintf("servers=%d", servers), func(t *testing.T) {
 			o := options{rounds: 4, clients: 8, seed: seed, servers: servers, bin: program, data: t.TempDir(), log: t.Output()}

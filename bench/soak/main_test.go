@@ -1,8 +1,9 @@
+//go:build full
+
 package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -12,10 +13,6 @@ import (
 var program, host string
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if testing.Short() {
-		os.Exit(m.Run())
-	}
 	dir, err := os.MkdirTemp("", "troupe-soak-")
 	if err == nil {
 		program, err = build(context.Background(), dir, 1)

@@ -11,9 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
@@ -64,12 +62,6 @@ func echoRequest(hs *httptest.Server, session, id string, n int) []byte {
 		"Mcp-Session-Id: %s\r\nMcp-Protocol-Version: 2025-11-25\r\nContent-Length: %d\r\n\r\n%s", hs.Listener.Addr(), session, len(body), body)
 }
 
-func processCPU() time.Duration {
-	var r syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r)
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
-}
-
 // drive sends b.N requests over conns keep-alive connections, and reports the
 // CPU of the process, client included, per request.
 func drive(b *testing.B, hs *httptest.Server, conns int, request func(i int) []byte) {
@@ -77,7 +69,7 @@ func drive(b *testing.B, hs *httptest.Server, conns int, request func(i int) []b
 	left.Store(int64(b.N))
 	b.ReportAllocs()
 	b.ResetTimer()
-	begin := processCPU()
+	begin := testkit.CPU()
 	var wg sync.WaitGroup
 	for i := range conns {
 		req := request(i)
@@ -102,7 +94,7 @@ func drive(b *testing.B, hs *httptest.Server, conns int, request func(i int) []b
 		})
 	}
 	wg.Wait()
-	b.ReportMetric(float64(processCPU()-begin)/float64(b.N), "cpu-ns/op")
+	b.ReportMetric(float64(testkit.CPU()-begin)/float64(b.N), "cpu-ns/op")
 }
 
 // discardResponse reads a response that has a Content-Length and must be 200.
@@ -229,13 +221,13 @@ func BenchmarkResume(b *testing.B) {
 	all := c.Post(host.CallWith("1", "count", `{"to":200,"delay_ms":1}`, "1")).All()
 	b.ReportAllocs()
 	b.ResetTimer()
-	begin := processCPU()
+	begin := testkit.CPU()
 	for b.Loop() {
 		if rest := c.Get(all[0].ID).All(); len(rest) != len(all)-1 {
 			b.Fatalf("%d events of %d", len(rest), len(all)-1)
 		}
 	}
-	b.ReportMetric(float64(processCPU()-begin)/float64(b.N), "cpu-ns/op")
+	b.ReportMetric(float64(testkit.CPU()-begin)/float64(b.N), "cpu-ns/op")
 }
 
 // BenchmarkEvents is a durable event on its way through a call's stream, from
@@ -251,7 +243,7 @@ func BenchmarkEvents(b *testing.B) {
 			calls := b.N/each/streams + 1
 			b.ReportAllocs()
 			b.ResetTimer()
-			begin := processCPU()
+			begin := testkit.CPU()
 			var wg sync.WaitGroup
 			for i := range streams {
 				wg.Go(func() {
@@ -266,7 +258,7 @@ func BenchmarkEvents(b *testing.B) {
 				})
 			}
 			wg.Wait()
-			b.ReportMetric(float64(processCPU()-begin)/float64(each*calls*streams), "cpu-ns/event")
+			b.ReportMetric(float64(testkit.CPU()-begin)/float64(each*calls*streams), "cpu-ns/event")
 		})
 	}
 }

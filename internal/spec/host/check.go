@@ -27,13 +27,13 @@ func Contains(t *testing.T, what, got, want string) {
 	}
 }
 
-// Sized is full, or small below the race detector, which makes everything many times
-// slower: such tests run in full without it.
-func Sized[T any](full, small T) T {
-	if RaceEnabled {
-		return small
+// Sized is the first size with -tags full, and else the second. With the race detector,
+// which makes everything many times slower, it is always the second.
+func Sized[T any](whole, small T) T {
+	if full && !RaceEnabled {
+		return whole
 	}
-	return full
+	return small
 }
 
 // Heap is the number of bytes that live on the heap after a collection.

@@ -98,10 +98,7 @@ func abandonServers(h *host.Host, n int) (unmount func()) {
 // TestNothingIsLeft abandons sessions, streams and parked calls, waits until all
 // has expired, and does it again (invariant I9).
 func TestNothingIsLeft(t *testing.T) {
-	sessions, streams, parked, servers := 10_000, 1000, 1000, 100
-	if host.RaceEnabled {
-		sessions, streams, parked, servers = 200, 60, 60, 20
-	}
+	sessions, streams, parked, servers := host.Sized(10_000, 200), host.Sized(1000, 60), host.Sized(1000, 60), host.Sized(100, 20)
 	testkit.Bubble(t, func(t *testing.T) {
 		const idle = 5 * time.Minute
 		// All of it comes from one address.

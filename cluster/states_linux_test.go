@@ -1,0 +1,148 @@
+package cluster
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A copy of the directory is made at every flush and every rename of a process
+// that starts, runs and ends, again and again. Each comes up, with all that was
+// acknowledged by then.
+func TestEveryState(t *testing.T) {
+	t.Parallel()
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("NOT TESTED: %v", err)
+		}
+		t.Skipf("NOT TESTED: %v", err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, copies := filepath.Join(t.TempDir(), "data"), t.TempDir()
+	const calls = "fsync,fdatasync,rename,renameat,renameat2"
+	// The process stops itself, all its threads, after each of these calls.
+	c := exec.CommandContext(t.Context(), strace, "-f", "-qqq", "-o", "/dev/null", "-e", "trace="+calls, "-e", "inject="+calls+":signal=SIGSTOP", exe, dir)
+	c.Env = append(os.Environ(), childEnv+"=states")
+	c.Stderr = os.Stderr
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var acked atomic.Uint64
+	var session atomic.Bool
+	pid, ended := make(chan int, 1), make(chan error, 1)
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			var n uint64
+			switch line := lines.Text(); {
+			case line == "session":
+				session.Store(true)
+			case strings.HasPrefix(line, "pid "):
+				_, _ = fmt.Sscanf(line, "pid %d", &n)
+				pid <- int(n)
+			default:
+				_, _ = fmt.Sscanf(line, "acked %d", &n)
+				acked.Store(n)
+			}
+		}
+		ended <- c.Wait()
+	}()
+	var child int
+	select {
+	case child = <-pid:
+	case err := <-ended:
+		t.Fatalf("it ended before it began: %v", err)
+	}
+
+	type image struct {
+		dir     string
+		acked   uint64
+		session bool
+	}
+	var images []image
+	for running := true; running; {
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("the process that was stopped and copied: %v", err)
+			}
+			running = false
+		case <-time.After(time.Millisecond):
+			if !stopped(child) {
+				continue
+			}
+			im := image{filepath.Join(copies, fmt.Sprint(len(images))), acked.Load(), session.Load()}
+			if err := os.CopyFS(im.dir, os.DirFS(dir)); err != nil {
+				t.Fatal(err)
+			}
+			images = append(images, im)
+			_ = syscall.Kill(child, syscall.SIGCONT)
+		}
+	}
+	if len(images) < wantStates {
+		t.Errorf("%d states, want %d", len(images), wantStates)
+	}
+	t.Logf("%d states", len(images))
+
+	var wg sync.WaitGroup
+	next := make(chan image, len(images))
+	for _, im := range images {
+		next <- im
+	}
+	close(next)
+	for range 4 {
+		wg.Go(func() {
+			for im := range next {
+				n, err := Open(t.Context(), Options{Dir: im.dir, MaxStore: 64 << 20})
+				if err != nil {
+					t.Errorf("state %s: %v", filepath.Base(im.dir), err)
+					continue
+				}
+				if tail, err := n.Tail(t.Context(), testStream, 0); err != nil || tail < im.acked {
+					t.Errorf("state %s: tail %d, %v, want at least %d", filepath.Base(im.dir), tail, err, im.acked)
+				}
+				if _, _, err := n.Get(t.Context(), testKey); err != nil && im.session {
+					t.Errorf("state %s: session: %v", filepath.Base(im.dir), err)
+				}
+				if err := n.Close(t.Context()); err != nil {
+					t.Errorf("state %s: %v", filepath.Base(im.dir), err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// stopped reports whether all threads of a process stand still, and did so a
+// moment before: a single look may find one between two calls.
+func stopped(pid int) bool {
+	for range 3 {
+		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil || len(stats) == 0 {
+			return false
+		}
+		for _, path := range stats {
+			stat, err := os.ReadFile(path)
+			_, state, ok := strings.Cut(string(stat), ") ")
+			if err != nil || !ok || state[0] != 't' && state[0] != 'T' {
+				return false
+			}
+		}
+	}
+	return true
+}

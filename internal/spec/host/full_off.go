@@ -1,0 +1,6 @@
+//go:build !full
+
+package host
+
+// full has long tests run in their full size.
+const full = false

@@ -1,0 +1,15 @@
+//go:build unix
+
+package testkit
+
+import (
+	"syscall"
+	"time"
+)
+
+// CPU is the processor time that this process has used.
+func CPU() time.Duration {
+	var r syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r)
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
