@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -43,7 +44,11 @@ func TestHerdOfReads(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range herd {
 		wg.Go(func() {
-			if got, err := n.Read(t.Context(), name(i), 1, appends); err != nil || len(got) != appends {
+			got, err := n.Read(t.Context(), name(i), 1, appends)
+			for errors.Is(err, errManyReads) { // on a slow machine some wait in vain, and come again
+				got, err = n.Read(t.Context(), name(i), 1, appends)
+			}
+			if err != nil || len(got) != appends {
 				t.Errorf("read %d: %d appends, %v", i, len(got), err)
 			}
 		})

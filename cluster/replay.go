@@ -107,6 +107,9 @@ func (n *Node) recheck(ctx context.Context, stream string, nums []uint64, slots 
 // turns are those of one kind of read.
 type turns chan struct{}
 
+// errManyReads reports that a read got no turn in time. Nothing was read.
+var errManyReads = fmt.Errorf("%w: too many reads are under way", ErrUnavailable)
+
 // wait waits for a turn; done gives it back. It waits no longer than an answer may take:
 // when those before it get none either, nobody is served by waiting on.
 func (t turns) wait(ctx context.Context) (done func(), err error) {
@@ -116,9 +119,9 @@ func (t turns) wait(ctx context.Context) (done func(), err error) {
 	case t <- struct{}{}:
 		return func() { <-t }, nil
 	case <-timer.C:
-		return nil, fmt.Errorf("%w: too many reads are under way", ErrUnavailable)
+		return nil, errManyReads
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: too many reads are under way: %w", ErrUnavailable, context.Cause(ctx))
+		return nil, fmt.Errorf("%w: %w", errManyReads, context.Cause(ctx))
 	}
 }
 
