@@ -24,7 +24,7 @@ func TestListsThatChange(t *testing.T) {
 }
 
 func TestTouchTellsSubscribers(t *testing.T) {
-	c := connect(t, `{}`)
+	c := connectHTTP(t)
 	c.call("resources/subscribe", `{"uri":"test://watched-resource"}`, nil)
 	stream := c.do("GET", "")
 	if got := c.tool("touch", `{"uri":"test://watched-resource"}`).text(t); got != "touched test://watched-resource" {

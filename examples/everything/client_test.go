@@ -2,9 +2,9 @@ package everything
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/troupetest"
 )
 
 // message is any JSON-RPC message.
@@ -26,32 +28,53 @@ type message struct {
 	Error  json.RawMessage `json:"error,omitempty"`
 }
 
-// client speaks to a server over HTTP, as small as can be.
+// client speaks to a server, in process or over HTTP.
 type client struct {
 	t       *testing.T
-	url     string
-	session string
 	reply   func(method string, params json.RawMessage) string // the result of a server's request
+	process *troupetest.Client                                 // nil over HTTP
+
+	url       string
+	session   string
+	lastEvent string
 
 	mu            sync.Mutex // guards the rest
 	notifications []message
-	lastEvent     string
 }
 
-// connect serves NewConformance in memory and opens a session.
+// connect serves NewConformance in this process to a client of the newest revision with
+// sessions.
 func connect(t *testing.T, capabilities string) *client {
 	t.Helper()
 	return connectTo(t, NewConformance(troupe.ServerOptions{}), capabilities)
 }
 
-// connectTo serves a server in memory and opens a session.
+// connectTo is connect for a server.
 func connectTo(t *testing.T, server *troupe.Server, capabilities string) *client {
+	t.Helper()
+	c := &client{t: t}
+	o := troupetest.Options{Revision: mcp.LatestLegacy, Notify: func(method string, params json.RawMessage) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.notifications = append(c.notifications, message{Method: method, Params: params})
+	}, Answer: func(_ context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+		return json.RawMessage(c.reply(method, params)), nil
+	}}
+	if err := json.Unmarshal([]byte(capabilities), &o.Capabilities); err != nil {
+		t.Fatal(err)
+	}
+	c.process = troupetest.Connect(t, server, o)
+	return c
+}
+
+// connectHTTP is connect over HTTP, for what is of that: event streams and their end.
+func connectHTTP(t *testing.T) *client {
 	t.Helper()
 	rt, err := troupe.New(troupe.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt.Mount("/mcp", server)
+	rt.Mount("/mcp", NewConformance(troupe.ServerOptions{}))
 	srv := httptest.NewServer(rt)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -63,7 +86,7 @@ func connectTo(t *testing.T, server *troupe.Server, capabilities string) *client
 		srv.Close()
 	})
 	c := &client{t: t, url: srv.URL + "/mcp"}
-	c.call("initialize", `{"protocolVersion":"2025-11-25","capabilities":`+capabilities+`,"clientInfo":{"name":"t","version":"1"}}`, nil)
+	c.call("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`, nil)
 	c.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	return c
 }
@@ -105,10 +128,13 @@ func (c *client) post(body string) {
 	}
 }
 
-// call sends a request and decodes its result into result. It comes back for the
-// answer as long as the server closes the stream without one.
+// call sends a request and decodes its result into result, unless that is nil. Over HTTP
+// it comes back for the answer as long as the server closes the stream without one.
 func (c *client) call(method, params string, result any) message {
 	c.t.Helper()
+	if c.process != nil {
+		return c.callHere(method, params, result)
+	}
 	c.lastEvent = ""
 	resp := c.do(http.MethodPost, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params))
 	for {
@@ -131,6 +157,22 @@ func (c *client) call(method, params string, result any) message {
 		}
 		return m
 	}
+}
+
+// callHere is call in this process.
+func (c *client) callHere(method, params string, result any) (m message) {
+	c.t.Helper()
+	err := c.process.Do(c.t.Context(), method, json.RawMessage(params), &m.Result)
+	if refusal, ok := errors.AsType[*mcp.Error](err); ok && result == nil {
+		m.Error, err = json.Marshal(refusal)
+	}
+	if err == nil && result != nil {
+		err = json.Unmarshal(m.Result, result)
+	}
+	if err != nil {
+		c.t.Fatalf("%s %s: %v", method, params, err)
+	}
+	return m
 }
 
 // read reads the answer, handling what comes before it. It says whether there
@@ -164,9 +206,7 @@ func (c *client) read(resp *http.Response) (message, bool) {
 			c.notifications = append(c.notifications, m)
 			c.mu.Unlock()
 		default:
-			var answer bytes.Buffer
-			fmt.Fprintf(&answer, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, c.reply(m.Method, m.Params))
-			c.post(answer.String())
+			c.t.Errorf("asked %s over HTTP", m.Method)
 		}
 	}
 	return message{}, false

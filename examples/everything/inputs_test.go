@@ -125,7 +125,7 @@ func TestRequests(t *testing.T) {
 // listens, and is as it was.
 func TestTriggers(t *testing.T) {
 	t.Parallel()
-	c := connect(t, `{}`)
+	c := connectHTTP(t)
 	heard := make(chan string, 100)
 	stream := c.do("GET", "").Body
 	go func() {

@@ -166,7 +166,7 @@ func TestNotifyingTools(t *testing.T) {
 
 func TestTick(t *testing.T) {
 	t.Parallel()
-	c := connect(t, `{}`)
+	c := connectHTTP(t)
 	if r := c.tool("tick", `{"n":1}`); !r.IsError {
 		t.Errorf("without a stream it gives %s, want an error in the result", r.Content)
 	}
@@ -195,7 +195,7 @@ func TestTick(t *testing.T) {
 
 func TestReconnection(t *testing.T) {
 	t.Parallel()
-	c := connect(t, `{}`)
+	c := connectHTTP(t)
 	if got := c.tool("test_reconnection", ``).text(t); !strings.Contains(got, "completed successfully") {
 		t.Errorf("text is %q", got)
 	}

@@ -39,13 +39,14 @@ var layers = []layer{
 	{"cluster", []string{"mcp", "codec", "internal/limits", "internal/telemetry"}, nil, "storage knows records and events, not who writes them"},
 	{"", []string{"mcp", "codec", "actors", "transport", "cluster", "internal"}, []string{"examples"}, "the public API is below its users"},
 	{"internal/spec", []string{"", "mcp"}, []string{"codec", "internal/limits", "internal/toolschema"}, "the specification is tested over the wire, from outside"},
+	{"troupetest", []string{"", "mcp"}, nil, "it tests what any user can write"},
 	{"examples", []string{"", "mcp"}, nil, "an example shows what any user can write"},
 	{"bench", []string{"", "mcp", "codec", "examples", "internal"}, nil, "load comes over the wire"},
 	{"cmd", []string{"", "mcp", "examples", "bench", "internal/limits", "internal/telemetry"}, nil, "the command turns flags into Options and has no parts of its own"},
 }
 
 // testPackages exist for tests, so test files anywhere may import them and other packages may not.
-var testPackages = []string{"internal/closedschema", "internal/sim", "internal/spec/host", "internal/testkit"}
+var testPackages = []string{"internal/closedschema", "internal/sim", "internal/spec/host", "internal/testkit", "troupetest"}
 
 // An owner says which packages may import something from outside the module.
 type owner struct {

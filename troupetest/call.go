@@ -1,0 +1,95 @@
+package troupetest
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// The store's clock is one goroutine of the process. Started within a bubble it would keep
+// the time there from passing.
+func init() { testkit.StartClock() }
+
+// Test runs f in virtual time, in a bubble of testing/synctest. Clients that f connects end
+// with it.
+func Test(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	testkit.Bubble(t, f)
+}
+
+// CallTool calls a tool. arguments are anything that is a JSON object, or nil for none. A
+// tool that fails is a result with IsError; an error is what [Client.Do] returns.
+func (c *Client) CallTool(ctx context.Context, name string, arguments any) (*mcp.CallToolResult, error) {
+	p := map[string]any{"name": name}
+	if arguments != nil {
+		p["arguments"] = arguments
+	}
+	r := new(mcp.CallToolResult)
+	if err := c.Do(ctx, mcp.MethodToolsCall, p, r); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Text is the text of a result: that of its text blocks, a line each. It is empty for nil.
+func Text(r *mcp.CallToolResult) string {
+	if r == nil {
+		return ""
+	}
+	var texts []string
+	for _, block := range r.Content {
+		if text, ok := block.(*mcp.TextContent); ok {
+			texts = append(texts, text.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+// Tools lists the tools that the client sees, all pages of them.
+func (c *Client) Tools(ctx context.Context) ([]mcp.Tool, error) {
+	var all []mcp.Tool
+	for cursor := ""; ; {
+		var page mcp.ListToolsResult
+		if err := c.Do(ctx, mcp.MethodToolsList, mcp.PaginatedParams{Cursor: cursor}, &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Tools...)
+		if cursor = page.NextCursor; cursor == "" {
+			return all, nil
+		}
+	}
+}
+
+// Subscribe asks for notifications of changes: of the resources with these URIs and, where
+// the revision has to be asked for them (2026-07-28), of all lists. It returns when the
+// server has taken that. Options.Notify sees them. ctx bounds the wait; without sessions, it
+// also ends the subscription.
+func (c *Client) Subscribe(ctx context.Context, uris ...string) error {
+	if c.stateful {
+		for _, uri := range uris {
+			if err := c.Do(ctx, mcp.MethodResourcesSubscribe, map[string]string{"uri": uri}, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	filter := mcp.SubscriptionFilter{ToolsListChanged: true, PromptsListChanged: true, ResourcesListChanged: true, ResourceSubscriptions: uris}
+	ended := make(chan error, 1)
+	acknowledged := make(chan struct{}, 1)
+	c.mu.Lock()
+	c.acknowledged = acknowledged
+	c.mu.Unlock()
+	go func() {
+		ended <- c.Do(ctx, mcp.MethodSubscriptionsListen, map[string]any{"notifications": filter}, new(json.RawMessage))
+	}()
+	select {
+	case <-acknowledged:
+		return nil
+	case err := <-ended:
+		return err
+	}
+}

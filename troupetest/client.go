@@ -1,0 +1,371 @@
+package troupetest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// Options are what a client declares and how it answers. The zero value is a client of the
+// newest revision that can be asked nothing.
+type Options struct {
+	// Revision is the revision that the client speaks. 0 means the newest.
+	Revision mcp.Revision
+	// Runtime are the options of the runtime that serves, for its limits. A DrainWait of 0
+	// means 5 seconds here.
+	Runtime troupe.Options
+	// Capabilities are declared beside those that the functions below bring.
+	Capabilities mcp.ClientCapabilities
+
+	// Elicit answers elicitation/create, by form and by URL. nil declares no elicitation.
+	Elicit func(ctx context.Context, p mcp.ElicitParams) (mcp.ElicitResult, error)
+	// Sample answers sampling/createMessage. nil declares no sampling.
+	Sample func(ctx context.Context, p mcp.CreateMessageParams) (mcp.CreateMessageResult, error)
+	// Roots answers roots/list. nil declares no roots.
+	Roots func(ctx context.Context) ([]mcp.Root, error)
+
+	// Answer answers the questions that no function above does, with a result as it
+	// travels. It declares nothing: see Capabilities. nil answers with an error.
+	Answer func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
+
+	// Progress sees the progress of calls; it makes the client ask for that.
+	Progress func(p mcp.ProgressParams)
+	// Log sees log messages from LogLevel up. A LogLevel of "" is info.
+	Log      func(p mcp.LogParams)
+	LogLevel mcp.LoggingLevel
+	// Notify sees every other notification.
+	Notify func(method string, params json.RawMessage)
+}
+
+// ErrClosed is the error of a request that the server ended without an answer, or that
+// comes after [Client.Close]. Whether it took effect is unknown.
+var ErrClosed = errors.New("troupetest: the connection is closed")
+
+// Client is a client of one server.
+type Client struct {
+	o        Options
+	stateful bool // the revision has sessions
+	declared json.RawMessage
+	ctx      context.Context // of answers to questions
+	stop     context.CancelFunc
+	lines    chan []byte   // to the server; a mutex would keep virtual time from passing
+	quit     chan struct{} // closed when nothing is to be written any more
+	gone     chan struct{} // closed when nothing is read any more
+	turn     chan struct{} // holds one while a question is answered
+	served   chan error
+	closing  sync.Once
+	fault    error
+
+	mu           sync.Mutex // guards the rest
+	last         int64      // id of a request
+	waiting      map[string]chan<- answer
+	acknowledged chan<- struct{} // of the last Subscribe
+}
+
+// answer is the response to a request.
+type answer struct {
+	result json.RawMessage
+	err    *mcp.Error
+}
+
+// message is any JSON-RPC message.
+type message struct {
+	JSONRPC string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id,omitempty"`
+	Method  string          `json:"method,omitempty"`
+	Params  json.RawMessage `json:"params,omitempty"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Error   *mcp.Error      `json:"error,omitempty"`
+}
+
+// Connect serves srv, kept in memory, to a new client until the test ends. It fails the
+// test when they do not agree. A server is served to one client: another needs a server of
+// its own.
+func Connect(t testing.TB, srv *troupe.Server, o Options) *Client {
+	t.Helper()
+	if o.Revision == 0 {
+		o.Revision = mcp.Latest
+	}
+	if o.LogLevel == "" {
+		o.LogLevel = mcp.LevelInfo
+	}
+	if o.Runtime.DrainWait == 0 {
+		o.Runtime.DrainWait = 5 * time.Second
+	}
+	c := &Client{o: o, stateful: o.Revision.Has(mcp.FeatureSessions), lines: make(chan []byte), quit: make(chan struct{}), gone: make(chan struct{}), turn: make(chan struct{}, 1), served: make(chan error, 1), waiting: map[string]chan<- answer{}}
+	declared, err := json.Marshal(c.capabilities())
+	if err != nil {
+		t.Fatalf("troupetest: capabilities: %v", err)
+	}
+	c.declared = declared
+	rt, err := troupe.New(o.Runtime)
+	if err != nil {
+		t.Fatalf("troupetest: %v", err)
+	}
+	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(t.Context()))
+	stdin, in := io.Pipe()
+	out, stdout := io.Pipe()
+	go func() {
+		err := rt.ServePipe(c.ctx, srv, stdin, stdout)
+		_ = stdin.Close()
+		_ = stdout.Close()
+		c.served <- err
+	}()
+	go c.write(in)
+	go c.read(out)
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("troupetest: the runtime ended with %v", err)
+		}
+	})
+	if err := c.begin(t.Context()); err != nil {
+		t.Fatalf("troupetest: %v", err)
+	}
+	return c
+}
+
+// capabilities are those that the options bring.
+func (c *Client) capabilities() mcp.ClientCapabilities {
+	all := c.o.Capabilities
+	if c.o.Elicit != nil && all.Elicitation == nil {
+		all.Elicitation = &mcp.ElicitationCapability{Form: mcp.Declared(), URL: mcp.Declared()}
+	}
+	if c.o.Sample != nil && all.Sampling == nil {
+		all.Sampling = &mcp.SamplingCapability{}
+	}
+	if c.o.Roots != nil && all.Roots == nil {
+		all.Roots = &mcp.ListChanged{ListChanged: true}
+	}
+	return all
+}
+
+// begin begins the session, where the revision has one.
+func (c *Client) begin(ctx context.Context) error {
+	if !c.stateful {
+		return nil
+	}
+	params := map[string]any{"protocolVersion": c.o.Revision.String(), "capabilities": c.declared, "clientInfo": clientInfo}
+	var settled mcp.InitializeResult
+	if err := c.Do(ctx, mcp.MethodInitialize, params, &settled); err != nil {
+		return fmt.Errorf("initialize: %w", err)
+	}
+	if settled.ProtocolVersion != c.o.Revision.String() {
+		return fmt.Errorf("initialize: the server speaks %s, not %s", settled.ProtocolVersion, c.o.Revision)
+	}
+	if err := c.Send(mcp.NotifyInitialized, nil); err != nil {
+		return err
+	}
+	if c.o.Log == nil {
+		return nil
+	}
+	return c.Do(ctx, mcp.MethodLoggingSetLevel, mcp.SetLevelParams{Level: c.o.LogLevel}, nil)
+}
+
+var clientInfo = mcp.Implementation{Name: "troupetest", Version: "1"}
+
+// Close ends the connection as a client does that has had enough: calls in flight may
+// still end, within Runtime.DrainWait. It returns what the runtime ended with, a second one
+// the same. The end of the test closes the client.
+func (c *Client) Close() error {
+	c.closing.Do(func() {
+		close(c.quit)
+		c.fault = <-c.served
+		c.stop()
+		<-c.gone
+	})
+	return c.fault
+}
+
+// Do sends a request and decodes its result, unless result is nil. params are anything that
+// is a JSON object, or nil for none. The error is a *[mcp.Error] if the server answers
+// with one; when ctx ends, the request is cancelled and the error is its cause.
+func (c *Client) Do(ctx context.Context, method string, params, result any) error {
+	members, err := object(params)
+	if err != nil {
+		return fmt.Errorf("troupetest: %s: %w", method, err)
+	}
+	for {
+		data, err := c.ask(ctx, method, members)
+		if err != nil {
+			return err
+		}
+		var input mcp.InputRequiredResult
+		if c.stateful || json.Unmarshal(data, &input) != nil || input.ResultType != mcp.ResultInputRequired {
+			if result == nil {
+				return nil
+			}
+			return json.Unmarshal(data, result)
+		}
+		if members["inputResponses"], err = c.answers(ctx, input.InputRequests); err != nil {
+			return fmt.Errorf("troupetest: %s: %w", method, err)
+		}
+		if delete(members, "requestState"); input.RequestState != "" {
+			members["requestState"], _ = json.Marshal(input.RequestState) // a string
+		}
+	}
+}
+
+// object are the members of what is a JSON object.
+func object(params any) (map[string]json.RawMessage, error) {
+	members := map[string]json.RawMessage{}
+	if params == nil {
+		return members, nil
+	}
+	data, err := json.Marshal(params)
+	if err == nil {
+		err = json.Unmarshal(data, &members)
+	}
+	return members, err
+}
+
+// ask sends one request and waits for the response.
+func (c *Client) ask(ctx context.Context, method string, members map[string]json.RawMessage) (json.RawMessage, error) {
+	c.mu.Lock()
+	c.last++
+	id := strconv.FormatInt(c.last, 10)
+	answered := make(chan answer, 1)
+	c.waiting[id] = answered
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		delete(c.waiting, id)
+		c.mu.Unlock()
+	}()
+	params, err := c.withMeta(members, id)
+	if err == nil {
+		err = c.send(message{ID: json.RawMessage(id), Method: method, Params: params})
+	}
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case a := <-answered:
+		if a.err != nil {
+			return nil, a.err
+		}
+		return a.result, nil
+	case <-c.gone:
+		return nil, ErrClosed
+	case <-ctx.Done():
+		_ = c.Send(mcp.NotifyCancelled, mcp.CancelledParams{RequestID: mcp.RequestID(id)}) // who is gone needs no telling
+		return nil, context.Cause(ctx)
+	}
+}
+
+// withMeta are params with the `_meta` that the client adds: where to send progress and,
+// without a session, who asks.
+func (c *Client) withMeta(members map[string]json.RawMessage, id string) (json.RawMessage, error) {
+	meta := map[string]any{}
+	if own := members["_meta"]; own != nil {
+		if err := json.Unmarshal(own, &meta); err != nil {
+			return nil, fmt.Errorf("troupetest: _meta: %w", err)
+		}
+	}
+	if c.o.Progress != nil && meta[mcp.MetaProgressToken] == nil {
+		meta[mcp.MetaProgressToken] = json.RawMessage(id)
+	}
+	if !c.stateful {
+		meta[mcp.MetaProtocolVersion], meta[mcp.MetaClientCapabilities], meta[mcp.MetaClientInfo] = c.o.Revision.String(), c.declared, clientInfo
+		if c.o.Log != nil {
+			meta[mcp.MetaLogLevel] = c.o.LogLevel
+		}
+	}
+	if len(meta) == 0 {
+		return json.Marshal(members)
+	}
+	data, err := json.Marshal(meta)
+	if err != nil {
+		return nil, fmt.Errorf("troupetest: _meta: %w", err)
+	}
+	full := map[string]json.RawMessage{}
+	for name, value := range members {
+		full[name] = value
+	}
+	full["_meta"] = data
+	return json.Marshal(full)
+}
+
+// Send sends a notification. params are as for [Client.Do].
+func (c *Client) Send(method string, params any) error {
+	members, err := object(params)
+	if err != nil {
+		return fmt.Errorf("troupetest: %s: %w", method, err)
+	}
+	m := message{Method: method}
+	if len(members) > 0 {
+		if m.Params, err = json.Marshal(members); err != nil {
+			return fmt.Errorf("troupetest: %s: %w", method, err)
+		}
+	}
+	return c.send(m)
+}
+
+// send passes a message on to the goroutine that writes.
+func (c *Client) send(m message) error {
+	m.JSONRPC = mcp.JSONRPCVersion
+	line, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("troupetest: %w", err)
+	}
+	select {
+	case c.lines <- append(line, '\n'):
+		return nil
+	case <-c.quit:
+		return ErrClosed
+	case <-c.gone:
+		return ErrClosed
+	}
+}
+
+// write writes lines until the client is closed, which ends the server's input.
+func (c *Client) write(in *io.PipeWriter) {
+	defer in.Close()
+	for {
+		select {
+		case line := <-c.lines:
+			if _, err := in.Write(line); err != nil {
+				return
+			}
+		case <-c.quit:
+			return
+		}
+	}
+}
+
+// read reads messages until the server is gone.
+func (c *Client) read(out io.Reader) {
+	defer close(c.gone)
+	for lines := bufio.NewReader(out); ; {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		var m message
+		if json.Unmarshal(line, &m) != nil {
+			continue // never: the server sends whole messages
+		}
+		switch {
+		case m.Method != "" && m.ID != nil:
+			go c.reply(m)
+		case m.Method != "":
+			c.notice(m)
+		default:
+			c.mu.Lock()
+			waiting := c.waiting[string(m.ID)]
+			c.mu.Unlock()
+			if waiting != nil {
+				waiting <- answer{m.Result, m.Error}
+			}
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package troupetest_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/troupetest"
+)
+
+type greeting struct {
+	Name string `json:"name"`
+}
+
+// server has a tool for each thing that the client can do.
+func server() *troupe.Server {
+	srv := troupe.NewServer(mcp.Implementation{Name: "test", Version: "1"}, &troupe.ServerOptions{PageSize: 3})
+	troupe.AddTool(srv, troupe.Tool{Name: "greet"}, func(_ context.Context, _ *troupe.Call, in greeting) (string, error) {
+		if in.Name == "" {
+			return "", errors.New("nobody to greet")
+		}
+		return "Hello, " + in.Name + "!", nil
+	})
+	troupe.AddTool(srv, troupe.Tool{Name: "ask"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		r, err := call.Elicit(ctx, "Who?", mcp.FormSchema{Properties: []mcp.Property{{Name: "name", Schema: &mcp.StringSchema{}}}})
+		return string(r.Action) + " " + string(r.Content), err
+	})
+	troupe.AddTool(srv, troupe.Tool{Name: "sample"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		r, err := call.Sample(ctx, mcp.CreateMessageParams{MaxTokens: 10, Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.Blocks(mcp.Text("Hi"))}}})
+		return r.Model, err
+	})
+	troupe.AddTool(srv, troupe.Tool{Name: "roots"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		roots, err := call.Roots(ctx)
+		return fmt.Sprint(len(roots)), err
+	})
+	troupe.AddTool(srv, troupe.Tool{Name: "work"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		for i := range 3 {
+			if err := errors.Join(call.Progress(ctx, float64(i+1), 3, ""), call.Log(ctx, mcp.LevelInfo, "work", fmt.Sprint("step ", i+1))); err != nil {
+				return "", err
+			}
+			select {
+			case <-time.After(time.Minute):
+			case <-ctx.Done():
+				return "", context.Cause(ctx)
+			}
+		}
+		return "done", nil
+	})
+	return srv
+}
+
+// each runs f for each revision, in virtual time.
+func each(t *testing.T, f func(t *testing.T, r mcp.Revision)) {
+	for _, r := range mcp.Revisions() {
+		t.Run(r.String(), func(t *testing.T) {
+			troupetest.Test(t, func(t *testing.T) { f(t, r) })
+		})
+	}
+}
+
+func TestCallTool(t *testing.T) {
+	each(t, func(t *testing.T, r mcp.Revision) {
+		c := troupetest.Connect(t, server(), troupetest.Options{Revision: r})
+		got, err := c.CallTool(t.Context(), "greet", greeting{"Ada"})
+		if err != nil || troupetest.Text(got) != "Hello, Ada!" || got.IsError {
+			t.Errorf("greet: %+v, %v", got, err)
+		}
+		if got, err := c.CallTool(t.Context(), "greet", greeting{}); err != nil || !got.IsError || troupetest.Text(got) != "nobody to greet" {
+			t.Errorf("a tool that fails: %+v, %v", got, err)
+		}
+		if _, err := c.CallTool(t.Context(), "none", nil); !errors.Is(err, mcp.NewError(mcp.CodeInvalidParams, "")) {
+			t.Errorf("no such tool: %v", err)
+		}
+		tools, err := c.Tools(t.Context())
+		var names []string
+		for _, tool := range tools {
+			names = append(names, tool.Name)
+		}
+		if slices.Sort(names); err != nil || strings.Join(names, " ") != "ask greet roots sample work" {
+			t.Errorf("tools are %q, %v", names, err)
+		}
+	})
+}
+
+func TestQuestions(t *testing.T) {
+	each(t, func(t *testing.T, r mcp.Revision) {
+		c := troupetest.Connect(t, server(), troupetest.Options{
+			Revision: r,
+			Elicit: func(_ context.Context, p mcp.ElicitParams) (mcp.ElicitResult, error) {
+				if p.Form == nil || p.Form.Message != "Who?" {
+					t.Errorf("asked %+v", p.Form)
+				}
+				return mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"name":"Ada"}`)}, nil
+			},
+			Sample: func(context.Context, mcp.CreateMessageParams) (mcp.CreateMessageResult, error) {
+				return mcp.CreateMessageResult{Role: mcp.RoleAssistant, Model: "small", Content: mcp.Blocks(mcp.Text("Hi"))}, nil
+			},
+			Roots: func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///a"}}, nil },
+		})
+		want := map[string]string{"sample": "small", "roots": "1"}
+		if r.Has(mcp.FeatureElicitation) {
+			want["ask"] = `accept {"name":"Ada"}`
+		}
+		for tool, want := range want {
+			if got, err := c.CallTool(t.Context(), tool, nil); err != nil || troupetest.Text(got) != want {
+				t.Errorf("%s: %q, %v, want %q", tool, troupetest.Text(got), err, want)
+			}
+		}
+	})
+}
+
+func TestNobodyAnswers(t *testing.T) {
+	each(t, func(t *testing.T, r mcp.Revision) {
+		c := troupetest.Connect(t, server(), troupetest.Options{Revision: r, Sample: func(context.Context, mcp.CreateMessageParams) (mcp.CreateMessageResult, error) {
+			return mcp.CreateMessageResult{}, mcp.NewError(mcp.CodeUserRejected, "no")
+		}})
+		if got, err := c.CallTool(t.Context(), "roots", nil); err == nil && !got.IsError {
+			t.Errorf("roots of a client without: %+v", got)
+		}
+		if got, err := c.CallTool(t.Context(), "sample", nil); err == nil && !got.IsError {
+			t.Errorf("a rejected question: %+v", got)
+		}
+	})
+}
+
+func TestProgressAndLog(t *testing.T) {
+	each(t, func(t *testing.T, r mcp.Revision) {
+		var seen []string
+		c := troupetest.Connect(t, server(), troupetest.Options{
+			Revision: r,
+			Progress: func(p mcp.ProgressParams) { seen = append(seen, fmt.Sprintf("%v of %v", p.Progress, *p.Total)) },
+			Log:      func(p mcp.LogParams) { seen = append(seen, string(p.Data)) },
+		})
+		began := time.Now()
+		got, err := c.CallTool(t.Context(), "work", nil)
+		if err != nil || troupetest.Text(got) != "done" {
+			t.Errorf("work: %+v, %v", got, err)
+		}
+		if took := time.Since(began); took != 3*time.Minute {
+			t.Errorf("three minutes took %v", took)
+		}
+		if want := `1 of 3, "step 1", 2 of 3, "step 2", 3 of 3, "step 3"`; strings.Join(seen, ", ") != want {
+			t.Errorf("seen %q, want %s", seen, want)
+		}
+	})
+}
+
+func TestCancel(t *testing.T) {
+	each(t, func(t *testing.T, r mcp.Revision) {
+		ended := make(chan error, 1)
+		srv := server()
+		troupe.AddTool(srv, troupe.Tool{Name: "wait"}, func(ctx context.Context, _ *troupe.Call, _ struct{}) (string, error) {
+			<-ctx.Done()
+			ended <- context.Cause(ctx)
+			return "", ctx.Err()
+		})
+		c := troupetest.Connect(t, srv, troupetest.Options{Revision: r})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := c.CallTool(ctx, "wait", nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the call ended with %v", err)
+		}
+		if err := <-ended; !errors.Is(err, troupe.ErrCancelled) {
+			t.Errorf("the handler's context ended with %v", err)
+		}
+	})
+}
+
+func TestSubscribe(t *testing.T) {
+	each(t, func(t *testing.T, r mcp.Revision) {
+		srv := server()
+		troupe.AddResource(srv, mcp.Resource{URI: "test://a", Name: "a"}, func(context.Context, *troupe.Call, string, map[string]string) ([]mcp.ResourceContents, error) {
+			return nil, nil
+		})
+		var seen []string
+		c := troupetest.Connect(t, srv, troupetest.Options{Revision: r, Notify: func(method string, params json.RawMessage) { seen = append(seen, method) }})
+		if err := c.Subscribe(t.Context(), "test://a"); err != nil {
+			t.Fatal(err)
+		}
+		srv.ResourceUpdated("test://a")
+		troupe.AddTool(srv, troupe.Tool{Name: "more"}, func(context.Context, *troupe.Call, struct{}) (string, error) { return "", nil })
+		time.Sleep(time.Second)
+		synctest.Wait()
+		for _, want := range []string{mcp.NotifyResourcesUpdated, mcp.NotifyToolsListChanged} {
+			if !slices.Contains(seen, want) {
+				t.Errorf("notified of %q, want %s", seen, want)
+			}
+		}
+	})
+}
+
+func TestClose(t *testing.T) {
+	troupetest.Test(t, func(t *testing.T) {
+		c := troupetest.Connect(t, server(), troupetest.Options{})
+		failed := make(chan error, 1)
+		go func() {
+			_, err := c.CallTool(t.Context(), "work", nil)
+			failed <- err
+		}()
+		synctest.Wait()
+		if err := c.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		if err := <-failed; err == nil {
+			t.Error("a call of three minutes ended well within five seconds")
+		}
+		if _, err := c.CallTool(t.Context(), "greet", nil); !errors.Is(err, troupetest.ErrClosed) {
+			t.Errorf("a call after the end: %v", err)
+		}
+	})
+}

@@ -1,0 +1,82 @@
+package troupetest_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/mcp"
+	"github.com/troupe-run/troupe/troupetest"
+)
+
+// A test of a tool that asks the user.
+func ExampleConnect() {
+	test := func(t *testing.T) {
+		c := troupetest.Connect(t, newShop(), troupetest.Options{
+			Elicit: func(context.Context, mcp.ElicitParams) (mcp.ElicitResult, error) {
+				return mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"size":"L"}`)}, nil
+			},
+		})
+		got, err := c.CallTool(t.Context(), "order", nil)
+		if err != nil || troupetest.Text(got) != "ordered size L" {
+			t.Errorf("got %q, %v", troupetest.Text(got), err)
+		}
+	}
+	_ = test
+}
+
+// A test of a timeout, which takes no time.
+func ExampleTest() {
+	test := func(t *testing.T) {
+		troupetest.Test(t, func(t *testing.T) {
+			c := troupetest.Connect(t, newShop(), troupetest.Options{Runtime: troupe.Options{MaxCall: time.Hour}})
+			got, err := c.CallTool(t.Context(), "deliver", nil)
+			if err != nil || !got.IsError {
+				t.Errorf("a delivery of two hours ends with %+v, %v", got, err)
+			}
+		})
+	}
+	_ = test
+}
+
+func newShop() *troupe.Server {
+	srv := troupe.NewServer(mcp.Implementation{Name: "shop", Version: "1"}, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "order"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		form := mcp.FormSchema{Properties: []mcp.Property{{Name: "size", Schema: &mcp.StringSchema{}}}}
+		r, err := call.Elicit(ctx, "Which size?", form)
+		var filled struct{ Size string }
+		if err == nil && r.Action == mcp.ElicitAccept {
+			err = json.Unmarshal(r.Content, &filled)
+		}
+		return "ordered size " + filled.Size, err
+	})
+	troupe.AddTool(srv, troupe.Tool{Name: "deliver"}, func(ctx context.Context, _ *troupe.Call, _ struct{}) (string, error) {
+		select {
+		case <-time.After(2 * time.Hour):
+			return "delivered", nil
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+	})
+	return srv
+}
+
+// TestShop runs what the examples show.
+func TestShop(t *testing.T) {
+	troupetest.Test(t, func(t *testing.T) {
+		c := troupetest.Connect(t, newShop(), troupetest.Options{
+			Runtime: troupe.Options{MaxCall: time.Hour},
+			Elicit: func(context.Context, mcp.ElicitParams) (mcp.ElicitResult, error) {
+				return mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"size":"L"}`)}, nil
+			},
+		})
+		if got, err := c.CallTool(t.Context(), "order", nil); err != nil || troupetest.Text(got) != "ordered size L" {
+			t.Errorf("got %q, %v", troupetest.Text(got), err)
+		}
+		if got, err := c.CallTool(t.Context(), "deliver", nil); err != nil || !got.IsError {
+			t.Errorf("a delivery of two hours ends with %+v, %v", got, err)
+		}
+	})
+}

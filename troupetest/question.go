@@ -1,0 +1,111 @@
+package troupetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// reply answers a request of the server.
+func (c *Client) reply(m message) {
+	result, err := c.respond(c.ctx, m.Method, m.Params)
+	r := message{ID: m.ID, Result: result}
+	if err != nil {
+		r.Result, r.Error = nil, asError(err)
+	}
+	_ = c.send(r) // who is gone needs no answer
+}
+
+// asError is err as it travels.
+func asError(err error) *mcp.Error {
+	if e, ok := errors.AsType[*mcp.Error](err); ok {
+		return e
+	}
+	return mcp.NewError(mcp.CodeInternalError, err.Error())
+}
+
+// answers are those to the questions of a result. A client that fails to answer sends
+// nothing: the error is the call's.
+func (c *Client) answers(ctx context.Context, questions mcp.InputRequests) (json.RawMessage, error) {
+	given := mcp.InputResponses{}
+	for key, q := range questions {
+		result, err := c.respond(ctx, q.Method, q.Params)
+		if err != nil {
+			return nil, err
+		}
+		given[key] = result
+	}
+	return json.Marshal(given)
+}
+
+// respond has the function of the options answer a question, one at a time.
+func (c *Client) respond(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	switch {
+	case method == mcp.MethodPing:
+		return json.RawMessage(`{}`), nil
+	case method == mcp.MethodElicitationCreate && c.o.Elicit != nil:
+		return respond(ctx, params, c.o.Elicit)
+	case method == mcp.MethodSamplingCreateMessage && c.o.Sample != nil:
+		return respond(ctx, params, c.o.Sample)
+	case method == mcp.MethodRootsList && c.o.Roots != nil:
+		roots, err := c.o.Roots(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if roots == nil {
+			roots = []mcp.Root{}
+		}
+		return json.Marshal(mcp.ListRootsResult{Roots: roots})
+	case c.o.Answer != nil:
+		return c.o.Answer(ctx, method, params)
+	}
+	return nil, mcp.NewError(mcp.CodeMethodNotFound, "troupetest: nothing answers "+method)
+}
+
+func respond[P, R any](ctx context.Context, params json.RawMessage, f func(context.Context, P) (R, error)) (json.RawMessage, error) {
+	var p P
+	if err := json.Unmarshal(params, &p); err != nil {
+		return nil, err
+	}
+	r, err := f(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(r)
+}
+
+// notice passes a notification to the function that sees its kind.
+func (c *Client) notice(m message) {
+	if m.Method == mcp.NotifySubscriptionsAcknowledged {
+		c.mu.Lock()
+		acknowledged := c.acknowledged
+		c.acknowledged = nil
+		c.mu.Unlock()
+		if acknowledged != nil {
+			acknowledged <- struct{}{}
+		}
+	}
+	switch {
+	case m.Method == mcp.NotifyProgress && c.o.Progress != nil:
+		pass(m.Params, c.o.Progress)
+	case m.Method == mcp.NotifyMessage && c.o.Log != nil:
+		pass(m.Params, c.o.Log)
+	case c.o.Notify != nil:
+		c.o.Notify(m.Method, m.Params)
+	}
+}
+
+func pass[P any](params json.RawMessage, f func(P)) {
+	var p P
+	if json.Unmarshal(params, &p) == nil { // the server's are held to the schema
+		f(p)
+	}
+}
