@@ -22,7 +22,7 @@ type Call struct {
 	dropped atomic.Bool
 	cache   atomic.Pointer[Cache] // what SetCache was told
 	asked   atomic.Bool           // set when the client has answered a question of the call
-	ctx     callContext           // the handler's, if there was an HTTP request
+	ctx     callContext           // the handler's
 }
 
 // Principal returns who makes the call: what Options.Authenticate returned, or

@@ -130,29 +130,42 @@ func (c *Call) Header() http.Header {
 	return nil
 }
 
-// callContext is the context of a call with the values of the HTTP request's context
-// behind its own. That one's end means nothing here: a call outlives its request.
+// callContext is the context of a call, which [CallFrom] finds in it without cost, with the
+// values of the HTTP request's context behind its own. That one's end means nothing here: a
+// call outlives its request.
 type callContext struct {
 	context.Context
-	values context.Context
+	call   *Call
+	values context.Context // nil without an HTTP request
 }
 
+type callKey struct{}
+
 func (c *callContext) Value(key any) any {
-	if v := c.Context.Value(key); v != nil { // first, for what package context asks for itself
+	if key == (callKey{}) {
+		return c.call
+	}
+	if v := c.Context.Value(key); v != nil || c.values == nil { // first, for what package context asks for itself
 		return v
 	}
 	return c.values.Value(key)
 }
 
-// context returns ctx with the values that middleware has put into the context of the
-// HTTP request, if there was one.
+// context returns ctx as the context of the call's handler, with the values that
+// middleware has put into the context of the HTTP request, if there was one.
 func (c *Call) context(ctx context.Context) context.Context {
-	r := requestOf(c.c.Principal())
-	if r == nil {
-		return ctx
+	c.ctx = callContext{Context: ctx, call: c}
+	if r := requestOf(c.c.Principal()); r != nil {
+		c.ctx.values = r.Context()
 	}
-	c.ctx = callContext{ctx, r.Context()}
 	return &c.ctx
+}
+
+// CallFrom returns the call whose handler got ctx, or a context made from that, and false
+// for any other context.
+func CallFrom(ctx context.Context) (*Call, bool) {
+	c, ok := ctx.Value(callKey{}).(*Call)
+	return c, ok
 }
 
 // secretHeaders are never stored.
