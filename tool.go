@@ -90,7 +90,8 @@ func (t *tool) wire() mcp.Tool {
 //   - string, mcp.Content and mcp.Contents become the content;
 //   - any other type becomes the structured content, with a text block that mirrors
 //     it, and gives the tool its output schema. Clients before 2026-07-28 know only
-//     objects there: of anything else they get the text.
+//     objects there: of anything else they get the text. [Result] gives it content of
+//     its own.
 //
 // In is a struct, a map with keys that are strings, or a pointer to one. An inferred
 // schema is that of the JSON which is decoded into In or written for Out: json tags
@@ -109,9 +110,9 @@ func AddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context, c
 	}
 	respond, structured := responder[Out]()
 	if structured && t.OutputSchema == nil {
-		t.OutputSchema = inferred(t.Name, toolschema.InferResult, reflect.TypeFor[Out]())
+		t.OutputSchema = inferred(t.Name, toolschema.InferResult, structuredType[Out]())
 	}
-	pretouch(reflect.TypeFor[In](), reflect.TypeFor[Out]())
+	pretouch(reflect.TypeFor[In](), structuredType[Out]())
 	e := newTool(t)
 	e.run = func(ctx context.Context, c *Call, args, dst []byte) ([]byte, error) {
 		if err := e.checkInput(args); err != nil {
@@ -240,6 +241,17 @@ func responder[Out any]() (f func(t *tool, c *Call, dst []byte, out Out) ([]byte
 		return wrap(func(out Out) mcp.Contents { return mcp.Contents{any(out).(mcp.Content)} }), false
 	case reflect.TypeFor[mcp.Contents]():
 		return wrap(func(out Out) mcp.Contents { return any(out).(mcp.Contents) }), false
+	}
+	if _, ok := any(new(Out)).(typedResult); ok {
+		return func(t *tool, c *Call, dst []byte, out Out) ([]byte, error) {
+			r := any(&out).(typedResult)
+			data, err := codec.Marshal(r.structured())
+			if err != nil {
+				return nil, fmt.Errorf("troupe: tool %s: %w: %w", t.Name, errBadResult, err)
+			}
+			content, meta := r.rest()
+			return t.respond(c, dst, &mcp.CallToolResult{Content: content, StructuredContent: data, Meta: meta})
+		}, true
 	}
 	return func(t *tool, c *Call, dst []byte, out Out) ([]byte, error) {
 		data, err := codec.Marshal(&out) // a pointer, so that methods of pointers count for fields, as they do in the schema
