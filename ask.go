@@ -266,14 +266,16 @@ func (q *Question) paramsFor(r mcp.Revision) (any, error) {
 	return q.params, nil
 }
 
-// Elicit asks one form: see Ask. content decodes into a struct with json tags.
+// elicitKey is the key of the question that [Call.Elicit] asks.
+const elicitKey = "elicit"
+
+// Elicit asks one form: see Ask. [ElicitAs] has the form from a struct. content decodes into a struct with json tags.
 func (c *Call) Elicit(ctx context.Context, message string, form mcp.FormSchema) (mcp.ElicitResult, error) {
-	const key = "elicit"
-	a, err := c.Ask(ctx, Elicit(key, message, form))
+	a, err := c.Ask(ctx, Elicit(elicitKey, message, form))
 	if err != nil {
 		return mcp.ElicitResult{}, err
 	}
-	return a.Elicited(key)
+	return a.Elicited(elicitKey)
 }
 
 // ElicitURL asks the user to open one URL: see Ask and the function ElicitURL.

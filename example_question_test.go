@@ -168,3 +168,46 @@ func ExampleCall_Meta() {
 	// Output:
 	// {"content":[{"type":"text","text":"{\"example.com/trace\":\"7\"}"}]}
 }
+
+func ExampleElicitAs() {
+	type order struct {
+		Size  string `json:"size" form:"title=Size;enum=S|M|L"`
+		Count int    `json:"count,omitempty" jsonschema:"how many" form:"min=1;max=10;default=1"`
+	}
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "order", Needs: troupe.NeedsElicitation},
+		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			o, action, err := troupe.ElicitAs[order](ctx, call, "Which shirt?")
+			if err != nil || action != mcp.ElicitAccept {
+				return "nothing ordered", err
+			}
+			return fmt.Sprintf("ordered %d of size %s", o.Count, o.Size), nil
+		})
+
+	v := visit(srv, `{"elicitation":{}}`)
+	defer v.leave()
+	v.answer = `{"action":"accept","content":{"size":"L","count":2}}`
+	v.request("tools/call", `{"name":"order"}`)
+	v.answer = `{"action":"decline"}`
+	v.request("tools/call", `{"name":"order"}`)
+	// Output:
+	// elicitation/create
+	// {"content":[{"type":"text","text":"ordered 2 of size L"}]}
+	// elicitation/create
+	// {"content":[{"type":"text","text":"nothing ordered"}]}
+}
+
+func ExampleFormFor() {
+	type person struct {
+		Name string   `json:"name" form:"title=Your name;min=1"`
+		Pets []string `json:"pets,omitempty" form:"enum=cat|dog"`
+	}
+	form, err := troupe.FormFor[person]()
+	if err != nil {
+		panic(err)
+	}
+	schema, _ := form.Raw()
+	fmt.Println(string(schema))
+	// Output:
+	// {"type":"object","properties":{"name":{"type":"string","title":"Your name","minLength":1},"pets":{"type":"array","items":{"type":"string","enum":["cat","dog"]}}},"required":["name"]}
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -405,4 +406,61 @@ func ExampleRuntime_Mount() {
 	// / 200
 	// /mcp/notes 406
 	// /mcp/other 404
+}
+
+func ExampleResult() {
+	type sum struct {
+		Total int `json:"total"`
+	}
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "add"},
+		func(_ context.Context, _ *troupe.Call, in struct{ A, B int }) (troupe.Result[sum], error) {
+			return troupe.Result[sum]{
+				Structured: sum{in.A + in.B},
+				Content:    mcp.Contents{mcp.Text(fmt.Sprintf("%d and %d make %d.", in.A, in.B, in.A+in.B))},
+			}, nil
+		})
+
+	v := visit(srv, `{}`)
+	defer v.leave()
+	v.request("tools/call", `{"name":"add","arguments":{"A":1,"B":2}}`)
+	// Output:
+	// {"content":[{"type":"text","text":"1 and 2 make 3."}],"structuredContent":{"total":3}}
+}
+
+func ExampleInputSchema() {
+	type city struct {
+		Name string `json:"name"`
+	}
+	inferred, err := troupe.InputSchema[city]()
+	if err != nil {
+		panic(err)
+	}
+	// What Go types do not say is added before the tool is.
+	var schema map[string]any
+	if err := json.Unmarshal(inferred, &schema); err != nil {
+		panic(err)
+	}
+	schema["examples"] = []city{{"Oslo"}}
+	full, _ := json.Marshal(schema)
+	fmt.Println(string(full))
+	// Output:
+	// {"additionalProperties":false,"examples":[{"name":"Oslo"}],"properties":{"name":{"type":"string"}},"required":["name"],"type":"object"}
+}
+
+func ExampleNewLogHandler() {
+	log := slog.New(troupe.NewLogHandler("weather", nil))
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "forecast"},
+		func(ctx context.Context, _ *troupe.Call, _ struct{}) (string, error) {
+			log.WarnContext(ctx, "old data", "hours", 6)
+			return "sunny", nil
+		})
+
+	v := visit(srv, `{}`)
+	defer v.leave()
+	v.request("tools/call", `{"name":"forecast"}`)
+	// Output:
+	// notifications/message {"level":"warning","logger":"weather","data":{"msg":"old data","hours":6}}
+	// {"content":[{"type":"text","text":"sunny"}]}
 }

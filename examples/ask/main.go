@@ -37,7 +37,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"log"
 	"os"
 
@@ -45,22 +44,20 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-var form = mcp.FormSchema{
-	Properties: []mcp.Property{{Name: "size", Schema: &mcp.EnumSchema{Title: "Size", Enum: []string{"S", "M", "L"}}}},
-	Required:   []string{"size"},
+// shirt is the form that order asks the user to fill in.
+type shirt struct {
+	Size string `json:"size" form:"title=Size;enum=S|M|L"`
 }
 
 func main() {
 	srv := troupe.NewServer(mcp.Implementation{Name: "ask", Version: "1.0.0"}, nil)
 	troupe.AddTool(srv, troupe.Tool{Name: "order", Description: "Orders a shirt.", Needs: troupe.NeedsElicitation},
 		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
-			r, err := call.Elicit(ctx, "Which size?", form)
-			if err != nil || r.Action != mcp.ElicitAccept {
+			filled, action, err := troupe.ElicitAs[shirt](ctx, call, "Which size?")
+			if err != nil || action != mcp.ElicitAccept {
 				return "nothing ordered", err
 			}
-			var filled struct{ Size string }
-			err = json.Unmarshal(r.Content, &filled) // a client may answer what it likes
-			return "ordered size " + filled.Size, err
+			return "ordered size " + filled.Size, nil
 		})
 	troupe.AddTool(srv, troupe.Tool{Name: "pay", Description: "Has the user pay.", Needs: troupe.NeedsElicitationURL},
 		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {

@@ -1,0 +1,308 @@
+package troupe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/toolschema"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// FormFor returns the form whose answer decodes into T, a struct, for [Elicit] and
+// [Call.Elicit]; [ElicitAs] does both. The form has a field for each exported field of T, in
+// their order, under the name that its json tag gives: a string, a number, a bool, a
+// time.Time (date-time) or a []string, which is a choice of several (since 2025-11-25). A field is required
+// unless it is a pointer or its json tag has omitempty or omitzero.
+//
+// The tag jsonschema is the description, as for tools. The tag form has the rest, separated
+// by semicolons:
+//
+//	title=TEXT           what the client shows for the name
+//	enum=A|B|C           the values to choose from; of a []string they are required
+//	titles=TEXT|TEXT|…   what the client shows for them
+//	default=VALUE        of a []string, A|B
+//	min=N, max=N         of a number, of the characters of a string, of the choices
+//	format=NAME          email, uri, date or date-time
+//
+// It fails for any other type of field, for what the tag does not have, and for a T that
+// has none. A program that asks with T finds that out when it calls FormFor at its start.
+func FormFor[T any]() (mcp.FormSchema, error) {
+	f := formOf(reflect.TypeFor[T]())
+	if f.err != nil {
+		return mcp.FormSchema{}, f.err
+	}
+	return mcp.FormSchema{Properties: slices.Clone(f.schema.Properties), Required: slices.Clone(f.schema.Required)}, nil
+}
+
+// ElicitAs asks the user to fill in the form of [FormFor] and decodes the answer. The value
+// is what the user has entered if the action is [mcp.ElicitAccept], and else the zero value.
+// An answer that does not fit the form is an error. It asks with the key "elicit", as
+// [Call.Elicit] does: see [Call.Ask].
+func ElicitAs[T any](ctx context.Context, call *Call, message string) (value T, action mcp.ElicitAction, err error) {
+	f := formOf(reflect.TypeFor[T]())
+	if f.err != nil {
+		return value, "", f.err
+	}
+	r, err := call.Elicit(ctx, message, f.schema)
+	if err != nil || r.Action != mcp.ElicitAccept {
+		return value, r.Action, err
+	}
+	content := r.Content
+	if len(content) == 0 {
+		content = []byte("{}")
+	}
+	if err = f.check.Validate(content); err == nil {
+		err = codec.Unmarshal(content, &value)
+	}
+	if err != nil {
+		var none T
+		return none, r.Action, &answerError{elicitKey, err}
+	}
+	return value, r.Action, nil
+}
+
+// form is what is known of a type as a form.
+type form struct {
+	schema mcp.FormSchema
+	check  *toolschema.Schema
+	err    error
+}
+
+// forms has the forms that have been asked for, as *form by reflect.Type.
+var forms sync.Map
+
+func formOf(t reflect.Type) *form {
+	if known, ok := forms.Load(t); ok {
+		return known.(*form)
+	}
+	f := new(form)
+	if f.err = f.read(t); f.err != nil {
+		f.err = fmt.Errorf("troupe: form of %v: %w", t, f.err)
+	}
+	known, _ := forms.LoadOrStore(t, f)
+	return known.(*form)
+}
+
+func (f *form) read(t reflect.Type) error {
+	if t.Kind() != reflect.Struct {
+		return errors.New("it is no struct")
+	}
+	for i := range t.NumField() {
+		field := t.Field(i)
+		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case field.Anonymous:
+			return fmt.Errorf("%s is embedded", field.Name)
+		case !field.IsExported() || name == "-" && options == "":
+			continue
+		case name == "":
+			name = field.Name
+		}
+		schema, err := fieldSchema(field)
+		if err != nil {
+			return fmt.Errorf("%s: %w", field.Name, err)
+		}
+		f.schema.Properties = append(f.schema.Properties, mcp.Property{Name: name, Schema: schema})
+		optional := strings.Split(options, ",")
+		if field.Type.Kind() != reflect.Pointer && !slices.Contains(optional, "omitempty") && !slices.Contains(optional, "omitzero") {
+			f.schema.Required = append(f.schema.Required, name)
+		}
+	}
+	if len(f.schema.Properties) == 0 {
+		return errors.New("it has no fields")
+	}
+	raw, err := f.schema.Raw()
+	if err == nil {
+		f.check, err = toolschema.Result([]byte(raw))
+	}
+	return err
+}
+
+// fieldTag is what the form tag of a field says, by key.
+type fieldTag map[string]string
+
+var fieldKeys = []string{"title", "enum", "titles", "default", "min", "max", "format"}
+
+func readFieldTag(text string) (fieldTag, error) {
+	tag := fieldTag{}
+	for part := range strings.SplitSeq(text, ";") {
+		if strings.TrimSpace(part) == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(part, "=")
+		key = strings.TrimSpace(key)
+		if _, twice := tag[key]; !ok || twice || !slices.Contains(fieldKeys, key) {
+			return nil, fmt.Errorf("its form tag has %q", part)
+		}
+		tag[key] = value
+	}
+	return tag, nil
+}
+
+// take returns the value of a key, and notes that it was used.
+func (tag fieldTag) take(key string) (string, bool) {
+	value, ok := tag[key]
+	delete(tag, key)
+	return value, ok
+}
+
+// values is a list of a key.
+func (tag fieldTag) values(key string) []string {
+	if value, ok := tag.take(key); ok {
+		return strings.Split(value, "|")
+	}
+	return nil
+}
+
+// number is the number of a key, nil if there is none.
+func number[N int64 | float64](tag fieldTag, key string) (*N, error) {
+	text, ok := tag.take(key)
+	if !ok {
+		return nil, nil
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if n := N(v); err == nil && float64(n) == v {
+		return &n, nil
+	}
+	return nil, fmt.Errorf("%s=%s is no number that fits", key, text)
+}
+
+// fieldSchema is the schema of one field.
+func fieldSchema(field reflect.StructField) (mcp.PrimitiveSchema, error) {
+	tag, err := readFieldTag(field.Tag.Get("form"))
+	if err != nil {
+		return nil, err
+	}
+	t := field.Type
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	title, _ := tag.take("title")
+	about := field.Tag.Get("jsonschema")
+	var schema mcp.PrimitiveSchema
+	switch {
+	case t == reflect.TypeFor[time.Time]():
+		schema = &mcp.StringSchema{Title: title, Description: about, Format: "date-time"}
+	case reflect.PointerTo(t).Implements(reflect.TypeFor[jsonReader]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[textReader]()):
+		return nil, fmt.Errorf("%v has a form of its own in JSON", t)
+	case t.Kind() == reflect.String:
+		schema, err = stringField(tag, title, about)
+	case t.Kind() == reflect.Bool:
+		schema, err = boolField(tag, title, about)
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String:
+		schema, err = choicesField(tag, title, about)
+	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Float64 && t.Kind() != reflect.Uintptr:
+		schema, err = numberField(tag, title, about, t.Kind())
+	default:
+		return nil, fmt.Errorf("no form has a %v", t)
+	}
+	for key := range tag {
+		if err == nil {
+			err = fmt.Errorf("a %v has no %s", t, key)
+		}
+	}
+	return schema, err
+}
+
+type (
+	jsonReader interface{ UnmarshalJSON([]byte) error }
+	textReader interface{ UnmarshalText([]byte) error }
+)
+
+func stringField(tag fieldTag, title, about string) (mcp.PrimitiveSchema, error) {
+	var preset *string
+	if text, ok := tag.take("default"); ok {
+		preset = &text
+	}
+	if values := tag.values("enum"); values != nil {
+		if preset != nil && !slices.Contains(values, *preset) {
+			return nil, fmt.Errorf("the default %q is none of the values", *preset)
+		}
+		options, err := titled(values, tag)
+		if options != nil {
+			return &mcp.TitledEnumSchema{Title: title, Description: about, OneOf: options, Default: preset}, nil
+		}
+		return &mcp.EnumSchema{Title: title, Description: about, Enum: values, Default: preset}, err
+	}
+	least, err := number[int64](tag, "min")
+	most, err2 := number[int64](tag, "max")
+	format, _ := tag.take("format")
+	if format != "" && !slices.Contains([]string{"email", "uri", "date", "date-time"}, format) {
+		return nil, fmt.Errorf("there is no format %s", format)
+	}
+	return &mcp.StringSchema{Title: title, Description: about, MinLength: least, MaxLength: most, Format: format, Default: preset}, errors.Join(err, err2)
+}
+
+// titled are values with the titles of the tag, nil if it has none.
+func titled(values []string, tag fieldTag) ([]mcp.EnumOption, error) {
+	titles := tag.values("titles")
+	if titles == nil {
+		return nil, nil
+	}
+	if len(titles) != len(values) {
+		return nil, fmt.Errorf("%d titles for %d values", len(titles), len(values))
+	}
+	options := make([]mcp.EnumOption, len(values))
+	for i, value := range values {
+		options[i] = mcp.EnumOption{Const: value, Title: titles[i]}
+	}
+	return options, nil
+}
+
+func boolField(tag fieldTag, title, about string) (mcp.PrimitiveSchema, error) {
+	s := &mcp.BooleanSchema{Title: title, Description: about}
+	if text, ok := tag.take("default"); ok {
+		preset, err := strconv.ParseBool(text)
+		if err != nil {
+			return nil, fmt.Errorf("default=%s is neither true nor false", text)
+		}
+		s.Default = &preset
+	}
+	return s, nil
+}
+
+func numberField(tag fieldTag, title, about string, kind reflect.Kind) (mcp.PrimitiveSchema, error) {
+	s := &mcp.NumberSchema{Type: "integer", Title: title, Description: about}
+	if kind >= reflect.Float32 {
+		s.Type = "number"
+	}
+	var errs [3]error
+	s.Minimum, errs[0] = number[float64](tag, "min")
+	s.Maximum, errs[1] = number[float64](tag, "max")
+	s.Default, errs[2] = number[float64](tag, "default")
+	if kind >= reflect.Uint && kind <= reflect.Uint64 && s.Minimum == nil {
+		s.Minimum = new(float64)
+	}
+	if s.Type == "integer" && s.Default != nil && *s.Default != math.Trunc(*s.Default) {
+		return nil, fmt.Errorf("the default %v is no whole number", *s.Default)
+	}
+	return s, errors.Join(errs[:]...)
+}
+
+func choicesField(tag fieldTag, title, about string) (mcp.PrimitiveSchema, error) {
+	values, preset := tag.values("enum"), tag.values("default")
+	if values == nil {
+		return nil, errors.New("a choice of several needs enum")
+	}
+	for _, v := range preset {
+		if !slices.Contains(values, v) {
+			return nil, fmt.Errorf("the default %q is none of the values", v)
+		}
+	}
+	least, err := number[int64](tag, "min")
+	most, err2 := number[int64](tag, "max")
+	options, err3 := titled(values, tag)
+	if options != nil {
+		return &mcp.TitledMultiEnumSchema{Title: title, Description: about, MinItems: least, MaxItems: most, Items: mcp.TitledEnumItems{AnyOf: options}, Default: preset}, errors.Join(err, err2)
+	}
+	return &mcp.MultiEnumSchema{Title: title, Description: about, MinItems: least, MaxItems: most, Items: mcp.EnumItems{Type: "string", Enum: values}, Default: preset}, errors.Join(err, err2, err3)
+}
