@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -183,7 +184,7 @@ func notNeeded(ctx context.Context) string {
 func (c *Call) put(ctx context.Context, x *question, q Question, use int) error {
 	asking := &emitted{entry: stream.Entry{
 		Kind: stream.Request,
-		Meta: appendAsked(pastQuestion{ID: x.id, Key: q.Key, Use: use, Member: c.member}),
+		Meta: record.AppendAsked(record.Question{ID: x.id, Key: q.Key, Use: use, Member: c.member}),
 		Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params),
 	}}
 	return c.send(ctx, asking, &asking.entry.Acked, len(asking.entry.Data))
@@ -242,7 +243,7 @@ func (p *Peer) ask(ctx context.Context, q Question) (Answer, error) {
 		return Answer{}, err
 	}
 	defer n.questions.take(x)
-	entry := stream.Entry{Kind: stream.Request, Meta: appendAsked(pastQuestion{ID: x.id, Key: q.Key}), Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params)}
+	entry := stream.Entry{Kind: stream.Request, Meta: record.AppendAsked(record.Question{ID: x.id, Key: q.Key}), Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params)}
 	if err := p.send(ctx, entry); err != nil {
 		return Answer{}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -63,7 +64,7 @@ func has(revision string, f mcp.Feature) bool {
 	return r.Has(f)
 }
 
-func (s *sessionActor) newAttachment(svc *Service, key StreamKey, rec *streamRecord, conn Conn, after stream.Position) *attachment {
+func (s *sessionActor) newAttachment(svc *Service, key StreamKey, rec *record.Stream, conn Conn, after stream.Position) *attachment {
 	n := s.node
 	a := &attachment{node: n, svc: svc, from: s.billed(), key: key, conn: conn, primes: has(rec.Revision, mcp.FeatureStreamPriming), answers: len(rec.Calls) > 0, after: after, next: after.Append, skip: after.Entry + 1}
 	if after.Append == 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -191,11 +192,11 @@ type beginNow struct{}
 // newBatchStream starts the stream of a batch. It stores and sends nothing before it has to.
 func (s *sessionActor) newBatchStream(conn Conn, principal any, requests []*element, body []byte) *streamActor {
 	n := s.node
-	rec := streamRecord{Version: streamRecordVersion, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: s.view.Load().rec.Revision}
+	rec := record.Stream{Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: s.view.Load().rec.Revision}
 	for _, e := range requests {
 		safe := s.svc.Handler.Safe(e.m.Method, e.m.Name)
 		rec.Safe = rec.Safe || safe
-		rec.Calls = append(rec.Calls, callRecord{ID: bytes.Clone(e.m.ID), Method: recorded(e.m.Method), Token: bytes.Clone(e.m.ProgressToken), Never: !safe})
+		rec.Calls = append(rec.Calls, record.Call{ID: bytes.Clone(e.m.ID), Method: record.Method(e.m.Method), Token: bytes.Clone(e.m.ProgressToken), Never: !safe})
 	}
 	if rec.Safe {
 		rec.Principal, _ = codec.Marshal(principal)
@@ -283,7 +284,7 @@ func (s *streamActor) begin() {
 	}
 	for _, e := range g.ends {
 		if e.Kind == stream.End { // which its client has been told already
-			s.live.Digest.done(s.live.Calls, e.Meta)
+			s.live.Digest.MarkDone(s.live.Calls, e.Meta)
 		}
 	}
 	s.store(body)
@@ -325,9 +326,9 @@ func (s *streamActor) withdraw(id string) {
 // isMuted reports that e is of a cancelled request, and goes to the client.
 func (s *streamActor) isMuted(e *stream.Entry) bool {
 	if e.Kind == stream.Request {
-		return s.muted[askedMeta(e.Meta).Member]
+		return s.muted[record.AskedMeta(e.Meta).Member]
 	}
-	member, ok := memberOf(e)
+	member, ok := record.MemberOf(e)
 	return ok && s.muted[member]
 }
 

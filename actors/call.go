@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -86,7 +87,7 @@ func (c *Call) Progress(ctx context.Context, value float64, params []byte) error
 	if c.ProgressToken() == nil {
 		return nil
 	}
-	meta := appendMember(binary.BigEndian.AppendUint64(nil, math.Float64bits(value)), c.member)
+	meta := record.AppendMember(binary.BigEndian.AppendUint64(nil, math.Float64bits(value)), c.member)
 	p := &progressed{value: value, meta: meta, data: codec.AppendNotification(nil, "notifications/progress", params)}
 	return c.send(ctx, p, &p.acked, len(p.data))
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -167,9 +168,9 @@ func (d *logged) open() {
 // begin begins the call's stream.
 func (d *logged) begin() *streamActor {
 	r, n := d.r, d.r.node
-	rec := streamRecord{
-		Version: streamRecordVersion, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: d.sess.view.Load().rec.Revision,
-		Calls: []callRecord{{ID: bytes.Clone(r.id), Method: recorded(r.call.msg.Method), Token: bytes.Clone(r.call.msg.ProgressToken)}},
+	rec := record.Stream{
+		Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: d.sess.view.Load().rec.Revision,
+		Calls: []record.Call{{ID: bytes.Clone(r.id), Method: record.Method(r.call.msg.Method), Token: bytes.Clone(r.call.msg.ProgressToken)}},
 		Safe:  r.svc.Handler.Safe(r.call.msg.Method, r.call.msg.Name),
 	}
 	var body []byte

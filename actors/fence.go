@@ -222,7 +222,7 @@ func (s *streamActor) renewed() {
 func (s *streamActor) tell(tail uint64) ([]byte, error) {
 	s.live.Epoch = s.m.Epoch()
 	s.live.Low, s.live.Bytes = s.m.Kept()
-	s.recall(s.live.tell(tail, &s.past))
+	s.recall(s.live.Tell(tail, &s.past))
 	return codec.Marshal(s.live)
 }
 

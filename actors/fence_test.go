@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -231,7 +232,7 @@ func TestTooMuchToRecall(t *testing.T) {
 		go h.postOn(c, session, aCall)
 		time.Sleep(time.Second)
 		id, _, _ := strings.Cut(strings.TrimPrefix(c.events()[0], `{"jsonrpc":"2.0","id":`), ",")
-		h.post(session, `{"jsonrpc":"2.0","id":`+id+`,"result":{"a":"`+strings.Repeat("x", maxDigest)+`"}}`)
+		h.post(session, `{"jsonrpc":"2.0","id":`+id+`,"result":{"a":"`+strings.Repeat("x", record.MaxDigest)+`"}}`)
 		time.Sleep(20 * time.Minute)
 		if n := h.refusals[Recall].Load(); n != 1 {
 			t.Errorf("%d calls lost their right to run again, want 1", n)

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -224,7 +225,7 @@ func TestNoMoreIsRecalledThanFits(t *testing.T) {
 		}
 		synctest.Wait()
 		h.streams.Each(func(s *streamActor) {
-			if size := s.past.digest.size(); size > maxDigest || s.runsAgain() {
+			if size := s.past.Digest.Size(); size > record.MaxDigest || s.runsAgain() {
 				t.Errorf("%d bytes are kept, and the call may run again: %v", size, s.runsAgain())
 			}
 		})

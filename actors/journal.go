@@ -4,13 +4,15 @@ import (
 	"bytes"
 	"slices"
 	"sync"
+
+	"github.com/troupe-run/troupe/internal/record"
 )
 
 // journal is what the earlier runs of a call have sent and asked. A nil journal
 // is that of a first run.
 type journal struct {
-	sent   sent // does not change
-	member int  // place of the call in its batch
+	sent   record.Sent // does not change
+	member int         // place of the call in its batch
 
 	mu      sync.Mutex // guards the rest: handlers may ask from several goroutines
 	skipped int        // messages of this run that an earlier one has sent
@@ -19,7 +21,7 @@ type journal struct {
 
 // askedBefore is a question of an earlier run.
 type askedBefore struct {
-	pastQuestion
+	record.Question
 	used bool
 	open *question // waits for the answer, nil if that is here
 }
@@ -32,11 +34,11 @@ func (q *askedBefore) answer() Answer {
 	return Answer{Result: bytes.Clone(q.Answer)}
 }
 
-func newJournal(p *past, member int) *journal {
-	j := &journal{sent: p.sents.of(member), member: member}
-	for _, q := range p.digest.Asked {
+func newJournal(p *record.Past, member int) *journal {
+	j := &journal{sent: p.Sents.Of(member), member: member}
+	for _, q := range p.Digest.Asked {
 		if q.Member == member {
-			j.asked = append(j.asked, &askedBefore{pastQuestion: q})
+			j.asked = append(j.asked, &askedBefore{Question: q})
 		}
 	}
 	return j

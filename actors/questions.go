@@ -3,7 +3,6 @@ package actors
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"strconv"
 	"strings"
@@ -20,8 +19,8 @@ type question struct {
 	id      string // raw token
 	session SessionKey
 	from    *quota.Account // that it counts on, nil for a ping of the node's own
-	journal *streamActor   // where the answer is recorded first, nil if it need not be
-	taking  *taking        // the answer that is being recorded or has been, nil while there is none
+	journal *streamActor   // where the answer is record.Method first, nil if it need not be
+	taking  *taking        // the answer that is being record.Method or has been, nil while there is none
 	ch      chan Answer
 }
 
@@ -40,7 +39,7 @@ func appendUint(b []byte, i uint64) []byte { return strconv.AppendUint(b, i, 10)
 // of enters a new question to the client of s. Its id names the stream on that it is sent,
 // so that an answer finds the call even where nobody has resumed that since the node
 // started; nil is a question that does not outlive the process. Where the call may run
-// again the answer is recorded on the stream before the handler sees it.
+// again the answer is record.Method on the stream before the handler sees it.
 func (q *questions) of(s *sessionActor, on *streamActor) (*question, error) {
 	n := q.node
 	q.mu.Lock()
@@ -204,51 +203,6 @@ func wireError(raw []byte) *mcp.Error {
 	e.Code, _ = strconv.Atoi(string(codec.Field(raw, "code")))
 	e.Message, _ = codec.Str(codec.Field(raw, "message"))
 	return e
-}
-
-// numberedMeta begins the meta of a request entry whose question is numbered. Before that
-// it began with the quote of the id.
-const numberedMeta = 1
-
-// appendAsked makes the meta of a request entry: the number of the question, the place
-// of its call in a batch, its id and its key.
-func appendAsked(q pastQuestion) []byte {
-	meta := binary.AppendUvarint([]byte{numberedMeta}, uint64(q.Use))
-	meta = binary.AppendUvarint(meta, uint64(q.Member))
-	meta = binary.AppendUvarint(meta, uint64(len(q.ID)))
-	return append(append(meta, q.ID...), q.Key...)
-}
-
-// askedMeta reads the meta of a request entry. The use is 0 where it was not numbered.
-func askedMeta(meta []byte) (q pastQuestion) {
-	if len(meta) == 0 || meta[0] != numberedMeta {
-		return askedMetaV1(meta)
-	}
-	rest := meta[1:]
-	var fields [3]uint64
-	for i := range fields {
-		n, k := binary.Uvarint(rest)
-		if k <= 0 || n >= maxMembers {
-			return pastQuestion{}
-		}
-		fields[i], rest = n, rest[k:]
-	}
-	if fields[2] > uint64(len(rest)) {
-		return pastQuestion{}
-	}
-	return pastQuestion{Use: int(fields[0]), Member: int(fields[1]), ID: string(rest[:fields[2]]), Key: string(rest[fields[2]:])}
-}
-
-// askedMetaV1 reads what releases before questions were numbered have stored: id and key
-// and, in a batch, the place, with zeroes in between.
-func askedMetaV1(meta []byte) pastQuestion {
-	id, rest, _ := strings.Cut(string(meta), "\x00")
-	if i := strings.LastIndexByte(rest, 0); i >= 0 {
-		if n, err := strconv.Atoi(rest[i+1:]); err == nil && n > 0 && n < maxMembers {
-			return pastQuestion{ID: id, Key: rest[:i], Member: n}
-		}
-	}
-	return pastQuestion{ID: id, Key: rest}
 }
 
 // id is the raw id of the i-th request that the node sends, on the given stream.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -268,7 +269,7 @@ func TestQuestionReopenedTwice(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		a := h.accounts.Of("anon", "192.0.2.1")
 		w := &streamActor{key: StreamKey{Session: SessionKey{"anon", "s", "x"}}}
-		again := func() *journal { return &journal{asked: []*askedBefore{{pastQuestion: pastQuestion{ID: `"q"`}}}} }
+		again := func() *journal { return &journal{asked: []*askedBefore{{Question: record.Question{ID: `"q"`}}}} }
 		runs := []*journal{again(), again()}
 		for _, j := range runs {
 			h.questions.reopen(w, a, j)

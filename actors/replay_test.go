@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -83,7 +84,7 @@ func TestEachAppendOnce(t *testing.T) {
 		for seed := range uint64(2000) {
 			rnd := rand.New(rand.NewPCG(seed, 0))
 			c := &heldConn{}
-			a := s.newAttachment(h.svc, StreamKey{s.key, newID()}, &streamRecord{Revision: "2025-11-25"}, c, stream.Position{})
+			a := s.newAttachment(h.svc, StreamKey{s.key, newID()}, &record.Stream{Revision: "2025-11-25"}, c, stream.Position{})
 			if !a.open(false) {
 				t.Fatal("not open")
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -157,7 +158,7 @@ func (r *requestActor) Receive(m any) {
 	case *emitted:
 		if m.numbered {
 			r.notified++
-			m.entry.Meta = appendMember(binary.AppendUvarint(nil, uint64(r.notified)), r.call.member)
+			m.entry.Meta = record.AppendMember(binary.AppendUvarint(nil, uint64(r.notified)), r.call.member)
 		}
 		r.emit(m.entry)
 	case passed:

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
@@ -152,14 +153,14 @@ type replay struct {
 // extent is how far a stream has got, and what is known of it without the log.
 type extent struct {
 	tail  uint64 // last append
-	marks []mark
+	marks []record.Mark
 }
 
 // after is the append that follows on an event and all that clients do not see behind it;
 // ok is false if that is not known.
 func (x extent) after(p stream.Position) (num uint64, ok bool) {
 	for _, m := range x.marks {
-		if m.Seen.is(p) {
+		if m.Seen.Is(p) {
 			num, ok = max(num, m.Upto+1), true
 		}
 	}
@@ -237,7 +238,7 @@ func (r *replay) judge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	at := extent{marks: rec.marks()}
+	at := extent{marks: rec.AllMarks()}
 	if at.tail, err = r.n.store.Tail(ctx, r.key.path(), rec.Tail); err != nil {
 		return err
 	}
@@ -289,7 +290,7 @@ func (r *replay) check(ctx context.Context, at extent, ahead uint64) ([]stream.A
 }
 
 // attachment is the reading side from where check has found that it begins.
-func (r *replay) attachment(rec streamRecord) *attachment {
+func (r *replay) attachment(rec record.Stream) *attachment {
 	att := r.s.newAttachment(r.svc, r.key, &rec, r.conn, r.pos)
 	att.next, att.skip = r.next, r.skip
 	return att
@@ -408,8 +409,8 @@ func (r *replay) rest(ctx context.Context, from, to uint64) error {
 }
 
 // ended replays a stream that nobody writes any more.
-func (r *replay) ended(ctx context.Context, rec streamRecord) error {
-	at := extent{tail: rec.end, marks: rec.marks()}
+func (r *replay) ended(ctx context.Context, rec record.Stream) error {
+	at := extent{tail: rec.End, marks: rec.AllMarks()}
 	if at.tail == 0 {
 		var err error
 		if at.tail, err = r.n.store.Tail(ctx, r.key.path(), rec.Tail); err != nil {

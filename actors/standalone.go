@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/session"
 )
 
@@ -14,7 +15,7 @@ func (s *sessionActor) listen(svc *Service, in *Input) {
 		n.refusals.unavailable(in.Conn, nil)
 		return
 	}
-	rec := streamRecord{Version: streamRecordVersion, Node: n.name, Boot: n.boot, Epoch: 1, Revision: s.view.Load().rec.Revision}
+	rec := record.Stream{Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Revision: s.view.Load().rec.Revision}
 	st := n.streams.build(svc, s, newID(), rec, in.Conn)
 	st.order = n.listened.Add(1)
 	// The actor is there before the record names it, so that whoever reads the record

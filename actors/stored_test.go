@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/session"
 )
 
@@ -35,24 +35,22 @@ func TestStoredRecordsLoad(t *testing.T) {
 		Told: "1 2 3", Created: day, Written: day, Expires: day.Add(72 * time.Hour)}, s); diff != "" {
 		t.Errorf("session record (-want +got):\n%s", diff)
 	}
-	var w streamRecord
+	var w record.Stream
 	load("writer-1.json", &w)
-	if diff := cmp.Diff(streamRecord{Version: 1, Node: "n", Boot: "b", Epoch: 2, Tail: 9, Revision: "2025-11-25", Safe: true,
-		Calls:     []callRecord{{ID: json.RawMessage("3"), Method: "tools/call", Token: json.RawMessage(`"t"`)}},
-		Principal: json.RawMessage(`{"issuer":"i","subject":"s"}`), Sent: sent{Messages: 4, Progressed: true, Progress: 2.5}}, w,
-		cmpopts.IgnoreUnexported(streamRecord{})); diff != "" {
+	if diff := cmp.Diff(record.Stream{Version: 1, Node: "n", Boot: "b", Epoch: 2, Tail: 9, Revision: "2025-11-25", Safe: true,
+		Calls:     []record.Call{{ID: json.RawMessage("3"), Method: "tools/call", Token: json.RawMessage(`"t"`)}},
+		Principal: json.RawMessage(`{"issuer":"i","subject":"s"}`), Sent: record.Sent{Messages: 4, Progressed: true, Progress: 2.5}}, w); diff != "" {
 		t.Errorf("writer record (-want +got):\n%s", diff)
 	}
-	var d streamRecord
+	var d record.Stream
 	load("writer-2.json", &d)
-	if diff := cmp.Diff(streamRecord{Version: 2, Node: "n", Boot: "b", Epoch: 70001, Attempt: 2, Tail: 9, Low: 3, Bytes: 700, Revision: "2025-03-26", Safe: true,
-		Calls: []callRecord{{ID: json.RawMessage("3"), Method: "tools/call"}, {ID: json.RawMessage(`"4"`), Method: "tools/call", Never: true}},
-		More:  sents{{Messages: 1}},
-		Digest: logDigest{Seen: seen{8, 70001, 1}, Done: []int{1}, Asked: []pastQuestion{
+	if diff := cmp.Diff(record.Stream{Version: 2, Node: "n", Boot: "b", Epoch: 70001, Attempt: 2, Tail: 9, Low: 3, Bytes: 700, Revision: "2025-03-26", Safe: true,
+		Calls: []record.Call{{ID: json.RawMessage("3"), Method: "tools/call"}, {ID: json.RawMessage(`"4"`), Method: "tools/call", Never: true}},
+		More:  record.Sents{{Messages: 1}},
+		Digest: record.Digest{Seen: record.Seen{Append: 8, Epoch: 70001, Entry: 1}, Done: []int{1}, Asked: []record.Question{
 			{ID: `"n.b.1"`, Key: "elicit", Use: 1, Answer: json.RawMessage(`{"action":"decline"}`)}, {ID: `"n.b.2"`, Key: "elicit", Use: 2, Answer: json.RawMessage(`{"code":1}`), Failed: true},
 			{ID: `"n.b.3"`, Key: "roots", Use: 1, Member: 1}}},
-		Marks: []mark{{seen{4, 70001, 0}, 6}}}, d,
-		cmpopts.IgnoreUnexported(streamRecord{})); diff != "" {
+		Marks: []record.Mark{{Seen: record.Seen{Append: 4, Epoch: 70001}, Upto: 6}}}, d); diff != "" {
 		t.Errorf("writer record (-want +got):\n%s", diff)
 	}
 	again, err := codec.Marshal(d)

@@ -9,6 +9,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
@@ -29,9 +30,9 @@ type streamActor struct {
 	sess *sessionActor
 	key  StreamKey
 	path string
-	rec  streamRecord // as the stream began here; it does not change
-	live streamRecord // as it is to be stored next
-	past past         // what the log has come to tell
+	rec  record.Stream // as the stream began here; it does not change
+	live record.Stream // as it is to be stored next
+	past record.Past   // what the log has come to tell
 	m    *stream.Machine
 
 	fx       []stream.Effect
@@ -149,7 +150,7 @@ func (s *streamActor) Receive(m any) {
 		s.due.Store(int64(s.node.clock.running() + s.svc.Limits.StoreWait)) // until it is done
 		s.step(stream.Event{Op: stream.Refresh})
 	case *attach:
-		m.at = extent{tail: s.told, marks: append(s.live.marks(), mark{s.past.digest.Seen, s.told})}
+		m.at = extent{tail: s.told, marks: append(s.live.AllMarks(), record.Mark{Seen: s.past.Digest.Seen, Upto: s.told})}
 		if m.att != nil {
 			// The session may have left memory and come back since the stream began.
 			s.sess = m.sess
@@ -266,7 +267,7 @@ func (s *streamActor) appended(err error) {
 func (s *streamActor) deliver(e *stream.Effect) {
 	from := s.told + 1
 	s.told = e.Num
-	s.recall(s.past.note(&s.live, e.Num, e.Epoch, e.Entries))
+	s.recall(s.past.Note(&s.live, e.Num, e.Epoch, e.Entries))
 	bytes := 0
 	for i := range e.Entries {
 		bytes += len(e.Entries[i].Data)
@@ -306,7 +307,7 @@ func (s *streamActor) handOver() {
 // runsAgain reports whether a call of the stream that needs an answer may run again.
 func (s *streamActor) runsAgain() bool {
 	for i := range s.live.Calls {
-		if s.live.may(i) && !s.answered[string(s.live.Calls[i].ID)] {
+		if s.live.May(i) && !s.answered[string(s.live.Calls[i].ID)] {
 			return true
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
@@ -20,7 +21,7 @@ type streams struct {
 
 // find returns the writer of a stream, taking the stream over when its writer is
 // gone. A stream that has ended has no writer: w is nil then.
-func (d *streams) find(ctx context.Context, svc *Service, s *sessionActor, key StreamKey) (w *streamActor, rec streamRecord, err error) {
+func (d *streams) find(ctx context.Context, svc *Service, s *sessionActor, key StreamKey) (w *streamActor, rec record.Stream, err error) {
 	if w, ok := d.Get(key); ok {
 		if <-w.ready; !w.Stopped() {
 			return w, w.rec, nil
@@ -77,7 +78,7 @@ func (d *streams) writerOf(ctx context.Context, svc *Service, s *sessionActor, i
 
 // readWriter reads the writer record of a stream, with its revision. It fails with
 // errBadEvent when there is none.
-func (d *streams) readWriter(ctx context.Context, key StreamKey) (rec streamRecord, rev uint64, err error) {
+func (d *streams) readWriter(ctx context.Context, key StreamKey) (rec record.Stream, rev uint64, err error) {
 	data, rev, err := d.node.store.Writer(ctx, key.path())
 	if errors.Is(err, ErrNotFound) {
 		return rec, 0, errBadEvent
@@ -88,15 +89,15 @@ func (d *streams) readWriter(ctx context.Context, key StreamKey) (rec streamReco
 	if err := codec.Unmarshal(data, &rec); err != nil {
 		return rec, 0, fmt.Errorf("actors: read writer record: %w", err)
 	}
-	if rec.Version > streamRecordVersion {
-		return rec, 0, fmt.Errorf("actors: writer record of version %d, of a newer release; this one reads %d", rec.Version, streamRecordVersion)
+	if rec.Version > record.Version {
+		return rec, 0, fmt.Errorf("actors: writer record of version %d, of a newer release; this one reads %d", rec.Version, record.Version)
 	}
 	return rec, rev, nil
 }
 
 // build makes the actor of a stream, which start starts. conn is its live connection, nil
 // for none.
-func (d *streams) build(svc *Service, sess *sessionActor, id string, rec streamRecord, conn Conn) *streamActor {
+func (d *streams) build(svc *Service, sess *sessionActor, id string, rec record.Stream, conn Conn) *streamActor {
 	n := d.node
 	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, live: rec, m: stream.New(svc.Limits.Stream), written: n.clock.ahead(), ready: make(chan struct{})}
 	s.path = s.key.path()

@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
@@ -18,7 +19,7 @@ import (
 // compare-and-set of the writer record to the next epoch, then the tail. From
 // then on no append of the old writer is accepted. A stream that has ended is not
 // taken over: the record says where.
-func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, key StreamKey) (*streamActor, streamRecord, error) {
+func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, key StreamKey) (*streamActor, record.Stream, error) {
 	n := d.node
 	rec, rev, err := d.readWriter(ctx, key)
 	if err == nil && len(rec.Calls) == 0 {
@@ -29,13 +30,13 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 	}
 	log := newPastLog(&rec)
 	if err := d.readOn(ctx, key, log); err != nil || log.last {
-		rec.end = log.tail
+		rec.End = log.tail
 		return nil, rec, err
 	}
 	if n.store.Suspended() {
 		return nil, rec, fmt.Errorf("actors: take over: lease not certain: %w", ErrUnavailable)
 	}
-	rec.Attempt, rec.Node, rec.Boot, rec.Epoch = rec.runs()+1, n.name, n.boot, nextEpoch(rec.Epoch)
+	rec.Attempt, rec.Node, rec.Boot, rec.Epoch = rec.Runs()+1, n.name, n.boot, nextEpoch(rec.Epoch)
 	rec.Low, rec.Bytes = log.kept()
 	rec.Safe = rec.Safe && !log.unknown
 	var body []byte
@@ -49,7 +50,7 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 			rec.Safe = false
 		}
 	}
-	_ = rec.tell(log.whole, &log.past) // which are no more questions than the writer before told, but for its last few
+	_ = rec.Tell(log.whole, &log.Past) // which are no more questions than the writer before told, but for its last few
 	written := n.clock.ahead()
 	rev, err = d.rewriteWriter(ctx, key.path(), rec, rev, svc.recordTTL())
 	if err != nil {
@@ -59,13 +60,13 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 	kept := body == nil || d.keepBody(ctx, key, body, rev, svc.recordTTL())
 	// The old writer may have got appends in before the record changed.
 	if err := d.readOn(ctx, key, log); err != nil || log.last {
-		rec.end = log.tail
+		rec.End = log.tail
 		return nil, rec, err
 	}
 	rec.Safe = rec.Safe && !log.unknown
 	n.takeover.Add(1)
 	w := &streamActor{node: n, svc: svc, sess: s, key: key, path: key.path(), rec: rec, live: rec, m: stream.New(svc.Limits.Stream), written: written, ready: make(chan struct{})}
-	w.told, w.past = log.tail, log.past.clone()
+	w.told, w.past = log.tail, log.Past.Clone()
 	w.left.Store(time.Now().UnixNano())
 	n.k.Start(&w.Actor, KindStream, w.path, w)
 	part := time.Duration(4)
@@ -90,8 +91,8 @@ type takenOver struct {
 // pastLog is what is known of a stream's log: what its record tells, and what came
 // after that.
 type pastLog struct {
-	past
-	rec   *streamRecord
+	record.Past
+	rec   *record.Stream
 	tail  uint64 // last append
 	whole uint64 // last append of which all parts are there
 	last  bool   // it ends the stream
@@ -104,8 +105,8 @@ type pastLog struct {
 
 // newPastLog begins with what the record tells. One of an earlier release tells too
 // little: all of its log is read, if it is still there.
-func newPastLog(rec *streamRecord) *pastLog {
-	log := &pastLog{past: rec.past(), rec: rec}
+func newPastLog(rec *record.Stream) *pastLog {
+	log := &pastLog{Past: rec.Past(), rec: rec}
 	if rec.Version < 2 {
 		return log
 	}
@@ -134,7 +135,7 @@ func (l *pastLog) kept() (low uint64, bytes int) {
 // there is not known.
 func (l *pastLog) lacks(num uint64) {
 	l.unknown, l.sizes, l.reader = true, nil, stream.Reader{}
-	l.digest.Seen = unseen(num)
+	l.Digest.Seen = record.Unseen(num)
 }
 
 // readOn reads what has come to a stream's log since it was last read.
@@ -164,7 +165,7 @@ func (d *streams) readOn(ctx context.Context, key StreamKey, log *pastLog) error
 			fault = err
 		}
 		if ok {
-			_ = log.note(log.rec, a.Num, a.Epoch, a.Entries)
+			_ = log.Note(log.rec, a.Num, a.Epoch, a.Entries)
 			log.last = a.Last
 		}
 		if !log.reader.Open() {
@@ -189,7 +190,7 @@ func (d *streams) readOn(ctx context.Context, key StreamKey, log *pastLog) error
 
 // rewriteWriter rewrites a writer record. When the outcome of an attempt was
 // unknown and a later one finds the record changed, it may be by us.
-func (d *streams) rewriteWriter(ctx context.Context, path string, rec streamRecord, rev uint64, ttl time.Duration) (uint64, error) {
+func (d *streams) rewriteWriter(ctx context.Context, path string, rec record.Stream, rev uint64, ttl time.Duration) (uint64, error) {
 	n := d.node
 	data, err := codec.Marshal(rec)
 	if err != nil {
@@ -206,7 +207,7 @@ func (d *streams) rewriteWriter(ctx context.Context, path string, rec streamReco
 	if err != nil {
 		return 0, err
 	}
-	var other streamRecord
+	var other record.Stream
 	if codec.Unmarshal(stored, &other) == nil && other.Boot == rec.Boot && other.Epoch == rec.Epoch {
 		return cur, nil
 	}
@@ -217,8 +218,8 @@ func (d *streams) rewriteWriter(ctx context.Context, path string, rec streamReco
 // where that is declared safe, else the client learns that the outcome is
 // unknown.
 func (s *sessionActor) finishCalls(w *streamActor, log *pastLog, body []byte) {
-	answered := make(map[string]bool, len(log.digest.Done))
-	for _, i := range log.digest.Done {
+	answered := make(map[string]bool, len(log.Digest.Done))
+	for _, i := range log.Digest.Done {
 		answered[string(w.rec.Calls[i].ID)] = true
 	}
 	_ = w.Post(alreadyAnswered(maps.Clone(answered))) // the stream adds to its own
@@ -249,15 +250,15 @@ type alreadyAnswered map[string]bool
 func (s *sessionActor) rerunCalls(w *streamActor, log *pastLog, body []byte, answered map[string]bool) {
 	_ = w.Post(keepBody(body))
 	bodies := requestsOf(body)
-	var lost []callRecord
+	var lost []record.Call
 	var begin []func()
 	for i, c := range w.rec.Calls {
 		switch {
 		case answered[string(c.ID)]:
-		case !w.rec.may(i) || i >= len(bodies):
+		case !w.rec.May(i) || i >= len(bodies):
 			lost = append(lost, c)
 		default:
-			j := newJournal(&log.past, i)
+			j := newJournal(&log.Past, i)
 			s.node.questions.reopen(w, s.billed(), j)
 			begin = append(begin, func() { s.rerun(w, c, bodies[i], j) })
 		}
@@ -271,7 +272,7 @@ func (s *sessionActor) rerunCalls(w *streamActor, log *pastLog, body []byte, ans
 }
 
 // lostCalls are the answers to calls whose outcome nobody knows.
-func lostCalls(calls []callRecord, answered map[string]bool) []stream.Entry {
+func lostCalls(calls []record.Call, answered map[string]bool) []stream.Entry {
 	var finals []stream.Entry
 	for _, c := range calls {
 		if !answered[string(c.ID)] {
@@ -282,14 +283,14 @@ func lostCalls(calls []callRecord, answered map[string]bool) []stream.Entry {
 }
 
 // lostCall is that answer to one request.
-func lostCall(id []byte) []byte { return lostCalls([]callRecord{{ID: id}}, nil)[0].Data }
+func lostCall(id []byte) []byte { return lostCalls([]record.Call{{ID: id}}, nil)[0].Data }
 
 // rerun runs a call again from its stored body, on the stream it had.
-func (s *sessionActor) rerun(w *streamActor, c callRecord, body []byte, j *journal) {
+func (s *sessionActor) rerun(w *streamActor, c record.Call, body []byte, j *journal) {
 	n := s.node
 	defer n.questions.end(j)
 	lost := func() {
-		_ = w.Post(&pushEntries{entries: lostCalls([]callRecord{c}, nil), last: true})
+		_ = w.Post(&pushEntries{entries: lostCalls([]record.Call{c}, nil), last: true})
 	}
 	var m codec.Message
 	if err := codec.Scan(body, &m, codec.Limits{MaxDepth: w.svc.Limits.Depth}); err != nil {

@@ -1,4 +1,4 @@
-package actors
+package record
 
 import (
 	"encoding/binary"
@@ -7,42 +7,42 @@ import (
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
-// sent is how far the notifications of a call have got: a run after the first
+// Sent is how far the notifications of a call have got: a run after the first
 // begins to send where it ends. The log alone does not tell, because it forgets
 // its oldest events; so messages are numbered in the log, and the writer record
 // keeps what is known whenever it is rewritten, which is before the events it
 // stands for expire.
-type sent struct {
+type Sent struct {
 	Messages   int     `json:"messages,omitempty"`
 	Progressed bool    `json:"progressed,omitempty"`
 	Progress   float64 `json:"progress,omitempty"`
 }
 
-// sents is how far each call of a stream has got, by its place in the record.
-type sents []sent
+// Sents is how far each call of a stream has got, by its place in the record.
+type Sents []Sent
 
-// of is how far the call at a place has got.
-func (s sents) of(member int) sent {
+// Of is how far the call at a place has got.
+func (s Sents) Of(member int) Sent {
 	if member < len(s) {
 		return s[member]
 	}
-	return sent{}
+	return Sent{}
 }
 
-// note takes account of entries that have got to the log.
-func (s *sents) note(entries []stream.Entry) {
+// Note takes account of entries that have got to the log.
+func (s *Sents) Note(entries []stream.Entry) {
 	for i := range entries {
 		e := &entries[i]
-		if member, ok := memberOf(e); ok {
+		if member, ok := MemberOf(e); ok {
 			for len(*s) <= member {
-				*s = append(*s, sent{})
+				*s = append(*s, Sent{})
 			}
-			(*s)[member].note(e)
+			(*s)[member].Note(e)
 		}
 	}
 }
 
-func (s *sent) note(e *stream.Entry) {
+func (s *Sent) Note(e *stream.Entry) {
 	if e.Kind == stream.Message {
 		n, _ := binary.Uvarint(e.Meta)
 		s.Messages = max(s.Messages, int(n))
@@ -53,12 +53,12 @@ func (s *sent) note(e *stream.Entry) {
 	}
 }
 
-// maxMembers is more than a batch can hold.
-const maxMembers = 1 << 16
+// MaxMembers is more than a batch can hold.
+const MaxMembers = 1 << 16
 
-// memberOf is the place of the call that a notification belongs to; ok is false
+// MemberOf is the place of the call that a notification belongs to; ok is false
 // for entries that belong to no call or name it otherwise.
-func memberOf(e *stream.Entry) (member int, ok bool) {
+func MemberOf(e *stream.Entry) (member int, ok bool) {
 	var rest []byte
 	switch {
 	case e.Kind == stream.Message:
@@ -76,11 +76,11 @@ func memberOf(e *stream.Entry) (member int, ok bool) {
 		return 0, true
 	}
 	n, k := binary.Uvarint(rest)
-	return int(n), k > 0 && n < maxMembers
+	return int(n), k > 0 && n < MaxMembers
 }
 
-// appendMember adds the place of a call to the meta of its notification.
-func appendMember(meta []byte, member int) []byte {
+// AppendMember adds the place of a call to the meta of its notification.
+func AppendMember(meta []byte, member int) []byte {
 	if member == 0 {
 		return meta
 	}

@@ -1,0 +1,52 @@
+package record
+
+import (
+	"encoding/binary"
+	"strconv"
+	"strings"
+)
+
+// numberedMeta begins the meta of a request entry whose question is numbered. Before that
+// it began with the quote of the id.
+const numberedMeta = 1
+
+// AppendAsked makes the meta of a request entry: the number of the question, the place
+// of its call in a batch, its id and its key.
+func AppendAsked(q Question) []byte {
+	meta := binary.AppendUvarint([]byte{numberedMeta}, uint64(q.Use))
+	meta = binary.AppendUvarint(meta, uint64(q.Member))
+	meta = binary.AppendUvarint(meta, uint64(len(q.ID)))
+	return append(append(meta, q.ID...), q.Key...)
+}
+
+// AskedMeta reads the meta of a request entry. The use is 0 where it was not numbered.
+func AskedMeta(meta []byte) (q Question) {
+	if len(meta) == 0 || meta[0] != numberedMeta {
+		return askedMetaV1(meta)
+	}
+	rest := meta[1:]
+	var fields [3]uint64
+	for i := range fields {
+		n, k := binary.Uvarint(rest)
+		if k <= 0 || n >= MaxMembers {
+			return Question{}
+		}
+		fields[i], rest = n, rest[k:]
+	}
+	if fields[2] > uint64(len(rest)) {
+		return Question{}
+	}
+	return Question{Use: int(fields[0]), Member: int(fields[1]), ID: string(rest[:fields[2]]), Key: string(rest[fields[2]:])}
+}
+
+// askedMetaV1 reads what releases before questions were numbered have stored: id and key
+// and, in a batch, the place, with zeroes in between.
+func askedMetaV1(meta []byte) Question {
+	id, rest, _ := strings.Cut(string(meta), "\x00")
+	if i := strings.LastIndexByte(rest, 0); i >= 0 {
+		if n, err := strconv.Atoi(rest[i+1:]); err == nil && n > 0 && n < MaxMembers {
+			return Question{ID: id, Key: rest[:i], Member: n}
+		}
+	}
+	return Question{ID: id, Key: rest}
+}

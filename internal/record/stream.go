@@ -1,0 +1,133 @@
+package record
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// Stream is the writer record of a stream; for a call it is the call
+// record too. What the log is about to forget stands in its digest.
+type Stream struct {
+	Version   int             `json:"v"`
+	Node      string          `json:"node"`
+	Boot      string          `json:"boot"`
+	Epoch     uint64          `json:"epoch"`
+	Attempt   int             `json:"attempt,omitempty"` // how often the calls have begun to run
+	Tail      uint64          `json:"tail"`              // last append that Digest tells of
+	Low       uint64          `json:"low,omitempty"`     // first append that the log kept then
+	Bytes     int             `json:"bytes,omitempty"`   // that it kept
+	Revision  string          `json:"revision"`
+	Calls     []Call          `json:"calls,omitempty"`
+	Safe      bool            `json:"safe,omitempty"`
+	Principal json.RawMessage `json:"principal,omitempty"`
+	Sent      Sent            `json:"sent,omitzero"`  // of the first call
+	More      Sents           `json:"more,omitempty"` // Sent for the other calls of a batch
+	Digest    Digest          `json:"digest,omitzero"`
+	Marks     []Mark          `json:"marks,omitempty"` // of earlier records, oldest first
+
+	// End is the stream's last append, set on the copy of a record whose stream is known
+	// to have ended; else 0.
+	End uint64 `json:"-"`
+}
+
+// Version is what this release writes. Version 1 had no digest, and its
+// epochs were counted.
+const Version = 2
+
+type Call struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Token  json.RawMessage `json:"token,omitempty"`
+	Never  bool            `json:"never,omitempty"` // this one may not run again, though others of its batch may
+}
+
+// Mark is an event after which clients saw nothing up to an append. The event itself may
+// have expired, or been overwritten, while what came after that append is in the log:
+// then a client that has the event lacks nothing. Records are rewritten several times in
+// the life of an event, so that an event that is no mark was soon followed by another one.
+type Mark struct {
+	Seen Seen   `json:"seen"`
+	Upto uint64 `json:"upto"`
+}
+
+// maxMarks bounds the marks of a record. An event outlives about five that are made for
+// their age, or ten that are made as the log goes round.
+const maxMarks = 12
+
+// Mark is that of the record itself.
+func (r *Stream) Mark() Mark { return Mark{r.Digest.Seen, r.Tail} }
+
+// AllMarks are all that the record knows of. One of an earlier release knows of none.
+func (r *Stream) AllMarks() []Mark {
+	if r.Version < 2 {
+		return nil
+	}
+	return append(slices.Clone(r.Marks), r.Mark())
+}
+
+// Method is a method as records name it: one that nobody knows may be long.
+func Method(method []byte) string { return string(method[:min(len(method), 128)]) }
+
+// Sents is how far each call of the stream had got when the record was written.
+func (r *Stream) Sents() Sents { return append(Sents{r.Sent}, r.More...) }
+
+func (r *Stream) setSents(s Sents) {
+	r.Sent, r.More = s.Of(0), nil
+	if len(s) > 1 {
+		r.More = append(Sents(nil), s[1:]...)
+	}
+}
+
+// Runs is how often the calls of the stream have begun to run.
+func (r *Stream) Runs() int {
+	if r.Version < 2 {
+		return int(r.Epoch)
+	}
+	return r.Attempt
+}
+
+// May reports whether the call at a place may run again.
+func (r *Stream) May(place int) bool { return r.Safe && !r.Calls[place].Never }
+
+// Forbid makes the calls at these places ones that may not run again. Others who have a
+// copy of the record keep what they have.
+func (r *Stream) Forbid(places []int) {
+	if len(places) == 0 {
+		return
+	}
+	r.Calls = slices.Clone(r.Calls)
+	for _, i := range places {
+		r.Calls[i].Never = true
+	}
+}
+
+// Past is what a stream's log and record tell together.
+type Past struct {
+	Sents  Sents
+	Digest Digest
+	bulk   int // at least the size of digest
+}
+
+// Past begins with what the record tells.
+func (r *Stream) Past() Past {
+	return Past{Sents: r.Sents(), Digest: r.Digest.Clone(), bulk: r.Digest.Size()}
+}
+
+func (p Past) Clone() Past {
+	return Past{Sents: append(Sents(nil), p.Sents...), Digest: p.Digest.Clone(), bulk: p.bulk}
+}
+
+// Tell makes the record tell what p does, of all up to append tail. What does not fit
+// costs calls their right to run again: a run that was not told all that the one before
+// was told could be told something else.
+func (r *Stream) Tell(tail uint64, p *Past) (forbidden int) {
+	if now := r.Mark(); r.Version >= 2 && now.Upto > 0 && now.Seen != p.Digest.Seen {
+		r.Marks = append(slices.Clone(r.Marks[max(0, len(r.Marks)-maxMarks+1):]), now)
+	}
+	r.Version, r.Tail = Version, tail
+	dropped := p.Digest.fit(MaxDigest)
+	r.Forbid(dropped)
+	r.setSents(p.Sents)
+	r.Digest = p.Digest.Clone()
+	return len(dropped)
+}
