@@ -5,9 +5,14 @@
 //	actor         one per                                    owns
 //	heart         process                                    when silent streams and connections are due
 //	session       session this node serves now               nothing: it caches the record, and knows the calls here
-//	request       request in flight                          context, deadline, progress, where its frames go
+//	request       request in flight                          context, deadline, progress, its delivery
 //	stream        SSE stream this node writes                the writer's side of the event log, one live connection
 //	subscription  resource URI that sessions here subscribe  who wants its updates
+//
+// A type owns each of them with what it needs of a node: sessions, links (sessions that are
+// their connection), calls, statelessCalls, parked (calls that wait for their request to be
+// sent again), streams, attachments, questions, listeners, subscriptions, accounts, and
+// draining. Node composes the owners.
 //
 // # The way of a request
 //
@@ -18,6 +23,8 @@
 // the request becomes resumable: a stream actor stores the call record, and only
 // then sends headers; from there every frame is appended to the log before it is
 // sent.
+//
+// How that looks to the client is up to the delivery of the call: delivery.go.
 //
 //	request:  Plain ──▶ Answered                stream:  Opening ──▶ Open ──▶ Ended
 //	            └─────▶ Streaming ──▶ Answered                └───────┴─────▶ Lost
@@ -35,7 +42,7 @@
 // accounts.admit takes a place for a request on the account of its principal, or of its
 // address, and a token of its session and of that account. internal/quota has the
 // accounts, and shares a node that is nearly full equally; what an account counts, and
-// how a client learns of a refusal, is said here (admission.go, refusal.go). A refusal
+// how a client learns of a refusal, is said here (admission.go). A refusal
 // costs nothing and is counted by its Reason. A call that runs again after a crash is
 // never refused.
 //

@@ -3,7 +3,9 @@ package actors
 import (
 	"time"
 
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // heart is the node's actor: it pings and comments on silent streams, and stores
@@ -35,7 +37,7 @@ func (h *heart) Receive(m any) {
 	for _, s := range n.talking.silent(now) {
 		h.Contain(s.comment)
 	}
-	n.mrtr.outcomes.expire(now)
+	n.mrtr.outcomes.Expire(now)
 	n.accounts.Settle(now)
 	jumped, running := n.clock.jumped(), int64(n.clock.running())
 	n.streams.Each(func(s *streamActor) {
@@ -47,3 +49,186 @@ func (h *heart) Receive(m any) {
 }
 
 func (h *heart) Failed(any, bool) { h.node.timer.Reset(time.Second) }
+
+// maxUnanswered is how many pings in a row a client may leave unanswered.
+const maxUnanswered = 2
+
+// pinging decides when the client of one connection is pinged, and when it counts as
+// gone. The zero value is a connection that has just begun.
+type pinging struct {
+	last   time.Time // of the last ping, or the beginning
+	open   bool      // the last ping has no answer yet
+	missed int       // pings before that had none
+}
+
+type pingAction uint8
+
+const (
+	pingNothing pingAction = iota
+	pingNow
+	pingGone // the connection is to be closed
+)
+
+// step is called now and then; answered says that the last ping has been answered.
+func (p *pinging) step(now time.Time, every time.Duration, answered bool) pingAction {
+	if answered {
+		p.open, p.missed = false, 0
+	}
+	switch {
+	case p.last.IsZero():
+		p.last = now
+		return pingNothing
+	case now.Sub(p.last) < every:
+		return pingNothing
+	case p.open:
+		p.missed++
+	}
+	if p.missed == maxUnanswered {
+		return pingGone
+	}
+	p.last, p.open = now, true
+	return pingNow
+}
+
+// pinger is pinging with the question that is open. Only the node's turn uses it.
+type pinger struct {
+	pinging
+	asked *question
+	tick  uint64 // of the node, that last found the connection
+}
+
+// pinged is a connection whose client can be pinged.
+type pinged interface {
+	// ask sends a message that is stored nowhere, if there is room.
+	ask(data []byte, now time.Time)
+	// finish closes the connection.
+	finish()
+}
+
+// ping pings the client of a connection of session s when that is due. It belongs to
+// the node's turn.
+func (h *heart) ping(c pinged, s *sessionActor, now time.Time) {
+	n, p := h.node, h.pingers[c]
+	if p == nil {
+		if h.pingers == nil {
+			h.pingers = make(map[pinged]*pinger)
+		}
+		p = new(pinger)
+		h.pingers[c] = p
+	}
+	p.tick = h.ticks
+	answered := false
+	if p.asked != nil {
+		select {
+		case <-p.asked.ch:
+			answered, p.asked = true, nil
+		default:
+		}
+	}
+	switch p.step(now, s.svc.Limits.PingEvery, answered) {
+	case pingNow:
+		h.forgetPing(p)
+		p.asked = n.questions.ping(s.key)
+		c.ask(codec.AppendRequest(nil, []byte(p.asked.id), mcp.MethodPing, nil), now)
+	case pingGone:
+		n.lostPings.Add(1)
+		n.log.Info("client does not answer pings", "session", s.key.ID)
+		c.finish()
+	}
+}
+
+func (h *heart) forgetPing(p *pinger) {
+	if p.asked != nil {
+		h.node.questions.take(p.asked)
+		p.asked = nil
+	}
+}
+
+// pingAll pings the clients of standalone streams, and of sessions that live on a
+// connection. It belongs to the node's turn.
+func (h *heart) pingAll(streams []*attachment, links []*sessionActor, now time.Time) {
+	n := h.node
+	h.ticks++
+	for _, a := range streams {
+		if a.svc.Limits.PingEvery <= 0 {
+			continue
+		}
+		if s, ok := n.sessions.Get(a.key.Session); ok && s.view.Load().rec.Standalone == a.key.ID {
+			h.Contain(func() { h.ping(a, s, now) })
+		}
+	}
+	for _, s := range links {
+		if s.svc.Limits.PingEvery > 0 && s.view.Load().rec.Revision != "" {
+			h.Contain(func() { h.ping(linkPing{s}, s, now) })
+		}
+	}
+	for c, p := range h.pingers {
+		if p.tick != h.ticks { // its connection is gone
+			h.forgetPing(p)
+			delete(h.pingers, c)
+		}
+	}
+}
+
+// ping enters a question that counts for nobody.
+func (q *questions) ping(s SessionKey) *question {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.n++
+	x := &question{id: q.id(q.n, ""), session: s, ch: make(chan Answer, 1)}
+	q.open[x.id] = x
+	q.pings++
+	return x
+}
+
+func (a *attachment) ask(data []byte, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.done && a.live {
+		a.conn.Event("", 0, data)
+		a.conn.Flush()
+		a.wrote = now
+	}
+}
+
+// linkPing is a connection that a session lives on.
+type linkPing struct{ s *sessionActor }
+
+func (l linkPing) ask(data []byte, _ time.Time) {
+	if !l.s.link.full() {
+		l.s.link.send(data)
+	}
+}
+
+func (l linkPing) finish() { l.s.endSession() }
+
+// clock compares the store's clock, which may jump as it is that of a machine, with one
+// that does not.
+type clock struct {
+	now         func() time.Time // the store's
+	store, here time.Time        // when it was made, on both
+	seen        time.Duration    // ahead, when that was last looked at for a jump; the node's turn
+}
+
+func newClock(now func() time.Time) clock { return clock{now: now, store: now(), here: time.Now()} }
+
+// ahead is how much further the store's clock has gone than it should have.
+func (c *clock) ahead() time.Duration { return c.now().Sub(c.store) - time.Since(c.here) }
+
+// running is how long the clock has run, whatever jumped meanwhile.
+func (c *clock) running() time.Duration { return time.Since(c.here) }
+
+// in is when so much time will have passed, by running.
+func (c *clock) in(d time.Duration) int64 { return int64(c.running() + d) }
+
+// jumped reports that the store's clock has gone forward since it was last asked: what is
+// to be renewed in time may be about to expire. It belongs to the node's turn.
+func (c *clock) jumped() bool {
+	before := c.seen
+	c.seen = c.ahead()
+	return c.seen-before > maxBack
+}
+
+// maxBack is by how much the store's clock may have gone back since the writer record was
+// stored: less than by what events are kept longer than records (RecordTTL).
+const maxBack = time.Second

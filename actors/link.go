@@ -437,3 +437,120 @@ func (l *link) comment(now time.Time, every time.Duration) {
 		l.conn.Flush()
 	}
 }
+
+// bound delivers a request on a connection that carries others: one that is a session, or
+// that stateless requests come on. What the handler sends goes out at once. An answer that
+// could not be delivered cannot be found again.
+type bound struct {
+	r    *requestActor
+	link *link
+	to   answerer // where the answer goes
+}
+
+var _ delivery = (*bound)(nil)
+
+// boundWay is the way of a request of a session that is its connection.
+func (r *requestActor) boundWay(s *sessionActor, to answerer) way {
+	return way{delivery: &bound{r: r, link: s.link, to: to}, grace: s.svc.Limits.Grace, table: s, client: s, pace: s.link}
+}
+
+func (d *bound) open() {}
+
+func (d *bound) send(e stream.Entry) {
+	d.link.send(e.Data)
+	e.Drop(nil)
+}
+
+func (d *bound) answer(a response) { d.to.Answer(200, a.data) }
+
+func (d *bound) end(why ending, id []byte) {
+	switch why {
+	case givenUp:
+		d.to.Answer(200, lostCall(id))
+	case broken:
+		d.r.Contain(func() { d.to.Answer(200, internalError(id)) })
+	}
+}
+
+// overLink is the carrier of a stateless request on a connection that carries others.
+type overLink struct{ s *sessionActor }
+
+var _ carrier = overLink{}
+
+func (overLink) keeps() bool { return false }
+
+func (c overLink) exchange(Exchange) exchange {
+	return &boundExchange{bound: bound{link: c.s.link, to: c.s.link}}
+}
+
+func (c overLink) way(self *stateless, w way) way {
+	self.deaf, self.logged = c.s.deaf, &c.s.logged
+	w.table, w.pace = c.s, c.s.link
+	return w
+}
+
+func (c overLink) run(f func())             { c.s.link.calls.Go(f) }
+func (c overLink) listen(Exchange) audience { return linkAudience{c.s.link, c.s} }
+
+// boundExchange is one stateless request on a connection. It has one of the client's
+// places, if the client waits for one, until it has its answer.
+type boundExchange struct {
+	bound
+	left bool // the place is free
+}
+
+var _ exchange = (*boundExchange)(nil)
+
+func (x *boundExchange) joins(r *requestActor) { x.r = r }
+func (x *boundExchange) serves()               {}
+func (x *boundExchange) await()                {}
+
+func (x *boundExchange) answer(a response) {
+	x.bound.answer(a)
+	x.leave()
+}
+
+func (x *boundExchange) end(why ending, id []byte) {
+	x.bound.end(why, id)
+	if why != cancelled { // else its handler has the place until it returns
+		x.leave()
+	}
+}
+
+func (x *boundExchange) leave() {
+	if !x.left {
+		x.left = true
+		x.link.leave()
+	}
+}
+
+// answerer is where a request is answered or refused.
+type answerer interface {
+	Answer(status int, body []byte) bool
+	Reject(status, code int, message string, data, id []byte, retryAfter time.Duration)
+}
+
+// replier is where a request of a session that is its connection is answered.
+type replier interface {
+	answerer
+	// over says that no answer comes any more.
+	over()
+}
+
+var (
+	_ replier = (*link)(nil)
+	_ replier = (*batchMember)(nil)
+)
+
+// Answer sends a response on the connection.
+func (l *link) Answer(_ int, body []byte) bool {
+	l.send(body)
+	return true
+}
+
+// Reject sends an error on the connection.
+func (l *link) Reject(_, code int, message string, data, id []byte, _ time.Duration) {
+	l.send(codec.AppendError(nil, id, code, message, data))
+}
+
+func (l *link) over() {}

@@ -3,7 +3,6 @@ package actors
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/mrtr"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/request"
 )
@@ -25,20 +25,50 @@ type parking struct {
 	until   time.Time   // its answers may come until then
 	wake    chan<- more // tells the handler, which waits; nil if none does
 	taken   int         // the round whose answers were taken last, 0 for none
-	digest  digest      // of those answers
+	digest  mrtr.Digest // of those answers
 	outcome []byte      // what they led to, from the id on; nil while nobody knows
 	others  []brought   // that wait for the same
 	givenUp bool        // what the handler still says is nobody's answer
 }
-
-type digest [sha256.Size]byte
 
 // parked are the calls that have asked, by the names in their states: see parking.
 type parked struct {
 	*kernel.Directory[string, *requestActor]
 	node     *Node
 	keys     Keys
-	outcomes outcomes
+	outcomes mrtr.Outcomes
+}
+
+// Keys seal what clients carry for a node, so that any node can open it and nobody
+// else can read or change it. aad must be the same for both. ErrUnavailable, wrapped,
+// reports that the keys cannot be read now, so that nobody can tell whether sealed is
+// good. Any other error of Open says that it is not, and never will be.
+type Keys interface {
+	Seal(plain, aad []byte) ([]byte, error)
+	Open(sealed, aad []byte) ([]byte, error)
+}
+
+// seal makes the state of the call's next round.
+func (p *parked) seal(c *Call, in *input, expires time.Time) (string, error) {
+	st := mrtr.State{Method: string(c.msg.Method), Request: mrtr.RequestDigest(c.msg), Expires: expires.UnixMilli(), Park: in.park, Round: in.Round + 1}
+	size := 0
+	if st.Given, size = in.Answered(); size > maxInput {
+		p.node.refusals.count(AskInput)
+		return "", ErrTooMuchInput
+	}
+	return st.Seal(c.peer.key.Tenant, c.peer.key.Server, p.keys.Seal)
+}
+
+// open opens the state that a request brings. mrtr.ErrBadState reports that it is not good
+// for this request of this client now, ErrUnavailable that nobody can tell.
+func (p *parked) open(svc *Service, tenant string, m *codec.Message, now time.Time) (*mrtr.State, error) {
+	return mrtr.Open(m, tenant, svc.ID, now, func(sealed, aad []byte) ([]byte, error) {
+		plain, err := p.keys.Open(sealed, aad)
+		if err != nil && !errors.Is(err, ErrUnavailable) {
+			err = mrtr.ErrBadState
+		}
+		return plain, err
+	})
 }
 
 // more is what a parked call goes on with: what a request brought that was sent
@@ -166,7 +196,7 @@ type retried struct {
 	kernel.Reply
 	x       brought
 	round   int
-	digest  digest
+	digest  mrtr.Digest
 	given   map[string][]byte
 	verdict sentAgain
 	outcome []byte
@@ -268,7 +298,7 @@ func (a *arrival) again() (begun bool) {
 		n.accounts.Leave(from)
 		return false
 	}
-	sum := digest(sha256.Sum256(codec.AppendCanonical(nil, m.Responses)))
+	sum := mrtr.AnswersDigest(m)
 	x := brought{exchange: a.on.exchange(a.in.Exchange), id: bytes.Clone(m.ID), token: bytes.Clone(m.ProgressToken), meta: bytes.Clone(m.Meta), from: from}
 	for {
 		verdict, outcome := n.mrtr.retry(st, x, sum, given)
@@ -299,7 +329,7 @@ func (a *arrival) again() (begun bool) {
 }
 
 // retry looks for the call that a state names.
-func (p *parked) retry(st *askState, x brought, sum digest, given map[string][]byte) (sentAgain, []byte) {
+func (p *parked) retry(st *mrtr.State, x brought, sum mrtr.Digest, given map[string][]byte) (sentAgain, []byte) {
 	if r, ok := p.Get(st.Park); ok {
 		m := &retried{x: x, round: st.Round, digest: sum, given: given}
 		m.Init()
@@ -310,11 +340,11 @@ func (p *parked) retry(st *askState, x brought, sum digest, given map[string][]b
 		}
 		p.Drop(st.Park, r)
 	}
-	if h, ok := p.outcomes.get(st.Park); ok {
+	if h, ok := p.outcomes.Get(st.Park); ok {
 		switch {
-		case h.round == st.Round && h.digest == sum:
-			return settled, h.outcome
-		case st.Round <= h.round:
+		case h.Round == st.Round && h.Digest == sum:
+			return settled, h.Rest
+		case st.Round <= h.Round:
 			return refused, nil
 		}
 	}
@@ -323,19 +353,19 @@ func (p *parked) retry(st *askState, x brought, sum digest, given map[string][]b
 
 // runAgain runs a call again whose actor is gone, with the answers that it was
 // given. It reports whether it does: another request may be quicker.
-func (a *arrival) runAgain(from *quota.Account, st *askState, sum digest, given map[string][]byte) bool {
+func (a *arrival) runAgain(from *quota.Account, st *mrtr.State, sum mrtr.Digest, given map[string][]byte) bool {
 	var x exchange
 	r, err := a.n.mrtr.Obtain(st.Park, func() (*requestActor, error) {
 		r, own := a.begin(from, true)
 		x = own
 		r.call.attempt = 2
-		r.self.given = st.given()
+		r.self.Given = st.Answers()
 		for k, v := range given { // what was answered before stays, as it does for a call that waits
-			if _, ok := r.self.given[k]; !ok {
-				r.self.given[k] = v
+			if _, ok := r.self.Given[k]; !ok {
+				r.self.Given[k] = v
 			}
 		}
-		r.self.round, r.self.park = st.Round, st.Park
+		r.self.Round, r.self.park = st.Round, st.Park
 		r.parking = &parking{asked: st.Round, taken: st.Round, digest: sum}
 		return r, nil
 	})
@@ -360,6 +390,196 @@ func (r *requestActor) concluded(rest []byte) {
 	}
 	p.settle(rest)
 	if p.outcome != nil {
-		r.node.mrtr.outcomes.put(r.self.park, outcome{round: p.taken, digest: p.digest, outcome: p.outcome, until: time.Now().Add(limits.OutcomeAge.Value())})
+		r.node.mrtr.outcomes.Put(r.self.park, mrtr.Outcome{Round: p.taken, Digest: p.digest, Rest: p.outcome, Until: time.Now().Add(limits.OutcomeAge.Value())})
 	}
+}
+
+// What ends questions that are asked by having the request sent again.
+var (
+	// ErrTooMuchInput reports that the answers so far are more than a client can
+	// be made to carry: the question was not asked.
+	ErrTooMuchInput = errors.New("the answers so far are too large to go on asking")
+	// ErrTooManyRounds reports a call that has asked for input too often: the
+	// question was not asked.
+	ErrTooManyRounds = errors.New("the call has asked for input too often")
+)
+
+var (
+	maxRounds = limits.Rounds.Value()
+	maxInput  = limits.StateInput.Value() // bytes of answers that a state carries
+)
+
+// input is what a handler has asked for so far, and where its call waits for it.
+type input struct {
+	mu   mrtr.Mutex // guards the rest; held by the goroutine of the handler that asks, until it has its answers
+	park string     // under which requests that are sent again find the call, "" before it has asked
+	mrtr.Input
+	place *quota.Account // that holds the call's place among those that wait
+}
+
+// asking is what a handler asks at once.
+type asking struct {
+	qs      []Question
+	keys    []string // of the questions, unique within the call
+	missing []int    // the places of those that have no answer
+}
+
+// ask asks a client that brings its answers by sending the request again. Many
+// handlers may wait here for minutes, each with its stack: the frames down to the wait
+// are kept small, and what needs large ones has returned by then.
+func (s *stateless) ask(ctx context.Context, c *Call, qs []Question) ([]Answer, error) {
+	in := &s.input
+	if err := in.mu.Lock(ctx, c.ctx); err != nil {
+		return nil, err
+	}
+	defer in.mu.Unlock()
+	a := in.begin(qs)
+	for in.lacks(a) {
+		wake, err := s.putQuestions(c, a)
+		if err != nil {
+			return nil, err
+		}
+		if err := in.take(s.await(ctx, c, wake), a); err != nil {
+			return nil, err
+		}
+	}
+	return in.answers(a), nil
+}
+
+// begin returns what is asked with the keys that it is asked by.
+func (in *input) begin(qs []Question) *asking {
+	a := &asking{qs: qs, keys: make([]string, len(qs))}
+	for i := range qs {
+		a.keys[i] = in.Key(qs[i].Key)
+	}
+	return a
+}
+
+// lacks finds what has no answer yet, and reports whether there is any. What is no
+// answer is forgotten, and asked for anew.
+func (in *input) lacks(a *asking) bool {
+	a.missing = a.missing[:0]
+	for i := range a.qs {
+		if !in.Has(a.keys[i], a.qs[i].Valid) {
+			a.missing = append(a.missing, i)
+		}
+	}
+	return len(a.missing) > 0
+}
+
+func (in *input) answers(a *asking) []Answer {
+	answers := make([]Answer, len(a.qs))
+	for i, key := range a.keys {
+		answers[i].Result = in.Given[key]
+	}
+	return answers
+}
+
+// await waits until the call can go on. The actor says so, also when the call ends;
+// it knows nothing of a context that is the handler's own.
+func (s *stateless) await(ctx context.Context, c *Call, wake <-chan more) more {
+	if s.deaf == nil && ctx.Done() == c.ctx.Done() {
+		return <-wake
+	}
+	return s.awaitOr(ctx, wake)
+}
+
+func (s *stateless) awaitOr(ctx context.Context, wake <-chan more) more {
+	select {
+	case m := <-wake:
+		return m
+	case <-s.deaf:
+		return more{err: ErrSessionEnded}
+	case <-ctx.Done():
+		return more{err: context.Cause(ctx)}
+	}
+}
+
+// maxStateAge is how long a client may take to send a request again.
+var maxStateAge = limits.RetryWait.Value()
+
+// patience is how long a client has to send a request again.
+func (svc *Service) patience() time.Duration { return min(svc.Limits.MaxAsk, maxStateAge) }
+
+// putQuestions has the client told what is missing. The answers come on the channel;
+// until they have, an account holds the call's place among those that wait.
+func (s *stateless) putQuestions(c *Call, a *asking) (wake <-chan more, err error) {
+	n, in := c.peer.node, &s.input
+	if cause := context.Cause(c.ctx); cause != nil {
+		return nil, cause
+	}
+	if in.Round == maxRounds {
+		n.refusals.count(AskRounds)
+		return nil, ErrTooManyRounds
+	}
+	if in.place, err = n.accounts.admitParked(s); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			in.place.Held[heldParked].Add(-1)
+		}
+	}()
+	if in.park == "" {
+		in.park = newID()
+		n.mrtr.Put(in.park, c.r)
+	}
+	state, err := n.mrtr.seal(c, in, time.Now().Add(c.peer.svc.patience()))
+	if err != nil {
+		return nil, err
+	}
+	answers := make(chan more, 1)
+	m := &askMore{round: in.Round + 1, answer: inputRequired(a, state, c.peer.svc.ResultMeta), wake: answers}
+	m.Init()
+	if err := c.post(m); err != nil {
+		return nil, err
+	}
+	if m.Wait(); m.err != nil {
+		return nil, m.err
+	}
+	in.Round++
+	return answers, nil
+}
+
+// take ends a wait: what a request brought of that which was missing is kept, and the
+// rest is ignored.
+func (in *input) take(got more, a *asking) error {
+	in.place.Held[heldParked].Add(-1)
+	if got.err != nil {
+		return got.err
+	}
+	for _, i := range a.missing {
+		if raw, ok := got.given[a.keys[i]]; ok {
+			in.Take(a.keys[i], raw)
+		}
+	}
+	return nil
+}
+
+// inputRequired is the response that asks for input, from the id on (2026-07-28,
+// basic/patterns/mrtr).
+func inputRequired(a *asking, state string, meta []byte) []byte {
+	b := append([]byte(nil), `,"result":{"resultType":"input_required","inputRequests":{`...)
+	for k, i := range a.missing {
+		if k > 0 {
+			b = append(b, ',')
+		}
+		b = codec.AppendString(b, a.keys[i])
+		b = append(b, `:{"method":`...)
+		b = codec.AppendString(b, a.qs[i].Method)
+		b = append(b, `,"params":`...)
+		if len(a.qs[i].Params) > 0 {
+			b = append(b, a.qs[i].Params...)
+		} else {
+			b = append(b, '{', '}')
+		}
+		b = append(b, '}')
+	}
+	b = append(b, `},"requestState":`...)
+	b = codec.AppendString(b, state)
+	if len(meta) > 0 {
+		b = append(b, `,"_meta":`...)
+		b = append(b, meta...)
+	}
+	return append(b, '}', '}')
 }

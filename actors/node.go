@@ -93,7 +93,6 @@ func NewNode(c Config) *Node {
 	n.talking.all = make(map[*liveStream]struct{})
 	n.listeners = listeners{kernel.NewDirectory[SessionKey, *listenActor](), n}
 	n.mrtr = parked{Directory: kernel.NewDirectory[string, *requestActor](), keys: c.Keys}
-	n.mrtr.outcomes.all = make(map[string]outcome)
 	n.questions.node, n.drain.node, n.subs.node, n.calls.node, n.links.node, n.mrtr.node = n, n, n, n, n, n
 	n.questions.open = make(map[string]*question)
 	n.subs.init()

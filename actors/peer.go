@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
@@ -236,4 +237,144 @@ func (n *Node) Sessions(svc *Service, f func(*Peer)) {
 			f(s.peer)
 		}
 	})
+}
+
+// push sends data on a session's standalone stream if that is written here. It
+// reports whether the stream has it: for its connection, or else for a resume. A new
+// stream in its place does not have it.
+func (d *sessions) push(k SessionKey, data []byte) (sent bool) {
+	s, ok := d.Get(k)
+	if !ok {
+		return false
+	}
+	if s.link != nil {
+		return s.pushLink(data)
+	}
+	st, ok := d.node.streams.Get(StreamKey{k, s.view.Load().rec.Standalone})
+	if !ok || st.queued.Load() > int64(s.svc.Limits.Queue) ||
+		st.Post(&pushEntries{entries: []stream.Entry{{Kind: stream.Message, Data: data}}, told: true}) != nil {
+		s.away.Store(true) // its next stream, or resume, makes good what it missed
+		return false
+	}
+	return true
+}
+
+// Push sends a notification on the session's standalone stream, if that is written
+// here: else it is lost. It never waits.
+func (p *Peer) Push(method string, params []byte) {
+	p.node.sessions.push(p.key, codec.AppendNotification(nil, method, params))
+}
+
+// PushUpdate is Push of an update of a resource. To a session that lives on a connection
+// it waits until the client has read enough.
+func (p *Peer) PushUpdate(uri string) {
+	if l := p.last.Load().link; l != nil {
+		_ = l.tell(p.node.base, stream.Entry{Kind: stream.Message, Data: updateOf(uri)})
+		return
+	}
+	p.node.sessions.push(p.key, updateOf(uri))
+}
+
+// pushLink sends an invalidation, if the session has begun and its client reads. What it misses is made good later.
+func (s *sessionActor) pushLink(data []byte) (heard bool) {
+	switch {
+	case !s.link.ready.Load():
+		return false // it is told when it has begun
+	case s.link.full():
+		s.away.Store(true)
+		if s.link.mending.CompareAndSwap(false, true) {
+			go s.makeGood()
+		}
+		return false
+	}
+	s.link.send(data)
+	return true
+}
+
+// makeGood waits until the client has read, and tells it what it missed, as fast as it reads.
+func (s *sessionActor) makeGood() {
+	for again := true; again; again = s.away.Load() && s.link.mending.CompareAndSwap(false, true) {
+		for s.away.Load() {
+			if s.link.conn.Room(s.node.base) != nil {
+				return
+			}
+			s.away.Store(false)
+			s.svc.Handler.Opened(s.peer, true)
+		}
+		s.link.mending.Store(false)
+	}
+}
+
+// told is which state of the catalogues a session was told on its standalone stream.
+// The record takes it over when the connection has outlived that by so long that one
+// broken by then would have been noticed, which takes up to two comments: until then
+// the next stream tells it again.
+type told struct {
+	stream string
+	digest string
+	since  string // what the session had been told when the stream began
+}
+
+// Told is the digest of the catalogues that the client was last told.
+func (p *Peer) Told() string {
+	rec := p.who.record()
+	if t := p.last.Load().told.Load(); t != nil && t.stream == rec.Standalone {
+		return t.digest
+	}
+	return rec.Told
+}
+
+// listens notes that the stream id takes the place of another one. What was told on
+// one whose connection seemed to be there is told again: its client has given it up.
+func (s *sessionActor) listens(id, old string, live bool) {
+	base := s.view.Load().rec.Told
+	if t := s.told.Load(); live && t != nil && t.stream == old {
+		base = t.since
+	}
+	s.told.Store(&told{stream: id, digest: base, since: base})
+}
+
+// Announce sends notifications without params on the session's standalone stream, if
+// that is written here, and notes that they told the state of the catalogues with that
+// digest. It never waits.
+func (p *Peer) Announce(methods []string, digest string) {
+	s := p.last.Load()
+	id := s.view.Load().rec.Standalone
+	for _, m := range methods {
+		if !p.node.sessions.push(p.key, codec.AppendNotification(nil, m, nil)) {
+			return // its next stream begins with what differs
+		}
+	}
+	if s.link != nil {
+		_ = s.changeLinked(func(r *session.Record) bool { r.Told = digest; return true })
+		return
+	}
+	before := s.told.Load()
+	now := &told{stream: id, digest: digest}
+	if now.since = s.view.Load().rec.Told; before != nil && before.stream == id {
+		now.since = before.since
+	}
+	if s.view.Load().rec.Standalone == id && s.told.CompareAndSwap(before, now) {
+		time.AfterFunc(3*s.svc.Limits.KeepAlive, func() { p.confirm(s, now) })
+	}
+}
+
+// confirm stores what a session was told, if its client still listens.
+func (p *Peer) confirm(s *sessionActor, t *told) {
+	n := p.node
+	st, ok := n.streams.Get(StreamKey{s.key, t.stream})
+	if !ok || !st.heard.Load() || s.told.Load() != t || s.view.Load().rec.Standalone != t.stream {
+		return
+	}
+	ctx, cancel := context.WithTimeout(n.base, s.svc.Limits.StoreWait)
+	defer cancel()
+	err := p.change(ctx, func(r *session.Record) bool {
+		changed := r.Told != t.digest
+		r.Told = t.digest
+		return changed
+	})
+	// When this fails the session is told again, which is legal.
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		n.log.Debug("catalogue digest not stored", "error", err)
+	}
 }

@@ -1,15 +1,18 @@
 package actors
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"time"
 	"unsafe"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
@@ -387,4 +390,159 @@ func (r *requestActor) handle(head []byte) (out []byte, err *mcp.Error) {
 		}
 	}()
 	return r.svc.Handler.Serve(r.ctx, r.call, head)
+}
+
+// calls makes the actors of requests, and keeps them, with their PIDs, for the next ones.
+type calls struct {
+	node *Node
+	mu   sync.Mutex // guards free
+	free []*requestActor
+}
+
+// callsKept is how many actors are kept.
+const callsKept = 512
+
+// actor returns one for a request that a has been charged with.
+func (p *calls) actor(a *quota.Account) *requestActor {
+	n := p.node
+	p.mu.Lock()
+	var r *requestActor
+	if k := len(p.free); k > 0 {
+		r, p.free = p.free[k-1], p.free[:k-1]
+	}
+	p.mu.Unlock()
+	if r == nil {
+		r = &requestActor{node: n}
+		n.k.Start(&r.Actor, KindRequest, "", r)
+		r.timer = time.AfterFunc(time.Hour, func() { _ = r.Post(graceOver{}) })
+		r.timer.Stop()
+	} else {
+		r.Wake()
+	}
+	r.from, r.out = a, codec.GetBuffer()
+	return r
+}
+
+// begins makes the actor stand for a request, which is delivered in the way w.
+func (r *requestActor) begins(svc *Service, w way, m *codec.Message, body []byte, c *Call) {
+	r.svc, r.way, r.body, r.started = svc, w, body, time.Now()
+	r.id = append(r.id[:0], m.ID...)
+	// Once a session or a stream knows the request, others may cancel it.
+	// The node's own context is no parent: its list of children would be the one
+	// lock that all calls share.
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	c.ctx = r.ctx
+	c.r, c.turn, c.msg = r, r.turn, m
+	c.client, c.pace = w.client, w.pace
+	c.own = bytes.Clone(m.ProgressToken)
+	c.token.Store(&c.own)
+	r.call = c
+}
+
+// release ends the request, when nothing can find it any more.
+func (r *requestActor) release() {
+	n := r.node
+	if r.from != nil {
+		n.accounts.Leave(r.from)
+	}
+	r.out.Free()
+	if r.handed {
+		n.drain.handed.Add(-1)
+	}
+	if r.used {
+		r.Actor.Stop()
+		return
+	}
+	r.svc, r.way, r.logged, r.from, r.out, r.ctx, r.cancel = nil, way{}, logged{}, nil, nil, nil, nil
+	r.self, r.call, r.body = nil, nil, nil
+	r.phase, r.gate, r.notified, r.graced = request.Plain, nil, 0, false
+	r.Rest()
+	p := &n.calls
+	p.mu.Lock()
+	keep := len(p.free) < callsKept && !n.drain.closing.Load()
+	if keep {
+		p.free = append(p.free, r)
+	}
+	p.mu.Unlock()
+	if !keep {
+		r.Wake()
+		r.Actor.Stop()
+	}
+}
+
+// close ends the actors that are kept.
+func (p *calls) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.free {
+		r.Wake()
+		r.Actor.Stop()
+	}
+	p.free = nil
+}
+
+// fault answers what a contained panic has left without an answer. A request of a session
+// has status 200, see turnAway.
+func fault(c answerer, id []byte, status int) {
+	f := *faults.Internal
+	f.Status = status
+	f.Tell(c, id)
+}
+
+// Failed sees to it that nobody waits for what a panic has cut short. Where that was the
+// answer, or the opening of a response, the client is told that something is wrong, or
+// its connection ends.
+func (r *requestActor) Failed(m any, last bool) {
+	if c, ok := m.(called); ok {
+		m = c.m
+	}
+	if m, ok := m.(kernel.Refusable); ok {
+		defer m.Refused(errInternal)
+	}
+	switch m := m.(type) {
+	case *callResult:
+		r.unanswered()
+	case *retried:
+		if m.verdict == taken { // by half
+			r.stop()
+			r.forget(m.x)
+		}
+	case abandon, giveUp, streamGone, graceOver, connGone, closeConn:
+		r.stop()
+		if r.logged.stream == nil {
+			r.unanswered()
+		}
+	}
+	if last {
+		r.stop()
+	}
+}
+
+// stop ends the handler's wait, and its context.
+func (r *requestActor) stop() {
+	if r.cancel != nil {
+		r.cancel(errInternal)
+	}
+	r.goOn(more{err: errInternal})
+}
+
+// forget undoes that x is the exchange that the call answers: who brought it sees to it.
+func (r *requestActor) forget(x brought) {
+	r.way.delivery, r.self.served = nowhere{}, &r.self.direct // which holds nothing
+	if r.from == x.from {
+		r.from = nil
+	}
+}
+
+// unanswered ends the exchange of a request whose answer was cut short.
+func (r *requestActor) unanswered() {
+	r.phase = request.Dropped
+	r.way.end(broken, r.id)
+	r.way.delivery = nowhere{}
+	r.Contain(func() { r.endOthers(givenUp) })
+}
+
+// internalError is the response to the request id that a panic has cut short.
+func internalError(id []byte) []byte {
+	return codec.AppendError(nil, id, faults.Internal.Code, faults.Internal.Text, nil)
 }

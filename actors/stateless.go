@@ -153,7 +153,7 @@ func (a *arrival) take() (begun bool) {
 		return false
 	}
 	r, x := a.begin(from, !a.on.keeps() || a.svc.Handler.MayAsk(m.Method, m.Name))
-	r.self.given = given
+	r.self.Given = given
 	a.run(r, x)
 	return true
 }

@@ -528,3 +528,57 @@ func (svc *Service) recordTTL() time.Duration { return RecordTTL(svc.Limits.Repl
 // RecordTTL is the lifetime of the record of a stream whose events can be replayed
 // for the given time. Stores must keep events longer than that.
 func RecordTTL(replayAge time.Duration) time.Duration { return replayAge * 4 / 3 }
+
+// Failed ends the stream after a panic that may have left a step half done: the append
+// that comes next may never have been sent, and nobody could tell. The record is still
+// ours, so that whoever resumes the stream takes it over, and its calls run again or end
+// with -32010 as after a crash.
+func (s *streamActor) Failed(m any, last bool) {
+	switch m := m.(type) {
+	case *attach:
+		// It is the fault of one connection, and nothing of the stream's has changed.
+		if s.att != nil && s.att == m.att {
+			s.att = nil
+			s.heard.Store(false)
+		}
+		m.Refused(errInternal)
+		if !last {
+			return
+		}
+	case detach, serveCall:
+		if !last {
+			return
+		}
+	case *pushEntries:
+		if !m.taken {
+			m.Refused(errInternal)
+		}
+	}
+	s.cutShort()
+}
+
+// cutShort carries out what is left of a step, as far as somebody waits for it, and ends
+// the stream as lost. Each part of that may fail for the reason that the step did.
+func (s *streamActor) cutShort() {
+	left := s.fx // without what was carried out
+	s.fx = nil
+	s.Contain(func() { left = s.m.Step(stream.Event{Op: stream.Fenced, Err: errInternal}, left) })
+	for i := range left {
+		for k := range left[i].Entries {
+			e := &left[i].Entries[k]
+			s.Contain(func() { e.Drop(left[i].Err) }) // nil for those that are stored
+		}
+	}
+	if att := s.att; att != nil {
+		s.att = nil
+		if !s.opened {
+			status := 200
+			if len(s.rec.Calls) == 0 {
+				status = 500
+			}
+			s.Contain(func() { fault(att.conn, s.callID(), status) })
+		}
+		s.Contain(att.cut)
+	}
+	s.lost(errInternal)
+}

@@ -29,6 +29,7 @@ var layers = []layer{
 	{"internal/kernel", nil, nil, "an actor system knows nothing of what its actors do"},
 	{"internal/layout", nil, nil, "rules read the repository and run none of it"},
 	{"internal/limits", nil, nil, "every layer takes its bounds from it, so it can know none"},
+	{"internal/mrtr", []string{"codec", "internal/limits"}, nil, "what a client carries for a call knows nothing of how the call waits"},
 	{"internal/quota", []string{"internal/kernel"}, nil, "counting clients knows nothing of what they do"},
 	{"internal/telemetry", nil, nil, "every layer reports to it, so it can know none"},
 	{"internal/toolschema", []string{"codec", "internal/limits"}, nil, "schemas know JSON, and neither tools nor the protocol"},

@@ -164,13 +164,26 @@ func (f *lockFinder) isMutex(kind ast.Expr) bool {
 		return f.isMutex(kind.X)
 	case *ast.SelectorExpr:
 		x, ok := kind.X.(*ast.Ident)
-		if !ok || x.Name != f.s.imports()["sync"] || !strings.HasSuffix(kind.Sel.Name, "Mutex") {
+		if !ok || !strings.HasSuffix(kind.Sel.Name, "Mutex") {
+			return false
+		}
+		if x.Name != f.s.imports()["sync"] && !f.ours(x.Name) {
 			return false
 		}
 		f.seen[kind.Pos()] = true
 		return true
 	case *ast.Ident:
 		return strings.HasSuffix(kind.Name, "Mutex")
+	}
+	return false
+}
+
+// ours says whether a name is that of an imported package of the root module.
+func (f *lockFinder) ours(name string) bool {
+	for target, as := range f.s.imports() {
+		if as == name && within(target, rootModule) {
+			return true
+		}
 	}
 	return false
 }

@@ -1,20 +1,20 @@
-package actors
+package mrtr
 
 import (
 	"context"
 	"sync"
 )
 
-// ctxMutex is a mutex that its owner may hold for long, as whoever waits for it can
+// Mutex is a mutex that its owner may hold for long, as whoever waits for it can
 // give up. The zero value is unlocked.
-type ctxMutex struct {
+type Mutex struct {
 	mu    sync.Mutex // guards the rest
 	held  bool
-	freed chan struct{} // closed by unlock; nil while nobody waits
+	freed chan struct{} // closed by Unlock; nil while nobody waits
 }
 
-// lock locks m. It fails with the cause of the context that ends before it could.
-func (m *ctxMutex) lock(ctx, call context.Context) error {
+// Lock locks m. It fails with the cause of the context that ends before it could.
+func (m *Mutex) Lock(ctx, call context.Context) error {
 	for {
 		freed := m.tryLock()
 		if freed == nil {
@@ -30,8 +30,8 @@ func (m *ctxMutex) lock(ctx, call context.Context) error {
 	}
 }
 
-// tryLock locks m and returns nil, or returns what unlock will close.
-func (m *ctxMutex) tryLock() (freed <-chan struct{}) {
+// tryLock locks m and returns nil, or returns what Unlock will close.
+func (m *Mutex) tryLock() (freed <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.held {
@@ -44,8 +44,8 @@ func (m *ctxMutex) tryLock() (freed <-chan struct{}) {
 	return m.freed
 }
 
-// unlock unlocks m, which the caller holds.
-func (m *ctxMutex) unlock() {
+// Unlock unlocks m, which the caller holds.
+func (m *Mutex) Unlock() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.held = false

@@ -1,4 +1,4 @@
-package actors
+package mrtr
 
 import (
 	"fmt"
@@ -13,12 +13,12 @@ func TestOutcomesAreBounded(t *testing.T) {
 		"by bytes":  {puts: 40, size: 1 << 20, kept: maxOutcomeBytes >> 20},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := outcomes{all: make(map[string]outcome)}
+			o := Outcomes{}
 			for i := range tt.puts {
-				o.put(fmt.Sprint(i), outcome{outcome: make([]byte, tt.size), until: time.Now().Add(time.Hour)})
+				o.Put(fmt.Sprint(i), Outcome{Rest: make([]byte, tt.size), Until: time.Now().Add(time.Hour)})
 			}
 			for i := range tt.puts {
-				if _, ok := o.get(fmt.Sprint(i)); ok != (i >= tt.puts-tt.kept) {
+				if _, ok := o.Get(fmt.Sprint(i)); ok != (i >= tt.puts-tt.kept) {
 					t.Fatalf("of %d, the one that came as number %d is kept: %v", tt.puts, i, ok)
 				}
 			}

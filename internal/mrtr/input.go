@@ -1,0 +1,77 @@
+package mrtr
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+)
+
+// Input is what a call has asked for so far, and what it was given. The zero value has
+// asked for nothing. The caller keeps others from it with a Mutex.
+type Input struct {
+	Round int               // how often it has asked
+	Given map[string][]byte // by key, raw
+	taken []string          // the keys of Given that have answered a question
+	used  []usedKey
+}
+
+// usedKey is how often a key was asked for.
+type usedKey struct {
+	key string
+	n   int
+}
+
+// Key makes the key of a question unique within the call: the second with the same key is
+// "key-2", unless that was asked for, too. A run after the first gets to the same keys.
+func (in *Input) Key(key string) string {
+	unique := key
+	if i := in.uses(key); i >= 0 {
+		for in.uses(unique) >= 0 {
+			in.used[i].n++
+			unique = key + "-" + strconv.Itoa(in.used[i].n)
+		}
+	}
+	in.used = append(in.used, usedKey{unique, 1})
+	return unique
+}
+
+// uses returns the place of a key in used, -1 for none.
+func (in *Input) uses(key string) int {
+	return slices.IndexFunc(in.used, func(u usedKey) bool { return u.key == key })
+}
+
+// Has reports whether the question with a unique key has its answer. What is no answer is
+// forgotten, so that it is asked for anew; a nil valid takes everything.
+func (in *Input) Has(key string, valid func(raw []byte) bool) bool {
+	raw, ok := in.Given[key]
+	if ok && (valid == nil || valid(raw)) {
+		if !slices.Contains(in.taken, key) {
+			in.taken = append(in.taken, key)
+		}
+		return true
+	}
+	delete(in.Given, key)
+	return false
+}
+
+// Take keeps what a request brought under a key.
+func (in *Input) Take(key string, raw []byte) {
+	if in.Given == nil {
+		in.Given = make(map[string][]byte)
+	}
+	in.Given[key] = raw
+}
+
+// Answered is what has answered questions so far, for the next State, and its size in
+// bytes. What has answered nothing is not worth carrying.
+func (in *Input) Answered() (given map[string]json.RawMessage, size int) {
+	if len(in.taken) > 0 {
+		given = make(map[string]json.RawMessage, len(in.taken))
+		for _, k := range in.taken {
+			v := in.Given[k]
+			given[k] = v
+			size += len(k) + len(v)
+		}
+	}
+	return given, size
+}

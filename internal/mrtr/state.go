@@ -1,0 +1,96 @@
+package mrtr
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+)
+
+// Digest stands for the answers that a request brings.
+type Digest [sha256.Size]byte
+
+// AnswersDigest is that of the inputResponses of m.
+func AnswersDigest(m *codec.Message) Digest {
+	return sha256.Sum256(codec.AppendCanonical(nil, m.Responses))
+}
+
+// State is what a requestState holds: for whom, for which request and until
+// when it is good, where the call waits, and the answers so far.
+type State struct {
+	Method  string                     `json:"m"`
+	Request string                     `json:"r"` // hash of what the request asks for
+	Expires int64                      `json:"e"` // unix milliseconds
+	Park    string                     `json:"p"`
+	Round   int                        `json:"n"`
+	Given   map[string]json.RawMessage `json:"g,omitempty"`
+}
+
+// Answers are the answers so far.
+func (s *State) Answers() map[string][]byte {
+	all := make(map[string][]byte, len(s.Given))
+	for k, v := range s.Given {
+		all[k] = v
+	}
+	return all
+}
+
+// RequestDigest stands for what a request asks for: its arguments by value, and the
+// name or URI, but not its _meta, its answers or its state.
+func RequestDigest(m *codec.Message) string {
+	h := sha256.New()
+	for _, part := range [][]byte{m.Name, m.URI, m.Arguments} {
+		part = codec.AppendCanonical(nil, part)
+		h.Write([]byte{byte(len(part) >> 24), byte(len(part) >> 16), byte(len(part) >> 8), byte(len(part))})
+		h.Write(part)
+	}
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
+}
+
+// aad binds a state to the principal and the server that it was sealed for.
+func aad(tenant, server string) []byte {
+	return []byte("requestState\x00" + tenant + "\x00" + server)
+}
+
+// Seal makes the text that a client of a server carries. seal seals plain for aad.
+func (s *State) Seal(tenant, server string, seal func(plain, aad []byte) ([]byte, error)) (string, error) {
+	plain, err := codec.Marshal(s)
+	if err != nil {
+		return "", err
+	}
+	sealed, err := seal(plain, aad(tenant, server))
+	if err != nil {
+		return "", err
+	}
+	return base64.RawURLEncoding.EncodeToString(sealed), nil
+}
+
+// ErrBadState stands for whatever is wrong with a state: its client is told no more.
+var ErrBadState = errors.New("mrtr: bad requestState")
+
+// Open opens the state that m brings from a client of a server. ErrBadState reports that
+// it is not good for this request of this client now. open opens what seal has sealed;
+// its errors are returned as they are.
+func Open(m *codec.Message, tenant, server string, now time.Time, open func(sealed, aad []byte) ([]byte, error)) (*State, error) {
+	text, ok := codec.Str(m.State)
+	if !ok || strings.ContainsAny(text, "\r\n") { // which the decoder would skip
+		return nil, ErrBadState
+	}
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil {
+		return nil, ErrBadState
+	}
+	plain, err := open(sealed, aad(tenant, server))
+	if err != nil {
+		return nil, err
+	}
+	st := new(State)
+	if codec.Unmarshal(plain, st) != nil || st.Method != string(m.Method) || st.Request != RequestDigest(m) || now.UnixMilli() >= st.Expires {
+		return nil, ErrBadState
+	}
+	return st, nil
+}
