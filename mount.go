@@ -2,6 +2,7 @@ package troupe
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -10,13 +11,15 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/transport"
 )
 
-// Limits are those of one server. Zero fields stand for what Options has.
+// Limits are those of one server. Zero fields stand for what Options has, negative ones for
+// none, as there; Mount panics for what is out of bounds.
 type Limits struct {
 	// MaxBody is the largest body of a request in bytes.
 	MaxBody int64
@@ -43,6 +46,16 @@ type Limits struct {
 	StreamsPerSession int
 	// SubscriptionsPerSession bounds the resources that a session subscribes to.
 	SubscriptionsPerSession int
+}
+
+// check refuses what is out of bounds.
+func (l Limits) check() error {
+	return errors.Join(
+		limits.MaxBody.Settle(&l.MaxBody), limits.MaxCall.Settle(&l.MaxCall), limits.MaxAsk.Settle(&l.MaxAsk),
+		limits.CallRate.Settle(&l.CallRate), limits.CallBurst.Settle(&l.CallBurst), limits.LogRate.Settle(&l.LogRate),
+		limits.CallsPerSession.Settle(&l.CallsPerSession), limits.ParkedPerSession.Settle(&l.ParkedPerSession),
+		limits.StreamsPerSession.Settle(&l.StreamsPerSession), limits.SubscriptionsPerSession.Settle(&l.SubscriptionsPerSession),
+	)
 }
 
 // mount is a server at a path.
@@ -98,6 +111,9 @@ func legacyPaths(path string) (sse, messages string) {
 func (rt *Runtime) serve(srv *Server) *service {
 	if rt.ids[srv.opts.ID] {
 		panic(fmt.Sprintf("troupe: there is a server with id %q already: set ServerOptions.ID", srv.opts.ID))
+	}
+	if err := srv.opts.Limits.check(); err != nil {
+		panic(fmt.Sprintf("troupe: the server %q: %v", srv.opts.ID, err))
 	}
 	s := &service{rt: rt, srv: srv, ops: rt.tel.Operations(srv.opts.ID), spans: rt.tel.Tracing()}
 	s.svc = actors.NewService(srv.opts.ID, s, rt.limits(&srv.opts.Limits))

@@ -162,8 +162,8 @@ func (p *prompt) wire() mcp.Prompt {
 
 // AddPrompt registers a prompt; it replaces one of the same name.
 func AddPrompt(s *Server, p Prompt, handler PromptHandler) {
-	if p.Name == "" {
-		panic("troupe: a prompt needs a name")
+	if err := checkName("prompt", p.Name); err != nil {
+		panic(err.Error())
 	}
 	s.prompts.put(p.Name, &prompt{Prompt: p, handler: handler})
 }

@@ -101,7 +101,8 @@ func (t *tool) wire() mcp.Tool {
 //
 // An error of the handler becomes a result with isError, which the model sees;
 // an *mcp.Error becomes a protocol error. AddTool replaces a tool of the same
-// name. It panics when a schema is not valid, or cannot be inferred, as for a type
+// name. It panics when the name is empty, not UTF-8 or longer than 1 KiB, which not every
+// client could send; when a schema is not valid, or cannot be inferred, as for a type
 // with JSON methods of its own: that is a mistake in the program. Set InputSchema
 // or OutputSchema for such types.
 func AddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context, call *Call, in In) (Out, error)) {
@@ -159,11 +160,11 @@ var resultTypes = sync.OnceFunc(func() {
 
 func newTool(t Tool) *tool {
 	resultTypes()
-	if t.Name == "" {
-		panic("troupe: a tool needs a name")
+	err := checkName("tool", t.Name)
+	if err != nil {
+		panic(err.Error())
 	}
 	e := &tool{Tool: t}
-	var err error
 	if e.input, e.headers, err = toolschema.Arguments(t.InputSchema); err != nil {
 		panic(fmt.Sprintf("troupe: tool %q: input schema: %v", t.Name, err))
 	}

@@ -90,3 +90,20 @@ func TestRefusedSchemas(t *testing.T) {
 		}
 	}
 }
+func TestCheckName(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"get_weather", "weiter/über 天气", " ", strings.Repeat("n", 1024)} {
+		if err := checkName("tool", name); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	for name, want := range map[string]string{
+		"":                        "troupe: a prompt needs a name",
+		"a\xff":                   `troupe: the name "a\xff" of a prompt is not UTF-8`,
+		strings.Repeat("n", 1025): "has 1025 bytes: at most 1024 fit",
+	} {
+		if err := checkName("prompt", name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.20q: %v, want %s", name, err, want)
+		}
+	}
+}

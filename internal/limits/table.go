@@ -41,6 +41,8 @@ var (
 	MaxURI = add[int](Row{Section: Request, Name: "URI of a resource that is read or subscribed to", Option: "MaxURI", Kind: Size, Default: 8 * kib, Least: 1, Most: gib,
 		Beyond: "-32602; left out of the filter of `subscriptions/listen`", Counted: "uri",
 		Usage: "most bytes in the URI of a resource that a client reads or subscribes to, a `size`"})
+	Name = add[int](Row{Section: Request, Name: "name of a tool or prompt", Kind: Size, Default: kib,
+		Beyond: "`AddTool` and `AddPrompt` panic"})
 	Token = add[int](Row{Section: Request, Name: "id, and progress token, as they are sent", Kind: Size, Default: 2 * kib, Shown: "2 KiB each",
 		Beyond: "-32600"})
 	ClientInfo = add[int](Row{Section: Request, Name: "`clientInfo` and `capabilities` together", Kind: Size, Default: 256 * kib,
