@@ -16,29 +16,18 @@ type Cache struct {
 	// TTL is how long the answer counts as fresh after it has come, in whole
 	// milliseconds. 0 and less: it may be out of date at once.
 	TTL time.Duration
-	// Scope is who may share it.
-	Scope CacheScope
+	// Scope is who may share it. Empty is [mcp.CachePrivate] for what resources hold, since
+	// their handlers know who asks. The lists and what server/discover says are the same for
+	// all who may ask: for them it is mcp.CachePrivate with Options.Authenticate or
+	// ServerOptions.Visible, and [mcp.CachePublic] without, which lets anybody share it who
+	// comes by it.
+	Scope mcp.CacheScope
 }
-
-// CacheScope says who may share an answer that is kept.
-type CacheScope uint8
-
-const (
-	// CacheDefault is CachePrivate for what resources hold, since their handlers know
-	// who asks. The lists and what server/discover says are the same for all who may
-	// ask: it is CachePrivate there with Options.Authenticate or ServerOptions.Visible, and
-	// CachePublic without.
-	CacheDefault CacheScope = iota
-	// CachePrivate keeps the answer to requests with the same authorization.
-	CachePrivate
-	// CachePublic lets anybody share it who comes by it, also past Authenticate.
-	CachePublic
-)
 
 // appendMembers appends the members of a result that say so.
 func (c Cache) appendMembers(dst []byte) []byte {
 	scope := mcp.CachePrivate
-	if c.Scope == CachePublic {
+	if c.Scope == mcp.CachePublic { // what is no scope at all is not shared
 		scope = mcp.CachePublic
 	}
 	dst = append(dst, `"ttlMs":`...)
@@ -51,8 +40,8 @@ func (c Cache) appendMembers(dst []byte) []byte {
 // listCache is for the lists and for server/discover.
 func (s *service) listCache() *Cache {
 	c := s.srv.opts.ListCache
-	if c.Scope == CacheDefault && s.rt.opts.Authenticate == nil && s.srv.opts.Visible == nil {
-		c.Scope = CachePublic
+	if c.Scope == "" && s.rt.opts.Authenticate == nil && s.srv.opts.Visible == nil {
+		c.Scope = mcp.CachePublic
 	}
 	return &c
 }

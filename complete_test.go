@@ -20,7 +20,7 @@ func TestResultHead(t *testing.T) {
 	}{
 		{nil, "", struct{}{}, `{"resultType":"complete",` + meta + `}`},
 		{nil, "", map[string]int{"a": 1}, `{"resultType":"complete",` + meta + `,"a":1}`},
-		{&Cache{TTL: time.Second, Scope: CachePublic}, "", struct{}{}, `{"resultType":"complete","ttlMs":1000,"cacheScope":"public",` + meta + `}`},
+		{&Cache{TTL: time.Second, Scope: mcp.CachePublic}, "", struct{}{}, `{"resultType":"complete","ttlMs":1000,"cacheScope":"public",` + meta + `}`},
 		{&Cache{}, `{"a": "\n"}`, map[string]int{"b": 1}, `{"resultType":"complete","ttlMs":0,"cacheScope":"private",` +
 			`"_meta":{"a":"\n","io.modelcontextprotocol/serverInfo":{"name":"<s>","title":"S","version":"1"}},"b":1}`},
 	} {

@@ -52,7 +52,7 @@ func TestOtherRequestsDoNotAsk(t *testing.T) {
 // holds that what was read with answers is nothing to keep.
 func TestPromptsAndResourcesAsk(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		public := troupe.Cache{TTL: time.Hour, Scope: troupe.CachePublic}
+		public := troupe.Cache{TTL: time.Hour, Scope: mcp.CachePublic}
 		h := host.New(t, troupe.Options{}, &troupe.ServerOptions{ReadCache: public})
 		ask := func(ctx context.Context, call *troupe.Call) (string, error) {
 			r, err := call.Elicit(ctx, "?", host.Form)

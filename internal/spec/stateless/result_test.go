@@ -141,7 +141,7 @@ func TestModernResults(t *testing.T) {
 // TestModernCaching holds who may keep what, and for how long.
 func TestModernCaching(t *testing.T) {
 	someone := func(*http.Request) (troupe.Principal, error) { return troupe.Principal{}, nil }
-	public := func(ttl time.Duration) troupe.Cache { return troupe.Cache{TTL: ttl, Scope: troupe.CachePublic} }
+	public := func(ttl time.Duration) troupe.Cache { return troupe.Cache{TTL: ttl, Scope: mcp.CachePublic} }
 	for _, tt := range []struct {
 		name        string
 		o           troupe.Options
@@ -154,13 +154,13 @@ func TestModernCaching(t *testing.T) {
 			`"ttlMs":60000,"cacheScope":"private"`, `"ttlMs":1000,"cacheScope":"private"`},
 		{"as it is said", troupe.Options{Authenticate: someone}, troupe.ServerOptions{ListCache: public(-time.Hour), ReadCache: public(24 * time.Hour)},
 			`"ttlMs":0,"cacheScope":"public"`, `"ttlMs":86400000,"cacheScope":"public"`},
-		{"privately", troupe.Options{}, troupe.ServerOptions{ListCache: troupe.Cache{Scope: troupe.CachePrivate}}, `"ttlMs":0,"cacheScope":"private"`, `"ttlMs":0,"cacheScope":"private"`},
+		{"privately", troupe.Options{}, troupe.ServerOptions{ListCache: troupe.Cache{Scope: mcp.CachePrivate}}, `"ttlMs":0,"cacheScope":"private"`, `"ttlMs":0,"cacheScope":"private"`},
 	} {
 		testkit.Bubble(t, func(t *testing.T) {
 			p := host.NewStatelessPipe(t, tt.o, &tt.so)
 			troupe.AddResource(p.Server, mcp.Resource{URI: "test://kept", Name: "kept"}, func(_ context.Context, call *troupe.Call, uri string, _ map[string]string) ([]mcp.ResourceContents, error) {
 				call.SetCache(troupe.Cache{TTL: time.Hour})
-				call.SetCache(troupe.Cache{TTL: 2 * time.Hour, Scope: troupe.CachePublic})
+				call.SetCache(troupe.Cache{TTL: 2 * time.Hour, Scope: mcp.CachePublic})
 				return []mcp.ResourceContents{mcp.TextResource(uri, "", "x")}, nil
 			})
 			for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list", "server/discover"} {
