@@ -2,6 +2,7 @@ package troupe
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -18,7 +19,7 @@ import (
 //
 // One rule holds for every number, size and time: 0 is the default, and a negative
 // value is none, which is no limit, no delay or never. What must be bounded has no
-// such value: New fails, and names the option. docs/limits.md has all bounds.
+// such value: New fails, and names every option that is out of bounds. docs/limits.md has all bounds.
 type Options struct {
 	// Dir is the data directory: what is acknowledged there survives a crash of
 	// the process. Empty keeps everything in memory.
@@ -229,5 +230,14 @@ func (o *Options) settle() error {
 		limits.MaxQueued.Settle(&o.MaxQueued), limits.WriteTimeout.Settle(&o.WriteTimeout),
 		limits.CallsPerNode.Settle(&o.CallsPerNode), limits.MaxStore.Settle(&o.MaxStore),
 		limits.DrainDelay.Settle(&o.DrainDelay), limits.DrainWait.Settle(&o.DrainWait),
+		needed("Grace", o.Grace), needed("ModernGrace", o.ModernGrace), needed("Lease", o.Lease),
 	)
+}
+
+// needed refuses a negative time where there is none.
+func needed(option string, d time.Duration) error {
+	if d < 0 {
+		return fmt.Errorf("%s is %v: it must not be negative", option, d)
+	}
+	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"github.com/troupe-run/troupe/internal/limits"
 )
 
 // Forwarded finds out who made a request that came through proxies. The zero value trusts none.
@@ -13,7 +15,7 @@ type Forwarded struct {
 }
 
 // maxHops bounds how many proxies a request may have come through.
-const maxHops = 64
+var maxHops = limits.Hops.Value()
 
 // Seen returns r as its client sent it: with the client's address for RemoteAddr, where trusted proxies say it in
 // Forwarded (RFC 7239) or X-Forwarded-For. r is not changed, and returned as it is where nothing is said. The port is 0

@@ -11,16 +11,15 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/faults"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/mcp"
 )
 
-const (
-	// maxEventID is the longest Last-Event-ID that is passed on.
-	maxEventID = 256
+// maxEventID is the longest Last-Event-ID that is passed on.
+var maxEventID = limits.EventID.Value()
 
-	// maxEchoed is how much of a header's value is sent back in an error.
-	maxEchoed = 128
-)
+// maxEchoed is how much of a header's value is sent back in an error.
+const maxEchoed = 128
 
 // refusal is the answer to a request that does not reach the dispatcher.
 type refusal struct {

@@ -57,6 +57,8 @@ var (
 		Beyond: "it fails with `ErrNoAnswer`"})
 	Progress = add[int](Row{Section: Request, Name: "progress of one token", Kind: Rate, Default: 100,
 		Beyond: "the newest wins"})
+	Hops = add[int](Row{Section: Request, Name: "proxies of `TrustedProxies` that a request may have come through", Default: 64,
+		Beyond: "the client is the first one beyond them"})
 	Digits = add[int](Row{Section: Request, Name: "characters of a number in arguments", Default: 1000,
 		Beyond: "as arguments that do not fit"})
 	Exponent = add[int](Row{Section: Request, Name: "exponent of a number in arguments", Default: 999,
@@ -172,6 +174,8 @@ var (
 	ReplayBytes = add[int64](Row{Section: Stream, Name: "bytes that can be replayed", Option: "ReplayBytes", Kind: Size, Default: 4 * mib, Least: 1, Most: gib,
 		Beyond: "the oldest go; 400, -32011 for an event before them", Counted: "replay",
 		Usage: "most bytes of them that a stream keeps, a `size`"})
+	EventID = add[int](Row{Section: Stream, Name: "`Last-Event-ID`", Kind: Size, Default: 256,
+		Beyond: "400, -32011", Counted: "event-id", By: HTTP})
 	MaxQueued = add[int](Row{Section: Stream, Name: "bytes that wait for the connection", Option: "MaxQueued", Kind: Size, Default: mib, Least: 1, Most: gib,
 		Beyond: "the connection is cut; the client resumes", Counted: "queue-full", By: Cuts,
 		Usage: "most bytes that wait for a connection, or for the log, a `size`"})

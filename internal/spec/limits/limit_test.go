@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // limitEnv is a runtime with some clients: two sessions of ann, one of bob, and
@@ -410,6 +411,7 @@ var elsewhere = map[*limits.Row]string{
 	limits.MaxQueued.Row:      "TestWhatAClientMayHoldUp",
 	limits.WriteTimeout.Row:   "TestWhatAClientMayHoldUp",
 	limits.LogRate.Row:        "TestLogRate",
+	limits.EventID.Row:        "TestAdmission",
 	limits.SubscribedURIs.Row: "TestSubscriptionLimits",
 	limits.StoreShare.Row:     "TestOneClientDoesNotFillTheStore",
 	limits.MaxStore.Row:       "TestFullStoreRefusesNewWorkAndLetsOldEnd",
@@ -437,6 +439,36 @@ func TestLimitsHaveTheirRow(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestOptionsOutOfBounds holds the one rule for zero and negative options.
+func TestOptionsOutOfBounds(t *testing.T) {
+	t.Parallel()
+	_, err := troupe.New(troupe.Options{MaxDepth: 2000, MaxURI: -1, WriteTimeout: 1, ReplayEvents: 1001, CallBurst: -1, Grace: -1, Lease: -1})
+	for _, part := range []string{
+		"WriteTimeout is 1ns: it must be at least 1ms",
+		"MaxDepth is 2000: it must be from 1 to 1024", "MaxURI is -1: it must be at least 1B", "ReplayEvents is 1001: it must be from 1 to 1000",
+		"CallBurst is -1: it must be at least 0", "Grace is -1ns: it must not be negative", "Lease is -1ns: it must not be negative",
+	} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("the error is %v, want %s in it", err, part)
+		}
+	}
+	rt, err := troupe.New(troupe.Options{CallRate: -1, CallsPerNode: -1, PrincipalRate: -1, StreamsPerSession: -1, LogRate: -1, DrainDelay: -1, Sync: -1, PingEvery: -1})
+	if err != nil {
+		t.Fatalf("none of what can be none: %v", err)
+	}
+	defer func() {
+		if err := rt.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	defer func() {
+		if v := fmt.Sprint(recover()); !strings.Contains(v, "MaxAsk is -1ns") {
+			t.Errorf("a server's limit out of bounds: %s", v)
+		}
+	}()
+	rt.Mount("/mcp", troupe.NewServer(mcp.Implementation{Name: "t", Version: "1"}, &troupe.ServerOptions{Limits: troupe.Limits{MaxAsk: -1}}))
 }
 
 // lastOrNone is the answer, or the last event of a stream that ends, "" of one that
