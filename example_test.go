@@ -464,3 +464,23 @@ func ExampleNewLogHandler() {
 	// notifications/message {"level":"warning","logger":"weather","data":{"msg":"old data","hours":6}}
 	// {"content":[{"type":"text","text":"sunny"}]}
 }
+
+// A function that has a context alone finds the call that it is part of.
+func ExampleCallFrom() {
+	count := func(ctx context.Context, n, of float64) error {
+		if call, ok := troupe.CallFrom(ctx); ok {
+			return call.Progress(ctx, n, of, "")
+		}
+		return nil
+	}
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "work"},
+		func(ctx context.Context, _ *troupe.Call, _ struct{}) (string, error) { return "done", count(ctx, 1, 2) })
+
+	v := visit(srv, `{}`)
+	defer v.leave()
+	v.request("tools/call", `{"name":"work","_meta":{"progressToken":"t"}}`)
+	// Output:
+	// notifications/progress {"progressToken":"t","progress":1,"total":2}
+	// {"content":[{"type":"text","text":"done"}]}
+}

@@ -2,6 +2,7 @@ package limits_test
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -436,6 +437,30 @@ func TestLimitsHaveTheirRow(t *testing.T) {
 			}
 			if tested[row] && elsewhere[row] != "" {
 				t.Errorf("%s, %s has a row, and %s", s, row.Name, elsewhere[row])
+			}
+		}
+	}
+}
+
+// TestEachOptionIsHeldToItsBounds sets each option of the table to what it must not be.
+func TestEachOptionIsHeldToItsBounds(t *testing.T) {
+	t.Parallel()
+	for _, s := range limits.Sections() {
+		for row := range limits.Flags(s) {
+			bad := float64(row.Least) - 1
+			if row.None {
+				continue // every number means something
+			}
+			var o troupe.Options
+			if field := reflect.ValueOf(&o).Elem().FieldByName(row.Option); field.CanInt() {
+				if field.SetInt(int64(bad)); bad == 0 {
+					field.SetInt(-1) // 0 is the default
+				}
+			} else {
+				field.SetFloat(bad)
+			}
+			if _, err := troupe.New(o); err == nil || !strings.Contains(err.Error(), row.Option+" is ") {
+				t.Errorf("%s of %v: the error is %v, want one that names it", row.Option, bad, err)
 			}
 		}
 	}
