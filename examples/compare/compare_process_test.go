@@ -1,0 +1,221 @@
+//go:build unix
+
+package compare
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+var (
+	libraries = []string{"troupe", "gosdk", "mcpgo"}
+	revisions = []string{"2025-11-25", "2026-07-28"}
+)
+
+// lines is the number of lines of a program that are neither empty nor a comment.
+func lines(t *testing.T, name, library string) (n int) {
+	t.Helper()
+	f, err := os.Open(filepath.Join(name, library, "main.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if line := strings.TrimSpace(s.Text()); line != "" && !strings.HasPrefix(line, "//") {
+			n++
+		}
+	}
+	return n
+}
+
+// each runs a test with each of the three programs of a name, and holds Troupe's to be the shortest.
+func each(t *testing.T, name string, test func(*testing.T, server)) {
+	t.Helper()
+	length := map[string]int{}
+	for _, library := range libraries {
+		length[library] = lines(t, name, library)
+	}
+	t.Logf("lines of %s: %v", name, length)
+	for _, library := range libraries {
+		if library != "troupe" && length[library] <= length["troupe"] {
+			t.Errorf("with %s it takes %d lines, with troupe %d", library, length[library], length["troupe"])
+		}
+		t.Run(library, func(t *testing.T) { test(t, start(t, "./"+name+"/"+library)) })
+	}
+}
+
+// server is a program that runs.
+type server struct {
+	url    string
+	cmd    *exec.Cmd
+	exited chan error
+}
+
+// start builds and runs a program, and returns once it listens.
+func start(t *testing.T, program string) server {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "server")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, program).CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := ln.Addr().String()
+	_ = ln.Close()
+	c := exec.Command(bin)
+	c.Env = append(os.Environ(), "LISTEN="+addr, "DATA="+t.TempDir())
+	c.Stderr = t.Output()
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	exited, over := make(chan error, 1), make(chan struct{})
+	go func() {
+		exited <- c.Wait()
+		close(over)
+	}()
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		<-over
+	})
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if conn, err := net.Dial("tcp", addr); err == nil {
+			_ = conn.Close()
+			return server{"http://" + addr, c, exited}
+		}
+		if time.Now().After(end) {
+			t.Fatal("it does not listen")
+		}
+	}
+}
+
+// bearer brings a token with each request.
+type bearer string
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(b))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// call connects to url, calls a tool and returns its text.
+func call(t *testing.T, url, revision string, token bearer, tool string, args any, o *mcp.ClientOptions) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	hc := http.DefaultClient
+	if token != "" {
+		hc = &http.Client{Transport: token}
+	}
+	s, err := mcp.NewClient(&mcp.Implementation{Name: "compare", Version: "1.0.0"}, o).
+		Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: hc}, &mcp.ClientSessionOptions{ProtocolVersion: revision})
+	if err != nil {
+		return "", err
+	}
+	defer s.Close()
+	r, err := s.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, c := range r.Content {
+		if text, ok := c.(*mcp.TextContent); ok {
+			b.WriteString(text.Text)
+		}
+	}
+	if r.IsError {
+		return "", fmt.Errorf("tool error: %s", b.String())
+	}
+	return b.String(), nil
+}
+
+func TestWeather(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/alerts/active/area/CA":
+			fmt.Fprint(w, `{"features":[{"properties":{"event":"Flood","severity":"Minor","areaDesc":"Coast"}}]}`)
+		case "/points/37.5,-122":
+			fmt.Fprintf(w, `{"properties":{"forecast":"http://%s/forecast"}}`, r.Host)
+		case "/forecast":
+			fmt.Fprint(w, `{"properties":{"periods":[{"name":"Tonight","detailedForecast":"Clear."}]}}`)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer api.Close()
+	t.Setenv("WEATHER_API", api.URL)
+	each(t, "weather", func(t *testing.T, p server) {
+		for _, revision := range revisions {
+			if s, err := call(t, p.url+"/mcp", revision, "", "get_alerts", map[string]any{"state": "CA"}, nil); s != "Flood (Minor): Coast\n" || err != nil {
+				t.Errorf("%s: alerts %q, %v", revision, s, err)
+			}
+			if s, err := call(t, p.url+"/mcp", revision, "", "get_forecast", map[string]any{"latitude": 37.5, "longitude": -122}, nil); s != "Tonight: Clear.\n" || err != nil {
+				t.Errorf("%s: forecast %q, %v", revision, s, err)
+			}
+			if s, err := call(t, p.url+"/mcp", revision, "", "get_alerts", map[string]any{"state": "XX"}, nil); err == nil || !strings.Contains(err.Error(), "404") {
+				t.Errorf("%s: alerts for nowhere: %q, %v", revision, s, err)
+			}
+		}
+	})
+}
+
+func TestBook(t *testing.T) {
+	user := &mcp.ClientOptions{ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		switch {
+		case strings.HasPrefix(r.Params.Message, "Which day"):
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"date": "2026-12-24"}}, nil
+		case r.Params.Message == "How many guests on 2026-12-24?":
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"guests": 4}}, nil
+		default:
+			return nil, fmt.Errorf("asked %q", r.Params.Message)
+		}
+	}}
+	each(t, "book", func(t *testing.T, p server) {
+		for _, revision := range revisions {
+			if s, err := call(t, p.url+"/mcp", revision, "", "book", nil, user); s != "booked for 4 on 2026-12-24" || err != nil {
+				t.Errorf("%s: %q, %v", revision, s, err)
+			}
+		}
+	})
+}
+
+func TestTenants(t *testing.T) {
+	each(t, "tenants", func(t *testing.T, p server) {
+		for _, revision := range revisions {
+			for _, n := range []int{0, 7, 49} {
+				who := fmt.Sprint("tenant-", n)
+				if s, err := call(t, fmt.Sprintf("%s/%d/mcp", p.url, n), revision, bearer(who), "whoami", nil, nil); s != who || err != nil {
+					t.Errorf("%s: %q, %v", revision, s, err)
+				}
+				if s, err := call(t, fmt.Sprintf("%s/%d/mcp", p.url, n), revision, "tenant-3", "whoami", nil, nil); err == nil {
+					t.Errorf("%s: with another's token: %q", revision, s)
+				}
+			}
+		}
+		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-p.exited:
+			if err != nil {
+				t.Errorf("at SIGTERM: %v", err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Error("it does not end at SIGTERM")
+		}
+	})
+}
