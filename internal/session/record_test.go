@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -44,20 +45,42 @@ func TestAnIdleSessionExpires(t *testing.T) {
 
 func TestSubscribed(t *testing.T) {
 	r := New(time.Now(), life)
-	before := r
-	for _, u := range []string{"c", "a", "b", "a"} {
-		if got, want := r.Subscribe(u), u != "a" || len(r.Subscribed) < 3; !got && want {
-			t.Errorf("subscribe %s changed nothing", u)
+	for _, step := range []struct {
+		uri     string
+		changed bool
+		want    []string
+	}{
+		{"c", true, []string{"c"}}, {"a", true, []string{"a", "c"}}, {"b", true, []string{"a", "b", "c"}},
+		{"a", false, []string{"a", "b", "c"}}, {"c", false, []string{"a", "b", "c"}},
+	} {
+		before := r
+		kept := slices.Clone(before.Subscribed)
+		if changed := r.Subscribe(step.uri); changed != step.changed {
+			t.Errorf("subscribe %s: changed %t", step.uri, changed)
+		}
+		if diff := cmp.Diff(step.want, r.Subscribed); diff != "" {
+			t.Errorf("subscribe %s: %s", step.uri, diff)
+		}
+		if diff := cmp.Diff(kept, before.Subscribed); diff != "" {
+			t.Errorf("subscribe %s changed a copy: %s", step.uri, diff)
 		}
 	}
-	if diff := cmp.Diff([]string{"a", "b", "c"}, r.Subscribed); diff != "" {
-		t.Error(diff)
-	}
-	if r.Unsubscribe("x") || !r.Unsubscribe("b") {
-		t.Error("unsubscribe")
-	}
-	if len(before.Subscribed) != 0 {
-		t.Error("a copy of the record changed with it")
+	for _, step := range []struct {
+		uri     string
+		changed bool
+		want    []string
+	}{{"x", false, []string{"a", "b", "c"}}, {"a", true, []string{"b", "c"}}, {"a", false, []string{"b", "c"}}, {"c", true, []string{"b"}}} {
+		before := r
+		kept := slices.Clone(before.Subscribed)
+		if changed := r.Unsubscribe(step.uri); changed != step.changed {
+			t.Errorf("unsubscribe %s: changed %t", step.uri, changed)
+		}
+		if diff := cmp.Diff(step.want, r.Subscribed); diff != "" {
+			t.Errorf("unsubscribe %s: %s", step.uri, diff)
+		}
+		if diff := cmp.Diff(kept, before.Subscribed); diff != "" {
+			t.Errorf("unsubscribe %s changed a copy: %s", step.uri, diff)
+		}
 	}
 }
 
