@@ -53,6 +53,7 @@ func TestSubscribed(t *testing.T) {
 		{"c", true, []string{"c"}}, {"a", true, []string{"a", "c"}}, {"b", true, []string{"a", "b", "c"}},
 		{"a", false, []string{"a", "b", "c"}}, {"c", false, []string{"a", "b", "c"}},
 	} {
+		r.Subscribed = slices.Grow(r.Subscribed, 8) // so that there is room to change it in place
 		before := r
 		kept := slices.Clone(before.Subscribed)
 		if changed := r.Subscribe(step.uri); changed != step.changed {
@@ -70,6 +71,7 @@ func TestSubscribed(t *testing.T) {
 		changed bool
 		want    []string
 	}{{"x", false, []string{"a", "b", "c"}}, {"a", true, []string{"b", "c"}}, {"a", false, []string{"b", "c"}}, {"c", true, []string{"b"}}} {
+		r.Subscribed = slices.Grow(r.Subscribed, 8) // so that there is room to change it in place
 		before := r
 		kept := slices.Clone(before.Subscribed)
 		if changed := r.Unsubscribe(step.uri); changed != step.changed {
