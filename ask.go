@@ -360,6 +360,7 @@ func pingable(r mcp.Revision) error {
 // 2026-07-28 that is no error for the client, but an answer that asks for more: the
 // handler runs again when the client is back.
 func URLRequired(urls ...mcp.ElicitURL) error {
+	urls = slices.Clone(urls)
 	for i := range urls {
 		urls[i].Mode = mcp.ElicitModeURL
 	}

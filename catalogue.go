@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -75,8 +76,14 @@ func (c *catalogue[T]) find(name []byte) (T, bool) {
 	return v, ok
 }
 
-func (c *catalogue[T]) put(name string, v T) {
+// put adds an item, or replaces it. It fails, and changes nothing, when the item cannot be
+// encoded.
+func (c *catalogue[T]) put(name string, v T) error {
+	if _, err := codec.Marshal(c.wire.whole(v)); err != nil {
+		return fmt.Errorf("%q: %w", name, err)
+	}
 	c.edit(func(m map[string]T) bool { m[name] = v; return true })
+	return nil
 }
 
 func (c *catalogue[T]) remove(names ...string) {
@@ -112,9 +119,8 @@ func (c *catalogue[T]) edit(f func(map[string]T) bool) {
 	}
 }
 
-// encode returns the items as wire has them. It panics when one cannot be encoded,
-// which shows when that is registered: no revision gets what the whole item does not
-// have.
+// encode returns the items as wire has them. All can be encoded, which shows when they are
+// registered: no revision gets what the whole item does not have.
 func (s *snapshot[T]) encode(wire func(T) any) [][]byte {
 	items := make([][]byte, len(s.names))
 	same := s.items != nil

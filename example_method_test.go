@@ -101,3 +101,18 @@ func ExampleServerOptions_visible() {
 	// {"content":[{"type":"text","text":"shown"}]}
 	// {"code":-32602,"message":"Unknown tool: erase"}
 }
+
+// A server whose tools come from a file, or from a client, has its mistakes as errors.
+func ExampleTryAddTool() {
+	srv := troupe.NewServer(anyone, nil)
+	for _, schema := range []string{`{"type":"object"}`, `{"type":"list"}`} {
+		err := troupe.TryAddRawTool(srv, troupe.Tool{Name: "read", InputSchema: json.RawMessage(schema)},
+			func(context.Context, *troupe.Call, json.RawMessage) (*mcp.CallToolResult, error) { return nil, nil })
+		fmt.Println(err != nil)
+	}
+	fmt.Println(srv.Tools()[0].Name)
+	// Output:
+	// false
+	// true
+	// read
+}

@@ -59,10 +59,14 @@ func (c *Call) tellMissed(ctx context.Context) error {
 }
 
 // Log sends a log message that belongs to no call, on the session's standalone
-// stream. It fails with ErrNoStream when the client has never opened one; while
-// its connection is away the message waits for its return. The rest is as for
-// Call.Log.
+// stream. It fails with ErrNoStream when the client has never opened one, and for one
+// that has no session (2026-07-28), whose messages belong to its calls; while its
+// connection is away the message waits for its return. A message that the client's level
+// does not ask for is no failure. The rest is as for Call.Log.
 func (p *Peer) Log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error {
+	if p.p.Revision().Modern() {
+		return ErrNoStream
+	}
 	if !wants(p.p, level) || !p.p.AdmitLog(p.pushMissed) {
 		return nil
 	}

@@ -36,7 +36,14 @@ type method struct {
 // call of it may report progress, log, and, in a session, ask. AddMethod panics for a name
 // that the specification has.
 func AddMethod[In, Out any](s *Server, m Method, handler func(ctx context.Context, call *Call, in In) (Out, error)) {
-	mustBeOwn(m.Name)
+	must(TryAddMethod(s, m, handler))
+}
+
+// TryAddMethod is AddMethod for methods that are not known when the program is written.
+func TryAddMethod[In, Out any](s *Server, m Method, handler func(ctx context.Context, call *Call, in In) (Out, error)) error {
+	if err := own(m.Name); err != nil {
+		return fmt.Errorf("troupe: %w", err)
+	}
 	pretouch(reflect.TypeFor[In](), reflect.TypeFor[Out]())
 	s.methods.Store(m.Name, &method{safe: m.Rerun == Safe, run: func(ctx context.Context, call *Call, params []byte) (json.RawMessage, error) {
 		var in In
@@ -49,6 +56,7 @@ func AddMethod[In, Out any](s *Server, m Method, handler func(ctx context.Contex
 		}
 		return codec.Marshal(&out)
 	}})
+	return nil
 }
 
 // AddNotification registers a handler of the client's notifications of a name that the
@@ -57,19 +65,15 @@ func AddMethod[In, Out any](s *Server, m Method, handler func(ctx context.Contex
 // are dropped. Clients without a session (2026-07-28) have nobody to notify: theirs are
 // accepted, and dropped. AddNotification panics for a name that the specification has.
 func AddNotification[In any](s *Server, name string, handler func(p *Peer, in In)) {
-	mustBeOwn(name)
+	if err := own(name); err != nil {
+		panic("troupe: " + err.Error())
+	}
 	s.notifications.Store(name, func(p *Peer, params []byte) {
 		var in In
 		if codec.Unmarshal(orEmpty(params), &in) == nil {
 			handler(p, in)
 		}
 	})
-}
-
-func mustBeOwn(name string) {
-	if err := own(name); err != nil {
-		panic("troupe: " + err.Error())
-	}
 }
 
 // own says why the name of a method may not be a program's own.

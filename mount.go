@@ -68,15 +68,19 @@ type mount struct {
 // Mount serves srv at path, such as "/mcp", from now on, and beside it to clients of
 // the HTTP+SSE transport (2024-11-05): at /sse and /messages for a path /mcp, in the
 // same directory for any path that ends with /mcp, and for any other below it, such
-// as /weather/sse and /weather/messages. It panics when one of the paths or the
-// server's id is taken, or the server is mounted already: these are mistakes in the
-// program.
-func (rt *Runtime) Mount(path string, srv *Server) {
+// as /weather/sse and /weather/messages. A path is one endpoint and matches itself
+// alone: it has no parts in braces. Mount panics when one of the paths or the server's id
+// is taken, or the server is mounted already: these are mistakes in the program.
+func (rt *Runtime) Mount(path string, srv *Server) { must(rt.TryMount(path, srv)) }
+
+// TryMount is Mount for servers that are not known when the program is written: what is
+// wrong with one is an error, and nothing is mounted.
+func (rt *Runtime) TryMount(path string, srv *Server) error {
+	if path == "" || path[0] != '/' || strings.ContainsAny(path, "{}?#") {
+		return fmt.Errorf("troupe: mount %q: want a path that begins with a slash, and has no {, }, ? and #: it matches itself alone", path)
+	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	if path == "" || path[0] != '/' {
-		panic(fmt.Sprintf("troupe: mount %q: want a path that begins with a slash", path))
-	}
 	m := &mount{paths: []string{path}}
 	if !rt.opts.NoSSE {
 		sse, messages := legacyPaths(path)
@@ -84,16 +88,33 @@ func (rt *Runtime) Mount(path string, srv *Server) {
 	}
 	for _, p := range m.paths {
 		if rt.paths[p] != nil {
-			panic(fmt.Sprintf("troupe: mount %s: there is a server at %s already", path, p))
+			return fmt.Errorf("troupe: mount %s: there is a server at %s already", path, p)
 		}
 	}
-	m.service = rt.serve(srv)
+	svc, err := rt.serve(srv)
+	if err != nil {
+		return err
+	}
+	m.service = svc
 	m.handler = rt.handler(m.service)
 	rt.mounts[path] = m
 	for i, h := range []http.Handler{m.handler, m.handler.SSE(messagesSegment), m.handler.Messages()}[:len(m.paths)] {
 		rt.paths[m.paths[i]] = h
 	}
 	rt.routes.Store(nil)
+	return nil
+}
+
+// Mounted returns the servers that are mounted now by the paths that Mount was given. The
+// map is the caller's.
+func (rt *Runtime) Mounted() map[string]*Server {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	all := make(map[string]*Server, len(rt.mounts))
+	for path, m := range rt.mounts {
+		all[path] = m.service.srv
+	}
+	return all
 }
 
 const messagesSegment = "messages"
@@ -107,13 +128,13 @@ func legacyPaths(path string) (sse, messages string) {
 	return dir + "/sse", dir + "/" + messagesSegment
 }
 
-// serve makes srv known to the node. It panics as Mount says.
-func (rt *Runtime) serve(srv *Server) *service {
+// serve makes srv known to the node, unless its id is taken or it is mounted elsewhere.
+func (rt *Runtime) serve(srv *Server) (*service, error) {
 	if rt.ids[srv.opts.ID] {
-		panic(fmt.Sprintf("troupe: there is a server with id %q already: set ServerOptions.ID", srv.opts.ID))
+		return nil, fmt.Errorf("troupe: there is a server with id %q already: set ServerOptions.ID", srv.opts.ID)
 	}
 	if err := srv.opts.Limits.check(); err != nil {
-		panic(fmt.Sprintf("troupe: the server %q: %v", srv.opts.ID, err))
+		return nil, fmt.Errorf("troupe: the server %q: %w", srv.opts.ID, err)
 	}
 	s := &service{rt: rt, srv: srv, ops: rt.tel.Operations(srv.opts.ID), spans: rt.tel.Tracing()}
 	s.svc = actors.NewService(srv.opts.ID, s, rt.limits(&srv.opts.Limits))
@@ -121,10 +142,10 @@ func (rt *Runtime) serve(srv *Server) *service {
 	s.chain = s.chained()
 	s.hook()
 	if !srv.mount.set(s) {
-		panic(fmt.Sprintf("troupe: the server %q is mounted already", srv.opts.ID))
+		return nil, fmt.Errorf("troupe: the server %q is mounted already", srv.opts.ID)
 	}
 	rt.ids[srv.opts.ID] = true
-	return s
+	return s, nil
 }
 
 // handler is the HTTP side of a server.

@@ -32,7 +32,11 @@ const stdioPatience = time.Second
 
 // ServePipe is ServeStdio over in and out, which it does not close.
 func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out io.Writer) error {
-	svc := rt.serviceOf(srv).svc
+	known, err := rt.serviceOf(srv)
+	if err != nil {
+		return errors.Join(err, rt.Close(context.WithoutCancel(ctx)))
+	}
+	svc := known.svc
 	pipe := transport.NewPipe(in, out, transport.PipeOptions{
 		MaxBody: cmp.Or(srv.opts.Limits.MaxBody, rt.opts.MaxBody), Limits: codec.Limits{MaxDepth: rt.opts.MaxDepth, MaxBatch: rt.opts.MaxBatch},
 		MaxQueued: rt.opts.MaxQueued, Log: rt.log, Observer: rt.tel,
@@ -41,7 +45,7 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	rt.node.Connect(svc, &session)
 	hush := context.AfterFunc(ctx, func() { rt.node.Hush(svc, &session) }) // a request may wait for its turn
 	defer hush()
-	err := pipe.Serve(ctx, func(m *codec.Message, line []byte) {
+	err = pipe.Serve(ctx, func(m *codec.Message, line []byte) {
 		in := session // Message changes it
 		if m.Kind == codec.Request && standsAlone(m) {
 			if no := checkMeta(m); no != nil {
@@ -84,9 +88,9 @@ func (rt *Runtime) patience(ctx context.Context, signalled bool) (context.Contex
 }
 
 // serviceOf is the server as the node knows it, whether or not it is mounted.
-func (rt *Runtime) serviceOf(srv *Server) *service {
+func (rt *Runtime) serviceOf(srv *Server) (*service, error) {
 	if s := srv.mount.service(); s != nil && s.rt == rt {
-		return s
+		return s, nil
 	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()

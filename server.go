@@ -11,6 +11,7 @@ import (
 
 	"github.com/yosida95/uritemplate/v3"
 
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -88,9 +89,17 @@ type Server struct {
 
 var serverID = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
-// NewServer returns a server. It panics when opts.ID is not valid. A nil opts
-// stands for the zero value.
+// NewServer returns a server. It panics when opts.ID is not valid, or what the server
+// declares cannot be encoded. A nil opts stands for the zero value.
 func NewServer(impl mcp.Implementation, opts *ServerOptions) *Server {
+	s, err := TryNewServer(impl, opts)
+	must(err)
+	return s
+}
+
+// TryNewServer is NewServer for servers that are not known when the program is written:
+// what is wrong with one is an error.
+func TryNewServer(impl mcp.Implementation, opts *ServerOptions) (*Server, error) {
 	s := &Server{impl: impl, head: newResultHead(impl)}
 	if opts != nil {
 		s.opts = *opts
@@ -101,7 +110,10 @@ func NewServer(impl mcp.Implementation, opts *ServerOptions) *Server {
 		s.opts.ID = "main"
 	}
 	if !serverID.MatchString(s.opts.ID) {
-		panic(fmt.Sprintf("troupe: server id %q: want 1 to 32 of a-z, 0-9 and -", s.opts.ID))
+		return nil, fmt.Errorf("troupe: server id %q: want 1 to 32 of a-z, 0-9 and -", s.opts.ID)
+	}
+	if _, err := codec.Marshal(s.capabilities()); err != nil {
+		return nil, fmt.Errorf("troupe: server %q: capabilities: %w", s.opts.ID, err)
 	}
 	if s.opts.PageSize <= 0 {
 		s.opts.PageSize = 100
@@ -114,7 +126,7 @@ func NewServer(impl mcp.Implementation, opts *ServerOptions) *Server {
 	s.prompts.changed = func() { s.mount.changed(1) }
 	resources := func() { s.mount.changed(2) }
 	s.resources.changed, s.templates.changed = resources, resources
-	return s
+	return s, nil
 }
 
 // RemoveTools removes tools; names that are not there are ignored.
@@ -160,12 +172,20 @@ func (p *prompt) wire() mcp.Prompt {
 	return mcp.Prompt{Name: p.Name, Title: p.Title, Description: p.Description, Arguments: p.Arguments, Icons: p.Icons, Meta: p.Meta}
 }
 
-// AddPrompt registers a prompt; it replaces one of the same name.
-func AddPrompt(s *Server, p Prompt, handler PromptHandler) {
+// AddPrompt registers a prompt; it replaces one of the same name. It panics when the
+// prompt lacks a name that every client can send, or cannot be encoded.
+func AddPrompt(s *Server, p Prompt, handler PromptHandler) { must(TryAddPrompt(s, p, handler)) }
+
+// TryAddPrompt is AddPrompt for prompts that are not known when the program is written.
+func TryAddPrompt(s *Server, p Prompt, handler PromptHandler) error {
 	if err := checkName("prompt", p.Name); err != nil {
-		panic(err.Error())
+		return err
 	}
-	s.prompts.put(p.Name, &prompt{Prompt: p, handler: handler})
+	p.Arguments, p.Icons, p.Meta = slices.Clone(p.Arguments), slices.Clone(p.Icons), slices.Clone(p.Meta)
+	if err := s.prompts.put(p.Name, &prompt{Prompt: p, handler: handler}); err != nil {
+		return fmt.Errorf("troupe: prompt %w", err)
+	}
+	return nil
 }
 
 // ResourceHandler reads a resource. vars are the variables of the template that
@@ -185,23 +205,45 @@ type template struct {
 	handler ResourceHandler
 }
 
-// AddResource registers a resource; it replaces one of the same URI.
+// AddResource registers a resource; it replaces one of the same URI. It panics when the
+// resource lacks its URI or name, or cannot be encoded.
 func AddResource(s *Server, r mcp.Resource, handler ResourceHandler) {
+	must(TryAddResource(s, r, handler))
+}
+
+// TryAddResource is AddResource for resources that are not known when the program is
+// written.
+func TryAddResource(s *Server, r mcp.Resource, handler ResourceHandler) error {
 	if r.URI == "" || r.Name == "" {
-		panic("troupe: a resource needs a URI and a name")
+		return fmt.Errorf("troupe: resource %q: it needs a URI and a name", r.URI)
 	}
-	s.resources.put(r.URI, &resource{Resource: r, handler: handler})
+	if err := s.resources.put(r.URI, &resource{Resource: r, handler: handler}); err != nil {
+		return fmt.Errorf("troupe: resource %w", err)
+	}
+	return nil
 }
 
 // AddResourceTemplate registers the resources whose URIs an RFC 6570 template
 // describes. Plain resources come first; of several templates that match, the
 // one first by its text reads. It panics when the template is not valid.
 func AddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceHandler) {
+	must(TryAddResourceTemplate(s, t, handler))
+}
+
+// TryAddResourceTemplate is AddResourceTemplate for templates that are not known when the
+// program is written.
+func TryAddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceHandler) error {
 	parsed, err := uritemplate.New(t.URITemplate)
-	if err != nil || t.Name == "" {
-		panic(fmt.Sprintf("troupe: resource template %q (%s): a name and a valid URI template are needed: %v", t.URITemplate, t.Name, err))
+	if err != nil {
+		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, err)
 	}
-	s.templates.put(t.URITemplate, &template{ResourceTemplate: t, parsed: parsed, match: parsed.Regexp(), handler: handler})
+	if t.Name == "" {
+		return fmt.Errorf("troupe: resource template %q: it needs a name", t.URITemplate)
+	}
+	if err := s.templates.put(t.URITemplate, &template{ResourceTemplate: t, parsed: parsed, match: parsed.Regexp(), handler: handler}); err != nil {
+		return fmt.Errorf("troupe: resource template %w", err)
+	}
+	return nil
 }
 
 // reader finds who reads uri for a caller who sees v.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -106,15 +107,29 @@ func (t *tool) wire() mcp.Tool {
 // with JSON methods of its own: that is a mistake in the program. Set InputSchema
 // or OutputSchema for such types.
 func AddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context, call *Call, in In) (Out, error)) {
+	must(TryAddTool(s, t, handler))
+}
+
+// TryAddTool is AddTool for tools that are not known when the program is written: what is
+// wrong with one is an error, and nothing is registered.
+func TryAddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context, call *Call, in In) (Out, error)) error {
+	var err error
 	if t.InputSchema == nil {
-		t.InputSchema = inferred(t.Name, toolschema.InferArguments, reflect.TypeFor[In]())
+		if t.InputSchema, err = toolschema.InferArguments(reflect.TypeFor[In]()); err != nil {
+			return fmt.Errorf("troupe: tool %q: %w", t.Name, err)
+		}
 	}
 	respond, structured := responder[Out]()
 	if structured && t.OutputSchema == nil {
-		t.OutputSchema = inferred(t.Name, toolschema.InferResult, structuredType[Out]())
+		if t.OutputSchema, err = toolschema.InferResult(structuredType[Out]()); err != nil {
+			return fmt.Errorf("troupe: tool %q: %w", t.Name, err)
+		}
 	}
 	pretouch(reflect.TypeFor[In](), structuredType[Out]())
-	e := newTool(t)
+	e, err := newTool(t)
+	if err != nil {
+		return err
+	}
 	e.run = func(ctx context.Context, c *Call, args, dst []byte) ([]byte, error) {
 		if err := e.checkInput(args); err != nil {
 			return nil, err
@@ -129,17 +144,25 @@ func AddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context, c
 		}
 		return respond(e, c, dst, out)
 	}
-	s.tools.put(t.Name, e)
+	return s.addTool(e)
 }
 
 // AddRawTool registers a tool whose handler gets its arguments as JSON, valid by
 // the tool's input schema, which is required. args is the handler's own. The
 // rest is as for AddTool.
 func AddRawTool(s *Server, t Tool, handler func(ctx context.Context, call *Call, args json.RawMessage) (*mcp.CallToolResult, error)) {
+	must(TryAddRawTool(s, t, handler))
+}
+
+// TryAddRawTool is to AddRawTool what TryAddTool is to AddTool.
+func TryAddRawTool(s *Server, t Tool, handler func(ctx context.Context, call *Call, args json.RawMessage) (*mcp.CallToolResult, error)) error {
 	if t.InputSchema == nil {
-		panic(fmt.Sprintf("troupe: tool %q: a raw tool needs an input schema", t.Name))
+		return fmt.Errorf("troupe: tool %q: a raw tool needs an input schema", t.Name)
 	}
-	e := newTool(t)
+	e, err := newTool(t)
+	if err != nil {
+		return err
+	}
 	e.run = func(ctx context.Context, c *Call, args, dst []byte) ([]byte, error) {
 		if err := e.checkInput(args); err != nil {
 			return nil, err
@@ -150,7 +173,7 @@ func AddRawTool(s *Server, t Tool, handler func(ctx context.Context, call *Call,
 		}
 		return e.respond(c, dst, out)
 	}
-	s.tools.put(t.Name, e)
+	return s.addTool(e)
 }
 
 // resultTypes have their codec compiled before the first call of any tool.
@@ -158,34 +181,62 @@ var resultTypes = sync.OnceFunc(func() {
 	pretouch(reflect.TypeFor[mcp.CallToolResult](), reflect.TypeFor[*mcp.TextContent]())
 })
 
-func newTool(t Tool) *tool {
+func newTool(t Tool) (*tool, error) {
 	resultTypes()
 	err := checkName("tool", t.Name)
 	if err != nil {
-		panic(err.Error())
+		return nil, err
 	}
-	e := &tool{Tool: t}
-	if e.input, e.headers, err = toolschema.Arguments(t.InputSchema); err != nil {
-		panic(fmt.Sprintf("troupe: tool %q: input schema: %v", t.Name, err))
+	e := &tool{Tool: t.clone()}
+	if e.input, e.headers, err = toolschema.Arguments(e.InputSchema); err != nil {
+		return nil, fmt.Errorf("troupe: tool %q: input schema: %w", t.Name, err)
 	}
-	if t.OutputSchema != nil {
-		if e.output, err = toolschema.Result(t.OutputSchema); err != nil {
-			panic(fmt.Sprintf("troupe: tool %q: output schema: %v", t.Name, err))
+	if e.OutputSchema != nil {
+		if e.output, err = toolschema.Result(e.OutputSchema); err != nil {
+			return nil, fmt.Errorf("troupe: tool %q: output schema: %w", t.Name, err)
 		}
 	}
 	set := func(p *bool) bool { return p != nil && *p }
-	a := t.Annotations
+	a := e.Annotations
 	e.safe = t.Rerun == Safe || t.Rerun == RerunDefault && a != nil && (set(a.ReadOnlyHint) || set(a.IdempotentHint))
-	return e
+	return e, nil
 }
 
-// inferred returns the schema of a Go type, and panics where there is none.
-func inferred(tool string, infer func(reflect.Type) (json.RawMessage, error), of reflect.Type) json.RawMessage {
-	schema, err := infer(of)
-	if err != nil {
-		panic(fmt.Sprintf("troupe: tool %q: %v", tool, err))
+// addTool registers a tool.
+func (s *Server) addTool(t *tool) error {
+	if err := s.tools.put(t.Name, t); err != nil {
+		return fmt.Errorf("troupe: tool %w", err)
 	}
-	return schema
+	return nil
+}
+
+// must panics for what is a mistake in the program.
+func must(err error) {
+	if err != nil {
+		panic(err.Error())
+	}
+}
+
+// clone is a tool that shares nothing with t that anybody may write to.
+func (t Tool) clone() Tool {
+	t.InputSchema, t.OutputSchema = slices.Clone(t.InputSchema), slices.Clone(t.OutputSchema)
+	t.Icons, t.Meta = slices.Clone(t.Icons), slices.Clone(t.Meta)
+	if t.Annotations != nil {
+		a := *t.Annotations
+		t.Annotations = &a
+	}
+	return t
+}
+
+// Tools returns the tools that the server has now, in the order of their names, each as it
+// was registered, with the schemas that were inferred for it. They are the caller's.
+func (s *Server) Tools() []Tool {
+	now := s.tools.now.Load()
+	all := make([]Tool, len(now.names))
+	for i, name := range now.names {
+		all[i] = now.byName[name].Tool.clone()
+	}
+	return all
 }
 
 // checkHeaders holds the headers of a request against its arguments. A request that a

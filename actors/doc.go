@@ -52,4 +52,10 @@
 // with is valid until it returns, unless it says otherwise. Nothing here knows
 // HTTP or NATS: Conn and Store are what it needs of them, and the root joins
 // them.
+//
+// # Not the public API
+//
+// This package is a part of Troupe that its own packages share. Programs use the root
+// package, troupe, and package mcp: what is exported here may change in any release, without
+// a word in the changelog.
 package actors

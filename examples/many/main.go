@@ -31,12 +31,25 @@ type shop struct {
 }
 
 // newShop returns a server that lets a session call a tool twice, and then once an hour.
-func newShop(id string) *troupe.Server {
-	srv := troupe.NewServer(mcp.Implementation{Name: id, Version: "1.0.0"},
+func newShop(id string) (*troupe.Server, error) {
+	srv, err := troupe.TryNewServer(mcp.Implementation{Name: id, Version: "1.0.0"},
 		&troupe.ServerOptions{ID: id, Limits: troupe.Limits{CallRate: 1. / 3600, CallBurst: 2}})
+	if err != nil {
+		return nil, err
+	}
 	troupe.AddTool(srv, troupe.Tool{Name: "name", Description: "Says which shop this is."},
 		func(context.Context, *troupe.Call, struct{}) (string, error) { return id, nil })
-	return srv
+	return srv, nil
+}
+
+// open mounts a shop at a path of its name. The name is a client's: what is wrong with it is
+// an error and no panic.
+func open(rt *troupe.Runtime, id string) error {
+	srv, err := newShop(id)
+	if err != nil {
+		return err
+	}
+	return rt.TryMount("/"+id, srv)
 }
 
 func main() {
@@ -45,12 +58,15 @@ func main() {
 		log.Fatal(err)
 	}
 	for n := range 100 {
-		id := fmt.Sprintf("shop-%d", n)
-		rt.Mount("/"+id, newShop(id))
+		if err := open(rt, fmt.Sprintf("shop-%d", n)); err != nil {
+			log.Fatal(err)
+		}
 	}
 	admin := troupe.NewServer(mcp.Implementation{Name: "admin", Version: "1.0.0"}, nil)
 	troupe.AddTool(admin, troupe.Tool{Name: "add"}, func(_ context.Context, _ *troupe.Call, in shop) (string, error) {
-		rt.Mount("/"+in.ID, newShop(in.ID)) // panics if it is there already
+		if err := open(rt, in.ID); err != nil {
+			return "", err
+		}
 		return "added " + in.ID, nil
 	})
 	troupe.AddTool(admin, troupe.Tool{Name: "remove"}, func(_ context.Context, _ *troupe.Call, in shop) (string, error) {

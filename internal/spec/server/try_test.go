@@ -1,0 +1,147 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
+	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// TestTry registers and mounts what is wrong: each is an error that says so, and leaves everything as it was; the forms
+// without an error panic with the same words.
+func TestTry(t *testing.T) {
+	rt, err := troupe.New(troupe.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rt.Close(context.Background()) })
+	server := func(id string) *troupe.Server {
+		return troupe.NewServer(mcp.Implementation{Name: "x", Version: "1"}, &troupe.ServerOptions{ID: id})
+	}
+	s := server("first")
+	rt.Mount("/a/mcp", s)
+	nothing := func(context.Context, *troupe.Call, struct{}) (string, error) { return "", nil }
+	read := func(context.Context, *troupe.Call, string, map[string]string) ([]mcp.ResourceContents, error) {
+		return nil, nil
+	}
+	tool := func(tool troupe.Tool) (func() error, func()) {
+		return func() error { return troupe.TryAddTool(s, tool, nothing) }, func() { troupe.AddTool(s, tool, nothing) }
+	}
+	mount := func(path string, srv *troupe.Server) (func() error, func()) {
+		return func() error { return rt.TryMount(path, srv) }, func() { rt.Mount(path, srv) }
+	}
+	type forms func() (func() error, func())
+	for want, f := range map[string]forms{
+		`a tool needs a name`:     func() (func() error, func()) { return tool(troupe.Tool{}) },
+		`tool "x": input schema`:  func() (func() error, func()) { return tool(troupe.Tool{Name: "x", InputSchema: []byte(`{"type":5}`)}) },
+		`tool "x": output schema`: func() (func() error, func()) { return tool(troupe.Tool{Name: "x", OutputSchema: []byte(`{"type":5}`)}) },
+		`tool "x": `:              func() (func() error, func()) { return tool(troupe.Tool{Name: "x", Meta: mcp.Meta("{")}) },
+		`a raw tool needs an input`: func() (func() error, func()) {
+			return func() error { return troupe.TryAddRawTool(s, troupe.Tool{Name: "x"}, nil) }, func() { troupe.AddRawTool(s, troupe.Tool{Name: "x"}, nil) }
+		},
+		`a prompt needs a name`: func() (func() error, func()) {
+			return func() error { return troupe.TryAddPrompt(s, troupe.Prompt{}, nil) }, func() { troupe.AddPrompt(s, troupe.Prompt{}, nil) }
+		},
+		`resource "": it needs`: func() (func() error, func()) {
+			return func() error { return troupe.TryAddResource(s, mcp.Resource{}, read) }, func() { troupe.AddResource(s, mcp.Resource{}, read) }
+		},
+		`resource template "x://{":`: func() (func() error, func()) {
+			r := mcp.ResourceTemplate{URITemplate: "x://{", Name: "x"}
+			return func() error { return troupe.TryAddResourceTemplate(s, r, read) }, func() { troupe.AddResourceTemplate(s, r, read) }
+		},
+		`server id "A": want`: func() (func() error, func()) {
+			o := &troupe.ServerOptions{ID: "A"}
+			i := mcp.Implementation{}
+			return func() error { _, err := troupe.TryNewServer(i, o); return err }, func() { troupe.NewServer(i, o) }
+		},
+		`: capabilities:`: func() (func() error, func()) {
+			o := &troupe.ServerOptions{Experimental: map[string]mcp.Object{"x": mcp.Object("{")}}
+			i := mcp.Implementation{}
+			return func() error { _, err := troupe.TryNewServer(i, o); return err }, func() { troupe.NewServer(i, o) }
+		},
+		`mount "mcp": want a path`:    func() (func() error, func()) { return mount("mcp", server("b")) },
+		`mount "/t/{id}/mcp": want`:   func() (func() error, func()) { return mount("/t/{id}/mcp", server("b")) },
+		`there is a server at /a/mcp`: func() (func() error, func()) { return mount("/a/mcp", server("b")) },
+		`with id "first" already`:     func() (func() error, func()) { return mount("/b", server("first")) },
+	} {
+		try, do := f()
+		if err := try(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v", want, err)
+		}
+		func() {
+			defer func() {
+				if p, _ := recover().(string); !strings.Contains(p, want) || !strings.HasPrefix(p, "troupe: ") {
+					t.Errorf("%s: panic %q", want, p)
+				}
+			}()
+			do()
+		}()
+	}
+	if got := s.Tools(); len(got) != 0 {
+		t.Errorf("tools: %v", got)
+	}
+	if got := rt.Mounted(); len(got) != 1 || got["/a/mcp"] != s {
+		t.Errorf("mounted: %v", got)
+	}
+	if err := rt.TryMount("/b/mcp", server("second")); err != nil {
+		t.Errorf("a good one: %v", err)
+	}
+}
+
+// TestToolsOfAServer has the schemas that were inferred, and shares nothing with the server.
+func TestToolsOfAServer(t *testing.T) {
+	s := troupe.NewServer(mcp.Implementation{Name: "x", Version: "1"}, nil)
+	given := troupe.Tool{Name: "given", InputSchema: json.RawMessage(`{"type":"object"}`)}
+	troupe.AddTool(s, given, func(context.Context, *troupe.Call, map[string]any) (string, error) { return "", nil })
+	given.InputSchema[1] = 'x'
+	troupe.AddTool(s, troupe.Tool{Name: "echo"}, func(context.Context, *troupe.Call, host.EchoIn) (string, error) { return "", nil })
+	for range 2 {
+		all := s.Tools()
+		var names []string
+		for _, tool := range all {
+			names = append(names, tool.Name)
+		}
+		if diff := cmp.Diff([]string{"echo", "given"}, names); diff != "" {
+			t.Fatalf("tools (-want +got):\n%s", diff)
+		}
+		if got := string(all[0].InputSchema); !strings.Contains(got, `"text"`) {
+			t.Errorf("the inferred schema: %s", got)
+		}
+		host.Equal(t, "the schema as it was given", string(all[1].InputSchema), `{"type":"object"}`)
+		all[1].InputSchema[1] = 'x'
+	}
+}
+
+func TestCallersKeepTheirSlices(t *testing.T) {
+	urls := []mcp.ElicitURL{{URL: "https://x", ElicitationID: "1"}}
+	before := slices.Clone(urls)
+	_ = troupe.URLRequired(urls...)
+	if diff := cmp.Diff(before, urls); diff != "" {
+		t.Errorf("URLRequired has changed its arguments:\n%s", diff)
+	}
+}
+
+// TestPeerLogWithoutASession fails as it says, whatever the level.
+func TestPeerLogWithoutASession(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{}, nil)
+		h.AddTool("log-later", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
+			if err := call.Peer().Log(ctx, mcp.LevelDebug, "x", "y"); !errors.Is(err, troupe.ErrNoStream) {
+				return "", errors.New("wrong")
+			}
+			return "told so", nil
+		})
+		m := h.Stateless(`{}`)
+		a, id := m.Tool("log-later", `{}`)
+		host.Equal(t, "stateless", m.Done(a, id), "told so")
+	})
+}
