@@ -116,3 +116,22 @@ func ExampleTryAddTool() {
 	// true
 	// read
 }
+
+// What a session's handlers keep survives a crash of the process.
+func ExampleCall_Session() {
+	srv := troupe.NewServer(anyone, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "visit"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		var visits int
+		if _, err := call.Session().Get(ctx, "visits", &visits); err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("visit %d", visits+1), call.Session().Set(ctx, "visits", visits+1)
+	})
+	v := visit(srv, `{}`)
+	defer v.leave()
+	v.request("tools/call", `{"name":"visit"}`)
+	v.request("tools/call", `{"name":"visit"}`)
+	// Output:
+	// {"content":[{"type":"text","text":"visit 1"}]}
+	// {"content":[{"type":"text","text":"visit 2"}]}
+}

@@ -104,6 +104,10 @@ var (
 		Usage: "`number` of resources subscribed to"})
 	SubscribedURIs = add[int](Row{Section: Session, Name: "their URIs together", Kind: Size, Default: 256 * kib,
 		Beyond: "-32600", Counted: "session-subscriptions"})
+	Values = add[int](Row{Section: Session, Name: "values that handlers keep in it (`Call.Session`)", Default: 64,
+		Beyond: "`Set` fails with `ErrSessionFull`"})
+	ValueBytes = add[int](Row{Section: Session, Name: "their keys and values together, as JSON", Kind: Size, Default: 32 * kib,
+		Beyond: "`Set` fails with `ErrSessionFull`"})
 	SessionIdle = add[time.Duration](Row{Section: Session, Name: "without use", Option: "SessionIdle", Kind: Time, Default: 72 * hour, Least: second,
 		Beyond: "404",
 		Usage:  "`time` to keep a session that nobody uses"})

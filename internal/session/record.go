@@ -12,17 +12,18 @@ const RecordVersion = 1
 // Record is the stored truth of a legacy session: what initialize settled, and
 // what rare requests change later. Any node serves any request from it.
 type Record struct {
-	Version      int             `json:"v"`
-	Revision     string          `json:"revision"`
-	Client       json.RawMessage `json:"client,omitempty"`       // clientInfo as sent
-	Capabilities json.RawMessage `json:"capabilities,omitempty"` // client capabilities as sent
-	Level        string          `json:"level,omitempty"`        // of logging/setLevel; "" = never set
-	Subscribed   []string        `json:"subscribed,omitempty"`   // resource URIs, sorted
-	Standalone   string          `json:"standalone,omitempty"`   // id of the standalone stream
-	Told         string          `json:"told,omitempty"`         // catalogue digest last told
-	Created      time.Time       `json:"created"`
-	Written      time.Time       `json:"written"`
-	Expires      time.Time       `json:"expires"`
+	Version      int                        `json:"v"`
+	Revision     string                     `json:"revision"`
+	Client       json.RawMessage            `json:"client,omitempty"`       // clientInfo as sent
+	Capabilities json.RawMessage            `json:"capabilities,omitempty"` // client capabilities as sent
+	Level        string                     `json:"level,omitempty"`        // of logging/setLevel; "" = never set
+	Subscribed   []string                   `json:"subscribed,omitempty"`   // resource URIs, sorted
+	Standalone   string                     `json:"standalone,omitempty"`   // id of the standalone stream
+	Told         string                     `json:"told,omitempty"`         // catalogue digest last told
+	Values       map[string]json.RawMessage `json:"values,omitempty"`       // of handlers; never written to, see SetValue
+	Created      time.Time                  `json:"created"`
+	Written      time.Time                  `json:"written"`
+	Expires      time.Time                  `json:"expires"`
 }
 
 // Newer returns the version of a stored record if a newer release wrote it, and

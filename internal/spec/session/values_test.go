@@ -1,0 +1,109 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
+	"github.com/troupe-run/troupe/internal/testkit"
+)
+
+// addKeep adds a tool that says what it finds under a key, and then sets it, or deletes it if the value is empty.
+func addKeep(s *troupe.Server) {
+	troupe.AddTool(s, troupe.Tool{Name: "keep"}, func(ctx context.Context, call *troupe.Call, in struct {
+		Key   string `json:"key"`
+		Value string `json:"value,omitempty"`
+	}) (string, error) {
+		var old string
+		found, err := call.Session().Get(ctx, in.Key, &old)
+		if err != nil {
+			return "", err
+		}
+		if in.Value == "" {
+			return fmt.Sprint(old, found), call.Session().Delete(ctx, in.Key)
+		}
+		return fmt.Sprint(old, found), call.Session().Set(ctx, in.Key, in.Value)
+	})
+}
+
+func keep(key, value string) string {
+	return host.Call("1", "keep", `{"key":"`+key+`","value":"`+value+`"}`)
+}
+
+// TestSessionValues keeps values in sessions of each kind; none sees those of another.
+func TestSessionValues(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{}, nil)
+		addKeep(h.Server)
+		c, other := h.Session(), h.Session()
+		sse := h.SSE()
+		sse.Handshake("2024-11-05", `{}`)
+		for who, ask := range map[string]func(string) string{
+			"a session":     func(m string) string { return c.Post(m).Body },
+			"a second one":  func(m string) string { return other.Post(m).Body },
+			"over HTTP+SSE": func(m string) string { return sse.Ask(m) },
+		} {
+			host.Equal(t, who+": nothing", ask(keep("k", who)), host.TextResult("1", "false"))
+			host.Equal(t, who+": its own", ask(keep("k", "")), host.TextResult("1", who+"true"))
+			host.Equal(t, who+": deleted", ask(keep("k", "")), host.TextResult("1", "false"))
+		}
+		c.Post(keep("k", "later"))
+		time.Sleep(10 * time.Minute) // it leaves memory after one
+		host.Equal(t, "back from its record", c.Post(keep("k", "")).Body, host.TextResult("1", "latertrue"))
+
+		m := h.Stateless(`{}`)
+		a, id := m.Tool("keep", `{"key":"k"}`)
+		host.Equal(t, "stateless", m.Done(a, id), troupe.ErrNoSession.Error())
+	})
+}
+
+// TestSessionValuesOverACrash: what was set is there in the next process.
+func TestSessionValuesOverACrash(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		dir := t.TempDir()
+		h := host.New(t, troupe.Options{Dir: dir}, nil)
+		addKeep(h.Server)
+		c := h.Session()
+		c.Post(keep("k", "before"))
+		next, moved := host.Crashed(t, dir, troupe.Options{}, c)
+		addKeep(next.Server)
+		host.Equal(t, "in the next process", moved.Post(keep("k", "after")).Body, host.TextResult("1", "beforetrue"))
+		host.Equal(t, "and goes on", moved.Post(keep("k", "")).Body, host.TextResult("1", "aftertrue"))
+	})
+}
+
+// TestSessionValuesAreBounded in number and bytes, and those of a session that has ended cannot be had.
+func TestSessionValuesAreBounded(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{}, nil)
+		addKeep(h.Server)
+		var peer *troupe.Peer
+		h.AddTool("peer", 0, func(_ context.Context, call *troupe.Call) (string, error) { peer = call.Peer(); return "", nil })
+		c := h.Session()
+		for i := range 65 {
+			want := host.TextResult("1", "false")
+			if i == 64 {
+				want = host.ToolFault("1", troupe.ErrSessionFull.Error())
+			}
+			host.Equal(t, "one more", c.Post(keep(fmt.Sprint("k", i), "x")).Body, want)
+		}
+		host.Equal(t, "too large", c.Post(keep("k1", strings.Repeat("x", 32<<10))).Body, host.ToolFault("1", troupe.ErrSessionFull.Error()))
+		host.Equal(t, "what there was", c.Post(keep("k1", "")).Body, host.TextResult("1", "xtrue"))
+		c.Post(host.Call("1", "peer", `{}`))
+		if found, err := peer.Values().Get(t.Context(), "k2", new(string)); !found || err != nil {
+			t.Errorf("outside of a call: %t, %v", found, err)
+		}
+		c.Do("DELETE", "")
+		if _, err := peer.Values().Get(t.Context(), "k2", new(string)); !errors.Is(err, troupe.ErrSessionEnded) {
+			t.Errorf("get after DELETE: %v", err)
+		}
+		if err := peer.Values().Set(t.Context(), "k2", 1); !errors.Is(err, troupe.ErrSessionEnded) {
+			t.Errorf("set after DELETE: %v", err)
+		}
+	})
+}
