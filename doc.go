@@ -30,6 +30,18 @@
 // request of the server in a session, and as an answer that asks for input since then;
 // what a revision does not have is converted, left out or refused ([Needs]).
 //
+// # Around handlers
+//
+// [Options.Authenticate] says who calls, [ServerOptions.Visible] what that caller has,
+// and a [MethodMiddleware] sees each request and what comes of it. A handler has the
+// principal, the header and the context of its request, and what the session keeps
+// ([Call.Principal], [Call.Header], [Call.Session]). ServerOptions has hooks for when
+// sessions begin and end, and [AddMethod] serves a method of a program's own.
+//
+// Registering panics for what is a mistake in the program. For what is only known when it
+// runs there are forms that return errors: [TryNewServer], [TryAddTool] and the like, and
+// [Runtime.TryMount].
+//
 // # Concurrency
 //
 // All methods of Runtime and Server may be called from any goroutine. A handler
