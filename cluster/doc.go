@@ -50,4 +50,10 @@
 // byte a version. An empty message is a tombstone that expires by itself.
 // Events live under ev.<tenant>.<server>.<session>.<stream>: .open is the
 // writer record, .body what belongs to it, .0 to .999 a ring of appends.
+//
+// # Not the public API
+//
+// This package is a part of Troupe that its own packages share. Programs use the root
+// package, troupe, and package mcp: what is exported here may change in any release, without
+// a word in the changelog.
 package cluster

@@ -25,4 +25,10 @@
 //
 // All functions may be called from any goroutine. A [Message] and a [Buffer] belong to one goroutine at a time, and
 // the spans of a Message live only as long as the bytes it was scanned from.
+//
+// # Not the public API
+//
+// This package is a part of Troupe that its own packages share. Programs use the root
+// package, troupe, and package mcp: what is exported here may change in any release, without
+// a word in the changelog.
 package codec

@@ -70,4 +70,10 @@
 // All methods of Handler, Exchange and Pipe may be called from any goroutine, but Pipe.Serve only once. The fields of an
 // Exchange are set before the dispatcher runs and must not be written to; Msg, Body and Header are gone when the
 // dispatcher's method has returned.
+//
+// # Not the public API
+//
+// This package is a part of Troupe that its own packages share. Programs use the root
+// package, troupe, and package mcp: what is exported here may change in any release, without
+// a word in the changelog.
 package transport
