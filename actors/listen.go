@@ -9,6 +9,7 @@ import (
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/subscription"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -170,7 +171,7 @@ func (a *arrival) listen() {
 	// acknowledgement and the first change.
 	n.listeners.Put(l.key, l)
 	for _, uri := range filter.URIs {
-		n.subs.follow(l, uri)
+		n.subs.Follow(l, uri)
 	}
 	_ = l.Post(acknowledge{})
 	l.to.bind(l)                                     // only now: it ends what is there
@@ -179,11 +180,14 @@ func (a *arrival) listen() {
 	}
 }
 
-func (l *listenActor) server() string { return l.key.Server }
+var _ subscription.Subscriber = (*listenActor)(nil)
 
-func (l *listenActor) push(data []byte) bool { return l.Post(hear{data}) == nil }
+// Server is the id of its service.
+func (l *listenActor) Server() string { return l.key.Server }
 
-func (l *listenActor) wants(uri string) bool {
+func (l *listenActor) Push(data []byte) bool { return l.Post(hear{data}) == nil }
+
+func (l *listenActor) Wants(uri string) bool {
 	return slices.Contains(l.filter.URIs, uri) && !l.Stopped()
 }
 
@@ -281,7 +285,7 @@ func (l *listenActor) makeGood() {
 		}
 	}
 	for _, uri := range l.filter.URIs {
-		l.tell(updateOf(uri))
+		l.tell(subscription.Update(uri))
 	}
 }
 
@@ -291,7 +295,7 @@ func (l *listenActor) end(reason string) {
 	l.Stop()
 	l.from.Held[heldStreams].Add(-1)
 	for _, uri := range l.filter.URIs {
-		l.node.subs.follow(l, uri)
+		l.node.subs.Follow(l, uri)
 	}
 	if reason != "" {
 		rest := append([]byte(`"requestId":`), l.id...)

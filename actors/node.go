@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/subscription"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -53,7 +54,7 @@ type Node struct {
 	accounts       accounts
 	refusals       refusals
 	calls          calls
-	subs           subscriptions
+	subs           *subscription.Table
 	drain          draining
 
 	lostPings atomic.Int64
@@ -93,9 +94,9 @@ func NewNode(c Config) *Node {
 	n.talking.all = make(map[*liveStream]struct{})
 	n.listeners = listeners{kernel.NewDirectory[SessionKey, *listenActor](), n}
 	n.mrtr = parked{Directory: kernel.NewDirectory[string, *requestActor](), keys: c.Keys}
-	n.questions.node, n.drain.node, n.subs.node, n.calls.node, n.links.node, n.mrtr.node = n, n, n, n, n, n
+	n.questions.node, n.drain.node, n.calls.node, n.links.node, n.mrtr.node = n, n, n, n, n
 	n.questions.open = make(map[string]*question)
-	n.subs.init()
+	n.subs = subscription.NewTable(n.k, KindSubscription)
 	n.accounts = newAccounts(n, c.Limits)
 	n.heart.node = n
 	n.k.Start(&n.heart.Actor, KindNode, "heart", &n.heart)
@@ -357,4 +358,10 @@ func (n *Node) Close(ctx context.Context) error {
 	n.calls.close()
 	n.heart.Stop()
 	return err
+}
+
+// ResourceUpdated tells every session on this node that subscribed to the resource,
+// or, with below, to one that it lies below.
+func (n *Node) ResourceUpdated(svc *Service, uri string, below bool) {
+	n.subs.Updated(svc.ID, uri, below)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/internal/subscription"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -157,7 +158,7 @@ func (p *Peer) Subscribe(ctx context.Context, uri string) error {
 		return ErrTooManySubscriptions
 	}
 	if err == nil {
-		p.node.subs.follow(p.last.Load(), uri) // which another's change of the record may not have done yet
+		p.node.subs.Follow(p.last.Load(), uri) // which another's change of the record may not have done yet
 	}
 	return err
 }
@@ -269,10 +270,10 @@ func (p *Peer) Push(method string, params []byte) {
 // it waits until the client has read enough.
 func (p *Peer) PushUpdate(uri string) {
 	if l := p.last.Load().link; l != nil {
-		_ = l.tell(p.node.base, stream.Entry{Kind: stream.Message, Data: updateOf(uri)})
+		_ = l.tell(p.node.base, stream.Entry{Kind: stream.Message, Data: subscription.Update(uri)})
 		return
 	}
-	p.node.sessions.push(p.key, updateOf(uri))
+	p.node.sessions.push(p.key, subscription.Update(uri))
 }
 
 // pushLink sends an invalidation, if the session has begun and its client reads. What it misses is made good later.
@@ -377,4 +378,27 @@ func (p *Peer) confirm(s *sessionActor, t *told) {
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		n.log.Debug("catalogue digest not stored", "error", err)
 	}
+}
+
+// Owner is what Input.Principal was in the newest request of the session that this node
+// has had with one; nil if there was none.
+func (p *Peer) Owner() any { return p.owner.Load() }
+
+// madeBy notes who makes a request of the session.
+func (p *Peer) madeBy(in *Input) {
+	if in.Principal != nil {
+		p.owner.Store(in.Principal)
+	}
+}
+
+type ownerKey struct{}
+
+// Owner is Peer.Owner of the session that a Handler's Initialize is about.
+func Owner(ctx context.Context) any { return ctx.Value(ownerKey{}) }
+
+func withOwner(ctx context.Context, owner any) context.Context {
+	if owner == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, ownerKey{}, owner)
 }

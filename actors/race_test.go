@@ -219,7 +219,7 @@ func TestUpdateWhileASessionIsActivated(t *testing.T) {
 			rec := session.New(time.Now(), h.svc.Limits.Session)
 			rec.Subscribed = []string{"x:1"}
 			s := h.sessions.activate(h.svc, key, rec, 1)
-			h.subs.follow(s, "x:1")
+			h.subs.Follow(s, "x:1")
 			h.ResourceUpdated(h.svc, "x:1", false)
 			return s, nil
 		})

@@ -287,7 +287,7 @@ func (s *sessionActor) unload() {
 		s.node.listeners.end("", func(l *listenActor) bool { return l.sess == s })
 	}
 	for _, uri := range s.view.Load().rec.Subscribed {
-		s.node.subs.follow(s, uri)
+		s.node.subs.Follow(s, uri)
 	}
 	s.svc.Handler.Closed(s.peer)
 }
@@ -328,20 +328,20 @@ func (s *sessionActor) subscribed(old, now []string) {
 		old, now = old[:len(old)-1], now[:len(now)-1]
 	}
 	for _, uri := range old { // some may be among the new ones, too: then nothing changes
-		s.node.subs.follow(s, uri)
+		s.node.subs.Follow(s, uri)
 	}
 	for _, uri := range now {
-		s.node.subs.follow(s, uri)
+		s.node.subs.Follow(s, uri)
 	}
 }
 
-func (s *sessionActor) server() string { return s.key.Server }
+func (s *sessionActor) Server() string { return s.key.Server }
 
-// push sends an update to whoever serves the session now.
-func (s *sessionActor) push(data []byte) bool { return s.node.sessions.push(s.key, data) }
+// Push sends an update to whoever serves the session now.
+func (s *sessionActor) Push(data []byte) bool { return s.node.sessions.push(s.key, data) }
 
 // wants is what the newest record says that is known here.
-func (s *sessionActor) wants(uri string) bool {
+func (s *sessionActor) Wants(uri string) bool {
 	_, found := slices.BinarySearch(s.view.Load().rec.Subscribed, uri)
 	return found && !s.Stopped()
 }

@@ -126,7 +126,7 @@ func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey) (*ses
 			s := d.activate(svc, key, rec, rev)
 			s.away.Store(true)
 			for _, uri := range rec.Subscribed {
-				n.subs.follow(s, uri)
+				n.subs.Follow(s, uri)
 			}
 			return s, nil
 		})

@@ -182,6 +182,20 @@ func TestSubscribeAndUnsubscribeAtOnce(t *testing.T) {
 	})
 }
 
+// faultySubscriber is one that its subscription cannot ask.
+type faultySubscriber struct{ asked bool }
+
+func (*faultySubscriber) Server() string   { return "s" }
+func (*faultySubscriber) Push([]byte) bool { return false }
+func (*faultySubscriber) Stopped() bool    { return false }
+func (s *faultySubscriber) Wants(string) bool {
+	if s.asked {
+		panic("in the subscription's turn")
+	}
+	s.asked = true // by Follow
+	return true
+}
+
 // A subscription whose actor ends by its panics loses nobody.
 func TestSubscriptionThatPanics(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
@@ -191,12 +205,11 @@ func TestSubscriptionThatPanics(t *testing.T) {
 		if err := peer.Subscribe(t.Context(), uri); err != nil {
 			t.Fatal(err)
 		}
-		a := h.subs.all[subscriptionKey{"s", uri}]
 		for range kernel.PanicLimit {
-			_ = a.Post(wanting{u: (*sessionActor)(nil)}) // which has no key
+			h.subs.Follow(&faultySubscriber{}, uri)
 		}
-		if !a.Stopped() {
-			t.Fatal("it goes on")
+		if n := h.k.Panics(); n != kernel.PanicLimit {
+			t.Fatalf("%d panics", n)
 		}
 		h.ResourceUpdated(h.svc, uri, false)
 		time.Sleep(time.Second)
@@ -318,9 +331,7 @@ func TestSubscriptionsOfAnotherNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		var live []string
-		for k := range h.subs.all {
-			live = append(live, k.uri)
-		}
+		h.subs.Each(func(_, uri string) { live = append(live, uri) })
 		if !slices.Equal(live, []string{"x:2"}) {
 			t.Errorf("live: %q", live)
 		}

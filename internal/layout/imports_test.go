@@ -31,6 +31,7 @@ var layers = []layer{
 	{"internal/limits", nil, nil, "every layer takes its bounds from it, so it can know none"},
 	{"internal/mrtr", []string{"codec", "internal/limits"}, nil, "what a client carries for a call knows nothing of how the call waits"},
 	{"internal/quota", []string{"internal/kernel"}, nil, "counting clients knows nothing of what they do"},
+	{"internal/subscription", []string{"mcp", "codec", "internal/kernel", "internal/limits"}, nil, "a subscription knows its subscribers by their interface"},
 	{"internal/telemetry", nil, nil, "every layer reports to it, so it can know none"},
 	{"internal/toolschema", []string{"codec", "internal/limits"}, nil, "schemas know JSON, and neither tools nor the protocol"},
 	{"internal/record", []string{"internal/limits", "internal/stream"}, nil, "a record tells of a stream's log, and of nothing that serves it"},

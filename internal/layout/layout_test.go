@@ -29,6 +29,7 @@ var layoutRules = map[string]layoutRule{
 	"a package has one doc comment":                 packageDocs,
 	"packages are named for a subject":              vaguePackages,
 	"the root has few tests":                        rootTests,
+	"a package has few files":                       crowdedPackages,
 	"what composes owners has few methods":          methodsOfTypes,
 	"tests wait for events and not for time":        sleepingTests,
 	"work left over names its issue":                looseToDos,
@@ -256,6 +257,37 @@ func rootTests(repo repository) []string {
 	return []string{fmt.Sprintf("the root has %d test files, at most %d are allowed: tests over the wire belong below internal/spec", len(tests), most)}
 }
 
+// crowdedPackages keeps a package to what a reader can look over. Variants of a file for one system count once.
+func crowdedPackages(repo repository) []string {
+	const most = 25
+	nouns := map[string]map[string]bool{}
+	for _, s := range repo.own() {
+		if s.isTest() || s.dir() == "mcp" || within(s.dir(), "examples") || within(s.dir(), "bench") {
+			continue
+		}
+		if nouns[s.dir()] == nil {
+			nouns[s.dir()] = map[string]bool{}
+		}
+		nouns[s.dir()][systemSuffix.ReplaceAllString(path.Base(s.path), ".go")] = true
+	}
+	var violations []string
+	for _, dir := range slices.Sorted(maps.Keys(nouns)) {
+		limit := most
+		if dir == "" {
+			limit = mostInRoot
+		}
+		if n := len(nouns[dir]); n > limit {
+			violations = append(violations, fmt.Sprintf("package %q has %d files, at most %d are allowed: move what stands by itself to a package of its own", dir, n, limit))
+		}
+	}
+	return violations
+}
+
+// mostInRoot is for the root, whose files are the API. It may only fall.
+const mostInRoot = 40
+
+var systemSuffix = regexp.MustCompile(`_(linux|unix|windows|darwin|other)\.go$`)
+
 // methodsOfTypes keeps a type that composes others from doing their work.
 func methodsOfTypes(repo repository) []string {
 	const most = 30
@@ -360,6 +392,8 @@ func TestLayoutRulesFind(t *testing.T) {
 		{"package types", vaguePackages, map[string]string{"mcp/a.go": "package types\n"}, "says nothing"},
 		{"13 tests in the root", rootTests, manyTests(13), "13 test files"},
 		{"12 tests in the root", rootTests, manyTests(12), ""},
+		{"26 files", crowdedPackages, manyFiles(26), "has 26 files"},
+		{"25 files", crowdedPackages, manyFiles(25), ""},
 		{"31 methods of a Node", methodsOfTypes, map[string]string{"actors/a.go": "package actors\n" + strings.Repeat("\nfunc (n *Node) x() {}\n", 30), "actors/b.go": "package actors\n\nfunc (Node) y() {}\n"}, "Node has 31 methods"},
 		{"30 methods of a Node", methodsOfTypes, map[string]string{"actors/a.go": "package actors\n" + strings.Repeat("\nfunc (n *Node) x() {}\n", 30), "actors/a_test.go": "package actors\n\nfunc (Node) y() {}\n"}, ""},
 		{"to do", looseToDos, map[string]string{"mcp/a.go": "package mcp\n\n// TODO: more.\n"}, "mcp/a.go:3"},
@@ -390,6 +424,15 @@ func TestLayoutRulesFind(t *testing.T) {
 			}
 		})
 	}
+}
+
+// manyFiles are n files of a package, a variant of one and a test.
+func manyFiles(n int) map[string]string {
+	files := map[string]string{"actors/a0_other.go": "package actors\n", "actors/a_test.go": "package actors\n"}
+	for i := range n {
+		files[fmt.Sprintf("actors/a%d.go", i)] = "package actors\n"
+	}
+	return files
 }
 
 // manyTests are n test files of the root, and one below it.

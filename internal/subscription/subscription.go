@@ -1,4 +1,4 @@
-package actors
+package subscription
 
 import (
 	"iter"
@@ -26,71 +26,67 @@ const (
 	tellHere = 64
 )
 
-// subscriptionActor stands for one resource of one server on this node, and for
+// subscription stands for one resource of one server on this node, and for
 // the sessions and listeners here that want to hear of it. It ends with the last of
 // them.
-type subscriptionActor struct {
+type subscription struct {
 	kernel.Actor
-	subs *subscriptions
-	key  subscriptionKey
-	want map[subscriber]struct{}
+	table *Table
+	key   key
+	want  map[Subscriber]struct{}
 	// told are the resources of which an update was told within updatePause, or is
 	// being told: the subscribed one and those below it. The value says whether
 	// there has been another one since.
 	told map[string]bool
 }
 
-// subscriber is a session or a listener on this node. It is the actor and not what
+// Subscriber is a session or a listener on this node. It is the actor and not what
 // that stands for: a session that has left memory and come back is another
-// subscriber, from which the end of the first takes nothing.
-type subscriber interface {
-	// server is the id of its service.
-	server() string
-	// push sends it an update, and waits for nothing.
-	push(data []byte) bool
-	// wants reports whether it is still here and wants updates of the resource. It is
+// Subscriber, from which the end of the first takes nothing.
+type Subscriber interface {
+	// Server is the id of its service.
+	Server() string
+	// Push sends it an update, and waits for nothing.
+	Push(data []byte) bool
+	// Wants reports whether it is still here and wants updates of the resource. It is
 	// asked in other actors' turns.
-	wants(uri string) bool
+	Wants(uri string) bool
+	// Stopped reports that it has ended.
 	Stopped() bool
 }
 
-var (
-	_ subscriber = (*sessionActor)(nil)
-	_ subscriber = (*listenActor)(nil)
-)
-
-type subscriptionKey struct{ server, uri string }
+type key struct{ server, uri string }
 
 type (
 	// wanting says that u may have changed its mind about the resource, and that it is
 	// to be asked. Of two that cross, the later one finds what holds.
 	wanting struct {
-		subs *subscriptions
-		key  subscriptionKey
-		u    subscriber
+		table *Table
+		key   key
+		u     Subscriber
 	}
 	// updated reports a change of a resource, the subscribed one or one below it.
 	updated struct {
-		subs *subscriptions
-		key  subscriptionKey
-		uri  string
+		table *Table
+		key   key
+		uri   string
 	}
 	// telling is over when all have been told; gone are those that have left memory.
 	telling struct {
 		uri  string
-		gone []subscriber
+		gone []Subscriber
 	}
 	// paused ends the time in which updates of a resource are gathered.
 	paused struct{ uri string }
 )
 
-func (m wanting) Refused(error) { m.subs.send(m.key, m, true) }
-func (m updated) Refused(error) { m.subs.send(m.key, m, false) }
+func (m wanting) Refused(error) { m.table.send(m.key, m, true) }
+func (m updated) Refused(error) { m.table.send(m.key, m, false) }
 
-func (a *subscriptionActor) Receive(m any) {
+func (a *subscription) Receive(m any) {
 	switch m := m.(type) {
 	case wanting:
-		if m.u.wants(a.key.uri) {
+		if m.u.Wants(a.key.uri) {
 			a.want[m.u] = struct{}{}
 		} else {
 			delete(a.want, m.u)
@@ -109,25 +105,25 @@ func (a *subscriptionActor) Receive(m any) {
 		}
 	}
 	if len(a.want) == 0 && a.StopIdle() {
-		a.subs.forget(a)
+		a.table.forget(a)
 	}
 }
 
-// failed forgets what was being told: an update that comes next is told, though one
+// Failed forgets what was being told: an update that comes next is told, though one
 // may have been a moment ago. When the actor ends by it, another one takes its place.
-func (a *subscriptionActor) Failed(_ any, last bool) {
+func (a *subscription) Failed(_ any, last bool) {
 	a.told = nil
 	if last {
-		a.subs.forget(a)
+		a.table.forget(a)
 		for u := range a.want {
-			a.subs.follow(u, a.key.uri)
+			a.table.Follow(u, a.key.uri)
 		}
 	}
 }
 
 // updated tells the sessions, now or with what comes within updatePause. When very
 // many resources below the subscribed one change at once, that itself is told.
-func (a *subscriptionActor) updated(uri string) {
+func (a *subscription) updated(uri string) {
 	if _, busy := a.told[uri]; !busy && len(a.told) >= maxBursts {
 		uri = a.key.uri
 	}
@@ -148,21 +144,21 @@ func (a *subscriptionActor) updated(uri string) {
 }
 
 // tell tells subscribers of an update. It waits for none of them.
-func (a *subscriptionActor) tell(uri string, all iter.Seq[subscriber]) telling {
+func (a *subscription) tell(uri string, all iter.Seq[Subscriber]) telling {
 	m := telling{uri: uri}
-	data := updateOf(uri)
+	data := Update(uri)
 	for u := range all {
 		if u.Stopped() {
 			m.gone = append(m.gone, u)
 		} else {
-			u.push(data)
+			u.Push(data)
 		}
 	}
 	return m
 }
 
-// updateOf is the notification that a resource has changed.
-func updateOf(uri string) []byte {
+// Update is the notification that a resource has changed.
+func Update(uri string) []byte {
 	params := append([]byte(nil), `{"uri":`...)
 	params = append(codec.AppendString(params, uri), '}')
 	return codec.AppendNotification(nil, mcp.NotifyResourcesUpdated, params)
@@ -190,33 +186,38 @@ func above(uri string) iter.Seq[string] {
 	}
 }
 
-// subscriptions finds the subscription actors of a node.
-type subscriptions struct {
-	node *Node
-	mu   sync.Mutex // guards all
-	all  map[subscriptionKey]*subscriptionActor
+// Table finds the subscriptions of a node. It is safe for concurrent use.
+type Table struct {
+	k    *kernel.Kernel
+	kind kernel.Kind
+
+	mu  sync.Mutex // guards all
+	all map[key]*subscription
 }
 
-func (s *subscriptions) init() { s.all = make(map[subscriptionKey]*subscriptionActor) }
+// NewTable returns one whose actors k runs as the given kind.
+func NewTable(k *kernel.Kernel, kind kernel.Kind) *Table {
+	return &Table{k: k, kind: kind, all: make(map[key]*subscription)}
+}
 
-// follow tells the resource's subscription that u wants its updates, or does not any
+// Follow tells the resource's subscription that u wants its updates, or does not any
 // more. Whoever changes what u wants calls it afterwards, and so does who ends u.
-func (s *subscriptions) follow(u subscriber, uri string) {
-	key := subscriptionKey{u.server(), uri}
-	s.send(key, wanting{s, key, u}, u.wants(uri))
+func (s *Table) Follow(u Subscriber, uri string) {
+	of := key{u.Server(), uri}
+	s.send(of, wanting{s, of, u}, u.Wants(uri))
 }
 
 // send hands m to the actor of a resource, which is made when there is none and
 // create is set. One that is just ending takes nothing any more, and its successor
 // gets it.
-func (s *subscriptions) send(key subscriptionKey, m any, create bool) {
+func (s *Table) send(of key, m any, create bool) {
 	for {
 		s.mu.Lock()
-		a, ok := s.all[key]
+		a, ok := s.all[of]
 		if !ok && create {
-			a = &subscriptionActor{subs: s, key: key, want: make(map[subscriber]struct{})}
-			s.node.k.Start(&a.Actor, KindSubscription, key.server+"."+key.uri, a)
-			s.all[key] = a
+			a = &subscription{table: s, key: of, want: make(map[Subscriber]struct{})}
+			s.k.Start(&a.Actor, s.kind, of.server+"."+of.uri, a)
+			s.all[of] = a
 		}
 		s.mu.Unlock()
 		if !ok && !create || a.Post(m) == nil {
@@ -226,7 +227,7 @@ func (s *subscriptions) send(key subscriptionKey, m any, create bool) {
 	}
 }
 
-func (s *subscriptions) forget(a *subscriptionActor) {
+func (s *Table) forget(a *subscription) {
 	s.mu.Lock()
 	if s.all[a.key] == a {
 		delete(s.all, a.key)
@@ -234,21 +235,27 @@ func (s *subscriptions) forget(a *subscriptionActor) {
 	s.mu.Unlock()
 }
 
-// ResourceUpdated tells every session on this node that subscribed to the resource,
-// or, with below, to one that it lies below.
-func (n *Node) ResourceUpdated(svc *Service, uri string, below bool) {
-	n.subs.updated(svc.ID, uri, below)
-}
-
-func (s *subscriptions) updated(server, uri string, below bool) {
+// Updated tells all who subscribed here to a resource of a server, or, with below, to one
+// that it lies below.
+func (s *Table) Updated(server, uri string, below bool) {
 	tell := func(subscribed string) {
-		key := subscriptionKey{server, subscribed}
-		s.send(key, updated{s, key, uri}, false)
+		of := key{server, subscribed}
+		s.send(of, updated{s, of, uri}, false)
 	}
 	tell(uri)
 	if below {
 		for parent := range above(uri) {
 			tell(parent)
 		}
+	}
+}
+
+// Each calls f for every resource that somebody subscribes to, with its server.
+func (s *Table) Each(f func(server, uri string)) {
+	s.mu.Lock()
+	all := slices.Collect(maps.Keys(s.all))
+	s.mu.Unlock()
+	for _, of := range all {
+		f(of.server, of.uri)
 	}
 }

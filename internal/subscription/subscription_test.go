@@ -1,0 +1,99 @@
+package subscription
+
+import (
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/kernel"
+)
+
+// one is a subscriber to everything. asked, if it is set, is called when it is asked in
+// an actor's turn.
+type one struct {
+	asked func()
+	calls int
+
+	mu  sync.Mutex // guards got
+	got []string
+}
+
+// told is how often it has been told.
+func (o *one) told() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.got)
+}
+
+func (*one) Server() string { return "s" }
+func (*one) Stopped() bool  { return false }
+
+func (o *one) Push(data []byte) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.got = append(o.got, string(data))
+	return true
+}
+
+func (o *one) Wants(string) bool {
+	if o.calls++; o.calls > 1 && o.asked != nil {
+		o.asked()
+	}
+	return true
+}
+
+// newTable returns a table over a kernel of its own.
+func newTable() *Table {
+	return NewTable(kernel.New(kernel.Config{Log: slog.New(slog.DiscardHandler), Node: "n", Kinds: []string{"subscription"}}), 0)
+}
+
+// A subscription that ends by its panics makes place for another one, which knows the
+// subscribers of the first.
+func TestPanicsLoseNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table, good := newTable(), &one{}
+		table.Follow(good, "x:1")
+		first := table.all[key{"s", "x:1"}]
+		for range kernel.PanicLimit {
+			table.Follow(&one{asked: func() { panic("asked") }}, "x:1")
+		}
+		if !first.Stopped() {
+			t.Fatal("it goes on")
+		}
+		table.Updated("s", "x:1", false)
+		synctest.Wait()
+		if good.told() != 1 {
+			t.Errorf("told %d times, want once", good.told())
+		}
+	})
+}
+
+// An update of a resource is told to those who subscribed to it and to one above it, and
+// what follows within the pause is told once.
+func TestUpdatesBelow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table, above, other := newTable(), &one{}, &one{}
+		table.Follow(above, "x://a/b")
+		table.Follow(other, "x://b")
+		for range 3 {
+			table.Updated("s", "x://a/b/c", true)
+		}
+		time.Sleep(updatePause / 2)
+		synctest.Wait()
+		if above.told() != 1 {
+			t.Errorf("at once: told %d times", above.told())
+		}
+		time.Sleep(10 * updatePause)
+		synctest.Wait()
+		if above.told() != 2 || other.told() != 0 {
+			t.Errorf("after the pause: told %d times, another %d", above.told(), other.told())
+		}
+		var live []string
+		table.Each(func(server, uri string) { live = append(live, server+" "+uri) })
+		if len(live) != 2 {
+			t.Errorf("live: %q", live)
+		}
+	})
+}
