@@ -14,9 +14,11 @@ func (h *Handler) serveInline(x *Exchange, w http.ResponseWriter, method string)
 		defer close(returned)
 		h.dispatch(x, method)
 	}()
+	woken := false
 	for x.waiting() {
 		select {
 		case <-x.wake:
+			woken = true
 		case <-returned:
 			// Something was sent by now; what it was shows in the state.
 			returned = nil
@@ -25,12 +27,15 @@ func (h *Handler) serveInline(x *Exchange, w http.ResponseWriter, method string)
 		}
 	}
 	x.mu.Lock()
-	s := x.s
+	s, writes := x.s, x.state == answered
 	x.mu.Unlock()
 	if s != nil {
 		x.pump(w)
 		x.abortIf(s)
 		return
+	}
+	if writes && !woken {
+		<-x.wake // The answer is being written. leave would wait for the lock, on which virtual time stands still.
 	}
 	x.leave()
 }
