@@ -2,7 +2,6 @@ package troupetest
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -80,11 +79,13 @@ func (c *Client) Subscribe(ctx context.Context, uris ...string) error {
 	filter := mcp.SubscriptionFilter{ToolsListChanged: true, PromptsListChanged: true, ResourcesListChanged: true, ResourceSubscriptions: uris}
 	ended := make(chan error, 1)
 	acknowledged := make(chan struct{}, 1)
-	c.mu.Lock()
-	c.acknowledged = acknowledged
-	c.mu.Unlock()
+	params, err := object(map[string]any{"notifications": filter})
+	if err != nil {
+		return err // never: a filter is texts and truths
+	}
 	go func() {
-		ended <- c.Do(ctx, mcp.MethodSubscriptionsListen, map[string]any{"notifications": filter}, new(json.RawMessage))
+		_, err := c.ask(ctx, mcp.MethodSubscriptionsListen, params, acknowledged)
+		ended <- err
 	}()
 	select {
 	case <-acknowledged:

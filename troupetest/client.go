@@ -66,10 +66,15 @@ type Client struct {
 	closing  sync.Once
 	fault    error
 
-	mu           sync.Mutex // guards the rest
-	last         int64      // id of a request
-	waiting      map[string]chan<- answer
-	acknowledged chan<- struct{} // of the last Subscribe
+	mu      sync.Mutex // guards the rest
+	last    int64      // id of a request
+	waiting map[string]request
+}
+
+// request is one that waits for its response.
+type request struct {
+	answered     chan<- answer
+	acknowledged chan<- struct{} // of subscriptions/listen alone
 }
 
 // answer is the response to a request.
@@ -102,7 +107,7 @@ func Connect(t testing.TB, srv *troupe.Server, o Options) *Client {
 	if o.Runtime.DrainWait == 0 {
 		o.Runtime.DrainWait = 5 * time.Second
 	}
-	c := &Client{o: o, stateful: o.Revision.Has(mcp.FeatureSessions), lines: make(chan []byte), quit: make(chan struct{}), gone: make(chan struct{}), turn: make(chan struct{}, 1), served: make(chan error, 1), waiting: map[string]chan<- answer{}}
+	c := &Client{o: o, stateful: o.Revision.Has(mcp.FeatureSessions), lines: make(chan []byte), quit: make(chan struct{}), gone: make(chan struct{}), turn: make(chan struct{}, 1), served: make(chan error, 1), waiting: map[string]request{}}
 	declared, err := json.Marshal(c.capabilities())
 	if err != nil {
 		t.Fatalf("troupetest: capabilities: %v", err)
@@ -195,7 +200,7 @@ func (c *Client) Do(ctx context.Context, method string, params, result any) erro
 		return fmt.Errorf("troupetest: %s: %w", method, err)
 	}
 	for {
-		data, err := c.ask(ctx, method, members)
+		data, err := c.ask(ctx, method, members, nil)
 		if err != nil {
 			return err
 		}
@@ -228,13 +233,14 @@ func object(params any) (map[string]json.RawMessage, error) {
 	return members, err
 }
 
-// ask sends one request and waits for the response.
-func (c *Client) ask(ctx context.Context, method string, members map[string]json.RawMessage) (json.RawMessage, error) {
+// ask sends one request and waits for the response. acknowledged, which must have room, is
+// told when the server acknowledges a subscription; nil is for requests that are none.
+func (c *Client) ask(ctx context.Context, method string, members map[string]json.RawMessage, acknowledged chan<- struct{}) (json.RawMessage, error) {
 	c.mu.Lock()
 	c.last++
 	id := strconv.FormatInt(c.last, 10)
 	answered := make(chan answer, 1)
-	c.waiting[id] = answered
+	c.waiting[id] = request{answered, acknowledged}
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
@@ -363,8 +369,8 @@ func (c *Client) read(out io.Reader) {
 			c.mu.Lock()
 			waiting := c.waiting[string(m.ID)]
 			c.mu.Unlock()
-			if waiting != nil {
-				waiting <- answer{m.Result, m.Error}
+			if waiting.answered != nil {
+				waiting.answered <- answer{m.Result, m.Error}
 			}
 		}
 	}

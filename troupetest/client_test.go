@@ -197,6 +197,26 @@ func TestSubscribe(t *testing.T) {
 	})
 }
 
+// Two subscriptions that are asked for at once are both acknowledged.
+func TestSubscribeTwiceAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, r mcp.Revision) {
+		srv := server()
+		troupe.AddResource(srv, mcp.Resource{URI: "test://a", Name: "a"}, func(context.Context, *troupe.Call, string, map[string]string) ([]mcp.ResourceContents, error) {
+			return nil, nil
+		})
+		c := troupetest.Connect(t, srv, troupetest.Options{Revision: r})
+		done := make(chan error, 2)
+		for range cap(done) {
+			go func() { done <- c.Subscribe(t.Context(), "test://a") }()
+		}
+		for range cap(done) {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 func TestClose(t *testing.T) {
 	troupetest.Test(t, func(t *testing.T) {
 		c := troupetest.Connect(t, server(), troupetest.Options{})

@@ -85,13 +85,7 @@ func respond[P, R any](ctx context.Context, params json.RawMessage, f func(conte
 // notice passes a notification to the function that sees its kind.
 func (c *Client) notice(m message) {
 	if m.Method == mcp.NotifySubscriptionsAcknowledged {
-		c.mu.Lock()
-		acknowledged := c.acknowledged
-		c.acknowledged = nil
-		c.mu.Unlock()
-		if acknowledged != nil {
-			acknowledged <- struct{}{}
-		}
+		pass(m.Params, c.acknowledge)
 	}
 	switch {
 	case m.Method == mcp.NotifyProgress && c.o.Progress != nil:
@@ -100,6 +94,21 @@ func (c *Client) notice(m message) {
 		pass(m.Params, c.o.Log)
 	case c.o.Notify != nil:
 		c.o.Notify(m.Method, m.Params)
+	}
+}
+
+// acknowledge tells the Subscribe whose request the server has taken.
+func (c *Client) acknowledge(p mcp.AcknowledgedParams) {
+	id, ok := p.Meta.SubscriptionID()
+	if !ok {
+		return // never: the server tags what it sends
+	}
+	c.mu.Lock()
+	acknowledged := c.waiting[id.String()].acknowledged
+	c.mu.Unlock()
+	select {
+	case acknowledged <- struct{}{}:
+	default: // it is acknowledged already, or nobody waits for that
 	}
 }
 
