@@ -94,8 +94,8 @@ type message struct {
 }
 
 // Connect serves srv, kept in memory, to a new client until the test ends. It fails the
-// test when they do not agree. A server is served to one client: another needs a server of
-// its own.
+// test when they do not agree. A server is served to one client at a time: another needs a
+// server of its own, or has this one once the first client is closed.
 func Connect(t testing.TB, srv *troupe.Server, o Options) *Client {
 	t.Helper()
 	if o.Revision == 0 {
@@ -117,6 +117,10 @@ func Connect(t testing.TB, srv *troupe.Server, o Options) *Client {
 	if err != nil {
 		t.Fatalf("troupetest: %v", err)
 	}
+	if err := rt.TryMount(mountPath, srv); err != nil {
+		_ = rt.Close(t.Context()) // nothing has begun
+		t.Fatalf("troupetest: a server is served to one client at a time: %v", err)
+	}
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(t.Context()))
 	stdin, in := io.Pipe()
 	out, stdout := io.Pipe()
@@ -124,6 +128,7 @@ func Connect(t testing.TB, srv *troupe.Server, o Options) *Client {
 		err := rt.ServePipe(c.ctx, srv, stdin, stdout)
 		_ = stdin.Close()
 		_ = stdout.Close()
+		rt.Unmount(mountPath) // another client may have the server
 		c.served <- err
 	}()
 	go c.write(in)
@@ -138,6 +143,10 @@ func Connect(t testing.TB, srv *troupe.Server, o Options) *Client {
 	}
 	return c
 }
+
+// mountPath is where a runtime has its server. Nothing asks for it there: mounting says at
+// once whether the server is free.
+const mountPath = "/mcp"
 
 // capabilities are those that the options bring.
 func (c *Client) capabilities() mcp.ClientCapabilities {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -212,6 +213,46 @@ func TestSubscribeTwiceAtOnce(t *testing.T) {
 		for range cap(done) {
 			if err := <-done; err != nil {
 				t.Error(err)
+			}
+		}
+	})
+}
+
+// fatal is a test that notes what it is failed with.
+type fatal struct {
+	testing.TB
+	text string
+}
+
+func (f *fatal) Fatalf(format string, args ...any) {
+	f.text = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+// A server has one client at a time: a second fails its test, from the test's goroutine,
+// and one after it is served.
+func TestConnectTwice(t *testing.T) {
+	each(t, func(t *testing.T, r mcp.Revision) {
+		srv := server()
+		first := troupetest.Connect(t, srv, troupetest.Options{Revision: r})
+		f, ended := &fatal{TB: t}, make(chan struct{})
+		go func() { // stands for a test
+			defer close(ended)
+			troupetest.Connect(f, srv, troupetest.Options{Revision: r})
+		}()
+		if <-ended; !strings.Contains(f.text, "one client at a time") {
+			t.Errorf("a second client failed its test with %q", f.text)
+		}
+		for again := first; ; again = troupetest.Connect(t, srv, troupetest.Options{Revision: r}) {
+			got, err := again.CallTool(t.Context(), "greet", greeting{"Ada"})
+			if err != nil || troupetest.Text(got) != "Hello, Ada!" {
+				t.Errorf("greet: %+v, %v", got, err)
+			}
+			if err := again.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+			if again != first {
+				return
 			}
 		}
 	})

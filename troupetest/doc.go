@@ -22,7 +22,7 @@
 //
 // # What it does not show
 //
-// The pipe is the stdio transport: there is one client, without a principal and without
+// The pipe is the stdio transport: there is one client at a time, without a principal and without
 // HTTP headers, and calls are not limited by rate. A test of these serves the Runtime, which
 // is an http.Handler, with net/http/httptest.
 //
