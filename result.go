@@ -2,6 +2,7 @@ package troupe
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 
 	"github.com/troupe-run/troupe/internal/toolschema"
@@ -30,6 +31,15 @@ type typedResult interface {
 func (r *Result[T]) structured() any                { return &r.Structured }
 func (r *Result[T]) rest() (mcp.Contents, mcp.Meta) { return r.Content, r.Meta }
 
+// checkOut refuses results that are pointers to a [Result]: a handler that has none returns
+// an error.
+func checkOut[Out any]() error {
+	if t := reflect.TypeFor[Out](); t.Kind() == reflect.Pointer && t.Implements(reflect.TypeFor[typedResult]()) {
+		return fmt.Errorf("its handler returns a %v: return a %v, not a pointer to one", t, t.Elem())
+	}
+	return nil
+}
+
 // structuredType is the type of the structured content that a handler's result has.
 func structuredType[Out any]() reflect.Type {
 	if r, ok := any(new(Out)).(typedResult); ok {
@@ -48,6 +58,9 @@ func InputSchema[In any]() (json.RawMessage, error) {
 // OutputSchema returns the schema that [AddTool] infers for structured content of type
 // Out, or for that of a [Result]. The rest is as for [InputSchema].
 func OutputSchema[Out any]() (json.RawMessage, error) {
+	if err := checkOut[Out](); err != nil {
+		return nil, fmt.Errorf("troupe: output schema: %w", err)
+	}
 	return changeable(toolschema.InferResult(structuredType[Out]()))
 }
 

@@ -104,7 +104,7 @@ func (t *tool) wire() mcp.Tool {
 // an *mcp.Error becomes a protocol error. AddTool replaces a tool of the same
 // name. It panics when the name is empty, not UTF-8 or longer than 1 KiB, which not every
 // client could send; when a schema is not valid, or cannot be inferred, as for a type
-// with JSON methods of its own: that is a mistake in the program. Set InputSchema
+// with JSON methods of its own; when Out is a pointer to a [Result]: that is a mistake in the program. Set InputSchema
 // or OutputSchema for such types.
 func AddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context, call *Call, in In) (Out, error)) {
 	must(TryAddTool(s, t, handler))
@@ -113,7 +113,10 @@ func AddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context, c
 // TryAddTool is AddTool for tools that are not known when the program is written: what is
 // wrong with one is an error, and nothing is registered.
 func TryAddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context, call *Call, in In) (Out, error)) error {
-	var err error
+	err := checkOut[Out]()
+	if err != nil {
+		return fmt.Errorf("troupe: tool %q: %w", t.Name, err)
+	}
 	if t.InputSchema == nil {
 		if t.InputSchema, err = toolschema.InferArguments(reflect.TypeFor[In]()); err != nil {
 			return fmt.Errorf("troupe: tool %q: %w", t.Name, err)

@@ -154,6 +154,23 @@ func TestResult(t *testing.T) {
 	})
 }
 
+func TestPointerToAResult(t *testing.T) {
+	t.Parallel()
+	srv := troupe.NewServer(mcp.Implementation{Name: "sums", Version: "1"}, nil)
+	err := troupe.TryAddTool(srv, troupe.Tool{Name: "add"}, func(context.Context, *troupe.Call, struct{}) (*troupe.Result[int], error) {
+		return nil, nil
+	})
+	_, err2 := troupe.OutputSchema[*troupe.Result[int]]()
+	for _, err := range []error{err, err2} {
+		if err == nil || !strings.Contains(err.Error(), "return a troupe.Result[int], not a pointer to one") {
+			t.Errorf("a pointer to a Result: %v", err)
+		}
+	}
+	if len(srv.Tools()) != 0 {
+		t.Error("the tool is registered")
+	}
+}
+
 func TestInferredSchemas(t *testing.T) {
 	t.Parallel()
 	in, err := troupe.InputSchema[*struct {
