@@ -2,6 +2,7 @@ package troupe
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -33,8 +34,11 @@ import (
 //	min=N, max=N         of a number, of the characters of a string, of the choices
 //	format=NAME          email, uri, date or date-time
 //
-// It fails for any other type of field, for what the tag does not have, and for a T that
-// has none. A program that asks with T finds that out when it calls FormFor at its start.
+// It fails for any other type of field, for what the tag does not have, for the option
+// string of a json tag, and for a T that has no fields or two of the same name. It fails, too,
+// where no answer would do: a min above the max, a value twice in an enum, or a default that
+// the field does not take. A program that asks with T finds that out when it calls FormFor
+// at its start.
 func FormFor[T any]() (mcp.FormSchema, error) {
 	f := formOf(reflect.TypeFor[T]())
 	if f.err != nil {
@@ -45,8 +49,8 @@ func FormFor[T any]() (mcp.FormSchema, error) {
 
 // ElicitAs asks the user to fill in the form of [FormFor] and decodes the answer. The value
 // is what the user has entered if the action is [mcp.ElicitAccept], and else the zero value.
-// An answer that does not fit the form is an error. It asks with the key "elicit", as
-// [Call.Elicit] does: see [Call.Ask].
+// An answer that does not fit the form, its formats included, is an error. It asks with the
+// key "elicit", as [Call.Elicit] does: see [Call.Ask].
 func ElicitAs[T any](ctx context.Context, call *Call, message string) (value T, action mcp.ElicitAction, err error) {
 	f := formOf(reflect.TypeFor[T]())
 	if f.err != nil {
@@ -107,12 +111,18 @@ func (f *form) read(t reflect.Type) error {
 		case name == "":
 			name = field.Name
 		}
+		optional := strings.Split(options, ",")
+		if slices.Contains(optional, "string") {
+			return fmt.Errorf("%s: its json tag has the option string, which no form has", field.Name)
+		}
+		if slices.ContainsFunc(f.schema.Properties, func(p mcp.Property) bool { return p.Name == name }) {
+			return fmt.Errorf("%s: another field is %q, too", field.Name, name)
+		}
 		schema, err := fieldSchema(field)
 		if err != nil {
 			return fmt.Errorf("%s: %w", field.Name, err)
 		}
 		f.schema.Properties = append(f.schema.Properties, mcp.Property{Name: name, Schema: schema})
-		optional := strings.Split(options, ",")
 		if field.Type.Kind() != reflect.Pointer && !slices.Contains(optional, "omitempty") && !slices.Contains(optional, "omitzero") {
 			f.schema.Required = append(f.schema.Required, name)
 		}
@@ -121,10 +131,50 @@ func (f *form) read(t reflect.Type) error {
 		return errors.New("it has no fields")
 	}
 	raw, err := f.schema.Raw()
-	if err == nil {
-		f.check, err = toolschema.Result([]byte(raw))
+	if err != nil {
+		return err
 	}
-	return err
+	if f.check, err = toolschema.Form(raw); err != nil {
+		return err
+	}
+	return f.checkDefaults(t, raw)
+}
+
+// checkDefaults refuses defaults that an answer could not have, under the schema or in t.
+func (f *form) checkDefaults(t reflect.Type, raw json.RawMessage) error {
+	var form struct {
+		Properties map[string]struct {
+			Default json.RawMessage `json:"default"`
+		} `json:"properties"`
+	}
+	if err := codec.Unmarshal(raw, &form); err != nil {
+		return err
+	}
+	presets := map[string]json.RawMessage{}
+	for name, p := range form.Properties {
+		if p.Default != nil {
+			presets[name] = p.Default
+		}
+	}
+	answer, err := codec.Marshal(presets)
+	if err != nil {
+		return err
+	}
+	every, err := mcp.FormSchema{Properties: f.schema.Properties}.Raw() // none is required
+	if err != nil {
+		return err
+	}
+	check, err := toolschema.Form(every)
+	if err != nil {
+		return err
+	}
+	if err = check.Validate(answer); err == nil {
+		err = codec.Unmarshal(answer, reflect.New(t).Interface())
+	}
+	if err != nil {
+		return fmt.Errorf("a default that no answer may have: %w", err)
+	}
+	return nil
 }
 
 // fieldTag is what the form tag of a field says, by key.
@@ -155,6 +205,17 @@ func (tag fieldTag) take(key string) (string, bool) {
 	return value, ok
 }
 
+// choices are the values of an enum, nil if there is none.
+func (tag fieldTag) choices() ([]string, error) {
+	values := tag.values("enum")
+	for i, v := range values {
+		if slices.Contains(values[:i], v) {
+			return nil, fmt.Errorf("its enum has %q twice", v)
+		}
+	}
+	return values, nil
+}
+
 // values is a list of a key.
 func (tag fieldTag) values(key string) []string {
 	if value, ok := tag.take(key); ok {
@@ -174,6 +235,25 @@ func number[N int64 | float64](tag fieldTag, key string) (*N, error) {
 		return &n, nil
 	}
 	return nil, fmt.Errorf("%s=%s is no number that fits", key, text)
+}
+
+// bounds are the min and the max of a tag, nil where there is none. They must leave
+// something of what is possible, which is least to most.
+func bounds[N int64 | float64](tag fieldTag, least, most N) (low, high *N, err error) {
+	low, err = number[N](tag, "min")
+	high, err2 := number[N](tag, "max")
+	if err = errors.Join(err, err2); err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case low != nil && high != nil && *low > *high:
+		err = fmt.Errorf("min=%v is above max=%v", *low, *high)
+	case low != nil && *low > most:
+		err = fmt.Errorf("min=%v is above the %v that is possible", *low, most)
+	case high != nil && *high < least:
+		err = fmt.Errorf("max=%v is below the %v that is possible", *high, least)
+	}
+	return low, high, err
 }
 
 // fieldSchema is the schema of one field.
@@ -201,7 +281,7 @@ func fieldSchema(field reflect.StructField) (mcp.PrimitiveSchema, error) {
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String:
 		schema, err = choicesField(tag, title, about)
 	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Float64 && t.Kind() != reflect.Uintptr:
-		schema, err = numberField(tag, title, about, t.Kind())
+		schema, err = numberField(tag, title, about, t)
 	default:
 		return nil, fmt.Errorf("no form has a %v", t)
 	}
@@ -223,7 +303,11 @@ func stringField(tag fieldTag, title, about string) (mcp.PrimitiveSchema, error)
 	if text, ok := tag.take("default"); ok {
 		preset = &text
 	}
-	if values := tag.values("enum"); values != nil {
+	values, err := tag.choices()
+	if err != nil {
+		return nil, err
+	}
+	if values != nil {
 		if preset != nil && !slices.Contains(values, *preset) {
 			return nil, fmt.Errorf("the default %q is none of the values", *preset)
 		}
@@ -233,13 +317,12 @@ func stringField(tag fieldTag, title, about string) (mcp.PrimitiveSchema, error)
 		}
 		return &mcp.EnumSchema{Title: title, Description: about, Enum: values, Default: preset}, err
 	}
-	least, err := number[int64](tag, "min")
-	most, err2 := number[int64](tag, "max")
+	least, most, err := bounds[int64](tag, 0, math.MaxInt64)
 	format, _ := tag.take("format")
 	if format != "" && !slices.Contains([]string{"email", "uri", "date", "date-time"}, format) {
 		return nil, fmt.Errorf("there is no format %s", format)
 	}
-	return &mcp.StringSchema{Title: title, Description: about, MinLength: least, MaxLength: most, Format: format, Default: preset}, errors.Join(err, err2)
+	return &mcp.StringSchema{Title: title, Description: about, MinLength: least, MaxLength: most, Format: format, Default: preset}, err
 }
 
 // titled are values with the titles of the tag, nil if it has none.
@@ -270,26 +353,50 @@ func boolField(tag fieldTag, title, about string) (mcp.PrimitiveSchema, error) {
 	return s, nil
 }
 
-func numberField(tag fieldTag, title, about string, kind reflect.Kind) (mcp.PrimitiveSchema, error) {
+func numberField(tag fieldTag, title, about string, t reflect.Type) (mcp.PrimitiveSchema, error) {
 	s := &mcp.NumberSchema{Type: "integer", Title: title, Description: about}
-	if kind >= reflect.Float32 {
+	least, most := rangeOf(t)
+	if t.Kind() >= reflect.Float32 {
 		s.Type = "number"
 	}
-	var errs [3]error
-	s.Minimum, errs[0] = number[float64](tag, "min")
-	s.Maximum, errs[1] = number[float64](tag, "max")
-	s.Default, errs[2] = number[float64](tag, "default")
-	if kind >= reflect.Uint && kind <= reflect.Uint64 && s.Minimum == nil {
+	var err, err2 error
+	s.Minimum, s.Maximum, err = bounds(tag, least, most)
+	s.Default, err2 = number[float64](tag, "default")
+	if err = errors.Join(err, err2); err != nil {
+		return nil, err
+	}
+	if least == 0 && (s.Minimum == nil || *s.Minimum < 0) {
 		s.Minimum = new(float64)
+	}
+	if s.Type == "integer" && s.Minimum != nil && s.Maximum != nil && math.Ceil(*s.Minimum) > *s.Maximum {
+		return nil, fmt.Errorf("no whole number is between min=%v and max=%v", *s.Minimum, *s.Maximum)
 	}
 	if s.Type == "integer" && s.Default != nil && *s.Default != math.Trunc(*s.Default) {
 		return nil, fmt.Errorf("the default %v is no whole number", *s.Default)
 	}
-	return s, errors.Join(errs[:]...)
+	return s, nil
+}
+
+// rangeOf are the least and the greatest number of a type, as far as a float64 has them.
+func rangeOf(t reflect.Type) (least, most float64) {
+	switch kind := t.Kind(); {
+	case kind == reflect.Float32:
+		return -math.MaxFloat32, math.MaxFloat32
+	case kind == reflect.Float64:
+		return -math.MaxFloat64, math.MaxFloat64
+	case kind >= reflect.Uint:
+		return 0, math.Floor(math.Nextafter(math.Ldexp(1, t.Bits()), 0))
+	}
+	least = -math.Ldexp(1, t.Bits()-1)
+	return least, math.Floor(math.Nextafter(-least, 0))
 }
 
 func choicesField(tag fieldTag, title, about string) (mcp.PrimitiveSchema, error) {
-	values, preset := tag.values("enum"), tag.values("default")
+	values, err := tag.choices()
+	if err != nil {
+		return nil, err
+	}
+	preset := tag.values("default")
 	if values == nil {
 		return nil, errors.New("a choice of several needs enum")
 	}
@@ -298,11 +405,10 @@ func choicesField(tag fieldTag, title, about string) (mcp.PrimitiveSchema, error
 			return nil, fmt.Errorf("the default %q is none of the values", v)
 		}
 	}
-	least, err := number[int64](tag, "min")
-	most, err2 := number[int64](tag, "max")
-	options, err3 := titled(values, tag)
+	least, most, err := bounds[int64](tag, 0, int64(len(values)))
+	options, err2 := titled(values, tag)
 	if options != nil {
-		return &mcp.TitledMultiEnumSchema{Title: title, Description: about, MinItems: least, MaxItems: most, Items: mcp.TitledEnumItems{AnyOf: options}, Default: preset}, errors.Join(err, err2)
+		return &mcp.TitledMultiEnumSchema{Title: title, Description: about, MinItems: least, MaxItems: most, Items: mcp.TitledEnumItems{AnyOf: options}, Default: preset}, err
 	}
-	return &mcp.MultiEnumSchema{Title: title, Description: about, MinItems: least, MaxItems: most, Items: mcp.EnumItems{Type: "string", Enum: values}, Default: preset}, errors.Join(err, err2, err3)
+	return &mcp.MultiEnumSchema{Title: title, Description: about, MinItems: least, MaxItems: most, Items: mcp.EnumItems{Type: "string", Enum: values}, Default: preset}, errors.Join(err, err2)
 }

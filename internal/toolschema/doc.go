@@ -12,7 +12,8 @@
 // characters or with an exponent beyond 999.
 //
 // A schema is compiled at its first use. Tools with the same text share the compiled
-// form, and the garbage collector takes it when nobody uses it any more.
+// form, and the garbage collector takes it when nobody uses it any more. [Form] is for the
+// answers of users: under its schemas a string must have the format that they name.
 //
 // # The budget
 //

@@ -74,6 +74,22 @@ func Result(text json.RawMessage) (*Schema, error) {
 	return &Schema{text: text}, nil
 }
 
+// Form returns the schema of the answers to a form. In these a string must have the form
+// that "format" names, which is a remark in other schemas. It fails unless text is a
+// schema. The caller must not change text afterwards.
+func Form(text json.RawMessage) (*Schema, error) {
+	s, err := Result(text)
+	if err != nil {
+		return nil, err
+	}
+	c, err := newChecker(text, true) // not shared with schemas of the same text
+	if err != nil {
+		return nil, errors.New(readable.Replace(err.Error()))
+	}
+	s.compiled.Store(c)
+	return s, nil
+}
+
 // register checks a schema before it is used.
 func register(text json.RawMessage, root func(doc any) error, visit func(map[string]any, []string) error) error {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
@@ -119,7 +135,7 @@ func (c *compiledSchemas) get(text json.RawMessage) (*checker, error) {
 	if s != nil {
 		return s, nil
 	}
-	s, err := newChecker(text)
+	s, err := newChecker(text, false)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +158,9 @@ func (c *compiledSchemas) drop(key [sha256.Size]byte) {
 	}
 }
 
-func compile(text json.RawMessage) (*jsonschema.Schema, error) {
+// compile returns the compiled form of a schema's text. Where formats is set, a string that
+// has not the form which a "format" names does not fit; else such members are remarks.
+func compile(text json.RawMessage, formats bool) (*jsonschema.Schema, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		return nil, err
@@ -150,6 +168,9 @@ func compile(text json.RawMessage) (*jsonschema.Schema, error) {
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(noLoader{})
+	if formats {
+		c.AssertFormat()
+	}
 	if err := c.AddResource(schemaURL, doc); err != nil {
 		return nil, err
 	}

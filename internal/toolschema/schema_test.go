@@ -43,6 +43,27 @@ func TestCompiledFormsAreShared(t *testing.T) {
 
 // TestDialects holds which dialects of JSON Schema are understood, by a keyword that
 // means something else in the next (2026-07-28, basic/index, schema dialect).
+func TestFormatsOfForms(t *testing.T) {
+	schema := json.RawMessage(`{"type":"string","format":"date"}`)
+	form, err := Form(schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := Result(schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plain.Validate([]byte(`"today"`)); err != nil {
+		t.Errorf("a format is a remark in the schema of a tool: %v", err)
+	}
+	if form.Validate([]byte(`"today"`)) == nil || form.Validate([]byte(`"2026-01-02"`)) != nil {
+		t.Error("a form does not hold dates to their format")
+	}
+	if _, err := Form(json.RawMessage(`{"type":"date"}`)); err == nil {
+		t.Error("there is no type date")
+	}
+}
+
 func TestDialects(t *testing.T) {
 	t.Parallel()
 	const pair = `{"type":"object","properties":{"a":{"items":[{"type":"string"}]}}}`
@@ -168,7 +189,7 @@ func FuzzValidate(f *testing.F) {
 		if errors.Is(got, errMuchWork) || errors.Is(got, errBadNumber) {
 			return
 		}
-		plain, err := compile([]byte(schema))
+		plain, err := compile([]byte(schema), false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,14 +35,15 @@ var (
 
 // checker is a compiled schema.
 type checker struct {
-	text   json.RawMessage
-	schema *jsonschema.Schema
-	spread float64   // schemas that one value may be held against; infinite where a schema refers to itself
-	copies sync.Pool // of *countedSchema
+	text    json.RawMessage
+	formats bool // they are asserted
+	schema  *jsonschema.Schema
+	spread  float64   // schemas that one value may be held against; infinite where a schema refers to itself
+	copies  sync.Pool // of *countedSchema
 }
 
-func newChecker(text json.RawMessage) (*checker, error) {
-	s, err := compile(text)
+func newChecker(text json.RawMessage, formats bool) (*checker, error) {
+	s, err := compile(text, formats)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +51,7 @@ func newChecker(text json.RawMessage) (*checker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &checker{text: text, schema: s, spread: spread}, nil
+	return &checker{text: text, formats: formats, schema: s, spread: spread}, nil
 }
 
 // check holds v, which was size bytes of JSON, against the schema. The steps of most
@@ -63,7 +64,7 @@ func (c *checker) check(v any, size int) error {
 	}
 	s, _ := c.copies.Get().(*countedSchema)
 	if s == nil {
-		own, err := compile(c.text)
+		own, err := compile(c.text, c.formats)
 		if err != nil {
 			return err // it was compiled before
 		}

@@ -24,7 +24,7 @@ func TestSpreads(t *testing.T) {
 		`{"type":"object","properties":{"a":{"$ref":"#"}}}`:                                                                                    math.Inf(1),
 		`{"type":"object","properties":{"a":{"$dynamicRef":"#"}}}`:                                                                             math.Inf(1),
 	} {
-		c, err := newChecker(json.RawMessage(schema))
+		c, err := newChecker(json.RawMessage(schema), false)
 		if err != nil {
 			t.Errorf("%s: %v", schema, err)
 		} else if c.spread != want {

@@ -95,6 +95,157 @@ func TestFormsThatAreNone(t *testing.T) {
 	refused(err, "no whole number")
 }
 
+// What no answer could fill in is refused when the form is made.
+func TestFormsThatNoAnswerFits(t *testing.T) {
+	t.Parallel()
+	refused := func(err error, want string) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want %s", err, want)
+		}
+	}
+	_, err := troupe.FormFor[struct {
+		A int `json:"a,string"`
+	}]()
+	refused(err, "A: its json tag has the option string")
+	_, err = troupe.FormFor[struct {
+		A int `json:"B"`
+		B int
+	}]()
+	refused(err, `B: another field is "B", too`)
+	_, err = troupe.FormFor[struct {
+		A int `form:"min=5;max=1"`
+	}]()
+	refused(err, "A: min=5 is above max=1")
+	_, err = troupe.FormFor[struct {
+		A string `form:"min=5;max=1"`
+	}]()
+	refused(err, "A: min=5 is above max=1")
+	_, err = troupe.FormFor[struct {
+		A string `form:"max=-1"`
+	}]()
+	refused(err, "A: max=-1 is below the 0")
+	_, err = troupe.FormFor[struct {
+		A []string `form:"enum=x|y;min=2;max=1"`
+	}]()
+	refused(err, "A: min=2 is above max=1")
+	_, err = troupe.FormFor[struct {
+		A []string `form:"enum=x|y;min=3"`
+	}]()
+	refused(err, "A: min=3 is above the 2")
+	_, err = troupe.FormFor[struct {
+		A int8 `form:"min=200"`
+	}]()
+	refused(err, "A: min=200 is above the 127")
+	_, err = troupe.FormFor[struct {
+		A uint8 `form:"max=-1"`
+	}]()
+	refused(err, "A: max=-1 is below the 0")
+	_, err = troupe.FormFor[struct {
+		A int `form:"min=1.2;max=1.8"`
+	}]()
+	refused(err, "A: no whole number")
+	_, err = troupe.FormFor[struct {
+		A string `form:"enum=x|x"`
+	}]()
+	refused(err, `A: its enum has "x" twice`)
+	_, err = troupe.FormFor[struct {
+		A []string `form:"enum=x|y|x;titles=a|b|c"`
+	}]()
+	refused(err, `A: its enum has "x" twice`)
+	_, err = troupe.FormFor[struct {
+		A, B int64
+		C    uint64  `form:"min=-3;default=7"`
+		D    float32 `form:"min=0.5;max=0.5"`
+		E    string  `form:"min=2;max=2;default=äö"`
+		F    string  `form:"format=date;default=2026-01-02"`
+	}]()
+	if err != nil {
+		t.Errorf("a form that answers fit: %v", err)
+	}
+}
+
+func TestDefaultsThatNoAnswerMayHave(t *testing.T) {
+	t.Parallel()
+	refused := func(err error, want string) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), "a default that no answer may have: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want %s", err, want)
+		}
+	}
+	_, err := troupe.FormFor[struct {
+		A int `json:"a" form:"min=5;default=1"`
+		B int `json:"b"`
+	}]()
+	refused(err, "'/a'")
+	_, err = troupe.FormFor[struct {
+		A float64 `json:"a" form:"max=5;default=5.5"`
+	}]()
+	refused(err, "'/a'")
+	_, err = troupe.FormFor[struct {
+		A uint `json:"a" form:"default=-1"`
+	}]()
+	refused(err, "'/a'")
+	_, err = troupe.FormFor[struct {
+		A int8 `json:"a" form:"default=999"`
+	}]()
+	refused(err, "999")
+	_, err = troupe.FormFor[struct {
+		A string `json:"a" form:"max=2;default=long"`
+	}]()
+	refused(err, "'/a'")
+	_, err = troupe.FormFor[struct {
+		A string `json:"a" form:"format=email;default=nobody"`
+	}]()
+	refused(err, "'/a'")
+	_, err = troupe.FormFor[struct {
+		A []string `json:"a" form:"enum=x|y;min=2;default=x"`
+	}]()
+	refused(err, "'/a'")
+}
+
+// appointment has a field of each format.
+type appointment struct {
+	Day  string    `json:"day,omitempty" form:"format=date"`
+	At   string    `json:"at,omitempty" form:"format=date-time"`
+	Till time.Time `json:"till,omitzero"`
+	Mail string    `json:"mail,omitempty" form:"format=email"`
+	Page *string   `json:"page" form:"format=uri"`
+}
+
+func TestAnswersHaveTheirFormat(t *testing.T) {
+	troupetest.Test(t, func(t *testing.T) {
+		var answer string
+		srv := troupe.NewServer(mcp.Implementation{Name: "office", Version: "1"}, nil)
+		troupe.AddTool(srv, troupe.Tool{Name: "meet"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			a, _, err := troupe.ElicitAs[appointment](ctx, call, "When?")
+			if err != nil && a != (appointment{}) {
+				t.Errorf("%s: the value is %+v", answer, a)
+			}
+			return "taken", err
+		})
+		c := troupetest.Connect(t, srv, troupetest.Options{Revision: mcp.LatestLegacy, Elicit: func(context.Context, mcp.ElicitParams) (mcp.ElicitResult, error) {
+			return mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(answer)}, nil
+		}})
+		for _, test := range []struct{ answer, want string }{
+			{`{}`, "taken"},
+			{`{"day":"2026-02-28","at":"2026-01-02T03:04:05Z","till":"2026-01-02T03:04:05.5+01:00","mail":"ada@example.com","page":"https://example.com/a"}`, "taken"},
+			{`{"day":"2026-02-30"}`, "'/day'"},
+			{`{"day":"tomorrow"}`, "'/day'"},
+			{`{"at":"2026-01-02"}`, "'/at'"},
+			{`{"till":"2026-01-02 03:04"}`, "'/till'"},
+			{`{"mail":"nobody"}`, "'/mail'"},
+			{`{"page":"/a"}`, "'/page'"},
+		} {
+			answer = test.answer
+			got, err := c.CallTool(t.Context(), "meet", nil)
+			if err != nil || got.IsError != (test.want != "taken") || !strings.Contains(troupetest.Text(got), test.want) {
+				t.Errorf("%s: %q, %v, want %s", answer, troupetest.Text(got), err, test.want)
+			}
+		}
+	})
+}
+
 func TestElicitAs(t *testing.T) {
 	for _, r := range []mcp.Revision{mcp.LatestLegacy, mcp.Latest} {
 		for answer, want := range map[string]string{
