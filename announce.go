@@ -13,7 +13,7 @@ var announced = [...]string{mcp.NotifyToolsListChanged, mcp.NotifyPromptsListCha
 // announce tells a session which lists differ from what it was last told, if it
 // listens here.
 func (s *service) announce(p *actors.Peer) {
-	now, told := s.srv.digests(s.srv.viewOf(ownerOf(p))), p.Told()
+	now, told := s.srv.digests(s.viewOf(ownerOf(p))), p.Told()
 	if now == told {
 		return
 	}
@@ -28,8 +28,16 @@ func (s *service) Opened(p *actors.Peer, gap bool) {
 		return
 	}
 	for _, uri := range p.Subscribed() {
-		p.PushUpdate(uri)
+		if s.mayHear(p, uri) {
+			p.PushUpdate(uri)
+		}
 	}
+}
+
+// mayHear reports whether a session may hear of updates of a resource now, which may have
+// been hidden since it subscribed, or lie below the one that it subscribed to.
+func (s *service) mayHear(p *actors.Peer, uri string) bool {
+	return s.follows(s.viewOf(ownerOf(p)), uri)
 }
 
 // Closed is part of the actors' handler; a session leaves nothing here.

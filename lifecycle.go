@@ -28,12 +28,15 @@ func (e SessionEnd) String() string {
 
 var sessionEnds = map[actors.Ending]SessionEnd{actors.Deleted: SessionDeleted, actors.Expired: SessionExpired, actors.Disconnected: SessionDisconnected}
 
-// hook gives the actors who is to be told of sessions.
+// hook gives the actors who is to be told of sessions, and who decides what they hear.
 func (s *service) hook() {
 	if f := s.srv.opts.SessionBegan; f != nil {
 		s.svc.Began = func(ctx context.Context, p *actors.Peer) {
 			s.contain("SessionBegan", func() { f(ctx, &Peer{p}) })
 		}
+	}
+	if s.srv.opts.Visible != nil {
+		s.svc.Hears = s.mayHear
 	}
 	if f := s.srv.opts.SessionEnded; f != nil {
 		s.svc.Ended = func(p *actors.Peer, how actors.Ending) {
@@ -42,10 +45,11 @@ func (s *service) hook() {
 	}
 }
 
-// contain keeps a panic of a function that belongs to no call to that.
+// contain keeps a panic of a function of the program to that: it is logged and counted.
 func (s *service) contain(what string, f func()) {
 	defer func() {
 		if p := recover(); p != nil {
+			s.rt.node.Kernel().CountPanic()
 			s.rt.log.Error("a function of the server panicked", "server", s.srv.opts.ID, "function", what, "panic", p, "stack", string(debug.Stack()))
 		}
 	}()

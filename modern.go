@@ -39,12 +39,13 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 	f := in.Notifications.Within(&caps)
 	call := &Call{c: c, msg: c.Message(), svc: s, peer: Peer{c.Peer()}}
 	ctx = call.context(ctx)
+	view := call.view()
 	limit := s.svc.Limits.Subscriptions
 	seen := make(map[string]bool)
 	var uris []string
 	for _, uri := range f.ResourceSubscriptions {
 		switch {
-		case seen[uri] || !absolute(uri) || !s.followable(call, uri) || limit >= 0 && len(uris) >= limit || s.rt.tooLong(uri):
+		case seen[uri] || !absolute(uri) || !s.follows(view, uri) || limit >= 0 && len(uris) >= limit || s.rt.tooLong(uri):
 		case s.srv.opts.Subscribe != nil && s.srv.opts.Subscribe(ctx, call, uri) != nil:
 		default:
 			seen[uri] = true
@@ -56,7 +57,11 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 	if err != nil {
 		return actors.Listening{}, s.internal(mcp.MethodSubscriptionsListen, err)
 	}
-	return actors.Listening{Tools: f.ToolsListChanged, Prompts: f.PromptsListChanged, Resources: f.ResourcesListChanged, URIs: uris, Accepted: accepted, Changed: s.srv.changesFor(call.view())}, nil
+	l := actors.Listening{Tools: f.ToolsListChanged, Prompts: f.PromptsListChanged, Resources: f.ResourcesListChanged, URIs: uris, Accepted: accepted, Changed: s.srv.changesFor(view)}
+	if view != nil {
+		l.Hears = func(uri string) bool { return s.follows(view, uri) }
+	}
+	return l, nil
 }
 
 // standsAlone reports whether a request that came without headers means to stand for

@@ -68,10 +68,9 @@ func notFound(uri string) *mcp.Error {
 	return mcp.NewError(mcp.CodeResourceNotFound, "resource not found").WithData(mcp.ResourceNotFoundData{URI: uri})
 }
 
-// followable reports whether the caller may hear of updates of a resource: of any there may
+// follows reports whether who sees v may hear of updates of a resource: of any there may
 // be, unless it may not see them all.
-func (s *service) followable(call *Call, uri string) bool {
-	v := call.view()
+func (s *service) follows(v *view, uri string) bool {
 	if v == nil {
 		return true
 	}
@@ -88,7 +87,7 @@ func (s *service) subscribe(ctx context.Context, call *Call, m *codec.Message, d
 	if string(m.Method) == mcp.MethodResourcesUnsubscribe {
 		err = call.peer.p.Unsubscribe(ctx, uri)
 	} else {
-		if !s.followable(call, uri) {
+		if !s.follows(call.view(), uri) {
 			return nil, notFound(uri)
 		}
 		if s.srv.opts.Subscribe != nil {

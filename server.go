@@ -46,10 +46,15 @@ type ServerOptions struct {
 	// not see is unknown to it: it is in no list and on no page, calling, reading,
 	// completing or subscribing to it fails as for one that is not there, and its coming
 	// and going is not announced. Resources that are in no list, nor matched by a
-	// template, cannot be subscribed to then. p is of the request at hand; of
-	// announcements outside of requests it is who made the session's newest one. It must
-	// be quick, and several run at once; see [Server.FilterChanged] for when it begins to
-	// answer otherwise. nil shows everything to everybody.
+	// template, cannot be subscribed to then. It is asked again for each update of a
+	// resource that goes out to a subscriber.
+	//
+	// p is of the request at hand. Of announcements and updates outside of requests it is
+	// who made the session's newest one on this node, and has no Token. It is the zero
+	// Principal over stdio, and in a session that another process began until it has had a
+	// request here. Visible must be quick, and several run at once; an item for which it
+	// panics is hidden, and the panic is logged and counted. See [Server.FilterChanged] for
+	// when it begins to answer otherwise. nil shows everything to everybody.
 	Visible func(p Principal, item Item) bool
 	// SessionBegan is told of a session that initialize has just begun, before the
 	// client is; it holds that answer up, and ctx ends when the store has been waited

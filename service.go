@@ -65,7 +65,7 @@ func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled
 	if err != nil {
 		return actors.Settled{}, nil, s.internal("initialize", err)
 	}
-	return actors.Settled{Revision: revision, Client: clone(info), Capabilities: clone(caps), Told: s.srv.digests(s.srv.viewOf(ownerIn(ctx)))}, result, nil
+	return actors.Settled{Revision: revision, Client: clone(info), Capabilities: clone(caps), Told: s.srv.digests(s.viewOf(ownerIn(ctx)))}, result, nil
 }
 
 func isObject(raw []byte) bool { return len(raw) > 0 && raw[0] == '{' }

@@ -252,7 +252,7 @@ func (s *service) checkHeaders(m *codec.Message, principal any, header map[strin
 	if !ok {
 		return nil
 	}
-	if v := s.srv.viewOf(func() Principal { return principalOf(principal) }); !v.sees(t.item()) {
+	if v := s.viewOf(func() Principal { return principalOf(principal) }); !v.sees(t.item()) {
 		return nil
 	}
 	if err := t.headers.Check(header, m.Arguments); err != nil {

@@ -42,22 +42,30 @@ func (t *template) item() Item {
 
 // view is a server as one caller sees it; nil sees all of it.
 type view struct {
-	caller  Principal
-	visible func(Principal, Item) bool
+	caller Principal
+	s      *service
 }
 
-func (v *view) sees(i Item) bool { return v == nil || v.visible(v.caller, i) }
+// sees reports whether the item is visible. One whose Visible panics is not: it is asked
+// outside of requests, too, where a panic would end the process.
+func (v *view) sees(i Item) (seen bool) {
+	if v == nil {
+		return true
+	}
+	v.s.contain("Visible", func() { seen = v.s.srv.opts.Visible(v.caller, i) })
+	return seen
+}
 
 // viewOf is the server as a principal sees it. who is asked only where that matters.
-func (s *Server) viewOf(who func() Principal) *view {
-	if s.opts.Visible == nil {
+func (s *service) viewOf(who func() Principal) *view {
+	if s.srv.opts.Visible == nil {
 		return nil
 	}
-	return &view{who(), s.opts.Visible}
+	return &view{who(), s}
 }
 
 // view is the server as the caller of c sees it.
-func (c *Call) view() *view { return c.svc.srv.viewOf(c.Principal) }
+func (c *Call) view() *view { return c.svc.viewOf(c.Principal) }
 
 // seen returns t if the caller may see it.
 func (c *Call) seen(t *tool) *tool {

@@ -22,6 +22,10 @@ type Listening struct {
 	// last, by the method of its notification. It is called in the listener's turn.
 	// Nil: every change is one.
 	Changed func(method string) bool
+	// Hears reports whether the listener may hear of updates of a resource, at the time of
+	// each. It is called in other actors' turns, by several at once, and must be quick and
+	// not panic. Nil: it may hear of URIs and of what lies below.
+	Hears func(uri string) bool
 }
 
 // wants reports whether a notification is one that the client has asked for.
@@ -191,6 +195,8 @@ func (l *listenActor) Wants(uri string) bool {
 	return slices.Contains(l.filter.URIs, uri) && !l.Stopped()
 }
 
+func (l *listenActor) Hears(uri string) bool { return l.filter.Hears == nil || l.filter.Hears(uri) }
+
 func (l *listenActor) Receive(m any) {
 	switch m := m.(type) {
 	case acknowledge:
@@ -285,7 +291,9 @@ func (l *listenActor) makeGood() {
 		}
 	}
 	for _, uri := range l.filter.URIs {
-		l.tell(subscription.Update(uri))
+		if l.Hears(uri) {
+			l.tell(subscription.Update(uri))
+		}
 	}
 }
 

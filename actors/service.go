@@ -61,6 +61,10 @@ type Service struct {
 	// good, as far as this node learns of it. Nil is nobody.
 	Began func(ctx context.Context, p *Peer)
 	Ended func(p *Peer, how Ending)
+	// Hears reports whether a session may hear of updates of a resource, at the time of
+	// each. It is called in other actors' turns, by several at once, and must be quick and
+	// not panic. Nil: it may hear of all that it has subscribed to, and of what lies below.
+	Hears func(p *Peer, uri string) bool
 	life  lifetime
 }
 

@@ -346,6 +346,8 @@ func (s *sessionActor) Wants(uri string) bool {
 	return found && !s.Stopped()
 }
 
+func (s *sessionActor) Hears(uri string) bool { return s.svc.Hears == nil || s.svc.Hears(s.peer, uri) }
+
 // change rewrites the session's record by compare-and-set. edit returns false
 // when there is nothing to change.
 func (s *sessionActor) change(ctx context.Context, edit func(*session.Record) bool) error {

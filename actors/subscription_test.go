@@ -185,9 +185,11 @@ func TestSubscribeAndUnsubscribeAtOnce(t *testing.T) {
 // faultySubscriber is one that its subscription cannot ask.
 type faultySubscriber struct{ asked bool }
 
-func (*faultySubscriber) Server() string   { return "s" }
-func (*faultySubscriber) Push([]byte) bool { return false }
-func (*faultySubscriber) Stopped() bool    { return false }
+func (*faultySubscriber) Server() string    { return "s" }
+func (*faultySubscriber) Push([]byte) bool  { return false }
+func (*faultySubscriber) Stopped() bool     { return false }
+func (*faultySubscriber) Hears(string) bool { return true }
+
 func (s *faultySubscriber) Wants(string) bool {
 	if s.asked {
 		panic("in the subscription's turn")

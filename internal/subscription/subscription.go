@@ -51,6 +51,9 @@ type Subscriber interface {
 	// Wants reports whether it is still here and wants updates of the resource. It is
 	// asked in other actors' turns.
 	Wants(uri string) bool
+	// Hears reports whether it may hear of an update of the resource, which may be one
+	// below that which it wants. It is asked in other actors' turns.
+	Hears(uri string) bool
 	// Stopped reports that it has ended.
 	Stopped() bool
 }
@@ -148,9 +151,10 @@ func (a *subscription) tell(uri string, all iter.Seq[Subscriber]) telling {
 	m := telling{uri: uri}
 	data := Update(uri)
 	for u := range all {
-		if u.Stopped() {
+		switch {
+		case u.Stopped():
 			m.gone = append(m.gone, u)
-		} else {
+		case u.Hears(uri):
 			u.Push(data)
 		}
 	}

@@ -37,6 +37,8 @@ func (o *one) Push(data []byte) bool {
 	return true
 }
 
+func (*one) Hears(string) bool { return true }
+
 func (o *one) Wants(string) bool {
 	if o.calls++; o.calls > 1 && o.asked != nil {
 		o.asked()

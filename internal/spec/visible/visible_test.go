@@ -187,3 +187,93 @@ func TestHiddenUpdates(t *testing.T) {
 		}
 	})
 }
+
+// TestUpdatesOfHidden changes resources that a subscriber may not see: one below that which it subscribed to, and one that
+// was hidden from it afterwards. Only who may see them hears of it.
+func TestUpdatesOfHidden(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		var closed atomic.Bool
+		h := host.New(t, troupe.Options{Authenticate: host.User}, &troupe.ServerOptions{SubResources: true,
+			Visible: func(p troupe.Principal, i troupe.Item) bool {
+				return p.Subject == "ann" || !strings.Contains(i.Name, "secret") && !closed.Load()
+			}})
+		read := func(context.Context, *troupe.Call, string, map[string]string) ([]mcp.ResourceContents, error) {
+			return nil, nil
+		}
+		for _, uri := range []string{"test://a", "test://a/open", "test://a/secret"} {
+			troupe.AddResource(h.Server, mcp.Resource{URI: uri, Name: "r"}, read)
+		}
+		subscribe := host.Method("1", "resources/subscribe", `{"uri":"test://a"}`)
+		heard := map[string]*host.Listening{}
+		for _, user := range []string{"ann", "bob"} {
+			c := host.As(h.Client(), user).Initialize(`{}`)
+			heard[user] = host.Listen(c.Get(""))
+			c.Post(subscribe)
+			m := h.Stateless(`{}`)
+			host.As(m.Client, user)
+			l, _ := m.Listen("1", `{"resourceSubscriptions":["test://a"]}`)
+			heard[user+" without a session"] = host.Listen(l)
+			s := host.As(h.Unchecked(), user).OpenSSE("/sse")
+			s.Handshake("2024-11-05", `{}`)
+			s.Ask(subscribe)
+			heard[user+" over HTTP+SSE"] = host.Listen(s.Stream)
+		}
+		told := func(uri string, bobHears bool) {
+			t.Helper()
+			synctest.Wait()
+			counts := map[string]int{}
+			for who, l := range heard {
+				all, _ := l.Now()
+				counts[who] = len(all)
+			}
+			h.Server.ResourceUpdated(uri)
+			time.Sleep(time.Second)
+			for who, l := range heard {
+				got := strings.Contains(fmt.Sprint(l.Since(counts[who])), `"`+uri+`"`)
+				if want := bobHears || strings.HasPrefix(who, "ann"); got != want {
+					t.Errorf("%s hears of %s: %t", who, uri, got)
+				}
+			}
+		}
+		told("test://a", true)
+		told("test://a/open", true)
+		told("test://a/secret", false)
+		closed.Store(true)
+		h.Server.FilterChanged()
+		time.Sleep(time.Second)
+		told("test://a", false)
+		told("test://a/open", false)
+	})
+}
+
+// TestVisiblePanics has Visible panic in and outside of requests: what it is asked about is hidden, and all goes on.
+func TestVisiblePanics(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		var broken atomic.Bool
+		h := host.New(t, troupe.Options{}, &troupe.ServerOptions{Visible: func(_ troupe.Principal, i troupe.Item) bool {
+			if broken.Load() && i.Name == "echo" {
+				panic("no claims")
+			}
+			return true
+		}})
+		c := h.Session()
+		l := host.Listen(c.Get(""))
+		synctest.Wait()
+		broken.Store(true)
+		h.Server.FilterChanged()
+		time.Sleep(time.Second)
+		if got, _ := l.Now(); !strings.Contains(fmt.Sprint(got), "tools/list_changed") {
+			t.Errorf("the client hears %v", got)
+		}
+		before := h.Gauge("troupe.panics", "")
+		if before == 0 {
+			t.Error("the panic is not counted")
+		}
+		host.Equal(t, "in a call", c.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.Fault("1", host.BadParam, "Unknown tool: echo", ""))
+		if h.Gauge("troupe.panics", "") == before {
+			t.Error("the panic in a call is not counted")
+		}
+		broken.Store(false)
+		host.Equal(t, "afterwards", c.Post(host.Call("2", "echo", `{"text":"x"}`)).Body, host.TextResult("2", "x"))
+	})
+}
