@@ -29,21 +29,36 @@ type MethodHandler func(ctx context.Context, call *Call, method string, params j
 // 2026-07-28: what is missing of these is added.
 //
 // Requests whose server has a middleware cost some copies of their params and results.
+//
+// Mount refuses a middleware that is nil or returns a nil handler.
 type MethodMiddleware func(next MethodHandler) MethodHandler
 
 // chained is the middleware of a server around s.answer: the Runtime's first, and of
-// each the first one outermost. It is nil if there is none.
-func (s *service) chained() MethodHandler {
-	var h MethodHandler
-	for _, all := range [][]MethodMiddleware{s.srv.opts.MethodMiddleware, s.rt.opts.MethodMiddleware} {
+// each the first one outermost. It is nil if there is none. A middleware that is nil or
+// returns nil is an error: without its handler those inside of it would be skipped, which
+// may be what guards the server.
+func (s *service) chained() (h MethodHandler, _ error) {
+	wrap := func(of string, all []MethodMiddleware) error {
 		for i := len(all) - 1; i >= 0; i-- {
 			if h == nil {
 				h = s.answer
 			}
-			h = all[i](h)
+			if all[i] != nil {
+				h = all[i](h)
+			}
+			if all[i] == nil || h == nil {
+				return fmt.Errorf("troupe: the server %q: %s.MethodMiddleware[%d] is nil or returns a nil handler", s.srv.opts.ID, of, i)
+			}
 		}
+		return nil
 	}
-	return h
+	if err := wrap("ServerOptions", s.srv.opts.MethodMiddleware); err != nil {
+		return nil, err
+	}
+	if err := wrap("Options", s.rt.opts.MethodMiddleware); err != nil {
+		return nil, err
+	}
+	return h, nil
 }
 
 // serveChained answers a request by the middleware.

@@ -139,7 +139,11 @@ func (rt *Runtime) serve(srv *Server) (*service, error) {
 	s := &service{rt: rt, srv: srv, ops: rt.tel.Operations(srv.opts.ID), spans: rt.tel.Tracing()}
 	s.svc = actors.NewService(srv.opts.ID, s, rt.limits(&srv.opts.Limits))
 	s.svc.ResultMeta = mcp.Meta(nil).WithServerInfo(srv.impl)
-	s.chain = s.chained()
+	chain, err := s.chained()
+	if err != nil {
+		return nil, err
+	}
+	s.chain = chain
 	s.hook()
 	if !srv.mount.set(s) {
 		return nil, fmt.Errorf("troupe: the server %q is mounted already", srv.opts.ID)

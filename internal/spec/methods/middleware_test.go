@@ -217,3 +217,24 @@ func TestMiddlewareAroundAQuestion(t *testing.T) {
 		host.Equal(t, "after a crash", n.take(), "1 tools/call")
 	})
 }
+
+// TestMiddlewareThatIsNone mounts servers whose middleware is nil or returns nil: those inside of it must not be skipped.
+func TestMiddlewareThatIsNone(t *testing.T) {
+	through := func(next troupe.MethodHandler) troupe.MethodHandler { return next }
+	none := func(troupe.MethodHandler) troupe.MethodHandler { return nil }
+	for want, m := range map[string][2][]troupe.MethodMiddleware{
+		`: Options.MethodMiddleware[0] is nil or`:       {{none}, {through}},
+		`: Options.MethodMiddleware[1] is nil or`:       {{through, nil}, nil},
+		`: ServerOptions.MethodMiddleware[1] is nil or`: {{through}, {through, none, through}},
+	} {
+		rt, err := troupe.New(troupe.Options{MethodMiddleware: m[0]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = rt.Close(context.Background()) })
+		srv := troupe.NewServer(mcp.Implementation{Name: "x", Version: "1"}, &troupe.ServerOptions{MethodMiddleware: m[1]})
+		if err := rt.TryMount("/mcp", srv); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want %s", err, want)
+		}
+	}
+}
