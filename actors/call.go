@@ -33,7 +33,7 @@ type Call struct {
 	journal   *journal
 	uses      uses
 
-	// These are its way's, see there.
+	// These are its way's, see there; nil for a listener's call.
 	client client
 	pace   pacer
 
@@ -127,6 +127,9 @@ func (c *Call) post(m any) error {
 // way to the log, the handler waits until its own entry has got there. acked is
 // where the message keeps whom to tell.
 func (c *Call) send(ctx context.Context, m any, acked *func(error), size int) error {
+	if c.r == nil { // of a listener: there is nothing to send by, and nothing to wait for
+		return errReturned
+	}
 	if cause := context.Cause(c.ctx); cause != nil {
 		return cause
 	}

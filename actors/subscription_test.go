@@ -358,3 +358,49 @@ func TestPeerOfAnEndedSession(t *testing.T) {
 		}
 	})
 }
+
+// notifyingListener sends by the call of a listener.
+type notifyingListener struct {
+	*heldHandler
+	errs []error
+}
+
+func (l *notifyingListener) Listening(ctx context.Context, c *Call) (Listening, *mcp.Error) {
+	l.errs = append(l.errs, c.Notify(ctx, "x", nil), c.Tell(ctx, "x", nil), c.Progress(ctx, 1, nil))
+	_, err := c.Ask(ctx, []Question{{}})
+	l.errs = append(l.errs, err)
+	_, _, err = c.AdmitLog(true)
+	l.errs = append(l.errs, err)
+	c.CloseConnection()
+	c.Missed()
+	return Listening{Accepted: []byte("{}")}, nil
+}
+
+// There is nothing to send by in the call that begins a listener: what does so fails.
+func TestCallOfAListenerSendsNothing(t *testing.T) {
+	for name, carried := range map[string]bool{"over HTTP": false, "on a connection": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+				l := &notifyingListener{heldHandler: h.handler}
+				h.svc = NewService("s", l, Limits{})
+				var s *sessionActor
+				c := &heldConn{}
+				if carried {
+					c = h.connect("192.0.2.1", "2024-11-05")
+					c.read()
+					s = h.peerOf(c.name).last.Load()
+				}
+				h.listenTo(s, c)
+				for i, err := range l.errs {
+					if err == nil && i != 2 { // without a token progress is for nobody
+						t.Errorf("%d: no error", i)
+					}
+				}
+				if got := c.events(); len(l.errs) != 5 || len(got) != 1 || !strings.Contains(got[0], "acknowledged") {
+					t.Errorf("%d errors, and the client got %q", len(l.errs), got)
+				}
+				c.Cut()
+			})
+		})
+	}
+}

@@ -102,3 +102,24 @@ func TestListenersAreBounded(t *testing.T) {
 		m.Listen(`4`, `{}`)
 	})
 }
+
+// A Subscribe that sends by the call it is given gets an error, and the listener begins.
+func TestSubscribeThatSends(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		var errs []error
+		o := &troupe.ServerOptions{Subscribe: func(ctx context.Context, call *troupe.Call, _ string) error {
+			errs = append(errs, call.Notify(ctx, "x/y", struct{}{}))
+			return nil
+		}}
+		p := host.NewStatelessPipe(t, troupe.Options{}, o)
+		if got := p.Ask(p.M.Body(`"a"`, "subscriptions/listen", `{"notifications":{"resourceSubscriptions":["test://one"]}}`, "")); !strings.Contains(string(got), "acknowledged") {
+			t.Errorf("on a pipe: %s", got)
+		}
+		a, filter := host.New(t, troupe.Options{}, o).Stateless(`{}`).Listen(`"a"`, `{"resourceSubscriptions":["test://one"]}`)
+		defer a.Close()
+		host.Equal(t, "filter", filter, `{"resourceSubscriptions":["test://one"]}`)
+		if len(errs) != 2 || errs[0] == nil || errs[1] == nil {
+			t.Errorf("it got %v", errs)
+		}
+	})
+}
