@@ -96,6 +96,62 @@ func (m *memory) kinds(t *testing.T) (all []stream.Kind) {
 	return all
 }
 
+// patientConn is a connection that carries stateless requests, whose client waits for its
+// turn.
+type patientConn struct {
+	*heldConn
+	h  *held
+	in Input
+}
+
+// patient connects one to a service whose tools may ask.
+func (h *held) patient(l Limits) *patientConn {
+	h.svc = NewService("s", benchHandler{h.handler}, l)
+	h.mrtr.keys = benchKeys{}
+	c := &patientConn{heldConn: &heldConn{}, h: h}
+	c.in = Input{Tenant: "anon", Conn: c.heldConn, Patient: true}
+	h.Connect(h.svc, &c.in)
+	c.in.Session = c.name
+	return c
+}
+
+func (c *patientConn) post(body string, stateless bool) {
+	c.h.t.Helper()
+	var m codec.Message
+	if err := codec.Scan([]byte(body), &m, codec.Limits{}); err != nil {
+		c.h.t.Fatal(err)
+	}
+	in := c.in
+	in.Stateless = stateless
+	c.h.Message(c.h.svc, &in, nil, &m, []byte(body))
+}
+
+// call sends a call of a tool; more are members of its params.
+func (c *patientConn) call(id, more string) { c.post(toolCall(id, more), true) }
+
+func (c *patientConn) cancel(id string) {
+	c.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+id+`}}`, false)
+}
+
+// places is how many calls of the client's have a place.
+func (c *patientConn) places() int { return len(c.h.links.snapshot()[0].link.slots) }
+
+// toolCall is a stateless call of a tool; more are members of its params.
+func toolCall(id, more string) string {
+	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"x",` + statelessMeta + more + `}}`
+}
+
+// again are the members that a call has which is sent again with what was asked for in
+// answer.
+func again(answer string) string {
+	result := codec.Field([]byte(answer), "result")
+	var given []string
+	for key := range codec.Members(codec.Field(result, "inputRequests")) {
+		given = append(given, `"`+string(key)+`":{}`)
+	}
+	return `,"requestState":` + string(codec.Field(result, "requestState")) + `,"inputResponses":{` + strings.Join(given, ",") + `}`
+}
+
 // A stateless call that was cancelled gives its place to the next one of a client that
 // waits for its turn.
 func TestCancelledStatelessCallGivesItsPlace(t *testing.T) {
@@ -107,29 +163,41 @@ func TestCancelledStatelessCallGivesItsPlace(t *testing.T) {
 			}
 			return []byte(`{}`), nil
 		}
-		h.svc = NewService("s", benchHandler{h.handler}, limits)
-		c := &heldConn{}
-		in := Input{Tenant: "anon", Conn: c, Patient: true}
-		h.Connect(h.svc, &in)
-		in.Session = c.name
-		post := func(body string, stateless bool) {
-			var m codec.Message
-			if err := codec.Scan([]byte(body), &m, codec.Limits{}); err != nil {
-				t.Fatal(err)
-			}
-			own := in
-			own.Stateless = stateless
-			h.Message(h.svc, &own, nil, &m, []byte(body))
-		}
-		call := func(id string) string {
-			return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"x",` + statelessMeta + `}}`
-		}
-		post(call("1"), true)
-		post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, false)
-		post(call("2"), true)
+		c := h.patient(limits)
+		c.call("1", "")
+		c.cancel("1")
+		c.call("2", "")
 		synctest.Wait()
 		if got := c.read(); len(got) != 1 || !strings.Contains(got[0], `"id":2,"result"`) {
 			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// A request of a batch on a connection that was cancelled does not hold back the answers
+// of the others until its handler returns.
+func TestCancelledMemberOfABatchHoldsNobodyBack(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		let := make(chan struct{})
+		h.handler.f = func(_ context.Context, c *Call) ([]byte, *mcp.Error) {
+			if string(c.Message().ID) == "1" {
+				<-let // deaf to its context
+			}
+			return []byte(`{}`), nil
+		}
+		c := h.connect("192.0.2.1", "2024-11-05")
+		c.read()
+		h.post(c.name, "["+message("1", "x")+","+message("2", "x")+"]")
+		synctest.Wait()
+		h.post(c.name, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		synctest.Wait()
+		if got := c.read(); len(got) != 1 || !strings.Contains(got[0], `"id":2,"result"`) {
+			t.Errorf("after the cancel: %q", got)
+		}
+		close(let)
+		synctest.Wait()
+		if got := c.read(); len(got) != 0 {
+			t.Errorf("after the handler has returned: %q", got)
 		}
 	})
 }

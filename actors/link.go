@@ -444,13 +444,13 @@ func (l *link) comment(now time.Time, every time.Duration) {
 type bound struct {
 	r    *requestActor
 	link *link
-	to   answerer // where the answer goes
+	to   replier // where the answer goes
 }
 
 var _ delivery = (*bound)(nil)
 
 // boundWay is the way of a request of a session that is its connection.
-func (r *requestActor) boundWay(s *sessionActor, to answerer) way {
+func (r *requestActor) boundWay(s *sessionActor, to replier) way {
 	return way{delivery: &bound{r: r, link: s.link, to: to}, grace: s.svc.Limits.Grace, table: s, client: s, pace: s.link}
 }
 
@@ -465,6 +465,8 @@ func (d *bound) answer(a response) { d.to.Answer(200, a.data) }
 
 func (d *bound) end(why ending, id []byte) {
 	switch why {
+	case cancelled: // a batch does not wait for a handler that is deaf to it
+		d.to.over()
 	case givenUp:
 		d.to.Answer(200, lostCall(id))
 	case broken:
