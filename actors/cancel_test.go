@@ -2,7 +2,9 @@ package actors
 
 import (
 	"context"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -199,5 +201,41 @@ func TestCancelledMemberOfABatchHoldsNobodyBack(t *testing.T) {
 		if got := c.read(); len(got) != 0 {
 			t.Errorf("after the handler has returned: %q", got)
 		}
+	})
+}
+
+// goneSoon is an exchange whose client goes while the watch on it begins.
+type goneSoon struct{ *heldConn }
+
+func (goneSoon) WhenGone(f func()) (stop func() bool) {
+	go f()
+	for range 100 {
+		runtime.Gosched() // which orders nothing
+	}
+	return func() bool { return false }
+}
+
+// A call whose client goes while the watch on its connection begins is cancelled. The race
+// detector sees whether the watch is read before it is there.
+func TestClientThatIsGoneAtOnce(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{Principal: PrincipalLimits{Rate: -1}}, func(t *testing.T, h *held) {
+		h.handler.f = func(ctx context.Context, _ *Call) ([]byte, *mcp.Error) { <-ctx.Done(); return []byte(`{}`), nil }
+		h.svc = NewService("s", benchHandler{h.handler}, Limits{Rate: -1})
+		body := []byte(`{"jsonrpc":"2.0","id":1,"method":"x/y","params":{` + statelessMeta + `}}`)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for range 20 {
+					c := goneSoon{&heldConn{}}
+					in := Input{Tenant: "anon", Conn: c, Exchange: c, Stateless: true}
+					var m codec.Message
+					if err := codec.Scan(body, &m, codec.Limits{}); err != nil {
+						t.Error(err)
+					}
+					h.Post(h.svc, &in, nil, &m, body)
+				}
+			})
+		}
+		wg.Wait()
 	})
 }

@@ -254,7 +254,8 @@ type direct struct {
 	streams bool          // the answer is a stream
 	left    bool          // over is closed
 	stream  *liveStream   // which is open
-	unwatch func() bool   // ends the watch on the connection, nil if there is none
+	unwatch func() bool   // ends the watch on the connection, nil if there is none; only to be read once watched is set
+	watched atomic.Bool   // unwatch is there; the end of the connection may come before it is
 	over    chan struct{} // lets the goroutine go that waits in await; nil where the handler has it
 }
 
@@ -268,6 +269,7 @@ func (d *direct) joins(r *requestActor) { d.r = r }
 func (d *direct) serves() {
 	r, turn := d.r, d.r.turn
 	d.unwatch = d.conn.WhenGone(func() { _ = r.Post(called{turn, connGone{d}}) })
+	d.watched.Store(true)
 }
 
 func (d *direct) await() {
@@ -337,6 +339,10 @@ func (d *direct) end(why ending, id []byte) {
 
 // rest ends the watch on the connection.
 func (d *direct) rest() {
+	if !d.watched.Load() { // nobody has, or the end of the connection came while that began
+		d.r.used = true
+		return
+	}
 	if d.unwatch != nil && !d.unwatch() {
 		d.r.used = true // it may be on its way to the actor
 	}
