@@ -107,7 +107,7 @@ func (r *requestActor) askMore(m *askMore) {
 	r.used = true
 	id := string(r.id)
 	r.step(request.Ask, response{data: withID(r.id, m.answer), asks: true}, nil)
-	r.way.delivery = nowhere{}
+	r.serveNobody()
 	r.way.table.parked(r, id)
 	p.settle(m.answer)
 	wait := r.svc.patience()
@@ -239,8 +239,10 @@ func (r *requestActor) answerTo(x brought) {
 	if r.from == nil {
 		r.from = x.from
 	}
-	r.call.token.Store(&x.token)
-	r.self.meta.now.Store(&x.meta)
+	// Copies: they outlive the exchange, as what the call knows of its client.
+	said := &struct{ token, meta []byte }{x.token, x.meta}
+	r.call.token.Store(&said.token)
+	r.self.meta.now.Store(&said.meta)
 	x.serves()
 	r.way.table.resumed(r)
 }

@@ -528,7 +528,7 @@ func (r *requestActor) stop() {
 
 // forget undoes that x is the exchange that the call answers: who brought it sees to it.
 func (r *requestActor) forget(x brought) {
-	r.way.delivery, r.self.served = nowhere{}, &r.self.direct // which holds nothing
+	r.serveNobody()
 	if r.from == x.from {
 		r.from = nil
 	}

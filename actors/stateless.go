@@ -376,6 +376,12 @@ func (r *requestActor) connectionGone(m connGone) {
 	r.step(request.Cancel, response{}, fmt.Errorf("%w: the connection was closed", ErrCancelled))
 }
 
+// serveNobody lets go of the exchange that the call was answered on, or is not to be.
+func (r *requestActor) serveNobody() {
+	r.self.direct = direct{} // which holds nothing now
+	r.way.delivery, r.self.served = nowhere{}, &r.self.direct
+}
+
 // statelessCalls are the stateless requests of this node, in no
 // particular order.
 type statelessCalls struct {
