@@ -3,7 +3,10 @@ package actors
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // TestRequestsOfAClosedNode: whoever comes once the sessions have stopped is refused, and
@@ -23,5 +26,30 @@ func TestRequestsOfAClosedNode(t *testing.T) {
 			}
 		}
 		h.drain.over.Store(true)
+	})
+}
+
+// TestFinishWaitsForNoCancelledCall: a stateless call on a connection that was cancelled has
+// no answer to come, even if its handler runs on.
+func TestFinishWaitsForNoCancelledCall(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		let := make(chan struct{})
+		defer close(let)
+		h.handler.f = func(context.Context, *Call) ([]byte, *mcp.Error) {
+			<-let // deaf
+			return []byte(`{}`), nil
+		}
+		c := h.patient(Limits{})
+		c.call("1", "")
+		c.cancel("1")
+		synctest.Wait()
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		h.Finish(ctx)
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("it has waited for %v", d)
+		}
 	})
 }

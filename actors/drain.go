@@ -155,8 +155,9 @@ type tally struct {
 
 func (m *tally) Refused(error) { m.Done() }
 
+// count counts a request of a session's table. Those that are stateless count by themselves, see countStateless.
 func (m *tally) count(r *requestActor) {
-	if !r.started.After(m.begun) && r.own() {
+	if r.self == nil && !r.started.After(m.begun) && r.own() {
 		m.own++
 	}
 }
