@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"strings"
 	"sync"
@@ -174,6 +175,151 @@ func TestCancelledStatelessCallGivesItsPlace(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 	})
+}
+
+// Of two requests on a connection that wait for the same answer, the one that is cancelled
+// leaves it to the other, and gives its place back. When that one is cancelled, too, the
+// call is.
+func TestCancelLeavesTheAnswerToWhoWaitsForTheSame(t *testing.T) {
+	for name, tt := range map[string]struct {
+		then func(c *patientConn, finish chan struct{})
+		want string // of what comes
+	}{
+		"it is answered":                   {func(_ *patientConn, finish chan struct{}) { close(finish) }, `"id":3,"result":{}`},
+		"it is cancelled":                  {func(c *patientConn, _ chan struct{}) { c.cancel("3") }, ""},
+		"the first is cancelled once more": {func(c *patientConn, finish chan struct{}) { c.cancel("2"); close(finish) }, `"id":3,"result":{}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+				finish := make(chan struct{})
+				var ended error
+				h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+					if _, err := c.Ask(ctx, []Question{{Key: "k", Method: "elicitation/create"}}); err != nil {
+						return nil, &mcp.Error{Code: mcp.CodeInternalError, Message: err.Error()}
+					}
+					select {
+					case <-finish:
+					case <-ctx.Done():
+						ended = context.Cause(ctx)
+					}
+					return []byte(`{}`), nil
+				}
+				c := h.patient(Limits{PerSession: 2})
+				c.call("1", "")
+				synctest.Wait()
+				more := again(c.read()[0])
+				c.call("2", more)
+				c.call("3", more)
+				synctest.Wait()
+				if n := c.places(); n != 2 {
+					t.Fatalf("two calls have %d places", n)
+				}
+				c.cancel("2")
+				synctest.Wait()
+				if n := c.places(); n != 1 || ended != nil {
+					t.Errorf("after the first cancel: %d places, the call ended for %v", n, ended)
+				}
+				tt.then(c, finish)
+				synctest.Wait()
+				got := strings.Join(c.read(), "\n")
+				if (tt.want == "") != (got == "") || !strings.Contains(got, tt.want) || strings.Contains(got, `"id":2`) {
+					t.Errorf("got %q, want %q", got, tt.want)
+				}
+				if tt.want == "" && !errors.Is(ended, ErrCancelled) {
+					t.Errorf("the call ended for %v", ended)
+				}
+				if n := c.places(); n != 0 {
+					t.Errorf("%d places are taken though no call runs", n)
+				}
+			})
+		})
+	}
+}
+
+// Whoever waits for the answer of a call that is given up although another request has the
+// answer does not wait on: all the places of a connection are free when the handler is not
+// deaf.
+func TestEndOfASessionEndsWhoWaitsForTheSame(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		let := make(chan struct{})
+		h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+			_, _ = c.Ask(ctx, []Question{{Key: "k", Method: "elicitation/create"}})
+			<-let // deaf
+			return []byte(`{}`), nil
+		}
+		c := h.patient(Limits{PerSession: 2})
+		l := h.links.snapshot()[0].link
+		c.call("1", "")
+		synctest.Wait()
+		more := again(c.read()[0])
+		c.call("2", more)
+		c.call("3", more)
+		synctest.Wait()
+		h.links.snapshot()[0].endSession()
+		synctest.Wait()
+		if n := len(l.slots); n != 1 {
+			t.Errorf("%d places are taken, want that of the handler", n)
+		}
+		close(let)
+		synctest.Wait()
+		if n := len(l.slots); n != 0 {
+			t.Errorf("%d places are taken though no call runs", n)
+		}
+	})
+}
+
+// What the handler of a call sends whose client is gone comes to who waits for the same.
+func TestMessagesComeToWhoWaitsForTheSame(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		let := make(chan struct{})
+		h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+			if _, err := c.Ask(ctx, []Question{{Key: "k", Method: "elicitation/create"}}); err != nil {
+				return nil, &mcp.Error{Code: mcp.CodeInternalError, Message: err.Error()}
+			}
+			for range 2 {
+				_ = c.Notify(ctx, "x", nil)
+				<-let
+			}
+			return []byte(`{}`), nil
+		}
+		h.svc = NewService("s", benchHandler{h.handler}, Limits{})
+		h.mrtr.keys = benchKeys{}
+		post := func(c Exchange, body string) {
+			in := h.input("", "192.0.2.1", c)
+			in.Stateless, in.Exchange = true, c
+			var m codec.Message
+			if err := codec.Scan([]byte(body), &m, codec.Limits{}); err != nil {
+				t.Error(err)
+			}
+			h.Post(h.svc, in, nil, &m, []byte(body))
+		}
+		first := &heldConn{}
+		post(first, toolCall("1", ""))
+		_, asked := first.answer()
+		leaver, other := &leavingConn{}, &heldConn{}
+		go post(leaver, toolCall("2", again(asked)))
+		synctest.Wait()
+		go post(other, toolCall("3", again(asked)))
+		synctest.Wait()
+		leaver.leave()
+		synctest.Wait()
+		close(let)
+		synctest.Wait()
+		if got := other.events(); len(got) != 2 || !strings.Contains(got[0], `"method":"x"`) || !strings.Contains(got[1], `"id":3,"result"`) {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// leavingConn is an exchange whose client goes when leave is called.
+type leavingConn struct {
+	heldConn
+	leave func()
+}
+
+func (c *leavingConn) WhenGone(f func()) (stop func() bool) {
+	c.leave = f
+	return func() bool { return true }
 }
 
 // A request of a batch on a connection that was cancelled does not hold back the answers

@@ -167,6 +167,7 @@ func (r *requestActor) endOthers(why ending) {
 	p.givenUp = true
 	for _, x := range p.others {
 		x.end(why, x.id)
+		x.leave() // which has no handler of its own to wait for
 	}
 	p.others = nil
 }
@@ -386,7 +387,7 @@ func (r *requestActor) concluded(rest []byte) {
 	switch {
 	case p == nil || p.givenUp:
 		return
-	case r.phase == request.Cancelled:
+	case r.phase == request.Cancelled: // and a panic has kept it from ending them
 		r.endOthers(cancelled)
 		return
 	}

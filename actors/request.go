@@ -95,6 +95,7 @@ type (
 	// cancelRequest is the client's cancel. acked is called once it cannot be
 	// forgotten any more.
 	cancelRequest struct {
+		id     string // as the client knows it; a call that is sent again has another by then
 		reason string
 		acked  func(error)
 	}
@@ -182,6 +183,10 @@ func (r *requestActor) Receive(m any) {
 	case graceOver:
 		r.tick()
 	case *cancelRequest:
+		if m.id != r.idKey() || r.handOn() {
+			m.acked(nil)
+			return
+		}
 		r.onMark = m.acked
 		r.step(request.Cancel, response{}, fmt.Errorf("%w: %s", ErrCancelled, m.reason))
 		if r.onMark != nil { // there is no mark to wait for
@@ -288,6 +293,7 @@ func (r *requestActor) step(e request.Event, a response, cause error) {
 	}
 	if act&request.Withdraw != 0 {
 		r.way.end(cancelled, r.id)
+		r.endOthers(cancelled)
 	}
 	if act&request.Abandon != 0 {
 		r.way.end(givenUp, r.id)

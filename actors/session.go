@@ -165,7 +165,7 @@ func (s *sessionActor) Receive(m any) {
 		m.Done()
 	case *cancelCall:
 		if req, ok := s.calls.Find(m.id); ok {
-			c := &cancelRequest{reason: m.reason, acked: m.acked}
+			c := &cancelRequest{id: m.id, reason: m.reason, acked: m.acked}
 			if err := req.Post(c); err != nil {
 				c.Refused(err)
 			}

@@ -360,20 +360,35 @@ func (d *direct) leave() {
 // connGone tells a request that its client is gone.
 type connGone struct{ x exchange }
 
-// connectionGone is what the end of a connection is to a call: another exchange that waits
-// for the same answer takes its place, or the call is cancelled.
+// connectionGone is what the end of a connection is to a call: see handOn. Where no other
+// exchange waits, the call is cancelled.
 func (r *requestActor) connectionGone(m connGone) {
 	if r.way.delivery != delivery(m.x) {
 		return // it has had its answer
 	}
-	if p := r.parking; p != nil && len(p.others) > 0 {
-		m.x.end(cancelled, r.id)
-		x := p.others[0]
-		p.others = p.others[1:]
-		r.answerTo(x)
-		return
+	if !r.handOn() {
+		r.step(request.Cancel, response{}, fmt.Errorf("%w: the connection was closed", ErrCancelled))
 	}
-	r.step(request.Cancel, response{}, fmt.Errorf("%w: the connection was closed", ErrCancelled))
+}
+
+// handOn has another exchange that waits for the same answer take the place of the one that
+// is served, whose client is gone or took its request back. It reports whether there is one.
+func (r *requestActor) handOn() bool {
+	p := r.parking
+	if p == nil || len(p.others) == 0 {
+		return false
+	}
+	r.way.end(cancelled, r.id)
+	r.self.served.leave() // the handler goes on in the place of the other
+	r.way.table.parked(r, string(r.id))
+	x := p.others[0]
+	p.others[0] = brought{}
+	p.others = p.others[1:]
+	r.answerTo(x)
+	if r.phase == request.Streaming { // what the handler sends is not to be lost
+		r.way.open()
+	}
+	return true
 }
 
 // serveNobody lets go of the exchange that the call was answered on, or is not to be.
