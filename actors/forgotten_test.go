@@ -269,3 +269,45 @@ func TestRefusedResumeOfAnEarlierReleaseTakesNothingOver(t *testing.T) {
 		}
 	})
 }
+
+// TestRerunOfASessionThatHasJustLeftMemory: a call that finds its session gone from memory
+// as it begins to run again waits for it to come back, and runs like any other.
+func TestRerunOfASessionThatHasJustLeftMemory(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		h.svc = NewService("s", safeHandler{h.handler}, Limits{})
+		h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+			_ = c.Notify(ctx, "n", nil)
+			<-ctx.Done()
+			return nil, mcp.NewError(mcp.CodeInternalError, "ended")
+		}
+		c, session := &heldConn{}, h.begin("2025-11-25")
+		go h.postOn(c, session, aCall)
+		synctest.Wait()
+		id, _, _ := strings.Cut(c.lastID(), ".")
+
+		var dead, failed error
+		n, svc, end := h.heir(safeHandler{&heldHandler{f: func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+			dead = context.Cause(ctx)
+			_ = c.Notify(ctx, "n", nil) // which the client has
+			failed = c.Notify(ctx, "n", nil)
+			return []byte(`"again"`), nil
+		}}}, Limits{})
+		defer end()
+		key := SessionKey{"anon", "s", session}
+		s, err := n.sessions.load(t.Context(), svc, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = s.Post(closeSession{}) // which has no calls here
+		if _, _, err := n.streams.takeOver(t.Context(), svc, s, StreamKey{key, id}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if dead != nil || failed != nil {
+			t.Errorf("the handler begins with a context that was ended by %v; it sends with %v", dead, failed)
+		}
+		if log := h.mem.logged(); !strings.Contains(log, `"result":"again"`) {
+			t.Errorf("the log has %q", log)
+		}
+	})
+}

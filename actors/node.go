@@ -271,6 +271,7 @@ func (s *sessionActor) enters(r *requestActor) error {
 	s.keepAlive(r.started)
 	err := r.enter(s.svc.Limits.PerSession)
 	if err != nil {
+		r.cancel(err)
 		s.refund(r)
 		r.release()
 	}

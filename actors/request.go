@@ -315,10 +315,10 @@ func (r *requestActor) run(limit int) error {
 }
 
 // enter makes the request known to its session. limit bounds the calls of the
-// session, 0 does not; the error tells why it was not begun.
+// session, 0 does not; the error tells why it was not begun. Then the request may enter
+// once more, or else is to be cancelled.
 func (r *requestActor) enter(limit int) error {
 	if err := r.way.table.enter(r, limit); err != nil {
-		r.cancel(err)
 		return err
 	}
 	if r.graced {

@@ -201,6 +201,7 @@ func (a *arrival) run(r *requestActor, x exchange) {
 	}
 	r.self.served.serves()
 	if err := r.enter(r.svc.Limits.PerSession); err != nil {
+		r.cancel(err)
 		a.n.refusals.refused(a.to, err, r.id)
 		r.way.end(cancelled, r.id)
 		r.self.served.leave()

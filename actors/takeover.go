@@ -326,6 +326,9 @@ func (s *sessionActor) rerun(w *streamActor, c record.Call, body []byte, j *jour
 		}
 		cancel()
 	}
+	if err != nil {
+		r.cancel(err)
+	}
 	if errors.Is(err, ErrRetired) || errors.Is(err, ErrClosing) {
 		_ = w.Post(handOver{})
 		r.release()
