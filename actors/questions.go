@@ -20,8 +20,8 @@ type question struct {
 	id      string // raw token
 	session SessionKey
 	from    *quota.Account // that it counts on, nil for a ping of the node's own
-	journal *streamActor   // where the answer is record.Method first, nil if it need not be
-	taking  *taking        // the answer that is being record.Method or has been, nil while there is none
+	journal *streamActor   // where the answer is recorded first, nil if it need not be
+	taking  *taking        // the answer that is being recorded or has been, nil while there is none
 	ch      chan Answer
 }
 
@@ -40,7 +40,7 @@ func appendUint(b []byte, i uint64) []byte { return strconv.AppendUint(b, i, 10)
 // of enters a new question to the client of s. Its id names the stream on that it is sent,
 // so that an answer finds the call even where nobody has resumed that since the node
 // started; nil is a question that does not outlive the process. Where the call may run
-// again the answer is record.Method on the stream before the handler sees it.
+// again the answer is recorded on the stream before the handler sees it.
 func (q *questions) of(s *sessionActor, on *streamActor) (*question, error) {
 	n := q.node
 	q.mu.Lock()
