@@ -26,7 +26,8 @@ type MethodHandler func(ctx context.Context, call *Call, method string, params j
 // It may refuse a request, answer it itself, and pass on other params, but neither
 // another method nor another tool, for whether a call may run again after a crash is
 // known by then. A result of its own needs no resultType and `_meta` for clients of
-// 2026-07-28: what is missing of these is added.
+// 2026-07-28: what is missing of these is added. It may call next several times, and at
+// once; each has to have returned before the middleware does.
 //
 // Requests whose server has a middleware cost some copies of their params and results.
 //
@@ -95,7 +96,14 @@ func (s *service) answer(ctx context.Context, call *Call, method string, params 
 		if method == mcp.MethodToolsCall && !bytes.Equal(changed.Name, m.Name) {
 			return nil, errChanged
 		}
-		call.msg = changed
+		outer := call
+		call = outer.with(changed)
+		ctx = call.context(ctx)
+		defer func() {
+			if call.dropped.Load() {
+				outer.dropped.Store(true)
+			}
+		}()
 	}
 	var t *tool
 	if method == mcp.MethodToolsCall {
@@ -106,6 +114,12 @@ func (s *service) answer(ctx context.Context, call *Call, method string, params 
 		return nil, err
 	}
 	return out, nil
+}
+
+// with is the call with other params. It is another one, as a middleware may call next
+// several times at once.
+func (c *Call) with(m *codec.Message) *Call {
+	return &Call{c: c.c, msg: m, svc: c.svc, peer: Peer{c.peer.p}}
 }
 
 // withParams is a request with other params.
@@ -132,16 +146,21 @@ func (s *service) appendResult(dst []byte, call *Call, result json.RawMessage) (
 	if result = bytes.TrimSpace(result); !codec.Valid(result) || !isObject(result) {
 		return nil, fmt.Errorf("%w: it is no object", errBadResult)
 	}
-	if !call.revision().Modern() || codec.Optional(result, "resultType") != nil {
-		return codec.AppendCompact(dst, result), nil
-	}
 	own := codec.Optional(result, "_meta")
-	if own == nil {
+	typed := codec.Optional(result, "resultType") != nil
+	switch {
+	case !call.revision().Modern() || typed && own != nil:
+		return codec.AppendCompact(dst, result), nil
+	case own == nil && !typed:
 		return s.srv.head.append(dst, nil, nil, json.RawMessage(codec.AppendCompact(nil, result)))
 	}
 	var members map[string]json.RawMessage
 	if err := codec.Unmarshal(result, &members); err != nil {
 		return nil, err
+	}
+	if typed {
+		members["_meta"] = s.svc.ResultMeta
+		return codec.AppendMarshal(dst, members)
 	}
 	delete(members, "_meta")
 	return s.srv.head.append(dst, mcp.Meta(own), nil, members)

@@ -238,3 +238,41 @@ func TestMiddlewareThatIsNone(t *testing.T) {
 		}
 	}
 }
+
+// TestMiddlewareCallsNextAtOnce has a middleware call next twice at the same time, with params of its own each.
+func TestMiddlewareCallsNextAtOnce(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{}, &troupe.ServerOptions{MethodMiddleware: []troupe.MethodMiddleware{func(next troupe.MethodHandler) troupe.MethodHandler {
+			return func(ctx context.Context, call *troupe.Call, method string, _ json.RawMessage) (json.RawMessage, error) {
+				results := make([]json.RawMessage, 2)
+				var both sync.WaitGroup
+				for i, text := range []string{"one", "two"} {
+					both.Go(func() {
+						results[i], _ = next(ctx, call, method, json.RawMessage(`{"name":"echo","arguments":{"text":"`+text+`"}}`))
+					})
+				}
+				both.Wait()
+				if !strings.Contains(string(results[0]), "one") {
+					t.Errorf("the first next returns %s", results[0])
+				}
+				return results[1], nil
+			}
+		}}})
+		host.Equal(t, "of two", h.Session().Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "two"))
+	})
+}
+
+// TestMiddlewareResultWithAType holds that a result with a resultType gets the rest of what clients of 2026-07-28 need.
+func TestMiddlewareResultWithAType(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{}, &troupe.ServerOptions{MethodMiddleware: []troupe.MethodMiddleware{func(troupe.MethodHandler) troupe.MethodHandler {
+			return func(context.Context, *troupe.Call, string, json.RawMessage) (json.RawMessage, error) {
+				return json.RawMessage(`{"resultType":"complete","content":[]}`), nil
+			}
+		}}})
+		a, _ := h.Stateless(`{}`).Tool("echo", `{"text":"x"}`)
+		if !strings.Contains(a.Body, `"_meta":{"io.modelcontextprotocol/serverInfo"`) || strings.Count(a.Body, "resultType") != 1 {
+			t.Errorf("the answer is %s", a.Body)
+		}
+	})
+}
