@@ -44,7 +44,9 @@ func FormFor[T any]() (mcp.FormSchema, error) {
 	if f.err != nil {
 		return mcp.FormSchema{}, f.err
 	}
-	return mcp.FormSchema{Properties: slices.Clone(f.schema.Properties), Required: slices.Clone(f.schema.Required)}, nil
+	own := new(form) // the caller may change what the schemas point to
+	err := own.fields(reflect.TypeFor[T]())
+	return own.schema, err
 }
 
 // ElicitAs asks the user to fill in the form of [FormFor] and decodes the answer. The value
@@ -97,6 +99,21 @@ func formOf(t reflect.Type) *form {
 }
 
 func (f *form) read(t reflect.Type) error {
+	if err := f.fields(t); err != nil {
+		return err
+	}
+	raw, err := f.schema.Raw()
+	if err != nil {
+		return err
+	}
+	if f.check, err = toolschema.Form(raw); err != nil {
+		return err
+	}
+	return f.checkDefaults(t, raw)
+}
+
+// fields makes the schema from the fields of t.
+func (f *form) fields(t reflect.Type) error {
 	if t.Kind() != reflect.Struct {
 		return errors.New("it is no struct")
 	}
@@ -130,14 +147,7 @@ func (f *form) read(t reflect.Type) error {
 	if len(f.schema.Properties) == 0 {
 		return errors.New("it has no fields")
 	}
-	raw, err := f.schema.Raw()
-	if err != nil {
-		return err
-	}
-	if f.check, err = toolschema.Form(raw); err != nil {
-		return err
-	}
-	return f.checkDefaults(t, raw)
+	return nil
 }
 
 // checkDefaults refuses defaults that an answer could not have, under the schema or in t.

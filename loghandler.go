@@ -14,9 +14,11 @@ import (
 // NewLogHandler returns a handler for package slog that sends records to the client of the
 // call that their context is of, as [Call.Log] does: within the client's level, within
 // Options.LogRate and through Options.Redact. The data of the log message is an object with
-// the member msg and the record's attributes, the level is the nearest below that of the
-// record, and logger is its name, which may be empty. What the handler of a call logs with
-// its context must hold no secrets of others.
+// the member msg and the record's attributes, of which one with that name is sent as msg_;
+// the level is the nearest below that of the
+// record, and logger is its name, which may be empty. A library that logs with
+// the context of a call logs to its client, too: its records must hold nothing that this
+// client may not read, whoever's it is.
 //
 //	log := slog.New(troupe.NewLogHandler("weather", slog.Default().Handler()))
 //	log.InfoContext(ctx, "asked", "city", city)
@@ -60,15 +62,22 @@ func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
 // send sends the record to the client of a call.
 func (h *logHandler) send(ctx context.Context, c *Call, r slog.Record) error {
 	var b bytes.Buffer
+	own := false // whether slog's own members come now, which are the time, the level and the message
 	var encoder slog.Handler = slog.NewJSONHandler(&b, &slog.HandlerOptions{Level: r.Level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
-		if len(groups) == 0 && (a.Key == slog.LevelKey && a.Value.Kind() == slog.KindAny || a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime && a.Value.Time().Equal(r.Time)) {
+		switch {
+		case own && a.Key != slog.MessageKey:
 			return slog.Attr{} // the message says the level, and when it comes
+		case own:
+			own = false // attributes follow
+		case len(groups) == 0 && a.Key == slog.MessageKey:
+			a.Key += "_"
 		}
 		return a
 	}})
 	for _, add := range h.with {
 		encoder = add(encoder)
 	}
+	own = true
 	if err := encoder.Handle(ctx, r); err != nil {
 		return err
 	}

@@ -379,3 +379,30 @@ func TestCallFrom(t *testing.T) {
 		t.Errorf("the context of a test is of the call %v", call)
 	}
 }
+
+func TestFormsAreTheCallers(t *testing.T) {
+	t.Parallel()
+	form, _ := troupe.FormFor[shirt]()
+	form.Properties[0].Schema.(*mcp.StringSchema).Title = "changed"
+	form, _ = troupe.FormFor[shirt]()
+	if got, _ := form.Raw(); string(got) != shirtForm {
+		t.Errorf("the next form is %s", got)
+	}
+}
+
+func TestLogAttributesNamedAsMembers(t *testing.T) {
+	t.Parallel()
+	srv := troupe.NewServer(mcp.Implementation{Name: "x", Version: "1"}, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "t"}, func(ctx context.Context, _ *troupe.Call, _ struct{}) (string, error) {
+		slog.New(troupe.NewLogHandler("x", nil)).With("level", slog.LevelWarn).InfoContext(ctx, "hello", "msg", "mine", "level", []int{3})
+		return "", nil
+	})
+	got := make(chan string, 1)
+	c := troupetest.Connect(t, srv, troupetest.Options{Log: func(p mcp.LogParams) { got <- string(p.Data) }})
+	if _, err := c.CallTool(t.Context(), "t", nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := <-got, `{"msg":"hello","level":"WARN","msg_":"mine","level":[3]}`; got != want {
+		t.Errorf("the data is %s, want %s", got, want)
+	}
+}
