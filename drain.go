@@ -40,13 +40,19 @@ const (
 // error that wraps context.DeadlineExceeded or the cause of ctx: calls that may run
 // again are left to whoever resumes them, and the others were ended with error
 // -32010. A second Drain waits for the first, no longer than its own ctx, and returns
-// the same.
+// the same. Clients of ServePipe are let go, too: what they send afterwards is not
+// answered. Drain after Close has nothing to wait for.
 func (rt *Runtime) Drain(ctx context.Context) error { return rt.drain(ctx, nil) }
 
 // drain is Drain. door is that of Serve, and is shut once nobody new is to come in; it
 // is nil where others let clients in.
 func (rt *Runtime) drain(ctx context.Context, door *transport.Door) error {
 	if rt.leaving.Swap(true) {
+		select { // first, whether or not ctx has ended
+		case <-rt.drained:
+			return rt.undrained
+		default:
+		}
 		select {
 		case <-rt.drained:
 			return rt.undrained
@@ -72,11 +78,16 @@ func (rt *Runtime) finish(ctx context.Context, door *transport.Door) error {
 		refuse := time.AfterFunc(lastRequests, rt.node.Refuse) // nobody else keeps clients from coming
 		defer refuse.Stop()
 	}
+	running := rt.node.Stats().InFlight > 0
+	idle := !running && rt.connections(door) == 0
 	rt.node.HandOver(patience, rt.silent(door))
-	if patience.Err() != nil {
+	switch {
+	case patience.Err() == nil || idle:
+		return nil
+	case running:
 		return fmt.Errorf("troupe: drain: calls were still running: %w", context.Cause(patience))
 	}
-	return nil
+	return fmt.Errorf("troupe: drain: clients were still connected: %w", context.Cause(patience))
 }
 
 // end drains for Serve, and closes the Runtime.
@@ -108,7 +119,7 @@ func (rt *Runtime) end(ctx context.Context, door *transport.Door, hs *http.Serve
 // the Runtime is not ready. It is cut short when nobody is there to notice: no
 // connection is open, and nobody has ever asked whether it is ready or healthy.
 func (rt *Runtime) delay(ctx context.Context, door *transport.Door) {
-	for end := time.Now().Add(rt.opts.DrainDelay); time.Now().Before(end) && ctx.Err() == nil; {
+	for end := time.Now().Add(rt.opts.DrainDelay); time.Now().Before(end) && ctx.Err() == nil && !rt.closed.Load(); {
 		if !rt.watched.Load() && rt.connections(door) == 0 {
 			return
 		}

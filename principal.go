@@ -5,6 +5,8 @@ import (
 	"encoding/base32"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
+	"log/slog"
 )
 
 // Principal is who makes a request. Sessions, streams and cursors of one
@@ -16,8 +18,10 @@ type Principal struct {
 	// may run again, so that they must hold no secrets.
 	Claims json.RawMessage `json:"claims,omitempty"`
 	// Token is what a handler may act with on the user's behalf, such as an access token
-	// for another service. It is never stored or printed: a call that runs again in
-	// another process has none, and has to say that it cannot go on.
+	// for another service. It is never stored: a call that runs again in another process
+	// has none, and has to say that it cannot go on. Packages fmt and log/slog print a
+	// Principal without it, but not a struct that has one in an unexported field, as they
+	// cannot call its methods there: do not print such a struct.
 	Token string `json:"-"`
 }
 
@@ -28,6 +32,12 @@ func (p Principal) String() string {
 	}
 	return p.Subject + " of " + p.Issuer
 }
+
+// GoString is String for %#v.
+func (p Principal) GoString() string { return fmt.Sprintf("troupe.Principal(%q)", p.String()) }
+
+// LogValue is String for package slog.
+func (p Principal) LogValue() slog.Value { return slog.StringValue(p.String()) }
 
 // anonymous is the tenant of everybody who is nobody in particular.
 const anonymous = "anon"

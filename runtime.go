@@ -54,6 +54,7 @@ type Runtime struct {
 	under     atomic.Int64  // requests that came since leaving, and are being served
 	asked     atomic.Int64  // when the last of them came, unix nanoseconds
 	longURI   atomic.Int64  // URIs of resources refused because of their length
+	closed    atomic.Bool   // Close was called
 	drained   chan struct{} // closed when the drain is over
 	undrained error         // what it returned, once drained is closed
 	closing   sync.Once
@@ -129,6 +130,7 @@ func (rt *Runtime) Node() string { return rt.cluster.Name() }
 func (rt *Runtime) Close(ctx context.Context) error {
 	rt.closing.Do(func() {
 		rt.ready.Store(false)
+		rt.closed.Store(true)
 		var errs []error
 		if rt.node != nil {
 			errs = append(errs, rt.node.Close(ctx))

@@ -1,6 +1,7 @@
 package troupe
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -65,14 +66,14 @@ type ServerOptions struct {
 	// killed tells nothing, and its sessions go on in the next one, without another
 	// SessionBegan; a session that expires while it is in no process's memory, which it
 	// leaves after a minute without use, ends without a word. What has to be cleaned up
-	// needs a time of its own to expire. p still knows what the session was.
+	// needs a time of its own to expire. Runtime.Close does not wait for it. p still knows what the session was.
 	SessionEnded func(p *Peer, how SessionEnd)
 	// MethodMiddleware wraps the handlers of requests, inside of that of Options. The
 	// first one is outermost: it sees a request first and its result last.
 	MethodMiddleware []MethodMiddleware
 	// Experimental are capabilities that the specification does not have, by their
 	// names; Extensions are those of its extensions, by their identifiers. Each value
-	// is a JSON object.
+	// is a JSON object; nil stands for an empty one.
 	Experimental, Extensions map[string]mcp.Object
 }
 
@@ -116,6 +117,13 @@ func TryNewServer(impl mcp.Implementation, opts *ServerOptions) (*Server, error)
 	}
 	if !serverID.MatchString(s.opts.ID) {
 		return nil, fmt.Errorf("troupe: server id %q: want 1 to 32 of a-z, 0-9 and -", s.opts.ID)
+	}
+	for _, all := range []map[string]mcp.Object{s.opts.Experimental, s.opts.Extensions} {
+		for name, o := range all {
+			if len(o) > 0 && (!codec.Valid(o) || !isObject(bytes.TrimSpace(o))) {
+				return nil, fmt.Errorf("troupe: server %q: capabilities: %q is no JSON object", s.opts.ID, name)
+			}
+		}
 	}
 	if _, err := codec.Marshal(s.capabilities()); err != nil {
 		return nil, fmt.Errorf("troupe: server %q: capabilities: %w", s.opts.ID, err)

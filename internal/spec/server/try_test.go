@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -144,4 +146,50 @@ func TestPeerLogWithoutASession(t *testing.T) {
 		a, id := m.Tool("log-later", `{}`)
 		host.Equal(t, "stateless", m.Done(a, id), "told so")
 	})
+}
+
+// TestDrainOnceMore drains what has nothing left with a context that has ended, drained already, or was closed.
+func TestDrainOnceMore(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for what, before := range map[string]func(*troupe.Runtime) error{
+		"idle":    func(*troupe.Runtime) error { return nil },
+		"drained": func(rt *troupe.Runtime) error { return rt.Drain(ended) },
+		"closed":  func(rt *troupe.Runtime) error { _ = rt.Ready(); return rt.Close(t.Context()) },
+	} {
+		rt, err := troupe.New(troupe.Options{DrainDelay: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := before(rt); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		for range 20 {
+			if err := rt.Drain(ended); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
+		_ = rt.Close(t.Context())
+	}
+}
+
+// TestPrincipalsArePrintedWithoutTheirToken prints one in every way.
+func TestPrincipalsArePrintedWithoutTheirToken(t *testing.T) {
+	p := troupe.Principal{Subject: "ann", Token: "s3cret"}
+	var b strings.Builder
+	slog.New(slog.NewTextHandler(&b, nil)).Info("x", "p", p, "in", struct{ P *troupe.Principal }{&p}, "all", []troupe.Principal{p})
+	for _, got := range []string{fmt.Sprintf("%v %+v %s %#v", p, p, p, p), b.String()} {
+		if strings.Contains(got, "s3cret") {
+			t.Errorf("it prints %s", got)
+		}
+	}
+}
+
+// TestCapabilitiesAreObjects refuses capabilities that are something else.
+func TestCapabilitiesAreObjects(t *testing.T) {
+	for _, o := range []troupe.ServerOptions{{Experimental: map[string]mcp.Object{"x": mcp.Object("true")}}, {Extensions: map[string]mcp.Object{"x": mcp.Object("[1]")}}} {
+		if _, err := troupe.TryNewServer(mcp.Implementation{}, &o); err == nil || !strings.Contains(err.Error(), `"x" is no JSON object`) {
+			t.Errorf("the error is %v", err)
+		}
+	}
 }
