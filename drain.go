@@ -36,8 +36,8 @@ const (
 // after a second at most, further ones are refused with 503. When nothing is left it
 // returns nil.
 //
-// It does so for DrainWait, and no longer than ctx. When that is over it returns an
-// error that wraps context.DeadlineExceeded or the cause of ctx: calls that may run
+// It does so for DrainWait, and no longer than ctx. When that is over, and calls still
+// run or clients are still connected, it returns an error that wraps context.DeadlineExceeded or the cause of ctx: calls that may run
 // again are left to whoever resumes them, and the others were ended with error
 // -32010. A second Drain waits for the first, no longer than its own ctx, and returns
 // the same. Clients of ServePipe are let go, too: what they send afterwards is not

@@ -15,10 +15,9 @@ import (
 // call that their context is of, as [Call.Log] does: within the client's level, within
 // Options.LogRate and through Options.Redact. The data of the log message is an object with
 // the member msg and the record's attributes, of which one with that name is sent as msg_;
-// the level is the nearest below that of the
-// record, and logger is its name, which may be empty. A library that logs with
-// the context of a call logs to its client, too: its records must hold nothing that this
-// client may not read, whoever's it is.
+// the level is the nearest below that of the record, and logger is its name, which may be
+// empty. A library that logs with the context of a call logs to its client, too: its records
+// must hold nothing that this client may not read, whoever's it is.
 //
 //	log := slog.New(troupe.NewLogHandler("weather", slog.Default().Handler()))
 //	log.InfoContext(ctx, "asked", "city", city)

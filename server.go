@@ -66,7 +66,8 @@ type ServerOptions struct {
 	// killed tells nothing, and its sessions go on in the next one, without another
 	// SessionBegan; a session that expires while it is in no process's memory, which it
 	// leaves after a minute without use, ends without a word. What has to be cleaned up
-	// needs a time of its own to expire. Runtime.Close does not wait for it. p still knows what the session was.
+	// needs a time of its own to expire. Runtime.Close does not wait for it. p still
+	// knows what the session was.
 	SessionEnded func(p *Peer, how SessionEnd)
 	// MethodMiddleware wraps the handlers of requests, inside of that of Options. The
 	// first one is outermost: it sees a request first and its result last.
