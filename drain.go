@@ -37,11 +37,12 @@ const (
 // returns nil.
 //
 // It does so for DrainWait, and no longer than ctx. When that is over, and calls still
-// run or clients are still connected, it returns an error that wraps context.DeadlineExceeded or the cause of ctx: calls that may run
-// again are left to whoever resumes them, and the others were ended with error
-// -32010. A second Drain waits for the first, no longer than its own ctx, and returns
-// the same. Clients of ServePipe are let go, too: what they send afterwards is not
-// answered. Drain after Close has nothing to wait for.
+// run or clients are still connected, it returns an error that wraps
+// context.DeadlineExceeded or the cause of ctx: calls that may run again are left to
+// whoever resumes them, and the others were ended with error -32010. A second Drain
+// waits for the first, no longer than its own ctx, and returns the same. Clients of
+// ServePipe are let go, too: what they send afterwards is not answered. Drain after
+// Close has nothing to wait for.
 func (rt *Runtime) Drain(ctx context.Context) error { return rt.drain(ctx, nil) }
 
 // drain is Drain. door is that of Serve, and is shut once nobody new is to come in; it

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -171,6 +172,24 @@ func TestDrainOnceMore(t *testing.T) {
 		}
 		_ = rt.Close(t.Context())
 	}
+}
+
+// TestDrainAfterClose asks whether a Runtime is ready, closes and then drains it.
+func TestDrainAfterClose(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{DrainDelay: time.Minute}, nil)
+		_ = h.Runtime.Ready()
+		if err := h.Runtime.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := h.Runtime.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("it takes %v", took)
+		}
+	})
 }
 
 // TestPrincipalsArePrintedWithoutTheirToken prints one in every way.
