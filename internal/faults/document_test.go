@@ -3,13 +3,13 @@ package faults
 import (
 	"flag"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -20,39 +20,8 @@ var update = flag.Bool("update", false, "write the tables of "+document)
 // TestDocument holds the tables of the document to those of the code.
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	old, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(old)
-	for heading, table := range map[string]string{"Codes": codes(), "Faults": rows(), "Limits": refusals()} {
-		text = withTable(t, text, heading, table)
-	}
-	if text == string(old) {
-		return
-	}
-	if !*update {
-		t.Fatalf("%s differs from the tables of errors; go test ./internal/faults -update writes it", document)
-	}
-	if err := os.WriteFile(document, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// withTable replaces the first table below a heading.
-func withTable(t *testing.T, text, heading, table string) string {
-	t.Helper()
-	_, after, ok := strings.Cut(text, "\n## "+heading+"\n")
-	begin := strings.Index(after, "\n| ")
-	if !ok || begin < 0 {
-		t.Fatalf("%s has no table below %s", document, heading)
-	}
-	begin += len(text) - len(after) + 1
-	end := begin
-	for strings.HasPrefix(text[end:], "|") {
-		end += strings.IndexByte(text[end:], '\n') + 1
-	}
-	return text[:begin] + table + text[end:]
+	tables := map[string]string{"Codes": codes(), "Faults": rows(), "Limits": refusals()}
+	testkit.Tables(t, document, tables, *update, "go test ./internal/faults -update")
 }
 
 func codes() string {

@@ -4,11 +4,12 @@ import (
 	"flag"
 	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/testkit"
 )
 
 const document = "../../docs/limits.md"
@@ -18,44 +19,11 @@ var update = flag.Bool("update", false, "write the tables of "+document)
 // TestDocument holds the tables of the document to the rows.
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	old, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(old)
+	tables := map[string]string{}
 	for _, s := range Sections() {
-		text = withTable(t, text, s)
+		tables[string(s)] = tableOf(s)
 	}
-	if text == string(old) {
-		return
-	}
-	if !*update {
-		t.Fatalf("%s differs from the table of limits; go test ./internal/limits -update writes it", document)
-	}
-	if err := os.WriteFile(document, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// withTable replaces the table of a section.
-func withTable(t *testing.T, text string, s Section) string {
-	t.Helper()
-	const head = "| limit |"
-	heading := "\n## " + string(s) + "\n"
-	at := strings.Index(text, heading)
-	if at < 0 {
-		t.Fatalf("%s has no section %q", document, s)
-	}
-	begin := strings.Index(text[at:], head)
-	if begin < 0 {
-		t.Fatalf("section %q has no table", s)
-	}
-	begin += at
-	end := begin
-	for strings.HasPrefix(text[end:], "|") {
-		end += strings.IndexByte(text[end:], '\n') + 1
-	}
-	return text[:begin] + tableOf(s) + text[end:]
+	testkit.Tables(t, document, tables, *update, "go test ./internal/limits -update")
 }
 
 func tableOf(s Section) string {
