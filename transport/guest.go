@@ -110,8 +110,10 @@ func (g *guest) Close() error {
 func (g *guest) NetConn() net.Conn { return g.Conn }
 
 // CloseWrite ends what is written, where the connection below can.
-func (g *guest) CloseWrite() error {
-	if c, ok := g.Conn.(interface{ CloseWrite() error }); ok {
+func (g *guest) CloseWrite() error { return closeWrite(g.Conn) }
+
+func closeWrite(c net.Conn) error {
+	if c, ok := c.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()
 	}
 	return http.ErrNotSupported

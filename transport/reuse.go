@@ -159,12 +159,7 @@ func (u *used) Read(p []byte) (int, error) {
 func (u *used) NetConn() net.Conn { return u.Conn }
 
 // CloseWrite ends what is written, where the connection below can.
-func (u *used) CloseWrite() error {
-	if c, ok := u.Conn.(interface{ CloseWrite() error }); ok {
-		return c.CloseWrite()
-	}
-	return http.ErrNotSupported
-}
+func (u *used) CloseWrite() error { return closeWrite(u.Conn) }
 
 // leaves reports whether the connection of a stream that begins is to be closed after it, because the server ends.
 // Clients of revisions without priming come back to a stream that breaks, and not when a response has ended well, so

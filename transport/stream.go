@@ -468,7 +468,7 @@ func abort(conn net.Conn, reason string) {
 
 // linger closes conn after the peer has seen the end of the response, or a moment later.
 func linger(conn net.Conn) {
-	if t, ok := conn.(interface{ CloseWrite() error }); ok && t.CloseWrite() == nil {
+	if closeWrite(conn) == nil {
 		_ = conn.SetReadDeadline(time.Now().Add(lingerTime))
 		_, _ = io.CopyN(io.Discard, conn, maxWrite)
 	}
