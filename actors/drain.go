@@ -187,7 +187,7 @@ func (d *draining) ownCalls(begun time.Time) bool {
 			m.Wait()
 		}
 	}
-	for _, r := range d.node.statelessCalls.snapshot() {
+	for _, r := range d.node.statelessCalls.snapshot(nil) {
 		ask(func(t any) error { return r.r.Post(called{r.turn, t}) })
 	}
 	if d.node.accounts.InFlight() > 0 {

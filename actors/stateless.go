@@ -444,27 +444,22 @@ type turnOf struct {
 	turn uint64
 }
 
-// snapshot returns all there are. What stands for another request by the time of a message to it leaves that alone.
-func (l *statelessCalls) snapshot() (all []turnOf) {
+// snapshot returns those of a service, or all if that is nil. What stands for another request by the time of a message
+// to it leaves that alone.
+func (l *statelessCalls) snapshot(svc *Service) (all []turnOf) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for r := l.first; r != nil; r = r.self.next {
-		all = append(all, turnOf{r, r.self.turn0})
+		if svc == nil || r.self.peer.svc == svc {
+			all = append(all, turnOf{r, r.self.turn0})
+		}
 	}
 	return all
 }
 
 // giveUp gives up those of a service, or all if that is nil.
 func (l *statelessCalls) giveUp(svc *Service, cause error) {
-	var all []turnOf
-	l.mu.Lock()
-	for r := l.first; r != nil; r = r.self.next {
-		if svc == nil || r.self.peer.svc == svc {
-			all = append(all, turnOf{r, r.self.turn0})
-		}
-	}
-	l.mu.Unlock()
-	for _, x := range all {
+	for _, x := range l.snapshot(svc) {
 		_ = x.r.Post(called{x.turn, giveUp{cause}})
 	}
 }
