@@ -13,7 +13,7 @@ var announced = [...]string{mcp.NotifyToolsListChanged, mcp.NotifyPromptsListCha
 // announce tells a session which lists differ from what it was last told, if it
 // listens here.
 func (s *service) announce(p *actors.Peer) {
-	now, told := s.srv.digests(s.viewOf(ownerOf(p))), p.Told()
+	now, told := s.srv.digests(s.viewOf(ownerOf(p))), p.Announced()
 	if now == told {
 		return
 	}

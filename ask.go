@@ -18,8 +18,8 @@ import (
 var (
 	// ErrNoAnswer reports that the client did not answer in time.
 	ErrNoAnswer = actors.ErrNoAnswer
-	// ErrParked reports that too many calls of the session wait for its client.
-	ErrParked = actors.ErrParked
+	// ErrTooManyPending reports that too many calls of the session wait for its client.
+	ErrTooManyPending = actors.ErrTooManyPending
 	// ErrTooManyRounds reports a call that has asked its client a hundred times, each
 	// time by having the request sent again (2026-07-28).
 	ErrTooManyRounds = actors.ErrTooManyRounds
@@ -183,7 +183,7 @@ func (q *Question) keep(caps *mcp.ClientCapabilities) func([]byte) bool {
 
 // Ask puts questions to the client, all at once, and waits for all the answers.
 // Answering may take a person minutes; meanwhile the call costs memory, but no
-// connection. It fails with ErrUndeclared, ErrNoAnswer, ErrParked, or the cause
+// connection. It fails with ErrUndeclared, ErrNoAnswer, ErrTooManyPending, or the cause
 // of ctx or of the call, and with mcp.ErrInexpressible where the client's revision
 // lacks what a question is made of, such as a choice of several values in a form
 // before 2025-11-25, and since 2026-07-28 in anything but tools, prompts and the
@@ -245,7 +245,7 @@ func (c *Call) questions(questions []Question) ([]actors.Question, error) {
 // requests may be answered with questions (basic/patterns/mrtr).
 func (c *Call) askable() error {
 	method := c.msg.Method
-	if !c.revision().Modern() || actors.Asks(method) {
+	if !c.revision().Stateless() || actors.Asks(method) {
 		return nil
 	}
 	return fmt.Errorf("troupe: ask the client of a %s: %w", method, mcp.ErrInexpressible)
@@ -436,7 +436,7 @@ func (n Needs) check(p *Peer) *mcp.Error {
 // refusal is what a client of the revision is told that has not declared n.
 func (n Needs) refusal(r mcp.Revision) *mcp.Error {
 	code := mcp.CodeInvalidRequest
-	if r.Modern() {
+	if r.Stateless() {
 		code = mcp.CodeMissingCapability
 	}
 	return mcp.Errorf(code, "the client must declare: %s", n.told(r)).
@@ -461,7 +461,7 @@ func (e *undeclaredError) Unwrap() error { return ErrUndeclared }
 // because it could not ask: it may declare more and try again. nil is any other error
 // and client.
 func undeclared(err error) *mcp.Error {
-	if e, ok := errors.AsType[*undeclaredError](err); ok && e.revision.Modern() {
+	if e, ok := errors.AsType[*undeclaredError](err); ok && e.revision.Stateless() {
 		return e.lacking.refusal(e.revision)
 	}
 	return nil

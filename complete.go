@@ -81,7 +81,7 @@ func (s *service) unfinished(dst []byte, call *Call, what string, err error) ([]
 func (s *service) wireResult(dst []byte, call *Call, e *mcp.Error) ([]byte, *mcp.Error) {
 	r := call.revision()
 	e = wireError(call, e)
-	if !r.Modern() || e.Code != mcp.CodeURLElicitationRequired {
+	if !r.Stateless() || e.Code != mcp.CodeURLElicitationRequired {
 		return nil, e
 	}
 	var urls mcp.URLElicitationRequired
@@ -121,7 +121,7 @@ func (h *resultHead) inputRequired(dst []byte, questions mcp.InputRequests, stat
 // appendToolResult appends what a tool returned, as the client of the call may see it.
 func (c *Call) appendToolResult(dst []byte, x *mcp.CallToolResult) ([]byte, error) {
 	r := c.revision()
-	if x = x.For(r); !r.Modern() {
+	if x = x.For(r); !r.Stateless() {
 		return codec.AppendMarshal(dst, x)
 	}
 	own := x.Meta
@@ -136,7 +136,7 @@ func (c *Call) appendToolResult(dst []byte, x *mcp.CallToolResult) ([]byte, erro
 // appendPrompt is appendToolResult for a prompt.
 func (c *Call) appendPrompt(dst []byte, x *mcp.GetPromptResult) ([]byte, error) {
 	r := c.revision()
-	if x = x.For(r); !r.Modern() {
+	if x = x.For(r); !r.Stateless() {
 		return codec.AppendMarshal(dst, x)
 	}
 	bare := *x

@@ -63,8 +63,8 @@ func BenchmarkResultHead(b *testing.B) {
 	h := newResultHead(mcp.Implementation{Name: "server", Version: "1.0.0"})
 	result, buf := &mcp.CallToolResult{Content: mcp.Contents{mcp.Text("hello, world")}}, make([]byte, 0, 1024)
 	for name, f := range map[string]func() error{
-		"legacy": func() error { _, err := codec.AppendMarshal(buf, result); return err },
-		"modern": func() error { _, err := h.append(buf, nil, nil, result); return err },
+		"legacy":    func() error { _, err := codec.AppendMarshal(buf, result); return err },
+		"stateless": func() error { _, err := h.append(buf, nil, nil, result); return err },
 	} {
 		b.Run("era="+name, func(b *testing.B) {
 			b.ReportAllocs()

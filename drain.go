@@ -47,7 +47,7 @@ func (rt *Runtime) Drain(ctx context.Context) error { return rt.drain(ctx, nil) 
 
 // drain is Drain. door is that of Serve, and is shut once nobody new is to come in; it
 // is nil where others let clients in.
-func (rt *Runtime) drain(ctx context.Context, door *transport.Door) error {
+func (rt *Runtime) drain(ctx context.Context, door *transport.DrainListener) error {
 	if rt.leaving.Swap(true) {
 		select { // first, whether or not ctx has ended
 		case <-rt.drained:
@@ -66,7 +66,7 @@ func (rt *Runtime) drain(ctx context.Context, door *transport.Door) error {
 	return rt.undrained
 }
 
-func (rt *Runtime) finish(ctx context.Context, door *transport.Door) error {
+func (rt *Runtime) finish(ctx context.Context, door *transport.DrainListener) error {
 	rt.ready.Store(false)
 	rt.log.Info("draining", "calls", rt.node.Stats().InFlight)
 	rt.delay(ctx, door)
@@ -92,7 +92,7 @@ func (rt *Runtime) finish(ctx context.Context, door *transport.Door) error {
 }
 
 // end drains for Serve, and closes the Runtime.
-func (rt *Runtime) end(ctx context.Context, door *transport.Door, hs *http.Server) error {
+func (rt *Runtime) end(ctx context.Context, door *transport.DrainListener, hs *http.Server) error {
 	_ = rt.drain(ctx, door) // what it could not wait for is logged, and no fault of Serve
 	door.Shut()             // another may have drained
 	stop, cancel := context.WithTimeout(ctx, 6*time.Second)
@@ -119,7 +119,7 @@ func (rt *Runtime) end(ctx context.Context, door *transport.Door, hs *http.Serve
 // delay serves on for DrainDelay, which is the time that others have to notice that
 // the Runtime is not ready. It is cut short when nobody is there to notice: no
 // connection is open, and nobody has ever asked whether it is ready or healthy.
-func (rt *Runtime) delay(ctx context.Context, door *transport.Door) {
+func (rt *Runtime) delay(ctx context.Context, door *transport.DrainListener) {
 	for end := time.Now().Add(rt.opts.DrainDelay); time.Now().Before(end) && ctx.Err() == nil && !rt.closed.Load(); {
 		if !rt.watched.Load() && rt.connections(door) == 0 {
 			return
@@ -130,7 +130,7 @@ func (rt *Runtime) delay(ctx context.Context, door *transport.Door) {
 
 // connections are those that are open, event streams included. Without a door only
 // the streams are known.
-func (rt *Runtime) connections(door *transport.Door) (n int) {
+func (rt *Runtime) connections(door *transport.DrainListener) (n int) {
 	if door != nil {
 		n = door.Open()
 	}
@@ -142,7 +142,7 @@ func (rt *Runtime) connections(door *transport.Door) (n int) {
 
 // leave counts a request that came while the Runtime ends, and has the client take
 // another connection for its next. What it returns is called when it was served.
-func (rt *Runtime) leave(w http.ResponseWriter) (served func()) {
+func (rt *Runtime) countWhileDraining(w http.ResponseWriter) (served func()) {
 	w.Header().Set("Connection", "close")
 	rt.under.Add(1)
 	rt.asked.Store(time.Now().UnixNano())
@@ -153,7 +153,7 @@ func (rt *Runtime) leave(w http.ResponseWriter) (served func()) {
 // those included that it closes when none has had a request for a while, or the time
 // for that is over. Without a door connections are not known, and no request for a
 // while has to do.
-func (rt *Runtime) silent(door *transport.Door) func() bool {
+func (rt *Runtime) silent(door *transport.DrainListener) func() bool {
 	shut := time.Now()
 	return func() bool {
 		under := int(rt.under.Load())

@@ -14,7 +14,7 @@ import (
 
 // listen opens the session's own stream. The function it returns prints the next
 // message there.
-func (v *visitor) listen() (next func()) {
+func (v *exampleClient) listen() (next func()) {
 	req, _ := http.NewRequest(http.MethodGet, v.web.URL+"/mcp", nil)
 	req.Header.Set("Accept", "text/event-stream")
 	req.Header.Set("Mcp-Session-Id", v.session)
@@ -41,7 +41,7 @@ func ExampleServer_ResourceUpdated() {
 		})
 
 	v := visit(srv, `{}`)
-	defer v.leave()
+	defer v.close()
 	next := v.listen()
 	v.request("resources/subscribe", `{"uri":"config://app"}`)
 	srv.ResourceUpdated("config://app")
@@ -59,7 +59,7 @@ func ExampleServer_RemoveTools() {
 	}
 
 	v := visit(srv, `{}`)
-	defer v.leave()
+	defer v.close()
 	next := v.listen()
 	srv.RemoveTools("saw")
 	next()
@@ -84,7 +84,7 @@ func ExampleServerOptions_subscribe() {
 		})
 
 	v := visit(srv, `{}`)
-	defer v.leave()
+	defer v.close()
 	v.request("resources/subscribe", `{"uri":"log://today"}`)
 	// Output:
 	// {"code":-32602,"message":"only config can be subscribed to"}
@@ -100,7 +100,7 @@ func ExamplePeer_Log() {
 		})
 
 	v := visit(srv, `{}`)
-	defer v.leave()
+	defer v.close()
 	next := v.listen()
 	v.request("tools/call", `{"name":"start"}`)
 	if err := (<-peers).Log(context.Background(), mcp.LevelNotice, "job", "done"); err != nil {
@@ -125,7 +125,7 @@ func ExampleErrCancelled() {
 		})
 
 	v := visit(srv, `{}`)
-	defer v.leave()
+	defer v.close()
 	go v.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}`)
 	<-started
 	v.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`).Body.Close()
@@ -141,7 +141,7 @@ func ExampleServerOptions_subResources() {
 	srv := troupe.NewServer(anyone, &troupe.ServerOptions{SubResources: true})
 
 	v := visit(srv, `{}`)
-	defer v.leave()
+	defer v.close()
 	next := v.listen()
 	v.request("resources/subscribe", `{"uri":"test://docs"}`)
 	srv.ResourceUpdated("test://docs/intro.md")

@@ -32,7 +32,7 @@ func ExampleMethodMiddleware() {
 		func(context.Context, *troupe.Call, struct{}) (string, error) { return "Hello!", nil })
 
 	v := visit(srv, `{}`)
-	defer v.leave()
+	defer v.close()
 	v.request("tools/call", `{"name":"greet"}`)
 	v.request("prompts/list", `{}`)
 	// Output:
@@ -57,7 +57,7 @@ func ExampleAddMethod() {
 		})
 
 	v := visit(srv, `{}`)
-	defer v.leave()
+	defer v.close()
 	v.request("acme/search", `{"text":"actors"}`)
 	// Output:
 	// notifications/acme/searched {"text":"actors"}
@@ -74,7 +74,7 @@ func ExampleServerOptions_sessionBegan() {
 		},
 	})
 	v := visit(srv, `{}`)
-	defer v.leave()
+	defer v.close()
 	v.end()
 	<-ended
 	// Output:
@@ -94,7 +94,7 @@ func ExampleServerOptions_visible() {
 		func(context.Context, *troupe.Call, struct{}) (string, error) { return "erased", nil })
 
 	v := visit(srv, `{}`) // as nobody in particular
-	defer v.leave()
+	defer v.close()
 	v.request("tools/call", `{"name":"show"}`)
 	v.request("tools/call", `{"name":"erase"}`)
 	// Output:
@@ -128,7 +128,7 @@ func ExampleCall_Session() {
 		return fmt.Sprintf("visit %d", visits+1), call.Session().Set(ctx, "visits", visits+1)
 	})
 	v := visit(srv, `{}`)
-	defer v.leave()
+	defer v.close()
 	v.request("tools/call", `{"name":"visit"}`)
 	v.request("tools/call", `{"name":"visit"}`)
 	// Output:

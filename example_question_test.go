@@ -22,7 +22,7 @@ func ExampleCall_ElicitURL() {
 		})
 
 	v := visit(srv, `{"elicitation":{"url":{}}}`)
-	defer v.leave()
+	defer v.close()
 	v.answer = `{"action":"accept"}`
 	v.request("tools/call", `{"name":"pay"}`)
 	// Output:
@@ -39,7 +39,7 @@ func ExampleURLRequired() {
 		})
 
 	v := visit(srv, `{"elicitation":{"url":{}}}`)
-	defer v.leave()
+	defer v.close()
 	v.request("tools/call", `{"name":"mail"}`)
 	// Output:
 	// {"code":-32042,"message":"the user must open a URL first","data":{"elicitations":[{"mode":"url","message":"Please sign in.","elicitationId":"1","url":"https://example.com/in"}]}}
@@ -65,7 +65,7 @@ func ExampleCall_Sample() {
 		})
 
 	v := visit(srv, `{"sampling":{}}`)
-	defer v.leave()
+	defer v.close()
 	v.answer = `{"role":"assistant","content":{"type":"text","text":"A cat sat."},"model":"m"}`
 	v.request("tools/call", `{"name":"shorten"}`)
 	// Output:
@@ -92,7 +92,7 @@ func ExampleAnswers() {
 		})
 
 	v := visit(srv, `{"elicitation":{}}`)
-	defer v.leave()
+	defer v.close()
 	v.answer = `{"action":"decline"}`
 	v.request("tools/call", `{"name":"confirm"}`)
 	// Output:
@@ -114,7 +114,7 @@ func ExampleCall_Roots() {
 		})
 
 	v := visit(srv, `{"roots":{"listChanged":true}}`)
-	defer v.leave()
+	defer v.close()
 	v.answer = `{"roots":[{"uri":"file:///src"}]}`
 	v.request("tools/call", `{"name":"where"}`)
 	v.request("tools/call", `{"name":"where"}`)
@@ -132,7 +132,7 @@ func ExampleCall_Ping() {
 		})
 
 	v := visit(srv, `{}`)
-	defer v.leave()
+	defer v.close()
 	v.answer = `{}`
 	v.request("tools/call", `{"name":"reach"}`)
 	// Output:
@@ -149,7 +149,7 @@ func ExampleCall_Peer() {
 		})
 
 	v := visit(srv, `{"sampling":{}}`)
-	defer v.leave()
+	defer v.close()
 	v.request("tools/call", `{"name":"who"}`)
 	// Output:
 	// {"content":[{"type":"text","text":"example, 2025-11-25, samples: true"}]}
@@ -163,7 +163,7 @@ func ExampleCall_Meta() {
 		})
 
 	v := visit(srv, `{}`)
-	defer v.leave()
+	defer v.close()
 	v.request("tools/call", `{"name":"meta","_meta":{"example.com/trace":"7"}}`)
 	// Output:
 	// {"content":[{"type":"text","text":"{\"example.com/trace\":\"7\"}"}]}
@@ -185,7 +185,7 @@ func ExampleElicitAs() {
 		})
 
 	v := visit(srv, `{"elicitation":{}}`)
-	defer v.leave()
+	defer v.close()
 	v.answer = `{"action":"accept","content":{"size":"L","count":2}}`
 	v.request("tools/call", `{"name":"order"}`)
 	v.answer = `{"action":"decline"}`

@@ -27,7 +27,7 @@ func ExampleOptions_dir() {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	serve := func(session string) *visitor {
+	serve := func(session string) *exampleClient {
 		rt, err := troupe.New(troupe.Options{Dir: dir})
 		if err != nil {
 			panic(err)
@@ -36,14 +36,14 @@ func ExampleOptions_dir() {
 		troupe.AddTool(srv, troupe.Tool{Name: "greet"},
 			func(context.Context, *troupe.Call, struct{}) (string, error) { return "Hello!", nil })
 		rt.Mount("/mcp", srv)
-		return &visitor{web: httptest.NewServer(rt), rt: rt, session: session}
+		return &exampleClient{web: httptest.NewServer(rt), rt: rt, session: session}
 	}
 
 	first := serve("")
 	first.begin(`{}`)
-	first.leave()
+	first.close()
 	second := serve(first.session)
-	defer second.leave()
+	defer second.close()
 	second.request("tools/call", `{"name":"greet"}`)
 	// Output:
 	// {"content":[{"type":"text","text":"Hello!"}]}
@@ -75,7 +75,7 @@ func ExampleRuntime_ServePipe() {
 // A server can be taken away while the Runtime serves.
 func ExampleRuntime_Unmount() {
 	v := visit(troupe.NewServer(anyone, nil), `{}`)
-	defer v.leave()
+	defer v.close()
 	v.request("ping", `{}`)
 	fmt.Println(v.rt.Unmount("/mcp"), v.rt.Unmount("/mcp"))
 	fmt.Println(v.post(`{"jsonrpc":"2.0","id":2,"method":"ping"}`).Status)
@@ -92,7 +92,7 @@ func ExampleLimits() {
 		func(context.Context, *troupe.Call, struct{}) (string, error) { return "Hello!", nil })
 
 	v := visit(srv, `{}`)
-	defer v.leave()
+	defer v.close()
 	for range 2 {
 		res := v.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet"}}`)
 		fmt.Println("refused:", res.Header.Get("Retry-After") != "")
@@ -134,8 +134,8 @@ func ExampleCall_Principal() {
 			return call.Principal().Subject, nil
 		})
 	rt.Mount("/mcp", srv)
-	v := &visitor{web: httptest.NewServer(rt), rt: rt}
-	defer v.leave()
+	v := &exampleClient{web: httptest.NewServer(rt), rt: rt}
+	defer v.close()
 	v.begin(`{}`)
 	v.request("tools/call", `{"name":"whoami"}`)
 	// Output:
@@ -169,8 +169,8 @@ func ExampleCall_Header() {
 			return fmt.Sprint(call.Header().Get("Accept-Language"), " ", ctx.Value(region{}), " ", len(call.Principal().Token)), nil
 		})
 	rt.Mount("/mcp", srv)
-	v := &visitor{web: httptest.NewServer(rt), rt: rt, header: http.Header{"Authorization": {"Bearer secret"}, "Accept-Language": {"nb"}}}
-	defer v.leave()
+	v := &exampleClient{web: httptest.NewServer(rt), rt: rt, header: http.Header{"Authorization": {"Bearer secret"}, "Accept-Language": {"nb"}}}
+	defer v.close()
 	v.begin(`{}`)
 	v.request("tools/call", `{"name":"greet"}`)
 	// Output:
@@ -193,8 +193,8 @@ func ExampleOptions_redact() {
 		return "in", call.Log(ctx, mcp.LevelInfo, "login", "with the password hunter2")
 	})
 	rt.Mount("/mcp", srv)
-	v := &visitor{web: httptest.NewServer(rt), rt: rt}
-	defer v.leave()
+	v := &exampleClient{web: httptest.NewServer(rt), rt: rt}
+	defer v.close()
 	v.begin(`{}`)
 	v.request("tools/call", `{"name":"login"}`)
 	// Output:

@@ -17,9 +17,9 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// visitor is the client of the examples: it POSTs requests in a session of its
+// exampleClient is the client of the examples: it POSTs requests in a session of its
 // own and prints what comes back.
-type visitor struct {
+type exampleClient struct {
 	web     *httptest.Server
 	rt      *troupe.Runtime
 	session string
@@ -29,26 +29,26 @@ type visitor struct {
 
 // visit serves srv in memory and begins a session with a client that declares
 // the capabilities.
-func visit(srv *troupe.Server, capabilities string) *visitor {
+func visit(srv *troupe.Server, capabilities string) *exampleClient {
 	rt, err := troupe.New(troupe.Options{})
 	if err != nil {
 		panic(err)
 	}
 	rt.Mount("/mcp", srv)
-	v := &visitor{web: httptest.NewServer(rt), rt: rt}
+	v := &exampleClient{web: httptest.NewServer(rt), rt: rt}
 	v.begin(capabilities)
 	return v
 }
 
 // begin begins the session.
-func (v *visitor) begin(capabilities string) {
+func (v *exampleClient) begin(capabilities string) {
 	res := v.post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` +
 		capabilities + `,"clientInfo":{"name":"example","version":"1"}}}`)
 	defer res.Body.Close()
 	v.session = res.Header.Get("Mcp-Session-Id")
 }
 
-func (v *visitor) leave() {
+func (v *exampleClient) close() {
 	if err := v.rt.Close(context.Background()); err != nil {
 		panic(err)
 	}
@@ -56,7 +56,7 @@ func (v *visitor) leave() {
 }
 
 // end ends the session.
-func (v *visitor) end() {
+func (v *exampleClient) end() {
 	req, _ := http.NewRequest(http.MethodDelete, v.web.URL+"/mcp", nil)
 	req.Header.Set("Mcp-Session-Id", v.session)
 	res, err := v.web.Client().Do(req)
@@ -66,7 +66,7 @@ func (v *visitor) end() {
 	res.Body.Close()
 }
 
-func (v *visitor) post(message string) *http.Response {
+func (v *exampleClient) post(message string) *http.Response {
 	req, _ := http.NewRequest(http.MethodPost, v.web.URL+"/mcp", strings.NewReader(message))
 	maps.Copy(req.Header, v.header)
 	req.Header.Set("Content-Type", "application/json")
@@ -82,7 +82,7 @@ func (v *visitor) post(message string) *http.Response {
 }
 
 // request sends one request and prints every message of the response.
-func (v *visitor) request(method, params string) {
+func (v *exampleClient) request(method, params string) {
 	res := v.post(`{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + params + `}`)
 	defer res.Body.Close()
 	if res.Header.Get("Content-Type") == "application/json" {
@@ -97,7 +97,7 @@ func (v *visitor) request(method, params string) {
 	}
 }
 
-func (v *visitor) print(message []byte) {
+func (v *exampleClient) print(message []byte) {
 	var m struct {
 		ID                    json.RawMessage
 		Method                string
@@ -137,7 +137,7 @@ func ExampleAddTool() {
 		})
 
 	v := visit(srv, `{}`)
-	defer v.leave()
+	defer v.close()
 	v.request("tools/call", `{"name":"weather","arguments":{"name":"Oslo"}}`)
 	v.request("tools/call", `{"name":"weather","arguments":{"name":""}}`)
 	v.request("tools/call", `{"name":"weather","arguments":{"name":5}}`)
@@ -157,7 +157,7 @@ func ExampleAddRawTool() {
 	})
 
 	v := visit(srv, `{}`)
-	defer v.leave()
+	defer v.close()
 	v.request("tools/call", `{"name":"mirror","arguments":{"x":12345678901234567890}}`)
 	// Output:
 	// {"content":[{"type":"text","text":"{\"x\":12345678901234567890}"}]}
@@ -175,7 +175,7 @@ func ExampleAddPrompt() {
 	})
 
 	v := visit(srv, `{}`)
-	defer v.leave()
+	defer v.close()
 	v.request("prompts/get", `{"name":"review","arguments":{"code":"x := 1"}}`)
 	v.request("prompts/get", `{"name":"review"}`)
 	// Output:
@@ -191,7 +191,7 @@ func ExampleAddResource() {
 		})
 
 	v := visit(srv, `{}`)
-	defer v.leave()
+	defer v.close()
 	v.request("resources/read", `{"uri":"config://app"}`)
 	// Output:
 	// {"contents":[{"uri":"config://app","mimeType":"text/plain","text":"debug=off"}]}
@@ -208,7 +208,7 @@ func ExampleAddResourceTemplate() {
 		})
 
 	v := visit(srv, `{}`)
-	defer v.leave()
+	defer v.close()
 	v.request("resources/read", `{"uri":"notes://7"}`)
 	v.request("resources/read", `{"uri":"notes://8"}`)
 	// Output:
@@ -229,7 +229,7 @@ func ExampleCall_Progress() {
 		})
 
 	v := visit(srv, `{}`)
-	defer v.leave()
+	defer v.close()
 	v.request("tools/call", `{"name":"copy","_meta":{"progressToken":"t"}}`)
 	// Output:
 	// notifications/progress {"progressToken":"t","progress":1,"total":2}
@@ -248,7 +248,7 @@ func ExampleCall_Log() {
 		})
 
 	v := visit(srv, `{}`)
-	defer v.leave()
+	defer v.close()
 	v.request("tools/call", `{"name":"work"}`)
 	// Output:
 	// notifications/message {"level":"warning","logger":"work","data":{"left":3}}
@@ -278,7 +278,7 @@ func ExampleCall_Elicit() {
 		})
 
 	v := visit(srv, `{"elicitation":{}}`)
-	defer v.leave()
+	defer v.close()
 	v.answer = `{"action":"accept","content":{"name":"Ada"}}`
 	v.request("tools/call", `{"name":"greet"}`)
 	// Output:
@@ -302,7 +302,7 @@ func ExampleCall_Ask() {
 		})
 
 	v := visit(srv, `{"roots":{}}`)
-	defer v.leave()
+	defer v.close()
 	v.answer = `{"roots":[{"uri":"file:///src"}]}`
 	v.request("tools/call", `{"name":"where"}`)
 	// Output:
@@ -316,7 +316,7 @@ func ExampleNeeds() {
 		func(context.Context, *troupe.Call, struct{}) (string, error) { return "", nil })
 
 	v := visit(srv, `{}`) // a client without sampling
-	defer v.leave()
+	defer v.close()
 	v.request("tools/call", `{"name":"draw"}`)
 	// Output:
 	// {"code":-32600,"message":"the client must declare: sampling","data":{"requiredCapabilities":{"sampling":{}}}}
@@ -340,7 +340,7 @@ func ExampleServerOptions_complete() {
 		})
 
 	v := visit(srv, `{}`)
-	defer v.leave()
+	defer v.close()
 	v.request("completion/complete", `{"ref":{"type":"ref/prompt","name":"explain"},"argument":{"name":"language","value":"p"}}`)
 	// Output:
 	// {"completion":{"values":["python","perl"],"total":2,"hasMore":false}}
@@ -422,7 +422,7 @@ func ExampleResult() {
 		})
 
 	v := visit(srv, `{}`)
-	defer v.leave()
+	defer v.close()
 	v.request("tools/call", `{"name":"add","arguments":{"A":1,"B":2}}`)
 	// Output:
 	// {"content":[{"type":"text","text":"1 and 2 make 3."}],"structuredContent":{"total":3}}
@@ -458,7 +458,7 @@ func ExampleNewLogHandler() {
 		})
 
 	v := visit(srv, `{}`)
-	defer v.leave()
+	defer v.close()
 	v.request("tools/call", `{"name":"forecast"}`)
 	// Output:
 	// notifications/message {"level":"warning","logger":"weather","data":{"msg":"old data","hours":6}}
@@ -478,7 +478,7 @@ func ExampleCallFrom() {
 		func(ctx context.Context, _ *troupe.Call, _ struct{}) (string, error) { return "done", count(ctx, 1, 2) })
 
 	v := visit(srv, `{}`)
-	defer v.leave()
+	defer v.close()
 	v.request("tools/call", `{"name":"work","_meta":{"progressToken":"t"}}`)
 	// Output:
 	// notifications/progress {"progressToken":"t","progress":1,"total":2}

@@ -64,7 +64,7 @@ func (c *Call) tellMissed(ctx context.Context) error {
 // connection is away the message waits for its return. A message that the client's level
 // does not ask for is no failure. The rest is as for Call.Log.
 func (p *Peer) Log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error {
-	if p.p.Revision().Modern() {
+	if p.p.Revision().Stateless() {
 		return ErrNoStream
 	}
 	if !wants(p.p, level) || !p.p.AdmitLog(p.pushMissed) {
@@ -94,7 +94,7 @@ func (p *Peer) pushMissed() {
 func wants(p *actors.Peer, level mcp.LoggingLevel) bool {
 	least := mcp.LoggingLevel(p.Level())
 	if least == "" {
-		if p.Revision().Modern() { // it asks for log messages with each request
+		if p.Revision().Stateless() { // it asks for log messages with each request
 			return false
 		}
 		least = defaultLevel

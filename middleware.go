@@ -149,7 +149,7 @@ func (s *service) appendResult(dst []byte, call *Call, result json.RawMessage) (
 	own := codec.Optional(result, "_meta")
 	typed := codec.Optional(result, "resultType") != nil
 	switch {
-	case !call.revision().Modern() || typed && own != nil:
+	case !call.revision().Stateless() || typed && own != nil:
 		return codec.AppendCompact(dst, result), nil
 	case own == nil && !typed:
 		return s.srv.head.append(dst, nil, nil, json.RawMessage(codec.AppendCompact(nil, result)))

@@ -25,8 +25,8 @@ type Limits struct {
 	MaxBody int64
 	// Grace is how long a call may take and still be answered as plain JSON.
 	Grace time.Duration
-	// ModernGrace is the same for requests that stand for themselves.
-	ModernGrace time.Duration
+	// StatelessGrace is the same for requests that stand for themselves.
+	StatelessGrace time.Duration
 	// MaxCall is how long a call may run.
 	MaxCall time.Duration
 	// MaxAsk is how long a question may wait for the client's answer.
@@ -40,8 +40,8 @@ type Limits struct {
 	LogRate float64
 	// CallsPerSession bounds the calls of a session that run at once.
 	CallsPerSession int
-	// ParkedPerSession bounds the questions of a session that wait for its client.
-	ParkedPerSession int
+	// PendingPerSession bounds the questions of a session that wait for its client.
+	PendingPerSession int
 	// StreamsPerSession bounds the open event streams of a session.
 	StreamsPerSession int
 	// SubscriptionsPerSession bounds the resources that a session subscribes to.
@@ -53,7 +53,7 @@ func (l Limits) check() error {
 	return errors.Join(
 		limits.MaxBody.Settle(&l.MaxBody), limits.MaxCall.Settle(&l.MaxCall), limits.MaxAsk.Settle(&l.MaxAsk),
 		limits.CallRate.Settle(&l.CallRate), limits.CallBurst.Settle(&l.CallBurst), limits.LogRate.Settle(&l.LogRate),
-		limits.CallsPerSession.Settle(&l.CallsPerSession), limits.ParkedPerSession.Settle(&l.ParkedPerSession),
+		limits.CallsPerSession.Settle(&l.CallsPerSession), limits.PendingPerSession.Settle(&l.PendingPerSession),
 		limits.StreamsPerSession.Settle(&l.StreamsPerSession), limits.SubscriptionsPerSession.Settle(&l.SubscriptionsPerSession),
 	)
 }
@@ -159,7 +159,7 @@ func (rt *Runtime) handler(s *service) *transport.Handler {
 		MaxBody: cmp.Or(srv.opts.Limits.MaxBody, rt.opts.MaxBody), Limits: codec.Limits{MaxDepth: rt.opts.MaxDepth, MaxBatch: rt.opts.MaxBatch},
 		BodyTimeout: rt.opts.BodyTimeout, WriteTimeout: rt.opts.WriteTimeout, MaxQueued: rt.opts.MaxQueued,
 		AllowOrigins: rt.opts.AllowOrigins, AllowHosts: rt.opts.AllowHosts,
-		Authenticate: rt.authenticate, Revisions: names(handshakes), Modern: names(moderns), Leaving: rt.leaving.Load, Log: rt.log, Observer: rt.tel,
+		Authenticate: rt.authenticate, Revisions: names(handshakes), Stateless: names(statelessRevisions), Leaving: rt.leaving.Load, Log: rt.log, Observer: rt.tel,
 	})
 }
 
@@ -236,9 +236,9 @@ func (rt *Runtime) mounted() []*mount {
 func (rt *Runtime) limits(own *Limits) actors.Limits {
 	o := &rt.opts
 	return actors.Limits{
-		Grace: cmp.Or(own.Grace, o.Grace), GraceStateless: cmp.Or(own.ModernGrace, o.ModernGrace), MaxCall: cmp.Or(own.MaxCall, o.MaxCall), MaxAsk: cmp.Or(own.MaxAsk, o.MaxAsk), PingEvery: o.PingEvery, Retry: o.Retry,
+		Grace: cmp.Or(own.Grace, o.Grace), StatelessGrace: cmp.Or(own.StatelessGrace, o.StatelessGrace), MaxCall: cmp.Or(own.MaxCall, o.MaxCall), MaxAsk: cmp.Or(own.MaxAsk, o.MaxAsk), PingEvery: o.PingEvery, Retry: o.Retry,
 		Rate: cmp.Or(own.CallRate, o.CallRate), Burst: cmp.Or(own.CallBurst, o.CallBurst), LogRate: cmp.Or(own.LogRate, o.LogRate),
-		PerSession: cmp.Or(own.CallsPerSession, o.CallsPerSession), Parked: cmp.Or(own.ParkedPerSession, o.ParkedPerSession),
+		PerSession: cmp.Or(own.CallsPerSession, o.CallsPerSession), Pending: cmp.Or(own.PendingPerSession, o.PendingPerSession),
 		Streams:       cmp.Or(own.StreamsPerSession, o.StreamsPerSession),
 		Subscriptions: cmp.Or(own.SubscriptionsPerSession, o.SubscriptionsPerSession),
 		Session:       session.Lifetime{Idle: o.SessionIdle, Absolute: o.SessionMax}, ReplayAge: o.ReplayAge,
@@ -251,6 +251,6 @@ func (rt *Runtime) nodeLimits() actors.NodeLimits {
 	o := &rt.opts
 	return actors.NodeLimits{Calls: o.CallsPerNode, Principal: actors.PrincipalLimits{
 		Rate: o.PrincipalRate, Burst: o.PrincipalBurst, Calls: o.CallsPerPrincipal, Streams: o.StreamsPerPrincipal,
-		Parked: o.ParkedPerPrincipal, Sessions: o.SessionsPerPrincipal, SessionIdle: o.SessionIdle,
+		Pending: o.PendingPerPrincipal, Sessions: o.SessionsPerPrincipal, SessionIdle: o.SessionIdle,
 	}}
 }

@@ -123,10 +123,10 @@ type Options struct {
 	// Grace is how long a call may take and still be answered as plain JSON. 0
 	// means 250 ms.
 	Grace time.Duration
-	// ModernGrace is the same for requests that stand for themselves (2026-07-28),
+	// StatelessGrace is the same for requests that stand for themselves (2026-07-28),
 	// where the status of the response waits for the handler's verdict. 0 means 10
 	// seconds.
-	ModernGrace time.Duration
+	StatelessGrace time.Duration
 	// MaxCall is how long a call may run. 0 means 1 hour.
 	MaxCall time.Duration
 	// MaxAsk is how long a question may wait for the client's answer. 0 means 10
@@ -195,9 +195,9 @@ type Options struct {
 	// SubscriptionsPerSession bounds the resources that a session subscribes to. 0
 	// means 1,000. Beyond it the answer is error -32600.
 	SubscriptionsPerSession int
-	// ParkedPerSession and ParkedPerPrincipal bound the questions that wait for a
-	// client. 0 means 64 and 1,024. Beyond it they fail with ErrParked.
-	ParkedPerSession, ParkedPerPrincipal int
+	// PendingPerSession and PendingPerPrincipal bound the questions that wait for a
+	// client. 0 means 64 and 1,024. Beyond it they fail with ErrTooManyPending.
+	PendingPerSession, PendingPerPrincipal int
 
 	// Log gets what is worth an operator's attention. nil discards it.
 	Log *slog.Logger
@@ -220,17 +220,17 @@ func (o *Options) settle() error {
 		limits.MaxCall.Settle(&o.MaxCall), limits.MaxAsk.Settle(&o.MaxAsk),
 		limits.CallRate.Settle(&o.CallRate), limits.CallBurst.Settle(&o.CallBurst), limits.LogRate.Settle(&o.LogRate),
 		limits.CallsPerSession.Settle(&o.CallsPerSession), limits.StreamsPerSession.Settle(&o.StreamsPerSession),
-		limits.ParkedPerSession.Settle(&o.ParkedPerSession), limits.Retry.Settle(&o.Retry),
+		limits.PendingPerSession.Settle(&o.PendingPerSession), limits.Retry.Settle(&o.Retry),
 		limits.SubscriptionsPerSession.Settle(&o.SubscriptionsPerSession),
 		limits.SessionIdle.Settle(&o.SessionIdle), limits.SessionMax.Settle(&o.SessionMax),
 		limits.PrincipalRate.Settle(&o.PrincipalRate), limits.PrincipalBurst.Settle(&o.PrincipalBurst),
 		limits.CallsPerPrincipal.Settle(&o.CallsPerPrincipal), limits.SessionsPerPrincipal.Settle(&o.SessionsPerPrincipal),
-		limits.StreamsPerPrincipal.Settle(&o.StreamsPerPrincipal), limits.ParkedPerPrincipal.Settle(&o.ParkedPerPrincipal),
+		limits.StreamsPerPrincipal.Settle(&o.StreamsPerPrincipal), limits.PendingPerPrincipal.Settle(&o.PendingPerPrincipal),
 		limits.ReplayAge.Settle(&o.ReplayAge), limits.ReplayEvents.Settle(&o.ReplayEvents), limits.ReplayBytes.Settle(&o.ReplayBytes),
 		limits.MaxQueued.Settle(&o.MaxQueued), limits.WriteTimeout.Settle(&o.WriteTimeout),
 		limits.CallsPerNode.Settle(&o.CallsPerNode), limits.MaxStore.Settle(&o.MaxStore),
 		limits.DrainDelay.Settle(&o.DrainDelay), limits.DrainWait.Settle(&o.DrainWait),
-		needed("Grace", o.Grace), needed("ModernGrace", o.ModernGrace), needed("Lease", o.Lease),
+		needed("Grace", o.Grace), needed("StatelessGrace", o.StatelessGrace), needed("Lease", o.Lease),
 	)
 }
 

@@ -110,7 +110,7 @@ func eventAge(replay time.Duration) time.Duration {
 // ServeHTTP serves the mounted servers.
 func (rt *Runtime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if rt.leaving.Load() {
-		defer rt.leave(w)()
+		defer rt.countWhileDraining(w)()
 	}
 	rt.serveMounts(w, r)
 }
@@ -195,7 +195,7 @@ func (d dispatcher) input(x *transport.Exchange) actors.Input {
 	if in.Tenant == anonymous {
 		in.Address = host(x.RemoteAddr())
 	}
-	if x.Modern {
+	if x.Stateless {
 		in.Stateless, in.Exchange = true, x
 	}
 	if v := x.Header["Traceparent"]; len(v) == 1 {

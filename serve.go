@@ -74,7 +74,7 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	hs := &http.Server{Handler: http.HandlerFunc(rt.serveAll), MaxHeaderBytes: rt.opts.MaxHeader,
 		ErrorLog: slog.NewLogLogger(rt.log.Handler(), slog.LevelWarn)}
 	transport.Configure(hs)
-	door := transport.NewDoor(ln, hs)
+	door := transport.NewDrainListener(ln, hs)
 	failed := make(chan error, 1)
 	go func() {
 		if rt.opts.TLSCert != "" || rt.opts.TLSKey != "" {
@@ -95,7 +95,7 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 // serveAll serves the mounted servers, and what Serve has beside them.
 func (rt *Runtime) serveAll(w http.ResponseWriter, r *http.Request) {
 	if rt.leaving.Load() {
-		defer rt.leave(w)()
+		defer rt.countWhileDraining(w)()
 	}
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		switch r.URL.Path {

@@ -43,11 +43,11 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	})
 	session := actors.Input{Tenant: anonymous, Conn: pipe, Patient: true}
 	rt.node.Connect(svc, &session)
-	hush := context.AfterFunc(ctx, func() { rt.node.Hush(svc, &session) }) // a request may wait for its turn
+	hush := context.AfterFunc(ctx, func() { rt.node.EndInput(svc, &session) }) // a request may wait for its turn
 	defer hush()
 	err = pipe.Serve(ctx, func(m *codec.Message, line []byte) {
 		in := session // Message changes it
-		if m.Kind == codec.Request && standsAlone(m) {
+		if m.Kind == codec.Request && looksStateless(m) {
 			if no := checkMeta(m); no != nil {
 				_ = pipe.Room(ctx)
 				pipe.Answer(200, codec.AppendError(nil, m.ID, no.Code, no.Message, no.Data))

@@ -65,7 +65,7 @@ func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled
 	if err != nil {
 		return actors.Settled{}, nil, s.internal("initialize", err)
 	}
-	return actors.Settled{Revision: revision, Client: clone(info), Capabilities: clone(caps), Told: s.srv.digests(s.viewOf(ownerIn(ctx)))}, result, nil
+	return actors.Settled{Revision: revision, Client: clone(info), Capabilities: clone(caps), Announced: s.srv.digests(s.viewOf(ownerIn(ctx)))}, result, nil
 }
 
 func isObject(raw []byte) bool { return len(raw) > 0 && raw[0] == '{' }
@@ -253,7 +253,7 @@ func (s *service) operation(m *codec.Message) (*telemetry.Operation, *tool) {
 // dispatch answers by method. code is 1 for a result with isError.
 func (s *service) dispatch(ctx context.Context, call *Call, t *tool, dst []byte) (out []byte, code int, err *mcp.Error) {
 	m := call.msg
-	if call.revision().Modern() {
+	if call.revision().Stateless() {
 		if err := checkLevel(m); err != nil {
 			return nil, 0, err
 		}
@@ -426,7 +426,7 @@ func wireError(call *Call, e *mcp.Error) *mcp.Error {
 // says.
 func (s *service) encode(dst []byte, call *Call, m *codec.Message, cache *Cache, v any) (out []byte, _ *mcp.Error) {
 	var err error
-	if call.revision().Modern() {
+	if call.revision().Stateless() {
 		out, err = s.srv.head.append(dst, nil, cache, v)
 	} else {
 		out, err = codec.AppendMarshal(dst, v)
@@ -525,7 +525,7 @@ func (s *service) list(call *Call, m *codec.Message, p pager, dst []byte) ([]byt
 		}
 	}
 	var err error
-	if call.revision().Modern() {
+	if call.revision().Stateless() {
 		if dst, err = s.srv.head.begin(dst, nil, s.listCache()); err != nil {
 			return nil, s.internal(string(m.Method), err)
 		}

@@ -105,7 +105,7 @@ func (s store) EndStream(ctx context.Context, stream string) error {
 
 // keys joins the actors to the cluster's key ring. Of all errors one alone says that what
 // is to be opened is not good: after any other nobody knows.
-type keys struct{ r *cluster.Ring }
+type keys struct{ r *cluster.Keyring }
 
 var _ actors.Keys = keys{}
 

@@ -36,7 +36,7 @@ func (p *Peer) Values() SessionValues { return SessionValues{p.p} }
 
 // Get decodes the value of a key into what into points to. It reports whether there is one.
 func (s SessionValues) Get(ctx context.Context, key string, into any) (found bool, err error) {
-	if s.p.Revision().Modern() {
+	if s.p.Revision().Stateless() {
 		return false, ErrNoSession
 	}
 	raw, err := s.p.Value(ctx, key)
@@ -53,7 +53,7 @@ func (s SessionValues) Get(ctx context.Context, key string, into any) (found boo
 // calls that set one key at the same time the later one counts; a call that runs again
 // after a crash sets it again.
 func (s SessionValues) Set(ctx context.Context, key string, value any) error {
-	if s.p.Revision().Modern() {
+	if s.p.Revision().Stateless() {
 		return ErrNoSession
 	}
 	raw, err := codec.Marshal(value)
@@ -65,7 +65,7 @@ func (s SessionValues) Set(ctx context.Context, key string, value any) error {
 
 // Delete removes the value of a key, if there is one.
 func (s SessionValues) Delete(ctx context.Context, key string) error {
-	if s.p.Revision().Modern() {
+	if s.p.Revision().Stateless() {
 		return ErrNoSession
 	}
 	return s.p.SetValue(ctx, key, nil)

@@ -29,7 +29,7 @@ func (l NodeLimits) quota() quota.Limits {
 const (
 	heldStreams = iota // event streams with a connection
 	heldGets           // GETs that are being handled
-	heldParked         // questions that wait for the client
+	heldPending        // questions that wait for the client
 )
 
 // What an account has buckets for.
@@ -103,7 +103,7 @@ func (d *accounts) enter(s *sessionActor, in *Input) (*quota.Account, verdict) {
 // server/utilities/completion), and methods that the specification does not have. A client that waits for its turn anyway, and has
 // the process for itself, is not slowed down beside that.
 func pays(s *sessionActor, method []byte) bool {
-	if s != nil && s.link != nil && s.link.slots != nil {
+	if s != nil && s.bound != nil && s.bound.slots != nil {
 		return false
 	}
 	if string(method) == mcp.MethodToolsCall || string(method) == mcp.MethodCompletionComplete {
@@ -161,7 +161,7 @@ func (s *sessionActor) readmit() *quota.Account {
 func (d *accounts) admitSession(in *Input, id []byte) bool {
 	n := d.node
 	if d.nearFull(SessionBudget) {
-		n.refusals.refuse(in.Conn, id, verdict{reason: StoreFull})
+		n.refusals.refuseVerdict(in.Conn, id, verdict{reason: StoreFull})
 		return false
 	}
 	for {
@@ -169,7 +169,7 @@ func (d *accounts) admitSession(in *Input, id []byte) bool {
 		wait := a.Buckets[rateOfSessions].Take(time.Now())
 		switch {
 		case wait > 0:
-			n.refusals.refuse(in.Conn, id, verdict{SessionsOfPrincipal, wait})
+			n.refusals.refuseVerdict(in.Conn, id, verdict{SessionsOfPrincipal, wait})
 			return false
 		case !a.Dropped():
 			return true
@@ -198,9 +198,9 @@ func (d *accounts) admitStream(svc *Service, s *sessionActor, in *Input) (done f
 	// Those that are still on their way count too.
 	switch {
 	case quota.Over(mine+s.streams.Load(), svc.Limits.Streams):
-		n.refusals.refuse(in.Conn, nil, verdict{reason: StreamsOfSession})
+		n.refusals.refuseVerdict(in.Conn, nil, verdict{reason: StreamsOfSession})
 	case quota.Over(gets+a.Held[heldStreams].Load(), n.accounts.limits.Principal.Streams):
-		n.refusals.refuse(in.Conn, nil, verdict{reason: StreamsOfPrincipal})
+		n.refusals.refuseVerdict(in.Conn, nil, verdict{reason: StreamsOfPrincipal})
 	default:
 		return done, true
 	}
@@ -210,7 +210,7 @@ func (d *accounts) admitStream(svc *Service, s *sessionActor, in *Input) (done f
 
 // admitLink counts the connection that a session lives on, or answers why there
 // may not be one more. Whoever was admitted gives it back as one of its streams.
-func (d *accounts) admitLink(in *Input) (*quota.Account, bool) {
+func (d *accounts) admitBound(in *Input) (*quota.Account, bool) {
 	return d.admitListener(in, in.Conn, nil)
 }
 
@@ -225,7 +225,7 @@ func (d *accounts) admitListener(in *Input, to answerer, id []byte) (*quota.Acco
 		}
 		if quota.Over(mine+a.Held[heldGets].Load(), n.accounts.limits.Principal.Streams) {
 			a.Held[heldStreams].Add(-1)
-			n.refusals.refuse(to, id, verdict{reason: StreamsOfPrincipal})
+			n.refusals.refuseVerdict(to, id, verdict{reason: StreamsOfPrincipal})
 			return nil, false
 		}
 		return a, true
@@ -234,29 +234,29 @@ func (d *accounts) admitListener(in *Input, to answerer, id []byte) (*quota.Acco
 
 // admitQuestion decides on one more question to the client of a session, of which
 // parked wait already.
-func (s *sessionActor) admitQuestion(a *quota.Account, parked int) Reason {
+func (s *sessionActor) admitPending(a *quota.Account, parked int) Reason {
 	switch {
-	case quota.Over(int64(parked)+1, s.svc.Limits.Parked):
-		return ParkedOfSession
-	case quota.Over(a.Held[heldParked].Load()+1, s.node.accounts.limits.Principal.Parked):
-		return ParkedOfPrincipal
+	case quota.Over(int64(parked)+1, s.svc.Limits.Pending):
+		return PendingOfSession
+	case quota.Over(a.Held[heldPending].Load()+1, s.node.accounts.limits.Principal.Pending):
+		return PendingOfPrincipal
 	}
 	return admitted
 }
 
 // admitParked counts one more question of a request that has no session.
-func (d *accounts) admitParked(self *stateless) (*quota.Account, error) {
+func (d *accounts) admitPending(s *stateless) (*quota.Account, error) {
 	n := d.node
 	for {
-		a := d.Of(self.peer.key.Tenant, self.address)
-		parked, ok := a.Hold(heldParked)
+		a := d.Of(s.peer.key.Tenant, s.address)
+		parked, ok := a.Hold(heldPending)
 		if !ok {
 			continue
 		}
-		if quota.Over(parked, n.accounts.limits.Principal.Parked) {
-			a.Held[heldParked].Add(-1)
-			n.refusals.count(ParkedOfPrincipal)
-			return nil, ErrParked
+		if quota.Over(parked, n.accounts.limits.Principal.Pending) {
+			a.Held[heldPending].Add(-1)
+			n.refusals.count(PendingOfPrincipal)
+			return nil, ErrTooManyPending
 		}
 		return a, nil
 	}
@@ -277,8 +277,8 @@ const (
 	SessionsOfPrincipal           // new sessions of a principal
 	StreamsOfSession              // event streams of a session
 	StreamsOfPrincipal            // event streams of a principal
-	ParkedOfSession               // questions that wait for the client of a session
-	ParkedOfPrincipal             // questions that wait for a principal
+	PendingOfSession              // questions that wait for the client of a session
+	PendingOfPrincipal            // questions that wait for a principal
 	SubscriptionsOfSession        // resources that a session subscribes to
 	LogRateOfSession              // log messages per second of a session
 	MaxCall                       // time that a call may run
@@ -293,7 +293,7 @@ const (
 )
 
 // limitOf is the row of each reason: its label and, unless the handler learns of it, the
-// error of the request. Its status is for what is no request of a session, see turnAway.
+// error of the request. Its status is for what is no request of a session, see refuseInSession.
 var limitOf = [reasons]*limits.Row{
 	RateOfSession:          limits.CallRate.Row,
 	RateOfPrincipal:        limits.PrincipalRate.Row,
@@ -304,8 +304,8 @@ var limitOf = [reasons]*limits.Row{
 	SessionsOfPrincipal:    limits.SessionsPerPrincipal.Row,
 	StreamsOfSession:       limits.StreamsPerSession.Row,
 	StreamsOfPrincipal:     limits.StreamsPerPrincipal.Row,
-	ParkedOfSession:        limits.ParkedPerSession.Row,
-	ParkedOfPrincipal:      limits.ParkedPerPrincipal.Row,
+	PendingOfSession:       limits.PendingPerSession.Row,
+	PendingOfPrincipal:     limits.PendingPerPrincipal.Row,
 	SubscriptionsOfSession: limits.SubscriptionsPerSession.Row,
 	LogRateOfSession:       limits.LogRate.Row,
 	MaxCall:                limits.MaxCall.Row,
@@ -341,24 +341,24 @@ func (n *Node) Refusals(observe func(reason string, count int64)) {
 }
 
 // refuse answers what is not admitted and is no request of a session, and counts that.
-func (rs *refusals) refuse(c answerer, id []byte, no verdict) { rs.denial(no).tell(c, id) }
+func (rs *refusals) refuseVerdict(c answerer, id []byte, no verdict) { rs.denial(no).tell(c, id) }
 
 // unavailable answers what is no request of a session, and cannot be served now.
 func (rs *refusals) unavailable(c answerer, id []byte) { rs.denial(errUnavailable).tell(c, id) }
 
 // refused answers a request that was not begun and is of no session.
-func (rs *refusals) refused(c answerer, err error, id []byte) { rs.denial(err).tell(c, id) }
+func (rs *refusals) refuseError(c answerer, err error, id []byte) { rs.denial(err).tell(c, id) }
 
-// turnAway answers a request of a session that was not begun, or was given up before anything was sent. The JSON-RPC
+// refuseInSession answers a request of a session that was not begun, or was given up before anything was sent. The JSON-RPC
 // error says why and when to come back; HTTP says 200, because release 1.x of the Python SDK takes any status but 2xx
 // and 404 for the end of the connection, with all its calls.
-func (rs *refusals) turnAway(c answerer, err error, id []byte) {
+func (rs *refusals) refuseInSession(c answerer, err error, id []byte) {
 	rs.denial(err).inSession().tell(c, id)
 }
 
-// turnAwayAll is turnAway for the requests of a batch: each has its error, in an array. A batch that could never be
+// refuseBatch is refuseInSession for the requests of a batch: each has its error, in an array. A batch that could never be
 // taken has one error and a status, as what is no batch has.
-func (rs *refusals) turnAwayAll(c answerer, err error, ids iter.Seq[[]byte]) {
+func (rs *refusals) refuseBatch(c answerer, err error, ids iter.Seq[[]byte]) {
 	d := rs.denial(err)
 	if d.after == 0 {
 		d.tell(c, nil)

@@ -20,9 +20,9 @@ import (
 // ErrNoAnswer reports that the client did not answer in time.
 var ErrNoAnswer = errors.New("the client did not answer in time")
 
-// ErrParked reports that the session has as many calls waiting for its client
+// ErrTooManyPending reports that the session has as many calls waiting for its client
 // as it may: the question was not asked.
-var ErrParked = errors.New("too many calls wait for the client")
+var ErrTooManyPending = errors.New("too many calls wait for the client")
 
 // Question is a request to the client.
 type Question struct {
@@ -46,7 +46,7 @@ type Answer struct {
 
 // Ask puts questions to the client and waits for all the answers: on the call's stream or
 // connection, or, of a stateless client, by having it send the request again. It fails
-// with the cause of ctx or of the call, ErrNoAnswer, or ErrParked; an answer that is an
+// with the cause of ctx or of the call, ErrNoAnswer, or ErrTooManyPending; an answer that is an
 // error is an Answer.
 func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
 	if c.r == nil {
@@ -118,11 +118,11 @@ func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses,
 	n, limits := c.peer.node, c.peer.svc.Limits
 	var on *streamActor // to ask on
 	begun := false      // it is as it will be
-	waiting := make([]*question, len(qs))
+	waiting := make([]*pendingRequest, len(qs))
 	defer func() {
 		for _, x := range waiting {
 			if x != nil {
-				n.questions.take(x)
+				n.pending.close(x)
 			}
 		}
 	}()
@@ -140,7 +140,7 @@ func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses,
 		if !begun {
 			on, begun = c.becomeStream(), true
 		}
-		x, err := n.questions.of(s, on)
+		x, err := n.pending.of(s, on)
 		if err != nil {
 			c.withdraw(waiting, "no longer needed")
 			return err
@@ -165,7 +165,7 @@ func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses,
 			return ErrNoAnswer
 		case <-c.ctx.Done():
 			return context.Cause(c.ctx)
-		case <-s.deaf:
+		case <-s.inputEnded:
 			return ErrSessionEnded
 		case <-ctx.Done():
 			c.withdraw(waiting, notNeeded(ctx))
@@ -184,7 +184,7 @@ func notNeeded(ctx context.Context) string {
 }
 
 // put sends one question, the use-th with its key.
-func (c *Call) put(ctx context.Context, x *question, q Question, use int) error {
+func (c *Call) put(ctx context.Context, x *pendingRequest, q Question, use int) error {
 	asking := &emitted{entry: stream.Entry{
 		Kind: stream.Request,
 		Meta: record.AppendAsked(record.Question{ID: x.id, Key: q.Key, Use: use, Member: c.member}),
@@ -214,9 +214,9 @@ type upgradeNow struct {
 func (u *upgradeNow) Refused(error) { u.Done() }
 
 // withdraw tells the client that what is still open needs no answer.
-func (c *Call) withdraw(open []*question, why string) {
+func (c *Call) withdraw(open []*pendingRequest, why string) {
 	for _, x := range open {
-		if x == nil || !c.peer.node.questions.take(x) {
+		if x == nil || !c.peer.node.pending.close(x) {
 			continue
 		}
 		data := codec.AppendNotification(nil, "notifications/cancelled", withdrawal(x, why))
@@ -241,11 +241,11 @@ func (p *Peer) ask(ctx context.Context, q Question) (Answer, error) {
 		return Answer{}, err
 	}
 	n := p.node
-	x, err := n.questions.of(p.last.Load(), nil)
+	x, err := n.pending.of(p.last.Load(), nil)
 	if err != nil {
 		return Answer{}, err
 	}
-	defer n.questions.take(x)
+	defer n.pending.close(x)
 	entry := stream.Entry{Kind: stream.Request, Meta: record.AppendAsked(record.Question{ID: x.id, Key: q.Key}), Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params)}
 	if err := p.send(ctx, entry); err != nil {
 		return Answer{}, err
@@ -257,7 +257,7 @@ func (p *Peer) ask(ctx context.Context, q Question) (Answer, error) {
 		return a, nil
 	case <-p.svc.life.done:
 		return Answer{}, ErrRetired
-	case <-p.last.Load().deaf:
+	case <-p.last.Load().inputEnded:
 		return Answer{}, p.svc.ended()
 	case <-timer.C:
 		p.withdraw(x, "timed out")
@@ -270,14 +270,14 @@ func (p *Peer) ask(ctx context.Context, q Question) (Answer, error) {
 }
 
 // withdraw tells the client, if it listens here, that x needs no answer.
-func (p *Peer) withdraw(x *question, why string) {
-	if p.node.questions.take(x) {
+func (p *Peer) withdraw(x *pendingRequest, why string) {
+	if p.node.pending.close(x) {
 		p.Push("notifications/cancelled", withdrawal(x, why))
 	}
 }
 
 // withdrawal is the params of the notification that x needs no answer.
-func withdrawal(x *question, why string) []byte {
+func withdrawal(x *pendingRequest, why string) []byte {
 	return fmt.Appendf(nil, `{"requestId":%s,"reason":%s}`, x.id, strconv.Quote(why))
 }
 
@@ -410,7 +410,7 @@ type journal struct {
 type askedBefore struct {
 	record.Question
 	used bool
-	open *question // waits for the answer, nil if that is here
+	open *pendingRequest // waits for the answer, nil if that is here
 }
 
 // answer is what the client has answered.

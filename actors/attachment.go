@@ -48,7 +48,7 @@ type attachment struct {
 	next    uint64     // the append expected next
 	skip    int        // entries of append next that the client has
 	named   bool       // the connection has carried an event id to come back with
-	told    bool       // and the time after which to come back
+	primed  bool       // and the time after which to come back
 	live    bool       // frames go straight to the connection
 	pending []frame
 	bytes   int
@@ -103,10 +103,10 @@ func (a *attachment) prime() {
 // nothing. It is said once on each connection: a client may remember another time,
 // see poll.
 func (a *attachment) retry() int {
-	if !a.primes || a.told {
+	if !a.primes || a.primed {
 		return 0
 	}
-	a.told = true
+	a.primed = true
 	wait := a.svc.Limits.Retry
 	if !a.answers {
 		// Release 1.x of the Python SDK tries once where a standalone stream broke off,
@@ -248,7 +248,7 @@ func (a *attachment) finish() {
 // leave ends the connection of a stream that goes on, here or elsewhere, so that
 // the client comes back. One that knows of polling does when the response ends;
 // older ones take that for the end of the stream, and come back when it breaks.
-func (a *attachment) leave() {
+func (a *attachment) reconnect() {
 	if a.primes {
 		a.finish()
 		return

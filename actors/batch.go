@@ -111,8 +111,8 @@ func (d *sessions) batch(svc *Service, in *Input, principal any, m *codec.Messag
 	switch {
 	case len(requests) == 0:
 		in.Conn.Accepted()
-	case slices.ContainsFunc(requests, func(e *element) bool { return n.drain.turnsAway(svc, &e.m) }) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait):
-		n.refusals.turnAwayAll(in.Conn, errUnavailable, idsOf(requests))
+	case slices.ContainsFunc(requests, func(e *element) bool { return n.drain.refuses(svc, &e.m) }) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait):
+		n.refusals.refuseBatch(in.Conn, errUnavailable, idsOf(requests))
 	default:
 		for s != nil && !s.runBatch(in, principal, requests, body) {
 			s = n.sessions.of(svc, in, nil) // it has just left memory: activate it anew
@@ -152,7 +152,7 @@ func (s *sessionActor) runBatch(in *Input, principal any, requests []*element, b
 			if errors.Is(err, kernel.ErrStopped) {
 				return false
 			}
-			n.refusals.turnAwayAll(in.Conn, err, idsOf(requests))
+			n.refusals.refuseBatch(in.Conn, err, idsOf(requests))
 			return true
 		}
 		members = append(members, r)
@@ -173,7 +173,7 @@ func (r *requestActor) join(st *streamActor) {
 
 // withdraw ends a request that was entered and is not to run.
 func (s *sessionActor) withdraw(r *requestActor, cause error) {
-	s.leave(r)
+	s.remove(r)
 	r.timer.Stop()
 	r.cancel(cause)
 	s.refund(r)
@@ -269,7 +269,7 @@ func (s *streamActor) answerPlain() {
 	}
 	s.att, s.gather = nil, nil
 	s.commit()
-	s.leave()
+	s.remove()
 }
 
 // begin makes a batch's answer a stream: its record is stored, and then headers and answers go out.
@@ -300,7 +300,7 @@ type discard struct{}
 func (s *streamActor) discard() {
 	s.att, s.gather = nil, nil
 	s.commit()
-	s.leave()
+	s.remove()
 }
 
 // giveUpGathering ends a batch of which nothing has been sent, because the node stops.
@@ -348,11 +348,11 @@ func (s *streamActor) unmuted(entries []stream.Entry) []stream.Entry {
 	return out
 }
 
-// linkBatch gathers the answers to a batch that came on a session's one connection, or for it. The last of its
+// boundBatch gathers the answers to a batch that came on a session's one connection, or for it. The last of its
 // requests to end sends them as one message, an array (JSON-RPC 2.0, section 6); those that were cancelled have no
 // element, and if all were, nothing is sent. What else the requests have to say goes out at once.
-type linkBatch struct {
-	link *link // of the session
+type boundBatch struct {
+	conn *boundConn // of the session
 
 	mu   sync.Mutex // guards what follows
 	open int        // requests that have not ended
@@ -360,10 +360,10 @@ type linkBatch struct {
 }
 
 // member is where one request of the batch is answered.
-func (b *linkBatch) member() *batchMember { return &batchMember{batch: b} }
+func (b *boundBatch) member() *batchMember { return &batchMember{batch: b} }
 
 // ended takes the answer of one request, nil if it has none.
-func (b *linkBatch) ended(answer []byte) {
+func (b *boundBatch) ended(answer []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if answer != nil {
@@ -374,15 +374,15 @@ func (b *linkBatch) ended(answer []byte) {
 		b.out = append(append(b.out, lead), answer...)
 	}
 	if b.open--; b.open == 0 && b.out != nil {
-		b.link.send(append(b.out, ']'))
+		b.conn.send(append(b.out, ']'))
 		b.out = nil
 	}
 }
 
-// batchMember is where one request of a linkBatch is answered. Only the first of Answer,
+// batchMember is where one request of a boundBatch is answered. Only the first of Answer,
 // Reject and over counts.
 type batchMember struct {
-	batch *linkBatch
+	batch *boundBatch
 	once  sync.Once
 }
 

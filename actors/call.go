@@ -19,19 +19,19 @@ import (
 // handler returns. Its methods may be called from any goroutine; those that send
 // fail once the handler has returned, and send nothing.
 type Call struct {
-	r         *requestActor // used again for other requests: see turn; nil for a listener's call
-	turn      uint64
-	ctx       context.Context
-	peer      *Peer
-	msg       *codec.Message
-	own       []byte                 // the progress token of the first request, nil if none; a copy
-	token     atomic.Pointer[[]byte] // that of the request that is answered now
-	principal any
-	trace     Trace
-	attempt   int
-	member    int // place in a batch
-	journal   *journal
-	uses      uses
+	r          *requestActor // used again for other requests: see turn; nil for a listener's call
+	generation uint64
+	ctx        context.Context
+	peer       *Peer
+	msg        *codec.Message
+	own        []byte                 // the progress token of the first request, nil if none; a copy
+	token      atomic.Pointer[[]byte] // that of the request that is answered now
+	principal  any
+	trace      Trace
+	attempt    int
+	member     int // place in a batch
+	journal    *journal
+	uses       uses
 
 	// These are its way's, see there; nil for a listener's call.
 	client client
@@ -106,8 +106,8 @@ func (c *Call) CloseConnection() {
 // called is a message of a handler. The actor may have gone on to another
 // request by the time a goroutine that a handler left behind sends it.
 type called struct {
-	turn uint64
-	m    any
+	generation uint64
+	m          any
 }
 
 func (c called) Refused(err error) {
@@ -120,7 +120,7 @@ func (c *Call) post(m any) error {
 	if c.r == nil { // of a listener: there is nothing to send by
 		return errReturned
 	}
-	return c.r.Post(called{c.turn, m})
+	return c.r.Post(called{c.generation, m})
 }
 
 // send posts a message about an entry of the given size. When too much is on its
@@ -174,9 +174,9 @@ func (c *Call) Tell(ctx context.Context, method string, params []byte) error {
 // request: what exceeds its rate is dropped, and the client is told how much
 // that was.
 type logs struct {
-	rate   quota.Bucket
-	missed atomic.Int64 // dropped since the client was last told
-	told   atomic.Bool  // somebody is going to tell it
+	rate      quota.Bucket
+	missed    atomic.Int64 // dropped since the client was last told
+	reporting atomic.Bool  // somebody is going to tell it
 }
 
 // logsIn returns the account that p holds, which it has from its first message on.
@@ -200,7 +200,7 @@ func (l *logs) admit(n *Node) (wait time.Duration) {
 }
 
 // take returns how many messages were dropped since it was last called.
-func (l *logs) take() int64 {
+func (l *logs) unreported() int64 {
 	if l == nil || l.missed.Load() == 0 {
 		return 0
 	}
@@ -215,7 +215,7 @@ func (c *Call) Missed() int64 {
 	if c.r == nil {
 		return 0
 	}
-	return c.client.logs().Load().take()
+	return c.client.logs().Load().unreported()
 }
 
 // Missed is that of messages that belong to no call.
@@ -224,7 +224,7 @@ func (p *Peer) Missed() int64 {
 	if err != nil {
 		return 0
 	}
-	return s.logged.Load().take()
+	return s.logged.Load().unreported()
 }
 
 // AdmitLog decides whether a log message that the client wants, or does not, is to be
@@ -267,9 +267,9 @@ func (p *Peer) AdmitLog(later func()) bool {
 	}
 	l := logsIn(&s.logged, p.svc.Limits.LogRate)
 	wait := l.admit(p.node)
-	if wait > 0 && l.told.CompareAndSwap(false, true) {
+	if wait > 0 && l.reporting.CompareAndSwap(false, true) {
 		time.AfterFunc(wait, func() {
-			l.told.Store(false)
+			l.reporting.Store(false)
 			later()
 		})
 	}

@@ -35,7 +35,7 @@ func (h handlerFunc) Serve(ctx context.Context, c *Call, dst []byte) ([]byte, *m
 func TestCancelDropsWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		flood, stored := make(chan struct{}), make(chan struct{})
-		a := newAlone(t, handlerFunc{serve: func(ctx context.Context, c *Call) error {
+		a := newStatelessNode(t, handlerFunc{serve: func(ctx context.Context, c *Call) error {
 			for i := range 1000 {
 				if i == 1 {
 					<-flood
@@ -137,7 +137,7 @@ func (c *patientConn) cancel(id string) {
 }
 
 // places is how many calls of the client's have a place.
-func (c *patientConn) places() int { return len(c.h.links.snapshot()[0].link.slots) }
+func (c *patientConn) places() int { return len(c.h.bound.snapshot()[0].bound.slots) }
 
 // toolCall is a stateless call of a tool; more are members of its params.
 func toolCall(id, more string) string {
@@ -248,14 +248,14 @@ func TestEndOfASessionEndsWhoWaitsForTheSame(t *testing.T) {
 			return []byte(`{}`), nil
 		}
 		c := h.patient(Limits{PerSession: 2})
-		l := h.links.snapshot()[0].link
+		l := h.bound.snapshot()[0].bound
 		c.call("1", "")
 		synctest.Wait()
 		more := again(c.read()[0])
 		c.call("2", more)
 		c.call("3", more)
 		synctest.Wait()
-		h.links.snapshot()[0].endSession()
+		h.bound.snapshot()[0].endSession()
 		synctest.Wait()
 		if n := len(l.slots); n != 1 {
 			t.Errorf("%d places are taken, want that of the handler", n)

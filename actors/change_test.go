@@ -11,7 +11,7 @@ import (
 // What has been changed is known here at once, however busy the session's actor is.
 func TestChangeIsSeenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAlone(t, plainHandler{})
+		a := newStatelessNode(t, plainHandler{})
 		release := a.hold()
 		defer release()
 		if err := a.s.peer.SetLevel(t.Context(), "error"); err != nil {
@@ -26,7 +26,7 @@ func TestChangeIsSeenAtOnce(t *testing.T) {
 // A newer record that is known stays, whichever of two changes is reported first.
 func TestOlderChangeIsReportedLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAlone(t, plainHandler{})
+		a := newStatelessNode(t, plainHandler{})
 		first := true
 		a.store.after = func(op, _ string) error {
 			if op == "Update" && first {
@@ -35,11 +35,11 @@ func TestOlderChangeIsReportedLast(t *testing.T) {
 			}
 			return nil
 		}
-		if err := a.s.peer.change(t.Context(), func(r *session.Record) bool { r.Told = "x"; return true }); err != nil {
+		if err := a.s.peer.change(t.Context(), func(r *session.Record) bool { r.Announced = "x"; return true }); err != nil {
 			t.Fatal(err)
 		}
-		if p := a.s.peer; p.Level() != "error" || p.Told() != "x" {
-			t.Errorf("level %q, told %q", p.Level(), p.Told())
+		if p := a.s.peer; p.Level() != "error" || p.Announced() != "x" {
+			t.Errorf("level %q, told %q", p.Level(), p.Announced())
 		}
 	})
 }
@@ -50,7 +50,7 @@ func TestChangeOfASessionThatLeaves(t *testing.T) {
 	for _, when := range []string{"read", "still being read"} {
 		t.Run(when, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := newAlone(t, plainHandler{})
+				a := newStatelessNode(t, plainHandler{})
 				var back *sessionActor
 				obtained := make(chan struct{})
 				a.store.before = func(op, _ string) error {

@@ -88,7 +88,7 @@ type table interface {
 	// enter makes the request known. limit bounds those that are, 0 does not.
 	enter(r *requestActor, limit int) error
 	// leave makes it unknown, so that the id may be used again.
-	leave(r *requestActor)
+	remove(r *requestActor)
 	// parked makes a request unknown that had the id and waits to be sent again, and
 	// resumed one known that was.
 	parked(r *requestActor, id string)
@@ -104,7 +104,7 @@ var (
 type noTable struct{}
 
 func (noTable) enter(*requestActor, int) error { return nil }
-func (noTable) leave(*requestActor)            {}
+func (noTable) remove(*requestActor)           {}
 func (noTable) parked(*requestActor, string)   {}
 func (noTable) resumed(*requestActor)          {}
 
@@ -218,7 +218,7 @@ func (d *logged) end(why ending, id []byte) {
 			mark.Refused(err)
 		}
 	case why == givenUp && d.stream == nil:
-		r.node.refusals.turnAway(d.conn, errUnavailable, id)
+		r.node.refusals.refuseInSession(d.conn, errUnavailable, id)
 	case why == givenUp:
 		r.handed = true
 		r.node.drain.handed.Add(1)

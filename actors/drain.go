@@ -86,8 +86,8 @@ type draining struct {
 	handed  atomic.Int64 // of the requests in flight, see requestActor.handed
 }
 
-// turnsAway reports whether a request is refused because the node ends.
-func (d *draining) turnsAway(svc *Service, m *codec.Message) bool {
+// refuses reports whether a request is refused because the node ends.
+func (d *draining) refuses(svc *Service, m *codec.Message) bool {
 	return d.over.Load() || d.sparing.Load() && !svc.Handler.Safe(m.Method, m.Name)
 }
 
@@ -95,7 +95,7 @@ func (d *draining) turnsAway(svc *Service, m *codec.Message) bool {
 // sessions: Close ends those, as late as may be. Older clients count from then on how
 // long nobody serves, and try no more than twice.
 func (d *draining) closeIdle() {
-	for _, s := range d.node.links.snapshot() {
+	for _, s := range d.node.bound.snapshot() {
 		_ = s.Post(endIdle{})
 	}
 	d.node.listeners.end("the server is shutting down", func(*listenActor) bool { return true })
@@ -157,7 +157,7 @@ func (m *tally) Refused(error) { m.Done() }
 
 // count counts a request of a session's table. Those that are stateless count by themselves, see countStateless.
 func (m *tally) count(r *requestActor) {
-	if r.self == nil && !r.started.After(m.begun) && r.own() {
+	if r.stateless == nil && !r.started.After(m.begun) && r.own() {
 		m.own++
 	}
 }
@@ -188,7 +188,7 @@ func (d *draining) ownCalls(begun time.Time) bool {
 		}
 	}
 	for _, r := range d.node.statelessCalls.snapshot(nil) {
-		ask(func(t any) error { return r.r.Post(called{r.turn, t}) })
+		ask(func(t any) error { return r.r.Post(called{r.generation, t}) })
 	}
 	if d.node.accounts.InFlight() > 0 {
 		d.node.sessions.Each(func(s *sessionActor) { ask(s.Post) })

@@ -25,14 +25,14 @@ func (h *heart) Receive(m any) {
 		return
 	}
 	now := time.Now()
-	streams, links := n.attachments.snapshot(), n.links.snapshot()
+	streams, links := n.attachments.snapshot(), n.bound.snapshot()
 	h.pingAll(streams, links, now)
 	// A connection that fails must not keep the others from theirs, nor end the node.
 	for _, a := range streams {
 		h.Contain(func() { a.comment(now) })
 	}
 	for _, s := range links {
-		h.Contain(func() { s.link.comment(now, s.svc.Limits.KeepAlive) })
+		h.Contain(func() { s.bound.comment(now, s.svc.Limits.KeepAlive) })
 	}
 	for _, s := range n.talking.silent(now) {
 		h.Contain(s.comment)
@@ -93,7 +93,7 @@ func (p *pinging) step(now time.Time, every time.Duration, answered bool) pingAc
 // pinger is pinging with the question that is open. Only the node's turn uses it.
 type pinger struct {
 	pinging
-	asked *question
+	asked *pendingRequest
 	tick  uint64 // of the node, that last found the connection
 }
 
@@ -128,7 +128,7 @@ func (h *heart) ping(c pinged, s *sessionActor, now time.Time) {
 	switch p.step(now, s.svc.Limits.PingEvery, answered) {
 	case pingNow:
 		h.forgetPing(p)
-		p.asked = n.questions.ping(s.key)
+		p.asked = n.pending.ping(s.key)
 		c.ask(codec.AppendRequest(nil, []byte(p.asked.id), mcp.MethodPing, nil), now)
 	case pingGone:
 		n.lostPings.Add(1)
@@ -139,7 +139,7 @@ func (h *heart) ping(c pinged, s *sessionActor, now time.Time) {
 
 func (h *heart) forgetPing(p *pinger) {
 	if p.asked != nil {
-		h.node.questions.take(p.asked)
+		h.node.pending.close(p.asked)
 		p.asked = nil
 	}
 }
@@ -159,7 +159,7 @@ func (h *heart) pingAll(streams []*attachment, links []*sessionActor, now time.T
 	}
 	for _, s := range links {
 		if s.svc.Limits.PingEvery > 0 && s.view.Load().rec.Revision != "" {
-			h.Contain(func() { h.ping(linkPing{s}, s, now) })
+			h.Contain(func() { h.ping(boundPing{s}, s, now) })
 		}
 	}
 	for c, p := range h.pingers {
@@ -171,11 +171,11 @@ func (h *heart) pingAll(streams []*attachment, links []*sessionActor, now time.T
 }
 
 // ping enters a question that counts for nobody.
-func (q *questions) ping(s SessionKey) *question {
+func (q *pendingRequests) ping(s SessionKey) *pendingRequest {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.n++
-	x := &question{id: q.id(q.n, ""), session: s, ch: make(chan Answer, 1)}
+	x := &pendingRequest{id: q.id(q.n, ""), session: s, ch: make(chan Answer, 1)}
 	q.open[x.id] = x
 	q.pings++
 	return x
@@ -192,15 +192,15 @@ func (a *attachment) ask(data []byte, now time.Time) {
 }
 
 // linkPing is a connection that a session lives on.
-type linkPing struct{ s *sessionActor }
+type boundPing struct{ s *sessionActor }
 
-func (l linkPing) ask(data []byte, _ time.Time) {
-	if !l.s.link.full() {
-		l.s.link.send(data)
+func (l boundPing) ask(data []byte, _ time.Time) {
+	if !l.s.bound.full() {
+		l.s.bound.send(data)
 	}
 }
 
-func (l linkPing) finish() { l.s.endSession() }
+func (l boundPing) finish() { l.s.endSession() }
 
 // clock compares the store's clock, which may jump as it is that of a machine, with one
 // that does not.

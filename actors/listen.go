@@ -124,17 +124,17 @@ func (a *httpAudience) finish()                  { a.conn.Finish() }
 func (a *httpAudience) cut()                     { a.conn.Cut() }
 
 // linkAudience is the audience of a request on a connection that carries others.
-type linkAudience struct {
-	*link
+type boundAudience struct {
+	*boundConn
 	s *sessionActor
 }
 
-func (linkAudience) open(*listenActor) bool           { return true }
-func (a linkAudience) wait(ctx context.Context) error { return a.conn.Room(ctx) }
-func (linkAudience) finish()                          {}
-func (linkAudience) cut()                             {}
+func (boundAudience) open(*listenActor) bool           { return true }
+func (a boundAudience) wait(ctx context.Context) error { return a.conn.Room(ctx) }
+func (boundAudience) finish()                          {}
+func (boundAudience) cut()                             {}
 
-func (a linkAudience) bind(l *listenActor) {
+func (a boundAudience) bind(l *listenActor) {
 	if a.s.Stopped() { // since before l could be found
 		_ = l.Post(endListen{})
 	}
@@ -145,10 +145,10 @@ func (a *arrival) listen() {
 	n, svc, m := a.n, a.svc, a.m
 	switch {
 	case tooLong(m):
-		n.refusals.refused(a.to, errLongToken, m.ID)
+		n.refusals.refuseError(a.to, errLongToken, m.ID)
 		return
 	case a.sess != nil && a.sess.listening(m.ID):
-		n.refusals.refused(a.to, session.ErrDuplicate, m.ID)
+		n.refusals.refuseError(a.to, session.ErrDuplicate, m.ID)
 		return
 	}
 	id := requestMeta{first: bytes.Clone(m.Meta)}

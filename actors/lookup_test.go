@@ -68,8 +68,8 @@ func TestSessionsAreLookedForInTurn(t *testing.T) {
 			status, _ := c.answer()
 			codes[status]++
 		}
-		if codes[404] != 20 || codes[503] != 10 || len(h.sessions.turns) != 0 {
-			t.Errorf("%v, %d turns are taken", codes, len(h.sessions.turns))
+		if codes[404] != 20 || codes[503] != 10 || len(h.sessions.lookups) != 0 {
+			t.Errorf("%v, %d turns are taken", codes, len(h.sessions.lookups))
 		}
 	})
 }

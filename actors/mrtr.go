@@ -32,7 +32,7 @@ type parking struct {
 }
 
 // parked are the calls that have asked, by the names in their states: see parking.
-type parked struct {
+type parkedCalls struct {
 	*kernel.Directory[string, *requestActor]
 	node     *Node
 	keys     Keys
@@ -49,7 +49,7 @@ type Keys interface {
 }
 
 // seal makes the state of the call's next round.
-func (p *parked) seal(c *Call, in *input, expires time.Time) (string, error) {
+func (p *parkedCalls) seal(c *Call, in *input, expires time.Time) (string, error) {
 	st := mrtr.State{Method: string(c.msg.Method), Request: mrtr.RequestDigest(c.msg), Expires: expires.UnixMilli(), Park: in.park, Round: in.Round + 1}
 	size := 0
 	if st.Given, size = in.Answered(); size > maxInput {
@@ -61,7 +61,7 @@ func (p *parked) seal(c *Call, in *input, expires time.Time) (string, error) {
 
 // open opens the state that a request brings. mrtr.ErrBadState reports that it is not good
 // for this request of this client now, ErrUnavailable that nobody can tell.
-func (p *parked) open(svc *Service, tenant string, m *codec.Message, now time.Time) (*mrtr.State, error) {
+func (p *parkedCalls) open(svc *Service, tenant string, m *codec.Message, now time.Time) (*mrtr.State, error) {
 	return mrtr.Open(m, tenant, svc.ID, now, func(sealed, aad []byte) ([]byte, error) {
 		plain, err := p.keys.Open(sealed, aad)
 		if err != nil && !errors.Is(err, ErrUnavailable) {
@@ -78,8 +78,8 @@ type more struct {
 	err   error
 }
 
-// askMore has the client told that the call needs input.
-type askMore struct {
+// needInput has the client told that the call needs input.
+type needInput struct {
 	kernel.Reply
 	round  int
 	answer []byte // from the id on
@@ -87,10 +87,10 @@ type askMore struct {
 	err    error
 }
 
-func (m *askMore) Refused(err error) { m.err = err; m.Done() }
+func (m *needInput) Refused(err error) { m.err = err; m.Done() }
 
-// askMore parks the request.
-func (r *requestActor) askMore(m *askMore) {
+// needInput parks the request.
+func (r *requestActor) needInput(m *needInput) {
 	if r.phase != request.Plain && r.phase != request.Streaming {
 		m.err = errReturned
 		if cause := context.Cause(r.ctx); cause != nil {
@@ -167,14 +167,14 @@ func (r *requestActor) endOthers(why ending) {
 	p.givenUp = true
 	for _, x := range p.others {
 		x.end(why, x.id)
-		x.leave() // which has no handler of its own to wait for
+		x.release() // which has no handler of its own to wait for
 	}
 	p.others = nil
 }
 
 // brought is a request that was sent again, with its exchange.
 type brought struct {
-	exchange
+	roundTrip
 	id    []byte
 	token []byte
 	meta  []byte
@@ -207,7 +207,7 @@ func (m *retried) Refused(error) { m.verdict = unknown; m.Done() }
 
 func (r *requestActor) retried(m *retried) {
 	p := r.parking
-	m.x.joins(r)
+	m.x.attach(r)
 	switch {
 	case r.phase == request.Cancelled || r.phase == request.Dropped || p == nil:
 		m.verdict = unknown
@@ -235,16 +235,16 @@ func (r *requestActor) retried(m *retried) {
 // answerTo makes x the exchange that the call answers. From here on the handler has its
 // client as that request says that it is.
 func (r *requestActor) answerTo(x brought) {
-	r.self.served = x.exchange
-	r.way.delivery, r.id = x.exchange, bytes.Clone(x.id) // the session's table may still have the old one
+	r.stateless.served = x.roundTrip
+	r.way.delivery, r.id = x.roundTrip, bytes.Clone(x.id) // the session's table may still have the old one
 	if r.from == nil {
 		r.from = x.from
 	}
 	// Copies: they outlive the exchange, as what the call knows of its client.
 	said := &struct{ token, meta []byte }{x.token, x.meta}
 	r.call.token.Store(&said.token)
-	r.self.meta.now.Store(&said.meta)
-	x.serves()
+	r.stateless.meta.now.Store(&said.meta)
+	x.watch()
 	r.way.table.resumed(r)
 }
 
@@ -278,11 +278,11 @@ func badState(to answerer, id []byte) {
 }
 
 // again takes a request that is sent again with the input that it needed.
-func (a *arrival) again() (begun bool) {
+func (a *arrival) retry() (begun bool) {
 	n, m := a.n, a.m
 	from, no := n.accounts.admit(a.sess, &a.in, m) // first: to open a state may take a look into the store
 	if from == nil {
-		n.refusals.refuse(a.to, m.ID, no)
+		n.refusals.refuseVerdict(a.to, m.ID, no)
 		return false
 	}
 	st, err := n.mrtr.open(a.svc, a.in.Tenant, m, time.Now())
@@ -302,7 +302,7 @@ func (a *arrival) again() (begun bool) {
 		return false
 	}
 	sum := mrtr.AnswersDigest(m)
-	x := brought{exchange: a.on.exchange(a.in.Exchange), id: bytes.Clone(m.ID), token: bytes.Clone(m.ProgressToken), meta: bytes.Clone(m.Meta), from: from}
+	x := brought{roundTrip: a.on.roundTrip(a.in.Exchange), id: bytes.Clone(m.ID), token: bytes.Clone(m.ProgressToken), meta: bytes.Clone(m.Meta), from: from}
 	for {
 		verdict, outcome := n.mrtr.retry(st, x, sum, given)
 		switch verdict {
@@ -332,7 +332,7 @@ func (a *arrival) again() (begun bool) {
 }
 
 // retry looks for the call that a state names.
-func (p *parked) retry(st *mrtr.State, x brought, sum mrtr.Digest, given map[string][]byte) (sentAgain, []byte) {
+func (p *parkedCalls) retry(st *mrtr.State, x brought, sum mrtr.Digest, given map[string][]byte) (sentAgain, []byte) {
 	if r, ok := p.Get(st.Park); ok {
 		m := &retried{x: x, round: st.Round, digest: sum, given: given}
 		m.Init()
@@ -357,18 +357,18 @@ func (p *parked) retry(st *mrtr.State, x brought, sum mrtr.Digest, given map[str
 // runAgain runs a call again whose actor is gone, with the answers that it was
 // given. It reports whether it does: another request may be quicker.
 func (a *arrival) runAgain(from *quota.Account, st *mrtr.State, sum mrtr.Digest, given map[string][]byte) bool {
-	var x exchange
+	var x roundTrip
 	r, err := a.n.mrtr.Obtain(st.Park, func() (*requestActor, error) {
 		r, own := a.begin(from, true)
 		x = own
 		r.call.attempt = 2
-		r.self.Given = st.Answers()
+		r.stateless.Given = st.Answers()
 		for k, v := range given { // what was answered before stays, as it does for a call that waits
-			if _, ok := r.self.Given[k]; !ok {
-				r.self.Given[k] = v
+			if _, ok := r.stateless.Given[k]; !ok {
+				r.stateless.Given[k] = v
 			}
 		}
-		r.self.Round, r.self.park = st.Round, st.Park
+		r.stateless.Round, r.stateless.park = st.Round, st.Park
 		r.parking = &parking{asked: st.Round, taken: st.Round, digest: sum}
 		return r, nil
 	})
@@ -393,7 +393,7 @@ func (r *requestActor) concluded(rest []byte) {
 	}
 	p.settle(rest)
 	if p.outcome != nil {
-		r.node.mrtr.outcomes.Put(r.self.park, mrtr.Outcome{Round: p.taken, Digest: p.digest, Rest: p.outcome, Until: time.Now().Add(limits.OutcomeAge.Value())})
+		r.node.mrtr.outcomes.Put(r.stateless.park, mrtr.Outcome{Round: p.taken, Digest: p.digest, Rest: p.outcome, Until: time.Now().Add(limits.OutcomeAge.Value())})
 	}
 }
 
@@ -442,7 +442,7 @@ func (s *stateless) ask(ctx context.Context, c *Call, qs []Question) ([]Answer, 
 		if err != nil {
 			return nil, err
 		}
-		if err := in.take(s.await(ctx, c, wake), a); err != nil {
+		if err := in.receive(s.await(ctx, c, wake), a); err != nil {
 			return nil, err
 		}
 	}
@@ -481,7 +481,7 @@ func (in *input) answers(a *asking) []Answer {
 // await waits until the call can go on. The actor says so, also when the call ends;
 // it knows nothing of a context that is the handler's own.
 func (s *stateless) await(ctx context.Context, c *Call, wake <-chan more) more {
-	if s.deaf == nil && ctx.Done() == c.ctx.Done() {
+	if s.inputEnded == nil && ctx.Done() == c.ctx.Done() {
 		return <-wake
 	}
 	return s.awaitOr(ctx, wake)
@@ -491,7 +491,7 @@ func (s *stateless) awaitOr(ctx context.Context, wake <-chan more) more {
 	select {
 	case m := <-wake:
 		return m
-	case <-s.deaf:
+	case <-s.inputEnded:
 		return more{err: ErrSessionEnded}
 	case <-ctx.Done():
 		return more{err: context.Cause(ctx)}
@@ -515,12 +515,12 @@ func (s *stateless) putQuestions(c *Call, a *asking) (wake <-chan more, err erro
 		n.refusals.count(AskRounds)
 		return nil, ErrTooManyRounds
 	}
-	if in.place, err = n.accounts.admitParked(s); err != nil {
+	if in.place, err = n.accounts.admitPending(s); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			in.place.Held[heldParked].Add(-1)
+			in.place.Held[heldPending].Add(-1)
 		}
 	}()
 	if in.park == "" {
@@ -532,7 +532,7 @@ func (s *stateless) putQuestions(c *Call, a *asking) (wake <-chan more, err erro
 		return nil, err
 	}
 	answers := make(chan more, 1)
-	m := &askMore{round: in.Round + 1, answer: inputRequired(a, state, c.peer.svc.ResultMeta), wake: answers}
+	m := &needInput{round: in.Round + 1, answer: inputRequired(a, state, c.peer.svc.ResultMeta), wake: answers}
 	m.Init()
 	if err := c.post(m); err != nil {
 		return nil, err
@@ -546,8 +546,8 @@ func (s *stateless) putQuestions(c *Call, a *asking) (wake <-chan more, err erro
 
 // take ends a wait: what a request brought of that which was missing is kept, and the
 // rest is ignored.
-func (in *input) take(got more, a *asking) error {
-	in.place.Held[heldParked].Add(-1)
+func (in *input) receive(got more, a *asking) error {
+	in.place.Held[heldPending].Add(-1)
 	if got.err != nil {
 		return got.err
 	}

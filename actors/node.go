@@ -44,13 +44,13 @@ type Node struct {
 
 	sessions       sessions
 	streams        streams
-	questions      questions
+	pending        pendingRequests
 	attachments    attachments
-	links          links
+	bound          boundSessions
 	statelessCalls statelessCalls
 	listeners      listeners
 	talking        liveStreams
-	mrtr           parked
+	mrtr           parkedCalls
 	accounts       accounts
 	refusals       refusals
 	calls          calls
@@ -86,16 +86,16 @@ func NewNode(c Config) *Node {
 		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
 	n := &Node{k: kernel.New(kernel.Config{Log: c.Log, Node: c.Name + "." + c.Boot, Kinds: kinds}), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store, clock: newClock(c.Store.Now)}
-	n.sessions = sessions{kernel.NewDirectory[SessionKey, *sessionActor](), n, make(chan struct{}, lookups(c.Limits.Defaults().Calls))}
+	n.sessions = sessions{kernel.NewDirectory[SessionKey, *sessionActor](), n, make(chan struct{}, maxLookups(c.Limits.Defaults().Calls))}
 	n.streams = streams{kernel.NewDirectory[StreamKey, *streamActor](), n}
 	n.base, n.stopAll = context.WithCancelCause(context.Background())
 	n.attachments.all = make(map[*attachment]struct{})
-	n.links.all = make(map[*sessionActor]struct{})
+	n.bound.all = make(map[*sessionActor]struct{})
 	n.talking.all = make(map[*liveStream]struct{})
 	n.listeners = listeners{kernel.NewDirectory[SessionKey, *listenActor](), n}
-	n.mrtr = parked{Directory: kernel.NewDirectory[string, *requestActor](), keys: c.Keys}
-	n.questions.node, n.drain.node, n.calls.node, n.links.node, n.mrtr.node = n, n, n, n, n
-	n.questions.open = make(map[string]*question)
+	n.mrtr = parkedCalls{Directory: kernel.NewDirectory[string, *requestActor](), keys: c.Keys}
+	n.pending.node, n.drain.node, n.calls.node, n.bound.node, n.mrtr.node = n, n, n, n, n
+	n.pending.open = make(map[string]*pendingRequest)
 	n.subs = subscription.NewTable(n.k, KindSubscription)
 	n.accounts = newAccounts(n, c.Limits)
 	n.heart.node = n
@@ -116,8 +116,8 @@ type Stats struct {
 
 // Stats returns the node's counts.
 func (n *Node) Stats() Stats {
-	return Stats{InFlight: int(n.accounts.InFlight()), Streams: n.streams.Len(), Sessions: n.sessions.Len(), Connections: n.attachments.len() + n.links.len() + n.talking.len(),
-		Questions: n.questions.len(), Accounts: n.accounts.Len(), Appends: n.appends.Load(), Resumes: n.resumes.Load(),
+	return Stats{InFlight: int(n.accounts.InFlight()), Streams: n.streams.Len(), Sessions: n.sessions.Len(), Connections: n.attachments.len() + n.bound.len() + n.talking.len(),
+		Questions: n.pending.len(), Accounts: n.accounts.Len(), Appends: n.appends.Load(), Resumes: n.resumes.Load(),
 		Takeovers: n.takeover.Load(), Overflowed: n.accounts.Overflowed(), LostPings: n.lostPings.Load()}
 }
 
@@ -139,9 +139,9 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 	}
 	switch m.Kind {
 	case codec.Request:
-		if n.drain.turnsAway(svc, m) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait) {
+		if n.drain.refuses(svc, m) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait) {
 			if in.Session != "" && string(m.Method) != mcp.MethodInitialize {
-				n.refusals.turnAway(in.Conn, errUnavailable, m.ID)
+				n.refusals.refuseInSession(in.Conn, errUnavailable, m.ID)
 			} else {
 				n.refusals.unavailable(in.Conn, m.ID)
 			}
@@ -162,7 +162,7 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 			in.Conn.Accepted()
 		}
 	case codec.Result, codec.ErrorResponse:
-		n.questions.answer(svc, in, m)
+		n.pending.answer(svc, in, m)
 	default:
 		n.sessions.batch(svc, in, principal, m, body)
 	}
@@ -200,7 +200,7 @@ func (d *sessions) initialize(svc *Service, in *Input, m *codec.Message) {
 	s, err := n.sessions.create(ctx, svc, in, set)
 	if no, limited := errors.AsType[verdict](err); limited {
 		n.accounts.forgive(in)
-		n.refusals.refuse(in.Conn, m.ID, no)
+		n.refusals.refuseVerdict(in.Conn, m.ID, no)
 		return
 	}
 	if err != nil {
@@ -233,7 +233,7 @@ func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message,
 		case errors.Is(err, kernel.ErrStopped):
 			continue // it has just left memory: activate it anew
 		default:
-			n.refusals.turnAway(in.Conn, err, m.ID)
+			n.refusals.refuseInSession(in.Conn, err, m.ID)
 		}
 		return
 	}
@@ -247,7 +247,7 @@ var errLongToken = errors.New("actors: the id or the progress token is too long"
 
 func tooLong(m *codec.Message) bool { return len(m.ID) > maxToken || len(m.ProgressToken) > maxToken }
 
-// admitted returns the actor of a request that may run now; turnAway answers the error.
+// admitted returns the actor of a request that may run now; refuseInSession answers the error.
 func (s *sessionActor) admitted(in *Input, m *codec.Message) (*requestActor, error) {
 	if tooLong(m) {
 		return nil, errLongToken
@@ -265,7 +265,7 @@ func (s *sessionActor) begins(r *requestActor, w way, m *codec.Message, body []b
 	r.begins(s.svc, w, m, body, c)
 }
 
-// enters enters a request that was admitted in the session. turnAway answers the error;
+// enters enters a request that was admitted in the session. refuseInSession answers the error;
 // the actor is free then.
 func (s *sessionActor) enters(r *requestActor) error {
 	s.keepAlive(r.started)
@@ -290,12 +290,12 @@ func (s *sessionActor) notified(m *codec.Message, until time.Time) {
 		reason, _ := codec.Str(codec.Field(m.Params, "reason"))
 		if len(id) > 0 {
 			s.cancelCall(string(id), reason, until)
-			if s.link != nil {
+			if s.bound != nil {
 				s.node.listeners.end("", func(l *listenActor) bool { return l.sess == s && string(l.id) == string(id) })
 			}
 		}
 	case mcp.NotifyInitialized:
-		if s.link != nil && s.view.Load().rec.Revision != "" && !s.link.ready.Swap(true) {
+		if s.bound != nil && s.view.Load().rec.Revision != "" && !s.bound.ready.Swap(true) {
 			s.svc.Handler.Opened(s.peer, false)
 		}
 	default:
@@ -344,10 +344,10 @@ func (n *Node) Close(ctx context.Context) error {
 		}
 	}
 	for _, a := range n.attachments.snapshot() {
-		a.leave()
+		a.reconnect()
 	}
 	n.listeners.end("the server is shutting down", func(*listenActor) bool { return true })
-	for _, s := range n.links.snapshot() {
+	for _, s := range n.bound.snapshot() {
 		s.endSession()
 	}
 	n.streams.Each(func(s *streamActor) { _ = s.Post(quitStream{}) })

@@ -13,7 +13,7 @@ import (
 
 // A call that waits for its client to come back, which may be long, keeps nothing of the
 // exchanges that it was answered on: not the first, and not one that came back.
-func TestParkedCallKeepsNoExchange(t *testing.T) {
+func TestParkedCallKeepsNoRoundTrip(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		h.svc = NewService("s", benchHandler{h.handler}, Limits{})
 		h.mrtr.keys = benchKeys{}

@@ -71,7 +71,7 @@ func (p *Peer) actor(ctx context.Context) (*sessionActor, error) {
 		return nil, err
 	case !s.Stopped():
 		return s, nil
-	case s.link != nil:
+	case s.bound != nil:
 		return nil, p.svc.ended()
 	case p.node.drain.closing.Load():
 		return nil, ErrClosing
@@ -197,8 +197,8 @@ func (p *Peer) send(ctx context.Context, e stream.Entry) error {
 		if err != nil {
 			return err
 		}
-		if s.link != nil {
-			return s.link.tell(ctx, e)
+		if s.bound != nil {
+			return s.bound.tell(ctx, e)
 		}
 		id := s.view.Load().rec.Standalone
 		if id == "" {
@@ -220,7 +220,7 @@ func (p *Peer) sendOn(ctx context.Context, s *sessionActor, id string, e stream.
 	}
 	stored := make(chan error, 1)
 	e.Acked = func(err error) { stored <- err }
-	if err := st.Post(&pushEntries{entries: []stream.Entry{e}, told: true}); err != nil {
+	if err := st.Post(&pushEntries{entries: []stream.Entry{e}, ofSession: true}); err != nil {
 		return err
 	}
 	select {
@@ -248,12 +248,12 @@ func (d *sessions) push(k SessionKey, data []byte) (sent bool) {
 	if !ok {
 		return false
 	}
-	if s.link != nil {
-		return s.pushLink(data)
+	if s.bound != nil {
+		return s.pushBound(data)
 	}
 	st, ok := d.node.streams.Get(StreamKey{k, s.view.Load().rec.Standalone})
 	if !ok || st.queued.Load() > int64(s.svc.Limits.Queue) ||
-		st.Post(&pushEntries{entries: []stream.Entry{{Kind: stream.Message, Data: data}}, told: true}) != nil {
+		st.Post(&pushEntries{entries: []stream.Entry{{Kind: stream.Message, Data: data}}, ofSession: true}) != nil {
 		s.away.Store(true) // its next stream, or resume, makes good what it missed
 		return false
 	}
@@ -269,7 +269,7 @@ func (p *Peer) Push(method string, params []byte) {
 // PushUpdate is Push of an update of a resource. To a session that lives on a connection
 // it waits until the client has read enough.
 func (p *Peer) PushUpdate(uri string) {
-	if l := p.last.Load().link; l != nil {
+	if l := p.last.Load().bound; l != nil {
 		_ = l.tell(p.node.base, stream.Entry{Kind: stream.Message, Data: subscription.Update(uri)})
 		return
 	}
@@ -277,32 +277,32 @@ func (p *Peer) PushUpdate(uri string) {
 }
 
 // pushLink sends an invalidation, if the session has begun and its client reads. What it misses is made good later.
-func (s *sessionActor) pushLink(data []byte) (heard bool) {
+func (s *sessionActor) pushBound(data []byte) (heard bool) {
 	switch {
-	case !s.link.ready.Load():
+	case !s.bound.ready.Load():
 		return false // it is told when it has begun
-	case s.link.full():
+	case s.bound.full():
 		s.away.Store(true)
-		if s.link.mending.CompareAndSwap(false, true) {
+		if s.bound.mending.CompareAndSwap(false, true) {
 			go s.makeGood()
 		}
 		return false
 	}
-	s.link.send(data)
+	s.bound.send(data)
 	return true
 }
 
 // makeGood waits until the client has read, and tells it what it missed, as fast as it reads.
 func (s *sessionActor) makeGood() {
-	for again := true; again; again = s.away.Load() && s.link.mending.CompareAndSwap(false, true) {
+	for again := true; again; again = s.away.Load() && s.bound.mending.CompareAndSwap(false, true) {
 		for s.away.Load() {
-			if s.link.conn.Room(s.node.base) != nil {
+			if s.bound.conn.Room(s.node.base) != nil {
 				return
 			}
 			s.away.Store(false)
 			s.svc.Handler.Opened(s.peer, true)
 		}
-		s.link.mending.Store(false)
+		s.bound.mending.Store(false)
 	}
 }
 
@@ -310,29 +310,29 @@ func (s *sessionActor) makeGood() {
 // The record takes it over when the connection has outlived that by so long that one
 // broken by then would have been noticed, which takes up to two comments: until then
 // the next stream tells it again.
-type told struct {
+type announcement struct {
 	stream string
 	digest string
 	since  string // what the session had been told when the stream began
 }
 
-// Told is the digest of the catalogues that the client was last told.
-func (p *Peer) Told() string {
+// Announced is the digest of the catalogues that the client was last told.
+func (p *Peer) Announced() string {
 	rec := p.who.record()
-	if t := p.last.Load().told.Load(); t != nil && t.stream == rec.Standalone {
+	if t := p.last.Load().announced.Load(); t != nil && t.stream == rec.Standalone {
 		return t.digest
 	}
-	return rec.Told
+	return rec.Announced
 }
 
 // listens notes that the stream id takes the place of another one. What was told on
 // one whose connection seemed to be there is told again: its client has given it up.
 func (s *sessionActor) listens(id, old string, live bool) {
-	base := s.view.Load().rec.Told
-	if t := s.told.Load(); live && t != nil && t.stream == old {
+	base := s.view.Load().rec.Announced
+	if t := s.announced.Load(); live && t != nil && t.stream == old {
 		base = t.since
 	}
-	s.told.Store(&told{stream: id, digest: base, since: base})
+	s.announced.Store(&announcement{stream: id, digest: base, since: base})
 }
 
 // Announce sends notifications without params on the session's standalone stream, if
@@ -346,32 +346,32 @@ func (p *Peer) Announce(methods []string, digest string) {
 			return // its next stream begins with what differs
 		}
 	}
-	if s.link != nil {
-		_ = s.changeLinked(func(r *session.Record) bool { r.Told = digest; return true })
+	if s.bound != nil {
+		_ = s.changeBound(func(r *session.Record) bool { r.Announced = digest; return true })
 		return
 	}
-	before := s.told.Load()
-	now := &told{stream: id, digest: digest}
-	if now.since = s.view.Load().rec.Told; before != nil && before.stream == id {
+	before := s.announced.Load()
+	now := &announcement{stream: id, digest: digest}
+	if now.since = s.view.Load().rec.Announced; before != nil && before.stream == id {
 		now.since = before.since
 	}
-	if s.view.Load().rec.Standalone == id && s.told.CompareAndSwap(before, now) {
+	if s.view.Load().rec.Standalone == id && s.announced.CompareAndSwap(before, now) {
 		time.AfterFunc(3*s.svc.Limits.KeepAlive, func() { p.confirm(s, now) })
 	}
 }
 
 // confirm stores what a session was told, if its client still listens.
-func (p *Peer) confirm(s *sessionActor, t *told) {
+func (p *Peer) confirm(s *sessionActor, t *announcement) {
 	n := p.node
 	st, ok := n.streams.Get(StreamKey{s.key, t.stream})
-	if !ok || !st.heard.Load() || s.told.Load() != t || s.view.Load().rec.Standalone != t.stream {
+	if !ok || !st.heard.Load() || s.announced.Load() != t || s.view.Load().rec.Standalone != t.stream {
 		return
 	}
 	ctx, cancel := context.WithTimeout(n.base, s.svc.Limits.StoreWait)
 	defer cancel()
 	err := p.change(ctx, func(r *session.Record) bool {
-		changed := r.Told != t.digest
-		r.Told = t.digest
+		changed := r.Announced != t.digest
+		r.Announced = t.digest
 		return changed
 	})
 	// When this fails the session is told again, which is legal.

@@ -97,7 +97,7 @@ func TestInitializeTwiceAtOnce(t *testing.T) {
 func TestRequestOfASessionThatHasJustEnded(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		c := h.connect("192.0.2.1", "2024-11-05")
-		s, ok := h.links.find(h.svc, h.input(c.name, "192.0.2.1", nil))
+		s, ok := h.bound.find(h.svc, h.input(c.name, "192.0.2.1", nil))
 		if !ok {
 			t.Fatal("no session")
 		}
@@ -185,7 +185,7 @@ func TestDeleteTwiceAtOnce(t *testing.T) {
 
 // What a server asks of a client that has sent no request yet counts on that client.
 func TestQuestionsBeforeTheFirstRequest(t *testing.T) {
-	inBubble(t, Limits{}, NodeLimits{Principal: PrincipalLimits{Parked: 1}}, func(t *testing.T, h *held) {
+	inBubble(t, Limits{}, NodeLimits{Principal: PrincipalLimits{Pending: 1}}, func(t *testing.T, h *held) {
 		ctx, cancel := context.WithCancel(context.Background())
 		ends := make(chan error, 2)
 		h.handler.opened = func(p *Peer, _ bool) {
@@ -247,16 +247,16 @@ func TestSessionOnAConnectionThatPanics(t *testing.T) {
 		}
 		c := h.connect("192.0.2.1", "2024-11-05")
 		h.post(c.name, message("1", "x"))
-		s, _ := h.links.find(h.svc, h.input(c.name, "192.0.2.1", nil))
+		s, _ := h.bound.find(h.svc, h.input(c.name, "192.0.2.1", nil))
 		for range kernel.PanicLimit {
-			_ = s.changeLinked(func(*session.Record) bool { panic("on purpose") })
+			_ = s.changeBound(func(*session.Record) bool { panic("on purpose") })
 		}
 		synctest.Wait()
 		if asked == nil || !c.over {
 			t.Errorf("the question ended with %v, connection closed: %v", asked, c.over)
 		}
-		for kind, n := range map[string]int{"links": h.links.len(), "sessions": h.sessions.Len(), "subscriptions": int(h.k.Live(KindSubscription)),
-			"requests": int(h.k.Live(KindRequest)), "questions": h.questions.len()} {
+		for kind, n := range map[string]int{"links": h.bound.len(), "sessions": h.sessions.Len(), "subscriptions": int(h.k.Live(KindSubscription)),
+			"requests": int(h.k.Live(KindRequest)), "questions": h.pending.len()} {
 			if n != 0 {
 				t.Errorf("%d %s are left", n, kind)
 			}
@@ -272,13 +272,13 @@ func TestQuestionReopenedTwice(t *testing.T) {
 		again := func() *journal { return &journal{asked: []*askedBefore{{Question: record.Question{ID: `"q"`}}}} }
 		runs := []*journal{again(), again()}
 		for _, j := range runs {
-			h.questions.reopen(w, a, j)
+			h.pending.reopen(w, a, j)
 		}
 		for _, j := range runs {
-			h.questions.end(j)
+			h.pending.end(j)
 		}
-		if n := a.Held[heldParked].Load(); n != 0 || len(h.questions.counts) != 0 {
-			t.Errorf("%d questions count on the account, %v on sessions", n, h.questions.counts)
+		if n := a.Held[heldPending].Load(); n != 0 || len(h.pending.counts) != 0 {
+			t.Errorf("%d questions count on the account, %v on sessions", n, h.pending.counts)
 		}
 	})
 }
@@ -297,7 +297,7 @@ func TestUpdatesMadeGood(t *testing.T) {
 		}
 		c := h.connect("192.0.2.1", "2024-11-05")
 		c.most = 5 // and more is full
-		s, _ := h.links.find(h.svc, h.input(c.name, "192.0.2.1", nil))
+		s, _ := h.bound.find(h.svc, h.input(c.name, "192.0.2.1", nil))
 		for i := range n {
 			if err := s.peer.Subscribe(context.Background(), fmt.Sprintf("x:%d", i)); err != nil {
 				t.Fatal(err)

@@ -21,19 +21,19 @@ func (m *memory) asLeft() *memory {
 }
 
 // standaloneOf is the session's standalone stream.
-func (a *alone) standaloneOf() string { return a.s.view.Load().rec.Standalone }
+func (a *statelessNode) standaloneOf() string { return a.s.view.Load().rec.Standalone }
 
 // resume comes back to a stream, on a goroutine of its own.
-func (a *alone) resume(id string) *heard {
+func (a *statelessNode) resume(id string) *heard {
 	h := &heard{}
 	go a.n.Get(a.svc, &Input{Tenant: "anon", Session: a.s.key.ID, LastEventID: id + ".0.0", Conn: h})
 	return h
 }
 
 // over is a node that is started on what a's store has at this moment.
-func (a *alone) over() *alone {
+func (a *statelessNode) over() *statelessNode {
 	m := a.store.asLeft()
-	after := &alone{t: a.t, store: m, n: NewNode(Config{Name: "n", Boot: "c", Store: m}), svc: NewService("test", plainHandler{}, Limits{})}
+	after := &statelessNode{t: a.t, store: m, n: NewNode(Config{Name: "n", Boot: "c", Store: m}), svc: NewService("test", plainHandler{}, Limits{})}
 	s, err := after.n.sessions.load(a.t.Context(), after.svc, a.s.key)
 	if err != nil {
 		a.t.Fatal(err)
@@ -53,11 +53,11 @@ func TestCrashWhileAStreamBegins(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := newAlone(t, plainHandler{})
+				a := newStatelessNode(t, plainHandler{})
 				a.get()
 				synctest.Wait()
 				old := a.standaloneOf()
-				var after *alone
+				var after *statelessNode
 				crash := func(op, _ string) error {
 					if op == at.op && after == nil {
 						after = a.over()
@@ -102,7 +102,7 @@ func TestCrashWhileAStreamBegins(t *testing.T) {
 // that it was. Then its client has to open another.
 func TestStreamThatMayHaveBeenNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAlone(t, plainHandler{})
+		a := newStatelessNode(t, plainHandler{})
 		before := a.get()
 		synctest.Wait()
 		old := a.standaloneOf()
@@ -141,7 +141,7 @@ func TestStreamIsReplacedDuringItsTakeover(t *testing.T) {
 	for _, op := range []string{"Rewrite", "Tail", "Writer"} {
 		t.Run(op, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := newAlone(t, plainHandler{})
+				a := newStatelessNode(t, plainHandler{})
 				before := a.get()
 				synctest.Wait()
 				old := a.standaloneOf()

@@ -44,19 +44,19 @@ type requestActor struct {
 	way  way
 	from *quota.Account // that the request counts on
 
-	logged  logged     // the delivery that way names, of most requests
-	self    *stateless // of a stateless request, which only what handles those uses
-	parking *parking   // of a call that has asked its client to send the request again, or was sent again
+	logged    logged     // the delivery that way names, of most requests
+	stateless *stateless // of a stateless request, which only what handles those uses
+	parking   *parking   // of a call that has asked its client to send the request again, or was sent again
 
-	started time.Time
-	id      []byte // raw token, the actor's own copy
-	call    *Call
-	turn    uint64 // counts the requests that the actor has stood for
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	timer   *time.Timer
-	graced  bool
-	out     *codec.Buffer
+	started    time.Time
+	id         []byte // raw token, the actor's own copy
+	call       *Call
+	generation uint64 // counts the requests that the actor has stood for
+	ctx        context.Context
+	cancel     context.CancelCauseFunc
+	timer      *time.Timer
+	graced     bool
+	out        *codec.Buffer
 
 	body     []byte // the request as it came, until the handler returns
 	phase    request.Phase
@@ -133,13 +133,13 @@ func (p *progressed) drop(err error) {
 func (r *requestActor) Receive(m any) {
 	switch m := m.(type) {
 	case called:
-		if m.turn != r.turn {
+		if m.generation != r.generation {
 			m.Refused(errReturned)
 			return
 		}
 		r.Receive(m.m)
 	case *retire:
-		r.turn++
+		r.generation++
 		m.Done()
 	case *callResult:
 		r.sendHeld()
@@ -153,8 +153,8 @@ func (r *requestActor) Receive(m any) {
 	case *tally:
 		m.countStateless(r)
 		m.Done()
-	case *askMore:
-		r.askMore(m)
+	case *needInput:
+		r.needInput(m)
 	case *retried:
 		r.retried(m)
 	case connGone:
@@ -353,7 +353,7 @@ func (r *requestActor) work() {
 	}
 	r.out.B = out
 	// The id is free before the client can know that: it may use it again at once.
-	r.way.table.leave(r)
+	r.way.table.remove(r)
 	r.result.Init()
 	r.result.data = out
 	pace := r.way.pace
@@ -438,7 +438,7 @@ func (r *requestActor) begins(svc *Service, w way, m *codec.Message, body []byte
 	// lock that all calls share.
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	c.ctx = r.ctx
-	c.r, c.turn, c.msg = r, r.turn, m
+	c.r, c.generation, c.msg = r, r.generation, m
 	c.client, c.pace = w.client, w.pace
 	c.own = bytes.Clone(m.ProgressToken)
 	c.token.Store(&c.own)
@@ -460,7 +460,7 @@ func (r *requestActor) release() {
 		return
 	}
 	r.svc, r.way, r.logged, r.from, r.out, r.ctx, r.cancel = nil, way{}, logged{}, nil, nil, nil, nil
-	r.self, r.call, r.body = nil, nil, nil
+	r.stateless, r.call, r.body = nil, nil, nil
 	r.phase, r.gate, r.notified, r.graced = request.Plain, nil, 0, false
 	r.Rest()
 	p := &n.calls
@@ -488,7 +488,7 @@ func (p *calls) close() {
 }
 
 // fault answers what a contained panic has left without an answer. A request of a session
-// has status 200, see turnAway.
+// has status 200, see refuseInSession.
 func fault(c answerer, id []byte, status int) {
 	f := *faults.Internal
 	f.Status = status

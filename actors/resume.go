@@ -541,7 +541,7 @@ func (h *hold) charge(in *Input) bool {
 		h.release()
 		h.from = h.n.accounts.Of(in.Tenant, in.Address)
 		if gets := h.from.Held[heldGets].Add(1); quota.Over(gets+h.from.Held[heldStreams].Load(), h.n.accounts.limits.Principal.Streams) {
-			h.n.refusals.refuse(h, nil, verdict{reason: StreamsOfPrincipal})
+			h.n.refusals.refuseVerdict(h, nil, verdict{reason: StreamsOfPrincipal})
 			return false
 		}
 	}

@@ -44,7 +44,7 @@ type Settled struct {
 	Revision     string
 	Client       []byte // clientInfo, raw
 	Capabilities []byte // raw
-	Told         string // digest of the catalogues as the client will see them
+	Announced    string // digest of the catalogues as the client will see them
 }
 
 // Service is one mounted server as the actors see it. Make it with NewService;
@@ -120,7 +120,7 @@ type Trace struct{ Parent, State string }
 // Defaults, which are those of internal/limits.
 type Limits struct {
 	Grace          time.Duration // a plain answer may take this long
-	GraceStateless time.Duration // the same since 2026-07-28, where the status waits for the handler
+	StatelessGrace time.Duration // the same since 2026-07-28, where the status waits for the handler
 	MaxCall        time.Duration // a call may run this long
 	PingEvery      time.Duration // clients are pinged this often; 0 never
 	MaxAsk         time.Duration // an answer of the client may take this long
@@ -137,7 +137,7 @@ type Limits struct {
 	Burst          int           // calls at once after a silence
 	LogRate        float64       // log messages per second and session, twice as many at once; negative is no limit
 	Streams        int           // streams with a connection per session; negative is no limit
-	Parked         int           // questions per session that wait for the client; negative is no limit
+	Pending        int           // questions per session that wait for the client; negative is no limit
 	Depth          int           // JSON depth
 	// Subscriptions bounds the resources that a session may subscribe to; negative
 	// is no limit.
@@ -158,7 +158,7 @@ func (l Limits) Defaults() Limits {
 		}
 	}
 	d(&l.Grace, 250*time.Millisecond)
-	d(&l.GraceStateless, 10*time.Second)
+	d(&l.StatelessGrace, 10*time.Second)
 	d(&l.MaxCall, limits.MaxCall.Value())
 	d(&l.MaxAsk, limits.MaxAsk.Value())
 	d(&l.Session.Idle, limits.SessionIdle.Value())
@@ -178,7 +178,7 @@ func (l Limits) Defaults() Limits {
 	n(&l.Queue, limits.MaxQueued.Value())
 	count(&l.PerSession, limits.CallsPerSession.Value())
 	count(&l.Streams, limits.StreamsPerSession.Value())
-	count(&l.Parked, limits.ParkedPerSession.Value())
+	count(&l.Pending, limits.PendingPerSession.Value())
 	count(&l.Subscriptions, limits.SubscriptionsPerSession.Value())
 	l.Rate = limits.CallRate.Or(l.Rate)
 	l.Burst = quota.Burst(l.Rate, l.Burst)
@@ -201,7 +201,7 @@ type PrincipalLimits struct {
 	Burst    int     // calls at once after a silence
 	Calls    int     // requests in flight
 	Streams  int     // event streams with a connection
-	Parked   int     // questions that wait for the client
+	Pending  int     // questions that wait for the client
 	Sessions int     // new sessions per SessionIdle
 	// SessionIdle is how long it takes until a new session no longer counts.
 	SessionIdle time.Duration
@@ -221,7 +221,7 @@ func (l NodeLimits) Defaults() NodeLimits {
 	p.Burst = quota.Burst(p.Rate, p.Burst)
 	n(&p.Calls, limits.CallsPerPrincipal.Value())
 	n(&p.Streams, limits.StreamsPerPrincipal.Value())
-	n(&p.Parked, limits.ParkedPerPrincipal.Value())
+	n(&p.Pending, limits.PendingPerPrincipal.Value())
 	n(&p.Sessions, limits.SessionsPerPrincipal.Value())
 	p.SessionIdle = limits.SessionIdle.Or(p.SessionIdle)
 	return l

@@ -32,8 +32,8 @@ type sessionActor struct {
 
 	// link is the connection that the session lives on, nil for a session with a
 	// record in the store.
-	link *link
-	deaf <-chan struct{} // closed when its client can answer nothing any more; nil is never
+	bound      *boundConn
+	inputEnded <-chan struct{} // closed when its client can answer nothing any more; nil is never
 
 	// view is the cached record; it is replaced by newer ones, never changed.
 	view atomic.Pointer[view]
@@ -55,7 +55,7 @@ type sessionActor struct {
 	logged atomic.Pointer[logs]
 
 	// told is what was announced on the standalone stream, nil if there is none yet.
-	told atomic.Pointer[told]
+	announced atomic.Pointer[announcement]
 
 	// keeps is what the client has answered for all calls, nil before the first such
 	// question.
@@ -133,7 +133,7 @@ func (s *sessionActor) enter(r *requestActor, limit int) error {
 }
 
 // leave removes a request from the session's table.
-func (s *sessionActor) leave(r *requestActor) {
+func (s *sessionActor) remove(r *requestActor) {
 	r.end.Init()
 	r.end.req = r
 	if s.Post(&r.end) == nil {
@@ -226,8 +226,8 @@ func (s *sessionActor) Failed(m any, last bool) {
 	// One that was about to end, and takes no more calls, must not stay half there.
 	if last || s.closing {
 		s.calls.Each(func(r *requestActor) { _ = r.Post(abandon{cause: errInternal}) })
-		if s.link != nil {
-			s.Contain(s.link.conn.Cut)
+		if s.bound != nil {
+			s.Contain(s.bound.conn.Cut)
 		}
 		s.Contain(s.unload)
 	}
@@ -247,7 +247,7 @@ func (s *sessionActor) idle() {
 		return
 	}
 	left := s.svc.Limits.SessionDrop - now.Sub(s.last)
-	if s.calls.Len() > 0 || s.held > 0 || s.opening > 0 || s.link != nil {
+	if s.calls.Len() > 0 || s.held > 0 || s.opening > 0 || s.bound != nil {
 		// Whoever waits for an answer or listens is active.
 		s.keepAlive(now)
 		left = s.svc.Limits.SessionDrop
@@ -279,10 +279,10 @@ func (s *sessionActor) unload() {
 	s.timer.Stop()
 	s.node.sessions.Drop(s.key, s)
 	s.Actor.Stop()
-	if s.link != nil {
-		s.node.links.drop(s)
-		s.link.hush()
-		s.link.conn.Finish()
+	if s.bound != nil {
+		s.node.bound.drop(s)
+		s.bound.endInput()
+		s.bound.conn.Finish()
 		// Only now that the session has stopped: one that begins meanwhile sees that.
 		s.node.listeners.end("", func(l *listenActor) bool { return l.sess == s })
 	}
@@ -352,8 +352,8 @@ func (s *sessionActor) Hears(uri string) bool { return s.svc.Hears == nil || s.s
 // when there is nothing to change.
 func (s *sessionActor) change(ctx context.Context, edit func(*session.Record) bool) error {
 	n := s.node
-	if s.link != nil {
-		return s.changeLinked(edit)
+	if s.bound != nil {
+		return s.changeBound(edit)
 	}
 	v := s.view.Load()
 	rec, rev := v.rec, v.rev
@@ -385,7 +385,7 @@ func (s *sessionActor) change(ctx context.Context, edit func(*session.Record) bo
 // keepAlive rewrites the record when activity is due to be noted; the request
 // that caused it does not wait.
 func (s *sessionActor) keepAlive(now time.Time) {
-	if v := s.view.Load(); s.link != nil || !v.rec.Due(now, s.svc.Limits.Session) || !s.touching.CompareAndSwap(false, true) {
+	if v := s.view.Load(); s.bound != nil || !v.rec.Due(now, s.svc.Limits.Session) || !s.touching.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {

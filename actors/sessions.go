@@ -19,8 +19,8 @@ import (
 // that have only a record.
 type sessions struct {
 	*kernel.Directory[SessionKey, *sessionActor]
-	node  *Node
-	turns chan struct{} // of requests for whose sessions the store is asked
+	node    *Node
+	lookups chan struct{} // of requests for whose sessions the store is asked
 }
 
 // lookupsAtOnce is for how many requests at a time the store is asked for a session; others
@@ -28,7 +28,7 @@ type sessions struct {
 var lookupsAtOnce = limits.SessionReads.Value()
 
 // lookups is that for a node which takes so many requests at once; -1 is any number.
-func lookups(calls int) int {
+func maxLookups(calls int) int {
 	if calls < 0 {
 		return lookupsAtOnce
 	}
@@ -58,7 +58,7 @@ func (d *sessions) found(in *Input, id []byte, s *sessionActor, err error) *sess
 	default:
 		n.log.Warn("session not readable", "session", in.Session, "error", err)
 		if id != nil {
-			n.refusals.turnAway(in.Conn, errUnavailable, id)
+			n.refusals.refuseInSession(in.Conn, errUnavailable, id)
 		} else {
 			n.refusals.unavailable(in.Conn, nil)
 		}
@@ -95,7 +95,7 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 	}
 	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: in.Session}
 	if s, ok := d.Get(key); ok && s.svc == svc && !s.view.Load().rec.Expired(time.Now()) {
-		if s.link != nil {
+		if s.bound != nil {
 			return nil, ErrNotFound // it is found by its connection alone
 		}
 		return s, nil
@@ -103,8 +103,8 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
 	defer cancel()
 	select {
-	case d.turns <- struct{}{}:
-		defer func() { <-d.turns }()
+	case d.lookups <- struct{}{}:
+		defer func() { <-d.lookups }()
 	case <-ctx.Done():
 		return nil, fmt.Errorf("actors: look for a session: too many are looked for: %w", ErrUnavailable)
 	}
@@ -176,7 +176,7 @@ func (d *sessions) create(ctx context.Context, svc *Service, in *Input, set Sett
 	n := d.node
 	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: newID()}
 	rec := session.New(time.Now(), svc.Limits.Session)
-	rec.Revision, rec.Client, rec.Capabilities, rec.Told = set.Revision, set.Client, set.Capabilities, set.Told
+	rec.Revision, rec.Client, rec.Capabilities, rec.Announced = set.Revision, set.Client, set.Capabilities, set.Announced
 	data, err := codec.Marshal(rec)
 	if err != nil {
 		return nil, fmt.Errorf("actors: create session: %w", err)
@@ -410,7 +410,7 @@ func (n *Node) Delete(svc *Service, in *Input) {
 func (s *sessionActor) endSession() (first bool) {
 	n := s.node
 	first = s.end()
-	if s.link != nil {
+	if s.bound != nil {
 		s.over(first)
 		return first // it has no streams, and its actor is found by its connection alone
 	}
@@ -428,7 +428,7 @@ func (s *sessionActor) over(first bool) {
 	if tell := s.svc.Ended; tell != nil && first && rec.Revision != "" {
 		how := Deleted
 		switch {
-		case s.link != nil:
+		case s.bound != nil:
 			how = Disconnected
 		case rec.Expired(time.Now()):
 			how = Expired

@@ -10,7 +10,7 @@ import (
 // Two streams begin while the session's actor is busy: one of them is left.
 func TestTwoStreamsOfABusySession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAlone(t, plainHandler{})
+		a := newStatelessNode(t, plainHandler{})
 		release := a.hold()
 		first, second := a.get(), a.get()
 		synctest.Wait()
@@ -28,7 +28,7 @@ func TestTwoStreamsOfABusySession(t *testing.T) {
 // in the opposite order.
 func TestStreamsStoredInTheOppositeOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAlone(t, plainHandler{})
+		a := newStatelessNode(t, plainHandler{})
 		wait := 4 * time.Second
 		a.store.before = func(op, _ string) error {
 			if op == "OpenStream" {
@@ -51,7 +51,7 @@ func TestStreamsStoredInTheOppositeOrder(t *testing.T) {
 // exists goes out on that stream.
 func TestMessageToAStreamThatBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAlone(t, plainHandler{})
+		a := newStatelessNode(t, plainHandler{})
 		told := make(chan error, 1)
 		first := true
 		a.store.after = func(op, _ string) error {
@@ -92,7 +92,7 @@ func TestStreamThatCannotBeStored(t *testing.T) {
 	for _, takes := range []time.Duration{0, 5 * time.Second} {
 		t.Run(takes.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := newAlone(t, plainHandler{})
+				a := newStatelessNode(t, plainHandler{})
 				before := a.get()
 				synctest.Wait()
 				a.store.before = func(op, _ string) error {
@@ -117,7 +117,7 @@ func TestStreamThatCannotBeStored(t *testing.T) {
 // have replaced has ended nevertheless.
 func TestStreamInPlaceOfOneThatWasNotStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAlone(t, plainHandler{})
+		a := newStatelessNode(t, plainHandler{})
 		before := a.get()
 		synctest.Wait()
 		n := 0
@@ -142,7 +142,7 @@ func TestStreamInPlaceOfOneThatWasNotStored(t *testing.T) {
 // A stream whose session's record cannot be changed is refused.
 func TestStreamThatCannotBeNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAlone(t, plainHandler{})
+		a := newStatelessNode(t, plainHandler{})
 		before := a.get()
 		synctest.Wait()
 		a.store.before = func(op, _ string) error {
@@ -165,7 +165,7 @@ func TestMessageToAStreamThatIsReplaced(t *testing.T) {
 	for _, op := range []string{"Append", "Writer"} {
 		t.Run(op, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := newAlone(t, plainHandler{})
+				a := newStatelessNode(t, plainHandler{})
 				before := a.get()
 				synctest.Wait()
 				if op == "Writer" { // which is asked for a stream that is not here
@@ -201,7 +201,7 @@ func TestCloseWhileAStreamBegins(t *testing.T) {
 	for _, op := range []string{"Update", "OpenStream"} {
 		t.Run(op, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := newAlone(t, plainHandler{})
+				a := newStatelessNode(t, plainHandler{})
 				a.store.before = func(o, _ string) error {
 					if o == op {
 						time.Sleep(time.Second)
@@ -226,15 +226,15 @@ func TestCloseWhileAStreamBegins(t *testing.T) {
 // writes here any more.
 func TestMessageToAStreamThatIsLeft(t *testing.T) {
 	for name, tt := range map[string]struct {
-		leave func(a *alone)
+		leave func(a *statelessNode)
 		want  error
 	}{
-		"the node closes":        {func(a *alone) { _ = a.n.Close(a.t.Context()) }, ErrClosing},
-		"the service is retired": {func(a *alone) { a.n.Retire(a.svc) }, ErrRetired},
+		"the node closes":        {func(a *statelessNode) { _ = a.n.Close(a.t.Context()) }, ErrClosing},
+		"the service is retired": {func(a *statelessNode) { a.n.Retire(a.svc) }, ErrRetired},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := newAlone(t, plainHandler{})
+				a := newStatelessNode(t, plainHandler{})
 				a.get()
 				synctest.Wait()
 				a.store.before = func(op, _ string) error {

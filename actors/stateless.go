@@ -19,14 +19,14 @@ import (
 // stateless is what a stateless request, as all are since 2026-07-28, has of its own: there
 // is no session that it could belong to.
 type stateless struct {
-	turn0  uint64 // the actor's turn that the request is
-	peer   Peer
-	meta   requestMeta
-	logged *atomic.Pointer[logs]
-	own    atomic.Pointer[logs] // which logged is over HTTP
-	deaf   <-chan struct{}      // closed when the client can send nothing again; nil is never
-	direct direct               // the delivery of a request that keeps the goroutine that read it
-	served exchange             // that the call was answered on last, or is to be
+	generation uint64 // the actor's turn that the request is
+	peer       Peer
+	meta       requestMeta
+	logged     *atomic.Pointer[logs]
+	own        atomic.Pointer[logs] // which logged is over HTTP
+	inputEnded <-chan struct{}      // closed when the client can send nothing again; nil is never
+	direct     direct               // the delivery of a request that keeps the goroutine that read it
+	served     roundTrip            // that the call was answered on last, or is to be
 
 	address string
 	input   // what the handler has asked for and been given; belongs to who holds input.mu
@@ -73,10 +73,10 @@ type arrival struct {
 type carrier interface {
 	// keeps reports whether the goroutine that read a request may run its handler, unless
 	// that asks the client.
-	keeps() bool
+	inline() bool
 	// exchange is the delivery of a call that has a goroutine of its own. x is the
 	// request's, nil where it has none.
-	exchange(x Exchange) exchange
+	roundTrip(x Exchange) roundTrip
 	// way completes w, the way of the request self.
 	way(self *stateless, w way) way
 	// run runs f on a goroutine of its own.
@@ -97,15 +97,15 @@ func Asks(method []byte) bool {
 
 // exchange is one HTTP request of a call that may outlive it, or one message on a
 // connection, and its response.
-type exchange interface {
+type roundTrip interface {
 	delivery
 	// joins makes r the call whose answer the exchange gets, and serves the one that it
 	// is answered from: the end of the connection is that of the call then.
-	joins(r *requestActor)
-	serves()
+	attach(r *requestActor)
+	watch()
 	// leave gives back what the exchange holds of its client's. It does nothing when its
 	// answer has.
-	leave()
+	release()
 	// await waits until the exchange has its answer, or its client is gone. On a
 	// connection that carries others it does not wait.
 	await()
@@ -117,7 +117,7 @@ func (n *Node) stateless(svc *Service, in *Input, principal any, m *codec.Messag
 	switch m.Kind {
 	case codec.Request:
 		a := &arrival{n: n, svc: svc, in: *in, principal: principal, m: m, body: body, to: in.Exchange, on: overHTTP{}}
-		a.take()
+		a.accept()
 	case codec.Notification:
 		in.Conn.Accepted() // there is none that says anything
 	default:
@@ -127,20 +127,20 @@ func (n *Node) stateless(svc *Service, in *Input, principal any, m *codec.Messag
 
 // take takes the request, or refuses it. It reports whether it has begun a call, which
 // answers it; on a connection that carries others it does not wait for that.
-func (a *arrival) take() (begun bool) {
+func (a *arrival) accept() (begun bool) {
 	n, m := a.n, a.m
 	switch {
 	case tooLong(m): // they come back with every message
-		n.refusals.refused(a.to, errLongToken, m.ID)
+		n.refusals.refuseError(a.to, errLongToken, m.ID)
 		return false
-	case n.drain.turnsAway(a.svc, m) || n.store.Suspended() && !n.regained(a.svc.Limits.StoreWait), a.svc.life.over.Load():
+	case n.drain.refuses(a.svc, m) || n.store.Suspended() && !n.regained(a.svc.Limits.StoreWait), a.svc.life.over.Load():
 		n.refusals.unavailable(a.to, m.ID)
 		return false
 	case string(m.Method) == mcp.MethodSubscriptionsListen:
 		a.listen()
 		return false
 	case m.State != nil && Asks(m.Method):
-		return a.again()
+		return a.retry()
 	}
 	given, ok := responses(m)
 	if !ok {
@@ -149,18 +149,18 @@ func (a *arrival) take() (begun bool) {
 	}
 	from, no := n.accounts.admit(a.sess, &a.in, m)
 	if from == nil {
-		n.refusals.refuse(a.to, m.ID, no)
+		n.refusals.refuseVerdict(a.to, m.ID, no)
 		return false
 	}
-	r, x := a.begin(from, !a.on.keeps() || a.svc.Handler.MayAsk(m.Method, m.Name))
-	r.self.Given = given
+	r, x := a.begin(from, !a.on.inline() || a.svc.Handler.MayAsk(m.Method, m.Name))
+	r.stateless.Given = given
 	a.run(r, x)
 	return true
 }
 
 // begin returns the actor of the request, which was admitted. Where the call may outlive
 // its exchange it is apart: x is the exchange then, else nil.
-func (a *arrival) begin(from *quota.Account, apart bool) (r *requestActor, x exchange) {
+func (a *arrival) begin(from *quota.Account, apart bool) (r *requestActor, x roundTrip) {
 	m, body := a.m, a.body
 	var meta []byte
 	if apart { // the bytes are not the handler's beyond this exchange
@@ -172,39 +172,39 @@ func (a *arrival) begin(from *quota.Account, apart bool) (r *requestActor, x exc
 		meta = bytes.Clone(m.Meta) // which the peer may be asked for after the call
 	}
 	r = a.n.calls.actor(from)
-	self := &stateless{turn0: r.turn, address: a.in.Address, meta: requestMeta{first: meta}}
-	self.meta.now.Store(&self.meta.first)
-	self.peer = Peer{node: a.n, svc: a.svc, key: SessionKey{Tenant: a.in.Tenant, Server: a.svc.ID}, who: &self.meta}
-	r.self = self
-	self.logged = &self.own
-	w := way{grace: a.svc.Limits.GraceStateless, table: noTable{}, client: self, pace: unpaced{}}
+	s := &stateless{generation: r.generation, address: a.in.Address, meta: requestMeta{first: meta}}
+	s.meta.now.Store(&s.meta.first)
+	s.peer = Peer{node: a.n, svc: a.svc, key: SessionKey{Tenant: a.in.Tenant, Server: a.svc.ID}, who: &s.meta}
+	r.stateless = s
+	s.logged = &s.own
+	w := way{grace: a.svc.Limits.StatelessGrace, table: noTable{}, client: s, pace: unpaced{}}
 	if apart {
 		r.used = true
 		r.out.Free() // which others can use while the call waits
 		r.out = new(codec.Buffer)
-		x = a.on.exchange(a.in.Exchange)
-		x.joins(r)
+		x = a.on.roundTrip(a.in.Exchange)
+		x.attach(r)
 		w.delivery = x
 	} else {
-		self.direct = direct{r: r, conn: a.in.Exchange}
-		w.delivery = &self.direct
+		s.direct = direct{r: r, conn: a.in.Exchange}
+		w.delivery = &s.direct
 	}
-	r.begins(a.svc, a.on.way(self, w), m, body, &Call{principal: a.principal, trace: a.in.Trace, attempt: 1, peer: &self.peer})
+	r.begins(a.svc, a.on.way(s, w), m, body, &Call{principal: a.principal, trace: a.in.Trace, attempt: 1, peer: &s.peer})
 	return r, x
 }
 
 // run runs the request, and returns when its exchange has its answer.
-func (a *arrival) run(r *requestActor, x exchange) {
-	r.self.served = x
+func (a *arrival) run(r *requestActor, x roundTrip) {
+	r.stateless.served = x
 	if x == nil {
-		r.self.served = &r.self.direct
+		r.stateless.served = &r.stateless.direct
 	}
-	r.self.served.serves()
+	r.stateless.served.watch()
 	if err := r.enter(r.svc.Limits.PerSession); err != nil {
 		r.cancel(err)
-		a.n.refusals.refused(a.to, err, r.id)
+		a.n.refusals.refuseError(a.to, err, r.id)
 		r.way.end(cancelled, r.id)
-		r.self.served.leave()
+		r.stateless.served.release()
 		r.unpark()
 		r.release()
 		return
@@ -221,7 +221,7 @@ func (a *arrival) run(r *requestActor, x exchange) {
 // serveStateless is serve for a stateless request.
 func (r *requestActor) serveStateless() {
 	r.work()
-	r.self.served.leave()
+	r.stateless.served.release()
 	r.unpark()
 	r.node.statelessCalls.drop(r)
 	r.release()
@@ -229,7 +229,7 @@ func (r *requestActor) serveStateless() {
 
 // unpark makes requests that are sent again find the call no more.
 func (r *requestActor) unpark() {
-	if park := r.self.park; park != "" {
+	if park := r.stateless.park; park != "" {
 		r.node.mrtr.Drop(park, r)
 	}
 }
@@ -239,8 +239,8 @@ type overHTTP struct{}
 
 var _ carrier = overHTTP{}
 
-func (overHTTP) keeps() bool { return true }
-func (overHTTP) exchange(x Exchange) exchange {
+func (overHTTP) inline() bool { return true }
+func (overHTTP) roundTrip(x Exchange) roundTrip {
 	return &direct{conn: x, over: make(chan struct{})}
 }
 func (overHTTP) way(_ *stateless, w way) way { return w }
@@ -261,15 +261,15 @@ type direct struct {
 }
 
 var (
-	_ delivery = (*direct)(nil)
-	_ exchange = (*direct)(nil)
+	_ delivery  = (*direct)(nil)
+	_ roundTrip = (*direct)(nil)
 )
 
-func (d *direct) joins(r *requestActor) { d.r = r }
+func (d *direct) attach(r *requestActor) { d.r = r }
 
-func (d *direct) serves() {
-	r, turn := d.r, d.r.turn
-	d.unwatch = d.conn.WhenGone(func() { _ = r.Post(called{turn, connGone{d}}) })
+func (d *direct) watch() {
+	r, generation := d.r, d.r.generation
+	d.unwatch = d.conn.WhenGone(func() { _ = r.Post(called{generation, connGone{d}}) })
 	d.watched.Store(true)
 }
 
@@ -310,13 +310,13 @@ func (d *direct) answer(a response) {
 		d.conn.Answer(statusOf(a), a.data)
 	}
 	d.rest()
-	d.leave()
+	d.release()
 }
 
 // statusOf is the HTTP status of a plain answer.
 func statusOf(a response) int {
 	if info, ok := mcp.LookupError(a.code); a.code != 0 && ok {
-		return info.ModernStatus
+		return info.StatelessStatus
 	}
 	return 200
 }
@@ -335,7 +335,7 @@ func (d *direct) end(why ending, id []byte) {
 		d.r.Contain(func() { fault(d.conn, id, 500) })
 		d.r.Contain(d.conn.Cut)
 	}
-	d.leave()
+	d.release()
 }
 
 // rest ends the watch on the connection.
@@ -351,7 +351,7 @@ func (d *direct) rest() {
 }
 
 // leave lets the goroutine go that waits for the answer.
-func (d *direct) leave() {
+func (d *direct) release() {
 	if d.over != nil && !d.left {
 		d.left = true
 		close(d.over)
@@ -359,7 +359,7 @@ func (d *direct) leave() {
 }
 
 // connGone tells a request that its client is gone.
-type connGone struct{ x exchange }
+type connGone struct{ x roundTrip }
 
 // connectionGone is what the end of a connection is to a call: see handOn. Where no other
 // exchange waits, the call is cancelled.
@@ -380,7 +380,7 @@ func (r *requestActor) handOn() bool {
 		return false
 	}
 	r.way.end(cancelled, r.id)
-	r.self.served.leave() // the handler goes on in the place of the other
+	r.stateless.served.release() // the handler goes on in the place of the other
 	r.way.table.parked(r, string(r.id))
 	x := p.others[0]
 	p.others[0] = brought{}
@@ -394,8 +394,8 @@ func (r *requestActor) handOn() bool {
 
 // serveNobody lets go of the exchange that the call was answered on, or is not to be.
 func (r *requestActor) serveNobody() {
-	r.self.direct = direct{} // which holds nothing now
-	r.way.delivery, r.self.served = nowhere{}, &r.self.direct
+	r.stateless.direct = direct{} // which holds nothing now
+	r.way.delivery, r.stateless.served = nowhere{}, &r.stateless.direct
 }
 
 // statelessCalls are the stateless requests of this node, in no
@@ -408,8 +408,8 @@ type statelessCalls struct {
 func (l *statelessCalls) add(r *requestActor) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r.self.next = l.first; l.first != nil {
-		l.first.self.prev = r
+	if r.stateless.next = l.first; l.first != nil {
+		l.first.stateless.prev = r
 	}
 	l.first = r
 }
@@ -417,17 +417,17 @@ func (l *statelessCalls) add(r *requestActor) {
 func (l *statelessCalls) drop(r *requestActor) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := r.self
+	s := r.stateless
 	switch {
 	case s.prev != nil:
-		s.prev.self.next = s.next
+		s.prev.stateless.next = s.next
 	case l.first == r:
 		l.first = s.next
 	default:
 		return // it was never added
 	}
 	if s.next != nil {
-		s.next.self.prev = s.prev
+		s.next.stateless.prev = s.prev
 	}
 	s.prev, s.next = nil, nil
 }
@@ -439,19 +439,19 @@ func (l *statelessCalls) empty() bool {
 }
 
 // turnOf is a request by the turn of its actor that it was.
-type turnOf struct {
-	r    *requestActor
-	turn uint64
+type statelessRef struct {
+	r          *requestActor
+	generation uint64
 }
 
 // snapshot returns those of a service, or all if that is nil. What stands for another request by the time of a message
 // to it leaves that alone.
-func (l *statelessCalls) snapshot(svc *Service) (all []turnOf) {
+func (l *statelessCalls) snapshot(svc *Service) (all []statelessRef) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for r := l.first; r != nil; r = r.self.next {
-		if svc == nil || r.self.peer.svc == svc {
-			all = append(all, turnOf{r, r.self.turn0})
+	for r := l.first; r != nil; r = r.stateless.next {
+		if svc == nil || r.stateless.peer.svc == svc {
+			all = append(all, statelessRef{r, r.stateless.generation})
 		}
 	}
 	return all
@@ -460,7 +460,7 @@ func (l *statelessCalls) snapshot(svc *Service) (all []turnOf) {
 // giveUp gives up those of a service, or all if that is nil.
 func (l *statelessCalls) giveUp(svc *Service, cause error) {
 	for _, x := range l.snapshot(svc) {
-		_ = x.r.Post(called{x.turn, giveUp{cause}})
+		_ = x.r.Post(called{x.generation, giveUp{cause}})
 	}
 }
 

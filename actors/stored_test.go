@@ -32,7 +32,7 @@ func TestStoredRecordsLoad(t *testing.T) {
 	load("session-1.json", &s)
 	if diff := cmp.Diff(session.Record{Version: 1, Revision: "2025-11-25", Client: json.RawMessage(`{"name":"x","version":"1"}`),
 		Capabilities: json.RawMessage(`{"roots":{}}`), Level: "error", Subscribed: []string{"a://b"}, Standalone: "aaaaaaaaaaaaaaaaaaaaaaaaaa",
-		Told: "1 2 3", Created: day, Written: day, Expires: day.Add(72 * time.Hour)}, s); diff != "" {
+		Announced: "1 2 3", Created: day, Written: day, Expires: day.Add(72 * time.Hour)}, s); diff != "" {
 		t.Errorf("session record (-want +got):\n%s", diff)
 	}
 	var w record.Stream

@@ -35,27 +35,27 @@ type streamActor struct {
 	past record.Past   // what the log has come to tell
 	m    *stream.Machine
 
-	fx       []stream.Effect
-	att      *attachment
-	reqs     []*requestActor // none for a standalone stream
-	order    uint64          // of a standalone stream that begins here: later ones have more
-	gather   *gathering      // a batch of which nothing has been sent or stored, else nil
-	answered map[string]bool // calls of a batch that need no answer any more, by id
-	muted    map[int]bool    // calls of a batch that were cancelled, by their places
-	silent   bool            // the stream was cancelled: deliver nothing more
-	told     uint64          // last append delivered
-	due      atomic.Int64    // when the writer record is to be rewritten, by clock.running; 0 not yet
-	left     atomic.Int64    // when the last connection left, unix nanoseconds
-	queued   atomic.Int64
-	heard    atomic.Bool   // there is a live connection
-	unstored atomic.Bool   // it could not begin, and the client knows
-	renew    bool          // the lifetime of record and body is to be renewed
-	written  time.Duration // how far ahead the clock was when the record was stored: see outlives
-	attempt  time.Duration // and when it was tried since, if trying
-	trying   bool
-	body     []byte        // of calls that may run again, where it is small: see create
-	ready    chan struct{} // closed once the connection is committed or refused
-	opened   bool
+	fx        []stream.Effect
+	att       *attachment
+	reqs      []*requestActor // none for a standalone stream
+	order     uint64          // of a standalone stream that begins here: later ones have more
+	gather    *gathering      // a batch of which nothing has been sent or stored, else nil
+	answered  map[string]bool // calls of a batch that need no answer any more, by id
+	muted     map[int]bool    // calls of a batch that were cancelled, by their places
+	silent    bool            // the stream was cancelled: deliver nothing more
+	delivered uint64          // last append delivered
+	due       atomic.Int64    // when the writer record is to be rewritten, by clock.running; 0 not yet
+	left      atomic.Int64    // when the last connection left, unix nanoseconds
+	queued    atomic.Int64
+	heard     atomic.Bool   // there is a live connection
+	unstored  atomic.Bool   // it could not begin, and the client knows
+	renew     bool          // the lifetime of record and body is to be renewed
+	written   time.Duration // how far ahead the clock was when the record was stored: see outlives
+	attempt   time.Duration // and when it was tried since, if trying
+	trying    bool
+	body      []byte        // of calls that may run again, where it is small: see create
+	ready     chan struct{} // closed once the connection is committed or refused
+	opened    bool
 	// closeEarly is set when the connection is to be closed as soon as it is open.
 	closeEarly *closeConn
 }
@@ -66,11 +66,11 @@ type (
 		err error
 	}
 	pushEntries struct {
-		entries []stream.Entry
-		last    bool
-		silent  bool
-		told    bool // to the session, by no call of its own
-		taken   bool // the machine has the entries
+		entries   []stream.Entry
+		last      bool
+		silent    bool
+		ofSession bool // to the session, by no call of its own
+		taken     bool // the machine has the entries
 	}
 	appended  struct{ err error }
 	refreshed struct {
@@ -111,7 +111,7 @@ func (p *pushEntries) Refused(err error) {
 
 // What a call sends is bounded where its handler waits; what is told to sessions
 // is not, and can be made good when it is refused.
-func (p *pushEntries) Bulk() bool { return p.told }
+func (p *pushEntries) Bulk() bool { return p.ofSession }
 
 func (s *streamActor) Receive(m any) {
 	switch m := m.(type) {
@@ -150,7 +150,7 @@ func (s *streamActor) Receive(m any) {
 		s.due.Store(int64(s.node.clock.running() + s.svc.Limits.StoreWait)) // until it is done
 		s.step(stream.Event{Op: stream.Refresh})
 	case *attach:
-		m.at = extent{tail: s.told, marks: append(s.live.AllMarks(), record.Mark{Seen: s.past.Digest.Seen, Upto: s.told})}
+		m.at = extent{tail: s.delivered, marks: append(s.live.AllMarks(), record.Mark{Seen: s.past.Digest.Seen, Upto: s.delivered})}
 		if m.att != nil {
 			// The session may have left memory and come back since the stream began.
 			s.sess = m.sess
@@ -265,8 +265,8 @@ func (s *streamActor) appended(err error) {
 
 // deliver hands an acknowledged append to the live connection.
 func (s *streamActor) deliver(e *stream.Effect) {
-	from := s.told + 1
-	s.told = e.Num
+	from := s.delivered + 1
+	s.delivered = e.Num
 	s.recall(s.past.Note(&s.live, e.Num, e.Epoch, e.Entries))
 	bytes := 0
 	for i := range e.Entries {
@@ -281,7 +281,7 @@ func (s *streamActor) deliver(e *stream.Effect) {
 		if s.att != nil && s.silent {
 			s.att.finish()
 		}
-		s.leave()
+		s.remove()
 	}
 }
 
@@ -319,14 +319,14 @@ func (s *streamActor) quit() {
 	switch {
 	case s.att == nil:
 	case s.opened:
-		s.att.leave()
+		s.att.reconnect()
 	default: // nobody knows the stream yet
-		s.turnAway(errUnavailable)
+		s.refuseStart(errUnavailable)
 		s.unstored.Store(true)
 	}
 	s.att = nil
 	s.commit()
-	s.leave()
+	s.remove()
 	cause := ErrClosing
 	if s.svc.life.over.Load() {
 		cause = ErrRetired
@@ -373,7 +373,7 @@ func (s *streamActor) recordStored(m recordStored) {
 		case errors.Is(m.err, ErrNotFound): // the session's record
 			unknownSession(s.att.conn, s.callID())
 		default:
-			s.turnAway(m.err)
+			s.refuseStart(m.err)
 		}
 		s.att = nil
 		s.unstored.Store(true)
@@ -410,18 +410,18 @@ func (s *streamActor) callID() []byte {
 	return s.rec.Calls[0].ID
 }
 
-// turnAway answers whoever waits for a stream that cannot begin because of err.
-func (s *streamActor) turnAway(err error) {
+// refuseStart answers whoever waits for a stream that cannot begin because of err.
+func (s *streamActor) refuseStart(err error) {
 	if _, limited := errors.AsType[verdict](err); !limited {
 		err = errUnavailable
 	}
 	switch calls := s.rec.Calls; len(calls) {
 	case 0:
-		s.node.refusals.refused(s.att.conn, err, nil)
+		s.node.refusals.refuseError(s.att.conn, err, nil)
 	case 1:
-		s.node.refusals.turnAway(s.att.conn, err, calls[0].ID)
+		s.node.refusals.refuseInSession(s.att.conn, err, calls[0].ID)
 	default:
-		s.node.refusals.turnAwayAll(s.att.conn, err, func(yield func([]byte) bool) {
+		s.node.refusals.refuseBatch(s.att.conn, err, func(yield func([]byte) bool) {
 			for i := range calls {
 				if !yield(calls[i].ID) {
 					return
@@ -457,7 +457,7 @@ func (s *streamActor) lost(err error) {
 	for _, r := range s.reqs {
 		_ = r.Post(streamGone{err})
 	}
-	s.leave()
+	s.remove()
 }
 
 // refuse answers a request whose stream ends before it has begun: a call's session
@@ -473,7 +473,7 @@ func (s *streamActor) refuse() {
 
 // leave takes the stream out of the directory and stops it. The log goes on
 // without it: an ended stream is resumed from there.
-func (s *streamActor) leave() {
+func (s *streamActor) remove() {
 	s.node.streams.Drop(s.key, s)
 	s.Actor.Stop()
 }

@@ -66,7 +66,7 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 	rec.Safe = rec.Safe && !log.unknown
 	n.takeover.Add(1)
 	w := &streamActor{node: n, svc: svc, sess: s, key: key, path: key.path(), rec: rec, live: rec, m: stream.New(svc.Limits.Stream), written: written, ready: make(chan struct{})}
-	w.told, w.past = log.tail, log.Past.Clone()
+	w.delivered, w.past = log.tail, log.Past.Clone()
 	w.left.Store(time.Now().UnixNano())
 	n.k.Start(&w.Actor, KindStream, w.path, w)
 	part := time.Duration(4)
@@ -259,7 +259,7 @@ func (s *sessionActor) rerunCalls(w *streamActor, log *pastLog, body []byte, ans
 			lost = append(lost, c)
 		default:
 			j := newJournal(&log.Past, i)
-			s.node.questions.reopen(w, s.billed(), j)
+			s.node.pending.reopen(w, s.billed(), j)
 			begin = append(begin, func() { s.rerun(w, c, bodies[i], j) })
 		}
 	}
@@ -288,7 +288,7 @@ func lostCall(id []byte) []byte { return lostCalls([]record.Call{{ID: id}}, nil)
 // rerun runs a call again from its stored body, on the stream it had.
 func (s *sessionActor) rerun(w *streamActor, c record.Call, body []byte, j *journal) {
 	n := s.node
-	defer n.questions.end(j)
+	defer n.pending.end(j)
 	lost := func() {
 		_ = w.Post(&pushEntries{entries: lostCalls([]record.Call{c}, nil), last: true})
 	}

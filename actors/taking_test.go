@@ -119,32 +119,32 @@ func TestAnswerThatIsStoredLate(t *testing.T) {
 // its fate included; what is reported of it later changes nothing.
 func TestAnswerThatCannotBeStored(t *testing.T) {
 	n := &Node{}
-	n.questions.open = make(map[string]*question)
-	x := &question{id: `"q"`, from: &quota.Account{}, ch: make(chan Answer, 1)}
-	n.questions.enter(x)
-	first, mine := n.questions.claim(x, Answer{Result: []byte("1")})
+	n.pending.open = make(map[string]*pendingRequest)
+	x := &pendingRequest{id: `"q"`, from: &quota.Account{}, ch: make(chan Answer, 1)}
+	n.pending.enter(x)
+	first, mine := n.pending.claim(x, Answer{Result: []byte("1")})
 	if !mine {
 		t.Fatal("the first answer is not taken")
 	}
-	if other, mine := n.questions.claim(x, Answer{Result: []byte("2")}); mine || other != first {
+	if other, mine := n.pending.claim(x, Answer{Result: []byte("2")}); mine || other != first {
 		t.Fatal("a second one is taken beside it")
 	}
 	lost := errors.New("lost")
-	n.questions.settle(x, first, lost)
+	n.pending.settle(x, first, lost)
 	if <-first.over; first.err != lost {
 		t.Errorf("its fate is %v", first.err)
 	}
-	second, mine := n.questions.claim(x, Answer{Result: []byte("2")})
+	second, mine := n.pending.claim(x, Answer{Result: []byte("2")})
 	if !mine {
 		t.Fatal("the second answer is not taken")
 	}
-	n.questions.settle(x, first, nil)
-	n.questions.settle(x, second, nil)
-	n.questions.settle(x, second, nil)
+	n.pending.settle(x, first, nil)
+	n.pending.settle(x, second, nil)
+	n.pending.settle(x, second, nil)
 	if a := <-x.ch; string(a.Result) != "2" || len(x.ch) > 0 {
 		t.Errorf("the handler gets %s", a.Result)
 	}
-	if again, _ := n.questions.claim(x, Answer{}); again != nil {
+	if again, _ := n.pending.claim(x, Answer{}); again != nil {
 		t.Error("a third answer is taken")
 	}
 }

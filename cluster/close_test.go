@@ -148,7 +148,7 @@ func TestRefusedGuardIsToldApart(t *testing.T) {
 
 // A key of a newer release is left alone and told as newer; the ring goes on
 // with the keys that it can use.
-func TestRing_newerKey(t *testing.T) {
+func TestKeyring_newerKey(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, o Options) {
 		n := open(t, o)

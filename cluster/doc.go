@@ -23,7 +23,7 @@
 //
 // # Goroutines
 //
-// All methods of Node and Ring may be called from any goroutine. Append's
+// All methods of Node and Keyring may be called from any goroutine. Append's
 // done function runs on the one goroutine that receives acknowledgements, or on
 // the one that flushes (Options.Sync below 0): it must not block and must not wait for another call of this package.
 //

@@ -96,7 +96,7 @@ func stopServer(s *server.Server) {
 }
 
 // connect opens a connection to the server inside this process.
-func connect(l *link, name string, log *slog.Logger) (*nats.Conn, error) {
+func connect(l *faultyLink, name string, log *slog.Logger) (*nats.Conn, error) {
 	nc, err := nats.Connect("", nats.InProcessServer(l), nats.Name(name),
 		nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond), nats.ReconnectJitter(0, 0),
 		// Without a buffer for the time between two connections a call fails at

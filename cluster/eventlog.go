@@ -117,7 +117,7 @@ func (n *Node) Body(ctx context.Context, stream string) ([]byte, error) {
 func (n *Node) body(ctx context.Context, stream string) ([]byte, error) {
 	body, size := []byte{}, 0
 	for part := 0; part == 0 || len(body) < size; part++ {
-		done, err := n.turns.wait(ctx)
+		done, err := n.readSlots.wait(ctx)
 		if err != nil {
 			return nil, err
 		}

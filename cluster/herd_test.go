@@ -59,7 +59,7 @@ func TestHerdOfReads(t *testing.T) {
 	if lost := n.conn.Stats().Reconnects; lost != 0 || appended == 0 {
 		t.Errorf("%d connections lost, %d appends meanwhile", lost, appended)
 	}
-	if left := len(n.turns); left != 0 {
+	if left := len(n.readSlots); left != 0 {
 		t.Errorf("%d reads are under way", left)
 	}
 }

@@ -26,19 +26,19 @@ const (
 	keepOldKeys = 48 * time.Hour
 )
 
-// Ring is the fleet's key ring: all nodes of one store share it. A key seals
+// Keyring is the fleet's key ring: all nodes of one store share it. A key seals
 // for Options.KeyRotate and opens for another 48 h; then the store forgets it.
-type Ring struct {
+type Keyring struct {
 	node *Node
 
 	mu      sync.Mutex // guards what follows; not held over I/O
-	keys    map[uint64]ringKey
+	keys    map[uint64]sealKey
 	current uint64          // highest epoch with a key that this release can use; 0: none known
 	newer   map[uint64]bool // epochs whose keys a newer release made
 	reading *reading        // the read of the ring under way, or nil
 }
 
-type ringKey struct {
+type sealKey struct {
 	aead    cipher.AEAD
 	created time.Time
 }
@@ -49,12 +49,12 @@ type reading struct {
 	err  error
 }
 
-func newRing(n *Node) *Ring { return &Ring{node: n, keys: map[uint64]ringKey{}} }
+func newKeyring(n *Node) *Keyring { return &Keyring{node: n, keys: map[uint64]sealKey{}} }
 
 // Seal encrypts plain and binds it to aad, which Open must be given again. It
 // makes or renews the key if needed. ErrUnavailable: there is no usable key and
 // the store does not answer.
-func (r *Ring) Seal(plain, aad []byte) ([]byte, error) {
+func (r *Keyring) Seal(plain, aad []byte) ([]byte, error) {
 	epoch, key, err := r.sealing()
 	if err != nil {
 		return nil, fmt.Errorf("cluster: seal: %w", err)
@@ -66,7 +66,7 @@ func (r *Ring) Seal(plain, aad []byte) ([]byte, error) {
 // Open decrypts what Seal made on any node. ErrSealed is whatever is wrong with
 // sealed; ErrUnavailable: its key is not known here and the store does not
 // answer, or a newer release made it (ErrNewer as well), whose nodes can open it.
-func (r *Ring) Open(sealed, aad []byte) ([]byte, error) {
+func (r *Keyring) Open(sealed, aad []byte) ([]byte, error) {
 	if len(sealed) < sealHeader {
 		return nil, ErrSealed
 	}
@@ -106,24 +106,24 @@ func bind(head, aad []byte) []byte {
 	return append(append(make([]byte, 0, len(head)+len(aad)), head...), aad...)
 }
 
-func (r *Ring) known(epoch uint64) (ringKey, bool) {
+func (r *Keyring) known(epoch uint64) (sealKey, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k, ok := r.keys[epoch]
 	return k, ok && time.Since(k.created) < r.lifetime()
 }
 
-func (r *Ring) isNewer(epoch uint64) bool {
+func (r *Keyring) isNewer(epoch uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.newer[epoch]
 }
 
 // lifetime is how long a key can open.
-func (r *Ring) lifetime() time.Duration { return r.node.opts.KeyRotate + keepOldKeys }
+func (r *Keyring) lifetime() time.Duration { return r.node.opts.KeyRotate + keepOldKeys }
 
 // sealing returns the key to seal with.
-func (r *Ring) sealing() (uint64, ringKey, error) {
+func (r *Keyring) sealing() (uint64, sealKey, error) {
 	start, attempts := time.Now(), 0
 	for {
 		r.mu.Lock()
@@ -147,7 +147,7 @@ func (r *Ring) sealing() (uint64, ringKey, error) {
 			return epoch, key, nil
 		}
 		if err != nil {
-			return 0, ringKey{}, err
+			return 0, sealKey{}, err
 		}
 	}
 }
@@ -155,7 +155,7 @@ func (r *Ring) sealing() (uint64, ringKey, error) {
 // read takes in what the store has. With renew it first makes a new key if the
 // newest one is due. It joins a read that is under way instead, whatever that
 // one's renew is.
-func (r *Ring) read(renew bool) (joined bool, err error) {
+func (r *Keyring) read(renew bool) (joined bool, err error) {
 	r.mu.Lock()
 	f := r.reading
 	if f != nil {
@@ -177,7 +177,7 @@ func (r *Ring) read(renew bool) (joined bool, err error) {
 	return false, f.err
 }
 
-func (r *Ring) refresh(ctx context.Context, renew bool) error {
+func (r *Keyring) refresh(ctx context.Context, renew bool) error {
 	keys, newer, err := r.load(ctx)
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ func highest[V any](m map[uint64]V) (top uint64) {
 
 // create makes the successor of epoch current. That another node was faster is
 // as good.
-func (r *Ring) create(ctx context.Context, current uint64) error {
+func (r *Keyring) create(ctx context.Context, current uint64) error {
 	// The first epoch is a time, so that a number is not used again for
 	// another key after all keys have expired.
 	next := max(current+1, uint64(time.Now().Unix()))
@@ -226,13 +226,13 @@ func (r *Ring) create(ctx context.Context, current uint64) error {
 // load reads all keys from the leader. Those of a newer release, which has
 // another layout or another cipher, are left alone: the others are as good as
 // without them.
-func (r *Ring) load(ctx context.Context) (keys map[uint64]ringKey, newer map[uint64]bool, err error) {
+func (r *Keyring) load(ctx context.Context) (keys map[uint64]sealKey, newer map[uint64]bool, err error) {
 	n := r.node
 	subjects, err := n.subjects(ctx, "keys", "keys.*")
 	if err != nil {
 		return nil, nil, err
 	}
-	keys, newer = make(map[uint64]ringKey, len(subjects)), map[uint64]bool{}
+	keys, newer = make(map[uint64]sealKey, len(subjects)), map[uint64]bool{}
 	for subject := range subjects {
 		epoch, err := strconv.ParseUint(strings.TrimPrefix(subject, n.subject("keys.")), 10, 64)
 		if err != nil {
@@ -260,7 +260,7 @@ func (r *Ring) load(ctx context.Context) (keys map[uint64]ringKey, newer map[uin
 		if err != nil {
 			return nil, nil, err
 		}
-		keys[epoch] = ringKey{aead, time.Unix(int64(binary.BigEndian.Uint64(data)), 0)}
+		keys[epoch] = sealKey{aead, time.Unix(int64(binary.BigEndian.Uint64(data)), 0)}
 	}
 	return keys, newer, nil
 }

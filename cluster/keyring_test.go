@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestRing_sealAndOpen(t *testing.T) {
+func TestKeyring_sealAndOpen(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, o Options) {
 		n := open(t, o)
@@ -48,10 +48,10 @@ func TestRing_sealAndOpen(t *testing.T) {
 
 // However many nodes start at once, they end up with keys that open each
 // other's seals.
-func TestRing_race(t *testing.T) {
+func TestKeyring_race(t *testing.T) {
 	t.Parallel()
 	n := open(t, Options{})
-	rings := []*Ring{n.Keys(), joined(t, n, "n2").Keys(), joined(t, n, "n3").Keys()}
+	rings := []*Keyring{n.Keys(), joined(t, n, "n2").Keys(), joined(t, n, "n3").Keys()}
 	sealed := make([][]byte, 30)
 	var wg sync.WaitGroup
 	for i := range sealed {
@@ -72,7 +72,7 @@ func TestRing_race(t *testing.T) {
 	}
 }
 
-func TestRing_rotates(t *testing.T) {
+func TestKeyring_rotates(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := open(t, Options{KeyRotate: time.Hour, Lease: time.Minute})
 		m := joined(t, n, "other")

@@ -24,17 +24,17 @@ type Node struct {
 	replayTTL string
 	log       *slog.Logger
 
-	dir    *directory     // nil in memory
-	tmp    string         // what JetStream wants to have in memory mode
-	server *server.Server // nil if the server is not ours; of the goroutine of outages, while that runs
-	link   link           // to it
-	conn   *nats.Conn
-	acks   *inbox // answers to writes
-	reads  *inbox // answers to reads, which are big and slow to take apart
-	turns  turns  // of reads of the log, see readsAtOnce
-	looks  turns  // of looks for its end
-	lease  *lease
-	ring   *Ring
+	dir       *directory     // nil in memory
+	tmp       string         // what JetStream wants to have in memory mode
+	server    *server.Server // nil if the server is not ours; of the goroutine of outages, while that runs
+	link      faultyLink     // to it
+	conn      *nats.Conn
+	acks      *inbox // answers to writes
+	reads     *inbox // answers to reads, which are big and slow to take apart
+	readSlots slots  // of reads of the log, see readsAtOnce
+	tailSlots slots  // of looks for its end
+	lease     *lease
+	keyring   *Keyring
 
 	outages  *outages
 	flusher  *flusher // nil: acknowledgements do not wait for the disk
@@ -67,7 +67,7 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 }
 
 func newNode(o Options) *Node {
-	n := &Node{opts: o, name: o.Node, boot: randomName(8), log: o.Log, replayTTL: formatTTL(o.ReplayAge), turns: make(turns, readsAtOnce), looks: make(turns, readsAtOnce)}
+	n := &Node{opts: o, name: o.Node, boot: randomName(8), log: o.Log, replayTTL: formatTTL(o.ReplayAge), readSlots: make(slots, readsAtOnce), tailSlots: make(slots, readsAtOnce)}
 	if o.Prefix != "" {
 		n.prefix = o.Prefix + "."
 	}
@@ -160,7 +160,7 @@ func (n *Node) join(ctx context.Context, s *server.Server) (err error) {
 		return err
 	}
 	n.lease = l
-	n.ring = newRing(n)
+	n.keyring = newKeyring(n)
 	go l.run()
 	return nil
 }
@@ -179,7 +179,7 @@ func (n *Node) Boot() string { return n.boot }
 func (n *Node) Suspended() bool { return n.lease.age() > n.opts.Lease }
 
 // Keys is the fleet's key ring.
-func (n *Node) Keys() *Ring { return n.ring }
+func (n *Node) Keys() *Keyring { return n.keyring }
 
 // Close waits for the writes in flight, deletes the node's entry, stops the
 // server and gives the data directory back. If ctx ends first it stops all the

@@ -195,23 +195,23 @@ func (n *Node) restart() error {
 }
 
 // link is where the connection finds the server of this process.
-type link struct {
+type faultyLink struct {
 	mu     sync.Mutex // guards server
 	server *server.Server
 }
 
-var _ nats.InProcessConnProvider = (*link)(nil)
+var _ nats.InProcessConnProvider = (*faultyLink)(nil)
 
 var errNoServer = errors.New("no server")
 
-func (l *link) set(s *server.Server) {
+func (l *faultyLink) set(s *server.Server) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.server = s
 }
 
 // InProcessConn opens a connection to the server that runs now.
-func (l *link) InProcessConn() (net.Conn, error) {
+func (l *faultyLink) InProcessConn() (net.Conn, error) {
 	l.mu.Lock()
 	s := l.server
 	l.mu.Unlock()

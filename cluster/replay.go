@@ -59,7 +59,7 @@ func (n *Node) read(ctx context.Context, stream string, from, to uint64) ([]Stor
 	for num := from; num <= to; num++ {
 		nums = append(nums, num)
 	}
-	slots, err := n.batch(ctx, n.turns, stream, nums)
+	slots, err := n.batch(ctx, n.readSlots, stream, nums)
 	if err != nil {
 		return nil, err
 	}
@@ -105,14 +105,14 @@ func (n *Node) recheck(ctx context.Context, stream string, nums []uint64, slots 
 }
 
 // turns are those of one kind of read.
-type turns chan struct{}
+type slots chan struct{}
 
 // errManyReads reports that a read got no turn in time. Nothing was read.
 var errManyReads = fmt.Errorf("%w: too many reads are under way", ErrUnavailable)
 
 // wait waits for a turn; done gives it back. It waits no longer than an answer may take:
 // when those before it get none either, nobody is served by waiting on.
-func (t turns) wait(ctx context.Context) (done func(), err error) {
+func (t slots) wait(ctx context.Context) (done func(), err error) {
 	timer := time.NewTimer(callTimeout)
 	defer timer.Stop()
 	select {
@@ -127,7 +127,7 @@ func (t turns) wait(ctx context.Context) (done func(), err error) {
 
 // slot reads the slot of append num from the leader, whatever append it holds.
 func (n *Node) slot(ctx context.Context, stream string, num uint64) (Stored, error) {
-	done, err := n.looks.wait(ctx)
+	done, err := n.tailSlots.wait(ctx)
 	if err != nil {
 		return Stored{}, err
 	}
@@ -142,7 +142,7 @@ func (n *Node) slot(ctx context.Context, stream string, num uint64) (Stored, err
 
 // batch reads the slots of nums by direct gets of explicit subjects, from any
 // replica. The answer is by slot and holds whatever append is in each.
-func (n *Node) batch(ctx context.Context, turns turns, stream string, nums []uint64) (map[uint64]Stored, error) {
+func (n *Node) batch(ctx context.Context, turns slots, stream string, nums []uint64) (map[uint64]Stored, error) {
 	slots := make(map[uint64]Stored, len(nums))
 	for chunk := range slices.Chunk(nums, maxBatch) {
 		for len(chunk) > 0 {
@@ -167,7 +167,7 @@ func (n *Node) batch(ctx context.Context, turns turns, stream string, nums []uin
 }
 
 // multiLast makes one batch request. more says that the answer was cut off.
-func (n *Node) multiLast(ctx context.Context, turns turns, stream string, nums []uint64) (slots map[uint64]Stored, more bool, err error) {
+func (n *Node) multiLast(ctx context.Context, turns slots, stream string, nums []uint64) (slots map[uint64]Stored, more bool, err error) {
 	head := n.eventSubject(stream, "")
 	req := make([]byte, 0, 64+len(nums)*(len(head)+8))
 	req = append(req, `{"multi_last":[`...)
@@ -273,7 +273,7 @@ func (n *Node) newest(ctx context.Context, stream string, from uint64, count int
 	for i := range nums {
 		nums[i] = from + uint64(i)
 	}
-	slots, err := n.batch(ctx, n.looks, stream, nums)
+	slots, err := n.batch(ctx, n.tailSlots, stream, nums)
 	if err != nil {
 		return 0, false, err
 	}

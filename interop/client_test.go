@@ -16,8 +16,8 @@ import (
 
 // The newest revision with sessions, and the one without.
 const (
-	revision = "2025-11-25"
-	modern   = "2026-07-28"
+	revision  = "2025-11-25"
+	stateless = "2026-07-28"
 )
 
 // dialer opens a session, as dial does.
@@ -26,7 +26,7 @@ type dialer func(*testing.T, *server, mcp.ClientOptions) *client
 // inBothEras runs a test with clients that have sessions, and with clients that have none.
 func inBothEras(t *testing.T, test func(*testing.T, dialer)) {
 	t.Parallel()
-	for _, version := range []string{revision, modern} {
+	for _, version := range []string{revision, stateless} {
 		t.Run(version, func(t *testing.T) {
 			test(t, func(t *testing.T, s *server, options mcp.ClientOptions) *client {
 				return dialAs(t, s, options, version)

@@ -75,7 +75,7 @@ func outlivePython(t *testing.T, python, era, how string) {
 	}
 	t.Logf("nobody served for %.2f s", r.away.Seconds())
 	want := map[string]string{"count": "counted to 12", "sleep": "slept 10000 ms", "echo": "still here"}
-	wantRevision, wantLogs := modern, []string(nil)
+	wantRevision, wantLogs := stateless, []string(nil)
 	if era == "sessions" {
 		want["tick"] = "ticked 2 times"
 		wantRevision, wantLogs = revision, []string{"1 of 2", "2 of 2"}

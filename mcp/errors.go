@@ -76,7 +76,7 @@ func (e *Error) WithData(v any) *Error {
 func (e *Error) For(r Revision) *Error {
 	code := e.Code
 	switch {
-	case !r.Modern():
+	case !r.Stateless():
 	case code == CodeResourceNotFound:
 		code = CodeInvalidParams
 	case code == CodeURLElicitationRequired:

@@ -12,11 +12,11 @@ type ErrorInfo struct {
 	Message string // sent when there is nothing more exact to say
 
 	// HTTPStatus is the status of a legacy answer that is this error and nothing
-	// else; ModernStatus that of one since 2026-07-28. An error inside a stream or a
+	// else; StatelessStatus that of one since 2026-07-28. An error inside a stream or a
 	// batch has no status of its own, and refusals before dispatch (a body too large,
 	// a store that cannot be reached) have theirs from the transport.
-	HTTPStatus   int
-	ModernStatus int
+	HTTPStatus      int
+	StatelessStatus int
 
 	// Retryable says that the request was not carried out and may be sent again
 	// once its cause is gone. False is both "not, and again would fail again" and
@@ -84,8 +84,8 @@ func (e *Error) HTTPStatus(r Revision) int {
 	switch {
 	case !ok:
 		return 200
-	case r.Modern():
-		return info.ModernStatus
+	case r.Stateless():
+		return info.StatelessStatus
 	}
 	return info.HTTPStatus
 }

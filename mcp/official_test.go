@@ -16,9 +16,9 @@ type official struct {
 }
 
 var (
-	legacyOfficial = official{mcp.Revision20251125, goTypes}
-	modernOfficial = official{mcp.Revision20260728, modernTypes()}
-	officials      = [2]official{legacyOfficial, modernOfficial}
+	legacyOfficial    = official{mcp.Revision20251125, goTypes}
+	statelessOfficial = official{mcp.Revision20260728, statelessTypes()}
+	officials         = [2]official{legacyOfficial, statelessOfficial}
 )
 
 // question is a request of 2026-07-28 to the client: no message, but a part of a
@@ -28,8 +28,8 @@ type question[P any] struct {
 	Params *P     `json:"params,omitempty"`
 }
 
-// modernTypes says which type is which definition of 2026-07-28.
-func modernTypes() map[string]reflect.Type {
+// statelessTypes says which type is which definition of 2026-07-28.
+func statelessTypes() map[string]reflect.Type {
 	types := maps.Clone(goTypes)
 	for _, gone := range []string{
 		"CancelTaskRequest", "CancelTaskResult", "CreateTaskResult", "ElicitationCompleteNotification", "GetTaskPayloadRequest", "GetTaskPayloadResult",

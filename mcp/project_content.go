@@ -13,7 +13,7 @@ import (
 // when nothing has to change. Structured content that the revision does not know
 // becomes a text block, unless one holds it already.
 func (x *CallToolResult) For(r Revision) *CallToolResult {
-	if x == nil || r.Modern() {
+	if x == nil || r.Stateless() {
 		return x
 	}
 	content, structured := structuredFor(x.Content.For(r), x.StructuredContent, r)
@@ -41,7 +41,7 @@ func structuredFor(c Contents, structured json.RawMessage, r Revision) (Contents
 // For returns the result as a client of the revision may see it, which is x itself
 // when nothing has to change.
 func (x *GetPromptResult) For(r Revision) *GetPromptResult {
-	if x == nil || r.Modern() || r == Revision20251125 && x.ResultType == "" {
+	if x == nil || r.Stateless() || r == Revision20251125 && x.ResultType == "" {
 		return x
 	}
 	messages := x.Messages
@@ -63,7 +63,7 @@ func (x *GetPromptResult) For(r Revision) *GetPromptResult {
 
 // For returns the result as a client of the revision may see it.
 func (x ReadResourceResult) For(r Revision) ReadResourceResult {
-	if !r.Modern() {
+	if !r.Stateless() {
 		x.ResultType, x.Cacheable = "", Cacheable{}
 	}
 	if r.Has(FeatureTitles) {

@@ -50,7 +50,7 @@ func (p CreateMessageParams) For(r Revision) (CreateMessageParams, error) {
 // withTools projects to the revisions whose sampling has tools. Since 2026-07-28 a
 // question is no request, and has no `_meta` of its own.
 func (p CreateMessageParams) withTools(r Revision) CreateMessageParams {
-	if r.Modern() {
+	if r.Stateless() {
 		p.Task, p.Meta = nil, nil
 	}
 	for i := range p.Tools {
@@ -94,7 +94,7 @@ func (p CreateMessageParams) withTools(r Revision) CreateMessageParams {
 // [FormSchema.For]. Before 2025-06-18 there are no forms: [ErrInexpressible].
 func (e ElicitForm) For(r Revision) (ElicitForm, error) {
 	switch {
-	case r.Modern():
+	case r.Stateless():
 		e.Task, e.Meta = nil, nil
 		return e, nil
 	case r.Has(FeatureURLElicitation):
@@ -122,7 +122,7 @@ func (e ElicitURL) For(r Revision) (ElicitURL, error) {
 	if !r.Has(FeatureURLElicitation) {
 		return ElicitURL{}, inexpressible("elicitation by URL", r)
 	}
-	if r.Modern() {
+	if r.Stateless() {
 		e.ElicitationID, e.Task, e.Meta = "", nil, nil
 	}
 	return e, nil

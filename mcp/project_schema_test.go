@@ -34,21 +34,21 @@ var projections = []struct {
 	{def: "InitializeResult", until: r11, project: by(mcp.InitializeResult.For)},
 	{def: "ReadResourceResult", project: func(v any, r mcp.Revision) (any, error) {
 		x := v.(*mcp.ReadResourceResult).For(r)
-		if r.Modern() { // which requires what no handler says
+		if r.Stateless() { // which requires what no handler says
 			x.ResultType, x.Cacheable = mcp.ResultComplete, mcp.Cacheable{TTL: new(int64(0)), CacheScope: mcp.CachePrivate}
 		}
 		return x, nil
 	}},
 	{def: "CallToolResult", project: func(v any, r mcp.Revision) (any, error) {
 		x := *v.(*mcp.CallToolResult).For(r)
-		if r.Modern() {
+		if r.Stateless() {
 			x.ResultType = mcp.ResultComplete
 		}
 		return x, nil
 	}},
 	{def: "GetPromptResult", project: func(v any, r mcp.Revision) (any, error) {
 		x := *v.(*mcp.GetPromptResult).For(r)
-		if r.Modern() {
+		if r.Stateless() {
 			x.ResultType = mcp.ResultComplete
 		}
 		return x, nil
@@ -150,7 +150,7 @@ func TestProjectedValuesAreLegal(t *testing.T) {
 					continue
 				}
 				def := p.def
-				if p.message != "" && !r.Modern() {
+				if p.message != "" && !r.Stateless() {
 					def, data = p.older, []byte(`{"method":"`+p.message+`","params":`+string(data)+`}`)
 				}
 				if err := others[r].check(def, data); err != nil {

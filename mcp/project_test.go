@@ -179,7 +179,7 @@ func TestProjectedMembers(t *testing.T) {
 				t.Fatal(err)
 			}
 			for path, since := range row.since {
-				want := r >= since && (!r.Modern() || !slices.Contains(gone[row.of], path))
+				want := r >= since && (!r.Stateless() || !slices.Contains(gone[row.of], path))
 				if got := there(decoded, path); got != want {
 					t.Errorf("%s for %s: %s is there %v, want %v: %s", row.of, r, path, got, want, data)
 				}

@@ -138,12 +138,12 @@ func TestErrorsOfEachRevision(t *testing.T) {
 	urls := mcp.ElicitURLsFirst(mcp.ElicitURL{URL: "https://x.example/"})
 	for _, r := range mcp.Revisions() {
 		for _, tt := range []struct {
-			e      *mcp.Error
-			modern int
+			e         *mcp.Error
+			stateless int
 		}{{missing, mcp.CodeInvalidParams}, {urls, mcp.CodeInvalidRequest}, {mcp.NewError(mcp.CodeInternalError, ""), mcp.CodeInternalError}, {mcp.NewError(7, "x"), 7}} {
 			got, want := tt.e.For(r), tt.e.Code
-			if r.Modern() {
-				want = tt.modern
+			if r.Stateless() {
+				want = tt.stateless
 			}
 			if got.Code != want || got.Message != tt.e.Message || string(got.Data) != string(tt.e.Data) || want == tt.e.Code && got != tt.e {
 				t.Errorf("%v: got %+v of %+v, want code %d", r, got, tt.e, want)

@@ -55,8 +55,8 @@ func (r Revision) String() string {
 // Valid reports whether r is one of the revisions.
 func (r Revision) Valid() bool { return r >= Revision20241105 && r <= Latest }
 
-// Modern reports whether r has no session: each request stands for itself.
-func (r Revision) Modern() bool { return r >= Revision20260728 && r <= Latest }
+// Stateless reports whether r has no session: each request stands for itself.
+func (r Revision) Stateless() bool { return r >= Revision20260728 && r <= Latest }
 
 // Has reports whether the revision has the feature.
 func (r Revision) Has(f Feature) bool {
@@ -70,12 +70,12 @@ func (r Revision) Has(f Feature) bool {
 // answered with [CodeInvalidParams] (lifecycle, version negotiation).
 func Negotiate(requested string, supported []Revision) Revision {
 	r, ok := ParseRevision(requested)
-	if ok && !r.Modern() && slices.Contains(supported, r) {
+	if ok && !r.Stateless() && slices.Contains(supported, r) {
 		return r
 	}
 	var newest Revision
 	for _, s := range supported {
-		if s.Valid() && !s.Modern() {
+		if s.Valid() && !s.Stateless() {
 			newest = max(newest, s)
 		}
 	}

@@ -456,9 +456,9 @@ func jsonMembers(typ reflect.Type) map[string]reflect.StructField {
 func TestZeroValuesKeepRequiredMembers(t *testing.T) {
 	t.Parallel()
 	legacy, _ := loadSchema(t, "2025-11-25")
-	modern, _ := loadSchema(t, "2026-07-28")
-	legacyOfficial.checkZeroValues(t, legacy, modern)
-	modernOfficial.checkZeroValues(t, modern, legacy)
+	stateless, _ := loadSchema(t, "2026-07-28")
+	legacyOfficial.checkZeroValues(t, legacy, stateless)
+	statelessOfficial.checkZeroValues(t, stateless, legacy)
 }
 
 func (o official) checkZeroValues(t *testing.T, defs, other map[string]*schema) {

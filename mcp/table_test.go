@@ -22,8 +22,8 @@ func TestRevisions(t *testing.T) {
 		if !ok || got != r {
 			t.Errorf("parse %q: got %v, %v", r.String(), got, ok)
 		}
-		if r.Modern() == r.Has(mcp.FeatureSessions) {
-			t.Errorf("%v: got modern %v, want the opposite of having sessions", r, r.Modern())
+		if r.Stateless() == r.Has(mcp.FeatureSessions) {
+			t.Errorf("%v: got stateless %v, want the opposite of having sessions", r, r.Stateless())
 		}
 	}
 	for _, s := range []string{"", "2025-11-26", "2025-11-25 ", "1.0.0", "DRAFT-2026"} {
@@ -32,7 +32,7 @@ func TestRevisions(t *testing.T) {
 		}
 	}
 	for _, r := range []mcp.Revision{0, mcp.Latest + 1, 255} {
-		if r.String() != "" || r.Valid() || r.Modern() || r.Has(mcp.FeatureSessions) || r.Has(mcp.FeatureListen) {
+		if r.String() != "" || r.Valid() || r.Stateless() || r.Has(mcp.FeatureSessions) || r.Has(mcp.FeatureListen) {
 			t.Errorf("revision %d: got a name, an era or a feature, want none", uint8(r))
 		}
 	}
@@ -253,7 +253,7 @@ func TestErrorTable(t *testing.T) {
 			t.Errorf("got %d %s twice", info.Code, info.Name)
 		}
 		codes[info.Code], names[info.Name] = true, true
-		if info.Message == "" || info.Doc == "" || info.HTTPStatus < 200 || info.ModernStatus < 200 {
+		if info.Message == "" || info.Doc == "" || info.HTTPStatus < 200 || info.StatelessStatus < 200 {
 			t.Errorf("%s: got an incomplete entry %+v", info.Name, info)
 		}
 		if got, ok := mcp.LookupError(info.Code); !ok || got != info {
@@ -284,7 +284,7 @@ func TestError(t *testing.T) {
 		t.Errorf("got %+v, want the error without data, the original untouched", got)
 	}
 	if got := mcp.NewError(mcp.CodeMethodNotFound, ""); got.HTTPStatus(mcp.Revision20251125) != 200 || got.HTTPStatus(mcp.Revision20260728) != 404 {
-		t.Error("method not found: want 200 in the legacy era, 404 in the modern one")
+		t.Error("method not found: want 200 in the legacy era, 404 in the stateless one")
 	}
 	if got := mcp.NewError(12, "m"); got.HTTPStatus(mcp.Latest) != 200 || got.Message != "m" {
 		t.Errorf("got %+v with status %d", got, got.HTTPStatus(mcp.Latest))

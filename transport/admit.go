@@ -58,7 +58,7 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 		x.SessionID = id
 		return h.admitPost(x, w, r)
 	}
-	if v := r.Header["Mcp-Session-Id"]; len(v) > 0 && !x.Modern {
+	if v := r.Header["Mcp-Session-Id"]; len(v) > 0 && !x.Stateless {
 		if len(v) > 1 || !visible(v[0]) {
 			return refuseSession
 		}
@@ -110,8 +110,8 @@ func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request)
 	if err := codec.Scan(x.Body, &x.Msg, h.o.Limits); err != nil {
 		return refuseMessage(err)
 	}
-	if x.Modern || x.Msg.ProtocolVersion != nil && h.bothEras(x) {
-		return h.admitModern(x, r.Header)
+	if x.Stateless || x.Msg.ProtocolVersion != nil && h.bothEras(x) {
+		return h.admitStateless(x, r.Header)
 	}
 	return nil
 }

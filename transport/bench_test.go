@@ -24,7 +24,7 @@ var pong = []byte(`{"jsonrpc":"2.0","id":7,"result":{}}`)
 func answering() http.Handler {
 	return NewHandler(funcs{post: func(x *Exchange) { x.Answer(200, pong) }}, Options{
 		Revisions:    []string{"2025-03-26", "2025-06-18", "2025-11-25"},
-		Modern:       []string{"2026-07-28"},
+		Stateless:    []string{"2026-07-28"},
 		Authenticate: func(*http.Request) (any, error) { return nil, nil },
 	})
 }
@@ -128,8 +128,8 @@ func serveFake(h http.Handler, message string, headers ...string) func() {
 
 // The headers of a request in either era.
 var (
-	legacyHeaders = []string{"Mcp-Session-Id: ABCDEFGHIJKLMNOPQRSTUVWXYZ", "Mcp-Protocol-Version: 2025-11-25"}
-	modernHeaders = []string{"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: echo"}
+	legacyHeaders    = []string{"Mcp-Session-Id: ABCDEFGHIJKLMNOPQRSTUVWXYZ", "Mcp-Protocol-Version: 2025-11-25"}
+	statelessHeaders = []string{"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: echo"}
 )
 
 func BenchmarkServeHTTP(b *testing.B) {
@@ -143,11 +143,11 @@ func BenchmarkServeHTTP(b *testing.B) {
 // BenchmarkEra serves one message, of the same bytes, as a call of either era.
 func BenchmarkEra(b *testing.B) {
 	b.Run("era=legacy", func(b *testing.B) { benchmarkFake(b, serveFake(answering(), legacyCall, legacyHeaders...)) })
-	b.Run("era=modern", func(b *testing.B) { benchmarkFake(b, serveFake(answering(), modernCall, modernHeaders...)) })
+	b.Run("era=stateless", func(b *testing.B) { benchmarkFake(b, serveFake(answering(), statelessCall, statelessHeaders...)) })
 }
 
-// legacyCall is modernCall with another key.
-var legacyCall = strings.Replace(modernCall, mcp.MetaProtocolVersion, strings.ToUpper(mcp.MetaProtocolVersion), 1)
+// legacyCall is statelessCall with another key.
+var legacyCall = strings.Replace(statelessCall, mcp.MetaProtocolVersion, strings.ToUpper(mcp.MetaProtocolVersion), 1)
 
 func benchmarkFake(b *testing.B, serve func()) {
 	b.ReportAllocs()
@@ -156,18 +156,18 @@ func benchmarkFake(b *testing.B, serve func()) {
 	}
 }
 
-// BenchmarkAdmitModern is what the headers and _meta of a modern call cost alone.
-func BenchmarkAdmitModern(b *testing.B) {
+// BenchmarkAdmitStateless is what the headers and _meta of a stateless call cost alone.
+func BenchmarkAdmitStateless(b *testing.B) {
 	for name, mcpName := range map[string]string{"plain": "echo", "base64": "=?base64?ZWNobw==?="} {
 		b.Run("name="+name, func(b *testing.B) {
 			h, header := answering().(*Handler), http.Header{"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {mcpName}}
-			x := &Exchange{h: h, Modern: true}
-			if err := codec.Scan([]byte(modernCall), &x.Msg, codec.Limits{}); err != nil {
+			x := &Exchange{h: h, Stateless: true}
+			if err := codec.Scan([]byte(statelessCall), &x.Msg, codec.Limits{}); err != nil {
 				b.Fatal(err)
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if no := h.admitModern(x, header); no != nil {
+				if no := h.admitStateless(x, header); no != nil {
 					b.Fatal(no.message)
 				}
 			}
@@ -184,14 +184,14 @@ func TestAllocations(t *testing.T) {
 	if got > base+2 {
 		t.Errorf("a POST allocates %v times, a bare handler %v: want at most 2 more", got, base)
 	}
-	if modern := testing.AllocsPerRun(200, serveFake(answering(), modernCall, modernHeaders...)); modern > got {
-		t.Errorf("a modern POST allocates %v times, a legacy one %v: want no more", modern, got)
+	if stateless := testing.AllocsPerRun(200, serveFake(answering(), statelessCall, statelessHeaders...)); stateless > got {
+		t.Errorf("a stateless POST allocates %v times, a legacy one %v: want no more", stateless, got)
 	}
 }
 
 // BenchmarkStream answers calls of either era with a stream of one event, one after another on one connection.
 func BenchmarkStream(b *testing.B) {
-	for era, raw := range map[string]string{"legacy": request("POST", "127.0.0.1", legacyCall, legacyHeaders...), "modern": callRequest()} {
+	for era, raw := range map[string]string{"legacy": request("POST", "127.0.0.1", legacyCall, legacyHeaders...), "stateless": callRequest()} {
 		b.Run("era="+era, func(b *testing.B) {
 			_, addr := reusing(b, funcs{post: oneEvent}, bothEras)
 			c := dial(b, addr)
@@ -214,8 +214,8 @@ func BenchmarkIdleStream(b *testing.B) {
 	b.Run("era=legacy", func(b *testing.B) {
 		idleStreams(b, request("GET", "127.0.0.1", "", append(node, legacyHeaders...)...))
 	})
-	b.Run("era=modern", func(b *testing.B) {
-		idleStreams(b, modernRequest(modernListen, append(node, "Mcp-Method: subscriptions/listen")...))
+	b.Run("era=stateless", func(b *testing.B) {
+		idleStreams(b, statelessRequest(statelessListen, append(node, "Mcp-Method: subscriptions/listen")...))
 	})
 }
 
@@ -229,7 +229,7 @@ func idleStreams(b *testing.B, raw string) {
 			x.Flush()
 			streams <- x
 		}
-		h := NewHandler(funcs{get: open, post: open}, Options{Revisions: []string{"2025-11-25"}, Modern: []string{"2026-07-28"}})
+		h := NewHandler(funcs{get: open, post: open}, Options{Revisions: []string{"2025-11-25"}, Stateless: []string{"2026-07-28"}})
 		s := httptest.NewServer(h)
 		conns := make([]net.Conn, n)
 		before := heap()

@@ -17,12 +17,12 @@
 //
 // # Eras
 //
-// Up to 2025-11-25 requests belong to sessions. From 2026-07-28 on, if [Options].Modern has it, each stands for itself,
-// and is modern if MCP-Protocol-Version says such a date or params._meta has a protocol version, whatever the method
-// or the other headers are; everything else is legacy. Of a modern POST is checked, in this order, once its message is
+// Up to 2025-11-25 requests belong to sessions. From 2026-07-28 on, if [Options].Stateless has it, each stands for itself,
+// and is stateless if MCP-Protocol-Version says such a date or params._meta has a protocol version, whatever the method
+// or the other headers are; everything else is legacy. Of a stateless POST is checked, in this order, once its message is
 // read: that it is one request or notification; the version in _meta, and that MCP-Protocol-Version is the same; that
 // it is served; in _meta the client's capabilities, and what it says of itself; Mcp-Method; Mcp-Name, where the method
-// has one. Of a notification only what is there is checked. A modern GET or DELETE is answered with 405, Mcp-Session-Id
+// has one. Of a notification only what is there is checked. A stateless GET or DELETE is answered with 405, Mcp-Session-Id
 // and Last-Event-ID are passed over, and Mcp-Param-* are for the dispatcher, which knows the tools ([codec.DecodeHeader]). A
 // version that is of neither era is refused with the id of its message.
 //
@@ -36,7 +36,7 @@
 //     any other connection.
 //   - No method of an Exchange but Room waits for the peer, except that Answer and Reject write a response, which a
 //     peer that does not read can hold up for at most WriteTimeout.
-//   - The client of a modern request cancels it by closing the connection: [Exchange.Context] is done at once, before
+//   - The client of a stateless request cancels it by closing the connection: [Exchange.Context] is done at once, before
 //     the first byte as in mid-stream, and nothing is written from then on.
 //   - What a Pipe writes is whole messages, each on one line, and nothing else. Its methods that write never wait.
 //
@@ -49,8 +49,8 @@
 //	  ├────────▶ streaming ──────────▶ finishing ────────────────────▶ gone
 //	  │              │                     │                            ▲
 //	  │              └─────────────────────┴── Cut, write error, ───────┤
-//	  │ Cut, closed (modern)                   too much queued,         │
-//	  │                                        closed (modern)          │
+//	  │ Cut, closed (stateless)                   too much queued,         │
+//	  │                                        closed (stateless)          │
 //	  └─────────────────────────────────────────────────────────────────┘
 //
 // # Connections of open streams
@@ -61,7 +61,7 @@
 // stream: call [Handler.Close]. Where a connection cannot be taken over (HTTP/2, wrapped writers) the goroutine of
 // ServeHTTP stays and does the writing, and the dispatcher runs on a goroutine of its own.
 //
-// A modern client cancels by closing the connection. Before the stream is open net/http notices that, and afterwards, of
+// A stateless client cancels by closing the connection. Before the stream is open net/http notices that, and afterwards, of
 // a connection that was taken over, one goroutine for all does, where the system can tell (Linux), and elsewhere one for
 // each.
 //

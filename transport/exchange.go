@@ -37,7 +37,7 @@ type Exchange struct {
 
 	// SessionID and Version are Mcp-Session-Id and MCP-Protocol-Version, "" if absent. Version is one of
 	// Options.Revisions. For Connector.Message SessionID is that of the query, for Connector.Connect it is "". Of a
-	// modern request Version is one of Options.Modern, and SessionID is "", whatever the header holds.
+	// stateless request Version is one of Options.Stateless, and SessionID is "", whatever the header holds.
 	SessionID, Version string
 
 	// LastEventID is the Last-Event-ID of a GET, verbatim and at most 256 bytes.
@@ -49,9 +49,9 @@ type Exchange struct {
 	// Header is the request's header. It must not be written to, and is gone when the dispatcher returns.
 	Header http.Header
 
-	// Modern says that the request stands for itself (2026-07-28): it has no session, its headers are those its _meta
+	// Stateless says that the request stands for itself (2026-07-28): it has no session, its headers are those its _meta
 	// and method ask for, and its client cancels it by closing the connection, see Context.
-	Modern bool
+	Stateless bool
 
 	endpoint endpoint
 	messages string // the path a session's messages go to, at the SSE endpoint
@@ -122,7 +122,7 @@ func (x *Exchange) release() {
 
 // leave ends the exchange for the goroutine of ServeHTTP, which returns next: unless the connection was taken over,
 // nobody may write from here on.
-func (x *Exchange) leave() {
+func (x *Exchange) handlerReturned() {
 	x.mu.Lock()
 	s, aborted, last := x.s, x.aborted, x.last
 	if s == nil {
@@ -160,7 +160,7 @@ func (x *Exchange) written() {
 }
 
 // Context returns a context that is done when the client is gone or, once the exchange is a stream, when the
-// connection was closed. It keeps the values of the request's context. Of a modern request it is done at once when the
+// connection was closed. It keeps the values of the request's context. Of a stateless request it is done at once when the
 // client closes the connection, also before anything was sent, and nothing is written after that; a client that closes
 // it once AnswerLast has answered cancels nothing.
 func (x *Exchange) Context() context.Context {
@@ -239,7 +239,7 @@ func (x *Exchange) baseDone() {
 	tellGone(cancel, hook)
 }
 
-// closed ends a modern exchange whose client has closed the connection, unless all that is left of it is to end.
+// closed ends a stateless exchange whose client has closed the connection, unless all that is left of it is to end.
 func (x *Exchange) closed() {
 	x.mu.Lock()
 	ended := x.s != nil && x.s.ended
@@ -249,9 +249,9 @@ func (x *Exchange) closed() {
 	}
 }
 
-// left reports whether the client of a modern request has closed the connection, after which nothing may be written.
+// left reports whether the client of a stateless request has closed the connection, after which nothing may be written.
 // It only knows of connections that were not taken over.
-func (x *Exchange) left() bool { return x.Modern && x.base.Err() != nil }
+func (x *Exchange) left() bool { return x.Stateless && x.base.Err() != nil }
 
 // RemoteAddr returns the client's address as net/http has it, "host:port".
 func (x *Exchange) RemoteAddr() string { return x.remote }
@@ -331,7 +331,7 @@ func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration, las
 
 // headers sets the headers every response of the dispatcher has. mu is held.
 func (x *Exchange) headers(header http.Header) {
-	if x.session != "" && x.endpoint == streamable && !x.Modern {
+	if x.session != "" && x.endpoint == streamable && !x.Stateless {
 		header["Mcp-Session-Id"] = []string{x.session}
 	}
 }

@@ -21,7 +21,7 @@ type Handler struct {
 	reads  *watchdog // of bodies
 	writes *watchdog // of plain answers
 
-	hangups hangups // of connections that were taken over for modern requests
+	hangups hangups // of connections that were taken over for stateless requests
 
 	mu      sync.Mutex // guards what follows; taken while an Exchange's mu is held, never the other way round
 	streams *Exchange  // list of the open streams
@@ -143,7 +143,7 @@ func (h *Handler) serve(x *Exchange, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.dispatch(x, r.Method)
-	x.leave()
+	x.handlerReturned()
 }
 
 func (h *Handler) dispatch(x *Exchange, method string) {

@@ -2,7 +2,7 @@ package transport
 
 import "net"
 
-// The client of a modern stream cancels it by closing the connection. Nobody reads from one that was taken over, so that
+// The client of a stateless stream cancels it by closing the connection. Nobody reads from one that was taken over, so that
 // somebody has to look: where the system can (hangup_linux.go) one goroutine for all of a Handler's, which has a stream
 // cost nothing beside its connection; else read below, whose stack is more than all the rest of a stream.
 

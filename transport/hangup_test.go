@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// modernHTTP is a modern request for an http.Client.
-func modernHTTP(ctx context.Context, url, body string) *http.Request {
+// statelessHTTP is a stateless request for an http.Client.
+func statelessHTTP(ctx context.Context, url, body string) *http.Request {
 	r, err := http.NewRequestWithContext(ctx, "POST", url, strings.NewReader(body))
 	if err != nil {
 		panic(err)
 	}
 	method, name := "tools/call", "echo"
-	if body == modernListen {
+	if body == statelessListen {
 		method, name = "subscriptions/listen", ""
 	}
 	for k, v := range map[string]string{"Content-Type": typeJSON, "Accept": typeJSON + ", " + typeSSE, "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": name} {
@@ -31,7 +31,7 @@ func modernHTTP(ctx context.Context, url, body string) *http.Request {
 }
 
 // bodies are a call, and a stream that lasts.
-var bodies = map[string]string{"call": modernCall, "listen": modernListen}
+var bodies = map[string]string{"call": statelessCall, "listen": statelessListen}
 
 // TestClosingCancels has clients close the connection, before anything was sent and in mid-stream. That nothing else
 // would end the context makes the test wait for ever if closing does not.
@@ -82,7 +82,7 @@ func TestClosingCancels(t *testing.T) {
 					client, url := start(t, h)
 					ctx, cancel := context.WithCancel(t.Context())
 					go func() {
-						resp, err := client.Do(modernHTTP(ctx, url, body))
+						resp, err := client.Do(statelessHTTP(ctx, url, body))
 						if err == nil {
 							_, _ = io.Copy(io.Discard, resp.Body)
 							resp.Body.Close()
@@ -258,7 +258,7 @@ func TestCloseAtTheEnd(t *testing.T) {
 	t.Parallel()
 	h := NewHandler(nil, Options{})
 	for ended, want := range map[bool]state{true: finishing, false: gone} {
-		x := &Exchange{h: h, Modern: true, s: &stream{ended: ended}, state: streaming}
+		x := &Exchange{h: h, Stateless: true, s: &stream{ended: ended}, state: streaming}
 		h.add(x)
 		x.state = finishing
 		x.closed()
@@ -357,7 +357,7 @@ func TestAnswerLast(t *testing.T) {
 				}
 			}}, bothEras)
 			client, url := start(t, h)
-			resp, err := client.Do(modernHTTP(t.Context(), url, modernCall))
+			resp, err := client.Do(statelessHTTP(t.Context(), url, statelessCall))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -396,7 +396,7 @@ func TestAnswerLastOutlivesTheConnection(t *testing.T) {
 	})
 }
 
-// TestAnswerKeepsTheConnection has modern calls one after another.
+// TestAnswerKeepsTheConnection has stateless calls one after another.
 func TestAnswerKeepsTheConnection(t *testing.T) {
 	t.Parallel()
 	s := serve(t, funcs{post: func(x *Exchange) {

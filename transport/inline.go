@@ -37,12 +37,12 @@ func (h *Handler) serveInline(x *Exchange, w http.ResponseWriter, method string)
 	if writes && !woken {
 		<-x.wake // The answer is being written. leave would wait for the lock, on which virtual time stands still.
 	}
-	x.leave()
+	x.handlerReturned()
 }
 
 // clientGone ends an exchange whose client is gone before anything was sent.
 func (x *Exchange) clientGone() {
-	if x.Modern {
+	if x.Stateless {
 		x.closed()
 		return
 	}

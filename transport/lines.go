@@ -69,7 +69,7 @@ var errLeft = errors.New("transport: the read was given up")
 
 // leavable reads from a reader whose Read cannot be interrupted, on a goroutine of its own, so that one can stop
 // waiting for it. That goroutine ends when its Read returns, and what it has read by then is lost.
-type leavable struct {
+type abandonable struct {
 	chunks chan chunk
 	stop   <-chan struct{} // gives up the read under way and those to come
 	rest   chunk
@@ -80,14 +80,14 @@ type chunk struct {
 	err  error
 }
 
-func leave(in io.Reader, stop <-chan struct{}) *leavable {
-	r := &leavable{chunks: make(chan chunk), stop: stop}
+func newAbandonable(in io.Reader, stop <-chan struct{}) *abandonable {
+	r := &abandonable{chunks: make(chan chunk), stop: stop}
 	go r.fill(in)
 	return r
 }
 
 // fill takes turns between two buffers: the one that was handed over last has been copied when the next is taken.
-func (r *leavable) fill(in io.Reader) {
+func (r *abandonable) fill(in io.Reader) {
 	var bufs [2][lineRoom]byte
 	for i := 0; ; i ^= 1 {
 		n, err := in.Read(bufs[i][:])
@@ -103,7 +103,7 @@ func (r *leavable) fill(in io.Reader) {
 }
 
 // Read is called by one goroutine at a time.
-func (r *leavable) Read(b []byte) (int, error) {
+func (r *abandonable) Read(b []byte) (int, error) {
 	if len(r.rest.data) == 0 && r.rest.err == nil {
 		select {
 		case r.rest = <-r.chunks:

@@ -35,7 +35,7 @@ func FuzzLines(f *testing.F) {
 		if step > 0 {
 			in = &steps{data, int(step)}
 		}
-		lines := newLines(leave(in, stop), int64(most))
+		lines := newLines(newAbandonable(in, stop), int64(most))
 		var got []line
 		for {
 			text, err := lines.next()

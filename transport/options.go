@@ -86,9 +86,9 @@ type Options struct {
 	// told to a client that asked for another one. Empty refuses every such request that has the header.
 	Revisions []string
 
-	// Modern are the supported revisions whose requests stand for themselves, from 2026-07-28 on. Empty refuses such
+	// Stateless are the supported revisions whose requests stand for themselves, from 2026-07-28 on. Empty refuses such
 	// requests as those of any other revision that is not supported.
-	Modern []string
+	Stateless []string
 
 	// Leaving reports whether the server is about to end, so that clients are to take other connections: responses
 	// say then that theirs is closed after them. Nil is never.
@@ -113,7 +113,7 @@ func (o Options) filled() Options {
 	o.AllowOrigins = lowered(o.AllowOrigins)
 	o.AllowHosts = lowered(o.AllowHosts)
 	o.Revisions = append([]string(nil), o.Revisions...)
-	o.Modern = append([]string(nil), o.Modern...)
+	o.Stateless = append([]string(nil), o.Stateless...)
 	return o
 }
 

@@ -92,7 +92,7 @@ func (p *Pipe) Serve(ctx context.Context, take func(m *codec.Message, line []byt
 	defer stop()
 	p.Gone(stop)
 	defer p.unread()
-	lines := newLines(leave(p.in, reading.Done()), p.o.MaxBody)
+	lines := newLines(newAbandonable(p.in, reading.Done()), p.o.MaxBody)
 	var m codec.Message
 	for {
 		line, err := lines.next()

@@ -59,13 +59,13 @@ var (
 	refuseClosing     = refusing(faults.Closing)
 	refuseKind        = refusing(faults.OneMessage)
 
-	refuseModernMethod = func() *refusal {
+	refuseStatelessMethod = func() *refusal {
 		r := refusing(faults.Method)
 		r.allow = "POST, OPTIONS"
 		return r
 	}()
 
-	// What is wrong with the headers and _meta of a modern message; of gives it its id.
+	// What is wrong with the headers and _meta of a stateless message; of gives it its id.
 	refuseNoRevision     = refusing(faults.NoRevision)
 	refuseNoCapabilities = refusing(faults.NoCapabilities)
 	refuseClientInfo     = refusing(faults.ClientInfo)
@@ -121,7 +121,7 @@ func (h *Handler) refuseRevision(x *Exchange, requested string) *refusal {
 	}
 	supported := append([]string{}, h.o.Revisions...)
 	if h.bothEras(x) {
-		supported = append(supported, h.o.Modern...)
+		supported = append(supported, h.o.Stateless...)
 	}
 	slices.SortFunc(supported, func(a, b string) int { return strings.Compare(b, a) }) // newest first, as clients choose
 	// Strings and slices of them cannot fail to marshal; what is no UTF-8 becomes U+FFFD.

@@ -24,7 +24,7 @@ func Reuse(ln net.Listener, s *http.Server) net.Listener {
 		Listener: ln, limit: s.IdleTimeout, ready: make(chan net.Conn), accepted: make(chan accepted), done: make(chan struct{}),
 		idle: make(map[net.Conn]struct{}),
 	}
-	if d, ok := ln.(*Door); ok {
+	if d, ok := ln.(*DrainListener); ok {
 		d.mu.Lock()
 		d.reuse = l
 		d.mu.Unlock()
@@ -113,7 +113,7 @@ func (l *reuse) put(c net.Conn) bool {
 		return false
 	default:
 	}
-	guestOf(c).rests(true)
+	drainConnOf(c).setIdle(true)
 	l.idle[c] = struct{}{}
 	go l.await(c)
 	return true
@@ -165,7 +165,7 @@ func (u *used) CloseWrite() error { return closeWrite(u.Conn) }
 // Clients of revisions without priming come back to a stream that breaks, and not when a response has ended well, so
 // that the end must not be announced to them: see Reuse.
 func (x *Exchange) leaves() bool {
-	if !x.h.leaving() || x.Modern {
+	if !x.h.leaving() || x.Stateless {
 		return x.h.leaving()
 	}
 	r, _ := mcp.ParseRevision(x.Version)

@@ -189,8 +189,8 @@ func TestReuseOfAClosedServer(t *testing.T) {
 	}
 }
 
-// TestReuseOfModernStreams sends modern requests on one connection, whose end is noticed during the last one.
-func TestReuseOfModernStreams(t *testing.T) {
+// TestReuseOfStatelessStreams sends stateless requests on one connection, whose end is noticed during the last one.
+func TestReuseOfStatelessStreams(t *testing.T) {
 	t.Parallel()
 	left := make(chan struct{})
 	_, addr := reusing(t, funcs{post: func(x *Exchange) {

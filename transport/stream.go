@@ -21,7 +21,7 @@ const (
 	cutTimeout = "write-timeout" // the peer does not read
 	cutPanic   = "panic"         // the dispatcher panicked
 	cutClosing = "closing"       // the handler was closed
-	cutClosed  = "client-closed" // the client of a modern request is gone, which is its cancel
+	cutClosed  = "client-closed" // the client of a stateless request is gone, which is its cancel
 )
 
 const (
@@ -121,8 +121,8 @@ func (x *Exchange) Open() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	// Over HTTP/1 a client may have shut down no more than what it sends; one that is gone is noticed by the first write.
-	// That of a modern request has cancelled it.
-	over := x.base.Err() != nil && (x.Modern || x.inline)
+	// That of a stateless request has cancelled it.
+	over := x.base.Err() != nil && (x.Stateless || x.inline)
 	if x.state != fresh || x.w == nil || over || !x.h.add(x) {
 		return false
 	}
@@ -156,7 +156,7 @@ func (x *Exchange) Open() bool {
 	}
 	x.w = nil
 	x.s.conn, x.s.reuse = conn, x.reuseOf(rw.Reader.Buffered())
-	if x.Modern {
+	if x.Stateless {
 		x.notice(conn)
 	}
 	x.s.head = x.appendHead(header)
@@ -406,7 +406,7 @@ func (x *Exchange) writeFault(err error) string {
 
 // goneReason is why a stream is cut whose client is gone.
 func (x *Exchange) goneReason() string {
-	if x.Modern {
+	if x.Stateless {
 		return cutClosed
 	}
 	return cutWrite

@@ -61,7 +61,7 @@ type Client struct {
 	lines    chan []byte   // to the server; a mutex would keep virtual time from passing
 	quit     chan struct{} // closed when nothing is to be written any more
 	gone     chan struct{} // closed when nothing is read any more
-	turn     chan struct{} // holds one while a question is answered
+	order    chan struct{} // holds one while a question is answered
 	served   chan error
 	closing  sync.Once
 	fault    error
@@ -107,7 +107,7 @@ func Connect(t testing.TB, srv *troupe.Server, o Options) *Client {
 	if o.Runtime.DrainWait == 0 {
 		o.Runtime.DrainWait = 5 * time.Second
 	}
-	c := &Client{o: o, stateful: o.Revision.Has(mcp.FeatureSessions), lines: make(chan []byte), quit: make(chan struct{}), gone: make(chan struct{}), turn: make(chan struct{}, 1), served: make(chan error, 1), waiting: map[string]request{}}
+	c := &Client{o: o, stateful: o.Revision.Has(mcp.FeatureSessions), lines: make(chan []byte), quit: make(chan struct{}), gone: make(chan struct{}), order: make(chan struct{}, 1), served: make(chan error, 1), waiting: map[string]request{}}
 	declared, err := json.Marshal(c.capabilities())
 	if err != nil {
 		t.Fatalf("troupetest: capabilities: %v", err)

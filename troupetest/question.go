@@ -43,8 +43,8 @@ func (c *Client) answers(ctx context.Context, questions mcp.InputRequests) (json
 // respond has the function of the options answer a question, one at a time.
 func (c *Client) respond(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	select {
-	case c.turn <- struct{}{}:
-		defer func() { <-c.turn }()
+	case c.order <- struct{}{}:
+		defer func() { <-c.order }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

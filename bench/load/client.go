@@ -13,11 +13,11 @@ import (
 
 // client is a raw HTTP client on one connection.
 type client struct {
-	conn    net.Conn
-	rd      *bufio.Reader
-	addr    string
-	session string
-	modern  bool
+	conn      net.Conn
+	rd        *bufio.Reader
+	addr      string
+	session   string
+	stateless bool
 }
 
 func dial(addr string) *client {
@@ -30,7 +30,7 @@ func (c *client) request(dst []byte, body string) []byte {
 	dst = append(dst, "POST /mcp HTTP/1.1\r\nHost: "...)
 	dst = append(dst, c.addr...)
 	dst = append(dst, "\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"...)
-	if c.modern {
+	if c.stateless {
 		dst = append(dst, "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: echo\r\n"...)
 	} else if c.session != "" {
 		dst = append(dst, "Mcp-Session-Id: "...)
@@ -83,14 +83,14 @@ func (c *client) call(body string) string {
 }
 
 // run drives one server and measures it.
-func run(name string, args func(string) []string, conns, size int, modern bool, d time.Duration) result {
+func run(name string, args func(string) []string, conns, size int, stateless bool, d time.Duration) result {
 	p := startServer(args)
 	defer p.stop()
 	clients := make([]*client, conns)
 	for i := range clients {
 		c := dial(p.addr)
-		c.modern = modern
-		if clients[i] = c; modern {
+		c.stateless = stateless
+		if clients[i] = c; stateless {
 			continue
 		}
 		c.session = c.call(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"load","version":"1"}}}`)
@@ -110,7 +110,7 @@ func run(name string, args func(string) []string, conns, size int, modern bool, 
 						break
 					}
 					meta := ""
-					if modern {
+					if stateless {
 						meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"load","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},`
 					}
 					body := `{"jsonrpc":"2.0","id":` + strconv.Itoa(id) + `,"method":"tools/call","params":{` + meta + `"name":"echo","arguments":{"text":"` + text + `"}}}`

@@ -36,7 +36,7 @@ func hold(bin, what string, n int) error {
 	check(os.Setenv("GOGC", "10"))
 	p := startServer(func(addr string) []string {
 		return []string{bin, "serve", "--memory", "--listen", addr, "--log-level", "error", "--drain-delay", "1ms", "--drain-wait", "1s", "--max-ask", "20s",
-			"--parked-per-principal", "0", "--streams-per-principal", "0", "--calls-per-principal", "0",
+			"--pending-per-principal", "0", "--streams-per-principal", "0", "--calls-per-principal", "0",
 			"--call-rate", fmt.Sprint(beyondLoad), "--principal-rate", fmt.Sprint(beyondLoad)}
 	})
 	defer p.stop()
@@ -44,10 +44,10 @@ func hold(bin, what string, n int) error {
 	budget := holdBudgets[what]
 	one := map[string]func(i int){
 		"parked": func(i int) {
-			body := modernBody(i, "tools/call", `"name":"ask","arguments":{"question":"?"}`, `{"elicitation":{}}`)
+			body := statelessBody(i, "tools/call", `"name":"ask","arguments":{"question":"?"}`, `{"elicitation":{}}`)
 			r, err := http.NewRequest(http.MethodPost, "http://"+p.addr+"/mcp", strings.NewReader(body))
 			check(err)
-			for k, v := range modernHeader("tools/call", "ask") {
+			for k, v := range statelessHeader("tools/call", "ask") {
 				r.Header[k] = v
 			}
 			resp, err := http.DefaultClient.Do(r)
@@ -63,10 +63,10 @@ func hold(bin, what string, n int) error {
 			c, err := net.Dial("tcp", p.addr)
 			check(err)
 			open = append(open, c)
-			body := modernBody(i, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, `{}`)
+			body := statelessBody(i, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`, `{}`)
 			var b strings.Builder
 			fmt.Fprintf(&b, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n", p.addr, len(body))
-			for k, v := range modernHeader("subscriptions/listen", "") {
+			for k, v := range statelessHeader("subscriptions/listen", "") {
 				fmt.Fprintf(&b, "%s: %s\r\n", k, v[0])
 			}
 			_, err = io.WriteString(c, b.String()+"\r\n"+body)
@@ -144,12 +144,12 @@ func (p *process) atRest() (int64, error) {
 	return p.live(), nil
 }
 
-func modernBody(id int, method, params, capabilities string) string {
+func statelessBody(id int, method, params, capabilities string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
 		`"io.modelcontextprotocol/clientInfo":{"name":"load","version":"1"},"io.modelcontextprotocol/clientCapabilities":%s},%s}}`, id, method, capabilities, params)
 }
 
-func modernHeader(method, name string) http.Header {
+func statelessHeader(method, name string) http.Header {
 	h := http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"},
 		"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {method}}
 	if name != "" {

@@ -4,7 +4,7 @@
 // their own on the loopback interface; every server runs in every round, and what
 // counts is the ratio within a round.
 //
-//	go run ./bench/load [--conns 32] [--seconds 3] [--rounds 5] [--size 105] [--modern] [--out FILE]
+//	go run ./bench/load [--conns 32] [--seconds 3] [--rounds 5] [--size 105] [--stateless] [--out FILE]
 //	go run ./bench/load hold parked|listen N
 //
 // hold fails when those who wait take more memory than their budget, or leave some
@@ -53,7 +53,7 @@ func main() {
 	rounds := flag.Int("rounds", 5, "rounds; each runs every server")
 	size := flag.Int("size", 105, "bytes of text to echo")
 	bin := flag.String("bin", "", "the troupe binary; empty builds it")
-	modern := flag.Bool("modern", false, "requests that stand for themselves (2026-07-28)")
+	stateless := flag.Bool("stateless", false, "requests that stand for themselves (2026-07-28)")
 	out := flag.String("out", "", "file for the results as JSON")
 	flag.Parse()
 	log.SetFlags(0)
@@ -91,7 +91,7 @@ func main() {
 	for round := range *rounds {
 		base := time.Duration(0)
 		for _, s := range servers {
-			r := run(s.name, s.args, *conns, *size, *modern, time.Duration(*seconds*float64(time.Second)))
+			r := run(s.name, s.args, *conns, *size, *stateless, time.Duration(*seconds*float64(time.Second)))
 			r.Round = round + 1
 			if s.name == "bare" {
 				base = r.CPU

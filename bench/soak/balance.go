@@ -265,7 +265,7 @@ func (b *balanced) failed(format string, args ...any) {
 
 // visits is a client without a session.
 func (b *balanced) visits(rt *http.Transport, rng *rand.Rand, over time.Time) {
-	c := client.NewModern(b.url, rt, `{}`)
+	c := client.NewStateless(b.url, rt, `{}`)
 	for i := 1; time.Now().Before(over); i++ {
 		id, began, tool := fmt.Sprint(i), time.Now(), `"name":"echo","arguments":{"text":"here"}`
 		want := `"text":"here"`

@@ -45,7 +45,7 @@ func runCancel(ctx context.Context, o options) (*cancelReport, error) {
 	if _, err := w.start(); err != nil {
 		return nil, err
 	}
-	c := client.NewModern(w.p.url(0), w.rt, `{}`)
+	c := client.NewStateless(w.p.url(0), w.rt, `{}`)
 	for i := range cancelIdle {
 		a, err := c.Call(w.ctx, fmt.Sprint(i), "subscriptions/listen", `"notifications":{}`)
 		if err != nil {
@@ -83,7 +83,7 @@ func runCancel(ctx context.Context, o options) (*cancelReport, error) {
 
 // cancelled makes a call, closes its connection when its handler runs, and returns how
 // long after that another call has its place.
-func (w *world) cancelled(c *client.Modern, call string) (time.Duration, error) {
+func (w *world) cancelled(c *client.Stateless, call string) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	defer cancel()
 	type result struct {
@@ -128,7 +128,7 @@ func (w *world) cancelled(c *client.Modern, call string) (time.Duration, error) 
 }
 
 // free reports that a call may begin.
-func free(ctx context.Context, c *client.Modern) (bool, error) {
+func free(ctx context.Context, c *client.Stateless) (bool, error) {
 	a, err := c.Call(ctx, "1", "tools/call", `"name":"echo","arguments":{"text":"free"}`)
 	switch {
 	case err != nil:

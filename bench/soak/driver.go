@@ -19,12 +19,12 @@ type driver struct {
 	c   *client.Client
 	ids atomic.Int64
 
-	mu       sync.Mutex // guards the rest
-	open     []*call    // not answered yet
-	done     []*call    // answered in this round or one of the last
-	alone    *standalone
-	batches  []*batch // not answered yet
-	hasNever bool     // one question is never answered
+	mu         sync.Mutex // guards the rest
+	open       []*call    // not answered yet
+	done       []*call    // answered in this round or one of the last
+	standalone *standalone
+	batches    []*batch // not answered yet
+	hasNever   bool     // one question is never answered
 
 	updates atomic.Int64 // that came for the driver's resource
 	wanted  atomic.Int64 // as many at least: each touch is followed by one

@@ -12,15 +12,15 @@ import (
 
 // killReport is what a run of kills found.
 type killReport struct {
-	Scenario string           `json:"scenario"`
-	Seed     uint64           `json:"seed"`
-	Rounds   int              `json:"rounds"`
-	Clients  int              `json:"clients"`
-	Visitors int              `json:"visitors"`
-	Servers  int              `json:"servers"`
-	Seconds  float64          `json:"seconds"`
-	Restart  restartTimes     `json:"restart_to_first_answer_ms"`
-	Counts   map[string]int64 `json:"counts"`
+	Scenario  string           `json:"scenario"`
+	Seed      uint64           `json:"seed"`
+	Rounds    int              `json:"rounds"`
+	Clients   int              `json:"clients"`
+	Stateless int              `json:"stateless_clients"`
+	Servers   int              `json:"servers"`
+	Seconds   float64          `json:"seconds"`
+	Restart   restartTimes     `json:"restart_to_first_answer_ms"`
+	Counts    map[string]int64 `json:"counts"`
 }
 
 type restartTimes struct {
@@ -48,16 +48,16 @@ func runKill(ctx context.Context, o options) (*killReport, error) {
 			return nil, err
 		}
 		fmt.Fprintf(o.log, "round %d of %d: %d calls, %d events, %d resumes; without a session %d calls, %d answers to questions\n", r+1, o.rounds,
-			w.figures.Calls.Load(), w.figures.Events.Load(), w.figures.Resumes.Load(), w.alone.Calls.Load(), w.alone.Answered.Load())
+			w.figures.Calls.Load(), w.figures.Events.Load(), w.figures.Resumes.Load(), w.stateless.Calls.Load(), w.stateless.Answered.Load())
 	}
 	w.round.Store(int64(o.rounds) + 10) // nothing may take longer now
 	if err := w.finish(); err != nil {
 		return nil, err
 	}
 	counts := w.figures.counts()
-	w.alone.counts(counts)
+	w.stateless.counts(counts)
 	return &killReport{
-		Scenario: "kill", Seed: o.seed, Rounds: o.rounds, Clients: o.clients, Visitors: len(w.visitors), Servers: o.servers,
+		Scenario: "kill", Seed: o.seed, Rounds: o.rounds, Clients: o.clients, Stateless: len(w.statelessClients), Servers: o.servers,
 		Seconds: time.Since(began).Seconds(), Restart: timesOf(w.early), Counts: counts,
 	}, nil
 }
@@ -72,7 +72,7 @@ func (w *world) killRound() error {
 	for _, d := range w.drivers {
 		d.load(killAfter)
 	}
-	for _, v := range w.visitors {
+	for _, v := range w.statelessClients {
 		v.load(killAfter)
 	}
 	w.wait(killAfter)
@@ -96,17 +96,17 @@ func (w *world) killRound() error {
 		}
 		w.figures.Survivors.Add(1)
 	}
-	for i, v := range w.visitors {
+	for i, v := range w.statelessClients {
 		v.echo(1000 + i)
-		v.swap(w.visitors[(i+1)%len(w.visitors)], rng)
+		v.swap(w.statelessClients[(i+1)%len(w.statelessClients)], rng)
 	}
 	w.copiesSurvive()
 	for _, d := range w.drivers {
 		d.settle()
 	}
-	for _, v := range w.visitors {
+	for _, v := range w.statelessClients {
 		v.settle()
-		v.turnBack(rng)
+		v.pageAgain(rng)
 		v.leave(25*time.Millisecond, rng.IntN(2) == 0) // finish looks whether that is noticed
 	}
 	for i, d := range w.drivers {
@@ -159,21 +159,21 @@ func (d *driver) settle() {
 	if d.old {
 		return
 	}
-	if s := d.alone; !w.until(s.complete) && w.ctx.Err() == nil {
+	if s := d.standalone; !w.until(s.complete) && w.ctx.Err() == nil {
 		w.violated(s.f.rec, "%s: ticks that were answered did not come", d)
 	}
 	if !w.until(func() bool { return d.updates.Load() >= d.wanted.Load() }) && w.ctx.Err() == nil {
-		w.violated(d.alone.f.rec, "%s: a resource was touched and no update came: %d of %d", d, d.updates.Load(), d.wanted.Load())
+		w.violated(d.standalone.f.rec, "%s: a resource was touched and no update came: %d of %d", d, d.updates.Load(), d.wanted.Load())
 	}
-	if _, err := d.alone.f.rec.Merge(); err != nil && w.ctx.Err() == nil {
-		w.violated(d.alone.f.rec, "%s: standalone stream: %v", d, err)
+	if _, err := d.standalone.f.rec.Merge(); err != nil && w.ctx.Err() == nil {
+		w.violated(d.standalone.f.rec, "%s: standalone stream: %v", d, err)
 	}
 }
 
 // finish waits for everything, and looks at the questions nobody answered: they
 // are still open, and end without an answer when they are cancelled.
 func (w *world) finish() error {
-	for _, v := range w.visitors {
+	for _, v := range w.statelessClients {
 		v.settle()
 	}
 	for _, d := range w.drivers {

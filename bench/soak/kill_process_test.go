@@ -21,11 +21,11 @@ func TestKill(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, what := range []string{
-				"modern_calls", "modern_streams", "modern_left", "modern_pages_over_a_restart", "modern_answered_over_a_restart", "modern_lost_-32010",
-				"modern_same_answers_again", "modern_other_answers_refused", "modern_listeners_again", "modern_updates", "modern_foreign_states_refused",
+				"stateless_calls", "modern_streams", "modern_left", "modern_pages_over_a_restart", "modern_answered_over_a_restart", "modern_lost_-32010",
+				"stateless_same_answers_again", "modern_other_answers_refused", "modern_listeners_again", "modern_updates", "modern_foreign_states_refused",
 				"resumes", "resumes_from_earlier", "replays_of_answered", "safe_calls_over_a_restart", "calls_lost_-32010", "answers_given", "batches", "resource_updates", "servers_after_restart",
 			} {
-				if r.Counts[what] == 0 && (servers > 1 || what != "servers_after_restart" && what != "modern_foreign_states_refused") {
+				if r.Counts[what] == 0 && (servers > 1 || what != "servers_after_restart" && what != "stateless_foreign_states_refused") {
 					t.Errorf("the run had no %s: it proves less than it should", what)
 				}
 			}

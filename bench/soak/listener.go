@@ -11,10 +11,10 @@ import (
 	"github.com/troupe-run/troupe/bench/client"
 )
 
-// listener keeps a subscriptions/listen stream open for a visitor, and opens another
+// listener keeps a subscriptions/listen stream open for a stateless client, and opens another
 // when it breaks.
 type listener struct {
-	v       *visitor
+	v       *statelessClient
 	rng     *rand.Rand
 	serial  int64        // of the stream that is, or was last, open
 	open    atomic.Int64 // the serial of the stream that is acknowledged and open, 0 if none is
@@ -22,7 +22,7 @@ type listener struct {
 	updates atomic.Int64
 }
 
-// resource is the URI of which the visitor wants updates, and nobody else.
+// resource is the URI of which the stateless client wants updates, and nobody else.
 func (l *listener) resource() string { return fmt.Sprintf("test://template/v%d/data", l.v.n) }
 
 // run listens until the run ends.
@@ -67,16 +67,16 @@ func (l *listener) read(events *client.Events, id string, boot int64) error {
 		}
 		if n > 0 {
 			l.updates.Add(1)
-			l.v.w.alone.Updates.Add(1)
+			l.v.w.stateless.Updates.Add(1)
 			if l.rng.IntN(8) == 0 {
 				return errDropped
 			}
 			continue
 		}
 		l.serial++
-		l.v.w.alone.Listens.Add(1)
+		l.v.w.stateless.Listens.Add(1)
 		if l.serial > 1 {
-			l.v.w.alone.ListensAgain.Add(1)
+			l.v.w.stateless.ListensAgain.Add(1)
 		}
 		if boot != 0 {
 			l.boot.Store(boot)
@@ -85,7 +85,7 @@ func (l *listener) read(events *client.Events, id string, boot int64) error {
 	}
 }
 
-// touch has the visitor's resource updated. The stream that was open before and is
+// touch has the stateless client's resource updated. The stream that was open before and is
 // open afterwards has to tell.
 func (l *listener) touch() {
 	w := l.v.w

@@ -14,9 +14,9 @@ import (
 	"github.com/troupe-run/troupe/bench/client"
 )
 
-// parked is a call that waits for its visitor's input once or several times.
+// parked is a call that waits for its stateless client's input once or several times.
 type parked struct {
-	v      *visitor
+	v      *statelessClient
 	tool   string
 	call   string // the members of its params, without state and answers
 	safe   bool
@@ -50,7 +50,7 @@ func formAnswer(key, field, value string) string {
 }
 
 // newParked draws a call and its answers, which are like no other call's.
-func (v *visitor) newParked(rng *rand.Rand) *parked {
+func (v *statelessClient) newParked(rng *rand.Rand) *parked {
 	k := &parked{v: v, safe: true, rng: rand.New(rand.NewPCG(rng.Uint64(), 1)), when: answerTime(rng.IntN(int(early)))}
 	k.rounds = int(v.w.round.Load()) + 1
 	if k.when == inRounds {
@@ -94,7 +94,7 @@ func (v *visitor) newParked(rng *rand.Rand) *parked {
 }
 
 // place begins a call and sees it through.
-func (v *visitor) place(k *parked) {
+func (v *statelessClient) place(k *parked) {
 	v.mu.Lock()
 	v.open = append(v.open, k)
 	v.mu.Unlock()
@@ -128,7 +128,7 @@ func (k *parked) with(given string) string {
 	return k.call + `,"requestState":"` + k.state + `","inputResponses":{` + given + `}`
 }
 
-// asksFor is what of a response the visitor looks at beside a message's.
+// asksFor is what of a response the stateless client looks at beside a message's.
 type asksFor struct {
 	Result struct {
 		ResultType    string
@@ -149,7 +149,7 @@ func (k *parked) asked(at int, body []byte, boot int64) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.at, k.state, k.boot = at, a.Result.RequestState, boot
-	k.v.w.alone.Asked.Add(1)
+	k.v.w.stateless.Asked.Add(1)
 	return nil
 }
 
@@ -185,7 +185,7 @@ func (k *parked) run() {
 		}
 		k.repeat(id, params, a, boot)
 	}
-	w.alone.Answered.Add(1)
+	w.stateless.Answered.Add(1)
 }
 
 // pause waits until it is time to answer.
@@ -238,7 +238,7 @@ func (k *parked) judge(id string, a *client.Answer, boot int64) (over bool, err 
 	case a.Status != http.StatusOK || !m.answers(id):
 		return false, fmt.Errorf("it is no answer")
 	case m.Error != nil && m.Error.Code == codeCallLost && !k.safe && elsewhere:
-		w.alone.Lost.Add(1)
+		w.stateless.Lost.Add(1)
 		return true, nil
 	case m.Error != nil:
 		return false, fmt.Errorf("error %d", m.Error.Code)
@@ -250,7 +250,7 @@ func (k *parked) judge(id string, a *client.Answer, boot int64) (over bool, err 
 		return false, fmt.Errorf("it should say %q", k.text)
 	}
 	if boot > k.boot {
-		w.alone.Later.Add(1)
+		w.stateless.Later.Add(1)
 	}
 	return true, nil
 }
@@ -277,7 +277,7 @@ func (k *parked) repeat(id, params string, a *client.Answer, boot int64) {
 	if string(b.Body) != badState(id) {
 		w.violated(nil, "%s: %s sent again with other answers got %d %s", k.v, k, b.Status, b.Body)
 	}
-	w.alone.Late.Add(1)
+	w.stateless.Late.Add(1)
 }
 
 // equal checks that what was sent twice to one start had one outcome.
@@ -285,5 +285,5 @@ func (k *parked) equal(what string, a, b *client.Answer) {
 	if a.Status != b.Status || string(a.Body) != string(b.Body) {
 		k.v.w.violated(nil, "%s: %s, sent %s, got %d %s, and then %d %s", k.v, k, what, a.Status, a.Body, b.Status, b.Body)
 	}
-	k.v.w.alone.Repeats.Add(1)
+	k.v.w.stateless.Repeats.Add(1)
 }

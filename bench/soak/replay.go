@@ -139,9 +139,9 @@ func (d *driver) someEventID(rng *rand.Rand) string {
 	if d.old {
 		return ""
 	}
-	events, err := d.alone.f.rec.Merge()
+	events, err := d.standalone.f.rec.Merge()
 	if err != nil {
-		d.w.violated(d.alone.f.rec, "%s: standalone stream: %v", d, err)
+		d.w.violated(d.standalone.f.rec, "%s: standalone stream: %v", d, err)
 	}
 	return events[0].ID
 }

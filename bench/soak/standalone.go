@@ -42,7 +42,7 @@ func (d *driver) listen() error {
 	s := &standalone{ended: make(chan struct{}), at: -1}
 	s.f = follower{d: d, rng: rand.New(rand.NewPCG(d.w.o.seed, uint64(d.n))), event: s.event, begun: make(chan struct{})}
 	d.mu.Lock()
-	d.alone = s
+	d.standalone = s
 	d.mu.Unlock()
 	go func() {
 		defer close(s.ended)
@@ -112,7 +112,7 @@ func (d *driver) newTick(rng *rand.Rand) *call {
 // of one that has sent none so far, and perhaps never will.
 func (d *driver) placeTick(k *call) {
 	d.mu.Lock()
-	s := d.alone
+	s := d.standalone
 	d.mu.Unlock()
 	t := &ticking{k: k, n: k.to}
 	s.mu.Lock()
@@ -138,7 +138,7 @@ func (d *driver) placeTick(k *call) {
 // rotate opens a new standalone stream, which ends the one before.
 func (d *driver) rotate() {
 	d.mu.Lock()
-	old := d.alone
+	old := d.standalone
 	d.mu.Unlock()
 	old.f.replaced.Store(true)
 	if err := d.listen(); err != nil {

@@ -26,8 +26,8 @@ type world struct {
 	copies  []*client.Client // a session with each server, where there are several
 	figures figures
 
-	visitors []*visitor // clients without a session
-	alone    figuresAlone
+	statelessClients []*statelessClient // clients without a session
+	stateless        statelessFigures
 
 	ctx   context.Context
 	fail  context.CancelCauseFunc

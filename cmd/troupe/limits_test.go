@@ -32,7 +32,7 @@ func TestLimitDefaults(t *testing.T) {
 		MaxCall: time.Hour, MaxAsk: 10 * time.Minute, SessionIdle: 72 * time.Hour, SessionMax: 30 * 24 * time.Hour,
 		ReplayAge: 10 * time.Minute, ReplayEvents: 1000, ReplayBytes: 4 << 20,
 		CallRate: 100, LogRate: 500, PrincipalRate: 1000, CallsPerSession: 256, CallsPerPrincipal: 1024, CallsPerNode: 10_000, SessionsPerPrincipal: 100_000,
-		StreamsPerSession: 64, StreamsPerPrincipal: 1024, ParkedPerSession: 64, ParkedPerPrincipal: 1024, SubscriptionsPerSession: 1000,
+		StreamsPerSession: 64, StreamsPerPrincipal: 1024, PendingPerSession: 64, PendingPerPrincipal: 1024, SubscriptionsPerSession: 1000,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v, want\n%+v", got, want)
@@ -88,7 +88,7 @@ func differing(a, b troupe.Options) (names []string) {
 func TestZeroIsNoLimit(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"call-rate", "principal-rate", "calls-per-session", "calls-per-principal", "calls-per-node", "sessions-per-principal",
-		"streams-per-session", "streams-per-principal", "parked-per-session", "parked-per-principal", "subscriptions-per-session"} {
+		"streams-per-session", "streams-per-principal", "pending-per-session", "pending-per-principal", "subscriptions-per-session"} {
 		got := optionsOf(t, "", "--"+name, "0")
 		field := differing(optionsOf(t, ""), got)
 		if len(field) != 1 {

@@ -35,12 +35,12 @@ type settings struct {
 	node   string
 	lease  time.Duration
 
-	conformance bool
-	pageSize    count
-	sseGrace    time.Duration
-	modernGrace time.Duration
-	pingEvery   time.Duration
-	limits      limits
+	conformance    bool
+	pageSize       count
+	sseGrace       time.Duration
+	statelessGrace time.Duration
+	pingEvery      time.Duration
+	limits         limits
 
 	logLevel  string
 	logFormat string
@@ -53,7 +53,7 @@ var settingGroups = slices.Concat(ownGroups, limitGroups(ownGroups))
 var ownGroups = []flagGroup{
 	{"Where and to whom", []string{"listen", "allow-anonymous", "allow-origin", "allow-host", "trusted-proxy", "tls-cert", "tls-key"}},
 	{"What is kept", []string{"data", "memory", "max-store", "sync"}},
-	{"How it serves and ends", []string{"conformance", "page-size", "sse-grace", "modern-grace", "retry", "ping-every", "drain-delay", "drain-wait"}},
+	{"How it serves and ends", []string{"conformance", "page-size", "sse-grace", "stateless-grace", "retry", "ping-every", "drain-delay", "drain-wait"}},
 	{"This node", []string{"node", "lease", "log-level", "log-format", "config"}},
 }
 
@@ -77,7 +77,7 @@ func (s *settings) register(cmd *cobra.Command) {
 	s.pageSize = 100
 	f.Var(&s.pageSize, "page-size", "`number` of items in one page of a list")
 	f.DurationVar(&s.sseGrace, "sse-grace", 250*time.Millisecond, "`time` a call may take and still be answered as plain JSON")
-	f.DurationVar(&s.modernGrace, "modern-grace", 10*time.Second, "the same `time` for calls of 2026-07-28, whose status waits for their handler")
+	f.DurationVar(&s.statelessGrace, "stateless-grace", 10*time.Second, "the same `time` for calls of 2026-07-28, whose status waits for their handler")
 	f.DurationVar(&s.pingEvery, "ping-every", 0, "`time` between pings of clients that listen; two without an answer end the connection; 0s for none")
 
 	f.StringVar(&s.node, "node", "", "`name` of this node (the one that the data directory has)")
@@ -103,7 +103,7 @@ func (s *settings) check(byFlag func(name string) bool) error {
 		value, least time.Duration
 	}{
 		{"sync", s.sync, 0}, {"ping-every", s.pingEvery, 0},
-		{"sse-grace", s.sseGrace, time.Millisecond}, {"modern-grace", s.modernGrace, time.Millisecond}, {"lease", s.lease, time.Second},
+		{"sse-grace", s.sseGrace, time.Millisecond}, {"stateless-grace", s.statelessGrace, time.Millisecond}, {"lease", s.lease, time.Second},
 	} {
 		if d.value < d.least {
 			return fmt.Errorf("%s is %s: it must be at least %s", d.name, d.value, d.least)
@@ -213,7 +213,7 @@ func (s *settings) options() troupe.Options {
 		Dir: s.data, Node: s.node, Sync: orNone(s.sync), Lease: s.lease,
 		Listen: s.listen, AllowAnonymous: s.allowAnonymous, TLSCert: s.tlsCert, TLSKey: s.tlsKey,
 		AllowOrigins: s.allowOrigins, AllowHosts: s.allowHosts, TrustedProxies: s.trustedProxies,
-		Grace: s.sseGrace, PingEvery: s.pingEvery, ModernGrace: s.modernGrace,
+		Grace: s.sseGrace, PingEvery: s.pingEvery, StatelessGrace: s.statelessGrace,
 	}
 	s.limits.options(&o)
 	return o

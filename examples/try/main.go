@@ -56,7 +56,7 @@ func main() {
 				}
 			}
 		default:
-			if c.revision == modern {
+			if c.revision == stateless {
 				c.standing(word, value)
 				continue
 			}

@@ -28,7 +28,7 @@ func codes() string {
 	var b strings.Builder
 	b.WriteString("| code | name | text, if there is none more exact | status | since 2026-07-28 | retryable | what it means |\n|---|---|---|---|---|---|---|\n")
 	for _, e := range mcp.ErrorInfos() {
-		fmt.Fprintf(&b, "| %d | `mcp.Code%s` | %s | %d | %d | %s | %s |\n", e.Code, e.Name, e.Message, e.HTTPStatus, e.ModernStatus, yes(e.Retryable), e.Doc)
+		fmt.Fprintf(&b, "| %d | `mcp.Code%s` | %s | %d | %d | %s | %s |\n", e.Code, e.Name, e.Message, e.HTTPStatus, e.StatelessStatus, yes(e.Retryable), e.Doc)
 	}
 	return b.String()
 }

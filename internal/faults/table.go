@@ -94,14 +94,14 @@ var (
 
 // What is wrong between a message and its session.
 var (
-	NoSession       = add(Fault{Status: 400, Code: mcp.CodeInvalidRequest, Text: "the Mcp-Session-Id header is missing: initialize first", When: "a request of a revision with sessions names none"})
-	UnknownSession  = add(Fault{Status: 404, Code: mcp.CodeInvalidRequest, Text: "unknown session: initialize anew", When: "the session was never there, is another principal's, was deleted or has expired"})
-	UnknownLink     = add(Fault{Status: 404, Code: mcp.CodeInvalidRequest, Text: "unknown session: connect anew", When: "the same, over HTTP+SSE, whose sessions are connections"})
-	SessionEnded    = add(Fault{Status: 404, Code: mcp.CodeInvalidRequest, Text: "the session has ended", When: "the session was deleted while the request waited"})
-	SessionRevision = add(Fault{Status: 400, Code: mcp.CodeInvalidRequest, Text: "MCP-Protocol-Version is not the session's, ", When: "the header names another revision than was agreed on; the text ends with that"})
-	SessionAgain    = add(Fault{Status: 400, Code: mcp.CodeInvalidRequest, Text: "initialize begins a session: send it without Mcp-Session-Id", When: "initialize names a session"})
-	NotInitialized  = add(Fault{Status: 200, Code: mcp.CodeInvalidRequest, Text: "initialize first", When: "another request comes first on a connection that is its session"})
-	Initialized     = add(Fault{Status: 200, Code: mcp.CodeInvalidRequest, Text: "the session is initialized already", When: "initialize comes again"})
+	NoSession         = add(Fault{Status: 400, Code: mcp.CodeInvalidRequest, Text: "the Mcp-Session-Id header is missing: initialize first", When: "a request of a revision with sessions names none"})
+	UnknownSession    = add(Fault{Status: 404, Code: mcp.CodeInvalidRequest, Text: "unknown session: initialize anew", When: "the session was never there, is another principal's, was deleted or has expired"})
+	UnknownConnection = add(Fault{Status: 404, Code: mcp.CodeInvalidRequest, Text: "unknown session: connect anew", When: "the same, over HTTP+SSE, whose sessions are connections"})
+	SessionEnded      = add(Fault{Status: 404, Code: mcp.CodeInvalidRequest, Text: "the session has ended", When: "the session was deleted while the request waited"})
+	SessionRevision   = add(Fault{Status: 400, Code: mcp.CodeInvalidRequest, Text: "MCP-Protocol-Version is not the session's, ", When: "the header names another revision than was agreed on; the text ends with that"})
+	SessionAgain      = add(Fault{Status: 400, Code: mcp.CodeInvalidRequest, Text: "initialize begins a session: send it without Mcp-Session-Id", When: "initialize names a session"})
+	NotInitialized    = add(Fault{Status: 200, Code: mcp.CodeInvalidRequest, Text: "initialize first", When: "another request comes first on a connection that is its session"})
+	Initialized       = add(Fault{Status: 200, Code: mcp.CodeInvalidRequest, Text: "the session is initialized already", When: "initialize comes again"})
 )
 
 // What is wrong with the server.

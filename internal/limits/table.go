@@ -93,8 +93,8 @@ var (
 		Beyond: "429 for a GET; calls are still answered", Counted: "session-streams",
 		Refusal: Refusal{429, invalidRequest, "too many open streams in this session"},
 		Usage:   "`number` of event streams with a connection"})
-	ParkedPerSession = add[int](Row{Section: Session, Name: "questions that wait for the client", Option: "ParkedPerSession", Default: 64, None: true,
-		Beyond: "`Ask` fails with `ErrParked`", Counted: "session-parked",
+	PendingPerSession = add[int](Row{Section: Session, Name: "questions that wait for the client", Option: "PendingPerSession", Default: 64, None: true,
+		Beyond: "`Ask` fails with `ErrTooManyPending`", Counted: "session-pending",
 		Usage: "`number` of questions that wait for the client"})
 	Retry = add[time.Duration](Row{Section: Session, Name: "time after which a client comes back to the stream of a call that broke", Option: "Retry", Kind: Time, Default: 4 * second, Least: int64(time.Millisecond),
 		Beyond: "twice that to the standalone stream",
@@ -139,8 +139,8 @@ var (
 		Beyond: "429 for a GET and for `subscriptions/listen`; calls are still answered", Counted: "principal-streams",
 		Refusal: Refusal{429, invalidRequest, "too many open streams from this client"},
 		Usage:   "`number` of event streams with a connection"})
-	ParkedPerPrincipal = add[int](Row{Section: Principal, Name: "questions that wait for a client, calls that wait to be sent again included", Option: "ParkedPerPrincipal", Default: 1024, None: true,
-		Beyond: "`Ask` fails with `ErrParked`", Counted: "principal-parked",
+	PendingPerPrincipal = add[int](Row{Section: Principal, Name: "questions that wait for a client, calls that wait to be sent again included", Option: "PendingPerPrincipal", Default: 1024, None: true,
+		Beyond: "`Ask` fails with `ErrTooManyPending`", Counted: "principal-pending",
 		Usage: "`number` of questions that wait for a client"})
 	Accounts = add[int](Row{Section: Principal, Name: "principals that a node tells apart", Default: 100_000,
 		Beyond: "those that come beyond that share one account, which `troupe.accounts.overflowed` counts"})

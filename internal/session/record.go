@@ -19,7 +19,7 @@ type Record struct {
 	Level        string                     `json:"level,omitempty"`        // of logging/setLevel; "" = never set
 	Subscribed   []string                   `json:"subscribed,omitempty"`   // resource URIs, sorted
 	Standalone   string                     `json:"standalone,omitempty"`   // id of the standalone stream
-	Told         string                     `json:"told,omitempty"`         // catalogue digest last told
+	Announced    string                     `json:"told,omitempty"`         // catalogue digest last told
 	Values       map[string]json.RawMessage `json:"values,omitempty"`       // of handlers; never written to, see SetValue
 	Created      time.Time                  `json:"created"`
 	Written      time.Time                  `json:"written"`

@@ -173,7 +173,7 @@ func BenchmarkDispatch(b *testing.B) {
 	defer hs.Close()
 	text := strings.Repeat("x", 105)
 	own := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
-	modern := func(method string) http.Header {
+	stateless := func(method string) http.Header {
 		return http.Header{"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {method}, "Mcp-Name": {"echo"}}
 	}
 	for _, bb := range []struct {
@@ -181,8 +181,8 @@ func BenchmarkDispatch(b *testing.B) {
 		header     http.Header
 	}{
 		{"era=legacy/echo", host.Call("1", "echo", `{"text":"`+text+`"}`), http.Header{"Mcp-Session-Id": {benchSession(b, hs)}}},
-		{"era=modern/echo", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"` + text + `"},` + own + `}}`, modern("tools/call")},
-		{"era=modern/discover", `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + own + `}}`, modern("server/discover")},
+		{"era=stateless/echo", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"` + text + `"},` + own + `}}`, stateless("tools/call")},
+		{"era=stateless/discover", `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + own + `}}`, stateless("server/discover")},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			rd := strings.NewReader(bb.body)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestModernConformanceIsChecked guards legal against a schema that accepts all.
-func TestModernConformanceIsChecked(t *testing.T) {
+// TestStatelessConformanceIsChecked guards legal against a schema that accepts all.
+func TestStatelessConformanceIsChecked(t *testing.T) {
 	t.Parallel()
 	spec, err := schemas[R20260728]()
 	if err != nil {

@@ -235,7 +235,7 @@ func limitRows() []limitRow {
 			room: wait(time.Minute),
 		},
 		{
-			name: "questions of a session", o: troupe.Options{ParkedPerSession: 1}, limit: limits.ParkedPerSession.Row,
+			name: "questions of a session", o: troupe.Options{PendingPerSession: 1}, limit: limits.PendingPerSession.Row,
 			fill:   func(e *limitEnv) { e.park(e.ann, "1") },
 			more:   func(e *limitEnv) *testkit.Answer { return e.ann.Post(host.Call(`"x"`, "ask", `{"question":"?"}`)) },
 			want:   refused{200, "", host.ToolFault(`"x"`, "too many calls wait for the client")},
@@ -247,7 +247,7 @@ func limitRows() []limitRow {
 			again: func(e *limitEnv) *testkit.Answer { return e.settled(e.ann, `"x"`) },
 		},
 		{
-			name: "questions of a principal", o: troupe.Options{ParkedPerPrincipal: 2}, limit: limits.ParkedPerPrincipal.Row,
+			name: "questions of a principal", o: troupe.Options{PendingPerPrincipal: 2}, limit: limits.PendingPerPrincipal.Row,
 			fill: func(e *limitEnv) { e.park(e.ann, "1"); e.park(e.too, "1") },
 			more: func(e *limitEnv) *testkit.Answer { return e.ann.Post(host.Call(`"x"`, "ask", `{"question":"?"}`)) },
 			want: refused{200, "", host.ToolFault(`"x"`, "too many calls wait for the client")},

@@ -122,7 +122,7 @@ func TestBucketOutlivesTheMemoryOfASession(t *testing.T) {
 func TestNoLimits(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{CallRate: -1, PrincipalRate: -1, CallsPerSession: -1, CallsPerPrincipal: -1, CallsPerNode: -1, StreamsPerSession: -1,
-			StreamsPerPrincipal: -1, ParkedPerSession: -1, ParkedPerPrincipal: -1, SessionsPerPrincipal: -1, SubscriptionsPerSession: -1}, nil)
+			StreamsPerPrincipal: -1, PendingPerSession: -1, PendingPerPrincipal: -1, SessionsPerPrincipal: -1, SubscriptionsPerSession: -1}, nil)
 		c := h.Unchecked().Initialize(`{"elicitation":{"form":{}}}`)
 		for i := range 300 { // more than any session may have by default
 			a := c.Post(host.Call(strconv.Itoa(i), "ask", `{"question":"?"}`))

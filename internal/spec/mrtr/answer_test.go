@@ -12,10 +12,10 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// TestModernQuestionsAndAnswers holds what each kind of question looks like inside a
+// TestStatelessQuestionsAndAnswers holds what each kind of question looks like inside a
 // result, and which answers are taken: any other is asked for again (2026-07-28,
 // basic/patterns/mrtr, error handling; client/elicitation, sampling, roots).
-func TestModernQuestionsAndAnswers(t *testing.T) {
+func TestStatelessQuestionsAndAnswers(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
 		troupe.AddTool(h.Server, troupe.Tool{Name: "any", Needs: troupe.NeedsElicitation | troupe.NeedsElicitationURL | troupe.NeedsSampling | troupe.NeedsRoots},

@@ -424,7 +424,7 @@ func TestParkedCallEnds(t *testing.T) {
 
 func TestParkedLimit(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{ParkedPerSession: 3}, nil)
+		h := host.New(t, troupe.Options{PendingPerSession: 3}, nil)
 		var got error
 		h.AddTool("two", troupe.NeedsElicitation, func(ctx context.Context, call *troupe.Call) (string, error) {
 			_, got = call.Ask(ctx, troupe.Elicit("a", "A?", host.Form), troupe.Elicit("b", "B?", host.Form))
@@ -441,8 +441,8 @@ func TestParkedLimit(t *testing.T) {
 		if diff := cmp.Diff(want, host.Payloads(b.All())); diff != "" {
 			t.Error(diff)
 		}
-		if !errors.Is(got, troupe.ErrParked) {
-			t.Errorf("got %v, want ErrParked", got)
+		if !errors.Is(got, troupe.ErrTooManyPending) {
+			t.Errorf("got %v, want ErrTooManyPending", got)
 		}
 		other := h.Session()
 		o := other.Post(host.Call("1", "ask", `{"question":"?"}`))

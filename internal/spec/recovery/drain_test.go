@@ -108,9 +108,9 @@ func TestDrainWaitsOnlyForWhatNobodyElseCanEnd(t *testing.T) {
 	}
 }
 
-// TestDrainOfModernCalls waits for calls that nobody could come back for, also for those that are parked and may not run
+// TestDrainOfStatelessCalls waits for calls that nobody could come back for, also for those that are parked and may not run
 // in another process.
-func TestDrainOfModernCalls(t *testing.T) {
+func TestDrainOfStatelessCalls(t *testing.T) {
 	for tool, want := range map[string]time.Duration{"safe": 0, "never": 2 * time.Second} {
 		testkit.Bubble(t, func(t *testing.T) {
 			h, _, _ := host.NewParking(t, troupe.Options{DrainDelay: -1, DrainWait: 2 * time.Second})
@@ -242,7 +242,7 @@ func TestDrainDelayAnnounces(t *testing.T) {
 		ends("a call's stream", c.Post(host.CallWith("5", "count", `{"to":2}`, "5")), true)
 		ends("a refusal", h.Unchecked().Post(`{`), true)
 		ends("the session's own stream", c.Get(""), true)
-		ends("a modern stream", h.Stateless(`{}`).Post("tools/call", host.ToolParams("count", `{"to":2,"delay_ms":1}`, `"_meta":{"progressToken":1}`)), true)
+		ends("a stateless stream", h.Stateless(`{}`).Post("tools/call", host.ToolParams("count", `{"to":2,"delay_ms":1}`, `"_meta":{"progressToken":1}`)), true)
 		// Who resumes only what breaks would take an end that was announced for a good one.
 		ends("a stream of an older revision", h.Client().InitializeAs("2025-03-26", `{}`).Post(host.CallWith("5", "count", `{"to":2}`, "5")), false)
 		if got := host.Payloads(began.All()); len(got) != 4 {

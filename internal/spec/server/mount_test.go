@@ -173,7 +173,7 @@ func TestServerLimits(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
 		small := troupe.NewServer(mcp.Implementation{Name: "small", Version: "1"}, &troupe.ServerOptions{ID: "small", Limits: troupe.Limits{
 			MaxBody: 1000, Grace: 50 * time.Millisecond, MaxCall: 2 * time.Second, MaxAsk: time.Second,
-			CallsPerSession: 2, ParkedPerSession: 1, StreamsPerSession: 1,
+			CallsPerSession: 2, PendingPerSession: 1, StreamsPerSession: 1,
 		}})
 		host.AddTestTools(small)
 		h.Runtime.Mount("/small", small)
@@ -207,7 +207,7 @@ func TestServerLimits(t *testing.T) {
 		begin = time.Now()
 		first := tight.Post(host.Call("1", "ask", `{"question":"?"}`))
 		host.NextQuestion(t, first)
-		host.Contains(t, "ParkedPerSession", host.Last(t, tight.Post(host.Call("2", "ask", `{"question":"?"}`))), "too many calls wait for the client")
+		host.Contains(t, "PendingPerSession", host.Last(t, tight.Post(host.Call("2", "ask", `{"question":"?"}`))), "too many calls wait for the client")
 		host.Contains(t, "MaxAsk", host.Last(t, first), "did not answer in time")
 		if took := time.Since(begin); took < time.Second || took > 1100*time.Millisecond {
 			t.Errorf("MaxAsk: after %v", took)

@@ -16,9 +16,9 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-// TestModernStatuses holds the status and the error of what is refused, all the way
+// TestStatelessStatuses holds the status and the error of what is refused, all the way
 // from the handler (2026-07-28, streamable HTTP; basic/index, _meta).
-func TestModernStatuses(t *testing.T) {
+func TestStatelessStatuses(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
 		troupe.AddTool(h.Server, troupe.Tool{Name: "rash"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
@@ -77,9 +77,9 @@ func TestModernStatuses(t *testing.T) {
 	})
 }
 
-// TestModernHasNoSessions holds that a client of 2026-07-28 can do nothing to, and
+// TestStatelessHasNoSessions holds that a client of 2026-07-28 can do nothing to, and
 // learns nothing of, the sessions that others have on the same endpoint.
-func TestModernHasNoSessions(t *testing.T) {
+func TestStatelessHasNoSessions(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
 		session := h.Session()
@@ -113,9 +113,9 @@ func TestModernHasNoSessions(t *testing.T) {
 	})
 }
 
-// TestModernStreams holds what the event streams of the era are: not to be buffered,
+// TestStatelessStreams holds what the event streams of the era are: not to be buffered,
 // not to be resumed, and kept alive.
-func TestModernStreams(t *testing.T) {
+func TestStatelessStreams(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
 		m := h.Stateless(host.EveryCapability)
@@ -183,9 +183,9 @@ func TestListenersHearOnlyWhatTheyAskedFor(t *testing.T) {
 	})
 }
 
-// TestModernListsAreStable holds that lists come in one order, whatever came and went
+// TestStatelessListsAreStable holds that lists come in one order, whatever came and went
 // and whoever asks.
-func TestModernListsAreStable(t *testing.T) {
+func TestStatelessListsAreStable(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		names := func(h *host.Host, caps string) string {
 			var r struct {
@@ -225,9 +225,9 @@ func TestModernListsAreStable(t *testing.T) {
 	})
 }
 
-// TestModernVersions holds that every refusal of a version names the versions
+// TestStatelessVersions holds that every refusal of a version names the versions
 // that server/discover names, in its order, and that each of those is served.
-func TestModernVersions(t *testing.T) {
+func TestStatelessVersions(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
 		m := h.Stateless(`{}`)

@@ -15,9 +15,9 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// TestModernLimits holds the limits of those who have no session: each answer has the
+// TestStatelessLimits holds the limits of those who have no session: each answer has the
 // request's id and says when to come back, and nothing of another principal is touched.
-func TestModernLimits(t *testing.T) {
+func TestStatelessLimits(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Authenticate: host.User, PrincipalRate: 1, PrincipalBurst: 5, CallsPerPrincipal: 8}, &troupe.ServerOptions{
 			Complete: func(context.Context, *troupe.Call, mcp.CompleteParams) (mcp.Completion, error) {
@@ -80,9 +80,9 @@ func TestModernLimits(t *testing.T) {
 	})
 }
 
-// TestModernLogRate holds that the log messages of a request are bounded, and that its
+// TestStatelessLogRate holds that the log messages of a request are bounded, and that its
 // client is told what it missed before the response.
-func TestModernLogRate(t *testing.T) {
+func TestStatelessLogRate(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{LogRate: 10}, nil)
 		m := h.Stateless(`{}`)

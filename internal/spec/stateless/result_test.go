@@ -17,7 +17,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-func TestModernToolResults(t *testing.T) {
+func TestStatelessToolResults(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
 		raw := func(name string, outputSchema string, result *mcp.CallToolResult, err error) {
@@ -84,11 +84,11 @@ func TestModernToolResults(t *testing.T) {
 }
 
 const (
-	modernPublic  = `{"resultType":"complete","ttlMs":0,"cacheScope":"public",` + host.StatelessMeta
-	modernPrivate = `{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + host.StatelessMeta
+	statelessPublic  = `{"resultType":"complete","ttlMs":0,"cacheScope":"public",` + host.StatelessMeta
+	statelessPrivate = `{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + host.StatelessMeta
 )
 
-func TestModernResults(t *testing.T) {
+func TestStatelessResults(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		p := host.NewStatelessPipe(t, troupe.Options{}, &troupe.ServerOptions{PageSize: 1, Instructions: "Read on.",
 			Complete: func(context.Context, *troupe.Call, mcp.CompleteParams) (mcp.Completion, error) {
@@ -99,11 +99,11 @@ func TestModernResults(t *testing.T) {
 		})
 		const capabilities = `{"logging":{},"completions":{},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"tools":{"listChanged":true}}`
 		for _, tt := range []struct{ method, params, want string }{
-			{"server/discover", `{}`, modernPublic + `,"supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"capabilities":` +
+			{"server/discover", `{}`, statelessPublic + `,"supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"capabilities":` +
 				capabilities + `,"instructions":"Read on."}`},
-			{"resources/templates/list", `{}`, modernPublic + `,"resourceTemplates":[{"uriTemplate":"test://items/{id}","name":"item"}]}`},
-			{"resources/list", `{}`, modernPublic + `,"resources":[{"uri":"test://one","name":"one"}]}`},
-			{"resources/read", `{"uri":"test://one"}`, modernPrivate + `,"contents":[{"uri":"test://one","mimeType":"text/plain","text":"one"}]}`},
+			{"resources/templates/list", `{}`, statelessPublic + `,"resourceTemplates":[{"uriTemplate":"test://items/{id}","name":"item"}]}`},
+			{"resources/list", `{}`, statelessPublic + `,"resources":[{"uri":"test://one","name":"one"}]}`},
+			{"resources/read", `{"uri":"test://one"}`, statelessPrivate + `,"contents":[{"uri":"test://one","mimeType":"text/plain","text":"one"}]}`},
 			{"resources/read", `{"uri":"test://items/none"}`, `{"code":-32602,"message":"resource not found","data":{"uri":"test://items/none"}}`},
 			{"resources/read", `{"uri":"test://nowhere"}`, `{"code":-32602,"message":"resource not found","data":{"uri":"test://nowhere"}}`},
 			{"prompts/get", `{"name":"greet","arguments":{"who":"you"}}`, host.Complete + `,"messages":[{"role":"user","content":{"type":"text","text":"Hello you"}}]}`},
@@ -133,13 +133,13 @@ func TestModernResults(t *testing.T) {
 			if err := json.Unmarshal([]byte(got), &page); err != nil || page.Prompts[0].Name != want || (page.NextCursor == "") != (i == 1) {
 				t.Errorf("page %d: %v %s", i, err, got)
 			}
-			host.Contains(t, "a page", got, modernPublic+`,"prompts":[`)
+			host.Contains(t, "a page", got, statelessPublic+`,"prompts":[`)
 		}
 	})
 }
 
-// TestModernCaching holds who may keep what, and for how long.
-func TestModernCaching(t *testing.T) {
+// TestStatelessCaching holds who may keep what, and for how long.
+func TestStatelessCaching(t *testing.T) {
 	someone := func(*http.Request) (troupe.Principal, error) { return troupe.Principal{}, nil }
 	public := func(ttl time.Duration) troupe.Cache { return troupe.Cache{TTL: ttl, Scope: mcp.CachePublic} }
 	for _, tt := range []struct {
@@ -174,8 +174,8 @@ func TestModernCaching(t *testing.T) {
 	}
 }
 
-// TestModernNeeds holds what a client is told that lacks what a tool needs.
-func TestModernNeeds(t *testing.T) {
+// TestStatelessNeeds holds what a client is told that lacks what a tool needs.
+func TestStatelessNeeds(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
 		for name, needs := range map[string]troupe.Needs{
@@ -213,9 +213,9 @@ func TestModernNeeds(t *testing.T) {
 	})
 }
 
-// TestModernUndeclared holds what a client is told when a handler asked for what it
+// TestStatelessUndeclared holds what a client is told when a handler asked for what it
 // had not named in Needs.
-func TestModernUndeclared(t *testing.T) {
+func TestStatelessUndeclared(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
 		p.M.Capabilities = `{"roots":{}}`
@@ -247,9 +247,9 @@ func TestModernUndeclared(t *testing.T) {
 	})
 }
 
-// TestModernURLsFirst holds that a handler which has its user open URLs first asks
+// TestStatelessURLsFirst holds that a handler which has its user open URLs first asks
 // for that, and runs again when the client is back.
-func TestModernURLsFirst(t *testing.T) {
+func TestStatelessURLsFirst(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
 		var visited atomic.Bool
@@ -287,9 +287,9 @@ func TestModernURLsFirst(t *testing.T) {
 	})
 }
 
-// TestModernRequestsOfTheServer holds that nothing goes to a client that it cannot
+// TestStatelessRequestsOfTheServer holds that nothing goes to a client that it cannot
 // know: pings, messages of no call, the end of a visit.
-func TestModernRequestsOfTheServer(t *testing.T) {
+func TestStatelessRequestsOfTheServer(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
 		troupe.AddTool(p.Server, troupe.Tool{Name: "talk", Description: "d"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
@@ -306,9 +306,9 @@ func TestModernRequestsOfTheServer(t *testing.T) {
 	})
 }
 
-// TestModernLogLevel holds that a request without a level gets no log messages, and
+// TestStatelessLogLevel holds that a request without a level gets no log messages, and
 // one with a level those that it asks for.
-func TestModernLogLevel(t *testing.T) {
+func TestStatelessLogLevel(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
 		done := host.StatelessText("1", "logged")

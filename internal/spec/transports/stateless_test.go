@@ -14,9 +14,9 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-// TestModernProbes holds what a client hears over a pipe that finds out what the
+// TestStatelessProbes holds what a client hears over a pipe that finds out what the
 // server speaks (2026-07-28, basic/transports/stdio, backward compatibility).
-func TestModernProbes(t *testing.T) {
+func TestStatelessProbes(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
 		const (
@@ -57,10 +57,10 @@ func TestModernProbes(t *testing.T) {
 	})
 }
 
-// TestModernRequestsOnAPipe holds what becomes of requests that share the one channel:
+// TestStatelessRequestsOnAPipe holds what becomes of requests that share the one channel:
 // ids in use, cancels, and what is no request at all (2026-07-28, basic/transports/stdio;
 // basic/patterns/cancellation).
-func TestModernRequestsOnAPipe(t *testing.T) {
+func TestStatelessRequestsOnAPipe(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
 		const inUse = `"error":{"code":-32600,"message":"the id is in use by a request in flight"}}`

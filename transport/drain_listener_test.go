@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestDoorServesWhoCameInTime shuts a door while connections with requests wait for it that nobody has accepted.
-func TestDoorServesWhoCameInTime(t *testing.T) {
+// TestDrainListenerServesWhoCameInTime shuts a door while connections with requests wait for it that nobody has accepted.
+func TestDrainListenerServesWhoCameInTime(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux shows who waits")
@@ -22,7 +22,7 @@ func TestDoorServesWhoCameInTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "served") })}
-	d := NewDoor(ln, s)
+	d := NewDrainListener(ln, s)
 	var conns []net.Conn
 	for i := range 20 {
 		c, err := net.Dial("tcp", ln.Addr().String())
@@ -62,16 +62,16 @@ func TestDoorServesWhoCameInTime(t *testing.T) {
 	}
 }
 
-// TestDoorKeepsConnections sends requests on connections that are open when a door is shut: one of net/http, and one
+// TestDrainListenerKeepsConnections sends requests on connections that are open when a door is shut: one of net/http, and one
 // that an event stream had.
-func TestDoorKeepsConnections(t *testing.T) {
+func TestDrainListenerKeepsConnections(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &http.Server{Handler: NewHandler(funcs{post: oneEvent}, Options{})}
-	d := NewDoor(ln, s)
+	d := NewDrainListener(ln, s)
 	go func() { _ = s.Serve(Reuse(d, s)) }()
 	defer s.Close()
 	addr := ln.Addr().String()

@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// modern is the revision whose requests need no session: each says for itself what
+// stateless is the revision whose requests need no session: each says for itself what
 // the client is, in its params and its headers.
-const modern = "2026-07-28"
+const stateless = "2026-07-28"
 
 // standing sends a request that stands for itself. What the server needs to know for
 // it, it asks for in the answer: the request is sent again then, with that.
@@ -24,8 +24,8 @@ func (c *client) standing(method, params string) {
 		log.Fatalf("the params of %s: %v", method, err)
 	}
 	members["_meta"] = fmt.Appendf(nil, `{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientInfo":{"name":"try","version":"1"},`+
-		`"io.modelcontextprotocol/clientCapabilities":%s}`, modern, c.capabilities)
-	header := http.Header{"Mcp-Protocol-Version": {modern}, "Mcp-Method": {method}}
+		`"io.modelcontextprotocol/clientCapabilities":%s}`, stateless, c.capabilities)
+	header := http.Header{"Mcp-Protocol-Version": {stateless}, "Mcp-Method": {method}}
 	var name string
 	if json.Unmarshal([]byte(cmp.Or(string(members["name"]), string(members["uri"]))), &name) == nil {
 		header.Set("Mcp-Name", name)

@@ -56,7 +56,7 @@ func TestCloseIdle(t *testing.T) {
 	}
 	late := lateListener{ln, make(chan chan struct{}), new(atomic.Bool)}
 	s := &http.Server{Handler: NewHandler(funcs{post: oneEvent}, Options{}), ReadHeaderTimeout: time.Minute}
-	d := NewDoor(late, s)
+	d := NewDrainListener(late, s)
 	go func() { _ = s.Serve(Reuse(d, s)) }()
 	defer s.Close()
 	addr := ln.Addr().String()
@@ -114,7 +114,7 @@ func TestCloseIdle(t *testing.T) {
 	eventually(t, 0, func() int { // none is remembered
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return len(d.guests)
+		return len(d.conns)
 	})
 }
 
@@ -133,7 +133,7 @@ func TestCloseIdleLeavesTheOthers(t *testing.T) {
 		}
 		_, _ = io.Copy(w, r.Body)
 	})}
-	d := NewDoor(ln, s)
+	d := NewDrainListener(ln, s)
 	go func() { _ = s.Serve(d) }()
 	defer s.Close()
 	addr := ln.Addr().String()
@@ -154,21 +154,21 @@ func TestCloseIdleLeavesTheOthers(t *testing.T) {
 	}
 }
 
-func awaitOpen(t *testing.T, d *Door, want int) {
+func awaitOpen(t *testing.T, d *DrainListener, want int) {
 	t.Helper()
 	eventually(t, want, d.Open)
 }
 
 // awaitWaiting waits until as many connections as wanted wait for a request: a client may have read its response before
 // the server is done with it.
-func awaitWaiting(t *testing.T, d *Door, want int) {
+func awaitWaiting(t *testing.T, d *DrainListener, want int) {
 	t.Helper()
 	eventually(t, want, func() (n int) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		for g := range d.guests {
+		for g := range d.conns {
 			g.mu.Lock()
-			if g.waits {
+			if g.idle {
 				n++
 			}
 			g.mu.Unlock()

@@ -7,12 +7,12 @@ import (
 	"sync/atomic"
 )
 
-// Door is a listener for s.Serve that can let nobody in any more while those who are in are served on: a server that
+// DrainListener is a listener for s.Serve that can let nobody in any more while those who are in are served on: a server that
 // ends, or is to be replaced, finishes what came to it. http.Server.Shutdown cannot do that, since it closes each
 // connection that has no request at the moment, and with it the request that is on its way there.
 //
-// Make it with NewDoor. Its methods may be called from any goroutine.
-type Door struct {
+// Make it with NewDrainListener. Its methods may be called from any goroutine.
+type DrainListener struct {
 	net.Listener
 	open atomic.Int64 // connections that net/http has
 
@@ -24,12 +24,12 @@ type Door struct {
 	late   []net.Conn // were open when Shut came, and not yet accepted
 	closed bool
 	reuse  *reuse // that gives connections back, nil if none does
-	guests map[*guest]struct{}
+	conns  map[*drainConn]struct{}
 }
 
-// NewDoor returns a Door in front of ln. It sets s.ConnState. Reuse may be put around it.
-func NewDoor(ln net.Listener, s *http.Server) *Door {
-	d := &Door{Listener: ln, shut: make(chan struct{}), done: make(chan struct{}), guests: make(map[*guest]struct{})}
+// NewDrainListener returns a DrainListener in front of ln. It sets s.ConnState. Reuse may be put around it.
+func NewDrainListener(ln net.Listener, s *http.Server) *DrainListener {
+	d := &DrainListener{Listener: ln, shut: make(chan struct{}), done: make(chan struct{}), conns: make(map[*drainConn]struct{})}
 	before := s.ConnState
 	s.ConnState = func(c net.Conn, state http.ConnState) {
 		switch state {
@@ -38,7 +38,7 @@ func NewDoor(ln net.Listener, s *http.Server) *Door {
 		case http.StateClosed, http.StateHijacked:
 			d.open.Add(-1)
 		case http.StateActive, http.StateIdle:
-			guestOf(c).rests(state == http.StateIdle)
+			drainConnOf(c).setIdle(state == http.StateIdle)
 		}
 		if before != nil {
 			before(c, state)
@@ -49,7 +49,7 @@ func NewDoor(ln net.Listener, s *http.Server) *Door {
 
 // Open returns the number of connections that are served or wait for their next request. Those of open event streams
 // that were taken over from net/http are not among them: see Handler.Streams.
-func (d *Door) Open() int {
+func (d *DrainListener) Open() int {
 	n := int(d.open.Load())
 	d.mu.Lock()
 	l := d.reuse
@@ -64,11 +64,11 @@ func (d *Door) Open() int {
 
 // Accept waits for the next connection. After Shut it returns those that had come before, and then waits for Close, so
 // that Serve goes on.
-func (d *Door) Accept() (net.Conn, error) {
+func (d *DrainListener) Accept() (net.Conn, error) {
 	if !d.isShut() {
 		c, err := d.Listener.Accept()
 		if err == nil {
-			return d.let(c), nil
+			return d.track(c), nil
 		}
 		if !d.isShut() {
 			return nil, err
@@ -80,7 +80,7 @@ func (d *Door) Accept() (net.Conn, error) {
 		c := d.late[n-1]
 		d.late = d.late[:n-1]
 		d.mu.Unlock()
-		return d.let(c), nil
+		return d.track(c), nil
 	}
 	d.mu.Unlock()
 	<-d.done
@@ -88,19 +88,19 @@ func (d *Door) Accept() (net.Conn, error) {
 }
 
 // let lets c in.
-func (d *Door) let(c net.Conn) net.Conn {
-	g := &guest{Conn: c, door: d, waits: true}
+func (d *DrainListener) track(c net.Conn) net.Conn {
+	g := &drainConn{Conn: c, listener: d, idle: true}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.guests[g] = struct{}{}
+	d.conns[g] = struct{}{}
 	return g
 }
 
 // left notes that g is closed.
-func (d *Door) left(g *guest) {
+func (d *DrainListener) untrack(g *drainConn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.guests, g)
+	delete(d.conns, g)
 }
 
 // CloseIdle closes the connections that wait for a request, but those on which one has come: each is looked at just
@@ -108,15 +108,15 @@ func (d *Door) left(g *guest) {
 // not know whether it was received, so that CloseIdle is for connections that were silent for a while.
 //
 // http.Server.Shutdown does not look: it also closes connections whose request has come, and was not yet read.
-func (d *Door) CloseIdle() {
+func (d *DrainListener) CloseIdle() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for g := range d.guests {
-		g.leave()
+	for g := range d.conns {
+		g.closeIfIdle()
 	}
 }
 
-func (d *Door) isShut() bool {
+func (d *DrainListener) isShut() bool {
 	select {
 	case <-d.shut:
 		return true
@@ -127,7 +127,7 @@ func (d *Door) isShut() bool {
 
 // Shut closes the listener: from now on connections are refused. Those that had been made are served, also the ones
 // that nobody had accepted yet, where the system lets that be seen (Linux). Serve does not return for it.
-func (d *Door) Shut() {
+func (d *DrainListener) Shut() {
 	d.mu.Lock()
 	if !d.isShut() {
 		close(d.shut)
@@ -136,7 +136,7 @@ func (d *Door) Shut() {
 	d.once.Do(d.close)
 }
 
-func (d *Door) close() {
+func (d *DrainListener) close() {
 	late := lastCallers(d.Listener)
 	_ = d.Listener.Close()
 	d.mu.Lock()
@@ -151,7 +151,7 @@ func (d *Door) close() {
 }
 
 // Close closes the listener, and has Accept fail. Connections that were accepted stay.
-func (d *Door) Close() error {
+func (d *DrainListener) Close() error {
 	d.Shut()
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -9,13 +9,13 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// firstModern is the first revision whose requests each stand for themselves.
-var firstModern = mcp.Revision20260728.String()
+// firstStateless is the first revision whose requests each stand for themselves.
+var firstStateless = mcp.Revision20260728.String()
 
-// modern reports whether a value of MCP-Protocol-Version is of the modern era, be it served or not: a date that is not
+// stateless reports whether a value of MCP-Protocol-Version is of the stateless era, be it served or not: a date that is not
 // before its first revision.
-func modern(version string) bool {
-	if len(version) != len(firstModern) || version < firstModern {
+func stateless(version string) bool {
+	if len(version) != len(firstStateless) || version < firstStateless {
 		return false
 	}
 	for i := 0; i < len(version); i++ {
@@ -27,7 +27,7 @@ func modern(version string) bool {
 }
 
 // admitVersion looks at MCP-Protocol-Version. What is no revision with sessions can be judged only beside the message
-// of a POST; until then x.Modern says that there is such a value.
+// of a POST; until then x.Stateless says that there is such a value.
 func (h *Handler) admitVersion(x *Exchange, r *http.Request) *refusal {
 	v := r.Header["Mcp-Protocol-Version"]
 	if len(v) == 0 {
@@ -41,26 +41,28 @@ func (h *Handler) admitVersion(x *Exchange, r *http.Request) *refusal {
 	switch {
 	case !h.bothEras(x):
 	case r.Method == http.MethodPost:
-		x.Modern = true
+		x.Stateless = true
 		return nil
-	case modern(requested):
-		return refuseModernMethod
+	case stateless(requested):
+		return refuseStatelessMethod
 	}
 	return h.refuseRevision(x, requested)
 }
 
-// bothEras reports whether modern requests may come to the endpoint.
-func (h *Handler) bothEras(x *Exchange) bool { return x.endpoint == streamable && len(h.o.Modern) > 0 }
+// bothEras reports whether stateless requests may come to the endpoint.
+func (h *Handler) bothEras(x *Exchange) bool {
+	return x.endpoint == streamable && len(h.o.Stateless) > 0
+}
 
 // joined is the value of a header, which may have come in several lines (RFC 9110, 5.3).
 func joined(v []string) string { return trim(strings.Join(v, ", ")) }
 
-// admitModern makes the checks of a message whose header or _meta is not of the legacy era (2026-07-28, streamable
+// admitStateless makes the checks of a message whose header or _meta is not of the legacy era (2026-07-28, streamable
 // HTTP, request metadata; overview, _meta): each is refused with its id.
-func (h *Handler) admitModern(x *Exchange, header http.Header) *refusal {
+func (h *Handler) admitStateless(x *Exchange, header http.Header) *refusal {
 	m, said := &x.Msg, header["Mcp-Protocol-Version"]
 	requested := joined(said)
-	if m.ProtocolVersion == nil && !modern(requested) {
+	if m.ProtocolVersion == nil && !stateless(requested) {
 		return h.refuseRevision(x, requested)
 	}
 	if m.Kind != codec.Request && m.Kind != codec.Notification {
@@ -75,11 +77,11 @@ func (h *Handler) admitModern(x *Exchange, header http.Header) *refusal {
 			return refuseRevisionHeader.of(m)
 		}
 	}
-	i := slices.Index(h.o.Modern, requested)
+	i := slices.Index(h.o.Stateless, requested)
 	if i < 0 {
 		return h.refuseRevision(x, requested)
 	}
-	x.Modern, x.Version = true, h.o.Modern[i]
+	x.Stateless, x.Version = true, h.o.Stateless[i]
 	method := header["Mcp-Method"]
 	if m.Kind == codec.Notification {
 		if len(method) > 0 && !saysMethod(method, m) {

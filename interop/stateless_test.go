@@ -11,15 +11,15 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// dialModern opens what a client without sessions takes for one.
-func dialModern(t *testing.T, s *server, options mcp.ClientOptions) *client {
+// dialStateless opens what a client without sessions takes for one.
+func dialStateless(t *testing.T, s *server, options mcp.ClientOptions) *client {
 	t.Helper()
-	return dialAs(t, s, options, modern)
+	return dialAs(t, s, options, stateless)
 }
 
 func TestDiscover(t *testing.T) {
 	t.Parallel()
-	for _, asked := range []string{"", modern} {
+	for _, asked := range []string{"", stateless} {
 		t.Run("asked for "+asked, func(t *testing.T) {
 			t.Parallel()
 			c := dialAs(t, shared, mcp.ClientOptions{}, asked)
@@ -38,7 +38,7 @@ func TestDiscover(t *testing.T) {
 			var methods []string
 			for _, x := range all {
 				methods = append(methods, x.sent.Method)
-				if x.header.Get("Mcp-Protocol-Version") != modern || x.header.Get("Mcp-Method") != x.sent.Method || x.header.Get("Mcp-Session-Id") != "" {
+				if x.header.Get("Mcp-Protocol-Version") != stateless || x.header.Get("Mcp-Method") != x.sent.Method || x.header.Get("Mcp-Session-Id") != "" {
 					t.Errorf("%s has the headers %v", x.sent.Method, x.header)
 				}
 			}
@@ -56,10 +56,10 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// TestModernUndeclared calls tools that ask with a client that cannot answer.
-func TestModernUndeclared(t *testing.T) {
+// TestStatelessUndeclared calls tools that ask with a client that cannot answer.
+func TestStatelessUndeclared(t *testing.T) {
 	t.Parallel()
-	c := dialModern(t, shared, mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
+	c := dialStateless(t, shared, mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
 	for tool, needs := range map[string]string{
 		"ask": "elicitation.form", "visit": "elicitation.url", "test_sampling": "sampling", "delegate": "sampling.tools", "roots": "roots",
 		"test_missing_capability": "sampling",
@@ -123,7 +123,7 @@ func TestInputRequired(t *testing.T) {
 		"What is your name?": {"name": "Ada 世界"}, step1: {"name": "Grace"}, step2: {"color": "blue"}, "Please confirm": {"ok": true},
 		"What context should the prompt use?": {"context": "the sea"}, "Who?": nil, "Please open this page.": {},
 	}}
-	c := dialModern(t, shared, mcp.ClientOptions{
+	c := dialStateless(t, shared, mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{
 			RootsV2:     &mcp.RootCapabilities{},
 			Sampling:    &mcp.SamplingCapabilities{},
@@ -157,10 +157,10 @@ func TestInputRequired(t *testing.T) {
 	sameJSON(t, "echo after that", c.call(t, "echo", map[string]any{"text": "still here"}), text("still here"))
 }
 
-// TestModernLogLevel asks for log messages with single requests.
-func TestModernLogLevel(t *testing.T) {
+// TestStatelessLogLevel asks for log messages with single requests.
+func TestStatelessLogLevel(t *testing.T) {
 	t.Parallel()
-	c := dialModern(t, shared, mcp.ClientOptions{})
+	c := dialStateless(t, shared, mcp.ClientOptions{})
 	for _, level := range []string{"", "warning", "emergency", "info", "debug"} {
 		params := &mcp.CallToolParams{Name: "count", Arguments: map[string]any{"to": 2}}
 		if level != "" {
@@ -173,21 +173,21 @@ func TestModernLogLevel(t *testing.T) {
 	c.awaitLogs(t, append(counted(2), counted(2)...))
 }
 
-// TestModernCancel ends the stream of a call, which is all that says so.
-func TestModernCancel(t *testing.T) {
+// TestStatelessCancel ends the stream of a call, which is all that says so.
+func TestStatelessCancel(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--memory")
-	c := dialModern(t, s, mcp.ClientOptions{})
+	c := dialStateless(t, s, mcp.ClientOptions{})
 	cancelled(t, c, "sleep", map[string]any{"ms": 3600000}, func() { s.awaitGauge(t, "troupe_calls_in_flight", 1) })
 	s.awaitGauge(t, "troupe_calls_in_flight", 0)
 	sameJSON(t, "echo after cancelling", c.call(t, "echo", map[string]any{"text": "still here"}), text("still here"))
 }
 
-// TestModernTouch subscribes to resources, each with a stream of its own, and ends one of them.
-func TestModernTouch(t *testing.T) {
+// TestStatelessTouch subscribes to resources, each with a stream of its own, and ends one of them.
+func TestStatelessTouch(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--memory")
-	c := dialModern(t, s, mcp.ClientOptions{})
+	c := dialStateless(t, s, mcp.ClientOptions{})
 	uri := func(n int) string { return fmt.Sprintf("test://template/%d/data", n) }
 	for n := range 2 {
 		if err := c.Subscribe(within(t), &mcp.SubscribeParams{URI: uri(n)}); err != nil {
@@ -226,14 +226,14 @@ func TestModernTouch(t *testing.T) {
 	touched(uri(0), uri(1), uri(1))
 }
 
-// TestModernKill kills the server while a call is in its second round, and has its client go on with another process.
-func TestModernKill(t *testing.T) {
+// TestStatelessKill kills the server while a call is in its second round, and has its client go on with another process.
+func TestStatelessKill(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	s := start(t, "--data", data)
 	gate := make(chan struct{})
 	u := &person{answers: map[string]map[string]any{step1: {"name": "Grace"}, step2: {"color": "blue"}}, gate: map[string]chan struct{}{step2: gate}}
-	c := dialModern(t, s, mcp.ClientOptions{ElicitationHandler: u.elicit})
+	c := dialStateless(t, s, mcp.ClientOptions{ElicitationHandler: u.elicit})
 	done := c.begin(t, "asking", "test_input_required_result_multi_round", nil)
 	eventually(t, func() bool { return u.times(step2) == 1 }, func() string { return "the second question does not come" })
 	s.restart(t, "--data", data)

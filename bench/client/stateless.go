@@ -8,26 +8,26 @@ import (
 	"strings"
 )
 
-// Modern speaks 2026-07-28 to one endpoint. There is no session: each of its requests
+// Stateless speaks 2026-07-28 to one endpoint. There is no session: each of its requests
 // stands for itself, and what was asked of it is its own to remember.
-type Modern struct {
+type Stateless struct {
 	url          string
 	http         *http.Client
 	capabilities string
 }
 
-// NewModern returns a client of the endpoint. rt nil means connections of the client's
+// NewStateless returns a client of the endpoint. rt nil means connections of the client's
 // own; capabilities is a JSON object.
-func NewModern(url string, rt http.RoundTripper, capabilities string) *Modern {
+func NewStateless(url string, rt http.RoundTripper, capabilities string) *Stateless {
 	if rt == nil {
 		rt = NewTransport()
 	}
-	return &Modern{url: url, http: &http.Client{Transport: rt}, capabilities: capabilities}
+	return &Stateless{url: url, http: &http.Client{Transport: rt}, capabilities: capabilities}
 }
 
 // Call sends a request. id is a raw JSON token, which is the token of its progress as
 // well, and params the members of its params beside _meta, or "" for none.
-func (m *Modern) Call(ctx context.Context, id, method, params string) (*Answer, error) {
+func (m *Stateless) Call(ctx context.Context, id, method, params string) (*Answer, error) {
 	if params != "" {
 		params = "," + params
 	}

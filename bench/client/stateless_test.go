@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestModern sees what a request says in its headers and its body, and that events
+// TestStateless sees what a request says in its headers and its body, and that events
 // have no ids.
-func TestModern(t *testing.T) {
+func TestStateless(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -23,7 +23,7 @@ func TestModern(t *testing.T) {
 		_, _ = fmt.Fprintf(w, "%s %s %s", r.Header.Get("MCP-Protocol-Version"), r.Header.Get("Mcp-Name"), body)
 	}))
 	t.Cleanup(srv.Close)
-	m := NewModern(srv.URL, nil, `{"roots":{}}`)
+	m := NewStateless(srv.URL, nil, `{"roots":{}}`)
 	a, err := m.Call(t.Context(), `"x"`, "tools/call", `"name":"t"`)
 	if err != nil {
 		t.Fatal(err)

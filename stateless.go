@@ -64,10 +64,10 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 	return l, nil
 }
 
-// standsAlone reports whether a request that came without headers means to stand for
+// looksStateless reports whether a request that came without headers means to stand for
 // itself, also where it lacks what says so: older revisions have neither its method
 // nor its metadata.
-func standsAlone(m *codec.Message) bool {
+func looksStateless(m *codec.Message) bool {
 	return m.ProtocolVersion != nil || string(m.Method) == mcp.MethodServerDiscover || codec.Optional(m.Meta, mcp.MetaClientCapabilities) != nil
 }
 
@@ -75,7 +75,7 @@ func standsAlone(m *codec.Message) bool {
 // headers (2026-07-28, basic/index, _meta).
 func checkMeta(m *codec.Message) *mcp.Error {
 	q, err := mcp.Meta(m.Meta).Request()
-	if q.Version == nil || slices.Contains(moderns, q.Revision) {
+	if q.Version == nil || slices.Contains(statelessRevisions, q.Revision) {
 		return err
 	}
 	return mcp.NewError(mcp.CodeUnsupportedVersion, "").WithData(mcp.UnsupportedVersionData{Supported: newestFirst(), Requested: shown(string(q.Version))})

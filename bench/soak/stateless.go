@@ -16,13 +16,13 @@ import (
 	"github.com/troupe-run/troupe/bench/client"
 )
 
-// visitor is one client of 2026-07-28. It has no session: what lives across rounds is
+// stateless client is one client of 2026-07-28. It has no session: what lives across rounds is
 // what it keeps itself, states of calls that wait for it and cursors.
-type visitor struct {
+type statelessClient struct {
 	w   *world
 	n   int
 	url string
-	c   *client.Modern
+	c   *client.Stateless
 	ids atomic.Int64
 
 	hears *listener
@@ -40,36 +40,36 @@ type page struct {
 	boot                  int64 // the start that gave the cursor
 }
 
-// figuresAlone count what happened to visitors.
-type figuresAlone struct {
+// statelessFigures count what happened to stateless clients.
+type statelessFigures struct {
 	Calls, Streams, Left, Pages, OldPages       atomic.Int64
 	Asked, Answered, Later, Lost, Repeats, Late atomic.Int64
 	Listens, ListensAgain, Updates, Foreign     atomic.Int64
 }
 
-func (f *figuresAlone) counts(all map[string]int64) {
+func (f *statelessFigures) counts(all map[string]int64) {
 	for name, n := range map[string]*atomic.Int64{
 		"calls": &f.Calls, "streams": &f.Streams, "left": &f.Left, "pages": &f.Pages, "pages_over_a_restart": &f.OldPages,
 		"asked": &f.Asked, "answered": &f.Answered, "answered_over_a_restart": &f.Later, "lost_-32010": &f.Lost,
 		"same_answers_again": &f.Repeats, "other_answers_refused": &f.Late,
 		"listeners": &f.Listens, "listeners_again": &f.ListensAgain, "updates": &f.Updates, "foreign_states_refused": &f.Foreign,
 	} {
-		all["modern_"+name] = n.Load()
+		all["stateless_"+name] = n.Load()
 	}
 }
 
-// admit begins a visitor.
+// admit begins a stateless client.
 func (w *world) admit(n int, url string) {
-	v := &visitor{w: w, n: n, url: url, c: client.NewModern(url, w.rt, `{"elicitation":{"form":{}},"sampling":{},"roots":{}}`)}
+	v := &statelessClient{w: w, n: n, url: url, c: client.NewStateless(url, w.rt, `{"elicitation":{"form":{}},"sampling":{},"roots":{}}`)}
 	v.hears = &listener{v: v, rng: rand.New(rand.NewPCG(w.o.seed, uint64(n)<<8|1))}
-	w.visitors = append(w.visitors, v)
+	w.statelessClients = append(w.statelessClients, v)
 	go v.hears.run()
 }
 
-func (v *visitor) String() string { return fmt.Sprintf("visitor %d", v.n) }
+func (v *statelessClient) String() string { return fmt.Sprintf("stateless client %d", v.n) }
 
 // newID is the raw id of the next request; every third is a number.
-func (v *visitor) newID() string {
+func (v *statelessClient) newID() string {
 	n := v.ids.Add(1)
 	if n%3 == 0 {
 		return fmt.Sprint(n)
@@ -80,7 +80,7 @@ func (v *visitor) newID() string {
 // try makes a request. It returns nil where the process may not have been up, or was
 // killed: nothing is known of the request then. boot is the start that has answered,
 // 0 if that may have been one of two.
-func (v *visitor) try(id, method, params string) (a *client.Answer, boot int64) {
+func (v *statelessClient) try(id, method, params string) (a *client.Answer, boot int64) {
 	w := v.w
 	before, starting := w.now()
 	a, err := v.c.Call(w.ctx, id, method, params)
@@ -103,8 +103,8 @@ func (v *visitor) try(id, method, params string) (a *client.Answer, boot int64) 
 	return nil, 0
 }
 
-// load starts what the visitor does in the round whose process is killed at killAfter.
-func (v *visitor) load(killAfter time.Duration) {
+// load starts what the stateless client does in the round whose process is killed at killAfter.
+func (v *statelessClient) load(killAfter time.Duration) {
 	rng := v.w.rng(uint64(v.n+1)<<16 | 1)
 	window := killAfter + 300*time.Millisecond
 	later := func(f func()) {
@@ -141,7 +141,7 @@ func (v *visitor) load(killAfter time.Duration) {
 }
 
 // echo makes one plain call. It returns false when the run has ended.
-func (v *visitor) echo(i int) bool {
+func (v *statelessClient) echo(i int) bool {
 	id, text := v.newID(), fmt.Sprintf("%s %d.%d", v, v.w.round.Load(), i)
 	a, _ := v.try(id, "tools/call", `"name":"echo","arguments":{"text":"`+text+`"}`)
 	if a == nil {
@@ -151,12 +151,12 @@ func (v *visitor) echo(i int) bool {
 	if a.Status != http.StatusOK || !strings.HasPrefix(string(a.Body), `{"jsonrpc":"2.0","id":`+id+`,`) || !strings.Contains(string(a.Body), `"text":"`+text+`"`) {
 		v.w.violated(nil, "%s: echo %s of %q got %d %s", v, id, text, a.Status, a.Body)
 	}
-	v.w.alone.Calls.Add(1)
+	v.w.stateless.Calls.Add(1)
 	return true
 }
 
 // count makes a call that streams. What of it is lost with the process is lost.
-func (v *visitor) count(to, delay int) {
+func (v *statelessClient) count(to, delay int) {
 	w, id := v.w, v.newID()
 	boot := w.boot.Load()
 	a, _ := v.try(id, "tools/call", fmt.Sprintf(`"name":"count","arguments":{"to":%d,"delay_ms":%d}`, to, delay))
@@ -179,7 +179,7 @@ func (v *visitor) count(to, delay int) {
 			if n != to+1 || m.Result == nil || len(m.Result.Content) != 1 || m.Result.Content[0].Text != fmt.Sprintf("counted to %d", to) {
 				w.violated(nil, "%s: count to %d is answered after %d messages with %s", v, to, n-1, e.Data)
 			}
-			w.alone.Streams.Add(1)
+			w.stateless.Streams.Add(1)
 		case m.Method == "notifications/progress" && m.Params.Progress == n && m.Params.Total == to && string(m.Params.Token) == id:
 			continue
 		default:
@@ -191,7 +191,7 @@ func (v *visitor) count(to, delay int) {
 
 // leave makes a call that goes on for ever, and closes the connection: before the first
 // byte of the answer, or in mid-stream.
-func (v *visitor) leave(after time.Duration, stream bool) {
+func (v *statelessClient) leave(after time.Duration, stream bool) {
 	w := v.w
 	boot := w.boot.Load()
 	starting := w.up.Load() < boot
@@ -208,14 +208,14 @@ func (v *visitor) leave(after time.Duration, stream bool) {
 	switch {
 	case w.ctx.Err() != nil:
 	case errors.Is(err, context.DeadlineExceeded):
-		w.alone.Left.Add(1)
+		w.stateless.Left.Add(1)
 	case !starting && !w.excused(boot):
 		w.violated(nil, "%s: %s got %+v and %v", v, call, a, err)
 	}
 }
 
 // walk reads a list page by page, for as long as the process lives.
-func (v *visitor) walk() {
+func (v *statelessClient) walk() {
 	for cursor, boot := "", int64(0); ; {
 		p, next, at := v.page("tools/list", cursor)
 		if p == "" {
@@ -233,7 +233,7 @@ func (v *visitor) walk() {
 }
 
 // page reads a page: its items, and the cursor of the next.
-func (v *visitor) page(method, cursor string) (items, next string, boot int64) {
+func (v *statelessClient) page(method, cursor string) (items, next string, boot int64) {
 	params := ""
 	if cursor != "" {
 		params = `"cursor":"` + cursor + `"`
@@ -253,12 +253,12 @@ func (v *visitor) page(method, cursor string) (items, next string, boot int64) {
 		v.w.violated(nil, "%s: %s with cursor %q got %d %s (%v)", v, method, cursor, a.Status, a.Body, err)
 		return "", "", 0
 	}
-	v.w.alone.Pages.Add(1)
+	v.w.stateless.Pages.Add(1)
 	return fmt.Sprintf("%s", list.Result.Tools), list.Result.NextCursor, boot
 }
 
 // turnBack reads pages once more by cursors that earlier processes gave.
-func (v *visitor) turnBack(rng *rand.Rand) {
+func (v *statelessClient) pageAgain(rng *rand.Rand) {
 	v.mu.Lock()
 	var old []page
 	for range min(3, len(v.pages)) {
@@ -272,13 +272,13 @@ func (v *visitor) turnBack(rng *rand.Rand) {
 		case items != p.items:
 			v.w.violated(nil, "%s: cursor %q leads to %s, and led to %s", v, p.cursor, items, p.items)
 		case boot > p.boot:
-			v.w.alone.OldPages.Add(1)
+			v.w.stateless.OldPages.Add(1)
 		}
 	}
 }
 
 // settle waits until the calls are answered whose time has come.
-func (v *visitor) settle() {
+func (v *statelessClient) settle() {
 	v.tasks.Wait()
 	due := func() *parked {
 		v.mu.Lock()
@@ -295,7 +295,7 @@ func (v *visitor) settle() {
 }
 
 // swap has another server refuse what one gave, as it refuses what nobody gave.
-func (v *visitor) swap(other *visitor, rng *rand.Rand) {
+func (v *statelessClient) swap(other *statelessClient, rng *rand.Rand) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, k := range v.open {
@@ -309,7 +309,7 @@ func (v *visitor) swap(other *visitor, rng *rand.Rand) {
 			return func(x *probe) { x.keep(other.c.Call(v.w.ctx, id, "tools/call", params)) }
 		}
 		v.w.same("a state", ask(again), ask(stray), http.StatusOK, badState(id))
-		v.w.alone.Foreign.Add(1)
+		v.w.stateless.Foreign.Add(1)
 		return
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // alone is a node with one session on a store in memory.
-type alone struct {
+type statelessNode struct {
 	t     *testing.T
 	store *memory
 	n     *Node
@@ -19,10 +19,10 @@ type alone struct {
 	s     *sessionActor
 }
 
-func newAlone(t *testing.T, h Handler) *alone {
+func newStatelessNode(t *testing.T, h Handler) *statelessNode {
 	t.Helper()
 	m := newMemory()
-	a := &alone{t: t, store: m, n: NewNode(Config{Name: "n", Boot: "b", Store: m}), svc: NewService("test", h, Limits{})}
+	a := &statelessNode{t: t, store: m, n: NewNode(Config{Name: "n", Boot: "b", Store: m}), svc: NewService("test", h, Limits{})}
 	s, err := a.n.sessions.create(t.Context(), a.svc, &Input{Tenant: "anon"}, Settled{Revision: "2025-11-25"})
 	if err != nil {
 		t.Fatal(err)
@@ -40,14 +40,14 @@ func newAlone(t *testing.T, h Handler) *alone {
 }
 
 // get begins a standalone stream, on a goroutine of its own.
-func (a *alone) get() *heard {
+func (a *statelessNode) get() *heard {
 	h := &heard{}
 	go a.n.Get(a.svc, &Input{Tenant: "anon", Session: a.s.key.ID, Conn: h})
 	return h
 }
 
 // post sends a message, on a goroutine of its own.
-func (a *alone) post(body string) *heard {
+func (a *statelessNode) post(body string) *heard {
 	a.t.Helper()
 	var m codec.Message
 	if err := codec.Scan([]byte(body), &m, anyMessage); err != nil {
@@ -59,7 +59,7 @@ func (a *alone) post(body string) *heard {
 }
 
 // hold keeps the session's actor busy until the func that it returns is called.
-func (a *alone) hold() (release func()) {
+func (a *statelessNode) hold() (release func()) {
 	a.t.Helper()
 	busy, free := make(chan struct{}), make(chan struct{})
 	m := &edit{f: func(*session.Record) bool { close(busy); <-free; return false }}
@@ -71,7 +71,7 @@ func (a *alone) hold() (release func()) {
 
 // listeners checks that of the connections only want is live, and that the
 // session's messages go to it.
-func (a *alone) listeners(want *heard, all ...*heard) {
+func (a *statelessNode) listeners(want *heard, all ...*heard) {
 	a.t.Helper()
 	synctest.Wait()
 	for i, h := range all {
@@ -86,7 +86,7 @@ func (a *alone) listeners(want *heard, all ...*heard) {
 }
 
 // told sends a message to the session, which has to come over h.
-func (a *alone) told(h *heard) {
+func (a *statelessNode) told(h *heard) {
 	a.t.Helper()
 	_, _, before := h.now()
 	if err := a.s.peer.Notify(a.t.Context(), "x", nil); err != nil {

@@ -16,20 +16,20 @@ import (
 )
 
 // question is a request to the client that waits for its answer.
-type question struct {
-	id      string // raw token
-	session SessionKey
-	from    *quota.Account // that it counts on, nil for a ping of the node's own
-	journal *streamActor   // where the answer is recorded first, nil if it need not be
-	taking  *taking        // the answer that is being recorded or has been, nil while there is none
-	ch      chan Answer
+type pendingRequest struct {
+	id        string // raw token
+	session   SessionKey
+	from      *quota.Account // that it counts on, nil for a ping of the node's own
+	journal   *streamActor   // where the answer is recorded first, nil if it need not be
+	recording *recording     // the answer that is being recorded or has been, nil while there is none
+	ch        chan Answer
 }
 
 // questions are the open questions of this node by their raw id.
-type questions struct {
+type pendingRequests struct {
 	node   *Node
 	mu     sync.Mutex // guards the rest
-	open   map[string]*question
+	open   map[string]*pendingRequest
 	counts map[SessionKey]int
 	pings  int // of the node's own among the open ones
 	n      uint64
@@ -41,17 +41,17 @@ func appendUint(b []byte, i uint64) []byte { return strconv.AppendUint(b, i, 10)
 // so that an answer finds the call even where nobody has resumed that since the node
 // started; nil is a question that does not outlive the process. Where the call may run
 // again the answer is recorded on the stream before the handler sees it.
-func (q *questions) of(s *sessionActor, on *streamActor) (*question, error) {
+func (q *pendingRequests) of(s *sessionActor, on *streamActor) (*pendingRequest, error) {
 	n := q.node
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	a := s.billed()
-	if no := s.admitQuestion(a, q.counts[s.key]); no != admitted {
+	if no := s.admitPending(a, q.counts[s.key]); no != admitted {
 		n.refusals.count(no)
-		return nil, ErrParked
+		return nil, ErrTooManyPending
 	}
 	q.n++
-	x := &question{session: s.key, from: a, ch: make(chan Answer, 1)}
+	x := &pendingRequest{session: s.key, from: a, ch: make(chan Answer, 1)}
 	if on == nil {
 		x.id = q.id(q.n, "")
 	} else {
@@ -65,7 +65,7 @@ func (q *questions) of(s *sessionActor, on *streamActor) (*question, error) {
 }
 
 // enter makes x open. The caller holds mu.
-func (q *questions) enter(x *question) {
+func (q *pendingRequests) enter(x *pendingRequest) {
 	if q.counts == nil {
 		q.counts = make(map[SessionKey]int)
 	}
@@ -74,34 +74,34 @@ func (q *questions) enter(x *question) {
 	}
 	q.open[x.id] = x
 	q.counts[x.session]++
-	x.from.Held[heldParked].Add(1)
+	x.from.Held[heldPending].Add(1)
 }
 
 // reopen enters what an earlier run of the call on stream w asked and nobody has
 // answered. It comes before a client can resume the stream: one that does may
 // answer at once, and the handler may take long to get to where it asks.
-func (q *questions) reopen(w *streamActor, from *quota.Account, j *journal) {
+func (q *pendingRequests) reopen(w *streamActor, from *quota.Account, j *journal) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, past := range j.asked {
 		if past.Answer == nil {
-			past.open = &question{id: past.ID, session: w.key.Session, from: from, journal: w, ch: make(chan Answer, 1)}
+			past.open = &pendingRequest{id: past.ID, session: w.key.Session, from: from, journal: w, ch: make(chan Answer, 1)}
 			q.enter(past.open)
 		}
 	}
 }
 
 // end closes what reopen has entered and the run that has ended did not ask.
-func (q *questions) end(j *journal) {
+func (q *pendingRequests) end(j *journal) {
 	for _, past := range j.asked {
 		if x := past.open; x != nil {
-			q.take(x)
+			q.close(x)
 		}
 	}
 }
 
 // take removes a question; it reports whether it was still open.
-func (q *questions) take(x *question) bool {
+func (q *pendingRequests) close(x *pendingRequest) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.open[x.id] != x {
@@ -112,20 +112,20 @@ func (q *questions) take(x *question) bool {
 }
 
 // remove closes x. The caller holds mu.
-func (q *questions) remove(x *question) {
+func (q *pendingRequests) remove(x *pendingRequest) {
 	delete(q.open, x.id)
 	if x.from == nil {
 		q.pings--
 		return
 	}
-	x.from.Held[heldParked].Add(-1)
+	x.from.Held[heldPending].Add(-1)
 	if q.counts[x.session]--; q.counts[x.session] <= 0 {
 		delete(q.counts, x.session)
 	}
 }
 
 // find returns the open question with that id, if it was put to that session.
-func (q *questions) find(s SessionKey, id string) (x *question, journal *streamActor, ok bool) {
+func (q *pendingRequests) find(s SessionKey, id string) (x *pendingRequest, journal *streamActor, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if x, ok = q.open[id]; !ok || x.session != s {
@@ -134,7 +134,7 @@ func (q *questions) find(s SessionKey, id string) (x *question, journal *streamA
 	return x, x.journal, true
 }
 
-func (q *questions) len() int {
+func (q *pendingRequests) len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.open) - q.pings
@@ -142,7 +142,7 @@ func (q *questions) len() int {
 
 // answer takes a response POSTed by a client. One that nobody waits for, or
 // that another has answered, is accepted and dropped.
-func (q *questions) answer(svc *Service, in *Input, m *codec.Message) {
+func (q *pendingRequests) answer(svc *Service, in *Input, m *codec.Message) {
 	n := q.node
 	s := n.sessions.of(svc, in, nil)
 	if s == nil {
@@ -160,26 +160,26 @@ func (q *questions) answer(svc *Service, in *Input, m *codec.Message) {
 // be sent again.
 func (s *sessionActor) answered(m *codec.Message) error {
 	n := s.node
-	x, journal, ok := n.questions.find(s.key, string(m.ID))
+	x, journal, ok := n.pending.find(s.key, string(m.ID))
 	if !ok {
 		// Whatever keeps the stream from being read is no reason to drop the answer, unless
 		// there is no such stream.
-		if err := n.questions.reach(s.svc, s, m.ID); err != nil && !errors.Is(err, errBadEvent) && !errors.Is(err, ErrSessionEnded) {
+		if err := n.pending.reach(s.svc, s, m.ID); err != nil && !errors.Is(err, errBadEvent) && !errors.Is(err, ErrSessionEnded) {
 			return err
 		}
-		if x, journal, ok = n.questions.find(s.key, string(m.ID)); !ok {
+		if x, journal, ok = n.pending.find(s.key, string(m.ID)); !ok {
 			return nil
 		}
 	}
-	return n.questions.takeAnswer(s.svc, x, journal, m)
+	return n.pending.receive(s.svc, x, journal, m)
 }
 
 // reach takes over the stream that a question was sent on, if no process has it,
 // so that the call runs again and can be answered.
-func (q *questions) reach(svc *Service, s *sessionActor, id []byte) error {
+func (q *pendingRequests) reach(svc *Service, s *sessionActor, id []byte) error {
 	n := q.node
 	key := StreamKey{s.key, askedOn(id)}
-	if key.ID == "" || s.link != nil {
+	if key.ID == "" || s.bound != nil {
 		return nil
 	}
 	if _, here := n.streams.Get(key); here {
@@ -207,7 +207,7 @@ func wireError(raw []byte) *mcp.Error {
 }
 
 // id is the raw id of the i-th request that the node sends, on the given stream.
-func (q *questions) id(i uint64, stream string) string {
+func (q *pendingRequests) id(i uint64, stream string) string {
 	var b strings.Builder
 	b.WriteByte('"')
 	b.WriteString(q.node.name)
@@ -224,27 +224,27 @@ func (q *questions) id(i uint64, stream string) string {
 }
 
 // taking is an answer on its way into the log of the call that asked for it.
-type taking struct {
-	answer  Answer
-	settled bool          // guarded by questions.mu, as what follows is until over is closed
-	err     error         // nil if it is stored
-	over    chan struct{} // closed when its fate is known
+type recording struct {
+	answer Answer
+	done   bool          // guarded by questions.mu, as what follows is until over is closed
+	err    error         // nil if it is stored
+	over   chan struct{} // closed when its fate is known
 }
 
-// takeAnswer gives x the answer that m is. Where the call may run again the answer is
+// receive gives x the answer that m is. Where the call may run again the answer is
 // stored before the handler sees it, so that a second run finds it in the log. One
 // answer at a time is taken: the first one stored is the handler's, and any other is
 // dropped. One that comes while another is being stored waits for the fate of that: it
 // is dropped only when there is nothing left that it could answer, and is taken itself
 // when the other could not be stored. An error means that it was not taken; it is
 // ErrUnavailable also when nobody knows yet.
-func (q *questions) takeAnswer(svc *Service, x *question, journal *streamActor, m *codec.Message) error {
+func (q *pendingRequests) receive(svc *Service, x *pendingRequest, journal *streamActor, m *codec.Message) error {
 	a := Answer{Result: bytes.Clone(m.Result)}
 	if m.Kind == codec.ErrorResponse {
 		a = Answer{Err: wireError(m.Err)}
 	}
 	if journal == nil {
-		if q.take(x) {
+		if q.close(x) {
 			x.ch <- a
 		}
 		return nil
@@ -277,29 +277,29 @@ func (q *questions) takeAnswer(svc *Service, x *question, journal *streamActor, 
 
 // claim makes a the answer that is being taken for x, unless another one is: mine is
 // false then. It returns nil when x needs no answer any more.
-func (q *questions) claim(x *question, a Answer) (t *taking, mine bool) {
+func (q *pendingRequests) claim(x *pendingRequest, a Answer) (t *recording, mine bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
 	case q.open[x.id] != x:
 		return nil, false
-	case x.taking != nil:
-		return x.taking, false
+	case x.recording != nil:
+		return x.recording, false
 	}
-	x.taking = &taking{answer: a, over: make(chan struct{})}
-	return x.taking, true
+	x.recording = &recording{answer: a, over: make(chan struct{})}
+	return x.recording, true
 }
 
 // journalAnswer has the answer stored in the log of its call, and settles its fate when
 // the log has, however long that takes.
-func (s *streamActor) journalAnswer(x *question, t *taking, m *codec.Message) {
+func (s *streamActor) journalAnswer(x *pendingRequest, t *recording, m *codec.Message) {
 	data := append([]byte{'r'}, m.Result...)
 	if m.Kind == codec.ErrorResponse {
 		data = append([]byte{'e'}, m.Err...)
 	}
 	push := &pushEntries{entries: []stream.Entry{{
 		Kind: stream.Answer, Meta: []byte(x.id), Data: data,
-		Acked: func(err error) { s.node.questions.settle(x, t, err) },
+		Acked: func(err error) { s.node.pending.settle(x, t, err) },
 	}}}
 	if err := s.Post(push); err != nil {
 		push.Refused(err)
@@ -308,16 +308,16 @@ func (s *streamActor) journalAnswer(x *question, t *taking, m *codec.Message) {
 
 // settle ends t. An answer that is stored goes to the handler; after one that is not,
 // another may be taken.
-func (q *questions) settle(x *question, t *taking, err error) {
+func (q *pendingRequests) settle(x *pendingRequest, t *recording, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if t.settled {
+	if t.done {
 		return
 	}
-	t.settled, t.err = true, err
+	t.done, t.err = true, err
 	switch {
 	case err != nil:
-		x.taking = nil
+		x.recording = nil
 	case q.open[x.id] == x:
 		q.remove(x)
 		x.ch <- t.answer // which has room for one, and gets no other
