@@ -1,0 +1,264 @@
+package limits_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
+	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// benchServer is a runtime as users run it, over a real loopback listener.
+func benchServer(b *testing.B, o troupe.Options) *httptest.Server {
+	b.Helper()
+	// All clients share an address; the limiter runs none the less.
+	o.CallRate, o.PrincipalRate = 1e6, 1e6
+	rt, err := troupe.New(o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	srv := troupe.NewServer(mcp.Implementation{Name: "bench", Version: "1"}, nil)
+	host.AddTestTools(srv)
+	rt.Mount("/mcp", srv)
+	hs := httptest.NewServer(rt)
+	b.Cleanup(func() {
+		hs.CloseClientConnections()
+		hs.Close()
+		if err := rt.Close(context.Background()); err != nil {
+			b.Error(err)
+		}
+	})
+	return hs
+}
+
+// bare reads the body and writes a constant answer: the least an HTTP server
+// can do.
+func bare(b *testing.B) *httptest.Server {
+	answer := []byte(host.TextResult("1", strings.Repeat("x", 105)))
+	hs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header()["Content-Type"] = []string{"application/json"}
+		_, _ = w.Write(answer)
+	}))
+	b.Cleanup(hs.Close)
+	return hs
+}
+
+// echoRequest is a whole HTTP request that calls echo with n bytes of text.
+func echoRequest(hs *httptest.Server, session, id string, n int) []byte {
+	body := host.Call(id, "echo", `{"text":"`+strings.Repeat("x", n)+`"}`)
+	return fmt.Appendf(nil, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
+		"Mcp-Session-Id: %s\r\nMcp-Protocol-Version: 2025-11-25\r\nContent-Length: %d\r\n\r\n%s", hs.Listener.Addr(), session, len(body), body)
+}
+
+// drive sends b.N requests over conns keep-alive connections, and reports the
+// CPU of the process, client included, per request.
+func drive(b *testing.B, hs *httptest.Server, conns int, request func(i int) []byte) {
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	b.ReportAllocs()
+	b.ResetTimer()
+	begin := testkit.CPU()
+	var wg sync.WaitGroup
+	for i := range conns {
+		req := request(i)
+		wg.Go(func() {
+			c, err := net.Dial("tcp", hs.Listener.Addr().String())
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			defer c.Close()
+			rd := bufio.NewReader(c)
+			for left.Add(-1) >= 0 {
+				if _, err := c.Write(req); err != nil {
+					b.Error(err)
+					return
+				}
+				if err := discardResponse(rd); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(testkit.CPU()-begin)/float64(b.N), "cpu-ns/op")
+}
+
+// discardResponse reads a response that has a Content-Length and must be 200.
+func discardResponse(rd *bufio.Reader) error {
+	n := -1
+	for first := true; ; first = false {
+		line, err := rd.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		if first && !strings.HasPrefix(string(line), "HTTP/1.1 200") {
+			return fmt.Errorf("status %q", line)
+		}
+		if len(line) <= 2 {
+			break
+		}
+		if k := "Content-Length: "; len(line) > len(k) && strings.EqualFold(string(line[:len(k)]), k) {
+			_, _ = fmt.Sscan(string(line[len(k):]), &n)
+		}
+	}
+	if n < 0 {
+		return fmt.Errorf("no Content-Length")
+	}
+	_, err := rd.Discard(n)
+	return err
+}
+
+func benchSession(b *testing.B, hs *httptest.Server) string {
+	c := &testkit.Client{T: b, HTTP: hs.Client(), URL: hs.URL + "/mcp"}
+	return c.Initialize(`{}`).Session
+}
+
+// BenchmarkHTTP is a round trip over loopback, beside a handler that does
+// nothing.
+func BenchmarkHTTP(b *testing.B) {
+	for _, size := range []int{105, 10000} {
+		for _, conns := range []int{1, 32} {
+			name := fmt.Sprintf("size=%d/conns=%d", size, conns)
+			b.Run("bare/"+name, func(b *testing.B) {
+				hs := bare(b)
+				drive(b, hs, conns, func(int) []byte { return echoRequest(hs, "s", "1", size) })
+			})
+			b.Run("echo/"+name, func(b *testing.B) {
+				hs := benchServer(b, troupe.Options{})
+				drive(b, hs, conns, func(int) []byte { return echoRequest(hs, benchSession(b, hs), "1", size) })
+			})
+		}
+	}
+}
+
+// nullWriter is a ResponseWriter that keeps nothing.
+type nullWriter struct {
+	h      http.Header
+	status int
+	n      int
+}
+
+func (w *nullWriter) Header() http.Header         { return w.h }
+func (w *nullWriter) WriteHeader(s int)           { w.status = s }
+func (w *nullWriter) Write(b []byte) (int, error) { w.n += len(b); return len(b), nil }
+func (w *nullWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return nil, nil, http.ErrNotSupported
+}
+
+// BenchmarkDispatch is the path of a request without the HTTP server, in both eras.
+func BenchmarkDispatch(b *testing.B) {
+	rt, err := troupe.New(troupe.Options{CallRate: 1e6, PrincipalRate: 1e6})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer rt.Close(context.Background())
+	srv := troupe.NewServer(mcp.Implementation{Name: "bench", Version: "1"}, nil)
+	host.AddTestTools(srv)
+	rt.Mount("/mcp", srv)
+	hs := httptest.NewServer(rt)
+	defer hs.Close()
+	text := strings.Repeat("x", 105)
+	own := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
+	stateless := func(method string) http.Header {
+		return http.Header{"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {method}, "Mcp-Name": {"echo"}}
+	}
+	for _, bb := range []struct {
+		name, body string
+		header     http.Header
+	}{
+		{"era=legacy/echo", host.Call("1", "echo", `{"text":"`+text+`"}`), http.Header{"Mcp-Session-Id": {benchSession(b, hs)}}},
+		{"era=stateless/echo", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"` + text + `"},` + own + `}}`, stateless("tools/call")},
+		{"era=stateless/discover", `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + own + `}}`, stateless("server/discover")},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			rd := strings.NewReader(bb.body)
+			r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/mcp", nil)
+			r.Body, r.ContentLength = io.NopCloser(rd), int64(len(bb.body))
+			r.Header = bb.header
+			r.Header["Content-Type"], r.Header["Accept"] = []string{"application/json"}, []string{"application/json, text/event-stream"}
+			w := &nullWriter{h: http.Header{}}
+			b.ReportAllocs()
+			for b.Loop() {
+				rd.Reset(bb.body)
+				clear(w.h)
+				rt.ServeHTTP(w, r)
+				if w.status != 200 && w.status != 0 {
+					b.Fatal(w.status)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkInitialize is the making of a session, which is stored.
+func BenchmarkInitialize(b *testing.B) {
+	hs := benchServer(b, troupe.Options{Dir: b.TempDir()})
+	c := &testkit.Client{T: b, HTTP: hs.Client(), URL: hs.URL + "/mcp"}
+	b.ReportAllocs()
+	for b.Loop() {
+		c.Initialize(`{}`)
+	}
+}
+
+// BenchmarkResume is a resume of 200 events from a file store.
+func BenchmarkResume(b *testing.B) {
+	hs := benchServer(b, troupe.Options{Dir: b.TempDir()})
+	c := (&testkit.Client{T: b, HTTP: hs.Client(), URL: hs.URL + "/mcp"}).Initialize(`{}`)
+	all := c.Post(host.CallWith("1", "count", `{"to":200,"delay_ms":1}`, "1")).All()
+	b.ReportAllocs()
+	b.ResetTimer()
+	begin := testkit.CPU()
+	for b.Loop() {
+		if rest := c.Get(all[0].ID).All(); len(rest) != len(all)-1 {
+			b.Fatalf("%d events of %d", len(rest), len(all)-1)
+		}
+	}
+	b.ReportMetric(float64(testkit.CPU()-begin)/float64(b.N), "cpu-ns/op")
+}
+
+// BenchmarkEvents is a durable event on its way through a call's stream, from
+// the handler over the log on disk to the client: one call alone, which often
+// shares appends, and 100 at once.
+func BenchmarkEvents(b *testing.B) {
+	for _, streams := range []int{1, 100} {
+		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
+			hs := benchServer(b, troupe.Options{Dir: b.TempDir(), LogRate: -1})
+			c := (&testkit.Client{T: b, HTTP: hs.Client(), URL: hs.URL + "/mcp"}).Initialize(`{}`)
+			// A call's events stay below what may be queued for a connection.
+			const each = 4000
+			calls := b.N/each/streams + 1
+			b.ReportAllocs()
+			b.ResetTimer()
+			begin := testkit.CPU()
+			var wg sync.WaitGroup
+			for i := range streams {
+				wg.Go(func() {
+					for range calls {
+						// Above 100 a second progress of one token is coalesced: log messages
+						// are not.
+						all := c.Post(host.Call(fmt.Sprint(i), "chatter", fmt.Sprintf(`{"to":%d}`, each))).All()
+						if len(all) != each+2 {
+							b.Errorf("%d events, want %d", len(all), each+2)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			b.ReportMetric(float64(testkit.CPU()-begin)/float64(each*calls*streams), "cpu-ns/event")
+		})
+	}
+}

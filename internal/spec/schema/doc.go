@@ -1,3 +1,0 @@
-// Package schema has the black-box tests of tools' schemas: that an inferred schema is
-// the schema of the JSON which goes over the wire.
-package schema

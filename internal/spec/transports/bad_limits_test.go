@@ -1,0 +1,305 @@
+package transports_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
+	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+func TestBadBodies(t *testing.T) {
+	e := newBadEnv(t)
+	tooLarge := host.Fault("", host.Invalid, "the message is too large", "")
+	dial := func(t *testing.T) net.Conn {
+		conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(e.URL, "http://"), "/mcp"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	for name, row := range map[string]struct {
+		head   string
+		body   func(w io.Writer) // may be cut short by the answer
+		status int
+		want   string
+	}{
+		"5 MB announced, none sent": {head: "Content-Length: 5242880", status: 413, want: tooLarge},
+		"5 MB sent": {head: "Content-Length: 5242880", status: 413, want: tooLarge, body: func(w io.Writer) {
+			_, _ = w.Write(bytes.Repeat([]byte("x"), 5<<20))
+		}},
+		"endless in chunks": {head: "Transfer-Encoding: chunked", status: 413, want: tooLarge, body: func(w io.Writer) {
+			chunk := fmt.Sprintf("%x\r\n%s\r\n", 64<<10, strings.Repeat("[", 64<<10))
+			for range 1000 { // 64 MB
+				if _, err := io.WriteString(w, chunk); err != nil {
+					return
+				}
+			}
+		}},
+		"wrong chunk": {head: "Transfer-Encoding: chunked", status: 400, want: host.Fault("", host.BadJSON, "Request body could not be read", ""), body: func(w io.Writer) {
+			_, _ = io.WriteString(w, "zz\r\n{}\r\n0\r\n\r\n")
+		}},
+		"exabytes announced": {head: "Content-Length: 9223372036854775807", status: 413, want: tooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e.T, e.c.T = t, t
+			conn := dial(t)
+			if _, err := io.WriteString(conn, host.RawPost(e.c, row.head)); err != nil {
+				t.Fatal(err)
+			}
+			if row.body != nil {
+				go row.body(conn)
+			}
+			resp, body, ends := host.ReadRaw(t, conn)
+			if resp.StatusCode != row.status || body != row.want || !ends {
+				t.Errorf("got %s %s, connection closed: %v; want %d %s and a closed connection", resp.Status, body, ends, row.status, row.want)
+			}
+			e.alive()
+		})
+	}
+	e.T, e.c.T, e.ann.T = t, t, t
+	runBadRows(t, e, []badRow{
+		{name: "just within the limit", body: strings.Repeat(" ", 4<<20-len(host.Method("1", "ping", ""))) + host.Method("1", "ping", ""), status: 200,
+			want: `{"jsonrpc":"2.0","id":1,"result":{}}`},
+		{name: "text", body: "{}", header: []string{"Content-Type", "text/plain"}, status: 415,
+			want: host.Fault("", host.Invalid, "Content-Type must be application/json in UTF-8", "")},
+		{name: "another charset", body: "{}", header: []string{"Content-Type", "application/json; charset=utf-16"}, status: 415,
+			want: host.Fault("", host.Invalid, "Content-Type must be application/json in UTF-8", "")},
+		{name: "compressed", body: "{}", header: []string{"Content-Encoding", "gzip"}, status: 415, want: host.Fault("", host.Invalid, "Content-Encoding is not supported", "")},
+		{name: "accepts no stream", body: "{}", header: []string{"Accept", "application/json"}, status: 406,
+			want: host.Fault("", host.Invalid, "Accept must admit application/json and text/event-stream", "")},
+		{name: "GET accepts no stream", status: 406, want: host.Fault("", host.Invalid, "Accept must admit text/event-stream", ""),
+			do: func(e *badEnv) *testkit.Answer { return e.c.Do("GET", "", "Accept", "application/json") }},
+		{name: "PUT", status: 405, want: host.Fault("", host.Invalid, "Method not allowed", ""), do: func(e *badEnv) *testkit.Answer { return e.c.Do("PUT", "") }},
+		{name: "another site's page", body: "{}", header: []string{"Origin", "https://evil.example.com"}, status: 403, want: host.Fault("", host.Invalid, "Origin not allowed: --allow-origin and Options.AllowOrigins allow it", "")},
+	})
+}
+
+// TestSlowBody trickles a body and a header, in virtual time.
+func TestSlowBody(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{}, nil)
+		c := h.Session()
+		conn, err := h.Listener.Dial(context.Background(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		begin := time.Now()
+		go func() {
+			_, _ = io.WriteString(conn, host.RawPost(c, "Content-Length: 1000"))
+			for {
+				if _, err := conn.Write([]byte(" ")); err != nil {
+					return
+				}
+				time.Sleep(time.Second)
+			}
+		}()
+		time.Sleep(10 * time.Second)
+		host.Equal(t, "meanwhile", c.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
+		resp, body, ends := host.ReadRaw(t, conn)
+		if resp.StatusCode != 408 || !ends || time.Since(begin) > 40*time.Second {
+			t.Errorf("after %v: %s, closed: %v; want 408 after 30 s, and a closed connection", time.Since(begin), resp.Status, ends)
+		}
+		host.Equal(t, "body", body, host.Fault("", host.Invalid, "Request body took too long", ""))
+		host.Equal(t, "afterwards", c.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
+	})
+}
+
+func TestSlowHeader(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		rt, err := troupe.New(troupe.Options{DrainDelay: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rt.Mount("/mcp", troupe.NewServer(mcp.Implementation{Name: "test", Version: "1"}, nil))
+		ln := testkit.NewListener()
+		ctx, stop := context.WithCancel(context.Background())
+		served := make(chan error, 1)
+		go func() { served <- rt.ServeOn(ctx, ln) }()
+		conn, err := ln.Dial(ctx, "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		go func() { _, _ = io.Copy(io.Discard, conn) }()
+		for _, b := range []byte(strings.Repeat("POST /mcp HTTP/1.1\r\nX: y\r\n", 10)) {
+			if _, err = conn.Write([]byte{b}); err != nil {
+				break
+			}
+			time.Sleep(time.Second)
+		}
+		if err == nil || time.Since(begin) > 15*time.Second {
+			t.Errorf("a header took %v: %v; want the connection closed after 10 s", time.Since(begin), err)
+		}
+		_ = conn.Close()
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// narrow keeps the kernel from holding much for a client that does not read.
+type narrow struct{ net.Listener }
+
+func (l narrow) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		err = c.(*net.TCPConn).SetWriteBuffer(64 << 10)
+	}
+	return c, err
+}
+
+type floodIn struct {
+	N    int `json:"n"`
+	Size int `json:"size"`
+}
+
+// TestReaderThatNeverReads has a call send much more than its client reads. The
+// client is cut off, others are served meanwhile, and what the log still has can
+// be resumed.
+func TestReaderThatNeverReads(t *testing.T) {
+	h := host.NewLoopback(t, troupe.Options{LogRate: -1}, nil, func(ln net.Listener) net.Listener { return narrow{ln} })
+	flooded := make(chan error, 1)
+	var sent atomic.Int64
+	troupe.AddTool(h.Server, troupe.Tool{Name: "flood"}, func(ctx context.Context, call *troupe.Call, in floodIn) (string, error) {
+		text := strings.Repeat("x", in.Size)
+		var err error
+		for i := 1; i <= in.N && err == nil; i++ {
+			if err = call.Log(ctx, mcp.LevelInfo, "flood", fmt.Sprintf("%d %s", i, text)); err == nil {
+				err = call.Progress(ctx, float64(i), float64(in.N), text)
+			}
+			sent.Add(1)
+		}
+		flooded <- err
+		return "flooded", err
+	})
+	slow := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		d := net.Dialer{}
+		conn, err := d.DialContext(ctx, network, addr)
+		if err == nil {
+			err = conn.(*net.TCPConn).SetReadBuffer(64 << 10)
+		}
+		return conn, err
+	}}}
+	t.Cleanup(slow.CloseIdleConnections)
+	other := h.Session()
+	before := host.Heap()
+	for _, row := range []struct {
+		name   string
+		n      int
+		resume bool // the log has all that the client missed
+	}{{"2 to 4 MB", 190, true}, {"many MB", host.Sized(10000, 2000), false}} {
+		t.Run(row.name, func(t *testing.T) {
+			h.T, other.T = t, t
+			c := h.Unchecked()
+			c.HTTP = slow
+			c.Initialize(`{}`)
+			a := c.Post(host.CallWith("1", "flood", fmt.Sprintf(`{"n":%d,"size":10000}`, row.n), `"t"`))
+			var got []testkit.Event
+			for range 3 {
+				e, ok := a.Next()
+				if !ok {
+					t.Fatal("the stream ended at once")
+				}
+				got = append(got, e)
+			}
+			for i := range 50 {
+				id := fmt.Sprint(i)
+				host.Equal(t, "another session meanwhile", other.Post(host.Call(id, "echo", `{"text":"x"}`)).Body, host.TextResult(id, "x"))
+			}
+			if err := <-flooded; err != nil {
+				t.Fatalf("the call: %v", err)
+			}
+			if after := host.Heap(); after > before+24<<20 {
+				t.Errorf("the heap grew from %d to %d KiB for a client that does not read", before>>10, after>>10)
+			}
+			got = append(got, a.All()...)
+			if last := got[len(got)-1].Data; strings.Contains(last, `"result"`) {
+				t.Fatal("the connection was not cut")
+			}
+			last := got[len(got)-1].ID
+			if !row.resume {
+				host.BadEvent(t, c.Get(last))
+				return
+			}
+			rest := c.Get(last)
+			if !rest.Stream() {
+				t.Fatalf("resume: %s %s", rest.Status, rest.Body)
+			}
+			got = append(got, rest.All()...)
+			checkFlood(t, got, row.n)
+		})
+	}
+}
+
+// checkFlood expects each log message once and in order, and the answer last.
+func checkFlood(t *testing.T, got []testkit.Event, n int) {
+	t.Helper()
+	var logs []int
+	for _, e := range got {
+		var i int
+		if _, text, ok := strings.Cut(e.Data, `"data":"`); ok {
+			if _, err := fmt.Sscanf(text, "%d ", &i); err != nil {
+				t.Fatalf("%.100s: %v", e.Data, err)
+			}
+			logs = append(logs, i)
+		}
+	}
+	want := make([]int, n)
+	for i := range want {
+		want[i] = i + 1
+	}
+	if diff := cmp.Diff(want, logs); diff != "" {
+		t.Errorf("log messages (-want +got):\n%s", diff)
+	}
+	host.Equal(t, "answer", got[len(got)-1].Data, host.TextResult("1", "flooded"))
+}
+
+// TestInFlightLimits fills a session, and then a node, with calls.
+func TestInFlightLimits(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{CallsPerSession: 3, CallsPerNode: 5}, nil)
+		c, d := h.Session(), h.Session()
+		begin := func(c *testkit.Client, id string) { // its answer is a stream by now
+			a := c.Post(host.Call(id, "sleep", `{"ms":10000}`))
+			t.Cleanup(a.Close)
+		}
+		for i := range 3 {
+			begin(c, fmt.Sprint(i))
+		}
+		a := c.Post(host.Call(`"x"`, "echo", `{"text":"x"}`))
+		if a.StatusCode != 200 || a.Header.Get("Retry-After") != "1" {
+			t.Errorf("one more in the session: %s, Retry-After %q", a.Status, a.Header.Get("Retry-After"))
+		}
+		host.Equal(t, "body", a.Body, host.Fault(`"x"`, host.Invalid, "too many requests in flight in this session", `{"retryAfterMs":1000}`))
+		host.Equal(t, "another session", d.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
+		begin(d, "1")
+		begin(d, "2")
+		a = d.Post(host.Call("3", "echo", `{"text":"x"}`))
+		if a.StatusCode != 200 || a.Header.Get("Retry-After") != "1" {
+			t.Errorf("one more on the node: %s, Retry-After %q", a.Status, a.Header.Get("Retry-After"))
+		}
+		host.Equal(t, "body", a.Body, host.Fault("3", host.Internal, "too many requests in flight on this node", `{"retryAfterMs":1000}`))
+		c.Post(host.Note("notifications/cancelled", `{"requestId":0}`))
+		synctest.Wait()
+		host.Equal(t, "after a cancel", c.Post(host.Call(`"x"`, "echo", `{"text":"x"}`)).Body, host.TextResult(`"x"`, "x"))
+		time.Sleep(20 * time.Second)
+		host.Equal(t, "after all", d.Post(host.Call("3", "echo", `{"text":"x"}`)).Body, host.TextResult("3", "x"))
+	})
+}

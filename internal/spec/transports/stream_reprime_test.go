@@ -1,0 +1,54 @@
+package transports_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
+	"github.com/troupe-run/troupe/internal/testkit"
+)
+
+// Clients that know only the event ids of their newest connection must be able
+// to come back from one on which nothing has happened.
+func TestResumedStreamIsPrimed(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{}, nil)
+		c := h.Session()
+		own := c.Get("")
+		opened, _ := own.Next()
+		asked := c.Post(host.Call("1", "ask", `{"question":"who?"}`))
+		begun, _ := asked.Next()
+		question, _ := asked.Next()
+		for i, last := range []testkit.Event{opened, question} {
+			retry := []string{"8000", "4000"}[i] // of a standalone stream, and of a call's
+			for range 3 {
+				rest := c.Get(last.ID)
+				time.AfterFunc(time.Minute, rest.Close)
+				begin := time.Now()
+				got, _ := rest.Next()
+				if d := time.Since(begin); d < 15*time.Second || d > 16*time.Second {
+					t.Errorf("the stream named its place after %v, want 15s of silence", d)
+				}
+				if diff := cmp.Diff(testkit.Event{ID: last.ID, Retry: retry}, got); diff != "" {
+					t.Errorf("first event of a resumed stream (-want +got):\n%s", diff)
+				}
+				rest.Close()
+			}
+		}
+		// What is replayed names the place itself.
+		rest := c.Get(begun.ID)
+		question.Retry = "4000" // the time to come back is said once on each connection
+		if got, _ := rest.Next(); got != question {
+			t.Errorf("the stream goes on with %+v, want %+v", got, question)
+		}
+		c.Post(host.AnswerTo(question.Data, `{"action":"decline"}`))
+		if diff := cmp.Diff([]string{host.TextResult("1", "decline ")}, host.Payloads(rest.All())); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		own.Close()
+		asked.Close()
+	})
+}
