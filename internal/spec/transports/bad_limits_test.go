@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -176,7 +175,7 @@ type floodIn struct {
 func TestReaderThatNeverReads(t *testing.T) {
 	h := host.NewLoopback(t, troupe.Options{LogRate: -1}, nil, func(ln net.Listener) net.Listener { return narrow{ln} })
 	flooded := make(chan error, 1)
-	var sent atomic.Int64
+	reading := make(chan struct{}) // sent to once the client has its first events: a cut discards what it has not read
 	troupe.AddTool(h.Server, troupe.Tool{Name: "flood"}, func(ctx context.Context, call *troupe.Call, in floodIn) (string, error) {
 		text := strings.Repeat("x", in.Size)
 		var err error
@@ -184,7 +183,12 @@ func TestReaderThatNeverReads(t *testing.T) {
 			if err = call.Log(ctx, mcp.LevelInfo, "flood", fmt.Sprintf("%d %s", i, text)); err == nil {
 				err = call.Progress(ctx, float64(i), float64(in.N), text)
 			}
-			sent.Add(1)
+			if i == 2 {
+				select {
+				case <-reading:
+				case <-ctx.Done():
+				}
+			}
 		}
 		flooded <- err
 		return "flooded", err
@@ -219,6 +223,7 @@ func TestReaderThatNeverReads(t *testing.T) {
 				}
 				got = append(got, e)
 			}
+			reading <- struct{}{}
 			for i := range 50 {
 				id := fmt.Sprint(i)
 				host.Equal(t, "another session meanwhile", other.Post(host.Call(id, "echo", `{"text":"x"}`)).Body, host.TextResult(id, "x"))
