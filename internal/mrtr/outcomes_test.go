@@ -2,6 +2,8 @@ package mrtr
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 )
@@ -26,5 +28,28 @@ func TestOutcomesAreBounded(t *testing.T) {
 				t.Errorf("%d kept, %d in order, %d bytes", len(o.all), len(o.order), o.bytes)
 			}
 		})
+	}
+}
+
+// An outcome is kept until its time, and one that is put again has the new one's.
+func TestOutcomesExpire(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	o := Outcomes{}
+	for i := range 3 {
+		o.Put(fmt.Sprint(i), Outcome{Rest: []byte("x"), Until: now.Add(time.Duration(i) * time.Minute)})
+	}
+	o.Put("0", Outcome{Round: 2, Rest: []byte("xy"), Until: now.Add(3 * time.Minute)})
+	for minutes, want := range map[int]int{0: 3, 1: 3, 2: 2, 3: 1, 4: 0} {
+		kept := Outcomes{all: maps.Clone(o.all), order: slices.Clone(o.order), bytes: o.bytes}
+		kept.Expire(now.Add(time.Duration(minutes) * time.Minute))
+		if len(kept.order) != want || len(kept.all) != want {
+			t.Errorf("after %d minutes %d are kept, want %d", minutes, len(kept.all), want)
+		}
+		if x, ok := kept.Get("0"); ok && (x.Round != 2 || kept.bytes < 2) {
+			t.Errorf("after %d minutes the first has round %d, %d bytes", minutes, x.Round, kept.bytes)
+		}
+	}
+	if o.bytes != 4 {
+		t.Errorf("%d bytes, want 4", o.bytes)
 	}
 }
