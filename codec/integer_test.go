@@ -28,7 +28,7 @@ func TestIntegersInAnyForm(t *testing.T) {
 
 // What is no integer, or does not fit its type, is refused and told where it is.
 func TestNumbersThatAreNoInteger(t *testing.T) {
-	for _, raw := range []string{"1.5", "1e-1", "15e-1", "1e19", "1e30", "1e300", "9223372036854775808.0", "-1.0000000000000000000000001", `"3.0"`} {
+	for _, raw := range []string{"1.5", "10.5", "-100.25", "100.5e-1", "1e-1", "15e-1", "1e19", "1e30", "1e300", "9223372036854775808.0", "-1.0000000000000000000000001", `"3.0"`} {
 		var v struct{ A, N int64 }
 		data := `{"A":1e3,"N":` + raw + `}`
 		err := Unmarshal([]byte(data), &v)
@@ -48,7 +48,7 @@ func TestNumbersThatAreNoInteger(t *testing.T) {
 }
 
 func FuzzPlainInteger(f *testing.F) {
-	for _, s := range []string{"3.0", "1e2", "-0.0", "120e-1", "1.5", "0.10e1", "00", "1e21", "1e-1"} {
+	for _, s := range []string{"3.0", "1e2", "-0.0", "120e-1", "1.5", "10.5", "0.10e1", "00", "1e21", "1e-1"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
