@@ -32,6 +32,32 @@ func TestAnActiveSessionLivesUntilItsAbsoluteEnd(t *testing.T) {
 	}
 }
 
+// Activity lengthens a session's life by the time that has passed but for a quarter of the
+// idle lifetime, and at its absolute end it is not worth a write.
+func TestWhenActivityIsWritten(t *testing.T) {
+	t.Parallel()
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, row := range map[string]struct {
+		written, now time.Duration // since the session was created
+		due          bool
+	}{
+		"at once":                         {0, 0, false},
+		"after a quarter":                 {0, life.Idle / 4, false},
+		"after more":                      {0, life.Idle/4 + 1, true},
+		"at its last moment":              {0, life.Idle - 1, true},
+		"later":                           {life.Absolute / 2, life.Absolute/2 + life.Idle/4 + 1, true},
+		"when the absolute end is near":   {life.Absolute - life.Idle - 1, life.Absolute - life.Idle/2, true},
+		"when it lives until that anyway": {life.Absolute - life.Idle, life.Absolute - 1, false},
+		"when it was written near that":   {life.Absolute - life.Idle/2, life.Absolute - 1, false},
+	} {
+		r := New(begin, life)
+		r = r.Touched(begin.Add(row.written), life)
+		if got := r.Due(begin.Add(row.now), life); got != row.due {
+			t.Errorf("%s: due %t, want %t", name, got, row.due)
+		}
+	}
+}
+
 func TestAnIdleSessionExpires(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	r := New(now, life)
