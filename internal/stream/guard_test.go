@@ -297,3 +297,30 @@ func TestRecordThatOutlivesIsRewrittenFirst(t *testing.T) {
 		t.Errorf("phase %d (-want +got):\n%s", w.m.Phase(), diff)
 	}
 }
+
+// TestAppendInAsManyPartsAsTheLog: an append whose parts would take the place of one that
+// the record does not tell of waits until the record does. A fence then ends what waits.
+func TestAppendInAsManyPartsAsTheLog(t *testing.T) {
+	big := func(parts int) string { return strings.Repeat("x", 100*parts-50) } // of 100 bytes each, beside their heads
+	for name, tt := range map[string]struct {
+		parts int
+		want  Do
+	}{
+		"as many as are free": {Ring - 1, DoAppend},
+		"one more":            {Ring, DoRefresh},
+	} {
+		w, told := newWorld(t, Limits{Part: head + 100}), fates{}
+		w.step(Event{Op: Opened, Rev: 1, Epoch: 1})
+		w.step(Event{Op: Push, Entries: []Entry{told.entry(Message, "first")}})
+		w.ack() // so that the record lacks one
+		w.step(Event{Op: Push, Entries: []Entry{told.entry(Message, big(tt.parts))}})
+		if w.inFlight == nil || w.inFlight.Do != tt.want {
+			t.Fatalf("%s: in flight %+v, want effect %d", name, w.inFlight, tt.want)
+		}
+		w.step(Event{Op: Push, Entries: []Entry{told.entry(Message, "queued")}})
+		w.inFlight = nil
+		fenced := errors.New("fenced")
+		w.step(Event{Op: Fenced, Err: fenced})
+		told.check(t, fates{"first": {nil}, big(tt.parts): {fenced}, "queued": {fenced}})
+	}
+}

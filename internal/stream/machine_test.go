@@ -99,6 +99,24 @@ func TestQueuedEntriesShareTheNextAppend(t *testing.T) {
 	}
 }
 
+// TestAppendsHaveAsManyEntriesAsTheyMay: event ids count the entries of an append, so that
+// what has queued beyond the limit goes into the next one.
+func TestAppendsHaveAsManyEntriesAsTheyMay(t *testing.T) {
+	for name, lim := range map[string]Limits{"by default": {}, "three": {Batch: 3}, "more than ids count": {Batch: 1 << 20}} {
+		w := newWorld(t, lim)
+		most := w.m.lim.Batch
+		for range most + 1 {
+			w.step(Event{Op: Push, Entries: []Entry{msg("x")}})
+		}
+		w.step(Event{Op: Opened, Rev: 1})
+		for w.ack() {
+		}
+		if n := len(w.delivered); most > maxEntries || n != most+1 || w.delivered[most] != "2.0 x" {
+			t.Errorf("%s: %d entries to an append, %d delivered, the last as %q", name, most, n, w.delivered[n-1])
+		}
+	}
+}
+
 // fates records what entries learn of their own storing, by their data.
 type fates map[string][]error
 
@@ -219,6 +237,41 @@ func TestPartsSayWhatTheyAre(t *testing.T) {
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestReaderNeedsTheFirstPart: of an append whose first part is gone nothing is read, and
+// what follows is.
+func TestReaderNeedsTheFirstPart(t *testing.T) {
+	parts := encode([]Entry{msg(fmt.Sprintf("%0500d", 1))}, false, 200)
+	next := encode([]Entry{msg("next")}, true, 200)[0]
+	if len(parts) < 3 {
+		t.Fatalf("%d parts", len(parts))
+	}
+	for name, row := range map[string]struct {
+		appends [][]byte
+		want    []string // the first byte of each entry, by the append that it ended with
+	}{
+		"all of it":            {[][]byte{parts[0], parts[1], parts[2], next}, []string{"3 0", "4 n"}},
+		"the first is gone":    {[][]byte{nil, parts[1], parts[2], next}, []string{"4 n"}},
+		"it begins within":     {[][]byte{parts[1], parts[2], next}, []string{"3 n"}},
+		"it begins at its end": {[][]byte{parts[2], next}, []string{"2 n"}},
+		"one within is gone":   {[][]byte{parts[0], nil, parts[2], next}, []string{"4 n"}},
+	} {
+		var r Reader
+		var got []string
+		for i, data := range row.appends {
+			a, ok, err := r.Add(uint64(i+1), data)
+			if err != nil {
+				t.Errorf("%s: append %d: %v", name, i+1, err)
+			}
+			if ok {
+				got = append(got, fmt.Sprintf("%d %c", a.Num, a.Entries[0].Data[0]))
+			}
+		}
+		if diff := cmp.Diff(row.want, got); diff != "" || r.Open() {
+			t.Errorf("%s (-want +got):\n%s open: %t", name, diff, r.Open())
 		}
 	}
 }
