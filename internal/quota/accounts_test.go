@@ -110,6 +110,11 @@ func TestAccountsStay(t *testing.T) {
 			if _, ok := a.enter(x); ok {
 				t.Error("a dropped account takes calls")
 			}
+			for what := range x.Held {
+				if n, ok := x.Hold(what); ok || x.Held[what].Load() != 0 {
+					t.Errorf("a dropped account holds %d of %d", n, what)
+				}
+			}
 		}
 		if n := a.active.Load(); n != 0 {
 			t.Errorf("%d contenders, want none", n)

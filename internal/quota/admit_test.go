@@ -93,3 +93,46 @@ func TestFairStarvesNobody(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusalsTakeNoPlace: whoever is refused, for whatever reason, has no place, and what
+// is given back can be taken again.
+func TestRefusalsTakeNoPlace(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		lim   Limits
+		other int // places that another account has
+		mine  int // those that are admitted
+		want  Refusal
+	}{
+		"its own limit":  {Limits{Places: 100, Each: 2, Accounts: 9}, 0, 2, OverLimit},
+		"its share":      {Limits{Places: 8, Each: 100, Accounts: 9}, 3, 4, OverShare},
+		"the process":    {Limits{Places: 1, Each: 100, Accounts: 9}, 0, 1, Full},
+		"no place":       {Limits{Places: 0, Each: 100, Accounts: 9}, 0, 0, Full},
+		"none for it":    {Limits{Places: 100, Each: 0, Accounts: 9}, 0, 0, OverLimit},
+		"both are spent": {Limits{Places: 4, Each: 4, Accounts: 9}, 0, 4, Full},
+	} {
+		a := New(row.lim)
+		me, other := a.Of("me", ""), a.Of("other", "")
+		for range row.other {
+			a.Enter(other)
+		}
+		for range 2 { // the second time with the places that the first gave back
+			for n := range row.mine {
+				if no, ok := a.Admit(me); no != Admitted || !ok {
+					t.Fatalf("%s: number %d: got reason %d", name, n+1, no)
+				}
+			}
+			for range 3 {
+				if no, ok := a.Admit(me); no != row.want || !ok {
+					t.Errorf("%s: got reason %d, want %d", name, no, row.want)
+				}
+			}
+			if got := a.InFlight(); got != int64(row.mine+row.other) {
+				t.Errorf("%s: %d places in use, want %d", name, got, row.mine+row.other)
+			}
+			for range row.mine {
+				a.Leave(me)
+			}
+		}
+	}
+}
