@@ -1,8 +1,10 @@
 package subscription
 
 import (
+	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,3 +101,61 @@ func TestUpdatesBelow(t *testing.T) {
 		}
 	})
 }
+
+// When very many resources below one change at once its subscriber is told of that one, so
+// that what the node remembers of them is bounded.
+func TestVeryManyUpdatesBelow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table, above := newTable(), &one{}
+		table.Follow(above, "x://a")
+		for i := range 5 * maxBursts {
+			table.Updated("s", fmt.Sprintf("x://a/%d", i), true)
+		}
+		if n := above.told(); n != maxBursts+1 {
+			t.Errorf("told of %d resources at once, want %d", n, maxBursts+1)
+		}
+		a := table.all[key{"s", "x://a"}]
+		if n := len(a.told); n != maxBursts+1 {
+			t.Errorf("remembers %d resources, want %d", n, maxBursts+1)
+		}
+		if last := above.got[maxBursts]; last != string(Update("x://a")) {
+			t.Errorf("the last is %s", last)
+		}
+		time.Sleep(10 * updatePause)
+		synctest.Wait()
+		if n := above.told(); n != maxBursts+2 || len(a.told) != 0 { // once more for those after the first
+			t.Errorf("after the pause: told %d times, remembers %d resources", n, len(a.told))
+		}
+	})
+}
+
+// A subscription that has ended makes room for itself alone: one that has taken its place
+// goes on.
+func TestEndOfASubscriptionThatWasReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table, first, second := newTable(), &leaver{}, &one{}
+		first.here.Store(true)
+		table.Follow(first, "x:1")
+		old := table.all[key{"s", "x:1"}]
+		first.here.Store(false)
+		table.Follow(first, "x:1")
+		if !old.Stopped() || len(table.all) != 0 {
+			t.Fatalf("it goes on: %v", table.all)
+		}
+		table.Follow(second, "x:1")
+		table.forget(old) // as whoever had it at hand and could not post to it does
+		table.Updated("s", "x:1", false)
+		synctest.Wait()
+		if second.told() != 1 {
+			t.Errorf("told %d times, want once", second.told())
+		}
+	})
+}
+
+// leaver is a subscriber for as long as it is here.
+type leaver struct {
+	one
+	here atomic.Bool
+}
+
+func (l *leaver) Wants(string) bool { return l.here.Load() }
