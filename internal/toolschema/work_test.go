@@ -3,6 +3,7 @@ package toolschema
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"sync"
@@ -42,6 +43,18 @@ const (
 	wideInner = `"d%d":{"allOf":[{"$ref":"#/$defs/d%e"},{"$ref":"#/$defs/d%e"}]},`
 )
 
+// many holds one value against a hundred schemas that look at none of its members.
+var many = `{"type":"object","properties":{"l":{"allOf":[` + strings.Repeat(`{"minItems":1},`, 99) + `{"minProperties":1}]}}}`
+
+// members are n members of an object.
+func members(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `"m%d":1,`, i)
+	}
+	return strings.TrimSuffix(b.String(), ",")
+}
+
 func wide(levels int) string {
 	var defs strings.Builder
 	for i := range levels {
@@ -64,6 +77,9 @@ func TestWorkIsBounded(t *testing.T) {
 		"fewer":                           {twice, deep(4, `{}`), nil, true},
 		"few that fit":                    {twice, deep(0, `{"x":1}`), nil, false},
 		"many values":                     {twice, `{"l":[` + strings.Repeat("1,", 20000) + `1]}`, nil, false},
+		"one list for many schemas":       {many, `{"l":[` + strings.Repeat("1,", 2000) + `1]}`, errMuchWork, false},
+		"a short list for many schemas":   {many, `{"l":[` + strings.Repeat("1,", 20) + `1]}`, nil, false},
+		"one object for many schemas":     {many, `{"l":{` + members(2000) + `}}`, errMuchWork, false},
 		"doubled twenty times":            {wide(20), `{}`, errMuchWork, false},
 		"doubled four times":              {wide(4), `{}`, nil, false},
 		"a large exponent":                {twice, `{"l":[1e1000]}`, errBadNumber, false},
