@@ -328,7 +328,7 @@ func (p *Peer) Roots(ctx context.Context) ([]mcp.Root, error) {
 var pingWait = limits.Ping.Value()
 
 // Ping asks the client, on the call's stream, whether it is there. It fails with
-// ErrNoAnswer if that does not answer within 30 s, or Options.MaxAsk if that is
+// ErrNoAnswer if that does not answer within 30 s, or Options.Limits.MaxAsk if that is
 // less, and with mcp.ErrInexpressible since 2026-07-28, where a client that is gone
 // ends the call.
 func (c *Call) Ping(ctx context.Context) error {

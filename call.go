@@ -115,7 +115,7 @@ func (p *Peer) Capabilities() mcp.ClientCapabilities {
 }
 
 // Ping asks the client, on its standalone stream, whether it is there. It fails with
-// ErrNoAnswer if that does not answer within 30 s, or Options.MaxAsk if that is
+// ErrNoAnswer if that does not answer within 30 s, or Options.Limits.MaxAsk if that is
 // less, and with mcp.ErrInexpressible since 2026-07-28.
 func (p *Peer) Ping(ctx context.Context) error {
 	if err := pingable(p.p.Revision()); err != nil {

@@ -158,7 +158,7 @@ func ExampleCall_Header() {
 			}
 			return troupe.Principal{Issuer: "example", Subject: "ada", Token: token}, nil
 		},
-		StoredHeaders: []string{"Accept-Language"}, // a call that runs again after a crash has it, too
+		HTTP: troupe.HTTPOptions{StoredHeaders: []string{"Accept-Language"}}, // a call that runs again after a crash has it, too
 	})
 	if err != nil {
 		panic(err)

@@ -27,7 +27,7 @@ const ownLogger = "troupe"
 // Log sends a log message to the client if its level asks for it; data is any
 // value that encodes as JSON, and must hold no secrets. Before the client has
 // set a level it gets everything from info on; since 2026-07-28 each request has a
-// level of its own, and one without a level gets nothing. What exceeds Options.LogRate
+// level of its own, and one without a level gets nothing. What exceeds Options.Limits.LogRate
 // is dropped; the client is told how many messages that were. An error means that data
 // does not encode or that the call has ended.
 func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error {

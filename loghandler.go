@@ -13,7 +13,7 @@ import (
 
 // NewLogHandler returns a handler for package slog that sends records to the client of the
 // call that their context is of, as [Call.Log] does: within the client's level, within
-// Options.LogRate and through Options.Redact. The data of the log message is an object with
+// Options.Limits.LogRate and through Options.Redact. The data of the log message is an object with
 // the member msg and the record's attributes, of which one with that name is sent as msg_;
 // the level is the nearest below that of the record, and logger is its name, which may be
 // empty. A library that logs with the context of a call logs to its client, too: its records

@@ -1,62 +1,16 @@
 package troupe
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/limits"
-	"github.com/troupe-run/troupe/internal/session"
-	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/transport"
 )
-
-// Limits are those of one server. Zero fields stand for what Options has, negative ones for
-// none, as there; Mount panics for what is out of bounds.
-type Limits struct {
-	// MaxBody is the largest body of a request in bytes.
-	MaxBody int64
-	// Grace is how long a call may take and still be answered as plain JSON.
-	Grace time.Duration
-	// StatelessGrace is the same for requests that stand for themselves.
-	StatelessGrace time.Duration
-	// MaxCall is how long a call may run.
-	MaxCall time.Duration
-	// MaxAsk is how long a question may wait for the client's answer.
-	MaxAsk time.Duration
-	// CallRate bounds the calls of a session per second, CallBurst those that may
-	// come at once. A CallRate without a CallBurst takes the one of Options, if that
-	// is set.
-	CallRate  float64
-	CallBurst int
-	// LogRate bounds the log messages to a client per second.
-	LogRate float64
-	// CallsPerSession bounds the calls of a session that run at once.
-	CallsPerSession int
-	// PendingPerSession bounds the questions of a session that wait for its client.
-	PendingPerSession int
-	// StreamsPerSession bounds the open event streams of a session.
-	StreamsPerSession int
-	// SubscriptionsPerSession bounds the resources that a session subscribes to.
-	SubscriptionsPerSession int
-}
-
-// check refuses what is out of bounds.
-func (l Limits) check() error {
-	return errors.Join(
-		limits.MaxBody.Settle(&l.MaxBody), limits.MaxCall.Settle(&l.MaxCall), limits.MaxAsk.Settle(&l.MaxAsk),
-		limits.CallRate.Settle(&l.CallRate), limits.CallBurst.Settle(&l.CallBurst), limits.LogRate.Settle(&l.LogRate),
-		limits.CallsPerSession.Settle(&l.CallsPerSession), limits.PendingPerSession.Settle(&l.PendingPerSession),
-		limits.StreamsPerSession.Settle(&l.StreamsPerSession), limits.SubscriptionsPerSession.Settle(&l.SubscriptionsPerSession),
-	)
-}
 
 // mount is a server at a path.
 type mount struct {
@@ -82,7 +36,7 @@ func (rt *Runtime) TryMount(path string, srv *Server) error {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	m := &mount{paths: []string{path}}
-	if !rt.opts.NoSSE {
+	if !rt.opts.HTTP.NoSSE {
 		sse, messages := legacyPaths(path)
 		m.paths = append(m.paths, sse, messages)
 	}
@@ -133,11 +87,12 @@ func (rt *Runtime) serve(srv *Server) (*service, error) {
 	if rt.ids[srv.opts.ID] {
 		return nil, fmt.Errorf("troupe: there is a server with id %q already: set ServerOptions.ID", srv.opts.ID)
 	}
-	if err := srv.opts.Limits.check(); err != nil {
+	own := srv.opts.Limits.over(rt.opts.Limits)
+	if err := own.settle(); err != nil {
 		return nil, fmt.Errorf("troupe: the server %q: %w", srv.opts.ID, err)
 	}
-	s := &service{rt: rt, srv: srv, ops: rt.tel.Operations(srv.opts.ID), spans: rt.tel.Tracing()}
-	s.svc = actors.NewService(srv.opts.ID, s, rt.limits(&srv.opts.Limits))
+	s := &service{rt: rt, srv: srv, limits: own, ops: rt.tel.Operations(srv.opts.ID), spans: rt.tel.Tracing()}
+	s.svc = actors.NewService(srv.opts.ID, s, rt.limits(&own))
 	s.svc.ResultMeta = mcp.Meta(nil).WithServerInfo(srv.impl)
 	chain, err := s.chained()
 	if err != nil {
@@ -154,11 +109,11 @@ func (rt *Runtime) serve(srv *Server) (*service, error) {
 
 // handler is the HTTP side of a server.
 func (rt *Runtime) handler(s *service) *transport.Handler {
-	srv := s.srv
+	l := &s.limits
 	return transport.NewHandler(dispatcher{rt.node, s.svc}, transport.Options{
-		MaxBody: cmp.Or(srv.opts.Limits.MaxBody, rt.opts.MaxBody), Limits: codec.Limits{MaxDepth: rt.opts.MaxDepth, MaxBatch: rt.opts.MaxBatch},
-		BodyTimeout: rt.opts.BodyTimeout, WriteTimeout: rt.opts.WriteTimeout, MaxQueued: rt.opts.MaxQueued,
-		AllowOrigins: rt.opts.AllowOrigins, AllowHosts: rt.opts.AllowHosts,
+		MaxBody: l.MaxBody, Limits: codec.Limits{MaxDepth: l.MaxDepth, MaxBatch: l.MaxBatch},
+		BodyTimeout: l.BodyTimeout, WriteTimeout: l.WriteTimeout, MaxQueued: l.MaxQueued,
+		AllowOrigins: rt.opts.HTTP.AllowOrigins, AllowHosts: rt.opts.HTTP.AllowHosts,
 		Authenticate: rt.authenticate, Revisions: names(handshakes), Stateless: names(statelessRevisions), Leaving: rt.leaving.Load, Log: rt.log, Observer: rt.tel,
 	})
 }
@@ -230,27 +185,4 @@ func (rt *Runtime) mounted() []*mount {
 		all = append(all, m)
 	}
 	return all
-}
-
-// limits are those of a server: its own, else the runtime's.
-func (rt *Runtime) limits(own *Limits) actors.Limits {
-	o := &rt.opts
-	return actors.Limits{
-		Grace: cmp.Or(own.Grace, o.Grace), StatelessGrace: cmp.Or(own.StatelessGrace, o.StatelessGrace), MaxCall: cmp.Or(own.MaxCall, o.MaxCall), MaxAsk: cmp.Or(own.MaxAsk, o.MaxAsk), PingEvery: o.PingEvery, Retry: o.Retry,
-		Rate: cmp.Or(own.CallRate, o.CallRate), Burst: cmp.Or(own.CallBurst, o.CallBurst), LogRate: cmp.Or(own.LogRate, o.LogRate),
-		PerSession: cmp.Or(own.CallsPerSession, o.CallsPerSession), Pending: cmp.Or(own.PendingPerSession, o.PendingPerSession),
-		Streams:       cmp.Or(own.StreamsPerSession, o.StreamsPerSession),
-		Subscriptions: cmp.Or(own.SubscriptionsPerSession, o.SubscriptionsPerSession),
-		Session:       session.Lifetime{Idle: o.SessionIdle, Absolute: o.SessionMax}, ReplayAge: o.ReplayAge,
-		Stream: stream.Limits{Appends: o.ReplayEvents, Bytes: int(o.ReplayBytes)}, Queue: o.MaxQueued, Depth: o.MaxDepth,
-	}
-}
-
-// nodeLimits are those of all servers together.
-func (rt *Runtime) nodeLimits() actors.NodeLimits {
-	o := &rt.opts
-	return actors.NodeLimits{Calls: o.CallsPerNode, Principal: actors.PrincipalLimits{
-		Rate: o.PrincipalRate, Burst: o.PrincipalBurst, Calls: o.CallsPerPrincipal, Streams: o.StreamsPerPrincipal,
-		Pending: o.PendingPerPrincipal, Sessions: o.SessionsPerPrincipal, SessionIdle: o.SessionIdle,
-	}}
 }

@@ -23,7 +23,7 @@ type caller struct {
 	Principal
 	key    string
 	r      *http.Request
-	stored []string // Options.StoredHeaders
+	stored []string // Options.HTTP.StoredHeaders
 }
 
 // anybody is the request of who is nobody in particular. It costs nothing to carry.
@@ -70,10 +70,10 @@ func (*anybody) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 // authenticate is Options.Authenticate as the transport has it.
 func (rt *Runtime) authenticate(r *http.Request) (any, error) {
 	o := &rt.opts
-	if o.Authenticate == nil && len(o.StoredHeaders) == 0 {
+	if o.Authenticate == nil && len(o.HTTP.StoredHeaders) == 0 {
 		return (*anybody)(r), nil
 	}
-	c := &caller{r: r, stored: o.StoredHeaders}
+	c := &caller{r: r, stored: o.HTTP.StoredHeaders}
 	if o.Authenticate != nil {
 		p, err := o.Authenticate(r)
 		if no, ok := errors.AsType[*AuthError](err); ok {
@@ -118,7 +118,7 @@ func requestOf(v any) *http.Request {
 
 // Header returns the header of the HTTP request that the call came with, which must not
 // be changed; nil over stdio. When the call runs again in another process it holds
-// those alone that Options.StoredHeaders names. Of a call whose client sent it again
+// those alone that Options.HTTP.StoredHeaders names. Of a call whose client sent it again
 // with answers (2026-07-28), it is the one of the request that the handler began with.
 func (c *Call) Header() http.Header {
 	if r := requestOf(c.c.Principal()); r != nil {
@@ -178,7 +178,7 @@ func storedHeaders(names []string) ([]string, error) {
 	for _, name := range names {
 		name = http.CanonicalHeaderKey(name)
 		if slices.Contains(secretHeaders, name) {
-			return nil, fmt.Errorf("troupe: Options.StoredHeaders: %s holds secrets, and is not stored", name)
+			return nil, fmt.Errorf("HTTP.StoredHeaders: %s holds secrets, and is not stored", name)
 		}
 		if !slices.Contains(all, name) {
 			all = append(all, name)

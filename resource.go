@@ -36,18 +36,18 @@ func (s *service) resourceURI(m *codec.Message) (string, *mcp.Error) {
 	if !ok || !absolute(uri) {
 		return "", mcp.NewError(mcp.CodeInvalidParams, "uri must be an absolute URI")
 	}
-	if s.rt.tooLong(uri) {
-		return "", mcp.NewError(mcp.CodeInvalidParams, fmt.Sprintf("uri is longer than %d bytes", s.rt.opts.MaxURI))
+	if s.tooLong(uri) {
+		return "", mcp.NewError(mcp.CodeInvalidParams, fmt.Sprintf("uri is longer than %d bytes", s.limits.MaxURI))
 	}
 	return uri, nil
 }
 
-// tooLong reports whether uri is longer than Options.MaxURI, and counts it if so.
-func (rt *Runtime) tooLong(uri string) bool {
-	if len(uri) <= rt.opts.MaxURI {
+// tooLong reports whether uri is longer than Limits.MaxURI, and counts it if so.
+func (s *service) tooLong(uri string) bool {
+	if len(uri) <= s.limits.MaxURI {
 		return false
 	}
-	rt.longURI.Add(1)
+	s.rt.longURI.Add(1)
 	return true
 }
 

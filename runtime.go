@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -70,17 +69,12 @@ func New(o Options) (*Runtime, error) {
 	if err := o.settle(); err != nil {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
-	stored, err := storedHeaders(o.StoredHeaders)
-	if err != nil {
-		return nil, err
-	}
-	o.StoredHeaders, o.MethodMiddleware = stored, slices.Clone(o.MethodMiddleware)
-	tel, err := telemetry.New(o.MeterProvider, o.TracerProvider)
+	tel, err := telemetry.New(o.Telemetry.MeterProvider, o.Telemetry.TracerProvider)
 	if err != nil {
 		return nil, fmt.Errorf("troupe: instruments: %w", err)
 	}
 	node, err := cluster.Open(context.Background(), cluster.Options{
-		Dir: o.Dir, Node: o.Node, MaxStore: o.MaxStore, Sync: o.Sync, Lease: o.Lease, ReplayAge: eventAge(o.ReplayAge), Log: o.Log,
+		Dir: o.Dir, Node: o.Store.Node, MaxStore: o.Store.MaxStore, Sync: o.Store.Sync, Lease: o.Store.Lease, ReplayAge: eventAge(o.Store.ReplayAge), Log: o.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("troupe: %w", err)
@@ -88,7 +82,7 @@ func New(o Options) (*Runtime, error) {
 	rt := &Runtime{opts: o, log: o.Log, cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), ids: make(map[string]bool), drained: make(chan struct{})}
 	rt.keys = keys{node.Keys()}
 	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: store{node}, Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log})
-	if rt.unwatch, err = telemetry.Observe(o.MeterProvider, rt.gauges()); err != nil {
+	if rt.unwatch, err = telemetry.Observe(o.Telemetry.MeterProvider, rt.gauges()); err != nil {
 		_ = rt.Close(context.Background())
 		return nil, fmt.Errorf("troupe: gauges: %w", err)
 	}
@@ -116,7 +110,7 @@ func (rt *Runtime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (rt *Runtime) serveMounts(w http.ResponseWriter, r *http.Request) {
-	rt.root.ServeHTTP(w, transport.Forwarded{Trusted: rt.opts.TrustedProxies}.Seen(r))
+	rt.root.ServeHTTP(w, transport.Forwarded{Trusted: rt.opts.HTTP.TrustedProxies}.Seen(r))
 }
 
 // Node is the name of this node.

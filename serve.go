@@ -71,14 +71,14 @@ func (rt *Runtime) Serve(ctx context.Context) error {
 
 // ServeOn is Serve on a listener of the caller's, which it closes.
 func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
-	hs := &http.Server{Handler: http.HandlerFunc(rt.serveAll), MaxHeaderBytes: rt.opts.MaxHeader,
+	hs := &http.Server{Handler: http.HandlerFunc(rt.serveAll), MaxHeaderBytes: rt.opts.HTTP.MaxHeader,
 		ErrorLog: slog.NewLogLogger(rt.log.Handler(), slog.LevelWarn)}
 	transport.Configure(hs)
 	door := transport.NewDrainListener(ln, hs)
 	failed := make(chan error, 1)
 	go func() {
-		if rt.opts.TLSCert != "" || rt.opts.TLSKey != "" {
-			failed <- hs.ServeTLS(door, rt.opts.TLSCert, rt.opts.TLSKey)
+		if rt.opts.HTTP.TLSCert != "" || rt.opts.HTTP.TLSKey != "" {
+			failed <- hs.ServeTLS(door, rt.opts.HTTP.TLSCert, rt.opts.HTTP.TLSKey)
 			return
 		}
 		failed <- hs.Serve(transport.Reuse(door, hs))
@@ -108,8 +108,8 @@ func (rt *Runtime) serveAll(w http.ResponseWriter, r *http.Request) {
 			rt.serveReady(w)
 			return
 		case "/metrics":
-			if rt.opts.Metrics != nil {
-				rt.opts.Metrics.ServeHTTP(w, r)
+			if rt.opts.Telemetry.Metrics != nil {
+				rt.opts.Telemetry.Metrics.ServeHTTP(w, r)
 				return
 			}
 		case "/":

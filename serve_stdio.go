@@ -1,7 +1,6 @@
 package troupe
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -38,8 +37,8 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	}
 	svc := known.svc
 	pipe := transport.NewPipe(in, out, transport.PipeOptions{
-		MaxBody: cmp.Or(srv.opts.Limits.MaxBody, rt.opts.MaxBody), Limits: codec.Limits{MaxDepth: rt.opts.MaxDepth, MaxBatch: rt.opts.MaxBatch},
-		MaxQueued: rt.opts.MaxQueued, Log: rt.log, Observer: rt.tel,
+		MaxBody: known.limits.MaxBody, Limits: codec.Limits{MaxDepth: known.limits.MaxDepth, MaxBatch: known.limits.MaxBatch},
+		MaxQueued: known.limits.MaxQueued, Log: rt.log, Observer: rt.tel,
 	})
 	session := actors.Input{Tenant: anonymous, Conn: pipe, Patient: true}
 	rt.node.Connect(svc, &session)

@@ -23,12 +23,13 @@ var ErrNotFound = errors.New("troupe: not found")
 
 // service is a mounted server: what the actors call to have requests answered.
 type service struct {
-	rt    *Runtime
-	srv   *Server
-	svc   *actors.Service
-	ops   *telemetry.Operations
-	spans bool
-	chain MethodHandler // the middleware; nil if there is none
+	rt     *Runtime
+	srv    *Server
+	svc    *actors.Service
+	limits Limits // its own over those of Options
+	ops    *telemetry.Operations
+	spans  bool
+	chain  MethodHandler // the middleware; nil if there is none
 
 	discovery discovery
 }

@@ -45,7 +45,7 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 	var uris []string
 	for _, uri := range f.ResourceSubscriptions {
 		switch {
-		case seen[uri] || !absolute(uri) || !s.follows(view, uri) || limit >= 0 && len(uris) >= limit || s.rt.tooLong(uri):
+		case seen[uri] || !absolute(uri) || !s.follows(view, uri) || limit >= 0 && len(uris) >= limit || s.tooLong(uri):
 		case s.srv.opts.Subscribe != nil && s.srv.opts.Subscribe(ctx, call, uri) != nil:
 		default:
 			seen[uri] = true

@@ -38,7 +38,7 @@ func TestAdmission(t *testing.T) {
 		}
 	})
 	invalid := func(message string) string { return errorBody(-32600, message, "") }
-	badHost, badOrigin := invalid("Host not allowed: --allow-host and Options.AllowHosts allow it"), invalid("Origin not allowed: --allow-origin and Options.AllowOrigins allow it")
+	badHost, badOrigin := invalid("Host not allowed: --allow-host and Options.HTTP.AllowHosts allow it"), invalid("Origin not allowed: --allow-origin and Options.HTTP.AllowOrigins allow it")
 	badType := invalid("Content-Type must be application/json in UTF-8")
 	badAccept := invalid("Accept must admit application/json and text/event-stream")
 	badSession := invalid("Invalid Mcp-Session-Id header")

@@ -31,7 +31,7 @@ func ExampleConnect() {
 func ExampleTest() {
 	test := func(t *testing.T) {
 		troupetest.Test(t, func(t *testing.T) {
-			c := troupetest.Connect(t, newShop(), troupetest.Options{Runtime: troupe.Options{MaxCall: time.Hour}})
+			c := troupetest.Connect(t, newShop(), troupetest.Options{Runtime: troupe.Options{Limits: troupe.Limits{MaxCall: time.Hour}}})
 			got, err := c.CallTool(t.Context(), "deliver", nil)
 			if err != nil || !got.IsError {
 				t.Errorf("a delivery of two hours ends with %+v, %v", got, err)
@@ -67,7 +67,7 @@ func newShop() *troupe.Server {
 func TestShop(t *testing.T) {
 	troupetest.Test(t, func(t *testing.T) {
 		c := troupetest.Connect(t, newShop(), troupetest.Options{
-			Runtime: troupe.Options{MaxCall: time.Hour},
+			Runtime: troupe.Options{Limits: troupe.Limits{MaxCall: time.Hour}},
 			Elicit: func(context.Context, mcp.ElicitParams) (mcp.ElicitResult, error) {
 				return mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"size":"L"}`)}, nil
 			},

@@ -31,9 +31,9 @@ func run(args []string) error {
 	f := flag.NewFlagSet("host serve", flag.ContinueOnError)
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:8080", "address to listen on")
 	f.StringVar(&o.Dir, "data", "", "data directory; empty keeps everything in memory")
-	f.DurationVar(&o.Lease, "lease", 5*time.Second, "time for which a silent node is taken for alive")
-	f.Float64Var(&o.CallRate, "call-rate", 100, "tool calls and completions per second of a session")
-	f.Float64Var(&o.PrincipalRate, "principal-rate", 1000, "tool calls and completions per second of a principal")
+	f.DurationVar(&o.Store.Lease, "lease", 5*time.Second, "time for which a silent node is taken for alive")
+	f.Float64Var(&o.Limits.CallRate, "call-rate", 100, "tool calls and completions per second of a session")
+	f.Float64Var(&o.Shared.PrincipalRate, "principal-rate", 1000, "tool calls and completions per second of a principal")
 	logs := f.Float64("log-rate", 500, "log messages to a client per second; 0 is no limit")
 	pageSize := f.Int("page-size", 100, "items in one page of a list")
 	conformance := f.Bool("conformance", false, "with the tools of the conformance suite, too")
@@ -44,8 +44,8 @@ func run(args []string) error {
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	if o.LogRate = *logs; o.LogRate == 0 {
-		o.LogRate = -1
+	if o.Limits.LogRate = *logs; o.Limits.LogRate == 0 {
+		o.Limits.LogRate = -1
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

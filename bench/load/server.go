@@ -36,7 +36,7 @@ const beyondLoad = 1_000_000
 
 // serveHandler serves the demo as a handler in a server like the bare one.
 func serveHandler(addr string) {
-	rt, err := troupe.New(troupe.Options{CallRate: beyondLoad, PrincipalRate: beyondLoad})
+	rt, err := troupe.New(troupe.Options{Limits: troupe.Limits{CallRate: beyondLoad}, Shared: troupe.SharedLimits{PrincipalRate: beyondLoad}})
 	check(err)
 	rt.Mount("/mcp", everything.New())
 	mux := http.NewServeMux()

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -123,7 +124,11 @@ func (l limits) options(o *troupe.Options) {
 		if v == 0 && x.row.None {
 			v = -1
 		}
-		if field := fields.FieldByName(x.row.Option); field.CanFloat() {
+		field := fields
+		for name := range strings.SplitSeq(x.row.Option, ".") {
+			field = field.FieldByName(name)
+		}
+		if field.CanFloat() {
 			field.SetFloat(v)
 		} else {
 			field.SetInt(int64(v))

@@ -27,12 +27,21 @@ func TestLimitDefaults(t *testing.T) {
 	var got troupe.Options
 	s.limits.options(&got)
 	want := troupe.Options{
-		DrainDelay: 3 * time.Second, DrainWait: 30 * time.Second, Retry: 4 * time.Second,
-		MaxBody: 4 << 20, MaxHeader: 32 << 10, MaxDepth: 128, MaxBatch: 100, MaxURI: 8 << 10, BodyTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, MaxQueued: 1 << 20,
-		MaxCall: time.Hour, MaxAsk: 10 * time.Minute, SessionIdle: 72 * time.Hour, SessionMax: 30 * 24 * time.Hour,
-		ReplayAge: 10 * time.Minute, ReplayEvents: 1000, ReplayBytes: 4 << 20,
-		CallRate: 100, LogRate: 500, PrincipalRate: 1000, CallsPerSession: 256, CallsPerPrincipal: 1024, CallsPerNode: 10_000, SessionsPerPrincipal: 100_000,
-		StreamsPerSession: 64, StreamsPerPrincipal: 1024, PendingPerSession: 64, PendingPerPrincipal: 1024, SubscriptionsPerSession: 1000,
+		DrainDelay: 3 * time.Second, DrainWait: 30 * time.Second,
+		HTTP: troupe.HTTPOptions{MaxHeader: 32 << 10},
+		Store: troupe.StoreOptions{
+			SessionIdle: 72 * time.Hour, SessionMax: 30 * 24 * time.Hour,
+			ReplayAge: 10 * time.Minute, ReplayEvents: 1000, ReplayBytes: 4 << 20,
+		},
+		Limits: troupe.Limits{
+			MaxBody: 4 << 20, MaxDepth: 128, MaxBatch: 100, MaxURI: 8 << 10, MaxQueued: 1 << 20,
+			BodyTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, MaxCall: time.Hour, MaxAsk: 10 * time.Minute, Retry: 4 * time.Second,
+			CallRate: 100, LogRate: 500, CallsPerSession: 256, StreamsPerSession: 64, PendingPerSession: 64, SubscriptionsPerSession: 1000,
+		},
+		Shared: troupe.SharedLimits{
+			CallsPerNode: 10_000, CallsPerPrincipal: 1024, PrincipalRate: 1000,
+			SessionsPerPrincipal: 100_000, StreamsPerPrincipal: 1024, PendingPerPrincipal: 1024,
+		},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v, want\n%+v", got, want)
@@ -76,13 +85,30 @@ func TestEachLimitCanBeSet(t *testing.T) {
 
 // differing are the fields in which a and b differ.
 func differing(a, b troupe.Options) (names []string) {
-	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
-	for i := range va.NumField() {
-		if !reflect.DeepEqual(va.Field(i).Interface(), vb.Field(i).Interface()) {
-			names = append(names, va.Type().Field(i).Name)
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[troupe.Options]()) {
+		va, vb := reflect.ValueOf(a).FieldByIndex(f.Index), reflect.ValueOf(b).FieldByIndex(f.Index)
+		if f.Type.Kind() != reflect.Struct {
+			if !reflect.DeepEqual(va.Interface(), vb.Interface()) {
+				names = append(names, f.Name)
+			}
+			continue
+		}
+		for i := range f.Type.NumField() { // a group
+			if !reflect.DeepEqual(va.Field(i).Interface(), vb.Field(i).Interface()) {
+				names = append(names, f.Name+"."+f.Type.Field(i).Name)
+			}
 		}
 	}
 	return names
+}
+
+// fieldOf is the field of o that an option names, such as Limits.MaxURI.
+func fieldOf(o troupe.Options, option string) reflect.Value {
+	field := reflect.ValueOf(o)
+	for name := range strings.SplitSeq(option, ".") {
+		field = field.FieldByName(name)
+	}
+	return field
 }
 
 func TestZeroIsNoLimit(t *testing.T) {
@@ -94,7 +120,7 @@ func TestZeroIsNoLimit(t *testing.T) {
 		if len(field) != 1 {
 			t.Fatalf("%s sets %q", name, field)
 		}
-		if v := reflect.ValueOf(got).FieldByName(field[0]); v.CanInt() && v.Int() != -1 || v.CanFloat() && v.Float() != -1 {
+		if v := fieldOf(got, field[0]); v.CanInt() && v.Int() != -1 || v.CanFloat() && v.Float() != -1 {
 			t.Errorf("%s of 0 is %v, want -1", name, v)
 		}
 	}

@@ -60,7 +60,7 @@ func (s *settings) serve(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return explain(err, o)
 	}
-	o.MeterProvider, o.Metrics = provider, handler
+	o.Telemetry.MeterProvider, o.Telemetry.Metrics = provider, handler
 	go func() {
 		sig := <-signals
 		o.Log.Info("ending after what is under way; a second signal ends it at once", "signal", sig.String())

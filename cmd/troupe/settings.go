@@ -210,10 +210,13 @@ func (s *settings) options() troupe.Options {
 		return d
 	}
 	o := troupe.Options{
-		Dir: s.data, Node: s.node, Sync: orNone(s.sync), Lease: s.lease,
-		Listen: s.listen, AllowAnonymous: s.allowAnonymous, TLSCert: s.tlsCert, TLSKey: s.tlsKey,
-		AllowOrigins: s.allowOrigins, AllowHosts: s.allowHosts, TrustedProxies: s.trustedProxies,
-		Grace: s.sseGrace, PingEvery: s.pingEvery, StatelessGrace: s.statelessGrace,
+		Dir: s.data, Listen: s.listen, AllowAnonymous: s.allowAnonymous,
+		Store: troupe.StoreOptions{Node: s.node, Sync: orNone(s.sync), Lease: s.lease},
+		HTTP: troupe.HTTPOptions{
+			TLSCert: s.tlsCert, TLSKey: s.tlsKey,
+			AllowOrigins: s.allowOrigins, AllowHosts: s.allowHosts, TrustedProxies: s.trustedProxies,
+		},
+		Limits: troupe.Limits{Grace: s.sseGrace, PingEvery: s.pingEvery, StatelessGrace: s.statelessGrace},
 	}
 	s.limits.options(&o)
 	return o

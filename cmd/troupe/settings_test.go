@@ -62,13 +62,13 @@ log-level: warn
 	if o.Listen != "127.0.0.1:9001" {
 		t.Errorf("listen is %q, want that of the flag", o.Listen)
 	}
-	if len(o.AllowOrigins) != 1 || o.AllowOrigins[0] != "https://c.example" {
-		t.Errorf("origins are %q, want that of the flag alone", o.AllowOrigins)
+	if len(o.HTTP.AllowOrigins) != 1 || o.HTTP.AllowOrigins[0] != "https://c.example" {
+		t.Errorf("origins are %q, want that of the flag alone", o.HTTP.AllowOrigins)
 	}
-	if o.MaxStore != 3<<30 || o.MaxBody != 1024 || o.Grace != 100*time.Millisecond || o.Dir != "" || s.pageSize != 7 || s.logLevel != "warn" {
+	if o.Store.MaxStore != 3<<30 || o.Limits.MaxBody != 1024 || o.Limits.Grace != 100*time.Millisecond || o.Dir != "" || s.pageSize != 7 || s.logLevel != "warn" {
 		t.Errorf("options are %+v with level %s, want the file's", o, s.logLevel)
 	}
-	if o.SessionIdle != 72*time.Hour || o.ReplayAge != 10*time.Minute || o.Sync != time.Second {
+	if o.Store.SessionIdle != 72*time.Hour || o.Store.ReplayAge != 10*time.Minute || o.Store.Sync != time.Second {
 		t.Errorf("options are %+v, want the defaults where nothing is set", o)
 	}
 }
@@ -212,8 +212,8 @@ func TestZeroTimes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o := s.options(); o.Sync >= 0 || o.DrainDelay >= 0 {
-		t.Errorf("sync is %s and the delay %s, want both negative: 0 would be the default", o.Sync, o.DrainDelay)
+	if o := s.options(); o.Store.Sync >= 0 || o.DrainDelay >= 0 {
+		t.Errorf("sync is %s and the delay %s, want both negative: 0 would be the default", o.Store.Sync, o.DrainDelay)
 	}
 }
 
@@ -261,11 +261,11 @@ func TestTrustedProxySettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(s.options().TrustedProxies); got != "[10.0.0.0/8 ::1/128]" {
+	if got := fmt.Sprint(s.options().HTTP.TrustedProxies); got != "[10.0.0.0/8 ::1/128]" {
 		t.Errorf("trusted are %s", got)
 	}
-	if s, err := parsed(t, "", "--memory", "--trusted-proxy", "127.0.0.1", "--trusted-proxy", "fd00::/8"); err != nil || fmt.Sprint(s.options().TrustedProxies) != "[127.0.0.1/32 fd00::/8]" {
-		t.Errorf("trusted are %v, %v", s.options().TrustedProxies, err)
+	if s, err := parsed(t, "", "--memory", "--trusted-proxy", "127.0.0.1", "--trusted-proxy", "fd00::/8"); err != nil || fmt.Sprint(s.options().HTTP.TrustedProxies) != "[127.0.0.1/32 fd00::/8]" {
+		t.Errorf("trusted are %v, %v", s.options().HTTP.TrustedProxies, err)
 	}
 	for _, bad := range []string{"", "proxy.example.com", "10.0.0.0/33", "10.0.0.1:80", "fe80::1%eth0"} {
 		if _, err := parsed(t, "", "--memory", "--trusted-proxy", bad); err == nil {

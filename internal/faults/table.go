@@ -57,8 +57,8 @@ func (f *Fault) Error() *mcp.Error { return mcp.NewError(f.Code, f.Text) }
 // What is wrong with an HTTP request.
 var (
 	Method      = add(Fault{Status: 405, Code: mcp.CodeInvalidRequest, Label: "method", Text: "Method not allowed", When: "the endpoint has no such HTTP method; `Allow` lists those that it has"})
-	Host        = add(Fault{Status: 403, Code: mcp.CodeInvalidRequest, Label: "host", Text: "Host not allowed: --allow-host and Options.AllowHosts allow it", When: "the `Host` header names another host than this one"})
-	Origin      = add(Fault{Status: 403, Code: mcp.CodeInvalidRequest, Label: "origin", Text: "Origin not allowed: --allow-origin and Options.AllowOrigins allow it", When: "a web page of another origin calls"})
+	Host        = add(Fault{Status: 403, Code: mcp.CodeInvalidRequest, Label: "host", Text: "Host not allowed: --allow-host and Options.HTTP.AllowHosts allow it", When: "the `Host` header names another host than this one"})
+	Origin      = add(Fault{Status: 403, Code: mcp.CodeInvalidRequest, Label: "origin", Text: "Origin not allowed: --allow-origin and Options.HTTP.AllowOrigins allow it", When: "a web page of another origin calls"})
 	Auth        = add(Fault{Status: 401, Code: mcp.CodeInvalidRequest, Label: "auth", Text: "Unauthorized", When: "`Options.Authenticate` returns an error; an `AuthError` says another status"})
 	SessionID   = add(Fault{Status: 400, Code: mcp.CodeInvalidRequest, Label: "session-id", Text: "Invalid Mcp-Session-Id header", When: "it can be no id of a session"})
 	Query       = add(Fault{Status: 400, Code: mcp.CodeInvalidRequest, Label: "session-id", Text: "The query must hold one valid sessionId", When: "the same, over HTTP+SSE"})
@@ -67,7 +67,7 @@ var (
 	AcceptPost  = add(Fault{Status: 406, Code: mcp.CodeInvalidRequest, Label: "accept", Text: "Accept must admit application/json and text/event-stream", When: "a POST does not"})
 	AcceptGet   = add(Fault{Status: 406, Code: mcp.CodeInvalidRequest, Label: "accept", Text: "Accept must admit text/event-stream", When: "a GET does not"})
 	Empty       = add(Fault{Status: 400, Code: mcp.CodeParseError, Label: "empty", Text: "Request body is empty", When: "a POST has no body"})
-	SlowBody    = add(Fault{Status: 408, Code: mcp.CodeInvalidRequest, Label: "body-timeout", Text: "Request body took too long", HangUp: true, When: "the body has not come within `Options.BodyTimeout`"})
+	SlowBody    = add(Fault{Status: 408, Code: mcp.CodeInvalidRequest, Label: "body-timeout", Text: "Request body took too long", HangUp: true, When: "the body has not come within `Options.Limits.BodyTimeout`"})
 	Body        = add(Fault{Status: 400, Code: mcp.CodeParseError, Label: "body", Text: "Request body could not be read", HangUp: true, When: "the connection breaks, or the body is no proper HTTP"})
 	EventID     = add(Fault{Status: 400, Code: mcp.CodeBadEventID, Label: "event-id", Text: mcp.NewError(mcp.CodeBadEventID, "").Message, When: "`Last-Event-ID` is malformed, unknown, of another stream or principal, or too old"})
 	Closing     = add(Fault{Status: 503, Code: mcp.CodeInternalError, Label: "closing", Text: "Server is shutting down", After: time.Second, When: "the process has begun to end"})
@@ -75,7 +75,7 @@ var (
 
 // What is wrong with a message, at every door.
 var (
-	TooLarge   = add(Fault{Status: 413, Code: mcp.CodeInvalidRequest, Label: "too-large", Text: "the message is too large", HangUp: true, When: "a body, or a line of stdio, has more than `Options.MaxBody` bytes"})
+	TooLarge   = add(Fault{Status: 413, Code: mcp.CodeInvalidRequest, Label: "too-large", Text: "the message is too large", HangUp: true, When: "a body, or a line of stdio, has more than `Options.Limits.MaxBody` bytes"})
 	OneMessage = add(Fault{Status: 400, Code: mcp.CodeInvalidRequest, Label: "message", Text: "send one request or notification at a time", When: "a message of 2026-07-28 is a batch or a response"})
 	Version    = add(Fault{Status: 400, Code: mcp.CodeUnsupportedVersion, Label: "version", Text: mcp.NewError(mcp.CodeUnsupportedVersion, "").Message, When: "the revision is unknown or not served; `data` lists those that are"})
 

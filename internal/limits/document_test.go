@@ -125,7 +125,7 @@ func TestRows(t *testing.T) {
 	if rows != len(table) {
 		t.Errorf("%d rows are in a section, of %d", rows, len(table))
 	}
-	for flag, option := range map[string]string{"max-uri": "MaxURI", "calls-per-session": "CallsPerSession", "retry": "Retry"} {
+	for flag, option := range map[string]string{"max-uri": "Limits.MaxURI", "calls-per-node": "Shared.CallsPerNode", "drain-wait": "DrainWait"} {
 		if flags[flag] != option {
 			t.Errorf("--%s is of %q, want %s", flag, flags[flag], option)
 		}
@@ -143,12 +143,12 @@ func TestSettle(t *testing.T) {
 	}{
 		{"zero", 0, MaxDepth, 128, 128, ""},
 		{"within", 1024, MaxDepth, 1024, 1024, ""},
-		{"too much", 1025, MaxDepth, 1025, 0, "MaxDepth is 1025: it must be from 1 to 1024"},
-		{"negative where there is no none", -1, MaxDepth, 128, 0, "MaxDepth is -1: it must be from 1 to 1024"},
+		{"too much", 1025, MaxDepth, 1025, 0, "Limits.MaxDepth is 1025: it must be from 1 to 1024"},
+		{"negative where there is no none", -1, MaxDepth, 128, 0, "Limits.MaxDepth is -1: it must be from 1 to 1024"},
 		{"negative", -1, CallsPerNode, -1, -1, ""},
-		{"large size", 2 << 30, MaxURI, 2 << 30, 0, "MaxURI is 2147483648: it must be at most 1GiB"},
+		{"large size", 2 << 30, MaxURI, 2 << 30, 0, "Limits.MaxURI is 2147483648: it must be at most 1GiB"},
 		{"a burst", 0, CallBurst, 0, 0, ""},
-		{"a negative burst", -1, CallBurst, 0, 0, "CallBurst is -1: it must be at least 0"},
+		{"a negative burst", -1, CallBurst, 0, 0, "Limits.CallBurst is -1: it must be at least 0"},
 	} {
 		if got := tt.limit.Or(tt.set); got != tt.or {
 			t.Errorf("%s: Or is %d, want %d", tt.name, got, tt.or)
@@ -162,7 +162,7 @@ func TestSettle(t *testing.T) {
 		}
 	}
 	short := time.Duration(1)
-	if err := WriteTimeout.Settle(&short); err == nil || err.Error() != "WriteTimeout is 1ns: it must be at least 1ms" {
+	if err := WriteTimeout.Settle(&short); err == nil || err.Error() != "Limits.WriteTimeout is 1ns: it must be at least 1ms" {
 		t.Errorf("a nanosecond: %v", err)
 	}
 	if err := CallRate.Check(math.Inf(1)); err != nil {

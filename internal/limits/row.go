@@ -41,7 +41,8 @@ type Row struct {
 	Section Section
 	// Name is what is limited, as the document says it.
 	Name string
-	// Option is the field of troupe.Options, empty for what is the same everywhere.
+	// Option is the field of troupe.Options with its group, such as Limits.MaxURI; it is
+	// empty for what is the same everywhere.
 	Option string
 	Kind   Kind
 	// Default is the value of 0. Least and Most bound what may be set; a Most of 0 is no
@@ -115,10 +116,10 @@ func Flags(s Section) iter.Seq[*Row] {
 }
 
 // Flag is the name of the option as a flag, and as a key of a configuration file:
-// MaxURI is max-uri. It is empty without an option.
+// Limits.MaxURI is max-uri. It is empty without an option.
 func (r *Row) Flag() string {
 	var b strings.Builder
-	runes := []rune(r.Option)
+	runes := []rune(r.Option[strings.LastIndexByte(r.Option, '.')+1:])
 	for i, c := range runes {
 		begins := i > 0 && unicode.IsUpper(c) && (unicode.IsLower(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1]))
 		if begins {

@@ -21,24 +21,24 @@ const (
 
 // The limits of a request.
 var (
-	MaxBody = add[int64](Row{Section: Request, Name: "body", Option: "MaxBody", Kind: Size, Default: 4 * mib, Least: 1,
+	MaxBody = add[int64](Row{Section: Request, Name: "body", Option: "Limits.MaxBody", Kind: Size, Default: 4 * mib, Least: 1,
 		Beyond: "413, connection closed", Counted: "too-large", By: HTTP,
 		Usage: "most bytes in a request, a `size`"})
-	MaxHeader = add[int](Row{Section: Request, Name: "header, in `Serve`", Option: "MaxHeader", Kind: Size, Default: 32 * kib, Least: 1, Most: gib,
+	MaxHeader = add[int](Row{Section: Request, Name: "header, in `Serve`", Option: "HTTP.MaxHeader", Kind: Size, Default: 32 * kib, Least: 1, Most: gib,
 		Beyond: "431, connection closed; not counted: net/http answers it",
 		Usage:  "most bytes in the header of a request, a `size`"})
 	HeaderTimeout = add[time.Duration](Row{Section: Request, Name: "time for a header to arrive, in `Serve`", Kind: Time, Default: 10 * second,
 		Beyond: "connection closed"})
-	BodyTimeout = add[time.Duration](Row{Section: Request, Name: "time for a body to arrive", Option: "BodyTimeout", Kind: Time, Default: 30 * second, Least: int64(time.Millisecond),
+	BodyTimeout = add[time.Duration](Row{Section: Request, Name: "time for a body to arrive", Option: "Limits.BodyTimeout", Kind: Time, Default: 30 * second, Least: int64(time.Millisecond),
 		Beyond: "408, connection closed", Counted: "body-timeout", By: HTTP,
 		Usage: "`time` that the body of a request may take to arrive"})
-	MaxDepth = add[int](Row{Section: Request, Name: "levels of JSON", Option: "MaxDepth", Default: 128, Least: 1, Most: 1024,
+	MaxDepth = add[int](Row{Section: Request, Name: "levels of JSON", Option: "Limits.MaxDepth", Default: 128, Least: 1, Most: 1024,
 		Beyond: "400, -32700", Counted: "depth", By: HTTP,
 		Usage: "most levels that JSON may nest, a `number` up to 1024"})
-	MaxBatch = add[int](Row{Section: Request, Name: "messages of a batch", Option: "MaxBatch", Default: 100, Least: 1, Most: 1 << 20,
+	MaxBatch = add[int](Row{Section: Request, Name: "messages of a batch", Option: "Limits.MaxBatch", Default: 100, Least: 1, Most: 1 << 20,
 		Beyond: "400, -32600", Counted: "batch", By: HTTP,
 		Usage: "most messages in a batch, a `number`"})
-	MaxURI = add[int](Row{Section: Request, Name: "URI of a resource that is read or subscribed to", Option: "MaxURI", Kind: Size, Default: 8 * kib, Least: 1, Most: gib,
+	MaxURI = add[int](Row{Section: Request, Name: "URI of a resource that is read or subscribed to", Option: "Limits.MaxURI", Kind: Size, Default: 8 * kib, Least: 1, Most: gib,
 		Beyond: "-32602; left out of the filter of `subscriptions/listen`", Counted: "uri",
 		Usage: "most bytes in the URI of a resource that a client reads or subscribes to, a `size`"})
 	Name = add[int](Row{Section: Request, Name: "name of a tool or prompt", Kind: Size, Default: kib,
@@ -47,10 +47,10 @@ var (
 		Beyond: "-32600"})
 	ClientInfo = add[int](Row{Section: Request, Name: "`clientInfo` and `capabilities` together", Kind: Size, Default: 256 * kib,
 		Beyond: "-32602"})
-	MaxCall = add[time.Duration](Row{Section: Request, Name: "time of a call", Option: "MaxCall", Kind: Time, Default: hour, Least: int64(time.Millisecond),
+	MaxCall = add[time.Duration](Row{Section: Request, Name: "time of a call", Option: "Limits.MaxCall", Kind: Time, Default: hour, Least: int64(time.Millisecond),
 		Beyond: "its context ends with `ErrDeadline`", Counted: "call-time",
 		Usage: "`time` that a call may run"})
-	MaxAsk = add[time.Duration](Row{Section: Request, Name: "time of a question", Option: "MaxAsk", Kind: Time, Default: 10 * minute, Least: int64(time.Millisecond),
+	MaxAsk = add[time.Duration](Row{Section: Request, Name: "time of a question", Option: "Limits.MaxAsk", Kind: Time, Default: 10 * minute, Least: int64(time.Millisecond),
 		Beyond: "`Ask` fails with `ErrNoAnswer`", Counted: "ask-time",
 		Usage: "`time` that a question may wait for the client's answer"})
 	Ping = add[time.Duration](Row{Section: Request, Name: "time of a ping by `Call.Ping` or `Peer.Ping`", Kind: Time, Default: 30 * second,
@@ -73,33 +73,33 @@ var (
 
 // The limits of a session.
 var (
-	CallRate = add[float64](Row{Section: Session, Name: "`tools/call`, `completion/complete`, and methods that the specification does not have, per second", Option: "CallRate", Kind: Rate, Default: 100, None: true,
+	CallRate = add[float64](Row{Section: Session, Name: "`tools/call`, `completion/complete`, and methods that the specification does not have, per second", Option: "Limits.CallRate", Kind: Rate, Default: 100, None: true,
 		Beyond: "-32600, come back", Counted: "session-rate",
 		Refusal: Refusal{429, invalidRequest, "too many calls per second in this session"},
 		Usage:   "`number` of tool calls and completions per second"})
-	CallBurst = add[int](Row{Section: Session, Name: "how many of them at once after a silence", Option: "CallBurst", Shown: "twice the rate",
+	CallBurst = add[int](Row{Section: Session, Name: "how many of them at once after a silence", Option: "Limits.CallBurst", Shown: "twice the rate",
 		Usage: "`number` of them that may come at once (twice the rate)"})
-	LogRate = add[float64](Row{Section: Session, Name: "log messages per second, twice as many at once", Option: "LogRate", Kind: Rate, Default: 500, None: true,
+	LogRate = add[float64](Row{Section: Session, Name: "log messages per second, twice as many at once", Option: "Limits.LogRate", Kind: Rate, Default: 500, None: true,
 		Beyond:  "dropped; the client gets a warning that says how many, when there is room again or the call ends",
 		Counted: "log-rate",
 		Usage:   "`number` of log messages per second"})
 	Updates = add[int](Row{Section: Session, Name: "updates of one resource", Kind: Rate, Default: 10,
 		Beyond: "those that come sooner are sent once, 100 ms after the last one"})
-	CallsPerSession = add[int](Row{Section: Session, Name: "requests in flight", Option: "CallsPerSession", Default: 256, None: true,
+	CallsPerSession = add[int](Row{Section: Session, Name: "requests in flight", Option: "Limits.CallsPerSession", Default: 256, None: true,
 		Beyond: "-32600, come back", Counted: "session-calls",
 		Refusal: Refusal{429, invalidRequest, "too many requests in flight in this session"},
 		Usage:   "`number` of requests in flight"})
-	StreamsPerSession = add[int](Row{Section: Session, Name: "event streams with a connection", Option: "StreamsPerSession", Default: 64, None: true,
+	StreamsPerSession = add[int](Row{Section: Session, Name: "event streams with a connection", Option: "Limits.StreamsPerSession", Default: 64, None: true,
 		Beyond: "429 for a GET; calls are still answered", Counted: "session-streams",
 		Refusal: Refusal{429, invalidRequest, "too many open streams in this session"},
 		Usage:   "`number` of event streams with a connection"})
-	PendingPerSession = add[int](Row{Section: Session, Name: "questions that wait for the client", Option: "PendingPerSession", Default: 64, None: true,
+	PendingPerSession = add[int](Row{Section: Session, Name: "questions that wait for the client", Option: "Limits.PendingPerSession", Default: 64, None: true,
 		Beyond: "`Ask` fails with `ErrTooManyPending`", Counted: "session-pending",
 		Usage: "`number` of questions that wait for the client"})
-	Retry = add[time.Duration](Row{Section: Session, Name: "time after which a client comes back to the stream of a call that broke", Option: "Retry", Kind: Time, Default: 4 * second, Least: int64(time.Millisecond),
+	Retry = add[time.Duration](Row{Section: Session, Name: "time after which a client comes back to the stream of a call that broke", Option: "Limits.Retry", Kind: Time, Default: 4 * second, Least: int64(time.Millisecond),
 		Beyond: "twice that to the standalone stream",
 		Usage:  "`time` after which clients come back to the stream of a call that broke, twice that to others"})
-	SubscriptionsPerSession = add[int](Row{Section: Session, Name: "resources subscribed to", Option: "SubscriptionsPerSession", Default: 1000, None: true,
+	SubscriptionsPerSession = add[int](Row{Section: Session, Name: "resources subscribed to", Option: "Limits.SubscriptionsPerSession", Default: 1000, None: true,
 		Beyond: "-32600", Counted: "session-subscriptions",
 		Usage: "`number` of resources subscribed to"})
 	SubscribedURIs = add[int](Row{Section: Session, Name: "their URIs together", Kind: Size, Default: 256 * kib,
@@ -108,38 +108,38 @@ var (
 		Beyond: "`Set` fails with `ErrSessionFull`"})
 	ValueBytes = add[int](Row{Section: Session, Name: "their keys and values together, as JSON", Kind: Size, Default: 32 * kib,
 		Beyond: "`Set` fails with `ErrSessionFull`"})
-	SessionIdle = add[time.Duration](Row{Section: Session, Name: "without use", Option: "SessionIdle", Kind: Time, Default: 72 * hour, Least: second,
+	SessionIdle = add[time.Duration](Row{Section: Session, Name: "without use", Option: "Store.SessionIdle", Kind: Time, Default: 72 * hour, Least: second,
 		Beyond: "404",
 		Usage:  "`time` to keep a session that nobody uses"})
-	SessionMax = add[time.Duration](Row{Section: Session, Name: "age", Option: "SessionMax", Kind: Time, Default: 30 * day, Least: second,
+	SessionMax = add[time.Duration](Row{Section: Session, Name: "age", Option: "Store.SessionMax", Kind: Time, Default: 30 * day, Least: second,
 		Beyond: "404",
 		Usage:  "`time` to keep any session"})
 )
 
 // The limits of a principal, per node.
 var (
-	PrincipalRate = add[float64](Row{Section: Principal, Name: "`tools/call`, `completion/complete`, and methods that the specification does not have, per second", Option: "PrincipalRate", Kind: Rate, Default: 1000, None: true,
+	PrincipalRate = add[float64](Row{Section: Principal, Name: "`tools/call`, `completion/complete`, and methods that the specification does not have, per second", Option: "Shared.PrincipalRate", Kind: Rate, Default: 1000, None: true,
 		Beyond: "-32600, come back", Counted: "principal-rate",
 		Refusal: Refusal{429, invalidRequest, "too many calls per second from this client"},
 		Usage:   "`number` of tool calls and completions per second"})
-	PrincipalBurst = add[int](Row{Section: Principal, Name: "how many of them at once after a silence", Option: "PrincipalBurst", Shown: "twice the rate",
+	PrincipalBurst = add[int](Row{Section: Principal, Name: "how many of them at once after a silence", Option: "Shared.PrincipalBurst", Shown: "twice the rate",
 		Usage: "`number` of them that may come at once (twice the rate)"})
-	CallsPerPrincipal = add[int](Row{Section: Principal, Name: "requests in flight", Option: "CallsPerPrincipal", Default: 1024, None: true,
+	CallsPerPrincipal = add[int](Row{Section: Principal, Name: "requests in flight", Option: "Shared.CallsPerPrincipal", Default: 1024, None: true,
 		Beyond: "-32600, come back", Counted: "principal-calls",
 		Refusal: Refusal{429, invalidRequest, "too many requests in flight from this client"},
 		Usage:   "`number` of requests in flight"})
-	SessionsPerPrincipal = add[int](Row{Section: Principal, Name: "sessions begun within `SessionIdle`", Option: "SessionsPerPrincipal", Default: 100_000, None: true,
+	SessionsPerPrincipal = add[int](Row{Section: Principal, Name: "sessions begun within `SessionIdle`", Option: "Shared.SessionsPerPrincipal", Default: 100_000, None: true,
 		Beyond: "429, -32600, `Retry-After`, `data.retryAfterMs`", Counted: "principal-sessions",
 		Refusal: Refusal{429, invalidRequest, "too many new sessions from this client"},
 		Usage:   "`number` of sessions begun within --session-idle"})
 	StoreShare = add[int64](Row{Section: Principal, Name: "room in the store while it has little", Default: 16, Shown: "a sixteenth, once three quarters are in use",
 		Beyond: "no new sessions (429) and streams (-32600, come back)", Counted: "principal-store",
 		Refusal: Refusal{429, invalidRequest, "too much is stored for this client, and the store has little room"}})
-	StreamsPerPrincipal = add[int](Row{Section: Principal, Name: "event streams with a connection", Option: "StreamsPerPrincipal", Default: 1024, None: true,
+	StreamsPerPrincipal = add[int](Row{Section: Principal, Name: "event streams with a connection", Option: "Shared.StreamsPerPrincipal", Default: 1024, None: true,
 		Beyond: "429 for a GET and for `subscriptions/listen`; calls are still answered", Counted: "principal-streams",
 		Refusal: Refusal{429, invalidRequest, "too many open streams from this client"},
 		Usage:   "`number` of event streams with a connection"})
-	PendingPerPrincipal = add[int](Row{Section: Principal, Name: "questions that wait for a client, calls that wait to be sent again included", Option: "PendingPerPrincipal", Default: 1024, None: true,
+	PendingPerPrincipal = add[int](Row{Section: Principal, Name: "questions that wait for a client, calls that wait to be sent again included", Option: "Shared.PendingPerPrincipal", Default: 1024, None: true,
 		Beyond: "`Ask` fails with `ErrTooManyPending`", Counted: "principal-pending",
 		Usage: "`number` of questions that wait for a client"})
 	Accounts = add[int](Row{Section: Principal, Name: "principals that a node tells apart", Default: 100_000,
@@ -163,49 +163,49 @@ var (
 	OutcomeBytes = add[int](Row{Section: Retried, Name: "all of them together", Kind: Size, Default: 16 * mib,
 		Beyond: "the same"})
 
-	_ = also(Row{Section: Retried, Name: "resources of a listener", Option: "SubscriptionsPerSession", Default: 1000,
+	_ = also(Row{Section: Retried, Name: "resources of a listener", Option: "Limits.SubscriptionsPerSession", Default: 1000,
 		Beyond: "left out of the filter that is acknowledged"})
 )
 
 // The limits of an event stream.
 var (
-	ReplayAge = add[time.Duration](Row{Section: Stream, Name: "age of what can be replayed", Option: "ReplayAge", Kind: Time, Default: 10 * minute, Least: second,
+	ReplayAge = add[time.Duration](Row{Section: Stream, Name: "age of what can be replayed", Option: "Store.ReplayAge", Kind: Time, Default: 10 * minute, Least: second,
 		Beyond: "400, -32011 for an event before it", Counted: "replay",
 		Usage: "`time` for which a client can fetch events it has missed"})
-	ReplayEvents = add[int](Row{Section: Stream, Name: "appends that can be replayed", Option: "ReplayEvents", Default: 1000, Least: 1, Most: 1000,
+	ReplayEvents = add[int](Row{Section: Stream, Name: "appends that can be replayed", Option: "Store.ReplayEvents", Default: 1000, Least: 1, Most: 1000,
 		Beyond: "the oldest go; 400, -32011 for an event before them", Counted: "replay",
 		Usage: "`number` of appends of them that a stream keeps, up to 1000"})
-	ReplayBytes = add[int64](Row{Section: Stream, Name: "bytes that can be replayed", Option: "ReplayBytes", Kind: Size, Default: 4 * mib, Least: 1, Most: gib,
+	ReplayBytes = add[int64](Row{Section: Stream, Name: "bytes that can be replayed", Option: "Store.ReplayBytes", Kind: Size, Default: 4 * mib, Least: 1, Most: gib,
 		Beyond: "the oldest go; 400, -32011 for an event before them", Counted: "replay",
 		Usage: "most bytes of them that a stream keeps, a `size`"})
 	EventID = add[int](Row{Section: Stream, Name: "`Last-Event-ID`", Kind: Size, Default: 256,
 		Beyond: "400, -32011", Counted: "event-id", By: HTTP})
-	MaxQueued = add[int](Row{Section: Stream, Name: "bytes that wait for the connection", Option: "MaxQueued", Kind: Size, Default: mib, Least: 1, Most: gib,
+	MaxQueued = add[int](Row{Section: Stream, Name: "bytes that wait for the connection", Option: "Limits.MaxQueued", Kind: Size, Default: mib, Least: 1, Most: gib,
 		Beyond: "the connection is cut; the client resumes", Counted: "queue-full", By: Cuts,
 		Usage: "most bytes that wait for a connection, or for the log, a `size`"})
-	_ = also(Row{Section: Stream, Name: "bytes that wait for the log", Option: "MaxQueued", Kind: Size, Default: mib,
+	_ = also(Row{Section: Stream, Name: "bytes that wait for the log", Option: "Limits.MaxQueued", Kind: Size, Default: mib,
 		Beyond: "the handler waits"})
 	Recall = add[int](Row{Section: Stream, Name: "questions and answers that a second run of a call gets", Kind: Size, Default: 64 * kib, Shown: "64 KiB in the record of its stream",
 		Beyond: "the call may not run again: -32010 after a crash", Counted: "recall"})
-	StoredHeader = add[int](Row{Section: Stream, Name: "headers that are stored with a call (`Options.StoredHeaders`)", Kind: Size, Default: 8 * kib, Shown: "8 KiB together",
+	StoredHeader = add[int](Row{Section: Stream, Name: "headers that are stored with a call (`Options.HTTP.StoredHeaders`)", Kind: Size, Default: 8 * kib, Shown: "8 KiB together",
 		Beyond: "those that are too much are not stored: `TestOriginOverACrash`"})
 	KeptBody = add[int](Row{Section: Stream, Name: "body that is kept in memory, should the store forget a call that runs", Kind: Size, Default: 64 * kib,
 		Beyond: "the call may not run again: -32010 after a crash", Counted: "recall"})
-	WriteTimeout = add[time.Duration](Row{Section: Stream, Name: "one write", Option: "WriteTimeout", Kind: Time, Default: 30 * second, Least: int64(time.Millisecond),
+	WriteTimeout = add[time.Duration](Row{Section: Stream, Name: "one write", Option: "Limits.WriteTimeout", Kind: Time, Default: 30 * second, Least: int64(time.Millisecond),
 		Beyond: "the connection is cut; the client resumes", Counted: "write-timeout", By: Cuts,
 		Usage: "`time` that a write may wait for a client that does not read"})
 )
 
 // The limits of a node.
 var (
-	CallsPerNode = add[int](Row{Section: Node, Name: "requests in flight", Option: "CallsPerNode", Default: 10_000, None: true,
+	CallsPerNode = add[int](Row{Section: Node, Name: "requests in flight", Option: "Shared.CallsPerNode", Default: 10_000, None: true,
 		Beyond: "-32603, come back", Counted: "node-calls",
 		Refusal: Refusal{503, internalError, "too many requests in flight on this node"},
 		Usage:   "`number` of requests in flight; 0 is no limit"})
 	NodeShare = add[int](Row{Section: Node, Name: "a principal's share of them", Shown: "see below",
 		Beyond: "-32603, come back", Counted: "node-share",
 		Refusal: Refusal{503, internalError, "this node is busy, and this client has its share of it"}})
-	MaxStore = add[int64](Row{Section: Node, Name: "store", Option: "MaxStore", Kind: Size, Least: mib, Shown: "8 GiB, in memory 1 GiB",
+	MaxStore = add[int64](Row{Section: Node, Name: "store", Option: "Store.MaxStore", Kind: Size, Least: mib, Shown: "8 GiB, in memory 1 GiB",
 		Beyond:  "at nine tenths of what sessions have (a quarter) no new sessions (503), at nine tenths of what calls have no new streams (-32603, come back)",
 		Counted: "store-full",
 		Refusal: Refusal{503, internalError, "temporarily unavailable: try again shortly"},

@@ -27,13 +27,13 @@ type Host struct {
 
 // Unhurried are rates that tests with many calls do not reach; the limiter runs
 // none the less.
-var Unhurried = troupe.Options{LogRate: -1, CallRate: 1e6, PrincipalRate: 1e6}
+var Unhurried = troupe.Options{Limits: troupe.Limits{LogRate: -1, CallRate: 1e6}, Shared: troupe.SharedLimits{PrincipalRate: 1e6}}
 
 // New starts a host that serves the test tools and ends with the test. It may be used inside and outside of a bubble.
 func New(t *testing.T, o troupe.Options, so *troupe.ServerOptions) *Host {
 	t.Helper()
-	if o.Sync == 0 {
-		o.Sync = time.Hour // A flush takes its time on the disk, also where hours pass in no time.
+	if o.Store.Sync == 0 {
+		o.Store.Sync = time.Hour // A flush takes its time on the disk, also where hours pass in no time.
 	}
 	m := metered(&o)
 	rt, err := troupe.New(o)
@@ -64,7 +64,7 @@ func New(t *testing.T, o troupe.Options, so *troupe.ServerOptions) *Host {
 func NewLoopback(t *testing.T, o troupe.Options, so *troupe.ServerOptions, wrap func(net.Listener) net.Listener) *Host {
 	t.Helper()
 	o.DrainDelay, o.DrainWait = -1, time.Second
-	o.Grace = cmp.Or(o.Grace, time.Minute) // a busy machine makes no streams of short calls
+	o.Limits.Grace = cmp.Or(o.Limits.Grace, time.Minute) // a busy machine makes no streams of short calls
 	m := metered(&o)
 	rt, err := troupe.New(o)
 	if err != nil {

@@ -42,11 +42,11 @@ func (m *Meter) Meter(string, ...metric.MeterOption) metric.Meter { return meter
 // metered has a runtime report to a meter: the one that o names, or a new one. A provider of another kind stays, and
 // the host knows no metrics.
 func metered(o *troupe.Options) *Meter {
-	m, ok := o.MeterProvider.(*Meter)
+	m, ok := o.Telemetry.MeterProvider.(*Meter)
 	if !ok {
 		m = NewMeter()
-		if o.MeterProvider == nil {
-			o.MeterProvider = m
+		if o.Telemetry.MeterProvider == nil {
+			o.Telemetry.MeterProvider = m
 		}
 	}
 	return m
@@ -54,7 +54,7 @@ func metered(o *troupe.Options) *Meter {
 
 type counted struct{ name, label string }
 
-// NewMeter returns a meter for Options.MeterProvider. Hosts have one of their own unless Options name one.
+// NewMeter returns a meter for Options.Telemetry.MeterProvider. Hosts have one of their own unless Options name one.
 func NewMeter() *Meter { return &Meter{counts: make(map[counted]int64)} }
 
 // Gauge is the value of a metric of the runtime, for a value of its label or for "".

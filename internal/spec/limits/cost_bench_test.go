@@ -23,7 +23,7 @@ import (
 func benchServer(b *testing.B, o troupe.Options) *httptest.Server {
 	b.Helper()
 	// All clients share an address; the limiter runs none the less.
-	o.CallRate, o.PrincipalRate = 1e6, 1e6
+	o.Limits.CallRate, o.Shared.PrincipalRate = 1e6, 1e6
 	rt, err := troupe.New(o)
 	if err != nil {
 		b.Fatal(err)
@@ -161,7 +161,7 @@ func (w *nullWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 // BenchmarkDispatch is the path of a request without the HTTP server, in both eras.
 func BenchmarkDispatch(b *testing.B) {
-	rt, err := troupe.New(troupe.Options{CallRate: 1e6, PrincipalRate: 1e6})
+	rt, err := troupe.New(troupe.Options{Limits: troupe.Limits{CallRate: 1e6}, Shared: troupe.SharedLimits{PrincipalRate: 1e6}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func BenchmarkResume(b *testing.B) {
 func BenchmarkEvents(b *testing.B) {
 	for _, streams := range []int{1, 100} {
 		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
-			hs := benchServer(b, troupe.Options{Dir: b.TempDir(), LogRate: -1})
+			hs := benchServer(b, troupe.Options{Dir: b.TempDir(), Limits: troupe.Limits{LogRate: -1}})
 			c := (&testkit.Client{T: b, HTTP: hs.Client(), URL: hs.URL + "/mcp"}).Initialize(`{}`)
 			// A call's events stay below what may be queued for a connection.
 			const each = 4000

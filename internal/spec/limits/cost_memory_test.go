@@ -19,7 +19,7 @@ import (
 func BenchmarkMemory(b *testing.B) {
 	const n = 2000
 	for b.Loop() {
-		hs := benchServer(b, troupe.Options{Dir: b.TempDir(), StreamsPerPrincipal: -1})
+		hs := benchServer(b, troupe.Options{Dir: b.TempDir(), Shared: troupe.SharedLimits{StreamsPerPrincipal: -1}})
 		do := func(method, session string) *http.Response {
 			body := `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
 			r := httptest.NewRequest(method, "http://127.0.0.1/mcp", bytes.NewReader([]byte(body)))

@@ -137,7 +137,7 @@ func limitRows() []limitRow {
 	tooOld := refused{400, "", host.Fault("", -32011, host.BadEventText, "")}
 	return []limitRow{
 		{
-			name: "calls per second of a session", o: troupe.Options{CallRate: 2, CallBurst: 3}, limit: limits.CallRate.Row,
+			name: "calls per second of a session", o: troupe.Options{Limits: troupe.Limits{CallRate: 2, CallBurst: 3}}, limit: limits.CallRate.Row,
 			fill: func(e *limitEnv) {
 				e.passes("ann", e.ann, 2)
 				e.ann.Post(host.Method("1", "completion/complete", `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":""}}`))
@@ -152,13 +152,13 @@ func limitRows() []limitRow {
 			room: wait(500 * time.Millisecond),
 		},
 		{
-			name: "calls per second of a principal", o: troupe.Options{PrincipalRate: 0.5, PrincipalBurst: 3}, limit: limits.PrincipalRate.Row,
+			name: "calls per second of a principal", o: troupe.Options{Shared: troupe.SharedLimits{PrincipalRate: 0.5, PrincipalBurst: 3}}, limit: limits.PrincipalRate.Row,
 			fill: func(e *limitEnv) { e.passes("ann", e.ann, 2); e.passes("ann", e.too, 1) },
 			more: echo(ann), want: refused{200, "2", host.Fault(`"x"`, host.Invalid, "too many calls per second from this client", `{"retryAfterMs":2000}`)},
 			room: wait(2 * time.Second),
 		},
 		{
-			name: "requests in flight of a session", o: troupe.Options{CallsPerSession: 2}, limit: limits.CallsPerSession.Row,
+			name: "requests in flight of a session", o: troupe.Options{Limits: troupe.Limits{CallsPerSession: 2}}, limit: limits.CallsPerSession.Row,
 			fill: func(e *limitEnv) { e.begin(e.ann, "1", "2") },
 			more: echo(ann), want: refused{200, "1", host.Fault(`"x"`, host.Invalid, "too many requests in flight in this session", `{"retryAfterMs":1000}`)},
 			others: withToo,
@@ -168,7 +168,7 @@ func limitRows() []limitRow {
 			},
 		},
 		{
-			name: "requests in flight of a principal", o: troupe.Options{CallsPerPrincipal: 2}, limit: limits.CallsPerPrincipal.Row,
+			name: "requests in flight of a principal", o: troupe.Options{Shared: troupe.SharedLimits{CallsPerPrincipal: 2}}, limit: limits.CallsPerPrincipal.Row,
 			fill: func(e *limitEnv) { e.begin(e.ann, "1"); e.begin(e.too, "1") },
 			more: echo(ann), want: refused{200, "1", host.Fault(`"x"`, host.Invalid, "too many requests in flight from this client", `{"retryAfterMs":1000}`)},
 			room: func(e *limitEnv) {
@@ -177,7 +177,7 @@ func limitRows() []limitRow {
 			},
 		},
 		{
-			name: "requests in flight on the node", o: troupe.Options{CallsPerNode: 2}, limit: limits.CallsPerNode.Row,
+			name: "requests in flight on the node", o: troupe.Options{Shared: troupe.SharedLimits{CallsPerNode: 2}}, limit: limits.CallsPerNode.Row,
 			fill: func(e *limitEnv) { e.begin(e.ann, "1"); e.begin(e.bob, "1") },
 			more: echo(ann), want: refused{200, "1", host.Fault(`"x"`, host.Internal, "too many requests in flight on this node", `{"retryAfterMs":1000}`)},
 			others: func(e *limitEnv) {
@@ -188,13 +188,13 @@ func limitRows() []limitRow {
 			room: wait(20 * time.Second),
 		},
 		{
-			name: "a share of the node", o: troupe.Options{CallsPerNode: 8}, limit: limits.NodeShare.Row,
+			name: "a share of the node", o: troupe.Options{Shared: troupe.SharedLimits{CallsPerNode: 8}}, limit: limits.NodeShare.Row,
 			fill: func(e *limitEnv) { e.begin(e.ann, "1", "2", "3"); e.begin(e.too, "1", "2", "3"); e.begin(e.bob, "1") },
 			more: echo(ann), want: refused{200, "1", host.Fault(`"x"`, host.Internal, "this node is busy, and this client has its share of it", `{"retryAfterMs":1000}`)},
 			room: wait(20 * time.Second),
 		},
 		{
-			name: "sessions of a principal", o: troupe.Options{SessionsPerPrincipal: 2, SessionIdle: 2 * time.Hour}, limit: limits.SessionsPerPrincipal.Row,
+			name: "sessions of a principal", o: troupe.Options{Shared: troupe.SharedLimits{SessionsPerPrincipal: 2}, Store: troupe.StoreOptions{SessionIdle: 2 * time.Hour}}, limit: limits.SessionsPerPrincipal.Row,
 			more: func(e *limitEnv) *testkit.Answer { return host.As(e.Client(), "ann").Post(host.InitializeRequest) },
 			want: refused{429, "3600", host.Fault("0", host.Invalid, "too many new sessions from this client", `{"retryAfterMs":3600000}`)},
 			others: func(e *limitEnv) {
@@ -205,13 +205,13 @@ func limitRows() []limitRow {
 			room: func(e *limitEnv) { e.too.Do("DELETE", "") },
 		},
 		{
-			name: "sessions of a principal, in time", o: troupe.Options{SessionsPerPrincipal: 2, SessionIdle: 2 * time.Hour}, limit: limits.SessionsPerPrincipal.Row,
+			name: "sessions of a principal, in time", o: troupe.Options{Shared: troupe.SharedLimits{SessionsPerPrincipal: 2}, Store: troupe.StoreOptions{SessionIdle: 2 * time.Hour}}, limit: limits.SessionsPerPrincipal.Row,
 			more: func(e *limitEnv) *testkit.Answer { return host.As(e.Client(), "ann").Post(host.InitializeRequest) },
 			want: refused{429, "3600", host.Fault("0", host.Invalid, "too many new sessions from this client", `{"retryAfterMs":3600000}`)},
 			room: wait(time.Hour),
 		},
 		{
-			name: "event streams of a session", o: troupe.Options{StreamsPerSession: 2}, limit: limits.StreamsPerSession.Row,
+			name: "event streams of a session", o: troupe.Options{Limits: troupe.Limits{StreamsPerSession: 2}}, limit: limits.StreamsPerSession.Row,
 			fill: func(e *limitEnv) { e.hear(e.ann); e.begin(e.ann, "1") },
 			more: func(e *limitEnv) *testkit.Answer { return e.ann.Get("") },
 			want: refused{429, "1", host.Fault("", host.Invalid, "too many open streams in this session", `{"retryAfterMs":1000}`)},
@@ -223,7 +223,7 @@ func limitRows() []limitRow {
 			room: wait(time.Minute),
 		},
 		{
-			name: "event streams of a principal", o: troupe.Options{StreamsPerPrincipal: 2}, limit: limits.StreamsPerPrincipal.Row,
+			name: "event streams of a principal", o: troupe.Options{Shared: troupe.SharedLimits{StreamsPerPrincipal: 2}}, limit: limits.StreamsPerPrincipal.Row,
 			fill: func(e *limitEnv) { e.hear(e.too); e.begin(e.ann, "1") },
 			more: func(e *limitEnv) *testkit.Answer { return e.ann.Get("") },
 			want: refused{429, "1", host.Fault("", host.Invalid, "too many open streams from this client", `{"retryAfterMs":1000}`)},
@@ -235,7 +235,7 @@ func limitRows() []limitRow {
 			room: wait(time.Minute),
 		},
 		{
-			name: "questions of a session", o: troupe.Options{PendingPerSession: 1}, limit: limits.PendingPerSession.Row,
+			name: "questions of a session", o: troupe.Options{Limits: troupe.Limits{PendingPerSession: 1}}, limit: limits.PendingPerSession.Row,
 			fill:   func(e *limitEnv) { e.park(e.ann, "1") },
 			more:   func(e *limitEnv) *testkit.Answer { return e.ann.Post(host.Call(`"x"`, "ask", `{"question":"?"}`)) },
 			want:   refused{200, "", host.ToolFault(`"x"`, "too many calls wait for the client")},
@@ -247,7 +247,7 @@ func limitRows() []limitRow {
 			again: func(e *limitEnv) *testkit.Answer { return e.settled(e.ann, `"x"`) },
 		},
 		{
-			name: "questions of a principal", o: troupe.Options{PendingPerPrincipal: 2}, limit: limits.PendingPerPrincipal.Row,
+			name: "questions of a principal", o: troupe.Options{Shared: troupe.SharedLimits{PendingPerPrincipal: 2}}, limit: limits.PendingPerPrincipal.Row,
 			fill: func(e *limitEnv) { e.park(e.ann, "1"); e.park(e.too, "1") },
 			more: func(e *limitEnv) *testkit.Answer { return e.ann.Post(host.Call(`"x"`, "ask", `{"question":"?"}`)) },
 			want: refused{200, "", host.ToolFault(`"x"`, "too many calls wait for the client")},
@@ -258,7 +258,7 @@ func limitRows() []limitRow {
 			again: func(e *limitEnv) *testkit.Answer { return e.settled(e.ann, `"x"`) },
 		},
 		{
-			name: "subscriptions of a session", o: troupe.Options{SubscriptionsPerSession: 2}, limit: limits.SubscriptionsPerSession.Row,
+			name: "subscriptions of a session", o: troupe.Options{Limits: troupe.Limits{SubscriptionsPerSession: 2}}, limit: limits.SubscriptionsPerSession.Row,
 			fill: func(e *limitEnv) {
 				for _, uri := range []string{"test://one", "test://items/1", "test://one"} {
 					host.Equal(e.T, uri, e.ann.Post(host.Method("1", "resources/subscribe", `{"uri":"`+uri+`"}`)).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
@@ -271,7 +271,7 @@ func limitRows() []limitRow {
 			room: func(e *limitEnv) { e.ann.Post(host.Method("1", "resources/unsubscribe", `{"uri":"test://one"}`)) },
 		},
 		{
-			name: "bytes of a URI", o: troupe.Options{MaxURI: 20}, limit: limits.MaxURI.Row,
+			name: "bytes of a URI", o: troupe.Options{Limits: troupe.Limits{MaxURI: 20}}, limit: limits.MaxURI.Row,
 			fill: func(e *limitEnv) {
 				host.Equal(e.T, "20 bytes", e.ann.Post(host.Method("1", "resources/subscribe", `{"uri":"test://items/7890123"}`)).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
 			},
@@ -284,7 +284,7 @@ func limitRows() []limitRow {
 			},
 		},
 		{
-			name: "time of a call", o: troupe.Options{MaxCall: 2 * time.Second}, limit: limits.MaxCall.Row,
+			name: "time of a call", o: troupe.Options{Limits: troupe.Limits{MaxCall: 2 * time.Second}}, limit: limits.MaxCall.Row,
 			fill: func(e *limitEnv) {
 				host.Equal(e.T, "a second", host.Last(e.T, e.ann.Post(host.Call("1", "sleep", `{"ms":1000}`))), host.TextResult("1", "slept"))
 			},
@@ -293,7 +293,7 @@ func limitRows() []limitRow {
 			again: func(e *limitEnv) *testkit.Answer { return e.ann.Post(host.Call("1", "sleep", `{"ms":1000}`)) },
 		},
 		{
-			name: "time of a question", o: troupe.Options{MaxAsk: 2 * time.Second}, limit: limits.MaxAsk.Row,
+			name: "time of a question", o: troupe.Options{Limits: troupe.Limits{MaxAsk: 2 * time.Second}}, limit: limits.MaxAsk.Row,
 			fill: func(e *limitEnv) {
 				host.Equal(e.T, "in time", host.Last(e.T, e.settled(e.ann, "1")), host.TextResult("1", "cancel "))
 			},
@@ -302,7 +302,7 @@ func limitRows() []limitRow {
 			again: func(e *limitEnv) *testkit.Answer { return e.settled(e.ann, "1") },
 		},
 		{
-			name: "age of a replay", o: troupe.Options{ReplayAge: time.Minute}, limit: limits.ReplayAge.Row,
+			name: "age of a replay", o: troupe.Options{Store: troupe.StoreOptions{ReplayAge: time.Minute}}, limit: limits.ReplayAge.Row,
 			more: func(e *limitEnv) *testkit.Answer {
 				id := long(e)[3].ID
 				time.Sleep(3 * time.Minute)
@@ -312,17 +312,17 @@ func limitRows() []limitRow {
 			again: resumed(3),
 		},
 		{
-			name: "appends of a replay", o: troupe.Options{ReplayEvents: 4}, limit: limits.ReplayEvents.Row,
+			name: "appends of a replay", o: troupe.Options{Store: troupe.StoreOptions{ReplayEvents: 4}}, limit: limits.ReplayEvents.Row,
 			fill: func(e *limitEnv) { e.replays(resumed(8)(e), 3) },
 			more: resumed(5), want: tooOld, again: resumed(10),
 		},
 		{
-			name: "bytes of a replay", o: troupe.Options{ReplayBytes: 600}, limit: limits.ReplayBytes.Row,
+			name: "bytes of a replay", o: troupe.Options{Store: troupe.StoreOptions{ReplayBytes: 600}}, limit: limits.ReplayBytes.Row,
 			fill: func(e *limitEnv) { e.replays(resumed(10)(e), 1) },
 			more: resumed(1), want: tooOld, again: resumed(10),
 		},
 		{
-			name: "bytes of a request", o: troupe.Options{MaxBody: 1000}, limit: limits.MaxBody.Row,
+			name: "bytes of a request", o: troupe.Options{Limits: troupe.Limits{MaxBody: 1000}}, limit: limits.MaxBody.Row,
 			fill: func(e *limitEnv) {
 				b := host.Method("1", "ping", "")
 				host.Equal(e.T, "1,000 bytes", e.ann.Post(b+strings.Repeat(" ", 1000-len(b))).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
@@ -334,7 +334,7 @@ func limitRows() []limitRow {
 			again: echo(ann),
 		},
 		{
-			name: "levels of JSON", o: troupe.Options{MaxDepth: 5}, limit: limits.MaxDepth.Row,
+			name: "levels of JSON", o: troupe.Options{Limits: troupe.Limits{MaxDepth: 5}}, limit: limits.MaxDepth.Row,
 			fill: func(e *limitEnv) {
 				host.Contains(e.T, "two more", e.ann.Post(host.Call("1", "echo", `{"text":[[]]}`)).Body, "isError")
 			},
@@ -343,7 +343,7 @@ func limitRows() []limitRow {
 			again: echo(ann),
 		},
 		{
-			name: "messages of a batch", o: troupe.Options{MaxBatch: 2}, limit: limits.MaxBatch.Row,
+			name: "messages of a batch", o: troupe.Options{Limits: troupe.Limits{MaxBatch: 2}}, limit: limits.MaxBatch.Row,
 			fill: func(e *limitEnv) {
 				if a := e.old("ann").Post("[" + host.Method("1", "ping", "") + "," + host.Method("2", "ping", "") + "]"); a.StatusCode != 200 {
 					e.T.Errorf("a batch of two: %s %s", a.Status, a.Body)
@@ -366,7 +366,7 @@ func TestLimits(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				m := host.NewMeter()
-				row.o.Authenticate, row.o.MeterProvider = host.User, m
+				row.o.Authenticate, row.o.Telemetry.MeterProvider = host.User, m
 				h := host.New(t, row.o, nil)
 				full := `{"elicitation":{"form":{}}}`
 				e := &limitEnv{h, host.As(h.Client(), "ann").Initialize(full), host.As(h.Client(), "ann").Initialize(full), host.As(h.Client(), "bob").Initialize(full), h.Session()}
@@ -452,7 +452,11 @@ func TestEachOptionIsHeldToItsBounds(t *testing.T) {
 				continue // every number means something
 			}
 			var o troupe.Options
-			if field := reflect.ValueOf(&o).Elem().FieldByName(row.Option); field.CanInt() {
+			field := reflect.ValueOf(&o).Elem()
+			for name := range strings.SplitSeq(row.Option, ".") {
+				field = field.FieldByName(name)
+			}
+			if field.CanInt() {
 				if field.SetInt(int64(bad)); bad == 0 {
 					field.SetInt(-1) // 0 is the default
 				}
@@ -469,17 +473,17 @@ func TestEachOptionIsHeldToItsBounds(t *testing.T) {
 // TestOptionsOutOfBounds holds the one rule for zero and negative options.
 func TestOptionsOutOfBounds(t *testing.T) {
 	t.Parallel()
-	_, err := troupe.New(troupe.Options{MaxDepth: 2000, MaxURI: -1, WriteTimeout: 1, ReplayEvents: 1001, CallBurst: -1, Grace: -1, Lease: -1})
+	_, err := troupe.New(troupe.Options{Limits: troupe.Limits{MaxDepth: 2000, MaxURI: -1, WriteTimeout: 1, CallBurst: -1, Grace: -1}, Store: troupe.StoreOptions{ReplayEvents: 1001, Lease: -1}})
 	for _, part := range []string{
-		"WriteTimeout is 1ns: it must be at least 1ms",
-		"MaxDepth is 2000: it must be from 1 to 1024", "MaxURI is -1: it must be at least 1B", "ReplayEvents is 1001: it must be from 1 to 1000",
-		"CallBurst is -1: it must be at least 0", "Grace is -1ns: it must not be negative", "Lease is -1ns: it must not be negative",
+		"Limits.WriteTimeout is 1ns: it must be at least 1ms",
+		"Limits.MaxDepth is 2000: it must be from 1 to 1024", "Limits.MaxURI is -1: it must be at least 1B", "Store.ReplayEvents is 1001: it must be from 1 to 1000",
+		"Limits.CallBurst is -1: it must be at least 0", "Limits.Grace is -1ns: it must not be negative", "Store.Lease is -1ns: it must not be negative",
 	} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("the error is %v, want %s in it", err, part)
 		}
 	}
-	rt, err := troupe.New(troupe.Options{CallRate: -1, CallsPerNode: -1, PrincipalRate: -1, StreamsPerSession: -1, LogRate: -1, DrainDelay: -1, Sync: -1, PingEvery: -1})
+	rt, err := troupe.New(troupe.Options{Limits: troupe.Limits{CallRate: -1, StreamsPerSession: -1, LogRate: -1, PingEvery: -1}, Shared: troupe.SharedLimits{CallsPerNode: -1, PrincipalRate: -1}, DrainDelay: -1, Store: troupe.StoreOptions{Sync: -1}})
 	if err != nil {
 		t.Fatalf("none of what can be none: %v", err)
 	}
@@ -489,7 +493,7 @@ func TestOptionsOutOfBounds(t *testing.T) {
 		}
 	}()
 	defer func() {
-		if v := fmt.Sprint(recover()); !strings.Contains(v, "MaxAsk is -1ns") {
+		if v := fmt.Sprint(recover()); !strings.Contains(v, "Limits.MaxAsk is -1ns") {
 			t.Errorf("a server's limit out of bounds: %s", v)
 		}
 	}()

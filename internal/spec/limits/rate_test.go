@@ -65,7 +65,7 @@ func TestTenTimesTheRate(t *testing.T) {
 // TestRetryAfterHolds comes back exactly when it is told to.
 func TestRetryAfterHolds(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{CallRate: 0.3, CallBurst: 1}, nil)
+		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallRate: 0.3, CallBurst: 1}}, nil)
 		c := h.Session()
 		c.Post(host.Call("1", "echo", `{"text":"x"}`))
 		for range 3 {
@@ -89,7 +89,7 @@ func TestRetryAfterHolds(t *testing.T) {
 // own.
 func TestRefusalCostsNothing(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{CallRate: 0.001, CallBurst: 2, PrincipalRate: 0.5, PrincipalBurst: 1}, nil)
+		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallRate: 0.001, CallBurst: 2}, Shared: troupe.SharedLimits{PrincipalRate: 0.5, PrincipalBurst: 1}}, nil)
 		c := h.Session()
 		host.Equal(t, "the first", c.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
 		for range 5 {
@@ -104,7 +104,7 @@ func TestRefusalCostsNothing(t *testing.T) {
 // leave memory before its bucket has filled up again.
 func TestBucketOutlivesTheMemoryOfASession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{CallRate: 0.005, CallBurst: 1}, nil)
+		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallRate: 0.005, CallBurst: 1}}, nil)
 		c := h.Session()
 		host.Equal(t, "the first", c.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
 		time.Sleep(150 * time.Second)
@@ -121,8 +121,7 @@ func TestBucketOutlivesTheMemoryOfASession(t *testing.T) {
 // TestNoLimits takes numbers and rates away.
 func TestNoLimits(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{CallRate: -1, PrincipalRate: -1, CallsPerSession: -1, CallsPerPrincipal: -1, CallsPerNode: -1, StreamsPerSession: -1,
-			StreamsPerPrincipal: -1, PendingPerSession: -1, PendingPerPrincipal: -1, SessionsPerPrincipal: -1, SubscriptionsPerSession: -1}, nil)
+		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallRate: -1, CallsPerSession: -1, StreamsPerSession: -1, PendingPerSession: -1, SubscriptionsPerSession: -1}, Shared: troupe.SharedLimits{PrincipalRate: -1, CallsPerPrincipal: -1, CallsPerNode: -1, StreamsPerPrincipal: -1, PendingPerPrincipal: -1, SessionsPerPrincipal: -1}}, nil)
 		c := h.Unchecked().Initialize(`{"elicitation":{"form":{}}}`)
 		for i := range 300 { // more than any session may have by default
 			a := c.Post(host.Call(strconv.Itoa(i), "ask", `{"question":"?"}`))
@@ -139,7 +138,7 @@ func TestNoLimits(t *testing.T) {
 // TestAddresses counts by what the connection's address stands for.
 func TestAddresses(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{PrincipalRate: 0.1, PrincipalBurst: 1, Middleware: func(next http.Handler) http.Handler {
+		h := host.New(t, troupe.Options{Shared: troupe.SharedLimits{PrincipalRate: 0.1, PrincipalBurst: 1}, Middleware: func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				r.RemoteAddr = r.Header.Get("X-From")
 				next.ServeHTTP(w, r)
@@ -181,7 +180,7 @@ func TestAddresses(t *testing.T) {
 func TestAccountsAreForgotten(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		m := host.NewMeter()
-		h := host.New(t, troupe.Options{MeterProvider: m, Authenticate: host.User}, nil)
+		h := host.New(t, troupe.Options{Telemetry: troupe.Telemetry{MeterProvider: m}, Authenticate: host.User}, nil)
 		for i := range 50 {
 			c := host.As(h.Unchecked(), strconv.Itoa(i)).Initialize(`{}`)
 			c.Post(host.Call("1", "echo", `{"text":"x"}`))
@@ -209,7 +208,7 @@ func TestAccountsAreForgotten(t *testing.T) {
 // it goes on, and each address pays for what comes from it.
 func TestAChangingAddressKeepsItsSession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{PrincipalRate: 0.001, PrincipalBurst: 2, Middleware: func(next http.Handler) http.Handler {
+		h := host.New(t, troupe.Options{Shared: troupe.SharedLimits{PrincipalRate: 0.001, PrincipalBurst: 2}, Middleware: func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				r.RemoteAddr = r.Header.Get("X-From")
 				next.ServeHTTP(w, r)
@@ -234,7 +233,7 @@ func TestAChangingAddressKeepsItsSession(t *testing.T) {
 func TestFullNodeStarvesNobody(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		m := host.NewMeter()
-		h := host.New(t, troupe.Options{CallsPerNode: 8, CallRate: 1e6, PrincipalRate: 1e6, Authenticate: host.User, MeterProvider: m}, nil)
+		h := host.New(t, troupe.Options{Shared: troupe.SharedLimits{CallsPerNode: 8, PrincipalRate: 1e6}, Limits: troupe.Limits{CallRate: 1e6}, Authenticate: host.User, Telemetry: troupe.Telemetry{MeterProvider: m}}, nil)
 		stop := make(chan struct{})
 		var greedy sync.WaitGroup
 		for w := range 20 { // each begins a call anew as soon as it can
@@ -300,8 +299,7 @@ func TestRerunsAreNeverRefused(t *testing.T) {
 			defer a.Close()
 		}
 		m := host.NewMeter()
-		_, again := host.Crashed(t, dir, troupe.Options{MeterProvider: m, CallRate: 0.001, CallBurst: 1, PrincipalRate: 0.001, PrincipalBurst: 1,
-			CallsPerSession: 1, CallsPerPrincipal: 1, CallsPerNode: 1}, c)
+		_, again := host.Crashed(t, dir, troupe.Options{Telemetry: troupe.Telemetry{MeterProvider: m}, Limits: troupe.Limits{CallRate: 0.001, CallBurst: 1, CallsPerSession: 1}, Shared: troupe.SharedLimits{PrincipalRate: 0.001, PrincipalBurst: 1, CallsPerPrincipal: 1, CallsPerNode: 1}}, c)
 		var resumed []func() []string
 		for _, prime := range primes {
 			resumed = append(resumed, host.Reading(again.Get(prime)))
@@ -325,7 +323,7 @@ func TestRerunsAreNeverRefused(t *testing.T) {
 // TestBatchesAndLimits refuses a batch as a whole, and charges nothing for that.
 func TestBatchesAndLimits(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{CallRate: 1, CallBurst: 3}, nil)
+		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallRate: 1, CallBurst: 3}}, nil)
 		c := h.Unchecked().InitializeAs("2025-03-26", `{}`)
 		four := []string{host.Call("1", "echo", `{"text":"x"}`), host.Call("2", "echo", `{"text":"x"}`), host.Call("3", "echo", `{"text":"x"}`), host.Call("4", "echo", `{"text":"x"}`)}
 		no := func(id string) string {
@@ -348,7 +346,7 @@ func TestBatchesAndLimits(t *testing.T) {
 func TestLimitsOverSSE(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		m := host.NewMeter()
-		h := host.New(t, troupe.Options{CallRate: 1, CallBurst: 1, StreamsPerPrincipal: 1, MeterProvider: m}, nil)
+		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallRate: 1, CallBurst: 1}, Shared: troupe.SharedLimits{StreamsPerPrincipal: 1}, Telemetry: troupe.Telemetry{MeterProvider: m}}, nil)
 		s := h.SSE()
 		s.Handshake("2024-11-05", `{}`)
 		host.Equal(t, "a call", s.Ask(host.Call("1", "echo", `{"text":"x"}`)), host.TextResult("1", "x"))
@@ -381,7 +379,7 @@ func TestTrustedProxies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				var seen []string
-				h := host.New(t, troupe.Options{PrincipalRate: 0.001, PrincipalBurst: 1, TrustedProxies: []netip.Prefix{tt.trusted}, Middleware: func(next http.Handler) http.Handler {
+				h := host.New(t, troupe.Options{Shared: troupe.SharedLimits{PrincipalRate: 0.001, PrincipalBurst: 1}, HTTP: troupe.HTTPOptions{TrustedProxies: []netip.Prefix{tt.trusted}}, Middleware: func(next http.Handler) http.Handler {
 					return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						seen = append(seen, r.RemoteAddr)
 						next.ServeHTTP(w, r)

@@ -97,7 +97,7 @@ func TestManyGoroutinesOfAHandlerSend(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
-				h := host.New(t, troupe.Options{LogRate: -1}, nil)
+				h := host.New(t, troupe.Options{Limits: troupe.Limits{LogRate: -1}}, nil)
 				var refused atomic.Int64
 				h.AddTool("many", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
 					var wg sync.WaitGroup
@@ -147,7 +147,7 @@ func TestManyGoroutinesOfAHandlerSend(t *testing.T) {
 // have taken their places, but not under an id that a newer call has.
 func TestRerunsOfAFullSession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		dir, o := t.TempDir(), troupe.Options{CallsPerSession: 4}
+		dir, o := t.TempDir(), troupe.Options{Limits: troupe.Limits{CallsPerSession: 4}}
 		first := o
 		first.Dir = dir
 		h := host.New(t, first, nil)
@@ -185,7 +185,7 @@ func TestRerunsOfAFullSession(t *testing.T) {
 // which a re-run counts in order to send each once.
 func TestWithdrawnQuestionIsNoMessageOfTheHandler(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		o := troupe.Options{Dir: t.TempDir(), MaxAsk: 10 * time.Second}
+		o := troupe.Options{Dir: t.TempDir(), Limits: troupe.Limits{MaxAsk: 10 * time.Second}}
 		add := func(h *host.Host) {
 			troupe.AddTool(h.Server, troupe.Tool{Name: "asklog", Description: "Asks, and then logs.", Rerun: troupe.Safe},
 				func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
@@ -257,7 +257,7 @@ func TestAnsweredCallNeverRunsAgain(t *testing.T) {
 // What Options let in runs again under the same Options.
 func TestRerunOfDeepArguments(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		o := troupe.Options{Dir: t.TempDir(), MaxDepth: 500}
+		o := troupe.Options{Dir: t.TempDir(), Limits: troupe.Limits{MaxDepth: 500}}
 		add := func(h *host.Host) {
 			troupe.AddRawTool(h.Server, troupe.Tool{Name: "deep", Description: "Takes anything.", InputSchema: []byte(`{"type":"object"}`), Rerun: troupe.Safe},
 				func(ctx context.Context, _ *troupe.Call, _ json.RawMessage) (*mcp.CallToolResult, error) {

@@ -42,7 +42,7 @@ func TestRerunSendsNothingThatTheLogForgot(t *testing.T) {
 						})
 				}
 				dir := t.TempDir()
-				h := host.New(t, troupe.Options{Dir: dir, ReplayAge: 2 * time.Minute}, nil)
+				h := host.New(t, troupe.Options{Dir: dir, Store: troupe.StoreOptions{ReplayAge: 2 * time.Minute}}, nil)
 				addChatter(h)
 				c := h.Session()
 				chat := c.Post(host.CallWith("1", "chatter", fmt.Sprintf(`{"to":%d,"delay_ms":%d}`, tt.n, tt.delayMS), "1"))
@@ -64,7 +64,7 @@ func TestRerunSendsNothingThatTheLogForgot(t *testing.T) {
 				if err := host.Sleep(t.Context(), tt.delayMS*9/10); err != nil {
 					t.Fatal(err)
 				}
-				after := host.New(t, troupe.Options{Dir: host.CopyDir(t, dir), ReplayAge: 2 * time.Minute}, nil)
+				after := host.New(t, troupe.Options{Dir: host.CopyDir(t, dir), Store: troupe.StoreOptions{ReplayAge: 2 * time.Minute}}, nil)
 				addChatter(after)
 				for _, e := range after.Moved(c).Get(last).All() {
 					if len(e.Data) > 0 && e.Data[17:50] != `"method":"notifications/progress"` {

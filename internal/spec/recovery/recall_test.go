@@ -254,7 +254,7 @@ func TestNewestIDOutlivesItsEvent(t *testing.T) {
 func TestQuestionOutlivesItsEvent(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
-		o := troupe.Options{MaxAsk: 2 * time.Hour, MaxCall: 3 * time.Hour}
+		o := troupe.Options{Limits: troupe.Limits{MaxAsk: 2 * time.Hour, MaxCall: 3 * time.Hour}}
 		dir := t.TempDir()
 		o.Dir = dir
 		h := host.New(t, o, nil)

@@ -338,7 +338,7 @@ func TestProgressIsCoalesced(t *testing.T) {
 
 func TestPanicAndDeadline(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{MaxCall: time.Minute}, nil)
+		h := host.New(t, troupe.Options{Limits: troupe.Limits{MaxCall: time.Minute}}, nil)
 		h.AddTool("late panic", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
 			_ = call.Log(ctx, mcp.LevelError, "", "about to")
 			panic(fmt.Errorf("secret %d", 42))
@@ -417,7 +417,7 @@ func (t parentTracer) Start(ctx context.Context, _ string, _ ...trace.SpanStartO
 func TestTraceContext(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		parents := &spanParents{}
-		h := host.New(t, troupe.Options{TracerProvider: parents}, nil)
+		h := host.New(t, troupe.Options{Telemetry: troupe.Telemetry{TracerProvider: parents}}, nil)
 		h.AddTool("trace", 0, func(ctx context.Context, _ *troupe.Call) (string, error) {
 			sc := trace.SpanContextFromContext(ctx)
 			return fmt.Sprint(sc.TraceID(), " ", sc.SpanID(), " ", sc.TraceState()), nil

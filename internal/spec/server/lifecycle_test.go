@@ -28,7 +28,7 @@ func hooked(n *noted) *troupe.ServerOptions {
 func TestSessionHooks(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		n := new(noted)
-		h := host.New(t, troupe.Options{SessionIdle: 30 * time.Second}, hooked(n))
+		h := host.New(t, troupe.Options{Store: troupe.StoreOptions{SessionIdle: 30 * time.Second}}, hooked(n))
 		c := h.Session()
 		host.Equal(t, "initialize", n.take(), "began 2025-11-25")
 		for range 2 {

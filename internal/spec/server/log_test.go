@@ -52,7 +52,7 @@ func count(n int) []int {
 
 func TestLogRate(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{LogRate: 10}, nil)
+		h := host.New(t, troupe.Options{Limits: troupe.Limits{LogRate: 10}}, nil)
 		c, other := h.Session(), h.Session()
 		a := c.Post(host.Call("1", "chatter", `{"to":30}`))
 		messages := host.Payloads(a.All())
@@ -120,7 +120,7 @@ func TestLogRate(t *testing.T) {
 // nothing else is logged.
 func TestLogRateOutsideOfCalls(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{LogRate: 10}, nil)
+		h := host.New(t, troupe.Options{Limits: troupe.Limits{LogRate: 10}}, nil)
 		h.AddTool("peer", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
 			for i := range 30 {
 				if err := call.Peer().Log(ctx, mcp.LevelInfo, "chatter", i); err != nil {
@@ -146,7 +146,7 @@ func TestLogRateOutsideOfCalls(t *testing.T) {
 
 func TestLogRateCanBeNone(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{LogRate: -1}, nil)
+		h := host.New(t, troupe.Options{Limits: troupe.Limits{LogRate: -1}}, nil)
 		got, missed := sortLogs(t, host.Payloads(h.Session().Post(host.Call("1", "chatter", `{"to":3000}`)).All()))
 		if diff := cmp.Diff(count(3000), got); diff != "" || missed != nil {
 			t.Errorf("without a limit: %d of 3000, %v missed", len(got), missed)
@@ -157,7 +157,7 @@ func TestLogRateCanBeNone(t *testing.T) {
 // A call that runs again sends no message twice, whatever its earlier run had dropped
 // and whatever level the client has set meanwhile.
 func TestRerunAfterDroppedLogs(t *testing.T) {
-	for name, o := range map[string]troupe.Options{"another rate": {LogRate: -1}, "the same rate": {LogRate: 10}} {
+	for name, o := range map[string]troupe.Options{"another rate": {Limits: troupe.Limits{LogRate: -1}}, "the same rate": {Limits: troupe.Limits{LogRate: 10}}} {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				dir := t.TempDir()
@@ -181,7 +181,7 @@ func TestRerunAfterDroppedLogs(t *testing.T) {
 						return "steady", nil
 					})
 				}
-				h := host.New(t, troupe.Options{Dir: dir, LogRate: 10}, nil)
+				h := host.New(t, troupe.Options{Dir: dir, Limits: troupe.Limits{LogRate: 10}}, nil)
 				tools(h)
 				c := h.Session()
 				a := c.Post(host.Call("1", "steady", `{}`))

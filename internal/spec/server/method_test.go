@@ -95,7 +95,7 @@ func TestOwnMethodOverACrash(t *testing.T) {
 // TestOwnMethodIsLimited counts requests of such methods as calls.
 func TestOwnMethodIsLimited(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{CallRate: 1, CallBurst: 2}, nil)
+		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallRate: 1, CallBurst: 2}}, nil)
 		addSearch(h.Server)
 		c := h.Unchecked().Initialize(`{}`)
 		for i := range 3 {

@@ -34,7 +34,7 @@ func TestMetricsTable(t *testing.T) {
 	}
 	testkit.Bubble(t, func(t *testing.T) {
 		d := &declarations{instruments: map[string]*instrument{}}
-		h := host.New(t, troupe.Options{MeterProvider: d}, nil)
+		h := host.New(t, troupe.Options{Telemetry: troupe.Telemetry{MeterProvider: d}}, nil)
 		c := h.Session()
 		c.Post(host.Call("1", "echo", `{"text":"x"}`))
 		c.Post(host.Call("2", "no such tool", `{}`))

@@ -166,6 +166,22 @@ func TestSchemasAreShared(t *testing.T) {
 	runtime.KeepAlive(srv)
 }
 
+// TestOptionsAreCopied changes the slices of options after New has had them.
+func TestOptionsAreCopied(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		hosts := []string{"127.0.0.1"}
+		h := host.New(t, troupe.Options{HTTP: troupe.HTTPOptions{AllowHosts: hosts}}, nil)
+		hosts[0] = "evil.test"
+		late := troupe.NewServer(mcp.Implementation{Name: "late", Version: "1"}, &troupe.ServerOptions{ID: "late"})
+		h.Runtime.Mount("/late", late)
+		c := h.Client()
+		c.URL = "http://127.0.0.1/late"
+		if a := c.Post(host.Call("1", "echo", `{}`)); a.StatusCode == 403 {
+			t.Errorf("the host that was allowed: %s", a.Body)
+		}
+	})
+}
+
 // TestServerLimits gives one server limits of its own beside one that has the
 // runtime's.
 func TestServerLimits(t *testing.T) {
@@ -173,7 +189,7 @@ func TestServerLimits(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
 		small := troupe.NewServer(mcp.Implementation{Name: "small", Version: "1"}, &troupe.ServerOptions{ID: "small", Limits: troupe.Limits{
 			MaxBody: 1000, Grace: 50 * time.Millisecond, MaxCall: 2 * time.Second, MaxAsk: time.Second,
-			CallsPerSession: 2, PendingPerSession: 1, StreamsPerSession: 1,
+			CallsPerSession: 2, PendingPerSession: 1, StreamsPerSession: 1, MaxDepth: 20, MaxURI: 100,
 		}})
 		host.AddTestTools(small)
 		h.Runtime.Mount("/small", small)
@@ -185,6 +201,15 @@ func TestServerLimits(t *testing.T) {
 		big := host.Call("1", "echo", `{"text":"`+strings.Repeat("x", 1000)+`"}`)
 		if a, b := tight.Post(big), roomy.Post(big); a.StatusCode != 413 || b.StatusCode != 200 {
 			t.Errorf("MaxBody: %s, and %s at the other server", a.Status, b.Status)
+		}
+		deep := host.Call("1", "echo", `{"text":`+strings.Repeat("[", 20)+strings.Repeat("]", 20)+`}`)
+		if a, b := tight.Post(deep), roomy.Post(deep); a.StatusCode != 400 || b.StatusCode != 200 {
+			t.Errorf("MaxDepth: %s, and %s at the other server", a.Status, b.Status)
+		}
+		long := `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"test://` + strings.Repeat("x", 100) + `"}}`
+		host.Contains(t, "MaxURI", tight.Post(long).Body, "uri is longer than 100 bytes")
+		if a := roomy.Post(long); strings.Contains(a.Body, "longer") {
+			t.Errorf("MaxURI at the other server: %s", a.Body)
 		}
 		nap := host.Call("1", "sleep", `{"ms":100}`)
 		if a, b := tight.Post(nap), roomy.Post(nap); !a.Stream() || b.Stream() {

@@ -24,7 +24,7 @@ type originKey struct{}
 // tokens.
 func originated(dir string) troupe.Options {
 	return troupe.Options{
-		Dir: dir, StoredHeaders: []string{"x-locale", "x-big", "x-absent"},
+		Dir: dir, HTTP: troupe.HTTPOptions{StoredHeaders: []string{"x-locale", "x-big", "x-absent"}},
 		Middleware: func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), originKey{}, "of "+r.Method)))
@@ -133,7 +133,7 @@ func TestOriginOfNobody(t *testing.T) {
 
 func TestSecretHeadersAreNotStored(t *testing.T) {
 	for _, name := range []string{"authorization", "Cookie", "proxy-authorization", "Mcp-Session-Id"} {
-		if rt, err := troupe.New(troupe.Options{StoredHeaders: []string{"X-A", name}}); err == nil {
+		if rt, err := troupe.New(troupe.Options{HTTP: troupe.HTTPOptions{StoredHeaders: []string{"X-A", name}}}); err == nil {
 			_ = rt.Close(t.Context())
 			t.Errorf("%s can be stored", name)
 		}

@@ -87,7 +87,7 @@ func TestListeners(t *testing.T) {
 
 func TestListenersAreBounded(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{StreamsPerPrincipal: 3, SubscriptionsPerSession: 2}, nil)
+		h := host.New(t, troupe.Options{Shared: troupe.SharedLimits{StreamsPerPrincipal: 3}, Limits: troupe.Limits{SubscriptionsPerSession: 2}}, nil)
 		m := h.Stateless(`{}`)
 		first, filter := m.Listen(`1`, `{"resourceSubscriptions":["test://1","test://2","test://3"]}`)
 		host.Equal(t, "filter", filter, `{"resourceSubscriptions":["test://1","test://2"]}`)

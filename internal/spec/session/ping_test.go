@@ -78,7 +78,7 @@ func TestPingTimesOut(t *testing.T) {
 // one that leaves two unanswered loses it, and its session does not.
 func TestPingEvery(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{PingEvery: 30 * time.Second}, nil)
+		h := host.New(t, troupe.Options{Limits: troupe.Limits{PingEvery: 30 * time.Second}}, nil)
 		c, silent := h.Session(), h.Session()
 		l, s := host.Listen(c.Get("")), host.Listen(silent.Get(""))
 		deaf := host.Listen(c.Post(host.Call("1", "sleep", `{"ms":600000}`))) // a call's stream is not pinged
@@ -141,7 +141,7 @@ func TestPingEvery(t *testing.T) {
 // Where the session lives on one connection, it ends with that.
 func TestPingsOverSSE(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{PingEvery: 30 * time.Second}, nil)
+		h := host.New(t, troupe.Options{Limits: troupe.Limits{PingEvery: 30 * time.Second}}, nil)
 		early, s, silent := h.SSE(), h.SSE(), h.SSE()
 		s.Handshake("2024-11-05", `{}`)
 		silent.Handshake("2024-11-05", `{}`)

@@ -355,7 +355,7 @@ func TestUndeclaredCapabilities(t *testing.T) {
 
 func TestNoAnswerInTime(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{MaxAsk: 3 * time.Minute}, nil)
+		h := host.New(t, troupe.Options{Limits: troupe.Limits{MaxAsk: 3 * time.Minute}}, nil)
 		var got error
 		h.AddTool("two", troupe.NeedsElicitation|troupe.NeedsRoots, func(ctx context.Context, call *troupe.Call) (string, error) {
 			_, got = call.Ask(ctx, troupe.Elicit("a", "A?", host.Form), troupe.Roots("b"))
@@ -384,7 +384,7 @@ func TestNoAnswerInTime(t *testing.T) {
 
 func TestParkedCallEnds(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{MaxCall: 5 * time.Minute}, nil)
+		h := host.New(t, troupe.Options{Limits: troupe.Limits{MaxCall: 5 * time.Minute}}, nil)
 		causes := make(chan error, 1)
 		h.AddTool("park", troupe.NeedsElicitation, func(ctx context.Context, call *troupe.Call) (string, error) {
 			_, err := call.Elicit(ctx, "?", host.Form)
@@ -424,7 +424,7 @@ func TestParkedCallEnds(t *testing.T) {
 
 func TestParkedLimit(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{PendingPerSession: 3}, nil)
+		h := host.New(t, troupe.Options{Limits: troupe.Limits{PendingPerSession: 3}}, nil)
 		var got error
 		h.AddTool("two", troupe.NeedsElicitation, func(ctx context.Context, call *troupe.Call) (string, error) {
 			_, got = call.Ask(ctx, troupe.Elicit("a", "A?", host.Form), troupe.Elicit("b", "B?", host.Form))

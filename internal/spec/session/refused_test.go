@@ -16,7 +16,7 @@ func TestRefusedRequestsOfASession(t *testing.T) {
 	for _, revision := range troupe.Revisions()[:4] { // those with sessions
 		t.Run(revision, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
-				h := host.New(t, troupe.Options{CallRate: 1, CallBurst: 2, CallsPerSession: 1, SessionsPerPrincipal: 1, StreamsPerSession: 1}, nil)
+				h := host.New(t, troupe.Options{Limits: troupe.Limits{CallRate: 1, CallBurst: 2, CallsPerSession: 1, StreamsPerSession: 1}, Shared: troupe.SharedLimits{SessionsPerPrincipal: 1}}, nil)
 				c := h.Unchecked().InitializeAs(revision, `{}`)
 				answered := func(what, body string, status int, want string) {
 					t.Helper()

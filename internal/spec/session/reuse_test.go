@@ -15,7 +15,7 @@ import (
 // first is still on its way out. It is for the race detector; without it, it checks the answers alone.
 func TestReusedRequests(t *testing.T) {
 	t.Parallel()
-	h := host.New(t, troupe.Options{Grace: time.Minute}, nil) // however busy the machine
+	h := host.New(t, troupe.Options{Limits: troupe.Limits{Grace: time.Minute}}, nil) // however busy the machine
 	var wg sync.WaitGroup
 	for range 8 {
 		c := h.Unchecked().Initialize(`{}`)

@@ -17,7 +17,7 @@ import (
 
 // rootsHost serves tools that ask for roots.
 func rootsHost(t *testing.T) *host.Host {
-	h := host.New(t, troupe.Options{SessionIdle: time.Hour}, nil)
+	h := host.New(t, troupe.Options{Store: troupe.StoreOptions{SessionIdle: time.Hour}}, nil)
 	uris := func(ctx context.Context, call *troupe.Call) (string, error) {
 		roots, err := call.Roots(ctx)
 		var uris []string

@@ -72,7 +72,7 @@ func ended(t *testing.T, c *testkit.Client) {
 // only at its absolute lifetime.
 func TestOpenStreamKeepsTheSession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{SessionIdle: 10 * time.Minute, SessionMax: 40 * time.Minute}, nil)
+		h := host.New(t, troupe.Options{Store: troupe.StoreOptions{SessionIdle: 10 * time.Minute, SessionMax: 40 * time.Minute}}, nil)
 		c, idle := h.Session(), h.Session()
 		c.Post(host.SubscribeOne)
 		l := host.Listen(c.Get(""))
@@ -97,7 +97,7 @@ func TestOpenStreamKeepsTheSession(t *testing.T) {
 // So does a call that runs, whether its client is connected or not.
 func TestRunningCallKeepsTheSession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{SessionIdle: 10 * time.Minute, SessionMax: 40 * time.Minute}, nil)
+		h := host.New(t, troupe.Options{Store: troupe.StoreOptions{SessionIdle: 10 * time.Minute, SessionMax: 40 * time.Minute}}, nil)
 		causes := make(chan error, 1)
 		h.AddTool("wait", 0, func(ctx context.Context, _ *troupe.Call) (string, error) {
 			<-ctx.Done()

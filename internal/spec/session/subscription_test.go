@@ -254,7 +254,7 @@ func BenchmarkUpdate(b *testing.B) {
 // A session may subscribe to so many resources, and to so long ones.
 func TestSubscriptionLimits(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{SubscriptionsPerSession: 100}, nil)
+		h := host.New(t, troupe.Options{Limits: troupe.Limits{SubscriptionsPerSession: 100}}, nil)
 		subscribe := func(uri string) string { return host.Method("1", "resources/subscribe", `{"uri":"`+uri+`"}`) }
 		refusal := host.Fault("1", host.Invalid, "the session subscribes to as many resources as it may", "")
 		for name, row := range map[string]struct {

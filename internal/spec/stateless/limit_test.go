@@ -19,7 +19,7 @@ import (
 // request's id and says when to come back, and nothing of another principal is touched.
 func TestStatelessLimits(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{Authenticate: host.User, PrincipalRate: 1, PrincipalBurst: 5, CallsPerPrincipal: 8}, &troupe.ServerOptions{
+		h := host.New(t, troupe.Options{Authenticate: host.User, Shared: troupe.SharedLimits{PrincipalRate: 1, PrincipalBurst: 5, CallsPerPrincipal: 8}}, &troupe.ServerOptions{
 			Complete: func(context.Context, *troupe.Call, mcp.CompleteParams) (mcp.Completion, error) {
 				return mcp.Completion{}, nil
 			}})
@@ -84,7 +84,7 @@ func TestStatelessLimits(t *testing.T) {
 // client is told what it missed before the response.
 func TestStatelessLogRate(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{LogRate: 10}, nil)
+		h := host.New(t, troupe.Options{Limits: troupe.Limits{LogRate: 10}}, nil)
 		m := h.Stateless(`{}`)
 		before, response := m.Send("tools/call", host.ToolParams("chatter", `{"to":100}`), `"io.modelcontextprotocol/logLevel":"info"`)
 		if n := len(before); n < 21 || n > 22 || !strings.Contains(before[n-1], "log messages were dropped") {

@@ -119,7 +119,7 @@ func TestEndlessQuestionsEnd(t *testing.T) {
 // place among those that wait for their clients.
 func TestTooMuchInputHoldsNoPlace(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h, _, _ := host.NewParking(t, troupe.Options{PendingPerPrincipal: 1})
+		h, _, _ := host.NewParking(t, troupe.Options{Shared: troupe.SharedLimits{PendingPerPrincipal: 1}})
 		m := h.Stateless(host.EveryCapability)
 		for range 3 {
 			a, id := m.Tool("twice", `{}`, host.Given("elicit", strings.Repeat("A", 64<<10)))

@@ -19,7 +19,7 @@ func TestAnswersKeptAreBounded(t *testing.T) {
 			calls, each = 300, 60 << 10
 			room        = 16 << 20 / (each + 1<<10) // at least so many are kept
 		)
-		h := host.New(t, troupe.Options{CallRate: 1e6, PrincipalRate: 1e6}, nil)
+		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallRate: 1e6}, Shared: troupe.SharedLimits{PrincipalRate: 1e6}}, nil)
 		runs := 0
 		troupe.AddTool(h.Server, troupe.Tool{Name: "long", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 			runs++

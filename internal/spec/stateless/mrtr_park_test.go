@@ -271,7 +271,7 @@ func TestStatesOfOthersAreRefused(t *testing.T) {
 
 func TestParkedCallsAreBoundedAndExpire(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h, _, ended := host.NewParking(t, troupe.Options{PendingPerPrincipal: 20, CallsPerPrincipal: 10})
+		h, _, ended := host.NewParking(t, troupe.Options{Shared: troupe.SharedLimits{PendingPerPrincipal: 20, CallsPerPrincipal: 10}})
 		m := h.Stateless(host.EveryCapability)
 		for range 20 {
 			a, id := m.Tool("never", `{}`)

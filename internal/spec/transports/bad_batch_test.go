@@ -46,7 +46,7 @@ func TestBadRequestsInABatch(t *testing.T) {
 // The most that batches may hold of what is worst leaves nothing behind.
 func TestHostileBatches(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{CallRate: 1e6, PrincipalRate: 1e6}, nil)
+		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallRate: 1e6}, Shared: troupe.SharedLimits{PrincipalRate: 1e6}}, nil)
 		c := h.BatchingSession()
 		hundred := func(f func(i int) string) string {
 			var all []string

@@ -84,7 +84,7 @@ func TestBadBodies(t *testing.T) {
 		{name: "GET accepts no stream", status: 406, want: host.Fault("", host.Invalid, "Accept must admit text/event-stream", ""),
 			do: func(e *badEnv) *testkit.Answer { return e.c.Do("GET", "", "Accept", "application/json") }},
 		{name: "PUT", status: 405, want: host.Fault("", host.Invalid, "Method not allowed", ""), do: func(e *badEnv) *testkit.Answer { return e.c.Do("PUT", "") }},
-		{name: "another site's page", body: "{}", header: []string{"Origin", "https://evil.example.com"}, status: 403, want: host.Fault("", host.Invalid, "Origin not allowed: --allow-origin and Options.AllowOrigins allow it", "")},
+		{name: "another site's page", body: "{}", header: []string{"Origin", "https://evil.example.com"}, status: 403, want: host.Fault("", host.Invalid, "Origin not allowed: --allow-origin and Options.HTTP.AllowOrigins allow it", "")},
 	})
 }
 
@@ -173,7 +173,7 @@ type floodIn struct {
 // client is cut off, others are served meanwhile, and what the log still has can
 // be resumed.
 func TestReaderThatNeverReads(t *testing.T) {
-	h := host.NewLoopback(t, troupe.Options{LogRate: -1}, nil, func(ln net.Listener) net.Listener { return narrow{ln} })
+	h := host.NewLoopback(t, troupe.Options{Limits: troupe.Limits{LogRate: -1}}, nil, func(ln net.Listener) net.Listener { return narrow{ln} })
 	flooded := make(chan error, 1)
 	reading := make(chan struct{}) // sent to once the client has its first events: a cut discards what it has not read
 	troupe.AddTool(h.Server, troupe.Tool{Name: "flood"}, func(ctx context.Context, call *troupe.Call, in floodIn) (string, error) {
@@ -279,7 +279,7 @@ func checkFlood(t *testing.T, got []testkit.Event, n int) {
 // TestInFlightLimits fills a session, and then a node, with calls.
 func TestInFlightLimits(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{CallsPerSession: 3, CallsPerNode: 5}, nil)
+		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallsPerSession: 3}, Shared: troupe.SharedLimits{CallsPerNode: 5}}, nil)
 		c, d := h.Session(), h.Session()
 		begin := func(c *testkit.Client, id string) { // its answer is a stream by now
 			a := c.Post(host.Call(id, "sleep", `{"ms":10000}`))

@@ -200,7 +200,7 @@ func TestRowdyClients(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
-				h := host.New(t, troupe.Options{Log: slog.New(loudLog{t}), SessionIdle: 5 * time.Minute, CallsPerSession: 10, PendingPerSession: 5, CallRate: 1e5, PrincipalRate: 1e6}, nil)
+				h := host.New(t, troupe.Options{Log: slog.New(loudLog{t}), Store: troupe.StoreOptions{SessionIdle: 5 * time.Minute}, Limits: troupe.Limits{CallsPerSession: 10, PendingPerSession: 5, CallRate: 1e5}, Shared: troupe.SharedLimits{PrincipalRate: 1e6}}, nil)
 				rnd := rand.New(rand.NewPCG(seed, 1))
 				var all sync.WaitGroup
 				for range 6 {

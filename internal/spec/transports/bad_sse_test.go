@@ -101,7 +101,7 @@ func TestBadRequestsOverSSE(t *testing.T) {
 		to("POST to the stream", "/sse", ping, 405, notAllowed),
 		get("GET of messages", "/messages?"+query, 405, notAllowed),
 		get("a stream that is not accepted", "/sse", 406, host.Fault("", host.Invalid, "Accept must admit text/event-stream", ""), "Accept", "application/json"),
-		get("another site's page", "/sse", 403, host.Fault("", host.Invalid, "Origin not allowed: --allow-origin and Options.AllowOrigins allow it", ""), "Origin", "https://evil.example.com"),
+		get("another site's page", "/sse", 403, host.Fault("", host.Invalid, "Origin not allowed: --allow-origin and Options.HTTP.AllowOrigins allow it", ""), "Origin", "https://evil.example.com"),
 		get("not authenticated", "/sse", 401, host.Fault("", host.Invalid, "Unauthorized", ""), "X-User", "eve"),
 	}
 	for _, path := range []string{"/sse", "/messages?" + query} {
@@ -118,7 +118,7 @@ func TestBadRequestsOverSSE(t *testing.T) {
 	}
 	in("text", s, 415, host.Fault("", host.Invalid, "Content-Type must be application/json in UTF-8", ""), ping, "Content-Type", "text/plain")
 	in("compressed", s, 415, host.Fault("", host.Invalid, "Content-Encoding is not supported", ""), ping, "Content-Encoding", "gzip")
-	in("another site's page posts", s, 403, host.Fault("", host.Invalid, "Origin not allowed: --allow-origin and Options.AllowOrigins allow it", ""), ping, "Origin", "https://evil.example.com")
+	in("another site's page posts", s, 403, host.Fault("", host.Invalid, "Origin not allowed: --allow-origin and Options.HTTP.AllowOrigins allow it", ""), ping, "Origin", "https://evil.example.com")
 	in("of another revision", s, 400, host.Fault("1", host.Invalid, "MCP-Protocol-Version is not the session's, 2024-11-05", ""), ping, "MCP-Protocol-Version", "2025-06-18")
 	in("5 MB", s, 413, host.Fault("", host.Invalid, "the message is too large", ""), strings.Repeat(" ", 5<<20))
 	in("a batch of 101", s, 400, host.Fault("", host.Invalid, "the batch has too many messages", ""), `[1`+strings.Repeat(",1", 100)+`]`)
@@ -162,7 +162,7 @@ func TestBadRequestsOverSSE(t *testing.T) {
 // What a client does to one session over HTTP+SSE, it does to that one alone.
 func TestHostileSSE(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{StreamsPerPrincipal: 5}, nil)
+		h := host.New(t, troupe.Options{Shared: troupe.SharedLimits{StreamsPerPrincipal: 5}}, nil)
 		s := h.SSE()
 		s.Handshake("2024-11-05", `{}`)
 		// It never reads, and has everything sent that needs no call.

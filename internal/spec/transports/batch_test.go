@@ -101,7 +101,7 @@ func TestBatchWithProgressIsAStreamAtOnce(t *testing.T) {
 
 func TestBatchesThatAreRefused(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{CallsPerSession: 3}, nil)
+		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallsPerSession: 3}}, nil)
 		c := h.BatchingSession()
 		refused := func(name, body, message string, status int) {
 			t.Helper()

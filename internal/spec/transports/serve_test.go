@@ -114,7 +114,7 @@ func certificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	certFile, keyFile, pool := certificate(t)
-	h := host.NewLoopback(t, troupe.Options{TLSCert: certFile, TLSKey: keyFile}, nil, nil)
+	h := host.NewLoopback(t, troupe.Options{HTTP: troupe.HTTPOptions{TLSCert: certFile, TLSKey: keyFile}}, nil, nil)
 	h.URL = "https" + strings.TrimPrefix(h.URL, "http")
 	for version, want := range map[string]int{"HTTP/1.1": 1, "HTTP/2": 2} {
 		t.Run(version, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestTLS(t *testing.T) {
 func TestBadCertificate(t *testing.T) {
 	t.Parallel()
 	certFile, _, _ := certificate(t)
-	rt, err := troupe.New(troupe.Options{TLSCert: certFile, TLSKey: filepath.Join(t.TempDir(), "absent.pem"), Listen: "127.0.0.1:0"})
+	rt, err := troupe.New(troupe.Options{HTTP: troupe.HTTPOptions{TLSCert: certFile, TLSKey: filepath.Join(t.TempDir(), "absent.pem")}, Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestHeaderLimit(t *testing.T) {
 	for _, tt := range []struct {
 		limit, size, status int
 	}{{0, 30 << 10, 200}, {0, 40 << 10, 431}, {2000, 1000, 200}, {2000, 8000, 431}} {
-		h := host.NewLoopback(t, troupe.Options{MaxHeader: tt.limit}, nil, nil)
+		h := host.NewLoopback(t, troupe.Options{HTTP: troupe.HTTPOptions{MaxHeader: tt.limit}}, nil, nil)
 		a := h.Client().Post(host.InitializeRequest, "X-Large", strings.Repeat("x", tt.size))
 		if a.StatusCode != tt.status {
 			t.Errorf("limit %d, header of %d bytes: %s, want %d", tt.limit, tt.size, a.Status, tt.status)
@@ -193,7 +193,7 @@ func TestHeaderLimit(t *testing.T) {
 func TestWhatAClientMayHoldUp(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		m := host.NewMeter()
-		h := host.New(t, troupe.Options{MeterProvider: m, BodyTimeout: 5 * time.Second}, nil)
+		h := host.New(t, troupe.Options{Telemetry: troupe.Telemetry{MeterProvider: m}, Limits: troupe.Limits{BodyTimeout: 5 * time.Second}}, nil)
 		conn := raw(h, t, host.RawPost(h.Session(), "Content-Length: 1000"))
 		begin := time.Now()
 		resp, body, _ := host.ReadRaw(t, conn)
@@ -209,12 +209,12 @@ func TestWhatAClientMayHoldUp(t *testing.T) {
 		o      troupe.Options
 		reason string
 	}{
-		{troupe.Options{WriteTimeout: 2 * time.Second}, "write-timeout"},
-		{troupe.Options{MaxQueued: 10_000, WriteTimeout: time.Hour}, "queue-full"},
+		{troupe.Options{Limits: troupe.Limits{WriteTimeout: 2 * time.Second}}, "write-timeout"},
+		{troupe.Options{Limits: troupe.Limits{MaxQueued: 10_000, WriteTimeout: time.Hour}}, "queue-full"},
 	} {
 		testkit.Bubble(t, func(t *testing.T) {
 			m := host.NewMeter()
-			tt.o.MeterProvider = m
+			tt.o.Telemetry.MeterProvider = m
 			h := host.New(t, tt.o, nil)
 			c, other := h.Unchecked().Initialize(`{}`), h.Session()
 			body := host.Call("1", "chatter", `{"to":1000}`)
@@ -256,7 +256,7 @@ func TestIndex(t *testing.T) {
 		"nothing is mounted": {troupe.Options{}, nil, 200, "There is no MCP server here at the moment.\n"},
 		"two servers": {troupe.Options{}, []string{"/mcp", "/b/mcp"}, 200,
 			"MCP is at\n\n/b/mcp   (/b/sse for clients of HTTP+SSE)\n/mcp   (/sse for clients of HTTP+SSE)\n"},
-		"without HTTP+SSE":      {troupe.Options{NoSSE: true}, []string{"/mcp"}, 200, "MCP is at\n\n/mcp\n"},
+		"without HTTP+SSE":      {troupe.Options{HTTP: troupe.HTTPOptions{NoSSE: true}}, []string{"/mcp"}, 200, "MCP is at\n\n/mcp\n"},
 		"callers say who":       {troupe.Options{Authenticate: host.User}, []string{"/mcp"}, 404, "404 page not found\n"},
 		"a server has the path": {troupe.Options{}, []string{"/"}, 406, ""},
 	} {

@@ -175,7 +175,7 @@ func TestSSEBatch(t *testing.T) {
 // of which all were cancelled has none either.
 func TestSSEBatchOfCallsThatEndOtherwise(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{CallsPerSession: 2, DrainDelay: -1, DrainWait: time.Second}, nil)
+		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallsPerSession: 2}, DrainDelay: -1, DrainWait: time.Second}, nil)
 		s := h.SSE()
 		s.Handshake("2025-03-26", `{"sampling":{},"roots":{}}`)
 		question := s.Ask(host.Batch(host.Call("1", "pingback", `{}`), host.Call("2", "sleep", `{"ms":3600000}`)))

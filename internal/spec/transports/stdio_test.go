@@ -171,7 +171,7 @@ func TestStdioEnds(t *testing.T) {
 // A session over stdio is as old as its process.
 func TestStdioLivesOn(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		p := host.NewPipe(t, troupe.Options{SessionMax: 10 * time.Minute})
+		p := host.NewPipe(t, troupe.Options{Store: troupe.StoreOptions{SessionMax: 10 * time.Minute}})
 		p.Initialize("2025-11-25")
 		time.Sleep(20 * time.Minute)
 		host.Equal(t, "echo", p.Ask(host.Call("2", "echo", `{"text":"x"}`)), host.TextResult("2", "x"))

@@ -18,8 +18,8 @@ func TestRetry(t *testing.T) {
 		call, standalone, soon string
 	}{
 		"default": {troupe.Options{}, "4000", "8000", "1000"},
-		"longer":  {troupe.Options{Retry: 10 * time.Second}, "10000", "20000", "1000"},
-		"shorter": {troupe.Options{Retry: 200 * time.Millisecond}, "200", "400", "200"},
+		"longer":  {troupe.Options{Limits: troupe.Limits{Retry: 10 * time.Second}}, "10000", "20000", "1000"},
+		"shorter": {troupe.Options{Limits: troupe.Limits{Retry: 200 * time.Millisecond}}, "200", "400", "200"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
