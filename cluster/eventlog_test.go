@@ -111,6 +111,7 @@ func TestRing(t *testing.T) {
 func TestAppendsExpire(t *testing.T) {
 	stores(t, func(t *testing.T, o Options) {
 		o.ReplayAge = 10 * time.Second
+		o.Lease = time.Minute // renewals are not the subject
 		bubble(t, func(t *testing.T) {
 			n := open(t, o)
 			ctx := t.Context()

@@ -164,7 +164,10 @@ func TestPowerCutAtEveryFlush(t *testing.T) {
 // One flush serves all who came before it began, nobody is told before, and a
 // disk that hangs costs 5 s.
 func TestFlushIsShared(t *testing.T) {
-	t.Parallel()
+	bubble(t, flushIsShared)
+}
+
+func flushIsShared(t *testing.T) {
 	n := must[*Node](t)(Open(t.Context(), Options{Dir: t.TempDir(), Sync: -1}))
 	var names []string
 	var revs []uint64

@@ -11,7 +11,11 @@ import (
 // TestHerdOfReads: as many clients come back as there are, each for a log of 4 MiB. All
 // of them get it, and the node keeps its connection, on which leases and appends are.
 func TestHerdOfReads(t *testing.T) {
-	const streams, appends, herd = 8, 16, 100
+	const streams, appends = 8, 16
+	herd := 100
+	if testing.Short() {
+		herd = 30
+	}
 	n := open(t, Options{Dir: t.TempDir()})
 	data := make([]byte, MaxAppend)
 	name := func(i int) string { return fmt.Sprintf("anon.demo.s1.h%d", i%streams) }

@@ -74,7 +74,7 @@ func TestKeyring_race(t *testing.T) {
 
 func TestKeyring_rotates(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := open(t, Options{KeyRotate: time.Hour, Lease: time.Minute})
+		n := open(t, Options{KeyRotate: time.Hour, Lease: time.Hour})
 		m := joined(t, n, "other")
 		first := must[[]byte](t)(n.Keys().Seal([]byte("1"), nil))
 		time.Sleep(59 * time.Minute)

@@ -112,7 +112,7 @@ func TestLease(t *testing.T) {
 
 func TestLeaseOverwrittenByNewBoot(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := open(t, Options{})
+		n := open(t, Options{Lease: time.Minute})
 		old := joined(t, n, "same")
 		time.Sleep(time.Minute)
 		newer := joined(t, n, "same")
@@ -130,7 +130,7 @@ func TestLeaseOverwrittenByNewBoot(t *testing.T) {
 		if err := newer.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * old.opts.Lease / 5)
 		if e, ok := n.entry(t, "same"); !ok || e.Boot != old.Boot() || old.Suspended() {
 			t.Errorf("after the newer one left: entry %+v, %v, old suspended %v", e, ok, old.Suspended())
 		}

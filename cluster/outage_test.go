@@ -126,7 +126,10 @@ func TestFullDisk(t *testing.T) {
 
 // Close does not wait for a disk that stays full.
 func TestCloseOnAFullDisk(t *testing.T) {
-	t.Parallel()
+	bubble(t, closeOnAFullDisk)
+}
+
+func closeOnAFullDisk(t *testing.T) {
 	disk := testkit.SmallDisk(t, 24<<20)
 	n := must[*Node](t)(Open(t.Context(), Options{Dir: disk + "/data"}))
 	rev := must[uint64](t)(n.OpenStream(t.Context(), testStream, []byte("w"), nil, time.Hour))

@@ -96,6 +96,7 @@ func TestRecordRace(t *testing.T) {
 
 func TestRecordLifetime(t *testing.T) {
 	stores(t, func(t *testing.T, o Options) {
+		o.Lease = time.Minute // renewals are not the subject
 		bubble(t, func(t *testing.T) {
 			n := open(t, o)
 			ctx := t.Context()

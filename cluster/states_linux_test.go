@@ -18,6 +18,9 @@ import (
 // that starts, runs and ends, again and again. Each comes up, with all that was
 // acknowledged by then.
 func TestEveryState(t *testing.T) {
+	if testing.Short() {
+		t.Skip("traces a process and opens hundreds of copies of its directory")
+	}
 	t.Parallel()
 	strace, err := exec.LookPath("strace")
 	if err != nil {
