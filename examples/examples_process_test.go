@@ -127,9 +127,12 @@ var (
 )
 
 // binary is one program made of all of them, which takes the name of the one to be as
-// its first argument: to link each by itself takes seconds.
+// its first argument: to link each by itself takes seconds. With -short its tests are skipped.
 func binary(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("builds the programs and starts processes")
+	}
 	building.Do(func() { build(t, buildDir) })
 	bin := filepath.Join(buildDir, "examples")
 	if _, err := os.Stat(bin); err != nil {

@@ -32,8 +32,20 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// binary builds the program once for all tests of this file.
-var binary = sync.OnceValues(func() (string, error) {
+// binary is the program, which is built once for all tests that start it. With -short they are skipped.
+func binary(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds the program and starts processes")
+	}
+	path, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var built = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(buildDir, "troupe")
 	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
@@ -76,12 +88,8 @@ func (l *lines) String() string {
 // start runs serve with the arguments and all tools on a free port and waits until it listens.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
-	path, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := &process{stderr: &lines{wrote: make(chan struct{}, 1)}, exited: make(chan error, 1)}
-	p.cmd = exec.Command(path, append([]string{"serve", "--conformance", "--listen", "127.0.0.1:0"}, args...)...)
+	p.cmd = exec.Command(binary(t), append([]string{"serve", "--conformance", "--listen", "127.0.0.1:0"}, args...)...)
 	p.cmd.Stderr = p.stderr
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

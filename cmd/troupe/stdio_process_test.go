@@ -26,12 +26,9 @@ type stdioProcess struct {
 
 func startStdio(t *testing.T, args ...string) *stdioProcess {
 	t.Helper()
-	bin, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &stdioProcess{t: t, cmd: exec.Command(bin, append([]string{"stdio", "--conformance"}, args...)...)}
+	p := &stdioProcess{t: t, cmd: exec.Command(binary(t), append([]string{"stdio", "--conformance"}, args...)...)}
 	p.cmd.Stderr = &p.stderr
+	var err error
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
@@ -101,9 +98,6 @@ func (p *stdioProcess) exit(within time.Duration) {
 }
 
 func TestStdioProcess(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts processes")
-	}
 	t.Run("10000 calls", func(t *testing.T) {
 		p := startStdio(t)
 		p.begin()
