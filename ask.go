@@ -2,7 +2,6 @@ package troupe
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -49,7 +48,7 @@ type Question struct {
 	key    string
 	method string
 	params any
-	needs  Needs
+	needs  mcp.Capability
 }
 
 // Elicit asks the user to fill in a form.
@@ -58,21 +57,21 @@ func Elicit(key, message string, form mcp.FormSchema) Question {
 	if err != nil {
 		return Question{key: key, params: err}
 	}
-	return Question{key, mcp.MethodElicitationCreate, mcp.ElicitForm{Mode: mcp.ElicitModeForm, Message: message, RequestedSchema: schema}, NeedsElicitation}
+	return Question{key, mcp.MethodElicitationCreate, mcp.ElicitForm{Mode: mcp.ElicitModeForm, Message: message, RequestedSchema: schema}, mcp.CapClientElicitationForm}
 }
 
 // ElicitURL asks the user to open a URL, for what must not pass through the
 // client. id is unique within the server. Acceptance means consent, not that the
 // interaction has ended: see Call.ElicitationComplete.
 func ElicitURL(key, message, id, url string) Question {
-	return Question{key, mcp.MethodElicitationCreate, mcp.ElicitURL{Mode: mcp.ElicitModeURL, Message: message, ElicitationID: id, URL: url}, NeedsElicitationURL}
+	return Question{key, mcp.MethodElicitationCreate, mcp.ElicitURL{Mode: mcp.ElicitModeURL, Message: message, ElicitationID: id, URL: url}, mcp.CapClientElicitationURL}
 }
 
 // Sample asks the client's model for a message.
 func Sample(key string, p mcp.CreateMessageParams) Question {
-	needs := NeedsSampling
+	needs := mcp.CapClientSampling
 	if len(p.Tools) > 0 || p.ToolChoice != nil {
-		needs |= NeedsSamplingTools
+		needs |= mcp.CapClientSamplingTools
 	}
 	p.Messages = slices.Clone(p.Messages)
 	for i := range p.Messages {
@@ -85,7 +84,7 @@ func Sample(key string, p mcp.CreateMessageParams) Question {
 // once: its answer is kept until then, and calls that ask at the same time share
 // the question.
 func Roots(key string) Question {
-	return Question{key, mcp.MethodRootsList, nil, NeedsRoots}
+	return Question{key, mcp.MethodRootsList, nil, mcp.CapClientRoots}
 }
 
 // Answers are the client's answers by the keys of the questions.
@@ -222,7 +221,7 @@ func (c *Call) questions(questions []Question) ([]actors.Question, error) {
 		if slices.ContainsFunc(questions[:i], func(before Question) bool { return before.key == q.key }) {
 			return nil, fmt.Errorf("troupe: two questions have the key %q", q.key)
 		}
-		if lacking := q.needs.lacking(&caps); lacking != 0 {
+		if lacking := lackingOf(q.needs, &caps); lacking != 0 {
 			return nil, &undeclaredError{q.key, lacking, c.revision()}
 		}
 		params, err := q.paramsFor(c.revision())
@@ -314,7 +313,7 @@ func (c *Call) Roots(ctx context.Context) ([]mcp.Root, error) {
 func (p *Peer) Roots(ctx context.Context) ([]mcp.Root, error) {
 	const key = "roots"
 	q, caps := Roots(key), p.Capabilities()
-	if q.needs.lacking(&caps) != 0 {
+	if lackingOf(q.needs, &caps) != 0 {
 		return nil, fmt.Errorf("troupe: question %q: %w: %s", key, ErrUndeclared, q.needs)
 	}
 	a, err := p.p.Ask(ctx, actors.Question{Key: key, Method: q.method, Keep: q.keep(&caps)})
@@ -365,131 +364,6 @@ func URLRequired(urls ...mcp.ElicitURL) error {
 		urls[i].Mode = mcp.ElicitModeURL
 	}
 	return mcp.NewError(mcp.CodeURLElicitationRequired, "").WithData(mcp.URLElicitationRequired{Elicitations: urls})
-}
-
-// capabilityOf maps each need to the capability that a client declares for it, and
-// to the feature that a revision has to have.
-var capabilityOf = []struct {
-	need    Needs
-	cap     mcp.Capability
-	feature mcp.Feature
-}{
-	{NeedsElicitation, mcp.CapClientElicitationForm, mcp.FeatureElicitation},
-	{NeedsElicitationURL, mcp.CapClientElicitationURL, mcp.FeatureURLElicitation},
-	{NeedsSampling, mcp.CapClientSampling, mcp.FeatureSampling},
-	{NeedsSamplingTools, mcp.CapClientSamplingTools, mcp.FeatureSamplingTools},
-	{NeedsRoots, mcp.CapClientRoots, mcp.FeatureRoots},
-}
-
-// lacking returns those of n that the client has not declared.
-func (n Needs) lacking(c *mcp.ClientCapabilities) Needs {
-	var l Needs
-	for _, x := range capabilityOf {
-		if n&x.need != 0 && !c.Has(x.cap) {
-			l |= x.need
-		}
-	}
-	return l
-}
-
-// String names the capabilities as clients declare them.
-func (n Needs) String() string {
-	s := ""
-	for _, x := range capabilityOf {
-		if n&x.need != 0 {
-			if s != "" {
-				s += ", "
-			}
-			s += x.cap.String()
-		}
-	}
-	return s
-}
-
-// told is String with what a client of the revision cannot declare at all.
-func (n Needs) told(r mcp.Revision) string {
-	var never Needs
-	for _, x := range capabilityOf {
-		if n&x.need != 0 && !r.Has(x.feature) {
-			never |= x.need
-		}
-	}
-	if never == 0 {
-		return n.String()
-	}
-	return fmt.Sprintf("%s (revision %s has no %s)", n, r, never)
-}
-
-// check refuses a client that lacks what a handler needs.
-func (n Needs) check(p *Peer) *mcp.Error {
-	if n == 0 {
-		return nil
-	}
-	caps := p.Capabilities()
-	lacking := n.lacking(&caps)
-	if lacking == 0 {
-		return nil
-	}
-	return lacking.refusal(p.p.Revision())
-}
-
-// refusal is what a client of the revision is told that has not declared n.
-func (n Needs) refusal(r mcp.Revision) *mcp.Error {
-	code := mcp.CodeInvalidRequest
-	if r.Stateless() {
-		code = mcp.CodeMissingCapability
-	}
-	return mcp.Errorf(code, "the client must declare: %s", n.told(r)).
-		WithData(struct {
-			Lacking json.RawMessage `json:"requiredCapabilities"`
-		}{n.object()})
-}
-
-// undeclaredError is an ErrUndeclared that says what is lacking.
-type undeclaredError struct {
-	key      string
-	lacking  Needs
-	revision mcp.Revision
-}
-
-func (e *undeclaredError) Error() string {
-	return fmt.Sprintf("troupe: question %q: %s: %s", e.key, ErrUndeclared, e.lacking.told(e.revision))
-}
-func (e *undeclaredError) Unwrap() error { return ErrUndeclared }
-
-// undeclared is what a client since 2026-07-28 is told of a handler that failed
-// because it could not ask: it may declare more and try again. nil is any other error
-// and client.
-func undeclared(err error) *mcp.Error {
-	if e, ok := errors.AsType[*undeclaredError](err); ok && e.revision.Stateless() {
-		return e.lacking.refusal(e.revision)
-	}
-	return nil
-}
-
-// object is the capability set that would satisfy n.
-func (n Needs) object() json.RawMessage {
-	var c mcp.ClientCapabilities
-	if n&(NeedsElicitation|NeedsElicitationURL) != 0 {
-		c.Elicitation = &mcp.ElicitationCapability{}
-		if n&NeedsElicitation != 0 {
-			c.Elicitation.Form = mcp.Declared()
-		}
-		if n&NeedsElicitationURL != 0 {
-			c.Elicitation.URL = mcp.Declared()
-		}
-	}
-	if n&(NeedsSampling|NeedsSamplingTools) != 0 {
-		c.Sampling = &mcp.SamplingCapability{}
-		if n&NeedsSamplingTools != 0 {
-			c.Sampling.Tools = mcp.Declared()
-		}
-	}
-	if n&NeedsRoots != 0 {
-		c.Roots = &mcp.ListChanged{}
-	}
-	data, _ := codec.Marshal(c) // a value of our own making
-	return data
 }
 
 // valid returns what reports whether raw is an answer to the question; nil takes

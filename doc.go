@@ -28,7 +28,7 @@
 // with initialize, and since 2026-07-28 those whose requests each stand for themselves.
 // A handler is written once. What it asks of the client ([Call.Ask]) goes out as a
 // request of the server in a session, and as an answer that asks for input since then;
-// what a revision does not have is converted, left out or refused ([Needs]).
+// what a revision does not have is converted, left out or refused (Needs of [Tool]).
 //
 // # Around handlers
 //

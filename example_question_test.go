@@ -11,7 +11,7 @@ import (
 
 func ExampleCall_ElicitURL() {
 	srv := troupe.NewServer(anyone, nil)
-	troupe.AddTool(srv, troupe.Tool{Name: "pay", Needs: troupe.NeedsElicitationURL},
+	troupe.AddTool(srv, troupe.Tool{Name: "pay", Needs: mcp.CapClientElicitationURL},
 		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 			r, err := call.ElicitURL(ctx, "Please pay.", "bill-7", "https://example.com/pay/7")
 			if err != nil || r.Action != mcp.ElicitAccept {
@@ -47,7 +47,7 @@ func ExampleURLRequired() {
 
 func ExampleCall_Sample() {
 	srv := troupe.NewServer(anyone, nil)
-	troupe.AddTool(srv, troupe.Tool{Name: "shorten", Needs: troupe.NeedsSampling},
+	troupe.AddTool(srv, troupe.Tool{Name: "shorten", Needs: mcp.CapClientSampling},
 		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 			r, err := call.Sample(ctx, mcp.CreateMessageParams{
 				Messages:  []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.Blocks(mcp.Text("Shorten: a cat sat on a mat."))}},
@@ -77,7 +77,7 @@ func ExampleCall_Sample() {
 func ExampleAnswers() {
 	srv := troupe.NewServer(anyone, nil)
 	form := mcp.FormSchema{Properties: []mcp.Property{{Name: "ok", Schema: &mcp.BooleanSchema{}}}}
-	troupe.AddTool(srv, troupe.Tool{Name: "confirm", Needs: troupe.NeedsElicitation},
+	troupe.AddTool(srv, troupe.Tool{Name: "confirm", Needs: mcp.CapClientElicitationForm},
 		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 			answers, err := call.Ask(ctx, troupe.Elicit("read", "Have you read it?", form), troupe.Elicit("sign", "Do you sign it?", form))
 			if err != nil {
@@ -104,7 +104,7 @@ func ExampleAnswers() {
 // A client that says when its roots change is asked for them once.
 func ExampleCall_Roots() {
 	srv := troupe.NewServer(anyone, nil)
-	troupe.AddTool(srv, troupe.Tool{Name: "where", Needs: troupe.NeedsRoots},
+	troupe.AddTool(srv, troupe.Tool{Name: "where", Needs: mcp.CapClientRoots},
 		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 			roots, err := call.Roots(ctx)
 			if err != nil || len(roots) == 0 {
@@ -175,7 +175,7 @@ func ExampleElicitAs() {
 		Count int    `json:"count,omitempty" jsonschema:"how many" form:"min=1;max=10;default=1"`
 	}
 	srv := troupe.NewServer(anyone, nil)
-	troupe.AddTool(srv, troupe.Tool{Name: "order", Needs: troupe.NeedsElicitation},
+	troupe.AddTool(srv, troupe.Tool{Name: "order", Needs: mcp.CapClientElicitationForm},
 		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 			o, action, err := troupe.ElicitAs[order](ctx, call, "Which shirt?")
 			if err != nil || action != mcp.ElicitAccept {

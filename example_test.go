@@ -261,7 +261,7 @@ func ExampleCall_Elicit() {
 		Required:   []string{"name"},
 	}
 	srv := troupe.NewServer(anyone, nil)
-	troupe.AddTool(srv, troupe.Tool{Name: "greet", Needs: troupe.NeedsElicitation},
+	troupe.AddTool(srv, troupe.Tool{Name: "greet", Needs: mcp.CapClientElicitationForm},
 		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 			r, err := call.Elicit(ctx, "Who are you?", form)
 			if err != nil {
@@ -288,7 +288,7 @@ func ExampleCall_Elicit() {
 
 func ExampleCall_Ask() {
 	srv := troupe.NewServer(anyone, nil)
-	troupe.AddTool(srv, troupe.Tool{Name: "where", Needs: troupe.NeedsRoots},
+	troupe.AddTool(srv, troupe.Tool{Name: "where", Needs: mcp.CapClientRoots},
 		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 			answers, err := call.Ask(ctx, troupe.Roots("theirs")) // and others beside it, all at once
 			if err != nil {
@@ -310,9 +310,9 @@ func ExampleCall_Ask() {
 	// {"content":[{"type":"text","text":"file:///src"}]}
 }
 
-func ExampleNeeds() {
+func ExampleTool_needs() {
 	srv := troupe.NewServer(anyone, nil)
-	troupe.AddTool(srv, troupe.Tool{Name: "draw", Needs: troupe.NeedsSampling},
+	troupe.AddTool(srv, troupe.Tool{Name: "draw", Needs: mcp.CapClientSampling},
 		func(context.Context, *troupe.Call, struct{}) (string, error) { return "", nil })
 
 	v := visit(srv, `{}`) // a client without sampling

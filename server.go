@@ -170,7 +170,7 @@ type Prompt struct {
 	Arguments   []mcp.PromptArgument
 	Icons       []mcp.Icon
 	Meta        mcp.Meta
-	Needs       Needs
+	Needs       mcp.Capability // as that of a [Tool]
 }
 
 // PromptHandler makes a prompt from its arguments. Missing required arguments
@@ -194,6 +194,9 @@ func AddPrompt(s *Server, p Prompt, handler PromptHandler) { must(TryAddPrompt(s
 func TryAddPrompt(s *Server, p Prompt, handler PromptHandler) error {
 	if err := checkName("prompt", p.Name); err != nil {
 		return err
+	}
+	if err := checkNeeds(p.Needs); err != nil {
+		return fmt.Errorf("troupe: prompt %q: %w", p.Name, err)
 	}
 	p.Arguments, p.Icons, p.Meta = slices.Clone(p.Arguments), slices.Clone(p.Icons), slices.Clone(p.Meta)
 	if err := s.prompts.put(p.Name, &prompt{Prompt: p, handler: handler}); err != nil {

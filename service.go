@@ -332,7 +332,7 @@ func callArguments(call *Call, t *tool) ([]byte, *mcp.Error) {
 		}
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown tool: %s", shown(name))
 	}
-	if err := t.Needs.check(&call.peer); err != nil {
+	if err := refuseLacking(t.Needs, &call.peer); err != nil {
 		return nil, err
 	}
 	switch {
@@ -384,7 +384,7 @@ func (s *service) getPrompt(ctx context.Context, call *Call, m *codec.Message, d
 			return nil, mcp.Errorf(mcp.CodeInvalidParams, "missing argument: %s", a.Name)
 		}
 	}
-	if err := p.Needs.check(&call.peer); err != nil {
+	if err := refuseLacking(p.Needs, &call.peer); err != nil {
 		return nil, err
 	}
 	result, err := p.handler(ctx, call, params.Arguments)
@@ -415,7 +415,7 @@ func wireError(call *Call, e *mcp.Error) *mcp.Error {
 	if e.Code != mcp.CodeURLElicitationRequired {
 		return e
 	}
-	lacking := NeedsElicitationURL.check(&call.peer)
+	lacking := refuseLacking(mcp.CapClientElicitationURL, &call.peer)
 	if lacking == nil {
 		return e
 	}

@@ -33,19 +33,6 @@ const (
 	Safe
 )
 
-// Needs is what a handler may ask of the client. A client that lacks one of them
-// is refused before the handler runs.
-type Needs uint8
-
-// What a handler may need.
-const (
-	NeedsElicitation    Needs = 1 << iota // forms
-	NeedsElicitationURL                   // URLs to open
-	NeedsSampling                         // messages of a model
-	NeedsSamplingTools                    // with tools
-	NeedsRoots
-)
-
 // Tool describes a tool. Name and Description should be set; the schemas are
 // inferred from the handler's types where they are nil, and are passed on byte
 // for byte where they are not; they must not be changed afterwards. They are of the
@@ -63,8 +50,12 @@ type Tool struct {
 	Annotations  *mcp.ToolAnnotations
 	Icons        []mcp.Icon
 	Meta         mcp.Meta
-	Needs        Needs
-	Rerun        Rerun
+	// Needs is what the handler may ask of the client, such as
+	// mcp.CapClientElicitationForm | mcp.CapClientRoots: the modes of elicitation,
+	// sampling, sampling with tools, and roots. A client that lacks one of them is
+	// refused before the handler runs.
+	Needs mcp.Capability
+	Rerun Rerun
 }
 
 // tool is a registered tool.
@@ -189,6 +180,9 @@ func newTool(t Tool) (*tool, error) {
 	err := checkName("tool", t.Name)
 	if err != nil {
 		return nil, err
+	}
+	if err := checkNeeds(t.Needs); err != nil {
+		return nil, fmt.Errorf("troupe: tool %q: %w", t.Name, err)
 	}
 	e := &tool{Tool: t.clone()}
 	if e.input, e.headers, err = toolschema.Arguments(e.InputSchema); err != nil {

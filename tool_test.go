@@ -90,6 +90,23 @@ func TestRefusedSchemas(t *testing.T) {
 		}
 	}
 }
+
+func TestCheckNeeds(t *testing.T) {
+	t.Parallel()
+	for needs, want := range map[mcp.Capability]string{
+		0: "", mcp.CapClientElicitationForm | mcp.CapClientElicitationURL | mcp.CapClientSampling | mcp.CapClientSamplingTools | mcp.CapClientRoots: "",
+		mcp.CapClientRoots | mcp.CapTools: `troupe: tool "t": Needs has tools, which no question to a client needs`,
+		mcp.CapClientElicitation:          `troupe: tool "t": Needs has elicitation, which no question to a client needs`,
+		1 << 31:                           `troupe: tool "t": Needs has 0x80000000, which no question to a client needs`,
+	} {
+		err := TryAddTool(NewServer(mcp.Implementation{}, nil), Tool{Name: "t", Needs: needs},
+			func(context.Context, *Call, struct{}) (string, error) { return "", nil })
+		if got := fmt.Sprint(err); err == nil && want != "" || err != nil && got != want {
+			t.Errorf("%v: %s, want %s", needs, got, want)
+		}
+	}
+}
+
 func TestCheckName(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"get_weather", "weiter/über 天气", " ", strings.Repeat("n", 1024)} {

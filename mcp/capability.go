@@ -1,5 +1,10 @@
 package mcp
 
+import (
+	"iter"
+	"strings"
+)
+
 // ExtensionTasks is the key of the tasks extension in a capability set's
 // extensions (2026-07-28).
 const ExtensionTasks = "io.modelcontextprotocol/tasks"
@@ -13,14 +18,15 @@ const (
 	ClientSide
 )
 
-// Capability is one capability one side can declare.
-type Capability uint8
+// Capability is a capability that one side can declare, or several of one side, joined by |.
+type Capability uint32
+
+// CapNone is no capability.
+const CapNone Capability = 0
 
 // The capabilities. Those of clients begin with CapClient.
 const (
-	CapNone Capability = iota
-
-	CapTools
+	CapTools Capability = 1 << iota
 	CapToolsListChanged
 	CapPrompts
 	CapPromptsListChanged
@@ -49,18 +55,16 @@ const (
 	CapClientTasksSampling
 	CapClientTasksElicitation
 	CapClientTasksExtension
-
-	capabilityCount
 )
 
-// CapabilityInfo describes a capability.
+// CapabilityInfo describes one capability.
 type CapabilityInfo struct {
 	Path string // members from the capability set down, joined by dots; keys with dots stand last
 	Side Side
 	Span Span // the revisions that know it; outside of them nothing needs it
 }
 
-var capabilityTable = [capabilityCount]CapabilityInfo{
+var capabilityTable = map[Capability]CapabilityInfo{
 	CapTools:                {"tools", ServerSide, Span{Since: Revision20241105}},
 	CapToolsListChanged:     {"tools.listChanged", ServerSide, Span{Since: Revision20241105}},
 	CapPrompts:              {"prompts", ServerSide, Span{Since: Revision20241105}},
@@ -92,23 +96,43 @@ var capabilityTable = [capabilityCount]CapabilityInfo{
 	CapClientTasksExtension:   {"extensions." + ExtensionTasks, ClientSide, Span{Since: Revision20260728}},
 }
 
-// Info describes the capability; that of [CapNone] is zero.
-func (c Capability) Info() CapabilityInfo {
-	if c >= capabilityCount {
-		return CapabilityInfo{}
+// Info describes the capability; that of [CapNone], and of several, is zero.
+func (c Capability) Info() CapabilityInfo { return capabilityTable[c] }
+
+// Each yields the capabilities that c has, one at a time.
+func (c Capability) Each() iter.Seq[Capability] {
+	return func(yield func(Capability) bool) {
+		for rest := c; rest != 0; rest &= rest - 1 {
+			if !yield(rest & -rest) {
+				return
+			}
+		}
 	}
-	return capabilityTable[c]
 }
 
-// String returns the path, such as "tools.listChanged".
-func (c Capability) String() string { return c.Info().Path }
+// String returns the path, such as "tools.listChanged", and of several capabilities
+// their paths, joined by commas.
+func (c Capability) String() string {
+	var paths []string
+	for one := range c.Each() {
+		paths = append(paths, one.Info().Path)
+	}
+	return strings.Join(paths, ", ")
+}
 
-// Has reports whether the server declares the capability. [CapNone] is always
-// there, a capability of clients never.
+// Has reports whether the server declares the capability, or all of several. [CapNone] is
+// always there, a capability of clients never.
 func (s *ServerCapabilities) Has(c Capability) bool {
+	for one := range c.Each() {
+		if !s.has(one) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *ServerCapabilities) has(c Capability) bool {
 	switch c {
-	case CapNone:
-		return true
 	case CapTools:
 		return s.Tools != nil
 	case CapToolsListChanged:
@@ -143,13 +167,20 @@ func (s *ServerCapabilities) Has(c Capability) bool {
 	return false
 }
 
-// Has reports whether the client declares the capability. [CapNone] is always
-// there, a capability of servers never. An elicitation capability that names
+// Has reports whether the client declares the capability, or all of several. [CapNone] is
+// always there, a capability of servers never. An elicitation capability that names
 // neither mode has [CapClientElicitationForm], one that names only url has not.
 func (c *ClientCapabilities) Has(want Capability) bool {
+	for one := range want.Each() {
+		if !c.has(one) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *ClientCapabilities) has(want Capability) bool {
 	switch want {
-	case CapNone:
-		return true
 	case CapClientRoots:
 		return c.Roots != nil
 	case CapClientRootsListChanged:

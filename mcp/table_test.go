@@ -166,6 +166,27 @@ func TestMethodNeeds(t *testing.T) {
 	}
 }
 
+// TestSeveralCapabilities joins capabilities by |.
+func TestSeveralCapabilities(t *testing.T) {
+	t.Parallel()
+	want := mcp.CapClientSampling | mcp.CapClientRoots
+	if got := want.String(); got != "roots, sampling" {
+		t.Errorf("they are %s", got)
+	}
+	if got := slices.Collect(want.Each()); len(got) != 2 || got[0]|got[1] != want {
+		t.Errorf("each is %v", got)
+	}
+	if some := (&mcp.ClientCapabilities{Roots: &mcp.ListChanged{}}); some.Has(want) || !some.Has(mcp.CapNone) {
+		t.Error("a client with one of two has both, or lacks none")
+	}
+	if both := (&mcp.ClientCapabilities{Roots: &mcp.ListChanged{}, Sampling: &mcp.SamplingCapability{}}); !both.Has(want) || both.Has(want|mcp.CapTools) {
+		t.Error("a client with two lacks them, or has one of servers")
+	}
+	if (mcp.Capability(1)<<31).String() != "" || want.Info() != (mcp.CapabilityInfo{}) {
+		t.Error("what is not one capability has a description")
+	}
+}
+
 // TestCapabilitiesAreThoseOfTheSchemas finds every path in the schema of the first
 // revision that knows it, and declares it to see that Has agrees.
 func TestCapabilitiesAreThoseOfTheSchemas(t *testing.T) {
@@ -174,7 +195,7 @@ func TestCapabilitiesAreThoseOfTheSchemas(t *testing.T) {
 	for _, r := range mcp.Revisions() {
 		schemas[r], _ = loadSchema(t, r.String())
 	}
-	for c := mcp.CapNone + 1; c.String() != ""; c++ {
+	for c := mcp.Capability(1); c.String() != ""; c <<= 1 {
 		info := c.Info()
 		path := strings.Split(info.Path, ".")
 		if _, key, ok := strings.Cut(info.Path, "extensions."); ok {

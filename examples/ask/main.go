@@ -51,7 +51,7 @@ type shirt struct {
 
 func main() {
 	srv := troupe.NewServer(mcp.Implementation{Name: "ask", Version: "1.0.0"}, nil)
-	troupe.AddTool(srv, troupe.Tool{Name: "order", Description: "Orders a shirt.", Needs: troupe.NeedsElicitation},
+	troupe.AddTool(srv, troupe.Tool{Name: "order", Description: "Orders a shirt.", Needs: mcp.CapClientElicitationForm},
 		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 			filled, action, err := troupe.ElicitAs[shirt](ctx, call, "Which size?")
 			if err != nil || action != mcp.ElicitAccept {
@@ -59,7 +59,7 @@ func main() {
 			}
 			return "ordered size " + filled.Size, nil
 		})
-	troupe.AddTool(srv, troupe.Tool{Name: "pay", Description: "Has the user pay.", Needs: troupe.NeedsElicitationURL},
+	troupe.AddTool(srv, troupe.Tool{Name: "pay", Description: "Has the user pay.", Needs: mcp.CapClientElicitationURL},
 		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 			r, err := call.ElicitURL(ctx, "Please pay here.", "bill-7", "https://example.com/pay/7")
 			if err != nil || r.Action != mcp.ElicitAccept {

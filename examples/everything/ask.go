@@ -40,13 +40,13 @@ func addAsk(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{
 		Name:        "ask",
 		Description: "Asks the user a question and returns the answer.",
-		Needs:       troupe.NeedsElicitation,
+		Needs:       mcp.CapClientElicitationForm,
 		Rerun:       troupe.Safe,
 	}, ask)
 	troupe.AddTool(s, troupe.Tool{
 		Name:        "ask_once",
 		Description: "Asks the user a question and returns the answer. It does not run again by itself.",
-		Needs:       troupe.NeedsElicitation,
+		Needs:       mcp.CapClientElicitationForm,
 		Rerun:       troupe.Never,
 	}, ask)
 }

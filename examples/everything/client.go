@@ -34,7 +34,7 @@ func addClient(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{
 		Name:        "roots",
 		Description: "Lists the client's roots, one a line.",
-		Needs:       troupe.NeedsRoots,
+		Needs:       mcp.CapClientRoots,
 		Rerun:       troupe.Safe,
 	}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 		roots, err := call.Roots(ctx)
@@ -50,7 +50,7 @@ func addClient(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{
 		Name:        "visit",
 		Description: "Asks the user to open a URL, and says that the visit is over.",
-		Needs:       troupe.NeedsElicitationURL,
+		Needs:       mcp.CapClientElicitationURL,
 		Rerun:       troupe.Safe,
 	}, func(ctx context.Context, call *troupe.Call, in visitInput) (string, error) {
 		const id = "visit"

@@ -23,7 +23,7 @@ func addElicitation(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{
 		Name:        "test_elicitation",
 		Description: "Asks the user for a name and an address.",
-		Needs:       troupe.NeedsElicitation,
+		Needs:       mcp.CapClientElicitationForm,
 		Rerun:       troupe.Safe,
 	}, func(ctx context.Context, call *troupe.Call, in elicitationInput) (string, error) {
 		r, err := call.Elicit(ctx, in.Message, form)

@@ -11,7 +11,7 @@ import (
 func addForms(s *troupe.Server) {
 	add := func(name, description, message string, properties ...mcp.Property) {
 		form := mcp.FormSchema{Properties: properties}
-		troupe.AddTool(s, troupe.Tool{Name: name, Description: description, Needs: troupe.NeedsElicitation, Rerun: troupe.Safe},
+		troupe.AddTool(s, troupe.Tool{Name: name, Description: description, Needs: mcp.CapClientElicitationForm, Rerun: troupe.Safe},
 			func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 				r, err := call.Elicit(ctx, message, form)
 				if err != nil {

@@ -14,22 +14,22 @@ import (
 // addInputs adds tools that need something of the client before they can answer. They are written once: a client with a session is sent requests, one of
 // 2026-07-28 gets questions in a result and calls again with the answers.
 func addInputs(s *troupe.Server) {
-	add := func(name, description string, needs troupe.Needs, ask func(ctx context.Context, call *troupe.Call) (string, error)) {
+	add := func(name, description string, needs mcp.Capability, ask func(ctx context.Context, call *troupe.Call) (string, error)) {
 		troupe.AddTool(s, troupe.Tool{Name: "test_input_required_result_" + name, Description: description, Needs: needs, Rerun: troupe.Safe},
 			func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) { return ask(ctx, call) })
 	}
-	add("elicitation", "Asks the user for a name, and greets.", troupe.NeedsElicitation, func(ctx context.Context, call *troupe.Call) (string, error) {
+	add("elicitation", "Asks the user for a name, and greets.", mcp.CapClientElicitationForm, func(ctx context.Context, call *troupe.Call) (string, error) {
 		name, err := filledIn(ctx, call, "user_name", "What is your name?", "name", &mcp.StringSchema{})
 		return fmt.Sprintf("Hello, %s!", name), err
 	})
-	add("sampling", "Asks the client's model for a capital.", troupe.NeedsSampling, func(ctx context.Context, call *troupe.Call) (string, error) {
+	add("sampling", "Asks the client's model for a capital.", mcp.CapClientSampling, func(ctx context.Context, call *troupe.Call) (string, error) {
 		answers, err := call.Ask(ctx, sampled("capital_question", "What is the capital of France?", 100))
 		if err != nil {
 			return "", err
 		}
 		return said(answers, "capital_question")
 	})
-	add("list_roots", "Asks the client for its roots.", troupe.NeedsRoots, func(ctx context.Context, call *troupe.Call) (string, error) {
+	add("list_roots", "Asks the client for its roots.", mcp.CapClientRoots, func(ctx context.Context, call *troupe.Call) (string, error) {
 		answers, err := call.Ask(ctx, troupe.Roots("client_roots"))
 		if err != nil {
 			return "", err
@@ -40,9 +40,9 @@ func addInputs(s *troupe.Server) {
 		ok, err := filledIn(ctx, call, "confirm", "Please confirm", "ok", &mcp.BooleanSchema{})
 		return fmt.Sprintf("state-ok: the user said %s", ok), err
 	}
-	add("request_state", "Asks the user to confirm.", troupe.NeedsElicitation, confirmed)
-	add("tampered_state", "Asks the user to confirm, and knows what it had asked.", troupe.NeedsElicitation, confirmed)
-	add("multiple_inputs", "Asks for a name, a greeting and the roots at once.", troupe.NeedsElicitation|troupe.NeedsSampling|troupe.NeedsRoots,
+	add("request_state", "Asks the user to confirm.", mcp.CapClientElicitationForm, confirmed)
+	add("tampered_state", "Asks the user to confirm, and knows what it had asked.", mcp.CapClientElicitationForm, confirmed)
+	add("multiple_inputs", "Asks for a name, a greeting and the roots at once.", mcp.CapClientElicitationForm|mcp.CapClientSampling|mcp.CapClientRoots,
 		func(ctx context.Context, call *troupe.Call) (string, error) {
 			answers, err := call.Ask(ctx, asked("user_name", "What is your name?", "name", &mcp.StringSchema{}),
 				sampled("greeting", "Generate a greeting", 50), troupe.Roots("client_roots"))
@@ -54,7 +54,7 @@ func addInputs(s *troupe.Server) {
 			roots, err3 := located(answers, "client_roots")
 			return fmt.Sprintf("%s %s works in %s", greeting, name, roots), errors.Join(err1, err2, err3)
 		})
-	add("multi_round", "Asks the user for a name, and then for a colour.", troupe.NeedsElicitation, func(ctx context.Context, call *troupe.Call) (string, error) {
+	add("multi_round", "Asks the user for a name, and then for a colour.", mcp.CapClientElicitationForm, func(ctx context.Context, call *troupe.Call) (string, error) {
 		name, err := filledIn(ctx, call, "step1", "Step 1: What is your name?", "name", &mcp.StringSchema{})
 		if err != nil {
 			return "", err
@@ -86,7 +86,7 @@ func addInputs(s *troupe.Server) {
 // addInputPrompt adds a prompt that asks the user before it answers.
 func addInputPrompt(s *troupe.Server) {
 	const about = "Asks the user what it is about."
-	troupe.AddPrompt(s, troupe.Prompt{Name: "test_input_required_result_prompt", Title: "Prompt with input", Description: about, Needs: troupe.NeedsElicitation},
+	troupe.AddPrompt(s, troupe.Prompt{Name: "test_input_required_result_prompt", Title: "Prompt with input", Description: about, Needs: mcp.CapClientElicitationForm},
 		func(ctx context.Context, call *troupe.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
 			topic, err := filledIn(ctx, call, "user_context", "What context should the prompt use?", "context", &mcp.StringSchema{})
 			if err != nil {

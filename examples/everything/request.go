@@ -22,7 +22,7 @@ func addRequests(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{
 		Name:        "test_missing_capability",
 		Description: "Refuses clients whose model cannot be asked.",
-		Needs:       troupe.NeedsSampling,
+		Needs:       mcp.CapClientSampling,
 		Rerun:       troupe.Safe,
 	}, func(context.Context, *troupe.Call, struct{}) (string, error) {
 		return "the client declares sampling", nil

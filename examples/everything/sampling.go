@@ -22,7 +22,7 @@ func addSampling(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{
 		Name:        "test_sampling",
 		Description: "Asks the client's model.",
-		Needs:       troupe.NeedsSampling,
+		Needs:       mcp.CapClientSampling,
 		Rerun:       troupe.Safe,
 	}, func(ctx context.Context, call *troupe.Call, in samplingInput) (string, error) {
 		r, err := call.Sample(ctx, mcp.CreateMessageParams{
@@ -47,7 +47,7 @@ func addDelegate(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{
 		Name:        "delegate",
 		Description: "Asks the client's model which tool it would call.",
-		Needs:       troupe.NeedsSamplingTools,
+		Needs:       mcp.CapClientSamplingTools,
 		Rerun:       troupe.Safe,
 	}, func(ctx context.Context, call *troupe.Call, in samplingInput) (string, error) {
 		r, err := call.Sample(ctx, mcp.CreateMessageParams{

@@ -24,7 +24,7 @@ func main() {
 	srv := troupe.NewServer(mcp.Implementation{Name: "roots", Version: "1.0.0"}, &troupe.ServerOptions{
 		RootsChanged: func(p *troupe.Peer) { log.Printf("the roots of %s have changed", p.Client().Name) },
 	})
-	troupe.AddTool(srv, troupe.Tool{Name: "where", Description: "Names the roots.", Needs: troupe.NeedsRoots},
+	troupe.AddTool(srv, troupe.Tool{Name: "where", Description: "Names the roots.", Needs: mcp.CapClientRoots},
 		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 			roots, err := call.Roots(ctx)
 			var uris []string

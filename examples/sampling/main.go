@@ -20,7 +20,7 @@ import (
 
 func main() {
 	srv := troupe.NewServer(mcp.Implementation{Name: "sampling", Version: "1.0.0"}, nil)
-	troupe.AddTool(srv, troupe.Tool{Name: "shorten", Description: "Shortens a text.", Needs: troupe.NeedsSampling},
+	troupe.AddTool(srv, troupe.Tool{Name: "shorten", Description: "Shortens a text.", Needs: mcp.CapClientSampling},
 		func(ctx context.Context, call *troupe.Call, in struct {
 			Text string `json:"text"`
 		}) (string, error) {

@@ -139,7 +139,7 @@ func (h *Host) Stateless(capabilities string) *Stateless {
 }
 
 // AddTool adds a tool without arguments.
-func (h *Host) AddTool(name string, needs troupe.Needs, f func(ctx context.Context, call *troupe.Call) (string, error)) {
+func (h *Host) AddTool(name string, needs mcp.Capability, f func(ctx context.Context, call *troupe.Call) (string, error)) {
 	troupe.AddTool(h.Server, troupe.Tool{Name: name, Needs: needs},
 		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) { return f(ctx, call) })
 }

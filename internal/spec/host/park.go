@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // NewParking is [New] with more tools that ask. It counts how often their handlers have begun and ended.
@@ -15,7 +16,7 @@ func NewParking(t *testing.T, o troupe.Options) (h *Host, begun, ended *atomic.I
 	t.Helper()
 	begun, ended = new(atomic.Int64), new(atomic.Int64)
 	h = New(t, o, nil)
-	add := func(name string, needs troupe.Needs, rerun troupe.Rerun, f func(ctx context.Context, call *troupe.Call) (string, error)) {
+	add := func(name string, needs mcp.Capability, rerun troupe.Rerun, f func(ctx context.Context, call *troupe.Call) (string, error)) {
 		troupe.AddTool(h.Server, troupe.Tool{Name: name, Needs: needs, Rerun: rerun},
 			func(ctx context.Context, call *troupe.Call, _ map[string]any) (string, error) {
 				begun.Add(1)
@@ -39,10 +40,10 @@ func NewParking(t *testing.T, o troupe.Options) (h *Host, begun, ended *atomic.I
 		}
 		return "hello " + answer(a, "name"), Sleep(ctx, 500)
 	}
-	add("safe", troupe.NeedsElicitation, troupe.Safe, one)
-	add("never", troupe.NeedsElicitation, troupe.Never, one)
+	add("safe", mcp.CapClientElicitationForm, troupe.Safe, one)
+	add("never", mcp.CapClientElicitationForm, troupe.Never, one)
 	add("undeclared", 0, troupe.Never, one)
-	add("twice", troupe.NeedsElicitation, troupe.Safe, func(ctx context.Context, call *troupe.Call) (string, error) {
+	add("twice", mcp.CapClientElicitationForm, troupe.Safe, func(ctx context.Context, call *troupe.Call) (string, error) {
 		first, err := call.Elicit(ctx, "First?", Form)
 		if err != nil {
 			return "", err
@@ -53,7 +54,7 @@ func NewParking(t *testing.T, o troupe.Options) (h *Host, begun, ended *atomic.I
 		}
 		return string(first.Content) + string(second.Content), nil
 	})
-	add("three", troupe.NeedsElicitation|troupe.NeedsRoots, troupe.Safe, func(ctx context.Context, call *troupe.Call) (string, error) {
+	add("three", mcp.CapClientElicitationForm|mcp.CapClientRoots, troupe.Safe, func(ctx context.Context, call *troupe.Call) (string, error) {
 		a, err := call.Ask(ctx, troupe.Elicit("a", "A?", Form), troupe.Elicit("b", "B?", Form), troupe.Roots("roots"))
 		if err != nil {
 			return "", err

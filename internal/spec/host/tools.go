@@ -52,7 +52,7 @@ func AddTestTools(s *troupe.Server) {
 			}
 			return "slept", nil
 		})
-	troupe.AddTool(s, troupe.Tool{Name: "ask", Description: "Asks.", Needs: troupe.NeedsElicitation, Rerun: troupe.Safe},
+	troupe.AddTool(s, troupe.Tool{Name: "ask", Description: "Asks.", Needs: mcp.CapClientElicitationForm, Rerun: troupe.Safe},
 		func(ctx context.Context, call *troupe.Call, in AskIn) (string, error) {
 			r, err := call.Elicit(ctx, in.Question, Form)
 			if err != nil {
@@ -60,7 +60,7 @@ func AddTestTools(s *troupe.Server) {
 			}
 			return string(r.Action) + " " + string(r.Content), nil
 		})
-	troupe.AddTool(s, troupe.Tool{Name: "askslow", Description: "Asks, and takes an hour after that.", Needs: troupe.NeedsElicitation, Rerun: troupe.Safe},
+	troupe.AddTool(s, troupe.Tool{Name: "askslow", Description: "Asks, and takes an hour after that.", Needs: mcp.CapClientElicitationForm, Rerun: troupe.Safe},
 		func(ctx context.Context, call *troupe.Call, in AskIn) (string, error) {
 			r, err := call.Elicit(ctx, in.Question, Form)
 			if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // These tests hold that what a second run needs, and a client that comes back, outlives
@@ -84,7 +85,7 @@ func TestAnswersOutliveTheLog(t *testing.T) {
 			t.Parallel()
 			testkit.Bubble(t, func(t *testing.T) {
 				add := func(h *host.Host) {
-					troupe.AddTool(h.Server, troupe.Tool{Name: "drop", Needs: troupe.NeedsElicitation, Rerun: troupe.Safe},
+					troupe.AddTool(h.Server, troupe.Tool{Name: "drop", Needs: mcp.CapClientElicitationForm, Rerun: troupe.Safe},
 						func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 							a, err := call.Elicit(ctx, "Drop table A?", host.Form)
 							if err != nil {
@@ -206,7 +207,7 @@ func TestNewestIDOutlivesItsEvent(t *testing.T) {
 			t.Parallel()
 			testkit.Bubble(t, func(t *testing.T) {
 				add := func(h *host.Host) {
-					troupe.AddTool(h.Server, troupe.Tool{Name: "deploy", Needs: troupe.NeedsElicitation, Rerun: rerun},
+					troupe.AddTool(h.Server, troupe.Tool{Name: "deploy", Needs: mcp.CapClientElicitationForm, Rerun: rerun},
 						func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 							if _, err := call.Elicit(ctx, "Sure?", host.Form); err != nil {
 								return "", err

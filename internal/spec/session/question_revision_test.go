@@ -121,14 +121,14 @@ func TestCapabilitiesOfEachRevision(t *testing.T) {
 		h.AddTool("which", 0, func(_ context.Context, call *troupe.Call) (string, error) {
 			caps := call.Peer().Capabilities()
 			var have []string
-			for c := mcp.CapClientRoots; c <= mcp.CapClientTasksExtension; c++ {
+			for c := mcp.CapClientRoots; c <= mcp.CapClientTasksExtension; c <<= 1 {
 				if caps.Has(c) {
 					have = append(have, c.String())
 				}
 			}
 			return fmt.Sprint(call.Peer().Revision(), have), nil
 		})
-		h.AddTool("form", troupe.NeedsElicitation, func(context.Context, *troupe.Call) (string, error) { return "ran", nil })
+		h.AddTool("form", mcp.CapClientElicitationForm, func(context.Context, *troupe.Call) (string, error) { return "ran", nil })
 		for r, want := range map[string]string{
 			host.R20241105: "[roots roots.listChanged sampling]",
 			host.R20250326: "[roots roots.listChanged sampling]",

@@ -58,7 +58,7 @@ func TestElicitedAnswers(t *testing.T) {
 func TestElicitURL(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
-		h.AddTool("pay", troupe.NeedsElicitationURL, func(ctx context.Context, call *troupe.Call) (string, error) {
+		h.AddTool("pay", mcp.CapClientElicitationURL, func(ctx context.Context, call *troupe.Call) (string, error) {
 			r, err := call.ElicitURL(ctx, "Pay first", "pay-1", "https://pay.example.com/1?a=b&c=d")
 			if err != nil {
 				return "", err
@@ -90,7 +90,7 @@ func TestSampling(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
 		schema := json.RawMessage(`{"type":"object","x-order":[2,1],"properties":{"city":{"type":"string"}}}`)
 		half := 0.5
-		h.AddTool("plain", troupe.NeedsSampling, func(ctx context.Context, call *troupe.Call) (string, error) {
+		h.AddTool("plain", mcp.CapClientSampling, func(ctx context.Context, call *troupe.Call) (string, error) {
 			r, err := call.Sample(ctx, mcp.CreateMessageParams{MaxTokens: 10, SystemPrompt: "Be brief.", Temperature: new(float64),
 				ModelPreferences: &mcp.ModelPreferences{Hints: []mcp.ModelHint{{Name: "small"}}, CostPriority: &half},
 				Messages:         []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.Blocks(mcp.Text("Hi"))}}})
@@ -99,7 +99,7 @@ func TestSampling(t *testing.T) {
 			}
 			return fmt.Sprintf("%s %s %s %d %v", r.Role, r.Model, r.StopReason, len(r.Content.Blocks), r.Content.List), nil
 		})
-		h.AddTool("tools", troupe.NeedsSampling|troupe.NeedsSamplingTools, func(ctx context.Context, call *troupe.Call) (string, error) {
+		h.AddTool("tools", mcp.CapClientSampling|mcp.CapClientSamplingTools, func(ctx context.Context, call *troupe.Call) (string, error) {
 			r, err := call.Sample(ctx, mcp.CreateMessageParams{MaxTokens: 10, ToolChoice: &mcp.ToolChoice{Mode: "required"},
 				Tools: []mcp.Tool{{Name: "weather", InputSchema: schema}},
 				Messages: []mcp.SamplingMessage{
@@ -146,7 +146,7 @@ func TestRootsAndTheirChange(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		changed := make(chan string, 1)
 		h := host.New(t, troupe.Options{}, &troupe.ServerOptions{RootsChanged: func(p *troupe.Peer) { changed <- p.Session() }})
-		h.AddTool("roots", troupe.NeedsRoots, func(ctx context.Context, call *troupe.Call) (string, error) {
+		h.AddTool("roots", mcp.CapClientRoots, func(ctx context.Context, call *troupe.Call) (string, error) {
 			roots, err := call.Roots(ctx)
 			names := ""
 			for _, r := range roots {
@@ -177,7 +177,7 @@ func TestRootsAndTheirChange(t *testing.T) {
 func TestSeveralQuestionsAtOnce(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
-		h.AddTool("several", troupe.NeedsElicitation|troupe.NeedsSampling|troupe.NeedsRoots, func(ctx context.Context, call *troupe.Call) (string, error) {
+		h.AddTool("several", mcp.CapClientElicitationForm|mcp.CapClientSampling|mcp.CapClientRoots, func(ctx context.Context, call *troupe.Call) (string, error) {
 			a, err := call.Ask(ctx, troupe.Elicit("name", "Who?", host.Form), troupe.Roots("where"),
 				troupe.Sample("poem", mcp.CreateMessageParams{MaxTokens: 1}), troupe.Elicit("age", "How old?", host.Form))
 			if err != nil {
@@ -300,21 +300,21 @@ func TestUndeclaredCapabilities(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
 		var ran atomic.Int32
-		add := func(name string, needs troupe.Needs) {
+		add := func(name string, needs mcp.Capability) {
 			h.AddTool(name, needs, func(context.Context, *troupe.Call) (string, error) { ran.Add(1); return "ran", nil })
 		}
-		add("form", troupe.NeedsElicitation)
-		add("url", troupe.NeedsElicitationURL)
-		add("sample", troupe.NeedsSampling)
-		add("tools", troupe.NeedsSampling|troupe.NeedsSamplingTools)
-		add("roots", troupe.NeedsRoots)
-		add("all", troupe.NeedsElicitation|troupe.NeedsElicitationURL|troupe.NeedsSampling|troupe.NeedsSamplingTools|troupe.NeedsRoots)
+		add("form", mcp.CapClientElicitationForm)
+		add("url", mcp.CapClientElicitationURL)
+		add("sample", mcp.CapClientSampling)
+		add("tools", mcp.CapClientSampling|mcp.CapClientSamplingTools)
+		add("roots", mcp.CapClientRoots)
+		add("all", mcp.CapClientElicitationForm|mcp.CapClientElicitationURL|mcp.CapClientSampling|mcp.CapClientSamplingTools|mcp.CapClientRoots)
 		var undeclared error
 		h.AddTool("sneaky", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
 			_, undeclared = call.Roots(ctx)
 			return "", undeclared
 		})
-		troupe.AddPrompt(h.Server, troupe.Prompt{Name: "form", Needs: troupe.NeedsElicitation},
+		troupe.AddPrompt(h.Server, troupe.Prompt{Name: "form", Needs: mcp.CapClientElicitationForm},
 			func(context.Context, *troupe.Call, map[string]string) (*mcp.GetPromptResult, error) {
 				ran.Add(1)
 				return &mcp.GetPromptResult{}, nil
@@ -357,7 +357,7 @@ func TestNoAnswerInTime(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Limits: troupe.Limits{MaxAsk: 3 * time.Minute}}, nil)
 		var got error
-		h.AddTool("two", troupe.NeedsElicitation|troupe.NeedsRoots, func(ctx context.Context, call *troupe.Call) (string, error) {
+		h.AddTool("two", mcp.CapClientElicitationForm|mcp.CapClientRoots, func(ctx context.Context, call *troupe.Call) (string, error) {
 			_, got = call.Ask(ctx, troupe.Elicit("a", "A?", host.Form), troupe.Roots("b"))
 			return "gave up", nil
 		})
@@ -386,7 +386,7 @@ func TestParkedCallEnds(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Limits: troupe.Limits{MaxCall: 5 * time.Minute}}, nil)
 		causes := make(chan error, 1)
-		h.AddTool("park", troupe.NeedsElicitation, func(ctx context.Context, call *troupe.Call) (string, error) {
+		h.AddTool("park", mcp.CapClientElicitationForm, func(ctx context.Context, call *troupe.Call) (string, error) {
 			_, err := call.Elicit(ctx, "?", host.Form)
 			causes <- err
 			return "", err
@@ -426,7 +426,7 @@ func TestParkedLimit(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Limits: troupe.Limits{PendingPerSession: 3}}, nil)
 		var got error
-		h.AddTool("two", troupe.NeedsElicitation, func(ctx context.Context, call *troupe.Call) (string, error) {
+		h.AddTool("two", mcp.CapClientElicitationForm, func(ctx context.Context, call *troupe.Call) (string, error) {
 			_, got = call.Ask(ctx, troupe.Elicit("a", "A?", host.Form), troupe.Elicit("b", "B?", host.Form))
 			return "", got
 		})
@@ -462,7 +462,7 @@ func TestParkedLimit(t *testing.T) {
 func TestAskedWhileAway(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
-		h.AddTool("later", troupe.NeedsElicitation, func(ctx context.Context, call *troupe.Call) (string, error) {
+		h.AddTool("later", mcp.CapClientElicitationForm, func(ctx context.Context, call *troupe.Call) (string, error) {
 			if err := host.Sleep(ctx, 10_000); err != nil {
 				return "", err
 			}

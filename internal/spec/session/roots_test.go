@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // rootsHost serves tools that ask for roots.
@@ -26,12 +27,12 @@ func rootsHost(t *testing.T) *host.Host {
 		}
 		return strings.Join(uris, " "), err
 	}
-	h.AddTool("roots", troupe.NeedsRoots, uris)
+	h.AddTool("roots", mcp.CapClientRoots, uris)
 	h.AddTool("peer", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
 		roots, err := call.Peer().Roots(ctx)
 		return fmt.Sprint(len(roots)), err
 	})
-	h.AddTool("both", troupe.NeedsRoots|troupe.NeedsElicitation, func(ctx context.Context, call *troupe.Call) (string, error) {
+	h.AddTool("both", mcp.CapClientRoots|mcp.CapClientElicitationForm, func(ctx context.Context, call *troupe.Call) (string, error) {
 		a, err := call.Ask(ctx, troupe.Elicit("form", "?", host.Form), troupe.Roots("roots"), troupe.Roots("again"))
 		if err != nil {
 			return "", err

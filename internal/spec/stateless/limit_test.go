@@ -98,7 +98,7 @@ func TestStatelessLogRate(t *testing.T) {
 func TestRoundsAreBounded(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, host.Unhurried, nil)
-		troupe.AddTool(h.Server, troupe.Tool{Name: "on", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		troupe.AddTool(h.Server, troupe.Tool{Name: "on", Needs: mcp.CapClientElicitationForm}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 			for i := 0; ; i++ {
 				if _, err := call.Ask(ctx, troupe.Elicit("q"+strconv.Itoa(i), "?", host.Form)); err != nil {
 					return "", fmt.Errorf("after %d: %w", i, err)

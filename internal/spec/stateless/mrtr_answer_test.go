@@ -18,7 +18,7 @@ import (
 func TestStatelessQuestionsAndAnswers(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
-		troupe.AddTool(h.Server, troupe.Tool{Name: "any", Needs: troupe.NeedsElicitation | troupe.NeedsElicitationURL | troupe.NeedsSampling | troupe.NeedsRoots},
+		troupe.AddTool(h.Server, troupe.Tool{Name: "any", Needs: mcp.CapClientElicitationForm | mcp.CapClientElicitationURL | mcp.CapClientSampling | mcp.CapClientRoots},
 			func(ctx context.Context, call *troupe.Call, in struct {
 				Kind string `json:"kind"`
 			}) (string, error) {
@@ -91,7 +91,7 @@ func TestStatelessQuestionsAndAnswers(t *testing.T) {
 func TestKeysOfQuestionsAreUnique(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
-		troupe.AddTool(h.Server, troupe.Tool{Name: "keys", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		troupe.AddTool(h.Server, troupe.Tool{Name: "keys", Needs: mcp.CapClientElicitationForm}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 			var all []string
 			for _, key := range []string{"a-2", "a", "a", "a", "a-2", ""} {
 				r, err := call.Ask(ctx, troupe.Elicit(key, "?", host.Form))

@@ -63,11 +63,11 @@ func TestPromptsAndResourcesAsk(t *testing.T) {
 			text, err := ask(ctx, call)
 			return []mcp.ResourceContents{mcp.TextResource(uri, "", text)}, err
 		})
-		troupe.AddPrompt(h.Server, troupe.Prompt{Name: "ask", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
+		troupe.AddPrompt(h.Server, troupe.Prompt{Name: "ask", Needs: mcp.CapClientElicitationForm}, func(ctx context.Context, call *troupe.Call, _ map[string]string) (*mcp.GetPromptResult, error) {
 			text, err := ask(ctx, call)
 			return &mcp.GetPromptResult{Messages: []mcp.PromptMessage{{Role: mcp.RoleUser, Content: mcp.Text(text)}}}, err
 		})
-		troupe.AddTool(h.Server, troupe.Tool{Name: "ask", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) { return ask(ctx, call) })
+		troupe.AddTool(h.Server, troupe.Tool{Name: "ask", Needs: mcp.CapClientElicitationForm}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) { return ask(ctx, call) })
 		m := h.Stateless(host.EveryCapability)
 		const (
 			read   = `{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + host.StatelessMeta + `,"contents":[{"uri":"test://ask","text":"accept"}]}`

@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // TestHostileRetries holds that what is made to be too much, in the members that only
@@ -90,7 +91,7 @@ func TestHostileRetries(t *testing.T) {
 func TestEndlessQuestionsEnd(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h, _, _ := host.NewParking(t, troupe.Options{})
-		troupe.AddTool(h.Server, troupe.Tool{Name: "curious", Description: "d", Needs: troupe.NeedsElicitation},
+		troupe.AddTool(h.Server, troupe.Tool{Name: "curious", Description: "d", Needs: mcp.CapClientElicitationForm},
 			func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 				for i := 1; ; i++ {
 					_, err := call.Ask(ctx, troupe.Elicit(fmt.Sprint(i), "?", host.Form))

@@ -8,6 +8,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // TestAnswersKeptAreBounded has more answers to keep than there is room for: those of the
@@ -21,7 +22,7 @@ func TestAnswersKeptAreBounded(t *testing.T) {
 		)
 		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallRate: 1e6}, Shared: troupe.SharedLimits{PrincipalRate: 1e6}}, nil)
 		runs := 0
-		troupe.AddTool(h.Server, troupe.Tool{Name: "long", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		troupe.AddTool(h.Server, troupe.Tool{Name: "long", Needs: mcp.CapClientElicitationForm}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 			runs++
 			if _, err := call.Elicit(ctx, "?", host.Form); err != nil {
 				return "", err

@@ -109,7 +109,7 @@ func TestClosingTheConnectionCancelsTheCallAndNotTheParking(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h, begun, ended := host.NewParking(t, troupe.Options{})
 		causes := make(chan error, 1)
-		troupe.AddTool(h.Server, troupe.Tool{Name: "wait", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, in host.SleepIn) (string, error) {
+		troupe.AddTool(h.Server, troupe.Tool{Name: "wait", Needs: mcp.CapClientElicitationForm}, func(ctx context.Context, call *troupe.Call, in host.SleepIn) (string, error) {
 			if in.MS > 0 {
 				_ = call.Progress(ctx, 1, 2, "")
 			}

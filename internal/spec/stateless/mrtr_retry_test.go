@@ -19,7 +19,7 @@ import (
 func TestRetrySpeaksForItself(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
-		troupe.AddTool(h.Server, troupe.Tool{Name: "talk", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, in struct {
+		troupe.AddTool(h.Server, troupe.Tool{Name: "talk", Needs: mcp.CapClientElicitationForm}, func(ctx context.Context, call *troupe.Call, in struct {
 			More bool `json:"more,omitempty"`
 		}) (string, error) {
 			say := func() {

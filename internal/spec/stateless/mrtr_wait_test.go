@@ -10,6 +10,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // TestWaitForInputEnds has handlers wait for input that never comes.
@@ -46,7 +47,7 @@ func TestWaitForInputEnds(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				h := host.New(t, troupe.Options{}, nil)
 				ends := make(chan error, 1)
-				troupe.AddTool(h.Server, troupe.Tool{Name: "waits", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ map[string]any) (string, error) {
+				troupe.AddTool(h.Server, troupe.Tool{Name: "waits", Needs: mcp.CapClientElicitationForm}, func(ctx context.Context, call *troupe.Call, _ map[string]any) (string, error) {
 					if c.ask == nil {
 						return "", askOnce(ctx, call, ends)
 					}
@@ -82,7 +83,7 @@ func askOnce(ctx context.Context, call *troupe.Call, ends chan<- error) error {
 func TestGoroutinesOfAHandlerAskInTurn(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
-		troupe.AddTool(h.Server, troupe.Tool{Name: "both", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ map[string]any) (string, error) {
+		troupe.AddTool(h.Server, troupe.Tool{Name: "both", Needs: mcp.CapClientElicitationForm}, func(ctx context.Context, call *troupe.Call, _ map[string]any) (string, error) {
 			ends := make(chan error, 2)
 			go func() { _ = askOnce(ctx, call, ends) }()
 			go func() { _ = askOnce(ctx, call, ends) }()

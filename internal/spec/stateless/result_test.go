@@ -178,9 +178,9 @@ func TestStatelessCaching(t *testing.T) {
 func TestStatelessNeeds(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
-		for name, needs := range map[string]troupe.Needs{
-			"form": troupe.NeedsElicitation, "url": troupe.NeedsElicitationURL, "sample": troupe.NeedsSampling, "tools": troupe.NeedsSamplingTools, "roots": troupe.NeedsRoots,
-			"all": troupe.NeedsElicitation | troupe.NeedsElicitationURL | troupe.NeedsSamplingTools | troupe.NeedsRoots,
+		for name, needs := range map[string]mcp.Capability{
+			"form": mcp.CapClientElicitationForm, "url": mcp.CapClientElicitationURL, "sample": mcp.CapClientSampling, "tools": mcp.CapClientSamplingTools, "roots": mcp.CapClientRoots,
+			"all": mcp.CapClientElicitationForm | mcp.CapClientElicitationURL | mcp.CapClientSamplingTools | mcp.CapClientRoots,
 		} {
 			troupe.AddTool(p.Server, troupe.Tool{Name: name, Description: "d", Needs: needs}, func(context.Context, *troupe.Call, struct{}) (string, error) { return "ran", nil })
 			troupe.AddPrompt(p.Server, troupe.Prompt{Name: name, Needs: needs}, func(context.Context, *troupe.Call, map[string]string) (*mcp.GetPromptResult, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // TestStatelessProbes holds what a client hears over a pipe that finds out what the
@@ -106,7 +107,7 @@ func TestCancelOfARetryOnAPipe(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
 		ended := make(chan error, 1)
-		troupe.AddTool(p.Server, troupe.Tool{Name: "hold", Needs: troupe.NeedsElicitation}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		troupe.AddTool(p.Server, troupe.Tool{Name: "hold", Needs: mcp.CapClientElicitationForm}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 			if _, err := call.Elicit(ctx, "?", host.Form); err != nil {
 				return "", err
 			}

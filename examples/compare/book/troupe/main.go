@@ -21,7 +21,7 @@ type party struct {
 
 func main() {
 	srv := troupe.NewServer(mcp.Implementation{Name: "book", Version: "1.0.0"}, nil)
-	troupe.AddTool(srv, troupe.Tool{Name: "book", Description: "Books a table.", Needs: troupe.NeedsElicitation},
+	troupe.AddTool(srv, troupe.Tool{Name: "book", Description: "Books a table.", Needs: mcp.CapClientElicitationForm},
 		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 			when, did, err := troupe.ElicitAs[day](ctx, call, "Which day?")
 			if err != nil || did != mcp.ElicitAccept {
