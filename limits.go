@@ -57,8 +57,8 @@ type Limits struct {
 	// waits a second at most.
 	Retry time.Duration
 	// PingEvery is how often clients are pinged that listen to a standalone stream, or
-	// whose session lives on one connection (HTTP+SSE, stdio). 0 means never; less
-	// than a second means a second. A connection on which two pings in a row have not
+	// whose session lives on one connection (HTTP+SSE, stdio). 0 means never, and a
+	// second is the least. A connection on which two pings in a row have not
 	// been answered is closed, and what lives on it ends.
 	PingEvery time.Duration
 
@@ -96,8 +96,8 @@ func (l *Limits) settle() error {
 		limits.Retry.Settle(&l.Retry), limits.CallRate.Settle(&l.CallRate), limits.CallBurst.Settle(&l.CallBurst),
 		limits.LogRate.Settle(&l.LogRate), limits.CallsPerSession.Settle(&l.CallsPerSession),
 		limits.StreamsPerSession.Settle(&l.StreamsPerSession), limits.SubscriptionsPerSession.Settle(&l.SubscriptionsPerSession),
-		limits.PendingPerSession.Settle(&l.PendingPerSession),
-		needed("Limits.Grace", l.Grace), needed("Limits.StatelessGrace", l.StatelessGrace),
+		limits.PendingPerSession.Settle(&l.PendingPerSession), limits.Grace.Settle(&l.Grace),
+		limits.StatelessGrace.Settle(&l.StatelessGrace), limits.PingEvery.Settle(&l.PingEvery),
 	)
 }
 

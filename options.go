@@ -2,7 +2,6 @@ package troupe
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -89,7 +88,8 @@ type StoreOptions struct {
 	// negative means that nothing is acknowledged before it is on the disk, with
 	// one flush for all that wait.
 	Sync time.Duration
-	// Lease is for how long a silent node counts as alive. 0 means 5 seconds.
+	// Lease is for how long a silent node counts as alive. 0 means 5 seconds, a second is
+	// the least.
 	Lease time.Duration
 	// SessionIdle is how long an unused session is kept. 0 means 72 hours.
 	SessionIdle time.Duration
@@ -161,14 +161,6 @@ func (o *Options) settle() error {
 		limits.MaxStore.Settle(&s.MaxStore), limits.SessionIdle.Settle(&s.SessionIdle), limits.SessionMax.Settle(&s.SessionMax),
 		limits.ReplayAge.Settle(&s.ReplayAge), limits.ReplayEvents.Settle(&s.ReplayEvents), limits.ReplayBytes.Settle(&s.ReplayBytes),
 		limits.DrainDelay.Settle(&o.DrainDelay), limits.DrainWait.Settle(&o.DrainWait),
-		needed("Store.Lease", s.Lease),
+		limits.Lease.Settle(&s.Lease),
 	)
-}
-
-// needed refuses a negative time where there is none.
-func needed(option string, d time.Duration) error {
-	if d < 0 {
-		return fmt.Errorf("%s is %v: it must not be negative", option, d)
-	}
-	return nil
 }

@@ -157,8 +157,8 @@ func (l Limits) Defaults() Limits {
 			*p = v
 		}
 	}
-	d(&l.Grace, 250*time.Millisecond)
-	d(&l.StatelessGrace, 10*time.Second)
+	d(&l.Grace, limits.Grace.Value())
+	d(&l.StatelessGrace, limits.StatelessGrace.Value())
 	d(&l.MaxCall, limits.MaxCall.Value())
 	d(&l.MaxAsk, limits.MaxAsk.Value())
 	d(&l.Session.Idle, limits.SessionIdle.Value())

@@ -40,7 +40,6 @@ type Options struct {
 
 const (
 	minStore         = 1 << 20
-	defaultLease     = 5 * time.Second
 	defaultReplayAge = 10 * time.Minute
 	defaultSync      = time.Second
 	defaultKeyRotate = 24 * time.Hour
@@ -61,7 +60,7 @@ func (o *Options) complete() error {
 		what  string
 		value *time.Duration
 		zero  time.Duration
-	}{{"lease", &o.Lease, defaultLease}, {"replay age", &o.ReplayAge, defaultReplayAge}, {"key rotation", &o.KeyRotate, defaultKeyRotate}} {
+	}{{"lease", &o.Lease, limits.Lease.Value()}, {"replay age", &o.ReplayAge, defaultReplayAge}, {"key rotation", &o.KeyRotate, defaultKeyRotate}} {
 		if *d.value == 0 {
 			*d.value = d.zero
 		}

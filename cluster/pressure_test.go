@@ -3,6 +3,8 @@ package cluster
 import (
 	"testing"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/limits"
 )
 
 // TestUse: what is in use of each budget is known, sessions apart from events, and what
@@ -10,7 +12,7 @@ import (
 func TestUse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := open(t, Options{MaxStore: 256 << 20})
-		time.Sleep(2 * defaultLease)
+		time.Sleep(2 * limits.Lease.Value())
 		sessions, limit := n.Use(SessionBudget)
 		if sessions != 0 || limit != 64<<20 {
 			t.Errorf("sessions: %d of %d bytes, want 0 of 64 MiB", sessions, limit)
@@ -27,7 +29,7 @@ func TestUse(t *testing.T) {
 		if sessions, _ = n.Use(SessionBudget); sessions < 1000 {
 			t.Errorf("a session takes %d bytes, want 1,000 and more", sessions)
 		}
-		time.Sleep(2 * defaultLease)
+		time.Sleep(2 * limits.Lease.Value())
 		if now, _ := n.Use(EventBudget); now < 1<<20 || now > 1<<20+10_000 {
 			t.Errorf("events: %d bytes once they are measured", now)
 		}

@@ -31,11 +31,12 @@ func TestLimitDefaults(t *testing.T) {
 		HTTP: troupe.HTTPOptions{MaxHeader: 32 << 10},
 		Store: troupe.StoreOptions{
 			SessionIdle: 72 * time.Hour, SessionMax: 30 * 24 * time.Hour,
-			ReplayAge: 10 * time.Minute, ReplayEvents: 1000, ReplayBytes: 4 << 20,
+			Lease: 5 * time.Second, ReplayAge: 10 * time.Minute, ReplayEvents: 1000, ReplayBytes: 4 << 20,
 		},
 		Limits: troupe.Limits{
 			MaxBody: 4 << 20, MaxDepth: 128, MaxBatch: 100, MaxURI: 8 << 10, MaxQueued: 1 << 20,
 			BodyTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, MaxCall: time.Hour, MaxAsk: 10 * time.Minute, Retry: 4 * time.Second,
+			Grace: 250 * time.Millisecond, StatelessGrace: 10 * time.Second, PingEvery: -1,
 			CallRate: 100, LogRate: 500, CallsPerSession: 256, StreamsPerSession: 64, PendingPerSession: 64, SubscriptionsPerSession: 1000,
 		},
 		Shared: troupe.SharedLimits{
@@ -133,7 +134,7 @@ func TestRefusedLimits(t *testing.T) {
 		{"--calls-per-session", "-1"}, {"--calls-per-node", "1.5"}, {"--calls-per-node", "3000000000"}, {"--call-burst", "many"},
 		{"--max-depth", "0"}, {"--max-depth", "1025"}, {"--max-batch", "0"}, {"--replay-events", "1001"}, {"--replay-events", "0"},
 		{"--max-header", "0"}, {"--max-header", "2GiB"}, {"--max-queued", "2GiB"}, {"--replay-bytes", "2GiB"},
-		{"--max-call", "0s"}, {"--max-ask", "-1s"}, {"--session-max", "0s"}, {"--body-timeout", "0s"}, {"--write-timeout", "1us"}, {"--drain-wait", "0s"},
+		{"--max-call", "0s"}, {"--max-ask", "-1s"}, {"--session-max", "0s"}, {"--body-timeout", "0s"}, {"--write-timeout", "1us"}, {"--drain-wait", "0s"}, {"--ping-every", "900ms"},
 	} {
 		if _, err := parsed(t, "", append(args, "--memory")...); err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(args[0], "--")) {
 			t.Errorf("%q: error is %v, want one that names the setting", args, err)

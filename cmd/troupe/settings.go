@@ -33,14 +33,10 @@ type settings struct {
 	memory bool
 	sync   time.Duration
 	node   string
-	lease  time.Duration
 
-	conformance    bool
-	pageSize       count
-	sseGrace       time.Duration
-	statelessGrace time.Duration
-	pingEvery      time.Duration
-	limits         limits
+	conformance bool
+	pageSize    count
+	limits      limits
 
 	logLevel  string
 	logFormat string
@@ -53,7 +49,7 @@ var settingGroups = slices.Concat(ownGroups, limitGroups(ownGroups))
 var ownGroups = []flagGroup{
 	{"Where and to whom", []string{"listen", "allow-anonymous", "allow-origin", "allow-host", "trusted-proxy", "tls-cert", "tls-key"}},
 	{"What is kept", []string{"data", "memory", "max-store", "sync"}},
-	{"How it serves and ends", []string{"conformance", "page-size", "sse-grace", "stateless-grace", "retry", "ping-every", "drain-delay", "drain-wait"}},
+	{"How it serves and ends", []string{"conformance", "page-size", "grace", "stateless-grace", "retry", "ping-every", "drain-delay", "drain-wait"}},
 	{"This node", []string{"node", "lease", "log-level", "log-format", "config"}},
 }
 
@@ -76,12 +72,8 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.BoolVar(&s.conformance, "conformance", false, "serve the tools that the official conformance suite calls, too")
 	s.pageSize = 100
 	f.Var(&s.pageSize, "page-size", "`number` of items in one page of a list")
-	f.DurationVar(&s.sseGrace, "sse-grace", 250*time.Millisecond, "`time` a call may take and still be answered as plain JSON")
-	f.DurationVar(&s.statelessGrace, "stateless-grace", 10*time.Second, "the same `time` for calls of 2026-07-28, whose status waits for their handler")
-	f.DurationVar(&s.pingEvery, "ping-every", 0, "`time` between pings of clients that listen; two without an answer end the connection; 0s for none")
 
 	f.StringVar(&s.node, "node", "", "`name` of this node (the one that the data directory has)")
-	f.DurationVar(&s.lease, "lease", 5*time.Second, "`time` for which a silent node is taken for alive")
 	f.StringVar(&s.logLevel, "log-level", "info", "least `level` to log: debug, info, warn or error")
 	f.StringVar(&s.logFormat, "log-format", "text", "`format` of the log: text or json")
 	f.StringVar(&s.config, "config", "", "YAML `file` with any of these settings; flags win")
@@ -98,16 +90,8 @@ func (s *settings) check(byFlag func(name string) bool) error {
 	if s.node != "" && !nodeName.MatchString(s.node) {
 		return fmt.Errorf("node is %q: want 1 to 32 of a-z, 0-9 and -", s.node)
 	}
-	for _, d := range []struct {
-		name         string
-		value, least time.Duration
-	}{
-		{"sync", s.sync, 0}, {"ping-every", s.pingEvery, 0},
-		{"sse-grace", s.sseGrace, time.Millisecond}, {"stateless-grace", s.statelessGrace, time.Millisecond}, {"lease", s.lease, time.Second},
-	} {
-		if d.value < d.least {
-			return fmt.Errorf("%s is %s: it must be at least %s", d.name, d.value, d.least)
-		}
+	if s.sync < 0 {
+		return fmt.Errorf("sync is %s: it must be at least 0s", s.sync)
 	}
 	if s.pageSize < 1 {
 		return errors.New("page-size is 0: it must be at least 1")
@@ -203,20 +187,16 @@ func (s *settings) demo() *troupe.Server {
 // options are the settings as the library takes them, where 0 stands for a
 // default and a negative time for none.
 func (s *settings) options() troupe.Options {
-	orNone := func(d time.Duration) time.Duration {
-		if d == 0 {
-			return -1
-		}
-		return d
-	}
 	o := troupe.Options{
 		Dir: s.data, Listen: s.listen, AllowAnonymous: s.allowAnonymous,
-		Store: troupe.StoreOptions{Node: s.node, Sync: orNone(s.sync), Lease: s.lease},
+		Store: troupe.StoreOptions{Node: s.node, Sync: s.sync},
 		HTTP: troupe.HTTPOptions{
 			TLSCert: s.tlsCert, TLSKey: s.tlsKey,
 			AllowOrigins: s.allowOrigins, AllowHosts: s.allowHosts, TrustedProxies: s.trustedProxies,
 		},
-		Limits: troupe.Limits{Grace: s.sseGrace, PingEvery: s.pingEvery, StatelessGrace: s.statelessGrace},
+	}
+	if s.sync == 0 {
+		o.Store.Sync = -1
 	}
 	s.limits.options(&o)
 	return o

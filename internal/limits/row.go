@@ -130,9 +130,12 @@ func (r *Row) Flag() string {
 	return b.String()
 }
 
-// Check refuses a value out of bounds. 0 is one like others here.
+// Check refuses a value out of bounds. 0 is none where there is such a thing, and else a
+// value like others.
 func (r *Row) Check(v float64) error {
 	switch {
+	case v == 0 && r.None:
+		return nil
 	case v < float64(r.Least) && r.Most != 0 && r.Kind == Count:
 		return fmt.Errorf("it must be from %d to %d", r.Least, r.Most)
 	case v < float64(r.Least):

@@ -47,6 +47,12 @@ var (
 		Beyond: "-32600"})
 	ClientInfo = add[int](Row{Section: Request, Name: "`clientInfo` and `capabilities` together", Kind: Size, Default: 256 * kib,
 		Beyond: "-32602"})
+	Grace = add[time.Duration](Row{Section: Request, Name: "time of a call that is answered as plain JSON", Option: "Limits.Grace", Kind: Time, Default: 250 * int64(time.Millisecond), Least: int64(time.Millisecond),
+		Beyond: "its answer becomes an event stream",
+		Usage:  "`time` a call may take and still be answered as plain JSON"})
+	StatelessGrace = add[time.Duration](Row{Section: Request, Name: "the same for a stateless call, whose status waits for its handler", Option: "Limits.StatelessGrace", Kind: Time, Default: 10 * second, Least: int64(time.Millisecond),
+		Beyond: "its answer becomes an event stream",
+		Usage:  "the same `time` for calls of 2026-07-28, whose status waits for their handler"})
 	MaxCall = add[time.Duration](Row{Section: Request, Name: "time of a call", Option: "Limits.MaxCall", Kind: Time, Default: hour, Least: int64(time.Millisecond),
 		Beyond: "its context ends with `ErrDeadline`", Counted: "call-time",
 		Usage: "`time` that a call may run"})
@@ -99,6 +105,9 @@ var (
 	Retry = add[time.Duration](Row{Section: Session, Name: "time after which a client comes back to the stream of a call that broke", Option: "Limits.Retry", Kind: Time, Default: 4 * second, Least: int64(time.Millisecond),
 		Beyond: "twice that to the standalone stream",
 		Usage:  "`time` after which clients come back to the stream of a call that broke, twice that to others"})
+	PingEvery = add[time.Duration](Row{Section: Session, Name: "time between pings of a client that listens", Option: "Limits.PingEvery", Kind: Time, Least: second, None: true, Shown: "never",
+		Beyond: "the connection is closed once two pings in a row have not been answered",
+		Usage:  "`time` between pings of clients that listen; two without an answer end the connection; 0s for none"})
 	SubscriptionsPerSession = add[int](Row{Section: Session, Name: "resources subscribed to", Option: "Limits.SubscriptionsPerSession", Default: 1000, None: true,
 		Beyond: "-32600", Counted: "session-subscriptions",
 		Usage: "`number` of resources subscribed to"})
@@ -216,6 +225,9 @@ var (
 		Beyond: "the next one waits for its turn, so that a herd of resumes does not cut the node off from its store"})
 	SessionReads = add[int](Row{Section: Node, Name: "sessions that the store is asked for at a time", Default: 64,
 		Beyond: "further ones wait for their turn"})
+	Lease = add[time.Duration](Row{Section: Node, Name: "time for which a silent node counts as alive", Option: "Store.Lease", Kind: Time, Default: 5 * second, Least: second,
+		Beyond: "a node that cannot renew its lease answers 503 until it can; others take its streams over",
+		Usage:  "`time` for which a silent node counts as alive"})
 	DrainDelay = add[time.Duration](Row{Section: Node, Name: "time to serve on, not ready any more, when it is to end", Option: "DrainDelay", Kind: Time, Default: 3 * second, None: true,
 		Usage: "`time` to serve on, not ready any more, after SIGTERM, so that load balancers notice; 0s for none"})
 	DrainWait = add[time.Duration](Row{Section: Node, Name: "time to wait after that for calls that only it can end", Option: "DrainWait", Kind: Time, Default: 30 * second, Least: int64(time.Millisecond),

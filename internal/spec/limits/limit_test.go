@@ -473,11 +473,11 @@ func TestEachOptionIsHeldToItsBounds(t *testing.T) {
 // TestOptionsOutOfBounds holds the one rule for zero and negative options.
 func TestOptionsOutOfBounds(t *testing.T) {
 	t.Parallel()
-	_, err := troupe.New(troupe.Options{Limits: troupe.Limits{MaxDepth: 2000, MaxURI: -1, WriteTimeout: 1, CallBurst: -1, Grace: -1}, Store: troupe.StoreOptions{ReplayEvents: 1001, Lease: -1}})
+	_, err := troupe.New(troupe.Options{Limits: troupe.Limits{MaxDepth: 2000, MaxURI: -1, WriteTimeout: 1, CallBurst: -1, Grace: -1, PingEvery: 900 * time.Millisecond}, Store: troupe.StoreOptions{ReplayEvents: 1001, Lease: -1}})
 	for _, part := range []string{
 		"Limits.WriteTimeout is 1ns: it must be at least 1ms",
 		"Limits.MaxDepth is 2000: it must be from 1 to 1024", "Limits.MaxURI is -1: it must be at least 1B", "Store.ReplayEvents is 1001: it must be from 1 to 1000",
-		"Limits.CallBurst is -1: it must be at least 0", "Limits.Grace is -1ns: it must not be negative", "Store.Lease is -1ns: it must not be negative",
+		"Limits.CallBurst is -1: it must be at least 0", "Limits.Grace is -1ns: it must be at least 1ms", "Store.Lease is -1ns: it must be at least 1s", "Limits.PingEvery is 900ms: it must be at least 1s",
 	} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("the error is %v, want %s in it", err, part)
