@@ -140,7 +140,7 @@ func (rt *Runtime) connections(door *transport.DrainListener) (n int) {
 	return n
 }
 
-// leave counts a request that came while the Runtime ends, and has the client take
+// countWhileDraining counts a request that came while the Runtime ends, and has the client take
 // another connection for its next. What it returns is called when it was served.
 func (rt *Runtime) countWhileDraining(w http.ResponseWriter) (served func()) {
 	w.Header().Set("Connection", "close")

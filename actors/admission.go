@@ -41,41 +41,68 @@ const (
 // accounts are the accounts of a node's clients, and decide what the node takes on.
 type accounts struct {
 	*quota.Accounts
-	node   *Node
-	limits NodeLimits
+	limits   NodeLimits
+	refusals *refusals
+	store    Store
 }
 
-// newAccounts returns the accounts of a node that has none.
-func newAccounts(n *Node, l NodeLimits) accounts {
-	l = l.Defaults()
-	return accounts{quota.New(l.quota()), n, l}
+// sessionAccount is what a session is charged for by itself, beside the account of its
+// principal. A nil one is that of requests that belong to no session.
+type sessionAccount struct {
+	account quota.Memo                   // that the session's last request counted on
+	calling atomic.Pointer[quota.Bucket] // of calls; made by the first
+	streams atomic.Int64                 // with a live connection
+	gets    atomic.Int64                 // GETs that are being handled
+	patient bool                         // its client waits for a place for its calls, and has the process for itself
 }
 
-// noPlace is the reason of a request that gets no place.
-var noPlace = [...]Reason{quota.Admitted: admitted, quota.Full: CallsOfNode, quota.OverShare: ShareOfNode, quota.OverLimit: CallsOfPrincipal}
-
-// ofRequest is the account that a request counts on; s is nil where there is no
-// session.
-func (d *accounts) ofRequest(s *sessionActor, in *Input) *quota.Account {
+// of is the account of the principal that a request counts on.
+func (s *sessionAccount) of(d *accounts, in *Input) *quota.Account {
 	if s == nil {
 		return d.Of(in.Tenant, in.Address)
 	}
 	return s.account.Of(d.Accounts, in.Tenant, in.Address)
 }
 
-// billed is the account of a session's last request, which also pays for what is
-// no request of its own: its streams and questions.
-func (s *sessionActor) billed() *quota.Account {
-	return s.account.Last(s.node.accounts.Accounts, s.key.Tenant)
+// bucket is the session's own of calls.
+func (s *sessionAccount) bucket(l *Limits) quota.Bucket {
+	if b := s.calling.Load(); b != nil {
+		return *b
+	}
+	b := quota.NewBucket(quota.Rate{PerSecond: l.Rate, Burst: l.Burst})
+	s.calling.CompareAndSwap(nil, &b)
+	return *s.calling.Load()
 }
 
-// admit counts a request in, or tells why it may not run now. s is nil for one that
-// has no session. Who was admitted has to leave, and gets a refund when the request
-// does not run after all.
-func (d *accounts) admit(s *sessionActor, in *Input, m *codec.Message) (*quota.Account, verdict) {
+// take takes a token for a call, or returns how long there is none.
+func (s *sessionAccount) take(l *Limits, now time.Time) (wait time.Duration) {
+	if s == nil {
+		return 0
+	}
+	return s.bucket(l).Take(now)
+}
+
+func (s *sessionAccount) giveBack(l *Limits, now time.Time) {
+	if s != nil {
+		s.bucket(l).GiveBack(now)
+	}
+}
+
+// newAccounts returns the accounts of a node that has none.
+func newAccounts(l NodeLimits, rs *refusals, store Store) accounts {
+	l = l.Defaults()
+	return accounts{quota.New(l.quota()), l, rs, store}
+}
+
+// noPlace is the reason of a request that gets no place.
+var noPlace = [...]Reason{quota.Admitted: admitted, quota.Full: CallsOfNode, quota.OverShare: ShareOfNode, quota.OverLimit: CallsOfPrincipal}
+
+// admit counts a request in, or tells why it may not run now. Who was admitted has to
+// leave, and gets a refund when the request does not run after all.
+func (d *accounts) admit(s *sessionAccount, l *Limits, in *Input, m *codec.Message) (*quota.Account, verdict) {
 	a, no := d.enter(s, in)
-	if a != nil && pays(s, m.Method) {
-		if no = d.spend(s, a); no.reason != admitted {
+	if a != nil && s.pays(m.Method) {
+		if no = d.spend(s, l, a); no.reason != admitted {
 			d.Leave(a)
 			return nil, no
 		}
@@ -85,11 +112,11 @@ func (d *accounts) admit(s *sessionActor, in *Input, m *codec.Message) (*quota.A
 
 // enter counts a request in, or tells why there may not be so many. Who was counted in
 // has to leave.
-func (d *accounts) enter(s *sessionActor, in *Input) (*quota.Account, verdict) {
-	a := d.ofRequest(s, in)
+func (d *accounts) enter(s *sessionAccount, in *Input) (*quota.Account, verdict) {
+	a := s.of(d, in)
 	place, ok := d.Admit(a)
 	for !ok {
-		a = d.ofRequest(s, in)
+		a = s.of(d, in)
 		place, ok = d.Admit(a)
 	}
 	if place != quota.Admitted {
@@ -102,8 +129,8 @@ func (d *accounts) enter(s *sessionActor, in *Input) (*quota.Account, verdict) {
 // do that the specification wants limited (2025-11-25, server/tools and
 // server/utilities/completion), and methods that the specification does not have. A client that waits for its turn anyway, and has
 // the process for itself, is not slowed down beside that.
-func pays(s *sessionActor, method []byte) bool {
-	if s != nil && s.bound != nil && s.bound.slots != nil {
+func (s *sessionAccount) pays(method []byte) bool {
+	if s != nil && s.patient {
 		return false
 	}
 	if string(method) == mcp.MethodToolsCall || string(method) == mcp.MethodCompletionComplete {
@@ -115,53 +142,32 @@ func pays(s *sessionActor, method []byte) bool {
 
 // spend takes a token of the session and one of the account. A call that one of
 // them refuses costs none.
-func (d *accounts) spend(s *sessionActor, a *quota.Account) verdict {
+func (d *accounts) spend(s *sessionAccount, l *Limits, a *quota.Account) verdict {
 	now := time.Now()
-	if s == nil {
-		if wait := a.Buckets[rateOfCalls].Take(now); wait > 0 {
-			return verdict{RateOfPrincipal, wait}
-		}
-		return verdict{}
-	}
-	own := s.rate()
-	if wait := own.Take(now); wait > 0 {
+	if wait := s.take(l, now); wait > 0 {
 		return verdict{RateOfSession, wait}
 	}
 	if wait := a.Buckets[rateOfCalls].Take(now); wait > 0 {
-		own.GiveBack(now)
+		s.giveBack(l, now)
 		return verdict{RateOfPrincipal, wait}
 	}
 	return verdict{}
 }
 
 // giveBack returns what spend took for a request.
-func (d *accounts) giveBack(s *sessionActor, a *quota.Account, m *codec.Message) {
-	if !pays(s, m.Method) {
+func (d *accounts) giveBack(s *sessionAccount, l *Limits, a *quota.Account, m *codec.Message) {
+	if !s.pays(m.Method) {
 		return
 	}
 	now := time.Now()
 	a.Buckets[rateOfCalls].GiveBack(now)
-	if s != nil {
-		s.rate().GiveBack(now)
-	}
-}
-
-// readmit counts in a call that runs again after its node was lost: it was
-// admitted once.
-func (s *sessionActor) readmit() *quota.Account {
-	n := s.node
-	for {
-		if a := n.accounts.Of(s.key.Tenant, ""); n.accounts.Enter(a) {
-			return a
-		}
-	}
+	s.giveBack(l, now)
 }
 
 // admitSession takes a token for a new session, or answers why there is none.
 func (d *accounts) admitSession(in *Input, id []byte) bool {
-	n := d.node
 	if d.nearFull(SessionBudget) {
-		n.refusals.refuseVerdict(in.Conn, id, verdict{reason: StoreFull})
+		d.refusals.refuseVerdict(in.Conn, id, verdict{reason: StoreFull})
 		return false
 	}
 	for {
@@ -169,7 +175,7 @@ func (d *accounts) admitSession(in *Input, id []byte) bool {
 		wait := a.Buckets[rateOfSessions].Take(time.Now())
 		switch {
 		case wait > 0:
-			n.refusals.refuseVerdict(in.Conn, id, verdict{SessionsOfPrincipal, wait})
+			d.refusals.refuseVerdict(in.Conn, id, verdict{SessionsOfPrincipal, wait})
 			return false
 		case !a.Dropped():
 			return true
@@ -185,22 +191,21 @@ func (d *accounts) forgive(in *Input) {
 
 // admitStream counts a GET in while it is handled, or answers why it may not be.
 // done must be called when it returns.
-func (d *accounts) admitStream(svc *Service, s *sessionActor, in *Input) (done func(), ok bool) {
-	n := d.node
-	a := d.ofRequest(s, in)
+func (d *accounts) admitStream(s *sessionAccount, l *Limits, in *Input) (done func(), ok bool) {
+	a := s.of(d, in)
 	gets, ok := a.Hold(heldGets)
 	for !ok {
-		a = d.ofRequest(s, in)
+		a = s.of(d, in)
 		gets, ok = a.Hold(heldGets)
 	}
 	mine := s.gets.Add(1)
 	done = func() { s.gets.Add(-1); a.Held[heldGets].Add(-1) }
 	// Those that are still on their way count too.
 	switch {
-	case quota.Over(mine+s.streams.Load(), svc.Limits.Streams):
-		n.refusals.refuseVerdict(in.Conn, nil, verdict{reason: StreamsOfSession})
-	case quota.Over(gets+a.Held[heldStreams].Load(), n.accounts.limits.Principal.Streams):
-		n.refusals.refuseVerdict(in.Conn, nil, verdict{reason: StreamsOfPrincipal})
+	case quota.Over(mine+s.streams.Load(), l.Streams):
+		d.refusals.refuseVerdict(in.Conn, nil, verdict{reason: StreamsOfSession})
+	case quota.Over(gets+a.Held[heldStreams].Load(), d.limits.Principal.Streams):
+		d.refusals.refuseVerdict(in.Conn, nil, verdict{reason: StreamsOfPrincipal})
 	default:
 		return done, true
 	}
@@ -208,54 +213,40 @@ func (d *accounts) admitStream(svc *Service, s *sessionActor, in *Input) (done f
 	return nil, false
 }
 
-// admitLink counts the connection that a session lives on, or answers why there
+// admitBound counts the connection that a session lives on, or answers why there
 // may not be one more. Whoever was admitted gives it back as one of its streams.
 func (d *accounts) admitBound(in *Input) (*quota.Account, bool) {
 	return d.admitListener(in, in.Conn, nil)
 }
 
-// admitListener is admitLink for a request with an id, which is answered on to.
+// admitListener is admitBound for a request with an id, which is answered on to.
 func (d *accounts) admitListener(in *Input, to answerer, id []byte) (*quota.Account, bool) {
-	n := d.node
 	for {
 		a := d.Of(in.Tenant, in.Address)
 		mine, ok := a.Hold(heldStreams)
 		if !ok {
 			continue
 		}
-		if quota.Over(mine+a.Held[heldGets].Load(), n.accounts.limits.Principal.Streams) {
+		if quota.Over(mine+a.Held[heldGets].Load(), d.limits.Principal.Streams) {
 			a.Held[heldStreams].Add(-1)
-			n.refusals.refuseVerdict(to, id, verdict{reason: StreamsOfPrincipal})
+			d.refusals.refuseVerdict(to, id, verdict{reason: StreamsOfPrincipal})
 			return nil, false
 		}
 		return a, true
 	}
 }
 
-// admitQuestion decides on one more question to the client of a session, of which
-// parked wait already.
-func (s *sessionActor) admitPending(a *quota.Account, parked int) Reason {
-	switch {
-	case quota.Over(int64(parked)+1, s.svc.Limits.Pending):
-		return PendingOfSession
-	case quota.Over(a.Held[heldPending].Load()+1, s.node.accounts.limits.Principal.Pending):
-		return PendingOfPrincipal
-	}
-	return admitted
-}
-
-// admitParked counts one more question of a request that has no session.
-func (d *accounts) admitPending(s *stateless) (*quota.Account, error) {
-	n := d.node
+// admitPending counts one more question of a request that has no session.
+func (d *accounts) admitPending(tenant, address string) (*quota.Account, error) {
 	for {
-		a := d.Of(s.peer.key.Tenant, s.address)
+		a := d.Of(tenant, address)
 		parked, ok := a.Hold(heldPending)
 		if !ok {
 			continue
 		}
-		if quota.Over(parked, n.accounts.limits.Principal.Pending) {
+		if quota.Over(parked, d.limits.Principal.Pending) {
 			a.Held[heldPending].Add(-1)
-			n.refusals.count(PendingOfPrincipal)
+			d.refusals.count(PendingOfPrincipal)
 			return nil, ErrTooManyPending
 		}
 		return a, nil
@@ -333,20 +324,13 @@ type refusals [reasons]atomic.Int64
 
 func (rs *refusals) count(r Reason) { rs[r].Add(1) }
 
-// Refusals calls observe with the label of each limit and how often it was hit.
-func (n *Node) Refusals(observe func(reason string, count int64)) {
-	for r := admitted + 1; r < reasons; r++ {
-		observe(limitOf[r].Counted, n.refusals[r].Load())
-	}
-}
-
-// refuse answers what is not admitted and is no request of a session, and counts that.
+// refuseVerdict answers what is not admitted and is no request of a session, and counts that.
 func (rs *refusals) refuseVerdict(c answerer, id []byte, no verdict) { rs.denial(no).tell(c, id) }
 
 // unavailable answers what is no request of a session, and cannot be served now.
 func (rs *refusals) unavailable(c answerer, id []byte) { rs.denial(errUnavailable).tell(c, id) }
 
-// refused answers a request that was not begun and is of no session.
+// refuseError answers a request that was not begun and is of no session.
 func (rs *refusals) refuseError(c answerer, err error, id []byte) { rs.denial(err).tell(c, id) }
 
 // refuseInSession answers a request of a session that was not begun, or was given up before anything was sent. The JSON-RPC
@@ -438,7 +422,7 @@ func retryAfter(d time.Duration) []byte {
 // no client keeps all others from the store, however little else it does.
 func (d *accounts) storable(a *quota.Account, b Budget, bytes int, life time.Duration) Reason {
 	now := time.Now()
-	switch used, limit := d.node.store.Use(b); {
+	switch used, limit := d.store.Use(b); {
 	case nearlyAll(used, limit):
 		return StoreFull
 	case limit > 0 && used > limit/4*3 && a.Used[b].Amount(now) > limit/limits.StoreShare.Value():
@@ -457,8 +441,10 @@ func (d *accounts) gone(in *Input, rec *session.Record, life time.Duration) {
 
 // nearFull reports that nobody may store anything new.
 func (d *accounts) nearFull(b Budget) bool {
-	return nearlyAll(d.node.store.Use(b))
+	return nearlyAll(d.store.Use(b))
 }
 
 // nearlyAll reports that nine tenths of a budget are in use; a limit of 0 is not known.
 func nearlyAll(used, limit int64) bool { return limit > 0 && used > limit/10*9 }
+
+var errLongToken = errors.New("actors: the id or the progress token is too long")

@@ -11,7 +11,7 @@ import (
 // both buckets.
 func TestAdmissionAllocatesNothing(t *testing.T) {
 	n := &Node{}
-	n.accounts = newAccounts(n, NodeLimits{Principal: PrincipalLimits{Rate: 1e9}})
+	n.accounts = newAccounts(NodeLimits{Principal: PrincipalLimits{Rate: 1e9}}, &n.refusals, nil)
 	m := codec.Message{Method: []byte("tools/call")}
 	for _, address := range []string{"", "192.0.2.1", "2001:db8::1"} {
 		s := &sessionActor{svc: &Service{Limits: Limits{Rate: 1e9}.Defaults()}}
@@ -21,7 +21,7 @@ func TestAdmissionAllocatesNothing(t *testing.T) {
 				if !found {
 					s.account = quota.Memo{}
 				}
-				a, no := n.accounts.admit(s, &in, &m)
+				a, no := n.accounts.admit(&s.sessionAccount, &s.svc.Limits, &in, &m)
 				if a == nil {
 					t.Fatal(no)
 				}
@@ -37,13 +37,13 @@ func TestAdmissionAllocatesNothing(t *testing.T) {
 // BenchmarkAdmit is a whole admission, both buckets included.
 func BenchmarkAdmit(b *testing.B) {
 	n := &Node{}
-	n.accounts = newAccounts(n, NodeLimits{Principal: PrincipalLimits{Rate: 1e9}})
+	n.accounts = newAccounts(NodeLimits{Principal: PrincipalLimits{Rate: 1e9}}, &n.refusals, nil)
 	s := &sessionActor{svc: &Service{Limits: Limits{Rate: 1e9}.Defaults()}}
 	in := Input{Tenant: "anon", Address: "192.0.2.1"}
 	m := codec.Message{Method: []byte("tools/call")}
 	b.ReportAllocs()
 	for b.Loop() {
-		a, no := n.accounts.admit(s, &in, &m)
+		a, no := n.accounts.admit(&s.sessionAccount, &s.svc.Limits, &in, &m)
 		if a == nil {
 			b.Fatal(no)
 		}

@@ -1,48 +1,19 @@
 package actors
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
-	"github.com/troupe-run/troupe/mcp"
 )
 
 // ErrNoAnswer reports that the client did not answer in time.
 var ErrNoAnswer = errors.New("the client did not answer in time")
-
-// ErrTooManyPending reports that the session has as many calls waiting for its client
-// as it may: the question was not asked.
-var ErrTooManyPending = errors.New("too many calls wait for the client")
-
-// Question is a request to the client.
-type Question struct {
-	Key    string // names the question within its call, so that a re-run finds its answer
-	Method string
-	Params []byte
-	// Keep says that all calls of the session ask this alike: they share one
-	// question, and the answer is kept if Keep returns true for it, until
-	// Peer.Forget. nil asks each time.
-	Keep func(result []byte) bool
-	// Valid reports whether raw, any JSON, is an answer to the question; nil takes
-	// everything. It is asked of what comes with a request that is sent again.
-	Valid func(raw []byte) bool
-}
-
-// Answer is what the client answered: one of the two is set. Both are copies.
-type Answer struct {
-	Result []byte
-	Err    *mcp.Error
-}
 
 // Ask puts questions to the client and waits for all the answers: on the call's stream or
 // connection, or, of a stateless client, by having it send the request again. It fails
@@ -205,14 +176,6 @@ func (c *Call) becomeStream() *streamActor {
 	return m.stream
 }
 
-// upgradeNow makes a request's answer a stream.
-type upgradeNow struct {
-	kernel.Reply
-	stream *streamActor
-}
-
-func (u *upgradeNow) Refused(error) { u.Done() }
-
 // withdraw tells the client that what is still open needs no answer.
 func (c *Call) withdraw(open []*pendingRequest, why string) {
 	for _, x := range open {
@@ -281,109 +244,6 @@ func withdrawal(x *pendingRequest, why string) []byte {
 	return fmt.Appendf(nil, `{"requestId":%s,"reason":%s}`, x.id, strconv.Quote(why))
 }
 
-const (
-	// maxKept is the largest answer that a session keeps, in bytes.
-	maxKept = 64 << 10
-	// shareWait is how long a call waits for the answer to another one's question,
-	// whose connection may be away, before it asks itself.
-	shareWait = 10 * time.Second
-)
-
-// kept is the client's answer to a question that all calls of a session ask alike.
-// It is asked once, and again when the client says that the answer has changed.
-type kept struct {
-	mu     sync.Mutex // guards the rest
-	answer []byte     // nil if there is none
-	asking *shared    // the question that is being asked, nil if none is
-}
-
-// shared is a question that several calls wait for.
-type shared struct {
-	done   chan struct{} // closed when it is over
-	answer Answer        // if ok
-	ok     bool
-}
-
-// begin returns the answer if that is known. Else the caller is to wait for x, or,
-// when lead is set, to ask and then to end x. ask makes the caller ask though another
-// one does.
-func (k *kept) begin(ask bool) (answer []byte, x *shared, lead bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	switch {
-	case k.answer != nil:
-		return k.answer, nil, false
-	case k.asking != nil && !ask:
-		return nil, k.asking, false
-	}
-	k.asking = &shared{done: make(chan struct{})}
-	return nil, k.asking, true
-}
-
-// end tells those who wait for x how it ended. The answer is kept if it may be, and
-// if nothing has changed since x was asked.
-func (k *kept) end(x *shared, a Answer, err error, keep func([]byte) bool) {
-	k.mu.Lock()
-	if k.asking == x {
-		k.asking = nil
-		if err == nil && a.Err == nil && len(a.Result) <= maxKept && keep(a.Result) {
-			k.answer = a.Result
-		}
-	}
-	k.mu.Unlock()
-	x.answer, x.ok = a, err == nil
-	close(x.done)
-}
-
-// forget makes the next call ask again. Whoever waits for an answer still gets it.
-func (k *kept) forget() {
-	k.mu.Lock()
-	k.answer, k.asking = nil, nil
-	k.mu.Unlock()
-}
-
-// share returns the answer that is known, or that somebody is waiting for, or that
-// ask gets. over ends the wait for another's, as ctx does.
-func (k *kept) share(ctx, over context.Context, keep func([]byte) bool, ask func() (Answer, error)) (Answer, error) {
-	for insist := false; ; {
-		answer, x, lead := k.begin(insist)
-		switch {
-		case answer != nil:
-			return Answer{Result: bytes.Clone(answer)}, nil
-		case lead:
-			a, err := ask()
-			k.end(x, a, err, keep)
-			return a, err
-		}
-		timer := time.NewTimer(shareWait)
-		select {
-		case <-x.done:
-			timer.Stop()
-			if x.ok {
-				return Answer{Result: bytes.Clone(x.answer.Result), Err: x.answer.Err}, nil
-			}
-		case <-timer.C:
-			insist = true
-		case <-over.Done():
-			timer.Stop()
-			return Answer{}, context.Cause(over)
-		case <-ctx.Done():
-			timer.Stop()
-			return Answer{}, context.Cause(ctx)
-		}
-	}
-}
-
-// kept is the session's kept answer.
-func (s *sessionActor) kept() *kept {
-	k := s.keeps.Load()
-	for k == nil {
-		s.keeps.CompareAndSwap(nil, new(kept))
-		k = s.keeps.Load()
-	}
-	return k
-}
-
 // Forget drops the answer that was kept: the next question that may be kept is asked.
 func (p *Peer) Forget() {
 	s, err := p.who.session()
@@ -393,96 +253,4 @@ func (p *Peer) Forget() {
 	if k := s.keeps.Load(); k != nil {
 		k.forget()
 	}
-}
-
-// journal is what the earlier runs of a call have sent and asked. A nil journal
-// is that of a first run.
-type journal struct {
-	sent   record.Sent // does not change
-	member int         // place of the call in its batch
-
-	mu      sync.Mutex // guards the rest: handlers may ask from several goroutines
-	skipped int        // messages of this run that an earlier one has sent
-	asked   []*askedBefore
-}
-
-// askedBefore is a question of an earlier run.
-type askedBefore struct {
-	record.Question
-	used bool
-	open *pendingRequest // waits for the answer, nil if that is here
-}
-
-// answer is what the client has answered.
-func (q *askedBefore) answer() Answer {
-	if q.Failed {
-		return Answer{Err: wireError(q.Answer)}
-	}
-	return Answer{Result: bytes.Clone(q.Answer)}
-}
-
-func newJournal(p *record.Past, member int) *journal {
-	j := &journal{sent: p.Sents.Of(member), member: member}
-	for _, q := range p.Digest.Asked {
-		if q.Member == member {
-			j.asked = append(j.asked, &askedBefore{Question: q})
-		}
-	}
-	return j
-}
-
-// skipMessage reports that an earlier run has sent this message.
-func (j *journal) skipMessage() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.skipped == j.sent.Messages {
-		return false
-	}
-	j.skipped++
-	return true
-}
-
-// has reports whether an earlier run has asked this use of a key, and this one has not.
-func (j *journal) has(key string, use int) bool {
-	if j == nil {
-		return false
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return slices.ContainsFunc(j.asked, func(q *askedBefore) bool { return q.Key == key && q.Use == use && !q.used })
-}
-
-// question returns what an earlier run asked as this use of a key, nil if it did not.
-func (j *journal) question(key string, use int) *askedBefore {
-	if j == nil {
-		return nil
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, q := range j.asked {
-		if q.Key == key && q.Use == use && !q.used {
-			q.used = true
-			return q
-		}
-	}
-	return nil
-}
-
-// uses counts how often a call has asked with each key. The zero value has counted
-// nothing.
-type uses struct {
-	mu sync.Mutex // guards n
-	n  map[string]int
-}
-
-// next numbers a question when it is asked: a second run that asks in the same order
-// comes to the same numbers, whatever of the first one is still in the log.
-func (u *uses) next(key string) int {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.n == nil {
-		u.n = make(map[string]int)
-	}
-	u.n[key]++
-	return u.n[key]
 }

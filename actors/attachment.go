@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -35,7 +34,7 @@ func (f *frame) size() int {
 // has got. Frames of the writer are passed on strictly n+1 after n; until a
 // replay has caught up they wait, and what does not fit is read from the log.
 type attachment struct {
-	node    *Node
+	among   *attachments // of the node, while its connection is open
 	svc     *Service
 	from    *quota.Account // that the connection counts on
 	key     StreamKey
@@ -62,15 +61,6 @@ type attachment struct {
 func has(revision string, f mcp.Feature) bool {
 	r, _ := mcp.ParseRevision(revision)
 	return r.Has(f)
-}
-
-func (s *sessionActor) newAttachment(svc *Service, key StreamKey, rec *record.Stream, conn Conn, after stream.Position) *attachment {
-	n := s.node
-	a := &attachment{node: n, svc: svc, from: s.billed(), key: key, conn: conn, primes: has(rec.Revision, mcp.FeatureStreamPriming), answers: len(rec.Calls) > 0, after: after, next: after.Append, skip: after.Entry + 1}
-	if after.Append == 0 {
-		a.next, a.skip = 1, 0
-	}
-	return a
 }
 
 // open commits the response to a stream. A new stream is primed at once, one that
@@ -146,10 +136,10 @@ func (a *attachment) poll() {
 // watch keeps the connection among the node's open ones until it is gone.
 func (a *attachment) watch() {
 	a.wrote = time.Now()
-	a.node.attachments.add(a)
+	a.among.add(a)
 	a.from.Held[heldStreams].Add(1)
 	a.conn.Gone(func() {
-		a.node.attachments.drop(a)
+		a.among.drop(a)
 		a.from.Held[heldStreams].Add(-1)
 	})
 }
@@ -245,7 +235,7 @@ func (a *attachment) finish() {
 	a.conn.Finish()
 }
 
-// leave ends the connection of a stream that goes on, here or elsewhere, so that
+// reconnect ends the connection of a stream that goes on, here or elsewhere, so that
 // the client comes back. One that knows of polling does when the response ends;
 // older ones take that for the end of the stream, and come back when it breaks.
 func (a *attachment) reconnect() {

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
@@ -348,57 +347,6 @@ func (s *streamActor) unmuted(entries []stream.Entry) []stream.Entry {
 	return out
 }
 
-// boundBatch gathers the answers to a batch that came on a session's one connection, or for it. The last of its
-// requests to end sends them as one message, an array (JSON-RPC 2.0, section 6); those that were cancelled have no
-// element, and if all were, nothing is sent. What else the requests have to say goes out at once.
-type boundBatch struct {
-	conn *boundConn // of the session
-
-	mu   sync.Mutex // guards what follows
-	open int        // requests that have not ended
-	out  []byte     // "[", and the answers so far with commas between them
-}
-
-// member is where one request of the batch is answered.
-func (b *boundBatch) member() *batchMember { return &batchMember{batch: b} }
-
-// ended takes the answer of one request, nil if it has none.
-func (b *boundBatch) ended(answer []byte) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if answer != nil {
-		lead := byte(',')
-		if b.out == nil {
-			lead = '['
-		}
-		b.out = append(append(b.out, lead), answer...)
-	}
-	if b.open--; b.open == 0 && b.out != nil {
-		b.conn.send(append(b.out, ']'))
-		b.out = nil
-	}
-}
-
-// batchMember is where one request of a boundBatch is answered. Only the first of Answer,
-// Reject and over counts.
-type batchMember struct {
-	batch *boundBatch
-	once  sync.Once
-}
-
-// Answer adds an answer to those of the batch.
-func (m *batchMember) Answer(_ int, body []byte) bool {
-	first := false
-	m.once.Do(func() {
-		first = true
-		m.batch.ended(body)
-	})
-	return first
-}
-
-// Reject adds an error to the answers of the batch.
-func (m *batchMember) Reject(_, code int, message string, data, id []byte, _ time.Duration) {
-	m.Answer(200, codec.AppendError(nil, id, code, message, data))
-}
-
-func (m *batchMember) over() { m.once.Do(func() { m.batch.ended(nil) }) }
+// alreadyAnswered tells a stream that was taken over which calls of its batch need
+// no answer any more.
+type alreadyAnswered map[string]bool

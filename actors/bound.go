@@ -18,7 +18,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// link is the one connection that a session of HTTP+SSE (2024-11-05, basic/transports) or stdio lives on. Everything
+// boundConn is the one connection that a session of HTTP+SSE (2024-11-05, basic/transports) or stdio lives on. Everything
 // for the client goes out there. Nothing of such a session is stored: it ends with its connection.
 type boundConn struct {
 	conn       Conn
@@ -104,6 +104,7 @@ func (n *Node) Connect(svc *Service, in *Input) {
 	}
 	s := n.sessions.build(svc, key, session.New(time.Now(), session.Lifetime{Idle: age, Absolute: age}), 0)
 	s.bound, s.inputEnded = l, l.inputEnded
+	s.patient = in.Patient
 	s.account.Keep(n.accounts.Accounts, a) // which also pays for questions before the first request
 	l.said.Store(s.last.UnixNano())
 	s.startSession()
@@ -192,7 +193,7 @@ func unknownConnection(c answerer, id []byte) {
 	faults.UnknownConnection.Tell(c, id)
 }
 
-// take takes one message of a session that lives on a connection. It reports whether it did; else it has answered on
+// boundMessage takes one message of a session that lives on a connection. It reports whether it did; else it has answered on
 // came. A request that was taken is answered on reply, also if it is refused for a limit.
 func (s *sessionActor) boundMessage(in *Input, came answerer, reply replier, principal any, m *codec.Message, raw []byte, until time.Time) bool {
 	if in.Stateless && m.Kind == codec.Request {
@@ -230,10 +231,10 @@ func (s *sessionActor) boundRequest(in *Input, came answerer, reply replier, pri
 	return s.boundCall(in, came, reply, principal, raw)
 }
 
-// takeStateless takes a stateless request on a connection that carries others (2026-07-28,
+// boundStateless takes a stateless request on a connection that carries others (2026-07-28,
 // basic/transports/stdio).
 func (s *sessionActor) boundStateless(in *Input, principal any, m *codec.Message, raw []byte) {
-	a := &arrival{n: s.node, svc: s.svc, in: *in, principal: principal, m: m, body: raw, to: s.bound, on: overBound{s}, sess: s}
+	a := &arrival{n: s.node, svc: s.svc, in: *in, principal: principal, m: m, body: raw, to: s.bound, on: overBound{s}, sess: s, charged: &s.sessionAccount}
 	switch {
 	case string(m.Method) == mcp.MethodSubscriptionsListen:
 		a.listen()
@@ -244,7 +245,7 @@ func (s *sessionActor) boundStateless(in *Input, principal any, m *codec.Message
 	}
 }
 
-// initializeOn settles a session that lives on a connection.
+// boundInitialize settles a session that lives on a connection.
 func (s *sessionActor) boundInitialize(m *codec.Message) {
 	ctx, cancel := context.WithTimeout(s.node.base, s.svc.Limits.StoreWait)
 	defer cancel()
@@ -271,7 +272,7 @@ func (s *sessionActor) boundInitialize(m *codec.Message) {
 	}
 }
 
-// callOn runs a request of a session that lives on a connection, on a goroutine of its own: who sent it may have to
+// boundCall runs a request of a session that lives on a connection, on a goroutine of its own: who sent it may have to
 // answer a question before the request can end.
 func (s *sessionActor) boundCall(in *Input, came answerer, reply replier, principal any, raw []byte) bool {
 	n := s.node
@@ -348,7 +349,7 @@ func (n *Node) Disconnect(ctx context.Context, svc *Service, in *Input) {
 // lastWait is how long handlers may take to heed the end of their context.
 const lastWait = time.Second
 
-// slot waits for a call of a patient client to end when it has as many as it may. It reports whether there is room.
+// takeSlot waits for a call of a patient client to end when it has as many as it may. It reports whether there is room.
 func (l *boundConn) takeSlot(wait time.Duration) bool {
 	select {
 	case l.slots <- struct{}{}:
@@ -375,15 +376,6 @@ func (l *boundConn) freeSlot() {
 	}
 }
 
-// edit changes the record of a session that lives on a connection, which is stored nowhere.
-type edit struct {
-	kernel.Reply
-	f   func(*session.Record) bool
-	err error
-}
-
-func (e *edit) Refused(error) { e.err = ErrSessionEnded; e.Done() }
-
 func (s *sessionActor) changeBound(f func(*session.Record) bool) error {
 	m := &edit{f: f}
 	m.Init()
@@ -394,7 +386,7 @@ func (s *sessionActor) changeBound(f func(*session.Record) bool) error {
 	return m.err
 }
 
-// links are the sessions of this node that live on a connection.
+// boundSessions are the sessions of this node that live on a connection.
 type boundSessions struct {
 	node *Node
 	mu   sync.Mutex // guards all
@@ -494,7 +486,7 @@ func (c overBound) way(s *stateless, w way) way {
 func (c overBound) run(f func())             { c.s.bound.calls.Go(f) }
 func (c overBound) listen(Exchange) audience { return boundAudience{c.s.bound, c.s} }
 
-// boundExchange is one stateless request on a connection. It has one of the client's
+// boundRoundTrip is one stateless request on a connection. It has one of the client's
 // places, if the client waits for one, until it has its answer.
 type boundRoundTrip struct {
 	bound
@@ -526,19 +518,6 @@ func (x *boundRoundTrip) release() {
 	}
 }
 
-// answerer is where a request is answered or refused.
-type answerer interface {
-	Answer(status int, body []byte) bool
-	Reject(status, code int, message string, data, id []byte, retryAfter time.Duration)
-}
-
-// replier is where a request of a session that is its connection is answered.
-type replier interface {
-	answerer
-	// over says that no answer comes any more.
-	over()
-}
-
 var (
 	_ replier = (*boundConn)(nil)
 	_ replier = (*batchMember)(nil)
@@ -556,3 +535,58 @@ func (l *boundConn) Reject(_, code int, message string, data, id []byte, _ time.
 }
 
 func (l *boundConn) over() {}
+
+// boundBatch gathers the answers to a batch that came on a session's one connection, or for it. The last of its
+// requests to end sends them as one message, an array (JSON-RPC 2.0, section 6); those that were cancelled have no
+// element, and if all were, nothing is sent. What else the requests have to say goes out at once.
+type boundBatch struct {
+	conn *boundConn // of the session
+
+	mu   sync.Mutex // guards what follows
+	open int        // requests that have not ended
+	out  []byte     // "[", and the answers so far with commas between them
+}
+
+// member is where one request of the batch is answered.
+func (b *boundBatch) member() *batchMember { return &batchMember{batch: b} }
+
+// ended takes the answer of one request, nil if it has none.
+func (b *boundBatch) ended(answer []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if answer != nil {
+		lead := byte(',')
+		if b.out == nil {
+			lead = '['
+		}
+		b.out = append(append(b.out, lead), answer...)
+	}
+	if b.open--; b.open == 0 && b.out != nil {
+		b.conn.send(append(b.out, ']'))
+		b.out = nil
+	}
+}
+
+// batchMember is where one request of a boundBatch is answered. Only the first of Answer,
+// Reject and over counts.
+type batchMember struct {
+	batch *boundBatch
+	once  sync.Once
+}
+
+// Answer adds an answer to those of the batch.
+func (m *batchMember) Answer(_ int, body []byte) bool {
+	first := false
+	m.once.Do(func() {
+		first = true
+		m.batch.ended(body)
+	})
+	return first
+}
+
+// Reject adds an error to the answers of the batch.
+func (m *batchMember) Reject(_, code int, message string, data, id []byte, _ time.Duration) {
+	m.Answer(200, codec.AppendError(nil, id, code, message, data))
+}
+
+func (m *batchMember) over() { m.once.Do(func() { m.batch.ended(nil) }) }

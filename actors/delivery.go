@@ -87,7 +87,7 @@ var (
 type table interface {
 	// enter makes the request known. limit bounds those that are, 0 does not.
 	enter(r *requestActor, limit int) error
-	// leave makes it unknown, so that the id may be used again.
+	// remove makes it unknown, so that the id may be used again.
 	remove(r *requestActor)
 	// parked makes a request unknown that had the id and waits to be sent again, and
 	// resumed one known that was.

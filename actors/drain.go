@@ -2,13 +2,9 @@ package actors
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/kernel"
-	"github.com/troupe-run/troupe/internal/request"
-	"github.com/troupe-run/troupe/mcp"
 )
 
 // How a node ends:
@@ -76,16 +72,6 @@ func (n *Node) HandOver(ctx context.Context, idle func() bool) {
 // that cannot keep new requests from coming, so that HandOver ends.
 func (n *Node) Refuse() { n.drain.over.Store(true) }
 
-// draining is how far a node has come with its end.
-type draining struct {
-	node    *Node
-	closing atomic.Bool
-	over    atomic.Bool  // takes nothing any more
-	handing atomic.Bool  // hands over what it has
-	sparing atomic.Bool  // takes no calls that only it can end
-	handed  atomic.Int64 // of the requests in flight, see requestActor.handed
-}
-
 // refuses reports whether a request is refused because the node ends.
 func (d *draining) refuses(svc *Service, m *codec.Message) bool {
 	return d.over.Load() || d.sparing.Load() && !svc.Handler.Safe(m.Method, m.Name)
@@ -101,13 +87,6 @@ func (d *draining) closeIdle() {
 	d.node.listeners.end("the server is shutting down", func(*listenActor) bool { return true })
 }
 
-type (
-	// hastenCalls makes streams of the calls that have run since begun or before and can go on elsewhere.
-	hastenCalls struct{ begun time.Time }
-	// passOn leaves a stream to who resumes it, if its calls can go on elsewhere and its client comes back by itself.
-	passOn struct{}
-)
-
 // passOn hands over the calls that can go on elsewhere.
 func (d *draining) passOn() {
 	if d.node.accounts.InFlight() == 0 {
@@ -116,66 +95,6 @@ func (d *draining) passOn() {
 	begun := time.Now().Add(-quick)
 	d.node.sessions.Each(func(s *sessionActor) { _ = s.Post(hastenCalls{begun}) })
 	d.node.streams.Each(func(s *streamActor) { _ = s.Post(passOn{}) })
-}
-
-// hasten makes a stream of the call, which may otherwise be answered plainly for longer.
-func (r *requestActor) hasten(begun time.Time) {
-	if !r.started.After(begun) && !r.own() {
-		_ = r.Post(closeConn{leaving: true})
-	}
-}
-
-// own reports whether only this node can end the call of a session: it may not run again, or nothing tells its client
-// to come back for it. It is for the session's turn, while the call is in its table.
-func (r *requestActor) own() bool {
-	m := r.call.msg
-	return !r.way.returns || !r.svc.Handler.Safe(m.Method, m.Name)
-}
-
-func (s *streamActor) passOn() {
-	if !s.opened || !s.rec.Safe || !has(s.rec.Revision, mcp.FeatureStreamPriming) {
-		return
-	}
-	for _, c := range s.rec.Calls {
-		if c.Never && !s.answered[string(c.ID)] {
-			return
-		}
-	}
-	for _, r := range s.reqs {
-		_ = r.Post(giveUp{ErrClosing})
-	}
-}
-
-// tally counts the calls that are the node's own and began at begun or before.
-type tally struct {
-	kernel.Reply
-	begun time.Time
-	own   int
-}
-
-func (m *tally) Refused(error) { m.Done() }
-
-// count counts a request of a session's table. Those that are stateless count by themselves, see countStateless.
-func (m *tally) count(r *requestActor) {
-	if r.stateless == nil && !r.started.After(m.begun) && r.own() {
-		m.own++
-	}
-}
-
-// countStateless counts a stateless request. One that waits to be sent again can go on in another process, if it may run
-// there at all.
-func (m *tally) countStateless(r *requestActor) {
-	if r.started.After(m.begun) {
-		return
-	}
-	switch msg := r.call.msg; r.phase {
-	case request.Plain, request.Streaming:
-		m.own++
-	case request.Parked:
-		if !r.svc.Handler.Safe(msg.Method, msg.Name) {
-			m.own++
-		}
-	}
 }
 
 // ownCalls reports whether a call of the node's own runs that began at begun or before.
@@ -225,4 +144,70 @@ func (d *draining) quiet(ctx context.Context) bool {
 		}
 	}
 	return true
+}
+
+// Close ends every call as HandOver does at its end, and stops the node's actors.
+// Handlers that do not heed their context are waited for until ctx ends, but not
+// those whose calls HandOver has handed over.
+func (n *Node) Close(ctx context.Context) error {
+	if n.drain.closing.Swap(true) {
+		return nil
+	}
+	n.drain.over.Store(true)
+	n.timer.Stop()
+	if n.accounts.InFlight() > 0 {
+		n.drain.giveUp(ctx)
+	}
+	n.statelessCalls.giveUp(nil, ErrClosing) // those that wait for input, too
+	n.stopAll(ErrClosing)
+	var err error
+	for began := time.Now(); (n.accounts.InFlight() > 0 || !n.statelessCalls.empty()) && err == nil; {
+		if n.drain.handing.Load() && !n.drain.running() && n.statelessCalls.empty() && time.Since(began) > quick {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	for _, a := range n.attachments.snapshot() {
+		a.reconnect()
+	}
+	n.listeners.end("the server is shutting down", func(*listenActor) bool { return true })
+	for _, s := range n.bound.snapshot() {
+		s.endSession()
+	}
+	n.streams.Each(func(s *streamActor) { _ = s.Post(quitStream{}) })
+	n.sessions.Each(func(s *sessionActor) {
+		s.timer.Stop()
+		n.sessions.Drop(s.key, s) // or whoever finds it would look for another one for ever
+		s.Actor.Stop()
+	})
+	n.calls.close()
+	n.heart.Stop()
+	return err
+}
+
+// Retire takes a service off this node. Its calls end as those that a drain no
+// longer waits for, with ErrRetired as the cause; its sessions and streams leave
+// memory and stay in the store. A request for it that is on its way finds no
+// session. Retire does not wait for handlers.
+func (n *Node) Retire(svc *Service) {
+	if svc.life.over.Swap(true) {
+		return
+	}
+	close(svc.life.done)
+	n.sessions.Each(func(s *sessionActor) {
+		if s.svc == svc {
+			_ = s.Post(retireSession{})
+		}
+	})
+	n.streams.Each(func(st *streamActor) {
+		if st.svc == svc {
+			st.retire()
+		}
+	})
+	n.statelessCalls.giveUp(svc, ErrRetired)
+	n.listeners.end("the server has been taken away", func(l *listenActor) bool { return l.svc == svc })
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
@@ -247,3 +248,134 @@ func (s *streamActor) wrote() {
 		s.trying, s.written = false, max(s.attempt, s.node.clock.ahead())
 	}
 }
+
+// pastLog is what is known of a stream's log: what its record tells, and what came
+// after that.
+type pastLog struct {
+	record.Past
+	rec   *record.Stream
+	tail  uint64 // last append
+	whole uint64 // last append of which all parts are there
+	last  bool   // it ends the stream
+	// unknown is set when an append is missing that the record does not tell of: nobody can
+	// tell any more what the earlier run of the calls was told, or which were answered.
+	unknown bool
+	sizes   []int
+	reader  stream.Reader
+}
+
+// newPastLog begins with what the record tells. One of an earlier release tells too
+// little: all of its log is read, if it is still there.
+func newPastLog(rec *record.Stream) *pastLog {
+	log := &pastLog{Past: rec.Past(), rec: rec}
+	if rec.Version < 2 {
+		return log
+	}
+	log.tail, log.whole = rec.Tail, rec.Tail
+	if rec.Low > 0 && rec.Low <= rec.Tail {
+		// The record has the sum. Once these are gone, what is left is exact.
+		n := int(rec.Tail - rec.Low + 1)
+		log.sizes = make([]int, n)
+		for i := range log.sizes {
+			log.sizes[i] = rec.Bytes / n
+		}
+		log.sizes[n-1] += rec.Bytes % n
+	}
+	return log
+}
+
+// kept is what the log holds: the first append, and the bytes from there.
+func (l *pastLog) kept() (low uint64, bytes int) {
+	for _, n := range l.sizes {
+		bytes += n
+	}
+	return l.tail - uint64(len(l.sizes)) + 1, bytes
+}
+
+// lacks notes that an append is missing, if only the one before num. What clients saw
+// there is not known.
+func (l *pastLog) lacks(num uint64) {
+	l.unknown, l.sizes, l.reader = true, nil, stream.Reader{}
+	l.Digest.Seen = record.Unseen(num)
+}
+
+// recordStored begins the stream: headers and priming may go out.
+func (s *streamActor) recordStored(m recordStored) {
+	if m.err != nil {
+		switch {
+		case s.att == nil:
+			s.node.refusals.denial(m.err) // which counts it
+		case errors.Is(m.err, ErrNotFound): // the session's record
+			unknownSession(s.att.conn, s.callID())
+		default:
+			s.refuseStart(m.err)
+		}
+		s.att = nil
+		s.unstored.Store(true)
+		s.commit()
+		s.step(stream.Event{Op: stream.OpenFailed, Err: m.err})
+		return
+	}
+	s.written = max(s.written, s.node.clock.ahead())
+	s.due.Store(s.node.clock.in(s.svc.recordTTL() / 4))
+	if s.att != nil {
+		if s.att.open(true) {
+			att := s.att
+			s.att = nil
+			s.attach(att)
+			if s.closeEarly != nil {
+				att.close(*s.closeEarly)
+				s.att = nil
+			}
+		} else {
+			s.att = nil
+		}
+	}
+	s.heard.Store(s.att != nil)
+	s.commit()
+	s.step(stream.Event{Op: stream.Opened, Rev: m.rev, Epoch: s.rec.Epoch})
+}
+
+// store stores the record of a new stream, and beside it the body of calls
+// that may run again.
+func (s *streamActor) store(body []byte) {
+	s.keepBody(body)
+	data, err := s.newRecord(body)
+	// Also a refusal comes from elsewhere: whoever begins the stream is still at it.
+	go func() {
+		rev, err := s.open(data, body, err)
+		_ = s.Post(recordStored{rev, err})
+	}()
+}
+
+// open stores a record where there is none, and beside it the body, unless err says why
+// the record could not be made. It blocks, and is for goroutines beside the actor's turn.
+func (s *streamActor) open(data, body []byte, err error) (rev uint64, _ error) {
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
+	defer cancel()
+	return s.node.store.OpenStream(ctx, s.path, data, body, s.svc.recordTTL())
+}
+
+// newRecord is the record of a new stream as it is stored, if there is room for it and the
+// body beside it. The error is a verdict otherwise.
+func (s *streamActor) newRecord(body []byte) ([]byte, error) {
+	data, err := codec.Marshal(s.live)
+	if err != nil {
+		return nil, err
+	}
+	if no := s.node.accounts.storable(s.sess.billed(), EventBudget, len(data)+len(body), s.svc.recordTTL()); no != admitted {
+		return nil, verdict{reason: no}
+	}
+	return data, nil
+}
+
+// recordTTL is the lifetime of a writer record that is rewritten every quarter
+// of it: never less than ReplayAge remains.
+func (svc *Service) recordTTL() time.Duration { return RecordTTL(svc.Limits.ReplayAge) }
+
+// RecordTTL is the lifetime of the record of a stream whose events can be replayed
+// for the given time. Stores must keep events longer than that.
+func RecordTTL(replayAge time.Duration) time.Duration { return replayAge * 4 / 3 }

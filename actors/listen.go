@@ -13,34 +13,6 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// Listening is what a client gets to hear of those things that it has asked for.
-type Listening struct {
-	Tools, Prompts, Resources bool     // changes of the lists
-	URIs                      []string // resources whose updates it gets
-	Accepted                  []byte   // the filter as it is acknowledged, raw
-	// Changed reports whether a list has changed for this listener since it was asked
-	// last, by the method of its notification. It is called in the listener's turn.
-	// Nil: every change is one.
-	Changed func(method string) bool
-	// Hears reports whether the listener may hear of updates of a resource, at the time of
-	// each. It is called in other actors' turns, by several at once, and must be quick and
-	// not panic. Nil: it may hear of URIs and of what lies below.
-	Hears func(uri string) bool
-}
-
-// wants reports whether a notification is one that the client has asked for.
-func (l *Listening) wants(method string) bool {
-	switch method {
-	case mcp.NotifyToolsListChanged:
-		return l.Tools
-	case mcp.NotifyPromptsListChanged:
-		return l.Prompts
-	case mcp.NotifyResourcesListChanged:
-		return l.Resources
-	}
-	return true
-}
-
 // listenActor is one subscriptions/listen stream (2026-07-28,
 // basic/patterns/subscriptions). It ends with its connection, and what it is told
 // is stored nowhere.
@@ -123,7 +95,7 @@ func (*httpAudience) wait(context.Context) error { return nil }
 func (a *httpAudience) finish()                  { a.conn.Finish() }
 func (a *httpAudience) cut()                     { a.conn.Cut() }
 
-// linkAudience is the audience of a request on a connection that carries others.
+// boundAudience is the audience of a request on a connection that carries others.
 type boundAudience struct {
 	*boundConn
 	s *sessionActor

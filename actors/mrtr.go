@@ -31,21 +31,12 @@ type parking struct {
 	givenUp bool        // what the handler still says is nobody's answer
 }
 
-// parked are the calls that have asked, by the names in their states: see parking.
+// parkedCalls are the calls that have asked, by the names in their states: see parking.
 type parkedCalls struct {
 	*kernel.Directory[string, *requestActor]
 	node     *Node
 	keys     Keys
 	outcomes mrtr.Outcomes
-}
-
-// Keys seal what clients carry for a node, so that any node can open it and nobody
-// else can read or change it. aad must be the same for both. ErrUnavailable, wrapped,
-// reports that the keys cannot be read now, so that nobody can tell whether sealed is
-// good. Any other error of Open says that it is not, and never will be.
-type Keys interface {
-	Seal(plain, aad []byte) ([]byte, error)
-	Open(sealed, aad []byte) ([]byte, error)
 }
 
 // seal makes the state of the call's next round.
@@ -277,10 +268,10 @@ func badState(to answerer, id []byte) {
 	faults.State.Tell(to, id)
 }
 
-// again takes a request that is sent again with the input that it needed.
+// retry takes a request that is sent again with the input that it needed.
 func (a *arrival) retry() (begun bool) {
 	n, m := a.n, a.m
-	from, no := n.accounts.admit(a.sess, &a.in, m) // first: to open a state may take a look into the store
+	from, no := n.accounts.admit(a.charged, &a.svc.Limits, &a.in, m) // first: to open a state may take a look into the store
 	if from == nil {
 		n.refusals.refuseVerdict(a.to, m.ID, no)
 		return false
@@ -290,7 +281,7 @@ func (a *arrival) retry() (begun bool) {
 	switch {
 	case errors.Is(err, ErrUnavailable):
 		n.log.Warn("requestState not readable", "error", err)
-		n.accounts.giveBack(a.sess, from, m) // it did not run, for no fault of its client
+		n.accounts.giveBack(a.charged, &a.svc.Limits, from, m) // it did not run, for no fault of its client
 		n.refusals.unavailable(a.to, m.ID)
 	case err != nil:
 		badState(a.to, m.ID)
@@ -515,7 +506,7 @@ func (s *stateless) putQuestions(c *Call, a *asking) (wake <-chan more, err erro
 		n.refusals.count(AskRounds)
 		return nil, ErrTooManyRounds
 	}
-	if in.place, err = n.accounts.admitPending(s); err != nil {
+	if in.place, err = n.accounts.admitPending(c.peer.key.Tenant, s.address); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -544,7 +535,7 @@ func (s *stateless) putQuestions(c *Call, a *asking) (wake <-chan more, err erro
 	return answers, nil
 }
 
-// take ends a wait: what a request brought of that which was missing is kept, and the
+// receive ends a wait: what a request brought of that which was missing is kept, and the
 // rest is ignored.
 func (in *input) receive(got more, a *asking) error {
 	in.place.Held[heldPending].Add(-1)

@@ -11,11 +11,9 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/subscription"
-	"github.com/troupe-run/troupe/mcp"
 )
 
 // Config is what a node needs.
@@ -97,7 +95,7 @@ func NewNode(c Config) *Node {
 	n.pending.node, n.drain.node, n.calls.node, n.bound.node, n.mrtr.node = n, n, n, n, n
 	n.pending.open = make(map[string]*pendingRequest)
 	n.subs = subscription.NewTable(n.k, KindSubscription)
-	n.accounts = newAccounts(n, c.Limits)
+	n.accounts = newAccounts(c.Limits, &n.refusals, c.Store)
 	n.heart.node = n
 	n.k.Start(&n.heart.Actor, KindNode, "heart", &n.heart)
 	n.timer = time.AfterFunc(time.Hour, func() { _ = n.heart.Post(tick{}) })
@@ -130,44 +128,6 @@ func newID() string {
 	return idEncoding.EncodeToString(b[:])
 }
 
-// Post takes one POST. It returns when the handler has and the request's bytes
-// are no longer needed; the response may still be an open stream then.
-func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
-	if in.Stateless {
-		n.stateless(svc, in, principal, m, body)
-		return
-	}
-	switch m.Kind {
-	case codec.Request:
-		if n.drain.refuses(svc, m) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait) {
-			if in.Session != "" && string(m.Method) != mcp.MethodInitialize {
-				n.refusals.refuseInSession(in.Conn, errUnavailable, m.ID)
-			} else {
-				n.refusals.unavailable(in.Conn, m.ID)
-			}
-			return
-		}
-		switch {
-		case string(m.Method) == mcp.MethodInitialize:
-			n.sessions.initialize(svc, in, m)
-			return
-		case string(m.Method) == mcp.MethodPing && in.Session == "": // legal before initialize
-			in.Conn.Answer(200, codec.AppendResult(nil, m.ID, []byte("{}")))
-			return
-		}
-		n.request(svc, in, principal, m, body)
-	case codec.Notification:
-		if s := n.sessions.of(svc, in, nil); s != nil {
-			s.notified(m, time.Now().Add(svc.Limits.StoreWait))
-			in.Conn.Accepted()
-		}
-	case codec.Result, codec.ErrorResponse:
-		n.pending.answer(svc, in, m)
-	default:
-		n.sessions.batch(svc, in, principal, m, body)
-	}
-}
-
 // regained waits for a lease that is not certain; it reports whether it is again.
 func (n *Node) regained(wait time.Duration) bool {
 	for end := time.Now().Add(wait); n.store.Suspended(); {
@@ -179,190 +139,62 @@ func (n *Node) regained(wait time.Duration) bool {
 	return true
 }
 
-// initialize begins a session, or answers why it does not.
-func (d *sessions) initialize(svc *Service, in *Input, m *codec.Message) {
-	n := d.node
-	if in.Session != "" {
-		faults.SessionAgain.Tell(in.Conn, m.ID)
-		return
-	}
-	if !n.accounts.admitSession(in, m.ID) {
-		return
-	}
-	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
-	defer cancel()
-	set, result, rerr := svc.Handler.Initialize(withOwner(ctx, in.Principal), m.Params)
-	if rerr != nil {
-		n.accounts.forgive(in)
-		in.Conn.Answer(200, codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
-		return
-	}
-	s, err := n.sessions.create(ctx, svc, in, set)
-	if no, limited := errors.AsType[verdict](err); limited {
-		n.accounts.forgive(in)
-		n.refusals.refuseVerdict(in.Conn, m.ID, no)
-		return
-	}
-	if err != nil {
-		n.accounts.forgive(in)
-		n.log.Warn("session not created", "error", err)
-		n.refusals.unavailable(in.Conn, m.ID)
-		return
-	}
-	s.peer.madeBy(in)
-	svc.began(ctx, s.peer)
-	in.Conn.SetSession(s.key.ID)
-	in.Conn.Answer(200, codec.AppendResult(nil, m.ID, result))
-}
-
-// request runs one request of a session.
-func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
-	for {
-		s := n.sessions.of(svc, in, m.ID)
-		if s == nil {
-			return
-		}
-		r, err := s.admitted(in, m)
-		if err == nil {
-			s.begins(r, r.loggedWay(s, in.Conn), m, body, &Call{principal: principal, trace: in.Trace, attempt: 1})
-			err = s.enters(r)
-		}
-		switch {
-		case err == nil:
-			r.serve()
-		case errors.Is(err, kernel.ErrStopped):
-			continue // it has just left memory: activate it anew
-		default:
-			n.refusals.refuseInSession(in.Conn, err, m.ID)
-		}
-		return
-	}
-}
-
 // maxToken bounds a request's id and its progress token, in bytes as they were sent:
 // a batch of requests has to fit one record.
 var maxToken = limits.Token.Value()
 
-var errLongToken = errors.New("actors: the id or the progress token is too long")
-
 func tooLong(m *codec.Message) bool { return len(m.ID) > maxToken || len(m.ProgressToken) > maxToken }
-
-// admitted returns the actor of a request that may run now; refuseInSession answers the error.
-func (s *sessionActor) admitted(in *Input, m *codec.Message) (*requestActor, error) {
-	if tooLong(m) {
-		return nil, errLongToken
-	}
-	a, no := s.node.accounts.admit(s, in, m)
-	if a == nil {
-		return nil, no
-	}
-	return s.node.calls.actor(a), nil
-}
-
-// begins makes r stand for a request of the session, which is delivered in the way w.
-func (s *sessionActor) begins(r *requestActor, w way, m *codec.Message, body []byte, c *Call) {
-	c.peer = s.peer
-	r.begins(s.svc, w, m, body, c)
-}
-
-// enters enters a request that was admitted in the session. refuseInSession answers the error;
-// the actor is free then.
-func (s *sessionActor) enters(r *requestActor) error {
-	s.keepAlive(r.started)
-	err := r.enter(s.svc.Limits.PerSession)
-	if err != nil {
-		r.cancel(err)
-		s.refund(r)
-		r.release()
-	}
-	return err
-}
-
-// refund gives the tokens of a call back that did not run.
-func (s *sessionActor) refund(r *requestActor) { s.node.accounts.giveBack(s, r.from, r.call.msg) }
-
-// notified takes a notification of the client. It waits for the store no longer than
-// until.
-func (s *sessionActor) notified(m *codec.Message, until time.Time) {
-	switch string(m.Method) {
-	case "notifications/cancelled":
-		id := codec.Optional(m.Params, "requestId")
-		reason, _ := codec.Str(codec.Field(m.Params, "reason"))
-		if len(id) > 0 {
-			s.cancelCall(string(id), reason, until)
-			if s.bound != nil {
-				s.node.listeners.end("", func(l *listenActor) bool { return l.sess == s && string(l.id) == string(id) })
-			}
-		}
-	case mcp.NotifyInitialized:
-		if s.bound != nil && s.view.Load().rec.Revision != "" && !s.bound.ready.Swap(true) {
-			s.svc.Handler.Opened(s.peer, false)
-		}
-	default:
-		s.svc.Handler.Notified(s.peer, string(m.Method), m.Params)
-	}
-}
-
-// cancelCall hands a client's cancel to the call, and waits until its stream has
-// the end mark: a call that was cancelled must not run again after a crash.
-func (s *sessionActor) cancelCall(id, reason string, until time.Time) {
-	done := make(chan error, 1)
-	if s.Post(&cancelCall{id: id, reason: reason, acked: func(err error) { done <- err }}) != nil {
-		return // the session is leaving memory: nothing of it runs here
-	}
-	timer := time.NewTimer(time.Until(until))
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	}
-}
-
-// Close ends every call as HandOver does at its end, and stops the node's actors.
-// Handlers that do not heed their context are waited for until ctx ends, but not
-// those whose calls HandOver has handed over.
-func (n *Node) Close(ctx context.Context) error {
-	if n.drain.closing.Swap(true) {
-		return nil
-	}
-	n.drain.over.Store(true)
-	n.timer.Stop()
-	if n.accounts.InFlight() > 0 {
-		n.drain.giveUp(ctx)
-	}
-	n.statelessCalls.giveUp(nil, ErrClosing) // those that wait for input, too
-	n.stopAll(ErrClosing)
-	var err error
-	for began := time.Now(); (n.accounts.InFlight() > 0 || !n.statelessCalls.empty()) && err == nil; {
-		if n.drain.handing.Load() && !n.drain.running() && n.statelessCalls.empty() && time.Since(began) > quick {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-	for _, a := range n.attachments.snapshot() {
-		a.reconnect()
-	}
-	n.listeners.end("the server is shutting down", func(*listenActor) bool { return true })
-	for _, s := range n.bound.snapshot() {
-		s.endSession()
-	}
-	n.streams.Each(func(s *streamActor) { _ = s.Post(quitStream{}) })
-	n.sessions.Each(func(s *sessionActor) {
-		s.timer.Stop()
-		n.sessions.Drop(s.key, s) // or whoever finds it would look for another one for ever
-		s.Actor.Stop()
-	})
-	n.calls.close()
-	n.heart.Stop()
-	return err
-}
 
 // ResourceUpdated tells every session on this node that subscribed to the resource,
 // or, with below, to one that it lies below.
 func (n *Node) ResourceUpdated(svc *Service, uri string, below bool) {
 	n.subs.Updated(svc.ID, uri, below)
+}
+
+// draining is how far a node has come with its end.
+type draining struct {
+	node    *Node
+	closing atomic.Bool
+	over    atomic.Bool  // takes nothing any more
+	handing atomic.Bool  // hands over what it has
+	sparing atomic.Bool  // takes no calls that only it can end
+	handed  atomic.Int64 // of the requests in flight, see requestActor.handed
+}
+
+// clock compares the store's clock, which may jump as it is that of a machine, with one
+// that does not.
+type clock struct {
+	now         func() time.Time // the store's
+	store, here time.Time        // when it was made, on both
+	seen        time.Duration    // ahead, when that was last looked at for a jump; the node's turn
+}
+
+func newClock(now func() time.Time) clock { return clock{now: now, store: now(), here: time.Now()} }
+
+// ahead is how much further the store's clock has gone than it should have.
+func (c *clock) ahead() time.Duration { return c.now().Sub(c.store) - time.Since(c.here) }
+
+// running is how long the clock has run, whatever jumped meanwhile.
+func (c *clock) running() time.Duration { return time.Since(c.here) }
+
+// in is when so much time will have passed, by running.
+func (c *clock) in(d time.Duration) int64 { return int64(c.running() + d) }
+
+// jumped reports that the store's clock has gone forward since it was last asked: what is
+// to be renewed in time may be about to expire. It belongs to the node's turn.
+func (c *clock) jumped() bool {
+	before := c.seen
+	c.seen = c.ahead()
+	return c.seen-before > maxBack
+}
+
+// maxBack is by how much the store's clock may have gone back since the writer record was
+// stored: less than by what events are kept longer than records (RecordTTL).
+const maxBack = time.Second
+
+// Refusals calls observe with the label of each limit and how often it was hit.
+func (n *Node) Refusals(observe func(reason string, count int64)) {
+	for r := admitted + 1; r < reasons; r++ {
+		observe(limitOf[r].Counted, n.refusals[r].Load())
+	}
 }

@@ -276,7 +276,7 @@ func (p *Peer) PushUpdate(uri string) {
 	p.node.sessions.push(p.key, subscription.Update(uri))
 }
 
-// pushLink sends an invalidation, if the session has begun and its client reads. What it misses is made good later.
+// pushBound sends an invalidation, if the session has begun and its client reads. What it misses is made good later.
 func (s *sessionActor) pushBound(data []byte) (heard bool) {
 	switch {
 	case !s.bound.ready.Load():
@@ -306,7 +306,7 @@ func (s *sessionActor) makeGood() {
 	}
 }
 
-// told is which state of the catalogues a session was told on its standalone stream.
+// announcement is which state of the catalogues a session was told on its standalone stream.
 // The record takes it over when the connection has outlived that by so long that one
 // broken by then would have been noticed, which takes up to two comments: until then
 // the next stream tells it again.

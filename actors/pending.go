@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// question is a request to the client that waits for its answer.
+// pendingRequest is a request to the client that waits for its answer.
 type pendingRequest struct {
 	id        string // raw token
 	session   SessionKey
@@ -25,7 +25,7 @@ type pendingRequest struct {
 	ch        chan Answer
 }
 
-// questions are the open questions of this node by their raw id.
+// pendingRequests are the open questions of this node by their raw id.
 type pendingRequests struct {
 	node   *Node
 	mu     sync.Mutex // guards the rest
@@ -100,7 +100,7 @@ func (q *pendingRequests) end(j *journal) {
 	}
 }
 
-// take removes a question; it reports whether it was still open.
+// close removes a question; it reports whether it was still open.
 func (q *pendingRequests) close(x *pendingRequest) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -138,22 +138,6 @@ func (q *pendingRequests) len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.open) - q.pings
-}
-
-// answer takes a response POSTed by a client. One that nobody waits for, or
-// that another has answered, is accepted and dropped.
-func (q *pendingRequests) answer(svc *Service, in *Input, m *codec.Message) {
-	n := q.node
-	s := n.sessions.of(svc, in, nil)
-	if s == nil {
-		return
-	}
-	if err := s.answered(m); err != nil {
-		n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
-		n.refusals.unavailable(in.Conn, nil)
-		return
-	}
-	in.Conn.Accepted()
 }
 
 // answered takes a client's response. An error means that it was not taken and may
@@ -223,10 +207,10 @@ func (q *pendingRequests) id(i uint64, stream string) string {
 	return b.String()
 }
 
-// taking is an answer on its way into the log of the call that asked for it.
+// recording is an answer on its way into the log of the call that asked for it.
 type recording struct {
 	answer Answer
-	done   bool          // guarded by questions.mu, as what follows is until over is closed
+	done   bool          // guarded by pendingRequests.mu, as what follows is until over is closed
 	err    error         // nil if it is stored
 	over   chan struct{} // closed when its fate is known
 }
@@ -323,4 +307,119 @@ func (q *pendingRequests) settle(x *pendingRequest, t *recording, err error) {
 		x.ch <- t.answer // which has room for one, and gets no other
 	}
 	close(t.over)
+}
+
+// admitPending decides on one more question to the client of a session, of which
+// parked wait already.
+func (s *sessionActor) admitPending(a *quota.Account, parked int) Reason {
+	switch {
+	case quota.Over(int64(parked)+1, s.svc.Limits.Pending):
+		return PendingOfSession
+	case quota.Over(a.Held[heldPending].Load()+1, s.node.accounts.limits.Principal.Pending):
+		return PendingOfPrincipal
+	}
+	return admitted
+}
+
+const (
+	// maxKept is the largest answer that a session keeps, in bytes.
+	maxKept = 64 << 10
+	// shareWait is how long a call waits for the answer to another one's question,
+	// whose connection may be away, before it asks itself.
+	shareWait = 10 * time.Second
+)
+
+// kept is the client's answer to a question that all calls of a session ask alike.
+// It is asked once, and again when the client says that the answer has changed.
+type kept struct {
+	mu     sync.Mutex // guards the rest
+	answer []byte     // nil if there is none
+	asking *shared    // the question that is being asked, nil if none is
+}
+
+// shared is a question that several calls wait for.
+type shared struct {
+	done   chan struct{} // closed when it is over
+	answer Answer        // if ok
+	ok     bool
+}
+
+// begin returns the answer if that is known. Else the caller is to wait for x, or,
+// when lead is set, to ask and then to end x. ask makes the caller ask though another
+// one does.
+func (k *kept) begin(ask bool) (answer []byte, x *shared, lead bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.answer != nil:
+		return k.answer, nil, false
+	case k.asking != nil && !ask:
+		return nil, k.asking, false
+	}
+	k.asking = &shared{done: make(chan struct{})}
+	return nil, k.asking, true
+}
+
+// end tells those who wait for x how it ended. The answer is kept if it may be, and
+// if nothing has changed since x was asked.
+func (k *kept) end(x *shared, a Answer, err error, keep func([]byte) bool) {
+	k.mu.Lock()
+	if k.asking == x {
+		k.asking = nil
+		if err == nil && a.Err == nil && len(a.Result) <= maxKept && keep(a.Result) {
+			k.answer = a.Result
+		}
+	}
+	k.mu.Unlock()
+	x.answer, x.ok = a, err == nil
+	close(x.done)
+}
+
+// forget makes the next call ask again. Whoever waits for an answer still gets it.
+func (k *kept) forget() {
+	k.mu.Lock()
+	k.answer, k.asking = nil, nil
+	k.mu.Unlock()
+}
+
+// share returns the answer that is known, or that somebody is waiting for, or that
+// ask gets. over ends the wait for another's, as ctx does.
+func (k *kept) share(ctx, over context.Context, keep func([]byte) bool, ask func() (Answer, error)) (Answer, error) {
+	for insist := false; ; {
+		answer, x, lead := k.begin(insist)
+		switch {
+		case answer != nil:
+			return Answer{Result: bytes.Clone(answer)}, nil
+		case lead:
+			a, err := ask()
+			k.end(x, a, err, keep)
+			return a, err
+		}
+		timer := time.NewTimer(shareWait)
+		select {
+		case <-x.done:
+			timer.Stop()
+			if x.ok {
+				return Answer{Result: bytes.Clone(x.answer.Result), Err: x.answer.Err}, nil
+			}
+		case <-timer.C:
+			insist = true
+		case <-over.Done():
+			timer.Stop()
+			return Answer{}, context.Cause(over)
+		case <-ctx.Done():
+			timer.Stop()
+			return Answer{}, context.Cause(ctx)
+		}
+	}
+}
+
+// kept is the session's kept answer.
+func (s *sessionActor) kept() *kept {
+	k := s.keeps.Load()
+	for k == nil {
+		s.keeps.CompareAndSwap(nil, new(kept))
+		k = s.keeps.Load()
+	}
+	return k
 }

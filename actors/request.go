@@ -27,8 +27,6 @@ var (
 	ErrCancelled = errors.New("cancelled by the client")
 	// ErrDeadline is the cause when a call has run for as long as any may.
 	ErrDeadline = errors.New("the call ran for too long")
-	// ErrSessionEnded is the cause when the client deleted the session.
-	ErrSessionEnded = errors.New("the session has ended")
 	// ErrStreamLost is the cause when the call can no longer be answered.
 	ErrStreamLost = errors.New("the call's stream was lost")
 	errInternal   = errors.New("actors: internal error")
@@ -552,3 +550,42 @@ func (r *requestActor) unanswered() {
 func internalError(id []byte) []byte {
 	return codec.AppendError(nil, id, faults.Internal.Code, faults.Internal.Text, nil)
 }
+
+// upgradeNow makes a request's answer a stream.
+type upgradeNow struct {
+	kernel.Reply
+	stream *streamActor
+}
+
+func (u *upgradeNow) Refused(error) { u.Done() }
+
+// hasten makes a stream of the call, which may otherwise be answered plainly for longer.
+func (r *requestActor) hasten(begun time.Time) {
+	if !r.started.After(begun) && !r.own() {
+		_ = r.Post(closeConn{leaving: true})
+	}
+}
+
+// own reports whether only this node can end the call of a session: it may not run again, or nothing tells its client
+// to come back for it. It is for the session's turn, while the call is in its table.
+func (r *requestActor) own() bool {
+	m := r.call.msg
+	return !r.way.returns || !r.svc.Handler.Safe(m.Method, m.Name)
+}
+
+// adoptStream gives a call that runs again the stream it had.
+type adoptStream struct{ w *streamActor }
+
+// lostCalls are the answers to calls whose outcome nobody knows.
+func lostCalls(calls []record.Call, answered map[string]bool) []stream.Entry {
+	var finals []stream.Entry
+	for _, c := range calls {
+		if !answered[string(c.ID)] {
+			finals = append(finals, stream.Entry{Kind: stream.Final, Meta: c.ID, Data: codec.AppendError(nil, c.ID, faults.Lost.Code, faults.Lost.Text, nil)})
+		}
+	}
+	return finals
+}
+
+// lostCall is that answer to one request.
+func lostCall(id []byte) []byte { return lostCalls([]record.Call{{ID: id}}, nil)[0].Data }

@@ -14,10 +14,6 @@ import (
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
-// errBadEvent stands for every event id that cannot be resumed from; the client
-// is told no more than that.
-var errBadEvent = errors.New("actors: bad event id")
-
 // readAhead is how many appends a resume reads at a time.
 const readAhead = 250
 
@@ -36,7 +32,7 @@ func (n *Node) Get(svc *Service, in *Input) {
 		return
 	}
 	defer s.left()
-	if done, ok := n.accounts.admitStream(svc, s, in); ok {
+	if done, ok := n.accounts.admitStream(&s.sessionAccount, &svc.Limits, in); ok {
 		defer done()
 		s.listen(svc, in)
 	}
@@ -58,7 +54,7 @@ func (d *sessions) resumed(svc *Service, in *Input) {
 		return
 	}
 	defer s.left()
-	done, ok := n.accounts.admitStream(svc, s, &own)
+	done, ok := n.accounts.admitStream(&s.sessionAccount, &svc.Limits, &own)
 	if !ok {
 		return
 	}
@@ -151,12 +147,6 @@ type replay struct {
 	next     uint64 // append that the client needs first
 	skip     int    // entries of it that the client has
 	lastPart []byte // the append that the event id names, where that is the last part of one
-}
-
-// extent is how far a stream has got, and what is known of it without the log.
-type extent struct {
-	tail  uint64 // last append
-	marks []record.Mark
 }
 
 // after is the append that follows on an event and all that clients do not see behind it;

@@ -249,53 +249,57 @@ func (svc *Service) ended() error {
 // session out of memory; its record stays.
 type retireSession struct{}
 
-// Retire takes a service off this node. Its calls end as those that a drain no
-// longer waits for, with ErrRetired as the cause; its sessions and streams leave
-// memory and stay in the store. A request for it that is on its way finds no
-// session. Retire does not wait for handlers.
-func (n *Node) Retire(svc *Service) {
-	if svc.life.over.Swap(true) {
-		return
-	}
-	close(svc.life.done)
-	n.sessions.Each(func(s *sessionActor) {
-		if s.svc == svc {
-			_ = s.Post(retireSession{})
-		}
-	})
-	n.streams.Each(func(st *streamActor) {
-		if st.svc == svc {
-			st.retire()
-		}
-	})
-	n.statelessCalls.giveUp(svc, ErrRetired)
-	n.listeners.end("the server has been taken away", func(l *listenActor) bool { return l.svc == svc })
+// ErrTooManyPending reports that the session has as many calls waiting for its client
+// as it may: the question was not asked.
+var ErrTooManyPending = errors.New("too many calls wait for the client")
+
+// Question is a request to the client.
+type Question struct {
+	Key    string // names the question within its call, so that a re-run finds its answer
+	Method string
+	Params []byte
+	// Keep says that all calls of the session ask this alike: they share one
+	// question, and the answer is kept if Keep returns true for it, until
+	// Peer.Forget. nil asks each time.
+	Keep func(result []byte) bool
+	// Valid reports whether raw, any JSON, is an answer to the question; nil takes
+	// everything. It is asked of what comes with a request that is sent again.
+	Valid func(raw []byte) bool
 }
 
-// retire ends a standalone stream here. A call's stream ends with its call.
-func (s *streamActor) retire() {
-	if len(s.rec.Calls) == 0 {
-		_ = s.Post(handOver{})
-	}
+// Answer is what the client answered: one of the two is set. Both are copies.
+type Answer struct {
+	Result []byte
+	Err    *mcp.Error
 }
 
-func (s *sessionActor) retire() {
-	s.closing = true
-	s.calls.Each(func(r *requestActor) { _ = r.Post(giveUp{ErrRetired}) })
-	s.unload()
+// Listening is what a client gets to hear of those things that it has asked for.
+type Listening struct {
+	Tools, Prompts, Resources bool     // changes of the lists
+	URIs                      []string // resources whose updates it gets
+	Accepted                  []byte   // the filter as it is acknowledged, raw
+	// Changed reports whether a list has changed for this listener since it was asked
+	// last, by the method of its notification. It is called in the listener's turn.
+	// Nil: every change is one.
+	Changed func(method string) bool
+	// Hears reports whether the listener may hear of updates of a resource, at the time of
+	// each. It is called in other actors' turns, by several at once, and must be quick and
+	// not panic. Nil: it may hear of URIs and of what lies below.
+	Hears func(uri string) bool
 }
 
-// usable returns s, which is in the directory, if svc may use it. A session of a
-// service that was retired leaves; stale is set when it is to be looked for again,
-// because another service has the id now.
-func (s *sessionActor) usable(svc *Service) (_ *sessionActor, stale bool, err error) {
-	if s.svc.life.over.Load() {
-		_ = s.Post(retireSession{})
-		s.node.sessions.Drop(s.key, s)
-		stale = s.svc != svc
+// wants reports whether a notification is one that the client has asked for.
+func (l *Listening) wants(method string) bool {
+	switch method {
+	case mcp.NotifyToolsListChanged:
+		return l.Tools
+	case mcp.NotifyPromptsListChanged:
+		return l.Prompts
+	case mcp.NotifyResourcesListChanged:
+		return l.Resources
 	}
-	if svc.life.over.Load() {
-		return nil, false, ErrRetired
-	}
-	return s, stale, nil
+	return true
 }
+
+// ErrSessionEnded is the cause when the client deleted the session.
+var ErrSessionEnded = errors.New("the session has ended")

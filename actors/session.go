@@ -11,15 +11,12 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
-
-// SessionKey names a session: no look-up, subject or cache goes by less.
-type SessionKey struct{ Tenant, Server, ID string }
-
-func (k SessionKey) record() string { return "session." + k.path() }
-func (k SessionKey) path() string   { return k.Tenant + "." + k.Server + "." + k.ID }
 
 // sessionActor serves one session on this node. It owns nothing: it caches the
 // record, and holds the table of calls that run here.
@@ -30,7 +27,7 @@ type sessionActor struct {
 	key  SessionKey
 	peer *Peer
 
-	// link is the connection that the session lives on, nil for a session with a
+	// bound is the connection that the session lives on, nil for a session with a
 	// record in the store.
 	bound      *boundConn
 	inputEnded <-chan struct{} // closed when its client can answer nothing any more; nil is never
@@ -41,8 +38,7 @@ type sessionActor struct {
 	// spoken is the revision of the record, 0 until somebody asked.
 	spoken atomic.Uint32
 
-	account quota.Memo                   // that its last request counted on
-	calling atomic.Pointer[quota.Bucket] // of calls; made by the first
+	sessionAccount
 
 	// touching is set while the record is being rewritten for activity.
 	touching atomic.Bool
@@ -54,7 +50,7 @@ type sessionActor struct {
 	// logged is the account of log messages, nil before the first one.
 	logged atomic.Pointer[logs]
 
-	// told is what was announced on the standalone stream, nil if there is none yet.
+	// announced is what was announced on the standalone stream, nil if there is none yet.
 	announced atomic.Pointer[announcement]
 
 	// keeps is what the client has answered for all calls, nil before the first such
@@ -62,11 +58,9 @@ type sessionActor struct {
 	keeps atomic.Pointer[kept]
 
 	calls   session.Calls[*requestActor]
-	ended   atomic.Bool  // the record is gone
-	held    int          // streams with a live connection
-	opening int          // GETs that are being handled, which may become such
-	streams atomic.Int64 // held, for those who ask from outside
-	gets    atomic.Int64 // GETs that are being handled
+	ended   atomic.Bool // the record is gone
+	held    int         // streams with a live connection, as sessionAccount.streams says to others
+	opening int         // GETs that are being handled, which may become such
 	last    time.Time
 	timer   *time.Timer
 	closing bool
@@ -112,6 +106,8 @@ type (
 	idleTick     struct{}
 	// giveUpCalls ends every call: the node stops.
 	giveUpCalls struct{}
+	// hastenCalls makes streams of the calls that have run since begun or before and can go on elsewhere.
+	hastenCalls struct{ begun time.Time }
 	// endIdle ends a session that lives on a connection and has no calls.
 	endIdle struct{}
 )
@@ -132,7 +128,7 @@ func (s *sessionActor) enter(r *requestActor, limit int) error {
 	return r.begin.err
 }
 
-// leave removes a request from the session's table.
+// remove removes a request from the session's table.
 func (s *sessionActor) remove(r *requestActor) {
 	r.end.Init()
 	r.end.req = r
@@ -263,16 +259,6 @@ func (s *sessionActor) idle() {
 	s.unload()
 }
 
-// rate is the session's bucket of calls per second.
-func (s *sessionActor) rate() quota.Bucket {
-	if b := s.calling.Load(); b != nil {
-		return *b
-	}
-	b := quota.NewBucket(quota.Rate{PerSecond: s.svc.Limits.Rate, Burst: s.svc.Limits.Burst})
-	s.calling.CompareAndSwap(nil, &b)
-	return *s.calling.Load()
-}
-
 // unload takes the session out of the directory and stops it. Messages that
 // still wait are refused, and their senders activate the session anew.
 func (s *sessionActor) unload() {
@@ -401,4 +387,177 @@ func (s *sessionActor) keepAlive(now time.Time) {
 			s.node.log.Warn("session not kept alive", "session", s.key.ID, "error", err)
 		}
 	}()
+}
+
+// billed is the account of a session's last request, which also pays for what is
+// no request of its own: its streams and questions.
+func (s *sessionActor) billed() *quota.Account {
+	return s.account.Last(s.node.accounts.Accounts, s.key.Tenant)
+}
+
+// edit changes the record of a session that lives on a connection, which is stored nowhere.
+type edit struct {
+	kernel.Reply
+	f   func(*session.Record) bool
+	err error
+}
+
+func (e *edit) Refused(error) { e.err = ErrSessionEnded; e.Done() }
+
+// admitted returns the actor of a request that may run now; refuseInSession answers the error.
+func (s *sessionActor) admitted(in *Input, m *codec.Message) (*requestActor, error) {
+	if tooLong(m) {
+		return nil, errLongToken
+	}
+	a, no := s.node.accounts.admit(&s.sessionAccount, &s.svc.Limits, in, m)
+	if a == nil {
+		return nil, no
+	}
+	return s.node.calls.actor(a), nil
+}
+
+// begins makes r stand for a request of the session, which is delivered in the way w.
+func (s *sessionActor) begins(r *requestActor, w way, m *codec.Message, body []byte, c *Call) {
+	c.peer = s.peer
+	r.begins(s.svc, w, m, body, c)
+}
+
+// enters enters a request that was admitted in the session. refuseInSession answers the error;
+// the actor is free then.
+func (s *sessionActor) enters(r *requestActor) error {
+	s.keepAlive(r.started)
+	err := r.enter(s.svc.Limits.PerSession)
+	if err != nil {
+		r.cancel(err)
+		s.refund(r)
+		r.release()
+	}
+	return err
+}
+
+// refund gives the tokens of a call back that did not run.
+func (s *sessionActor) refund(r *requestActor) {
+	s.node.accounts.giveBack(&s.sessionAccount, &s.svc.Limits, r.from, r.call.msg)
+}
+
+// notified takes a notification of the client. It waits for the store no longer than
+// until.
+func (s *sessionActor) notified(m *codec.Message, until time.Time) {
+	switch string(m.Method) {
+	case "notifications/cancelled":
+		id := codec.Optional(m.Params, "requestId")
+		reason, _ := codec.Str(codec.Field(m.Params, "reason"))
+		if len(id) > 0 {
+			s.cancelCall(string(id), reason, until)
+			if s.bound != nil {
+				s.node.listeners.end("", func(l *listenActor) bool { return l.sess == s && string(l.id) == string(id) })
+			}
+		}
+	case mcp.NotifyInitialized:
+		if s.bound != nil && s.view.Load().rec.Revision != "" && !s.bound.ready.Swap(true) {
+			s.svc.Handler.Opened(s.peer, false)
+		}
+	default:
+		s.svc.Handler.Notified(s.peer, string(m.Method), m.Params)
+	}
+}
+
+// cancelCall hands a client's cancel to the call, and waits until its stream has
+// the end mark: a call that was cancelled must not run again after a crash.
+func (s *sessionActor) cancelCall(id, reason string, until time.Time) {
+	done := make(chan error, 1)
+	if s.Post(&cancelCall{id: id, reason: reason, acked: func(err error) { done <- err }}) != nil {
+		return // the session is leaving memory: nothing of it runs here
+	}
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
+func (s *sessionActor) retire() {
+	s.closing = true
+	s.calls.Each(func(r *requestActor) { _ = r.Post(giveUp{ErrRetired}) })
+	s.unload()
+}
+
+// endSession ends the calls and streams of a session whose record is gone, wherever they
+// are on this node. The actor s of it may have left memory meanwhile, and another have
+// come up from the record before that went. It reports whether nobody had ended one
+// of these before. An actor of a session that has a record must not call it in its turn,
+// since it waits for an activation under way.
+func (s *sessionActor) endSession() (first bool) {
+	n := s.node
+	first = s.end()
+	if s.bound != nil {
+		s.over(first)
+		return first // it has no streams, and its actor is found by its connection alone
+	}
+	if now, ok := n.sessions.Current(s.key); ok && now != s {
+		first = now.end() && first
+	}
+	n.streams.endOf(s.key)
+	s.over(first)
+	return first
+}
+
+// tally counts the calls that are the node's own and began at begun or before.
+type tally struct {
+	kernel.Reply
+	begun time.Time
+	own   int
+}
+
+func (m *tally) Refused(error) { m.Done() }
+
+// count counts a request of a session's table. Those that are stateless count by themselves, see countStateless.
+func (m *tally) count(r *requestActor) {
+	if r.stateless == nil && !r.started.After(m.begun) && r.own() {
+		m.own++
+	}
+}
+
+// countStateless counts a stateless request. One that waits to be sent again can go on in another process, if it may run
+// there at all.
+func (m *tally) countStateless(r *requestActor) {
+	if r.started.After(m.begun) {
+		return
+	}
+	switch msg := r.call.msg; r.phase {
+	case request.Plain, request.Streaming:
+		m.own++
+	case request.Parked:
+		if !r.svc.Handler.Safe(msg.Method, msg.Name) {
+			m.own++
+		}
+	}
+}
+
+func (s *sessionActor) newAttachment(svc *Service, key StreamKey, rec *record.Stream, conn Conn, after stream.Position) *attachment {
+	a := &attachment{among: &s.node.attachments, svc: svc, from: s.billed(), key: key, conn: conn, primes: has(rec.Revision, mcp.FeatureStreamPriming), answers: len(rec.Calls) > 0, after: after, next: after.Append, skip: after.Entry + 1}
+	if after.Append == 0 {
+		a.next, a.skip = 1, 0
+	}
+	return a
+}
+
+// read reads the record of a session.
+func (d *sessions) read(ctx context.Context, key SessionKey) (session.Record, uint64, error) {
+	var rec session.Record
+	data, rev, err := d.node.store.Get(ctx, key.record())
+	if err != nil {
+		return rec, 0, fmt.Errorf("actors: read session: %w", err)
+	}
+	if v := session.Newer(data); v != 0 {
+		return rec, 0, fmt.Errorf("actors: session record of version %d, this release reads %d: %w", v, session.RecordVersion, errNewer)
+	}
+	if err := codec.Unmarshal(data, &rec); err != nil {
+		return rec, 0, fmt.Errorf("actors: read session: %w", err)
+	}
+	if rec.Expired(time.Now()) {
+		return rec, 0, ErrNotFound
+	}
+	return rec, rev, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // sessions are the sessions that a node serves now, by their keys, and the way to those
@@ -27,7 +28,7 @@ type sessions struct {
 // wait for their turn. An id costs nothing to make up.
 var lookupsAtOnce = limits.SessionReads.Value()
 
-// lookups is that for a node which takes so many requests at once; -1 is any number.
+// maxLookups is that for a node which takes so many requests at once; -1 is any number.
 func maxLookups(calls int) int {
 	if calls < 0 {
 		return lookupsAtOnce
@@ -72,10 +73,6 @@ func (d *sessions) found(in *Input, id []byte, s *sessionActor, err error) *sess
 		return nil
 	}
 	return s
-}
-
-func unknownSession(c Conn, id []byte) {
-	faults.UnknownSession.Tell(c, id)
 }
 
 // errNoSession stands for a request that names no session.
@@ -146,25 +143,6 @@ func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey) (*ses
 		}
 		return s, nil
 	}
-}
-
-// read reads the record of a session.
-func (d *sessions) read(ctx context.Context, key SessionKey) (session.Record, uint64, error) {
-	var rec session.Record
-	data, rev, err := d.node.store.Get(ctx, key.record())
-	if err != nil {
-		return rec, 0, fmt.Errorf("actors: read session: %w", err)
-	}
-	if v := session.Newer(data); v != 0 {
-		return rec, 0, fmt.Errorf("actors: session record of version %d, this release reads %d: %w", v, session.RecordVersion, errNewer)
-	}
-	if err := codec.Unmarshal(data, &rec); err != nil {
-		return rec, 0, fmt.Errorf("actors: read session: %w", err)
-	}
-	if rec.Expired(time.Now()) {
-		return rec, 0, ErrNotFound
-	}
-	return rec, rev, nil
 }
 
 // errNewer stands for what a newer release has written: one that reads it may be about to
@@ -402,26 +380,6 @@ func (n *Node) Delete(svc *Service, in *Input) {
 	in.Conn.Answer(200, nil)
 }
 
-// endSession ends the calls and streams of a session whose record is gone, wherever they
-// are on this node. The actor s of it may have left memory meanwhile, and another have
-// come up from the record before that went. It reports whether nobody had ended one
-// of these before. An actor of a session that has a record must not call it in its turn,
-// since it waits for an activation under way.
-func (s *sessionActor) endSession() (first bool) {
-	n := s.node
-	first = s.end()
-	if s.bound != nil {
-		s.over(first)
-		return first // it has no streams, and its actor is found by its connection alone
-	}
-	if now, ok := n.sessions.Current(s.key); ok && now != s {
-		first = now.end() && first
-	}
-	n.streams.endOf(s.key)
-	s.over(first)
-	return first
-}
-
 // over tells who wants to know that the session has ended, if nobody had ended it before.
 func (s *sessionActor) over(first bool) {
 	rec := &s.view.Load().rec
@@ -462,4 +420,133 @@ func (d *streams) survives(ctx context.Context, s *sessionActor, w *streamActor)
 		return ErrSessionEnded
 	}
 	return err
+}
+
+// Post takes one POST. It returns when the handler has and the request's bytes
+// are no longer needed; the response may still be an open stream then.
+func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
+	if in.Stateless {
+		n.stateless(svc, in, principal, m, body)
+		return
+	}
+	switch m.Kind {
+	case codec.Request:
+		if n.drain.refuses(svc, m) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait) {
+			if in.Session != "" && string(m.Method) != mcp.MethodInitialize {
+				n.refusals.refuseInSession(in.Conn, errUnavailable, m.ID)
+			} else {
+				n.refusals.unavailable(in.Conn, m.ID)
+			}
+			return
+		}
+		switch {
+		case string(m.Method) == mcp.MethodInitialize:
+			n.sessions.initialize(svc, in, m)
+			return
+		case string(m.Method) == mcp.MethodPing && in.Session == "": // legal before initialize
+			in.Conn.Answer(200, codec.AppendResult(nil, m.ID, []byte("{}")))
+			return
+		}
+		n.request(svc, in, principal, m, body)
+	case codec.Notification:
+		if s := n.sessions.of(svc, in, nil); s != nil {
+			s.notified(m, time.Now().Add(svc.Limits.StoreWait))
+			in.Conn.Accepted()
+		}
+	case codec.Result, codec.ErrorResponse:
+		n.pending.answer(svc, in, m)
+	default:
+		n.sessions.batch(svc, in, principal, m, body)
+	}
+}
+
+// initialize begins a session, or answers why it does not.
+func (d *sessions) initialize(svc *Service, in *Input, m *codec.Message) {
+	n := d.node
+	if in.Session != "" {
+		faults.SessionAgain.Tell(in.Conn, m.ID)
+		return
+	}
+	if !n.accounts.admitSession(in, m.ID) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
+	defer cancel()
+	set, result, rerr := svc.Handler.Initialize(withOwner(ctx, in.Principal), m.Params)
+	if rerr != nil {
+		n.accounts.forgive(in)
+		in.Conn.Answer(200, codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
+		return
+	}
+	s, err := n.sessions.create(ctx, svc, in, set)
+	if no, limited := errors.AsType[verdict](err); limited {
+		n.accounts.forgive(in)
+		n.refusals.refuseVerdict(in.Conn, m.ID, no)
+		return
+	}
+	if err != nil {
+		n.accounts.forgive(in)
+		n.log.Warn("session not created", "error", err)
+		n.refusals.unavailable(in.Conn, m.ID)
+		return
+	}
+	s.peer.madeBy(in)
+	svc.began(ctx, s.peer)
+	in.Conn.SetSession(s.key.ID)
+	in.Conn.Answer(200, codec.AppendResult(nil, m.ID, result))
+}
+
+// request runs one request of a session.
+func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
+	for {
+		s := n.sessions.of(svc, in, m.ID)
+		if s == nil {
+			return
+		}
+		r, err := s.admitted(in, m)
+		if err == nil {
+			s.begins(r, r.loggedWay(s, in.Conn), m, body, &Call{principal: principal, trace: in.Trace, attempt: 1})
+			err = s.enters(r)
+		}
+		switch {
+		case err == nil:
+			r.serve()
+		case errors.Is(err, kernel.ErrStopped):
+			continue // it has just left memory: activate it anew
+		default:
+			n.refusals.refuseInSession(in.Conn, err, m.ID)
+		}
+		return
+	}
+}
+
+// usable returns s, which is in the directory, if svc may use it. A session of a
+// service that was retired leaves; stale is set when it is to be looked for again,
+// because another service has the id now.
+func (s *sessionActor) usable(svc *Service) (_ *sessionActor, stale bool, err error) {
+	if s.svc.life.over.Load() {
+		_ = s.Post(retireSession{})
+		s.node.sessions.Drop(s.key, s)
+		stale = s.svc != svc
+	}
+	if svc.life.over.Load() {
+		return nil, false, ErrRetired
+	}
+	return s, stale, nil
+}
+
+// answer takes a response POSTed by a client. One that nobody waits for, or
+// that another has answered, is accepted and dropped.
+func (q *pendingRequests) answer(svc *Service, in *Input, m *codec.Message) {
+	n := q.node
+	s := n.sessions.of(svc, in, nil)
+	if s == nil {
+		return
+	}
+	if err := s.answered(m); err != nil {
+		n.log.Warn("answer not taken", "session", s.key.ID, "error", err)
+		n.refusals.unavailable(in.Conn, nil)
+		return
+	}
+	in.Conn.Accepted()
 }

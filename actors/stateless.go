@@ -66,15 +66,16 @@ type arrival struct {
 	body      []byte
 	to        answerer // where it is refused
 	on        carrier
-	sess      *sessionActor // whose connection it came on, nil over HTTP
+	sess      *sessionActor   // whose connection it came on, nil over HTTP
+	charged   *sessionAccount // that of sess
 }
 
 // carrier is what a stateless request came on.
 type carrier interface {
-	// keeps reports whether the goroutine that read a request may run its handler, unless
+	// inline reports whether the goroutine that read a request may run its handler, unless
 	// that asks the client.
 	inline() bool
-	// exchange is the delivery of a call that has a goroutine of its own. x is the
+	// roundTrip is the delivery of a call that has a goroutine of its own. x is the
 	// request's, nil where it has none.
 	roundTrip(x Exchange) roundTrip
 	// way completes w, the way of the request self.
@@ -95,15 +96,15 @@ func Asks(method []byte) bool {
 	return false
 }
 
-// exchange is one HTTP request of a call that may outlive it, or one message on a
+// roundTrip is one HTTP request of a call that may outlive it, or one message on a
 // connection, and its response.
 type roundTrip interface {
 	delivery
-	// joins makes r the call whose answer the exchange gets, and serves the one that it
+	// attach makes r the call whose answer the exchange gets, and serves the one that it
 	// is answered from: the end of the connection is that of the call then.
 	attach(r *requestActor)
 	watch()
-	// leave gives back what the exchange holds of its client's. It does nothing when its
+	// release gives back what the exchange holds of its client's. It does nothing when its
 	// answer has.
 	release()
 	// await waits until the exchange has its answer, or its client is gone. On a
@@ -125,7 +126,7 @@ func (n *Node) stateless(svc *Service, in *Input, principal any, m *codec.Messag
 	}
 }
 
-// take takes the request, or refuses it. It reports whether it has begun a call, which
+// accept takes the request, or refuses it. It reports whether it has begun a call, which
 // answers it; on a connection that carries others it does not wait for that.
 func (a *arrival) accept() (begun bool) {
 	n, m := a.n, a.m
@@ -147,7 +148,7 @@ func (a *arrival) accept() (begun bool) {
 		badResponses(a.to, m.ID)
 		return false
 	}
-	from, no := n.accounts.admit(a.sess, &a.in, m)
+	from, no := n.accounts.admit(a.charged, &a.svc.Limits, &a.in, m)
 	if from == nil {
 		n.refusals.refuseVerdict(a.to, m.ID, no)
 		return false
@@ -350,7 +351,7 @@ func (d *direct) rest() {
 	d.unwatch = nil
 }
 
-// leave lets the goroutine go that waits for the answer.
+// release lets the goroutine go that waits for the answer.
 func (d *direct) release() {
 	if d.over != nil && !d.left {
 		d.left = true
@@ -438,7 +439,7 @@ func (l *statelessCalls) empty() bool {
 	return l.first == nil
 }
 
-// turnOf is a request by the turn of its actor that it was.
+// statelessRef is a request by the turn of its actor that it was.
 type statelessRef struct {
 	r          *requestActor
 	generation uint64

@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-run/troupe/internal/session"
 )
 
-// alone is a node with one session on a store in memory.
+// statelessNode is a node with one session on a store in memory.
 type statelessNode struct {
 	t     *testing.T
 	store *memory

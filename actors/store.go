@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -107,3 +108,48 @@ var Unavailable = &mcp.Error{Code: mcp.CodeInternalError, Message: "temporarily 
 func Later(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrAgain) || errors.Is(err, ErrFull)
 }
+
+// answerer is where a request is answered or refused.
+type answerer interface {
+	Answer(status int, body []byte) bool
+	Reject(status, code int, message string, data, id []byte, retryAfter time.Duration)
+}
+
+// replier is where a request of a session that is its connection is answered.
+type replier interface {
+	answerer
+	// over says that no answer comes any more.
+	over()
+}
+
+// Keys seal what clients carry for a node, so that any node can open it and nobody
+// else can read or change it. aad must be the same for both. ErrUnavailable, wrapped,
+// reports that the keys cannot be read now, so that nobody can tell whether sealed is
+// good. Any other error of Open says that it is not, and never will be.
+type Keys interface {
+	Seal(plain, aad []byte) ([]byte, error)
+	Open(sealed, aad []byte) ([]byte, error)
+}
+
+// errBadEvent stands for every event id that cannot be resumed from; the client
+// is told no more than that.
+var errBadEvent = errors.New("actors: bad event id")
+
+// SessionKey names a session: no look-up, subject or cache goes by less.
+type SessionKey struct{ Tenant, Server, ID string }
+
+func (k SessionKey) record() string { return "session." + k.path() }
+
+func (k SessionKey) path() string { return k.Tenant + "." + k.Server + "." + k.ID }
+
+func unknownSession(c Conn, id []byte) {
+	faults.UnknownSession.Tell(c, id)
+}
+
+// StreamKey names a stream of a session.
+type StreamKey struct {
+	Session SessionKey
+	ID      string
+}
+
+func (k StreamKey) path() string { return k.Session.path() + "." + k.ID }

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -11,15 +12,8 @@ import (
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/mcp"
 )
-
-// StreamKey names a stream of a session.
-type StreamKey struct {
-	Session SessionKey
-	ID      string
-}
-
-func (k StreamKey) path() string { return k.Session.path() + "." + k.ID }
 
 // streamActor is the writer of one SSE stream: it appends to the log, and hands
 // what has been acknowledged to the one live connection.
@@ -92,6 +86,8 @@ type (
 	detach    struct{ att *attachment }
 	refresh   struct{}
 	endStream struct{}
+	// passOn leaves the stream to who resumes it, if its calls can go on elsewhere and its client comes back by itself.
+	passOn struct{}
 	// handOver leaves a stream to whoever resumes it: a call that may run again
 	// keeps its record, and any other ends with -32010.
 	handOver struct{}
@@ -364,43 +360,6 @@ func (s *streamActor) attach(att *attachment) {
 	_ = sess.Post(holdStream{1})
 }
 
-// recordStored begins the stream: headers and priming may go out.
-func (s *streamActor) recordStored(m recordStored) {
-	if m.err != nil {
-		switch {
-		case s.att == nil:
-			s.node.refusals.denial(m.err) // which counts it
-		case errors.Is(m.err, ErrNotFound): // the session's record
-			unknownSession(s.att.conn, s.callID())
-		default:
-			s.refuseStart(m.err)
-		}
-		s.att = nil
-		s.unstored.Store(true)
-		s.commit()
-		s.step(stream.Event{Op: stream.OpenFailed, Err: m.err})
-		return
-	}
-	s.written = max(s.written, s.node.clock.ahead())
-	s.due.Store(s.node.clock.in(s.svc.recordTTL() / 4))
-	if s.att != nil {
-		if s.att.open(true) {
-			att := s.att
-			s.att = nil
-			s.attach(att)
-			if s.closeEarly != nil {
-				att.close(*s.closeEarly)
-				s.att = nil
-			}
-		} else {
-			s.att = nil
-		}
-	}
-	s.heard.Store(s.att != nil)
-	s.commit()
-	s.step(stream.Event{Op: stream.Opened, Rev: m.rev, Epoch: s.rec.Epoch})
-}
-
 // callID is the raw id of the one request that the stream answers, nil if there is
 // none.
 func (s *streamActor) callID() []byte {
@@ -471,7 +430,7 @@ func (s *streamActor) refuse() {
 	faults.SessionEnded.Tell(s.att.conn, s.callID())
 }
 
-// leave takes the stream out of the directory and stops it. The log goes on
+// remove takes the stream out of the directory and stops it. The log goes on
 // without it: an ended stream is resumed from there.
 func (s *streamActor) remove() {
 	s.node.streams.Drop(s.key, s)
@@ -484,50 +443,6 @@ func (s *streamActor) start() {
 	n.k.Start(&s.Actor, KindStream, s.path, s)
 	n.streams.Put(s.key, s)
 }
-
-// store stores the record of a new stream, and beside it the body of calls
-// that may run again.
-func (s *streamActor) store(body []byte) {
-	s.keepBody(body)
-	data, err := s.newRecord(body)
-	// Also a refusal comes from elsewhere: whoever begins the stream is still at it.
-	go func() {
-		rev, err := s.open(data, body, err)
-		_ = s.Post(recordStored{rev, err})
-	}()
-}
-
-// open stores a record where there is none, and beside it the body, unless err says why
-// the record could not be made. It blocks, and is for goroutines beside the actor's turn.
-func (s *streamActor) open(data, body []byte, err error) (rev uint64, _ error) {
-	if err != nil {
-		return 0, err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
-	defer cancel()
-	return s.node.store.OpenStream(ctx, s.path, data, body, s.svc.recordTTL())
-}
-
-// newRecord is the record of a new stream as it is stored, if there is room for it and the
-// body beside it. The error is a verdict otherwise.
-func (s *streamActor) newRecord(body []byte) ([]byte, error) {
-	data, err := codec.Marshal(s.live)
-	if err != nil {
-		return nil, err
-	}
-	if no := s.node.accounts.storable(s.sess.billed(), EventBudget, len(data)+len(body), s.svc.recordTTL()); no != admitted {
-		return nil, verdict{reason: no}
-	}
-	return data, nil
-}
-
-// recordTTL is the lifetime of a writer record that is rewritten every quarter
-// of it: never less than ReplayAge remains.
-func (svc *Service) recordTTL() time.Duration { return RecordTTL(svc.Limits.ReplayAge) }
-
-// RecordTTL is the lifetime of the record of a stream whose events can be replayed
-// for the given time. Stores must keep events longer than that.
-func RecordTTL(replayAge time.Duration) time.Duration { return replayAge * 4 / 3 }
 
 // Failed ends the stream after a panic that may have left a step half done: the append
 // that comes next may never have been sent, and nobody could tell. The record is still
@@ -581,4 +496,95 @@ func (s *streamActor) cutShort() {
 		s.Contain(att.cut)
 	}
 	s.lost(errInternal)
+}
+
+func (s *streamActor) passOn() {
+	if !s.opened || !s.rec.Safe || !has(s.rec.Revision, mcp.FeatureStreamPriming) {
+		return
+	}
+	for _, c := range s.rec.Calls {
+		if c.Never && !s.answered[string(c.ID)] {
+			return
+		}
+	}
+	for _, r := range s.reqs {
+		_ = r.Post(giveUp{ErrClosing})
+	}
+}
+
+// extent is how far a stream has got, and what is known of it without the log.
+type extent struct {
+	tail  uint64 // last append
+	marks []record.Mark
+}
+
+// retire ends a standalone stream here. A call's stream ends with its call.
+func (s *streamActor) retire() {
+	if len(s.rec.Calls) == 0 {
+		_ = s.Post(handOver{})
+	}
+}
+
+// takenOver begins a stream that another writer left.
+type takenOver struct {
+	rev uint64
+	log *pastLog
+}
+
+// streams are the streams that a node writes now, by their keys, and the way to those that
+// others write or nobody does.
+type streams struct {
+	*kernel.Directory[StreamKey, *streamActor]
+	node *Node
+}
+
+// readWriter reads the writer record of a stream, with its revision. It fails with
+// errBadEvent when there is none.
+func (d *streams) readWriter(ctx context.Context, key StreamKey) (rec record.Stream, rev uint64, err error) {
+	data, rev, err := d.node.store.Writer(ctx, key.path())
+	if errors.Is(err, ErrNotFound) {
+		return rec, 0, errBadEvent
+	}
+	if err != nil {
+		return rec, 0, fmt.Errorf("actors: read writer record: %w", err)
+	}
+	if err := codec.Unmarshal(data, &rec); err != nil {
+		return rec, 0, fmt.Errorf("actors: read writer record: %w", err)
+	}
+	if rec.Version > record.Version {
+		return rec, 0, fmt.Errorf("actors: writer record of version %d, of a newer release; this one reads %d", rec.Version, record.Version)
+	}
+	return rec, rev, nil
+}
+
+// build makes the actor of a stream, which start starts. conn is its live connection, nil
+// for none.
+func (d *streams) build(svc *Service, sess *sessionActor, id string, rec record.Stream, conn Conn) *streamActor {
+	n := d.node
+	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, live: rec, m: stream.New(svc.Limits.Stream), written: n.clock.ahead(), ready: make(chan struct{})}
+	s.path = s.key.path()
+	if conn != nil {
+		s.att = sess.newAttachment(svc, s.key, &rec, conn, stream.Position{Stream: id})
+		s.att.live = true
+	}
+	return s
+}
+
+// endOf ends the streams that are written here of a session that is gone.
+func (d *streams) endOf(key SessionKey) {
+	d.Each(func(st *streamActor) {
+		if st.key.Session == key {
+			st.endStream()
+		}
+	})
+}
+
+// forget takes a stream's record out of the store; its events expire.
+func (d *streams) forget(path string) {
+	n := d.node
+	ctx, cancel := context.WithTimeout(n.base, 30*time.Second)
+	defer cancel()
+	if err := n.store.EndStream(ctx, path); err != nil && !errors.Is(err, ErrNotFound) {
+		n.log.Debug("events left to expire", "stream", path, "error", err)
+	}
 }

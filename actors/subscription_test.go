@@ -233,7 +233,7 @@ func (h *held) listenTo(s *sessionActor, c Exchange) {
 	a := &arrival{n: h.Node, svc: h.svc, in: *h.input("", "192.0.2.1", c), m: &m, to: c, on: overHTTP{}}
 	a.in.Exchange = c
 	if s != nil {
-		a.to, a.on, a.sess = s.bound, overBound{s}, s
+		a.to, a.on, a.sess, a.charged = s.bound, overBound{s}, s, &s.sessionAccount
 	}
 	a.listen()
 }

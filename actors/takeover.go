@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
 )
@@ -80,62 +80,6 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 		s.finishCalls(w, log, body)
 	}
 	return w, rec, nil
-}
-
-// takenOver begins a stream that another writer left.
-type takenOver struct {
-	rev uint64
-	log *pastLog
-}
-
-// pastLog is what is known of a stream's log: what its record tells, and what came
-// after that.
-type pastLog struct {
-	record.Past
-	rec   *record.Stream
-	tail  uint64 // last append
-	whole uint64 // last append of which all parts are there
-	last  bool   // it ends the stream
-	// unknown is set when an append is missing that the record does not tell of: nobody can
-	// tell any more what the earlier run of the calls was told, or which were answered.
-	unknown bool
-	sizes   []int
-	reader  stream.Reader
-}
-
-// newPastLog begins with what the record tells. One of an earlier release tells too
-// little: all of its log is read, if it is still there.
-func newPastLog(rec *record.Stream) *pastLog {
-	log := &pastLog{Past: rec.Past(), rec: rec}
-	if rec.Version < 2 {
-		return log
-	}
-	log.tail, log.whole = rec.Tail, rec.Tail
-	if rec.Low > 0 && rec.Low <= rec.Tail {
-		// The record has the sum. Once these are gone, what is left is exact.
-		n := int(rec.Tail - rec.Low + 1)
-		log.sizes = make([]int, n)
-		for i := range log.sizes {
-			log.sizes[i] = rec.Bytes / n
-		}
-		log.sizes[n-1] += rec.Bytes % n
-	}
-	return log
-}
-
-// kept is what the log holds: the first append, and the bytes from there.
-func (l *pastLog) kept() (low uint64, bytes int) {
-	for _, n := range l.sizes {
-		bytes += n
-	}
-	return l.tail - uint64(len(l.sizes)) + 1, bytes
-}
-
-// lacks notes that an append is missing, if only the one before num. What clients saw
-// there is not known.
-func (l *pastLog) lacks(num uint64) {
-	l.unknown, l.sizes, l.reader = true, nil, stream.Reader{}
-	l.Digest.Seen = record.Unseen(num)
 }
 
 // readOn reads what has come to a stream's log since it was last read.
@@ -241,10 +185,6 @@ func (s *sessionActor) finishCalls(w *streamActor, log *pastLog, body []byte) {
 	_ = w.Post(&pushEntries{entries: lostCalls(w.rec.Calls, answered), last: true})
 }
 
-// alreadyAnswered tells a stream that was taken over which calls of its batch need
-// no answer any more.
-type alreadyAnswered map[string]bool
-
 // rerunCalls runs again what may of the calls that are not answered, and ends the
 // others.
 func (s *sessionActor) rerunCalls(w *streamActor, log *pastLog, body []byte, answered map[string]bool) {
@@ -270,20 +210,6 @@ func (s *sessionActor) rerunCalls(w *streamActor, log *pastLog, body []byte, ans
 		_ = w.Post(&pushEntries{entries: lostCalls(lost, nil), last: true})
 	}
 }
-
-// lostCalls are the answers to calls whose outcome nobody knows.
-func lostCalls(calls []record.Call, answered map[string]bool) []stream.Entry {
-	var finals []stream.Entry
-	for _, c := range calls {
-		if !answered[string(c.ID)] {
-			finals = append(finals, stream.Entry{Kind: stream.Final, Meta: c.ID, Data: codec.AppendError(nil, c.ID, faults.Lost.Code, faults.Lost.Text, nil)})
-		}
-	}
-	return finals
-}
-
-// lostCall is that answer to one request.
-func lostCall(id []byte) []byte { return lostCalls([]record.Call{{ID: id}}, nil)[0].Data }
 
 // rerun runs a call again from its stored body, on the stream it had.
 func (s *sessionActor) rerun(w *streamActor, c record.Call, body []byte, j *journal) {
@@ -343,16 +269,6 @@ func (s *sessionActor) rerun(w *streamActor, c record.Call, body []byte, j *jour
 	}
 }
 
-// adoptStream gives a call that runs again the stream it had.
-type adoptStream struct{ w *streamActor }
-
-// streams are the streams that a node writes now, by their keys, and the way to those that
-// others write or nobody does.
-type streams struct {
-	*kernel.Directory[StreamKey, *streamActor]
-	node *Node
-}
-
 // find returns the writer of a stream, taking the stream over when its writer is
 // gone. A stream that has ended has no writer: w is nil then.
 func (d *streams) find(ctx context.Context, svc *Service, s *sessionActor, key StreamKey) (w *streamActor, rec record.Stream, err error) {
@@ -410,53 +326,13 @@ func (d *streams) writerOf(ctx context.Context, svc *Service, s *sessionActor, i
 	return w, err
 }
 
-// readWriter reads the writer record of a stream, with its revision. It fails with
-// errBadEvent when there is none.
-func (d *streams) readWriter(ctx context.Context, key StreamKey) (rec record.Stream, rev uint64, err error) {
-	data, rev, err := d.node.store.Writer(ctx, key.path())
-	if errors.Is(err, ErrNotFound) {
-		return rec, 0, errBadEvent
-	}
-	if err != nil {
-		return rec, 0, fmt.Errorf("actors: read writer record: %w", err)
-	}
-	if err := codec.Unmarshal(data, &rec); err != nil {
-		return rec, 0, fmt.Errorf("actors: read writer record: %w", err)
-	}
-	if rec.Version > record.Version {
-		return rec, 0, fmt.Errorf("actors: writer record of version %d, of a newer release; this one reads %d", rec.Version, record.Version)
-	}
-	return rec, rev, nil
-}
-
-// build makes the actor of a stream, which start starts. conn is its live connection, nil
-// for none.
-func (d *streams) build(svc *Service, sess *sessionActor, id string, rec record.Stream, conn Conn) *streamActor {
-	n := d.node
-	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, live: rec, m: stream.New(svc.Limits.Stream), written: n.clock.ahead(), ready: make(chan struct{})}
-	s.path = s.key.path()
-	if conn != nil {
-		s.att = sess.newAttachment(svc, s.key, &rec, conn, stream.Position{Stream: id})
-		s.att.live = true
-	}
-	return s
-}
-
-// endOf ends the streams that are written here of a session that is gone.
-func (d *streams) endOf(key SessionKey) {
-	d.Each(func(st *streamActor) {
-		if st.key.Session == key {
-			st.endStream()
+// readmit counts in a call that runs again after its node was lost: it was
+// admitted once.
+func (s *sessionActor) readmit() *quota.Account {
+	n := s.node
+	for {
+		if a := n.accounts.Of(s.key.Tenant, ""); n.accounts.Enter(a) {
+			return a
 		}
-	})
-}
-
-// forget takes a stream's record out of the store; its events expire.
-func (d *streams) forget(path string) {
-	n := d.node
-	ctx, cancel := context.WithTimeout(n.base, 30*time.Second)
-	defer cancel()
-	if err := n.store.EndStream(ctx, path); err != nil && !errors.Is(err, ErrNotFound) {
-		n.log.Debug("events left to expire", "stream", path, "error", err)
 	}
 }

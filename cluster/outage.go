@@ -194,7 +194,7 @@ func (n *Node) restart() error {
 	return nil
 }
 
-// link is where the connection finds the server of this process.
+// faultyLink is where the connection finds the server of this process.
 type faultyLink struct {
 	mu     sync.Mutex // guards server
 	server *server.Server

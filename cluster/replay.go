@@ -104,7 +104,7 @@ func (n *Node) recheck(ctx context.Context, stream string, nums []uint64, slots 
 	return nil
 }
 
-// turns are those of one kind of read.
+// slots are those of one kind of read.
 type slots chan struct{}
 
 // errManyReads reports that a read got no turn in time. Nothing was read.

@@ -40,7 +40,7 @@ func drainConnOf(c net.Conn) *drainConn {
 	}
 }
 
-// rests notes that the next request is waited for, or no longer.
+// setIdle notes that the next request is waited for, or no longer.
 func (g *drainConn) setIdle(waits bool) {
 	if g == nil {
 		return
@@ -52,7 +52,7 @@ func (g *drainConn) setIdle(waits bool) {
 	}
 }
 
-// leave has the connection closed if it waits for a request and none has come.
+// closeIfIdle has the connection closed if it waits for a request and none has come.
 func (g *drainConn) closeIfIdle() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -61,7 +61,7 @@ func (g *drainConn) closeIfIdle() {
 	}
 }
 
-// stay takes back what leave asked for. mu is held.
+// keepOpen takes back what leave asked for. mu is held.
 func (g *drainConn) keepOpen() {
 	if g.closing {
 		g.closing = false

@@ -87,7 +87,7 @@ func (d *DrainListener) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-// let lets c in.
+// track lets c in.
 func (d *DrainListener) track(c net.Conn) net.Conn {
 	g := &drainConn{Conn: c, listener: d, idle: true}
 	d.mu.Lock()
@@ -96,7 +96,7 @@ func (d *DrainListener) track(c net.Conn) net.Conn {
 	return g
 }
 
-// left notes that g is closed.
+// untrack notes that g is closed.
 func (d *DrainListener) untrack(g *drainConn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -120,7 +120,7 @@ func (x *Exchange) release() {
 	x.body = nil
 }
 
-// leave ends the exchange for the goroutine of ServeHTTP, which returns next: unless the connection was taken over,
+// handlerReturned ends the exchange for the goroutine of ServeHTTP, which returns next: unless the connection was taken over,
 // nobody may write from here on.
 func (x *Exchange) handlerReturned() {
 	x.mu.Lock()

@@ -67,7 +67,7 @@ func (l *lines) next() ([]byte, error) {
 // errLeft says that a read was given up.
 var errLeft = errors.New("transport: the read was given up")
 
-// leavable reads from a reader whose Read cannot be interrupted, on a goroutine of its own, so that one can stop
+// abandonable reads from a reader whose Read cannot be interrupted, on a goroutine of its own, so that one can stop
 // waiting for it. That goroutine ends when its Read returns, and what it has read by then is lost.
 type abandonable struct {
 	chunks chan chunk

@@ -257,7 +257,7 @@ func (v *statelessClient) page(method, cursor string) (items, next string, boot 
 	return fmt.Sprintf("%s", list.Result.Tools), list.Result.NextCursor, boot
 }
 
-// turnBack reads pages once more by cursors that earlier processes gave.
+// pageAgain reads pages once more by cursors that earlier processes gave.
 func (v *statelessClient) pageAgain(rng *rand.Rand) {
 	v.mu.Lock()
 	var old []page
