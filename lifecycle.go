@@ -50,7 +50,7 @@ func (s *service) contain(what string, f func()) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.rt.node.Kernel().CountPanic()
-			s.rt.log.Error("a function of the server panicked", "server", s.srv.opts.ID, "function", what, "panic", p, "stack", string(debug.Stack()))
+			s.rt.log.Error("a function of the server panicked", "server", s.id, "function", what, "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
 	f()

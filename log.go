@@ -12,7 +12,7 @@ import (
 
 // LogMessage is a log message on its way to a client.
 type LogMessage struct {
-	Server string // ServerOptions.ID
+	Server string // the server's id, see ServerOptions.ID
 	Level  mcp.LoggingLevel
 	Logger string
 	Data   any // as it was given to Log
@@ -105,7 +105,7 @@ func wants(p *actors.Peer, level mcp.LoggingLevel) bool {
 // logParams encodes a message as far as Options.Redact lets it through.
 func (s *service) logParams(level mcp.LoggingLevel, logger string, data any) (params []byte, send bool, err error) {
 	if redact := s.rt.opts.Redact; redact != nil {
-		m := LogMessage{Server: s.srv.opts.ID, Level: level, Logger: logger, Data: data}
+		m := LogMessage{Server: s.id, Level: level, Logger: logger, Data: data}
 		if !redact(&m) {
 			return nil, false, nil
 		}

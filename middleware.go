@@ -48,7 +48,7 @@ func (s *service) chained() (h MethodHandler, _ error) {
 				h = all[i](h)
 			}
 			if all[i] == nil || h == nil {
-				return fmt.Errorf("troupe: the server %q: %s.MethodMiddleware[%d] is nil or returns a nil handler", s.srv.opts.ID, of, i)
+				return fmt.Errorf("troupe: the server %q: %s.MethodMiddleware[%d] is nil or returns a nil handler", s.id, of, i)
 			}
 		}
 		return nil

@@ -1,6 +1,8 @@
 package troupe
 
 import (
+	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"net/http"
@@ -45,7 +47,7 @@ func (rt *Runtime) TryMount(path string, srv *Server) error {
 			return fmt.Errorf("troupe: mount %s: there is a server at %s already", path, p)
 		}
 	}
-	svc, err := rt.serve(srv)
+	svc, err := rt.serve(srv, path)
 	if err != nil {
 		return err
 	}
@@ -82,17 +84,48 @@ func legacyPaths(path string) (sse, messages string) {
 	return dir + "/sse", dir + "/" + messagesSegment
 }
 
-// serve makes srv known to the node, unless its id is taken or it is mounted elsewhere.
-func (rt *Runtime) serve(srv *Server) (*service, error) {
-	if rt.ids[srv.opts.ID] {
-		return nil, fmt.Errorf("troupe: there is a server with id %q already: set ServerOptions.ID", srv.opts.ID)
+// defaultID is the id of a server at path that was given none: "main" for what stands at
+// the root, the name of a path or directory with one part where that is an id, and else
+// what can be read of it with a hash of it, so that no two paths have the same.
+func defaultID(path string) string {
+	sse, _ := legacyPaths(path)
+	dir := strings.TrimSuffix(sse, "/sse")
+	if dir == "" {
+		return mainID
+	}
+	if name := dir[1:]; name != mainID && serverID.MatchString(name) {
+		return name
+	}
+	slug := make([]byte, 0, 23)
+	for _, c := range []byte(strings.ToLower(dir)) {
+		switch {
+		case len(slug) == cap(slug):
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+			slug = append(slug, c)
+		case len(slug) > 0 && slug[len(slug)-1] != '-':
+			slug = append(slug, '-')
+		}
+	}
+	sum := sha256.Sum256([]byte(dir))
+	return cmp.Or(strings.Trim(string(slug), "-"), "path") + "-" + tenantEncoding.EncodeToString(sum[:])[:8]
+}
+
+// mainID is the id of the server at /mcp, and of one that is served without a path.
+const mainID = "main"
+
+// serve makes srv, which is to be at path, known to the node, unless its id is taken or it
+// is mounted elsewhere.
+func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
+	id := cmp.Or(srv.opts.ID, defaultID(path))
+	if other, taken := rt.ids[id]; taken {
+		return nil, fmt.Errorf("troupe: mount %s: there is a server with id %q already, at %s: set ServerOptions.ID of one of them", path, id, other)
 	}
 	own := srv.opts.Limits.over(rt.opts.Limits)
 	if err := own.settle(); err != nil {
-		return nil, fmt.Errorf("troupe: the server %q: %w", srv.opts.ID, err)
+		return nil, fmt.Errorf("troupe: the server %q: %w", id, err)
 	}
-	s := &service{rt: rt, srv: srv, limits: own, ops: rt.tel.Operations(srv.opts.ID), spans: rt.tel.Tracing()}
-	s.svc = actors.NewService(srv.opts.ID, s, rt.limits(&own))
+	s := &service{rt: rt, srv: srv, id: id, limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing()}
+	s.svc = actors.NewService(id, s, rt.limits(&own))
 	s.svc.ResultMeta = mcp.Meta(nil).WithServerInfo(srv.impl)
 	chain, err := s.chained()
 	if err != nil {
@@ -101,9 +134,9 @@ func (rt *Runtime) serve(srv *Server) (*service, error) {
 	s.chain = chain
 	s.hook()
 	if !srv.mount.set(s) {
-		return nil, fmt.Errorf("troupe: the server %q is mounted already", srv.opts.ID)
+		return nil, fmt.Errorf("troupe: the server %q is mounted already", id)
 	}
-	rt.ids[srv.opts.ID] = true
+	rt.ids[id] = path
 	return s, nil
 }
 
@@ -127,7 +160,7 @@ func (rt *Runtime) handler(s *service) *transport.Handler {
 // The server may be mounted again, here or in another Runtime, and its id be
 // another server's. Its sessions and streams stay in the store until they expire,
 // and go on under the next server with that id: so a server can be exchanged for a
-// newer one. A server that must not know them needs an id of its own.
+// newer one at its path. A server that must not know them needs an id of its own.
 func (rt *Runtime) Unmount(path string) bool {
 	rt.mu.Lock()
 	m := rt.mounts[path]
@@ -142,7 +175,7 @@ func (rt *Runtime) Unmount(path string) bool {
 	rt.routes.Store(nil)
 	rt.mu.Unlock()
 	rt.node.Retire(m.service.svc)
-	id := m.service.srv.opts.ID
+	id := m.service.id
 	m.service.srv.mount.clear()
 	rt.mu.Lock()
 	delete(rt.ids, id)

@@ -44,7 +44,7 @@ type Runtime struct {
 
 	mu        sync.Mutex // guards mounts, paths and ids, and changes of routes
 	mounts    map[string]*mount
-	ids       map[string]bool
+	ids       map[string]string // the paths of servers by their ids
 	paths     map[string]http.Handler
 	routes    atomic.Pointer[map[string]http.Handler] // copy of paths to read from; nil when it is to be made anew
 	ready     atomic.Bool
@@ -79,7 +79,7 @@ func New(o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
-	rt := &Runtime{opts: o, log: o.Log, cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), ids: make(map[string]bool), drained: make(chan struct{})}
+	rt := &Runtime{opts: o, log: o.Log, cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), ids: make(map[string]string), drained: make(chan struct{})}
 	rt.keys = keys{node.Keys()}
 	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: store{node}, Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log})
 	if rt.unwatch, err = telemetry.Observe(o.Telemetry.MeterProvider, rt.gauges()); err != nil {

@@ -93,5 +93,5 @@ func (rt *Runtime) serviceOf(srv *Server) (*service, error) {
 	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	return rt.serve(srv)
+	return rt.serve(srv, "/mcp")
 }

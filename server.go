@@ -19,7 +19,10 @@ import (
 // ServerOptions are the settings of a server. The zero value is good.
 type ServerOptions struct {
 	// ID names the server in the store: [a-z0-9-], 1 to 32 characters, the same
-	// on every node. Empty means "main". Two servers of one Runtime must differ.
+	// on every node. Sessions belong to it. Two servers of one Runtime must differ.
+	// Empty makes an id of the path of Mount: "main" for /mcp and on stdio, "weather" for
+	// /weather and /weather/mcp, and a name with a hash for longer paths. A server whose
+	// path may change and that is to keep its sessions needs an ID.
 	ID string
 	// Instructions tell a model how to use the server.
 	Instructions string
@@ -113,21 +116,18 @@ func TryNewServer(impl mcp.Implementation, opts *ServerOptions) (*Server, error)
 	}
 	s.opts.MethodMiddleware = slices.Clone(s.opts.MethodMiddleware)
 	s.opts.Experimental, s.opts.Extensions = maps.Clone(s.opts.Experimental), maps.Clone(s.opts.Extensions)
-	if s.opts.ID == "" {
-		s.opts.ID = "main"
-	}
-	if !serverID.MatchString(s.opts.ID) {
+	if s.opts.ID != "" && !serverID.MatchString(s.opts.ID) {
 		return nil, fmt.Errorf("troupe: server id %q: want 1 to 32 of a-z, 0-9 and -", s.opts.ID)
 	}
 	for _, all := range []map[string]mcp.Object{s.opts.Experimental, s.opts.Extensions} {
 		for name, o := range all {
 			if len(o) > 0 && (!codec.Valid(o) || !isObject(bytes.TrimSpace(o))) {
-				return nil, fmt.Errorf("troupe: server %q: capabilities: %q is no JSON object", s.opts.ID, name)
+				return nil, fmt.Errorf("troupe: server %q: capabilities: %q is no JSON object", impl.Name, name)
 			}
 		}
 	}
 	if _, err := codec.Marshal(s.capabilities()); err != nil {
-		return nil, fmt.Errorf("troupe: server %q: capabilities: %w", s.opts.ID, err)
+		return nil, fmt.Errorf("troupe: server %q: capabilities: %w", impl.Name, err)
 	}
 	if s.opts.PageSize <= 0 {
 		s.opts.PageSize = 100

@@ -26,6 +26,7 @@ type service struct {
 	rt     *Runtime
 	srv    *Server
 	svc    *actors.Service
+	id     string // of the server in the store
 	limits Limits // its own over those of Options
 	ops    *telemetry.Operations
 	spans  bool
@@ -115,7 +116,7 @@ func (s *service) internal(what string, err error) *mcp.Error {
 	if errors.Is(err, ErrCancelled) || errors.Is(err, ErrSessionEnded) || errors.Is(err, ErrUnmounted) {
 		level = slog.LevelDebug
 	}
-	s.rt.log.Log(context.Background(), level, "request failed", "server", s.srv.opts.ID, "method", what, "error", err)
+	s.rt.log.Log(context.Background(), level, "request failed", "server", s.id, "method", what, "error", err)
 	return told
 }
 

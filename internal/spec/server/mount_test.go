@@ -166,6 +166,46 @@ func TestSchemasAreShared(t *testing.T) {
 	runtime.KeepAlive(srv)
 }
 
+// TestServersWithoutIDs mounts servers that have no id but that of their path: the next one
+// at the path has the sessions, and one elsewhere has not.
+func TestServersWithoutIDs(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{}, nil)
+		mount := func(path string) *testkit.Client {
+			t.Helper()
+			srv := troupe.NewServer(mcp.Implementation{Name: "s", Version: "1"}, nil)
+			host.AddTestTools(srv)
+			if err := h.Runtime.TryMount(path, srv); err != nil {
+				t.Fatal(err)
+			}
+			c := h.Client()
+			c.URL = "http://127.0.0.1" + path
+			return c
+		}
+		for n := range 50 {
+			mount(fmt.Sprintf("/t/%d/mcp", n)).Initialize(`{}`)
+		}
+		mount("/other/mcp").Initialize(`{}`)
+		c := mount("/weather/mcp").Initialize(`{}`)
+		if !h.Runtime.Unmount("/weather/mcp") {
+			t.Fatal("it was not mounted")
+		}
+		mount("/weather/mcp")
+		if a := c.Post(host.Call("1", "echo", `{"text":"x"}`)); a.StatusCode != 200 {
+			t.Errorf("the session under the next server at its path: %s", a.Status)
+		}
+		c.URL = "http://127.0.0.1/other/mcp"
+		if a := c.Post(host.Call("1", "echo", `{"text":"x"}`)); a.StatusCode != 404 {
+			t.Errorf("the session at another path: %s", a.Status)
+		}
+		taken := troupe.NewServer(mcp.Implementation{Name: "s", Version: "1"}, &troupe.ServerOptions{ID: "main"})
+		if err := h.Runtime.TryMount("/taken", taken); err == nil ||
+			err.Error() != `troupe: mount /taken: there is a server with id "main" already, at /mcp: set ServerOptions.ID of one of them` {
+			t.Errorf("an id that is taken: %v", err)
+		}
+	})
+}
+
 // TestOptionsAreCopied changes the slices of options after New has had them.
 func TestOptionsAreCopied(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {

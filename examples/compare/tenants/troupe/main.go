@@ -33,7 +33,7 @@ func main() {
 		log.Fatal(err)
 	}
 	for i := range 50 {
-		srv := troupe.NewServer(mcp.Implementation{Name: fmt.Sprint("tenant-", i), Version: "1.0.0"}, &troupe.ServerOptions{ID: fmt.Sprint(i)})
+		srv := troupe.NewServer(mcp.Implementation{Name: fmt.Sprint("tenant-", i), Version: "1.0.0"}, nil)
 		troupe.AddTool(srv, troupe.Tool{Name: "whoami", Description: "Says who calls."},
 			func(_ context.Context, call *troupe.Call, _ struct{}) (string, error) {
 				return call.Principal().Subject, nil
