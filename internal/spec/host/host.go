@@ -35,6 +35,9 @@ func New(t *testing.T, o troupe.Options, so *troupe.ServerOptions) *Host {
 	if o.Store.Sync == 0 {
 		o.Store.Sync = time.Hour // A flush takes its time on the disk, also where hours pass in no time.
 	}
+	if o.Store.Lease == 0 && testing.Short() {
+		o.Store.Lease = time.Minute // Where hours pass, renewing it each second is most of what happens.
+	}
 	m := metered(&o)
 	rt, err := troupe.New(o)
 	if err != nil {
