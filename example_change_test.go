@@ -22,6 +22,7 @@ func (v *exampleClient) listen() (next func()) {
 	if err != nil {
 		panic(err)
 	}
+	v.stream = res.Body
 	lines := bufio.NewScanner(res.Body)
 	return func() {
 		for lines.Scan() {

@@ -233,18 +233,24 @@ func ExampleRuntime_Serve() {
 // A program with an http.Server of its own drains before it closes: a call that runs is
 // answered.
 func ExampleRuntime_Drain() {
+	rt, err := troupe.New(troupe.Options{DrainDelay: -1}) // no load balancer has to notice
+	if err != nil {
+		panic(err)
+	}
 	srv := troupe.NewServer(anyone, nil)
 	begun := make(chan struct{})
 	troupe.AddTool(srv, troupe.Tool{Name: "copy"},
 		func(ctx context.Context, _ *troupe.Call, _ struct{}) (string, error) {
 			close(begun)
 			select {
-			case <-time.After(time.Second):
+			case <-time.After(100 * time.Millisecond):
 			case <-ctx.Done():
 			}
 			return "copied", ctx.Err()
 		})
-	v := visit(srv, `{}`)
+	rt.Mount("/mcp", srv)
+	v := &exampleClient{web: httptest.NewServer(rt), rt: rt}
+	v.begin(`{}`)
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
@@ -254,11 +260,11 @@ func ExampleRuntime_Drain() {
 
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	fmt.Println("ready:", v.rt.Ready() == nil)
-	drained := v.rt.Drain(ctx) // at SIGTERM
+	fmt.Println("ready:", rt.Ready() == nil)
+	drained := rt.Drain(ctx) // at SIGTERM
 	<-answered
-	fmt.Println("ready:", v.rt.Ready() == nil)
-	fmt.Println(errors.Join(drained, v.rt.Close(ctx), v.web.Config.Shutdown(ctx)))
+	fmt.Println("ready:", rt.Ready() == nil)
+	fmt.Println(errors.Join(drained, rt.Close(ctx), v.web.Config.Shutdown(ctx)))
 	// Output:
 	// ready: true
 	// {"content":[{"type":"text","text":"copied"}]}

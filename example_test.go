@@ -25,6 +25,7 @@ type exampleClient struct {
 	session string
 	header  http.Header // sent with every request
 	answer  string      // the result it sends to every question of the server
+	stream  io.Closer   // its standalone stream, if it listens
 }
 
 // visit serves srv in memory and begins a session with a client that declares
@@ -49,6 +50,9 @@ func (v *exampleClient) begin(capabilities string) {
 }
 
 func (v *exampleClient) close() {
+	if v.stream != nil {
+		v.stream.Close() // or the server gives it half a second to read the rest
+	}
 	if err := v.rt.Close(context.Background()); err != nil {
 		panic(err)
 	}

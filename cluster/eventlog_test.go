@@ -151,7 +151,11 @@ func TestBody(t *testing.T) {
 	stores(t, func(t *testing.T, o Options) {
 		n := open(t, o)
 		ctx := t.Context()
-		for i, size := range []int{0, 1, bodyPart - 1, bodyPart, bodyPart + 1, 4 << 20} {
+		sizes := []int{0, 1, bodyPart - 1, bodyPart, bodyPart + 1, 4 << 20}
+		if testing.Short() {
+			sizes = sizes[:5]
+		}
+		for i, size := range sizes {
 			stream := fmt.Sprintf("anon.demo.s1.b%d", i)
 			body := make([]byte, size)
 			for i := range body {

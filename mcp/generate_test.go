@@ -33,7 +33,7 @@ func TestGeneratedValuesRoundTrip(t *testing.T) {
 
 func (o official) testGenerated(t *testing.T) {
 	rounds := uint64(40)
-	if raceEnabled {
+	if raceEnabled || testing.Short() {
 		rounds = 5 // nothing here is shared between goroutines
 	}
 	defs, raw := loadSchema(t, o.revision.String())

@@ -15,7 +15,10 @@ func TestListenersHaveNoGoroutine(t *testing.T) {
 		x.Open()
 		streams <- x
 	}}, bothEras)
-	const n = 1000
+	n := 1000
+	if testing.Short() {
+		n = 200
+	}
 	before := runtime.NumGoroutine()
 	var conns []net.Conn
 	var held []*Exchange

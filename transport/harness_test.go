@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -21,6 +22,10 @@ import (
 
 // TestMain fails the run if a test left a goroutine of this package or of net/http behind.
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if testing.Short() {
+		_ = flag.Set("test.parallel", "6") // they wait for half seconds of linger and rest more than they compute
+	}
 	code := m.Run()
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	if left := leftovers(); left != "" && code == 0 {

@@ -463,7 +463,10 @@ func TestUnreadBytesDoNotResetTheEnd(t *testing.T) {
 
 func TestIdleStreamsHaveNoGoroutine(t *testing.T) {
 	s, streams := opened(t, Options{})
-	const n = 2000
+	n := 2000
+	if testing.Short() {
+		n = 200
+	}
 	before := runtime.NumGoroutine()
 	for range n {
 		c, err := net.Dial("tcp", s.addr)

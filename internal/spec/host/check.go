@@ -36,6 +36,14 @@ func Sized[T any](whole, small T) T {
 	return small
 }
 
+// Brief is the first size, and with -short the second.
+func Brief[T any](usual, brief T) T {
+	if testing.Short() {
+		return brief
+	}
+	return usual
+}
+
 // Heap is the number of bytes that live on the heap after a collection.
 func Heap() uint64 {
 	var m runtime.MemStats

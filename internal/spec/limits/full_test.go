@@ -14,7 +14,7 @@ import (
 // well, what is new is refused, and all is well again when events have expired.
 func TestFullStoreRefusesNewWorkAndLetsOldEnd(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{Store: troupe.StoreOptions{MaxStore: host.Sized[int64](16<<20, 6<<20)}, Limits: troupe.Limits{LogRate: -1}}, nil)
+		h := host.New(t, troupe.Options{Store: troupe.StoreOptions{MaxStore: host.Sized[int64](16<<20, 6<<20), Lease: 5 * time.Second}, Limits: troupe.Limits{LogRate: -1}}, nil)
 		c := h.Session()
 		early := c.Post(host.Call("1", "sleep", `{"ms":600000}`))
 		early.Next()

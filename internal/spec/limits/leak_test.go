@@ -99,6 +99,9 @@ func abandonServers(h *host.Host, n int) (unmount func()) {
 // has expired, and does it again (invariant I9).
 func TestNothingIsLeft(t *testing.T) {
 	sessions, streams, parked, servers := host.Sized(10_000, 200), host.Sized(1000, 60), host.Sized(1000, 60), host.Sized(100, 20)
+	if testing.Short() {
+		sessions, streams, parked, servers = 50, 15, 15, 5
+	}
 	testkit.Bubble(t, func(t *testing.T) {
 		const idle = 5 * time.Minute
 		// All of it comes from one address.

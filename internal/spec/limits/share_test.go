@@ -26,7 +26,7 @@ func TestOneClientDoesNotFillTheStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				m := host.NewMeter()
-				h := host.New(t, troupe.Options{Store: troupe.StoreOptions{MaxStore: 64 << 20}, Authenticate: host.User, Telemetry: troupe.Telemetry{MeterProvider: m}}, nil)
+				h := host.New(t, troupe.Options{Store: troupe.StoreOptions{MaxStore: 64 << 20, Lease: 5 * time.Second}, Authenticate: host.User, Telemetry: troupe.Telemetry{MeterProvider: m}}, nil)
 				alice := host.As(h.Client(), "alice").Initialize(`{}`)
 				mallory := host.As(h.Unchecked(), "mallory")
 				if name != "with sessions" {

@@ -70,7 +70,7 @@ func BenchmarkMount(b *testing.B) {
 // itself, and what belongs to one is to each other as if nobody had it.
 func TestThousandServers(t *testing.T) {
 	n, probe := 1000, 25
-	if host.RaceEnabled {
+	if host.RaceEnabled || testing.Short() {
 		n = 200
 	}
 	testkit.Bubble(t, func(t *testing.T) {

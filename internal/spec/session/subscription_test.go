@@ -126,7 +126,7 @@ func TestSubResources(t *testing.T) {
 // reading, and nothing is left of those who unsubscribe or go.
 func TestThousandSubscribers(t *testing.T) {
 	sessions, deaf := 1000, 10
-	if host.RaceEnabled {
+	if host.RaceEnabled || testing.Short() {
 		sessions = 100
 	}
 	const uris = 10

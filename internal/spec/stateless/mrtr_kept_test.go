@@ -15,6 +15,9 @@ import (
 // newest calls are sent again to clients that lost them, and the oldest are forgotten
 // before their time.
 func TestAnswersKeptAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills 16 MiB with answers")
+	}
 	testkit.Bubble(t, func(t *testing.T) {
 		const (
 			calls, each = 300, 60 << 10

@@ -197,7 +197,7 @@ func meddle(h *host.Host, rnd *rand.Rand, stop <-chan struct{}) {
 // their server comes and goes. Nothing panics, waits for ever or is left, whatever
 // they met.
 func TestRowdyClients(t *testing.T) {
-	for seed := range uint64(3) {
+	for seed := range host.Brief[uint64](3, 1) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				h := host.New(t, troupe.Options{Log: slog.New(loudLog{t}), Store: troupe.StoreOptions{SessionIdle: 5 * time.Minute}, Limits: troupe.Limits{CallsPerSession: 10, PendingPerSession: 5, CallRate: 1e5}, Shared: troupe.SharedLimits{PrincipalRate: 1e6}}, nil)
