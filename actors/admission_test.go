@@ -2,6 +2,8 @@ package actors
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/quota"
@@ -32,6 +34,113 @@ func TestAdmissionAllocatesNothing(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestRefusedCallsCostNothing: a call that one of the two buckets refuses takes no token of
+// the other, and one that does not run after all gives both back.
+func TestRefusedCallsCostNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &Node{}
+		n.accounts = newAccounts(NodeLimits{Principal: PrincipalLimits{Rate: 1, Burst: 2}}, &n.refusals, nil)
+		s, l := &sessionAccount{}, Limits{Rate: 1, Burst: 3}.Defaults()
+		in, m := Input{Tenant: "anon", Address: "192.0.2.1"}, codec.Message{Method: []byte("tools/call")}
+		admit := func(want Reason) *quota.Account {
+			t.Helper()
+			a, no := n.accounts.admit(s, &l, &in, &m)
+			if no.reason != want {
+				t.Errorf("got reason %d, want %d", no.reason, want)
+			}
+			if a != nil {
+				n.accounts.Leave(a)
+			}
+			return a
+		}
+		a := admit(admitted)
+		admit(admitted)
+		for range 5 {
+			admit(RateOfPrincipal)
+		}
+		if b := s.bucket(&l); b.Full(time.Now()) || b.Take(time.Now()) != 0 {
+			t.Fatal("the calls that the account refused took the session's last token")
+		}
+		a.Buckets[rateOfCalls].GiveBack(time.Now())
+		for range 5 {
+			admit(RateOfSession)
+		}
+		if a.Buckets[rateOfCalls].Take(time.Now()) != 0 {
+			t.Error("the calls that the session refused took the account's token")
+		}
+		for range 2 {
+			n.accounts.giveBack(s, &l, a, &m)
+		}
+		admit(admitted)
+		admit(admitted)
+		if n := n.accounts.InFlight(); n != 0 {
+			t.Errorf("%d in flight", n)
+		}
+	})
+}
+
+// TestRefusedHoldNothing: listeners and questions that are one too many hold no place, so
+// that there is one when another ends.
+func TestRefusedHoldNothing(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{Principal: PrincipalLimits{Streams: 2, Pending: 2}}, func(t *testing.T, h *held) {
+		in := h.input("", "192.0.2.1", &heldConn{})
+		for name, row := range map[string]struct {
+			what  int
+			admit func() (*quota.Account, bool)
+		}{
+			"listeners": {heldStreams, func() (*quota.Account, bool) { return h.accounts.admitListener(in, &heldConn{}, []byte(`1`)) }},
+			"questions": {heldPending, func() (*quota.Account, bool) {
+				a, err := h.accounts.admitPending(in.Tenant, in.Address)
+				return a, err == nil
+			}},
+		} {
+			var a *quota.Account
+			for range 2 {
+				var ok bool
+				if a, ok = row.admit(); !ok {
+					t.Fatalf("%s: one of two is refused", name)
+				}
+			}
+			for range 3 {
+				if _, ok := row.admit(); ok {
+					t.Errorf("%s: a third is admitted", name)
+				}
+			}
+			if n := a.Held[row.what].Load(); n != 2 {
+				t.Errorf("%s: the account holds %d, want 2", name, n)
+			}
+			a.Held[row.what].Add(-1)
+			if _, ok := row.admit(); !ok {
+				t.Errorf("%s: none is admitted in the place of one that has ended", name)
+			}
+			a.Held[row.what].Store(0)
+		}
+	})
+}
+
+// TestStreamsOnTheirWayCount: GETs whose streams have not begun count like those that have.
+func TestStreamsOnTheirWayCount(t *testing.T) {
+	inBubble(t, Limits{Streams: 2}, NodeLimits{Principal: PrincipalLimits{Streams: 3}}, func(t *testing.T, h *held) {
+		get := func(session string) *heldConn {
+			c := &heldConn{}
+			go h.Get(h.svc, h.input(session, "192.0.2.1", c))
+			synctest.Wait()
+			return c
+		}
+		one, other := h.begin("2025-11-25"), h.begin("2025-11-25")
+		release := h.hold("OpenStream")
+		for i, row := range []struct {
+			session string
+			refused bool
+		}{{one, false}, {one, false}, {one, true}, {other, false}, {other, true}} {
+			if status, body := get(row.session).answer(); (status == 429) != row.refused {
+				t.Errorf("GET %d: answered %d %s, refused should be %t", i+1, status, body, row.refused)
+			}
+		}
+		release()
+	})
 }
 
 // BenchmarkAdmit is a whole admission, both buckets included.

@@ -173,7 +173,9 @@ func (m *memory) Read(_ context.Context, path string, from, to uint64, f func(ui
 
 func (m *memory) Tail(_ context.Context, path string, hint uint64) (tail uint64, err error) {
 	err = m.do("Tail", path, func() error {
-		for tail = hint; m.appends[path][tail+1] != nil; tail++ {
+		tail = hint
+		for num := range m.appends[path] { // those in between may have expired
+			tail = max(tail, num)
 		}
 		return nil
 	})

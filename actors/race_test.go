@@ -283,6 +283,52 @@ func TestQuestionReopenedTwice(t *testing.T) {
 	})
 }
 
+// A call that runs again waits for no answer that the run before has got.
+func TestAnsweredQuestionIsNotReopened(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		a := h.accounts.Of("anon", "192.0.2.1")
+		w := &streamActor{key: StreamKey{Session: SessionKey{"anon", "s", "x"}}}
+		j := &journal{asked: []*askedBefore{{Question: record.Question{ID: `"p"`, Answer: []byte(`1`)}}, {Question: record.Question{ID: `"q"`}}}}
+		h.pending.reopen(w, a, j)
+		for id, want := range map[string]bool{`"p"`: false, `"q"`: true} {
+			if _, _, ok := h.pending.find(w.key.Session, id); ok != want {
+				t.Errorf("%s is open: %t", id, ok)
+			}
+			if _, _, ok := h.pending.find(SessionKey{"anon", "s", "y"}, id); ok {
+				t.Errorf("%s is open for another session", id)
+			}
+		}
+		h.pending.end(j)
+		if n := a.Held[heldPending].Load(); n != 0 || h.pending.len() != 0 {
+			t.Errorf("%d questions count, %d are open", n, h.pending.len())
+		}
+	})
+}
+
+// A request that ends takes its own id out of the session's table, and not that of another
+// which has come to have it.
+func TestEndOfARequestWhoseIDIsAnothers(t *testing.T) {
+	s := &sessionActor{}
+	first, second := &requestActor{id: []byte("1")}, &requestActor{id: []byte("1")}
+	begin := func(r *requestActor) error { m := &beginCall{req: r}; m.Init(); s.Receive(m); return m.err }
+	end := func(r *requestActor, id string) { m := &endCall{req: r, id: id}; m.Init(); s.Receive(m) }
+	if err := begin(first); err != nil {
+		t.Fatal(err)
+	}
+	if err := begin(second); !errors.Is(err, session.ErrDuplicate) {
+		t.Errorf("a second one with the id: %v", err)
+	}
+	end(first, "")
+	if err := begin(second); err != nil {
+		t.Errorf("after the first has ended: %v", err)
+	}
+	end(first, "1")
+	end(first, "")
+	if r, _ := s.calls.Find("1"); r != second {
+		t.Error("the end of the first took the second out of the table")
+	}
+}
+
 // Updates that a client was too slow for are told it once it reads, each once, however
 // many they are.
 func TestUpdatesMadeGood(t *testing.T) {

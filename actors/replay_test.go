@@ -260,3 +260,41 @@ func TestTakeoverWaitsForTheLease(t *testing.T) {
 		}
 	})
 }
+
+// Only what a client can have seen is resumed from: no answer of its own that lies between
+// the events, nothing behind an append, and nothing that another writer stored.
+func TestOnlyEventsAreResumedFrom(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		session, question, got := asksOnce(h)
+		h.post(session, answerTo(question, "one"))
+		_ = within(got)
+		good := map[stream.Position]bool{}
+		h.mem.mu.Lock()
+		for path, log := range h.mem.appends {
+			var r stream.Reader
+			for num := uint64(1); num <= uint64(len(log)); num++ {
+				a, _, err := r.Add(num, log[num])
+				if err != nil {
+					t.Error(err)
+				}
+				for i := range a.Entries {
+					pos := a.Position(path[len(path)-stream.IDLength:], i)
+					good[pos] = a.Entries[i].Kind.Visible()
+					pos.Epoch++
+					good[pos] = false
+				}
+				good[a.Position(path[len(path)-stream.IDLength:], len(a.Entries))] = false
+				good[stream.Position{Stream: path[len(path)-stream.IDLength:], Append: uint64(len(log)) + 1, Epoch: a.Epoch}] = false
+			}
+		}
+		h.mem.mu.Unlock()
+		if len(good) < 10 {
+			t.Fatalf("%d ids", len(good))
+		}
+		for pos, want := range good {
+			if status, body := h.resume(h.Node, h.svc, session, pos.String()).answer(); (status != 400) != want {
+				t.Errorf("%v: answered %d %s, want it resumed: %t", pos, status, body, want)
+			}
+		}
+	})
+}

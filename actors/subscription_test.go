@@ -404,3 +404,30 @@ func TestCallOfAListenerSendsNothing(t *testing.T) {
 		})
 	}
 }
+
+// sentTo is the audience of a listener, and keeps what it is sent.
+type sentTo struct {
+	audience
+	got []string
+}
+
+func (a *sentTo) full() bool       { return false }
+func (a *sentTo) send(data []byte) { a.got = append(a.got, string(data)) }
+
+// What changes between the request of a listener and its acknowledgement is told after
+// that, in its order.
+func TestAcknowledgementComesFirst(t *testing.T) {
+	to := &sentTo{}
+	l := &listenActor{id: []byte("7"), to: to, filter: Listening{Tools: true, Accepted: []byte(`{}`)}}
+	for _, m := range []any{hear{[]byte(`{"method":"a"}`)}, hear{[]byte(`{"method":"b"}`)}, acknowledge{}, hear{[]byte(`{"method":"c"}`)}} {
+		l.Receive(m)
+	}
+	var methods []string
+	for _, data := range to.got {
+		method, _ := codec.Str(codec.Field([]byte(data), "method"))
+		methods = append(methods, method)
+	}
+	if want := []string{mcp.NotifySubscriptionsAcknowledged, "a", "b", "c"}; !slices.Equal(methods, want) {
+		t.Errorf("got %q, want %q", methods, want)
+	}
+}

@@ -185,3 +185,37 @@ func eventually(t *testing.T, want int, count func() int) {
 		}
 	}
 }
+
+// TestIdleConnThatIsNeeded: a connection that is served, or whose request has begun to come
+// by the time that it is closed, goes on, with the read deadline that the server has set.
+func TestIdleConnThatIsNeeded(t *testing.T) {
+	t.Parallel()
+	for name, use := range map[string]func(g *drainConn){
+		"it was served":          func(g *drainConn) { g.setIdle(false); g.closeIfIdle() },
+		"it was served at once":  func(g *drainConn) { g.closeIfIdle(); g.setIdle(false) },
+		"it was served since":    func(g *drainConn) { g.closeIfIdle(); g.closeIfIdle(); g.setIdle(false); g.closeIfIdle() },
+		"the server sets it off": func(g *drainConn) { g.closeIfIdle(); _ = g.SetReadDeadline(time.Time{}); g.setIdle(false) },
+	} {
+		server, peer := net.Pipe()
+		g := &drainConn{Conn: server, listener: &DrainListener{}, idle: true}
+		use(g)
+		go func() { _, _ = peer.Write([]byte("x")) }()
+		if n, err := g.Read(make([]byte, 1)); n != 1 || err != nil {
+			t.Errorf("%s: read %d bytes, %v", name, n, err)
+		}
+		_, _ = server.Close(), peer.Close()
+	}
+	server, _ := net.Pipe()
+	g := &drainConn{Conn: server, listener: &DrainListener{}, idle: true}
+	g.closeIfIdle()
+	_ = g.SetReadDeadline(time.Now().Add(-time.Second)) // of the server's own, while it is to be closed
+	g.setIdle(false)
+	if _, err := g.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("beyond the server's own deadline: %v", err)
+	}
+	g = &drainConn{Conn: server, listener: &DrainListener{}, idle: true}
+	g.closeIfIdle()
+	if _, err := g.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("nothing came: %v, want its end", err)
+	}
+}

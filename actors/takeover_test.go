@@ -1,0 +1,169 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// put stores what v is as JSON, and returns its revision.
+func (m *memory) put(key string, v any) uint64 {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.rev++
+	m.records[key] = stored{data, m.rev}
+	return m.rev
+}
+
+// TestWhoHasARecord walks the rows of what a writer finds whose guard was refused: only its
+// own record is good, and only one that nobody can have taken may be stored again.
+func TestWhoHasARecord(t *testing.T) {
+	const id, other = "abcdefghijklmnopqrstuvwxyz", "bbcdefghijklmnopqrstuvwxyz"
+	of := func(boot string, epoch uint64) *record.Stream {
+		return &record.Stream{Version: record.Version, Boot: boot, Epoch: epoch}
+	}
+	for name, row := range map[string]struct {
+		rec        *record.Stream // nil is none
+		session    string         // its standalone stream; "gone" is no session
+		standalone bool
+		uncertain  bool // the lease
+		want       error
+	}{
+		"its own":                           {of("b", 5), "", false, false, nil},
+		"its own, lease uncertain":          {of("b", 5), "", false, true, nil},
+		"of this boot and another epoch":    {of("b", 6), "", false, false, ErrFenced},
+		"of another boot and this epoch":    {of("c", 5), "", false, false, ErrFenced},
+		"gone":                              {nil, "", false, false, ErrNotFound},
+		"gone, lease uncertain":             {nil, "", false, true, ErrUnavailable},
+		"gone, and the session":             {nil, "gone", false, false, ErrSessionEnded},
+		"gone, of the session's own":        {nil, id, true, false, ErrNotFound},
+		"gone, the session has another":     {nil, other, true, false, ErrSessionEnded},
+		"gone, the session has none":        {nil, "", true, false, ErrSessionEnded},
+		"gone, of a call beside another":    {nil, other, false, false, ErrNotFound},
+		"gone, of the session's, uncertain": {nil, id, true, true, ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+				store := &uncertain{memory: h.mem}
+				store.on.Store(row.uncertain)
+				n := NewNode(Config{Name: "n", Boot: "b", Store: store})
+				defer func() { _ = n.Close(context.Background()) }()
+				key := StreamKey{SessionKey{"anon", "s", other}, id}
+				if row.session != "gone" {
+					rec := session.New(time.Now(), h.svc.Limits.Session)
+					rec.Standalone = row.session
+					h.mem.put(key.Session.record(), rec)
+				}
+				want := uint64(0)
+				if row.rec != nil {
+					if want = h.mem.put(key.path(), row.rec); row.want != nil {
+						want = 0
+					}
+				}
+				rev, err := n.streams.whoHas(t.Context(), key, 5, row.standalone)
+				if !errors.Is(err, row.want) || rev != want {
+					t.Errorf("got revision %d, %v, want %d, %v", rev, err, want, row.want)
+				}
+			})
+		})
+	}
+}
+
+// TestEpochsOnlyGrow: no two writers have one, even if both begin from the same record.
+func TestEpochsOnlyGrow(t *testing.T) {
+	seen := map[uint64]bool{}
+	for range 100 {
+		next := nextEpoch(7)
+		if next <= 7 || next > 7+epochStep {
+			t.Errorf("after 7 comes %d", next)
+		}
+		seen[next] = true
+	}
+	if len(seen) < 90 {
+		t.Errorf("of 100 writers that began from one record, %d have an epoch of their own", len(seen))
+	}
+}
+
+// TestRewriteThatFindsAnother: a takeover whose first attempt nobody knows the outcome of
+// is done where the record has its boot and epoch, and only there.
+func TestRewriteThatFindsAnother(t *testing.T) {
+	for name, row := range map[string]struct {
+		there record.Stream
+		want  error
+	}{
+		"its own":                        {record.Stream{Boot: "b", Epoch: 6}, nil},
+		"another boot's, later":          {record.Stream{Boot: "c", Epoch: 9}, ErrFenced},
+		"another boot's, of that epoch":  {record.Stream{Boot: "c", Epoch: 6}, ErrFenced},
+		"of this boot, another takeover": {record.Stream{Boot: "b", Epoch: 7}, ErrFenced},
+	} {
+		inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+			ours := h.mem.put("x", record.Stream{Boot: "a", Epoch: 3})
+			now := h.mem.put("x", row.there)
+			rev, err := h.streams.rewriteWriter(t.Context(), "x", record.Stream{Boot: "b", Epoch: 6}, ours, time.Minute)
+			if !errors.Is(err, row.want) || row.want == nil && rev != now {
+				t.Errorf("%s: got revision %d, %v, want %d, %v", name, rev, err, now, row.want)
+			}
+		})
+	}
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		if _, err := h.streams.rewriteWriter(t.Context(), "x", record.Stream{Boot: "b", Epoch: 6}, 3, time.Minute); !errors.Is(err, ErrFenced) {
+			t.Errorf("it is gone: got %v, want %v", err, ErrFenced)
+		}
+	})
+}
+
+// TestLogWithAHole: where the log lacks an append that the record does not tell of, nobody
+// knows what the calls were told. They do not run again, and who has an event from before
+// the hole is not given those behind it as if nothing were missing.
+func TestLogWithAHole(t *testing.T) {
+	for name, taken := range map[string]bool{"its writer is here": false, "another takes it over": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+				h.svc.Handler = safeHandler{h.handler}
+				h.handler.f = ticks(5 * time.Second) // and the record is not rewritten before the test has ended
+				c, session := &heldConn{}, h.begin("2025-11-25")
+				go h.postOn(c, session, aCall)
+				time.Sleep(11 * time.Second)
+				before := c.lastID()
+				time.Sleep(20 * time.Second)
+				h.mem.mu.Lock()
+				for _, log := range h.mem.appends {
+					delete(log, uint64(len(log))-1) // the last but one
+				}
+				h.mem.mu.Unlock()
+				n, svc, again := h.Node, h.svc, false
+				if taken {
+					var end func()
+					run := ticks(time.Second)
+					n, svc, end = h.heir(safeHandler{&heldHandler{f: func(ctx context.Context, c *Call) ([]byte, *mcp.Error) { again = true; return run(ctx, c) }}}, Limits{})
+					defer end()
+				}
+				back := h.resume(n, svc, session, before)
+				time.Sleep(time.Second)
+				if status, body := back.answer(); status != 400 || !strings.Contains(body, fmt.Sprint(mcp.CodeBadEventID)) {
+					t.Errorf("from before the hole: %d %s, %d events, want 400", status, body, len(back.events()))
+				}
+				if !taken {
+					return
+				}
+				back = h.resume(n, svc, session, c.lastID())
+				time.Sleep(time.Minute)
+				if got := back.events(); len(got) != 1 || !strings.Contains(got[0], fmt.Sprint(mcp.CodeCallLost)) || again {
+					t.Errorf("from behind the hole: %q, the call ran again: %t", got, again)
+				}
+			})
+		})
+	}
+}
