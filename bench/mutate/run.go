@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// outcome is what became of a mutation.
+type outcome string
+
+const (
+	caught   outcome = "caught"
+	survived outcome = "survived"
+	void     outcome = "void"
+)
+
+// result is a mutation with its outcome, as it is printed and recorded.
+type result struct {
+	Name    string  `json:"name"`
+	Kind    kind    `json:"kind"`
+	File    string  `json:"file"`
+	Tests   string  `json:"tests"` // the folder of the package
+	Outcome outcome `json:"outcome"`
+	By      string  `json:"by,omitempty"` // tests that failed, or why the mutation is void
+	Seconds float64 `json:"seconds"`
+}
+
+// runner makes mutations.
+type runner struct {
+	root    string // of the repository
+	tmp     string
+	timeout time.Duration // of the tests of one mutation
+	sound   map[string]error
+}
+
+// make makes a mutation and runs its tests.
+func (r *runner) make(ctx context.Context, m *mutation) result {
+	start := time.Now()
+	res := result{Name: m.name, Kind: m.kind, File: m.file, Tests: m.tests()}
+	res.Outcome, res.By = r.judge(ctx, m)
+	res.Seconds = float64(time.Since(start).Round(100*time.Millisecond)) / float64(time.Second)
+	return res
+}
+
+func (r *runner) judge(ctx context.Context, m *mutation) (outcome, string) {
+	text, err := m.apply(r.root)
+	if err != nil {
+		return void, err.Error()
+	}
+	if err := r.passes(ctx, m); err != nil {
+		return void, "without it: " + err.Error()
+	}
+	overlay, err := r.overlay(m, text)
+	if err != nil {
+		return void, err.Error()
+	}
+	switch out, err := r.test(ctx, m, "-overlay", overlay); {
+	case err == nil:
+		return survived, ""
+	case ctx.Err() != nil:
+		return void, "interrupted"
+	case notBuilt.MatchString(out):
+		return void, "it does not compile: " + head(out)
+	default:
+		return caught, failed(out)
+	}
+}
+
+// passes reports whether the tests of a mutation pass without it, which go test knows for
+// most of them from the time before.
+func (r *runner) passes(ctx context.Context, m *mutation) error {
+	key := m.tests() + " " + m.run
+	err, known := r.sound[key]
+	if !known {
+		var out string
+		if out, err = r.test(ctx, m); err != nil {
+			err = fmt.Errorf("%w: %s", err, failed(out))
+		} else if noTests.MatchString(out) {
+			err = fmt.Errorf("no tests in %s match %q", m.tests(), m.run)
+		}
+		r.sound[key] = err
+	}
+	return err
+}
+
+// overlay writes the mutated file, and the file that tells go of it.
+func (r *runner) overlay(m *mutation, text []byte) (name string, err error) {
+	changed := filepath.Join(r.tmp, filepath.Base(m.file))
+	if err := os.WriteFile(changed, text, 0o600); err != nil {
+		return "", err
+	}
+	of := map[string]map[string]string{"Replace": {filepath.Join(r.root, filepath.FromSlash(m.file)): changed}}
+	data, err := json.Marshal(of)
+	if err != nil {
+		return "", err
+	}
+	name = filepath.Join(r.tmp, "overlay.json")
+	return name, os.WriteFile(name, data, 0o600)
+}
+
+// test runs the tests of a mutation and returns what they printed.
+func (r *runner) test(ctx context.Context, m *mutation, flags ...string) (out string, err error) {
+	args := append([]string{"test", "-short", "-failfast", "-vet=off", "-timeout", r.timeout.String()}, flags...)
+	if m.run != "" {
+		args = append(args, "-run", m.run)
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, "./"+m.tests())...)
+	cmd.Dir = r.root
+	// The command is interrupted so that it ends the test, too.
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	text, err := cmd.CombinedOutput()
+	return string(text), err
+}
+
+var (
+	notBuilt = regexp.MustCompile(`\[(build|setup) failed\]`)
+	noTests  = regexp.MustCompile(`no tests? (to run|files)`)
+	failure  = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
+	timedOut = regexp.MustCompile(`panic: test timed out`)
+	hanging  = regexp.MustCompile(`(?m)^\t+(Test\w+) \(`)
+)
+
+// failed names the tests that failed, by what go test printed.
+func failed(out string) string {
+	named := failure
+	if timedOut.MatchString(out) {
+		named = hanging
+	}
+	var names []string
+	for _, match := range named.FindAllStringSubmatch(out, -1) {
+		if !slices.Contains(names, match[1]) {
+			names = append(names, match[1])
+		}
+	}
+	switch {
+	case timedOut.MatchString(out):
+		return "timeout of " + strings.Join(names, " ")
+	case names == nil:
+		return head(out)
+	}
+	return strings.Join(names, " ")
+}
+
+// head is the first line of what was printed that is no package's name.
+func head(out string) string {
+	for line := range strings.Lines(out) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			return line
+		}
+	}
+	return ""
+}

@@ -1,0 +1,205 @@
+package main
+
+// acting is actors.
+var acting = []mutation{
+	{
+		"a record of another epoch is one's own", guard, "actors/fence.go",
+		"rec.Boot == n.boot && rec.Epoch == epoch:", "rec.Boot == n.boot:", "", "",
+	},
+	{
+		"a record is stored again without the lease", guard, "actors/fence.go",
+		"if n.store.Suspended() {", "if n.store.Suspended() && standalone {", "", "",
+	},
+	{
+		"a stream comes back that its session has replaced", guard, "actors/fence.go",
+		"err == nil && standalone && sess.Standalone != key.ID:", "err == nil && standalone && sess.Standalone == \"\":", "", "",
+	},
+	{
+		"a writer begins at the epoch of the one before", guard, "actors/fence.go",
+		"return epoch + 1 + binary.BigEndian.Uint64(b[:])%epochStep", "return epoch + binary.BigEndian.Uint64(b[:])%2", "", "",
+	},
+	{
+		"a body expires before its record", expiry, "actors/fence.go",
+		"body, keeps := s.body, renews && s.live.Safe", "body, keeps := s.body, renews && s.live.Safe && s.trying", "", "",
+	},
+	{
+		"a record outlives its log when the clock goes back", expiry, "actors/fence.go",
+		"return s.written-s.node.clock.ahead() > maxBack", "return s.written-s.node.clock.ahead() > 1000*maxBack", "", "",
+	},
+	{
+		"what came before the fence is not read", merge, "actors/takeover.go",
+		"// The old writer may have got appends in before the record changed.\n\tif err := d.readOn(ctx, key, log); err != nil || log.last {", "if log.last {", "", "",
+	},
+	{
+		"a stream is taken over without the lease", guard, "actors/takeover.go",
+		"if n.store.Suspended() {", "if n.store.Suspended() && log.last {", "", "",
+	},
+	{
+		"calls run again though nobody knows what they were told", guard, "actors/fence.go",
+		"l.unknown, l.sizes, l.reader = true, nil, stream.Reader{}", "l.sizes, l.reader = nil, stream.Reader{}", "", "",
+	},
+	{
+		"another's rewrite is one's own", guard, "actors/takeover.go",
+		"other.Boot == rec.Boot && other.Epoch == rec.Epoch {", "other.Epoch >= rec.Epoch {", "", "",
+	},
+	{
+		"a call of a batch is answered again", guard, "actors/takeover.go",
+		"case answered[string(c.ID)]:\n", "case answered[string(c.ID)] && !w.rec.May(i):\n", "", "",
+	},
+	{
+		"a call runs again that may not", guard, "actors/takeover.go",
+		"case !w.rec.May(i) || i >= len(bodies):", "case i >= len(bodies):", "internal/spec/transports", "",
+	},
+	{
+		"a second run repeats its progress", merge, "actors/takeover.go",
+		"r.progressGate().Raise(j.sent.Progress)", "_ = r.progressGate()", "internal/spec/recovery", "",
+	},
+	{
+		"an event of another epoch is resumed from", guard, "actors/resume.go",
+		"first[0].Num != r.pos.Append || first[0].Epoch != r.pos.Epoch,", "first[0].Num != r.pos.Append,", "", "",
+	},
+	{
+		"an answer of the client is resumed from", validation, "actors/resume.go",
+		"|| !first[0].Entries[r.pos.Entry].Kind.Visible():", ":", "", "",
+	},
+	{
+		"a replay leaves out what is gone", guard, "actors/resume.go",
+		"if num != next || len(data) == 0 {\n\t\t\tfault = errBadEvent", "if num < next {\n\t\t\tfault = errBadEvent", "", "",
+	},
+	{
+		"a bad event id takes a stream over", guard, "actors/resume.go",
+		"_, err = probe.check(ctx, at, 1)\n\treturn err", "_, _ = probe.check(ctx, at, 1)\n\treturn nil", "", "",
+	},
+	{
+		"held resumes are not counted", limit, "actors/resume.go",
+		"gets := h.from.Held[heldGets].Add(1);", "gets := h.from.Held[heldGets].Load();", "", "",
+	},
+	{
+		"the account's refusal costs the session", limit, "actors/admission.go",
+		"s.giveBack(l, now)\n\t\treturn verdict{RateOfPrincipal", "return verdict{RateOfPrincipal", "", "",
+	},
+	{
+		"a refused listener holds its place", limit, "actors/admission.go",
+		"a.Held[heldStreams].Add(-1)\n\t\t\td.refusals.refuseVerdict(to, id", "d.refusals.refuseVerdict(to, id", "", "",
+	},
+	{
+		"streams on their way do not count", limit, "actors/admission.go",
+		"case quota.Over(mine+s.streams.Load(), l.Streams):", "case quota.Over(min(mine, 0)+s.streams.Load(), l.Streams):", "", "",
+	},
+	{
+		"a refused question holds its place", limit, "actors/admission.go",
+		"a.Held[heldPending].Add(-1)\n\t\t\td.refusals.count(PendingOfPrincipal)", "d.refusals.count(PendingOfPrincipal)", "", "",
+	},
+	{
+		"one client fills the store", limit, "actors/admission.go",
+		"used > limit/4*3 && a.Used[b]", "used > limit/10*9 && a.Used[b]", "", "",
+	},
+	{
+		"what is stored is not charged", limit, "actors/admission.go",
+		"a.Used[b].Add(now, int64(bytes), max(life, time.Second))", "a.Used[b].Add(now, 0, max(life, time.Second))", "", "",
+	},
+	{
+		"a state is good with other answers", seal, "actors/mrtr.go",
+		"case m.round != p.taken || m.digest != p.digest:", "case m.round != p.taken:", "internal/spec/stateless", "",
+	},
+	{
+		"a state of an earlier round is good", seal, "actors/mrtr.go",
+		"case r.phase == request.Parked && m.round == p.asked && p.wake != nil:", "case r.phase == request.Parked && p.wake != nil:", "internal/spec/stateless", "",
+	},
+	{
+		"an outcome is given for other answers", seal, "actors/mrtr.go",
+		"case h.Round == st.Round && h.Digest == sum:", "case h.Round == st.Round:", "internal/spec/stateless", "",
+	},
+	{
+		"a call whose outcome is known runs again", guard, "actors/mrtr.go",
+		"case st.Round <= h.Round:", "case st.Round < h.Round:", "internal/spec/stateless", "",
+	},
+	{
+		"a parked call takes a place among those in flight", limit, "actors/mrtr.go",
+		"r.node.accounts.Leave(r.from) // it is not in flight while it waits\n\t\tr.from = nil", "_ = r.from", "", "",
+	},
+	{
+		"a call asks once more than it may", limit, "actors/mrtr.go",
+		"if in.Round == maxRounds {", "if in.Round > maxRounds {", "internal/spec/stateless", "",
+	},
+	{
+		"later answers replace earlier ones", merge, "actors/mrtr.go",
+		"if _, ok := r.stateless.Given[k]; !ok {", "if r.stateless.Given[k] == nil || len(v) > 0 {", "internal/spec/stateless", "",
+	},
+	{
+		"answers to what was not asked are kept", validation, "actors/mrtr.go",
+		"for _, i := range a.missing {\n\t\tif raw, ok := got.given[a.keys[i]]; ok {\n\t\t\tin.Take(a.keys[i], raw)", "for k, raw := range got.given {\n\t\tif len(a.keys) > 0 {\n\t\t\tin.Take(k, raw)", "internal/spec/stateless", "",
+	},
+	{
+		"a call that may not run again does", guard, "actors/mrtr.go",
+		"if !a.svc.Handler.Safe(m.Method, m.Name) {", "if !a.svc.Handler.Safe(m.Method, m.Name) && st.Round > 1 {", "internal/spec/stateless", "",
+	},
+	{
+		"a session answers another's question", guard, "actors/pending.go",
+		"if x, ok = q.open[id]; !ok || x.session != s {", "if x, ok = q.open[id]; !ok {", "internal/spec/session", "",
+	},
+	{
+		"a question is opened again that has its answer", merge, "actors/pending.go",
+		"if past.Answer == nil {", "if past.Answer == nil || past.open == nil {", "", "",
+	},
+	{
+		"two answers are taken at once", guard, "actors/pending.go",
+		"case x.recording != nil:\n\t\treturn x.recording, false", "case x.recording != nil && x.recording.done:\n\t\treturn x.recording, false", "", "",
+	},
+	{
+		"an answer that was not stored stays taken", guard, "actors/pending.go",
+		"case err != nil:\n\t\tx.recording = nil", "case err != nil && t == nil:\n\t\tx.recording = nil", "", "",
+	},
+	{
+		"a batch has an id twice", validation, "actors/batch.go",
+		"case seen[string(e.m.ID)]:", "case seen[string(e.m.ID)] && len(seen) > 1:", "internal/spec/transports", "",
+	},
+	{
+		"answers and requests share a batch", validation, "actors/batch.go",
+		"if answers > 0 && answers < len(all) {", "if answers > 1 && answers < len(all) {", "internal/spec/transports", "",
+	},
+	{
+		"a batch that is refused leaves some of it running", guard, "actors/batch.go",
+		"for _, r := range members {\n\t\t\t\ts.withdraw(r, err)", "for _, r := range members[min(1, len(members)):] {\n\t\t\t\ts.withdraw(r, err)", "internal/spec/transports", "",
+	},
+	{
+		"a member that may not run again does", guard, "actors/batch.go",
+		"Token: bytes.Clone(e.m.ProgressToken), Never: !safe})", "Token: bytes.Clone(e.m.ProgressToken)})", "internal/spec/transports", "",
+	},
+	{
+		"a session is served in another revision", negotiation, "actors/sessions.go",
+		"in.Version != \"\" && in.Version != v.rec.Revision {", "in.Version != \"\" && v.rec.Revision == \"\" {", "internal/spec/session", "",
+	},
+	{
+		"an older GET replaces a later one", merge, "actors/sessions.go",
+		"ok && now.order > st.order {", "ok && now.order > st.order && of.replaced {", "", "",
+	},
+	{
+		"a takeover outlives the session", guard, "actors/sessions.go",
+		"if errors.Is(err, ErrNotFound) || err == nil && s.ended.Load() {", "if errors.Is(err, ErrNotFound) {", "", "",
+	},
+	{
+		"a new call loses its id to one that ends", guard, "actors/session.go",
+		"if r, ok := s.calls.Find(id); ok && r == m.req {", "if _, ok := s.calls.Find(id); ok {", "", "",
+	},
+	{
+		"a session serves from an older record", merge, "actors/session.go",
+		"for old := s.view.Load(); v.rev > old.rev; old = s.view.Load() {", "for old := s.view.Load(); v.rev != old.rev; old = s.view.Load() {", "", "",
+	},
+	{
+		"a change is written over another's", merge, "actors/session.go",
+		"if rec, rev, err = n.sessions.read(ctx, s.key); err != nil {", "if _, rev, err = n.sessions.read(ctx, s.key); err != nil {", "", "",
+	},
+	{
+		"a stream is renewed that nobody can resume", expiry, "actors/stream.go",
+		"> int64(s.svc.Limits.ReplayAge)", "> int64(1000*s.svc.Limits.ReplayAge)", "", "",
+	},
+	{
+		"events come before the acknowledgement", guard, "actors/listen.go",
+		"if l.acked {\n\t\t\tl.tell(m.data)", "if l.acked || len(l.early) >= 0 {\n\t\t\tl.tell(m.data)", "", "",
+	},
+	{
+		"a listener hears of any list", guard, "actors/listen.go",
+		"if l.filter.wants(method) {\n\t\t\t\t_ = l.Post(listChanged{method})", "if method != \"\" {\n\t\t\t\t_ = l.Post(listChanged{method})", "internal/spec/session", "",
+	},
+}

@@ -1,0 +1,109 @@
+package main
+
+// carrying is transport.
+var carrying = []mutation{
+	{
+		"any host is let in over loopback", guard, "transport/origin.go",
+		"if !loopback && len(o.AllowHosts) == 0 {", "if len(o.AllowHosts) == 0 {", "", "",
+	},
+	{
+		"a host is allowed on any port", guard, "transport/origin.go",
+		"(p == \"\" || p == port) {", "(p == \"\" || p == port || port != \"\") {", "", "",
+	},
+	{
+		"an origin of another port is one's own", guard, "transport/origin.go",
+		"return ok && strings.EqualFold(name, ownName) && port == ownPort", "return ok && strings.EqualFold(name, ownName)", "", "",
+	},
+	{
+		"an origin of any scheme is one's own", guard, "transport/origin.go",
+		"default:\n\t\treturn false\n\t}\n\tname, port, ok := splitHost(authority)", "}\n\tname, port, ok := splitHost(authority)", "", "",
+	},
+	{
+		"an origin is a local page's though nothing is local", guard, "transport/origin.go",
+		"ok := splitHost(authority)\n\tif !ok {\n\t\treturn false\n\t}\n\tif loopback && isLoopback(name) {", "ok := splitHost(authority)\n\tif !ok {\n\t\treturn false\n\t}\n\tif isLoopback(name) {", "", "",
+	},
+	{
+		"a second origin is not looked at", validation, "transport/admit.go",
+		"if len(origin) > 1 || !h.o.originAllowed(", "if !h.o.originAllowed(", "", "",
+	},
+	{
+		"a second session id is not looked at", validation, "transport/admit.go",
+		"if len(v) > 1 || !visible(v[0]) {", "if !visible(v[0]) {", "", "",
+	},
+	{
+		"an event id is of any length", limit, "transport/admit.go",
+		"if len(v) > 1 || len(v[0]) > maxEventID {", "if len(v) > 1 {", "", "",
+	},
+	{
+		"a client need not take event streams", validation, "transport/admit.go",
+		"!json || !sse {", "!json && !sse {", "", "",
+	},
+	{
+		"a body is packed", validation, "transport/admit.go",
+		"len(v) == 1 && !strings.EqualFold(v[0], \"identity\") {", "len(v) == 1 && strings.EqualFold(v[0], \"\") {", "", "",
+	},
+	{
+		"a body of the most that may be is refused", limit, "transport/admit.go",
+		"if r.ContentLength > h.o.MaxBody {", "if r.ContentLength >= h.o.MaxBody {", "", "",
+	},
+	{
+		"preflights come before the origin", guard, "transport/admit.go",
+		"if !h.o.hostAllowed(r.Host, loopback) {", "if r.Method != http.MethodOptions && !h.o.hostAllowed(r.Host, loopback) {", "", "",
+	},
+	{
+		"a session id has a blank", validation, "transport/admit.go",
+		"if s[i] < 0x21 || s[i] > 0x7e {", "if s[i] < 0x20 || s[i] > 0x7e {", "", "",
+	},
+	{
+		"a revision is any text after the first date", negotiation, "transport/stateless.go",
+		"if dash := i == 4 || i == 7; dash != (version[i] == '-') || !dash && version[i]-'0' > 9 {", "if dash := i == 4 || i == 7; dash != (version[i] == '-') {", "", "",
+	},
+	{
+		"header and message say different revisions", negotiation, "transport/stateless.go",
+		"if len(said) != 1 || !codec.SameString(m.ProtocolVersion, requested) {", "if len(said) != 1 {", "", "",
+	},
+	{
+		"the method of a notification's header is not looked at", validation, "transport/stateless.go",
+		"if len(method) > 0 && !saysMethod(method, m) {", "if len(method) > 1 && !saysMethod(method, m) {", "", "",
+	},
+	{
+		"a request says nothing of its client", validation, "transport/stateless.go",
+		"if !isObject(codec.Field(m.Meta, mcp.MetaClientCapabilities)) {", "if codec.Field(m.Meta, mcp.MetaClientCapabilities) == nil {", "", "",
+	},
+	{
+		"the header of a resource names another", validation, "transport/stateless.go",
+		"case mcp.MethodResourcesRead:\n\t\treturn m.URI, true", "case mcp.MethodResourcesRead:\n\t\treturn m.URI, len(m.URI) == 0", "", "",
+	},
+	{
+		"a type with a quality of nothing is accepted", validation, "transport/media.go",
+		"admitted := !zeroQuality(params)", "admitted := !zeroQuality(params) || media == \"*/*\"", "", "",
+	},
+	{
+		"the last range counts, not the most specific", validation, "transport/media.go",
+		"case specificity > v.specificity:", "case specificity > 0:", "", "",
+	},
+	{
+		"a message is in any charset", validation, "transport/media.go",
+		"&& !strings.EqualFold(unquote(trim(v)), \"utf-8\") {", "&& unquote(trim(v)) == \"\" {", "", "",
+	},
+	{
+		"a reader that stops is written to without bound", limit, "transport/pipe.go",
+		"queued+len(data)+1 > p.o.MaxQueued && queued >= p.o.MaxQueued/2 {", "queued+len(data)+1 > p.o.MaxQueued && queued >= 8*p.o.MaxQueued {", "", "",
+	},
+	{
+		"what came before the door was shut is refused", guard, "transport/drain_listener.go",
+		"if n := len(d.late); n > 0 && !d.closed {", "if n := len(d.late); n > 1 && !d.closed {", "", "",
+	},
+	{
+		"a connection is closed under a request that has come", guard, "transport/drain_conn.go",
+		"if n = lastLook(g.Conn, p); n == 0 {", "if n = 0; n == 0 {", "", "",
+	},
+	{
+		"a connection is asked to leave while it is served", guard, "transport/drain_conn.go",
+		"if g.idle && !g.closing {", "if !g.closing {", "", "",
+	},
+	{
+		"a connection that stayed has the deadline of the past", guard, "transport/drain_conn.go",
+		"_ = g.Conn.SetReadDeadline(g.until)", "_ = g.until", "", "",
+	},
+}

@@ -1,0 +1,53 @@
+package main
+
+// public is the root package.
+var public = []mutation{
+	{
+		"issuer and subject run together", guard, "principal.go",
+		"b := binary.BigEndian.AppendUint64(nil, uint64(len(p.Issuer)))", "b := binary.BigEndian.AppendUint64(nil, 0)", "internal/spec/session", "",
+	},
+	{
+		"whoever has an issuer alone is nobody", guard, "principal.go",
+		"if p.Subject == \"\" && p.Issuer == \"\" {", "if p.Subject == \"\" {", "internal/spec/session", "",
+	},
+	{
+		"a cursor is anybody's", seal, "service.go",
+		`"cursor\x00" + key.Tenant + "\x00" + key.Server`, `"cursor\x00" + "\x00" + key.Server`, "internal/spec/session", "",
+	},
+	{
+		"a cursor is for any list", seal, "service.go",
+		`key.Server + "\x00" + string(m.Method))`, `key.Server + "\x00")`, "internal/spec/server", "",
+	},
+	{
+		"a page begins with the last item of the one before", limit, "catalogue.go",
+		"if i < len(s.names) && s.names[i] == after {", "if i < len(s.names) && s.names[i] != after {", "internal/spec/server", "",
+	},
+	{
+		"a page is as long as its list", limit, "catalogue.go",
+		"if shown == size {", "if i == size {", "internal/spec/server", "",
+	},
+	{
+		"a tool is called that its caller does not see", guard, "visible.go",
+		"c.svc.srv.opts.Visible != nil && !c.view().sees(t.item()) {", "c.svc.srv.opts.Visible == nil && !c.view().sees(t.item()) {", "internal/spec/server", "",
+	},
+	{
+		"a prompt is got that its caller does not see", guard, "visible.go",
+		"return p, ok && c.view().sees(p.item())", "return p, ok", "internal/spec/server", "",
+	},
+	{
+		"a list is announced that did not change for its listener", guard, "visible.go",
+		"if announced[i] == method && now[i] != before[i] {", "if announced[i] == method {", "internal/spec/server", "",
+	},
+	{
+		"who listens keeps the caller's token", guard, "visible.go",
+		"p.Token = \"\"\n", "", "internal/spec/server", "",
+	},
+	{
+		"lists by caller may be shared", guard, "cache.go",
+		"s.rt.opts.Authenticate == nil && s.srv.opts.Visible == nil {", "s.rt.opts.Authenticate == nil {", "internal/spec/stateless", "",
+	},
+	{
+		"answers that a client gave are cached", guard, "cache.go",
+		"if call.asked.Load() || m.Responses != nil || m.State != nil {", "if call.asked.Load() {", "internal/spec/stateless", "",
+	},
+}

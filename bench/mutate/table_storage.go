@@ -1,0 +1,105 @@
+package main
+
+// storage is cluster.
+var storage = []mutation{
+	{
+		"appends are stored for any writer", guard, "cluster/eventlog.go",
+		"nats.Header{headerExpected: a.expected, headerGuard: a.guard, headerTTL: a.ttl}", "nats.Header{headerTTL: a.ttl}", "", "",
+	},
+	{
+		"appends do not expire", expiry, "cluster/eventlog.go",
+		"nats.Header{headerExpected: a.expected, headerGuard: a.guard, headerTTL: a.ttl}", "nats.Header{headerExpected: a.expected, headerGuard: a.guard}", "", "",
+	},
+	{
+		"an append has the number 0", validation, "cluster/eventlog.go",
+		"case num == 0:", "case num == 0 && rev == 0:", "", "",
+	},
+	{
+		"a record is rewritten though it is gone", guard, "cluster/eventlog.go",
+		"if err == nil && rev == 0 {", "if err == nil && rev == 0 && rec == nil {", "", "",
+	},
+	{
+		"a body is put together from two", merge, "cluster/eventlog.go",
+		"if total != size || size > MaxBody", "if size > MaxBody", "", "",
+	},
+	{
+		"half a body is a whole one", validation, "cluster/eventlog.go",
+		"|| len(data) == 0 && size > 0 {", "{\n\t\t\tif len(body) > 0 { return body, nil }", "", "",
+	},
+	{
+		"what is created replaces what is there", guard, "cluster/records.go",
+		"case lastErr != nil || len(s.data) > 0:", "case lastErr != nil:", "", "",
+	},
+	{
+		"an update without a revision creates", guard, "cluster/records.go",
+		"case rev == 0:", "case rev == 0 && data == nil:", "", "",
+	},
+	{
+		"what is deleted was another's", guard, "cluster/records.go",
+		"if rev != 0 {\n\t\treturn n.bury(ctx, stream, subject, rev)", "if rev == 1 {\n\t\treturn n.bury(ctx, stream, subject, rev)", "", "",
+	},
+	{
+		"a record is larger than it may", limit, "cluster/records.go",
+		"case len(data) > MaxRecord:", "case len(data) > MaxRecord+1:", "", "",
+	},
+	{
+		"a lifetime is cut to seconds", expiry, "cluster/options.go",
+		"return (d + time.Second - 1) / time.Second * time.Second", "return d / time.Second * time.Second", "", "",
+	},
+	{
+		"a lease is taken from a newer boot", guard, "cluster/lease.go",
+		"|| e.Boot != l.node.boot {", "{", "", "",
+	},
+	{
+		"a lease goes on after a newer boot", expiry, "cluster/lease.go",
+		"l.renewed.Store(int64(sent - l.node.opts.Lease - 1))\n", "", "", "",
+	},
+	{
+		"a lease begins with the answer", expiry, "cluster/lease.go",
+		"l.taken.Store(false)\n\tl.renewed.Store(int64(sent))", "l.taken.Store(false)\n\tl.renewed.Store(int64(time.Since(l.base)))", "", "",
+	},
+	{
+		"keys open for as long as they are known", expiry, "cluster/keyring.go",
+		"return k, ok && time.Since(k.created) < r.lifetime()", "return k, ok", "", "",
+	},
+	{
+		"a key seals for ever", expiry, "cluster/keyring.go",
+		"if epoch != 0 && age < r.node.opts.KeyRotate {", "if epoch != 0 {", "", "",
+	},
+	{
+		"an old key seals until it is forgotten", expiry, "cluster/keyring.go",
+		"age < r.node.opts.KeyRotate+keepOldKeys/2 {", "age < r.node.opts.KeyRotate+2*keepOldKeys {", "", "",
+	},
+	{
+		"a key opens what was sealed for something else", seal, "cluster/keyring.go",
+		"head...), aad...)", "head...), aad[:0]...)", "", "",
+	},
+	{
+		"a key has the number of one that a newer release made", merge, "cluster/keyring.go",
+		"max(current, highest(newer))", "current", "", "",
+	},
+	{
+		"an unknown key is looked for once", merge, "cluster/keyring.go",
+		"for range 2 {", "for range 1 {", "", "",
+	},
+	{
+		"what a newer release adds is lost", validation, "cluster/directory.go",
+		"dec.DisallowUnknownFields()\n", "", "", "",
+	},
+	{
+		"a failed flush is a flush", guard, "cluster/flush.go",
+		"f.end(g, failed)", "f.end(g, nil)", "", "",
+	},
+	{
+		"blocks before the last are not flushed", guard, "cluster/flush.go",
+		"if err := f.sync(file); err != nil {", "if index != top {\n\t\t\t_ = file.Close()\n\t\t\tcontinue\n\t\t}\n\t\tif err := f.sync(file); err != nil {", "", "",
+	},
+	{
+		"an append that was overwritten is read", guard, "cluster/replay.go",
+		"ok && s.Num == num && len(s.Data) > 0 {", "ok && len(s.Data) > 0 {", "", "",
+	},
+	{
+		"the tail is what is near the hint", merge, "cluster/replay.go",
+		"if err == nil && !alive {", "if err == nil && !alive && hint == 0 {", "", "",
+	},
+}
