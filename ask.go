@@ -39,7 +39,7 @@ var (
 	ErrSessionEnded = actors.ErrSessionEnded // the client deleted the session
 	ErrStreamLost   = actors.ErrStreamLost   // nobody can get the answer any more
 	ErrClosing      = actors.ErrClosing      // the node is stopping
-	ErrUnmounted    = actors.ErrRetired      // the server was taken off the Runtime
+	ErrUnmounted    = actors.ErrUnmounted    // the server was taken off the Runtime
 )
 
 // Question is something to ask of the client. Make one with Elicit, ElicitURL,

@@ -174,7 +174,7 @@ func (rt *Runtime) Unmount(path string) bool {
 	}
 	rt.routes.Store(nil)
 	rt.mu.Unlock()
-	rt.node.Retire(m.service.svc)
+	rt.node.Unmount(m.service.svc)
 	id := m.service.id
 	m.service.srv.mount.clear()
 	rt.mu.Lock()

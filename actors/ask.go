@@ -219,7 +219,7 @@ func (p *Peer) ask(ctx context.Context, q Question) (Answer, error) {
 	case a := <-x.ch:
 		return a, nil
 	case <-p.svc.life.done:
-		return Answer{}, ErrRetired
+		return Answer{}, ErrUnmounted
 	case <-p.last.Load().inputEnded:
 		return Answer{}, p.svc.ended()
 	case <-timer.C:

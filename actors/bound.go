@@ -28,10 +28,10 @@ type boundConn struct {
 	calls      sync.WaitGroup
 	// slots bounds the calls of a client that is made to wait instead of being
 	// refused; nil for one that is refused.
-	slots   chan struct{}
-	mending atomic.Bool   // makeGood runs
-	said    atomic.Int64  // when the last keep-alive was sent, unix nanoseconds
-	sending chan struct{} // held by whoever waits for room and then sends
+	slots     chan struct{}
+	resyncing atomic.Bool   // resync runs
+	said      atomic.Int64  // when the last keep-alive was sent, unix nanoseconds
+	sending   chan struct{} // held by whoever waits for room and then sends
 }
 
 // send writes one message. It never waits: a client that has not read what it may leave unread loses the connection.

@@ -189,25 +189,25 @@ func (n *Node) Close(ctx context.Context) error {
 	return err
 }
 
-// Retire takes a service off this node. Its calls end as those that a drain no
-// longer waits for, with ErrRetired as the cause; its sessions and streams leave
+// Unmount takes a service off this node. Its calls end as those that a drain no
+// longer waits for, with ErrUnmounted as the cause; its sessions and streams leave
 // memory and stay in the store. A request for it that is on its way finds no
-// session. Retire does not wait for handlers.
-func (n *Node) Retire(svc *Service) {
+// session. Unmount does not wait for handlers.
+func (n *Node) Unmount(svc *Service) {
 	if svc.life.over.Swap(true) {
 		return
 	}
 	close(svc.life.done)
 	n.sessions.Each(func(s *sessionActor) {
 		if s.svc == svc {
-			_ = s.Post(retireSession{})
+			_ = s.Post(unmountSession{})
 		}
 	})
 	n.streams.Each(func(st *streamActor) {
 		if st.svc == svc {
-			st.retire()
+			st.unmount()
 		}
 	})
-	n.statelessCalls.giveUp(svc, ErrRetired)
+	n.statelessCalls.giveUp(svc, ErrUnmounted)
 	n.listeners.end("the server has been taken away", func(l *listenActor) bool { return l.svc == svc })
 }

@@ -77,7 +77,7 @@ func TestDeleteDuringATakeover(t *testing.T) {
 				go h.Get(h.svc, h.input(session, "192.0.2.1", first))
 				synctest.Wait()
 				var id string
-				h.streams.Each(func(st *streamActor) { id = st.key.ID; st.retire() }) // as its node was lost
+				h.streams.Each(func(st *streamActor) { id = st.key.ID; st.unmount() }) // as its node was lost
 				synctest.Wait()
 				release := h.hold("Rewrite")
 				c := h.back(session, id+".0.0")

@@ -154,7 +154,7 @@ func TestEndOfAHeldResume(t *testing.T) {
 		"client":   {func(_ *held, c *heldConn) { c.Cut() }, 10 * time.Second},
 		"drain":    {func(h *held, _ *heldConn) { h.HandOver(context.Background(), nil) }, 10 * time.Second},
 		"the node": {func(h *held, _ *heldConn) { _ = h.Close(context.Background()) }, 10 * time.Second},
-		"retired":  {func(h *held, _ *heldConn) { h.Retire(h.svc) }, 10 * time.Second},
+		"retired":  {func(h *held, _ *heldConn) { h.Unmount(h.svc) }, 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {

@@ -190,7 +190,7 @@ func (l *listenActor) Receive(m any) {
 		}
 	case caughtUp:
 		l.missed = false
-		l.makeGood()
+		l.resync()
 	case endListen:
 		l.end(m.reason)
 	}
@@ -255,8 +255,8 @@ func (l *listenActor) tell(data []byte) {
 	l.to.send(b)
 }
 
-// makeGood repeats all that the client may have missed, which is legal.
-func (l *listenActor) makeGood() {
+// resync repeats all that the client may have missed, which is legal.
+func (l *listenActor) resync() {
 	for _, method := range []string{mcp.NotifyToolsListChanged, mcp.NotifyPromptsListChanged, mcp.NotifyResourcesListChanged} {
 		if l.filter.wants(method) {
 			l.tell(codec.AppendNotification(nil, method, nil))

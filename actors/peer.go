@@ -254,7 +254,7 @@ func (d *sessions) push(k SessionKey, data []byte) (sent bool) {
 	st, ok := d.node.streams.Get(StreamKey{k, s.view.Load().rec.Standalone})
 	if !ok || st.queued.Load() > int64(s.svc.Limits.Queue) ||
 		st.Post(&pushEntries{entries: []stream.Entry{{Kind: stream.Message, Data: data}}, ofSession: true}) != nil {
-		s.away.Store(true) // its next stream, or resume, makes good what it missed
+		s.missed.Store(true) // its next stream, or resume, makes good what it missed
 		return false
 	}
 	return true
@@ -282,9 +282,9 @@ func (s *sessionActor) pushBound(data []byte) (heard bool) {
 	case !s.bound.ready.Load():
 		return false // it is told when it has begun
 	case s.bound.full():
-		s.away.Store(true)
-		if s.bound.mending.CompareAndSwap(false, true) {
-			go s.makeGood()
+		s.missed.Store(true)
+		if s.bound.resyncing.CompareAndSwap(false, true) {
+			go s.resync()
 		}
 		return false
 	}
@@ -292,17 +292,17 @@ func (s *sessionActor) pushBound(data []byte) (heard bool) {
 	return true
 }
 
-// makeGood waits until the client has read, and tells it what it missed, as fast as it reads.
-func (s *sessionActor) makeGood() {
-	for again := true; again; again = s.away.Load() && s.bound.mending.CompareAndSwap(false, true) {
-		for s.away.Load() {
+// resync waits until the client has read, and tells it what it missed, as fast as it reads.
+func (s *sessionActor) resync() {
+	for again := true; again; again = s.missed.Load() && s.bound.resyncing.CompareAndSwap(false, true) {
+		for s.missed.Load() {
 			if s.bound.conn.Room(s.node.base) != nil {
 				return
 			}
-			s.away.Store(false)
+			s.missed.Store(false)
 			s.svc.Handler.Opened(s.peer, true)
 		}
-		s.bound.mending.Store(false)
+		s.bound.resyncing.Store(false)
 	}
 }
 

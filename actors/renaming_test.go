@@ -145,7 +145,7 @@ func TestStreamIsReplacedDuringItsTakeover(t *testing.T) {
 				before := a.get()
 				synctest.Wait()
 				old := a.standaloneOf()
-				a.n.streams.Each(func(st *streamActor) { st.retire() }) // as its node was lost
+				a.n.streams.Each(func(st *streamActor) { st.unmount() }) // as its node was lost
 				synctest.Wait()
 				first := true
 				a.store.before = func(o, key string) error {

@@ -108,7 +108,7 @@ func (s *sessionActor) resume(h *hold, pos stream.Position) {
 		cancel()
 		switch {
 		case err == nil:
-			if s.view.Load().rec.Standalone == key.ID && s.away.Swap(false) {
+			if s.view.Load().rec.Standalone == key.ID && s.missed.Swap(false) {
 				h.svc.Handler.Opened(s.peer, true)
 			}
 			return
@@ -152,7 +152,7 @@ type replay struct {
 // after is the append that follows on an event and all that clients do not see behind it;
 // ok is false if that is not known.
 func (x extent) after(p stream.Position) (num uint64, ok bool) {
-	for _, m := range x.marks {
+	for _, m := range x.watermarks {
 		if m.Seen.Is(p) {
 			num, ok = max(num, m.Upto+1), true
 		}
@@ -231,7 +231,7 @@ func (r *replay) judge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	at := extent{marks: rec.AllMarks()}
+	at := extent{watermarks: rec.Watermarks()}
 	if at.tail, err = r.n.store.Tail(ctx, r.key.path(), rec.Tail); err != nil {
 		return err
 	}
@@ -403,7 +403,7 @@ func (r *replay) rest(ctx context.Context, from, to uint64) error {
 
 // ended replays a stream that nobody writes any more.
 func (r *replay) ended(ctx context.Context, rec record.Stream) error {
-	at := extent{tail: rec.End, marks: rec.AllMarks()}
+	at := extent{tail: rec.End, watermarks: rec.Watermarks()}
 	if at.tail == 0 {
 		var err error
 		if at.tail, err = r.n.store.Tail(ctx, r.key.path(), rec.Tail); err != nil {

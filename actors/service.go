@@ -85,7 +85,7 @@ func (svc *Service) began(ctx context.Context, p *Peer) {
 	}
 }
 
-// NewService returns a service that may be served until Node.Retire. Limits that
+// NewService returns a service that may be served until Node.Unmount. Limits that
 // are zero take their defaults.
 func NewService(id string, h Handler, l Limits) *Service {
 	return &Service{ID: id, Handler: h, Limits: l.Defaults(), life: lifetime{done: make(chan struct{})}}
@@ -227,9 +227,9 @@ func (l NodeLimits) Defaults() NodeLimits {
 	return l
 }
 
-// ErrRetired is the cause that ends handlers when their service is taken off the
+// ErrUnmounted is the cause that ends handlers when their service is taken off the
 // node, and what is reported of its sessions from then on.
-var ErrRetired = errors.New("the server has been unmounted")
+var ErrUnmounted = errors.New("the server has been unmounted")
 
 // lifetime is that of a service on this node.
 type lifetime struct {
@@ -240,14 +240,14 @@ type lifetime struct {
 // ended says why a session of the service has ended.
 func (svc *Service) ended() error {
 	if svc.life.over.Load() {
-		return ErrRetired
+		return ErrUnmounted
 	}
 	return ErrSessionEnded
 }
 
-// retireSession ends a session's calls as at the end of a drain, and takes the
+// unmountSession ends a session's calls as at the end of a drain, and takes the
 // session out of memory; its record stays.
-type retireSession struct{}
+type unmountSession struct{}
 
 // ErrTooManyPending reports that the session has as many calls waiting for its client
 // as it may: the question was not asked.

@@ -43,9 +43,9 @@ type sessionActor struct {
 	// touching is set while the record is being rewritten for activity.
 	touching atomic.Bool
 
-	// away is set when the session came to this node from its record, until its
+	// missed is set when the session came to this node from its record, until its
 	// client listens: it may have missed something meanwhile.
-	away atomic.Bool
+	missed atomic.Bool
 
 	// logged is the account of log messages, nil before the first one.
 	logged atomic.Pointer[logs]
@@ -205,8 +205,8 @@ func (s *sessionActor) Receive(m any) {
 		s.calls.Each(func(r *requestActor) { r.hasten(m.begun) })
 	case giveUpCalls:
 		s.calls.Each(func(r *requestActor) { _ = r.Post(giveUp{ErrClosing}) })
-	case retireSession:
-		s.retire()
+	case unmountSession:
+		s.unmount()
 	case idleTick:
 		s.idle()
 	}
@@ -477,9 +477,9 @@ func (s *sessionActor) cancelCall(id, reason string, until time.Time) {
 	}
 }
 
-func (s *sessionActor) retire() {
+func (s *sessionActor) unmount() {
 	s.closing = true
-	s.calls.Each(func(r *requestActor) { _ = r.Post(giveUp{ErrRetired}) })
+	s.calls.Each(func(r *requestActor) { _ = r.Post(giveUp{ErrUnmounted}) })
 	s.unload()
 }
 

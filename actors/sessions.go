@@ -50,7 +50,7 @@ func (d *sessions) found(in *Input, id []byte, s *sessionActor, err error) *sess
 	case errors.Is(err, errNoSession):
 		faults.NoSession.Tell(in.Conn, id)
 		return nil
-	case errors.Is(err, ErrNotFound), errors.Is(err, ErrRetired):
+	case errors.Is(err, ErrNotFound), errors.Is(err, ErrUnmounted):
 		unknownSession(in.Conn, id)
 		return nil
 	case errors.Is(err, ErrClosing):
@@ -121,7 +121,7 @@ func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey) (*ses
 				return nil, err
 			}
 			s := d.activate(svc, key, rec, rev)
-			s.away.Store(true)
+			s.missed.Store(true)
 			for _, uri := range rec.Subscribed {
 				n.subs.Follow(s, uri)
 			}
@@ -226,10 +226,10 @@ func (s *sessionActor) listen(svc *Service, in *Input) {
 	of := <-named
 	s.listens(st.key.ID, of.old, s.endStandalone(of.old))
 	if svc.life.over.Load() {
-		st.retire()
+		st.unmount()
 		return
 	}
-	gap := s.away.Swap(false) || of.old != "" || len(s.view.Load().rec.Subscribed) > 0
+	gap := s.missed.Swap(false) || of.old != "" || len(s.view.Load().rec.Subscribed) > 0
 	svc.Handler.Opened(s.peer, gap)
 }
 
@@ -278,7 +278,7 @@ func (s *sessionActor) unopened(st *streamActor, err error) {
 	_ = st.Post(recordStored{err: err})
 	// When nobody knows whether the record names the stream, it may, and what was told it
 	// is lost. Nobody listens to it, and the next look at the record ends the one before.
-	s.away.Store(true)
+	s.missed.Store(true)
 	go n.streams.forget(st.path)
 }
 
@@ -333,7 +333,7 @@ func (s *sessionActor) disown(before string) {
 		return
 	}
 	if _, here := n.streams.Get(StreamKey{s.key, before}); here {
-		s.away.Store(true)
+		s.missed.Store(true)
 		go s.endStandalone(before)
 	}
 }
@@ -525,12 +525,12 @@ func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message,
 // because another service has the id now.
 func (s *sessionActor) usable(svc *Service) (_ *sessionActor, stale bool, err error) {
 	if s.svc.life.over.Load() {
-		_ = s.Post(retireSession{})
+		_ = s.Post(unmountSession{})
 		s.node.sessions.Drop(s.key, s)
 		stale = s.svc != svc
 	}
 	if svc.life.over.Load() {
-		return nil, false, ErrRetired
+		return nil, false, ErrUnmounted
 	}
 	return s, stale, nil
 }

@@ -169,7 +169,7 @@ func TestMessageToAStreamThatIsReplaced(t *testing.T) {
 				before := a.get()
 				synctest.Wait()
 				if op == "Writer" { // which is asked for a stream that is not here
-					a.n.streams.Each(func(s *streamActor) { s.retire() })
+					a.n.streams.Each(func(s *streamActor) { s.unmount() })
 				}
 				first := true
 				a.store.before = func(o, _ string) error {
@@ -230,7 +230,7 @@ func TestMessageToAStreamThatIsLeft(t *testing.T) {
 		want  error
 	}{
 		"the node closes":        {func(a *statelessNode) { _ = a.n.Close(a.t.Context()) }, ErrClosing},
-		"the service is retired": {func(a *statelessNode) { a.n.Retire(a.svc) }, ErrRetired},
+		"the service is retired": {func(a *statelessNode) { a.n.Unmount(a.svc) }, ErrUnmounted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -50,7 +50,7 @@ func TestStoredRecordsLoad(t *testing.T) {
 		Digest: record.Digest{Seen: record.Seen{Append: 8, Epoch: 70001, Entry: 1}, Done: []int{1}, Asked: []record.Question{
 			{ID: `"n.b.1"`, Key: "elicit", Use: 1, Answer: json.RawMessage(`{"action":"decline"}`)}, {ID: `"n.b.2"`, Key: "elicit", Use: 2, Answer: json.RawMessage(`{"code":1}`), Failed: true},
 			{ID: `"n.b.3"`, Key: "roots", Use: 1, Member: 1}}},
-		Marks: []record.Mark{{Seen: record.Seen{Append: 4, Epoch: 70001}, Upto: 6}}}, d); diff != "" {
+		Earlier: []record.Watermark{{Seen: record.Seen{Append: 4, Epoch: 70001}, Upto: 6}}}, d); diff != "" {
 		t.Errorf("writer record (-want +got):\n%s", diff)
 	}
 	again, err := codec.Marshal(d)

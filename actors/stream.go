@@ -146,7 +146,7 @@ func (s *streamActor) Receive(m any) {
 		s.due.Store(int64(s.node.clock.running() + s.svc.Limits.StoreWait)) // until it is done
 		s.step(stream.Event{Op: stream.Refresh})
 	case *attach:
-		m.at = extent{tail: s.delivered, marks: append(s.live.AllMarks(), record.Mark{Seen: s.past.Digest.Seen, Upto: s.delivered})}
+		m.at = extent{tail: s.delivered, watermarks: append(s.live.Watermarks(), record.Watermark{Seen: s.past.Digest.Seen, Upto: s.delivered})}
 		if m.att != nil {
 			// The session may have left memory and come back since the stream began.
 			s.sess = m.sess
@@ -325,7 +325,7 @@ func (s *streamActor) quit() {
 	s.remove()
 	cause := ErrClosing
 	if s.svc.life.over.Load() {
-		cause = ErrRetired
+		cause = ErrUnmounted
 	}
 	for _, e := range s.m.Step(stream.Event{Op: stream.Fenced, Err: cause}, nil) {
 		for i := range e.Entries {
@@ -514,12 +514,12 @@ func (s *streamActor) passOn() {
 
 // extent is how far a stream has got, and what is known of it without the log.
 type extent struct {
-	tail  uint64 // last append
-	marks []record.Mark
+	tail       uint64 // last append
+	watermarks []record.Watermark
 }
 
-// retire ends a standalone stream here. A call's stream ends with its call.
-func (s *streamActor) retire() {
+// unmount ends a standalone stream here. A call's stream ends with its call.
+func (s *streamActor) unmount() {
 	if len(s.rec.Calls) == 0 {
 		_ = s.Post(handOver{})
 	}

@@ -255,7 +255,7 @@ func (s *sessionActor) rerun(w *streamActor, c record.Call, body []byte, j *jour
 	if err != nil {
 		r.cancel(err)
 	}
-	if errors.Is(err, ErrRetired) || errors.Is(err, ErrClosing) {
+	if errors.Is(err, ErrUnmounted) || errors.Is(err, ErrClosing) {
 		_ = w.Post(handOver{})
 		r.release()
 		return
@@ -298,10 +298,10 @@ func (d *streams) find(ctx context.Context, svc *Service, s *sessionActor, key S
 		return nil, rec, err
 	}
 	if w.svc.life.over.Load() {
-		w.retire()
+		w.unmount()
 	}
 	if svc.life.over.Load() {
-		return nil, rec, ErrRetired
+		return nil, rec, ErrUnmounted
 	}
 	if err := d.survives(ctx, s, w); err != nil {
 		return nil, rec, err

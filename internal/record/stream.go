@@ -23,7 +23,7 @@ type Stream struct {
 	Sent      Sent            `json:"sent,omitzero"`  // of the first call
 	More      Sents           `json:"more,omitempty"` // Sent for the other calls of a batch
 	Digest    Digest          `json:"digest,omitzero"`
-	Marks     []Mark          `json:"marks,omitempty"` // of earlier records, oldest first
+	Earlier   []Watermark     `json:"marks,omitempty"` // of earlier records, oldest first
 
 	// End is the stream's last append, set on the copy of a record whose stream is known
 	// to have ended; else 0.
@@ -41,28 +41,28 @@ type Call struct {
 	Never  bool            `json:"never,omitempty"` // this one may not run again, though others of its batch may
 }
 
-// Mark is an event after which clients saw nothing up to an append. The event itself may
+// Watermark is an event after which clients saw nothing up to an append. The event itself may
 // have expired, or been overwritten, while what came after that append is in the log:
 // then a client that has the event lacks nothing. Records are rewritten several times in
 // the life of an event, so that an event that is no mark was soon followed by another one.
-type Mark struct {
+type Watermark struct {
 	Seen Seen   `json:"seen"`
 	Upto uint64 `json:"upto"`
 }
 
-// maxMarks bounds the marks of a record. An event outlives about five that are made for
+// maxWatermarks bounds the marks of a record. An event outlives about five that are made for
 // their age, or ten that are made as the log goes round.
-const maxMarks = 12
+const maxWatermarks = 12
 
-// Mark is that of the record itself.
-func (r *Stream) Mark() Mark { return Mark{r.Digest.Seen, r.Tail} }
+// Watermark is that of the record itself.
+func (r *Stream) Watermark() Watermark { return Watermark{r.Digest.Seen, r.Tail} }
 
-// AllMarks are all that the record knows of. One of an earlier release knows of none.
-func (r *Stream) AllMarks() []Mark {
+// Watermarks are all that the record knows of. One of an earlier release knows of none.
+func (r *Stream) Watermarks() []Watermark {
 	if r.Version < 2 {
 		return nil
 	}
-	return append(slices.Clone(r.Marks), r.Mark())
+	return append(slices.Clone(r.Earlier), r.Watermark())
 }
 
 // Method is a method as records name it: one that nobody knows may be long.
@@ -121,8 +121,8 @@ func (p Past) Clone() Past {
 // costs calls their right to run again: a run that was not told all that the one before
 // was told could be told something else.
 func (r *Stream) Tell(tail uint64, p *Past) (forbidden int) {
-	if now := r.Mark(); r.Version >= 2 && now.Upto > 0 && now.Seen != p.Digest.Seen {
-		r.Marks = append(slices.Clone(r.Marks[max(0, len(r.Marks)-maxMarks+1):]), now)
+	if now := r.Watermark(); r.Version >= 2 && now.Upto > 0 && now.Seen != p.Digest.Seen {
+		r.Earlier = append(slices.Clone(r.Earlier[max(0, len(r.Earlier)-maxWatermarks+1):]), now)
 	}
 	r.Version, r.Tail = Version, tail
 	dropped := p.Digest.fit(MaxDigest)

@@ -62,7 +62,7 @@ func TestMemberOf(t *testing.T) {
 
 // Each time that a record is rewritten after something came it marks what clients saw
 // last, for those who come back with that: the newest marks are kept.
-func TestMarks(t *testing.T) {
+func TestWatermarks(t *testing.T) {
 	t.Parallel()
 	rec := &Stream{Version: Version}
 	past := rec.Past()
@@ -71,25 +71,25 @@ func TestMarks(t *testing.T) {
 		before := *rec
 		rec.Tell(num, &past)
 		rec.Tell(num+1, &past) // nothing that clients see has come since
-		if len(before.Marks) > 0 && len(rec.Marks) > 1 && &before.Marks[0] == &rec.Marks[0] {
+		if len(before.Earlier) > 0 && len(rec.Earlier) > 1 && &before.Earlier[0] == &rec.Earlier[0] {
 			t.Fatal("two records share their marks")
 		}
 		num++
 	}
-	if n := len(rec.Marks); n != maxMarks {
-		t.Fatalf("%d marks, want %d", n, maxMarks)
+	if n := len(rec.Earlier); n != maxWatermarks {
+		t.Fatalf("%d marks, want %d", n, maxWatermarks)
 	}
-	for i, m := range rec.Marks {
-		num := uint64(99 - 2*(maxMarks-i))
-		if want := (Mark{Seen: Seen{num, 1, 0}, Upto: num + 1}); m != want {
+	for i, m := range rec.Earlier {
+		num := uint64(99 - 2*(maxWatermarks-i))
+		if want := (Watermark{Seen: Seen{num, 1, 0}, Upto: num + 1}); m != want {
 			t.Errorf("mark %d: %+v, want %+v", i, m, want)
 		}
 	}
-	all := rec.AllMarks()
-	if want := (Mark{Seen: Seen{99, 1, 0}, Upto: 100}); len(all) != maxMarks+1 || all[maxMarks] != want {
+	all := rec.Watermarks()
+	if want := (Watermark{Seen: Seen{99, 1, 0}, Upto: 100}); len(all) != maxWatermarks+1 || all[maxWatermarks] != want {
 		t.Errorf("its own: %+v, want %+v", all[len(all)-1], want)
 	}
-	if old := (&Stream{Version: 1, Tail: 7}).AllMarks(); old != nil {
+	if old := (&Stream{Version: 1, Tail: 7}).Watermarks(); old != nil {
 		t.Errorf("of a release without marks: %+v", old)
 	}
 }
