@@ -12,68 +12,67 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// delivery carries a call to its client. internal/request decides what happens to a call,
-// and its delivery what that looks like from outside. There are three:
+// delivery carries a call to its client. Package internal/request decides what happens to a
+// call; the delivery decides what that looks like from outside. There are three:
 //
-//	logged   a request of a session: an answer of its own, or a stream that is stored first
-//	direct   a stateless request over HTTP: its exchange has the answer, and nothing is stored
-//	bound    a request on a connection that is the session, or carries stateless requests
+//	logged   a request of a session over HTTP: a JSON response, or a stream that is stored before it is sent
+//	direct   a stateless request over HTTP: a JSON response, or a stream, and nothing is stored
+//	bound    a request on a connection that is the session, or that carries stateless requests
 //
-// A delivery is chosen when the call begins; that of a stateless request that parks ends
-// there, and the request that is sent again brings its own. The methods are called in the
-// turn of the call's actor and never block.
+// A call gets its delivery when it begins. The delivery of a stateless request ends when
+// its call parks; the request that is sent again brings another. The methods are called in
+// the turn of the call's actor and never block.
 type delivery interface {
-	// open makes the answer a stream: the handler has something to send, or the grace
-	// is over.
+	// open makes the response a stream: the handler has something to send, or the grace is
+	// over.
 	open()
-	// send passes on a message of the handler's, after open, and tells what becomes of
-	// it with Drop.
+	// send passes on a message of the handler, after open. e.Acked gets the outcome.
 	send(e stream.Entry)
-	// answer delivers the response. Nothing follows.
+	// answer delivers the response. No method is called after it.
 	answer(a response)
-	// end ends a delivery that gets no answer of the handler's. id is that of its request,
-	// raw. Nothing follows.
+	// end ends the delivery without a response of the handler. No method is called after
+	// it. id is the raw id of the request.
 	end(why ending, id []byte)
 }
 
-// response is the answer to a request.
+// response is the message that ends a request: a result or an error.
 type response struct {
-	data  []byte // whole, valid during the call
-	code  int    // of the error that it is, 0 for a result
-	later bool   // it is Unavailable
-	asks  bool   // it asks for input: the request is to be sent again
+	data  []byte // the whole message, valid during the call
+	code  int    // of the error, 0 for a result
+	later bool   // the error is Unavailable
+	asks  bool   // the result is input_required: the client must send the request again
 }
 
-// ending is why a delivery ends without the handler's answer.
+// ending is why a delivery ends without the handler's response.
 type ending uint8
 
 const (
-	cancelled ending = iota // the client took the request back
-	givenUp                 // the node stops, or does not serve the service any more
-	broken                  // a panic has cut the answer short
+	cancelled ending = iota // the client cancelled the request
+	givenUp                 // the node stops, or no longer serves the service
+	broken                  // a panic cut the response short
 )
 
-// way is all that depends on how a call is delivered, and is chosen when it begins.
+// way is all that depends on how a call is delivered. It is chosen when the call begins.
 type way struct {
 	delivery
-	// grace is how long an answer may take that is no stream.
+	// grace is how long a call may take before its response becomes a stream.
 	grace time.Duration
-	// table knows the request by its id, so that it can be cancelled.
+	// table finds the request by its id, so that the client can cancel it.
 	table table
-	// client is who it is for.
+	// client is whom the call serves.
 	client client
-	// pace makes who sends wait for a slow reader.
+	// pace makes senders wait for a slow reader.
 	pace pacer
-	// returns says that the client comes back for the answer by itself, so that another
-	// process can go on with the call if it may run again.
+	// returns says that the client comes back for the response by itself, so that another
+	// process can go on with a call that may run again.
 	returns bool
 }
 
-// client is who a call is for: a session, or the stateless request that it is.
+// client is whom a call serves: a session, or a single stateless request.
 type client interface {
-	// ask puts questions to the client and returns all the answers.
+	// ask puts questions to the client and returns all answers.
 	ask(ctx context.Context, c *Call, qs []Question) ([]Answer, error)
-	// logs is the account of the log messages.
+	// logs counts the log messages against their limit.
 	logs() *atomic.Pointer[logs]
 }
 
@@ -82,15 +81,15 @@ var (
 	_ client = (*stateless)(nil)
 )
 
-// table is where requests are known by their ids. It is used outside of the turn of the
-// request's actor, but for parked and resumed.
+// table finds requests by their ids. Its methods are called outside of the turn of the
+// request's actor, except parked and resumed.
 type table interface {
-	// enter makes the request known. limit bounds those that are, 0 does not.
+	// enter adds the request. limit bounds the requests in the table; 0 means no limit.
 	enter(r *requestActor, limit int) error
-	// remove makes it unknown, so that the id may be used again.
+	// remove removes the request, so that the id may be used again.
 	remove(r *requestActor)
-	// parked makes a request unknown that had the id and waits to be sent again, and
-	// resumed one known that was.
+	// parked removes a request that had the id and now waits to be sent again; resumed adds
+	// it again under its new id.
 	parked(r *requestActor, id string)
 	resumed(r *requestActor)
 }
@@ -100,7 +99,7 @@ var (
 	_ table = noTable{}
 )
 
-// noTable is that of requests whose ids nobody can name.
+// noTable is the table of requests whose ids no message can name.
 type noTable struct{}
 
 func (noTable) enter(*requestActor, int) error { return nil }
@@ -110,19 +109,19 @@ func (noTable) resumed(*requestActor)          {}
 
 // pacer makes messages wait until the client has read enough.
 type pacer interface {
-	// pace waits, and keeps others from sending until paced. An error is the cause of the
-	// context: then paced must not be called.
+	// pace waits, and keeps others from sending until paced is called. An error is the
+	// cause of the context; then paced must not be called.
 	pace(ctx context.Context) error
 	paced()
 }
 
-// unpaced is the pacer of those whose messages are bounded elsewhere.
+// unpaced is the pacer of calls whose messages are bounded elsewhere.
 type unpaced struct{}
 
 func (unpaced) pace(context.Context) error { return nil }
 func (unpaced) paced()                     {}
 
-// nowhere is the delivery of a call that waits for its request to be sent again.
+// nowhere is the delivery of a parked call.
 type nowhere struct{}
 
 func (nowhere) open()               {}
@@ -130,14 +129,14 @@ func (nowhere) send(e stream.Entry) { e.Drop(stream.ErrEnded) }
 func (nowhere) answer(response)     {}
 func (nowhere) end(ending, []byte)  {}
 
-// logged delivers a request of a session over HTTP. Once the handler has something to send
-// or the grace is over, its answer is a stream, of which everything is stored before it is
-// sent.
+// logged delivers a request of a session over HTTP. Once the handler has something to send,
+// or the grace is over, its response is a stream. Everything on the stream is stored before
+// it is sent.
 type logged struct {
 	r      *requestActor
 	sess   *sessionActor
-	conn   Conn         // nil where the stream was there before the call
-	stream *streamActor // nil while nothing was sent
+	conn   Conn         // nil if the stream existed before the call
+	stream *streamActor // nil until something is sent
 }
 
 var _ delivery = (*logged)(nil)
@@ -151,8 +150,8 @@ func (r *requestActor) loggedWay(s *sessionActor, conn Conn) way {
 	}
 }
 
-// moves makes s the session of a request that has not been entered: the one that it had
-// has left memory.
+// moves makes s the session of a request that has not been entered: its former session
+// actor has left memory.
 func (r *requestActor) moves(s *sessionActor) {
 	r.logged.sess = s
 	r.way.table, r.way.client, r.call.client = s, s, s
@@ -186,7 +185,7 @@ func (d *logged) begin() *streamActor {
 }
 
 func (d *logged) send(e stream.Entry) {
-	if d.stream == nil { // a panic has kept it from beginning
+	if d.stream == nil { // a panic kept the stream from beginning
 		e.Drop(stream.ErrEnded)
 		return
 	}

@@ -21,11 +21,11 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// Why a handler's context ends. Handlers see them as context.Cause.
+// The causes for which a handler's context ends. Handlers read them with context.Cause.
 var (
 	// ErrCancelled is the cause when the client cancelled the request.
 	ErrCancelled = errors.New("cancelled by the client")
-	// ErrDeadline is the cause when a call has run for as long as any may.
+	// ErrDeadline is the cause when a call has run for as long as the limit MaxCall allows.
 	ErrDeadline = errors.New("the call ran for too long")
 	// ErrStreamLost is the cause when the call can no longer be answered.
 	ErrStreamLost = errors.New("the call's stream was lost")
@@ -33,23 +33,23 @@ var (
 	errReturned   = errors.New("the handler has returned")
 )
 
-// requestActor is one in-flight request. Its handler runs on the goroutine that
-// read it, never in the actor's turn; what others want of it comes as messages.
+// requestActor is one request in flight. Its handler runs on the goroutine that read the
+// request, never in the actor's turn; others reach the request by messages.
 type requestActor struct {
 	kernel.Actor
 	node *Node
 	svc  *Service
 	way  way
-	from *quota.Account // that the request counts on
+	from *quota.Account // the request is counted on it
 
-	logged    logged     // the delivery that way names, of most requests
-	stateless *stateless // of a stateless request, which only what handles those uses
-	parking   *parking   // of a call that has asked its client to send the request again, or was sent again
+	logged    logged     // the delivery of most requests, to which way points
+	stateless *stateless // of a stateless request, nil for others
+	parking   *parking   // nil until the call first asks its client to send the request again, or is such a request
 
 	started    time.Time
 	id         []byte // raw token, the actor's own copy
 	call       *Call
-	generation uint64 // counts the requests that the actor has stood for
+	generation uint64 // counts the requests that the actor has served
 	ctx        context.Context
 	cancel     context.CancelCauseFunc
 	timer      *time.Timer
@@ -58,52 +58,51 @@ type requestActor struct {
 
 	body     []byte // the request as it came, until the handler returns
 	phase    request.Phase
-	onMark   func(error)   // told when the end mark is stored
+	onMark   func(error)   // gets the outcome of storing the end mark
 	gate     *request.Gate // nil before there is progress
 	notified int           // messages emitted or passed over, those of earlier runs included
-	held     *progressed   // newest progress that waits for the second to end
+	held     *progressed   // newest progress that waits for the current second to end
 
 	begin  beginCall
 	end    endCall
 	result callResult
 	retire retire
 
-	handed bool // to who resumes its stream; only the handler is still here
-	// used is set once anything outside may still refer to the actor, which
-	// then is not used again.
+	handed bool // handed over to whoever resumes its stream; only the handler is still here
+	// used is set once anything outside may still refer to the actor. Such an actor does
+	// not go back to the pool.
 	used bool
 }
 
 type (
-	// callResult is the handler's return: data is the encoded response.
+	// callResult reports that the handler returned; data is the encoded response.
 	callResult struct {
 		kernel.Reply
 		data  []byte
 		idEnd int // where the id ends in it
-		code  int // of the error that it is, 0 for a result
+		code  int // of the error, 0 for a result
 		later bool
 	}
-	// emitted is something for the client; the handler's own notifications are
-	// numbered.
+	// emitted is an entry for the client. The handler's own notifications are numbered.
 	emitted struct {
 		entry    stream.Entry
 		numbered bool
 	}
 	graceOver struct{}
-	// cancelRequest is the client's cancel. acked is called once it cannot be
-	// forgotten any more.
+	// cancelRequest is the client's cancel. acked is called once no crash can undo the
+	// cancel.
 	cancelRequest struct {
-		id     string // as the client knows it; a call that is sent again has another by then
+		id     string // the id that the client cancelled; a call that was sent again has another by then
 		reason string
 		acked  func(error)
 	}
 	abandon    struct{ cause error }
 	giveUp     struct{ cause error }
 	streamGone struct{ err error }
-	// closeConn asks to close the connection and let the client come back: soon, or
-	// when there is a process to come back to if this one is leaving.
+	// closeConn asks to close the connection so that the client comes back: soon or, if
+	// this process is leaving, when the next one is there.
 	closeConn struct{ leaving bool }
-	// progressed is progress offered by the handler.
+	// progressed is progress that the handler offers.
 	progressed struct {
 		value float64
 		data  []byte
@@ -111,8 +110,8 @@ type (
 		acked func(error)
 	}
 	flushHeld struct{}
-	// retire ends the actor's standing for a request. Whoever sends it waits: a
-	// goroutine that a handler left behind may have the actor's turn.
+	// retire ends the actor's service of one request. Its sender waits, because a goroutine
+	// that the handler left behind may be in the actor's turn.
 	retire struct{ kernel.Reply }
 )
 
@@ -142,7 +141,7 @@ func (r *requestActor) Receive(m any) {
 	case *callResult:
 		r.sendHeld()
 		rest := m.data[m.idEnd:]
-		if r.parking != nil { // the id is that of another request now
+		if r.parking != nil { // another request has taken the place of the first, with an id of its own
 			m.data = withID(r.id, rest)
 		}
 		r.step(request.Result, response{data: m.data, code: m.code, later: m.later}, nil)
@@ -173,7 +172,7 @@ func (r *requestActor) Receive(m any) {
 		m.Done()
 	case adoptStream:
 		r.phase, r.logged.stream = request.Streaming, m.w
-		if err := m.w.Post(serveCall{r}); err != nil { // it has ended before it could know
+		if err := m.w.Post(serveCall{r}); err != nil { // the stream ended before it knew of the call
 			r.step(request.Lost, response{}, fmt.Errorf("%w: %w", ErrStreamLost, err))
 		}
 	case flushHeld:
@@ -187,7 +186,7 @@ func (r *requestActor) Receive(m any) {
 		}
 		r.onMark = m.acked
 		r.step(request.Cancel, response{}, fmt.Errorf("%w: %s", ErrCancelled, m.reason))
-		if r.onMark != nil { // there is no mark to wait for
+		if r.onMark != nil { // no mark is being stored
 			r.onMark = nil
 			m.acked(nil)
 		}
@@ -205,7 +204,7 @@ func (r *requestActor) Receive(m any) {
 	}
 }
 
-// tick is the grace period's end, and later the deadline.
+// tick handles the timer: the end of the grace, later the deadline.
 func (r *requestActor) tick() {
 	if r.phase == request.Parked {
 		r.outwaited()
@@ -248,7 +247,7 @@ func (r *requestActor) progress(p *progressed) {
 	now := time.Now()
 	verdict := r.progressGate().Offer(p.value, now)
 	if r.held != nil && !(p.value > r.held.value) {
-		verdict = request.Stale // what is held has been offered, though not sent
+		verdict = request.Stale // the held value was offered first, though not sent
 	}
 	switch verdict {
 	case request.Pass:
@@ -265,7 +264,7 @@ func (r *requestActor) progress(p *progressed) {
 	p.drop(nil)
 }
 
-// sendHeld sends the newest progress of a second that had too many.
+// sendHeld sends the newest progress of a second that had too much.
 func (r *requestActor) sendHeld() {
 	if h := r.held; h != nil {
 		r.held = nil
@@ -274,8 +273,8 @@ func (r *requestActor) sendHeld() {
 	}
 }
 
-// step takes the request through e and carries out what follows. a is the response, if e
-// brings one.
+// step applies event e to the request and carries out the actions that follow. a is the
+// response if e brings one.
 func (r *requestActor) step(e request.Event, a response, cause error) {
 	phase, act := request.Step(r.phase, e)
 	r.phase = phase
@@ -299,11 +298,11 @@ func (r *requestActor) step(e request.Event, a response, cause error) {
 	}
 }
 
-// idKey is the id as the session's table knows it, without a copy.
+// idKey is the id as the session's table has it, without a copy.
 func (r *requestActor) idKey() string { return unsafe.String(unsafe.SliceData(r.id), len(r.id)) }
 
-// run enters the request in its session, runs the handler on this goroutine and
-// sees the answer off: see enter.
+// run enters the request in its session, runs the handler on this goroutine and delivers
+// its response. limit and errors are those of enter.
 func (r *requestActor) run(limit int) error {
 	err := r.enter(limit)
 	if err == nil {
@@ -312,9 +311,9 @@ func (r *requestActor) run(limit int) error {
 	return err
 }
 
-// enter makes the request known to its session. limit bounds the calls of the
-// session, 0 does not; the error tells why it was not begun. Then the request may enter
-// once more, or else is to be cancelled.
+// enter makes the request known to its session. limit bounds the session's calls; 0 means
+// no limit. An error says why the request was not begun: the caller then enters it once
+// more or cancels it.
 func (r *requestActor) enter(limit int) error {
 	if err := r.way.table.enter(r, limit); err != nil {
 		return err
@@ -327,15 +326,15 @@ func (r *requestActor) enter(limit int) error {
 	return nil
 }
 
-// serve runs the handler, hands its answer over and releases the actor.
+// serve runs the handler, hands over its response and releases the actor.
 func (r *requestActor) serve() {
 	r.work()
 	r.release()
 }
 
-// work runs the handler and hands its answer over. Nothing finds the request afterwards.
+// work runs the handler and hands over its response. Nothing finds the request afterwards.
 func (r *requestActor) work() {
-	id := r.id // which changes when the request is sent again
+	id := r.id // r.id changes when the client sends the request again
 	head := append(r.out.B[:0], `{"jsonrpc":"2.0","id":`...)
 	head = append(head, id...)
 	r.result.idEnd = len(head)
@@ -350,7 +349,8 @@ func (r *requestActor) work() {
 		out = append(out, '}')
 	}
 	r.out.B = out
-	// The id is free before the client can know that: it may use it again at once.
+	// The id is freed first: once the client has the response, it may use the id again at
+	// once.
 	r.way.table.remove(r)
 	r.result.Init()
 	r.result.data = out
@@ -375,8 +375,8 @@ func (r *requestActor) work() {
 	}
 }
 
-// compact makes what a handler gave as error data fit for a frame: on one line,
-// or left out where it is not JSON.
+// compact makes the error data of a handler fit for a frame: on one line, or nil if it is
+// not JSON.
 func compact(data []byte) []byte {
 	if len(data) == 0 || !codec.Valid(data) {
 		return nil
@@ -384,7 +384,7 @@ func compact(data []byte) []byte {
 	return codec.AppendCompact(nil, data)
 }
 
-// handle keeps a panic of the handler to this request.
+// handle runs the handler and contains its panic to this request.
 func (r *requestActor) handle(head []byte) (out []byte, err *mcp.Error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -396,17 +396,18 @@ func (r *requestActor) handle(head []byte) (out []byte, err *mcp.Error) {
 	return r.svc.Handler.Serve(r.ctx, r.call, head)
 }
 
-// calls makes the actors of requests, and keeps them, with their PIDs, for the next ones.
+// calls makes the actors of requests and keeps them, with their PIDs, for the next
+// requests.
 type calls struct {
 	node *Node
 	mu   sync.Mutex // guards free
 	free []*requestActor
 }
 
-// callsKept is how many actors are kept.
+// callsKept bounds the idle actors that calls keeps.
 const callsKept = 512
 
-// actor returns one for a request that a has been charged with.
+// actor returns the actor for a request that is counted on account a.
 func (p *calls) actor(a *quota.Account) *requestActor {
 	n := p.node
 	p.mu.Lock()
@@ -427,13 +428,12 @@ func (p *calls) actor(a *quota.Account) *requestActor {
 	return r
 }
 
-// begins makes the actor stand for a request, which is delivered in the way w.
+// begins makes the actor serve a request, which is delivered in the way w.
 func (r *requestActor) begins(svc *Service, w way, m *codec.Message, body []byte, c *Call) {
 	r.svc, r.way, r.body, r.started = svc, w, body, time.Now()
 	r.id = append(r.id[:0], m.ID...)
-	// Once a session or a stream knows the request, others may cancel it.
-	// The node's own context is no parent: its list of children would be the one
-	// lock that all calls share.
+	// Once a session or a stream knows the request, others may cancel it. The node's own
+	// context is no parent: all calls would share the lock of its list of children.
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	c.ctx = r.ctx
 	c.r, c.generation, c.msg = r, r.generation, m
@@ -443,7 +443,8 @@ func (r *requestActor) begins(svc *Service, w way, m *codec.Message, body []byte
 	r.call = c
 }
 
-// release ends the request, when nothing can find it any more.
+// release returns the actor to the pool, or ends it if it was used. Nothing can find the
+// request any more.
 func (r *requestActor) release() {
 	n := r.node
 	if r.from != nil {
@@ -474,7 +475,7 @@ func (r *requestActor) release() {
 	}
 }
 
-// close ends the actors that are kept.
+// close ends the idle actors.
 func (p *calls) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -485,17 +486,17 @@ func (p *calls) close() {
 	p.free = nil
 }
 
-// fault answers what a contained panic has left without an answer. A request of a session
-// has status 200, see refuseInSession.
+// fault sends the error for a request that a contained panic left without a response. A
+// request of a session has status 200: see refuseInSession.
 func fault(c answerer, id []byte, status int) {
 	f := *faults.Internal
 	f.Status = status
 	f.Tell(c, id)
 }
 
-// Failed sees to it that nobody waits for what a panic has cut short. Where that was the
-// answer, or the opening of a response, the client is told that something is wrong, or
-// its connection ends.
+// Failed completes what a panic of the actor cut short, so that nothing waits for it. If
+// that was the response, or the opening of a stream, the client gets an error or its
+// connection ends.
 func (r *requestActor) Failed(m any, last bool) {
 	if c, ok := m.(called); ok {
 		m = c.m
@@ -507,7 +508,7 @@ func (r *requestActor) Failed(m any, last bool) {
 	case *callResult:
 		r.unanswered()
 	case *retried:
-		if m.verdict == taken { // by half
+		if m.verdict == taken { // only half done
 			r.stop()
 			r.forget(m.x)
 		}
@@ -522,7 +523,7 @@ func (r *requestActor) Failed(m any, last bool) {
 	}
 }
 
-// stop ends the handler's wait, and its context.
+// stop ends the handler's context, and its wait for answers.
 func (r *requestActor) stop() {
 	if r.cancel != nil {
 		r.cancel(errInternal)
@@ -530,7 +531,8 @@ func (r *requestActor) stop() {
 	r.goOn(more{err: errInternal})
 }
 
-// forget undoes that x is the exchange that the call answers: who brought it sees to it.
+// forget takes x back as the exchange that the call is answered on. The goroutine that
+// brought x ends it.
 func (r *requestActor) forget(x brought) {
 	r.serveNobody()
 	if r.from == x.from {
@@ -538,7 +540,7 @@ func (r *requestActor) forget(x brought) {
 	}
 }
 
-// unanswered ends the exchange of a request whose answer was cut short.
+// unanswered ends the exchange of a request whose response was cut short.
 func (r *requestActor) unanswered() {
 	r.phase = request.Dropped
 	r.way.end(broken, r.id)
@@ -546,12 +548,12 @@ func (r *requestActor) unanswered() {
 	r.Contain(func() { r.endOthers(givenUp) })
 }
 
-// internalError is the response to the request id that a panic has cut short.
+// internalError is the response to the request id when a panic cut its own short.
 func internalError(id []byte) []byte {
 	return codec.AppendError(nil, id, faults.Internal.Code, faults.Internal.Text, nil)
 }
 
-// upgradeNow makes a request's answer a stream.
+// upgradeNow makes the response of a request a stream.
 type upgradeNow struct {
 	kernel.Reply
 	stream *streamActor
@@ -559,24 +561,26 @@ type upgradeNow struct {
 
 func (u *upgradeNow) Refused(error) { u.Done() }
 
-// hasten makes a stream of the call, which may otherwise be answered plainly for longer.
+// hasten makes the call a stream if it has run since begun or before and another process
+// can go on with it: otherwise its response may stay plain for longer.
 func (r *requestActor) hasten(begun time.Time) {
 	if !r.started.After(begun) && !r.own() {
 		_ = r.Post(closeConn{leaving: true})
 	}
 }
 
-// own reports whether only this node can end the call of a session: it may not run again, or nothing tells its client
-// to come back for it. It is for the session's turn, while the call is in its table.
+// own reports whether only this node can end the call of a session: the call may not run
+// again, or its client does not come back for it. It may be used in the session's turn
+// only, while the call is in its table.
 func (r *requestActor) own() bool {
 	m := r.call.msg
 	return !r.way.returns || !r.svc.Handler.Safe(m.Method, m.Name)
 }
 
-// adoptStream gives a call that runs again the stream it had.
+// adoptStream gives a call that runs again its stream.
 type adoptStream struct{ w *streamActor }
 
-// lostCalls are the answers to calls whose outcome nobody knows.
+// lostCalls are the error responses to calls with an unknown outcome.
 func lostCalls(calls []record.Call, answered map[string]bool) []stream.Entry {
 	var finals []stream.Entry
 	for _, c := range calls {
@@ -587,5 +591,5 @@ func lostCalls(calls []record.Call, answered map[string]bool) []stream.Entry {
 	return finals
 }
 
-// lostCall is that answer to one request.
+// lostCall is the same response for one request.
 func lostCall(id []byte) []byte { return lostCalls([]record.Call{{ID: id}}, nil)[0].Data }

@@ -16,30 +16,31 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// stateless is what a stateless request, as all are since 2026-07-28, has of its own: there
-// is no session that it could belong to.
+// stateless is the part of a request actor that only a stateless request has, as all
+// requests are since 2026-07-28: there is no session to hold it.
 type stateless struct {
-	generation uint64 // the actor's turn that the request is
+	generation uint64 // the actor's, while it serves this request
 	peer       Peer
 	meta       requestMeta
 	logged     *atomic.Pointer[logs]
-	own        atomic.Pointer[logs] // which logged is over HTTP
-	inputEnded <-chan struct{}      // closed when the client can send nothing again; nil is never
-	direct     direct               // the delivery of a request that keeps the goroutine that read it
-	served     roundTrip            // that the call was answered on last, or is to be
+	own        atomic.Pointer[logs] // logged points here for a request over HTTP
+	inputEnded <-chan struct{}      // closed when the client can send no request again; nil: never
+	direct     direct               // the delivery of a request whose handler runs on the goroutine that read it
+	served     roundTrip            // the exchange that the call is or was answered on last
 
 	address string
-	input   // what the handler has asked for and been given; belongs to who holds input.mu
+	input   // questions and answers so far; the holder of input.mu owns it
 
 	prev, next *requestActor // in the list of stateless requests
 }
 
 func (s *stateless) logs() *atomic.Pointer[logs] { return s.logged }
 
-// requestMeta is what a client says of itself in the `_meta` of each stateless request.
+// requestMeta is what a client says of itself in the `_meta` of each stateless request. It
+// is the peer's identity.
 type requestMeta struct {
 	first []byte
-	now   atomic.Pointer[[]byte] // of the request that is answered now
+	now   atomic.Pointer[[]byte] // of the request that the call answers now
 }
 
 var _ identity = (*requestMeta)(nil)
@@ -56,7 +57,7 @@ func (m *requestMeta) record() session.Record {
 func (*requestMeta) revision() mcp.Revision          { return mcp.Revision20260728 }
 func (*requestMeta) session() (*sessionActor, error) { return nil, ErrNoStream }
 
-// arrival is a stateless request that has come.
+// arrival is a stateless request that has just come.
 type arrival struct {
 	n         *Node
 	svc       *Service
@@ -64,25 +65,26 @@ type arrival struct {
 	principal any
 	m         *codec.Message
 	body      []byte
-	to        answerer // where it is refused
+	to        answerer // gets the refusal, if any
 	on        carrier
-	sess      *sessionActor   // whose connection it came on, nil over HTTP
-	charged   *sessionAccount // that of sess
+	sess      *sessionActor   // whose connection it came on; nil over HTTP
+	charged   *sessionAccount // of sess
 }
 
-// carrier is what a stateless request came on.
+// carrier is the transport of a stateless request: HTTP, or a connection that carries
+// others too.
 type carrier interface {
-	// inline reports whether the goroutine that read a request may run its handler, unless
-	// that asks the client.
+	// inline reports whether the goroutine that read a request may run its handler if that
+	// does not ask the client.
 	inline() bool
 	// roundTrip is the delivery of a call that has a goroutine of its own. x is the
-	// request's, nil where it has none.
+	// request's exchange, nil if it has none.
 	roundTrip(x Exchange) roundTrip
 	// way completes w, the way of the request self.
 	way(self *stateless, w way) way
 	// run runs f on a goroutine of its own.
 	run(f func())
-	// listen is where a listener sends.
+	// listen returns where a listener sends its messages.
 	listen(x Exchange) audience
 }
 
@@ -96,42 +98,42 @@ func Asks(method []byte) bool {
 	return false
 }
 
-// roundTrip is one HTTP request of a call that may outlive it, or one message on a
-// connection, and its response.
+// roundTrip is one request of a stateless call and its response: an HTTP exchange, or a
+// message on a connection. The call may outlive it.
 type roundTrip interface {
 	delivery
-	// attach makes r the call whose answer the exchange gets, and serves the one that it
-	// is answered from: the end of the connection is that of the call then.
+	// attach makes r the call that the exchange answers.
 	attach(r *requestActor)
+	// watch begins to watch the connection: its end cancels the call.
 	watch()
-	// release gives back what the exchange holds of its client's. It does nothing when its
-	// answer has.
+	// release gives back what the exchange holds of its client's resources, unless its
+	// response already did.
 	release()
-	// await waits until the exchange has its answer, or its client is gone. On a
-	// connection that carries others it does not wait.
+	// await waits until the exchange has its response or its client is gone. On a
+	// connection that carries others it returns at once.
 	await()
 }
 
-// stateless takes a stateless request over HTTP. It returns when the handler has, or, where
-// the call may ask for input, when the exchange has its answer.
+// stateless takes a stateless request over HTTP. It returns when the handler has returned
+// or, if the call may ask for input, when the exchange has its response.
 func (n *Node) stateless(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
 	switch m.Kind {
 	case codec.Request:
 		a := &arrival{n: n, svc: svc, in: *in, principal: principal, m: m, body: body, to: in.Exchange, on: overHTTP{}}
 		a.accept()
 	case codec.Notification:
-		in.Conn.Accepted() // there is none that says anything
+		in.Conn.Accepted() // no notification means anything here
 	default:
 		faults.OneMessage.Tell(in.Conn, m.ID)
 	}
 }
 
-// accept takes the request, or refuses it. It reports whether it has begun a call, which
-// answers it; on a connection that carries others it does not wait for that.
+// accept takes the request or refuses it. It reports whether it began a call, which then
+// sends the response. On a connection that carries others it does not wait for that.
 func (a *arrival) accept() (begun bool) {
 	n, m := a.n, a.m
 	switch {
-	case tooLong(m): // they come back with every message
+	case tooLong(m): // each message about the request would repeat the long token
 		n.refusals.refuseError(a.to, errLongToken, m.ID)
 		return false
 	case n.drain.refuses(a.svc, m) || n.store.Suspended() && !n.regained(a.svc.Limits.StoreWait), a.svc.life.over.Load():
@@ -159,18 +161,18 @@ func (a *arrival) accept() (begun bool) {
 	return true
 }
 
-// begin returns the actor of the request, which was admitted. Where the call may outlive
-// its exchange it is apart: x is the exchange then, else nil.
+// begin returns the actor of the admitted request. apart says that the call may outlive its
+// exchange; x is the exchange then, otherwise nil.
 func (a *arrival) begin(from *quota.Account, apart bool) (r *requestActor, x roundTrip) {
 	m, body := a.m, a.body
 	var meta []byte
-	if apart { // the bytes are not the handler's beyond this exchange
+	if apart { // the call outlives the exchange, and with it these bytes
 		own := new(codec.Message)
 		body = bytes.Clone(body)
-		_ = codec.Scan(body, own, anyMessage) // it was scanned before
+		_ = codec.Scan(body, own, anyMessage) // no error: it was scanned before
 		m, meta = own, own.Meta
 	} else {
-		meta = bytes.Clone(m.Meta) // which the peer may be asked for after the call
+		meta = bytes.Clone(m.Meta) // copied because the peer may be used after the call
 	}
 	r = a.n.calls.actor(from)
 	s := &stateless{generation: r.generation, address: a.in.Address, meta: requestMeta{first: meta}}
@@ -181,7 +183,7 @@ func (a *arrival) begin(from *quota.Account, apart bool) (r *requestActor, x rou
 	w := way{grace: a.svc.Limits.StatelessGrace, table: noTable{}, client: s, pace: unpaced{}}
 	if apart {
 		r.used = true
-		r.out.Free() // which others can use while the call waits
+		r.out.Free() // others can use the pooled buffer while the call waits
 		r.out = new(codec.Buffer)
 		x = a.on.roundTrip(a.in.Exchange)
 		x.attach(r)
@@ -194,7 +196,7 @@ func (a *arrival) begin(from *quota.Account, apart bool) (r *requestActor, x rou
 	return r, x
 }
 
-// run runs the request, and returns when its exchange has its answer.
+// run runs the request, and returns when its exchange has its response.
 func (a *arrival) run(r *requestActor, x roundTrip) {
 	r.stateless.served = x
 	if x == nil {
@@ -228,7 +230,7 @@ func (r *requestActor) serveStateless() {
 	r.release()
 }
 
-// unpark makes requests that are sent again find the call no more.
+// unpark hides the call from requests that are sent again.
 func (r *requestActor) unpark() {
 	if park := r.stateless.park; park != "" {
 		r.node.mrtr.Drop(park, r)
@@ -248,17 +250,17 @@ func (overHTTP) way(_ *stateless, w way) way { return w }
 func (overHTTP) run(f func())                { go f() }
 func (overHTTP) listen(x Exchange) audience  { return &httpAudience{conn: x} }
 
-// direct delivers a stateless request over its HTTP exchange. Nothing of it is stored, and
-// the end of the connection is that of the request.
+// direct delivers a stateless request over its HTTP exchange. It stores nothing, and the
+// end of the connection ends the request.
 type direct struct {
 	r       *requestActor
 	conn    Exchange
-	streams bool          // the answer is a stream
+	streams bool          // the response is a stream
 	left    bool          // over is closed
-	stream  *liveStream   // which is open
-	unwatch func() bool   // ends the watch on the connection, nil if there is none; only to be read once watched is set
-	watched atomic.Bool   // unwatch is there; the end of the connection may come before it is
-	over    chan struct{} // lets the goroutine go that waits in await; nil where the handler has it
+	stream  *liveStream   // nil until the stream is open
+	unwatch func() bool   // ends the watch on the connection, nil if there is none; read only after watched is set
+	watched atomic.Bool   // unwatch is set; the connection may end before that
+	over    chan struct{} // releases the goroutine that waits in await; nil if that runs the handler
 }
 
 var (
@@ -297,13 +299,13 @@ func (d *direct) send(e stream.Entry) {
 
 func (d *direct) answer(a response) {
 	if !d.streams {
-		d.rest() // before: what the client does once it has its answer is not for the call
+		d.rest() // first, because a client with its response may close the connection
 	}
 	switch {
 	case d.streams:
 		d.conn.Event("", 0, a.data)
 		d.conn.Finish()
-	case a.asks && d.over == nil: // the handler has the connection's goroutine, and waits
+	case a.asks && d.over == nil: // the waiting handler keeps the connection's goroutine
 		d.conn.AnswerLast(200, a.data)
 	case a.later && !a.asks:
 		d.r.node.refusals.unavailable(d.conn, d.r.id)
@@ -314,7 +316,7 @@ func (d *direct) answer(a response) {
 	d.release()
 }
 
-// statusOf is the HTTP status of a plain answer.
+// statusOf is the HTTP status of a plain response.
 func statusOf(a response) int {
 	if info, ok := mcp.LookupError(a.code); a.code != 0 && ok {
 		return info.StatelessStatus
@@ -330,7 +332,7 @@ func (d *direct) end(why ending, id []byte) {
 		d.conn.Finish()
 	case why == givenUp && d.r.svc.Handler.Safe(d.r.call.msg.Method, d.r.call.msg.Name):
 		d.r.node.refusals.unavailable(d.conn, id)
-	case why == givenUp: // what may have taken effect is not to be sent again without a thought
+	case why == givenUp: // the call may have taken effect, so that its client must decide whether to send it again
 		d.conn.Answer(200, lostCall(id))
 	case why == broken:
 		d.r.Contain(func() { fault(d.conn, id, 500) })
@@ -341,17 +343,17 @@ func (d *direct) end(why ending, id []byte) {
 
 // rest ends the watch on the connection.
 func (d *direct) rest() {
-	if !d.watched.Load() { // nobody has, or the end of the connection came while that began
+	if !d.watched.Load() { // there is no watch, or the connection ended while it began
 		d.r.used = true
 		return
 	}
 	if d.unwatch != nil && !d.unwatch() {
-		d.r.used = true // it may be on its way to the actor
+		d.r.used = true // connGone may be on its way to the actor
 	}
 	d.unwatch = nil
 }
 
-// release lets the goroutine go that waits for the answer.
+// release releases the goroutine that waits in await.
 func (d *direct) release() {
 	if d.over != nil && !d.left {
 		d.left = true
@@ -359,48 +361,48 @@ func (d *direct) release() {
 	}
 }
 
-// connGone tells a request that its client is gone.
+// connGone reports to a request that the client of x is gone.
 type connGone struct{ x roundTrip }
 
-// connectionGone is what the end of a connection is to a call: see handOn. Where no other
-// exchange waits, the call is cancelled.
+// connectionGone hands the call on to the next exchange that waits for it, if any;
+// otherwise it cancels the call.
 func (r *requestActor) connectionGone(m connGone) {
 	if r.way.delivery != delivery(m.x) {
-		return // it has had its answer
+		return // the exchange was answered or replaced
 	}
 	if !r.handOn() {
 		r.step(request.Cancel, response{}, fmt.Errorf("%w: the connection was closed", ErrCancelled))
 	}
 }
 
-// handOn has another exchange that waits for the same answer take the place of the one that
-// is served, whose client is gone or took its request back. It reports whether there is one.
+// handOn gives the call to another exchange that waits for the same response, because the
+// client of the present one is gone or cancelled its request. It reports whether there is
+// such an exchange.
 func (r *requestActor) handOn() bool {
 	p := r.parking
 	if p == nil || len(p.others) == 0 {
 		return false
 	}
 	r.way.end(cancelled, r.id)
-	r.stateless.served.release() // the handler goes on in the place of the other
+	r.stateless.served.release() // the handler goes on on the account of the next exchange
 	r.way.table.parked(r, string(r.id))
 	x := p.others[0]
 	p.others[0] = brought{}
 	p.others = p.others[1:]
 	r.answerTo(x)
-	if r.phase == request.Streaming { // what the handler sends is not to be lost
+	if r.phase == request.Streaming { // so that what the handler sends is not lost
 		r.way.open()
 	}
 	return true
 }
 
-// serveNobody lets go of the exchange that the call was answered on, or is not to be.
+// serveNobody detaches the call from its exchange.
 func (r *requestActor) serveNobody() {
-	r.stateless.direct = direct{} // which holds nothing now
+	r.stateless.direct = direct{} // holds nothing and is released with no effect
 	r.way.delivery, r.stateless.served = nowhere{}, &r.stateless.direct
 }
 
-// statelessCalls are the stateless requests of this node, in no
-// particular order.
+// statelessCalls are the stateless requests of this node, unordered.
 type statelessCalls struct {
 	mu    sync.Mutex // guards the links between them
 	first *requestActor
@@ -439,14 +441,14 @@ func (l *statelessCalls) empty() bool {
 	return l.first == nil
 }
 
-// statelessRef is a request by the turn of its actor that it was.
+// statelessRef names a request by its actor and the actor's generation.
 type statelessRef struct {
 	r          *requestActor
 	generation uint64
 }
 
-// snapshot returns those of a service, or all if that is nil. What stands for another request by the time of a message
-// to it leaves that alone.
+// snapshot returns the requests of a service, or all if svc is nil. An actor that serves
+// another request by then drops a message that is wrapped in called.
 func (l *statelessCalls) snapshot(svc *Service) (all []statelessRef) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -458,7 +460,7 @@ func (l *statelessCalls) snapshot(svc *Service) (all []statelessRef) {
 	return all
 }
 
-// giveUp gives up those of a service, or all if that is nil.
+// giveUp gives up the requests of a service, or all if svc is nil.
 func (l *statelessCalls) giveUp(svc *Service, cause error) {
 	for _, x := range l.snapshot(svc) {
 		_ = x.r.Post(called{x.generation, giveUp{cause}})
@@ -478,7 +480,8 @@ func (s *liveStream) touch() {
 	}
 }
 
-// liveStreams keeps those streams open that have nothing to say for long.
+// liveStreams has comments sent on streams that are silent for long, so that they stay
+// open.
 type liveStreams struct {
 	mu  sync.Mutex // guards all
 	all map[*liveStream]struct{}
@@ -498,7 +501,7 @@ func (l *liveStreams) add(conn Conn, every time.Duration) *liveStream {
 	return s
 }
 
-// silent are the streams that are due to have a comment.
+// silent returns the streams that are due for a comment.
 func (l *liveStreams) silent(now time.Time) []*liveStream {
 	l.mu.Lock()
 	var silent []*liveStream
