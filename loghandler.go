@@ -36,6 +36,8 @@ type logHandler struct {
 	logger string
 	next   slog.Handler
 	with   []func(slog.Handler) slog.Handler // what WithAttrs and WithGroup have added, for clients
+	// grouped says that attributes are in a group, where none can be taken for the message.
+	grouped bool
 }
 
 var _ slog.Handler = (*logHandler)(nil)
@@ -62,19 +64,22 @@ func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
 func (h *logHandler) send(ctx context.Context, c *Call, r slog.Record) error {
 	var b bytes.Buffer
 	own := false // whether slog's own members come now, which are the time, the level and the message
-	var encoder slog.Handler = slog.NewJSONHandler(&b, &slog.HandlerOptions{Level: r.Level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+	var encoder slog.Handler = slog.NewJSONHandler(&b, &slog.HandlerOptions{Level: r.Level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		switch {
 		case own && a.Key != slog.MessageKey:
 			return slog.Attr{} // the message says the level, and when it comes
 		case own:
 			own = false // attributes follow
-		case len(groups) == 0 && a.Key == slog.MessageKey:
-			a.Key += "_"
 		}
 		return a
 	}})
 	for _, add := range h.with {
 		encoder = add(encoder)
+	}
+	if !h.grouped {
+		renamed := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+		r.Attrs(func(a slog.Attr) bool { renamed.AddAttrs(apart(a)); return true })
+		r = renamed
 	}
 	own = true
 	if err := encoder.Handle(ctx, r); err != nil {
@@ -86,18 +91,50 @@ func (h *logHandler) send(ctx context.Context, c *Call, r slog.Record) error {
 	return nil
 }
 
+// apart is an attribute under another name than that of the message: one called msg, a
+// group or not, is msg_. The members of a group without a name stand beside the message.
+func apart(a slog.Attr) slog.Attr {
+	a.Value = a.Value.Resolve()
+	switch {
+	case a.Key == slog.MessageKey:
+		a.Key += "_"
+	case a.Key == "" && a.Value.Kind() == slog.KindGroup:
+		a.Value = slog.GroupValue(allApart(a.Value.Group())...)
+	}
+	return a
+}
+
+func allApart(attrs []slog.Attr) []slog.Attr {
+	renamed := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		renamed[i] = apart(a)
+	}
+	return renamed
+}
+
 // WithAttrs returns a handler whose records have the attributes, too.
 func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return h.and(h.next.WithAttrs(attrs), func(e slog.Handler) slog.Handler { return e.WithAttrs(attrs) })
+	sent := attrs
+	if !h.grouped {
+		sent = allApart(attrs)
+	}
+	return h.and(h.next.WithAttrs(attrs), h.grouped, func(e slog.Handler) slog.Handler { return e.WithAttrs(sent) })
 }
 
 // WithGroup returns a handler whose further attributes are in a group.
 func (h *logHandler) WithGroup(name string) slog.Handler {
-	return h.and(h.next.WithGroup(name), func(e slog.Handler) slog.Handler { return e.WithGroup(name) })
+	if name == "" {
+		return h
+	}
+	sent := name
+	if !h.grouped {
+		sent = apart(slog.Attr{Key: name}).Key
+	}
+	return h.and(h.next.WithGroup(name), true, func(e slog.Handler) slog.Handler { return e.WithGroup(sent) })
 }
 
-func (h *logHandler) and(next slog.Handler, add func(slog.Handler) slog.Handler) slog.Handler {
-	return &logHandler{logger: h.logger, next: next, with: append(slices.Clip(h.with), add)}
+func (h *logHandler) and(next slog.Handler, grouped bool, add func(slog.Handler) slog.Handler) slog.Handler {
+	return &logHandler{logger: h.logger, next: next, grouped: grouped, with: append(slices.Clip(h.with), add)}
 }
 
 // logLevel is the level of the protocol for one of slog: the nearest that is not above it.

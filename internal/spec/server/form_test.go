@@ -395,14 +395,23 @@ func TestLogAttributesNamedAsMembers(t *testing.T) {
 	srv := troupe.NewServer(mcp.Implementation{Name: "x", Version: "1"}, nil)
 	troupe.AddTool(srv, troupe.Tool{Name: "t"}, func(ctx context.Context, _ *troupe.Call, _ struct{}) (string, error) {
 		slog.New(troupe.NewLogHandler("x", nil)).With("level", slog.LevelWarn).InfoContext(ctx, "hello", "msg", "mine", "level", []int{3})
+		bare := slog.New(troupe.NewLogHandler("x", nil))
+		bare.InfoContext(ctx, "hello", slog.Group("msg", "a", 1), slog.Group("", slog.Group("msg", "b", 2)))
+		bare.With(slog.Group("msg", "a", 1)).InfoContext(ctx, "hello")
+		bare.WithGroup("").WithGroup("msg").With("msg", 1).InfoContext(ctx, "hello", "msg", 2)
 		return "", nil
 	})
-	got := make(chan string, 1)
+	got := make(chan string, 4)
 	c := troupetest.Connect(t, srv, troupetest.Options{Log: func(p mcp.LogParams) { got <- string(p.Data) }})
 	if _, err := c.CallTool(t.Context(), "t", nil); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := <-got, `{"msg":"hello","level":"WARN","msg_":"mine","level":[3]}`; got != want {
-		t.Errorf("the data is %s, want %s", got, want)
+	for _, want := range []string{
+		`{"msg":"hello","level":"WARN","msg_":"mine","level":[3]}`,
+		`{"msg":"hello","msg_":{"a":1},"msg_":{"b":2}}`, `{"msg":"hello","msg_":{"a":1}}`, `{"msg":"hello","msg_":{"msg":1,"msg":2}}`,
+	} {
+		if got := <-got; got != want {
+			t.Errorf("the data is %s, want %s", got, want)
+		}
 	}
 }
