@@ -21,6 +21,7 @@ type Call struct {
 	// dropped is set when a log message of the call was.
 	dropped atomic.Bool
 	cache   atomic.Pointer[Cache] // what SetCache was told
+	over    atomic.Bool           // set when its middleware has returned
 	asked   atomic.Bool           // set when the client has answered a question of the call
 	ctx     callContext           // the handler's
 }

@@ -27,7 +27,8 @@ type MethodHandler func(ctx context.Context, call *Call, method string, params j
 // another method nor another tool, for whether a call may run again after a crash is
 // known by then. A result of its own needs no resultType and `_meta` for clients of
 // 2026-07-28: what is missing of these is added. It may call next several times, and at
-// once; each has to have returned before the middleware does.
+// once; each has to have returned before the middleware does, and next fails once the
+// request has been answered.
 //
 // Requests whose server has a middleware cost some copies of their params and results.
 //
@@ -67,6 +68,7 @@ func (s *service) serveChained(ctx context.Context, call *Call, dst []byte) (out
 	m := call.msg
 	method := string(m.Method)
 	result, err := s.chain(ctx, call, method, bytes.Clone(m.Params))
+	call.over.Store(true)
 	if err == nil {
 		out, err = s.appendResult(dst, call, result)
 	}
@@ -82,8 +84,14 @@ func (s *service) serveChained(ctx context.Context, call *Call, dst []byte) (out
 // errChanged reports a middleware that passes on what it must not change.
 var errChanged = errors.New("troupe: a middleware passed on another method, or the name of another tool")
 
+// errOver is what next returns that is called after the request has been answered.
+var errOver = errors.New("troupe: a middleware called next after it had returned")
+
 // answer is the innermost handler.
 func (s *service) answer(ctx context.Context, call *Call, method string, params json.RawMessage) (json.RawMessage, error) {
+	if call.over.Load() {
+		return nil, errOver
+	}
 	m := call.msg
 	if method != string(m.Method) {
 		return nil, errChanged

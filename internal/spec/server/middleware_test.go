@@ -262,6 +262,26 @@ func TestMiddlewareCallsNextAtOnce(t *testing.T) {
 	})
 }
 
+// TestMiddlewareCallsNextTooLate has a middleware call next when the request has been answered.
+func TestMiddlewareCallsNextTooLate(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		late := make(chan func() (json.RawMessage, error), 1)
+		h := host.New(t, troupe.Options{}, &troupe.ServerOptions{MethodMiddleware: []troupe.MethodMiddleware{func(next troupe.MethodHandler) troupe.MethodHandler {
+			return func(ctx context.Context, call *troupe.Call, method string, params json.RawMessage) (json.RawMessage, error) {
+				if method != mcp.MethodToolsCall {
+					return next(ctx, call, method, params)
+				}
+				late <- func() (json.RawMessage, error) { return next(ctx, call, method, params) }
+				return json.RawMessage(`{"content":[]}`), nil
+			}
+		}}})
+		h.Session().Post(host.Call("1", "echo", `{"text":"x"}`))
+		if got, err := (<-late)(); err == nil || got != nil {
+			t.Errorf("next has run: %s", got)
+		}
+	})
+}
+
 // TestMiddlewareResultWithAType holds that a result with a resultType gets the rest of what clients of 2026-07-28 need.
 func TestMiddlewareResultWithAType(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
