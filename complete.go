@@ -66,7 +66,7 @@ func (h *resultHead) append(dst []byte, own mcp.Meta, cache *Cache, v any) ([]by
 // unfinished is what the client gets of a handler's error where it may be asked for
 // more.
 func (s *service) unfinished(dst []byte, call *Call, what string, err error) ([]byte, *mcp.Error) {
-	if wire, ok := errors.AsType[*mcp.Error](err); ok {
+	if wire, ok := errors.AsType[*mcp.Error](err); ok && wire != nil {
 		return s.wireResult(dst, call, wire)
 	}
 	if refusal := undeclared(err); refusal != nil {

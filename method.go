@@ -34,7 +34,7 @@ type method struct {
 // Requests count as calls for all limits, become streams, and are cancelled like those of
 // tools. A client learns of the method by ServerOptions.Experimental, or by other means. A
 // call of it may report progress, log, and, in a session, ask. AddMethod panics for a name
-// that the specification has.
+// that the specification has, and for a nil handler.
 func AddMethod[In, Out any](s *Server, m Method, handler func(ctx context.Context, call *Call, in In) (Out, error)) {
 	must(TryAddMethod(s, m, handler))
 }
@@ -43,6 +43,9 @@ func AddMethod[In, Out any](s *Server, m Method, handler func(ctx context.Contex
 func TryAddMethod[In, Out any](s *Server, m Method, handler func(ctx context.Context, call *Call, in In) (Out, error)) error {
 	if err := own(m.Name); err != nil {
 		return fmt.Errorf("troupe: %w", err)
+	}
+	if handler == nil {
+		return fmt.Errorf("troupe: method %q: %w", m.Name, errNoHandler)
 	}
 	pretouch(reflect.TypeFor[In](), reflect.TypeFor[Out]())
 	s.methods.Store(m.Name, &method{safe: m.Rerun == Safe, run: func(ctx context.Context, call *Call, params []byte) (json.RawMessage, error) {
@@ -63,10 +66,20 @@ func TryAddMethod[In, Out any](s *Server, m Method, handler func(ctx context.Con
 // specification does not have; it replaces one of the same name. It is called in the order
 // in which they come from one connection, and must not block. Params that do not fit In
 // are dropped. Clients without a session (2026-07-28) have nobody to notify: theirs are
-// accepted, and dropped. AddNotification panics for a name that the specification has.
+// accepted, and dropped. AddNotification panics for a name that the specification has, and
+// for a nil handler.
 func AddNotification[In any](s *Server, name string, handler func(p *Peer, in In)) {
+	must(TryAddNotification(s, name, handler))
+}
+
+// TryAddNotification is AddNotification for notifications that are not known when the
+// program is written.
+func TryAddNotification[In any](s *Server, name string, handler func(p *Peer, in In)) error {
 	if err := own(name); err != nil {
-		panic("troupe: " + err.Error())
+		return fmt.Errorf("troupe: %w", err)
+	}
+	if handler == nil {
+		return fmt.Errorf("troupe: notification %q: %w", name, errNoHandler)
 	}
 	s.notifications.Store(name, func(p *Peer, params []byte) {
 		var in In
@@ -74,6 +87,7 @@ func AddNotification[In any](s *Server, name string, handler func(p *Peer, in In
 			handler(p, in)
 		}
 	})
+	return nil
 }
 
 // own says why the name of a method may not be a program's own.

@@ -76,7 +76,7 @@ func (rt *Runtime) authenticate(r *http.Request) (any, error) {
 	c := &caller{r: r, stored: o.HTTP.StoredHeaders}
 	if o.Authenticate != nil {
 		p, err := o.Authenticate(r)
-		if no, ok := errors.AsType[*AuthError](err); ok {
+		if no, ok := errors.AsType[*AuthError](err); ok && no != nil {
 			return nil, &transport.Denial{Status: no.Status, Challenge: no.Challenge, Err: err}
 		}
 		if err != nil {
@@ -203,11 +203,16 @@ type AuthError struct {
 }
 
 func (e *AuthError) Error() string {
-	if e.Err == nil {
+	if e == nil || e.Err == nil {
 		return "troupe: the request is not let in"
 	}
 	return e.Err.Error()
 }
 
 // Unwrap returns Err.
-func (e *AuthError) Unwrap() error { return e.Err }
+func (e *AuthError) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.Err
+}

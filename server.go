@@ -49,7 +49,8 @@ type ServerOptions struct {
 	// Visible reports whether a caller may see an item of the server. What a caller may
 	// not see is unknown to it: it is in no list and on no page, calling, reading,
 	// completing or subscribing to it fails as for one that is not there, and its coming
-	// and going is not announced. Resources that are in no list, nor matched by a
+	// and going is not announced. A resource that is hidden is not read through a
+	// template that matches its URI, either. Resources that are in no list, nor matched by a
 	// template, cannot be subscribed to then. It is asked again for each update of a
 	// resource that goes out to a subscriber.
 	//
@@ -57,7 +58,7 @@ type ServerOptions struct {
 	// who made the session's newest one on this node, and has no Token. It is the zero
 	// Principal over stdio, and in a session that another process began until it has had a
 	// request here. Visible must be quick, and several run at once; an item for which it
-	// panics is hidden, and the panic is logged and counted. See [Server.FilterChanged] for
+	// panics is hidden, and the panic is counted, and logged once a minute. See [Server.FilterChanged] for
 	// when it begins to answer otherwise. nil shows everything to everybody.
 	Visible func(p Principal, item Item) bool
 	// SessionBegan is told of a session that initialize has just begun, before the
@@ -187,13 +188,16 @@ func (p *prompt) wire() mcp.Prompt {
 }
 
 // AddPrompt registers a prompt; it replaces one of the same name. It panics when the
-// prompt lacks a name that every client can send, or cannot be encoded.
+// prompt lacks a handler or a name that every client can send, or cannot be encoded.
 func AddPrompt(s *Server, p Prompt, handler PromptHandler) { must(TryAddPrompt(s, p, handler)) }
 
 // TryAddPrompt is AddPrompt for prompts that are not known when the program is written.
 func TryAddPrompt(s *Server, p Prompt, handler PromptHandler) error {
 	if err := checkName("prompt", p.Name); err != nil {
 		return err
+	}
+	if handler == nil {
+		return fmt.Errorf("troupe: prompt %q: %w", p.Name, errNoHandler)
 	}
 	if err := checkNeeds(p.Needs); err != nil {
 		return fmt.Errorf("troupe: prompt %q: %w", p.Name, err)
@@ -223,7 +227,7 @@ type template struct {
 }
 
 // AddResource registers a resource; it replaces one of the same URI. It panics when the
-// resource lacks its URI or name, or cannot be encoded.
+// resource lacks its URI, name or handler, or cannot be encoded.
 func AddResource(s *Server, r mcp.Resource, handler ResourceHandler) {
 	must(TryAddResource(s, r, handler))
 }
@@ -234,6 +238,10 @@ func TryAddResource(s *Server, r mcp.Resource, handler ResourceHandler) error {
 	if r.URI == "" || r.Name == "" {
 		return fmt.Errorf("troupe: resource %q: it needs a URI and a name", r.URI)
 	}
+	if handler == nil {
+		return fmt.Errorf("troupe: resource %q: %w", r.URI, errNoHandler)
+	}
+	r.Icons, r.Meta = slices.Clone(r.Icons), slices.Clone(r.Meta)
 	if err := s.resources.put(r.URI, &resource{Resource: r, handler: handler}); err != nil {
 		return fmt.Errorf("troupe: resource %w", err)
 	}
@@ -242,7 +250,8 @@ func TryAddResource(s *Server, r mcp.Resource, handler ResourceHandler) error {
 
 // AddResourceTemplate registers the resources whose URIs an RFC 6570 template
 // describes. Plain resources come first; of several templates that match, the
-// one first by its text reads. It panics when the template is not valid.
+// one first by its text reads. It panics when the template is not
+// valid, or lacks its name or handler.
 func AddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceHandler) {
 	must(TryAddResourceTemplate(s, t, handler))
 }
@@ -257,6 +266,10 @@ func TryAddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceH
 	if t.Name == "" {
 		return fmt.Errorf("troupe: resource template %q: it needs a name", t.URITemplate)
 	}
+	if handler == nil {
+		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, errNoHandler)
+	}
+	t.Icons, t.Meta = slices.Clone(t.Icons), slices.Clone(t.Meta)
 	if err := s.templates.put(t.URITemplate, &template{ResourceTemplate: t, parsed: parsed, match: parsed.Regexp(), handler: handler}); err != nil {
 		return fmt.Errorf("troupe: resource template %w", err)
 	}
@@ -265,7 +278,10 @@ func TryAddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceH
 
 // reader finds who reads uri for a caller who sees v.
 func (s *Server) reader(v *view, uri string) (ResourceHandler, map[string]string) {
-	if r, ok := s.resources.get(uri); ok && v.sees(r.item()) {
+	if r, ok := s.resources.get(uri); ok {
+		if !v.sees(r.item()) {
+			return nil, nil // A template that matches must not show what is hidden.
+		}
 		return r.handler, nil
 	}
 	now := s.templates.now.Load()

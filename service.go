@@ -31,6 +31,7 @@ type service struct {
 	ops    *telemetry.Operations
 	spans  bool
 	chain  MethodHandler // the middleware; nil if there is none
+	hiding panicLog      // what Visible panics with
 
 	discovery discovery
 }
@@ -347,7 +348,7 @@ func callArguments(call *Call, t *tool) ([]byte, *mcp.Error) {
 
 // failedTool answers for a tool that failed.
 func (s *service) failedTool(call *Call, t *tool, dst []byte, err error) ([]byte, int, *mcp.Error) {
-	if wire, ok := errors.AsType[*mcp.Error](err); ok {
+	if wire, ok := errors.AsType[*mcp.Error](err); ok && wire != nil {
 		out, failed := s.wireResult(dst, call, wire)
 		return out, 0, failed
 	}
@@ -404,7 +405,7 @@ func (s *service) getPrompt(ctx context.Context, call *Call, m *codec.Message, d
 
 // failure is what the client learns of a handler's error.
 func (s *service) failure(call *Call, what string, err error) *mcp.Error {
-	if wire, ok := errors.AsType[*mcp.Error](err); ok {
+	if wire, ok := errors.AsType[*mcp.Error](err); ok && wire != nil {
 		return wireError(call, wire)
 	}
 	return s.internal(what, err)

@@ -58,6 +58,9 @@ type Tool struct {
 	Rerun Rerun
 }
 
+// errNoHandler refuses what is registered without a handler.
+var errNoHandler = errors.New("its handler is nil")
+
 // tool is a registered tool.
 type tool struct {
 	Tool
@@ -93,7 +96,7 @@ func (t *tool) wire() mcp.Tool {
 //
 // An error of the handler becomes a result with isError, which the model sees;
 // an *mcp.Error becomes a protocol error. AddTool replaces a tool of the same
-// name. It panics when the name is empty, not UTF-8 or longer than 1 KiB, which not every
+// name. It panics when the handler is nil; when the name is empty, not UTF-8 or longer than 1 KiB, which not every
 // client could send; when a schema is not valid, or cannot be inferred, as for a type
 // with JSON methods of its own; when Out is a pointer to a [Result]: that is a mistake in the program. Set InputSchema
 // or OutputSchema for such types.
@@ -105,6 +108,9 @@ func AddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context, c
 // wrong with one is an error, and nothing is registered.
 func TryAddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context, call *Call, in In) (Out, error)) error {
 	err := checkOut[Out]()
+	if handler == nil {
+		err = errNoHandler
+	}
 	if err != nil {
 		return fmt.Errorf("troupe: tool %q: %w", t.Name, err)
 	}
@@ -152,6 +158,9 @@ func AddRawTool(s *Server, t Tool, handler func(ctx context.Context, call *Call,
 func TryAddRawTool(s *Server, t Tool, handler func(ctx context.Context, call *Call, args json.RawMessage) (*mcp.CallToolResult, error)) error {
 	if t.InputSchema == nil {
 		return fmt.Errorf("troupe: tool %q: a raw tool needs an input schema", t.Name)
+	}
+	if handler == nil {
+		return fmt.Errorf("troupe: tool %q: %w", t.Name, errNoHandler)
 	}
 	e, err := newTool(t)
 	if err != nil {

@@ -2,7 +2,10 @@ package troupe
 
 import (
 	"context"
+	"runtime/debug"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/mcp"
@@ -52,8 +55,34 @@ func (v *view) sees(i Item) (seen bool) {
 	if v == nil {
 		return true
 	}
-	v.s.contain("Visible", func() { seen = v.s.srv.opts.Visible(v.caller, i) })
-	return seen
+	defer func() {
+		if p := recover(); p != nil {
+			seen = false
+			v.s.hiding.panicked(v.s, p)
+		}
+	}()
+	return v.s.srv.opts.Visible(v.caller, i)
+}
+
+// panicLog keeps a Visible that panics for every item of every list from flooding the log.
+type panicLog struct {
+	last   atomic.Int64 // when a panic was logged, unix nanoseconds
+	silent atomic.Int64 // how many there were since then
+}
+
+// panicEvery is how often panics of Visible are logged.
+const panicEvery = time.Minute
+
+// panicked counts a panic, and logs it if none was logged within a minute.
+func (l *panicLog) panicked(s *service, p any) {
+	s.rt.node.Kernel().CountPanic()
+	now, last := time.Now().UnixNano(), l.last.Load()
+	if last != 0 && now-last < int64(panicEvery) || !l.last.CompareAndSwap(last, now) {
+		l.silent.Add(1)
+		return
+	}
+	s.rt.log.Error("a function of the server panicked", "server", s.id, "function", "Visible", "panic", p,
+		"unlogged", l.silent.Swap(0), "stack", string(debug.Stack()))
 }
 
 // viewOf is the server as a principal sees it. who is asked only where that matters.

@@ -33,13 +33,20 @@ type Error struct {
 var _ error = (*Error)(nil)
 
 // Error returns the message and the code.
-func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
+// Error has the message and the code. A nil *Error that was returned as an error, by mistake,
+// says so.
+func (e *Error) Error() string {
+	if e == nil {
+		return "a nil *mcp.Error"
+	}
+	return fmt.Sprintf("%s (%d)", e.Message, e.Code)
+}
 
 // Is reports whether target is an [*Error] with the same code, so that errors.Is
 // works with the values of [NewError].
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
-	return ok && t.Code == e.Code
+	return ok && e != nil && t != nil && t.Code == e.Code
 }
 
 // NewError returns an error with the code. An empty message stands for the one the

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -53,6 +54,37 @@ func TestTry(t *testing.T) {
 		},
 		`a prompt needs a name`: func() (func() error, func()) {
 			return func() error { return troupe.TryAddPrompt(s, troupe.Prompt{}, nil) }, func() { troupe.AddPrompt(s, troupe.Prompt{}, nil) }
+		},
+		`tool "n": its handler is nil`: func() (func() error, func()) {
+			n := troupe.Tool{Name: "n"}
+			return func() error { return troupe.TryAddTool[struct{}, string](s, n, nil) }, func() { troupe.AddTool[struct{}, string](s, n, nil) }
+		},
+		`tool "r": its handler is nil`: func() (func() error, func()) {
+			n := troupe.Tool{Name: "r", InputSchema: []byte(`{"type":"object"}`)}
+			return func() error { return troupe.TryAddRawTool(s, n, nil) }, func() { troupe.AddRawTool(s, n, nil) }
+		},
+		`prompt "n": its handler is nil`: func() (func() error, func()) {
+			n := troupe.Prompt{Name: "n"}
+			return func() error { return troupe.TryAddPrompt(s, n, nil) }, func() { troupe.AddPrompt(s, n, nil) }
+		},
+		`resource "x://n": its handler is nil`: func() (func() error, func()) {
+			n := mcp.Resource{URI: "x://n", Name: "n"}
+			return func() error { return troupe.TryAddResource(s, n, nil) }, func() { troupe.AddResource(s, n, nil) }
+		},
+		`resource template "x://{n}": its handler is nil`: func() (func() error, func()) {
+			n := mcp.ResourceTemplate{URITemplate: "x://{n}", Name: "n"}
+			return func() error { return troupe.TryAddResourceTemplate(s, n, nil) }, func() { troupe.AddResourceTemplate(s, n, nil) }
+		},
+		`method "acme/n": its handler is nil`: func() (func() error, func()) {
+			n := troupe.Method{Name: "acme/n"}
+			return func() error { return troupe.TryAddMethod[struct{}, struct{}](s, n, nil) }, func() { troupe.AddMethod[struct{}, struct{}](s, n, nil) }
+		},
+		`notification "acme/n": its handler is nil`: func() (func() error, func()) {
+			return func() error { return troupe.TryAddNotification[struct{}](s, "acme/n", nil) }, func() { troupe.AddNotification[struct{}](s, "acme/n", nil) }
+		},
+		`method "tools/call": it is empty, or`: func() (func() error, func()) {
+			f := func(*troupe.Peer, struct{}) {}
+			return func() error { return troupe.TryAddNotification(s, "tools/call", f) }, func() { troupe.AddNotification(s, "tools/call", f) }
 		},
 		`resource "": it needs`: func() (func() error, func()) {
 			return func() error { return troupe.TryAddResource(s, mcp.Resource{}, read) }, func() { troupe.AddResource(s, mcp.Resource{}, read) }
@@ -202,6 +234,28 @@ func TestPrincipalsArePrintedWithoutTheirToken(t *testing.T) {
 			t.Errorf("it prints %s", got)
 		}
 	}
+}
+
+// TestNilErrors has handlers return a nil pointer as an error that is not nil.
+func TestNilErrors(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{Authenticate: func(r *http.Request) (troupe.Principal, error) {
+			if r.Header.Get("Authorization") != "" {
+				return troupe.Principal{}, (*troupe.AuthError)(nil)
+			}
+			return troupe.Principal{}, nil
+		}}, nil)
+		h.AddTool("nil", 0, func(context.Context, *troupe.Call) (string, error) { return "", (*mcp.Error)(nil) })
+		troupe.AddPrompt(h.Server, troupe.Prompt{Name: "nil"}, func(context.Context, *troupe.Call, map[string]string) (*mcp.GetPromptResult, error) {
+			return nil, (*mcp.Error)(nil)
+		})
+		c := h.Session()
+		host.Equal(t, "a tool", c.Post(host.Call("1", "nil", `{}`)).Body, host.ToolFault("1", "a nil *mcp.Error"))
+		host.Equal(t, "a prompt", c.Post(host.Method("1", "prompts/get", `{"name":"nil"}`)).Body, host.Fault("1", -32603, "internal error", ""))
+		if a := c.Post(host.Method("1", "ping", ""), "Authorization", "x"); a.StatusCode != 401 {
+			t.Errorf("Authenticate: %s", a.Status)
+		}
+	})
 }
 
 // TestCapabilitiesAreObjects refuses capabilities that are something else.

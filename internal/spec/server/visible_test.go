@@ -1,9 +1,11 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -46,6 +48,8 @@ func filtered(t *testing.T, o troupe.Options) (h *host.Host, hidden *atomic.Bool
 	}
 	troupe.AddResource(h.Server, mcp.Resource{URI: "test://secret", Name: "s"}, read)
 	troupe.AddResourceTemplate(h.Server, mcp.ResourceTemplate{URITemplate: "secret://{id}", Name: "t"}, read)
+	troupe.AddResource(h.Server, mcp.Resource{URI: "open:///secret", Name: "s"}, read)
+	troupe.AddResourceTemplate(h.Server, mcp.ResourceTemplate{URITemplate: "open:///{id}", Name: "o"}, read)
 	return h, hidden
 }
 
@@ -66,6 +70,7 @@ func TestHidden(t *testing.T) {
 			{"prompts/get", `{"name":"secret"}`, host.Fault("1", host.BadParam, "Unknown prompt: secret", "")},
 			{"resources/read", `{"uri":"test://secret"}`, host.Fault("1", -32002, "resource not found", `{"uri":"test://secret"}`)},
 			{"resources/read", `{"uri":"secret://7"}`, host.Fault("1", -32002, "resource not found", `{"uri":"secret://7"}`)},
+			{"resources/read", `{"uri":"open:///secret"}`, host.Fault("1", -32002, "resource not found", `{"uri":"open:///secret"}`)},
 			{"resources/subscribe", `{"uri":"test://secret"}`, host.Fault("1", -32002, "resource not found", `{"uri":"test://secret"}`)},
 			{"resources/subscribe", `{"uri":"test://nowhere"}`, host.Fault("1", -32002, "resource not found", `{"uri":"test://nowhere"}`)},
 			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"secret"},"argument":{"name":"a","value":""}}`, host.Fault("1", host.BadParam, "Unknown prompt: secret", "")},
@@ -250,7 +255,8 @@ func TestUpdatesOfHidden(t *testing.T) {
 func TestVisiblePanics(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		var broken atomic.Bool
-		h := host.New(t, troupe.Options{}, &troupe.ServerOptions{Visible: func(_ troupe.Principal, i troupe.Item) bool {
+		var log bytes.Buffer
+		h := host.New(t, troupe.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, &troupe.ServerOptions{Visible: func(_ troupe.Principal, i troupe.Item) bool {
 			if broken.Load() && i.Name == "echo" {
 				panic("no claims")
 			}
@@ -272,6 +278,12 @@ func TestVisiblePanics(t *testing.T) {
 		host.Equal(t, "in a call", c.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.Fault("1", host.BadParam, "Unknown tool: echo", ""))
 		if h.Gauge("troupe.panics", "") == before {
 			t.Error("the panic in a call is not counted")
+		}
+		time.Sleep(time.Minute)
+		c.Post(host.Method("1", "tools/list", `{}`))
+		synctest.Wait()
+		if n := strings.Count(log.String(), "no claims"); n != 2 || !strings.Contains(log.String(), "unlogged=") {
+			t.Errorf("it is logged %d times within a minute and after it:\n%s", n, log.String())
 		}
 		broken.Store(false)
 		host.Equal(t, "afterwards", c.Post(host.Call("2", "echo", `{"text":"x"}`)).Body, host.TextResult("2", "x"))
