@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server/ats"
+
+	"github.com/troupe-run/troupe/internal/testkit"
 )
 
 // childEnv makes the test binary run as one of the child processes below.
@@ -24,6 +26,7 @@ func TestMain(m *testing.M) {
 	// The file store's clock is one goroutine per process. Started inside a
 	// bubble it would keep that bubble's time from passing.
 	ats.Register()
+	testkit.SpareCollections()
 	os.Exit(m.Run())
 }
 
