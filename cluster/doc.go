@@ -4,28 +4,31 @@
 //
 // # Guarantees
 //
-//   - What was acknowledged survives the death of the process. A power cut may
-//     cost the file store's sync interval (Options.Sync), or nothing.
-//   - A disk that is full costs no acknowledged write. Writes are refused with
-//     ErrRetry until there is room; then the server is started again in place.
+//   - An acknowledged write survives the death of the process. A power cut may
+//     cost the writes of the file store's last sync interval (Options.Sync), or
+//     nothing.
+//   - A full disk costs no acknowledged write. Writes are refused with
+//     ErrRetry until there is room; then the server is restarted in this
+//     process.
 //   - Every error says what became of the operation. ErrNotFound, ErrConflict,
-//     ErrFenced, ErrRetry, ErrFull and ErrTooBig mean it was not done;
-//     ErrUnavailable means that nobody knows.
-//   - "Not found" is only ever said after a read from the stream leader.
-//   - Once Rewrite has succeeded on a stream, no append of the previous writer is
-//     accepted (ErrFenced): every append names the revision of the writer
-//     record it was made under, and the store checks it.
+//     ErrFenced, ErrRetry, ErrFull and ErrTooBig mean that it was not done;
+//     ErrUnavailable means that the outcome is unknown.
+//   - ErrNotFound is only returned after a read from the stream leader.
+//   - Once Rewrite has succeeded on a stream, the store accepts no append of
+//     the previous writer (ErrFenced): every append names the revision of the
+//     writer record it was made under, and the store checks it.
 //   - No call takes longer than its context, nor longer than 5 s plus the time
 //     of a retry, whatever happens to NATS.
 //   - Nothing grows without bound: streams have byte budgets and refuse what
-//     exceeds them, everything stored has a lifetime, calls in flight are
+//     exceeds them, everything stored has a lifetime, and calls in flight are
 //     counted and capped.
 //
 // # Goroutines
 //
 // All methods of Node and Keyring may be called from any goroutine. Append's
-// done function runs on the one goroutine that receives acknowledgements, or on
-// the one that flushes (Options.Sync below 0): it must not block and must not wait for another call of this package.
+// done function runs on the goroutine that receives acknowledgements, or on the
+// one that flushes (Options.Sync below 0). It must not block, and must not wait
+// for another call of this package.
 //
 // # States of a node
 //
@@ -41,15 +44,15 @@
 //	             ▼
 //	          Close
 //
-// A suspended node takes no new work; what it still writes is guarded by the
-// fence, not by the lease.
+// A suspended node takes no new work. The fence guards the writes that it still
+// makes; the lease does not.
 //
 // # Layout
 //
-// Records are messages with the subject as key, one message per subject, first
-// byte a version. An empty message is a tombstone that expires by itself.
-// Events live under ev.<tenant>.<server>.<session>.<stream>: .open is the
-// writer record, .body what belongs to it, .0 to .999 a ring of appends.
+// Records are messages whose key is their subject, one message per subject;
+// their first byte is a version. An empty message is a tombstone that expires
+// by itself. Events live under ev.<tenant>.<server>.<session>.<stream>: .open
+// is the writer record, .body its body, .0 to .999 a ring of appends.
 //
 // # Not the public API
 //

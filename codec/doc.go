@@ -3,28 +3,28 @@
 //
 // # Reading
 //
-// [Scan] classifies a message in one pass over its bytes and returns spans of them. What it accepts is strict JSON
-// through and through (RFC 8259, UTF-8, no unpaired surrogate escapes, bounded depth), so [Field], [Members],
-// [Elements], [Str], [SameString], [AppendCompact] and [UnmarshalValid] may walk any span it returned without checking again.
-// Scan allocates nothing unless the message is refused or its method is written with escapes. [DecodeHeader] reads the
-// headers in which clients repeat parts of a message.
+// [Scan] classifies a message in one pass over its bytes and returns spans of them. It accepts only strict JSON (RFC
+// 8259, UTF-8, no unpaired surrogate escapes, bounded depth). So [Field], [Members], [Elements], [Str], [SameString],
+// [AppendCompact] and [UnmarshalValid] may walk any span it returned without another check. Scan allocates nothing
+// unless it refuses the message or the method is written with escapes. [DecodeHeader] reads the headers in which
+// clients repeat parts of a message.
 //
 // # Writing
 //
-// The Append functions splice raw members into an envelope. They never add a line break; the raw members they are
-// given must be valid JSON and, where the framing is line based, must have gone through [AppendCompact].
+// The Append functions splice raw members into an envelope. They never add a line break. The raw members must be valid
+// JSON; where messages are lines, [AppendCompact] must have removed their line breaks.
 //
 // # Payloads
 //
-// [Marshal] and [Unmarshal] are what encoding/json would be with these differences: keys are matched exactly,
-// numbers decoded into any keep their digits as json.Number, the characters <, > and & stay as they are, nil slices
-// are written as [], a nil []byte as "" and nil maps as {}, map keys are sorted, and everything that is written is
-// compact and UTF-8. Nothing that was decoded refers to the input, so the input may live in a pooled [Buffer].
+// [Marshal] and [Unmarshal] differ from encoding/json in the following. Keys are matched exactly. Numbers decoded into
+// any keep their digits as json.Number. The characters <, > and & stay as they are. Nil slices are written as [], a nil
+// []byte as "" and nil maps as {}. Map keys are sorted. The output is compact and UTF-8. Decoded values never refer to
+// the input, so the input may live in a pooled [Buffer].
 //
 // # Concurrency
 //
-// All functions may be called from any goroutine. A [Message] and a [Buffer] belong to one goroutine at a time, and
-// the spans of a Message live only as long as the bytes it was scanned from.
+// All functions may be called from any goroutine. A [Message] and a [Buffer] belong to one goroutine at a time. The
+// spans of a Message are valid only as long as the bytes that it was scanned from.
 //
 // # Not the public API
 //

@@ -6,40 +6,39 @@
 // # Guarantees
 //
 // Request ids, progress tokens, `_meta`, tool schemas, arguments and structured
-// content are kept as the bytes that arrived (white space apart) and leave as
-// those bytes. Every other member, cursors among them, comes back as the same JSON
-// value. Members the protocol does not define are kept in both capability sets, in
+// content keep the bytes that arrived (white space apart), and are sent as those
+// bytes. Every other member, cursors among them, comes back as the same JSON value.
+// Members that the protocol does not define are kept in both capability sets, in
 // `_meta` and in content blocks of an unknown type; elsewhere they are dropped.
 //
 // An optional member whose zero value means something (total 0, size 0, priority 0,
-// hasMore false) is a pointer, and nil means absent; only in [Task.TTL], which is
-// required, nil is the explicit null the protocol asks for. An optional string,
-// list or map that is empty counts as absent, and so does a boolean that defaults
-// to false.
+// hasMore false) is a pointer, and nil means absent. Only in [Task.TTL], which is
+// required, nil is the explicit null of the protocol. An optional string, list or map
+// that is empty counts as absent, and so does a boolean that defaults to false.
 //
-// The types are plain structs with json tags and encode with any encoder that
-// honours them. Package codec is the one production uses: it writes a nil slice
-// as [] (encoding/json writes null, which is not legal for a required list) and
-// matches member names by case. Only unions have methods of their own for
-// encoding or decoding, and none of them lies on the way out of a [CallToolResult].
+// The types are plain structs with json tags and encode with any encoder that honours
+// them. Production uses package codec: it writes a nil slice as [] (encoding/json
+// writes null, which a required list must not be) and matches member names by case.
+// Only unions have their own methods for encoding or decoding, and encoding a
+// [CallToolResult] uses none of them.
 //
 // # Concurrency
 //
 // The tables never change after package initialization and may be read from any
-// goroutine. Values are ordinary data: one that several goroutines read must not
-// be written by any. Byte slices inside decoded values are never shared with the
-// input.
+// goroutine. Values are ordinary data: no goroutine may write one that several read.
+// Byte slices inside decoded values are never shared with the input.
 //
 // # How another revision joins
 //
 // The structs are the union of all revisions; a member means the same in every
-// revision that has it. A revision joins in four places, none of which disturbs
+// revision that has it. A new revision changes four places, none of which disturbs
 // the others:
 //
 //   - revision.go gets its constant and date, and the features it brings or drops;
-//   - methods.go gets its new methods, and the spans of the others their end;
-//   - a member it adds becomes an optional member of the existing struct, a type it
-//     adds goes into the file of its subject;
+//   - methods.go gets its new methods, and the last revision of the methods it
+//     drops;
+//   - a new member becomes an optional member of the existing struct, and a new type
+//     goes into the file of its subject;
 //   - project_*.go, by subject, says what a peer of an older revision must not be
 //     sent. The For methods there clear or convert the members that came later; they
 //     are applied where lists, results and questions are encoded.
@@ -47,20 +46,23 @@
 // # Projection
 //
 // A For method never changes its input, which handlers may share between calls and
-// between peers of several revisions. It returns what it was given when nothing has
-// to change, and results for the newest revisions of both eras without looking at
-// their content. A revision that is none counts as older than all. What a peer may
-// not know, because it came later or because it is gone, is converted where something
-// it knows says the same (audio as an embedded resource, a link as text, structured
-// content as text, a list of blocks as several messages), else cleared; a question that would lose its meaning is an error that
-// wraps [ErrInexpressible]. Content of unknown types, schemas of arguments, and
-// `_meta` of params and results pass as they are.
+// between peers of several revisions. It returns its input when nothing has to
+// change. It returns results for the newest revisions of both eras without looking at
+// their content. A revision that is none counts as older than all.
 //
-// What 2026-07-28 requires of results beyond their content, resultType and where
-// they may be kept ttlMs and cacheScope, no For method adds: whoever encodes a result
-// for that revision knows them. Towards older ones they are cleared.
+// A For method converts what a peer does not know, because it came later or because
+// it is gone, where something that the peer knows says the same: audio becomes an
+// embedded resource, a link becomes text, structured content becomes text, a list of
+// blocks becomes several messages. Otherwise it clears it. A question that would lose
+// its meaning is an error that wraps [ErrInexpressible]. Content of unknown types,
+// schemas of arguments, and `_meta` of params and results pass as they are.
 //
-// The tests read the official schemas: they fail when a definition or a property of
-// the newest revisions of both eras has no counterpart here, and when a value that was
-// projected for another revision has a member its schema does not name.
+// 2026-07-28 requires more of results than their content: resultType and, for results
+// that may be cached, ttlMs and cacheScope. No For method adds them: the caller that
+// encodes a result for that revision knows them. For older revisions they are
+// cleared.
+//
+// The tests read the official schemas. They fail when a definition or a property of
+// the newest revisions of both eras has no counterpart here, and when a value that
+// was projected for another revision has a member that its schema does not name.
 package mcp

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 )
 
-// admit makes all checks that come before the dispatcher. Nil lets the request through.
+// admit makes all checks that come before the dispatcher. It returns nil if the request may go on.
 func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *refusal {
 	loopback := onLoopback(r)
 	if !h.o.hostAllowed(r.Host, loopback) {
@@ -95,7 +95,7 @@ func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request)
 	if v := r.Header["Content-Encoding"]; len(v) > 1 || len(v) == 1 && !strings.EqualFold(v[0], "identity") {
 		return refuseEncoding
 	}
-	// What comes to the messages endpoint is answered elsewhere.
+	// Requests to the messages endpoint are answered on the session's stream, so they need no Accept.
 	if x.endpoint == streamable {
 		if json, sse := accepts(r.Header["Accept"]); !json || !sse {
 			return refuseAcceptPost
@@ -116,7 +116,7 @@ func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request)
 	return nil
 }
 
-// maxAhead bounds the memory that is set aside on the word of a Content-Length, before its bytes have come.
+// maxAhead bounds the memory, in bytes, that is allocated for an announced Content-Length before the body has come.
 const maxAhead = 64 << 10
 
 // readBody reads the body into x.Body, at most MaxBody+1 bytes of it.
@@ -126,7 +126,7 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 	}
 	x.body = codec.GetBuffer()
 	b := x.body.B[:0]
-	// One byte more than announced, so that the end is seen without another round.
+	// One byte more than announced, so that the last read also finds the end.
 	b = slices.Grow(b, int(min(max(r.ContentLength, 0)+1, maxAhead)))
 	h.reads.begin(&x.watch, w)
 	defer h.reads.end(&x.watch)
@@ -157,7 +157,7 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 }
 
 func refuseUnread(err error) *refusal {
-	var tooLarge *http.MaxBytesError // of a middleware with a lower limit
+	var tooLarge *http.MaxBytesError // set by a middleware with a lower limit
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return refuseSlowBody
@@ -167,7 +167,7 @@ func refuseUnread(err error) *refusal {
 	return refuseBody
 }
 
-// visible reports whether s is a session id by the specification: one or more of 0x21 to 0x7E.
+// visible reports whether s is a valid session id: one or more characters of 0x21 to 0x7E.
 func visible(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if s[i] < 0x21 || s[i] > 0x7e {

@@ -10,23 +10,24 @@ import (
 	"time"
 )
 
-// drainConn is a connection that a DrainListener let in. It knows whether it waits for a request, and can be asked to leave then.
+// drainConn is a connection that a DrainListener accepted. It knows whether it waits for a request, and closes itself
+// on demand while it does.
 //
-// A server that closes a kept connection may meet a request that is on its way, which its client cannot send again: it
-// does not know whether it was received. What is on the network nobody sees. But most of the time such a request has
-// arrived, and only the goroutine that reads the connection has not run since. So that goroutine does the closing, right
-// after it has looked once more.
+// A server that closes a kept connection may lose a request that is on its way. Its client cannot send it again,
+// because it does not know whether the server got it. Nobody sees a request that is still on the network. Most of the
+// time, though, the request has arrived and only the goroutine that reads the connection has not run yet. So that
+// goroutine closes the connection, after it has looked once more.
 type drainConn struct {
 	net.Conn
 	listener *DrainListener
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	idle    bool       // nothing has come since the last response, or since the connection was made
-	closing bool       // to leave: the read deadline has passed, whatever others set
+	closing bool       // asked to close: the read deadline has passed, whatever others set
 	until   time.Time  // the read deadline that others set
 }
 
-// drainConnOf is the drainConn below c, nil if there is none.
+// drainConnOf returns the drainConn below c, or nil if there is none.
 func drainConnOf(c net.Conn) *drainConn {
 	for {
 		switch t := c.(type) {
@@ -40,7 +41,7 @@ func drainConnOf(c net.Conn) *drainConn {
 	}
 }
 
-// setIdle notes that the next request is waited for, or no longer.
+// setIdle notes whether the connection waits for its next request.
 func (g *drainConn) setIdle(waits bool) {
 	if g == nil {
 		return
@@ -52,7 +53,7 @@ func (g *drainConn) setIdle(waits bool) {
 	}
 }
 
-// closeIfIdle has the connection closed if it waits for a request and none has come.
+// closeIfIdle makes the connection close if it waits for a request and none has come.
 func (g *drainConn) closeIfIdle() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -61,7 +62,7 @@ func (g *drainConn) closeIfIdle() {
 	}
 }
 
-// keepOpen takes back what leave asked for. mu is held.
+// keepOpen takes back what closeIfIdle asked for. mu is held.
 func (g *drainConn) keepOpen() {
 	if g.closing {
 		g.closing = false
@@ -106,10 +107,10 @@ func (g *drainConn) Close() error {
 	return g.Conn.Close()
 }
 
-// NetConn is the connection below, as of a TLS connection.
+// NetConn returns the connection below, as tls.Conn does.
 func (g *drainConn) NetConn() net.Conn { return g.Conn }
 
-// CloseWrite ends what is written, where the connection below can.
+// CloseWrite closes the writing side, if the connection below can.
 func (g *drainConn) CloseWrite() error { return closeWrite(g.Conn) }
 
 func closeWrite(c net.Conn) error {

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// lastLook reads what has come on c, and does not wait.
+// lastLook reads what has come on c. It does not wait.
 func lastLook(c net.Conn, p []byte) (n int) {
 	s, ok := c.(syscall.Conn)
 	if !ok {

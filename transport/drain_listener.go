@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// DrainListener is a listener for s.Serve that can let nobody in any more while those who are in are served on: a server that
-// ends, or is to be replaced, finishes what came to it. http.Server.Shutdown cannot do that, since it closes each
-// connection that has no request at the moment, and with it the request that is on its way there.
+// DrainListener is a listener for s.Serve that can stop accepting while the connections it accepted are served on. So a
+// server that ends, or is replaced, finishes the requests that it got. http.Server.Shutdown cannot do that: it closes
+// each connection that has no request at the moment, and loses a request that is on its way there.
 //
 // Make it with NewDrainListener. Its methods may be called from any goroutine.
 type DrainListener struct {
@@ -20,10 +20,10 @@ type DrainListener struct {
 	shut chan struct{} // closed by Shut
 	done chan struct{} // closed by Close
 
-	mu     sync.Mutex // guards what follows
-	late   []net.Conn // were open when Shut came, and not yet accepted
+	mu     sync.Mutex // guards the fields below
+	late   []net.Conn // made before Shut, and not yet accepted
 	closed bool
-	reuse  *reuse // that gives connections back, nil if none does
+	reuse  *reuse // the listener that gives connections back, nil if there is none
 	conns  map[*drainConn]struct{}
 }
 
@@ -47,8 +47,8 @@ func NewDrainListener(ln net.Listener, s *http.Server) *DrainListener {
 	return d
 }
 
-// Open returns the number of connections that are served or wait for their next request. Those of open event streams
-// that were taken over from net/http are not among them: see Handler.Streams.
+// Open returns the number of connections that are served or wait for their next request. It does not count those that
+// an open event stream took over from net/http: see Handler.Streams.
 func (d *DrainListener) Open() int {
 	n := int(d.open.Load())
 	d.mu.Lock()
@@ -62,8 +62,8 @@ func (d *DrainListener) Open() int {
 	return n
 }
 
-// Accept waits for the next connection. After Shut it returns those that had come before, and then waits for Close, so
-// that Serve goes on.
+// Accept waits for the next connection. After Shut it returns the connections that had been made before, and then waits
+// for Close, so that Serve goes on.
 func (d *DrainListener) Accept() (net.Conn, error) {
 	if !d.isShut() {
 		c, err := d.Listener.Accept()
@@ -74,7 +74,7 @@ func (d *DrainListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 	}
-	d.once.Do(d.close) // another goroutine may be about to
+	d.once.Do(d.close) // another goroutine may be about to close it
 	d.mu.Lock()
 	if n := len(d.late); n > 0 && !d.closed {
 		c := d.late[n-1]
@@ -87,7 +87,7 @@ func (d *DrainListener) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-// track lets c in.
+// track adds c to the connections that CloseIdle looks at.
 func (d *DrainListener) track(c net.Conn) net.Conn {
 	g := &drainConn{Conn: c, listener: d, idle: true}
 	d.mu.Lock()
@@ -96,18 +96,19 @@ func (d *DrainListener) track(c net.Conn) net.Conn {
 	return g
 }
 
-// untrack notes that g is closed.
+// untrack removes g, which is closed.
 func (d *DrainListener) untrack(g *drainConn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.conns, g)
 }
 
-// CloseIdle closes the connections that wait for a request, but those on which one has come: each is looked at just
-// before. It does not wait for that; Open tells. A request that is still on the network is lost, and its client does
-// not know whether it was received, so that CloseIdle is for connections that were silent for a while.
+// CloseIdle closes the connections that wait for a request, except those on which one has come: each connection is
+// looked at just before. CloseIdle does not wait until they are closed; Open tells. A request that is still on the
+// network is lost, and its client does not know whether the server got it. So use CloseIdle for connections that have
+// been silent for a while.
 //
-// http.Server.Shutdown does not look: it also closes connections whose request has come, and was not yet read.
+// http.Server.Shutdown does not look: it also closes connections whose request has come and was not yet read.
 func (d *DrainListener) CloseIdle() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -125,8 +126,8 @@ func (d *DrainListener) isShut() bool {
 	}
 }
 
-// Shut closes the listener: from now on connections are refused. Those that had been made are served, also the ones
-// that nobody had accepted yet, where the system lets that be seen (Linux). Serve does not return for it.
+// Shut closes the listener: from now on connections are refused. Connections that had been made are served, also those
+// that nobody had accepted yet, if the system can list them (Linux). Serve does not return when Shut is called.
 func (d *DrainListener) Shut() {
 	d.mu.Lock()
 	if !d.isShut() {
@@ -150,7 +151,7 @@ func (d *DrainListener) close() {
 	d.late = late
 }
 
-// Close closes the listener, and has Accept fail. Connections that were accepted stay.
+// Close closes the listener and makes Accept fail. It does not close connections that were accepted.
 func (d *DrainListener) Close() error {
 	d.Shut()
 	d.mu.Lock()

@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// lastCallers stops a TCP listener, and returns the connections that the kernel had made for it and nobody had
-// accepted. Closing the listener would reset them, and with them requests that their clients take for sent.
+// lastCallers stops a TCP listener. It returns the connections that the kernel had made for it and nobody had accepted:
+// closing the listener would reset them, and lose requests that their clients have sent.
 func lastCallers(ln net.Listener) []net.Conn {
 	tcp, ok := ln.(*net.TCPListener)
 	if !ok {
@@ -29,7 +29,7 @@ func lastCallers(ln net.Listener) []net.Conn {
 			}
 			fds = append(fds, c)
 		}
-		// Right behind it, so that hardly anyone gets in between.
+		// Right after the last accept, so that hardly any connection comes in between.
 		_ = syscall.Shutdown(int(fd), syscall.SHUT_RD)
 	})
 	var all []net.Conn

@@ -11,8 +11,8 @@ import (
 // comment keeps a connection alive; parsers of event streams ignore it.
 const comment = ":\n\n"
 
-// appendEvent appends one server-sent event. Line breaks in data, which JSON has only as white space, split it into
-// several data lines; an id that could not be sent as one line is left out.
+// appendEvent appends one server-sent event. A line break in data, which JSON has only as white space, begins another
+// data line. An id that cannot be sent as one line is left out.
 func appendEvent(dst []byte, id string, retryMS int, data []byte) []byte {
 	if id != "" && !strings.ContainsAny(id, "\n\r\x00") {
 		dst = append(dst, "id: "...)
@@ -39,8 +39,8 @@ func appendEvent(dst []byte, id string, retryMS int, data []byte) []byte {
 	}
 }
 
-// appendLine appends data, which must be JSON, such that it is one line. What is no JSON becomes one line all the same:
-// whoever reads lines must not take the rest of a message for another one.
+// appendLine appends data, which must be JSON, as one line. Data that is not JSON becomes one line too, so that the
+// reader cannot take the rest of a message for another one.
 func appendLine(dst, data []byte) []byte {
 	if bytes.IndexByte(data, '\n') < 0 && bytes.IndexByte(data, '\r') < 0 {
 		return append(dst, data...)
@@ -55,10 +55,10 @@ func appendLine(dst, data []byte) []byte {
 	return dst
 }
 
-// blank reports whether data is nothing but JSON's white space.
+// blank reports whether data is empty or only JSON's white space.
 func blank(data []byte) bool { return len(bytes.Trim(data, " \t\r\n")) == 0 }
 
-// cutLine cuts at the first of the three line ends that an event stream knows.
+// cutLine cuts data at the first of the three line ends that an event stream has.
 func cutLine(data []byte) (line, rest []byte, more bool) {
 	line = data
 	end := bytes.IndexByte(data, '\n')

@@ -9,17 +9,17 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 )
 
-// Forwarded finds out who made a request that came through proxies. The zero value trusts none.
+// Forwarded finds the client of a request that came through proxies. The zero value trusts no proxy.
 type Forwarded struct {
-	Trusted []netip.Prefix // addresses of proxies whose word counts
+	Trusted []netip.Prefix // addresses of proxies whose headers count
 }
 
 // maxHops bounds how many proxies a request may have come through.
 var maxHops = limits.Hops.Value()
 
-// Seen returns r as its client sent it: with the client's address for RemoteAddr, where trusted proxies say it in
-// Forwarded (RFC 7239) or X-Forwarded-For. r is not changed, and returned as it is where nothing is said. The port is 0
-// if it is not known.
+// Seen returns r with its client's address as RemoteAddr, where trusted proxies give it in Forwarded (RFC 7239) or
+// X-Forwarded-For. The port is 0 if it is not known. Seen does not change r, and returns r itself if the headers say
+// nothing.
 func (f Forwarded) Seen(r *http.Request) *http.Request {
 	if len(f.Trusted) == 0 {
 		return r
@@ -38,11 +38,10 @@ func (f Forwarded) Seen(r *http.Request) *http.Request {
 	return seen
 }
 
-// Client returns the address that a request came from which peer has delivered. The hops that the headers tell are
-// taken from the right, where the nearest proxy wrote: as long as they are trusted the one before counts, and the
-// first that is not is the client. Where that ends at something else than an address the client is the last hop that
-// was one. A Forwarded that is not well-formed tells nothing, and neither do the two headers if both are there and tell
-// different clients: then the client is peer.
+// Client returns the address of the client whose request peer has delivered. It takes the hops in the headers from the
+// right, where the nearest proxy wrote. While a hop is trusted, the hop before it counts; the first that is not trusted
+// is the client. If a hop is no address, the client is the last hop that was one. Client ignores the headers and
+// returns peer if Forwarded is not well-formed, or if both headers are there and name different clients.
 func (f Forwarded) Client(peer netip.AddrPort, header http.Header) netip.AddrPort {
 	if !f.trusts(peer.Addr()) {
 		return peer
@@ -82,7 +81,7 @@ func (f Forwarded) walk(client netip.AddrPort, hops []string) netip.AddrPort {
 func (f Forwarded) trusts(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	for _, p := range f.Trusted {
-		if p.Contains(a) || a.Is4() && p.Contains(netip.AddrFrom16(a.As16())) { // a network may be written so, too
+		if p.Contains(a) || a.Is4() && p.Contains(netip.AddrFrom16(a.As16())) { // a network may be written that way, too
 			return true
 		}
 	}
@@ -90,7 +89,7 @@ func (f Forwarded) trusts(a netip.Addr) bool {
 }
 
 // node reads an address, with or without a port: "192.0.2.1", "192.0.2.1:80", "2001:db8::1", "[2001:db8::1]" and
-// "[2001:db8::1]:80". Names, "unknown" and what a proxy calls a hop that it hides are none.
+// "[2001:db8::1]:80". It returns false for names, for "unknown", and for the label of a hop that a proxy hides.
 func node(s string) (netip.AddrPort, bool) {
 	a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"))
 	if err == nil && strings.HasPrefix(s, "[") == strings.HasSuffix(s, "]") && (a.Is6() || s[0] != '[') {
@@ -107,8 +106,8 @@ func node(s string) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(p.Addr().Unmap().WithZone(""), p.Port()), err == nil
 }
 
-// forwardedHops returns what the elements of Forwarded have for "for", "" where that is missing or there is more than
-// one. It returns false if the value is not well-formed: one client could hide in a quotation what a proxy has added
+// forwardedHops returns the "for" of each element of Forwarded, "" for an element that has none or more than one. It
+// returns false if the value is not well-formed, since a client could open a quotation that hides what a proxy adds
 // behind it.
 func forwardedHops(value string) (hops []string, ok bool) {
 	for rest := value; ; {
@@ -154,7 +153,7 @@ func forwardedHops(value string) (hops []string, ok bool) {
 	}
 }
 
-// pairValue reads a token or a quoted string at the start of s, and returns how long it is there; 0 is neither.
+// pairValue reads the token or quoted string at the start of s and returns its length in s, or 0 if there is neither.
 func pairValue(s string) (v string, n int) {
 	if s == "" || s[0] != '"' {
 		n = tokenLen(s)
@@ -177,7 +176,7 @@ func pairValue(s string) (v string, n int) {
 	return "", 0
 }
 
-// tokenLen is the length of the token (RFC 9110, 5.6.2) that s begins with.
+// tokenLen returns the length of the token (RFC 9110, 5.6.2) at the start of s.
 func tokenLen(s string) int {
 	for i := 0; i < len(s); i++ {
 		c := s[i]

@@ -2,11 +2,12 @@ package transport
 
 import "net"
 
-// The client of a stateless stream cancels it by closing the connection. Nobody reads from one that was taken over, so that
-// somebody has to look: where the system can (hangup_linux.go) one goroutine for all of a Handler's, which has a stream
-// cost nothing beside its connection; else read below, whose stack is more than all the rest of a stream.
+// The client of a stateless stream cancels it by closing the connection. Nobody reads from a connection that was taken
+// over, so something must look for its end. On Linux one goroutine looks for all connections of a Handler
+// (hangup_linux.go), so that a stream costs nothing beside its connection. Elsewhere each connection has a goroutine,
+// read below, whose stack is larger than all the rest of a stream.
 
-// notice sees to it that x is closed when the client closes conn. mu is held.
+// notice makes sure that x is closed when the client closes conn. mu is held.
 func (x *Exchange) notice(conn net.Conn) {
 	conn = belowTLS(conn)
 	if x.s.watch = x.h.hangups.add(x, conn); x.s.watch == 0 {
@@ -15,11 +16,11 @@ func (x *Exchange) notice(conn net.Conn) {
 	}
 }
 
-// readMost is how many bytes read takes from a client that has nothing to send, and throws away. Of one that goes on
-// sending the end is noticed by the next write.
+// readMost is how many bytes read takes from a client that has nothing to send, and throws away. If a client sends
+// more, the next write notices its end.
 const readMost = 4 << 10
 
-// read waits for the end of a connection.
+// read waits for the end of a connection, and closes x.
 func (x *Exchange) read(conn net.Conn) {
 	var b [32]byte
 	for n := 0; n < readMost; {
@@ -32,7 +33,7 @@ func (x *Exchange) read(conn net.Conn) {
 	}
 }
 
-// belowTLS is the connection that carries conn: what the client says in TLS is not for us, and its end is the same.
+// belowTLS returns the connection that carries conn. What the client sends over TLS is ignored, and both end together.
 func belowTLS(conn net.Conn) net.Conn {
 	for {
 		t, ok := conn.(interface{ NetConn() net.Conn })

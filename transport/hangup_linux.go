@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// hangups notices when the peers of connections close them, by an epoll of its own that reports nothing else. It has a
-// goroutine, which waits in Go's poller as one for any other file, while there is something to watch and a moment longer.
+// hangups notices when the peers of connections close them, by an epoll of its own that reports nothing else. Its
+// goroutine waits in Go's poller as for any other file. It runs while there is something to watch, and a moment longer.
 // The zero value is ready.
 type hangups struct {
-	mu      sync.Mutex // guards what follows; taken while an Exchange's mu is held, never the other way round
+	mu      sync.Mutex // guards the fields below; taken while an Exchange's mu is held, never the other way round
 	epoll   *os.File   // nil while there is no goroutine
 	fd      int        // of epoll
 	last    uint64
 	watched map[uint64]*Exchange
 }
 
-// add watches conn for x. 0 is that it cannot be watched, and else the number for drop.
+// add watches conn for x. It returns the number to give to drop, or 0 if conn cannot be watched.
 func (p *hangups) add(x *Exchange, conn net.Conn) uint64 {
 	c, ok := conn.(syscall.Conn)
 	if !ok {
@@ -39,7 +39,7 @@ func (p *hangups) add(x *Exchange, conn net.Conn) uint64 {
 	id, fault := p.last, error(nil)
 	event := syscall.EpollEvent{Events: syscall.EPOLLRDHUP | syscall.EPOLLONESHOT, Fd: int32(id), Pad: int32(id >> 32)}
 	err = raw.Control(func(fd uintptr) {
-		// A close of fd takes it out of the epoll. One that was used again is still there.
+		// Closing fd takes it out of the epoll. An fd that is used again is still there.
 		fault = syscall.EpollCtl(p.fd, syscall.EPOLL_CTL_ADD, int(fd), &event)
 		if fault == syscall.EEXIST {
 			fault = syscall.EpollCtl(p.fd, syscall.EPOLL_CTL_MOD, int(fd), &event)
@@ -53,7 +53,7 @@ func (p *hangups) add(x *Exchange, conn net.Conn) uint64 {
 	return id
 }
 
-// drop watches no longer. 0 is nothing.
+// drop stops watching. An id of 0 does nothing.
 func (p *hangups) drop(id uint64) {
 	if id == 0 {
 		return
@@ -64,17 +64,17 @@ func (p *hangups) drop(id uint64) {
 	p.rest()
 }
 
-// restTime is how long the epoll outlives the last connection: making one costs more than a short stream may.
+// restTime is how long the epoll outlives the last connection: to make one can cost more than a short stream.
 const restTime = time.Second
 
-// rest has the goroutine look later whether there is still nothing to watch. mu is held.
+// rest makes the goroutine look later whether there is still nothing to watch. mu is held.
 func (p *hangups) rest() {
 	if len(p.watched) == 0 && p.epoll != nil {
 		_ = p.epoll.SetReadDeadline(time.Now().Add(restTime))
 	}
 }
 
-// rested reports whether there is nothing to watch, and closes the epoll then.
+// rested closes the epoll if there is nothing to watch, and reports whether it did.
 func (p *hangups) rested() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +109,8 @@ func (p *hangups) shut() {
 	p.epoll, p.watched = nil, nil
 }
 
-// run closes the exchanges whose connections are reported, until there has been none for a moment.
+// run closes the exchanges whose connections are reported. It returns when there has been nothing to watch for a
+// moment.
 func (p *hangups) run(epoll syscall.RawConn) {
 	var events [64]syscall.EpollEvent
 	var gone [len(events)]*Exchange
@@ -128,7 +129,7 @@ func (p *hangups) run(epoll syscall.RawConn) {
 			continue
 		}
 		if err != nil || fault != nil {
-			return // Nobody else closes the epoll, and waiting has no fault but EINTR.
+			return // Nobody else closes the epoll, and EpollWait fails only with EINTR.
 		}
 		p.mu.Lock()
 		for i, e := range events[:n] {

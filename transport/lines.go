@@ -7,25 +7,25 @@ import (
 	"io"
 )
 
-// lineRoom is how much of a line is kept without a copy.
+// lineRoom is the size of the read buffer in bytes: a longer line is copied.
 const lineRoom = 32 << 10
 
 var errTooLong = errors.New("transport: the line is too long")
 
-// lines cuts what is read into lines.
+// lines cuts its input into lines.
 type lines struct {
 	r    *bufio.Reader
 	max  int64  // bytes of a line, without its end
-	long []byte // what came of a line before the reader's buffer was full
+	long []byte // the start of a line that is longer than the reader's buffer
 }
 
 func newLines(r io.Reader, most int64) *lines {
 	return &lines{r: bufio.NewReaderSize(r, lineRoom), max: most}
 }
 
-// next returns the next line without LF or CR LF, valid until the next call. What comes before the end of the input is
-// a line, too, if it is not empty. A line over max is skipped to its end and reported as errTooLong; after that, reading
-// goes on. Other errors are those of the reader, and what came of a line before one is lost.
+// next returns the next line without LF or CR LF, valid until the next call. What stands before the end of the input is
+// a line too, unless it is empty. next skips a line over max to its end and returns errTooLong; reading then goes on.
+// Other errors are those of the reader, and the part of a line before them is lost.
 func (l *lines) next() ([]byte, error) {
 	if cap(l.long) > 2*lineRoom {
 		l.long = nil
@@ -37,7 +37,7 @@ func (l *lines) next() ([]byte, error) {
 		if err == nil {
 			part = part[:len(part)-1]
 		}
-		if !skipping && int64(len(l.long)+len(part)) > l.max+1 { // the one may be a CR
+		if !skipping && int64(len(l.long)+len(part)) > l.max+1 { // one byte more, which may be a CR
 			skipping, l.long = true, nil
 		}
 		switch {
@@ -64,14 +64,14 @@ func (l *lines) next() ([]byte, error) {
 	}
 }
 
-// errLeft says that a read was given up.
+// errLeft says that Serve no longer waits for a read.
 var errLeft = errors.New("transport: the read was given up")
 
-// abandonable reads from a reader whose Read cannot be interrupted, on a goroutine of its own, so that one can stop
-// waiting for it. That goroutine ends when its Read returns, and what it has read by then is lost.
+// abandonable reads, on a goroutine of its own, from a reader whose Read cannot be interrupted, so that its caller can
+// stop waiting. That goroutine ends when its Read returns; what it has read by then is lost.
 type abandonable struct {
 	chunks chan chunk
-	stop   <-chan struct{} // gives up the read under way and those to come
+	stop   <-chan struct{} // gives up the read under way and all later ones
 	rest   chunk
 }
 
@@ -86,7 +86,7 @@ func newAbandonable(in io.Reader, stop <-chan struct{}) *abandonable {
 	return r
 }
 
-// fill takes turns between two buffers: the one that was handed over last has been copied when the next is taken.
+// fill alternates two buffers: by the time one is filled again, its last content has been copied.
 func (r *abandonable) fill(in io.Reader) {
 	var bufs [2][lineRoom]byte
 	for i := 0; ; i ^= 1 {
@@ -102,7 +102,7 @@ func (r *abandonable) fill(in io.Reader) {
 	}
 }
 
-// Read is called by one goroutine at a time.
+// Read must be called by one goroutine at a time.
 func (r *abandonable) Read(b []byte) (int, error) {
 	if len(r.rest.data) == 0 && r.rest.err == nil {
 		select {

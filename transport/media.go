@@ -7,7 +7,7 @@ const (
 	typeSSE  = "text/event-stream"
 )
 
-// isJSON reports whether value is a Content-Type of JSON in UTF-8, which is what an absent charset means.
+// isJSON reports whether value is a Content-Type of JSON in UTF-8. Without a charset JSON is UTF-8.
 func isJSON(value string) bool {
 	if value == typeJSON {
 		return true
@@ -27,8 +27,8 @@ func isJSON(value string) bool {
 	return true
 }
 
-// accepts reports whether the values of an Accept header admit JSON and an event stream. Of several ranges that match
-// a type the most specific one counts (RFC 9110, 12.5.1). No header admits nothing: a client must name both.
+// accepts reports whether the values of an Accept header admit JSON and an event stream. If several ranges match a
+// type, the most specific one counts (RFC 9110, 12.5.1). No header admits nothing: a client must name both.
 func accepts(values []string) (json, sse bool) {
 	if len(values) == 1 && values[0] == "application/json, text/event-stream" {
 		return true, true
@@ -48,7 +48,7 @@ func accepts(values []string) (json, sse bool) {
 	return forJSON.admitted, forSSE.admitted
 }
 
-// verdict is what the most specific range seen so far says of one type.
+// verdict is what the most specific range so far says of one type.
 type verdict struct {
 	specificity int
 	admitted    bool
@@ -74,7 +74,7 @@ func (v *verdict) consider(media, exact, family string, admitted bool) {
 	}
 }
 
-// zeroQuality reports whether the parameters of a media range hold a q of 0, in any of its spellings.
+// zeroQuality reports whether the parameters of a media range have a q of 0, however it is written.
 func zeroQuality(params string) bool {
 	for params != "" {
 		var p string
@@ -90,7 +90,7 @@ func zeroQuality(params string) bool {
 	return false
 }
 
-// cutQuoted is strings.Cut that leaves a separator inside of a quoted string alone.
+// cutQuoted is strings.Cut, but ignores a separator inside a quoted string.
 func cutQuoted(s string, sep byte) (before, after string, found bool) {
 	quoted := false
 	for i := 0; i < len(s); i++ {

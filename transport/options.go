@@ -11,10 +11,10 @@ import (
 )
 
 // Dispatcher is what the transport needs from the runtime, one per mounted server. Its methods run on the goroutine
-// that read the request, or on one of their own where the connection cannot be taken over. When a method returns, the
-// request's bytes are reused, and what was neither answered nor opened is answered with 500.
+// that read the request, or on one of their own if the connection cannot be taken over. When a method returns, the
+// request's bytes are reused, and an exchange that was neither answered nor opened is answered with 500.
 type Dispatcher interface {
-	// Post handles one POST. Its body has been read, and x.Msg is what codec.Scan made of it: a single message or a
+	// Post handles one POST. Its body has been read, and x.Msg holds what codec.Scan found in it: a single message or a
 	// batch. The response may still be an open stream when Post returns.
 	Post(x *Exchange)
 
@@ -25,7 +25,7 @@ type Dispatcher interface {
 	Delete(x *Exchange)
 }
 
-// Connector is a Dispatcher that also serves sessions which live on one connection: those of the HTTP+SSE transport.
+// Connector is a Dispatcher that also serves sessions that live on one connection: those of the HTTP+SSE transport.
 type Connector interface {
 	Dispatcher
 
@@ -33,19 +33,19 @@ type Connector interface {
 	// id and then x.Open, or refuses with x.Reject. The session ends with the connection, see Exchange.Gone.
 	Connect(x *Exchange)
 
-	// Message takes one message, or a batch, that a client sent for the session x.SessionID, which may be one of
-	// another principal or of none: that is for Message to find out. It ends with x.Accepted or x.Reject; what the
-	// message asks for is answered on the session's connection.
+	// Message takes one message, or a batch, that a client sent for the session x.SessionID. Message must check that
+	// this session exists and belongs to the caller. It ends with x.Accepted or x.Reject; responses to the message go
+	// out on the session's connection.
 	Message(x *Exchange)
 }
 
-// Observer is told what the transport did of its own accord. Its methods must not block; reasons are short constants
-// fit to be metric labels.
+// Observer gets what the transport does of its own accord. Its methods must not block. Reasons are short constants that
+// can be metric labels.
 type Observer interface {
-	// Rejected is called for each request that did not reach the dispatcher.
+	// Rejected is called for each request that does not reach the dispatcher.
 	Rejected(status int, reason string)
 
-	// Cut is called for each stream that did not end by Finish.
+	// Cut is called for each stream that does not end by Finish.
 	Cut(reason string)
 }
 
@@ -57,18 +57,18 @@ type Options struct {
 	// Limits bound nesting and batches, see codec.Limits.
 	Limits codec.Limits
 
-	// AllowOrigins lists the origins, such as "https://app.example.com", that may call from a browser beside those
-	// of the same host and port and, on a loopback listener, those of a loopback host. "*" allows every origin but
-	// "null".
+	// AllowOrigins lists the origins, such as "https://app.example.com", whose pages may call from a browser. Origins of
+	// the same host and port are always allowed and, on a loopback listener, those of a loopback host. "*" allows every
+	// origin except "null".
 	AllowOrigins []string
 
-	// AllowHosts lists host names, with or without a port, that the Host header may hold. If it is not empty, it is
-	// enforced on every connection. On a loopback listener localhost, 127.0.0.1 and [::1] are always allowed and, if
-	// AllowHosts is empty, nothing else is. "*" allows every host.
+	// AllowHosts lists the host names, with or without a port, that the Host header may hold. If the list is not empty,
+	// it is enforced on every connection. On a loopback listener localhost, 127.0.0.1 and [::1] are always allowed and,
+	// if AllowHosts is empty, nothing else is. "*" allows every host.
 	AllowHosts []string
 
-	// Authenticate returns the principal of a request. Nil lets everyone in with a nil principal. An error is
-	// answered with 401, or as a [Denial] says, and not told to the client.
+	// Authenticate returns the principal of a request. Nil lets every request in, with a nil principal. An error is
+	// answered with 401, or as a [Denial] says; its text is not sent to the client.
 	Authenticate func(*http.Request) (any, error)
 
 	// BodyTimeout is how long the body of a POST may take to arrive. 0 means 30 s.
@@ -77,31 +77,30 @@ type Options struct {
 	// WriteTimeout is how long one write may wait for a peer that does not read. 0 means 30 s.
 	WriteTimeout time.Duration
 
-	// MaxQueued is how many bytes may be queued for one connection. 0 means 1 MiB. An event that does not fit is
-	// taken nevertheless if less than half is queued, so that a large one can be sent at all; else the connection is
-	// cut.
+	// MaxQueued is how many bytes may be queued for one connection. 0 means 1 MiB. An event that does not fit cuts the
+	// connection, unless less than half is queued: then it is taken, so that a large event can be sent at all.
 	MaxQueued int
 
-	// Revisions are the supported values of MCP-Protocol-Version that have sessions, in the order in which they are
-	// told to a client that asked for another one. Empty refuses every such request that has the header.
+	// Revisions are the supported values of MCP-Protocol-Version that have sessions, in the order in which a refusal
+	// lists them to a client that asked for another one. Empty refuses every such request that has the header.
 	Revisions []string
 
-	// Stateless are the supported revisions whose requests stand for themselves, from 2026-07-28 on. Empty refuses such
-	// requests as those of any other revision that is not supported.
+	// Stateless are the supported revisions whose requests belong to no session, from 2026-07-28 on. Empty refuses such
+	// requests like those of any other revision that is not supported.
 	Stateless []string
 
-	// Leaving reports whether the server is about to end, so that clients are to take other connections: responses
-	// say then that theirs is closed after them. Nil is never.
+	// Leaving reports whether the server is about to end. Responses then say that their connection is closed after them,
+	// so that clients make new ones. Nil means never.
 	Leaving func() bool
 
-	// Log gets what is worth an operator's attention. Nil discards it.
+	// Log gets what an operator should see. Nil discards it.
 	Log *slog.Logger
 
-	// Observer is told of refusals and cuts. It may be nil.
+	// Observer gets refusals and cuts. It may be nil.
 	Observer Observer
 }
 
-// filled returns o with its defaults, host names and origins in lower case.
+// filled returns o with its defaults, and with host names and origins in lower case.
 func (o Options) filled() Options {
 	o.MaxBody = limits.MaxBody.Or(o.MaxBody)
 	o.BodyTimeout = limits.BodyTimeout.Or(o.BodyTimeout)
@@ -125,9 +124,9 @@ func lowered(in []string) []string {
 	return out
 }
 
-// Configure sets the limits of s that guard the time before a Handler sees a request: how long a header may take and
-// how large it may be, and how long an idle connection is kept. Fields that are set already stay. It leaves
-// WriteTimeout and ReadTimeout alone, since both would end long calls; the Handler limits bodies and writes itself.
+// Configure sets the limits of s for the time before a Handler sees a request: how long a header may take, how large it
+// may be, and how long an idle connection is kept. It does not change fields that are set. It leaves WriteTimeout and
+// ReadTimeout alone, since both would end long calls; the Handler limits bodies and writes itself.
 func Configure(s *http.Server) {
 	if s.ReadHeaderTimeout == 0 {
 		s.ReadHeaderTimeout = limits.HeaderTimeout.Value()

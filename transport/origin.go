@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// onLoopback reports whether the request came in over a loopback address, which is what DNS rebinding aims at.
+// onLoopback reports whether the request came in over a loopback address, the target of DNS rebinding.
 func onLoopback(r *http.Request) bool {
 	addr, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	return ok && addr.IP.IsLoopback()
 }
 
-// hostAllowed is the check of the Host header against DNS rebinding.
+// hostAllowed checks the Host header, against DNS rebinding.
 func (o *Options) hostAllowed(host string, loopback bool) bool {
 	if !loopback && len(o.AllowHosts) == 0 {
 		return true
@@ -36,8 +36,8 @@ func (o *Options) hostAllowed(host string, loopback bool) bool {
 	return false
 }
 
-// originAllowed is the check of a present Origin header. The opaque origin "null", which any sandboxed page has, is
-// never allowed.
+// originAllowed checks an Origin header that is there. It never allows the opaque origin "null", which any sandboxed
+// page has.
 func (o *Options) originAllowed(origin, host string, loopback bool) bool {
 	scheme, authority, ok := splitOrigin(origin)
 	if !ok {

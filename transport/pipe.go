@@ -18,21 +18,21 @@ import (
 
 // PipeOptions configure a Pipe. The zero value is useful.
 type PipeOptions struct {
-	// MaxBody is the longest line that is read, in bytes, without its end. 0 means 4 MiB.
+	// MaxBody is the length of the longest line that is read, in bytes, without its end. 0 means 4 MiB.
 	MaxBody int64
 
 	// Limits bound nesting and batches, see codec.Limits.
 	Limits codec.Limits
 
-	// MaxQueued is how many bytes may wait to be written. 0 means 1 MiB. A message that does not fit is taken
-	// nevertheless if less than half is queued, so that a large one can be sent at all; else the pipe is cut.
+	// MaxQueued is how many bytes may wait to be written. 0 means 1 MiB. A message that does not fit cuts the pipe,
+	// unless less than half is queued: then it is taken, so that a large message can be sent at all.
 	MaxQueued int
 
-	// Log gets what is worth an operator's attention. Nil discards it. It must not write to what the Pipe writes to.
+	// Log gets what an operator should see. Nil discards it. It must not write to the Pipe's writer.
 	Log *slog.Logger
 
-	// Observer is told of lines that were no messages, by the status a POST would have been answered with, and of
-	// cuts. It may be nil.
+	// Observer gets lines that are no messages, with the status that a POST would have been answered with, and cuts. It
+	// may be nil.
 	Observer Observer
 }
 
@@ -46,22 +46,22 @@ func (o PipeOptions) filled() PipeOptions {
 }
 
 // Pipe is one session over a reader and a writer, with one message a line: the stdio transport of all revisions. Serve
-// reads, and the other methods write, in the order of their calls. Nothing but whole messages goes out, each on one
-// line; only a write that fails or is cut off can leave a part of one.
+// reads. The other methods write, in the order of their calls. A Pipe writes only whole messages, each on one line;
+// only a write that fails or is cut off can leave a part of one.
 //
-// The methods but Serve are those an Exchange has, for a connection that is open from the start and has no status, no
-// ids of events and no keep-alive. They may be called from any goroutine, copy what they are given, and but for Room
-// and Wait never block. A peer that does not read is not cut for the time it takes, only when more is queued than
-// MaxQueued: it owns the process, and may have been put to sleep.
+// The methods other than Serve are those of an Exchange, for a connection that is open from the start and has no
+// status, no ids of events and no keep-alive. They may be called from any goroutine, copy what they are given and,
+// except Room and Wait, never block. A peer that does not read is not cut after a time, only when more than MaxQueued
+// is queued: the peer owns the process, and may have been put to sleep.
 type Pipe struct {
 	in   io.Reader
 	out  io.Writer
 	o    PipeOptions
 	done chan struct{} // closed when the pipe is gone
 
-	mu      sync.Mutex    // guards what follows
+	mu      sync.Mutex    // guards the fields below
 	state   state         // streaming, finishing or gone
-	queue   *codec.Buffer // what the writer has not taken; nil if there is nothing
+	queue   *codec.Buffer // what the writer has not taken; nil if empty
 	writing int           // bytes the writer has taken and not written
 	active  bool          // there is a writer
 	room    chan struct{} // closed when there is room; nil if nobody waits
@@ -69,22 +69,22 @@ type Pipe struct {
 	fault   error // why it is gone; nil if all was written
 }
 
-// NewPipe returns a Pipe that is open. The caller closes in and out, if at all, when the Pipe is done with them.
+// NewPipe returns a Pipe that is open. It never closes in and out; the caller may do that when the Pipe is done.
 func NewPipe(in io.Reader, out io.Writer, o PipeOptions) *Pipe {
 	return &Pipe{in: in, out: out, o: o.filled(), done: make(chan struct{}), state: streaming}
 }
 
 // Serve reads lines and calls take for each message, or batch, in order and on this goroutine. m and line are valid
-// until take returns; while it runs nothing more is read than a buffer holds, so it may wait. Serve is called once. It
-// returns nil at the end of the input, the cause of ctx when that ends first, what is ErrGone when the pipe is closed or
-// a write fails, and else the error of the read. take does not run any more then. A Read that cannot be interrupted is
-// left behind: in is not to be read again.
+// until take returns. While take runs, no more is read than a buffer holds, so take may wait. Call Serve once. It
+// returns nil at the end of the input, the cause of ctx when ctx ends first, ErrGone (wrapped) when the pipe is closed
+// or a write fails, and otherwise the error of the read. take does not run any more then. A Read that cannot be
+// interrupted is left behind: do not read from in again.
 //
-// A line ends with LF or CR LF, and the last one with the input. Blank lines are ignored. A line over MaxBody is skipped
-// and answered with -32600 and no id. A line that is no message is answered with the error of codec.Scan and the id if
-// there was a valid one, with two exceptions that are only logged: what has a method and no id, since it was meant to be
-// a notification, and what has no method but a result or an error, since an answer with its id would be taken for that
-// to a request of the peer's own. What is not even JSON is always answered.
+// A line ends with LF or CR LF, and the last one with the input. Blank lines are ignored. A line over MaxBody is
+// skipped and answered with -32600 and no id. A line that is no message is answered with the error of codec.Scan, and
+// with the id if it has a valid one. Two kinds of JSON are logged and not answered. One has a method and no id: it was
+// meant to be a notification. The other has a result or an error and no method: the peer could take an error with its
+// id for the response to a request of its own.
 //
 // A panic of take is logged and cuts the pipe.
 func (p *Pipe) Serve(ctx context.Context, take func(m *codec.Message, line []byte)) error {
@@ -113,7 +113,7 @@ func (p *Pipe) Serve(ctx context.Context, take func(m *codec.Message, line []byt
 	}
 }
 
-// unread ends a Read that is left behind where that can be done.
+// unread ends a Read that is left behind, if the reader has deadlines.
 func (p *Pipe) unread() {
 	if d, ok := p.in.(interface{ SetReadDeadline(time.Time) error }); ok {
 		_ = d.SetReadDeadline(past)
@@ -124,7 +124,7 @@ func (p *Pipe) line(ctx context.Context, line []byte, m *codec.Message, take fun
 	if e := codec.Scan(line, m, p.o.Limits); e != nil {
 		if e.Code == mcp.CodeInvalidRequest && !answerable(m) {
 			p.observe(http.StatusBadRequest, "message")
-			p.o.Log.DebugContext(ctx, "transport: no message, and not answered", "reason", e.Reason)
+			p.o.Log.DebugContext(ctx, "transport: line is no message and gets no response", "reason", e.Reason)
 			return
 		}
 		p.refuse(ctx, http.StatusBadRequest, "message", e.Code, e.Reason, e.ID)
@@ -132,14 +132,14 @@ func (p *Pipe) line(ctx context.Context, line []byte, m *codec.Message, take fun
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			p.o.Log.LogAttrs(ctx, slog.LevelError, "transport: the taker of messages panicked", panicAttrs(v, debug.Stack())...)
+			p.o.Log.LogAttrs(ctx, slog.LevelError, "transport: message handler panicked", panicAttrs(v, debug.Stack())...)
 			p.cut(cutPanic)
 		}
 	}()
 	take(m, line)
 }
 
-// answerable reports whether what was refused as a message, and left this of itself, is answered.
+// answerable reports whether a line that was refused as a message is answered. m is what the scan found in it.
 func answerable(m *codec.Message) bool {
 	if m.Method != nil {
 		return m.ID != nil
@@ -147,11 +147,11 @@ func answerable(m *codec.Message) bool {
 	return m.Result == nil && m.Err == nil
 }
 
-// refuse answers a line that is not given to take, at the pace of the peer's reading.
+// refuse answers a line that is not given to take. It waits until the peer has read enough.
 func (p *Pipe) refuse(ctx context.Context, status int, reason string, code int, message string, id []byte) {
 	p.observe(status, reason)
 	if p.Room(ctx) != nil {
-		return // Serve sees why
+		return // Serve finds out why
 	}
 	b := codec.GetBuffer()
 	defer b.Free()
@@ -179,11 +179,11 @@ func (p *Pipe) Answer(_ int, body []byte) bool {
 // Accepted does nothing: a notification has no answer.
 func (p *Pipe) Accepted() {}
 
-// Reject writes a JSON-RPC error. Data, if not nil, and id are raw JSON; without an id there is nothing to answer, and
-// the error is logged instead. What a status or a retryAfter would say is not told.
+// Reject writes a JSON-RPC error. Data, if not nil, and id are raw JSON. Without an id there is nothing to answer, and
+// Reject logs the error instead. status and retryAfter are not sent.
 func (p *Pipe) Reject(status, code int, message string, data, id []byte, _ time.Duration) {
 	if id == nil {
-		p.o.Log.Debug("transport: rejected what has no id", "status", status, "code", code, "message", message)
+		p.o.Log.Debug("transport: rejected a message without an id", "status", status, "code", code, "message", message)
 		return
 	}
 	b := codec.GetBuffer()
@@ -207,10 +207,10 @@ func (p *Pipe) Event(_ string, _ int, data []byte) {
 	}
 }
 
-// Comment does nothing: a pipe needs nothing to stay open, and a closed one is seen by reading it.
+// Comment does nothing: a pipe needs nothing to stay open, and reading finds out that it is closed.
 func (p *Pipe) Comment() {}
 
-// Flush does nothing: what is queued is being written.
+// Flush does nothing: queued messages are written at once.
 func (p *Pipe) Flush() {}
 
 // put queues one message, which is not blank. It returns false if it will not be written.
@@ -241,7 +241,7 @@ func (p *Pipe) queued() int {
 	return p.writing + len(p.queue.B)
 }
 
-// start sees to it that somebody writes. mu is held.
+// start makes sure that a writer runs. mu is held.
 func (p *Pipe) start() {
 	if !p.active {
 		p.active = true
@@ -280,8 +280,8 @@ func (p *Pipe) drain() {
 	p.mu.Unlock()
 }
 
-// Room waits until less than half of MaxQueued is queued, which is when any message fits. It returns ErrGone when the
-// pipe is gone, or the cause of ctx.
+// Room waits until less than half of MaxQueued is queued: then any message fits. It returns ErrGone when the pipe is
+// gone, or the cause of ctx.
 func (p *Pipe) Room(ctx context.Context) error {
 	for {
 		p.mu.Lock()
@@ -307,8 +307,8 @@ func (p *Pipe) Room(ctx context.Context) error {
 	}
 }
 
-// Gone has f called once, on its own goroutine, when the pipe is gone: a write failed, it was cut, or it was finished
-// and all is written. If it is gone already, that is at once.
+// Gone calls f once, on a goroutine of its own, when the pipe is gone: a write failed, it was cut, or it was finished
+// and all is written. If the pipe is gone already, Gone does so at once.
 func (p *Pipe) Gone(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -329,8 +329,8 @@ func (p *Pipe) Finish() {
 	}
 }
 
-// Wait waits until the pipe is gone, so call Finish or Cut first. It returns nil if all was written, what is ErrGone if
-// not, or the cause of ctx.
+// Wait waits until the pipe is gone, so call Finish or Cut first. It returns nil if all was written, ErrGone (wrapped)
+// if not, or the cause of ctx.
 func (p *Pipe) Wait(ctx context.Context) error {
 	select {
 	case <-p.done:
@@ -344,7 +344,7 @@ func (p *Pipe) Wait(ctx context.Context) error {
 	return p.fault
 }
 
-// gone says why the pipe takes no messages any more.
+// gone returns the error that says why the pipe takes no messages any more.
 func (p *Pipe) gone() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -355,7 +355,7 @@ func (p *Pipe) gone() error {
 }
 
 // Cut closes the pipe now; what is queued is lost. A Write that is under way is interrupted if the writer has
-// SetWriteDeadline, and else left behind.
+// SetWriteDeadline, and is left behind otherwise.
 func (p *Pipe) Cut() { p.cut(cutAsked) }
 
 func (p *Pipe) cut(reason string) {
@@ -363,7 +363,7 @@ func (p *Pipe) cut(reason string) {
 	p.endAndUnlock(reason, ErrGone)
 }
 
-// endAndUnlock makes the pipe gone: reason says why it is cut, "" that it ended well. mu is held and released.
+// endAndUnlock makes the pipe gone. reason says why it is cut; "" means that it ended well. mu is held, and released.
 func (p *Pipe) endAndUnlock(reason string, fault error) {
 	if p.state == gone {
 		p.mu.Unlock()

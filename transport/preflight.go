@@ -6,15 +6,15 @@ import (
 )
 
 const (
-	// allowedHeaders are what a page may send anywhere, and paramPrefix begins the names of the headers that a tool's
-	// parameters are mirrored in (2026-07-28), of which nobody here knows the rest.
+	// allowedHeaders are the headers that a page may always send. paramPrefix begins the names of the headers that
+	// mirror a tool's parameters (2026-07-28); only the tools know the rest of those names.
 	allowedHeaders = "Content-Type, Accept, Authorization, Mcp-Session-Id, MCP-Protocol-Version, Last-Event-ID, " +
 		"Mcp-Method, Mcp-Name, traceparent, tracestate"
 	paramPrefix = "mcp-param-"
 )
 
 // answerPreflight answers the request by which a browser asks what a page may send. Access-Control-Allow-Headers has no
-// wildcard for a prefix, nor one for requests with credentials: the asked-for Mcp-Param-* are said again.
+// wildcard for a prefix, nor one for requests with credentials, so it repeats the Mcp-Param-* that were asked for.
 func answerPreflight(w http.ResponseWriter, r *http.Request, methods string) {
 	header := w.Header()
 	header.Set("Allow", methods)
@@ -29,7 +29,7 @@ func answerPreflight(w http.ResponseWriter, r *http.Request, methods string) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// params lists the names of parameters' headers among asked, each after a comma.
+// params lists the names of parameters' headers in asked, each after a comma.
 func params(asked []string) string {
 	var b strings.Builder
 	for _, list := range asked {

@@ -15,13 +15,13 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// maxEventID is the longest Last-Event-ID that is passed on.
+// maxEventID is the length of the longest Last-Event-ID, in bytes, that is passed on.
 var maxEventID = limits.EventID.Value()
 
-// maxEchoed is how much of a header's value is sent back in an error.
+// maxEchoed is how many bytes of a header's value an error repeats.
 const maxEchoed = 128
 
-// refusal is the answer to a request that does not reach the dispatcher.
+// refusal is the response to a request that does not reach the dispatcher.
 type refusal struct {
 	status, code int
 	reason       string // metric label
@@ -35,7 +35,7 @@ type refusal struct {
 	hangUp bool
 }
 
-// refusing is the refusal for a row of the table.
+// refusing returns the refusal for a row of the table of faults.
 func refusing(f *faults.Fault) *refusal {
 	return &refusal{status: f.Status, code: f.Code, reason: f.Label, message: f.Text, retryAfter: f.After, hangUp: f.HangUp}
 }
@@ -65,7 +65,7 @@ var (
 		return r
 	}()
 
-	// What is wrong with the headers and _meta of a stateless message; of gives it its id.
+	// These are about the headers and _meta of a stateless message; of gives them its id.
 	refuseNoRevision     = refusing(faults.NoRevision)
 	refuseNoCapabilities = refusing(faults.NoCapabilities)
 	refuseClientInfo     = refusing(faults.ClientInfo)
@@ -73,11 +73,11 @@ var (
 	refuseMethodHeader   = refusing(faults.MethodHeader)
 	refuseNameHeader     = refusing(faults.NameHeader)
 
-	// preflight is no refusal: the request has been answered.
+	// preflight is no refusal: it says that the request has been answered.
 	preflight = &refusal{}
 )
 
-// Denial is an error of Options.Authenticate that says how it is answered.
+// Denial is an error of Options.Authenticate that says how the request is answered.
 type Denial struct {
 	Status    int    // 400 to 599; any other means 401
 	Challenge string // the value of WWW-Authenticate; "" is "Bearer" with 401, and none otherwise
@@ -89,7 +89,7 @@ func (d *Denial) Error() string { return d.Err.Error() }
 // Unwrap returns Err.
 func (d *Denial) Unwrap() error { return d.Err }
 
-// denied is the refusal of a request that is not authenticated.
+// denied returns the refusal of a request that is not authenticated.
 func denied(err error) *refusal {
 	d, ok := errors.AsType[*Denial](err)
 	if !ok {
@@ -106,7 +106,7 @@ func denied(err error) *refusal {
 	return &no
 }
 
-// of is the refusal of m, whose id it carries if m is a request.
+// of returns the refusal with the id of m, if m is a request.
 func (r refusal) of(m *codec.Message) *refusal {
 	if m.Kind == codec.Request {
 		r.id = m.ID
@@ -114,7 +114,7 @@ func (r refusal) of(m *codec.Message) *refusal {
 	return &r
 }
 
-// refuseRevision answers a version that is not supported, and the message it came with if that was read.
+// refuseRevision refuses a version that is not supported, with the id of its message if that was read.
 func (h *Handler) refuseRevision(x *Exchange, requested string) *refusal {
 	if len(requested) > maxEchoed {
 		requested = requested[:maxEchoed]
@@ -124,7 +124,7 @@ func (h *Handler) refuseRevision(x *Exchange, requested string) *refusal {
 		supported = append(supported, h.o.Stateless...)
 	}
 	slices.SortFunc(supported, func(a, b string) int { return strings.Compare(b, a) }) // newest first, as clients choose
-	// Strings and slices of them cannot fail to marshal; what is no UTF-8 becomes U+FFFD.
+	// Strings and slices of them cannot fail to marshal; bytes that are not UTF-8 become U+FFFD.
 	data, _ := json.Marshal(struct {
 		Supported []string `json:"supported"`
 		Requested string   `json:"requested"`
@@ -134,19 +134,19 @@ func (h *Handler) refuseRevision(x *Exchange, requested string) *refusal {
 	return no.of(&x.Msg)
 }
 
-// refuseMessage answers a body that is no JSON-RPC message. Reason and id are what the scan found.
+// refuseMessage refuses a body that is no JSON-RPC message, with the reason and id that the scan found.
 func refuseMessage(e *codec.ScanError) *refusal {
 	return &refusal{status: 400, code: e.Code, reason: cmp.Or(e.Limit(), "message"), message: e.Reason, id: e.ID}
 }
 
-// refuse writes the answer no and counts it.
+// refuse writes the refusal and counts it.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, e endpoint, no *refusal) {
 	if h.o.Observer != nil {
 		h.o.Observer.Rejected(no.status, no.reason)
 	}
 	if r.ContentLength != 0 && !no.hangUp {
-		// net/http reads what is left of a small body before it answers, so that has to end, too, and before the
-		// time to write is over.
+		// net/http reads the rest of a small body before it answers, so that read must end too, before the time to write
+		// is over.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(min(h.o.BodyTimeout, h.o.WriteTimeout) / 2))
 	}
 	header := w.Header()

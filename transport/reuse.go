@@ -11,14 +11,14 @@ import (
 )
 
 // Reuse returns a listener for s.Serve that lets a connection carry further requests when its event stream has ended
-// well. Without it such a connection is closed, as net/http does not take back what was hijacked, and the response says
-// so in its header. That costs the client a connection for each stream. Worse, clients on Node's fetch take the end of
-// a connection whose close was announced for the end of the response, however it comes: those that resume a stream only
-// when it breaks then never do.
+// well. Without it such a connection is closed, because net/http does not take back a hijacked connection, and the
+// response announces that in its header. That costs the client a connection for each stream. Worse, if the close was
+// announced, clients on Node's fetch take any end of the connection for the end of the response: those that resume a
+// stream only when it breaks then never do.
 //
-// It sets s.ConnContext, and must be the outermost listener: Serve has to get the connections as they were accepted
-// here. A server of TLS does not fit, because ServeTLS wraps them. Between requests a connection may be idle for
-// s.IdleTimeout.
+// Reuse sets s.ConnContext, and must be the outermost listener: Serve must get the connections as Reuse accepted them.
+// It does not work for a TLS server, because ServeTLS wraps the connections. Between requests a connection may be idle
+// for s.IdleTimeout.
 func Reuse(ln net.Listener, s *http.Server) net.Listener {
 	l := &reuse{
 		Listener: ln, limit: s.IdleTimeout, ready: make(chan net.Conn), accepted: make(chan accepted), done: make(chan struct{}),
@@ -39,10 +39,10 @@ func Reuse(ln net.Listener, s *http.Server) net.Listener {
 	return l
 }
 
-// reuse accepts new connections, and used ones on which something has come.
+// reuse returns new connections, and used ones on which a request has begun to come.
 type reuse struct {
 	net.Listener
-	limit    time.Duration // how long a connection may be idle; 0 is for ever
+	limit    time.Duration // how long a connection may be idle; 0 is forever
 	ready    chan net.Conn
 	accepted chan accepted
 	begin    sync.Once
@@ -100,8 +100,8 @@ func (l *reuse) Close() error {
 	return l.Listener.Close()
 }
 
-// put keeps c, which has carried whole requests and responses, for its next request. It returns false if there are to
-// be no more.
+// put keeps c, which has carried whole requests and responses, for its next request. It returns false if the listener
+// is closed.
 func (l *reuse) put(c net.Conn) bool {
 	if u, ok := c.(*used); ok && len(u.ahead) == 0 {
 		c = u.Conn
@@ -119,7 +119,7 @@ func (l *reuse) put(c net.Conn) bool {
 	return true
 }
 
-// await hands c to the server once something comes on it: before that the server would count the time of its header.
+// await gives c to the server once something comes on it. Earlier, the time to read its header would already run.
 func (l *reuse) await(c net.Conn) {
 	_ = c.SetDeadline(time.Time{})
 	if l.limit > 0 {
@@ -155,15 +155,15 @@ func (u *used) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// NetConn is the connection below, as of a TLS connection.
+// NetConn returns the connection below, as tls.Conn does.
 func (u *used) NetConn() net.Conn { return u.Conn }
 
-// CloseWrite ends what is written, where the connection below can.
+// CloseWrite closes the writing side, if the connection below can.
 func (u *used) CloseWrite() error { return closeWrite(u.Conn) }
 
-// leaves reports whether the connection of a stream that begins is to be closed after it, because the server ends.
-// Clients of revisions without priming come back to a stream that breaks, and not when a response has ended well, so
-// that the end must not be announced to them: see Reuse.
+// leaves reports whether the connection of a stream that begins will be closed after it, because the server ends.
+// Clients of revisions without priming come back when a stream breaks, but not when a response has ended well. So the
+// end must not be announced to them: see Reuse.
 func (x *Exchange) leaves() bool {
 	if !x.h.leaving() || x.Stateless {
 		return x.h.leaving()
@@ -172,8 +172,8 @@ func (x *Exchange) leaves() bool {
 	return r.Has(mcp.FeatureStreamPriming)
 }
 
-// reuseOf returns where to put the connection of x after its stream, or nil if it must be closed. Bytes that are read
-// already, ahead, nobody could give back.
+// reuseOf returns where to put the connection of x after its stream, or nil if the connection must be closed. It must
+// be if ahead, the number of bytes already read from it, is not 0: nobody can give them back.
 func (x *Exchange) reuseOf(ahead int) *reuse {
 	if !x.chunks || x.closes || ahead > 0 || x.leaves() {
 		return nil

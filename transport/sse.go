@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// endpoint says which of a Handler's endpoints a request came to. They differ in their methods and in what goes over
-// the wire; all else is the same code.
+// endpoint is one of a Handler's endpoints. They differ in their methods and in their bytes on the wire; all other code
+// is the same.
 type endpoint uint8
 
 const (
@@ -16,7 +16,7 @@ const (
 	messagesEndpoint                 // Handler.Messages
 )
 
-// allows reports whether the endpoint knows method.
+// allows reports whether the endpoint has method.
 func (e endpoint) allows(method string) bool {
 	switch method {
 	case http.MethodOptions:
@@ -31,7 +31,7 @@ func (e endpoint) allows(method string) bool {
 	return false
 }
 
-// methods is the value of Allow.
+// methods returns the value of Allow.
 func (e endpoint) methods() string {
 	switch e {
 	case sseEndpoint:
@@ -42,14 +42,14 @@ func (e endpoint) methods() string {
 	return "GET, POST, DELETE, OPTIONS"
 }
 
-// sessionParam is the query parameter by which a message finds its session.
+// sessionParam is the query parameter that names the session of a message.
 const sessionParam = "sessionId"
 
-// SSE returns the handler of the GET that opens a session of the HTTP+SSE transport (2024-11-05), which lives as long
-// as its connection. Its first event names the address of the session's messages: the path of the request itself, as
-// the client wrote it, with messages for its last segment, and the id of the session. So it holds below any prefix
-// that a mux strips; a proxy that rewrites paths must map both endpoints alike. A POST is answered with 405, which is
-// how a client that tries the newer transport first learns to fall back.
+// SSE returns the handler of the GET that opens a session of the HTTP+SSE transport (2024-11-05). The session lives as
+// long as its connection. Its first event gives the address of the session's messages: the path of the request as the
+// client wrote it, with messages as its last segment, and the id of the session. So the address is right below any
+// prefix that a mux strips; a proxy that rewrites paths must map both endpoints alike. A POST is answered with 405,
+// which tells a client that tries the newer transport first to fall back.
 //
 // If the dispatcher is no [Connector], every request is answered with 404.
 func (h *Handler) SSE(messages string) http.Handler {
@@ -72,19 +72,19 @@ func (h *Handler) Messages() http.Handler {
 	})
 }
 
-// sibling returns the escaped path of r with its last segment replaced. It goes by the request line, since a mux may
-// have cut the start off r.URL.
+// sibling returns the escaped path of r with its last segment replaced. It reads the request line, since a mux may have
+// cut off the start of r.URL.
 func sibling(r *http.Request, last string) string {
 	u, err := url.ParseRequestURI(r.RequestURI)
-	if err != nil { // a request that came over no wire
+	if err != nil { // r did not come over a wire
 		u = r.URL
 	}
 	path := u.EscapedPath()
-	// With two slashes first it would be the address of another host.
+	// A path that begins with two slashes would be the address of another host.
 	return "/" + strings.TrimLeft(path[:strings.LastIndexByte(path, '/')+1], "/") + last
 }
 
-// sessionOf returns the session id of a message, or false if there is not exactly one that can be one.
+// sessionOf returns the session id of a message. It returns false unless there is exactly one, and it is valid.
 func sessionOf(r *http.Request) (string, bool) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	ids := q[sessionParam]

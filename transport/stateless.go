@@ -9,11 +9,11 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// firstStateless is the first revision whose requests each stand for themselves.
+// firstStateless is the first revision whose requests belong to no session.
 var firstStateless = mcp.Revision20260728.String()
 
-// stateless reports whether a value of MCP-Protocol-Version is of the stateless era, be it served or not: a date that is not
-// before its first revision.
+// stateless reports whether a value of MCP-Protocol-Version is a date of the stateless era, whether or not it is
+// served.
 func stateless(version string) bool {
 	if len(version) != len(firstStateless) || version < firstStateless {
 		return false
@@ -26,8 +26,8 @@ func stateless(version string) bool {
 	return true
 }
 
-// admitVersion looks at MCP-Protocol-Version. What is no revision with sessions can be judged only beside the message
-// of a POST; until then x.Stateless says that there is such a value.
+// admitVersion checks MCP-Protocol-Version. A value that is no revision with sessions can be judged only together with
+// the message of a POST; until then x.Stateless says that there is such a value.
 func (h *Handler) admitVersion(x *Exchange, r *http.Request) *refusal {
 	v := r.Header["Mcp-Protocol-Version"]
 	if len(v) == 0 {
@@ -54,11 +54,11 @@ func (h *Handler) bothEras(x *Exchange) bool {
 	return x.endpoint == streamable && len(h.o.Stateless) > 0
 }
 
-// joined is the value of a header, which may have come in several lines (RFC 9110, 5.3).
+// joined returns the value of a header, which may have come in several lines (RFC 9110, 5.3).
 func joined(v []string) string { return trim(strings.Join(v, ", ")) }
 
-// admitStateless makes the checks of a message whose header or _meta is not of the legacy era (2026-07-28, streamable
-// HTTP, request metadata; overview, _meta): each is refused with its id.
+// admitStateless checks a message whose header or _meta is not of the legacy era (2026-07-28, streamable HTTP, request
+// metadata; overview, _meta). Each refusal has the id of the message.
 func (h *Handler) admitStateless(x *Exchange, header http.Header) *refusal {
 	m, said := &x.Msg, header["Mcp-Protocol-Version"]
 	requested := joined(said)
@@ -68,7 +68,7 @@ func (h *Handler) admitStateless(x *Exchange, header http.Header) *refusal {
 	if m.Kind != codec.Request && m.Kind != codec.Notification {
 		return refuseKind
 	}
-	// A notification need not have _meta, nor any header but this.
+	// A notification needs no _meta, and of these headers only MCP-Protocol-Version.
 	if m.Kind == codec.Request || m.ProtocolVersion != nil {
 		if !isText(m.ProtocolVersion) {
 			return refuseNoRevision.of(m)
@@ -130,6 +130,6 @@ func saysName(v []string, raw []byte) bool {
 	return ok && codec.SameString(raw, name)
 }
 
-// isText and isObject tell what raw JSON is; nil is nothing.
+// isText and isObject report the type of raw JSON; nil has none.
 func isText(raw []byte) bool   { return len(raw) > 0 && raw[0] == '"' }
 func isObject(raw []byte) bool { return len(raw) > 0 && raw[0] == '{' }

@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 )
 
-// Why a stream ended without Finish.
+// The reasons why a stream ended without Finish.
 const (
 	cutAsked   = "asked"         // Cut
 	cutQueue   = "queue-full"    // more queued than MaxQueued
@@ -21,7 +21,7 @@ const (
 	cutTimeout = "write-timeout" // the peer does not read
 	cutPanic   = "panic"         // the dispatcher panicked
 	cutClosing = "closing"       // the handler was closed
-	cutClosed  = "client-closed" // the client of a stateless request is gone, which is its cancel
+	cutClosed  = "client-closed" // the client of a stateless request is gone, which cancels it
 )
 
 const (
@@ -30,19 +30,19 @@ const (
 
 	lastChunk = "0\r\n\r\n"
 
-	// maxWrite is how much one write may hold, so that a slow reader that makes progress is not cut for a large
-	// event.
+	// maxWrite is how many bytes one write may hold, so that a reader that is slow but makes progress is not cut for a
+	// large event.
 	maxWrite = 256 << 10
 
-	// lingerTime is how long a finished connection is read from, so that bytes the peer sent meanwhile do not reset
-	// it before the peer has read the end.
+	// lingerTime is how long a finished connection is still read from. Otherwise bytes that the peer sent meanwhile
+	// would reset the connection before the peer has read the end.
 	lingerTime = 500 * time.Millisecond
 )
 
-// stream is what an Exchange has while its response is an event stream. It is guarded by the Exchange's mu.
+// stream is the part of an Exchange whose response is an event stream. The Exchange's mu guards it.
 type stream struct {
 	conn  net.Conn // nil if the connection could not be taken over
-	reuse *reuse   // where conn goes after the stream; nil if it is closed
+	reuse *reuse   // where conn goes after the stream; nil closes it
 
 	head    []byte        // the response's header, until it is written
 	pending *codec.Buffer // queued, not flushed
@@ -53,8 +53,8 @@ type stream struct {
 	cut     bool          // the response is broken off rather than ended
 	room    chan struct{} // closed when there is room or the stream is gone; nil if nobody waits
 
-	watch  uint64        // number at hangups
-	pumped chan struct{} // closed when a pump that runs beside ServeHTTP is done
+	watch  uint64        // the number that hangups gave
+	pumped chan struct{} // closed when a pump beside ServeHTTP is done
 }
 
 func (s *stream) queued() int {
@@ -67,7 +67,7 @@ func (s *stream) queued() int {
 	return n
 }
 
-// flush moves what is pending to the writer's side.
+// flush moves pending events to the writer's side.
 func (s *stream) flush() {
 	switch {
 	case s.pending == nil:
@@ -80,7 +80,7 @@ func (s *stream) flush() {
 	}
 }
 
-// take hands the writer its next bytes, framed, and the buffer to free after they are written.
+// take gives the writer its next bytes, framed, and the buffer to free after they are written.
 func (s *stream) take(chunks, last bool) (batch []byte, buf *codec.Buffer) {
 	buf, s.out = s.out, nil
 	if buf != nil {
@@ -114,14 +114,14 @@ func (s *stream) take(chunks, last bool) (batch []byte, buf *codec.Buffer) {
 	return batch, buf
 }
 
-// Open commits the response to text/event-stream and sends its header, and at the SSE endpoint the event that names
-// the address of the session's messages. It returns false if the client is gone, something was sent before, or the
-// handler is being closed.
+// Open commits the response to text/event-stream and sends its header. At the SSE endpoint it also sends the event that
+// gives the address of the session's messages. It returns false if the client is gone, something was sent before, or
+// the handler is being closed.
 func (x *Exchange) Open() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	// Over HTTP/1 a client may have shut down no more than what it sends; one that is gone is noticed by the first write.
-	// That of a stateless request has cancelled it.
+	// Over HTTP/1 the client may only have closed its sending side; if it is gone, the first write notices. For a
+	// stateless request the close is a cancel.
 	over := x.base.Err() != nil && (x.Stateless || x.inline)
 	if x.state != fresh || x.w == nil || over || !x.h.add(x) {
 		return false
@@ -164,8 +164,7 @@ func (x *Exchange) Open() bool {
 	return true
 }
 
-// pumpBeside has a goroutine of its own do the writing, which ServeHTTP waits for when the dispatcher has returned. mu
-// is held.
+// pumpBeside starts a goroutine that writes. ServeHTTP waits for it when the dispatcher has returned. mu is held.
 func (x *Exchange) pumpBeside(header http.Header) {
 	x.wake = make(chan struct{}, 1)
 	x.closeAfter(header)
@@ -181,20 +180,20 @@ var (
 	cacheHeader     = []string{"no-cache, no-transform"}
 	bufferingHeader = []string{"no"}
 
-	// ownHeaders are those that follow from how the stream is written.
+	// ownHeaders are those that depend on how the stream is written.
 	ownHeaders = map[string]bool{"Content-Length": true, "Transfer-Encoding": true, "Connection": true,
 		"Keep-Alive": true, "Trailer": true, "Upgrade": true, "Date": true}
 )
 
-// closeAfter announces that the connection is closed after the stream, because its write deadline stays set. HTTP/2
-// has a deadline for each stream.
+// closeAfter announces that the connection is closed after the stream, because its write deadline stays set. HTTP/2 has
+// a deadline for each stream.
 func (x *Exchange) closeAfter(header http.Header) {
 	if x.http1 {
 		header.Set("Connection", "close")
 	}
 }
 
-// appendHead returns the status line and header of a response on a connection that was taken over.
+// appendHead returns the status line and headers of a response on a connection that was taken over.
 func (x *Exchange) appendHead(header http.Header) []byte {
 	var b bytes.Buffer
 	b.Grow(512)
@@ -209,17 +208,17 @@ func (x *Exchange) appendHead(header http.Header) []byte {
 	b.WriteString("Date: ")
 	b.Write(time.Now().UTC().AppendFormat(b.AvailableBuffer(), http.TimeFormat))
 	b.WriteString("\r\n")
-	_ = header.WriteSubset(&b, ownHeaders) // a bytes.Buffer takes everything
+	_ = header.WriteSubset(&b, ownHeaders) // a bytes.Buffer never fails
 	b.WriteString("\r\n")
 	return b.Bytes()
 }
 
-// Event queues one server-sent event: an id unless it is "", a retry if it is over 0, and always data, which is
-// copied and may be empty. The connection is cut if the event does not fit, see Options.MaxQueued. Without an open
-// stream nothing happens. At the SSE endpoint, whose clients know no ids, an event is one message, data, which must be
-// JSON, on one line; empty data is no event.
+// Event queues one server-sent event: an id unless it is "", a retry in milliseconds if it is over 0, and always data,
+// which is copied and may be empty. It cuts the connection if the event does not fit, see Options.MaxQueued. Without an
+// open stream it does nothing. At the SSE endpoint, whose clients know no ids, an event is one message on one line:
+// data, which must be JSON. Empty data sends nothing there.
 func (x *Exchange) Event(id string, retryMS int, data []byte) {
-	const around = 48 // what an event has beside its id and data
+	const around = 48 // bytes of an event beside its id and data
 	if x.endpoint == sseEndpoint && blank(data) {
 		return
 	}
@@ -242,7 +241,7 @@ func (x *Exchange) Event(id string, retryMS int, data []byte) {
 	x.mu.Unlock()
 }
 
-// buffer returns the buffer of what is queued and not flushed.
+// buffer returns the buffer of events that are queued and not flushed.
 func (s *stream) buffer() *codec.Buffer {
 	if s.pending == nil {
 		s.pending = codec.GetBuffer()
@@ -251,8 +250,8 @@ func (s *stream) buffer() *codec.Buffer {
 	return s.pending
 }
 
-// Comment queues a comment, which keeps the connection alive and finds out whether the peer is. Where something is
-// queued already, that does it as well, and nothing is added.
+// Comment queues a comment, which keeps the connection alive and finds out whether the peer is. If anything is queued
+// already, that serves as well, and Comment adds nothing.
 func (x *Exchange) Comment() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -273,8 +272,8 @@ func (x *Exchange) Flush() {
 	x.start()
 }
 
-// Finish ends the stream once everything queued is written, flushed or not. The connection is closed, unless Reuse has
-// a use for it. Events that come later are ignored.
+// Finish ends the stream once everything queued is written, flushed or not. It closes the connection, unless Reuse
+// keeps it. Later events are ignored.
 func (x *Exchange) Finish() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -286,8 +285,8 @@ func (x *Exchange) Finish() {
 	x.start()
 }
 
-// Cut closes the connection now; what is queued is lost. Before anything was sent it breaks the request off without
-// an answer.
+// Cut closes the connection now; what is queued is lost. Before anything was sent, it breaks off the request without a
+// response.
 func (x *Exchange) Cut() { x.cut(cutAsked) }
 
 func (x *Exchange) cut(reason string) {
@@ -310,8 +309,8 @@ func (x *Exchange) cut(reason string) {
 	}
 }
 
-// Room waits until less than half of MaxQueued is queued, which is when any event fits. What was not flushed counts,
-// so Flush first. It returns ErrGone when the connection is gone, or the cause of ctx.
+// Room waits until less than half of MaxQueued is queued: then any event fits. Events that were not flushed count, so
+// call Flush first. It returns ErrGone when the connection is gone, or the cause of ctx.
 func (x *Exchange) Room(ctx context.Context) error {
 	for {
 		x.mu.Lock()
@@ -336,7 +335,7 @@ func (x *Exchange) Room(ctx context.Context) error {
 	}
 }
 
-// start sees to it that somebody writes. mu is held.
+// start makes sure that a writer runs. mu is held.
 func (x *Exchange) start() {
 	if x.s.conn == nil {
 		x.signal()
@@ -348,7 +347,7 @@ func (x *Exchange) start() {
 	}
 }
 
-// wrote books n written bytes and wakes those who wait for room. mu is held.
+// wrote notes that n bytes are written, and wakes the callers that wait for room. mu is held.
 func (x *Exchange) wrote(n int) {
 	s := x.s
 	s.writing -= min(n, s.writing)
@@ -404,7 +403,7 @@ func (x *Exchange) writeFault(err error) string {
 	return x.goneReason()
 }
 
-// goneReason is why a stream is cut whose client is gone.
+// goneReason returns the reason of a cut when the client is gone.
 func (x *Exchange) goneReason() string {
 	if x.Stateless {
 		return cutClosed
@@ -412,7 +411,7 @@ func (x *Exchange) goneReason() string {
 	return cutWrite
 }
 
-// endAndUnlock makes a stream gone: reason says why it is cut, "" that it ended well. mu is held and released.
+// endAndUnlock makes a stream gone. reason says why it is cut; "" means that it ended well. mu is held, and released.
 func (x *Exchange) endAndUnlock(reason string) {
 	if x.state == gone {
 		x.mu.Unlock()
@@ -431,7 +430,7 @@ func (x *Exchange) endAndUnlock(reason string) {
 	conn, w, cancel, hook, after := s.conn, x.w, x.cancel, x.takeHook(), x.onGone
 	x.onGone = nil
 	if conn == nil && s.cut && w != nil {
-		// A write that is under way must not keep ServeHTTP.
+		// A write that is under way must not hold up ServeHTTP.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now())
 	}
 	x.mu.Unlock()
@@ -455,10 +454,10 @@ func (x *Exchange) endAndUnlock(reason string) {
 
 // abort closes conn at once.
 func abort(conn net.Conn, reason string) {
-	// Closing a TLS connection waits for the peer; its transport can be closed at once.
+	// Closing a TLS connection waits for the peer; closing the connection below does not.
 	conn = belowTLS(conn)
 	if reason == cutQueue || reason == cutTimeout {
-		// What the kernel holds for a peer that does not read would otherwise stay for minutes.
+		// Otherwise the kernel would keep the bytes for a peer that does not read for minutes.
 		if t, ok := conn.(*net.TCPConn); ok {
 			_ = t.SetLinger(0)
 		}
@@ -466,7 +465,7 @@ func abort(conn net.Conn, reason string) {
 	_ = conn.Close()
 }
 
-// linger closes conn after the peer has seen the end of the response, or a moment later.
+// linger closes conn once the peer has seen the end of the response, or after a moment.
 func linger(conn net.Conn) {
 	if closeWrite(conn) == nil {
 		_ = conn.SetReadDeadline(time.Now().Add(lingerTime))

@@ -6,15 +6,13 @@ import (
 	"time"
 )
 
-// watchdog bounds reads and writes without arming a timer for each: what takes
-// place is kept in a list in the order of its beginning, and one timer looks at
-// the oldest. A read or write that has taken too long is ended by a deadline in
-// the past.
+// watchdog bounds reads and writes without a timer for each. A list holds those under way, oldest first, and one timer
+// looks at the oldest. watchdog ends a read or write that takes too long by a deadline in the past.
 type watchdog struct {
 	limit time.Duration
 	bite  func(http.ResponseWriter)
 
-	mu    sync.Mutex // guards the rest and the links of what is watched
+	mu    sync.Mutex // guards the rest and the links of the list
 	list  watched
 	armed bool
 }
@@ -51,8 +49,7 @@ func (d *watchdog) begin(w *watched, rw http.ResponseWriter) {
 	d.mu.Unlock()
 }
 
-// end watches w no longer. What the watchdog has ended keeps its deadline: the
-// connection is of no use any more.
+// end stops watching w. If the watchdog has ended w, the connection keeps its deadline: it is of no use any more.
 func (d *watchdog) end(w *watched) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -63,7 +60,7 @@ func (d *watchdog) end(w *watched) {
 	w.w = nil
 }
 
-// look ends what has taken too long, and comes back for the next.
+// look ends what has taken too long, and sets the timer for the next.
 func (d *watchdog) look() {
 	now := time.Now()
 	d.mu.Lock()

@@ -1,5 +1,5 @@
 // Package troupetest has a client for tests of one's own tools. It runs in the process of
-// the test, over a pipe: no network, no port, no session to look after.
+// the test, over a pipe: a test needs no network, no port and no session.
 //
 //	func TestGreet(t *testing.T) {
 //		c := troupetest.Connect(t, newServer(), troupetest.Options{})
@@ -9,27 +9,28 @@
 //		}
 //	}
 //
-// The client speaks every revision of the protocol, the newest unless Options says
-// otherwise. Questions of a handler, which are elicitation, sampling and roots, are
-// answered by functions; where the revision has the request sent again with the answers
-// (2026-07-28), the client does that. Progress, log messages and other notifications are
-// passed to functions, in their order, before the answer of the call that they are of.
+// The client speaks every revision of the protocol; the default of Options is the newest.
+// Functions in Options answer the questions of a handler: elicitation, sampling and
+// roots. Where the revision has the request sent again with the answers (2026-07-28), the
+// client does that. Functions also get progress, log messages and other notifications, in
+// their order, before the call that sent them returns.
 //
 // # Virtual time
 //
-// [Test] runs a test in a bubble of testing/synctest: the time that a tool sleeps passes at
-// once, and timeouts can be tested to the millisecond.
+// [Test] runs a test in a bubble of testing/synctest: a tool's sleep passes at once, and
+// timeouts can be tested to the millisecond.
 //
 // # What it does not show
 //
-// The pipe is the stdio transport: there is one client at a time, without a principal and without
-// HTTP headers, and calls are not limited by rate. A test of these serves the Runtime, which
-// is an http.Handler, with net/http/httptest.
+// The pipe is the stdio transport: there is one client at a time, without a principal and
+// without HTTP headers, and calls are not limited by rate. To test these, serve the
+// Runtime, which is an http.Handler, with net/http/httptest.
 //
 // # Goroutines
 //
-// The methods of [Client] may be called from any goroutine. The functions of [Options] that
-// answer questions run one at a time, and may use the client. Those that see notifications
-// run one after the other on the goroutine that reads, so they must not wait for the client.
-// All that they have done before the answer of a call is seen by whoever has that answer.
+// The methods of [Client] may be called from any goroutine. The functions of [Options]
+// that answer questions run one at a time, and may use the client. The functions that get
+// notifications run one after the other on the goroutine that reads, so they must not
+// wait for the client. They have returned before the call that sent the notifications
+// returns.
 package troupetest

@@ -6,20 +6,23 @@
 // for each place that breaks it:
 //
 //   - layout_test.go: files parse and stay small, a package has one doc comment and is
-//     named for a subject, the root has few test files, no file names a path of one machine.
-//   - imports_test.go: which directory may import which, in the table layers, and which
-//     directory may import which module of others, in the table owners. A new directory
+//     named for a subject, the root has few test files, no file names a path of one
+//     machine.
+//   - imports_test.go: which directory may import which (the table layers), and which
+//     directory may import which third-party module (the table owners). A new directory
 //     needs a line in layers, a new dependency one in owners.
 //   - modules_test.go: docs/dependencies.md gives a reason for each dependency, and
 //     go.mod replaces none.
 //   - api_test.go: the root package exports types of the standard library, of this
 //     module and of the OpenTelemetry API only.
-//   - locks_test.go: docs/locks.md has a row for each mutex outside of tests, and no other.
-//   - revisions_test.go: what each revision of the protocol has is asked of mcp/revision.go.
+//   - locks_test.go: docs/locks.md has a row for each mutex outside of tests, and no
+//     other.
+//   - revisions_test.go: only mcp/revision.go knows what each revision of the protocol
+//     has.
 //   - sleep_test.go: no test waits for time that really passes.
-//   - docs_test.go: the README has the program and the flags that there are, docs name files and tests that exist, and
-//     docs/conformance.md has a row for each requirement.
+//   - docs_test.go: the README has the program and the flags that exist, docs name files
+//     and tests that exist, and docs/conformance.md has a row for each requirement.
 //
 // TestLayoutRulesFind runs each rule over small repositories that break it once, so that
-// a rule cannot come to find nothing.
+// a rule cannot silently stop finding anything.
 package layout

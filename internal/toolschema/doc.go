@@ -1,41 +1,40 @@
-// Package toolschema holds what tools take and give against their JSON schemas, within
-// bounds on the work that this may take.
+// Package toolschema checks the arguments and results of tools against their JSON
+// schemas, within bounds on the work that this may take.
 //
 // # Schemas
 //
 // [Arguments] and [Result] check a schema when a tool is registered, and return it as a
-// [Schema] whose Validate holds JSON against it. Any dialect from draft 4 to 2020-12 is
-// understood; references to other documents are refused. A tool of another server may
-// bring a schema that is made to keep this process busy, so both refuse schemas that are
-// nested more than 64 deep, that hold more than 10,000 schemas, that refer to
-// themselves without a step into the value, or that have a number of more than 1,000
-// characters or with an exponent beyond 999.
+// [Schema] whose Validate checks JSON against it. They understand any dialect from draft
+// 4 to 2020-12, and refuse references to other documents. A tool of another server may
+// bring a schema that is made to keep this process busy. So both refuse a schema that is
+// nested more than 64 deep, that holds more than 10,000 schemas, that refers to itself
+// without a step into the value, or that has a number of more than 1,000 characters or
+// with an exponent beyond 999.
 //
 // A schema is compiled at its first use. Tools with the same text share the compiled
-// form, and the garbage collector takes it when nobody uses it any more. [Form] is for the
-// answers of users: under its schemas a string must have the format that they name.
+// form, and the garbage collector frees it when no tool uses it any more. [Form] is for
+// users' answers to forms: there a string must have the format that the schema names.
 //
 // # The budget
 //
-// The work of most schemas grows with the size of the value alone. Where it may grow
-// faster, because a schema refers to itself or holds one value against many schemas,
-// Validate counts its steps, and refuses the value after 8,192 and four for each byte of
-// it, at most 2^20. It refuses numbers of more than 1,000 characters, or with an exponent
-// beyond 999, under any schema (2026-07-28, basic/index, "Composition-Keyword Resource
-// Use").
+// The work of most schemas grows only with the size of the value. It may grow faster if a
+// schema refers to itself or checks one value against many schemas. There Validate counts
+// its steps and refuses the value after 8,192 steps and four for each byte of it, at most
+// 2^20. Under any schema it refuses numbers of more than 1,000 characters, or with an
+// exponent beyond 999 (2026-07-28, basic/index, "Composition-Keyword Resource Use").
 //
 // # Schemas of Go types
 //
-// [InferArguments] and [InferResult] work out the schema of a Go type, which is that of
-// the JSON that codec reads into it, or writes. The two differ where a type has methods
-// for one of them only. Where the form cannot be known they fail, so that no tool is
-// registered whose every call would.
+// [InferArguments] and [InferResult] work out the schema of a Go type: that of the JSON
+// that codec decodes into it, or encodes from it. The two differ where a type has methods
+// for one of them only. They fail where the form cannot be known; otherwise a tool would
+// be registered, and each of its calls would fail.
 //
 // # Headers
 //
-// Properties may have x-mcp-header: clients since 2026-07-28 repeat such an argument in a
-// header. Arguments returns these as [Headers], whose Check finds headers that say
-// something else than the arguments.
+// Properties may have x-mcp-header: since 2026-07-28 clients repeat such an argument in a
+// header. Arguments returns these as [Headers], whose Check finds headers that differ
+// from the arguments.
 //
 // # Concurrency
 //
