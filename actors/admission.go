@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// quota is what l says of every account.
+// quota returns the limits of l as internal/quota takes them.
 func (l NodeLimits) quota() quota.Limits {
 	p := &l.Principal
 	return quota.Limits{Places: l.Calls, Each: p.Calls, Accounts: l.Accounts, Rates: [quota.Rates]quota.Rate{
@@ -25,20 +25,20 @@ func (l NodeLimits) quota() quota.Limits {
 	}}
 }
 
-// What an account counts beside its requests in flight.
+// The counts of an account besides its requests in flight.
 const (
 	heldStreams = iota // event streams with a connection
 	heldGets           // GETs that are being handled
 	heldPending        // questions that wait for the client
 )
 
-// What an account has buckets for.
+// The token buckets of an account.
 const (
 	rateOfCalls = iota
 	rateOfSessions
 )
 
-// accounts are the accounts of a node's clients, and decide what the node takes on.
+// accounts has the accounts of a node's clients and decides on admission.
 type accounts struct {
 	*quota.Accounts
 	limits   NodeLimits
@@ -46,17 +46,17 @@ type accounts struct {
 	store    Store
 }
 
-// sessionAccount is what a session is charged for by itself, beside the account of its
-// principal. A nil one is that of requests that belong to no session.
+// sessionAccount has a session's own counts and bucket, besides the account of its principal. It is
+// nil for requests without a session.
 type sessionAccount struct {
-	account quota.Memo                   // that the session's last request counted on
-	calling atomic.Pointer[quota.Bucket] // of calls; made by the first
+	account quota.Memo                   // the account of the session's last request
+	calling atomic.Pointer[quota.Bucket] // for calls; made by the first
 	streams atomic.Int64                 // with a live connection
 	gets    atomic.Int64                 // GETs that are being handled
-	patient bool                         // its client waits for a place for its calls, and has the process for itself
+	patient bool                         // its client waits for a slot for its calls, and has the process for itself
 }
 
-// of is the account of the principal that a request counts on.
+// of is the account that a request is counted on.
 func (s *sessionAccount) of(d *accounts, in *Input) *quota.Account {
 	if s == nil {
 		return d.Of(in.Tenant, in.Address)
@@ -64,7 +64,7 @@ func (s *sessionAccount) of(d *accounts, in *Input) *quota.Account {
 	return s.account.Of(d.Accounts, in.Tenant, in.Address)
 }
 
-// bucket is the session's own of calls.
+// bucket is the session's own bucket for calls.
 func (s *sessionAccount) bucket(l *Limits) quota.Bucket {
 	if b := s.calling.Load(); b != nil {
 		return *b
@@ -74,7 +74,7 @@ func (s *sessionAccount) bucket(l *Limits) quota.Bucket {
 	return *s.calling.Load()
 }
 
-// take takes a token for a call, or returns how long there is none.
+// take takes a token for a call, or returns how long to wait for one.
 func (s *sessionAccount) take(l *Limits, now time.Time) (wait time.Duration) {
 	if s == nil {
 		return 0
@@ -88,17 +88,17 @@ func (s *sessionAccount) giveBack(l *Limits, now time.Time) {
 	}
 }
 
-// newAccounts returns the accounts of a node that has none.
+// newAccounts returns accounts without any clients yet.
 func newAccounts(l NodeLimits, rs *refusals, store Store) accounts {
 	l = l.Defaults()
 	return accounts{quota.New(l.quota()), l, rs, store}
 }
 
-// noPlace is the reason of a request that gets no place.
+// noPlace is the reason that a request gets no place.
 var noPlace = [...]Reason{quota.Admitted: admitted, quota.Full: CallsOfNode, quota.OverShare: ShareOfNode, quota.OverLimit: CallsOfPrincipal}
 
-// admit counts a request in, or tells why it may not run now. Who was admitted has to
-// leave, and gets a refund when the request does not run after all.
+// admit counts a request, or says why it may not run now. The caller calls Leave for an admitted
+// request, and giveBack too if it does not run after all.
 func (d *accounts) admit(s *sessionAccount, l *Limits, in *Input, m *codec.Message) (*quota.Account, verdict) {
 	a, no := d.enter(s, in)
 	if a != nil && s.pays(m.Method) {
@@ -110,8 +110,8 @@ func (d *accounts) admit(s *sessionAccount, l *Limits, in *Input, m *codec.Messa
 	return a, no
 }
 
-// enter counts a request in, or tells why there may not be so many. Who was counted in
-// has to leave.
+// enter counts a request, or says why there are too many. The caller calls Leave for one that was
+// counted.
 func (d *accounts) enter(s *sessionAccount, in *Input) (*quota.Account, verdict) {
 	a := s.of(d, in)
 	place, ok := d.Admit(a)
@@ -125,10 +125,10 @@ func (d *accounts) enter(s *sessionAccount, in *Input) (*quota.Account, verdict)
 	return a, verdict{}
 }
 
-// pays reports whether a request counts for the limits on calls per second: those
-// do that the specification wants limited (2025-11-25, server/tools and
-// server/utilities/completion), and methods that the specification does not have. A client that waits for its turn anyway, and has
-// the process for itself, is not slowed down beside that.
+// pays reports whether a request counts for the limits on calls per second. The specification wants
+// limits on tools/call and completion/complete (2025-11-25, server/tools and
+// server/utilities/completion); a program's own methods count too. A patient client, which has the
+// process for itself, is not slowed down.
 func (s *sessionAccount) pays(method []byte) bool {
 	if s != nil && s.patient {
 		return false
@@ -140,8 +140,7 @@ func (s *sessionAccount) pays(method []byte) bool {
 	return !known // a program's own
 }
 
-// spend takes a token of the session and one of the account. A call that one of
-// them refuses costs none.
+// spend takes one token of the session and one of the account, or neither.
 func (d *accounts) spend(s *sessionAccount, l *Limits, a *quota.Account) verdict {
 	now := time.Now()
 	if wait := s.take(l, now); wait > 0 {
@@ -154,7 +153,7 @@ func (d *accounts) spend(s *sessionAccount, l *Limits, a *quota.Account) verdict
 	return verdict{}
 }
 
-// giveBack returns what spend took for a request.
+// giveBack returns the tokens that spend took for a request.
 func (d *accounts) giveBack(s *sessionAccount, l *Limits, a *quota.Account, m *codec.Message) {
 	if !s.pays(m.Method) {
 		return
@@ -164,7 +163,7 @@ func (d *accounts) giveBack(s *sessionAccount, l *Limits, a *quota.Account, m *c
 	s.giveBack(l, now)
 }
 
-// admitSession takes a token for a new session, or answers why there is none.
+// admitSession takes a token for a new session, or refuses it.
 func (d *accounts) admitSession(in *Input, id []byte) bool {
 	if d.nearFull(SessionBudget) {
 		d.refusals.refuseVerdict(in.Conn, id, verdict{reason: StoreFull})
@@ -183,14 +182,13 @@ func (d *accounts) admitSession(in *Input, id []byte) bool {
 	}
 }
 
-// forgive gives the token of a session back that could not be made, or has been
-// deleted.
+// forgive returns the token of a session that could not be made or has been deleted.
 func (d *accounts) forgive(in *Input) {
 	d.Of(in.Tenant, in.Address).Buckets[rateOfSessions].GiveBack(time.Now())
 }
 
-// admitStream counts a GET in while it is handled, or answers why it may not be.
-// done must be called when it returns.
+// admitStream counts a GET while it is handled, or refuses it. The caller calls done when the
+// handler returns.
 func (d *accounts) admitStream(s *sessionAccount, l *Limits, in *Input) (done func(), ok bool) {
 	a := s.of(d, in)
 	gets, ok := a.Hold(heldGets)
@@ -200,7 +198,7 @@ func (d *accounts) admitStream(s *sessionAccount, l *Limits, in *Input) (done fu
 	}
 	mine := s.gets.Add(1)
 	done = func() { s.gets.Add(-1); a.Held[heldGets].Add(-1) }
-	// Those that are still on their way count too.
+	// GETs that are still being handled count too.
 	switch {
 	case quota.Over(mine+s.streams.Load(), l.Streams):
 		d.refusals.refuseVerdict(in.Conn, nil, verdict{reason: StreamsOfSession})
@@ -213,13 +211,13 @@ func (d *accounts) admitStream(s *sessionAccount, l *Limits, in *Input) (done fu
 	return nil, false
 }
 
-// admitBound counts the connection that a session lives on, or answers why there
-// may not be one more. Whoever was admitted gives it back as one of its streams.
+// admitBound counts the connection of a bound session, or refuses it. The caller gives it back as
+// one of the account's streams.
 func (d *accounts) admitBound(in *Input) (*quota.Account, bool) {
 	return d.admitListener(in, in.Conn, nil)
 }
 
-// admitListener is admitBound for a request with an id, which is answered on to.
+// admitListener is admitBound for a request with an id; the refusal goes to to.
 func (d *accounts) admitListener(in *Input, to answerer, id []byte) (*quota.Account, bool) {
 	for {
 		a := d.Of(in.Tenant, in.Address)
@@ -236,7 +234,7 @@ func (d *accounts) admitListener(in *Input, to answerer, id []byte) (*quota.Acco
 	}
 }
 
-// admitPending counts one more question of a request that has no session.
+// admitPending counts one more question of a stateless request.
 func (d *accounts) admitPending(tenant, address string) (*quota.Account, error) {
 	for {
 		a := d.Of(tenant, address)
@@ -253,7 +251,7 @@ func (d *accounts) admitPending(tenant, address string) (*quota.Account, error) 
 	}
 }
 
-// Reason names the limit that something was refused for.
+// Reason names the limit that refused something.
 type Reason uint8
 
 // The reasons, one per limit.
@@ -261,30 +259,31 @@ const (
 	admitted               Reason = iota
 	RateOfSession                 // calls per second of a session
 	RateOfPrincipal               // calls per second of a principal
-	CallsOfSession                // in flight in a session
-	CallsOfPrincipal              // in flight, of a principal
-	CallsOfNode                   // in flight on the node
-	ShareOfNode                   // in flight, of a principal on a node that is nearly full
+	CallsOfSession                // calls in flight in a session
+	CallsOfPrincipal              // calls in flight of a principal
+	CallsOfNode                   // calls in flight on the node
+	ShareOfNode                   // calls in flight of a principal on a node that is nearly full
 	SessionsOfPrincipal           // new sessions of a principal
 	StreamsOfSession              // event streams of a session
 	StreamsOfPrincipal            // event streams of a principal
 	PendingOfSession              // questions that wait for the client of a session
-	PendingOfPrincipal            // questions that wait for a principal
+	PendingOfPrincipal            // questions that wait for the clients of a principal
 	SubscriptionsOfSession        // resources that a session subscribes to
 	LogRateOfSession              // log messages per second of a session
 	MaxCall                       // time that a call may run
 	MaxAsk                        // time that a question may wait
-	AskRounds                     // how often a call has its request sent again
-	AskInput                      // bytes of answers that a client carries for a call
-	Recall                        // bytes that a record tells a second run of a call
-	Replay                        // event ids that cannot be resumed from, expired or never there
+	AskRounds                     // round trips of a call that asks
+	AskInput                      // bytes of answers that a requestState carries
+	Recall                        // bytes of the digest in a writer record
+	Replay                        // event ids that cannot be resumed from, expired or never sent
 	StoreFull                     // new sessions and streams in a store that is nearly full
-	StoreOfPrincipal              // the same, of a principal that has its share of a store with little room
+	StoreOfPrincipal              // new sessions and streams of a principal with its share of a store that fills up
 	reasons
 )
 
-// limitOf is the row of each reason: its label and, unless the handler learns of it, the
-// error of the request. Its status is for what is no request of a session, see refuseInSession.
+// limitOf is the row of each reason. A row has its label and, unless the handler learns of the
+// refusal, the error of the request. The row's status is for requests without a session: see
+// refuseInSession.
 var limitOf = [reasons]*limits.Row{
 	RateOfSession:          limits.CallRate.Row,
 	RateOfPrincipal:        limits.PrincipalRate.Row,
@@ -309,39 +308,39 @@ var limitOf = [reasons]*limits.Row{
 	StoreOfPrincipal:       limits.StoreShare.Row,
 }
 
-// verdict is why something is refused, and when to come back. The zero value
-// refuses nothing.
+// verdict says why a request is refused, and when to come back. The zero value refuses nothing.
 type verdict struct {
 	reason Reason
-	wait   time.Duration // of a bucket, until the next token; 0 means a second
+	wait   time.Duration // until the bucket has a token; 0 means a second
 }
 
-// Error makes a verdict pass as the error that it is where requests are begun.
+// Error makes a verdict an error for the callers that begin requests.
 func (v verdict) Error() string { return "actors: refused: " + limitOf[v.reason].Counted }
 
-// refusals answers what a node refuses, and counts it by reason.
+// refusals sends the refusals of a node and counts them by reason.
 type refusals [reasons]atomic.Int64
 
 func (rs *refusals) count(r Reason) { rs[r].Add(1) }
 
-// refuseVerdict answers what is not admitted and is no request of a session, and counts that.
+// refuseVerdict refuses a request without a session, and counts the refusal.
 func (rs *refusals) refuseVerdict(c answerer, id []byte, no verdict) { rs.denial(no).tell(c, id) }
 
-// unavailable answers what is no request of a session, and cannot be served now.
+// unavailable refuses a request without a session that cannot be served now.
 func (rs *refusals) unavailable(c answerer, id []byte) { rs.denial(errUnavailable).tell(c, id) }
 
-// refuseError answers a request that was not begun and is of no session.
+// refuseError refuses a request without a session that was not begun.
 func (rs *refusals) refuseError(c answerer, err error, id []byte) { rs.denial(err).tell(c, id) }
 
-// refuseInSession answers a request of a session that was not begun, or was given up before anything was sent. The JSON-RPC
-// error says why and when to come back; HTTP says 200, because release 1.x of the Python SDK takes any status but 2xx
-// and 404 for the end of the connection, with all its calls.
+// refuseInSession refuses a request of a session that was not begun, or was given up before
+// anything was sent. The JSON-RPC error says why and when to come back. The HTTP status is 200,
+// because release 1.x of the Python SDK takes any status but 2xx and 404 for the end of the
+// connection, with all its calls.
 func (rs *refusals) refuseInSession(c answerer, err error, id []byte) {
 	rs.denial(err).inSession().tell(c, id)
 }
 
-// refuseBatch is refuseInSession for the requests of a batch: each has its error, in an array. A batch that could never be
-// taken has one error and a status, as what is no batch has.
+// refuseBatch is refuseInSession for the requests of a batch: each has its error, in an array. If
+// coming back would change nothing, the batch has one error with a status, like a single request.
 func (rs *refusals) refuseBatch(c answerer, err error, ids iter.Seq[[]byte]) {
 	d := rs.denial(err)
 	if d.after == 0 {
@@ -360,18 +359,18 @@ func (rs *refusals) refuseBatch(c answerer, err error, ids iter.Seq[[]byte]) {
 	c.Answer(d.status, append(b.B, ']'))
 }
 
-// errUnavailable is why a request is turned away that a node cannot serve now.
+// errUnavailable refuses a request that the node cannot serve now.
 var errUnavailable = errors.New("actors: unavailable")
 
-// denial is how a refusal looks to who gets it.
+// denial is a refusal as the client gets it.
 type denial struct {
 	status, code int
 	message      string
 	data         []byte
-	after        time.Duration // when to come back, 0 if that would change nothing
+	after        time.Duration // when to come back; 0 if that would change nothing
 }
 
-// denial is that for err, and counts the limit that err names.
+// denial returns the denial for err, and counts the limit that err names.
 func (rs *refusals) denial(err error) denial {
 	no, limited := errors.AsType[verdict](err)
 	switch {
@@ -400,7 +399,7 @@ func denialOf(f *faults.Fault) denial {
 	return d
 }
 
-// inSession is the denial as the answer to a request of a session.
+// inSession is the denial as the response to a request of a session.
 func (d denial) inSession() denial {
 	d.status = 200
 	return d
@@ -410,16 +409,16 @@ func (d denial) tell(c answerer, id []byte) {
 	c.Reject(d.status, d.code, d.message, d.data, id, d.after)
 }
 
-// retryAfter is the data of an error that a client is to come back after, in milliseconds, rounded up.
+// retryAfter is the error data that says when to come back, in milliseconds, rounded up.
 func retryAfter(d time.Duration) []byte {
 	ms := int64((d + time.Millisecond - 1) / time.Millisecond)
 	return append(strconv.AppendInt([]byte(`{"retryAfterMs":`), ms, 10), '}')
 }
 
-// storable decides whether so many bytes more may be stored for a client, and charges them
-// to its account for as long as they last. What is nearly full takes nothing new, so that
-// what is there can go on. From three quarters on nobody gets more who has a sixteenth:
-// no client keeps all others from the store, however little else it does.
+// storable decides whether bytes more may be stored for a client, and charges them to its account
+// for as long as they last. A store that is nearly full takes nothing new, so that existing
+// sessions and streams can go on. From three quarters on it takes nothing more of an account that
+// has a sixteenth: no client keeps all others from the store, however little else it does.
 func (d *accounts) storable(a *quota.Account, b Budget, bytes int, life time.Duration) Reason {
 	now := time.Now()
 	switch used, limit := d.store.Use(b); {
@@ -432,19 +431,19 @@ func (d *accounts) storable(a *quota.Account, b Budget, bytes int, life time.Dur
 	return admitted
 }
 
-// gone gives back what storable has charged for a session that is not stored any more.
+// gone returns the charge of storable for a session that is no longer stored.
 func (d *accounts) gone(in *Input, rec *session.Record, life time.Duration) {
 	if data, err := codec.Marshal(rec); err == nil {
 		d.Of(in.Tenant, in.Address).Used[SessionBudget].Add(time.Now(), -int64(len(data)), max(life, time.Second))
 	}
 }
 
-// nearFull reports that nobody may store anything new.
+// nearFull reports whether the store is too full for anything new.
 func (d *accounts) nearFull(b Budget) bool {
 	return nearlyAll(d.store.Use(b))
 }
 
-// nearlyAll reports that nine tenths of a budget are in use; a limit of 0 is not known.
+// nearlyAll reports whether nine tenths of a budget are in use; a limit of 0 means unknown.
 func nearlyAll(used, limit int64) bool { return limit > 0 && used > limit/10*9 }
 
 var errLongToken = errors.New("actors: the id or the progress token is too long")

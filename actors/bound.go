@@ -18,30 +18,30 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// boundConn is the one connection that a session of HTTP+SSE (2024-11-05, basic/transports) or stdio lives on. Everything
-// for the client goes out there. Nothing of such a session is stored: it ends with its connection.
+// boundConn is the only connection of a session of HTTP+SSE (2024-11-05, basic/transports) or stdio. It carries all
+// messages to the client. Nothing of such a session is stored: it ends with its connection.
 type boundConn struct {
 	conn       Conn
 	ready      atomic.Bool   // the client has sent notifications/initialized
-	inputEnded chan struct{} // closed by hush when the session ends, or its client can answer nothing any more
+	inputEnded chan struct{} // closed by endInput when the session ends, or its client can answer no more questions
 	endInput   func()
 	calls      sync.WaitGroup
-	// slots bounds the calls of a client that is made to wait instead of being
-	// refused; nil for one that is refused.
+	// slots bounds the calls of a client that waits for a slot instead of being refused; nil for a client that is
+	// refused.
 	slots     chan struct{}
 	resyncing atomic.Bool   // resync runs
 	said      atomic.Int64  // when the last keep-alive was sent, unix nanoseconds
-	sending   chan struct{} // held by whoever waits for room and then sends
+	sending   chan struct{} // held by a goroutine that waits for room and then sends
 }
 
-// send writes one message. It never waits: a client that has not read what it may leave unread loses the connection.
+// send writes one message and never waits. A client with too much unread loses the connection.
 func (l *boundConn) send(data []byte) {
 	l.conn.Event("", 0, data)
 	l.conn.Flush()
 }
 
-// pace waits until the client has read enough that one message more may wait for it, and keeps others from adding
-// theirs until paced. Calls that answer a slow reader wait here instead of costing it the connection. An error is the
+// pace waits until the client has read enough that one message more may wait for it. It keeps others from adding
+// messages until paced. Calls that answer a slow reader wait here instead of costing it the connection. An error is the
 // cause of ctx.
 func (l *boundConn) pace(ctx context.Context) error {
 	select {
@@ -53,7 +53,7 @@ func (l *boundConn) pace(ctx context.Context) error {
 		<-l.sending
 		return context.Cause(ctx)
 	}
-	return nil // there is room, or nobody to read
+	return nil // there is room, or the client is gone
 }
 
 func (l *boundConn) paced() { <-l.sending }
@@ -74,17 +74,17 @@ func (l *boundConn) tell(ctx context.Context, e stream.Entry) error {
 // full reports that the client has left more unread than invalidations are added to.
 func (l *boundConn) full() bool { return l.conn.Room(overNow) != nil }
 
-// overNow is a context that is done: who waits with it only asks.
+// overNow is a context that is done: a wait with it only looks.
 var overNow = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// Connect begins a session on in.Conn, which stays its only connection. It names the session with SetSession and opens
-// the connection, or refuses with Reject. The session ends when the connection is gone.
+// Connect begins a session on in.Conn, which stays its only connection. It calls SetSession with the session's id and
+// opens the connection, or it calls Reject. The session ends with the connection.
 func (n *Node) Connect(svc *Service, in *Input) {
-	if n.drain.over.Load() || n.drain.handing.Load() { // it would end at once
+	if n.drain.over.Load() || n.drain.handing.Load() { // the session would end at once
 		n.refusals.unavailable(in.Conn, nil)
 		return
 	}
@@ -105,7 +105,7 @@ func (n *Node) Connect(svc *Service, in *Input) {
 	s := n.sessions.build(svc, key, session.New(time.Now(), session.Lifetime{Idle: age, Absolute: age}), 0)
 	s.bound, s.inputEnded = l, l.inputEnded
 	s.patient = in.Patient
-	s.account.Keep(n.accounts.Accounts, a) // which also pays for questions before the first request
+	s.account.Keep(n.accounts.Accounts, a) // the account also counts questions before the first request
 	l.said.Store(s.last.UnixNano())
 	s.startSession()
 	n.sessions.Put(key, s)
@@ -121,7 +121,7 @@ func (n *Node) Connect(svc *Service, in *Input) {
 		s.endSession()
 		a.Held[heldStreams].Add(-1)
 	})
-	if svc.life.over.Load() { // since before the session was found
+	if svc.life.over.Load() { // the service ended before it could find the session
 		s.endSession()
 		n.bound.drop(s)
 		in.Conn.Finish()
@@ -136,7 +136,7 @@ func places(limit int) int {
 	return limit
 }
 
-// find finds the session that lives on a connection of this node by the id that Connect gave it.
+// find finds a bound session of this node by the id that Connect gave it.
 func (l *boundSessions) find(svc *Service, in *Input) (*sessionActor, bool) {
 	n := l.node
 	node, id, _ := strings.Cut(in.Session, ".")
@@ -147,8 +147,8 @@ func (l *boundSessions) find(svc *Service, in *Input) (*sessionActor, bool) {
 	return s, ok && s.bound != nil && s.svc == svc
 }
 
-// Message takes one message, or a batch, of a session that Connect began. It returns when the bytes are no longer
-// needed. Answers go out on the session's connection; in.Conn is told whether the message was taken.
+// Message takes one message, or a batch, of a session that Connect began. It returns when it no longer needs the bytes.
+// Responses go out on the session's connection; in.Conn learns whether the message was taken.
 func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
 	s, ok := n.bound.find(svc, in)
 	if !ok {
@@ -169,7 +169,7 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 	}
 	all, fault := readBatch(s, m, body)
 	if fault != "" {
-		if in.Conn == s.bound.conn { // a refusal without an id is none for a message of its own
+		if in.Conn == s.bound.conn { // a refusal here is a message of its own, and has no id
 			s.bound.send(codec.AppendError(nil, nil, mcp.CodeInvalidRequest, fault, nil))
 		} else {
 			in.Conn.Reject(400, mcp.CodeInvalidRequest, fault, nil, nil, 0)
@@ -183,7 +183,7 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 		}
 	}
 	for i := range all {
-		reply := gathered.member() // what is refused of a batch is refused by itself
+		reply := gathered.member() // each request of a batch is refused by itself
 		s.boundMessage(in, reply, reply, principal, &all[i].m, all[i].raw, until)
 	}
 	in.Conn.Accepted()
@@ -193,8 +193,8 @@ func unknownConnection(c answerer, id []byte) {
 	faults.UnknownConnection.Tell(c, id)
 }
 
-// boundMessage takes one message of a session that lives on a connection. It reports whether it did; else it has answered on
-// came. A request that was taken is answered on reply, also if it is refused for a limit.
+// boundMessage takes one message of a bound session. It reports whether it did; otherwise it has refused the message on
+// came. A request that was taken gets its response on reply, also if a limit refuses it.
 func (s *sessionActor) boundMessage(in *Input, came answerer, reply replier, principal any, m *codec.Message, raw []byte, until time.Time) bool {
 	if in.Stateless && m.Kind == codec.Request {
 		s.boundStateless(in, principal, m, raw)
@@ -206,7 +206,7 @@ func (s *sessionActor) boundMessage(in *Input, came answerer, reply replier, pri
 	case codec.Notification:
 		s.notified(m, until)
 	default:
-		_ = s.answered(m) // nothing of such a session is stored, so that nothing can fail
+		_ = s.answered(m) // cannot fail, as nothing of a bound session is stored
 	}
 	return true
 }
@@ -215,7 +215,7 @@ func (s *sessionActor) boundRequest(in *Input, came answerer, reply replier, pri
 	n := s.node
 	fresh := s.view.Load().rec.Revision == ""
 	switch {
-	case string(m.Method) == mcp.MethodPing: // which is legal before initialize, and waits for nobody
+	case string(m.Method) == mcp.MethodPing: // legal before initialize, and never waits
 		reply.Answer(200, codec.AppendResult(nil, m.ID, []byte("{}")))
 		return true
 	case string(m.Method) == mcp.MethodInitialize && fresh:
@@ -245,7 +245,7 @@ func (s *sessionActor) boundStateless(in *Input, principal any, m *codec.Message
 	}
 }
 
-// boundInitialize settles a session that lives on a connection.
+// boundInitialize answers initialize of a bound session.
 func (s *sessionActor) boundInitialize(m *codec.Message) {
 	ctx, cancel := context.WithTimeout(s.node.base, s.svc.Limits.StoreWait)
 	defer cancel()
@@ -257,7 +257,7 @@ func (s *sessionActor) boundInitialize(m *codec.Message) {
 	id := bytes.Clone(m.ID)
 	settled := false
 	err := s.change(ctx, func(r *session.Record) bool {
-		if settled = r.Revision != ""; !settled { // by another one that came at the same time
+		if settled = r.Revision != ""; !settled { // settled by another initialize at the same time
 			r.Revision, r.Client, r.Capabilities, r.Announced = set.Revision, set.Client, set.Capabilities, set.Announced
 		}
 		return !settled
@@ -272,14 +272,14 @@ func (s *sessionActor) boundInitialize(m *codec.Message) {
 	}
 }
 
-// boundCall runs a request of a session that lives on a connection, on a goroutine of its own: who sent it may have to
-// answer a question before the request can end.
+// boundCall runs a request of a bound session on a goroutine of its own: the goroutine that read it may have to read
+// the answer to its question.
 func (s *sessionActor) boundCall(in *Input, came answerer, reply replier, principal any, raw []byte) bool {
 	n := s.node
 	var m codec.Message
 	body := bytes.Clone(raw)
 	if codec.Scan(body, &m, codec.Limits{MaxDepth: s.svc.Limits.Depth}) != nil {
-		return true // it was scanned before: this cannot be
+		return true // cannot happen: it was scanned before
 	}
 	if !s.bound.takeSlot(s.svc.Limits.StoreWait) {
 		n.refusals.refuseInSession(reply, verdict{reason: CallsOfSession}, m.ID)
@@ -293,10 +293,10 @@ func (s *sessionActor) boundCall(in *Input, came answerer, reply replier, princi
 	if err != nil {
 		s.bound.freeSlot()
 		switch {
-		case errors.Is(err, kernel.ErrStopped): // it has just ended
+		case errors.Is(err, kernel.ErrStopped): // the session has just ended
 			unknownConnection(came, m.ID)
 			return false
-		case errors.Is(err, session.ErrDuplicate): // an error with this id would be taken for the answer to the first
+		case errors.Is(err, session.ErrDuplicate): // the client would take an error with this id for the response to the first request
 			n.refusals.refuseError(came, err, m.ID)
 			return false
 		}
@@ -305,23 +305,23 @@ func (s *sessionActor) boundCall(in *Input, came answerer, reply replier, princi
 	}
 	s.bound.calls.Go(func() {
 		r.serve()
-		reply.over() // whatever became of the request, its batch must not wait for it
+		reply.over() // without a response, too, the batch must not wait for it
 		s.bound.freeSlot()
 	})
 	return true
 }
 
-// EndInput says of a session that Connect began that its client has said its last:
-// questions to it fail from now on, and no request waits for its turn. Disconnect is
-// to follow.
+// EndInput reports that the client of a session that Connect began will send no more: questions to it fail from now on,
+// and no request waits for a slot. Disconnect must follow.
 func (n *Node) EndInput(svc *Service, in *Input) {
 	if s, ok := n.bound.find(svc, in); ok {
 		s.bound.endInput()
 	}
 }
 
-// Disconnect ends a session that Connect began, after its client has said its last: questions to it fail, its calls go
-// on until ctx ends, and those that run then end with -32010. It returns when all is queued that will be.
+// Disconnect ends a session that Connect began, after its client has sent its last message. Questions to the client
+// fail. Its calls go on until ctx ends; those that run then end with -32010. Disconnect returns when all messages are
+// queued.
 func (n *Node) Disconnect(ctx context.Context, svc *Service, in *Input) {
 	s, ok := n.bound.find(svc, in)
 	if !ok {
@@ -346,10 +346,11 @@ func (n *Node) Disconnect(ctx context.Context, svc *Service, in *Input) {
 	s.endSession()
 }
 
-// lastWait is how long handlers may take to heed the end of their context.
+// lastWait bounds the wait for handlers after their contexts have ended.
 const lastWait = time.Second
 
-// takeSlot waits for a call of a patient client to end when it has as many as it may. It reports whether there is room.
+// takeSlot waits, if a patient client has its limit of calls, for one of them to end. It reports whether it took a
+// slot.
 func (l *boundConn) takeSlot(wait time.Duration) bool {
 	select {
 	case l.slots <- struct{}{}:
@@ -386,7 +387,7 @@ func (s *sessionActor) changeBound(f func(*session.Record) bool) error {
 	return m.err
 }
 
-// boundSessions are the sessions of this node that live on a connection.
+// boundSessions are the bound sessions of this node.
 type boundSessions struct {
 	node *Node
 	mu   sync.Mutex // guards all
@@ -430,18 +431,17 @@ func (l *boundConn) comment(now time.Time, every time.Duration) {
 	}
 }
 
-// bound delivers a request on a connection that carries others: one that is a session, or
-// that stateless requests come on. What the handler sends goes out at once. An answer that
-// could not be delivered cannot be found again.
+// bound delivers a request on a connection that carries others: the connection is a session, or carries stateless
+// requests. Messages of the handler go out at once. A response that could not be delivered is lost.
 type bound struct {
 	r    *requestActor
 	conn *boundConn
-	to   replier // where the answer goes
+	to   replier // gets the response
 }
 
 var _ delivery = (*bound)(nil)
 
-// boundWay is the way of a request of a session that is its connection.
+// boundWay is the way of a request of a bound session.
 func (r *requestActor) boundWay(s *sessionActor, to replier) way {
 	return way{delivery: &bound{r: r, conn: s.bound, to: to}, grace: s.svc.Limits.Grace, table: s, client: s, pace: s.bound}
 }
@@ -457,7 +457,7 @@ func (d *bound) answer(a response) { d.to.Answer(200, a.data) }
 
 func (d *bound) end(why ending, id []byte) {
 	switch why {
-	case cancelled: // a batch does not wait for a handler that is deaf to it
+	case cancelled: // a batch does not wait for a handler that ignores the cancel
 		d.to.over()
 	case givenUp:
 		d.to.Answer(200, lostCall(id))
@@ -486,11 +486,11 @@ func (c overBound) way(s *stateless, w way) way {
 func (c overBound) run(f func())             { c.s.bound.calls.Go(f) }
 func (c overBound) listen(Exchange) audience { return boundAudience{c.s.bound, c.s} }
 
-// boundRoundTrip is one stateless request on a connection. It has one of the client's
-// places, if the client waits for one, until it has its answer.
+// boundRoundTrip is one stateless request on a connection. It holds a slot, if its client waits for slots, until it has
+// its response.
 type boundRoundTrip struct {
 	bound
-	left bool // the place is free
+	left bool // the slot is free
 }
 
 var _ roundTrip = (*boundRoundTrip)(nil)
@@ -506,7 +506,7 @@ func (x *boundRoundTrip) answer(a response) {
 
 func (x *boundRoundTrip) end(why ending, id []byte) {
 	x.bound.end(why, id)
-	if why != cancelled { // else its handler has the place until it returns
+	if why != cancelled { // the handler of a cancelled call keeps the slot until it returns
 		x.release()
 	}
 }
@@ -536,21 +536,21 @@ func (l *boundConn) Reject(_, code int, message string, data, id []byte, _ time.
 
 func (l *boundConn) over() {}
 
-// boundBatch gathers the answers to a batch that came on a session's one connection, or for it. The last of its
-// requests to end sends them as one message, an array (JSON-RPC 2.0, section 6); those that were cancelled have no
-// element, and if all were, nothing is sent. What else the requests have to say goes out at once.
+// boundBatch gathers the responses to a batch of a bound session. The last of its requests to end sends them as one
+// message, an array (JSON-RPC 2.0, section 6). Cancelled requests have no element; if all were cancelled, nothing is
+// sent. Other messages of the requests go out at once.
 type boundBatch struct {
 	conn *boundConn // of the session
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards open and out
 	open int        // requests that have not ended
-	out  []byte     // "[", and the answers so far with commas between them
+	out  []byte     // "[" and the responses so far, separated by commas
 }
 
-// member is where one request of the batch is answered.
+// member returns where one request of the batch gets its response.
 func (b *boundBatch) member() *batchMember { return &batchMember{batch: b} }
 
-// ended takes the answer of one request, nil if it has none.
+// ended takes the response to one request, nil if it has none.
 func (b *boundBatch) ended(answer []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -567,14 +567,13 @@ func (b *boundBatch) ended(answer []byte) {
 	}
 }
 
-// batchMember is where one request of a boundBatch is answered. Only the first of Answer,
-// Reject and over counts.
+// batchMember takes the response to one request of a boundBatch. Only the first call of Answer, Reject and over counts.
 type batchMember struct {
 	batch *boundBatch
 	once  sync.Once
 }
 
-// Answer adds an answer to those of the batch.
+// Answer adds a response to those of the batch. It reports whether it was the first call.
 func (m *batchMember) Answer(_ int, body []byte) bool {
 	first := false
 	m.once.Do(func() {
@@ -584,7 +583,7 @@ func (m *batchMember) Answer(_ int, body []byte) bool {
 	return first
 }
 
-// Reject adds an error to the answers of the batch.
+// Reject adds an error to the responses of the batch.
 func (m *batchMember) Reject(_, code int, message string, data, id []byte, _ time.Duration) {
 	m.Answer(200, codec.AppendError(nil, id, code, message, data))
 }

@@ -15,23 +15,23 @@ import (
 	"github.com/troupe-run/troupe/internal/request"
 )
 
-// maxOutcome bounds an answer that is kept for those who ask for it again, in bytes.
+// maxOutcome bounds a response that is kept for requests that repeat a round, in bytes.
 var maxOutcome = limits.Outcome.Value()
 
-// parking is what the actor knows of a call that has asked: which round waits for
-// its answers, and what became of the one before.
+// parking is the state of a call that has asked its client: the round that waits for
+// answers, and the outcome of the round before.
 type parking struct {
-	asked   int         // the round that the client was asked for last
-	until   time.Time   // its answers may come until then
-	wake    chan<- more // tells the handler, which waits; nil if none does
+	asked   int         // the round that asked the client last
+	until   time.Time   // the deadline for its answers
+	wake    chan<- more // resumes the waiting handler; nil if none waits
 	taken   int         // the round whose answers were taken last, 0 for none
 	digest  mrtr.Digest // of those answers
-	outcome []byte      // what they led to, from the id on; nil while nobody knows
-	others  []brought   // that wait for the same
-	givenUp bool        // what the handler still says is nobody's answer
+	outcome []byte      // the response that followed, from the id on; nil until it is known
+	others  []brought   // exchanges that wait for the same outcome
+	givenUp bool        // the exchanges were ended: the handler's response goes nowhere
 }
 
-// parkedCalls are the calls that have asked, by the names in their states: see parking.
+// parkedCalls finds calls that have asked their clients, by the park key in their states.
 type parkedCalls struct {
 	*kernel.Directory[string, *requestActor]
 	node     *Node
@@ -39,7 +39,7 @@ type parkedCalls struct {
 	outcomes mrtr.Outcomes
 }
 
-// seal makes the state of the call's next round.
+// seal makes the requestState of the call's next round.
 func (p *parkedCalls) seal(c *Call, in *input, expires time.Time) (string, error) {
 	st := mrtr.State{Method: string(c.msg.Method), Request: mrtr.RequestDigest(c.msg), Expires: expires.UnixMilli(), Park: in.park, Round: in.Round + 1}
 	size := 0
@@ -50,8 +50,8 @@ func (p *parkedCalls) seal(c *Call, in *input, expires time.Time) (string, error
 	return st.Seal(c.peer.key.Tenant, c.peer.key.Server, p.keys.Seal)
 }
 
-// open opens the state that a request brings. mrtr.ErrBadState reports that it is not good
-// for this request of this client now, ErrUnavailable that nobody can tell.
+// open opens the state that a request brings. mrtr.ErrBadState reports that the state does
+// not fit this request of this client now, ErrUnavailable that its key cannot be read now.
 func (p *parkedCalls) open(svc *Service, tenant string, m *codec.Message, now time.Time) (*mrtr.State, error) {
 	return mrtr.Open(m, tenant, svc.ID, now, func(sealed, aad []byte) ([]byte, error) {
 		plain, err := p.keys.Open(sealed, aad)
@@ -62,14 +62,14 @@ func (p *parkedCalls) open(svc *Service, tenant string, m *codec.Message, now ti
 	})
 }
 
-// more is what a parked call goes on with: what a request brought that was sent
-// again, or why none did.
+// more resumes a parked call: with the answers of a request that was sent again, or with
+// the reason why none came.
 type more struct {
 	given map[string][]byte
 	err   error
 }
 
-// needInput has the client told that the call needs input.
+// needInput asks the client for input and parks the call.
 type needInput struct {
 	kernel.Reply
 	round  int
@@ -111,7 +111,7 @@ func (r *requestActor) needInput(m *needInput) {
 	m.Done()
 }
 
-// goOn has a handler that waits go on.
+// goOn resumes the handler, if it waits.
 func (r *requestActor) goOn(m more) {
 	if p := r.parking; p != nil && p.wake != nil {
 		p.wake <- m // which has room for one
@@ -119,17 +119,17 @@ func (r *requestActor) goOn(m more) {
 	}
 }
 
-// outwaited ends the wait of a handler whose client has not come back in time.
+// outwaited ends the handler's wait when its client has not come back in time.
 func (r *requestActor) outwaited() {
 	p := r.parking
-	if p.wake == nil || time.Now().Before(p.until) { // the tick is of the time before
+	if p.wake == nil || time.Now().Before(p.until) { // the timer fired for an earlier deadline
 		return
 	}
 	r.node.refusals.count(MaxAsk)
 	r.goOn(more{err: ErrNoAnswer})
 }
 
-// withID is a whole response of an id and what follows it.
+// withID is the response with an id, given the rest that follows the id.
 func withID(id, rest []byte) []byte {
 	b := make([]byte, 0, len(id)+len(rest)+24)
 	b = append(b, `{"jsonrpc":"2.0","id":`...)
@@ -137,8 +137,7 @@ func withID(id, rest []byte) []byte {
 	return append(b, rest...)
 }
 
-// settle gives an outcome to all who wait for it, and keeps it for those who come
-// later.
+// settle sends an outcome to all exchanges that wait for it, and keeps it for later ones.
 func (p *parking) settle(rest []byte) {
 	for _, x := range p.others {
 		x.answer(response{data: withID(x.id, rest)})
@@ -149,7 +148,7 @@ func (p *parking) settle(rest []byte) {
 	}
 }
 
-// endOthers ends the exchanges that wait for the same as the one that is served.
+// endOthers ends the exchanges that wait for the same outcome as the call's own.
 func (r *requestActor) endOthers(why ending) {
 	p := r.parking
 	if p == nil {
@@ -158,7 +157,7 @@ func (r *requestActor) endOthers(why ending) {
 	p.givenUp = true
 	for _, x := range p.others {
 		x.end(why, x.id)
-		x.release() // which has no handler of its own to wait for
+		x.release() // no handler of its own will release it
 	}
 	p.others = nil
 }
@@ -169,21 +168,21 @@ type brought struct {
 	id    []byte
 	token []byte
 	meta  []byte
-	from  *quota.Account // that it counts on
+	from  *quota.Account // the request is counted on it
 }
 
-// verdicts on a request that is sent again.
+// sentAgain is the verdict on a request that was sent again.
 type sentAgain uint8
 
 const (
 	unknown sentAgain = iota // the call is gone
-	taken                    // it goes on with the answers
-	joined                   // it does already, and this exchange waits for the same
-	settled                  // what came of it is known
-	refused                  // the state was used with other answers, or is none of this call
+	taken                    // the call goes on with its answers
+	joined                   // the call went on with these answers before; the exchange waits for the same outcome
+	settled                  // the outcome is known
+	refused                  // the state was used with other answers, or does not fit this call
 )
 
-// retried brings a parked call its answers.
+// retried brings answers to a parked call.
 type retried struct {
 	kernel.Reply
 	x       brought
@@ -223,15 +222,15 @@ func (r *requestActor) retried(m *retried) {
 	m.Done()
 }
 
-// answerTo makes x the exchange that the call answers. From here on the handler has its
-// client as that request says that it is.
+// answerTo makes x the exchange that the call answers. From here on the handler sees its
+// client as this request describes it.
 func (r *requestActor) answerTo(x brought) {
 	r.stateless.served = x.roundTrip
-	r.way.delivery, r.id = x.roundTrip, bytes.Clone(x.id) // the session's table may still have the old one
+	r.way.delivery, r.id = x.roundTrip, bytes.Clone(x.id) // cloned because the session's table may still have the old id
 	if r.from == nil {
 		r.from = x.from
 	}
-	// Copies: they outlive the exchange, as what the call knows of its client.
+	// Copied into the call, as they outlive the exchange.
 	said := &struct{ token, meta []byte }{x.token, x.meta}
 	r.call.token.Store(&said.token)
 	r.stateless.meta.now.Store(&said.meta)
@@ -239,7 +238,7 @@ func (r *requestActor) answerTo(x brought) {
 	r.way.table.resumed(r)
 }
 
-// responses are the answers that a request brings; ok is false where they are no
+// responses returns the answers that a request brings; ok is false if they are not an
 // object.
 func responses(m *codec.Message) (given map[string][]byte, ok bool) {
 	if m.Responses == nil {
@@ -262,16 +261,16 @@ func badResponses(to answerer, id []byte) {
 	faults.Responses.Tell(to, id)
 }
 
-// badState is the one answer for every state that is not good, so that it tells
-// nothing about those of others.
+// badState sends the one error for every bad state, so that it reveals nothing about the
+// states of others.
 func badState(to answerer, id []byte) {
 	faults.State.Tell(to, id)
 }
 
-// retry takes a request that is sent again with the input that it needed.
+// retry takes a request that is sent again with the input that its call asked for.
 func (a *arrival) retry() (begun bool) {
 	n, m := a.n, a.m
-	from, no := n.accounts.admit(a.charged, &a.svc.Limits, &a.in, m) // first: to open a state may take a look into the store
+	from, no := n.accounts.admit(a.charged, &a.svc.Limits, &a.in, m) // first, because opening a state may read the store
 	if from == nil {
 		n.refusals.refuseVerdict(a.to, m.ID, no)
 		return false
@@ -281,7 +280,7 @@ func (a *arrival) retry() (begun bool) {
 	switch {
 	case errors.Is(err, ErrUnavailable):
 		n.log.Warn("requestState not readable", "error", err)
-		n.accounts.giveBack(a.charged, &a.svc.Limits, from, m) // it did not run, for no fault of its client
+		n.accounts.giveBack(a.charged, &a.svc.Limits, from, m) // the failure is not the client's
 		n.refusals.unavailable(a.to, m.ID)
 	case err != nil:
 		badState(a.to, m.ID)
@@ -315,14 +314,14 @@ func (a *arrival) retry() (begun bool) {
 			if a.runAgain(from, st, sum, given) {
 				return true
 			}
-			continue // another has begun it: the same answers bring the same outcome
+			continue // another request has begun the call: find it
 		}
 		n.accounts.Leave(from)
 		return begun
 	}
 }
 
-// retry looks for the call that a state names.
+// retry brings the answers to the call that a state names, or finds its kept outcome.
 func (p *parkedCalls) retry(st *mrtr.State, x brought, sum mrtr.Digest, given map[string][]byte) (sentAgain, []byte) {
 	if r, ok := p.Get(st.Park); ok {
 		m := &retried{x: x, round: st.Round, digest: sum, given: given}
@@ -345,8 +344,8 @@ func (p *parkedCalls) retry(st *mrtr.State, x brought, sum mrtr.Digest, given ma
 	return unknown, nil
 }
 
-// runAgain runs a call again whose actor is gone, with the answers that it was
-// given. It reports whether it does: another request may be quicker.
+// runAgain begins a call whose actor is gone again, with all answers so far. It reports
+// whether it did: another request may have been quicker.
 func (a *arrival) runAgain(from *quota.Account, st *mrtr.State, sum mrtr.Digest, given map[string][]byte) bool {
 	var x roundTrip
 	r, err := a.n.mrtr.Obtain(st.Park, func() (*requestActor, error) {
@@ -354,7 +353,7 @@ func (a *arrival) runAgain(from *quota.Account, st *mrtr.State, sum mrtr.Digest,
 		x = own
 		r.call.attempt = 2
 		r.stateless.Given = st.Answers()
-		for k, v := range given { // what was answered before stays, as it does for a call that waits
+		for k, v := range given { // an earlier answer stays, as it does in a call that waits
 			if _, ok := r.stateless.Given[k]; !ok {
 				r.stateless.Given[k] = v
 			}
@@ -370,15 +369,15 @@ func (a *arrival) runAgain(from *quota.Account, st *mrtr.State, sum mrtr.Digest,
 	return true
 }
 
-// concluded tells those who wait for the call what came of it, and keeps that for
-// those who ask again. rest is the response from the id on.
+// concluded sends the call's outcome to the exchanges that wait for it, and keeps it for
+// later ones. rest is the response from the id on.
 func (r *requestActor) concluded(rest []byte) {
-	r.goOn(more{err: errReturned}) // a goroutine that the handler left behind
+	r.goOn(more{err: errReturned}) // for a goroutine that the handler left behind
 	p := r.parking
 	switch {
 	case p == nil || p.givenUp:
 		return
-	case r.phase == request.Cancelled: // and a panic has kept it from ending them
+	case r.phase == request.Cancelled: // a panic kept the cancel from ending them
 		r.endOthers(cancelled)
 		return
 	}
@@ -388,39 +387,40 @@ func (r *requestActor) concluded(rest []byte) {
 	}
 }
 
-// What ends questions that are asked by having the request sent again.
+// Errors of a question to a stateless client.
 var (
-	// ErrTooMuchInput reports that the answers so far are more than a client can
-	// be made to carry: the question was not asked.
+	// ErrTooMuchInput reports that the answers so far are too large for the state that a
+	// client carries. The question was not asked.
 	ErrTooMuchInput = errors.New("the answers so far are too large to go on asking")
-	// ErrTooManyRounds reports a call that has asked for input too often: the
-	// question was not asked.
+	// ErrTooManyRounds reports that a call has asked for input too often. The question was
+	// not asked.
 	ErrTooManyRounds = errors.New("the call has asked for input too often")
 )
 
 var (
 	maxRounds = limits.Rounds.Value()
-	maxInput  = limits.StateInput.Value() // bytes of answers that a state carries
+	maxInput  = limits.StateInput.Value() // answers that a state carries, in bytes
 )
 
-// input is what a handler has asked for so far, and where its call waits for it.
+// input is what a handler has asked its client and what that answered, and where the call
+// parks.
 type input struct {
-	mu   mrtr.Mutex // guards the rest; held by the goroutine of the handler that asks, until it has its answers
-	park string     // under which requests that are sent again find the call, "" before it has asked
+	mu   mrtr.Mutex // guards the rest; the handler's goroutine that asks holds it until it has its answers
+	park string     // the key by which requests that are sent again find the call; "" until it asks
 	mrtr.Input
-	place *quota.Account // that holds the call's place among those that wait
+	place *quota.Account // the account that counts the waiting call
 }
 
-// asking is what a handler asks at once.
+// asking is the questions that a handler asks at once.
 type asking struct {
 	qs      []Question
 	keys    []string // of the questions, unique within the call
-	missing []int    // the places of those that have no answer
+	missing []int    // indexes of the questions without an answer
 }
 
-// ask asks a client that brings its answers by sending the request again. Many
-// handlers may wait here for minutes, each with its stack: the frames down to the wait
-// are kept small, and what needs large ones has returned by then.
+// ask asks a client that answers by sending its request again. Many handlers may wait here
+// for minutes, each with its stack. So the frames down to the wait are small, and functions
+// with large frames return before it.
 func (s *stateless) ask(ctx context.Context, c *Call, qs []Question) ([]Answer, error) {
 	in := &s.input
 	if err := in.mu.Lock(ctx, c.ctx); err != nil {
@@ -440,7 +440,7 @@ func (s *stateless) ask(ctx context.Context, c *Call, qs []Question) ([]Answer, 
 	return in.answers(a), nil
 }
 
-// begin returns what is asked with the keys that it is asked by.
+// begin gives each question its key.
 func (in *input) begin(qs []Question) *asking {
 	a := &asking{qs: qs, keys: make([]string, len(qs))}
 	for i := range qs {
@@ -449,8 +449,8 @@ func (in *input) begin(qs []Question) *asking {
 	return a
 }
 
-// lacks finds what has no answer yet, and reports whether there is any. What is no
-// answer is forgotten, and asked for anew.
+// lacks finds the questions without an answer, and reports whether there are any. It drops
+// an invalid answer, so that its question is asked again.
 func (in *input) lacks(a *asking) bool {
 	a.missing = a.missing[:0]
 	for i := range a.qs {
@@ -469,8 +469,8 @@ func (in *input) answers(a *asking) []Answer {
 	return answers
 }
 
-// await waits until the call can go on. The actor says so, also when the call ends;
-// it knows nothing of a context that is the handler's own.
+// await waits until the call can go on. The actor wakes it, also when the call ends. The
+// actor does not know ctx if the handler made a context of its own.
 func (s *stateless) await(ctx context.Context, c *Call, wake <-chan more) more {
 	if s.inputEnded == nil && ctx.Done() == c.ctx.Done() {
 		return <-wake
@@ -489,14 +489,14 @@ func (s *stateless) awaitOr(ctx context.Context, wake <-chan more) more {
 	}
 }
 
-// maxStateAge is how long a client may take to send a request again.
+// maxStateAge bounds the time that a client may take to send a request again.
 var maxStateAge = limits.RetryWait.Value()
 
 // patience is how long a client has to send a request again.
 func (svc *Service) patience() time.Duration { return min(svc.Limits.MaxAsk, maxStateAge) }
 
-// putQuestions has the client told what is missing. The answers come on the channel;
-// until they have, an account holds the call's place among those that wait.
+// putQuestions sends the missing questions to the client. The answers come on the channel.
+// Until they do, an account counts the call among those that wait.
 func (s *stateless) putQuestions(c *Call, a *asking) (wake <-chan more, err error) {
 	n, in := c.peer.node, &s.input
 	if cause := context.Cause(c.ctx); cause != nil {
@@ -535,8 +535,7 @@ func (s *stateless) putQuestions(c *Call, a *asking) (wake <-chan more, err erro
 	return answers, nil
 }
 
-// receive ends a wait: what a request brought of that which was missing is kept, and the
-// rest is ignored.
+// receive ends a wait: it keeps the answers to missing questions and ignores others.
 func (in *input) receive(got more, a *asking) error {
 	in.place.Held[heldPending].Add(-1)
 	if got.err != nil {

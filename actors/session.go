@@ -27,15 +27,14 @@ type sessionActor struct {
 	key  SessionKey
 	peer *Peer
 
-	// bound is the connection that the session lives on, nil for a session with a
-	// record in the store.
+	// bound is the connection of a bound session, nil for a session with a record in the store.
 	bound      *boundConn
-	inputEnded <-chan struct{} // closed when its client can answer nothing any more; nil is never
+	inputEnded <-chan struct{} // closed when the client can answer no more questions; nil: never
 
-	// view is the cached record; it is replaced by newer ones, never changed.
+	// view is the cached record; newer ones replace it, none is changed.
 	view atomic.Pointer[view]
 
-	// spoken is the revision of the record, 0 until somebody asked.
+	// spoken is the revision of the record, 0 until it is first read.
 	spoken atomic.Uint32
 
 	sessionAccount
@@ -43,24 +42,23 @@ type sessionActor struct {
 	// touching is set while the record is being rewritten for activity.
 	touching atomic.Bool
 
-	// missed is set when the session came to this node from its record, until its
-	// client listens: it may have missed something meanwhile.
+	// missed is set when the session comes to this node from its record: its client may have missed notifications. It
+	// is cleared when the client listens.
 	missed atomic.Bool
 
-	// logged is the account of log messages, nil before the first one.
+	// logged counts log messages against their limit, nil before the first one.
 	logged atomic.Pointer[logs]
 
 	// announced is what was announced on the standalone stream, nil if there is none yet.
 	announced atomic.Pointer[announcement]
 
-	// keeps is what the client has answered for all calls, nil before the first such
-	// question.
+	// keeps has the client's answers that all calls share, nil before the first such question.
 	keeps atomic.Pointer[kept]
 
 	calls   session.Calls[*requestActor]
 	ended   atomic.Bool // the record is gone
-	held    int         // streams with a live connection, as sessionAccount.streams says to others
-	opening int         // GETs that are being handled, which may become such
+	held    int         // streams with a live connection; sessionAccount.streams is the copy for other goroutines
+	opening int         // GETs that are being handled and may become such streams
 	last    time.Time
 	timer   *time.Timer
 	closing bool
@@ -77,15 +75,14 @@ type (
 	beginCall struct {
 		kernel.Reply
 		req   *requestActor
-		limit int // of calls in flight, 0 is none
+		limit int // of calls in flight; 0 means no limit
 		err   error
 	}
-	// endCall removes it: nothing of the session's comes to the request
-	// afterwards, and its id may be used again.
+	// endCall removes the request from the table: no cancel reaches it afterwards, and its id may be used again.
 	endCall struct {
 		kernel.Reply
 		req *requestActor
-		id  string // "" is the request's own
+		id  string // "" for the request's own
 	}
 	// cancelCall is a client's notifications/cancelled.
 	cancelCall struct {
@@ -95,7 +92,7 @@ type (
 	}
 	// holdStream counts connections that keep the session in memory.
 	holdStream struct{ by int }
-	// stay keeps the session in memory until stayed: see sessions.staying.
+	// stay keeps the session in memory until stayed arrives: see sessions.staying.
 	stay struct {
 		kernel.Reply
 		err error
@@ -106,9 +103,9 @@ type (
 	idleTick     struct{}
 	// giveUpCalls ends every call: the node stops.
 	giveUpCalls struct{}
-	// hastenCalls makes streams of the calls that have run since begun or before and can go on elsewhere.
+	// hastenCalls makes streams of the calls that began at begun or before and can go on in another process.
 	hastenCalls struct{ begun time.Time }
-	// endIdle ends a session that lives on a connection and has no calls.
+	// endIdle ends a bound session that has no calls.
 	endIdle struct{}
 )
 
@@ -155,7 +152,7 @@ func (s *sessionActor) Receive(m any) {
 		if id == "" {
 			id = m.req.idKey()
 		}
-		if r, ok := s.calls.Find(id); ok && r == m.req { // another may have the id by now
+		if r, ok := s.calls.Find(id); ok && r == m.req { // another request may have the id by now
 			s.calls.End(id)
 		}
 		m.Done()
@@ -219,7 +216,7 @@ func (s *sessionActor) Failed(m any, last bool) {
 	if _, ok := m.(idleTick); ok {
 		s.timer.Reset(s.svc.Limits.SessionDrop)
 	}
-	// One that was about to end, and takes no more calls, must not stay half there.
+	// A session that was about to end takes no more calls, and must not stay half ended.
 	if last || s.closing {
 		s.calls.Each(func(r *requestActor) { _ = r.Post(abandon{cause: errInternal}) })
 		if s.bound != nil {
@@ -229,8 +226,8 @@ func (s *sessionActor) Failed(m any, last bool) {
 	}
 }
 
-// idle leaves memory when nothing has kept the session here for a while; the
-// timer is armed anew only when it fires, not with each message.
+// idle removes the session from memory when nothing has kept it here for a while. The timer is armed anew only when it
+// fires, not with each message.
 func (s *sessionActor) idle() {
 	if s.closing {
 		return
@@ -238,18 +235,18 @@ func (s *sessionActor) idle() {
 	now := time.Now()
 	expires := s.view.Load().rec.Expires
 	if !now.Before(expires) {
-		s.over(s.end()) // nobody can come up in its place from a record that has expired
+		s.over(s.end()) // no other actor can begin from an expired record
 		s.node.streams.endOf(s.key)
 		return
 	}
 	left := s.svc.Limits.SessionDrop - now.Sub(s.last)
 	if s.calls.Len() > 0 || s.held > 0 || s.opening > 0 || s.bound != nil {
-		// Whoever waits for an answer or listens is active.
+		// A session with a call or a connection is active.
 		s.keepAlive(now)
 		left = s.svc.Limits.SessionDrop
 	}
 	if b := s.calling.Load(); left <= 0 && b != nil && !b.Full(now) {
-		left = s.svc.Limits.SessionDrop // who comes back would find it full
+		left = s.svc.Limits.SessionDrop // a session that comes back would have a full bucket
 	}
 	if left = min(left, expires.Sub(now)); left > 0 {
 		s.timer.Reset(left)
@@ -259,8 +256,8 @@ func (s *sessionActor) idle() {
 	s.unload()
 }
 
-// unload takes the session out of the directory and stops it. Messages that
-// still wait are refused, and their senders activate the session anew.
+// unload takes the session out of the directory and stops it. Messages that still wait are refused, and their senders
+// activate the session anew.
 func (s *sessionActor) unload() {
 	s.timer.Stop()
 	s.node.sessions.Drop(s.key, s)
@@ -269,7 +266,7 @@ func (s *sessionActor) unload() {
 		s.node.bound.drop(s)
 		s.bound.endInput()
 		s.bound.conn.Finish()
-		// Only now that the session has stopped: one that begins meanwhile sees that.
+		// After the session has stopped, so that a listener that begins meanwhile sees it.
 		s.node.listeners.end("", func(l *listenActor) bool { return l.sess == s })
 	}
 	for _, uri := range s.view.Load().rec.Subscribed {
@@ -278,7 +275,7 @@ func (s *sessionActor) unload() {
 	s.svc.Handler.Closed(s.peer)
 }
 
-// revision is what initialize has settled, which never changes; 0 before that.
+// revision is the revision that initialize settled; it never changes. It is 0 before that.
 func (s *sessionActor) revision() mcp.Revision {
 	if r := s.spoken.Load(); r != 0 {
 		return mcp.Revision(r)
@@ -294,8 +291,8 @@ func (s *sessionActor) startSession() {
 	s.timer.Reset(s.svc.Limits.SessionDrop) // only now, since the tick uses the field
 }
 
-// adopt makes the session serve from v unless it knows a newer record. It does not
-// wait for the actor's turn: what a client has been answered holds from then on.
+// adopt makes the session serve from v unless it has a newer record. It does not wait for the actor's turn: a response
+// to the client holds from then on.
 func (s *sessionActor) adopt(v *view) {
 	for old := s.view.Load(); v.rev > old.rev; old = s.view.Load() {
 		if s.view.CompareAndSwap(old, v) {
@@ -305,7 +302,7 @@ func (s *sessionActor) adopt(v *view) {
 	}
 }
 
-// subscribed tells the subscriptions of a change of those that the record names.
+// subscribed updates the subscriptions after the record's list of resources changed.
 func (s *sessionActor) subscribed(old, now []string) {
 	for len(old) > 0 && len(now) > 0 && old[0] == now[0] {
 		old, now = old[1:], now[1:]
@@ -313,7 +310,7 @@ func (s *sessionActor) subscribed(old, now []string) {
 	for len(old) > 0 && len(now) > 0 && old[len(old)-1] == now[len(now)-1] {
 		old, now = old[:len(old)-1], now[:len(now)-1]
 	}
-	for _, uri := range old { // some may be among the new ones, too: then nothing changes
+	for _, uri := range old { // for those that are also in now, nothing changes
 		s.node.subs.Follow(s, uri)
 	}
 	for _, uri := range now {
@@ -323,10 +320,10 @@ func (s *sessionActor) subscribed(old, now []string) {
 
 func (s *sessionActor) Server() string { return s.key.Server }
 
-// Push sends an update to whoever serves the session now.
+// Push sends an update to the actor that serves the session now.
 func (s *sessionActor) Push(data []byte) bool { return s.node.sessions.push(s.key, data) }
 
-// wants is what the newest record says that is known here.
+// Wants reports whether the newest record known here subscribes to uri.
 func (s *sessionActor) Wants(uri string) bool {
 	_, found := slices.BinarySearch(s.view.Load().rec.Subscribed, uri)
 	return found && !s.Stopped()
@@ -334,8 +331,7 @@ func (s *sessionActor) Wants(uri string) bool {
 
 func (s *sessionActor) Hears(uri string) bool { return s.svc.Hears == nil || s.svc.Hears(s.peer, uri) }
 
-// change rewrites the session's record by compare-and-set. edit returns false
-// when there is nothing to change.
+// change rewrites the session's record by compare-and-set. edit returns false if nothing changes.
 func (s *sessionActor) change(ctx context.Context, edit func(*session.Record) bool) error {
 	n := s.node
 	if s.bound != nil {
@@ -363,13 +359,12 @@ func (s *sessionActor) change(ctx context.Context, edit func(*session.Record) bo
 		if rec, rev, err = n.sessions.read(ctx, s.key); err != nil {
 			return err
 		}
-		// It may be as edit wants it, by a write whose outcome nobody knew.
+		// The record may already be as edit wants it, after a write with an unknown outcome.
 		n.sessions.adopt(s, &view{rec: rec, rev: rev})
 	}
 }
 
-// keepAlive rewrites the record when activity is due to be noted; the request
-// that caused it does not wait.
+// keepAlive rewrites the record when its activity must be noted. The request that caused it does not wait.
 func (s *sessionActor) keepAlive(now time.Time) {
 	if v := s.view.Load(); s.bound != nil || !v.rec.Due(now, s.svc.Limits.Session) || !s.touching.CompareAndSwap(false, true) {
 		return
@@ -389,13 +384,12 @@ func (s *sessionActor) keepAlive(now time.Time) {
 	}()
 }
 
-// billed is the account of a session's last request, which also pays for what is
-// no request of its own: its streams and questions.
+// billed is the account of the session's last request. It also pays for the session's streams and questions.
 func (s *sessionActor) billed() *quota.Account {
 	return s.account.Last(s.node.accounts.Accounts, s.key.Tenant)
 }
 
-// edit changes the record of a session that lives on a connection, which is stored nowhere.
+// edit changes the record of a bound session, which is not stored.
 type edit struct {
 	kernel.Reply
 	f   func(*session.Record) bool
@@ -404,7 +398,7 @@ type edit struct {
 
 func (e *edit) Refused(error) { e.err = ErrSessionEnded; e.Done() }
 
-// admitted returns the actor of a request that may run now; refuseInSession answers the error.
+// admitted returns the actor of a request that may run now; refuseInSession sends the error.
 func (s *sessionActor) admitted(in *Input, m *codec.Message) (*requestActor, error) {
 	if tooLong(m) {
 		return nil, errLongToken
@@ -416,14 +410,14 @@ func (s *sessionActor) admitted(in *Input, m *codec.Message) (*requestActor, err
 	return s.node.calls.actor(a), nil
 }
 
-// begins makes r stand for a request of the session, which is delivered in the way w.
+// begins makes r serve a request of the session, which is delivered in the way w.
 func (s *sessionActor) begins(r *requestActor, w way, m *codec.Message, body []byte, c *Call) {
 	c.peer = s.peer
 	r.begins(s.svc, w, m, body, c)
 }
 
-// enters enters a request that was admitted in the session. refuseInSession answers the error;
-// the actor is free then.
+// enters enters an admitted request in the session. On an error it frees the actor; the caller passes the error to
+// refuseInSession.
 func (s *sessionActor) enters(r *requestActor) error {
 	s.keepAlive(r.started)
 	err := r.enter(s.svc.Limits.PerSession)
@@ -435,13 +429,12 @@ func (s *sessionActor) enters(r *requestActor) error {
 	return err
 }
 
-// refund gives the tokens of a call back that did not run.
+// refund returns the tokens of a call that did not run.
 func (s *sessionActor) refund(r *requestActor) {
 	s.node.accounts.giveBack(&s.sessionAccount, &s.svc.Limits, r.from, r.call.msg)
 }
 
-// notified takes a notification of the client. It waits for the store no longer than
-// until.
+// notified takes a notification of the client. It waits for the store until until at most.
 func (s *sessionActor) notified(m *codec.Message, until time.Time) {
 	switch string(m.Method) {
 	case "notifications/cancelled":
@@ -462,8 +455,8 @@ func (s *sessionActor) notified(m *codec.Message, until time.Time) {
 	}
 }
 
-// cancelCall hands a client's cancel to the call, and waits until its stream has
-// the end mark: a call that was cancelled must not run again after a crash.
+// cancelCall hands a client's cancel to the call, and waits until the call's stream has the end mark: a cancelled call
+// must not run again after a crash.
 func (s *sessionActor) cancelCall(id, reason string, until time.Time) {
 	done := make(chan error, 1)
 	if s.Post(&cancelCall{id: id, reason: reason, acked: func(err error) { done <- err }}) != nil {
@@ -483,11 +476,10 @@ func (s *sessionActor) unmount() {
 	s.unload()
 }
 
-// endSession ends the calls and streams of a session whose record is gone, wherever they
-// are on this node. The actor s of it may have left memory meanwhile, and another have
-// come up from the record before that went. It reports whether nobody had ended one
-// of these before. An actor of a session that has a record must not call it in its turn,
-// since it waits for an activation under way.
+// endSession ends the calls and streams on this node of a session whose record is gone. Actor s may have left memory
+// meanwhile, and another may have begun from the record before that went. It reports whether this is the first end of
+// either actor. An actor of a session that has a record must not call it in its turn, since it waits for an activation
+// under way.
 func (s *sessionActor) endSession() (first bool) {
 	n := s.node
 	first = s.end()
@@ -503,7 +495,7 @@ func (s *sessionActor) endSession() (first bool) {
 	return first
 }
 
-// tally counts the calls that are the node's own and began at begun or before.
+// tally counts the calls that began at begun or before and that only this node can end.
 type tally struct {
 	kernel.Reply
 	begun time.Time
@@ -512,15 +504,14 @@ type tally struct {
 
 func (m *tally) Refused(error) { m.Done() }
 
-// count counts a request of a session's table. Those that are stateless count by themselves, see countStateless.
+// count counts a request of a session's table. countStateless counts stateless requests.
 func (m *tally) count(r *requestActor) {
 	if r.stateless == nil && !r.started.After(m.begun) && r.own() {
 		m.own++
 	}
 }
 
-// countStateless counts a stateless request. One that waits to be sent again can go on in another process, if it may run
-// there at all.
+// countStateless counts a stateless request. A parked call can go on in another process if it is safe.
 func (m *tally) countStateless(r *requestActor) {
 	if r.started.After(m.begun) {
 		return

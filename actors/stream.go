@@ -15,8 +15,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// streamActor is the writer of one SSE stream: it appends to the log, and hands
-// what has been acknowledged to the one live connection.
+// streamActor is the writer of one SSE stream: it appends to the log, and hands acknowledged
+// appends to the one live connection.
 type streamActor struct {
 	kernel.Actor
 	node *Node
@@ -24,33 +24,33 @@ type streamActor struct {
 	sess *sessionActor
 	key  StreamKey
 	path string
-	rec  record.Stream // as the stream began here; it does not change
-	live record.Stream // as it is to be stored next
-	past record.Past   // what the log has come to tell
+	rec  record.Stream // as the stream began here; never changed
+	live record.Stream // the next record to store
+	past record.Past   // what later readers can no longer find in the log
 	m    *stream.Machine
 
 	fx        []stream.Effect
 	att       *attachment
 	reqs      []*requestActor // none for a standalone stream
-	order     uint64          // of a standalone stream that begins here: later ones have more
-	gather    *gathering      // a batch of which nothing has been sent or stored, else nil
-	answered  map[string]bool // calls of a batch that need no answer any more, by id
-	muted     map[int]bool    // calls of a batch that were cancelled, by their places
+	order     uint64          // of a standalone stream that begins here: later streams have a higher order
+	gather    *gathering      // a batch with nothing sent or stored, else nil
+	answered  map[string]bool // calls of a batch that need no response any more, by id
+	muted     map[int]bool    // calls of a batch that were cancelled, by index
 	silent    bool            // the stream was cancelled: deliver nothing more
 	delivered uint64          // last append delivered
-	due       atomic.Int64    // when the writer record is to be rewritten, by clock.running; 0 not yet
+	due       atomic.Int64    // when the writer record must be rewritten, by clock.running; 0 not yet
 	left      atomic.Int64    // when the last connection left, unix nanoseconds
 	queued    atomic.Int64
 	heard     atomic.Bool   // there is a live connection
-	unstored  atomic.Bool   // it could not begin, and the client knows
-	renew     bool          // the lifetime of record and body is to be renewed
+	unstored  atomic.Bool   // the stream could not begin, and its client knows
+	renew     bool          // the next rewrite renews the lifetime of record and body
 	written   time.Duration // how far ahead the clock was when the record was stored: see outlives
-	attempt   time.Duration // and when it was tried since, if trying
+	attempt   time.Duration // written of the attempt under way, if trying
 	trying    bool
-	body      []byte        // of calls that may run again, where it is small: see create
+	body      []byte        // of calls that may run again, if it is small: see create
 	ready     chan struct{} // closed once the connection is committed or refused
 	opened    bool
-	// closeEarly is set when the connection is to be closed as soon as it is open.
+	// closeEarly says to close the connection as soon as it is open.
 	closeEarly *closeConn
 }
 
@@ -63,22 +63,22 @@ type (
 		entries   []stream.Entry
 		last      bool
 		silent    bool
-		ofSession bool // to the session, by no call of its own
+		ofSession bool // sent to the session, not by a call
 		taken     bool // the machine has the entries
 	}
 	appended  struct{ err error }
 	refreshed struct {
 		rev     uint64
 		err     error
-		renewed bool // and the body
+		renewed bool // the body was renewed too
 	}
 	resend   struct{}
 	outlived struct{}
-	// attach makes att the stream's only live connection and answers its tail.
+	// attach makes att the stream's only live connection and returns the stream's tail.
 	attach struct {
 		kernel.Reply
-		att  *attachment   // nil only asks
-		sess *sessionActor // that the connection belongs to now
+		att  *attachment   // nil: only return the tail
+		sess *sessionActor // the actor that the connection belongs to now
 		at   extent
 		err  error
 	}
@@ -86,14 +86,15 @@ type (
 	detach    struct{ att *attachment }
 	refresh   struct{}
 	endStream struct{}
-	// passOn leaves the stream to who resumes it, if its calls can go on elsewhere and its client comes back by itself.
+	// passOn leaves the stream to its next writer if its calls can go on there and its client comes
+	// back by itself.
 	passOn struct{}
-	// handOver leaves a stream to whoever resumes it: a call that may run again
-	// keeps its record, and any other ends with -32010.
+	// handOver leaves a stream to its next writer: a call that may run again keeps its record, and
+	// any other ends with -32010.
 	handOver struct{}
 	// quitStream ends a stream's actor with its node.
 	quitStream struct{}
-	// serveCall names the request whose answer ends the stream.
+	// serveCall names the request whose response ends the stream.
 	serveCall struct{ req *requestActor }
 )
 
@@ -105,8 +106,8 @@ func (p *pushEntries) Refused(err error) {
 	}
 }
 
-// What a call sends is bounded where its handler waits; what is told to sessions
-// is not, and can be made good when it is refused.
+// Bulk reports that the message may be refused when many wait. The entries of a call are bounded,
+// because its handler waits; notifications to sessions are not, and can be made good when refused.
 func (p *pushEntries) Bulk() bool { return p.ofSession }
 
 func (s *streamActor) Receive(m any) {
@@ -138,12 +139,13 @@ func (s *streamActor) Receive(m any) {
 		s.perform()
 	case refresh:
 		if s.abandoned(time.Now()) {
-			// What waits for the store is told: it may be away for longer than this.
+			// Senders that wait for the store must not wait on: it may be away for longer than
+			// ReplayAge.
 			s.step(stream.Event{Op: stream.Fenced, Err: kernel.ErrStopped})
 			return
 		}
 		s.renew = true
-		s.due.Store(int64(s.node.clock.running() + s.svc.Limits.StoreWait)) // until it is done
+		s.due.Store(int64(s.node.clock.running() + s.svc.Limits.StoreWait)) // or sooner, once this rewrite is done
 		s.step(stream.Event{Op: stream.Refresh})
 	case *attach:
 		m.at = extent{tail: s.delivered, watermarks: append(s.live.Watermarks(), record.Watermark{Seen: s.past.Digest.Seen, Upto: s.delivered})}
@@ -239,19 +241,19 @@ func (s *streamActor) perform() {
 	s.fx = s.fx[:0]
 }
 
-// appended takes the outcome of the append in flight. There is no count of tries: a
-// store may be away for as long as the calls' own limits let them run.
+// appended takes the outcome of the append in flight. It counts no tries: the store may be away for
+// as long as the calls' own limits let them run.
 func (s *streamActor) appended(err error) {
 	switch {
-	case err == nil && s.outlives(): // the clock went back just then
+	case err == nil && s.outlives(): // the clock went back meanwhile
 		s.step(stream.Event{Op: stream.Outlived})
 	case err == nil:
 		s.step(stream.Event{Op: stream.Stored})
 	case errors.Is(err, ErrFenced):
 		s.step(stream.Event{Op: stream.Guarded})
 	case passes(err):
-		// Not done, or unknown: the same append under the same guard and
-		// number is the same message, so that it may be written again.
+		// Not done, or unknown. The same append with the same guard and number is the same message,
+		// so it may be written again.
 		s.step(stream.Event{Op: stream.Again})
 	default:
 		s.node.log.Error("append refused", "stream", s.key.ID, "error", err)
@@ -281,7 +283,7 @@ func (s *streamActor) deliver(e *stream.Effect) {
 	}
 }
 
-// recall counts calls that have lost their right to run again.
+// recall counts calls that may no longer run again because their digest is full.
 func (s *streamActor) recall(calls int) {
 	for range calls {
 		s.node.refusals.count(Recall)
@@ -310,13 +312,14 @@ func (s *streamActor) runsAgain() bool {
 	return false
 }
 
-// quit leaves the stream as it is stored, and what is not to nobody.
+// quit ends the actor: the stream stays as it is stored, and entries that are not stored are
+// dropped.
 func (s *streamActor) quit() {
 	switch {
 	case s.att == nil:
 	case s.opened:
 		s.att.reconnect()
-	default: // nobody knows the stream yet
+	default: // the client has no event id of the stream yet
 		s.refuseStart(errUnavailable)
 		s.unstored.Store(true)
 	}
@@ -334,18 +337,18 @@ func (s *streamActor) quit() {
 	}
 }
 
-// abandoned reports that nothing can be resumed from here any more: no call
-// answers on the stream, and nobody has listened for as long as events last.
-// Its record is not renewed then, and expires.
+// abandoned reports whether nothing can be resumed from here any more: no call answers on the
+// stream, and no connection has listened for the replay age. The stream's record is not renewed
+// then, and expires.
 func (s *streamActor) abandoned(now time.Time) bool {
 	return len(s.reqs) == 0 && s.att == nil && now.UnixNano()-s.left.Load() > int64(s.svc.Limits.ReplayAge)
 }
 
-// mute ends delivery: what is in flight when a cancel is processed may get to
-// the log, but is not sent.
+// mute ends delivery. Entries that are in flight when a cancel is processed may be stored, but are
+// not sent.
 func (s *streamActor) mute() { s.silent = true }
 
-// attach makes att the one live connection; the old one is cut.
+// attach makes att the one live connection and cuts the old one.
 func (s *streamActor) attach(att *attachment) {
 	old := s.att
 	s.att = att
@@ -360,8 +363,7 @@ func (s *streamActor) attach(att *attachment) {
 	_ = sess.Post(holdStream{1})
 }
 
-// callID is the raw id of the one request that the stream answers, nil if there is
-// none.
+// callID is the raw id of the one request that the stream answers, nil if there is none.
 func (s *streamActor) callID() []byte {
 	if len(s.rec.Calls) != 1 {
 		return nil
@@ -369,7 +371,7 @@ func (s *streamActor) callID() []byte {
 	return s.rec.Calls[0].ID
 }
 
-// refuseStart answers whoever waits for a stream that cannot begin because of err.
+// refuseStart refuses the requests of a stream that cannot begin because of err.
 func (s *streamActor) refuseStart(err error) {
 	if _, limited := errors.AsType[verdict](err); !limited {
 		err = errUnavailable
@@ -397,7 +399,7 @@ func (s *streamActor) commit() {
 	}
 }
 
-// lost ends a stream that another writer has, or that cannot be stored.
+// lost ends a stream that another writer has taken over, or that cannot be stored.
 func (s *streamActor) lost(err error) {
 	if s.att != nil {
 		if !s.opened {
@@ -412,15 +414,15 @@ func (s *streamActor) lost(err error) {
 	if !s.opened {
 		s.unstored.Store(true)
 	}
-	s.commit() // only now: whoever waits for the answer takes none for a fault
+	s.commit() // last, because a waiter that sees no response takes it for a fault
 	for _, r := range s.reqs {
 		_ = r.Post(streamGone{err})
 	}
 	s.remove()
 }
 
-// refuse answers a request whose stream ends before it has begun: a call's session
-// is gone, while a standalone stream may only have been replaced.
+// refuse answers a request whose stream ends before it has begun: the session of a call is gone; a
+// standalone stream may only have been replaced.
 func (s *streamActor) refuse() {
 	if len(s.rec.Calls) == 0 {
 		s.att.conn.Open()
@@ -430,28 +432,28 @@ func (s *streamActor) refuse() {
 	faults.SessionEnded.Tell(s.att.conn, s.callID())
 }
 
-// remove takes the stream out of the directory and stops it. The log goes on
-// without it: an ended stream is resumed from there.
+// remove takes the stream out of the directory and stops it. An ended stream is resumed from the
+// log.
 func (s *streamActor) remove() {
 	s.node.streams.Drop(s.key, s)
 	s.Actor.Stop()
 }
 
-// start starts the actor of a new stream, of which nothing is stored.
+// start starts the actor of a new stream that is not stored yet.
 func (s *streamActor) start() {
 	n := s.node
 	n.k.Start(&s.Actor, KindStream, s.path, s)
 	n.streams.Put(s.key, s)
 }
 
-// Failed ends the stream after a panic that may have left a step half done: the append
-// that comes next may never have been sent, and nobody could tell. The record is still
-// ours, so that whoever resumes the stream takes it over, and its calls run again or end
-// with -32010 as after a crash.
+// Failed ends the stream after a panic that may have left a step half done: the next append may
+// never have been sent, and no later check would find out. The record still names this writer. So
+// the next resume takes the stream over, and its calls run again or end with -32010 as after a
+// crash.
 func (s *streamActor) Failed(m any, last bool) {
 	switch m := m.(type) {
 	case *attach:
-		// It is the fault of one connection, and nothing of the stream's has changed.
+		// Only one connection failed, and nothing of the stream has changed.
 		if s.att != nil && s.att == m.att {
 			s.att = nil
 			s.heard.Store(false)
@@ -472,16 +474,16 @@ func (s *streamActor) Failed(m any, last bool) {
 	s.cutShort()
 }
 
-// cutShort carries out what is left of a step, as far as somebody waits for it, and ends
-// the stream as lost. Each part of that may fail for the reason that the step did.
+// cutShort carries out the rest of a step as far as others wait for it, and ends the stream as
+// lost. Each part may panic for the same reason as the step.
 func (s *streamActor) cutShort() {
-	left := s.fx // without what was carried out
+	left := s.fx // effects that were carried out are zero
 	s.fx = nil
 	s.Contain(func() { left = s.m.Step(stream.Event{Op: stream.Fenced, Err: errInternal}, left) })
 	for i := range left {
 		for k := range left[i].Entries {
 			e := &left[i].Entries[k]
-			s.Contain(func() { e.Drop(left[i].Err) }) // nil for those that are stored
+			s.Contain(func() { e.Drop(left[i].Err) }) // nil for stored entries
 		}
 	}
 	if att := s.att; att != nil {
@@ -512,7 +514,7 @@ func (s *streamActor) passOn() {
 	}
 }
 
-// extent is how far a stream has got, and what is known of it without the log.
+// extent is how far a stream has got, and what the writer knows of it without the log.
 type extent struct {
 	tail       uint64 // last append
 	watermarks []record.Watermark
@@ -525,21 +527,20 @@ func (s *streamActor) unmount() {
 	}
 }
 
-// takenOver begins a stream that another writer left.
+// takenOver begins a stream that another writer has left.
 type takenOver struct {
 	rev uint64
 	log *pastLog
 }
 
-// streams are the streams that a node writes now, by their keys, and the way to those that
-// others write or nobody does.
+// streams finds the streams that this node writes, by key, and reads the records of others.
 type streams struct {
 	*kernel.Directory[StreamKey, *streamActor]
 	node *Node
 }
 
-// readWriter reads the writer record of a stream, with its revision. It fails with
-// errBadEvent when there is none.
+// readWriter reads the writer record of a stream, with its revision. It fails with errBadEvent if
+// there is none.
 func (d *streams) readWriter(ctx context.Context, key StreamKey) (rec record.Stream, rev uint64, err error) {
 	data, rev, err := d.node.store.Writer(ctx, key.path())
 	if errors.Is(err, ErrNotFound) {
@@ -557,8 +558,7 @@ func (d *streams) readWriter(ctx context.Context, key StreamKey) (rec record.Str
 	return rec, rev, nil
 }
 
-// build makes the actor of a stream, which start starts. conn is its live connection, nil
-// for none.
+// build makes the actor of a stream; start starts it. conn is its live connection, nil for none.
 func (d *streams) build(svc *Service, sess *sessionActor, id string, rec record.Stream, conn Conn) *streamActor {
 	n := d.node
 	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, live: rec, m: stream.New(svc.Limits.Stream), written: n.clock.ahead(), ready: make(chan struct{})}
@@ -570,7 +570,7 @@ func (d *streams) build(svc *Service, sess *sessionActor, id string, rec record.
 	return s
 }
 
-// endOf ends the streams that are written here of a session that is gone.
+// endOf ends the streams that this node writes for a session that is gone.
 func (d *streams) endOf(key SessionKey) {
 	d.Each(func(st *streamActor) {
 		if st.key.Session == key {
@@ -579,7 +579,7 @@ func (d *streams) endOf(key SessionKey) {
 	})
 }
 
-// forget takes a stream's record out of the store; its events expire.
+// forget removes a stream's record from the store; its events expire.
 func (d *streams) forget(path string) {
 	n := d.node
 	ctx, cancel := context.WithTimeout(n.base, 30*time.Second)
