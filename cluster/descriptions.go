@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// descriptionsFile keeps what describes the streams. The embedded server
-	// replaces a description in two steps and flushes neither, so that a kill
-	// leaves one that does not fit its checksum, and a power cut an empty one.
+	// descriptionsFile keeps a copy of the streams' descriptions. The embedded
+	// server replaces a description in two steps and flushes neither: a kill can
+	// leave one that does not fit its checksum, and a power cut an empty one.
 	descriptionsFile   = "streams.json"
 	descriptionsFormat = 1
 
-	// lostPrefix begins the name that a stream's directory is moved to by
-	// whoever goes on without what it held.
+	// lostPrefix begins the name to which an operator moves a stream's directory
+	// to go on without its content.
 	lostPrefix = "lost-"
 )
 
@@ -40,7 +40,7 @@ func (d *directory) exists(path string) bool {
 	return err == nil
 }
 
-// loses says what is gone with a stream.
+// loses names what is gone with a stream.
 func loses(name string) string {
 	switch {
 	case strings.HasSuffix(name, "events"):
@@ -53,7 +53,7 @@ func loses(name string) string {
 	return "what it held"
 }
 
-// damagedStream says what is lost and how to go on.
+// damagedStream returns the error that names what is lost and how to go on.
 func (d *directory) damagedStream(name, what string) error {
 	aside, lost := d.streamDir(name), d.file(lostPrefix+name)
 	move := fmt.Sprintf("mv '%s' '%s'", aside, lost)
@@ -64,14 +64,14 @@ func (d *directory) damagedStream(name, what string) error {
 		"restore it from a backup, choose another directory, or go on without what is lost: %s, and start again; nothing was changed in it", move))
 }
 
-// damagedStore says the same of all streams together.
+// damagedStore is damagedStream for all streams together.
 func (d *directory) damagedStore(what string) error {
 	return dirError(d.path, ErrDamaged, what+"; lost with it: all sessions, running calls and their events, and the keys", fmt.Sprintf(
 		"restore it from a backup, choose another directory, or go on without what is lost: mv '%s' '%s', and start again", d.file(storeDir), d.file(lostPrefix+storeDir)))
 }
 
-// kept reads the descriptions that were kept. None is no error: an older
-// release keeps none.
+// kept reads the copied descriptions. A missing file is no error: older releases
+// write none.
 func (d *directory) kept() (map[string]description, error) {
 	data, err := os.ReadFile(d.file(descriptionsFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -97,8 +97,8 @@ func (d *directory) kept() (map[string]description, error) {
 	return f.Streams, nil
 }
 
-// describe reads a stream's description as it is on the disk. False means that
-// the embedded server could not use it.
+// describe reads a stream's description from the disk. It returns false if the
+// embedded server could not use it.
 func (d *directory) describe(name string) (got description, maxBytes int64, ok bool) {
 	inf, err := os.ReadFile(filepath.Join(d.streamDir(name), "meta.inf"))
 	if err != nil {
@@ -113,7 +113,7 @@ func (d *directory) describe(name string) (got description, maxBytes int64, ok b
 	return got, maxBytes, ok
 }
 
-// check reports whether it may be that of stream name, and the limit in it.
+// check reports whether c can be the description of stream name, and its limit.
 func (c description) check(name string) (maxBytes int64, ok bool) {
 	var inf struct {
 		Name     string `json:"name"`
@@ -125,10 +125,10 @@ func (c description) check(name string) (maxBytes int64, ok bool) {
 	return inf.MaxBytes, true
 }
 
-// checkStore looks at the store before the embedded server does, because the
-// server drops what it cannot read. First everything is looked at; only what
-// cannot be refused any more is mended. names are the streams of this node in
-// the order of kinds.
+// checkStore checks the store before the embedded server opens it, because the
+// server drops what it cannot read. It checks everything first, and mends only
+// once it can no longer refuse. names are the streams of this node in the order
+// of kinds.
 func (d *directory) checkStore(names []string) error {
 	kept, err := d.kept()
 	if err != nil {
@@ -137,8 +137,8 @@ func (d *directory) checkStore(names []string) error {
 	var mend []func() error
 	var have []string
 	for _, name := range d.id.Streams {
-		// The leases of a directory are void when it is opened: nothing that
-		// this stream can have lost matters.
+		// Opening a directory voids its leases: this stream can have lost nothing
+		// that matters.
 		expendable := len(names) > 0 && name == names[0]
 		fix, max, err := d.checkStream(name, kept, expendable)
 		if err != nil {
@@ -161,13 +161,13 @@ func (d *directory) checkStore(names []string) error {
 			mend = append(mend, func() error { return copy.write(dir) })
 			continue
 		}
-		// The making of a stream was cut short. It holds nothing: nothing is
-		// stored before the streams are entered in the identity.
+		// The creation of a stream was cut short. It holds nothing: nothing is
+		// stored before the identity lists the streams.
 		mend = append(mend, func() error { return os.RemoveAll(dir) })
 	}
 	if len(have) != len(d.id.Streams) {
-		// First, so that a stream that is given up is not missed by a start after
-		// one that ends here.
+		// First, so that a start after one that fails here does not miss a stream
+		// that is given up.
 		d.id.Streams = have
 		if err := d.save(); err != nil {
 			return err
@@ -181,16 +181,16 @@ func (d *directory) checkStore(names []string) error {
 	return nil
 }
 
-// checkStream looks at one stream that has to be there. It returns what is to
-// be done before the server may see it, and its limit; a negative limit says
-// that the stream is given up.
+// checkStream checks one stream that must exist. It returns what must be done
+// before the server may open it, and its limit; a negative limit says that the
+// stream is given up.
 func (d *directory) checkStream(name string, kept map[string]description, expendable bool) (fix func() error, maxBytes int64, err error) {
 	dir, lost := d.streamDir(name), d.file(lostPrefix+name)
 	if !d.exists(dir) {
 		whole := d.file(lostPrefix + storeDir)
 		switch {
 		case d.exists(lost):
-			// So that the next loss has to be accepted anew.
+			// The next loss must then be accepted anew.
 			return func() error { return setAside(lost) }, -1, nil
 		case d.exists(whole) && !d.exists(d.file(storeDir)):
 			return func() error { return setAside(whole) }, -1, nil
@@ -219,7 +219,7 @@ func (d *directory) checkStream(name string, kept map[string]description, expend
 	return nil, 0, d.damagedStream(name, "no messages of stream "+name)
 }
 
-// orNil is the description if it is one of stream name.
+// orNil returns the description if it is one of stream name, or else nil.
 func (c description) orNil(name string) *description {
 	if _, ok := c.check(name); !ok {
 		return nil
@@ -227,8 +227,8 @@ func (c description) orNil(name string) *description {
 	return &c
 }
 
-// hasMessages reports whether a stream's messages are there, or where a purge
-// that was cut short left them: the server finishes it.
+// hasMessages reports whether a stream's messages are there, or lie where an
+// interrupted purge left them: the server finishes the purge.
 func (d *directory) hasMessages(dir string) bool {
 	for _, name := range []string{"msgs", "__new_msgs__"} {
 		if st, err := os.Stat(filepath.Join(dir, name)); err == nil && st.IsDir() {
@@ -238,7 +238,7 @@ func (d *directory) hasMessages(dir string) bool {
 	return false
 }
 
-// setAside renames what was given up, so that the name is free again.
+// setAside renames a directory that was given up, so that its name is free again.
 func setAside(path string) error {
 	err := os.Rename(path, path+"-"+time.Now().UTC().Format("20060102T150405.000000000"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -255,8 +255,8 @@ func (c *description) write(dir string) error {
 	return writeFile(filepath.Join(dir, "meta.sum"), []byte(c.Sum))
 }
 
-// keepStreams makes the streams durable that were created or changed, keeps a
-// copy of what describes them, and only then says that they have to be there.
+// keepStreams makes streams that were created or changed durable. It then keeps a
+// copy of their descriptions, and last records that they must exist.
 func (d *directory) keepStreams(names []string) error {
 	kept, err := d.kept()
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 
 	lockFile     = "lock"
 	identityFile = "troupe.json"
-	storeDir     = "jetstream" // the embedded server's, which names it
+	storeDir     = "jetstream" // named by the embedded server
 )
 
 // identity is what troupe.json holds.
@@ -29,16 +29,17 @@ type identity struct {
 	Format  int       `json:"format"`
 	Node    string    `json:"node"`
 	Created time.Time `json:"created"`
-	// Streams are those that were created here and so have to be here.
+	// Streams are those that were created here and so must exist.
 	Streams []string `json:"streams,omitempty"`
 }
 
-// directory is a data directory that this process holds the lock of.
+// directory is a data directory that this process has locked.
 type directory struct {
 	path string
 	lock *os.File
 	id   identity
-	// reserved is what the streams in it may hold by the limits of the last run.
+	// reserved is how many bytes its streams may hold by the limits of the last
+	// run.
 	reserved int64
 }
 
@@ -50,9 +51,9 @@ func dirError(path string, err error, what, advice string) error {
 	return fmt.Errorf("cluster: data directory %s: %w%s: %s", path, err, what, advice)
 }
 
-// openDirectory locks the data directory at path and reads its identity,
-// creating both in a new or empty one. names are the streams of this node in
-// the order of kinds. Whatever it refuses it leaves as it was.
+// openDirectory locks the data directory at path and reads its identity, creating
+// both in a new or empty one. names are the streams of this node in the order of
+// kinds. It leaves a directory that it refuses as it was.
 func openDirectory(path string, names []string) (*directory, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -62,8 +63,8 @@ func openDirectory(path string, names []string) (*directory, error) {
 		return nil, fmt.Errorf("cluster: data directory: %w", err)
 	}
 	d := &directory{path: path}
-	// Before the lock: taking it creates a file, which must not happen in a
-	// directory that is refused.
+	// Before the lock, because locking creates a file, and a directory that is
+	// refused must not change.
 	if _, err := d.readIdentity(); err != nil {
 		return nil, err
 	}
@@ -84,7 +85,7 @@ func openDirectory(path string, names []string) (*directory, error) {
 
 func (d *directory) file(name string) string { return filepath.Join(d.path, name) }
 
-// readIdentity reads troupe.json. False without an error means that the
+// readIdentity reads troupe.json. It returns false without an error if the
 // directory is empty.
 func (d *directory) readIdentity() (found bool, err error) {
 	data, err := os.ReadFile(d.file(identityFile))
@@ -96,8 +97,8 @@ func (d *directory) readIdentity() (found bool, err error) {
 	}
 	restore := fmt.Sprintf("restore the file from a backup or choose another directory, or keep what is stored and write a new one: "+
 		`echo '{"format":%d,"node":"NAME"}' > '%s' with the name that this node had, and start again; nothing was changed in it`, directoryFormat, d.file(identityFile))
-	// The format first, and leniently: what a newer release wrote beside it is
-	// not known here.
+	// The format first, and leniently: this release does not know what else a
+	// newer one wrote.
 	var version struct {
 		Format int `json:"format"`
 	}
@@ -115,15 +116,15 @@ func (d *directory) readIdentity() (found bool, err error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&identity{}); err != nil {
-		// This release would lose what it does not know when it writes the file.
+		// This release would drop the unknown members when it writes the file.
 		return false, dirError(d.path, ErrNewer, fmt.Sprintf("%s: %v", identityFile, err), "run the newer release or choose another directory; nothing was changed in it")
 	}
 	d.id = id
 	return true, nil
 }
 
-// checkEmpty refuses a directory without troupe.json that holds anything a
-// crash during its creation, or a file system, does not leave.
+// checkEmpty refuses a directory that has no troupe.json but other files than
+// those that a file system, or a crash during its creation, leaves.
 func (d *directory) checkEmpty() error {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
@@ -162,7 +163,8 @@ func (d *directory) takeLock() error {
 	return dirError(d.path, ErrLocked, holder, "stop that process or choose another directory")
 }
 
-// prepare does what needs the lock: identity, store check, our pid for others.
+// prepare does what needs the lock: it reads the identity, checks the store, and
+// writes our pid for others.
 func (d *directory) prepare(names []string) error {
 	found, err := d.readIdentity()
 	if err != nil {
@@ -178,7 +180,7 @@ func (d *directory) prepare(names []string) error {
 			return err
 		}
 	}
-	_ = os.Remove(d.file(roomFile)) // of a process that was killed while it looked for room
+	_ = os.Remove(d.file(roomFile)) // left by a process that was killed while it looked for room
 	return d.writePid(strconv.Itoa(os.Getpid()) + "\n")
 }
 
@@ -194,7 +196,7 @@ func (d *directory) save() error {
 	return nil
 }
 
-// hasStreams remembers that the streams were created.
+// hasStreams records that the streams were created.
 func (d *directory) hasStreams(names []string) error {
 	all := slices.Clone(d.id.Streams)
 	for _, name := range names {
@@ -220,8 +222,8 @@ func (d *directory) writePid(s string) error {
 	return nil
 }
 
-// close gives the lock back. The file stays: removing it would let two
-// processes hold locks on two files of the same name.
+// close releases the lock. The lock file stays: without it two processes could
+// hold locks on two files of the same name.
 func (d *directory) close() error {
 	_ = d.writePid("")
 	if err := d.lock.Close(); err != nil {

@@ -14,19 +14,18 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// startTimeout bounds the server's start without the recovery of its store.
+// startTimeout bounds the server's start, without the recovery of its store.
 const startTimeout = 10 * time.Second
 
-// serverOptions are the embedded server's: it listens nowhere and takes no
-// signals, and its limits are ours.
+// serverOptions returns the embedded server's options: it listens nowhere, takes
+// no signals, and has our limits.
 func serverOptions(o *Options, name string) *server.Options {
 	return &server.Options{
 		ServerName: name,
 		DontListen: true,
 		NoSigs:     true,
-		// The streams take this from here and not from JetStream's own
-		// configuration, which has it as well.
-		// It never flushes each write: see flusher.
+		// The streams take this from here, although JetStream's own configuration
+		// has it as well. The server never flushes each write: see flusher.
 		SyncInterval:           syncInterval(o),
 		DisableJetStreamBanner: true,
 		MaxPayload:             maxPayload,
@@ -51,9 +50,9 @@ func syncInterval(o *Options) time.Duration {
 	return o.Sync
 }
 
-// startServer starts the embedded server with JetStream over dir. reserved is
-// what the streams that are there may hold: below that the server would refuse
-// to change any, even to lower its limit.
+// startServer starts the embedded server with JetStream over dir. reserved is how
+// many bytes the existing streams may hold: with less the server would refuse to
+// change any of them, even to lower its limit.
 func (n *Node) startServer(dir string, reserved int64) (*server.Server, error) {
 	o := &n.opts
 	s, err := server.NewServer(serverOptions(o, n.name))
@@ -99,12 +98,12 @@ func stopServer(s *server.Server) {
 func connect(l *faultyLink, name string, log *slog.Logger) (*nats.Conn, error) {
 	nc, err := nats.Connect("", nats.InProcessServer(l), nats.Name(name),
 		nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond), nats.ReconnectJitter(0, 0),
-		// Without a buffer for the time between two connections a call fails at
-		// once, and not done, instead of maybe happening after its caller gave up.
+		// Without a buffer a call fails at once, not done, while there is no
+		// connection. With one it could happen after its caller gave up.
 		nats.ReconnectBufSize(-1),
 		nats.FlusherTimeout(callTimeout),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			if err != nil { // Nil is our own Close.
+			if err != nil { // Nil means that we closed it.
 				log.Warn("connection to nats lost", "error", err)
 			}
 		}),
@@ -117,8 +116,8 @@ func connect(l *faultyLink, name string, log *slog.Logger) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// memoryDir makes the directory that JetStream insists on even if it keeps
-// nothing in it.
+// memoryDir makes the directory that JetStream requires even if it keeps nothing
+// in it.
 func memoryDir() (string, error) {
 	dir, err := os.MkdirTemp("", "troupe-")
 	if err != nil {
@@ -135,11 +134,11 @@ func (d *directory) storePath() (string, error) {
 	return d.path, nil
 }
 
-// serverLog passes on what the embedded server says. Its notices are of no
-// interest to whoever runs us, so they go down a level.
+// serverLog passes on what the embedded server logs. Its notices do not matter to
+// our operator, so they go down a level.
 type serverLog struct {
 	log    *slog.Logger
-	failed func(text string) // hears every error; nil: nobody does
+	failed func(text string) // gets every error; may be nil
 }
 
 func (l serverLog) at(level slog.Level, format string, v []any) {
@@ -154,7 +153,7 @@ func (l serverLog) Fatalf(format string, v ...any)  { l.Errorf(format, v...) }
 func (l serverLog) Debugf(format string, v ...any)  { l.at(slog.LevelDebug, format, v) }
 func (l serverLog) Tracef(format string, v ...any)  { l.at(slog.LevelDebug, format, v) }
 
-// Errorf passes an error on, also to who waits for writes that fail.
+// Errorf logs an error, and passes it on to the watcher of failed writes.
 func (l serverLog) Errorf(format string, v ...any) {
 	if l.failed != nil {
 		l.failed(fmt.Sprintf(format, v...))

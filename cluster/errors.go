@@ -3,16 +3,17 @@ package cluster
 import "errors"
 
 // Errors about a data directory. Open returns them with a text that names the
-// path and what to do; the directory is left as it was.
+// path and what to do. It leaves the directory as it was.
 var (
 	// ErrLocked: another process, or another Node of this one, holds the directory.
 	ErrLocked = errors.New("data directory is in use")
-	// ErrNewer: what is stored was written by a newer release. Get, Writer,
-	// Read and Body return it too, for a single record.
+	// ErrNewer: a newer release wrote it. Get, Writer, Read and Body also return
+	// it, for a single record.
 	ErrNewer = errors.New("written by a newer release")
-	// ErrDamaged: what is stored cannot be read. Also for a single record.
+	// ErrDamaged: it cannot be read. Get, Writer, Read and Body also return it.
 	ErrDamaged = errors.New("damaged")
-	// ErrForeign: the directory holds files, but none that say it is a data directory.
+	// ErrForeign: the directory holds files, and none says that it is a data
+	// directory.
 	ErrForeign = errors.New("not a data directory")
 )
 
@@ -23,12 +24,12 @@ var (
 	// ErrConflict: the record exists (Create) or has another revision
 	// (Update, Delete, Rewrite, OpenStream). Not done.
 	ErrConflict = errors.New("revision conflict")
-	// ErrUnavailable: NATS is missing or did not answer in time. A read can be
-	// repeated; of a write nobody knows whether it was done.
+	// ErrUnavailable: NATS is missing or did not answer in time. Repeat a read;
+	// the outcome of a write is unknown.
 	ErrUnavailable = errors.New("store unavailable")
 	// ErrFull: the store's byte budget is used up. Not done.
 	ErrFull = errors.New("store full")
-	// ErrFenced: the stream belongs to another writer, or to nobody. Not done;
+	// ErrFenced: the stream belongs to another writer, or to none. Not done, and
 	// no later append under this revision will be.
 	ErrFenced = errors.New("stream is lost to another writer")
 	// ErrRetry: the store could not decide now. Not done; try again.

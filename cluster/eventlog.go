@@ -21,7 +21,7 @@ const (
 	bodyHeader   = 1 + 4 // version (in encodeRecord), total size
 )
 
-// eventSubject is the subject of one message of a stream.
+// eventSubject returns the subject of one message of a stream.
 func (n *Node) eventSubject(stream, leaf string) string {
 	return n.prefix + "ev." + stream + "." + leaf
 }
@@ -33,7 +33,7 @@ func bodyLeaf(part int) string {
 	return "body" + strconv.Itoa(part)
 }
 
-// checkStream refuses what is no name of a stream, and every call once the node
+// checkStream refuses an invalid name of a stream, and every call once the node
 // is closing.
 func (n *Node) checkStream(stream string) error {
 	if n.leaving.Load() {
@@ -46,11 +46,11 @@ func (n *Node) checkStream(stream string) error {
 }
 
 // OpenStream creates a stream: its writer record and, unless body is nil, the
-// body beside it. Both expire after ttl unless Rewrite and KeepBody renew them. rev is what
-// Append needs. ErrConflict: the stream exists.
+// body beside it. Both expire after ttl unless Rewrite and KeepBody renew them.
+// Append needs rev. ErrConflict: the stream exists.
 //
-// If the record was stored but not the whole body, OpenStream removes what it
-// can and returns an error; the rest expires.
+// If the record was stored but not the whole body, OpenStream removes what it can
+// and returns an error; the rest expires.
 func (n *Node) OpenStream(ctx context.Context, stream string, rec, body []byte, ttl time.Duration) (rev uint64, err error) {
 	if err = n.checkStream(stream); err == nil && len(body) > MaxBody {
 		err = ErrTooBig
@@ -73,8 +73,8 @@ func (n *Node) OpenStream(ctx context.Context, stream string, rec, body []byte, 
 	return rev, nil
 }
 
-// putBody stores the parts of a body one after the other, each under the
-// fence: a writer that lost the stream must not change it.
+// putBody stores the parts of a body one after the other, each under the fence: a
+// writer that lost the stream must not change its body.
 func (n *Node) putBody(ctx context.Context, stream string, body []byte, rev uint64, ttl time.Duration) error {
 	g := guard{subject: n.eventSubject(stream, "open"), seq: rev}
 	for part := 0; part == 0 || part*bodyPart < len(body); part++ {
@@ -142,10 +142,10 @@ func (n *Node) body(ctx context.Context, stream string) ([]byte, error) {
 	return body, nil
 }
 
-// Rewrite replaces the writer record if it has revision rev, and renews its lifetime:
-// a takeover, or a refresh by the writer itself. The body keeps the lifetime it has. From
-// then on appends under rev are refused. ErrConflict:
-// another was faster, or the record has expired.
+// Rewrite replaces the writer record if it has revision rev, and renews its
+// lifetime: for a takeover, or for a refresh by the writer itself. It does not
+// renew the body. From then on appends under rev are refused. ErrConflict:
+// another writer was faster, or the record has expired.
 func (n *Node) Rewrite(ctx context.Context, stream string, rec []byte, rev uint64, ttl time.Duration) (uint64, error) {
 	err := n.checkStream(stream)
 	if err == nil && len(rec) > MaxRecord {
@@ -165,9 +165,10 @@ func (n *Node) Rewrite(ctx context.Context, stream string, rec []byte, rev uint6
 }
 
 // KeepBody stores the body of a stream for ttl from now, if the writer record has
-// revision rev; where body is nil, it renews the one that is stored. ErrNotFound: there is
-// none, or a part of it is missing. ErrFenced: another writer has the stream. After
-// another error some parts may have been renewed, and the body is the one it was.
+// revision rev. If body is nil, it renews the stored body. ErrNotFound: there is
+// none, or a part of it is missing. ErrFenced: another writer has the stream.
+// After another error some parts may have been renewed; the content of the body
+// is unchanged.
 func (n *Node) KeepBody(ctx context.Context, stream string, body []byte, rev uint64, ttl time.Duration) error {
 	err := n.checkStream(stream)
 	if err == nil && len(body) > MaxBody {
@@ -185,8 +186,8 @@ func (n *Node) KeepBody(ctx context.Context, stream string, body []byte, rev uin
 	return nil
 }
 
-// appendMsg is what an append needs until it is written to the connection,
-// which copies it. Reused, because appends are the hot path of the store.
+// appendMsg is what an append needs until the connection has copied it. It is
+// reused, because appends are the hot path of the store.
 type appendMsg struct {
 	msg                  nats.Msg
 	expected, guard, ttl []string
@@ -200,19 +201,19 @@ var appendMsgs = sync.Pool{New: func() any {
 }}
 
 // Append stores data as append number num of a stream, in the slot of
-// num-RingSize, if the writer record still has revision rev. It does not wait:
-// done is called exactly once, from another goroutine, with
+// num-RingSize, if the writer record still has revision rev. It does not wait. It
+// calls done exactly once, from another goroutine, with
 //
-//   - nil: stored, and it survives the death of this process, and with a
-//     negative Options.Sync a power cut;
-//   - ErrFenced: another writer has the stream; not stored, and nothing will be;
+//   - nil: stored. The append survives the death of this process and, with a
+//     negative Options.Sync, a power cut;
+//   - ErrFenced: another writer has the stream. Not stored, and nothing will be;
 //   - ErrFull, ErrRetry, ErrTooBig, ErrBadKey: not stored;
-//   - ErrUnavailable: unknown, within 5 s. Append the same number again or Rewrite.
+//   - ErrUnavailable: unknown, within 5 s. Append the same number again or
+//     Rewrite.
 //
-// Numbers start at 1 and follow each other without a gap, and at most one
-// append of a stream is in flight: both are the caller's promise. Empty data
-// empties a slot: Read then treats the number as evicted. data is copied
-// before Append returns. done must not block.
+// The caller must number the appends of a stream from 1 without a gap, and have
+// at most one of them in flight. Empty data empties a slot: Read then treats the
+// number as evicted. Append copies data before it returns. done must not block.
 func (n *Node) Append(stream string, rev, num uint64, data []byte, done func(error)) {
 	err := n.checkStream(stream)
 	switch {
@@ -283,9 +284,9 @@ func decodeEvent(payload []byte) (num uint64, data []byte, err error) {
 	return num, payload[eventHeader:], nil
 }
 
-// EndStream removes a stream: first the writer record, so that nothing is
-// appended any more, then body and appends by their exact subjects. Whatever
-// is left after an error expires by itself.
+// EndStream removes a stream: first the writer record, so that nothing more can
+// be appended, then body and appends by their exact subjects. What is left after
+// an error expires by itself.
 func (n *Node) EndStream(ctx context.Context, stream string) error {
 	err := n.checkStream(stream)
 	if err == nil {

@@ -13,38 +13,38 @@ import (
 	"time"
 )
 
-// flusher holds acknowledgements back until what they acknowledge is on the
-// disk. The server has written it to its files by then; one flush of those
-// serves all writes that came before it began, however many they are.
+// flusher holds acknowledgements back until their writes are on the disk. The
+// server has written them to its files by then; one flush of those files serves
+// all writes that came before it began, however many they are.
 type flusher struct {
 	node *Node
-	// sync flushes a file. A field, because tests cut the power here.
+	// sync flushes a file. It is a field because tests cut the power here.
 	sync func(f *os.File) error
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	next  *flushGroup
-	under int           // waiters that have not been told yet
+	under int           // waiters that have no result yet
 	idle  chan struct{} // closed when a draining flusher has no waiter left
 
 	wake chan struct{} // holds one: next is there
 	stop chan struct{} // closed to end the loop
 	done chan struct{} // closed when the loop has ended
 
-	logs map[string]*blockLog // by stream; of the loop
+	logs map[string]*blockLog // by stream; only the loop uses it
 }
 
-// flushGroup is who waits for one flush.
+// flushGroup is the writes that wait for one flush.
 type flushGroup struct {
 	streams map[string]bool // what has to be flushed
-	waiters []func(error)   // nobody joins a group that is no longer the next
+	waiters []func(error)   // nothing joins a group that is no longer the next
 	timer   *time.Timer     // ends the wait for a disk that hangs
 
 	mu    sync.Mutex // guards ended
 	ended bool
 }
 
-// blockLog is what the loop knows of the files of a stream's messages. The
-// server appends to the last one, and begins another when it is full.
+// blockLog is what the loop knows of the files of a stream's messages. The server
+// appends to the last one, and begins another when it is full.
 type blockLog struct {
 	last  *os.File
 	index int
@@ -54,8 +54,8 @@ func newFlusher(n *Node) *flusher {
 	return &flusher{node: n, sync: (*os.File).Sync, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}), logs: map[string]*blockLog{}}
 }
 
-// after calls told when the writes to stream that the server has acknowledged
-// by now are on the disk, or with the error for which nobody knows.
+// after calls told once the writes to stream that the server has acknowledged so
+// far are on the disk, or with an error if that is unknown.
 func (f *flusher) after(stream string, told func(error)) {
 	f.mu.Lock()
 	f.under++
@@ -76,7 +76,7 @@ func (f *flusher) after(stream string, told func(error)) {
 	}
 }
 
-// end tells all of a group, once.
+// end calls the waiters of a group, once.
 func (f *flusher) end(g *flushGroup, err error) {
 	f.mu.Lock()
 	if f.next == g {
@@ -126,7 +126,7 @@ func (f *flusher) run() {
 			}
 		}
 		if failed != nil {
-			// What the system could not write it may have dropped: only what the
+			// The system may have dropped what it could not write. Only what the
 			// server finds when it reads the files again is certain.
 			f.forget()
 			f.node.outages.said(fmt.Sprintf("Critical write error: flush: %v", failed))
@@ -136,8 +136,8 @@ func (f *flusher) run() {
 	}
 }
 
-// flush writes out the files that the server may have appended to since the
-// last time: the one that was the last then, and those that came after it.
+// flush writes out the files that the server may have appended to since the last
+// time: the file that was the last one then, and those after it.
 func (f *flusher) flush(stream string) error {
 	dir := filepath.Join(f.node.dir.streamDir(f.node.streamName(stream)), "msgs")
 	entries, err := os.ReadDir(dir)
@@ -146,7 +146,7 @@ func (f *flusher) flush(stream string) error {
 	}
 	l := f.logs[stream]
 	if l == nil {
-		l = &blockLog{} // Nothing is known to be on the disk, so all of it is written out.
+		l = &blockLog{} // It is not known what is on the disk, so all of it is written out.
 		f.logs[stream] = l
 	}
 	blocks := map[int]string{}
@@ -162,7 +162,7 @@ func (f *flusher) flush(stream string) error {
 		if err := f.sync(l.last); err != nil {
 			return err
 		}
-		// The file may have been written anew under its name.
+		// A new file may have the same name.
 		if same(l.last, blocks[l.index]) {
 			delete(blocks, l.index)
 		}
@@ -208,7 +208,7 @@ func same(f *os.File, path string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// forget drops what is known of the files.
+// forget drops what the loop knows of the files.
 func (f *flusher) forget() {
 	for _, l := range f.logs {
 		if l.last != nil {
@@ -218,7 +218,7 @@ func (f *flusher) forget() {
 	clear(f.logs)
 }
 
-// drain waits until nobody waits for a flush, and reports whether that came
+// drain waits until nothing waits for a flush, and reports whether that came
 // before ctx ended.
 func (f *flusher) drain(ctx context.Context) bool {
 	f.mu.Lock()
@@ -243,18 +243,18 @@ func (f *flusher) close() {
 	<-f.done
 }
 
-// waiting is the number of writes that wait for a flush.
+// waiting returns the number of writes that wait for a flush.
 func (f *flusher) waiting() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.under
 }
 
-// flushed waits until the writes to stream that were acknowledged by now are on
-// the disk, if that is asked for.
+// flushed waits until the writes to stream that are acknowledged so far are on
+// the disk, if Options.Sync asks for that.
 func (n *Node) flushed(ctx context.Context, stream string) error {
 	if n.flusher == nil || stream == kinds[0].name {
-		return nil // Leases are void after a power cut.
+		return nil // A power cut voids leases.
 	}
 	told := make(chan error, 1)
 	n.flusher.after(stream, func(err error) { told <- err })
@@ -266,7 +266,7 @@ func (n *Node) flushed(ctx context.Context, stream string) error {
 	}
 }
 
-// streamOf is the stream of a subject, without the prefix.
+// streamOf returns the stream of a subject, without the prefix.
 func (n *Node) streamOf(subject string) string {
 	head, _, _ := strings.Cut(strings.TrimPrefix(subject, n.prefix), ".")
 	for i := range kinds {

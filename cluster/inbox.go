@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// callTimeout ends every call to NATS that was not answered.
+	// callTimeout ends every call to NATS that has no answer.
 	callTimeout = 5 * time.Second
 	// maxCalls caps the calls in flight of one inbox.
 	maxCalls = 1 << 16
@@ -21,13 +21,13 @@ const (
 	maxInboxBytes = 256 << 20
 )
 
-// handler receives the answer of a call, or the error that ended it: exactly
-// one of both. A handler for many answers returns true until it has the last
-// one, and may be told of the end of the call while it handles an answer.
+// handler gets the answer of a call, or the error that ended it: exactly one of
+// both. A handler for many answers returns true until it has the last one. It may
+// get the end of the call while it handles an answer.
 type handler func(m *nats.Msg, err error) (more bool)
 
-// call is a request in flight. Calls form a list ordered by deadline, which is
-// the order they were made in since all have the same timeout.
+// call is a request in flight. Calls form a list in the order of their deadlines,
+// which is the order they were made in, since all have the same timeout.
 type call struct {
 	token      uint64
 	deadline   time.Time
@@ -36,14 +36,14 @@ type call struct {
 	prev, next *call
 }
 
-// inbox is one subscription that receives the answers of many calls. It is
-// what makes an append cheap: no future, timer, channel or goroutine of its own.
+// inbox is one subscription that receives the answers of many calls. It makes an
+// append cheap: no future, timer, channel or goroutine of its own.
 type inbox struct {
 	conn   *nats.Conn
 	prefix string
 	sub    *nats.Subscription
 
-	mu     sync.Mutex // guards what follows; not held while a handler runs
+	mu     sync.Mutex // guards the fields below; not held while a handler runs
 	token  uint64
 	calls  map[uint64]*call
 	list   call // sentinel of the ring of calls
@@ -66,9 +66,8 @@ func newInbox(conn *nats.Conn) (*inbox, error) {
 	return b, nil
 }
 
-// send publishes m with a reply subject of its own and calls h with what
-// comes back. A returned error means that nothing was sent and that h will not
-// be called.
+// send publishes m with a reply subject of its own and calls h with the answer. A
+// returned error means that nothing was sent and that h will not be called.
 func (b *inbox) send(m *nats.Msg, many bool, h handler) (token uint64, err error) {
 	c := &call{handle: h, many: many, deadline: time.Now().Add(callTimeout)}
 	b.mu.Lock()
@@ -94,7 +93,7 @@ func (b *inbox) send(m *nats.Msg, many bool, h handler) (token uint64, err error
 	m.Reply = string(strconv.AppendUint(append(reply[:0], b.prefix...), c.token, 36))
 	if err := b.conn.PublishMsg(m); err != nil {
 		if !b.forget(c.token) {
-			// The call expired or the inbox was closed meanwhile: h has heard.
+			// The call expired or the inbox was closed meanwhile: h has the error.
 			return c.token, nil
 		}
 		if errors.Is(err, nats.ErrMaxPayload) {
@@ -105,7 +104,7 @@ func (b *inbox) send(m *nats.Msg, many bool, h handler) (token uint64, err error
 	return c.token, nil
 }
 
-// forget drops a call without an answer. False means that it already ended.
+// forget drops a call without an answer. It returns false if the call has ended.
 func (b *inbox) forget(token uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -151,7 +150,7 @@ func (b *inbox) receive(m *nats.Msg) {
 	}
 }
 
-// expire ends the calls whose time is up and arms the timer for the next.
+// expire ends the calls whose time is up and sets the timer for the next.
 func (b *inbox) expire() {
 	now := time.Now()
 	b.mu.Lock()
@@ -190,10 +189,10 @@ func (b *inbox) drain(ctx context.Context) bool {
 }
 
 // close ends all calls with ErrUnavailable, their outcome unknown, and refuses
-// further ones with ErrClosed.
+// later ones with ErrClosed.
 func (b *inbox) close() { b.end(true, "node closed before the answer") }
 
-// fail ends all calls in the same way: there is nobody left to answer them.
+// fail ends all calls in the same way, because their server is gone.
 func (b *inbox) fail() { b.end(false, "the store was started again before the answer") }
 
 func (b *inbox) end(closing bool, why string) {
@@ -214,7 +213,7 @@ func (b *inbox) end(closing bool, why string) {
 	}
 }
 
-// inFlight is the number of calls without an answer.
+// inFlight returns the number of calls without an answer.
 func (b *inbox) inFlight() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// ErrSealed is Open's one error for whatever is wrong with what it was given:
-// malformed, tampered, sealed for something else, its key gone. Callers must
-// not be able to tell these apart.
+// ErrSealed is the one error of Keyring.Open for a wrong input: malformed,
+// tampered, sealed for something else, or its key gone. Callers must not be able
+// to tell these apart.
 var ErrSealed = errors.New("cannot be opened")
 
 const (
@@ -31,7 +31,7 @@ const (
 type Keyring struct {
 	node *Node
 
-	mu      sync.Mutex // guards what follows; not held over I/O
+	mu      sync.Mutex // guards the fields below; not held over I/O
 	keys    map[uint64]sealKey
 	current uint64          // highest epoch with a key that this release can use; 0: none known
 	newer   map[uint64]bool // epochs whose keys a newer release made
@@ -43,7 +43,7 @@ type sealKey struct {
 	created time.Time
 }
 
-// reading is one look at the store that everybody who needs one waits for.
+// reading is one read of the store, shared by all callers that wait for it.
 type reading struct {
 	done chan struct{}
 	err  error
@@ -51,9 +51,9 @@ type reading struct {
 
 func newKeyring(n *Node) *Keyring { return &Keyring{node: n, keys: map[uint64]sealKey{}} }
 
-// Seal encrypts plain and binds it to aad, which Open must be given again. It
-// makes or renews the key if needed. ErrUnavailable: there is no usable key and
-// the store does not answer.
+// Seal encrypts plain and binds it to aad: Open needs the same aad. It makes or
+// renews the key if needed. ErrUnavailable: there is no usable key and the store
+// does not answer.
 func (r *Keyring) Seal(plain, aad []byte) ([]byte, error) {
 	epoch, key, err := r.sealing()
 	if err != nil {
@@ -63,9 +63,9 @@ func (r *Keyring) Seal(plain, aad []byte) ([]byte, error) {
 	return key.aead.Seal(head, nil, plain, bind(head, aad)), nil
 }
 
-// Open decrypts what Seal made on any node. ErrSealed is whatever is wrong with
-// sealed; ErrUnavailable: its key is not known here and the store does not
-// answer, or a newer release made it (ErrNewer as well), whose nodes can open it.
+// Open decrypts what Seal made on any node. ErrSealed: sealed or aad is wrong.
+// ErrUnavailable: this node does not know the key and the store does not answer,
+// or a newer release made the key (ErrNewer as well) and its nodes can open it.
 func (r *Keyring) Open(sealed, aad []byte) ([]byte, error) {
 	if len(sealed) < sealHeader {
 		return nil, ErrSealed
@@ -74,8 +74,8 @@ func (r *Keyring) Open(sealed, aad []byte) ([]byte, error) {
 	epoch := binary.BigEndian.Uint64(head[1:])
 	key, ok := r.known(epoch)
 	if !ok {
-		// Another node may have made it. However many ask, one read runs at a
-		// time; one that began before we asked may have missed the key.
+		// Another node may have made it. However many callers ask, one read runs at
+		// a time; a read that began before we asked may have missed the key.
 		for range 2 {
 			joined, err := r.read(false)
 			if err != nil {
@@ -119,7 +119,7 @@ func (r *Keyring) isNewer(epoch uint64) bool {
 	return r.newer[epoch]
 }
 
-// lifetime is how long a key can open.
+// lifetime returns how long a key can open.
 func (r *Keyring) lifetime() time.Duration { return r.node.opts.KeyRotate + keepOldKeys }
 
 // sealing returns the key to seal with.
@@ -136,13 +136,13 @@ func (r *Keyring) sealing() (uint64, sealKey, error) {
 		err := fmt.Errorf("%w: no new key", ErrUnavailable)
 		if attempts < 2 && time.Since(start) < callTimeout {
 			var joined bool
-			// A read that others began makes no key, so it is no attempt.
+			// A joined read may make no key, so it does not count as an attempt.
 			if joined, err = r.read(true); !joined {
 				attempts++
 			}
 		}
-		// An old key is better than none, as long as its successor's 48 h cover
-		// the 10 minutes that what we seal lives.
+		// An old key is better than none, as long as the 48 h after it cover the 10
+		// minutes that sealed data lives.
 		if err != nil && epoch != 0 && age < r.node.opts.KeyRotate+keepOldKeys/2 {
 			return epoch, key, nil
 		}
@@ -152,9 +152,9 @@ func (r *Keyring) sealing() (uint64, sealKey, error) {
 	}
 }
 
-// read takes in what the store has. With renew it first makes a new key if the
-// newest one is due. It joins a read that is under way instead, whatever that
-// one's renew is.
+// read loads the keys of the store. With renew it first makes a new key if the
+// newest one is due. If a read is under way, it joins that one instead, whatever
+// the renew of that one is.
 func (r *Keyring) read(renew bool) (joined bool, err error) {
 	r.mu.Lock()
 	f := r.reading
@@ -204,11 +204,11 @@ func highest[V any](m map[uint64]V) (top uint64) {
 	return top
 }
 
-// create makes the successor of epoch current. That another node was faster is
-// as good.
+// create makes the successor of epoch current. If another node was faster, its
+// key serves as well.
 func (r *Keyring) create(ctx context.Context, current uint64) error {
-	// The first epoch is a time, so that a number is not used again for
-	// another key after all keys have expired.
+	// The first epoch is a time, so that no number is used again for another key
+	// after all keys have expired.
 	next := max(current+1, uint64(time.Now().Unix()))
 	if current != 0 {
 		next = current + 1
@@ -223,9 +223,8 @@ func (r *Keyring) create(ctx context.Context, current uint64) error {
 	return err
 }
 
-// load reads all keys from the leader. Those of a newer release, which has
-// another layout or another cipher, are left alone: the others are as good as
-// without them.
+// load reads all keys from the leader. It skips those of a newer release, which
+// may have another layout or another cipher; the others stay usable.
 func (r *Keyring) load(ctx context.Context) (keys map[uint64]sealKey, newer map[uint64]bool, err error) {
 	n := r.node
 	subjects, err := n.subjects(ctx, "keys", "keys.*")

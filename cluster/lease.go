@@ -16,18 +16,18 @@ type entry struct {
 	Address string    `json:"address,omitempty"`
 }
 
-// lease keeps the node's entry alive. It only decides when others may take
-// over; what the node writes is guarded by the fence.
+// lease keeps the node's entry alive. It only decides when others may take over;
+// the fence guards what the node writes.
 type lease struct {
 	node *Node
 	key  string
 	base time.Time // start of the monotonic clock that renewed counts on
 
-	// renewed is when the last successful renewal was sent. Until its answer
-	// came the entry may have been anybody's, so the time of sending counts.
+	// renewed is when the last successful renewal was sent. Before its answer
+	// came, the entry may have been another node's, so the time of sending counts.
 	renewed atomic.Int64
 	taken   atomic.Bool   // a newer boot has the name
-	rev     uint64        // of the entry as far as we know; only of the loop
+	rev     uint64        // the entry's last known revision; only the loop uses it
 	payload []byte        // the encoded entry
 	stop    chan struct{} // closed to end the loop
 	done    chan struct{} // closed when the loop has ended
@@ -66,8 +66,8 @@ func (l *lease) register(ctx context.Context) error {
 	return fmt.Errorf("cluster: register node %s: %w", l.node.name, err)
 }
 
-// voidLeases deletes all node entries, one by one: the server empties a whole
-// stream by exchanging directories, which a kill can cut short.
+// voidLeases deletes all node entries, one by one. To empty a whole stream the
+// server exchanges directories, and a kill can interrupt that.
 func (n *Node) voidLeases(ctx context.Context) error {
 	subjects, err := n.subjects(ctx, "nodes", "nodes.*")
 	if err != nil {
@@ -78,7 +78,7 @@ func (n *Node) voidLeases(ctx context.Context) error {
 		if err == nil {
 			err = n.api(ctx, "STREAM.MSG.DELETE."+n.streamName("nodes"), map[string]any{"seq": s.seq, "no_erase": true}, nil)
 		}
-		// One that expires just now is as good as deleted.
+		// An entry that expires just now is as good as deleted.
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
@@ -116,9 +116,9 @@ func (l *lease) run() {
 // errTaken: the node's name belongs to a newer boot.
 var errTaken = errors.New("a newer boot has this node's name")
 
-// renew writes the entry once more. If the entry is not the one it knows, it
-// looks: its own from a write without an answer is renewed, a missing one is
-// created again, that of another boot is left alone.
+// renew writes the entry again. If the entry is not the one it knows, renew reads
+// it. It renews its own entry from a write without an answer, creates a missing
+// entry again, and leaves that of another boot alone.
 func (l *lease) renew(ctx context.Context) error {
 	sent := time.Since(l.base)
 	err := ErrConflict
@@ -137,7 +137,8 @@ func (l *lease) renew(ctx context.Context) error {
 			if json.Unmarshal(data, &e) != nil || e.Boot != l.node.boot {
 				l.rev = 0
 				l.taken.Store(true)
-				// Whoever overwrote the entry ended this lease, however long it had left.
+				// The boot that overwrote the entry ended this lease, however long it
+				// had left.
 				l.renewed.Store(int64(sent - l.node.opts.Lease - 1))
 				return errTaken
 			}
@@ -153,13 +154,13 @@ func (l *lease) renew(ctx context.Context) error {
 	return nil
 }
 
-// age is how long ago the last successful renewal was sent.
+// age returns how long ago the last successful renewal was sent.
 func (l *lease) age() time.Duration {
 	return time.Since(l.base) - time.Duration(l.renewed.Load())
 }
 
-// close ends the loop and deletes the entry, if it is still this boot's.
-// Without remove it is left to expire.
+// close ends the loop and deletes the entry, if it is still this boot's. Without
+// remove the entry expires.
 func (l *lease) close(ctx context.Context, remove bool) error {
 	close(l.stop)
 	<-l.done
@@ -172,8 +173,8 @@ func (l *lease) close(ctx context.Context, remove bool) error {
 	return nil
 }
 
-// What the lease does with its entry it does also while the node closes, when
-// the calls from outside are refused.
+// The lease also works on its entry while the node closes, when calls from
+// outside are refused.
 
 func (l *lease) stream() string  { return l.node.streamName("nodes") }
 func (l *lease) subject() string { return l.node.subject(l.key) }

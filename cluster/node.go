@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Node is one process's membership and its access to what is stored. All its
-// methods may be called from any goroutine.
+// Node is one process's membership of the cluster, and its access to the store.
+// Its methods may be called from any goroutine.
 type Node struct {
 	opts      Options
 	name      string
@@ -25,14 +25,14 @@ type Node struct {
 	log       *slog.Logger
 
 	dir       *directory     // nil in memory
-	tmp       string         // what JetStream wants to have in memory mode
-	server    *server.Server // nil if the server is not ours; of the goroutine of outages, while that runs
+	tmp       string         // the directory that JetStream requires in memory mode
+	server    *server.Server // nil if the server is not ours; used by the goroutine of outages while that runs
 	link      faultyLink     // to it
 	conn      *nats.Conn
 	acks      *inbox // answers to writes
-	reads     *inbox // answers to reads, which are big and slow to take apart
+	reads     *inbox // answers to reads, which are big and slow to decode
 	readSlots slots  // of reads of the log, see readsAtOnce
-	tailSlots slots  // of looks for its end
+	tailSlots slots  // of searches for its end
 	lease     *lease
 	keyring   *Keyring
 
@@ -42,18 +42,18 @@ type Node struct {
 	fills    [budgets]fillOf
 	leaving  atomic.Bool // Close has begun: calls from outside are refused
 	watching bool        // the goroutine of outages runs
-	flushing bool        // that of the flusher runs
+	flushing bool        // the goroutine of the flusher runs
 
 	closing  sync.Once
 	closeErr error
 }
 
-// Open starts a node: it locks the data directory, starts the embedded server
-// over it, ends the leases that a previous process left in it, and takes its
-// own. The errors of a data directory that cannot be used are ErrLocked,
-// ErrNewer, ErrDamaged and ErrForeign.
+// Open starts a node. It locks the data directory, starts the embedded server
+// over it, ends the leases that a previous process left in it, and takes its own.
+// If it cannot use the directory, it returns ErrLocked, ErrNewer, ErrDamaged or
+// ErrForeign.
 //
-// ctx bounds the start, not the node's life, which Close ends.
+// ctx bounds the start only; Close ends the node.
 func Open(ctx context.Context, o Options) (*Node, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 		go n.outages.run()
 	}
 	if n.tmp != "" {
-		// Nothing will be put there, and a process that is killed has nobody to remove it.
+		// JetStream puts nothing there, and nobody would remove it after a kill.
 		_ = os.RemoveAll(n.tmp)
 	}
 	return nil
@@ -147,7 +147,8 @@ func (n *Node) join(ctx context.Context, s *server.Server) (err error) {
 		if err := n.dir.keepStreams(n.streamNames()); err != nil {
 			return err
 		}
-		// Whoever had a lease in this directory is dead: we hold its lock.
+		// We hold the lock of this directory, so every node with a lease in it is
+		// dead.
 		if err := n.voidLeases(ctx); err != nil {
 			return fmt.Errorf("cluster: void old leases: %w", err)
 		}
@@ -165,33 +166,33 @@ func (n *Node) join(ctx context.Context, s *server.Server) (err error) {
 	return nil
 }
 
-// Name is the node's name: [a-z0-9-]{1,32}.
+// Name returns the node's name: [a-z0-9-]{1,32}.
 func (n *Node) Name() string { return n.name }
 
-// Boot is the boot nonce: a short random [a-z0-9] string, another one each time
-// the process starts.
+// Boot returns the boot nonce: a short random [a-z0-9] string, a new one each
+// time the process starts.
 func (n *Node) Boot() string { return n.boot }
 
-// Suspended reports whether the lease was not renewed in time, counted on this
-// process's monotonic clock from the sending of the last successful renewal. A
-// suspended node must take no new work. It resumes by itself, under the same
-// boot nonce, unless a newer boot has its name.
+// Suspended reports whether the lease was not renewed in time. The time counts
+// from the sending of the last successful renewal, on this process's monotonic
+// clock. A suspended node must take no new work. It resumes by itself, under the
+// same boot nonce, unless a newer boot has its name.
 func (n *Node) Suspended() bool { return n.lease.age() > n.opts.Lease }
 
-// Keys is the fleet's key ring.
+// Keys returns the fleet's key ring.
 func (n *Node) Keys() *Keyring { return n.keyring }
 
 // Close waits for the writes in flight, deletes the node's entry, stops the
-// server and gives the data directory back. If ctx ends first it stops all the
-// same; what was in flight ends with ErrUnavailable, and as it may still be
-// stored, the node's entry is left to expire. Calls after Close return
+// server and releases the data directory. If ctx ends first it stops all the
+// same. Calls in flight then end with ErrUnavailable; because their writes may
+// still be stored, the node's entry is left to expire. Later calls return
 // ErrClosed; a second Close returns what the first did.
 func (n *Node) Close(ctx context.Context) error {
 	n.closing.Do(func() { n.closeErr = n.stop(ctx) })
 	return n.closeErr
 }
 
-// stop ends whatever start managed to begin.
+// stop ends all that start has begun.
 func (n *Node) stop(ctx context.Context) error {
 	var errs []error
 	n.leaving.Store(true)
@@ -200,8 +201,8 @@ func (n *Node) stop(ctx context.Context) error {
 		<-n.outages.done
 	}
 	if n.acks != nil && n.reads != nil {
-		// The lease is renewed until the last write is decided: who sees the
-		// entry gone takes the streams over.
+		// The lease is renewed until the last write is decided: when the entry is
+		// gone, other nodes take the streams over.
 		decided := n.acks.drain(ctx)
 		if n.flushing {
 			decided = n.flusher.drain(ctx) && decided
@@ -236,8 +237,8 @@ func (n *Node) stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// randomName is n characters of [a-z0-9]. 8 of them are 41 bits: enough to
-// tell boots and nodes apart, no secret.
+// randomName returns n characters of [a-z0-9]. 8 of them are 41 bits: enough to
+// tell boots and nodes apart, but no secret.
 func randomName(n int) string {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
 	b := make([]byte, n)

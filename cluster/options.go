@@ -13,16 +13,17 @@ type Options struct {
 	// Dir is the data directory, created if missing (mode 0700). "" keeps
 	// everything in memory.
 	Dir string
-	// MaxStore is the byte budget of everything stored; what exceeds it is
-	// refused with ErrFull. 0 means 8 GiB with a Dir and 1 GiB without; below
-	// 1 MiB is an error.
+	// MaxStore is the byte budget of everything stored. A write that exceeds it is
+	// refused with ErrFull. 0 means 8 GiB with a Dir and 1 GiB without; below 1
+	// MiB is an error.
 	MaxStore int64
-	// Sync is how often the file store is flushed to the disk itself: what a
-	// power cut may cost. 0 means every second. Negative acknowledges nothing
-	// but leases before it is on the disk; one flush serves all that wait for it.
+	// Sync is how often the file store is flushed to the disk: a power cut may
+	// cost the writes of that time. 0 means every second. A negative value
+	// acknowledges a write, other than of leases, only once it is on the disk; one
+	// flush serves all writes that wait for it.
 	Sync time.Duration
-	// Node names this node: [a-z0-9-]{1,32}. "" takes the name kept in Dir,
-	// which is made up once, or a random one in memory.
+	// Node names this node: [a-z0-9-]{1,32}. "" takes the name kept in Dir, which
+	// is made up once, or in memory a random one.
 	Node string
 	// Lease is how long others wait for a silent node before they take over.
 	// 0 means 5 s; rounded up to seconds, at least 1 s.
@@ -31,10 +32,10 @@ type Options struct {
 	Prefix string
 	// ReplayAge is the lifetime of an append. 0 means 10 min; rounded up to seconds.
 	ReplayAge time.Duration
-	// KeyRotate is how long one key of the ring seals. 0 means 24 h. A key
-	// opens what it sealed for 48 h after its successor came.
+	// KeyRotate is how long one key of the ring seals. 0 means 24 h. A key still
+	// opens for 48 h after its successor came.
 	KeyRotate time.Duration
-	// Log receives what happens, and what the embedded server says. Nil discards.
+	// Log gets events of the node and what the embedded server logs. Nil discards.
 	Log *slog.Logger
 }
 
@@ -45,7 +46,7 @@ const (
 	defaultKeyRotate = 24 * time.Hour
 )
 
-// complete fills in the defaults and refuses what cannot work.
+// complete fills in the defaults and refuses invalid values.
 func (o *Options) complete() error {
 	if o.MaxStore == 0 {
 		o.MaxStore = limits.StoreInMemory
@@ -99,8 +100,8 @@ func validName(s string) bool {
 	return true
 }
 
-// validTokens reports whether s is n tokens of [A-Za-z0-9_-] joined by dots.
-// Anything else could reach beyond its owner's subjects.
+// validTokens reports whether s is n tokens of [A-Za-z0-9_-] joined by dots. Any
+// other key could reach beyond its owner's subjects.
 func validTokens(s string, n int) bool {
 	if len(s) > 200 {
 		return false

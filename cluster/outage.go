@@ -19,28 +19,28 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 )
 
-// minRoom is what the disk must have free before a store that ran out of it
-// is started again: less is used up before the first call has ended.
+// minRoom is how many bytes the disk must have free before a store that ran out
+// of space is restarted. The calls up to the end of the first one use less.
 var minRoom = limits.DiskRoom.Value()
 
 const (
-	// roomEvery is how often that is looked at.
+	// roomEvery is how often the node looks for room.
 	roomEvery = 500 * time.Millisecond
-	// calmAfter is how long a store must have been able to write for the pauses
-	// between restarts to begin again at their shortest.
+	// calmAfter is how long a store must have been able to write before the pauses
+	// between restarts are short again.
 	calmAfter      = time.Minute
 	maxRestartWait = 10 * time.Second
 
-	roomFile = "room.tmp" // in the data directory, while room is looked for
+	roomFile = "room.tmp" // in the data directory, while the node looks for room
 )
 
-// Outage is why the store cannot write.
+// Outage says why the store cannot write.
 type Outage struct {
 	Since time.Time
 	Full  bool // the disk has no room
 }
 
-// String says it without a path, for whoever asks from outside.
+// String returns the reason without a path, for clients.
 func (o *Outage) String() string {
 	if o.Full {
 		return "the disk of the store is full"
@@ -48,14 +48,14 @@ func (o *Outage) String() string {
 	return "the disk of the store cannot be written"
 }
 
-// outages watches the embedded server for writes that fail, and starts it again
-// when the disk has room. After a failed write the server gives the stream up
-// and does not take it up again.
+// outages watches the embedded server for failed writes, and restarts it when the
+// disk has room. After a failed write the server gives the stream up and does not
+// take it up again.
 type outages struct {
 	node     *Node
-	now      atomic.Pointer[Outage] // nil: the store can write
+	now      atomic.Pointer[Outage] // nil if the store can write
 	restarts atomic.Uint64
-	failed   chan struct{} // holds one; a write has failed
+	failed   chan struct{} // holds one: a write has failed
 	stop     chan struct{} // closed to end the loop
 	done     chan struct{} // closed when the loop has ended
 }
@@ -64,9 +64,9 @@ func newOutages(n *Node) *outages {
 	return &outages{node: n, failed: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 }
 
-// said hears what the server logs as an error, which is the only way in which
-// it tells of a write that failed: whoever published gets no answer. It may be
-// called with the server's locks held.
+// said gets each error that the server logs. That is the only way in which the
+// server reports a failed write: the publisher gets no answer. It may be called
+// with the server's locks held.
 func (o *outages) said(text string) {
 	full := noRoom(text)
 	if !full && !strings.Contains(text, "Critical write error") && !strings.Contains(text, "failed to store a msg") {
@@ -87,11 +87,11 @@ func noRoom(text string) bool {
 	return strings.Contains(text, syscall.ENOSPC.Error()) || strings.Contains(text, syscall.EDQUOT.Error())
 }
 
-// Outage is why the store cannot write now, or nil if it can. It ends by
-// itself when the disk has room again.
+// Outage returns why the store cannot write now, or nil if it can. An outage ends
+// by itself when the disk has room again.
 func (n *Node) Outage() *Outage { return n.outages.now.Load() }
 
-// down is the error of a write during an outage: it is not done.
+// down returns the error of a write during an outage: the write is not done.
 func (n *Node) down() error {
 	if o := n.outages.now.Load(); o != nil {
 		return fmt.Errorf("%w: %s", ErrRetry, o)
@@ -121,7 +121,7 @@ func (o *outages) run() {
 			}
 			wait = min(max(2*wait, roomEvery), maxRestartWait)
 			if err := o.node.restart(); err != nil {
-				o.node.log.Warn("the store does not start again", "error", err)
+				o.node.log.Warn("the store did not restart, trying again", "error", err)
 				continue
 			}
 			healed = time.Now()
@@ -131,7 +131,7 @@ func (o *outages) run() {
 	}
 }
 
-// pause reports false when the node is closing.
+// pause waits for d. It returns false when the node is closing.
 func (o *outages) pause(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -143,8 +143,8 @@ func (o *outages) pause(d time.Duration) bool {
 	}
 }
 
-// hasRoom tries whether the disk takes what a store needs to go on. A quota
-// shows in nothing but a write.
+// hasRoom writes a file to find out whether the disk has room for the store. Only
+// a write finds a quota.
 func hasRoom(dir string) error {
 	f, err := os.Create(filepath.Join(dir, roomFile))
 	if err != nil {
@@ -161,9 +161,9 @@ func hasRoom(dir string) error {
 	return f.Sync()
 }
 
-// restart ends the server and starts another one on the same directory. What
-// was acknowledged is in its files; calls in flight end as unknown, as nobody
-// can answer them any more.
+// restart ends the server and starts another one on the same directory, whose
+// files have all acknowledged writes. The outcome of calls in flight is unknown,
+// because nothing can answer them any more.
 func (n *Node) restart() error {
 	n.link.set(nil)
 	stopServer(n.server)
@@ -189,12 +189,12 @@ func (n *Node) restart() error {
 	if err := n.ensureStreams(ctx, n.dir.id.Streams); err != nil {
 		return err
 	}
-	// From here on the server's errors are about the new one.
+	// From here on the server's errors are those of the new one.
 	n.outages.now.Store(nil)
 	return nil
 }
 
-// faultyLink is where the connection finds the server of this process.
+// faultyLink connects to the server of this process, which may be replaced.
 type faultyLink struct {
 	mu     sync.Mutex // guards server
 	server *server.Server

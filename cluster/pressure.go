@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// Budget names a part of the store that has a limit of its own.
+// Budget is a part of the store that has a limit of its own.
 type Budget uint8
 
 // The budgets that clients fill.
@@ -15,35 +15,36 @@ const (
 	budgets
 )
 
-// names are the streams that the budgets are of.
+// budgetNames are the streams of the budgets.
 var budgetNames = [budgets]string{SessionBudget: "sessions", EventBudget: events}
 
-// nearFull is the share of a budget, in percent, beyond which the node says so in its log.
+// nearFull is the percentage of a budget above which the node logs a warning.
 const nearFull = 90
 
-// fillOf is how much of a budget is in use.
+// fillOf is how many bytes of a budget are in use.
 type fillOf struct {
 	used, limit atomic.Int64 // as it was last measured
-	since       atomic.Int64 // written since then
-	full        bool         // of the goroutine that measures
+	since       atomic.Int64 // bytes written since then
+	full        bool         // used by the goroutine that measures
 }
 
-// Use returns how many bytes of a budget are in use, and how many there are; 0 and 0 before
-// that is known, and where there is no limit. It is measured with each renewal of the
-// lease; the sessions and calls that this node stores in between are added.
+// Use returns how many bytes of a budget are in use, and how many there are. Both
+// are 0 before they are known, and where there is no limit. The node measures
+// them with each renewal of the lease, and adds the sessions and calls that it
+// stores in between.
 func (n *Node) Use(b Budget) (used, limit int64) {
 	f := &n.fills[b]
 	return f.used.Load() + f.since.Load(), f.limit.Load()
 }
 
-// written adds what was just stored anew.
+// written adds the bytes of a new record.
 func (n *Node) written(b Budget, bytes int) { n.fills[b].since.Add(int64(bytes)) }
 
-// measure looks at how full the store is. What cannot be read stays as it was.
+// measure reads how full the store is. A value that it cannot read stays.
 func (n *Node) measure(ctx context.Context) {
 	for b := range budgets {
 		f := &n.fills[b]
-		before := f.since.Load() // what is written meanwhile may count twice, for a moment
+		before := f.since.Load() // a write meanwhile may count twice, for a moment
 		s, err := n.fill(ctx, budgetNames[b])
 		if err != nil {
 			return

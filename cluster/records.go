@@ -20,20 +20,21 @@ const (
 	headerGuard    = "Nats-Expected-Last-Subject-Sequence-Subject"
 )
 
-// stored is a message as the leader holds it.
+// stored is a message as the leader has it.
 type stored struct {
 	seq  uint64
 	data []byte
 }
 
-// guard is the compare-and-set condition of a write: the last message of
-// subject ("" is the written one itself) has sequence seq (0: there is none).
+// guard is the compare-and-set condition of a write: the last message of subject
+// has sequence seq; 0 means that there is none. Subject "" is that of the write.
 type guard struct {
 	subject string
 	seq     uint64
 }
 
-// put stores payload under subject and returns its sequence. A ttl of 0 never expires.
+// put stores payload under subject and returns its sequence. With a ttl of 0 it
+// never expires.
 func (n *Node) put(ctx context.Context, subject string, payload []byte, ttl time.Duration, g guard) (uint64, error) {
 	if err := n.down(); err != nil {
 		return 0, err
@@ -67,8 +68,8 @@ func formatTTL(d time.Duration) string {
 	return strconv.FormatInt(int64(wholeSeconds(d)/time.Second), 10) + "s"
 }
 
-// api sends a JetStream request and decodes its answer into out. An error
-// object in the answer becomes an error.
+// api sends a JetStream request and decodes its answer into out. It returns an
+// error object in the answer as an error.
 func (n *Node) api(ctx context.Context, subject string, req, out any) error {
 	var body []byte
 	if req != nil {
@@ -99,8 +100,8 @@ func (n *Node) api(ctx context.Context, subject string, req, out any) error {
 	return nil
 }
 
-// last reads the last message of subject from the stream's leader. A
-// tombstone is a message too: empty data.
+// last reads the last message of subject from the stream's leader. It also
+// returns a tombstone, whose data is empty.
 func (n *Node) last(ctx context.Context, stream, subject string) (stored, error) {
 	var r struct {
 		Error   *apiError `json:"error"`
@@ -122,8 +123,8 @@ func (n *Node) last(ctx context.Context, stream, subject string) (stored, error)
 	return stored{r.Message.Seq, r.Message.Data}, nil
 }
 
-// subjects lists the subjects of a stream that filter, a key with wildcards,
-// names, with how many messages each has.
+// subjects lists the subjects of a stream that match filter, a key with
+// wildcards, and how many messages each has.
 func (n *Node) subjects(ctx context.Context, stream, filter string) (map[string]uint64, error) {
 	var info struct {
 		State struct {
@@ -134,12 +135,12 @@ func (n *Node) subjects(ctx context.Context, stream, filter string) (map[string]
 	return info.State.Subjects, err
 }
 
-// encodeRecord puts the version in front.
+// encodeRecord prepends the version.
 func encodeRecord(data []byte) []byte {
 	return append(append(make([]byte, 0, 1+len(data)), recordVersion), data...)
 }
 
-// decodeRecord takes the version off. A tombstone is ErrNotFound.
+// decodeRecord strips the version. It returns ErrNotFound for a tombstone.
 func decodeRecord(payload []byte) ([]byte, error) {
 	switch {
 	case len(payload) == 0:
@@ -178,9 +179,9 @@ func (n *Node) get(ctx context.Context, stream, subject string) (data []byte, re
 	return data, s.seq, err
 }
 
-// Create stores a record that must not exist yet and returns its revision. It
-// expires after ttl, which is rounded up to seconds; 0 is never. ErrConflict:
-// it exists.
+// Create stores a record that must not exist yet and returns its revision. The
+// record expires after ttl, rounded up to seconds; with 0 it never does.
+// ErrConflict: it exists.
 func (n *Node) Create(ctx context.Context, key string, data []byte, ttl time.Duration) (rev uint64, err error) {
 	stream, err := n.route(key)
 	if err == nil {
@@ -202,7 +203,7 @@ func (n *Node) create(ctx context.Context, stream, subject string, data []byte, 
 	payload := encodeRecord(data)
 	var seq uint64
 	var err error
-	// A tombstone of a deleted record counts as a message: the second attempt
+	// The tombstone of a deleted record counts as a message: the second attempt
 	// replaces exactly that one. It may expire just then, hence the third.
 	for range 3 {
 		var rev uint64
@@ -243,7 +244,7 @@ func (n *Node) Update(ctx context.Context, key string, data []byte, rev uint64, 
 }
 
 // Delete removes a record that has revision rev, or any revision if rev is 0.
-// With 0 a record that is not there is no error. What it leaves behind for
+// With 0 a missing record is no error. The tombstone that Delete leaves for
 // watchers expires within seconds.
 func (n *Node) Delete(ctx context.Context, key string, rev uint64) error {
 	stream, err := n.route(key)
@@ -276,14 +277,14 @@ func (n *Node) remove(ctx context.Context, stream, subject string, rev uint64) e
 }
 
 // bury replaces the message seq of subject by a tombstone. A plain deletion by
-// sequence would not be checked against writes still on their way in a
+// sequence would not be checked against writes that are still on their way in a
 // replicated stream, so a record could outlive it.
 func (n *Node) bury(ctx context.Context, stream, subject string, seq uint64) error {
 	_, err := n.put(ctx, subject, nil, markerTTL, guard{seq: seq})
 	if !errors.Is(err, ErrFull) {
 		return err
 	}
-	// A full store refuses even the tombstone if it is bigger than the record,
+	// A full store refuses even the tombstone if that is bigger than the record,
 	// and deleting must be possible just then.
 	err = n.api(ctx, "STREAM.MSG.DELETE."+stream, map[string]any{"seq": seq, "no_erase": true}, nil)
 	if errors.Is(err, ErrNotFound) {

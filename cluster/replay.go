@@ -17,16 +17,17 @@ import (
 const (
 	// maxBatch is how many subjects one batch read names; NATS answers 413 above 1,024.
 	maxBatch = 500
-	// maxBatchBytes bounds the answers of one batch read; the rest is asked for again.
+	// maxBatchBytes bounds the answers of one batch read; further reads ask for
+	// the rest.
 	maxBatchBytes = 1 << 20
-	// tailStep is how many appends Tail looks at in one go.
+	// tailStep is how many appends Tail reads at once.
 	tailStep = 64
 )
 
-// readsAtOnce is how many reads of the log are under way at a time, and as many looks
-// for its end; further ones wait. With maxBatchBytes each they stay far below the
-// 64 MiB that the server lets wait for a connection before it cuts that, with all that
-// is in flight on it.
+// readsAtOnce is how many reads of the log run at a time, and how many searches
+// for its end; others wait. With maxBatchBytes each, their answers stay far below
+// 64 MiB. Above that the server cuts a connection, with all calls in flight on
+// it.
 var readsAtOnce = limits.LogReads.Value()
 
 // Stored is one append as it is in the log.
@@ -36,9 +37,9 @@ type Stored struct {
 }
 
 // Read returns the appends from..to, both included, in order. to must not lie
-// beyond the stream's tail. A number that is missing from the answer is gone:
-// overwritten, emptied or expired, and the leader was asked about it. An error
-// says nothing about any of them.
+// beyond the stream's tail. A number that is missing from the result is gone,
+// which the leader has confirmed: overwritten, emptied or expired. An error says
+// nothing about any of them.
 func (n *Node) Read(ctx context.Context, stream string, from, to uint64) ([]Stored, error) {
 	err := n.checkStream(stream)
 	var found []Stored
@@ -75,10 +76,10 @@ func (n *Node) read(ctx context.Context, stream string, from, to uint64) ([]Stor
 	return found, nil
 }
 
-// recheck asks the leader for what a replica did not have. A replica lags at
-// the end, so everything behind the last append it has is asked for. What is
-// missing in front of that has expired, oldest first: the first such number
-// the leader does not have either settles all smaller ones.
+// recheck asks the leader for appends that a replica did not have. A replica lags
+// at the end, so recheck asks for all numbers behind the last append it has. An
+// append missing in front of that has expired, oldest first: the first such
+// number that the leader does not have either settles all smaller ones.
 func (n *Node) recheck(ctx context.Context, stream string, nums []uint64, slots map[uint64]Stored) error {
 	present := func(num uint64) bool { s, ok := slots[num%RingSize]; return ok && s.Num >= num }
 	last := -1
@@ -104,14 +105,14 @@ func (n *Node) recheck(ctx context.Context, stream string, nums []uint64, slots 
 	return nil
 }
 
-// slots are those of one kind of read.
+// slots bounds the reads of one kind that run at a time.
 type slots chan struct{}
 
-// errManyReads reports that a read got no turn in time. Nothing was read.
+// errManyReads says that a read did not start in time. Nothing was read.
 var errManyReads = fmt.Errorf("%w: too many reads are under way", ErrUnavailable)
 
-// wait waits for a turn; done gives it back. It waits no longer than an answer may take:
-// when those before it get none either, nobody is served by waiting on.
+// wait waits for a slot; done releases it. It waits no longer than an answer may
+// take: if the reads before it get none in that time, waiting on does not help.
 func (t slots) wait(ctx context.Context) (done func(), err error) {
 	timer := time.NewTimer(callTimeout)
 	defer timer.Stop()
@@ -125,7 +126,7 @@ func (t slots) wait(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// slot reads the slot of append num from the leader, whatever append it holds.
+// slot reads the slot of append num from the leader, whichever append is in it.
 func (n *Node) slot(ctx context.Context, stream string, num uint64) (Stored, error) {
 	done, err := n.tailSlots.wait(ctx)
 	if err != nil {
@@ -141,7 +142,7 @@ func (n *Node) slot(ctx context.Context, stream string, num uint64) (Stored, err
 }
 
 // batch reads the slots of nums by direct gets of explicit subjects, from any
-// replica. The answer is by slot and holds whatever append is in each.
+// replica. The result is by slot, with whichever append is in each.
 func (n *Node) batch(ctx context.Context, turns slots, stream string, nums []uint64) (map[uint64]Stored, error) {
 	slots := make(map[uint64]Stored, len(nums))
 	for chunk := range slices.Chunk(nums, maxBatch) {
@@ -166,7 +167,7 @@ func (n *Node) batch(ctx context.Context, turns slots, stream string, nums []uin
 	return slots, nil
 }
 
-// multiLast makes one batch request. more says that the answer was cut off.
+// multiLast makes one batch request. more says that the answer was cut short.
 func (n *Node) multiLast(ctx context.Context, turns slots, stream string, nums []uint64) (slots map[uint64]Stored, more bool, err error) {
 	head := n.eventSubject(stream, "")
 	req := make([]byte, 0, 64+len(nums)*(len(head)+8))
@@ -220,7 +221,7 @@ func (n *Node) multiLast(ctx context.Context, turns slots, stream string, nums [
 		case "204": // The end of the batch.
 			pending := a.msg.Header.Get("Nats-Num-Pending")
 			return slots, pending != "" && pending != "0", nil
-		case "404": // Nothing there, or something vanished meanwhile: the leader knows.
+		case "404": // Nothing there, or it vanished meanwhile: the leader knows.
 			return slots, false, nil
 		default:
 			return nil, false, fmt.Errorf("%w: batch read: %s %s", ErrUnavailable, status, a.msg.Header.Get("Description"))
@@ -228,9 +229,9 @@ func (n *Node) multiLast(ctx context.Context, turns slots, stream string, nums [
 	}
 }
 
-// Tail returns the number of a stream's last append, searching forward from
-// hint, a number that was appended (0 if none is known). It returns hint if
-// nothing later is stored. The end is verified with the leader.
+// Tail returns the number of a stream's last append. It searches forward from
+// hint, a number that was appended, or 0 if none is known. It returns hint if
+// nothing later is stored. The leader has confirmed the end.
 func (n *Node) Tail(ctx context.Context, stream string, hint uint64) (uint64, error) {
 	err := n.checkStream(stream)
 	tail := hint
@@ -266,8 +267,8 @@ func (n *Node) tail(ctx context.Context, stream string, hint uint64) (uint64, er
 	}
 }
 
-// newest is the highest append number in the count slots from append from on.
-// alive says that at least one append from from on is stored there.
+// newest returns the highest append number in the count slots from append from
+// on. alive says that one of these slots has append from or a later one.
 func (n *Node) newest(ctx context.Context, stream string, from uint64, count int) (num uint64, alive bool, err error) {
 	nums := make([]uint64, count)
 	for i := range nums {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Error codes of JetStream that mean something to us.
+// The error codes of JetStream that cause tells apart.
 const (
 	codeWrongLast         = 10071 // the guarded subject has another revision
 	codeWrongLastInFlight = 10164 // the same, or a write before it is undecided
@@ -37,8 +37,8 @@ func (e *apiError) Error() string {
 	return e.Description + " (" + strconv.Itoa(e.ErrCode) + ")"
 }
 
-// cause maps a JetStream error to ours. conflict is what a lost
-// compare-and-set means to the caller: ErrConflict or ErrFenced.
+// cause maps a JetStream error to ours. conflict is the error of a lost
+// compare-and-set: ErrConflict or ErrFenced.
 func (e *apiError) cause(conflict error) error {
 	sentinel := ErrUnavailable
 	switch e.ErrCode {

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Stats is what a node knows of itself and its store, for metrics. Counts
-// start at 0 with the process.
+// Stats is what a node knows of itself and its store, for metrics. Counts start
+// at 0 with the process.
 type Stats struct {
-	// Streams is the fill of each stream by its name without the prefix:
-	// nodes, keys, sessions, events. Nil if the store did not answer.
+	// Streams is the fill of each stream by its name without the prefix: nodes,
+	// keys, sessions, events. It is nil if the store did not answer.
 	Streams map[string]StreamStats
 	// Bytes, Messages and MaxBytes are the sums over Streams.
 	Bytes, MaxBytes, Messages uint64
@@ -59,8 +59,8 @@ func (c *counters) appended(d time.Duration, size int, err error) {
 	}
 }
 
-// Stats asks the store, at most 1 s, and reads the counters. It is meant for
-// metrics and for admission once a second, not for each request.
+// Stats asks the store, for at most 1 s, and reads the counters. Call it for
+// metrics and for admission about once a second, not for each request.
 func (n *Node) Stats() Stats {
 	s := Stats{
 		LeaseAge:          n.lease.age(),

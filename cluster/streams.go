@@ -14,20 +14,21 @@ import (
 const (
 	// maxPayload is NATS's own limit for one message, headers included.
 	maxPayload = 1 << 20
-	// MaxRecord is the size limit of a record's data.
+	// MaxRecord is the size limit of a record's data in bytes.
 	MaxRecord = 512 << 10
-	// MaxAppend is the size limit of one append's data. Bigger ones are the
-	// caller's to split.
+	// MaxAppend is the size limit of one append's data in bytes. The caller must
+	// split larger data.
 	MaxAppend = 256 << 10
-	// MaxBody is the size limit of a call record's body, which is stored in parts.
+	// MaxBody is the size limit of a stream's body in bytes; it is stored in
+	// parts.
 	MaxBody = 16 << 20
 
-	// markerTTL is how long a tombstone, or the trace of an expired node entry,
-	// stays for those who watch.
+	// markerTTL is how long watchers can see a tombstone, or the marker of an
+	// expired node entry.
 	markerTTL = 5 * time.Second
 )
 
-// kind is one of the streams everything is stored in.
+// kind is one of the streams that make up the store.
 type kind struct {
 	name    string // of the stream, behind the prefix
 	subject string // first token of its subjects
@@ -52,7 +53,7 @@ const events = "events"
 
 func smallBudget(total int64) int64 { return min(total/16, 16<<20) }
 
-// streamName is the name of a stream in NATS, where dots are not allowed.
+// streamName returns the name of a stream in NATS, which allows no dots.
 func (n *Node) streamName(name string) string {
 	if n.opts.Prefix == "" {
 		return name
@@ -60,10 +61,10 @@ func (n *Node) streamName(name string) string {
 	return n.opts.Prefix + "_" + name
 }
 
-// subject is a key's subject in NATS.
+// subject returns a key's subject in NATS.
 func (n *Node) subject(key string) string { return n.prefix + key }
 
-// route finds the stream a record's key belongs to.
+// route returns the stream that a record's key belongs to.
 func (n *Node) route(key string) (stream string, err error) {
 	if n.leaving.Load() {
 		return "", ErrClosed
@@ -78,7 +79,7 @@ func (n *Node) route(key string) (stream string, err error) {
 	return "", fmt.Errorf("%w: %q", ErrBadKey, key)
 }
 
-// streamConfig is what a stream must look like, whoever creates it.
+// streamConfig returns the configuration that a stream must have.
 func (n *Node) streamConfig(k *kind) jetstream.StreamConfig {
 	c := jetstream.StreamConfig{
 		Name:              n.streamName(k.name),
@@ -102,9 +103,9 @@ func (n *Node) streamConfig(k *kind) jetstream.StreamConfig {
 	return c
 }
 
-// ensureStreams creates the streams that are not there, and adapts the limits
-// of those that are. Streams in must have to be there: a directory that lost
-// one is damaged, and an empty stream in its place would hide that.
+// ensureStreams creates missing streams, and adapts the limits of the others. The
+// streams in must have to exist: a directory that lost one is damaged, and an
+// empty stream in its place would hide that.
 func (n *Node) ensureStreams(ctx context.Context, must []string) error {
 	js, err := jetstream.New(n.conn)
 	if err != nil {
@@ -141,7 +142,7 @@ func (n *Node) ensureStreams(ctx context.Context, must []string) error {
 }
 
 // offline reports whether the server has a stream that it cannot serve, because
-// its description asks for what this release of the server does not know.
+// its description needs a feature that this release of the server does not know.
 func offline(err error) bool {
 	var e *jetstream.APIError
 	return errors.As(err, &e) && (e.ErrorCode == codeStreamOffline || e.ErrorCode == codeStreamOfflineReason)
