@@ -128,7 +128,7 @@ var machines = []mutation{
 	},
 	{
 		"marks are not bounded", limit, "internal/record/stream.go",
-		"r.Marks[max(0, len(r.Marks)-maxMarks+1):]", "r.Marks[max(0, len(r.Marks)-2*maxMarks):]", "", "",
+		"r.Earlier[max(0, len(r.Earlier)-maxWatermarks+1):]", "r.Earlier[max(0, len(r.Earlier)-2*maxWatermarks):]", "", "",
 	},
 	{
 		"a copy of the record loses its right to run again", merge, "internal/record/stream.go",

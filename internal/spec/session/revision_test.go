@@ -140,7 +140,8 @@ func TestListsOfEachRevision(t *testing.T) {
 			all.Wait()
 		}
 		check()
-		troupe.AddRawTool(h.Server, troupe.Tool{Name: "added", InputSchema: json.RawMessage(`{"type":"object"}`)}, nil)
+		troupe.AddRawTool(h.Server, troupe.Tool{Name: "added", InputSchema: json.RawMessage(`{"type":"object"}`)},
+			func(context.Context, *troupe.Call, json.RawMessage) (*mcp.CallToolResult, error) { return nil, nil })
 		more = `{"name":"added","inputSchema":{"type":"object"}},`
 		check()
 	})
