@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -144,6 +145,27 @@ func TestAppendsExpire(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestBodyWhosePartsDoNotFit: a body of which one part is another's, as when its writer was
+// lost between two parts, is none.
+func TestBodyWhosePartsDoNotFit(t *testing.T) {
+	t.Parallel()
+	n := open(t, Options{})
+	ctx := t.Context()
+	const size = 2*bodyPart + 10
+	for i, part := range []struct{ total, bytes int }{
+		{size + 1, bodyPart}, {bodyPart, bodyPart}, {0, 0}, {size, 0}, {size, bodyPart + 11}, {MaxBody + 1, bodyPart},
+	} {
+		stream := fmt.Sprintf("anon.demo.s1.p%d", i)
+		rev := must[uint64](t)(n.OpenStream(ctx, stream, []byte("w"), make([]byte, size), time.Hour))
+		payload := binary.BigEndian.AppendUint32([]byte{recordVersion}, uint32(part.total))
+		payload = append(payload, make([]byte, part.bytes)...)
+		g := guard{subject: n.eventSubject(stream, "open"), seq: rev}
+		must[uint64](t)(n.put(ctx, n.eventSubject(stream, bodyLeaf(1)), payload, time.Hour, g))
+		body, err := n.Body(ctx, stream)
+		wantErr(t, fmt.Sprintf("%d bytes of %d beside those of %d: %d bytes", part.bytes, part.total, size, len(body)), err, ErrDamaged)
+	}
 }
 
 func TestBody(t *testing.T) {
