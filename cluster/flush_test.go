@@ -2,9 +2,13 @@ package cluster
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -250,5 +254,52 @@ func TestFlushOfManyBlocks(t *testing.T) {
 	}
 	if _, ok := c.flushed[filepath.Dir(blocks[0])]; !ok {
 		t.Error("their directory was not flushed")
+	}
+}
+
+// TestFlushThatFails: a write whose flush fails is not one that is on the disk, and every
+// block that the server may have written to is flushed.
+func TestFlushThatFails(t *testing.T) {
+	t.Parallel()
+	n := &Node{dir: &directory{path: t.TempDir()}, log: slog.New(slog.DiscardHandler)}
+	n.outages = &outages{node: n, failed: make(chan struct{}, 1)}
+	blocks := filepath.Join(n.dir.streamDir(n.streamName(events)), "msgs")
+	if err := os.MkdirAll(blocks, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if err := os.WriteFile(filepath.Join(blocks, fmt.Sprint(i+1, ".blk")), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := newFlusher(n)
+	var synced []string // of the flusher's goroutine until told
+	broken := ""
+	f.sync = func(file *os.File) error {
+		name := filepath.Base(file.Name())
+		if name == broken {
+			return errors.New("broken")
+		}
+		synced = append(synced, name)
+		return nil
+	}
+	go f.run()
+	defer f.close()
+	flush := func() error {
+		told := make(chan error, 1)
+		synced = nil
+		f.after(events, func(err error) { told <- err })
+		return <-told
+	}
+	for _, broken = range []string{"2.blk", "msgs"} {
+		wantErr(t, "a flush without "+broken, flush(), ErrUnavailable)
+	}
+	broken = ""
+	if err := flush(); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(synced)
+	if want := []string{"1.blk", "2.blk", "3.blk", "msgs"}; !slices.Equal(synced, want) {
+		t.Errorf("flushed %q, want %q", synced, want)
 	}
 }

@@ -120,3 +120,32 @@ func TestKeyring_rotates(t *testing.T) {
 		}
 	})
 }
+
+// TestKeyring_oldKey: while no new key can be made the old one seals for as long as what it
+// seals can be opened until that expires, and then none does.
+func TestKeyring_oldKey(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := open(t, Options{KeyRotate: time.Hour, Lease: time.Hour})
+		r := n.Keys()
+		must[[]byte](t)(r.Seal([]byte("1"), nil))
+		if err := n.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for age, want := range map[time.Duration]error{
+			59 * time.Minute: nil,
+			2 * time.Hour:    nil,
+			time.Hour + keepOldKeys/2 - time.Millisecond: nil,
+			time.Hour + keepOldKeys/2:                    ErrUnavailable,
+			time.Hour + keepOldKeys:                      ErrUnavailable,
+		} {
+			r.mu.Lock()
+			key := r.keys[r.current]
+			key.created = time.Now().Add(-age)
+			r.keys[r.current] = key
+			r.mu.Unlock()
+			if _, err := r.Seal([]byte("2"), nil); (err == nil) != (want == nil) {
+				t.Errorf("a key of %v: %v, want %v", age, err, want)
+			}
+		}
+	})
+}

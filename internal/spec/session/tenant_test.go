@@ -11,6 +11,32 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
+// TestIssuerWithoutASubject: whoever an issuer vouches for without a name is not nobody, and
+// what belongs to nobody is not theirs.
+func TestIssuerWithoutASubject(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{Authenticate: func(r *http.Request) (troupe.Principal, error) {
+			return troupe.Principal{Issuer: r.Header.Get("X-Issuer")}, nil
+		}}, nil)
+		issuers := []string{"", "one", "two"}
+		for _, owner := range issuers {
+			c := h.Unchecked()
+			c.Header = http.Header{"X-Issuer": {owner}}
+			c.Initialize(`{}`)
+			for _, other := range issuers {
+				c.Header = http.Header{"X-Issuer": {other}}
+				want := 404
+				if other == owner {
+					want = 200
+				}
+				if a := c.Post(host.Call("2", "echo", `{"text":"x"}`)); a.StatusCode != want {
+					t.Errorf("a call of %q in the session of %q: %s, want %d", other, owner, a.Status, want)
+				}
+			}
+		}
+	})
+}
+
 // TestSubjectsOfTwoIssuers holds that a subject is somebody at its issuer alone: the
 // same name at another one, or the two put together otherwise, is somebody else.
 func TestSubjectsOfTwoIssuers(t *testing.T) {

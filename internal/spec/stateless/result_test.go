@@ -150,6 +150,7 @@ func TestStatelessCaching(t *testing.T) {
 	}{
 		{"by default", troupe.Options{}, troupe.ServerOptions{}, `"ttlMs":0,"cacheScope":"public"`, `"ttlMs":0,"cacheScope":"private"`},
 		{"with authentication", troupe.Options{Authenticate: someone}, troupe.ServerOptions{}, `"ttlMs":0,"cacheScope":"private"`, `"ttlMs":0,"cacheScope":"private"`},
+		{"by caller", troupe.Options{}, troupe.ServerOptions{Visible: func(troupe.Principal, troupe.Item) bool { return true }}, `"ttlMs":0,"cacheScope":"private"`, `"ttlMs":0,"cacheScope":"private"`},
 		{"for a time", troupe.Options{Authenticate: someone}, troupe.ServerOptions{ListCache: troupe.Cache{TTL: time.Minute}, ReadCache: troupe.Cache{TTL: time.Second + time.Microsecond}},
 			`"ttlMs":60000,"cacheScope":"private"`, `"ttlMs":1000,"cacheScope":"private"`},
 		{"as it is said", troupe.Options{Authenticate: someone}, troupe.ServerOptions{ListCache: public(-time.Hour), ReadCache: public(24 * time.Hour)},
