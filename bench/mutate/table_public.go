@@ -12,11 +12,11 @@ var public = []mutation{
 	},
 	{
 		"a cursor is anybody's", seal, "service.go",
-		`"cursor\x00" + key.Tenant + "\x00" + key.Server`, `"cursor\x00" + "\x00" + key.Server`, "internal/spec/session", "",
+		`"cursor\x00" + key.Tenant + "\x00" + key.Server`, `"cursor\x00" + "\x00" + key.Server`, "internal/spec/transports", "TestBadCursors",
 	},
 	{
 		"a cursor is for any list", seal, "service.go",
-		`key.Server + "\x00" + string(m.Method))`, `key.Server + "\x00")`, "internal/spec/server", "",
+		`key.Server + "\x00" + string(m.Method))`, `key.Server + "\x00")`, "internal/spec/transports", "TestBadCursors",
 	},
 	{
 		"a page begins with the last item of the one before", limit, "catalogue.go",
@@ -37,10 +37,6 @@ var public = []mutation{
 	{
 		"a list is announced that did not change for its listener", guard, "visible.go",
 		"if announced[i] == method && now[i] != before[i] {", "if announced[i] == method {", "internal/spec/server", "",
-	},
-	{
-		"who listens keeps the caller's token", guard, "visible.go",
-		"p.Token = \"\"\n", "", "internal/spec/server", "",
 	},
 	{
 		"lists by caller may be shared", guard, "cache.go",

@@ -55,10 +55,6 @@ var storage = []mutation{
 		"l.renewed.Store(int64(sent - l.node.opts.Lease - 1))\n", "", "", "",
 	},
 	{
-		"a lease begins with the answer", expiry, "cluster/lease.go",
-		"l.taken.Store(false)\n\tl.renewed.Store(int64(sent))", "l.taken.Store(false)\n\tl.renewed.Store(int64(time.Since(l.base)))", "", "",
-	},
-	{
 		"keys open for as long as they are known", expiry, "cluster/keyring.go",
 		"return k, ok && time.Since(k.created) < r.lifetime()", "return k, ok", "", "",
 	},
@@ -77,10 +73,6 @@ var storage = []mutation{
 	{
 		"a key has the number of one that a newer release made", merge, "cluster/keyring.go",
 		"max(current, highest(newer))", "current", "", "",
-	},
-	{
-		"an unknown key is looked for once", merge, "cluster/keyring.go",
-		"for range 2 {", "for range 1 {", "", "",
 	},
 	{
 		"what a newer release adds is lost", validation, "cluster/directory.go",
