@@ -60,8 +60,8 @@ func appendCall(dst []byte, method string, params []byte) []byte {
 	return append(dst, '}')
 }
 
-// AppendCompact appends raw, which must be valid JSON, without its insignificant white space, so without line breaks.
-// Where there is none, it costs one look at the bytes outside of strings and one copy.
+// AppendCompact appends raw, which must be valid JSON, without its insignificant white space and so without line
+// breaks. If there is none, it looks once at the bytes outside of strings and copies once.
 func AppendCompact(dst, raw []byte) []byte {
 	start := 0
 	for i := 0; i < len(raw); {

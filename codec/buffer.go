@@ -6,7 +6,7 @@ import "sync"
 // not stay in memory for good.
 const maxPooled = 64 << 10
 
-// Buffer is pooled memory. It has one owner at a time; whoever calls Free must hold no span of B any more.
+// Buffer is pooled memory. It has one owner at a time; after Free nobody may use a span of B.
 type Buffer struct {
 	B []byte
 }

@@ -17,7 +17,7 @@ func writesItself(t reflect.Type) bool {
 }
 
 // withBytes returns v with an empty []byte in place of each nil one that v holds outside of interfaces: sonic would
-// write those as it writes other nil slices. It copies the way there and leaves v as it is.
+// write a nil one like other nil slices. It copies only the way to each of them, and does not change v.
 func withBytes(v any) any {
 	old := reflect.ValueOf(v)
 	if !lacksBytes(old, 0) {
@@ -29,8 +29,8 @@ func withBytes(v any) any {
 	return own.Interface()
 }
 
-// lacksBytes reports whether v holds a nil []byte that would be written. Values that are nested deeper than any JSON
-// that Valid accepts, as those that hold themselves are, are left for the encoder to refuse.
+// lacksBytes reports whether v holds a nil []byte that would be written. It skips values nested deeper than any JSON
+// that Valid accepts, such as values that hold themselves; the encoder refuses those.
 func lacksBytes(v reflect.Value, depth int) bool {
 	if depth > maxDepth || planOf(v.Type())&holdsBytes == 0 {
 		return false
@@ -72,7 +72,7 @@ func writtenWhenNil(f reflect.StructField) bool {
 	return name != "-" && !strings.Contains(options, "omit")
 }
 
-// fillBytes changes v, which can be set and which lacksBytes is true of.
+// fillBytes changes v, which must be settable and for which lacksBytes must be true.
 func fillBytes(v reflect.Value) {
 	if !lacksBytes(v, 0) {
 		return
@@ -107,7 +107,7 @@ func fillBytes(v reflect.Value) {
 		v.Set(own)
 	case reflect.Struct:
 		for i := range v.NumField() {
-			// A struct that is embedded without being exported cannot be set, but its fields can.
+			// An embedded struct of an unexported type cannot be set, but its fields can.
 			if f := v.Field(i); writtenWhenNil(v.Type().Field(i)) && (f.CanSet() || f.Kind() == reflect.Struct) {
 				fillBytes(f)
 			}

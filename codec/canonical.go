@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// AppendCanonical appends the JSON value raw in one form for all ways to write it: no white space, members in the order
-// of their names, strings with the fewest escapes. Numbers stay as they were written; of duplicate members all are kept.
-// raw must be valid JSON. It is read once, however deep it is. The result is for comparing and hashing, not for sending.
+// AppendCanonical appends the JSON value raw in one form, however it was written: no white space, members in the order
+// of their names, strings with the fewest escapes. Numbers stay as they were written, and duplicate members are all
+// kept. raw must be valid JSON. It is read once, however deep it is. Use the result to compare and hash, not to send.
 func AppendCanonical(dst, raw []byte) []byte {
 	if i := space(raw, 0); i < len(raw) {
 		dst, _ = new(canonical).value(dst, raw, i)
@@ -15,7 +15,7 @@ func AppendCanonical(dst, raw []byte) []byte {
 	return dst
 }
 
-// canonical is the memory that objects are put in order in, one after the other.
+// canonical holds the memory in which objects are put in order, one after the other.
 type canonical struct{ old []byte }
 
 // value appends the value at i, and returns the offset after it.
@@ -41,7 +41,7 @@ func (c *canonical) value(dst, b []byte, i int) ([]byte, int) {
 	return append(dst, b[i:end]...), end
 }
 
-// between returns the offset of what comes after white space, commas and colons.
+// between returns the offset after white space, commas and colons.
 func between(b []byte, i int) int {
 	for i < len(b) && (b[i] == ',' || b[i] == ':' || classes[b[i]] == classSpace) {
 		i++
@@ -58,7 +58,7 @@ func appendCanonicalString(dst, raw []byte) []byte {
 	return AppendString(dst, s)
 }
 
-// canonicalMember is where a member is in what its object appended: its key, with the quotes, and all of it.
+// canonicalMember is the place of a member in the output of its object: its key, with the quotes, and the whole.
 type canonicalMember struct{ key, keyEnd, end int }
 
 func (c *canonical) object(dst, b []byte, i int) ([]byte, int) {
@@ -85,7 +85,7 @@ func (c *canonical) object(dst, b []byte, i int) ([]byte, int) {
 		members = append(members, m)
 	}
 	if !sorted {
-		c.old = append(c.old[:0], dst[first:]...) // what is inside is in order by now, and needs it no more
+		c.old = append(c.old[:0], dst[first:]...) // the inner objects are in order by now, and no longer need it
 		old := c.old
 		slices.SortStableFunc(members, func(x, y canonicalMember) int { return bytes.Compare(old[x.key:x.keyEnd], old[y.key:y.keyEnd]) })
 		dst = dst[:first]

@@ -1,6 +1,6 @@
 package codec
 
-// Raw tokens, the quotes included, need no copy to be told apart.
+// The functions below tell raw tokens, with their quotes, apart without a copy.
 
 // isString reports whether raw, which is valid JSON, is a string.
 func isString(raw []byte) bool { return raw[0] == '"' }
@@ -45,7 +45,7 @@ const (
 	nameMessage
 )
 
-// longestName is the longest of the names, written with an escape of six bytes for every character.
+// longestName is the length of the longest name, with an escape of six bytes for every character.
 const longestName = 6 * len(keyRevision)
 
 // keyRevision is the key of _meta that has the revision of a single request (2026-07-28).

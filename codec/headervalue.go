@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// The marks of a header value that is written in base64.
+// The marks around a header value that is written in base64.
 const (
 	encodedPrefix = "=?base64?"
 	encodedSuffix = "?="
@@ -14,10 +14,10 @@ const (
 
 var strictBase64 = base64.StdEncoding.Strict()
 
-// DecodeHeader returns the text that a value of Mcp-Name or Mcp-Param-* stands for (2026-07-28, streamable HTTP, value
-// encoding): the value without the blanks around it, decoded if it stands between =?base64? and ?=. It returns false
-// for a value that must be refused with HeaderMismatch: one that is not strict base64 of UTF-8 between the marks, or
-// that has other characters than visible ASCII, space and tab. It allocates nothing for a value that is not encoded.
+// DecodeHeader returns the text of a value of Mcp-Name or Mcp-Param-* (2026-07-28, streamable HTTP, value encoding):
+// the value without the blanks around it, decoded if it stands between =?base64? and ?=. It returns false for a value
+// that must be refused with HeaderMismatch: between the marks it is not strict base64 of UTF-8, or it has characters
+// other than visible ASCII, space and tab. It allocates nothing for a value that is not encoded.
 func DecodeHeader(value string) (string, bool) {
 	value = strings.Trim(value, " \t")
 	if len(value) >= len(encodedPrefix)+len(encodedSuffix) && strings.HasPrefix(value, encodedPrefix) && strings.HasSuffix(value, encodedSuffix) {

@@ -8,7 +8,7 @@ import (
 // maxInteger is the number of digits of the largest integer that a Go type holds.
 const maxInteger = 20
 
-// maybeInteger reports whether what does not fit may be an integer that is not written plainly.
+// maybeInteger reports whether the value that does not fit may be an integer with a fraction or an exponent.
 func (e *DecodeError) maybeInteger() bool {
 	if e.Offset < 0 || e.Type == nil {
 		return true
@@ -20,8 +20,8 @@ func (e *DecodeError) maybeInteger() bool {
 	return reflect.Int <= t.Kind() && t.Kind() <= reflect.Uintptr
 }
 
-// plainIntegers returns data, which is valid JSON, with the integers that are written with a fraction or an exponent
-// written plainly. ok is false if there are none.
+// plainIntegers returns data, which is valid JSON, with integers written plainly that had a fraction or an exponent. ok
+// is false if there are none.
 func plainIntegers(data []byte) (out []byte, ok bool) {
 	from := 0
 	numbers(data, func(i, end int) bool {
@@ -36,7 +36,7 @@ func plainIntegers(data []byte) (out []byte, ok bool) {
 	return append(out, data[from:]...), ok
 }
 
-// originOf is the offset in data of what is at offset at of what plainIntegers has made of it.
+// originOf returns the offset in data of the byte at offset at in the result of plainIntegers.
 func originOf(data []byte, at int) int {
 	shift := 0 // how much shorter the result is up to here
 	var buf [maxInteger + 1]byte
@@ -52,7 +52,7 @@ func originOf(data []byte, at int) int {
 	return at + shift
 }
 
-// numbers calls f with where each number in data begins and ends, until f returns false.
+// numbers calls f with the start and end of each number in data, until f returns false.
 func numbers(data []byte, f func(i, end int) bool) {
 	for i := 0; i < len(data); {
 		switch classes[data[i]] {
@@ -73,8 +73,8 @@ func numbers(data []byte, f func(i, end int) bool) {
 	}
 }
 
-// appendPlain appends the number raw without fraction and exponent. It is false, and appends nothing, if raw is written
-// so already, is no integer, or has more digits than any Go integer.
+// appendPlain appends the number raw without fraction and exponent. It returns false, and appends nothing, if raw is
+// already plain, is no integer, or has more digits than any Go integer.
 func appendPlain(dst, raw []byte) ([]byte, bool) {
 	mantissa, exponent := raw, []byte(nil)
 	if e := bytes.IndexAny(raw, "eE"); e >= 0 {
@@ -128,7 +128,7 @@ func appendPlain(dst, raw []byte) ([]byte, bool) {
 	return dst, true
 }
 
-// zero is appendPlain for a number with an exponent beyond reason, which only zero may have.
+// zero is appendPlain for a number whose exponent is too large for any value but zero.
 func zero(dst, whole, fraction []byte) ([]byte, bool) {
 	if len(bytes.Trim(whole, "0"))+len(bytes.Trim(fraction, "0")) > 0 {
 		return dst, false

@@ -58,7 +58,7 @@ var classes = [256]uint8{
 	't': classLiteral, 'f': classLiteral, 'n': classLiteral,
 }
 
-// space returns the offset of the first byte at or after i that is no white space.
+// space returns the offset of the first byte at or after i that is not white space.
 func space(b []byte, i int) int {
 	for i < len(b) && classes[b[i]] == classSpace {
 		i++
@@ -66,7 +66,7 @@ func space(b []byte, i int) int {
 	return i
 }
 
-// gap is space for places where white space is rare, and remembers that there was some.
+// gap is space for places where white space is rare. It notes that there was some.
 func (l *lexer) gap(i int) int {
 	if i < len(l.data) && l.data[i] <= ' ' {
 		end := space(l.data, i)

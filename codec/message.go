@@ -52,15 +52,15 @@ type Message struct {
 	// ProgressToken is params._meta.progressToken as it was sent; 0 and "" are legal and not nil.
 	ProgressToken []byte
 
-	// ProtocolVersion is params._meta["io.modelcontextprotocol/protocolVersion"] as it was sent, of whatever type: that
-	// it is there makes a request one of 2026-07-28 or later.
+	// ProtocolVersion is params._meta["io.modelcontextprotocol/protocolVersion"] as it was sent, of whatever type. A
+	// request that has it is one of 2026-07-28 or later.
 	ProtocolVersion []byte
 
 	// Members of params that most methods use. Scan checks that they are valid JSON, not their types.
 	Name, URI, Arguments, Meta, Cursor []byte
 
-	// State and Responses are params.requestState and params.inputResponses, which a request has that is sent again
-	// with the input that it needed (2026-07-28).
+	// State and Responses are params.requestState and params.inputResponses. A request has them when its client sends it
+	// again with the input that it needed (2026-07-28).
 	State, Responses []byte
 }
 
@@ -74,7 +74,7 @@ type Limits struct {
 	MaxBatch int
 }
 
-// maxDepth is the most that MaxDepth may be.
+// maxDepth is the largest MaxDepth.
 const maxDepth = 1024
 
 // Error codes of JSON-RPC 2.0 that Scan returns.
@@ -83,22 +83,22 @@ const (
 	codeInvalid = -32600
 )
 
-// ScanError says why Scan refused a message. Nothing of the message may be acted on.
+// ScanError says why Scan refused a message. Do not act on any part of that message.
 type ScanError struct {
 	// Code is -32700 if the bytes are not valid JSON and -32600 if they are no valid message.
 	Code int
 
-	// Reason is a short constant sentence, fit to be sent to the peer.
+	// Reason is a short constant sentence that may be sent to the peer.
 	Reason string
 
-	// Offset is where in the scanned bytes the fault was seen.
+	// Offset is the place of the fault in the scanned bytes.
 	Offset int
 
 	// ID is the raw id if exactly one was seen before the fault and it is valid, else nil. It aliases the input.
 	ID []byte
 }
 
-// Limit names the member of Limits that the message exceeds, "depth" or "batch"; "" is any other fault.
+// Limit names the member of Limits that the message exceeds: "depth" or "batch". It is "" for any other fault.
 func (e *ScanError) Limit() string {
 	switch e.Reason {
 	case reasonDepth:

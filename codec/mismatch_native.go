@@ -9,7 +9,7 @@ import (
 	"github.com/bytedance/sonic/decoder"
 )
 
-// mismatch takes sonic's own error for a value that does not fit apart.
+// mismatch reads the place and the type out of sonic's own error for a value that does not fit.
 func mismatch(err error) (offset int, t reflect.Type, ok bool) {
 	var wrong *decoder.MismatchTypeError
 	if errors.As(err, &wrong) {

@@ -26,9 +26,9 @@ var decoders = sync.Pool{New: func() any {
 	return d
 }}
 
-// encoding leaves two of sonic's options out, since finish does their work at less cost: CompactMarshaler runs
-// every json.RawMessage through encoding/json, and ValidateString looks at the whole buffer rather than at what was
-// appended. sonic still checks that whatever a MarshalJSON returns is one value.
+// encoding omits two of sonic's options, because finish does their work at less cost. CompactMarshaler runs every
+// json.RawMessage through encoding/json. ValidateString checks the whole buffer, not only the appended part. sonic
+// still checks that a MarshalJSON returns one value.
 const encoding = encoder.SortMapKeys | encoder.NoNullSliceOrMap | encoder.NoEncoderNewline
 
 // ErrSyntax is returned by Unmarshal for data that is not one valid JSON value. Nothing was decoded.
@@ -40,10 +40,10 @@ type DecodeError struct {
 	// unknown.
 	Offset int
 
-	// Value says what was there: null, bool, number, string, array or object; empty if that is unknown.
+	// Value is the type of the JSON value: null, bool, number, string, array or object; empty if that is unknown.
 	Value string
 
-	// Type is what it should have been decoded into, nil if that is unknown.
+	// Type is the Go type that the value does not fit; nil if that is unknown.
 	Type reflect.Type
 }
 
@@ -59,7 +59,7 @@ func (e *DecodeError) Error() string {
 	return "codec: " + value + at + " does not fit " + described(e.Type)
 }
 
-// described names what values of type t look like in JSON; integers by their Go kind, which says their range.
+// described names JSON values that fit type t; integers by their Go kind, which tells their range.
 func described(t reflect.Type) string {
 	if t == nil {
 		return "its type"
@@ -79,13 +79,13 @@ func described(t reflect.Type) string {
 	return t.Kind().String()
 }
 
-// holders carry a slice header to sonic, which wants a pointer to it, without an allocation for each.
+// holders carry a slice header to sonic, which needs a pointer to one, without an allocation each time.
 var holders = sync.Pool{New: func() any { return new([]byte) }}
 
-// Marshal encodes v as compact JSON in UTF-8. See the package comment for how it differs from encoding/json. What a
-// json.RawMessage or a MarshalJSON method contributes must be JSON that Valid accepts, or Marshal fails; strings that
-// are no valid UTF-8 have the bytes at fault replaced by U+FFFD. A nil []byte is written as "", like an empty one, unless
-// it lies in an interface, where it is [] like any nil slice.
+// Marshal encodes v as compact JSON in UTF-8. The package comment says how it differs from encoding/json. JSON from a
+// json.RawMessage or a MarshalJSON method must be valid by Valid, or Marshal fails. In strings that are not valid UTF-8
+// the wrong bytes become U+FFFD. A nil []byte is written as "", like an empty one; in an interface it is written as [],
+// like any nil slice.
 func Marshal(v any) ([]byte, error) {
 	buf := GetBuffer()
 	defer buf.Free()
@@ -120,8 +120,8 @@ func AppendMarshal(dst []byte, v any) ([]byte, error) {
 	return out, nil
 }
 
-// finish makes valid UTF-8 of what was appended to out from start on. If raw is set it also validates and compacts
-// it, because it may hold JSON that others wrote.
+// finish makes valid UTF-8 of the bytes of out from start on. With raw it also validates and compacts them, because
+// they may hold JSON that others wrote.
 func finish(out []byte, start int, raw bool) ([]byte, error) {
 	if !raw {
 		if !validUTF8(out[start:]) {
@@ -143,7 +143,7 @@ func finish(out []byte, start int, raw bool) ([]byte, error) {
 	case space(l.data, end) != len(l.data):
 		return out, errors.New("raw JSON: " + reasonTrailing)
 	case l.spaced || begin > 0 || end < len(l.data):
-		// The result is never longer than what it is made from, so it can be written over it.
+		// The result is never longer than its source, so it can be written over it.
 		out = AppendCompact(out[:start], l.data)
 	}
 	return out, nil
@@ -173,15 +173,15 @@ func repair(b []byte) []byte {
 	return out
 }
 
-// Unmarshal decodes data into v, a non-nil pointer, and is strict: data must be what Valid accepts, else the error
-// is ErrSyntax. Values that do not fit are a *DecodeError; errors of UnmarshalJSON methods come back as they are.
+// Unmarshal decodes data into v, a non-nil pointer. It is strict: if Valid does not accept data, the error is
+// ErrSyntax. A value that does not fit is a *DecodeError. Errors of UnmarshalJSON methods are returned as they are.
 //
-// A number without a fraction is an integer however it is written, 3.0 and 1e2 as much as 3 and 100 (JSON Schema
-// 2020-12). Where one that is not written plainly stands for a Go integer, all such numbers in data are taken as if they
-// were; what is too large for its type is a *DecodeError.
+// A number without a fraction is an integer however it is written: 3.0 and 1e2 like 3 and 100 (JSON Schema 2020-12). If
+// such a number stands for a Go integer, all of them in data are read in their plain form. A number too large for its
+// type is a *DecodeError.
 //
-// Nothing in v refers to data afterwards. data is copied only if v can hold a
-// json.Number, or an interface while data has numbers.
+// Nothing in v refers to data afterwards. data is copied only if v can hold a json.Number, or an interface while data
+// has numbers.
 func Unmarshal(data []byte, v any) error {
 	if !Valid(data) {
 		return ErrSyntax
@@ -189,8 +189,8 @@ func Unmarshal(data []byte, v any) error {
 	return UnmarshalValid(data, v)
 }
 
-// UnmarshalValid is Unmarshal for data that Scan or Valid accepted, such as the spans of a Message. Other data may
-// be decoded wrongly or not at all.
+// UnmarshalValid is Unmarshal for data that Scan or Valid accepted, such as the spans of a Message. It may decode other
+// data wrongly or not at all.
 func UnmarshalValid(data []byte, v any) error {
 	text := unsafe.String(unsafe.SliceData(data), len(data))
 	// sonic copies the strings it decodes but not the digits of every number.
@@ -286,9 +286,9 @@ func Pretouch(t reflect.Type) error {
 	return nil
 }
 
-// Native reports whether payloads take sonic's native path. Where sonic does not support the Go release or the
-// processor it is false, and sonic quietly uses encoding/json, with none of the promises of Marshal and Unmarshal
-// about nil slices, exact keys and speed.
+// Native reports whether payloads take sonic's native path. It is false where sonic does not support the Go release or
+// the processor. There sonic uses encoding/json, and Marshal and Unmarshal keep none of their promises about nil
+// slices, exact keys and speed.
 func Native() bool {
 	return sonic.APIKind == sonic.UseSonicJSON
 }

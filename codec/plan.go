@@ -6,21 +6,21 @@ import (
 	"sync"
 )
 
-// plan says what a type can hold and so which precautions its values need.
+// plan says what a type can hold, and so what to take care of when it is encoded or decoded.
 type plan uint8
 
 const (
 	// holdsAny: an interface is somewhere inside, so a decoded json.Number may refer to the input.
 	holdsAny plan = 1 << iota
 
-	// holdsNumber: a json.Number is somewhere inside. The decoder that sonic uses on arm64 lets some refer to the input,
+	// holdsNumber: a json.Number is somewhere inside. On arm64 sonic's decoder lets some of them refer to the input,
 	// even those that come from a string.
 	holdsNumber
 
 	// holdsRaw: a json.Marshaler or an interface is somewhere inside, so the encoding may hold foreign JSON.
 	holdsRaw
 
-	// holdsBytes: a []byte is somewhere inside, other than in an interface, that is written in base64 even if it is nil.
+	// holdsBytes: somewhere inside, but not in an interface, is a []byte that is written in base64 even if it is nil.
 	holdsBytes
 )
 
@@ -45,8 +45,8 @@ func planOf(t reflect.Type) plan {
 	return p
 }
 
-// look walks the types inside t, each once. A type that decodes itself may do as it likes with its bytes, and
-// encoding/json demands of it that it copies what it keeps.
+// look walks the types inside t, each once. It skips types that decode themselves: encoding/json requires them to copy
+// the bytes that they keep.
 func look(t reflect.Type, seen map[reflect.Type]bool) plan {
 	if seen[t] {
 		return 0

@@ -25,8 +25,8 @@ const (
 	reasonBatchNested  = "a batch cannot hold a batch"
 )
 
-// scanner is a lexer that gathers the members of an envelope. The first fault of meaning is kept while the rest of
-// the bytes are still checked, because a syntax error anywhere outranks it.
+// scanner is a lexer that gathers the members of an envelope. It keeps the first fault of meaning and goes on checking
+// the bytes, because a syntax error anywhere outranks it.
 type scanner struct {
 	lexer
 	m       *Message
@@ -44,24 +44,24 @@ func (s *scanner) refuse(reason string, off int) {
 	}
 }
 
-// Scan classifies data in one pass, filling m. It validates every byte, so whatever m spans is strict JSON.
+// Scan classifies data in one pass and fills m. It validates every byte, so every span of m is strict JSON.
 //
-// The error is a *ScanError with code -32700 if data is not one JSON value, and otherwise with code -32600 if it is
-// no valid message: the envelope must carry "jsonrpc": "2.0" and be a request, notification, result or error
-// response; ids and progress tokens are strings or integers (1.0 and 1e3 are not); params is an
-// object if present; an error has an integer code and a string message, and only it may come
-// without an id; a batch is neither empty, nor over its limit, nor inside a batch. A wrong progress token is an
-// invalid request rather than invalid params, because Scan does not know methods.
+// The error is a *ScanError. Its code is -32700 if data is not one JSON value, and -32600 if it is no valid message.
+// The envelope must have "jsonrpc": "2.0" and be a request, notification, result or error response. Ids and progress
+// tokens are strings or integers (1.0 and 1e3 are not). params is an object if present. An error has an integer code
+// and a string message, and only an error may lack an id. A batch is not empty, not over its limit, and not inside a
+// batch. A wrong progress token is an invalid request, not invalid params, because Scan does not know methods.
 //
-// A member that may be left out is absent if it is null, as some clients write it: params, an error beside a result and
-// the other way round, and whatever Scan reads in params and _meta; so is an empty cursor. An id is never null.
+// An optional member that is null counts as absent, because some clients write it so: params, an error beside a result
+// and the other way round, and each member that Scan reads in params and _meta. So does an empty cursor. An id is never
+// null.
 //
-// Keys are matched exactly, after unescaping. Unknown members are tolerated. A member that Scan itself reads must
-// not occur twice; anywhere else, such as inside arguments, duplicate keys are tolerated and the last one counts.
-// The messages of a batch are not classified, only checked to be JSON: scan each of Elements.
+// Keys are matched exactly, after unescaping. Unknown members are allowed. A member that Scan itself reads must not
+// occur twice. Anywhere else, such as inside arguments, duplicate keys are allowed and the last one counts. The
+// messages of a batch are checked to be JSON but not classified: scan each of Elements.
 //
-// After an error m.Kind is Invalid. With code -32600 m keeps what was seen, the first one of duplicate members, so
-// that a caller can tell what the message was meant to be; with code -32700 m is zero.
+// After an error m.Kind is Invalid. With code -32600 m keeps what was read, the first of duplicate members, so that a
+// caller can tell what the message was meant to be. With code -32700 m is zero.
 func Scan(data []byte, m *Message, lim Limits) *ScanError {
 	*m = Message{}
 	s := scanner{lexer: lexer{data: data, max: lim.depth()}, m: m}
@@ -135,7 +135,7 @@ func (s *scanner) member(i int, first bool) (key []byte, next int) {
 	return key, i
 }
 
-// more reads what follows a member's value: more is false and the offset after the object if it ended.
+// more reads what follows a member's value. At the end of the object more is false, and next is the offset after it.
 func (s *scanner) more(i int) (next int, more bool) {
 	b := s.data
 	if i = space(b, i); i >= len(b) {
@@ -160,7 +160,7 @@ const (
 	inError
 )
 
-// object validates the object at i, which is the depth-th container, and takes in its members.
+// object validates the object at i, which is the depth-th container, and reads its members.
 func (s *scanner) object(i, depth int, in place) int {
 	if depth > s.max {
 		return s.fail(reasonDepth, i)

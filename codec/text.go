@@ -9,8 +9,8 @@ import (
 // escaped reports whether the string body has escapes.
 func escaped(body []byte) bool { return bytes.IndexByte(body, '\\') >= 0 }
 
-// SameString reports whether raw, a span that [Scan] returned, is a JSON string that stands for want. It allocates only
-// if raw is long and has escapes.
+// SameString reports whether raw, a span that [Scan] returned, is a JSON string equal to want. It allocates only if raw
+// is long and has escapes.
 func SameString(raw []byte, want string) bool {
 	if len(raw) < 2 || raw[0] != '"' || len(raw) > 6*len(want)+2 {
 		return false
@@ -23,8 +23,8 @@ func SameString(raw []byte, want string) bool {
 	return string(appendUnescaped(buf[:0], body)) == want
 }
 
-// appendUnescaped appends what the body of a valid JSON string stands for. On an invalid body it appends something
-// and does not panic.
+// appendUnescaped appends the text of a valid JSON string's body. On an invalid body it appends something and does not
+// panic.
 func appendUnescaped(dst, body []byte) []byte {
 	for {
 		i := bytes.IndexByte(body, '\\')
@@ -63,8 +63,8 @@ func appendUnescaped(dst, body []byte) []byte {
 	}
 }
 
-// Str decodes a raw JSON string. The result is a copy, so it outlives raw. It is false if raw is no JSON string, such
-// as nil, a number or a string with a fault, so raw need not have been scanned before.
+// Str decodes a raw JSON string. The result is a copy, so it outlives raw. Str returns false if raw is no valid JSON
+// string, such as nil or a number, so raw need not have been scanned before.
 func Str(raw []byte) (string, bool) {
 	if len(raw) < 2 || raw[0] != '"' {
 		return "", false
@@ -86,8 +86,8 @@ func Str(raw []byte) (string, bool) {
 
 const hexDigits = "0123456789abcdef"
 
-// AppendString appends s as a JSON string with its quotes. Bytes that are no valid UTF-8 become U+FFFD; nothing is
-// escaped but what JSON demands.
+// AppendString appends s as a JSON string with its quotes. Bytes that are not valid UTF-8 become U+FFFD. It escapes
+// only what JSON requires.
 func AppendString(dst []byte, s string) []byte {
 	b := unsafe.Slice(unsafe.StringData(s), len(s)) // only read
 	dst = append(dst, '"')

@@ -7,11 +7,11 @@ import (
 	"math/bits"
 )
 
-// The functions in this file walk JSON that Scan, Valid or Marshal vouches for. Given anything else they may return
-// the wrong spans, but they neither panic nor read outside of their argument.
+// The functions in this file walk JSON that Scan, Valid or Marshal vouches for. On anything else they may return wrong
+// spans, but they neither panic nor read outside of their argument.
 
-// skipString returns the offset after the string whose opening quote is at i. Most strings are keys and short words,
-// which end before the set-up of a vector search has paid off.
+// skipString returns the offset after the string whose opening quote is at i. Most strings are keys and short words:
+// they end before the set-up of a vector search would pay off.
 func skipString(b []byte, i int) int {
 	i++
 	for k := i; k+8 <= len(b) && k < i+32; k += 8 {
@@ -78,9 +78,9 @@ func ends(c byte) bool {
 	return c <= ' ' || c == ',' || c == ']' || c == '}' || c == ':'
 }
 
-// Field returns the raw value of the member called name, without white space around it, or nil if object has none or
-// is no object. Keys are compared exactly, after unescaping; of duplicates the last one counts, as in Unmarshal.
-// object must be valid JSON, which every span that Scan returned is. It does not allocate.
+// Field returns the raw value of the member called name, without white space around it. It returns nil if object has
+// none or is no object. Keys are compared exactly, after unescaping; of duplicates the last one counts, as in
+// Unmarshal. object must be valid JSON, as every span that Scan returned is. Field does not allocate.
 func Field(object []byte, name string) []byte {
 	var found []byte
 	walk(object, '{', func(key, value []byte) bool {
@@ -92,7 +92,7 @@ func Field(object []byte, name string) []byte {
 	return found
 }
 
-// Optional is Field for a member that may be left out: null says that it is.
+// Optional is Field for an optional member: it returns nil for null.
 func Optional(object []byte, name string) []byte {
 	if value := Field(object, name); !isNull(value) {
 		return value
@@ -100,7 +100,7 @@ func Optional(object []byte, name string) []byte {
 	return nil
 }
 
-// sameKey reports whether the escaped key stands for name.
+// sameKey reports whether the escaped key equals name.
 func sameKey(key []byte, name string) bool {
 	if len(key) > 6*len(name) {
 		return false
@@ -109,15 +109,15 @@ func sameKey(key []byte, name string) bool {
 	return string(appendUnescaped(buf[:0], key)) == name
 }
 
-// Members iterates over an object's members in their order, duplicates included: the key as it was written without its
-// quotes, and the raw value. If keys may have escapes, add the quotes and use Str. object must be valid JSON; what is
-// no object has no members. The spans alias object, and ranging over Members does not allocate.
+// Members iterates over an object's members in their order, duplicates included. It yields the key as it was written,
+// without its quotes, and the raw value. If keys may have escapes, add the quotes and use Str. object must be valid
+// JSON; any other value has no members. The spans alias object, and ranging over Members does not allocate.
 func Members(object []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) { walk(object, '{', yield) }
 }
 
-// Elements iterates over the raw values of an array, such as the messages of a Batch that Scan accepted. The array
-// must be valid JSON; what is no array has no elements. The spans alias it, and ranging does not allocate.
+// Elements iterates over the raw values of an array, such as the messages of a Batch that Scan accepted. The array must
+// be valid JSON; any other value has no elements. The spans alias it, and ranging does not allocate.
 func Elements(batch []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		walk(batch, '[', func(_, value []byte) bool { return yield(value) })
