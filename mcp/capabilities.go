@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// ClientCapabilities is what a client can do. Presence declares: a pointer that is
-// not nil is supported even if it points to an empty value.
+// ClientCapabilities is what a client can do. A pointer that is not nil declares its
+// capability, even if it points to an empty value.
 type ClientCapabilities struct {
 	Experimental map[string]Object          `json:"experimental,omitempty"`
 	Roots        *ListChanged               `json:"roots,omitempty"`
@@ -19,7 +19,8 @@ type ClientCapabilities struct {
 	Extra        map[string]json.RawMessage `json:"-"`                    // members no revision defines
 }
 
-// ServerCapabilities is what a server can do; presence declares.
+// ServerCapabilities is what a server can do. As in [ClientCapabilities], a pointer that
+// is not nil declares.
 type ServerCapabilities struct {
 	Experimental map[string]Object          `json:"experimental,omitempty"`
 	Logging      *Object                    `json:"logging,omitempty"`
@@ -32,12 +33,12 @@ type ServerCapabilities struct {
 	Extra        map[string]json.RawMessage `json:"-"`                    // members no revision defines
 }
 
-// ListChanged declares a list, and whether changes of it are announced.
+// ListChanged declares a list, and whether the server announces its changes.
 type ListChanged struct {
 	ListChanged bool `json:"listChanged,omitempty"`
 }
 
-// ResourcesCapability declares resources, and which changes are announced.
+// ResourcesCapability declares resources, and which changes the server announces.
 type ResourcesCapability struct {
 	Subscribe   bool `json:"subscribe,omitempty"`
 	ListChanged bool `json:"listChanged,omitempty"`
@@ -50,8 +51,7 @@ type SamplingCapability struct {
 	Tools   *Object `json:"tools,omitempty"`
 }
 
-// ElicitationCapability declares elicitation. An empty one means form mode only;
-// ask
+// ElicitationCapability declares elicitation. An empty one means form mode only; ask
 // [ClientCapabilities.Has].
 type ElicitationCapability struct {
 	Form *Object `json:"form,omitempty"`

@@ -9,7 +9,7 @@ import (
 // extensions (2026-07-28).
 const ExtensionTasks = "io.modelcontextprotocol/tasks"
 
-// Side is who declares a capability.
+// Side is the side that declares a capability.
 type Side uint8
 
 // The sides.
@@ -96,7 +96,7 @@ var capabilityTable = map[Capability]CapabilityInfo{
 	CapClientTasksExtension:   {"extensions." + ExtensionTasks, ClientSide, Span{Since: Revision20260728}},
 }
 
-// Info describes the capability; that of [CapNone], and of several, is zero.
+// Info describes the capability. It is zero for [CapNone] and for several capabilities.
 func (c Capability) Info() CapabilityInfo { return capabilityTable[c] }
 
 // Each yields the capabilities that c has, one at a time.
@@ -110,8 +110,8 @@ func (c Capability) Each() iter.Seq[Capability] {
 	}
 }
 
-// String returns the path, such as "tools.listChanged", and of several capabilities
-// their paths, joined by commas.
+// String returns the path, such as "tools.listChanged". Of several capabilities it
+// returns the paths, joined by commas.
 func (c Capability) String() string {
 	var paths []string
 	for one := range c.Each() {
@@ -120,8 +120,8 @@ func (c Capability) String() string {
 	return strings.Join(paths, ", ")
 }
 
-// Has reports whether the server declares the capability, or all of several. [CapNone] is
-// always there, a capability of clients never.
+// Has reports whether the server declares the capability, or all of several. It is true
+// for [CapNone], and false for a capability of clients.
 func (s *ServerCapabilities) Has(c Capability) bool {
 	for one := range c.Each() {
 		if !s.has(one) {
@@ -167,9 +167,10 @@ func (s *ServerCapabilities) has(c Capability) bool {
 	return false
 }
 
-// Has reports whether the client declares the capability, or all of several. [CapNone] is
-// always there, a capability of servers never. An elicitation capability that names
-// neither mode has [CapClientElicitationForm], one that names only url has not.
+// Has reports whether the client declares the capability, or all of several. It is true
+// for [CapNone], and false for a capability of servers. An elicitation capability that
+// names neither mode includes [CapClientElicitationForm]; one that names only url does
+// not.
 func (c *ClientCapabilities) Has(want Capability) bool {
 	for one := range want.Each() {
 		if !c.has(one) {

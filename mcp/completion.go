@@ -1,6 +1,6 @@
 package mcp
 
-// MaxCompletionValues is the most values a [Completion] may hold.
+// MaxCompletionValues is the largest number of values in a [Completion].
 const MaxCompletionValues = 100
 
 // The types of a [Reference].
@@ -17,8 +17,8 @@ type CompleteParams struct {
 	Meta     Meta             `json:"_meta,omitempty"`
 }
 
-// Reference names what is completed: for [RefPrompt] a prompt by Name, for
-// [RefResource] a resource or a template by URI.
+// Reference names what to complete: for [RefPrompt] a prompt by Name, for [RefResource] a
+// resource or a template by URI.
 type Reference struct {
 	Type  string `json:"type"`
 	Name  string `json:"name,omitempty"`
@@ -51,7 +51,7 @@ type CompleteArgument struct {
 	Value string `json:"value"`
 }
 
-// CompleteContext holds the arguments that are settled already (since 2025-06-18).
+// CompleteContext holds the arguments that already have values (since 2025-06-18).
 type CompleteContext struct {
 	Arguments map[string]string `json:"arguments,omitempty"`
 }
@@ -71,8 +71,8 @@ type Completion struct {
 	HasMore *bool    `json:"hasMore,omitempty"`
 }
 
-// NewCompletion returns a completion of all values, best first: it keeps as many as
-// are allowed and says how many there are.
+// NewCompletion returns a completion of all values, best first. It keeps at most
+// [MaxCompletionValues] of them, and says how many there are.
 func NewCompletion(values []string) Completion {
 	c := Completion{Values: values, Total: new(int64(len(values))), HasMore: new(false)}
 	if len(values) > MaxCompletionValues {

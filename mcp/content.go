@@ -8,9 +8,9 @@ import (
 
 // Content is one content block: [*TextContent], [*ImageContent], [*AudioContent],
 // [*ResourceLink], [*EmbeddedResource], [*ToolUseContent], [*ToolResultContent] or
-// [*UnknownContent]. Make blocks with the functions [Text], [Image], [Audio],
-// [Link], [Embed], [ToolUse] and [ToolResult]: they set the type member, which a
-// composite literal leaves empty ([Contents.Typed] mends that).
+// [*UnknownContent]. Make blocks with the functions [Text], [Image], [Audio], [Link],
+// [Embed], [ToolUse] and [ToolResult]: they set the type member. A composite literal
+// leaves it empty; [Contents.Typed] then sets it.
 type Content interface{ contentType() string }
 
 // The values of the type member.
@@ -86,8 +86,8 @@ type ToolResultContent struct {
 	Meta              Meta            `json:"_meta,omitempty"`
 }
 
-// UnknownContent is a block of a type this package does not know. It is kept and
-// encoded as it came.
+// UnknownContent is a block of a type that this package does not know. It is encoded with
+// the bytes that were decoded.
 type UnknownContent struct {
 	Type string
 	Raw  json.RawMessage
@@ -137,7 +137,7 @@ func ToolResult(toolUseID string, content ...Content) *ToolResultContent {
 	return &ToolResultContent{Type: typeToolResult, ToolUseID: toolUseID, Content: content}
 }
 
-// MarshalJSON returns the block as it came.
+// MarshalJSON returns the bytes that were decoded.
 func (c *UnknownContent) MarshalJSON() ([]byte, error) {
 	if len(c.Raw) == 0 {
 		return encode(struct {
@@ -191,9 +191,9 @@ func UnmarshalContent(data []byte) (Content, error) {
 	return decodeContent(bytes.TrimSpace(data), true)
 }
 
-// Typed returns the blocks with every type member set. It returns c itself when
-// nothing is missing, else a copy in which only the incomplete blocks are new: the
-// blocks c holds are not written, since other goroutines may share them.
+// Typed returns the blocks with every type member set. It returns c itself when none is
+// missing. Otherwise it returns a copy in which only the incomplete blocks are new: it
+// does not write to the blocks of c, since other goroutines may share them.
 func (c Contents) Typed() Contents {
 	out := c
 	for i, block := range c {
@@ -251,7 +251,7 @@ func withType(block Content) Content {
 		if b != nil {
 			inner := b.Content.Typed()
 			if inner == nil {
-				inner = Contents{} // which every encoder writes as a list
+				inner = Contents{} // every encoder writes it as a list
 			}
 			if b.Type == "" || b.Content == nil || len(inner) > 0 && &inner[0] != &b.Content[0] {
 				copied := *b
@@ -263,7 +263,7 @@ func withType(block Content) Content {
 	return block
 }
 
-// decodeContents decodes a list of blocks or a single block, and says which.
+// decodeContents decodes a list of blocks or a single block. list says which it was.
 func decodeContents(data []byte, tools bool) (blocks Contents, list bool, err error) {
 	data = bytes.TrimSpace(data)
 	raw, list := elements(data)

@@ -8,10 +8,10 @@ import (
 	"sync"
 )
 
-// decodeStruct fills the struct v points to from an object, matching member names
-// exactly; encoding/json would also accept "Text" for "text", and a peer that reads
-// the same bytes strictly would then see another message. Members the struct lacks
-// go to other, if there is one. The bytes must be valid JSON.
+// decodeStruct fills the struct that v points to from an object. It matches member names
+// exactly: encoding/json would also accept "Text" for "text", and a strict peer would
+// then see another message in the same bytes. It passes members that the struct lacks to
+// other, if that is not nil. The bytes must be valid JSON.
 func decodeStruct(data []byte, v any, other func(key string, value []byte)) error {
 	return decodeStructValue(data, reflect.ValueOf(v).Elem(), other)
 }

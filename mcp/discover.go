@@ -3,9 +3,9 @@ package mcp
 // DiscoverParams are the params of server/discover.
 type DiscoverParams = RequestParams
 
-// DiscoverResult answers server/discover (since 2026-07-28): which revisions may be
-// named in requests, legacy ones included, and what the server can do. The server's
-// name stands in `_meta`, see [Meta.WithServerInfo].
+// DiscoverResult answers server/discover (since 2026-07-28): which revisions requests may
+// name, legacy ones included, and what the server can do. `_meta` has the server's name,
+// see [Meta.WithServerInfo].
 type DiscoverResult struct {
 	ResultType        ResultType         `json:"resultType"`
 	SupportedVersions []string           `json:"supportedVersions"`

@@ -22,9 +22,8 @@ type ElicitForm struct {
 	Meta            Meta            `json:"_meta,omitempty"`
 }
 
-// ElicitURL asks the user to open a URL (since 2025-11-25). The id is unique within
-// the server and opaque to the client; 2025-11-25 requires it, later revisions have
-// none.
+// ElicitURL asks the user to open a URL (since 2025-11-25). The id is unique within the
+// server and opaque to the client. 2025-11-25 requires it; later revisions have none.
 type ElicitURL struct {
 	Mode          string        `json:"mode"`
 	Message       string        `json:"message"`

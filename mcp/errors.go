@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// The wire error codes; [ErrorInfo] of each says what it means. Codes are never
+// The error codes on the wire; [LookupError] says what each means. Codes are never
 // reused. -32000 to -32019 are ours to define, -32020 to -32099 are the protocol's.
 const (
 	CodeParseError             = -32700
@@ -32,9 +32,8 @@ type Error struct {
 
 var _ error = (*Error)(nil)
 
-// Error returns the message and the code.
-// Error has the message and the code. A nil *Error that was returned as an error, by mistake,
-// says so.
+// Error returns the message and the code. For a nil *Error, returned as an error by
+// mistake, it says so.
 func (e *Error) Error() string {
 	if e == nil {
 		return "a nil *mcp.Error"
@@ -49,8 +48,8 @@ func (e *Error) Is(target error) bool {
 	return ok && e != nil && t != nil && t.Code == e.Code
 }
 
-// NewError returns an error with the code. An empty message stands for the one the
-// table has. The message goes to the peer: it must not name internals.
+// NewError returns an error with the code. For an empty message it takes the one of the
+// table. The message is sent to the peer: it must not name internals.
 func NewError(code int, message string) *Error {
 	if message == "" {
 		info, _ := LookupError(code)
@@ -59,8 +58,8 @@ func NewError(code int, message string) *Error {
 	return &Error{Code: code, Message: message}
 }
 
-// Errorf returns an error with the code and a formatted message. Like that of
-// [NewError] it goes to the peer.
+// Errorf returns an error with the code and a formatted message, which is sent to the
+// peer like that of [NewError].
 func Errorf(code int, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
@@ -76,10 +75,10 @@ func (e *Error) WithData(v any) *Error {
 	return &out
 }
 
-// For returns the error as a peer of the revision may get it, which is e itself when
-// nothing has to change. Since 2026-07-28 a resource that is not found is
-// [CodeInvalidParams], with the same data, and nobody is made to open URLs by an
-// error: [CodeURLElicitationRequired] becomes [CodeInvalidRequest].
+// For returns the error for a peer of the revision. It is e itself when nothing has to
+// change. Since 2026-07-28 a resource that is not found is [CodeInvalidParams], with the
+// same data, and no error makes a user open URLs: [CodeURLElicitationRequired] becomes
+// [CodeInvalidRequest].
 func (e *Error) For(r Revision) *Error {
 	code := e.Code
 	switch {
@@ -95,13 +94,13 @@ func (e *Error) For(r Revision) *Error {
 	return &Error{Code: code, Message: e.Message, Data: e.Data}
 }
 
-// ResourceNotFoundData is the data of the error that no resource has this URI.
+// ResourceNotFoundData is the data of the error for a URI that no resource has.
 type ResourceNotFoundData struct {
 	URI string `json:"uri"`
 }
 
-// UnsupportedVersionData is the data of an error with [CodeUnsupportedVersion], and
-// of the [CodeInvalidParams] that answers an initialize nothing can be agreed on.
+// UnsupportedVersionData is the data of an error with [CodeUnsupportedVersion], and of
+// the [CodeInvalidParams] that refuses an initialize without a common version.
 type UnsupportedVersionData struct {
 	Supported []string `json:"supported"`
 	Requested string   `json:"requested"`

@@ -9,18 +9,18 @@ import (
 type ErrorInfo struct {
 	Code    int
 	Name    string // of the constant, without its prefix
-	Message string // sent when there is nothing more exact to say
+	Message string // the default text
 
-	// HTTPStatus is the status of a legacy answer that is this error and nothing
-	// else; StatelessStatus that of one since 2026-07-28. An error inside a stream or a
-	// batch has no status of its own, and refusals before dispatch (a body too large,
-	// a store that cannot be reached) have theirs from the transport.
+	// HTTPStatus is the status of a legacy response that is only this error,
+	// StatelessStatus that of one since 2026-07-28. An error inside a stream or a batch
+	// has no status of its own. Refusals before dispatch (a body too large, a store that
+	// cannot be reached) have the status of the transport.
 	HTTPStatus      int
 	StatelessStatus int
 
-	// Retryable says that the request was not carried out and may be sent again
-	// once its cause is gone. False is both "not, and again would fail again" and
-	// "unknown".
+	// Retryable says that the request was not carried out and may be sent again once its
+	// cause is gone. False means that it was not carried out and would fail again, or that
+	// the outcome is unknown.
 	Retryable bool
 
 	Doc string // what happened, and what that means for the caller
@@ -63,8 +63,8 @@ var errorsByCode = func() map[int]ErrorInfo {
 	return byCode
 }()
 
-// LookupError describes a code, and says whether the table has it. A peer may use
-// codes that no table has.
+// LookupError describes a code. It returns false for a code that the table does not have;
+// a peer may use such codes.
 func LookupError(code int) (ErrorInfo, bool) {
 	info, ok := errorsByCode[code]
 	return info, ok
@@ -77,8 +77,8 @@ func ErrorInfos() []ErrorInfo {
 	return out
 }
 
-// HTTPStatus returns the HTTP status of an answer that is only this error, in a
-// revision's era; 200 for a code the table does not have.
+// HTTPStatus returns the HTTP status of a response that is only this error, in the
+// revision's era. It is 200 for a code that the table does not have.
 func (e *Error) HTTPStatus(r Revision) int {
 	info, ok := errorsByCode[e.Code]
 	switch {

@@ -22,8 +22,8 @@ type Property struct {
 
 // PrimitiveSchema is the schema of one field: [*StringSchema], [*NumberSchema],
 // [*BooleanSchema], [*EnumSchema], [*TitledEnumSchema], [*MultiEnumSchema],
-// [*TitledMultiEnumSchema], [*LegacyEnumSchema] or [*UnknownSchema]. An empty Type
-// is filled in when a form is encoded.
+// [*TitledMultiEnumSchema], [*LegacyEnumSchema] or [*UnknownSchema]. Encoding a form
+// fills in an empty Type.
 type PrimitiveSchema interface{ typed() PrimitiveSchema }
 
 // StringSchema is a text field.
@@ -113,7 +113,7 @@ type TitledEnumItems struct {
 }
 
 // LegacyEnumSchema is a choice of one value in the form of 2025-06-18; use
-// [TitledEnumSchema] towards newer clients.
+// [TitledEnumSchema] for newer clients.
 type LegacyEnumSchema struct {
 	Type        string   `json:"type"` // "string"
 	Title       string   `json:"title,omitempty"`
@@ -123,10 +123,11 @@ type LegacyEnumSchema struct {
 	Default     *string  `json:"default,omitempty"`
 }
 
-// UnknownSchema is a schema of no known form, kept as it came.
+// UnknownSchema is a schema of no known form. It is encoded with the bytes that were
+// decoded.
 type UnknownSchema struct{ Raw json.RawMessage }
 
-// MarshalJSON returns the schema as it came.
+// MarshalJSON returns the bytes that were decoded.
 func (s *UnknownSchema) MarshalJSON() ([]byte, error) { return Object(s.Raw).MarshalJSON() }
 
 func (s *StringSchema) typed() PrimitiveSchema {
@@ -181,8 +182,8 @@ func (s *LegacyEnumSchema) typed() PrimitiveSchema {
 
 func (s *UnknownSchema) typed() PrimitiveSchema { return s }
 
-// list returns s, or an empty slice for nil: a form is encoded with encoding/json,
-// which would write null.
+// list returns s, or an empty slice for nil: forms are encoded with encoding/json, which
+// would write null.
 func list[T any](s []T) []T {
 	if s == nil {
 		return []T{}

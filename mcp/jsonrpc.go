@@ -5,8 +5,8 @@ import "encoding/json"
 // JSONRPCVersion is the value of every message's jsonrpc member.
 const JSONRPCVersion = "2.0"
 
-// Request is a JSON-RPC request as a value. The call path never builds one: codec
-// scans and splices envelopes in place.
+// Request is a JSON-RPC request as a value. Calls do not use it: codec scans and splices
+// envelopes in place.
 type Request struct {
 	JSONRPC string          `json:"jsonrpc"`
 	ID      RequestID       `json:"id"`
@@ -21,27 +21,27 @@ type Notification struct {
 	Params  json.RawMessage `json:"params,omitempty"`
 }
 
-// ResultResponse is the answer to a request that succeeded.
+// ResultResponse is the response to a request that succeeded.
 type ResultResponse struct {
 	JSONRPC string          `json:"jsonrpc"`
 	ID      RequestID       `json:"id"`
 	Result  json.RawMessage `json:"result"`
 }
 
-// ErrorResponse is the answer to a request that failed. Without an ID it answers
-// a message whose id could not be read.
+// ErrorResponse is the response to a request that failed. Without an ID it answers a
+// message whose id could not be read.
 type ErrorResponse struct {
 	JSONRPC string    `json:"jsonrpc"`
 	ID      RequestID `json:"id,omitempty"`
 	Error   *Error    `json:"error"`
 }
 
-// RequestParams are the params of a request that has none of its own.
+// RequestParams are the params of a request without params of its own.
 type RequestParams struct {
 	Meta Meta `json:"_meta,omitempty"`
 }
 
-// NotificationParams are the params of a notification that has none of its own.
+// NotificationParams are the params of a notification without params of its own.
 type NotificationParams struct {
 	Meta Meta `json:"_meta,omitempty"`
 }

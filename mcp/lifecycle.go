@@ -10,8 +10,8 @@ type Implementation struct {
 	Icons       []Icon `json:"icons,omitempty"`
 }
 
-// Icon is an image a client may show. Src is an http(s) or data: URL and is not
-// to be trusted.
+// Icon is an image that a client may show. Src is an http(s) or data: URL; do not trust
+// it.
 type Icon struct {
 	Src      string   `json:"src"`
 	MIMEType string   `json:"mimeType,omitempty"`
@@ -19,7 +19,7 @@ type Icon struct {
 	Theme    string   `json:"theme,omitempty"` // "light", "dark" or empty for both
 }
 
-// Role says who speaks: [RoleUser] or [RoleAssistant].
+// Role is the speaker of a message: [RoleUser] or [RoleAssistant].
 type Role string
 
 // The roles.
@@ -35,8 +35,8 @@ type Annotations struct {
 	LastModified string   `json:"lastModified,omitempty"` // ISO 8601
 }
 
-// InitializeParams open a legacy session. ProtocolVersion is kept as it came: a
-// version this package does not know is not an error ([Negotiate]).
+// InitializeParams open a legacy session. ProtocolVersion is kept as it came: a version
+// that this package does not know is not an error ([Negotiate]).
 type InitializeParams struct {
 	ProtocolVersion string             `json:"protocolVersion"`
 	Capabilities    ClientCapabilities `json:"capabilities"`

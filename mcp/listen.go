@@ -1,7 +1,7 @@
 package mcp
 
-// SubscriptionFilter names the notifications that a listen stream carries; what it
-// leaves out is not sent.
+// SubscriptionFilter names the notifications that a listen stream carries. Other
+// notifications are not sent.
 type SubscriptionFilter struct {
 	ToolsListChanged      bool     `json:"toolsListChanged,omitempty"`
 	PromptsListChanged    bool     `json:"promptsListChanged,omitempty"`
@@ -9,8 +9,8 @@ type SubscriptionFilter struct {
 	ResourceSubscriptions []string `json:"resourceSubscriptions,omitempty"` // URIs
 }
 
-// Within returns those of the wanted notifications that a server with these
-// capabilities sends: what the acknowledgement of a listen request says.
+// Within returns the notifications of f that a server with these capabilities sends: the
+// content of the acknowledgement of a listen request.
 func (f SubscriptionFilter) Within(s *ServerCapabilities) SubscriptionFilter {
 	f.ToolsListChanged = f.ToolsListChanged && s.Has(CapToolsListChanged)
 	f.PromptsListChanged = f.PromptsListChanged && s.Has(CapPromptsListChanged)
@@ -35,8 +35,8 @@ type AcknowledgedParams struct {
 	Meta          Meta               `json:"_meta,omitempty"`
 }
 
-// ListenResult ends a listen stream that the server closes; its `_meta` carries the
-// id of the request, too.
+// ListenResult ends a listen stream that the server closes. Its `_meta` also carries the
+// id of the request.
 type ListenResult struct {
 	ResultType ResultType `json:"resultType"`
 	Meta       Meta       `json:"_meta"`

@@ -11,8 +11,8 @@ const (
 	MetaProgressToken = "progressToken"
 	// MetaRelatedTask ties a message to a task; its value is a [RelatedTask].
 	MetaRelatedTask = "io.modelcontextprotocol/related-task"
-	// MetaModelImmediateResponse is a string, in the answer that creates a task,
-	// that a host may hand to the model at once.
+	// MetaModelImmediateResponse is a string, in the response that creates a task, that a
+	// host may give to the model at once.
 	MetaModelImmediateResponse = "io.modelcontextprotocol/model-immediate-response"
 	// MetaProtocolVersion names the revision of a single request (2026-07-28).
 	MetaProtocolVersion = "io.modelcontextprotocol/protocolVersion"
@@ -22,14 +22,14 @@ const (
 	MetaClientCapabilities = "io.modelcontextprotocol/clientCapabilities"
 	// MetaServerInfo is the server's [Implementation] (2026-07-28).
 	MetaServerInfo = "io.modelcontextprotocol/serverInfo"
-	// MetaLogLevel is the least [LoggingLevel] one request wants (2026-07-28).
+	// MetaLogLevel is the least severe [LoggingLevel] that one request wants (2026-07-28).
 	MetaLogLevel = "io.modelcontextprotocol/logLevel"
 	// MetaSubscriptionID tags the notifications of a listen stream (2026-07-28).
 	MetaSubscriptionID = "io.modelcontextprotocol/subscriptionId"
 )
 
-// Meta is a `_meta` object kept as its bytes. The zero value is no `_meta` and is
-// left out where the protocol makes it optional.
+// Meta is a `_meta` object kept as its bytes. The zero value is no `_meta`, and is
+// omitted where the protocol makes it optional.
 type Meta []byte
 
 // RelatedTask is the value of [MetaRelatedTask].
@@ -40,8 +40,8 @@ type RelatedTask struct {
 // MarshalJSON returns the bytes, or {} for none.
 func (m Meta) MarshalJSON() ([]byte, error) { return Object(m).MarshalJSON() }
 
-// UnmarshalJSON copies the bytes. A null is no `_meta`; anything else but an
-// object is refused.
+// UnmarshalJSON copies the bytes. null is no `_meta`; it refuses any other value that is
+// not an object.
 func (m *Meta) UnmarshalJSON(data []byte) error {
 	if isNull(data) {
 		*m = nil
@@ -82,9 +82,9 @@ func (m Meta) RelatedTask() (taskID string, ok bool) {
 	return taskID, true
 }
 
-// With returns a copy of m in which key has the given raw value. The other
-// members keep their bytes and their order; a key m has already is replaced in
-// its place. The value must be valid JSON.
+// With returns a copy of m in which key has the given raw value. The other members keep
+// their bytes and their order; an existing key is replaced in its place. The value must
+// be valid JSON.
 func (m Meta) With(key string, value json.RawMessage) Meta {
 	out := make(Meta, 0, len(m)+len(key)+len(value)+len(`{"":,}`))
 	out = append(out, '{')
@@ -131,7 +131,7 @@ func (m Meta) WithServerInfo(info Implementation) Meta {
 	}
 	data, err := encode(info)
 	if err != nil {
-		return m // a value of strings always encodes
+		return m // strings always encode
 	}
 	return m.With(MetaServerInfo, data)
 }

@@ -40,7 +40,7 @@ const (
 	NotifySubscriptionsAcknowledged = "notifications/subscriptions/acknowledged"
 )
 
-// Direction is the way a message travels.
+// Direction says which side sends a message.
 type Direction uint8
 
 // The directions.
@@ -49,7 +49,7 @@ const (
 	ToClient
 )
 
-// Kind is what a method is.
+// Kind says whether a method is a request or a notification.
 type Kind uint8
 
 // The kinds.
@@ -58,9 +58,9 @@ const (
 	KindNotification
 )
 
-// Route is one way a method may travel: in which revisions, and which capability
-// that takes. Of several the one that the revision knows counts; a revision that
-// knows none needs none.
+// Route is one way in which a method may travel: in which revisions, and which capability
+// it needs there. Of several capabilities the one that the revision knows counts; if it
+// knows none of them, none is needed.
 type Route struct {
 	Span
 	Needs []Capability
@@ -78,8 +78,8 @@ type Method struct {
 	Cancellable bool
 	// Progress says that the request may carry a progress token.
 	Progress bool
-	// Task is what the receiver must declare before the request may ask to become a
-	// task; [CapNone] if it never may.
+	// Task is the capability that the receiver must declare before the request may ask to
+	// become a task; [CapNone] if it never may.
 	Task Capability
 }
 
@@ -97,8 +97,8 @@ func (m *Method) Route(d Direction) *Route {
 // Allowed reports whether the revision has the method in this direction.
 func (m *Method) Allowed(d Direction, r Revision) bool { return m.Route(d).Includes(r) }
 
-// Needs returns the capability the revision asks for before the method is used in
-// this direction: the receiver's for a request, for a notification the one whose
+// Needs returns the capability that the revision requires before the method is used in
+// this direction: for a request one of the receiver, for a notification the one whose
 // declaration makes it legal. [CapNone] is none; [Capability.Info] names the side.
 func (m *Method) Needs(d Direction, r Revision) Capability {
 	for _, c := range m.Route(d).Needs {
@@ -152,10 +152,9 @@ func only(r Revision, needs ...Capability) Route {
 	return Route{Span{r, r}, needs}
 }
 
-// methodTable has one entry per method of any revision. Since 2026-07-28 the
-// server sends no requests: sampling/createMessage, roots/list and
-// elicitation/create live on only as questions inside a result, which are no
-// messages, and so their spans end before it.
+// methodTable has one entry per method of any revision. Since 2026-07-28 the server sends
+// no requests. sampling/createMessage, roots/list and elicitation/create remain only as
+// questions inside a result, which are no messages, so their spans end before it.
 var methodTable = [MethodCount]Method{
 	{Name: MethodInitialize, Kind: KindRequest, ToServer: legacy(), ToClient: never, Progress: true},
 	{Name: MethodPing, Kind: KindRequest, ToServer: legacy(), ToClient: legacy(), Cancellable: true, Progress: true},
@@ -176,7 +175,7 @@ var methodTable = [MethodCount]Method{
 
 	{Name: MethodSamplingCreateMessage, Kind: KindRequest, ToClient: legacy(CapClientSampling), Cancellable: true, Progress: true, Task: CapClientTasksSampling},
 	{Name: MethodRootsList, Kind: KindRequest, ToClient: legacy(CapClientRoots), Cancellable: true, Progress: true},
-	// Each mode has a capability of its own besides: see CapClientElicitationForm.
+	// Each mode also has a capability of its own: see CapClientElicitationForm.
 	{Name: MethodElicitationCreate, Kind: KindRequest, ToClient: Route{Span{Revision20250618, LatestLegacy}, []Capability{CapClientElicitation}}, Cancellable: true, Progress: true, Task: CapClientTasksElicitation},
 
 	{Name: MethodTasksGet, Kind: KindRequest, ToServer: since(Revision20251125, CapTasks, CapTasksExtension), ToClient: only(Revision20251125, CapClientTasks), Cancellable: true},

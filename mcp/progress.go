@@ -1,8 +1,7 @@
 package mcp
 
 // ProgressParams are the params of notifications/progress. Progress grows with each
-// notification; Total, if known, is what it grows to. Message is sent since
-// 2025-03-26.
+// notification, up to Total if that is known. Message exists since 2025-03-26.
 type ProgressParams struct {
 	ProgressToken ProgressToken `json:"progressToken"`
 	Progress      float64       `json:"progress"`
@@ -11,8 +10,8 @@ type ProgressParams struct {
 	Meta          Meta          `json:"_meta,omitempty"`
 }
 
-// CancelledParams are the params of notifications/cancelled. RequestID is required
-// except where the schema of 2025-11-25 lets it go; without one there is nothing to
+// CancelledParams are the params of notifications/cancelled. RequestID is required,
+// except that the schema of 2025-11-25 allows to omit it; without it there is nothing to
 // cancel. A task is cancelled by tasks/cancel instead.
 type CancelledParams struct {
 	RequestID RequestID `json:"requestId,omitempty"`

@@ -1,6 +1,6 @@
 package mcp
 
-// For returns the implementation as a peer of the revision may see it.
+// For returns the implementation for a peer of the revision.
 func (i Implementation) For(r Revision) Implementation {
 	if !r.Has(FeatureTitles) {
 		i.Title = ""
@@ -11,8 +11,8 @@ func (i Implementation) For(r Revision) Implementation {
 	return i
 }
 
-// For returns the tool as a peer of the revision may see it. The title moves to the
-// annotations where the revision has only that place for it.
+// For returns the tool for a peer of the revision. The title moves to the annotations in
+// a revision that has it only there.
 func (t Tool) For(r Revision) Tool {
 	switch {
 	case !r.Has(FeatureToolAnnotations):
@@ -40,15 +40,15 @@ func (t Tool) For(r Revision) Tool {
 	return t
 }
 
-// ofObjects reports whether a schema says that its values are objects, in the one
-// way that older revisions know.
+// ofObjects reports whether a schema says that its values are objects, in the one way
+// that older revisions know.
 func ofObjects(schema []byte) bool {
 	kind, _ := member(schema, "type")
 	name, _ := plainString(kind)
 	return string(name) == "object"
 }
 
-// For returns the prompt as a peer of the revision may see it.
+// For returns the prompt for a peer of the revision.
 func (p Prompt) For(r Revision) Prompt {
 	if !r.Has(FeatureTitles) {
 		p.Title, p.Meta = "", nil
@@ -74,7 +74,7 @@ func untitled(args []PromptArgument) []PromptArgument {
 	return out
 }
 
-// For returns the resource as a peer of the revision may see it.
+// For returns the resource for a peer of the revision.
 func (x Resource) For(r Revision) Resource {
 	if !r.Has(FeatureTitles) {
 		x.Title, x.Meta = "", nil
@@ -86,7 +86,7 @@ func (x Resource) For(r Revision) Resource {
 	return x
 }
 
-// For returns the template as a peer of the revision may see it.
+// For returns the template for a peer of the revision.
 func (t ResourceTemplate) For(r Revision) ResourceTemplate {
 	if !r.Has(FeatureTitles) {
 		t.Title, t.Meta = "", nil
@@ -98,8 +98,8 @@ func (t ResourceTemplate) For(r Revision) ResourceTemplate {
 	return t
 }
 
-// forRevision returns a itself when all of it may be seen, and nil when nothing is
-// left.
+// forRevision returns a itself when the revision knows all of it, and nil when it knows
+// nothing of it.
 func (a *Annotations) forRevision(r Revision) *Annotations {
 	if a == nil || a.LastModified == "" || r.Has(FeatureTitles) {
 		return a

@@ -9,9 +9,9 @@ import (
 	"slices"
 )
 
-// For returns the result as a client of the revision may see it, which is x itself
-// when nothing has to change. Structured content that the revision does not know
-// becomes a text block, unless one holds it already.
+// For returns the result for a client of the revision. It is x itself when nothing has to
+// change. Structured content that the revision does not know becomes a text block, unless
+// one holds it already.
 func (x *CallToolResult) For(r Revision) *CallToolResult {
 	if x == nil || r.Stateless() {
 		return x
@@ -23,8 +23,8 @@ func (x *CallToolResult) For(r Revision) *CallToolResult {
 	return &CallToolResult{Content: content, StructuredContent: structured, IsError: x.IsError, Meta: x.Meta}
 }
 
-// structuredFor returns the blocks and the structured content of a result as a peer
-// of the revision may see them.
+// structuredFor returns the blocks and the structured content of a result for a peer of
+// the revision.
 func structuredFor(c Contents, structured json.RawMessage, r Revision) (Contents, json.RawMessage) {
 	if len(structured) == 0 || r.Has(FeatureStructuredValues) {
 		return c, structured
@@ -38,8 +38,8 @@ func structuredFor(c Contents, structured json.RawMessage, r Revision) (Contents
 	return c, nil
 }
 
-// For returns the result as a client of the revision may see it, which is x itself
-// when nothing has to change.
+// For returns the result for a client of the revision. It is x itself when nothing has to
+// change.
 func (x *GetPromptResult) For(r Revision) *GetPromptResult {
 	if x == nil || r.Stateless() || r == Revision20251125 && x.ResultType == "" {
 		return x
@@ -61,7 +61,7 @@ func (x *GetPromptResult) For(r Revision) *GetPromptResult {
 	return &GetPromptResult{Description: x.Description, Messages: messages, Meta: x.Meta}
 }
 
-// For returns the result as a client of the revision may see it.
+// For returns the result for a client of the revision.
 func (x ReadResourceResult) For(r Revision) ReadResourceResult {
 	if !r.Stateless() {
 		x.ResultType, x.Cacheable = "", Cacheable{}
@@ -83,13 +83,13 @@ func (x ReadResourceResult) For(r Revision) ReadResourceResult {
 	return x
 }
 
-// For returns the blocks as a peer of the revision may see them, which is c itself
-// when nothing has to change, and else a copy in which only the blocks that change
-// are new. What the revision has no block for becomes one that it has: audio an
-// embedded resource, a link to a resource text. Blocks of an unknown type, and
-// those of sampling, pass as they are.
+// For returns the blocks for a peer of the revision. It returns c itself when nothing has
+// to change, and otherwise a copy in which only the changed blocks are new. A block that
+// the revision does not know becomes one that it knows: audio becomes an embedded
+// resource, a resource link becomes text. Blocks of an unknown type, and those of
+// sampling, pass as they are.
 func (c Contents) For(r Revision) Contents {
-	if r.Has(FeatureIcons) { // the newest of what blocks have
+	if r.Has(FeatureIcons) { // the newest feature of blocks
 		return c
 	}
 	out := c
@@ -151,10 +151,10 @@ func blockFor(block Content, r Revision) Content {
 	return block
 }
 
-// newer reports whether there is anything that came with [FeatureTitles].
+// newer reports whether m or a has anything that came with [FeatureTitles].
 func newer(m Meta, a *Annotations) bool { return len(m) > 0 || a != nil && a.LastModified != "" }
 
-// linkText says in words where a resource is.
+// linkText describes a resource link in words.
 func linkText(x *Resource) string {
 	label := x.Title
 	if label == "" {
@@ -170,12 +170,12 @@ func linkText(x *Resource) string {
 	return s
 }
 
-// contentURI names data by its hash (RFC 6920): an embedded resource needs a URI,
-// and sound that a tool made has none.
+// contentURI names data by its hash (RFC 6920): an embedded resource needs a URI, and
+// sound that a tool made has none.
 func contentURI(data Base64) string {
 	raw, err := data.Bytes()
 	if err != nil {
-		raw = []byte(data) // not ours to mend; any name will do
+		raw = []byte(data) // not ours to repair; any name will do
 	}
 	sum := sha256.Sum256(raw)
 	return "ni:///sha-256;" + base64.RawURLEncoding.EncodeToString(sum[:])
@@ -194,7 +194,7 @@ func holds(c Contents, value []byte) bool {
 	return false
 }
 
-// exact decodes one JSON value with its numbers as they are written.
+// exact decodes one JSON value and keeps its numbers as they are written.
 func exact(data []byte) (v any, ok bool) {
 	if !json.Valid(data) {
 		return nil, false

@@ -2,8 +2,7 @@ package mcp
 
 import "maps"
 
-// For returns the result as a client of the revision may see it. ProtocolVersion
-// stays as it is.
+// For returns the result for a client of the revision. ProtocolVersion stays as it is.
 func (x InitializeResult) For(r Revision) InitializeResult {
 	x.Capabilities = x.Capabilities.For(r)
 	x.ServerInfo = x.ServerInfo.For(r)
@@ -11,9 +10,9 @@ func (x InitializeResult) For(r Revision) InitializeResult {
 }
 
 // For returns the capabilities that the revision knows. The set is open in every
-// revision, so that experimental ones, extensions and what no revision defines
-// stay; only the tasks extension is bound to its revisions. Completion needs no
-// capability where none is known for it.
+// revision: experimental ones, extensions, and members that no revision defines stay;
+// only the tasks extension is bound to its revisions. Completion needs no capability in a
+// revision that has none for it.
 func (s ServerCapabilities) For(r Revision) ServerCapabilities {
 	if !CapCompletions.knownTo(r) {
 		s.Completions = nil
@@ -28,9 +27,9 @@ func (s ServerCapabilities) For(r Revision) ServerCapabilities {
 	return s
 }
 
-// For returns those of a client's capabilities that count in the revision: one that
-// the revision does not know is not declared, whatever the client sent. What no
-// revision defines stays.
+// For returns the client's capabilities that count in the revision. A capability that the
+// revision does not know is not declared, whatever the client sent. Members that no
+// revision defines stay.
 func (c ClientCapabilities) For(r Revision) ClientCapabilities {
 	if c.Roots != nil && c.Roots.ListChanged && !CapClientRootsListChanged.knownTo(r) {
 		c.Roots = &ListChanged{}
@@ -40,7 +39,7 @@ func (c ClientCapabilities) For(r Revision) ClientCapabilities {
 	case !CapClientElicitation.knownTo(r):
 		c.Elicitation = nil
 	case !CapClientElicitationURL.knownTo(r):
-		c.Elicitation = &ElicitationCapability{} // forms, the only mode there is
+		c.Elicitation = &ElicitationCapability{} // forms are the only mode
 	}
 	if c.Sampling != nil && !CapClientSamplingTools.knownTo(r) {
 		c.Sampling = &SamplingCapability{}

@@ -6,18 +6,18 @@ import (
 	"slices"
 )
 
-// ErrInexpressible is wrapped by the errors for questions that the revision of the
-// client has no form for. Nothing was made of them, and they must not be sent.
+// ErrInexpressible is wrapped by the errors for questions that the client's revision has
+// no form for. They were not converted, and must not be sent.
 var ErrInexpressible = errors.New("the client's revision cannot express this")
 
 func inexpressible(what string, r Revision) error {
 	return fmt.Errorf("mcp: %s to a client of %s: %w", what, r, ErrInexpressible)
 }
 
-// For returns the params as a client of the revision may see them. A message of
-// several blocks becomes several messages of its role where the revision knows only
-// one block, and one without a block is left out. Tools, and blocks that sampling
-// has not had in that revision, are [ErrInexpressible].
+// For returns the params for a client of the revision. If the revision knows only one
+// block per message, a message of several blocks becomes several messages of its role,
+// and one without a block is dropped. Tools, and blocks that sampling does not have in
+// that revision, are [ErrInexpressible].
 func (p CreateMessageParams) For(r Revision) (CreateMessageParams, error) {
 	if r.Has(FeatureSamplingTools) {
 		return p.withTools(r), nil
@@ -90,8 +90,8 @@ func (p CreateMessageParams) withTools(r Revision) CreateMessageParams {
 	return p
 }
 
-// For returns the form as a client of the revision may see it: see
-// [FormSchema.For]. Before 2025-06-18 there are no forms: [ErrInexpressible].
+// For returns the form for a client of the revision: see [FormSchema.For]. Before
+// 2025-06-18 there are no forms: [ErrInexpressible].
 func (e ElicitForm) For(r Revision) (ElicitForm, error) {
 	switch {
 	case r.Stateless():
@@ -116,8 +116,8 @@ func (e ElicitForm) For(r Revision) (ElicitForm, error) {
 	return e, nil
 }
 
-// For returns the question as a client of the revision may see it, or
-// [ErrInexpressible] before 2025-11-25.
+// For returns the question for a client of the revision, or [ErrInexpressible] before
+// 2025-11-25.
 func (e ElicitURL) For(r Revision) (ElicitURL, error) {
 	if !r.Has(FeatureURLElicitation) {
 		return ElicitURL{}, inexpressible("elicitation by URL", r)
@@ -128,9 +128,9 @@ func (e ElicitURL) For(r Revision) (ElicitURL, error) {
 	return e, nil
 }
 
-// For returns the form as a client of the revision may see it. In 2025-06-18 only a
-// boolean has a default, a choice with titles is a [LegacyEnumSchema], and a choice
-// of several values is [ErrInexpressible]. Fields of no known form pass as they are.
+// For returns the form for a client of the revision. In 2025-06-18 only a boolean has a
+// default, a choice with titles is a [LegacyEnumSchema], and a choice of several values
+// is [ErrInexpressible]. Fields of no known form pass as they are.
 func (f FormSchema) For(r Revision) (FormSchema, error) {
 	switch {
 	case r.Has(FeatureURLElicitation):

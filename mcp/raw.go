@@ -9,9 +9,9 @@ import (
 	"strconv"
 )
 
-// ErrMalformed is wrapped by every error this package returns for bytes that do
-// not have the shape the protocol asks for. Nothing was decoded; the caller
-// answers with [CodeInvalidParams] or drops the message.
+// ErrMalformed is wrapped by every error of this package for bytes that do not have the
+// shape that the protocol requires. Nothing was decoded; the caller answers with
+// [CodeInvalidParams] or drops the message.
 var ErrMalformed = errors.New("malformed")
 
 // RequestID is the id of a request as its JSON token: a string with its quotes or
@@ -29,10 +29,10 @@ func StringID(s string) RequestID { return RequestID(quote(s)) }
 // IntID returns the id for an integer.
 func IntID(n int64) RequestID { return RequestID(strconv.AppendInt(nil, n, 10)) }
 
-// String returns the token as it stands in JSON, quotes included.
+// String returns the JSON token, quotes included.
 func (id RequestID) String() string { return string(id) }
 
-// MarshalJSON returns the token; without one it fails, since null is no id.
+// MarshalJSON returns the token. It fails if there is none, since null is no id.
 func (id RequestID) MarshalJSON() ([]byte, error) { return encodeToken(id, "request id") }
 
 // UnmarshalJSON copies the token and refuses everything but a string or a number.
@@ -51,10 +51,10 @@ func StringToken(s string) ProgressToken { return ProgressToken(quote(s)) }
 // IntToken returns the progress token for an integer.
 func IntToken(n int64) ProgressToken { return ProgressToken(strconv.AppendInt(nil, n, 10)) }
 
-// String returns the token as it stands in JSON, quotes included.
+// String returns the JSON token, quotes included.
 func (t ProgressToken) String() string { return string(t) }
 
-// MarshalJSON returns the token; without one it fails, since null is no token.
+// MarshalJSON returns the token. It fails if there is none, since null is no token.
 func (t ProgressToken) MarshalJSON() ([]byte, error) { return encodeToken(t, "progress token") }
 
 // UnmarshalJSON copies the token and refuses everything but a string or a number.
@@ -110,8 +110,8 @@ func (o *Object) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Base64 is binary data as the base64 text that stands in JSON. It is kept as
-// text so that a payload that passes through is neither decoded nor changed.
+// Base64 is binary data as base64 text, as in JSON. It is kept as text so that a payload
+// that passes through is neither decoded nor changed.
 type Base64 string
 
 // EncodeBase64 returns data in standard base64 with padding.
@@ -136,8 +136,8 @@ func decodeObjectBytes(data []byte) ([]byte, error) {
 
 func isNull(data []byte) bool { return string(bytes.TrimSpace(data)) == "null" }
 
-// encode is json.Marshal without HTML escaping, which would change the bytes of
-// everything this package promises to keep.
+// encode is json.Marshal without HTML escaping, which would change bytes that this
+// package promises to keep.
 func encode(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)

@@ -2,21 +2,20 @@ package mcp
 
 import "encoding/json"
 
-// RequestMeta is what a request since 2026-07-28 says of itself in its `_meta`
-// (basic/index, "_meta"). The raw values point into the [Meta] they were read from.
+// RequestMeta is the `_meta` of a request since 2026-07-28 (basic/index, "_meta"). The
+// raw values point into the [Meta] they were read from.
 type RequestMeta struct {
 	Version      []byte          // the protocol version as it came, without its quotes
 	Revision     Revision        // of Version; 0 for a version this package does not know
 	ClientInfo   json.RawMessage // an object, or nil
 	Capabilities json.RawMessage // an object
-	LogLevel     LoggingLevel    // "" wants no log messages at all
+	LogLevel     LoggingLevel    // "" wants no log messages
 }
 
-// Request reads what the request says of itself. The error, [CodeInvalidParams],
-// names the first member that is missing or malformed; what could be read is there
-// beside it, since a request of an unknown version need not have the other members.
-// It allocates nothing unless a member's name or the version has escapes, or it
-// fails.
+// Request reads the request's own `_meta`. The error, [CodeInvalidParams], names the
+// first member that is missing or malformed. Request then still returns what it could
+// read, since a request of an unknown version need not have the other members. It
+// allocates only if a member's name or the version has escapes, or if it fails.
 func (m Meta) Request() (RequestMeta, *Error) {
 	var q RequestMeta
 	var version, level json.RawMessage
@@ -57,7 +56,7 @@ func (m Meta) Request() (RequestMeta, *Error) {
 	return q, nil
 }
 
-// unquoted returns what a string token means, and the token itself if it is none.
+// unquoted returns the text of a string token, or the token itself if it is no string.
 func unquoted(token []byte) []byte {
 	if s, ok := plainString(token); ok {
 		return s

@@ -1,7 +1,7 @@
 package mcp
 
-// ResultType says what a result is (since 2026-07-28, which requires it). Empty
-// stands for [ResultComplete], as results of older revisions do.
+// ResultType says what a result is (since 2026-07-28, which requires it). Empty means
+// [ResultComplete], as in results of older revisions.
 type ResultType string
 
 // The result types of the protocol itself; extensions have more.
@@ -12,7 +12,7 @@ const (
 	ResultInputRequired ResultType = "input_required"
 )
 
-// CacheScope says who may share a result that is kept (since 2026-07-28).
+// CacheScope says who may share a cached result (since 2026-07-28).
 type CacheScope string
 
 // The scopes.
@@ -23,7 +23,7 @@ const (
 	CachePrivate CacheScope = "private"
 )
 
-// Cacheable is the part of a result that says how long and for whom it may be kept.
+// Cacheable is the part of a result that says for how long and for whom it may be cached.
 // 2026-07-28 requires both members of server/discover, the lists and resources/read;
 // older revisions have neither.
 type Cacheable struct {

@@ -2,9 +2,8 @@ package mcp
 
 import "slices"
 
-// Revision is a revision of the protocol. Later revisions compare greater. The
-// zero value is no revision: the version string of a peer that this package does
-// not know.
+// Revision is a revision of the protocol. Later revisions compare greater. The zero value
+// is no revision: a peer's version string that this package does not know.
 type Revision uint8
 
 // The revisions in order.
@@ -44,7 +43,7 @@ func ParseRevision(s string) (Revision, bool) {
 	return 0, false
 }
 
-// String returns the date, as it stands in protocolVersion, or "" for no revision.
+// String returns the date, as in protocolVersion, or "" for no revision.
 func (r Revision) String() string {
 	if r > Latest {
 		return ""
@@ -55,7 +54,7 @@ func (r Revision) String() string {
 // Valid reports whether r is one of the revisions.
 func (r Revision) Valid() bool { return r >= Revision20241105 && r <= Latest }
 
-// Stateless reports whether r has no session: each request stands for itself.
+// Stateless reports whether r has no sessions: each request belongs to none.
 func (r Revision) Stateless() bool { return r >= Revision20260728 && r <= Latest }
 
 // Has reports whether the revision has the feature.
@@ -63,11 +62,11 @@ func (r Revision) Has(f Feature) bool {
 	return int(f) < len(featureSpans) && featureSpans[f].Includes(r)
 }
 
-// Negotiate returns the revision to answer initialize with: the requested one if it
-// is supported, else the newest supported one. A version nobody knows is not an
-// error: the client disconnects if it cannot speak the answer. Only revisions that
-// have initialize count; zero means none of them is supported, and the request is
-// answered with [CodeInvalidParams] (lifecycle, version negotiation).
+// Negotiate returns the revision to answer initialize with: the requested one if it is
+// supported, and otherwise the newest supported one. An unknown version is not an error:
+// the client disconnects if it cannot speak the revision in the response. Only revisions
+// that have initialize count. Zero means that none of them is supported; then answer the
+// request with [CodeInvalidParams] (lifecycle, version negotiation).
 func Negotiate(requested string, supported []Revision) Revision {
 	r, ok := ParseRevision(requested)
 	if ok && !r.Stateless() && slices.Contains(supported, r) {
@@ -82,7 +81,7 @@ func Negotiate(requested string, supported []Revision) Revision {
 	return newest
 }
 
-// Span is a range of revisions. A zero Since is never, a zero Until is to this day.
+// Span is a range of revisions. A zero Since means never, a zero Until means up to now.
 type Span struct{ Since, Until Revision }
 
 // Includes reports whether the revision lies in the span.
@@ -90,7 +89,7 @@ func (s Span) Includes(r Revision) bool {
 	return r.Valid() && s.Since != 0 && r >= s.Since && (s.Until == 0 || r <= s.Until)
 }
 
-// Feature is something some revisions have and others lack.
+// Feature is something that some revisions have and others lack.
 type Feature uint8
 
 // The features.
@@ -133,7 +132,8 @@ const (
 	FeatureStructuredValues
 	// FeatureResourceLinks: resource_link content.
 	FeatureResourceLinks
-	// FeatureCompletionContext: settled arguments in completion requests.
+	// FeatureCompletionContext: completion requests carry the arguments that already have
+	// values.
 	FeatureCompletionContext
 	// FeatureElicitation: elicitation by form.
 	FeatureElicitation
@@ -144,14 +144,14 @@ const (
 	FeatureElicitationIDs
 	// FeatureIcons: icons, and description and websiteUrl of an implementation.
 	FeatureIcons
-	// FeatureSampling and FeatureRoots: what every revision may ask of a client,
-	// deprecated in 2026-07-28.
+	// FeatureSampling and FeatureRoots: every revision may ask them of a client;
+	// 2026-07-28 deprecates them.
 	FeatureSampling
 	FeatureRoots
 	// FeatureSamplingTools: tools in sampling, and lists of content blocks there.
 	FeatureSamplingTools
-	// FeatureInputErrorsAsResults: tool arguments that do not fit the schema are a
-	// result with isError instead of an error.
+	// FeatureInputErrorsAsResults: tool arguments that do not fit the schema give a result
+	// with isError instead of an error.
 	FeatureInputErrorsAsResults
 	// FeatureCoreTasks: tasks as a part of the protocol.
 	FeatureCoreTasks

@@ -38,7 +38,7 @@ type ToolChoice struct {
 	Mode string `json:"mode,omitempty"` // "auto", "required" or "none"
 }
 
-// ModelPreferences advise the client's choice of a model; priorities are 0 to 1.
+// ModelPreferences advise the client's choice of a model; priorities are from 0 to 1.
 type ModelPreferences struct {
 	Hints                []ModelHint `json:"hints,omitempty"`
 	CostPriority         *float64    `json:"costPriority,omitempty"`
@@ -75,9 +75,9 @@ type CreateMessageResult struct {
 	Meta       Meta           `json:"_meta,omitempty"`
 }
 
-// MessageContent is the content of a sampling message: one block, or since
-// 2025-11-25 a list of them. One block is written bare, as every revision reads
-// it, unless List asks for a list; no block is the empty list.
+// MessageContent is the content of a sampling message: one block, or since 2025-11-25 a
+// list of them. One block is written without a list, which every revision can read,
+// unless List asks for a list. No block is the empty list.
 type MessageContent struct {
 	Blocks Contents
 	List   bool

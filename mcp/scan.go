@@ -61,7 +61,7 @@ func (m *members) next() bool {
 	return len(m.value) > 0
 }
 
-// is reports whether the current key equals the name, escapes resolved.
+// is reports whether the current key, unescaped, equals the name.
 func (m *members) is(name string) bool {
 	if key, ok := plainString(m.rawKey); ok {
 		return string(key) == name
@@ -69,7 +69,7 @@ func (m *members) is(name string) bool {
 	return m.key() == name
 }
 
-// key returns the current key with its escapes resolved.
+// key returns the current key, unescaped.
 func (m *members) key() string {
 	if key, ok := plainString(m.rawKey); ok {
 		return string(key)
@@ -81,8 +81,8 @@ func (m *members) key() string {
 	return s
 }
 
-// plainString returns what a string token means if that is what stands between its
-// quotes: no escapes, and valid UTF-8, which encoding/json would mend.
+// plainString returns the text between the quotes of a string token if that needs no
+// change: it has no escapes, and is valid UTF-8, which encoding/json would repair.
 func plainString(token []byte) ([]byte, bool) {
 	if len(token) < 2 || token[0] != '"' || token[len(token)-1] != '"' {
 		return nil, false
@@ -102,8 +102,8 @@ func (m *members) space() {
 	m.pos = skipSpace(m.data, m.pos)
 }
 
-// member returns the raw value of a member; of duplicates the last one counts, as
-// it does when decoding.
+// member returns the raw value of a member. Of duplicates the last one counts, as in
+// decoding.
 func member(object []byte, key string) (value json.RawMessage, found bool) {
 	it := newMembers(object)
 	for it.next() {
@@ -114,8 +114,8 @@ func member(object []byte, key string) (value json.RawMessage, found bool) {
 	return value, found
 }
 
-// elements splits a JSON array into its raw elements. It reports false for bytes
-// that are not an array.
+// elements splits a JSON array into its raw elements. It returns false for bytes that are
+// not an array.
 func elements(data []byte) ([][]byte, bool) {
 	pos := skipSpace(data, 0)
 	if pos == len(data) || data[pos] != '[' {
@@ -169,8 +169,8 @@ func skipString(data []byte, pos int) int {
 	return len(data)
 }
 
-// skipValue returns the end of the value that starts at pos, or pos if none does.
-// It relies on brackets being balanced and checks nothing else.
+// skipValue returns the end of the value that starts at pos, or pos if there is none. It
+// relies on balanced brackets and checks nothing else.
 func skipValue(data []byte, pos int) int {
 	depth := 0
 	for pos < len(data) {

@@ -19,20 +19,20 @@ func (s TaskStatus) Terminal() bool {
 	return s == TaskCompleted || s == TaskFailed || s == TaskCancelled
 }
 
-// TaskMetadata asks that a request be run as a task, kept for TTL milliseconds
-// after its creation if the receiver agrees.
+// TaskMetadata asks the receiver to run a request as a task, and to keep it for TTL
+// milliseconds after its creation if the receiver agrees.
 type TaskMetadata struct {
 	TTL *int64 `json:"ttl,omitempty"`
 }
 
-// Task is what a requestor sees of a task. The times are ISO 8601.
+// Task is what the sender of a request sees of its task. The times are ISO 8601.
 type Task struct {
 	TaskID        string     `json:"taskId"`
 	Status        TaskStatus `json:"status"`
 	StatusMessage string     `json:"statusMessage,omitempty"`
 	CreatedAt     string     `json:"createdAt"`
 	LastUpdatedAt string     `json:"lastUpdatedAt"`
-	TTL           *int64     `json:"ttl"`                    // milliseconds kept; nil is null, for ever
+	TTL           *int64     `json:"ttl"`                    // milliseconds kept; nil is null, forever
 	PollInterval  *int64     `json:"pollInterval,omitempty"` // milliseconds
 }
 

@@ -2,8 +2,8 @@ package mcp
 
 import "encoding/json"
 
-// Tool describes a tool. Name and InputSchema are required; the schemas are kept
-// and sent byte for byte. Their root is of type "object"; since 2026-07-28 that of an output
+// Tool describes a tool. Name and InputSchema are required. The schemas are kept and sent
+// byte for byte. Their root is of type "object"; since 2026-07-28 the root of an output
 // schema may describe any JSON value.
 type Tool struct {
 	Name         string           `json:"name"`
@@ -17,13 +17,13 @@ type Tool struct {
 	Meta         Meta             `json:"_meta,omitempty"`
 }
 
-// ToolAnnotations are hints about a tool; nil is the default named at each. A
+// ToolAnnotations are hints about a tool. nil is the default that each field names. A
 // client must not trust them unless it trusts the server.
 type ToolAnnotations struct {
 	Title           string `json:"title,omitempty"`
 	ReadOnlyHint    *bool  `json:"readOnlyHint,omitempty"`    // default false
-	DestructiveHint *bool  `json:"destructiveHint,omitempty"` // default true; means something unless read-only
-	IdempotentHint  *bool  `json:"idempotentHint,omitempty"`  // default false; means something unless read-only
+	DestructiveHint *bool  `json:"destructiveHint,omitempty"` // default true; ignored for a read-only tool
+	IdempotentHint  *bool  `json:"idempotentHint,omitempty"`  // default false; ignored for a read-only tool
 	OpenWorldHint   *bool  `json:"openWorldHint,omitempty"`   // default true
 }
 
@@ -61,9 +61,9 @@ type CallToolParams struct {
 	Meta Meta `json:"_meta,omitempty"`
 }
 
-// CallToolResult is what a tool returned. A tool that failed sets IsError and
-// explains itself in Content; a call that could not be made is an [*Error].
-// StructuredContent is an object, and since 2026-07-28 any JSON value.
+// CallToolResult is the result of a tool. A tool that failed sets IsError and explains
+// itself in Content; a call that could not be made is an [*Error]. StructuredContent is
+// an object, and since 2026-07-28 any JSON value.
 type CallToolResult struct {
 	ResultType        ResultType      `json:"resultType,omitempty"` // since 2026-07-28
 	Content           Contents        `json:"content"`
