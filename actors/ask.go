@@ -15,10 +15,10 @@ import (
 // ErrNoAnswer reports that the client did not answer in time.
 var ErrNoAnswer = errors.New("the client did not answer in time")
 
-// Ask puts questions to the client and waits for all the answers: on the call's stream or
-// connection, or, of a stateless client, by having it send the request again. It fails
-// with the cause of ctx or of the call, ErrNoAnswer, or ErrTooManyPending; an answer that is an
-// error is an Answer.
+// Ask puts questions to the client and waits for all answers. They travel on the call's stream or connection;
+// a stateless client gets them with input_required and sends the request again. Ask fails with the cause of
+// ctx or of the call, ErrNoAnswer or ErrTooManyPending, and for a stateless client also with ErrTooMuchInput
+// or ErrTooManyRounds. An error that the client answers is an Answer.
 func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
 	if c.r == nil {
 		return nil, errReturned
@@ -69,7 +69,7 @@ func (s *sessionActor) ask(ctx context.Context, c *Call, qs []Question) ([]Answe
 		}
 	}
 	if err != nil {
-		return nil, context.Cause(ctx) // the first of the errors, which ended the others
+		return nil, context.Cause(ctx) // the first error, which ended the other questions
 	}
 	return answers, nil
 }
@@ -83,12 +83,12 @@ func (s *sessionActor) askCommon(ctx context.Context, c *Call, qs []Question, us
 	})
 }
 
-// askOwn puts those of qs that which names to the client, and fills in the answers. uses
-// numbers them all: see uses.
+// askOwn puts to the client the questions of qs whose indexes which lists, and fills in the answers. uses has
+// the numbers of all questions: see type uses.
 func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses, which []int, answers []Answer) error {
 	n, limits := c.peer.node, c.peer.svc.Limits
-	var on *streamActor // to ask on
-	begun := false      // it is as it will be
+	var on *streamActor // carries the questions
+	begun := false      // on is settled
 	waiting := make([]*pendingRequest, len(qs))
 	defer func() {
 		for _, x := range waiting {
@@ -164,8 +164,8 @@ func (c *Call) put(ctx context.Context, x *pendingRequest, q Question, use int) 
 	return c.send(ctx, asking, &asking.entry.Acked, len(asking.entry.Data))
 }
 
-// becomeStream makes the call's answer a stream, and returns the one that logs it: nil
-// where none does, or where nothing can be sent any more.
+// becomeStream makes the call's response a stream and returns the stream that logs it. It returns nil if the
+// call has no log, or can send nothing any more.
 func (c *Call) becomeStream() *streamActor {
 	m := &upgradeNow{}
 	m.Init()
@@ -176,7 +176,7 @@ func (c *Call) becomeStream() *streamActor {
 	return m.stream
 }
 
-// withdraw tells the client that what is still open needs no answer.
+// withdraw tells the client that the questions in open need no answer.
 func (c *Call) withdraw(open []*pendingRequest, why string) {
 	for _, x := range open {
 		if x == nil || !c.peer.node.pending.close(x) {
@@ -187,7 +187,8 @@ func (c *Call) withdraw(open []*pendingRequest, why string) {
 	}
 }
 
-// Ask puts a question to the client on the session's standalone stream.
+// Ask puts a question to the client on the session's standalone stream and waits for the answer. Errors are
+// those of Call.Ask, ErrNoStream, ErrUnmounted or that of a session that has ended.
 func (p *Peer) Ask(ctx context.Context, q Question) (Answer, error) {
 	if q.Keep == nil {
 		return p.ask(ctx, q)
@@ -239,12 +240,12 @@ func (p *Peer) withdraw(x *pendingRequest, why string) {
 	}
 }
 
-// withdrawal is the params of the notification that x needs no answer.
+// withdrawal is the params of the notification that cancels x.
 func withdrawal(x *pendingRequest, why string) []byte {
 	return fmt.Appendf(nil, `{"requestId":%s,"reason":%s}`, x.id, strconv.Quote(why))
 }
 
-// Forget drops the answer that was kept: the next question that may be kept is asked.
+// Forget drops the kept answer: the next question with Keep is sent to the client.
 func (p *Peer) Forget() {
 	s, err := p.who.session()
 	if err != nil {

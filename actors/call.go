@@ -18,17 +18,17 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// Call is one request as its handler sees it. Its spans are valid until the
-// handler returns. Its methods may be called from any goroutine; those that send
-// fail once the handler has returned, and send nothing.
+// Call is one request as its handler sees it. Its byte slices are valid until the handler
+// returns. Any goroutine may call its methods; those that send fail once the handler has
+// returned, and send nothing.
 type Call struct {
-	r          *requestActor // used again for other requests: see turn; nil for a listener's call
+	r          *requestActor // serves other requests later, see generation; nil for a listener's call
 	generation uint64
 	ctx        context.Context
 	peer       *Peer
 	msg        *codec.Message
 	own        []byte                 // the progress token of the first request, nil if none; a copy
-	token      atomic.Pointer[[]byte] // that of the request that is answered now
+	token      atomic.Pointer[[]byte] // the token of the request that is answered now
 	principal  any
 	trace      Trace
 	attempt    int
@@ -36,11 +36,11 @@ type Call struct {
 	journal    *journal
 	uses       uses
 
-	// These are its way's, see there; nil for a listener's call.
+	// client and pace are those of the call's way; nil for a listener's call.
 	client client
 	pace   pacer
 
-	// unstored counts the bytes on their way to the log.
+	// unstored counts the bytes that are not in the log yet.
 	unstored atomic.Int64
 }
 
@@ -50,8 +50,8 @@ func (c *Call) Message() *codec.Message { return c.msg }
 // Peer is the session the call belongs to.
 func (c *Call) Peer() *Peer { return c.peer }
 
-// ProgressToken is the raw token that the client wants progress under, nil if it
-// wants none.
+// ProgressToken is the raw token under which the client wants progress, nil if it wants
+// none.
 func (c *Call) ProgressToken() []byte {
 	if token := c.token.Load(); token != nil {
 		return *token
@@ -59,8 +59,8 @@ func (c *Call) ProgressToken() []byte {
 	return nil
 }
 
-// Principal is what the transport's authentication returned, or, when the call
-// runs again after its node was lost, the raw JSON of that.
+// Principal is the value that the transport's authentication returned. When the call runs
+// again after its node was lost, it is that value as raw JSON.
 func (c *Call) Principal() any { return c.principal }
 
 // Trace is the trace context of the HTTP request.
@@ -69,9 +69,9 @@ func (c *Call) Trace() Trace { return c.trace }
 // Attempt is 1 for the first run of a call and more when it runs again.
 func (c *Call) Attempt() int { return c.attempt }
 
-// Notify sends a notification on the call's stream, which makes the answer a
-// stream. It waits only when Limits.Queue bytes wait for the log already. An
-// error means that it was not sent: the call was cancelled or lost its stream.
+// Notify sends a notification on the call's stream, which makes the response a stream. It
+// waits only while Limits.Queue bytes wait for the log. After an error the notification was
+// not sent: the call was cancelled or lost its stream.
 func (c *Call) Notify(ctx context.Context, method string, params []byte) error {
 	if c.journal != nil && c.journal.skipMessage() {
 		return nil
@@ -85,9 +85,9 @@ func (c *Call) notify(ctx context.Context, method string, params []byte, numbere
 	return c.send(ctx, m, &m.entry.Acked, len(data))
 }
 
-// Progress reports progress under the request's token; params are the whole
-// params of the notification. What does not rise is dropped, and above
-// request.Rate a second the newest wins. Without a token it does nothing.
+// Progress reports progress under the request's token; params are the whole params of the
+// notification. It drops a value that does not rise; above request.Rate notifications a
+// second the newest wins. Without a token it does nothing.
 func (c *Call) Progress(ctx context.Context, value float64, params []byte) error {
 	if c.ProgressToken() == nil {
 		return nil
@@ -97,17 +97,17 @@ func (c *Call) Progress(ctx context.Context, value float64, params []byte) error
 	return c.send(ctx, p, &p.acked, len(p.data))
 }
 
-// CloseConnection closes the connection of the call's stream while the call
-// runs on; the client is told to come back and resume. Where the revision has no
-// way to tell it that, nothing happens.
+// CloseConnection closes the connection of the call's stream while the call runs on, and
+// has the client reconnect and resume. It does nothing if the client's revision has no way
+// to say that.
 func (c *Call) CloseConnection() {
 	if c.peer.Revision().Has(mcp.FeatureStreamPriming) {
 		_ = c.post(closeConn{})
 	}
 }
 
-// called is a message of a handler. The actor may have gone on to another
-// request by the time a goroutine that a handler left behind sends it.
+// called is a message of a handler. If a goroutine that the handler left behind sends it,
+// the actor may serve another request by then.
 type called struct {
 	generation uint64
 	m          any
@@ -120,17 +120,17 @@ func (c called) Refused(err error) {
 }
 
 func (c *Call) post(m any) error {
-	if c.r == nil { // of a listener: there is nothing to send by
+	if c.r == nil { // a listener's call cannot send
 		return errReturned
 	}
 	return c.r.Post(called{c.generation, m})
 }
 
-// send posts a message about an entry of the given size. When too much is on its
-// way to the log, the handler waits until its own entry has got there. acked is
-// where the message keeps whom to tell.
+// send posts a message about an entry of the given size. When too many bytes wait for the
+// log, the handler waits until its own entry is stored. acked is the field of the message
+// that learns of the outcome.
 func (c *Call) send(ctx context.Context, m any, acked *func(error), size int) error {
-	if c.r == nil { // of a listener: there is nothing to send by, and nothing to wait for
+	if c.r == nil { // a listener's call cannot send
 		return errReturned
 	}
 	if cause := context.Cause(c.ctx); cause != nil {
@@ -147,7 +147,7 @@ func (c *Call) send(ctx context.Context, m any, acked *func(error), size int) er
 	*acked = func(err error) {
 		c.unstored.Add(-int64(size))
 		if stored != nil {
-			stored <- err // which has room: an entry is told of once
+			stored <- err // has room: acked is called once
 		}
 	}
 	if err := c.post(m); err != nil {
@@ -167,22 +167,21 @@ func (c *Call) send(ctx context.Context, m any, acked *func(error), size int) er
 	}
 }
 
-// Tell is Notify for what the handler does not know of: a run after a crash does not
-// take it for one of the handler's messages.
+// Tell is Notify for a message that the handler did not send: a run after a crash does not
+// count it as one of the handler's messages.
 func (c *Call) Tell(ctx context.Context, method string, params []byte) error {
 	return c.notify(ctx, method, params, false)
 }
 
-// logs is the account of a session's log messages, or of those of a stateless
-// request: what exceeds its rate is dropped, and the client is told how much
-// that was.
+// logs limits the log messages of a session or of a stateless request. Messages above the
+// rate are dropped, and the client learns how many.
 type logs struct {
 	rate      quota.Bucket
-	missed    atomic.Int64 // dropped since the client was last told
-	reporting atomic.Bool  // somebody is going to tell it
+	missed    atomic.Int64 // dropped since the client last learned how many
+	reporting atomic.Bool  // a timer will report them
 }
 
-// logsIn returns the account that p holds, which it has from its first message on.
+// logsIn returns the logs that p holds, and makes them for the first message.
 func logsIn(p *atomic.Pointer[logs], rate float64) *logs {
 	l := p.Load()
 	for l == nil {
@@ -192,8 +191,7 @@ func logsIn(p *atomic.Pointer[logs], rate float64) *logs {
 	return l
 }
 
-// admit takes a token for one message. When there is none, wait is how long it will be
-// until there is.
+// admit takes a token for one message. If there is none, wait is the time until there is.
 func (l *logs) admit(n *Node) (wait time.Duration) {
 	if wait = l.rate.Take(time.Now()); wait > 0 {
 		l.missed.Add(1)
@@ -202,7 +200,7 @@ func (l *logs) admit(n *Node) (wait time.Duration) {
 	return wait
 }
 
-// unreported returns how many messages were dropped since it was last called.
+// unreported returns how many messages were dropped since the last call.
 func (l *logs) unreported() int64 {
 	if l == nil || l.missed.Load() == 0 {
 		return 0
@@ -212,8 +210,8 @@ func (l *logs) unreported() int64 {
 
 func (s *sessionActor) logs() *atomic.Pointer[logs] { return &s.logged }
 
-// Missed returns how many log messages were dropped for their rate since it was last
-// called. The caller is to tell the client.
+// Missed returns how many log messages were dropped for their rate since the last call. The
+// caller must tell the client.
 func (c *Call) Missed() int64 {
 	if c.r == nil {
 		return 0
@@ -221,7 +219,7 @@ func (c *Call) Missed() int64 {
 	return c.client.logs().Load().unreported()
 }
 
-// Missed is that of messages that belong to no call.
+// Missed is Call.Missed for messages that belong to no call.
 func (p *Peer) Missed() int64 {
 	s, err := p.who.session()
 	if err != nil {
@@ -230,13 +228,13 @@ func (p *Peer) Missed() int64 {
 	return s.logged.Load().unreported()
 }
 
-// AdmitLog decides whether a log message that the client wants, or does not, is to be
-// sent. One that is not counts as sent all the same when the call runs again: that
-// run drops as many of its first messages as the earlier one had come to, whatever
-// was wanted then and however many there was room for. dropped says that there was
-// none. An error means that the call has ended.
+// AdmitLog decides whether to send a log message; wanted says whether the client's level
+// asks for it. A message that is not sent still counts for a run after a crash: that run
+// drops as many of its first messages as the earlier run had come to, whatever the level
+// and the rate allowed then. dropped reports that the rate left no room. An error means
+// that the call has ended.
 func (c *Call) AdmitLog(wanted bool) (send, dropped bool, err error) {
-	if c.r == nil { // of a listener: there is nothing to send by
+	if c.r == nil { // a listener's call cannot send
 		return false, false, errReturned
 	}
 	if cause := context.Cause(c.ctx); cause != nil {
@@ -261,12 +259,12 @@ func (c *Call) Pass() { _ = c.post(passed{}) }
 // passed numbers a message that is not sent.
 type passed struct{}
 
-// AdmitLog decides whether a log message that belongs to no call is to be sent. When
-// one is dropped, later is called once there is room again.
+// AdmitLog decides whether to send a log message that belongs to no call. If it drops one,
+// it calls later once there is room again.
 func (p *Peer) AdmitLog(later func()) bool {
 	s, err := p.who.session()
 	if err != nil {
-		return true // and fails: there is no stream for it
+		return true // the send itself fails: there is no stream
 	}
 	l := logsIn(&s.logged, p.svc.Limits.LogRate)
 	wait := l.admit(p.node)
@@ -279,14 +277,13 @@ func (p *Peer) AdmitLog(later func()) bool {
 	return wait == 0
 }
 
-// journal is what the earlier runs of a call have sent and asked. A nil journal
-// is that of a first run.
+// journal has what the earlier runs of a call sent and asked. It is nil for a first run.
 type journal struct {
-	sent   record.Sent // does not change
-	member int         // place of the call in its batch
+	sent   record.Sent // never changes
+	member int         // index of the call in its batch
 
 	mu      sync.Mutex // guards the rest: handlers may ask from several goroutines
-	skipped int        // messages of this run that an earlier one has sent
+	skipped int        // messages of this run that an earlier run has sent
 	asked   []*askedBefore
 }
 
@@ -294,10 +291,10 @@ type journal struct {
 type askedBefore struct {
 	record.Question
 	used bool
-	open *pendingRequest // waits for the answer, nil if that is here
+	open *pendingRequest // waits for the answer, nil if the answer is here
 }
 
-// answer is what the client has answered.
+// answer is the client's answer.
 func (q *askedBefore) answer() Answer {
 	if q.Failed {
 		return Answer{Err: wireError(q.Answer)}
@@ -315,7 +312,7 @@ func newJournal(p *record.Past, member int) *journal {
 	return j
 }
 
-// skipMessage reports that an earlier run has sent this message.
+// skipMessage reports whether an earlier run has sent this message.
 func (j *journal) skipMessage() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -326,7 +323,7 @@ func (j *journal) skipMessage() bool {
 	return true
 }
 
-// has reports whether an earlier run has asked this use of a key, and this one has not.
+// has reports whether an earlier run asked this use of a key, and this run has not.
 func (j *journal) has(key string, use int) bool {
 	if j == nil {
 		return false
@@ -336,7 +333,8 @@ func (j *journal) has(key string, use int) bool {
 	return slices.ContainsFunc(j.asked, func(q *askedBefore) bool { return q.Key == key && q.Use == use && !q.used })
 }
 
-// question returns what an earlier run asked as this use of a key, nil if it did not.
+// question returns the question that an earlier run asked as this use of a key, nil if it
+// asked none.
 func (j *journal) question(key string, use int) *askedBefore {
 	if j == nil {
 		return nil
@@ -352,15 +350,14 @@ func (j *journal) question(key string, use int) *askedBefore {
 	return nil
 }
 
-// uses counts how often a call has asked with each key. The zero value has counted
-// nothing.
+// uses counts how often a call has asked with each key. The zero value is ready to use.
 type uses struct {
 	mu sync.Mutex // guards n
 	n  map[string]int
 }
 
-// next numbers a question when it is asked: a second run that asks in the same order
-// comes to the same numbers, whatever of the first one is still in the log.
+// next numbers a question when it is asked. A second run that asks in the same order gets
+// the same numbers, whatever part of the first run is still in the log.
 func (u *uses) next(key string) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()

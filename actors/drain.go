@@ -11,19 +11,21 @@ import (
 //
 //	serving ──Finish──▶ serves on ──HandOver──▶ hands over ──▶ takes nothing ──Close──▶ stopped
 //
-// A call is the node's own if nobody else can end it: it may not run again, or its client could not come back for it.
-// Finish waits for those, while everybody is served. HandOver leaves the others to who resumes them.
+// A call is the node's own if no other process can end it: it may not run again, or its client could not come
+// back for it. Finish waits for those calls while the node serves all requests. HandOver leaves the others to
+// whoever resumes them.
 
 const (
-	// quick is how long a call may have run, or may still run, without being worth the wait of Finish: those that
-	// answer at once are under way all the time.
+	// quick is how long a call may have run before Finish waits for it: calls that take less are always under
+	// way.
 	quick = 250 * time.Millisecond
-	// look is how often a node that ends looks at what is left.
+	// look is how often a node that ends looks for calls and streams that are left.
 	look = 10 * time.Millisecond
 )
 
-// Finish waits until no call runs that only this node can end, or ctx ends. Everything is served meanwhile, but that
-// in the second half of the time until the deadline of ctx such calls are refused: they could not be sure to end.
+// Finish waits until no call runs that only this node can end, or until ctx ends. The node serves all
+// requests meanwhile. In the second half of the time until ctx's deadline, though, it refuses calls that may
+// not run again: they might not end in time.
 func (n *Node) Finish(ctx context.Context) {
 	if end, ok := ctx.Deadline(); ok {
 		time.AfterFunc(time.Until(end)/2, func() { n.drain.sparing.Store(true) })
@@ -36,17 +38,19 @@ func (n *Node) Finish(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(max(look, 10*time.Since(began))): // which is long where there are many sessions
+		case <-time.After(max(look, 10*time.Since(began))): // a look takes long with many sessions
 		}
 	}
 }
 
-// HandOver ends what the node has left, once nobody new comes to it. Idle connections are closed so that their clients
-// come back elsewhere, streams of calls that may run again are left to who resumes them, and it waits until every other
-// call is answered or ctx ends. What comes meanwhile is served and treated alike. Of the calls that still run at the
-// end of ctx those that may run again are left to who resumes them, too, and the others end with -32010.
+// HandOver ends what is left on the node, once no new clients come. It closes idle connections, so that their
+// clients come back elsewhere, and leaves the streams of calls that may run again to whoever resumes them.
+// Then it waits until every other call has its response, or until ctx ends. Requests that come meanwhile are
+// served and treated alike. When ctx ends, running calls that may run again are left to whoever resumes them,
+// too; the others end with -32010.
 //
-// It returns when there is nothing left and idle, which may be nil, returns true; from then on everything is refused.
+// HandOver returns when nothing is left and idle returns true; a nil idle counts as true. From then on the
+// node refuses everything.
 func (n *Node) HandOver(ctx context.Context, idle func() bool) {
 	n.drain.handing.Store(true)
 	for {
@@ -56,7 +60,7 @@ func (n *Node) HandOver(ctx context.Context, idle func() bool) {
 			if n.drain.over.Swap(true) {
 				return
 			}
-			continue // something may just have come
+			continue // a request may just have come
 		}
 		select {
 		case <-ctx.Done():
@@ -68,18 +72,18 @@ func (n *Node) HandOver(ctx context.Context, idle func() bool) {
 	}
 }
 
-// Refuse makes the node refuse everything that comes from now on, as it does once HandOver has returned: for a drain
-// that cannot keep new requests from coming, so that HandOver ends.
+// Refuse makes the node refuse everything from now on, as after HandOver. A drain that cannot stop new
+// requests uses it, so that HandOver ends.
 func (n *Node) Refuse() { n.drain.over.Store(true) }
 
-// refuses reports whether a request is refused because the node ends.
+// refuses reports whether the end of the node refuses a request.
 func (d *draining) refuses(svc *Service, m *codec.Message) bool {
 	return d.over.Load() || d.sparing.Load() && !svc.Handler.Safe(m.Method, m.Name)
 }
 
-// closeIdle ends the connections of those who wait for no answer, but for the streams of
-// sessions: Close ends those, as late as may be. Older clients count from then on how
-// long nobody serves, and try no more than twice.
+// closeIdle ends the connections that no response is due on, except the streams of sessions: Close ends those
+// as late as possible. From that end on older clients count how long no process serves, and they try no more
+// than twice.
 func (d *draining) closeIdle() {
 	for _, s := range d.node.bound.snapshot() {
 		_ = s.Post(endIdle{})
@@ -87,7 +91,7 @@ func (d *draining) closeIdle() {
 	d.node.listeners.end("the server is shutting down", func(*listenActor) bool { return true })
 }
 
-// passOn hands over the calls that can go on elsewhere.
+// passOn hands over the calls that another process can go on with.
 func (d *draining) passOn() {
 	if d.node.accounts.InFlight() == 0 {
 		return
@@ -97,7 +101,7 @@ func (d *draining) passOn() {
 	d.node.streams.Each(func(s *streamActor) { _ = s.Post(passOn{}) })
 }
 
-// ownCalls reports whether a call of the node's own runs that began at begun or before.
+// ownCalls reports whether a call that only this node can end, and that began at begun or before, still runs.
 func (d *draining) ownCalls(begun time.Time) bool {
 	m := &tally{begun: begun}
 	ask := func(post func(any) error) {
@@ -124,17 +128,17 @@ func (d *draining) giveUp(ctx context.Context) {
 	d.quiet(last)
 }
 
-// running reports that a call runs here that nobody else can go on with.
+// running reports whether a call runs here that was not handed over.
 func (d *draining) running() bool { return d.node.accounts.InFlight() > d.handed.Load() }
 
-// busy reports that a call runs, or that an answer has not yet been stored and handed to its connection.
+// busy reports whether a call runs, or a response is not yet stored and handed to its connection.
 func (d *draining) busy() bool {
 	busy := d.running()
 	d.node.streams.Each(func(s *streamActor) { busy = busy || len(s.rec.Calls) > 0 })
 	return busy
 }
 
-// quiet waits until the node is not busy; it reports whether that came before the end of ctx.
+// quiet waits until the node is not busy. It returns false if ctx ends first.
 func (d *draining) quiet(ctx context.Context) bool {
 	for d.busy() {
 		select {
@@ -146,9 +150,9 @@ func (d *draining) quiet(ctx context.Context) bool {
 	return true
 }
 
-// Close ends every call as HandOver does at its end, and stops the node's actors.
-// Handlers that do not heed their context are waited for until ctx ends, but not
-// those whose calls HandOver has handed over.
+// Close ends every call as HandOver does when its ctx ends, and stops the node's actors. It waits for
+// handlers that ignore their context until ctx ends, but not for those whose calls were handed over. A second
+// Close returns nil at once.
 func (n *Node) Close(ctx context.Context) error {
 	if n.drain.closing.Swap(true) {
 		return nil
@@ -158,7 +162,7 @@ func (n *Node) Close(ctx context.Context) error {
 	if n.accounts.InFlight() > 0 {
 		n.drain.giveUp(ctx)
 	}
-	n.statelessCalls.giveUp(nil, ErrClosing) // those that wait for input, too
+	n.statelessCalls.giveUp(nil, ErrClosing) // parked calls, too
 	n.stopAll(ErrClosing)
 	var err error
 	for began := time.Now(); (n.accounts.InFlight() > 0 || !n.statelessCalls.empty()) && err == nil; {
@@ -181,7 +185,7 @@ func (n *Node) Close(ctx context.Context) error {
 	n.streams.Each(func(s *streamActor) { _ = s.Post(quitStream{}) })
 	n.sessions.Each(func(s *sessionActor) {
 		s.timer.Stop()
-		n.sessions.Drop(s.key, s) // or whoever finds it would look for another one for ever
+		n.sessions.Drop(s.key, s) // otherwise a request that finds it would look for another one forever
 		s.Actor.Stop()
 	})
 	n.calls.close()
@@ -189,10 +193,9 @@ func (n *Node) Close(ctx context.Context) error {
 	return err
 }
 
-// Unmount takes a service off this node. Its calls end as those that a drain no
-// longer waits for, with ErrUnmounted as the cause; its sessions and streams leave
-// memory and stay in the store. A request for it that is on its way finds no
-// session. Unmount does not wait for handlers.
+// Unmount takes a service off this node. Its calls end like those that a drain no longer waits for, with
+// ErrUnmounted as the cause. Its sessions and streams leave memory and stay in the store. A request for the
+// service that is on its way finds no session. Unmount does not wait for handlers.
 func (n *Node) Unmount(svc *Service) {
 	if svc.life.over.Swap(true) {
 		return

@@ -16,18 +16,18 @@ import (
 	"github.com/troupe-run/troupe/internal/subscription"
 )
 
-// Config is what a node needs.
+// Config is the configuration of a node.
 type Config struct {
 	Name   string // of the node, [a-z0-9-]
 	Boot   string // nonce of this start, [a-z0-9]
 	Store  Store
 	Limits NodeLimits
-	Keys   Keys         // seal what clients carry
+	Keys   Keys         // seal the data that clients carry
 	Log    *slog.Logger // nil discards
 }
 
-// Node serves sessions on one process. Make one with NewNode; its methods are
-// safe for concurrent use.
+// Node serves sessions in one process. Make one with NewNode; its methods are safe for
+// concurrent use.
 type Node struct {
 	k     *kernel.Kernel
 	heart heart
@@ -37,7 +37,7 @@ type Node struct {
 	store Store
 	clock clock
 
-	base    context.Context // of every handler
+	base    context.Context // parent of the contexts of the node's own work
 	stopAll context.CancelCauseFunc
 
 	sessions       sessions
@@ -58,7 +58,7 @@ type Node struct {
 	lostPings atomic.Int64
 	appends   atomic.Int64
 	resumes   atomic.Int64
-	listened  atomic.Uint64 // standalone streams that were begun
+	listened  atomic.Uint64 // standalone streams begun
 	takeover  atomic.Int64
 	timer     *time.Timer
 }
@@ -72,7 +72,7 @@ const (
 	KindSubscription
 )
 
-// kinds are their names in metrics and logs.
+// kinds are the names of the kinds in metrics and logs.
 var kinds = []string{KindNode: "node", KindSession: "session", KindRequest: "request", KindStream: "stream", KindSubscription: "subscription"}
 
 // ErrClosing is the cause that ends handlers when the node stops.
@@ -99,7 +99,7 @@ func NewNode(c Config) *Node {
 	n.heart.node = n
 	n.k.Start(&n.heart.Actor, KindNode, "heart", &n.heart)
 	n.timer = time.AfterFunc(time.Hour, func() { _ = n.heart.Post(tick{}) })
-	n.timer.Reset(time.Second) // only now, since the tick uses the field
+	n.timer.Reset(time.Second) // after the assignment, since the tick uses the field
 	return n
 }
 
@@ -128,7 +128,8 @@ func newID() string {
 	return idEncoding.EncodeToString(b[:])
 }
 
-// regained waits for a lease that is not certain; it reports whether it is again.
+// regained waits while the lease is uncertain. It reports whether the lease is certain
+// again.
 func (n *Node) regained(wait time.Duration) bool {
 	for end := time.Now().Add(wait); n.store.Suspended(); {
 		if time.Now().After(end) || n.drain.over.Load() {
@@ -139,60 +140,60 @@ func (n *Node) regained(wait time.Duration) bool {
 	return true
 }
 
-// maxToken bounds a request's id and its progress token, in bytes as they were sent:
-// a batch of requests has to fit one record.
+// maxToken bounds a request's id and its progress token, in bytes as they were sent: all
+// requests of a batch must fit one record.
 var maxToken = limits.Token.Value()
 
 func tooLong(m *codec.Message) bool { return len(m.ID) > maxToken || len(m.ProgressToken) > maxToken }
 
-// ResourceUpdated tells every session on this node that subscribed to the resource,
-// or, with below, to one that it lies below.
+// ResourceUpdated sends an update to every session on this node that subscribed to the
+// resource or, with below, to a resource above it.
 func (n *Node) ResourceUpdated(svc *Service, uri string, below bool) {
 	n.subs.Updated(svc.ID, uri, below)
 }
 
-// draining is how far a node has come with its end.
+// draining is the progress of a node's end.
 type draining struct {
 	node    *Node
 	closing atomic.Bool
-	over    atomic.Bool  // takes nothing any more
-	handing atomic.Bool  // hands over what it has
-	sparing atomic.Bool  // takes no calls that only it can end
-	handed  atomic.Int64 // of the requests in flight, see requestActor.handed
+	over    atomic.Bool  // the node takes nothing any more
+	handing atomic.Bool  // the node hands over what it has
+	sparing atomic.Bool  // the node takes no calls that only it can end
+	handed  atomic.Int64 // requests in flight that were handed over: see requestActor.handed
 }
 
-// clock compares the store's clock, which may jump as it is that of a machine, with one
-// that does not.
+// clock compares the store's clock, which is a machine's and may jump, with a monotonic
+// one.
 type clock struct {
 	now         func() time.Time // the store's
-	store, here time.Time        // when it was made, on both
-	seen        time.Duration    // ahead, when that was last looked at for a jump; the node's turn
+	store, here time.Time        // both clocks when this was made
+	seen        time.Duration    // ahead at the last look for a jump; belongs to the heart's turn
 }
 
 func newClock(now func() time.Time) clock { return clock{now: now, store: now(), here: time.Now()} }
 
-// ahead is how much further the store's clock has gone than it should have.
+// ahead is how much further the store's clock has gone than the monotonic one.
 func (c *clock) ahead() time.Duration { return c.now().Sub(c.store) - time.Since(c.here) }
 
-// running is how long the clock has run, whatever jumped meanwhile.
+// running is the time since the clock was made, whatever jumped meanwhile.
 func (c *clock) running() time.Duration { return time.Since(c.here) }
 
-// in is when so much time will have passed, by running.
+// in is the time d from now, by running.
 func (c *clock) in(d time.Duration) int64 { return int64(c.running() + d) }
 
-// jumped reports that the store's clock has gone forward since it was last asked: what is
-// to be renewed in time may be about to expire. It belongs to the node's turn.
+// jumped reports whether the store's clock has jumped forward since the last call: what
+// must be renewed in time may be about to expire. It belongs to the heart's turn.
 func (c *clock) jumped() bool {
 	before := c.seen
 	c.seen = c.ahead()
 	return c.seen-before > maxBack
 }
 
-// maxBack is by how much the store's clock may have gone back since the writer record was
-// stored: less than by what events are kept longer than records (RecordTTL).
+// maxBack is how far the store's clock may have gone back since the writer record was
+// stored. It is less than the time that events outlive records (RecordTTL).
 const maxBack = time.Second
 
-// Refusals calls observe with the label of each limit and how often it was hit.
+// Refusals calls observe with the label of each limit and the number of its refusals.
 func (n *Node) Refusals(observe func(reason string, count int64)) {
 	for r := admitted + 1; r < reasons; r++ {
 		observe(limitOf[r].Counted, n.refusals[r].Load())

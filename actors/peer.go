@@ -18,29 +18,28 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// ErrNoStream reports that the client has no standalone stream: what was to be
-// sent was not.
+// ErrNoStream reports that the client has no standalone stream: the message was not sent.
 var ErrNoStream = errors.New("the client listens to no stream")
 
-// Peer is the client's side of a session. It may be used from any goroutine,
-// and after the call that gave it.
+// Peer is the client of a session, or of a stateless request. Any goroutine may use it,
+// also after the call that gave it.
 type Peer struct {
 	node *Node
 	svc  *Service
 	key  SessionKey
 	who  identity
-	last atomic.Pointer[sessionActor] // as it was last known; nil of a stateless request
+	last atomic.Pointer[sessionActor] // the session's latest known actor; nil for a stateless request
 
 	owner atomic.Value // Input.Principal of a session's newest request
 }
 
-// identity is what a client has said of itself: in its session's record, or in the `_meta`
-// of a stateless request.
+// identity is what a client said of itself: in its session's record, or in the `_meta` of a
+// stateless request.
 type identity interface {
 	record() session.Record
 	revision() mcp.Revision
-	// session is the actor of its session, which may have left memory. ErrNoStream
-	// reports that it has none.
+	// session is the actor of the client's session, which may have left memory. ErrNoStream
+	// reports that the client has no session.
 	session() (*sessionActor, error)
 }
 
@@ -52,8 +51,8 @@ type ofSession struct{ *Peer }
 func (p ofSession) session() (*sessionActor, error) { return p.last.Load(), nil }
 func (p ofSession) revision() mcp.Revision          { return p.last.Load().revision() }
 
-// record is the session's record as it is known here; what cannot be read again is as it
-// was.
+// record is the session's record as this node knows it, read again if the session has left
+// memory. If that fails it is the last known record.
 func (p ofSession) record() session.Record {
 	s, err := p.actor(p.node.base)
 	if err != nil {
@@ -62,8 +61,8 @@ func (p ofSession) record() session.Record {
 	return s.view.Load().rec
 }
 
-// actor is the session's actor, which may have left memory and come back since
-// the peer was made.
+// actor is the session's actor, which may have left memory and come back since the peer was
+// made.
 func (p *Peer) actor(ctx context.Context) (*sessionActor, error) {
 	s, err := p.who.session()
 	switch {
@@ -86,7 +85,7 @@ func (p *Peer) actor(ctx context.Context) (*sessionActor, error) {
 	return s, nil
 }
 
-// ended says of a record that is not there why: the session has ended.
+// ended replaces ErrNotFound of a record by the reason why the session has ended.
 func (p *Peer) ended(err error) error {
 	if errors.Is(err, ErrNotFound) {
 		err = fmt.Errorf("%w: %w", p.svc.ended(), err)
@@ -103,21 +102,21 @@ func (p *Peer) change(ctx context.Context, edit func(*session.Record) bool) erro
 	return p.ended(s.change(ctx, edit))
 }
 
-// Handler is that of the session's service.
+// Handler is the handler of the session's service.
 func (p *Peer) Handler() Handler { return p.svc.Handler }
 
 // Key names the session.
 func (p *Peer) Key() SessionKey { return p.key }
 
-// Revision is the negotiated revision. It reads nothing.
+// Revision is the negotiated revision. It never reads the store.
 func (p *Peer) Revision() mcp.Revision {
 	return p.who.revision()
 }
 
-// Client is the clientInfo as it was sent.
+// Client is the raw clientInfo as the client sent it.
 func (p *Peer) Client() []byte { return p.who.record().Client }
 
-// Capabilities are the client's, as they were sent.
+// Capabilities are the client's raw capabilities as it sent them.
 func (p *Peer) Capabilities() []byte { return p.who.record().Capabilities }
 
 // Level is the log level that the client has set, "" if none.
@@ -132,20 +131,20 @@ func (p *Peer) SetLevel(ctx context.Context, level string) error {
 	})
 }
 
-// Subscribed are the resources whose updates the client wants.
+// Subscribed lists the resources whose updates the client wants. It is a copy.
 func (p *Peer) Subscribed() []string { return slices.Clone(p.who.record().Subscribed) }
 
-// maxSubscribed bounds the URIs that a session subscribes to, in bytes together as
-// JSON: they are all in its record.
+// maxSubscribed bounds the URIs that a session subscribes to, in bytes of JSON together:
+// they are all in its record.
 var maxSubscribed = limits.SubscribedURIs.Value()
 
-// ErrTooManySubscriptions reports a session that subscribes to as many resources as
-// Limits.Subscriptions lets it, or whose URIs have become too long for the record: the
-// one more was not stored.
+// ErrTooManySubscriptions reports that a session subscribes to as many resources as
+// Limits.Subscriptions allows, or that its URIs are too long together for its record. The
+// new subscription was not stored.
 var ErrTooManySubscriptions = errors.New("actors: too many subscriptions")
 
-// Subscribe stores that the client wants updates of a resource, or fails with
-// ErrTooManySubscriptions.
+// Subscribe stores that the client wants updates of a resource. It fails with
+// ErrTooManySubscriptions at the limit.
 func (p *Peer) Subscribe(ctx context.Context, uri string) error {
 	full := false
 	err := p.change(ctx, func(r *session.Record) bool {
@@ -158,12 +157,12 @@ func (p *Peer) Subscribe(ctx context.Context, uri string) error {
 		return ErrTooManySubscriptions
 	}
 	if err == nil {
-		p.node.subs.Follow(p.last.Load(), uri) // which another's change of the record may not have done yet
+		p.node.subs.Follow(p.last.Load(), uri) // another change of the record may have stored the subscription without this step yet
 	}
 	return err
 }
 
-// bytesOf is at least what the strings have as JSON.
+// bytesOf is an upper bound of the bytes of the strings as JSON.
 func bytesOf(all []string) (n int) {
 	for _, s := range all {
 		n += len(s)
@@ -176,21 +175,21 @@ func bytesOf(all []string) (n int) {
 	return n
 }
 
-// Unsubscribe stores that the client wants no more updates of a resource.
+// Unsubscribe stores that the client no longer wants updates of a resource.
 func (p *Peer) Unsubscribe(ctx context.Context, uri string) error {
 	return p.change(ctx, func(r *session.Record) bool { return r.Unsubscribe(uri) })
 }
 
-// Notify sends a notification on the session's standalone stream. It fails with
-// ErrNoStream when the client has never opened one; a stream whose connection is
-// away keeps the message for its return.
+// Notify sends a notification on the session's standalone stream and waits until it is
+// stored. It fails with ErrNoStream if the client has never opened one. A stream without a
+// connection keeps the message until its client resumes.
 func (p *Peer) Notify(ctx context.Context, method string, params []byte) error {
 	entry := stream.Entry{Kind: stream.Message, Data: codec.AppendNotification(nil, method, params)}
 	return p.send(ctx, entry)
 }
 
-// send pushes an entry to the standalone stream and waits until it is stored. When
-// another stream takes that one's place meanwhile the entry goes to the other.
+// send pushes an entry to the standalone stream and waits until it is stored. If another
+// stream replaces that one meanwhile, the entry goes to the new stream.
 func (p *Peer) send(ctx context.Context, e stream.Entry) error {
 	for {
 		s, err := p.actor(ctx)
@@ -211,8 +210,8 @@ func (p *Peer) send(ctx context.Context, e stream.Entry) error {
 	}
 }
 
-// sendOn pushes an entry to the stream id and waits until it is stored. After an
-// error nobody gets it, unless the error is that of ctx.
+// sendOn pushes an entry to the stream id and waits until it is stored. After an error the
+// entry was not stored, unless the error is the cause of ctx: then the outcome is unknown.
 func (p *Peer) sendOn(ctx context.Context, s *sessionActor, id string, e stream.Entry) error {
 	st, err := p.node.streams.writerOf(ctx, s.svc, s, id)
 	if err != nil {
@@ -240,9 +239,9 @@ func (n *Node) Sessions(svc *Service, f func(*Peer)) {
 	})
 }
 
-// push sends data on a session's standalone stream if that is written here. It
-// reports whether the stream has it: for its connection, or else for a resume. A new
-// stream in its place does not have it.
+// push sends data on a session's standalone stream if this node writes that. It reports
+// whether the stream took the data, for its connection or for a later resume. If the stream
+// is replaced later, the new stream does not have it.
 func (d *sessions) push(k SessionKey, data []byte) (sent bool) {
 	s, ok := d.Get(k)
 	if !ok {
@@ -254,20 +253,20 @@ func (d *sessions) push(k SessionKey, data []byte) (sent bool) {
 	st, ok := d.node.streams.Get(StreamKey{k, s.view.Load().rec.Standalone})
 	if !ok || st.queued.Load() > int64(s.svc.Limits.Queue) ||
 		st.Post(&pushEntries{entries: []stream.Entry{{Kind: stream.Message, Data: data}}, ofSession: true}) != nil {
-		s.missed.Store(true) // its next stream, or resume, makes good what it missed
+		s.missed.Store(true) // the session's next stream, or resume, makes this good
 		return false
 	}
 	return true
 }
 
-// Push sends a notification on the session's standalone stream, if that is written
-// here: else it is lost. It never waits.
+// Push sends a notification on the session's standalone stream. It never waits. If this
+// node does not write the stream, the notification is lost.
 func (p *Peer) Push(method string, params []byte) {
 	p.node.sessions.push(p.key, codec.AppendNotification(nil, method, params))
 }
 
-// PushUpdate is Push of an update of a resource. To a session that lives on a connection
-// it waits until the client has read enough.
+// PushUpdate is Push of an update of a resource. For a bound session it waits until the
+// client has read enough.
 func (p *Peer) PushUpdate(uri string) {
 	if l := p.last.Load().bound; l != nil {
 		_ = l.tell(p.node.base, stream.Entry{Kind: stream.Message, Data: subscription.Update(uri)})
@@ -276,11 +275,12 @@ func (p *Peer) PushUpdate(uri string) {
 	p.node.sessions.push(p.key, subscription.Update(uri))
 }
 
-// pushBound sends an invalidation, if the session has begun and its client reads. What it misses is made good later.
+// pushBound sends an invalidation if the session has begun and its client reads. A later
+// resync makes a missed one good.
 func (s *sessionActor) pushBound(data []byte) (heard bool) {
 	switch {
 	case !s.bound.ready.Load():
-		return false // it is told when it has begun
+		return false // Handler.Opened runs when the session begins
 	case s.bound.full():
 		s.missed.Store(true)
 		if s.bound.resyncing.CompareAndSwap(false, true) {
@@ -292,7 +292,7 @@ func (s *sessionActor) pushBound(data []byte) (heard bool) {
 	return true
 }
 
-// resync waits until the client has read, and tells it what it missed, as fast as it reads.
+// resync waits until the client has read, and sends what it missed, as fast as it reads.
 func (s *sessionActor) resync() {
 	for again := true; again; again = s.missed.Load() && s.bound.resyncing.CompareAndSwap(false, true) {
 		for s.missed.Load() {
@@ -306,17 +306,17 @@ func (s *sessionActor) resync() {
 	}
 }
 
-// announcement is which state of the catalogues a session was told on its standalone stream.
-// The record takes it over when the connection has outlived that by so long that one
-// broken by then would have been noticed, which takes up to two comments: until then
-// the next stream tells it again.
+// announcement is the state of the catalogues that a session last learned on its standalone
+// stream. The record takes it over once the connection has lived three keep-alives longer:
+// a connection that was already broken would have been noticed by then, which takes up to
+// two comments. Until then the next stream announces it again.
 type announcement struct {
 	stream string
 	digest string
-	since  string // what the session had been told when the stream began
+	since  string // the state announced before the stream began
 }
 
-// Announced is the digest of the catalogues that the client was last told.
+// Announced is the digest of the catalogues that was last announced to the client.
 func (p *Peer) Announced() string {
 	rec := p.who.record()
 	if t := p.last.Load().announced.Load(); t != nil && t.stream == rec.Standalone {
@@ -325,8 +325,8 @@ func (p *Peer) Announced() string {
 	return rec.Announced
 }
 
-// listens notes that the stream id takes the place of another one. What was told on
-// one whose connection seemed to be there is told again: its client has given it up.
+// listens notes that stream id replaces stream old. If old seemed to have a connection, its
+// announcements are made again: the client has given that connection up.
 func (s *sessionActor) listens(id, old string, live bool) {
 	base := s.view.Load().rec.Announced
 	if t := s.announced.Load(); live && t != nil && t.stream == old {
@@ -335,15 +335,15 @@ func (s *sessionActor) listens(id, old string, live bool) {
 	s.announced.Store(&announcement{stream: id, digest: base, since: base})
 }
 
-// Announce sends notifications without params on the session's standalone stream, if
-// that is written here, and notes that they told the state of the catalogues with that
-// digest. It never waits.
+// Announce sends notifications without params on the session's standalone stream, if this
+// node writes that, and notes digest as the announced state of the catalogues. It never
+// waits.
 func (p *Peer) Announce(methods []string, digest string) {
 	s := p.last.Load()
 	id := s.view.Load().rec.Standalone
 	for _, m := range methods {
 		if !p.node.sessions.push(p.key, codec.AppendNotification(nil, m, nil)) {
-			return // its next stream begins with what differs
+			return // the session's next stream announces the difference
 		}
 	}
 	if s.bound != nil {
@@ -360,7 +360,7 @@ func (p *Peer) Announce(methods []string, digest string) {
 	}
 }
 
-// confirm stores what a session was told, if its client still listens.
+// confirm stores the announced state in the record, if the client still listens.
 func (p *Peer) confirm(s *sessionActor, t *announcement) {
 	n := p.node
 	st, ok := n.streams.Get(StreamKey{s.key, t.stream})
@@ -374,17 +374,17 @@ func (p *Peer) confirm(s *sessionActor, t *announcement) {
 		r.Announced = t.digest
 		return changed
 	})
-	// When this fails the session is told again, which is legal.
+	// After a failure the next stream announces the state again, which is legal.
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		n.log.Debug("catalogue digest not stored", "error", err)
 	}
 }
 
-// Owner is what Input.Principal was in the newest request of the session that this node
-// has had with one; nil if there was none.
+// Owner is the last non-nil Input.Principal of a request of the session on this node; nil
+// if there was none.
 func (p *Peer) Owner() any { return p.owner.Load() }
 
-// madeBy notes who makes a request of the session.
+// madeBy notes the principal of a request of the session.
 func (p *Peer) madeBy(in *Input) {
 	if in.Principal != nil {
 		p.owner.Store(in.Principal)
@@ -393,7 +393,7 @@ func (p *Peer) madeBy(in *Input) {
 
 type ownerKey struct{}
 
-// Owner is Peer.Owner of the session that a Handler's Initialize is about.
+// Owner is Peer.Owner of the session for which Handler.Initialize runs.
 func Owner(ctx context.Context) any { return ctx.Value(ownerKey{}) }
 
 func withOwner(ctx context.Context, owner any) context.Context {
@@ -403,12 +403,12 @@ func withOwner(ctx context.Context, owner any) context.Context {
 	return context.WithValue(ctx, ownerKey{}, owner)
 }
 
-// ErrSessionFull reports that a session keeps as many values as it may, or as large ones:
-// the new one was not stored.
+// ErrSessionFull reports that a session keeps as many values, or as many bytes, as it may.
+// The new value was not stored.
 var ErrSessionFull = errors.New("the session keeps as many values as it may")
 
-// Value is what SetValue has stored under a key, nil if there is nothing. It must not be
-// changed. An error is that of the store, or says that the session has ended.
+// Value is the value that SetValue stored under a key, nil if there is none. The caller
+// must not change it. An error is the store's, or says that the session has ended.
 func (p *Peer) Value(ctx context.Context, key string) ([]byte, error) {
 	s, err := p.actor(ctx)
 	if err != nil {
@@ -420,9 +420,9 @@ func (p *Peer) Value(ctx context.Context, key string) ([]byte, error) {
 	return s.view.Load().rec.Values[key], nil
 }
 
-// SetValue stores a value, which is JSON and the node's from now on, with the session's
-// record; nil removes it. When it returns nil the value survives a crash, unless the session
-// lives on a connection.
+// SetValue stores a value with the session's record; nil removes it. value is JSON and
+// belongs to the node from now on. When SetValue returns nil, the value survives a crash,
+// except in a bound session.
 func (p *Peer) SetValue(ctx context.Context, key string, value []byte) error {
 	room := session.Room{Values: limits.Values.Value(), Bytes: limits.ValueBytes.Value()}
 	var full error

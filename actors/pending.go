@@ -15,32 +15,32 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// pendingRequest is a request to the client that waits for its answer.
+// pendingRequest is a question that was sent to a client and has no answer yet.
 type pendingRequest struct {
 	id        string // raw token
 	session   SessionKey
-	from      *quota.Account // that it counts on, nil for a ping of the node's own
-	journal   *streamActor   // where the answer is recorded first, nil if it need not be
-	recording *recording     // the answer that is being recorded or has been, nil while there is none
+	from      *quota.Account // the question is counted on it; nil for a ping of the node's own
+	journal   *streamActor   // where the answer is stored before the handler sees it, nil if it need not be
+	recording *recording     // the answer that is being or has been stored, nil without one
 	ch        chan Answer
 }
 
-// pendingRequests are the open questions of this node by their raw id.
+// pendingRequests are the open questions of this node, by raw id.
 type pendingRequests struct {
 	node   *Node
 	mu     sync.Mutex // guards the rest
 	open   map[string]*pendingRequest
 	counts map[SessionKey]int
-	pings  int // of the node's own among the open ones
+	pings  int // open pings of the node's own
 	n      uint64
 }
 
 func appendUint(b []byte, i uint64) []byte { return strconv.AppendUint(b, i, 10) }
 
-// of enters a new question to the client of s. Its id names the stream on that it is sent,
-// so that an answer finds the call even where nobody has resumed that since the node
-// started; nil is a question that does not outlive the process. Where the call may run
-// again the answer is recorded on the stream before the handler sees it.
+// of enters a new question to the client of s. The id names the stream that carries the question, so that an
+// answer finds the call even if the stream was not resumed since the node started; on is nil for a question
+// that does not outlive the process. If the call may run again, its answer is stored on the stream before the
+// handler sees it.
 func (q *pendingRequests) of(s *sessionActor, on *streamActor) (*pendingRequest, error) {
 	n := q.node
 	q.mu.Lock()
@@ -69,7 +69,7 @@ func (q *pendingRequests) enter(x *pendingRequest) {
 	if q.counts == nil {
 		q.counts = make(map[SessionKey]int)
 	}
-	if old := q.open[x.id]; old != nil { // of a run that was lost, and has not noticed yet
+	if old := q.open[x.id]; old != nil { // of a lost run that has not ended yet
 		q.remove(old)
 	}
 	q.open[x.id] = x
@@ -77,9 +77,8 @@ func (q *pendingRequests) enter(x *pendingRequest) {
 	x.from.Held[heldPending].Add(1)
 }
 
-// reopen enters what an earlier run of the call on stream w asked and nobody has
-// answered. It comes before a client can resume the stream: one that does may
-// answer at once, and the handler may take long to get to where it asks.
+// reopen enters the questions of an earlier run of the call on stream w that have no answer. It runs before a
+// client can resume the stream: such a client may answer at once, and the handler may take long to ask again.
 func (q *pendingRequests) reopen(w *streamActor, from *quota.Account, j *journal) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -91,7 +90,7 @@ func (q *pendingRequests) reopen(w *streamActor, from *quota.Account, j *journal
 	}
 }
 
-// end closes what reopen has entered and the run that has ended did not ask.
+// end closes the questions that reopen entered and that the ended run did not ask.
 func (q *pendingRequests) end(j *journal) {
 	for _, past := range j.asked {
 		if x := past.open; x != nil {
@@ -124,7 +123,7 @@ func (q *pendingRequests) remove(x *pendingRequest) {
 	}
 }
 
-// find returns the open question with that id, if it was put to that session.
+// find returns the open question with an id, if it was sent to that session.
 func (q *pendingRequests) find(s SessionKey, id string) (x *pendingRequest, journal *streamActor, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -140,14 +139,12 @@ func (q *pendingRequests) len() int {
 	return len(q.open) - q.pings
 }
 
-// answered takes a client's response. An error means that it was not taken and may
-// be sent again.
+// answered takes a client's answer. An error means that the answer was not taken and may be sent again.
 func (s *sessionActor) answered(m *codec.Message) error {
 	n := s.node
 	x, journal, ok := n.pending.find(s.key, string(m.ID))
 	if !ok {
-		// Whatever keeps the stream from being read is no reason to drop the answer, unless
-		// there is no such stream.
+		// A stream that cannot be read is no reason to drop the answer, unless the stream does not exist.
 		if err := n.pending.reach(s.svc, s, m.ID); err != nil && !errors.Is(err, errBadEvent) && !errors.Is(err, ErrSessionEnded) {
 			return err
 		}
@@ -158,8 +155,8 @@ func (s *sessionActor) answered(m *codec.Message) error {
 	return n.pending.receive(s.svc, x, journal, m)
 }
 
-// reach takes over the stream that a question was sent on, if no process has it,
-// so that the call runs again and can be answered.
+// reach takes over the stream that carried a question, if no process writes it, so that the call runs again
+// and can get its answer.
 func (q *pendingRequests) reach(svc *Service, s *sessionActor, id []byte) error {
 	n := q.node
 	key := StreamKey{s.key, askedOn(id)}
@@ -190,7 +187,7 @@ func wireError(raw []byte) *mcp.Error {
 	return e
 }
 
-// id is the raw id of the i-th request that the node sends, on the given stream.
+// id is the raw id of the i-th question of the node, on the given stream.
 func (q *pendingRequests) id(i uint64, stream string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -207,21 +204,19 @@ func (q *pendingRequests) id(i uint64, stream string) string {
 	return b.String()
 }
 
-// recording is an answer on its way into the log of the call that asked for it.
+// recording is an answer on its way into the log of its call.
 type recording struct {
 	answer Answer
-	done   bool          // guarded by pendingRequests.mu, as what follows is until over is closed
+	done   bool          // done and err are guarded by pendingRequests.mu until over is closed
 	err    error         // nil if it is stored
-	over   chan struct{} // closed when its fate is known
+	over   chan struct{} // closed when the outcome is known
 }
 
-// receive gives x the answer that m is. Where the call may run again the answer is
-// stored before the handler sees it, so that a second run finds it in the log. One
-// answer at a time is taken: the first one stored is the handler's, and any other is
-// dropped. One that comes while another is being stored waits for the fate of that: it
-// is dropped only when there is nothing left that it could answer, and is taken itself
-// when the other could not be stored. An error means that it was not taken; it is
-// ErrUnavailable also when nobody knows yet.
+// receive takes m as the answer to x. If the call may run again, the answer is stored before the handler sees
+// it, so that a second run finds it in the log. Only one answer is stored at a time; the handler gets the
+// first one that is stored. An answer that comes meanwhile waits for that outcome: it is dropped once the
+// other is stored, and is taken itself if the other could not be stored. An error means that the answer was
+// not taken, except ErrUnavailable, which also means that the outcome is unknown.
 func (q *pendingRequests) receive(svc *Service, x *pendingRequest, journal *streamActor, m *codec.Message) error {
 	a := Answer{Result: bytes.Clone(m.Result)}
 	if m.Kind == codec.ErrorResponse {
@@ -246,21 +241,21 @@ func (q *pendingRequests) receive(svc *Service, x *pendingRequest, journal *stre
 		select {
 		case <-t.over:
 		case <-patience.C:
-			// What is being stored may still be: then the handler gets it, and who sends
-			// the answer again is told that it has been taken.
+			// The answer may still be stored. Then the handler gets it, and a client that sends it again
+			// learns that it was taken.
 			return ErrUnavailable
 		}
 		switch {
 		case t.err == nil, errors.Is(t.err, stream.ErrEnded):
-			return nil // stored, or the call was cancelled and is about to withdraw the question
+			return nil // stored, or the call was cancelled and will withdraw the question
 		case mine:
 			return t.err
 		}
 	}
 }
 
-// claim makes a the answer that is being taken for x, unless another one is: mine is
-// false then. It returns nil when x needs no answer any more.
+// claim makes a the answer that is being stored for x. If another one is, it returns that, and mine is false.
+// It returns nil if x needs no answer any more.
 func (q *pendingRequests) claim(x *pendingRequest, a Answer) (t *recording, mine bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -274,8 +269,8 @@ func (q *pendingRequests) claim(x *pendingRequest, a Answer) (t *recording, mine
 	return x.recording, true
 }
 
-// journalAnswer has the answer stored in the log of its call, and settles its fate when
-// the log has, however long that takes.
+// journalAnswer stores the answer in the log of its call, and settles t when the outcome is known, however
+// long that takes.
 func (s *streamActor) journalAnswer(x *pendingRequest, t *recording, m *codec.Message) {
 	data := append([]byte{'r'}, m.Result...)
 	if m.Kind == codec.ErrorResponse {
@@ -290,8 +285,7 @@ func (s *streamActor) journalAnswer(x *pendingRequest, t *recording, m *codec.Me
 	}
 }
 
-// settle ends t. An answer that is stored goes to the handler; after one that is not,
-// another may be taken.
+// settle ends t. A stored answer goes to the handler; after a failure another answer may be taken.
 func (q *pendingRequests) settle(x *pendingRequest, t *recording, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -304,13 +298,13 @@ func (q *pendingRequests) settle(x *pendingRequest, t *recording, err error) {
 		x.recording = nil
 	case q.open[x.id] == x:
 		q.remove(x)
-		x.ch <- t.answer // which has room for one, and gets no other
+		x.ch <- t.answer // has room for one, and gets only this one
 	}
 	close(t.over)
 }
 
-// admitPending decides on one more question to the client of a session, of which
-// parked wait already.
+// admitPending decides on one more question to the client of a session that has parked open questions
+// already.
 func (s *sessionActor) admitPending(a *quota.Account, parked int) Reason {
 	switch {
 	case quota.Over(int64(parked)+1, s.svc.Limits.Pending):
@@ -324,17 +318,17 @@ func (s *sessionActor) admitPending(a *quota.Account, parked int) Reason {
 const (
 	// maxKept is the largest answer that a session keeps, in bytes.
 	maxKept = 64 << 10
-	// shareWait is how long a call waits for the answer to another one's question,
-	// whose connection may be away, before it asks itself.
+	// shareWait bounds a call's wait for the answer to another call's question, whose connection may be away.
+	// After that the call asks itself.
 	shareWait = 10 * time.Second
 )
 
-// kept is the client's answer to a question that all calls of a session ask alike.
-// It is asked once, and again when the client says that the answer has changed.
+// kept is the client's answer to a question that all calls of a session share. It is asked once, and again
+// when the client says that the answer has changed.
 type kept struct {
 	mu     sync.Mutex // guards the rest
 	answer []byte     // nil if there is none
-	asking *shared    // the question that is being asked, nil if none is
+	asking *shared    // the question that is being asked, nil without one
 }
 
 // shared is a question that several calls wait for.
@@ -344,9 +338,8 @@ type shared struct {
 	ok     bool
 }
 
-// begin returns the answer if that is known. Else the caller is to wait for x, or,
-// when lead is set, to ask and then to end x. ask makes the caller ask though another
-// one does.
+// begin returns the answer if it is known. Otherwise the caller must wait for x or, if lead is set, ask the
+// client and then end x. ask makes the caller lead even if another call asks already.
 func (k *kept) begin(ask bool) (answer []byte, x *shared, lead bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -360,8 +353,8 @@ func (k *kept) begin(ask bool) (answer []byte, x *shared, lead bool) {
 	return nil, k.asking, true
 }
 
-// end tells those who wait for x how it ended. The answer is kept if it may be, and
-// if nothing has changed since x was asked.
+// end gives the outcome to the calls that wait for x. It keeps the answer if keep allows it and no change
+// came since x was asked.
 func (k *kept) end(x *shared, a Answer, err error, keep func([]byte) bool) {
 	k.mu.Lock()
 	if k.asking == x {
@@ -375,15 +368,15 @@ func (k *kept) end(x *shared, a Answer, err error, keep func([]byte) bool) {
 	close(x.done)
 }
 
-// forget makes the next call ask again. Whoever waits for an answer still gets it.
+// forget makes the next call ask again. Calls that wait for an answer still get it.
 func (k *kept) forget() {
 	k.mu.Lock()
 	k.answer, k.asking = nil, nil
 	k.mu.Unlock()
 }
 
-// share returns the answer that is known, or that somebody is waiting for, or that
-// ask gets. over ends the wait for another's, as ctx does.
+// share returns the kept answer, the answer that another call waits for, or the answer that ask gets. The end
+// of over or of ctx ends the wait for another call.
 func (k *kept) share(ctx, over context.Context, keep func([]byte) bool, ask func() (Answer, error)) (Answer, error) {
 	for insist := false; ; {
 		answer, x, lead := k.begin(insist)

@@ -13,29 +13,28 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// Handler is what a mounted server does with requests. The actors decide who
-// runs it and where its answer goes; it decides what the answer is.
+// Handler is a mounted server as the actors see it. The actors decide who runs it and where
+// its response goes; the Handler decides what the response is. Its methods may be called
+// from any goroutine.
 type Handler interface {
-	// Initialize settles a session: it returns the revision to speak, and the
-	// result.
+	// Initialize settles a session: it returns the revision to speak, and the result.
 	Initialize(ctx context.Context, params []byte) (Settled, []byte, *mcp.Error)
 	// Serve appends the result of c to dst. It runs on the goroutine that read
 	// the request; ctx ends when the client cancels or the node gives up.
 	Serve(ctx context.Context, c *Call, dst []byte) ([]byte, *mcp.Error)
-	// Notified is told of a client's notification; params are valid only until
-	// it returns.
+	// Notified gets a client's notification; params are valid only until it returns.
 	Notified(p *Peer, method string, params []byte)
 	// Safe reports whether a call may be run again after its node was lost.
 	Safe(method, name []byte) bool
-	// Listening decides what of a listener's filter is honoured (2026-07-28).
-	// Nothing can be sent by c.
+	// Listening decides which part of a listener's filter is honoured (2026-07-28). c
+	// cannot send.
 	Listening(ctx context.Context, c *Call) (Listening, *mcp.Error)
 	// MayAsk reports whether a call may ask its client for input.
 	MayAsk(method, name []byte) bool
-	// Opened is told that a client has begun to listen to its standalone stream;
-	// gap means that it may have missed something before.
+	// Opened is called when a client has begun to listen to its standalone stream; gap
+	// means that the client may have missed notifications before.
 	Opened(p *Peer, gap bool)
-	// Closed is told that a session was deleted or has left this node.
+	// Closed is called when a session was deleted or has left this node.
 	Closed(p *Peer)
 }
 
@@ -47,46 +46,47 @@ type Settled struct {
 	Announced    string // digest of the catalogues as the client will see them
 }
 
-// Service is one mounted server as the actors see it. Make it with NewService;
-// its fields are not changed afterwards.
+// Service is one mounted server as the actors see it. Make it with NewService; its fields
+// must not change after the first request.
 type Service struct {
 	ID      string
 	Handler Handler
 	Limits  Limits
-	// ResultMeta is the raw `_meta` of results that the actors make, since
-	// 2026-07-28; nil is none.
+	// ResultMeta is the raw `_meta` of the results that the actors make, since 2026-07-28;
+	// nil for none.
 	ResultMeta []byte
-	// Began is called when initialize has begun a session, before its client knows. Ended
-	// is called once, on a goroutine of its own, when a session that has begun is gone for
-	// good, as far as this node learns of it. Nil is nobody.
+	// Began, if not nil, is called when initialize has begun a session, before the client
+	// has its response. Ended, if not nil, is called once on a goroutine of its own when a
+	// session that has begun is gone for good, as far as this node learns of it.
 	Began func(ctx context.Context, p *Peer)
 	Ended func(p *Peer, how Ending)
-	// Hears reports whether a session may hear of updates of a resource, at the time of
-	// each. It is called in other actors' turns, by several at once, and must be quick and
-	// not panic. Nil: it may hear of all that it has subscribed to, and of what lies below.
+	// Hears reports whether a session may learn of an update of a resource; it is asked for
+	// each update. Other actors call it in their turns, several at once: it must be quick
+	// and not panic. If nil, the session learns of all resources that it has subscribed to,
+	// and of those below.
 	Hears func(p *Peer, uri string) bool
 	life  lifetime
 }
 
-// Ending is how a session has ended.
+// Ending is how a session ended.
 type Ending uint8
 
 // The ways in which sessions end.
 const (
 	Deleted      Ending = iota // by its client
 	Expired                    // by its own clock
-	Disconnected               // with the connection that it lives on
+	Disconnected               // with its connection: a bound session
 )
 
-// began tells who wants to know that a session has begun.
+// began calls Began, if there is one.
 func (svc *Service) began(ctx context.Context, p *Peer) {
 	if svc.Began != nil {
 		svc.Began(ctx, p)
 	}
 }
 
-// NewService returns a service that may be served until Node.Unmount. Limits that
-// are zero take their defaults.
+// NewService returns a service that may be served until Node.Unmount. Zero limits take
+// their defaults.
 func NewService(id string, h Handler, l Limits) *Service {
 	return &Service{ID: id, Handler: h, Limits: l.Defaults(), life: lifetime{done: make(chan struct{})}}
 }
@@ -94,55 +94,54 @@ func NewService(id string, h Handler, l Limits) *Service {
 // Input is one HTTP request as the actors see it.
 type Input struct {
 	Tenant      string // of the authenticated principal
-	Address     string // of the client, where the tenant is nobody in particular; "" else
-	Session     string // Mcp-Session-Id or the name that Connect gave, "" if absent
+	Address     string // of the client if the tenant is anonymous; otherwise ""
+	Session     string // Mcp-Session-Id, or the id that Connect gave; "" if absent
 	Version     string // MCP-Protocol-Version, "" if absent
 	LastEventID string
 	Trace       Trace
 	Conn        Conn
-	Principal   any // what Peer.Owner is to return from now on; nil changes nothing
+	Principal   any // the new value of Peer.Owner; nil keeps the old one
 
-	// Stateless says that the request is one without a session (2026-07-28): Session and
-	// LastEventID mean nothing. Over HTTP it has Exchange, which is Conn then.
+	// Stateless says that the request has no session (2026-07-28): Session and LastEventID
+	// mean nothing. Over HTTP, Exchange is set and is the same value as Conn.
 	Stateless bool
 	Exchange  Exchange
 
-	// Patient says of a connection that carries a whole session that its client
-	// waits when it has as many requests in flight as it may, and is refused only
-	// after Limits.StoreWait.
+	// Patient says that the client of a bound session waits at the limit of its requests in
+	// flight: a request is refused only after Limits.StoreWait.
 	Patient bool
 }
 
 // Trace is the W3C trace context of a request, "" where absent.
 type Trace struct{ Parent, State string }
 
-// Limits bound what one service takes on. Zero fields take the defaults of
-// Defaults, which are those of internal/limits.
+// Limits bound what one service takes on. Zero fields get the defaults of internal/limits
+// from Defaults.
 type Limits struct {
-	Grace          time.Duration // a plain answer may take this long
-	StatelessGrace time.Duration // the same since 2026-07-28, where the status waits for the handler
-	MaxCall        time.Duration // a call may run this long
-	PingEvery      time.Duration // clients are pinged this often; 0 never
-	MaxAsk         time.Duration // an answer of the client may take this long
+	Grace          time.Duration // time until the response becomes a stream
+	StatelessGrace time.Duration // Grace of stateless requests, whose status waits for the handler
+	MaxCall        time.Duration // time that a call may run
+	PingEvery      time.Duration // interval of pings to clients; 0 for none
+	MaxAsk         time.Duration // time that a client may take to answer
 	Session        session.Lifetime
-	SessionDrop    time.Duration // an unused session leaves memory after this
-	ReplayAge      time.Duration // events can be replayed for this long
+	SessionDrop    time.Duration // time until an unused session leaves memory
+	ReplayAge      time.Duration // age up to which events can be replayed
 	Stream         stream.Limits
-	Queue          int           // bytes that may wait for the log per stream
-	KeepAlive      time.Duration // a silent stream gets a comment this often
-	StoreWait      time.Duration // a POST waits this long for the store
-	ResumeWait     time.Duration // a resume is held this long
-	PerSession     int           // calls in flight per session; negative is no limit
-	Rate           float64       // calls per second and session; negative is no limit
-	Burst          int           // calls at once after a silence
-	LogRate        float64       // log messages per second and session, twice as many at once; negative is no limit
-	Streams        int           // streams with a connection per session; negative is no limit
-	Pending        int           // questions per session that wait for the client; negative is no limit
-	Depth          int           // JSON depth
-	// Subscriptions bounds the resources that a session may subscribe to; negative
-	// is no limit.
+	Queue          int           // bytes per stream that may wait for the log
+	KeepAlive      time.Duration // silence after which a stream gets a comment
+	StoreWait      time.Duration // time that a POST waits for the store
+	ResumeWait     time.Duration // time that a resume is held open
+	PerSession     int           // calls in flight per session; negative: no limit
+	Rate           float64       // calls per second and session; negative: no limit
+	Burst          int           // calls at once after an idle time
+	LogRate        float64       // log messages per second and session, twice as many at once; negative: no limit
+	Streams        int           // streams with a connection per session; negative: no limit
+	Pending        int           // questions per session that wait for the client; negative: no limit
+	Depth          int           // depth of JSON in requests
+	// Subscriptions bounds the resources that a session may subscribe to; negative: no
+	// limit.
 	Subscriptions int
-	Retry         time.Duration // what clients are told to wait before they reconnect to a call; twice that for a standalone stream
+	Retry         time.Duration // time that clients wait before they reconnect to a call; twice that for a standalone stream
 }
 
 // Defaults fills the zero fields of l.
@@ -186,24 +185,23 @@ func (l Limits) Defaults() Limits {
 	return l
 }
 
-// NodeLimits bound what a node takes on, of all its services together. Zero
-// fields take the defaults of Defaults; negative ones are no limit.
+// NodeLimits bound what a node takes on for all its services together. Zero fields get
+// their values from Defaults; negative ones are no limit.
 type NodeLimits struct {
 	Calls     int // requests in flight
 	Principal PrincipalLimits
-	Accounts  int // principals that are told apart
+	Accounts  int // principals with an account of their own
 }
 
-// PrincipalLimits bound one principal, or one address of those who are nobody in
-// particular. They are per node.
+// PrincipalLimits bound one principal, or one address of anonymous clients, per node.
 type PrincipalLimits struct {
 	Rate     float64 // calls per second
-	Burst    int     // calls at once after a silence
+	Burst    int     // calls at once after an idle time
 	Calls    int     // requests in flight
 	Streams  int     // event streams with a connection
 	Pending  int     // questions that wait for the client
 	Sessions int     // new sessions per SessionIdle
-	// SessionIdle is how long it takes until a new session no longer counts.
+	// SessionIdle is the time until a new session no longer counts.
 	SessionIdle time.Duration
 }
 
@@ -227,17 +225,17 @@ func (l NodeLimits) Defaults() NodeLimits {
 	return l
 }
 
-// ErrUnmounted is the cause that ends handlers when their service is taken off the
-// node, and what is reported of its sessions from then on.
+// ErrUnmounted is the cause that ends handlers when their service is unmounted. Afterwards
+// it is the error of the service's sessions.
 var ErrUnmounted = errors.New("the server has been unmounted")
 
-// lifetime is that of a service on this node.
+// lifetime is how long a service is mounted on this node.
 type lifetime struct {
 	over atomic.Bool
-	done chan struct{} // closed with it
+	done chan struct{} // closed when over is set
 }
 
-// ended says why a session of the service has ended.
+// ended is the error that says why a session of the service ended.
 func (svc *Service) ended() error {
 	if svc.life.over.Load() {
 		return ErrUnmounted
@@ -245,12 +243,12 @@ func (svc *Service) ended() error {
 	return ErrSessionEnded
 }
 
-// unmountSession ends a session's calls as at the end of a drain, and takes the
-// session out of memory; its record stays.
+// unmountSession ends a session's calls like the end of a drain, and removes the session
+// from memory; its record stays.
 type unmountSession struct{}
 
-// ErrTooManyPending reports that the session has as many calls waiting for its client
-// as it may: the question was not asked.
+// ErrTooManyPending reports that as many calls as may be wait for the client. The question
+// was not asked.
 var ErrTooManyPending = errors.New("too many calls wait for the client")
 
 // Question is a request to the client.
@@ -258,37 +256,37 @@ type Question struct {
 	Key    string // names the question within its call, so that a re-run finds its answer
 	Method string
 	Params []byte
-	// Keep says that all calls of the session ask this alike: they share one
-	// question, and the answer is kept if Keep returns true for it, until
-	// Peer.Forget. nil asks each time.
+	// Keep, if not nil, says that all calls of the session share this question. Its answer
+	// is kept if Keep returns true for it, until Peer.Forget. If nil, each call asks for
+	// itself.
 	Keep func(result []byte) bool
-	// Valid reports whether raw, any JSON, is an answer to the question; nil takes
-	// everything. It is asked of what comes with a request that is sent again.
+	// Valid reports whether raw, any JSON, answers the question; nil accepts everything. It
+	// is used for answers that come with a request that is sent again.
 	Valid func(raw []byte) bool
 }
 
-// Answer is what the client answered: one of the two is set. Both are copies.
+// Answer is the client's answer: either Result or Err is set. Both are copies.
 type Answer struct {
 	Result []byte
 	Err    *mcp.Error
 }
 
-// Listening is what a client gets to hear of those things that it has asked for.
+// Listening is the part of a listener's filter that the server honours.
 type Listening struct {
 	Tools, Prompts, Resources bool     // changes of the lists
-	URIs                      []string // resources whose updates it gets
-	Accepted                  []byte   // the filter as it is acknowledged, raw
-	// Changed reports whether a list has changed for this listener since it was asked
-	// last, by the method of its notification. It is called in the listener's turn.
-	// Nil: every change is one.
+	URIs                      []string // resources whose updates the listener gets
+	Accepted                  []byte   // the acknowledged filter, raw
+	// Changed reports whether a list has changed for this listener since the last call;
+	// method is that of the list's notification. It is called in the listener's turn. If
+	// nil, every change counts.
 	Changed func(method string) bool
-	// Hears reports whether the listener may hear of updates of a resource, at the time of
-	// each. It is called in other actors' turns, by several at once, and must be quick and
-	// not panic. Nil: it may hear of URIs and of what lies below.
+	// Hears reports whether the listener may learn of an update of a resource; it is asked
+	// for each update. Other actors call it in their turns, several at once: it must be
+	// quick and not panic. If nil, the listener learns of URIs and of resources below them.
 	Hears func(uri string) bool
 }
 
-// wants reports whether a notification is one that the client has asked for.
+// wants reports whether the client has asked for the notification.
 func (l *Listening) wants(method string) bool {
 	switch method {
 	case mcp.NotifyToolsListChanged:

@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// What a Store reports. Each says whether the write was done.
+// The errors of a Store. Each says whether the write was done.
 var (
 	ErrNotFound    = errors.New("actors: not found")             // nothing is stored there
 	ErrConflict    = errors.New("actors: changed meanwhile")     // not done: another revision is stored
@@ -19,41 +19,41 @@ var (
 	ErrUnavailable = errors.New("actors: store unavailable")     // unknown
 )
 
-// Store keeps what must survive: records and the event log. Its methods are
-// safe for concurrent use and return the errors above, wrapped.
+// Store keeps the data that must survive a crash: records and the event log. Its methods
+// are safe for concurrent use and return the errors above, wrapped.
 type Store interface {
-	// Get reads a record from where it is never stale.
+	// Get reads the newest version of a record.
 	Get(ctx context.Context, key string) (data []byte, rev uint64, err error)
 	Create(ctx context.Context, key string, data []byte, ttl time.Duration) (rev uint64, err error)
 	Update(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error)
 	Delete(ctx context.Context, key string, rev uint64) error
 
-	// OpenStream creates the writer record of a stream, and beside it the body
-	// of a call that may run again.
+	// OpenStream creates the writer record of a stream and, beside it, the body of a call
+	// that may run again.
 	OpenStream(ctx context.Context, stream string, rec, body []byte, ttl time.Duration) (rev uint64, err error)
 	Writer(ctx context.Context, stream string) (rec []byte, rev uint64, err error)
 	Body(ctx context.Context, stream string) ([]byte, error)
-	// Rewrite rewrites the writer record if its revision is still rev. KeepBody then
-	// gives the body the same lifetime; where body is nil it is the one that is stored.
+	// Rewrite rewrites the writer record if its revision is still rev. KeepBody then gives
+	// the body the same lifetime; a nil body keeps the stored one.
 	Rewrite(ctx context.Context, stream string, rec []byte, rev uint64, ttl time.Duration) (uint64, error)
 	KeepBody(ctx context.Context, stream string, body []byte, rev uint64, ttl time.Duration) error
-	// Append stores append num, guarded by the writer record's revision rev,
-	// and calls done once, from another goroutine. It keeps nothing of data.
+	// Append stores append num if the writer record still has revision rev. It calls done
+	// once, from another goroutine, and does not keep data.
 	Append(stream string, rev, num uint64, data []byte, done func(error))
-	// Read calls f with the stored appends from..to in order; what is missing
-	// has been evicted.
+	// Read calls f with the stored appends from..to in order; missing ones have been
+	// evicted.
 	Read(ctx context.Context, stream string, from, to uint64, f func(num uint64, data []byte)) error
 	// Tail is the number of the last append, found forward from hint.
 	Tail(ctx context.Context, stream string, hint uint64) (uint64, error)
 	EndStream(ctx context.Context, stream string) error
 
-	// Now is the clock by which the store counts lifetimes. It may jump, as it is that of a
-	// machine; it has no monotonic reading.
+	// Now is the clock by which the store counts lifetimes. It is a machine's clock and may
+	// jump; it has no monotonic reading.
 	Now() time.Time
-	// Use is how many bytes of a budget are in use, of how many; 0 of 0 where that is
-	// not known.
+	// Use returns how many bytes of a budget are in use, and its limit; both are 0 if
+	// unknown.
 	Use(b Budget) (used, limit int64)
-	// Suspended reports that this node's lease is not certain now.
+	// Suspended reports whether this node's lease is uncertain now.
 	Suspended() bool
 }
 
@@ -67,8 +67,8 @@ const (
 	budgets
 )
 
-// Conn is the client's side of one HTTP request: the transport's exchange. Its
-// methods never block, but for Room.
+// Conn is the client's side of one HTTP request: the transport's exchange. Its methods
+// never block, except Room.
 type Conn interface {
 	SetSession(id string)
 	Answer(status int, body []byte) bool
@@ -84,58 +84,57 @@ type Conn interface {
 	Gone(f func())
 }
 
-// Exchange is the Conn of a stateless request over HTTP, whose client takes it back by
+// Exchange is the Conn of a stateless request over HTTP. Its client cancels the request by
 // closing the connection.
 type Exchange interface {
 	Conn
 	// Context is done when the client is gone.
 	Context() context.Context
-	// WhenGone has f called once when Context would be done, and costs less. There is one
-	// f at a time; stop ends that, and reports whether f will not be called.
+	// WhenGone calls f once when Context would be done, and costs less. It takes one f at a
+	// time; stop cancels that and reports whether f will not be called.
 	WhenGone(f func()) (stop func() bool)
-	// AnswerLast is Answer before the goroutine that read the request is free.
+	// AnswerLast is Answer while the goroutine that read the request is still in use.
 	AnswerLast(status int, body []byte) bool
 }
 
-// Unavailable is the error of a request that cannot be served now, because the store does
-// not answer, and that may be sent again. A Handler returns it as it is: the same pointer.
-// A request that stands for itself is answered with status 503 by it. It must not be
-// changed.
+// Unavailable is the error of a request that cannot be served now because the store does
+// not answer, and that may be sent again. A Handler returns this very pointer. A stateless
+// request then gets status 503. It must not be changed.
 var Unavailable = &mcp.Error{Code: mcp.CodeInternalError, Message: "temporarily unavailable: try again shortly", Data: []byte(`{"retryAfterMs":1000}`)}
 
-// Later reports whether err says that the store has not done what it was asked, or that
-// nobody knows, while it may a moment later.
+// Later reports whether err says that the store did not do the operation, or may not have
+// done it, and that a retry may succeed.
 func Later(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrAgain) || errors.Is(err, ErrFull)
 }
 
-// answerer is where a request is answered or refused.
+// answerer takes the response or the refusal of a request.
 type answerer interface {
 	Answer(status int, body []byte) bool
 	Reject(status, code int, message string, data, id []byte, retryAfter time.Duration)
 }
 
-// replier is where a request of a session that is its connection is answered.
+// replier takes the response to a request of a bound session.
 type replier interface {
 	answerer
-	// over says that no answer comes any more.
+	// over says that no response follows.
 	over()
 }
 
-// Keys seal what clients carry for a node, so that any node can open it and nobody
-// else can read or change it. aad must be the same for both. ErrUnavailable, wrapped,
-// reports that the keys cannot be read now, so that nobody can tell whether sealed is
-// good. Any other error of Open says that it is not, and never will be.
+// Keys seal data that clients carry for a node. Any node can open it, and nobody else can
+// read or change it. aad must be the same for both. ErrUnavailable, wrapped, reports that
+// the keys cannot be read now, so that it is unknown whether sealed is good. Any other
+// error of Open says that sealed is not good and never will be.
 type Keys interface {
 	Seal(plain, aad []byte) ([]byte, error)
 	Open(sealed, aad []byte) ([]byte, error)
 }
 
-// errBadEvent stands for every event id that cannot be resumed from; the client
-// is told no more than that.
+// errBadEvent stands for every event id that cannot be resumed from; the client learns no
+// more than that.
 var errBadEvent = errors.New("actors: bad event id")
 
-// SessionKey names a session: no look-up, subject or cache goes by less.
+// SessionKey names a session. Every look-up, subject and cache uses the whole key.
 type SessionKey struct{ Tenant, Server, ID string }
 
 func (k SessionKey) record() string { return "session." + k.path() }
