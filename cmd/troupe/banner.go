@@ -9,8 +9,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// announce says where the server is and how to reach it: to a person as text, to
-// a machine that reads the log as one record.
+// announce prints the server's addresses and how to try it, as text for a person or,
+// with --log-format json, as one record of the log.
 func (s *settings) announce(w io.Writer, log *slog.Logger, node string, addr net.Addr) {
 	base := baseURL(addr, s.tlsCert != "")
 	if s.logFormat == "json" {
@@ -29,8 +29,8 @@ troupe serves MCP on %[1]s/mcp
   health    %[1]s/healthz  %[1]s/readyz
   metrics   %[1]s/metrics
 
-Give the first URL to any client that speaks "Streamable HTTP" (and %[1]s/sse to one
-that only knows "SSE"), or try it by hand:
+Give the first URL to any client that speaks "Streamable HTTP" (and %[1]s/sse to a
+client that only knows "SSE"), or try it by hand:
 
   curl -i %[1]s/mcp -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \
     -d '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"%[4]s","capabilities":{},"clientInfo":{"name":"curl","version":"1"}}}'
@@ -40,7 +40,7 @@ Ctrl-C drains and ends it.
 `, base, data, node, mcp.LatestLegacy)
 }
 
-// baseURL is where a client on this machine finds the server.
+// baseURL is the URL under which a client on this machine reaches the server.
 func baseURL(addr net.Addr, tls bool) string {
 	scheme := "http"
 	if tls {

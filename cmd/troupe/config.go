@@ -12,9 +12,9 @@ import (
 )
 
 // readConfig sets the flags of cmd that the command line leaves out to what the
-// YAML file says. The file is one mapping whose keys are names of flags. A key
-// that is none, or stands twice, and a value of the wrong kind are errors that
-// name the key and its line.
+// YAML file says. The file is one mapping whose keys are names of flags. An unknown
+// or repeated key and a value of the wrong kind are errors that name the key and
+// its line.
 func readConfig(cmd *cobra.Command, file string) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -76,7 +76,7 @@ func setEntry(cmd *cobra.Command, entry *ast.MappingValueNode, seen map[string]b
 	return nil
 }
 
-// valuesOf returns the texts to set a flag of the kind to, one after the other.
+// valuesOf returns the texts with which to set a flag of the kind, one after the other.
 func valuesOf(n ast.Node, kind string) ([]string, error) {
 	switch kind {
 	case "stringArray":
@@ -129,8 +129,8 @@ func valuesOf(n ast.Node, kind string) ([]string, error) {
 
 var errNoText = errors.New("want a text")
 
-// scalar returns the text of a node that is one: numbers, truth values, aliases
-// and tags are not.
+// scalar returns the text of a string node. Numbers, booleans, aliases and tags are
+// errors.
 func scalar(n ast.Node) (string, error) {
 	switch n := n.(type) {
 	case *ast.StringNode:

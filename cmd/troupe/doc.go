@@ -2,13 +2,14 @@
 // event streams survive a crash.
 //
 //	troupe serve      serve the demo until SIGINT or SIGTERM
-//	troupe version    print what this program is
+//	troupe stdio      serve the demo on standard input and output
+//	troupe version    print the version and the protocol revisions it speaks
 //
 // Each setting of serve is a flag, and a key of the same name in the YAML file
-// that --config names; flags win. The first SIGINT or SIGTERM drains: readiness
-// ends, calls that nobody else can end do, and then the program does, with exit
-// code 0. A second signal ends it at once with exit code 1.
+// that --config names; flags win. The first SIGINT or SIGTERM drains: /readyz
+// becomes 503, the program waits for calls that only it can end, and then ends
+// with exit code 0. A second signal ends it at once with exit code 1.
 //
-// Exit codes: 0 after a drain, 1 when the server could not start or broke, 2
+// Exit codes: 0 after a drain, 1 when the server could not start or failed, 2
 // when the command line or the configuration file is wrong.
 package main

@@ -10,8 +10,8 @@ import (
 	"github.com/troupe-run/troupe"
 )
 
-// failure is an error of a command line that was right: the program ends with 1
-// and not with 2. Its text is one line that says what to do next.
+// failure is an error after a valid command line: the program ends with exit code 1
+// and not 2. Its text is one line that says what to do next.
 type failure struct {
 	text string
 	err  error
@@ -20,7 +20,7 @@ type failure struct {
 func (f *failure) Error() string { return f.text }
 func (f *failure) Unwrap() error { return f.err }
 
-// explain turns what stopped a server into a failure that a person can act on.
+// explain turns the error that stopped a server into a failure that a person can act on.
 func explain(err error, o troupe.Options) error {
 	dir, listen := o.Dir, o.Listen
 	var text string
@@ -32,32 +32,32 @@ func explain(err error, o troupe.Options) error {
 	case errors.Is(err, troupe.ErrDamaged):
 		text = fmt.Sprintf("the data directory %s is damaged and left as it was (%s): restore it from a backup, or move it away and start with an empty one", dir, oneLine(err))
 	case errors.Is(err, troupe.ErrForeign):
-		text = fmt.Sprintf("%s holds something else than troupe's data and is left as it was: choose an empty or new directory with --data DIR", dir)
+		text = fmt.Sprintf("%s holds files that are not troupe's and is left as it was: choose an empty or new directory with --data DIR", dir)
 	case errors.Is(err, troupe.ErrExposed):
-		text = fmt.Sprintf("%s can be reached from other machines, and nothing asks who they are: listen on 127.0.0.1, or add --allow-anonymous when something in front of this server does", listen)
+		text = fmt.Sprintf("other machines can reach %s without authentication: listen on 127.0.0.1, or add --allow-anonymous if a proxy in front of this server authenticates clients", listen)
 	case errors.Is(err, syscall.EADDRINUSE):
-		text = fmt.Sprintf("something listens on %s already: stop it, or choose another address with --listen (port 0 takes a free one)", listen)
+		text = fmt.Sprintf("another process listens on %s already: stop it, or choose another address with --listen (port 0 takes a free one)", listen)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		text = fmt.Sprintf("this machine has no address %s: choose another with --listen", listen)
 	case errors.Is(err, fs.ErrPermission) && !isPathError(err):
-		text = fmt.Sprintf("not permitted (%s): choose another address with --listen, or ask for the right to it", oneLine(err))
+		text = fmt.Sprintf("not permitted (%s): choose another address with --listen, or get the permission to listen on it", oneLine(err))
 	case isPathError(err):
-		text = fmt.Sprintf("the data directory %s cannot be used (%s): choose another with --data DIR, or mend it", dir, oneLine(err))
+		text = fmt.Sprintf("the data directory %s cannot be used (%s): choose another with --data DIR, or repair it", dir, oneLine(err))
 	default:
 		text = oneLine(err)
 	}
 	return &failure{text, err}
 }
 
-// isPathError says whether a file or directory is what failed; the data
-// directory's are the only ones a server opens once its settings are checked.
+// isPathError reports whether the error is about a file or directory. Once its settings
+// are checked, a server opens only those of the data directory.
 func isPathError(err error) bool {
 	_, ok := errors.AsType[*fs.PathError](err)
 	return ok
 }
 
-// oneLine writes an error without the prefixes that tell a person nothing, and
-// joined errors beside each other.
+// oneLine returns the text of an error without the prefixes of packages, and with
+// joined errors on one line.
 func oneLine(err error) string {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "troupe: "), "cluster: ")
 	return strings.ReplaceAll(text, "\n", "; ")

@@ -54,12 +54,12 @@ func TestRunExitCodes(t *testing.T) {
 		{[]string{"perform"}, 2, "", `unknown command "perform"`},
 		{[]string{"serve", "now"}, 2, "", `unknown command "now"`},
 		{[]string{"serve", "--bogus"}, 2, "", "unknown flag: --bogus"},
-		{[]string{"serve", "--max-store", "much"}, 2, "", `"much" is no size`},
+		{[]string{"serve", "--max-store", "much"}, 2, "", `"much" is not a size`},
 		{[]string{"serve", "--memory", "--data", "x"}, 2, "", "exclude each other"},
 		{[]string{"serve", "--memory", "--listen", "0.0.0.0:0"}, 1, "", "--allow-anonymous"},
 		{[]string{"serve", "--memory", "--listen", "nowhere"}, 2, "", `listen is "nowhere"`},
 		{[]string{"serve", "--memory", "--node", "Not A Name"}, 2, "", `node is "Not A Name"`},
-		{[]string{"serve", "--data", foreign, "--listen", "127.0.0.1:0"}, 1, "", foreign + " holds something else"},
+		{[]string{"serve", "--data", foreign, "--listen", "127.0.0.1:0"}, 1, "", foreign + " holds files that are not troupe's"},
 		{[]string{"serve", "--data", file, "--listen", "127.0.0.1:0"}, 1, "", "the data directory " + file + " cannot be used"},
 	} {
 		var stdout, stderr bytes.Buffer

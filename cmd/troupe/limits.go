@@ -14,11 +14,11 @@ import (
 	table "github.com/troupe-run/troupe/internal/limits"
 )
 
-// limits are the settings that bound what the server takes on: one for each row of the
-// table that has an option.
+// limits are the settings of the server's limits: one for each row of the table that has
+// an option.
 type limits []*limit
 
-// limit is what one of them is set to; the kind of the row says which value counts.
+// limit is the value of one setting; the kind of the row says which field holds it.
 type limit struct {
 	row   *table.Row
 	count count
@@ -27,12 +27,12 @@ type limit struct {
 	time  time.Duration
 }
 
-// limitGroups are the flags of limits that no other group shows, in the order of the
-// table.
+// limitGroups returns the flags of limits that no other group shows, in the order of
+// the table.
 func limitGroups(shown []flagGroup) []flagGroup {
 	titles := map[table.Section]string{
 		table.Session:   "A session; a number of 0 is no limit",
-		table.Principal: "A principal, or an address of those who are nobody in particular; 0 is no limit",
+		table.Principal: "A principal, or the address of anonymous clients; 0 is no limit",
 	}
 	var groups []flagGroup
 	for _, s := range table.Sections() {
@@ -76,7 +76,7 @@ func (l *limits) register(cmd *cobra.Command) {
 	}
 }
 
-// value is what l is set to.
+// value is the flag value of l.
 func (l *limit) value() float64 {
 	switch l.row.Kind {
 	case table.Rate:
@@ -89,7 +89,7 @@ func (l *limit) value() float64 {
 	return float64(l.count)
 }
 
-// text is what l is set to as a message has it.
+// text is the value of l as messages write it.
 func (l *limit) text() string {
 	switch l.row.Kind {
 	case table.Rate:
@@ -102,7 +102,7 @@ func (l *limit) text() string {
 	return l.count.String()
 }
 
-// check refuses limits that are out of bounds. A size of 0 is one that was not set.
+// check refuses limits that are out of bounds. A size of 0 was not set.
 func (l limits) check() error {
 	for _, x := range l {
 		if x.row.Kind == table.Size && x.size == 0 {
@@ -115,8 +115,8 @@ func (l limits) check() error {
 	return nil
 }
 
-// options sets the limits in o, where 0 stands for a default and a negative number
-// for none. The rows name the fields, so that a new limit needs no line here.
+// options sets the limits in o, where 0 means the default and a negative number no
+// limit. The rows name the fields, so that a new limit needs no line here.
 func (l limits) options(o *troupe.Options) {
 	fields := reflect.ValueOf(o).Elem()
 	for _, x := range l {
@@ -143,7 +143,7 @@ type count int
 func (c *count) Set(text string) error {
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || n < 0 {
-		return fmt.Errorf("%q is no number: want a whole one from 0 to 2147483647", text)
+		return fmt.Errorf("%q is not a number: want a whole number from 0 to 2147483647", text)
 	}
 	*c = count(n)
 	return nil
@@ -161,7 +161,7 @@ type perSecond float64
 func (r *perSecond) Set(text string) error {
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(n >= 0 && n <= 1e9) || n > 0 && n < 1e-6 {
-		return fmt.Errorf("%q is no rate: want a number per second, such as 100 or 0.5, or 0 for no limit", text)
+		return fmt.Errorf("%q is not a rate: want a number per second, such as 100 or 0.5, or 0 for no limit", text)
 	}
 	*r = perSecond(n)
 	return nil

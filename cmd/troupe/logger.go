@@ -5,8 +5,7 @@ import (
 	"log/slog"
 )
 
-// logger returns the structured log that the settings ask for, which check has
-// accepted.
+// logger returns the structured log of the settings, which check has accepted.
 func (s *settings) logger(w io.Writer) *slog.Logger {
 	level, _ := s.level()
 	o := &slog.HandlerOptions{Level: level}

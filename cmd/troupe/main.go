@@ -18,7 +18,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		Use:   "troupe",
 		Short: "A runtime for MCP servers whose sessions survive a crash",
 		Long: "troupe serves the Model Context Protocol. Sessions and event streams are kept in a data directory,\n" +
-			"so that clients find them again after the process was killed and started anew.",
+			"so that clients go on with them after the process was killed and started again.",
 		Example: `  troupe serve                  serve the demo on http://127.0.0.1:8080/mcp
   troupe stdio                  serve it to the client that starts this process
   troupe serve --help           see what can be set

@@ -11,8 +11,8 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 )
 
-// newMetrics returns where the runtime reports to and what shows it, together
-// with figures of the Go runtime and the process.
+// newMetrics returns the meter provider that the runtime reports to, and the handler
+// that serves its metrics beside those of the Go runtime and the process.
 func newMetrics() (*sdkmetric.MeterProvider, http.Handler, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// networks is a flag of address ranges that may be repeated. An address is a range
-// of one.
+// networks is a flag of address ranges that may be repeated. A single address is a
+// range of one address.
 type networks []netip.Prefix
 
 func (n *networks) String() string {
@@ -18,7 +18,7 @@ func (n *networks) String() string {
 	return strings.Join(all, ",")
 }
 
-// Type is what a config file has for it: a list of texts.
+// Type names the kind of the flag: in a config file it is a list of texts.
 func (n *networks) Type() string { return "stringArray" }
 
 func (n *networks) Set(text string) error {

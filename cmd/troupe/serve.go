@@ -21,7 +21,7 @@ func serveCommand(stderr io.Writer) *cobra.Command {
 		Short: "Serve the demo over HTTP",
 		Long: "Serves the demo, which has every feature, at /mcp, and at /sse for clients of 2024-11-05, with /healthz,\n" +
 			"/readyz and /metrics beside it.\n" +
-			"Sessions and event streams are kept in the data directory: kill the process, start it again, and\n" +
+			"The data directory keeps sessions and event streams: kill the process, start it again, and\n" +
 			"clients go on where they were.",
 		Example: `  troupe serve                                        on 127.0.0.1:8080, data in ~/.local/state/troupe
   troupe serve --memory --listen 127.0.0.1:0          to try something: no data, any free port
@@ -63,7 +63,7 @@ func (s *settings) serve(ctx context.Context, stderr io.Writer) error {
 	o.Telemetry.MeterProvider, o.Telemetry.Metrics = provider, handler
 	go func() {
 		sig := <-signals
-		o.Log.Info("ending after what is under way; a second signal ends it at once", "signal", sig.String())
+		o.Log.Info("draining: waiting for running calls; a second signal ends the process at once", "signal", sig.String())
 		cancel()
 		<-signals
 		os.Exit(1)
@@ -86,10 +86,10 @@ func (s *settings) serve(ctx context.Context, stderr io.Writer) error {
 	return nil
 }
 
-// tuneGC lets the heap grow to three times what is live instead of twice before
-// it is collected. A server of many small requests on a small live heap spends
-// much of its time collecting otherwise, and the memory that this costs is small
-// for the same reason. GOGC and GOMEMLIMIT stay the operator's.
+// tuneGC lets the heap grow to three times the live heap, instead of twice, before
+// a collection. A server of many small requests on a small live heap would otherwise
+// spend much of its time collecting. The extra memory is small, because the live heap
+// is. GOGC and GOMEMLIMIT stay the operator's.
 func tuneGC() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(200)

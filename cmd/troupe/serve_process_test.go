@@ -266,7 +266,7 @@ func TestKilledProcess(t *testing.T) {
 func TestSecondSignalProcess(t *testing.T) {
 	t.Parallel()
 	p := start(t, "--memory", "--drain-delay", "1h")
-	p.request(t, "GET", "/healthz", "", "") // or else nobody would be there to wait for
+	p.request(t, "GET", "/healthz", "", "") // without a witness the drain would not wait
 	p.signal(t, syscall.SIGINT)
 	p.await(t, "a second signal ends it at once")
 	if status, _, _ := p.request(t, "GET", "/healthz", "", ""); status != http.StatusOK {

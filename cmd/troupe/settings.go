@@ -19,7 +19,7 @@ import (
 	"github.com/troupe-run/troupe/examples/everything"
 )
 
-// settings are what can be set for serve, by flag or by file.
+// settings are the settings of serve, by flag or by file.
 type settings struct {
 	listen         string
 	allowAnonymous bool
@@ -43,13 +43,13 @@ type settings struct {
 	config    string
 }
 
-// settingGroups are the flags in the order in which the help shows them.
+// settingGroups are the flags of serve, in the order of the help.
 var settingGroups = slices.Concat(ownGroups, limitGroups(ownGroups))
 
 var ownGroups = []flagGroup{
-	{"Where and to whom", []string{"listen", "allow-anonymous", "allow-origin", "allow-host", "trusted-proxy", "tls-cert", "tls-key"}},
-	{"What is kept", []string{"data", "memory", "max-store", "sync"}},
-	{"How it serves and ends", []string{"conformance", "page-size", "grace", "stateless-grace", "retry", "ping-every", "drain-delay", "drain-wait"}},
+	{"Addresses and access", []string{"listen", "allow-anonymous", "allow-origin", "allow-host", "trusted-proxy", "tls-cert", "tls-key"}},
+	{"Storage", []string{"data", "memory", "max-store", "sync"}},
+	{"Serving and ending", []string{"conformance", "page-size", "grace", "stateless-grace", "retry", "ping-every", "drain-delay", "drain-wait"}},
 	{"This node", []string{"node", "lease", "log-level", "log-format", "config"}},
 }
 
@@ -58,31 +58,31 @@ var ownGroups = []flagGroup{
 func (s *settings) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&s.listen, "listen", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
-	f.BoolVar(&s.allowAnonymous, "allow-anonymous", false, "let other machines in though nothing asks who they are")
+	f.BoolVar(&s.allowAnonymous, "allow-anonymous", false, "serve other machines without authentication")
 	f.StringArrayVar(&s.allowOrigins, "allow-origin", nil, "`origin` of web pages that may call, beside the server's own; may be repeated")
 	f.StringArrayVar(&s.allowHosts, "allow-host", nil, "`host` name that the server answers to; may be repeated (any, but only loopback names on a loopback address)")
-	f.Var(&s.trustedProxies, "trusted-proxy", "`CIDR` of proxies whose Forwarded or X-Forwarded-For says who a client is; may be repeated")
+	f.Var(&s.trustedProxies, "trusted-proxy", "`CIDR` of proxies whose Forwarded or X-Forwarded-For names the client; may be repeated")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "`file` with the certificate; serves https")
 	f.StringVar(&s.tlsKey, "tls-key", "", "`file` with the certificate's key")
 
 	f.StringVar(&s.data, "data", "", "data `directory` ($XDG_STATE_HOME/troupe, else ~/.local/state/troupe)")
 	f.BoolVar(&s.memory, "memory", false, "keep everything in memory: nothing survives the process")
-	f.DurationVar(&s.sync, "sync", time.Second, "`time` between flushes to the disk, which is what a power cut may cost; 0s acknowledges nothing before it is flushed")
+	f.DurationVar(&s.sync, "sync", time.Second, "`time` between flushes to the disk: a power cut may lose as much; 0s flushes each write before it is acknowledged")
 
-	f.BoolVar(&s.conformance, "conformance", false, "serve the tools that the official conformance suite calls, too")
+	f.BoolVar(&s.conformance, "conformance", false, "also serve the tools that the official conformance suite calls")
 	s.pageSize = 100
 	f.Var(&s.pageSize, "page-size", "`number` of items in one page of a list")
 
-	f.StringVar(&s.node, "node", "", "`name` of this node (the one that the data directory has)")
-	f.StringVar(&s.logLevel, "log-level", "info", "least `level` to log: debug, info, warn or error")
+	f.StringVar(&s.node, "node", "", "`name` of this node (the name stored in the data directory)")
+	f.StringVar(&s.logLevel, "log-level", "info", "lowest `level` to log: debug, info, warn or error")
 	f.StringVar(&s.logFormat, "log-format", "text", "`format` of the log: text or json")
 	f.StringVar(&s.config, "config", "", "YAML `file` with any of these settings; flags win")
 	s.limits.register(cmd)
 	f.SortFlags = false
 }
 
-// check refuses settings that mean nothing, and settles where the data lies.
-// byFlag says which settings are from the command line.
+// check refuses invalid settings, and decides where the data lies. byFlag reports
+// whether a setting is from the command line.
 func (s *settings) check(byFlag func(name string) bool) error {
 	if err := checkListen(s.listen); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (s *settings) check(byFlag func(name string) bool) error {
 		return err
 	}
 	if s.memory && s.data != "" {
-		// What the command line says outweighs what the file says.
+		// The command line wins over the file.
 		switch data, memory := byFlag("data"), byFlag("memory"); {
 		case data == memory:
 			return errors.New("data and memory exclude each other: set one of them")
@@ -132,11 +132,11 @@ func (s *settings) check(byFlag func(name string) bool) error {
 	return err
 }
 
-// nodeName is what the store takes for the name of a node.
+// nodeName matches the node names that the store accepts.
 var nodeName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
-// checkListen refuses what is no address at all; whether it can be listened on is
-// seen when it is tried.
+// checkListen refuses a text that is not an address. Whether the server can listen on
+// it shows when it tries.
 func checkListen(address string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err == nil {
@@ -148,8 +148,8 @@ func checkListen(address string) error {
 	return nil
 }
 
-// defaultData is the data directory by the XDG base directory specification,
-// which has relative paths ignored.
+// defaultData is the data directory by the XDG base directory specification, by
+// which relative paths are ignored.
 func defaultData() (string, error) {
 	if state := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
 		return filepath.Join(state, "troupe"), nil
@@ -175,7 +175,7 @@ func (s *settings) level() (slog.Level, error) {
 	return 0, fmt.Errorf("log-level is %q: want debug, info, warn or error", s.logLevel)
 }
 
-// demo is the server that is served.
+// demo returns the server to serve.
 func (s *settings) demo() *troupe.Server {
 	o := troupe.ServerOptions{PageSize: int(s.pageSize)}
 	if s.conformance {
@@ -184,8 +184,8 @@ func (s *settings) demo() *troupe.Server {
 	return everything.NewWith(o)
 }
 
-// options are the settings as the library takes them, where 0 stands for a
-// default and a negative time for none.
+// options returns the settings as the library takes them, where 0 means the default
+// and a negative time none.
 func (s *settings) options() troupe.Options {
 	o := troupe.Options{
 		Dir: s.data, Listen: s.listen, AllowAnonymous: s.allowAnonymous,

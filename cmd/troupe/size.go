@@ -8,7 +8,7 @@ import (
 )
 
 // size is a number of bytes as a person writes it: 512, 4MiB, 8GiB, 10GB. Zero
-// stands for the default.
+// means the default.
 type size int64
 
 var sizeUnits = []struct {
@@ -30,7 +30,7 @@ func (s *size) Set(text string) error {
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n <= 0 || n > math.MaxInt64/unit {
-		return fmt.Errorf("%q is no size: want a whole number above 0 with a unit, such as 8GiB or 500MB", text)
+		return fmt.Errorf("%q is not a size: want a whole number above 0 with a unit, such as 8GiB or 500MB", text)
 	}
 	*s = size(n * unit)
 	return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-run/troupe"
 )
 
-// stdioGroups are the settings that stdio has of serve's.
+// stdioGroups are the settings that stdio shares with serve.
 var stdioGroups = []flagGroup{
 	{"Requests", []string{"max-body", "max-depth", "max-batch", "max-uri", "max-call", "max-ask", "log-rate", "ping-every", "calls-per-session", "pending-per-session", "subscriptions-per-session", "max-queued", "page-size", "conformance", "drain-wait"}},
 	{"This process", []string{"log-level", "log-format", "config"}},
@@ -43,8 +43,8 @@ func stdioCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	}
 	all := new(cobra.Command)
 	s.register(all)
-	// What the host shows of a server's standard error looks like a fault to its user.
-	_ = all.Flags().Set("log-level", "warn") // a level that there is
+	// A host shows a server's standard error to its user, to whom any line looks like a fault.
+	_ = all.Flags().Set("log-level", "warn") // cannot fail: the level exists
 	for _, g := range stdioGroups {
 		for _, name := range g.names {
 			f := all.Flags().Lookup(name)
@@ -61,7 +61,7 @@ func (s *settings) serveStdio(ctx context.Context, stdin io.Reader, stdout, stde
 	tuneGC()
 	ctx, cancel := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer cancel()
-	// A client that is gone shows as a failed write, and not as the end of the process.
+	// A client that is gone causes a failed write, and does not end the process.
 	signal.Ignore(syscall.SIGPIPE)
 	o := s.options()
 	o.Log = s.logger(stderr)

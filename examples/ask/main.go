@@ -1,5 +1,5 @@
 // Command ask has tools that ask the user: one to fill in a form, one to open a URL
-// for what must not pass through the client.
+// for data that must not pass through the client.
 //
 //	$ go run ./examples/ask
 //	$ go run ./examples/try answer '{"action":"accept","content":{"size":"L"}}' tools/call '{"name":"order"}'
@@ -13,9 +13,9 @@
 //	notifications/elicitation/complete {"elicitationId":"bill-7"}
 //	{"content":[{"type":"text","text":"paid"}]}
 //
-// The handlers know nothing of revisions. A client of 2025-06-18 is asked as one of
-// 2025-11-25 is, and one of 2026-07-28, which has no requests of servers, sends its own
-// again with the answer; try does that in each.
+// The handlers are the same for all revisions. Clients of 2025-06-18 and 2025-11-25 get
+// a request from the server. In 2026-07-28 servers send no requests: the client sends its
+// own again with the answer. The client try does the right thing in each.
 //
 //	$ go run ./examples/try revision 2025-06-18 answer '{"action":"accept","content":{"size":"L"}}' tools/call '{"name":"order"}'
 //	elicitation/create {"message":"Which size?","requestedSchema":{"type":"object","properties":{"size":{"type":"string","title":"Size","enum":["S","M","L"]}},"required":["size"]}}
@@ -24,8 +24,8 @@
 //	elicitation/create {"mode":"form","message":"Which size?","requestedSchema":{"type":"object","properties":{"size":{"type":"string","title":"Size","enum":["S","M","L"]}},"required":["size"]}}
 //	{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"ask","version":"1.0.0"}},"content":[{"type":"text","text":"ordered size L"}]}
 //
-// A client that cannot be asked is refused before the handler runs, which is what Needs
-// is for, and told why: 2025-03-26 has no elicitation at all.
+// Because of Needs, a client that cannot ask its user is refused before the handler
+// runs, and the error says why: 2025-03-26 has no elicitation at all.
 //
 //	$ go run ./examples/try revision 2025-03-26 tools/call '{"name":"order"}'
 //	{"code":-32600,"message":"the client must declare: elicitation.form (revision 2025-03-26 has no elicitation.form)","data":{"requiredCapabilities":{"elicitation":{"form":{}}}}}
@@ -59,13 +59,13 @@ func main() {
 			}
 			return "ordered size " + filled.Size, nil
 		})
-	troupe.AddTool(srv, troupe.Tool{Name: "pay", Description: "Has the user pay.", Needs: mcp.CapClientElicitationURL},
+	troupe.AddTool(srv, troupe.Tool{Name: "pay", Description: "Asks the user to pay.", Needs: mcp.CapClientElicitationURL},
 		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
 			r, err := call.ElicitURL(ctx, "Please pay here.", "bill-7", "https://example.com/pay/7")
 			if err != nil || r.Action != mcp.ElicitAccept {
 				return "not paid", err
 			}
-			return "paid", call.ElicitationComplete(ctx, "bill-7") // once the page has told us
+			return "paid", call.ElicitationComplete(ctx, "bill-7") // once the page reports the payment
 		})
 
 	rt, err := troupe.New(troupe.Options{Listen: os.Getenv("LISTEN")}) // if empty, 127.0.0.1:8080

@@ -1,5 +1,5 @@
-// Command completion completes the arguments of a prompt while the user types them;
-// what the other arguments are already counts.
+// Command completion completes the arguments of a prompt while the user types them,
+// and takes the values of the other arguments into account.
 //
 //	$ go run ./examples/completion
 //	$ go run ./examples/try completion/complete '{"ref":{"type":"ref/prompt","name":"visit"},"argument":{"name":"country","value":"No"}}'

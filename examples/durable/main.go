@@ -1,14 +1,14 @@
 // Command durable keeps its sessions, streams and calls in a directory. Start it, start
-// a call in another terminal, and while it counts kill the server in a third, by the
-// number of its process that it has logged:
+// a call in another terminal, and while the call counts kill the server in a third, by
+// the process number in the server's log:
 //
 //	go run ./examples/durable
 //	go run ./examples/try tools/call '{"name":"count","_meta":{"progressToken":"t"}}'
 //	kill -9 NUMBER
 //
-// Start it again. The client comes back by itself, in its session, and gets the rest:
-// count is Safe to run again, so it was, and what had been sent was not sent again. The
-// tool once may not run twice, so its calls end with error -32010 instead.
+// Start it again. The client comes back by itself, in its session, and gets the rest.
+// The tool count is Safe, so its call runs again, and repeats no message that was sent
+// before. The tool once may not run twice: its calls end with error -32010 instead.
 package main
 
 import (

@@ -13,9 +13,9 @@ type askInput struct {
 	Question string `json:"question" jsonschema:"what to ask the user"`
 }
 
-// addAsk adds a question that may be asked by a second run of the call, and one that
-// stands for what must not happen twice: with its process a call of ask_once is lost,
-// and its client is told so.
+// addAsk adds ask, whose calls may run again, and ask_once, which stands for actions
+// that must not happen twice: if its process dies, a call of ask_once is lost, and its
+// client gets error -32010.
 func addAsk(s *troupe.Server) {
 	form := mcp.FormSchema{
 		Properties: []mcp.Property{{Name: "answer", Schema: &mcp.StringSchema{Title: "Answer"}}},

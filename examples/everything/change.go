@@ -16,11 +16,11 @@ type changeInput struct {
 	What string `json:"what" jsonschema:"the list to change: tools, prompts, resources or templates"`
 }
 
-// extra is the name of what change adds and takes away.
+// extra is the name of the items that change adds and removes.
 const extra = "extra"
 
-// addChange adds what makes the server tell its clients of changes: updates of
-// resources, and lists that grow and shrink.
+// addChange adds tools that make the server announce changes: updates of resources,
+// and lists that grow and shrink.
 func addChange(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{
 		Name:        "touch",

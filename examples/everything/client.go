@@ -18,8 +18,8 @@ type enterInput struct {
 	Visited bool   `json:"visited,omitempty" jsonschema:"whether the user has"`
 }
 
-// addClient adds what else a tool may want of its client: whether it is there,
-// its roots, and that its user opens a URL, during the call or before it.
+// addClient adds tools with the other requests to a client: a ping, its roots, and
+// that its user opens a URL, during the call or before it.
 func addClient(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{
 		Name:        "ping",

@@ -11,9 +11,9 @@ import (
 // suggestions are what the arguments of one prompt complete to.
 var suggestions = []string{"testing", "test value 1", "test value 2", "paris", "park", "party"}
 
-// complete offers what begins with the text typed so far, and nothing for
-// prompts and resources that have no suggestions. What another argument of the
-// prompt is already is not offered again.
+// complete offers the suggestions that begin with the text typed so far, and none for
+// prompts and resources without suggestions. It does not offer a value that another
+// argument of the prompt has already.
 func complete(_ context.Context, _ *troupe.Call, p mcp.CompleteParams) (mcp.Completion, error) {
 	fits := []string{}
 	if p.Ref.Type == mcp.RefPrompt && p.Ref.Name == promptWithArguments {
@@ -26,7 +26,7 @@ func complete(_ context.Context, _ *troupe.Call, p mcp.CompleteParams) (mcp.Comp
 	return mcp.NewCompletion(fits), nil
 }
 
-// settled reports whether an argument that is settled already has the value.
+// settled reports whether an argument of the context has the value.
 func settled(p mcp.CompleteParams, value string) bool {
 	if p.Context == nil {
 		return false

@@ -14,7 +14,7 @@ type countInput struct {
 	DelayMS int64 `json:"delay_ms"`
 }
 
-// countSchema is written out because inference knows no bounds.
+// countSchema is written out because an inferred schema has no bounds.
 const countSchema = `{"type":"object","properties":{
 	"to":{"type":"integer","minimum":0,"maximum":1000000,"description":"the last number"},
 	"delay_ms":{"type":"integer","minimum":0,"maximum":60000,"description":"milliseconds before each number, 0 if absent"}

@@ -1,6 +1,5 @@
 // Package everything is a server that shows every feature of troupe at least
-// once: the demo that the command troupe serves, with tools that are good to try
-// by hand, such as echo, count, sleep, ask and tick. NewConformance adds the tools
+// once. It is the demo that the command troupe serves, with tools to try by hand, such as echo, count, sleep, ask and tick. NewConformance adds the tools
 // that the official conformance suite calls; its resources and prompts are there
 // in any case. The file tools.txt lists the tools, for the tests of this package
 // and of the clients that call them.

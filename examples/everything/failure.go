@@ -7,8 +7,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// addFailure adds a tool that fails in the way the model should see: a result
-// that is an error. Returning an error from the handler does the same.
+// addFailure adds a tool whose failure the model sees: a result with isError.
+// Returning an error from the handler does the same.
 func addFailure(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{
 		Name:        "test_error_handling",

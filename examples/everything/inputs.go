@@ -11,8 +11,9 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// addInputs adds tools that need something of the client before they can answer. They are written once: a client with a session is sent requests, one of
-// 2026-07-28 gets questions in a result and calls again with the answers.
+// addInputs adds tools that need input from the client before they can answer. They are
+// written once: a client with a session gets requests, and a client of 2026-07-28 gets
+// the questions in a result and calls again with the answers.
 func addInputs(s *troupe.Server) {
 	add := func(name, description string, needs mcp.Capability, ask func(ctx context.Context, call *troupe.Call) (string, error)) {
 		troupe.AddTool(s, troupe.Tool{Name: "test_input_required_result_" + name, Description: description, Needs: needs, Rerun: troupe.Safe},
@@ -62,7 +63,7 @@ func addInputs(s *troupe.Server) {
 		color, err := filledIn(ctx, call, "step2", "Step 2: What is your favorite color?", "color", &mcp.StringSchema{})
 		return fmt.Sprintf("%s likes %s", name, color), err
 	})
-	// It asks for what the client declares, whatever that is, and so needs nothing.
+	// It asks only for capabilities that the client declares, so it has no Needs.
 	add("capabilities", "Asks for whatever the client can answer.", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
 		can := call.Peer().Capabilities()
 		var questions []troupe.Question

@@ -19,8 +19,8 @@ type measures struct {
 	Words      int `json:"words" jsonschema:"its parts between white space"`
 }
 
-// addMeasure adds a tool whose results are structured, and which has all that
-// can be said of a tool: a title, annotations and an icon.
+// addMeasure adds a tool with structured results and every descriptive member of a
+// tool: a title, annotations and an icon.
 func addMeasure(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{
 		Name:        "measure",

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// pause waits for d, or until ctx ends, whose cause it then returns.
+// pause waits for d. If ctx ends first, it returns the cause of ctx.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

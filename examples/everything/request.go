@@ -8,16 +8,16 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// regionSchema has its argument repeated in the header Mcp-Param-Region, where what
-// lies between the client and the server can route by it.
+// regionSchema makes clients repeat the argument in the header Mcp-Param-Region, so that
+// a proxy between the client and the server can route by it.
 const regionSchema = `{"type":"object","properties":{"region":{"type":"string","description":"where to run","x-mcp-header":"Region"}},"additionalProperties":false}`
 
 type regionInput struct {
 	Region string `json:"region"`
 }
 
-// addRequests adds tools that depend on what a request says of itself since
-// 2026-07-28: capabilities, a log level, headers.
+// addRequests adds tools that depend on what each request declares since 2026-07-28:
+// capabilities, a log level, headers.
 func addRequests(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{
 		Name:        "test_missing_capability",

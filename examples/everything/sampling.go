@@ -14,7 +14,7 @@ type samplingInput struct {
 	Prompt string `json:"prompt" jsonschema:"what to ask the client's model"`
 }
 
-// lookSchema is that of a tool that the client's model may use.
+// lookSchema is the schema of a tool that the client's model may use.
 const lookSchema = `{"type":"object","properties":{"what":{"type":"string"}},"required":["what"]}`
 
 // addSampling adds a tool that asks the client's model for a message.
@@ -42,7 +42,7 @@ func addSampling(s *troupe.Server) {
 	})
 }
 
-// addDelegate adds a tool that asks the client's model for the use of a tool.
+// addDelegate adds a tool that asks the client's model which tool it would use.
 func addDelegate(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{
 		Name:        "delegate",

@@ -8,8 +8,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// contactSchema uses what JSON Schema 2020-12 has beyond plain types. Clients
-// get it byte for byte.
+// contactSchema uses JSON Schema 2020-12 beyond plain types. Clients get it byte for
+// byte.
 const contactSchema = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object",` +
 	`"$defs":{"address":{"$anchor":"addressDef","type":"object","properties":{"street":{"type":"string"},"city":{"type":"string"}}}},` +
 	`"properties":{"name":{"type":"string"},"address":{"$ref":"#/$defs/address"},"contactMethod":{"type":"string","enum":["phone","email"]},"phone":{"type":"string"},"email":{"type":"string"}},` +

@@ -5,11 +5,11 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// New returns the demo, to be mounted by a Runtime.
+// New returns the demo, for Runtime.Mount.
 func New() *troupe.Server { return NewWith(troupe.ServerOptions{}) }
 
-// NewWith is New with options of the caller's, such as an ID of its own where a
-// Runtime has several. What they leave out is as in New.
+// NewWith is New with the caller's options, such as an ID where a Runtime has several
+// servers. Options that are left out are as in New.
 func NewWith(o troupe.ServerOptions) *troupe.Server {
 	s := empty(o)
 	addDemo(s)
@@ -36,7 +36,7 @@ func empty(o troupe.ServerOptions) *troupe.Server {
 	return troupe.NewServer(mcp.Implementation{Name: "everything", Title: "Troupe: everything", Version: "1.0.0"}, &o)
 }
 
-// addDemo adds what is good to try by hand, and all resources and prompts.
+// addDemo adds the tools to try by hand, and all resources and prompts.
 func addDemo(s *troupe.Server) {
 	addEcho(s)
 	addMeasure(s)

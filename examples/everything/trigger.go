@@ -7,15 +7,15 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// transient is the name of what the trigger tools add and take away.
+// transient is the name of the items that the trigger tools add and remove.
 const transient = "test_transient"
 
-// untilTold is how long it stays, in milliseconds: changes within 50 ms are told as
-// one, and one that undoes the other is none.
+// untilTold is how long an item stays, in milliseconds. The server announces changes
+// within 50 ms as one, and does not announce an addition that is undone within them.
 const untilTold = 300
 
-// addTriggers adds tools that change a list and change it back, so that those who
-// listen are told and the list is as it was.
+// addTriggers adds tools that change a list and change it back, so that listening
+// clients get an announcement and the list stays as it was.
 func addTriggers(s *troupe.Server) {
 	trigger := func(name, description string, add, remove func()) {
 		troupe.AddTool(s, troupe.Tool{Name: name, Description: description},

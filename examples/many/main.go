@@ -1,5 +1,5 @@
-// Command many has a hundred servers in one Runtime, each with limits of its own, and
-// one more whose tools add and remove servers while it serves.
+// Command many has a hundred servers in one Runtime, each with its own limits, and one
+// more whose tools add and remove servers while the program serves.
 //
 //	$ go run ./examples/many
 //	$ URL=http://127.0.0.1:8080/shop-7 go run ./examples/try tools/call '{"name":"name"}'
@@ -42,8 +42,8 @@ func newShop(id string) (*troupe.Server, error) {
 	return srv, nil
 }
 
-// open mounts a shop at a path of its name. The name is a client's: what is wrong with it is
-// an error and no panic.
+// open mounts a shop at a path of its name. The name comes from a client, so that a bad name
+// must be an error and not a panic.
 func open(rt *troupe.Runtime, id string) error {
 	srv, err := newShop(id)
 	if err != nil {

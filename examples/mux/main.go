@@ -1,6 +1,6 @@
-// Command mux adds a server to a program that has routes, middleware and an http.Server
-// of its own, below /agents/, for who brings a token. At SIGTERM it lets calls end, or go
-// on in the next process, before it ends.
+// Command mux adds an MCP server, below /agents/, to a program that has its own routes,
+// middleware and http.Server. Callers need a token. At SIGTERM the program lets calls end,
+// or go on in the next process, before it ends.
 //
 //	$ go run ./examples/mux
 //	$ curl -s http://127.0.0.1:8080/
@@ -29,7 +29,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// authenticate says who makes a request: sessions of others do not exist for them.
+// authenticate returns the principal of a request. The sessions of other principals do
+// not exist for it.
 func authenticate(r *http.Request) (troupe.Principal, error) {
 	if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer letmein")) == 0 {
 		return troupe.Principal{}, errors.New("wrong token")

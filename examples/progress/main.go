@@ -1,5 +1,5 @@
-// Command progress has a tool that tells how far it is, logs, and ends when its
-// client cancels it.
+// Command progress has a tool that reports progress, logs, and ends when its client
+// cancels it.
 //
 //	$ go run ./examples/progress
 //	$ go run ./examples/try tools/call '{"name":"copy","arguments":{"files":2},"_meta":{"progressToken":"t"}}'
@@ -31,7 +31,7 @@ import (
 
 func main() {
 	srv := troupe.NewServer(mcp.Implementation{Name: "progress", Version: "1.0.0"}, nil)
-	troupe.AddTool(srv, troupe.Tool{Name: "copy", Description: "Seems to copy files."},
+	troupe.AddTool(srv, troupe.Tool{Name: "copy", Description: "Pretends to copy files."},
 		func(ctx context.Context, call *troupe.Call, in struct {
 			Files int `json:"files"`
 		}) (string, error) {
@@ -42,7 +42,7 @@ func main() {
 					log.Printf("copy ended: %v", context.Cause(ctx))
 					return "", context.Cause(ctx)
 				}
-				_ = call.Progress(ctx, float64(n), float64(in.Files), fmt.Sprintf("file %d", n)) // if the client asked for it
+				_ = call.Progress(ctx, float64(n), float64(in.Files), fmt.Sprintf("file %d", n)) // sent only if the client asked for progress
 			}
 			return "copied", call.Log(ctx, mcp.LevelInfo, "copy", map[string]int{"files": in.Files})
 		})

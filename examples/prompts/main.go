@@ -1,4 +1,4 @@
-// Command prompts has a prompt with arguments, of which one is required.
+// Command prompts has a prompt with arguments. One of them is required.
 //
 //	$ go run ./examples/prompts
 //	$ go run ./examples/try prompts/list '{}'

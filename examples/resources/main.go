@@ -1,5 +1,5 @@
-// Command resources has one resource, a template for more of them, and a tool that
-// changes them and tells the clients that have subscribed.
+// Command resources has one resource, a template for more, and a tool that changes
+// them and notifies the clients that have subscribed.
 //
 //	$ go run ./examples/resources
 //	$ go run ./examples/try resources/read '{"uri":"notes://all"}' resources/read '{"uri":"notes://2"}'

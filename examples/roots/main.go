@@ -1,5 +1,5 @@
-// Command roots has a tool that asks for the client's roots. They are asked for once
-// in a session, and again when the client says that they have changed.
+// Command roots has a tool that asks for the client's roots. The server asks once in a
+// session, and again when the client announces that they have changed.
 //
 //	$ go run ./examples/roots
 //	$ go run ./examples/try answer '{"roots":[{"uri":"file:///src"}]}' tools/call '{"name":"where"}' tools/call '{"name":"where"}' notifications/roots/list_changed '{}' tools/call '{"name":"where"}'

@@ -1,5 +1,6 @@
-// Command stdio serves the same server over HTTP, or to the program that starts it,
-// over standard input and output, if its argument is stdio. It logs to standard error.
+// Command stdio serves a server over HTTP. With the argument stdio it serves the same
+// server to the program that starts it, over standard input and output, and logs to
+// standard error.
 //
 //	$ go run ./examples/stdio
 //	$ go run ./examples/try tools/call '{"name":"greet","arguments":{"name":"Ada"}}'

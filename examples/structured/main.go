@@ -1,6 +1,6 @@
-// Command structured has a typed tool: its input and output schemas are inferred
-// from Go types, arguments are checked before the handler runs, and what it returns
-// is sent as structured content, with a text for clients that know no better.
+// Command structured has a typed tool. Troupe infers its input and output schemas from
+// Go types, checks arguments before the handler runs, and sends the handler's result as
+// structured content, with a text for older clients.
 //
 //	$ go run ./examples/structured
 //	$ go run ./examples/try tools/call '{"name":"weather","arguments":{"city":"Oslo"}}'

@@ -18,21 +18,21 @@ type client struct {
 	url, token   string
 	revision     string
 	capabilities string
-	answer       string // to every question
+	answer       string // the answer to every question
 	cancel       int    // after so many messages of the next request, if not 0
 	session      string
 	id           int          // of the last request
-	heard        chan message // what comes on the session's own stream
+	heard        chan message // messages on the session's standalone stream
 }
 
-// A message is a JSON-RPC message as far as it matters here.
+// A message has the members of a JSON-RPC message that this program reads.
 type message struct {
 	ID                    json.RawMessage
 	Method                string
 	Params, Result, Error json.RawMessage
 }
 
-// begin opens the session, and its own stream, unless it has.
+// begin opens the session and its standalone stream, once.
 func (c *client) begin() {
 	if c.session != "" {
 		return
@@ -53,7 +53,7 @@ func (c *client) begin() {
 	go events(own.Body, func(m message) bool { c.heard <- m; return true })
 }
 
-// request sends a request and handles what comes until its answer has.
+// request sends a request and handles messages until its response has come.
 func (c *client) request(method, params string) {
 	c.id++
 	res := c.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, c.id, method, params))
@@ -81,7 +81,7 @@ func (c *client) request(method, params string) {
 	}
 }
 
-// resume asks for what comes after an event until the server is back.
+// resume asks for the events after one, again and again until the server is back.
 func (c *client) resume(last string) *http.Response {
 	for began := time.Now(); time.Since(began) < patience; time.Sleep(200 * time.Millisecond) {
 		res, err := c.send(http.MethodGet, "", last)
@@ -108,7 +108,7 @@ func (c *client) handle(m message) {
 	}
 }
 
-// post sends a message. more are headers beside the usual ones.
+// post sends a message. more are additional headers.
 func (c *client) post(body string, more ...http.Header) *http.Response {
 	res, err := c.send(http.MethodPost, body, "", more...)
 	if err != nil {
@@ -137,7 +137,7 @@ func (c *client) send(method, body, last string, more ...http.Header) (*http.Res
 	return http.DefaultClient.Do(req)
 }
 
-// refused prints a response that is no event stream: an answer, or a refusal.
+// refused prints a response that is not an event stream: a result or a refusal.
 func refused(res *http.Response) {
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
@@ -152,8 +152,8 @@ func refused(res *http.Response) {
 	fmt.Printf("%s%s\n", m.Result, m.Error)
 }
 
-// events hands on the messages of an event stream until one is enough or the
-// stream ends, and returns the id of the last.
+// events passes on the messages of an event stream until the caller has enough or the
+// stream ends, and returns the last event id.
 func events(body io.Reader, enough func(message) bool) (last string) {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, 16<<20)

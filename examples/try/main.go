@@ -1,13 +1,14 @@
 // Command try is a client to try the other examples with. It begins a session,
 // sends a request for each pair of arguments, a method and its params, and prints
-// every message that comes. It goes on where it was when the server comes back.
+// every message that it gets. When the server restarts, it resumes where it was.
 //
 //	go run ./examples/try tools/list '{}' tools/call '{"name":"greet"}'
 //
-// Some words are not methods: revision sets the protocol's, declare what the client
-// declares, answer the result that questions of the server get, cancel after how many
-// messages the next request is cancelled; listen waits for so many messages on the
-// session's own stream. URL and TOKEN in the environment say where to and who.
+// Some words are not methods. revision sets the protocol revision, declare the client's
+// capabilities, and answer the answer to the server's questions. cancel says after how
+// many messages to cancel the next request, and listen for how many messages to wait on
+// the standalone stream. The environment variables URL and TOKEN set the endpoint and the
+// Authorization header.
 package main
 
 import (
@@ -20,7 +21,7 @@ import (
 	"time"
 )
 
-// patience is how long to wait for a server that is gone or has nothing to say.
+// patience is how long to wait for a server that is gone or silent.
 const patience = 30 * time.Second
 
 func main() {

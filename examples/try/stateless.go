@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// stateless is the revision whose requests need no session: each says for itself what
-// the client is, in its params and its headers.
+// stateless is the revision whose requests need no session: each names the client, in
+// its params and its headers.
 const stateless = "2026-07-28"
 
-// standing sends a request that stands for itself. What the server needs to know for
-// it, it asks for in the answer: the request is sent again then, with that.
+// standing sends a stateless request. If the response asks for input, standing sends the
+// request again with the answers.
 func (c *client) standing(method, params string) {
 	members := make(map[string]json.RawMessage)
 	if err := json.Unmarshal([]byte(params), &members); err != nil {
@@ -53,14 +53,14 @@ func (c *client) standing(method, params string) {
 	}
 }
 
-// A need is an answer that asks for more.
+// A need is a result that asks for input.
 type need struct {
 	ResultType    string
 	InputRequests map[string]message
 	RequestState  json.RawMessage
 }
 
-// answerTo prints what comes of a request, and returns what it needs, if it does.
+// answerTo prints the response to a request, and returns its need, if it has one.
 func (c *client) answerTo(res *http.Response) (needed *need) {
 	defer res.Body.Close()
 	take := func(m message) bool {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Alerts are the warnings for a state, such as CA, one a line.
+// Alerts returns the warnings for a state, such as CA, one a line.
 func Alerts(ctx context.Context, state string) (string, error) {
 	var found struct {
 		Features []struct {
@@ -28,7 +28,7 @@ func Alerts(ctx context.Context, state string) (string, error) {
 	return cmp.Or(b.String(), "no alerts\n"), nil
 }
 
-// Forecast is the weather to come at a place, a line for each part of a day.
+// Forecast returns the weather forecast of a place, a line for each part of a day.
 func Forecast(ctx context.Context, latitude, longitude float64) (string, error) {
 	var point struct{ Properties struct{ Forecast string } }
 	if err := get(ctx, fmt.Sprintf("/points/%g,%g", latitude, longitude), &point); err != nil {
@@ -49,7 +49,7 @@ func Forecast(ctx context.Context, latitude, longitude float64) (string, error) 
 	return b.String(), nil
 }
 
-// get reads JSON from a path of the service, or from a whole address that it gave.
+// get reads JSON from a path of the service, or from a full URL that the service gave.
 func get(ctx context.Context, path string, into any) error {
 	if strings.HasPrefix(path, "/") {
 		path = cmp.Or(os.Getenv("WEATHER_API"), "https://api.weather.gov") + path

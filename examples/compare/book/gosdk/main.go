@@ -1,5 +1,5 @@
-// Command gosdk asks a user twice, with the official Go SDK. The handler is called once for each answer: what it knows
-// by then goes through the client, which could change it, so that it is signed.
+// Command gosdk asks a user twice, with the official Go SDK. The handler runs once for each answer. Its state
+// goes through the client, which could change it, so the handler signs it.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command mcpgo asks a user twice, with mcp-go. The handler is called once for each answer: what it knows by then goes
-// through the client, which could change it, so that it is signed.
+// Command mcpgo asks a user twice, with mcp-go. The handler runs once for each answer. Its state goes through the client,
+// which could change it, so the handler signs it.
 package main
 
 import (

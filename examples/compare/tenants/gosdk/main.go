@@ -1,4 +1,4 @@
-// Command gosdk has fifty servers behind one address, each for who brings its token, with the official Go SDK.
+// Command gosdk has fifty servers behind one address, each for callers with its token, with the official Go SDK.
 // At SIGTERM it lets calls end.
 package main
 
@@ -19,7 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// verify knows the tenant by the token "tenant-7" of /7/mcp.
+// verify accepts the token of a tenant: "tenant-7" for /7/mcp.
 func verify(_ context.Context, token string, r *http.Request) (*auth.TokenInfo, error) {
 	tenant := "tenant-" + strings.Trim(path.Dir(r.URL.Path), "/")
 	if token != tenant {

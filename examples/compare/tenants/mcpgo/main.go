@@ -1,4 +1,4 @@
-// Command mcpgo has fifty servers behind one address, each for who brings its token, with mcp-go. At SIGTERM it
+// Command mcpgo has fifty servers behind one address, each for callers with its token, with mcp-go. At SIGTERM it
 // lets calls end.
 package main
 
@@ -21,7 +21,7 @@ import (
 
 type callerKey struct{}
 
-// authenticated lets in who has the token "tenant-7" of /7/mcp.
+// authenticated lets in requests with the token of a tenant: "tenant-7" for /7/mcp.
 func authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		tenant := "tenant-" + strings.Trim(path.Dir(r.URL.Path), "/")

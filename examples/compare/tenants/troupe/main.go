@@ -1,4 +1,4 @@
-// Command troupe has fifty servers behind one address, each for who brings its token, with Troupe. At SIGTERM it
+// Command troupe has fifty servers behind one address, each for callers with its token, with Troupe. At SIGTERM it
 // lets calls end.
 package main
 
@@ -18,7 +18,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// authenticate knows the tenant by the token "tenant-7" of /7/mcp.
+// authenticate accepts the token of a tenant: "tenant-7" for /7/mcp.
 func authenticate(r *http.Request) (troupe.Principal, error) {
 	tenant := "tenant-" + strings.Trim(path.Dir(r.URL.Path), "/")
 	if r.Header.Get("Authorization") != "Bearer "+tenant {
