@@ -1,20 +1,19 @@
 package toolschema
 
-// decimal is the value of a number as JSON writes it, so that 42, 42.0 and 4.2e1 are
-// equal: digits without zeros at either end, times ten to the power of exp. Zero has
-// no digits.
+// decimal is the value of a JSON number, so that 42, 42.0 and 4.2e1 are equal: digits
+// without zeros at either end, times ten to the power of exp. Zero has no digits.
 type decimal struct {
 	negative bool
-	n        int // digits
+	n        int // number of digits
 	exp      int
 	digits   [maxDigits]byte
 }
 
-// maxDigits is far beyond what an integer may have that a header can carry.
+// maxDigits is far more than the digits of an integer that a header can carry.
 const maxDigits = 24
 
-// parseDecimal reads a number; it is false for what is none by the grammar of JSON,
-// and for more digits or a larger exponent than anything that is compared has.
+// parseDecimal reads a number. It returns false if s is no JSON number, or has more digits
+// or a larger exponent than any number that is compared.
 func parseDecimal[T string | []byte](s T) (d decimal, ok bool) {
 	i, zeros := 0, 0
 	if i < len(s) && s[i] == '-' {
@@ -94,7 +93,7 @@ func parseDecimal[T string | []byte](s T) (d decimal, ok bool) {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// safe reports whether d is no integer beyond those that every JSON parser keeps.
+// safe reports whether every JSON parser keeps d: it is no integer beyond 2^53-1.
 func (d *decimal) safe() bool {
 	const most = "9007199254740991" // 2^53-1
 	if d.exp < 0 || d.n+d.exp < len(most) {

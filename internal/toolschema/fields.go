@@ -10,16 +10,16 @@ import (
 // structField is a field of a struct, or of a struct embedded in it, that is a member of
 // its JSON object.
 type structField struct {
-	reflect.StructField // its Index leads there from the outer struct
+	reflect.StructField // its Index leads to the field from the outer struct
 	name                string
-	tagged              bool // the name is from a json tag
+	tagged              bool // a json tag gives the name
 	optional            bool // it may be left out
-	quoted              bool // the value stands in a string
+	quoted              bool // the value is written as a string
 	pointer             bool // it lies in an embedded pointer
 	unreachable         bool // that pointer is to an unexported type
 }
 
-// embedded is a struct whose fields count as those of the struct that it is embedded in.
+// embedded is an embedded struct whose fields count as those of the outer struct.
 type embedded struct {
 	of          reflect.Type
 	index       []int
@@ -27,11 +27,11 @@ type embedded struct {
 	unreachable bool
 }
 
-// structFields returns the members of t's JSON object in the order of their
-// declaration. It follows encoding/json: of members with one name the least deeply
-// embedded counts, or the only one of these with a tag, or none.
+// structFields returns the members of t's JSON object in the order of their declaration. It
+// follows encoding/json: of the members with one name the least deeply embedded one counts;
+// at equal depth the only one with a tag, or none.
 func structFields(t reflect.Type) []structField {
-	byName := map[string][]structField{} // those at the least depth where there is one
+	byName := map[string][]structField{} // the fields at the least depth that has the name
 	seen := map[reflect.Type]bool{}
 	for level := []embedded{{of: t}}; len(level) > 0; {
 		found := map[string][]structField{}
@@ -65,8 +65,8 @@ func structFields(t reflect.Type) []structField {
 	return out
 }
 
-// memberOf looks at the n-th field of an embedded struct. It returns a member, a struct
-// whose fields are members, or neither.
+// memberOf reads the n-th field of an embedded struct. It returns a member, a struct whose
+// fields are members, or neither.
 func memberOf(e embedded, n int) (*structField, *embedded) {
 	f := e.of.Field(n)
 	inner := f.Type
@@ -102,7 +102,7 @@ func memberOf(e embedded, n int) (*structField, *embedded) {
 	return member, nil
 }
 
-// dominant returns the field that counts of those that have one name and one depth.
+// dominant returns the field that counts among those of one name and depth.
 func dominant(fields []structField) (structField, bool) {
 	if tagged := slices.DeleteFunc(slices.Clone(fields), func(f structField) bool { return !f.tagged }); len(tagged) > 0 {
 		fields = tagged
@@ -110,12 +110,12 @@ func dominant(fields []structField) (structField, bool) {
 	return fields[0], len(fields) == 1
 }
 
-// quotable reports whether the option "string" of a json tag means something for a kind.
+// quotable reports whether a json tag's option "string" applies to the kind.
 func quotable(k reflect.Kind) bool {
 	return k == reflect.Bool || k == reflect.String || reflect.Int <= k && k <= reflect.Float64
 }
 
-// memberName reports whether encoding/json takes the name of a json tag.
+// memberName reports whether encoding/json accepts the name of a json tag.
 func memberName(name string) bool {
 	for _, c := range name {
 		if !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune("!#$%&()*+-./:;<=>?@[]^_{|}~ ", c) {

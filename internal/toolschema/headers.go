@@ -14,12 +14,12 @@ import (
 // header is an argument that clients since 2026-07-28 repeat in a header, so that
 // proxies between them and the server can route by it (server/tools, "x-mcp-header").
 type header struct {
-	key  string   // of the header, canonical
-	path []string // of the argument
+	key  string   // the header's name, canonical
+	path []string // the path of the argument
 }
 
-// Headers are the arguments of a tool that clients repeat in headers, by header. Nil
-// is a tool that has none.
+// Headers are the arguments of a tool that clients repeat in headers, one for each header.
+// It is nil for a tool without any.
 type Headers []header
 
 const (
@@ -27,9 +27,9 @@ const (
 	headerPrefix     = "Mcp-Param-"
 )
 
-// add takes the annotation of a schema that the chain of properties leads to, if it
-// has one. It fails where the annotation breaks the rules: clients must not show such a
-// tool to their users.
+// add adds the annotation of a schema, if it has one, where path is the chain of properties
+// that leads to the schema. It fails if the annotation breaks the rules: clients must not
+// show such a tool to their users.
 func (hs *Headers) add(schema map[string]any, path []string) error {
 	annotation, ok := schema[headerAnnotation]
 	if !ok {
@@ -74,11 +74,11 @@ func (hs Headers) sort() {
 	slices.SortFunc(hs, func(a, b header) int { return cmp.Compare(a.key, b.key) })
 }
 
-// Check holds the headers of a call against its arguments, a valid JSON object or nil:
-// a proxy that reads only the headers must not see another call than the server, which
-// reads the body (basic/transports/streamable-http, "Server Behavior for Custom
-// Headers"). The keys of sent are canonical, as net/http has them. It allocates nothing
-// unless a value is encoded or does not fit, or the argument is long and has escapes.
+// Check compares the headers of a call with its arguments, a valid JSON object or nil: a
+// proxy that reads only the headers must see the same call as the server, which reads the
+// body (basic/transports/streamable-http, "Server Behavior for Custom Headers"). The keys of
+// sent are canonical, as in net/http. It allocates only if a value is encoded or does not
+// fit, or if the argument is long and has escapes.
 func (hs Headers) Check(sent map[string][]string, args []byte) error {
 	for i := range hs {
 		h := &hs[i]
@@ -89,18 +89,18 @@ func (hs Headers) Check(sent map[string][]string, args []byte) error {
 	return nil
 }
 
-// What is wrong with a header; the argument's name follows.
+// The faults of a header; the argument's name follows.
 var (
-	errHeaderMissing   = errors.New("is missing, although there is the argument")
-	errHeaderAlone     = errors.New("is there, although there is no argument")
+	errHeaderMissing   = errors.New("is missing, although the call has the argument")
+	errHeaderAlone     = errors.New("is there, although the call lacks the argument")
 	errHeaderTwice     = errors.New("is there more than once, for the argument")
-	errHeaderMalformed = errors.New("has characters that no header may have, or says that it is base64 and is not, for the argument")
+	errHeaderMalformed = errors.New("has characters that no header may have, or is marked as base64 and is not, for the argument")
 	errHeaderDiffers   = errors.New("does not match the argument")
 	errHeaderUnsafe    = errors.New("cannot carry integers beyond 2^53-1, as in the argument")
 )
 
-// argument returns the raw value that the header repeats, nil for none. Objects and
-// lists have no form in a header: the schema refuses them.
+// argument returns the raw value that the header repeats, or nil if there is none. A header
+// cannot carry objects and lists: the schema refuses them.
 func (h *header) argument(args []byte) []byte {
 	value := args
 	for _, name := range h.path {

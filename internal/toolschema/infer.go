@@ -18,8 +18,8 @@ import (
 	"github.com/troupe-run/troupe/codec"
 )
 
-// direction says whether values of a type are read or written. The two differ where a
-// type has a method for one of them.
+// direction says whether values of a type are decoded or encoded. The schemas differ where a
+// type has a method for only one of them.
 type direction uint8
 
 const (
@@ -27,13 +27,13 @@ const (
 	encoded                  // results
 )
 
-// inferred holds the schemas of Go types that have been asked for, as json.RawMessage.
+// inferred caches the schemas of Go types, as json.RawMessage.
 var inferred [2]sync.Map // by direction, then by reflect.Type
 
-// InferArguments returns the JSON schema of a tool's arguments of type t: of the JSON
-// that codec.Unmarshal decodes into it. A pointer stands for what it points to. It fails
-// as [InferResult] does, and for types that are not JSON objects. Callers share the
-// result and must not change it.
+// InferArguments returns the JSON schema of a tool's arguments of type t: of the JSON that
+// codec.Unmarshal decodes into it. A pointer counts as the type it points to. It fails as
+// [InferResult] does, and for types that are not JSON objects. Callers share the result and
+// must not change it.
 func InferArguments(t reflect.Type) (json.RawMessage, error) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -45,11 +45,11 @@ func InferArguments(t reflect.Type) (json.RawMessage, error) {
 	return s, err
 }
 
-// InferResult returns the JSON schema of a tool's structured content of type t: of the
-// JSON that codec.Marshal writes for a pointer to such a value. Descriptions are from
-// jsonschema tags. It fails for types without a form in JSON, for recursive ones, and
-// where it cannot know the form, because a type has a MarshalJSON method of its own.
-// Callers share the result and must not change it.
+// InferResult returns the JSON schema of a tool's structured content of type t: of the JSON
+// that codec.Marshal writes for a pointer to such a value. Descriptions come from jsonschema
+// tags. It fails for types without a form in JSON, for recursive ones, and for types with
+// their own MarshalJSON method, whose form it cannot know. Callers share the result and must
+// not change it.
 func InferResult(t reflect.Type) (json.RawMessage, error) { return inferredFor(encoded, t) }
 
 func inferredFor(d direction, t reflect.Type) (json.RawMessage, error) {
@@ -78,8 +78,8 @@ type inference struct {
 	open      map[reflect.Type]bool // the named types that lead here
 }
 
-// of returns the schema of t. addressable says whether encoding calls methods of a
-// pointer to such a value: it does not where the value lies in a map.
+// of returns the schema of t. addressable says whether the encoder calls the methods of a
+// pointer to such a value: it does not for values of a map.
 func (i *inference) of(t reflect.Type, addressable bool) (*infer.Schema, error) {
 	nullable := false
 	for t.Kind() == reflect.Pointer {
@@ -105,8 +105,8 @@ func (i *inference) of(t reflect.Type, addressable bool) (*infer.Schema, error) 
 	return s, nil
 }
 
-// known are the types of the standard library that encode themselves, in a form that
-// their documentation promises. Those that have only text methods need no line.
+// known are the types of the standard library that encode themselves, in a form that their
+// documentation promises. Types with only text methods need no line.
 var known = map[reflect.Type]infer.Schema{
 	reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
 	reflect.TypeFor[json.RawMessage](): {},
@@ -115,15 +115,15 @@ var known = map[reflect.Type]infer.Schema{
 	reflect.TypeFor[slog.Level]():      {Type: "string"},
 }
 
-// The methods by which a type decides about its form, by direction.
+// The methods by which a type decides its form, by direction.
 var (
 	jsonMethods = [2]reflect.Type{reflect.TypeFor[json.Unmarshaler](), reflect.TypeFor[json.Marshaler]()}
 	textMethods = [2]reflect.Type{reflect.TypeFor[encoding.TextUnmarshaler](), reflect.TypeFor[encoding.TextMarshaler]()}
 	methodNames = [2]string{"UnmarshalJSON", "MarshalJSON"}
 )
 
-// byMethod returns the schema of a type that is known or has methods for its form, and
-// nil for others.
+// byMethod returns the schema of a type that is known or has methods for its form. It
+// returns nil for other types.
 func (i *inference) byMethod(t reflect.Type, addressable bool) (*infer.Schema, error) {
 	asJSON, asText := i.has(t, jsonMethods), i.has(t, textMethods)
 	if i.direction == encoded && !addressable && (asJSON || asText) &&
@@ -178,8 +178,8 @@ func (i *inference) byKind(t reflect.Type, addressable bool) (*infer.Schema, err
 	return nil, fmt.Errorf("%v has no form in JSON", t)
 }
 
-// ofInteger returns the schema of a kind of integer. The bounds of 64 bits are not in it:
-// clients read them as floats, which do not have them.
+// ofInteger returns the schema of a kind of integer. It omits the bounds of 64 bits: clients
+// read them as floats, which cannot hold them.
 func ofInteger(k reflect.Kind) *infer.Schema {
 	within := func(least, most float64) *infer.Schema {
 		return &infer.Schema{Type: "integer", Minimum: &least, Maximum: &most}
@@ -213,7 +213,7 @@ func (i *inference) ofMap(t reflect.Type) (*infer.Schema, error) {
 	return &infer.Schema{Type: "object", AdditionalProperties: values}, err
 }
 
-// textKey reports whether keys of type t of a map are read or written by its methods.
+// textKey reports whether the methods of a map's key type t read or write its keys.
 func (i *inference) textKey(t reflect.Type) bool {
 	if i.direction == encoded {
 		return t.Implements(textMethods[encoded]) // keys have no pointers either
@@ -229,8 +229,8 @@ func (i *inference) ofSlice(t reflect.Type) (*infer.Schema, error) {
 	return &infer.Schema{Types: []string{"null", "array"}, Items: items}, err
 }
 
-// assignment is how a jsonschema tag may not begin: other readers of such tags have a
-// meaning for it.
+// assignment matches how a jsonschema tag must not begin: other readers of such tags give it
+// a meaning.
 var assignment = regexp.MustCompile("^[^ \t\n]*=")
 
 func (i *inference) ofStruct(t reflect.Type, addressable bool) (*infer.Schema, error) {
@@ -260,7 +260,7 @@ func (i *inference) ofField(f structField, addressable bool) (*infer.Schema, err
 	if err != nil {
 		return nil, err
 	}
-	if f.quoted { // what has text methods is a string anyway
+	if f.quoted { // a type with text methods is a string anyway
 		s = &infer.Schema{Type: "string"}
 		if f.Type.Kind() == reflect.Pointer {
 			s = &infer.Schema{Types: []string{"null", "string"}}

@@ -18,14 +18,14 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 )
 
-// schemaURL names a tool's schema while it is compiled. Nothing is ever read from
-// there, and no error names it.
+// schemaURL names a tool's schema while it is compiled. Nothing is read from it, and no
+// error names it.
 const (
 	schemaBase = "https://tool.invalid/"
 	schemaURL  = schemaBase + "schema.json"
 )
 
-// readable says in the words of the schema's author what names schemaURL.
+// readable replaces the names of schemaURL in errors by words for the schema's author.
 var readable = strings.NewReplacer(`in schema "`+schemaURL+`"`, "in the schema", `"`+schemaURL+`#"`, "the schema", `"`+schemaURL+`#`, `"#`, `"`+schemaURL+`"`, "the schema", schemaURL+"#", "#",
 	schemaURL, "the schema", schemaBase, "")
 
@@ -36,17 +36,17 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("references to other documents are not followed: %s", url)
 }
 
-// A Schema is a JSON schema that tools are registered with. All methods may be called
-// from any goroutine.
+// A Schema is a JSON schema of a registered tool. All methods may be called from any
+// goroutine.
 //
-// Its compiled form takes some hundred bytes for each of its members, so that a Schema
-// has it only once it has validated something, and Schemas with the same text share it.
+// Its compiled form takes some hundred bytes for each of its members. So a Schema has it
+// only once it has validated something, and Schemas with the same text share it.
 type Schema struct {
 	text     json.RawMessage
 	compiled atomic.Pointer[checker]
 }
 
-// Arguments returns the schema of a tool's arguments, and which of them clients repeat
+// Arguments returns the schema of a tool's arguments, and the arguments that clients repeat
 // in headers. It fails unless text is a schema of objects. The dialect is that of its
 // $schema member, by default 2020-12. The caller must not change text afterwards.
 func Arguments(text json.RawMessage) (*Schema, Headers, error) {
@@ -74,15 +74,15 @@ func Result(text json.RawMessage) (*Schema, error) {
 	return &Schema{text: text}, nil
 }
 
-// Form returns the schema of the answers to a form. In these a string must have the form
-// that "format" names, which is a remark in other schemas. It fails unless text is a
+// Form returns the schema of the answers to a form. There a string must have the form that
+// "format" names; in other schemas "format" is only a remark. It fails unless text is a
 // schema. The caller must not change text afterwards.
 func Form(text json.RawMessage) (*Schema, error) {
 	s, err := Result(text)
 	if err != nil {
 		return nil, err
 	}
-	c, err := newChecker(text, true) // not shared with schemas of the same text
+	c, err := newChecker(text, true) // not shared with other schemas of the same text
 	if err != nil {
 		return nil, errors.New(readable.Replace(err.Error()))
 	}
@@ -111,7 +111,7 @@ func register(text json.RawMessage, root func(doc any) error, visit func(map[str
 	return nil
 }
 
-// compiled holds the compiled schemas that somebody in the process uses.
+// compiled holds the compiled schemas that are in use.
 var compiled compiledSchemas
 
 // InUse returns how many compiled schemas the process holds.
@@ -122,7 +122,7 @@ func InUse() int {
 }
 
 type compiledSchemas struct {
-	mu  sync.Mutex // guards all
+	mu  sync.Mutex // guards all fields
 	all map[[sha256.Size]byte]weak.Pointer[checker]
 }
 
@@ -149,7 +149,7 @@ func (c *compiledSchemas) get(text json.RawMessage) (*checker, error) {
 	return s, nil
 }
 
-// drop forgets a compiled schema that nobody uses any more.
+// drop removes a compiled schema that is no longer in use.
 func (c *compiledSchemas) drop(key [sha256.Size]byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,8 +158,8 @@ func (c *compiledSchemas) drop(key [sha256.Size]byte) {
 	}
 }
 
-// compile returns the compiled form of a schema's text. Where formats is set, a string that
-// has not the form which a "format" names does not fit; else such members are remarks.
+// compile returns the compiled form of a schema's text. With formats, a string must have the
+// form that a "format" names; without, such members are remarks.
 func compile(text json.RawMessage, formats bool) (*jsonschema.Schema, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
@@ -177,15 +177,15 @@ func compile(text json.RawMessage, formats bool) (*jsonschema.Schema, error) {
 	return c.Compile(schemaURL)
 }
 
-// Validate holds raw, which must be valid JSON, against the schema. Its error names up
-// to 20 faults, each with its place, in at most 4 KiB. Validation whose work grows faster
-// than the size of raw has a budget, and fails when that is used up.
+// Validate checks raw, which must be valid JSON, against the schema. Its error names up to
+// 20 faults, each with its place, in at most 4 KiB. Where the work may grow faster than the
+// size of raw, validation has a budget, and fails when that is used up.
 func (s *Schema) Validate(raw []byte) error {
 	c := s.compiled.Load()
 	if c == nil {
 		var err error
 		if c, err = compiled.get(s.text); err != nil {
-			return err // it was compiled before
+			return err // an error of compiling, which was tried before
 		}
 		s.compiled.Store(c)
 	}
@@ -204,19 +204,19 @@ func (s *Schema) Validate(raw []byte) error {
 	return faults(fault)
 }
 
-// Bounds of the text that says how arguments do not fit. Nobody reads more, and a
-// schema with alternatives can find a fault for each in each of thousands of values.
+// Bounds of the text that says how arguments do not fit. Nobody reads more, and a schema
+// with alternatives can find a fault for each of them in thousands of values.
 var (
 	maxFaults    = limits.Faults.Value()
 	maxFaultText = limits.FaultText.Value()
 )
 
-// faults says what does not fit, each with its place.
+// faults names the faults of a value, each with its place.
 func faults(err *jsonschema.ValidationError) error {
 	left := maxFaults
 	prune(err, &left)
-	// The first line names the schema, which says nothing to a caller; the
-	// others name each fault and its place.
+	// The first line names the schema, which tells a caller nothing; the others name each
+	// fault and its place.
 	_, text, ok := strings.Cut(err.Error(), "\n")
 	if !ok {
 		return err

@@ -3,18 +3,17 @@ package toolschema
 import "fmt"
 
 // Bounds of a schema that is registered (2026-07-28, basic/index, "Composition-Keyword
-// Resource Use"): a schema of another server may be made to keep whoever compiles it
-// busy.
+// Resource Use"): another server may send a schema that takes very long to compile.
 const (
 	maxSchemaDepth = 64
 	maxSubschemas  = 10000
 )
 
-// holds says what the value of a keyword of JSON Schema is.
+// holds is what the value of a keyword of JSON Schema may be.
 type holds uint8
 
 const (
-	holdsUnknown holds = iota // no keyword of any draft: $ref may lead into it
+	holdsUnknown holds = iota // not a keyword of any draft: $ref may lead into it
 	holdsData
 	holdsSchema // one, or a list of them
 	holdsSchemas
@@ -39,14 +38,14 @@ var keywords = map[string]holds{
 // A schemaWalk goes through the schemas in a document.
 type schemaWalk struct {
 	count int
-	// visit is called for each schema. path is the chain of properties that leads to
-	// it, and nil for the root and for schemas that are reached in another way. It is
-	// valid until visit returns.
+	// visit is called for each schema. path is the chain of properties that leads to it; it
+	// is nil for the root and for schemas reached in another way. It is valid until visit
+	// returns.
 	visit func(schema map[string]any, path []string) error
 }
 
-// walk goes through a decoded document. It fails as visit does, and when the bounds
-// are exceeded.
+// walk visits the schemas of a decoded document. It fails as visit does, and when a bound is
+// exceeded.
 func (w *schemaWalk) walk(doc any) error { return w.schema(doc, []string{}, 1) }
 
 func (w *schemaWalk) schema(v any, path []string, depth int) error {
@@ -99,7 +98,7 @@ func (w *schemaWalk) schema(v any, path []string, depth int) error {
 	return nil
 }
 
-// each goes through a schema, or a list of them, that no property leads to.
+// each visits a schema, or a list of them, that no property leads to.
 func (w *schemaWalk) each(v any, depth int) error {
 	list, ok := v.([]any)
 	if !ok {

@@ -11,13 +11,13 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 )
 
-// Bounds of the work that one validation may take, for whoever sends arguments that
-// are made to take long (2026-07-28, basic/index, "Composition-Keyword Resource Use").
-// A step is one schema held against one value, or one member of a value that was.
+// Bounds of the work of one validation, because a client may send arguments that are made to
+// take long (2026-07-28, basic/index, "Composition-Keyword Resource Use"). A step is one
+// schema checked against one value, or one member of a value that was checked.
 const (
 	minSteps     = 1 << 13 // however small the value
 	stepsPerByte = 4
-	maxUncounted = 64 // schemas that one value may be held against without counting
+	maxUncounted = 64 // schemas that one value may be checked against without counting
 )
 
 var (
@@ -26,7 +26,7 @@ var (
 	maxExponent = limits.Exponent.Value()
 )
 
-// What a value is refused for before it is known whether it fits.
+// Refusals of a value before it is known whether it fits.
 var (
 	errMuchWork  = errors.New("too many combinations would have to be tried")
 	errBadNumber = errors.New("a number is too long or its exponent too large")
@@ -36,9 +36,9 @@ var (
 // checker is a compiled schema.
 type checker struct {
 	text    json.RawMessage
-	formats bool // they are asserted
+	formats bool // "format" is asserted
 	schema  *jsonschema.Schema
-	spread  float64   // schemas that one value may be held against; infinite where a schema refers to itself
+	spread  float64   // schemas that one value may be checked against; infinite where a schema refers to itself
 	copies  sync.Pool // of *countedSchema
 }
 
@@ -54,10 +54,10 @@ func newChecker(text json.RawMessage, formats bool) (*checker, error) {
 	return &checker{text: text, formats: formats, schema: s, spread: spread}, nil
 }
 
-// check holds v, which was size bytes of JSON, against the schema. The steps of most
-// schemas grow with the size alone, and are not counted. Of those that refer to
-// themselves, or hold one value against very many schemas, a copy is used that counts,
-// and that no other goroutine has meanwhile.
+// check checks v, which was size bytes of JSON, against the schema. The steps of most
+// schemas grow only with the size, and are not counted. For a schema that refers to itself,
+// or checks one value against very many schemas, check uses a copy that counts, and that no
+// other goroutine uses meanwhile.
 func (c *checker) check(v any, size int) error {
 	if c.spread <= maxUncounted {
 		return c.schema.Validate(v)
@@ -66,7 +66,7 @@ func (c *checker) check(v any, size int) error {
 	if s == nil {
 		own, err := compile(c.text, c.formats)
 		if err != nil {
-			return err // it was compiled before
+			return err // an error of compiling, which was tried before
 		}
 		s = newCountedSchema(own)
 	}
@@ -74,7 +74,7 @@ func (c *checker) check(v any, size int) error {
 	return s.check(v, min(minSteps+stepsPerByte*size, maxSteps))
 }
 
-// countedSchema is a compiled schema whose every part counts how often it is used.
+// countedSchema is a compiled schema that counts each use of its parts.
 type countedSchema struct {
 	schema *jsonschema.Schema
 	left   int
@@ -98,8 +98,8 @@ func newCountedSchema(s *jsonschema.Schema) *countedSchema {
 	return c
 }
 
-// count has s counted. A format is what is looked at before any of the parts of a
-// schema, and it is the only thing there that can be of our making.
+// count makes s count. The validator asks a format before any other part of a schema, and a
+// format is the only part there that can be ours.
 func (c *countedSchema) count(s *jsonschema.Schema) {
 	inner := s.Format
 	name := ""
@@ -143,16 +143,16 @@ type edge struct {
 	on edgeKind
 }
 
-// edgeKind says what of a value the other schema is held against.
+// edgeKind says which part of a value the other schema is checked against.
 type edgeKind uint8
 
 const (
 	onSelf   edgeKind = iota // the same value
-	onMember                 // one member or element, that no other edge of this kind leads to
+	onMember                 // one member or element that no other edge of this kind leads to
 	onAll                    // all members or elements
 )
 
-// edges are the ways that lead on from s.
+// edges returns the edges that lead on from s.
 func edges(s *jsonschema.Schema) (out []edge) {
 	add := func(on edgeKind, to ...*jsonschema.Schema) {
 		for _, s := range to {
@@ -196,17 +196,17 @@ func edges(s *jsonschema.Schema) (out []edge) {
 	return out
 }
 
-// spreads works out how many schemas a value may be held against.
+// spreads computes how many schemas a value may be checked against.
 type spreads struct {
 	known map[*jsonschema.Schema]float64
-	open  map[*jsonschema.Schema]int // the level of those that lead here
+	open  map[*jsonschema.Schema]int // the level of those being computed
 	level int                        // how many edges to members or elements lead here
 }
 
-// of bounds, for any one value inside of a value that s is held against, the number
-// of schemas that it is held against for that: s itself, all that are held against
-// the same value, and those of the members on the way. It fails when a value would be
-// held against a schema in order to hold it against that schema.
+// of returns a bound, for any one value inside of a value that s is checked against, on the
+// number of schemas that it is checked against because of s: s itself, all schemas for the
+// same value, and those of the members on the way. It fails if checking a value against a
+// schema would require checking it against the same schema.
 func (p *spreads) of(s *jsonschema.Schema) (float64, error) {
 	if n, ok := p.known[s]; ok {
 		return n, nil
@@ -244,8 +244,8 @@ func (p *spreads) of(s *jsonschema.Schema) (float64, error) {
 	return total + most, nil
 }
 
-// checkNumbers refuses numbers that cost more to compare than to send: 1e999999 takes
-// a tenth of a second.
+// checkNumbers refuses numbers that cost more to compare than to send: 1e999999 takes a
+// tenth of a second.
 func checkNumbers(v any) error {
 	switch v := v.(type) {
 	case json.Number:
