@@ -9,8 +9,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// The store's clock is one goroutine of the process. Started within a bubble it would keep
-// the time there from passing.
+// The store's clock is one goroutine of the process. If it started within a bubble, time
+// would not pass there.
 func init() { testkit.StartClock() }
 
 // Test runs f in virtual time, in a bubble of testing/synctest. Clients that f connects end
@@ -20,8 +20,8 @@ func Test(t *testing.T, f func(t *testing.T)) {
 	testkit.Bubble(t, f)
 }
 
-// CallTool calls a tool. arguments are anything that is a JSON object, or nil for none. A
-// tool that fails is a result with IsError; an error is what [Client.Do] returns.
+// CallTool calls a tool. arguments may be any value that encodes to a JSON object, or nil
+// for none. A tool that fails is a result with IsError; the errors are those of [Client.Do].
 func (c *Client) CallTool(ctx context.Context, name string, arguments any) (*mcp.CallToolResult, error) {
 	p := map[string]any{"name": name}
 	if arguments != nil {
@@ -34,7 +34,7 @@ func (c *Client) CallTool(ctx context.Context, name string, arguments any) (*mcp
 	return r, nil
 }
 
-// Text is the text of a result: that of its text blocks, a line each. It is empty for nil.
+// Text returns the text blocks of a result, a line each. It is empty for nil.
 func Text(r *mcp.CallToolResult) string {
 	if r == nil {
 		return ""
@@ -48,7 +48,7 @@ func Text(r *mcp.CallToolResult) string {
 	return strings.Join(texts, "\n")
 }
 
-// Tools lists the tools that the client sees, all pages of them.
+// Tools lists all tools that the client sees, page by page.
 func (c *Client) Tools(ctx context.Context) ([]mcp.Tool, error) {
 	var all []mcp.Tool
 	for cursor := ""; ; {
@@ -64,9 +64,9 @@ func (c *Client) Tools(ctx context.Context) ([]mcp.Tool, error) {
 }
 
 // Subscribe asks for notifications of changes: of the resources with these URIs and, where
-// the revision has to be asked for them (2026-07-28), of all lists. It returns when the
-// server has taken that. Options.Notify sees them. ctx bounds the wait; without sessions, it
-// also ends the subscription.
+// the revision requires it (2026-07-28), of all lists. It returns when the server has
+// accepted that. Options.Notify gets them. ctx bounds the wait; without sessions, it also
+// ends the subscription.
 func (c *Client) Subscribe(ctx context.Context, uris ...string) error {
 	if c.stateful {
 		for _, uri := range uris {
@@ -81,7 +81,7 @@ func (c *Client) Subscribe(ctx context.Context, uris ...string) error {
 	acknowledged := make(chan struct{}, 1)
 	params, err := object(map[string]any{"notifications": filter})
 	if err != nil {
-		return err // never: a filter is texts and truths
+		return err // never: a filter is only strings and booleans
 	}
 	go func() {
 		_, err := c.ask(ctx, mcp.MethodSubscriptionsListen, params, acknowledged)

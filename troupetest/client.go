@@ -17,14 +17,14 @@ import (
 )
 
 // Options are what a client declares and how it answers. The zero value is a client of the
-// newest revision that can be asked nothing.
+// newest revision that declares nothing, so no handler can ask it.
 type Options struct {
 	// Revision is the revision that the client speaks. 0 means the newest.
 	Revision mcp.Revision
 	// Runtime are the options of the runtime that serves, for its limits. A DrainWait of 0
 	// means 5 seconds here.
 	Runtime troupe.Options
-	// Capabilities are declared beside those that the functions below bring.
+	// Capabilities are declared in addition to those of the functions below.
 	Capabilities mcp.ClientCapabilities
 
 	// Elicit answers elicitation/create, by form and by URL. nil declares no elicitation.
@@ -34,21 +34,21 @@ type Options struct {
 	// Roots answers roots/list. nil declares no roots.
 	Roots func(ctx context.Context) ([]mcp.Root, error)
 
-	// Answer answers the questions that no function above does, with a result as it
-	// travels. It declares nothing: see Capabilities. nil answers with an error.
+	// Answer answers the questions that no function above answers, with a raw result. It
+	// declares nothing: see Capabilities. nil answers with an error.
 	Answer func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
 
-	// Progress sees the progress of calls; it makes the client ask for that.
+	// Progress gets the progress of calls; it makes the client ask for progress.
 	Progress func(p mcp.ProgressParams)
-	// Log sees log messages from LogLevel up. A LogLevel of "" is info.
+	// Log gets log messages from LogLevel up. A LogLevel of "" is info.
 	Log      func(p mcp.LogParams)
 	LogLevel mcp.LoggingLevel
-	// Notify sees every other notification.
+	// Notify gets every other notification.
 	Notify func(method string, params json.RawMessage)
 }
 
-// ErrClosed is the error of a request that the server ended without an answer, or that
-// comes after [Client.Close]. Whether it took effect is unknown.
+// ErrClosed is the error of a request that the server ended without a response, or that was
+// sent after [Client.Close]. Whether it took effect is unknown.
 var ErrClosed = errors.New("troupetest: the connection is closed")
 
 // Client is a client of one server.
@@ -59,22 +59,22 @@ type Client struct {
 	ctx      context.Context // of answers to questions
 	stop     context.CancelFunc
 	lines    chan []byte   // to the server; a mutex would keep virtual time from passing
-	quit     chan struct{} // closed when nothing is to be written any more
-	gone     chan struct{} // closed when nothing is read any more
+	quit     chan struct{} // closed when nothing more will be written
+	gone     chan struct{} // closed when nothing more will be read
 	order    chan struct{} // holds one while a question is answered
 	served   chan error
 	closing  sync.Once
 	fault    error
 
 	mu      sync.Mutex // guards the rest
-	last    int64      // id of a request
+	last    int64      // the id of the last request
 	waiting map[string]request
 }
 
-// request is one that waits for its response.
+// request is a request that waits for its response.
 type request struct {
 	answered     chan<- answer
-	acknowledged chan<- struct{} // of subscriptions/listen alone
+	acknowledged chan<- struct{} // for subscriptions/listen alone
 }
 
 // answer is the response to a request.
@@ -93,9 +93,9 @@ type message struct {
 	Error   *mcp.Error      `json:"error,omitempty"`
 }
 
-// Connect serves srv, kept in memory, to a new client until the test ends. It fails the
-// test when they do not agree. A server is served to one client at a time: another needs a
-// server of its own, or has this one once the first client is closed.
+// Connect serves srv, kept in memory, to a new client until the test ends. It fails the test
+// if they cannot agree on a revision. A server serves one client at a time: give a second
+// client a server of its own, or close the first client before.
 func Connect(t testing.TB, srv *troupe.Server, o Options) *Client {
 	t.Helper()
 	if o.Revision == 0 {
@@ -144,11 +144,11 @@ func Connect(t testing.TB, srv *troupe.Server, o Options) *Client {
 	return c
 }
 
-// mountPath is where a runtime has its server. Nothing asks for it there: mounting says at
-// once whether the server is free.
+// mountPath is where a runtime mounts its server. No request goes there: mounting finds out
+// at once whether the server is free.
 const mountPath = "/mcp"
 
-// capabilities are those that the options bring.
+// capabilities returns the capabilities of the options.
 func (c *Client) capabilities() mcp.ClientCapabilities {
 	all := c.o.Capabilities
 	if c.o.Elicit != nil && all.Elicitation == nil {
@@ -163,7 +163,7 @@ func (c *Client) capabilities() mcp.ClientCapabilities {
 	return all
 }
 
-// begin begins the session, where the revision has one.
+// begin begins the session, if the revision has sessions.
 func (c *Client) begin(ctx context.Context) error {
 	if !c.stateful {
 		return nil
@@ -187,9 +187,9 @@ func (c *Client) begin(ctx context.Context) error {
 
 var clientInfo = mcp.Implementation{Name: "troupetest", Version: "1"}
 
-// Close ends the connection as a client does that has had enough: calls in flight may
-// still end, within Runtime.DrainWait. It returns what the runtime ended with, a second one
-// the same. The end of the test closes the client.
+// Close ends the connection from the client's side: calls in flight may still end, within
+// Runtime.DrainWait. It returns the error that the runtime ended with; a second Close
+// returns the same. The end of the test closes the client.
 func (c *Client) Close() error {
 	c.closing.Do(func() {
 		close(c.quit)
@@ -200,9 +200,9 @@ func (c *Client) Close() error {
 	return c.fault
 }
 
-// Do sends a request and decodes its result, unless result is nil. params are anything that
-// is a JSON object, or nil for none. The error is a *[mcp.Error] if the server answers
-// with one; when ctx ends, the request is cancelled and the error is its cause.
+// Do sends a request and decodes its result, unless result is nil. params may be any value
+// that encodes to a JSON object, or nil for none. The error is a *[mcp.Error] if the server
+// responds with one. When ctx ends, Do cancels the request and returns the cause of ctx.
 func (c *Client) Do(ctx context.Context, method string, params, result any) error {
 	members, err := object(params)
 	if err != nil {
@@ -229,7 +229,7 @@ func (c *Client) Do(ctx context.Context, method string, params, result any) erro
 	}
 }
 
-// object are the members of what is a JSON object.
+// object returns the members of a value that encodes to a JSON object.
 func object(params any) (map[string]json.RawMessage, error) {
 	members := map[string]json.RawMessage{}
 	if params == nil {
@@ -242,8 +242,8 @@ func object(params any) (map[string]json.RawMessage, error) {
 	return members, err
 }
 
-// ask sends one request and waits for the response. acknowledged, which must have room, is
-// told when the server acknowledges a subscription; nil is for requests that are none.
+// ask sends one request and waits for the response. acknowledged, which must have room, gets
+// a value when the server acknowledges a subscription; it is nil for other requests.
 func (c *Client) ask(ctx context.Context, method string, members map[string]json.RawMessage, acknowledged chan<- struct{}) (json.RawMessage, error) {
 	c.mu.Lock()
 	c.last++
@@ -272,13 +272,13 @@ func (c *Client) ask(ctx context.Context, method string, members map[string]json
 	case <-c.gone:
 		return nil, ErrClosed
 	case <-ctx.Done():
-		_ = c.Send(mcp.NotifyCancelled, mcp.CancelledParams{RequestID: mcp.RequestID(id)}) // who is gone needs no telling
+		_ = c.Send(mcp.NotifyCancelled, mcp.CancelledParams{RequestID: mcp.RequestID(id)}) // if the server is gone, it need not know
 		return nil, context.Cause(ctx)
 	}
 }
 
-// withMeta are params with the `_meta` that the client adds: where to send progress and,
-// without a session, who asks.
+// withMeta returns params with the `_meta` that the client adds: where to send progress and,
+// without a session, which client asks.
 func (c *Client) withMeta(members map[string]json.RawMessage, id string) (json.RawMessage, error) {
 	meta := map[string]any{}
 	if own := members["_meta"]; own != nil {
@@ -325,7 +325,7 @@ func (c *Client) Send(method string, params any) error {
 	return c.send(m)
 }
 
-// send passes a message on to the goroutine that writes.
+// send gives a message to the goroutine that writes.
 func (c *Client) send(m message) error {
 	m.JSONRPC = mcp.JSONRPCVersion
 	line, err := json.Marshal(m)

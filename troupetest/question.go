@@ -15,10 +15,10 @@ func (c *Client) reply(m message) {
 	if err != nil {
 		r.Result, r.Error = nil, asError(err)
 	}
-	_ = c.send(r) // who is gone needs no answer
+	_ = c.send(r) // a server that is gone needs no answer
 }
 
-// asError is err as it travels.
+// asError returns err as a JSON-RPC error.
 func asError(err error) *mcp.Error {
 	if e, ok := errors.AsType[*mcp.Error](err); ok {
 		return e
@@ -26,8 +26,8 @@ func asError(err error) *mcp.Error {
 	return mcp.NewError(mcp.CodeInternalError, err.Error())
 }
 
-// answers are those to the questions of a result. A client that fails to answer sends
-// nothing: the error is the call's.
+// answers returns the answers to the questions of a result. If the client fails to answer,
+// it sends nothing, and the call returns the error.
 func (c *Client) answers(ctx context.Context, questions mcp.InputRequests) (json.RawMessage, error) {
 	given := mcp.InputResponses{}
 	for key, q := range questions {
@@ -40,7 +40,7 @@ func (c *Client) answers(ctx context.Context, questions mcp.InputRequests) (json
 	return json.Marshal(given)
 }
 
-// respond has the function of the options answer a question, one at a time.
+// respond lets the function of the options answer a question, one at a time.
 func (c *Client) respond(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	select {
 	case c.order <- struct{}{}:
@@ -97,24 +97,24 @@ func (c *Client) notice(m message) {
 	}
 }
 
-// acknowledge tells the Subscribe whose request the server has taken.
+// acknowledge wakes the Subscribe whose request the server has accepted.
 func (c *Client) acknowledge(p mcp.AcknowledgedParams) {
 	id, ok := p.Meta.SubscriptionID()
 	if !ok {
-		return // never: the server tags what it sends
+		return // never: the server tags all it sends
 	}
 	c.mu.Lock()
 	acknowledged := c.waiting[id.String()].acknowledged
 	c.mu.Unlock()
 	select {
 	case acknowledged <- struct{}{}:
-	default: // it is acknowledged already, or nobody waits for that
+	default: // it is acknowledged already, or nobody waits
 	}
 }
 
 func pass[P any](params json.RawMessage, f func(P)) {
 	var p P
-	if json.Unmarshal(params, &p) == nil { // the server's are held to the schema
+	if json.Unmarshal(params, &p) == nil { // never fails: the schema is checked for the server's messages
 		f(p)
 	}
 }
