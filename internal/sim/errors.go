@@ -2,8 +2,8 @@ package sim
 
 import "errors"
 
-// What operations report. They stand for the errors of package cluster with the
-// same names.
+// The errors of operations. They stand for the errors of package cluster with the same
+// names.
 var (
 	ErrNotFound    = errors.New("sim: not found")         // the store has no such record
 	ErrConflict    = errors.New("sim: revision conflict") // not done

@@ -9,18 +9,18 @@ import (
 // answerWait is how long an append waits for its acknowledgement.
 const answerWait = 5 * time.Second
 
-// Fate is what becomes of one operation. The zero value has it done at once.
+// Fate is what happens to one operation. The zero value does it at once.
 type Fate struct {
-	There, Back time.Duration // how long it is on its way, each way
+	There, Back time.Duration // how long it travels, each way
 	Again       bool          // it is refused with ErrRetry, and not done
 	Lost        bool          // it is done, and its acknowledgement is lost: ErrUnavailable
-	Stray       bool          // whoever gives it up on its way there is wrong: it is done nevertheless
-	Half        bool          // and then of several messages only the first is stored
+	Stray       bool          // if the caller gives it up on its way there, it is done nevertheless
+	Half        bool          // and then only the first of several messages is stored
 	Hang        bool          // while the link is down it hangs until it is given up, instead of failing at once
 }
 
-// Link is a process's way to a store. Make one with NewLink. Its methods return
-// the errors of this package.
+// Link is a process's connection to a store. Make one with NewLink. Its methods return the
+// errors of this package.
 type Link struct {
 	store *Store
 	fate  func(op string) Fate
@@ -30,7 +30,7 @@ type Link struct {
 	phase   phase
 	since   time.Time // of the phase
 	long    bool      // it was down for longer than a lease
-	later   bool      // another boot of the node has begun, and has its lease
+	later   bool      // another boot of the node has begun, and has the lease
 	changed chan struct{}
 }
 
@@ -42,8 +42,8 @@ const (
 	dead
 )
 
-// NewLink returns a link that is up. fate is asked once for each operation. lease is
-// how long the link may be down before Suspended says so.
+// NewLink returns a link that is up. It calls fate once for each operation. lease is how
+// long the link may be down before Suspended returns true.
 func NewLink(s *Store, lease time.Duration, fate func(op string) Fate) *Link {
 	return &Link{store: s, fate: fate, lease: lease, since: time.Now(), changed: make(chan struct{})}
 }
@@ -54,8 +54,8 @@ func (l *Link) Down() { l.become(down) }
 // Up ends an outage.
 func (l *Link) Up() { l.become(up) }
 
-// Kill ends the link: the process is dead. Whatever a test leaves running of it
-// fails with ErrUnavailable from then on, an append with ErrFenced so that it ends.
+// Kill ends the link: the process is dead. Whatever of it a test leaves running fails with
+// ErrUnavailable from then on; an append fails with ErrFenced, so that it ends.
 func (l *Link) Kill() { l.become(dead) }
 
 func (l *Link) become(p phase) {
@@ -86,7 +86,7 @@ func (l *Link) Suspended() bool {
 	return l.later || time.Since(l.since) > l.lease
 }
 
-// Supersede tells the link that another boot of its node has begun: that has the lease
+// Supersede tells the link that another boot of its node has begun. That boot has the lease
 // from now on, and this process is suspended for good.
 func (l *Link) Supersede() {
 	l.mu.Lock()
@@ -94,8 +94,8 @@ func (l *Link) Supersede() {
 	l.later = true
 }
 
-// do carries out one operation. f runs while the store is held; half tells it to
-// store only the first of its messages.
+// do carries out one operation. f runs while the store is locked; half tells it to store
+// only the first of its messages.
 func (l *Link) do(ctx context.Context, op string, f func(half bool) error) error {
 	fate := l.fate(op)
 	p, changed := l.now()
@@ -130,7 +130,7 @@ func (l *Link) apply(half bool, f func(half bool) error) error {
 	return f(half)
 }
 
-// outage is how an operation ends that gets no answer.
+// outage returns the error of an operation that gets no answer.
 func (l *Link) outage(ctx context.Context, fate Fate) error {
 	p, changed := l.now()
 	for p == down && fate.Hang {
@@ -147,7 +147,7 @@ func (l *Link) outage(ctx context.Context, fate Fate) error {
 	return ErrUnavailable
 }
 
-// pass waits for d. It reports whether nothing came between.
+// pass waits for d. It returns false if ctx ends or the link changes first.
 func pass(ctx context.Context, d time.Duration, changed <-chan struct{}) bool {
 	if d <= 0 {
 		select {
@@ -225,7 +225,7 @@ func (l *Link) Writer(ctx context.Context, path string) (rec []byte, rev uint64,
 	return rec, rev, nil
 }
 
-// Body reads what belongs to the writer record.
+// Body reads the body of a stream.
 func (l *Link) Body(ctx context.Context, path string) (body []byte, err error) {
 	failed := l.do(ctx, "Body", func(bool) error {
 		body, err = l.store.body(path)
@@ -248,7 +248,7 @@ func (l *Link) KeepBody(ctx context.Context, path string, body []byte, rev uint6
 	return l.do(ctx, "KeepBody", func(bool) error { return l.store.keepBody(path, body, rev, ttl) })
 }
 
-// Now is the store's clock, however the link is.
+// Now returns the store's clock, also while the link is down.
 func (l *Link) Now() time.Time { return l.store.Now().Round(0) }
 
 // Append stores append num under the writer record's revision rev, and calls done
@@ -282,7 +282,7 @@ func (l *Link) Read(ctx context.Context, path string, from, to uint64, f func(nu
 	return nil
 }
 
-// Tail is the number of the last append, found forward from hint.
+// Tail returns the number of the last append, searched forward from hint.
 func (l *Link) Tail(ctx context.Context, path string, hint uint64) (tail uint64, err error) {
 	err = l.do(ctx, "Tail", func(bool) error {
 		tail = l.store.tail(path, hint)

@@ -13,13 +13,12 @@ const (
 
 	// markerTTL is how long a tombstone stays.
 	markerTTL = 5 * time.Second
-	// tailStep is how many appends a search for the tail looks at in one go.
+	// tailStep is how many appends a search for the tail reads at once.
 	tailStep = 64
 )
 
-// Store is what one or several processes share, and what survives them. Make one
-// with New. Its operations take no time and never fail but for what is stored:
-// processes reach it by a Link.
+// Store is what processes share, and what survives them. Make one with New. Its operations
+// take no time and fail only because of what is stored: processes reach it by a Link.
 type Store struct {
 	eventTTL time.Duration
 
@@ -43,7 +42,7 @@ type message struct {
 	expires time.Time // the zero time is never
 }
 
-// log is one stream: its writer record, what belongs to it, and the ring.
+// log is one stream: its writer record, its body, and the ring.
 type log struct {
 	open, body message
 	ring       map[uint64]slot
@@ -60,7 +59,7 @@ func New(eventTTL time.Duration) *Store {
 	return &Store{eventTTL: eventTTL, now: state{records: make(map[string]message), streams: make(map[string]*log)}}
 }
 
-// Now is the store's clock.
+// Now returns the store's clock.
 func (s *Store) Now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,26 +75,25 @@ func (s *Store) Jump(d time.Duration) {
 	s.mu.Unlock()
 }
 
-// Fill makes all writes fail for want of room, or ends that.
+// Fill makes all writes fail for lack of room, or ends that.
 func (s *Store) Fill(full bool) {
 	s.mu.Lock()
 	s.full = full
 	s.mu.Unlock()
 }
 
-// Snapshot is what a Store held at some time.
+// Snapshot is the content of a Store at some time.
 type Snapshot struct{ of state }
 
-// Snapshot returns what the store holds now.
+// Snapshot returns the store's content now.
 func (s *Store) Snapshot() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Snapshot{s.now.clone()}
 }
 
-// Restore makes the store hold what it held then, revisions included. The clock
-// stays. Nobody else may use the store meanwhile: who knows of a later revision
-// must be gone.
+// Restore puts the content of snap back, revisions included. The clock stays. Nothing else
+// may use the store meanwhile: processes that know of a later revision must be gone.
 func (s *Store) Restore(snap Snapshot) {
 	s.mu.Lock()
 	s.now = snap.of.clone()
@@ -114,7 +112,7 @@ func (st state) clone() state {
 	return st
 }
 
-// Size is the number of messages that are stored and have not expired.
+// Size returns the number of stored messages that have not expired.
 func (s *Store) Size() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +147,7 @@ func (s *Store) after(ttl time.Duration) time.Time {
 	return s.clock().Add(ttl)
 }
 
-// alive is m, or nothing if it has expired.
+// alive returns m, or nothing if it has expired.
 func (s *Store) alive(m message) message {
 	if m.seq == 0 || !s.lives(m.expires) {
 		return message{}
@@ -157,7 +155,7 @@ func (s *Store) alive(m message) message {
 	return m
 }
 
-// put makes a message of data.
+// put returns a message of data.
 func (s *Store) put(data []byte, ttl time.Duration) message {
 	s.now.seq++
 	if data != nil {
@@ -208,7 +206,7 @@ func (s *Store) remove(key string, rev uint64) error {
 	return nil
 }
 
-// openStream stores the writer record and the body. A half one lacks the body.
+// openStream stores the writer record and the body. With half it omits the body.
 func (s *Store) openStream(path string, rec, body []byte, ttl time.Duration, half bool) (uint64, error) {
 	l := s.now.streams[path]
 	switch {
@@ -258,7 +256,7 @@ func (s *Store) rewrite(path string, rec []byte, rev uint64, ttl time.Duration) 
 	return l.open.seq, nil
 }
 
-// keepBody stores the body, or what is stored of it.
+// keepBody stores the body, or renews the stored one.
 func (s *Store) keepBody(path string, body []byte, rev uint64, ttl time.Duration) error {
 	l := s.now.streams[path]
 	if body == nil && l != nil {
@@ -289,7 +287,7 @@ func (s *Store) append(path string, rev, num uint64, data []byte) error {
 	return nil
 }
 
-// at is the append in the slot of num, whatever append that is.
+// at returns the append in the slot of num, whichever append that is.
 func (s *Store) at(path string, num uint64) (e slot) {
 	if l := s.now.streams[path]; l != nil {
 		if e = l.ring[num%RingSize]; !s.lives(e.expires) {
@@ -326,7 +324,7 @@ func (s *Store) tail(path string, hint uint64) uint64 {
 	}
 }
 
-// newest is the highest append number in the n slots from append from on.
+// newest returns the highest append number in the n slots from append from on.
 func (s *Store) newest(path string, from, n uint64) (num uint64, alive bool) {
 	num = from
 	for i := range n {
@@ -337,7 +335,7 @@ func (s *Store) newest(path string, from, n uint64) (num uint64, alive bool) {
 	return num, alive
 }
 
-// endStream removes the writer record and then the rest. A half one leaves the rest.
+// endStream removes the writer record and then the rest. With half it leaves the rest.
 func (s *Store) endStream(path string, half bool) {
 	l := s.now.streams[path]
 	if l == nil {

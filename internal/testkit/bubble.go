@@ -18,20 +18,20 @@ func Main(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// StartClock starts the store's clock, which is one goroutine per process: started
-// inside a bubble it would keep that bubble's time from passing.
+// StartClock starts the store's clock, one goroutine per process. If it started inside a
+// bubble, time would not pass there.
 func StartClock() { ats.Register() }
 
-// SpareCollections has -short spend memory to save time: tests start many servers, whose garbage is a fifth of the work.
-// Call it in TestMain.
+// SpareCollections makes -short use more memory to save time: tests start many servers, and collecting their garbage is
+// a fifth of the work. Call it in TestMain.
 func SpareCollections() {
 	if flag.Parse(); testing.Short() {
 		debug.SetGCPercent(400)
 	}
 }
 
-// Bubble runs f in virtual time, and then lets the store's last goroutines end;
-// one that does not end fails the test.
+// Bubble runs f in virtual time, and then lets the store's last goroutines end. It fails
+// the test if one does not end.
 func Bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Client speaks Streamable HTTP and nothing else.
+// Client speaks Streamable HTTP only.
 type Client struct {
 	T       testing.TB
 	HTTP    *http.Client
@@ -17,9 +17,9 @@ type Client struct {
 	Session string
 	Header  http.Header // added to every request; an empty value removes a default
 
-	// Sent and Received, if set, see each message that is POSTed and each one that
-	// comes back, as a body or as an event. They may be called from the goroutines
-	// that use the client and its answers.
+	// Sent and Received, if set, get each message that is POSTed and each one that comes
+	// back, as a body or as an event. They may be called from the goroutines that use the
+	// client and its answers.
 	Sent     func(message string)
 	Received func(message string)
 }

@@ -4,5 +4,5 @@ package testkit
 
 import "time"
 
-// CPU is not known here: it is 0.
+// CPU returns 0, because the time is not known here.
 func CPU() time.Duration { return 0 }

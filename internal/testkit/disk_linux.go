@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// SmallDisk mounts a file system of size bytes for the test and returns its
-// path. Without the right to mount the test is skipped, but not where CI is set:
-// there it has to run.
+// SmallDisk mounts a file system of size bytes for the test and returns its path. Without
+// the right to mount it skips the test or, where CI is set, fails it.
 func SmallDisk(t *testing.T, size int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -30,7 +29,8 @@ func SmallDisk(t *testing.T, size int) string {
 	return dir
 }
 
-// FillDisk takes what room the disk at dir has, and returns what gives it back.
+// FillDisk takes all the room that the disk at dir has, and returns a function that gives
+// it back.
 func FillDisk(t *testing.T, dir string) (free func()) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(dir, "filler"))

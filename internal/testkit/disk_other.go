@@ -4,7 +4,7 @@ package testkit
 
 import "testing"
 
-// SmallDisk skips the test: mounting is known for Linux alone.
+// SmallDisk skips the test: it can mount only on Linux.
 func SmallDisk(t *testing.T, _ int) string {
 	t.Helper()
 	t.Skip("NOT TESTED: a small file system is only mounted on Linux")

@@ -6,9 +6,10 @@ import (
 	"testing"
 )
 
-// Tables holds the tables of a document to those of the code: of each heading of its
-// second level that tables has, the first table below it. With update it writes the
-// document where that differs; else it fails and names command, which does so.
+// Tables compares the tables of a document with those of the code: below each
+// second-level heading that tables has, the first table. With update it writes the
+// document if that differs; without, it fails the test and names command, which writes
+// it.
 func Tables(t *testing.T, document string, tables map[string]string, update bool, command string) {
 	t.Helper()
 	old, err := os.ReadFile(document)

@@ -13,7 +13,7 @@ type SSE struct {
 	Messages string // where messages are POSTed
 }
 
-// OpenSSE opens the session that lives on the stream at path beside c's URL. It fails the test when the first event is
+// OpenSSE opens the session that lives on the stream at path beside c's URL. It fails the test if the first event is
 // not the endpoint.
 func (c *Client) OpenSSE(path string) *SSE {
 	c.T.Helper()

@@ -27,8 +27,8 @@ func Contains(t *testing.T, what, got, want string) {
 	}
 }
 
-// Sized is the first size with -tags full, and else the second. With the race detector,
-// which makes everything many times slower, it is always the second.
+// Sized returns whole with -tags full, and otherwise small. With the race detector, which makes everything many times
+// slower, it always returns small.
 func Sized[T any](whole, small T) T {
 	if full && !RaceEnabled {
 		return whole
@@ -36,7 +36,7 @@ func Sized[T any](whole, small T) T {
 	return small
 }
 
-// Brief is the first size, and with -short the second.
+// Brief returns usual, or brief with -short.
 func Brief[T any](usual, brief T) T {
 	if testing.Short() {
 		return brief
@@ -44,7 +44,7 @@ func Brief[T any](usual, brief T) T {
 	return usual
 }
 
-// Heap is the number of bytes that live on the heap after a collection.
+// Heap returns the number of bytes on the heap after a collection.
 func Heap() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -53,7 +53,7 @@ func Heap() uint64 {
 	return m.HeapAlloc
 }
 
-// InUse is the number of bytes that the heap and the stacks hold after a collection.
+// InUse returns the number of bytes of the heap and the stacks after a collection.
 func InUse() int64 {
 	runtime.GC()
 	runtime.GC()
@@ -62,7 +62,7 @@ func InUse() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// Leftovers is what a runtime holds once everything has expired.
+// Leftovers is what a runtime still holds when everything has expired.
 type Leftovers struct {
 	Goroutines int
 	Heap       uint64
@@ -71,8 +71,8 @@ type Leftovers struct {
 	Held       map[string]int64 // calls, connections, questions and the like
 }
 
-// Leftovers counts once no more than that many goroutines are left, or after ten seconds: the store has some that
-// come and go. The test must be in a bubble.
+// Leftovers counts once at most that many goroutines are left, or after ten seconds: the store has some that come and
+// go. The test must be in a bubble.
 func (h *Host) Leftovers(goroutines int) Leftovers {
 	synctest.Wait()
 	for i := 0; i < 10 && runtime.NumGoroutine() > goroutines; i++ {
@@ -89,12 +89,12 @@ func (h *Host) Leftovers(goroutines int) Leftovers {
 	return l
 }
 
-// TurnedAway reports whether a is how a request of a session is refused that may be sent again.
+// TurnedAway reports whether a refuses a request of a session that may be sent again.
 func TurnedAway(a *testkit.Answer) bool {
 	return a.StatusCode == 200 && !a.Stream() && a.Header.Get("Retry-After") != "" && strings.Contains(a.Body, `,"data":{"retryAfterMs":`)
 }
 
-// Cursor returns the cursor of the next page, which the answer to a list must have.
+// Cursor returns the cursor of the next page, which the response to a list must have.
 func Cursor(t testing.TB, a *testkit.Answer) string {
 	t.Helper()
 	var m struct {
@@ -137,7 +137,7 @@ func ToolsOf(t *testing.T, c *testkit.Client) (names []string, raw map[string]st
 	}
 }
 
-// Untimed returns the events of a resumed stream without the time to come back, which the first of them says.
+// Untimed returns the events of a resumed stream without the retry time of the first one.
 func Untimed(t *testing.T, events []testkit.Event) []testkit.Event {
 	t.Helper()
 	if len(events) > 0 {
@@ -158,7 +158,7 @@ func BadEvent(t *testing.T, a *testkit.Answer) {
 	Equal(t, "bad event id", a.Body, `{"jsonrpc":"2.0","error":{"code":-32011,"message":"the event id cannot be resumed from"}}`)
 }
 
-// NotAsked fails the test unless a is the answer want, without a question to the client before it.
+// NotAsked fails the test unless a is the response want, without a question to the client before it.
 func NotAsked(t *testing.T, what string, a *testkit.Answer, want string) {
 	t.Helper()
 	if a.Stream() {

@@ -39,13 +39,13 @@ var resultTypes = map[string]string{
 	"subscriptions/listen":     "SubscriptionsListenResult",
 }
 
-// newest is the revision that a session has where nothing else is said.
+// newest is the default revision of a session.
 const newest = "2025-11-25"
 
 // officialSchema holds the compiled definitions of a revision by name.
 type officialSchema map[string]*jsonschema.Schema
 
-// schemas are those of the revisions, compiled when they are first used.
+// schemas returns the schema of a revision, compiled at its first use.
 var schemas = func() map[string]func() (officialSchema, error) {
 	all := map[string]func() (officialSchema, error){}
 	for _, revision := range []string{R20241105, R20250326, R20250618, R20251125, R20260728} {
@@ -54,11 +54,10 @@ var schemas = func() map[string]func() (officialSchema, error) {
 	return all
 }()
 
-// official is the schema of the newest revision in the directory TROUPE_SPEC_DIR,
-// nil when there is none.
+// official returns the schema of the newest revision in the directory TROUPE_SPEC_DIR, or nil if there is none.
 func official() (officialSchema, error) { return schemas[newest]() }
 
-// schemaDir is where the official schemas are: TROUPE_SPEC_DIR, or shared/spec beside the repository.
+// schemaDir returns the directory of the official schemas: TROUPE_SPEC_DIR, or shared/spec beside the repository.
 func schemaDir() string {
 	if dir := os.Getenv("TROUPE_SPEC_DIR"); dir != "" {
 		return dir
@@ -94,7 +93,7 @@ func readOfficial(revision string) (officialSchema, error) {
 	if revision != newest {
 		closedschema.Close(doc)
 	}
-	if revision == R20260728 { // whose generator lost null and fractions
+	if revision == R20260728 { // its generator lost null and fractions
 		doc.(map[string]any)[defs].(map[string]any)["JSONValue"] = map[string]any{}
 	}
 	const url = "https://spec.invalid/schema.json"
@@ -110,15 +109,15 @@ func readOfficial(revision string) (officialSchema, error) {
 		}
 	}
 	if revision < newest {
-		// One message is checked by two definitions, of the envelope and of what is in
-		// it: the one of a kind of message does not name the envelope's members.
+		// Two definitions check one message, one the envelope and one the content: the definition of a kind of message
+		// does not name the envelope's members.
 		s["JSONRPCErrorResponse"], s["JSONRPCResultResponse"] = s["JSONRPCError"], s["JSONRPCResponse"]
 	}
 	return s, nil
 }
 
-// bare is a message without the members of its envelope, which older schemas do not
-// name where they define a kind of message.
+// bare returns a message without the members of its envelope. Older schemas do not name those where they define a kind
+// of message.
 func (s officialSchema) bare(m map[string]any) any {
 	if s["URLElicitationRequiredError"] != nil || s.stateless() {
 		return m
@@ -129,8 +128,7 @@ func (s officialSchema) bare(m map[string]any) any {
 	return m
 }
 
-// check holds a server's message against the definitions that fit it. methods
-// are those of the requests with its id.
+// check checks a server's message against the definitions that fit it. methods are those of the requests with its id.
 func (s officialSchema) check(message string, methods []string) error {
 	v, err := jsonschema.UnmarshalJSON(strings.NewReader(message))
 	if err != nil {
@@ -150,7 +148,7 @@ func (s officialSchema) check(message string, methods []string) error {
 	case has("method"):
 		return s["ServerNotification"].Validate(s.bare(m))
 	case has("error") && !has("id") && s["URLElicitationRequiredError"] == nil:
-		return nil // the body of an HTTP error, which no definition of an older revision is for
+		return nil // the body of an HTTP error, for which older revisions have no definition
 	case has("error"):
 		if e, ok := m["error"].(map[string]any); ok && e["code"] == json.Number("-32042") {
 			if s["URLElicitationRequiredError"] == nil {
@@ -176,9 +174,8 @@ func (s officialSchema) check(message string, methods []string) error {
 	return err
 }
 
-// conform makes c report every message that is not legal by the official schema of
-// its session's revision, where that is there. In an older revision a member that
-// only later ones have is not legal either.
+// conform makes c report every message that is not legal by the official schema of its session's revision, if that is
+// there. A member that only later revisions have is not legal either.
 func conform(c *testkit.Client) { conformTo(c, newest) }
 
 // conformTo is conform for a client that begins with another revision.
@@ -205,7 +202,7 @@ func conformTo(c *testkit.Client, revision string) {
 	}
 	c.Received = func(message string) {
 		var m struct{ ID json.RawMessage }
-		_ = json.Unmarshal([]byte(message), &m) // check reports what is no object
+		_ = json.Unmarshal([]byte(message), &m) // check reports a message that is no object
 		mu.Lock()
 		methods := asked[string(m.ID)]
 		if slices.Contains(methods, "initialize") {
@@ -230,15 +227,14 @@ func conformTo(c *testkit.Client, revision string) {
 // stateless reports whether the schema is of the era without sessions.
 func (s officialSchema) stateless() bool { return s["DiscoverResult"] != nil }
 
-// statelessErrors are the definitions of errors that have one, and the codes that no
-// server may send any more ("").
+// statelessErrors names the definitions of errors that have one; "" stands for a code that servers may no longer send.
 var statelessErrors = map[json.Number]string{
 	"-32020": "HeaderMismatchError", "-32021": "MissingRequiredClientCapabilityError", "-32022": "UnsupportedProtocolVersionError",
 	"-32002": "", "-32042": "",
 }
 
-// checkStateless is check for a schema without sessions: requests of a server are not
-// legal there, and a result says what it is.
+// checkStateless is check for a schema without sessions. There a server's requests are not legal, and a result has a
+// type.
 func (s officialSchema) checkStateless(m map[string]any, has func(string) bool, methods []string) error {
 	switch {
 	case has("method") && has("id"):
@@ -288,8 +284,7 @@ func (s officialSchema) checkStateless(m map[string]any, has func(string) bool, 
 	return err
 }
 
-// Legal holds a message of a server against the official schema of 2026-07-28, where
-// that is there.
+// Legal checks a message of a server against the official schema of 2026-07-28, if that is there.
 func Legal(t *testing.T, message, method string) {
 	t.Helper()
 	spec, err := schemas[R20260728]()

@@ -19,8 +19,8 @@ func CopyDir(t *testing.T, from string) string {
 	return filepath.Join(to, "d")
 }
 
-// Crashed returns a host on a copy of a data directory, taken while another host runs on that, and a client of that
-// host moved to it.
+// Crashed returns a host on a copy of a data directory, and a client of the other host, which still runs on that
+// directory, moved to it.
 func Crashed(t *testing.T, dir string, o troupe.Options, c *testkit.Client) (*Host, *testkit.Client) {
 	t.Helper()
 	o.Dir = CopyDir(t, dir)

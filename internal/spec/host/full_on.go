@@ -2,5 +2,5 @@
 
 package host
 
-// full has long tests run in their full size.
+// full makes long tests run in their full size.
 const full = true

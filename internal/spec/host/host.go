@@ -22,11 +22,10 @@ type Host struct {
 	Listener *testkit.Listener // nil for a real one
 	HTTP     *http.Client      // connects to the listener
 	URL      string            // of the server
-	m        *Meter            // what the runtime reports
+	m        *Meter            // gets what the runtime reports
 }
 
-// Unhurried are rates that tests with many calls do not reach; the limiter runs
-// none the less.
+// Unhurried are rates that tests with many calls do not reach; the limiter still runs.
 var Unhurried = troupe.Options{Limits: troupe.Limits{LogRate: -1, CallRate: 1e6}, Shared: troupe.SharedLimits{PrincipalRate: 1e6}}
 
 // New starts a host that serves the test tools and ends with the test. It may be used inside and outside of a bubble.
@@ -62,8 +61,8 @@ func New(t *testing.T, o troupe.Options, so *troupe.ServerOptions) *Host {
 	return h
 }
 
-// NewLoopback is [New] on a real listener of the loopback interface, with the limits that Serve sets, and where no call
-// becomes a stream by taking long. wrap may change the listener; nil leaves it. It does not work in a bubble.
+// NewLoopback is [New] on a real listener of the loopback interface, with the limits that Serve sets. There no call
+// becomes a stream because it takes long. wrap may change the listener; nil leaves it. It does not work in a bubble.
 func NewLoopback(t *testing.T, o troupe.Options, so *troupe.ServerOptions, wrap func(net.Listener) net.Listener) *Host {
 	t.Helper()
 	o.DrainDelay, o.DrainWait = -1, time.Second
@@ -99,16 +98,14 @@ func NewLoopback(t *testing.T, o troupe.Options, so *troupe.ServerOptions, wrap 
 	return h
 }
 
-// Client returns a client without a session. What it receives is held against
-// the official schema.
+// Client returns a client without a session. It checks what it receives against the official schema.
 func (h *Host) Client() *testkit.Client {
 	c := h.Unchecked()
 	conform(c)
 	return c
 }
 
-// Unchecked is a client whose answers are not held against the schema: for many
-// of them.
+// Unchecked returns a client that does not check responses against the schema, for many of them.
 func (h *Host) Unchecked() *testkit.Client {
 	return &testkit.Client{T: h.T, HTTP: h.HTTP, URL: h.URL}
 }
@@ -147,7 +144,7 @@ func (h *Host) AddTool(name string, needs mcp.Capability, f func(ctx context.Con
 		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) { return f(ctx, call) })
 }
 
-// User is an Options.Authenticate by the header X-User. Without it the client is anonymous, and eve is refused.
+// User is an Options.Authenticate by the header X-User. Without the header the client is anonymous. It refuses eve.
 func User(r *http.Request) (troupe.Principal, error) {
 	switch name := r.Header.Get("X-User"); name {
 	case "":
@@ -159,7 +156,7 @@ func User(r *http.Request) (troupe.Principal, error) {
 	}
 }
 
-// As has all later requests of c come from the user with a name.
+// As makes all later requests of c come from the user with this name.
 func As(c *testkit.Client, name string) *testkit.Client {
 	c.Header = http.Header{"X-User": {name}}
 	return c

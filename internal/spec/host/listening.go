@@ -35,7 +35,7 @@ func Listen(a *testkit.Answer) *Listening {
 	return l
 }
 
-// Now returns what has come so far, once all that is under way has come.
+// Now returns the messages so far, once all those under way have come.
 func (l *Listening) Now() (got []string, ended bool) {
 	synctest.Wait()
 	l.mu.Lock()
@@ -43,7 +43,7 @@ func (l *Listening) Now() (got []string, ended bool) {
 	return slices.Clone(l.got), l.ended
 }
 
-// Since returns what has come after the first n messages.
+// Since returns the messages after the first n.
 func (l *Listening) Since(n int) []string {
 	got, _ := l.Now()
 	return got[min(n, len(got)):]

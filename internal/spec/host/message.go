@@ -29,7 +29,7 @@ const (
 	BadEventText = "the event id cannot be resumed from"
 )
 
-// Call is a tools/call request.
+// Call returns a tools/call request.
 func Call(id, tool, args string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + args + `}}`
 }
@@ -39,7 +39,7 @@ func CallWith(id, tool, args, token string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + args + `,"_meta":{"progressToken":` + token + `}}}`
 }
 
-// Method is a request with params, which "" leaves out.
+// Method returns a request with params; "" leaves them out.
 func Method(id, name, params string) string {
 	if params != "" {
 		params = `,"params":` + params
@@ -47,7 +47,7 @@ func Method(id, name, params string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"` + name + `"` + params + `}`
 }
 
-// Note is a notification with params, which "" leaves out.
+// Note returns a notification with params; "" leaves them out.
 func Note(name, params string) string {
 	if params != "" {
 		params = `,"params":` + params
@@ -76,7 +76,7 @@ func AnswerTo(request, result string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"result":` + result + `}`
 }
 
-// TextResult is the response of a tool that returns text, which is written as it stands in JSON.
+// TextResult returns the response of a tool that returns text. text stands between the quotes as it is.
 func TextResult(id, text string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"result":{"content":[{"type":"text","text":"` + text + `"}]}}`
 }
@@ -92,7 +92,7 @@ func ToolFault(id, text string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"result":{"content":[{"type":"text","text":` + string(quoted) + `}],"isError":true}}`
 }
 
-// Fault is an error response; id "" leaves the id out, and so does data.
+// Fault returns an error response; an empty id or data is left out.
 func Fault(id string, code int, message, data string) string {
 	if id != "" {
 		id = `,"id":` + id
@@ -124,7 +124,7 @@ func Elements(t *testing.T, body string) []string {
 	return all
 }
 
-// Payloads are the data of events, priming events left out.
+// Payloads returns the data of events, without priming events.
 func Payloads(events []testkit.Event) []string {
 	var all []string
 	for _, e := range events {

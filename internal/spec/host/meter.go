@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-run/troupe"
 )
 
-// Meter is a MeterProvider that knows the values of metrics, by their names and the values of their labels.
+// Meter is a MeterProvider that keeps the values of metrics, by their names and the values of their labels.
 type Meter struct {
 	noop.MeterProvider
 	mu        sync.Mutex        // guards the rest
@@ -19,7 +19,7 @@ type Meter struct {
 	callbacks []metric.Callback // that observe the rest
 }
 
-// Count is the value of a metric for a value of its label, or of one without a label for "".
+// Count returns the value of a metric for a value of its label; label is "" for a metric without one.
 func (m *Meter) Count(name, label string) int64 {
 	m.mu.Lock()
 	callbacks := m.callbacks
@@ -39,8 +39,8 @@ func (m *Meter) Count(name, label string) int64 {
 // Meter implements MeterProvider.
 func (m *Meter) Meter(string, ...metric.MeterOption) metric.Meter { return meterOf{m: m} }
 
-// metered has a runtime report to a meter: the one that o names, or a new one. A provider of another kind stays, and
-// the host knows no metrics.
+// metered makes a runtime report to a meter: the one that o names, or a new one. It leaves a provider of another kind;
+// then the host knows no metrics.
 func metered(o *troupe.Options) *Meter {
 	m, ok := o.Telemetry.MeterProvider.(*Meter)
 	if !ok {
@@ -54,19 +54,19 @@ func metered(o *troupe.Options) *Meter {
 
 type counted struct{ name, label string }
 
-// NewMeter returns a meter for Options.Telemetry.MeterProvider. Hosts have one of their own unless Options name one.
+// NewMeter returns a meter for Options.Telemetry.MeterProvider. A host makes its own unless Options name one.
 func NewMeter() *Meter { return &Meter{counts: make(map[counted]int64)} }
 
-// Gauge is the value of a metric of the runtime, for a value of its label or for "".
+// Gauge returns the value of a metric of the runtime, for a value of its label or for "".
 func (h *Host) Gauge(name, label string) int64 { return h.m.Count(name, label) }
 
-// Actors is the number of live actors of a kind.
+// Actors returns the number of live actors of a kind.
 func (h *Host) Actors(kind string) int64 { return h.Gauge("troupe.actors", kind) }
 
-// Stored is the number of messages in a stream of the store.
+// Stored returns the number of messages in a stream of the store.
 func (h *Host) Stored(stream string) int64 { return h.Gauge("troupe.store.messages", stream) }
 
-// held is what the runtime holds for its clients, by name.
+// held returns the counts of what the runtime holds for its clients, by name.
 func (h *Host) held() map[string]int64 {
 	all := map[string]int64{}
 	for what, name := range map[string]string{
@@ -78,7 +78,7 @@ func (h *Host) held() map[string]int64 {
 	return all
 }
 
-// label is the value of the attribute by which a metric is told apart.
+// label returns the value of the attribute that tells the series of a metric apart.
 func label(attrs attribute.Set) string {
 	for _, key := range []attribute.Key{"reason", "kind", "stream"} {
 		if v, ok := attrs.Value(key); ok {
@@ -135,7 +135,7 @@ type observedGauge struct {
 	name string
 }
 
-// observer takes what a callback observes.
+// observer gets the values that a callback observes.
 type observer struct {
 	noop.Observer
 	counts map[counted]int64

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// NewParking is [New] with more tools that ask. It counts how often their handlers have begun and ended.
+// NewParking is [New] with more tools that ask. It counts how often their handlers begin and end.
 func NewParking(t *testing.T, o troupe.Options) (h *Host, begun, ended *atomic.Int64) {
 	t.Helper()
 	begun, ended = new(atomic.Int64), new(atomic.Int64)

@@ -72,7 +72,7 @@ func (p *Pipe) Next() string {
 	return p.lines.Text()
 }
 
-// note remembers what is asked in the era without sessions, or that an id is not.
+// note remembers the method of a request without a session, by its id, or that the id has another request.
 func (p *Pipe) note(line string) {
 	var m struct {
 		ID     json.RawMessage
@@ -86,7 +86,7 @@ func (p *Pipe) note(line string) {
 	}
 }
 
-// check holds what belongs to such a request against the official schema.
+// check checks a response to such a request, or a message of it, against the official schema.
 func (p *Pipe) check(line string) {
 	p.t.Helper()
 	var m struct{ ID json.RawMessage }
@@ -103,7 +103,7 @@ func (p *Pipe) check(line string) {
 	}
 }
 
-// Ask writes a line and reads the next one, which need not be the answer.
+// Ask writes a line and reads the next one, which need not be the response.
 func (p *Pipe) Ask(line string) string {
 	p.t.Helper()
 	p.Send(line)
@@ -133,8 +133,7 @@ func (p *Pipe) End() []string {
 	return rest
 }
 
-// StatelessPipe asks requests of 2026-07-28 over a pipe, and holds what comes against the
-// schema.
+// StatelessPipe sends requests of 2026-07-28 over a pipe, and checks what comes against the schema.
 type StatelessPipe struct {
 	*Pipe
 	M *Stateless
@@ -145,7 +144,7 @@ func NewStatelessPipe(t *testing.T, o troupe.Options, so *troupe.ServerOptions) 
 	return &StatelessPipe{newPipeOf(t, o, so), &Stateless{T: t, Capabilities: EveryCapability}}
 }
 
-// Result asks and returns the result or the error.
+// Result sends a request and returns its result or error.
 func (p *StatelessPipe) Result(method, params, meta string) string {
 	p.t.Helper()
 	line := p.Ask(p.M.Body("1", method, params, meta))

@@ -47,7 +47,7 @@ func NextQuestion(t *testing.T, a *testkit.Answer) Asked {
 	}
 }
 
-// Reply answers a question; what is the member that does.
+// Reply answers a question. what is the member with the answer: result or error.
 func Reply(c *testkit.Client, id json.RawMessage, what, value string) {
 	c.T.Helper()
 	if a := c.Post(`{"jsonrpc":"2.0","id":` + string(id) + `,"` + what + `":` + value + `}`); a.StatusCode != 202 || a.Body != "" {
@@ -55,7 +55,7 @@ func Reply(c *testkit.Client, id json.RawMessage, what, value string) {
 	}
 }
 
-// Last is the last event's data, which is the answer.
+// Last returns the data of the last event, which is the response.
 func Last(t *testing.T, a *testkit.Answer) string {
 	t.Helper()
 	all := Payloads(a.All())
@@ -65,8 +65,8 @@ func Last(t *testing.T, a *testkit.Answer) string {
 	return all[len(all)-1]
 }
 
-// Reading reads a stream on, since a client that does not is cut off. The
-// returned function waits for its end.
+// Reading goes on reading a stream, because a client that does not read is cut off. The returned function waits for its
+// end.
 func Reading(a *testkit.Answer) (wait func() []string) {
 	all := make(chan []string, 1)
 	go func() { all <- Payloads(a.All()) }()

@@ -16,15 +16,14 @@ func isTimeout(err error) bool {
 	return ok && timeout.Timeout()
 }
 
-// RawPost is the head of a POST in c's session on a raw connection; length is the
-// header that says how long the body is.
+// RawPost returns the head of a POST in c's session on a raw connection; length is the header that gives the length of
+// the body.
 func RawPost(c *testkit.Client, length string) string {
 	return "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n" +
 		"Mcp-Session-Id: " + c.Session + "\r\n" + length + "\r\n\r\n"
 }
 
-// ReadRaw reads a response from a raw connection, and whether the connection ends
-// with it.
+// ReadRaw reads a response from a raw connection. ends says whether the connection ends with it.
 func ReadRaw(t *testing.T, conn net.Conn) (resp *http.Response, body string, ends bool) {
 	t.Helper()
 	br := bufio.NewReader(conn)

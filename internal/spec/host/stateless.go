@@ -10,18 +10,18 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-// Stateless is a client whose requests each stand for themselves.
+// Stateless is a client whose requests belong to no session.
 type Stateless struct {
 	T            *testing.T
-	Client       *testkit.Client // nil where the requests leave by a pipe
+	Client       *testkit.Client // nil if the requests go through a pipe
 	Capabilities string          // as JSON
 	N            int             // the newest id
 }
 
-// EveryCapability is what a client can declare that can answer everything.
+// EveryCapability are the capabilities of a client that can answer every question.
 const EveryCapability = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{}}`
 
-// Body is a request with its metadata. params is a JSON object; meta are members of _meta beside the usual ones.
+// Body returns a request with its metadata. params is a JSON object; meta are members of _meta beside the usual ones.
 func (m *Stateless) Body(id, method, params, meta string) string {
 	if meta != "" {
 		meta = "," + meta
@@ -33,7 +33,7 @@ func (m *Stateless) Body(id, method, params, meta string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s}}`, id, method, own)
 }
 
-// Header are the headers that mirror a body.
+// Header returns the headers that mirror a body.
 func (m *Stateless) Header(method, body string) []string {
 	header := []string{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", method}
 	var msg struct {
@@ -54,7 +54,7 @@ func (m *Stateless) Header(method, body string) []string {
 // NextID returns an id that no request has had.
 func (m *Stateless) NextID() string { m.N++; return fmt.Sprint(m.N) }
 
-// Do sends a request with an id of its own and returns that, too.
+// Do sends a request with an id of its own, and returns the response and the id.
 func (m *Stateless) Do(method, params string) (*testkit.Answer, string) {
 	m.T.Helper()
 	id := m.NextID()
@@ -100,7 +100,7 @@ type Required struct {
 	}
 }
 
-// read decodes a plain answer.
+// read decodes a plain response.
 func (m *Stateless) read(a *testkit.Answer, id string) (r Required) {
 	m.T.Helper()
 	if a.StatusCode != http.StatusOK {
@@ -115,7 +115,7 @@ func (m *Stateless) read(a *testkit.Answer, id string) (r Required) {
 	return r
 }
 
-// Parked reads an answer that asks for input, and returns the state.
+// Parked reads a response that asks for input, and returns the state.
 func (m *Stateless) Parked(a *testkit.Answer, id string, keys ...string) string {
 	m.T.Helper()
 	r := m.read(a, id)
@@ -143,7 +143,7 @@ func (m *Stateless) Done(a *testkit.Answer, id string) string {
 	return r.Result.Content[0].Text
 }
 
-// Given is the member of params that answers elicitations with a text.
+// Given returns the member of params that answers elicitations with a text.
 func Given(answers ...string) string {
 	var all []string
 	for i := 0; i+1 < len(answers); i += 2 {
@@ -159,8 +159,7 @@ func (m *Stateless) Post(method, params string, header ...string) *testkit.Answe
 	return m.Client.Post(body, append(m.Header(method, body), header...)...)
 }
 
-// Send POSTs a request with members of `_meta` of its own, and returns all that comes
-// back: the messages before the response, and that.
+// Send POSTs a request with its own members of `_meta`. It returns the messages before the response, and the response.
 func (m *Stateless) Send(method, params, meta string) (before []string, response string) {
 	m.T.Helper()
 	body := m.Body(m.NextID(), method, params, meta)
@@ -175,7 +174,7 @@ func (m *Stateless) Send(method, params, meta string) (before []string, response
 	return all[:len(all)-1], all[len(all)-1]
 }
 
-// Listen opens a listener and returns it after its acknowledgement, whose filter is returned, too.
+// Listen opens a listener. It returns the listener after its acknowledgement, and the filter of that.
 func (m *Stateless) Listen(id, filter string) (*testkit.Answer, string) {
 	m.T.Helper()
 	body := m.Body(id, "subscriptions/listen", `{"notifications":`+filter+`}`, "")
@@ -196,7 +195,7 @@ func (m *Stateless) Listen(id, filter string) (*testkit.Answer, string) {
 	return a, strings.TrimSuffix(rest, "}}")
 }
 
-// ListenNote is a notification on the stream of the listener with an id. rest are further members of params.
+// ListenNote returns a notification on the stream of the listener with an id. rest are further members of params.
 func ListenNote(id, method, rest string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/%s","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s}%s}}`, method, id, rest)
 }
@@ -214,8 +213,7 @@ const StatelessMeta = `"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"te
 // Complete is the beginning of a result that is not cacheable.
 const Complete = `{"resultType":"complete",` + StatelessMeta
 
-// StatelessText is the response of a tool that returns text, which is written as it
-// stands in JSON.
+// StatelessText returns the response of a tool that returns text. text stands between the quotes as it is.
 func StatelessText(id, text string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete",%s,"content":[{"type":"text","text":"%s"}]}}`, id, StatelessMeta, text)
 }

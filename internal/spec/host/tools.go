@@ -132,7 +132,7 @@ func AddTestTools(s *troupe.Server) {
 		})
 }
 
-// Sleep waits like a handler should: until then, or until its call is cancelled.
+// Sleep waits ms milliseconds, or until the call is cancelled, as a handler should.
 func Sleep(ctx context.Context, ms int) error {
 	if ms == 0 {
 		return nil
