@@ -14,10 +14,11 @@ import (
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
-// readAhead is how many appends a resume reads at a time.
+// readAhead is how many appends a resume reads at once.
 const readAhead = 250
 
-// Get opens the session's standalone stream, or resumes any of its streams.
+// Get takes a GET: it opens the session's standalone stream or, with a Last-Event-ID, resumes
+// any of its streams.
 func (n *Node) Get(svc *Service, in *Input) {
 	if n.drain.over.Load() {
 		n.refusals.unavailable(in.Conn, nil)
@@ -46,7 +47,7 @@ func (d *sessions) resumed(svc *Service, in *Input) {
 	own.Conn = h
 	pos, good := stream.ParsePosition(in.LastEventID)
 	find := h.find
-	if !good { // which is not worth waiting for
+	if !good { // a malformed id is not worth a wait for the store
 		find = func(in *Input) *sessionActor { return n.sessions.of(svc, in, nil) }
 	}
 	s := n.sessions.staying(&own, find)
@@ -67,9 +68,9 @@ func (d *sessions) resumed(svc *Service, in *Input) {
 	s.resume(h, pos)
 }
 
-// staying returns the session that find does, or nil if that has answered why there is
-// none. The session stays in memory until left is called: one that left before its
-// stream is open would not hear what its client listens for.
+// staying returns the session that find finds, or nil if find has refused the request. The
+// session stays in memory until left is called: if it left before its stream is open, it would
+// miss notifications.
 func (d *sessions) staying(in *Input, find func(*Input) *sessionActor) *sessionActor {
 	for {
 		s := find(in)
@@ -86,22 +87,22 @@ func (d *sessions) staying(in *Input, find func(*Input) *sessionActor) *sessionA
 		switch {
 		case err == nil:
 			return s
-		case !errors.Is(err, kernel.ErrStopped): // else it has just left memory: activate it anew
+		case !errors.Is(err, kernel.ErrStopped): // a stopped session has just left memory: activate it anew
 			d.node.refusals.unavailable(in.Conn, nil)
 			return nil
 		}
 	}
 }
 
-// left takes back what staying asked for.
+// left ends what staying began.
 func (s *sessionActor) left() { _ = s.Post(stayed{}) }
 
-// resume goes on with a stream after pos: what the log has, then live.
+// resume continues a stream after pos: first from the log, then live.
 func (s *sessionActor) resume(h *hold, pos stream.Position) {
 	n := s.node
 	key := StreamKey{s.key, pos.Stream}
 	for {
-		// What the store may take is bounded there; this bounds a slow reader.
+		// The store's operations have bounds of their own; this one is for a slow reader.
 		ctx, cancel := context.WithTimeout(n.base, h.svc.Limits.ResumeWait)
 		r := &replay{n: n, svc: h.svc, s: s, key: key, pos: pos, conn: h.Conn, opened: h.open}
 		err := r.run(ctx)
@@ -144,13 +145,13 @@ type replay struct {
 	opened   bool
 	att      *attachment
 	reader   stream.Reader
-	next     uint64 // append that the client needs first
+	next     uint64 // first append that the client needs
 	skip     int    // entries of it that the client has
-	lastPart []byte // the append that the event id names, where that is the last part of one
+	lastPart []byte // the append of the event id, if it is the last part of a divided event
 }
 
-// after is the append that follows on an event and all that clients do not see behind it;
-// ok is false if that is not known.
+// after returns the append that follows an event and the invisible appends behind it; ok is
+// false if that is not known.
 func (x extent) after(p stream.Position) (num uint64, ok bool) {
 	for _, m := range x.watermarks {
 		if m.Seen.Is(p) {
@@ -169,7 +170,7 @@ func (r *replay) run(ctx context.Context) error {
 		return err
 	}
 	if len(rec.Calls) == 0 && !r.s.isCurrent(r.key.ID) {
-		r.s.endStandalone(r.key.ID) // another has taken its place meanwhile
+		r.s.endStandalone(r.key.ID) // another standalone stream has replaced it meanwhile
 		return errBadEvent
 	}
 	var at extent
@@ -178,7 +179,7 @@ func (r *replay) run(ctx context.Context) error {
 		if at, err = m.ask(w); err == nil {
 			break
 		}
-		if w, rec, err = r.n.streams.find(ctx, r.svc, r.s, r.key); err != nil { // it has just ended
+		if w, rec, err = r.n.streams.find(ctx, r.svc, r.s, r.key); err != nil { // the stream has just ended
 			return err
 		}
 	}
@@ -196,7 +197,7 @@ func (r *replay) run(ctx context.Context) error {
 	m := &attach{att: r.att, sess: r.s}
 	now, err := m.ask(w)
 	if err != nil {
-		// The stream has ended in between, so that the log has all of it.
+		// The stream has ended meanwhile, so the log has all of it.
 		if err := r.write(ctx, first); err != nil {
 			return err
 		}
@@ -221,8 +222,8 @@ func (r *replay) run(ctx context.Context) error {
 	}
 }
 
-// judge refuses an event id that cannot be resumed from before anything is taken over
-// for it: a refused client must not have its calls run again, or ended.
+// judge refuses an event id that cannot be resumed from, before a takeover: the calls of a
+// refused client must not run again or end.
 func (r *replay) judge(ctx context.Context) error {
 	if _, here := r.n.streams.Get(r.key); here {
 		return nil
@@ -250,10 +251,10 @@ func (m *attach) ask(w *streamActor) (extent, error) {
 	return m.at, m.err
 }
 
-// check judges the event id, and reads the beginning of what is to be replayed: up to so
-// many appends after the client's own. An id of an epoch that the stored append has not
-// is that of another event, which is gone. The client's event itself may be gone when
-// the record has a mark of it.
+// check judges the event id and reads the beginning of the replay: at most ahead appends after
+// the client's own. If the stored append has another epoch than the id, the id is that of an
+// event which is gone. The client's event itself may be gone if the record has a watermark of
+// it.
 func (r *replay) check(ctx context.Context, at extent, ahead uint64) ([]stream.Append, error) {
 	r.next, r.skip = r.pos.Append, r.pos.Entry+1
 	next, marked := at.after(r.pos)
@@ -270,7 +271,7 @@ func (r *replay) check(ctx context.Context, at extent, ahead uint64) ([]stream.A
 		return first, err
 	}
 	switch {
-	case r.lastPart != nil: // the event came in parts, of which its id names the last
+	case r.lastPart != nil: // the event was stored in parts, and its id names the last one
 		if stream.EpochOf(r.lastPart) != r.pos.Epoch || r.pos.Entry != 0 {
 			return nil, errBadEvent
 		}
@@ -282,14 +283,14 @@ func (r *replay) check(ctx context.Context, at extent, ahead uint64) ([]stream.A
 	return first, nil
 }
 
-// attachment is the reading side from where check has found that it begins.
+// attachment makes the connection's reading side, which begins where check said.
 func (r *replay) attachment(rec record.Stream) *attachment {
 	att := r.s.newAttachment(r.svc, r.key, &rec, r.conn, r.pos)
 	att.next, att.skip = r.next, r.skip
 	return att
 }
 
-// read returns the appends from..to, of which none may be missing.
+// read returns the appends from..to; it fails with errBadEvent if one is missing.
 func (r *replay) read(ctx context.Context, from, to uint64) ([]stream.Append, error) {
 	if from > to {
 		return nil, nil
@@ -324,7 +325,7 @@ func (r *replay) read(ctx context.Context, from, to uint64) ([]stream.Append, er
 	return all, nil
 }
 
-// open sends headers unless an earlier attempt has.
+// open sends headers, unless an earlier attempt did.
 func (r *replay) open() error {
 	if !r.opened {
 		if !r.att.open(false) {
@@ -339,11 +340,11 @@ func (r *replay) open() error {
 
 var errGone = errors.New("actors: the connection is gone")
 
-// replayBurst is how many bytes a replay writes before it waits for its reader.
+// replayBurst is how many bytes a replay writes before it waits for the reader.
 const replayBurst = 128 << 10
 
-// write sends appends no faster than the client reads them, and returns when
-// there is room for what follows.
+// write sends appends no faster than the client reads them. It returns when there is room for
+// more.
 func (r *replay) write(ctx context.Context, appends []stream.Append) error {
 	burst := 0
 	for _, a := range appends {
@@ -356,7 +357,7 @@ func (r *replay) write(ctx context.Context, appends []stream.Append) error {
 		}
 		r.att.replayed(a)
 		if a.Last {
-			return nil // which ended the response
+			return nil // the response has ended
 		}
 	}
 	return r.room(ctx)
@@ -374,7 +375,7 @@ func (r *replay) room(ctx context.Context) error {
 // toEnd stands for the last append of a stream that has ended.
 const toEnd = math.MaxUint64
 
-// rest replays from append from to append to.
+// rest replays the appends from..to.
 func (r *replay) rest(ctx context.Context, from, to uint64) error {
 	for from <= to {
 		end := from + readAhead - 1
@@ -401,7 +402,7 @@ func (r *replay) rest(ctx context.Context, from, to uint64) error {
 	return nil
 }
 
-// ended replays a stream that nobody writes any more.
+// ended replays a stream that has no writer any more.
 func (r *replay) ended(ctx context.Context, rec record.Stream) error {
 	at := extent{tail: rec.End, watermarks: rec.Watermarks()}
 	if at.tail == 0 {
@@ -416,9 +417,9 @@ func (r *replay) ended(ctx context.Context, rec record.Stream) error {
 	}
 	r.att = r.attachment(rec)
 	if !r.opened && r.over(first, at.tail) {
-		// This is how a server tells an EventSource not to come back. A popular client
-		// that got an empty stream would open another in its place, and without an
-		// event id, so that it replaces the client's own standalone stream.
+		// Status 204 tells an EventSource not to come back. After an empty stream a popular
+		// client would open another one without an event id, which would replace its own
+		// standalone stream.
 		r.conn.Answer(204, nil)
 		return nil
 	}
@@ -437,8 +438,8 @@ func (r *replay) ended(ctx context.Context, rec record.Stream) error {
 	return nil
 }
 
-// over reports whether the client has all of a stream that ended with append tail;
-// first is what the log has from the client's event on.
+// over reports whether the client has all of a stream that ended with append tail; first is the
+// log from the client's event on.
 func (r *replay) over(first []stream.Append, tail uint64) bool {
 	switch {
 	case r.next > tail:
@@ -456,21 +457,21 @@ func (r *replay) over(first []stream.Append, tail uint64) bool {
 	return true
 }
 
-// holdEvery is how often a resume that is held sends a comment and tries again.
+// holdEvery is how often a held resume sends a comment and tries again.
 const holdEvery = time.Second
 
-// hold is the connection of a resume. A resume is never refused for the store, since
-// popular clients give up after two attempts: while the store cannot be read its response
-// is open and has comments. Nothing can be refused any more then, so that what would be
-// is cut: the client comes back, and gets to know the reason.
+// hold is the connection of a resume. A resume is never refused because of the store, since
+// popular clients give up after two attempts: while the store cannot be read, the response is
+// open and gets comments. An open response cannot be refused any more, so it is cut instead:
+// the client comes back and then learns the reason.
 type hold struct {
 	Conn
 	n     *Node
 	svc   *Service
 	until time.Time
 	open  bool           // the response has begun
-	gone  chan struct{}  // closed when the connection is
-	from  *quota.Account // that it counts on until its session is known
+	gone  chan struct{}  // closed when the connection is gone
+	from  *quota.Account // the resume is counted on it until its session is known
 }
 
 func newHold(n *Node, svc *Service, conn Conn) *hold {
@@ -482,8 +483,8 @@ func (h *hold) worth(err error) bool {
 	return errors.Is(err, ErrUnavailable) && !errors.Is(err, errNewer) && time.Now().Before(h.until)
 }
 
-// wait returns after a moment, and reports whether anybody still waits for the resume.
-// If not, the connection is gone or has been cut.
+// wait waits for holdEvery and reports whether to try again. If not, the connection is gone or
+// has been cut.
 func (h *hold) wait() bool {
 	if !h.open {
 		if h.open = h.Conn.Open(); !h.open {
@@ -509,8 +510,8 @@ func (h *hold) wait() bool {
 	return false
 }
 
-// find returns the session of the resume in, whose connection is h, or answers why there
-// is none. It holds the resume while the session is not in memory and the store cannot be read.
+// find returns the session of the resume in, whose connection is h, or refuses the resume. It
+// holds the resume while the session is not in memory and the store cannot be read.
 func (h *hold) find(in *Input) *sessionActor {
 	defer h.release()
 	for {
@@ -524,8 +525,7 @@ func (h *hold) find(in *Input) *sessionActor {
 	}
 }
 
-// charge counts a resume whose session is not known on its principal, or answers that
-// there are too many.
+// charge counts a resume whose session is not known on its principal's account, or refuses it.
 func (h *hold) charge(in *Input) bool {
 	for h.from == nil || h.from.Dropped() {
 		h.release()
@@ -545,7 +545,7 @@ func (h *hold) release() {
 	}
 }
 
-// Reject refuses the resume, or cuts its connection when it is open.
+// Reject refuses the resume, or cuts its connection if that is open.
 func (h *hold) Reject(status, code int, message string, data, id []byte, retryAfter time.Duration) {
 	if h.open {
 		h.Conn.Cut()

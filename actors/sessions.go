@@ -16,19 +16,19 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// sessions are the sessions that a node serves now, by their keys, and the way to those
-// that have only a record.
+// sessions finds the sessions that a node serves now, by key, and loads others from their
+// records.
 type sessions struct {
 	*kernel.Directory[SessionKey, *sessionActor]
 	node    *Node
-	lookups chan struct{} // of requests for whose sessions the store is asked
+	lookups chan struct{} // one for each request that reads its session from the store
 }
 
-// lookupsAtOnce is for how many requests at a time the store is asked for a session; others
-// wait for their turn. An id costs nothing to make up.
+// lookupsAtOnce bounds the requests that read their session from the store at the same time;
+// others wait. A made-up id costs a client nothing.
 var lookupsAtOnce = limits.SessionReads.Value()
 
-// maxLookups is that for a node which takes so many requests at once; -1 is any number.
+// maxLookups is lookupsAtOnce for a node that takes calls requests at once; -1 means no limit.
 func maxLookups(calls int) int {
 	if calls < 0 {
 		return lookupsAtOnce
@@ -36,13 +36,14 @@ func maxLookups(calls int) int {
 	return max(1, min(lookupsAtOnce, calls))
 }
 
-// of finds the session that a message or a GET belongs to, or answers why there is none. id is that of a request.
+// of finds the session that a message or a GET belongs to, or refuses it. id is that of a
+// request, else nil.
 func (d *sessions) of(svc *Service, in *Input, id []byte) *sessionActor {
 	s, err := d.lookUp(svc, in)
 	return d.found(in, id, s, err)
 }
 
-// found returns what lookUp has, or answers why that is not the request's session.
+// found returns the session that lookUp found, or refuses the request.
 func (d *sessions) found(in *Input, id []byte, s *sessionActor, err error) *sessionActor {
 	n := d.node
 	switch {
@@ -66,8 +67,8 @@ func (d *sessions) found(in *Input, id []byte, s *sessionActor, err error) *sess
 		return nil
 	}
 	s.peer.madeBy(in)
-	// The transport's revision and the protocol's are independent, but a client
-	// that names one names what was negotiated.
+	// The transport's revision and the protocol's are independent, but a client that names one
+	// must name the negotiated one.
 	if v := s.view.Load(); in.Version != "" && in.Version != v.rec.Revision {
 		faults.SessionRevision.TellMore(in.Conn, v.rec.Revision, id)
 		return nil
@@ -78,14 +79,15 @@ func (d *sessions) found(in *Input, id []byte, s *sessionActor, err error) *sess
 // errNoSession stands for a request that names no session.
 var errNoSession = errors.New("actors: no session id")
 
-// lookUp is load for the session that a request names, in its turn.
+// lookUp is load for the session that a request names. It waits while too many others read the
+// store.
 func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 	n := d.node
 	switch {
 	case in.Session == "":
 		return nil, errNoSession
 	case n.drain.closing.Load():
-		return nil, ErrClosing // those in memory have stopped, and no others are to come
+		return nil, ErrClosing // the sessions in memory stop, and no others may begin
 	}
 	if !stream.ValidID(in.Session) {
 		return nil, ErrNotFound
@@ -93,7 +95,7 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: in.Session}
 	if s, ok := d.Get(key); ok && s.svc == svc && !s.view.Load().rec.Expired(time.Now()) {
 		if s.bound != nil {
-			return nil, ErrNotFound // it is found by its connection alone
+			return nil, ErrNotFound // only its connection finds a bound session
 		}
 		return s, nil
 	}
@@ -103,7 +105,7 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 	case d.lookups <- struct{}{}:
 		defer func() { <-d.lookups }()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("actors: look for a session: too many are looked for: %w", ErrUnavailable)
+		return nil, fmt.Errorf("actors: read session: too many requests read theirs: %w", ErrUnavailable)
 	}
 	return d.load(ctx, svc, key)
 }
@@ -112,7 +114,7 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey) (*sessionActor, error) {
 	n := d.node
 	for {
-		if n.drain.closing.Load() { // its sessions stop, and none is to come in their place
+		if n.drain.closing.Load() { // the node's sessions stop, and no others may begin
 			return nil, ErrClosing
 		}
 		s, err := d.Obtain(key, func() (*sessionActor, error) {
@@ -145,8 +147,8 @@ func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey) (*ses
 	}
 }
 
-// errNewer stands for what a newer release has written: one that reads it may be about to
-// take this one's place, and waiting here does not help.
+// errNewer reports a record of a newer release. That release may be about to take this
+// process's place, and waiting here does not help.
 var errNewer = fmt.Errorf("written by a newer release: %w", ErrUnavailable)
 
 // create stores a new session and serves it here.
@@ -182,7 +184,7 @@ func (d *sessions) activate(svc *Service, key SessionKey, rec session.Record, re
 	return s
 }
 
-// build makes the actor of a session, which startSession starts.
+// build makes the actor of a session; startSession starts it.
 func (d *sessions) build(svc *Service, key SessionKey, rec session.Record, rev uint64) *sessionActor {
 	n := d.node
 	s := &sessionActor{node: n, svc: svc, key: key, last: time.Now()}
@@ -193,8 +195,8 @@ func (d *sessions) build(svc *Service, key SessionKey, rec session.Record, rev u
 	return s
 }
 
-// adopt makes s, and whoever serves the session in its place by now, serve from a
-// record that has been written. One that comes to memory after this reads it.
+// adopt makes s, and the actor that serves the session in its place by now, serve from a record
+// that was written. An actor that begins later reads the record itself.
 func (d *sessions) adopt(s *sessionActor, v *view) {
 	before := s.view.Load().rec.Standalone
 	defer s.disown(before)
@@ -204,7 +206,7 @@ func (d *sessions) adopt(s *sessionActor, v *view) {
 	}
 }
 
-// listen begins a new standalone stream, which replaces the one before.
+// listen begins a new standalone stream, which replaces the old one.
 func (s *sessionActor) listen(svc *Service, in *Input) {
 	n := s.node
 	if n.store.Suspended() {
@@ -214,14 +216,14 @@ func (s *sessionActor) listen(svc *Service, in *Input) {
 	rec := record.Stream{Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Revision: s.view.Load().rec.Revision}
 	st := n.streams.build(svc, s, newID(), rec, in.Conn)
 	st.order = n.listened.Add(1)
-	// The actor is there before the record names it, so that whoever reads the record
-	// finds it: a message for it waits, and the stream that comes next ends it.
+	// The actor starts before the record names it, so that every reader of the record finds it:
+	// a message for it waits, and the next stream ends it.
 	st.start()
 	data, err := st.newRecord(nil)
 	named := make(chan naming, 1)
 	go func() { named <- s.storeStandalone(st, data, err) }()
 	if <-st.ready; st.unstored.Load() {
-		return // it has ended before it could begin, and the client knows
+		return // the stream ended before it could begin, and the client knows
 	}
 	of := <-named
 	s.listens(st.key.ID, of.old, s.endStandalone(of.old))
@@ -233,17 +235,17 @@ func (s *sessionActor) listen(svc *Service, in *Input) {
 	svc.Handler.Opened(s.peer, gap)
 }
 
-// naming is what became of making a stream the session's standalone stream.
+// naming is the outcome of making a stream the session's standalone stream.
 type naming struct {
-	old      string // the one before, which its successor has to end: so each is ended once
-	replaced bool   // a GET that came later was quicker: the stream ends before it begins
+	old      string // the former standalone stream; its successor ends it, so that each is ended once
+	replaced bool   // a later GET was quicker: the stream ends before it begins
 	err      error
 }
 
-// storeStandalone stores a new standalone stream, whose record is data unless err tells
-// why it may not be, and then has the session's record name it. If the process is lost
-// in between, the stream before is still the session's, and nobody knows the new one,
-// which expires. Its client gets to know it last: what it comes back with has been named.
+// storeStandalone stores a new standalone stream and then has the session's record name it.
+// data is the stream's record, unless err says why the stream may not begin. If the process is
+// lost in between, the old stream is still the session's; the new one is unknown and expires.
+// The client learns of the stream last: any event id that it has is of a stream that was named.
 func (s *sessionActor) storeStandalone(st *streamActor, data []byte, err error) (of naming) {
 	n := s.node
 	ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
@@ -262,47 +264,47 @@ func (s *sessionActor) storeStandalone(st *streamActor, data []byte, err error) 
 		s.unopened(st, err)
 	case of.replaced:
 		st.endStream()
-	case st.Post(recordStored{rev: rev}) != nil: // it has ended meanwhile
+	case st.Post(recordStored{rev: rev}) != nil: // the stream has ended meanwhile
 		go n.streams.forget(st.path)
 		s.disown(of.old)
 	}
 	return of
 }
 
-// unopened refuses a stream that could not be stored or named. The one before goes on.
+// unopened refuses a stream that could not be stored or named. The old stream goes on.
 func (s *sessionActor) unopened(st *streamActor, err error) {
 	n := s.node
-	if !errors.Is(err, ErrNotFound) { // it has just been deleted
+	if !errors.Is(err, ErrNotFound) { // ErrNotFound: the session has just been deleted
 		n.log.Warn("stream not opened", "session", s.key.ID, "error", err)
 	}
 	_ = st.Post(recordStored{err: err})
-	// When nobody knows whether the record names the stream, it may, and what was told it
-	// is lost. Nobody listens to it, and the next look at the record ends the one before.
+	// If the outcome is unknown, the record may name the stream, and messages sent to it are
+	// lost. No client listens to it, and the next read of the record ends the old stream.
 	s.missed.Store(true)
 	go n.streams.forget(st.path)
 }
 
-// nameStandalone makes the stream the session's standalone stream in its record, unless
-// that names one already whose GET came later.
+// nameStandalone makes the session's record name the stream as its standalone stream, unless
+// the record already names one with a later GET.
 func (s *sessionActor) nameStandalone(ctx context.Context, st *streamActor) (of naming) {
 	of.err = s.change(ctx, func(r *session.Record) bool {
 		if now, ok := s.node.streams.Get(StreamKey{s.key, r.Standalone}); ok && now.order > st.order {
 			of.replaced = true
 			return false
 		}
-		if r.Standalone != st.key.ID { // else an attempt whose outcome was unknown has done it
+		if r.Standalone != st.key.ID { // equal if an attempt with an unknown outcome succeeded
 			of.old, r.Standalone = r.Standalone, st.key.ID
 		}
 		return true
 	})
 	if of.err != nil && s.isCurrent(st.key.ID) {
-		of.err = nil // somebody else has seen that it was done
+		of.err = nil // another goroutine has read a record that names the stream
 	}
 	return of
 }
 
-// endStandalone ends a standalone stream, if there is one, for good. It reports
-// whether a connection seemed to be there.
+// endStandalone ends a standalone stream, if there is one, for good. It reports whether the
+// stream seemed to have a connection.
 func (s *sessionActor) endStandalone(id string) (live bool) {
 	n := s.node
 	if id == "" {
@@ -313,16 +315,16 @@ func (s *sessionActor) endStandalone(id string) (live bool) {
 		live = st.heard.Load()
 		_ = st.Post(endStream{})
 	}
-	// Who sees the connection end and comes back does not find the stream again, since
-	// the session's record names another.
+	// A client that comes back after this does not find the stream again, since the session's
+	// record names another.
 	n.streams.forget(key.path())
 	return live
 }
 
-// disown ends the standalone stream before, which the session's record has named, when it
-// now names one that is not here: of another node, or one that could not begin though it
-// was named. Nobody would write the stream any more to which the client listens. One that
-// is here ends the one before itself.
+// disown ends the standalone stream before, which the session's record named earlier. It does
+// so if the record now names a stream that is not here: one of another node, or one that could
+// not begin though it was named. Otherwise the client would listen to a stream without a
+// writer. A new stream that is here ends the old one itself.
 func (s *sessionActor) disown(before string) {
 	n := s.node
 	now := s.view.Load().rec.Standalone
@@ -338,12 +340,12 @@ func (s *sessionActor) disown(before string) {
 	}
 }
 
-// isCurrent reports whether the session's standalone stream is id, as far as is known
-// here. Nobody writes any other: who resumes it would hear nothing for ever.
+// isCurrent reports whether the session's standalone stream is id, as far as this node knows.
+// No other standalone stream has a writer: a client that resumed it would wait forever.
 func (s *sessionActor) isCurrent(id string) bool { return s.view.Load().rec.Standalone == id }
 
-// mustName reads whether the session's record names id as its standalone stream: if not,
-// the error is errBadEvent.
+// mustName reads the session's record. It fails with errBadEvent unless the record names id as
+// the standalone stream.
 func (s *sessionActor) mustName(ctx context.Context, id string) error {
 	n := s.node
 	rec, rev, err := n.sessions.read(ctx, s.key)
@@ -373,14 +375,14 @@ func (n *Node) Delete(svc *Service, in *Input) {
 		n.refusals.unavailable(in.Conn, nil)
 		return
 	}
-	if s.endSession() { // else another DELETE was as quick
+	if s.endSession() { // false if another DELETE was quicker
 		n.accounts.forgive(in)
 		n.accounts.gone(in, &s.view.Load().rec, svc.Limits.Session.Idle)
 	}
 	in.Conn.Answer(200, nil)
 }
 
-// over tells who wants to know that the session has ended, if nobody had ended it before.
+// over calls Service.Ended if this is the first end of the session.
 func (s *sessionActor) over(first bool) {
 	rec := &s.view.Load().rec
 	if tell := s.svc.Ended; tell != nil && first && rec.Revision != "" {
@@ -395,7 +397,7 @@ func (s *sessionActor) over(first bool) {
 	}
 }
 
-// end ends what the session's actor serves; it reports whether nobody had before.
+// end ends the calls of the session's actor; it reports whether this is the actor's first end.
 func (s *sessionActor) end() (first bool) {
 	first = !s.ended.Swap(true)
 	_ = s.Post(closeSession{cause: ErrSessionEnded})
@@ -407,12 +409,12 @@ func (s *streamActor) endStream() {
 	go s.node.streams.forget(s.path)
 }
 
-// survives ends the stream w, which has just come to the directory, if its session ended
-// before it was there to be found: who takes a stream over takes a while. s is the
-// session's actor as whoever wants the stream knows it. ErrSessionEnded: it is gone.
+// survives ends the stream w, which has just been entered in the directory, if its session
+// ended before: a takeover takes a while. s is the session's actor as the caller knows it.
+// ErrSessionEnded reports that the stream is gone.
 func (d *streams) survives(ctx context.Context, s *sessionActor, w *streamActor) error {
 	var err error
-	if s.Stopped() && !s.ended.Load() { // it has left memory: whoever came in its place was told
+	if s.Stopped() && !s.ended.Load() { // it has left memory: the actor in its place knows of the end
 		s, err = d.node.sessions.load(ctx, s.svc, s.key)
 	}
 	if errors.Is(err, ErrNotFound) || err == nil && s.ended.Load() {
@@ -422,8 +424,8 @@ func (d *streams) survives(ctx context.Context, s *sessionActor, w *streamActor)
 	return err
 }
 
-// Post takes one POST. It returns when the handler has and the request's bytes
-// are no longer needed; the response may still be an open stream then.
+// Post takes one POST. It returns when the handler has returned and the request's bytes are no
+// longer needed; the response may still be an open stream then.
 func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
 	if in.Stateless {
 		n.stateless(svc, in, principal, m, body)
@@ -460,7 +462,7 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 	}
 }
 
-// initialize begins a session, or answers why it does not.
+// initialize begins a session, or refuses to.
 func (d *sessions) initialize(svc *Service, in *Input, m *codec.Message) {
 	n := d.node
 	if in.Session != "" {
@@ -512,7 +514,7 @@ func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message,
 		case err == nil:
 			r.serve()
 		case errors.Is(err, kernel.ErrStopped):
-			continue // it has just left memory: activate it anew
+			continue // the session has just left memory: activate it anew
 		default:
 			n.refusals.refuseInSession(in.Conn, err, m.ID)
 		}
@@ -520,9 +522,9 @@ func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message,
 	}
 }
 
-// usable returns s, which is in the directory, if svc may use it. A session of a
-// service that was retired leaves; stale is set when it is to be looked for again,
-// because another service has the id now.
+// usable returns s, which is in the directory, if svc may use it. A session of an unmounted
+// service leaves; stale is set if the caller must look again, because another service has the
+// id now.
 func (s *sessionActor) usable(svc *Service) (_ *sessionActor, stale bool, err error) {
 	if s.svc.life.over.Load() {
 		_ = s.Post(unmountSession{})
@@ -535,8 +537,8 @@ func (s *sessionActor) usable(svc *Service) (_ *sessionActor, stale bool, err er
 	return s, stale, nil
 }
 
-// answer takes a response POSTed by a client. One that nobody waits for, or
-// that another has answered, is accepted and dropped.
+// answer takes an answer that a client POSTs. If no question waits for it, or the question has
+// an answer, it is accepted and dropped.
 func (q *pendingRequests) answer(svc *Service, in *Input, m *codec.Message) {
 	n := q.node
 	s := n.sessions.of(svc, in, nil)
