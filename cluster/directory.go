@@ -77,6 +77,7 @@ func openDirectory(path string, names []string) (*directory, error) {
 		if fresh && (errors.Is(err, ErrDamaged) || errors.Is(err, ErrNewer) || errors.Is(err, ErrForeign)) {
 			_ = os.Remove(d.file(lockFile))
 		}
+		unlock(d.lock)
 		_ = d.lock.Close()
 		return nil, err
 	}
@@ -226,6 +227,7 @@ func (d *directory) writePid(s string) error {
 // hold locks on two files of the same name.
 func (d *directory) close() error {
 	_ = d.writePid("")
+	unlock(d.lock)
 	if err := d.lock.Close(); err != nil {
 		return fmt.Errorf("cluster: data directory: %w", err)
 	}
