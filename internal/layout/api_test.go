@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// foreignTypesInAPI holds what the root package exports to types of the standard library, of this module and of the
-// OpenTelemetry API. It reads syntax alone, so it takes the initial value of a variable without a written type for
-// the type.
+// foreignTypesInAPI requires that the root package exports only types of the standard library, of this module and of
+// the OpenTelemetry API. It reads syntax alone: for a variable without a written type it takes the initial value as the
+// type.
 func foreignTypesInAPI(repo repository) []string {
 	api := publicAPI{types: map[string]declaredType{}, methods: map[string][]declaredMethod{}, reached: map[string]bool{}}
 	var roots []string
@@ -43,8 +43,8 @@ type declaredMethod struct {
 	decl *ast.FuncDecl
 }
 
-// declare notes the types and methods of a file, checks what else it exports and returns the local names that this
-// shows. They are followed when all files have been read.
+// declare notes the types and methods of a file. It checks what else the file exports, and returns the local names in
+// it, which are followed when all files have been read.
 func (api *publicAPI) declare(s source) []string {
 	var roots []string
 	for _, decl := range s.file.Decls {
@@ -89,7 +89,7 @@ func (api *publicAPI) showValues(s source, spec *ast.ValueSpec) []string {
 	return shown
 }
 
-// reach follows a local type that is shown: its definition and its exported methods.
+// reach follows a local type that the API shows: its definition and its exported methods.
 func (api *publicAPI) reach(name string) {
 	declared, ok := api.types[name]
 	if !ok || api.reached[name] {
@@ -108,8 +108,8 @@ func (api *publicAPI) reach(name string) {
 	}
 }
 
-// show records the foreign packages that a type or value mentions and returns the local names in it. Unexported
-// fields and methods, function bodies, arguments and elements are not shown to anybody.
+// show records the foreign packages that a type or value mentions and returns the local names in it. The API does not
+// show unexported fields and methods, function bodies, arguments and elements.
 func (api *publicAPI) show(s source, node ast.Node) []string {
 	packages := map[string]string{}
 	imports := s.imports()

@@ -17,8 +17,8 @@ const root = "../.."
 // ids and how many there are.
 var requirements = map[string]int{"TL-": 14, "PR-": 8, "RS-": 11, "CP-": 6, "LG-": 7, "PG-": 6, "PS-": 6, "CN-": 5, "PI-": 3, "RT-": 4, "": 50, "MD-": 63}
 
-// TestConformanceTable holds that each requirement has a row, and that the row names a
-// test or says whose it is. That the tests exist is for TestDocsNameWhatExists.
+// TestConformanceTable requires that each requirement has a row that names a test, or says whose task the requirement
+// is. TestDocsNameWhatExists checks that the tests exist.
 func TestConformanceTable(t *testing.T) {
 	t.Parallel()
 	row := regexp.MustCompile(`(?m)^\| ([A-Z]{2}-\d+|\d+) \| ([^|]+) \| ([^|]+) \|$`)
@@ -47,7 +47,7 @@ func TestConformanceTable(t *testing.T) {
 	}
 }
 
-// TestReadme holds the README to the program it prints and to the flags there are.
+// TestReadme compares the README with the program that it prints and with the flags that exist.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	readme := readText(t, "README.md")
@@ -57,7 +57,7 @@ func TestReadme(t *testing.T) {
 		t.Errorf("the first Go block:\n got %s\nwant %s", block, want)
 	}
 	known := map[string]bool{"help": true}
-	// Those of limits are in the tables that the package limits writes.
+	// The flags of limits are in the tables that the package limits writes.
 	for file, flags := range map[string]*regexp.Regexp{
 		"cmd/troupe/settings.go": regexp.MustCompile(`f\.\w+\(&[a-z]\.\w+, "([a-z-]+)"`),
 		"docs/limits.md":         regexp.MustCompile("\\| `--([a-z-]+)` \\|"),
@@ -77,8 +77,7 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// TestDocsNameWhatExists keeps the documents from naming files and tests that
-// are gone.
+// TestDocsNameWhatExists keeps the documents from naming files and tests that do not exist.
 func TestDocsNameWhatExists(t *testing.T) {
 	t.Parallel()
 	documents := []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}
@@ -119,7 +118,7 @@ func TestDocsNameWhatExists(t *testing.T) {
 	}
 }
 
-// testNames are the tests, fuzz targets and benchmarks of the repository.
+// testNames returns the tests, fuzz targets and benchmarks of the repository.
 func testNames(t *testing.T) (names []string) {
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z]\w+)\(`)
 	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {

@@ -10,10 +10,10 @@ import (
 
 const rootModule = "github.com/troupe-run/troupe"
 
-// A layer is a directory of the root module, with what lies below it, and what that may import of the module.
+// A layer is a directory of the root module and all below it, with the directories that it may import.
 type layer struct {
-	dir   string   // "" is the root package alone; the longest dir that fits counts
-	may   []string // directories, each with what lies below it; a package may always import what shares its subject
+	dir   string   // "" is the root package alone; the longest dir that matches counts
+	may   []string // directories, each with all below it; a package may always import those of its own subject
 	tests []string // more of them, for test files
 	why   string   // why it may not import the rest
 }
@@ -48,14 +48,14 @@ var layers = []layer{
 	{"cmd", []string{"", "mcp", "examples", "bench", "internal/limits", "internal/telemetry"}, nil, "the command turns flags into Options and has no parts of its own"},
 }
 
-// testPackages exist for tests, so test files anywhere may import them and other packages may not.
+// testPackages exist for tests: test files anywhere may import them, and other packages may not.
 var testPackages = []string{"internal/closedschema", "internal/sim", "internal/spec/host", "internal/testkit", "troupetest"}
 
 // An owner says which packages may import something from outside the module.
 type owner struct {
-	target string   // an import path with what lies below it; the longest that fits counts
-	in     []string // directories with what lies below them; "" is the root package alone
-	tests  bool     // whether all test files and test packages may, too
+	target string   // an import path and all below it; the longest that matches counts
+	in     []string // directories and all below them; "" is the root package alone
+	tests  bool     // whether all test files and test packages may import it, too
 	why    string
 }
 
@@ -79,7 +79,7 @@ var owners = []owner{
 	{"golang.org/x/tools/txtar", nil, true, "it holds transcripts of tests"},
 }
 
-// importsAcrossLayers holds the directions of design: what is above may import what is below, and siblings may not
+// importsAcrossLayers checks the directions of imports: an upper layer may import a lower one, and siblings may not
 // import each other.
 func importsAcrossLayers(repo repository) []string {
 	var violations []string
@@ -120,8 +120,8 @@ func dirOf(target string) (string, bool) {
 	return strings.CutPrefix(target, rootModule+"/")
 }
 
-// subject returns the directory whose packages belong together: internal and cmd hold many subjects, other
-// directories one.
+// subject returns the directory whose packages belong together: internal and cmd hold many subjects, each other
+// directory one.
 func subject(dir string) string {
 	parts := strings.Split(dir, "/")
 	if n := len(parts); n > 1 && (parts[0] == "internal" || parts[0] == "cmd") {
@@ -144,7 +144,7 @@ func allowed(s source, home layer, dir string) bool {
 	return slices.ContainsFunc(may, func(m string) bool { return within(dir, m) })
 }
 
-// strayDependencies holds third-party packages where they belong.
+// strayDependencies keeps third-party packages where they belong.
 func strayDependencies(repo repository) []string {
 	var violations []string
 	for _, s := range repo.own() {
@@ -172,7 +172,7 @@ func strayDependencies(repo repository) []string {
 	return violations
 }
 
-// isStd says whether an import path is one of the standard library: their first element has no dot.
+// isStd reports whether an import path is one of the standard library: its first element has no dot.
 func isStd(target string) bool {
 	first, _, _ := strings.Cut(target, "/")
 	return !strings.Contains(first, ".")

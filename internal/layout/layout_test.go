@@ -19,10 +19,10 @@ import (
 	"testing/fstest"
 )
 
-// A layoutRule looks at the whole repository and returns what breaks it, a line each.
+// A layoutRule checks the whole repository and returns its violations, a line each.
 type layoutRule func(repository) []string
 
-// layoutRules are what every file of the repository is held to. Each has cases in TestLayoutRulesFind that break it.
+// layoutRules are the rules for every file of the repository. Each has cases in TestLayoutRulesFind that break it.
 var layoutRules = map[string]layoutRule{
 	"every file parses":                             unparsable,
 	"files stay small":                              overlongFiles,
@@ -61,9 +61,9 @@ func TestLayout(t *testing.T) {
 
 // A repository is the work tree as the rules see it.
 type repository struct {
-	texts   map[string][]byte // all files that hold text, by slash-separated path
+	texts   map[string][]byte // all text files, by slash-separated path
 	sources []source          // the Go files among them
-	modules []string          // directories of further modules, which rules on imports leave alone
+	modules []string          // directories of further modules, which rules on imports skip
 	broken  []string          // Go files that do not parse
 }
 
@@ -86,10 +86,10 @@ func (s source) isTest() bool { return strings.HasSuffix(s.path, "_test.go") }
 
 func (s source) line(pos token.Pos) int { return s.fset.Position(pos).Line }
 
-// at writes the place of pos for a violation.
+// at returns the place of pos, for a violation.
 func (s source) at(pos token.Pos) string { return fmt.Sprintf("%s:%d", s.path, s.line(pos)) }
 
-// imports returns the imported paths with the names they have in the file.
+// imports returns the imported paths with their names in the file.
 func (s source) imports() map[string]string {
 	names := map[string]string{}
 	for _, spec := range s.file.Imports {
@@ -125,12 +125,12 @@ func (r repository) own() []source {
 	})
 }
 
-// within says whether a path is dir or lies below it; the empty dir is the root alone.
+// within reports whether a path is dir or lies below it; the empty dir is the root alone.
 func within(target, dir string) bool {
 	return target == dir || dir != "" && strings.HasPrefix(target, dir+"/")
 }
 
-// skippedDirs hold nothing that is committed.
+// skippedDirs hold only files that are not committed.
 var skippedDirs = []string{".git", "bin", "out", "node_modules"}
 
 func readRepository(fsys fs.FS) (repository, error) {
@@ -138,7 +138,7 @@ func readRepository(fsys fs.FS) (repository, error) {
 	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return nil // a file of somebody else's test, gone since the directory was read
+			return nil // another test's file, gone since the directory was read
 		case err != nil:
 			return err
 		case entry.IsDir() && slices.Contains(skippedDirs, entry.Name()):
@@ -242,7 +242,7 @@ func vaguePackages(repo repository) []string {
 	return violations
 }
 
-// rootTests keeps the root for the API: its files beside its examples and the unit tests of its own files.
+// rootTests keeps the root for the API: only examples and unit tests of the root's own files may stand beside it.
 func rootTests(repo repository) []string {
 	const most = 12
 	var tests []string
@@ -257,7 +257,8 @@ func rootTests(repo repository) []string {
 	return []string{fmt.Sprintf("the root has %d test files, at most %d are allowed: tests over the wire belong below internal/spec", len(tests), most)}
 }
 
-// crowdedPackages keeps a package to what a reader can look over. Variants of a file for one system count once.
+// crowdedPackages bounds the files of a package, so that a reader can survey it. Variants of a file for one system
+// count once.
 func crowdedPackages(repo repository) []string {
 	const most = 25
 	nouns := map[string]map[string]bool{}
@@ -288,7 +289,7 @@ const mostInRoot = 40
 
 var systemSuffix = regexp.MustCompile(`_(linux|unix|windows|darwin|other)\.go$`)
 
-// methodsOfTypes keeps a type that composes others from doing their work.
+// methodsOfTypes bounds the methods of a type that composes others, so that it does not do their work.
 func methodsOfTypes(repo repository) []string {
 	const most = 30
 	methods := map[string]int{}
@@ -312,10 +313,10 @@ func methodsOfTypes(repo repository) []string {
 	return violations
 }
 
-// composing are the types that the rule on methods is for, with their directories.
+// composing lists the types that the rule on methods applies to, with their directories.
 var composing = map[string]bool{"actors Node": true}
 
-// receiver is the name of the type that a method is of.
+// receiver returns the name of a method's type.
 func receiver(f *ast.FuncDecl) string {
 	t := f.Recv.List[0].Type
 	if star, ok := t.(*ast.StarExpr); ok {
@@ -350,7 +351,7 @@ func looseToDos(repo repository) []string {
 	return violations
 }
 
-// machinePath is a directory of the machine somebody worked on, not the same word inside a URL or a relative path.
+// machinePath matches a directory of one machine, but not the same word inside a URL or a relative path.
 var machinePath = regexp.MustCompile(`(?:^|[^\w.~*}/-])/(?:work|root|home)/`)
 
 func machinePaths(repo repository) []string {
@@ -426,7 +427,7 @@ func TestLayoutRulesFind(t *testing.T) {
 	}
 }
 
-// manyFiles are n files of a package, a variant of one and a test.
+// manyFiles returns n files of a package, a variant of one and a test.
 func manyFiles(n int) map[string]string {
 	files := map[string]string{"actors/a0_other.go": "package actors\n", "actors/a_test.go": "package actors\n"}
 	for i := range n {
@@ -435,7 +436,7 @@ func manyFiles(n int) map[string]string {
 	return files
 }
 
-// manyTests are n test files of the root, and one below it.
+// manyTests returns n test files of the root, and one below it.
 func manyTests(n int) map[string]string {
 	files := map[string]string{"mcp/a_test.go": "package mcp\n"}
 	for i := range n {

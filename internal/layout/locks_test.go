@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// locksDocument is where each mutex has a row that begins with its name and its file.
+// locksDocument has a row for each mutex, which begins with its name and its file.
 const locksDocument = "docs/locks.md"
 
 var (
@@ -18,8 +18,8 @@ var (
 	lockInLine = regexp.MustCompile(`[\w.\[\]]+\.\w+`)
 )
 
-// undocumentedLocks holds docs/locks.md to the code: a mutex has one row, a row has a mutex, and the order speaks of
-// mutexes that have rows. The programs below bench and the packages for tests are left out, as the document says.
+// undocumentedLocks compares docs/locks.md with the code: a mutex has one row, a row has a mutex, and the order names
+// mutexes that have rows. It skips the programs below bench and the packages for tests, as the document says.
 func undocumentedLocks(repo repository) []string {
 	document := string(repo.texts[locksDocument])
 	var violations []string
@@ -56,8 +56,8 @@ func undocumentedLocks(repo repository) []string {
 // A lock is a mutex by its name: Type.field, variable, or function.variable.
 type lock struct{ name, file, at string }
 
-// locks finds the mutexes outside of tests: fields and variables that are a type of sync whose name ends with Mutex, or
-// a type of their own package whose name does. A mutex without a name, such as one that new makes, is found as "?".
+// locks finds the mutexes outside of tests. They are fields and variables whose type is of sync, or of their own
+// package, and has a name that ends with Mutex. A mutex without a name, such as one made with new, is found as "?".
 func locks(repo repository) []lock {
 	var found []lock
 	for _, s := range repo.own() {
@@ -121,14 +121,14 @@ func (f *lockFinder) declaration(prefix string, decl ast.Decl) {
 	}
 }
 
-// value looks at a literal of a mutex, or of a struct that is declared on the spot.
+// value checks a literal of a mutex, or of a struct that is declared on the spot.
 func (f *lockFinder) value(name string, value ast.Expr) {
 	if literal, ok := value.(*ast.CompositeLit); ok {
 		f.of(name, literal.Type)
 	}
 }
 
-// of notes what is called name if its type is a mutex, and else the mutexes inside.
+// of notes name if its type is a mutex, and otherwise the mutexes inside the type.
 func (f *lockFinder) of(name string, kind ast.Expr) {
 	if f.isMutex(kind) {
 		f.found = append(f.found, lock{name, f.s.path, f.s.at(kind.Pos())})
@@ -178,7 +178,7 @@ func (f *lockFinder) isMutex(kind ast.Expr) bool {
 	return false
 }
 
-// ours says whether a name is that of an imported package of the root module.
+// ours reports whether a name is that of an imported package of the root module.
 func (f *lockFinder) ours(name string) bool {
 	for target, as := range f.s.imports() {
 		if as == name && within(target, rootModule) {
@@ -188,8 +188,8 @@ func (f *lockFinder) ours(name string) bool {
 	return false
 }
 
-// unnamed notes the mentions of a mutex of sync that no name has been found for. A parameter is the mutex of somebody
-// else.
+// unnamed notes the mentions of a mutex of sync for which no name was found. It skips parameters: those mutexes belong
+// to the caller.
 func (f *lockFinder) unnamed() {
 	ast.Inspect(f.s.file, func(n ast.Node) bool {
 		if _, ok := n.(*ast.FuncType); ok {
@@ -202,7 +202,7 @@ func (f *lockFinder) unnamed() {
 	})
 }
 
-// embedded is the name of an embedded field.
+// embedded returns the name of an embedded field.
 func embedded(kind ast.Expr) string {
 	switch kind := kind.(type) {
 	case *ast.StarExpr:
@@ -237,7 +237,7 @@ var lockCases = []layoutCase{
 	{"mutex of a program under bench", undocumentedLocks, map[string]string{"bench/load/a.go": "package load\nimport \"sync\"\nvar mu sync.Mutex\n"}, ""},
 }
 
-// withLock is a file with decls, and rows for the named mutexes of it.
+// withLock returns a file with decls, and rows for the named mutexes of it.
 func withLock(decls string, rows ...string) map[string]string {
 	document := "| mutex | guards | held over |\n|---|---|---|\n"
 	for _, name := range rows {

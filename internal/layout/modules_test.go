@@ -13,8 +13,8 @@ import (
 
 const dependencyList = "docs/dependencies.md"
 
-// replacedModules keeps go.mod true for those who import the module: a replacement counts only in the main module. The
-// repository's further modules need one, to reach the root module beside them.
+// replacedModules keeps go.mod true for the programs that import the module: only a main module's replacements count.
+// The repository's further modules need one, to reach the root module beside them.
 func replacedModules(repo repository) []string {
 	var violations []string
 	for name, text := range repo.texts {
@@ -31,8 +31,8 @@ func replacedModules(repo repository) []string {
 	return violations
 }
 
-// undocumentedDependencies holds docs/dependencies.md to the modules the code imports. A line may also stand for a
-// module that go.mod marks as indirect: its version is then pinned by us for code below or beside ours.
+// undocumentedDependencies compares docs/dependencies.md with the modules that the code imports. A line may also stand
+// for a module that go.mod marks as indirect: we then pin its version for code below or beside ours.
 func undocumentedDependencies(repo repository) []string {
 	mod := readGoMod(repo.texts["go.mod"])
 	reasons, violations := readReasons(repo.texts[dependencyList])

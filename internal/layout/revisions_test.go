@@ -14,8 +14,8 @@ const revisionTable = "mcp/revision.go"
 
 var revisionDate = regexp.MustCompile(`^"20\d\d-\d\d-\d\d"$`)
 
-// revisionsCompared keeps what revisions have in their table: elsewhere no code names a revision by its date, and none
-// asks whether one is before or after another. Clients and examples speak one revision, and tests name them.
+// revisionsCompared keeps the features of revisions in their table: no other code names a revision by its date, or
+// compares two revisions. Clients and examples speak one revision, and tests name them.
 func revisionsCompared(repo repository) []string {
 	var violations []string
 	for _, s := range repo.own() {
@@ -41,7 +41,7 @@ func revisionsCompared(repo repository) []string {
 	return violations
 }
 
-// isRevision reports whether an expression is a revision of package mcp by its name.
+// isRevision reports whether an expression names a revision of package mcp.
 func isRevision(x ast.Expr) bool {
 	switch x := x.(type) {
 	case *ast.SelectorExpr:

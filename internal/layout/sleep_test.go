@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// sleepingTests keeps tests from waiting for time that really passes. Sleeping is fine where time is virtual: in a file
-// that imports testing/synctest, and in a function handed to testkit.Bubble or to another helper that runs it in a bubble. So is it in tests of
-// real processes, which offer nothing else to wait for; the names of their files end in _process_test.go.
+// sleepingTests keeps tests from waiting for time that really passes. They may sleep where time is virtual: in a file
+// that imports testing/synctest, and in a function that testkit.Bubble, or another helper, runs in a bubble. Tests of
+// real processes may sleep too, since they have nothing else to wait for; the names of their files end in
+// _process_test.go.
 func sleepingTests(repo repository) []string {
 	bubbles := map[string][]string{}
 	var violations []string
@@ -41,7 +42,7 @@ func sleepingTests(repo repository) []string {
 	return violations
 }
 
-// bubbleHelpers returns the functions of a directory's tests that lead to synctest.Test, themselves or through others.
+// bubbleHelpers returns the functions of a directory's tests that call synctest.Test, themselves or through others.
 func bubbleHelpers(repo repository, dir string) []string {
 	var helpers []string
 	for {
