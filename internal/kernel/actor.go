@@ -17,9 +17,9 @@ var ErrStopped = fmt.Errorf("%w: it has stopped", ErrUnreachable)
 var ErrOverloaded = errors.New("kernel: mailbox full")
 
 const (
-	// mailboxCap is the number of waiting messages from which on a mailbox refuses
-	// bulk messages. Other messages are few: each belongs to something that its owner
-	// has counted, and the sender of a lost one might wait without end.
+	// mailboxCap is the number of waiting messages from which a mailbox refuses bulk
+	// messages. Other messages are few: each belongs to something that its owner has
+	// counted, and a sender that lost one might wait forever.
 	mailboxCap = 16384
 	// turnBudget is the number of messages that a sender handles on behalf of others
 	// before a new goroutine handles the rest.
@@ -38,7 +38,7 @@ type Behaviour interface {
 	Failed(m any, last bool)
 }
 
-// Bulk is a message that nobody waits for and of which there may be any number, such
+// Bulk is a message whose sender does not wait and of which there may be any number, such
 // as an announcement.
 type Bulk interface {
 	// Bulk reports whether a full mailbox refuses the message, with [ErrOverloaded].
@@ -74,10 +74,10 @@ type Actor struct {
 // PID is the actor's address, for [Kernel.Send] and [Ask], on any node.
 func (c *Actor) PID() *PID { return c.pid }
 
-// Post sends m to the actor. An idle actor handles m on the calling goroutine before
-// Post returns; a busy one finds m in its mailbox. Post fails with [ErrStopped] when
-// the actor has stopped, and with [ErrOverloaded] when m is [Bulk] and the mailbox is
-// full; neither Receive nor Refused is called for m then.
+// Post sends m to the actor. An idle actor handles m on the calling goroutine before Post
+// returns; a busy one finds m in its mailbox. Post fails with [ErrStopped] when the actor
+// has stopped, and with [ErrOverloaded] when m is [Bulk] and the mailbox is full. After an
+// error neither Receive nor Refused is called for m.
 func (c *Actor) Post(m any) error {
 	c.mu.Lock()
 	if c.closed {
@@ -102,8 +102,8 @@ func (c *Actor) Post(m any) error {
 	return nil
 }
 
-// drain handles waiting messages, and leaves those beyond budget to a new goroutine;
-// a budget of 0 is no bound.
+// drain handles waiting messages, and leaves those beyond budget to a new goroutine; a
+// budget of 0 is unlimited.
 func (c *Actor) drain(budget int) {
 	for n := 0; ; n++ {
 		c.mu.Lock()
@@ -180,8 +180,8 @@ func (c *Actor) Stopped() bool {
 	return c.closed
 }
 
-// Rest takes the actor out of the count of live ones, for an owner that keeps it, with
-// its PID, for later use. It goes on taking messages.
+// Rest takes the actor out of the count of live actors, for an owner that keeps it and its
+// PID for later use. The actor still takes messages.
 func (c *Actor) Rest() { c.k.live[c.kind].Add(-1) }
 
 // Wake ends what Rest began.

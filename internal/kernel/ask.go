@@ -8,10 +8,11 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// ErrUnreachable reports a PID that no actor has, or a node that cannot be reached. The message was not handled.
+// ErrUnreachable reports a PID without an actor, or a node that cannot be reached. The
+// message was not handled.
 var ErrUnreachable = errors.New("kernel: unreachable")
 
-// Asked is what an actor receives of a message that [Ask] has sent.
+// Asked is what an actor receives for a message that [Ask] sent.
 type Asked struct {
 	Message any // as it was given to Ask
 	sender  *actor.PID
@@ -41,19 +42,19 @@ func (a *asker) SendUserMessage(_ *actor.PID, m any) {
 func (a *asker) SendSystemMessage(_ *actor.PID, m any) { a.SendUserMessage(nil, m) }
 func (a *asker) Stop(*actor.PID)                       {}
 
-// Ask sends m to the actor with the PID to, which receives it as [*Asked], and waits
-// for the answer. It fails with
-//   - the cause of ctx when ctx ends first: nobody knows whether m was handled;
-//   - [ErrUnreachable] when no actor has the PID, and [ErrStopped] or [ErrOverloaded]
-//     as [Actor.Post] does: m was not handled;
-//   - the answer, when that is an error, or an error that names the answer's type when
-//     it is neither that nor a T.
+// Ask sends m to the actor with the PID to, which receives it as [*Asked], and waits for
+// the answer. It fails with
+//   - the cause of ctx when ctx ends first: it is unknown whether m was handled;
+//   - [ErrUnreachable] when no actor has the PID, and [ErrStopped] or [ErrOverloaded] as
+//     [Actor.Post] does: m was not handled;
+//   - the answer, when that is an error;
+//   - an error that names the answer's type, when the answer is neither an error nor a T.
 func Ask[T any](ctx context.Context, k *Kernel, to *PID, m any) (T, error) {
 	var zero T
 	a := &asker{make(chan any, 1)}
 	self, _ := k.sys.ProcessRegistry.Add(a, "ask/"+k.sys.ProcessRegistry.NextId())
 	defer k.sys.ProcessRegistry.Remove(self)
-	// A PID keeps the process that it has met, and with it one that has ended.
+	// A PID caches the process that it first finds, even after that has ended.
 	k.sys.Root.RequestWithCustomSender(actor.NewPID(to.Address, to.Id), m, self)
 	select {
 	case <-ctx.Done():

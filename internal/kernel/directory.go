@@ -10,15 +10,15 @@ const Shards = 32
 
 // Directory finds the live actor of a key in this process, five times faster than the
 // registry of names does, and makes it when there is none. Its values may be of any
-// comparable type; as a rule they are pointers to types that embed [Actor].
-// [NewDirectory] makes one; the zero value is not usable. The methods are safe for
-// concurrent use, and hold no lock while an actor is made.
+// comparable type; usually they are pointers to types that embed [Actor]. [NewDirectory]
+// makes one; the zero value is not usable. The methods are safe for concurrent use, and
+// hold no lock while an actor is made.
 type Directory[K, A comparable] struct {
 	seed   maphash.Seed
 	shards [Shards]struct {
 		mu sync.RWMutex // guards m and making
 		m  map[K]A
-		// making has the activations under way, for those who wait for one.
+		// making has the activations under way, for callers that wait for one.
 		making map[K]*activation[A]
 		_      [24]byte
 	}
@@ -53,7 +53,7 @@ func (d *Directory[K, A]) Get(k K) (A, bool) {
 	return a, ok
 }
 
-// Current is [Directory.Get] that waits for an [Directory.Obtain] under way.
+// Current is [Directory.Get], but first waits for an [Directory.Obtain] under way.
 func (d *Directory[K, A]) Current(k K) (A, bool) {
 	s := &d.shards[d.shard(k)]
 	s.mu.RLock()
@@ -115,9 +115,8 @@ func (d *Directory[K, A]) Obtain(k K, produce func() (A, error)) (A, error) {
 	return w.a, w.err
 }
 
-// Sweep removes those actors of a shard, 0 to Shards-1, for which end returns true, and
-// returns their number. It holds the shard's lock: end must not block, nor use the
-// directory.
+// Sweep removes the actors of a shard, 0 to Shards-1, for which end returns true, and
+// returns their number. It holds the shard's lock: end must not block or use the directory.
 func (d *Directory[K, A]) Sweep(shard int, end func(A) bool) (gone int) {
 	s := &d.shards[shard]
 	s.mu.Lock()
@@ -131,8 +130,8 @@ func (d *Directory[K, A]) Sweep(shard int, end func(A) bool) (gone int) {
 	return gone
 }
 
-// Each calls f for every actor, without a lock. It may miss those that come, and meet
-// those that go, meanwhile.
+// Each calls f for every actor, without a lock. It may miss actors that are added
+// meanwhile, and meet actors that are removed.
 func (d *Directory[K, A]) Each(f func(A)) {
 	var all []A
 	for i := range d.shards {

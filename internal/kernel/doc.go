@@ -31,12 +31,12 @@
 //
 // # Names and other nodes
 //
-// An actor's [PID] is the name of its node, its kind and its key. [Kernel.Send] and
-// [Ask] reach it by that, on this node or on another: messages for other nodes leave by
-// the [Remote] of the [Config], and those that come in go to [Kernel.Deliver]. What
-// reaches nobody is [ErrUnreachable] for who has asked, and for a [Refusable] message.
-// A [Directory] is the short way to an actor of this process, without a name to build
-// and look up; docs/design/011 has the figures.
+// An actor's [PID] is the name of its node, its kind and its key. [Kernel.Send] and [Ask]
+// reach the actor by it, on this node or on another. Messages for other nodes leave by the
+// [Remote] of the [Config]; those that come in go to [Kernel.Deliver]. If a message reaches
+// no actor, its sender gets [ErrUnreachable]: as the error of Ask, or through [Refusable].
+// A [Directory] is the short way to an actor of this process, without a name to build and
+// look up; docs/design/011 has the figures.
 //
 // # Rules for actors
 //
@@ -45,17 +45,17 @@
 // hold. A mailbox takes any number of messages whose senders wait; it refuses [Bulk]
 // messages from 16,384 on.
 //
-// A panic of Receive is contained: the kernel logs it, counts it, and asks
-// protoactor's one-for-one strategy what follows. [Behaviour.Failed] completes what
-// others wait for, and the actor goes on; at the third panic within a minute
-// ([PanicLimit]) it ends.
+// The kernel contains a panic of Receive: it logs and counts the panic, and asks
+// protoactor's one-for-one strategy how to go on. [Behaviour.Failed] completes what others
+// wait for, and the actor goes on; at the third panic within a minute ([PanicLimit]) it
+// ends.
 //
 // # Answers
 //
-// A message that embeds [Reply] carries its answer: the sender posts it and waits,
-// and as a rule finds the answer there when Post returns. [Ask] sends to a PID and
-// waits for an answer with a context. A message that is [Refusable] learns when the
-// actor stops before its turn.
+// A message that embeds [Reply] carries its answer: the sender posts it and waits, and
+// usually finds the answer there when Post returns. [Ask] sends to a PID and waits for an
+// answer with a context. A message that is [Refusable] learns when the actor stops before
+// handling it.
 //
 // # Goroutines
 //

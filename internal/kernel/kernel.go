@@ -10,16 +10,17 @@ import (
 // Kind says what an actor stands for: it is an index into the names that [New] got.
 type Kind uint8
 
-// PID is the address of an actor: the name of its node and, after a slash, its kind and its key. It is comparable by
-// its fields, and may be built from them with [Kernel.PID] by who has never met the actor.
+// PID is the address of an actor: the name of its node and, after a slash, its kind and its
+// key. Compare PIDs by their fields. [Kernel.PID] makes one without an actor.
 type PID = actor.PID
 
-// Config says what a [Kernel] is made of.
+// Config is the configuration of a [Kernel].
 type Config struct {
 	// Log is where panics are logged; nil discards them.
 	Log *slog.Logger
-	// Node is the name of this process in PIDs. It has to be another one after each start, so that a PID of a process
-	// that has ended reaches nobody. Empty is a process that no other one talks to.
+	// Node is the name of this process in PIDs. It must differ after each start, so that a
+	// PID of a former process reaches no actor. Leave it empty if no other process sends to
+	// this one.
 	Node string
 	// Kinds are the names of the kinds of actors, in metrics and in PIDs: Kind(0) is the first.
 	Kinds []string
@@ -36,7 +37,7 @@ type Kernel struct {
 	kinds  []string
 	live   []atomic.Int64 // by kind
 	panics atomic.Int64
-	lost   atomic.Int64 // messages that reached nobody
+	lost   atomic.Int64 // messages that reached no actor
 }
 
 // New starts an actor system, which has nothing to close.
@@ -44,8 +45,8 @@ func New(c Config) *Kernel {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	// protoactor logs its own start, and dead letters, which the kernel reports to their
-	// senders: neither is worth a line.
+	// protoactor logs its own start, and dead letters. The kernel reports dead letters to
+	// their senders, so neither is worth a line.
 	quiet := actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) })
 	k := &Kernel{sys: actor.NewActorSystem(quiet), log: c.Log, remote: c.Remote, kinds: c.Kinds, live: make([]atomic.Int64, len(c.Kinds))}
 	if c.Node != "" {
@@ -56,12 +57,11 @@ func New(c Config) *Kernel {
 	return k
 }
 
-// Start makes c an actor that does what b says, idle and with an empty mailbox. b is
-// as a rule the type that embeds c. key names the actor among those of its kind, and
-// an empty one stands for a number that no other has; when two actors that live at
-// once have the same key, messages by PID reach the one that was started last. Start
-// is called once per Actor and before its other methods; it panics for a kind that the
-// [Config] has no name for.
+// Start makes c an idle actor with an empty mailbox; b is its behaviour, usually the type
+// that embeds c. key names the actor among those of its kind; an empty key gets a unique
+// number. If two live actors have the same key, messages by PID reach the one that was
+// started last. Call Start once per Actor, before its other methods. It panics for a kind
+// that has no name in the [Config].
 func (k *Kernel) Start(c *Actor, kind Kind, key string, b Behaviour) {
 	if key == "" {
 		key = k.sys.ProcessRegistry.NextId()
@@ -72,7 +72,7 @@ func (k *Kernel) Start(c *Actor, kind Kind, key string, b Behaviour) {
 	k.live[kind].Add(1)
 }
 
-// ended takes the name of an actor away, unless another one has it now.
+// ended removes the name of an actor, unless another actor has it now.
 func (k *Kernel) ended(c *Actor) {
 	k.sys.ProcessRegistry.LocalPIDs.GetBucket(c.pid.Id).RemoveCb(c.pid.Id, func(_ string, p any, _ bool) bool { return p == (*process)(c) })
 	k.live[c.kind].Add(-1)
@@ -98,7 +98,7 @@ func (k *Kernel) Kinds(f func(kind string, live int64)) {
 // Panics is the number of panics that were contained since the start.
 func (k *Kernel) Panics() int64 { return k.panics.Load() }
 
-// CountPanic adds to [Kernel.Panics] one that an owner has contained outside its
+// CountPanic adds one to [Kernel.Panics], for a panic that an owner contained outside its
 // actors.
 func (k *Kernel) CountPanic() { k.panics.Add(1) }
 

@@ -16,22 +16,22 @@ const (
 	panicWindow = time.Minute
 )
 
-// strategy decides what follows a panic: protoactor's way with one child of many, which
-// goes on, or ends with its last failure.
+// strategy decides how to go on after a panic: like protoactor with one child of many,
+// which goes on, or ends after its last allowed failure.
 var strategy = actor.NewOneForOneStrategy(PanicLimit-1, panicWindow, actor.DefaultDecider)
 
-// panicked keeps a panic of Receive on m inside the actor.
+// panicked contains a panic of Receive on m.
 func (c *Actor) panicked(m, r any) {
 	c.k.panics.Add(1)
 	c.k.log.Error("actor panicked", "actor", c.name(), "message", fmt.Sprintf("%T", m), "panic", r, "stack", string(debug.Stack()))
-	if c.failures == nil || c.failures.NumberOfFailures(panicWindow) == 0 { // what is past is not kept
+	if c.failures == nil || c.failures.NumberOfFailures(panicWindow) == 0 { // older failures no longer count
 		c.failures = actor.NewRestartStatistics()
 	}
 	strategy.HandleFailure(c.k.sys, failure{c, m}, c.pid, c.failures, r, m)
 }
 
-// failure is the supervisor of an actor that has panicked on m: it carries out what the
-// strategy decides.
+// failure is the supervisor of an actor that has panicked on m: it carries out the
+// strategy's decision.
 type failure struct {
 	c *Actor
 	m any
@@ -39,16 +39,16 @@ type failure struct {
 
 var _ actor.Supervisor = failure{}
 
-// RestartChildren has the actor complete what others wait for, and go on.
+// RestartChildren lets the actor complete what others wait for, and go on.
 func (f failure) RestartChildren(...*actor.PID) { f.tell(false) }
 
-// ResumeChildren is the same: what others wait for has to be completed.
+// ResumeChildren does the same as RestartChildren: what others wait for must be completed.
 func (f failure) ResumeChildren(...*actor.PID) { f.tell(false) }
 
 // StopChildren ends the actor.
 func (f failure) StopChildren(...*actor.PID) { f.tell(true) }
 
-// EscalateFailure ends the actor, as nobody is above the kernel.
+// EscalateFailure ends the actor, as the kernel has no supervisor.
 func (f failure) EscalateFailure(any, any) { f.tell(true) }
 
 // Children is the actor.
@@ -67,8 +67,8 @@ func (f failure) tell(last bool) {
 	c.b.Failed(f.m, last)
 }
 
-// name is how the log speaks of the actor: by its kind, and by a number that tells it
-// from others. Its key may be what lets clients in, such as the id of a session.
+// name is the actor's name in the log: its kind and a number. Its key may be a secret, such
+// as the id of a session.
 func (c *Actor) name() string {
 	h := fnv.New32a()
 	_, _ = io.WriteString(h, c.pid.Id)
@@ -76,8 +76,8 @@ func (c *Actor) name() string {
 }
 
 // Contain runs f and returns normally when f panics: the panic is logged and counted
-// ([Kernel.Panics]), and does not bring the actor closer to [PanicLimit]. An actor uses
-// it for steps of which one must not keep the next from happening.
+// ([Kernel.Panics]), and does not bring the actor closer to [PanicLimit]. An actor uses it
+// for steps that must not keep the next step from happening.
 func (c *Actor) Contain(f func()) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// process is an Actor as protoactor's registry of PIDs has it. It is a type of its own
-// so that the types that embed Actor do not get protoactor's methods.
+// process is an Actor as protoactor's registry of PIDs sees it. It is a type of its own, so
+// that types that embed Actor do not get protoactor's methods.
 type process Actor
 
 var _ actor.Process = (*process)(nil)
@@ -42,30 +42,30 @@ func (p *process) SendSystemMessage(_ *actor.PID, message any) {
 // Stop is Actor.Stop.
 func (p *process) Stop(*actor.PID) { (*Actor)(p).Stop() }
 
-// sent is a message in protoactor's hands, which shall not log what becomes of it: the
-// throttle of that log keeps a goroutine.
+// sent is a message in protoactor's hands. protoactor must not log its fate: the throttle
+// of that log keeps a goroutine.
 type sent struct {
 	m      any
-	answer bool // nobody misses it when who has asked is gone
+	answer bool // an answer: no loss if the asker is gone
 }
 
 // IgnoreDeadLetterLogging implements [actor.IgnoreDeadLetterLogging].
 func (*sent) IgnoreDeadLetterLogging() {}
 
-// Send sends m to the actor with the PID to, of this node or another. It does not say
-// whether m arrived: an m that is [Refusable] learns when it certainly did not, with
-// [ErrUnreachable], [ErrStopped] or [ErrOverloaded]. On this node an idle actor has
-// handled m when Send returns, as with [Actor.Post].
+// Send sends m to the actor with the PID to, of this node or another. It does not report
+// whether m arrived. If m is [Refusable] and certainly did not arrive, its Refused gets
+// [ErrUnreachable], [ErrStopped] or [ErrOverloaded]. On this node an idle actor has handled
+// m when Send returns, as with [Actor.Post].
 func (k *Kernel) Send(to *PID, m any) {
-	// A PID keeps the process that it has met, and with it one that has ended.
+	// A PID caches the process that it first finds, even after that has ended.
 	k.sys.Root.Send(actor.NewPID(to.Address, to.Id), &sent{m: m})
 }
 
-// answer sends v to who has asked.
+// answer sends v to the asker.
 func (k *Kernel) answer(to *PID, v any) { k.sys.Root.Send(to, &sent{m: v, answer: true}) }
 
-// undelivered hears of protoactor's dead letters: messages to a PID of this node that
-// no actor has. Those who have asked get a DeadLetterResponse from it.
+// undelivered handles protoactor's dead letters: messages to a PID of this node that no
+// actor has. protoactor itself sends askers a DeadLetterResponse.
 func (k *Kernel) undelivered(event any) {
 	letter, ok := event.(*actor.DeadLetterEvent)
 	if !ok {
@@ -79,7 +79,7 @@ func (k *Kernel) undelivered(event any) {
 	}
 }
 
-// refuse counts m as undelivered, and has it learn why.
+// refuse counts m as undelivered, and tells m why if it is [Refusable].
 func (k *Kernel) refuse(m any, why error) {
 	k.lost.Add(1)
 	if r, ok := m.(Refusable); ok {
@@ -87,7 +87,7 @@ func (k *Kernel) refuse(m any, why error) {
 	}
 }
 
-// unreachable makes of an error of a Remote what senders look for.
+// unreachable wraps an error of a Remote so that it is ErrUnreachable.
 func unreachable(err error) error {
 	if errors.Is(err, ErrUnreachable) {
 		return err

@@ -6,23 +6,23 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// Remote takes the messages that leave this node: protoactor's address resolver gives
-// it those whose PID has the name of another one. Local and remote are one send: [Kernel.Send]
-// and [Ask] go either way.
+// Remote takes the messages that leave this node: protoactor's address resolver passes it
+// those whose PID has the name of another node. [Kernel.Send] and [Ask] work alike for
+// local and remote actors.
 type Remote interface {
-	// Send puts m into the inbox of the node to.Address, where [Kernel.Deliver] gives it
-	// to the actor. from is who is answered, nil when nobody waits; an answer goes the
-	// same way back, with from nil. m is what was sent, or an error for who has asked.
-	// Send must not block, and may be called from any goroutine. With an error nothing
-	// has left. As a network may lose what has left, who asks needs a deadline.
+	// Send puts m into the inbox of the node to.Address, where [Kernel.Deliver] gives it to
+	// the actor. from is the asker, nil when none waits; an answer goes the same way back,
+	// with from nil. m is the message that was sent, or an error for the asker. Send must
+	// not block, and may be called from any goroutine. After an error nothing has left. As
+	// a network may lose messages, an asker needs a deadline.
 	Send(to, from *PID, m any) error
 }
 
-// Deliver gives a message of another node to the actor with the PID to, and has its
-// answer sent to from, unless that is nil. A message for another process than this one,
-// such as an earlier one of the same machine, is answered with [ErrUnreachable].
+// Deliver gives a message of another node to the actor with the PID to, and sends the
+// answer to from, unless that is nil. A message for another process, such as an earlier one
+// of the same machine, is answered with [ErrUnreachable].
 func (k *Kernel) Deliver(to, from *PID, m any) {
-	to = actor.NewPID(to.Address, to.Id) // of ours, as a PID is written to
+	to = actor.NewPID(to.Address, to.Id) // a copy, as protoactor writes to a PID
 	if from != nil {
 		from = actor.NewPID(from.Address, from.Id)
 	}
@@ -39,11 +39,11 @@ func (k *Kernel) Deliver(to, from *PID, m any) {
 	}
 }
 
-// elsewhere is the process of every PID of another node. It has no state, as PIDs keep
-// it.
+// elsewhere is the process of every PID of another node. It has no state, because PIDs
+// cache it.
 type elsewhere Kernel
 
-// SendUserMessage has a message leave.
+// SendUserMessage sends a message to the other node.
 func (e *elsewhere) SendUserMessage(to *actor.PID, message any) {
 	k := (*Kernel)(e)
 	_, m, from := actor.UnwrapEnvelope(message)
@@ -70,7 +70,7 @@ func (e *elsewhere) SendUserMessage(to *actor.PID, message any) {
 
 var errNoRemote = errors.New("kernel: this node knows no other")
 
-// SendSystemMessage does nothing: the actors of a node are its own affair.
+// SendSystemMessage does nothing: each node controls its own actors.
 func (e *elsewhere) SendSystemMessage(*actor.PID, any) {}
 
 // Stop does nothing, for the same reason.

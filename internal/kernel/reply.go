@@ -36,8 +36,8 @@ func (r *Reply) Done() {
 	}
 }
 
-// Wait returns when Done has been called, also if that was before. Only the sender
-// calls it, once per Init.
+// Wait returns once Done has been called, now or before. Only the sender calls it, once per
+// Init.
 func (r *Reply) Wait() {
 	if r.state.CompareAndSwap(replyPending, replyWaiting) {
 		<-r.wake

@@ -1,11 +1,12 @@
-// Package mrtr has what multi-round-trip requests (2026-07-28, basic/patterns/mrtr) are made
-// of: the state that a client carries from one round to the next, what a call has asked
-// for and been given, and what became of rounds whose answers came before.
+// Package mrtr has the parts of multi-round-trip requests (2026-07-28,
+// basic/patterns/mrtr): the state that a client carries from one round to the next, the
+// questions and answers of a call, and the outcomes of earlier rounds.
 //
 //	state.go     State: for whom, for which request and until when the answers are good
 //	input.go     Input: the questions of a call, by unique keys, and their answers
-//	outcomes.go  Outcomes: what the answers of a round led to, for who lost the response
+//	outcomes.go  Outcomes: the responses that followed a round, for clients that lost them
 //	mutex.go     Mutex: held while a handler waits for its client
 //
-// Nothing here knows the call: how it waits, and is found again, is in package actors.
+// Nothing here knows the call. Package actors decides how it waits and how a request finds
+// it again.
 package mrtr

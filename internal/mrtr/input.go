@@ -6,10 +6,11 @@ import (
 	"strconv"
 )
 
-// Input is what a call has asked for so far, and what it was given. The zero value has
-// asked for nothing. The caller keeps others from it with a Mutex.
+// Input is what a call has asked for so far, and the answers that it got. The zero value
+// has asked for nothing. It is not safe for concurrent use: the caller guards it with a
+// Mutex.
 type Input struct {
-	Round int               // how often it has asked
+	Round int               // how often the call has asked
 	Given map[string][]byte // by key, raw
 	taken []string          // the keys of Given that have answered a question
 	used  []usedKey
@@ -21,8 +22,8 @@ type usedKey struct {
 	n   int
 }
 
-// Key makes the key of a question unique within the call: the second with the same key is
-// "key-2", unless that was asked for, too. A run after the first gets to the same keys.
+// Key makes the key of a question unique within the call: the second question with the same
+// key gets "key-2", unless that is in use too. Every run of the call gets the same keys.
 func (in *Input) Key(key string) string {
 	unique := key
 	if i := in.uses(key); i >= 0 {
@@ -40,8 +41,8 @@ func (in *Input) uses(key string) int {
 	return slices.IndexFunc(in.used, func(u usedKey) bool { return u.key == key })
 }
 
-// Has reports whether the question with a unique key has its answer. What is no answer is
-// forgotten, so that it is asked for anew; a nil valid takes everything.
+// Has reports whether the question with a unique key has its answer. It drops an invalid
+// answer, so that the question is asked again; a nil valid accepts everything.
 func (in *Input) Has(key string, valid func(raw []byte) bool) bool {
 	raw, ok := in.Given[key]
 	if ok && (valid == nil || valid(raw)) {
@@ -62,8 +63,8 @@ func (in *Input) Take(key string, raw []byte) {
 	in.Given[key] = raw
 }
 
-// Answered is what has answered questions so far, for the next State, and its size in
-// bytes. What has answered nothing is not worth carrying.
+// Answered returns the answers that answered a question so far, for the next State, and
+// their size in bytes. Other values are not worth carrying.
 func (in *Input) Answered() (given map[string]json.RawMessage, size int) {
 	if len(in.taken) > 0 {
 		given = make(map[string]json.RawMessage, len(in.taken))

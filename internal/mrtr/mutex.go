@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// Mutex is a mutex that its owner may hold for long, as whoever waits for it can
-// give up. The zero value is unlocked.
+// Mutex is a mutex that its owner may hold for long, because a goroutine that waits for it
+// can give up. The zero value is unlocked.
 type Mutex struct {
 	mu    sync.Mutex // guards the rest
 	held  bool
 	freed chan struct{} // closed by Unlock; nil while nobody waits
 }
 
-// Lock locks m. It fails with the cause of the context that ends before it could.
+// Lock locks m. If ctx or call ends first, it fails with the cause of that context.
 func (m *Mutex) Lock(ctx, call context.Context) error {
 	for {
 		freed := m.tryLock()

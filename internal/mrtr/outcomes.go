@@ -8,12 +8,12 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 )
 
-// Outcome is what the answers of a round led to.
+// Outcome is the response that followed the answers of a round.
 type Outcome struct {
 	Round  int
 	Digest Digest    // of the answers
 	Rest   []byte    // the response, from its id on
-	Until  time.Time // it is kept
+	Until  time.Time // when it is dropped
 }
 
 var (
@@ -21,8 +21,8 @@ var (
 	maxOutcomeBytes = limits.OutcomeBytes.Value()
 )
 
-// Outcomes are those of calls that have ended, by the names in their states, for clients
-// that lost the response. The zero value has none; the methods are safe for concurrent use.
+// Outcomes are the outcomes of calls that have ended, by park key, for clients that lost
+// the response. The zero value is empty; the methods are safe for concurrent use.
 type Outcomes struct {
 	mu    sync.Mutex // guards the rest
 	all   map[string]Outcome
@@ -30,6 +30,8 @@ type Outcomes struct {
 	bytes int
 }
 
+// Put keeps x as the outcome of the call with the given park key, in place of an earlier one.
+// Beyond the limits it drops the oldest outcomes.
 func (o *Outcomes) Put(park string, x Outcome) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -58,6 +60,7 @@ func (o *Outcomes) drop(park string) {
 	}
 }
 
+// Get returns the outcome of the call with the given park key, if it is kept.
 func (o *Outcomes) Get(park string) (Outcome, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -65,7 +68,7 @@ func (o *Outcomes) Get(park string) (Outcome, bool) {
 	return x, ok
 }
 
-// Expire forgets what no state can ask for any more.
+// Expire drops the outcomes that no state can name any more.
 func (o *Outcomes) Expire(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -14,13 +14,13 @@ import (
 // Digest stands for the answers that a request brings.
 type Digest [sha256.Size]byte
 
-// AnswersDigest is that of the inputResponses of m.
+// AnswersDigest is the Digest of the inputResponses of m.
 func AnswersDigest(m *codec.Message) Digest {
 	return sha256.Sum256(codec.AppendCanonical(nil, m.Responses))
 }
 
-// State is what a requestState holds: for whom, for which request and until
-// when it is good, where the call waits, and the answers so far.
+// State is the content of a requestState: for which request it is good and until when,
+// where the call waits, and the answers so far.
 type State struct {
 	Method  string                     `json:"m"`
 	Request string                     `json:"r"` // hash of what the request asks for
@@ -39,8 +39,8 @@ func (s *State) Answers() map[string][]byte {
 	return all
 }
 
-// RequestDigest stands for what a request asks for: its arguments by value, and the
-// name or URI, but not its _meta, its answers or its state.
+// RequestDigest stands for the content of a request: its arguments by value, and the name
+// or URI, but not its _meta, its answers or its state.
 func RequestDigest(m *codec.Message) string {
 	h := sha256.New()
 	for _, part := range [][]byte{m.Name, m.URI, m.Arguments} {
@@ -56,7 +56,8 @@ func aad(tenant, server string) []byte {
 	return []byte("requestState\x00" + tenant + "\x00" + server)
 }
 
-// Seal makes the text that a client of a server carries. seal seals plain for aad.
+// Seal returns the text that a client of a server carries. seal encrypts plain and binds it
+// to aad.
 func (s *State) Seal(tenant, server string, seal func(plain, aad []byte) ([]byte, error)) (string, error) {
 	plain, err := codec.Marshal(s)
 	if err != nil {
@@ -69,15 +70,15 @@ func (s *State) Seal(tenant, server string, seal func(plain, aad []byte) ([]byte
 	return base64.RawURLEncoding.EncodeToString(sealed), nil
 }
 
-// ErrBadState stands for whatever is wrong with a state: its client is told no more.
+// ErrBadState stands for any fault of a state: its client learns no more.
 var ErrBadState = errors.New("mrtr: bad requestState")
 
 // Open opens the state that m brings from a client of a server. ErrBadState reports that
-// it is not good for this request of this client now. open opens what seal has sealed;
-// its errors are returned as they are.
+// the state is not good for this request of this client now. open reverses seal; Open
+// returns its errors as they are.
 func Open(m *codec.Message, tenant, server string, now time.Time, open func(sealed, aad []byte) ([]byte, error)) (*State, error) {
 	text, ok := codec.Str(m.State)
-	if !ok || strings.ContainsAny(text, "\r\n") { // which the decoder would skip
+	if !ok || strings.ContainsAny(text, "\r\n") { // the decoder would skip line breaks
 		return nil, ErrBadState
 	}
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)

@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// key says whose account it is: a tenant's, or that of an address where many clients
-// share a tenant.
+// key names an account: a tenant, or an address where many clients share a tenant.
 type key struct {
 	tenant string
-	from   netip.Addr // zero where the tenant is one client
+	from   netip.Addr // zero if the tenant is one client
 }
 
-// network is the part of an address that has an account: all of an IPv4 address, and
-// the /64 of an IPv6 address, since one client may have all addresses of that. Texts
-// that are no address have the zero Addr, so that they share an account.
+// network is the part of an address that has an account: all of an IPv4 address, and the
+// /64 of an IPv6 address, since one client may have all addresses of that. Texts that are
+// not addresses give the zero Addr, and share an account.
 func network(address string) netip.Addr {
 	a, err := netip.ParseAddr(address)
 	if err != nil {
@@ -57,9 +56,9 @@ type Account struct {
 	// An account whose load is 0 does not contend for places.
 	load atomic.Int64
 
-	// dropped is set when the table has forgotten the account. Whoever counts
-	// something on it looks at this afterwards, while the table sets it before it
-	// looks at the counts: one of the two sees the other.
+	// dropped is set when the table has dropped the account. A caller that counts something
+	// on the account looks at dropped afterwards; the table sets it before it looks at the
+	// counts. So one of the two sees the other.
 	dropped atomic.Bool
 
 	// claimed is when the account last asked for a place while few were left, in unix
@@ -70,13 +69,13 @@ type Account struct {
 // claim is what a claim adds to an account's load.
 const claim = 1 << 32
 
-// Dropped reports whether [Accounts] has forgotten the account. Whoever adds to Held,
-// or takes from Buckets, asks afterwards: what was counted on a dropped account is to
-// be taken back, and counted on the one that is found now.
+// Dropped reports whether [Accounts] has dropped the account. A caller that adds to Held or
+// takes from Buckets asks afterwards: on a dropped account it must take that back, and
+// count on the account that it finds now.
 func (a *Account) Dropped() bool { return a.dropped.Load() }
 
-// Hold adds one to Held[what], and returns how many that are now. It fails, and counts
-// nothing, on a dropped account.
+// Hold adds one to Held[what], and returns the new count. On a dropped account it fails and
+// counts nothing.
 func (a *Account) Hold(what int) (n int64, ok bool) {
 	n = a.Held[what].Add(1)
 	if a.dropped.Load() {
@@ -86,7 +85,7 @@ func (a *Account) Hold(what int) (n int64, ok bool) {
 	return n, true
 }
 
-// idle reports whether a new account would be the same.
+// idle reports whether the account equals a new one.
 func (a *Account) idle(now time.Time) bool {
 	if a.load.Load() != 0 {
 		return false
@@ -115,7 +114,7 @@ func (a *Account) drop(now time.Time) bool {
 		return false
 	}
 	a.dropped.Store(true)
-	if !a.idle(now) { // somebody was quicker
+	if !a.idle(now) { // another goroutine has just used it
 		a.dropped.Store(false)
 		return false
 	}

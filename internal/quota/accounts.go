@@ -8,8 +8,8 @@ import (
 	"github.com/troupe-run/troupe/internal/kernel"
 )
 
-// Limits bound what all clients, and each of them, may have. A negative number is no
-// limit, and so is the zero Rate.
+// Limits bound what all clients, and each of them, may have. A negative number, or the zero
+// Rate, means no limit.
 type Limits struct {
 	Places   int         // requests in flight, of all accounts together
 	Each     int         // requests in flight of one account
@@ -23,7 +23,7 @@ type Limits struct {
 type Accounts struct {
 	lim   Limits
 	table *kernel.Directory[key, *Account]
-	// overflow is shared by those who came when the table was full.
+	// overflow is shared by clients that came when the table was full.
 	overflow *Account
 	size     atomic.Int64 // of the table
 	spilled  atomic.Int64 // how often overflow was used
@@ -52,9 +52,9 @@ func (t *Accounts) open(k key, address string) *Account {
 	return a
 }
 
-// Of finds the account of a tenant, or of an address where that is not "", and opens it
-// if there is none. The address is that of a client whose tenant others share. When
-// there are Limits.Accounts already, the newcomers share one account.
+// Of finds the account of a tenant, or of an address if address is not "", and makes it if
+// there is none. Pass the address of a client whose tenant others share. When there are
+// Limits.Accounts accounts already, new clients share one.
 func (t *Accounts) Of(tenant, address string) *Account {
 	k := key{tenant: tenant}
 	if address != "" {
@@ -85,9 +85,9 @@ func (t *Accounts) Len() int { return int(t.size.Load()) }
 // Overflowed is how often an account was not found because there were too many.
 func (t *Accounts) Overflowed() int64 { return t.spilled.Load() }
 
-// Settle forgets what has become old: claims to a place, and idle accounts in one of
-// [kernel.Shards] parts of the table, another one with each call. The owner calls it
-// about once a second, from one goroutine at a time.
+// Settle drops old claims to a place, and the idle accounts in one of [kernel.Shards] parts
+// of the table: the next part with each call. The owner calls it about once a second, from
+// one goroutine at a time.
 func (t *Accounts) Settle(now time.Time) {
 	t.mu.Lock()
 	kept := t.claimants[:0]
@@ -105,12 +105,11 @@ func (t *Accounts) Settle(now time.Time) {
 	t.size.Add(-int64(t.table.Sweep(t.next, func(a *Account) bool { return a.drop(now) })))
 }
 
-// Memo remembers an account for somebody who asks for it often, such as a session. The
-// zero value remembers none. The methods are safe for concurrent use.
+// Memo caches an account for a frequent user, such as a session. The zero value is empty.
+// The methods are safe for concurrent use.
 type Memo struct{ p atomic.Pointer[Account] }
 
-// Of is [Accounts.Of], without a look at the table if the account is the one that was
-// found last.
+// Of is [Accounts.Of], without a look at the table if the account is the cached one.
 func (m *Memo) Of(t *Accounts, tenant, address string) *Account {
 	a := m.p.Load()
 	if a != nil && a.address == address && a.key.tenant == tenant && !a.dropped.Load() {
@@ -121,7 +120,7 @@ func (m *Memo) Of(t *Accounts, tenant, address string) *Account {
 	return a
 }
 
-// Keep remembers a, unless it is the one that newcomers share: they get an account of
+// Keep caches a, unless it is the account that new clients share: they get an account of
 // their own when there is room.
 func (m *Memo) Keep(t *Accounts, a *Account) {
 	if a != t.overflow {
@@ -129,7 +128,7 @@ func (m *Memo) Keep(t *Accounts, a *Account) {
 	}
 }
 
-// Last is the account that was found last, or that of the tenant if there is none.
+// Last is the cached account, or that of the tenant if there is none.
 func (m *Memo) Last(t *Accounts, tenant string) *Account {
 	if a := m.p.Load(); a != nil && !a.dropped.Load() {
 		return a

@@ -13,19 +13,18 @@ const (
 	OverLimit         // the account has Limits.Each requests in flight
 )
 
-// Over reports whether n exceeds the limit; a negative limit is none.
+// Over reports whether n exceeds the limit; a negative limit means no limit.
 func Over(n int64, limit int) bool { return limit >= 0 && n > int64(limit) }
 
-// busy reports whether few places are left when load of limit are in use: from there
-// on the places are shared.
+// busy reports whether few places are left when load of limit are in use: from there on
+// clients share the places.
 func busy(load int64, limit int) bool {
 	return limit >= 0 && load > int64(limit)/4*3+int64(limit)%4*3/4
 }
 
-// fair decides on a request that has been counted in while few places are left: load
-// of limit places are in use, mine of them by the same account, and contenders share
-// all places. No account may have more than an equal share, so that there is room for
-// those that come late.
+// fair decides on a request that was counted while few places are left: load of limit
+// places are in use, mine of them by the same account, and contenders share all places. No
+// account gets more than an equal share, so that there is room for late ones.
 func fair(load, mine int64, limit, contenders int) Refusal {
 	switch {
 	case load > int64(limit):
@@ -36,9 +35,9 @@ func fair(load, mine int64, limit, contenders int) Refusal {
 	return Admitted
 }
 
-// Admit takes a place for a request of the account a, or says why there is none for
-// it. It fails on a dropped account: the caller finds the account anew. A place that
-// was taken is given back with [Accounts.Leave].
+// Admit takes a place for a request of account a, or says why there is none. It fails (ok
+// is false) on a dropped account: the caller finds the account anew. The caller gives a
+// place back with [Accounts.Leave].
 func (t *Accounts) Admit(a *Account) (no Refusal, ok bool) {
 	mine, ok := t.enter(a)
 	if !ok {
@@ -57,8 +56,8 @@ func (t *Accounts) Admit(a *Account) (no Refusal, ok bool) {
 	return no, true
 }
 
-// Enter takes a place whether or not one is left, for a request that was admitted
-// before. It fails on a dropped account as Admit does.
+// Enter takes a place even if none is left, for a request that was admitted before. It
+// fails on a dropped account like Admit.
 func (t *Accounts) Enter(a *Account) (ok bool) {
 	if _, ok = t.enter(a); ok {
 		t.inFlight.Add(1)
@@ -101,9 +100,9 @@ func (t *Accounts) add(a *Account, by int64) int64 {
 // few were left: long enough for a client that heeds a Retry-After of a second.
 const claimFor = 2 * time.Second
 
-// claim notes that a asks for a place while few are left. Others then get a smaller
-// share also while a has nothing in flight: else the one who has filled the places
-// would take each that comes free.
+// claim notes that a asks for a place while few are left. Others then get a smaller share
+// even while a has nothing in flight. Without that the client that has filled the places
+// would take each one that becomes free.
 func (t *Accounts) claim(a *Account, now time.Time) {
 	if a.claimed.Swap(now.UnixNano()) != 0 {
 		return

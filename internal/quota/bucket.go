@@ -7,14 +7,14 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Rate is a limit on how often something may happen. A negative PerSecond is no limit.
+// Rate limits how often something may happen. A negative PerSecond means no limit.
 type Rate struct {
 	PerSecond float64
-	Burst     int // at once after a silence; see [Burst]
+	Burst     int // at once after an idle time; see [Burst]
 }
 
-// Burst is the size of a bucket that gets perSecond tokens a second: n if it is
-// positive, else twice what the bucket gets in a second, and at least 1.
+// Burst is the size of a bucket that gets perSecond tokens a second: n if that is positive,
+// otherwise the tokens of two seconds, and at least 1.
 func Burst(perSecond float64, n int) int {
 	if n > 0 {
 		return n
@@ -22,9 +22,9 @@ func Burst(perSecond float64, n int) int {
 	return max(1, int(math.Ceil(min(2*perSecond, math.MaxInt32))))
 }
 
-// Bucket is a token bucket. The zero value never runs dry. Copies share their tokens.
-// The methods are safe for concurrent use and allocate nothing; times that they are
-// given may come out of order.
+// Bucket is a token bucket. The zero value never runs dry. Copies share their tokens. The
+// methods are safe for concurrent use and allocate nothing; their times may come out of
+// order.
 type Bucket struct{ l *rate.Limiter }
 
 // NewBucket returns a full bucket.
@@ -35,8 +35,8 @@ func NewBucket(r Rate) Bucket {
 	return Bucket{rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst)}
 }
 
-// Take takes a token and returns 0, or leaves the bucket as it is and returns how long
-// it will be until there is a token, at least a millisecond.
+// Take takes a token and returns 0. If there is none, it returns how long to wait for one,
+// at least a millisecond, and changes nothing.
 func (b Bucket) Take(now time.Time) (wait time.Duration) {
 	if b.l == nil || b.l.AllowN(now, 1) {
 		return 0

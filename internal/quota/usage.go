@@ -5,25 +5,23 @@ import (
 	"time"
 )
 
-// trifle is the use of an account that does not keep it from being dropped: clients that
-// use little, of which there may be many, need no account of their own for as long as
-// what they use lasts.
+// trifle is the usage up to which an account may be dropped. There may be many clients that
+// use little; they need no account of their own for as long as their usage lasts.
 const trifle = 1 << 20
 
-// Usage counts what a client has taken of something that comes back after a while, as
-// the room that stored bytes need until they expire. The zero value is none. The methods
-// are safe for concurrent use and allocate nothing.
+// Usage counts what a client has taken of something that comes back after a while, such as
+// the room of stored bytes until they expire. The zero value is zero. The methods are safe
+// for concurrent use and allocate nothing.
 type Usage struct {
 	mu     sync.Mutex // guards the rest
 	life   time.Duration
-	window int64 // which stretch of life now is of
-	now    int64 // taken in that window
-	before int64 // and in the one before
+	window int64 // number of the current window, each life long
+	now    int64 // taken in the current window
+	before int64 // taken in the window before
 }
 
-// Add counts n more that come back after life, which is greater than zero, or, where n is
-// negative, that so many have come back before that. That of the
-// first time counts for all.
+// Add counts n more, which come back after life; a negative n returns that many early. life
+// must be greater than zero; that of the first call counts for all.
 func (u *Usage) Add(at time.Time, n int64, life time.Duration) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -37,8 +35,8 @@ func (u *Usage) Add(at time.Time, n int64, life time.Duration) {
 	}
 }
 
-// Amount is about how much has not come back: what was taken in the window before comes
-// back evenly over this one.
+// Amount is about how much has not come back yet: what was taken in the window before comes
+// back evenly over the current one.
 func (u *Usage) Amount(at time.Time) int64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -50,8 +48,7 @@ func (u *Usage) Amount(at time.Time) int64 {
 	return u.now + int64(float64(u.before)*(1-passed))
 }
 
-// roll goes on to the window that at lies in. A time before the current window counts as
-// within it.
+// roll moves on to the window of at. A time before the current window counts as within it.
 func (u *Usage) roll(at time.Time) {
 	window := at.UnixNano() / int64(u.life)
 	switch {

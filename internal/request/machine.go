@@ -6,11 +6,11 @@ type Phase uint8
 // The phases.
 const (
 	Plain     Phase = iota // nothing has been sent
-	Streaming              // the answer is a stream, or the grace is over
-	Cancelled              // the client took it back; nothing more is sent
-	Dropped                // it was given up or lost its stream; nobody hears it
-	Answered               // the answer has left, or is in the stream's hands
-	Parked                 // it has asked for input, and waits for a request that brings it
+	Streaming              // the response is a stream, or the grace is over
+	Cancelled              // the client cancelled the request; nothing more is sent
+	Dropped                // the request was given up or lost its stream; it gets no response from here
+	Answered               // the response has left, or the stream has it
+	Parked                 // the call has asked for input, and waits for its request to be sent again
 	phases
 )
 
@@ -20,35 +20,35 @@ type Event uint8
 // The events.
 const (
 	Emit     Event = iota // the handler has something for the client
-	Grace                 // it has run for as long as a plain answer may wait
-	Result                // it returned
+	Grace                 // the request has run for as long as a plain response may take
+	Result                // the handler returned
 	Cancel                // the client cancelled
-	Lost                  // its stream could not be stored, or is another's now
-	Deadline              // it has run for as long as any call may
+	Lost                  // the stream could not be stored, or has another writer now
+	Deadline              // the request has run for as long as any call may
 	GiveUp                // the node stops and waits no longer
-	Ask                   // the handler needs input, and the client is to call again
-	Resume                // it has
+	Ask                   // the handler needs input: the client must send the request again
+	Resume                // the client sent the request again
 	events
 )
 
-// Action is a set of things to do, in the order of their bits. What each looks like to
-// the client is up to the way in which the call is delivered.
+// Action is a set of things to do, in the order of their bits. The call's delivery decides
+// what each looks like to the client.
 type Action uint8
 
 // The actions.
 const (
-	Open     Action = 1 << iota // make the answer a stream, where the call's delivery has such
-	Send                        // pass on what was emitted
+	Open     Action = 1 << iota // make the response a stream, if the delivery has streams
+	Send                        // pass on what the handler emitted
 	Answer                      // deliver the response, after which nothing is sent
 	StopCall                    // cancel the handler's context
-	Withdraw                    // end the delivery: the client took the request back
+	Withdraw                    // end the delivery: the client cancelled
 	Abandon                     // end the delivery: the node stops
-	Drop                        // what came is for nobody
+	Drop                        // ignore the event
 )
 
-// Step decides, for calls of all kinds. It is a pure function over two small sets. Only
-// calls of stateless requests park, any number of times; a call that is sent again after
-// Resume is answered plainly or by a stream of its own.
+// Step decides for all kinds of calls. It is a pure function over two small sets. Only
+// stateless calls park, any number of times; after Resume such a call gets a plain response
+// or a stream of its own.
 //
 //	Plain ──Emit, Grace──▶ Streaming ──Result──▶ Answered
 //	  │  ▲                    │  └─────Lost────▶ Dropped

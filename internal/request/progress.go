@@ -6,9 +6,9 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 )
 
-// Gate lets progress of one token through: values must rise, and above Rate a
-// second they are coalesced, the newest one winning. The zero value has let
-// nothing through. The caller passes the time.
+// Gate lets progress of one token through. Values must rise; above Rate a second they are
+// coalesced, and the newest one wins. The zero value has let nothing through. The caller
+// passes the time.
 type Gate struct {
 	seen  bool
 	last  float64
@@ -20,7 +20,7 @@ type Gate struct {
 // token is coalesced.
 var Rate = limits.Progress.Value()
 
-// Verdict is what becomes of a progress value.
+// Verdict is the fate of a progress value.
 type Verdict uint8
 
 // The verdicts.
@@ -30,8 +30,8 @@ const (
 	Pass                 // sent
 )
 
-// Raise makes the gate refuse what is not above v: a re-run's values up to the
-// last one logged.
+// Raise makes the gate refuse values that are not above v: those of a re-run up to the last
+// one logged.
 func (g *Gate) Raise(v float64) {
 	if !g.seen || v > g.last {
 		g.seen, g.last = true, v

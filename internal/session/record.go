@@ -9,8 +9,8 @@ import (
 // RecordVersion is the version of stored session records.
 const RecordVersion = 1
 
-// Record is the stored truth of a legacy session: what initialize settled, and
-// what rare requests change later. Any node serves any request from it.
+// Record is the stored state of a session: what initialize settled, and what later requests
+// changed. Any node serves any request from it.
 type Record struct {
 	Version      int                        `json:"v"`
 	Revision     string                     `json:"revision"`
@@ -19,15 +19,15 @@ type Record struct {
 	Level        string                     `json:"level,omitempty"`        // of logging/setLevel; "" = never set
 	Subscribed   []string                   `json:"subscribed,omitempty"`   // resource URIs, sorted
 	Standalone   string                     `json:"standalone,omitempty"`   // id of the standalone stream
-	Announced    string                     `json:"told,omitempty"`         // catalogue digest last told
-	Values       map[string]json.RawMessage `json:"values,omitempty"`       // of handlers; never written to, see SetValue
+	Announced    string                     `json:"told,omitempty"`         // digest of the catalogues last announced
+	Values       map[string]json.RawMessage `json:"values,omitempty"`       // of handlers; never changed in place, see SetValue
 	Created      time.Time                  `json:"created"`
 	Written      time.Time                  `json:"written"`
 	Expires      time.Time                  `json:"expires"`
 }
 
-// Newer returns the version of a stored record if a newer release wrote it, and
-// 0 otherwise. It looks at nothing else, as the rest may have changed its form.
+// Newer returns the version of a stored record if a newer release wrote it, and 0
+// otherwise. It reads nothing else, as the form of the rest may have changed.
 func Newer(data []byte) int {
 	var v struct {
 		Version int `json:"v"`
@@ -57,7 +57,7 @@ func (r *Record) touch(now time.Time, l Lifetime) {
 	}
 }
 
-// Touched returns the record as it is to be rewritten now.
+// Touched returns the record as it must be rewritten now.
 func (r Record) Touched(now time.Time, l Lifetime) Record {
 	r.Subscribed = slices.Clone(r.Subscribed)
 	r.touch(now, l)

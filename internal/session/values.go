@@ -6,16 +6,16 @@ import (
 	"maps"
 )
 
-// ErrFull reports that a session may not keep one more value, or not so large a one: not
-// done.
+// ErrFull reports that the session keeps as many values, or as many bytes, as it may. The
+// new value was not stored.
 var ErrFull = errors.New("session: too many values, or too large ones")
 
-// Room bounds the values of a session: how many there may be, and how many bytes their keys
-// and they may have together, as JSON.
+// Room bounds the values of a session: their number, and the bytes of keys and values
+// together as JSON.
 type Room struct{ Values, Bytes int }
 
 // SetValue keeps a value, which is JSON, under a key; nil removes it. It reports whether
-// that changed anything. Copies of the record keep what they have.
+// that changed anything. Copies of the record keep the old values.
 func (r *Record) SetValue(key string, value json.RawMessage, room Room) (changed bool, err error) {
 	old, there := r.Values[key]
 	if !there && value == nil || there && string(old) == string(value) {
