@@ -12,18 +12,18 @@ import (
 // MaxDigest bounds the questions and answers that a writer record holds, in bytes.
 var MaxDigest = limits.Recall.Value()
 
-// Digest is what a writer record tells of the log besides how much was sent: the log
-// forgets by count, bytes and age, and the record does not. With the entries that came
-// after the record's Tail it says all that a second run of the calls, and a client that
-// comes back, needs to know.
+// Digest is what a writer record says of the log besides how much was sent: the log forgets
+// by count, bytes and age, and the record does not. Together with the entries after the
+// record's Tail it is all that a second run of the calls, or a client that comes back,
+// needs.
 type Digest struct {
 	Seen  Seen       `json:"seen,omitzero"`
-	Done  []int      `json:"done,omitempty"` // places of the calls of a batch that were answered or cancelled
+	Done  []int      `json:"done,omitempty"` // indexes of the calls of a batch that were answered or cancelled
 	Asked []Question `json:"asked,omitempty"`
 }
 
-// Seen is the newest event that clients see; the zero value is none, which is where a
-// stream begins.
+// Seen is the newest event that clients see. The zero value means no event: the beginning
+// of a stream.
 type Seen struct {
 	Append uint64 `json:"a,omitempty"`
 	Epoch  uint64 `json:"e,omitempty"`
@@ -33,21 +33,21 @@ type Seen struct {
 // Is reports whether an event id names that event.
 func (s Seen) Is(p stream.Position) bool { return s == Seen{p.Append, p.Epoch, p.Entry} }
 
-// Unseen stands for an event that nobody can name any more: it was append num or one
-// before.
+// Unseen stands for an event that no event id can name any more: it was append num or an
+// earlier one.
 func Unseen(num uint64) Seen { return Seen{Append: num, Entry: -1} }
 
 // Question is a question that a call has put to its client.
 type Question struct {
 	ID     string          `json:"id"` // raw token
 	Key    string          `json:"key"`
-	Use    int             `json:"use"`              // how often the call had asked with that key then, this time included
-	Member int             `json:"member,omitempty"` // place of its call
-	Answer json.RawMessage `json:"answer,omitempty"` // what the client answered, nil if it has not
+	Use    int             `json:"use"`              // how often the call had asked with the key by then, this time included
+	Member int             `json:"member,omitempty"` // index of its call
+	Answer json.RawMessage `json:"answer,omitempty"` // the client's answer, nil without one
 	Failed bool            `json:"failed,omitempty"` // the answer is an error
 }
 
-// Size is about what the question has in a record.
+// Size is about the size of the question in a record, in bytes.
 func (q *Question) Size() int { return len(q.ID) + len(q.Key) + len(q.Answer) + 64 }
 
 func (d Digest) Clone() Digest {
@@ -55,9 +55,9 @@ func (d Digest) Clone() Digest {
 	return d
 }
 
-// Note takes account of an append that has got to the log. rec says which calls there
-// are: questions are only of interest where a call may run again. What no record has room
-// for is not kept in memory either: it costs calls that right at once.
+// Note adds a stored append. rec has the calls: questions matter only for calls that may
+// run again. Questions for which no record has room are not kept in memory either: their
+// calls may no longer run again. It returns the number of those calls.
 func (p *Past) Note(rec *Stream, num, epoch uint64, entries []stream.Entry) (forbidden int) {
 	p.Sents.Note(entries)
 	d := &p.Digest
@@ -68,7 +68,7 @@ func (p *Past) Note(rec *Stream, num, epoch uint64, entries []stream.Entry) (for
 		}
 		switch e.Kind {
 		case stream.Final, stream.End:
-			if len(rec.Calls) > 1 { // the end of one that is alone is that of its stream
+			if len(rec.Calls) > 1 { // the end of a single call is that of its stream
 				d.MarkDone(rec.Calls, e.Meta)
 			}
 		case stream.Request:
@@ -100,7 +100,7 @@ func (d *Digest) asked(rec *Stream, meta []byte) int {
 	if q.Member >= len(rec.Calls) || !rec.May(q.Member) {
 		return 0
 	}
-	if q.Use == 0 { // of a release that did not number them
+	if q.Use == 0 { // from a release that did not number questions
 		q.Use = 1
 		for i := range d.Asked {
 			if d.Asked[i].Key == q.Key && d.Asked[i].Member == q.Member {
@@ -123,7 +123,7 @@ func (d *Digest) answered(e *stream.Entry) int {
 	return 0
 }
 
-// Size is about what the questions have in a record.
+// Size is about the size of the questions in a record, in bytes.
 func (d *Digest) Size() (n int) {
 	for i := range d.Asked {
 		n += d.Asked[i].Size()
@@ -131,8 +131,8 @@ func (d *Digest) Size() (n int) {
 	return n
 }
 
-// fit makes the digest take at most so many bytes, and returns the places of the calls
-// that it tells too little of from now on: those with the most to tell.
+// fit cuts the digest to at most limit bytes, and returns the indexes of the calls that it
+// drops questions of: the largest ones.
 func (d *Digest) fit(limit int) (dropped []int) {
 	for {
 		total, largest := 0, 0

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// numberedMeta begins the meta of a request entry whose question is numbered. Before that
-// it began with the quote of the id.
+// numberedMeta begins the meta of a request entry whose question is numbered. Earlier metas
+// begin with the quote of the id.
 const numberedMeta = 1
 
-// AppendAsked makes the meta of a request entry: the number of the question, the place
-// of its call in a batch, its id and its key.
+// AppendAsked makes the meta of a request entry: the number of the question, the index of
+// its call in a batch, its id and its key.
 func AppendAsked(q Question) []byte {
 	meta := binary.AppendUvarint([]byte{numberedMeta}, uint64(q.Use))
 	meta = binary.AppendUvarint(meta, uint64(q.Member))
@@ -19,7 +19,7 @@ func AppendAsked(q Question) []byte {
 	return append(append(meta, q.ID...), q.Key...)
 }
 
-// AskedMeta reads the meta of a request entry. The use is 0 where it was not numbered.
+// AskedMeta reads the meta of a request entry. Use is 0 if the question was not numbered.
 func AskedMeta(meta []byte) (q Question) {
 	if len(meta) == 0 || meta[0] != numberedMeta {
 		return askedMetaV1(meta)
@@ -39,8 +39,8 @@ func AskedMeta(meta []byte) (q Question) {
 	return Question{Use: int(fields[0]), Member: int(fields[1]), ID: string(rest[:fields[2]]), Key: string(rest[fields[2]:])}
 }
 
-// askedMetaV1 reads what releases before questions were numbered have stored: id and key
-// and, in a batch, the place, with zeroes in between.
+// askedMetaV1 reads the meta of releases that did not number questions: id and key and, in
+// a batch, the index, separated by zeroes.
 func askedMetaV1(meta []byte) Question {
 	id, rest, _ := strings.Cut(string(meta), "\x00")
 	if i := strings.LastIndexByte(rest, 0); i >= 0 {

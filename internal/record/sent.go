@@ -7,21 +7,20 @@ import (
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
-// Sent is how far the notifications of a call have got: a run after the first
-// begins to send where it ends. The log alone does not tell, because it forgets
-// its oldest events; so messages are numbered in the log, and the writer record
-// keeps what is known whenever it is rewritten, which is before the events it
-// stands for expire.
+// Sent is how far the notifications of a call have got: the next run begins to send after
+// that. The log alone does not say it, because it forgets its oldest events. So the log
+// numbers messages, and each rewrite of the writer record keeps the count, before the
+// events expire.
 type Sent struct {
 	Messages   int     `json:"messages,omitempty"`
 	Progressed bool    `json:"progressed,omitempty"`
 	Progress   float64 `json:"progress,omitempty"`
 }
 
-// Sents is how far each call of a stream has got, by its place in the record.
+// Sents is how far each call of a stream has got, by its index in the record.
 type Sents []Sent
 
-// Of is how far the call at a place has got.
+// Of is how far the call at an index has got.
 func (s Sents) Of(member int) Sent {
 	if member < len(s) {
 		return s[member]
@@ -29,7 +28,7 @@ func (s Sents) Of(member int) Sent {
 	return Sent{}
 }
 
-// Note takes account of entries that have got to the log.
+// Note adds stored entries.
 func (s *Sents) Note(entries []stream.Entry) {
 	for i := range entries {
 		e := &entries[i]
@@ -56,8 +55,8 @@ func (s *Sent) Note(e *stream.Entry) {
 // MaxMembers is more than a batch can hold.
 const MaxMembers = 1 << 16
 
-// MemberOf is the place of the call that a notification belongs to; ok is false
-// for entries that belong to no call or name it otherwise.
+// MemberOf is the index of the call that a notification belongs to; ok is false for entries
+// that belong to no call or name it otherwise.
 func MemberOf(e *stream.Entry) (member int, ok bool) {
 	var rest []byte
 	switch {
@@ -79,7 +78,7 @@ func MemberOf(e *stream.Entry) (member int, ok bool) {
 	return int(n), k > 0 && n < MaxMembers
 }
 
-// AppendMember adds the place of a call to the meta of its notification.
+// AppendMember adds the index of a call to the meta of its notification.
 func AppendMember(meta []byte, member int) []byte {
 	if member == 0 {
 		return meta

@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// Stream is the writer record of a stream; for a call it is the call
-// record too. What the log is about to forget stands in its digest.
+// Stream is the writer record of a stream; for a call it is the call record too. Its digest
+// has what the log is about to forget.
 type Stream struct {
 	Version   int             `json:"v"`
 	Node      string          `json:"node"`
 	Boot      string          `json:"boot"`
 	Epoch     uint64          `json:"epoch"`
 	Attempt   int             `json:"attempt,omitempty"` // how often the calls have begun to run
-	Tail      uint64          `json:"tail"`              // last append that Digest tells of
+	Tail      uint64          `json:"tail"`              // last append that Digest covers
 	Low       uint64          `json:"low,omitempty"`     // first append that the log kept then
-	Bytes     int             `json:"bytes,omitempty"`   // that it kept
+	Bytes     int             `json:"bytes,omitempty"`   // bytes that it kept then
 	Revision  string          `json:"revision"`
 	Calls     []Call          `json:"calls,omitempty"`
 	Safe      bool            `json:"safe,omitempty"`
@@ -25,39 +25,40 @@ type Stream struct {
 	Digest    Digest          `json:"digest,omitzero"`
 	Earlier   []Watermark     `json:"marks,omitempty"` // of earlier records, oldest first
 
-	// End is the stream's last append, set on the copy of a record whose stream is known
-	// to have ended; else 0.
+	// End is the stream's last append; set only on the copy of a record whose stream is
+	// known to have ended, otherwise 0.
 	End uint64 `json:"-"`
 }
 
-// Version is what this release writes. Version 1 had no digest, and its
-// epochs were counted.
+// Version is the version that this release writes. Version 1 had no digest, and its epochs
+// were counted.
 const Version = 2
 
 type Call struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
 	Token  json.RawMessage `json:"token,omitempty"`
-	Never  bool            `json:"never,omitempty"` // this one may not run again, though others of its batch may
+	Never  bool            `json:"never,omitempty"` // this call may not run again, though others of its batch may
 }
 
-// Watermark is an event after which clients saw nothing up to an append. The event itself may
-// have expired, or been overwritten, while what came after that append is in the log:
-// then a client that has the event lacks nothing. Records are rewritten several times in
-// the life of an event, so that an event that is no mark was soon followed by another one.
+// Watermark is an event after which clients saw nothing up to an append. The event itself
+// may have expired or been overwritten while the log still has what follows: then a client
+// that has the event lacks nothing. Records are rewritten several times in the life of an
+// event, so an event without a watermark was soon followed by another one.
 type Watermark struct {
 	Seen Seen   `json:"seen"`
 	Upto uint64 `json:"upto"`
 }
 
-// maxWatermarks bounds the marks of a record. An event outlives about five that are made for
-// their age, or ten that are made as the log goes round.
+// maxWatermarks bounds the watermarks of a record. In the life of an event about five are
+// made for age, or ten as the log goes round.
 const maxWatermarks = 12
 
-// Watermark is that of the record itself.
+// Watermark is the watermark of the record itself.
 func (r *Stream) Watermark() Watermark { return Watermark{r.Digest.Seen, r.Tail} }
 
-// Watermarks are all that the record knows of. One of an earlier release knows of none.
+// Watermarks are all watermarks that the record has. A record of an earlier release has
+// none.
 func (r *Stream) Watermarks() []Watermark {
 	if r.Version < 2 {
 		return nil
@@ -65,7 +66,7 @@ func (r *Stream) Watermarks() []Watermark {
 	return append(slices.Clone(r.Earlier), r.Watermark())
 }
 
-// Method is a method as records name it: one that nobody knows may be long.
+// Method is a method as records store it: cut to 128 bytes, as an unknown one may be long.
 func Method(method []byte) string { return string(method[:min(len(method), 128)]) }
 
 // Sents is how far each call of the stream had got when the record was written.
@@ -86,11 +87,11 @@ func (r *Stream) Runs() int {
 	return r.Attempt
 }
 
-// May reports whether the call at a place may run again.
+// May reports whether the call at an index may run again.
 func (r *Stream) May(place int) bool { return r.Safe && !r.Calls[place].Never }
 
-// Forbid makes the calls at these places ones that may not run again. Others who have a
-// copy of the record keep what they have.
+// Forbid marks the calls at these indexes as ones that may not run again. Copies of the
+// record do not change.
 func (r *Stream) Forbid(places []int) {
 	if len(places) == 0 {
 		return
@@ -101,14 +102,14 @@ func (r *Stream) Forbid(places []int) {
 	}
 }
 
-// Past is what a stream's log and record tell together.
+// Past is what a stream's log and record say together.
 type Past struct {
 	Sents  Sents
 	Digest Digest
 	bulk   int // at least the size of digest
 }
 
-// Past begins with what the record tells.
+// Past returns what the record alone says.
 func (r *Stream) Past() Past {
 	return Past{Sents: r.Sents(), Digest: r.Digest.Clone(), bulk: r.Digest.Size()}
 }
@@ -117,9 +118,9 @@ func (p Past) Clone() Past {
 	return Past{Sents: append(Sents(nil), p.Sents...), Digest: p.Digest.Clone(), bulk: p.bulk}
 }
 
-// Tell makes the record tell what p does, of all up to append tail. What does not fit
-// costs calls their right to run again: a run that was not told all that the one before
-// was told could be told something else.
+// Tell updates the record from p up to append tail. A call whose questions do not fit may
+// no longer run again: a run without the answers of the run before could get other answers.
+// It returns the number of those calls.
 func (r *Stream) Tell(tail uint64, p *Past) (forbidden int) {
 	if now := r.Watermark(); r.Version >= 2 && now.Upto > 0 && now.Seen != p.Digest.Seen {
 		r.Earlier = append(slices.Clone(r.Earlier[max(0, len(r.Earlier)-maxWatermarks+1):]), now)

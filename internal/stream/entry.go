@@ -6,18 +6,18 @@ import (
 	"fmt"
 )
 
-// Kind says what an entry of a stream is.
+// Kind is the kind of an entry.
 type Kind uint8
 
-// The kinds of entries. Those from Answer on are for the writer's eyes: they
-// are stored, and never sent to a client.
+// The kinds of entries. Those from Answer on are for the writer only: they are stored, and
+// never sent to a client.
 const (
-	Message  Kind = iota + 1 // a notification; Meta holds its number where it is a call's
+	Message  Kind = iota + 1 // a notification; Meta holds its number if it is a call's
 	Progress                 // a progress notification; Meta holds its value
 	Request                  // a request to the client; Meta holds id and key
-	Final                    // the answer to a client's request; Meta holds its id
-	Answer                   // what the client answered; Meta holds the id of the request
-	End                      // the stream ends without a further answer
+	Final                    // the response to a client's request; Meta holds its id
+	Answer                   // the client's answer; Meta holds the id of the question
+	End                      // the stream ends without a further response
 )
 
 // Visible reports whether clients see entries of this kind.
@@ -28,13 +28,13 @@ type Entry struct {
 	Kind Kind
 	Meta []byte
 	Data []byte
-	// Acked, if not nil, is called once the entry is stored (nil) or when it
-	// never will be.
+	// Acked, if not nil, is called once: with nil when the entry is stored, with an error
+	// when it never will be.
 	Acked func(error)
 }
 
-// Drop tells whoever waits that the entry will not be stored, or with nil that it
-// is or need not be. It does so once.
+// Drop calls Acked with err, once: err says why the entry will not be stored; nil says that
+// it is stored or need not be.
 func (e *Entry) Drop(err error) {
 	if f := e.Acked; f != nil {
 		e.Acked = nil
@@ -44,12 +44,12 @@ func (e *Entry) Drop(err error) {
 
 func (e *Entry) size() int { return len(e.Meta) + len(e.Data) + 12 }
 
-// appendVersion is the version byte of a stored append. Version 1, without an epoch,
-// is read.
+// appendVersion is the version byte of a stored append. Version 1, without an epoch, can be
+// read.
 const appendVersion = 2
 
-// Lengths of what stands before the entries of an append, by version: the version,
-// flags, and since 2 the epoch of its writer.
+// Lengths of the head of an append, by version: the version, flags, and since 2 the epoch
+// of its writer.
 const (
 	headV1 = 2
 	head   = 2 + 8
@@ -58,16 +58,16 @@ const (
 const (
 	flagLast = 1 << iota // the stream ends with this append
 	flagMore             // the next append holds the rest of this one
-	flagCont             // this append goes on with the one before
+	flagCont             // this append continues the one before
 )
 
-// What is wrong with a stored append; it is left as it is.
+// The faults of a stored append. A faulty append is left as it is.
 var (
 	ErrFormat = errors.New("stream: unreadable append")
 	ErrNewer  = errors.New("stream: append of a newer release")
 )
 
-// setEpoch enters the epoch of the writer in an append that encode made.
+// setEpoch writes the epoch of the writer into an append that encode made.
 func setEpoch(data []byte, epoch uint64) { binary.BigEndian.PutUint64(data[2:head], epoch) }
 
 // EpochOf is the epoch in which an append was stored, 0 if it has none.
@@ -78,8 +78,8 @@ func EpochOf(data []byte) uint64 {
 	return binary.BigEndian.Uint64(data[2:head])
 }
 
-// encode lays entries out as one or more appends of at most part bytes each. Their
-// epoch is still to be set.
+// encode lays entries out as one or more appends of at most part bytes each. The caller
+// sets their epoch.
 func encode(entries []Entry, last bool, part int) [][]byte {
 	n := head + binary.MaxVarintLen64
 	for i := range entries {
@@ -123,8 +123,8 @@ func encode(entries []Entry, last bool, part int) [][]byte {
 	return parts
 }
 
-// Append is a stored append that has been read back. Num is the number that
-// event ids carry: that of its last part.
+// Append is a stored append that has been read back. Num is the number that event ids
+// carry: that of its last part.
 type Append struct {
 	Num     uint64
 	Epoch   uint64
@@ -137,8 +137,7 @@ func (a *Append) Position(stream string, entry int) Position {
 	return Position{Stream: stream, Append: a.Num, Epoch: a.Epoch, Entry: entry}
 }
 
-// readable reports whether this release can read a stored append, of which a blank is
-// none.
+// readable reports whether this release can read a stored append; a blank is not readable.
 func readable(data []byte) bool {
 	return len(data) >= head && data[0] == appendVersion || len(data) >= headV1 && data[0] == 1
 }
@@ -156,11 +155,11 @@ type Reader struct {
 	parts []byte
 }
 
-// Open reports that more parts are awaited of an append that has begun.
+// Open reports whether more parts of an append must follow.
 func (r *Reader) Open() bool { return r.open }
 
-// Add takes the append numbered num. ok is false while more parts are awaited,
-// for a blank and for the rest of an append whose first part was not seen.
+// Add takes the append numbered num. ok is false while more parts must follow, for a blank,
+// and for the rest of an append whose first part was not seen.
 func (r *Reader) Add(num uint64, data []byte) (a Append, ok bool, err error) {
 	if len(data) == 0 { // blanked to keep the bytes cap
 		r.open, r.parts = false, nil

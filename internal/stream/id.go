@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// ErrEnded reports entries pushed to a stream that has ended: not done.
+// ErrEnded reports that entries were pushed to a stream that has ended. They were not
+// stored.
 var ErrEnded = errors.New("stream: ended")
 
 // IDLength is the length of a stream's id.
 const IDLength = 26
 
-// Position is an event id: the stream, the append, the epoch of the writer that
-// stored it, and the entry within it. Position 0.0 of a stream is its priming
-// event, before anything else. Epochs are never used twice, so that one position
-// never stands for two events, not even where a power cut has taken appends back
-// and another writer stores others under their numbers.
+// Position is an event id: the stream, the append, the epoch of the writer that stored it,
+// and the entry within it. Position 0.0 of a stream is its priming event, before anything
+// else. Epochs are never used twice. So one position never stands for two events, even if a
+// power cut has undone appends and another writer stores others under their numbers.
 type Position struct {
 	Stream string
 	Append uint64
-	Epoch  uint64 // 0 in what releases before event ids had epochs have stored
+	Epoch  uint64 // 0 in appends of releases whose event ids had no epoch
 	Entry  int
 }
 

@@ -10,7 +10,8 @@ import (
 // place of n-Ring.
 const Ring = 1000
 
-// told is how many appends may come before the writer record tells of them.
+// told is how many appends may follow the writer record before it is rewritten to cover
+// them.
 const told = 100
 
 // Limits bound one stream. Zero fields take the defaults.
@@ -35,7 +36,7 @@ func (l *Limits) fill() {
 	l.Batch = min(l.Batch, maxEntries)
 }
 
-// Phase is where a stream stands.
+// Phase is the state of a stream.
 type Phase uint8
 
 // The phases, in order.
@@ -50,9 +51,9 @@ const (
 type Event struct {
 	Op      Op
 	Rev     uint64 // Opened, Refreshed, Ours, Created: revision of the writer record
-	Epoch   uint64 // Opened, Absent: what the record has, or is to have
+	Epoch   uint64 // Opened, Absent: the epoch that the record has, or will have
 	Tail    uint64 // Opened: last append in the log (takeover)
-	Covered uint64 // Opened: last append that the record tells of (takeover)
+	Covered uint64 // Opened: last append that the record covers (takeover)
 	Sizes   []int  // Opened: sizes of the retained appends, oldest first (takeover)
 	Entries []Entry
 	Last    bool              // Push: the stream ends with these; Cancel always does
@@ -66,23 +67,23 @@ type Op uint8
 // The events.
 const (
 	Opened     Op = iota // the record is stored
-	OpenFailed           // it could not be
-	Push                 // Entries are to be sent
-	Cancel               // nothing that waits is to be sent, but Entries, which end the stream
-	Withdraw             // nothing that waits and is Of a call is to be sent
+	OpenFailed           // the record could not be stored
+	Push                 // Entries must be sent
+	Cancel               // drop all waiting entries; Entries end the stream
+	Withdraw             // drop the waiting entries that Of selects
 	Stored               // the append in flight is acknowledged
-	Again                // the write in flight was not done, or nobody knows: it may be tried again
-	Guarded              // it was not done: the writer record is not the one that was named
+	Again                // the write in flight was not done, or its outcome is unknown: it may be tried again
+	Guarded              // the write was not done: the writer record has another revision
 	Ours                 // the record is this writer's, under Rev
-	Absent               // there is no record any more, and nobody took the stream: the next has Epoch
+	Absent               // the record is gone, and no writer took the stream: the next record has Epoch
 	Created              // the record was stored again, under Rev
 	Fenced               // another writer has the stream, or it has been ended
 	Refresh              // the writer record is due to be rewritten
-	Refreshed            // it was, under Rev
-	Outlived             // the stored record outlives the append in flight: it is to be rewritten first
+	Refreshed            // the record was rewritten, under Rev
+	Outlived             // the stored record outlives the append in flight: rewrite the record first
 )
 
-// Effect is what the shell has to do, in order.
+// Effect is an action that the caller must carry out, in order.
 type Effect struct {
 	Do      Do
 	Num     uint64
@@ -101,27 +102,27 @@ type Do uint8
 const (
 	DoAppend  Do = iota // store Data as append Num, guarded by the record's revision
 	DoDeliver           // append Num with Entries is stored: send it; Last ends the stream
-	DoRefresh           // rewrite the writer record, which then tells of all up to append Num
-	DoLook              // find out who has the writer record: Ours, Absent or Fenced
-	DoCreate            // store the writer record again, which tells of all up to append Num
+	DoRefresh           // rewrite the writer record, which then covers all up to append Num
+	DoLook              // find out whose the writer record is: Ours, Absent or Fenced
+	DoCreate            // store the writer record again; it covers all up to append Num
 	DoRetry             // repeat the write in flight after After: Resend
 	DoDrop              // Entries will never be stored: Err
 	DoLost              // write no more: Err
 )
 
-// Machine is the writer's side of one stream: what waits, what is in flight,
-// what is kept. At most one append is in flight, and what queues meanwhile
-// shares the next. The log forgets and the writer record does not: no append is
-// overwritten or blanked that the record does not tell of yet. It is a pure state
-// machine: no clock, no I/O.
+// Machine is the writer's side of one stream: the waiting entries, the write in flight, and
+// what the log keeps. At most one append is in flight, and entries that queue meanwhile
+// share the next one. The log forgets and the writer record does not: no append is
+// overwritten or blanked before the record covers it. It is a pure state machine: no clock,
+// no I/O.
 type Machine struct {
 	lim     Limits
 	phase   Phase
 	rev     uint64
 	epoch   uint64
 	tail    uint64
-	whole   uint64 // last append of which all parts are stored: tail, but for one in parts
-	covered uint64 // last append that the stored record tells of
+	whole   uint64 // last append with all parts stored: tail, except within an append in parts
+	covered uint64 // last append that the stored record covers
 
 	queue  []Entry
 	queued int
@@ -129,7 +130,7 @@ type Machine struct {
 
 	flight  flight
 	held    *flight // an append that waits until the record has been rewritten
-	refresh bool    // the record is due
+	refresh bool    // the record must be rewritten
 	tries   int
 
 	sizes []int // sizes of appends low..tail
@@ -139,23 +140,23 @@ type Machine struct {
 
 type flight struct {
 	busy    bool
-	blank   bool // overwriting append num with nothing
-	record  bool // rewriting the writer record
+	blank   bool // overwrites append num with nothing
+	record  bool // rewrites the writer record
 	doubt   doubt
-	num     uint64   // of the append that is to be stored next
+	num     uint64   // of the next append to store
 	parts   [][]byte // one append each
 	sent    int      // parts that are stored
 	entries []Entry
 	last    bool
 }
 
-// doubt is what has to be done about the writer record before a write can be repeated.
+// doubt is what must be done about the writer record before a write can be repeated.
 type doubt uint8
 
 const (
 	certain  doubt = iota
-	looking        // who has it
-	creating       // nobody has: it is stored again
+	looking        // finding out whose it is
+	creating       // it is gone: storing it again
 )
 
 // New returns the machine of a stream whose record is being stored.
@@ -164,33 +165,33 @@ func New(l Limits) *Machine {
 	return &Machine{lim: l, low: 1}
 }
 
-// Phase is where the stream stands.
+// Phase is the state of the stream.
 func (m *Machine) Phase() Phase { return m.phase }
 
 // Rev is the revision of the writer record that guards appends.
 func (m *Machine) Rev() uint64 { return m.rev }
 
-// Epoch is that of the writer record.
+// Epoch is the epoch of the writer record.
 func (m *Machine) Epoch() uint64 { return m.epoch }
 
 // Tail is the number of the last acknowledged append.
 func (m *Machine) Tail() uint64 { return m.tail }
 
-// Kept is what the log holds of the stream: the first append, and the bytes from there.
+// Kept returns the first append that the log keeps of the stream, and the bytes from there.
 func (m *Machine) Kept() (low uint64, bytes int) { return m.low, m.bytes }
 
-// Queued is the number of bytes that wait for an append.
+// Queued is the number of bytes that wait to be appended.
 func (m *Machine) Queued() int { return m.queued }
 
-// Tries is how often the write in flight was tried in vain.
+// Tries is how often the write in flight has failed so far.
 func (m *Machine) Tries() int { return m.tries }
 
-// Step takes the machine through e and appends what is to be done to out.
+// Step applies e to the machine and appends the effects to out.
 func (m *Machine) Step(e Event, out []Effect) []Effect {
 	switch e.Op {
 	case Opened:
 		m.phase, m.rev, m.epoch, m.tail, m.whole, m.covered = Open, e.Rev, e.Epoch, e.Tail, e.Tail, e.Covered
-		m.sizes = e.Sizes[max(0, len(e.Sizes)-Ring):] // what is older has been overwritten
+		m.sizes = e.Sizes[max(0, len(e.Sizes)-Ring):] // older appends have been overwritten
 		m.low = e.Tail - uint64(len(m.sizes)) + 1
 		for _, n := range m.sizes {
 			m.bytes += n
@@ -253,8 +254,8 @@ func (m *Machine) Resend(out []Effect) []Effect {
 	return m.send(out)
 }
 
-// guard looks into a guard that was refused. A record that has gone is not one that
-// another writer has taken: it is stored again, and the writer goes on.
+// guard follows a write that was refused for its guard. A record that is gone was not taken
+// by another writer: it is stored again, and this writer goes on.
 func (m *Machine) guard(e Event, out []Effect) []Effect {
 	f := &m.flight
 	if m.phase != Open || !f.busy {
@@ -277,8 +278,8 @@ func (m *Machine) guard(e Event, out []Effect) []Effect {
 	return m.send(out)
 }
 
-// rewind has all parts of an append stored once more: the next record will not tell of
-// those that are, and they may go before it does.
+// rewind makes all parts of an append be stored again: the next record does not cover the
+// stored ones, and they may expire before it does.
 func (m *Machine) rewind(f *flight) {
 	kept := max(0, len(m.sizes)-f.sent)
 	for _, n := range m.sizes[kept:] {
@@ -288,7 +289,7 @@ func (m *Machine) rewind(f *flight) {
 	m.tail, f.num, f.sent = m.tail-uint64(f.sent), f.num-uint64(f.sent), 0
 }
 
-// refreshed goes on once the record tells of all that is stored.
+// refreshed goes on once the record covers all that is stored.
 func (m *Machine) refreshed(rev uint64, out []Effect) []Effect {
 	if m.phase != Open || !m.flight.record {
 		return out
@@ -298,9 +299,9 @@ func (m *Machine) refreshed(rev uint64, out []Effect) []Effect {
 	return m.next(out)
 }
 
-// outlived holds the write in flight, done or not, until the record has been
-// rewritten: it is done after that, all of it, again if need be. A record that lives longer than
-// what came after it would tell of a log that has nothing more to tell.
+// outlived holds the write in flight, done or not, until the record has been rewritten.
+// Then all of it is written, again if need be. A record that outlives later appends would
+// describe a log that has lost them.
 func (m *Machine) outlived(out []Effect) []Effect {
 	if f := m.flight; m.phase == Open && f.busy && !f.record && f.doubt == certain {
 		m.rewind(&f)
@@ -331,9 +332,9 @@ func backoff(tries int) time.Duration {
 	return min(10*time.Millisecond<<min(tries, 7), time.Second)
 }
 
-// next starts a write when none is in flight: first the record, whose revision
-// the rest needs, then a blank for what is beyond a limit, then what has queued.
-// What the log is about to forget the record has to tell first.
+// next starts a write when none is in flight: first the record, whose revision the others
+// need, then a blank for an append beyond a limit, then the queue. The record must cover an
+// append before the log forgets it.
 func (m *Machine) next(out []Effect) []Effect {
 	if m.phase != Open || m.flight.busy {
 		return out
@@ -346,7 +347,7 @@ func (m *Machine) next(out []Effect) []Effect {
 	case m.held != nil:
 		m.flight, m.held = *m.held, nil
 	case m.whole >= m.covered+told && (len(m.queue) > 0 || m.last):
-		m.flight = rewrite // so that a takeover has little to read
+		m.flight = rewrite // keeps a takeover's reading short
 	case (m.bytes > m.lim.Bytes || len(m.sizes) > m.lim.Appends) && m.low < m.tail:
 		if m.flight = rewrite; m.low <= m.covered {
 			m.flight = flight{busy: true, blank: true, num: m.low}
@@ -362,7 +363,7 @@ func (m *Machine) next(out []Effect) []Effect {
 	return m.send(out)
 }
 
-// gather takes what has queued, as far as it shares one append.
+// gather takes as much of the queue as shares one append.
 func (m *Machine) gather() flight {
 	n := min(len(m.queue), m.lim.Batch)
 	batch, size := m.queue[:n:n], 0
