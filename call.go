@@ -2,12 +2,15 @@ package troupe
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"sync/atomic"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -132,4 +135,64 @@ func (p *Peer) Ping(ctx context.Context) error {
 		return a.Err
 	}
 	return nil
+}
+
+// What goes wrong with questions. None of them was answered.
+var (
+	// ErrNoAnswer reports that the client did not answer in time.
+	ErrNoAnswer = actors.ErrNoAnswer
+	// ErrTooManyPending reports that too many calls of the session wait for its client.
+	ErrTooManyPending = actors.ErrTooManyPending
+	// ErrTooManyRounds reports a call that has asked its client a hundred times, each
+	// time by having the request sent again (2026-07-28).
+	ErrTooManyRounds = actors.ErrTooManyRounds
+	// ErrTooMuchInput reports that the answers so far, which the client carries from
+	// one request to the next (2026-07-28), are more than 64 KiB.
+	ErrTooMuchInput = actors.ErrTooMuchInput
+	// ErrNoStream reports that the client listens to no standalone stream.
+	ErrNoStream = actors.ErrNoStream
+	// ErrUndeclared reports a question that the client has not declared to
+	// answer; it was not asked. Declare it in Needs to have such clients refused.
+	ErrUndeclared = errors.New("troupe: the client does not declare this capability")
+)
+
+// The causes that a handler's context ends with, for context.Cause.
+var (
+	ErrCancelled    = actors.ErrCancelled    // by the client
+	ErrDeadline     = actors.ErrDeadline     // the call ran for too long
+	ErrSessionEnded = actors.ErrSessionEnded // the client deleted the session
+	ErrStreamLost   = actors.ErrStreamLost   // nobody can get the answer any more
+	ErrClosing      = actors.ErrClosing      // the node is stopping
+	ErrUnmounted    = actors.ErrUnmounted    // the server was taken off the Runtime
+)
+
+// pingWait is how long a client has to answer a ping, which asks nobody who would have to think.
+var pingWait = limits.Ping.Value()
+
+// Ping asks the client, on the call's stream, whether it is there. It fails with
+// ErrNoAnswer if that does not answer within 30 s, or Options.Limits.MaxAsk if that is
+// less, and with mcp.ErrInexpressible since 2026-07-28, where a client that is gone
+// ends the call.
+func (c *Call) Ping(ctx context.Context) error {
+	if err := pingable(c.revision()); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, pingWait, ErrNoAnswer)
+	defer cancel()
+	a, err := c.c.Ask(ctx, []actors.Question{{Key: "ping", Method: mcp.MethodPing}})
+	if err != nil {
+		return err
+	}
+	if a[0].Err != nil {
+		return a[0].Err
+	}
+	return nil
+}
+
+// pingable says why a client cannot be pinged.
+func pingable(r mcp.Revision) error {
+	if ping, _ := mcp.LookupMethod(mcp.MethodPing); ping.Allowed(mcp.ToClient, r) {
+		return nil
+	}
+	return fmt.Errorf("troupe: ping a client of %s: %w", r, mcp.ErrInexpressible)
 }

@@ -6,10 +6,13 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -195,4 +198,152 @@ func (s *snapshot[T]) page(dst []byte, v *view, r mcp.Revision, member, after st
 		shown, newest = shown+1, s.names[i]
 	}
 	return append(dst, ']'), last
+}
+
+var announced = [...]string{mcp.NotifyToolsListChanged, mcp.NotifyPromptsListChanged, mcp.NotifyResourcesListChanged}
+
+// announce tells a session which lists differ from what it was last told, if it
+// listens here.
+func (s *service) announce(p *actors.Peer) {
+	now, told := s.srv.digests(s.viewOf(ownerOf(p))), p.Announced()
+	if now == told {
+		return
+	}
+	p.Announce(differing(now, told), now)
+}
+
+// Opened makes up for what a client may have missed while it did not listen:
+// lists that changed, and one update of each resource it subscribed to.
+func (s *service) Opened(p *actors.Peer, gap bool) {
+	s.announce(p)
+	if !gap {
+		return
+	}
+	for _, uri := range p.Subscribed() {
+		if s.mayHear(p, uri) {
+			p.PushUpdate(uri)
+		}
+	}
+}
+
+// mayHear reports whether a session may hear of updates of a resource now, which may have
+// been hidden since it subscribed, or lie below the one that it subscribed to.
+func (s *service) mayHear(p *actors.Peer, uri string) bool {
+	return s.follows(s.viewOf(ownerOf(p)), uri)
+}
+
+// Closed is part of the actors' handler; a session leaves nothing here.
+func (s *service) Closed(*actors.Peer) {}
+
+// mountPoint is a server's link to the runtime that mounted it.
+type mountPoint struct {
+	mu    sync.Mutex // guards the rest
+	s     *service
+	timer *time.Timer
+	which [len(announced)]bool // lists that have changed since the timer was set
+}
+
+func (m *mountPoint) service() *service {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.s
+}
+
+// set ties the server to s; it reports whether it was free.
+func (m *mountPoint) set(s *service) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.s != nil {
+		return false
+	}
+	m.s = s
+	return true
+}
+
+// clear cuts the link: changes are told nobody from then on.
+func (m *mountPoint) clear() {
+	m.mu.Lock()
+	m.s = nil
+	m.mu.Unlock()
+}
+
+// changed announces a change of a list, by its place in announced, after a moment in
+// which further changes join it. Sessions are told what differs from what they were
+// told last; listeners, of whom nothing is kept, of every change.
+func (m *mountPoint) changed(list int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.s == nil {
+		return
+	}
+	if m.which[list] = true; m.timer != nil {
+		return
+	}
+	m.timer = time.AfterFunc(changeDelay, func() {
+		m.mu.Lock()
+		s, which := m.s, m.which
+		m.timer, m.which = nil, [len(announced)]bool{}
+		m.mu.Unlock()
+		if s == nil {
+			return
+		}
+		s.rt.node.Sessions(s.svc, s.announce)
+		for i, changed := range which {
+			if changed {
+				s.rt.node.ListChanged(s.svc, announced[i])
+			}
+		}
+	})
+}
+
+func (m *mountPoint) resourceUpdated(uri string) {
+	if s := m.service(); s != nil {
+		s.rt.node.ResourceUpdated(s.svc, uri, s.srv.opts.SubResources)
+	}
+}
+
+// pager is a list that can be read page by page.
+type pager func(dst []byte, after string, size int) (out []byte, last string)
+
+func (s *snapshot[T]) pager(v *view, r mcp.Revision, member string) pager {
+	return func(dst []byte, after string, size int) ([]byte, string) {
+		return s.page(dst, v, r, member, after, size)
+	}
+}
+
+// list answers a page. Its cursor is sealed, and holds for the method and
+// principal that got it: it is the last name shown, so that pages stay right
+// while the list changes.
+func (s *service) list(call *Call, m *codec.Message, p pager, dst []byte) ([]byte, *mcp.Error) {
+	key := call.peer.p.Key()
+	aad := []byte("cursor\x00" + key.Tenant + "\x00" + key.Server + "\x00" + string(m.Method))
+	after := ""
+	if m.Cursor != nil {
+		var err error
+		switch after, err = s.rt.unseal(text(m.Cursor), aad); {
+		case actors.Later(err):
+			return nil, s.internal(string(m.Method), fmt.Errorf("open cursor: %w", err))
+		case err != nil:
+			return nil, mcp.NewError(mcp.CodeInvalidParams, "invalid cursor")
+		}
+	}
+	var err error
+	if call.revision().Stateless() {
+		if dst, err = s.srv.head.begin(dst, nil, s.listCache()); err != nil {
+			return nil, s.internal(string(m.Method), err)
+		}
+		dst = append(dst, ',')
+	} else {
+		dst = append(dst, '{')
+	}
+	out, last := p(dst, after, s.srv.opts.PageSize)
+	if last != "" {
+		cursor, err := s.rt.seal(last, aad)
+		if err != nil {
+			return nil, s.internal(string(m.Method), fmt.Errorf("seal cursor: %w", err))
+		}
+		out = append(out, `,"nextCursor":`...)
+		out = strconv.AppendQuote(out, cursor)
+	}
+	return append(out, '}'), nil
 }

@@ -50,4 +50,13 @@
 // has run too long, when the session is deleted, and when the node stops;
 // context.Cause tells which. It does not end when the connection breaks: the
 // call runs on, and its answer waits for the client's return.
+//
+// # Files
+//
+// From the top; most of what a file uses lies in its own line or below:
+//
+//	serve drain mount  serving, and how it ends
+//	dispatch form ask complete log method  what comes in, and what a handler can do
+//	prompt session catalogue stateless resource server result tool  a server, and what it offers
+//	runtime needs service options visible principal call  what all of these need
 package troupe

@@ -140,15 +140,6 @@ func (rt *Runtime) connections(door *transport.DrainListener) (n int) {
 	return n
 }
 
-// countWhileDraining counts a request that came while the Runtime ends, and has the client take
-// another connection for its next. What it returns is called when it was served.
-func (rt *Runtime) countWhileDraining(w http.ResponseWriter) (served func()) {
-	w.Header().Set("Connection", "close")
-	rt.under.Add(1)
-	rt.asked.Store(time.Now().UnixNano())
-	return func() { rt.under.Add(-1) }
-}
-
 // silent returns what reports that nothing is to come any more: no connection is open,
 // those included that it closes when none has had a request for a while, or the time
 // for that is over. Without a door connections are not known, and no request for a

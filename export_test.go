@@ -1,5 +1,7 @@
 package troupe
 
+import "github.com/troupe-run/troupe/internal/nodestore"
+
 // WithoutKeys makes what the key ring opens and seals fail with err until the returned
 // function is called. No request may be under way.
 func (rt *Runtime) WithoutKeys(err error) (back func()) {
@@ -10,5 +12,5 @@ func (rt *Runtime) WithoutKeys(err error) (back func()) {
 
 type lostKeys struct{ err error }
 
-func (k lostKeys) Seal(_, _ []byte) ([]byte, error) { return nil, unreadable(k.err) }
-func (k lostKeys) Open(_, _ []byte) ([]byte, error) { return nil, unreadable(k.err) }
+func (k lostKeys) Seal(_, _ []byte) ([]byte, error) { return nil, nodestore.Unreadable(k.err) }
+func (k lostKeys) Open(_, _ []byte) ([]byte, error) { return nil, nodestore.Unreadable(k.err) }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/transport"
 )
@@ -218,4 +220,25 @@ func (rt *Runtime) mounted() []*mount {
 		all = append(all, m)
 	}
 	return all
+}
+
+// limits are those of a server as the actors have them.
+func (rt *Runtime) limits(l *Limits) actors.Limits {
+	s := &rt.opts.Store
+	return actors.Limits{
+		Grace: l.Grace, StatelessGrace: l.StatelessGrace, MaxCall: l.MaxCall, MaxAsk: l.MaxAsk, PingEvery: l.PingEvery, Retry: l.Retry,
+		Rate: l.CallRate, Burst: l.CallBurst, LogRate: l.LogRate, PerSession: l.CallsPerSession, Pending: l.PendingPerSession,
+		Streams: l.StreamsPerSession, Subscriptions: l.SubscriptionsPerSession,
+		Session: session.Lifetime{Idle: s.SessionIdle, Absolute: s.SessionMax}, ReplayAge: s.ReplayAge,
+		Stream: stream.Limits{Appends: s.ReplayEvents, Bytes: int(s.ReplayBytes)}, Queue: l.MaxQueued, Depth: l.MaxDepth,
+	}
+}
+
+// nodeLimits are those of all servers together, as the actors have them.
+func (rt *Runtime) nodeLimits() actors.NodeLimits {
+	l := &rt.opts.Shared
+	return actors.NodeLimits{Calls: l.CallsPerNode, Principal: actors.PrincipalLimits{
+		Rate: l.PrincipalRate, Burst: l.PrincipalBurst, Calls: l.CallsPerPrincipal, Streams: l.StreamsPerPrincipal,
+		Pending: l.PendingPerPrincipal, Sessions: l.SessionsPerPrincipal, SessionIdle: rt.opts.Store.SessionIdle,
+	}}
 }

@@ -1,12 +1,20 @@
 package troupe
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"slices"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/transport"
 )
 
 // Principal is who makes a request. Sessions, streams and cursors of one
@@ -54,4 +62,203 @@ func (p *Principal) tenant() string {
 	b = append(b, p.Subject...)
 	sum := sha256.Sum256(b)
 	return tenantEncoding.EncodeToString(sum[:])[:26]
+}
+
+// caller is what the transport carries for an authenticated request.
+type caller struct {
+	Principal
+	key    string
+	r      *http.Request
+	stored []string // Options.HTTP.StoredHeaders
+}
+
+// anybody is the request of who is nobody in particular. It costs nothing to carry.
+type anybody http.Request
+
+// storedCaller is a caller as it is stored: without its token, and with no header but
+// those that were asked for.
+type storedCaller struct {
+	Issuer  string          `json:"issuer"`
+	Subject string          `json:"subject"`
+	Claims  json.RawMessage `json:"claims,omitempty"`
+	Header  http.Header     `json:"header,omitempty"`
+}
+
+// maxStoredHeader bounds the headers that are stored with a call, in bytes together.
+var maxStoredHeader = limits.StoredHeader.Value()
+
+// MarshalJSON is what is stored of the caller.
+func (c *caller) MarshalJSON() ([]byte, error) {
+	s := storedCaller{Issuer: c.Issuer, Subject: c.Subject, Claims: c.Claims}
+	if !codec.Valid(s.Claims) {
+		s.Claims = nil // or nothing at all could be stored
+	}
+	room := maxStoredHeader
+	for _, name := range c.stored {
+		values := c.r.Header[name]
+		for _, v := range values {
+			room -= len(name) + len(v)
+		}
+		if len(values) == 0 || room < 0 {
+			continue
+		}
+		if s.Header == nil {
+			s.Header = make(http.Header)
+		}
+		s.Header[name] = values
+	}
+	return codec.Marshal(s)
+}
+
+// MarshalJSON is what is stored of anybody: nothing.
+func (*anybody) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
+
+// authenticate is Options.Authenticate as the transport has it.
+func (rt *Runtime) authenticate(r *http.Request) (any, error) {
+	o := &rt.opts
+	if o.Authenticate == nil && len(o.HTTP.StoredHeaders) == 0 {
+		return (*anybody)(r), nil
+	}
+	c := &caller{r: r, stored: o.HTTP.StoredHeaders}
+	if o.Authenticate != nil {
+		p, err := o.Authenticate(r)
+		if no, ok := errors.AsType[*AuthError](err); ok && no != nil {
+			return nil, &transport.Denial{Status: no.Status, Challenge: no.Challenge, Err: err}
+		}
+		if err != nil {
+			return nil, err
+		}
+		c.Principal = p
+	}
+	c.key = c.tenant()
+	return c, nil
+}
+
+func principalOf(v any) Principal {
+	switch v := v.(type) {
+	case *caller:
+		return v.Principal
+	case json.RawMessage:
+		s := storedOf(v)
+		return Principal{Issuer: s.Issuer, Subject: s.Subject, Claims: s.Claims}
+	}
+	return Principal{}
+}
+
+func storedOf(raw json.RawMessage) (s storedCaller) {
+	_ = codec.Unmarshal(raw, &s) // the runtime's own record
+	return s
+}
+
+// requestOf is the HTTP request that v came with, nil if there was none or another
+// process had it.
+func requestOf(v any) *http.Request {
+	switch v := v.(type) {
+	case *caller:
+		return v.r
+	case *anybody:
+		return (*http.Request)(v)
+	}
+	return nil
+}
+
+// Header returns the header of the HTTP request that the call came with, which must not
+// be changed; nil over stdio. When the call runs again in another process it holds
+// those alone that Options.HTTP.StoredHeaders names. Of a call whose client sent it again
+// with answers (2026-07-28), it is the one of the request that the handler began with.
+func (c *Call) Header() http.Header {
+	if r := requestOf(c.c.Principal()); r != nil {
+		return r.Header
+	}
+	if raw, ok := c.c.Principal().(json.RawMessage); ok {
+		return storedOf(raw).Header
+	}
+	return nil
+}
+
+// callContext is the context of a call, which [CallFrom] finds in it without cost, with the
+// values of the HTTP request's context behind its own. That one's end means nothing here: a
+// call outlives its request.
+type callContext struct {
+	context.Context
+	call   *Call
+	values context.Context // nil without an HTTP request
+}
+
+type callKey struct{}
+
+func (c *callContext) Value(key any) any {
+	if key == (callKey{}) {
+		return c.call
+	}
+	if v := c.Context.Value(key); v != nil || c.values == nil { // first, for what package context asks for itself
+		return v
+	}
+	return c.values.Value(key)
+}
+
+// context returns ctx as the context of the call's handler, with the values that
+// middleware has put into the context of the HTTP request, if there was one.
+func (c *Call) context(ctx context.Context) context.Context {
+	c.ctx = callContext{Context: ctx, call: c}
+	if r := requestOf(c.c.Principal()); r != nil {
+		c.ctx.values = r.Context()
+	}
+	return &c.ctx
+}
+
+// CallFrom returns the call whose handler got ctx, or a context made from that, and false
+// for any other context.
+func CallFrom(ctx context.Context) (*Call, bool) {
+	c, ok := ctx.Value(callKey{}).(*Call)
+	return c, ok
+}
+
+// secretHeaders are never stored.
+var secretHeaders = []string{"Authorization", "Cookie", "Mcp-Session-Id", "Proxy-Authorization", "Set-Cookie"}
+
+// storedHeaders are the names in their canonical form, unless one of them is that of a
+// secret.
+func storedHeaders(names []string) ([]string, error) {
+	var all []string
+	for _, name := range names {
+		name = http.CanonicalHeaderKey(name)
+		if slices.Contains(secretHeaders, name) {
+			return nil, fmt.Errorf("HTTP.StoredHeaders: %s holds secrets, and is not stored", name)
+		}
+		if !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return all, nil
+}
+
+// AuthError is an error of Options.Authenticate that says how the request is answered,
+// such as with a 403 that asks for more scopes:
+//
+//	return troupe.Principal{}, &troupe.AuthError{Status: 403,
+//		Challenge: `Bearer error="insufficient_scope", scope="files:write"`}
+type AuthError struct {
+	// Status is the HTTP status, 400 to 599. 0, and any other, means 401.
+	Status int
+	// Challenge is the value of WWW-Authenticate. Empty means "Bearer" with 401, and
+	// leaves the header out with any other status. Clients read it.
+	Challenge string
+	// Err is what the log says, and clients do not learn. It may be nil.
+	Err error
+}
+
+func (e *AuthError) Error() string {
+	if e == nil || e.Err == nil {
+		return "troupe: the request is not let in"
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns Err.
+func (e *AuthError) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.Err
 }

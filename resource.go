@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/mcp"
+	"github.com/yosida95/uritemplate/v3"
 )
 
 // What a client asks for by the URI of a resource.
@@ -103,4 +106,107 @@ func (s *service) subscribe(ctx context.Context, call *Call, m *codec.Message, d
 		return nil, s.internal(string(m.Method), err)
 	}
 	return append(dst, '{', '}'), nil
+}
+
+// RemoveResources removes resources; URIs that are not there are ignored.
+func (s *Server) RemoveResources(uris ...string) { s.resources.remove(uris...) }
+
+// RemoveResourceTemplates removes templates; ones that are not there are
+// ignored.
+func (s *Server) RemoveResourceTemplates(templates ...string) { s.templates.remove(templates...) }
+
+// ResourceUpdated tells every session that subscribed to uri that it has changed;
+// see also ServerOptions.SubResources. Of several updates of a resource within 100 ms
+// the first is told at once, and the others once at the end of that time. It waits
+// for no client, and does nothing before the server is mounted.
+func (s *Server) ResourceUpdated(uri string) { s.mount.resourceUpdated(uri) }
+
+// ResourceHandler reads a resource. vars are the variables of the template that
+// matched, nil for a plain resource. An error wrapping ErrNotFound says that
+// there is no such resource.
+type ResourceHandler func(ctx context.Context, call *Call, uri string, vars map[string]string) ([]mcp.ResourceContents, error)
+
+type resource struct {
+	mcp.Resource
+	handler ResourceHandler
+}
+
+type template struct {
+	mcp.ResourceTemplate
+	parsed  *uritemplate.Template
+	match   *regexp.Regexp
+	handler ResourceHandler
+}
+
+// AddResource registers a resource; it replaces one of the same URI. It panics when the
+// resource lacks its URI, name or handler, or cannot be encoded.
+func AddResource(s *Server, r mcp.Resource, handler ResourceHandler) {
+	must(TryAddResource(s, r, handler))
+}
+
+// TryAddResource is AddResource for resources that are not known when the program is
+// written.
+func TryAddResource(s *Server, r mcp.Resource, handler ResourceHandler) error {
+	if r.URI == "" || r.Name == "" {
+		return fmt.Errorf("troupe: resource %q: it needs a URI and a name", r.URI)
+	}
+	if handler == nil {
+		return fmt.Errorf("troupe: resource %q: %w", r.URI, errNoHandler)
+	}
+	r.Icons, r.Meta = slices.Clone(r.Icons), slices.Clone(r.Meta)
+	if err := s.resources.put(r.URI, &resource{Resource: r, handler: handler}); err != nil {
+		return fmt.Errorf("troupe: resource %w", err)
+	}
+	return nil
+}
+
+// AddResourceTemplate registers the resources whose URIs an RFC 6570 template
+// describes. Plain resources come first; of several templates that match, the
+// one first by its text reads. It panics when the template is not
+// valid, or lacks its name or handler.
+func AddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceHandler) {
+	must(TryAddResourceTemplate(s, t, handler))
+}
+
+// TryAddResourceTemplate is AddResourceTemplate for templates that are not known when the
+// program is written.
+func TryAddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceHandler) error {
+	parsed, err := uritemplate.New(t.URITemplate)
+	if err != nil {
+		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, err)
+	}
+	if t.Name == "" {
+		return fmt.Errorf("troupe: resource template %q: it needs a name", t.URITemplate)
+	}
+	if handler == nil {
+		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, errNoHandler)
+	}
+	t.Icons, t.Meta = slices.Clone(t.Icons), slices.Clone(t.Meta)
+	if err := s.templates.put(t.URITemplate, &template{ResourceTemplate: t, parsed: parsed, match: parsed.Regexp(), handler: handler}); err != nil {
+		return fmt.Errorf("troupe: resource template %w", err)
+	}
+	return nil
+}
+
+// reader finds who reads uri for a caller who sees v.
+func (s *Server) reader(v *view, uri string) (ResourceHandler, map[string]string) {
+	if r, ok := s.resources.get(uri); ok {
+		if !v.sees(r.item()) {
+			return nil, nil // A template that matches must not show what is hidden.
+		}
+		return r.handler, nil
+	}
+	now := s.templates.now.Load()
+	for _, name := range now.names {
+		t := now.byName[name]
+		if !t.match.MatchString(uri) || !v.sees(t.item()) {
+			continue
+		}
+		vars := map[string]string{}
+		for k, v := range t.parsed.Match(uri) {
+			vars[k] = v.String()
+		}
+		return t.handler, vars
+	}
+	return nil, nil
 }

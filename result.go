@@ -1,10 +1,15 @@
 package troupe
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
+	"time"
 
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/toolschema"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -70,4 +75,221 @@ func changeable(schema json.RawMessage, err error) (json.RawMessage, error) {
 		return nil, err
 	}
 	return append(json.RawMessage(nil), schema...), nil
+}
+
+// Cache says for how long, and by whom, an answer may be kept (2026-07-28,
+// server/utilities/caching). Older clients are not told. The zero value lets nobody
+// rely on an answer that may have changed: what a client was told of a list it may
+// keep until it hears of a change, which only one that listens does.
+type Cache struct {
+	// TTL is how long the answer counts as fresh after it has come, in whole
+	// milliseconds. 0 and less: it may be out of date at once.
+	TTL time.Duration
+	// Scope is who may share it. Empty is [mcp.CachePrivate] for what resources hold, since
+	// their handlers know who asks. The lists and what server/discover says are the same for
+	// all who may ask: for them it is mcp.CachePrivate with Options.Authenticate or
+	// ServerOptions.Visible, and [mcp.CachePublic] without, which lets anybody share it who
+	// comes by it.
+	Scope mcp.CacheScope
+}
+
+// appendMembers appends the members of a result that say so.
+func (c Cache) appendMembers(dst []byte) []byte {
+	scope := mcp.CachePrivate
+	if c.Scope == mcp.CachePublic { // what is no scope at all is not shared
+		scope = mcp.CachePublic
+	}
+	dst = append(dst, `"ttlMs":`...)
+	dst = strconv.AppendInt(dst, max(c.TTL.Milliseconds(), 0), 10)
+	dst = append(dst, `,"cacheScope":"`...)
+	dst = append(dst, scope...)
+	return append(dst, '"')
+}
+
+// listCache is for the lists and for server/discover.
+func (s *service) listCache() *Cache {
+	c := s.srv.opts.ListCache
+	if c.Scope == "" && s.rt.opts.Authenticate == nil && s.srv.opts.Visible == nil {
+		c.Scope = mcp.CachePublic
+	}
+	return &c
+}
+
+// readCache is for the contents that a call has read. What it read with the help of
+// its client is not to be kept: the answers are not part of what it was asked for.
+func (s *service) readCache(call *Call, m *codec.Message) *Cache {
+	if call.asked.Load() || m.Responses != nil || m.State != nil {
+		return &Cache{}
+	}
+	if c := call.cache.Load(); c != nil {
+		return c
+	}
+	return &s.srv.opts.ReadCache
+}
+
+// SetCache says how long the contents may be kept that this call reads, in the place
+// of ServerOptions.ReadCache. Calls of other methods are not affected.
+func (c *Call) SetCache(cache Cache) { c.cache.Store(&cache) }
+
+// resultHead is how the results of a server begin for clients since 2026-07-28: what
+// they are, and who made them. Older ones have neither.
+type resultHead struct {
+	start []byte // {"resultType":"complete"
+	meta  []byte // "_meta":{…} of a handler that gave none
+	info  mcp.Implementation
+}
+
+func newResultHead(info mcp.Implementation) resultHead {
+	meta, err := codec.AppendMarshal([]byte(`"_meta":`), mcp.Meta(nil).WithServerInfo(info))
+	if err != nil {
+		panic("troupe: implementation: " + err.Error()) // strings always encode
+	}
+	return resultHead{[]byte(`{"resultType":"complete"`), meta, info}
+}
+
+// begin appends the beginning of a result up to the first of its own members, which
+// follows a comma. own is the `_meta` of a handler, cache is nil for results that
+// nobody keeps.
+func (h *resultHead) begin(dst []byte, own mcp.Meta, cache *Cache) ([]byte, error) {
+	dst = append(dst, h.start...)
+	if cache != nil {
+		dst = cache.appendMembers(append(dst, ','))
+	}
+	dst = append(dst, ',')
+	if len(own) == 0 {
+		return append(dst, h.meta...), nil
+	}
+	if own = bytes.TrimSpace(own); !codec.Valid(own) || !isObject(own) {
+		return nil, fmt.Errorf("%w: its _meta is no object", errBadResult)
+	}
+	dst = append(dst, `"_meta":`...)
+	return codec.AppendCompact(dst, own.WithServerInfo(h.info)), nil
+}
+
+// append appends a whole result. v encodes as an object without a type, `_meta` and
+// what says how long it may be kept.
+func (h *resultHead) append(dst []byte, own mcp.Meta, cache *Cache, v any) ([]byte, error) {
+	dst, err := h.begin(dst, own, cache)
+	if err != nil {
+		return nil, err
+	}
+	at := len(dst)
+	if dst, err = codec.AppendMarshal(dst, v); err != nil {
+		return nil, err
+	}
+	if len(dst) == at+len("{}") {
+		return append(dst[:at], '}'), nil
+	}
+	dst[at] = ',' // where the object of v begins
+	return dst, nil
+}
+
+// unfinished is what the client gets of a handler's error where it may be asked for
+// more.
+func (s *service) unfinished(dst []byte, call *Call, what string, err error) ([]byte, *mcp.Error) {
+	if wire, ok := errors.AsType[*mcp.Error](err); ok && wire != nil {
+		return s.wireResult(dst, call, wire)
+	}
+	if refusal := undeclared(err); refusal != nil {
+		return nil, refusal
+	}
+	return nil, s.internal(what, err)
+}
+
+// wireResult is what the client gets of a handler's wire error. One that makes the
+// user open URLs first is a result since 2026-07-28, which asks for that: the client
+// sends the request again afterwards, as it did before.
+func (s *service) wireResult(dst []byte, call *Call, e *mcp.Error) ([]byte, *mcp.Error) {
+	r := call.revision()
+	e = wireError(call, e)
+	if !r.Stateless() || e.Code != mcp.CodeURLElicitationRequired {
+		return nil, e
+	}
+	var urls mcp.URLElicitationRequired
+	if err := codec.Unmarshal(e.Data, &urls); err != nil || len(urls.Elicitations) == 0 {
+		return nil, e
+	}
+	questions := make(mcp.InputRequests, len(urls.Elicitations))
+	for i, u := range urls.Elicitations {
+		key := u.ElicitationID
+		if _, taken := questions[key]; taken || key == "" {
+			key = "url-" + strconv.Itoa(i+1)
+		}
+		asked, err := u.For(r)
+		if err != nil {
+			return nil, s.internal("elicitation", err)
+		}
+		params, err := codec.Marshal(asked)
+		if err != nil {
+			return nil, s.internal("elicitation", err)
+		}
+		questions[key] = mcp.InputRequest{Method: mcp.MethodElicitationCreate, Params: params}
+	}
+	out, err := s.srv.head.inputRequired(dst, questions, "")
+	if err != nil {
+		return nil, s.internal("elicitation", err)
+	}
+	return out, nil
+}
+
+// inputRequired appends the result that asks the client, who comes back with state.
+func (h *resultHead) inputRequired(dst []byte, questions mcp.InputRequests, state string) ([]byte, error) {
+	result := mcp.InputRequired(questions, state)
+	result.Meta = result.Meta.WithServerInfo(h.info)
+	return codec.AppendMarshal(dst, result)
+}
+
+// appendToolResult appends what a tool returned, as the client of the call may see it.
+func (c *Call) appendToolResult(dst []byte, x *mcp.CallToolResult) ([]byte, error) {
+	r := c.revision()
+	if x = x.For(r); !r.Stateless() {
+		return codec.AppendMarshal(dst, x)
+	}
+	own := x.Meta
+	if own != nil || x.ResultType != "" {
+		bare := *x
+		bare.Meta, bare.ResultType = nil, ""
+		x = &bare
+	}
+	return c.svc.srv.head.append(dst, own, nil, x)
+}
+
+// appendPrompt is appendToolResult for a prompt.
+func (c *Call) appendPrompt(dst []byte, x *mcp.GetPromptResult) ([]byte, error) {
+	r := c.revision()
+	if x = x.For(r); !r.Stateless() {
+		return codec.AppendMarshal(dst, x)
+	}
+	bare := *x
+	bare.Meta, bare.ResultType = nil, ""
+	return c.svc.srv.head.append(dst, x.Meta, nil, &bare)
+}
+
+// wireError is a handler's error as its client may get it: one that makes the user
+// open URLs means nothing to a client that has not declared that.
+func wireError(call *Call, e *mcp.Error) *mcp.Error {
+	if e.Code != mcp.CodeURLElicitationRequired {
+		return e
+	}
+	lacking := refuseLacking(mcp.CapClientElicitationURL, &call.peer)
+	if lacking == nil {
+		return e
+	}
+	lacking.Message = e.Message + ", but " + lacking.Message
+	return lacking
+}
+
+// encode appends a result of the server's own making, which may be kept as cache
+// says.
+func (s *service) encode(dst []byte, call *Call, m *codec.Message, cache *Cache, v any) (out []byte, _ *mcp.Error) {
+	var err error
+	if call.revision().Stateless() {
+		out, err = s.srv.head.append(dst, nil, cache, v)
+	} else {
+		out, err = codec.AppendMarshal(dst, v)
+	}
+	if err != nil {
+		return nil, s.internal(string(m.Method), err)
+	}
+	return out, nil
 }

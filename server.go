@@ -9,10 +9,10 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/yosida95/uritemplate/v3"
+	"unicode/utf8"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -144,161 +144,6 @@ func TryNewServer(impl mcp.Implementation, opts *ServerOptions) (*Server, error)
 	return s, nil
 }
 
-// RemoveTools removes tools; names that are not there are ignored.
-func (s *Server) RemoveTools(names ...string) { s.tools.remove(names...) }
-
-// RemovePrompts removes prompts; names that are not there are ignored.
-func (s *Server) RemovePrompts(names ...string) { s.prompts.remove(names...) }
-
-// RemoveResources removes resources; URIs that are not there are ignored.
-func (s *Server) RemoveResources(uris ...string) { s.resources.remove(uris...) }
-
-// RemoveResourceTemplates removes templates; ones that are not there are
-// ignored.
-func (s *Server) RemoveResourceTemplates(templates ...string) { s.templates.remove(templates...) }
-
-// ResourceUpdated tells every session that subscribed to uri that it has changed;
-// see also ServerOptions.SubResources. Of several updates of a resource within 100 ms
-// the first is told at once, and the others once at the end of that time. It waits
-// for no client, and does nothing before the server is mounted.
-func (s *Server) ResourceUpdated(uri string) { s.mount.resourceUpdated(uri) }
-
-// Prompt describes a prompt. Name and Description should be set.
-type Prompt struct {
-	Name        string
-	Title       string
-	Description string
-	Arguments   []mcp.PromptArgument
-	Icons       []mcp.Icon
-	Meta        mcp.Meta
-	Needs       mcp.Capability // as that of a [Tool]
-}
-
-// PromptHandler makes a prompt from its arguments. Missing required arguments
-// are refused before it runs.
-type PromptHandler func(ctx context.Context, call *Call, args map[string]string) (*mcp.GetPromptResult, error)
-
-type prompt struct {
-	Prompt
-	handler PromptHandler
-}
-
-func (p *prompt) wire() mcp.Prompt {
-	return mcp.Prompt{Name: p.Name, Title: p.Title, Description: p.Description, Arguments: p.Arguments, Icons: p.Icons, Meta: p.Meta}
-}
-
-// AddPrompt registers a prompt; it replaces one of the same name. It panics when the
-// prompt lacks a handler or a name that every client can send, or cannot be encoded.
-func AddPrompt(s *Server, p Prompt, handler PromptHandler) { must(TryAddPrompt(s, p, handler)) }
-
-// TryAddPrompt is AddPrompt for prompts that are not known when the program is written.
-func TryAddPrompt(s *Server, p Prompt, handler PromptHandler) error {
-	if err := checkName("prompt", p.Name); err != nil {
-		return err
-	}
-	if handler == nil {
-		return fmt.Errorf("troupe: prompt %q: %w", p.Name, errNoHandler)
-	}
-	if err := checkNeeds(p.Needs); err != nil {
-		return fmt.Errorf("troupe: prompt %q: %w", p.Name, err)
-	}
-	p.Arguments, p.Icons, p.Meta = slices.Clone(p.Arguments), slices.Clone(p.Icons), slices.Clone(p.Meta)
-	if err := s.prompts.put(p.Name, &prompt{Prompt: p, handler: handler}); err != nil {
-		return fmt.Errorf("troupe: prompt %w", err)
-	}
-	return nil
-}
-
-// ResourceHandler reads a resource. vars are the variables of the template that
-// matched, nil for a plain resource. An error wrapping ErrNotFound says that
-// there is no such resource.
-type ResourceHandler func(ctx context.Context, call *Call, uri string, vars map[string]string) ([]mcp.ResourceContents, error)
-
-type resource struct {
-	mcp.Resource
-	handler ResourceHandler
-}
-
-type template struct {
-	mcp.ResourceTemplate
-	parsed  *uritemplate.Template
-	match   *regexp.Regexp
-	handler ResourceHandler
-}
-
-// AddResource registers a resource; it replaces one of the same URI. It panics when the
-// resource lacks its URI, name or handler, or cannot be encoded.
-func AddResource(s *Server, r mcp.Resource, handler ResourceHandler) {
-	must(TryAddResource(s, r, handler))
-}
-
-// TryAddResource is AddResource for resources that are not known when the program is
-// written.
-func TryAddResource(s *Server, r mcp.Resource, handler ResourceHandler) error {
-	if r.URI == "" || r.Name == "" {
-		return fmt.Errorf("troupe: resource %q: it needs a URI and a name", r.URI)
-	}
-	if handler == nil {
-		return fmt.Errorf("troupe: resource %q: %w", r.URI, errNoHandler)
-	}
-	r.Icons, r.Meta = slices.Clone(r.Icons), slices.Clone(r.Meta)
-	if err := s.resources.put(r.URI, &resource{Resource: r, handler: handler}); err != nil {
-		return fmt.Errorf("troupe: resource %w", err)
-	}
-	return nil
-}
-
-// AddResourceTemplate registers the resources whose URIs an RFC 6570 template
-// describes. Plain resources come first; of several templates that match, the
-// one first by its text reads. It panics when the template is not
-// valid, or lacks its name or handler.
-func AddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceHandler) {
-	must(TryAddResourceTemplate(s, t, handler))
-}
-
-// TryAddResourceTemplate is AddResourceTemplate for templates that are not known when the
-// program is written.
-func TryAddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceHandler) error {
-	parsed, err := uritemplate.New(t.URITemplate)
-	if err != nil {
-		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, err)
-	}
-	if t.Name == "" {
-		return fmt.Errorf("troupe: resource template %q: it needs a name", t.URITemplate)
-	}
-	if handler == nil {
-		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, errNoHandler)
-	}
-	t.Icons, t.Meta = slices.Clone(t.Icons), slices.Clone(t.Meta)
-	if err := s.templates.put(t.URITemplate, &template{ResourceTemplate: t, parsed: parsed, match: parsed.Regexp(), handler: handler}); err != nil {
-		return fmt.Errorf("troupe: resource template %w", err)
-	}
-	return nil
-}
-
-// reader finds who reads uri for a caller who sees v.
-func (s *Server) reader(v *view, uri string) (ResourceHandler, map[string]string) {
-	if r, ok := s.resources.get(uri); ok {
-		if !v.sees(r.item()) {
-			return nil, nil // A template that matches must not show what is hidden.
-		}
-		return r.handler, nil
-	}
-	now := s.templates.now.Load()
-	for _, name := range now.names {
-		t := now.byName[name]
-		if !t.match.MatchString(uri) || !v.sees(t.item()) {
-			continue
-		}
-		vars := map[string]string{}
-		for k, v := range t.parsed.Match(uri) {
-			vars[k] = v.String()
-		}
-		return t.handler, vars
-	}
-	return nil, nil
-}
-
 // capabilities are what the server declares.
 func (s *Server) capabilities() mcp.ServerCapabilities {
 	var c mcp.ServerCapabilities
@@ -315,3 +160,38 @@ func (s *Server) capabilities() mcp.ServerCapabilities {
 
 // changeDelay gathers changes of a catalogue into one notification.
 const changeDelay = 50 * time.Millisecond
+
+// checkName refuses a name of a tool or a prompt under which some client could not ask
+// for it: a client since 2026-07-28 repeats it in the header Mcp-Name, in base64 where it
+// is not plain.
+func checkName(kind, name string) error {
+	most := limits.Name.Value()
+	switch {
+	case name == "":
+		return fmt.Errorf("troupe: a %s needs a name", kind)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("troupe: the name %q of a %s is not UTF-8", name, kind)
+	case len(name) > most:
+		return fmt.Errorf("troupe: the name %q of a %s has %d bytes: at most %d fit a header of every client", shown(name), kind, len(name), most)
+	}
+	return nil
+}
+
+// SessionEnd says how a session has ended.
+type SessionEnd uint8
+
+// The ways in which a session ends.
+const (
+	// SessionDeleted is by the client's DELETE.
+	SessionDeleted SessionEnd = iota
+	// SessionExpired is by SessionIdle or SessionMax.
+	SessionExpired
+	// SessionDisconnected is by the end of the connection that the session lives on
+	// (HTTP+SSE, stdio).
+	SessionDisconnected
+)
+
+// String names the end for logs.
+func (e SessionEnd) String() string {
+	return [...]string{"deleted", "expired", "disconnected"}[min(e, SessionDisconnected)]
+}

@@ -216,13 +216,6 @@ func (s *Server) addTool(t *tool) error {
 	return nil
 }
 
-// must panics for what is a mistake in the program.
-func must(err error) {
-	if err != nil {
-		panic(err.Error())
-	}
-}
-
 // clone is a tool that shares nothing with t that anybody may write to.
 func (t Tool) clone() Tool {
 	t.InputSchema, t.OutputSchema = slices.Clone(t.InputSchema), slices.Clone(t.OutputSchema)
@@ -362,4 +355,73 @@ func pretouch(types ...reflect.Type) {
 			_ = codec.Pretouch(t) // what cannot be compiled ahead is compiled, or refused, at its first use
 		}
 	}
+}
+
+// RemoveTools removes tools; names that are not there are ignored.
+func (s *Server) RemoveTools(names ...string) { s.tools.remove(names...) }
+
+// tool finds a tool by a raw JSON string. It allocates only if that has escapes.
+func (s *service) tool(name []byte) (*tool, bool) {
+	inside, ok := plain(name)
+	if !ok {
+		inside = []byte(text(name))
+	}
+	return s.srv.tools.find(inside)
+}
+
+func (s *service) callTool(ctx context.Context, call *Call, t *tool, dst []byte) ([]byte, int, *mcp.Error) {
+	args, refusal := callArguments(call, t)
+	if refusal != nil {
+		return nil, 0, refusal
+	}
+	out, err := t.run(ctx, call, args, dst)
+	if err != nil {
+		return s.failedTool(call, t, dst, err)
+	}
+	return out, 0, nil
+}
+
+// callArguments are those of a call of t, unless it cannot be called.
+func callArguments(call *Call, t *tool) ([]byte, *mcp.Error) {
+	m := call.msg
+	if t == nil {
+		name, ok := codec.Str(m.Name)
+		if !ok {
+			return nil, mcp.NewError(mcp.CodeInvalidParams, "tools/call needs the name of a tool")
+		}
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown tool: %s", shown(name))
+	}
+	if err := refuseLacking(t.Needs, &call.peer); err != nil {
+		return nil, err
+	}
+	switch {
+	case m.Arguments == nil:
+		return []byte("{}"), nil
+	case m.Arguments[0] != '{':
+		return nil, mcp.NewError(mcp.CodeInvalidParams, "arguments must be an object")
+	}
+	return m.Arguments, nil
+}
+
+// failedTool answers for a tool that failed.
+func (s *service) failedTool(call *Call, t *tool, dst []byte, err error) ([]byte, int, *mcp.Error) {
+	if wire, ok := errors.AsType[*mcp.Error](err); ok && wire != nil {
+		out, failed := s.wireResult(dst, call, wire)
+		return out, 0, failed
+	}
+	if refusal := undeclared(err); refusal != nil {
+		return nil, 0, refusal
+	}
+	if fault, ok := errors.AsType[*argumentError](err); ok && !call.revision().Has(mcp.FeatureInputErrorsAsResults) {
+		return nil, 0, mcp.NewError(mcp.CodeInvalidParams, fault.Error())
+	}
+	if errors.Is(err, errNoResult) || errors.Is(err, errBadResult) {
+		return nil, 0, s.internal("tools/call "+t.Name, err)
+	}
+	result := &mcp.CallToolResult{Content: mcp.Contents{mcp.Text(err.Error())}, IsError: true}
+	out, err := call.appendToolResult(dst, result)
+	if err != nil {
+		return nil, 0, s.internal("tools/call "+t.Name, err)
+	}
+	return out, 1, nil
 }

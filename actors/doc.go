@@ -51,6 +51,18 @@
 // returns, unless they say otherwise. Nothing here knows HTTP or NATS: this package
 // declares Conn and Store, and the root package implements them.
 //
+// # Files
+//
+// From the top; most of what a file uses lies in its own line or below:
+//
+//	drain heart  what happens to a node as a whole
+//	resume takeover  a client comes back, to this process or to another one
+//	bound sessions batch stateless mrtr listen  how messages come in
+//	ask pending  questions to clients
+//	delivery call peer  a call, its session, and the way back to the client
+//	stream fence node session attachment request  the actors
+//	admission service store  who is let in, and what a node is given
+//
 // # Not the public API
 //
 // This package is shared by Troupe's own packages. Programs use the root package, troupe,

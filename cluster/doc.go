@@ -54,6 +54,15 @@
 // by itself. Events live under ev.<tenant>.<server>.<session>.<stream>: .open
 // is the writer record, .body its body, .0 to .999 a ring of appends.
 //
+// # Files
+//
+// From the top; most of what a file uses lies in its own line or below:
+//
+//	keyring eventlog replay stats  what is stored for sessions and streams
+//	embedded node lease  the node and the server in it
+//	records flush pressure outage streams directory  how it is stored
+//	options lock reply inbox descriptions errors  what all of these need
+//
 // # Not the public API
 //
 // This package is a part of Troupe that its own packages share. Programs use the root

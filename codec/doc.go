@@ -26,6 +26,14 @@
 // All functions may be called from any goroutine. A [Message] and a [Buffer] belong to one goroutine at a time. The
 // spans of a Message are valid only as long as the bytes that it was scanned from.
 //
+// # Files
+//
+// From the top; most of what a file uses lies in its own line or below:
+//
+//	payload append integer headervalue canonical  values and how they are written
+//	scan envelope walk mismatch  messages and how they are read
+//	buffer bytes text lexer plan message  what both need
+//
 // # Not the public API
 //
 // This package is a part of Troupe that its own packages share. Programs use the root

@@ -65,4 +65,13 @@
 // The tests read the official schemas. They fail when a definition or a property of
 // the newest revisions of both eras has no counterpart here, and when a value that
 // was projected for another revision has a member that its schema does not name.
+//
+// # Files
+//
+// From the top; most of what a file uses lies in its own line or below:
+//
+//	project_lifecycle project_question project_content project_catalogue  what older revisions get
+//	discover sampling requestmeta errortable completion elicit prompt tool content resource progress input lifecycle listen root  the messages
+//	jsonrpc errors methods capability capabilities form logging revision  what revisions have
+//	decode task meta raw scan result  how it is read
 package mcp

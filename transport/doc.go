@@ -78,6 +78,15 @@
 // Exchange are set before the dispatcher runs and must not be written to; Msg, Body and Header are gone when the
 // dispatcher's method has returned.
 //
+// # Files
+//
+// From the top; most of what a file uses lies in its own line or below:
+//
+//	pipe admit stateless preflight forwarded  what comes in, and what is refused of it
+//	stream reuse hangup  event streams and the connections that they leave
+//	handler drain_conn inline drain_listener refusal sse origin  the endpoint and its listener
+//	event lines options exchange watchdog media  one exchange, and what it is made of
+//
 // # Not the public API
 //
 // This package is a part of Troupe that its own packages share. Programs use the root

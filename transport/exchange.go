@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -362,4 +363,19 @@ func (x *Exchange) signal() {
 
 func panicAttrs(v any, stack []byte) []slog.Attr {
 	return []slog.Attr{slog.String("panic", fmt.Sprint(v)), slog.String("stack", string(stack))}
+}
+
+// seconds formats d as whole seconds, rounded up.
+func seconds(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
+}
+
+// abortIf ends the goroutine of ServeHTTP such that the client sees a broken response if the stream was cut.
+func (x *Exchange) abortIf(s *stream) {
+	x.mu.Lock()
+	cut := s.cut
+	x.mu.Unlock()
+	if cut {
+		panic(http.ErrAbortHandler)
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"runtime/debug"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/faults"
@@ -211,7 +210,7 @@ func (h *Handler) respond(w http.ResponseWriter, status int, body []byte, length
 // leaving reports whether connections are to be closed after their responses.
 func (h *Handler) leaving() bool { return h.o.Leaving != nil && h.o.Leaving() }
 
-// seconds formats d as whole seconds, rounded up.
-func seconds(d time.Duration) string {
-	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
+// bothEras reports whether stateless requests may come to the endpoint.
+func (h *Handler) bothEras(x *Exchange) bool {
+	return x.endpoint == streamable && len(h.o.Stateless) > 0
 }

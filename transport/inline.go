@@ -60,16 +60,6 @@ func (x *Exchange) waiting() bool {
 	return x.state == fresh
 }
 
-// abortIf ends the goroutine of ServeHTTP such that the client sees a broken response if the stream was cut.
-func (x *Exchange) abortIf(s *stream) {
-	x.mu.Lock()
-	cut := s.cut
-	x.mu.Unlock()
-	if cut {
-		panic(http.ErrAbortHandler)
-	}
-}
-
 // pump writes an event stream through w until it ends. It is the only one that touches w.
 func (x *Exchange) pump(w http.ResponseWriter) {
 	rc := http.NewResponseController(w)

@@ -49,11 +49,6 @@ func (h *Handler) admitVersion(x *Exchange, r *http.Request) *refusal {
 	return h.refuseRevision(x, requested)
 }
 
-// bothEras reports whether stateless requests may come to the endpoint.
-func (h *Handler) bothEras(x *Exchange) bool {
-	return x.endpoint == streamable && len(h.o.Stateless) > 0
-}
-
 // joined returns the value of a header, which may have come in several lines (RFC 9110, 5.3).
 func joined(v []string) string { return trim(strings.Join(v, ", ")) }
 

@@ -11,4 +11,13 @@
 //
 // A run ends with 1 and the story of the stream concerned as soon as a promise
 // is broken. What happens when is drawn from a seed; real time does the rest.
+//
+// # Files
+//
+// From the top; most of what a file uses lies in its own line or below:
+//
+//	restart stop balance cancel kill recovery  the scenarios
+//	stateless batch listener parked replay ask standalone  what their clients do
+//	probe call signals follow verdict driver world  how that is done and judged
+//	main process  the program, and the one that it tries
 package main

@@ -12,4 +12,12 @@
 //
 // Exit codes: 0 after a drain, 1 when the server could not start or failed, 2
 // when the command line or the configuration file is wrong.
+//
+// # Files
+//
+// From the top; most of what a file uses lies in its own line or below:
+//
+//	main stdio serve  the commands
+//	logger metrics banner  what a user sees
+//	settings limits networks size config help failure version  what a user says
 package main

@@ -5,4 +5,12 @@
 // and of the clients that call them.
 //
 // The constructors may be called any number of times; the servers share nothing.
+//
+// # Files
+//
+// From the top; most of what a file uses lies in its own line or below:
+//
+//	server  the demo, and what it is put together from
+//	completion prompts resources  what is no tool
+//	reconnection forms sampling count logging change measure schema progress content inputs echo client elicitation ask failure sleep tick request trigger pause  the tools
 package everything

@@ -30,6 +30,7 @@ var layers = []layer{
 	{"internal/layout", nil, nil, "rules read the repository and run none of it"},
 	{"internal/limits", nil, nil, "every layer takes its bounds from it, so it can know none"},
 	{"internal/mrtr", []string{"codec", "internal/limits"}, nil, "what a client carries for a call knows nothing of how the call waits"},
+	{"internal/nodestore", []string{"actors", "cluster"}, nil, "it joins the two, and nothing else"},
 	{"internal/quota", []string{"internal/kernel"}, nil, "counting clients knows nothing of what they do"},
 	{"internal/subscription", []string{"mcp", "codec", "internal/kernel", "internal/limits"}, nil, "a subscription knows its subscribers by their interface"},
 	{"internal/telemetry", nil, nil, "every layer reports to it, so it can know none"},

@@ -273,19 +273,12 @@ func crowdedPackages(repo repository) []string {
 	}
 	var violations []string
 	for _, dir := range slices.Sorted(maps.Keys(nouns)) {
-		limit := most
-		if dir == "" {
-			limit = mostInRoot
-		}
-		if n := len(nouns[dir]); n > limit {
-			violations = append(violations, fmt.Sprintf("package %q has %d files, at most %d are allowed: move what stands by itself to a package of its own", dir, n, limit))
+		if n := len(nouns[dir]); n > most {
+			violations = append(violations, fmt.Sprintf("package %q has %d files, at most %d are allowed: move what stands by itself to a package of its own", dir, n, most))
 		}
 	}
 	return violations
 }
-
-// mostInRoot is for the root, whose files are the API. It may only fall.
-const mostInRoot = 40
 
 var systemSuffix = regexp.MustCompile(`_(linux|unix|windows|darwin|other)\.go$`)
 

@@ -14,4 +14,11 @@
 //
 // A helper belongs here once two packages use it. A function with a [testing.T] ends the test or marks it as failed; it
 // may be called from the goroutine of the test alone, unless it says otherwise.
+//
+// # Files
+//
+// From the top; most of what a file uses lies in its own line or below:
+//
+//	pipe park check crash full  what tests do with a server
+//	host conform listening meter question race raw stateless message tools  the server, its tools and its clients
 package host

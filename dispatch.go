@@ -1,0 +1,197 @@
+package troupe
+
+import (
+	"context"
+	"time"
+
+	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/faults"
+	"github.com/troupe-run/troupe/internal/telemetry"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// Initialize settles a session (2025-11-25, basic/lifecycle): a version nobody
+// knows is answered with the newest this release speaks.
+func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled, []byte, *mcp.Error) {
+	version, ok := codec.Str(codec.Field(params, "protocolVersion"))
+	info, caps := codec.Field(params, "clientInfo"), codec.Field(params, "capabilities")
+	if !ok || version == "" || !isObject(info) || !isObject(caps) {
+		return actors.Settled{}, nil, mcp.NewError(mcp.CodeInvalidParams, "initialize needs protocolVersion, capabilities and clientInfo")
+	}
+	if len(info)+len(caps) > maxClient {
+		return actors.Settled{}, nil, mcp.NewError(mcp.CodeInvalidParams, "clientInfo and capabilities are too large")
+	}
+	var p mcp.InitializeParams
+	if err := codec.UnmarshalValid(params, &p); err != nil {
+		return actors.Settled{}, nil, invalidParams(err)
+	}
+	r := mcp.Negotiate(p.ProtocolVersion, handshakes)
+	revision := r.String()
+	result, err := codec.Marshal(mcp.InitializeResult{
+		ProtocolVersion: revision,
+		Capabilities:    s.srv.capabilities(),
+		ServerInfo:      s.srv.impl,
+		Instructions:    s.srv.opts.Instructions,
+	}.For(r))
+	if err != nil {
+		return actors.Settled{}, nil, s.internal("initialize", err)
+	}
+	return actors.Settled{Revision: revision, Client: clone(info), Capabilities: clone(caps), Announced: s.srv.digests(s.viewOf(ownerIn(ctx)))}, result, nil
+}
+
+// Safe reports whether a call may run again: what only reads may, and tools that
+// say so.
+func (s *service) Safe(method, name []byte) bool {
+	if string(method) != mcp.MethodToolsCall {
+		if h, ok := s.srv.method(method); ok {
+			return h.safe
+		}
+		return string(method) != mcp.MethodLoggingSetLevel
+	}
+	t, ok := s.tool(name)
+	return ok && t.safe
+}
+
+// Serve answers one request and records how long that took. Handlers may wait in it
+// for long: down to them frames are kept small, see actors.Call.
+func (s *service) Serve(ctx context.Context, c *actors.Call, dst []byte) ([]byte, *mcp.Error) {
+	o := observed{start: time.Now()}
+	call := &Call{c: c, msg: c.Message(), svc: s, peer: Peer{c.Peer()}}
+	ctx, t := s.begin(ctx, call, &o)
+	var out []byte
+	var code int
+	var err *mcp.Error
+	if s.chain == nil {
+		out, code, err = s.dispatch(ctx, call, t, dst)
+	} else {
+		out, code, err = s.serveChained(ctx, call, dst)
+	}
+	return out, s.ended(ctx, call, &o, code, err)
+}
+
+// begin begins to observe a call. t is the tool that it is of, if it is there.
+func (s *service) begin(ctx context.Context, call *Call, o *observed) (_ context.Context, t *tool) {
+	m := call.msg
+	o.op, t = s.operation(m)
+	if o.op != nil && s.spans {
+		trace := telemetry.Trace(call.c.Trace())
+		ctx, o.end = o.op.Start(ctx, s.trace(m, trace), string(m.ID), call.peer.Session(), call.peer.Revision())
+	}
+	return call.context(ctx), t
+}
+
+// ended records what came of a call, and returns the error as its client may know it.
+func (s *service) ended(ctx context.Context, call *Call, o *observed, code int, err *mcp.Error) *mcp.Error {
+	message := ""
+	if err != nil {
+		err = err.For(call.revision())
+		code, message = err.Code, err.Message
+	}
+	if call.dropped.Load() {
+		_ = call.tellMissed(ctx) // it fails when nobody waits for the answer either
+	}
+	if o.op != nil {
+		o.op.End(ctx, o.start, code)
+	}
+	if o.end != nil {
+		o.end(code, message)
+	}
+	return err
+}
+
+// trace prefers the trace context in `_meta`, which is the call's own, to that
+// of the HTTP request.
+func (s *service) trace(m *codec.Message, t telemetry.Trace) telemetry.Trace {
+	if p := codec.Optional(m.Meta, "traceparent"); p != nil {
+		return telemetry.Trace{Parent: text(p), State: text(codec.Field(m.Meta, "tracestate"))}
+	}
+	return t
+}
+
+// operation finds what a request is counted as. Names that no catalogue has are
+// not counted by name.
+func (s *service) operation(m *codec.Message) (*telemetry.Operation, *tool) {
+	switch string(m.Method) {
+	case mcp.MethodToolsCall:
+		if t, ok := s.tool(m.Name); ok {
+			op := t.op.Load()
+			if op == nil || !op.Of(s.ops) { // the server may have been mounted elsewhere before
+				op = s.ops.Operation(mcp.MethodToolsCall, t.Name)
+				t.op.Store(op)
+			}
+			return op, t
+		}
+		return s.ops.Operation(mcp.MethodToolsCall, ""), nil
+	case mcp.MethodPromptsGet:
+		if p, ok := s.srv.prompts.get(text(m.Name)); ok {
+			return s.ops.Operation(mcp.MethodPromptsGet, p.Name), nil
+		}
+	}
+	if known, ok := mcp.LookupMethod(m.Method); ok {
+		return s.ops.Operation(known.Name, ""), nil
+	}
+	if _, ok := s.srv.method(m.Method); ok {
+		return s.ops.Operation(string(m.Method), ""), nil
+	}
+	return s.ops.Operation("_OTHER", ""), nil
+}
+
+// dispatch answers by method. code is 1 for a result with isError.
+func (s *service) dispatch(ctx context.Context, call *Call, t *tool, dst []byte) (out []byte, code int, err *mcp.Error) {
+	m := call.msg
+	if call.revision().Stateless() {
+		if err := checkLevel(m); err != nil {
+			return nil, 0, err
+		}
+	}
+	if string(m.Method) == mcp.MethodToolsCall { // which every revision has
+		return s.callTool(ctx, call, call.seen(t), dst)
+	}
+	out, err = s.route(ctx, call, m, dst)
+	return out, 0, err
+}
+
+// route answers all but tools/call.
+func (s *service) route(ctx context.Context, call *Call, m *codec.Message, dst []byte) (out []byte, err *mcp.Error) {
+	r := call.revision()
+	if known, ok := mcp.LookupMethod(m.Method); !ok || !known.Allowed(mcp.ToServer, r) {
+		if h, ok := s.srv.method(m.Method); ok {
+			return s.callMethod(ctx, call, h, dst)
+		}
+		return nil, methodNotFound(m)
+	}
+	switch string(m.Method) {
+	case mcp.MethodPing:
+		out = append(dst, '{', '}')
+	case mcp.MethodServerDiscover:
+		out, err = s.discover(dst, r)
+	case mcp.MethodToolsList:
+		out, err = s.list(call, m, s.srv.tools.now.Load().pager(call.view(), r, "tools"), dst)
+	case mcp.MethodPromptsList:
+		out, err = s.list(call, m, s.srv.prompts.now.Load().pager(call.view(), r, "prompts"), dst)
+	case mcp.MethodResourcesList:
+		out, err = s.list(call, m, s.srv.resources.now.Load().pager(call.view(), r, "resources"), dst)
+	case mcp.MethodResourcesTemplatesList:
+		out, err = s.list(call, m, s.srv.templates.now.Load().pager(call.view(), r, "resourceTemplates"), dst)
+	case mcp.MethodPromptsGet:
+		out, err = s.getPrompt(ctx, call, m, dst)
+	case mcp.MethodResourcesRead:
+		out, err = s.readResource(ctx, call, m, dst)
+	case mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
+		out, err = s.subscribe(ctx, call, m, dst)
+	case mcp.MethodCompletionComplete:
+		out, err = s.complete(ctx, call, m, dst)
+	case mcp.MethodLoggingSetLevel:
+		out, err = s.setLevel(ctx, call, m, dst)
+	case mcp.MethodInitialize:
+		err = faults.Initialized.Error()
+	default:
+		err = methodNotFound(m)
+	}
+	return out, err
+}
+
+func methodNotFound(m *codec.Message) *mcp.Error {
+	return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", shown(string(m.Method)))
+}

@@ -1,0 +1,238 @@
+package layout
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// ordered is from how many files on, doc.go not counted, a package gives them an order.
+const ordered = 10
+
+// TestFilesHaveAnOrder holds each package of several files to the order that its doc.go gives them under "# Files", from
+// the top: of the dependencies between its files at most a fifth run upward.
+func TestFilesHaveAnOrder(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it checks the types of every package")
+	}
+	packages, err := listed(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exports := make(map[string]string, len(packages))
+	for _, p := range packages {
+		exports[p.ImportPath] = p.Export
+	}
+	for _, p := range packages {
+		var files []string
+		for _, f := range p.GoFiles {
+			if f = partOf(f); f != "doc.go" && !slices.Contains(files, f) {
+				files = append(files, f)
+			}
+		}
+		if p.Module.Main && len(files) >= ordered {
+			t.Run(p.ImportPath, func(t *testing.T) {
+				t.Parallel()
+				parsed, err := parse(p.Dir, p.GoFiles)
+				if err != nil {
+					t.Fatal(err)
+				}
+				uses, err := parsed.uses(p.ImportPath, exports)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, fault := range judgeOrder(parsed.order(), files, uses) {
+					t.Error(fault)
+				}
+			})
+		}
+	}
+}
+
+// TestOrderIsJudged breaks the rule in each way.
+func TestOrderIsJudged(t *testing.T) {
+	uses := map[dependency][]string{{"a.go", "b.go"}: {"B"}, {"a.go", "c.go"}: {"C"}, {"b.go", "c.go"}: {"C"}, {"c.go", "a.go"}: {"A"}}
+	for name, tt := range map[string]struct {
+		order []string
+		uses  map[dependency][]string
+		want  string
+	}{
+		"no order":           {nil, uses, "doc.go gives no order"},
+		"a file is not in":   {[]string{"a.go", "b.go"}, nil, "the order lacks c.go"},
+		"a file is gone":     {[]string{"a.go", "b.go", "c.go", "d.go"}, nil, "the order has d.go, which is not there"},
+		"a file comes twice": {[]string{"a.go", "b.go", "c.go", "a.go"}, nil, "the order has a.go twice"},
+		"too much upward":    {[]string{"a.go", "b.go", "c.go"}, uses, "1 of 4 dependencies between files run against the order, more than a fifth:\n\tc.go uses A of a.go"},
+		"in order":           {[]string{"a.go", "b.go", "c.go"}, map[dependency][]string{{"a.go", "b.go"}: {"B"}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := strings.Join(judgeOrder(tt.order, []string{"a.go", "b.go", "c.go"}, tt.uses), "\n"); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// A dependency is that one file uses what another declares.
+type dependency struct{ from, to string }
+
+// judgeOrder returns what is wrong with an order of files.
+func judgeOrder(order, files []string, uses map[dependency][]string) (faults []string) {
+	if len(order) == 0 {
+		return []string{"doc.go gives no order"}
+	}
+	at := make(map[string]int)
+	for i, f := range order {
+		if _, twice := at[f]; twice {
+			faults = append(faults, "the order has "+f+" twice")
+		}
+		if at[f] = i; !slices.Contains(files, f) {
+			faults = append(faults, "the order has "+f+", which is not there")
+		}
+	}
+	for _, f := range files {
+		if _, ok := at[f]; !ok {
+			faults = append(faults, "the order lacks "+f)
+		}
+	}
+	var up []dependency
+	for d := range uses {
+		if at[d.from] > at[d.to] {
+			up = append(up, d)
+		}
+	}
+	if len(up)*5 <= len(uses) {
+		return faults
+	}
+	slices.SortFunc(up, func(a, b dependency) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
+	fault := fmt.Sprintf("%d of %d dependencies between files run against the order, more than a fifth:", len(up), len(uses))
+	for _, d := range up {
+		fault += fmt.Sprintf("\n\t%s uses %s of %s", d.from, strings.Join(uses[d], " "), d.to)
+	}
+	return append(faults, fault)
+}
+
+// listedPackage is what go list says of a package.
+type listedPackage struct {
+	ImportPath, Dir, Export string
+	GoFiles                 []string
+	Module                  struct{ Main bool }
+}
+
+// listed are the packages of the module in dir with all that they import.
+func listed(dir string) (all []listedPackage, err error) {
+	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,Module", "./...")
+	cmd.Dir = dir
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w: %s", err, stderr.Bytes())
+	}
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listedPackage
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return all, nil
+		} else if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+}
+
+// parsedPackage is a package with its positions.
+type parsedPackage struct {
+	fset  *token.FileSet
+	files []*ast.File
+}
+
+func parse(dir string, names []string) (p parsedPackage, err error) {
+	p.fset = token.NewFileSet()
+	for _, name := range names {
+		f, err := parser.ParseFile(p.fset, filepath.Join(dir, name), nil, parser.ParseComments)
+		if err != nil {
+			return p, err
+		}
+		p.files = append(p.files, f)
+	}
+	return p, nil
+}
+
+func (p *parsedPackage) file(pos token.Pos) string {
+	return partOf(filepath.Base(p.fset.Position(pos).Filename))
+}
+
+// partOf is the file that name stands for: one that is built only here, such as lock_unix.go, is a part of lock.go,
+// whether or not there is one.
+func partOf(name string) string {
+	name = strings.TrimSuffix(name, ".go")
+	for _, end := range []string{"_unix", "_linux", "_windows", "_native", "_std", "_other", "_on", "_off"} {
+		name = strings.TrimSuffix(name, end)
+	}
+	return name + ".go"
+}
+
+// order is what the package's comment lists below "# Files": indented lines of names without ".go", up to two blanks, after
+// which a line may say what they are.
+func (p *parsedPackage) order() (order []string) {
+	for _, f := range p.files {
+		_, list, _ := strings.Cut(f.Doc.Text(), "\n# Files\n")
+		if i := strings.Index(list, "\n# "); i >= 0 {
+			list = list[:i]
+		}
+		for line := range strings.Lines(list) {
+			if names, ok := strings.CutPrefix(strings.TrimRight(line, "\n"), "\t"); ok {
+				names, _, _ = strings.Cut(names, "  ")
+				for _, name := range strings.Fields(names) {
+					order = append(order, name+".go")
+				}
+			}
+		}
+	}
+	return order
+}
+
+// uses are the dependencies between the files of the package, with the names that each is for.
+func (p *parsedPackage) uses(path string, exports map[string]string) (map[dependency][]string, error) {
+	lookup := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
+	info := types.Info{Uses: make(map[*ast.Ident]types.Object)}
+	conf := types.Config{Importer: importer.ForCompiler(p.fset, "gc", lookup), FakeImportC: true}
+	pkg, err := conf.Check(path, p.fset, p.files, &info)
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[dependency]map[string]bool)
+	for id, o := range info.Uses {
+		v, isVar := o.(*types.Var)
+		local := o.Parent() != nil && o.Parent() != pkg.Scope() || isVar && !v.IsField() && o.Parent() == nil
+		if o.Pkg() != pkg || !o.Pos().IsValid() || local {
+			continue
+		}
+		if d := (dependency{p.file(id.Pos()), p.file(o.Pos())}); d.from != d.to {
+			if names[d] == nil {
+				names[d] = make(map[string]bool)
+			}
+			names[d][o.Name()] = true
+		}
+	}
+	uses := make(map[dependency][]string, len(names))
+	for d, n := range names {
+		uses[d] = slices.Sorted(maps.Keys(n))
+	}
+	return uses, nil
+}

@@ -1,0 +1,93 @@
+package troupe
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// RemovePrompts removes prompts; names that are not there are ignored.
+func (s *Server) RemovePrompts(names ...string) { s.prompts.remove(names...) }
+
+// Prompt describes a prompt. Name and Description should be set.
+type Prompt struct {
+	Name        string
+	Title       string
+	Description string
+	Arguments   []mcp.PromptArgument
+	Icons       []mcp.Icon
+	Meta        mcp.Meta
+	Needs       mcp.Capability // as that of a [Tool]
+}
+
+// PromptHandler makes a prompt from its arguments. Missing required arguments
+// are refused before it runs.
+type PromptHandler func(ctx context.Context, call *Call, args map[string]string) (*mcp.GetPromptResult, error)
+
+type prompt struct {
+	Prompt
+	handler PromptHandler
+}
+
+func (p *prompt) wire() mcp.Prompt {
+	return mcp.Prompt{Name: p.Name, Title: p.Title, Description: p.Description, Arguments: p.Arguments, Icons: p.Icons, Meta: p.Meta}
+}
+
+// AddPrompt registers a prompt; it replaces one of the same name. It panics when the
+// prompt lacks a handler or a name that every client can send, or cannot be encoded.
+func AddPrompt(s *Server, p Prompt, handler PromptHandler) { must(TryAddPrompt(s, p, handler)) }
+
+// TryAddPrompt is AddPrompt for prompts that are not known when the program is written.
+func TryAddPrompt(s *Server, p Prompt, handler PromptHandler) error {
+	if err := checkName("prompt", p.Name); err != nil {
+		return err
+	}
+	if handler == nil {
+		return fmt.Errorf("troupe: prompt %q: %w", p.Name, errNoHandler)
+	}
+	if err := checkNeeds(p.Needs); err != nil {
+		return fmt.Errorf("troupe: prompt %q: %w", p.Name, err)
+	}
+	p.Arguments, p.Icons, p.Meta = slices.Clone(p.Arguments), slices.Clone(p.Icons), slices.Clone(p.Meta)
+	if err := s.prompts.put(p.Name, &prompt{Prompt: p, handler: handler}); err != nil {
+		return fmt.Errorf("troupe: prompt %w", err)
+	}
+	return nil
+}
+
+func (s *service) getPrompt(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
+	var params mcp.GetPromptParams
+	if err := codec.UnmarshalValid(orEmpty(m.Params), &params); err != nil {
+		return nil, invalidParams(err)
+	}
+	if params.Name == "" {
+		return nil, mcp.NewError(mcp.CodeInvalidParams, "prompts/get needs the name of a prompt")
+	}
+	p, ok := call.prompt(params.Name)
+	if !ok {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown prompt: %s", shown(params.Name))
+	}
+	for _, a := range p.Arguments {
+		if _, ok := params.Arguments[a.Name]; a.Required && !ok {
+			return nil, mcp.Errorf(mcp.CodeInvalidParams, "missing argument: %s", a.Name)
+		}
+	}
+	if err := refuseLacking(p.Needs, &call.peer); err != nil {
+		return nil, err
+	}
+	result, err := p.handler(ctx, call, params.Arguments)
+	if err == nil && result == nil {
+		err = errNoResult
+	}
+	if err != nil {
+		return s.unfinished(dst, call, "prompts/get "+p.Name, err)
+	}
+	out, err := call.appendPrompt(dst, result)
+	if err != nil {
+		return nil, s.internal(string(m.Method), err)
+	}
+	return out, nil
+}
