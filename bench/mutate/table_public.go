@@ -11,11 +11,11 @@ var public = []mutation{
 		"if p.Subject == \"\" && p.Issuer == \"\" {", "if p.Subject == \"\" {", "internal/spec/session", "",
 	},
 	{
-		"a cursor is anybody's", seal, "service.go",
+		"a cursor is anybody's", seal, "catalogue.go",
 		`"cursor\x00" + key.Tenant + "\x00" + key.Server`, `"cursor\x00" + "\x00" + key.Server`, "internal/spec/transports", "TestBadCursors",
 	},
 	{
-		"a cursor is for any list", seal, "service.go",
+		"a cursor is for any list", seal, "catalogue.go",
 		`key.Server + "\x00" + string(m.Method))`, `key.Server + "\x00")`, "internal/spec/transports", "TestBadCursors",
 	},
 	{
@@ -39,11 +39,11 @@ var public = []mutation{
 		"if announced[i] == method && now[i] != before[i] {", "if announced[i] == method {", "internal/spec/server", "",
 	},
 	{
-		"lists by caller may be shared", guard, "cache.go",
+		"lists by caller may be shared", guard, "result.go",
 		"s.rt.opts.Authenticate == nil && s.srv.opts.Visible == nil {", "s.rt.opts.Authenticate == nil {", "internal/spec/stateless", "",
 	},
 	{
-		"answers that a client gave are cached", guard, "cache.go",
+		"answers that a client gave are cached", guard, "result.go",
 		"if call.asked.Load() || m.Responses != nil || m.State != nil {", "if call.asked.Load() {", "internal/spec/stateless", "",
 	},
 }

@@ -49,7 +49,7 @@ var settingGroups = slices.Concat(ownGroups, limitGroups(ownGroups))
 var ownGroups = []flagGroup{
 	{"Addresses and access", []string{"listen", "allow-anonymous", "allow-origin", "allow-host", "trusted-proxy", "tls-cert", "tls-key"}},
 	{"Storage", []string{"data", "memory", "max-store", "sync"}},
-	{"Serving and ending", []string{"conformance", "page-size", "grace", "stateless-grace", "retry", "ping-every", "drain-delay", "drain-wait"}},
+	{"Serving and ending", []string{"conformance", "page-size", "sse-grace", "stateless-grace", "retry", "ping-every", "drain-delay", "drain-wait"}},
 	{"This node", []string{"node", "lease", "log-level", "log-format", "config"}},
 }
 

@@ -65,7 +65,8 @@ type Row struct {
 	// backquotes.
 	Usage string
 
-	again bool // a second row of an option in the document
+	named string // its flag, where that is not the name of the option
+	again bool   // a second row of an option in the document
 }
 
 // A Refusal is the error of a request that exceeds a limit.
@@ -118,6 +119,9 @@ func Flags(s Section) iter.Seq[*Row] {
 // Flag is the name of the option as a flag, and as a key of a configuration file:
 // Limits.MaxURI is max-uri. It is empty without an option.
 func (r *Row) Flag() string {
+	if r.named != "" {
+		return r.named
+	}
 	var b strings.Builder
 	runes := []rune(r.Option[strings.LastIndexByte(r.Option, '.')+1:])
 	for i, c := range runes {

@@ -48,8 +48,8 @@ var (
 	ClientInfo = add[int](Row{Section: Request, Name: "`clientInfo` and `capabilities` together", Kind: Size, Default: 256 * kib,
 		Beyond: "-32602"})
 	Grace = add[time.Duration](Row{Section: Request, Name: "time of a call that is answered as plain JSON", Option: "Limits.Grace", Kind: Time, Default: 250 * int64(time.Millisecond), Least: int64(time.Millisecond),
-		Beyond: "its answer becomes an event stream",
-		Usage:  "`time` a call may take and still be answered as plain JSON"})
+		Beyond: "its answer becomes an event stream", named: "sse-grace",
+		Usage: "`time` a call may take and still be answered as plain JSON"})
 	StatelessGrace = add[time.Duration](Row{Section: Request, Name: "the same for a stateless call, whose status waits for its handler", Option: "Limits.StatelessGrace", Kind: Time, Default: 10 * second, Least: int64(time.Millisecond),
 		Beyond: "its answer becomes an event stream",
 		Usage:  "the same `time` for calls of 2026-07-28, whose status waits for their handler"})
