@@ -14,9 +14,9 @@ import (
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
-// nextEpoch is the epoch of who writes a stream next. It grows by a random step: after
-// a power cut two writers may begin from the same record, of which the first had its
-// own taken back, and what it sent must not be taken for what the second sends.
+// nextEpoch is the epoch of a stream's next writer. It grows by a random step: after a
+// power cut that undid the first writer's record, two writers may begin from the same
+// record, and events of the one must not pass for those of the other.
 func nextEpoch(epoch uint64) uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
@@ -27,8 +27,8 @@ func nextEpoch(epoch uint64) uint64 {
 // an event id can carry.
 const epochStep = 1 << 20
 
-// maxKeptBody is the largest body of calls that a stream keeps in memory, so that they
-// may run again even when the store has forgotten it.
+// maxKeptBody is the largest body of calls that a stream keeps in memory, so that the calls
+// may run again even if the store has lost the body.
 var maxKeptBody = limits.KeptBody.Value()
 
 func (s *streamActor) keepBody(body []byte) {
@@ -40,20 +40,20 @@ func (s *streamActor) keepBody(body []byte) {
 type (
 	// keepBody gives a stream that was taken over the body of its calls.
 	keepBody []byte
-	// looked tells who has the writer record: nobody if err is ErrNotFound.
+	// looked reports whose the writer record is; if err is ErrNotFound, it is gone.
 	looked struct {
 		rev uint64
 		err error
 	}
-	// created tells how storing a record again went.
+	// created reports the outcome of storing a record again.
 	created struct {
 		rev uint64
 		err error
 	}
 )
 
-// passes reports that a write was not done for now, or that nobody knows: it may be tried
-// again.
+// passes reports whether a write was not done for now, or has an unknown outcome: it may be
+// tried again.
 func passes(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrAgain) || errors.Is(err, ErrFull)
 }
@@ -61,7 +61,7 @@ func passes(err error) bool {
 // errTaken reports that another writer has the stream.
 var errTaken = fmt.Errorf("%w: the writer record is another's", ErrFenced)
 
-// look finds out what has become of the writer record after a guard was refused.
+// look finds out whose the writer record is, after a write was refused for its guard.
 func (s *streamActor) look() {
 	epoch := s.m.Epoch()
 	go func() {
@@ -73,9 +73,9 @@ func (s *streamActor) look() {
 }
 
 // whoHas returns the revision of a stream's writer record if it is that of this boot and
-// epoch. ErrNotFound reports that it has gone and that nobody took it: it may be stored
-// again. Another's is ErrFenced; where the session does not want the stream any more
-// the error is ErrSessionEnded.
+// epoch. ErrNotFound reports that it is gone and no other writer took it: it may be stored
+// again. ErrFenced reports another writer's record, ErrSessionEnded that the session does
+// not want the stream any more.
 func (d *streams) whoHas(ctx context.Context, key StreamKey, epoch uint64, standalone bool) (rev uint64, err error) {
 	n := d.node
 	rec, rev, err := d.readWriter(ctx, key)
@@ -87,12 +87,13 @@ func (d *streams) whoHas(ctx context.Context, key StreamKey, epoch uint64, stand
 	case !errors.Is(err, errBadEvent):
 		return 0, err
 	}
-	// Whoever lost its lease may have lost the stream with it: another writer may have taken
-	// it over, ended it and let it expire. It waits until it has the lease again.
+	// A node that lost its lease may have lost the stream with it: another writer may have
+	// taken it over, ended it and let it expire. The node waits until it has the lease
+	// again.
 	if n.store.Suspended() {
 		return 0, fmt.Errorf("actors: store a record again: lease not certain: %w", ErrUnavailable)
 	}
-	// A stream that was ended has no record either: then its session has gone, or has
+	// A stream that was ended has no record either: then its session is gone, or has
 	// another standalone stream.
 	sess, _, err := n.sessions.read(ctx, key.Session)
 	switch {
@@ -122,15 +123,15 @@ func (s *streamActor) looked(m looked) {
 	}
 }
 
-// create stores the writer record again, which tells of all up to append tail. Without
-// its body the calls may not run again.
+// create stores the writer record again, which covers all up to append tail. Without their
+// body the calls may not run again.
 func (s *streamActor) create(tail uint64) {
 	body := s.body
 	if body == nil && s.live.Safe {
 		s.live.Safe = false
 		s.node.refusals.count(Recall)
 	}
-	s.renew = true // until both are stored for certain
+	s.renew = true // until record and body are certainly stored
 	s.writing()
 	data, err := s.tell(tail)
 	go func() {
@@ -145,7 +146,7 @@ func (s *streamActor) created(m created) {
 		s.wrote()
 		s.renewed()
 		s.step(stream.Event{Op: stream.Created, Rev: m.rev})
-	case errors.Is(m.err, ErrConflict): // by an attempt whose outcome was unknown, or by another
+	case errors.Is(m.err, ErrConflict): // an attempt with an unknown outcome stored it, or another writer did
 		s.step(stream.Event{Op: stream.Guarded})
 	case passes(m.err):
 		s.step(stream.Event{Op: stream.Again})
@@ -155,11 +156,11 @@ func (s *streamActor) created(m created) {
 	}
 }
 
-// rewrite renews the writer record, which outlives the events that it guards and tells
-// of all up to append tail.
+// rewrite renews the writer record, which outlives the events that it guards and covers all
+// up to append tail.
 func (s *streamActor) rewrite(tail uint64) {
-	// The body beside it is renewed when that is due, and not each time that the log is
-	// about to forget something.
+	// The body beside it is renewed when that is due, and not with each rewrite for the
+	// log.
 	rev, renews, ttl := s.m.Rev(), s.renew, s.svc.recordTTL()
 	body, keeps := s.body, renews && s.live.Safe
 	s.writing()
@@ -178,12 +179,12 @@ func (s *streamActor) rewrite(tail uint64) {
 	}()
 }
 
-// bodyAgain is the part of a record's lifetime after which it is tried again to renew the
-// body beside it: each time holds up what the stream has to store.
+// bodyAgain is the part of a record's lifetime between attempts to renew the body beside
+// it: each attempt delays the stream's appends.
 const bodyAgain = 16
 
 // keepBody gives the body of a stream's calls the lifetime of its record. It reports
-// whether there is nothing left to do: a body that has gone does not come back.
+// whether nothing is left to do: a body that is gone does not come back.
 func (d *streams) keepBody(ctx context.Context, key StreamKey, body []byte, rev uint64, ttl time.Duration) bool {
 	n := d.node
 	err := n.store.KeepBody(ctx, key.path(), body, rev, ttl)
@@ -213,13 +214,13 @@ func (s *streamActor) refreshed(m refreshed) {
 	}
 }
 
-// renewed notes that record and body have their whole lifetime before them.
+// renewed notes that record and body have their full lifetime again.
 func (s *streamActor) renewed() {
 	s.renew = false
 	s.due.Store(s.node.clock.in(s.svc.recordTTL() / 4))
 }
 
-// tell makes the record that is to be stored next.
+// tell makes the next record to store.
 func (s *streamActor) tell(tail uint64) ([]byte, error) {
 	s.live.Epoch = s.m.Epoch()
 	s.live.Low, s.live.Bytes = s.m.Kept()
@@ -227,13 +228,13 @@ func (s *streamActor) tell(tail uint64) ([]byte, error) {
 	return codec.Marshal(s.live)
 }
 
-// outlives reports that the writer record as it is stored would outlive an append that is
-// stored now, because the store's clock has gone back, and then tell whoever takes the
-// stream over that nothing has come since.
+// outlives reports whether the stored writer record would outlive an append that is stored
+// now, because the store's clock has gone back. The record would then tell the next writer
+// that nothing came after it.
 func (s *streamActor) outlives() bool { return s.written-s.node.clock.ahead() > maxBack }
 
-// writing notes that the record is about to be stored. While nobody knows which attempt
-// does it, it counts as the one that makes it live longest.
+// writing notes that the record is about to be stored. While it is unknown which attempt
+// succeeds, the one with the longest lifetime counts.
 func (s *streamActor) writing() {
 	ahead := s.node.clock.ahead()
 	if s.trying {
@@ -244,28 +245,29 @@ func (s *streamActor) writing() {
 
 // wrote notes that the record is stored.
 func (s *streamActor) wrote() {
-	if s.trying { // the clock may have gone forward while it was on its way
+	if s.trying { // the clock may have gone forward meanwhile
 		s.trying, s.written = false, max(s.attempt, s.node.clock.ahead())
 	}
 }
 
-// pastLog is what is known of a stream's log: what its record tells, and what came
-// after that.
+// pastLog is what is known of a stream's log: what its record says, and what came after
+// that.
 type pastLog struct {
 	record.Past
 	rec   *record.Stream
 	tail  uint64 // last append
-	whole uint64 // last append of which all parts are there
+	whole uint64 // last append with all its parts
 	last  bool   // it ends the stream
-	// unknown is set when an append is missing that the record does not tell of: nobody can
-	// tell any more what the earlier run of the calls was told, or which were answered.
+	// unknown is set when an append is missing that the record does not cover. Then it is
+	// unknown which answers the earlier run of the calls got, and which calls have their
+	// responses.
 	unknown bool
 	sizes   []int
 	reader  stream.Reader
 }
 
-// newPastLog begins with what the record tells. One of an earlier release tells too
-// little: all of its log is read, if it is still there.
+// newPastLog begins with what the record says. A record of an earlier release says too
+// little: then all of the log is read, if it is still there.
 func newPastLog(rec *record.Stream) *pastLog {
 	log := &pastLog{Past: rec.Past(), rec: rec}
 	if rec.Version < 2 {
@@ -273,7 +275,7 @@ func newPastLog(rec *record.Stream) *pastLog {
 	}
 	log.tail, log.whole = rec.Tail, rec.Tail
 	if rec.Low > 0 && rec.Low <= rec.Tail {
-		// The record has the sum. Once these are gone, what is left is exact.
+		// The record has only the sum. Once these appends are gone, the rest is exact.
 		n := int(rec.Tail - rec.Low + 1)
 		log.sizes = make([]int, n)
 		for i := range log.sizes {
@@ -284,7 +286,7 @@ func newPastLog(rec *record.Stream) *pastLog {
 	return log
 }
 
-// kept is what the log holds: the first append, and the bytes from there.
+// kept returns the first append that the log holds, and the bytes from there.
 func (l *pastLog) kept() (low uint64, bytes int) {
 	for _, n := range l.sizes {
 		bytes += n
@@ -292,8 +294,7 @@ func (l *pastLog) kept() (low uint64, bytes int) {
 	return l.tail - uint64(len(l.sizes)) + 1, bytes
 }
 
-// lacks notes that an append is missing, if only the one before num. What clients saw
-// there is not known.
+// lacks notes that an append before num is missing. What clients saw in it is unknown.
 func (l *pastLog) lacks(num uint64) {
 	l.unknown, l.sizes, l.reader = true, nil, stream.Reader{}
 	l.Digest.Seen = record.Unseen(num)
@@ -304,7 +305,7 @@ func (s *streamActor) recordStored(m recordStored) {
 	if m.err != nil {
 		switch {
 		case s.att == nil:
-			s.node.refusals.denial(m.err) // which counts it
+			s.node.refusals.denial(m.err) // counts the refusal
 		case errors.Is(m.err, ErrNotFound): // the session's record
 			unknownSession(s.att.conn, s.callID())
 		default:
@@ -336,20 +337,20 @@ func (s *streamActor) recordStored(m recordStored) {
 	s.step(stream.Event{Op: stream.Opened, Rev: m.rev, Epoch: s.rec.Epoch})
 }
 
-// store stores the record of a new stream, and beside it the body of calls
-// that may run again.
+// store stores the record of a new stream and, beside it, the body of calls that may run
+// again.
 func (s *streamActor) store(body []byte) {
 	s.keepBody(body)
 	data, err := s.newRecord(body)
-	// Also a refusal comes from elsewhere: whoever begins the stream is still at it.
+	// A refusal comes as a message, too: the caller has not finished with the stream.
 	go func() {
 		rev, err := s.open(data, body, err)
 		_ = s.Post(recordStored{rev, err})
 	}()
 }
 
-// open stores a record where there is none, and beside it the body, unless err says why
-// the record could not be made. It blocks, and is for goroutines beside the actor's turn.
+// open stores a record where there is none, and beside it the body, unless err says why the
+// record could not be made. It blocks: goroutines beside the actor's turn call it.
 func (s *streamActor) open(data, body []byte, err error) (rev uint64, _ error) {
 	if err != nil {
 		return 0, err
@@ -359,8 +360,8 @@ func (s *streamActor) open(data, body []byte, err error) (rev uint64, _ error) {
 	return s.node.store.OpenStream(ctx, s.path, data, body, s.svc.recordTTL())
 }
 
-// newRecord is the record of a new stream as it is stored, if there is room for it and the
-// body beside it. The error is a verdict otherwise.
+// newRecord returns the record of a new stream as it is stored, if there is room for it and
+// its body. Otherwise the error is a verdict.
 func (s *streamActor) newRecord(body []byte) ([]byte, error) {
 	data, err := codec.Marshal(s.live)
 	if err != nil {
@@ -372,10 +373,10 @@ func (s *streamActor) newRecord(body []byte) ([]byte, error) {
 	return data, nil
 }
 
-// recordTTL is the lifetime of a writer record that is rewritten every quarter
-// of it: never less than ReplayAge remains.
+// recordTTL is the lifetime of a writer record. It is rewritten every quarter of that, so
+// that never less than ReplayAge remains.
 func (svc *Service) recordTTL() time.Duration { return RecordTTL(svc.Limits.ReplayAge) }
 
-// RecordTTL is the lifetime of the record of a stream whose events can be replayed
-// for the given time. Stores must keep events longer than that.
+// RecordTTL is the lifetime of the record of a stream whose events can be replayed for
+// replayAge. Stores must keep events longer than that.
 func RecordTTL(replayAge time.Duration) time.Duration { return replayAge * 4 / 3 }

@@ -8,8 +8,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// heart is the node's actor: it pings and comments on silent streams, and stores
-// writer records that are due.
+// heart is the node's actor: it sends pings, has comments sent on silent streams, and has
+// due writer records stored.
 type heart struct {
 	kernel.Actor
 	node    *Node
@@ -27,7 +27,7 @@ func (h *heart) Receive(m any) {
 	now := time.Now()
 	streams, links := n.attachments.snapshot(), n.bound.snapshot()
 	h.pingAll(streams, links, now)
-	// A connection that fails must not keep the others from theirs, nor end the node.
+	// A connection that fails must not cost the others their comments, nor end the node.
 	for _, a := range streams {
 		h.Contain(func() { a.comment(now) })
 	}
@@ -53,12 +53,12 @@ func (h *heart) Failed(any, bool) { h.node.timer.Reset(time.Second) }
 // maxUnanswered is how many pings in a row a client may leave unanswered.
 const maxUnanswered = 2
 
-// pinging decides when the client of one connection is pinged, and when it counts as
+// pinging decides when to ping the client of one connection, and when the client counts as
 // gone. The zero value is a connection that has just begun.
 type pinging struct {
 	last   time.Time // of the last ping, or the beginning
 	open   bool      // the last ping has no answer yet
-	missed int       // pings before that had none
+	missed int       // earlier pings without an answer, in a row
 }
 
 type pingAction uint8
@@ -66,10 +66,10 @@ type pingAction uint8
 const (
 	pingNothing pingAction = iota
 	pingNow
-	pingGone // the connection is to be closed
+	pingGone // close the connection
 )
 
-// step is called now and then; answered says that the last ping has been answered.
+// step is called at intervals; answered says that the last ping has its answer.
 func (p *pinging) step(now time.Time, every time.Duration, answered bool) pingAction {
 	if answered {
 		p.open, p.missed = false, 0
@@ -90,23 +90,23 @@ func (p *pinging) step(now time.Time, every time.Duration, answered bool) pingAc
 	return pingNow
 }
 
-// pinger is pinging with the question that is open. Only the node's turn uses it.
+// pinger is pinging with the open question. It belongs to the heart's turn.
 type pinger struct {
 	pinging
 	asked *pendingRequest
-	tick  uint64 // of the node, that last found the connection
+	tick  uint64 // the heart's tick that last found the connection
 }
 
 // pinged is a connection whose client can be pinged.
 type pinged interface {
-	// ask sends a message that is stored nowhere, if there is room.
+	// ask sends a message that is not stored, if there is room.
 	ask(data []byte, now time.Time)
 	// finish closes the connection.
 	finish()
 }
 
-// ping pings the client of a connection of session s when that is due. It belongs to
-// the node's turn.
+// ping pings the client of a connection of session s when that is due. It belongs to the
+// heart's turn.
 func (h *heart) ping(c pinged, s *sessionActor, now time.Time) {
 	n, p := h.node, h.pingers[c]
 	if p == nil {
@@ -144,8 +144,8 @@ func (h *heart) forgetPing(p *pinger) {
 	}
 }
 
-// pingAll pings the clients of standalone streams, and of sessions that live on a
-// connection. It belongs to the node's turn.
+// pingAll pings the clients of standalone streams and of bound sessions. It belongs to the
+// heart's turn.
 func (h *heart) pingAll(streams []*attachment, links []*sessionActor, now time.Time) {
 	n := h.node
 	h.ticks++
@@ -170,7 +170,7 @@ func (h *heart) pingAll(streams []*attachment, links []*sessionActor, now time.T
 	}
 }
 
-// ping enters a question that counts for nobody.
+// ping enters a question that no account counts.
 func (q *pendingRequests) ping(s SessionKey) *pendingRequest {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -191,7 +191,7 @@ func (a *attachment) ask(data []byte, now time.Time) {
 	}
 }
 
-// boundPing is a connection that a session lives on.
+// boundPing is the connection of a bound session.
 type boundPing struct{ s *sessionActor }
 
 func (l boundPing) ask(data []byte, _ time.Time) {

@@ -15,10 +15,10 @@ import (
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
-// takeOver makes this node the writer of a stream whose writer is gone: a
-// compare-and-set of the writer record to the next epoch, then the tail. From
-// then on no append of the old writer is accepted. A stream that has ended is not
-// taken over: the record says where.
+// takeOver makes this node the writer of a stream whose writer is gone: it sets the writer
+// record to the next epoch by compare-and-set, then reads the tail. From then on the store
+// accepts no append of the old writer. A stream that has ended is not taken over: the
+// returned record says where it ended.
 func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, key StreamKey) (*streamActor, record.Stream, error) {
 	n := d.node
 	rec, rev, err := d.readWriter(ctx, key)
@@ -41,7 +41,7 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 	rec.Safe = rec.Safe && !log.unknown
 	var body []byte
 	if rec.Safe {
-		// Before the stream is taken: what cannot be read now is no reason to give its
+		// Before the takeover: a store that cannot be read now is no reason to give the
 		// calls up.
 		if body, err = n.store.Body(ctx, key.path()); errors.Is(err, ErrUnavailable) || errors.Is(err, ErrAgain) {
 			return nil, rec, fmt.Errorf("actors: read body: %w", err)
@@ -50,7 +50,7 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 			rec.Safe = false
 		}
 	}
-	_ = rec.Tell(log.whole, &log.Past) // which are no more questions than the writer before told, but for its last few
+	_ = rec.Tell(log.whole, &log.Past) // fits: the record had these questions, except the last few
 	written := n.clock.ahead()
 	rev, err = d.rewriteWriter(ctx, key.path(), rec, rev, svc.recordTTL())
 	if err != nil {
@@ -58,7 +58,7 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 	}
 	written = max(written, n.clock.ahead())
 	kept := body == nil || d.keepBody(ctx, key, body, rev, svc.recordTTL())
-	// The old writer may have got appends in before the record changed.
+	// The old writer may have stored appends before the record changed.
 	if err := d.readOn(ctx, key, log); err != nil || log.last {
 		rec.End = log.tail
 		return nil, rec, err
@@ -82,7 +82,7 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 	return w, rec, nil
 }
 
-// readOn reads what has come to a stream's log since it was last read.
+// readOn reads the appends of a stream since the last read.
 func (d *streams) readOn(ctx context.Context, key StreamKey, log *pastLog) error {
 	n := d.node
 	from := log.tail + 1
@@ -99,7 +99,7 @@ func (d *streams) readOn(ctx context.Context, key StreamKey, log *pastLog) error
 	next := log.tail + 1
 	var fault error
 	err = n.store.Read(ctx, key.path(), from, tail, func(num uint64, data []byte) {
-		if num != next || len(data) == 0 { // older ones are gone
+		if num != next || len(data) == 0 { // older appends are gone
 			log.lacks(num)
 		}
 		next = num + 1
@@ -126,14 +126,14 @@ func (d *streams) readOn(ctx context.Context, key StreamKey, log *pastLog) error
 		log.lacks(tail)
 	}
 	log.tail = tail
-	// The record may tell of as many as the log holds, and as many may have come since:
-	// the first of them have been overwritten.
+	// The record may list as many appends as the log holds, and as many may have come
+	// since: the oldest of them have been overwritten.
 	log.sizes = log.sizes[max(0, len(log.sizes)-stream.Ring):]
 	return nil
 }
 
-// rewriteWriter rewrites a writer record. When the outcome of an attempt was
-// unknown and a later one finds the record changed, it may be by us.
+// rewriteWriter rewrites a writer record. If the outcome of an attempt was unknown and a
+// later attempt finds the record changed, the first one may have changed it.
 func (d *streams) rewriteWriter(ctx context.Context, path string, rec record.Stream, rev uint64, ttl time.Duration) (uint64, error) {
 	n := d.node
 	data, err := codec.Marshal(rec)
@@ -158,17 +158,16 @@ func (d *streams) rewriteWriter(ctx context.Context, path string, rec record.Str
 	return 0, ErrFenced
 }
 
-// finishCalls sees to the calls of a stream whose node was lost: they run again
-// where that is declared safe, else the client learns that the outcome is
-// unknown.
+// finishCalls finishes the calls of a stream whose node was lost: safe ones run again; for
+// the others the client learns that the outcome is unknown.
 func (s *sessionActor) finishCalls(w *streamActor, log *pastLog, body []byte) {
 	answered := make(map[string]bool, len(log.Digest.Done))
 	for _, i := range log.Digest.Done {
 		answered[string(w.rec.Calls[i].ID)] = true
 	}
-	_ = w.Post(alreadyAnswered(maps.Clone(answered))) // the stream adds to its own
+	_ = w.Post(alreadyAnswered(maps.Clone(answered))) // a copy, as the stream adds to its own
 	if log.unknown && len(w.rec.Calls) > 1 {
-		// Any of them may have been answered, and none must be answered twice.
+		// Any of them may have its response, and none may get two.
 		var ends []stream.Entry
 		for _, c := range w.rec.Calls {
 			if !answered[string(c.ID)] {
@@ -185,8 +184,7 @@ func (s *sessionActor) finishCalls(w *streamActor, log *pastLog, body []byte) {
 	_ = w.Post(&pushEntries{entries: lostCalls(w.rec.Calls, answered), last: true})
 }
 
-// rerunCalls runs again what may of the calls that are not answered, and ends the
-// others.
+// rerunCalls runs the unanswered calls again that may run again, and ends the others.
 func (s *sessionActor) rerunCalls(w *streamActor, log *pastLog, body []byte, answered map[string]bool) {
 	_ = w.Post(keepBody(body))
 	bodies := requestsOf(body)
@@ -203,7 +201,7 @@ func (s *sessionActor) rerunCalls(w *streamActor, log *pastLog, body []byte, ans
 			begin = append(begin, func() { s.rerun(w, c, bodies[i], j) })
 		}
 	}
-	for _, f := range begin { // only now, as one that ends at once closes its questions
+	for _, f := range begin { // last, because a call that ends at once closes its questions
 		go f()
 	}
 	if len(lost) > 0 {
@@ -211,7 +209,7 @@ func (s *sessionActor) rerunCalls(w *streamActor, log *pastLog, body []byte, ans
 	}
 }
 
-// rerun runs a call again from its stored body, on the stream it had.
+// rerun runs a call again from its stored body, on its old stream.
 func (s *sessionActor) rerun(w *streamActor, c record.Call, body []byte, j *journal) {
 	n := s.node
 	defer n.pending.end(j)
@@ -236,7 +234,7 @@ func (s *sessionActor) rerun(w *streamActor, c record.Call, body []byte, j *jour
 		r.progressGate().Raise(j.sent.Progress)
 	}
 	_ = r.Post(adoptStream{w})
-	err := r.run(0) // it was admitted once
+	err := r.run(0) // no limit: it was admitted before
 	for errors.Is(err, kernel.ErrStopped) || errors.Is(err, ErrUnavailable) {
 		// The session has just left memory.
 		if errors.Is(err, ErrUnavailable) {
@@ -261,16 +259,16 @@ func (s *sessionActor) rerun(w *streamActor, c record.Call, body []byte, j *jour
 		return
 	}
 	if err != nil {
-		// The client has a request with the same id in flight, or the session is
-		// gone: nobody can tell what became of this one.
+		// The client has a request with the same id in flight, or the session is gone: the
+		// outcome of this call is unknown.
 		n.log.Info("call does not run again", "stream", w.key.ID, "error", err)
 		lost()
 		r.release()
 	}
 }
 
-// find returns the writer of a stream, taking the stream over when its writer is
-// gone. A stream that has ended has no writer: w is nil then.
+// find returns the writer of a stream, and takes the stream over if its writer is gone. A
+// stream that has ended has no writer: w is nil then.
 func (d *streams) find(ctx context.Context, svc *Service, s *sessionActor, key StreamKey) (w *streamActor, rec record.Stream, err error) {
 	if w, ok := d.Get(key); ok {
 		if <-w.ready; !w.Stopped() {
@@ -287,7 +285,7 @@ func (d *streams) find(ctx context.Context, svc *Service, s *sessionActor, key S
 		return w, err
 	})
 	if errors.Is(err, errEnded) {
-		if rec.Version == 0 { // another resume found it out
+		if rec.Version == 0 { // another resume found that the stream has ended
 			if rec, _, err = d.readWriter(ctx, key); err != nil {
 				return nil, rec, err
 			}
@@ -306,7 +304,7 @@ func (d *streams) find(ctx context.Context, svc *Service, s *sessionActor, key S
 	if err := d.survives(ctx, s, w); err != nil {
 		return nil, rec, err
 	}
-	if w.Stopped() { // it ended before the directory had it
+	if w.Stopped() { // the stream ended before the directory had it
 		d.Drop(key, w)
 		return nil, w.rec, nil
 	}
@@ -316,8 +314,8 @@ func (d *streams) find(ctx context.Context, svc *Service, s *sessionActor, key S
 // errEnded stands for a stream whose last append is in the log.
 var errEnded = errors.New("actors: the stream has ended")
 
-// writerOf is find for a stream of the session s by its id. It fails with ErrNoStream when
-// there is no such stream, or it has ended.
+// writerOf is find for a stream of session s by its id. It fails with ErrNoStream if the
+// stream does not exist or has ended.
 func (d *streams) writerOf(ctx context.Context, svc *Service, s *sessionActor, id string) (*streamActor, error) {
 	w, _, err := d.find(ctx, svc, s, StreamKey{s.key, id})
 	if errors.Is(err, errBadEvent) || (err == nil && w == nil) {
@@ -326,8 +324,8 @@ func (d *streams) writerOf(ctx context.Context, svc *Service, s *sessionActor, i
 	return w, err
 }
 
-// readmit counts in a call that runs again after its node was lost: it was
-// admitted once.
+// readmit counts a call that runs again after its node was lost; it never refuses, as the
+// call was admitted before.
 func (s *sessionActor) readmit() *quota.Account {
 	n := s.node
 	for {
