@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// Revision is the protocol revision that the client speaks unless told otherwise.
+// Revision is the protocol revision that the client speaks by default.
 const Revision = "2025-11-25"
 
-// maxBody bounds an answer that is no stream.
+// maxBody is the largest body of a plain response, in bytes.
 const maxBody = 16 << 20
 
 // Client speaks to one endpoint in one session. Make one with New.
@@ -29,8 +29,8 @@ type Client struct {
 	records  map[string]*Record
 }
 
-// New returns a client of the endpoint without a session. rt nil means
-// connections of the client's own.
+// New returns a client of the endpoint without a session. If rt is nil, the client
+// has its own connections.
 func New(url string, rt http.RoundTripper) *Client {
 	if rt == nil {
 		rt = NewTransport()
@@ -48,7 +48,7 @@ func NewTransport() *http.Transport {
 	}
 }
 
-// Answer is what a request got: a body, or an open event stream.
+// Answer is the response to a request: a body, or an open event stream.
 type Answer struct {
 	Status int
 	Header http.Header
@@ -75,7 +75,7 @@ func (c *Client) At(url string) *Client {
 	return &Client{url: url, http: c.http, session: session, revision: revision, records: make(map[string]*Record)}
 }
 
-// settled is the session's id, and the revision it speaks.
+// settled returns the session's id and the revision of the session.
 func (c *Client) settled() (session, revision string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,7 +147,7 @@ func (c *Client) Listen(ctx context.Context) (*Answer, error) {
 	return c.do(ctx, http.MethodGet, "", "")
 }
 
-// Resume goes on with a stream after the event of that id.
+// Resume resumes a stream after the event with the id.
 func (c *Client) Resume(ctx context.Context, lastEventID string) (*Answer, error) {
 	return c.do(ctx, http.MethodGet, "", lastEventID)
 }

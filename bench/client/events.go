@@ -82,7 +82,7 @@ func (e *Events) ended(err error) error {
 	return err
 }
 
-// record puts ev where the other events of its stream are.
+// record adds ev to the record of its stream.
 func (e *Events) record(ev Event) error {
 	if e.c == nil {
 		if ev.ID != "" || ev.Retry != 0 {
@@ -107,7 +107,7 @@ func (e *Events) Close() { _ = e.body.Close() }
 // Comments is the number of comment lines read so far.
 func (e *Events) Comments() int { return e.comments }
 
-// record returns the record of a stream, making it if need be.
+// record returns the record of a stream, and makes it if there is none.
 func (c *Client) record(stream string) *Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +119,7 @@ func (c *Client) record(stream string) *Record {
 	return r
 }
 
-// Record returns what was received of a stream, nil if nothing was.
+// Record returns the received events of a stream, or nil if there are none.
 func (c *Client) Record(stream string) *Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,14 +9,14 @@ import (
 	"sync"
 )
 
-// Position is an event id of this server, taken apart.
+// Position is a parsed event id of this server.
 type Position struct {
 	Stream string
 	Append uint64
 	Entry  int
 }
 
-// ParseID takes an event id apart.
+// ParseID parses an event id.
 func ParseID(id string) (Position, error) {
 	p := strings.Split(id, ".")
 	if len(p) == 3 {
@@ -26,7 +26,7 @@ func ParseID(id string) (Position, error) {
 			return Position{p[0], a, k}, nil
 		}
 	}
-	return Position{}, fmt.Errorf("%q is no event id", id)
+	return Position{}, fmt.Errorf("%q is not an event id", id)
 }
 
 // Compare orders the positions of one stream.
@@ -34,7 +34,7 @@ func (p Position) Compare(q Position) int {
 	return cmp.Or(cmp.Compare(p.Append, q.Append), cmp.Compare(p.Entry, q.Entry))
 }
 
-// Record is all that was received of one stream, connection by connection.
+// Record has all received events of one stream, connection by connection.
 type Record struct {
 	Stream string
 
@@ -42,7 +42,7 @@ type Record struct {
 	conns []*Connection
 }
 
-// Connection is what came over one connection of a stream.
+// Connection has the events that came over one connection of a stream.
 type Connection struct {
 	Op     string // POST, or GET
 	From   string // the Last-Event-ID it was resumed with, "" if it began the stream
@@ -84,10 +84,9 @@ func (r *Record) Connections() []Connection {
 	return all
 }
 
-// Merge puts the connections together to the one sequence of events that they
-// all must be parts of. It fails when they are not: two payloads under one id,
-// ids that do not rise, events of another stream, or a connection that left out
-// an event which another one got.
+// Merge joins the connections into the one sequence of events that each must be a
+// part of. It fails on two payloads under one id, ids that do not rise, events of
+// another stream, or a connection without an event that another one got.
 func (r *Record) Merge() ([]Event, error) {
 	conns := r.Connections()
 	for i := range conns {

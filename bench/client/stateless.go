@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Stateless speaks 2026-07-28 to one endpoint. There is no session: each of its requests
-// stands for itself, and what was asked of it is its own to remember.
+// Stateless speaks 2026-07-28 to one endpoint. There is no session: the caller keeps
+// the questions and states of its requests.
 type Stateless struct {
 	url          string
 	http         *http.Client
 	capabilities string
 }
 
-// NewStateless returns a client of the endpoint. rt nil means connections of the client's
-// own; capabilities is a JSON object.
+// NewStateless returns a client of the endpoint. If rt is nil, the client has its own
+// connections. capabilities is a JSON object.
 func NewStateless(url string, rt http.RoundTripper, capabilities string) *Stateless {
 	if rt == nil {
 		rt = NewTransport()

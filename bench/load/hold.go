@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// holdBudgets are the bytes that each of those who wait may take in heap and stacks,
-// with its connection if it has one.
+// holdBudgets are the bytes that each waiting call or listener may take in heap and
+// stacks, with its connection if it has one.
 var holdBudgets = map[string]int64{"parked": 12 << 10, "listen": 5 << 10}
 
 // maxKept is what each may leave behind: the runtime keeps the headers of goroutines
@@ -113,7 +113,7 @@ func hold(bin, what string, n int) error {
 		fmt.Printf("%s: %d held: %d bytes each in heap and stacks (%d -> %d), budget %d, begun at %.0f/s, rss %d MB\n",
 			what, n, each, rest, held, budget, float64(n)/took.Seconds(), p.rss()>>20)
 		if each > budget {
-			return fmt.Errorf("%s: %d bytes each, of %d that it may take", what, each, budget)
+			return fmt.Errorf("%s: %d bytes each, over the budget of %d", what, each, budget)
 		}
 		after, err := end()
 		if err != nil {
@@ -124,7 +124,7 @@ func hold(bin, what string, n int) error {
 		rest = after
 	}
 	if left[0] > maxKept || left[1] > maxLeft {
-		return fmt.Errorf("%s: %d bytes of each are left, and %d of each that came later; %d and %d may be", what, left[0], left[1], maxKept, maxLeft)
+		return fmt.Errorf("%s: each leaves %d bytes, and each of the second round %d; the budgets are %d and %d", what, left[0], left[1], maxKept, maxLeft)
 	}
 	return nil
 }

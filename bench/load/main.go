@@ -7,8 +7,8 @@
 //	go run ./bench/load [--conns 32] [--seconds 3] [--rounds 5] [--size 105] [--stateless] [--out FILE]
 //	go run ./bench/load hold parked|listen N
 //
-// hold fails when those who wait take more memory than their budget, or leave some
-// behind.
+// hold fails if waiting calls or listeners take more memory than their budget, or leave
+// memory behind.
 package main
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/troupe-run/troupe/bench/record"
 )
 
-// result is what one run against one server gave.
+// result has the figures of one run against one server.
 type result struct {
 	Server   string        `json:"server"`
 	Round    int           `json:"round"`
@@ -48,12 +48,12 @@ func main() {
 		serveHandler(os.Args[2])
 		return
 	}
-	conns := flag.Int("conns", 32, "virtual clients, each with a session and a connection of its own")
+	conns := flag.Int("conns", 32, "virtual clients, each with its own session and connection")
 	seconds := flag.Float64("seconds", 3, "length of a run")
 	rounds := flag.Int("rounds", 5, "rounds; each runs every server")
 	size := flag.Int("size", 105, "bytes of text to echo")
 	bin := flag.String("bin", "", "the troupe binary; empty builds it")
-	stateless := flag.Bool("stateless", false, "requests that stand for themselves (2026-07-28)")
+	stateless := flag.Bool("stateless", false, "send stateless requests (2026-07-28)")
 	out := flag.String("out", "", "file for the results as JSON")
 	flag.Parse()
 	log.SetFlags(0)
