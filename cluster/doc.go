@@ -56,16 +56,16 @@
 //
 // # Files
 //
-// From the top; most of what a file uses lies in its own line or below:
+// The files from the top; most of the names that a file uses are in its own line or below:
 //
-//	keyring eventlog replay stats  what is stored for sessions and streams
+//	keyring eventlog replay stats  the stored data of sessions and streams
 //	embedded node lease  the node and the server in it
-//	records flush pressure outage streams directory  how it is stored
-//	options lock reply inbox descriptions errors  what all of these need
+//	records flush pressure outage streams directory  how data is stored
+//	options lock reply inbox descriptions errors  shared by all of these
 //
 // # Not the public API
 //
 // This package is a part of Troupe that its own packages share. Programs use the root
-// package, troupe, and package mcp: what is exported here may change in any release, without
+// package, troupe, and package mcp: its exported names may change in any release, without
 // a word in the changelog.
 package cluster

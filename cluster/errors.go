@@ -7,10 +7,10 @@ import "errors"
 var (
 	// ErrLocked: another process, or another Node of this one, holds the directory.
 	ErrLocked = errors.New("data directory is in use")
-	// ErrNewer: a newer release wrote it. Get, Writer, Read and Body also return
+	// ErrNewer: a newer release wrote the data. Get, Writer, Read and Body also return
 	// it, for a single record.
 	ErrNewer = errors.New("written by a newer release")
-	// ErrDamaged: it cannot be read. Get, Writer, Read and Body also return it.
+	// ErrDamaged: the data cannot be read. Get, Writer, Read and Body also return it.
 	ErrDamaged = errors.New("damaged")
 	// ErrForeign: the directory holds files, and none says that it is a data
 	// directory.

@@ -28,15 +28,15 @@
 //
 // # Files
 //
-// From the top; most of what a file uses lies in its own line or below:
+// The files from the top; most of the names that a file uses are in its own line or below:
 //
 //	payload append integer headervalue canonical  values and how they are written
 //	scan envelope walk mismatch  messages and how they are read
-//	buffer bytes text lexer plan message  what both need
+//	buffer bytes text lexer plan message  shared by both
 //
 // # Not the public API
 //
 // This package is a part of Troupe that its own packages share. Programs use the root
-// package, troupe, and package mcp: what is exported here may change in any release, without
+// package, troupe, and package mcp: its exported names may change in any release, without
 // a word in the changelog.
 package codec

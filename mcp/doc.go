@@ -68,10 +68,10 @@
 //
 // # Files
 //
-// From the top; most of what a file uses lies in its own line or below:
+// The files from the top; most of the names that a file uses are in its own line or below:
 //
-//	project_lifecycle project_question project_content project_catalogue  what older revisions get
+//	project_lifecycle project_question project_content project_catalogue  the messages of older revisions
 //	discover sampling requestmeta errortable completion elicit prompt tool content resource progress input lifecycle listen root  the messages
-//	jsonrpc errors methods capability capabilities form logging revision  what revisions have
-//	decode task meta raw scan result  how it is read
+//	jsonrpc errors methods capability capabilities form logging revision  methods, capabilities and errors by revision
+//	decode task meta raw scan result  decoding
 package mcp

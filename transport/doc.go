@@ -63,33 +63,33 @@
 // # Connections of open streams
 //
 // Over HTTP/1 Open takes the connection over from net/http. An idle stream then has no goroutine and no buffers: a
-// goroutine exists only while there is something to write. It also means that a peer which hangs up is noticed by the
-// next write, so the caller sends a Comment from time to time, and that http.Server.Shutdown does not know of the
-// stream: call [Handler.Close]. Where a connection cannot be taken over (HTTP/2, wrapped writers) the goroutine of
-// ServeHTTP stays and does the writing, and the dispatcher runs on a goroutine of its own.
+// goroutine exists only while there is something to write. So only the next write notices a peer that has hung up, and
+// the caller must send a Comment from time to time. Nor does http.Server.Shutdown know of the stream: call
+// [Handler.Close]. Where a connection cannot be taken over (HTTP/2, wrapped writers) the goroutine of ServeHTTP stays
+// and writes, and the dispatcher runs on a goroutine of its own.
 //
-// A stateless client cancels by closing the connection. Before the stream is open net/http notices that, and afterwards, of
-// a connection that was taken over, one goroutine for all does, where the system can tell (Linux), and elsewhere one for
-// each.
+// A stateless client cancels by closing the connection. Before the stream is open, net/http notices that. Once the
+// connection is taken over, one goroutine notices it for all connections where the system can (Linux), and elsewhere
+// one goroutine for each.
 //
 // # Who may call what
 //
-// All methods of Handler, Exchange and Pipe may be called from any goroutine, but Pipe.Serve only once. The fields of an
-// Exchange are set before the dispatcher runs and must not be written to; Msg, Body and Header are gone when the
+// All methods of Handler, Exchange and Pipe may be called from any goroutine; call Pipe.Serve only once. The fields of
+// an Exchange are set before the dispatcher runs: do not write to them. Do not use Msg, Body and Header after the
 // dispatcher's method has returned.
 //
 // # Files
 //
-// From the top; most of what a file uses lies in its own line or below:
+// The files from the top; most of the names that a file uses are in its own line or below:
 //
-//	pipe admit stateless preflight forwarded  what comes in, and what is refused of it
-//	stream reuse hangup  event streams and the connections that they leave
+//	pipe admit stateless preflight forwarded  requests, and how they are refused
+//	stream reuse hangup  event streams, and their connections afterwards
 //	handler drain_conn inline drain_listener refusal sse origin  the endpoint and its listener
-//	event lines options exchange watchdog media  one exchange, and what it is made of
+//	event lines options exchange watchdog media  one exchange and its parts
 //
 // # Not the public API
 //
 // This package is a part of Troupe that its own packages share. Programs use the root
-// package, troupe, and package mcp: what is exported here may change in any release, without
+// package, troupe, and package mcp: its exported names may change in any release, without
 // a word in the changelog.
 package transport

@@ -13,8 +13,8 @@ import (
 	"github.com/troupe-run/troupe/codec"
 )
 
-// ErrGone says that the connection of an exchange is closed, or that its response is complete. What was queued and
-// not yet written is lost.
+// ErrGone says that the connection of an exchange is closed, or that its response is complete. Queued data that was not
+// yet written is lost.
 var ErrGone = errors.New("transport: the connection is gone")
 
 type state uint8
@@ -27,9 +27,9 @@ const (
 	gone                   // the stream ended, or the client went before anything was sent
 )
 
-// Exchange is one HTTP request and its response. Its methods may be called from any goroutine and never wait for the
-// peer, but for Room; Answer and Reject write on the caller's goroutine. It is not reused: whoever still holds it when
-// the response is complete does no harm, while a reused one would hand a late event to another client.
+// Exchange is one HTTP request and its response. Its methods may be called from any goroutine. Except Room, none waits
+// for the peer; Answer and Reject write on the caller's goroutine. An Exchange is not reused: a late event on a reused
+// one would reach another client, while one that is kept too long does no harm.
 type Exchange struct {
 	// Msg is what codec.Scan found in Body, which is the whole body of a POST. Both are valid until the dispatcher
 	// returns.
@@ -37,43 +37,43 @@ type Exchange struct {
 	Body []byte
 
 	// SessionID and Version are Mcp-Session-Id and MCP-Protocol-Version, "" if absent. Version is one of
-	// Options.Revisions. For Connector.Message SessionID is that of the query, for Connector.Connect it is "". Of a
+	// Options.Revisions. For Connector.Message SessionID comes from the query; for Connector.Connect it is "". For a
 	// stateless request Version is one of Options.Stateless, and SessionID is "", whatever the header holds.
 	SessionID, Version string
 
-	// LastEventID is the Last-Event-ID of a GET, verbatim and at most 256 bytes.
+	// LastEventID is the Last-Event-ID of a GET, unchanged and at most 256 bytes long.
 	LastEventID string
 
 	// Principal is what Options.Authenticate returned.
 	Principal any
 
-	// Header is the request's header. It must not be written to, and is gone when the dispatcher returns.
+	// Header is the request's header. Do not write to it, and do not use it after the dispatcher has returned.
 	Header http.Header
 
-	// Stateless says that the request stands for itself (2026-07-28): it has no session, its headers are those its _meta
-	// and method ask for, and its client cancels it by closing the connection, see Context.
+	// Stateless says that the request is of 2026-07-28: it has no session, its headers match its _meta and method, and
+	// its client cancels it by closing the connection, see Context.
 	Stateless bool
 
 	endpoint endpoint
-	messages string // the path a session's messages go to, at the SSE endpoint
+	messages string // at the SSE endpoint, the path for the session's messages
 
 	h      *Handler
-	base   context.Context // of the request; done when the client is gone or ServeHTTP returned
+	base   context.Context // the request's; done when the client is gone or ServeHTTP has returned
 	remote string
 	chunks bool // the peer knows chunked transfer encoding
-	closes bool // nothing can follow on the connection: the client says so, or a body was not read
+	closes bool // no request can follow on the connection: the client says so, or a body was not read
 	http1  bool
 	inline bool // the connection cannot be taken over: ServeHTTP stays and writes
 	body   *codec.Buffer
 	length [1]string     // value of Content-Length
-	watch  watched       // the reading of the body, and then the writing of a plain answer
-	wake   chan struct{} // inline: tells ServeHTTP that there is something to do
+	watch  watched       // the read of the body, and then the write of a plain response
+	wake   chan struct{} // inline: wakes ServeHTTP
 
-	// writing is held while w is written to from outside of ServeHTTP, which takes it before it returns. Taken
-	// while mu is held.
+	// writing is held while another goroutine than that of ServeHTTP writes to w; ServeHTTP takes it before it returns.
+	// It is taken while mu is held.
 	writing sync.Mutex
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	w       http.ResponseWriter
 	state   state
 	aborted bool // Cut before anything was sent
@@ -83,7 +83,7 @@ type Exchange struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	hook    func()      // of WhenGone
-	unwatch func() bool // ends the watch on base, nil if there is none
+	unwatch func() bool // stops watching base, nil if nothing watches
 	onGone  []func()
 
 	prev, next *Exchange // list of open streams, guarded by h.mu
@@ -100,7 +100,7 @@ func (x *Exchange) begin(h *Handler, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// canHijack looks for a Hijacker the way http.ResponseController does.
+// canHijack looks for a Hijacker as http.ResponseController does.
 func canHijack(w http.ResponseWriter) bool {
 	for {
 		switch t := w.(type) {
@@ -114,15 +114,15 @@ func canHijack(w http.ResponseWriter) bool {
 	}
 }
 
-// release gives the request's bytes back.
+// release returns the memory of the request's bytes.
 func (x *Exchange) release() {
 	x.Body, x.Msg, x.Header = nil, codec.Message{}, nil
 	x.body.Free()
 	x.body = nil
 }
 
-// handlerReturned ends the exchange for the goroutine of ServeHTTP, which returns next: unless the connection was taken over,
-// nobody may write from here on.
+// handlerReturned ends the exchange for the goroutine of ServeHTTP, which returns next. From here on nobody may write,
+// unless the connection was taken over.
 func (x *Exchange) handlerReturned() {
 	x.mu.Lock()
 	s, aborted, last := x.s, x.aborted, x.last
@@ -154,16 +154,16 @@ func (x *Exchange) handlerReturned() {
 	}
 }
 
-// written waits for an answer that another goroutine is writing.
+// written waits for a response that another goroutine is writing.
 func (x *Exchange) written() {
 	x.writing.Lock()
 	defer x.writing.Unlock()
 }
 
-// Context returns a context that is done when the client is gone or, once the exchange is a stream, when the
-// connection was closed. It keeps the values of the request's context. Of a stateless request it is done at once when the
-// client closes the connection, also before anything was sent, and nothing is written after that; a client that closes
-// it once AnswerLast has answered cancels nothing.
+// Context returns a context that is done when the client is gone or, once the exchange is a stream, when the connection
+// was closed. It keeps the values of the request's context. The client of a stateless request cancels it by closing the
+// connection: its context is done at once, also before anything was sent, and nothing is written after that. Closing
+// the connection after AnswerLast cancels nothing.
 func (x *Exchange) Context() context.Context {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -179,8 +179,8 @@ func (x *Exchange) Context() context.Context {
 	return x.ctx
 }
 
-// WhenGone has f called once, on a goroutine of its own, when Context would be done, and costs less. There is one f at
-// a time. stop ends that; it reports whether f will not be called.
+// WhenGone calls f once, on a goroutine of its own, when Context would be done, and costs less than Context. An
+// exchange has one f at a time. stop takes f back; it reports whether f will not be called.
 func (x *Exchange) WhenGone(f func()) (stop func() bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -197,7 +197,7 @@ func (x *Exchange) WhenGone(f func()) (stop func() bool) {
 	}
 }
 
-// over reports whether nobody watches for the end any more, because it has come. mu is held.
+// over reports whether the end has come, so that nothing watches for it any more. mu is held.
 func (x *Exchange) over() bool { return x.state == gone || x.s == nil && x.w == nil && !x.last }
 
 // watchBase watches the request's context, unless the connection was taken over. mu is held.
@@ -206,12 +206,12 @@ func (x *Exchange) watchBase() {
 	case x.s != nil && x.s.conn != nil:
 	case x.unwatch == nil:
 		x.unwatch = context.AfterFunc(x.base, x.baseDone)
-	case x.base.Err() != nil: // it was told of before
+	case x.base.Err() != nil: // baseDone ran before
 		go x.baseDone()
 	}
 }
 
-// takeHook returns what WhenGone was given, if it was not taken before. mu is held.
+// takeHook returns the function that WhenGone got, if it was not taken before. mu is held.
 func (x *Exchange) takeHook() func() {
 	f := x.hook
 	x.hook = nil
@@ -227,8 +227,8 @@ func tellGone(cancel context.CancelCauseFunc, hook func()) {
 	}
 }
 
-// baseDone runs when the request's context is done. For a connection that was taken over this only means that
-// ServeHTTP returned.
+// baseDone runs when the request's context is done. If the connection was taken over, this only means that ServeHTTP
+// has returned.
 func (x *Exchange) baseDone() {
 	x.mu.Lock()
 	var cancel context.CancelCauseFunc
@@ -240,7 +240,8 @@ func (x *Exchange) baseDone() {
 	tellGone(cancel, hook)
 }
 
-// closed ends a stateless exchange whose client has closed the connection, unless all that is left of it is to end.
+// closed ends a stateless exchange whose client has closed the connection, unless the end of its response is being
+// written.
 func (x *Exchange) closed() {
 	x.mu.Lock()
 	ended := x.s != nil && x.s.ended
@@ -250,8 +251,8 @@ func (x *Exchange) closed() {
 	}
 }
 
-// left reports whether the client of a stateless request has closed the connection, after which nothing may be written.
-// It only knows of connections that were not taken over.
+// left reports whether the client of a stateless request has closed the connection: then nothing may be written. It
+// only knows that of connections that were not taken over.
 func (x *Exchange) left() bool { return x.Stateless && x.base.Err() != nil }
 
 // RemoteAddr returns the client's address as net/http has it, "host:port".
@@ -265,26 +266,26 @@ func (x *Exchange) SetSession(id string) {
 	x.mu.Unlock()
 }
 
-// Answer sends the whole response, as application/json if body is not empty. body may be reused after the return. It
-// returns false, and does nothing, if anything was sent before.
+// Answer sends the whole response, as application/json if body is not empty. The caller may reuse body after the
+// return. Answer returns false, and does nothing, if anything was sent before.
 func (x *Exchange) Answer(status int, body []byte) bool {
 	return x.answer(status, body, 0, false)
 }
 
-// AnswerLast is Answer for a dispatcher that goes on after it: its goroutine may be the one of the connection, so that
-// over HTTP/1 the client is told not to send its next request there. After it, neither the end of the connection nor
-// that of the dispatcher ends Context.
+// AnswerLast is Answer for a dispatcher that goes on after it. Its goroutine may be that of the connection, so over
+// HTTP/1 the response tells the client to send its next request on another one. After AnswerLast, neither the end of
+// the connection nor that of the dispatcher ends Context.
 func (x *Exchange) AnswerLast(status int, body []byte) bool {
 	return x.answer(status, body, 0, true)
 }
 
-// Accepted sends 202 without a body. It is ignored if anything was sent before.
+// Accepted sends 202 without a body. It does nothing if anything was sent before.
 func (x *Exchange) Accepted() {
 	x.answer(http.StatusAccepted, nil, 0, false)
 }
 
-// Reject sends a JSON-RPC error as the whole response. Nil data and a nil id, both raw JSON, leave their members out;
-// a retryAfter over 0 becomes Retry-After in whole seconds, rounded up. It is ignored if anything was sent before.
+// Reject sends a JSON-RPC error as the whole response. Nil data and a nil id, both raw JSON, leave their members out. A
+// retryAfter over 0 becomes Retry-After in whole seconds, rounded up. It does nothing if anything was sent before.
 func (x *Exchange) Reject(status, code int, message string, data, id []byte, retryAfter time.Duration) {
 	x.mu.Lock()
 	sent := x.state != fresh
@@ -311,13 +312,13 @@ func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration, las
 	}
 	x.state, x.last = answered, last
 	w := x.w
-	// Free: only the step out of fresh takes it, and ServeHTTP, which has cleared w by then.
+	// This never waits: only the step out of fresh takes it, and ServeHTTP, which has cleared w by then.
 	x.writing.Lock()
 	x.headers(w.Header())
 	if last {
 		x.closeAfter(w.Header())
 	}
-	if x.h.leaving() { // of HTTP/2, too, where net/http makes it a GOAWAY
+	if x.h.leaving() { // also over HTTP/2, where net/http makes it a GOAWAY
 		w.Header().Set("Connection", "close")
 	}
 	x.mu.Unlock()
@@ -330,15 +331,15 @@ func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration, las
 	return true
 }
 
-// headers sets the headers every response of the dispatcher has. mu is held.
+// headers sets the headers of every response of the dispatcher. mu is held.
 func (x *Exchange) headers(header http.Header) {
 	if x.session != "" && x.endpoint == streamable && !x.Stateless {
 		header["Mcp-Session-Id"] = []string{x.session}
 	}
 }
 
-// Gone has f called once, on its own goroutine, when the connection of an open stream is gone: the peer closed it, as
-// seen by a failed write, or it was cut or finished. If it is gone already, that is at once. f is never called if the
+// Gone calls f once, on a goroutine of its own, when the connection of an open stream is gone: a write failed because
+// the peer closed it, or it was cut or finished. If it is gone already, Gone does so at once. It never calls f if the
 // exchange does not become a stream.
 func (x *Exchange) Gone(f func()) {
 	x.mu.Lock()
@@ -350,7 +351,7 @@ func (x *Exchange) Gone(f func()) {
 	x.onGone = append(x.onGone, f)
 }
 
-// signal wakes the goroutine of ServeHTTP if it does the writing.
+// signal wakes the goroutine of ServeHTTP if that one writes.
 func (x *Exchange) signal() {
 	if x.wake == nil {
 		return
@@ -370,7 +371,7 @@ func seconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }
 
-// abortIf ends the goroutine of ServeHTTP such that the client sees a broken response if the stream was cut.
+// abortIf aborts ServeHTTP if the stream was cut, so that the client sees a broken response.
 func (x *Exchange) abortIf(s *stream) {
 	x.mu.Lock()
 	cut := s.cut

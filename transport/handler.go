@@ -13,16 +13,16 @@ import (
 )
 
 // Handler is the http.Handler of one MCP endpoint. Make it with NewHandler. SSE and Messages are two more endpoints of
-// the same server, for the older transport; options, checks, Streams and Close cover all three.
+// the same server, for the older transport; options, checks, Streams and Close apply to all three.
 type Handler struct {
 	d      Dispatcher
 	o      Options
 	reads  *watchdog // of bodies
-	writes *watchdog // of plain answers
+	writes *watchdog // of plain responses
 
 	hangups hangups // of connections that were taken over for stateless requests
 
-	mu      sync.Mutex // guards what follows; taken while an Exchange's mu is held, never the other way round
+	mu      sync.Mutex // guards the fields below
 	streams *Exchange  // list of the open streams
 	open    int
 	closing bool
@@ -31,7 +31,7 @@ type Handler struct {
 
 var _ http.Handler = (*Handler)(nil)
 
-// NewHandler returns a Handler that gives the requests it lets through to d.
+// NewHandler returns a Handler that passes the requests it admits to d.
 func NewHandler(d Dispatcher, o Options) *Handler {
 	h := &Handler{d: d, o: o.filled()}
 	h.reads, h.writes = newWatchdog(h.o.BodyTimeout, endRead), newWatchdog(h.o.WriteTimeout, endWrite)
@@ -45,8 +45,8 @@ func (h *Handler) Streams() int {
 	return h.open
 }
 
-// Close refuses new requests with 503 and ends the open streams once what they have queued is written. When ctx is
-// done first it cuts them and returns the cause. Requests that are being handled go on and may still be answered.
+// Close refuses new requests with 503 and ends the open streams once their queues are written. If ctx is done first, it
+// cuts them and returns the cause. Requests that are being handled go on and may still be answered.
 func (h *Handler) Close(ctx context.Context) error {
 	h.mu.Lock()
 	h.closing = true
@@ -82,7 +82,7 @@ func (h *Handler) list() []*Exchange {
 	return out
 }
 
-// add enters x into the list of open streams. It returns false if the handler is being closed.
+// add adds x to the list of open streams. It returns false if the handler is being closed.
 func (h *Handler) add(x *Exchange) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -123,7 +123,7 @@ func (h *Handler) isClosing() bool {
 	return h.closing
 }
 
-// ServeHTTP checks the request and hands it to the dispatcher.
+// ServeHTTP checks the request and passes it to the dispatcher.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.serve(new(Exchange), w, r)
 }
@@ -182,14 +182,14 @@ func (x *Exchange) returned() {
 	x.release()
 }
 
-// Values of headers that many responses share. Nobody appends to them in place: their capacity is their length.
+// Values of headers that many responses share. Their capacity is their length, so that an append copies them.
 var (
 	jsonHeader     = []string{typeJSON}
 	exposedHeaders = []string{"Mcp-Session-Id, MCP-Protocol-Version, Retry-After, WWW-Authenticate"}
 )
 
-// respond writes a whole response and lets no slow reader hold it up for more than WriteTimeout. Errors are the
-// peer's loss: nobody is there to be told. length is memory for the value of Content-Length, and watch for the watchdog.
+// respond writes a whole response. No slow reader can hold it up for more than WriteTimeout. It ignores errors, because
+// the peer is then gone. length is memory for the value of Content-Length, and watch is for the watchdog.
 func (h *Handler) respond(w http.ResponseWriter, status int, body []byte, length *[1]string, watch *watched) {
 	header := w.Header()
 	if len(body) == 0 {
@@ -202,12 +202,12 @@ func (h *Handler) respond(w http.ResponseWriter, status int, body []byte, length
 	h.writes.begin(watch, w)
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
-	// Nobody watches the server's own flush: the bytes must be out before the watch ends.
+	// The watchdog does not cover the server's own flush: the bytes must be out before the watch ends.
 	_ = http.NewResponseController(w).Flush()
 	h.writes.end(watch)
 }
 
-// leaving reports whether connections are to be closed after their responses.
+// leaving reports whether connections must be closed after their responses.
 func (h *Handler) leaving() bool { return h.o.Leaving != nil && h.o.Leaving() }
 
 // bothEras reports whether stateless requests may come to the endpoint.

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// serveInline serves an exchange whose connection cannot be taken over. The response ends when ServeHTTP returns,
-// while a call may go on, so the dispatcher gets a goroutine of its own and this one does the writing.
+// serveInline serves an exchange whose connection cannot be taken over. The response ends when ServeHTTP returns, while
+// a call may go on. So the dispatcher gets a goroutine of its own, and this one writes.
 func (h *Handler) serveInline(x *Exchange, w http.ResponseWriter, method string) {
 	returned := make(chan struct{})
 	go func() {
@@ -20,7 +20,7 @@ func (h *Handler) serveInline(x *Exchange, w http.ResponseWriter, method string)
 		case <-x.wake:
 			woken = true
 		case <-returned:
-			// Something was sent by now; what it was shows in the state.
+			// Something was sent by now; the state says what.
 			returned = nil
 		case <-x.base.Done():
 			x.clientGone()
@@ -35,7 +35,7 @@ func (h *Handler) serveInline(x *Exchange, w http.ResponseWriter, method string)
 		return
 	}
 	if writes && !woken {
-		<-x.wake // The answer is being written. leave would wait for the lock, on which virtual time stands still.
+		<-x.wake // The response is being written. handlerReturned would wait for the lock, and virtual time stands still there.
 	}
 	x.handlerReturned()
 }
@@ -53,14 +53,14 @@ func (x *Exchange) clientGone() {
 	x.mu.Unlock()
 }
 
-// waiting reports whether nothing was sent yet.
+// waiting reports whether nothing has been sent yet.
 func (x *Exchange) waiting() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.state == fresh
 }
 
-// pump writes an event stream through w until it ends. It is the only one that touches w.
+// pump writes an event stream through w until the stream ends. Nothing else uses w meanwhile.
 func (x *Exchange) pump(w http.ResponseWriter) {
 	rc := http.NewResponseController(w)
 	for started := false; ; {
@@ -73,7 +73,7 @@ func (x *Exchange) pump(w http.ResponseWriter) {
 		batch, buf := x.s.take(false, x.state == finishing)
 		if len(batch) == 0 && started {
 			if x.s.ended {
-				// The end of the response is written after the return.
+				// net/http writes the end of the response after the return.
 				_ = rc.SetWriteDeadline(time.Now().Add(x.h.o.WriteTimeout))
 				x.w = nil
 				x.endAndUnlock("")
@@ -114,7 +114,7 @@ func (x *Exchange) push(w http.ResponseWriter, rc *http.ResponseController, batc
 			x.mu.Unlock()
 			return ErrGone
 		}
-		// Under mu, so that the deadline of a Cut is never put off.
+		// Under mu, so that this never extends the deadline that a Cut sets.
 		_ = rc.SetWriteDeadline(time.Now().Add(x.h.o.WriteTimeout))
 		x.mu.Unlock()
 		n, err := w.Write(batch[:min(len(batch), maxWrite)])

@@ -30,7 +30,7 @@ var layoutRules = map[string]layoutRule{
 	"packages are named for a subject":              vaguePackages,
 	"the root has few tests":                        rootTests,
 	"a package has few files":                       crowdedPackages,
-	"what composes owners has few methods":          methodsOfTypes,
+	"a type that composes others has few methods":   methodsOfTypes,
 	"tests wait for events and not for time":        sleepingTests,
 	"work left over names its issue":                looseToDos,
 	"nothing depends on one machine":                machinePaths,
@@ -40,7 +40,7 @@ var layoutRules = map[string]layoutRule{
 	"each direct dependency has its reason":         undocumentedDependencies,
 	"the public API shows only our types and std's": foreignTypesInAPI,
 	"each mutex is in the document of locks":        undocumentedLocks,
-	"what revisions have is in one table":           revisionsCompared,
+	"one table has the features of revisions":       revisionsCompared,
 }
 
 func TestLayout(t *testing.T) {

@@ -21,11 +21,11 @@ import (
 	"testing"
 )
 
-// ordered is from how many files on, doc.go not counted, a package gives them an order.
+// ordered is the number of files, without doc.go, from which on a package gives them an order.
 const ordered = 10
 
-// TestFilesHaveAnOrder holds each package of several files to the order that its doc.go gives them under "# Files", from
-// the top: of the dependencies between its files at most a fifth run upward.
+// TestFilesHaveAnOrder checks each package of several files against the order that its doc.go gives below "# Files",
+// from the top: at most a fifth of the dependencies between its files run upward.
 func TestFilesHaveAnOrder(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -88,10 +88,10 @@ func TestOrderIsJudged(t *testing.T) {
 	}
 }
 
-// A dependency is that one file uses what another declares.
+// A dependency says that one file uses a name that another declares.
 type dependency struct{ from, to string }
 
-// judgeOrder returns what is wrong with an order of files.
+// judgeOrder returns the faults of an order of files.
 func judgeOrder(order, files []string, uses map[dependency][]string) (faults []string) {
 	if len(order) == 0 {
 		return []string{"doc.go gives no order"}
@@ -127,14 +127,14 @@ func judgeOrder(order, files []string, uses map[dependency][]string) (faults []s
 	return append(faults, fault)
 }
 
-// listedPackage is what go list says of a package.
+// listedPackage is the output of go list for a package.
 type listedPackage struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string
 	Module                  struct{ Main bool }
 }
 
-// listed are the packages of the module in dir with all that they import.
+// listed returns the packages of the module in dir with all that they import.
 func listed(dir string) (all []listedPackage, err error) {
 	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,Module", "./...")
 	cmd.Dir = dir
@@ -177,8 +177,8 @@ func (p *parsedPackage) file(pos token.Pos) string {
 	return partOf(filepath.Base(p.fset.Position(pos).Filename))
 }
 
-// partOf is the file that name stands for: one that is built only here, such as lock_unix.go, is a part of lock.go,
-// whether or not there is one.
+// partOf returns the file that name counts as: a file that is built only on some systems, such as lock_unix.go, is a
+// part of lock.go, whether or not that exists.
 func partOf(name string) string {
 	name = strings.TrimSuffix(name, ".go")
 	for _, end := range []string{"_unix", "_linux", "_windows", "_native", "_std", "_other", "_on", "_off"} {
@@ -187,8 +187,8 @@ func partOf(name string) string {
 	return name + ".go"
 }
 
-// order is what the package's comment lists below "# Files": indented lines of names without ".go", up to two blanks, after
-// which a line may say what they are.
+// order returns the files that the package's comment lists below "# Files". The lines are indented; names without ".go"
+// end at two blanks, after which a line may describe them.
 func (p *parsedPackage) order() (order []string) {
 	for _, f := range p.files {
 		_, list, _ := strings.Cut(f.Doc.Text(), "\n# Files\n")
@@ -207,7 +207,7 @@ func (p *parsedPackage) order() (order []string) {
 	return order
 }
 
-// uses are the dependencies between the files of the package, with the names that each is for.
+// uses returns the dependencies between the files of the package, with the names that cause each.
 func (p *parsedPackage) uses(path string, exports map[string]string) (map[dependency][]string, error) {
 	lookup := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
 	info := types.Info{Uses: make(map[*ast.Ident]types.Object)}

@@ -40,8 +40,10 @@
 //
 // All functions and methods may be called from any goroutine.
 //
-// The files, each with its tests beside it, from the bottom up: decimal.go compares
-// numbers, headers.go and subschemas.go walk a schema that is registered, work.go
-// compiles it and counts, schema.go is the API. Apart from them infer.go works
-// out schemas of Go types, over the members that fields.go finds in structs.
+// # Files
+//
+// From the bottom: decimal.go compares numbers; headers.go and subschemas.go walk a
+// schema when it is registered; work.go compiles it and counts the work; schema.go is the
+// API. Beside them infer.go works out schemas of Go types, from the struct members that
+// fields.go finds.
 package toolschema

@@ -17,8 +17,8 @@
 //
 // # Files
 //
-// From the top; most of what a file uses lies in its own line or below:
+// The files from the top; most of the names that a file uses are in its own line or below:
 //
-//	pipe park check crash full  what tests do with a server
+//	pipe park check crash full  tests on a server
 //	host conform listening meter question race raw stateless message tools  the server, its tools and its clients
 package host
