@@ -56,16 +56,16 @@ func run(args []string, stdout, stderr io.Writer) int {
 	o := options{log: stderr}
 	f := flag.NewFlagSet("soak "+args[0], flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.IntVar(&o.rounds, "rounds", 50, "how often the process is harmed, or its clients go away")
+	f.IntVar(&o.rounds, "rounds", 50, "how often to kill, stop or restart the process, or to close connections")
 	f.IntVar(&o.clients, "clients", 8, "sessions that live across all rounds")
 	f.IntVar(&o.servers, "servers", 1, "copies of the demo in the process, over which the sessions are spread")
-	f.Uint64Var(&o.seed, "seed", uint64(time.Now().Unix()), "what is drawn from")
+	f.Uint64Var(&o.seed, "seed", uint64(time.Now().Unix()), "seed of all random choices")
 	f.StringVar(&o.bin, "bin", "", "the troupe program; built if empty")
 	f.StringVar(&o.data, "data", "", "data directory; a temporary one if empty")
 	f.StringVar(&o.out, "out", "", "file for the report as JSON")
 	f.BoolVar(&o.early, "early", false, "kill: answer some questions after the restart before resuming their stream")
-	f.IntVar(&o.histories, "histories", 50_000, "recovery: how many there are")
-	f.DurationVar(&o.within, "within", 100*time.Millisecond, "cancel: how soon a handler has to end; 0 is whenever it does")
+	f.IntVar(&o.histories, "histories", 50_000, "recovery: number of histories")
+	f.DurationVar(&o.within, "within", 100*time.Millisecond, "cancel: how soon a handler must end; 0 sets no limit")
 	f.DurationVar(&o.time, "time", time.Minute, "balance: how long behind each proxy; restart: how long the call takes")
 	if err := f.Parse(args[1:]); err != nil {
 		return 2
