@@ -9,12 +9,12 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// maxPending bounds the frames that wait for a replay to catch up, in bytes;
-// beyond it they are dropped, and read from the log later.
+// maxPending bounds the frames that wait for a replay to catch up, in bytes. Frames beyond it
+// are dropped, and read from the log later.
 const maxPending = 256 << 10
 
-// frame is an acknowledged append on its way to a connection. It covers the
-// append numbers from..num, of which num is the one that event ids carry.
+// frame is an acknowledged append on its way to a connection. It covers the appends from..num;
+// event ids carry num.
 type frame struct {
 	from, num uint64
 	epoch     uint64
@@ -30,29 +30,29 @@ func (f *frame) size() int {
 	return n
 }
 
-// attachment is the reading side of a stream: one connection, and how far it
-// has got. Frames of the writer are passed on strictly n+1 after n; until a
-// replay has caught up they wait, and what does not fit is read from the log.
+// attachment is the reading side of a stream: one connection, and how far it has got. It passes
+// frames of the writer on strictly n+1 after n. Until a replay has caught up they wait; frames
+// beyond maxPending are read from the log.
 type attachment struct {
-	among   *attachments // of the node, while its connection is open
+	among   *attachments // the node's open ones, while its connection is open
 	svc     *Service
-	from    *quota.Account // that the connection counts on
+	from    *quota.Account // the connection is counted on it
 	key     StreamKey
 	conn    Conn
 	primes  bool // the revision knows priming events and retry
-	answers bool // the stream is of a call
+	answers bool // the stream is a call's
 	after   stream.Position
 
 	mu      sync.Mutex // guards the fields below; never held over I/O
 	next    uint64     // the append expected next
 	skip    int        // entries of append next that the client has
-	named   bool       // the connection has carried an event id to come back with
-	primed  bool       // and the time after which to come back
+	named   bool       // the connection has carried an event id to resume from
+	primed  bool       // the connection has carried the time to wait before that
 	live    bool       // frames go straight to the connection
 	pending []frame
 	bytes   int
 	gap     bool // frames were dropped: the log has them
-	done    bool // the last event has been written, or the connection is no longer ours
+	done    bool // the last event has been written, or the connection was given up
 	wrote   time.Time
 	buf     []byte
 }
@@ -63,8 +63,8 @@ func has(revision string, f mcp.Feature) bool {
 	return r.Has(f)
 }
 
-// open commits the response to a stream. A new stream is primed at once, one that
-// is resumed when it has had nothing to say for as long as a comment may take.
+// open commits the response to a stream. A new stream is primed at once; a resumed one is
+// primed once it has been silent for the time of a comment.
 func (a *attachment) open(fresh bool) bool {
 	if !a.conn.Open() {
 		return false
@@ -79,9 +79,9 @@ func (a *attachment) open(fresh bool) bool {
 	return true
 }
 
-// prime tells the client where it is when no event has. One that has resumed may
-// need it as much as one that begins: popular clients remember only what their
-// newest connection has carried. The id is then the one that it came with.
+// prime tells the client its position if no event has. A client that has resumed may need that
+// as much as a new one: popular clients remember only what their newest connection has carried.
+// The id is then the one that the client came with.
 func (a *attachment) prime() {
 	if a.primes && !a.named {
 		a.named = true
@@ -89,9 +89,8 @@ func (a *attachment) prime() {
 	}
 }
 
-// retry is what the next event says of the time to come back, in milliseconds; 0 is
-// nothing. It is said once on each connection: a client may remember another time,
-// see poll.
+// retry is the reconnection time that the next event carries, in milliseconds; 0 for none. Each
+// connection carries it once: a client may remember another time, see poll.
 func (a *attachment) retry() int {
 	if !a.primes || a.primed {
 		return 0
@@ -99,8 +98,8 @@ func (a *attachment) retry() int {
 	a.primed = true
 	wait := a.svc.Limits.Retry
 	if !a.answers {
-		// Release 1.x of the Python SDK tries once where a standalone stream broke off,
-		// and twice where that of a call did.
+		// Release 1.x of the Python SDK tries once after a standalone stream broke off, and
+		// twice after a call's stream did.
 		wait *= 2
 	}
 	return int(wait / time.Millisecond)
@@ -115,11 +114,10 @@ func (a *attachment) close(m closeConn) {
 	a.poll()
 }
 
-// soon is how long a client waits at most that is told to come back at once.
+// soon is how long a client waits at most that must come back at once.
 const soon = time.Second
 
-// poll ends the connection of a call that goes on here, so that the client comes
-// back soon.
+// poll ends the connection of a call that goes on here, and has the client come back soon.
 func (a *attachment) poll() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -159,9 +157,8 @@ func (a *attachment) frame(f frame) {
 		a.write(stream.Append{Num: f.num, Epoch: f.epoch, Entries: f.entries, Last: f.last})
 		a.conn.Flush()
 	case a.live:
-		// The writer and the connection are in one process and nothing comes
-		// between them: a gap here means that a frame was lost, so that the
-		// client has to come back.
+		// The writer and the connection are in one process with nothing between them. A gap
+		// here means that a frame was lost, so the client must come back.
 		a.done = true
 		a.conn.Cut()
 	case a.gap || a.bytes+f.size() > maxPending:
@@ -172,7 +169,7 @@ func (a *attachment) frame(f frame) {
 	}
 }
 
-// write sends the visible entries of an append that the client has not got.
+// write sends the visible entries of an append that the client does not have.
 func (a *attachment) write(p stream.Append) {
 	for i := range p.Entries {
 		if (p.Num == a.next && i < a.skip) || !p.Entries[i].Kind.Visible() {
@@ -189,7 +186,7 @@ func (a *attachment) write(p stream.Append) {
 	}
 }
 
-// replayed writes an append read from the log.
+// replayed writes an append that was read from the log.
 func (a *attachment) replayed(p stream.Append) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -198,9 +195,8 @@ func (a *attachment) replayed(p stream.Append) {
 	}
 }
 
-// catchUp passes on what waited, once the log has been read up to what the
-// writer had when this was attached. again is set when frames were dropped and
-// the log has to be read on, up to at least the append upTo.
+// catchUp passes on the waiting frames, once the log has been read up to the writer's tail at
+// attach. again reports that frames were dropped and the log must be read further.
 func (a *attachment) catchUp() (again bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -223,8 +219,7 @@ func (a *attachment) catchUp() (again bool) {
 	return false
 }
 
-// finish ends the response; when to come back the client knows from the priming
-// event.
+// finish ends the response. The client knows from the priming event when to come back.
 func (a *attachment) finish() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -235,9 +230,9 @@ func (a *attachment) finish() {
 	a.conn.Finish()
 }
 
-// reconnect ends the connection of a stream that goes on, here or elsewhere, so that
-// the client comes back. One that knows of polling does when the response ends;
-// older ones take that for the end of the stream, and come back when it breaks.
+// reconnect ends the connection of a stream that goes on, here or elsewhere, so that the client
+// comes back. A client that knows polling does so when the response ends. Older ones take that
+// for the end of the stream, and come back only when the connection breaks.
 func (a *attachment) reconnect() {
 	if a.primes {
 		a.finish()
@@ -246,8 +241,7 @@ func (a *attachment) reconnect() {
 	a.cut()
 }
 
-// cut closes the connection: another one has taken its place, or the stream is
-// lost.
+// cut closes the connection: another one has replaced it, or the stream is lost.
 func (a *attachment) cut() {
 	a.mu.Lock()
 	a.done = true

@@ -16,8 +16,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// requestsOf returns the requests of a stored body in their order: those of a
-// batch, or the one that it is.
+// requestsOf returns the requests of a stored body in their order: the requests of a batch, or
+// the single one.
 func requestsOf(body []byte) [][]byte {
 	var m codec.Message
 	if codec.Scan(body, &m, anyMessage) != nil || m.Kind != codec.Batch {
@@ -32,7 +32,7 @@ func requestsOf(body []byte) [][]byte {
 	return all
 }
 
-// anyMessage bounds what has been let in before no further.
+// anyMessage sets no bounds, for messages that were scanned before.
 var anyMessage = codec.Limits{MaxDepth: math.MaxInt, MaxBatch: math.MaxInt}
 
 // element is one message of a batch.
@@ -41,7 +41,8 @@ type element struct {
 	raw []byte
 }
 
-// readBatch returns the messages of a batch, or what is wrong with it; then none of them may be acted on.
+// readBatch returns the messages of a batch, or what is wrong with it. A faulty batch has no
+// effect at all.
 func readBatch(s *sessionActor, m *codec.Message, body []byte) (all []element, fault string) {
 	rev := s.view.Load().rec.Revision
 	switch {
@@ -77,8 +78,9 @@ func readBatch(s *sessionActor, m *codec.Message, body []byte) (all []element, f
 	return all, ""
 }
 
-// batch takes a batch that was POSTed (2025-03-26, basic/transports). It is one exchange and one stream: a JSON array
-// if all its requests are answered silently in time, else one event per answer.
+// batch takes a batch that was POSTed (2025-03-26, basic/transports). The batch has one
+// exchange and one stream: its response is a JSON array if all its requests end within the
+// grace and send nothing else; otherwise it is a stream with one event per response.
 func (d *sessions) batch(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
 	n := d.node
 	s := n.sessions.of(svc, in, nil)
@@ -114,7 +116,7 @@ func (d *sessions) batch(svc *Service, in *Input, principal any, m *codec.Messag
 		n.refusals.refuseBatch(in.Conn, errUnavailable, idsOf(requests))
 	default:
 		for s != nil && !s.runBatch(in, principal, requests, body) {
-			s = n.sessions.of(svc, in, nil) // it has just left memory: activate it anew
+			s = n.sessions.of(svc, in, nil) // the session has just left memory: activate it anew
 		}
 	}
 }
@@ -130,8 +132,8 @@ func idsOf(requests []*element) iter.Seq[[]byte] {
 	}
 }
 
-// runBatch runs the requests of a batch, all or none, and returns when their answer has begun. It returns false, and
-// has run none, if the session's actor has stopped.
+// runBatch runs the requests of a batch, all or none, and returns when their response has
+// begun. It returns false, and has run none, if the session's actor has stopped.
 func (s *sessionActor) runBatch(in *Input, principal any, requests []*element, body []byte) bool {
 	n := s.node
 	st := s.newBatchStream(in.Conn, principal, requests, body)
@@ -170,7 +172,7 @@ func (r *requestActor) join(st *streamActor) {
 	_ = r.Post(adoptStream{st})
 }
 
-// withdraw ends a request that was entered and is not to run.
+// withdraw ends a request that was entered and must not run.
 func (s *sessionActor) withdraw(r *requestActor, cause error) {
 	s.remove(r)
 	r.timer.Stop()
@@ -179,14 +181,14 @@ func (s *sessionActor) withdraw(r *requestActor, cause error) {
 	r.release()
 }
 
-// gathering is the state of a batch's stream as long as nothing of it has been sent or stored: the answers so far,
-// and the ends of requests that were cancelled.
+// gathering is the state of a batch's stream while nothing has been sent or stored: the
+// responses so far, and the ends of cancelled requests.
 type gathering struct {
 	ends []stream.Entry
 	body []byte
 }
 
-// beginNow ends the time in which a batch may be answered as plain JSON.
+// beginNow makes the response of a batch a stream.
 type beginNow struct{}
 
 // newBatchStream starts the stream of a batch. It stores and sends nothing before it has to.
@@ -207,7 +209,7 @@ func (s *sessionActor) newBatchStream(conn Conn, principal any, requests []*elem
 	return st
 }
 
-// gathered takes what the requests of a batch have for the client while nothing has been sent.
+// gathered takes entries of the batch's requests while nothing has been sent.
 func (s *streamActor) gathered(m *pushEntries) {
 	plain := true
 	for i := range m.entries {
@@ -229,7 +231,7 @@ func (s *streamActor) gathered(m *pushEntries) {
 	}
 }
 
-// settle notes which requests of a batch m ends, and reports whether none is left.
+// settle notes which requests of a batch m ends, and reports whether all have ended.
 func (s *streamActor) settle(m *pushEntries) bool {
 	for i := range m.entries {
 		e := &m.entries[i]
@@ -247,7 +249,8 @@ func (s *streamActor) settle(m *pushEntries) bool {
 	return m.last && len(s.answered) == len(s.rec.Calls)
 }
 
-// answerPlain answers a batch as a JSON array, and ends its stream, of which nobody has heard.
+// answerPlain answers a batch with a JSON array, and ends its stream, which the client has not
+// seen.
 func (s *streamActor) answerPlain() {
 	conn := s.att.conn
 	answers := slices.DeleteFunc(s.gather.ends, func(e stream.Entry) bool { return e.Kind != stream.Final })
@@ -271,7 +274,8 @@ func (s *streamActor) answerPlain() {
 	s.remove()
 }
 
-// begin makes a batch's answer a stream: its record is stored, and then headers and answers go out.
+// begin makes a batch's response a stream: its record is stored, and then headers and responses
+// go out.
 func (s *streamActor) begin() {
 	g := s.gather
 	if g == nil {
@@ -283,7 +287,7 @@ func (s *streamActor) begin() {
 		body = g.body
 	}
 	for _, e := range g.ends {
-		if e.Kind == stream.End { // which its client has been told already
+		if e.Kind == stream.End { // a cancelled request has no response
 			s.live.Digest.MarkDone(s.live.Calls, e.Meta)
 		}
 	}
@@ -293,7 +297,7 @@ func (s *streamActor) begin() {
 	}
 }
 
-// discard ends a batch that was not begun; somebody else answers it.
+// discard ends a batch that was not begun; the caller answers it.
 type discard struct{}
 
 func (s *streamActor) discard() {
@@ -302,15 +306,14 @@ func (s *streamActor) discard() {
 	s.remove()
 }
 
-// giveUpGathering ends a batch of which nothing has been sent, because the node stops.
+// giveUpGathering ends a batch with nothing sent, because the node stops.
 func (s *streamActor) giveUpGathering() {
 	s.gather.ends = append(s.gather.ends, lostCalls(s.rec.Calls, s.answered)...)
 	s.answerPlain()
 }
 
-// withdraw takes back what a cancelled request of a batch has under way. Entries that
-// are being stored keep their places in the log, so that event ids stay what they are,
-// and are not delivered.
+// withdraw drops the entries of a cancelled request of a batch. Entries that are being stored
+// keep their numbers in the log, so that event ids do not change, and are not delivered.
 func (s *streamActor) withdraw(id string) {
 	for i := range s.rec.Calls {
 		if string(s.rec.Calls[i].ID) == id {
@@ -323,7 +326,7 @@ func (s *streamActor) withdraw(id string) {
 	s.step(stream.Event{Op: stream.Withdraw, Of: s.isMuted})
 }
 
-// isMuted reports that e is of a cancelled request, and goes to the client.
+// isMuted reports whether e is for the client and belongs to a cancelled request.
 func (s *streamActor) isMuted(e *stream.Entry) bool {
 	if e.Kind == stream.Request {
 		return s.muted[record.AskedMeta(e.Meta).Member]
@@ -347,6 +350,6 @@ func (s *streamActor) unmuted(entries []stream.Entry) []stream.Entry {
 	return out
 }
 
-// alreadyAnswered tells a stream that was taken over which calls of its batch need
-// no answer any more.
+// alreadyAnswered tells a stream that was taken over which calls of its batch need no response
+// any more.
 type alreadyAnswered map[string]bool

@@ -13,55 +13,55 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// listenActor is one subscriptions/listen stream (2026-07-28,
-// basic/patterns/subscriptions). It ends with its connection, and what it is told
-// is stored nowhere.
+// listenActor is one subscriptions/listen stream (2026-07-28, basic/patterns/subscriptions). It
+// ends with its connection, and its notifications are not stored.
 type listenActor struct {
 	kernel.Actor
 	node   *Node
 	svc    *Service
-	sess   *sessionActor // on a connection that carries others, else nil
+	sess   *sessionActor // whose connection it shares; nil over HTTP
 	key    SessionKey    // by which the resources' subscriptions know it
 	to     audience
-	id     []byte // raw, of the request
+	id     []byte // of the request, raw
 	filter Listening
 	from   *quota.Account
 	acked  bool
-	early  [][]byte // what came before the acknowledgement was sent
-	missed bool     // something could not be sent, and is made good
+	early  [][]byte // notifications that came before the acknowledgement was sent
+	missed bool     // a notification could not be sent, and resync makes it good
 }
 
 type (
 	// acknowledge opens the stream for notifications.
 	acknowledge struct{}
-	// hear tells a listener something.
+	// hear brings a listener a notification.
 	hear struct{ data []byte }
-	// listChanged tells it that a list has changed, if that is one for it.
+	// listChanged reports that a list has changed. The listener's filter decides whether to
+	// pass it on.
 	listChanged struct{ method string }
-	// endListen ends a listener: by the server's will if it has a reason.
+	// endListen ends a listener. With a reason, the server ends it.
 	endListen struct{ reason string }
-	// caughtUp says that the client has read, after something was missed.
+	// caughtUp reports that the client has read, after something was missed.
 	caughtUp struct{}
 )
 
-// listeners are the listeners of a node, by the keys that stand for them.
+// listeners are the listeners of a node, by keys like those of sessions.
 type listeners struct {
 	*kernel.Directory[SessionKey, *listenActor]
 	node *Node
 }
 
-// listenPrefix begins the ids of listeners, which no session's can.
+// listenPrefix begins the ids of listeners; no session's id begins with it.
 const listenPrefix = "~"
 
-// audience is where a listener sends.
+// audience is where a listener sends its messages.
 type audience interface {
 	// open begins the response to l's request; false reports that the client is gone. bind
-	// makes the end of the connection that of l, once l can be found.
+	// makes the end of the connection end l, once l can be found.
 	open(l *listenActor) bool
 	bind(l *listenActor)
 	send(data []byte)
-	// full reports that the client has left too much unread to be sent more, and wait
-	// returns once it has not. An error means that it never will.
+	// full reports whether too much is unread to send more; wait waits until it is not. An
+	// error of wait means that it stays full.
 	full() bool
 	wait(ctx context.Context) error
 	finish()
@@ -107,7 +107,7 @@ func (boundAudience) finish()                          {}
 func (boundAudience) cut()                             {}
 
 func (a boundAudience) bind(l *listenActor) {
-	if a.s.Stopped() { // since before l could be found
+	if a.s.Stopped() { // the session ended before it could find l
 		_ = l.Post(endListen{})
 	}
 }
@@ -143,22 +143,22 @@ func (a *arrival) listen() {
 		_ = l.Post(endListen{})
 		return
 	}
-	// Whatever changes from here on is told, so that nothing is lost between the
+	// The listener gets every change from here on, so that none is lost between the
 	// acknowledgement and the first change.
 	n.listeners.Put(l.key, l)
 	for _, uri := range filter.URIs {
 		n.subs.Follow(l, uri)
 	}
 	_ = l.Post(acknowledge{})
-	l.to.bind(l)                                     // only now: it ends what is there
-	if n.drain.over.Load() || svc.life.over.Load() { // since before it could be found
+	l.to.bind(l)                                     // last: bind ends the listener that it finds
+	if n.drain.over.Load() || svc.life.over.Load() { // the end came before it could find the listener
 		_ = l.Post(endListen{reason: "the server is shutting down"})
 	}
 }
 
 var _ subscription.Subscriber = (*listenActor)(nil)
 
-// Server is the id of its service.
+// Server is the id of the listener's service.
 func (l *listenActor) Server() string { return l.key.Server }
 
 func (l *listenActor) Push(data []byte) bool { return l.Post(hear{data}) == nil }
@@ -196,8 +196,8 @@ func (l *listenActor) Receive(m any) {
 	}
 }
 
-// failed ends the listener: what it is told is stored nowhere, so that what a panic has
-// lost of that cannot be made good.
+// Failed ends the listener: its notifications are not stored, so one that a panic lost cannot
+// be made good.
 func (l *listenActor) Failed(m any, _ bool) {
 	told := false
 	if _, ends := m.(endListen); !ends {
@@ -208,8 +208,8 @@ func (l *listenActor) Failed(m any, _ bool) {
 	}
 }
 
-// note is a notification whose params are the subscription's id and rest, which
-// ends the object.
+// note makes a notification whose params are the subscription's id and rest, which ends the
+// object.
 func (l *listenActor) note(method string, rest []byte) []byte {
 	params := append([]byte(nil), `{"_meta":`...)
 	params = l.appendMeta(params)
@@ -255,7 +255,7 @@ func (l *listenActor) tell(data []byte) {
 	l.to.send(b)
 }
 
-// resync repeats all that the client may have missed, which is legal.
+// resync repeats every notification that the client may have missed, which is legal.
 func (l *listenActor) resync() {
 	for _, method := range []string{mcp.NotifyToolsListChanged, mcp.NotifyPromptsListChanged, mcp.NotifyResourcesListChanged} {
 		if l.filter.wants(method) {
@@ -269,7 +269,7 @@ func (l *listenActor) resync() {
 	}
 }
 
-// end ends the listener. A reason is the server's, and is told before the response.
+// end ends the listener. A reason is the server's, and the client gets it before the response.
 func (l *listenActor) end(reason string) {
 	l.node.listeners.Drop(l.key, l)
 	l.Stop()
@@ -291,8 +291,8 @@ func (l *listenActor) end(reason string) {
 	l.to.finish()
 }
 
-// ListChanged tells all listeners of a service which lists have changed: methods are
-// those of the notifications.
+// ListChanged tells all listeners of a service which lists have changed: methods are those of
+// the notifications. It does not wait for the listeners.
 func (n *Node) ListChanged(svc *Service, methods ...string) {
 	n.listeners.changed(svc, methods)
 }
@@ -310,8 +310,7 @@ func (d *listeners) changed(svc *Service, methods []string) {
 	})
 }
 
-// end ends those of a session, or all of a service, or all there are, as
-// which says.
+// end ends the listeners for which which returns true.
 func (d *listeners) end(reason string, which func(*listenActor) bool) {
 	d.Each(func(l *listenActor) {
 		if which(l) {
@@ -320,7 +319,7 @@ func (d *listeners) end(reason string, which func(*listenActor) bool) {
 	})
 }
 
-// listening reports that a session has a listener whose request had the id.
+// listening reports whether a session has a listener whose request had the id.
 func (s *sessionActor) listening(id []byte) (found bool) {
 	s.node.listeners.Each(func(l *listenActor) { found = found || l.sess == s && bytes.Equal(l.id, id) })
 	return found

@@ -1,11 +1,10 @@
-// Package faults is the table of what a request is refused for before a handler sees it:
-// one row for each fault, with its code, its text, its HTTP status and whether the request
-// may be sent again. Every door, which is Streamable HTTP, HTTP+SSE and stdio, takes the
-// row, so that a fault has the same words wherever it is met.
+// Package faults is the table of the faults for which a request is refused before a handler
+// sees it: one row for each, with its code, its text, its HTTP status and whether the request
+// may be sent again. Streamable HTTP, HTTP+SSE and stdio all use the row, so that a fault has
+// the same words on each transport.
 //
-// What is refused because of a limit has its words in internal/limits, and what a code
-// means by itself is in the table of package mcp. docs/errors.md has all three; its tables
-// are written by
+// The texts of refusals by a limit are in internal/limits, and the meanings of the codes in
+// package mcp. docs/errors.md has all three; its tables are written by
 //
 //	go test ./internal/faults -update
 //

@@ -8,22 +8,21 @@ import (
 
 // A Fault is one row.
 type Fault struct {
-	// Code and Text are those of the JSON-RPC error. What follows the text, such as the
-	// revision that a session has, is appended by whoever knows it.
+	// Code and Text are those of the JSON-RPC error. The caller of TellMore appends details,
+	// such as the revision of a session.
 	Code int
 	Text string
-	// Status is that of the HTTP response, where the error has one of its own. A request of
-	// a session that is told to come back has 200.
+	// Status is that of the HTTP response. A request of a session that may come back gets 200
+	// instead.
 	Status int
-	// After is when the client may send the same request again, 0 if that would change
-	// nothing.
+	// After is when the client may send the same request again; 0 if that would change nothing.
 	After time.Duration
-	// Label is that of the counter troupe.http.refused, empty where the request has
-	// reached a server.
+	// Label is that of the counter troupe.http.refused; empty if the request has reached a
+	// server.
 	Label string
 	// HangUp closes the connection, because its next bytes are not the start of a request.
 	HangUp bool
-	// When is when it happens, for the document.
+	// When says when the fault occurs, for the document.
 	When string
 }
 
@@ -38,7 +37,7 @@ func add(f Fault) *Fault {
 	return &f
 }
 
-// A Conn is what an error is sent on.
+// A Conn takes the error.
 type Conn interface {
 	Reject(status, code int, message string, data, id []byte, retryAfter time.Duration)
 }
@@ -46,7 +45,7 @@ type Conn interface {
 // Tell refuses the request with the id.
 func (f *Fault) Tell(c Conn, id []byte) { f.TellMore(c, "", id) }
 
-// TellMore is Tell with more behind the text.
+// TellMore is Tell with more appended to the text.
 func (f *Fault) TellMore(c Conn, more string, id []byte) {
 	c.Reject(f.Status, f.Code, f.Text+more, nil, id, f.After)
 }
@@ -54,34 +53,34 @@ func (f *Fault) TellMore(c Conn, more string, id []byte) {
 // Error is the fault as an error of package mcp.
 func (f *Fault) Error() *mcp.Error { return mcp.NewError(f.Code, f.Text) }
 
-// What is wrong with an HTTP request.
+// The faults of an HTTP request.
 var (
 	Method      = add(Fault{Status: 405, Code: mcp.CodeInvalidRequest, Label: "method", Text: "Method not allowed", When: "the endpoint has no such HTTP method; `Allow` lists those that it has"})
 	Host        = add(Fault{Status: 403, Code: mcp.CodeInvalidRequest, Label: "host", Text: "Host not allowed: --allow-host and Options.HTTP.AllowHosts allow it", When: "the `Host` header names another host than this one"})
 	Origin      = add(Fault{Status: 403, Code: mcp.CodeInvalidRequest, Label: "origin", Text: "Origin not allowed: --allow-origin and Options.HTTP.AllowOrigins allow it", When: "a web page of another origin calls"})
 	Auth        = add(Fault{Status: 401, Code: mcp.CodeInvalidRequest, Label: "auth", Text: "Unauthorized", When: "`Options.Authenticate` returns an error; an `AuthError` says another status"})
-	SessionID   = add(Fault{Status: 400, Code: mcp.CodeInvalidRequest, Label: "session-id", Text: "Invalid Mcp-Session-Id header", When: "it can be no id of a session"})
+	SessionID   = add(Fault{Status: 400, Code: mcp.CodeInvalidRequest, Label: "session-id", Text: "Invalid Mcp-Session-Id header", When: "the header cannot be the id of a session"})
 	Query       = add(Fault{Status: 400, Code: mcp.CodeInvalidRequest, Label: "session-id", Text: "The query must hold one valid sessionId", When: "the same, over HTTP+SSE"})
 	ContentType = add(Fault{Status: 415, Code: mcp.CodeInvalidRequest, Label: "content-type", Text: "Content-Type must be application/json in UTF-8", When: "the body is of another type"})
 	Encoding    = add(Fault{Status: 415, Code: mcp.CodeInvalidRequest, Label: "content-encoding", Text: "Content-Encoding is not supported", When: "the body is compressed"})
-	AcceptPost  = add(Fault{Status: 406, Code: mcp.CodeInvalidRequest, Label: "accept", Text: "Accept must admit application/json and text/event-stream", When: "a POST does not"})
-	AcceptGet   = add(Fault{Status: 406, Code: mcp.CodeInvalidRequest, Label: "accept", Text: "Accept must admit text/event-stream", When: "a GET does not"})
+	AcceptPost  = add(Fault{Status: 406, Code: mcp.CodeInvalidRequest, Label: "accept", Text: "Accept must admit application/json and text/event-stream", When: "the `Accept` header of a POST does not"})
+	AcceptGet   = add(Fault{Status: 406, Code: mcp.CodeInvalidRequest, Label: "accept", Text: "Accept must admit text/event-stream", When: "the `Accept` header of a GET does not"})
 	Empty       = add(Fault{Status: 400, Code: mcp.CodeParseError, Label: "empty", Text: "Request body is empty", When: "a POST has no body"})
 	SlowBody    = add(Fault{Status: 408, Code: mcp.CodeInvalidRequest, Label: "body-timeout", Text: "Request body took too long", HangUp: true, When: "the body has not come within `Options.Limits.BodyTimeout`"})
-	Body        = add(Fault{Status: 400, Code: mcp.CodeParseError, Label: "body", Text: "Request body could not be read", HangUp: true, When: "the connection breaks, or the body is no proper HTTP"})
+	Body        = add(Fault{Status: 400, Code: mcp.CodeParseError, Label: "body", Text: "Request body could not be read", HangUp: true, When: "the connection breaks, or the body is not valid HTTP"})
 	EventID     = add(Fault{Status: 400, Code: mcp.CodeBadEventID, Label: "event-id", Text: mcp.NewError(mcp.CodeBadEventID, "").Message, When: "`Last-Event-ID` is malformed, unknown, of another stream or principal, or too old"})
 	Closing     = add(Fault{Status: 503, Code: mcp.CodeInternalError, Label: "closing", Text: "Server is shutting down", After: time.Second, When: "the process has begun to end"})
 )
 
-// What is wrong with a message, at every door.
+// The faults of a message, on every transport.
 var (
 	TooLarge   = add(Fault{Status: 413, Code: mcp.CodeInvalidRequest, Label: "too-large", Text: "the message is too large", HangUp: true, When: "a body, or a line of stdio, has more than `Options.Limits.MaxBody` bytes"})
 	OneMessage = add(Fault{Status: 400, Code: mcp.CodeInvalidRequest, Label: "message", Text: "send one request or notification at a time", When: "a message of 2026-07-28 is a batch or a response"})
 	Version    = add(Fault{Status: 400, Code: mcp.CodeUnsupportedVersion, Label: "version", Text: mcp.NewError(mcp.CodeUnsupportedVersion, "").Message, When: "the revision is unknown or not served; `data` lists those that are"})
 
-	NoRevision     = add(Fault{Status: 400, Code: mcp.CodeInvalidParams, Label: "meta", Text: "_meta must name the protocol version: " + mcp.MetaProtocolVersion, When: "a request of 2026-07-28 does not"})
-	NoCapabilities = add(Fault{Status: 400, Code: mcp.CodeInvalidParams, Label: "meta", Text: "_meta must have the client's capabilities: " + mcp.MetaClientCapabilities, When: "a request of 2026-07-28 does not, or they are no object"})
-	ClientInfo     = add(Fault{Status: 400, Code: mcp.CodeInvalidParams, Label: "meta", Text: "_meta has a client info that is no object: " + mcp.MetaClientInfo, When: "a request of 2026-07-28 has one"})
+	NoRevision     = add(Fault{Status: 400, Code: mcp.CodeInvalidParams, Label: "meta", Text: "_meta must name the protocol version: " + mcp.MetaProtocolVersion, When: "a request of 2026-07-28 does not name one"})
+	NoCapabilities = add(Fault{Status: 400, Code: mcp.CodeInvalidParams, Label: "meta", Text: "_meta must have the client's capabilities: " + mcp.MetaClientCapabilities, When: "a request of 2026-07-28 has none, or they are not an object"})
+	ClientInfo     = add(Fault{Status: 400, Code: mcp.CodeInvalidParams, Label: "meta", Text: "_meta has a client info that is no object: " + mcp.MetaClientInfo, When: "a request of 2026-07-28 has such a client info"})
 	RevisionHeader = add(Fault{Status: 400, Code: mcp.CodeHeaderMismatch, Label: "header-mismatch", Text: "Header mismatch: MCP-Protocol-Version is not the version in params._meta", When: "the header is missing or differs (2026-07-28)"})
 	MethodHeader   = add(Fault{Status: 400, Code: mcp.CodeHeaderMismatch, Label: "header-mismatch", Text: "Header mismatch: Mcp-Method is not the method", When: "the header is missing or differs (2026-07-28)"})
 	NameHeader     = add(Fault{Status: 400, Code: mcp.CodeHeaderMismatch, Label: "header-mismatch", Text: "Header mismatch: Mcp-Name is not what params names", When: "the header is missing or differs (2026-07-28)"})
@@ -92,7 +91,7 @@ var (
 	Responses   = add(Fault{Status: 200, Code: mcp.CodeInvalidParams, Text: "inputResponses must be an object", When: "a request is sent again with something else"})
 )
 
-// What is wrong between a message and its session.
+// The faults of a message in its session.
 var (
 	NoSession         = add(Fault{Status: 400, Code: mcp.CodeInvalidRequest, Text: "the Mcp-Session-Id header is missing: initialize first", When: "a request of a revision with sessions names none"})
 	UnknownSession    = add(Fault{Status: 404, Code: mcp.CodeInvalidRequest, Text: "unknown session: initialize anew", When: "the session was never there, is another principal's, was deleted or has expired"})
@@ -104,7 +103,7 @@ var (
 	Initialized       = add(Fault{Status: 200, Code: mcp.CodeInvalidRequest, Text: "the session is initialized already", When: "initialize comes again"})
 )
 
-// What is wrong with the server.
+// The faults of the server.
 var (
 	Unavailable = add(Fault{Status: 503, Code: mcp.CodeInternalError, Text: "temporarily unavailable: try again shortly", After: time.Second, When: "the store does not answer, or the process ends"})
 	Lost        = add(Fault{Status: 200, Code: mcp.CodeCallLost, Text: mcp.NewError(mcp.CodeCallLost, "").Message, When: "the process that ran the call is gone, and the call may not run again"})

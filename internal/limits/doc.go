@@ -1,6 +1,6 @@
-// Package limits is the table of what a process bounds: one row for each limit, from which
-// come the default and the bounds of an option, its flag, how a request is refused, the
-// label under which that is counted, the row of docs/limits.md and that of TestLimits.
+// Package limits is the table of the limits of a process, one row for each. From a row come the
+// default and the bounds of an option, its flag, the refusal of a request, the label of the
+// refusal's count, and the rows of docs/limits.md and TestLimits.
 //
 // A new limit is a row in table.go, the field of troupe.Options that the row names with its
 // line in settle, and the place that enforces it:
@@ -13,9 +13,9 @@
 //
 // # Zero and negative values
 //
-// One rule holds for all options: 0 is the default, and a negative value is none, which is
-// no limit, no delay, never. What has to be bounded has no such value: [Limit.Settle]
-// refuses it, and so does the command, which writes 0 for none.
+// One rule holds for all options: 0 is the default, and a negative value switches the limit,
+// the delay or the interval off. Some limits cannot be switched off: [Limit.Settle] refuses a
+// negative value for them, and so does the command, where 0 means off.
 //
 // The table is made when the program starts and does not change. All methods are safe for
 // concurrent use.

@@ -36,30 +36,31 @@ const (
 // Sections are all sections in their order.
 func Sections() []Section { return []Section{Request, Session, Principal, Retried, Stream, Node} }
 
-// A Row is what is known of one limit.
+// A Row is one limit.
 type Row struct {
 	Section Section
-	// Name is what is limited, as the document says it.
+	// Name is what is limited, for the document.
 	Name string
-	// Option is the field of troupe.Options with its group, such as Limits.MaxURI; it is
-	// empty for what is the same everywhere.
+	// Option is the field of troupe.Options with its group, such as Limits.MaxURI; it is empty
+	// for a fixed limit.
 	Option string
 	Kind   Kind
-	// Default is the value of 0. Least and Most bound what may be set; a Most of 0 is no
-	// bound. Times are nanoseconds.
+	// Default is the value that 0 stands for. Least and Most bound the values of the option; a
+	// Most of 0 means no bound. Times are nanoseconds.
 	Default, Least, Most int64
 	// None says that the limit can be switched off: by a negative option, and on the
 	// command line by 0.
 	None bool
-	// Shown is the default in words where it is not Default alone. A flag has no value
-	// then until it is set.
+	// Shown is the default in words, if Default alone does not say it. The flag then has no
+	// value until it is set.
 	Shown string
-	// Beyond is what happens to who exceeds the limit, as the document says it.
+	// Beyond says what happens beyond the limit, for the document.
 	Beyond string
-	// Counted is the label of the counter, empty if nothing counts; By is the counter.
+	// Counted is the label of the counter, empty if the refusals are not counted; By is the
+	// counter.
 	Counted string
 	By      Counter
-	// Refusal is how a request is refused, the zero value if none is.
+	// Refusal is the error of a refused request; the zero value if the limit refuses none.
 	Refusal Refusal
 	// Usage is one sentence for the help of the command, with the name of the value in
 	// backquotes.
@@ -71,7 +72,7 @@ type Row struct {
 
 // A Refusal is the error of a request that exceeds a limit.
 type Refusal struct {
-	Status  int // of HTTP, where the request is of no session
+	Status  int // of HTTP, for requests without a session
 	Code    int
 	Message string
 }
@@ -134,8 +135,8 @@ func (r *Row) Flag() string {
 	return b.String()
 }
 
-// Check refuses a value out of bounds. 0 is none where there is such a thing, and else a
-// value like others.
+// Check returns an error for a value out of bounds. 0 passes if the limit can be switched
+// off; otherwise it is a value like others.
 func (r *Row) Check(v float64) error {
 	switch {
 	case v == 0 && r.None:
@@ -164,7 +165,7 @@ func (r *Row) text(v int64) string {
 	return strconv.FormatInt(v, 10)
 }
 
-// inUnits is a number of bytes in the largest unit that divides it.
+// inUnits returns a number of bytes in the largest unit that divides it.
 func inUnits(v int64) (int64, string) {
 	for i, unit := range []string{"TiB", "GiB", "MiB", "KiB"} {
 		if one := int64(1) << (40 - 10*i); v >= one && v%one == 0 {
@@ -183,18 +184,18 @@ func add[T int | int64 | float64 | time.Duration](r Row) Limit[T] {
 	return Limit[T]{&r}
 }
 
-// also enters what the document says of an option in another place.
+// also enters a further row of an option, for another section of the document.
 func also(r Row) bool {
 	r.again = true
 	table = append(table, &r)
 	return true
 }
 
-// Value is the default, which of a limit without an option is the limit.
+// Value is the default; for a limit without an option that is the limit.
 func (l Limit[T]) Value() T { return T(l.Default) }
 
-// Or is the limit that an option sets: the default for 0, and where there is no such
-// thing as none, for a negative value, too.
+// Or is the limit that an option sets: the default for 0 and, if the limit cannot be
+// switched off, also for a negative value.
 func (l Limit[T]) Or(set T) T {
 	if set == 0 || set < 0 && !l.None {
 		return T(l.Default)

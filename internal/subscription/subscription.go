@@ -14,55 +14,54 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// updatePause is how long an update of a resource waits when one has just been
-// sent: what comes meanwhile is sent once.
+// updatePause is how long an update of a resource waits after one was sent: updates that come
+// meanwhile are sent as one.
 var updatePause = time.Second / time.Duration(limits.Updates.Value())
 
 const (
-	// maxBursts bounds the resources below a subscribed one that are told by their own
-	// URI within updatePause.
+	// maxBursts bounds the resources below a subscribed one that get updates with their own URI
+	// within updatePause.
 	maxBursts = 100
-	// tellHere is to how many sessions an update is told by whoever reports it.
+	// tellHere is the number of subscribers up to which the reporting goroutine sends them the
+	// update itself.
 	tellHere = 64
 )
 
-// subscription stands for one resource of one server on this node, and for
-// the sessions and listeners here that want to hear of it. It ends with the last of
-// them.
+// subscription is one resource of one server on this node, with the sessions and listeners here
+// that want its updates. It ends with the last of them.
 type subscription struct {
 	kernel.Actor
 	table *Table
 	key   key
 	want  map[Subscriber]struct{}
-	// told are the resources of which an update was told within updatePause, or is
-	// being told: the subscribed one and those below it. The value says whether
-	// there has been another one since.
+	// told has the resources, the subscribed one and those below it, whose update was sent
+	// within updatePause or is being sent. The value says whether another update has come
+	// since.
 	told map[string]bool
 }
 
-// Subscriber is a session or a listener on this node. It is the actor and not what
-// that stands for: a session that has left memory and come back is another
-// Subscriber, from which the end of the first takes nothing.
+// Subscriber is the actor of a session or a listener on this node. A session that has left
+// memory and come back is another Subscriber: the end of the first one takes nothing from it.
 type Subscriber interface {
-	// Server is the id of its service.
+	// Server is the id of the subscriber's service.
 	Server() string
-	// Push sends it an update, and waits for nothing.
+	// Push sends an update without waiting. It reports whether the update was taken.
 	Push(data []byte) bool
-	// Wants reports whether it is still here and wants updates of the resource. It is
-	// asked in other actors' turns.
+	// Wants reports whether the subscriber is still here and wants updates of the resource.
+	// Other actors call it in their turns.
 	Wants(uri string) bool
-	// Hears reports whether it may hear of an update of the resource, which may be one
-	// below that which it wants. It is asked in other actors' turns.
+	// Hears reports whether the subscriber may learn of an update of the resource, which may
+	// lie below one that it wants. Other actors call it in their turns.
 	Hears(uri string) bool
-	// Stopped reports that it has ended.
+	// Stopped reports whether the subscriber has ended.
 	Stopped() bool
 }
 
 type key struct{ server, uri string }
 
 type (
-	// wanting says that u may have changed its mind about the resource, and that it is
-	// to be asked. Of two that cross, the later one finds what holds.
+	// wanting says that u may want the resource now or no longer: ask it. Of two that cross,
+	// the later one finds the present answer.
 	wanting struct {
 		table *Table
 		key   key
@@ -74,7 +73,7 @@ type (
 		key   key
 		uri   string
 	}
-	// telling is over when all have been told; gone are those that have left memory.
+	// telling reports that all have the update; gone are the subscribers that have left memory.
 	telling struct {
 		uri  string
 		gone []Subscriber
@@ -112,8 +111,8 @@ func (a *subscription) Receive(m any) {
 	}
 }
 
-// Failed forgets what was being told: an update that comes next is told, though one
-// may have been a moment ago. When the actor ends by it, another one takes its place.
+// Failed forgets the updates that were being sent: the next one is sent even if one was a
+// moment ago. If the actor ends by the panic, another one replaces it.
 func (a *subscription) Failed(_ any, last bool) {
 	a.told = nil
 	if last {
@@ -124,8 +123,9 @@ func (a *subscription) Failed(_ any, last bool) {
 	}
 }
 
-// updated tells the sessions, now or with what comes within updatePause. When very
-// many resources below the subscribed one change at once, that itself is told.
+// updated sends an update to the subscribers, now or with the updates of the next updatePause.
+// When very many resources below the subscribed one change at once, it sends an update of the
+// subscribed one instead.
 func (a *subscription) updated(uri string) {
 	if _, busy := a.told[uri]; !busy && len(a.told) >= maxBursts {
 		uri = a.key.uri
@@ -146,7 +146,7 @@ func (a *subscription) updated(uri string) {
 	go func() { _ = a.Post(a.tell(uri, slices.Values(all))) }()
 }
 
-// tell tells subscribers of an update. It waits for none of them.
+// tell sends subscribers an update. It waits for none of them.
 func (a *subscription) tell(uri string, all iter.Seq[Subscriber]) telling {
 	m := telling{uri: uri}
 	data := Update(uri)
@@ -168,8 +168,8 @@ func Update(uri string) []byte {
 	return codec.AppendNotification(nil, mcp.NotifyResourcesUpdated, params)
 }
 
-// above yields the URIs of the resources that one with that URI may lie below: it
-// without its fragment, without its query, and without each of its last segments.
+// above yields the URIs of the resources that uri may lie below: uri without its fragment,
+// without its query, and without each of its last segments.
 func above(uri string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		root := strings.IndexByte(uri, ':') + 1
@@ -199,21 +199,20 @@ type Table struct {
 	all map[key]*subscription
 }
 
-// NewTable returns one whose actors k runs as the given kind.
+// NewTable returns a table whose actors k runs as the given kind.
 func NewTable(k *kernel.Kernel, kind kernel.Kind) *Table {
 	return &Table{k: k, kind: kind, all: make(map[key]*subscription)}
 }
 
-// Follow tells the resource's subscription that u wants its updates, or does not any
-// more. Whoever changes what u wants calls it afterwards, and so does who ends u.
+// Follow has the resource's subscription ask whether u wants its updates. Every change of what
+// u wants must call it afterwards, and so must the end of u.
 func (s *Table) Follow(u Subscriber, uri string) {
 	of := key{u.Server(), uri}
 	s.send(of, wanting{s, of, u}, u.Wants(uri))
 }
 
-// send hands m to the actor of a resource, which is made when there is none and
-// create is set. One that is just ending takes nothing any more, and its successor
-// gets it.
+// send hands m to the actor of a resource. If there is none and create is set, it makes one. An
+// actor that is ending takes nothing any more: its successor gets m.
 func (s *Table) send(of key, m any, create bool) {
 	for {
 		s.mu.Lock()
@@ -239,8 +238,8 @@ func (s *Table) forget(a *subscription) {
 	s.mu.Unlock()
 }
 
-// Updated tells all who subscribed here to a resource of a server, or, with below, to one
-// that it lies below.
+// Updated sends an update to the subscribers here of a resource of a server or, with below,
+// also of the resources above it.
 func (s *Table) Updated(server, uri string, below bool) {
 	tell := func(subscribed string) {
 		of := key{server, subscribed}
@@ -254,7 +253,7 @@ func (s *Table) Updated(server, uri string, below bool) {
 	}
 }
 
-// Each calls f for every resource that somebody subscribes to, with its server.
+// Each calls f for every resource with a subscriber, and its server.
 func (s *Table) Each(f func(server, uri string)) {
 	s.mu.Lock()
 	all := slices.Collect(maps.Keys(s.all))

@@ -23,7 +23,7 @@ type Instruments struct {
 	tracer   trace.Tracer
 }
 
-// New returns instruments over the providers; a nil one is not used.
+// New returns instruments over the providers. A nil provider records nothing.
 func New(mp metric.MeterProvider, tp trace.TracerProvider) (*Instruments, error) {
 	i := &Instruments{}
 	if tp != nil {
@@ -48,8 +48,8 @@ func New(mp metric.MeterProvider, tp trace.TracerProvider) (*Instruments, error)
 	return i, nil
 }
 
-// Operations are what one server does. Make them with Instruments.Operations; they
-// live as long as the server.
+// Operations are the operations of one server. Make them with Instruments.Operations; they live
+// as long as the server.
 type Operations struct {
 	in     *Instruments
 	server string
@@ -60,13 +60,13 @@ type Operations struct {
 
 type opKey struct{ method, name string }
 
-// Operations returns those of a server, none so far.
+// Operations returns an empty table for a server.
 func (i *Instruments) Operations(server string) *Operations {
 	return &Operations{in: i, server: server, all: make(map[opKey]*Operation)}
 }
 
-// Operation is one method, of one tool or prompt where it has a name. Names that
-// a client made up must not become operations: each is kept for ever.
+// Operation is one method, of one tool or prompt if it has a name. Names that a client made up
+// must not become operations: each is kept forever.
 type Operation struct {
 	of    *Operations
 	in    *Instruments
@@ -108,14 +108,14 @@ func (s *Operations) Operation(method, name string) *Operation {
 	return o
 }
 
-// Of reports whether o is one of s.
+// Of reports whether o belongs to s.
 func (o *Operation) Of(s *Operations) bool { return o.of == s }
 
 // toolError is the code under which Failed counts a result with isError.
 const toolError = 1
 
-// End records one run; code 0 is success, 1 a tool's own error, and any other
-// the code of the error that was answered.
+// End records one run; code 0 is success, 1 a tool's own error, and any other the code of the
+// error response.
 func (o *Operation) End(ctx context.Context, start time.Time, code int) {
 	if o.in.duration == nil {
 		return
@@ -147,7 +147,7 @@ func (o *Operation) failure(code int) metric.MeasurementOption {
 	return opt
 }
 
-// Trace is the trace context that came with a request, "" where absent.
+// Trace is the trace context of a request; fields are "" if absent.
 type Trace struct{ Parent, State string }
 
 var propagator = propagation.TraceContext{}
@@ -166,8 +166,8 @@ func (c carrier) Get(key string) string {
 func (c carrier) Set(string, string) {}
 func (c carrier) Keys() []string     { return []string{"traceparent", "tracestate"} }
 
-// Start begins a span if there is a tracer. The returned function ends it; it is
-// nil when there is nothing to end.
+// Start begins a span if there is a tracer. The returned function ends the span; it is nil if
+// there is none.
 func (o *Operation) Start(ctx context.Context, t Trace, id, session, revision string) (context.Context, func(code int, message string)) {
 	if o.in.tracer == nil {
 		return ctx, nil
@@ -190,7 +190,7 @@ func (o *Operation) Start(ctx context.Context, t Trace, id, session, revision st
 	}
 }
 
-// Tracing reports whether spans are made at all.
+// Tracing reports whether the instruments make spans.
 func (i *Instruments) Tracing() bool { return i.tracer != nil }
 
 // Rejected counts an HTTP request refused before dispatch.
@@ -215,8 +215,7 @@ type Gauge struct {
 	Read            func(observe func(label string, v int64))
 }
 
-// Observe registers gauges with the provider. The returned function removes
-// them.
+// Observe registers gauges with the provider. remove removes them.
 func Observe(mp metric.MeterProvider, gauges []Gauge) (remove func() error, err error) {
 	if mp == nil {
 		return func() error { return nil }, nil
