@@ -399,7 +399,9 @@ func TestAnswerLastOutlivesTheConnection(t *testing.T) {
 // TestAnswerKeepsTheConnection has stateless calls one after another.
 func TestAnswerKeepsTheConnection(t *testing.T) {
 	t.Parallel()
+	returned := make(chan struct{}, 3)
 	s := serve(t, funcs{post: func(x *Exchange) {
+		defer func() { returned <- struct{}{} }()
 		stop := x.WhenGone(func() { t.Error("the client is said to be gone") })
 		if x.Context().Err() != nil {
 			t.Error("the context is done")
@@ -415,5 +417,8 @@ func TestAnswerKeepsTheConnection(t *testing.T) {
 		if body, err := io.ReadAll(resp.Body); string(body) != string(pong) || err != nil || resp.Close {
 			t.Errorf("got %s, %v, close %v", body, err, resp.Close)
 		}
+	}
+	for range 3 { // the end of the test closes the connection, which is not to come before the last handler has asked
+		<-returned
 	}
 }

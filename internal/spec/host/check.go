@@ -2,6 +2,7 @@ package host
 
 import (
 	"encoding/json"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -64,7 +65,8 @@ func InUse() int64 {
 
 // Leftovers is what a runtime still holds when everything has expired.
 type Leftovers struct {
-	Goroutines int
+	Goroutines int      // in the bubble
+	Stacks     []string // of these
 	Heap       uint64
 	Actors     map[string]int64
 	Stored     map[string]int64
@@ -75,11 +77,13 @@ type Leftovers struct {
 // go. The test must be in a bubble.
 func (h *Host) Leftovers(goroutines int) Leftovers {
 	synctest.Wait()
-	for i := 0; i < 10 && runtime.NumGoroutine() > goroutines; i++ {
+	stacks := bubbleStacks()
+	for i := 0; i < 10 && len(stacks) > goroutines; i++ {
 		time.Sleep(time.Second)
 		synctest.Wait()
+		stacks = bubbleStacks()
 	}
-	l := Leftovers{Goroutines: runtime.NumGoroutine(), Heap: Heap(), Actors: map[string]int64{}, Stored: map[string]int64{}, Held: h.held()}
+	l := Leftovers{Goroutines: len(stacks), Stacks: stacks, Heap: Heap(), Actors: map[string]int64{}, Stored: map[string]int64{}, Held: h.held()}
 	for _, kind := range []string{"node", "session", "request", "stream", "subscription"} {
 		l.Actors[kind] = h.Actors(kind)
 	}
@@ -87,6 +91,29 @@ func (h *Host) Leftovers(goroutines int) Leftovers {
 		l.Stored[stream] = h.Stored(stream)
 	}
 	return l
+}
+
+// bubble finds the bubble of virtual time in the first line of a goroutine's stack.
+var bubble = regexp.MustCompile(`^goroutine .*(synctest bubble \d+)`)
+
+// bubbleStacks are the stacks of the goroutines in the caller's bubble. Others of the process come and go by real time.
+func bubbleStacks() (stacks []string) {
+	own := bubble.FindSubmatch(stack(false))
+	for s := range strings.SplitSeq(string(stack(true)), "\n\n") {
+		if in := bubble.FindStringSubmatch(s); in != nil && own != nil && in[1] == string(own[1]) {
+			stacks = append(stacks, s)
+		}
+	}
+	return stacks
+}
+
+// stack is the stack of this goroutine, or of all.
+func stack(all bool) []byte {
+	for buf := make([]byte, 1<<20); ; buf = make([]byte, 2*len(buf)) {
+		if n := runtime.Stack(buf, all); n < len(buf) {
+			return buf[:n]
+		}
+	}
 }
 
 // TurnedAway reports whether a refuses a request of a session that may be sent again.

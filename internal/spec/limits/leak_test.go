@@ -2,6 +2,7 @@ package limits_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -155,7 +156,7 @@ func TestNothingIsLeft(t *testing.T) {
 		second := h.Leftovers(before.Goroutines)
 		for name, l := range map[string]host.Leftovers{"first": first, "second": second} {
 			if l.Goroutines > before.Goroutines {
-				t.Errorf("after the %s round: %d goroutines, before %d", name, l.Goroutines, before.Goroutines)
+				t.Errorf("after the %s round: %d goroutines, before %d:\n%s", name, l.Goroutines, before.Goroutines, strings.Join(l.Stacks, "\n\n"))
 			}
 			for kind, n := range l.Actors {
 				if want := map[string]int64{"node": 1}[kind]; n != want {
