@@ -167,8 +167,8 @@ type MethodHandler func(ctx context.Context, call *Call, method string, params j
 
 // MethodMiddleware wraps the handler of every request of a client, whatever transport it
 // came by: those of tools, prompts, resources and completion, logging/setLevel,
-// server/discover, ping in a session, methods of [AddMethod], and methods that nobody
-// knows. It is not asked about initialize (see ServerOptions.SessionBegan), about
+// server/discover, ping of a session that has begun, methods of [AddMethod], and methods
+// that nobody knows. It is not asked about initialize (see ServerOptions.SessionBegan), about
 // subscriptions/listen (see ServerOptions.Subscribe), and about notifications.
 //
 // It may refuse a request, answer it itself, and pass on other params, but neither

@@ -133,7 +133,7 @@ func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.chain = chain
+	s.chain, s.svc.AnswersPing = chain, chain != nil
 	s.hook()
 	if !srv.mount.set(s) {
 		return nil, fmt.Errorf("troupe: the server %q is mounted already", id)

@@ -215,7 +215,7 @@ func (s *sessionActor) boundRequest(in *Input, came answerer, reply replier, pri
 	n := s.node
 	fresh := s.view.Load().rec.Revision == ""
 	switch {
-	case string(m.Method) == mcp.MethodPing: // legal before initialize, and never waits
+	case string(m.Method) == mcp.MethodPing && (fresh || !s.svc.AnswersPing): // legal before initialize, and never waits
 		reply.Answer(200, codec.AppendResult(nil, m.ID, []byte("{}")))
 		return true
 	case string(m.Method) == mcp.MethodInitialize && fresh:

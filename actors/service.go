@@ -65,7 +65,11 @@ type Service struct {
 	// and not panic. If nil, the session learns of all resources that it has subscribed to,
 	// and of those below.
 	Hears func(p *Peer, uri string) bool
-	life  lifetime
+	// AnswersPing says that the handler answers ping in bound sessions, too, where it is a
+	// request like any other then. If not, the node answers it at once. Before initialize it
+	// always does.
+	AnswersPing bool
+	life        lifetime
 }
 
 // Ending is how a session ended.
