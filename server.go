@@ -65,7 +65,8 @@ type ServerOptions struct {
 	// client is; it holds that answer up, and ctx ends when the store has been waited
 	// for long enough. Requests without a session (2026-07-28) have none that begins.
 	SessionBegan func(ctx context.Context, p *Peer)
-	// SessionEnded is told on a goroutine of its own that a session has ended, and how.
+	// SessionEnded is told on a goroutine of its own that a session has ended, and how, not
+	// before SessionBegan has returned.
 	// It is told of a session once at most, and not of every one: a process that is
 	// killed tells nothing, and its sessions go on in the next one, without another
 	// SessionBegan; a session that expires while it is in no process's memory, which it

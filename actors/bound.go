@@ -266,8 +266,11 @@ func (s *sessionActor) boundInitialize(m *codec.Message) {
 	case err != nil: // the connection is gone
 	case settled:
 		s.bound.send(codec.AppendError(nil, id, faults.Initialized.Code, faults.Initialized.Text, nil))
-	default:
+	case s.beginning.start():
 		s.svc.began(ctx, s.peer)
+		if s.beginning.done() {
+			s.tellEnded(Disconnected)
+		}
 		s.bound.send(codec.AppendResult(nil, id, result))
 	}
 }

@@ -57,7 +57,8 @@ type Service struct {
 	ResultMeta []byte
 	// Began, if not nil, is called when initialize has begun a session, before the client
 	// has its response. Ended, if not nil, is called once on a goroutine of its own when a
-	// session that has begun is gone for good, as far as this node learns of it.
+	// session that has begun is gone for good, as far as this node learns of it, and not
+	// before Began has returned.
 	Began func(ctx context.Context, p *Peer)
 	Ended func(p *Peer, how Ending)
 	// Hears reports whether a session may learn of an update of a resource; it is asked for
@@ -87,6 +88,32 @@ func (svc *Service) began(ctx context.Context, p *Peer) {
 	if svc.Began != nil {
 		svc.Began(ctx, p)
 	}
+}
+
+// A beginning is how far the begin of a bound session has come. The client may leave at any
+// time: Ended is called after Began has returned, and only if Began was called. The zero
+// value is a session that has not begun.
+type beginning struct{ at atomic.Uint32 }
+
+const (
+	notBegun   uint32 = iota
+	begins            // Began runs
+	hasBegun          // Began has returned
+	endedFirst        // the session has ended before Began was called, which it is not any more
+	endedEarly        // the session has ended while Began runs
+)
+
+// start reports whether Began is to be called: the session has not ended before.
+func (b *beginning) start() bool { return b.at.CompareAndSwap(notBegun, begins) }
+
+// done says that Began has returned. It reports whether the session has ended meanwhile, so
+// that Ended is to be called.
+func (b *beginning) done() (ended bool) { return !b.at.CompareAndSwap(begins, hasBegun) }
+
+// end says that the session has ended. It reports whether Ended is to be called now; if not,
+// done reports it, or Began is not called.
+func (b *beginning) end() (now bool) {
+	return !b.at.CompareAndSwap(notBegun, endedFirst) && !b.at.CompareAndSwap(begins, endedEarly)
 }
 
 // NewService returns a service that may be served until Node.Unmount. Zero limits take

@@ -30,6 +30,7 @@ type sessionActor struct {
 	// bound is the connection of a bound session, nil for a session with a record in the store.
 	bound      *boundConn
 	inputEnded <-chan struct{} // closed when the client can answer no more questions; nil: never
+	beginning  beginning       // of a bound session
 
 	// view is the cached record; newer ones replace it, none is changed.
 	view atomic.Pointer[view]

@@ -382,18 +382,25 @@ func (n *Node) Delete(svc *Service, in *Input) {
 	in.Conn.Answer(200, nil)
 }
 
-// over calls Service.Ended if this is the first end of the session.
+// over calls Service.Ended if this is the first end of the session, and it has begun.
 func (s *sessionActor) over(first bool) {
-	rec := &s.view.Load().rec
-	if tell := s.svc.Ended; tell != nil && first && rec.Revision != "" {
-		how := Deleted
-		switch {
-		case s.bound != nil:
-			how = Disconnected
-		case rec.Expired(time.Now()):
-			how = Expired
+	switch rec := &s.view.Load().rec; {
+	case !first:
+	case s.bound != nil:
+		if s.beginning.end() {
+			s.tellEnded(Disconnected)
 		}
-		go tell(s.peer, how)
+	case rec.Expired(time.Now()):
+		s.tellEnded(Expired)
+	default:
+		s.tellEnded(Deleted)
+	}
+}
+
+// tellEnded calls Service.Ended, if there is one.
+func (s *sessionActor) tellEnded(how Ending) {
+	if s.svc.Ended != nil {
+		go s.svc.Ended(s.peer, how)
 	}
 }
 

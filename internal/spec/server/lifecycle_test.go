@@ -75,3 +75,31 @@ func TestSessionHooksOverACrash(t *testing.T) {
 		host.Equal(t, "DELETE there", n.take(), "deleted 2025-11-25 of testkit")
 	})
 }
+
+// TestSessionEndsWhileItBegins has the client of HTTP+SSE leave while SessionBegan runs: SessionEnded comes once it has
+// returned.
+func TestSessionEndsWhileItBegins(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		n, begins, goOn := new(noted), make(chan struct{}), make(chan struct{})
+		o := hooked(n)
+		o.SessionBegan = func(_ context.Context, p *troupe.Peer) {
+			close(begins)
+			<-goOn
+			n.note("began %s", p.Revision())
+		}
+		s := host.New(t, troupe.Options{}, o).SSE()
+		posted := make(chan struct{})
+		go func() {
+			defer close(posted)
+			s.Post(host.Initialize("0", `{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"testkit","version":"1"}}`), "Accept", "")
+		}()
+		<-begins
+		s.Stream.Close()
+		time.Sleep(time.Minute) // until a keep-alive finds that the client has left
+		host.Equal(t, "while SessionBegan runs", n.take(), "")
+		close(goOn)
+		<-posted
+		synctest.Wait()
+		host.Equal(t, "afterwards", n.take(), "began 2024-11-05\ndisconnected 2024-11-05 of testkit")
+	})
+}
