@@ -10,7 +10,7 @@
 //	subscription  resource URI that sessions here subscribe  who wants its updates
 //
 // Each kind of actor has an owner, a type that holds the actors and what they need of a
-// node: sessions, links (bound sessions), calls, statelessCalls, parked (calls whose
+// node: sessions, boundSessions, calls, statelessCalls, parked (calls whose
 // request will be sent again), streams, attachments, questions, listeners, subscriptions,
 // accounts and draining. Node composes the owners.
 //
