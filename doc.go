@@ -1,7 +1,7 @@
 // Package troupe is an actor-based runtime for servers of the Model Context
-// Protocol. One Runtime serves any number of Servers over one store: sessions
-// and event streams survive a crash of the process, and a client that comes back
-// finds its session, and each of its streams, where it left them.
+// Protocol. One Runtime serves any number of Servers from one store. Sessions
+// and event streams survive a crash of the process: a client that comes back
+// goes on with its session, and with each of its streams, where it left them.
 //
 //	srv := troupe.NewServer(mcp.Implementation{Name: "hello", Version: "1.0"}, nil)
 //	troupe.AddTool(srv, troupe.Tool{Name: "greet", Description: "Greets someone."},
@@ -15,48 +15,49 @@
 //
 // # Guarantees
 //
-// A request is accepted once its record is stored or a byte of its answer has
-// left. An accepted request is answered exactly once, or was cancelled by its
-// client, or ends with error -32010 when the process that ran it was lost and it
-// may not be run again by itself ([Never], the default for tools that declare
-// neither readOnlyHint nor idempotentHint). No event with an id reaches a client
-// before it is stored.
+// A request is accepted once the store has its record, or a byte of its response
+// has left. An accepted request gets exactly one response, unless its client cancels
+// it. If the process that runs the call is lost, a call that may run again ([Safe])
+// does so. Any other call ends with error -32010: that is [Never], the default for
+// tools that declare neither readOnlyHint nor idempotentHint. The store has every
+// event with an id before a client gets it.
 //
 // # Revisions
 //
-// Every server serves clients of all [Revisions], at once: those that begin a session
-// with initialize, and since 2026-07-28 those whose requests each stand for themselves.
-// A handler is written once. What it asks of the client ([Call.Ask]) goes out as a
-// request of the server in a session, and as an answer that asks for input since then;
-// what a revision does not have is converted, left out or refused (Needs of [Tool]).
+// Every server serves clients of all [Revisions] at once: clients that begin a session
+// with initialize, and stateless clients (2026-07-28), whose requests belong to no session.
+// A handler is written once for all of them. In a session, a question to the client
+// ([Call.Ask]) is a request of the server; a stateless client gets it in an input_required
+// result. The Runtime converts, leaves out or refuses (Needs of [Tool]) what the client's
+// revision lacks.
 //
 // # Around handlers
 //
-// [Options.Authenticate] says who calls, [ServerOptions.Visible] what that caller has,
-// and a [MethodMiddleware] sees each request and what comes of it. A handler has the
-// principal, the header and the context of its request, and what the session keeps
-// ([Call.Principal], [Call.Header], [Call.Session]). ServerOptions has hooks for when
-// sessions begin and end, and [AddMethod] serves a method of a program's own.
+// [Options.Authenticate] says who calls, [ServerOptions.Visible] says which items that
+// caller sees, and a [MethodMiddleware] sees each request and its result. A handler gets
+// the principal, the header and the context of its request, and the values of its session
+// ([Call.Principal], [Call.Header], [Call.Session]). ServerOptions has hooks for the
+// beginning and the end of sessions. [AddMethod] adds a method of your own.
 //
-// Registering panics for what is a mistake in the program. For what is only known when it
-// runs there are forms that return errors: [TryNewServer], [TryAddTool] and the like, and
-// [Runtime.TryMount].
+// Functions that register something panic, as a mistake there is one in the program. For
+// tools, servers and paths that the program learns only when it runs, use the forms that
+// return errors: [TryNewServer], [TryAddTool] and the like, and [Runtime.TryMount].
 //
 // # Concurrency
 //
 // All methods of Runtime and Server may be called from any goroutine. A handler
-// runs on the goroutine that read its request, and several run at once, also of
-// one session. A handler's context ends when the client cancels, when the call
+// runs on the goroutine that read its request. Several handlers run at once, even
+// in one session. A handler's context ends when the client cancels, when the call
 // has run too long, when the session is deleted, and when the node stops;
 // context.Cause tells which. It does not end when the connection breaks: the
-// call runs on, and its answer waits for the client's return.
+// call runs on, and its response waits for the client's return.
 //
 // # Files
 //
-// From the top; most of what a file uses lies in its own line or below:
+// From the top; a file mostly uses files of its own line or of a line below:
 //
 //	serve drain mount  serving, and how it ends
-//	dispatch form ask complete log method  what comes in, and what a handler can do
+//	dispatch form ask complete log method  the requests that come in, and what a handler can do
 //	prompt session catalogue stateless resource server result tool  a server, and what it offers
-//	runtime needs service options visible principal call  what all of these need
+//	runtime needs service options visible principal call  the base of all others
 package troupe

@@ -16,58 +16,60 @@ import (
 )
 
 // Options are the settings of a Runtime. The zero value keeps everything in memory and
-// lets everybody in without a name. What most programs set stands here, and the rest in
-// groups by subject: [StoreOptions], [HTTPOptions], [Limits], [SharedLimits], [Telemetry].
+// lets everybody in as an anonymous principal. The settings that most programs need are
+// here, the others in groups by subject: [StoreOptions], [HTTPOptions], [Limits],
+// [SharedLimits], [Telemetry].
 //
 // One rule holds for every number, size and time, here and in [ServerOptions]: 0 is the
-// default, and a negative value is none, which means no limit, no delay or never. What has
-// to be bounded has no such value: New fails, and names every option that is out of bounds.
+// default, and a negative value means no limit, no delay or never. An option that must be
+// bounded takes no negative value: New fails, and names every option that is out of bounds.
 // docs/limits.md has all bounds.
 //
-// New copies what it keeps: a program may change its slices afterwards.
+// New copies the slices that it keeps: a program may change its own afterwards.
 type Options struct {
-	// Dir is the data directory: what is acknowledged there survives a crash of
+	// Dir is the data directory: every write acknowledged there survives a crash of
 	// the process. Empty keeps everything in memory.
 	Dir string
-	// Listen is where Serve listens. Empty means 127.0.0.1:8080.
+	// Listen is the address where Serve listens. Empty means 127.0.0.1:8080.
 	Listen string
 	// AllowAnonymous lets Serve listen beyond the loopback interface without
 	// Authenticate.
 	AllowAnonymous bool
-	// Authenticate returns who makes a request. nil lets everybody in as the zero
-	// Principal. An error is answered with 401, or as an [*AuthError] says, and the
-	// client does not learn its text. Handlers get the Principal from [Call.Principal],
-	// and the values of the request's context from their own.
+	// Authenticate returns the principal that makes a request. nil lets everybody in as
+	// the zero Principal. The response to an error is a 401, or as an [*AuthError] says;
+	// the client does not learn the error's text. Handlers get the Principal from
+	// [Call.Principal], and the values of the request's context from their own context.
+	// Several run at once.
 	Authenticate func(*http.Request) (Principal, error)
-	// Middleware wraps every handler of the Runtime. It sees requests as those of
-	// their clients: see HTTPOptions.TrustedProxies. What it puts into the context of a
-	// request reaches the handlers of its calls. nil is none.
+	// Middleware wraps every handler of the Runtime. It sees each request with its
+	// client's address: see HTTPOptions.TrustedProxies. The values that it puts into the
+	// context of a request reach the handlers of its calls. nil means none.
 	Middleware func(http.Handler) http.Handler
-	// MethodMiddleware wraps the handlers of the requests of every server, outside of that
-	// of ServerOptions. The first one is outermost: it sees a request first and its
-	// result last.
+	// MethodMiddleware wraps the handlers of the requests of every server, around the
+	// MethodMiddleware of ServerOptions. The first one is outermost: it sees a request
+	// first and its result last.
 	MethodMiddleware []MethodMiddleware
-	// Redact sees every log message before it is encoded for a client, to keep secrets
-	// and what would help an attacker from it. It may change the message, and returns
-	// false to drop it. Several run at once. nil lets all through.
+	// Redact sees every log message before it is encoded for a client, to remove secrets
+	// and details that would help an attacker. It may change the message, and returns
+	// false to drop it. Several run at once. nil lets all messages through.
 	Redact func(*LogMessage) bool
-	// DrainDelay is how long Serve and Drain go on serving once they are to end, no longer
-	// ready, so that load balancers notice. 0 means 3 seconds, negative none. The delay
-	// ends early if no connection is open and no request for /readyz or /healthz has ever
-	// come, nor a call of Ready: then there is no load balancer to notice.
+	// DrainDelay is how long a drain still serves after Ready and /readyz have begun to
+	// fail, so that load balancers notice. 0 means 3 seconds, negative none. The delay
+	// ends early if no connection is open, /readyz and /healthz had no request, and Ready
+	// was not called: then there is no load balancer to notice.
 	DrainDelay time.Duration
-	// DrainWait is how long Serve and Drain wait after that for calls that only this
-	// process can end. In the second half of it new calls of tools that may not run again
-	// are refused with 503. 0 means 30 seconds.
+	// DrainWait is how long a drain then waits for calls that only this process can end.
+	// In the second half of it, new calls of tools that may not run again are refused
+	// with 503. 0 means 30 seconds.
 	DrainWait time.Duration
-	// Log gets what is worth an operator's attention. nil discards it.
+	// Log gets the records that an operator should see. nil discards them.
 	Log *slog.Logger
 
-	// Store says what is kept, and for how long.
+	// Store says what the store keeps, and for how long.
 	Store StoreOptions
 	// HTTP is for requests over HTTP, and for Serve.
 	HTTP HTTPOptions
-	// Limits are those of every server that sets none of its own; see ServerOptions.Limits.
+	// Limits are the limits of every server that sets none; see ServerOptions.Limits.
 	Limits Limits
 	// Shared are the limits of all servers together.
 	Shared SharedLimits
@@ -78,19 +80,19 @@ type Options struct {
 // StoreOptions say what the store of a Runtime keeps, and for how long. The rule of
 // [Options] for 0 and negative values holds.
 type StoreOptions struct {
-	// Node names this node among those on one store: [a-z0-9-]. Empty keeps the
+	// Node names this node among the nodes on one store: [a-z0-9-]. Empty keeps the
 	// name that the data directory has.
 	Node string
 	// MaxStore bounds the store in bytes. 0 means 8 GiB, in memory 1 GiB. When nine
 	// tenths of it are in use, new sessions and streams are refused with 503.
 	MaxStore int64
-	// Sync is how often the store is flushed to the disk, which is what a power
-	// cut may cost; a crash of the process costs nothing. 0 means 1 second;
-	// negative means that nothing is acknowledged before it is on the disk, with
-	// one flush for all that wait.
+	// Sync is the time between two flushes of the store to the disk. A power cut
+	// may lose the writes of that time; a crash of the process loses none. 0 means
+	// 1 second. Negative means that the store acknowledges a write only when it is on
+	// the disk, with one flush for all writes that wait.
 	Sync time.Duration
-	// Lease is for how long a silent node counts as alive. 0 means 5 seconds, a second is
-	// the least.
+	// Lease is how long a silent node counts as alive. 0 means 5 seconds, the least is
+	// 1 second.
 	Lease time.Duration
 	// SessionIdle is how long an unused session is kept. 0 means 72 hours.
 	SessionIdle time.Duration
@@ -100,7 +102,7 @@ type StoreOptions struct {
 	ReplayAge time.Duration
 	// ReplayEvents is how many appends to a stream can be replayed, ReplayBytes how
 	// many bytes. An append holds one event, or several that came at once. 0 means
-	// 1,000, which is the most there can be, and 4 MiB.
+	// 1,000, which is also the most, and 4 MiB.
 	ReplayEvents int
 	ReplayBytes  int64
 }
@@ -108,7 +110,7 @@ type StoreOptions struct {
 // HTTPOptions are for requests over HTTP, and for [Runtime.Serve]. The rule of [Options]
 // for 0 and negative values holds.
 type HTTPOptions struct {
-	// TLSCert and TLSKey are files for Serve; both empty means no TLS.
+	// TLSCert and TLSKey are the paths of PEM files for Serve; both empty means no TLS.
 	TLSCert, TLSKey string
 	// AllowOrigins are the origins that browsers may call from, beside the
 	// server's own.
@@ -116,38 +118,38 @@ type HTTPOptions struct {
 	// AllowHosts are the host names that the server answers to. Empty means any,
 	// but only loopback names on a loopback listener.
 	AllowHosts []string
-	// TrustedProxies are the addresses of proxies that say who a client is. A request
-	// that one of them delivers has the client's address in http.Request.RemoteAddr,
-	// for Authenticate, Middleware, limits and logs, as Forwarded (RFC 7239) or
-	// X-Forwarded-For has it: the first from the right that is no trusted proxy. If that
-	// cannot be read, or differs between the two, the request counts as the proxy's own.
-	// A proxy has to set one of the two itself, as it would otherwise pass on what its
-	// clients say. Empty means that neither is read.
+	// TrustedProxies are the addresses of proxies whose word about the client's address
+	// counts. Authenticate, Middleware, limits and logs then see that address in
+	// http.Request.RemoteAddr. It comes from Forwarded (RFC 7239) or X-Forwarded-For: the
+	// first address from the right that is not a trusted proxy. If the address cannot be
+	// read, or the two headers differ, the request counts as the proxy's own. A proxy
+	// must set one of the headers itself, as it would otherwise pass on its clients'
+	// claims. Empty means that neither header is read.
 	TrustedProxies []netip.Prefix
 	// NoSSE leaves out the endpoints of HTTP+SSE, the transport of 2024-11-05.
 	NoSSE bool
-	// StoredHeaders names headers of requests that are stored with a call that may run
-	// again, so that [Call.Header] has them there, too. Together they may have 8 KiB in
-	// a request; those that are too much are left out. nil stores none. New refuses
-	// those that hold secrets: Authorization, Proxy-Authorization, Cookie, Set-Cookie
-	// and Mcp-Session-Id are never stored.
+	// StoredHeaders names the headers that are stored with a call that may run again, so
+	// that [Call.Header] has them in another process, too. A request may have 8 KiB of
+	// them; headers beyond that are left out. nil stores none. New refuses the names of
+	// headers with secrets: Authorization, Proxy-Authorization, Cookie, Set-Cookie and
+	// Mcp-Session-Id are never stored.
 	StoredHeaders []string
 	// MaxHeader is the largest header of a request in bytes, where Serve listens. 0
 	// means 32 KiB. A larger one is answered with 431.
 	MaxHeader int
 }
 
-// Telemetry says where the metrics and spans of a Runtime go. nil fields make none.
+// Telemetry says where the metrics and spans of a Runtime go. A nil field means none.
 type Telemetry struct {
 	// MeterProvider gets metrics, TracerProvider spans.
 	MeterProvider  metric.MeterProvider
 	TracerProvider trace.TracerProvider
-	// Metrics is what Serve answers /metrics with. nil answers 404.
+	// Metrics serves /metrics for Serve. nil means 404.
 	Metrics http.Handler
 }
 
-// settle sets what is 0 to its default, copies the slices, and reports every option that
-// is out of bounds. MaxStore has a default that depends on where the store is.
+// settle sets each option that is 0 to its default, copies the slices, and reports every
+// option that is out of bounds. The default of MaxStore depends on where the store is.
 func (o *Options) settle() error {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -166,9 +168,10 @@ func (o *Options) settle() error {
 	)
 }
 
-// Limits are those of one server: Options.Limits of each that sets none of its own, and
-// ServerOptions.Limits of that server. 0 is the default, which in ServerOptions is what
-// Options have; a negative number or rate is no limit. Sizes and times have to be bounded.
+// Limits are the limits of one server. ServerOptions.Limits sets them for that server, and
+// Options.Limits for the servers that do not. 0 is the default, which in ServerOptions is
+// the value of Options; a negative number or rate is no limit. Sizes and times must be
+// bounded.
 type Limits struct {
 	// MaxBody is the largest body of a request in bytes. 0 means 4 MiB. A larger one
 	// is answered with 413.
@@ -177,7 +180,7 @@ type Limits struct {
 	MaxDepth int
 	// MaxBatch is how many messages a batch may hold. 0 means 100.
 	MaxBatch int
-	// MaxURI is how long the URI of a resource may be in bytes that a client reads or
+	// MaxURI is the longest URI, in bytes, of a resource that a client reads or
 	// subscribes to. 0 means 8 KiB. A longer one is answered with error -32602.
 	MaxURI int
 	// BodyTimeout is how long the body of a request may take to arrive. 0 means 30
@@ -187,62 +190,60 @@ type Limits struct {
 	// means 30 seconds. Then the connection is cut; an event stream can be resumed.
 	WriteTimeout time.Duration
 	// MaxQueued is how many bytes of an event stream may wait for its connection,
-	// and as many for the log. 0 means 1 MiB. A connection whose client reads more
-	// slowly is cut, and resumes; a handler that is faster than the log waits.
+	// and as many for the log. 0 means 1 MiB. When a client reads more slowly, its
+	// connection is cut, and it resumes; a handler that is faster than the log waits.
 	MaxQueued int
 
 	// Grace is how long a call may take and still be answered as plain JSON. 0
 	// means 250 ms.
 	Grace time.Duration
-	// StatelessGrace is the same for requests that stand for themselves (2026-07-28),
-	// where the status of the response waits for the handler's verdict. 0 means 10
-	// seconds.
+	// StatelessGrace is the grace of stateless requests (2026-07-28), where the status
+	// of the response depends on the handler's result. 0 means 10 seconds.
 	StatelessGrace time.Duration
 	// MaxCall is how long a call may run. 0 means 1 hour.
 	MaxCall time.Duration
 	// MaxAsk is how long a question may wait for the client's answer. 0 means 10
 	// minutes.
 	MaxAsk time.Duration
-	// Retry is how long clients of 2025-11-25 are told to wait before they come back
-	// to the stream of a call whose connection broke, and half of how long before they
-	// come back to the standalone stream. The official SDK for TypeScript tries twice
-	// and then gives up, so that it outlasts a restart that takes a little less than
-	// twice Retry; docs/decisions.md, 10, has figures. 0 means 4 seconds, a millisecond is the
-	// least. A client that is told to come back at once, see [Call.Disconnect],
-	// waits a second at most.
+	// Retry is how long a client of 2025-11-25 must wait before it comes back to the
+	// stream of a call whose connection broke. Before it comes back to the standalone
+	// stream it waits twice that. The official SDK for TypeScript tries twice and then
+	// gives up, so it outlasts a restart of a little less than twice Retry;
+	// docs/decisions.md, 10, has figures. 0 means 4 seconds, the least is 1 millisecond.
+	// After [Call.Disconnect] a client waits 1 second at most.
 	Retry time.Duration
-	// PingEvery is how often clients are pinged that listen to a standalone stream, or
-	// whose session lives on one connection (HTTP+SSE, stdio). 0 means never, and a
-	// second is the least. A connection on which two pings in a row have not
-	// been answered is closed, and what lives on it ends.
+	// PingEvery is the time between two pings to a client that listens to a standalone
+	// stream, or whose session is bound to one connection (HTTP+SSE, stdio). 0 means
+	// never, the least is 1 second. After two pings in a row without an answer the
+	// connection is closed, and a session that is bound to it ends.
 	PingEvery time.Duration
 
 	// CallRate bounds the calls of a session per second: tools/call,
 	// completion/complete, and methods that the specification does not have. CallBurst
-	// bounds those that may come at once after a silence. 0 means 100, and twice the
+	// bounds the calls that may come at once after a silence. 0 means 100, and twice the
 	// rate; a server with a CallRate and no CallBurst has the CallBurst of Options, if
-	// that is set. What exceeds it is refused, with the time to come back.
+	// that is set. Calls beyond it are refused, with the time to come back.
 	CallRate  float64
 	CallBurst int
 	// LogRate bounds the log messages to a client per second, of all calls of a
 	// session together; twice as many may come at once after a silence. 0 means 500.
-	// What exceeds it is dropped, and the client is told how many messages that were.
+	// Messages beyond it are dropped, and the client gets their number.
 	LogRate float64
 	// CallsPerSession bounds the requests of a session in flight. 0 means 256. Beyond it
-	// the answer is an error with the time to come back.
+	// the response is an error with the time to come back.
 	CallsPerSession int
 	// StreamsPerSession bounds the event streams of a session with a connection. 0 means
 	// 64. Beyond it a GET is refused with 429; calls are still answered.
 	StreamsPerSession int
 	// SubscriptionsPerSession bounds the resources that a session subscribes to. 0
-	// means 1,000. Beyond it the answer is error -32600.
+	// means 1,000. Beyond it the response is error -32600.
 	SubscriptionsPerSession int
 	// PendingPerSession bounds the questions of a session that wait for its client. 0
 	// means 64. Beyond it they fail with ErrTooManyPending.
 	PendingPerSession int
 }
 
-// settle sets what is 0 to its default, and reports every limit that is out of bounds.
+// settle sets each limit that is 0 to its default, and reports every limit that is out of bounds.
 func (l *Limits) settle() error {
 	return errors.Join(
 		limits.MaxBody.Settle(&l.MaxBody), limits.MaxDepth.Settle(&l.MaxDepth), limits.MaxBatch.Settle(&l.MaxBatch),
@@ -256,7 +257,7 @@ func (l *Limits) settle() error {
 	)
 }
 
-// over returns the limits of a server with limits l of its own, where o has what is 0.
+// over returns l with each limit that is 0 taken from o.
 func (l Limits) over(o Limits) Limits {
 	return Limits{
 		MaxBody: cmp.Or(l.MaxBody, o.MaxBody), MaxDepth: cmp.Or(l.MaxDepth, o.MaxDepth), MaxBatch: cmp.Or(l.MaxBatch, o.MaxBatch),
@@ -272,16 +273,16 @@ func (l Limits) over(o Limits) Limits {
 	}
 }
 
-// SharedLimits are those of all servers of a Runtime together. 0 is the default, a negative
-// number no limit.
+// SharedLimits are the limits of all servers of a Runtime together. 0 is the default, a
+// negative number no limit.
 //
-// A principal is who Authenticate says, or, without a name, what http.Request.RemoteAddr
-// says: an IPv4 address, or an IPv6 network of 64 bits. Behind a proxy all clients without a
-// name share its address, unless HTTPOptions.TrustedProxies has it, or Middleware sets
-// RemoteAddr. The limits of a principal are per node.
+// Authenticate says which principal makes a request. Anonymous clients count by
+// http.Request.RemoteAddr: each IPv4 address, or IPv6 network of 64 bits, is one principal.
+// Behind a proxy all anonymous clients share its address, unless HTTPOptions.TrustedProxies
+// has it, or Middleware sets RemoteAddr. The limits of a principal are per node.
 type SharedLimits struct {
 	// CallsPerNode and CallsPerPrincipal bound the requests in flight. 0 means 10,000 and
-	// 1,024. Beyond them the answer is an error with the time to come back. Once
+	// 1,024. Beyond them the response is an error with the time to come back. Once
 	// three quarters of CallsPerNode are in flight, a principal that has more than
 	// an equal share of it gets such an error, too.
 	CallsPerNode, CallsPerPrincipal int
@@ -291,7 +292,7 @@ type SharedLimits struct {
 	PrincipalBurst int
 	// SessionsPerPrincipal bounds the sessions that a principal may begin within
 	// StoreOptions.SessionIdle; one that it deletes does not count. 0 means 100,000.
-	// Beyond it the answer is 429.
+	// Beyond it the response is 429.
 	SessionsPerPrincipal int
 	// StreamsPerPrincipal bounds the event streams with a connection. 0 means 1,024.
 	// Beyond it a GET is refused with 429; calls are still answered.
@@ -301,7 +302,7 @@ type SharedLimits struct {
 	PendingPerPrincipal int
 }
 
-// settle sets what is 0 to its default, and reports every limit that is out of bounds.
+// settle sets each limit that is 0 to its default, and reports every limit that is out of bounds.
 func (l *SharedLimits) settle() error {
 	return errors.Join(
 		limits.CallsPerNode.Settle(&l.CallsPerNode), limits.CallsPerPrincipal.Settle(&l.CallsPerPrincipal),
