@@ -28,7 +28,7 @@ var acting = []mutation{
 	},
 	{
 		"what came before the fence is not read", merge, "actors/takeover.go",
-		"// The old writer may have got appends in before the record changed.\n\tif err := d.readOn(ctx, key, log); err != nil || log.last {", "if log.last {", "", "",
+		"// The old writer may have stored appends before the record changed.\n\tif err := d.readOn(ctx, key, log); err != nil || log.last {", "if log.last {", "", "",
 	},
 	{
 		"a stream is taken over without the lease", guard, "actors/takeover.go",

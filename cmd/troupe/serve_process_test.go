@@ -268,7 +268,7 @@ func TestSecondSignalProcess(t *testing.T) {
 	p := start(t, "--memory", "--drain-delay", "1h")
 	p.request(t, "GET", "/healthz", "", "") // without a witness the drain would not wait
 	p.signal(t, syscall.SIGINT)
-	p.await(t, "a second signal ends it at once")
+	p.await(t, "a second signal ends the process at once")
 	if status, _, _ := p.request(t, "GET", "/healthz", "", ""); status != http.StatusOK {
 		t.Errorf("health is %d while it drains, want 200", status)
 	}
