@@ -16,13 +16,13 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// ServerOptions are the settings of a server. The zero value is good.
+// ServerOptions are the settings of a server. The zero value is ready to use.
 type ServerOptions struct {
 	// ID names the server in the store: [a-z0-9-], 1 to 32 characters, the same
 	// on every node. Sessions belong to it. Two servers of one Runtime must differ.
 	// Empty makes an id of the path of Mount: "main" for /mcp and on stdio, "weather" for
-	// /weather and /weather/mcp, and a name with a hash for longer paths. A server whose
-	// path may change and that is to keep its sessions needs an ID.
+	// /weather and /weather/mcp, and a name with a hash for longer paths. Set an ID if
+	// the server must keep its sessions when its path changes.
 	ID string
 	// Instructions tell a model how to use the server.
 	Instructions string
@@ -30,36 +30,38 @@ type ServerOptions struct {
 	PageSize int
 	// Complete answers completion/complete; nil declares no completions.
 	Complete func(ctx context.Context, call *Call, p mcp.CompleteParams) (mcp.Completion, error)
-	// Subscribe is asked before a client subscribes to a resource; an error
-	// refuses it. nil allows every URI.
+	// Subscribe runs before a client subscribes to a resource; an error refuses the
+	// subscription. nil allows every URI.
 	Subscribe func(ctx context.Context, call *Call, uri string) error
-	// SubResources has an update of a resource told also to those who subscribed to
-	// one that it lies below, under its own URI: that of file:///a/b to those of
-	// file:///a and file:///a/. Clients must expect that, but not all
-	// do.
+	// SubResources sends the update of a resource also to subscribers of the resources
+	// that it lies below, under its own URI: an update of file:///a/b also goes to
+	// subscribers of file:///a and file:///a/. Clients must expect that, but not all do.
 	SubResources bool
-	// Limits are the server's own; its zero fields stand for the Runtime's.
+	// Limits are the server's own limits. A zero field takes the Runtime's.
 	Limits Limits
-	// ListCache is how long clients since 2026-07-28 may keep the lists and what
-	// server/discover says, ReadCache that for the contents of resources, unless their
-	// handler says otherwise with Call.SetCache.
+	// ListCache is how long clients since 2026-07-28 may keep the lists and the result of
+	// server/discover. ReadCache is how long they may keep the contents of resources; a
+	// handler can set another time with Call.SetCache.
 	ListCache, ReadCache Cache
-	// RootsChanged is told that a client's roots have changed. It must not block.
+	// RootsChanged runs when a client's roots have changed. It must not block.
 	RootsChanged func(p *Peer)
-	// Visible reports whether a caller may see an item of the server. What a caller may
-	// not see is unknown to it: it is in no list and on no page, calling, reading,
-	// completing or subscribing to it fails as for one that is not there, and its coming
-	// and going is not announced. A resource that is hidden is not read through a
-	// template that matches its URI, either. Resources that are in no list, nor matched by a
-	// template, cannot be subscribed to then. It is asked again for each update of a
-	// resource that goes out to a subscriber.
+	// Visible reports whether a caller may see an item of the server. For a caller who
+	// may not, the item does not exist. It is in no list; to call, read, complete or
+	// subscribe to it fails as for an unknown item; and its changes are not announced. A
+	// template that matches a hidden resource's URI does not read that resource. With
+	// Visible set, clients can only subscribe to resources that are registered or that a
+	// template matches. Visible runs again for each update of a resource that goes out to
+	// a subscriber.
 	//
-	// p is of the request at hand. Of announcements and updates outside of requests it is
-	// who made the session's newest one on this node, and has no Token. It is the zero
-	// Principal over stdio, and in a session that another process began until it has had a
-	// request here. Visible must be quick, and several run at once; an item for which it
-	// panics is hidden, and the panic is counted, and logged once a minute. See [Server.FilterChanged] for
-	// when it begins to answer otherwise. nil shows everything to everybody.
+	// p is the principal of the request. For announcements and updates outside of requests
+	// it is the principal of the session's newest request on this node, without its Token.
+	// It is the zero Principal over stdio, and in a session that another process began
+	// until this node gets a request of that session.
+	//
+	// Visible must be quick, and several run at once. An item for which it panics is
+	// hidden; the panic is counted, and logged at most once a minute. Call
+	// [Server.FilterChanged] when the results of Visible change. nil shows everything to
+	// everybody.
 	Visible func(p Principal, item Item) bool
 	// SessionBegan is told of a session that initialize has just begun, before the
 	// client is; it holds that answer up, and ctx ends when the store has been waited
@@ -74,12 +76,12 @@ type ServerOptions struct {
 	// needs a time of its own to expire. Runtime.Close does not wait for it. p still
 	// knows what the session was.
 	SessionEnded func(p *Peer, how SessionEnd)
-	// MethodMiddleware wraps the handlers of requests, inside of that of Options. The
-	// first one is outermost: it sees a request first and its result last.
+	// MethodMiddleware wraps the handlers of requests, inside the MethodMiddleware of
+	// Options. The first one is outermost: it sees a request first and its result last.
 	MethodMiddleware []MethodMiddleware
 	// Experimental are capabilities that the specification does not have, by their
-	// names; Extensions are those of its extensions, by their identifiers. Each value
-	// is a JSON object; nil stands for an empty one.
+	// names. Extensions are the capabilities of its extensions, by their identifiers.
+	// Each value is a JSON object; nil stands for an empty one.
 	Experimental, Extensions map[string]mcp.Object
 }
 
@@ -101,16 +103,16 @@ type Server struct {
 
 var serverID = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
-// NewServer returns a server. It panics when opts.ID is not valid, or what the server
-// declares cannot be encoded. A nil opts stands for the zero value.
+// NewServer returns a server. It panics when opts.ID is not valid, or when the server's
+// capabilities cannot be encoded. A nil opts stands for the zero value.
 func NewServer(impl mcp.Implementation, opts *ServerOptions) *Server {
 	s, err := TryNewServer(impl, opts)
 	must(err)
 	return s
 }
 
-// TryNewServer is NewServer for servers that are not known when the program is written:
-// what is wrong with one is an error.
+// TryNewServer is NewServer for a server that the program learns when it runs: where
+// NewServer panics, it returns an error.
 func TryNewServer(impl mcp.Implementation, opts *ServerOptions) (*Server, error) {
 	s := &Server{impl: impl, head: newResultHead(impl)}
 	if opts != nil {
@@ -145,7 +147,7 @@ func TryNewServer(impl mcp.Implementation, opts *ServerOptions) (*Server, error)
 	return s, nil
 }
 
-// capabilities are what the server declares.
+// capabilities returns the capabilities that the server declares.
 func (s *Server) capabilities() mcp.ServerCapabilities {
 	var c mcp.ServerCapabilities
 	c.Logging = mcp.Declared()
@@ -162,9 +164,8 @@ func (s *Server) capabilities() mcp.ServerCapabilities {
 // changeDelay gathers changes of a catalogue into one notification.
 const changeDelay = 50 * time.Millisecond
 
-// checkName refuses a name of a tool or a prompt under which some client could not ask
-// for it: a client since 2026-07-28 repeats it in the header Mcp-Name, in base64 where it
-// is not plain.
+// checkName refuses a name of a tool or a prompt that some client could not send: a
+// stateless client repeats the name in the header Mcp-Name, in base64 where it is not plain.
 func checkName(kind, name string) error {
 	most := limits.Name.Value()
 	switch {
@@ -183,12 +184,12 @@ type SessionEnd uint8
 
 // The ways in which a session ends.
 const (
-	// SessionDeleted is by the client's DELETE.
+	// SessionDeleted: the client sent a DELETE.
 	SessionDeleted SessionEnd = iota
-	// SessionExpired is by SessionIdle or SessionMax.
+	// SessionExpired: SessionIdle or SessionMax was over.
 	SessionExpired
-	// SessionDisconnected is by the end of the connection that the session lives on
-	// (HTTP+SSE, stdio).
+	// SessionDisconnected: the connection that the session is bound to ended (HTTP+SSE,
+	// stdio).
 	SessionDisconnected
 )
 

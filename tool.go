@@ -17,8 +17,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// Rerun says whether a call may be run again when the process that ran it was
-// lost before it had answered.
+// Rerun says whether a call may run again when the process that ran it was lost
+// before it had answered.
 type Rerun uint8
 
 const (
@@ -28,19 +28,19 @@ const (
 	// Never answers such a call with error -32010: whether it took effect is
 	// unknown.
 	Never
-	// Safe runs it again from the start. Questions that the client has answered
-	// return their answers, and nothing that was sent is sent again.
+	// Safe runs the call again from the start. Questions that the client has answered
+	// return their answers, and no message that was sent is sent again.
 	Safe
 )
 
-// Tool describes a tool. Name and Description should be set; the schemas are
-// inferred from the handler's types where they are nil, and are passed on byte
-// for byte where they are not; they must not be changed afterwards. They are of the
-// dialect that $schema names, draft 4, 6, 7, 2019-09 or 2020-12, which is the default;
-// docs/limits.md has their bounds. Properties of the input schema may have
-// x-mcp-header: clients since 2026-07-28 repeat the argument in a header of that name,
-// and a call whose headers say something else is refused. Anybody on the way can read
-// it.
+// Tool describes a tool. Name and Description should be set.
+//
+// A nil schema is inferred from the handler's types; any other is passed on byte for byte.
+// Its dialect is the one that $schema names: draft 4, 6, 7, 2019-09 or, by default,
+// 2020-12. docs/limits.md has the bounds of schemas. A property of the input schema may
+// have x-mcp-header: clients since 2026-07-28 repeat the argument in a header of that name,
+// which proxies on the way can read. A call whose header differs from its argument is
+// refused.
 type Tool struct {
 	Name         string
 	Title        string
@@ -50,7 +50,7 @@ type Tool struct {
 	Annotations  *mcp.ToolAnnotations
 	Icons        []mcp.Icon
 	Meta         mcp.Meta
-	// Needs is what the handler may ask of the client, such as
+	// Needs are the client's capabilities that the handler's questions need, such as
 	// mcp.CapClientElicitationForm | mcp.CapClientRoots: the modes of elicitation,
 	// sampling, sampling with tools, and roots. A client that lacks one of them is
 	// refused before the handler runs.
@@ -58,7 +58,7 @@ type Tool struct {
 	Rerun Rerun
 }
 
-// errNoHandler refuses what is registered without a handler.
+// errNoHandler refuses to register an item without a handler.
 var errNoHandler = errors.New("its handler is nil")
 
 // tool is a registered tool.
@@ -68,7 +68,7 @@ type tool struct {
 	headers toolschema.Headers
 	output  *toolschema.Schema
 	safe    bool
-	op      atomic.Pointer[telemetry.Operation] // what its calls are counted as
+	op      atomic.Pointer[telemetry.Operation] // counts its calls
 	// run appends the result to dst.
 	run func(ctx context.Context, c *Call, args []byte, dst []byte) ([]byte, error)
 }
@@ -89,23 +89,27 @@ func (t *tool) wire() mcp.Tool {
 //     its own.
 //
 // In is a struct, a map with keys that are strings, or a pointer to one. An inferred
-// schema is that of the JSON which is decoded into In or written for Out: json tags
-// count as in encoding/json, a []byte is a string in base64, a time.Time a date-time,
-// a json.RawMessage anything, and a type with text methods, such as net.IP, a string.
-// A jsonschema tag is the description of a field.
+// schema describes the JSON that decodes into In or encodes Out: json tags count as in
+// encoding/json, a []byte is a string in base64, a time.Time a date-time, a
+// json.RawMessage anything, and a type with text methods, such as net.IP, a string. A
+// jsonschema tag is the description of a field. For a type with JSON methods of its own
+// no schema can be inferred: set InputSchema or OutputSchema.
 //
 // An error of the handler becomes a result with isError, which the model sees;
 // an *mcp.Error becomes a protocol error. AddTool replaces a tool of the same
-// name. It panics when the handler is nil; when the name is empty, not UTF-8 or longer than 1 KiB, which not every
-// client could send; when a schema is not valid, or cannot be inferred, as for a type
-// with JSON methods of its own; when Out is a pointer to a [Result]: that is a mistake in the program. Set InputSchema
-// or OutputSchema for such types.
+// name. It panics when
+//
+//   - the handler is nil;
+//   - the name is empty, not UTF-8, or longer than 1 KiB: not every client could send it;
+//   - a schema is not valid, or cannot be inferred;
+//   - Needs has a capability that no question needs;
+//   - Out is a pointer to a [Result].
 func AddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context, call *Call, in In) (Out, error)) {
 	must(TryAddTool(s, t, handler))
 }
 
-// TryAddTool is AddTool for tools that are not known when the program is written: what is
-// wrong with one is an error, and nothing is registered.
+// TryAddTool is AddTool for a tool that the program learns when it runs: where AddTool
+// panics, it returns an error and registers nothing.
 func TryAddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context, call *Call, in In) (Out, error)) error {
 	err := checkOut[Out]()
 	if handler == nil {
@@ -147,14 +151,14 @@ func TryAddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context
 	return s.addTool(e)
 }
 
-// AddRawTool registers a tool whose handler gets its arguments as JSON, valid by
-// the tool's input schema, which is required. args is the handler's own. The
-// rest is as for AddTool.
+// AddRawTool registers a tool whose handler gets its arguments as JSON, validated
+// against the tool's input schema, which is required. The handler may keep and change
+// args. The rest is as for AddTool.
 func AddRawTool(s *Server, t Tool, handler func(ctx context.Context, call *Call, args json.RawMessage) (*mcp.CallToolResult, error)) {
 	must(TryAddRawTool(s, t, handler))
 }
 
-// TryAddRawTool is to AddRawTool what TryAddTool is to AddTool.
+// TryAddRawTool is AddRawTool with an error in place of a panic, as TryAddTool is AddTool.
 func TryAddRawTool(s *Server, t Tool, handler func(ctx context.Context, call *Call, args json.RawMessage) (*mcp.CallToolResult, error)) error {
 	if t.InputSchema == nil {
 		return fmt.Errorf("troupe: tool %q: a raw tool needs an input schema", t.Name)
@@ -179,7 +183,7 @@ func TryAddRawTool(s *Server, t Tool, handler func(ctx context.Context, call *Ca
 	return s.addTool(e)
 }
 
-// resultTypes have their codec compiled before the first call of any tool.
+// resultTypes compiles the codec of results before the first call of any tool.
 var resultTypes = sync.OnceFunc(func() {
 	pretouch(reflect.TypeFor[mcp.CallToolResult](), reflect.TypeFor[*mcp.TextContent]())
 })
@@ -208,7 +212,6 @@ func newTool(t Tool) (*tool, error) {
 	return e, nil
 }
 
-// addTool registers a tool.
 func (s *Server) addTool(t *tool) error {
 	if err := s.tools.put(t.Name, t); err != nil {
 		return fmt.Errorf("troupe: tool %w", err)
@@ -216,7 +219,7 @@ func (s *Server) addTool(t *tool) error {
 	return nil
 }
 
-// clone is a tool that shares nothing with t that anybody may write to.
+// clone returns a copy that shares no memory with t that the program may write to.
 func (t Tool) clone() Tool {
 	t.InputSchema, t.OutputSchema = slices.Clone(t.InputSchema), slices.Clone(t.OutputSchema)
 	t.Icons, t.Meta = slices.Clone(t.Icons), slices.Clone(t.Meta)
@@ -227,8 +230,8 @@ func (t Tool) clone() Tool {
 	return t
 }
 
-// Tools returns the tools that the server has now, in the order of their names, each as it
-// was registered, with the schemas that were inferred for it. They are the caller's.
+// Tools returns the server's tools, in the order of their names, each as it was registered
+// and with its inferred schemas. They are copies: the caller may change them.
 func (s *Server) Tools() []Tool {
 	now := s.tools.now.Load()
 	all := make([]Tool, len(now.names))
@@ -238,8 +241,8 @@ func (s *Server) Tools() []Tool {
 	return all
 }
 
-// checkHeaders holds the headers of a request against its arguments. A request that a
-// client sends again with answers is held to them like the first.
+// checkHeaders compares the headers of a request with its arguments. It does so for a request
+// that a client sends again with answers, too.
 func (s *service) checkHeaders(m *codec.Message, principal any, header map[string][]string) *mcp.Error {
 	if string(m.Method) != mcp.MethodToolsCall {
 		return nil
@@ -258,7 +261,7 @@ func (s *service) checkHeaders(m *codec.Message, principal any, header map[strin
 }
 
 // argumentError is a fault of the arguments: a result that the model sees, so
-// that it can mend the call, or an error where the revision asks for that.
+// that it can correct the call, or an error where the revision asks for that.
 type argumentError struct{ err error }
 
 func (e *argumentError) Error() string {
@@ -274,7 +277,7 @@ func (t *tool) checkInput(args []byte) error {
 	return nil
 }
 
-// responder says how a value of type Out becomes a result.
+// responder returns the function that makes a result of a value of type Out.
 func responder[Out any]() (f func(t *tool, c *Call, dst []byte, out Out) ([]byte, error), structured bool) {
 	wrap := func(content func(Out) mcp.Contents) func(*tool, *Call, []byte, Out) ([]byte, error) {
 		return func(t *tool, c *Call, dst []byte, out Out) ([]byte, error) {
@@ -317,7 +320,7 @@ func responder[Out any]() (f func(t *tool, c *Call, dst []byte, out Out) ([]byte
 var errNoResult = errors.New("the handler returned no result")
 
 // errBadResult reports a result that breaks the tool's own declaration: a
-// mistake of the server that no client can mend.
+// mistake of the server that no client can correct.
 var errBadResult = errors.New("the handler's result does not fit")
 
 // respond appends a result for the client of the call. Structured content is checked
@@ -328,7 +331,7 @@ func (t *tool) respond(call *Call, dst []byte, r *mcp.CallToolResult) ([]byte, e
 	}
 	if t.output != nil && !r.IsError {
 		if r.StructuredContent == nil {
-			return nil, fmt.Errorf("troupe: tool %s: %w: it declares an output schema, but gave no structured content", t.Name, errBadResult)
+			return nil, fmt.Errorf("troupe: tool %s: %w: the tool declares an output schema, but the handler returned no structured content", t.Name, errBadResult)
 		}
 		if !codec.Valid(r.StructuredContent) {
 			return nil, fmt.Errorf("troupe: tool %s: %w: the structured content is not JSON", t.Name, errBadResult)
@@ -352,15 +355,15 @@ func (t *tool) respond(call *Call, dst []byte, r *mcp.CallToolResult) ([]byte, e
 func pretouch(types ...reflect.Type) {
 	for _, t := range types {
 		if t.Kind() == reflect.Struct || t.Kind() == reflect.Pointer {
-			_ = codec.Pretouch(t) // what cannot be compiled ahead is compiled, or refused, at its first use
+			_ = codec.Pretouch(t) // a type that fails here is compiled, or refused, at its first use
 		}
 	}
 }
 
-// RemoveTools removes tools; names that are not there are ignored.
+// RemoveTools removes tools. It ignores names that the server does not have.
 func (s *Server) RemoveTools(names ...string) { s.tools.remove(names...) }
 
-// tool finds a tool by a raw JSON string. It allocates only if that has escapes.
+// tool finds a tool by a raw JSON string. It allocates only if the string has escapes.
 func (s *service) tool(name []byte) (*tool, bool) {
 	inside, ok := plain(name)
 	if !ok {
@@ -381,7 +384,7 @@ func (s *service) callTool(ctx context.Context, call *Call, t *tool, dst []byte)
 	return out, 0, nil
 }
 
-// callArguments are those of a call of t, unless it cannot be called.
+// callArguments returns the arguments of a call of t, or why t cannot be called.
 func callArguments(call *Call, t *tool) ([]byte, *mcp.Error) {
 	m := call.msg
 	if t == nil {
@@ -403,7 +406,7 @@ func callArguments(call *Call, t *tool) ([]byte, *mcp.Error) {
 	return m.Arguments, nil
 }
 
-// failedTool answers for a tool that failed.
+// failedTool makes a response of a tool's error.
 func (s *service) failedTool(call *Call, t *tool, dst []byte, err error) ([]byte, int, *mcp.Error) {
 	if wire, ok := errors.AsType[*mcp.Error](err); ok && wire != nil {
 		out, failed := s.wireResult(dst, call, wire)
