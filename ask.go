@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// Question is something to ask of the client. Make one with Elicit, ElicitURL,
-// Sample or Roots. Its key names it within the call.
+// Question is a question to the client. Make one with Elicit, ElicitURL, Sample or
+// Roots. Its key names it within the call.
 type Question struct {
 	key    string
 	method string
@@ -30,8 +30,8 @@ func Elicit(key, message string, form mcp.FormSchema) Question {
 	return Question{key, mcp.MethodElicitationCreate, mcp.ElicitForm{Mode: mcp.ElicitModeForm, Message: message, RequestedSchema: schema}, mcp.CapClientElicitationForm}
 }
 
-// ElicitURL asks the user to open a URL, for what must not pass through the
-// client. id is unique within the server. Acceptance means consent, not that the
+// ElicitURL asks the user to open a URL, for data that must not pass through the
+// client. id must be unique within the server. Acceptance means consent, not that the
 // interaction has ended: see Call.ElicitationComplete.
 func ElicitURL(key, message, id, url string) Question {
 	return Question{key, mcp.MethodElicitationCreate, mcp.ElicitURL{Mode: mcp.ElicitModeURL, Message: message, ElicitationID: id, URL: url}, mcp.CapClientElicitationURL}
@@ -50,9 +50,9 @@ func Sample(key string, p mcp.CreateMessageParams) Question {
 	return Question{key, mcp.MethodSamplingCreateMessage, p, needs}
 }
 
-// Roots asks for the client's roots. A client that says when they change is asked
-// once: its answer is kept until then, and calls that ask at the same time share
-// the question.
+// Roots asks for the client's roots. A client that announces their changes gets the
+// question once: the session keeps the answer until they change, and calls that ask at
+// the same time share the question.
 func Roots(key string) Question {
 	return Question{key, mcp.MethodRootsList, nil, mcp.CapClientRoots}
 }
@@ -74,7 +74,7 @@ func (a Answers) decode(key string, into any) error {
 	return nil
 }
 
-// answerError reports an answer that is none to the question.
+// answerError reports an answer that does not fit its question.
 type answerError struct {
 	key string
 	err error
@@ -85,7 +85,7 @@ func (e *answerError) Error() string {
 }
 func (e *answerError) Unwrap() error { return e.err }
 
-// What answers lack.
+// What is wrong with answers.
 var (
 	errAction  = errors.New("the action is none of accept, decline and cancel")
 	errContent = errors.New("the content is no object")
@@ -94,8 +94,8 @@ var (
 )
 
 // Elicited returns the answer to an elicitation. The error is an *mcp.Error when
-// the client answered with one. The content is an object if there is any, but it
-// is not held against the form.
+// the client answered with one. The content, if any, is an object; it is not
+// validated against the form.
 func (a Answers) Elicited(key string) (mcp.ElicitResult, error) {
 	var r mcp.ElicitResult
 	err := a.decode(key, &r)
@@ -150,15 +150,18 @@ func (q *Question) keep(caps *mcp.ClientCapabilities) func([]byte) bool {
 	}
 }
 
-// Ask puts questions to the client, all at once, and waits for all the answers.
-// Answering may take a person minutes; meanwhile the call costs memory, but no
-// connection. It fails with ErrUndeclared, ErrNoAnswer, ErrTooManyPending, or the cause
-// of ctx or of the call, and with mcp.ErrInexpressible where the client's revision
-// lacks what a question is made of, such as a choice of several values in a form
-// before 2025-11-25, and since 2026-07-28 in anything but tools, prompts and the
-// reading of resources. A client that answers with an error is no failure of Ask:
-// reading that answer returns it. Two questions with one key are a mistake, and none
-// is asked then.
+// Ask sends all questions to the client at once and waits for all the answers. A
+// person may need minutes to answer; meanwhile the call costs memory, but no connection.
+//
+// Ask fails with ErrUndeclared, ErrNoAnswer, ErrTooManyPending, or the cause of ctx or of
+// the call. From a stateless client (2026-07-28) it also fails with ErrTooManyRounds or
+// ErrTooMuchInput. It fails with mcp.ErrInexpressible where the client's revision cannot
+// express a question, such as a choice of several values in a form before 2025-11-25.
+// Stateless clients can be asked only by tools, prompts and the handlers of resources: it is
+// mcp.ErrInexpressible elsewhere. Two questions with one key are an error, and none is asked.
+//
+// If the client answers a question with an error, Ask succeeds, and the method of Answers
+// that reads the answer returns that error.
 func (c *Call) Ask(ctx context.Context, questions ...Question) (Answers, error) {
 	qs, err := c.questions(questions)
 	if err != nil {
@@ -180,7 +183,7 @@ func answersTo(qs []actors.Question, answers []actors.Answer) Answers {
 	return a
 }
 
-// questions are what is asked, as the client's revision has it.
+// questions returns the questions as the client's revision has them.
 func (c *Call) questions(questions []Question) ([]actors.Question, error) {
 	if err := c.askable(); err != nil {
 		return nil, err
@@ -211,7 +214,7 @@ func (c *Call) questions(questions []Question) ([]actors.Question, error) {
 }
 
 // askable says why the client of a call cannot be asked: since 2026-07-28 only some
-// requests may be answered with questions (basic/patterns/mrtr).
+// methods may ask for input (basic/patterns/mrtr).
 func (c *Call) askable() error {
 	method := c.msg.Method
 	if !c.revision().Stateless() || actors.Asks(method) {
@@ -220,7 +223,7 @@ func (c *Call) askable() error {
 	return fmt.Errorf("troupe: ask the client of a %s: %w", method, mcp.ErrInexpressible)
 }
 
-// paramsFor are the params as a client of the revision may see them.
+// paramsFor returns the params as a client of the revision may see them.
 func (q *Question) paramsFor(r mcp.Revision) (any, error) {
 	switch p := q.params.(type) {
 	case error:
@@ -238,7 +241,8 @@ func (q *Question) paramsFor(r mcp.Revision) (any, error) {
 // elicitKey is the key of the question that [Call.Elicit] asks.
 const elicitKey = "elicit"
 
-// Elicit asks one form: see Ask. [ElicitAs] has the form from a struct. content decodes into a struct with json tags.
+// Elicit asks the user to fill in one form: see Ask. The content of the result decodes into
+// a struct with json tags. [ElicitAs] makes the form from such a struct.
 func (c *Call) Elicit(ctx context.Context, message string, form mcp.FormSchema) (mcp.ElicitResult, error) {
 	a, err := c.Ask(ctx, Elicit(elicitKey, message, form))
 	if err != nil {
@@ -277,9 +281,9 @@ func (c *Call) Roots(ctx context.Context) ([]mcp.Root, error) {
 	return a.Roots(key)
 }
 
-// Roots asks for the client's roots outside of a call: see the function Roots. Where
-// they are not kept, the question is sent on the session's standalone stream; it fails
-// with ErrNoStream when there is none, and as Call.Ask does.
+// Roots asks for the client's roots outside of a call: see the function Roots. Unless
+// the session has kept them, it sends the question on the standalone stream. It fails
+// with ErrNoStream when there is no such stream, and as Call.Ask does.
 func (p *Peer) Roots(ctx context.Context) ([]mcp.Root, error) {
 	const key = "roots"
 	q, caps := Roots(key), p.Capabilities()
@@ -294,9 +298,9 @@ func (p *Peer) Roots(ctx context.Context) ([]mcp.Root, error) {
 }
 
 // URLRequired returns the error that makes a client open URLs before it sends
-// the request again. One that cannot be asked for that is told so instead. Since
-// 2026-07-28 that is no error for the client, but an answer that asks for more: the
-// handler runs again when the client is back.
+// the request again. A client that does not declare URL elicitation gets an error
+// that says so. A stateless client (2026-07-28) gets an input_required result in place
+// of the error. The handler runs again when the client sends the request again.
 func URLRequired(urls ...mcp.ElicitURL) error {
 	urls = slices.Clone(urls)
 	for i := range urls {
@@ -305,8 +309,8 @@ func URLRequired(urls ...mcp.ElicitURL) error {
 	return mcp.NewError(mcp.CodeURLElicitationRequired, "").WithData(mcp.URLElicitationRequired{Elicitations: urls})
 }
 
-// valid returns what reports whether raw is an answer to the question; nil takes
-// everything. It keeps nothing of the question.
+// valid returns the function that reports whether raw is an answer to the question; nil
+// accepts everything. The function keeps nothing of the question.
 func (q *Question) valid() func(raw []byte) bool {
 	switch q.method {
 	case mcp.MethodElicitationCreate:

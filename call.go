@@ -23,35 +23,34 @@ type Call struct {
 	peer Peer
 	// dropped is set when a log message of the call was.
 	dropped atomic.Bool
-	cache   atomic.Pointer[Cache] // what SetCache was told
+	cache   atomic.Pointer[Cache] // set by SetCache
 	over    atomic.Bool           // set when its middleware has returned
 	asked   atomic.Bool           // set when the client has answered a question of the call
-	ctx     callContext           // the handler's
+	ctx     callContext           // the handler's context
 }
 
-// Principal returns who makes the call: what Options.Authenticate returned, or
-// the zero Principal without authentication. It has no Token when the call runs again
-// in another process.
+// Principal returns the principal that makes the call, as Options.Authenticate returned
+// it, or the zero Principal without authentication. It has no Token when the call runs
+// again in another process.
 func (c *Call) Principal() Principal { return principalOf(c.c.Principal()) }
 
 func (c *Call) revision() mcp.Revision { return c.peer.p.Revision() }
 
-// Peer is the client's side of the session.
+// Peer returns the client of the call.
 func (c *Call) Peer() *Peer { return &c.peer }
 
-// Meta is the request's `_meta` object as it came, or as a middleware passed it on, nil
-// if absent. It is valid
-// until the handler returns.
+// Meta returns the request's `_meta` object as it came, or as a middleware passed it on;
+// nil if absent. It is valid until the handler returns.
 func (c *Call) Meta() mcp.Meta { return mcp.Meta(c.msg.Meta) }
 
-// Attempt is 1 for the first run of a call, and more when it runs again because
-// the process that ran it was lost.
+// Attempt returns 1 for the first run of a call, and more when the call runs again
+// because the process that ran it was lost.
 func (c *Call) Attempt() int { return c.c.Attempt() }
 
 // Progress tells the client how far the call has got; total 0 means unknown. The
-// values must rise: one that does not is dropped, and above 100 a second the
-// newest wins. It does nothing when the client asked for no progress; clients of
-// 2024-11-05 do not get the message. An error means that the call has ended, and
+// values must rise: one that does not is dropped. Of more than 100 values a second the
+// newest are sent. Progress does nothing when the client asked for no progress; clients
+// of 2024-11-05 do not get the message. An error means that the call has ended, and
 // with it the need for progress.
 func (c *Call) Progress(ctx context.Context, progress, total float64, message string) error {
 	token := c.c.ProgressToken()
@@ -73,9 +72,9 @@ func (c *Call) Progress(ctx context.Context, progress, total float64, message st
 	return c.c.Progress(ctx, progress, append(b, '}'))
 }
 
-// ElicitationComplete tells the client that the interaction at the URL of an
-// elicitation it was asked to open has ended. It does nothing where the client's
-// revision has no such elicitation.
+// ElicitationComplete tells the client that the interaction at a URL has ended, which
+// an elicitation had asked the user to open. It does nothing where the client's revision
+// has no such notification.
 func (c *Call) ElicitationComplete(ctx context.Context, elicitationID string) error {
 	if !c.revision().Has(mcp.FeatureElicitationIDs) {
 		return nil
@@ -89,29 +88,30 @@ func (c *Call) ElicitationComplete(ctx context.Context, elicitationID string) er
 
 // Disconnect closes the connection of the call's event stream while the call
 // runs on: the client comes back, resumes the stream and gets what it missed.
-// It saves a connection where a call takes long and has nothing to say. Clients of
-// revisions before 2025-11-25 would not come back: for them it does nothing.
+// This saves a connection while a long call sends no messages. Clients of revisions
+// before 2025-11-25 would not come back: for them Disconnect does nothing.
 func (c *Call) Disconnect() { c.c.CloseConnection() }
 
-// Peer is the client's side of a session. It may be used from any goroutine, and
-// kept after the call.
+// Peer is the client of a session or of a stateless request. It may be used from any
+// goroutine, and kept after the call.
 type Peer struct{ p *actors.Peer }
 
-// Session is the session's id. Ids are secrets of their clients: do not log
+// Session returns the session's id. Ids are secrets of their clients: do not log
 // them where others read.
 func (p *Peer) Session() string { return p.p.Key().ID }
 
-// Revision is the protocol revision that was negotiated.
+// Revision returns the protocol revision that the client and the server use.
 func (p *Peer) Revision() string { return p.p.Revision().String() }
 
-// Client is what the client says it is.
+// Client returns the client's name and version, as the client gave them.
 func (p *Peer) Client() mcp.Implementation {
 	var i mcp.Implementation
 	_ = codec.Unmarshal(p.p.Client(), &i) // initialize has decoded it once
 	return i
 }
 
-// Capabilities are what the client declared, as far as its revision knows it.
+// Capabilities returns the capabilities that the client declared, as far as its revision
+// has them.
 func (p *Peer) Capabilities() mcp.ClientCapabilities {
 	var c mcp.ClientCapabilities
 	_ = codec.Unmarshal(p.p.Capabilities(), &c) // initialize has decoded it once
@@ -119,8 +119,8 @@ func (p *Peer) Capabilities() mcp.ClientCapabilities {
 }
 
 // Ping asks the client, on its standalone stream, whether it is there. It fails with
-// ErrNoAnswer if that does not answer within 30 s, or Options.Limits.MaxAsk if that is
-// less, and with mcp.ErrInexpressible since 2026-07-28.
+// ErrNoAnswer if the client does not answer within 30 s, or within Options.Limits.MaxAsk
+// if that is less. It fails with mcp.ErrInexpressible for a stateless client (2026-07-28).
 func (p *Peer) Ping(ctx context.Context) error {
 	if err := pingable(p.p.Revision()); err != nil {
 		return err
@@ -137,22 +137,23 @@ func (p *Peer) Ping(ctx context.Context) error {
 	return nil
 }
 
-// What goes wrong with questions. None of them was answered.
+// The errors of questions. No answer came.
 var (
 	// ErrNoAnswer reports that the client did not answer in time.
 	ErrNoAnswer = actors.ErrNoAnswer
-	// ErrTooManyPending reports that too many calls of the session wait for its client.
+	// ErrTooManyPending reports that as many questions wait for the client, of the session
+	// or of the principal, as its limit allows.
 	ErrTooManyPending = actors.ErrTooManyPending
-	// ErrTooManyRounds reports a call that has asked its client a hundred times, each
-	// time by having the request sent again (2026-07-28).
+	// ErrTooManyRounds reports that a call has asked its stateless client (2026-07-28)
+	// one hundred times; each time the client sent the request again.
 	ErrTooManyRounds = actors.ErrTooManyRounds
-	// ErrTooMuchInput reports that the answers so far, which the client carries from
-	// one request to the next (2026-07-28), are more than 64 KiB.
+	// ErrTooMuchInput reports that the answers so far, which a stateless client
+	// (2026-07-28) carries from one request to the next, are more than 64 KiB.
 	ErrTooMuchInput = actors.ErrTooMuchInput
 	// ErrNoStream reports that the client listens to no standalone stream.
 	ErrNoStream = actors.ErrNoStream
-	// ErrUndeclared reports a question that the client has not declared to
-	// answer; it was not asked. Declare it in Needs to have such clients refused.
+	// ErrUndeclared reports a question that was not asked, because the client does not
+	// declare its capability. Put the capability into Needs to refuse such clients.
 	ErrUndeclared = errors.New("troupe: the client does not declare this capability")
 )
 
@@ -166,13 +167,13 @@ var (
 	ErrUnmounted    = actors.ErrUnmounted    // the server was taken off the Runtime
 )
 
-// pingWait is how long a client has to answer a ping, which asks nobody who would have to think.
+// pingWait is how long a client has to answer a ping; no person has to answer it.
 var pingWait = limits.Ping.Value()
 
 // Ping asks the client, on the call's stream, whether it is there. It fails with
-// ErrNoAnswer if that does not answer within 30 s, or Options.Limits.MaxAsk if that is
-// less, and with mcp.ErrInexpressible since 2026-07-28, where a client that is gone
-// ends the call.
+// ErrNoAnswer if the client does not answer within 30 s, or within Options.Limits.MaxAsk
+// if that is less. It fails with mcp.ErrInexpressible for a stateless client (2026-07-28),
+// whose call ends when the client is gone.
 func (c *Call) Ping(ctx context.Context) error {
 	if err := pingable(c.revision()); err != nil {
 		return err

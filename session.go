@@ -13,7 +13,8 @@ import (
 
 var sessionEnds = map[actors.Ending]SessionEnd{actors.Deleted: SessionDeleted, actors.Expired: SessionExpired, actors.Disconnected: SessionDisconnected}
 
-// hook gives the actors who is to be told of sessions, and who decides what they hear.
+// hook gives the actors the program's functions that learn of sessions, and the one that
+// decides which updates a session gets.
 func (s *service) hook() {
 	if f := s.srv.opts.SessionBegan; f != nil {
 		s.svc.Began = func(ctx context.Context, p *actors.Peer) {
@@ -30,7 +31,7 @@ func (s *service) hook() {
 	}
 }
 
-// contain keeps a panic of a function of the program to that: it is logged and counted.
+// contain runs f, a function of the program. A panic of f is logged and counted, and goes no further.
 func (s *service) contain(what string, f func()) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -41,8 +42,8 @@ func (s *service) contain(what string, f func()) {
 	f()
 }
 
-// Notified handles the client's notifications other than cancellation. One that the
-// client's revision does not have is ignored.
+// Notified handles the client's notifications other than cancellation. It ignores those
+// that the client's revision does not have.
 func (s *service) Notified(p *actors.Peer, method string, params []byte) {
 	if f, ok := s.srv.notifications.Load(method); ok {
 		s.contain(method, func() { f.(func(*Peer, []byte))(&Peer{p}, params) })
@@ -57,32 +58,33 @@ func (s *service) Notified(p *actors.Peer, method string, params []byte) {
 	}
 }
 
-// ErrNoSession reports a client that has no session (2026-07-28): nothing was kept. What
-// its requests have in common is who makes them: keep it in a store of your own, by
-// [Call.Principal], or have the tool return an id that later calls bring along.
+// ErrNoSession reports a stateless client (2026-07-28), which has no session: nothing was
+// stored. Keep such values in a store of your own by [Call.Principal], or let the tool
+// return an id that the client sends with later calls.
 var ErrNoSession = errors.New("troupe: the client has no session")
 
-// ErrSessionFull reports that a session keeps 64 values, or 32 KiB of them: the new one was
-// not stored.
+// ErrSessionFull reports that a session has its most values, 64, or 32 KiB of them: the new
+// value was not stored.
 var ErrSessionFull = actors.ErrSessionFull
 
-// SessionValues are values that the handlers of a session share: small things, such as what
-// the client has chosen so far. They are stored with the session's record and end with the
-// session; what Set has stored survives a crash. A session that lives on a connection
+// SessionValues are values that the handlers of a session share: small things, such as the
+// choices that the client has made. They are stored with the session's record and end with
+// the session; a stored value survives a crash. A session that is bound to a connection
 // (HTTP+SSE, stdio) keeps them in memory, as it ends with the process.
 //
-// Make one with [Call.Session] or [Peer.Values]. Its methods may be called from any
-// goroutine, and fail with ErrNoSession for a client without a session, and with
-// ErrSessionEnded once it is gone.
+// Get them with [Call.Session] or [Peer.Values]. Their methods may be called from any
+// goroutine. They fail with ErrNoSession for a client without a session, and with
+// ErrSessionEnded once the session is gone.
 type SessionValues struct{ p *actors.Peer }
 
-// Session is what is kept of the call's session.
+// Session returns the values of the call's session.
 func (c *Call) Session() SessionValues { return SessionValues{c.peer.p} }
 
-// Values is what is kept of the session.
+// Values returns the values of the session.
 func (p *Peer) Values() SessionValues { return SessionValues{p.p} }
 
-// Get decodes the value of a key into what into points to. It reports whether there is one.
+// Get decodes the value of a key into the variable that into points to. It reports whether
+// there is such a value.
 func (s SessionValues) Get(ctx context.Context, key string, into any) (found bool, err error) {
 	if s.p.Revision().Stateless() {
 		return false, ErrNoSession
@@ -97,9 +99,9 @@ func (s SessionValues) Get(ctx context.Context, key string, into any) (found boo
 	return true, nil
 }
 
-// Set stores a value, which encodes as JSON, under a key. It waits for the store. Of two
-// calls that set one key at the same time the later one counts; a call that runs again
-// after a crash sets it again.
+// Set stores a value, which must encode as JSON, under a key, and waits for the store. If
+// two calls set one key at the same time, the later one counts. A call that runs again
+// after a crash sets the value again.
 func (s SessionValues) Set(ctx context.Context, key string, value any) error {
 	if s.p.Revision().Stateless() {
 		return ErrNoSession
