@@ -15,8 +15,8 @@ import (
 
 // Method describes a method that the specification does not have.
 type Method struct {
-	// Name is what requests call it, such as "acme/search": a name of your own before a
-	// slash keeps it apart from what other revisions bring.
+	// Name is the name in requests, such as "acme/search": a name of your own before a
+	// slash keeps the method apart from the methods of other revisions.
 	Name string
 	// Rerun says whether a request may run again after a crash. RerunDefault is Never.
 	Rerun Rerun
@@ -29,19 +29,20 @@ type method struct {
 }
 
 // AddMethod registers the handler of a method that the specification does not have; it
-// replaces one of the same name. Params are decoded into In, and those that do not fit are
-// refused with -32602; Out encodes as a JSON object. An *mcp.Error goes to the client,
-// and any other error is logged and answered with -32603.
+// replaces one of the same name. Params are decoded into In; params that do not fit are
+// refused with -32602. Out must encode as a JSON object. An *mcp.Error goes to the client.
+// Any other error is logged and answered with -32603.
 //
-// Requests count as calls for all limits, become streams, and are cancelled like those of
-// tools. A client learns of the method by ServerOptions.Experimental, or by other means. A
-// call of it may report progress, log, and, in a session, ask. AddMethod panics for a name
-// that the specification has, and for a nil handler.
+// Requests of the method count as calls for all limits, become streams, and can be
+// cancelled, like calls of tools. A client learns of the method from
+// ServerOptions.Experimental, or by other means. A call may report progress, log, and, in
+// a session, ask. AddMethod panics for a name that the specification has, and for a nil
+// handler.
 func AddMethod[In, Out any](s *Server, m Method, handler func(ctx context.Context, call *Call, in In) (Out, error)) {
 	must(TryAddMethod(s, m, handler))
 }
 
-// TryAddMethod is AddMethod for methods that are not known when the program is written.
+// TryAddMethod is AddMethod with an error in place of a panic, as [TryAddTool] is [AddTool].
 func TryAddMethod[In, Out any](s *Server, m Method, handler func(ctx context.Context, call *Call, in In) (Out, error)) error {
 	if err := own(m.Name); err != nil {
 		return fmt.Errorf("troupe: %w", err)
@@ -65,17 +66,17 @@ func TryAddMethod[In, Out any](s *Server, m Method, handler func(ctx context.Con
 }
 
 // AddNotification registers a handler of the client's notifications of a name that the
-// specification does not have; it replaces one of the same name. It is called in the order
-// in which they come from one connection, and must not block. Params that do not fit In
-// are dropped. Clients without a session (2026-07-28) have nobody to notify: theirs are
-// accepted, and dropped. AddNotification panics for a name that the specification has, and
-// for a nil handler.
+// specification does not have; it replaces one of the same name. The handler gets the
+// notifications of one connection in their order, and must not block. Notifications whose
+// params do not fit In are dropped. So are those of stateless clients (2026-07-28), which
+// have no session that they could notify. AddNotification panics for a name that the
+// specification has, and for a nil handler.
 func AddNotification[In any](s *Server, name string, handler func(p *Peer, in In)) {
 	must(TryAddNotification(s, name, handler))
 }
 
-// TryAddNotification is AddNotification for notifications that are not known when the
-// program is written.
+// TryAddNotification is AddNotification with an error in place of a panic, as [TryAddTool]
+// is [AddTool].
 func TryAddNotification[In any](s *Server, name string, handler func(p *Peer, in In)) error {
 	if err := own(name); err != nil {
 		return fmt.Errorf("troupe: %w", err)
@@ -92,7 +93,7 @@ func TryAddNotification[In any](s *Server, name string, handler func(p *Peer, in
 	return nil
 }
 
-// own says why the name of a method may not be a program's own.
+// own says why a program may not use the name for a method of its own.
 func own(name string) error {
 	if _, taken := mcp.LookupMethod(name); taken || name == "" || strings.HasPrefix(name, "rpc.") {
 		return fmt.Errorf("method %q: it is empty, or the specification has it", name)
@@ -100,7 +101,7 @@ func own(name string) error {
 	return nil
 }
 
-// method finds a method of the program's own.
+// method finds a method that AddMethod has registered.
 func (s *Server) method(name []byte) (*method, bool) {
 	m, ok := s.methods.Load(string(name))
 	if !ok {
@@ -122,9 +123,9 @@ func (s *service) callMethod(ctx context.Context, call *Call, h *method, dst []b
 	return dst, nil
 }
 
-// Notify sends a notification of a name that the specification does not have, with
-// params that encode as a JSON object, on the call's stream. An error means that it was
-// not sent: the name is the specification's, params do not encode, or the call has ended.
+// Notify sends a notification on the call's stream. The specification must not have its
+// name, and params must encode as a JSON object. An error means that it was not sent: the
+// name is the specification's, params do not encode, or the call has ended.
 func (c *Call) Notify(ctx context.Context, method string, params any) error {
 	raw, err := ownParams(method, params)
 	if err != nil {
@@ -134,8 +135,8 @@ func (c *Call) Notify(ctx context.Context, method string, params any) error {
 }
 
 // Notify is Call.Notify outside of a call, on the session's standalone stream. It fails
-// with ErrNoStream when the client has never opened one, and for a client without a
-// session (2026-07-28); while its connection is away the notification waits for its
+// with ErrNoStream when the client has never opened one, and for a stateless client
+// (2026-07-28). While the client's connection is away, the notification waits for its
 // return.
 func (p *Peer) Notify(ctx context.Context, method string, params any) error {
 	raw, err := ownParams(method, params)
@@ -159,34 +160,33 @@ func ownParams(method string, params any) ([]byte, error) {
 	return raw, nil
 }
 
-// MethodHandler answers a request of a client: params are its raw params, nil if it has
-// none, and the result is a JSON object, as the client's revision has it. An *mcp.Error
-// goes to the client; any other error is logged, and the client learns that something
-// went wrong.
+// MethodHandler answers a request of a client. params are its raw params, nil if it has
+// none. The result is a JSON object, as the client's revision has it. An *mcp.Error goes
+// to the client. Any other error is logged, and the client gets an error without its text.
 type MethodHandler func(ctx context.Context, call *Call, method string, params json.RawMessage) (json.RawMessage, error)
 
 // MethodMiddleware wraps the handler of every request of a client, whatever transport it
 // came by: those of tools, prompts, resources and completion, logging/setLevel,
 // server/discover, ping of a session that has begun, methods of [AddMethod], and methods
-// that nobody knows. It is not asked about initialize (see ServerOptions.SessionBegan), about
-// subscriptions/listen (see ServerOptions.Subscribe), and about notifications.
+// that nobody knows. It does not see initialize (see ServerOptions.SessionBegan),
+// subscriptions/listen (see ServerOptions.Subscribe) and notifications.
 //
-// It may refuse a request, answer it itself, and pass on other params, but neither
-// another method nor another tool, for whether a call may run again after a crash is
-// known by then. A result of its own needs no resultType and `_meta` for clients of
-// 2026-07-28: what is missing of these is added. It may call next several times, and at
-// once; each has to have returned before the middleware does, and next fails once the
+// A middleware may refuse a request, answer it itself, and pass on other params. It may
+// not pass on another method or another tool: it is already settled whether the call may
+// run again after a crash. For clients of 2026-07-28 the Runtime adds resultType and
+// `_meta` to a result that lacks them. A middleware may call next several times, also at
+// once. Each of these calls must return before the middleware does; next fails once the
 // request has been answered.
 //
-// Requests whose server has a middleware cost some copies of their params and results.
+// A middleware costs copies of each request's params and result.
 //
 // Mount refuses a middleware that is nil or returns a nil handler.
 type MethodMiddleware func(next MethodHandler) MethodHandler
 
-// chained is the middleware of a server around s.answer: the Runtime's first, and of
-// each the first one outermost. It is nil if there is none. A middleware that is nil or
-// returns nil is an error: without its handler those inside of it would be skipped, which
-// may be what guards the server.
+// chained returns the middleware of a server around s.answer: the Runtime's first, and of
+// each the first one outermost. It returns nil if there is none. A middleware that is nil
+// or returns nil is an error: to skip it would skip the middleware inside it, too, which
+// may guard the server.
 func (s *service) chained() (h MethodHandler, _ error) {
 	wrap := func(of string, all []MethodMiddleware) error {
 		for i := len(all) - 1; i >= 0; i-- {
@@ -211,7 +211,7 @@ func (s *service) chained() (h MethodHandler, _ error) {
 	return h, nil
 }
 
-// serveChained answers a request by the middleware.
+// serveChained answers a request with the middleware.
 func (s *service) serveChained(ctx context.Context, call *Call, dst []byte) (out []byte, code int, _ *mcp.Error) {
 	m := call.msg
 	method := string(m.Method)
@@ -232,7 +232,7 @@ func (s *service) serveChained(ctx context.Context, call *Call, dst []byte) (out
 // errChanged reports a middleware that passes on what it must not change.
 var errChanged = errors.New("troupe: a middleware passed on another method, or the name of another tool")
 
-// errOver is what next returns that is called after the request has been answered.
+// errOver is the error of a next that is called after the request has been answered.
 var errOver = errors.New("troupe: a middleware called next after it had returned")
 
 // answer is the innermost handler.
@@ -272,13 +272,13 @@ func (s *service) answer(ctx context.Context, call *Call, method string, params 
 	return out, nil
 }
 
-// with is the call with other params. It is another one, as a middleware may call next
-// several times at once.
+// with returns a copy of the call with other params. It is a copy because a middleware may
+// call next several times at once.
 func (c *Call) with(m *codec.Message) *Call {
 	return &Call{c: c.c, msg: m, svc: c.svc, peer: Peer{c.peer.p}}
 }
 
-// withParams is a request with other params.
+// withParams returns the request with other params.
 func withParams(m *codec.Message, params json.RawMessage) (*codec.Message, error) {
 	if len(params) > 0 && (!codec.Valid(params) || !isObject(bytes.TrimSpace(params))) {
 		return nil, errors.New("troupe: a middleware passed on params that are no object")

@@ -17,23 +17,23 @@ import (
 	"github.com/troupe-run/troupe/transport"
 )
 
-// Principal is who makes a request. Sessions, streams and cursors of one
-// principal do not exist for another.
+// Principal is the user or program that makes a request. Sessions, streams and cursors
+// of one principal do not exist for another. The zero Principal is anonymous.
 type Principal struct {
-	Issuer  string `json:"issuer"`  // who vouches for the subject
-	Subject string `json:"subject"` // unique at its issuer; empty means nobody in particular
-	// Claims are handed to handlers as they are. They are stored with calls that
-	// may run again, so that they must hold no secrets.
+	Issuer  string `json:"issuer"`  // the authority that vouches for the subject
+	Subject string `json:"subject"` // unique at its issuer; empty, with an empty Issuer, means anonymous
+	// Claims go to handlers unchanged. They are stored with calls that may run again,
+	// so they must hold no secrets.
 	Claims json.RawMessage `json:"claims,omitempty"`
-	// Token is what a handler may act with on the user's behalf, such as an access token
-	// for another service. It is never stored: a call that runs again in another process
-	// has none, and has to say that it cannot go on. Packages fmt and log/slog print a
-	// Principal without it, but not a struct that has one in an unexported field, as they
-	// cannot call its methods there: do not print such a struct.
+	// Token lets a handler act on the user's behalf, such as an access token for another
+	// service. It is never stored: a call that runs again in another process has none, and
+	// must report that it cannot go on. Packages fmt and log/slog print a Principal without
+	// its Token. In an unexported field of a struct they cannot call its methods, and print
+	// the Token: do not print such a struct.
 	Token string `json:"-"`
 }
 
-// String names the principal, without claims and token.
+// String returns the subject and the issuer, without claims and token.
 func (p Principal) String() string {
 	if p.Issuer == "" {
 		return p.Subject
@@ -47,12 +47,12 @@ func (p Principal) GoString() string { return fmt.Sprintf("troupe.Principal(%q)"
 // LogValue is String for package slog.
 func (p Principal) LogValue() slog.Value { return slog.StringValue(p.String()) }
 
-// anonymous is the tenant of everybody who is nobody in particular.
+// anonymous is the tenant of all anonymous clients.
 const anonymous = "anon"
 
 var tenantEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// tenant is the part of keys and subjects that stands for a principal.
+// tenant returns the part of keys and subjects that stands for a principal.
 func (p *Principal) tenant() string {
 	if p.Subject == "" && p.Issuer == "" {
 		return anonymous
@@ -72,11 +72,11 @@ type caller struct {
 	stored []string // Options.HTTP.StoredHeaders
 }
 
-// anybody is the request of who is nobody in particular. It costs nothing to carry.
+// anybody is the request of an anonymous client. It costs no allocation.
 type anybody http.Request
 
-// storedCaller is a caller as it is stored: without its token, and with no header but
-// those that were asked for.
+// storedCaller is a caller as the store has it: without its token, and with the headers
+// of HTTPOptions.StoredHeaders alone.
 type storedCaller struct {
 	Issuer  string          `json:"issuer"`
 	Subject string          `json:"subject"`
@@ -87,7 +87,7 @@ type storedCaller struct {
 // maxStoredHeader bounds the headers that are stored with a call, in bytes together.
 var maxStoredHeader = limits.StoredHeader.Value()
 
-// MarshalJSON is what is stored of the caller.
+// MarshalJSON returns the caller as the store has it.
 func (c *caller) MarshalJSON() ([]byte, error) {
 	s := storedCaller{Issuer: c.Issuer, Subject: c.Subject, Claims: c.Claims}
 	if !codec.Valid(s.Claims) {
@@ -110,10 +110,10 @@ func (c *caller) MarshalJSON() ([]byte, error) {
 	return codec.Marshal(s)
 }
 
-// MarshalJSON is what is stored of anybody: nothing.
+// MarshalJSON returns null: the store keeps nothing of an anonymous client.
 func (*anybody) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 
-// authenticate is Options.Authenticate as the transport has it.
+// authenticate is Options.Authenticate as the transport calls it.
 func (rt *Runtime) authenticate(r *http.Request) (any, error) {
 	o := &rt.opts
 	if o.Authenticate == nil && len(o.HTTP.StoredHeaders) == 0 {
@@ -150,7 +150,7 @@ func storedOf(raw json.RawMessage) (s storedCaller) {
 	return s
 }
 
-// requestOf is the HTTP request that v came with, nil if there was none or another
+// requestOf returns the HTTP request that v came with, nil if there was none or another
 // process had it.
 func requestOf(v any) *http.Request {
 	switch v := v.(type) {
@@ -162,10 +162,11 @@ func requestOf(v any) *http.Request {
 	return nil
 }
 
-// Header returns the header of the HTTP request that the call came with, which must not
-// be changed; nil over stdio. When the call runs again in another process it holds
-// those alone that Options.HTTP.StoredHeaders names. Of a call whose client sent it again
-// with answers (2026-07-28), it is the one of the request that the handler began with.
+// Header returns the header of the HTTP request that the call came with, nil over stdio.
+// The caller must not change it. When the call runs again in another process, it holds
+// only the headers that Options.HTTP.StoredHeaders names. If a stateless client sends the
+// request again with answers (2026-07-28), the header is that of the request with which
+// the handler began.
 func (c *Call) Header() http.Header {
 	if r := requestOf(c.c.Principal()); r != nil {
 		return r.Header
@@ -176,9 +177,9 @@ func (c *Call) Header() http.Header {
 	return nil
 }
 
-// callContext is the context of a call, which [CallFrom] finds in it without cost, with the
-// values of the HTTP request's context behind its own. That one's end means nothing here: a
-// call outlives its request.
+// callContext is the context of a handler. [CallFrom] finds the call in it without cost, and
+// the values of the HTTP request's context come after its own. The end of the request's
+// context does not end it: a call outlives its request.
 type callContext struct {
 	context.Context
 	call   *Call
@@ -191,7 +192,7 @@ func (c *callContext) Value(key any) any {
 	if key == (callKey{}) {
 		return c.call
 	}
-	if v := c.Context.Value(key); v != nil || c.values == nil { // first, for what package context asks for itself
+	if v := c.Context.Value(key); v != nil || c.values == nil { // first, for the keys of package context itself
 		return v
 	}
 	return c.values.Value(key)
@@ -217,8 +218,8 @@ func CallFrom(ctx context.Context) (*Call, bool) {
 // secretHeaders are never stored.
 var secretHeaders = []string{"Authorization", "Cookie", "Mcp-Session-Id", "Proxy-Authorization", "Set-Cookie"}
 
-// storedHeaders are the names in their canonical form, unless one of them is that of a
-// secret.
+// storedHeaders returns the names in their canonical form, or an error if one of them is the
+// name of a secret.
 func storedHeaders(names []string) ([]string, error) {
 	var all []string
 	for _, name := range names {
@@ -233,8 +234,8 @@ func storedHeaders(names []string) ([]string, error) {
 	return all, nil
 }
 
-// AuthError is an error of Options.Authenticate that says how the request is answered,
-// such as with a 403 that asks for more scopes:
+// AuthError is an error of Options.Authenticate that sets the response to the request,
+// such as a 403 that asks for more scopes:
 //
 //	return troupe.Principal{}, &troupe.AuthError{Status: 403,
 //		Challenge: `Bearer error="insufficient_scope", scope="files:write"`}
@@ -244,7 +245,7 @@ type AuthError struct {
 	// Challenge is the value of WWW-Authenticate. Empty means "Bearer" with 401, and
 	// leaves the header out with any other status. Clients read it.
 	Challenge string
-	// Err is what the log says, and clients do not learn. It may be nil.
+	// Err goes to the log, and not to the client. It may be nil.
 	Err error
 }
 

@@ -14,16 +14,16 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// Result is what a handler of [AddTool] returns that gives a typed result and content of
-// its own: a table for programs, and a picture of it for people.
+// Result is a typed result with content of its own, for a handler of [AddTool]: for example
+// a table for programs, and a picture of it for people.
 type Result[T any] struct {
 	// Structured becomes the structured content. The tool's output schema is inferred
 	// from T.
 	Structured T
 	// Content becomes the content. Clients of revisions before 2025-06-18 see nothing
-	// else. nil is a text block that mirrors Structured.
+	// else. nil means a text block that mirrors Structured.
 	Content mcp.Contents
-	// Meta becomes the `_meta` of the result. nil is none.
+	// Meta becomes the `_meta` of the result. nil means none.
 	Meta mcp.Meta
 }
 
@@ -36,7 +36,7 @@ type typedResult interface {
 func (r *Result[T]) structured() any                { return &r.Structured }
 func (r *Result[T]) rest() (mcp.Contents, mcp.Meta) { return r.Content, r.Meta }
 
-// checkOut refuses results that are pointers to a [Result]: a handler that has none returns
+// checkOut refuses results that are pointers to a [Result]: a handler without a result returns
 // an error.
 func checkOut[Out any]() error {
 	if t := reflect.TypeFor[Out](); t.Kind() == reflect.Pointer && t.Implements(reflect.TypeFor[typedResult]()) {
@@ -45,7 +45,7 @@ func checkOut[Out any]() error {
 	return nil
 }
 
-// structuredType is the type of the structured content that a handler's result has.
+// structuredType returns the type of the structured content of a handler's result.
 func structuredType[Out any]() reflect.Type {
 	if r, ok := any(new(Out)).(typedResult); ok {
 		return reflect.TypeOf(r.structured()).Elem()
@@ -53,15 +53,15 @@ func structuredType[Out any]() reflect.Type {
 	return reflect.TypeFor[Out]()
 }
 
-// InputSchema returns the schema that [AddTool] infers for arguments of type In, for a
-// program that adds to it what Go types do not say, and sets Tool.InputSchema. It fails
-// where AddTool panics. The schema is the caller's.
+// InputSchema returns the schema that [AddTool] infers for arguments of type In. A program
+// can add to it what Go types do not say, and set Tool.InputSchema. InputSchema fails where
+// AddTool panics. The caller may change the schema.
 func InputSchema[In any]() (json.RawMessage, error) {
 	return changeable(toolschema.InferArguments(reflect.TypeFor[In]()))
 }
 
 // OutputSchema returns the schema that [AddTool] infers for structured content of type
-// Out, or for that of a [Result]. The rest is as for [InputSchema].
+// Out, or for the structured content of a [Result]. The rest is as for [InputSchema].
 func OutputSchema[Out any]() (json.RawMessage, error) {
 	if err := checkOut[Out](); err != nil {
 		return nil, fmt.Errorf("troupe: output schema: %w", err)
@@ -69,7 +69,7 @@ func OutputSchema[Out any]() (json.RawMessage, error) {
 	return changeable(toolschema.InferResult(structuredType[Out]()))
 }
 
-// changeable is a schema that may be changed.
+// changeable returns a copy of a schema that the caller may change.
 func changeable(schema json.RawMessage, err error) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
@@ -77,26 +77,26 @@ func changeable(schema json.RawMessage, err error) (json.RawMessage, error) {
 	return append(json.RawMessage(nil), schema...), nil
 }
 
-// Cache says for how long, and by whom, an answer may be kept (2026-07-28,
-// server/utilities/caching). Older clients are not told. The zero value lets nobody
-// rely on an answer that may have changed: what a client was told of a list it may
-// keep until it hears of a change, which only one that listens does.
+// Cache says how long a result may be kept, and who may share it (2026-07-28,
+// server/utilities/caching). Older clients do not get it. With the zero value a result
+// counts as out of date at once. A client may keep a list until it gets a notification of
+// a change; only a client that listens gets one.
 type Cache struct {
-	// TTL is how long the answer counts as fresh after it has come, in whole
+	// TTL is how long the result counts as fresh after it has come, in whole
 	// milliseconds. 0 and less: it may be out of date at once.
 	TTL time.Duration
-	// Scope is who may share it. Empty is [mcp.CachePrivate] for what resources hold, since
-	// their handlers know who asks. The lists and what server/discover says are the same for
-	// all who may ask: for them it is mcp.CachePrivate with Options.Authenticate or
-	// ServerOptions.Visible, and [mcp.CachePublic] without, which lets anybody share it who
-	// comes by it.
+	// Scope says who may share the result. Empty means [mcp.CachePrivate] for the contents
+	// of resources, since their handlers know who asks. For the lists and server/discover
+	// it means mcp.CachePrivate with Options.Authenticate or ServerOptions.Visible, and
+	// [mcp.CachePublic] without them: then all callers get the same, and everybody may
+	// share it.
 	Scope mcp.CacheScope
 }
 
-// appendMembers appends the members of a result that say so.
+// appendMembers appends the members of a result that hold c.
 func (c Cache) appendMembers(dst []byte) []byte {
 	scope := mcp.CachePrivate
-	if c.Scope == mcp.CachePublic { // what is no scope at all is not shared
+	if c.Scope == mcp.CachePublic { // an unknown scope is private
 		scope = mcp.CachePublic
 	}
 	dst = append(dst, `"ttlMs":`...)
@@ -106,7 +106,7 @@ func (c Cache) appendMembers(dst []byte) []byte {
 	return append(dst, '"')
 }
 
-// listCache is for the lists and for server/discover.
+// listCache returns the Cache of the lists and of server/discover.
 func (s *service) listCache() *Cache {
 	c := s.srv.opts.ListCache
 	if c.Scope == "" && s.rt.opts.Authenticate == nil && s.srv.opts.Visible == nil {
@@ -115,8 +115,8 @@ func (s *service) listCache() *Cache {
 	return &c
 }
 
-// readCache is for the contents that a call has read. What it read with the help of
-// its client is not to be kept: the answers are not part of what it was asked for.
+// readCache returns the Cache of the contents that a call has read. If the client's answers
+// went into the contents, they must not be kept: the answers are not part of the request's URI.
 func (s *service) readCache(call *Call, m *codec.Message) *Cache {
 	if call.asked.Load() || m.Responses != nil || m.State != nil {
 		return &Cache{}
@@ -127,15 +127,15 @@ func (s *service) readCache(call *Call, m *codec.Message) *Cache {
 	return &s.srv.opts.ReadCache
 }
 
-// SetCache says how long the contents may be kept that this call reads, in the place
-// of ServerOptions.ReadCache. Calls of other methods are not affected.
+// SetCache sets how long the contents that this call reads may be kept, in place of
+// ServerOptions.ReadCache. It does nothing in calls of other methods than resources/read.
 func (c *Call) SetCache(cache Cache) { c.cache.Store(&cache) }
 
-// resultHead is how the results of a server begin for clients since 2026-07-28: what
-// they are, and who made them. Older ones have neither.
+// resultHead is the beginning of a server's results for clients since 2026-07-28: the type
+// of the result and the server's name. Results for older clients have neither.
 type resultHead struct {
 	start []byte // {"resultType":"complete"
-	meta  []byte // "_meta":{…} of a handler that gave none
+	meta  []byte // "_meta":{…} where the handler gave none
 	info  mcp.Implementation
 }
 
@@ -149,7 +149,7 @@ func newResultHead(info mcp.Implementation) resultHead {
 
 // begin appends the beginning of a result up to the first of its own members, which
 // follows a comma. own is the `_meta` of a handler, cache is nil for results that
-// nobody keeps.
+// have no Cache.
 func (h *resultHead) begin(dst []byte, own mcp.Meta, cache *Cache) ([]byte, error) {
 	dst = append(dst, h.start...)
 	if cache != nil {
@@ -166,8 +166,8 @@ func (h *resultHead) begin(dst []byte, own mcp.Meta, cache *Cache) ([]byte, erro
 	return codec.AppendCompact(dst, own.WithServerInfo(h.info)), nil
 }
 
-// append appends a whole result. v encodes as an object without a type, `_meta` and
-// what says how long it may be kept.
+// append appends a whole result. v encodes as an object without resultType, `_meta` and
+// the members of a Cache.
 func (h *resultHead) append(dst []byte, own mcp.Meta, cache *Cache, v any) ([]byte, error) {
 	dst, err := h.begin(dst, own, cache)
 	if err != nil {
@@ -184,8 +184,8 @@ func (h *resultHead) append(dst []byte, own mcp.Meta, cache *Cache, v any) ([]by
 	return dst, nil
 }
 
-// unfinished is what the client gets of a handler's error where it may be asked for
-// more.
+// unfinished returns the response to a handler's error, for methods that may ask the client
+// for input.
 func (s *service) unfinished(dst []byte, call *Call, what string, err error) ([]byte, *mcp.Error) {
 	if wire, ok := errors.AsType[*mcp.Error](err); ok && wire != nil {
 		return s.wireResult(dst, call, wire)
@@ -196,9 +196,9 @@ func (s *service) unfinished(dst []byte, call *Call, what string, err error) ([]
 	return nil, s.internal(what, err)
 }
 
-// wireResult is what the client gets of a handler's wire error. One that makes the
-// user open URLs first is a result since 2026-07-28, which asks for that: the client
-// sends the request again afterwards, as it did before.
+// wireResult returns the response to a handler's wire error. For a stateless client, an error
+// that makes the user open URLs first becomes an input_required result: like an older client,
+// it sends the request again afterwards.
 func (s *service) wireResult(dst []byte, call *Call, e *mcp.Error) ([]byte, *mcp.Error) {
 	r := call.revision()
 	e = wireError(call, e)
@@ -232,7 +232,7 @@ func (s *service) wireResult(dst []byte, call *Call, e *mcp.Error) ([]byte, *mcp
 	return out, nil
 }
 
-// inputRequired appends the result that asks the client, who comes back with state.
+// inputRequired appends the result that asks the client, which comes back with state.
 func (h *resultHead) inputRequired(dst []byte, questions mcp.InputRequests, state string) ([]byte, error) {
 	result := mcp.InputRequired(questions, state)
 	result.Meta = result.Meta.WithServerInfo(h.info)
@@ -265,8 +265,8 @@ func (c *Call) appendPrompt(dst []byte, x *mcp.GetPromptResult) ([]byte, error) 
 	return c.svc.srv.head.append(dst, x.Meta, nil, &bare)
 }
 
-// wireError is a handler's error as its client may get it: one that makes the user
-// open URLs means nothing to a client that has not declared that.
+// wireError returns a handler's error as its client may get it: an error that makes the user
+// open URLs means nothing to a client that has not declared URL elicitation.
 func wireError(call *Call, e *mcp.Error) *mcp.Error {
 	if e.Code != mcp.CodeURLElicitationRequired {
 		return e
@@ -279,7 +279,7 @@ func wireError(call *Call, e *mcp.Error) *mcp.Error {
 	return lacking
 }
 
-// encode appends a result of the server's own making, which may be kept as cache
+// encode appends a result that the server has made itself, which may be kept as cache
 // says.
 func (s *service) encode(dst []byte, call *Call, m *codec.Message, cache *Cache, v any) (out []byte, _ *mcp.Error) {
 	var err error
