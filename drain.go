@@ -10,43 +10,41 @@ import (
 )
 
 const (
-	// lastWords is how long a kept connection has to be silent, once nobody new is
-	// let in, until it may be closed: a request may be on its way there.
+	// lastWords is how long a kept-alive connection must be silent before it may be closed,
+	// once new connections are refused: a request may be on its way there.
 	lastWords = 100 * time.Millisecond
-	// lastRequests bounds that, and how long those may take that are no calls.
+	// lastRequests bounds the wait for silence, and the time of requests that are not calls.
 	lastRequests = time.Second
 	// drainLook is how often a drain looks whether it can go on.
 	drainLook = 10 * time.Millisecond
 )
 
-// Drain lets the calls that run end, or go on elsewhere, in a program that serves the
-// Runtime with an http.Server of its own: http.Server.Shutdown does not know of the
-// event streams, and with them of the calls that take long. It does what Serve does
-// at its end. Call it first, then Close, and then Shutdown:
+// Drain lets the calls in flight end, or go on in the next process. It is for a program
+// that serves the Runtime with an http.Server of its own: http.Server.Shutdown does not
+// know event streams, nor the long calls behind them. Drain does what Serve does at its
+// end. Call it first, then Close, and then Shutdown:
 //
 //	err := rt.Drain(ctx)
 //	err = errors.Join(err, rt.Close(ctx), hs.Shutdown(ctx))
 //
-// From now on the Runtime is not [Runtime.Ready], and its answers say that their
-// connections are closed after them. For DrainDelay it serves on, so that load
-// balancers notice; that is left out where no event stream is open and Ready was never
-// asked. Then it waits until no call runs that only this process can end, and has
-// clients of other calls, and of idle streams, come back to the next process. Requests
-// that come meanwhile are served; once only the last are being answered, which is
-// after a second at most, further ones are refused with 503. When nothing is left it
-// returns nil.
+// From now on [Runtime.Ready] fails, and responses close their connections. For DrainDelay
+// the Runtime serves on, so that load balancers notice; there is no delay if no event stream
+// is open and nobody has called Ready. Then Drain waits until no call runs that only this
+// process can end. Clients of other calls, and of idle streams, come back to the next
+// process. Requests that come meanwhile are served. When only the last ones are being
+// answered, after 1 second at most, further requests are refused with 503. When nothing is left,
+// Drain returns nil.
 //
-// It does so for DrainWait, and no longer than ctx. When that is over, and calls still
-// run or clients are still connected, it returns an error that wraps
-// context.DeadlineExceeded or the cause of ctx: calls that may run again are left to
-// whoever resumes them, and the others were ended with error -32010. A second Drain
-// waits for the first, no longer than its own ctx, and returns the same. Clients of
-// ServePipe are let go, too: what they send afterwards is not answered. Drain after
-// Close has nothing to wait for.
+// Drain waits for DrainWait, and no longer than ctx. If calls still run or clients are
+// still connected then, it returns an error that wraps context.DeadlineExceeded or the
+// cause of ctx. Calls that may run again do so when their clients resume them; the others
+// have ended with error -32010. A second Drain waits for the first, no longer than its own
+// ctx, and returns the same. Drain ends the clients of ServePipe, too: later messages of
+// theirs get no response. Drain after Close has nothing to wait for.
 func (rt *Runtime) Drain(ctx context.Context) error { return rt.drain(ctx, nil) }
 
-// drain is Drain. door is that of Serve, and is shut once nobody new is to come in; it
-// is nil where others let clients in.
+// drain is Drain. door is the listener of Serve, and is shut when no new client may come in;
+// it is nil where the program has an http.Server of its own.
 func (rt *Runtime) drain(ctx context.Context, door *transport.DrainListener) error {
 	if rt.leaving.Swap(true) {
 		select { // first, whether or not ctx has ended
@@ -76,7 +74,7 @@ func (rt *Runtime) finish(ctx context.Context, door *transport.DrainListener) er
 	if door != nil {
 		door.Shut()
 	} else {
-		refuse := time.AfterFunc(lastRequests, rt.node.Refuse) // nobody else keeps clients from coming
+		refuse := time.AfterFunc(lastRequests, rt.node.Refuse) // the program's own listener still lets clients in
 		defer refuse.Stop()
 	}
 	running := rt.node.Stats().InFlight > 0
@@ -93,8 +91,8 @@ func (rt *Runtime) finish(ctx context.Context, door *transport.DrainListener) er
 
 // end drains for Serve, and closes the Runtime.
 func (rt *Runtime) end(ctx context.Context, door *transport.DrainListener, hs *http.Server) error {
-	_ = rt.drain(ctx, door) // what it could not wait for is logged, and no fault of Serve
-	door.Shut()             // another may have drained
+	_ = rt.drain(ctx, door) // it logs the calls that it could not wait for: no error of Serve
+	door.Shut()             // if the program has called Drain, the door is still open
 	stop, cancel := context.WithTimeout(ctx, 6*time.Second)
 	defer cancel()
 	closed := make(chan struct{})
@@ -116,9 +114,9 @@ func (rt *Runtime) end(ctx context.Context, door *transport.DrainListener, hs *h
 	return err
 }
 
-// delay serves on for DrainDelay, which is the time that others have to notice that
-// the Runtime is not ready. It is cut short when nobody is there to notice: no
-// connection is open, and nobody has ever asked whether it is ready or healthy.
+// delay waits for DrainDelay, while the Runtime still serves and load balancers notice that
+// it is not ready. It returns early when there is no load balancer: no connection is open,
+// and nobody has ever asked whether the Runtime is ready or healthy.
 func (rt *Runtime) delay(ctx context.Context, door *transport.DrainListener) {
 	for end := time.Now().Add(rt.opts.DrainDelay); time.Now().Before(end) && ctx.Err() == nil && !rt.closed.Load(); {
 		if !rt.watched.Load() && rt.connections(door) == 0 {
@@ -128,8 +126,8 @@ func (rt *Runtime) delay(ctx context.Context, door *transport.DrainListener) {
 	}
 }
 
-// connections are those that are open, event streams included. Without a door only
-// the streams are known.
+// connections counts the open connections, event streams included. Without a door it counts
+// only the streams.
 func (rt *Runtime) connections(door *transport.DrainListener) (n int) {
 	if door != nil {
 		n = door.Open()
@@ -140,10 +138,10 @@ func (rt *Runtime) connections(door *transport.DrainListener) (n int) {
 	return n
 }
 
-// silent returns what reports that nothing is to come any more: no connection is open,
-// those included that it closes when none has had a request for a while, or the time
-// for that is over. Without a door connections are not known, and no request for a
-// while has to do.
+// silent returns the function that reports that no request will come any more: no connection
+// is open, or lastRequests is over. The function closes idle connections once none has had a
+// request for lastWords. Without a door the connections are not known: there, no request for
+// lastWords counts as silence.
 func (rt *Runtime) silent(door *transport.DrainListener) func() bool {
 	shut := time.Now()
 	return func() bool {

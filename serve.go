@@ -25,7 +25,8 @@ var ErrExposed = errors.New("troupe: listening beyond the loopback interface wit
 
 const defaultListen = "127.0.0.1:8080"
 
-// Listen opens the address of Options.Listen for Serve.
+// Listen returns a listener on the address of Options.Listen, for ServeOn. It fails with
+// ErrExposed where Serve would.
 func (rt *Runtime) Listen() (net.Listener, error) {
 	addr := rt.opts.Listen
 	if addr == "" {
@@ -54,17 +55,16 @@ func loopback(addr string) bool {
 }
 
 // Serve listens and serves the mounted servers, /healthz, /readyz, /metrics and,
-// without Authenticate, a list of the servers' paths at / until ctx ends, and then
-// drains. It closes the Runtime before it returns.
+// without Authenticate, a list of the servers' paths at /. When ctx ends it drains.
+// It closes the Runtime before it returns.
 //
-// A drain loses nothing that can be kept. For DrainDelay the Runtime is not ready,
-// and serves on; its answers say that their connections are closed after them, so
-// that a load balancer moves to others. It serves on while calls run that nobody
-// else can end: those that may not run again, and those whose clients could not
-// come back for them. It waits for them for up to DrainWait. Then it listens no
-// longer, finishes what comes on connections that are open, has clients of calls
-// that may run again, and of idle streams, come back to the next process, and
-// returns as soon as nothing is left.
+// A drain loses no call that it can keep. For DrainDelay the Runtime is not ready, but
+// still serves; its responses close their connections, so that a load balancer moves
+// to other nodes. For up to DrainWait it then serves on while calls run that only this
+// process can end: calls that may not run again, and calls whose clients could not
+// come back for them. Then it stops listening and finishes the requests on open
+// connections. Clients of calls that may run again, and of idle streams, come back to
+// the next process. Serve returns as soon as nothing is left.
 func (rt *Runtime) Serve(ctx context.Context) error {
 	ln, err := rt.Listen()
 	if err != nil {
@@ -73,7 +73,7 @@ func (rt *Runtime) Serve(ctx context.Context) error {
 	return rt.ServeOn(ctx, ln)
 }
 
-// ServeOn is Serve on a listener of the caller's, which it closes.
+// ServeOn is Serve on the caller's listener, which it closes.
 func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	hs := &http.Server{Handler: http.HandlerFunc(rt.serveAll), MaxHeaderBytes: rt.opts.HTTP.MaxHeader,
 		ErrorLog: slog.NewLogLogger(rt.log.Handler(), slog.LevelWarn)}
@@ -96,7 +96,7 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	return rt.end(after, door, hs)
 }
 
-// serveAll serves the mounted servers, and what Serve has beside them.
+// serveAll serves the mounted servers, and the other paths of Serve.
 func (rt *Runtime) serveAll(w http.ResponseWriter, r *http.Request) {
 	if rt.leaving.Load() {
 		defer rt.countWhileDraining(w)()
@@ -129,8 +129,8 @@ func (rt *Runtime) serveAll(w http.ResponseWriter, r *http.Request) {
 // mostListed is how many servers the index names.
 const mostListed = 100
 
-// index says where MCP is to a person who opens the address in a browser. It is not
-// served where callers have to say who they are: those learn their paths elsewhere.
+// index tells a person who opens the address in a browser where MCP is. It is not served
+// where callers must authenticate: they learn their paths elsewhere.
 func (rt *Runtime) index() string {
 	var paths []string
 	for _, m := range rt.mounted() {
@@ -151,11 +151,11 @@ func (rt *Runtime) index() string {
 	return "MCP is at\n\n" + strings.Join(paths, "\n") + "\n" + more
 }
 
-// sickAfter is how long the store may be unable to write before the process
-// says that it had better be started anew.
+// sickAfter is how long the store may be unable to write before /healthz fails, so that
+// somebody restarts the process.
 const sickAfter = time.Minute
 
-// health is what /healthz answers: o is why the store cannot write, or nil.
+// health returns the response of /healthz: o is why the store cannot write, or nil.
 func health(o *cluster.Outage, now time.Time) (status int, text string) {
 	if o == nil || now.Sub(o.Since) < sickAfter {
 		return http.StatusOK, "ok\n"
@@ -163,13 +163,13 @@ func health(o *cluster.Outage, now time.Time) (status int, text string) {
 	return http.StatusServiceUnavailable, fmt.Sprintf("%s, for %v\n", o, now.Sub(o.Since).Round(time.Second))
 }
 
-// errDraining is why a Runtime is not ready that is about to end.
+// errDraining says why a Runtime that is about to end is not ready.
 var errDraining = errors.New("draining")
 
-// Ready returns nil when the Runtime can serve, which is when Serve answers /readyz
-// with 200, and an error that says why not: it drains or is closed, or its store does
-// not answer or cannot write. It is for the readiness probe of a program with an
-// http.Server of its own, and costs next to nothing.
+// Ready returns nil when the Runtime can serve, and otherwise an error that says why not:
+// the Runtime drains or is closed, or its store does not answer or cannot write. Serve
+// answers /readyz by it. It is for the readiness probe of a program with an http.Server of
+// its own, and costs almost nothing.
 func (rt *Runtime) Ready() error {
 	rt.watched.Store(true)
 	if !rt.ready.Load() {
@@ -201,13 +201,13 @@ func plainText(w http.ResponseWriter, status int, text string) {
 
 // ServeStdio serves srv to the one client on standard input and output, as hosts
 // start servers on their own machine (basic/transports, stdio): one message per
-// line, and nothing else on standard output. The session is that of the process.
+// line, and nothing else on standard output. The session is bound to the process.
 //
-// It returns nil when the client closes standard input, once the calls in flight
-// are answered, for which it waits up to DrainWait; questions to the client fail
-// from then on. When ctx ends first, as on SIGTERM, calls have a second. Either
-// way what still runs ends with -32010. It closes the Runtime before it returns,
-// and then standard input may still be read from: end the process.
+// When the client closes standard input, ServeStdio waits up to DrainWait for the calls
+// in flight and returns nil; questions to the client fail from then on. When ctx ends
+// first, as on SIGTERM, calls have 1 second. In both cases calls that still run end with
+// -32010. ServeStdio closes the Runtime before it returns. A goroutine may still read
+// standard input then: end the process.
 func (rt *Runtime) ServeStdio(ctx context.Context, srv *Server) error {
 	return rt.ServePipe(ctx, srv, os.Stdin, os.Stdout)
 }
@@ -229,7 +229,7 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	})
 	session := actors.Input{Tenant: anonymous, Conn: pipe, Patient: true}
 	rt.node.Connect(svc, &session)
-	hush := context.AfterFunc(ctx, func() { rt.node.EndInput(svc, &session) }) // a request may wait for its turn
+	hush := context.AfterFunc(ctx, func() { rt.node.EndInput(svc, &session) }) // a request may wait until another has ended
 	defer hush()
 	err = pipe.Serve(ctx, func(m *codec.Message, line []byte) {
 		in := session // Message changes it
@@ -245,7 +245,7 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	})
 	signalled := ctx.Err() != nil
 	if signalled || errors.Is(err, transport.ErrGone) {
-		err = nil // the client, or who started the process, wanted it to end
+		err = nil // the client, or the host that started the process, ended it
 	}
 	patience, cancel := rt.patience(ctx, signalled)
 	rt.node.Disconnect(patience, svc, &session)
@@ -258,8 +258,8 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	return errors.Join(err, rt.Close(end))
 }
 
-// patience is how long the last calls may take: DrainWait, and no more than
-// stdioPatience from the signal on.
+// patience returns a context for the last calls: it ends after DrainWait, and at most
+// stdioPatience after the signal.
 func (rt *Runtime) patience(ctx context.Context, signalled bool) (context.Context, context.CancelFunc) {
 	wait := rt.opts.DrainWait
 	if signalled {
@@ -273,7 +273,7 @@ func (rt *Runtime) patience(ctx context.Context, signalled bool) (context.Contex
 	return patience, func() { stop(); cancel() }
 }
 
-// serviceOf is the server as the node knows it, whether or not it is mounted.
+// serviceOf returns the service of srv, and makes one if the server is not mounted.
 func (rt *Runtime) serviceOf(srv *Server) (*service, error) {
 	if s := srv.mount.service(); s != nil && s.rt == rt {
 		return s, nil

@@ -63,18 +63,18 @@ type ServerOptions struct {
 	// [Server.FilterChanged] when the results of Visible change. nil shows everything to
 	// everybody.
 	Visible func(p Principal, item Item) bool
-	// SessionBegan is told of a session that initialize has just begun, before the
-	// client is; it holds that answer up, and ctx ends when the store has been waited
-	// for long enough. Requests without a session (2026-07-28) have none that begins.
+	// SessionBegan runs when initialize has begun a session, before the client gets the
+	// response, which waits for it. ctx ends when the time to wait for the store is over.
+	// Stateless requests (2026-07-28) begin no session.
 	SessionBegan func(ctx context.Context, p *Peer)
-	// SessionEnded is told on a goroutine of its own that a session has ended, and how, not
-	// before SessionBegan has returned.
-	// It is told of a session once at most, and not of every one: a process that is
-	// killed tells nothing, and its sessions go on in the next one, without another
-	// SessionBegan; a session that expires while it is in no process's memory, which it
-	// leaves after a minute without use, ends without a word. What has to be cleaned up
-	// needs a time of its own to expire. Runtime.Close does not wait for it. p still
-	// knows what the session was.
+	// SessionEnded runs when a session has ended, on a goroutine of its own and after
+	// SessionBegan has returned. how says why the session ended, and p still describes it.
+	// Runtime.Close does not wait for it.
+	//
+	// It runs at most once for a session, and not for every session. When a process is
+	// killed, its sessions go on in the next process, without another SessionBegan. A
+	// session leaves the memory after a minute without use; if it expires after that, no
+	// SessionEnded runs. So anything that it must clean up needs an expiry of its own.
 	SessionEnded func(p *Peer, how SessionEnd)
 	// MethodMiddleware wraps the handlers of requests, inside the MethodMiddleware of
 	// Options. The first one is outermost: it sees a request first and its result last.
