@@ -336,7 +336,7 @@ func (s *service) list(call *Call, m *codec.Message, p pager, dst []byte) ([]byt
 	} else {
 		dst = append(dst, '{')
 	}
-	out, last := p(dst, after, s.srv.opts.PageSize)
+	out, last := p(dst, after, s.limits.PageSize)
 	if last != "" {
 		cursor, err := s.rt.seal(last, aad)
 		if err != nil {

@@ -183,6 +183,8 @@ type Limits struct {
 	// MaxURI is the longest URI, in bytes, of a resource that a client reads or
 	// subscribes to. 0 means 8 KiB. A longer one is answered with error -32602.
 	MaxURI int
+	// PageSize is the number of items in one page of a list. 0 means 100.
+	PageSize int
 	// BodyTimeout is how long the body of a request may take to arrive. 0 means 30
 	// seconds. A slower one is answered with 408.
 	BodyTimeout time.Duration
@@ -247,7 +249,7 @@ type Limits struct {
 func (l *Limits) settle() error {
 	return errors.Join(
 		limits.MaxBody.Settle(&l.MaxBody), limits.MaxDepth.Settle(&l.MaxDepth), limits.MaxBatch.Settle(&l.MaxBatch),
-		limits.MaxURI.Settle(&l.MaxURI), limits.BodyTimeout.Settle(&l.BodyTimeout), limits.WriteTimeout.Settle(&l.WriteTimeout),
+		limits.MaxURI.Settle(&l.MaxURI), limits.PageSize.Settle(&l.PageSize), limits.BodyTimeout.Settle(&l.BodyTimeout), limits.WriteTimeout.Settle(&l.WriteTimeout),
 		limits.MaxQueued.Settle(&l.MaxQueued), limits.MaxCall.Settle(&l.MaxCall), limits.MaxAsk.Settle(&l.MaxAsk),
 		limits.Retry.Settle(&l.Retry), limits.CallRate.Settle(&l.CallRate), limits.CallBurst.Settle(&l.CallBurst),
 		limits.LogRate.Settle(&l.LogRate), limits.CallsPerSession.Settle(&l.CallsPerSession),
@@ -261,7 +263,7 @@ func (l *Limits) settle() error {
 func (l Limits) over(o Limits) Limits {
 	return Limits{
 		MaxBody: cmp.Or(l.MaxBody, o.MaxBody), MaxDepth: cmp.Or(l.MaxDepth, o.MaxDepth), MaxBatch: cmp.Or(l.MaxBatch, o.MaxBatch),
-		MaxURI: cmp.Or(l.MaxURI, o.MaxURI), BodyTimeout: cmp.Or(l.BodyTimeout, o.BodyTimeout),
+		MaxURI: cmp.Or(l.MaxURI, o.MaxURI), PageSize: cmp.Or(l.PageSize, o.PageSize), BodyTimeout: cmp.Or(l.BodyTimeout, o.BodyTimeout),
 		WriteTimeout: cmp.Or(l.WriteTimeout, o.WriteTimeout), MaxQueued: cmp.Or(l.MaxQueued, o.MaxQueued),
 		Grace: cmp.Or(l.Grace, o.Grace), StatelessGrace: cmp.Or(l.StatelessGrace, o.StatelessGrace), MaxCall: cmp.Or(l.MaxCall, o.MaxCall),
 		MaxAsk: cmp.Or(l.MaxAsk, o.MaxAsk), Retry: cmp.Or(l.Retry, o.Retry), PingEvery: cmp.Or(l.PingEvery, o.PingEvery),

@@ -26,8 +26,6 @@ type ServerOptions struct {
 	ID string
 	// Instructions tell a model how to use the server.
 	Instructions string
-	// PageSize is the number of items in one page of a list. 0 means 100.
-	PageSize int
 	// Complete answers completion/complete; nil declares no completions.
 	Complete func(ctx context.Context, call *Call, p mcp.CompleteParams) (mcp.Completion, error)
 	// Subscribe runs before a client subscribes to a resource; an error refuses the
@@ -132,9 +130,6 @@ func TryNewServer(impl mcp.Implementation, opts *ServerOptions) (*Server, error)
 	}
 	if _, err := codec.Marshal(s.capabilities()); err != nil {
 		return nil, fmt.Errorf("troupe: server %q: capabilities: %w", impl.Name, err)
-	}
-	if s.opts.PageSize <= 0 {
-		s.opts.PageSize = 100
 	}
 	s.tools = newCatalogue(func(t *tool) any { return t.wire() }, func(t *tool, r mcp.Revision) any { return t.wire().For(r) })
 	s.prompts = newCatalogue(func(p *prompt) any { return p.wire() }, func(p *prompt, r mcp.Revision) any { return p.wire().For(r) })

@@ -14,7 +14,7 @@ import (
 // good again later: its client is told so. Only what the ring says is bad is bad.
 func TestCursorsWhileTheKeysCannotBeRead(t *testing.T) {
 	t.Parallel()
-	h := host.New(t, troupe.Options{}, &troupe.ServerOptions{PageSize: 2})
+	h := host.New(t, troupe.Options{}, &troupe.ServerOptions{Limits: troupe.Limits{PageSize: 2}})
 	host.AddTestTools(h.Server)
 	c := h.Session()
 	page := host.Cursor(t, c.Post(host.Method("1", "tools/list", "")))

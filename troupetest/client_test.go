@@ -23,7 +23,7 @@ type greeting struct {
 
 // server has a tool for each thing that the client can do.
 func server() *troupe.Server {
-	srv := troupe.NewServer(mcp.Implementation{Name: "test", Version: "1"}, &troupe.ServerOptions{PageSize: 3})
+	srv := troupe.NewServer(mcp.Implementation{Name: "test", Version: "1"}, &troupe.ServerOptions{Limits: troupe.Limits{PageSize: 3}})
 	troupe.AddTool(srv, troupe.Tool{Name: "greet"}, func(_ context.Context, _ *troupe.Call, in greeting) (string, error) {
 		if in.Name == "" {
 			return "", errors.New("nobody to greet")

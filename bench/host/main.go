@@ -57,9 +57,9 @@ func run(args []string) error {
 	if *conformance {
 		demo = everything.NewConformance
 	}
-	rt.Mount("/mcp", demo(troupe.ServerOptions{PageSize: *pageSize}))
+	rt.Mount("/mcp", demo(troupe.ServerOptions{Limits: troupe.Limits{PageSize: *pageSize}}))
 	for n := 1; n < *servers; n++ {
-		rt.Mount(fmt.Sprintf("/s/%d/mcp", n), demo(troupe.ServerOptions{ID: fmt.Sprintf("copy-%d", n), PageSize: *pageSize}))
+		rt.Mount(fmt.Sprintf("/s/%d/mcp", n), demo(troupe.ServerOptions{ID: fmt.Sprintf("copy-%d", n), Limits: troupe.Limits{PageSize: *pageSize}}))
 	}
 	return rt.Serve(ctx)
 }

@@ -35,7 +35,6 @@ type settings struct {
 	node   string
 
 	conformance bool
-	pageSize    count
 	limits      limits
 
 	logLevel  string
@@ -70,8 +69,6 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.DurationVar(&s.sync, "sync", time.Second, "`time` between flushes to the disk: a power cut may lose as much; 0s flushes each write before it is acknowledged")
 
 	f.BoolVar(&s.conformance, "conformance", false, "also serve the tools that the official conformance suite calls")
-	s.pageSize = 100
-	f.Var(&s.pageSize, "page-size", "`number` of items in one page of a list")
 
 	f.StringVar(&s.node, "node", "", "`name` of this node (the name stored in the data directory)")
 	f.StringVar(&s.logLevel, "log-level", "info", "lowest `level` to log: debug, info, warn or error")
@@ -92,9 +89,6 @@ func (s *settings) check(byFlag func(name string) bool) error {
 	}
 	if s.sync < 0 {
 		return fmt.Errorf("sync is %s: it must be at least 0s", s.sync)
-	}
-	if s.pageSize < 1 {
-		return errors.New("page-size is 0: it must be at least 1")
 	}
 	if err := s.limits.check(); err != nil {
 		return err
@@ -177,11 +171,10 @@ func (s *settings) level() (slog.Level, error) {
 
 // demo returns the server to serve.
 func (s *settings) demo() *troupe.Server {
-	o := troupe.ServerOptions{PageSize: int(s.pageSize)}
 	if s.conformance {
-		return everything.NewConformance(o)
+		return everything.NewConformance(troupe.ServerOptions{})
 	}
-	return everything.NewWith(o)
+	return everything.New()
 }
 
 // options returns the settings as the library takes them, where 0 means the default

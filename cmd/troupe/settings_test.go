@@ -65,7 +65,7 @@ log-level: warn
 	if len(o.HTTP.AllowOrigins) != 1 || o.HTTP.AllowOrigins[0] != "https://c.example" {
 		t.Errorf("origins are %q, want that of the flag alone", o.HTTP.AllowOrigins)
 	}
-	if o.Store.MaxStore != 3<<30 || o.Limits.MaxBody != 1024 || o.Limits.Grace != 100*time.Millisecond || o.Dir != "" || s.pageSize != 7 || s.logLevel != "warn" {
+	if o.Store.MaxStore != 3<<30 || o.Limits.MaxBody != 1024 || o.Limits.Grace != 100*time.Millisecond || o.Dir != "" || o.Limits.PageSize != 7 || s.logLevel != "warn" {
 		t.Errorf("options are %+v with level %s, want the file's", o, s.logLevel)
 	}
 	if o.Store.SessionIdle != 72*time.Hour || o.Store.ReplayAge != 10*time.Minute || o.Store.Sync != time.Second {

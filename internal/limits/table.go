@@ -41,6 +41,9 @@ var (
 	MaxURI = add[int](Row{Section: Request, Name: "URI of a resource that is read or subscribed to", Option: "Limits.MaxURI", Kind: Size, Default: 8 * kib, Least: 1, Most: gib,
 		Beyond: "-32602; left out of the filter of `subscriptions/listen`", Counted: "uri",
 		Usage: "most bytes in the URI of a resource that a client reads or subscribes to, a `size`"})
+	PageSize = add[int](Row{Section: Request, Name: "items in one page of a list", Option: "Limits.PageSize", Default: 100, Least: 1, Most: 1 << 20,
+		Beyond: "the rest is on further pages",
+		Usage:  "`number` of items in one page of a list"})
 	Name = add[int](Row{Section: Request, Name: "name of a tool or prompt", Kind: Size, Default: kib,
 		Beyond: "`AddTool` and `AddPrompt` panic"})
 	Token = add[int](Row{Section: Request, Name: "id, and progress token, as they are sent", Kind: Size, Default: 2 * kib, Shown: "2 KiB each",

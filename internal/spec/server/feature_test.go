@@ -366,7 +366,7 @@ func TestPanicAndDeadline(t *testing.T) {
 
 func TestPrincipals(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{Authenticate: host.User}, &troupe.ServerOptions{PageSize: 2})
+		h := host.New(t, troupe.Options{Authenticate: host.User}, &troupe.ServerOptions{Limits: troupe.Limits{PageSize: 2}})
 		h.AddTool("who", 0, func(_ context.Context, call *troupe.Call) (string, error) {
 			p := call.Principal()
 			return p.Issuer + "/" + p.Subject, nil

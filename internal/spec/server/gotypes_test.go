@@ -211,7 +211,7 @@ func serveTypes(t *testing.T, add func(*troupe.Server)) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := troupe.NewServer(mcp.Implementation{Name: "t", Version: "1"}, &troupe.ServerOptions{PageSize: 1000})
+	srv := troupe.NewServer(mcp.Implementation{Name: "t", Version: "1"}, &troupe.ServerOptions{Limits: troupe.Limits{PageSize: 1000}})
 	add(srv)
 	rt.Mount("/mcp", srv)
 	web := httptest.NewServer(rt)

@@ -19,7 +19,7 @@ import (
 // answers say which one it is.
 func tenantServer(i int) *troupe.Server {
 	srv := troupe.NewServer(mcp.Implementation{Name: fmt.Sprintf("tenant %d", i), Version: "1"},
-		&troupe.ServerOptions{ID: fmt.Sprintf("s%d", i), PageSize: 3})
+		&troupe.ServerOptions{ID: fmt.Sprintf("s%d", i), Limits: troupe.Limits{PageSize: 3}})
 	for k := range 3 {
 		troupe.AddTool(srv, troupe.Tool{Name: fmt.Sprintf("echo%d", k), Description: "Returns the text it is given.", Rerun: troupe.Safe},
 			func(_ context.Context, _ *troupe.Call, in host.EchoIn) (string, error) {

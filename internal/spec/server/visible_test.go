@@ -33,7 +33,7 @@ func filtered(t *testing.T, o troupe.Options) (h *host.Host, hidden *atomic.Bool
 	hidden = new(atomic.Bool)
 	hidden.Store(true)
 	o.Authenticate = host.User
-	h = host.New(t, o, &troupe.ServerOptions{PageSize: 2, Visible: forAnn(hidden),
+	h = host.New(t, o, &troupe.ServerOptions{Limits: troupe.Limits{PageSize: 2}, Visible: forAnn(hidden),
 		Complete: func(context.Context, *troupe.Call, mcp.CompleteParams) (mcp.Completion, error) {
 			return mcp.Completion{Values: []string{"v"}}, nil
 		}})

@@ -90,7 +90,7 @@ const (
 
 func TestStatelessResults(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		p := host.NewStatelessPipe(t, troupe.Options{}, &troupe.ServerOptions{PageSize: 1, Instructions: "Read on.",
+		p := host.NewStatelessPipe(t, troupe.Options{}, &troupe.ServerOptions{Limits: troupe.Limits{PageSize: 1}, Instructions: "Read on.",
 			Complete: func(context.Context, *troupe.Call, mcp.CompleteParams) (mcp.Completion, error) {
 				return mcp.Completion{Values: []string{"a"}}, nil
 			}})

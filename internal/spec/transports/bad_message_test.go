@@ -34,7 +34,7 @@ type strictIn struct {
 
 func newBadEnv(t *testing.T) *badEnv {
 	h := host.NewLoopback(t, troupe.Options{Authenticate: host.User}, &troupe.ServerOptions{
-		PageSize: 3,
+		Limits: troupe.Limits{PageSize: 3},
 		Complete: func(_ context.Context, _ *troupe.Call, p mcp.CompleteParams) (mcp.Completion, error) {
 			if p.Argument.Value == "boom" {
 				return mcp.Completion{}, errors.New("the database password is hunter2")
