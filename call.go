@@ -24,9 +24,15 @@ type Call struct {
 	// dropped is set when a log message of the call was.
 	dropped atomic.Bool
 	cache   atomic.Pointer[Cache] // set by SetCache
-	over    atomic.Bool           // set when its middleware has returned
+	passing *passing              // through the middleware, nil if there is none
 	asked   atomic.Bool           // set when the client has answered a question of the call
 	ctx     callContext           // the handler's context
+}
+
+// passing is a request on its way through the middleware.
+type passing struct {
+	over    atomic.Bool    // the outermost has returned
+	running []atomic.Int32 // how often each runs now
 }
 
 // Principal returns the principal that makes the call, as Options.Authenticate returned

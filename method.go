@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync/atomic"
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/mcp"
@@ -175,30 +176,58 @@ type MethodHandler func(ctx context.Context, call *Call, method string, params j
 // not pass on another method or another tool: it is already settled whether the call may
 // run again after a crash. For clients of 2026-07-28 the Runtime adds resultType and
 // `_meta` to a result that lacks them. A middleware may call next several times, also at
-// once. Each of these calls must return before the middleware does; next fails once the
-// request has been answered.
+// once. Each of these calls must return before the middleware does. Then next fails, unless
+// the middleware runs once more for the same request.
 //
 // A middleware costs copies of each request's params and result.
 //
-// Mount refuses a middleware that is nil or returns a nil handler.
+// New and NewServer refuse a middleware that is nil, Mount one that returns a nil handler.
 type MethodMiddleware func(next MethodHandler) MethodHandler
 
+// layered returns the middleware with its place in passing: what it calls next fails once
+// it has returned. It returns nil if the middleware does.
+func layered(place int, m MethodMiddleware, next MethodHandler) MethodHandler {
+	inner := m(func(ctx context.Context, call *Call, method string, params json.RawMessage) (json.RawMessage, error) {
+		if p := call.passing; p.over.Load() || p.running[place].Load() == 0 {
+			return nil, errOver
+		}
+		return next(ctx, call, method, params)
+	})
+	if inner == nil {
+		return nil
+	}
+	return func(ctx context.Context, call *Call, method string, params json.RawMessage) (json.RawMessage, error) {
+		running := &call.passing.running[place]
+		running.Add(1)
+		defer running.Add(-1)
+		return inner(ctx, call, method, params)
+	}
+}
+
+// noneOf reports a middleware that is nil, as the option of that name has it.
+func noneOf(option string, all []MethodMiddleware) error {
+	for i, m := range all {
+		if m == nil {
+			return fmt.Errorf("%s[%d] is nil", option, i)
+		}
+	}
+	return nil
+}
+
 // chained returns the middleware of a server around s.answer: the Runtime's first, and of
-// each the first one outermost. It returns nil if there is none. A middleware that is nil
-// or returns nil is an error: to skip it would skip the middleware inside it, too, which
-// may guard the server.
+// each the first one outermost. It returns nil if there is none. A middleware that returns
+// nil is an error: to skip it would skip the middleware inside it, too, which may guard the
+// server.
 func (s *service) chained() (h MethodHandler, _ error) {
 	wrap := func(of string, all []MethodMiddleware) error {
 		for i := len(all) - 1; i >= 0; i-- {
 			if h == nil {
 				h = s.answer
 			}
-			if all[i] != nil {
-				h = all[i](h)
+			if h = layered(s.layers, all[i], h); h == nil {
+				return fmt.Errorf("troupe: the server %q: %s.MethodMiddleware[%d] returns a nil handler", s.id, of, i)
 			}
-			if all[i] == nil || h == nil {
-				return fmt.Errorf("troupe: the server %q: %s.MethodMiddleware[%d] is nil or returns a nil handler", s.id, of, i)
-			}
+			s.layers++
 		}
 		return nil
 	}
@@ -215,8 +244,9 @@ func (s *service) chained() (h MethodHandler, _ error) {
 func (s *service) serveChained(ctx context.Context, call *Call, dst []byte) (out []byte, code int, _ *mcp.Error) {
 	m := call.msg
 	method := string(m.Method)
+	call.passing = &passing{running: make([]atomic.Int32, s.layers)}
 	result, err := s.chain(ctx, call, method, bytes.Clone(m.Params))
-	call.over.Store(true)
+	call.passing.over.Store(true)
 	if err == nil {
 		out, err = s.appendResult(dst, call, result)
 	}
@@ -232,14 +262,11 @@ func (s *service) serveChained(ctx context.Context, call *Call, dst []byte) (out
 // errChanged reports a middleware that passes on what it must not change.
 var errChanged = errors.New("troupe: a middleware passed on another method, or the name of another tool")
 
-// errOver is the error of a next that is called after the request has been answered.
+// errOver is the error of a next that is called once its middleware has returned.
 var errOver = errors.New("troupe: a middleware called next after it had returned")
 
 // answer is the innermost handler.
 func (s *service) answer(ctx context.Context, call *Call, method string, params json.RawMessage) (json.RawMessage, error) {
-	if call.over.Load() {
-		return nil, errOver
-	}
 	m := call.msg
 	if method != string(m.Method) {
 		return nil, errChanged

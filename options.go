@@ -164,7 +164,7 @@ func (o *Options) settle() error {
 		limits.MaxStore.Settle(&s.MaxStore), limits.SessionIdle.Settle(&s.SessionIdle), limits.SessionMax.Settle(&s.SessionMax),
 		limits.ReplayAge.Settle(&s.ReplayAge), limits.ReplayEvents.Settle(&s.ReplayEvents), limits.ReplayBytes.Settle(&s.ReplayBytes),
 		limits.DrainDelay.Settle(&o.DrainDelay), limits.DrainWait.Settle(&o.DrainWait),
-		limits.Lease.Settle(&s.Lease),
+		limits.Lease.Settle(&s.Lease), noneOf("Options.MethodMiddleware", o.MethodMiddleware),
 	)
 }
 

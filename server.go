@@ -101,8 +101,9 @@ type Server struct {
 
 var serverID = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
-// NewServer returns a server. It panics when opts.ID is not valid, or when the server's
-// capabilities cannot be encoded. A nil opts stands for the zero value.
+// NewServer returns a server. It panics when opts.ID is not valid, when a middleware is
+// nil, or when the server's capabilities cannot be encoded. A nil opts stands for the zero
+// value.
 func NewServer(impl mcp.Implementation, opts *ServerOptions) *Server {
 	s, err := TryNewServer(impl, opts)
 	must(err)
@@ -127,6 +128,9 @@ func TryNewServer(impl mcp.Implementation, opts *ServerOptions) (*Server, error)
 				return nil, fmt.Errorf("troupe: server %q: capabilities: %q is no JSON object", impl.Name, name)
 			}
 		}
+	}
+	if err := noneOf("ServerOptions.MethodMiddleware", s.opts.MethodMiddleware); err != nil {
+		return nil, fmt.Errorf("troupe: server %q: %w", impl.Name, err)
 	}
 	if _, err := codec.Marshal(s.capabilities()); err != nil {
 		return nil, fmt.Errorf("troupe: server %q: capabilities: %w", impl.Name, err)

@@ -28,6 +28,7 @@ type service struct {
 	ops    *telemetry.Operations
 	spans  bool
 	chain  MethodHandler // the middleware; nil if there is none
+	layers int           // how many middlewares that are
 	hiding panicLog      // what Visible panics with
 
 	discovery discovery

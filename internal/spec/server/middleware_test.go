@@ -224,22 +224,29 @@ func TestMiddlewareAroundAQuestion(t *testing.T) {
 	})
 }
 
-// TestMiddlewareThatIsNone mounts servers whose middleware is nil or returns nil: those inside of it must not be skipped.
+// TestMiddlewareThatIsNone has middleware that is nil, or returns nil: those inside of it must not be skipped.
 func TestMiddlewareThatIsNone(t *testing.T) {
 	through := func(next troupe.MethodHandler) troupe.MethodHandler { return next }
 	none := func(troupe.MethodHandler) troupe.MethodHandler { return nil }
 	for want, m := range map[string][2][]troupe.MethodMiddleware{
-		`: Options.MethodMiddleware[0] is nil or`:       {{none}, {through}},
-		`: Options.MethodMiddleware[1] is nil or`:       {{through, nil}, nil},
-		`: ServerOptions.MethodMiddleware[1] is nil or`: {{through}, {through, none, through}},
+		": Options.MethodMiddleware[0] returns":       {{none}, {through}},
+		": Options.MethodMiddleware[1] is nil":        {{through, nil}, nil},
+		": ServerOptions.MethodMiddleware[1] returns": {{through}, {through, none, through}},
+		": ServerOptions.MethodMiddleware[1] is nil":  {{through}, {through, nil}},
 	} {
 		rt, err := troupe.New(troupe.Options{MethodMiddleware: m[0]})
-		if err != nil {
-			t.Fatal(err)
+		if err == nil {
+			t.Cleanup(func() { _ = rt.Close(context.Background()) })
+			var srv *troupe.Server
+			srv, err = troupe.TryNewServer(mcp.Implementation{Name: "x", Version: "1"}, &troupe.ServerOptions{MethodMiddleware: m[1]})
+			if err == nil {
+				if strings.Contains(want, "is nil") {
+					t.Errorf("neither New nor NewServer refuses it, want %s", want)
+				}
+				err = rt.TryMount("/mcp", srv)
+			}
 		}
-		t.Cleanup(func() { _ = rt.Close(context.Background()) })
-		srv := troupe.NewServer(mcp.Implementation{Name: "x", Version: "1"}, &troupe.ServerOptions{MethodMiddleware: m[1]})
-		if err := rt.TryMount("/mcp", srv); err == nil || !strings.Contains(err.Error(), want) {
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %s", err, want)
 		}
 	}
@@ -285,6 +292,38 @@ func TestMiddlewareCallsNextTooLate(t *testing.T) {
 		if got, err := (<-late)(); err == nil || got != nil {
 			t.Errorf("next has run: %s", got)
 		}
+	})
+}
+
+// TestMiddlewareCallsNextOnceItHasReturned has a middleware call next after it has returned, while the one around it
+// still runs.
+func TestMiddlewareCallsNextOnceItHasReturned(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		ran := new(noted)
+		var late func() (json.RawMessage, error)
+		outer := func(next troupe.MethodHandler) troupe.MethodHandler {
+			return func(ctx context.Context, call *troupe.Call, method string, params json.RawMessage) (json.RawMessage, error) {
+				result, err := next(ctx, call, method, params)
+				if got, lateErr := late(); lateErr == nil {
+					t.Errorf("next has run: %s", got)
+				}
+				again, againErr := next(ctx, call, method, params)
+				if againErr != nil || string(again) != string(result) {
+					t.Errorf("the second time next returns %s, %v", again, againErr)
+				}
+				return result, err
+			}
+		}
+		inner := func(next troupe.MethodHandler) troupe.MethodHandler {
+			return func(ctx context.Context, call *troupe.Call, method string, params json.RawMessage) (json.RawMessage, error) {
+				late = func() (json.RawMessage, error) { return next(ctx, call, method, params) }
+				return next(ctx, call, method, params)
+			}
+		}
+		h := host.New(t, troupe.Options{MethodMiddleware: []troupe.MethodMiddleware{outer}},
+			&troupe.ServerOptions{MethodMiddleware: []troupe.MethodMiddleware{inner, ran.middleware("innermost")}})
+		host.Equal(t, "the call", h.Session().Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
+		host.Equal(t, "the runs", ran.take(), "innermost tools/call\ninnermost tools/call")
 	})
 }
 
