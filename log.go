@@ -19,21 +19,21 @@ type LogMessage struct {
 	Server string // the server's id, see ServerOptions.ID
 	Level  mcp.LoggingLevel
 	Logger string
-	Data   any // as it was given to Log
+	Data   any // the data of Log
 }
 
-// defaultLevel is where logging starts before a client has set a level.
+// defaultLevel is the level of a session whose client has not set one.
 const defaultLevel = mcp.LevelInfo
 
-// ownLogger is the logger of messages that no handler has sent.
+// ownLogger is the logger of messages that the Runtime itself sends.
 const ownLogger = "troupe"
 
-// Log sends a log message to the client if its level asks for it; data is any
-// value that encodes as JSON, and must hold no secrets. Before the client has
-// set a level it gets everything from info on; since 2026-07-28 each request has a
-// level of its own, and one without a level gets nothing. What exceeds Options.Limits.LogRate
-// is dropped; the client is told how many messages that were. An error means that data
-// does not encode or that the call has ended.
+// Log sends a log message to the client if the client's level includes it. data is any
+// value that encodes as JSON, and must hold no secrets. Before the client has set a
+// level, it gets everything from info on. Since 2026-07-28 each request has a level of
+// its own, and a request without a level gets no messages. Messages beyond
+// Options.Limits.LogRate are dropped, and the client gets their number. An error means
+// that data does not encode or that the call has ended.
 func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error {
 	send, dropped, err := c.c.AdmitLog(wants(c.peer.p, level))
 	if dropped {
@@ -63,10 +63,10 @@ func (c *Call) tellMissed(ctx context.Context) error {
 }
 
 // Log sends a log message that belongs to no call, on the session's standalone
-// stream. It fails with ErrNoStream when the client has never opened one, and for one
-// that has no session (2026-07-28), whose messages belong to its calls; while its
-// connection is away the message waits for its return. A message that the client's level
-// does not ask for is no failure. The rest is as for Call.Log.
+// stream. It fails with ErrNoStream when the client has never opened one, and for a
+// stateless client (2026-07-28), whose messages belong to its calls. While the client's
+// connection is away, the message waits for its return. Log returns nil for a message
+// that the client's level leaves out. The rest is as for Call.Log.
 func (p *Peer) Log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error {
 	if p.p.Revision().Stateless() {
 		return ErrNoStream
@@ -86,8 +86,8 @@ func (p *Peer) Log(ctx context.Context, level mcp.LoggingLevel, logger string, d
 	return p.p.Notify(ctx, mcp.NotifyMessage, params)
 }
 
-// pushMissed tells the client of dropped messages once there is room again, if no
-// other message has.
+// pushMissed sends the client the number of dropped messages once there is room again, if
+// no other message has done so.
 func (p *Peer) pushMissed() {
 	if n := p.p.Missed(); n > 0 && wants(p.p, mcp.LevelWarning) {
 		p.p.Push(mcp.NotifyMessage, missedParams(n))
@@ -106,7 +106,7 @@ func wants(p *actors.Peer, level mcp.LoggingLevel) bool {
 	return level.Severity() >= least.Severity()
 }
 
-// logParams encodes a message as far as Options.Redact lets it through.
+// logParams encodes a message, unless Options.Redact drops it.
 func (s *service) logParams(level mcp.LoggingLevel, logger string, data any) (params []byte, send bool, err error) {
 	if redact := s.rt.opts.Redact; redact != nil {
 		m := LogMessage{Server: s.id, Level: level, Logger: logger, Data: data}
@@ -127,20 +127,22 @@ func missedParams(n int64) []byte {
 	return fmt.Appendf(nil, `{"level":"warning","logger":"`+ownLogger+`","data":"%d log messages were dropped: there were too many"}`, n)
 }
 
-// NewLogHandler returns a handler for package slog that sends records to the client of the
-// call that their context is of, as [Call.Log] does: within the client's level, within
-// Options.Limits.LogRate and through Options.Redact. The data of the log message is an object with
-// the member msg and the record's attributes, of which one with that name is sent as msg_;
-// the level is the nearest below that of the record, and logger is its name, which may be
-// empty. A library that logs with the context of a call logs to its client, too: its records
-// must hold nothing that this client may not read, whoever's it is.
+// NewLogHandler returns a handler for package slog. It takes the call from a record's context
+// and sends the record to the call's client, as [Call.Log] does: within the client's level,
+// within Options.Limits.LogRate and through Options.Redact. The data of the log message is an
+// object with the member msg and the record's attributes; an attribute named msg becomes msg_.
+// The level is that of the record, or the nearest below it. logger names the logger and may be
+// empty.
+//
+// A library that logs with the context of a call logs to the call's client, too: its records
+// must hold nothing that this client may not read.
 //
 //	log := slog.New(troupe.NewLogHandler("weather", slog.Default().Handler()))
 //	log.InfoContext(ctx, "asked", "city", city)
 //
-// Every record also goes to next, which nil leaves out; so does one whose context is of no
-// call. An error is that of next, or of an attribute that does not encode: a call that has
-// ended loses its records in silence.
+// Every record also goes to next, unless next is nil; a record without a call goes only there.
+// An error comes from next, or from an attribute that does not encode. The records of a call
+// that has ended are lost without an error.
 func NewLogHandler(logger string, next slog.Handler) slog.Handler {
 	if next == nil {
 		next = slog.DiscardHandler
@@ -151,8 +153,8 @@ func NewLogHandler(logger string, next slog.Handler) slog.Handler {
 type logHandler struct {
 	logger string
 	next   slog.Handler
-	with   []func(slog.Handler) slog.Handler // what WithAttrs and WithGroup have added, for clients
-	// grouped says that attributes are in a group, where none can be taken for the message.
+	with   []func(slog.Handler) slog.Handler // the WithAttrs and WithGroup of clients' records
+	// grouped says that attributes are in a group, where none can have the message's name.
 	grouped bool
 }
 
@@ -177,11 +179,11 @@ func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
 // send sends the record to the client of a call.
 func (h *logHandler) send(ctx context.Context, c *Call, r slog.Record) error {
 	var b bytes.Buffer
-	own := false // whether slog's own members come now, which are the time, the level and the message
+	own := false // whether slog's own members come now: time, level and message
 	var encoder slog.Handler = slog.NewJSONHandler(&b, &slog.HandlerOptions{Level: r.Level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		switch {
 		case own && a.Key != slog.MessageKey:
-			return slog.Attr{} // the message says the level, and when it comes
+			return slog.Attr{} // the log message has a level, and needs no time
 		case own:
 			own = false // attributes follow
 		}
@@ -205,8 +207,8 @@ func (h *logHandler) send(ctx context.Context, c *Call, r slog.Record) error {
 	return nil
 }
 
-// apart is an attribute under another name than that of the message: one called msg, a
-// group or not, is msg_. The members of a group without a name stand beside the message.
+// apart renames an attribute that has the name of the message: msg, a group or not, becomes
+// msg_. The members of a group without a name stand beside the message.
 func apart(a slog.Attr) slog.Attr {
 	a.Value = a.Value.Resolve()
 	switch {
@@ -251,7 +253,7 @@ func (h *logHandler) and(next slog.Handler, grouped bool, add func(slog.Handler)
 	return &logHandler{logger: h.logger, next: next, grouped: grouped, with: append(slices.Clip(h.with), add)}
 }
 
-// logLevel is the level of the protocol for one of slog: the nearest that is not above it.
+// logLevel returns the protocol's level for a level of slog: the nearest that is not above it.
 func logLevel(level slog.Level) mcp.LoggingLevel {
 	switch {
 	case level < slog.LevelInfo:

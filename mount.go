@@ -20,22 +20,22 @@ import (
 type mount struct {
 	service *service
 	handler *transport.Handler
-	paths   []string // all that lead to it
+	paths   []string // every path of it
 }
 
-// Mount serves srv at path, such as "/mcp", from now on, and beside it to clients of
-// the HTTP+SSE transport (2024-11-05): at /sse and /messages for a path /mcp, in the
-// same directory for any path that ends with /mcp, and for any other below it, such
-// as /weather/sse and /weather/messages. A path is one endpoint and matches itself
-// alone: it has no parts in braces. Mount panics when one of the paths or the server's id
-// is taken, or the server is mounted already: these are mistakes in the program.
+// Mount serves srv at path, such as "/mcp", from now on. Clients of the HTTP+SSE transport
+// (2024-11-05) find it at two more paths, unless HTTPOptions.NoSSE is set: at /sse and
+// /messages for the path /mcp, and in the same directory for any path that ends with /mcp;
+// for any other path below it, such as /weather/sse and /weather/messages. A path matches
+// only itself: it has no parts in braces. Mount panics when one of the paths or the server's
+// id is taken, or the server is mounted already: these are mistakes in the program.
 func (rt *Runtime) Mount(path string, srv *Server) { must(rt.TryMount(path, srv)) }
 
-// TryMount is Mount for servers that are not known when the program is written: what is
-// wrong with one is an error, and nothing is mounted.
+// TryMount is Mount for servers and paths that the program learns when it runs: where Mount
+// panics, it returns an error and mounts nothing.
 func (rt *Runtime) TryMount(path string, srv *Server) error {
 	if path == "" || path[0] != '/' || strings.ContainsAny(path, "{}?#") {
-		return fmt.Errorf("troupe: mount %q: want a path that begins with a slash, and has no {, }, ? and #: it matches itself alone", path)
+		return fmt.Errorf("troupe: mount %q: want a path that begins with a slash and has no {, }, ? or #: a path matches only itself", path)
 	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -63,8 +63,8 @@ func (rt *Runtime) TryMount(path string, srv *Server) error {
 	return nil
 }
 
-// Mounted returns the servers that are mounted now by the paths that Mount was given. The
-// map is the caller's.
+// Mounted returns the mounted servers by the paths that Mount got. The caller may change
+// the map.
 func (rt *Runtime) Mounted() map[string]*Server {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -77,7 +77,7 @@ func (rt *Runtime) Mounted() map[string]*Server {
 
 const messagesSegment = "messages"
 
-// legacyPaths are those of the HTTP+SSE transport for a server at path.
+// legacyPaths returns the paths of the HTTP+SSE transport for a server at path.
 func legacyPaths(path string) (sse, messages string) {
 	dir := strings.TrimSuffix(path, "/")
 	if d, ok := strings.CutSuffix(path, "/mcp"); ok {
@@ -86,9 +86,9 @@ func legacyPaths(path string) (sse, messages string) {
 	return dir + "/sse", dir + "/" + messagesSegment
 }
 
-// defaultID is the id of a server at path that was given none: "main" for what stands at
-// the root, the name of a path or directory with one part where that is an id, and else
-// what can be read of it with a hash of it, so that no two paths have the same.
+// defaultID returns the id of a server at path that sets none: "main" at the root, and the
+// name of a path or directory of one part where that name is a valid id. Any other id is the
+// readable part of the path and a hash, so that no two paths have the same.
 func defaultID(path string) string {
 	sse, _ := legacyPaths(path)
 	dir := strings.TrimSuffix(sse, "/sse")
@@ -112,11 +112,11 @@ func defaultID(path string) string {
 	return cmp.Or(strings.Trim(string(slug), "-"), "path") + "-" + tenantEncoding.EncodeToString(sum[:])[:8]
 }
 
-// mainID is the id of the server at /mcp, and of one that is served without a path.
+// mainID is the id of the server at /mcp, and of a server without a path.
 const mainID = "main"
 
-// serve makes srv, which is to be at path, known to the node, unless its id is taken or it
-// is mounted elsewhere.
+// serve registers srv, which will be at path, with the node. It fails if the id is taken or
+// srv is mounted elsewhere.
 func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 	id := cmp.Or(srv.opts.ID, defaultID(path))
 	if other, taken := rt.ids[id]; taken {
@@ -142,7 +142,7 @@ func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 	return s, nil
 }
 
-// handler is the HTTP side of a server.
+// handler makes the HTTP side of a server.
 func (rt *Runtime) handler(s *service) *transport.Handler {
 	l := &s.limits
 	return transport.NewHandler(dispatcher{rt.node, s.svc}, transport.Options{
@@ -153,16 +153,16 @@ func (rt *Runtime) handler(s *service) *transport.Handler {
 	})
 }
 
-// Unmount takes the server at path away; it reports whether there was one. From
-// then on requests to path get 404. Calls that run see ErrUnmounted as the cause of
-// their context, and their clients what they see when a node stops: 503 where
-// nothing had been sent, and else error -32010, or for a call that may run again
-// the end of the connection. Event streams end. Unmount does not wait for handlers.
+// Unmount takes the server away from path; it reports whether there was one. From
+// then on requests to path get 404. Calls in flight see ErrUnmounted as the cause of
+// their context. Their clients see the same as when a node stops: 503 if nothing was
+// sent, and otherwise error -32010, or the end of the connection for a call that may
+// run again. Event streams end. Unmount does not wait for handlers.
 //
-// The server may be mounted again, here or in another Runtime, and its id be
-// another server's. Its sessions and streams stay in the store until they expire,
-// and go on under the next server with that id: so a server can be exchanged for a
-// newer one at its path. A server that must not know them needs an id of its own.
+// The server may be mounted again, here or in another Runtime, and another server may
+// use its id. Its sessions and streams stay in the store until they expire, and go on
+// under the next server with that id: so a newer server can replace it at its path. A
+// server that must not have these sessions needs an id of its own.
 func (rt *Runtime) Unmount(path string) bool {
 	rt.mu.Lock()
 	m := rt.mounts[path]
@@ -186,8 +186,8 @@ func (rt *Runtime) Unmount(path string) bool {
 }
 
 // route finds the endpoint at a path. Servers are mounted rarely and looked up for
-// each request: the table that is read is copied from the other when that has
-// changed.
+// each request: requests read routes, which is a copy of paths that is made after a
+// change.
 func (rt *Runtime) route(path string) (http.Handler, bool) {
 	table := rt.routes.Load()
 	if table == nil {
@@ -211,7 +211,7 @@ func (rt *Runtime) serveMount(w http.ResponseWriter, r *http.Request) {
 	http.NotFound(w, r)
 }
 
-// mounted are the servers that are mounted now.
+// mounted returns the servers that are mounted now.
 func (rt *Runtime) mounted() []*mount {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -222,7 +222,7 @@ func (rt *Runtime) mounted() []*mount {
 	return all
 }
 
-// limits are those of a server as the actors have them.
+// limits returns the limits of a server as the actors have them.
 func (rt *Runtime) limits(l *Limits) actors.Limits {
 	s := &rt.opts.Store
 	return actors.Limits{
@@ -234,7 +234,7 @@ func (rt *Runtime) limits(l *Limits) actors.Limits {
 	}
 }
 
-// nodeLimits are those of all servers together, as the actors have them.
+// nodeLimits returns the limits of all servers together, as the actors have them.
 func (rt *Runtime) nodeLimits() actors.NodeLimits {
 	l := &rt.opts.Shared
 	return actors.NodeLimits{Calls: l.CallsPerNode, Principal: actors.PrincipalLimits{

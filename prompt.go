@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// RemovePrompts removes prompts; names that are not there are ignored.
+// RemovePrompts removes prompts. It ignores names that the server does not have.
 func (s *Server) RemovePrompts(names ...string) { s.prompts.remove(names...) }
 
 // Prompt describes a prompt. Name and Description should be set.
@@ -20,7 +20,7 @@ type Prompt struct {
 	Arguments   []mcp.PromptArgument
 	Icons       []mcp.Icon
 	Meta        mcp.Meta
-	Needs       mcp.Capability // as that of a [Tool]
+	Needs       mcp.Capability // see [Tool]
 }
 
 // PromptHandler makes a prompt from its arguments. Missing required arguments
@@ -36,11 +36,12 @@ func (p *prompt) wire() mcp.Prompt {
 	return mcp.Prompt{Name: p.Name, Title: p.Title, Description: p.Description, Arguments: p.Arguments, Icons: p.Icons, Meta: p.Meta}
 }
 
-// AddPrompt registers a prompt; it replaces one of the same name. It panics when the
-// prompt lacks a handler or a name that every client can send, or cannot be encoded.
+// AddPrompt registers a prompt; it replaces one of the same name. It panics when the prompt
+// lacks a handler, has a name that AddTool would refuse, has a capability in Needs that no
+// question needs, or cannot be encoded.
 func AddPrompt(s *Server, p Prompt, handler PromptHandler) { must(TryAddPrompt(s, p, handler)) }
 
-// TryAddPrompt is AddPrompt for prompts that are not known when the program is written.
+// TryAddPrompt is AddPrompt with an error in place of a panic, as [TryAddTool] is [AddTool].
 func TryAddPrompt(s *Server, p Prompt, handler PromptHandler) error {
 	if err := checkName("prompt", p.Name); err != nil {
 		return err

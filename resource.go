@@ -13,8 +13,6 @@ import (
 	"github.com/yosida95/uritemplate/v3"
 )
 
-// What a client asks for by the URI of a resource.
-
 func (s *service) readResource(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
 	uri, bad := s.resourceURI(m)
 	if bad != nil {
@@ -71,8 +69,8 @@ func notFound(uri string) *mcp.Error {
 	return mcp.NewError(mcp.CodeResourceNotFound, "resource not found").WithData(mcp.ResourceNotFoundData{URI: uri})
 }
 
-// follows reports whether who sees v may hear of updates of a resource: of any there may
-// be, unless it may not see them all.
+// follows reports whether a caller with view v may get updates of the resource at uri. Without
+// Visible every caller gets the updates of any URI.
 func (s *service) follows(v *view, uri string) bool {
 	if v == nil {
 		return true
@@ -108,17 +106,16 @@ func (s *service) subscribe(ctx context.Context, call *Call, m *codec.Message, d
 	return append(dst, '{', '}'), nil
 }
 
-// RemoveResources removes resources; URIs that are not there are ignored.
+// RemoveResources removes resources. It ignores URIs that the server does not have.
 func (s *Server) RemoveResources(uris ...string) { s.resources.remove(uris...) }
 
-// RemoveResourceTemplates removes templates; ones that are not there are
-// ignored.
+// RemoveResourceTemplates removes templates. It ignores those that the server does not have.
 func (s *Server) RemoveResourceTemplates(templates ...string) { s.templates.remove(templates...) }
 
-// ResourceUpdated tells every session that subscribed to uri that it has changed;
-// see also ServerOptions.SubResources. Of several updates of a resource within 100 ms
-// the first is told at once, and the others once at the end of that time. It waits
-// for no client, and does nothing before the server is mounted.
+// ResourceUpdated tells every session and listener on this node that subscribed to uri that the
+// resource has changed; see also ServerOptions.SubResources. Of several updates of a resource within
+// 100 ms the first is sent at once, and the others as one at the end of that time. It does
+// not wait for clients, and does nothing before the server is mounted.
 func (s *Server) ResourceUpdated(uri string) { s.mount.resourceUpdated(uri) }
 
 // ResourceHandler reads a resource. vars are the variables of the template that
@@ -144,8 +141,8 @@ func AddResource(s *Server, r mcp.Resource, handler ResourceHandler) {
 	must(TryAddResource(s, r, handler))
 }
 
-// TryAddResource is AddResource for resources that are not known when the program is
-// written.
+// TryAddResource is AddResource with an error in place of a panic, as [TryAddTool] is
+// [AddTool].
 func TryAddResource(s *Server, r mcp.Resource, handler ResourceHandler) error {
 	if r.URI == "" || r.Name == "" {
 		return fmt.Errorf("troupe: resource %q: it needs a URI and a name", r.URI)
@@ -160,16 +157,16 @@ func TryAddResource(s *Server, r mcp.Resource, handler ResourceHandler) error {
 	return nil
 }
 
-// AddResourceTemplate registers the resources whose URIs an RFC 6570 template
-// describes. Plain resources come first; of several templates that match, the
-// one first by its text reads. It panics when the template is not
-// valid, or lacks its name or handler.
+// AddResourceTemplate registers the resources whose URIs match an RFC 6570 template; it
+// replaces a template of the same text. A resource of AddResource comes before templates;
+// of several templates that match, the first by its text counts. It panics when the
+// template is not valid, lacks its name or handler, or cannot be encoded.
 func AddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceHandler) {
 	must(TryAddResourceTemplate(s, t, handler))
 }
 
-// TryAddResourceTemplate is AddResourceTemplate for templates that are not known when the
-// program is written.
+// TryAddResourceTemplate is AddResourceTemplate with an error in place of a panic, as
+// [TryAddTool] is [AddTool].
 func TryAddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceHandler) error {
 	parsed, err := uritemplate.New(t.URITemplate)
 	if err != nil {
@@ -188,7 +185,7 @@ func TryAddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceH
 	return nil
 }
 
-// reader finds who reads uri for a caller who sees v.
+// reader finds the handler that reads uri for a caller with view v.
 func (s *Server) reader(v *view, uri string) (ResourceHandler, map[string]string) {
 	if r, ok := s.resources.get(uri); ok {
 		if !v.sees(r.item()) {

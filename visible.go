@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// ItemKind is what a server offers an item as.
+// ItemKind is the kind of an item that a server offers.
 type ItemKind uint8
 
 // The kinds of items.
@@ -22,13 +22,14 @@ const (
 	ItemResourceTemplate
 )
 
-// Item is what [ServerOptions.Visible] decides on.
+// Item is a tool, prompt, resource or resource template, for [ServerOptions.Visible].
 type Item struct {
 	Kind ItemKind
-	// Name is that of a tool or a prompt, the URI of a resource, or the text of a
+	// Name is the name of a tool or a prompt, the URI of a resource, or the text of a
 	// template.
 	Name string
-	// Annotations are those of a tool, nil if it has none. They must not be changed.
+	// Annotations are the annotations of a tool, nil if it has none. Visible must not
+	// change them.
 	Annotations *mcp.ToolAnnotations
 	// Meta is the `_meta` that the item was registered with.
 	Meta mcp.Meta
@@ -49,8 +50,8 @@ type view struct {
 	s      *service
 }
 
-// sees reports whether the item is visible. One whose Visible panics is not: it is asked
-// outside of requests, too, where a panic would end the process.
+// sees reports whether the item is visible. An item for which Visible panics is not: Visible
+// also runs outside of requests, where a panic would end the process.
 func (v *view) sees(i Item) (seen bool) {
 	if v == nil {
 		return true
@@ -67,7 +68,7 @@ func (v *view) sees(i Item) (seen bool) {
 // panicLog keeps a Visible that panics for every item of every list from flooding the log.
 type panicLog struct {
 	last   atomic.Int64 // when a panic was logged, unix nanoseconds
-	silent atomic.Int64 // how many there were since then
+	silent atomic.Int64 // how many panics there were since then
 }
 
 // panicEvery is how often panics of Visible are logged.
@@ -85,7 +86,7 @@ func (l *panicLog) panicked(s *service, p any) {
 		"unlogged", l.silent.Swap(0), "stack", string(debug.Stack()))
 }
 
-// viewOf is the server as a principal sees it. who is asked only where that matters.
+// viewOf returns the server as a principal sees it. It calls who only if the server has a Visible.
 func (s *service) viewOf(who func() Principal) *view {
 	if s.srv.opts.Visible == nil {
 		return nil
@@ -93,7 +94,7 @@ func (s *service) viewOf(who func() Principal) *view {
 	return &view{who(), s}
 }
 
-// view is the server as the caller of c sees it.
+// view returns the server as the caller of c sees it.
 func (c *Call) view() *view { return c.svc.viewOf(c.Principal) }
 
 // seen returns t if the caller may see it.
@@ -110,12 +111,12 @@ func (c *Call) prompt(name string) (*prompt, bool) {
 	return p, ok && c.view().sees(p.item())
 }
 
-// ownerIn is who begins the session that initialize is about.
+// ownerIn returns the principal that begins a session with initialize.
 func ownerIn(ctx context.Context) func() Principal {
 	return func() Principal { return ownedBy(actors.Owner(ctx)) }
 }
 
-// ownerOf is who the newest request of a session was from.
+// ownerOf returns the principal of a session's newest request.
 func ownerOf(p *actors.Peer) func() Principal {
 	return func() Principal { return ownedBy(p.Owner()) }
 }
@@ -127,7 +128,7 @@ func ownedBy(v any) Principal {
 	return Principal{}
 }
 
-// owner is what sessions keep of the principal of their requests, nil where nobody needs it.
+// owner returns what sessions keep of the principal of their requests, nil without a Visible.
 func (s *service) owner(principal any) any {
 	c, ok := principal.(*caller)
 	if !ok || s.srv.opts.Visible == nil {
@@ -138,17 +139,17 @@ func (s *service) owner(principal any) any {
 	return &p
 }
 
-// FilterChanged has the server ask ServerOptions.Visible anew: clients whose lists differ
-// from what they were told last are told so. Call it when what callers may see has
-// changed, and the server's items have not.
+// FilterChanged makes the server call ServerOptions.Visible again: clients whose lists differ
+// from those announced last get a notification. Call it when the items that callers may see
+// have changed, but not the server's items.
 func (s *Server) FilterChanged() {
 	for list := range announced {
 		s.mount.changed(list)
 	}
 }
 
-// digests say what of the server's catalogues v sees: a session's record keeps those it
-// was last told of, so that each change is told once.
+// digests returns the digests of what v sees of the server's catalogues. A session's record
+// keeps those that were announced last, so that each change is announced once.
 func (s *Server) digests(v *view) string {
 	return strings.Join([]string{
 		s.tools.now.Load().digestFor(v), s.prompts.now.Load().digestFor(v),
@@ -156,7 +157,7 @@ func (s *Server) digests(v *view) string {
 	}, " ")
 }
 
-// differing are the notifications of those lists whose digests differ.
+// differing returns the notifications of the lists whose digests differ.
 func differing(now, before string) (methods []string) {
 	have, had := strings.Split(now, " "), strings.Split(before, " ")
 	for i, method := range announced {
@@ -167,8 +168,8 @@ func differing(now, before string) (methods []string) {
 	return methods
 }
 
-// changesFor returns what reports whether a list, by the method of its notification,
-// differs from what v saw of it when that was asked last. It is nil where every change
+// changesFor returns a function that reports whether a list, named by the method of its
+// notification, has changed for v since it last reported so. It returns nil where every change
 // is one for v.
 func (s *Server) changesFor(v *view) func(method string) bool {
 	if v == nil {
