@@ -156,7 +156,7 @@ func ExampleCall_Header() {
 			if !ok {
 				return troupe.Principal{}, &troupe.AuthError{Challenge: `Bearer resource_metadata="https://example.com/meta"`}
 			}
-			return troupe.Principal{Issuer: "example", Subject: "ada", Token: token}, nil
+			return troupe.Principal{Issuer: "example", Subject: "ada", Token: troupe.NewSecret(token)}, nil
 		},
 		HTTP: troupe.HTTPOptions{StoredHeaders: []string{"Accept-Language"}}, // a call that runs again after a crash has it, too
 	})
@@ -166,7 +166,7 @@ func ExampleCall_Header() {
 	srv := troupe.NewServer(anyone, nil)
 	troupe.AddTool(srv, troupe.Tool{Name: "greet", Rerun: troupe.Safe},
 		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
-			return fmt.Sprint(call.Header().Get("Accept-Language"), " ", ctx.Value(region{}), " ", len(call.Principal().Token)), nil
+			return fmt.Sprint(call.Header().Get("Accept-Language"), " ", ctx.Value(region{}), " ", len(call.Principal().Token.Reveal())), nil
 		})
 	rt.Mount("/mcp", srv)
 	v := &exampleClient{web: httptest.NewServer(rt), rt: rt, header: http.Header{"Authorization": {"Bearer secret"}, "Accept-Language": {"nb"}}}

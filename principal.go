@@ -3,6 +3,7 @@ package troupe
 import (
 	"context"
 	"crypto/sha256"
+	"encoding"
 	"encoding/base32"
 	"encoding/binary"
 	"encoding/json"
@@ -27,11 +28,53 @@ type Principal struct {
 	Claims json.RawMessage `json:"claims,omitempty"`
 	// Token lets a handler act on the user's behalf, such as an access token for another
 	// service. It is never stored: a call that runs again in another process has none, and
-	// must report that it cannot go on. Packages fmt and log/slog print a Principal without
-	// its Token. In an unexported field of a struct they cannot call its methods, and print
-	// the Token: do not print such a struct.
-	Token string `json:"-"`
+	// must report that it cannot go on. Secret.Reveal returns it; nothing prints it.
+	Token Secret `json:"-"`
 }
+
+// A Secret is text that is not to be printed: packages fmt, log/slog and encoding/json show
+// that there is one, and not what it is, wherever in a value it lies. The zero Secret is
+// empty. Two that hold the same text need not be equal by ==: compare what Reveal returns.
+type Secret struct{ text *string } // fmt reads unexported fields, but follows no pointer there
+
+var (
+	_ fmt.GoStringer         = Secret{}
+	_ slog.LogValuer         = Secret{}
+	_ encoding.TextMarshaler = Secret{}
+)
+
+// NewSecret returns a Secret that holds text.
+func NewSecret(text string) Secret {
+	if text == "" {
+		return Secret{}
+	}
+	return Secret{&text}
+}
+
+// Reveal returns the text, "" for the zero Secret.
+func (s Secret) Reveal() string {
+	if s.text == nil {
+		return ""
+	}
+	return *s.text
+}
+
+// String returns "[secret]", or "" for the zero Secret.
+func (s Secret) String() string {
+	if s.text == nil {
+		return ""
+	}
+	return "[secret]"
+}
+
+// GoString is String for %#v.
+func (s Secret) GoString() string { return fmt.Sprintf("troupe.Secret(%q)", s.String()) }
+
+// LogValue is String for package slog.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// MarshalText is String for encoders: a Secret is not read back.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // String returns the subject and the issuer, without claims and token.
 func (p Principal) String() string {

@@ -135,7 +135,7 @@ func (s *service) owner(principal any) any {
 		return nil
 	}
 	p := c.Principal
-	p.Token = ""
+	p.Token = Secret{}
 	return &p
 }
 

@@ -31,7 +31,7 @@ func originated(dir string) troupe.Options {
 			})
 		},
 		Authenticate: func(r *http.Request) (troupe.Principal, error) {
-			return troupe.Principal{Issuer: "test", Subject: "ada", Token: r.Header.Get("Authorization")}, nil
+			return troupe.Principal{Issuer: "test", Subject: "ada", Token: troupe.NewSecret(r.Header.Get("Authorization"))}, nil
 		},
 	}
 }
@@ -49,7 +49,7 @@ func addOrigin(h *host.Host) {
 		if big := call.Header().Get("X-Big"); call.Attempt() > 1 && big != "" {
 			return "", errors.New("too much is stored")
 		}
-		return fmt.Sprintf("%s|%s|%s|%v|%v", call.Header().Get("X-Locale"), call.Header().Get("X-Other"), call.Principal().Token, ctx.Value(originKey{}), call.Principal()), ctx.Err()
+		return fmt.Sprintf("%s|%s|%s|%v|%v", call.Header().Get("X-Locale"), call.Header().Get("X-Other"), call.Principal().Token.Reveal(), ctx.Value(originKey{}), call.Principal()), ctx.Err()
 	})
 }
 

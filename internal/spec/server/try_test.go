@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -224,15 +225,30 @@ func TestDrainAfterClose(t *testing.T) {
 	})
 }
 
-// TestPrincipalsArePrintedWithoutTheirToken prints one in every way.
+// TestPrincipalsArePrintedWithoutTheirToken prints one in every way, also in a field that package fmt may not read.
 func TestPrincipalsArePrintedWithoutTheirToken(t *testing.T) {
-	p := troupe.Principal{Subject: "ann", Token: "s3cret"}
+	p := troupe.Principal{Subject: "ann", Token: troupe.NewSecret("s3cret")}
+	hidden := struct{ p troupe.Principal }{p}
+	only := struct{ token troupe.Secret }{p.Token}
 	var b strings.Builder
-	slog.New(slog.NewTextHandler(&b, nil)).Info("x", "p", p, "in", struct{ P *troupe.Principal }{&p}, "all", []troupe.Principal{p})
-	for _, got := range []string{fmt.Sprintf("%v %+v %s %#v", p, p, p, p), b.String()} {
-		if strings.Contains(got, "s3cret") {
-			t.Errorf("it prints %s", got)
+	for _, h := range []slog.Handler{slog.NewTextHandler(&b, nil), slog.NewJSONHandler(&b, nil)} {
+		slog.New(h).Info("x", "p", p, "in", struct{ P *troupe.Principal }{&p}, "all", []troupe.Principal{p}, "hidden", hidden, "token", p.Token, "in", struct{ T troupe.Secret }{p.Token})
+	}
+	for _, v := range []any{p, &p, hidden, &hidden, only, p.Token, &p.Token, []troupe.Secret{p.Token}, map[string]troupe.Secret{"x": p.Token}} {
+		fmt.Fprintf(&b, "%v %+v %#v %s %q %x\n", v, v, v, v, v, v)
+	}
+	data, err := json.Marshal([]any{p, p.Token, map[string]troupe.Secret{"x": p.Token}})
+	fmt.Fprintf(&b, "%s %v", data, err)
+	for _, is := range []string{"s3cret", fmt.Sprintf("%x", "s3cret")} {
+		if strings.Contains(b.String(), is) {
+			t.Errorf("it prints %s in %s", is, b.String())
 		}
+	}
+	if got := p.Token.Reveal(); got != "s3cret" {
+		t.Errorf("it reveals %q", got)
+	}
+	if none := (troupe.Secret{}); none.Reveal() != "" || none.String() != "" || !reflect.DeepEqual(troupe.NewSecret(""), none) {
+		t.Errorf("none: %q, %v", none.Reveal(), none)
 	}
 }
 
