@@ -17,7 +17,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// catalogue is one kind of a server's offers, by name. Reading takes no lock:
+// catalogue holds a server's items of one kind, by name. Reading takes no lock:
 // each change makes a new snapshot.
 type catalogue[T offer] struct {
 	mu      sync.Mutex // serialises changes
@@ -26,10 +26,10 @@ type catalogue[T offer] struct {
 	changed func()
 }
 
-// offer is what a server offers.
+// offer is an item that a server offers.
 type offer interface{ item() Item }
 
-// wire is what travels of an item: all of it, and what peers of a revision may see.
+// wire makes an item as it is sent: with all its members, and for clients of one revision.
 type wire[T any] struct {
 	whole func(T) any
 	to    func(T, mcp.Revision) any
@@ -40,13 +40,13 @@ type wire[T any] struct {
 type snapshot[T offer] struct {
 	byName map[string]T
 	names  []string
-	items  [][]byte // encoded with all that any revision may see
+	items  [][]byte // encoded with the members of all revisions
 	digest string   // of items
 	wire   wire[T]
 	seen   [mcp.Latest + 1]encoded // by revision
 }
 
-// encoded are the items of a snapshot for one revision, made when the first client
+// encoded holds the items of a snapshot for one revision, encoded when the first client
 // of that revision asks.
 type encoded struct {
 	once  sync.Once
@@ -122,8 +122,8 @@ func (c *catalogue[T]) edit(f func(map[string]T) bool) {
 	}
 }
 
-// encode returns the items as wire has them. All can be encoded, which shows when they are
-// registered: no revision gets what the whole item does not have.
+// encode returns the items as wire has them. It cannot fail: put has encoded each whole item,
+// and no revision gets more than that.
 func (s *snapshot[T]) encode(wire func(T) any) [][]byte {
 	items := make([][]byte, len(s.names))
 	same := s.items != nil
@@ -145,7 +145,7 @@ func (s *snapshot[T]) encode(wire func(T) any) [][]byte {
 	return items
 }
 
-// itemsFor are the encoded items for a revision.
+// itemsFor returns the encoded items for a revision.
 func (s *snapshot[T]) itemsFor(r mcp.Revision) [][]byte {
 	if !r.Valid() {
 		r = mcp.Revision20241105
@@ -155,7 +155,7 @@ func (s *snapshot[T]) itemsFor(r mcp.Revision) [][]byte {
 	return e.items
 }
 
-// digestFor is the digest of what v sees.
+// digestFor returns the digest of the items that v sees.
 func (s *snapshot[T]) digestFor(v *view) string {
 	if v == nil {
 		return s.digest
@@ -169,8 +169,8 @@ func (s *snapshot[T]) digestFor(v *view) string {
 	return digestOf(items)
 }
 
-// page appends the member that is the list of what v sees from the first name after
-// `after`, and returns the last name if there is more.
+// page appends a member with the list of the items that v sees, from the first name after
+// `after`. It returns the last name of the page if there are more items.
 func (s *snapshot[T]) page(dst []byte, v *view, r mcp.Revision, member, after string, size int) (out []byte, last string) {
 	i := 0
 	if after != "" {
@@ -202,8 +202,8 @@ func (s *snapshot[T]) page(dst []byte, v *view, r mcp.Revision, member, after st
 
 var announced = [...]string{mcp.NotifyToolsListChanged, mcp.NotifyPromptsListChanged, mcp.NotifyResourcesListChanged}
 
-// announce tells a session which lists differ from what it was last told, if it
-// listens here.
+// announce tells a session which lists differ from those announced to it, if it listens
+// on this node.
 func (s *service) announce(p *actors.Peer) {
 	now, told := s.srv.digests(s.viewOf(ownerOf(p))), p.Announced()
 	if now == told {
@@ -212,8 +212,8 @@ func (s *service) announce(p *actors.Peer) {
 	p.Announce(differing(now, told), now)
 }
 
-// Opened makes up for what a client may have missed while it did not listen:
-// lists that changed, and one update of each resource it subscribed to.
+// Opened sends a client what it may have missed while it did not listen: notifications of
+// the lists that changed, and one update of each resource that it subscribed to.
 func (s *service) Opened(p *actors.Peer, gap bool) {
 	s.announce(p)
 	if !gap {
@@ -226,13 +226,13 @@ func (s *service) Opened(p *actors.Peer, gap bool) {
 	}
 }
 
-// mayHear reports whether a session may hear of updates of a resource now, which may have
-// been hidden since it subscribed, or lie below the one that it subscribed to.
+// mayHear reports whether a session may get updates of a resource now. The resource may have
+// been hidden since the session subscribed, or lie below the one that it subscribed to.
 func (s *service) mayHear(p *actors.Peer, uri string) bool {
 	return s.follows(s.viewOf(ownerOf(p)), uri)
 }
 
-// Closed is part of the actors' handler; a session leaves nothing here.
+// Closed is part of the actors' handler. A service keeps nothing of a session.
 func (s *service) Closed(*actors.Peer) {}
 
 // mountPoint is a server's link to the runtime that mounted it.
@@ -249,7 +249,7 @@ func (m *mountPoint) service() *service {
 	return m.s
 }
 
-// set ties the server to s; it reports whether it was free.
+// set ties the server to s; it reports whether the server was free.
 func (m *mountPoint) set(s *service) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -260,16 +260,16 @@ func (m *mountPoint) set(s *service) bool {
 	return true
 }
 
-// clear cuts the link: changes are told nobody from then on.
+// clear cuts the link: changes are announced to nobody from then on.
 func (m *mountPoint) clear() {
 	m.mu.Lock()
 	m.s = nil
 	m.mu.Unlock()
 }
 
-// changed announces a change of a list, by its place in announced, after a moment in
-// which further changes join it. Sessions are told what differs from what they were
-// told last; listeners, of whom nothing is kept, of every change.
+// changed announces a change of a list, by its index in announced, after changeDelay, so
+// that further changes join it. A session gets the lists that differ from those announced
+// to it. A listener gets every change, as nothing is stored of it.
 func (m *mountPoint) changed(list int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -302,7 +302,7 @@ func (m *mountPoint) resourceUpdated(uri string) {
 	}
 }
 
-// pager is a list that can be read page by page.
+// pager reads a list page by page.
 type pager func(dst []byte, after string, size int) (out []byte, last string)
 
 func (s *snapshot[T]) pager(v *view, r mcp.Revision, member string) pager {
@@ -311,9 +311,9 @@ func (s *snapshot[T]) pager(v *view, r mcp.Revision, member string) pager {
 	}
 }
 
-// list answers a page. Its cursor is sealed, and holds for the method and
-// principal that got it: it is the last name shown, so that pages stay right
-// while the list changes.
+// list answers with a page. Its cursor is the last name of the page, so that pages stay
+// right while the list changes. The cursor is sealed, and valid only for the method and
+// the principal that got it.
 func (s *service) list(call *Call, m *codec.Message, p pager, dst []byte) ([]byte, *mcp.Error) {
 	key := call.peer.p.Key()
 	aad := []byte("cursor\x00" + key.Tenant + "\x00" + key.Server + "\x00" + string(m.Method))

@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// Initialize settles a session (2025-11-25, basic/lifecycle): a version nobody
-// knows is answered with the newest this release speaks.
+// Initialize negotiates a session (2025-11-25, basic/lifecycle). For a version that it does
+// not know it offers the newest one with sessions.
 func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled, []byte, *mcp.Error) {
 	version, ok := codec.Str(codec.Field(params, "protocolVersion"))
 	info, caps := codec.Field(params, "clientInfo"), codec.Field(params, "capabilities")
@@ -40,8 +40,8 @@ func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled
 	return actors.Settled{Revision: revision, Client: clone(info), Capabilities: clone(caps), Announced: s.srv.digests(s.viewOf(ownerIn(ctx)))}, result, nil
 }
 
-// Safe reports whether a call may run again: what only reads may, and tools that
-// say so.
+// Safe reports whether a call may run again: requests that only read may, and tools and
+// methods that say so.
 func (s *service) Safe(method, name []byte) bool {
 	if string(method) != mcp.MethodToolsCall {
 		if h, ok := s.srv.method(method); ok {
@@ -54,7 +54,7 @@ func (s *service) Safe(method, name []byte) bool {
 }
 
 // Serve answers one request and records how long that took. Handlers may wait in it
-// for long: down to them frames are kept small, see actors.Call.
+// for a long time, so the frames down to them are kept small: see actors.Call.
 func (s *service) Serve(ctx context.Context, c *actors.Call, dst []byte) ([]byte, *mcp.Error) {
 	o := observed{start: time.Now()}
 	call := &Call{c: c, msg: c.Message(), svc: s, peer: Peer{c.Peer()}}
@@ -70,7 +70,7 @@ func (s *service) Serve(ctx context.Context, c *actors.Call, dst []byte) ([]byte
 	return out, s.ended(ctx, call, &o, code, err)
 }
 
-// begin begins to observe a call. t is the tool that it is of, if it is there.
+// begin begins to observe a call. t is the tool that it calls, nil if there is none.
 func (s *service) begin(ctx context.Context, call *Call, o *observed) (_ context.Context, t *tool) {
 	m := call.msg
 	o.op, t = s.operation(m)
@@ -81,7 +81,7 @@ func (s *service) begin(ctx context.Context, call *Call, o *observed) (_ context
 	return call.context(ctx), t
 }
 
-// ended records what came of a call, and returns the error as its client may know it.
+// ended records the outcome of a call, and returns the error as its client may get it.
 func (s *service) ended(ctx context.Context, call *Call, o *observed, code int, err *mcp.Error) *mcp.Error {
 	message := ""
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *service) ended(ctx context.Context, call *Call, o *observed, code int, 
 		code, message = err.Code, err.Message
 	}
 	if call.dropped.Load() {
-		_ = call.tellMissed(ctx) // it fails when nobody waits for the answer either
+		_ = call.tellMissed(ctx) // it fails when nobody waits for the response either
 	}
 	if o.op != nil {
 		o.op.End(ctx, o.start, code)
@@ -109,7 +109,7 @@ func (s *service) trace(m *codec.Message, t telemetry.Trace) telemetry.Trace {
 	return t
 }
 
-// operation finds what a request is counted as. Names that no catalogue has are
+// operation finds the operation that counts a request. A name that no catalogue has is
 // not counted by name.
 func (s *service) operation(m *codec.Message) (*telemetry.Operation, *tool) {
 	switch string(m.Method) {
@@ -152,7 +152,7 @@ func (s *service) dispatch(ctx context.Context, call *Call, t *tool, dst []byte)
 	return out, 0, err
 }
 
-// route answers all but tools/call.
+// route answers all methods except tools/call.
 func (s *service) route(ctx context.Context, call *Call, m *codec.Message, dst []byte) (out []byte, err *mcp.Error) {
 	r := call.revision()
 	if known, ok := mcp.LookupMethod(m.Method); !ok || !known.Allowed(mcp.ToServer, r) {

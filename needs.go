@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// askable are the capabilities that questions need, in the order in which messages name
-// them, with the feature that a revision has to have.
+// askable lists the capabilities that questions need, in the order in which messages name
+// them, each with the feature that a revision must have.
 var askable = []struct {
 	cap     mcp.Capability
 	feature mcp.Feature
@@ -24,7 +24,7 @@ var askable = []struct {
 	{mcp.CapClientRoots, mcp.FeatureRoots},
 }
 
-// checkNeeds refuses needs that no question has.
+// checkNeeds refuses a capability that no question needs.
 func checkNeeds(needs mcp.Capability) error {
 	rest := needs
 	for _, x := range askable {
@@ -36,7 +36,7 @@ func checkNeeds(needs mcp.Capability) error {
 	return nil
 }
 
-// lackingOf returns those of needs that the client has not declared.
+// lackingOf returns the capabilities of needs that the client has not declared.
 func lackingOf(needs mcp.Capability, c *mcp.ClientCapabilities) mcp.Capability {
 	var lacking mcp.Capability
 	for one := range needs.Each() {
@@ -47,7 +47,8 @@ func lackingOf(needs mcp.Capability, c *mcp.ClientCapabilities) mcp.Capability {
 	return lacking
 }
 
-// needsText names needs, and what a client of the revision cannot declare at all.
+// needsText names the capabilities of needs, and those that no client of the revision can
+// declare.
 func needsText(needs mcp.Capability, r mcp.Revision) string {
 	var all, never []string
 	for _, x := range askable {
@@ -66,7 +67,7 @@ func needsText(needs mcp.Capability, r mcp.Revision) string {
 	return fmt.Sprintf("%s (revision %s has no %s)", text, r, strings.Join(never, ", "))
 }
 
-// refuseLacking refuses a client that lacks what a handler needs.
+// refuseLacking refuses a client that lacks a capability which a handler needs.
 func refuseLacking(needs mcp.Capability, p *Peer) *mcp.Error {
 	if needs == 0 {
 		return nil
@@ -91,7 +92,7 @@ func lackingError(needs mcp.Capability, r mcp.Revision) *mcp.Error {
 		}{needsObject(needs)})
 }
 
-// undeclaredError is an ErrUndeclared that says what is lacking.
+// undeclaredError is an ErrUndeclared that says which capabilities the client lacks.
 type undeclaredError struct {
 	key      string
 	lacking  mcp.Capability
@@ -103,8 +104,8 @@ func (e *undeclaredError) Error() string {
 }
 func (e *undeclaredError) Unwrap() error { return ErrUndeclared }
 
-// undeclared is what a client since 2026-07-28 is told of a handler that failed
-// because it could not ask: it may declare more and try again. nil is any other error
+// undeclared returns the error for a stateless client whose handler failed because it could
+// not ask: the client may declare more and try again. It returns nil for any other error
 // and client.
 func undeclared(err error) *mcp.Error {
 	if e, ok := errors.AsType[*undeclaredError](err); ok && e.revision.Stateless() {
@@ -113,7 +114,7 @@ func undeclared(err error) *mcp.Error {
 	return nil
 }
 
-// needsObject is the capability set that would satisfy needs.
+// needsObject returns the client capabilities that would satisfy needs.
 func needsObject(needs mcp.Capability) json.RawMessage {
 	var c mcp.ClientCapabilities
 	if needs&(mcp.CapClientElicitationForm|mcp.CapClientElicitationURL) != 0 {

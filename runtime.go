@@ -22,20 +22,20 @@ import (
 	"github.com/troupe-run/troupe/transport"
 )
 
-// What New reports about a data directory, which it leaves as it was.
+// The errors of New about a data directory. New leaves the directory as it was.
 var (
-	// ErrLocked: another process has it.
+	// ErrLocked: another process uses it.
 	ErrLocked = cluster.ErrLocked
 	// ErrNewer: a newer release has written it.
 	ErrNewer = cluster.ErrNewer
 	// ErrDamaged: it cannot be read.
 	ErrDamaged = cluster.ErrDamaged
-	// ErrForeign: it holds something else.
+	// ErrForeign: it holds other files than those of a store.
 	ErrForeign = cluster.ErrForeign
 )
 
 // Runtime serves mounted servers from one store. It is an http.Handler for all
-// of their endpoints.
+// of their endpoints. Its methods may be called from any goroutine.
 type Runtime struct {
 	opts    Options
 	log     *slog.Logger
@@ -50,9 +50,9 @@ type Runtime struct {
 	mounts    map[string]*mount
 	ids       map[string]string // the paths of servers by their ids
 	paths     map[string]http.Handler
-	routes    atomic.Pointer[map[string]http.Handler] // copy of paths to read from; nil when it is to be made anew
+	routes    atomic.Pointer[map[string]http.Handler] // copy of paths to read from; nil when paths has changed
 	ready     atomic.Bool
-	leaving   atomic.Bool   // it drains: clients are to take other connections
+	leaving   atomic.Bool   // it drains: clients must take other connections
 	watched   atomic.Bool   // somebody has asked whether it is ready or alive
 	under     atomic.Int64  // requests that came since leaving, and are being served
 	asked     atomic.Int64  // when the last of them came, unix nanoseconds
@@ -68,7 +68,7 @@ var _ http.Handler = (*Runtime)(nil)
 
 // New opens the store and returns a Runtime with no servers. It fails with
 // ErrLocked, ErrNewer, ErrDamaged or ErrForeign when the data directory cannot
-// be used, and with an error that names the options which are out of bounds.
+// be used, and with an error that names every option that is out of bounds.
 func New(o Options) (*Runtime, error) {
 	if err := o.settle(); err != nil {
 		return nil, fmt.Errorf("troupe: %w", err)
@@ -98,9 +98,9 @@ func New(o Options) (*Runtime, error) {
 	return rt, nil
 }
 
-// eventAge is how long events are stored: longer than the record of their stream
-// can outlive its last renewal. A record without its last event would look like
-// that of a call that was never answered.
+// eventAge returns how long events are stored: longer than the record of their stream
+// can outlive its last renewal. A record without its last event would look like the
+// record of a call that got no response.
 func eventAge(replay time.Duration) time.Duration {
 	return actors.RecordTTL(replay) + 5*time.Second
 }
@@ -117,14 +117,14 @@ func (rt *Runtime) serveMounts(w http.ResponseWriter, r *http.Request) {
 	rt.root.ServeHTTP(w, transport.Forwarded{Trusted: rt.opts.HTTP.TrustedProxies}.Seen(r))
 }
 
-// Node is the name of this node.
+// Node returns the name of this node.
 func (rt *Runtime) Node() string { return rt.cluster.Name() }
 
-// Close ends every call and stream and closes the store. Calls that run are lost: those
+// Close ends every call and stream and closes the store. Calls in flight are lost: those
 // that may run again do so when their clients resume them in the next process, and the
 // others end with error -32010, whatever they have done. Call [Runtime.Drain] first to
-// let them end. Close waits for handlers, which see ErrClosing as the cause of their
-// context, until ctx ends. A second Close returns what the first did.
+// let them end. Handlers see ErrClosing as the cause of their context; Close waits for
+// them until ctx ends. A second Close waits for the first and returns the same.
 func (rt *Runtime) Close(ctx context.Context) error {
 	rt.closing.Do(func() {
 		rt.ready.Store(false)
@@ -157,8 +157,8 @@ func half(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Until(end)/2)
 }
 
-// seal makes an opaque string of plain that unseal gives back for the same aad,
-// on any node. After actors.ErrUnavailable nobody knows whether unseal's is good.
+// seal makes an opaque string of plain. unseal turns it back into plain for the same aad,
+// on any node. When unseal fails with actors.ErrUnavailable, the string may still be good.
 func (rt *Runtime) seal(plain string, aad []byte) (string, error) {
 	b, err := rt.keys.Seal([]byte(plain), aad)
 	return base64.RawURLEncoding.EncodeToString(b), err
@@ -205,8 +205,8 @@ func (d dispatcher) input(x *transport.Exchange) actors.Input {
 	return in
 }
 
-// host is what an address has before its port, without the brackets of IPv6. What
-// is no address at all stays as it is.
+// host returns the part of an address before its port, without the brackets of IPv6. A
+// string that is not an address stays as it is.
 func host(address string) string {
 	if i := strings.LastIndexByte(address, ':'); i >= 0 && strings.IndexByte(address, ':') == i || i > 0 && address[i-1] == ']' {
 		address = address[:i]
@@ -221,7 +221,7 @@ func (d dispatcher) Post(x *transport.Exchange) {
 			x.Reject(400, no.Code, no.Message, nil, x.Msg.ID, 0)
 			return
 		}
-		if x.Msg.State != nil { // or else it is checked where its handler would run
+		if x.Msg.State != nil { // without state, dispatch checks it
 			if no := checkLevel(&x.Msg); no != nil {
 				x.Reject(200, no.Code, no.Message, nil, x.Msg.ID, 0)
 				return
@@ -251,8 +251,8 @@ func (d dispatcher) Delete(x *transport.Exchange) {
 	d.node.Delete(d.svc, &in)
 }
 
-// countWhileDraining counts a request that came while the Runtime ends, and has the client take
-// another connection for its next. What it returns is called when it was served.
+// countWhileDraining counts a request that comes during a drain, and makes the client take
+// another connection for its next request. The caller calls served when the request was served.
 func (rt *Runtime) countWhileDraining(w http.ResponseWriter) (served func()) {
 	w.Header().Set("Connection", "close")
 	rt.under.Add(1)
@@ -260,7 +260,7 @@ func (rt *Runtime) countWhileDraining(w http.ResponseWriter) (served func()) {
 	return func() { rt.under.Add(-1) }
 }
 
-// gauges are what a runtime tells of itself when metrics are collected.
+// gauges returns the metrics that are read from the Runtime when they are collected.
 func (rt *Runtime) gauges() []telemetry.Gauge {
 	one := func(f func() int64) func(func(string, int64)) {
 		return func(observe func(string, int64)) { observe("", f()) }
@@ -318,19 +318,19 @@ func (rt *Runtime) storeMessages(observe func(string, int64)) {
 	}
 }
 
-// The revisions that this release speaks, oldest first: those whose clients begin a
-// session with initialize, and those whose requests each stand for themselves.
+// The revisions of this release, oldest first: the revisions whose clients begin a session
+// with initialize, and those whose requests are stateless.
 var (
 	handshakes         = []mcp.Revision{mcp.Revision20241105, mcp.Revision20250326, mcp.Revision20250618, mcp.Revision20251125}
 	statelessRevisions = []mcp.Revision{mcp.Revision20260728}
 )
 
-// Revisions are the protocol revisions that this release serves, oldest first: each
+// Revisions returns the protocol revisions that this release serves, oldest first. Each
 // server serves clients of all of them.
 func Revisions() []string { return append(names(handshakes), names(statelessRevisions)...) }
 
-// newestFirst are the same in the order in which clients are told of them: a client
-// takes the first one that it knows.
+// newestFirst returns the same in the order in which clients get them: a client takes the
+// first one that it knows.
 func newestFirst() []string {
 	all := Revisions()
 	slices.Reverse(all)

@@ -14,30 +14,30 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// ErrNotFound is what a ResourceHandler returns, or wraps, when there is no such
+// ErrNotFound is for a ResourceHandler to return, or wrap, when there is no such
 // resource.
 var ErrNotFound = errors.New("troupe: not found")
 
-// service is a mounted server: what the actors call to have requests answered.
+// service is a mounted server: the actors call it to answer requests.
 type service struct {
 	rt     *Runtime
 	srv    *Server
 	svc    *actors.Service
 	id     string // of the server in the store
-	limits Limits // its own over those of Options
+	limits Limits // those of ServerOptions, completed from Options
 	ops    *telemetry.Operations
 	spans  bool
 	chain  MethodHandler // the middleware; nil if there is none
 	layers int           // how many middlewares that are
-	hiding panicLog      // what Visible panics with
+	hiding panicLog      // the panics of Visible
 
 	discovery discovery
 }
 
 var _ actors.Handler = (*service)(nil)
 
-// maxClient bounds what a session keeps of its client's initialize, in bytes: clientInfo,
-// whose icons may be in it as data, and capabilities.
+// maxClient bounds, in bytes, the clientInfo, which may have icons as data, and the
+// capabilities of initialize that a session keeps.
 var maxClient = limits.ClientInfo.Value()
 
 func isObject(raw []byte) bool { return len(raw) > 0 && raw[0] == '{' }
@@ -55,8 +55,8 @@ func invalidParams(err error) *mcp.Error {
 	return mcp.NewError(mcp.CodeInvalidParams, "invalid params"+mismatch(err))
 }
 
-// mismatch says what of a client's JSON does not fit, in JSON's terms; faults that
-// are only told in ours are left out.
+// mismatch says which part of a client's JSON does not fit, in JSON's terms. It leaves out
+// faults that have a text only in terms of Go.
 func mismatch(err error) string {
 	if wrong, ok := errors.AsType[*codec.DecodeError](err); ok {
 		return ": " + strings.TrimPrefix(wrong.Error(), "codec: ")
@@ -64,10 +64,10 @@ func mismatch(err error) string {
 	return ""
 }
 
-// maxShown is how much of a name that is not known is sent back.
+// maxShown is how many bytes of an unknown name are sent back.
 const maxShown = 128
 
-// shown is name as messages quote it.
+// shown returns name as messages quote it.
 func shown(name string) string {
 	if len(name) <= maxShown {
 		return name
@@ -75,9 +75,9 @@ func shown(name string) string {
 	return strings.ToValidUTF8(name[:maxShown], "") + "…"
 }
 
-// internal logs what went wrong inside and tells the client no more than that, or that it
-// may send the request again when the store could not be read or written now. What
-// ended because somebody wanted it to is nothing wrong.
+// internal logs an error that the client must not see, and returns the one for the client: an
+// internal error, or one that says to send the request again if the store could not be read
+// or written now. A call that somebody has ended is no error, and is logged as debug.
 func (s *service) internal(what string, err error) *mcp.Error {
 	level, told := slog.LevelError, mcp.NewError(mcp.CodeInternalError, "")
 	if actors.Later(err) {
@@ -109,14 +109,14 @@ func plain(raw []byte) ([]byte, bool) {
 	return raw[1 : len(raw)-1], true
 }
 
-// observed is what is recorded of a request.
+// observed holds what telemetry records of a request.
 type observed struct {
 	start time.Time
 	op    *telemetry.Operation
 	end   func(code int, message string) // of its span, nil if it has none
 }
 
-// failure is what the client learns of a handler's error.
+// failure returns the client's error for a handler's error.
 func (s *service) failure(call *Call, what string, err error) *mcp.Error {
 	if wire, ok := errors.AsType[*mcp.Error](err); ok && wire != nil {
 		return wireError(call, wire)
@@ -124,7 +124,7 @@ func (s *service) failure(call *Call, what string, err error) *mcp.Error {
 	return s.internal(what, err)
 }
 
-// checkLevel refuses a request that wants log messages of a level that is none
+// checkLevel refuses a request that asks for log messages of an unknown level
 // (2026-07-28, server/utilities/logging).
 func checkLevel(m *codec.Message) *mcp.Error {
 	if level := codec.Optional(m.Meta, mcp.MetaLogLevel); level != nil && !mcp.LoggingLevel(text(level)).Valid() {
@@ -136,7 +136,7 @@ func checkLevel(m *codec.Message) *mcp.Error {
 // levels are the log levels, for messages.
 const levels = "debug, info, notice, warning, error, critical, alert, emergency"
 
-// must panics for what is a mistake in the program.
+// must panics with err, a mistake in the program.
 func must(err error) {
 	if err != nil {
 		panic(err.Error())

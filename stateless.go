@@ -10,8 +10,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// MayAsk reports whether a call may ask its client for input: tools say so by their
-// Needs; prompts and resources always may.
+// MayAsk reports whether a call may ask its client for input: a tool may if it has Needs;
+// prompts and resources always may.
 func (s *service) MayAsk(method, name []byte) bool {
 	switch string(method) {
 	case mcp.MethodToolsCall:
@@ -23,9 +23,9 @@ func (s *service) MayAsk(method, name []byte) bool {
 	return false
 }
 
-// Listening decides what a listener gets to hear: all that the server has, but only
-// those resources that ServerOptions.Subscribe allows, and no more of them than a
-// session may subscribe to.
+// Listening decides which notifications a listener gets: all that it asks for and the server
+// has, except that ServerOptions.Subscribe must allow each resource, and that there are no
+// more resources than a session may subscribe to.
 func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listening, *mcp.Error) {
 	var in struct {
 		Notifications *mcp.SubscriptionFilter `json:"notifications"`
@@ -65,15 +65,15 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 	return l, nil
 }
 
-// looksStateless reports whether a request that came without headers means to stand for
-// itself, also where it lacks what says so: older revisions have neither its method
-// nor its metadata.
+// looksStateless reports whether a request that came without headers is meant to be
+// stateless, even if its metadata are not complete: older revisions have neither its method
+// nor such metadata.
 func looksStateless(m *codec.Message) bool {
 	return m.ProtocolVersion != nil || string(m.Method) == mcp.MethodServerDiscover || codec.Optional(m.Meta, mcp.MetaClientCapabilities) != nil
 }
 
-// checkMeta checks the metadata of a request that stands for itself and came without
-// headers (2026-07-28, basic/index, _meta).
+// checkMeta checks the metadata of a stateless request that came without headers
+// (2026-07-28, basic/index, _meta).
 func checkMeta(m *codec.Message) *mcp.Error {
 	q, err := mcp.Meta(m.Meta).Request()
 	if q.Version == nil || slices.Contains(statelessRevisions, q.Revision) {
@@ -82,13 +82,13 @@ func checkMeta(m *codec.Message) *mcp.Error {
 	return mcp.NewError(mcp.CodeUnsupportedVersion, "").WithData(mcp.UnsupportedVersionData{Supported: newestFirst(), Requested: shown(string(q.Version))})
 }
 
-// discovery are the results of server/discover by revision: each is the same for all
+// discovery holds the results of server/discover by revision: each is the same for all
 // requests, and encoded for the first.
 type discovery [mcp.Latest + 1]atomic.Pointer[[]byte]
 
-// discover appends the result of server/discover for clients of the revision. The
-// versions are those of both eras, newest first: a client of either takes the first
-// one that it knows.
+// discover appends the result of server/discover for clients of the revision. It lists
+// all versions, with sessions and without, newest first: a client takes the first one that
+// it knows.
 func (s *service) discover(dst []byte, r mcp.Revision) ([]byte, *mcp.Error) {
 	known := &s.discovery[min(r, mcp.Latest)]
 	if result := known.Load(); result != nil {
