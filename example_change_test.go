@@ -113,7 +113,7 @@ func ExamplePeer_Log() {
 	// notifications/message {"level":"notice","logger":"job","data":"done"}
 }
 
-// What ends a call is the cause of its context.
+// The cause of a call's context says what has ended the call.
 func ExampleErrCancelled() {
 	started, ended := make(chan struct{}), make(chan error)
 	srv := troupe.NewServer(anyone, nil)
@@ -137,7 +137,7 @@ func ExampleErrCancelled() {
 	// the client has cancelled it
 }
 
-// With SubResources those who watch a directory hear of its files.
+// With SubResources, clients that watch a directory get the updates of its files.
 func ExampleServerOptions_subResources() {
 	srv := troupe.NewServer(anyone, &troupe.ServerOptions{SubResources: true})
 

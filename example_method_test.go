@@ -9,8 +9,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// A middleware sees every request of a client and what comes of it, by whatever transport
-// it came.
+// A middleware sees every request of a client and its result, on every transport.
 func ExampleMethodMiddleware() {
 	audit := func(next troupe.MethodHandler) troupe.MethodHandler {
 		return func(ctx context.Context, call *troupe.Call, method string, params json.RawMessage) (json.RawMessage, error) {
@@ -82,7 +81,7 @@ func ExampleServerOptions_sessionBegan() {
 	// deleted by example
 }
 
-// Everybody has the tools that they may use; others do not know of them.
+// Each caller sees only the tools that it may use.
 func ExampleServerOptions_visible() {
 	srv := troupe.NewServer(anyone, &troupe.ServerOptions{Visible: func(p troupe.Principal, i troupe.Item) bool {
 		return p.Subject == "admin" || i.Kind != troupe.ItemTool || i.Annotations != nil && *i.Annotations.ReadOnlyHint
@@ -93,7 +92,7 @@ func ExampleServerOptions_visible() {
 	troupe.AddTool(srv, troupe.Tool{Name: "erase"},
 		func(context.Context, *troupe.Call, struct{}) (string, error) { return "erased", nil })
 
-	v := visit(srv, `{}`) // as nobody in particular
+	v := visit(srv, `{}`) // as an anonymous client
 	defer v.close()
 	v.request("tools/call", `{"name":"show"}`)
 	v.request("tools/call", `{"name":"erase"}`)
@@ -102,7 +101,7 @@ func ExampleServerOptions_visible() {
 	// {"code":-32602,"message":"Unknown tool: erase"}
 }
 
-// A server whose tools come from a file, or from a client, has its mistakes as errors.
+// A server whose tools come from a file, or from a client, gets an error for a bad tool.
 func ExampleTryAddTool() {
 	srv := troupe.NewServer(anyone, nil)
 	for _, schema := range []string{`{"type":"object"}`, `{"type":"list"}`} {
@@ -117,7 +116,7 @@ func ExampleTryAddTool() {
 	// read
 }
 
-// What a session's handlers keep survives a crash of the process.
+// The values of a session survive a crash of the process.
 func ExampleCall_Session() {
 	srv := troupe.NewServer(anyone, nil)
 	troupe.AddTool(srv, troupe.Tool{Name: "visit"}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {

@@ -17,7 +17,7 @@ func ExampleCall_ElicitURL() {
 			if err != nil || r.Action != mcp.ElicitAccept {
 				return "not paid", err
 			}
-			// Acceptance is consent alone: here the page would tell that it is done.
+			// Acceptance is only consent: in a real server, the page says when it is done.
 			return "paid", call.ElicitationComplete(ctx, "bill-7")
 		})
 
@@ -73,7 +73,7 @@ func ExampleCall_Sample() {
 	// {"content":[{"type":"text","text":"A cat sat."}]}
 }
 
-// Several questions are put at once, each with a key for its answer.
+// Several questions go out at once, each with a key for its answer.
 func ExampleAnswers() {
 	srv := troupe.NewServer(anyone, nil)
 	form := mcp.FormSchema{Properties: []mcp.Property{{Name: "ok", Schema: &mcp.BooleanSchema{}}}}
@@ -101,7 +101,7 @@ func ExampleAnswers() {
 	// {"content":[{"type":"text","text":"read: decline, signed: decline"}]}
 }
 
-// A client that says when its roots change is asked for them once.
+// A client that announces changes of its roots is asked for them once.
 func ExampleCall_Roots() {
 	srv := troupe.NewServer(anyone, nil)
 	troupe.AddTool(srv, troupe.Tool{Name: "where", Needs: mcp.CapClientRoots},

@@ -85,7 +85,7 @@ func ExampleRuntime_Unmount() {
 	// 404 Not Found
 }
 
-// A server's own limits; what it leaves out is as in Options.
+// A server with limits of its own; the limits that it leaves out are those of Options.
 func ExampleLimits() {
 	srv := troupe.NewServer(anyone, &troupe.ServerOptions{Limits: troupe.Limits{CallRate: 1. / 60, CallBurst: 1}})
 	troupe.AddTool(srv, troupe.Tool{Name: "greet"},
@@ -142,7 +142,7 @@ func ExampleCall_Principal() {
 	// {"content":[{"type":"text","text":"ada"}]}
 }
 
-// What a middleware and Authenticate know of a request reaches the handler.
+// A handler gets the values of a middleware's context, and the principal of Authenticate.
 func ExampleCall_Header() {
 	type region struct{}
 	rt, err := troupe.New(troupe.Options{
@@ -183,7 +183,7 @@ func ExampleOptions_redact() {
 		if text, ok := m.Data.(string); ok {
 			m.Data = strings.ReplaceAll(text, "hunter2", "***")
 		}
-		return m.Logger != "internal" // which is for nobody outside
+		return m.Logger != "internal" // clients do not get this logger's messages
 	}})
 	if err != nil {
 		panic(err)
@@ -209,7 +209,7 @@ func ExampleRuntime_Serve() {
 		panic(err)
 	}
 	rt.Mount("/mcp", troupe.NewServer(anyone, nil))
-	ln, err := rt.Listen() // to know the port: else rt.Serve(ctx) will do
+	ln, err := rt.Listen() // to know the port; otherwise rt.Serve(ctx) is enough
 	if err != nil {
 		panic(err)
 	}

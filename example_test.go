@@ -440,7 +440,7 @@ func ExampleInputSchema() {
 	if err != nil {
 		panic(err)
 	}
-	// What Go types do not say is added before the tool is.
+	// Add what Go types do not say to the schema, and then add the tool.
 	var schema map[string]any
 	if err := json.Unmarshal(inferred, &schema); err != nil {
 		panic(err)
@@ -469,7 +469,7 @@ func ExampleNewLogHandler() {
 	// {"content":[{"type":"text","text":"sunny"}]}
 }
 
-// A function that has a context alone finds the call that it is part of.
+// A function that has only a context finds the call that it is part of.
 func ExampleCallFrom() {
 	count := func(ctx context.Context, n, of float64) error {
 		if call, ok := troupe.CallFrom(ctx); ok {

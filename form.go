@@ -19,26 +19,26 @@ import (
 )
 
 // FormFor returns the form whose answer decodes into T, a struct, for [Elicit] and
-// [Call.Elicit]; [ElicitAs] does both. The form has a field for each exported field of T, in
-// their order, under the name that its json tag gives: a string, a number, a bool, a
-// time.Time (date-time) or a []string, which is a choice of several (since 2025-11-25). A field is required
-// unless it is a pointer or its json tag has omitempty or omitzero.
+// [Call.Elicit]; [ElicitAs] makes the form and asks. The form has a field for each exported
+// field of T, in their order, under the name in its json tag. A field of T is a string, a
+// number, a bool, a time.Time (date-time) or a []string, which is a choice of several (since
+// 2025-11-25). It is required unless it is a pointer or its json tag has omitempty or
+// omitzero.
 //
-// The tag jsonschema is the description, as for tools. The tag form has the rest, separated
-// by semicolons:
+// The tag jsonschema is the description, as for tools. The tag form has the other
+// properties, separated by semicolons:
 //
 //	title=TEXT           what the client shows for the name
-//	enum=A|B|C           the values to choose from; of a []string they are required
+//	enum=A|B|C           the values to choose from; a []string must have them
 //	titles=TEXT|TEXT|…   what the client shows for them
 //	default=VALUE        of a []string, A|B
 //	min=N, max=N         of a number, of the characters of a string, of the choices
 //	format=NAME          email, uri, date or date-time
 //
-// It fails for any other type of field, for what the tag does not have, for the option
-// string of a json tag, and for a T that has no fields or two of the same name. It fails, too,
-// where no answer would do: a min above the max, a value twice in an enum, or a default that
-// the field does not take. A program that asks with T finds that out when it calls FormFor
-// at its start.
+// FormFor fails for any other type of field, an unknown property in the tag form, the option
+// string of a json tag, and a T that has no fields or two of the same name. It also fails for
+// a min above the max, a value twice in an enum, and a default that the field does not take.
+// Call it when the program starts to find such mistakes in T early.
 func FormFor[T any]() (mcp.FormSchema, error) {
 	f := formOf(reflect.TypeFor[T]())
 	if f.err != nil {
@@ -50,9 +50,9 @@ func FormFor[T any]() (mcp.FormSchema, error) {
 }
 
 // ElicitAs asks the user to fill in the form of [FormFor] and decodes the answer. The value
-// is what the user has entered if the action is [mcp.ElicitAccept], and else the zero value.
-// An answer that does not fit the form, its formats included, is an error. It asks with the
-// key "elicit", as [Call.Elicit] does: see [Call.Ask].
+// holds what the user has entered if the action is [mcp.ElicitAccept]; for other actions it
+// is the zero value. An answer that does not fit the form, its formats included, is an error.
+// The question has the key "elicit", as that of [Call.Elicit]: see [Call.Ask].
 func ElicitAs[T any](ctx context.Context, call *Call, message string) (value T, action mcp.ElicitAction, err error) {
 	f := formOf(reflect.TypeFor[T]())
 	if f.err != nil {
@@ -76,14 +76,14 @@ func ElicitAs[T any](ctx context.Context, call *Call, message string) (value T, 
 	return value, r.Action, nil
 }
 
-// form is what is known of a type as a form.
+// form is a type read as a form.
 type form struct {
 	schema mcp.FormSchema
 	check  *toolschema.Schema
 	err    error
 }
 
-// forms has the forms that have been asked for, as *form by reflect.Type.
+// forms caches the forms, as *form by reflect.Type.
 var forms sync.Map
 
 func formOf(t reflect.Type) *form {
@@ -187,7 +187,7 @@ func (f *form) checkDefaults(t reflect.Type, raw json.RawMessage) error {
 	return nil
 }
 
-// fieldTag is what the form tag of a field says, by key.
+// fieldTag holds the properties in the form tag of a field, by key.
 type fieldTag map[string]string
 
 var fieldKeys = []string{"title", "enum", "titles", "default", "min", "max", "format"}
@@ -215,7 +215,7 @@ func (tag fieldTag) take(key string) (string, bool) {
 	return value, ok
 }
 
-// choices are the values of an enum, nil if there is none.
+// choices returns the values of an enum, nil if there is none.
 func (tag fieldTag) choices() ([]string, error) {
 	values := tag.values("enum")
 	for i, v := range values {
@@ -226,7 +226,7 @@ func (tag fieldTag) choices() ([]string, error) {
 	return values, nil
 }
 
-// values is a list of a key.
+// values returns the list of a key.
 func (tag fieldTag) values(key string) []string {
 	if value, ok := tag.take(key); ok {
 		return strings.Split(value, "|")
@@ -234,7 +234,7 @@ func (tag fieldTag) values(key string) []string {
 	return nil
 }
 
-// number is the number of a key, nil if there is none.
+// number returns the number of a key, nil if there is none.
 func number[N int64 | float64](tag fieldTag, key string) (*N, error) {
 	text, ok := tag.take(key)
 	if !ok {
@@ -247,8 +247,8 @@ func number[N int64 | float64](tag fieldTag, key string) (*N, error) {
 	return nil, fmt.Errorf("%s=%s is no number that fits", key, text)
 }
 
-// bounds are the min and the max of a tag, nil where there is none. They must leave
-// something of what is possible, which is least to most.
+// bounds returns the min and the max of a tag, nil where there is none. They must allow
+// some value between least and most, which bound all possible values.
 func bounds[N int64 | float64](tag fieldTag, least, most N) (low, high *N, err error) {
 	low, err = number[N](tag, "min")
 	high, err2 := number[N](tag, "max")
@@ -266,7 +266,7 @@ func bounds[N int64 | float64](tag fieldTag, least, most N) (low, high *N, err e
 	return low, high, err
 }
 
-// fieldSchema is the schema of one field.
+// fieldSchema returns the schema of one field.
 func fieldSchema(field reflect.StructField) (mcp.PrimitiveSchema, error) {
 	tag, err := readFieldTag(field.Tag.Get("form"))
 	if err != nil {
@@ -335,7 +335,7 @@ func stringField(tag fieldTag, title, about string) (mcp.PrimitiveSchema, error)
 	return &mcp.StringSchema{Title: title, Description: about, MinLength: least, MaxLength: most, Format: format, Default: preset}, err
 }
 
-// titled are values with the titles of the tag, nil if it has none.
+// titled returns the values with the titles of the tag, nil if it has none.
 func titled(values []string, tag fieldTag) ([]mcp.EnumOption, error) {
 	titles := tag.values("titles")
 	if titles == nil {
@@ -387,7 +387,7 @@ func numberField(tag fieldTag, title, about string, t reflect.Type) (mcp.Primiti
 	return s, nil
 }
 
-// rangeOf are the least and the greatest number of a type, as far as a float64 has them.
+// rangeOf returns the least and the greatest number of a type, as far as a float64 has them.
 func rangeOf(t reflect.Type) (least, most float64) {
 	switch kind := t.Kind(); {
 	case kind == reflect.Float32:

@@ -1,5 +1,5 @@
-// Package nodestore joins the actors to the node of a cluster: it is the store and the keys that they ask for, and gives the errors
-// of the node as theirs.
+// Package nodestore connects package actors to a node of package cluster: it implements actors.Store and actors.Keys, and wraps the
+// node's errors in those of package actors.
 package nodestore
 
 import (
@@ -27,7 +27,7 @@ var storeErrors = []struct{ from, to error }{
 	{cluster.ErrRetry, actors.ErrAgain},
 	{cluster.ErrFull, actors.ErrFull},
 	{cluster.ErrUnavailable, actors.ErrUnavailable},
-	// A node of the newer release can read it.
+	// A node of the newer release can read the record.
 	{cluster.ErrNewer, actors.ErrUnavailable},
 	{context.DeadlineExceeded, actors.ErrUnavailable},
 }
@@ -108,8 +108,8 @@ func (s Store) EndStream(ctx context.Context, stream string) error {
 	return storeError(s.n.EndStream(ctx, stream))
 }
 
-// Keys seals and opens with the key ring of a cluster. One error alone, cluster.ErrSealed, says that what
-// is to be opened is not good: after any other nobody knows.
+// Keys seals and opens with the key ring of a cluster. Only the error cluster.ErrSealed says that the sealed
+// data are not good; after any other error that is unknown.
 type Keys struct{ r *cluster.Keyring }
 
 // NewKeys returns the keys of a ring.
@@ -127,7 +127,7 @@ func (k Keys) Open(sealed, aad []byte) ([]byte, error) {
 	return plain, Unreadable(err)
 }
 
-// Unreadable is the error of the actors for one of the key ring: only cluster.ErrSealed says that what was to be opened is not good.
+// Unreadable returns an error of the key ring as one of package actors: cluster.ErrSealed as it is, and any other as actors.ErrUnavailable.
 func Unreadable(err error) error {
 	if err == nil || errors.Is(err, cluster.ErrSealed) {
 		return err
@@ -135,7 +135,7 @@ func Unreadable(err error) error {
 	return fmt.Errorf("%w: %w", actors.ErrUnavailable, err)
 }
 
-// Now is this machine's clock, which is that of the embedded store.
+// Now returns the time of this machine's clock, which the embedded store uses, too.
 func (s Store) Now() time.Time { return time.Now().Round(0) }
 
 func (s Store) Use(b actors.Budget) (used, limit int64) {
