@@ -31,7 +31,7 @@ func checkNeeds(needs mcp.Capability) error {
 		rest &^= x.cap
 	}
 	for one := range rest.Each() {
-		return fmt.Errorf("Needs has %s, which no question to a client needs", cmp.Or(one.String(), fmt.Sprintf("%#x", uint32(one))))
+		return fmt.Errorf("field Needs has %s, which no question to a client needs", cmp.Or(one.String(), fmt.Sprintf("%#x", uint32(one))))
 	}
 	return nil
 }
