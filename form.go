@@ -130,7 +130,7 @@ func (f *form) fields(t reflect.Type) error {
 		}
 		optional := strings.Split(options, ",")
 		if slices.Contains(optional, "string") {
-			return fmt.Errorf("%s: its json tag has the option string, which no form has", field.Name)
+			return fmt.Errorf("%s: its json tag has the option string, which forms do not support", field.Name)
 		}
 		if slices.ContainsFunc(f.schema.Properties, func(p mcp.Property) bool { return p.Name == name }) {
 			return fmt.Errorf("%s: another field is %q, too", field.Name, name)
@@ -201,7 +201,7 @@ func readFieldTag(text string) (fieldTag, error) {
 		key, value, ok := strings.Cut(part, "=")
 		key = strings.TrimSpace(key)
 		if _, twice := tag[key]; !ok || twice || !slices.Contains(fieldKeys, key) {
-			return nil, fmt.Errorf("its form tag has %q", part)
+			return nil, fmt.Errorf("its form tag has %q, which is not a known KEY=VALUE or comes twice", part)
 		}
 		tag[key] = value
 	}
@@ -283,7 +283,7 @@ func fieldSchema(field reflect.StructField) (mcp.PrimitiveSchema, error) {
 	case t == reflect.TypeFor[time.Time]():
 		schema = &mcp.StringSchema{Title: title, Description: about, Format: "date-time"}
 	case reflect.PointerTo(t).Implements(reflect.TypeFor[jsonReader]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[textReader]()):
-		return nil, fmt.Errorf("%v has a form of its own in JSON", t)
+		return nil, fmt.Errorf("%v has JSON or text methods of its own, which forms do not support", t)
 	case t.Kind() == reflect.String:
 		schema, err = stringField(tag, title, about)
 	case t.Kind() == reflect.Bool:
@@ -293,7 +293,7 @@ func fieldSchema(field reflect.StructField) (mcp.PrimitiveSchema, error) {
 	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Float64 && t.Kind() != reflect.Uintptr:
 		schema, err = numberField(tag, title, about, t)
 	default:
-		return nil, fmt.Errorf("no form has a %v", t)
+		return nil, fmt.Errorf("no form has a %v: use a string, a number, a bool, a time.Time or a []string", t)
 	}
 	for key := range tag {
 		if err == nil {
@@ -408,7 +408,7 @@ func choicesField(tag fieldTag, title, about string) (mcp.PrimitiveSchema, error
 	}
 	preset := tag.values("default")
 	if values == nil {
-		return nil, errors.New("a choice of several needs enum")
+		return nil, errors.New("a choice of several needs enum=A|B|C in its form tag")
 	}
 	for _, v := range preset {
 		if !slices.Contains(values, v) {

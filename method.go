@@ -97,7 +97,7 @@ func TryAddNotification[In any](s *Server, name string, handler func(p *Peer, in
 // own says why a program may not use the name for a method of its own.
 func own(name string) error {
 	if _, taken := mcp.LookupMethod(name); taken || name == "" || strings.HasPrefix(name, "rpc.") {
-		return fmt.Errorf("method %q: it is empty, or the specification has it", name)
+		return fmt.Errorf("method %q: the name is empty, begins with rpc., or is one of the specification", name)
 	}
 	return nil
 }

@@ -294,7 +294,7 @@ type AuthError struct {
 
 func (e *AuthError) Error() string {
 	if e == nil || e.Err == nil {
-		return "troupe: the request is not let in"
+		return "troupe: authentication refused the request"
 	}
 	return e.Err.Error()
 }

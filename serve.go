@@ -253,7 +253,7 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if pipe.Wait(end) != nil {
-		rt.log.Info("the client has not read everything")
+		rt.log.Info("the client has not read all messages on standard output")
 	}
 	return errors.Join(err, rt.Close(end))
 }

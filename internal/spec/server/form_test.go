@@ -72,7 +72,7 @@ func TestFormsThatAreNone(t *testing.T) {
 		t.Errorf("a string by another name: %v", err)
 	}
 	_, err = troupe.FormFor[struct{ A slog.Level }]()
-	refused(err, "form of its own")
+	refused(err, "JSON or text methods of its own")
 	_, err = troupe.FormFor[struct {
 		A string `form:"tilte=B"`
 	}]()

@@ -83,7 +83,7 @@ func TestTry(t *testing.T) {
 		`notification "acme/n": its handler is nil`: func() (func() error, func()) {
 			return func() error { return troupe.TryAddNotification[struct{}](s, "acme/n", nil) }, func() { troupe.AddNotification[struct{}](s, "acme/n", nil) }
 		},
-		`method "tools/call": it is empty, or`: func() (func() error, func()) {
+		`method "tools/call": the name is empty, begins with rpc., or`: func() (func() error, func()) {
 			f := func(*troupe.Peer, struct{}) {}
 			return func() error { return troupe.TryAddNotification(s, "tools/call", f) }, func() { troupe.AddNotification(s, "tools/call", f) }
 		},
