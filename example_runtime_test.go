@@ -72,7 +72,7 @@ func ExampleRuntime_ServePipe() {
 	// {"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"Hello!"}]}}
 }
 
-// A server can be taken away while the Runtime serves.
+// A server can be unmounted while the Runtime serves.
 func ExampleRuntime_Unmount() {
 	v := visit(troupe.NewServer(anyone, nil), `{}`)
 	defer v.close()
@@ -230,8 +230,8 @@ func ExampleRuntime_Serve() {
 	// <nil>
 }
 
-// A program with an http.Server of its own drains before it closes: a call that runs is
-// answered.
+// A program with an http.Server of its own drains before it closes, so that a call in flight
+// gets its response.
 func ExampleRuntime_Drain() {
 	rt, err := troupe.New(troupe.Options{DrainDelay: -1}) // no load balancer has to notice
 	if err != nil {

@@ -379,8 +379,8 @@ func ExampleOptions_authenticate() {
 	// 400 {"jsonrpc":"2.0","error":{"code":-32600,"message":"the Mcp-Session-Id header is missing: initialize first"}}
 }
 
-// A Runtime is an http.Handler that fits into the routes of a program that has
-// some already. Such a program closes it after its own server.
+// A Runtime is an http.Handler, which a program can add to its own routes. Such a program
+// closes the Runtime before its own server.
 func ExampleRuntime_Mount() {
 	rt, err := troupe.New(troupe.Options{})
 	if err != nil {

@@ -2,8 +2,8 @@ package troupe
 
 import "github.com/troupe-run/troupe/internal/nodestore"
 
-// WithoutKeys makes what the key ring opens and seals fail with err until the returned
-// function is called. No request may be under way.
+// WithoutKeys makes the key ring fail with err until the returned function is called. No
+// request may be in flight.
 func (rt *Runtime) WithoutKeys(err error) (back func()) {
 	old := rt.keys
 	rt.keys = lostKeys{err}

@@ -168,24 +168,24 @@ type MethodHandler func(ctx context.Context, call *Call, method string, params j
 
 // MethodMiddleware wraps the handler of every request of a client, whatever transport it
 // came by: those of tools, prompts, resources and completion, logging/setLevel,
-// server/discover, ping of a session that has begun, methods of [AddMethod], and methods
-// that nobody knows. It does not see initialize (see ServerOptions.SessionBegan),
+// server/discover, ping of a session that has begun, methods of [AddMethod], and unknown
+// methods. It does not see initialize (see ServerOptions.SessionBegan),
 // subscriptions/listen (see ServerOptions.Subscribe) and notifications.
 //
 // A middleware may refuse a request, answer it itself, and pass on other params. It may
 // not pass on another method or another tool: it is already settled whether the call may
 // run again after a crash. For clients of 2026-07-28 the Runtime adds resultType and
 // `_meta` to a result that lacks them. A middleware may call next several times, also at
-// once. Each of these calls must return before the middleware does. Then next fails, unless
-// the middleware runs once more for the same request.
+// once. Each of these calls must return before the middleware does. After that, next fails,
+// unless the middleware runs once more for the same request.
 //
 // A middleware costs copies of each request's params and result.
 //
 // New and NewServer refuse a middleware that is nil, Mount one that returns a nil handler.
 type MethodMiddleware func(next MethodHandler) MethodHandler
 
-// layered returns the middleware with its place in passing: what it calls next fails once
-// it has returned. It returns nil if the middleware does.
+// layered returns the middleware m with its index in passing.running: the next that m gets
+// fails once m has returned. It returns nil if m does.
 func layered(place int, m MethodMiddleware, next MethodHandler) MethodHandler {
 	inner := m(func(ctx context.Context, call *Call, method string, params json.RawMessage) (json.RawMessage, error) {
 		if p := call.passing; p.over.Load() || p.running[place].Load() == 0 {
@@ -204,7 +204,7 @@ func layered(place int, m MethodMiddleware, next MethodHandler) MethodHandler {
 	}
 }
 
-// noneOf reports a middleware that is nil, as the option of that name has it.
+// noneOf reports a nil middleware in the option of that name.
 func noneOf(option string, all []MethodMiddleware) error {
 	for i, m := range all {
 		if m == nil {
@@ -259,7 +259,7 @@ func (s *service) serveChained(ctx context.Context, call *Call, dst []byte) (out
 	return out, code, nil
 }
 
-// errChanged reports a middleware that passes on what it must not change.
+// errChanged reports a middleware that passes on another method or tool.
 var errChanged = errors.New("troupe: a middleware passed on another method, or the name of another tool")
 
 // errOver is the error of a next that is called once its middleware has returned.

@@ -2,8 +2,8 @@ package troupe
 
 import "testing"
 
-// TestDefaultID holds the ids that paths make, under which sessions are stored: they must
-// not change from one release to the next.
+// TestDefaultID checks the ids of paths. Sessions are stored under them, so they must not
+// change from one release to the next.
 func TestDefaultID(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{

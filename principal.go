@@ -28,13 +28,14 @@ type Principal struct {
 	Claims json.RawMessage `json:"claims,omitempty"`
 	// Token lets a handler act on the user's behalf, such as an access token for another
 	// service. It is never stored: a call that runs again in another process has none, and
-	// must report that it cannot go on. Secret.Reveal returns it; nothing prints it.
+	// must report that it cannot go on. Secret.Reveal returns the text.
 	Token Secret `json:"-"`
 }
 
-// A Secret is text that is not to be printed: packages fmt, log/slog and encoding/json show
-// that there is one, and not what it is, wherever in a value it lies. The zero Secret is
-// empty. Two that hold the same text need not be equal by ==: compare what Reveal returns.
+// Secret is a text that must not be printed: packages fmt, log/slog and encoding/json show
+// that it is set, but not the text, wherever in a value the Secret lies. The zero Secret is
+// empty. Do not compare Secrets with ==, which may be false for the same text: compare the
+// results of Reveal.
 type Secret struct{ text *string } // fmt reads unexported fields, but follows no pointer there
 
 var (
@@ -107,7 +108,7 @@ func (p *Principal) tenant() string {
 	return tenantEncoding.EncodeToString(sum[:])[:26]
 }
 
-// caller is what the transport carries for an authenticated request.
+// caller is the value that the transport carries for an authenticated request.
 type caller struct {
 	Principal
 	key    string

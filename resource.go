@@ -189,7 +189,7 @@ func TryAddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceH
 func (s *Server) reader(v *view, uri string) (ResourceHandler, map[string]string) {
 	if r, ok := s.resources.get(uri); ok {
 		if !v.sees(r.item()) {
-			return nil, nil // A template that matches must not show what is hidden.
+			return nil, nil // a template that matches must not show a hidden resource
 		}
 		return r.handler, nil
 	}

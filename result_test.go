@@ -39,8 +39,8 @@ func TestResultHead(t *testing.T) {
 	}
 }
 
-// TestResultHeadAllocatesNothing holds that a result for 2026-07-28 costs what one
-// for a session does.
+// TestResultHeadAllocatesNothing checks that a result for 2026-07-28 costs as much as one
+// for a session.
 func TestResultHeadAllocatesNothing(t *testing.T) {
 	h := newResultHead(mcp.Implementation{Name: "s", Version: "1"})
 	result, buf := &mcp.CallToolResult{Content: mcp.Contents{mcp.Text("hello, world")}}, make([]byte, 0, 1024)

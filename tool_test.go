@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// TestHeadersOfRequests holds which requests have headers for their arguments.
+// TestHeadersOfRequests checks which headers fit the arguments of a request.
 func TestHeadersOfRequests(t *testing.T) {
 	t.Parallel()
 	const schema = `{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`
@@ -50,7 +50,7 @@ func TestHeadersOfRequests(t *testing.T) {
 	}
 }
 
-// TestRefusedSchemas holds what AddTool panics with, by the schema that is at fault.
+// TestRefusedSchemas checks the panics of AddTool for schemas that it refuses.
 func TestRefusedSchemas(t *testing.T) {
 	t.Parallel()
 	add := func(tool Tool) (refused any) {

@@ -10,8 +10,8 @@ import (
 	"github.com/troupe-run/troupe/internal/spec/host"
 )
 
-// A cursor that cannot be opened, or made, because the key ring cannot be read now is
-// good again later: its client is told so. Only what the ring says is bad is bad.
+// A cursor that cannot be opened or made because the key ring cannot be read is good again
+// later, and the client's error says so. Only a cursor that the ring refuses is bad.
 func TestCursorsWhileTheKeysCannotBeRead(t *testing.T) {
 	t.Parallel()
 	h := host.New(t, troupe.Options{}, &troupe.ServerOptions{Limits: troupe.Limits{PageSize: 2}})
