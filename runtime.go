@@ -186,10 +186,7 @@ var _ actors.Conn = (*transport.Pipe)(nil)
 
 func (d dispatcher) input(x *transport.Exchange) actors.Input {
 	in := actors.Input{Tenant: anonymous, Session: x.SessionID, Version: x.Version, LastEventID: x.LastEventID, Conn: x}
-	if c, ok := x.Principal.(*caller); ok {
-		in.Tenant = c.key
-		in.Principal = d.svc.Handler.(*service).owner(c)
-	}
+	d.svc.Handler.(*service).identify(&in, x.Principal)
 	if in.Tenant == anonymous {
 		in.Address = host(x.RemoteAddr())
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/origin"
 	"github.com/troupe-run/troupe/transport"
 )
 
@@ -222,12 +223,17 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	if err != nil {
 		return errors.Join(err, rt.Close(context.WithoutCancel(ctx)))
 	}
+	principal, err := rt.piped(ctx)
+	if err != nil {
+		return errors.Join(fmt.Errorf("troupe: %w", err), rt.Close(context.WithoutCancel(ctx)))
+	}
 	svc := known.svc
 	pipe := transport.NewPipe(in, out, transport.PipeOptions{
 		MaxBody: known.limits.MaxBody, Limits: codec.Limits{MaxDepth: known.limits.MaxDepth, MaxBatch: known.limits.MaxBatch},
 		MaxQueued: known.limits.MaxQueued, Log: rt.log, Observer: rt.tel,
 	})
 	session := actors.Input{Tenant: anonymous, Conn: pipe, Patient: true}
+	known.identify(&session, principal)
 	rt.node.Connect(svc, &session)
 	hush := context.AfterFunc(ctx, func() { rt.node.EndInput(svc, &session) }) // a request may wait until another has ended
 	defer hush()
@@ -241,7 +247,7 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 			}
 			in.Stateless = true
 		}
-		rt.node.Message(svc, &in, nil, m, line)
+		rt.node.Message(svc, &in, principal, m, line)
 	})
 	signalled := ctx.Err() != nil
 	if signalled || errors.Is(err, transport.ErrGone) {
@@ -256,6 +262,16 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 		rt.log.Info("the client has not read all messages on standard output")
 	}
 	return errors.Join(err, rt.Close(end))
+}
+
+// piped returns the principal of a pipe: nil but for package troupetest, which brings a
+// request.
+func (rt *Runtime) piped(ctx context.Context) (any, error) {
+	r := origin.From(ctx)
+	if r == nil {
+		return nil, nil
+	}
+	return rt.authenticate(r)
 }
 
 // patience returns a context for the last calls: it ends after DrainWait, and at most

@@ -128,6 +128,13 @@ func ownedBy(v any) Principal {
 	return Principal{}
 }
 
+// identify says in in who makes a request, as authenticate returned it.
+func (s *service) identify(in *actors.Input, principal any) {
+	if c, ok := principal.(*caller); ok {
+		in.Tenant, in.Principal = c.key, s.owner(c)
+	}
+}
+
 // owner returns what sessions keep of the principal of their requests, nil without a Visible.
 func (s *service) owner(principal any) any {
 	c, ok := principal.(*caller)

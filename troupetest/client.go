@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/origin"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -26,6 +29,13 @@ type Options struct {
 	Runtime troupe.Options
 	// Capabilities are declared in addition to those of the functions below.
 	Capabilities mcp.ClientCapabilities
+
+	// Header is what Call.Header returns, and what Runtime.Authenticate gets, as the header
+	// of the HTTP request of every message. nil is an empty one.
+	Header http.Header
+	// Principal is what Call.Principal returns, unless Runtime.Authenticate is set, which
+	// decides then. The zero Principal is anonymous.
+	Principal troupe.Principal
 
 	// Elicit answers elicitation/create, by form and by URL. nil declares no elicitation.
 	Elicit func(ctx context.Context, p mcp.ElicitParams) (mcp.ElicitResult, error)
@@ -113,6 +123,9 @@ func Connect(t testing.TB, srv *troupe.Server, o Options) *Client {
 		t.Fatalf("troupetest: capabilities: %v", err)
 	}
 	c.declared = declared
+	if p := o.Principal; o.Runtime.Authenticate == nil && (p.Issuer != "" || p.Subject != "" || p.Claims != nil || p.Token.Reveal() != "") {
+		o.Runtime.Authenticate = func(*http.Request) (troupe.Principal, error) { return p, nil }
+	}
 	rt, err := troupe.New(o.Runtime)
 	if err != nil {
 		t.Fatalf("troupetest: %v", err)
@@ -122,10 +135,14 @@ func Connect(t testing.TB, srv *troupe.Server, o Options) *Client {
 		t.Fatalf("troupetest: a server is served to one client at a time: %v", err)
 	}
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(t.Context()))
+	request := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: mountPath}, Header: http.Header{}, RemoteAddr: "192.0.2.1:1234"}
+	if o.Header != nil {
+		request.Header = o.Header.Clone()
+	}
 	stdin, in := io.Pipe()
 	out, stdout := io.Pipe()
 	go func() {
-		err := rt.ServePipe(c.ctx, srv, stdin, stdout)
+		err := rt.ServePipe(origin.With(c.ctx, request), srv, stdin, stdout)
 		_ = stdin.Close()
 		_ = stdout.Close()
 		rt.Unmount(mountPath) // another client may have the server

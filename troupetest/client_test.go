@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/origin"
 	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/troupetest"
 )
@@ -277,4 +280,49 @@ func TestClose(t *testing.T) {
 			t.Errorf("a call after the end: %v", err)
 		}
 	})
+}
+
+// TestCaller holds what a handler knows of its caller, in both eras: what the options say, or what Authenticate makes of
+// the header.
+func TestCaller(t *testing.T) {
+	authenticate := func(r *http.Request) (troupe.Principal, error) {
+		return troupe.Principal{Subject: r.Header.Get("X-User")}, nil
+	}
+	header := http.Header{"X-User": {"bob"}}
+	for _, revision := range []mcp.Revision{mcp.LatestLegacy, mcp.Latest} {
+		for want, o := range map[string]troupetest.Options{
+			"||":           {},
+			"bob||":        {Header: header},
+			"|ada|t0ken":   {Principal: troupe.Principal{Subject: "ada", Token: troupe.NewSecret("t0ken")}},
+			"bob|bob|":     {Header: header, Principal: troupe.Principal{Subject: "ada"}, Runtime: troupe.Options{Authenticate: authenticate}},
+			"bob|ada|none": {Header: header, Principal: troupe.Principal{Subject: "ada", Token: troupe.NewSecret("none")}},
+		} {
+			o.Revision = revision
+			srv := troupe.NewServer(mcp.Implementation{Name: "test", Version: "1"}, &troupe.ServerOptions{
+				Visible: func(p troupe.Principal, _ troupe.Item) bool { return p.Subject == strings.Split(want, "|")[1] },
+			})
+			troupe.AddTool(srv, troupe.Tool{Name: "who"}, func(_ context.Context, call *troupe.Call, _ struct{}) (string, error) {
+				p := call.Principal()
+				return call.Header().Get("X-User") + "|" + p.Subject + "|" + p.Token.Reveal(), nil
+			})
+			got, err := troupetest.Connect(t, srv, o).CallTool(t.Context(), "who", nil)
+			if err != nil || troupetest.Text(got) != want {
+				t.Errorf("%s: the caller is %q, %v, want %s", revision, troupetest.Text(got), err, want)
+			}
+		}
+	}
+}
+
+// TestCallerThatIsRefused has Authenticate refuse the client: the runtime ends with its error.
+func TestCallerThatIsRefused(t *testing.T) {
+	no := errors.New("no")
+	srv := troupe.NewServer(mcp.Implementation{Name: "test", Version: "1"}, nil)
+	rt, err := troupe.New(troupe.Options{Authenticate: func(*http.Request) (troupe.Principal, error) { return troupe.Principal{}, no }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := origin.With(t.Context(), &http.Request{})
+	if err := rt.ServePipe(ctx, srv, strings.NewReader(""), io.Discard); !errors.Is(err, no) {
+		t.Errorf("it ends with %v", err)
+	}
 }

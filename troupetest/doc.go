@@ -22,8 +22,9 @@
 //
 // # What it does not show
 //
-// The pipe is the stdio transport: there is one client at a time, without a principal and
-// without HTTP headers, and calls are not limited by rate. To test these, serve the
+// The pipe is the stdio transport: there is one client at a time, calls are not limited
+// by rate, and of HTTP there is only the Header and the Principal of [Options]: no status
+// and no Options.Middleware. To test these, serve the
 // Runtime, which is an http.Handler, with net/http/httptest.
 //
 // # Goroutines

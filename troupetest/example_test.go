@@ -3,6 +3,7 @@ package troupetest_test
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"testing"
 	"time"
 
@@ -39,6 +40,32 @@ func ExampleTest() {
 		})
 	}
 	_ = test
+}
+
+// A test of a tool that knows its caller.
+func ExampleConnect_caller() {
+	test := func(t *testing.T) {
+		c := troupetest.Connect(t, newGreeter(), troupetest.Options{
+			Header:    http.Header{"Accept-Language": {"de"}},
+			Principal: troupe.Principal{Issuer: "example", Subject: "ada", Token: troupe.NewSecret("t0ken")},
+		})
+		got, err := c.CallTool(t.Context(), "greet", nil)
+		if err != nil || troupetest.Text(got) != "Hallo, ada" {
+			t.Errorf("got %q, %v", troupetest.Text(got), err)
+		}
+	}
+	_ = test
+}
+
+func newGreeter() *troupe.Server {
+	srv := troupe.NewServer(mcp.Implementation{Name: "greeter", Version: "1"}, nil)
+	troupe.AddTool(srv, troupe.Tool{Name: "greet"}, func(_ context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		if call.Header().Get("Accept-Language") == "de" {
+			return "Hallo, " + call.Principal().Subject, nil
+		}
+		return "Hello, " + call.Principal().Subject, nil
+	})
+	return srv
 }
 
 func newShop() *troupe.Server {

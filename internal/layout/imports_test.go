@@ -43,7 +43,7 @@ var layers = []layer{
 	{"cluster", []string{"mcp", "codec", "internal/limits", "internal/telemetry"}, nil, "storage knows records and events, not who writes them"},
 	{"", []string{"mcp", "codec", "actors", "transport", "cluster", "internal"}, []string{"examples"}, "the public API is below its users"},
 	{"internal/spec", []string{"", "mcp"}, []string{"codec", "internal/limits", "internal/toolschema"}, "the specification is tested over the wire, from outside"},
-	{"troupetest", []string{"", "mcp"}, nil, "it tests what any user can write"},
+	{"troupetest", []string{"", "mcp", "internal/origin"}, nil, "it tests what any user can write, over a pipe that knows its request"},
 	{"examples", []string{"", "mcp"}, nil, "an example shows what any user can write"},
 	{"bench", []string{"", "mcp", "codec", "examples", "internal"}, nil, "load comes over the wire"},
 	{"cmd", []string{"", "mcp", "examples", "bench", "internal/limits", "internal/telemetry"}, nil, "the command turns flags into Options and has no parts of its own"},
