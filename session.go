@@ -21,6 +21,7 @@ func (s *service) hook() {
 			s.contain("SessionBegan", func() { f(ctx, &Peer{p}) })
 		}
 	}
+	s.svc.Known = s.known
 	if s.srv.opts.Visible != nil {
 		s.svc.Hears = s.mayHear
 	}

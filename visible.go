@@ -128,6 +128,15 @@ func ownedBy(v any) Principal {
 	return Principal{}
 }
 
+// known reports whether the tool of a call exists for its caller; other methods always do.
+func (s *service) known(principal any, method, name []byte) bool {
+	if string(method) != mcp.MethodToolsCall {
+		return true
+	}
+	t, ok := s.tool(name)
+	return ok && s.viewOf(func() Principal { return principalOf(principal) }).sees(t.item())
+}
+
 // identify says in in who makes a request, as authenticate returned it.
 func (s *service) identify(in *actors.Input, principal any) {
 	if c, ok := principal.(*caller); ok {

@@ -112,7 +112,7 @@ func (d *sessions) batch(svc *Service, in *Input, principal any, m *codec.Messag
 	switch {
 	case len(requests) == 0:
 		in.Conn.Accepted()
-	case slices.ContainsFunc(requests, func(e *element) bool { return n.drain.refuses(svc, &e.m) }) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait):
+	case slices.ContainsFunc(requests, func(e *element) bool { return n.drain.refuses(svc, principal, &e.m) }) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait):
 		n.refusals.refuseBatch(in.Conn, errUnavailable, idsOf(requests))
 	default:
 		for s != nil && !s.runBatch(in, principal, requests, body) {

@@ -224,7 +224,7 @@ func (s *sessionActor) boundRequest(in *Input, came answerer, reply replier, pri
 	case fresh:
 		faults.NotInitialized.Tell(reply, m.ID)
 		return true
-	case n.drain.refuses(s.svc, m):
+	case n.drain.refuses(s.svc, principal, m):
 		n.refusals.refuseInSession(reply, errUnavailable, m.ID)
 		return true
 	}

@@ -77,8 +77,8 @@ func (n *Node) HandOver(ctx context.Context, idle func() bool) {
 func (n *Node) Refuse() { n.drain.over.Store(true) }
 
 // refuses reports whether the end of the node refuses a request.
-func (d *draining) refuses(svc *Service, m *codec.Message) bool {
-	return d.over.Load() || d.sparing.Load() && !svc.Handler.Safe(m.Method, m.Name)
+func (d *draining) refuses(svc *Service, principal any, m *codec.Message) bool {
+	return d.over.Load() || d.sparing.Load() && !svc.Handler.Safe(m.Method, m.Name) && (svc.Known == nil || svc.Known(principal, m.Method, m.Name))
 }
 
 // closeIdle ends the connections that no response is due on, except the streams of sessions: Close ends those

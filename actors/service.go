@@ -70,7 +70,11 @@ type Service struct {
 	// request like any other then. If not, the node answers it at once. Before initialize it
 	// always does.
 	AnswersPing bool
-	life        lifetime
+	// Known reports whether what a call is of exists for its caller. A drain does not refuse
+	// other calls: they fail at once, and nobody learns from a refusal what is hidden. If
+	// nil, everything is known.
+	Known func(principal any, method, name []byte) bool
+	life  lifetime
 }
 
 // Ending is how a session ended.

@@ -336,3 +336,31 @@ func TestRestartUnderASafeCall(t *testing.T) {
 		}
 	})
 }
+
+// TestDrainTellsNobodyWhatIsHidden calls tools in the second half of a drain: hidden and absent ones have one answer.
+func TestDrainTellsNobodyWhatIsHidden(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{DrainDelay: -1, DrainWait: 10 * time.Second}, &troupe.ServerOptions{
+			Visible: func(_ troupe.Principal, i troupe.Item) bool { return !strings.HasPrefix(i.Name, "hidden") },
+		})
+		for name, rerun := range map[string]troupe.Rerun{"own": troupe.Never, "hidden-own": troupe.Never, "hidden-safe": troupe.Safe} {
+			troupe.AddTool(h.Server, troupe.Tool{Name: name, Rerun: rerun}, func(ctx context.Context, _ *troupe.Call, _ struct{}) (string, error) {
+				<-ctx.Done()
+				return "", ctx.Err()
+			})
+		}
+		c := h.Session()
+		host.Listen(c.Post(host.Call("1", "own", `{}`)))
+		drained := make(chan struct{})
+		go func() {
+			defer close(drained)
+			_ = h.Runtime.Drain(t.Context())
+		}()
+		time.Sleep(6 * time.Second)
+		host.Contains(t, "a call that may not run again", c.Post(host.Call("2", "own", `{}`)).Body, "try again")
+		for _, name := range []string{"absent", "hidden-own", "hidden-safe"} {
+			host.Equal(t, name, c.Post(host.Call("2", name, `{}`)).Body, host.Fault("2", -32602, "Unknown tool: "+name, ""))
+		}
+		<-drained
+	})
+}
