@@ -245,6 +245,7 @@ func (s *service) serveChained(ctx context.Context, call *Call, dst []byte) (out
 	m := call.msg
 	method := string(m.Method)
 	call.passing = &passing{running: make([]atomic.Int32, s.layers)}
+	defer call.passing.over.Store(true) // also when a middleware panics
 	result, err := s.chain(ctx, call, method, bytes.Clone(m.Params))
 	call.passing.over.Store(true)
 	if err == nil {
@@ -267,12 +268,15 @@ var errOver = errors.New("troupe: a middleware called next after it had returned
 
 // answer is the innermost handler.
 func (s *service) answer(ctx context.Context, call *Call, method string, params json.RawMessage) (json.RawMessage, error) {
+	if call.passing.over.Load() {
+		return nil, errOver // the bytes of the request may be another's by now
+	}
 	m := call.msg
 	if method != string(m.Method) {
 		return nil, errChanged
 	}
 	if !bytes.Equal(params, m.Params) {
-		changed, err := withParams(m, params)
+		changed, err := withParams(m, params, s.svc.Limits.Depth)
 		if err != nil {
 			return nil, err
 		}
@@ -302,11 +306,11 @@ func (s *service) answer(ctx context.Context, call *Call, method string, params 
 // with returns a copy of the call with other params. It is a copy because a middleware may
 // call next several times at once.
 func (c *Call) with(m *codec.Message) *Call {
-	return &Call{c: c.c, msg: m, svc: c.svc, peer: Peer{c.peer.p}}
+	return &Call{c: c.c, msg: m, svc: c.svc, peer: Peer{c.peer.p}, passing: c.passing}
 }
 
-// withParams returns the request with other params.
-func withParams(m *codec.Message, params json.RawMessage) (*codec.Message, error) {
+// withParams returns the request with other params, which may be nested to a depth.
+func withParams(m *codec.Message, params json.RawMessage, depth int) (*codec.Message, error) {
 	if len(params) > 0 && (!codec.Valid(params) || !isObject(bytes.TrimSpace(params))) {
 		return nil, errors.New("troupe: a middleware passed on params that are no object")
 	}
@@ -318,7 +322,7 @@ func withParams(m *codec.Message, params json.RawMessage) (*codec.Message, error
 		raw = append(raw, params...)
 	}
 	changed := new(codec.Message)
-	if err := codec.Scan(append(raw, '}'), changed, codec.Limits{}); err != nil {
+	if err := codec.Scan(append(raw, '}'), changed, codec.Limits{MaxDepth: depth}); err != nil {
 		return nil, fmt.Errorf("troupe: a middleware passed on params that cannot be read: %w", err)
 	}
 	return changed, nil

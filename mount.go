@@ -88,7 +88,8 @@ func legacyPaths(path string) (sse, messages string) {
 
 // defaultID returns the id of a server at path that sets none: "main" at the root, and the
 // name of a path or directory of one part where that name is a valid id. Any other id is the
-// readable part of the path and a hash, so that no two paths have the same.
+// readable part of the path and a hash. Paths that differ only in an end such as /mcp have the same id: the second one is
+// refused.
 func defaultID(path string) string {
 	sse, _ := legacyPaths(path)
 	dir := strings.TrimSuffix(sse, "/sse")

@@ -1,11 +1,11 @@
 package troupe
 
 import (
-	"cmp"
 	"errors"
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"reflect"
 	"slices"
 	"time"
 
@@ -170,7 +170,8 @@ func (o *Options) settle() error {
 
 // Limits are the limits of one server. ServerOptions.Limits sets them for that server, and
 // Options.Limits for the servers that do not. 0 is the default, which in ServerOptions is
-// the value of Options; a negative number or rate is no limit. Sizes and times must be
+// the value of Options; a negative number or rate is no limit, except where
+// docs/limits.md gives a least value (PageSize, MaxBatch, MaxDepth and CallBurst). Sizes and times must be
 // bounded.
 type Limits struct {
 	// MaxBody is the largest body of a request in bytes. 0 means 4 MiB. A larger one
@@ -261,18 +262,13 @@ func (l *Limits) settle() error {
 
 // over returns l with each limit that is 0 taken from o.
 func (l Limits) over(o Limits) Limits {
-	return Limits{
-		MaxBody: cmp.Or(l.MaxBody, o.MaxBody), MaxDepth: cmp.Or(l.MaxDepth, o.MaxDepth), MaxBatch: cmp.Or(l.MaxBatch, o.MaxBatch),
-		MaxURI: cmp.Or(l.MaxURI, o.MaxURI), PageSize: cmp.Or(l.PageSize, o.PageSize), BodyTimeout: cmp.Or(l.BodyTimeout, o.BodyTimeout),
-		WriteTimeout: cmp.Or(l.WriteTimeout, o.WriteTimeout), MaxQueued: cmp.Or(l.MaxQueued, o.MaxQueued),
-		Grace: cmp.Or(l.Grace, o.Grace), StatelessGrace: cmp.Or(l.StatelessGrace, o.StatelessGrace), MaxCall: cmp.Or(l.MaxCall, o.MaxCall),
-		MaxAsk: cmp.Or(l.MaxAsk, o.MaxAsk), Retry: cmp.Or(l.Retry, o.Retry), PingEvery: cmp.Or(l.PingEvery, o.PingEvery),
-		CallRate: cmp.Or(l.CallRate, o.CallRate), CallBurst: cmp.Or(l.CallBurst, o.CallBurst), LogRate: cmp.Or(l.LogRate, o.LogRate),
-		CallsPerSession:         cmp.Or(l.CallsPerSession, o.CallsPerSession),
-		StreamsPerSession:       cmp.Or(l.StreamsPerSession, o.StreamsPerSession),
-		SubscriptionsPerSession: cmp.Or(l.SubscriptionsPerSession, o.SubscriptionsPerSession),
-		PendingPerSession:       cmp.Or(l.PendingPerSession, o.PendingPerSession),
+	own, others := reflect.ValueOf(&l).Elem(), reflect.ValueOf(o)
+	for i := range own.NumField() {
+		if own.Field(i).IsZero() {
+			own.Field(i).Set(others.Field(i))
+		}
 	}
+	return l
 }
 
 // SharedLimits are the limits of all servers of a Runtime together. 0 is the default, a

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
@@ -185,6 +187,37 @@ func TryAddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceH
 	return nil
 }
 
+// hides reports whether v hides a resource that uri may be another spelling of. A template's handler gets its variables
+// without escapes, so that it cannot tell the spellings apart.
+func (s *Server) hides(v *view, uri string) bool {
+	plain := unescaped(uri)
+	now := s.resources.now.Load()
+	for _, name := range now.names {
+		if unescaped(name) == plain && !v.sees(now.byName[name].item()) {
+			return true
+		}
+	}
+	return false
+}
+
+// unescaped is a URI without escapes, and with its scheme and authority in lower case (RFC 3986, section 6.2.2).
+func unescaped(uri string) string {
+	if plain, err := url.PathUnescape(uri); err == nil {
+		uri = plain
+	}
+	end := strings.Index(uri, "://")
+	if end < 0 {
+		return uri
+	}
+	end += len("://")
+	if path := strings.IndexByte(uri[end:], '/'); path >= 0 {
+		end += path
+	} else {
+		end = len(uri)
+	}
+	return strings.ToLower(uri[:end]) + uri[end:]
+}
+
 // reader finds the handler that reads uri for a caller with view v.
 func (s *Server) reader(v *view, uri string) (ResourceHandler, map[string]string) {
 	if r, ok := s.resources.get(uri); ok {
@@ -198,6 +231,9 @@ func (s *Server) reader(v *view, uri string) (ResourceHandler, map[string]string
 		t := now.byName[name]
 		if !t.match.MatchString(uri) || !v.sees(t.item()) {
 			continue
+		}
+		if v != nil && s.hides(v, uri) {
+			return nil, nil
 		}
 		vars := map[string]string{}
 		for k, v := range t.parsed.Match(uri) {

@@ -105,7 +105,8 @@ func eventAge(replay time.Duration) time.Duration {
 	return actors.RecordTTL(replay) + 5*time.Second
 }
 
-// ServeHTTP serves the mounted servers.
+// ServeHTTP serves the mounted servers: their paths, and those of HTTP+SSE beside them (/sse and /messages beside /mcp).
+// Route all of these to it. /healthz, /readyz and /metrics are Serve's alone; see [Runtime.Ready].
 func (rt *Runtime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if rt.leaving.Load() {
 		defer rt.countWhileDraining(w)()

@@ -284,7 +284,16 @@ func (s *sessionActor) boundCall(in *Input, came answerer, reply replier, princi
 	if codec.Scan(body, &m, codec.Limits{MaxDepth: s.svc.Limits.Depth}) != nil {
 		return true // cannot happen: it was scanned before
 	}
-	if !s.bound.takeSlot(s.svc.Limits.StoreWait) {
+	wait := s.svc.Limits.StoreWait
+	ping := string(m.Method) == mcp.MethodPing
+	if ping {
+		wait = 0 // what comes after it may be the answer that a call needs to end
+	}
+	if !s.bound.takeSlot(wait) {
+		if ping {
+			reply.Answer(200, codec.AppendResult(nil, m.ID, []byte("{}")))
+			return true
+		}
 		n.refusals.refuseInSession(reply, verdict{reason: CallsOfSession}, m.ID)
 		return true
 	}
@@ -313,44 +322,6 @@ func (s *sessionActor) boundCall(in *Input, came answerer, reply replier, princi
 	})
 	return true
 }
-
-// EndInput reports that the client of a session that Connect began will send no more: questions to it fail from now on,
-// and no request waits for a slot. Disconnect must follow.
-func (n *Node) EndInput(svc *Service, in *Input) {
-	if s, ok := n.bound.find(svc, in); ok {
-		s.bound.endInput()
-	}
-}
-
-// Disconnect ends a session that Connect began, after its client has sent its last message. Questions to the client
-// fail. Its calls go on until ctx ends; those that run then end with -32010. Disconnect returns when all messages are
-// queued.
-func (n *Node) Disconnect(ctx context.Context, svc *Service, in *Input) {
-	s, ok := n.bound.find(svc, in)
-	if !ok {
-		return // the connection was lost before
-	}
-	s.bound.endInput()
-	ended := make(chan struct{})
-	go func() {
-		s.bound.calls.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-	case <-ctx.Done():
-		_ = s.Post(giveUpCalls{})
-		select {
-		case <-ended:
-		case <-time.After(lastWait):
-		}
-	}
-	n.listeners.end("the server is shutting down", func(l *listenActor) bool { return l.sess == s })
-	s.endSession()
-}
-
-// lastWait bounds the wait for handlers after their contexts have ended.
-const lastWait = time.Second
 
 // takeSlot waits, if a patient client has its limit of calls, for one of them to end. It reports whether it took a
 // slot.

@@ -214,3 +214,41 @@ func (n *Node) Unmount(svc *Service) {
 	n.statelessCalls.giveUp(svc, ErrUnmounted)
 	n.listeners.end("the server has been taken away", func(l *listenActor) bool { return l.svc == svc })
 }
+
+// EndInput reports that the client of a session that Connect began will send no more: questions to it fail from now on,
+// and no request waits for a slot. Disconnect must follow.
+func (n *Node) EndInput(svc *Service, in *Input) {
+	if s, ok := n.bound.find(svc, in); ok {
+		s.bound.endInput()
+	}
+}
+
+// Disconnect ends a session that Connect began, after its client has sent its last message. Questions to the client
+// fail. Its calls go on until ctx ends; those that run then end with -32010. Disconnect returns when all messages are
+// queued.
+func (n *Node) Disconnect(ctx context.Context, svc *Service, in *Input) {
+	s, ok := n.bound.find(svc, in)
+	if !ok {
+		return // the connection was lost before
+	}
+	s.bound.endInput()
+	ended := make(chan struct{})
+	go func() {
+		s.bound.calls.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		_ = s.Post(giveUpCalls{})
+		select {
+		case <-ended:
+		case <-time.After(lastWait):
+		}
+	}
+	n.listeners.end("the server is shutting down", func(l *listenActor) bool { return l.sess == s })
+	s.endSession()
+}
+
+// lastWait bounds the wait for handlers after their contexts have ended.
+const lastWait = time.Second

@@ -74,7 +74,7 @@ func TestOrderIsJudged(t *testing.T) {
 		want  string
 	}{
 		"no order":           {nil, uses, "doc.go gives no order"},
-		"a file is not in":   {[]string{"a.go", "b.go"}, nil, "the order lacks c.go"},
+		"a file is not in":   {[]string{"a.go", "b.go"}, nil, "the order lacks c.go: add it below # Files in doc.go"},
 		"a file is gone":     {[]string{"a.go", "b.go", "c.go", "d.go"}, nil, "the order has d.go, which is not there"},
 		"a file comes twice": {[]string{"a.go", "b.go", "c.go", "a.go"}, nil, "the order has a.go twice"},
 		"too much upward":    {[]string{"a.go", "b.go", "c.go"}, uses, "1 of 4 dependencies between files run against the order, more than a fifth:\n\tc.go uses A of a.go"},
@@ -107,7 +107,7 @@ func judgeOrder(order, files []string, uses map[dependency][]string) (faults []s
 	}
 	for _, f := range files {
 		if _, ok := at[f]; !ok {
-			faults = append(faults, "the order lacks "+f)
+			faults = append(faults, "the order lacks "+f+": add it below # Files in doc.go")
 		}
 	}
 	var up []dependency

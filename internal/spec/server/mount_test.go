@@ -209,13 +209,13 @@ func TestServersWithoutIDs(t *testing.T) {
 // TestOptionsAreCopied changes the slices of options after New has had them.
 func TestOptionsAreCopied(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		hosts := []string{"127.0.0.1"}
+		hosts := []string{"good.test"} // a loopback name is always allowed
 		h := host.New(t, troupe.Options{HTTP: troupe.HTTPOptions{AllowHosts: hosts}}, nil)
 		hosts[0] = "evil.test"
 		late := troupe.NewServer(mcp.Implementation{Name: "late", Version: "1"}, &troupe.ServerOptions{ID: "late"})
 		h.Runtime.Mount("/late", late)
 		c := h.Client()
-		c.URL = "http://127.0.0.1/late"
+		c.URL = "http://good.test/late"
 		if a := c.Post(host.Call("1", "echo", `{}`)); a.StatusCode == 403 {
 			t.Errorf("the host that was allowed: %s", a.Body)
 		}

@@ -289,3 +289,25 @@ func TestVisiblePanics(t *testing.T) {
 		host.Equal(t, "afterwards", c.Post(host.Call("2", "echo", `{"text":"x"}`)).Body, host.TextResult("2", "x"))
 	})
 }
+
+// TestHiddenInOtherSpellings reads a hidden resource that a template matches, with escapes that the template takes away.
+func TestHiddenInOtherSpellings(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{}, &troupe.ServerOptions{Visible: func(_ troupe.Principal, i troupe.Item) bool { return !strings.Contains(i.Name, "secret") }})
+		troupe.AddResource(h.Server, mcp.Resource{URI: "open:///secret", Name: "s"}, func(_ context.Context, _ *troupe.Call, uri string, _ map[string]string) ([]mcp.ResourceContents, error) {
+			return []mcp.ResourceContents{mcp.TextResource(uri, "text/plain", "TOP")}, nil
+		})
+		troupe.AddResourceTemplate(h.Server, mcp.ResourceTemplate{URITemplate: "open:///{id}", Name: "o"}, func(_ context.Context, _ *troupe.Call, uri string, v map[string]string) ([]mcp.ResourceContents, error) {
+			return []mcp.ResourceContents{mcp.TextResource(uri, "text/plain", "id="+v["id"])}, nil
+		})
+		c := h.Session()
+		for uri, shown := range map[string]bool{"open:///secret": false, "open:///%73ecret": false, "OPEN:///secret": false, "open:///s%65cret": false, "open:///other": true} {
+			if a := c.Post(host.Method("1", "resources/read", `{"uri":"`+uri+`"}`)); strings.Contains(a.Body, `"result"`) != shown {
+				t.Errorf("%s: shown %v is wrong: %s", uri, !shown, a.Body)
+			}
+			if a := c.Post(host.Method("2", "resources/subscribe", `{"uri":"`+uri+`"}`)); strings.Contains(a.Body, `"result"`) != shown {
+				t.Errorf("subscribe to %s: %s", uri, a.Body)
+			}
+		}
+	})
+}
