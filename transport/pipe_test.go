@@ -357,7 +357,7 @@ func TestPipeCut(t *testing.T) {
 
 func TestPipeWriteFails(t *testing.T) {
 	t.Parallel()
-	in, _, err := os.Pipe()
+	in, silent, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -366,6 +366,7 @@ func TestPipeWriteFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer in.Close()
+	defer silent.Close() // not before: the collector would close it, which ends in
 	defer w.Close()
 	r.Close()
 	seen := newCounts()
