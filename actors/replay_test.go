@@ -268,6 +268,7 @@ func TestOnlyEventsAreResumedFrom(t *testing.T) {
 		session, question, got := asksOnce(h)
 		h.post(session, answerTo(question, "one"))
 		_ = within(got)
+		synctest.Wait() // until the log has all that the call sends
 		good := map[stream.Position]bool{}
 		h.mem.mu.Lock()
 		for path, log := range h.mem.appends {

@@ -21,8 +21,8 @@ func TestKill(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, what := range []string{
-				"stateless_calls", "modern_streams", "modern_left", "modern_pages_over_a_restart", "modern_answered_over_a_restart", "modern_lost_-32010",
-				"stateless_same_answers_again", "modern_other_answers_refused", "modern_listeners_again", "modern_updates", "modern_foreign_states_refused",
+				"stateless_calls", "stateless_streams", "stateless_left", "stateless_pages_over_a_restart", "stateless_answered_over_a_restart", "stateless_lost_-32010",
+				"stateless_same_answers_again", "stateless_other_answers_refused", "stateless_listeners_again", "stateless_updates", "stateless_foreign_states_refused",
 				"resumes", "resumes_from_earlier", "replays_of_answered", "safe_calls_over_a_restart", "calls_lost_-32010", "answers_given", "batches", "resource_updates", "servers_after_restart",
 			} {
 				if r.Counts[what] == 0 && (servers > 1 || what != "servers_after_restart" && what != "stateless_foreign_states_refused") {

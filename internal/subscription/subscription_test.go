@@ -118,9 +118,12 @@ func TestVeryManyUpdatesBelow(t *testing.T) {
 		if n := len(a.told); n != maxBursts+1 {
 			t.Errorf("remembers %d resources, want %d", n, maxBursts+1)
 		}
+		table.Follow(above, "x://a") // so that what the actor does from here on comes after that look at it
+		above.mu.Lock()
 		if last := above.got[maxBursts]; last != string(Update("x://a")) {
 			t.Errorf("the last is %s", last)
 		}
+		above.mu.Unlock()
 		time.Sleep(10 * updatePause)
 		synctest.Wait()
 		if n := above.told(); n != maxBursts+2 || len(a.told) != 0 { // once more for those after the first
