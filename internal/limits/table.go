@@ -39,44 +39,44 @@ var (
 		Beyond: "400, -32600", Counted: "batch", By: HTTP,
 		Usage: "most messages in a batch, a `number`"})
 	MaxURI = add[int](Row{Section: Request, Name: "URI of a resource that is read or subscribed to", Option: "Limits.MaxURI", Kind: Size, Default: 8 * kib, Least: 1, Most: gib,
-		Beyond: "-32602; left out of the filter of `subscriptions/listen`", Counted: "uri",
+		Beyond: "-32602; `subscriptions/listen` leaves it out of its filter", Counted: "uri",
 		Usage: "most bytes in the URI of a resource that a client reads or subscribes to, a `size`"})
 	PageSize = add[int](Row{Section: Request, Name: "items in one page of a list", Option: "Limits.PageSize", Default: 100, Least: 1, Most: 1 << 20,
-		Beyond: "the rest is on further pages",
+		Beyond: "further pages have the rest",
 		Usage:  "`number` of items in one page of a list"})
 	Name = add[int](Row{Section: Request, Name: "name of a tool or prompt", Kind: Size, Default: kib,
 		Beyond: "`AddTool` and `AddPrompt` panic"})
-	Token = add[int](Row{Section: Request, Name: "id, and progress token, as they are sent", Kind: Size, Default: 2 * kib, Shown: "2 KiB each",
+	Token = add[int](Row{Section: Request, Name: "id, and progress token, as JSON", Kind: Size, Default: 2 * kib, Shown: "2 KiB each",
 		Beyond: "-32600"})
 	ClientInfo = add[int](Row{Section: Request, Name: "`clientInfo` and `capabilities` together", Kind: Size, Default: 256 * kib,
 		Beyond: "-32602"})
-	Grace = add[time.Duration](Row{Section: Request, Name: "time of a call that is answered as plain JSON", Option: "Limits.Grace", Kind: Time, Default: 250 * int64(time.Millisecond), Least: int64(time.Millisecond),
+	Grace = add[time.Duration](Row{Section: Request, Name: "time for which a call waits to answer as plain JSON", Option: "Limits.Grace", Kind: Time, Default: 250 * int64(time.Millisecond), Least: int64(time.Millisecond),
 		Beyond: "its answer becomes an event stream", named: "sse-grace",
-		Usage: "`time` a call may take and still be answered as plain JSON"})
-	StatelessGrace = add[time.Duration](Row{Section: Request, Name: "the same for a stateless call, whose status waits for its handler", Option: "Limits.StatelessGrace", Kind: Time, Default: 10 * second, Least: int64(time.Millisecond),
+		Usage: "`time` that a call may take before its answer becomes an event stream"})
+	StatelessGrace = add[time.Duration](Row{Section: Request, Name: "the same for a stateless call, whose HTTP status depends on its handler", Option: "Limits.StatelessGrace", Kind: Time, Default: 10 * second, Least: int64(time.Millisecond),
 		Beyond: "its answer becomes an event stream",
-		Usage:  "the same `time` for calls of 2026-07-28, whose status waits for their handler"})
+		Usage:  "the same `time` for stateless calls (2026-07-28), whose HTTP status depends on the handler"})
 	MaxCall = add[time.Duration](Row{Section: Request, Name: "time of a call", Option: "Limits.MaxCall", Kind: Time, Default: hour, Least: int64(time.Millisecond),
 		Beyond: "its context ends with `ErrDeadline`", Counted: "call-time",
 		Usage: "`time` that a call may run"})
-	MaxAsk = add[time.Duration](Row{Section: Request, Name: "time of a question", Option: "Limits.MaxAsk", Kind: Time, Default: 10 * minute, Least: int64(time.Millisecond),
+	MaxAsk = add[time.Duration](Row{Section: Request, Name: "time that a question waits for its answer", Option: "Limits.MaxAsk", Kind: Time, Default: 10 * minute, Least: int64(time.Millisecond),
 		Beyond: "`Ask` fails with `ErrNoAnswer`", Counted: "ask-time",
 		Usage: "`time` that a question may wait for the client's answer"})
 	Ping = add[time.Duration](Row{Section: Request, Name: "time of a ping by `Call.Ping` or `Peer.Ping`", Kind: Time, Default: 30 * second,
 		Beyond: "it fails with `ErrNoAnswer`"})
-	Progress = add[int](Row{Section: Request, Name: "progress of one token", Kind: Rate, Default: 100,
-		Beyond: "the newest wins"})
-	Hops = add[int](Row{Section: Request, Name: "proxies of `TrustedProxies` that a request may have come through", Default: 64,
-		Beyond: "the client is the first one beyond them"})
+	Progress = add[int](Row{Section: Request, Name: "progress notifications with one token", Kind: Rate, Default: 100,
+		Beyond: "only the newest one is sent"})
+	Hops = add[int](Row{Section: Request, Name: "proxies of `TrustedProxies` on the way of a request", Default: 64,
+		Beyond: "the proxy beyond them counts as the client"})
 	Digits = add[int](Row{Section: Request, Name: "characters of a number in arguments", Default: 1000,
-		Beyond: "as arguments that do not fit"})
+		Beyond: "refused like arguments that do not fit the schema"})
 	Exponent = add[int](Row{Section: Request, Name: "exponent of a number in arguments", Default: 999,
-		Beyond: "as arguments that do not fit"})
+		Beyond: "refused like arguments that do not fit the schema"})
 	Steps = add[int](Row{Section: Request, Name: "steps of checking arguments", Default: 1 << 20, Shown: "see below",
-		Beyond: "as arguments that do not fit"})
-	Faults = add[int](Row{Section: Request, Name: "faults that are named of arguments that do not fit", Default: 20,
+		Beyond: "refused like arguments that do not fit the schema"})
+	Faults = add[int](Row{Section: Request, Name: "faults that an error names when arguments do not fit", Default: 20,
 		Beyond: `"and more"`})
-	FaultText = add[int](Row{Section: Request, Name: "the text that names them", Kind: Size, Default: 4 * kib,
+	FaultText = add[int](Row{Section: Request, Name: "the text of these faults", Kind: Size, Default: 4 * kib,
 		Beyond: "it is cut off"})
 )
 
@@ -86,14 +86,14 @@ var (
 		Beyond: "-32600, come back", Counted: "session-rate",
 		Refusal: Refusal{429, invalidRequest, "too many calls per second in this session"},
 		Usage:   "`number` of tool calls and completions per second"})
-	CallBurst = add[int](Row{Section: Session, Name: "how many of them at once after a silence", Option: "Limits.CallBurst", Shown: "twice the rate",
-		Usage: "`number` of them that may come at once (twice the rate)"})
+	CallBurst = add[int](Row{Section: Session, Name: "such calls at once after a pause", Option: "Limits.CallBurst", Shown: "twice the rate",
+		Usage: "`number` of such calls that may come at once (twice the rate)"})
 	LogRate = add[float64](Row{Section: Session, Name: "log messages per second, twice as many at once", Option: "Limits.LogRate", Kind: Rate, Default: 500, None: true,
-		Beyond:  "dropped; the client gets a warning that says how many, when there is room again or the call ends",
+		Beyond:  "dropped; the client gets a warning that counts them as soon as there is room, or when the call ends",
 		Counted: "log-rate",
 		Usage:   "`number` of log messages per second"})
 	Updates = add[int](Row{Section: Session, Name: "updates of one resource", Kind: Rate, Default: 10,
-		Beyond: "those that come sooner are sent once, 100 ms after the last one"})
+		Beyond: "updates that come sooner become one, 100 ms after the last one"})
 	CallsPerSession = add[int](Row{Section: Session, Name: "requests in flight", Option: "Limits.CallsPerSession", Default: 256, None: true,
 		Beyond: "-32600, come back", Counted: "session-calls",
 		Refusal: Refusal{429, invalidRequest, "too many requests in flight in this session"},
@@ -102,25 +102,25 @@ var (
 		Beyond: "429 for a GET; calls are still answered", Counted: "session-streams",
 		Refusal: Refusal{429, invalidRequest, "too many open streams in this session"},
 		Usage:   "`number` of event streams with a connection"})
-	PendingPerSession = add[int](Row{Section: Session, Name: "questions that wait for the client", Option: "Limits.PendingPerSession", Default: 64, None: true,
+	PendingPerSession = add[int](Row{Section: Session, Name: "pending requests (questions that wait for the client)", Option: "Limits.PendingPerSession", Default: 64, None: true,
 		Beyond: "`Ask` fails with `ErrTooManyPending`", Counted: "session-pending",
 		Usage: "`number` of questions that wait for the client"})
-	Retry = add[time.Duration](Row{Section: Session, Name: "time after which a client comes back to the stream of a call that broke", Option: "Limits.Retry", Kind: Time, Default: 4 * second, Least: int64(time.Millisecond),
-		Beyond: "twice that to the standalone stream",
-		Usage:  "`time` after which clients come back to the stream of a call that broke, twice that to others"})
-	PingEvery = add[time.Duration](Row{Section: Session, Name: "time between pings of a client that listens", Option: "Limits.PingEvery", Kind: Time, Least: second, None: true, Shown: "never",
-		Beyond: "the connection is closed once two pings in a row have not been answered",
-		Usage:  "`time` between pings of clients that listen; two without an answer end the connection; 0s for none"})
+	Retry = add[time.Duration](Row{Section: Session, Name: "time after which a client resumes the broken stream of a call (`retry`)", Option: "Limits.Retry", Kind: Time, Default: 4 * second, Least: int64(time.Millisecond),
+		Beyond: "twice as long for the standalone stream",
+		Usage:  "`time` after which clients resume the broken stream of a call; twice as long for other streams"})
+	PingEvery = add[time.Duration](Row{Section: Session, Name: "time between pings on a standalone stream, or of a bound session", Option: "Limits.PingEvery", Kind: Time, Least: second, None: true, Shown: "never",
+		Beyond: "the connection closes when two pings in a row get no answer",
+		Usage:  "`time` between pings on a standalone stream, HTTP+SSE and stdio; two without an answer close the connection; 0s for none"})
 	SubscriptionsPerSession = add[int](Row{Section: Session, Name: "resources subscribed to", Option: "Limits.SubscriptionsPerSession", Default: 1000, None: true,
 		Beyond: "-32600", Counted: "session-subscriptions",
 		Usage: "`number` of resources subscribed to"})
-	SubscribedURIs = add[int](Row{Section: Session, Name: "their URIs together", Kind: Size, Default: 256 * kib,
+	SubscribedURIs = add[int](Row{Section: Session, Name: "URIs of these resources together", Kind: Size, Default: 256 * kib,
 		Beyond: "-32600", Counted: "session-subscriptions"})
-	Values = add[int](Row{Section: Session, Name: "values that handlers keep in it (`Call.Session`)", Default: 64,
+	Values = add[int](Row{Section: Session, Name: "values that handlers keep in the session (`Call.Session`)", Default: 64,
 		Beyond: "`Set` fails with `ErrSessionFull`"})
-	ValueBytes = add[int](Row{Section: Session, Name: "their keys and values together, as JSON", Kind: Size, Default: 32 * kib,
+	ValueBytes = add[int](Row{Section: Session, Name: "keys and values of the session together, as JSON", Kind: Size, Default: 32 * kib,
 		Beyond: "`Set` fails with `ErrSessionFull`"})
-	SessionIdle = add[time.Duration](Row{Section: Session, Name: "without use", Option: "Store.SessionIdle", Kind: Time, Default: 72 * hour, Least: second,
+	SessionIdle = add[time.Duration](Row{Section: Session, Name: "time without use", Option: "Store.SessionIdle", Kind: Time, Default: 72 * hour, Least: second,
 		Beyond: "404",
 		Usage:  "`time` to keep a session that nobody uses"})
 	SessionMax = add[time.Duration](Row{Section: Session, Name: "age", Option: "Store.SessionMax", Kind: Time, Default: 30 * day, Least: second,
@@ -134,62 +134,62 @@ var (
 		Beyond: "-32600, come back", Counted: "principal-rate",
 		Refusal: Refusal{429, invalidRequest, "too many calls per second from this client"},
 		Usage:   "`number` of tool calls and completions per second"})
-	PrincipalBurst = add[int](Row{Section: Principal, Name: "how many of them at once after a silence", Option: "Shared.PrincipalBurst", Shown: "twice the rate",
-		Usage: "`number` of them that may come at once (twice the rate)"})
+	PrincipalBurst = add[int](Row{Section: Principal, Name: "such calls at once after a pause", Option: "Shared.PrincipalBurst", Shown: "twice the rate",
+		Usage: "`number` of such calls that may come at once (twice the rate)"})
 	CallsPerPrincipal = add[int](Row{Section: Principal, Name: "requests in flight", Option: "Shared.CallsPerPrincipal", Default: 1024, None: true,
 		Beyond: "-32600, come back", Counted: "principal-calls",
 		Refusal: Refusal{429, invalidRequest, "too many requests in flight from this client"},
 		Usage:   "`number` of requests in flight"})
-	SessionsPerPrincipal = add[int](Row{Section: Principal, Name: "sessions begun within `SessionIdle`", Option: "Shared.SessionsPerPrincipal", Default: 100_000, None: true,
+	SessionsPerPrincipal = add[int](Row{Section: Principal, Name: "sessions begun within `Store.SessionIdle`", Option: "Shared.SessionsPerPrincipal", Default: 100_000, None: true,
 		Beyond: "429, -32600, `Retry-After`, `data.retryAfterMs`", Counted: "principal-sessions",
 		Refusal: Refusal{429, invalidRequest, "too many new sessions from this client"},
 		Usage:   "`number` of sessions begun within --session-idle"})
-	StoreShare = add[int64](Row{Section: Principal, Name: "room in the store while it has little", Default: 16, Shown: "a sixteenth, once three quarters are in use",
+	StoreShare = add[int64](Row{Section: Principal, Name: "share of the store when it is short of room", Default: 16, Shown: "a sixteenth, once three quarters are in use",
 		Beyond: "no new sessions (429) and streams (-32600, come back)", Counted: "principal-store",
 		Refusal: Refusal{429, invalidRequest, "too much is stored for this client, and the store has little room"}})
 	StreamsPerPrincipal = add[int](Row{Section: Principal, Name: "event streams with a connection", Option: "Shared.StreamsPerPrincipal", Default: 1024, None: true,
 		Beyond: "429 for a GET and for `subscriptions/listen`; calls are still answered", Counted: "principal-streams",
 		Refusal: Refusal{429, invalidRequest, "too many open streams from this client"},
 		Usage:   "`number` of event streams with a connection"})
-	PendingPerPrincipal = add[int](Row{Section: Principal, Name: "questions that wait for a client, calls that wait to be sent again included", Option: "Shared.PendingPerPrincipal", Default: 1024, None: true,
+	PendingPerPrincipal = add[int](Row{Section: Principal, Name: "pending requests and parked calls", Option: "Shared.PendingPerPrincipal", Default: 1024, None: true,
 		Beyond: "`Ask` fails with `ErrTooManyPending`", Counted: "principal-pending",
-		Usage: "`number` of questions that wait for a client"})
+		Usage: "`number` of questions that wait for a client, in sessions and in parked calls"})
 	Accounts = add[int](Row{Section: Principal, Name: "principals that a node tells apart", Default: 100_000,
-		Beyond: "those that come beyond that share one account, which `troupe.accounts.overflowed` counts"})
+		Beyond: "further principals share one account; `troupe.accounts.overflowed` counts them"})
 )
 
 // The limits of requests that are sent again with the client's answers.
 var (
-	RetryWait = add[time.Duration](Row{Section: Retried, Name: "time to send it again", Kind: Time, Default: 10 * minute, Shown: "10 min, or `MaxAsk` if that is shorter",
+	RetryWait = add[time.Duration](Row{Section: Retried, Name: "time for which a call stays parked", Kind: Time, Default: 10 * minute, Shown: "10 min, or `MaxAsk` if that is shorter",
 		Beyond: "the handler gets `ErrNoAnswer`; the state is refused, -32602", Counted: "ask-time"})
-	Rounds = add[int](Row{Section: Retried, Name: "rounds in which a call may ask", Default: 100,
+	Rounds = add[int](Row{Section: Retried, Name: "times that a call may ask", Default: 100,
 		Beyond: "`Ask` fails with `ErrTooManyRounds`", Counted: "ask-rounds"})
-	StateInput = add[int](Row{Section: Retried, Name: "answers that a state carries", Kind: Size, Default: 64 * kib,
+	StateInput = add[int](Row{Section: Retried, Name: "answers in a `requestState`", Kind: Size, Default: 64 * kib,
 		Beyond: "`Ask` fails with `ErrTooMuchInput`", Counted: "ask-input"})
-	OutcomeAge = add[time.Duration](Row{Section: Retried, Name: "age of answers kept for clients that lost them", Kind: Time, Default: 10 * minute,
+	OutcomeAge = add[time.Duration](Row{Section: Retried, Name: "age of responses kept for clients that lost them", Kind: Time, Default: 10 * minute,
 		Beyond: "a safe call runs again, any other is -32010"})
-	Outcome = add[int](Row{Section: Retried, Name: "size of one of them", Kind: Size, Default: 64 * kib,
+	Outcome = add[int](Row{Section: Retried, Name: "size of such a response", Kind: Size, Default: 64 * kib,
 		Beyond: "the same"})
-	Outcomes = add[int](Row{Section: Retried, Name: "how many of them", Default: 10_000,
+	Outcomes = add[int](Row{Section: Retried, Name: "such responses", Default: 10_000,
 		Beyond: "the same"})
-	OutcomeBytes = add[int](Row{Section: Retried, Name: "all of them together", Kind: Size, Default: 16 * mib,
+	OutcomeBytes = add[int](Row{Section: Retried, Name: "such responses together", Kind: Size, Default: 16 * mib,
 		Beyond: "the same"})
 
-	_ = also(Row{Section: Retried, Name: "resources of a listener", Option: "Limits.SubscriptionsPerSession", Default: 1000,
-		Beyond: "left out of the filter that is acknowledged"})
+	_ = also(Row{Section: Retried, Name: "resources of one `subscriptions/listen`", Option: "Limits.SubscriptionsPerSession", Default: 1000,
+		Beyond: "the acknowledged filter leaves them out"})
 )
 
 // The limits of an event stream.
 var (
-	ReplayAge = add[time.Duration](Row{Section: Stream, Name: "age of what can be replayed", Option: "Store.ReplayAge", Kind: Time, Default: 10 * minute, Least: second,
-		Beyond: "400, -32011 for an event before it", Counted: "replay",
-		Usage: "`time` for which a client can fetch events it has missed"})
+	ReplayAge = add[time.Duration](Row{Section: Stream, Name: "age of events that can be replayed", Option: "Store.ReplayAge", Kind: Time, Default: 10 * minute, Least: second,
+		Beyond: "400, -32011 for an older event", Counted: "replay",
+		Usage: "`time` for which a client can fetch events that it missed"})
 	ReplayEvents = add[int](Row{Section: Stream, Name: "appends that can be replayed", Option: "Store.ReplayEvents", Default: 1000, Least: 1, Most: 1000,
-		Beyond: "the oldest go; 400, -32011 for an event before them", Counted: "replay",
-		Usage: "`number` of appends of them that a stream keeps, up to 1000"})
+		Beyond: "the oldest appends are deleted; 400, -32011 for an event before the rest", Counted: "replay",
+		Usage: "`number` of appends that a stream keeps for clients that missed them, up to 1000"})
 	ReplayBytes = add[int64](Row{Section: Stream, Name: "bytes that can be replayed", Option: "Store.ReplayBytes", Kind: Size, Default: 4 * mib, Least: 1, Most: gib,
-		Beyond: "the oldest go; 400, -32011 for an event before them", Counted: "replay",
-		Usage: "most bytes of them that a stream keeps, a `size`"})
+		Beyond: "the oldest appends are deleted; 400, -32011 for an event before the rest", Counted: "replay",
+		Usage: "most bytes that a stream keeps for clients that missed them, a `size`"})
 	EventID = add[int](Row{Section: Stream, Name: "`Last-Event-ID`", Kind: Size, Default: 256,
 		Beyond: "400, -32011", Counted: "event-id", By: HTTP})
 	MaxQueued = add[int](Row{Section: Stream, Name: "bytes that wait for the connection", Option: "Limits.MaxQueued", Kind: Size, Default: mib, Least: 1, Most: gib,
@@ -197,13 +197,13 @@ var (
 		Usage: "most bytes that wait for a connection, or for the log, a `size`"})
 	_ = also(Row{Section: Stream, Name: "bytes that wait for the log", Option: "Limits.MaxQueued", Kind: Size, Default: mib,
 		Beyond: "the handler waits"})
-	Recall = add[int](Row{Section: Stream, Name: "questions and answers that a second run of a call gets", Kind: Size, Default: 64 * kib, Shown: "64 KiB in the record of its stream",
+	Recall = add[int](Row{Section: Stream, Name: "questions and answers kept for a second run of a call", Kind: Size, Default: 64 * kib, Shown: "64 KiB in the record of its stream",
 		Beyond: "the call may not run again: -32010 after a crash", Counted: "recall"})
 	StoredHeader = add[int](Row{Section: Stream, Name: "headers that are stored with a call (`Options.HTTP.StoredHeaders`)", Kind: Size, Default: 8 * kib, Shown: "8 KiB together",
-		Beyond: "those that are too much are not stored: `TestOriginOverACrash`"})
-	KeptBody = add[int](Row{Section: Stream, Name: "body that is kept in memory, should the store forget a call that runs", Kind: Size, Default: 64 * kib,
+		Beyond: "further headers are not stored: `TestOriginOverACrash`"})
+	KeptBody = add[int](Row{Section: Stream, Name: "body of a running call kept in memory, in case the store forgets it", Kind: Size, Default: 64 * kib,
 		Beyond: "the call may not run again: -32010 after a crash", Counted: "recall"})
-	WriteTimeout = add[time.Duration](Row{Section: Stream, Name: "one write", Option: "Limits.WriteTimeout", Kind: Time, Default: 30 * second, Least: int64(time.Millisecond),
+	WriteTimeout = add[time.Duration](Row{Section: Stream, Name: "time of one write", Option: "Limits.WriteTimeout", Kind: Time, Default: 30 * second, Least: int64(time.Millisecond),
 		Beyond: "the connection is cut; the client resumes", Counted: "write-timeout", By: Cuts,
 		Usage: "`time` that a write may wait for a client that does not read"})
 )
@@ -214,27 +214,27 @@ var (
 		Beyond: "-32603, come back", Counted: "node-calls",
 		Refusal: Refusal{503, internalError, "too many requests in flight on this node"},
 		Usage:   "`number` of requests in flight; 0 is no limit"})
-	NodeShare = add[int](Row{Section: Node, Name: "a principal's share of them", Shown: "see below",
+	NodeShare = add[int](Row{Section: Node, Name: "a principal's share of these requests", Shown: "see below",
 		Beyond: "-32603, come back", Counted: "node-share",
 		Refusal: Refusal{503, internalError, "this node is busy, and this client has its share of it"}})
-	MaxStore = add[int64](Row{Section: Node, Name: "store", Option: "Store.MaxStore", Kind: Size, Least: mib, Shown: "8 GiB, in memory 1 GiB",
-		Beyond:  "at nine tenths of what sessions have (a quarter) no new sessions (503), at nine tenths of what calls have no new streams (-32603, come back)",
+	MaxStore = add[int64](Row{Section: Node, Name: "bytes in the store", Option: "Store.MaxStore", Kind: Size, Least: mib, Shown: "8 GiB, in memory 1 GiB",
+		Beyond:  "no new sessions (503) at nine tenths of their quarter; no new streams (-32603, come back) at nine tenths of the three quarters for calls",
 		Counted: "store-full",
 		Refusal: Refusal{503, internalError, "temporarily unavailable: try again shortly"},
 		Usage:   "most bytes to store, a `size`; new sessions are refused beyond it (8GiB, in memory 1GiB)"})
-	DiskRoom = add[int](Row{Section: Node, Name: "room on the disk", Kind: Size, Default: 8 * mib, Shown: "8 MiB for a store that ran out of it to go on",
+	DiskRoom = add[int](Row{Section: Node, Name: "free room that a full disk needs before the store starts again", Kind: Size, Default: 8 * mib, Shown: "8 MiB",
 		Beyond: "see below; `troupe.store.failed` and `troupe.store.restarts` count"})
 	LogReads = add[int](Row{Section: Node, Name: "reads of the event log at a time", Default: 16, Shown: "16, of 1 MiB each",
-		Beyond: "the next one waits for its turn, so that a herd of resumes does not cut the node off from its store"})
-	SessionReads = add[int](Row{Section: Node, Name: "sessions that the store is asked for at a time", Default: 64,
-		Beyond: "further ones wait for their turn"})
+		Beyond: "further reads wait, so that many resumes at once do not cut the node off from its store"})
+	SessionReads = add[int](Row{Section: Node, Name: "reads of sessions at a time", Default: 64,
+		Beyond: "further reads wait"})
 	Lease = add[time.Duration](Row{Section: Node, Name: "time for which a silent node counts as alive", Option: "Store.Lease", Kind: Time, Default: 5 * second, Least: second,
-		Beyond: "a node that cannot renew its lease answers 503 until it can; others take its streams over",
+		Beyond: "a node that cannot renew its lease answers 503 until it can; other nodes take its streams over",
 		Usage:  "`time` for which a silent node counts as alive"})
-	DrainDelay = add[time.Duration](Row{Section: Node, Name: "time to serve on, not ready any more, when it is to end", Option: "DrainDelay", Kind: Time, Default: 3 * second, None: true,
-		Usage: "`time` to serve on, not ready any more, after SIGTERM, so that load balancers notice; 0s for none"})
-	DrainWait = add[time.Duration](Row{Section: Node, Name: "time to wait after that for calls that only it can end", Option: "DrainWait", Kind: Time, Default: 30 * second, Least: int64(time.Millisecond),
-		Beyond: "new calls that may not run again are refused after half of it; at its end such calls end with -32010, others are handed over",
+	DrainDelay = add[time.Duration](Row{Section: Node, Name: "time to serve on when the node must end, while `/readyz` says 503", Option: "DrainDelay", Kind: Time, Default: 3 * second, None: true,
+		Usage: "`time` to serve on after SIGTERM while /readyz says 503, so that load balancers notice; 0s for none"})
+	DrainWait = add[time.Duration](Row{Section: Node, Name: "time to wait after that for calls that only this node can end", Option: "DrainWait", Kind: Time, Default: 30 * second, Least: int64(time.Millisecond),
+		Beyond: "in the second half of it new calls that may not run again are refused; at its end such calls end with -32010, and the node hands the others over",
 		Usage:  "`time` to wait after that for calls that only this process can end"})
 )
 
