@@ -100,19 +100,19 @@ var acting = []mutation{
 	},
 	{
 		"a state is good with other answers", seal, "actors/mrtr.go",
-		"case m.round != p.taken || m.digest != p.digest:", "case m.round != p.taken:", "internal/spec/stateless", "",
+		"case m.round != p.taken || m.digest != p.digest:", "case m.round != p.taken:", "", "",
 	},
 	{
 		"a state of an earlier round is good", seal, "actors/mrtr.go",
-		"case r.phase == request.Parked && m.round == p.asked && p.wake != nil:", "case r.phase == request.Parked && p.wake != nil:", "internal/spec/stateless", "",
+		"case r.phase == request.Parked && m.round == p.asked && p.wake != nil:", "case r.phase == request.Parked && p.wake != nil:", "", "",
 	},
 	{
 		"an outcome is given for other answers", seal, "actors/mrtr.go",
-		"case h.Round == st.Round && h.Digest == sum:", "case h.Round == st.Round:", "internal/spec/stateless", "",
+		"case h.Round == st.Round && h.Digest == sum:", "case h.Round == st.Round:", "", "",
 	},
 	{
 		"a call whose outcome is known runs again", guard, "actors/mrtr.go",
-		"case st.Round <= h.Round:", "case st.Round < h.Round:", "internal/spec/stateless", "",
+		"case st.Round <= h.Round:", "case st.Round < h.Round:", "", "",
 	},
 	{
 		"a parked call takes a place among those in flight", limit, "actors/mrtr.go",
@@ -120,19 +120,19 @@ var acting = []mutation{
 	},
 	{
 		"a call asks once more than it may", limit, "actors/mrtr.go",
-		"if in.Round == maxRounds {", "if in.Round > maxRounds {", "internal/spec/stateless", "",
+		"if in.Round == maxRounds {", "if in.Round > maxRounds {", "", "",
 	},
 	{
 		"later answers replace earlier ones", merge, "actors/mrtr.go",
-		"if _, ok := r.stateless.Given[k]; !ok {", "if r.stateless.Given[k] == nil || len(v) > 0 {", "internal/spec/stateless", "",
+		"if _, ok := r.stateless.Given[k]; !ok {", "if r.stateless.Given[k] == nil || len(v) > 0 {", "", "",
 	},
 	{
 		"answers to what was not asked are kept", validation, "actors/mrtr.go",
-		"for _, i := range a.missing {\n\t\tif raw, ok := got.given[a.keys[i]]; ok {\n\t\t\tin.Take(a.keys[i], raw)", "for k, raw := range got.given {\n\t\tif len(a.keys) > 0 {\n\t\t\tin.Take(k, raw)", "internal/spec/stateless", "",
+		"for _, i := range a.missing {\n\t\tif raw, ok := got.given[a.keys[i]]; ok {\n\t\t\tin.Take(a.keys[i], raw)", "for k, raw := range got.given {\n\t\tif len(a.keys) > 0 {\n\t\t\tin.Take(k, raw)", "", "",
 	},
 	{
 		"a call that may not run again does", guard, "actors/mrtr.go",
-		"if !a.svc.Handler.Safe(m.Method, m.Name) {", "if !a.svc.Handler.Safe(m.Method, m.Name) && st.Round > 1 {", "internal/spec/stateless", "",
+		"if !a.svc.Handler.Safe(m.Method, m.Name) {", "if !a.svc.Handler.Safe(m.Method, m.Name) && st.Round > 1 {", "", "",
 	},
 	{
 		"a session answers another's question", guard, "actors/pending.go",
