@@ -118,3 +118,25 @@ func TestStatesAreAdmittedFirst(t *testing.T) {
 		_ = n.Close(t.Context())
 	})
 }
+
+// TestRevisionOfASession: a request that names a revision is served only if its session
+// speaks that.
+func TestRevisionOfASession(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		const notification = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+		session := h.begin("2025-06-18")
+		for version, want := range map[string]int{"": 202, "2025-06-18": 202, "2025-11-25": 400, "2025-03-26": 400} {
+			var m codec.Message
+			if err := codec.Scan([]byte(notification), &m, codec.Limits{}); err != nil {
+				t.Fatal(err)
+			}
+			c := &heldConn{}
+			in := h.input(session, "192.0.2.1", c)
+			in.Version = version
+			h.Post(h.svc, in, nil, &m, []byte(notification))
+			if status, body := c.answer(); status != want {
+				t.Errorf("%q: got %d %s, want %d", version, status, body, want)
+			}
+		}
+	})
+}

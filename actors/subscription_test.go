@@ -431,3 +431,24 @@ func TestAcknowledgementComesFirst(t *testing.T) {
 		t.Errorf("got %q, want %q", methods, want)
 	}
 }
+
+// A listener hears of the lists that it has asked for.
+func TestListenerHearsOfItsLists(t *testing.T) {
+	all := []string{mcp.NotifyToolsListChanged, mcp.NotifyPromptsListChanged, mcp.NotifyResourcesListChanged}
+	for i, filter := range []Listening{{Tools: true}, {Prompts: true}, {Resources: true}} {
+		inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+			filter.Accepted = []byte(`{}`)
+			h.handler.listening = func() Listening { return filter }
+			c := &heldConn{}
+			h.listenTo(nil, c)
+			synctest.Wait()
+			c.read()
+			h.ListChanged(h.svc, all...)
+			synctest.Wait()
+			if got := c.read(); len(got) != 1 || !strings.Contains(got[0], all[i]) {
+				t.Errorf("got %q, want %s alone", got, all[i])
+			}
+			c.Cut()
+		})
+	}
+}

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/mcp"
@@ -166,4 +168,37 @@ func TestLogWithAHole(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestProgressGoesOnAfterATakeover: a second run makes the same progress again, and its client
+// gets only what rises above the progress of the first.
+func TestProgressGoesOnAfterATakeover(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		upTo := func(last int) func(context.Context, *Call) ([]byte, *mcp.Error) {
+			return func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+				for i := 1; i <= last; i++ {
+					_ = c.Progress(ctx, float64(i), fmt.Appendf(nil, `{"progressToken":"t","progress":%d}`, i))
+					time.Sleep(time.Second)
+				}
+				<-ctx.Done()
+				return nil, mcp.NewError(mcp.CodeInternalError, "ended")
+			}
+		}
+		h.svc.Handler = safeHandler{h.handler}
+		h.handler.f = upTo(2)
+		first, session := &heldConn{}, h.begin("2025-11-25")
+		go h.postOn(first, session, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","_meta":{"progressToken":"t"}}}`)
+		time.Sleep(10 * time.Second)
+		n, svc, end := h.heir(safeHandler{&heldHandler{f: upTo(4)}}, Limits{})
+		defer end()
+		c := h.resume(n, svc, session, first.lastID())
+		time.Sleep(10 * time.Second)
+		var got []string
+		for _, e := range append(first.events(), c.events()...) {
+			got = append(got, string(codec.Field(codec.Field([]byte(e), "params"), "progress")))
+		}
+		if want := []string{"1", "2", "3", "4"}; !slices.Equal(got, want) {
+			t.Errorf("the client got %q, want %q", got, want)
+		}
+	})
 }

@@ -48,11 +48,11 @@ var acting = []mutation{
 	},
 	{
 		"a call runs again that may not", guard, "actors/takeover.go",
-		"case !w.rec.May(i) || i >= len(bodies):", "case i >= len(bodies):", "internal/spec/transports", "",
+		"case !w.rec.May(i) || i >= len(bodies):", "case i >= len(bodies):", "", "",
 	},
 	{
 		"a second run repeats its progress", merge, "actors/takeover.go",
-		"r.progressGate().Raise(j.sent.Progress)", "_ = r.progressGate()", "internal/spec/recovery", "",
+		"r.progressGate().Raise(j.sent.Progress)", "_ = r.progressGate()", "", "",
 	},
 	{
 		"an event of another epoch is resumed from", guard, "actors/resume.go",
@@ -136,7 +136,7 @@ var acting = []mutation{
 	},
 	{
 		"a session answers another's question", guard, "actors/pending.go",
-		"if x, ok = q.open[id]; !ok || x.session != s {", "if x, ok = q.open[id]; !ok {", "internal/spec/session", "",
+		"if x, ok = q.open[id]; !ok || x.session != s {", "if x, ok = q.open[id]; !ok {", "", "",
 	},
 	{
 		"a question is opened again that has its answer", merge, "actors/pending.go",
@@ -152,23 +152,23 @@ var acting = []mutation{
 	},
 	{
 		"a batch has an id twice", validation, "actors/batch.go",
-		"case seen[string(e.m.ID)]:", "case seen[string(e.m.ID)] && len(seen) > 1:", "internal/spec/transports", "",
+		"case seen[string(e.m.ID)]:", "case seen[string(e.m.ID)] && len(seen) > 1:", "", "",
 	},
 	{
 		"answers and requests share a batch", validation, "actors/batch.go",
-		"if answers > 0 && answers < len(all) {", "if answers > 1 && answers < len(all) {", "internal/spec/transports", "",
+		"if answers > 0 && answers < len(all) {", "if answers > 1 && answers < len(all) {", "", "",
 	},
 	{
 		"a batch that is refused leaves some of it running", guard, "actors/batch.go",
-		"for _, r := range members {\n\t\t\t\ts.withdraw(r, err)", "for _, r := range members[min(1, len(members)):] {\n\t\t\t\ts.withdraw(r, err)", "internal/spec/transports", "",
+		"for _, r := range members {\n\t\t\t\ts.withdraw(r, err)", "for _, r := range members[min(1, len(members)):] {\n\t\t\t\ts.withdraw(r, err)", "", "",
 	},
 	{
 		"a member that may not run again does", guard, "actors/batch.go",
-		"Token: bytes.Clone(e.m.ProgressToken), Never: !safe})", "Token: bytes.Clone(e.m.ProgressToken)})", "internal/spec/transports", "",
+		"Token: bytes.Clone(e.m.ProgressToken), Never: !safe})", "Token: bytes.Clone(e.m.ProgressToken)})", "", "",
 	},
 	{
 		"a session is served in another revision", negotiation, "actors/sessions.go",
-		"in.Version != \"\" && in.Version != v.rec.Revision {", "in.Version != \"\" && v.rec.Revision == \"\" {", "internal/spec/session", "",
+		"in.Version != \"\" && in.Version != v.rec.Revision {", "in.Version != \"\" && v.rec.Revision == \"\" {", "", "",
 	},
 	{
 		"an older GET replaces a later one", merge, "actors/sessions.go",
@@ -191,6 +191,18 @@ var acting = []mutation{
 		"if rec, rev, err = n.sessions.read(ctx, s.key); err != nil {", "if _, rev, err = n.sessions.read(ctx, s.key); err != nil {", "", "",
 	},
 	{
+		"a batch whose safe calls have their responses is left to the next process", guard, "actors/stream.go",
+		"if s.live.May(i) && !s.answered[string(s.live.Calls[i].ID)] {", "if s.live.May(i) {", "", "",
+	},
+	{
+		"a batch is left to the next process for a call that may not run again", guard, "actors/stream.go",
+		"if s.live.May(i) && !s.answered[string(s.live.Calls[i].ID)] {", "if !s.answered[string(s.live.Calls[i].ID)] {", "", "",
+	},
+	{
+		"a batch is not left to the next process", guard, "actors/stream.go",
+		"if len(s.rec.Calls) > 0 && !s.runsAgain() {", "if len(s.rec.Calls) > 1 || len(s.rec.Calls) > 0 && !s.runsAgain() {", "", "",
+	},
+	{
 		"a stream is renewed that nobody can resume", expiry, "actors/stream.go",
 		"> int64(s.svc.Limits.ReplayAge)", "> int64(1000*s.svc.Limits.ReplayAge)", "", "",
 	},
@@ -200,6 +212,6 @@ var acting = []mutation{
 	},
 	{
 		"a listener hears of any list", guard, "actors/listen.go",
-		"if l.filter.wants(method) {\n\t\t\t\t_ = l.Post(listChanged{method})", "if method != \"\" {\n\t\t\t\t_ = l.Post(listChanged{method})", "internal/spec/session", "",
+		"if l.filter.wants(method) {\n\t\t\t\t_ = l.Post(listChanged{method})", "if method != \"\" {\n\t\t\t\t_ = l.Post(listChanged{method})", "", "",
 	},
 }
