@@ -115,8 +115,11 @@ type HTTPOptions struct {
 	// AllowOrigins are the origins that browsers may call from, beside the
 	// server's own.
 	AllowOrigins []string
-	// AllowHosts are the host names that the server answers to. Empty means any,
-	// but only loopback names on a loopback listener.
+	// AllowHosts are the host names, with or without a port, that the server answers to,
+	// beside localhost, 127.0.0.1 and [::1] and, on a listener beyond the loopback interface,
+	// every IP address. Another name is answered with 403: the page that sends it may have
+	// made the name stand for this server's address (DNS rebinding). On a UNIX socket an empty
+	// list allows every name. "*" allows every name everywhere.
 	AllowHosts []string
 	// TrustedProxies are the addresses of proxies whose word about the client's address
 	// counts. Authenticate, Middleware, limits and logs then see that address in

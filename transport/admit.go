@@ -13,14 +13,10 @@ import (
 
 // admit makes all checks that come before the dispatcher. It returns nil if the request may go on.
 func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *refusal {
-	loopback := onLoopback(r)
-	if !h.o.hostAllowed(r.Host, loopback) {
-		return refuseHost
+	if no := h.o.admitNames(r); no != nil {
+		return no
 	}
 	if origin := r.Header["Origin"]; len(origin) > 0 {
-		if len(origin) > 1 || !h.o.originAllowed(origin[0], r.Host, loopback) {
-			return refuseOrigin
-		}
 		header := w.Header()
 		header["Access-Control-Allow-Origin"] = origin[:1:1]
 		header["Access-Control-Expose-Headers"] = exposedHeaders
@@ -77,6 +73,18 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 			}
 			x.LastEventID = v[0]
 		}
+	}
+	return nil
+}
+
+// admitNames checks Host and Origin, which every path of a server does first.
+func (o *Options) admitNames(r *http.Request) *refusal {
+	from := sideOf(r)
+	if !o.hostAllowed(r.Host, from) {
+		return refuseHost
+	}
+	if origin := r.Header["Origin"]; len(origin) > 1 || len(origin) == 1 && !o.originAllowed(origin[0], r.Host, from == onLoopback) {
+		return refuseOrigin
 	}
 	return nil
 }

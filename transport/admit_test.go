@@ -1,9 +1,11 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -273,24 +275,68 @@ func TestCORS(t *testing.T) {
 // TestHostAwayFromLoopback covers the listeners a test cannot have.
 func TestHostAwayFromLoopback(t *testing.T) {
 	t.Parallel()
+	network := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80}
+	socket := &net.UnixAddr{Name: "/run/troupe", Net: "unix"}
+	foreign := &net.IPAddr{IP: net.IPv4(127, 0, 0, 1)} // no type that is known
+	own, pinned, any := []string{"a.test"}, []string{"a.test:8443"}, []string{"*"}
 	for _, row := range []struct {
+		local        net.Addr // nil: the request has none
 		hosts        []string
 		host, origin string
 		ok           bool
 	}{
-		{nil, "anything.example.com", "", true},
-		{nil, "mcp.example.com", "https://mcp.example.com", true},
-		{nil, "mcp.example.com:443", "https://MCP.example.com", true},
-		{nil, "mcp.example.com:8443", "https://mcp.example.com", false},
-		{nil, "mcp.example.com", "http://localhost:3000", false},
-		{nil, "", "", true},
-		{[]string{"a.test"}, "a.test", "", true},
-		{[]string{"a.test"}, "localhost", "", false},
-		{[]string{"a.test"}, "", "", false},
-		{[]string{"*"}, "b.test", "", true},
+		{network, nil, "anything.example.com", "", false},
+		{network, nil, "anything.example.com", "http://anything.example.com", false},
+		{network, nil, "192.0.2.1", "", true},
+		{network, nil, "192.0.2.1:8080", "http://192.0.2.1:8080", true},
+		{network, nil, "198.51.100.7:80", "", true}, // the address of a router before it
+		{network, nil, "[2001:db8::1]:8080", "", true},
+		{network, nil, "[fe80::1%25eth0]", "", false},
+		{network, nil, "[192.0.2.1]", "", false},
+		{network, nil, "192.0.2.1.example.com", "", false},
+		{network, nil, "192.0.2", "", false},
+		{network, nil, "192.0.2.1]", "", false},
+		{network, nil, "localhost:8080", "", true}, // a published port of a container
+		{network, nil, "localhost.example.com", "", false},
+		{network, nil, "", "", false},
+		{network, own, "a.test", "", true},
+		{network, own, "A.test:80", "https://a.test:80", true},
+		{network, own, "a.test", "https://a.test", true},
+		{network, own, "a.test:443", "https://A.test", true},
+		{network, own, "a.test:8443", "https://a.test", false},
+		{network, own, "a.test", "http://localhost:3000", false},
+		{network, own, "b.test", "", false},
+		{network, own, "192.0.2.1", "", true},
+		{network, own, "", "", false},
+		{network, pinned, "a.test:8443", "", true},
+		{network, pinned, "a.test", "", false},
+		{network, any, "b.test", "", true},
+		{network, any, "", "", true},
+		{network, any, "b.test", "https://c.test", false},
+		{foreign, nil, "a.test", "", false},
+		{foreign, nil, "192.0.2.1", "", true},
+		{nil, nil, "anything.example.com", "", true},
+		{nil, nil, "mcp.example.com", "https://mcp.example.com", true},
+		{nil, nil, "mcp.example.com:443", "https://MCP.example.com", true},
+		{nil, nil, "mcp.example.com:8443", "https://mcp.example.com", false},
+		{nil, nil, "mcp.example.com", "http://localhost:3000", false},
+		{nil, nil, "", "", true},
+		{nil, own, "a.test", "", true},
+		{nil, own, "localhost", "", false},
+		{nil, own, "", "", false},
+		{nil, any, "b.test", "", true},
+		{socket, nil, "anything.example.com", "", true},
+		{socket, nil, "", "", true},
+		{socket, own, "a.test", "", true},
+		{socket, own, "b.test", "", false},
+		{socket, own, "192.0.2.1", "", false},
+		{socket, own, "localhost", "", false},
 	} {
 		h := NewHandler(funcs{}, Options{AllowHosts: row.hosts})
 		r := httptest.NewRequest("DELETE", "/mcp", nil)
+		if row.local != nil {
+			r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, row.local))
+		}
 		r.Host = row.host
 		if row.origin != "" {
 			r.Header.Set("Origin", row.origin)
@@ -298,7 +344,7 @@ func TestHostAwayFromLoopback(t *testing.T) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		if got := w.Code == 204; got != row.ok {
-			t.Errorf("hosts %v, host %q, origin %q: got %d, want ok %v", row.hosts, row.host, row.origin, w.Code, row.ok)
+			t.Errorf("on %v, hosts %v, host %q, origin %q: got %d, want ok %v", row.local, row.hosts, row.host, row.origin, w.Code, row.ok)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"mime"
+	"net"
 	"net/url"
 	"strings"
 	"testing"
@@ -43,8 +44,11 @@ func FuzzHeaders(f *testing.F) {
 			t.Errorf("%q is split into %q and %q", s, name, port)
 		}
 		o := Options{AllowHosts: []string{"a.test"}}.filled()
-		if o.hostAllowed(s, true) && !strings.EqualFold(name, "a.test") && !isLoopback(name) {
-			t.Errorf("host %q is allowed", s)
+		for _, from := range []side{onLoopback, beyond, withoutPort} {
+			named := strings.EqualFold(name, "a.test") || from != withoutPort && isLoopback(name) || from == beyond && net.ParseIP(strings.Trim(name, "[]")) != nil
+			if o.hostAllowed(s, from) && !named {
+				t.Errorf("host %q is allowed from %d", s, from)
+			}
 		}
 		if o.originAllowed(s, "a.test", true) {
 			u, err := url.Parse(s)

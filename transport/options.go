@@ -62,9 +62,10 @@ type Options struct {
 	// origin except "null".
 	AllowOrigins []string
 
-	// AllowHosts lists the host names, with or without a port, that the Host header may hold. If the list is not empty,
-	// it is enforced on every connection. On a loopback listener localhost, 127.0.0.1 and [::1] are always allowed and,
-	// if AllowHosts is empty, nothing else is. "*" allows every host.
+	// AllowHosts lists the host names, with or without a port, that the Host header may hold. "*" allows every host.
+	// Beside the list, localhost, 127.0.0.1 and [::1] are always allowed and, on a listener beyond loopback, every IP
+	// address. Any other name may have been made to stand for this server's address by the page that calls. On a UNIX
+	// socket an empty list allows every host, and another list only what it holds.
 	AllowHosts []string
 
 	// Authenticate returns the principal of a request. Nil lets every request in, with a nil principal. An error is

@@ -3,37 +3,55 @@ package transport
 import (
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 )
 
-// onLoopback reports whether the request came in over a loopback address, the target of DNS rebinding.
-func onLoopback(r *http.Request) bool {
-	addr, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-	return ok && addr.IP.IsLoopback()
+// A side is where a request came in. It decides which names the Host header may hold without being listed.
+type side uint8
+
+const (
+	// beyond is any network: a page whose name was rebound to this address reaches it.
+	beyond side = iota
+	// onLoopback is a loopback address, which a rebound name reaches, too.
+	onLoopback
+	// withoutPort is what no page reaches: a UNIX socket, or a handler that is called without a listener.
+	withoutPort
+)
+
+// sideOf returns the side on which r came in.
+func sideOf(r *http.Request) side {
+	switch addr := r.Context().Value(http.LocalAddrContextKey).(type) {
+	case *net.TCPAddr:
+		if addr.IP.IsLoopback() {
+			return onLoopback
+		}
+	case *net.UnixAddr, nil:
+		return withoutPort
+	}
+	return beyond
 }
 
-// hostAllowed checks the Host header, against DNS rebinding.
-func (o *Options) hostAllowed(host string, loopback bool) bool {
-	if !loopback && len(o.AllowHosts) == 0 {
+// hostAllowed checks the Host header, against DNS rebinding: a page whose name was made to stand for this server's
+// address sends that name. An address, and localhost, cannot be rebound.
+func (o *Options) hostAllowed(host string, from side) bool {
+	if from == withoutPort && len(o.AllowHosts) == 0 {
 		return true
 	}
 	name, port, ok := splitHost(host)
-	if !ok {
-		return false
-	}
-	if loopback && isLoopback(name) {
+	if ok && from != withoutPort && isLoopback(name) {
 		return true
 	}
 	for _, allowed := range o.AllowHosts {
 		if allowed == "*" {
 			return true
 		}
-		n, p, ok := splitHost(allowed)
-		if ok && strings.EqualFold(n, name) && (p == "" || p == port) {
+		n, p, valid := splitHost(allowed)
+		if ok && valid && strings.EqualFold(n, name) && (p == "" || p == port) {
 			return true
 		}
 	}
-	return false
+	return ok && from == beyond && isAddress(name)
 }
 
 // originAllowed checks an Origin header that is there. It never allows the opaque origin "null", which any sandboxed
@@ -119,6 +137,16 @@ func splitHost(host string) (name, port string, ok bool) {
 		}
 	}
 	return name, port, name != ""
+}
+
+// isAddress reports whether name is an IP address as a Host header has it: IPv6 in brackets, without a zone.
+func isAddress(name string) bool {
+	inner, v6 := strings.CutPrefix(name, "[")
+	if v6 {
+		inner = strings.TrimSuffix(inner, "]")
+	}
+	a, err := netip.ParseAddr(inner)
+	return err == nil && a.Is6() == v6 && a.Zone() == ""
 }
 
 func isLoopback(name string) bool {

@@ -34,10 +34,15 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
 func (p *pipes) dial(t *testing.T) *client {
 	a, b := net.Pipe()
-	p.conns <- b
+	p.conns <- onPipe{b}
 	t.Cleanup(func() { a.Close() })
 	return &client{a, bufio.NewReader(a), t}
 }
+
+// onPipe is a pipe's end with the address of its listener, which no web page reaches.
+type onPipe struct{ net.Conn }
+
+func (onPipe) LocalAddr() net.Addr { return (&pipes{}).Addr() }
 
 // virtually runs f in virtual time, once with connections that are taken over and once without. What f blocks on must
 // be made inside of it, so the handler is, too. A Connector gets the two endpoints of HTTP+SSE.

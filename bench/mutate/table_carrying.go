@@ -3,8 +3,24 @@ package main
 // carrying is transport.
 var carrying = []mutation{
 	{
-		"any host is let in over loopback", guard, "transport/origin.go",
-		"if !loopback && len(o.AllowHosts) == 0 {", "if len(o.AllowHosts) == 0 {", "", "",
+		"any host is let in", guard, "transport/origin.go",
+		"if from == withoutPort && len(o.AllowHosts) == 0 {", "if len(o.AllowHosts) == 0 {", "", "",
+	},
+	{
+		"any host is let in beyond loopback", guard, "transport/origin.go",
+		"if from == withoutPort && len(o.AllowHosts) == 0 {", "if from != onLoopback && len(o.AllowHosts) == 0 {", "", "",
+	},
+	{
+		"a name passes for an address", guard, "transport/origin.go",
+		"return err == nil && a.Is6() == v6 && a.Zone() == \"\"", "return a.Is6() == v6 || err != nil", "", "",
+	},
+	{
+		"any address is a host over loopback", guard, "transport/origin.go",
+		"return ok && from == beyond && isAddress(name)", "return ok && isAddress(name)", "", "",
+	},
+	{
+		"an address of a type that is not known is out of reach", guard, "transport/origin.go",
+		"\treturn beyond\n}", "\treturn withoutPort\n}", "", "",
 	},
 	{
 		"a host is allowed on any port", guard, "transport/origin.go",
@@ -24,7 +40,7 @@ var carrying = []mutation{
 	},
 	{
 		"a second origin is not looked at", validation, "transport/admit.go",
-		"if len(origin) > 1 || !h.o.originAllowed(", "if !h.o.originAllowed(", "", "",
+		"len(origin) > 1 || len(origin) == 1 && !o.originAllowed(", "len(origin) > 0 && !o.originAllowed(", "", "",
 	},
 	{
 		"a second session id is not looked at", validation, "transport/admit.go",
@@ -48,7 +64,7 @@ var carrying = []mutation{
 	},
 	{
 		"preflights come before the origin", guard, "transport/admit.go",
-		"if !h.o.hostAllowed(r.Host, loopback) {", "if r.Method != http.MethodOptions && !h.o.hostAllowed(r.Host, loopback) {", "", "",
+		"if no := h.o.admitNames(r); no != nil {", "if no := h.o.admitNames(r); no != nil && r.Method != http.MethodOptions {", "", "",
 	},
 	{
 		"a session id has a blank", validation, "transport/admit.go",

@@ -59,7 +59,7 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.StringVar(&s.listen, "listen", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
 	f.BoolVar(&s.allowAnonymous, "allow-anonymous", false, "serve other machines without authentication")
 	f.StringArrayVar(&s.allowOrigins, "allow-origin", nil, "`origin` of web pages that may call, beside the server's own; may be repeated")
-	f.StringArrayVar(&s.allowHosts, "allow-host", nil, "`host` name that the server answers to; may be repeated (any, but only loopback names on a loopback address)")
+	f.StringArrayVar(&s.allowHosts, "allow-host", nil, "`host` name that clients use, such as mcp.example.com; may be repeated (localhost and, beyond a loopback address, IP addresses); * for any")
 	f.Var(&s.trustedProxies, "trusted-proxy", "`CIDR` of proxies whose Forwarded or X-Forwarded-For names the client; may be repeated")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "`file` with the certificate; serves https")
 	f.StringVar(&s.tlsKey, "tls-key", "", "`file` with the certificate's key")
