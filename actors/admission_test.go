@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 )
 
-// TestAdmissionAllocatesNothing finds accounts in each of the ways, and takes from
+// TestAdmissionAllocatesNothing finds accounts in each of the ways, and takes tokens from
 // both buckets.
 func TestAdmissionAllocatesNothing(t *testing.T) {
 	n := &Node{}
@@ -36,8 +36,8 @@ func TestAdmissionAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestRefusedCallsCostNothing: a call that one of the two buckets refuses takes no token of
-// the other, and one that does not run after all gives both back.
+// TestRefusedCallsCostNothing checks that a call that one bucket refuses takes no token of
+// the other, and that a call that does not run after all returns both tokens.
 func TestRefusedCallsCostNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &Node{}
@@ -81,8 +81,8 @@ func TestRefusedCallsCostNothing(t *testing.T) {
 	})
 }
 
-// TestRefusedHoldNothing: listeners and questions that are one too many hold no place, so
-// that there is one when another ends.
+// TestRefusedHoldNothing checks that refused listeners and questions hold no place: there
+// is one as soon as another listener or question ends.
 func TestRefusedHoldNothing(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{Principal: PrincipalLimits{Streams: 2, Pending: 2}}, func(t *testing.T, h *held) {
 		in := h.input("", "192.0.2.1", &heldConn{})
@@ -120,7 +120,8 @@ func TestRefusedHoldNothing(t *testing.T) {
 	})
 }
 
-// TestStreamsOnTheirWayCount: GETs whose streams have not begun count like those that have.
+// TestStreamsOnTheirWayCount checks that GETs whose streams have not begun count like open
+// streams.
 func TestStreamsOnTheirWayCount(t *testing.T) {
 	inBubble(t, Limits{Streams: 2}, NodeLimits{Principal: PrincipalLimits{Streams: 3}}, func(t *testing.T, h *held) {
 		get := func(session string) *heldConn {
@@ -143,7 +144,7 @@ func TestStreamsOnTheirWayCount(t *testing.T) {
 	})
 }
 
-// BenchmarkAdmit is a whole admission, both buckets included.
+// BenchmarkAdmit measures a whole admission with both buckets.
 func BenchmarkAdmit(b *testing.B) {
 	n := &Node{}
 	n.accounts = newAccounts(NodeLimits{Principal: PrincipalLimits{Rate: 1e9}}, &n.refusals, nil)

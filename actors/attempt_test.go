@@ -15,9 +15,9 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// attempt delivers a call to nobody: it is one run of a task, whose messages are dropped and
-// whose result is stored, for whoever asks for it later. It shows what another way of
-// delivery takes.
+// attempt is a delivery without a client: one run of a task, which drops the messages of the
+// call and stores its result for a later request. It shows what another way of delivery
+// takes.
 type attempt struct {
 	status string // of the task: working, completed, cancelled, or lost with its node
 	result string
@@ -121,8 +121,7 @@ func TestAttempt(t *testing.T) {
 	}
 }
 
-// TestWays takes one call through each way of delivery that there is, and holds what its
-// client gets.
+// TestWays takes one call through each way of delivery, and checks what its client gets.
 func TestWays(t *testing.T) {
 	answer := func(result string) string { return `{"jsonrpc":"2.0","id":1,"result":` + result + `}` }
 	const event, lost = `{"jsonrpc":"2.0","method":"x"}`, `-32010`
@@ -144,7 +143,7 @@ func TestWays(t *testing.T) {
 	for name, tt := range map[string]struct {
 		handler               func(context.Context, *Call) ([]byte, *mcp.Error)
 		then                  func(*held)
-		logged, direct, bound []string // a part of each message that the client gets, an answer that is no stream first
+		logged, direct, bound []string // parts of the messages that the client gets; a response that is not a stream comes first
 	}{
 		"a quick answer":                    {quick, wait, []string{answer("{}")}, []string{answer("{}")}, []string{answer("{}")}},
 		"a message and an answer":           {long, wait, []string{event, answer("{}")}, []string{event, answer("{}")}, []string{event, answer("{}")}},

@@ -25,7 +25,7 @@ func (c *benchConn) Context() context.Context                { return context.Ba
 func (c *benchConn) WhenGone(func()) (stop func() bool)      { return func() bool { return true } }
 func (c *benchConn) AnswerLast(status int, body []byte) bool { return c.Answer(status, body) }
 
-// benchHandler lets tools ask.
+// benchHandler serves tools that may ask.
 type benchHandler struct{ *heldHandler }
 
 func (benchHandler) MayAsk(method, _ []byte) bool { return string(method) == mcp.MethodToolsCall }
@@ -36,9 +36,9 @@ type benchKeys struct{}
 func (benchKeys) Seal(plain, _ []byte) ([]byte, error)  { return plain, nil }
 func (benchKeys) Open(sealed, _ []byte) ([]byte, error) { return sealed, nil }
 
-// BenchmarkCall is a call from the message that the transport has scanned to its answer,
-// over a store in memory: of a session, answered plainly and by a stream of one event, and
-// stateless, without a question and with one.
+// BenchmarkCall measures a call from the message that the transport has scanned to its
+// response, over a store in memory: a call of a session with a plain response and with a
+// stream of one event, and a stateless call with and without a question.
 func BenchmarkCall(b *testing.B) {
 	h := &heldHandler{}
 	n := NewNode(Config{Name: "n", Boot: "b", Store: newMemory(), Keys: benchKeys{}, Limits: NodeLimits{Principal: PrincipalLimits{Rate: -1}}})

@@ -29,9 +29,9 @@ func (h handlerFunc) Serve(ctx context.Context, c *Call, dst []byte) ([]byte, *m
 	return append(dst, "{}"...), nil
 }
 
-// What waits for the log when the client cancels is dropped: beside what is stored
-// by then the log gets the one append that is on its way, and the connection not
-// even that.
+// TestCancelDropsWhatWaits checks that the stream drops the entries that wait for the log
+// when the client cancels. The log gets only the append that is on its way, and the
+// connection not even that one.
 func TestCancelDropsWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		flood, stored := make(chan struct{}), make(chan struct{})
@@ -76,7 +76,7 @@ func TestCancelDropsWhatWaits(t *testing.T) {
 	})
 }
 
-// kinds are those of the entries in the log, of which only one stream may have some.
+// kinds returns the kinds of the entries in the log. Only one stream may have entries.
 func (m *memory) kinds(t *testing.T) (all []stream.Kind) {
 	t.Helper()
 	m.mu.Lock()
@@ -99,15 +99,14 @@ func (m *memory) kinds(t *testing.T) (all []stream.Kind) {
 	return all
 }
 
-// patientConn is a connection that carries stateless requests, whose client waits for its
-// turn.
+// patientConn is a connection for stateless requests whose client waits until it may send.
 type patientConn struct {
 	*heldConn
 	h  *held
 	in Input
 }
 
-// patient connects one to a service whose tools may ask.
+// patient connects a patientConn to a service whose tools may ask.
 func (h *held) patient(l Limits) *patientConn {
 	h.svc = NewService("s", benchHandler{h.handler}, l)
 	h.mrtr.keys = benchKeys{}
@@ -136,7 +135,7 @@ func (c *patientConn) cancel(id string) {
 	c.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+id+`}}`, false)
 }
 
-// places is how many calls of the client's have a place.
+// places returns how many calls of the client have a place.
 func (c *patientConn) places() int { return len(c.h.bound.snapshot()[0].bound.slots) }
 
 // toolCall is a stateless call of a tool; more are members of its params.
@@ -144,8 +143,7 @@ func toolCall(id, more string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"x",` + statelessMeta + more + `}}`
 }
 
-// again are the members that a call has which is sent again with what was asked for in
-// answer.
+// again returns the members of a call that is sent again with the answer to its question.
 func again(answer string) string {
 	result := codec.Field([]byte(answer), "result")
 	var given []string
@@ -155,8 +153,8 @@ func again(answer string) string {
 	return `,"requestState":` + string(codec.Field(result, "requestState")) + `,"inputResponses":{` + strings.Join(given, ",") + `}`
 }
 
-// A stateless call that was cancelled gives its place to the next one of a client that
-// waits for its turn.
+// TestCancelledStatelessCallGivesItsPlace checks that a cancelled stateless call frees its
+// place for the next call of a client that waits.
 func TestCancelledStatelessCallGivesItsPlace(t *testing.T) {
 	limits := Limits{PerSession: 1}
 	inBubble(t, limits, NodeLimits{}, func(t *testing.T, h *held) {
@@ -177,9 +175,9 @@ func TestCancelledStatelessCallGivesItsPlace(t *testing.T) {
 	})
 }
 
-// Of two requests on a connection that wait for the same answer, the one that is cancelled
-// leaves it to the other, and gives its place back. When that one is cancelled, too, the
-// call is.
+// TestCancelLeavesTheAnswerToWhoWaitsForTheSame has two requests of a connection wait for
+// the response of one call. The cancelled request leaves the response to the other one and
+// frees its place. When the other one is cancelled too, the call is cancelled.
 func TestCancelLeavesTheAnswerToWhoWaitsForTheSame(t *testing.T) {
 	for name, tt := range map[string]struct {
 		then func(c *patientConn, finish chan struct{})
@@ -236,15 +234,15 @@ func TestCancelLeavesTheAnswerToWhoWaitsForTheSame(t *testing.T) {
 	}
 }
 
-// Whoever waits for the answer of a call that is given up although another request has the
-// answer does not wait on: all the places of a connection are free when the handler is not
-// deaf.
+// TestEndOfASessionEndsWhoWaitsForTheSame gives a call up while a second request waits for
+// its response: that request ends too, and all places of the connection are free once the
+// handler returns.
 func TestEndOfASessionEndsWhoWaitsForTheSame(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		let := make(chan struct{})
 		h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
 			_, _ = c.Ask(ctx, []Question{{Key: "k", Method: "elicitation/create"}})
-			<-let // deaf
+			<-let // ignores its context
 			return []byte(`{}`), nil
 		}
 		c := h.patient(Limits{PerSession: 2})
@@ -268,7 +266,8 @@ func TestEndOfASessionEndsWhoWaitsForTheSame(t *testing.T) {
 	})
 }
 
-// What the handler of a call sends whose client is gone comes to who waits for the same.
+// TestMessagesComeToWhoWaitsForTheSame checks that a call whose first client is gone sends
+// its messages to the client that waits for the same call.
 func TestMessagesComeToWhoWaitsForTheSame(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		let := make(chan struct{})
@@ -311,7 +310,7 @@ func TestMessagesComeToWhoWaitsForTheSame(t *testing.T) {
 	})
 }
 
-// leavingConn is an exchange whose client goes when leave is called.
+// leavingConn is an exchange whose client goes when the test calls leave.
 type leavingConn struct {
 	heldConn
 	leave func()
@@ -322,14 +321,14 @@ func (c *leavingConn) WhenGone(f func()) (stop func() bool) {
 	return func() bool { return true }
 }
 
-// A request of a batch on a connection that was cancelled does not hold back the answers
-// of the others until its handler returns.
+// TestCancelledMemberOfABatchHoldsNobodyBack checks that a cancelled request of a batch on
+// a connection does not delay the responses of the others until its handler returns.
 func TestCancelledMemberOfABatchHoldsNobodyBack(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		let := make(chan struct{})
 		h.handler.f = func(_ context.Context, c *Call) ([]byte, *mcp.Error) {
 			if string(c.Message().ID) == "1" {
-				<-let // deaf to its context
+				<-let // ignores its context
 			}
 			return []byte(`{}`), nil
 		}
@@ -356,13 +355,14 @@ type goneSoon struct{ *heldConn }
 func (goneSoon) WhenGone(f func()) (stop func() bool) {
 	go f()
 	for range 100 {
-		runtime.Gosched() // which orders nothing
+		runtime.Gosched() // does not order the two goroutines
 	}
 	return func() bool { return false }
 }
 
-// A call whose client goes while the watch on its connection begins is cancelled. The race
-// detector sees whether the watch is read before it is there.
+// TestClientThatIsGoneAtOnce checks that a call is cancelled when its client goes while
+// the watch on the connection begins. The race detector reports a watch that is read
+// before it is set.
 func TestClientThatIsGoneAtOnce(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{Principal: PrincipalLimits{Rate: -1}}, func(t *testing.T, h *held) {
 		h.handler.f = func(ctx context.Context, _ *Call) ([]byte, *mcp.Error) { <-ctx.Done(); return []byte(`{}`), nil }

@@ -8,7 +8,8 @@ import (
 	"github.com/troupe-run/troupe/internal/session"
 )
 
-// What has been changed is known here at once, however busy the session's actor is.
+// TestChangeIsSeenAtOnce checks that this node knows a change of the record at once,
+// however busy the session's actor is.
 func TestChangeIsSeenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newStatelessNode(t, plainHandler{})
@@ -23,7 +24,8 @@ func TestChangeIsSeenAtOnce(t *testing.T) {
 	})
 }
 
-// A newer record that is known stays, whichever of two changes is reported first.
+// TestOlderChangeIsReportedLast checks that the newer record stays, whichever of two
+// changes is reported first.
 func TestOlderChangeIsReportedLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newStatelessNode(t, plainHandler{})
@@ -44,8 +46,8 @@ func TestOlderChangeIsReportedLast(t *testing.T) {
 	})
 }
 
-// A session leaves memory while its record is being changed, and comes back from
-// the record as it was before.
+// TestChangeOfASessionThatLeaves has a session leave memory while its record is being
+// changed, and come back from the record of before.
 func TestChangeOfASessionThatLeaves(t *testing.T) {
 	for _, when := range []string{"read", "still being read"} {
 		t.Run(when, func(t *testing.T) {

@@ -13,13 +13,13 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// TestClockThatGoesBack: once the store's clock has gone back, nothing that came after the
-// writer record is left as it is: it would expire before the record does, which knows
-// nothing of it.
+// TestClockThatGoesBack has the store's clock go back. Every entry stored after the writer
+// record must come after a new record: otherwise the entry would expire before the record,
+// which does not know it.
 func TestClockThatGoesBack(t *testing.T) {
 	for name, tt := range map[string]struct {
 		back   time.Duration
-		during string // the append that it goes back in
+		during string // the append during which the clock goes back
 		want   []string
 	}{
 		"before an append":           {10 * time.Minute, "", []string{"Append", "back", "Rewrite", "Append", "Append"}},
@@ -78,7 +78,8 @@ func TestClockThatGoesBack(t *testing.T) {
 	}
 }
 
-// ops has the store write down what is done, as long as a test runs; harm may come before.
+// ops records the operations of a store while a test runs. harm may run before each
+// operation.
 type ops struct {
 	mu  sync.Mutex // guards all
 	all []string
@@ -101,7 +102,7 @@ func (o *ops) count(op string) (n int) {
 	return n
 }
 
-// ticks is a handler's work without an end.
+// ticks returns a handler that sends messages without end.
 func ticks(every time.Duration) func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
 	return func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
 		for {
@@ -115,8 +116,8 @@ func ticks(every time.Duration) func(ctx context.Context, c *Call) ([]byte, *mcp
 	}
 }
 
-// TestClockThatWentForwardMeanwhile: a record that was stored by a clock that was ahead for
-// a moment outlives what comes after it, too.
+// TestClockThatWentForwardMeanwhile checks that a record stored by a clock that was ahead
+// for a moment outlives the later entries, too.
 func TestClockThatWentForwardMeanwhile(t *testing.T) {
 	for name, tt := range map[string]struct {
 		during   string
@@ -138,7 +139,7 @@ func TestClockThatWentForwardMeanwhile(t *testing.T) {
 					}
 					return nil
 				}
-				h.handler.f = ticks(203 * time.Millisecond) // of which 100 are no whole seconds
+				h.handler.f = ticks(203 * time.Millisecond) // 100 of these times are not whole seconds
 				h.svc.Handler = safeHandler{h.handler}
 				armed.Store(tt.during == "OpenStream")
 				c, session := &heldConn{}, h.begin("2025-11-25")
@@ -154,7 +155,7 @@ func TestClockThatWentForwardMeanwhile(t *testing.T) {
 				time.Sleep(100 * time.Millisecond)
 				h.mem.skew.Store(0)
 				before := o.count("Rewrite")
-				time.Sleep(350 * time.Millisecond) // less than until the node looks for a jump
+				time.Sleep(350 * time.Millisecond) // shorter than the node's interval between looks for a jump
 				if n := o.count("Rewrite") - before; n != 1 {
 					t.Errorf("%d rewrites in %v, want one before the next append", n, o.all)
 				}
@@ -163,8 +164,8 @@ func TestClockThatWentForwardMeanwhile(t *testing.T) {
 	}
 }
 
-// TestRecordsAreRenewedByBothClocks: a record is renewed in time though the store's clock
-// has gone back, and at once when it has gone forward.
+// TestRecordsAreRenewedByBothClocks checks that a record is renewed in time when the
+// store's clock has gone back, and at once when it has gone forward.
 func TestRecordsAreRenewedByBothClocks(t *testing.T) {
 	for name, tt := range map[string]struct{ jump, within time.Duration }{
 		"forward": {11 * time.Minute, 2 * time.Second},
@@ -188,14 +189,14 @@ func TestRecordsAreRenewedByBothClocks(t *testing.T) {
 	}
 }
 
-// TestRecordStoredAgainHasItsBody: the body of a call is beside a record that was stored
-// again, though the acknowledgement was lost when only the record was there.
+// TestRecordStoredAgainHasItsBody checks that a record that was stored again has its call's
+// body beside it, even if the acknowledgement was lost when only the record was stored.
 func TestRecordStoredAgainHasItsBody(t *testing.T) {
 	for name, lost := range map[string]bool{"at once": false, "its acknowledgement was lost": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 				var lose atomic.Bool
-				h.mem.after = func(op, _ string) error { // of OpenStream before the body is stored
+				h.mem.after = func(op, _ string) error { // of OpenStream, before the body is stored
 					if op == "OpenStream" && lose.Swap(false) {
 						return ErrUnavailable
 					}
@@ -207,7 +208,7 @@ func TestRecordStoredAgainHasItsBody(t *testing.T) {
 				time.Sleep(30 * time.Second)
 				lose.Store(lost)
 				h.mem.forget()
-				time.Sleep(90 * time.Second) // less than until a record is due
+				time.Sleep(90 * time.Second) // shorter than the time after which a record is due
 				if lose.Load() {
 					t.Error("no acknowledgement was lost")
 				}
@@ -228,8 +229,9 @@ func (h *held) bodiesAre(t *testing.T, want string) {
 	}
 }
 
-// TestBodyIsRenewed: the body of a call is renewed with its record, by a takeover, too. One
-// that cannot be is tried again soon, and not at once: each time holds up the stream.
+// TestBodyIsRenewed checks that a call's body is renewed with its record, by a takeover
+// too. A renewal that fails is tried again soon but not at once, because each attempt holds
+// up the stream.
 func TestBodyIsRenewed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		takeover bool

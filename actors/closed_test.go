@@ -9,8 +9,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// TestRequestsOfAClosedNode: whoever comes once the sessions have stopped is refused, and
-// does not look for a session for ever.
+// TestRequestsOfAClosedNode checks that a node refuses requests that come after its sessions
+// have stopped, and that these requests do not look for a session forever.
 func TestRequestsOfAClosedNode(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		session, batching := h.begin("2025-11-25"), h.begin("2025-03-26")
@@ -19,7 +19,7 @@ func TestRequestsOfAClosedNode(t *testing.T) {
 		if err := h.Close(ctx); err != nil {
 			t.Fatal(err)
 		}
-		h.drain.over.Store(false) // which would refuse them sooner, but for those that came before
+		h.drain.over.Store(false) // otherwise the drain would refuse them sooner
 		for name, c := range map[string]*heldConn{"call": h.post(session, aCall), "batch": h.post(batching, "["+aCall+"]")} {
 			if status, body := c.answer(); status != 503 && status != 200 || body == "" {
 				t.Errorf("%s: answered %d %q", name, status, body)
@@ -29,14 +29,14 @@ func TestRequestsOfAClosedNode(t *testing.T) {
 	})
 }
 
-// TestFinishWaitsForNoCancelledCall: a stateless call on a connection that was cancelled has
-// no answer to come, even if its handler runs on.
+// TestFinishWaitsForNoCancelledCall checks that Finish does not wait for a cancelled
+// stateless call on a connection, which gets no response, even if its handler runs on.
 func TestFinishWaitsForNoCancelledCall(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		let := make(chan struct{})
 		defer close(let)
 		h.handler.f = func(context.Context, *Call) ([]byte, *mcp.Error) {
-			<-let // deaf
+			<-let // ignores its context
 			return []byte(`{}`), nil
 		}
 		c := h.patient(Limits{})

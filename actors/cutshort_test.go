@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// faultyConn panics where fails says so.
+// faultyConn panics in the operations that fails names.
 type faultyConn struct {
 	namedConn
 	fails    func(op string, data []byte) bool
@@ -43,7 +43,7 @@ func (c *faultyConn) Cut() {
 }
 func (c *faultyConn) Finish() { c.namedConn.Cut() }
 
-// postTo sends a message whose answer is c's, on a goroutine of its own.
+// postTo sends a message whose response goes to c, on a goroutine of its own.
 func (h *held) postTo(c *faultyConn, in *Input, body string) (done chan struct{}) {
 	h.t.Helper()
 	m := new(codec.Message)
@@ -66,9 +66,10 @@ func hasReturned(t *testing.T, done <-chan struct{}) {
 	}
 }
 
-// A panic while an event is handed to its connection ends the stream as if its process
-// had been lost: the call ends, the connection is cut, and who resumes the stream gets
-// its end. Whatever else waited for that step goes on.
+// TestPanicWhileAnEventIsSent has the connection panic when it gets an event. The
+// stream then ends as if its process had been lost: the call ends, the connection is
+// cut, and a resume gets the end of the stream. Other goroutines that wait for that
+// step go on.
 func TestPanicWhileAnEventIsSent(t *testing.T) {
 	for name, safe := range map[string]bool{"never": false, "safe": true} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +82,7 @@ func TestPanicWhileAnEventIsSent(t *testing.T) {
 					if c.Attempt() > 1 {
 						return []byte(`"again"`), nil
 					}
-					for range 2 { // of which the second waits for the first
+					for range 2 { // the second one waits for the first one
 						go func() { told <- c.Notify(context.Background(), "x", []byte(`{}`)) }()
 					}
 					<-ctx.Done()
@@ -124,7 +125,8 @@ func TestPanicWhileAnEventIsSent(t *testing.T) {
 	}
 }
 
-// A panic while a response is being opened leaves nobody waiting.
+// TestPanicWhileAStreamOpens checks that a panic in the opening of a response leaves no
+// goroutine waiting.
 func TestPanicWhileAStreamOpens(t *testing.T) {
 	for _, op := range []string{"call", "batch", "listen"} {
 		t.Run(op, func(t *testing.T) {
@@ -139,7 +141,7 @@ func TestPanicWhileAStreamOpens(t *testing.T) {
 				switch op {
 				case "call":
 					done = h.postTo(c, h.input(h.begin("2025-11-25"), "192.0.2.1", nil), message("1", "x"))
-				case "batch": // whose first event is the first answer
+				case "batch": // its first event is the first response
 					done = h.postTo(c, h.input(h.begin("2025-03-26"), "192.0.2.1", nil), "["+message("1", "x")+","+message("2", "x")+"]")
 				default:
 					in := h.input(h.begin("2025-11-25"), "192.0.2.1", c)
@@ -158,7 +160,8 @@ func TestPanicWhileAStreamOpens(t *testing.T) {
 
 const statelessMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`
 
-// So it is with requests that stand for themselves, and with listeners.
+// TestPanicWhileARequestIsAnswered checks the same of stateless requests and of
+// listeners.
 func TestPanicWhileARequestIsAnswered(t *testing.T) {
 	for name, tt := range map[string]struct{ op, body string }{
 		"answer":   {"Answer", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",` + statelessMeta + `}}`},
@@ -195,8 +198,8 @@ func (askingHandler) Listening(context.Context, *Call) (Listening, *mcp.Error) {
 	return Listening{Accepted: []byte(`{}`)}, nil
 }
 
-// A connection that fails at each comment keeps neither the others from theirs nor the
-// node from its beat.
+// TestPanicInAComment checks that a connection that panics at each comment keeps
+// neither the other connections from their comments nor the node from its heartbeat.
 func TestPanicInAComment(t *testing.T) {
 	inBubble(t, Limits{KeepAlive: time.Second}, NodeLimits{}, func(t *testing.T, h *held) {
 		all := make([]*faultyConn, 5)

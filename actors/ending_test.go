@@ -9,9 +9,10 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// A session that leaves memory while its record is being deleted, and comes back from the
-// record that is still there, has ended when DELETE is answered: for calls that come, and
-// for those that run. Another DELETE, of the session that came back, is answered alike.
+// TestDeleteOfASessionThatHasComeBack has a session leave memory while its record is
+// being deleted, and come back from the record that is still there. The session must have
+// ended when DELETE is answered, for new calls and for running ones. Another DELETE, of
+// the session that came back, gets the same response.
 func TestDeleteOfASessionThatHasComeBack(t *testing.T) {
 	for name, times := range map[string]int{"one": 1, "two": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -66,8 +67,9 @@ func TestDeleteOfASessionThatHasComeBack(t *testing.T) {
 	}
 }
 
-// A stream that is being taken over while its session is deleted ends with it, whichever
-// is over first; so it does when the session's actor has left memory meanwhile.
+// TestDeleteDuringATakeover deletes a session while one of its streams is being taken
+// over. The stream ends with the session, whichever is done first, even if the session's
+// actor has left memory meanwhile.
 func TestDeleteDuringATakeover(t *testing.T) {
 	for name, idle := range map[string]time.Duration{"at once": 0, "after it has left memory": 3 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +79,7 @@ func TestDeleteDuringATakeover(t *testing.T) {
 				go h.Get(h.svc, h.input(session, "192.0.2.1", first))
 				synctest.Wait()
 				var id string
-				h.streams.Each(func(st *streamActor) { id = st.key.ID; st.unmount() }) // as its node was lost
+				h.streams.Each(func(st *streamActor) { id = st.key.ID; st.unmount() }) // as if its node were lost
 				synctest.Wait()
 				release := h.hold("Rewrite")
 				c := h.back(session, id+".0.0")

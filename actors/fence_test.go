@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// talker is a handler's work: a message each minute, for so many.
+// talker returns a handler that sends a message each minute, for a number of minutes.
 func talker(minutes int, ended chan<- error) func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
 	return func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
 		for i := range minutes {
@@ -42,8 +42,8 @@ func talked(minutes int) (want []string) {
 
 const aCall = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`
 
-// TestStoreAwayForAnHour: a store that is gone, refused or silent, for as long as a call
-// may run loses none that runs.
+// TestStoreAwayForAnHour has the store be away, refuse or be silent for as long as a call
+// may run: no running call is lost.
 func TestStoreAwayForAnHour(t *testing.T) {
 	for name, silent := range map[string]time.Duration{"it refuses at once": 0, "it does not answer": 5 * time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestStoreAwayForAnHour(t *testing.T) {
 	}
 }
 
-// forget takes from the store what it has of the streams, as their lifetime ends.
+// forget removes what the store has of the streams, as the end of their lifetime does.
 func (m *memory) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,8 +87,8 @@ func (m *memory) forget() {
 	}
 }
 
-// TestForgottenIsNotTaken: what becomes of a call whose writer record is not the one that
-// it wrote.
+// TestForgottenIsNotTaken checks what becomes of a call when the store has another writer
+// record than the one that the call's writer stored.
 func TestForgottenIsNotTaken(t *testing.T) {
 	for name, tt := range map[string]struct {
 		meanwhile func(h *held, session string)
@@ -136,8 +136,8 @@ func TestForgottenIsNotTaken(t *testing.T) {
 	}
 }
 
-// TestForgottenCallRunsAgain: a record that was stored again tells a later run all that
-// the one before did, and has the body.
+// TestForgottenCallRunsAgain checks that a record that was stored again gives a later run
+// everything that the run before did, and has the body.
 func TestForgottenCallRunsAgain(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		var attempts atomic.Int32
@@ -186,8 +186,8 @@ func TestForgottenCallRunsAgain(t *testing.T) {
 	})
 }
 
-// TestTakeoverReadsTailAndDigest counts the appends that a takeover and the resume that
-// caused it read of a long log.
+// TestTakeoverReadsTailAndDigest counts the appends of a long log that a takeover, and
+// the resume that caused it, read.
 func TestTakeoverReadsTailAndDigest(t *testing.T) {
 	inBubble(t, Limits{ReplayAge: 10 * time.Minute}, NodeLimits{}, func(t *testing.T, h *held) {
 		h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
@@ -218,8 +218,8 @@ func TestTakeoverReadsTailAndDigest(t *testing.T) {
 	})
 }
 
-// TestTooMuchToRecall: a call that was told more than its record holds may not run again,
-// which is counted once.
+// TestTooMuchToRecall checks that a call that got more answers than its record holds may
+// not run again, and that this is counted once.
 func TestTooMuchToRecall(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {

@@ -33,7 +33,7 @@ func (h *holds) hold(op string) (release func()) {
 	}
 }
 
-// wait is for memory.before.
+// wait is a function for memory.before.
 func (h *holds) wait(op, _ string) error {
 	h.mu.Lock()
 	c := h.held[op]
@@ -44,7 +44,7 @@ func (h *holds) wait(op, _ string) error {
 	return nil
 }
 
-// logged is all that the logs hold.
+// logged returns everything that the logs hold.
 func (m *memory) logged() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -57,14 +57,14 @@ func (m *memory) logged() string {
 	return b.String()
 }
 
-// heldConn keeps what it is told.
+// heldConn keeps what the node sends to it.
 type heldConn struct {
 	mu     sync.Mutex // guards the rest
 	status int
 	body   string
 	open   bool
 	over   bool
-	most   int           // messages that may wait to be read; 0 is any number
+	most   int           // most messages that may wait for the client to read them; 0 is no limit
 	slow   time.Duration // before the answer begins
 	got    []string
 	id     string // of the newest event
@@ -186,7 +186,7 @@ func (c *heldConn) answer() (status int, body string) {
 	return c.status, c.body
 }
 
-// heldHandler runs f for each request.
+// heldHandler calls f for each request.
 type heldHandler struct {
 	plainHandler
 	f          func(ctx context.Context, c *Call) ([]byte, *mcp.Error)
@@ -223,7 +223,8 @@ func (h *heldHandler) Opened(p *Peer, gap bool) {
 	}
 }
 
-// held is a node over a store in memory that can be held up, with one service.
+// held is a node with one service, over a store in memory whose operations a test can
+// hold.
 type held struct {
 	*Node
 	holds
@@ -247,11 +248,11 @@ func inBubble(t *testing.T, l Limits, nl NodeLimits, f func(t *testing.T, h *hel
 		if err := h.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)
 		}
-		time.Sleep(time.Minute) // what is left behind and ends by itself
+		time.Sleep(time.Minute) // for goroutines that end by themselves
 	})
 }
 
-// input is a request from an address.
+// input returns a request from an address.
 func (h *held) input(session, address string, c Conn) *Input {
 	return &Input{Tenant: "anon", Address: address, Session: session, Conn: c}
 }
@@ -273,7 +274,7 @@ func (h *held) postFrom(c *heldConn, address, session, body string) {
 	h.t.Helper()
 	var m codec.Message
 	if err := codec.Scan([]byte(body), &m, codec.Limits{}); err != nil {
-		panic(err) // not Fatal: the goroutine may be one of the test's own
+		panic(err) // not Fatal: the goroutine may not be that of the test
 	}
 	in := h.input(session, address, c)
 	if _, _, live := strings.Cut(session, "."); live {

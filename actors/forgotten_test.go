@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// heir is a node over the same store, whose boot is another one.
+// heir starts a node of another boot over the same store.
 func (h *held) heir(handler Handler, l Limits) (n *Node, svc *Service, end func()) {
 	n = NewNode(Config{Name: "n", Boot: "c", Store: h.mem})
 	return n, NewService("s", handler, l), func() {
@@ -23,7 +23,7 @@ func (h *held) heir(handler Handler, l Limits) (n *Node, svc *Service, end func(
 	}
 }
 
-// resume comes back to a node after an event.
+// resume resumes a stream on node n after an event.
 func (h *held) resume(n *Node, svc *Service, session, event string) *heldConn {
 	h.t.Helper()
 	c := &heldConn{}
@@ -33,9 +33,9 @@ func (h *held) resume(n *Node, svc *Service, session, event string) *heldConn {
 	return c
 }
 
-// TestTakeoverOfALogThatHasGoneRound: a writer record that tells of many appends, and as
-// many after it: together they are more than the log holds, and none that it holds may be
-// overwritten for that.
+// TestTakeoverOfALogThatHasGoneRound has a writer record that covers many appends, and as
+// many appends after it: together they are more than the log holds. The takeover must not
+// overwrite an append that the log still holds.
 func TestTakeoverOfALogThatHasGoneRound(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		const all = 1900
@@ -70,8 +70,9 @@ func TestTakeoverOfALogThatHasGoneRound(t *testing.T) {
 	})
 }
 
-// TestCancelledBeforeTheStreamBegan: a request of a batch that was cancelled while nothing
-// of the batch was stored does not run again, even if nothing but the record was.
+// TestCancelledBeforeTheStreamBegan checks that a request of a batch that was cancelled
+// before anything of the batch was stored does not run again, even if only the record was
+// stored.
 func TestCancelledBeforeTheStreamBegan(t *testing.T) {
 	for name, fault := range map[string]error{"its end is in the log": nil, "the record is all there is": ErrUnavailable} {
 		t.Run(name, func(t *testing.T) { cancelledBeforeTheStreamBegan(t, fault) })
@@ -126,8 +127,8 @@ func cancelledBeforeTheStreamBegan(t *testing.T, fault error) {
 	})
 }
 
-// TestPrimingIsGoodWhenNothingWasSeen: who has nothing but the id that its stream began
-// with lacks nothing, as long as clients see nothing of what has expired since.
+// TestPrimingIsGoodWhenNothingWasSeen checks that a client that has only the id of the
+// priming event can resume, as long as no event that clients see has expired since.
 func TestPrimingIsGoodWhenNothingWasSeen(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		h.handler.f = func(ctx context.Context, _ *Call) ([]byte, *mcp.Error) {
@@ -151,7 +152,7 @@ func TestPrimingIsGoodWhenNothingWasSeen(t *testing.T) {
 			if len(all) != 1 {
 				t.Fatalf("%d appends", len(all))
 			}
-			clear(all) // as their time is over
+			clear(all) // as if their time were over
 		}
 		h.mem.mu.Unlock()
 		c.Cut()
@@ -167,8 +168,8 @@ func TestPrimingIsGoodWhenNothingWasSeen(t *testing.T) {
 	})
 }
 
-// TestAbandonedStreamTellsWhoWaits: whoever waits for a message to be stored learns that
-// it is not, when the stream is given up.
+// TestAbandonedStreamTellsWhoWaits checks that a goroutine that waits for a message to be
+// stored gets an error when the stream is given up.
 func TestAbandonedStreamTellsWhoWaits(t *testing.T) {
 	inBubble(t, Limits{ReplayAge: time.Minute}, NodeLimits{}, func(t *testing.T, h *held) {
 		var gone atomic.Bool
@@ -203,8 +204,8 @@ func TestAbandonedStreamTellsWhoWaits(t *testing.T) {
 	})
 }
 
-// TestNoMoreIsRecalledThanFits: what a call was told is kept in memory only as far as a
-// record has room for it, however long it is until that is rewritten.
+// TestNoMoreIsRecalledThanFits checks that the answers to a call are kept in memory only
+// as far as a record has room for them, however long it is until the record is rewritten.
 func TestNoMoreIsRecalledThanFits(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		const questions = 40
@@ -235,8 +236,8 @@ func TestNoMoreIsRecalledThanFits(t *testing.T) {
 	})
 }
 
-// TestRefusedResumeOfAnEarlierReleaseTakesNothingOver: an event id is judged before a
-// stream is taken over for it, also one whose record is of the release before.
+// TestRefusedResumeOfAnEarlierReleaseTakesNothingOver checks that an event id is judged
+// before its stream is taken over, even if the record is of the release before.
 func TestRefusedResumeOfAnEarlierReleaseTakesNothingOver(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
@@ -270,8 +271,9 @@ func TestRefusedResumeOfAnEarlierReleaseTakesNothingOver(t *testing.T) {
 	})
 }
 
-// TestRerunOfASessionThatHasJustLeftMemory: a call that finds its session gone from memory
-// as it begins to run again waits for it to come back, and runs like any other.
+// TestRerunOfASessionThatHasJustLeftMemory checks that a call whose session leaves memory
+// just as the call begins to run again waits for the session to come back, and then runs
+// like any other.
 func TestRerunOfASessionThatHasJustLeftMemory(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		h.svc = NewService("s", safeHandler{h.handler}, Limits{})
@@ -288,7 +290,7 @@ func TestRerunOfASessionThatHasJustLeftMemory(t *testing.T) {
 		var dead, failed error
 		n, svc, end := h.heir(safeHandler{&heldHandler{f: func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
 			dead = context.Cause(ctx)
-			_ = c.Notify(ctx, "n", nil) // which the client has
+			_ = c.Notify(ctx, "n", nil) // the client has this one
 			failed = c.Notify(ctx, "n", nil)
 			return []byte(`"again"`), nil
 		}}}, Limits{})
@@ -298,7 +300,7 @@ func TestRerunOfASessionThatHasJustLeftMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = s.Post(closeSession{}) // which has no calls here
+		_ = s.Post(closeSession{}) // the session has no calls here
 		if _, _, err := n.streams.takeOver(t.Context(), svc, s, StreamKey{key, id}); err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// outage makes a store answer nothing while it lasts.
+// outage makes every operation of a store fail with ErrUnavailable while it is set.
 type outage struct{ atomic.Bool }
 
 func (o *outage) before(string, string) error {
@@ -22,8 +22,8 @@ func (o *outage) before(string, string) error {
 	return nil
 }
 
-// streamed runs a call that sends one message before its answer, whose client loses the
-// connection, and returns the id of that message's event.
+// streamed runs a call that sends one message before its response, and whose client
+// loses the connection. It returns the id of that message's event.
 func streamed(h *held, session string) (event string) {
 	h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
 		_ = c.Notify(ctx, "x", []byte(`{}`))
@@ -40,7 +40,7 @@ func streamed(h *held, session string) (event string) {
 	defer c.Cut()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.ids[1] // the first one primes
+	return c.ids[1] // the first one is the priming event
 }
 
 // namedConn is a heldConn that keeps the ids of events.
@@ -56,7 +56,7 @@ func (c *namedConn) Event(id string, retry int, data []byte) {
 	c.heldConn.Event(id, retry, data)
 }
 
-// back resumes after an event, on a goroutine of its own.
+// back resumes a stream after an event, on a goroutine of its own.
 func (h *held) back(session, event string) *heldConn {
 	c := &heldConn{}
 	in := h.input(session, "192.0.2.1", c)
@@ -65,7 +65,7 @@ func (h *held) back(session, event string) *heldConn {
 	return c
 }
 
-// leaves waits until the session is in the store alone.
+// leaves waits until the session has left memory and is only in the store.
 func leaves(h *held) {
 	time.Sleep(3 * time.Minute)
 	if n := h.k.Live(KindSession); n != 0 {
@@ -73,7 +73,8 @@ func leaves(h *held) {
 	}
 }
 
-// A resume of a session that is not in memory waits for the store like any other.
+// TestResumeIsHeldForItsSession checks that a resume of a session that is not in memory
+// waits for the store like any other.
 func TestResumeIsHeldForItsSession(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		session := h.begin("2025-11-25")
@@ -99,11 +100,11 @@ func TestResumeIsHeldForItsSession(t *testing.T) {
 	})
 }
 
-// A resume that was held and finds that there is nothing to resume is cut. When its
-// client comes back it gets to know why.
+// TestHeldResumeOfWhatIsNotThere checks that the node cuts a held resume for which
+// there is nothing to resume. The client learns the reason when it comes back.
 func TestHeldResumeOfWhatIsNotThere(t *testing.T) {
 	for name, tt := range map[string]struct {
-		session, event string // "" are good ones
+		session, event string // "" stands for a good one
 		want           int
 	}{
 		"session": {session: "aaaaaaaaaaaaaaaaaaaaaaaaaa", want: 404},
@@ -143,8 +144,8 @@ func TestHeldResumeOfWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// A resume is held no longer than Limits.ResumeWait, no longer than its client waits,
-// and no longer than the node serves.
+// TestEndOfAHeldResume checks that a resume is held no longer than Limits.ResumeWait,
+// than its client waits, and than the node serves.
 func TestEndOfAHeldResume(t *testing.T) {
 	for name, tt := range map[string]struct {
 		end  func(h *held, c *heldConn)
@@ -179,7 +180,8 @@ func TestEndOfAHeldResume(t *testing.T) {
 	}
 }
 
-// Resumes of sessions that nobody can read count on their principal all the same.
+// TestHeldResumesAreCounted checks that held resumes of sessions that cannot be read
+// count for their principal all the same.
 func TestHeldResumesAreCounted(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{Principal: PrincipalLimits{Streams: 2}}, func(t *testing.T, h *held) {
 		session := h.begin("2025-11-25")

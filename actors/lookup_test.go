@@ -14,9 +14,9 @@ func crowd() NodeLimits {
 	return NodeLimits{Calls: 10, Principal: PrincipalLimits{Calls: 5, Rate: 100, Burst: 100}}
 }
 
-// TestSessionsAreLookedForInTurn: the store is asked for few sessions at a time, however
-// many requests name one. Nobody is refused who would have been served, whatever limits its
-// calls have reached.
+// TestSessionsAreLookedForInTurn checks that the node reads few sessions from the store at
+// a time, however many requests name a session. It refuses no request that it would have
+// served otherwise, whatever limits the calls have reached.
 func TestSessionsAreLookedForInTurn(t *testing.T) {
 	inBubble(t, Limits{}, crowd(), func(t *testing.T, h *held) {
 		var waiting, most, slow atomic.Int64
@@ -55,7 +55,8 @@ func TestSessionsAreLookedForInTurn(t *testing.T) {
 				t.Fatalf("%d %s, want %d", status, body, want)
 			}
 		}
-		// Who waits for longer than the store may take is told to come back.
+		// A request that waits for longer than the store may take gets an error that says
+		// when to come back.
 		slow.Store(int64(4 * time.Second))
 		late := make([]*heldConn, 30)
 		for i := range late {
@@ -74,7 +75,7 @@ func TestSessionsAreLookedForInTurn(t *testing.T) {
 	})
 }
 
-// slowKeys are a key ring that the store is slow to tell.
+// slowKeys is a key ring that the store reads slowly.
 type slowKeys struct{ waiting, most atomic.Int64 }
 
 func (k *slowKeys) Seal(plain, _ []byte) ([]byte, error) { return plain, nil }
@@ -85,8 +86,8 @@ func (k *slowKeys) Open(_, _ []byte) ([]byte, error) {
 	return nil, ErrUnavailable
 }
 
-// TestStatesAreAdmittedFirst: a requestState that takes a look into the store is opened for
-// requests that were admitted.
+// TestStatesAreAdmittedFirst checks that the node opens a requestState that needs a read
+// from the store only for requests that it has admitted.
 func TestStatesAreAdmittedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := &slowKeys{}

@@ -10,7 +10,7 @@ import (
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
-// memory is a Store that a test looks into and holds up.
+// memory is a Store that a test can look into and hold up.
 type memory struct {
 	mu      sync.Mutex // guards the rest
 	rev     uint64
@@ -23,8 +23,9 @@ type memory struct {
 
 	used, limit [budgets]atomic.Int64
 
-	// before runs ahead of each operation, unlocked, and after runs when the
-	// operation is done and not yet reported; an error is reported in its place.
+	// before runs ahead of each operation, without the lock; after runs when the
+	// operation is done and not yet reported. An error of either becomes the result of
+	// the operation.
 	before, after func(op, key string) error
 }
 
@@ -152,7 +153,7 @@ func (m *memory) Append(path string, rev, num uint64, data []byte, done func(err
 				m.appends[path] = make(map[uint64][]byte)
 			}
 			m.appends[path][num] = data
-			delete(m.appends[path], num-stream.Ring) // which have the same place
+			delete(m.appends[path], num-stream.Ring) // the log has the same place for these
 			delete(m.appends[path], num+stream.Ring)
 			return nil
 		}))
@@ -174,7 +175,7 @@ func (m *memory) Read(_ context.Context, path string, from, to uint64, f func(ui
 func (m *memory) Tail(_ context.Context, path string, hint uint64) (tail uint64, err error) {
 	err = m.do("Tail", path, func() error {
 		tail = hint
-		for num := range m.appends[path] { // those in between may have expired
+		for num := range m.appends[path] { // appends in between may have expired
 			tail = max(tail, num)
 		}
 		return nil
@@ -193,14 +194,14 @@ func (m *memory) EndStream(_ context.Context, path string) error {
 func (m *memory) Use(b Budget) (used, limit int64) { return m.used[b].Load(), m.limit[b].Load() }
 func (m *memory) Suspended() bool                  { return false }
 
-// plainHandler serves nothing and has nothing to tell.
+// plainHandler serves nothing and has no catalogue.
 type plainHandler struct{ Handler }
 
 func (plainHandler) Opened(*Peer, bool)    {}
 func (plainHandler) Closed(*Peer)          {}
 func (plainHandler) Safe(_, _ []byte) bool { return false }
 
-// noConn is a connection of which nobody hears.
+// noConn is a connection that drops everything.
 type noConn struct{}
 
 var _ Conn = noConn{}
@@ -218,13 +219,13 @@ func (noConn) Cut()                                                   {}
 func (noConn) Room(context.Context) error                             { return errGone }
 func (noConn) Gone(func())                                            {}
 
-// heard is the connection of a GET, and what has come over it.
+// heard is the connection of a GET, and keeps what comes over it.
 type heard struct {
 	noConn
 	mu     sync.Mutex // guards the rest
 	status int        // 0 before the answer has begun
 	ended  bool
-	events []string // without those that only prime
+	events []string // without priming events
 	gone   []func()
 }
 
@@ -285,7 +286,7 @@ func (h *heard) Gone(f func()) {
 	}
 }
 
-// now is what has become of the connection so far.
+// now returns the state of the connection so far.
 func (h *heard) now() (status int, live bool, events []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

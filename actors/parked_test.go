@@ -11,8 +11,9 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// A call that waits for its client to come back, which may be long, keeps nothing of the
-// exchanges that it was answered on: not the first, and not one that came back.
+// TestParkedCallKeepsNoRoundTrip checks that a parked call, which may wait for long,
+// keeps nothing of the exchanges of its round trips: not of the first, and not of a
+// later one.
 func TestParkedCallKeepsNoRoundTrip(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		h.svc = NewService("s", benchHandler{h.handler}, Limits{})

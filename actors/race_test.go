@@ -21,8 +21,8 @@ func message(id, method string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `"}`
 }
 
-// A request of a batch that is cancelled while its question is on its way to the log
-// must not have it asked (invariant I13).
+// TestCancelInABatchWithEventsOnTheirWay cancels a request of a batch while its question
+// is on its way to the log: the client must not get the question (invariant I13).
 func TestCancelInABatchWithEventsOnTheirWay(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		began := make(chan struct{})
@@ -42,7 +42,7 @@ func TestCancelInABatchWithEventsOnTheirWay(t *testing.T) {
 		session := h.begin("2025-03-26")
 		release := h.hold("Append")
 		a := h.post(session, "["+message("1", "other")+","+message("2", "ask")+"]")
-		synctest.Wait() // the other's is being stored
+		synctest.Wait() // the other request's event is being stored
 		close(began)
 		synctest.Wait()
 		cancelled := make(chan struct{})
@@ -66,7 +66,8 @@ func TestCancelInABatchWithEventsOnTheirWay(t *testing.T) {
 	})
 }
 
-// Two initializes of one session that come at once settle it once.
+// TestInitializeTwiceAtOnce checks that two initializes of one session at once settle its
+// revision once.
 func TestInitializeTwiceAtOnce(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		c := h.connect("192.0.2.1", "")
@@ -92,8 +93,8 @@ func TestInitializeTwiceAtOnce(t *testing.T) {
 	})
 }
 
-// A request that finds its session, which ends before the request is entered, is told
-// what every later one is.
+// TestRequestOfASessionThatHasJustEnded has a request find its session, which ends before
+// the request is entered. The request gets the same error as every later one.
 func TestRequestOfASessionThatHasJustEnded(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		c := h.connect("192.0.2.1", "2024-11-05")
@@ -103,7 +104,7 @@ func TestRequestOfASessionThatHasJustEnded(t *testing.T) {
 		}
 		c.Cut()
 		synctest.Wait()
-		h.sessions.Put(s.key, s) // as the request has seen it
+		h.sessions.Put(s.key, s) // as the request saw it
 		defer h.sessions.Drop(s.key, s)
 		if status, body := h.post(c.name, message("1", "x")).answer(); status != 404 {
 			t.Errorf("%d %s", status, body)
@@ -111,7 +112,8 @@ func TestRequestOfASessionThatHasJustEnded(t *testing.T) {
 	})
 }
 
-// A batch that finds its session, which leaves memory meanwhile, activates it anew.
+// TestBatchOfASessionThatHasJustLeftMemory checks that a batch whose session leaves memory
+// meanwhile activates it anew.
 func TestBatchOfASessionThatHasJustLeftMemory(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		h.handler.f = func(context.Context, *Call) ([]byte, *mcp.Error) { return []byte(`"here"`), nil }
@@ -124,8 +126,8 @@ func TestBatchOfASessionThatHasJustLeftMemory(t *testing.T) {
 	})
 }
 
-// However many cancels a batch has, it waits once for a store that does not answer
-// (invariant I7).
+// TestBatchOfCancelsWhileTheStoreIsGone checks that a batch waits once for a store that
+// does not answer, however many cancels it has (invariant I7).
 func TestBatchOfCancelsWhileTheStoreIsGone(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
@@ -152,7 +154,7 @@ func TestBatchOfCancelsWhileTheStoreIsGone(t *testing.T) {
 	})
 }
 
-// A session that is deleted by two requests at once counts once.
+// TestDeleteTwiceAtOnce checks that two concurrent DELETEs of a session count once.
 func TestDeleteTwiceAtOnce(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{Principal: PrincipalLimits{Sessions: 3}}, func(t *testing.T, h *held) {
 		session := h.begin("2025-11-25")
@@ -183,7 +185,8 @@ func TestDeleteTwiceAtOnce(t *testing.T) {
 	})
 }
 
-// What a server asks of a client that has sent no request yet counts on that client.
+// TestQuestionsBeforeTheFirstRequest checks that questions of the server to a client that
+// has sent no request yet count for that client.
 func TestQuestionsBeforeTheFirstRequest(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{Principal: PrincipalLimits{Pending: 1}}, func(t *testing.T, h *held) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -210,8 +213,8 @@ func TestQuestionsBeforeTheFirstRequest(t *testing.T) {
 	})
 }
 
-// An update that comes while a session is being activated does not cost it the
-// subscription.
+// TestUpdateWhileASessionIsActivated checks that an update that comes while a session is
+// being activated does not cost it the subscription.
 func TestUpdateWhileASessionIsActivated(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		key := SessionKey{"anon", "s", newID()}
@@ -236,7 +239,8 @@ func TestUpdateWhileASessionIsActivated(t *testing.T) {
 	})
 }
 
-// A session on a connection that its actor's panics end leaves nothing behind.
+// TestSessionOnAConnectionThatPanics checks that a bound session whose actor ends by
+// panics leaves nothing behind.
 func TestSessionOnAConnectionThatPanics(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		var asked error
@@ -264,7 +268,8 @@ func TestSessionOnAConnectionThatPanics(t *testing.T) {
 	})
 }
 
-// A question that two runs of a call have asked counts once.
+// TestQuestionReopenedTwice checks that a question that two runs of a call ask counts
+// once.
 func TestQuestionReopenedTwice(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		a := h.accounts.Of("anon", "192.0.2.1")
@@ -283,7 +288,8 @@ func TestQuestionReopenedTwice(t *testing.T) {
 	})
 }
 
-// A call that runs again waits for no answer that the run before has got.
+// TestAnsweredQuestionIsNotReopened checks that a second run of a call does not wait for
+// an answer that the first run got.
 func TestAnsweredQuestionIsNotReopened(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		a := h.accounts.Of("anon", "192.0.2.1")
@@ -305,8 +311,8 @@ func TestAnsweredQuestionIsNotReopened(t *testing.T) {
 	})
 }
 
-// A request that ends takes its own id out of the session's table, and not that of another
-// which has come to have it.
+// TestEndOfARequestWhoseIDIsAnothers checks that a request that ends removes its id from
+// the session's table, but not if another request has that id now.
 func TestEndOfARequestWhoseIDIsAnothers(t *testing.T) {
 	s := &sessionActor{}
 	first, second := &requestActor{id: []byte("1")}, &requestActor{id: []byte("1")}
@@ -329,8 +335,8 @@ func TestEndOfARequestWhoseIDIsAnothers(t *testing.T) {
 	}
 }
 
-// Updates that a client was too slow for are told it once it reads, each once, however
-// many they are.
+// TestUpdatesMadeGood checks that a client that was too slow for updates gets each of them
+// once when it reads again, however many they are.
 func TestUpdatesMadeGood(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		const n = 20
@@ -342,14 +348,14 @@ func TestUpdatesMadeGood(t *testing.T) {
 			}
 		}
 		c := h.connect("192.0.2.1", "2024-11-05")
-		c.most = 5 // and more is full
+		c.most = 5 // the queue is full beyond that
 		s, _ := h.bound.find(h.svc, h.input(c.name, "192.0.2.1", nil))
 		for i := range n {
 			if err := s.peer.Subscribe(context.Background(), fmt.Sprintf("x:%d", i)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		c.read() // what initialize had
+		c.read() // the messages of initialize
 		for i := range n {
 			h.ResourceUpdated(h.svc, fmt.Sprintf("x:%d", i), false)
 		}
@@ -372,8 +378,8 @@ func TestUpdatesMadeGood(t *testing.T) {
 	})
 }
 
-// A stream that is asked for while its session is deleted elsewhere is refused as any
-// later one.
+// TestListenWhileTheSessionIsDeleted checks that a request for a stream is refused like
+// any later one when the session is deleted elsewhere meanwhile.
 func TestListenWhileTheSessionIsDeleted(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		name := h.begin("2025-11-25")
@@ -393,8 +399,9 @@ func TestListenWhileTheSessionIsDeleted(t *testing.T) {
 	})
 }
 
-// A request whose session ends before its stream has begun is answered before its turn
-// is over: the transport answers 500 for what is not.
+// TestRefusalsComeFirst has a session end before the stream of its request has begun. The
+// request must be answered before its turn is over, because the transport answers 500 for
+// a request without a response.
 func TestRefusalsComeFirst(t *testing.T) {
 	for name, body := range map[string]string{"call": message("1", "x"), "batch": "[" + message("1", "x") + "," + message("2", "x") + "]", "stream": ""} {
 		inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
@@ -425,8 +432,8 @@ func TestRefusalsComeFirst(t *testing.T) {
 	}
 }
 
-// A batch whose stream ends while its requests are being begun is answered, and none of
-// them goes on for nobody.
+// TestBatchWhoseStreamEndsAtOnce has the stream of a batch end while the batch's requests
+// begin. The batch is answered, and none of its requests goes on without a client.
 func TestBatchWhoseStreamEndsAtOnce(t *testing.T) {
 	for name, early := range map[string]bool{"before the request": true, "after it": false} {
 		t.Run(name, func(t *testing.T) {

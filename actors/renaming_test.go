@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// asLeft is the store as a crash leaves it.
+// asLeft returns the store as a crash leaves it.
 func (m *memory) asLeft() *memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -20,17 +20,17 @@ func (m *memory) asLeft() *memory {
 	return left
 }
 
-// standaloneOf is the session's standalone stream.
+// standaloneOf returns the id of the session's standalone stream.
 func (a *statelessNode) standaloneOf() string { return a.s.view.Load().rec.Standalone }
 
-// resume comes back to a stream, on a goroutine of its own.
+// resume resumes a stream, on a goroutine of its own.
 func (a *statelessNode) resume(id string) *heard {
 	h := &heard{}
 	go a.n.Get(a.svc, &Input{Tenant: "anon", Session: a.s.key.ID, LastEventID: id + ".0.0", Conn: h})
 	return h
 }
 
-// over is a node that is started on what a's store has at this moment.
+// over starts a node on what a's store has at this moment.
 func (a *statelessNode) over() *statelessNode {
 	m := a.store.asLeft()
 	after := &statelessNode{t: a.t, store: m, n: NewNode(Config{Name: "n", Boot: "c", Store: m}), svc: NewService("test", plainHandler{}, Limits{})}
@@ -42,8 +42,9 @@ func (a *statelessNode) over() *statelessNode {
 	return after
 }
 
-// Whenever the process is lost while a GET begins a stream, the client that comes back to
-// the one before hears what the session is told, or is refused and can open another.
+// TestCrashWhileAStreamBegins loses the process at each step of a GET that begins a
+// stream. The client then resumes the stream before, and either gets the session's
+// messages, or is refused and can open another stream.
 func TestCrashWhileAStreamBegins(t *testing.T) {
 	for name, at := range map[string]struct{ when, op string }{
 		"before it is stored": {"before", "OpenStream"},
@@ -98,8 +99,9 @@ func TestCrashWhileAStreamBegins(t *testing.T) {
 	}
 }
 
-// When nobody knows whether a stream was named, the one before goes on until it is known
-// that it was. Then its client has to open another.
+// TestStreamThatMayHaveBeenNamed leaves it unknown whether the record names a new stream:
+// the stream before goes on until the node learns that the record does. Then its client
+// has to open another one.
 func TestStreamThatMayHaveBeenNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newStatelessNode(t, plainHandler{})
@@ -119,7 +121,7 @@ func TestStreamThatMayHaveBeenNamed(t *testing.T) {
 			t.Errorf("the new one was answered %d", status)
 		}
 		a.store.after = nil
-		if err := a.s.peer.SetLevel(t.Context(), "error"); err != nil { // which reads the record
+		if err := a.s.peer.SetLevel(t.Context(), "error"); err != nil { // this reads the record
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -136,7 +138,8 @@ func TestStreamThatMayHaveBeenNamed(t *testing.T) {
 	})
 }
 
-// A stream that is being taken over while another takes its place is not listened to.
+// TestStreamIsReplacedDuringItsTakeover checks that a stream that is replaced while it is
+// being taken over gets no connection.
 func TestStreamIsReplacedDuringItsTakeover(t *testing.T) {
 	for _, op := range []string{"Rewrite", "Tail", "Writer"} {
 		t.Run(op, func(t *testing.T) {
@@ -145,7 +148,7 @@ func TestStreamIsReplacedDuringItsTakeover(t *testing.T) {
 				before := a.get()
 				synctest.Wait()
 				old := a.standaloneOf()
-				a.n.streams.Each(func(st *streamActor) { st.unmount() }) // as its node was lost
+				a.n.streams.Each(func(st *streamActor) { st.unmount() }) // as if its node were lost
 				synctest.Wait()
 				first := true
 				a.store.before = func(o, key string) error {

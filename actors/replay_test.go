@@ -17,16 +17,17 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// said is the n-th message of a call that counts.
+// said returns the n-th message of a call that counts.
 func said(n int) string { return fmt.Sprintf(`{"jsonrpc":"2.0","method":"n","params":{"n":%d}}`, n) }
 
-// say sends it.
+// say sends the n-th message.
 func say(ctx context.Context, c *Call, n int) {
 	_ = c.Notify(ctx, "n", fmt.Appendf(nil, `{"n":%d}`, n))
 }
 
-// What a call says while its client reads slowly what it has missed comes after that,
-// each once and on the same connection, without anything that has to follow.
+// TestEventsDuringAReplay has a call send messages while its client slowly reads those
+// that it missed. The new messages come after the missed ones, each once, on the same
+// connection, and need no further event.
 func TestEventsDuringAReplay(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		more := make(chan int)
@@ -74,9 +75,9 @@ func TestEventsDuringAReplay(t *testing.T) {
 	})
 }
 
-// TestEachAppendOnce has a connection read a log while its writer adds to it, in any
-// order that the two may come in: the log may have what the writer has not heard of
-// yet. Each event comes once, and in order.
+// TestEachAppendOnce has a connection read a log while its writer adds to it. The log may
+// already hold appends that the writer has no acknowledgement for; in any order of the
+// two, each event comes once and in order.
 func TestEachAppendOnce(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		const all = 12
@@ -89,7 +90,7 @@ func TestEachAppendOnce(t *testing.T) {
 				t.Fatal("not open")
 			}
 			entries := func(n int) []stream.Entry { return []stream.Entry{{Kind: stream.Message, Data: []byte(said(n))}} }
-			// acked is what the writer has handed over, in the log what is stored.
+			// acked counts the appends that the writer has handed over, logged those that are stored.
 			acked, logged, live := 0, rnd.IntN(3), false
 			ack := func() {
 				if acked == logged {
@@ -109,7 +110,8 @@ func TestEachAppendOnce(t *testing.T) {
 						a.replayed(stream.Append{Num: uint64(n), Entries: entries(n), Last: n == all})
 					}
 				case 3:
-					// It is live once it has all that the writer had when it asked.
+					// The connection is live once it has everything that the writer had
+					// when the connection asked.
 					live = live || int(a.position()) > acked && !a.catchUp()
 				}
 			}
@@ -129,14 +131,14 @@ func TestEachAppendOnce(t *testing.T) {
 	})
 }
 
-// another is a second node on the store, whose calls may run again there.
+// another starts a second node on the store, whose calls may run again there.
 func (h *held) another(handler *heldHandler) (*Node, *Service) {
 	n := NewNode(Config{Name: "m", Boot: "c", Store: h.mem})
 	return n, NewService("s", safeHandler{handler}, Limits{})
 }
 
-// counts runs a call that sends so many messages, each when it is let go, and then
-// answers who it was.
+// counts returns a handler that sends n messages, each after a value of let, and then
+// responds with who.
 func counts(n int, let <-chan struct{}, who string) func(context.Context, *Call) ([]byte, *mcp.Error) {
 	return func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
 		for i := range n {
@@ -157,9 +159,9 @@ func countedBy(who string, n int) string {
 
 func answeredBy(who string) string { return `{"jsonrpc":"2.0","id":1,"result":"` + who + `"}` }
 
-// What the old writer stores in the last moment before a takeover is what a resume
-// gets: a message is not said again by the second run, and a call that was answered has
-// none.
+// TestAppendJustBeforeATakeover has the old writer store something in the last moment
+// before a takeover. The resume gets it: the second run does not repeat a message, and a
+// call that was answered has no second run.
 func TestAppendJustBeforeATakeover(t *testing.T) {
 	for last, want := range map[int][]string{
 		4: {countedBy("old", 2), countedBy("new", 3), countedBy("new", 4), answeredBy("new")},
@@ -183,7 +185,7 @@ func TestAppendJustBeforeATakeover(t *testing.T) {
 				defer func() { _ = n.Close(context.Background()) }()
 				var once sync.Once
 				h.mem.before = func(op, _ string) error {
-					if op == "Rewrite" { // what was there has been read, and the record is as it was
+					if op == "Rewrite" { // the log has been read, and the record is unchanged
 						once.Do(func() {
 							let <- struct{}{}
 							synctest.Wait()
@@ -215,8 +217,9 @@ type uncertain struct {
 
 func (u *uncertain) Suspended() bool { return u.on.Load() }
 
-// A node whose lease is not certain takes no stream over: the writer goes on, the resume
-// is held, and is served when the lease is certain again.
+// TestTakeoverWaitsForTheLease checks that a node whose lease is not certain takes no
+// stream over: the writer goes on, and the resume is held until the lease is certain
+// again.
 func TestTakeoverWaitsForTheLease(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		h.svc = NewService("s", safeHandler{h.handler}, Limits{})
@@ -261,8 +264,9 @@ func TestTakeoverWaitsForTheLease(t *testing.T) {
 	})
 }
 
-// Only what a client can have seen is resumed from: no answer of its own that lies between
-// the events, nothing behind an append, and nothing that another writer stored.
+// TestOnlyEventsAreResumedFrom checks that only the id of an event that a client can have
+// seen is good for a resume: not that of the client's own answer between events, not one
+// behind the end of an append, and not one of another writer.
 func TestOnlyEventsAreResumedFrom(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		session, question, got := asksOnce(h)

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Two streams begin while the session's actor is busy: one of them is left.
+// TestTwoStreamsOfABusySession begins two streams while the session's actor is busy:
+// one of them remains.
 func TestTwoStreamsOfABusySession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newStatelessNode(t, plainHandler{})
@@ -24,8 +25,8 @@ func TestTwoStreamsOfABusySession(t *testing.T) {
 	})
 }
 
-// Three streams begin, each once the record names the one before, and are stored
-// in the opposite order.
+// TestStreamsStoredInTheOppositeOrder begins three streams, each when the record names
+// the one before, and stores them in the opposite order.
 func TestStreamsStoredInTheOppositeOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newStatelessNode(t, plainHandler{})
@@ -47,8 +48,8 @@ func TestStreamsStoredInTheOppositeOrder(t *testing.T) {
 	})
 }
 
-// A message that is sent when the record names a stream and nothing more of it
-// exists goes out on that stream.
+// TestMessageToAStreamThatBegins checks that a message sent when the record names a
+// stream, of which nothing else exists yet, goes out on that stream.
 func TestMessageToAStreamThatBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newStatelessNode(t, plainHandler{})
@@ -57,7 +58,8 @@ func TestMessageToAStreamThatBegins(t *testing.T) {
 		a.store.after = func(op, _ string) error {
 			if op == "Update" && first {
 				first = false
-				// Another change makes it known here before this one is reported.
+				// Another change makes the node know the stream before this one is
+				// reported.
 				err := a.s.peer.SetLevel(t.Context(), "error")
 				go func() { told <- a.s.peer.Notify(t.Context(), "x", nil) }()
 				synctest.Wait()
@@ -66,7 +68,7 @@ func TestMessageToAStreamThatBegins(t *testing.T) {
 			return nil
 		}
 		a.store.before = func(op, _ string) error {
-			if op == "Writer" { // looked for long enough, the stream is stored
+			if op == "Writer" { // after enough attempts the stream is stored
 				time.Sleep(2 * time.Second)
 			}
 			return nil
@@ -86,8 +88,8 @@ func TestMessageToAStreamThatBegins(t *testing.T) {
 	})
 }
 
-// When a stream cannot be stored the one before goes on, also when the store took
-// as long as it may to refuse.
+// TestStreamThatCannotBeStored checks that the stream before goes on when a stream
+// cannot be stored, even if the store took all its time to refuse.
 func TestStreamThatCannotBeStored(t *testing.T) {
 	for _, takes := range []time.Duration{0, 5 * time.Second} {
 		t.Run(takes.String(), func(t *testing.T) {
@@ -113,8 +115,9 @@ func TestStreamThatCannotBeStored(t *testing.T) {
 	}
 }
 
-// A stream replaces one that then turns out not to have begun: what that one would
-// have replaced has ended nevertheless.
+// TestStreamInPlaceOfOneThatWasNotStored has a stream replace another one that turns
+// out not to have begun: the stream that the other one would have replaced has ended
+// nevertheless.
 func TestStreamInPlaceOfOneThatWasNotStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newStatelessNode(t, plainHandler{})
@@ -139,7 +142,8 @@ func TestStreamInPlaceOfOneThatWasNotStored(t *testing.T) {
 	})
 }
 
-// A stream whose session's record cannot be changed is refused.
+// TestStreamThatCannotBeNamed checks that a stream is refused when its session's record
+// cannot be changed.
 func TestStreamThatCannotBeNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newStatelessNode(t, plainHandler{})
@@ -159,8 +163,8 @@ func TestStreamThatCannotBeNamed(t *testing.T) {
 	})
 }
 
-// A message that is on its way when another stream takes the place of its own goes
-// out on that one.
+// TestMessageToAStreamThatIsReplaced checks that a message whose stream is replaced
+// while it is on its way goes out on the new stream.
 func TestMessageToAStreamThatIsReplaced(t *testing.T) {
 	for _, op := range []string{"Append", "Writer"} {
 		t.Run(op, func(t *testing.T) {
@@ -168,7 +172,7 @@ func TestMessageToAStreamThatIsReplaced(t *testing.T) {
 				a := newStatelessNode(t, plainHandler{})
 				before := a.get()
 				synctest.Wait()
-				if op == "Writer" { // which is asked for a stream that is not here
+				if op == "Writer" { // asked for a stream that this node does not write
 					a.n.streams.Each(func(s *streamActor) { s.unmount() })
 				}
 				first := true
@@ -196,7 +200,8 @@ func TestMessageToAStreamThatIsReplaced(t *testing.T) {
 	}
 }
 
-// A node that closes answers a GET whose stream is being stored.
+// TestCloseWhileAStreamBegins checks that a node that closes answers a GET whose stream
+// is being stored.
 func TestCloseWhileAStreamBegins(t *testing.T) {
 	for _, op := range []string{"Update", "OpenStream"} {
 		t.Run(op, func(t *testing.T) {
@@ -222,8 +227,8 @@ func TestCloseWhileAStreamBegins(t *testing.T) {
 	}
 }
 
-// Who waits for a message to be stored does not wait for a stream that nobody
-// writes here any more.
+// TestMessageToAStreamThatIsLeft checks that a goroutine that waits for a message to be
+// stored does not wait for a stream that this node writes no longer.
 func TestMessageToAStreamThatIsLeft(t *testing.T) {
 	for name, tt := range map[string]struct {
 		leave func(a *statelessNode)

@@ -34,7 +34,7 @@ func newStatelessNode(t *testing.T, h Handler) *statelessNode {
 		if err := a.n.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)
 		}
-		time.Sleep(time.Minute) // the store ends what it is at
+		time.Sleep(time.Minute) // so that the store ends its operations
 	})
 	return a
 }
@@ -58,7 +58,7 @@ func (a *statelessNode) post(body string) *heard {
 	return h
 }
 
-// hold keeps the session's actor busy until the func that it returns is called.
+// hold keeps the session's actor busy until the returned function is called.
 func (a *statelessNode) hold() (release func()) {
 	a.t.Helper()
 	busy, free := make(chan struct{}), make(chan struct{})
@@ -69,8 +69,8 @@ func (a *statelessNode) hold() (release func()) {
 	return func() { close(free); m.Wait() }
 }
 
-// listeners checks that of the connections only want is live, and that the
-// session's messages go to it.
+// listeners checks that only want of the connections is live, and that the session's
+// messages go to it.
 func (a *statelessNode) listeners(want *heard, all ...*heard) {
 	a.t.Helper()
 	synctest.Wait()
@@ -85,7 +85,7 @@ func (a *statelessNode) listeners(want *heard, all ...*heard) {
 	a.told(want)
 }
 
-// told sends a message to the session, which has to come over h.
+// told sends a message to the session, and checks that it comes over h.
 func (a *statelessNode) told(h *heard) {
 	a.t.Helper()
 	_, _, before := h.now()

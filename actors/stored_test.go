@@ -14,8 +14,8 @@ import (
 	"github.com/troupe-run/troupe/internal/session"
 )
 
-// TestStoredRecordsLoad holds this release to the records that earlier ones have
-// stored. A file is never changed: a new layout adds one.
+// TestStoredRecordsLoad loads the records that earlier releases stored. A file never
+// changes: a new layout adds one.
 func TestStoredRecordsLoad(t *testing.T) {
 	day := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	load := func(file string, into any) {

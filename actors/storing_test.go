@@ -11,14 +11,14 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// fills says how much of a budget is in use.
+// fills sets how much of a budget is in use.
 func (m *memory) fills(b Budget, used, limit int64) {
 	m.used[b].Store(used)
 	m.limit[b].Store(limit)
 }
 
-// TestStoreIsShared: who has a sixteenth of what a store has begins nothing more in it once
-// three quarters are in use, others do until nine tenths.
+// TestStoreIsShared checks that a principal with a sixteenth of a budget begins nothing
+// more once three quarters are in use, and that others do until nine tenths.
 func TestStoreIsShared(t *testing.T) {
 	const limit = 16 << 10
 	for _, tt := range []struct {
@@ -91,8 +91,9 @@ func TestStoreIsShared(t *testing.T) {
 	}
 }
 
-// TestWhatIsStoredIsCharged: a client is charged for sessions, records, bodies and events
-// once, however often an append is tried, and for a session until it is deleted.
+// TestWhatIsStoredIsCharged checks that a principal is charged once for sessions, records,
+// bodies and events, however often an append is tried, and for a session until it is
+// deleted.
 func TestWhatIsStoredIsCharged(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		const address = "192.0.2.1"

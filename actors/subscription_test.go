@@ -15,7 +15,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// stuckConn is a connection that takes no update until it is let go.
+// stuckConn is a connection that takes no update until the test releases it.
 type stuckConn struct {
 	heldConn
 	letGo chan struct{}
@@ -28,7 +28,7 @@ func (c *stuckConn) Event(id string, retry int, data []byte) {
 	c.heldConn.Event(id, retry, data)
 }
 
-// updates counts those of resources among messages.
+// updates counts the updates of resources among messages.
 func updates(messages []string) (n int) {
 	for _, m := range messages {
 		if strings.Contains(m, mcp.NotifyResourcesUpdated) {
@@ -38,7 +38,7 @@ func updates(messages []string) (n int) {
 	return n
 }
 
-// noSubscriptions checks that nothing is left of subscriptions and listeners.
+// noSubscriptions checks that no subscription and no listener remains.
 func (h *held) noSubscriptions() {
 	h.t.Helper()
 	synctest.Wait()
@@ -47,10 +47,10 @@ func (h *held) noSubscriptions() {
 	}
 }
 
-// peerOf is that of a session in memory.
+// peerOf returns the Peer of a session in memory.
 func (h *held) peerOf(id string) *Peer {
 	h.t.Helper()
-	if _, own, live := strings.Cut(id, "."); live { // as the client of a connection has it
+	if _, own, live := strings.Cut(id, "."); live { // the session of a connection
 		id = own
 	}
 	s, ok := h.sessions.Get(SessionKey{"anon", "s", id})
@@ -60,8 +60,9 @@ func (h *held) peerOf(id string) *Peer {
 	return s.peer
 }
 
-// What comes for a subscription while it ends is taken by it or by its successor: who
-// subscribes then hears of all that is reported afterwards.
+// TestSubscribeToOneThatIsEnding has a client subscribe while the resource's subscription
+// ends. The subscription or its successor takes the messages, so that the client gets every
+// later update.
 func TestSubscribeToOneThatIsEnding(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		const uri = "x:1"
@@ -73,7 +74,7 @@ func TestSubscribeToOneThatIsEnding(t *testing.T) {
 		if err := h.peerOf(first.name).Subscribe(t.Context(), uri); err != nil {
 			t.Fatal(err)
 		}
-		// The subscription is at work when its last subscriber leaves, another one comes, and
+		// The subscription is busy when its last subscriber leaves, another one comes, and
 		// the resource changes.
 		go h.ResourceUpdated(h.svc, uri, false)
 		synctest.Wait()
@@ -97,8 +98,8 @@ func TestSubscribeToOneThatIsEnding(t *testing.T) {
 	})
 }
 
-// A subscription that is being stored while its session leaves memory and comes back
-// is that of the one that came back.
+// TestSubscribeWhileTheSessionComesBack has a session leave memory and come back while a
+// subscription is being stored: the session that came back has the subscription.
 func TestSubscribeWhileTheSessionComesBack(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		const uri = "x:1"
@@ -131,8 +132,8 @@ func TestSubscribeWhileTheSessionComesBack(t *testing.T) {
 	})
 }
 
-// A subscription that was stored, though whoever asked for it has not heard that, is
-// there when it is asked for again, and ends with the session.
+// TestSubscribeAgain checks that a subscription whose acknowledgement was lost is there when
+// the client subscribes again, and that it ends with the session.
 func TestSubscribeAgain(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		const uri = "x:1"
@@ -160,7 +161,8 @@ func TestSubscribeAgain(t *testing.T) {
 	})
 }
 
-// What two requests of a client at once leave behind is what the record says.
+// TestSubscribeAndUnsubscribeAtOnce checks that two concurrent requests of a client leave
+// what the record says.
 func TestSubscribeAndUnsubscribeAtOnce(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		const uri = "x:1"
@@ -182,7 +184,7 @@ func TestSubscribeAndUnsubscribeAtOnce(t *testing.T) {
 	})
 }
 
-// faultySubscriber is one that its subscription cannot ask.
+// faultySubscriber is a subscriber that panics when its subscription asks it.
 type faultySubscriber struct{ asked bool }
 
 func (*faultySubscriber) Server() string    { return "s" }
@@ -198,7 +200,8 @@ func (s *faultySubscriber) Wants(string) bool {
 	return true
 }
 
-// A subscription whose actor ends by its panics loses nobody.
+// TestSubscriptionThatPanics checks that no subscriber is lost when a subscription's actor
+// ends by panics.
 func TestSubscriptionThatPanics(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		const uri = "x:1"
@@ -223,7 +226,7 @@ func TestSubscriptionThatPanics(t *testing.T) {
 	})
 }
 
-// listenTo is a request of a listener.
+// listenTo sends the request of a listener.
 func (h *held) listenTo(s *sessionActor, c Exchange) {
 	h.t.Helper()
 	var m codec.Message
@@ -238,8 +241,8 @@ func (h *held) listenTo(s *sessionActor, c Exchange) {
 	a.listen()
 }
 
-// goneConn is a connection whose client is gone as soon as it has been opened, and
-// whose end is told at once.
+// goneConn is a connection whose client goes as soon as it is opened, and that reports this
+// at once.
 type goneConn struct{ heldConn }
 
 func (c *goneConn) Gone(f func()) {
@@ -248,8 +251,8 @@ func (c *goneConn) Gone(f func()) {
 	<-told
 }
 
-// Nothing is left of a listener that ends while it begins: its client is gone, or its
-// session has ended.
+// TestListenerThatEndsAtOnce checks that nothing remains of a listener that ends while it
+// begins, because its client is gone or its session has ended.
 func TestListenerThatEndsAtOnce(t *testing.T) {
 	said := Listening{URIs: []string{"x:1"}, Accepted: []byte("{}")}
 	for name, begin := range map[string]func(h *held){
@@ -275,8 +278,8 @@ func TestListenerThatEndsAtOnce(t *testing.T) {
 	}
 }
 
-// A session whose client is just opening its stream stays in memory, so that it hears
-// what that is for.
+// TestListenWhileTheSessionIsIdle checks that a session whose client is opening its stream
+// stays in memory, so that the client gets the messages of that stream.
 func TestListenWhileTheSessionIsIdle(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		name := h.begin("2025-11-25")
@@ -310,8 +313,8 @@ func TestListenWhileTheSessionIsIdle(t *testing.T) {
 	})
 }
 
-// A session that another node has changed is what was stored, as soon as this one
-// knows.
+// TestSubscriptionsOfAnotherNode checks that this node serves the stored subscriptions as
+// soon as it learns that another node changed them.
 func TestSubscriptionsOfAnotherNode(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		name := h.begin("2025-11-25")
@@ -342,7 +345,8 @@ func TestSubscriptionsOfAnotherNode(t *testing.T) {
 	})
 }
 
-// Whatever is asked of a session that its client has deleted says that it has ended.
+// TestPeerOfAnEndedSession checks that every method of a Peer says that the session has ended
+// when its client has deleted it.
 func TestPeerOfAnEndedSession(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		name := h.begin("2025-11-25")
@@ -359,7 +363,7 @@ func TestPeerOfAnEndedSession(t *testing.T) {
 	})
 }
 
-// notifyingListener sends by the call of a listener.
+// notifyingListener sends messages by the call of a listener.
 type notifyingListener struct {
 	*heldHandler
 	errs []error
@@ -376,7 +380,8 @@ func (l *notifyingListener) Listening(ctx context.Context, c *Call) (Listening, 
 	return Listening{Accepted: []byte("{}")}, nil
 }
 
-// There is nothing to send by in the call that begins a listener: what does so fails.
+// TestCallOfAListenerSendsNothing checks that methods that send fail on the call that begins
+// a listener.
 func TestCallOfAListenerSendsNothing(t *testing.T) {
 	for name, carried := range map[string]bool{"over HTTP": false, "on a connection": true} {
 		t.Run(name, func(t *testing.T) {
@@ -392,7 +397,7 @@ func TestCallOfAListenerSendsNothing(t *testing.T) {
 				}
 				h.listenTo(s, c)
 				for i, err := range l.errs {
-					if err == nil && i != 2 { // without a token progress is for nobody
+					if err == nil && i != 2 { // progress without a token is dropped
 						t.Errorf("%d: no error", i)
 					}
 				}
@@ -405,7 +410,7 @@ func TestCallOfAListenerSendsNothing(t *testing.T) {
 	}
 }
 
-// sentTo is the audience of a listener, and keeps what it is sent.
+// sentTo is the audience of a listener, and keeps its messages.
 type sentTo struct {
 	audience
 	got []string
@@ -414,8 +419,8 @@ type sentTo struct {
 func (a *sentTo) full() bool       { return false }
 func (a *sentTo) send(data []byte) { a.got = append(a.got, string(data)) }
 
-// What changes between the request of a listener and its acknowledgement is told after
-// that, in its order.
+// TestAcknowledgementComesFirst checks that changes between the request of a listener and its
+// acknowledgement go out after the acknowledgement, in their order.
 func TestAcknowledgementComesFirst(t *testing.T) {
 	to := &sentTo{}
 	l := &listenActor{id: []byte("7"), to: to, filter: Listening{Tools: true, Accepted: []byte(`{}`)}}

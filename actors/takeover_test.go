@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// put stores what v is as JSON, and returns its revision.
+// put stores v as JSON, and returns the revision.
 func (m *memory) put(key string, v any) uint64 {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -29,8 +29,8 @@ func (m *memory) put(key string, v any) uint64 {
 	return m.rev
 }
 
-// TestWhoHasARecord walks the rows of what a writer finds whose guard was refused: only its
-// own record is good, and only one that nobody can have taken may be stored again.
+// TestWhoHasARecord walks the cases of a writer whose guard was refused: only its own
+// record is good, and only a record that no other node can have taken may be stored again.
 func TestWhoHasARecord(t *testing.T) {
 	const id, other = "abcdefghijklmnopqrstuvwxyz", "bbcdefghijklmnopqrstuvwxyz"
 	of := func(boot string, epoch uint64) *record.Stream {
@@ -83,7 +83,8 @@ func TestWhoHasARecord(t *testing.T) {
 	}
 }
 
-// TestEpochsOnlyGrow: no two writers have one, even if both begin from the same record.
+// TestEpochsOnlyGrow checks that no two writers have the same epoch, even if both begin
+// from the same record.
 func TestEpochsOnlyGrow(t *testing.T) {
 	seen := map[uint64]bool{}
 	for range 100 {
@@ -98,8 +99,8 @@ func TestEpochsOnlyGrow(t *testing.T) {
 	}
 }
 
-// TestRewriteThatFindsAnother: a takeover whose first attempt nobody knows the outcome of
-// is done where the record has its boot and epoch, and only there.
+// TestRewriteThatFindsAnother checks a takeover whose first attempt has an unknown outcome:
+// it is done if the record has its boot and epoch, and only then.
 func TestRewriteThatFindsAnother(t *testing.T) {
 	for name, row := range map[string]struct {
 		there record.Stream
@@ -126,15 +127,15 @@ func TestRewriteThatFindsAnother(t *testing.T) {
 	})
 }
 
-// TestLogWithAHole: where the log lacks an append that the record does not tell of, nobody
-// knows what the calls were told. They do not run again, and who has an event from before
-// the hole is not given those behind it as if nothing were missing.
+// TestLogWithAHole has a log that lacks an append which the record does not cover. What the
+// calls sent and got there is unknown. The calls do not run again, and a client that has an
+// event from before the hole does not get the events behind it as if nothing were missing.
 func TestLogWithAHole(t *testing.T) {
 	for name, taken := range map[string]bool{"its writer is here": false, "another takes it over": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 				h.svc.Handler = safeHandler{h.handler}
-				h.handler.f = ticks(5 * time.Second) // and the record is not rewritten before the test has ended
+				h.handler.f = ticks(5 * time.Second) // the record is not rewritten before the test ends
 				c, session := &heldConn{}, h.begin("2025-11-25")
 				go h.postOn(c, session, aCall)
 				time.Sleep(11 * time.Second)

@@ -19,8 +19,8 @@ type safeHandler struct{ *heldHandler }
 
 func (safeHandler) Safe(_, _ []byte) bool { return true }
 
-// asksOnce runs a safe call that asks, and returns the id of the question and what the
-// handler gets.
+// asksOnce runs a safe call that asks once. It returns the id of the question, and a
+// channel with what the handler gets.
 func asksOnce(h *held) (session, question string, got chan string) {
 	h.svc = NewService("s", safeHandler{h.handler}, Limits{})
 	got = make(chan string, 1)
@@ -39,7 +39,7 @@ func asksOnce(h *held) (session, question string, got chan string) {
 	return session, string(codec.Field([]byte(c.events()[0]), "id")), got
 }
 
-// within is what comes on got in the next minute, "nothing" if nothing does.
+// within returns the next value of got within a minute, "nothing" if there is none.
 func within(got <-chan string) string {
 	select {
 	case a := <-got:
@@ -53,14 +53,14 @@ func answerTo(question, with string) string {
 	return `{"jsonrpc":"2.0","id":` + question + `,"result":{"a":"` + with + `"}}`
 }
 
-// Of two answers to one question that come while the log is busy, one is stored, and
-// that is the handler's. The other one is told that nothing is left to answer only when
-// that is so.
+// TestTwoAnswersAtOnce sends two answers to one question while the log is busy. One of
+// them is stored, and the handler gets that one. The other one gets an error that no
+// question is open only when that is so.
 func TestTwoAnswersAtOnce(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		session, question, got := asksOnce(h)
 		release := h.hold("Append")
-		h.streams.Each(func(st *streamActor) { // something of the call's is on its way
+		h.streams.Each(func(st *streamActor) { // an event of the call is on its way
 			_ = st.Post(&pushEntries{entries: []stream.Entry{{Kind: stream.End, Data: []byte("x")}}})
 		})
 		one, two := &heldConn{}, &heldConn{}
@@ -89,8 +89,9 @@ func TestTwoAnswersAtOnce(t *testing.T) {
 	})
 }
 
-// An answer that takes longer to be stored than its client waits is the handler's all
-// the same, since the log has it; whatever is sent meanwhile in its place is not.
+// TestAnswerThatIsStoredLate checks that the handler gets an answer that takes longer
+// to be stored than its client waits, because the log has it; another answer sent
+// meanwhile is dropped.
 func TestAnswerThatIsStoredLate(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		session, question, got := asksOnce(h)
@@ -115,8 +116,9 @@ func TestAnswerThatIsStoredLate(t *testing.T) {
 	})
 }
 
-// After an answer that could not be stored another one is taken, that which waited for
-// its fate included; what is reported of it later changes nothing.
+// TestAnswerThatCannotBeStored checks that another answer is taken after one that could
+// not be stored, even one that waited for the outcome of the first; later reports of
+// the first change nothing.
 func TestAnswerThatCannotBeStored(t *testing.T) {
 	n := &Node{}
 	n.pending.open = make(map[string]*pendingRequest)

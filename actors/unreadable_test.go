@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// clearKeys seal in the clear; err is what opening fails with.
+// clearKeys seals nothing; err is the error of opening.
 type clearKeys struct{ err error }
 
 func (k *clearKeys) Seal(plain, _ []byte) ([]byte, error) { return plain, nil }
@@ -22,8 +22,8 @@ func (k *clearKeys) Open(sealed, _ []byte) ([]byte, error) {
 	return sealed, nil
 }
 
-// A state that cannot be opened now is no bad one: the client is to send it again, and
-// the call that waits for it goes on.
+// TestStateThatCannotBeOpenedNow checks that a state that cannot be opened now is not
+// refused as bad: the client must send it again, and the parked call goes on.
 func TestStateThatCannotBeOpenedNow(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		keys := &clearKeys{}
@@ -61,7 +61,8 @@ func TestStateThatCannotBeOpenedNow(t *testing.T) {
 	})
 }
 
-// A request that its handler could not serve for the store may be sent again.
+// TestHandlerWithoutAStore checks that a client may send a request again when its
+// handler could not serve it because of the store.
 func TestHandlerWithoutAStore(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		h.svc = NewService("s", askingHandler{h.handler}, Limits{})
@@ -80,7 +81,8 @@ func TestHandlerWithoutAStore(t *testing.T) {
 	})
 }
 
-// An answer whose call cannot be looked for is not dropped: it is to be sent again.
+// TestAnswerToACallThatCannotBeRead checks that an answer whose call cannot be looked
+// up is not dropped: the client must send it again.
 func TestAnswerToACallThatCannotBeRead(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err  error

@@ -13,8 +13,8 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-// perOp runs the loop and reports the processor time of each round, the
-// server's included, since it is in this process.
+// perOp runs the loop and reports the processor time of each round, including the
+// server's, which is in this process.
 func perOp(b *testing.B, loop func()) {
 	b.ReportAllocs()
 	start := testkit.CPU()
@@ -27,8 +27,9 @@ func benchStores(b *testing.B, f func(b *testing.B, n *Node)) {
 	b.Run("memory", func(b *testing.B) { f(b, open(b, Options{})) })
 }
 
-// What Sync costs: one append after the other on each of so many streams, and
-// the disk flushed for all who wait, every second, or every 2 minutes.
+// BenchmarkAppendSync measures what Sync costs: one append after the other on each
+// stream, with the disk flushed for all waiting appends at once, every second, or every
+// 2 minutes.
 func BenchmarkAppendSync(b *testing.B) {
 	for _, streams := range []int{1, 100} {
 		for _, sync := range []struct {
@@ -51,7 +52,8 @@ func BenchmarkAppendSync(b *testing.B) {
 	}
 }
 
-// What a stored event takes of the store's budget and of the heap.
+// BenchmarkStoredEvent measures what a stored event takes of the store's budget and of
+// the heap.
 func BenchmarkStoredEvent(b *testing.B) {
 	for _, size := range []int{150, 1000} {
 		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) {
@@ -92,7 +94,8 @@ func BenchmarkStoredEvent(b *testing.B) {
 	}
 }
 
-// One append after the other on each stream: the price of a durable event.
+// BenchmarkAppend makes one append after the other on each stream: the price of a
+// durable event.
 func BenchmarkAppend(b *testing.B) {
 	for _, streams := range []int{1, 100} {
 		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
@@ -103,8 +106,8 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// appendAll makes b.N appends of size bytes on so many streams. Each stream has
-// one in flight, and sends the next when it is told.
+// appendAll makes b.N appends of size bytes on that many streams. Each stream has one
+// append in flight, and sends the next one after the acknowledgement.
 func appendAll(b *testing.B, n *Node, streams, size int) {
 	data := make([]byte, size)
 	names, revs := make([]string, streams), make([]uint64, streams)
@@ -145,7 +148,8 @@ func appendAll(b *testing.B, n *Node, streams, size int) {
 	})
 }
 
-// A resume of 200 events while the log holds 100 other streams' as well.
+// BenchmarkRead measures a resume of 200 events while the log also holds 100 other
+// streams.
 func BenchmarkRead(b *testing.B) {
 	benchStores(b, func(b *testing.B, n *Node) {
 		data := make([]byte, 256)

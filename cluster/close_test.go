@@ -11,8 +11,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Whoever sees a node's entry gone takes its streams over, so that the entry
-// goes last: it is there, and is renewed, until the last write is decided.
+// TestCloseDeletesTheEntryLast checks that a node's lease entry exists, and is renewed,
+// until the last write is decided: a node that sees the entry gone takes the streams
+// over.
 func TestCloseDeletesTheEntryLast(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := open(t, Options{Lease: time.Second})
@@ -21,7 +22,7 @@ func TestCloseDeletesTheEntryLast(t *testing.T) {
 			t.Fatal(err)
 		}
 		slow := must[*nats.Subscription](t)(n.conn.SubscribeSync("slow"))
-		time.Sleep(time.Millisecond) // by then the server knows of it
+		time.Sleep(time.Millisecond) // the server knows it by then
 		ended := make(chan error, 1)
 		if _, err := m.acks.send(&nats.Msg{Subject: "slow"}, false, func(_ *nats.Msg, err error) bool { ended <- err; return false }); err != nil {
 			t.Fatal(err)
@@ -49,8 +50,9 @@ func TestCloseDeletesTheEntryLast(t *testing.T) {
 	})
 }
 
-// A write that is undecided when the time for closing is over may still be
-// stored. The entry is left to expire.
+// TestCloseLeavesTheEntryOfUndecidedWrites checks that Close leaves the lease entry to
+// expire when a write is undecided at the end of its time, because the write may still
+// be stored.
 func TestCloseLeavesTheEntryOfUndecidedWrites(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := open(t, Options{})
@@ -59,7 +61,7 @@ func TestCloseLeavesTheEntryOfUndecidedWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		must[*nats.Subscription](t)(n.conn.SubscribeSync("slow"))
-		time.Sleep(time.Millisecond) // by then the server knows of it
+		time.Sleep(time.Millisecond) // the server knows it by then
 		ended := make(chan error, 1)
 		if _, err := m.acks.send(&nats.Msg{Subject: "slow"}, false, func(_ *nats.Msg, err error) bool { ended <- err; return false }); err != nil {
 			t.Fatal(err)
@@ -80,8 +82,8 @@ func TestCloseLeavesTheEntryOfUndecidedWrites(t *testing.T) {
 	})
 }
 
-// A stream whose body could not be stored is not there: nobody finds a record
-// of a call that was refused, and it can be opened again.
+// TestFailedOpenIsUndone checks that no stream exists when its body could not be
+// stored: no record of a refused call remains, and the stream can be opened again.
 func TestFailedOpenIsUndone(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, o Options) {
@@ -99,8 +101,9 @@ func TestFailedOpenIsUndone(t *testing.T) {
 	})
 }
 
-// An append that is refused for its guard is told apart by the record: another
-// has it, it is gone, or, after a write whose answer was lost, it is our own.
+// TestRefusedGuardIsToldApart checks that the record distinguishes the reasons why a
+// guard refuses an append: another writer has the record, it is gone, or it is our own
+// after a write whose acknowledgement was lost.
 func TestRefusedGuardIsToldApart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := open(t, Options{})
@@ -130,7 +133,7 @@ func TestRefusedGuardIsToldApart(t *testing.T) {
 		_, _, err = n.Writer(ctx, own)
 		wantErr(t, "writer after the record expired", err, ErrNotFound)
 
-		// A store that is away says nothing about whose the stream is.
+		// A store that is away says nothing about the writer of the stream.
 		stopServer(n.server)
 		err = appendWait(n, own, newRev, 2, nil)
 		wantErr(t, "append without a server", err, ErrUnavailable)
@@ -146,8 +149,8 @@ func TestRefusedGuardIsToldApart(t *testing.T) {
 	})
 }
 
-// A key of a newer release is left alone and told as newer; the ring goes on
-// with the keys that it can use.
+// TestKeyring_newerKey checks that the ring reports a key of a newer release and does
+// not change it, and goes on with the keys that it can use.
 func TestKeyring_newerKey(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, o Options) {
@@ -168,7 +171,7 @@ func TestKeyring_newerKey(t *testing.T) {
 		if _, err := m.Keys().Seal([]byte("y"), nil); err != nil || m.Keys().current != epoch {
 			t.Errorf("seal: %v with key %d, want %d", err, m.Keys().current, epoch)
 		}
-		// When its own keys are used up it makes one behind the newer release's.
+		// When its own keys are used up, the ring makes one after the newer release's.
 		change(t, n.Delete(t.Context(), "keys."+strconv.FormatUint(epoch, 10), 0))
 		later := joined(t, n, "later")
 		if _, err := later.Keys().Seal([]byte("y"), nil); err != nil || later.Keys().current <= 99999999999 {

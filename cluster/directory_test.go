@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// snapshot is the content and mode of everything below dir.
+// snapshot returns the content and mode of everything below dir.
 func snapshot(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -45,8 +45,8 @@ func snapshot(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// A directory that cannot be used is refused with a reason, the path and
-// advice, and is left as it was.
+// TestRefusedDirectories checks that the node refuses a directory that it cannot use,
+// with a reason, the path and advice, and does not change it.
 func TestRefusedDirectories(t *testing.T) {
 	t.Parallel()
 	write := func(name, data string) func(t *testing.T, dir string) {
@@ -69,7 +69,7 @@ func TestRefusedDirectories(t *testing.T) {
 	const stream = "jetstream/$G/streams/events/"
 	for _, c := range []struct {
 		what string
-		used bool // made by a run before
+		used bool // an earlier run made it
 		harm func(t *testing.T, dir string)
 		want error
 	}{
@@ -125,8 +125,8 @@ func TestRefusedDirectories(t *testing.T) {
 	}
 }
 
-// A description whose checksum is wrong is found out by the server, which
-// leaves that stream alone; no empty one takes its place.
+// TestDamagedStreamIsNotReplaced checks that the server finds a description with a
+// wrong checksum, and that no empty stream replaces the one that the server leaves out.
 func TestDamagedStreamIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -185,7 +185,8 @@ func TestLock(t *testing.T) {
 	open(t, Options{Dir: dir})
 }
 
-// A crash while the directory was made leaves one that can be used.
+// TestHalfMadeDirectory checks that a crash while the directory was made leaves one
+// that can be used.
 func TestHalfMadeDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -196,7 +197,7 @@ func TestHalfMadeDirectory(t *testing.T) {
 	}
 	open(t, Options{Dir: dir})
 
-	// Streams that were not finished when it crashed are made now.
+	// The start makes the streams that were not finished at the crash.
 	dir = t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, identityFile), []byte(`{"format":1,"node":"n1","created":"2026-01-01T00:00:00Z"}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -206,8 +207,8 @@ func TestHalfMadeDirectory(t *testing.T) {
 	}
 }
 
-// Whatever was acknowledged before kill -9 is there after a restart, and the
-// dead process's lease is not.
+// TestKill checks that everything acknowledged before kill -9 is there after a restart,
+// and that the dead process's lease is not.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -236,7 +237,8 @@ func TestKill(t *testing.T) {
 			t.Fatalf("round %d: the child ended after %d appends", round, acked)
 		}
 		start := time.Now()
-		// Under another name, so that the dead one's entry is not just overwritten.
+		// The new name differs, so that the node does not just overwrite the dead one's
+		// entry.
 		n := must[*Node](t)(Open(t.Context(), Options{Dir: dir, Node: "again"}))
 		took := time.Since(start)
 		t.Logf("round %d: %d acknowledged, restart took %v", round, acked, took)

@@ -32,7 +32,7 @@ func span(from, to uint64) (nums []uint64) {
 	return nums
 }
 
-// fill appends from..to, each with its number as data.
+// fill appends from..to; the data of each append is its number.
 func fill(t *testing.T, n *Node, stream string, rev, from, to uint64) {
 	t.Helper()
 	for num := from; num <= to; num++ {
@@ -108,7 +108,8 @@ func TestRing(t *testing.T) {
 	})
 }
 
-// Appends expire, oldest first; the tail is found however many are gone.
+// TestAppendsExpire checks that appends expire, oldest first, and that the tail is found
+// however many are gone.
 func TestAppendsExpire(t *testing.T) {
 	stores(t, func(t *testing.T, o Options) {
 		o.ReplayAge = 10 * time.Second
@@ -147,8 +148,8 @@ func TestAppendsExpire(t *testing.T) {
 	})
 }
 
-// TestBodyWhosePartsDoNotFit: a body of which one part is another's, as when its writer was
-// lost between two parts, is none.
+// TestBodyWhosePartsDoNotFit checks that a body with a part of another body, as after the
+// loss of its writer between two parts, counts as no body.
 func TestBodyWhosePartsDoNotFit(t *testing.T) {
 	t.Parallel()
 	n := open(t, Options{})
@@ -220,7 +221,8 @@ func TestBody(t *testing.T) {
 	})
 }
 
-// KeepBody renews the lifetime of the body as Rewrite renews that of the record.
+// TestKeepBodyRenews checks that KeepBody renews the lifetime of the body as Rewrite renews
+// that of the record.
 func TestKeepBodyRenews(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := open(t, Options{})
@@ -252,8 +254,8 @@ func TestKeepBodyRenews(t *testing.T) {
 	})
 }
 
-// Invariant I3 at the store: after a takeover nothing of the old writer is
-// accepted, and what was refused cannot be read.
+// TestFence checks invariant I3 at the store: after a takeover the store accepts nothing of
+// the old writer, and nobody can read what it refused.
 func TestFence(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, o Options) {
@@ -263,7 +265,7 @@ func TestFence(t *testing.T) {
 		for round := range 30 {
 			stream := fmt.Sprintf("anon.demo.s1.f%d", round)
 			rev := must[uint64](t)(n.OpenStream(ctx, stream, []byte("1"), nil, time.Hour))
-			var old uint64 // highest number the old writer got accepted
+			var old uint64 // highest number that the store accepted from the old writer
 			var wg sync.WaitGroup
 			started := make(chan struct{})
 			wg.Go(func() {
@@ -343,7 +345,7 @@ func TestAppendRefusals(t *testing.T) {
 	wantErr(t, "take", err, ErrBadKey)
 	wantErr(t, "end", n.EndStream(ctx, "*.*.*.*"), ErrBadKey)
 
-	// An append of a newer release is refused, not taken for a missing one.
+	// An append of a newer release is refused, and not mistaken for a missing one.
 	must[uint64](t)(n.put(ctx, n.eventSubject(testStream, "2"), []byte("\x02\x00\x00\x00\x00\x00\x00\x00\x02"), 0, guard{}))
 	_, err = n.Read(ctx, testStream, 1, 2)
 	wantErr(t, "read", err, ErrNewer)
@@ -351,7 +353,8 @@ func TestAppendRefusals(t *testing.T) {
 	wantErr(t, "tail", err, ErrNewer)
 }
 
-// Big appends come back complete though one batch cannot hold them all.
+// TestReadBigAppends checks that big appends come back complete though one batch cannot
+// hold them all.
 func TestReadBigAppends(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, o Options) {
@@ -375,7 +378,8 @@ func TestReadBigAppends(t *testing.T) {
 	})
 }
 
-// A replica that lacks appends must not make them count as gone.
+// TestReadAsksTheLeader checks that appends do not count as gone because a replica lacks
+// them.
 func TestReadAsksTheLeader(t *testing.T) {
 	t.Parallel()
 	n := open(t, Options{})
@@ -400,7 +404,7 @@ func TestReadAsksTheLeader(t *testing.T) {
 		t.Errorf("slot of an append that was never made: %v", err)
 	}
 
-	// The whole way: somebody who has nothing answers in the place of the stream.
+	// The whole way: a subscriber that has no data answers in place of the stream.
 	c := n.streamConfig(&kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.name == events })])
 	c.AllowDirect = false
 	must[jetstream.Stream](t)(must[jetstream.JetStream](t)(jetstream.New(n.conn)).UpdateStream(ctx, c))

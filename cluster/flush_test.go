@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// cut is a disk of which only that survives which was flushed.
+// cut is a disk that keeps only flushed data when the power fails.
 type cut struct {
 	dir     string
 	mu      sync.Mutex
-	flushed map[string]int64 // by path: how much of a file was there when its last flush began
+	flushed map[string]int64 // by path: the size of a file when its last flush began
 }
 
-// sync flushes a file for good.
+// sync flushes a file and keeps its size.
 func (c *cut) sync(f *os.File) error {
 	st, err := f.Stat()
 	if err != nil {
@@ -38,8 +38,8 @@ func (c *cut) sync(f *os.File) error {
 	return nil
 }
 
-// copy makes another directory as it would be after a power cut now: of the
-// messages there is what was flushed, and nothing else.
+// copy makes another directory with the state after a power cut now: the flushed
+// messages, and no others.
 func (c *cut) copy(t *testing.T, to string) {
 	t.Helper()
 	c.mu.Lock()
@@ -74,9 +74,9 @@ func (c *cut) copy(t *testing.T, to string) {
 	}
 }
 
-// With a negative Sync nothing is acknowledged before it is on the disk: a
-// power cut at any flush, taken as the state before that flush, leaves all that
-// was acknowledged, appends and records.
+// TestPowerCutAtEveryFlush sets a negative Sync, so that the store acknowledges nothing
+// before it is on the disk. A power cut at any flush, which leaves the state before that
+// flush, keeps every acknowledged append and record.
 func TestPowerCutAtEveryFlush(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -95,7 +95,7 @@ func TestPowerCutAtEveryFlush(t *testing.T) {
 	c := &cut{dir: dir, flushed: map[string]int64{}}
 	n.flusher.sync = func(f *os.File) error {
 		mu.Lock()
-		// Whoever is told, is told after a flush, by the goroutine of this one.
+		// An acknowledgement follows a flush, and comes from the goroutine that flushes.
 		if flushes++; flushes%5 == 0 && len(taken) < images && acked[0] > 0 {
 			im := image{filepath.Join(t.TempDir(), strconv.Itoa(len(taken))), acked, session}
 			c.copy(t, im.dir)
@@ -165,8 +165,8 @@ func TestPowerCutAtEveryFlush(t *testing.T) {
 	}
 }
 
-// One flush serves all who came before it began, nobody is told before, and a
-// disk that hangs costs 5 s.
+// TestFlushIsShared checks that one flush serves all writes that came before it began,
+// that no write is acknowledged earlier, and that a disk that hangs costs 5 s.
 func TestFlushIsShared(t *testing.T) {
 	bubble(t, flushIsShared)
 }
@@ -190,7 +190,7 @@ func flushIsShared(t *testing.T) {
 	told := make(chan error, 100)
 	n.Append(names[0], revs[0], 1, nil, func(err error) { told <- err })
 	<-began
-	// The flush of the first is under way: these come too late for it.
+	// The flush for the first append is under way: these come too late for it.
 	for i, name := range names[1:] {
 		n.Append(name, revs[i+1], 1, nil, func(err error) { told <- err })
 	}
@@ -207,7 +207,7 @@ func flushIsShared(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if flushes > 3 { // the first's, that of the others, and one for whoever is told between
+	if flushes > 3 { // one for the first append, one for the others, and one for appends acknowledged between them
 		t.Errorf("%d flushes for %d appends", flushes, len(names))
 	}
 
@@ -226,8 +226,8 @@ func flushIsShared(t *testing.T) {
 	}
 }
 
-// Blocks that the server began since the last flush are flushed with their
-// directory, and so is the one that it left.
+// TestFlushOfManyBlocks checks that a flush covers the blocks that the server began since
+// the last flush, with their directory, and the block that it left.
 func TestFlushOfManyBlocks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -257,8 +257,8 @@ func TestFlushOfManyBlocks(t *testing.T) {
 	}
 }
 
-// TestFlushThatFails: a write whose flush fails is not one that is on the disk, and every
-// block that the server may have written to is flushed.
+// TestFlushThatFails checks that a write whose flush fails does not count as on the disk,
+// and that every block to which the server may have written is flushed.
 func TestFlushThatFails(t *testing.T) {
 	t.Parallel()
 	n := &Node{dir: &directory{path: t.TempDir()}, log: slog.New(slog.DiscardHandler)}
@@ -273,7 +273,7 @@ func TestFlushThatFails(t *testing.T) {
 		}
 	}
 	f := newFlusher(n)
-	var synced []string // of the flusher's goroutine until told
+	var synced []string // belongs to the flusher's goroutine until told
 	broken := ""
 	f.sync = func(file *os.File) error {
 		name := filepath.Base(file.Name())

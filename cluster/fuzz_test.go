@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Whatever is stored, decoding gives the data or one of our errors.
+// FuzzDecode checks that decoding any stored bytes gives the data or one of our errors.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Add([]byte{0})
@@ -30,7 +30,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// An acknowledgement is a sequence or an error, never both and never neither.
+// FuzzParseAck checks that an acknowledgement gives a sequence or an error, never both
+// and never neither.
 func FuzzParseAck(f *testing.F) {
 	for _, s := range []string{"", "{}", "+OK", `{"stream":"events","seq":12}`, `{"stream":"events","seq":12,"duplicate":true}`, `{"stream":"events","seq":0}`,
 		`{"stream":"events","domain":"d","seq":7}`, `{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 5"},"stream":"events","seq":0}`,
@@ -45,7 +46,8 @@ func FuzzParseAck(f *testing.F) {
 	})
 }
 
-// A valid key never holds anything NATS gives a meaning to.
+// FuzzValidTokens checks that a valid key never holds a character with a meaning in
+// NATS.
 func FuzzValidTokens(f *testing.F) {
 	for _, s := range []string{"", "a", "a.b.c.d", "a..c.d", "*.b.c.d", "a.b.c.>", "a.b.c.d ", "a.b.c.d\r\nPUB x"} {
 		f.Add(s)

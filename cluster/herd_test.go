@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// TestHerdOfReads: as many clients come back as there are, each for a log of 4 MiB. All
-// of them get it, and the node keeps its connection, on which leases and appends are.
+// TestHerdOfReads has the largest number of clients resume at once, each from a log of
+// 4 MiB. All of them get it, and the node keeps its connection, which carries leases
+// and appends too.
 func TestHerdOfReads(t *testing.T) {
 	const streams, appends = 8, 16
 	herd := 100
@@ -49,7 +50,7 @@ func TestHerdOfReads(t *testing.T) {
 	for i := range herd {
 		wg.Go(func() {
 			got, err := n.Read(t.Context(), name(i), 1, appends)
-			for errors.Is(err, errManyReads) { // on a slow machine some wait in vain, and come again
+			for errors.Is(err, errManyReads) { // on a slow machine some wait in vain, and try again
 				got, err = n.Read(t.Context(), name(i), 1, appends)
 			}
 			if err != nil || len(got) != appends {

@@ -46,8 +46,8 @@ func TestKeyring_sealAndOpen(t *testing.T) {
 	})
 }
 
-// However many nodes start at once, they end up with keys that open each
-// other's seals.
+// TestKeyring_race starts many nodes at once: they end up with keys that open each other's
+// seals.
 func TestKeyring_race(t *testing.T) {
 	t.Parallel()
 	n := open(t, Options{})
@@ -110,7 +110,7 @@ func TestKeyring_rotates(t *testing.T) {
 		if got := messages(t, n, "keys"); got != 0 {
 			t.Errorf("keys after all expired: got %d, want 0", got)
 		}
-		// An epoch is not used twice, or old seals would be taken for new ones.
+		// An epoch is used once; otherwise old seals would pass for new ones.
 		fresh := must[[]byte](t)(n.Keys().Seal([]byte("4"), nil))
 		if bytes.Compare(fresh[:sealHeader], second[:sealHeader]) <= 0 {
 			t.Error("an epoch was used again")
@@ -121,8 +121,8 @@ func TestKeyring_rotates(t *testing.T) {
 	})
 }
 
-// TestKeyring_oldKey: while no new key can be made the old one seals for as long as what it
-// seals can be opened until that expires, and then none does.
+// TestKeyring_oldKey checks the time in which no new key can be made: the old key seals as
+// long as its seals can be opened until they expire, and then no key seals.
 func TestKeyring_oldKey(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := open(t, Options{KeyRotate: time.Hour, Lease: time.Hour})

@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 		runChild(role, os.Args[1:])
 		return
 	}
-	// The file store's clock is one goroutine per process. Started inside a
-	// bubble it would keep that bubble's time from passing.
+	// The file store's clock is one goroutine per process. If it started inside a bubble,
+	// that bubble's time could not pass.
 	ats.Register()
 	testkit.SpareCollections()
 	os.Exit(m.Run())
@@ -66,8 +66,7 @@ func runChild(role string, args []string) {
 	if err != nil {
 		fail(err)
 	}
-	// Role "append": append to a new stream for ever and print what was
-	// acknowledged.
+	// Role "append": append to a new stream forever and print what was acknowledged.
 	rev, err := n.OpenStream(ctx, args[1], []byte("writer"), nil, time.Hour)
 	if err != nil {
 		fail(err)
@@ -99,7 +98,7 @@ func open(t testing.TB, o Options) *Node {
 	return n
 }
 
-// joined makes another node on n's server, as another process would be.
+// joined opens another node on n's server, as another process would do.
 func joined(t testing.TB, n *Node, name string) *Node {
 	t.Helper()
 	o := n.opts
@@ -122,8 +121,8 @@ func closeAtEnd(t testing.TB, n *Node) {
 	})
 }
 
-// bubble runs f in virtual time and afterwards lets the server's last
-// goroutines end; one that does not end fails the test.
+// bubble runs f in virtual time and then lets the server's last goroutines end; a
+// goroutine that does not end fails the test.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -132,8 +131,8 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 	})
 }
 
-// stores runs f on a file store and on a memory store.
-// A flush takes its time on the disk, also where hours pass in no time; so there are few.
+// stores runs f on a file store and on a memory store. A flush takes real time on the
+// disk even where virtual hours pass in no time; so there are few.
 func stores(t *testing.T, f func(t *testing.T, o Options)) {
 	t.Run("file", func(t *testing.T) { f(t, Options{Dir: t.TempDir(), Sync: time.Hour}) })
 	t.Run("memory", func(t *testing.T) { f(t, Options{}) })
@@ -156,7 +155,7 @@ func must[T any](t testing.TB) func(v T, err error) T {
 	}
 }
 
-// messages counts what is stored in a stream.
+// messages counts the messages in a stream.
 func messages(t *testing.T, n *Node, stream string) uint64 {
 	t.Helper()
 	st, err := n.fill(t.Context(), stream)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestMemoryLeavesNothing looks for files of a node without a directory while it runs, when one that is killed cannot
-// remove them any more, and after its end.
+// TestMemoryLeavesNothing looks for files of a node without a directory, both while the node runs, because a killed
+// node could not remove them later, and after its end.
 func TestMemoryLeavesNothing(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)

@@ -29,7 +29,7 @@ func used(t *testing.T, o Options) (sealed []byte) {
 	return sealed
 }
 
-// holds says what of that is there.
+// holds reports which of these are there.
 func holds(t *testing.T, n *Node, sealed []byte) (sessions, events, keys bool) {
 	t.Helper()
 	_, _, err := n.Get(t.Context(), testKey)
@@ -51,8 +51,8 @@ func change(t *testing.T, err error) {
 	}
 }
 
-// Whatever a start leaves that is killed, or a power cut of what was not
-// flushed, comes up with everything in it, and does so again.
+// TestCutShortDirectories checks that a directory comes up with everything in it,
+// twice, whatever a killed start or a power cut before a flush left there.
 func TestCutShortDirectories(t *testing.T) {
 	t.Parallel()
 	for what, harm := range map[string]func(t *testing.T, stream func(name string) string, dir string){
@@ -122,7 +122,7 @@ func TestCutShortDirectories(t *testing.T) {
 	}
 }
 
-// The first start was killed while it made a stream.
+// TestHalfMadeStreams kills the first start while it makes a stream.
 func TestHalfMadeStreams(t *testing.T) {
 	t.Parallel()
 	for what, files := range map[string]map[string]string{
@@ -147,8 +147,8 @@ func TestHalfMadeStreams(t *testing.T) {
 	}
 }
 
-// What the refusal of a damaged directory tells the operator to do works: the
-// store goes on without the stream, and the next damage is refused again.
+// TestGoOnWithoutWhatIsLost follows the advice that the refusal of a damaged directory
+// gives: the store goes on without the stream, and refuses the next damage again.
 func TestGoOnWithoutWhatIsLost(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -179,7 +179,7 @@ func TestGoOnWithoutWhatIsLost(t *testing.T) {
 	}
 }
 
-// follow does what the error says: mv 'A' 'B' or mkdir 'A'.
+// follow does what the error advises: mv 'A' 'B' or mkdir 'A'.
 func follow(t *testing.T, err error) {
 	t.Helper()
 	_, advice, _ := strings.Cut(err.Error(), "go on without what is lost: ")
@@ -195,8 +195,9 @@ func follow(t *testing.T, err error) {
 	}
 }
 
-// Voiding the leases exchanges no directory, whatever is in the stream: it would
-// be the server's purge, which a kill can cut short.
+// TestLeasesAreVoidedOneByOne checks that voiding the leases exchanges no directory,
+// whatever is in the stream: that would be the server's purge, which a kill can cut
+// short.
 func TestLeasesAreVoidedOneByOne(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -204,7 +205,7 @@ func TestLeasesAreVoidedOneByOne(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		must[uint64](t)(n.Create(t.Context(), "nodes."+name, []byte(`{"boot":"x"}`), time.Hour))
 	}
-	// It leaves its own entry behind too, like a process that is killed.
+	// The node leaves its own entry behind too, like a process that is killed.
 	close(n.lease.stop)
 	<-n.lease.done
 	n.lease.stop, n.lease.rev = make(chan struct{}), 0
@@ -220,7 +221,8 @@ func TestLeasesAreVoidedOneByOne(t *testing.T) {
 	}
 }
 
-// A stream that a newer server described is told as newer.
+// TestNewerServer checks that the error of a stream that a newer server described says
+// so.
 func TestNewerServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -230,7 +232,7 @@ func TestNewerServer(t *testing.T) {
 	oldInf, oldSum := must[[]byte](t)(os.ReadFile(inf)), must[[]byte](t)(os.ReadFile(sum))
 	change(t, os.WriteFile(inf, []byte(strings.Replace(string(oldInf), "{", `{"shards":7,`, 1)), 0o600))
 	change(t, os.Remove(filepath.Join(dir, descriptionsFile)))
-	// The server says which checksum the description would need.
+	// The server logs which checksum the description would need.
 	var said bytes.Buffer
 	_, err := Open(t.Context(), Options{Dir: dir, Log: slog.New(slog.NewTextHandler(&said, nil))})
 	wantErr(t, "open with a wrong checksum", err, ErrDamaged)
@@ -252,7 +254,7 @@ func TestNewerServer(t *testing.T) {
 	}
 }
 
-// An entry that expires just when it is to be deleted is as good as deleted.
+// TestDeletingWhatIsGone checks that deleting an entry that has just expired succeeds.
 func TestDeletingWhatIsGone(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, o Options) {

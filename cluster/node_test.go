@@ -31,7 +31,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// The embedded server gets our limits and opens no port.
+// TestServerOptions checks that the embedded server gets our limits and opens no port.
 func TestServerOptions(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -80,8 +80,8 @@ func TestLease(t *testing.T) {
 				t.Errorf("entry of the other node: got %+v, %v, want boot %s", e, ok, m.Boot())
 			}
 
-			// One that stops renewing without a word: its entry is gone after
-			// the lease, and not before.
+			// A node that stops renewing without an end: its entry is gone after the
+			// lease, and not before.
 			close(m.lease.stop)
 			<-m.lease.done
 			m.lease.stop = make(chan struct{})
@@ -99,7 +99,7 @@ func TestLease(t *testing.T) {
 				t.Error("the entry outlived its lease by 2 s")
 			}
 
-			// It comes back, as after SIGCONT, under the same nonce.
+			// The node comes back, as after SIGCONT, under the same nonce.
 			m.lease.done = make(chan struct{})
 			go m.lease.run()
 			time.Sleep(2 * time.Second)
@@ -137,7 +137,8 @@ func TestLeaseOverwrittenByNewBoot(t *testing.T) {
 	})
 }
 
-// The store of the leases is gone for a while: suspended, then serving again.
+// TestSuspension has the store of the leases go away for a while: the node is
+// suspended, and then serves again.
 func TestSuspension(t *testing.T) {
 	stores(t, func(t *testing.T, o Options) {
 		bubble(t, func(t *testing.T) {
@@ -166,7 +167,8 @@ func TestSuspension(t *testing.T) {
 	})
 }
 
-// With the server gone every call ends in time, and says that it does not know.
+// TestServerGone checks that every operation ends in time without the server, with an
+// error that says that the outcome is unknown.
 func TestServerGone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := open(t, Options{})
@@ -214,12 +216,13 @@ func TestServerGone(t *testing.T) {
 	})
 }
 
-// Somebody who takes requests and never answers costs 5 s or the context.
+// TestSilentServer checks that a server that takes requests and never answers costs 5 s
+// or the context.
 func TestSilentServer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := open(t, Options{})
 		silent := must[*nats.Subscription](t)(n.conn.SubscribeSync("silent"))
-		// The node's own inbox has calls of its lease at the same instants.
+		// The node's own inbox has operations of its lease at the same instants.
 		b := must[*inbox](t)(newInbox(n.conn))
 		start := time.Now()
 		_, err := b.ask(t.Context(), &nats.Msg{Subject: "silent"})
@@ -239,7 +242,7 @@ func TestSilentServer(t *testing.T) {
 		if got := b.inFlight(); got != 0 {
 			t.Errorf("calls in flight: got %d, want 0", got)
 		}
-		// Close ends what is in flight.
+		// Close ends the operations in flight.
 		failed := make(chan error, 1)
 		if _, err := n.acks.send(&nats.Msg{Subject: "silent"}, false, func(_ *nats.Msg, err error) bool { failed <- err; return false }); err != nil {
 			t.Fatal(err)
@@ -261,7 +264,7 @@ func TestSilentServer(t *testing.T) {
 }
 
 func TestInboxIsBounded(t *testing.T) {
-	bubble(t, func(t *testing.T) { // where no call expires while the others are made
+	bubble(t, func(t *testing.T) { // where no operation expires while the test makes the others
 		n := open(t, Options{})
 		must[*nats.Subscription](t)(n.conn.SubscribeSync("silent"))
 		b := must[*inbox](t)(newInbox(n.conn)) // the node uses its own meanwhile
@@ -280,7 +283,8 @@ func TestInboxIsBounded(t *testing.T) {
 	})
 }
 
-// Close deletes the entry, and a clean restart finds everything else.
+// TestReopen checks that Close deletes the entry, and that a clean restart finds
+// everything else.
 func TestReopen(t *testing.T) {
 	t.Parallel()
 	o := Options{Dir: t.TempDir()}
@@ -315,7 +319,7 @@ func TestReopen(t *testing.T) {
 	if plain, err := n.Keys().Open(sealed, []byte("aad")); err != nil || string(plain) != "secret" {
 		t.Errorf("open: %q, %v", plain, err)
 	}
-	// Nothing for others to read.
+	// Other users cannot read these files.
 	for _, name := range []string{lockFile, identityFile} {
 		st, err := os.Stat(n.dir.file(name))
 		if err != nil || st.Mode().Perm() != 0o600 {

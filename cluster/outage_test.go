@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-// eventually waits for what only happens in real time, on a disk.
+// eventually waits for something that happens only in real time, on a disk.
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	late := time.After(time.Minute)
@@ -25,8 +25,9 @@ func eventually(t *testing.T, what string, f func() bool) {
 	}
 }
 
-// A disk that is full is told, and the store goes on by itself when there is
-// room: under the same boot, and with everything that was acknowledged.
+// TestFullDisk checks that the node reports a full disk, and that the store goes on by
+// itself when there is room, under the same boot, with everything that was
+// acknowledged.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	disk := testkit.SmallDisk(t, 48<<20)
@@ -51,7 +52,7 @@ func TestFullDisk(t *testing.T) {
 						t.Errorf("append %d to %s: %v", num, name, err)
 						return
 					}
-					<-time.After(50 * time.Millisecond) // as the writer of a stream pauses between its tries
+					<-time.After(50 * time.Millisecond) // as long as the writer of a stream pauses between its attempts
 				}
 				acked[i].Store(num)
 				select {
@@ -124,7 +125,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// Close does not wait for a disk that stays full.
+// TestCloseOnAFullDisk checks that Close does not wait for a disk that stays full.
 func TestCloseOnAFullDisk(t *testing.T) {
 	bubble(t, closeOnAFullDisk)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 )
 
-// TestUse: what is in use of each budget is known, sessions apart from events, and what
-// was just stored counts before it has been measured.
+// TestUse checks that the node knows the use of each budget, sessions apart from
+// events, and counts a write before it is measured.
 func TestUse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := open(t, Options{MaxStore: 256 << 20})

@@ -56,7 +56,8 @@ func TestRecordCompareAndSet(t *testing.T) {
 	})
 }
 
-// Of many that create or update the same record at once exactly one wins.
+// TestRecordRace has many goroutines create or update the same record at once: exactly
+// one wins.
 func TestRecordRace(t *testing.T) {
 	t.Parallel()
 	n := open(t, Options{})
@@ -175,7 +176,7 @@ func TestRecordRefusals(t *testing.T) {
 	_, err = n.Update(ctx, testKey, make([]byte, MaxRecord+1), rev, time.Hour)
 	wantErr(t, "update too big", err, ErrTooBig)
 
-	// What a newer release or nobody wrote.
+	// Records that a newer release wrote, or no release.
 	for _, c := range []struct {
 		payload string
 		want    error
@@ -194,7 +195,8 @@ func TestRecordRefusals(t *testing.T) {
 	wantErr(t, "get with an ended context", err, context.Canceled)
 }
 
-// A full store refuses, keeps what it has, and still deletes and refreshes.
+// TestFullStore checks that a full store refuses writes, keeps what it has, and still
+// deletes and refreshes.
 func TestFullStore(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, o Options) {
@@ -244,7 +246,7 @@ func TestFullStore(t *testing.T) {
 		}
 		must[[]byte](t)(n.Keys().Seal([]byte("x"), nil))
 
-		// Small records first fill the rest, so that a tombstone has no room.
+		// Small records fill the rest first, so that a tombstone has no room.
 		for i := 0; i < 3000; i++ {
 			if _, err = n.Create(ctx, "session.t.s."+strings.Repeat("x", 20)+string(rune('a'+i%26))+string(rune('a'+i/26%26))+string(rune('a'+i/676)), nil, 0); err != nil {
 				break

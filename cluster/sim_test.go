@@ -13,8 +13,8 @@ import (
 	"github.com/troupe-run/troupe/internal/sim"
 )
 
-// The model of the store that tests of others rely on answers as the store does,
-// whatever is asked of both: only the revisions have other numbers.
+// TestModel checks that the model of the store, on which tests of other packages rely,
+// answers every operation as the store does; only the numbers of revisions differ.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(3)
@@ -38,19 +38,19 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// modelled is a store and the model of it.
+// modelled is a store and its model.
 type modelled struct {
 	t     *testing.T
 	r     *rand.Rand
 	node  *Node
 	link  *sim.Link
 	revs  map[uint64]uint64 // revisions of the store, by those of the model
-	recs  []uint64          // of the model, that were given for records
-	opens []uint64          // and for streams: the real store counts them apart
+	recs  []uint64          // revisions that the model gave for records
+	opens []uint64          // and for streams: the real store counts them separately
 	tail  uint64
 }
 
-// alike fails the test unless both errors say the same.
+// alike fails the test unless both errors mean the same.
 func (m *modelled) alike(what string, got, want error) bool {
 	m.t.Helper()
 	for real, model := range map[error]error{ErrNotFound: sim.ErrNotFound, ErrConflict: sim.ErrConflict, ErrFenced: sim.ErrFenced} {
@@ -65,13 +65,13 @@ func (m *modelled) alike(what string, got, want error) bool {
 	return got == nil && want == nil
 }
 
-// knows notes that both have given the same revision.
+// knows notes that both gave the same revision.
 func (m *modelled) knows(given *[]uint64, real, model uint64) {
 	m.revs[model] = real
 	*given = append(*given, model)
 }
 
-// rev draws a revision that was given before, mostly a late one.
+// rev draws an earlier revision, mostly a late one.
 func (m *modelled) rev(given []uint64) uint64 {
 	if len(given) == 0 || m.r.IntN(20) == 0 {
 		return 0
@@ -166,8 +166,8 @@ func (m *modelled) step() {
 			m.tail = 0
 		}
 	case 12:
-		// The store notices some time later what has expired: here nothing expires
-		// just before somebody looks.
+		// The store notices some time later what has expired: here nothing expires just
+		// before an operation reads it.
 		time.Sleep(time.Duration(1+r.IntN(2)) * 10 * time.Second)
 	}
 }

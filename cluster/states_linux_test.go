@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// A copy of the directory is made at every flush and every rename of a process
-// that starts, runs and ends, again and again. Each comes up, with all that was
-// acknowledged by then.
+// TestEveryState copies the directory of a process at every flush and every rename,
+// while the process starts, runs and ends, again and again. Each copy must come up,
+// with everything that was acknowledged by then.
 func TestEveryState(t *testing.T) {
 	if testing.Short() {
 		t.Skip("traces a process and opens hundreds of copies of its directory")
@@ -131,8 +131,8 @@ func TestEveryState(t *testing.T) {
 	wg.Wait()
 }
 
-// stopped reports whether all threads of a process stand still, and did so a
-// moment before: a single look may find one between two calls.
+// stopped reports whether all threads of a process are stopped, and were a moment
+// before: a single look may find a thread between two calls.
 func stopped(pid int) bool {
 	for range 3 {
 		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))

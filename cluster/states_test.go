@@ -10,14 +10,14 @@ import (
 const (
 	// statesRounds is how often the process of TestEveryState starts.
 	statesRounds = 5
-	// statesAppends is how much it then appends, a flush for each.
+	// statesAppends is how many appends it then makes, with a flush for each.
 	statesAppends = 9
 	wantStates    = 200
 )
 
-// runStates is the process of TestEveryState: it starts again and again on a
-// directory, each time with another limit, so that the descriptions of the
-// streams are written anew, and says what was acknowledged.
+// runStates is the process of TestEveryState: it starts a node again and again on a
+// directory, each time with another limit, so that the node writes the descriptions of
+// the streams anew, and prints what was acknowledged.
 func runStates(dir string) error {
 	ctx := context.Background()
 	fmt.Println("pid", os.Getpid())

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// client is one session, which its program goes on with whatever happens.
+// client is one session. Its program goes on whatever happens.
 type client struct {
 	w    *world
 	n    int
@@ -21,7 +21,7 @@ type client struct {
 	answers int
 }
 
-// live does what the client has to do, and returns when all of it has ended.
+// live does everything that the client has to do, and returns when all of it has ended.
 func (cl *client) live() {
 	if !cl.begins() {
 		return
@@ -76,7 +76,7 @@ func (cl *client) id() string {
 	return cl.session
 }
 
-// refused reports an answer that says to come again later.
+// refused reports whether a response says to come again later.
 func refused(c *conn) bool {
 	return c.status == 503 || c.status == 429 || c.status == 200 && strings.Contains(string(c.body), `"retryAfterMs"`)
 }
@@ -89,13 +89,13 @@ type asking struct {
 	name     string
 	requests []string
 	stream   string
-	ids      []string // that it was given
+	ids      []string // event ids that it got
 	final    map[string]bool
 	answered map[string]bool // questions, by the ids of their events
 	all      *sync.WaitGroup
 }
 
-// asks sends the k-th POST and follows what comes of it.
+// asks sends the k-th POST and follows its response.
 func (cl *client) asks(k int, all *sync.WaitGroup) {
 	po := &cl.plan.Posts[k]
 	name := fmt.Sprintf("%d.%d", cl.n, k)
@@ -127,7 +127,7 @@ func (cl *client) asks(k int, all *sync.WaitGroup) {
 	}
 }
 
-// sends POSTs the calls, and waits until the answer begins.
+// sends POSTs the calls, and waits until the response begins.
 func (a *asking) sends(k, try int) *conn {
 	var elements []string
 	for l, c := range a.po.Calls {
@@ -166,7 +166,8 @@ func (a *asking) sends(k, try int) *conn {
 	return c
 }
 
-// digs has what is written to some connections lost before the client notices.
+// digs makes what the process writes to some connections get lost before the client
+// notices.
 func (a *asking) digs(c *conn) {
 	if a.r.IntN(5) == 0 {
 		hole, slow := a.r.IntN(8), between(a.r, 0, 10*time.Second)
@@ -185,7 +186,7 @@ func (a *asking) cancels(request string) {
 	}
 }
 
-// plain takes an answer that is not a stream.
+// plain takes a response that is not a stream.
 func (a *asking) plain(body []byte) {
 	var all []json.RawMessage
 	if json.Unmarshal(body, &all) != nil {
@@ -196,7 +197,7 @@ func (a *asking) plain(body []byte) {
 	}
 }
 
-// follows reads a stream, and comes back to it until it has everything.
+// follows reads a stream, and resumes it until it has everything.
 func (a *asking) follows(c *conn) {
 	a.w.judge.accepts(a.requests)
 	from := ""
@@ -209,7 +210,7 @@ func (a *asking) follows(c *conn) {
 		case a.done() && a.r.IntN(3) > 0:
 			return
 		case ended && visits == 0 && len(a.ids) == 0:
-			return // cancelled before it began, or nothing to come back with
+			return // cancelled before it began, or without an event id to resume from
 		case len(a.ids) == 0:
 			a.w.judge.note("post %s: nothing to come back with", a.name)
 			a.w.judge.abandons(a.requests)
@@ -221,11 +222,11 @@ func (a *asking) follows(c *conn) {
 	}
 }
 
-// done reports whether all requests are answered.
+// done reports whether all requests have their responses.
 func (a *asking) done() bool { return len(a.final) == len(a.requests) }
 
-// reads takes what comes over a connection that begins after from, and reports
-// whether the server has ended it in order.
+// reads takes what comes over a connection that begins after from, and reports whether
+// the server ended it in order.
 func (a *asking) reads(c *conn, from string) bool {
 	for {
 		e, ok := c.next(a.w.over)
@@ -244,7 +245,7 @@ func (a *asking) reads(c *conn, from string) bool {
 
 func (a *asking) takes(e event, from string) {
 	if e.id == "" && len(e.data) == 0 {
-		return // it only says when to come back
+		return // the response only says when to come back
 	}
 	id, _, _ := strings.Cut(e.id, ".")
 	if a.stream == "" {
@@ -267,7 +268,7 @@ func (a *asking) takes(e event, from string) {
 	}
 }
 
-// returns resumes the stream, until there is a stream again or nothing is left.
+// returns resumes the stream, until there is a stream again or nothing remains.
 func (a *asking) returns(visits int) (*conn, string) {
 	refusals, silent := 0, false
 	for !a.over() {
@@ -322,7 +323,7 @@ func (a *asking) returns(visits int) (*conn, string) {
 // replies answers a question as the plan says.
 func (a *asking) replies(e event, m message) {
 	if a.answered[e.id] && a.r.IntN(4) > 0 {
-		return // it is the same event again
+		return // the same event again
 	}
 	a.answered[e.id] = true
 	name, _, _ := strings.Cut(m.Request, "/")
@@ -353,7 +354,7 @@ func (a *asking) replies(e event, m message) {
 	}
 }
 
-// says sends one answer until it is taken.
+// says sends one answer until the server takes it.
 func (a *asking) says(m message, q ask, size int) {
 	a.mu.Lock()
 	a.answers++

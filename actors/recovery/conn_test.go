@@ -10,20 +10,20 @@ import (
 )
 
 // conn is one HTTP exchange. What the process writes after its death, or after the
-// client has gone, reaches nobody.
+// client has gone, is lost.
 type conn struct {
 	p    *process
-	hole int           // events after that many are lost on the way; negative is none
-	slow time.Duration // until the client notices that
+	hole int           // after this many events the rest is lost on the way; negative for none
+	slow time.Duration // time until the client notices that
 
 	mu      sync.Mutex // guards the rest
 	status  int        // of a plain answer
 	body    []byte
 	session string
-	open    bool // the answer has begun as a stream
-	ended   bool // which the server has ended, in order
+	open    bool // the response has begun as a stream
+	ended   bool // the server has ended it, in order
 	over    bool
-	queue   []event // that the client has not read
+	queue   []event // the client has not read these
 	sent    int
 	gone    []func()
 	wake    chan struct{}
@@ -32,7 +32,7 @@ type conn struct {
 // event is one event of a stream as a client gets it.
 type event struct {
 	id   string
-	data []byte // empty of one that only primes
+	data []byte // empty in a priming event
 }
 
 var _ actors.Conn = (*conn)(nil)
@@ -115,7 +115,7 @@ func (c *conn) Cut() {
 	}
 }
 
-// breaks is the end of the connection that neither side wants.
+// breaks ends the connection as if it broke, which neither side wants.
 func (c *conn) breaks() { c.end(false) }
 
 func (c *conn) end(inOrder bool) {
@@ -149,8 +149,8 @@ func (c *conn) Gone(f func()) {
 	}
 }
 
-// wait waits until done returns true, while mu is held, or the connection or the
-// history is over. It reports what done says then.
+// wait waits until done returns true, or until the connection or the history is over,
+// and returns what done says then. It calls done with mu held.
 func (c *conn) wait(until <-chan struct{}, done func() bool) bool {
 	for {
 		c.mu.Lock()
@@ -167,12 +167,12 @@ func (c *conn) wait(until <-chan struct{}, done func() bool) bool {
 	}
 }
 
-// begun waits until the answer has begun.
+// begun waits until the response has begun.
 func (c *conn) begun(until <-chan struct{}) bool {
 	return c.wait(until, func() bool { return c.open || c.status != 0 })
 }
 
-// next is the next event. It is false when none comes any more.
+// next returns the next event; ok is false when no event comes any more.
 func (c *conn) next(until <-chan struct{}) (e event, ok bool) {
 	ok = c.wait(until, func() bool {
 		if len(c.queue) == 0 {

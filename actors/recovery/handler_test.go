@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// handler does what the plan says of a call.
+// handler does what the plan says for a call.
 type handler struct{ p *process }
 
 var _ actors.Handler = (*handler)(nil)
@@ -33,17 +33,17 @@ func (h *handler) Listening(context.Context, *actors.Call) (actors.Listening, *m
 	return actors.Listening{}, &mcp.Error{Code: mcp.CodeMethodNotFound}
 }
 
-// outcome is the result of a call: what its handler was told.
+// outcome is the result of a call: the answers that its handler got.
 type outcome struct {
 	Request string            `json:"request"`
 	Attempt int               `json:"attempt"`
 	Answers map[string]string `json:"answers"` // by question
 }
 
-// response is what a client answers to a question.
+// response is a client's answer to a question.
 type response struct {
 	To  string `json:"to"` // the question
-	N   int    `json:"n"`  // no two answers have the same
+	N   int    `json:"n"`  // no two answers have the same n
 	Pad string `json:"pad,omitempty"`
 }
 

@@ -14,9 +14,9 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// judge knows what clients and handlers have seen, and says what of it must not be.
-// It knows nothing of how the server keeps its promises. What a power cut may have
-// taken back binds nobody, but for the meaning of event ids.
+// judge collects what clients and handlers have seen, and finds what must not be. It
+// knows nothing of how the server keeps its promises. It does not hold the server to
+// what a power cut may have taken back, except to the meaning of event ids.
 type judge struct {
 	w *world
 
@@ -26,13 +26,13 @@ type judge struct {
 	requests map[string]*request
 	tales    map[string]*streamTale
 	given    map[string][]string // answers by question
-	taken    map[string]taken    // what a handler was told first, by question
-	ended    map[*process]moment // when what a process did ceased to count
+	taken    map[string]taken    // the first answer that a handler got, by question
+	ended    map[*process]moment // when the effects of a process ceased to count
 	cuts     []cutOff
-	trouble  time.Time // when the store was last away, full or at another time
-	away     int       // how often it is that now
+	trouble  time.Time // the last time at which the store was away, full or at another time
+	away     int       // how many of these hold now
 	serial   int
-	sums     map[string]int // what has happened how often
+	sums     map[string]int // how often each thing has happened
 }
 
 type note struct {
@@ -44,7 +44,7 @@ type note struct {
 // moment is a time on both clocks.
 type moment struct{ at, store time.Time }
 
-// cutOff is a power cut: what was written from..at may be lost.
+// cutOff is a power cut, which may lose what was written from..at.
 type cutOff struct{ from, at time.Time }
 
 type taken struct {
@@ -52,17 +52,17 @@ type taken struct {
 	at   time.Time
 }
 
-// request is what the judge knows of one request.
+// request is what the judge knows about one request.
 type request struct {
 	name      string
 	call      *call
 	accepted  bool
-	tried     bool      // somebody asked to cancel it
-	cancelled time.Time // it was, for certain
+	tried     bool      // a client asked to cancel it
+	cancelled time.Time // when it was, for certain
 	finals    []final
 	runs      []*run
 	emitted   []emission
-	forgotten bool // the client cannot ask for its answer any more, and that is right
+	forgotten bool // the client cannot ask for its response any more, and that is right
 	input     int  // bytes of answers
 }
 
@@ -71,7 +71,7 @@ type final struct {
 	at time.Time
 }
 
-// emission is something that a handler had for the client, or was told by it.
+// emission is something that a handler sent to the client, or got from it.
 type emission struct {
 	what string
 	moment
@@ -91,7 +91,7 @@ type run struct {
 	cause   error
 }
 
-// streamTale is all that was ever seen of one stream.
+// streamTale is everything that was ever seen of one stream.
 type streamTale struct {
 	requests []*request
 	bytes    map[string]string // by event id
@@ -102,7 +102,7 @@ type streamTale struct {
 type seen struct {
 	pos  position
 	id   string
-	what string // request and content, "" if nothing tells it from others
+	what string // request and content, "" if nothing distinguishes it from others
 	req  *request
 	at   time.Time
 }
@@ -129,7 +129,7 @@ func short(id string) string {
 	return id
 }
 
-// message is what the judge reads of an event.
+// message is the part of an event that the judge reads.
 type message struct {
 	ID, Method, Request, What string
 	Code                      int
@@ -182,13 +182,13 @@ func (j *judge) counted(what string) {
 
 func (j *judge) now() moment { return moment{time.Now(), j.w.disk.Now()} }
 
-// age is how old what came into being then may be for the store: its clock may have gone
-// back before it got there.
+// age returns how old the store may think something of moment m is: its clock may have
+// gone back before the store got it.
 func (j *judge) age(m moment) time.Duration {
 	return max(time.Since(m.at), j.w.disk.Now().Sub(m.store))
 }
 
-// lost reports whether a power cut may have taken back what was so at a time.
+// lost reports whether a power cut may have taken back the state of a time.
 func (j *judge) lost(at time.Time) bool {
 	return slices.ContainsFunc(j.cuts, func(c cutOff) bool { return c.from.Before(at) && !at.After(c.at) })
 }
@@ -201,8 +201,8 @@ func (j *judge) cut(from time.Time) {
 	j.trouble = time.Now()
 }
 
-// unrenewed notes that records may not be renewed as they should: from now on, until
-// now, or just now.
+// unrenewed notes that records may not be renewed as they should: from now on (1), until
+// now (-1), or just now (0).
 func (j *judge) unrenewed(by int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -210,14 +210,14 @@ func (j *judge) unrenewed(by int) {
 	j.away += by
 }
 
-// renewed reports whether what was renewed at a time, and as often as it should be
-// before, was renewed indeed.
+// renewed reports whether records that had to be renewed at a time, and as often before
+// that, were renewed.
 func (j *judge) renewed(at time.Time) bool {
 	return j.away == 0 && j.trouble.Before(at.Add(-j.w.plan.recordTTL()))
 }
 
-// ends says that what the process does counts no more: it is about to die, or
-// another one takes its place.
+// ends says that the effects of the process count no longer: it is about to die, or
+// another process takes its place.
 func (j *judge) ends(p *process) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -232,7 +232,7 @@ func (j *judge) counts(p *process) bool {
 	return !over
 }
 
-// posts knows requests that are about to be sent.
+// posts notes requests that are about to be sent.
 func (j *judge) posts(names []string, calls []call) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -250,7 +250,7 @@ func (j *judge) accepts(names []string) {
 	}
 }
 
-// abandons says that the client cannot come back for the answers.
+// abandons notes that the client cannot come back for the responses.
 func (j *judge) abandons(names []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -274,21 +274,21 @@ func (j *judge) forgets(cl *client) {
 	}
 }
 
-// tries is told that a client is about to cancel a request.
+// tries notes that a client is about to cancel a request.
 func (j *judge) tries(name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.requests[name].tried = true
 }
 
-// cancels is told that the cancel was accepted.
+// cancels notes that the server accepted the cancel.
 func (j *judge) cancels(name string, p *process, took time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := j.requests[name]
 	j.noted("%s is cancelled, after %v", name, took)
 	if took > 4*time.Second || p == nil || !j.counts(p) {
-		return // it may not have got to the log
+		return // it may not have reached the log
 	}
 	for _, run := range r.runs {
 		if run.p == p && (!run.ended || errors.Is(run.cause, actors.ErrCancelled)) {
@@ -298,7 +298,7 @@ func (j *judge) cancels(name string, p *process, took time.Duration) {
 	}
 }
 
-// begin is told of a run of a handler.
+// begin notes a run of a handler.
 func (j *judge) begin(name string, attempt int, p *process) *run {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -352,16 +352,16 @@ func (j *judge) failed(r *run, cause error) {
 	}
 }
 
-// emits is told what a handler is about to send.
+// emits notes what a handler is about to send.
 func (j *judge) emits(r *run, what string, size int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if !r.p.dead.Load() { // one that was cut off may get it to the log later
+	if !r.p.dead.Load() { // a process that was cut off may still store it later
 		r.request.emitted = append(r.request.emitted, emission{r.request.name + " " + what, j.now(), size, true})
 	}
 }
 
-// gives is told what a client is about to answer.
+// gives notes what a client is about to answer.
 func (j *judge) gives(request, what, answer string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -395,7 +395,7 @@ func (j *judge) takes(r *run, what, answer string) {
 	}
 }
 
-// streams is told which stream answers requests.
+// streams notes which stream answers requests.
 func (j *judge) streams(id string, names []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -409,7 +409,7 @@ func (j *judge) streams(id string, names []string) {
 	j.tales[id] = s
 }
 
-// primes judges an event without content.
+// primes judges a priming event.
 func (j *judge) primes(id, event, from string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -484,7 +484,7 @@ func (j *judge) skips(s *streamTale, after, pos position, id string) {
 	}
 }
 
-// answers judges the answer to a request.
+// answers judges the response to a request.
 func (j *judge) answers(r *request, id string, m message) {
 	for _, f := range r.finals {
 		if !j.lost(f.at) {
@@ -511,7 +511,7 @@ func (j *judge) answers(r *request, id string, m message) {
 	}
 }
 
-// callLost judges that nobody knows what became of a call.
+// callLost judges an error that says that a call's outcome is unknown.
 func (j *judge) callLost(r *request) {
 	var end moment // of the newest process that ran it
 	for _, run := range r.runs {
@@ -531,7 +531,7 @@ func (j *judge) callLost(r *request) {
 	}
 }
 
-// plain judges an answer that came without a stream.
+// plain judges a response that came without a stream.
 func (j *judge) plain(raw json.RawMessage, names []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 )
 
 // plan is a history before it happens: what clients ask for, what handlers do, and
-// what harm is done when. Whatever else happens is drawn from Seed while it runs.
+// which faults happen when. Everything else is drawn from Seed while the history runs.
 type plan struct {
 	Seed    uint64
 	Limits  limits
@@ -26,8 +26,8 @@ func (s *span) UnmarshalText(b []byte) error {
 	return err
 }
 
-// limits are those of the service that matter here. Most histories have small ones,
-// so that little has to happen until a log forgets.
+// limits are the limits of the service that matter here. Most histories have small
+// ones, so that a log forgets soon.
 type limits struct {
 	Replay, MaxAsk, MaxCall     span
 	Appends, Bytes, Part, Queue int
@@ -38,23 +38,23 @@ type clientPlan struct {
 	Posts    []post
 }
 
-// post is one POST, and what the client does about its answer.
+// post is one POST, and what the client does with its response.
 type post struct {
 	At     span
 	Calls  []call // several are a batch
-	Breaks []span `json:",omitempty"` // after which the client's connection breaks, one after the other
+	Breaks []span `json:",omitempty"` // times after which the client's connection breaks, one after the other
 }
 
 type call struct {
 	Safe   bool   `json:",omitempty"`
 	Steps  []step `json:",omitempty"`
-	Cancel span   `json:",omitempty"` // after the POST; 0 is never
+	Cancel span   `json:",omitempty"` // time after the POST; 0 is never
 }
 
 // step is one thing that a handler does.
 type step struct {
 	Do   string // sleep, notify, progress, ask, close
-	For  span   `json:",omitempty"` // sleep: how long; notify: between two
+	For  span   `json:",omitempty"` // sleep: how long; notify: time between two
 	N    int    `json:",omitempty"` // notify: how many
 	Size int    `json:",omitempty"` // notify: bytes of each; ask: bytes of the answer
 	Asks []ask  `json:",omitempty"` // all at once
@@ -67,18 +67,18 @@ type ask struct {
 	After span   `json:",omitempty"`
 }
 
-// fault is harm.
+// fault is one fault.
 type fault struct {
 	At   span
 	Do   string // kill, power, outage, jump, full, split
 	For  span   `json:",omitempty"` // kill, power: until the next process starts; jump: how far
-	Lose span   `json:",omitempty"` // power: since the last flush
+	Lose span   `json:",omitempty"` // power: time since the last flush
 }
 
 func (p *plan) recordTTL() time.Duration { return time.Duration(p.Limits.Replay) * 4 / 3 }
 
-// rng draws what concerns one part of a history, so that one part does not change
-// what another draws.
+// rng returns the random numbers of one part of a history, so that one part does not
+// change another's.
 func (p *plan) rng(part string) *rand.Rand {
 	h := uint64(14695981039346656037)
 	for i := range len(part) {
@@ -117,7 +117,7 @@ func newPlan(seed uint64) plan {
 		Replay: span(time.Minute), MaxCall: span(6 * time.Hour), MaxAsk: span(between(r, 20*time.Second, 4*time.Minute)),
 		Appends: 12 + r.IntN(30), Bytes: 8<<10 + r.IntN(24<<10), Part: 2 << 10, Queue: 16 << 10,
 	}
-	if r.IntN(40) == 0 { // as it is served
+	if r.IntN(40) == 0 { // the defaults
 		p.Limits = limits{
 			Replay: span(10 * time.Minute), MaxCall: span(6 * time.Hour), MaxAsk: span(30 * time.Minute),
 			Appends: 1000, Bytes: 4 << 20, Part: 256 << 10, Queue: 1 << 20,
@@ -144,7 +144,7 @@ func newPlan(seed uint64) plan {
 	return p
 }
 
-// moments are about when handlers begin something, if nothing comes between: harm does
+// moments returns about when handlers begin a step, if nothing delays them: faults do
 // most where something happens.
 func (p *plan) moments() (all []time.Duration) {
 	for _, c := range p.Clients {
@@ -175,8 +175,8 @@ func (p *plan) newPost(r *rand.Rand, revision string) post {
 	return po
 }
 
-// silence is a time in which nothing happens: mostly short, and often longer than
-// anything is stored.
+// silence draws a time in which nothing happens: mostly short, and often longer than
+// the store keeps anything.
 func (p *plan) silence(r *rand.Rand) time.Duration {
 	replay := time.Duration(p.Limits.Replay)
 	switch pick(r, 50, 20, 30) {
@@ -208,7 +208,7 @@ func (p *plan) newStep(r *rand.Rand) step {
 	case 2: // more appends than the log keeps
 		n := p.Limits.Appends
 		return step{Do: "notify", N: n + r.IntN(n/2+1), For: span(between(r, 8*time.Millisecond, 12*time.Millisecond))}
-	case 3: // more bytes
+	case 3: // more bytes than the log keeps
 		return step{Do: "notify", N: 5, Size: p.Limits.Bytes / 4, For: span(between(r, 0, 300*time.Millisecond))}
 	case 4:
 		return step{Do: "progress", N: 1 + r.IntN(5), For: span(between(r, 0, 400*time.Millisecond))}
@@ -258,7 +258,7 @@ func (p *plan) newFault(r *rand.Rand) fault {
 	return f
 }
 
-// lasts is how long the longest call takes if nothing comes between.
+// lasts returns how long the longest call takes if nothing delays it.
 func (po *post) lasts(maxAsk time.Duration) (longest time.Duration) {
 	for _, c := range po.Calls {
 		longest = max(longest, c.lasts(maxAsk))
@@ -287,8 +287,8 @@ func (c *call) lasts(maxAsk time.Duration) (d time.Duration) {
 	return d
 }
 
-// worst is a bound on how long the calls of the plan can take, if each of them is
-// run again after each fault.
+// worst returns a bound on the time that the calls of the plan can take, if each of
+// them runs again after each fault.
 func (p *plan) worst() (d time.Duration) {
 	for _, c := range p.Clients {
 		for _, po := range c.Posts {

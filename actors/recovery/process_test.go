@@ -30,7 +30,7 @@ type process struct {
 	svc  *actors.Service
 	link *sim.Link
 
-	// dead is set once nothing that the process does has any effect.
+	// dead is set once the process has no effect any more.
 	dead atomic.Bool
 	// replaced is set once another process may take its streams.
 	replaced atomic.Bool
@@ -39,7 +39,7 @@ type process struct {
 	conns map[*conn]struct{}
 }
 
-// start begins the n-th process.
+// newProcess begins the n-th process.
 func (w *world) newProcess(n int, node string) *process {
 	p := &process{w: w, name: node + "." + strconv.Itoa(n), conns: make(map[*conn]struct{})}
 	r := w.plan.rng("store " + p.name)
@@ -61,7 +61,7 @@ func (w *world) newProcess(n int, node string) *process {
 	return p
 }
 
-// logged makes what a process logs part of the tale.
+// logged adds what a process logs to the tale.
 type logged struct{ j *judge }
 
 func (l logged) Write(line []byte) (int, error) {
@@ -70,7 +70,7 @@ func (l logged) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// fate draws what becomes of one operation of the store. a and b are random.
+// fate draws the outcome of one operation of the store. a and b are random.
 func (w *world) fate(a, b uint64) sim.Fate {
 	f := sim.Fate{There: time.Duration(100_000 + a%1_500_000), Back: time.Duration(50_000 + b%1_000_000)}
 	a, b = a>>32, b>>32
@@ -101,7 +101,7 @@ func (p *process) die() {
 	p.w.left.Go(p.close)
 }
 
-// close ends the goroutines that a dead process would not have any more.
+// close ends the goroutines that would end with a killed process.
 func (p *process) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -110,7 +110,7 @@ func (p *process) close() {
 	}
 }
 
-// connect begins an exchange; nil if the connection is refused.
+// connect begins an exchange; it returns nil if the connection is refused.
 func (p *process) connect() *conn {
 	c := newConn(p)
 	p.mu.Lock()
@@ -126,7 +126,7 @@ func (p *process) input(c *conn, session, lastID string) *actors.Input {
 	return &actors.Input{Tenant: tenant, Session: session, LastEventID: lastID, Conn: c}
 }
 
-// post sends a message to the process. It returns nil if there is none.
+// post sends a message to the process. It returns nil if there is no process.
 func (w *world) post(session string, body []byte) *conn {
 	p := w.current()
 	if p == nil {

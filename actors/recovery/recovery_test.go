@@ -23,16 +23,16 @@ var (
 	report    = flag.String("report", "", "file for a report as JSON")
 )
 
-// kept is where histories are that were wrong once.
+// kept is the folder of histories that were wrong once.
 const kept = "testdata/histories"
 
-// keptPlan is a file there.
+// keptPlan is a file in that folder.
 type keptPlan struct {
 	Fault string // what was wrong
 	Plan  plan
 }
 
-// Histories that were wrong once are right now.
+// TestKept runs the histories that were wrong once, which must be right now.
 func TestKept(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(kept, "*.json"))
 	if err != nil {
@@ -49,7 +49,7 @@ func TestKept(t *testing.T) {
 			if err := json.Unmarshal(text, &k); err != nil {
 				t.Fatal(err)
 			}
-			for range 3 { // things that happen at the same instant are in any order
+			for range 3 { // events at the same instant have any order
 				if h := happen(t, k.Plan); len(h.faults) > 0 || *told {
 					complain(t, h)
 				}
@@ -58,7 +58,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// complain fails the test for a history that is wrong.
+// complain fails the test if a history is wrong.
 func complain(t *testing.T, h history) {
 	t.Helper()
 	tale := h.tale
@@ -71,8 +71,9 @@ func complain(t *testing.T, h history) {
 	}
 }
 
-// Every accepted request is answered at most once, by the answers that its questions
-// got; every event id is one event; nobody is told that he has everything who has not.
+// TestHistories runs random histories. Every accepted request has at most one response,
+// which uses the answers to its questions. Every event id names one event. No client
+// learns that it has everything unless it has.
 func TestHistories(t *testing.T) {
 	seed := *firstSeed
 	if seed == 0 {
@@ -137,7 +138,7 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// keep makes a history that was wrong small, and keeps it for TestKept.
+// keep shrinks a history that was wrong, and keeps it for TestKept.
 func keep(t *testing.T, p plan, h history) {
 	t.Helper()
 	small, again := shrink(t, p, h)

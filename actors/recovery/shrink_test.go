@@ -11,8 +11,8 @@ import (
 // shrinkFor bounds the search for a smaller history, in real time.
 const shrinkFor = 15 * time.Second
 
-// shrink looks for a smaller plan whose history is wrong in the same way. The
-// history is what has come of it.
+// shrink looks for a smaller plan whose history is wrong in the same way. It returns
+// the plan and its history.
 func shrink(t *testing.T, p plan, h history) (plan, history) {
 	t.Helper()
 	kind := kindOf(h)
@@ -24,7 +24,7 @@ func shrink(t *testing.T, p plan, h history) (plan, history) {
 			if !ok {
 				break
 			}
-			for range 2 { // the order of what happens at one instant is not drawn
+			for range 2 { // the plan does not draw the order of events at one instant
 				if g := happen(t, q); len(g.faults) > 0 && kindOf(g) == kind {
 					p, h, smaller = q, g, true
 					i--
@@ -38,14 +38,13 @@ func shrink(t *testing.T, p plan, h history) (plan, history) {
 
 var names = regexp.MustCompile(`[a-z2-7]{4}\.\d+\.\d+|[\d.]+|"[^"]*"`)
 
-// kindOf is what is wrong with a history, without the names that it happened to.
+// kindOf returns what is wrong with a history, without the names.
 func kindOf(h history) string {
 	kind := names.ReplaceAllString(h.faults[0], "")
 	return kind[:min(len(kind), 40)]
 }
 
-// without returns the plan without its i-th part; ok is false when it has not so
-// many.
+// without returns the plan without its i-th part; ok is false when it has fewer parts.
 func without(p plan, i int) (q plan, ok bool) {
 	text, err := json.Marshal(p)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/troupe-run/troupe/internal/sim"
 )
 
-// store speaks the actors' errors, as the root's adapter does for the real store.
+// store returns the actors' errors, as the adapter of internal/nodestore does for the
+// real store.
 type store struct{ link *sim.Link }
 
 var _ actors.Store = store{}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// nothing judges that a client which came back with id was told that there is
+// nothing judges that the server told a client that resumed from id that there is
 // nothing more.
 func (j *judge) nothing(a *asking, id string) {
 	j.mu.Lock()
@@ -26,8 +26,7 @@ func (j *judge) nothing(a *asking, id string) {
 	}
 }
 
-// refuses judges that a client which came back with id was told that its id is no
-// good.
+// refuses judges that the server refused the id from which a client resumed.
 func (j *judge) refuses(a *asking, id string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -60,7 +59,7 @@ func (j *judge) refuses(a *asking, id string) {
 		}
 	}
 	if visible > 0 && j.trouble.After(from.at) && j.age(from) > time.Duration(lim.Replay)-2*time.Second {
-		return // the clock jumped over the silence in which the event would have been marked
+		return // the clock jumped over the silence in which the stream would have marked the event
 	}
 	aged := oldest > time.Duration(lim.Replay)-2*time.Second
 	if visible > 0 && (aged || appends > lim.Appends/2 || bytes > lim.Bytes/2) {
@@ -69,8 +68,8 @@ func (j *judge) refuses(a *asking, id string) {
 	j.faulted("post %s came back with %s and was refused; what follows is %d appends, %d bytes", a.name, short(id), appends, bytes)
 }
 
-// lives reports whether a stream must still be there: a call of it runs, or did
-// within the time that events are kept for.
+// lives reports whether a stream must still exist: a call of it runs, or ran within the
+// time for which events are kept.
 func (j *judge) lives(s *streamTale) bool {
 	var last moment
 	for _, r := range s.requests {
@@ -90,7 +89,7 @@ func (j *judge) lives(s *streamTale) bool {
 	return j.renewed(last.at) && j.age(last) < time.Duration(j.w.plan.Limits.Replay)-2*time.Second
 }
 
-// whatOf is what the event with that id stood for.
+// whatOf returns what the event with that id stood for.
 func (j *judge) whatOf(s *streamTale, id string) string {
 	if i := slices.IndexFunc(s.events, func(x seen) bool { return x.id == id }); i >= 0 {
 		return s.events[i].what
@@ -98,8 +97,8 @@ func (j *judge) whatOf(s *streamTale, id string) string {
 	return ""
 }
 
-// emittedAt is when a handler made what the event with that id stands for: the zero
-// time if none did.
+// emittedAt returns when a handler sent what the event with that id stands for: the
+// zero time if no handler did.
 func (j *judge) emittedAt(s *streamTale, id string) (at moment) {
 	what := j.whatOf(s, id)
 	if what == "" {
@@ -127,7 +126,7 @@ func (j *judge) hangs(a *asking) {
 	}
 }
 
-// end judges what the history has come to.
+// end judges the state at the end of the history.
 func (j *judge) end() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

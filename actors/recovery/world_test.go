@@ -11,42 +11,42 @@ import (
 	"github.com/troupe-run/troupe/internal/sim"
 )
 
-// patience is how long a client goes on once no harm is done any more and every
-// handler has had its time.
+// patience is how long a client goes on after the last fault, once every handler has
+// had its time.
 const patience = 10 * time.Minute
 
-// world is a history as it happens.
+// world is a history while it happens.
 type world struct {
 	plan  *plan
 	calls map[string]*call // by name
 	disk  *sim.Store
 	judge *judge
 	begin time.Time
-	quiet chan struct{}  // closed once no harm is done any more
+	quiet chan struct{}  // closed after the last fault
 	over  chan struct{}  // closed when the history has lasted too long
-	left  sync.WaitGroup // goroutines that are no client's
+	left  sync.WaitGroup // goroutines that belong to no client
 
 	mu      sync.Mutex // guards the rest
-	cur     *process   // that clients reach, nil if none
+	cur     *process   // the process that clients reach, nil if there is none
 	all     []*process
 	down    int // outages under way
 	full    int
-	cutAt   time.Time // the last power cut
+	cutAt   time.Time // when the last power cut was
 	flushed sim.Snapshot
-	pending int // starts to come
+	pending int // starts that are still due
 }
 
-// history is what has come of a plan.
+// history is the outcome of a plan.
 type history struct {
-	faults []string // what was wrong
-	tale   []string // what has happened
+	faults []string // faults that the judge found
+	tale   []string // events of the history
 	sums   map[string]int
 }
 
-// happen lets a history happen.
+// happen runs a history.
 func happen(t *testing.T, p plan) (h history) {
 	t.Helper()
-	defer func() { // a bubble with goroutines left behind is a panic of whoever made it
+	defer func() { // a bubble that ends with goroutines left behind panics on the goroutine that made it
 		if r := recover(); r != nil {
 			h.faults = append(h.faults, fmt.Sprint("left behind: ", r))
 		}
@@ -78,7 +78,7 @@ func (w *world) happen() {
 	}
 	harm.Wait()
 	close(w.quiet)
-	// A client may keep silent once more before it comes back.
+	// A client may be silent once more before it comes back.
 	limit := time.AfterFunc(w.plan.worst()+patience+7*time.Duration(w.plan.Limits.Replay), func() { close(w.over) })
 	clients.Wait()
 	limit.Stop()
@@ -99,7 +99,7 @@ func (w *world) current() *process {
 	return w.cur
 }
 
-// start begins the next process, which clients reach from now on.
+// start begins the next process, which clients reach from then on.
 func (w *world) start() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,7 +112,7 @@ func (w *world) start() {
 	w.judge.note("process %s starts", p.name)
 }
 
-// harm does what the plan says.
+// harm makes fault i happen.
 func (w *world) harm(i int, f fault) {
 	at := time.Duration(f.At)
 	switch f.Do {
@@ -143,8 +143,8 @@ func (w *world) harm(i int, f fault) {
 	}
 }
 
-// kill ends the current process, and starts the next one after a while. between
-// happens when it is dead.
+// kill ends the current process, and starts the next one after a while. It calls
+// between when the process is dead.
 func (w *world) kill(rest time.Duration, between func()) {
 	w.mu.Lock()
 	p := w.cur
@@ -164,12 +164,12 @@ func (w *world) kill(rest time.Duration, between func()) {
 	w.pending--
 	last := w.pending == 0
 	w.mu.Unlock()
-	if last { // else a later fault starts it
+	if last { // otherwise a later fault starts it
 		w.start()
 	}
 }
 
-// power is a power cut: what was written since the last flush is lost.
+// power cuts the power: what was written since the last flush is lost.
 func (w *world) power(at, lose, rest time.Duration) {
 	flushes := max(0, at-lose)
 	time.Sleep(flushes)
@@ -177,7 +177,7 @@ func (w *world) power(at, lose, rest time.Duration) {
 	time.Sleep(at - flushes)
 	w.judge.note("power cut, what is younger than %v is lost", time.Since(when))
 	w.mu.Lock()
-	for _, p := range w.all { // those that are cut off, too
+	for _, p := range w.all { // the cut-off processes, too
 		if p != w.cur {
 			w.judge.ends(p)
 			p.die()
@@ -187,7 +187,7 @@ func (w *world) power(at, lose, rest time.Duration) {
 	w.kill(rest, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if when.Before(w.cutAt) { // the disk has been what that cut has left since then
+		if when.Before(w.cutAt) { // the disk has been in the state after that cut since then
 			snap, when = w.flushed, w.cutAt
 		}
 		w.disk.Restore(snap)
@@ -196,8 +196,8 @@ func (w *world) power(at, lose, rest time.Duration) {
 	})
 }
 
-// split cuts the current process off from the store, and another one takes its
-// place. Later it has the store again, and goes on until it is killed.
+// split cuts the current process off from the store, and another process takes its
+// place. Later the first one reaches the store again, and goes on until it is killed.
 func (w *world) split(rest time.Duration) {
 	w.mu.Lock()
 	p := w.cur

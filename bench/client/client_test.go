@@ -58,7 +58,7 @@ func TestStages(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
-			panic(http.ErrAbortHandler) // before a byte was sent
+			panic(http.ErrAbortHandler) // before the first byte
 		}
 		w.Header().Set("Content-Length", "10")
 		_, _ = io.WriteString(w, "short")

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestStateless sees what a request says in its headers and its body, and that events
+// TestStateless checks what a request says in its headers and its body, and that events
 // have no ids.
 func TestStateless(t *testing.T) {
 	t.Parallel()

@@ -2,8 +2,8 @@ package main
 
 import "testing"
 
-// TestTable holds the table to the code as it changes: each mutation still changes one
-// place. It makes none of them.
+// TestTable checks that each mutation still changes one place of the code. It makes no
+// mutation.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	names := map[string]bool{}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestBalance restarts two processes in turn behind nginx and HAProxy. In full it is
-// go run ./bench/soak balance. The processes keep the default --drain-delay, which
+// TestBalance restarts two processes in turn behind nginx and HAProxy; go run
+// ./bench/soak balance does more. The processes keep the default --drain-delay, which
 // the proxies' configurations rely on: they close idle connections before that.
 func TestBalance(t *testing.T) {
 	for _, name := range []string{"nginx", "haproxy"} {
@@ -28,9 +28,9 @@ func TestBalance(t *testing.T) {
 	t.Logf("%+v", r)
 }
 
-// TestRestart restarts one process while a safe call runs. In full, with a call of a
-// minute, it is go run ./bench/soak restart. How long others are refused is for a
-// machine that does nothing else.
+// TestRestart restarts one process while a safe call runs; go run ./bench/soak restart
+// does it with a call of a minute. The time for which others are refused needs an idle
+// machine.
 func TestRestart(t *testing.T) {
 	r, err := runRestart(t.Context(), options{rounds: 1, seed: 4, servers: 1, bin: program, data: t.TempDir(), time: 6 * time.Second, flags: []string{"--drain-delay", "500ms"}, log: t.Output()})
 	if r == nil {

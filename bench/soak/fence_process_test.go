@@ -4,8 +4,8 @@ package main
 
 import "testing"
 
-// TestStopCont stops the process past its lease while it serves, and lets it go
-// on. More rounds and other seeds: go run ./bench/soak stop.
+// TestStopCont stops the process past its lease while it serves, and lets it go on. go
+// run ./bench/soak stop has more rounds and other seeds.
 func TestStopCont(t *testing.T) {
 	r, err := runStop(t.Context(), options{rounds: 2, clients: 6, seed: 1, bin: program, data: t.TempDir(), log: t.Output()})
 	if err != nil {

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestKill kills the process eight times while eight clients work, half of them with
-// a hundred servers in it. More rounds and other seeds: go run ./bench/soak kill.
+// TestKill kills the process eight times while eight clients work, half of the times
+// with a hundred servers in it. go run ./bench/soak kill has more rounds and other
+// seeds.
 func TestKill(t *testing.T) {
 	for seed, servers := range map[uint64]int{1: 1, 2: 100} {
 		t.Run(fmt.Sprintf("servers=%d", servers), func(t *testing.T) {

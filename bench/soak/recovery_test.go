@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// The soak runs the histories that it is asked for.
+// TestRecovery checks that the soak runs as many histories as it is asked for.
 func TestRecovery(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a test")

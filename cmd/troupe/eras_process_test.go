@@ -13,19 +13,19 @@ import (
 
 // asker is a client of one era that calls the tool ask.
 type asker interface {
-	// begin calls the tool and returns when it has been asked.
+	// begin calls the tool and returns when the question has come.
 	begin(ctx context.Context, p *process, question string) error
 	// resume goes on after the process was lost.
 	resume(ctx context.Context, p *process) error
-	// end answers the question, and returns what the tool says to it.
+	// end answers the question, and returns the tool's response.
 	end(ctx context.Context, p *process, answer string) (string, error)
 }
 
-// seated is an asker with a session. It is asked on the stream of its call.
+// seated is an asker with a session. Its question comes on the stream of its call.
 type seated struct {
 	revision, session string
 	stream            *exchange
-	question, last    string // id of the question, raw, and of the last event
+	question, last    string // id of the question, raw, and id of the last event
 }
 
 func (s *seated) header(more ...string) []string {
@@ -52,7 +52,7 @@ func sit(t *testing.T, p *process, revision string) *seated {
 	return s
 }
 
-// message is what of a message the askers look at.
+// message is the part of a message that the askers read.
 type message struct {
 	ID     json.RawMessage
 	Method string
@@ -105,7 +105,8 @@ func (s *seated) end(ctx context.Context, p *process, answer string) (string, er
 	return m.Result.Content[0].Text, nil
 }
 
-// standing is an asker without a session. It is asked by an answer, and calls again.
+// standing is an asker without a session. Its question comes in a response, and it
+// sends the call again.
 type standing struct{ params, state string }
 
 func (s *standing) call(ctx context.Context, p *process, more string) (a answered, err error) {
@@ -141,8 +142,8 @@ func (s *standing) end(ctx context.Context, p *process, answer string) (string, 
 	return a.says(), err
 }
 
-// TestOneToolAsksClientsOfBothEras has clients of three revisions asked by one tool at
-// the same time: many times over, and once with the process killed while they wait.
+// TestOneToolAsksClientsOfBothEras has one tool ask clients of three revisions at the
+// same time: many times, and once with the process killed while they wait.
 func TestOneToolAsksClientsOfBothEras(t *testing.T) {
 	t.Parallel()
 	args := []string{"--data", t.TempDir()}

@@ -24,8 +24,8 @@ type counting struct {
 
 var progressOf = regexp.MustCompile(`"progress":(\d+)`)
 
-// count calls the tool and reads its stream to the end. first is told when the
-// first number has come.
+// count calls the tool and reads its stream to the end. It calls first when the first
+// number has come.
 func (p *process) count(ctx context.Context, session string, id, to int, first func()) (c counting) {
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"count","arguments":{"to":%d,"delay_ms":25},"_meta":{"progressToken":"p%d"}}}`, id, to, id)
 	req, err := http.NewRequestWithContext(ctx, "POST", p.base+"/mcp", strings.NewReader(body))
@@ -59,7 +59,7 @@ func (p *process) count(ctx context.Context, session string, id, to int, first f
 	return c
 }
 
-// awaitReady waits until /readyz is answered with the status and the text.
+// awaitReady waits until /readyz has the status and the text.
 func (p *process) awaitReady(t *testing.T, status int, text string) {
 	t.Helper()
 	late := time.After(time.Minute)
@@ -76,9 +76,9 @@ func (p *process) awaitReady(t *testing.T, status int, text string) {
 	}
 }
 
-// The disk fills while calls run, and gets room again: every call is answered,
-// with all its progress, by the same process, which says meanwhile that it is
-// not ready.
+// TestFullDiskProcess fills the disk while calls run, and makes room again: the same
+// process answers every call, with all its progress, and says meanwhile that it is not
+// ready.
 func TestFullDiskProcess(t *testing.T) {
 	t.Parallel()
 	disk := testkit.SmallDisk(t, 48<<20)
@@ -107,8 +107,8 @@ func TestFullDiskProcess(t *testing.T) {
 	if _, _, metrics := p.request(t, "GET", "/metrics", "", ""); !strings.Contains(metrics, "\ntroupe_store_failed_ratio 1\n") && !strings.Contains(metrics, "\ntroupe_store_failed 1\n") {
 		t.Errorf("/metrics does not tell of the full disk:\n%s", metrics)
 	}
-	// So long that a store that heals by a retry alone would not be told apart
-	// from one that nothing happened to.
+	// After a shorter wait, a store that only tries again would look like one without a
+	// fault.
 	select {
 	case c := <-ended:
 		t.Errorf("a call ended while nothing could be stored: %+v", c)

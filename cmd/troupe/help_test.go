@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestHelpShowsEveryFlag compares the groups with the flags, as they are declared
-// apart.
+// TestHelpShowsEveryFlag compares the groups of the help with the flags, which are
+// declared elsewhere.
 func TestHelpShowsEveryFlag(t *testing.T) {
 	t.Parallel()
 	cmd := serveCommand(&bytes.Buffer{})

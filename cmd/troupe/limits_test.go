@@ -49,8 +49,8 @@ func TestLimitDefaults(t *testing.T) {
 	}
 }
 
-// TestEachLimitCanBeSet sets every limit by flag and by file: both have the same
-// effect, and each an effect of its own.
+// TestEachLimitCanBeSet sets every limit by flag and by file. Both must have the same
+// effect, and each limit an effect of its own.
 func TestEachLimitCanBeSet(t *testing.T) {
 	t.Parallel()
 	values := map[string][2]string{ // by kind: as a flag, and as in the file
@@ -84,7 +84,7 @@ func TestEachLimitCanBeSet(t *testing.T) {
 	}
 }
 
-// differing are the fields in which a and b differ.
+// differing returns the names of the fields in which a and b differ.
 func differing(a, b troupe.Options) (names []string) {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[troupe.Options]()) {
 		va, vb := reflect.ValueOf(a).FieldByIndex(f.Index), reflect.ValueOf(b).FieldByIndex(f.Index)
@@ -103,7 +103,7 @@ func differing(a, b troupe.Options) (names []string) {
 	return names
 }
 
-// fieldOf is the field of o that an option names, such as Limits.MaxURI.
+// fieldOf returns the field of o that an option names, such as Limits.MaxURI.
 func fieldOf(o troupe.Options, option string) reflect.Value {
 	field := reflect.ValueOf(o)
 	for name := range strings.SplitSeq(option, ".") {

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// TestPausedProcess stops the process for longer than the records of its streams live, as
-// a closed lid or the snapshot of a machine does: every running call is answered, of
-// whatever class, though the store has forgotten their streams when it goes on.
+// TestPausedProcess stops the process for longer than the records of its streams live, as a
+// closed lid or a snapshot of the machine does. Every running call of every class gets its
+// response, though the store has forgotten the streams when the process goes on.
 func TestPausedProcess(t *testing.T) {
 	t.Parallel()
 	const asleep = 7 * time.Second // records live for 4 s, events for 9 s

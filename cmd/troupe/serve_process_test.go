@@ -32,7 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// binary is the program, which is built once for all tests that start it. With -short they are skipped.
+// binary returns the path of the program, which is built once for all tests that start it. With -short
+// it skips the test.
 func binary(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
@@ -101,7 +102,7 @@ func start(t *testing.T, args ...string) *process {
 	return p
 }
 
-// await waits until what the process writes matches.
+// await waits until the output of the process matches.
 func (p *process) await(t *testing.T, pattern string) []string {
 	t.Helper()
 	late := time.After(20 * time.Second)
@@ -144,7 +145,7 @@ func (p *process) signal(t *testing.T, sig os.Signal) {
 	}
 }
 
-// request returns the status, the session and the body of an answer.
+// request returns the status, the session and the body of a response.
 func (p *process) request(t *testing.T, method, path, session, body string) (int, string, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -171,7 +172,7 @@ func (p *process) request(t *testing.T, method, path, session, body string) (int
 	return resp.StatusCode, resp.Header.Get("Mcp-Session-Id"), string(data)
 }
 
-// session opens one and returns its id.
+// session begins a session and returns its id.
 func (p *process) session(t *testing.T) string {
 	t.Helper()
 	status, session, body := p.request(t, "POST", "/mcp", "",
@@ -266,7 +267,7 @@ func TestKilledProcess(t *testing.T) {
 func TestSecondSignalProcess(t *testing.T) {
 	t.Parallel()
 	p := start(t, "--memory", "--drain-delay", "1h")
-	p.request(t, "GET", "/healthz", "", "") // without a witness the drain would not wait
+	p.request(t, "GET", "/healthz", "", "") // without a client of /healthz the drain would not wait
 	p.signal(t, syscall.SIGINT)
 	p.await(t, "a second signal ends the process at once")
 	if status, _, _ := p.request(t, "GET", "/healthz", "", ""); status != http.StatusOK {

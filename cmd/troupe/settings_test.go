@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// parsed returns the settings that serve would run with for a command line and a
-// file, or the error it would end with.
+// parsed returns the settings of serve for a command line and a file, or the error with
+// which it would end.
 func parsed(t *testing.T, file string, args ...string) (*settings, error) {
 	t.Helper()
 	var s settings
@@ -141,7 +141,7 @@ func TestConfigErrors(t *testing.T) {
 
 func TestConfigErrorsHoldForFlagsToo(t *testing.T) {
 	t.Parallel()
-	// A mistake in the file is a mistake also where a flag outweighs it.
+	// A mistake in the file is an error even where a flag overrides it.
 	if _, err := parsed(t, "max-store: 8 parsecs\nlisten: 8080\n", "--listen", "127.0.0.1:0"); err == nil {
 		t.Error("accepted")
 	}

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// aloneBody is a request of 2026-07-28. params are members of its params.
+// aloneBody returns a request of 2026-07-28. params are members of its params.
 func aloneBody(id, method, params string) string {
 	meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},` +
 		`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}},"sampling":{},"roots":{}},"progressToken":"p"}`
@@ -27,7 +27,7 @@ func aloneBody(id, method, params string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":{` + meta + `}}`
 }
 
-// exchange is the response to a request, of which nothing has been read yet.
+// exchange is the response to a request, not read yet.
 type exchange struct {
 	*http.Response
 	rd    *bufio.Reader
@@ -58,7 +58,8 @@ func (p *process) send(ctx context.Context, method, body string, header ...strin
 	return &exchange{resp, bufio.NewReader(resp.Body), func() { cancel(); _ = resp.Body.Close() }}, nil
 }
 
-// sendAlone sends a request of 2026-07-28 with the headers that mirror it.
+// sendAlone sends a request of 2026-07-28 with the headers that repeat parts of its
+// body.
 func (p *process) sendAlone(ctx context.Context, id, method, params string) (*exchange, error) {
 	body := aloneBody(id, method, params)
 	header := []string{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", method}
@@ -72,7 +73,8 @@ func (p *process) sendAlone(ctx context.Context, id, method, params string) (*ex
 	return p.post(ctx, body, header...)
 }
 
-// open is sendAlone where nothing may go wrong, until the test has ended.
+// open is sendAlone for a request that must succeed. The exchange lasts until the test
+// ends.
 func (p *process) open(t *testing.T, id, method, params string) *exchange {
 	t.Helper()
 	x, err := p.sendAlone(t.Context(), id, method, params)
@@ -134,7 +136,8 @@ type answered struct {
 	} `json:"error"`
 }
 
-// alone makes a request of 2026-07-28, which has to be answered as one.
+// alone makes a request of 2026-07-28 and checks that its response is one of that
+// revision.
 func (p *process) alone(t *testing.T, method, params string) (a answered) {
 	t.Helper()
 	x := p.open(t, "1", method, params)
@@ -150,7 +153,7 @@ func (p *process) alone(t *testing.T, method, params string) (a answered) {
 	return a
 }
 
-// says is what an answer comes to: its text, its error or its questions.
+// says returns the text of a response, its error or its questions.
 func (a answered) says() string {
 	switch {
 	case a.Error != nil:
@@ -170,10 +173,11 @@ func (a answered) says() string {
 	return a.Body
 }
 
-// asking is a call that waits for input: how it is called, and the state it was given.
+// asking is a call that waits for input: its method, its params, and the state that the
+// client got.
 type asking struct{ method, params, state string }
 
-// ask makes a call that has to ask for these.
+// ask makes a call that must ask for the given keys.
 func (p *process) ask(t *testing.T, method, params, keys string) *asking {
 	t.Helper()
 	a := p.alone(t, method, params)
@@ -183,12 +187,12 @@ func (p *process) ask(t *testing.T, method, params, keys string) *asking {
 	return &asking{method, params, a.Result.RequestState}
 }
 
-// given are the members of params of a request that is sent again.
+// given returns the members of params with which a request is sent again.
 func (k *asking) given(responses string) string {
 	return fmt.Sprintf(`%s,"requestState":%q,"inputResponses":{%s}`, k.params, k.state, responses)
 }
 
-// retry sends the call again, and keeps the state if it asks for more.
+// retry sends the call again, and keeps the state if the call asks for more.
 func (k *asking) retry(t *testing.T, p *process, responses, want string) {
 	t.Helper()
 	a := p.alone(t, k.method, k.given(responses))
@@ -209,13 +213,13 @@ const (
 	badState = "-32602 the requestState is not valid for this request"
 )
 
-// tool are the params of a call.
+// tool returns the params of a call.
 func tool(name, arguments string) string {
 	return fmt.Sprintf(`"name":%q,"arguments":%s`, name, arguments)
 }
 
-// TestAnyProcessServesTheNextRequest has one client's requests served by one process
-// after the other.
+// TestAnyProcessServesTheNextRequest has several processes, one after the other, serve
+// the requests of one client.
 func TestAnyProcessServesTheNextRequest(t *testing.T) {
 	t.Parallel()
 	for name, sig := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "ended in order": syscall.SIGTERM} {
@@ -225,7 +229,7 @@ func TestAnyProcessServesTheNextRequest(t *testing.T) {
 			p := start(t, args...)
 			restart := func() {
 				p.signal(t, sig)
-				// Calls that wait for their clients hold nothing up.
+				// Parked calls hold nothing up.
 				if code := p.exit(t, 10*time.Second); sig == syscall.SIGTERM && code != 0 {
 					t.Fatalf("it ended with %d:\n%s", code, p.stderr)
 				}
@@ -259,7 +263,7 @@ func TestAnyProcessServesTheNextRequest(t *testing.T) {
 			never2 := p.ask(t, call, tool("ask_once", `{"question":"q"}`), "elicit")
 
 			restart()
-			// The cursor of a process that has ended twice over leads to the same page.
+			// The cursor of the last process but one leads to the same page.
 			if a := p.alone(t, "tools/list", fmt.Sprintf(`"cursor":%q`, pages[0].Result.NextCursor)); len(a.Result.Tools) != 5 || fmt.Sprint(a.Result.Tools) != fmt.Sprint(seconds.Result.Tools) {
 				t.Errorf("page 2 is %s, and before %s", a.Body, seconds.Body)
 			}
@@ -288,8 +292,8 @@ func TestAnyProcessServesTheNextRequest(t *testing.T) {
 	}
 }
 
-// TestStatesAreOfOneStore has a state refused by a process with another store, and by
-// its own when it has expired, as one that was made up.
+// TestStatesAreOfOneStore checks that a process with another store refuses a state, and
+// that its own process refuses it when it has expired, like an invented one.
 func TestStatesAreOfOneStore(t *testing.T) {
 	t.Parallel()
 	p, other := start(t, "--data", t.TempDir(), "--max-ask", "2s"), start(t, "--data", t.TempDir())
@@ -308,7 +312,7 @@ func TestStatesAreOfOneStore(t *testing.T) {
 	}
 }
 
-// metric is the value of a metric, labels included in its name.
+// metric returns the value of a metric, whose name includes the labels.
 func (p *process) metric(t *testing.T, name string) string {
 	t.Helper()
 	_, _, body := p.request(t, "GET", "/metrics", "", "")
@@ -331,7 +335,8 @@ func (p *process) becomes(t *testing.T, name, want string) {
 }
 
 // TestClosingTheConnectionEndsTheHandler closes connections before the first byte of
-// the answer, and in mid-stream. How soon it is noticed: go run ./bench/soak cancel.
+// the response, and in mid-stream. go run ./bench/soak cancel measures how soon the
+// handler ends.
 func TestClosingTheConnectionEndsTheHandler(t *testing.T) {
 	t.Parallel()
 	p := start(t, "--memory")
@@ -358,8 +363,9 @@ func TestClosingTheConnectionEndsTheHandler(t *testing.T) {
 	p.becomes(t, `troupe_actors{kind="request"}`, "0")
 }
 
-// TestCallsAtTheEndOfAProcess sends SIGTERM while calls run. Those that end in time are
-// answered; of the others only those that may run again are to be sent again.
+// TestCallsAtTheEndOfAProcess sends SIGTERM while calls run. Calls that end in time get
+// their response; of the others, only those that may run again tell the client to send
+// them again.
 func TestCallsAtTheEndOfAProcess(t *testing.T) {
 	t.Parallel()
 	p := start(t, "--memory", "--drain-delay", "0s", "--drain-wait", "3s")
@@ -372,7 +378,7 @@ func TestCallsAtTheEndOfAProcess(t *testing.T) {
 	}
 	var all sync.WaitGroup
 	defer all.Wait()
-	for i, c := range calls { // the one that ends comes last
+	for i, c := range calls { // the call that ends comes last
 		p.becomes(t, "troupe_calls_in_flight", fmt.Sprint(i))
 		all.Go(func() {
 			id := fmt.Sprint(i)
@@ -396,7 +402,7 @@ func TestCallsAtTheEndOfAProcess(t *testing.T) {
 	}
 }
 
-// TestListenersAtTheEndOfAProcess ends one listener by its client and the others by
+// TestListenersAtTheEndOfAProcess has one listener end by its client, and the others by
 // SIGTERM.
 func TestListenersAtTheEndOfAProcess(t *testing.T) {
 	t.Parallel()

@@ -57,7 +57,7 @@ func (p *stdioProcess) send(line string) {
 	}
 }
 
-// message reads the next line, which has to be a JSON-RPC message.
+// message reads the next line, which must be a JSON-RPC message.
 func (p *stdioProcess) message() (text string) {
 	p.t.Helper()
 	if !p.out.Scan() {
@@ -79,7 +79,7 @@ func (p *stdioProcess) begin() {
 	p.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 }
 
-// exit waits for the end, which has to come in time and in order.
+// exit waits for the end of the process, which must come in time and in order.
 func (p *stdioProcess) exit(within time.Duration) {
 	p.t.Helper()
 	for p.out.Scan() {

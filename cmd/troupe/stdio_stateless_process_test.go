@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// alone makes a request of 2026-07-28 whose answer is the next message.
+// alone makes a request of 2026-07-28 whose response is the next message.
 func (p *stdioProcess) alone(id, method, params string) (a answered) {
 	p.t.Helper()
 	p.send(aloneBody(id, method, params))
@@ -21,7 +21,7 @@ func (p *stdioProcess) alone(id, method, params string) (a answered) {
 	return a
 }
 
-// want reads a message, which has to be this one.
+// want reads a message and compares it.
 func (p *stdioProcess) want(what, message string) {
 	p.t.Helper()
 	if got := p.message(); got != message {
@@ -40,8 +40,8 @@ func (p *stdioProcess) listen(id string) {
 	p.want("acknowledged", note(id, "subscriptions/acknowledged", `,"notifications":{"resourceSubscriptions":["test://watched-resource"]}`))
 }
 
-// begunAlone starts a process whose client tries the newest revision first, and asks it
-// for everything that one has.
+// begunAlone starts a process whose client tries the newest revision first, and asks
+// for everything that this revision has.
 func begunAlone(t *testing.T, args ...string) *stdioProcess {
 	p := startStdio(t, args...)
 	if a := p.alone("1", "server/discover", ""); !strings.Contains(a.Body, `"supportedVersions":["2026-07-28","2025-11-25","2025-06-18"`) {
@@ -76,12 +76,12 @@ func TestStdioProcessServesBothEras(t *testing.T) {
 		t.Errorf("after a touch: %v", told)
 	}
 
-	// The other era, in the same process.
+	// A client of an older revision, in the same process.
 	p.begin()
 	p.send(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"echo","arguments":{"text":"y"}}}`)
 	p.want("echo", `{"jsonrpc":"2.0","id":5,"result":{"content":[{"type":"text","text":"y"}]}}`)
 
-	// What is cancelled says nothing more, a call and a listener.
+	// A cancelled call and a cancelled listener send nothing more.
 	p.send(aloneBody("6", "tools/call", tool("count", `{"to":1000,"delay_ms":60000}`)))
 	p.send(aloneBody("7", "tools/call", tool("sleep", `{"ms":3600000}`)))
 	for _, id := range []string{"6", "7", `"L"`} {
@@ -90,7 +90,7 @@ func TestStdioProcessServesBothEras(t *testing.T) {
 	if a := p.alone("8", "tools/call", tool("touch", touch)); a.says() != "touched test://watched-resource" {
 		t.Error(a.Body)
 	}
-	// Two calls are gone, or else the end waited for them.
+	// Two calls are gone; otherwise the end would have waited for them.
 	_ = p.in.Close()
 	p.exit(10 * time.Second)
 }
