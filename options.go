@@ -174,8 +174,8 @@ func (o *Options) settle() error {
 // Limits are the limits of one server. ServerOptions.Limits sets them for that server, and
 // Options.Limits for the servers that do not. 0 is the default, which in ServerOptions is
 // the value of Options; a negative number or rate is no limit, except where
-// docs/limits.md gives a least value (PageSize, MaxBatch, MaxDepth and CallBurst). Sizes and times must be
-// bounded.
+// docs/limits.md gives a least value (PageSize, MaxBatch, MaxValues, MaxDepth and
+// CallBurst). Sizes and times must be bounded.
 type Limits struct {
 	// MaxBody is the largest body of a request in bytes. 0 means 4 MiB. A larger one
 	// is answered with 413.
@@ -184,6 +184,10 @@ type Limits struct {
 	MaxDepth int
 	// MaxBatch is how many messages a batch may hold. 0 means 100.
 	MaxBatch int
+	// MaxValues is how many values the JSON of a message may have, those in values and
+	// those of a whole batch included: what decoding makes of them may take fifty times
+	// their bytes. 0 means 100,000.
+	MaxValues int
 	// MaxURI is the longest URI, in bytes, of a resource that a client reads or
 	// subscribes to. 0 means 8 KiB. A longer one is answered with error -32602.
 	MaxURI int
@@ -252,7 +256,7 @@ type Limits struct {
 // settle sets each limit that is 0 to its default, and reports every limit that is out of bounds.
 func (l *Limits) settle() error {
 	return errors.Join(
-		limits.MaxBody.Settle(&l.MaxBody), limits.MaxDepth.Settle(&l.MaxDepth), limits.MaxBatch.Settle(&l.MaxBatch),
+		limits.MaxBody.Settle(&l.MaxBody), limits.MaxDepth.Settle(&l.MaxDepth), limits.MaxBatch.Settle(&l.MaxBatch), limits.MaxValues.Settle(&l.MaxValues),
 		limits.MaxURI.Settle(&l.MaxURI), limits.PageSize.Settle(&l.PageSize), limits.BodyTimeout.Settle(&l.BodyTimeout), limits.WriteTimeout.Settle(&l.WriteTimeout),
 		limits.MaxQueued.Settle(&l.MaxQueued), limits.MaxCall.Settle(&l.MaxCall), limits.MaxAsk.Settle(&l.MaxAsk),
 		limits.Retry.Settle(&l.Retry), limits.CallRate.Settle(&l.CallRate), limits.CallBurst.Settle(&l.CallBurst),

@@ -229,7 +229,7 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	}
 	svc := known.svc
 	pipe := transport.NewPipe(in, out, transport.PipeOptions{
-		MaxBody: known.limits.MaxBody, Limits: codec.Limits{MaxDepth: known.limits.MaxDepth, MaxBatch: known.limits.MaxBatch},
+		MaxBody: known.limits.MaxBody, Limits: codec.Limits{MaxDepth: known.limits.MaxDepth, MaxBatch: known.limits.MaxBatch, MaxValues: known.limits.MaxValues},
 		MaxQueued: known.limits.MaxQueued, Log: rt.log, Observer: rt.tel,
 	})
 	session := actors.Input{Tenant: anonymous, Conn: pipe, Patient: true}

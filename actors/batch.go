@@ -33,7 +33,7 @@ func requestsOf(body []byte) [][]byte {
 }
 
 // anyMessage sets no bounds, for messages that were scanned before.
-var anyMessage = codec.Limits{MaxDepth: math.MaxInt, MaxBatch: math.MaxInt}
+var anyMessage = codec.Limits{MaxDepth: math.MaxInt, MaxBatch: math.MaxInt, MaxValues: math.MaxInt}
 
 // element is one message of a batch.
 type element struct {

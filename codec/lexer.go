@@ -32,6 +32,7 @@ type lexer struct {
 	reason string
 	off    int
 	spaced bool // whether container met white space
+	values int  // how many values value and container have met
 }
 
 func (l *lexer) fail(reason string, off int) int {
@@ -278,6 +279,7 @@ func (l *lexer) value(i, depth int) int {
 	if i >= len(l.data) {
 		return l.fail(reasonEnd, i)
 	}
+	l.values++
 	switch classes[l.data[i]] {
 	case classString:
 		return l.str(i)
@@ -297,6 +299,7 @@ func (l *lexer) container(i, depth int) int {
 	b := l.data
 	level := 0
 	object := false
+	values := 0
 
 open:
 	if depth+level >= l.max {
@@ -346,6 +349,7 @@ value:
 	if i >= len(b) {
 		return l.fail(reasonEnd, i)
 	}
+	values++
 	switch classes[b[i]] {
 	case classString:
 		i = l.str(i)
@@ -381,6 +385,7 @@ after:
 end:
 	i++
 	if level--; level == 0 {
+		l.values += values
 		return i
 	}
 	object = objects[level>>6&(maxDepth/64-1)]>>(level&63)&1 != 0

@@ -40,6 +40,10 @@ type Message struct {
 	// N is the number of elements of a Batch, else 0.
 	N int
 
+	// Values is how many JSON values the message has, those that hold others included, but for the message itself, params
+	// and _meta: it bounds what decoding the message makes.
+	Values int
+
 	// ID is the id as it was sent, quotes included: 1, -3, "abc", 12345678901234567890.
 	ID []byte
 
@@ -72,6 +76,10 @@ type Limits struct {
 
 	// MaxBatch is how many messages a batch may hold. 0 means the default.
 	MaxBatch int
+
+	// MaxValues is how many values a message may hold, see Message.Values; those of a batch count together. 0 means the
+	// default.
+	MaxValues int
 }
 
 // maxDepth is the largest MaxDepth.
@@ -98,13 +106,16 @@ type ScanError struct {
 	ID []byte
 }
 
-// Limit names the member of Limits that the message exceeds: "depth" or "batch". It is "" for any other fault.
+// Limit names the member of Limits that the message exceeds: "depth", "batch" or "values". It is "" for any
+// other fault.
 func (e *ScanError) Limit() string {
 	switch e.Reason {
 	case reasonDepth:
 		return "depth"
 	case reasonBatchTooLong:
 		return "batch"
+	case reasonValues:
+		return "values"
 	}
 	return ""
 }

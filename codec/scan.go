@@ -23,6 +23,7 @@ const (
 	reasonBatchEmpty   = "the batch is empty"
 	reasonBatchTooLong = "the batch has too many messages"
 	reasonBatchNested  = "a batch cannot hold a batch"
+	reasonValues       = "the message has too many values"
 )
 
 // scanner is a lexer that gathers the members of an envelope. It keeps the first fault of meaning and goes on checking
@@ -82,6 +83,10 @@ func Scan(data []byte, m *Message, lim Limits) *ScanError {
 			i = s.fail(reasonTrailing, i)
 		}
 	}
+	m.Values = s.values
+	if s.values > lim.values() {
+		s.refuse(reasonValues, 0)
+	}
 	if i >= 0 && s.wrong == "" {
 		return nil
 	}
@@ -103,6 +108,10 @@ func (lim Limits) depth() int {
 
 func (lim Limits) batch() int {
 	return limits.MaxBatch.Or(lim.MaxBatch)
+}
+
+func (lim Limits) values() int {
+	return limits.MaxValues.Or(lim.MaxValues)
 }
 
 // member reads a key at i, which may be the end of the object if first is set. It returns the key without quotes and

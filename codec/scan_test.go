@@ -317,6 +317,8 @@ func TestScanLimits(t *testing.T) {
 		{"error at depth 2 of 1", []byte(`{"jsonrpc":"2.0","error":{"code":1,"message":""}}`), Limits{MaxDepth: 1}, reasonDepth},
 		{"batch 2 of 2", []byte(`[1,2]`), Limits{MaxBatch: 2}, ""},
 		{"batch 3 of 2", []byte(`[1,2,3]`), Limits{MaxBatch: 2}, reasonBatchTooLong},
+		{"a batch of 3 values in all", []byte(`[1,{"a":2}]`), Limits{MaxValues: 3}, ""},
+		{"a batch of 4 values in all", []byte(`[1,{"a":2},3]`), Limits{MaxValues: 3}, reasonValues},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -366,5 +368,25 @@ func TestKindString(t *testing.T) {
 	want := []string{"invalid", "request", "notification", "result", "error response", "batch", "invalid"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
+	}
+}
+
+// TestValues counts what decoding a message makes, wherever in it that lies.
+func TestValues(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]int{
+		`{"jsonrpc":"2.0","id":1,"method":"m"}`:                                                               3,
+		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"arguments":{}}}`:                                     4,
+		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"arguments":{"a":[1,2,{"b":null}]}}}`:                 9,
+		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"other":[{},{}],"_meta":{"x":[1]}}}`:                  8,
+		`{"jsonrpc":"2.0","id":1,"method":"m","other":["a","b"]}`:                                             6,
+		`{"jsonrpc":"2.0","id":1,"result":{"a":1}}`:                                                           4,
+		`[{"jsonrpc":"2.0","id":1,"method":"m"}]`:                                                             4,
+		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"inputResponses":{"a":{},"b":{}},"requestState":""}}`: 7,
+	} {
+		var m Message
+		if err := Scan([]byte(in), &m, Limits{}); err != nil || m.Values != want {
+			t.Errorf("%s: got %d values and %v, want %d", in, m.Values, err, want)
+		}
 	}
 }

@@ -38,6 +38,9 @@ var (
 	MaxBatch = add[int](Row{Section: Request, Name: "messages of a batch", Option: "Limits.MaxBatch", Default: 100, Least: 1, Most: 1 << 20,
 		Beyond: "400, -32600", Counted: "batch", By: HTTP,
 		Usage: "most messages in a batch, a `number`"})
+	MaxValues = add[int](Row{Section: Request, Name: "values in the JSON of a message, or of a batch", Option: "Limits.MaxValues", Default: 100_000, Least: 1, Most: 1 << 30,
+		Beyond: "400, -32600", Counted: "values", By: HTTP,
+		Usage: "most values in the JSON of a message, or of a batch, a `number`"})
 	MaxURI = add[int](Row{Section: Request, Name: "URI of a resource that is read or subscribed to", Option: "Limits.MaxURI", Kind: Size, Default: 8 * kib, Least: 1, Most: gib,
 		Beyond: "-32602; `subscriptions/listen` leaves it out of its filter", Counted: "uri",
 		Usage: "most bytes in the URI of a resource that a client reads or subscribes to, a `size`"})
