@@ -40,8 +40,11 @@ type parkedCalls struct {
 }
 
 // seal makes the requestState of the call's next round.
-func (p *parkedCalls) seal(c *Call, in *input, expires time.Time) (string, error) {
+func (p *parkedCalls) seal(c *Call, in *input, a *asking, expires time.Time) (string, error) {
 	st := mrtr.State{Method: string(c.msg.Method), Request: mrtr.RequestDigest(c.msg), Expires: expires.UnixMilli(), Park: in.park, Round: in.Round + 1}
+	for _, i := range a.missing {
+		st.Asked = append(st.Asked, a.keys[i])
+	}
 	size := 0
 	if st.Given, size = in.Answered(); size > maxInput {
 		p.node.refusals.count(AskInput)
@@ -238,26 +241,12 @@ func (r *requestActor) answerTo(x brought) {
 	r.way.table.resumed(r)
 }
 
-// responses returns the answers that a request brings; ok is false if they are not an
-// object.
-func responses(m *codec.Message) (given map[string][]byte, ok bool) {
-	if m.Responses == nil {
-		return nil, true
+// badResponses refuses what is no good as answers.
+func badResponses(to answerer, id []byte, err error) {
+	if errors.Is(err, mrtr.ErrManyResponses) {
+		faults.ManyAnswers.Tell(to, id)
+		return
 	}
-	if m.Responses[0] != '{' {
-		return nil, false
-	}
-	given = make(map[string][]byte)
-	for key, value := range codec.Members(m.Responses) {
-		name, ok := codec.Str(append(append([]byte{'"'}, key...), '"'))
-		if ok {
-			given[name] = bytes.Clone(value)
-		}
-	}
-	return given, true
-}
-
-func badResponses(to answerer, id []byte) {
 	faults.Responses.Tell(to, id)
 }
 
@@ -276,7 +265,11 @@ func (a *arrival) retry() (begun bool) {
 		return false
 	}
 	st, err := n.mrtr.open(a.svc, a.in.Tenant, m, time.Now())
-	given, ok := responses(m)
+	var given map[string][]byte
+	var bad error
+	if err == nil {
+		given, bad = mrtr.Responses(m, st.Asked)
+	}
 	switch {
 	case errors.Is(err, ErrUnavailable):
 		n.log.Warn("requestState not readable", "error", err)
@@ -284,10 +277,10 @@ func (a *arrival) retry() (begun bool) {
 		n.refusals.unavailable(a.to, m.ID)
 	case err != nil:
 		badState(a.to, m.ID)
-	case !ok:
-		badResponses(a.to, m.ID)
+	case bad != nil:
+		badResponses(a.to, m.ID, bad)
 	}
-	if err != nil || !ok {
+	if err != nil || bad != nil {
 		n.accounts.Leave(from)
 		return false
 	}
@@ -518,7 +511,7 @@ func (s *stateless) putQuestions(c *Call, a *asking) (wake <-chan more, err erro
 		in.park = newID()
 		n.mrtr.Put(in.park, c.r)
 	}
-	state, err := n.mrtr.seal(c, in, time.Now().Add(c.peer.svc.patience()))
+	state, err := n.mrtr.seal(c, in, a, time.Now().Add(c.peer.svc.patience()))
 	if err != nil {
 		return nil, err
 	}

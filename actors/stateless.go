@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/faults"
+	"github.com/troupe-run/troupe/internal/mrtr"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/internal/session"
@@ -145,14 +146,15 @@ func (a *arrival) accept() (begun bool) {
 	case m.State != nil && Asks(m.Method):
 		return a.retry()
 	}
-	given, ok := responses(m)
-	if !ok {
-		badResponses(a.to, m.ID)
-		return false
-	}
 	from, no := n.accounts.admit(a.charged, &a.svc.Limits, &a.in, m)
 	if from == nil {
 		n.refusals.refuseVerdict(a.to, m.ID, no)
+		return false
+	}
+	given, err := mrtr.Responses(m, nil)
+	if err != nil {
+		badResponses(a.to, m.ID, err)
+		n.accounts.Leave(from)
 		return false
 	}
 	r, x := a.begin(from, !a.on.inline() || a.svc.Handler.MayAsk(m.Method, m.Name))

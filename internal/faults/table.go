@@ -88,6 +88,7 @@ var (
 	DuplicateID = add(Fault{Status: 400, Code: mcp.CodeInvalidRequest, Text: "the id is in use by a request in flight", When: "a request has the id of one that has not been answered"})
 	LongToken   = add(Fault{Status: 400, Code: mcp.CodeInvalidRequest, Text: "the id or the progress token is too long", When: "one of them has more than 2 KiB"})
 	State       = add(Fault{Status: 200, Code: mcp.CodeInvalidParams, Text: "the requestState is not valid for this request", When: "it is malformed, too old, of another request or principal, or has been used; one text for all"})
+	ManyAnswers = add(Fault{Status: 200, Code: mcp.CodeInvalidParams, Text: "inputResponses has too many members", When: "a request is sent again with more than 128 of them"})
 	Responses   = add(Fault{Status: 200, Code: mcp.CodeInvalidParams, Text: "inputResponses must be an object", When: "a request is sent again with something else"})
 )
 

@@ -169,6 +169,8 @@ var (
 		Beyond: "`Ask` fails with `ErrTooManyRounds`", Counted: "ask-rounds"})
 	StateInput = add[int](Row{Section: Retried, Name: "answers in a `requestState`", Kind: Size, Default: 64 * kib,
 		Beyond: "`Ask` fails with `ErrTooMuchInput`", Counted: "ask-input"})
+	Responses = add[int](Row{Section: Retried, Name: "members of `inputResponses`", Default: 128,
+		Beyond: "-32602; members that answer no question of the round are ignored"})
 	OutcomeAge = add[time.Duration](Row{Section: Retried, Name: "age of responses kept for clients that lost them", Kind: Time, Default: 10 * minute,
 		Beyond: "a safe call runs again, any other is -32010"})
 	Outcome = add[int](Row{Section: Retried, Name: "size of such a response", Kind: Size, Default: 64 * kib,

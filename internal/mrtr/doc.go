@@ -3,6 +3,7 @@
 // questions and answers of a call, and the outcomes of earlier rounds.
 //
 //	state.go     State: for whom, for which request and until when the answers are good
+//	responses.go Responses: the answers that a request brings to the questions of its round
 //	input.go     Input: the questions of a call, by unique keys, and their answers
 //	outcomes.go  Outcomes: the responses that followed a round, for clients that lost them
 //	mutex.go     Mutex: held while a handler waits for its client

@@ -27,6 +27,7 @@ type State struct {
 	Expires int64                      `json:"e"` // unix milliseconds
 	Park    string                     `json:"p"`
 	Round   int                        `json:"n"`
+	Asked   []string                   `json:"q,omitempty"` // keys of the round's questions; nil in a state of an earlier release
 	Given   map[string]json.RawMessage `json:"g,omitempty"`
 }
 

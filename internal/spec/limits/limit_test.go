@@ -360,7 +360,9 @@ func limitRows() []limitRow {
 			fill: func(e *limitEnv) {
 				host.Contains(e.T, "few values", e.ann.Post(host.Call("1", "echo", `{"text":[1,2,3]}`)).Body, "isError")
 			},
-			more:  func(e *limitEnv) *testkit.Answer { return e.ann.Post(host.Call("1", "echo", `{"text":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18]}`)) },
+			more: func(e *limitEnv) *testkit.Answer {
+				return e.ann.Post(host.Call("1", "echo", `{"text":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18]}`))
+			},
 			want:  refused{400, "", host.Fault("1", host.Invalid, "the message has too many values", "")},
 			again: echo(ann),
 		},

@@ -49,7 +49,7 @@ func TestHostileRetries(t *testing.T) {
 			"answers twice":               {`"inputResponses":{},"inputResponses":{}`, 400, -32600},
 			"answers beyond the body":     {`"inputResponses":{"elicit":` + long(5<<20) + `}`, 413, -32600},
 			"answers that are no object":  {`"inputResponses":[{}]`, 200, -32602},
-			"many answers":                {`"inputResponses":{` + many.String()[1:] + `}`, 200, asked},
+			"many answers":                {`"inputResponses":{` + many.String()[1:] + `}`, 200, -32602},
 			"a long answer to nothing":    {`"inputResponses":{"other":` + long(1<<20) + `}`, 200, asked},
 			"a long answer that is none":  {`"inputResponses":{"elicit":` + long(1<<20) + `}`, 200, asked},
 			"a long answer":               {`"inputResponses":{"elicit":{"action":"accept","content":{"answer":` + long(1<<20) + `}}}`, 200, ended},
