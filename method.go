@@ -244,10 +244,7 @@ func (s *service) chained() (h MethodHandler, _ error) {
 func (s *service) serveChained(ctx context.Context, call *Call, dst []byte) (out []byte, code int, _ *mcp.Error) {
 	m := call.msg
 	method := string(m.Method)
-	call.passing = &passing{running: make([]atomic.Int32, s.layers)}
-	defer call.passing.over.Store(true) // also when a middleware panics
-	result, err := s.chain(ctx, call, method, bytes.Clone(m.Params))
-	call.passing.over.Store(true)
+	result, err := s.passOn(ctx, call, method, bytes.Clone(m.Params))
 	if err == nil {
 		out, err = s.appendResult(dst, call, result)
 	}
@@ -258,6 +255,13 @@ func (s *service) serveChained(ctx context.Context, call *Call, dst []byte) (out
 		code = 1
 	}
 	return out, code, nil
+}
+
+// passOn runs the middleware. Once it has returned or panicked, next fails.
+func (s *service) passOn(ctx context.Context, call *Call, method string, params json.RawMessage) (json.RawMessage, error) {
+	call.passing = &passing{running: make([]atomic.Int32, s.layers)}
+	defer call.passing.over.Store(true)
+	return s.chain(ctx, call, method, params)
 }
 
 // errChanged reports a middleware that passes on another method or tool.
