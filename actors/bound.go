@@ -216,7 +216,7 @@ func (s *sessionActor) boundRequest(in *Input, came answerer, reply replier, pri
 	fresh := s.view.Load().rec.Revision == ""
 	switch {
 	case string(m.Method) == mcp.MethodPing && (fresh || !s.svc.AnswersPing): // legal before initialize, and never waits
-		reply.Answer(200, codec.AppendResult(nil, m.ID, []byte("{}")))
+		reply.Answer(200, pong(m.ID))
 		return true
 	case string(m.Method) == mcp.MethodInitialize && fresh:
 		s.boundInitialize(m)
@@ -291,7 +291,7 @@ func (s *sessionActor) boundCall(in *Input, came answerer, reply replier, princi
 	}
 	if !s.bound.takeSlot(wait) {
 		if ping {
-			reply.Answer(200, codec.AppendResult(nil, m.ID, []byte("{}")))
+			reply.Answer(200, pong(m.ID))
 			return true
 		}
 		n.refusals.refuseInSession(reply, verdict{reason: CallsOfSession}, m.ID)

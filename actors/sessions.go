@@ -453,7 +453,7 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 			n.sessions.initialize(svc, in, m)
 			return
 		case string(m.Method) == mcp.MethodPing && in.Session == "": // legal before initialize
-			in.Conn.Answer(200, codec.AppendResult(nil, m.ID, []byte("{}")))
+			in.Conn.Answer(200, pong(m.ID))
 			return
 		}
 		n.request(svc, in, principal, m, body)
@@ -468,6 +468,9 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 		n.sessions.batch(svc, in, principal, m, body)
 	}
 }
+
+// pong is the response to a ping.
+func pong(id []byte) []byte { return codec.AppendResult(nil, id, []byte("{}")) }
 
 // initialize begins a session, or refuses to.
 func (d *sessions) initialize(svc *Service, in *Input, m *codec.Message) {
