@@ -252,7 +252,7 @@ func (s *streamActor) settle(m *pushEntries) bool {
 // answerPlain answers a batch with a JSON array, and ends its stream, which the client has not
 // seen.
 func (s *streamActor) answerPlain() {
-	conn := s.att.conn
+	conn := s.conn
 	answers := slices.DeleteFunc(s.gather.ends, func(e stream.Entry) bool { return e.Kind != stream.Final })
 	if len(answers) == 0 { // all were cancelled
 		conn.Open()

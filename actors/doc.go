@@ -60,7 +60,7 @@
 //	bound sessions batch stateless mrtr listen  how messages come in
 //	ask pending  questions to clients
 //	delivery call peer  a call, its session, and the way back to the client
-//	stream fence node session attachment request  the actors
+//	stream fence node session request  the actors
 //	admission service store  who is let in, and what a node is given
 //
 // # Not the public API

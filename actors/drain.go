@@ -3,8 +3,6 @@ package actors
 import (
 	"context"
 	"time"
-
-	"github.com/troupe-run/troupe/codec"
 )
 
 // How a node ends:
@@ -75,11 +73,6 @@ func (n *Node) HandOver(ctx context.Context, idle func() bool) {
 // Refuse makes the node refuse everything from now on, as after HandOver. A drain that cannot stop new
 // requests uses it, so that HandOver ends.
 func (n *Node) Refuse() { n.drain.over.Store(true) }
-
-// refuses reports whether the end of the node refuses a request.
-func (d *draining) refuses(svc *Service, principal any, m *codec.Message) bool {
-	return d.over.Load() || d.sparing.Load() && !svc.Handler.Safe(m.Method, m.Name) && (svc.Known == nil || svc.Known(principal, m.Method, m.Name))
-}
 
 // closeIdle ends the connections that no response is due on, except the streams of sessions: Close ends those
 // as late as possible. From that end on older clients count how long no process serves, and they try no more
@@ -175,8 +168,8 @@ func (n *Node) Close(ctx context.Context) error {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	for _, a := range n.attachments.snapshot() {
-		a.reconnect()
+	for _, a := range n.attachments.Snapshot() {
+		a.Reconnect()
 	}
 	n.listeners.end("the server is shutting down", func(*listenActor) bool { return true })
 	for _, s := range n.bound.snapshot() {

@@ -250,6 +250,25 @@ func (s *streamActor) wrote() {
 	}
 }
 
+// readWriter reads the writer record of a stream, with its revision. It fails with errBadEvent if
+// there is none.
+func (d *streams) readWriter(ctx context.Context, key StreamKey) (rec record.Stream, rev uint64, err error) {
+	data, rev, err := d.node.store.Writer(ctx, key.path())
+	if errors.Is(err, ErrNotFound) {
+		return rec, 0, errBadEvent
+	}
+	if err != nil {
+		return rec, 0, fmt.Errorf("actors: read writer record: %w", err)
+	}
+	if err := codec.Unmarshal(data, &rec); err != nil {
+		return rec, 0, fmt.Errorf("actors: read writer record: %w", err)
+	}
+	if rec.Version > record.Version {
+		return rec, 0, fmt.Errorf("actors: writer record of version %d, of a newer release; this one reads %d", rec.Version, record.Version)
+	}
+	return rec, rev, nil
+}
+
 // pastLog is what is known of a stream's log: what its record says, and what came after
 // that.
 type pastLog struct {
@@ -300,6 +319,12 @@ func (l *pastLog) lacks(num uint64) {
 	l.Digest.Seen = record.Unseen(num)
 }
 
+// takenOver begins a stream that another writer has left.
+type takenOver struct {
+	rev uint64
+	log *pastLog
+}
+
 // recordStored begins the stream: headers and priming may go out.
 func (s *streamActor) recordStored(m recordStored) {
 	if m.err != nil {
@@ -307,7 +332,7 @@ func (s *streamActor) recordStored(m recordStored) {
 		case s.att == nil:
 			s.node.refusals.denial(m.err) // counts the refusal
 		case errors.Is(m.err, ErrNotFound): // the session's record
-			unknownSession(s.att.conn, s.callID())
+			unknownSession(s.conn, s.callID())
 		default:
 			s.refuseStart(m.err)
 		}
@@ -320,12 +345,12 @@ func (s *streamActor) recordStored(m recordStored) {
 	s.written = max(s.written, s.node.clock.ahead())
 	s.due.Store(s.node.clock.in(s.svc.recordTTL() / 4))
 	if s.att != nil {
-		if s.att.open(true) {
+		if s.att.Open(true) {
 			att := s.att
 			s.att = nil
 			s.attach(att)
 			if s.closeEarly != nil {
-				att.close(*s.closeEarly)
+				s.closeEarly.leave(att)
 				s.att = nil
 			}
 		} else {

@@ -25,11 +25,11 @@ func (h *heart) Receive(m any) {
 		return
 	}
 	now := time.Now()
-	streams, links := n.attachments.snapshot(), n.bound.snapshot()
+	streams, links := n.attachments.Snapshot(), n.bound.snapshot()
 	h.pingAll(streams, links, now)
 	// A connection that fails must not cost the others their comments, nor end the node.
 	for _, a := range streams {
-		h.Contain(func() { a.comment(now) })
+		h.Contain(func() { a.Comment(now) })
 	}
 	for _, s := range links {
 		h.Contain(func() { s.bound.comment(now, s.svc.Limits.KeepAlive) })
@@ -99,10 +99,10 @@ type pinger struct {
 
 // pinged is a connection whose client can be pinged.
 type pinged interface {
-	// ask sends a message that is not stored, if there is room.
-	ask(data []byte, now time.Time)
-	// finish closes the connection.
-	finish()
+	// Ask sends a message that is not stored, if there is room.
+	Ask(data []byte, now time.Time)
+	// Finish closes the connection.
+	Finish()
 }
 
 // ping pings the client of a connection of session s when that is due. It belongs to the
@@ -129,11 +129,11 @@ func (h *heart) ping(c pinged, s *sessionActor, now time.Time) {
 	case pingNow:
 		h.forgetPing(p)
 		p.asked = n.pending.ping(s.key)
-		c.ask(codec.AppendRequest(nil, []byte(p.asked.id), mcp.MethodPing, nil), now)
+		c.Ask(codec.AppendRequest(nil, []byte(p.asked.id), mcp.MethodPing, nil), now)
 	case pingGone:
 		n.lostPings.Add(1)
 		n.log.Info("client does not answer pings", "session", s.key.ID)
-		c.finish()
+		c.Finish()
 	}
 }
 
@@ -146,14 +146,11 @@ func (h *heart) forgetPing(p *pinger) {
 
 // pingAll pings the clients of standalone streams and of bound sessions. It belongs to the
 // heart's turn.
-func (h *heart) pingAll(streams []*attachment, links []*sessionActor, now time.Time) {
+func (h *heart) pingAll(streams []*attached, links []*sessionActor, now time.Time) {
 	n := h.node
 	h.ticks++
 	for _, a := range streams {
-		if a.svc.Limits.PingEvery <= 0 {
-			continue
-		}
-		if s, ok := n.sessions.Get(a.key.Session); ok && s.view.Load().rec.Standalone == a.key.ID {
+		if s, ok := n.sessions.Get(a.Key.Session); ok && s.svc.Limits.PingEvery > 0 && s.view.Load().rec.Standalone == a.Key.ID {
 			h.Contain(func() { h.ping(a, s, now) })
 		}
 	}
@@ -181,23 +178,13 @@ func (q *pendingRequests) ping(s SessionKey) *pendingRequest {
 	return x
 }
 
-func (a *attachment) ask(data []byte, now time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.done && a.live {
-		a.conn.Event("", 0, data)
-		a.conn.Flush()
-		a.wrote = now
-	}
-}
-
 // boundPing is the connection of a bound session.
 type boundPing struct{ s *sessionActor }
 
-func (l boundPing) ask(data []byte, _ time.Time) {
+func (l boundPing) Ask(data []byte, _ time.Time) {
 	if !l.s.bound.full() {
 		l.s.bound.send(data)
 	}
 }
 
-func (l boundPing) finish() { l.s.endSession() }
+func (l boundPing) Finish() { l.s.endSession() }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/attachment"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/subscription"
@@ -43,7 +44,7 @@ type Node struct {
 	sessions       sessions
 	streams        streams
 	pending        pendingRequests
-	attachments    attachments
+	attachments    attachment.Set[StreamKey]
 	bound          boundSessions
 	statelessCalls statelessCalls
 	listeners      listeners
@@ -87,7 +88,6 @@ func NewNode(c Config) *Node {
 	n.sessions = sessions{kernel.NewDirectory[SessionKey, *sessionActor](), n, make(chan struct{}, maxLookups(c.Limits.Defaults().Calls))}
 	n.streams = streams{kernel.NewDirectory[StreamKey, *streamActor](), n}
 	n.base, n.stopAll = context.WithCancelCause(context.Background())
-	n.attachments.all = make(map[*attachment]struct{})
 	n.bound.all = make(map[*sessionActor]struct{})
 	n.talking.all = make(map[*liveStream]struct{})
 	n.listeners = listeners{kernel.NewDirectory[SessionKey, *listenActor](), n}
@@ -114,7 +114,7 @@ type Stats struct {
 
 // Stats returns the node's counts.
 func (n *Node) Stats() Stats {
-	return Stats{InFlight: int(n.accounts.InFlight()), Streams: n.streams.Len(), Sessions: n.sessions.Len(), Connections: n.attachments.len() + n.bound.len() + n.talking.len(),
+	return Stats{InFlight: int(n.accounts.InFlight()), Streams: n.streams.Len(), Sessions: n.sessions.Len(), Connections: n.attachments.Len() + n.bound.len() + n.talking.len(),
 		Questions: n.pending.len(), Accounts: n.accounts.Len(), Appends: n.appends.Load(), Resumes: n.resumes.Load(),
 		Takeovers: n.takeover.Load(), Overflowed: n.accounts.Overflowed(), LostPings: n.lostPings.Load()}
 }
@@ -160,6 +160,11 @@ type draining struct {
 	handing atomic.Bool  // the node hands over what it has
 	sparing atomic.Bool  // the node takes no calls that only it can end
 	handed  atomic.Int64 // requests in flight that were handed over: see requestActor.handed
+}
+
+// refuses reports whether the end of the node refuses a request.
+func (d *draining) refuses(svc *Service, principal any, m *codec.Message) bool {
+	return d.over.Load() || d.sparing.Load() && !svc.Handler.Safe(m.Method, m.Name) && (svc.Known == nil || svc.Known(principal, m.Method, m.Name))
 }
 
 // clock compares the store's clock, which is a machine's and may jump, with a monotonic

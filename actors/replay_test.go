@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/attachment"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -85,8 +86,8 @@ func TestEachAppendOnce(t *testing.T) {
 		for seed := range uint64(2000) {
 			rnd := rand.New(rand.NewPCG(seed, 0))
 			c := &heldConn{}
-			a := s.newAttachment(h.svc, StreamKey{s.key, newID()}, &record.Stream{Revision: "2025-11-25"}, c, stream.Position{})
-			if !a.open(false) {
+			a := s.newAttachment(h.svc, StreamKey{s.key, newID()}, &record.Stream{Revision: "2025-11-25"}, c, stream.Position{}, 1, 0, false)
+			if !a.Open(false) {
 				t.Fatal("not open")
 			}
 			entries := func(n int) []stream.Entry { return []stream.Entry{{Kind: stream.Message, Data: []byte(said(n))}} }
@@ -97,7 +98,7 @@ func TestEachAppendOnce(t *testing.T) {
 					logged++
 				}
 				acked++
-				a.frame(frame{from: uint64(acked), num: uint64(acked), entries: entries(acked), last: acked == all})
+				a.Frame(attachment.Frame{From: uint64(acked), Append: stream.Append{Num: uint64(acked), Entries: entries(acked), Last: acked == all}})
 			}
 			for acked < all {
 				switch rnd.IntN(4) {
@@ -106,18 +107,18 @@ func TestEachAppendOnce(t *testing.T) {
 				case 1:
 					ack()
 				case 2:
-					for n := int(a.position()); !live && n <= logged; n++ {
-						a.replayed(stream.Append{Num: uint64(n), Entries: entries(n), Last: n == all})
+					for n := int(a.Position()); !live && n <= logged; n++ {
+						a.Replayed(stream.Append{Num: uint64(n), Entries: entries(n), Last: n == all})
 					}
 				case 3:
 					// The connection is live once it has everything that the writer had
 					// when the connection asked.
-					live = live || int(a.position()) > acked && !a.catchUp()
+					live = live || int(a.Position()) > acked && !a.CatchUp()
 				}
 			}
 			if !live { // the replay goes on to the end
-				for n := int(a.position()); n <= all; n++ {
-					a.replayed(stream.Append{Num: uint64(n), Entries: entries(n), Last: n == all})
+				for n := int(a.Position()); n <= all; n++ {
+					a.Replayed(stream.Append{Num: uint64(n), Entries: entries(n), Last: n == all})
 				}
 			}
 			var want []string

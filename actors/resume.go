@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/attachment"
 	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
@@ -143,7 +144,7 @@ type replay struct {
 	pos      stream.Position
 	conn     Conn
 	opened   bool
-	att      *attachment
+	att      *attached
 	reader   stream.Reader
 	next     uint64 // first append that the client needs
 	skip     int    // entries of it that the client has
@@ -201,16 +202,16 @@ func (r *replay) run(ctx context.Context) error {
 		if err := r.write(ctx, first); err != nil {
 			return err
 		}
-		return r.rest(ctx, r.att.position(), toEnd)
+		return r.rest(ctx, r.att.Position(), toEnd)
 	}
 	if err := r.write(ctx, first); err != nil {
 		return err
 	}
 	for upTo := now.tail; ; {
-		if err := r.rest(ctx, r.att.position(), upTo); err != nil {
+		if err := r.rest(ctx, r.att.Position(), upTo); err != nil {
 			return err
 		}
-		if !r.att.catchUp() {
+		if !r.att.CatchUp() {
 			return nil
 		}
 		m := &attach{}
@@ -284,10 +285,8 @@ func (r *replay) check(ctx context.Context, at extent, ahead uint64) ([]stream.A
 }
 
 // attachment makes the connection's reading side, which begins where check said.
-func (r *replay) attachment(rec record.Stream) *attachment {
-	att := r.s.newAttachment(r.svc, r.key, &rec, r.conn, r.pos)
-	att.next, att.skip = r.next, r.skip
-	return att
+func (r *replay) attachment(rec record.Stream) *attached {
+	return r.s.newAttachment(r.svc, r.key, &rec, r.conn, r.pos, r.next, r.skip, false)
 }
 
 // read returns the appends from..to; it fails with errBadEvent if one is missing.
@@ -328,13 +327,13 @@ func (r *replay) read(ctx context.Context, from, to uint64) ([]stream.Append, er
 // open sends headers, unless an earlier attempt did.
 func (r *replay) open() error {
 	if !r.opened {
-		if !r.att.open(false) {
+		if !r.att.Open(false) {
 			return errGone
 		}
 		r.opened = true
 		return nil
 	}
-	r.att.watch()
+	r.att.Watch()
 	return nil
 }
 
@@ -348,14 +347,13 @@ const replayBurst = 128 << 10
 func (r *replay) write(ctx context.Context, appends []stream.Append) error {
 	burst := 0
 	for _, a := range appends {
-		f := frame{entries: a.Entries}
-		if burst += f.size(); burst > replayBurst {
+		if burst += attachment.Size(&a); burst > replayBurst {
 			if err := r.room(ctx); err != nil {
 				return err
 			}
-			burst = f.size()
+			burst = attachment.Size(&a)
 		}
-		r.att.replayed(a)
+		r.att.Replayed(a)
 		if a.Last {
 			return nil // the response has ended
 		}
@@ -429,12 +427,12 @@ func (r *replay) ended(ctx context.Context, rec record.Stream) error {
 	if err := r.write(ctx, first); err != nil {
 		return err
 	}
-	if next := r.att.position(); next <= at.tail {
+	if next := r.att.Position(); next <= at.tail {
 		if err := r.rest(ctx, next, at.tail); err != nil {
 			return err
 		}
 	}
-	r.att.finish()
+	r.att.Finish()
 	return nil
 }
 

@@ -38,6 +38,12 @@ type Handler interface {
 	Closed(p *Peer)
 }
 
+// has reports whether a revision, by its date, has a feature.
+func has(revision string, f mcp.Feature) bool {
+	r, _ := mcp.ParseRevision(revision)
+	return r.Has(f)
+}
+
 // Settled is what initialize settles for a session.
 type Settled struct {
 	Revision     string

@@ -11,10 +11,8 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/internal/session"
-	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -525,14 +523,6 @@ func (m *tally) countStateless(r *requestActor) {
 			m.own++
 		}
 	}
-}
-
-func (s *sessionActor) newAttachment(svc *Service, key StreamKey, rec *record.Stream, conn Conn, after stream.Position) *attachment {
-	a := &attachment{among: &s.node.attachments, svc: svc, from: s.billed(), key: key, conn: conn, primes: has(rec.Revision, mcp.FeatureStreamPriming), answers: len(rec.Calls) > 0, after: after, next: after.Append, skip: after.Entry + 1}
-	if after.Append == 0 {
-		a.next, a.skip = 1, 0
-	}
-	return a
 }
 
 // read reads the record of a session.

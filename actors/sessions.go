@@ -411,11 +411,6 @@ func (s *sessionActor) end() (first bool) {
 	return first
 }
 
-func (s *streamActor) endStream() {
-	_ = s.Post(endStream{})
-	go s.node.streams.forget(s.path)
-}
-
 // survives ends the stream w, which has just been entered in the directory, if its session
 // ended before: a takeover takes a while. s is the session's actor as the caller knows it.
 // ErrSessionEnded reports that the stream is gone.

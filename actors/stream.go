@@ -3,11 +3,10 @@ package actors
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
-	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/attachment"
 	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/record"
@@ -30,7 +29,8 @@ type streamActor struct {
 	m    *stream.Machine
 
 	fx        []stream.Effect
-	att       *attachment
+	att       *attached
+	conn      Conn            // of a new stream, until its response has begun
 	reqs      []*requestActor // none for a standalone stream
 	order     uint64          // of a standalone stream that begins here: later streams have a higher order
 	gather    *gathering      // a batch with nothing sent or stored, else nil
@@ -77,13 +77,13 @@ type (
 	// attach makes att the stream's only live connection and returns the stream's tail.
 	attach struct {
 		kernel.Reply
-		att  *attachment   // nil: only return the tail
+		att  *attached     // nil: only return the tail
 		sess *sessionActor // the actor that the connection belongs to now
 		at   extent
 		err  error
 	}
 	// detach forgets a connection that is gone.
-	detach    struct{ att *attachment }
+	detach    struct{ att *attached }
 	refresh   struct{}
 	endStream struct{}
 	// passOn leaves the stream to its next writer if its calls can go on there and its client comes
@@ -165,7 +165,7 @@ func (s *streamActor) Receive(m any) {
 		if !s.opened {
 			s.closeEarly = &m
 		} else if s.att != nil {
-			s.att.close(m)
+			m.leave(s.att)
 			s.att = nil
 		}
 	case alreadyAnswered:
@@ -273,11 +273,11 @@ func (s *streamActor) deliver(e *stream.Effect) {
 	}
 	s.sess.billed().Used[EventBudget].Add(time.Now(), int64(bytes), s.svc.recordTTL())
 	if s.att != nil && !s.silent {
-		s.att.frame(frame{from: from, num: e.Num, epoch: e.Epoch, entries: s.unmuted(e.Entries), last: e.Last})
+		s.att.Frame(attachment.Frame{From: from, Append: stream.Append{Num: e.Num, Epoch: e.Epoch, Entries: s.unmuted(e.Entries), Last: e.Last}})
 	}
 	if e.Last {
 		if s.att != nil && s.silent {
-			s.att.finish()
+			s.att.Finish()
 		}
 		s.remove()
 	}
@@ -318,7 +318,7 @@ func (s *streamActor) quit() {
 	switch {
 	case s.att == nil:
 	case s.opened:
-		s.att.reconnect()
+		s.att.Reconnect()
 	default: // the client has no event id of the stream yet
 		s.refuseStart(errUnavailable)
 		s.unstored.Store(true)
@@ -349,14 +349,14 @@ func (s *streamActor) abandoned(now time.Time) bool {
 func (s *streamActor) mute() { s.silent = true }
 
 // attach makes att the one live connection and cuts the old one.
-func (s *streamActor) attach(att *attachment) {
+func (s *streamActor) attach(att *attached) {
 	old := s.att
 	s.att = att
 	if old != nil {
-		s.Contain(old.cut)
+		s.Contain(old.Cut)
 	}
 	sess := s.sess
-	att.conn.Gone(func() {
+	att.Conn.Gone(func() {
 		_ = sess.Post(holdStream{-1})
 		_ = s.Post(detach{att})
 	})
@@ -378,11 +378,11 @@ func (s *streamActor) refuseStart(err error) {
 	}
 	switch calls := s.rec.Calls; len(calls) {
 	case 0:
-		s.node.refusals.refuseError(s.att.conn, err, nil)
+		s.node.refusals.refuseError(s.conn, err, nil)
 	case 1:
-		s.node.refusals.refuseInSession(s.att.conn, err, calls[0].ID)
+		s.node.refusals.refuseInSession(s.conn, err, calls[0].ID)
 	default:
-		s.node.refusals.refuseBatch(s.att.conn, err, func(yield func([]byte) bool) {
+		s.node.refusals.refuseBatch(s.conn, err, func(yield func([]byte) bool) {
 			for i := range calls {
 				if !yield(calls[i].ID) {
 					return
@@ -394,7 +394,7 @@ func (s *streamActor) refuseStart(err error) {
 
 func (s *streamActor) commit() {
 	if !s.opened {
-		s.opened = true
+		s.opened, s.conn = true, nil
 		close(s.ready)
 	}
 }
@@ -405,9 +405,9 @@ func (s *streamActor) lost(err error) {
 		if !s.opened {
 			s.refuse()
 		} else if errors.Is(err, ErrSessionEnded) {
-			s.att.finish()
+			s.att.Finish()
 		} else {
-			s.att.cut()
+			s.att.Cut()
 		}
 		s.att = nil
 	}
@@ -425,11 +425,11 @@ func (s *streamActor) lost(err error) {
 // standalone stream may only have been replaced.
 func (s *streamActor) refuse() {
 	if len(s.rec.Calls) == 0 {
-		s.att.conn.Open()
-		s.att.conn.Finish()
+		s.conn.Open()
+		s.conn.Finish()
 		return
 	}
-	faults.SessionEnded.Tell(s.att.conn, s.callID())
+	faults.SessionEnded.Tell(s.conn, s.callID())
 }
 
 // remove takes the stream out of the directory and stops it. An ended stream is resumed from the
@@ -444,6 +444,12 @@ func (s *streamActor) start() {
 	n := s.node
 	n.k.Start(&s.Actor, KindStream, s.path, s)
 	n.streams.Put(s.key, s)
+}
+
+// endStream ends the stream for good.
+func (s *streamActor) endStream() {
+	_ = s.Post(endStream{})
+	go s.node.streams.forget(s.path)
 }
 
 // Failed ends the stream after a panic that may have left a step half done: the next append may
@@ -493,9 +499,9 @@ func (s *streamActor) cutShort() {
 			if len(s.rec.Calls) == 0 {
 				status = 500
 			}
-			s.Contain(func() { fault(att.conn, s.callID(), status) })
+			s.Contain(func() { fault(s.conn, s.callID(), status) })
 		}
-		s.Contain(att.cut)
+		s.Contain(att.Cut)
 	}
 	s.lost(errInternal)
 }
@@ -527,35 +533,10 @@ func (s *streamActor) unmount() {
 	}
 }
 
-// takenOver begins a stream that another writer has left.
-type takenOver struct {
-	rev uint64
-	log *pastLog
-}
-
 // streams finds the streams that this node writes, by key, and reads the records of others.
 type streams struct {
 	*kernel.Directory[StreamKey, *streamActor]
 	node *Node
-}
-
-// readWriter reads the writer record of a stream, with its revision. It fails with errBadEvent if
-// there is none.
-func (d *streams) readWriter(ctx context.Context, key StreamKey) (rec record.Stream, rev uint64, err error) {
-	data, rev, err := d.node.store.Writer(ctx, key.path())
-	if errors.Is(err, ErrNotFound) {
-		return rec, 0, errBadEvent
-	}
-	if err != nil {
-		return rec, 0, fmt.Errorf("actors: read writer record: %w", err)
-	}
-	if err := codec.Unmarshal(data, &rec); err != nil {
-		return rec, 0, fmt.Errorf("actors: read writer record: %w", err)
-	}
-	if rec.Version > record.Version {
-		return rec, 0, fmt.Errorf("actors: writer record of version %d, of a newer release; this one reads %d", rec.Version, record.Version)
-	}
-	return rec, rev, nil
 }
 
 // build makes the actor of a stream; start starts it. conn is its live connection, nil for none.
@@ -564,10 +545,31 @@ func (d *streams) build(svc *Service, sess *sessionActor, id string, rec record.
 	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, live: rec, m: stream.New(svc.Limits.Stream), written: n.clock.ahead(), ready: make(chan struct{})}
 	s.path = s.key.path()
 	if conn != nil {
-		s.att = sess.newAttachment(svc, s.key, &rec, conn, stream.Position{Stream: id})
-		s.att.live = true
+		s.att = sess.newAttachment(svc, s.key, &rec, conn, stream.Position{Stream: id}, 1, 0, true)
+		s.conn = conn
 	}
 	return s
+}
+
+// attached is one connection of a stream.
+type attached = attachment.Attachment[StreamKey]
+
+// newAttachment makes the reading side of a connection that has read up to the event after, and
+// goes on with entry skip of append next.
+func (s *sessionActor) newAttachment(svc *Service, key StreamKey, rec *record.Stream, conn Conn, after stream.Position, next uint64, skip int, live bool) *attached {
+	return attachment.New(attachment.Config[StreamKey]{
+		Among: &s.node.attachments, Key: key, Held: &s.billed().Held[heldStreams], Conn: conn, Stream: key.ID, After: after,
+		Primes: has(rec.Revision, mcp.FeatureStreamPriming), Answers: len(rec.Calls) > 0, Retry: svc.Limits.Retry, KeepAlive: svc.Limits.KeepAlive,
+	}, next, skip, live)
+}
+
+// leave ends the connection of a call that goes on.
+func (m closeConn) leave(a *attached) {
+	if m.leaving {
+		a.Finish()
+	} else {
+		a.Poll()
+	}
 }
 
 // endOf ends the streams that this node writes for a session that is gone.

@@ -32,6 +32,7 @@ var layers = []layer{
 	{"internal/mrtr", []string{"codec", "internal/limits"}, nil, "what a client carries for a call knows nothing of how the call waits"},
 	{"internal/nodestore", []string{"actors", "cluster"}, nil, "it joins the two, and nothing else"},
 	{"internal/quota", []string{"internal/kernel"}, nil, "counting clients knows nothing of what they do"},
+	{"internal/attachment", []string{"internal/stream"}, nil, "a connection that reads a stream knows neither its session nor its log"},
 	{"internal/subscription", []string{"mcp", "codec", "internal/kernel", "internal/limits"}, nil, "a subscription knows its subscribers by their interface"},
 	{"internal/telemetry", nil, nil, "every layer reports to it, so it can know none"},
 	{"internal/toolschema", []string{"codec", "internal/limits"}, nil, "schemas know JSON, and neither tools nor the protocol"},
