@@ -209,7 +209,7 @@ func (rt *Runtime) serveMount(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r)
 		return
 	}
-	http.NotFound(w, r)
+	rt.serveNothing(w, r)
 }
 
 // mounted returns the servers that are mounted now.

@@ -129,6 +129,10 @@ type HTTPOptions struct {
 	// must set one of the headers itself, as it would otherwise pass on its clients'
 	// claims. Empty means that neither header is read.
 	TrustedProxies []netip.Prefix
+	// HealthListen is the address of a listener of its own for /healthz, /readyz and
+	// /metrics in Serve, such as 127.0.0.1:9090, without TLS. Listen then answers them with
+	// 404. The listener stays open to the end of a drain. Empty means that Listen serves them.
+	HealthListen string
 	// NoSSE leaves out the endpoints of HTTP+SSE, the transport of 2024-11-05.
 	NoSSE bool
 	// StoredHeaders names the headers that are stored with a call that may run again, so

@@ -45,6 +45,7 @@ type Runtime struct {
 	tel     *telemetry.Instruments
 	unwatch func() error
 	root    http.Handler
+	names   *transport.Names
 
 	mu        sync.Mutex // guards mounts, paths and ids, and changes of routes
 	mounts    map[string]*mount
@@ -90,6 +91,7 @@ func New(o Options) (*Runtime, error) {
 		_ = rt.Close(context.Background())
 		return nil, fmt.Errorf("troupe: gauges: %w", err)
 	}
+	rt.names = transport.NewNames(transport.Options{AllowOrigins: o.HTTP.AllowOrigins, AllowHosts: o.HTTP.AllowHosts, Observer: tel})
 	rt.root = http.HandlerFunc(rt.serveMount)
 	if o.Middleware != nil {
 		rt.root = o.Middleware(rt.root)

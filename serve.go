@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/origin"
 	"github.com/troupe-run/troupe/transport"
 )
@@ -55,9 +56,10 @@ func loopback(addr string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// Serve listens and serves the mounted servers, /healthz, /readyz, /metrics and,
-// without Authenticate, a list of the servers' paths at /. When ctx ends it drains.
-// It closes the Runtime before it returns.
+// Serve listens and serves the mounted servers, /healthz, /readyz, /metrics (or these
+// three at HTTPOptions.HealthListen) and, without Authenticate, a list of the servers' paths
+// at /. It answers no path for a Host or an Origin that is not allowed. When ctx ends it
+// drains. It closes the Runtime before it returns.
 //
 // A drain loses no call that it can keep. For DrainDelay the Runtime is not ready, but
 // still serves; its responses close their connections, so that a load balancer moves
@@ -76,6 +78,12 @@ func (rt *Runtime) Serve(ctx context.Context) error {
 
 // ServeOn is Serve on the caller's listener, which it closes.
 func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
+	after := context.WithoutCancel(ctx)
+	shut, err := rt.openHealth()
+	if err != nil {
+		return errors.Join(err, ln.Close(), rt.Close(after))
+	}
+	defer shut()
 	hs := &http.Server{Handler: http.HandlerFunc(rt.serveAll), MaxHeaderBytes: rt.opts.HTTP.MaxHeader,
 		ErrorLog: slog.NewLogLogger(rt.log.Handler(), slog.LevelWarn)}
 	transport.Configure(hs)
@@ -88,7 +96,6 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 		}
 		failed <- hs.Serve(transport.Reuse(door, hs))
 	}()
-	after := context.WithoutCancel(ctx)
 	select {
 	case err := <-failed:
 		return errors.Join(fmt.Errorf("troupe: serve: %w", err), rt.Close(after))
@@ -102,26 +109,15 @@ func (rt *Runtime) serveAll(w http.ResponseWriter, r *http.Request) {
 	if rt.leaving.Load() {
 		defer rt.countWhileDraining(w)()
 	}
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		switch r.URL.Path {
-		case "/healthz":
-			rt.watched.Store(true)
-			status, text := health(rt.cluster.Outage(), time.Now())
-			plainText(w, status, text)
-			return
-		case "/readyz":
-			rt.serveReady(w)
-			return
-		case "/metrics":
-			if rt.opts.Telemetry.Metrics != nil {
-				rt.opts.Telemetry.Metrics.ServeHTTP(w, r)
-				return
-			}
-		case "/":
-			if _, mounted := rt.route("/"); !mounted && rt.opts.Authenticate == nil {
+	if rt.opts.HTTP.HealthListen == "" && rt.probe(w, r) {
+		return
+	}
+	if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) && rt.opts.Authenticate == nil {
+		if _, mounted := rt.route("/"); !mounted {
+			if !rt.names.Refuse(w, r) {
 				plainText(w, http.StatusOK, rt.index())
-				return
 			}
+			return
 		}
 	}
 	rt.serveMounts(w, r)
@@ -150,6 +146,73 @@ func (rt *Runtime) index() string {
 		paths, more = paths[:mostListed], fmt.Sprintf("and %d more\n", n)
 	}
 	return "MCP is at\n\n" + strings.Join(paths, "\n") + "\n" + more
+}
+
+// probe serves /healthz, /readyz and /metrics. It reports whether the request was one for them.
+func (rt *Runtime) probe(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	var serve http.HandlerFunc
+	switch r.URL.Path {
+	case "/healthz":
+		serve = rt.serveHealth
+	case "/readyz":
+		serve = rt.serveReady
+	case "/metrics":
+		if rt.opts.Telemetry.Metrics == nil {
+			return false
+		}
+		serve = rt.opts.Telemetry.Metrics.ServeHTTP
+	default:
+		return false
+	}
+	// HAProxy and other balancers ask with HTTP/1.0 and no Host. No browser does.
+	nameless := r.Host == "" && !r.ProtoAtLeast(1, 1) && len(r.Header["Origin"]) == 0
+	if nameless || !rt.names.Refuse(w, r) {
+		serve(w, r)
+	}
+	return true
+}
+
+// openHealth serves the probes on HTTPOptions.HealthListen, if that is set, until the caller
+// calls shut.
+func (rt *Runtime) openHealth() (shut func(), err error) {
+	if rt.opts.HTTP.HealthListen == "" {
+		return func() {}, nil
+	}
+	ln, err := net.Listen("tcp", rt.opts.HTTP.HealthListen)
+	if err != nil {
+		return nil, fmt.Errorf("troupe: health: %w", err)
+	}
+	hs := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !rt.probe(w, r) {
+				rt.serveNothing(w, r)
+			}
+		}),
+		ReadTimeout: limits.HeaderTimeout.Value(), WriteTimeout: limits.WriteTimeout.Value(), IdleTimeout: time.Minute,
+		MaxHeaderBytes: rt.opts.HTTP.MaxHeader, ErrorLog: slog.NewLogLogger(rt.log.Handler(), slog.LevelWarn),
+	}
+	rt.log.Info("serving health", "address", ln.Addr().String())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := hs.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			rt.log.Error("health is not served any more", "error", err)
+		}
+	}()
+	return func() {
+		_ = hs.Close()
+		<-ended
+	}, nil
+}
+
+// serveNothing answers a request for a path where nothing is.
+func (rt *Runtime) serveNothing(w http.ResponseWriter, r *http.Request) {
+	if !rt.names.Refuse(w, r) {
+		http.NotFound(w, r)
+	}
 }
 
 // sickAfter is how long the store may be unable to write before /healthz fails, so that
@@ -185,7 +248,13 @@ func (rt *Runtime) Ready() error {
 	return nil
 }
 
-func (rt *Runtime) serveReady(w http.ResponseWriter) {
+func (rt *Runtime) serveHealth(w http.ResponseWriter, _ *http.Request) {
+	rt.watched.Store(true)
+	status, text := health(rt.cluster.Outage(), time.Now())
+	plainText(w, status, text)
+}
+
+func (rt *Runtime) serveReady(w http.ResponseWriter, _ *http.Request) {
 	if err := rt.Ready(); err != nil {
 		plainText(w, http.StatusServiceUnavailable, err.Error()+"\n")
 		return

@@ -89,6 +89,21 @@ func (o *Options) admitNames(r *http.Request) *refusal {
 	return nil
 }
 
+// Names checks the Host and the Origin of requests for paths that are not a Handler's. Make it with NewNames.
+type Names struct{ h *Handler }
+
+// NewNames returns a Names that lets pass what a Handler with the options o does.
+func NewNames(o Options) *Names { return &Names{NewHandler(nil, o)} }
+
+// Refuse answers r if its Host or its Origin is not allowed, and reports whether it did.
+func (n *Names) Refuse(w http.ResponseWriter, r *http.Request) bool {
+	no := n.h.o.admitNames(r)
+	if no != nil {
+		n.h.refuse(w, r, streamable, no)
+	}
+	return no != nil
+}
+
 func admitGet(r *http.Request) *refusal {
 	if _, sse := accepts(r.Header["Accept"]); !sse {
 		return refuseAcceptGet

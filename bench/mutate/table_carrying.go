@@ -23,6 +23,10 @@ var carrying = []mutation{
 		"\treturn beyond\n}", "\treturn withoutPort\n}", "", "",
 	},
 	{
+		"a page of another origin asks other paths", guard, "transport/admit.go",
+		"no := n.h.o.admitNames(r)", "no := (*refusal)(nil)", "internal/spec/transports", "TestNamesOnEveryPath|TestHealthListen",
+	},
+	{
 		"a host is allowed on any port", guard, "transport/origin.go",
 		"(p == \"\" || p == port) {", "(p == \"\" || p == port || port != \"\") {", "", "",
 	},

@@ -3,6 +3,26 @@ package main
 // public is the root package.
 var public = []mutation{
 	{
+		"a path where nothing is answers any name", guard, "serve.go",
+		"if !rt.names.Refuse(w, r) {\n\t\thttp.NotFound(w, r)", "if true {\n\t\thttp.NotFound(w, r)", "internal/spec/transports", "TestNamesOnEveryPath",
+	},
+	{
+		"the probes answer any name", guard, "serve.go",
+		"if nameless || !rt.names.Refuse(w, r) {", "if nameless || r != nil {", "internal/spec/transports", "TestNamesOnEveryPath",
+	},
+	{
+		"a page passes for a balancer's probe", guard, "serve.go",
+		"!r.ProtoAtLeast(1, 1) && len(r.Header[\"Origin\"]) == 0", "!r.ProtoAtLeast(1, 1)", "internal/spec/transports", "TestNamesOnEveryPath",
+	},
+	{
+		"the list of servers is for any name", guard, "serve.go",
+		"if !rt.names.Refuse(w, r) {\n\t\t\t\tplainText(", "if true {\n\t\t\t\tplainText(", "internal/spec/transports", "TestNamesOnEveryPath",
+	},
+	{
+		"the probes stay on the main listener", guard, "serve.go",
+		"if rt.opts.HTTP.HealthListen == \"\" && rt.probe(w, r) {", "if rt.probe(w, r) {", "internal/spec/transports", "TestHealthListen",
+	},
+	{
 		"issuer and subject run together", guard, "principal.go",
 		"b := binary.BigEndian.AppendUint64(nil, uint64(len(p.Issuer)))", "b := binary.BigEndian.AppendUint64(nil, 0)", "internal/spec/session", "",
 	},

@@ -13,8 +13,12 @@ import (
 // with --log-format json, as one record of the log.
 func (s *settings) announce(w io.Writer, log *slog.Logger, node string, addr net.Addr) {
 	base := baseURL(addr, s.tlsCert != "")
+	probes := base
+	if s.healthListen != "" {
+		probes = "http://" + s.healthListen // with port 0 the log says which one
+	}
 	if s.logFormat == "json" {
-		log.Info("serving", "node", node, "mcp", base+"/mcp", "health", base+"/healthz", "ready", base+"/readyz", "metrics", base+"/metrics", "data", s.data)
+		log.Info("serving", "node", node, "mcp", base+"/mcp", "health", probes+"/healthz", "ready", probes+"/readyz", "metrics", probes+"/metrics", "data", s.data)
 		return
 	}
 	data := s.data
@@ -26,8 +30,8 @@ troupe serves MCP on %[1]s/mcp
 
   data      %[2]s
   node      %[3]s
-  health    %[1]s/healthz  %[1]s/readyz
-  metrics   %[1]s/metrics
+  health    %[5]s/healthz  %[5]s/readyz
+  metrics   %[5]s/metrics
 
 Give the first URL to any client that speaks "Streamable HTTP" (and %[1]s/sse to a
 client that only knows "SSE"), or try it by hand:
@@ -37,7 +41,7 @@ client that only knows "SSE"), or try it by hand:
 
 Ctrl-C drains and ends it.
 
-`, base, data, node, mcp.LatestLegacy)
+`, base, data, node, mcp.LatestLegacy, probes)
 }
 
 // baseURL is the URL under which a client on this machine reaches the server.

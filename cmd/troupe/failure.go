@@ -22,7 +22,10 @@ func (f *failure) Unwrap() error { return f.err }
 
 // explain turns the error that stopped a server into a failure that a person can act on.
 func explain(err error, o troupe.Options) error {
-	dir, listen := o.Dir, o.Listen
+	dir, listen, flag := o.Dir, o.Listen, "--listen"
+	if strings.HasPrefix(oneLine(err), "health: ") {
+		listen, flag = o.HTTP.HealthListen, "--health-listen"
+	}
 	var text string
 	switch {
 	case errors.Is(err, troupe.ErrLocked):
@@ -36,11 +39,11 @@ func explain(err error, o troupe.Options) error {
 	case errors.Is(err, troupe.ErrExposed):
 		text = fmt.Sprintf("other machines can reach %s without authentication: listen on 127.0.0.1, or add --allow-anonymous if a proxy in front of this server authenticates clients", listen)
 	case errors.Is(err, syscall.EADDRINUSE):
-		text = fmt.Sprintf("another process listens on %s already: stop it, or choose another address with --listen (port 0 takes a free one)", listen)
+		text = fmt.Sprintf("another process listens on %s already: stop it, or choose another address with %s (port 0 takes a free one)", listen, flag)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		text = fmt.Sprintf("this machine has no address %s: choose another with --listen", listen)
+		text = fmt.Sprintf("this machine has no address %s: choose another with %s", listen, flag)
 	case errors.Is(err, fs.ErrPermission) && !isPathError(err):
-		text = fmt.Sprintf("not permitted (%s): choose another address with --listen, or get the permission to listen on it", oneLine(err))
+		text = fmt.Sprintf("not permitted (%s): choose another address with %s, or get the permission to listen on it", oneLine(err), flag)
 	case isPathError(err):
 		text = fmt.Sprintf("the data directory %s cannot be used (%s): choose another with --data DIR, or repair it", dir, oneLine(err))
 	default:

@@ -31,9 +31,10 @@ func TestExplain(t *testing.T) {
 		{errors.Join(listen(syscall.EADDRINUSE), nil), "another process listens on 127.0.0.9:80 already: "},
 		{listen(syscall.EADDRNOTAVAIL), "this machine has no address 127.0.0.9:80: "},
 		{listen(syscall.EACCES), "not permitted (listen tcp: bind: permission denied): "},
+		{fmt.Errorf("troupe: health: %w", &net.OpError{Op: "listen", Net: "tcp", Err: syscall.EADDRINUSE}), "another process listens on 127.0.0.9:90 already: stop it, or choose another address with --health-listen "},
 		{errors.Join(errors.New("troupe: serve: broken"), errors.New("more")), "serve: broken; more"},
 	} {
-		got := explain(tt.err, troupe.Options{Dir: "/data", Listen: "127.0.0.9:80"})
+		got := explain(tt.err, troupe.Options{Dir: "/data", Listen: "127.0.0.9:80", HTTP: troupe.HTTPOptions{HealthListen: "127.0.0.9:90"}})
 		if !strings.HasPrefix(got.Error(), tt.want) || strings.Contains(got.Error(), "\n") {
 			t.Errorf("%q is explained as %q, want one line that begins with %q", tt.err, got, tt.want)
 		}

@@ -26,6 +26,7 @@ type settings struct {
 	allowOrigins   []string
 	allowHosts     []string
 	trustedProxies networks
+	healthListen   string
 	tlsCert        string
 	tlsKey         string
 
@@ -46,7 +47,7 @@ type settings struct {
 var settingGroups = slices.Concat(ownGroups, limitGroups(ownGroups))
 
 var ownGroups = []flagGroup{
-	{"Addresses and access", []string{"listen", "allow-anonymous", "allow-origin", "allow-host", "trusted-proxy", "tls-cert", "tls-key"}},
+	{"Addresses and access", []string{"listen", "health-listen", "allow-anonymous", "allow-origin", "allow-host", "trusted-proxy", "tls-cert", "tls-key"}},
 	{"Storage", []string{"data", "memory", "max-store", "sync"}},
 	{"Serving and ending", []string{"conformance", "page-size", "sse-grace", "stateless-grace", "retry", "ping-every", "drain-delay", "drain-wait"}},
 	{"This node", []string{"node", "lease", "log-level", "log-format", "config"}},
@@ -57,6 +58,7 @@ var ownGroups = []flagGroup{
 func (s *settings) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&s.listen, "listen", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
+	f.StringVar(&s.healthListen, "health-listen", "", "`address` to serve /healthz, /readyz and /metrics on instead, without TLS")
 	f.BoolVar(&s.allowAnonymous, "allow-anonymous", false, "serve other machines without authentication")
 	f.StringArrayVar(&s.allowOrigins, "allow-origin", nil, "`origin` of web pages that may call, beside the server's own; may be repeated")
 	f.StringArrayVar(&s.allowHosts, "allow-host", nil, "`host` name that clients use, such as mcp.example.com; may be repeated (localhost and, beyond a loopback address, IP addresses); * for any")
@@ -81,8 +83,13 @@ func (s *settings) register(cmd *cobra.Command) {
 // check refuses invalid settings, and decides where the data lies. byFlag reports
 // whether a setting is from the command line.
 func (s *settings) check(byFlag func(name string) bool) error {
-	if err := checkListen(s.listen); err != nil {
+	if err := checkListen("listen", s.listen); err != nil {
 		return err
+	}
+	if s.healthListen != "" {
+		if err := checkListen("health-listen", s.healthListen); err != nil {
+			return err
+		}
 	}
 	if s.node != "" && !nodeName.MatchString(s.node) {
 		return fmt.Errorf("node is %q: want 1 to 32 of a-z, 0-9 and -", s.node)
@@ -129,15 +136,15 @@ func (s *settings) check(byFlag func(name string) bool) error {
 // nodeName matches the node names that the store accepts.
 var nodeName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
-// checkListen refuses a text that is not an address. Whether the server can listen on
+// checkListen refuses the text of a setting that is not an address. Whether the server can listen on
 // it shows when it tries.
-func checkListen(address string) error {
+func checkListen(setting, address string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return fmt.Errorf("listen is %q: want an address and a port, such as 127.0.0.1:8080", address)
+		return fmt.Errorf("%s is %q: want an address and a port, such as 127.0.0.1:8080", setting, address)
 	}
 	return nil
 }
@@ -185,7 +192,7 @@ func (s *settings) options() troupe.Options {
 		Store: troupe.StoreOptions{Node: s.node, Sync: s.sync},
 		HTTP: troupe.HTTPOptions{
 			TLSCert: s.tlsCert, TLSKey: s.tlsKey,
-			AllowOrigins: s.allowOrigins, AllowHosts: s.allowHosts, TrustedProxies: s.trustedProxies,
+			AllowOrigins: s.allowOrigins, AllowHosts: s.allowHosts, TrustedProxies: s.trustedProxies, HealthListen: s.healthListen,
 		},
 	}
 	if s.sync == 0 {

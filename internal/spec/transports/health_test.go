@@ -1,0 +1,177 @@
+package transports_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
+	"github.com/troupe-run/troupe/internal/testkit"
+)
+
+// healthAddress is a slog.Handler that passes on where health is served.
+type healthAddress struct {
+	slog.Handler
+	at chan string
+}
+
+func (h healthAddress) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h healthAddress) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "serving health" {
+		r.Attrs(func(a slog.Attr) bool { h.at <- a.Value.String(); return true })
+	}
+	return nil
+}
+
+// ask sends a request as it stands and returns the status and the body of the response.
+func ask(t *testing.T, conn net.Conn, err error, request string) (int, string) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	go func() { _, _ = io.WriteString(conn, request) }()
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatalf("%q: %v", request, err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("%q: %v", request, err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// TestNamesOnEveryPath asks each path of Serve under names that a web page may have made up.
+func TestNamesOnEveryPath(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		m := host.NewMeter()
+		rt, err := troupe.New(troupe.Options{
+			HTTP:      troupe.HTTPOptions{AllowHosts: []string{"mcp.example.com"}, AllowOrigins: []string{"https://app.example.com"}},
+			Telemetry: troupe.Telemetry{MeterProvider: m, Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("up 1\n")) })},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ln := testkit.NewListener()
+		ctx, stop := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- rt.ServeOn(ctx, ln) }()
+		refused := int64(0)
+		for path, want := range map[string]string{"/healthz": "ok\n", "/readyz": "ready\n", "/metrics": "up 1\n", "/": "There is no MCP server here at the moment.\n", "/nowhere": ""} {
+			status := 200
+			if want == "" {
+				status, want = 404, "404 page not found\n"
+			}
+			for _, row := range []struct {
+				head   string
+				status int
+			}{
+				{"GET PATH HTTP/1.1\r\nHost: 127.0.0.1\r\n", status},
+				{"GET PATH HTTP/1.1\r\nHost: localhost:8080\r\n", status},
+				{"GET PATH HTTP/1.1\r\nHost: mcp.example.com\r\n", status},
+				{"GET PATH HTTP/1.1\r\nHost: mcp.example.com\r\nOrigin: https://app.example.com\r\n", status},
+				{"GET PATH HTTP/1.1\r\nHost: evil.example.com\r\n", 403},
+				{"GET PATH HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: https://evil.example.com\r\n", 403},
+				{"GET PATH HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: null\r\n", 403},
+				{"GET PATH HTTP/1.1\r\nHost: \r\n", 403},
+				{"POST PATH HTTP/1.1\r\nHost: evil.example.com\r\nContent-Length: 0\r\n", 403},
+			} {
+				conn, err := ln.Dial(t.Context(), "", "")
+				got, body := ask(t, conn, err, strings.Replace(row.head, "PATH", path, 1)+"\r\n")
+				if row.status == 403 {
+					refused++
+				}
+				if got != row.status || got == status && body != want || got == 403 && !strings.Contains(body, " not allowed: --allow-") {
+					t.Errorf("%q of %s: %d %q, want %d", row.head, path, got, body, row.status)
+				}
+			}
+		}
+		for head, want := range map[string]int{ // a balancer's probe, and a page that would pass for one
+			"GET /readyz HTTP/1.0\r\n":                             200,
+			"GET /readyz HTTP/1.0\r\nOrigin: http://evil.test\r\n": 403,
+			"GET / HTTP/1.0\r\n":                                   403,
+		} {
+			conn, err := ln.Dial(t.Context(), "", "")
+			if got, _ := ask(t, conn, err, head+"\r\n"); got != want {
+				t.Errorf("%q: %d, want %d", head, got, want)
+			}
+		}
+		if n := m.Count("troupe.http.refused", "host") + m.Count("troupe.http.refused", "origin"); n != refused+2 {
+			t.Errorf("%d refusals are counted, want %d", n, refused+2)
+		}
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestHealthListen serves the probes on a listener of their own, to the end of a drain.
+func TestHealthListen(t *testing.T) {
+	t.Parallel()
+	log := healthAddress{slog.DiscardHandler, make(chan string, 1)}
+	rt, err := troupe.New(troupe.Options{Listen: "127.0.0.1:0", DrainDelay: time.Hour, Log: slog.New(log), HTTP: troupe.HTTPOptions{HealthListen: "127.0.0.1:0"},
+		Telemetry: troupe.Telemetry{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("up 1\n")) })}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := rt.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- rt.ServeOn(ctx, ln) }()
+	address := <-log.at
+	get := func(at, name, path string) (int, string) {
+		t.Helper()
+		conn, err := net.Dial("tcp", at)
+		return ask(t, conn, err, "GET "+path+" HTTP/1.1\r\nHost: "+name+"\r\n\r\n")
+	}
+	check := func(at, name, path string, status int, want string) {
+		t.Helper()
+		if got, body := get(at, name, path); got != status || want != "" && body != want {
+			t.Errorf("%s as %s: %d %q, want %d %q", path, name, got, body, status, want)
+		}
+	}
+	main := ln.Addr().String()
+	for path, want := range map[string]string{"/healthz": "ok\n", "/readyz": "ready\n", "/metrics": "up 1\n"} {
+		check(address, address, path, 200, want)
+		check(address, "evil.example.com", path, 403, "")
+		check(main, main, path, 404, "")
+	}
+	check(main, main, "/", 200, "")
+	check(address, address, "/", 404, "")
+	check(address, "evil.example.com", "/nowhere", 403, "")
+	second, err := troupe.New(troupe.Options{Listen: "127.0.0.1:0", HTTP: troupe.HTTPOptions{HealthListen: address}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "troupe: health: listen tcp "+address) {
+		t.Errorf("an address that is taken: %v", err)
+	}
+	stop()
+	for status := 200; status != 503; { // a probe on that listener makes the delay last
+		status, _ = get(address, address, "/readyz")
+	}
+	check(address, address, "/healthz", 200, "ok\n")
+	if err := rt.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if conn, err := net.Dial("tcp", address); err == nil {
+		_ = conn.Close()
+		t.Error("health is served after the end")
+	}
+}
