@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 func TestKeyring_sealAndOpen(t *testing.T) {
@@ -148,4 +150,58 @@ func TestKeyring_oldKey(t *testing.T) {
 			}
 		}
 	})
+}
+
+// However many ask at once for keys that the node does not know, it reads the ring once for
+// those that came while a read was under way, so that nobody can have it read for each.
+func TestKeyring_unknownKeysShareARead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := open(t, Options{Lease: time.Hour})
+		r := n.Keys()
+		sealed := must[[]byte](t)(r.Seal([]byte("x"), nil))
+		sent := func() uint64 {
+			n.reads.mu.Lock()
+			defer n.reads.mu.Unlock()
+			return n.reads.token
+		}
+		before := sent()
+		if _, err := r.read(false); err != nil {
+			t.Fatal(err)
+		}
+		once := sent() - before
+		before = sent()
+		const waits = 10 // more than two reads need
+		n.reads.busy(t, waits, func() { time.Sleep(time.Second) })
+		var wg sync.WaitGroup
+		for i := range 100 {
+			wg.Go(func() {
+				unknown := bytes.Clone(sealed)
+				unknown[1], unknown[8] = 1, byte(i)
+				if _, err := r.Open(unknown, nil); err != ErrSealed {
+					t.Errorf("key %d: got %v, want exactly ErrSealed", i, err)
+				}
+			})
+		}
+		wg.Wait()
+		time.Sleep(waits * time.Second)
+		// One that was under way may have missed a key, so those that joined it read again.
+		if got := sent() - before - waits; got > 2*once {
+			t.Errorf("100 unknown keys took %d requests, want at most %d, those of two reads", got, 2*once)
+		}
+	})
+}
+
+// busy holds up the answers of an inbox until wait returns, so many times in a row: what is
+// sent meanwhile has its answer after the next wait.
+func (b *inbox) busy(t *testing.T, times int, wait func()) {
+	t.Helper()
+	_, err := b.send(&nats.Msg{Subject: "nobody.here"}, false, func(*nats.Msg, error) bool {
+		if wait(); times > 1 {
+			b.busy(t, times-1, wait)
+		}
+		return false
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }

@@ -110,6 +110,24 @@ func TestLease(t *testing.T) {
 	})
 }
 
+// TestLeaseCountsFromTheSending: an answer that comes late makes the lease no longer, since the
+// entry may have begun to live as soon as its renewal was sent.
+func TestLeaseCountsFromTheSending(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := open(t, Options{Lease: time.Hour})
+		for what, write := range map[string]func(context.Context) error{"register": n.lease.register, "renew": n.lease.renew} {
+			n.acks.busy(t, 1, func() { time.Sleep(2 * time.Second) })
+			sent := time.Now()
+			if err := write(t.Context()); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			if age, want := n.lease.age(), time.Since(sent); age != want || want != 2*time.Second {
+				t.Errorf("%s: the lease is %v old, want %v: it was sent as long ago", what, age, want)
+			}
+		}
+	})
+}
+
 func TestLeaseOverwrittenByNewBoot(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := open(t, Options{Lease: time.Minute})

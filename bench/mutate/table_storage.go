@@ -55,6 +55,18 @@ var storage = []mutation{
 		"l.renewed.Store(int64(sent - l.node.opts.Lease - 1))\n", "", "", "",
 	},
 	{
+		"a lease counts from the answer to its renewal", expiry, "cluster/lease.go",
+		"l.taken.Store(false)\n\tl.renewed.Store(int64(sent))", "l.taken.Store(false)\n\tl.renewed.Store(int64(time.Since(l.base)))", "", "",
+	},
+	{
+		"a first lease counts from the answer", expiry, "cluster/lease.go",
+		"l.rev = rev\n\t\t\tl.renewed.Store(int64(sent))", "l.rev = rev\n\t\t\tl.renewed.Store(int64(max(sent, time.Since(l.base))))", "", "",
+	},
+	{
+		"each unknown key has the ring read", limit, "cluster/keyring.go",
+		"if f != nil {\n\t\tr.mu.Unlock()", "if f != nil && renew {\n\t\tr.mu.Unlock()", "", "",
+	},
+	{
 		"keys open for as long as they are known", expiry, "cluster/keyring.go",
 		"return k, ok && time.Since(k.created) < r.lifetime()", "return k, ok", "", "",
 	},
