@@ -91,6 +91,12 @@ func (p Principal) GoString() string { return fmt.Sprintf("troupe.Principal(%q)"
 // LogValue is String for package slog.
 func (p Principal) LogValue() slog.Value { return slog.StringValue(p.String()) }
 
+// withoutToken returns p as it may be kept after the request.
+func (p Principal) withoutToken() Principal {
+	p.Token = Secret{}
+	return p
+}
+
 // anonymous is the tenant of all anonymous clients.
 const anonymous = "anon"
 

@@ -52,7 +52,8 @@ type ServerOptions struct {
 	// a subscriber.
 	//
 	// p is the principal of the request. For announcements and updates outside of requests
-	// it is the principal of the session's newest request on this node, without its Token.
+	// it is the principal of the session's newest request on this node, or of the request of
+	// subscriptions/listen, without its Token.
 	// It is the zero Principal over stdio, and in a session that another process began
 	// until this node gets a request of that session.
 	//

@@ -58,9 +58,10 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 	if err != nil {
 		return actors.Listening{}, s.internal(mcp.MethodSubscriptionsListen, err)
 	}
-	l := actors.Listening{Tools: f.ToolsListChanged, Prompts: f.PromptsListChanged, Resources: f.ResourcesListChanged, URIs: uris, Accepted: accepted, Changed: s.srv.changesFor(view)}
-	if view != nil {
-		l.Hears = func(uri string) bool { return s.follows(view, uri) }
+	later := view.afterwards()
+	l := actors.Listening{Tools: f.ToolsListChanged, Prompts: f.PromptsListChanged, Resources: f.ResourcesListChanged, URIs: uris, Accepted: accepted, Changed: s.srv.changesFor(later)}
+	if later != nil {
+		l.Hears = func(uri string) bool { return s.follows(later, uri) }
 	}
 	return l, nil
 }

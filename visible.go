@@ -150,9 +150,16 @@ func (s *service) owner(principal any) any {
 	if !ok || s.srv.opts.Visible == nil {
 		return nil
 	}
-	p := c.Principal
-	p.Token = Secret{}
+	p := c.Principal.withoutToken()
 	return &p
+}
+
+// afterwards returns v for use after the request of its caller.
+func (v *view) afterwards() *view {
+	if v == nil {
+		return nil
+	}
+	return &view{v.caller.withoutToken(), v.s}
 }
 
 // FilterChanged makes the server call ServerOptions.Visible again: clients whose lists differ

@@ -59,6 +59,14 @@ var public = []mutation{
 		"if announced[i] == method && now[i] != before[i] {", "if announced[i] == method {", "internal/spec/server", "",
 	},
 	{
+		"a session keeps the token of its caller", guard, "visible.go",
+		"p := c.Principal.withoutToken()", "p := c.Principal", "internal/spec/server", "",
+	},
+	{
+		"a listener keeps the token of its caller", guard, "visible.go",
+		"return &view{v.caller.withoutToken(), v.s}", "return &view{v.caller, v.s}", "internal/spec/server", "",
+	},
+	{
 		"lists by caller may be shared", guard, "result.go",
 		"s.rt.opts.Authenticate == nil && s.srv.opts.Visible == nil {", "s.rt.opts.Authenticate == nil {", "internal/spec/stateless", "",
 	},

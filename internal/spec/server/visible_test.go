@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -248,6 +249,55 @@ func TestUpdatesOfHidden(t *testing.T) {
 		time.Sleep(time.Second)
 		told("test://a", false)
 		told("test://a/open", false)
+	})
+}
+
+// TestVisibleHasNoTokenAfterTheRequest announces changes to everybody who listens: Visible is asked for each, and gets the
+// caller's token in the request alone.
+func TestVisibleHasNoTokenAfterTheRequest(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		var later atomic.Bool
+		var within, after, withToken atomic.Int64
+		h := host.New(t, troupe.Options{Authenticate: func(r *http.Request) (troupe.Principal, error) {
+			p, err := host.User(r)
+			p.Token = troupe.NewSecret("the token")
+			return p, err
+		}}, &troupe.ServerOptions{SubResources: true, Visible: func(p troupe.Principal, _ troupe.Item) bool {
+			switch token := p.Token.Reveal() != ""; {
+			case !later.Load() && token:
+				within.Add(1)
+			case later.Load() && token:
+				withToken.Add(1)
+			case later.Load():
+				after.Add(1)
+			}
+			return true
+		}})
+		read := func(context.Context, *troupe.Call, string, map[string]string) ([]mcp.ResourceContents, error) {
+			return nil, nil
+		}
+		troupe.AddResource(h.Server, mcp.Resource{URI: "test://a", Name: "r"}, read)
+		subscribe := host.Method("1", "resources/subscribe", `{"uri":"test://a"}`)
+		c := host.As(h.Client(), "ann").Initialize(`{}`)
+		host.Listen(c.Get(""))
+		c.Post(subscribe)
+		m := h.Stateless(`{}`)
+		host.As(m.Client, "ann")
+		l, _ := m.Listen("1", `{"resourceSubscriptions":["test://a"],"toolsListChanged":true}`)
+		host.Listen(l)
+		s := host.As(h.Unchecked(), "ann").OpenSSE("/sse")
+		s.Handshake("2024-11-05", `{}`)
+		s.Ask(subscribe)
+		host.Listen(s.Stream)
+		synctest.Wait()
+		later.Store(true)
+		addSecret(h.Server, "new")
+		h.Server.ResourceUpdated("test://a")
+		h.Server.FilterChanged()
+		time.Sleep(time.Second)
+		if within.Load() == 0 || after.Load() == 0 || withToken.Load() > 0 {
+			t.Errorf("Visible got the token %d times within requests, and afterwards %d times and none %d times", within.Load(), withToken.Load(), after.Load())
+		}
 	})
 }
 
