@@ -41,8 +41,8 @@ type (
 func (textByte) MarshalText() ([]byte, error) { return []byte("t"), nil }
 func (byteText) MarshalText() ([]byte, error) { return []byte("t"), nil }
 
-// TestNilBytes holds that a nil []byte is a string in JSON wherever a full one is, and that marshalling leaves the value
-// as it was.
+// TestNilBytes checks that JSON has a string for a nil []byte wherever it has one for a full one, and that marshalling
+// does not change the value.
 func TestNilBytes(t *testing.T) {
 	t.Parallel()
 	v := byteOuter{BytePointer: &BytePointer{}, Ptr: new([]byte), List: [][]byte{nil, {1}}, Map: map[string][]byte{"a": nil, "b": {1}},

@@ -25,14 +25,15 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// TestCanonicalOfAnything holds that what is no JSON makes it neither panic nor go on for ever.
+// TestCanonicalOfAnything checks that Canonical ends without a panic for input that is not JSON.
 func TestCanonicalOfAnything(t *testing.T) {
 	for _, raw := range []string{``, ` `, `{`, `[`, `"`, `{"a`, `{"a"`, `{"a":`, `{"a":1`, `{"a":}`, `{1:2}`, `[1`, `[}`, `{]`, `]`, `}`, `,`, `:`, `[,]`, `{,}`, `{"a":]`, `nul`, `"\`} {
 		AppendCanonical(nil, []byte(raw))
 	}
 }
 
-// BenchmarkCanonical has 4 MB at the bottom of nested objects, whose members are in order or not.
+// BenchmarkCanonical has 4 MB at the bottom of nested objects, with their members in order and
+// out of order.
 func BenchmarkCanonical(b *testing.B) {
 	for name, open := range map[string]string{"flat": "", "deep": strings.Repeat(`{"a":`, 120), "disordered": strings.Repeat(`{"b":1,"a":`, 120)} {
 		raw := []byte(open + `[` + strings.Repeat(`1,`, 2<<20) + `1]` + strings.Repeat(`}`, strings.Count(open, "{")))

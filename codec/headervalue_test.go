@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzDecodeHeader holds the decoder against the encoder of the specification.
+// FuzzDecodeHeader compares the decoder with the encoder of the specification.
 func FuzzDecodeHeader(f *testing.F) {
 	for _, s := range []string{"", "us-west1", " padded ", "Hello, 世界", "line1\nline2", "=?base64?literal?=", "=?base64?SGVsbG8=?=", "=?base64?SGVsbG8?=",
 		"=?base64?SGVs!!!bG8=?=", "=?base64?SGVsbG9=?=", "=?base64??=", "=?base64?=", "=?BASE64?SGVsbG8=?=", "=?base64?SGVs\nbG8=?=", "=?base64?/w==?=", "\xff", "\x7f"} {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Integers are integers however they are written.
+// TestIntegersInAnyForm checks that integers are accepted however they are written.
 func TestIntegersInAnyForm(t *testing.T) {
 	for raw, want := range map[string]int64{
 		"3.0": 3, "1e2": 100, "1E+2": 100, "-2.50e1": -25, "0.0": 0, "-0.0": 0, "0e99999999999": 0, "120e-1": 12, "1.5e1": 15, "0.003e3": 3,
@@ -26,7 +26,8 @@ func TestIntegersInAnyForm(t *testing.T) {
 	}
 }
 
-// What is no integer, or does not fit its type, is refused and told where it is.
+// TestNumbersThatAreNoInteger checks that a number that is not an integer, or does not
+// fit its type, is refused with its place.
 func TestNumbersThatAreNoInteger(t *testing.T) {
 	for _, raw := range []string{"1.5", "10.5", "-100.25", "100.5e-1", "1e-1", "15e-1", "1e19", "1e30", "1e300", "9223372036854775808.0", "-1.0000000000000000000000001", `"3.0"`} {
 		var v struct{ A, N int64 }
@@ -60,7 +61,7 @@ func FuzzPlainInteger(f *testing.F) {
 			return
 		}
 		if e := strings.IndexAny(s, "eE"); e >= 0 && len(s)-e > 6 {
-			return // of no value that is worth the work
+			return // such a value is not worth the work
 		}
 		want, _ := new(big.Rat).SetString(s)
 		got, fine := new(big.Int).SetString(string(out), 10)

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The oracle says the same things as this package in the plainest way, over another parser.
+// The oracle gives the same results as this package in the plainest way, over another parser.
 
 var lenient = jsontext.AllowDuplicateNames(true)
 
@@ -80,7 +80,7 @@ func oracleID(raw string) bool {
 	return raw[0] == '"' || (raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9') && !strings.ContainsAny(raw, ".eE")
 }
 
-// oraclePresent leaves out those of the named members that are null, and an empty cursor.
+// oraclePresent leaves out the named members that are null, and an empty cursor.
 func oraclePresent(members []oracleMember, names ...string) (present []oracleMember) {
 	for _, m := range members {
 		if slices.Contains(names, m.name) && (m.raw == "null" || m.name == "cursor" && m.raw == `""`) {
@@ -91,7 +91,7 @@ func oraclePresent(members []oracleMember, names ...string) (present []oracleMem
 	return present
 }
 
-// oracleScan returns the code of the refusal, or 0 and what Scan has to find.
+// oracleScan returns the code of the refusal, or 0 and what Scan must find.
 func oracleScan(data []byte, lim Limits) (int, spans) {
 	none := spansOf(&Message{})
 	if !oracleValid(data) || depthOf(data) > lim.depth() {
@@ -263,7 +263,8 @@ func checkScan(t *testing.T, data []byte, lim Limits) {
 	checkWalk(t, data)
 }
 
-// checkWalk compares Valid, Members and Field with the oracle, and sees that they survive what is not JSON.
+// checkWalk compares Valid, Members and Field with the oracle, and checks that they survive input that is
+// not JSON.
 func checkWalk(t *testing.T, data []byte) {
 	t.Helper()
 	valid := oracleValid(data) && depthOf(data) <= maxDepth
@@ -451,7 +452,7 @@ func (r *randomJSON) object(depth, members int) {
 	r.out = append(r.out, '}')
 }
 
-// id writes what is mostly a legal id.
+// id writes an id, mostly a legal one.
 func (r *randomJSON) id() {
 	switch r.IntN(8) {
 	case 0:
@@ -463,7 +464,7 @@ func (r *randomJSON) id() {
 	}
 }
 
-// message writes something close to a JSON-RPC message: a legal one with a member too many at times.
+// message writes something close to a JSON-RPC message: a legal one, sometimes with a member too many.
 func (r *randomJSON) message() {
 	put := func(s string) { r.out = append(r.out, s...) }
 	version := func() { put(`"jsonrpc":"2.0"`) }
@@ -515,7 +516,7 @@ func (r *randomJSON) spoil() {
 	}
 }
 
-// TestAgainstOracle compares everything with another implementation on random input, some of it spoilt.
+// TestAgainstOracle compares everything with the oracle on random input, some of it spoilt.
 func TestAgainstOracle(t *testing.T) {
 	t.Parallel()
 	rounds := 30000

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestNative fails where payloads would quietly go through encoding/json, as they do from Go 1.28 on with this
-// version of sonic: update sonic before the Go release, not after.
+// TestNative fails where payloads would silently go through encoding/json, as they do from Go 1.28 on with
+// this version of sonic: update sonic before the Go release, not after.
 func TestNative(t *testing.T) {
 	t.Parallel()
 	if !Native() {
@@ -280,7 +280,7 @@ func TestTrap4NilSlicesAreEmptyArrays(t *testing.T) {
 		{&list{Nested: [][]int{nil}, Maps: map[string][]any{"a": nil}, Any: []int(nil)}, `{"tools":[],"nested":[[]],"maps":{"a":[]},"ttl":null,"any":[]}`},
 		{[]string(nil), `[]`},
 		{[]byte(nil), `""`},
-		{any([]any{[]byte(nil)}), `[[]]`}, // Documented at Marshal: in an interface they are not told apart from other nil slices.
+		{any([]any{[]byte(nil)}), `[[]]`}, // Marshal documents it: in an interface they look like other nil slices.
 	} {
 		if got, err := Marshal(tt.in); err != nil || string(got) != tt.want {
 			t.Errorf("Marshal(%#v) = %s, %v, want %s", tt.in, got, err, tt.want)

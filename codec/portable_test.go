@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// portable says that sonic runs the decoder and encoder it has on arm64. On amd64 the environment can ask for them.
+// portable says that sonic runs its decoder and encoder for arm64. On amd64 the environment can ask for them.
 var portable = runtime.GOARCH == "arm64" || os.Getenv("SONIC_USE_OPTDEC") == "1"
 
-// TestPortablePaths runs the other tests over the decoder and encoder that sonic has on arm64, which differ from
-// those on amd64 in what they leave to their caller.
+// TestPortablePaths runs the other tests over sonic's decoder and encoder for arm64, which leave other work to
+// their caller than those for amd64.
 func TestPortablePaths(t *testing.T) {
 	t.Parallel()
 	if portable {

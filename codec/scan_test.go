@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// spans is a Message in text, "-" for what is absent.
+// spans is a Message as text, "-" for an absent part.
 type spans struct {
 	Kind                                   Kind
 	N                                      int

@@ -106,7 +106,7 @@ func TestAppendString(t *testing.T) {
 
 func TestValidString(t *testing.T) {
 	t.Parallel()
-	// Every byte at every position of a word must be seen by the word-at-a-time scan.
+	// The word-at-a-time scan must see every byte at every position of a word.
 	for c := range 256 {
 		for at := range 20 {
 			body := []byte(strings.Repeat("~", 20))

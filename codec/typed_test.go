@@ -10,7 +10,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 )
 
-// typed has the sorts of members that tool arguments have, under keys the random input uses.
+// typed has the kinds of members that tool arguments have, under keys that the random input uses.
 type typed struct {
 	ID        *int64                     `json:"id"`
 	Method    string                     `json:"method"`
@@ -27,8 +27,8 @@ type typed struct {
 	} `json:"uri"`
 }
 
-// TestUnmarshalTyped compares structs decoded from random objects with what another implementation makes of them.
-// Duplicate keys are left out, where the two merge values differently.
+// TestUnmarshalTyped compares structs decoded from random objects with the results of another implementation. It
+// leaves out duplicate keys, for which the two merge values differently.
 func TestUnmarshalTyped(t *testing.T) {
 	t.Parallel()
 	rounds := 40000
@@ -49,7 +49,7 @@ func TestUnmarshalTyped(t *testing.T) {
 			in[i] = '?'
 		}
 		wantErr := jsonv2.Unmarshal(r.out, &want)
-		if plain, ok := plainIntegers(r.out); ok && wantErr != nil { // which it knows in their plain form alone
+		if plain, ok := plainIntegers(r.out); ok && wantErr != nil { // that implementation knows integers only in their plain form
 			want = typed{}
 			wantErr = jsonv2.Unmarshal(plain, &want)
 		}

@@ -91,7 +91,8 @@ func TestElements(t *testing.T) {
 	}
 }
 
-// TestElementsCount checks that Scan's N is what Elements yields, for messages of every kind of first byte.
+// TestElementsCount checks that Scan's N is the number of elements that Elements yields, for messages of
+// every kind of first byte.
 func TestElementsCount(t *testing.T) {
 	t.Parallel()
 	in := []byte(` [{"jsonrpc":"2.0","id":1,"method":"a"} ,{} , 1,"s",null,{"a":[[],[]]}]`)
@@ -108,7 +109,7 @@ func TestElementsCount(t *testing.T) {
 	}
 }
 
-// TestWalkOfGarbage checks that the walkers end and stay inside their argument whatever they are given.
+// TestWalkOfGarbage checks that the walkers end and stay inside their argument for any input.
 func TestWalkOfGarbage(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{`{`, `{"`, `{"a`, `{"a"`, `{"a":`, `{"a":"`, `{"a":{`, `{a:1}`, `[`, `[,`, `[[`, `["`, `["\`, `{"a":}`, `{"a" 1`, `{]`, `[}`, `[}1`, `{"a":]}`, `{"":"\`} {

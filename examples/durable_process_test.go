@@ -13,12 +13,12 @@ import (
 	"testing"
 )
 
-// TestDurable kills the server in the middle of two calls and starts it again, as
-// its comment says.
+// TestDurable kills the server in the middle of two calls and starts it again, as the
+// comment of examples/durable says.
 func TestDurable(t *testing.T) {
 	t.Parallel()
 	srv := start(t, binary(t), "durable")
-	var origin atomic.Pointer[string] // where the server is now: its port changes, but the client's must not
+	var origin atomic.Pointer[string] // the server's current address: its port changes, but the client's must not
 	origin.Store(&srv.origin)
 	proxy := httptest.NewServer(&httputil.ReverseProxy{FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) {
 		to, _ := url.Parse(*origin.Load())
@@ -69,7 +69,7 @@ func TestDurable(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	got := once()
-	for strings.HasPrefix(got, "notifications/progress") { // that the server had sent before it was killed
+	for strings.HasPrefix(got, "notifications/progress") { // notifications that the server had sent before the kill
 		got = once()
 	}
 	if want := `{"code":-32010,`; !strings.HasPrefix(got, want) {

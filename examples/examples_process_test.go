@@ -19,22 +19,22 @@ import (
 	"time"
 )
 
-// logs is what some of the programs log meanwhile.
+// logs holds what some of the programs log meanwhile.
 var logs = map[string]string{
 	"progress": "copy ended: cancelled by the client",
 	"roots":    "the roots of try have changed",
 	"mux":      "POST /agents/mcp",
 }
 
-// TestComments runs the commands in the comment of each program, a server and then
-// clients of it, and wants the output that stands below each.
+// TestComments runs the commands in the comment of each program, a server and then clients of
+// it, and compares the output with the lines below each command.
 func TestComments(t *testing.T) {
 	t.Parallel()
 	bin := binary(t)
 	for _, name := range programs(t) {
 		script := scriptOf(t, name)
 		if len(script) == 0 {
-			continue // hello has nothing to set, try is the client, and TestDurable has durable
+			continue // hello has no port to set, try is the client, and TestDurable covers durable
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -57,8 +57,8 @@ func TestComments(t *testing.T) {
 	}
 }
 
-// fits compares an output with that of a comment, where a line that ends with three
-// dots stands for all that begin as it does.
+// fits compares an output with that of a comment, where a line that ends with three dots
+// stands for all lines that begin like it.
 func fits(got, want string) bool {
 	lines := strings.Split(got, "\n")
 	patterns := strings.Split(want, "\n")
@@ -68,7 +68,7 @@ func fits(got, want string) bool {
 	})
 }
 
-// programs are the directories with a main.go.
+// programs returns the directories with a main.go.
 func programs(t *testing.T) (names []string) {
 	files, err := filepath.Glob("*/main.go")
 	if err != nil {
@@ -83,8 +83,8 @@ func programs(t *testing.T) (names []string) {
 	return names
 }
 
-// A command is a line of a comment after a dollar sign, with the output below it.
-// What stands up to a line END after one that ends with <<'END' belongs to the command.
+// A command is a line of a comment after a dollar sign, with the output below it. After a line
+// that ends with <<'END' the command continues up to a line END.
 type command struct{ line, output string }
 
 func scriptOf(t *testing.T, name string) (script []command) {
@@ -109,7 +109,7 @@ func scriptOf(t *testing.T, name string) (script []command) {
 	return script
 }
 
-// TestMain has somewhere to build the programs.
+// TestMain makes a folder in which the tests build the programs.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "troupe-examples-")
 	if err != nil {
@@ -126,8 +126,8 @@ var (
 	building sync.Once
 )
 
-// binary is one program made of all of them, which takes the name of the one to be as
-// its first argument: to link each by itself takes seconds. With -short its tests are skipped.
+// binary returns the path of one program made of all of them, whose first argument is the name
+// of the program to run: linking each program takes seconds. With -short it skips the test.
 func binary(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestAnswers compares whole answers: what is listed, read, made and completed.
+// TestAnswers compares whole responses of lists, reads, prompts and completions.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	c := connect(t, `{}`)

@@ -42,8 +42,8 @@ type client struct {
 	notifications []message
 }
 
-// connect serves NewConformance in this process to a client of the newest revision with
-// sessions.
+// connect serves NewConformance in this process to a client of the newest revision that
+// has sessions.
 func connect(t *testing.T, capabilities string) *client {
 	t.Helper()
 	return connectTo(t, NewConformance(troupe.ServerOptions{}), capabilities)
@@ -67,7 +67,7 @@ func connectTo(t *testing.T, server *troupe.Server, capabilities string) *client
 	return c
 }
 
-// connectHTTP is connect over HTTP, for what is of that: event streams and their end.
+// connectHTTP is connect over HTTP, for event streams and their ends.
 func connectHTTP(t *testing.T) *client {
 	t.Helper()
 	rt, err := troupe.New(troupe.Options{})
@@ -121,7 +121,7 @@ func (c *client) do(method, body string) *http.Response {
 	return resp
 }
 
-// post sends a message that nothing answers.
+// post sends a message that has no response.
 func (c *client) post(body string) {
 	if resp := c.do(http.MethodPost, body); resp.StatusCode != http.StatusAccepted {
 		c.t.Errorf("%s is answered with %s", body, resp.Status)
@@ -129,7 +129,7 @@ func (c *client) post(body string) {
 }
 
 // call sends a request and decodes its result into result, unless that is nil. Over HTTP
-// it comes back for the answer as long as the server closes the stream without one.
+// it resumes the stream as long as the server closes it without the response.
 func (c *client) call(method, params string, result any) message {
 	c.t.Helper()
 	if c.process != nil {
@@ -175,8 +175,8 @@ func (c *client) callHere(method, params string, result any) (m message) {
 	return m
 }
 
-// read reads the answer, handling what comes before it. It says whether there
-// was one.
+// read reads the response and handles the messages before it. It reports whether there
+// was a response.
 func (c *client) read(resp *http.Response) (message, bool) {
 	c.t.Helper()
 	var m message
@@ -212,7 +212,7 @@ func (c *client) read(resp *http.Response) (message, bool) {
 	return message{}, false
 }
 
-// notified returns the params of the notifications of a method that have come.
+// notified returns the params of the received notifications of a method.
 func (c *client) notified(method string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

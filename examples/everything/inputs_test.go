@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// answering is a client that can answer everything: questions of the user by their
-// message, the model's and the roots always alike.
+// answering returns a client that can answer everything: it answers questions for the
+// user by their message, and requests for sampling and roots always alike.
 func answering(t *testing.T, forms map[string]string) (c *client, asked *[]string) {
 	c = connect(t, `{"elicitation":{},"sampling":{},"roots":{}}`)
 	asked = new([]string)
@@ -69,8 +69,8 @@ func TestInputs(t *testing.T) {
 	}
 }
 
-// TestInputsThatAreNotGiven holds what a model reads of a user who does not answer, and
-// what a client gets that cannot be asked.
+// TestInputsThatAreNotGiven checks what a model reads when the user does not answer,
+// and what a client gets that cannot be asked.
 func TestInputsThatAreNotGiven(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []string{`{"action":"decline"}`, `{"action":"cancel"}`, `{"action":"accept","content":{}}`} {
@@ -115,14 +115,14 @@ func TestRequests(t *testing.T) {
 	if got := c.notified("notifications/progress"); len(got) != 1 {
 		t.Errorf("progress is %s, want it once", got)
 	}
-	// In a session everything from info on is logged.
+	// In a session, messages from level info on are logged.
 	if got := c.notified("notifications/message"); len(got) != 1 {
 		t.Errorf("log messages are %s, want one", got)
 	}
 }
 
-// TestTriggers holds that a list which was changed and changed back is told to who
-// listens, and is as it was.
+// TestTriggers checks that clients learn of a list that was changed and changed back,
+// and that the list is as before.
 func TestTriggers(t *testing.T) {
 	t.Parallel()
 	c := connectHTTP(t)
@@ -138,7 +138,7 @@ func TestTriggers(t *testing.T) {
 	}()
 	for what, list := range map[string]string{"tool": "tools", "prompt": "prompts"} {
 		before := string(c.call(list+"/list", `{}`, nil).Result)
-		// A machine that is busy enough may see both changes as one, which is none.
+		// A busy machine may see both changes as one, which is no change.
 		for told := false; !told; {
 			if got, want := c.tool("test_trigger_"+what+"_change", `{}`).text(t), "changed, and changed back"; got != want {
 				t.Errorf("text is %q, want %q", got, want)

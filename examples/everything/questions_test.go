@@ -95,7 +95,8 @@ func TestQuestionsNeedTheirCapability(t *testing.T) {
 	}
 }
 
-// TestEnter is told to open a URL before it calls again; TestPlainTools does.
+// TestEnter calls the tool enter, whose error tells the client to open a URL before it
+// calls again; TestPlainTools makes the second call.
 func TestEnter(t *testing.T) {
 	t.Parallel()
 	c := connect(t, `{"elicitation":{"url":{}}}`)

@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-run/troupe"
 )
 
-// listed are the tools of tools.txt: those of the demo, and all.
+// listed returns the tools of tools.txt: those of the demo, and all.
 func listed(t *testing.T) (demo, all []string) {
 	text, err := os.ReadFile("tools.txt")
 	if err != nil {

@@ -17,7 +17,7 @@ const document = "../../docs/errors.md"
 
 var update = flag.Bool("update", false, "write the tables of "+document)
 
-// TestDocument holds the tables of the document to those of the code.
+// TestDocument compares the tables of the document with those of the code.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	tables := map[string]string{"Codes": codes(), "Faults": rows(), "Limits": refusals()}
@@ -71,7 +71,7 @@ func yes(is bool) string {
 	return "no"
 }
 
-// TestRows holds that a fault can be told from every other, and that it has a code of the protocol.
+// TestRows checks that each fault differs from every other, and has a code of the protocol.
 func TestRows(t *testing.T) {
 	t.Parallel()
 	texts := map[string]bool{}
@@ -89,7 +89,8 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestMetaFaults holds the rows of what _meta lacks to the package that reads it where there are no headers.
+// TestMetaFaults compares the rows for an incomplete _meta with the package that reads _meta where there are
+// no headers.
 func TestMetaFaults(t *testing.T) {
 	t.Parallel()
 	version := `"` + mcp.MetaProtocolVersion + `":"2026-07-28"`

@@ -69,7 +69,7 @@ func TestOneMessageAtATimeInOrder(t *testing.T) {
 	}
 }
 
-// mustIdle reports whether the actor is still at work.
+// mustIdle reports whether the actor is still running.
 func (c *Actor) mustIdle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +121,7 @@ type refusal struct{ ch chan error }
 
 func (r refusal) Refused(err error) { r.ch <- err }
 
-// many is a message of which there may be any number.
+// many is a message without a limit on its number.
 type many struct{}
 
 func (many) Bulk() bool { return true }
@@ -163,7 +163,7 @@ func TestMailboxIsBounded(t *testing.T) {
 func TestPanicIsContained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := New(Config{Kinds: []string{"some", "other"}})
-		defer time.Sleep(time.Minute) // the library's dead-letter throttle ends
+		defer time.Sleep(time.Minute) // until the library's dead-letter throttle ends
 		var handled, failed, lasts int
 		c := &Actor{}
 		k.Start(c, other, "", &probe{on: func(m any) {

@@ -11,8 +11,7 @@ import (
 	"testing/synctest"
 )
 
-// wire joins nodes: what they send each other is delivered by a goroutine of its own, as values without pointers into
-// protoactor.
+// wire joins nodes: a goroutine of its own delivers each message as a value without pointers into protoactor.
 type wire struct {
 	mu    sync.Mutex
 	nodes map[string]*Kernel
@@ -45,7 +44,7 @@ func (w *wire) join(node string) *Kernel {
 	return k
 }
 
-// letter is a message that learns when it was not delivered.
+// letter is a message that learns that it was not delivered.
 type letter struct {
 	text    string
 	refused chan error
@@ -126,11 +125,11 @@ func TestLocalAndRemoteAreOneSend(t *testing.T) {
 	w.wg.Wait()
 }
 
-// TestEarlierProcessIsNotThisOne brings a node what was sent to the process before it.
+// TestEarlierProcessIsNotThisOne delivers to a node a message for the process before it.
 func TestEarlierProcessIsNotThisOne(t *testing.T) {
 	w := &wire{nodes: map[string]*Kernel{}}
 	a, b := w.join("a.2"), w.join("b.1")
-	w.nodes["a.1"] = a // as an inbox of the machine would
+	w.nodes["a.1"] = a // as an inbox of the machine would do
 	c := &Actor{}
 	a.Start(c, some, "key", &probe{on: func(m any) { t.Errorf("it got %v", m) }})
 	if _, err := Ask[string](t.Context(), b, b.PID("a.1", some, "key"), "hello"); !errors.Is(err, ErrUnreachable) {
@@ -144,7 +143,8 @@ func TestEarlierProcessIsNotThisOne(t *testing.T) {
 	w.wg.Wait()
 }
 
-// TestNameBelongsToTheLastStarted starts an actor while an earlier one of its name still lives, and ends that.
+// TestNameBelongsToTheLastStarted starts an actor while an earlier one of its name still lives, and ends the earlier
+// one.
 func TestNameBelongsToTheLastStarted(t *testing.T) {
 	k := New(Config{Kinds: []string{"some"}})
 	got := ""
@@ -160,7 +160,7 @@ func TestNameBelongsToTheLastStarted(t *testing.T) {
 	k.Send(to, nil)
 	first.Stop()
 	k.Send(to, nil)
-	k.Send(first.PID(), nil) // it is the same name
+	k.Send(first.PID(), nil) // the same name
 	second.Stop()
 	k.Send(to, nil)
 	if n := k.Undelivered(); got != "1222" || n != 1 || k.Live(some) != 0 {
@@ -187,9 +187,9 @@ func TestSendToABusyActor(t *testing.T) {
 	})
 }
 
-// TestLateAnswerIsNoLoss answers who has given up.
+// TestLateAnswerIsNoLoss answers an Ask whose caller has given up.
 func TestLateAnswerIsNoLoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // which would wait for a goroutine that is left
+	synctest.Test(t, func(t *testing.T) { // the bubble would wait for a goroutine that is left behind
 		k := New(Config{Kinds: []string{"some"}})
 		var asked *Asked
 		c := start(k, func(m any) { asked = m.(*Asked) })
@@ -217,7 +217,7 @@ func TestKeysAreNotLogged(t *testing.T) {
 	}
 }
 
-// BenchmarkFind compares the two ways to an actor: protoactor's registry of names, and a Directory.
+// BenchmarkFind compares the two ways to find an actor: protoactor's registry of names, and a Directory.
 func BenchmarkFind(b *testing.B) {
 	type key struct{ tenant, id string }
 	k := New(Config{Kinds: []string{"some"}})
@@ -262,7 +262,7 @@ func BenchmarkFind(b *testing.B) {
 	})
 }
 
-// BenchmarkStart is an actor's beginning and end.
+// BenchmarkStart measures an actor's start and end.
 func BenchmarkStart(b *testing.B) {
 	k := New(Config{Kinds: []string{"some"}})
 	b.ReportAllocs()

@@ -17,8 +17,8 @@ const root = "../.."
 // ids and how many there are.
 var requirements = map[string]int{"TL-": 14, "PR-": 8, "RS-": 11, "CP-": 6, "LG-": 7, "PG-": 6, "PS-": 6, "CN-": 5, "PI-": 3, "RT-": 4, "": 50, "MD-": 63}
 
-// TestConformanceTable requires that each requirement has a row that names a test, or says whose task the requirement
-// is. TestDocsNameWhatExists checks that the tests exist.
+// TestConformanceTable requires that each requirement has a row that names a test, or says who must meet the
+// requirement. TestDocsNameWhatExists checks that the tests exist.
 func TestConformanceTable(t *testing.T) {
 	t.Parallel()
 	row := regexp.MustCompile(`(?m)^\| ([A-Z]{2}-\d+|\d+) \| ([^|]+) \| ([^|]+) \|$`)

@@ -16,7 +16,7 @@ const document = "../../docs/limits.md"
 
 var update = flag.Bool("update", false, "write the tables of "+document)
 
-// TestDocument holds the tables of the document to the rows.
+// TestDocument compares the tables of the document with the rows.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	tables := map[string]string{}
@@ -51,7 +51,7 @@ func tableOf(s Section) string {
 	return b.String()
 }
 
-// shown is the default as people read it.
+// shown returns the default as people write it.
 func shown(r *Row) string {
 	if r.Shown != "" {
 		return r.Shown
@@ -91,7 +91,7 @@ func grouped(n int64) string {
 	return s
 }
 
-// TestRows holds each row to what its users rely on.
+// TestRows checks what the users of a row rely on.
 func TestRows(t *testing.T) {
 	t.Parallel()
 	flags := map[string]string{}

@@ -8,7 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A run after the first gets to the same keys, and no two questions of a run have one.
+// TestKeysAreUnique checks that a later run uses the same keys, and that no two
+// questions of a run have the same key.
 func TestKeysAreUnique(t *testing.T) {
 	t.Parallel()
 	for range 2 {
@@ -27,8 +28,9 @@ func TestKeysAreUnique(t *testing.T) {
 	}
 }
 
-// An answer that does not fit its question is forgotten, so that the next request may
-// bring another one, and only what has answered a question is carried on.
+// TestAnswersThatDoNotFit checks that an answer that does not fit its question is
+// dropped, so that the next request may bring another one, and that only answers to
+// questions are carried on.
 func TestAnswersThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	number := func(raw []byte) bool { var n int; return json.Unmarshal(raw, &n) == nil }

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// However many answers are to be kept, the newest are, as many as may be.
+// TestOutcomesAreBounded checks that the newest outcomes are kept, up to the bound,
+// however many there are.
 func TestOutcomesAreBounded(t *testing.T) {
 	for name, tt := range map[string]struct{ puts, size, kept int }{
 		"by number": {puts: maxOutcomes + 100, size: 10, kept: maxOutcomes},
@@ -31,7 +32,8 @@ func TestOutcomesAreBounded(t *testing.T) {
 	}
 }
 
-// An outcome is kept until its time, and one that is put again has the new one's.
+// TestOutcomesExpire checks that an outcome is kept until its time, and that an outcome
+// that is put again has the new time.
 func TestOutcomesExpire(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	o := Outcomes{}

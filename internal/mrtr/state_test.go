@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 )
 
-// sealed stands for a key: what it seals opens with the same aad alone.
+// sealed stands for a key: its seals open only with the same aad.
 type sealed struct{ Plain, AAD []byte }
 
 func sealPlain(plain, aad []byte) ([]byte, error) { return json.Marshal(sealed{plain, aad}) }
@@ -25,7 +25,7 @@ func openPlain(data, aad []byte) ([]byte, error) {
 	return s.Plain, nil
 }
 
-// scanned is the request of a tool call with these params.
+// scanned returns the request of a tool call with these params.
 func scanned(t *testing.T, method, params string) *codec.Message {
 	t.Helper()
 	m := new(codec.Message)
@@ -35,8 +35,8 @@ func scanned(t *testing.T, method, params string) *codec.Message {
 	return m
 }
 
-// A state is good for the request, the principal and the server that it was made for,
-// until it expires, and for nothing else.
+// TestStateIsForOneRequest checks that a state is good for the request, the principal
+// and the server that it was made for, until it expires, and for nothing else.
 func TestStateIsForOneRequest(t *testing.T) {
 	t.Parallel()
 	expires := time.UnixMilli(1_800_000_000_000)
@@ -50,7 +50,7 @@ func TestStateIsForOneRequest(t *testing.T) {
 	const same = `"name":"pay","arguments":{"to":"a","sum":10}`
 	for name, row := range map[string]struct {
 		method, params, tenant, server string
-		at                             time.Duration // from when it expires
+		at                             time.Duration // relative to its expiry
 		good                           bool
 	}{
 		"as it was":                  {"tools/call", same, "tenant", "server", -time.Hour, true},
@@ -79,11 +79,12 @@ func TestStateIsForOneRequest(t *testing.T) {
 	}
 }
 
-// A state has one spelling: what is compared or counted as one is not two.
+// TestStateHasOneSpelling checks that a state has one spelling, so that comparing and
+// counting states takes no state for two.
 func TestStateHasOneSpelling(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	for size := range 3 { // of which two leave bits of the last character unused
+	for size := range 3 { // two of these sizes leave bits of the last character unused
 		st := State{Method: "tools/call", Expires: now.Add(time.Hour).UnixMilli(), Park: "park"[:1+size]}
 		plain := scanned(t, "tools/call", `{"name":"x"}`)
 		st.Request = RequestDigest(plain)
@@ -114,7 +115,8 @@ func TestStateHasOneSpelling(t *testing.T) {
 	}
 }
 
-// Whether the keys can be read is not for a state to say: the client may try again.
+// TestStateWhoseKeyIsAway checks that a state is not refused as bad when the keys
+// cannot be read: the client may try again.
 func TestStateWhoseKeyIsAway(t *testing.T) {
 	t.Parallel()
 	away := errors.New("away")
@@ -127,8 +129,8 @@ func TestStateWhoseKeyIsAway(t *testing.T) {
 	}
 }
 
-// What a request asks for is told apart by its parts: no text wanders from one to the
-// other.
+// TestRequestDigestKeepsPartsApart checks that the digest of a request keeps its parts
+// apart: text that moves from one part to another changes the digest.
 func TestRequestDigestKeepsPartsApart(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}

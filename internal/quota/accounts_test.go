@@ -10,13 +10,13 @@ import (
 	"github.com/troupe-run/troupe/internal/kernel"
 )
 
-// What the accounts of these tests count, and how often each thing may be begun.
+// Counts and rates of the accounts in these tests.
 const (
 	streams, gets, parked = 0, 1, 2
 	calls, sessions       = 0, 1
 )
 
-// newAccounts has room for as many accounts, each with generous limits.
+// newAccounts returns a table for that many accounts, each with generous limits.
 func newAccounts(accounts int) *Accounts {
 	return New(Limits{Places: 10_000, Each: 1024, Accounts: accounts, Rates: [Rates]Rate{
 		calls: {PerSecond: 1000, Burst: 2000}, sessions: {PerSecond: 100_000 / (72 * time.Hour).Seconds(), Burst: 100_000}}})
@@ -85,7 +85,7 @@ func TestAccountsAreBounded(t *testing.T) {
 	})
 }
 
-// TestAccountsStay keeps what is in use, by whatever it is used.
+// TestAccountsStay checks that an account in use stays, whatever uses it.
 func TestAccountsStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccounts(100_000)
@@ -201,7 +201,7 @@ func TestAccountsAtOnce(t *testing.T) {
 	}
 }
 
-// BenchmarkAccount is what counting adds to a request, with its account found in
+// BenchmarkAccount measures what counting adds to a request, with its account found in
 // each of the ways.
 func BenchmarkAccount(b *testing.B) {
 	t := newAccounts(100_000)

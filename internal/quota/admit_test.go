@@ -9,7 +9,7 @@ func TestFair(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name       string
-		load, mine int64 // the new request included
+		load, mine int64 // including the new request
 		limit      int
 		contenders int
 		want       Refusal
@@ -43,8 +43,8 @@ func TestFair(t *testing.T) {
 	}
 }
 
-// TestFairStarvesNobody has tenants that always want more than the node has: each
-// ends up with about its share, whoever came first.
+// TestFairStarvesNobody has tenants that always want more than the node has: each ends up
+// with about its share, whichever came first.
 func TestFairStarvesNobody(t *testing.T) {
 	t.Parallel()
 	const limit, tenants = 100, 4
@@ -68,14 +68,14 @@ func TestFairStarvesNobody(t *testing.T) {
 		has[i]++
 		load++
 	}
-	for range 2 * limit { // the first has it all
+	for range 2 * limit { // the first tenant has everything
 		ask(0)
 	}
 	if has[0] != limit {
 		t.Fatalf("alone, a tenant got %d of %d places", has[0], limit)
 	}
 	for range 100 * limit {
-		for i := range tenants { // a call of each ends, and all ask, the first the most
+		for i := range tenants { // a call of each tenant ends, and all ask, the first tenant most often
 			if has[i] > 0 {
 				has[i]--
 				load--
@@ -94,14 +94,14 @@ func TestFairStarvesNobody(t *testing.T) {
 	}
 }
 
-// TestRefusalsTakeNoPlace: whoever is refused, for whatever reason, has no place, and what
-// is given back can be taken again.
+// TestRefusalsTakeNoPlace checks that a refusal for any reason takes no place, and that a
+// returned place can be taken again.
 func TestRefusalsTakeNoPlace(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		lim   Limits
 		other int // places that another account has
-		mine  int // those that are admitted
+		mine  int // calls of this account that are admitted
 		want  Refusal
 	}{
 		"its own limit":  {Limits{Places: 100, Each: 2, Accounts: 9}, 0, 2, OverLimit},
@@ -116,7 +116,7 @@ func TestRefusalsTakeNoPlace(t *testing.T) {
 		for range row.other {
 			a.Enter(other)
 		}
-		for range 2 { // the second time with the places that the first gave back
+		for range 2 { // the second time with the returned places
 			for n := range row.mine {
 				if no, ok := a.Admit(me); no != Admitted || !ok {
 					t.Fatalf("%s: number %d: got reason %d", name, n+1, no)

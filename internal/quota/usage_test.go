@@ -29,7 +29,7 @@ func TestUsage(t *testing.T) {
 			t.Errorf("after %v: %d, want %d to %d", tt.after, got, tt.from, tt.to)
 		}
 	}
-	// What comes back early is taken from what was counted last.
+	// A use that ends early is taken from the newest count.
 	u.Add(begin.Add(30*time.Minute), 100, life)
 	u.Add(begin.Add(40*time.Minute), 50, life)
 	for _, tt := range []struct{ back, left int64 }{{20, 130}, {60, 70}, {500, 0}} {
@@ -44,7 +44,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// An account with much in use is kept, so that it cannot begin anew; one with a trifle is not.
+// TestUsageKeepsAnAccount checks that an account with much in use is kept, so that it cannot
+// begin anew, and that one with little use is not.
 func TestUsageKeepsAnAccount(t *testing.T) {
 	now := time.Now()
 	for name, tt := range map[string]struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
-// batch is the record of a stream of three calls, of which the last may not run again.
+// batch returns the record of a stream of three calls; the last one may not run again.
 func batch() *Stream {
 	return &Stream{Version: Version, Safe: true, Calls: []Call{{ID: json.RawMessage(`1`)}, {ID: json.RawMessage(`"b"`)}, {ID: json.RawMessage(`3`), Never: true}}}
 }
@@ -24,8 +24,8 @@ func answer(id, data string) stream.Entry {
 
 func final(id string) stream.Entry { return stream.Entry{Kind: stream.Final, Meta: []byte(id)} }
 
-// The digest of a log has what a second run is to be told: of each question the first
-// answer, and which calls of a batch need none any more.
+// TestDigestOfALog checks that the digest of a log has what a second run needs: the
+// first answer to each question, and which calls of a batch have their response.
 func TestDigestOfALog(t *testing.T) {
 	t.Parallel()
 	rec := batch()
@@ -42,7 +42,7 @@ func TestDigestOfALog(t *testing.T) {
 		}
 	}
 	want := Digest{
-		Seen: Seen{Append: 5, Epoch: 9, Entry: 0}, // what comes behind is for no client
+		Seen: Seen{Append: 5, Epoch: 9, Entry: 0}, // clients see no event after it
 		Done: []int{1, 2},
 		Asked: []Question{
 			{ID: `"q1"`, Key: "name", Use: 1, Answer: json.RawMessage(`{"a":1}`)},
@@ -54,7 +54,8 @@ func TestDigestOfALog(t *testing.T) {
 	}
 }
 
-// The end of a call that is alone on its stream is that of the stream: it is not noted.
+// TestDigestOfACall checks that the end of a call that is alone on its stream is not
+// noted, because it is the end of the stream.
 func TestDigestOfACall(t *testing.T) {
 	t.Parallel()
 	rec := &Stream{Version: Version, Safe: true, Calls: []Call{{ID: json.RawMessage(`1`)}}}
@@ -65,8 +66,9 @@ func TestDigestOfACall(t *testing.T) {
 	}
 }
 
-// What is too much for a record costs the call with the most to tell its right to run
-// again, and no other, and the copies of the record that others have stay as they are.
+// TestTooMuchForARecord checks that a record without enough room costs the call with the
+// most answers its right to run again, and no other call, and that other copies of the
+// record stay as they are.
 func TestTooMuchForARecord(t *testing.T) {
 	t.Parallel()
 	rec := batch()
@@ -98,7 +100,7 @@ func TestTooMuchForARecord(t *testing.T) {
 	}
 }
 
-// A record that takes over more than there is room for keeps what fits.
+// TestTellFits checks that a record that gets more than it has room for keeps what fits.
 func TestTellFits(t *testing.T) {
 	t.Parallel()
 	rec := batch()
@@ -112,7 +114,8 @@ func TestTellFits(t *testing.T) {
 	}
 }
 
-// Questions of releases that did not number them count by their order.
+// TestQuestionsWithoutNumbers checks that questions of releases that did not number them
+// count by their order.
 func TestQuestionsWithoutNumbers(t *testing.T) {
 	t.Parallel()
 	rec := batch()
@@ -126,8 +129,8 @@ func TestQuestionsWithoutNumbers(t *testing.T) {
 	}
 }
 
-// FuzzAskedMeta holds that no stored entry makes a reader panic, or a place beyond those
-// that a batch has, and that what was written is read.
+// FuzzAskedMeta checks that no stored entry makes a reader panic or gives a place that a
+// batch does not have, and that a written entry is read.
 func FuzzAskedMeta(f *testing.F) {
 	for _, q := range []Question{{}, {ID: `"a"`, Key: "k", Use: 1}, {ID: `"a"`, Key: "k\x00l", Use: 4464, Member: 12}} {
 		f.Add(AppendAsked(q))

@@ -19,8 +19,8 @@ func progress(v float64, member int) stream.Entry {
 	return stream.Entry{Kind: stream.Progress, Meta: AppendMember(binary.BigEndian.AppendUint64(nil, math.Float64bits(v)), member)}
 }
 
-// How far notifications have got never goes back: a second run would send again what the
-// client has seen.
+// TestSentsOnlyGrow checks that the progress of notifications never goes back: a second
+// run would send again what the client has seen.
 func TestSentsOnlyGrow(t *testing.T) {
 	t.Parallel()
 	var s Sents
@@ -35,8 +35,8 @@ func TestSentsOnlyGrow(t *testing.T) {
 	}
 }
 
-// An entry names a call that a batch can have, or none: what is noted for each place is
-// kept in memory.
+// TestMemberOf checks that an entry names a call that a batch can have, or none: what is
+// noted for each place is kept in memory.
 func TestMemberOf(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -60,8 +60,9 @@ func TestMemberOf(t *testing.T) {
 	}
 }
 
-// Each time that a record is rewritten after something came it marks what clients saw
-// last, for those who come back with that: the newest marks are kept.
+// TestWatermarks checks that each rewrite of the record after an event marks the last
+// event that clients saw, for clients that resume from it, and that the newest marks are
+// kept.
 func TestWatermarks(t *testing.T) {
 	t.Parallel()
 	rec := &Stream{Version: Version}
@@ -70,7 +71,7 @@ func TestWatermarks(t *testing.T) {
 		past.Note(rec, num, 1, []stream.Entry{message(num, 0)})
 		before := *rec
 		rec.Tell(num, &past)
-		rec.Tell(num+1, &past) // nothing that clients see has come since
+		rec.Tell(num+1, &past) // no event that clients see has come since
 		if len(before.Earlier) > 0 && len(rec.Earlier) > 1 && &before.Earlier[0] == &rec.Earlier[0] {
 			t.Fatal("two records share their marks")
 		}
@@ -94,7 +95,8 @@ func TestWatermarks(t *testing.T) {
 	}
 }
 
-// A record of the release that counted by epochs says how often its calls have run.
+// TestRuns checks that a record of the release that counted by epochs says how often its
+// calls have run.
 func TestRuns(t *testing.T) {
 	t.Parallel()
 	for record, want := range map[string]int{
@@ -111,13 +113,14 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// What one who has a copy of the past notes is not noted for the other.
+// TestPastIsCloned checks that a note in one copy of the past does not appear in another
+// copy.
 func TestPastIsCloned(t *testing.T) {
 	t.Parallel()
 	rec := batch()
 	first := rec.Past()
 	first.Note(rec, 1, 1, []stream.Entry{message(1, 1), asked(Question{ID: `"q"`, Key: "k", Use: 1}), final(`1`)})
-	first.Digest.Asked = append(make([]Question, 0, 8), first.Digest.Asked...) // so that there is room to change it in place
+	first.Digest.Asked = append(make([]Question, 0, 8), first.Digest.Asked...) // to have room for changes in place
 	first.Digest.Done = append(make([]int, 0, 8), first.Digest.Done...)
 	second := first.Clone()
 	want := second.Clone()

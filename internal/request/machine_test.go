@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestStep has a row for every phase and event: what is not in the table is for nobody.
+// TestStep has a row for every phase and event; an event without a row has no effect.
 func TestStep(t *testing.T) {
 	type step struct {
 		p Phase
@@ -51,8 +51,8 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// TestAtMostOneEnding checks every order of up to six events: a request, and each that is
-// sent again, gets at most one ending, and nothing after it.
+// TestAtMostOneEnding checks every order of up to six events: a request, and each round
+// trip of it, gets at most one ending, and nothing after it.
 func TestAtMostOneEnding(t *testing.T) {
 	const endings = Answer | Withdraw | Abandon
 	var walk func(p Phase, ended bool, path []Event)
@@ -62,7 +62,7 @@ func TestAtMostOneEnding(t *testing.T) {
 		}
 		for e := range events {
 			next, act := Step(p, e)
-			if act&endings != 0 && ended && p != Parked { // whose handler is given up, and no request
+			if act&endings != 0 && ended && p != Parked { // the handler is given up, and no request
 				t.Fatalf("second ending at %v, %v", path, e)
 			}
 			if act&(Send|Open) != 0 && ended {

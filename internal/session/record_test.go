@@ -32,8 +32,8 @@ func TestAnActiveSessionLivesUntilItsAbsoluteEnd(t *testing.T) {
 	}
 }
 
-// Activity lengthens a session's life by the time that has passed but for a quarter of the
-// idle lifetime, and at its absolute end it is not worth a write.
+// TestWhenActivityIsWritten checks that activity lengthens a session's life to within a
+// quarter of its idle time, and causes no write at its absolute end.
 func TestWhenActivityIsWritten(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -79,7 +79,7 @@ func TestSubscribed(t *testing.T) {
 		{"c", true, []string{"c"}}, {"a", true, []string{"a", "c"}}, {"b", true, []string{"a", "b", "c"}},
 		{"a", false, []string{"a", "b", "c"}}, {"c", false, []string{"a", "b", "c"}},
 	} {
-		r.Subscribed = slices.Grow(r.Subscribed, 8) // so that there is room to change it in place
+		r.Subscribed = slices.Grow(r.Subscribed, 8) // to have room for changes in place
 		before := r
 		kept := slices.Clone(before.Subscribed)
 		if changed := r.Subscribe(step.uri); changed != step.changed {
@@ -97,7 +97,7 @@ func TestSubscribed(t *testing.T) {
 		changed bool
 		want    []string
 	}{{"x", false, []string{"a", "b", "c"}}, {"a", true, []string{"b", "c"}}, {"a", false, []string{"b", "c"}}, {"c", true, []string{"b"}}} {
-		r.Subscribed = slices.Grow(r.Subscribed, 8) // so that there is room to change it in place
+		r.Subscribed = slices.Grow(r.Subscribed, 8) // to have room for changes in place
 		before := r
 		kept := slices.Clone(before.Subscribed)
 		if changed := r.Unsubscribe(step.uri); changed != step.changed {
@@ -131,7 +131,8 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// A record of a newer release is told as newer, however its members have changed.
+// TestNewer checks that the error of a record of a newer release says so, however its
+// members have changed.
 func TestNewer(t *testing.T) {
 	for data, want := range map[string]int{
 		`{"v":2,"revision":{"a":1},"subscribed":"x","created":7}`: 2,

@@ -25,7 +25,7 @@ func TestSetValue(t *testing.T) {
 		{"a", `"` + strings.Repeat("x", 40) + `"`, false, ErrFull, `{"a":2,"b":"x"}`},
 		{"a", ``, true, nil, `{"b":"x"}`},
 		{"a", ``, false, nil, `{"b":"x"}`},
-		{"\x01\x02\x03\x04\x05", `1`, false, ErrFull, `{"b":"x"}`}, // which is longer as JSON
+		{"\x01\x02\x03\x04\x05", `1`, false, ErrFull, `{"b":"x"}`}, // longer as JSON
 	} {
 		before, was := r, len(r.Values)
 		var value json.RawMessage

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestStatelessConformanceIsChecked guards legal against a schema that accepts all.
+// TestStatelessConformanceIsChecked checks that legal refuses messages: a schema that
+// accepts everything would be no check.
 func TestStatelessConformanceIsChecked(t *testing.T) {
 	t.Parallel()
 	spec, err := schemas[R20260728]()
@@ -16,7 +17,7 @@ func TestStatelessConformanceIsChecked(t *testing.T) {
 	if spec == nil {
 		t.Skip("the official schema is not here (set TROUPE_SPEC_DIR)")
 	}
-	for message, methods := range map[string]string{ // for which it is legal
+	for message, methods := range map[string]string{ // methods for which the message is legal
 		`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`:                                                         "",
 		`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[],"structuredContent":null}}`:        "tools/call",
 		`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[],"ttlMs":0}}`:                       "",

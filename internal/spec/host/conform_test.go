@@ -2,8 +2,8 @@ package host
 
 import "testing"
 
-// TestConformanceIsChecked guards the other tests against a check that accepts
-// all.
+// TestConformanceIsChecked checks that the check of the other tests refuses messages:
+// one that accepts everything would be no check.
 func TestConformanceIsChecked(t *testing.T) {
 	t.Parallel()
 	spec, err := official()
@@ -16,7 +16,7 @@ func TestConformanceIsChecked(t *testing.T) {
 	call := []string{"ping", "tools/call"}
 	for message, ok := range map[string]bool{
 		`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`:                                                   true,
-		`{"jsonrpc":"2.0","id":1,"result":{"content":null}}`:                                                 true, // as that of ping
+		`{"jsonrpc":"2.0","id":1,"result":{"content":null}}`:                                                 true, // as the result of a ping
 		`{"jsonrpc":"2.0","id":1,"result":null}`:                                                             false,
 		`{"jsonrpc":"2.0","id":null,"result":{}}`:                                                            false,
 		`{"id":1,"result":{}}`:                                                                               false,

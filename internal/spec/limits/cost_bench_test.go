@@ -22,7 +22,7 @@ import (
 // benchServer is a runtime as users run it, over a real loopback listener.
 func benchServer(b *testing.B, o troupe.Options) *httptest.Server {
 	b.Helper()
-	// All clients share an address; the limiter runs none the less.
+	// All clients share an address; these rates leave the limiter running.
 	o.Limits.CallRate, o.Shared.PrincipalRate = 1e6, 1e6
 	rt, err := troupe.New(o)
 	if err != nil {
@@ -42,8 +42,8 @@ func benchServer(b *testing.B, o troupe.Options) *httptest.Server {
 	return hs
 }
 
-// bare reads the body and writes a constant answer: the least an HTTP server
-// can do.
+// bare returns a server that reads the body and writes a constant response: the least that an
+// HTTP server can do.
 func bare(b *testing.B) *httptest.Server {
 	answer := []byte(host.TextResult("1", strings.Repeat("x", 105)))
 	hs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -62,8 +62,8 @@ func echoRequest(hs *httptest.Server, session, id string, n int) []byte {
 		"Mcp-Session-Id: %s\r\nMcp-Protocol-Version: 2025-11-25\r\nContent-Length: %d\r\n\r\n%s", hs.Listener.Addr(), session, len(body), body)
 }
 
-// drive sends b.N requests over conns keep-alive connections, and reports the
-// CPU of the process, client included, per request.
+// drive sends b.N requests over conns keep-alive connections, and reports the CPU per request
+// of the process, including the client.
 func drive(b *testing.B, hs *httptest.Server, conns int, request func(i int) []byte) {
 	var left atomic.Int64
 	left.Store(int64(b.N))
@@ -127,8 +127,7 @@ func benchSession(b *testing.B, hs *httptest.Server) string {
 	return c.Initialize(`{}`).Session
 }
 
-// BenchmarkHTTP is a round trip over loopback, beside a handler that does
-// nothing.
+// BenchmarkHTTP measures a round trip over loopback, beside a handler that does nothing.
 func BenchmarkHTTP(b *testing.B) {
 	for _, size := range []int{105, 10000} {
 		for _, conns := range []int{1, 32} {
@@ -159,7 +158,8 @@ func (w *nullWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return nil, nil, http.ErrNotSupported
 }
 
-// BenchmarkDispatch is the path of a request without the HTTP server, in both eras.
+// BenchmarkDispatch measures the path of a request without the HTTP server, in a session and
+// stateless.
 func BenchmarkDispatch(b *testing.B) {
 	rt, err := troupe.New(troupe.Options{Limits: troupe.Limits{CallRate: 1e6}, Shared: troupe.SharedLimits{PrincipalRate: 1e6}})
 	if err != nil {
@@ -204,7 +204,7 @@ func BenchmarkDispatch(b *testing.B) {
 	}
 }
 
-// BenchmarkInitialize is the making of a session, which is stored.
+// BenchmarkInitialize measures the start of a session, which is stored.
 func BenchmarkInitialize(b *testing.B) {
 	hs := benchServer(b, troupe.Options{Dir: b.TempDir()})
 	c := &testkit.Client{T: b, HTTP: hs.Client(), URL: hs.URL + "/mcp"}
@@ -214,7 +214,7 @@ func BenchmarkInitialize(b *testing.B) {
 	}
 }
 
-// BenchmarkResume is a resume of 200 events from a file store.
+// BenchmarkResume measures a resume of 200 events from a file store.
 func BenchmarkResume(b *testing.B) {
 	hs := benchServer(b, troupe.Options{Dir: b.TempDir()})
 	c := (&testkit.Client{T: b, HTTP: hs.Client(), URL: hs.URL + "/mcp"}).Initialize(`{}`)
@@ -230,9 +230,9 @@ func BenchmarkResume(b *testing.B) {
 	b.ReportMetric(float64(testkit.CPU()-begin)/float64(b.N), "cpu-ns/op")
 }
 
-// BenchmarkEvents is a durable event on its way through a call's stream, from
-// the handler over the log on disk to the client: one call alone, which often
-// shares appends, and 100 at once.
+// BenchmarkEvents measures the way of a durable event through a call's stream, from the
+// handler over the log on disk to the client: one call alone, which often shares appends, and
+// 100 calls at once.
 func BenchmarkEvents(b *testing.B) {
 	for _, streams := range []int{1, 100} {
 		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
@@ -248,8 +248,8 @@ func BenchmarkEvents(b *testing.B) {
 			for i := range streams {
 				wg.Go(func() {
 					for range calls {
-						// Above 100 a second progress of one token is coalesced: log messages
-						// are not.
+						// Above 100 a second, progress of one token is coalesced; log
+						// messages are not.
 						all := c.Post(host.Call(fmt.Sprint(i), "chatter", fmt.Sprintf(`{"to":%d}`, each))).All()
 						if len(all) != each+2 {
 							b.Errorf("%d events, want %d", len(all), each+2)

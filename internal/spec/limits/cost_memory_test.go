@@ -13,9 +13,9 @@ import (
 	"github.com/troupe-run/troupe/internal/spec/host"
 )
 
-// BenchmarkMemory reports what a session without a connection holds on the node
-// that served it last, and what an open event stream holds on top, the client's
-// end of its connection included.
+// BenchmarkMemory reports what a session without a connection holds on the node that
+// served it last, and what an open event stream holds on top, including the client's
+// end of its connection.
 func BenchmarkMemory(b *testing.B) {
 	const n = 2000
 	for b.Loop() {
@@ -53,8 +53,8 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// listenRaw opens a standalone stream on a bare connection and reads it up to
-// the end of the priming event.
+// listenRaw opens a standalone stream on a bare connection and reads it to the end of
+// the priming event.
 func listenRaw(b *testing.B, addr, session string) net.Conn {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {

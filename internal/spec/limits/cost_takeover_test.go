@@ -18,9 +18,9 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// BenchmarkTakeover is the resume of a call whose process was lost, from the request until
-// its end, -32010, has come: of calls that had sent few events, and of some that had
-// filled the log. The events of a call are as many appends.
+// BenchmarkTakeover measures the resume of a call whose process was lost, from the request
+// until its end, -32010: of calls with few events, and of calls that had filled the log.
+// Each event has an append of its own.
 func BenchmarkTakeover(b *testing.B) {
 	const streams = 16
 	for _, events := range []int{10, 900} {
@@ -35,7 +35,7 @@ func BenchmarkTakeover(b *testing.B) {
 				troupe.AddTool(srv, troupe.Tool{Name: "tell"}, func(ctx context.Context, call *troupe.Call, in host.CountIn) (string, error) {
 					for i := range in.To {
 						_ = call.Log(ctx, mcp.LevelInfo, "", i)
-						_ = host.Sleep(ctx, 1) // so that each has an append of its own
+						_ = host.Sleep(ctx, 1) // so that each event has an append of its own
 					}
 					<-ctx.Done()
 					return "", ctx.Err()

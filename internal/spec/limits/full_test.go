@@ -10,22 +10,22 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-// TestFullStoreRefusesNewWorkAndLetsOldEnd fills the store: what runs then ends
-// well, what is new is refused, and all is well again when events have expired.
+// TestFullStoreRefusesNewWorkAndLetsOldEnd fills the store: running calls end well, new
+// ones are refused, and new ones are accepted again when events have expired.
 func TestFullStoreRefusesNewWorkAndLetsOldEnd(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Store: troupe.StoreOptions{MaxStore: host.Sized[int64](16<<20, 6<<20), Lease: 5 * time.Second}, Limits: troupe.Limits{LogRate: -1}}, nil)
 		c := h.Session()
 		if testing.Short() {
-			c = h.Unchecked().Initialize(`{}`) // to hold so many events to the schema is most of the work
+			c = h.Unchecked().Initialize(`{}`) // comparing so many events with the schema is most of the work
 		}
 		early := c.Post(host.Call("1", "sleep", `{"ms":600000}`))
 		early.Next()
-		// Whoever does not read is cut.
+		// The server cuts a client that does not read.
 		answer := make(chan []testkit.Event, 1)
 		go func() { answer <- early.All() }()
 		refused := false
-		// Each call writes much less than the tenth that is kept for those that run.
+		// Each call writes much less than the tenth that is kept for running calls.
 		for i := 2; i < 500 && !refused; i++ {
 			a := c.Post(host.Call(fmt.Sprint(i), "chatter", `{"to":1500}`))
 			if a.Stream() {
@@ -38,7 +38,7 @@ func TestFullStoreRefusesNewWorkAndLetsOldEnd(t *testing.T) {
 					t.Errorf("a new stream in a full store: %s %s", a.Status, a.Body)
 				}
 			}
-			time.Sleep(time.Second) // the fill is looked at once a second
+			time.Sleep(time.Second) // the node looks at the store's use once a second
 		}
 		if !refused {
 			t.Fatal("the store never filled")

@@ -12,12 +12,13 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// abandonLinks leaves sessions over HTTP+SSE with all that they may have under way.
+// abandonLinks leaves sessions over HTTP+SSE with everything that they may have under
+// way.
 func abandonLinks(h *host.Host, n int) {
 	h.T.Helper()
 	for i := range n {
 		s := h.Unchecked().OpenSSE("/sse")
-		if i%6 > 0 { // else it is never initialized
+		if i%6 > 0 { // otherwise it is never initialized
 			s.Handshake("2025-03-26", `{"elicitation":{}}`)
 		}
 		switch i % 6 {
@@ -65,8 +66,8 @@ func abandonBatches(h *host.Host, n int) {
 	}
 }
 
-// abandonServers mounts servers that each have sessions, streams and subscriptions, and
-// takes them away, every second one while all of that is there.
+// abandonServers mounts servers that each have sessions, streams and subscriptions. The
+// returned function unmounts them; every second server still has all of that then.
 func abandonServers(h *host.Host, n int) (unmount func()) {
 	h.T.Helper()
 	for i := range n {
@@ -96,7 +97,7 @@ func abandonServers(h *host.Host, n int) (unmount func()) {
 	}
 }
 
-// TestNothingIsLeft abandons sessions, streams and parked calls, waits until all
+// TestNothingIsLeft abandons sessions, streams and parked calls, waits until everything
 // has expired, and does it again (invariant I9).
 func TestNothingIsLeft(t *testing.T) {
 	sessions, streams, parked, servers := host.Sized(10_000, 200), host.Sized(1000, 60), host.Sized(1000, 60), host.Sized(100, 20)
@@ -105,7 +106,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 	testkit.Bubble(t, func(t *testing.T) {
 		const idle = 5 * time.Minute
-		// All of it comes from one address.
+		// All of them come from one address.
 		h := host.New(t, troupe.Options{Store: troupe.StoreOptions{SessionIdle: idle}, Shared: troupe.SharedLimits{PrincipalRate: 1e6, CallsPerPrincipal: 5000, StreamsPerPrincipal: 5000, PendingPerPrincipal: 5000}}, nil)
 		round := func(sessions, streams, parked int) {
 			for i := range sessions {
@@ -121,9 +122,9 @@ func TestNothingIsLeft(t *testing.T) {
 				c := h.Unchecked().Initialize(`{}`)
 				var a *testkit.Answer
 				switch i % 3 {
-				case 0: // answered while nobody listens
+				case 0: // answered while no client listens
 					a = c.Post(host.CallWith("1", "count", `{"to":3,"delay_ms":1000}`, `"t"`))
-				case 1: // goes on alone
+				case 1: // goes on without a client
 					a = c.Post(host.Call("1", "sleep", `{"ms":600000}`))
 				case 2: // a standalone stream, with a message in its log
 					a = c.Get("")

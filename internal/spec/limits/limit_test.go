@@ -17,14 +17,14 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// limitEnv is a runtime with some clients: two sessions of ann, one of bob, and
-// one of somebody unknown.
+// limitEnv is a runtime with some clients: two sessions of ann, one of bob, and one of
+// an anonymous client.
 type limitEnv struct {
 	*host.Host
 	ann, too, bob, nobody *testkit.Client
 }
 
-// begin begins a call of 10 seconds, whose answer is a stream by now.
+// begin begins a call of 10 seconds, whose response is a stream by now.
 func (e *limitEnv) begin(c *testkit.Client, ids ...string) {
 	e.T.Helper()
 	for _, id := range ids {
@@ -47,7 +47,7 @@ func (e *limitEnv) hear(c *testkit.Client) *testkit.Answer {
 	return a
 }
 
-// park begins a call that asks something, and returns its stream.
+// park begins a call that asks a question, and returns its stream.
 func (e *limitEnv) park(c *testkit.Client, id string) (*testkit.Answer, host.Asked) {
 	e.T.Helper()
 	a := c.Post(host.Call(id, "ask", `{"question":"?"}`))
@@ -55,7 +55,7 @@ func (e *limitEnv) park(c *testkit.Client, id string) (*testkit.Answer, host.Ask
 	return a, host.NextQuestion(e.T, a)
 }
 
-// settled is such a call whose question has been answered.
+// settled is park with the question answered.
 func (e *limitEnv) settled(c *testkit.Client, id string) *testkit.Answer {
 	e.T.Helper()
 	a, q := e.park(c, id)
@@ -63,7 +63,7 @@ func (e *limitEnv) settled(c *testkit.Client, id string) *testkit.Answer {
 	return a
 }
 
-// replays expects a resumed stream to have so many messages left.
+// replays expects n more messages on a resumed stream.
 func (e *limitEnv) replays(a *testkit.Answer, n int) {
 	e.T.Helper()
 	if !a.Stream() {
@@ -79,7 +79,7 @@ func (e *limitEnv) old(name string) *testkit.Client {
 	return host.As(e.Unchecked(), name).InitializeAs("2025-03-26", `{}`)
 }
 
-// passes expects a call to be answered as usual.
+// passes expects a call to succeed.
 func (e *limitEnv) passes(what string, c *testkit.Client, n int) {
 	e.T.Helper()
 	for i := range n {
@@ -88,8 +88,8 @@ func (e *limitEnv) passes(what string, c *testkit.Client, n int) {
 	}
 }
 
-// refused is how a client learns of a limit. body is the answer, or the last event
-// of one that is a stream.
+// refused is how a client learns of a limit. body is the response, or the last event of
+// a stream.
 type refused struct {
 	status      int
 	retry, body string
@@ -103,15 +103,15 @@ func seen(t *testing.T, a *testkit.Answer) refused {
 	return refused{a.StatusCode, a.Header.Get("Retry-After"), a.Body}
 }
 
-// limitRow fills up to a limit, and asks for one more.
+// limitRow fills up to a limit, and makes one more request.
 type limitRow struct {
 	name   string
 	o      troupe.Options
-	fill   func(e *limitEnv) // all of it passes
+	fill   func(e *limitEnv) // every request of it passes
 	more   func(e *limitEnv) *testkit.Answer
 	want   refused
 	limit  *limits.Row
-	others func(e *limitEnv)                 // are not harmed; nil means everybody but ann
+	others func(e *limitEnv)                 // checks that others are not harmed; nil means every client except ann
 	room   func(e *limitEnv)                 // makes room, or takes time
 	again  func(e *limitEnv) *testkit.Answer // passes then; nil means more
 }
@@ -127,7 +127,7 @@ func limitRows() []limitRow {
 		e.passes("nobody", e.nobody, 1)
 	}
 	wait := func(d time.Duration) func(*limitEnv) { return func(*limitEnv) { time.Sleep(d) } }
-	// long is a call with an event a second, each in an append of its own.
+	// long is a call with one event a second, each in an append of its own.
 	long := func(e *limitEnv) []testkit.Event {
 		return e.ann.Post(host.CallWith(`"x"`, "count", `{"to":10,"delay_ms":1000}`, `"t"`)).All()
 	}
@@ -369,9 +369,9 @@ func limitRows() []limitRow {
 	}
 }
 
-// TestLimits has a row for each limit (invariant I6): up to the limit all passes,
-// one more is refused with exactly this answer and counted, nobody else is harmed,
-// and there is room again afterwards.
+// TestLimits has a row for each limit (invariant I6): up to the limit every request
+// passes. One more is refused with exactly this response and counted, no other client
+// is harmed, and there is room again afterwards.
 func TestLimits(t *testing.T) {
 	for _, row := range limitRows() {
 		t.Run(row.name, func(t *testing.T) {
@@ -417,7 +417,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// elsewhere names the tests of limits that count and need more than a row.
+// elsewhere names the tests of counted limits that need more than a row.
 var elsewhere = map[*limits.Row]string{
 	limits.BodyTimeout.Row:    "TestWhatAClientMayHoldUp",
 	limits.MaxQueued.Row:      "TestWhatAClientMayHoldUp",
@@ -434,7 +434,7 @@ var elsewhere = map[*limits.Row]string{
 	limits.KeptBody.Row:       "TestForgottenCallRunsAgain",
 }
 
-// TestLimitsHaveTheirRow holds the rows of TestLimits to the table of limits.
+// TestLimitsHaveTheirRow compares the rows of TestLimits with the table of limits.
 func TestLimitsHaveTheirRow(t *testing.T) {
 	t.Parallel()
 	tested := map[*limits.Row]bool{}
@@ -453,14 +453,15 @@ func TestLimitsHaveTheirRow(t *testing.T) {
 	}
 }
 
-// TestEachOptionIsHeldToItsBounds sets each option of the table to what it must not be.
+// TestEachOptionIsHeldToItsBounds sets each option of the table to values out of its
+// bounds.
 func TestEachOptionIsHeldToItsBounds(t *testing.T) {
 	t.Parallel()
 	for _, s := range limits.Sections() {
 		for row := range limits.Flags(s) {
 			bad := float64(row.Least) - 1
 			if row.None {
-				continue // every number means something
+				continue // every number is in its bounds
 			}
 			var o troupe.Options
 			field := reflect.ValueOf(&o).Elem()
@@ -481,7 +482,7 @@ func TestEachOptionIsHeldToItsBounds(t *testing.T) {
 	}
 }
 
-// TestOptionsOutOfBounds holds the one rule for zero and negative options.
+// TestOptionsOutOfBounds checks the one rule for zero and negative options.
 func TestOptionsOutOfBounds(t *testing.T) {
 	t.Parallel()
 	_, err := troupe.New(troupe.Options{Limits: troupe.Limits{MaxDepth: 2000, MaxURI: -1, WriteTimeout: 1, CallBurst: -1, Grace: -1, PingEvery: 900 * time.Millisecond}, Store: troupe.StoreOptions{ReplayEvents: 1001, Lease: -1}})
@@ -511,8 +512,8 @@ func TestOptionsOutOfBounds(t *testing.T) {
 	rt.Mount("/mcp", troupe.NewServer(mcp.Implementation{Name: "t", Version: "1"}, &troupe.ServerOptions{Limits: troupe.Limits{MaxAsk: -1}}))
 }
 
-// lastOrNone is the answer, or the last event of a stream that ends, "" of one that
-// goes on.
+// lastOrNone returns the response, or the last event of a stream that ends, "" for a
+// stream that goes on.
 func lastOrNone(a *testkit.Answer) string {
 	if !a.Stream() {
 		return a.Body

@@ -17,8 +17,8 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-// TestTenTimesTheRate has one client call at ten times its rate, and another one
-// from the same address at half of it.
+// TestTenTimesTheRate has one client call at ten times its rate, and another client at the same address at half
+// of it.
 func TestTenTimesTheRate(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -62,7 +62,7 @@ func TestTenTimesTheRate(t *testing.T) {
 	})
 }
 
-// TestRetryAfterHolds comes back exactly when it is told to.
+// TestRetryAfterHolds checks that a client that comes back exactly when the error says is served.
 func TestRetryAfterHolds(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallRate: 0.3, CallBurst: 1}}, nil)
@@ -85,8 +85,7 @@ func TestRetryAfterHolds(t *testing.T) {
 	})
 }
 
-// TestRefusalCostsNothing has a principal without tokens, whose session keeps its
-// own.
+// TestRefusalCostsNothing checks that the refusal of a principal without tokens takes no token of its session.
 func TestRefusalCostsNothing(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallRate: 0.001, CallBurst: 2}, Shared: troupe.SharedLimits{PrincipalRate: 0.5, PrincipalBurst: 1}}, nil)
@@ -100,8 +99,8 @@ func TestRefusalCostsNothing(t *testing.T) {
 	})
 }
 
-// TestBucketOutlivesTheMemoryOfASession is for rates so low that a session would
-// leave memory before its bucket has filled up again.
+// TestBucketOutlivesTheMemoryOfASession has a rate so low that a session would leave memory before its bucket is
+// full again.
 func TestBucketOutlivesTheMemoryOfASession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallRate: 0.005, CallBurst: 1}}, nil)
@@ -118,7 +117,7 @@ func TestBucketOutlivesTheMemoryOfASession(t *testing.T) {
 	})
 }
 
-// TestNoLimits takes numbers and rates away.
+// TestNoLimits switches the limits on numbers and rates off.
 func TestNoLimits(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallRate: -1, CallsPerSession: -1, StreamsPerSession: -1, PendingPerSession: -1, SubscriptionsPerSession: -1}, Shared: troupe.SharedLimits{PrincipalRate: -1, CallsPerPrincipal: -1, CallsPerNode: -1, StreamsPerPrincipal: -1, PendingPerPrincipal: -1, SessionsPerPrincipal: -1}}, nil)
@@ -135,7 +134,7 @@ func TestNoLimits(t *testing.T) {
 	})
 }
 
-// TestAddresses counts by what the connection's address stands for.
+// TestAddresses checks what counts as one address.
 func TestAddresses(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Shared: troupe.SharedLimits{PrincipalRate: 0.1, PrincipalBurst: 1}, Middleware: func(next http.Handler) http.Handler {
@@ -176,7 +175,7 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
-// TestAccountsAreForgotten leaves no trace of those who use nothing any more.
+// TestAccountsAreForgotten checks that nothing remains of principals that use nothing any more.
 func TestAccountsAreForgotten(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		m := host.NewMeter()
@@ -204,8 +203,8 @@ func TestAccountsAreForgotten(t *testing.T) {
 	})
 }
 
-// TestAChangingAddressKeepsItsSession moves a session from one address to another:
-// it goes on, and each address pays for what comes from it.
+// TestAChangingAddressKeepsItsSession moves a session from one address to another: it goes on, and each address
+// pays for its own requests.
 func TestAChangingAddressKeepsItsSession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Shared: troupe.SharedLimits{PrincipalRate: 0.001, PrincipalBurst: 2}, Middleware: func(next http.Handler) http.Handler {
@@ -228,15 +227,15 @@ func TestAChangingAddressKeepsItsSession(t *testing.T) {
 	})
 }
 
-// TestFullNodeStarvesNobody has one client keep the node full: another one that
-// comes late, and heeds Retry-After, gets its share.
+// TestFullNodeStarvesNobody has one client keep the node full: another client that comes late, and heeds
+// Retry-After, gets its share.
 func TestFullNodeStarvesNobody(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		m := host.NewMeter()
 		h := host.New(t, troupe.Options{Shared: troupe.SharedLimits{CallsPerNode: 8, PrincipalRate: 1e6}, Limits: troupe.Limits{CallRate: 1e6}, Authenticate: host.User, Telemetry: troupe.Telemetry{MeterProvider: m}}, nil)
 		stop := make(chan struct{})
 		var greedy sync.WaitGroup
-		for w := range 20 { // each begins a call anew as soon as it can
+		for w := range 20 { // each goroutine begins a call anew as soon as it can
 			c := host.As(h.Unchecked(), "ann").Initialize(`{}`)
 			greedy.Go(func() {
 				for i := 0; ; i++ {
@@ -256,7 +255,7 @@ func TestFullNodeStarvesNobody(t *testing.T) {
 			time.Sleep(7 * time.Millisecond)
 			most = max(most, m.Count("troupe.calls.in_flight", ""))
 		}
-		if most < 8 { // one that is being refused counts for a moment
+		if most < 8 { // a call that is being refused counts for a moment
 			t.Errorf("alone, a client has up to %d calls in flight, want all 8 places", most)
 		}
 		bob := host.As(h.Unchecked(), "bob").Initialize(`{}`)
@@ -284,8 +283,8 @@ func TestFullNodeStarvesNobody(t *testing.T) {
 	})
 }
 
-// TestRerunsAreNeverRefused lets calls run again in a process whose limits have
-// room for none of them: they were admitted once.
+// TestRerunsAreNeverRefused has calls run again in a process whose limits have no room for them: they were
+// admitted once.
 func TestRerunsAreNeverRefused(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -320,7 +319,7 @@ func TestRerunsAreNeverRefused(t *testing.T) {
 	})
 }
 
-// TestBatchesAndLimits refuses a batch as a whole, and charges nothing for that.
+// TestBatchesAndLimits checks that a batch is refused as a whole, and that the refusal costs nothing.
 func TestBatchesAndLimits(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallRate: 1, CallBurst: 3}}, nil)
@@ -342,7 +341,7 @@ func TestBatchesAndLimits(t *testing.T) {
 	})
 }
 
-// TestLimitsOverSSE holds sessions on one connection to the same limits.
+// TestLimitsOverSSE checks that bound sessions have the same limits.
 func TestLimitsOverSSE(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		m := host.NewMeter()
@@ -367,7 +366,8 @@ func TestLimitsOverSSE(t *testing.T) {
 	})
 }
 
-// TestTrustedProxies counts clients behind a proxy apart, and those that only say that they are as what they are.
+// TestTrustedProxies checks that clients behind a trusted proxy count separately, and that clients that only
+// claim to be a proxy count by their own address.
 func TestTrustedProxies(t *testing.T) {
 	for name, tt := range map[string]struct {
 		trusted netip.Prefix

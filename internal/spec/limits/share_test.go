@@ -11,9 +11,9 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-// TestOneClientDoesNotFillTheStore: a client that stays within all limits on numbers, and
-// stores as much as it can, is refused when it has its share. Others begin sessions and
-// make calls of any length meanwhile.
+// TestOneClientDoesNotFillTheStore has a client stay within all limits on numbers and
+// store as much as it can: it is refused when it has its share. Other clients begin
+// sessions and make calls of any length meanwhile.
 func TestOneClientDoesNotFillTheStore(t *testing.T) {
 	for name, fill := range map[string]func(mallory *testkit.Client, i int) *testkit.Answer{
 		"with sessions": func(mallory *testkit.Client, _ int) *testkit.Answer {

@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-// After a crash the client may answer as soon as it has its stream again, long
-// before the handler that runs again has got to where it asks.
+// TestAnswerBeforeTheRerunAsks has the client answer as soon as it has its stream again
+// after a crash, long before the handler that runs again asks the question.
 func TestAnswerBeforeTheRerunAsks(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		addAsklate := func(h *host.Host) {

@@ -16,12 +16,12 @@ import (
 
 // A program that serves the Runtime with an http.Server of its own, as host.New does, drains with Runtime.Drain.
 
-// TestDrainOfAnOwnServer drains while a call of each kind runs: those that only this process can end are waited for and
-// answered, the others go on in the next one.
+// TestDrainOfAnOwnServer drains while a call of each kind runs: the drain waits for the calls that only this process
+// can end, and the others go on in the next process.
 func TestDrainOfAnOwnServer(t *testing.T) {
 	for name, tt := range map[string]struct {
 		revision, call string
-		want           time.Duration // from the call on; the drain begins after a second
+		want           time.Duration // from the start of the call; the drain begins after a second
 		answer         string        // "" if the next process gives it
 	}{
 		"a call that may not run again":      {"2025-11-25", host.Call("1", "sleep", `{"ms":3000}`), 3 * time.Second, host.TextResult("1", "slept")},
@@ -57,8 +57,8 @@ func TestDrainOfAnOwnServer(t *testing.T) {
 	}
 }
 
-// TestDrainUnderLoad drains while a client calls without a pause. Nothing of what was accepted is lost, it is served
-// until a second before the end, and that end comes.
+// TestDrainUnderLoad drains while a client calls without a pause. No accepted call is lost, the runtime serves until a
+// second before the end, and the end comes.
 func TestDrainUnderLoad(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{DrainDelay: -1}, nil)
@@ -98,8 +98,7 @@ func TestDrainUnderLoad(t *testing.T) {
 	})
 }
 
-// TestDrainAnnounces looks at what clients and probes get while DrainDelay lasts, which only those have whom the delay is
-// for.
+// TestDrainAnnounces checks what clients and probes get during DrainDelay. Only clients that the delay is for get that.
 func TestDrainAnnounces(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before func(h *host.Host)
@@ -117,7 +116,7 @@ func TestDrainAnnounces(t *testing.T) {
 				synctest.Wait()
 				began := time.Now()
 				drained := make(chan error, 2)
-				for range 2 { // the second waits for the first
+				for range 2 { // the second one waits for the first one
 					go func() { drained <- h.Runtime.Drain(t.Context()) }()
 				}
 				synctest.Wait()
@@ -145,7 +144,7 @@ func TestDrainAnnounces(t *testing.T) {
 	}
 }
 
-// TestDrainGivesUp waits for a call no longer than its context lasts.
+// TestDrainGivesUp checks that a drain waits for a call no longer than its context lasts.
 func TestDrainGivesUp(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{DrainDelay: -1}, nil)
@@ -165,7 +164,7 @@ func TestDrainGivesUp(t *testing.T) {
 	})
 }
 
-// TestReady is true of a runtime that serves.
+// TestReady checks that a runtime that serves is ready.
 func TestReady(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-// TestAllWhoWaitForACallAreToldThatItIsGivenUp stops a server while a call runs for two
-// requests that brought the same answers.
+// TestAllWhoWaitForACallAreToldThatItIsGivenUp drains a server while a call runs for
+// two requests that brought the same answers: both get the error.
 func TestAllWhoWaitForACallAreToldThatItIsGivenUp(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h, _, _ := host.NewParking(t, troupe.Options{DrainDelay: -1, DrainWait: 100 * time.Millisecond})

@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-// serving is a host whose server is Serve's own.
+// serving is a host that Runtime.Serve serves.
 type serving struct {
 	*host.Host
 	stop   func()
@@ -24,7 +24,7 @@ type serving struct {
 	ended  time.Time
 }
 
-// served returns h as Serve serves it, with connections of its own.
+// served serves h with Runtime.Serve, on connections of its own.
 func served(h *host.Host) *serving {
 	h.T.Helper()
 	own := *h
@@ -42,7 +42,7 @@ func served(h *host.Host) *serving {
 	return s
 }
 
-// end waits for the end of Serve and returns when it was, from since on.
+// end waits for the end of Serve and returns the time from since until then.
 func (s *serving) end(since time.Time) time.Duration {
 	s.T.Helper()
 	if err := <-s.served; err != nil {
@@ -51,7 +51,7 @@ func (s *serving) end(since time.Time) time.Duration {
 	return s.ended.Sub(since)
 }
 
-// fresh is c on connections of its own.
+// fresh returns c on connections of its own.
 func (s *serving) fresh(c *testkit.Client) *testkit.Client {
 	tr := &http.Transport{DialContext: s.Listener.Dial}
 	s.T.Cleanup(tr.CloseIdleConnections)
@@ -60,13 +60,13 @@ func (s *serving) fresh(c *testkit.Client) *testkit.Client {
 	return &m
 }
 
-// TestDrainWaitsOnlyForWhatNobodyElseCanEnd stops a server while calls of each kind run, and has another client call
+// TestDrainWaitsOnlyForWhatNobodyElseCanEnd drains a server while calls of each kind run, and has another client call
 // all the time.
 func TestDrainWaitsOnlyForWhatNobodyElseCanEnd(t *testing.T) {
 	count := host.CallWith("1", "count", `{"to":60,"delay_ms":1000}`, "1")
 	for name, tt := range map[string]struct {
 		revision, call string
-		want           time.Duration // from the call on; it is stopped after a second
+		want           time.Duration // from the start of the call; the drain begins after a second
 	}{
 		"a safe call":                                {"2025-11-25", count, time.Second},
 		"a safe call that is silent":                 {"2025-11-25", host.Call("1", "count", `{"to":1,"delay_ms":60000}`), time.Second},
@@ -108,8 +108,8 @@ func TestDrainWaitsOnlyForWhatNobodyElseCanEnd(t *testing.T) {
 	}
 }
 
-// TestDrainOfStatelessCalls waits for calls that nobody could come back for, also for those that are parked and may not run
-// in another process.
+// TestDrainOfStatelessCalls checks that a drain waits for calls whose clients could not come back, including parked
+// calls that may not run in another process.
 func TestDrainOfStatelessCalls(t *testing.T) {
 	for tool, want := range map[string]time.Duration{"safe": 0, "never": 2 * time.Second} {
 		testkit.Bubble(t, func(t *testing.T) {
@@ -142,8 +142,8 @@ func TestDrainOfStatelessCalls(t *testing.T) {
 	})
 }
 
-// TestDrainRefusesWhatCouldNotEnd has calls come that may not run again for as long as a drain waits: none may be begun
-// that is cut off at its end.
+// TestDrainRefusesWhatCouldNotEnd has new calls that may not run again come for as long as a drain waits: none may
+// begin that the end of the drain would cut off.
 func TestDrainRefusesWhatCouldNotEnd(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := served(host.New(t, troupe.Options{Dir: t.TempDir(), DrainDelay: -1, DrainWait: 10 * time.Second}, nil))
@@ -178,7 +178,7 @@ func TestDrainRefusesWhatCouldNotEnd(t *testing.T) {
 	})
 }
 
-// TestDrainOfADeafHandler hands a safe call over whose handler does not heed its context.
+// TestDrainOfADeafHandler hands over a safe call whose handler ignores its context.
 func TestDrainOfADeafHandler(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Dir: t.TempDir(), DrainDelay: -1}, nil)
@@ -197,7 +197,7 @@ func TestDrainOfADeafHandler(t *testing.T) {
 	})
 }
 
-// TestDrainDelayAnnounces looks at what clients and balancers get while the delay lasts, and right after it.
+// TestDrainDelayAnnounces checks what clients and balancers get during the delay, and right after it.
 func TestDrainDelayAnnounces(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := served(host.New(t, troupe.Options{Dir: t.TempDir(), DrainDelay: 3 * time.Second}, nil))
@@ -243,7 +243,7 @@ func TestDrainDelayAnnounces(t *testing.T) {
 		ends("a refusal", h.Unchecked().Post(`{`), true)
 		ends("the session's own stream", c.Get(""), true)
 		ends("a stateless stream", h.Stateless(`{}`).Post("tools/call", host.ToolParams("count", `{"to":2,"delay_ms":1}`, `"_meta":{"progressToken":1}`)), true)
-		// Who resumes only what breaks would take an end that was announced for a good one.
+		// A client that resumes only broken streams would take an announced end for the end of the response.
 		ends("a stream of an older revision", h.Client().InitializeAs("2025-03-26", `{}`).Post(host.CallWith("5", "count", `{"to":2}`, "5")), false)
 		if got := host.Payloads(began.All()); len(got) != 4 {
 			t.Errorf("a stream that was open before: %v", got)
@@ -264,7 +264,7 @@ func TestDrainDelayAnnounces(t *testing.T) {
 	})
 }
 
-// TestDrainDelayNeedsAWitness cuts the delay short when nobody is there.
+// TestDrainDelayNeedsAWitness checks that the delay is cut short when there is no client and no probe.
 func TestDrainDelayNeedsAWitness(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before func(h *serving)
@@ -300,7 +300,7 @@ func (s *serving) ask(path string) {
 	_ = resp.Body.Close()
 }
 
-// TestRestartUnderASafeCall stops a server while a call of a minute runs, and has the next one on the same data go on
+// TestRestartUnderASafeCall drains a server while a call of a minute runs, and has the next one on the same data go on
 // with it.
 func TestRestartUnderASafeCall(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
@@ -337,7 +337,8 @@ func TestRestartUnderASafeCall(t *testing.T) {
 	})
 }
 
-// TestDrainTellsNobodyWhatIsHidden calls tools in the second half of a drain: hidden and absent ones have one answer.
+// TestDrainTellsNobodyWhatIsHidden calls tools in the second half of a drain: a hidden tool and an absent one get the
+// same error.
 func TestDrainTellsNobodyWhatIsHidden(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{DrainDelay: -1, DrainWait: 10 * time.Second}, &troupe.ServerOptions{

@@ -20,8 +20,9 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// What serves a request serves others later. A goroutine that a handler has left
-// behind must not reach them.
+// TestCallIsOverOnceItsHandlerHasReturned checks that a goroutine that a handler left
+// behind reaches no other request: the node uses the objects of a request again for
+// later ones.
 func TestCallIsOverOnceItsHandlerHasReturned(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -52,7 +53,7 @@ func TestCallIsOverOnceItsHandlerHasReturned(t *testing.T) {
 			}
 			left.Disconnect()
 		}
-		synctest.Wait() // what served the call is free
+		synctest.Wait() // the objects of the call are free
 		send("while nothing runs")
 		answered := make(chan *testkit.Answer, 1)
 		go func() { answered <- other.Post(host.CallWith("1", "hold", `{}`, `"other"`)) }()
@@ -64,7 +65,7 @@ func TestCallIsOverOnceItsHandlerHasReturned(t *testing.T) {
 		} else {
 			host.Equal(t, "other", a.Body, host.TextResult("1", "held"))
 		}
-		// At any moment of the other's life.
+		// At any moment of the other call.
 		var stop atomic.Bool
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -85,12 +86,13 @@ func TestCallIsOverOnceItsHandlerHasReturned(t *testing.T) {
 	})
 }
 
-// However many goroutines of a handler send at once, each message arrives once
-// unless its sender is told that it does not, and the answer comes after them.
+// TestManyGoroutinesOfAHandlerSend has many goroutines of a handler send at once: each
+// message arrives once, unless its sender gets an error, and the response comes after
+// them.
 func TestManyGoroutinesOfAHandlerSend(t *testing.T) {
 	for name, tt := range map[string]struct {
 		senders, each int
-		all           bool // none may be refused
+		all           bool // no send may fail
 	}{
 		"as many as wait for the log":  {1000, host.Sized(20, 3), true},
 		"more than a mailbox can hold": {host.Sized(20_000, 5000), 2, false},
@@ -118,7 +120,7 @@ func TestManyGoroutinesOfAHandlerSend(t *testing.T) {
 				seen, newest := make(map[string]bool), testkit.Event{}
 				for newest.Data != host.TextResult("1", "done") {
 					e, ok := a.Next()
-					if !ok { // it was cut off for reading slowly
+					if !ok { // cut off because it read slowly
 						if a = c.Get(newest.ID); !a.Stream() {
 							t.Fatalf("resume: %s %s", a.Status, a.Body)
 						}
@@ -143,8 +145,8 @@ func TestManyGoroutinesOfAHandlerSend(t *testing.T) {
 	}
 }
 
-// Calls that were admitted once run again after a crash, also when newer calls
-// have taken their places, but not under an id that a newer call has.
+// TestRerunsOfAFullSession checks that admitted calls run again after a crash even if
+// newer calls have taken their places, but not under an id that a newer call has.
 func TestRerunsOfAFullSession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		dir, o := t.TempDir(), troupe.Options{Limits: troupe.Limits{CallsPerSession: 4}}
@@ -181,15 +183,16 @@ func TestRerunsOfAFullSession(t *testing.T) {
 	})
 }
 
-// The notice that a question needs no answer is none of the handler's messages,
-// which a re-run counts in order to send each once.
+// TestWithdrawnQuestionIsNoMessageOfTheHandler checks that the notice that a question
+// needs no answer does not count as a message of the handler: a second run counts those
+// to send each once.
 func TestWithdrawnQuestionIsNoMessageOfTheHandler(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		o := troupe.Options{Dir: t.TempDir(), Limits: troupe.Limits{MaxAsk: 10 * time.Second}}
 		add := func(h *host.Host) {
 			troupe.AddTool(h.Server, troupe.Tool{Name: "asklog", Description: "Asks, and then logs.", Rerun: troupe.Safe},
 				func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
-					_, _ = call.Elicit(ctx, "who?", host.Form) // nobody answers
+					_, _ = call.Elicit(ctx, "who?", host.Form) // the client does not answer
 					if err := host.Sleep(ctx, 5000); err != nil {
 						return "", err
 					}
@@ -220,9 +223,9 @@ func TestWithdrawnQuestionIsNoMessageOfTheHandler(t *testing.T) {
 	})
 }
 
-// A call that was answered is never taken for one that was lost: however late its
-// client comes back, it gets the answer that it got before, or learns that it
-// comes too late.
+// TestAnsweredCallNeverRunsAgain checks that an answered call is never mistaken for a
+// lost one: however late its client comes back, it gets the same response again, or
+// learns that it is too late.
 func TestAnsweredCallNeverRunsAgain(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -254,7 +257,8 @@ func TestAnsweredCallNeverRunsAgain(t *testing.T) {
 	})
 }
 
-// What Options let in runs again under the same Options.
+// TestRerunOfDeepArguments checks that arguments that Options allowed run again under
+// the same Options.
 func TestRerunOfDeepArguments(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		o := troupe.Options{Dir: t.TempDir(), Limits: troupe.Limits{MaxDepth: 500}}

@@ -14,8 +14,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// The log forgets its oldest events, by number and by age. A call that runs again
-// must not take what is forgotten for what was never sent.
+// TestRerunSendsNothingThatTheLogForgot has the log forget its oldest events, by number
+// and by age. A call that runs again must not send them again.
 func TestRerunSendsNothingThatTheLogForgot(t *testing.T) {
 	for name, tt := range map[string]struct{ n, delayMS, before int }{
 		"more than it holds":    {1500, 1, 1200},

@@ -16,8 +16,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// These tests hold that what a second run needs, and a client that comes back, outlives
-// the event log, which forgets by count, bytes and age.
+// These tests check that everything that a second run, or a resume, needs outlives the
+// event log, which forgets by count, bytes and age.
 
 // nextWith returns the next event whose data has text in it.
 func nextWith(t *testing.T, a *testkit.Answer, text string) testkit.Event {
@@ -33,7 +33,7 @@ func nextWith(t *testing.T, a *testkit.Answer, text string) testkit.Event {
 	}
 }
 
-// accept answers a question that has come.
+// accept answers a question.
 func accept(t *testing.T, c *testkit.Client, question testkit.Event, answer string) {
 	t.Helper()
 	if r := c.Post(host.AnswerTo(question.Data, `{"action":"accept","content":{"answer":"`+answer+`"}}`)); r.StatusCode != 202 {
@@ -41,9 +41,8 @@ func accept(t *testing.T, c *testkit.Client, question testkit.Event, answer stri
 	}
 }
 
-// TestAnswersOutliveTheLog: a call asks twice with one key, and the log forgets the first
-// answer in between. The run after a crash gets for each question the answer that was
-// given to it.
+// TestAnswersOutliveTheLog has a call ask twice with one key, and the log forget the
+// first answer in between. The run after a crash gets the right answer to each question.
 func TestAnswersOutliveTheLog(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -76,7 +75,7 @@ func TestAnswersOutliveTheLog(t *testing.T) {
 		"20 minutes in between": {want: "NO, YES", answer: "NO", between: func(ctx context.Context, _ *troupe.Call) error {
 			return host.Sleep(ctx, 20*60*1000)
 		}},
-		// What the record cannot hold costs the call its right to run again.
+		// Answers that the record cannot hold cost the call its right to run again.
 		"an answer of 70 KiB": {want: "-32010", answer: strings.Repeat("N", 70<<10), between: func(ctx context.Context, _ *troupe.Call) error {
 			return host.Sleep(ctx, 20*60*1000)
 		}},
@@ -125,7 +124,7 @@ func TestAnswersOutliveTheLog(t *testing.T) {
 	}
 }
 
-// resumed are the messages that a resume from an event id has brought.
+// resumed returns the messages that a resume from an event id brings.
 func resumed(t *testing.T, c *testkit.Client, id string) []string {
 	t.Helper()
 	r := c.Get(id)
@@ -135,14 +134,14 @@ func resumed(t *testing.T, c *testkit.Client, id string) []string {
 	return host.Payloads(r.All())
 }
 
-// field is the answer of the test form.
+// field returns the answer in the test form.
 func field(content []byte) string {
 	_, text, _ := strings.Cut(string(content), `:"`)
 	return strings.TrimSuffix(text, `"}`)
 }
 
-// TestBatchOutlivesTheLog: of a batch, what was answered or cancelled stays so though the
-// log has forgotten it, whatever class the calls are of.
+// TestBatchOutlivesTheLog checks that calls of a batch that were answered or cancelled
+// stay so though the log has forgotten it, whatever class the calls are of.
 func TestBatchOutlivesTheLog(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {
@@ -181,7 +180,7 @@ func TestBatchOutlivesTheLog(t *testing.T) {
 		for begin := time.Now(); time.Since(begin) < 20*time.Minute; {
 			last, _ = a.Next()
 		}
-		for range 2 { // a second crash finds it in the record that the first takeover wrote
+		for range 2 { // a second crash reads the record that the first takeover wrote
 			after, m := host.Crashed(t, dir, troupe.Options{}, c)
 			add(after)
 			if diff := cmp.Diff([]string{host.TextResult("1", "long")}, resumed(t, m, last.ID)); diff != "" {
@@ -197,9 +196,9 @@ func TestBatchOutlivesTheLog(t *testing.T) {
 	})
 }
 
-// TestNewestIDOutlivesItsEvent: the newest event id that a client has got can be resumed
-// from however long the call is silent, though entries that clients never see came after
-// it; also when the process was lost meanwhile.
+// TestNewestIDOutlivesItsEvent checks that a client can resume from its newest event id
+// however long the call is silent, even if entries that clients never see came after it,
+// and if the process was lost meanwhile.
 func TestNewestIDOutlivesItsEvent(t *testing.T) {
 	t.Parallel()
 	for name, rerun := range map[string]troupe.Rerun{"never": troupe.Never, "safe": troupe.Safe} {
@@ -250,7 +249,7 @@ func TestNewestIDOutlivesItsEvent(t *testing.T) {
 	}
 }
 
-// TestQuestionOutlivesItsEvent: a question that nobody has answered for longer than
+// TestQuestionOutlivesItsEvent checks that a question that was open for longer than
 // events live, and over a crash, takes its answer.
 func TestQuestionOutlivesItsEvent(t *testing.T) {
 	t.Parallel()
@@ -273,10 +272,10 @@ func TestQuestionOutlivesItsEvent(t *testing.T) {
 	})
 }
 
-// TestPowerCutTakesNoIDTwice: what a power cut leaves is the store as of the last flush,
-// here a copy of it. The client is an event ahead. Its id is refused, also once another
-// event is stored under that number; a refused resume has nothing run again; and what
-// two processes send that begin from the same copy has different ids.
+// TestPowerCutTakesNoIDTwice restores a copy of the store, as a power cut leaves the last
+// flush, while the client is an event ahead. The client's id is refused, even when
+// another event has that number; a refused resume runs nothing again; and two processes
+// that begin from the same copy send different ids.
 func TestPowerCutTakesNoIDTwice(t *testing.T) {
 	t.Parallel()
 	testkit.Bubble(t, func(t *testing.T) {

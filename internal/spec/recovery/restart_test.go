@@ -45,12 +45,12 @@ func TestSessionsAndStreamsSurviveACrash(t *testing.T) {
 		}
 
 		_, m := host.Crashed(t, dir, troupe.Options{}, c)
-		// The session is there, with its level.
+		// The session is there, with its log level.
 		a := m.Post(host.Call("7", "log", `{}`))
 		if got := host.Payloads(a.All()); len(got) != 2 {
 			t.Errorf("at level error: %v", got)
 		}
-		// A finished call is replayed, its answer included.
+		// A finished call is replayed with its response.
 		if diff := cmp.Diff(done[2:], host.Untimed(t, m.Get(done[1].ID).All())); diff != "" {
 			t.Errorf("finished call (-before +after):\n%s", diff)
 		}
@@ -64,25 +64,25 @@ func TestSessionsAndStreamsSurviveACrash(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("safe call (-want +got):\n%s", diff)
 		}
-		// Any other ends with -32010, once, also when resumed again.
+		// Any other call ends with -32010, once, also when its stream is resumed again.
 		lost := []string{`{"jsonrpc":"2.0","id":4,"error":{"code":-32010,"message":"the node running this call was lost; whether it took effect is unknown"}}`}
 		for range 2 {
 			if diff := cmp.Diff(lost, host.Payloads(m.Get(neverPrime.ID).All())); diff != "" {
 				t.Errorf("unsafe call (-want +got):\n%s", diff)
 			}
 		}
-		// An answer finds its call although nobody has resumed that.
+		// An answer finds its call although the client has not resumed the call's stream.
 		if a := m.Post(host.AnswerTo(question8.Data, `{"action":"accept","content":{"answer":"now"}}`)); a.StatusCode != 202 {
 			t.Fatalf("answer before the resume: %s", a.Status)
 		}
 		if diff := cmp.Diff([]string{host.TextResult("8", `accept {\"answer\":\"now\"}`)}, host.Payloads(m.Get(question8.ID).All())); diff != "" {
 			t.Errorf("question answered before its stream was resumed (-want +got):\n%s", diff)
 		}
-		// What was cancelled stays so.
+		// Cancelled calls stay cancelled.
 		if rest := host.Payloads(m.Get(gonePrime.ID).All()); len(rest) > 1 {
 			t.Errorf("a cancelled call went on: %v", rest)
 		}
-		// The open question is not asked again, and its old id is answered.
+		// The open question is not asked again, and takes an answer to its old id.
 		r := m.Get(question.ID)
 		if a := m.Post(host.AnswerTo(question.Data, `{"action":"accept","content":{"answer":"me"}}`)); a.StatusCode != 202 {
 			t.Fatalf("answer after the crash: %s", a.Status)
@@ -90,7 +90,7 @@ func TestSessionsAndStreamsSurviveACrash(t *testing.T) {
 		if diff := cmp.Diff([]string{host.TextResult("5", `accept {\"answer\":\"me\"}`)}, host.Payloads(r.All())); diff != "" {
 			t.Errorf("open question (-want +got):\n%s", diff)
 		}
-		// What was answered is not asked again either.
+		// Answered questions are not asked again either.
 		if diff := cmp.Diff([]string{q2.Data, host.TextResult("6", `accept {\"answer\":\"here\"}`)}, host.Payloads(m.Get(answeredPrime.ID).All())); diff != "" {
 			t.Errorf("answered question (-want +got):\n%s", diff)
 		}
@@ -146,8 +146,8 @@ func TestDrainAnswersAndHandsOver(t *testing.T) {
 	})
 }
 
-// TestDrainHasClientsComeBack looks at how the streams of idle sessions end in a drain, and those of calls that are left
-// to be resumed: what has clients come back depends on their revision.
+// TestDrainHasClientsComeBack checks how a drain ends the streams of idle sessions, and of calls that are left to a
+// resume: what makes a client come back depends on its revision.
 func TestDrainHasClientsComeBack(t *testing.T) {
 	for _, revision := range []string{"2025-03-26", "2025-06-18", "2025-11-25"} {
 		t.Run(revision, func(t *testing.T) {
