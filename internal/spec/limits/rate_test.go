@@ -367,7 +367,7 @@ func TestLimitsOverSSE(t *testing.T) {
 }
 
 // TestTrustedProxies checks that clients behind a trusted proxy count separately, and that clients that only
-// claim to be a proxy count by their own address.
+// claim to be behind one count by their own address.
 func TestTrustedProxies(t *testing.T) {
 	for name, tt := range map[string]struct {
 		trusted netip.Prefix

@@ -110,7 +110,7 @@ func TestPagesWhileToolsChange(t *testing.T) {
 		}
 		first := c.Post(host.Method("1", "tools/list", ""))
 		second := `{"cursor":"` + host.Cursor(t, first) + `"}`
-		h.Server.RemoveTools("tool-000", "tool-099", "tool-100", "tool-150") // the one the cursor is behind among them
+		h.Server.RemoveTools("tool-000", "tool-099", "tool-100", "tool-150") // the item of the cursor is among them
 		add("a-before")
 		add("tool-0995")
 		add("tool-120-x")
@@ -196,7 +196,7 @@ func TestCompletions(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, &troupe.ServerOptions{Complete: func(_ context.Context, _ *troupe.Call, p mcp.CompleteParams) (mcp.Completion, error) {
 			var n int
-			_, _ = fmt.Sscan(p.Argument.Value, &n) // 0 if it is no number
+			_, _ = fmt.Sscan(p.Argument.Value, &n) // 0 if it is not a number
 			values := make([]string, n)
 			for i := range values {
 				values[i] = fmt.Sprint(i)
@@ -290,8 +290,8 @@ func TestProgressTokens(t *testing.T) {
 	})
 }
 
-// TestProgressIsCoalesced: of 10,000 values in a moment 100 are sent, and the
-// last; values rise whatever the handler does.
+// TestProgressIsCoalesced checks that of 10,000 values at once 100 are sent, and the
+// last one, and that values rise whatever the handler does.
 func TestProgressIsCoalesced(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -350,7 +350,7 @@ func TestPanicAndDeadline(t *testing.T) {
 			return cause.Error(), nil
 		})
 		c := h.Session()
-		for range 5 { // more than an actor of its own would survive
+		for range 5 { // more panics than an actor would survive
 			host.Equal(t, "panic", c.Post(host.Call("1", "panic", `{}`)).Body, host.Fault("1", host.Internal, "internal error", ""))
 			host.Equal(t, "late panic", host.Last(t, c.Post(host.Call("1", "late panic", `{}`))), host.Fault("1", host.Internal, "internal error", ""))
 			host.Equal(t, "the next", c.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
@@ -452,7 +452,7 @@ func TestTraceContext(t *testing.T) {
 	})
 }
 
-// TestIDIsFreeOnceAnswered: a client that has seen an answer may use its id
+// TestIDIsFreeOnceAnswered checks that a client that has a response may use its id
 // again, though it should not.
 func TestIDIsFreeOnceAnswered(t *testing.T) {
 	h := host.NewLoopback(t, host.Unhurried, nil, nil)

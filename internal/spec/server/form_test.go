@@ -95,7 +95,8 @@ func TestFormsThatAreNone(t *testing.T) {
 	refused(err, "no whole number")
 }
 
-// What no answer could fill in is refused when the form is made.
+// TestFormsThatNoAnswerFits checks that a form that no answer could fill in is refused
+// when it is made.
 func TestFormsThatNoAnswerFits(t *testing.T) {
 	t.Parallel()
 	refused := func(err error, want string) {

@@ -26,7 +26,7 @@ type (
 	}
 	digest   []byte
 	byteLike byte
-	// shade has methods of both a value and a pointer, tint of pointers only.
+	// shade has methods of both a value and a pointer, tint only of pointers.
 	shade struct{ name string }
 	tint  struct{ name string }
 	port  int
@@ -94,12 +94,12 @@ func cutName(name *string, text []byte, prefix string) error {
 }
 
 // A goType is a type of a field, with the schema that its member has in arguments and in results, values that come back
-// as they were sent, and some that are refused.
+// as they were sent, and some refused values.
 type goType struct {
 	add      func(srv *troupe.Server, name string)
 	schema   string
 	same     []string
-	rewrites map[string]string // by what is sent
+	rewrites map[string]string // by the value that is sent
 	bad      []string
 }
 
@@ -225,8 +225,8 @@ func serveTypes(t *testing.T, add func(*troupe.Server)) string {
 	return web.URL + "/mcp"
 }
 
-// TestSchemasMeanWhatGoEncodes registers a tool with a field of each type, and holds that its schemas are those of the
-// JSON that really comes and goes.
+// TestSchemasMeanWhatGoEncodes registers a tool with a field of each type, and checks that its schemas fit the JSON
+// that the tool reads and writes.
 func TestSchemasMeanWhatGoEncodes(t *testing.T) {
 	url := serveTypes(t, func(srv *troupe.Server) {
 		for name, g := range goTypes {
@@ -279,8 +279,8 @@ func TestSchemasMeanWhatGoEncodes(t *testing.T) {
 	}
 }
 
-// TestTypesThatDifferByDirection holds that arguments have the schema of what is decoded, and results that of what is
-// encoded.
+// TestTypesThatDifferByDirection checks that arguments have the schema of the type that is decoded, and results that of
+// the type that is encoded.
 func TestTypesThatDifferByDirection(t *testing.T) {
 	url := serveTypes(t, func(srv *troupe.Server) {
 		troupe.AddTool(srv, troupe.Tool{Name: "encodes"}, func(_ context.Context, _ *troupe.Call, in boxed[onlyEncodes]) (boxed[onlyEncodes], error) {
@@ -305,7 +305,7 @@ func TestTypesThatDifferByDirection(t *testing.T) {
 	}
 }
 
-// TestArgumentsByPointer holds that a handler may take a pointer to its arguments.
+// TestArgumentsByPointer checks that a handler may take a pointer to its arguments.
 func TestArgumentsByPointer(t *testing.T) {
 	url := serveTypes(t, func(srv *troupe.Server) {
 		troupe.AddTool(srv, troupe.Tool{Name: "t"}, func(_ context.Context, _ *troupe.Call, in *boxed[int]) (string, error) {
@@ -329,8 +329,8 @@ func TestArgumentsByPointer(t *testing.T) {
 	}
 }
 
-// TestTypesWithoutASchema holds that a type whose JSON cannot be known is refused when its tool is registered, and that
-// the message says where it is and why.
+// TestTypesWithoutASchema checks that a type whose JSON cannot be known is refused when its tool is registered, and
+// that the message says where it is and why.
 func TestTypesWithoutASchema(t *testing.T) {
 	t.Parallel()
 	for want, add := range map[string]func(*troupe.Server){
@@ -356,7 +356,7 @@ func TestTypesWithoutASchema(t *testing.T) {
 			add(troupe.NewServer(mcp.Implementation{Name: "t", Version: "1"}, nil))
 		}()
 	}
-	// What cannot be decoded can be returned, and the other way round.
+	// A type that cannot be decoded can be returned, and the other way round.
 	returns[pointed](troupe.NewServer(mcp.Implementation{Name: "t", Version: "1"}, nil))
 	takes[boxed[map[string]tint]](troupe.NewServer(mcp.Implementation{Name: "t", Version: "1"}, nil))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-// hooked are options of a server that notes when sessions begin and end.
+// hooked returns options of a server that notes when sessions begin and end.
 func hooked(n *noted) *troupe.ServerOptions {
 	return &troupe.ServerOptions{
 		SessionBegan: func(_ context.Context, p *troupe.Peer) {
@@ -39,7 +39,7 @@ func TestSessionHooks(t *testing.T) {
 
 		h.Session()
 		n.take()
-		time.Sleep(70 * time.Second) // it is looked at a minute after its last use
+		time.Sleep(70 * time.Second) // the node looks at a session a minute after its last use
 		host.Equal(t, "after SessionIdle", n.take(), "expired 2025-11-25 of testkit")
 
 		s := h.SSE()
@@ -61,7 +61,7 @@ func TestSessionHooks(t *testing.T) {
 	})
 }
 
-// TestSessionHooksOverACrash: nothing has begun or ended for a session that goes on in the next process.
+// TestSessionHooksOverACrash checks that no hook runs for a session that goes on in the next process.
 func TestSessionHooksOverACrash(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		dir, n := t.TempDir(), new(noted)
@@ -76,8 +76,8 @@ func TestSessionHooksOverACrash(t *testing.T) {
 	})
 }
 
-// TestSessionEndsWhileItBegins has the client of HTTP+SSE leave while SessionBegan runs: SessionEnded comes once it has
-// returned.
+// TestSessionEndsWhileItBegins has the client of HTTP+SSE leave while SessionBegan runs: SessionEnded runs once
+// SessionBegan has returned.
 func TestSessionEndsWhileItBegins(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		n, begins, goOn := new(noted), make(chan struct{}), make(chan struct{})

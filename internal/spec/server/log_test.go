@@ -24,8 +24,8 @@ var (
 	dropped = regexp.MustCompile(`^\{"jsonrpc":"2.0","method":"notifications/message","params":\{"level":"warning","logger":"troupe","data":"(\d+) log messages were dropped: there were too many"\}\}$`)
 )
 
-// sortLogs returns the numbers that chatter logged, and how many the client was told
-// were dropped, one number for each time.
+// sortLogs returns the numbers that chatter logged, and the number of dropped messages
+// in each warning that the client got.
 func sortLogs(t *testing.T, messages []string) (got, missed []int) {
 	t.Helper()
 	for _, m := range messages {
@@ -74,7 +74,8 @@ func TestLogRate(t *testing.T) {
 			t.Errorf("a second later: %d of 10, %v missed", len(got), missed)
 		}
 
-		// What is dropped in the middle of a call is told when there is room again.
+		// The warning about messages dropped in the middle of a call comes when there
+		// is room again.
 		h.AddTool("pauses", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
 			for i := range 40 {
 				if i == 30 {
@@ -92,7 +93,7 @@ func TestLogRate(t *testing.T) {
 			t.Errorf("%d messages, and the 21st is %s", len(messages), messages[20])
 		}
 
-		// A client that wants errors alone is not told.
+		// A client that wants only errors gets no warning.
 		time.Sleep(10 * time.Second)
 		c.Post(host.Method("1", "logging/setLevel", `{"level":"error"}`))
 		h.AddTool("errors", 0, func(ctx context.Context, call *troupe.Call) (string, error) {
@@ -107,7 +108,7 @@ func TestLogRate(t *testing.T) {
 			t.Errorf("%d messages, want 20 errors and the answer", len(messages))
 		}
 
-		// What nobody wants takes nothing from the rate.
+		// Messages below the client's level take nothing from the rate.
 		time.Sleep(10 * time.Second)
 		host.NotAsked(t, "no level", c.Post(host.Call("1", "chatter", `{"to":100}`)), host.TextResult("1", "done"))
 		if messages := host.Payloads(c.Post(host.Call("1", "errors", `{}`)).All()); len(messages) != 21 {
@@ -116,8 +117,8 @@ func TestLogRate(t *testing.T) {
 	})
 }
 
-// Messages that belong to no call: the client is told of what was dropped though
-// nothing else is logged.
+// TestLogRateOutsideOfCalls logs outside of calls: the client gets the warning about
+// dropped messages though nothing else is logged.
 func TestLogRateOutsideOfCalls(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Limits: troupe.Limits{LogRate: 10}}, nil)
@@ -154,8 +155,8 @@ func TestLogRateCanBeNone(t *testing.T) {
 	})
 }
 
-// A call that runs again sends no message twice, whatever its earlier run had dropped
-// and whatever level the client has set meanwhile.
+// TestRerunAfterDroppedLogs checks that a call that runs again sends no message twice,
+// whatever its earlier run had dropped and whatever level the client has set meanwhile.
 func TestRerunAfterDroppedLogs(t *testing.T) {
 	for name, o := range map[string]troupe.Options{"another rate": {Limits: troupe.Limits{LogRate: -1}}, "the same rate": {Limits: troupe.Limits{LogRate: 10}}} {
 		t.Run(name, func(t *testing.T) {

@@ -42,7 +42,8 @@ func addSearch(s *troupe.Server) {
 	troupe.AddMethod(s, troupe.Method{Name: "acme/list"}, func(context.Context, *troupe.Call, struct{}) ([]string, error) { return nil, nil })
 }
 
-// TestOwnMethod calls methods that the specification does not have, in both eras.
+// TestOwnMethod calls methods that the specification does not have, in a session and
+// stateless.
 func TestOwnMethod(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, &troupe.ServerOptions{Experimental: map[string]mcp.Object{"acme/search": mcp.Object(`{"v":1}`)}})
@@ -74,7 +75,8 @@ func TestOwnMethod(t *testing.T) {
 	})
 }
 
-// TestOwnMethodOverACrash does not run a request again that is not declared safe.
+// TestOwnMethodOverACrash checks that a request that is not declared safe does not run
+// again.
 func TestOwnMethodOverACrash(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -92,7 +94,7 @@ func TestOwnMethodOverACrash(t *testing.T) {
 	})
 }
 
-// TestOwnMethodIsLimited counts requests of such methods as calls.
+// TestOwnMethodIsLimited checks that requests of such methods count as calls.
 func TestOwnMethodIsLimited(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallRate: 1, CallBurst: 2}}, nil)
@@ -146,7 +148,8 @@ func TestOwnNotification(t *testing.T) {
 	})
 }
 
-// TestOwnNames refuses names that the specification has, in any revision.
+// TestOwnNames checks that names that the specification has, in any revision, are
+// refused.
 func TestOwnNames(t *testing.T) {
 	s := troupe.NewServer(mcp.Implementation{Name: "x"}, nil)
 	for _, name := range []string{"", "tools/call", "initialize", "server/discover", "notifications/message", "rpc.x"} {

@@ -19,8 +19,8 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-// TestMetricsTable holds the table of docs/metrics.md to the instruments that a runtime makes: their names, kinds, units,
-// descriptions, and the labels that they come with.
+// TestMetricsTable compares the table of docs/metrics.md with the instruments that a
+// runtime makes: names, kinds, units, descriptions and labels.
 func TestMetricsTable(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/metrics.md")
 	if err != nil {
@@ -41,7 +41,7 @@ func TestMetricsTable(t *testing.T) {
 		c.Post(host.Method("3", "prompts/get", `{"name":"greet","arguments":{"who":"x"}}`))
 		h.Unchecked().Post("{")
 		d.collect()
-		d.instruments["troupe.stream.cut"].labels["reason"] = true // which TestWhatAClientMayHoldUp sees
+		d.instruments["troupe.stream.cut"].labels["reason"] = true // TestWhatAClientMayHoldUp has this reason
 		var got []string
 		for _, i := range d.instruments {
 			got = append(got, i.row())
@@ -54,7 +54,7 @@ func TestMetricsTable(t *testing.T) {
 	})
 }
 
-// instrument is a metric as it was declared, and the labels that it was seen with.
+// instrument is a metric as it was declared, and the labels that the test saw on it.
 type instrument struct {
 	name, kind, unit, description string
 	labels                        map[string]bool
@@ -83,7 +83,7 @@ func (i *instrument) seen(attrs attribute.Set) {
 	}
 }
 
-// declarations is a MeterProvider that knows what was declared.
+// declarations is a MeterProvider that remembers declarations.
 type declarations struct {
 	noop.MeterProvider
 	mu          sync.Mutex // guards the rest
@@ -100,7 +100,7 @@ func (d *declarations) declare(name, kind, unit, description string) *instrument
 	return d.instruments[name]
 }
 
-// collect has everything observed that is observed when metrics are collected.
+// collect runs the callbacks of observable metrics, as a collection does.
 func (d *declarations) collect() {
 	for _, f := range d.callbacks {
 		_ = f(context.Background(), labelled{})
@@ -169,7 +169,7 @@ type declaredGauge struct {
 	i *instrument
 }
 
-// labelled notes the labels of what is observed.
+// labelled notes the labels of observations.
 type labelled struct{ noop.Observer }
 
 func (labelled) ObserveInt64(of metric.Int64Observable, _ int64, o ...metric.ObserveOption) {

@@ -42,7 +42,7 @@ func TestDepthBehindMiddleware(t *testing.T) {
 	})
 }
 
-// TestNextAfterAPanic has an inner middleware call next after the outer one has panicked, and its request is over.
+// TestNextAfterAPanic has an inner middleware call next after the outer one has panicked and its request is over.
 func TestNextAfterAPanic(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		result := make(chan string, 1)
@@ -75,7 +75,7 @@ func TestNextAfterAPanic(t *testing.T) {
 	})
 }
 
-// TestNextByTheHandler has a handler call, with its own call, the next that a middleware has put into the context.
+// TestNextByTheHandler has a handler call, with its own call, the next that a middleware put into the context.
 func TestNextByTheHandler(t *testing.T) {
 	for _, changes := range []bool{false, true} {
 		testkit.Bubble(t, func(t *testing.T) {
@@ -112,8 +112,8 @@ func TestNextByTheHandler(t *testing.T) {
 	}
 }
 
-// TestPingHoldsNothingUp sends, on a pipe whose session has as many calls as it may, a ping and the answer that lets the call
-// end: with and without a middleware both are read at once.
+// TestPingHoldsNothingUp uses a pipe whose session has as many calls as it may have. It sends a ping, and the
+// answer that lets the call end: with and without a middleware both are read at once.
 func TestPingHoldsNothingUp(t *testing.T) {
 	for _, with := range []bool{false, true} {
 		testkit.Bubble(t, func(t *testing.T) {

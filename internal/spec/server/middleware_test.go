@@ -18,7 +18,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// noted is a middleware that notes what passes it.
+// noted is a middleware that notes the requests that pass it.
 type noted struct {
 	mu   sync.Mutex // guards seen
 	seen []string
@@ -30,7 +30,7 @@ func (n *noted) note(format string, args ...any) {
 	n.seen = append(n.seen, fmt.Sprintf(format, args...))
 }
 
-// take returns what was noted since it was called last.
+// take returns the notes since the last take.
 func (n *noted) take() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -58,8 +58,8 @@ func (n *noted) middleware(name string) troupe.MethodMiddleware {
 	}
 }
 
-// TestMiddlewareSees sends every kind of request, by every transport: each passes the middleware, those of the Runtime
-// first, and of each the first one first.
+// TestMiddlewareSees sends every kind of request over every transport: each passes the middleware of the Runtime and
+// then that of the server, in the order of their lists.
 func TestMiddlewareSees(t *testing.T) {
 	complete := func(context.Context, *troupe.Call, mcp.CompleteParams) (mcp.Completion, error) {
 		return mcp.Completion{Values: []string{"a"}}, nil
@@ -123,12 +123,12 @@ func TestMiddlewareSees(t *testing.T) {
 	})
 }
 
-// TestMiddlewareChanges holds what a middleware may do with a request and its result, for clients of both eras.
+// TestMiddlewareChanges checks what a middleware may do with a request and its result, in a session and stateless.
 func TestMiddlewareChanges(t *testing.T) {
 	for name, tt := range map[string]struct {
-		f         troupe.MethodHandler // called in the place of the middleware; next is its last result
+		f         troupe.MethodHandler // called in place of the middleware; next is its last result
 		legacy    string
-		stateless string // "" is the same
+		stateless string // "" means the same
 	}{
 		"refuses": {func(context.Context, *troupe.Call, string, json.RawMessage) (json.RawMessage, error) {
 			return nil, fmt.Errorf("on Sundays: %w", mcp.NewError(-32001, "closed"))
@@ -192,7 +192,8 @@ func TestMiddlewarePassesOn(t *testing.T) {
 	})
 }
 
-// TestMiddlewareAroundAQuestion runs once around a handler that asks, in both eras, and again around one that runs again.
+// TestMiddlewareAroundAQuestion checks that a middleware runs once around a handler that asks, in a session and
+// stateless, and again around a call that runs again.
 func TestMiddlewareAroundAQuestion(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		dir, n := t.TempDir(), new(noted)
@@ -224,7 +225,7 @@ func TestMiddlewareAroundAQuestion(t *testing.T) {
 	})
 }
 
-// TestMiddlewareThatIsNone has middleware that is nil, or returns nil: those inside of it must not be skipped.
+// TestMiddlewareThatIsNone has middleware that is nil, or returns nil: this must not skip the middleware inside.
 func TestMiddlewareThatIsNone(t *testing.T) {
 	through := func(next troupe.MethodHandler) troupe.MethodHandler { return next }
 	none := func(troupe.MethodHandler) troupe.MethodHandler { return nil }
@@ -252,7 +253,7 @@ func TestMiddlewareThatIsNone(t *testing.T) {
 	}
 }
 
-// TestMiddlewareCallsNextAtOnce has a middleware call next twice at the same time, with params of its own each.
+// TestMiddlewareCallsNextAtOnce has a middleware call next twice at the same time, each time with its own params.
 func TestMiddlewareCallsNextAtOnce(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, &troupe.ServerOptions{MethodMiddleware: []troupe.MethodMiddleware{func(next troupe.MethodHandler) troupe.MethodHandler {
@@ -275,7 +276,7 @@ func TestMiddlewareCallsNextAtOnce(t *testing.T) {
 	})
 }
 
-// TestMiddlewareCallsNextTooLate has a middleware call next when the request has been answered.
+// TestMiddlewareCallsNextTooLate has a middleware call next after the request has been answered.
 func TestMiddlewareCallsNextTooLate(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		late := make(chan func() (json.RawMessage, error), 1)
@@ -295,8 +296,8 @@ func TestMiddlewareCallsNextTooLate(t *testing.T) {
 	})
 }
 
-// TestMiddlewareCallsNextOnceItHasReturned has a middleware call next after it has returned, while the one around it
-// still runs.
+// TestMiddlewareCallsNextOnceItHasReturned has a middleware call next after it has returned, while the outer one still
+// runs.
 func TestMiddlewareCallsNextOnceItHasReturned(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		ran := new(noted)
@@ -327,7 +328,8 @@ func TestMiddlewareCallsNextOnceItHasReturned(t *testing.T) {
 	})
 }
 
-// TestMiddlewareResultWithAType holds that a result with a resultType gets the rest of what clients of 2026-07-28 need.
+// TestMiddlewareResultWithAType checks that a result with a resultType gets the other members that clients of
+// 2026-07-28 need.
 func TestMiddlewareResultWithAType(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, &troupe.ServerOptions{MethodMiddleware: []troupe.MethodMiddleware{func(troupe.MethodHandler) troupe.MethodHandler {

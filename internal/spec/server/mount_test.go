@@ -15,8 +15,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// tenantServer is a server of five tools, as one program has hundreds of. Its
-// answers say which one it is.
+// tenantServer returns a server of five tools, of which one program may have hundreds. Its
+// responses name the server.
 func tenantServer(i int) *troupe.Server {
 	srv := troupe.NewServer(mcp.Implementation{Name: fmt.Sprintf("tenant %d", i), Version: "1"},
 		&troupe.ServerOptions{ID: fmt.Sprintf("s%d", i), Limits: troupe.Limits{PageSize: 3}})
@@ -47,8 +47,8 @@ func tenants(rt *troupe.Runtime, n int) []*troupe.Server {
 	return servers
 }
 
-// BenchmarkMount starts a runtime of a thousand servers of five tools each, and
-// reports what each of them holds while nobody calls.
+// BenchmarkMount starts a runtime of a thousand servers of five tools each, and reports
+// what each of them holds while idle.
 func BenchmarkMount(b *testing.B) {
 	const n = 1000
 	for b.Loop() {
@@ -66,8 +66,8 @@ func BenchmarkMount(b *testing.B) {
 	}
 }
 
-// TestThousandServers mounts a thousand servers in one runtime. Each answers for
-// itself, and what belongs to one is to each other as if nobody had it.
+// TestThousandServers mounts a thousand servers in one runtime. Each answers for itself,
+// and a session or stream of one server does not exist for another.
 func TestThousandServers(t *testing.T) {
 	n, probe := 1000, 25
 	if host.RaceEnabled || testing.Short() {
@@ -77,7 +77,7 @@ func TestThousandServers(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
 		before := host.InUse()
 		servers := tenants(h.Runtime, n)
-		// A third more than the budget, for what other tests leave behind.
+		// A third more than the budget, for the remains of other tests.
 		if each := (host.InUse() - before) / int64(n); each > 40<<10 && !host.RaceEnabled {
 			t.Errorf("a server holds %d bytes while nobody calls, want 30 KiB at most", each)
 		}
@@ -85,7 +85,7 @@ func TestThousandServers(t *testing.T) {
 		at := func(i int) *testkit.Client {
 			c := h.Client()
 			if i%probe != 0 {
-				c = h.Unchecked() // their answers are like the others'
+				c = h.Unchecked() // its responses are like the others'
 			}
 			c.URL = fmt.Sprintf("http://127.0.0.1/s%d", i)
 			return c
@@ -124,7 +124,7 @@ func TestThousandServers(t *testing.T) {
 				t.Fatalf("server %d, another's cursor: %s; a random one: %s", i, gotPage.Body, wantPage.Body)
 			}
 		}
-		// The owner's are good all the while.
+		// The owner's ids are good all the time.
 		if rest := owner.Get(events[1].ID).All(); len(rest) != len(events)-2 {
 			t.Errorf("the owner resumes: %v", rest)
 		}
@@ -132,8 +132,8 @@ func TestThousandServers(t *testing.T) {
 	})
 }
 
-// Tools with one schema have its compiled form together, and none while nobody has
-// called them.
+// TestSchemasAreShared checks that tools with one schema share its compiled form, and have
+// none until their first call.
 func TestSchemasAreShared(t *testing.T) {
 	rt, err := troupe.New(troupe.Options{})
 	if err != nil {
@@ -166,8 +166,8 @@ func TestSchemasAreShared(t *testing.T) {
 	runtime.KeepAlive(srv)
 }
 
-// TestServersWithoutIDs mounts servers that have no id but that of their path: the next one
-// at the path has the sessions, and one elsewhere has not.
+// TestServersWithoutIDs mounts servers whose ids come from their paths: the next server at
+// a path has its sessions, and a server at another path has not.
 func TestServersWithoutIDs(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -206,7 +206,7 @@ func TestServersWithoutIDs(t *testing.T) {
 	})
 }
 
-// TestOptionsAreCopied changes the slices of options after New has had them.
+// TestOptionsAreCopied changes the slices of options after New has read them.
 func TestOptionsAreCopied(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		hosts := []string{"good.test"} // a loopback name is always allowed
@@ -222,8 +222,8 @@ func TestOptionsAreCopied(t *testing.T) {
 	})
 }
 
-// TestServerLimits gives one server limits of its own beside one that has the
-// runtime's.
+// TestServerLimits mounts a server with limits of its own beside one with the runtime's
+// limits.
 func TestServerLimits(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)

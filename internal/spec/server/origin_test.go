@@ -20,8 +20,8 @@ import (
 
 type originKey struct{}
 
-// originated are options of a runtime whose middleware puts a value into the context of requests, and whose callers have
-// tokens.
+// originated returns options of a runtime whose middleware puts a value into the context of requests, and whose callers
+// have tokens.
 func originated(dir string) troupe.Options {
 	return troupe.Options{
 		Dir: dir, HTTP: troupe.HTTPOptions{StoredHeaders: []string{"x-locale", "x-big", "x-absent"}},
@@ -36,7 +36,7 @@ func originated(dir string) troupe.Options {
 	}
 }
 
-// addOrigin adds a tool that says what it knows of its request. The first run of one that is to wait does not end.
+// addOrigin adds a tool that returns what it knows of its request. If the call must wait, its first run does not end.
 func addOrigin(h *host.Host) {
 	troupe.AddTool(h.Server, troupe.Tool{Name: "origin", Rerun: troupe.Safe}, func(ctx context.Context, call *troupe.Call, in struct {
 		MS int `json:"ms,omitempty"`
@@ -55,8 +55,7 @@ func addOrigin(h *host.Host) {
 
 var originHeader = http.Header{"X-Locale": {"de"}, "X-Other": {"o"}, "Authorization": {"s3cret-token"}}
 
-// TestOriginOfACall looks at what a handler knows of the HTTP request that its call came with, by every way that a call
-// takes.
+// TestOriginOfACall checks what a handler knows of the HTTP request of its call, on every way that a call takes.
 func TestOriginOfACall(t *testing.T) {
 	const want = "de|o|s3cret-token|of POST|ada of test"
 	testkit.Bubble(t, func(t *testing.T) {
@@ -83,8 +82,8 @@ func TestOriginOfACall(t *testing.T) {
 	})
 }
 
-// TestOriginOverACrash runs a call again in the next process: it has what was stored, which no secret was, nor a header
-// beyond 8 KiB.
+// TestOriginOverACrash runs a call again in the next process: it has what was stored, which includes no secret and no
+// header beyond 8 KiB.
 func TestOriginOverACrash(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -113,7 +112,7 @@ func TestOriginOverACrash(t *testing.T) {
 	})
 }
 
-// TestOriginOfNobody is that of a caller of whom nothing is known.
+// TestOriginOfNobody checks the origin of an anonymous caller without a header.
 func TestOriginOfNobody(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -140,7 +139,7 @@ func TestSecretHeadersAreNotStored(t *testing.T) {
 	}
 }
 
-// TestAuthError holds how requests are refused that are not let in.
+// TestAuthError checks the responses to requests that Authenticate refuses.
 func TestAuthError(t *testing.T) {
 	why := errors.New("scope files:write is lacking, says the database at 10.0.0.1")
 	for name, tt := range map[string]struct {

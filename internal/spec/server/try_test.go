@@ -21,7 +21,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// TestTry registers and mounts what is wrong: each is an error that says so, and leaves everything as it was; the forms
+// TestTry registers and mounts wrong things: each call returns an error that says so, and changes nothing. The forms
 // without an error panic with the same words.
 func TestTry(t *testing.T) {
 	rt, err := troupe.New(troupe.Options{})
@@ -133,7 +133,7 @@ func TestTry(t *testing.T) {
 	}
 }
 
-// TestToolsOfAServer has the schemas that were inferred, and shares nothing with the server.
+// TestToolsOfAServer checks that Tools returns the inferred schemas, and shares nothing with the server.
 func TestToolsOfAServer(t *testing.T) {
 	s := troupe.NewServer(mcp.Implementation{Name: "x", Version: "1"}, nil)
 	given := troupe.Tool{Name: "given", InputSchema: json.RawMessage(`{"type":"object"}`)}
@@ -166,7 +166,7 @@ func TestCallersKeepTheirSlices(t *testing.T) {
 	}
 }
 
-// TestPeerLogWithoutASession fails as it says, whatever the level.
+// TestPeerLogWithoutASession checks that Peer.Log fails as documented, whatever the level.
 func TestPeerLogWithoutASession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -182,7 +182,7 @@ func TestPeerLogWithoutASession(t *testing.T) {
 	})
 }
 
-// TestDrainOnceMore drains what has nothing left with a context that has ended, drained already, or was closed.
+// TestDrainOnceMore drains with a context that has ended and nothing to wait for, drains again, and drains after Close.
 func TestDrainOnceMore(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -207,7 +207,7 @@ func TestDrainOnceMore(t *testing.T) {
 	}
 }
 
-// TestDrainAfterClose asks whether a Runtime is ready, closes and then drains it.
+// TestDrainAfterClose checks Ready, closes a Runtime and then drains it.
 func TestDrainAfterClose(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{DrainDelay: time.Minute}, nil)
@@ -225,7 +225,8 @@ func TestDrainAfterClose(t *testing.T) {
 	})
 }
 
-// TestPrincipalsArePrintedWithoutTheirToken prints one in every way, also in a field that package fmt may not read.
+// TestPrincipalsArePrintedWithoutTheirToken prints a principal in every way, including a field that package fmt may not
+// read.
 func TestPrincipalsArePrintedWithoutTheirToken(t *testing.T) {
 	p := troupe.Principal{Subject: "ann", Token: troupe.NewSecret("s3cret")}
 	hidden := struct{ p troupe.Principal }{p}
@@ -252,7 +253,7 @@ func TestPrincipalsArePrintedWithoutTheirToken(t *testing.T) {
 	}
 }
 
-// TestNilErrors has handlers return a nil pointer as an error that is not nil.
+// TestNilErrors has handlers return a nil pointer as a non-nil error.
 func TestNilErrors(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Authenticate: func(r *http.Request) (troupe.Principal, error) {
@@ -274,7 +275,7 @@ func TestNilErrors(t *testing.T) {
 	})
 }
 
-// TestCapabilitiesAreObjects refuses capabilities that are something else.
+// TestCapabilitiesAreObjects checks that capabilities that are not objects are refused.
 func TestCapabilitiesAreObjects(t *testing.T) {
 	for _, o := range []troupe.ServerOptions{{Experimental: map[string]mcp.Object{"x": mcp.Object("true")}}, {Extensions: map[string]mcp.Object{"x": mcp.Object("[1]")}}} {
 		if _, err := troupe.TryNewServer(mcp.Implementation{}, &o); err == nil || !strings.Contains(err.Error(), `"x" is no JSON object`) {

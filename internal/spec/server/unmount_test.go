@@ -51,7 +51,7 @@ func TestUnmount(t *testing.T) {
 		asking := c.Post(host.Call("3", "ask", `{"question":"?"}`))
 		host.NextQuestion(t, asking)
 		standalone := host.Listen(c.Get(""))
-		synctest.Wait() // one that subscribed before the stream is told of would be sent an update
+		synctest.Wait() // a subscription from before the node knows the stream would cause an update
 		host.Equal(t, "subscribe", c.Post(host.SubscribeOne).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
 		plain := make(chan *testkit.Answer, 1)
 		go func() { plain <- c.Post(host.Call("4", "wait", `{"ms":600000}`)) }()
@@ -95,7 +95,7 @@ func TestUnmount(t *testing.T) {
 				t.Errorf("%s afterwards: %s", m, a.Status)
 			}
 		}
-		srv.ResourceUpdated("test://one") // tells nobody
+		srv.ResourceUpdated("test://one") // has no listeners
 		srv.RemoveTools("wait")
 		time.Sleep(time.Second)
 		for kind, want := range map[string]int64{"session": 1, "stream": 1, "request": 1, "subscription": 0} {
@@ -104,7 +104,7 @@ func TestUnmount(t *testing.T) {
 			}
 		}
 
-		// The next server of that id has its sessions: as after a restart.
+		// The next server of that id has its sessions, as after a restart.
 		h.Runtime.Mount("/guest", srv)
 		host.Equal(t, "the session goes on", c.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
 		again := host.Payloads(c.Get(prime.ID).All())
@@ -129,8 +129,8 @@ func TestUnmount(t *testing.T) {
 	})
 }
 
-// Requests that are on their way when their server goes are answered, and leave
-// nothing.
+// TestUnmountUnderLoad unmounts a server while requests are on their way: they are
+// answered, and leave nothing.
 func TestUnmountUnderLoad(t *testing.T) {
 	rounds, clients := 40, 8
 	testkit.Bubble(t, func(t *testing.T) {
@@ -204,7 +204,8 @@ func TestUnmountUnderLoad(t *testing.T) {
 	})
 }
 
-// A server that comes and goes under ever new ids leaves nothing in the runtime.
+// TestUnmountedServersAreForgotten mounts and unmounts a server under ever new ids,
+// which leaves nothing in the runtime.
 func TestUnmountedServersAreForgotten(t *testing.T) {
 	rt, err := troupe.New(troupe.Options{})
 	if err != nil {

@@ -21,14 +21,14 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// forAnn hides from all but ann whatever has "secret" in its name, once hidden is set.
+// forAnn hides items with "secret" in their names from all callers except ann, once hidden is set.
 func forAnn(hidden *atomic.Bool) func(troupe.Principal, troupe.Item) bool {
 	return func(p troupe.Principal, i troupe.Item) bool {
 		return p.Subject == "ann" || !hidden.Load() || !strings.Contains(i.Name, "secret")
 	}
 }
 
-// filtered is a host with secrets of every kind, of pages of two items.
+// filtered returns a host with secrets of every kind, whose pages have two items.
 func filtered(t *testing.T, o troupe.Options) (h *host.Host, hidden *atomic.Bool) {
 	t.Helper()
 	hidden = new(atomic.Bool)
@@ -61,7 +61,8 @@ func addSecret(s *troupe.Server, name string) {
 		})
 }
 
-// TestHidden holds that what a caller may not see is answered as if it were not there, and that others have it.
+// TestHidden checks that a caller gets the same response for a hidden item as for an absent one, and that other callers
+// have the item.
 func TestHidden(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h, _ := filtered(t, troupe.Options{})
@@ -95,8 +96,8 @@ func TestHidden(t *testing.T) {
 	})
 }
 
-// TestHiddenPages reads lists page by page: pages are full, none is empty, and a cursor of one caller shows another one
-// nothing.
+// TestHiddenPages reads lists page by page: pages are full, none is empty, and a cursor of one caller shows nothing to
+// another.
 func TestHiddenPages(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h, _ := filtered(t, troupe.Options{})
@@ -123,7 +124,8 @@ func TestHiddenPages(t *testing.T) {
 	})
 }
 
-// TestHiddenChanges adds and removes what only some may see: no others hear of it, in a session and without one.
+// TestHiddenChanges adds and removes items that only some callers may see: no other caller learns of it, in a session
+// or stateless.
 func TestHiddenChanges(t *testing.T) {
 	const toolsChanged = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
 	testkit.Bubble(t, func(t *testing.T) {
@@ -181,7 +183,7 @@ func TestHiddenChanges(t *testing.T) {
 	})
 }
 
-// TestHiddenUpdates sends no update of a resource to who may not see it.
+// TestHiddenUpdates checks that a caller gets no update of a resource that it may not see.
 func TestHiddenUpdates(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h, _ := filtered(t, troupe.Options{})
@@ -194,8 +196,8 @@ func TestHiddenUpdates(t *testing.T) {
 	})
 }
 
-// TestUpdatesOfHidden changes resources that a subscriber may not see: one below that which it subscribed to, and one that
-// was hidden from it afterwards. Only who may see them hears of it.
+// TestUpdatesOfHidden changes resources that a subscriber may not see: one below the URI that it subscribed to, and one
+// that was hidden later. Only callers that may see them get the updates.
 func TestUpdatesOfHidden(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		var closed atomic.Bool
@@ -252,8 +254,8 @@ func TestUpdatesOfHidden(t *testing.T) {
 	})
 }
 
-// TestVisibleHasNoTokenAfterTheRequest announces changes to everybody who listens: Visible is asked for each, and gets the
-// caller's token in the request alone.
+// TestVisibleHasNoTokenAfterTheRequest announces changes to all listeners: the runtime calls Visible for each, with the
+// caller's token only within the request.
 func TestVisibleHasNoTokenAfterTheRequest(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		var later atomic.Bool
@@ -301,7 +303,7 @@ func TestVisibleHasNoTokenAfterTheRequest(t *testing.T) {
 	})
 }
 
-// TestVisiblePanics has Visible panic in and outside of requests: what it is asked about is hidden, and all goes on.
+// TestVisiblePanics has Visible panic in and outside of requests: the item is hidden, and everything goes on.
 func TestVisiblePanics(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		var broken atomic.Bool
@@ -340,7 +342,7 @@ func TestVisiblePanics(t *testing.T) {
 	})
 }
 
-// TestHiddenInOtherSpellings reads a hidden resource that a template matches, with escapes that the template takes away.
+// TestHiddenInOtherSpellings reads a hidden resource that a template matches, with escapes that the template removes.
 func TestHiddenInOtherSpellings(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, &troupe.ServerOptions{Visible: func(_ troupe.Principal, i troupe.Item) bool { return !strings.Contains(i.Name, "secret") }})

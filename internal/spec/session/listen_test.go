@@ -36,13 +36,13 @@ func TestListeners(t *testing.T) {
 		host.NextEvent(t, "prompts", prompts, host.ListenNote(`2`, "prompts/list_changed", ""))
 		h.Server.RemoveResources("test://one")
 		host.NextEvent(t, "resources", prompts, host.ListenNote(`2`, "resources/list_changed", ""))
-		// A change that is taken back at once has happened nevertheless.
+		// A change that is reverted at once has happened nevertheless.
 		troupe.AddTool(h.Server, troupe.Tool{Name: "brief"}, func(context.Context, *troupe.Call, struct{}) (string, error) { return "", nil })
 		h.Server.RemoveTools("brief")
 		host.NextEvent(t, "a brief change", tools, host.ListenNote(`"a"`, "tools/list_changed", ""))
-		// Silence is kept alive.
+		// An idle listener gets comments.
 		before := prompts.Comments
-		tools.Close() // or else somebody would have to read its comments
+		tools.Close() // otherwise the test would have to read its comments
 		go func() {
 			time.Sleep(time.Minute)
 			h.Server.RemoveResourceTemplates("test://items/{id}")
@@ -69,7 +69,7 @@ func TestListeners(t *testing.T) {
 				t.Errorf("%s: %s %s", bad, a.Status, a.Body)
 			}
 		}
-		// The server's end: a cancel, and the response.
+		// The server ends a listener: by a cancel, and with the response.
 		ctx, stop := context.WithCancel(t.Context())
 		served := make(chan error, 1)
 		go func() { served <- h.Runtime.ServeOn(ctx, testkit.NewListener()) }()
@@ -103,7 +103,8 @@ func TestListenersAreBounded(t *testing.T) {
 	})
 }
 
-// A Subscribe that sends by the call it is given gets an error, and the listener begins.
+// TestSubscribeThatSends checks that a Subscribe that sends by its call gets an error,
+// and that the listener begins.
 func TestSubscribeThatSends(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		var errs []error

@@ -25,8 +25,8 @@ func noPrompt(context.Context, *troupe.Call, map[string]string) (*mcp.GetPromptR
 	return &mcp.GetPromptResult{}, nil
 }
 
-// Each change of a list is told once to each session that listens, and to the others
-// when they do.
+// TestEveryListTellsItsChanges checks that each change of a list is announced once to each
+// session that listens, and to the others when they listen.
 func TestEveryListTellsItsChanges(t *testing.T) {
 	tools, prompts, resources := host.Note("notifications/tools/list_changed", ""), host.PromptsChanged, host.Note("notifications/resources/list_changed", "")
 	testkit.Bubble(t, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestEveryListTellsItsChanges(t *testing.T) {
 			}
 			seen += len(step.want)
 		}
-		// A session that begins now knows it all; one that has not listened is told what differs.
+		// A session that begins now knows everything; one that has not listened gets the changes.
 		begun := host.Listen(h.Session().Get(""))
 		defer begun.Close()
 		last := host.Listen(late.Get(""))
@@ -96,8 +96,8 @@ func TestEveryListTellsItsChanges(t *testing.T) {
 	})
 }
 
-// Names and URIs of the shapes that servers use are listed, called and read as they
-// are.
+// TestNamesAndURIs checks that names and URIs of the shapes that servers use are listed, called
+// and read unchanged.
 func TestNamesAndURIs(t *testing.T) {
 	names := []string{"get_weather", "get-alerts", "getAlerts", "admin.users.list", "DATA_EXPORT_v2", "x", strings.Repeat("n", 128), "weiter/über 天气"}
 	uris := []string{"file:///home/user/a.txt", "https://example.com/a?b=c#d", "git://repo/x", "postgres://db/table", "screen://localhost/display1",
@@ -130,9 +130,9 @@ func TestNamesAndURIs(t *testing.T) {
 	})
 }
 
-// A resource that only a template covers, and that a tool's result links to, is in no
-// list. It can be read and subscribed to all the same, and its subscription outlives a
-// crash.
+// TestResourceThatNoListHas has a resource that only a template covers, and that the result of a
+// tool links to, but that no list has. A client can read it and subscribe to it, and the
+// subscription outlives a crash.
 func TestResourceThatNoListHas(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -164,7 +164,7 @@ func TestResourceThatNoListHas(t *testing.T) {
 		h.Server.ResourceUpdated("test://items/7")
 		h.Server.ResourceUpdated("test://items/8")
 		update := host.UpdateNote("test://items/7")
-		if diff := cmp.Diff([]string{update, update}, l.Since(0)); diff != "" { // the first for what came before
+		if diff := cmp.Diff([]string{update, update}, l.Since(0)); diff != "" { // the first one is for the changes before
 			t.Errorf("updates (-want +got):\n%s", diff)
 		}
 		l.Close()

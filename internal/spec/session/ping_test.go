@@ -44,7 +44,8 @@ func TestPingBeforeInitialize(t *testing.T) {
 	})
 }
 
-// A ping waits 30 s for its answer, not as long as a question to a person may take.
+// TestPingTimesOut checks that a ping waits 30 s for its answer, and not as long as a
+// question to the user.
 func TestPingTimesOut(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -74,8 +75,9 @@ func TestPingTimesOut(t *testing.T) {
 	})
 }
 
-// A client that answers its pings, with a result or with an error, keeps its stream;
-// one that leaves two unanswered loses it, and its session does not.
+// TestPingEvery checks that a client that answers its pings, with a result or with an
+// error, keeps its stream. A client that leaves two unanswered loses the stream, but
+// not the session.
 func TestPingEvery(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Limits: troupe.Limits{PingEvery: 30 * time.Second}}, nil)
@@ -97,7 +99,7 @@ func TestPingEvery(t *testing.T) {
 			}
 			all := pings(t, l.Since(i))
 			switch {
-			case i == 3: // one may be lost
+			case i == 3: // one ping may be lost
 			case i%2 == 0:
 				host.Reply(c, all[0].ID, "result", `{}`)
 			default:
@@ -122,7 +124,7 @@ func TestPingEvery(t *testing.T) {
 		// A late answer is accepted and dropped.
 		host.Reply(silent, pings(t, got)[0].ID, "result", `{}`)
 
-		// It may come back, and is pinged anew; what was asked before is not replayed.
+		// The client may resume, and gets new pings; the old ones are not replayed.
 		again := host.Listen(silent.Get(""))
 		time.Sleep(32 * time.Second)
 		if all := pings(t, again.Since(0)); len(all) != 1 {
@@ -138,7 +140,7 @@ func TestPingEvery(t *testing.T) {
 	})
 }
 
-// Where the session lives on one connection, it ends with that.
+// TestPingsOverSSE checks that a bound session ends with its connection.
 func TestPingsOverSSE(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Limits: troupe.Limits{PingEvery: 30 * time.Second}}, nil)

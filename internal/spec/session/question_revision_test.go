@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// everything is what a client of any revision may declare, whether it has it or not.
+// everything declares all capabilities that a client of any revision may have.
 const everything = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{"listChanged":true},"tasks":{"list":{}}}`
 
 // TestQuestionsOfEachRevision has the same handlers ask clients of each revision.
@@ -46,7 +46,7 @@ func TestQuestionsOfEachRevision(t *testing.T) {
 			name   string
 			ask    func(context.Context, *troupe.Call) error
 			answer string
-			want   map[string]string // by revision: the params, or what the handler is told after "!"
+			want   map[string]string // by revision: the params, or after "!" the error of the handler
 		}{
 			{"form", elicit(choice), accepted, map[string]string{
 				host.R20241105: "!" + undeclared + "elicitation.form (revision 2024-11-05 has no elicitation.form)",
@@ -113,7 +113,7 @@ func TestQuestionsOfEachRevision(t *testing.T) {
 	})
 }
 
-// TestCapabilitiesOfEachRevision holds that a capability counts only where the
+// TestCapabilitiesOfEachRevision checks that a capability counts only where the
 // revision has it, whatever the client declares.
 func TestCapabilitiesOfEachRevision(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
@@ -146,8 +146,8 @@ func TestCapabilitiesOfEachRevision(t *testing.T) {
 	})
 }
 
-// TestURLsThatCannotBeOpened holds that clients without elicitation by URL get an
-// error they know, and no notification of its end.
+// TestURLsThatCannotBeOpened checks that clients without elicitation by URL get an
+// error that they know, and no notification of its end.
 func TestURLsThatCannotBeOpened(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)

@@ -47,8 +47,8 @@ func TestElicitedAnswers(t *testing.T) {
 			}
 			host.Equal(t, row.name, host.Last(t, a), want)
 		}
-		// An error is the handler's to judge; one that hands it on hands it to the
-		// client.
+		// The handler decides on an error of the client; a handler that returns the
+		// error passes it to the client.
 		a := c.Post(host.Call("1", "ask", `{"question":"Sure?"}`))
 		host.Reply(c, host.NextQuestion(t, a).ID, "error", `{"code":12345678901,"message":"☃","data":[1]}`)
 		host.Equal(t, "refused", host.Last(t, a), host.Fault("1", 12345678901, "☃", "[1]"))
@@ -239,7 +239,7 @@ func TestPings(t *testing.T) {
 		host.Reply(c, q.ID, "result", `{}`)
 		host.Equal(t, "pinged", host.Last(t, a), host.TextResult("4", "pong"))
 
-		// A client that is silent is told that its answer is not needed any more.
+		// A silent client gets a notice that its answer is not needed any more.
 		a = c.Post(host.Call("5", "peer", `{}`))
 		q = host.NextQuestion(t, s)
 		rest := host.Reading(s)
@@ -252,8 +252,8 @@ func TestPings(t *testing.T) {
 	})
 }
 
-// TestAnswersFromElsewhere: only the session that was asked can answer, and only
-// once.
+// TestAnswersFromElsewhere checks that only the session that got a question can answer
+// it, and only once.
 func TestAnswersFromElsewhere(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Authenticate: host.User}, nil)
@@ -284,7 +284,8 @@ func TestAnswersFromElsewhere(t *testing.T) {
 	})
 }
 
-// Two answers cannot be told apart by one key, so that neither question is asked.
+// TestQuestionsWithOneKey asks two questions with one key: neither is sent, because
+// their answers could not be told apart.
 func TestQuestionsWithOneKey(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -434,7 +435,7 @@ func TestParkedLimit(t *testing.T) {
 		a := c.Post(host.Call("1", "two", `{}`))
 		first := host.NextQuestion(t, a)
 		second := host.NextQuestion(t, a)
-		b := c.Post(host.Call("2", "two", `{}`)) // one more fits, and the next does not
+		b := c.Post(host.Call("2", "two", `{}`)) // one more fits, and the next one does not
 		third := host.NextQuestion(t, b)
 		want := []string{`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + string(third.ID) + `,"reason":"no longer needed"}}`,
 			host.ToolFault("2", "too many calls wait for the client")}
@@ -457,8 +458,8 @@ func TestParkedLimit(t *testing.T) {
 	})
 }
 
-// TestAskedWhileAway: the question waits in the log for a client whose connection
-// is away, and is answered once it is back.
+// TestAskedWhileAway checks that a question waits in the log for a client whose
+// connection is broken, and is answered after the resume.
 func TestAskedWhileAway(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)

@@ -10,8 +10,9 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-// A refused request of a session is answered with HTTP 200 and the error that says why: clients that take any other
-// status for the end of their connection lose nothing by it. Statuses are for what is no request of a session.
+// TestRefusedRequestsOfASession checks that a refused request of a session gets HTTP 200 and an error that says
+// why, because clients may take any other status for the end of their connection. Other statuses are for messages
+// that are not requests of a session.
 func TestRefusedRequestsOfASession(t *testing.T) {
 	for _, revision := range troupe.Revisions()[:4] { // those with sessions
 		t.Run(revision, func(t *testing.T) {

@@ -11,11 +11,11 @@ import (
 	"github.com/troupe-run/troupe/internal/spec/host"
 )
 
-// TestReusedRequests has many short calls follow each other closely, so that what serves one serves the next while the
-// first is still on its way out. It is for the race detector; without it, it checks the answers alone.
+// TestReusedRequests makes many short calls in close succession, so that the objects of one call serve the next while
+// the first response is still on its way out. It is for the race detector; without it, it checks only the responses.
 func TestReusedRequests(t *testing.T) {
 	t.Parallel()
-	h := host.New(t, troupe.Options{Limits: troupe.Limits{Grace: time.Minute}}, nil) // however busy the machine
+	h := host.New(t, troupe.Options{Limits: troupe.Limits{Grace: time.Minute}}, nil) // longer than any call, even on a busy machine
 	var wg sync.WaitGroup
 	for range 8 {
 		c := h.Unchecked().Initialize(`{}`)

@@ -19,7 +19,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// since is text for peers of a revision from one on, "" for older ones.
+// since returns text for peers of a revision from first on, "" for older ones.
 func since(revision, first, text string) string {
 	if revision < first {
 		return ""
@@ -27,7 +27,7 @@ func since(revision, first, text string) string {
 	return text
 }
 
-// before is text for peers of the revisions before one.
+// before returns text for peers of the revisions before first.
 func before(revision, first, text string) string {
 	if revision >= first {
 		return ""
@@ -42,7 +42,7 @@ var everyResult = &mcp.CallToolResult{StructuredContent: json.RawMessage(`{"n":1
 	mcp.Link(mcp.Resource{URI: "x:1", Name: "one", Title: "One", Icons: []mcp.Icon{{Src: "https://x.example/i.png"}}}),
 }}
 
-// newFullHost serves a server that sets every member of what it lists, at /full.
+// newFullHost serves a server that sets every member of its list items, at /full.
 func newFullHost(t *testing.T) *host.Host {
 	h := host.New(t, troupe.Options{}, nil)
 	icons, meta := []mcp.Icon{{Src: "https://x.example/i.png"}}, mcp.Meta(`{"m":1}`)
@@ -86,7 +86,7 @@ func TestHandshakes(t *testing.T) {
 				since(r, host.R20250618, `,"title":"Full"`)+`,"version":"1"`+since(r, host.R20251125, `,"description":"All of it.","websiteUrl":"https://x.example/","icons":[{"src":"https://x.example/i.png"}]`)+
 				`},"instructions":"Read on."}}`)
 			c.Session = a.Header.Get("Mcp-Session-Id")
-			// A client names the revision from 2025-06-18 on; one that does names its own.
+			// A client names the revision from 2025-06-18 on; if it names one, it must name its own.
 			const pong = `{"jsonrpc":"2.0","id":2,"result":{}}`
 			ping := host.Method("2", "ping", "")
 			host.Equal(t, r+" ping without the header", c.Post(ping).Body, pong)
@@ -101,8 +101,8 @@ func TestHandshakes(t *testing.T) {
 	})
 }
 
-// TestListsOfEachRevision asks for each list from many sessions of all revisions at
-// once, before and after a change.
+// TestListsOfEachRevision asks for each list in many sessions of all revisions at once,
+// before and after a change.
 func TestListsOfEachRevision(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := newFullHost(t)
@@ -147,8 +147,8 @@ func TestListsOfEachRevision(t *testing.T) {
 	})
 }
 
-// TestResultsOfEachRevision has handlers share what they return between calls of
-// clients of all revisions at once.
+// TestResultsOfEachRevision has handlers share results between calls of clients of all
+// revisions at once.
 func TestResultsOfEachRevision(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := newFullHost(t)
@@ -176,7 +176,8 @@ func TestResultsOfEachRevision(t *testing.T) {
 							audio(r) + `,` + link + `]` + since(r, host.R20250618, `,"structuredContent":{"n":1.0}`) + `,"_meta":{"r":1}}`},
 						{host.Method("1", "prompts/get", `{"name":"p"}`), `{"messages":[{"role":"user","content":` + audio(r) + `}]}`},
 						{host.Method("1", "resources/read", `{"uri":"x:1"}`), `{"contents":[{"uri":"x:1","mimeType":"text/plain","text":"one"` + since(r, host.R20250618, `,"_meta":{"m":1}`) + `}]}`},
-						// What the revision has no capability for, it may still ask.
+						// The client may use a feature for which its revision has no
+						// capability.
 						{host.Method("1", "completion/complete", `{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":""}}`), `{"completion":{"values":["a"]}}`},
 					} {
 						a, err := c.Try("POST", row[0])
@@ -230,8 +231,8 @@ func TestBadRequestsOfEachRevision(t *testing.T) {
 	})
 }
 
-// TestStreamsOfEachRevision holds that only clients that know how to come back are
-// told to, and are left by Disconnect; the others resume by event ids all the same.
+// TestStreamsOfEachRevision checks that only clients that can resume on request get a
+// retry, and are left by Disconnect; the others resume by event ids all the same.
 func TestStreamsOfEachRevision(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)

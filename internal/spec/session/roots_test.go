@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// rootsHost serves tools that ask for roots.
+// rootsHost returns a host whose tools ask for roots.
 func rootsHost(t *testing.T) *host.Host {
 	h := host.New(t, troupe.Options{Store: troupe.StoreOptions{SessionIdle: time.Hour}}, nil)
 	uris := func(ctx context.Context, call *troupe.Call) (string, error) {
@@ -92,7 +92,7 @@ func TestRootsAreAskedOnce(t *testing.T) {
 		host.NotAsked(t, "after the change", c.Post(host.Call("6", "roots", `{}`)), host.ToolText("6", "file:///b"))
 		host.NotAsked(t, "the other session", other.Post(host.Call("2", "roots", `{}`)), host.ToolText("2", "file:///other"))
 
-		// What is no answer is not kept, and neither is one that is very large.
+		// The cache keeps neither an invalid answer nor a very large one.
 		c.Post(host.Note("notifications/roots/list_changed", ""))
 		ask("7", `{"code":-32601,"message":"no roots here"}`, "no roots here")
 		ask("8", `{}`, "the roots are missing")
@@ -106,7 +106,7 @@ func TestRootsAreAskedOnce(t *testing.T) {
 		}
 		ask("11", rootsResult("file:///d"), "file:///d")
 
-		// A client that does not say when they change is asked each time.
+		// A client that does not announce changes is asked each time.
 		c = h.Client().Initialize(`{"roots":{}}`)
 		ask("1", rootsResult("file:///x"), "file:///x")
 		ask("2", rootsResult("file:///y"), "file:///y")
@@ -153,7 +153,7 @@ func TestRootsQuestionIsShared(t *testing.T) {
 		host.Reply(c, questions(one)[0].ID, "result", rootsResult("file:///a"))
 		want("one question for all", texts(one, two, three), "1 file:///a", "0 file:///a", "0 file:///a")
 
-		// A change while the question is open: who comes later asks anew.
+		// The roots change while the question is open: later calls ask anew.
 		c.Post(host.Note("notifications/roots/list_changed", ""))
 		one, two = begin("1", "roots"), begin("2", "roots")
 		c.Post(host.Note("notifications/roots/list_changed", ""))
@@ -163,7 +163,7 @@ func TestRootsQuestionIsShared(t *testing.T) {
 		host.Reply(c, questions(three)[0].ID, "result", rootsResult("file:///new"))
 		host.NotAsked(t, "what is kept", c.Post(host.Call("4", "roots", `{}`)), host.ToolText("4", "file:///new"))
 
-		// The one that asks is cancelled: another one asks.
+		// The asking call is cancelled: another call asks.
 		c.Post(host.Note("notifications/roots/list_changed", ""))
 		begin("1", "roots")
 		two, three = begin("2", "roots"), begin("3", "roots")
@@ -180,7 +180,8 @@ func TestRootsQuestionIsShared(t *testing.T) {
 			t.Errorf("after a cancel: %v", got)
 		}
 
-		// The one that asks is not heard: the others ask themselves after a while.
+		// The client does not answer the asking call: the others ask themselves after a
+		// while.
 		c.Post(host.Note("notifications/roots/list_changed", ""))
 		deaf := c.Post(host.Call("1", "roots", `{}`))
 		deaf.Close()

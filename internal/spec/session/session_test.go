@@ -17,8 +17,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// A peer that a handler has kept follows its session when that leaves memory and
-// comes back.
+// TestKeptPeerFollowsItsSession checks that a Peer that a handler kept follows its
+// session when that leaves memory and comes back.
 func TestKeptPeerFollowsItsSession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -68,8 +68,8 @@ func ended(t *testing.T, c *testkit.Client) {
 	}
 }
 
-// A client that listens uses its session, which ends, together with the stream,
-// only at its absolute lifetime.
+// TestOpenStreamKeepsTheSession checks that a client that listens uses its session,
+// which ends, together with the stream, only at its absolute lifetime.
 func TestOpenStreamKeepsTheSession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Store: troupe.StoreOptions{SessionIdle: 10 * time.Minute, SessionMax: 40 * time.Minute}}, nil)
@@ -94,7 +94,8 @@ func TestOpenStreamKeepsTheSession(t *testing.T) {
 	})
 }
 
-// So does a call that runs, whether its client is connected or not.
+// TestRunningCallKeepsTheSession checks the same of a running call, whether its client
+// is connected or not.
 func TestRunningCallKeepsTheSession(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Store: troupe.StoreOptions{SessionIdle: 10 * time.Minute, SessionMax: 40 * time.Minute}}, nil)
@@ -137,8 +138,8 @@ func TestRunningCallKeepsTheSession(t *testing.T) {
 	})
 }
 
-// A DELETE ends the calls of the session at whatever point they are: answered
-// plainly so far, about to become streams, or streams.
+// TestDeleteEndsCalls checks that a DELETE ends the calls of the session at any point:
+// before they become streams, while they do, and after.
 func TestDeleteEndsCalls(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		const grace = 250 * time.Millisecond
@@ -183,7 +184,7 @@ func TestDeleteEndsCalls(t *testing.T) {
 	})
 }
 
-// Probes may ask for the head alone.
+// TestHealth checks that probes may send HEAD.
 func TestHealth(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{DrainDelay: 3 * time.Second, DrainWait: time.Second}, nil)

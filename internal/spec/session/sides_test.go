@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-// A call that waits holds up nothing of its session: neither a ping nor the call that
-// it waits for.
+// TestCallsOfASessionRunSideBySide checks that a call that waits holds up nothing of
+// its session: neither a ping nor the call that it waits for.
 func TestCallsOfASessionRunSideBySide(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -51,8 +51,8 @@ func TestCallsOfASessionRunSideBySide(t *testing.T) {
 	})
 }
 
-// The ids of the two directions have nothing to do with each other: a client may use
-// an id that the server has used, and what it cancels are its own requests.
+// TestIDsOfBothDirections checks that the ids of the two directions are independent: a
+// client may use an id that the server has used, and it cancels only its own requests.
 func TestIDsOfBothDirections(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -66,12 +66,12 @@ func TestIDsOfBothDirections(t *testing.T) {
 		if got := host.Payloads(sleeping.All()); len(got) != 0 {
 			t.Errorf("the client's own request with that id was answered: %v", got)
 		}
-		c.Post(host.Note("notifications/cancelled", `{"requestId":`+id+`}`)) // of nothing now
+		c.Post(host.Note("notifications/cancelled", `{"requestId":`+id+`}`)) // there is nothing to cancel now
 		synctest.Wait()
 		host.Reply(c, q.ID, "result", `{"action":"accept","content":{"answer":"still asked"}}`)
 		host.Equal(t, "the question", host.Last(t, a), host.ToolText("1", `accept {"answer":"still asked"}`))
 
-		// The id of a request of its own answers nothing.
+		// The id of the client's own request answers nothing.
 		a = c.Post(host.Call("7", "ask", `{"question":"?"}`))
 		q = host.NextQuestion(t, a)
 		host.Reply(c, json.RawMessage("7"), "result", `{"action":"decline"}`)

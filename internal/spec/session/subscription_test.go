@@ -107,7 +107,8 @@ func TestSubResources(t *testing.T) {
 			if !below {
 				continue
 			}
-			// When very many change at once, the subscribed one is told in their stead.
+			// When very many resources change at once, the client gets an update of the
+			// subscribed one in their place.
 			time.Sleep(time.Second)
 			i := slices.Index(names, "urn:x")
 			n := len(listens[i].Since(0))
@@ -122,8 +123,9 @@ func TestSubResources(t *testing.T) {
 	})
 }
 
-// Every session hears of every change of what it subscribed to, some of them not
-// reading, and nothing is left of those who unsubscribe or go.
+// TestThousandSubscribers checks that every session gets every change of its
+// subscriptions although some sessions do not read, and that nothing remains of
+// sessions that unsubscribe or go.
 func TestThousandSubscribers(t *testing.T) {
 	sessions, deaf := 1000, 10
 	if host.RaceEnabled || testing.Short() {
@@ -215,8 +217,8 @@ func TestThousandSubscribers(t *testing.T) {
 	})
 }
 
-// BenchmarkUpdate tells a thousand sessions, each with an open stream, of one change,
-// and waits until the last one has it. Their clients are part of it.
+// BenchmarkUpdate sends one change to a thousand sessions, each with an open stream,
+// and waits until the last one has it. It includes their clients.
 func BenchmarkUpdate(b *testing.B) {
 	const n = 1000
 	rt, err := troupe.New(troupe.Options{Dir: b.TempDir()})

@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-// TestIssuerWithoutASubject: whoever an issuer vouches for without a name is not nobody, and
-// what belongs to nobody is not theirs.
+// TestIssuerWithoutASubject checks that a principal with an issuer and no subject is not the
+// anonymous one, and does not have what belongs to the anonymous one.
 func TestIssuerWithoutASubject(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Authenticate: func(r *http.Request) (troupe.Principal, error) {
@@ -37,8 +37,8 @@ func TestIssuerWithoutASubject(t *testing.T) {
 	})
 }
 
-// TestSubjectsOfTwoIssuers holds that a subject is somebody at its issuer alone: the
-// same name at another one, or the two put together otherwise, is somebody else.
+// TestSubjectsOfTwoIssuers checks that a subject counts only with its issuer: the same name
+// at another issuer, or another split of the two, is another principal.
 func TestSubjectsOfTwoIssuers(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Authenticate: func(r *http.Request) (troupe.Principal, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-// addKeep adds a tool that says what it finds under a key, and then sets it, or deletes it if the value is empty.
+// addKeep adds a tool that returns the value of a key, and then sets it, or deletes it if the value is empty.
 func addKeep(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{Name: "keep"}, func(ctx context.Context, call *troupe.Call, in struct {
 		Key   string `json:"key"`
@@ -35,7 +35,7 @@ func keep(key, value string) string {
 	return host.Call("1", "keep", `{"key":"`+key+`","value":"`+value+`"}`)
 }
 
-// TestSessionValues keeps values in sessions of each kind; none sees those of another.
+// TestSessionValues keeps values in sessions of each kind; no session sees those of another.
 func TestSessionValues(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -53,7 +53,7 @@ func TestSessionValues(t *testing.T) {
 			host.Equal(t, who+": deleted", ask(keep("k", "")), host.TextResult("1", "false"))
 		}
 		c.Post(keep("k", "later"))
-		time.Sleep(10 * time.Minute) // it leaves memory after one
+		time.Sleep(10 * time.Minute) // it leaves memory after a minute
 		host.Equal(t, "back from its record", c.Post(keep("k", "")).Body, host.TextResult("1", "latertrue"))
 
 		m := h.Stateless(`{}`)
@@ -62,7 +62,7 @@ func TestSessionValues(t *testing.T) {
 	})
 }
 
-// TestSessionValuesOverACrash: what was set is there in the next process.
+// TestSessionValuesOverACrash checks that a value that was set is there in the next process.
 func TestSessionValuesOverACrash(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -77,7 +77,8 @@ func TestSessionValuesOverACrash(t *testing.T) {
 	})
 }
 
-// TestSessionValuesAreBounded in number and bytes, and those of a session that has ended cannot be had.
+// TestSessionValuesAreBounded checks the bounds on number and bytes, and that a session that has ended returns no
+// values.
 func TestSessionValuesAreBounded(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)

@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-// TestStatelessStatuses holds the status and the error of what is refused, all the way
+// TestStatelessStatuses checks the status and the error of refused requests, all the way
 // from the handler (2026-07-28, streamable HTTP; basic/index, _meta).
 func TestStatelessStatuses(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
@@ -77,8 +77,8 @@ func TestStatelessStatuses(t *testing.T) {
 	})
 }
 
-// TestStatelessHasNoSessions holds that a client of 2026-07-28 can do nothing to, and
-// learns nothing of, the sessions that others have on the same endpoint.
+// TestStatelessHasNoSessions checks that a client of 2026-07-28 can do nothing to the
+// sessions of other clients on the same endpoint, and learns nothing of them.
 func TestStatelessHasNoSessions(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -97,7 +97,7 @@ func TestStatelessHasNoSessions(t *testing.T) {
 				t.Errorf("%s: %s %q", n, a.Status, a.Body)
 			}
 		}
-		// The same id is in flight for two clients, and a third means to cancel it.
+		// Two clients have the same id in flight, and a third one tries to cancel it.
 		body := m.Body("1", "tools/call", host.ToolParams("sleep", `{"ms":1000}`), "")
 		first, second := m.Client.PostLater(body, m.Header("tools/call", body)...), m.Client.PostLater(body, m.Header("tools/call", body)...)
 		synctest.Wait()
@@ -105,7 +105,8 @@ func TestStatelessHasNoSessions(t *testing.T) {
 		for _, a := range []*testkit.Answer{<-first, <-second} {
 			host.Equal(t, "sleep", a.Body, host.StatelessText("1", "slept"))
 		}
-		// What the session has settled is not theirs, nor the other way round.
+		// The settings of the session do not apply to stateless requests, nor the other
+		// way round.
 		m.Capabilities = `{}`
 		a := m.Post("tools/call", host.ToolParams("ask", `{"question":"?"}`), "Mcp-Session-Id", session.Session)
 		host.Contains(t, "capabilities of the session", a.Body, `"code":-32021`)
@@ -113,8 +114,8 @@ func TestStatelessHasNoSessions(t *testing.T) {
 	})
 }
 
-// TestStatelessStreams holds what the event streams of the era are: not to be buffered,
-// not to be resumed, and kept alive.
+// TestStatelessStreams checks that stateless event streams must not be buffered, cannot
+// be resumed, and are kept alive.
 func TestStatelessStreams(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -153,8 +154,8 @@ func TestStatelessStreams(t *testing.T) {
 	})
 }
 
-// TestListenersHearOnlyWhatTheyAskedFor holds that what goes on elsewhere is not for
-// them: other lists, other resources, and the messages of calls.
+// TestListenersHearOnlyWhatTheyAskedFor checks that a listener gets nothing else: no
+// other lists, no other resources, and no messages of calls.
 func TestListenersHearOnlyWhatTheyAskedFor(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -183,8 +184,8 @@ func TestListenersHearOnlyWhatTheyAskedFor(t *testing.T) {
 	})
 }
 
-// TestStatelessListsAreStable holds that lists come in one order, whatever came and went
-// and whoever asks.
+// TestStatelessListsAreStable checks that lists have one order, whatever was added and
+// removed and whoever asks.
 func TestStatelessListsAreStable(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		names := func(h *host.Host, caps string) string {
@@ -225,8 +226,8 @@ func TestStatelessListsAreStable(t *testing.T) {
 	})
 }
 
-// TestStatelessVersions holds that every refusal of a version names the versions
-// that server/discover names, in its order, and that each of those is served.
+// TestStatelessVersions checks that every refusal of a version names the versions of
+// server/discover in its order, and that each of those is served.
 func TestStatelessVersions(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -264,8 +265,8 @@ func TestStatelessVersions(t *testing.T) {
 	})
 }
 
-// TestListenersOfAServerThatIsUnmounted holds that they are told that it was the server
-// who ended them (2026-07-28, basic/patterns/subscriptions, graceful closure).
+// TestListenersOfAServerThatIsUnmounted checks that listeners learn that the server
+// ended them (2026-07-28, basic/patterns/subscriptions, graceful closure).
 func TestListenersOfAServerThatIsUnmounted(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)

@@ -15,8 +15,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// TestStatelessLimits holds the limits of those who have no session: each answer has the
-// request's id and says when to come back, and nothing of another principal is touched.
+// TestStatelessLimits checks the limits on stateless requests: each response has the
+// request's id and says when to come back, and no other principal is affected.
 func TestStatelessLimits(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Authenticate: host.User, Shared: troupe.SharedLimits{PrincipalRate: 1, PrincipalBurst: 5, CallsPerPrincipal: 8}}, &troupe.ServerOptions{
@@ -80,8 +80,8 @@ func TestStatelessLimits(t *testing.T) {
 	})
 }
 
-// TestStatelessLogRate holds that the log messages of a request are bounded, and that its
-// client is told what it missed before the response.
+// TestStatelessLogRate checks that the log messages of a request are bounded, and that
+// its client gets the count of dropped messages before the response.
 func TestStatelessLogRate(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Limits: troupe.Limits{LogRate: 10}}, nil)
@@ -94,7 +94,7 @@ func TestStatelessLogRate(t *testing.T) {
 	})
 }
 
-// TestRoundsAreBounded has a handler ask on and on.
+// TestRoundsAreBounded has a handler ask without end.
 func TestRoundsAreBounded(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, host.Unhurried, nil)

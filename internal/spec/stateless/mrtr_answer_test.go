@@ -12,9 +12,10 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// TestStatelessQuestionsAndAnswers holds what each kind of question looks like inside a
-// result, and which answers are taken: any other is asked for again (2026-07-28,
-// basic/patterns/mrtr, error handling; client/elicitation, sampling, roots).
+// TestStatelessQuestionsAndAnswers checks how each kind of question looks inside a
+// result, and which answers are accepted: for any other answer the question comes again
+// (2026-07-28, basic/patterns/mrtr, error handling; client/elicitation, sampling,
+// roots).
 func TestStatelessQuestionsAndAnswers(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -74,7 +75,7 @@ func TestStatelessQuestionsAndAnswers(t *testing.T) {
 				host.Equal(t, tt.kind+" "+answer, m.Done(m.Tool("any", args, state, `"inputResponses":{"q":`+answer+`,"unasked":{}}`)), want)
 			}
 		}
-		// What the client cannot do it is not asked, whatever the handler wants.
+		// A client gets no question that it cannot answer, whatever the handler wants.
 		for kind, caps := range map[string]string{"form": `{"elicitation":{"url":{}},"sampling":{},"roots":{}}`, "url": `{"elicitation":{},"sampling":{},"roots":{}}`,
 			"sample": `{"elicitation":{"form":{},"url":{}},"roots":{}}`, "roots": `{"elicitation":{"form":{},"url":{}},"sampling":{}}`} {
 			m.Capabilities = caps
@@ -86,8 +87,8 @@ func TestStatelessQuestionsAndAnswers(t *testing.T) {
 	})
 }
 
-// TestKeysOfQuestionsAreUnique holds that no question is taken for another, whatever a
-// handler calls them.
+// TestKeysOfQuestionsAreUnique checks that no question is mistaken for another,
+// whatever keys a handler gives them.
 func TestKeysOfQuestionsAreUnique(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)

@@ -13,8 +13,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// TestOtherRequestsDoNotAsk holds that no request is answered with questions but those
-// that the specification names (2026-07-28, basic/patterns/mrtr, supported requests).
+// TestOtherRequestsDoNotAsk checks that only the requests that the specification names
+// get questions as a response (2026-07-28, basic/patterns/mrtr, supported requests).
 func TestOtherRequestsDoNotAsk(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		asked := make(chan error, 1)
@@ -40,7 +40,7 @@ func TestOtherRequestsDoNotAsk(t *testing.T) {
 		if err := <-asked; !errors.Is(err, mcp.ErrInexpressible) {
 			t.Errorf("a listener asked: %v", err)
 		}
-		// Lists and discovery have no handlers; what only a retry has is nothing to them.
+		// Lists and discovery have no handlers; they ignore the members of a retry.
 		for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list", "server/discover"} {
 			_, response := m.Send(method, `{"requestState":"x","inputResponses":{"elicit":{}}}`, "")
 			host.Contains(t, method, response, `"resultType":"complete"`)
@@ -48,8 +48,8 @@ func TestOtherRequestsDoNotAsk(t *testing.T) {
 	})
 }
 
-// TestPromptsAndResourcesAsk has the other two requests answered with questions, and
-// holds that what was read with answers is nothing to keep.
+// TestPromptsAndResourcesAsk has the other two requests get questions as a response, and
+// checks that a resource read with answers must not be cached.
 func TestPromptsAndResourcesAsk(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		public := troupe.Cache{TTL: time.Hour, Scope: mcp.CachePublic}
@@ -82,12 +82,12 @@ func TestPromptsAndResourcesAsk(t *testing.T) {
 				t.Errorf("%s: a question is to be kept: %s", tt.method, a.Body)
 			}
 			state := m.Parked(a, id, "elicit")
-			// The same name in another request is another request.
+			// The same name in a request of another method is another request.
 			a, id = m.Tool("ask", `{}`, state, host.Given("elicit", "x"))
 			host.Equal(t, tt.method+": a tool", m.Done(a, id), "error -32602: the requestState is not valid for this request")
 			_, response := m.Send(tt.method, "{"+tt.params+","+state+","+host.Given("elicit", "x")+"}", "")
 			host.Contains(t, tt.method, response, `"result":`+tt.want)
-			// The answers that come with the first request are found by their keys.
+			// The keys find the answers that come with the first request.
 			_, response = m.Send(tt.method, "{"+tt.params+","+host.Given("elicit", "x")+"}", "")
 			host.Contains(t, tt.method+" at once", response, `"result":`+tt.want)
 			m.Capabilities = `{}`

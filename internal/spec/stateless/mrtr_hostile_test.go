@@ -17,9 +17,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// TestHostileRetries holds that what is made to be too much, in the members that only
-// requests of 2026-07-28 have, is answered with an error of its own, at once, and
-// leaves nothing behind.
+// TestHostileRetries sends too much in the members that only requests of 2026-07-28
+// have: each request gets an error of its own, at once, and leaves nothing behind.
 func TestHostileRetries(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h, _, _ := host.NewParking(t, troupe.Options{})
@@ -31,8 +30,8 @@ func TestHostileRetries(t *testing.T) {
 			fmt.Fprintf(&many, `,"k%d":{}`, i)
 		}
 		const (
-			asked = iota // for what is missing
-			ended        // with a result that says so
+			asked = iota // asked for the missing answers
+			ended        // ended with a result that says so
 		)
 		for name, tt := range map[string]struct {
 			more         string
@@ -87,7 +86,7 @@ func TestHostileRetries(t *testing.T) {
 	})
 }
 
-// TestEndlessQuestionsEnd holds that a call cannot ask for ever.
+// TestEndlessQuestionsEnd checks that a call cannot ask forever.
 func TestEndlessQuestionsEnd(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h, _, _ := host.NewParking(t, troupe.Options{})
@@ -116,8 +115,8 @@ func TestEndlessQuestionsEnd(t *testing.T) {
 	})
 }
 
-// TestTooMuchInputHoldsNoPlace holds that a call which may not go on asking leaves its
-// place among those that wait for their clients.
+// TestTooMuchInputHoldsNoPlace checks that a call that may not go on asking frees its
+// place among the parked calls.
 func TestTooMuchInputHoldsNoPlace(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h, _, _ := host.NewParking(t, troupe.Options{Shared: troupe.SharedLimits{PendingPerPrincipal: 1}})
@@ -134,8 +133,8 @@ func TestTooMuchInputHoldsNoPlace(t *testing.T) {
 	})
 }
 
-// TestLongTokens holds that nobody has a server repeat a long id or token with every
-// message.
+// TestLongTokens checks that no client can make a server repeat a long id or token with
+// every message.
 func TestLongTokens(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h, p := host.New(t, troupe.Options{}, nil), host.NewStatelessPipe(t, troupe.Options{}, nil)

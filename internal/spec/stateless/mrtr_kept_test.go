@@ -11,9 +11,9 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// TestAnswersKeptAreBounded has more answers to keep than there is room for: those of the
-// newest calls are sent again to clients that lost them, and the oldest are forgotten
-// before their time.
+// TestAnswersKeptAreBounded has more outcomes to keep than there is room for: clients
+// that lost those of the newest calls get them again, and the oldest are forgotten before
+// their time.
 func TestAnswersKeptAreBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("fills 16 MiB with answers")

@@ -49,7 +49,8 @@ func TestSeveralQuestionsAndRounds(t *testing.T) {
 
 		a, id = m.Tool("three", `{}`)
 		state = m.Parked(a, id, "a", "b", "roots")
-		// One answer, one that is none, one that nobody asked for: what is missing is asked again.
+		// One good answer, one bad one, and one without a question: the missing answers are asked
+		// for again.
 		a, id = m.Tool("three", `{}`, state, `"inputResponses":{"a":{"action":"accept","content":{"answer":"A"}},"b":12345,"c":{}}`)
 		state = m.Parked(a, id, "b", "roots")
 		a, id = m.Tool("three", `{}`, state, `"inputResponses":{"a":{"action":"accept","content":{"answer":"changed"}},"roots":{"roots":[{"uri":"file:///x"}]}}`)
@@ -64,7 +65,7 @@ func TestSeveralQuestionsAndRounds(t *testing.T) {
 			a, id := m.Tool("three", `{}`, `"inputResponses":`+bad)
 			host.Equal(t, bad, m.Done(a, id), "error -32602: inputResponses must be an object")
 		}
-		// Answers without a state are those of a new call.
+		// Answers without a state belong to a new call.
 		host.Equal(t, "without a state", m.Done(m.Tool("safe", `{}`, host.Given("name", "Eve", "other", "x"))), "hello Eve")
 		a, id = m.Tool("safe", `{}`, host.Given("other", "x"))
 		m.Parked(a, id, "name")
@@ -94,7 +95,7 @@ func TestSameStateAgainHasTheSameOutcome(t *testing.T) {
 				t.Errorf("%s: %d runs", tool, n)
 			}
 		}
-		// So has the one of a round that led to the next.
+		// The state of a round trip that led to the next one has been used, too.
 		a, id := m.Tool("twice", `{}`)
 		params := host.ToolParams("twice", `{}`, m.Parked(a, id, "elicit"), host.Given("elicit", "one"))
 		a, id = m.Do("tools/call", params)
@@ -143,7 +144,7 @@ func TestClosingTheConnectionCancelsTheCallAndNotTheParking(t *testing.T) {
 				t.Errorf("cause %v after %v", err, time.Since(closed))
 			}
 		}
-		// A call that was cancelled after it had its answers: what may run again does.
+		// A call is cancelled after it got its answers: it runs again if it may.
 		for tool, want := range map[string]string{"safe": "hello Ada", "never": "error -32010: the node running this call was lost; whether it took effect is unknown"} {
 			begun.Store(0)
 			a, id := m.Tool(tool, `{}`)
@@ -258,9 +259,9 @@ func TestStatesOfOthersAreRefused(t *testing.T) {
 		if n := begun.Load(); n != 0 {
 			t.Errorf("%d runs for states that are not good", n)
 		}
-		// null is absent: that call is a new one, which finds the answer by its key.
+		// A null state is an absent one: the call is a new one, which finds the answer by its key.
 		host.Equal(t, "null", m.Done(m.Do("tools/call", host.ToolParams("safe", `{"x":[1,2]}`, `"requestState":null`, ada))), m.Done(m.Do("tools/call", host.ToolParams("safe", `{"x":[1,2]}`, ada))))
-		// It was good all the time, and is until it expires.
+		// The state was good all the time, and is until it expires.
 		host.Equal(t, "the owner", m.Done(m.Do("tools/call", host.ToolParams("safe", `{ "x": [1, 2] }`, state, ada))), "hello Ada")
 		a, id = m.Tool("safe", `{}`)
 		state = m.Parked(a, id, "name")

@@ -13,8 +13,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// TestRetrySpeaksForItself holds that a call which goes on by another request heeds
-// what that one says of its client, not what the first one said (2026-07-28,
+// TestRetrySpeaksForItself checks that a call that goes on by another request follows
+// what that request says of its client, not what the first one said (2026-07-28,
 // basic/index, statelessness; server/utilities/logging).
 func TestRetrySpeaksForItself(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
@@ -74,14 +74,14 @@ func TestRetrySpeaksForItself(t *testing.T) {
 		before, _ = retry(m, `{}`, ask(m, `{}`, debug+`,"progressToken":"first"`), `"io.modelcontextprotocol/logLevel":"error","progressToken":"first"`)
 		host.Equal(t, "with a higher level", before, progress(`"first"`, 1)+"\n"+progress(`"first"`, 2))
 
-		// A level that is none is refused, and the call still waits.
+		// An invalid level is refused, and the call stays parked.
 		state := ask(m, `{}`, "")
 		_, response = retry(m, `{}`, state, `"io.modelcontextprotocol/logLevel":"loud"`)
 		host.Contains(t, "with a level that is none", response, `"error":{"code":-32602,"message":"_meta: io.modelcontextprotocol/logLevel must be`)
 		_, response = retry(m, `{}`, state, "")
 		host.Contains(t, "after that", response, `"text":"done"`)
 
-		// A client that has taken its capabilities back is not asked any more.
+		// A client that has withdrawn a capability gets no more questions for it.
 		state = ask(m, `{"more":true}`, "")
 		m.Capabilities = `{}`
 		_, response = retry(m, `{"more":true}`, state, "")

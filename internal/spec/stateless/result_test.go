@@ -66,7 +66,7 @@ func TestStatelessToolResults(t *testing.T) {
 		host.Equal(t, "arguments that do not fit", p.Result("tools/call", host.ToolParams("echo", `{"text":1}`), ""),
 			complete+`,"content":[{"type":"text","text":"invalid arguments: at '/text': got number, want string"}],"isError":true}`)
 
-		// What a client of the other era gets of the same tools.
+		// A client with a session calls the same tools.
 		p.Initialize(host.R20251125)
 		for name, want := range map[string]string{
 			"list":  `{"content":[{"type":"text","text":"[1,2]"}]}`,
@@ -118,7 +118,7 @@ func TestStatelessResults(t *testing.T) {
 		} {
 			host.Equal(t, tt.method+" "+tt.params, p.Result(tt.method, tt.params, ""), tt.want)
 		}
-		// Pages, each of which says how long it may be kept.
+		// Each page says how long it may be cached.
 		var page struct {
 			Prompts    []struct{ Name string }
 			NextCursor string
@@ -138,7 +138,7 @@ func TestStatelessResults(t *testing.T) {
 	})
 }
 
-// TestStatelessCaching holds who may keep what, and for how long.
+// TestStatelessCaching checks who may cache a result, and for how long.
 func TestStatelessCaching(t *testing.T) {
 	someone := func(*http.Request) (troupe.Principal, error) { return troupe.Principal{}, nil }
 	public := func(ttl time.Duration) troupe.Cache { return troupe.Cache{TTL: ttl, Scope: mcp.CachePublic} }
@@ -169,13 +169,13 @@ func TestStatelessCaching(t *testing.T) {
 			}
 			host.Contains(t, tt.name+": read", p.Result("resources/read", `{"uri":"test://one"}`, ""), tt.read)
 			host.Contains(t, tt.name+": read what says so itself", p.Result("resources/read", `{"uri":"test://kept"}`, ""), `"ttlMs":7200000,"cacheScope":"public"`)
-			// What was read with answers of the client is not the same for the next who asks.
+			// A resource read with answers of the client is not the same for another client.
 			host.Contains(t, tt.name+": read with answers", p.Result("resources/read", `{"uri":"test://kept","inputResponses":{}}`, ""), `"ttlMs":0,"cacheScope":"private"`)
 		})
 	}
 }
 
-// TestStatelessNeeds holds what a client is told that lacks what a tool needs.
+// TestStatelessNeeds checks the error for a client that lacks a capability that a tool needs.
 func TestStatelessNeeds(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
@@ -214,8 +214,8 @@ func TestStatelessNeeds(t *testing.T) {
 	})
 }
 
-// TestStatelessUndeclared holds what a client is told when a handler asked for what it
-// had not named in Needs.
+// TestStatelessUndeclared checks the error for a client when a handler asks for a capability
+// that its Needs did not name.
 func TestStatelessUndeclared(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
@@ -241,15 +241,15 @@ func TestStatelessUndeclared(t *testing.T) {
 		for method, params := range map[string]string{"tools/call": `{"name":"rash"}`, "prompts/get": `{"name":"rash"}`, "resources/read": `{"uri":"test://rash"}`} {
 			host.Equal(t, method, p.Result(method, params, ""), `{"code":-32021,"message":"the client must declare: sampling","data":{"requiredCapabilities":{"sampling":{}}}}`)
 		}
-		// In a session it is the handler's failure, which a model may read.
+		// In a session the handler fails, and a model may read why.
 		p.Initialize(host.R20251125)
 		host.Equal(t, "in a session", p.Ask(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"rasher"}}`),
 			`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"troupe: question \"elicit-url\": troupe: the client does not declare this capability: elicitation.url"}],"isError":true}}`)
 	})
 }
 
-// TestStatelessURLsFirst holds that a handler which has its user open URLs first asks
-// for that, and runs again when the client is back.
+// TestStatelessURLsFirst checks that a handler that has its user open URLs first asks for
+// that, and runs again when the client is back.
 func TestStatelessURLsFirst(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
@@ -288,8 +288,8 @@ func TestStatelessURLsFirst(t *testing.T) {
 	})
 }
 
-// TestStatelessRequestsOfTheServer holds that nothing goes to a client that it cannot
-// know: pings, messages of no call, the end of a visit.
+// TestStatelessRequestsOfTheServer checks that the server sends nothing that a stateless
+// client cannot know: pings, messages outside a call, the end of an elicitation by URL.
 func TestStatelessRequestsOfTheServer(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
@@ -307,8 +307,8 @@ func TestStatelessRequestsOfTheServer(t *testing.T) {
 	})
 }
 
-// TestStatelessLogLevel holds that a request without a level gets no log messages, and
-// one with a level those that it asks for.
+// TestStatelessLogLevel checks that a request without a level gets no log messages, and that
+// one with a level gets those of that level on.
 func TestStatelessLogLevel(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		p := host.NewStatelessPipe(t, troupe.Options{}, nil)

@@ -13,7 +13,8 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-// Bad requests of a batch are answered one by one, and the good ones run.
+// TestBadRequestsInABatch checks that each bad request of a batch gets its own error,
+// and that the good ones run.
 func TestBadRequestsInABatch(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -43,7 +44,8 @@ func TestBadRequestsInABatch(t *testing.T) {
 	})
 }
 
-// The most that batches may hold of what is worst leaves nothing behind.
+// TestHostileBatches fills batches with as many of the worst requests as they may hold:
+// nothing is left behind.
 func TestHostileBatches(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallRate: 1e6}, Shared: troupe.SharedLimits{PrincipalRate: 1e6}}, nil)
@@ -55,7 +57,7 @@ func TestHostileBatches(t *testing.T) {
 			}
 			return host.Batch(all...)
 		}
-		// As many questions as there may be, and none is answered.
+		// As many questions as there may be, all without an answer.
 		asking := c.Post(hundred(func(i int) string { return host.Call(fmt.Sprint(i), "pingback", `{}`) }))
 		questions, refused := 0, 0
 		for questions+refused < 100 {
@@ -78,7 +80,7 @@ func TestHostileBatches(t *testing.T) {
 		if a := c.Post(hundred(func(i int) string { return host.Call(fmt.Sprint(i), "pingback", `{}`) })); a.StatusCode != 400 {
 			t.Errorf("ids in use: %s", a.Status)
 		}
-		// Cancels of all, and of what is none of this session's.
+		// Cancels of all of them, and of a request of another session.
 		other := h.BatchingSession()
 		if a := other.Post(hundred(func(i int) string { return host.Cancel(fmt.Sprint(i)) })); a.StatusCode != 202 {
 			t.Errorf("another's cancels: %s", a.Status)
@@ -89,11 +91,11 @@ func TestHostileBatches(t *testing.T) {
 		if rest := host.Payloads(asking.All()); len(rest) != 0 {
 			t.Errorf("after the cancels: %q", rest)
 		}
-		// Answers that nobody has asked for.
+		// Answers without questions.
 		if a := c.Post(hundred(func(i int) string { return fmt.Sprintf(`{"jsonrpc":"2.0","id":"n.b.%d","result":{}}`, i) })); a.StatusCode != 202 {
 			t.Errorf("answers: %s", a.Status)
 		}
-		// Ids, tokens and methods as long as they may be: the record still holds them.
+		// Ids, tokens and methods of the greatest length: the record still holds them.
 		long := strings.Repeat("x", 2<<10-8)
 		a := c.Post(hundred(func(i int) string {
 			return host.CallWith(fmt.Sprintf(`"%s%d"`, long, i), "count", `{"to":1,"delay_ms":1000}`, fmt.Sprintf(`"%s%d"`, long, i))
@@ -114,7 +116,7 @@ func TestHostileBatches(t *testing.T) {
 		host.Equal(t, "an id of its own", c.Post(host.Call(id, "echo", `{}`)).Body, host.Fault(id, host.Invalid, "the id or the progress token is too long", ""))
 		a = h.Client().Post(host.Initialize("1", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"`+strings.Repeat("x", 256<<10)+`","version":"1"}}`))
 		host.Equal(t, "a large client", a.Body, host.Fault("1", host.BadParam, "clientInfo and capabilities are too large", ""))
-		// Nothing is left of all that.
+		// Nothing remains of all that.
 		time.Sleep(time.Second)
 		synctest.Wait()
 		for _, kind := range []string{"request", "stream"} {

@@ -33,7 +33,7 @@ func TestBadBodies(t *testing.T) {
 	}
 	for name, row := range map[string]struct {
 		head   string
-		body   func(w io.Writer) // may be cut short by the answer
+		body   func(w io.Writer) // the response may cut it short
 		status int
 		want   string
 	}{
@@ -169,13 +169,13 @@ type floodIn struct {
 	Size int `json:"size"`
 }
 
-// TestReaderThatNeverReads has a call send much more than its client reads. The
-// client is cut off, others are served meanwhile, and what the log still has can
-// be resumed.
+// TestReaderThatNeverReads has a call send much more than its client reads. The server
+// cuts that client, serves others meanwhile, and the client can resume what the log
+// still has.
 func TestReaderThatNeverReads(t *testing.T) {
 	h := host.NewLoopback(t, troupe.Options{Limits: troupe.Limits{LogRate: -1}}, nil, func(ln net.Listener) net.Listener { return narrow{ln} })
 	flooded := make(chan error, 1)
-	reading := make(chan struct{}) // sent to once the client has its first events: a cut discards what it has not read
+	reading := make(chan struct{}) // gets a value once the client has its first events: a cut discards what the client has not read
 	troupe.AddTool(h.Server, troupe.Tool{Name: "flood"}, func(ctx context.Context, call *troupe.Call, in floodIn) (string, error) {
 		text := strings.Repeat("x", in.Size)
 		var err error
@@ -207,7 +207,7 @@ func TestReaderThatNeverReads(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		n      int
-		resume bool // the log has all that the client missed
+		resume bool // the log has everything that the client missed
 	}{{"2 to 4 MB", 190, true}, {"many MB", host.Sized(10000, 2000), false}} {
 		t.Run(row.name, func(t *testing.T) {
 			h.T, other.T = t, t
@@ -253,7 +253,7 @@ func TestReaderThatNeverReads(t *testing.T) {
 	}
 }
 
-// checkFlood expects each log message once and in order, and the answer last.
+// checkFlood expects each log message once and in order, and the response last.
 func checkFlood(t *testing.T, got []testkit.Event, n int) {
 	t.Helper()
 	var logs []int
@@ -281,7 +281,7 @@ func TestInFlightLimits(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallsPerSession: 3}, Shared: troupe.SharedLimits{CallsPerNode: 5}}, nil)
 		c, d := h.Session(), h.Session()
-		begin := func(c *testkit.Client, id string) { // its answer is a stream by now
+		begin := func(c *testkit.Client, id string) { // its response is a stream by now
 			a := c.Post(host.Call(id, "sleep", `{"ms":10000}`))
 			t.Cleanup(a.Close)
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// badEnv is what the rows of bad input meet: a session of nobody in particular,
-// and things that belong to ann, who is somebody.
+// badEnv is what the rows of bad input meet: a session of an anonymous client, and
+// things that belong to ann, who is authenticated.
 type badEnv struct {
 	*host.Host
 	c    *testkit.Client // its session is tried after every row
@@ -83,8 +83,8 @@ const (
 	needsInit      = "initialize needs protocolVersion, capabilities and clientInfo"
 )
 
-// badRow is one request and the exact answer to it. body is POSTed in the
-// environment's session unless do says otherwise.
+// badRow is one request and the exact response. body is POSTed in the environment's
+// session unless do says otherwise.
 type badRow struct {
 	name   string
 	body   string
@@ -141,7 +141,8 @@ func (e *badEnv) alive() {
 
 func TestBadMessages(t *testing.T) { runBadRows(t, newBadEnv(t), badMessages()) }
 
-// badMessages are what no client of the newest revision should POST.
+// badMessages are messages that no client of the newest revision with sessions should
+// POST.
 func badMessages() []badRow {
 	row := func(name, body string, code int, id, message string) badRow {
 		return badRow{name: name, body: body, status: 400, want: host.Fault(id, code, message, "")}

@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-// A member that a client may leave out is absent if it is null, as the official Ruby client writes it, and so is an
-// empty cursor.
+// TestNullIsAbsent checks that an optional member that is null is absent, as the official Ruby client writes it,
+// and that an empty cursor is absent, too.
 func TestNullIsAbsent(t *testing.T) {
 	for _, revision := range troupe.Revisions()[:4] { // those with sessions
 		t.Run(revision, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestNullIsAbsent(t *testing.T) {
 				if a := c.Post(`{"jsonrpc":"2.0","method":"notifications/initialized","params":null}`); a.StatusCode != 202 {
 					t.Errorf("a notification: %s %s", a.Status, a.Body)
 				}
-				// An id may not be left out where there is an answer.
+				// An id must not be null where there is a response.
 				if a := c.Post(host.Method("null", "ping", "")); a.StatusCode != 400 {
 					t.Errorf("a null id: %s %s", a.Status, a.Body)
 				}
@@ -53,7 +53,8 @@ func TestNullIsAbsent(t *testing.T) {
 	}
 }
 
-// Integers are integers in every form that JSON Schema takes for one, also where the handler's type is one of Go's.
+// TestIntegersOfArguments checks that integers are accepted in every form that JSON Schema accepts, even if the
+// handler's type is a Go integer.
 func TestIntegersOfArguments(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)

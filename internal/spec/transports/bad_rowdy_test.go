@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-// loudLog fails a test for what is logged as an error, but for panics on purpose.
+// loudLog fails a test when something is logged as an error, except deliberate panics.
 type loudLog struct{ t *testing.T }
 
 func (l loudLog) WithAttrs([]slog.Attr) slog.Handler { return l }
@@ -33,8 +33,8 @@ func (l loudLog) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// rowdy is a client that does whatever a client can, at any time, and leaves whenever
-// it likes.
+// rowdy is a client that does whatever a client can do, at any time, and leaves at any
+// time.
 type rowdy struct {
 	rnd  *rand.Rand
 	c    *testkit.Client
@@ -80,7 +80,7 @@ func (x *rowdy) batch() string {
 	return host.Batch(append(all, host.Cancel("3"))...)
 }
 
-// do sends a request, and may not wait for its answer.
+// do sends a request, and may not wait for its response.
 func (x *rowdy) do(c *testkit.Client, method, body string, header ...string) (status int) {
 	own := *c
 	own.HTTP = &http.Client{Transport: c.HTTP.Transport}
@@ -122,7 +122,7 @@ func (x *rowdy) begin() {
 	x.c = &own
 }
 
-// connect begins a session over HTTP+SSE, and reads what comes for a while.
+// connect begins a session over HTTP+SSE, and reads its messages for a while.
 func (x *rowdy) connect() {
 	own := *x.c
 	own.URL = "http://127.0.0.1/sse"
@@ -171,7 +171,7 @@ func (x *rowdy) step() {
 	}
 }
 
-// meddle changes the server, and takes it away and back, until stop.
+// meddle changes the server, and unmounts and mounts it, until stop.
 func meddle(h *host.Host, rnd *rand.Rand, stop <-chan struct{}) {
 	for i := 0; ; i++ {
 		select {
@@ -194,8 +194,7 @@ func meddle(h *host.Host, rnd *rand.Rand, stop <-chan struct{}) {
 }
 
 // TestRowdyClients has clients do everything at once over both HTTP transports while
-// their server comes and goes. Nothing panics, waits for ever or is left, whatever
-// they met.
+// their server comes and goes. Nothing panics, waits forever or is left behind.
 func TestRowdyClients(t *testing.T) {
 	for seed := range host.Brief[uint64](3, 1) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 
 const connectAnew = "unknown session: connect anew"
 
-// aliveOn makes an ordinary call in a session over HTTP+SSE, whose answer must be the
-// next message there: what was refused has left nothing on the stream.
+// aliveOn makes an ordinary call in a session over HTTP+SSE, whose response must be the next message
+// there: a refused message has left nothing on the stream.
 func (e *badEnv) aliveOn(s *testkit.SSE) {
 	e.T.Helper()
 	e.n++
@@ -24,8 +24,8 @@ func (e *badEnv) aliveOn(s *testkit.SSE) {
 	host.Equal(e.T, "the call afterwards", s.Ask(host.Call(id, "echo", `{"text":"still here"}`)), host.TextResult(id, "still here"))
 }
 
-// A session over HTTP+SSE refuses what is no message as any other endpoint does, in the
-// response to the POST; what is one is answered on the stream.
+// TestBadMessagesOverSSE checks that a session over HTTP+SSE refuses data that is not a message like any
+// other endpoint, in the response to the POST, and answers messages on the stream.
 func TestBadMessagesOverSSE(t *testing.T) {
 	e := newBadEnv(t)
 	s := e.Unchecked().OpenSSE("/sse")
@@ -130,7 +130,7 @@ func TestBadRequestsOverSSE(t *testing.T) {
 	in("a batch before initialize", fresh, 400, host.Fault("", host.Invalid, "initialize must not be part of a batch", ""), host.Batch(ping))
 	runBadRows(t, e, rows)
 
-	// Bad input that is a message is answered on the stream.
+	// Bad input that is a message gets its response on the stream.
 	e.T, s.T, fresh.T = t, t, t
 	for body, want := range map[string]string{
 		host.Method("1", "no/such", ""):                           host.Fault("1", host.NoMethod, "method not found: no/such", ""),
@@ -155,17 +155,17 @@ func TestBadRequestsOverSSE(t *testing.T) {
 	} {
 		host.Equal(t, "before initialize: "+body, fresh.Ask(body), want)
 	}
-	// A cursor of a session of Streamable HTTP holds here as well: it is of the same principal and server.
+	// A cursor of a session of Streamable HTTP is good here as well: it has the same principal and server.
 	host.Contains(t, "tools/list", s.Ask(host.Method("1", "tools/list", `{"cursor":"`+e.page+`"}`)), `"tools":[`)
 }
 
-// What a client does to one session over HTTP+SSE, it does to that one alone.
+// TestHostileSSE checks that harm that a client does to one session over HTTP+SSE stays in that session.
 func TestHostileSSE(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Shared: troupe.SharedLimits{StreamsPerPrincipal: 5}}, nil)
 		s := h.SSE()
 		s.Handshake("2024-11-05", `{}`)
-		// It never reads, and has everything sent that needs no call.
+		// The client never reads, and requests everything that needs no call.
 		deaf := h.SSE()
 		big := `"` + strings.Repeat("x", 300<<10) + `"`
 		for range 10 {
@@ -178,7 +178,7 @@ func TestHostileSSE(t *testing.T) {
 		if a := deaf.Post(host.Method("1", "ping", "")); a.StatusCode != 404 {
 			t.Errorf("a client that does not read: %s, want its session ended", a.Status)
 		}
-		// Connections that never initialize are bounded as all are, and end with their clients.
+		// Connections that never initialize are bounded like all, and end with their clients.
 		var idle []*testkit.SSE
 		for range 4 {
 			idle = append(idle, h.SSE())
@@ -191,10 +191,10 @@ func TestHostileSSE(t *testing.T) {
 		for _, i := range idle {
 			i.Stream.Close()
 		}
-		time.Sleep(20 * time.Second) // in which each of them has had a comment
+		time.Sleep(20 * time.Second) // each of them has had a comment meanwhile
 		host.Equal(t, "afterwards", s.Ask(host.Call("1", "echo", `{"text":"x"}`)), host.TextResult("1", "x"))
 		h.SSE().Handshake("2024-11-05", `{}`)
-		// Answers and cancels of others' questions and calls.
+		// Answers and cancels for questions and calls of other clients.
 		question := s.Ask(host.Call("2", "pingback", `{}`))
 		other := h.SSE()
 		other.Handshake("2024-11-05", `{}`)

@@ -10,8 +10,8 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-// Calls of a batch that run again may be answered while others of it are still being
-// begun.
+// TestLargeBatchOverACrash has calls of a batch that run again get their responses
+// while others of the batch still begin.
 func TestLargeBatchOverACrash(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		dir := t.TempDir()

@@ -126,7 +126,7 @@ func TestBatchesThatAreRefused(t *testing.T) {
 		long := c.Post(host.Call("9", "sleep", `{"ms":5000}`))
 		refused("id in flight", host.Batch(host.Call("1", "echo", `{}`), ran), "the id is in use by a request in flight", 400)
 		long.All()
-		// Nothing of all that is left, and none of it has run.
+		// Nothing of these remains, and none of them has run.
 		synctest.Wait()
 		if n := h.Actors("stream"); n != 0 {
 			t.Errorf("%d streams are left", n)
@@ -172,7 +172,7 @@ func TestCancelInABatch(t *testing.T) {
 		if got := host.Payloads(a.All()); !slices.Equal(got, []string{host.TextResult("2", "slept")}) {
 			t.Errorf("after the cancel: %v", got)
 		}
-		// All of a batch, before and after it became a stream.
+		// All requests of a batch are cancelled, before and after it became a stream.
 		quiet := c.PostLater(host.Batch(host.Call("1", "sleep", `{"ms":200}`), host.Call("2", "sleep", `{"ms":200}`)))
 		time.Sleep(100 * time.Millisecond)
 		c.Post(host.Cancel("1"))
@@ -186,7 +186,7 @@ func TestCancelInABatch(t *testing.T) {
 		if got := a.All(); len(got) != 0 {
 			t.Errorf("%v", got)
 		}
-		// One of them while nothing has been sent.
+		// One of them is cancelled while nothing has been sent.
 		quiet = c.PostLater(host.Batch(host.Call("5", "sleep", `{"ms":200}`), host.Call("6", "sleep", `{"ms":200}`)))
 		time.Sleep(100 * time.Millisecond)
 		c.Post(host.Cancel("6"))

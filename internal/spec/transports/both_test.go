@@ -24,7 +24,7 @@ func TestBothErasOnOnePipe(t *testing.T) {
 		got := p.Ask(send("tools/call", host.ToolParams("ask", `{"question":"who?"}`, again, host.Given("elicit", "me"))))
 		host.Equal(t, "the answer", got, host.StatelessText("3", `accept {\"answer\":\"me\"}`))
 
-		// A listener, on the same channel.
+		// A listener on the same channel.
 		got = p.Ask(m.Body(`"L"`, "subscriptions/listen", `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["test://one"]}}`, ""))
 		host.Equal(t, "acknowledged", got, `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"L"},"notifications":{"toolsListChanged":true,"resourceSubscriptions":["test://one"]}}}`)
 		p.Server.ResourceUpdated("test://one")
@@ -35,15 +35,16 @@ func TestBothErasOnOnePipe(t *testing.T) {
 		p.Server.RemoveTools("count")
 		time.Sleep(time.Second)
 
-		// A call that is cancelled, and one whose id is that of a call that waits.
+		// A call that is cancelled, and one whose id is that of a running call.
 		p.Send(send("tools/call", host.ToolParams("sleep", `{"ms":3600000}`)))
 		p.Send(host.Cancel("4"))
-		// The legacy era of the same process.
+		// A client with a session in the same process.
 		p.Initialize("2025-06-18")
 		host.Equal(t, "legacy", p.Ask(`{"jsonrpc":"2.0","id":7,"method":"ping"}`), `{"jsonrpc":"2.0","id":7,"result":{}}`)
 		p.Send(m.Body(`"M"`, "subscriptions/listen", `{"notifications":{"promptsListChanged":true}}`, ""))
 		host.Contains(t, "acknowledged", p.Next(), `subscriptionId":"M"`)
-		// Nobody can bring an answer any more: what waits for one does not hold up the end.
+		// No client can bring an answer any more: a call that waits for one does not hold
+		// up the end.
 		host.Contains(t, "a question", p.Ask(send("tools/call", host.ToolParams("ask", `{"question":"who?"}`))), `"resultType":"input_required"`)
 		begin := time.Now()
 		defer func() {

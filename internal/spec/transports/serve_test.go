@@ -27,8 +27,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// TestListenBeyondLoopback needs authentication, or to be told that it is not
-// wanted.
+// TestListenBeyondLoopback checks that this needs authentication, or an option that
+// says that none is wanted.
 func TestListenBeyondLoopback(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -109,8 +109,8 @@ func certificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
 	return certFile, keyFile, pool
 }
 
-// TestTLS serves plain answers and event streams over https, with HTTP/2 for those
-// who know it.
+// TestTLS serves plain responses and event streams over https, with HTTP/2 for clients
+// that speak it.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	certFile, keyFile, pool := certificate(t)
@@ -135,7 +135,7 @@ func TestTLS(t *testing.T) {
 			if first, _ := alone.Next(); first.ID == "" {
 				t.Errorf("the standalone stream begins with %+v", first)
 			}
-			// The call waits for the answer to a question that it streams, so that the
+			// The call waits for the answer to a question on its stream, so that the
 			// stream cannot have been held back until its end.
 			a := c.Post(host.Call("2", "ask", `{"question":"?"}`))
 			q := host.NextQuestion(t, a)
@@ -161,7 +161,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestBadCertificate ends Serve with an error.
+// TestBadCertificate checks that Serve returns an error.
 func TestBadCertificate(t *testing.T) {
 	t.Parallel()
 	certFile, _, _ := certificate(t)
@@ -174,7 +174,8 @@ func TestBadCertificate(t *testing.T) {
 	}
 }
 
-// TestHeaderLimit lets headers in up to the limit, and what net/http reads beyond.
+// TestHeaderLimit sends headers up to the limit, and beyond the bytes that net/http
+// reads in addition.
 func TestHeaderLimit(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -188,8 +189,8 @@ func TestHeaderLimit(t *testing.T) {
 	}
 }
 
-// TestWhatAClientMayHoldUp sets the limits of a connection: a slow body, and a
-// stream that nobody reads.
+// TestWhatAClientMayHoldUp sets the limits of a connection: a slow body, and a stream
+// that the client does not read.
 func TestWhatAClientMayHoldUp(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		m := host.NewMeter()
@@ -218,7 +219,7 @@ func TestWhatAClientMayHoldUp(t *testing.T) {
 			h := host.New(t, tt.o, nil)
 			c, other := h.Unchecked().Initialize(`{}`), h.Session()
 			body := host.Call("1", "chatter", `{"to":1000}`)
-			raw(h, t, host.RawPost(c, "Content-Length: "+strconv.Itoa(len(body)))+body) // nobody reads
+			raw(h, t, host.RawPost(c, "Content-Length: "+strconv.Itoa(len(body)))+body) // the client does not read
 			time.Sleep(time.Second)
 			host.Equal(t, "another session meanwhile", other.Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
 			time.Sleep(5 * time.Second)

@@ -43,12 +43,12 @@ func TestSessionOverSSE(t *testing.T) {
 				t.Errorf("late answer: %s %s", a.Status, a.Body)
 			}
 		}
-		// A cancelled call is not answered, and its id is free.
+		// A cancelled call gets no response, and its id is free.
 		s.Post(host.Call("6", "sleep", `{"ms":3600000}`))
 		s.Post(host.Cancel("6"))
 		synctest.Wait()
 		host.Equal(t, "after a cancel", s.Ask(host.Call("6", "echo", `{"text":"six"}`)), host.TextResult("6", "six"))
-		// An id in use is refused where it was sent.
+		// An id in use is refused in the response to the POST.
 		s.Post(host.Call("7", "sleep", `{"ms":1000}`))
 		if a := s.Post(host.Call("7", "echo", `{"text":"x"}`)); a.StatusCode != 400 {
 			t.Errorf("an id in use: %s %s", a.Status, a.Body)
@@ -64,7 +64,7 @@ func TestSessionOverSSE(t *testing.T) {
 func TestWhatASessionOverSSEIsToldUnasked(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
-		early := h.SSE() // never initialized: told nothing
+		early := h.SSE() // never initialized: gets nothing
 		s := h.SSE()
 		s.Handshake("2024-11-05", `{}`)
 		host.Equal(t, "subscribe", s.Ask(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"test://one"}}`), `{"jsonrpc":"2.0","id":1,"result":{}}`)
@@ -74,7 +74,7 @@ func TestWhatASessionOverSSEIsToldUnasked(t *testing.T) {
 		h.Server.RemoveTools("echo")
 		m, _ = s.Next()
 		host.Equal(t, "list_changed", m, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		// Between initialize and initialized nothing but answers is sent; what changed is told then.
+		// Between initialize and initialized the server sends only responses; the changes come then.
 		s2 := h.SSE()
 		s2.Ask(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
 		h.Server.RemovePrompts("greet")
@@ -126,7 +126,7 @@ func TestSSESessionsAreApart(t *testing.T) {
 		s.Handshake("2024-11-05", `{}`)
 		_, id, _ := strings.Cut(s.Messages, "sessionId=")
 		_, bare, _ := strings.Cut(id, ".")
-		// The id of a session that lives on a connection is none of Streamable HTTP, and the other way round.
+		// The id of a bound session is not valid for Streamable HTTP, and the other way round.
 		c := h.Client()
 		for _, as := range []string{id, bare} {
 			c.Session = as
@@ -150,7 +150,8 @@ func TestSSESessionsAreApart(t *testing.T) {
 	})
 }
 
-// The answers to a batch over HTTP+SSE are one message, an array, which comes when the last of them is there.
+// TestSSEBatch checks that the responses to a batch over HTTP+SSE are one message, an array, which comes after the
+// last of them.
 func TestSSEBatch(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -171,8 +172,8 @@ func TestSSEBatch(t *testing.T) {
 	})
 }
 
-// What a request of a batch has to say before its answer comes at once; a cancelled one has no answer, and a batch
-// of which all were cancelled has none either.
+// TestSSEBatchOfCallsThatEndOtherwise checks that the messages of a request of a batch come at once, before its
+// response. A cancelled request has no response, and neither has a batch whose requests were all cancelled.
 func TestSSEBatchOfCallsThatEndOtherwise(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallsPerSession: 2}, DrainDelay: -1, DrainWait: time.Second}, nil)
@@ -186,8 +187,8 @@ func TestSSEBatchOfCallsThatEndOtherwise(t *testing.T) {
 		s.Post(host.Cancel("2"))
 		m, _ := s.Next()
 		host.Equal(t, "the batch without the cancelled call", m, host.Batch(host.TextResult("1", "pong")))
-		synctest.Wait() // the cancelled call leaves its place
-		synctest.Wait() // until its handler has returned, too
+		synctest.Wait() // the cancelled call frees its place
+		synctest.Wait() // until its handler has returned
 		s.Post(host.Batch(host.Call("3", "sleep", `{"ms":3600000}`), host.Call("4", "sleep", `{"ms":3600000}`)))
 		synctest.Wait()
 		host.Equal(t, "a batch that is refused", s.Ask(host.Batch(host.Call("5", "echo", `{"text":"x"}`), `{"jsonrpc":"2.0","id":6,"method":"ping"}`)),
@@ -224,13 +225,13 @@ func TestSSESlowReaderKeepsItsAnswers(t *testing.T) {
 				t.Fatalf("call %d: %s %s", i, a.Status, a.Body)
 			}
 		}
-		time.Sleep(10 * time.Second) // within the time a write may take
+		time.Sleep(10 * time.Second) // within the time that a write may take
 		for i := range 40 {
 			if m, ok := s.Next(); !ok || len(m) < 300<<10 {
 				t.Fatalf("answer %d: %d bytes, %v", i, len(m), ok)
 			}
 		}
-		// A client that never reads loses the connection, and delays nobody.
+		// A client that never reads loses the connection, and delays no other client.
 		idle := h.SSE()
 		idle.Handshake("2024-11-05", `{}`)
 		for i := range 10 {

@@ -15,8 +15,9 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// TestStatelessProbes holds what a client hears over a pipe that finds out what the
-// server speaks (2026-07-28, basic/transports/stdio, backward compatibility).
+// TestStatelessProbes checks what a client gets over a pipe when it finds out which
+// revisions the server speaks (2026-07-28, basic/transports/stdio, backward
+// compatibility).
 func TestStatelessProbes(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
@@ -51,15 +52,16 @@ func TestStatelessProbes(t *testing.T) {
 				p.Initialize(host.R20251125)
 			}
 		}
-		// What one request has said is nothing to the next, and the session is another's.
+		// What one request says does not apply to the next one, and the session belongs
+		// to another client.
 		host.Equal(t, "a request of the session", p.Ask(`{"jsonrpc":"2.0","id":1,"method":"ping"}`), `{"jsonrpc":"2.0","id":1,"result":{}}`)
 		p.M.Capabilities = `{}`
 		host.Contains(t, "a request that declares less than the session", p.Result("tools/call", host.ToolParams("ask", `{"question":"?"}`), ""), `{"code":-32021,`)
 	})
 }
 
-// TestStatelessRequestsOnAPipe holds what becomes of requests that share the one channel:
-// ids in use, cancels, and what is no request at all (2026-07-28, basic/transports/stdio;
+// TestStatelessRequestsOnAPipe checks requests that share the one channel: ids in use,
+// cancels, and messages that are not requests (2026-07-28, basic/transports/stdio;
 // basic/patterns/cancellation).
 func TestStatelessRequestsOnAPipe(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
@@ -84,12 +86,12 @@ func TestStatelessRequestsOnAPipe(t *testing.T) {
 		host.Equal(t, "told again", p.Next(), host.ListenNote(`"L"`, "tools/list_changed", ""))
 		host.Equal(t, "an argument with a header", p.Ask(p.M.Body("3", "tools/call", host.ToolParams("region", `{"region":"x"}`), "")), host.StatelessText("3", "x"))
 
-		// What comes after a cancel is about something else.
+		// A notification after a cancel belongs to another request.
 		p.Send(p.M.Body("2", "tools/call", host.ToolParams("count", `{"to":9,"delay_ms":1000}`), `"progressToken":"p"`))
 		host.Contains(t, "progress", p.Next(), `"progress":1`)
 		p.Send(host.Cancel("2"), host.Cancel(`"L"`), host.Cancel("99"), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{}}}`)
 		p.Server.RemoveTools("sleep")
-		// Responses are none of a client's, and neither is an answer to them.
+		// A client sends no responses, and gets none to them.
 		p.Send(`{"jsonrpc":"2.0","id":7,"result":{}}`, `{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"x"}}`)
 		time.Sleep(time.Minute)
 		host.Equal(t, "listen again", p.Ask(listen), acknowledged)
@@ -101,8 +103,8 @@ func TestStatelessRequestsOnAPipe(t *testing.T) {
 	})
 }
 
-// TestCancelOfARetryOnAPipe holds that a call which goes on by another request is
-// cancelled by the id of that one, and by no earlier one.
+// TestCancelOfARetryOnAPipe checks that a call that goes on by another request is
+// cancelled by the id of that request, and by no earlier one.
 func TestCancelOfARetryOnAPipe(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		p := host.NewStatelessPipe(t, troupe.Options{}, nil)
@@ -118,7 +120,7 @@ func TestCancelOfARetryOnAPipe(t *testing.T) {
 		asked := p.Ask(p.M.Body("1", "tools/call", host.ToolParams("hold", `{}`), ""))
 		_, rest, _ := strings.Cut(asked, `"requestState":"`)
 		state, _, _ := strings.Cut(rest, `"`)
-		p.Send(host.Cancel("1")) // which has had its answer
+		p.Send(host.Cancel("1")) // it has its response
 		p.Send(p.M.Body("2", "tools/call", host.ToolParams("hold", `{}`, `"requestState":"`+state+`"`, host.Given("elicit", "x")), ""))
 		time.Sleep(time.Second)
 		p.Send(host.Cancel("1"))
