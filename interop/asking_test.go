@@ -9,7 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// user answers forms, and keeps what was asked.
+// user answers forms, and keeps the questions.
 type user struct {
 	answer func(context.Context) (*mcp.ElicitResult, error)
 
@@ -24,7 +24,7 @@ func (u *user) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitRes
 	return u.answer(ctx)
 }
 
-// answers is a user who always answers with one thing.
+// answers returns a user who always gives the same answer.
 func answers(action string, content map[string]any) *user {
 	return &user{answer: func(context.Context) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: action, Content: content}, nil
@@ -75,7 +75,7 @@ func TestElicitation(t *testing.T) {
 				text(`User response: action=accept, content={"email":"a@example.com","username":"ada"}`)},
 			{"decline", "test_elicitation", tell, answers("decline", nil), contacts, text("User response: action=decline, content={}")},
 			{"cancel", "test_elicitation", tell, answers("cancel", nil), contacts, text("User response: action=cancel, content={}")},
-			// The SDK fills in what the user leaves as it is.
+			// The SDK fills in the fields that the user does not change.
 			{"all defaults", "test_elicitation_sep1034_defaults", nil, answers("accept", map[string]any{}), defaults,
 				text(`Elicitation completed: action=accept, content={"age":30,"name":"John Doe","score":95.5,"status":"active","verified":true}`)},
 			{"some defaults", "test_elicitation_sep1034_defaults", nil,
@@ -102,7 +102,7 @@ func TestElicitation(t *testing.T) {
 	})
 }
 
-// TestElicitationFails has the client answer with an error instead.
+// TestElicitationFails has the client answer with an error.
 func TestElicitationFails(t *testing.T) {
 	t.Parallel()
 	u := &user{answer: func(context.Context) (*mcp.ElicitResult, error) {
@@ -142,7 +142,8 @@ func TestDelegate(t *testing.T) {
 	})
 }
 
-// TestUndeclared calls tools that ask with a client that has said it cannot answer.
+// TestUndeclared calls tools that ask, as a client that has not declared the
+// capability.
 func TestUndeclared(t *testing.T) {
 	t.Parallel()
 	c := dial(t, shared, mcp.ClientOptions{})

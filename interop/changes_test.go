@@ -8,7 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestTouch tells of a resource that has changed whoever has subscribed to it, and nobody else.
+// TestTouch changes a resource: its subscribers get an update, and no other client does.
 func TestTouch(t *testing.T) {
 	t.Parallel()
 	const mine, other = "test://template/mine/data", "test://template/other/data"
@@ -45,11 +45,12 @@ func TestTouch(t *testing.T) {
 	}
 }
 
-// TestChange changes each of the lists twice, and has a client hear of it and look.
+// TestChange changes each of the lists twice, and has a client get the notification and read
+// the list.
 func TestChange(t *testing.T) {
 	inBothEras(t, func(t *testing.T, dial dialer) {
 		t.Parallel()
-		s := start(t, "--memory") // the others count on the lists of theirs
+		s := start(t, "--memory") // other tests rely on the lists of their server
 		told := make(chan string, 100)
 		c := dial(t, s, mcp.ClientOptions{
 			ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { told <- "tools" },

@@ -23,7 +23,7 @@ const (
 // dialer opens a session, as dial does.
 type dialer func(*testing.T, *server, mcp.ClientOptions) *client
 
-// inBothEras runs a test with clients that have sessions, and with clients that have none.
+// inBothEras runs a test with clients that have sessions, and with stateless clients.
 func inBothEras(t *testing.T, test func(*testing.T, dialer)) {
 	t.Parallel()
 	for _, version := range []string{revision, stateless} {
@@ -35,7 +35,7 @@ func inBothEras(t *testing.T, test func(*testing.T, dialer)) {
 	}
 }
 
-// client is a session of the SDK's client with what it was told.
+// client is a session of the SDK's client with the messages that it got.
 type client struct {
 	*mcp.ClientSession
 	wire *wire
@@ -120,7 +120,7 @@ func (c *client) call(t *testing.T, tool string, args any) *mcp.CallToolResult {
 	return r
 }
 
-// awaitLogs waits for the log messages that have come since the last time.
+// awaitLogs waits for the log messages since the last call.
 func (c *client) awaitLogs(t *testing.T, want []entry) {
 	t.Helper()
 	var got []entry
@@ -134,7 +134,7 @@ func (c *client) awaitLogs(t *testing.T, want []entry) {
 	c.note(func() { c.logs = nil })
 }
 
-// text is the result of a tool that returns one text.
+// text returns the result of a tool that returns one text.
 func text(s string) string {
 	data, err := json.Marshal(s)
 	if err != nil {
@@ -143,7 +143,7 @@ func text(s string) string {
 	return `{"content":[{"type":"text","text":` + string(data) + `}]}`
 }
 
-// failed is the result of a tool that reports an error to the model.
+// failed returns the result of a tool that reports an error to the model.
 func failed(s string) string {
 	r := text(s)
 	return r[:len(r)-1] + `,"isError":true}`
@@ -160,7 +160,7 @@ func sameJSON(t *testing.T, what string, got any, want string) {
 	if err := errors.Join(json.Unmarshal(data, &g), json.Unmarshal([]byte(want), &w)); err != nil {
 		t.Fatal(err)
 	}
-	if result, ok := g.(map[string]any); ok { // what every result has since 2026-07-28: TestDiscover looks at it
+	if result, ok := g.(map[string]any); ok { // every result of 2026-07-28 has it: TestDiscover checks it
 		delete(result, "resultType")
 		if meta, ok := result["_meta"].(map[string]any); ok && meta[mcp.MetaKeyServerInfo] != nil && len(meta) == 1 {
 			delete(result, "_meta")
@@ -171,7 +171,7 @@ func sameJSON(t *testing.T, what string, got any, want string) {
 	}
 }
 
-// refused checks that a request was answered with an error of the code.
+// refused checks that a request got an error with the code.
 func refused(t *testing.T, what string, err error, code int64, message string) {
 	t.Helper()
 	wire, ok := errors.AsType[*jsonrpc.Error](err)

@@ -60,7 +60,8 @@ func TestVisit(t *testing.T) {
 	}
 }
 
-// TestEnter is sent away to open a URL. What it does after that is the application's.
+// TestEnter gets the error that asks to open a URL. The application decides what to do
+// then.
 func TestEnter(t *testing.T) {
 	t.Parallel()
 	enter := &mcp.CallToolParams{Name: "enter", Arguments: map[string]any{"url": "https://example.com/x"}}

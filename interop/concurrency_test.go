@@ -54,7 +54,7 @@ func TestSessionsAreApart(t *testing.T) {
 	}
 	for i, c := range clients {
 		wg.Go(func() {
-			// One of two wants no messages, and says so only for itself.
+			// Every second session wants no messages, and says so only for itself.
 			want := counted(i + 1)
 			if i%2 == 1 {
 				if err := c.SetLoggingLevel(within(t), &mcp.SetLoggingLevelParams{Level: "error"}); err != nil {
@@ -62,7 +62,7 @@ func TestSessionsAreApart(t *testing.T) {
 				}
 				want = nil
 			}
-			// The same token in every session is no matter either.
+			// The same token in every session does no harm.
 			c.callWith(t, "same", "count", map[string]any{"to": i + 1, "delay_ms": 20})
 			c.awaitProgress(t, "same", steps("same", i+1))
 			c.awaitLogs(t, want)
@@ -124,7 +124,7 @@ func TestCancel(t *testing.T) {
 }
 
 // TestCancelQuestion cancels a call whose question the user has not answered. The SDK drops the call's stream with the
-// call and so does not hear that the question is withdrawn: its answer comes late, and must do no harm.
+// call and so does not learn that the question is withdrawn: its answer comes late, and must do no harm.
 func TestCancelQuestion(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--memory")
@@ -165,7 +165,7 @@ func TestDeleteDuringCall(t *testing.T) {
 		done <- err
 	}()
 	s.awaitGauge(t, "troupe_calls_in_flight", 1)
-	// The SDK's Close waits for calls, so that another has to end the session.
+	// The SDK's Close waits for calls, so that another request must end the session.
 	req, err := http.NewRequestWithContext(within(t), http.MethodDelete, s.endpoint, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -15,15 +15,15 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the table of README.md")
 
-// coverage is what was driven: by client, transport, revision and feature.
+// coverage is what the clients used: by client, transport, revision and feature.
 type coverage struct {
 	mu       sync.Mutex // guards the rest
 	features []string
-	ways     map[string][]string // of a client, in the order in which they came
+	ways     map[string][]string // of a client, in order
 	driven   map[[3]string]bool  // client, way, feature
 }
 
-// add notes that a client has driven a feature. A way is a transport and a revision.
+// add notes that a client has used a feature. A way is a transport and a revision.
 func (c *coverage) add(client, way, feature string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,14 +39,14 @@ func (c *coverage) add(client, way, feature string) {
 	c.driven[[3]string{client, way, feature}] = true
 }
 
-// has reports whether all clients have driven something.
+// has reports whether all clients have used some feature.
 func (c *coverage) has(clients []string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !slices.ContainsFunc(clients, func(client string) bool { return c.ways[client] == nil })
 }
 
-// cell says how far a client drives a feature: over which transports, and in which revisions, where these are not all.
+// cell says how far a client uses a feature: over which transports, and in which revisions, where these are not all.
 func (c *coverage) cell(client, feature string) string {
 	of, driven := map[string][]string{}, map[string][]string{} // revisions by transport
 	var known, reached []string
@@ -62,7 +62,7 @@ func (c *coverage) cell(client, feature string) string {
 	if len(reached) == 0 {
 		return ""
 	}
-	// One range for all transports, if it fits each that the feature is driven over.
+	// One range for all transports, if it fits each of them.
 	from, to := slices.Min(reached), slices.Max(reached)
 	var over []string
 	all, fits := true, true
@@ -109,7 +109,7 @@ func span(known, reached []string) (s string) {
 	return s
 }
 
-// table is the table of README.md.
+// table returns the table of README.md.
 func (c *coverage) table(clients []string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,7 +152,7 @@ func (c *coverage) table(clients []string) string {
 	return b.String()
 }
 
-// checkTable holds the table of README.md to what was driven.
+// checkTable compares the table of README.md with the coverage.
 func (c *coverage) checkTable(t *testing.T) {
 	const file, from, to = "README.md", "<!-- table -->\n", "<!-- end of the table -->\n"
 	text, err := os.ReadFile(file)

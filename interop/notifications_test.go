@@ -13,8 +13,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// callWith calls a tool with a progress token, by which the call can be told from others, and with the log level that a
-// request without a session must name.
+// callWith calls a tool with a progress token, which identifies the call, and with the log level that a stateless
+// request must name.
 func (c *client) callWith(t *testing.T, token, tool string, args any) *mcp.CallToolResult {
 	t.Helper()
 	params := &mcp.CallToolParams{Name: tool, Arguments: args, Meta: mcp.Meta{mcp.MetaKeyLogLevel: "info"}}
@@ -26,7 +26,7 @@ func (c *client) callWith(t *testing.T, token, tool string, args any) *mcp.CallT
 	return r
 }
 
-// steps are the progress of a call with the token from 1 to n.
+// steps returns the progress of a call with the token from 1 to n.
 func steps(token string, n int) []step {
 	var s []step
 	for i := range n {
@@ -35,7 +35,7 @@ func steps(token string, n int) []step {
 	return s
 }
 
-// counted are the log messages of the tool count from 1 to n.
+// counted returns the log messages of the tool count from 1 to n.
 func counted(n int) []entry {
 	var e []entry
 	for i := range n {
@@ -70,7 +70,7 @@ func (c *client) told() string {
 				Progress float64 `json:"progress"`
 				Data     string  `json:"data"`
 			}
-			_ = json.Unmarshal(m.Params, &p) // a result has none
+			_ = json.Unmarshal(m.Params, &p) // a result has no params
 			switch {
 			case m.Method == "notifications/progress":
 				words = append(words, fmt.Sprintf("progress:%v", p.Progress))
@@ -89,7 +89,7 @@ func (c *client) told() string {
 func TestProgress(t *testing.T) {
 	inBothEras(t, func(t *testing.T, dial dialer) {
 		t.Parallel()
-		for _, delay := range []int{15, 100} { // below and above the time for which an answer may be plain JSON
+		for _, delay := range []int{15, 100} { // below and above the grace
 			t.Run(fmt.Sprintf("delay %d ms", delay), func(t *testing.T) {
 				t.Parallel()
 				c := dial(t, shared, mcp.ClientOptions{})
@@ -144,7 +144,7 @@ func TestLogging(t *testing.T) {
 		level(l)
 		sameJSON(t, "result", c.call(t, "count", map[string]any{"to": 2}), text("counted to 2"))
 	}
-	// What a higher level had let through would come before this.
+	// A message that a higher level let through would come before this one.
 	for _, l := range []mcp.LoggingLevel{"debug", "info"} {
 		level(l)
 		c.call(t, "test_tool_with_logging", nil)
@@ -152,7 +152,7 @@ func TestLogging(t *testing.T) {
 	}
 }
 
-// TestTick has the server speak on the stream that belongs to no call.
+// TestTick has the server send on the standalone stream.
 func TestTick(t *testing.T) {
 	t.Parallel()
 	c := dial(t, shared, mcp.ClientOptions{})

@@ -15,7 +15,7 @@ import (
 // outliving are the releases of the TypeScript SDK that must outlive an outage: the newest of each major one.
 var outliving = []string{"1.32.2", "2.4.0"}
 
-// outliveTypeScript runs npm/outage.mjs with a release, and reports what it tells as tests.
+// outliveTypeScript runs npm/outage.mjs with a release, and reports its output as tests.
 func outliveTypeScript(t *testing.T, endpoint, modules, release string, o *outage, connected, busy func()) {
 	type task struct {
 		Name   string         `json:"name"`

@@ -20,11 +20,11 @@ import (
 	"time"
 )
 
-// releases are those of the TypeScript SDK that are driven: the last before each newer revision, and a recent one.
+// releases are the tested releases of the TypeScript SDK: the last before each newer revision, and a recent one.
 var releases = []string{"1.0.4", "1.12.3", "1.22.0", "1.32.2", "2.4.0"}
 
-// TestTypeScript drives a server with each release of the TypeScript SDK: see npm/main.mjs. Each has servers of its own,
-// because it changes their lists and has one of them killed.
+// TestTypeScript runs each release of the TypeScript SDK against a server: see npm/main.mjs. Each release has servers
+// of its own, because it changes their lists and kills one of them.
 func TestTypeScript(t *testing.T) {
 	t.Parallel()
 	modules := nodeModules(t)
@@ -37,12 +37,12 @@ func TestTypeScript(t *testing.T) {
 			})
 		}
 	})
-	if !t.Failed() && seen.has(releases) { // and not with -run for some of them
+	if !t.Failed() && seen.has(releases) { // not with -run for some of them
 		seen.checkTable(t)
 	}
 }
 
-// nodeModules returns where the releases are installed, or skips a test where they cannot be.
+// nodeModules returns where the releases are installed, or skips the test where they cannot be.
 func nodeModules(t *testing.T) string {
 	t.Helper()
 	for _, program := range []string{"node", "npm"} {
@@ -60,7 +60,7 @@ func nodeModules(t *testing.T) string {
 	return modules
 }
 
-// outcome of one line that npm/main.mjs writes.
+// told is one line that npm/main.mjs writes.
 type told struct {
 	Way, Feature, Error string
 	MS                  int
@@ -68,10 +68,11 @@ type told struct {
 	Done                bool
 }
 
-// driveTypeScript runs npm/main.mjs with a release, and reports what it tells as tests.
+// driveTypeScript runs npm/main.mjs with a release, and reports its output as tests.
 func driveTypeScript(t *testing.T, release, modules string, seen *coverage) {
 	data := t.TempDir()
-	// A call that may not run again and whose client is still to answer holds the end of a process for as long as it may.
+	// A call that may not run again and whose client has not answered yet holds up the end of a process for as long as
+	// it may.
 	ends := []string{"--data", data, "--drain-wait", "3s"}
 	s, mortal := start(t, "--memory", "--page-size", "7"), start(t, ends...)
 	settings, err := json.Marshal(map[string]string{
@@ -135,7 +136,7 @@ func driveTypeScript(t *testing.T, release, modules string, seen *coverage) {
 }
 
 // installed returns where the packages of npm/package-lock.json are. They are installed once per lock file, outside the
-// repository, and may not run scripts of their own. What is half installed never gets the name that is looked for.
+// repository, and may not run scripts of their own. An incomplete installation never gets the name that is looked for.
 var installed = sync.OnceValues(func() (modules string, err error) {
 	defer func() {
 		if err != nil {
@@ -182,7 +183,7 @@ var installed = sync.OnceValues(func() (modules string, err error) {
 		return "", fmt.Errorf("npm ci: %w\n%s", err, out)
 	}
 	if err := os.Rename(fresh, tree); err != nil {
-		if _, missing := os.Stat(tree); missing != nil { // somebody else may have been first
+		if _, missing := os.Stat(tree); missing != nil { // another process may have been first
 			return "", err
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// away is how long the server of TestOutage does not run: longer than a start takes, so that clients which come back
-// when they are told to find nobody at first.
+// away is how long the server of TestOutage does not run: longer than a start takes, so that clients that come back in
+// time find no server at first.
 const away = 5 * time.Second
 
 // pastime is what a session does while its server is away.
@@ -30,25 +30,25 @@ var pastimes = []pastime{
 	{name: "listening only"},
 }
 
-// outage is a server that goes away when all who take part are busy, and is back after 5 s.
+// outage is a server that goes away when all participants are busy, and is back after 5 s.
 type outage struct {
 	server *server
 	data   string
-	// Who is connected waits for begin, so that no call is over before the last has begun.
+	// A participant that is connected waits for begin, so that no call is over before the last one has begun.
 	connected, busy sync.WaitGroup
 	begin           chan struct{}
 	back            chan struct{} // closed once it serves again
 	gone, at        time.Time     // when it went and when it was back; read them after back
 }
 
-// TestOutage takes the server away for 5 s under clients with nothing set: the SDKs' own defaults, and the server's time
-// to come back. Everything goes on by itself, in the same client: the call that runs gets its result, another call works,
-// and the session's own stream carries what the session is told.
+// TestOutage takes the server away for 5 s under clients with default settings: the SDKs' own, and the server's time to
+// come back. Everything goes on by itself, in the same client: the running call gets its result, another call works,
+// and the session's standalone stream carries its messages.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	var modules string
-	t.Run("npm", func(t *testing.T) { modules = nodeModules(t) }) // only what needs it is skipped without
-	var both sync.WaitGroup                                       // it is one test among those that run at once, because it waits most of the time
+	t.Run("npm", func(t *testing.T) { modules = nodeModules(t) }) // only the parts that need it are skipped without it
+	var both sync.WaitGroup                                       // it is one of the parallel tests, because it waits most of the time
 	for _, how := range []string{"killed", "ended in order"} {
 		both.Go(func() { t.Run(how, func(t *testing.T) { outlive(t, how, modules) }) })
 	}
@@ -67,7 +67,7 @@ func outlive(t *testing.T, how, modules string) {
 		o.busy.Add(1)
 		all.Go(func() {
 			connected, busy := sync.OnceFunc(o.connected.Done), sync.OnceFunc(o.busy.Done)
-			defer connected() // also when it fails, or is not to be run
+			defer connected() // also when it fails, or must not run
 			defer busy()
 			t.Run(name, func(t *testing.T) { run(t, connected, busy) })
 		})
@@ -127,7 +127,7 @@ func outliveGo(t *testing.T, endpoint string, p pastime, o *outage, connected, b
 	if c.ClientSession, err = session.Connect(within(t), transport, &mcp.ClientSessionOptions{ProtocolVersion: revision}); err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close() // it says so if its connection has failed, which the calls below tell as well
+	defer c.Close() // Close returns the error of a failed connection, which the calls below return as well
 	ticks := func(n int) {
 		t.Helper()
 		eventually(t, func() bool { return !c.call(t, "tick", map[string]any{"n": n}).IsError }, func() string { return "the session has no stream of its own" })
@@ -141,7 +141,7 @@ func outliveGo(t *testing.T, endpoint string, p pastime, o *outage, connected, b
 	connected()
 	<-o.begin
 
-	// A call may wait for the server, and then runs as long as it does.
+	// A call may wait for the server, and then runs for its usual time.
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
 	done := make(chan outcome, 1)
@@ -186,8 +186,8 @@ func outliveGo(t *testing.T, endpoint string, p pastime, o *outage, connected, b
 	o.tell(t, resolved, returns.moments())
 }
 
-// tell writes how long after the server was back a call had its result, and how long after it streams were opened. What
-// the server says when it serves is read a little later, and a client may be faster.
+// tell logs how long after the server was back a call had its result, and how long after it streams were opened. The
+// test reads a little late when the server serves, so a client may be faster.
 func (o *outage) tell(t *testing.T, resolved time.Time, returned []time.Time) {
 	t.Helper()
 	if !resolved.IsZero() {

@@ -19,8 +19,8 @@ import (
 // pythonSDKs names the environment variable with the directories of the Python SDK's releases: see README.md.
 const pythonSDKs = "TROUPE_PYTHON_SDKS"
 
-// TestPython takes the server away for 5 s under clients of the Python SDK with nothing set: see python/restart.py. A
-// session's calls return by themselves, and its own stream carries what the session is told later.
+// TestPython takes the server away for 5 s under clients of the Python SDK with default settings: see
+// python/restart.py. A session's calls return by themselves, and its standalone stream carries later messages.
 func TestPython(t *testing.T) {
 	t.Parallel()
 	dirs := filepath.SplitList(os.Getenv(pythonSDKs))
@@ -41,7 +41,7 @@ func TestPython(t *testing.T) {
 		for _, era := range eras {
 			for _, how := range []string{"killed", "ended in order"} {
 				if era == "stateless" && how == "killed" {
-					continue // what a process without sessions was doing ends with it
+					continue // without sessions, running work ends with the process
 				}
 				t.Run(filepath.Base(dir)+"/"+era+"/"+how, func(t *testing.T) {
 					t.Parallel()
@@ -52,20 +52,20 @@ func TestPython(t *testing.T) {
 	}
 }
 
-// pythonRun is what a run of python/restart.py came to.
+// pythonRun is the outcome of a run of python/restart.py.
 type pythonRun struct {
 	revision string
 	told     map[string]string // the outcomes of its calls
 	progress []float64
-	logs     []string // from the session's own stream
+	logs     []string // from the standalone stream
 	done     bool
 	stderr   bytes.Buffer
 	exit     error
-	away     time.Duration // for how long nobody served, 0 if the server was not restarted
+	away     time.Duration // for how long there was no server, 0 if it was not restarted
 }
 
-// outlivePython judges a run. On a busy machine the server may be so slow to start again that the clients have given up,
-// which says nothing: it is run once more.
+// outlivePython judges a run. On a busy machine the server may be so slow to start again that the clients have given
+// up, which proves nothing: then it runs once more.
 func outlivePython(t *testing.T, python, era, how string) {
 	const late = 7500 * time.Millisecond
 	r := runPython(t, python, era, how)
@@ -100,7 +100,7 @@ func outlivePython(t *testing.T, python, era, how string) {
 	}
 }
 
-// runPython runs python/restart.py, and restarts the server once its call has come to 2.
+// runPython runs python/restart.py, and restarts the server once its call has counted to 2.
 func runPython(t *testing.T, python, era, how string) *pythonRun {
 	t.Helper()
 	const away = 5 * time.Second
@@ -122,7 +122,7 @@ func runPython(t *testing.T, python, era, how string) *pythonRun {
 	if err := client.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var counted float64 // when the call had come to 2, in seconds of the program's
+	var counted float64 // when the call had counted to 2, in seconds of the program's clock
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		var l struct {
 			Revision, Call, Text, Error string
@@ -162,7 +162,7 @@ func runPython(t *testing.T, python, era, how string) *pythonRun {
 		time.Sleep(away)
 		s.restart(t, "--data", data)
 		r.away = time.Since(gone)
-		_, _ = io.WriteString(in, "back\n") // its exit tells if it has ended
+		_, _ = io.WriteString(in, "back\n") // if it has ended, its exit status says so
 	}
 	r.exit = client.Wait()
 	return r

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// guarded is a stream with one append in flight whose guard is refused.
+// guarded returns a stream with one append in flight whose guard is refused.
 func guarded(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, Limits{})
@@ -25,7 +25,7 @@ func guarded(t *testing.T) *world {
 	return w
 }
 
-// TestRefusedGuardIsLookedInto walks the rows of what may have become of the record.
+// TestRefusedGuardIsLookedInto walks the possible states of the record.
 func TestRefusedGuardIsLookedInto(t *testing.T) {
 	t.Run("it is another writer's", func(t *testing.T) {
 		w, taken := guarded(t), errors.New("taken")
@@ -47,7 +47,7 @@ func TestRefusedGuardIsLookedInto(t *testing.T) {
 	})
 	t.Run("it cannot be read", func(t *testing.T) {
 		w := guarded(t)
-		for range 1000 { // there is no count of tries
+		for range 1000 { // the number of attempts has no bound
 			w.step(Event{Op: Again})
 			w.do(w.m.Resend(nil))
 			if w.inFlight == nil || w.inFlight.Do != DoLook || w.lost != nil {
@@ -91,8 +91,8 @@ func TestRefusedGuardIsLookedInto(t *testing.T) {
 	})
 }
 
-// TestPartsBeforeARecordThatIsStoredAgain: of an append in parts all are stored once more
-// when the record is gone, as they will go before the new one does.
+// TestPartsBeforeARecordThatIsStoredAgain checks that all parts of an append are stored once more when
+// the record is gone, because they will expire before the new record does.
 func TestPartsBeforeARecordThatIsStoredAgain(t *testing.T) {
 	for name, first := range map[string][]Event{
 		"found by the append":            {{Op: Guarded}},
@@ -136,8 +136,8 @@ func TestPartsBeforeARecordThatIsStoredAgain(t *testing.T) {
 	}
 }
 
-// TestLateAcknowledgementIsNoOther: what comes of a write that was already given up for
-// a look is not taken for the outcome of the next.
+// TestLateAcknowledgementIsNoOther checks that the outcome of a write that was given up to look at the
+// record is not mistaken for that of the next write.
 func TestLateAcknowledgementIsNoOther(t *testing.T) {
 	w := guarded(t)
 	w.step(Event{Op: Stored})
@@ -146,10 +146,10 @@ func TestLateAcknowledgementIsNoOther(t *testing.T) {
 	}
 }
 
-// ring is a log that forgets as the store does, with what its record tells.
+// ring is a log that forgets as the store does, with the extent of its record.
 type ring struct {
 	*world
-	told   uint64 // the record tells of all up to here
+	told   uint64 // the record covers all appends up to here
 	absent bool
 }
 
@@ -183,8 +183,8 @@ func (r *ring) ack(seed *rand.Rand) {
 	}
 }
 
-// TestRecordTellsWhatTheLogForgets: whenever a writer may be lost, each append that the
-// record does not tell of is in the log, from its first part on.
+// TestRecordTellsWhatTheLogForgets checks that whenever a writer may be lost, each append that the
+// record does not cover is in the log, from its first part on.
 func TestRecordTellsWhatTheLogForgets(t *testing.T) {
 	for s := range uint64(20) {
 		seed := rand.New(rand.NewPCG(s, 2))
@@ -202,7 +202,7 @@ func TestRecordTellsWhatTheLogForgets(t *testing.T) {
 			for range 1 + seed.IntN(4) {
 				r.ack(seed)
 			}
-			// The log forgets from its beginning on, so that the first one that is needed tells of all.
+			// The log forgets from its beginning on, so the first needed append stands for all.
 			if num := r.told + 1; num <= r.m.Tail() && len(r.log[num]) == 0 {
 				t.Fatalf("seed %d, step %d: the record tells of what came up to append %d, the log has not got %d of %d", s, n, r.told, num, r.m.Tail())
 			}
@@ -213,8 +213,8 @@ func TestRecordTellsWhatTheLogForgets(t *testing.T) {
 	}
 }
 
-// TestTakeoverOfMoreThanTheRing: a writer that begins with more sizes than the log holds
-// empties no place for them, which another append has by now.
+// TestTakeoverOfMoreThanTheRing checks that a writer that begins with more sizes than the log holds
+// does not empty the places that other appends have by now.
 func TestTakeoverOfMoreThanTheRing(t *testing.T) {
 	w := newWorld(t, Limits{})
 	w.step(Event{Op: Opened, Rev: 1, Epoch: 1, Tail: Ring + 500, Covered: Ring + 500, Sizes: make([]int, Ring+500)})
@@ -238,7 +238,7 @@ func TestRecordTellsEachHundredAppends(t *testing.T) {
 	}
 }
 
-// ackAll stores what is in flight, and refuses nothing.
+// ackAll stores everything in flight, and refuses nothing.
 func (r *ring) ackAll() {
 	if e := *r.inFlight; e.Do == DoRefresh {
 		r.told = e.Num
@@ -246,8 +246,8 @@ func (r *ring) ackAll() {
 	r.world.ack()
 }
 
-// TestRecordThatOutlivesIsRewrittenFirst: what is in flight, stored or not, waits until the
-// record has been rewritten, and is stored after it.
+// TestRecordThatOutlivesIsRewrittenFirst checks that an append in flight, stored or not, waits until
+// the record has been rewritten, and is stored after it.
 func TestRecordThatOutlivesIsRewrittenFirst(t *testing.T) {
 	w := newWorld(t, Limits{Part: 100})
 	w.step(Event{Op: Opened, Rev: 1, Epoch: 1})
@@ -258,17 +258,17 @@ func TestRecordThatOutlivesIsRewrittenFirst(t *testing.T) {
 		t.Fatalf("in flight %+v", w.inFlight)
 	}
 	w.inFlight = nil
-	w.step(Event{Op: Stored}) // late, of the append: it is not what is in flight
+	w.step(Event{Op: Stored}) // a late outcome of the append, which is not in flight now
 	w.step(Event{Op: Outlived})
 	w.step(Event{Op: Refreshed, Rev: 2})
 	if w.inFlight == nil || w.inFlight.Do != DoAppend || w.inFlight.Num != 1 || w.m.Rev() != 2 {
 		t.Fatalf("rev %d, in flight %+v", w.m.Rev(), w.inFlight)
 	}
 	w.ack()
-	// So does one that makes the log forget something.
+	// An append that makes the log forget something does so, too.
 	w.m.lim.Appends = 1
 	w.step(Event{Op: Push, Entries: []Entry{msg("c")}})
-	w.ack() // of the append, and then of the record that tells of it
+	w.ack() // of the append, and then of the record that covers it
 	w.ack()
 	blank := *w.inFlight
 	w.inFlight = nil
@@ -279,7 +279,7 @@ func TestRecordThatOutlivesIsRewrittenFirst(t *testing.T) {
 	}
 	w.ack()
 	w.m.lim.Appends = Ring
-	// One in parts is stored from its first one on.
+	// An append in parts is stored from its first part on.
 	w.step(Event{Op: Push, Entries: []Entry{msg(strings.Repeat("b", 150))}, Last: true})
 	w.ack()
 	w.inFlight = nil
@@ -298,10 +298,10 @@ func TestRecordThatOutlivesIsRewrittenFirst(t *testing.T) {
 	}
 }
 
-// TestAppendInAsManyPartsAsTheLog: an append whose parts would take the place of one that
-// the record does not tell of waits until the record does. A fence then ends what waits.
+// TestAppendInAsManyPartsAsTheLog checks that an append waits for the record when its parts would
+// replace an append that the record does not cover. A fence then ends the wait.
 func TestAppendInAsManyPartsAsTheLog(t *testing.T) {
-	big := func(parts int) string { return strings.Repeat("x", 100*parts-50) } // of 100 bytes each, beside their heads
+	big := func(parts int) string { return strings.Repeat("x", 100*parts-50) } // parts of 100 bytes each, including their heads
 	for name, tt := range map[string]struct {
 		parts int
 		want  Do
@@ -312,7 +312,7 @@ func TestAppendInAsManyPartsAsTheLog(t *testing.T) {
 		w, told := newWorld(t, Limits{Part: head + 100}), fates{}
 		w.step(Event{Op: Opened, Rev: 1, Epoch: 1})
 		w.step(Event{Op: Push, Entries: []Entry{told.entry(Message, "first")}})
-		w.ack() // so that the record lacks one
+		w.ack() // so that the record lacks one append
 		w.step(Event{Op: Push, Entries: []Entry{told.entry(Message, big(tt.parts))}})
 		if w.inFlight == nil || w.inFlight.Do != tt.want {
 			t.Fatalf("%s: in flight %+v, want effect %d", name, w.inFlight, tt.want)

@@ -54,7 +54,7 @@ func (w *world) do(effects []Effect) {
 
 func (w *world) step(e Event) { w.t.Helper(); w.do(w.m.Step(e, nil)) }
 
-// ack stores what is in flight.
+// ack stores the write in flight.
 func (w *world) ack() bool {
 	w.t.Helper()
 	e := w.inFlight
@@ -99,8 +99,8 @@ func TestQueuedEntriesShareTheNextAppend(t *testing.T) {
 	}
 }
 
-// TestAppendsHaveAsManyEntriesAsTheyMay: event ids count the entries of an append, so that
-// what has queued beyond the limit goes into the next one.
+// TestAppendsHaveAsManyEntriesAsTheyMay checks that entries beyond the limit go into the
+// next append, because event ids count the entries of an append.
 func TestAppendsHaveAsManyEntriesAsTheyMay(t *testing.T) {
 	for name, lim := range map[string]Limits{"by default": {}, "three": {Batch: 3}, "more than ids count": {Batch: 1 << 20}} {
 		w := newWorld(t, lim)
@@ -117,7 +117,7 @@ func TestAppendsHaveAsManyEntriesAsTheyMay(t *testing.T) {
 	}
 }
 
-// fates records what entries learn of their own storing, by their data.
+// fates records what entries learn about their own storing, by their data.
 type fates map[string][]error
 
 func (f fates) entry(k Kind, s string) Entry {
@@ -178,7 +178,7 @@ func TestCancelBeforeTheRecordIsStored(t *testing.T) {
 	told.check(t, fates{"queued": {ErrEnded}, "end": {nil}})
 }
 
-// An answer that came before the cancel stands.
+// TestCancelAfterTheAnswer checks that a response before the cancel stands.
 func TestCancelAfterTheAnswer(t *testing.T) {
 	w, told := newWorld(t, Limits{}), fates{}
 	w.step(Event{Op: Opened, Rev: 1})
@@ -193,7 +193,8 @@ func TestCancelAfterTheAnswer(t *testing.T) {
 	told.check(t, fates{"in flight": {nil}, "answer": {nil}, "end": {ErrEnded}})
 }
 
-// What is in flight keeps its place, and so do the entries of others.
+// TestWithdrawDropsWhatQueuesOfACall checks that the write in flight keeps its place, and
+// so do the entries of other calls.
 func TestWithdrawDropsWhatQueuesOfACall(t *testing.T) {
 	w, told := newWorld(t, Limits{}), fates{}
 	push := func(s string, k Kind) { w.step(Event{Op: Push, Entries: []Entry{told.entry(k, s)}}) }
@@ -215,7 +216,7 @@ func TestWithdrawDropsWhatQueuesOfACall(t *testing.T) {
 	told.check(t, fates{"in flight": {nil}, "another's": {nil}, "its own": {ErrEnded}, "its own too": {ErrEnded}})
 }
 
-// TestPartsSayWhatTheyAre looks at appends without decoding them.
+// TestPartsSayWhatTheyAre reads what appends are without decoding them.
 func TestPartsSayWhatTheyAre(t *testing.T) {
 	type verdict struct{ Rest, Last bool }
 	big, small := msg(fmt.Sprintf("%0500d", 1)), msg("a")
@@ -241,8 +242,8 @@ func TestPartsSayWhatTheyAre(t *testing.T) {
 	}
 }
 
-// TestReaderNeedsTheFirstPart: of an append whose first part is gone nothing is read, and
-// what follows is.
+// TestReaderNeedsTheFirstPart checks that nothing of an append is read when its first part
+// is gone, and that the next append is.
 func TestReaderNeedsTheFirstPart(t *testing.T) {
 	parts := encode([]Entry{msg(fmt.Sprintf("%0500d", 1))}, false, 200)
 	next := encode([]Entry{msg("next")}, true, 200)[0]
@@ -375,8 +376,8 @@ func TestRefreshTakesItsTurnAndGuardsWhatFollows(t *testing.T) {
 	}
 }
 
-// TestRandomWalk checks, over seeded orders of events, that delivery equals
-// what was pushed, in order, once, and that the log reads back the same.
+// TestRandomWalk checks, over seeded orders of events, that each pushed entry is delivered
+// once and in order, and that the log reads back the same.
 func TestRandomWalk(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// stored is what the appends under testdata/stored hold, whichever release wrote
+// stored is the content of the appends under testdata/stored, whichever release wrote
 // them.
 var stored = Append{Num: 7, Last: true, Entries: []Entry{
 	{Kind: Message, Meta: []byte{1}, Data: []byte(`{"jsonrpc":"2.0","method":"notifications/message"}`)},
@@ -21,8 +21,8 @@ var stored = Append{Num: 7, Last: true, Entries: []Entry{
 	{Kind: Final, Meta: []byte("3"), Data: []byte(`{"jsonrpc":"2.0","id":3,"result":{}}`)},
 }}
 
-// TestStoredAppendsLoad holds this release to what earlier ones have stored. A
-// file is never changed: a new layout adds one.
+// TestStoredAppendsLoad loads the appends that earlier releases stored. A file never
+// changes: a new layout adds one.
 func TestStoredAppendsLoad(t *testing.T) {
 	files, err := filepath.Glob("testdata/stored/*.hex")
 	if err != nil || len(files) == 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/troupe-run/troupe/internal/kernel"
 )
 
-// one is a subscriber to everything. asked, if it is set, is called when it is asked in
-// an actor's turn.
+// one is a subscriber to everything. It calls asked, if that is set, when an actor's turn
+// asks it.
 type one struct {
 	asked func()
 	calls int
@@ -22,7 +22,7 @@ type one struct {
 	got []string
 }
 
-// told is how often it has been told.
+// told returns how many updates it got.
 func (o *one) told() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -53,8 +53,8 @@ func newTable() *Table {
 	return NewTable(kernel.New(kernel.Config{Log: slog.New(slog.DiscardHandler), Node: "n", Kinds: []string{"subscription"}}), 0)
 }
 
-// A subscription that ends by its panics makes place for another one, which knows the
-// subscribers of the first.
+// TestPanicsLoseNobody checks that a subscription that ends by panics makes place for
+// another one with the same subscribers.
 func TestPanicsLoseNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table, good := newTable(), &one{}
@@ -74,8 +74,8 @@ func TestPanicsLoseNobody(t *testing.T) {
 	})
 }
 
-// An update of a resource is told to those who subscribed to it and to one above it, and
-// what follows within the pause is told once.
+// TestUpdatesBelow checks that subscribers to a resource, and to one above it, get its
+// updates, and that further updates within the pause become one.
 func TestUpdatesBelow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table, above, other := newTable(), &one{}, &one{}
@@ -102,8 +102,9 @@ func TestUpdatesBelow(t *testing.T) {
 	})
 }
 
-// When very many resources below one change at once its subscriber is told of that one, so
-// that what the node remembers of them is bounded.
+// TestVeryManyUpdatesBelow checks that a subscriber gets an update of its own URI when
+// very many resources below it change at once, so that the node remembers a bounded number
+// of them.
 func TestVeryManyUpdatesBelow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table, above := newTable(), &one{}
@@ -118,7 +119,7 @@ func TestVeryManyUpdatesBelow(t *testing.T) {
 		if n := len(a.told); n != maxBursts+1 {
 			t.Errorf("remembers %d resources, want %d", n, maxBursts+1)
 		}
-		table.Follow(above, "x://a") // so that what the actor does from here on comes after that look at it
+		table.Follow(above, "x://a") // so that the actor's next step comes after that look at it
 		above.mu.Lock()
 		if last := above.got[maxBursts]; last != string(Update("x://a")) {
 			t.Errorf("the last is %s", last)
@@ -126,14 +127,14 @@ func TestVeryManyUpdatesBelow(t *testing.T) {
 		above.mu.Unlock()
 		time.Sleep(10 * updatePause)
 		synctest.Wait()
-		if n := above.told(); n != maxBursts+2 || len(a.told) != 0 { // once more for those after the first
+		if n := above.told(); n != maxBursts+2 || len(a.told) != 0 { // once more for the updates after the first ones
 			t.Errorf("after the pause: told %d times, remembers %d resources", n, len(a.told))
 		}
 	})
 }
 
-// A subscription that has ended makes room for itself alone: one that has taken its place
-// goes on.
+// TestEndOfASubscriptionThatWasReplaced checks that a subscription that has ended removes
+// only itself from the table: one that has replaced it goes on.
 func TestEndOfASubscriptionThatWasReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table, first, second := newTable(), &leaver{}, &one{}
@@ -146,7 +147,7 @@ func TestEndOfASubscriptionThatWasReplaced(t *testing.T) {
 			t.Fatalf("it goes on: %v", table.all)
 		}
 		table.Follow(second, "x:1")
-		table.forget(old) // as whoever had it at hand and could not post to it does
+		table.forget(old) // as a caller does that could not post to it
 		table.Updated("s", "x:1", false)
 		synctest.Wait()
 		if second.told() != 1 {
@@ -155,7 +156,7 @@ func TestEndOfASubscriptionThatWasReplaced(t *testing.T) {
 	})
 }
 
-// leaver is a subscriber for as long as it is here.
+// leaver is a subscriber until it leaves.
 type leaver struct {
 	one
 	here atomic.Bool

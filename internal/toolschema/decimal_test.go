@@ -39,7 +39,7 @@ func TestDecimals(t *testing.T) {
 	}
 }
 
-// FuzzDecimal holds decimals against the standard library's numbers.
+// FuzzDecimal compares decimals with the standard library's numbers.
 func FuzzDecimal(f *testing.F) {
 	for _, pair := range [][2]string{{"0", "-0.0"}, {"1", "10e-1"}, {"-12.5", "-125e-1"}, {"1e99", "2"}, {"9007199254740991", "9007199254740992"}, {"01", "+1"}} {
 		f.Add(pair[0], pair[1])

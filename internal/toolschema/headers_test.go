@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// headersOf returns the headers that a schema of arguments declares, or the error that
-// it is refused with.
+// headersOf returns the headers that a schema of arguments declares, or the error of
+// its refusal.
 func headersOf(schema string) (hs Headers, refused string) {
 	_, hs, err := Arguments(json.RawMessage(schema))
 	if err != nil {
@@ -27,7 +27,7 @@ func TestHeaderAnnotations(t *testing.T) {
 		`{"type":"object","properties":{"z":{"type":"integer","x-mcp-header":"Zone-id"},"a":{"type":"object","properties":{
 			"b":{"type":"object","properties":{"c":{"type":"boolean","x-mcp-header":"X!#$%&'*+-.^_|~1"}}}}}}}`: {
 			{"Mcp-Param-X!#$%&'*+-.^_|~1", []string{"a", "b", "c"}}, {"Mcp-Param-Zone-Id", []string{"z"}}},
-		// A property of that name, and data that look like an annotation.
+		// A property of that name, and data that looks like an annotation.
 		`{"type":"object","properties":{"x-mcp-header":{"type":"string"},"a":{"type":"object","default":{"x-mcp-header":1},"const":{"x-mcp-header":1},
 			"enum":[{"x-mcp-header":1}],"examples":[{"x-mcp-header":1}]}},"$defs":{"x-mcp-header":{"type":"string"}}}`: nil,
 	} {
@@ -134,7 +134,8 @@ func TestHeaderParams(t *testing.T) {
 		{`{"region":"SGVsbG8=?="}`, "Mcp-Param-Region: SGVsbG8=?=", ""},
 		{`{"region":"=?BASE64?SGVsbG8=?="}`, "Mcp-Param-Region: =?BASE64?SGVsbG8=?=", ""},
 		{`{"region":"=?base64?="}`, "Mcp-Param-Region: =?base64?=", ""},
-		// What the argument is decides how it is compared; the schema refuses it later.
+		// The type of the argument decides how it is compared; the schema refuses it
+		// later.
 		{`{"region":42}`, "Mcp-Param-Region: 42", ""},
 		{`{"region":["x"]}`, ``, ""},
 		{`{"region":{"a":1}}`, "Mcp-Param-Region: x", "Region is there, although"},

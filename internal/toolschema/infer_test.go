@@ -63,8 +63,8 @@ func (*textByte) UnmarshalText(text []byte) error     { return nil }
 func (*pointerKey) MarshalText() ([]byte, error)      { return nil, nil }
 func (p *pointerKey) UnmarshalText(text []byte) error { return nil }
 
-// TestInferOrdinaryTypes holds that types whose fields tell their form have the schema that the inferring module has for
-// them.
+// TestInferOrdinaryTypes checks that types whose fields define their JSON have the same schema as from the inferring
+// module.
 func TestInferOrdinaryTypes(t *testing.T) {
 	t.Parallel()
 	_ = PlainOuter{}.l
@@ -84,7 +84,7 @@ func TestInferOrdinaryTypes(t *testing.T) {
 	}
 }
 
-// TestDirections holds in which of its two directions a type has a schema.
+// TestDirections checks in which of its two directions a type has a schema.
 func TestDirections(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -131,7 +131,7 @@ func TestDirections(t *testing.T) {
 	}
 }
 
-// TestFields holds the members of structs against what is written of them.
+// TestFields compares the members of structs with their JSON.
 func TestFields(t *testing.T) {
 	t.Parallel()
 	type (

@@ -238,7 +238,7 @@ func BenchmarkUpdate(b *testing.B) {
 		c.Initialize(`{}`).Post(host.SubscribeOne)
 		a := c.Get("")
 		a.Next()
-		a.Next() // what it may have missed
+		a.Next() // updates that it may have missed
 		go func() {
 			for _, ok := a.Next(); ok; _, ok = a.Next() {
 				heard.Done()
@@ -253,7 +253,7 @@ func BenchmarkUpdate(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/n, "µs/session")
 }
 
-// A session may subscribe to so many resources, and to so long ones.
+// TestSubscriptionLimits checks the limits on the number of a session's subscriptions and on their URIs.
 func TestSubscriptionLimits(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Limits: troupe.Limits{SubscriptionsPerSession: 100}}, nil)
@@ -272,7 +272,7 @@ func TestSubscriptionLimits(t *testing.T) {
 			host.Equal(t, name, stored.Post(subscribe(uri(row.fit))).Body, refusal)
 			host.Equal(t, name, linked.Ask(subscribe(uri(row.fit))), refusal)
 			host.Equal(t, "one that it has", stored.Post(subscribe(uri(1))).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
-			// The record has room for what else the session needs.
+			// The record has room for the other data of the session.
 			a := stored.Get("")
 			if !a.Stream() {
 				t.Fatalf("%s: %s %s", name, a.Status, a.Body)

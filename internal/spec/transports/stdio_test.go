@@ -42,7 +42,8 @@ func TestStdio(t *testing.T) {
 	}
 }
 
-// The answers to a batch are one line, an array, also of those that are given up when the input ends.
+// TestStdioBatch checks that the responses to a batch are one line, an array, even those of calls
+// that are given up when the input ends.
 func TestStdioBatch(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		p := host.NewPipe(t, troupe.Options{DrainWait: 20 * time.Second})
@@ -66,7 +67,7 @@ func TestStdioAnswersTenThousandCallsSentAtOnce(t *testing.T) {
 			_, _ = w.WriteString(host.Call(fmt.Sprint(i), "echo", fmt.Sprintf(`{"text":"number %d"}`, i)) + "\n")
 		}
 		_ = w.Flush()
-		_ = p.In.Close() // in mid-call: what was sent is answered
+		_ = p.In.Close() // in mid-call: the requests so far get their responses
 	}()
 	seen := make(map[string]bool, n)
 	for _, line := range p.End() {
@@ -159,7 +160,7 @@ func TestStdioEnds(t *testing.T) {
 			return "", nil
 		})
 		p.Send(host.Call("1", "wait", `{}`), host.Call("2", "echo", `{"text":"x"}`))
-		synctest.Wait() // else the call may come too late to be begun
+		synctest.Wait() // otherwise the call may come too late to begin
 		_ = p.Out.CloseWithError(io.ErrClosedPipe)
 		if err := <-ended; !errors.Is(err, troupe.ErrSessionEnded) {
 			t.Errorf("cause %v", err)
@@ -168,7 +169,7 @@ func TestStdioEnds(t *testing.T) {
 	})
 }
 
-// A session over stdio is as old as its process.
+// TestStdioLivesOn checks that a session over stdio lives as long as its process.
 func TestStdioLivesOn(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		p := host.NewPipe(t, troupe.Options{Store: troupe.StoreOptions{SessionMax: 10 * time.Minute}})

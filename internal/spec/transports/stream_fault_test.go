@@ -17,8 +17,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// A session leaves memory while nobody listens; a stream that is resumed later
-// is the session's all the same.
+// TestResumedStandaloneStreamHearsOn has a session leave memory while no client
+// listens: a stream that is resumed later gets the session's messages all the same.
 func TestResumedStandaloneStreamHearsOn(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -42,7 +42,8 @@ func TestResumedStandaloneStreamHearsOn(t *testing.T) {
 	})
 }
 
-// An event that is too big for one append has an id like any other.
+// TestResumeAroundABigEvent checks that an event that is too big for one append has an
+// id like any other.
 func TestResumeAroundABigEvent(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -79,7 +80,8 @@ func TestResumeAroundABigEvent(t *testing.T) {
 	})
 }
 
-// What changes before a client listens for the first time is told once it does.
+// TestUpdateBeforeTheFirstStream checks that changes before a client listens for the
+// first time are announced once it does.
 func TestUpdateBeforeTheFirstStream(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -96,9 +98,9 @@ func TestUpdateBeforeTheFirstStream(t *testing.T) {
 	})
 }
 
-// What changes while nobody listens is told to whoever comes back, however long
-// that takes: by a resume as long as there is something to resume, else by a new
-// stream.
+// TestUpdateWhileNobodyListens checks that a client that comes back gets the changes
+// made meanwhile, however long that was: by a resume as long as there is something to
+// resume, else by a new stream.
 func TestUpdateWhileNobodyListens(t *testing.T) {
 	for _, away := range []time.Duration{time.Minute, 9 * time.Minute, 11 * time.Minute, 13 * time.Minute, 14 * time.Minute, 20 * time.Minute} {
 		t.Run(away.String(), func(t *testing.T) {
@@ -108,7 +110,7 @@ func TestUpdateWhileNobodyListens(t *testing.T) {
 				c.Post(host.SubscribeOne)
 				s := c.Get("")
 				prime, _ := s.Next()
-				heard, _ := s.Next() // what may have changed before
+				heard, _ := s.Next() // changes before that
 				host.Equal(t, "at first", heard.Data, host.OneUpdated)
 				s.Close()
 				busy := func(d time.Duration) { // the session stays in memory
@@ -139,8 +141,8 @@ func TestUpdateWhileNobodyListens(t *testing.T) {
 	}
 }
 
-// However closely two GETs follow each other, one stream replaces the other: the
-// session listens once, and hears everything once.
+// TestTwoStreamsBegunAtOnce checks that of two GETs in close succession one stream
+// replaces the other: the session listens once, and gets every message once.
 func TestTwoStreamsBegunAtOnce(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -193,12 +195,13 @@ func TestTwoStreamsBegunAtOnce(t *testing.T) {
 	})
 }
 
-// What was told shortly before a connection broke, or on one that its client has given
-// up, may not have arrived: the next stream tells it again. What was told long before
-// is not repeated.
+// TestListChangesToldOnABrokenConnection checks which announcements the next stream
+// repeats: those sent shortly before a connection broke, or on one that its client has
+// given up, because they may not have arrived. Announcements sent long before are not
+// repeated.
 func TestListChangesToldOnABrokenConnection(t *testing.T) {
 	for name, row := range map[string]struct {
-		lives time.Duration // the connection, after the change
+		lives time.Duration // how long the connection lives after the change
 		ends  bool          // before the next one begins
 		again bool
 	}{

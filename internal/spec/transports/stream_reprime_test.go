@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-// Clients that know only the event ids of their newest connection must be able
-// to come back from one on which nothing has happened.
+// TestResumedStreamIsPrimed checks that clients that know only the event ids of their
+// newest connection can resume from one on which nothing has happened.
 func TestResumedStreamIsPrimed(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
@@ -38,9 +38,9 @@ func TestResumedStreamIsPrimed(t *testing.T) {
 				rest.Close()
 			}
 		}
-		// What is replayed names the place itself.
+		// A replayed event has an id of its own.
 		rest := c.Get(begun.ID)
-		question.Retry = "4000" // the time to come back is said once on each connection
+		question.Retry = "4000" // each connection says once when to come back
 		if got, _ := rest.Next(); got != question {
 			t.Errorf("the stream goes on with %+v, want %+v", got, question)
 		}

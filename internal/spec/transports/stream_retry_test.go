@@ -10,8 +10,8 @@ import (
 	"github.com/troupe-run/troupe/internal/testkit"
 )
 
-// A client is told on each connection when to come back if it breaks, and to come back sooner when that is all the
-// server wants of it.
+// TestRetry checks that each connection says when the client must come back if it breaks, and sooner if the server
+// only wants a client to come back.
 func TestRetry(t *testing.T) {
 	for name, tt := range map[string]struct {
 		o                      troupe.Options
@@ -44,7 +44,7 @@ func TestRetry(t *testing.T) {
 				if rest := again.All(); len(rest) != 0 {
 					t.Errorf("and then %+v", rest)
 				}
-				// Once is enough.
+				// Once per connection is enough.
 				counted := c.Post(host.CallWith("2", "count", `{"to":3,"delay_ms":1000}`, `"t"`)).All()
 				for i, e := range counted {
 					if want := map[bool]string{true: tt.call}[i == 0]; e.Retry != want {

@@ -62,7 +62,7 @@ func TestResumeFromEveryEvent(t *testing.T) {
 				t.Errorf("after event %d (-first +resumed):\n%s", i, diff)
 			}
 		}
-		// What lies beyond the log, and what was never sent, is refused alike.
+		// Events beyond the log, and events that never existed, are refused alike.
 		id := strings.TrimSuffix(all[0].ID, ".0.0")
 		for _, bad := range []string{id + ".99.0", id + ".1.7", id + ".1", "x", id, "aaaaaaaaaaaaaaaaaaaaaaaaaa.1.0", strings.Repeat("9", 200)} {
 			host.BadEvent(t, c.Get(bad))
@@ -74,7 +74,7 @@ func TestResumeFromEveryEvent(t *testing.T) {
 	})
 }
 
-// over checks the answer to the resume of a stream of which nothing is left.
+// over checks the response to the resume of a stream with no events left.
 func over(t *testing.T, a *testkit.Answer) {
 	t.Helper()
 	if a.StatusCode != 204 || len(a.Body) != 0 {
@@ -234,7 +234,7 @@ func TestListChangedAndUpdates(t *testing.T) {
 		}
 		s := c.Get("")
 		s.Next()
-		// What may have changed between subscribing and listening is told at once.
+		// Changes between the subscription and the first stream are announced at once.
 		e, _ := s.Next()
 		host.Equal(t, "first update", e.Data, `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"test://one"}}`)
 		h.Server.ResourceUpdated("test://two")
@@ -247,8 +247,8 @@ func TestListChangedAndUpdates(t *testing.T) {
 		host.Equal(t, "changed", e.Data, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		s.Close()
 		synctest.Wait()
-		// What changes while nobody listens is told to the next stream, and so is what was
-		// told just before the connection broke.
+		// The next stream announces the changes made without a listener, and those
+		// announced just before the connection broke.
 		h.Server.RemovePrompts("greet")
 		h.Server.ResourceUpdated("test://one")
 		time.Sleep(time.Second)
