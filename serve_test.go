@@ -7,8 +7,8 @@ import (
 	"github.com/troupe-run/troupe/cluster"
 )
 
-// A store that cannot write makes the process unhealthy only after a minute: it recovers
-// by itself when the disk has room.
+// TestHealthOfAFullDisk checks that a store that cannot write makes the process unhealthy only
+// after a minute: it recovers by itself when the disk has room.
 func TestHealthOfAFullDisk(t *testing.T) {
 	t.Parallel()
 	began := time.Now()

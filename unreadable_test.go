@@ -10,8 +10,9 @@ import (
 	"github.com/troupe-run/troupe/internal/spec/host"
 )
 
-// A cursor that cannot be opened or made because the key ring cannot be read is good again
-// later, and the client's error says so. Only a cursor that the ring refuses is bad.
+// TestCursorsWhileTheKeysCannotBeRead checks that a cursor is good again later when it could
+// not be opened or made because the key ring could not be read, and that the client's error
+// says so. Only a cursor that the ring refuses is bad.
 func TestCursorsWhileTheKeysCannotBeRead(t *testing.T) {
 	t.Parallel()
 	h := host.New(t, troupe.Options{}, &troupe.ServerOptions{Limits: troupe.Limits{PageSize: 2}})

@@ -17,8 +17,8 @@ func callOf(id, tool string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + tool + `"}}`
 }
 
-// A faulty batch, or one that there is no room for, has no effect at all: none of its
-// requests runs or holds a place, and its ids are free.
+// TestRefusedBatchHasNoEffect checks that a faulty batch, or one without room, has no effect:
+// none of its requests runs or holds a place, and its ids are free.
 func TestRefusedBatchHasNoEffect(t *testing.T) {
 	const response = `{"jsonrpc":"2.0","id":"n.b.1","result":{}}`
 	for name, tt := range map[string]struct {
@@ -76,8 +76,8 @@ func (h *held) mixedBatch(end <-chan struct{}) (session string, c *heldConn) {
 	return session, c
 }
 
-// After a crash the calls of a batch run again that may. The client learns that the others
-// are lost.
+// TestBatchRunsAgainInPart checks that after a crash the safe calls of a batch run again, and
+// that the client learns that the others are lost.
 func TestBatchRunsAgainInPart(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		session, first := h.mixedBatch(nil)
@@ -106,8 +106,9 @@ func TestBatchRunsAgainInPart(t *testing.T) {
 	})
 }
 
-// A process that ends leaves a batch to the next one while a call of it may run again there.
-// When that has its response, the client learns at once that the others are lost.
+// TestBatchIsHandedOverWhileSomeOfItMayRunAgain checks that a process that ends leaves a batch
+// to the next one while a call of the batch may run again there. When that call has its
+// response, the client learns at once that the others are lost.
 func TestBatchIsHandedOverWhileSomeOfItMayRunAgain(t *testing.T) {
 	for name, answered := range map[string]bool{"the safe call runs": false, "the safe call has its response": true} {
 		t.Run(name, func(t *testing.T) {

@@ -64,7 +64,8 @@ func isBadState(t *testing.T, what string, c *heldConn) {
 	}
 }
 
-// A state is good once, with the answers that came first: while the call runs on and after
+// TestStateIsGoodForOneSetOfAnswers checks that a state is good once, with the answers that
+// came first: while the call runs on and after
 // it has ended, the same request gets the same response, and one with other answers is
 // refused.
 func TestStateIsGoodForOneSetOfAnswers(t *testing.T) {
@@ -95,7 +96,7 @@ func TestStateIsGoodForOneSetOfAnswers(t *testing.T) {
 	})
 }
 
-// A round that was answered is over: its request gets the next question once more, and
+// TestStateOfAnEarlierRound checks that a round that was answered is over: its request gets the next question once more, and
 // does not answer it.
 func TestStateOfAnEarlierRound(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
@@ -115,7 +116,7 @@ func TestStateOfAnEarlierRound(t *testing.T) {
 	})
 }
 
-// A call asks maxRounds times and no more.
+// TestRoundsAreBounded checks that a call asks maxRounds times and no more.
 func TestRoundsAreBounded(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		answered, end := 0, error(nil)
@@ -140,8 +141,8 @@ func TestRoundsAreBounded(t *testing.T) {
 	})
 }
 
-// An answer to a question that the call has not asked yet is not kept: its client may not
-// know what it will be asked.
+// TestAnswerBeforeItsQuestion checks that an answer to a question that the call has not asked
+// yet is not kept: its client may not know the question.
 func TestAnswerBeforeItsQuestion(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		h.asker(func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
@@ -154,8 +155,8 @@ func TestAnswerBeforeItsQuestion(t *testing.T) {
 	})
 }
 
-// A call that is not in memory runs again from what its client carries, if it may: with
-// the answers in the state, which a later request does not change.
+// TestCallThatAnotherNodeGoesOnWith checks that a safe call that is not in memory runs again
+// with the answers in the state that its client carries, which a later request does not change.
 func TestCallThatAnotherNodeGoesOnWith(t *testing.T) {
 	for name, safe := range map[string]bool{"may run again": true, "may not": false} {
 		t.Run(name, func(t *testing.T) {

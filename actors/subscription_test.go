@@ -437,7 +437,8 @@ func TestAcknowledgementComesFirst(t *testing.T) {
 	}
 }
 
-// A listener hears of the lists that it has asked for.
+// TestListenerHearsOfItsLists checks that a listener gets the changes of the lists that it
+// asked for, and no others.
 func TestListenerHearsOfItsLists(t *testing.T) {
 	all := []string{mcp.NotifyToolsListChanged, mcp.NotifyPromptsListChanged, mcp.NotifyResourcesListChanged}
 	for i, filter := range []Listening{{Tools: true}, {Prompts: true}, {Resources: true}} {

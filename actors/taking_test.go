@@ -151,8 +151,8 @@ func TestAnswerThatCannotBeStored(t *testing.T) {
 	}
 }
 
-// A question is answered by the session that it was sent to, and by no other that knows
-// its id.
+// TestAnotherSessionsAnswer checks that only the session that got a question can answer it,
+// and no other session that knows its id.
 func TestAnotherSessionsAnswer(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		session, question, got := asksOnce(h)

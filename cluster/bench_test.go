@@ -235,7 +235,7 @@ func BenchmarkSeal(b *testing.B) {
 	})
 }
 
-// A start on an empty directory, to the first thing that could be served.
+// BenchmarkOpen measures a start on an empty directory, until the node could serve.
 func BenchmarkOpen(b *testing.B) {
 	perOp(b, func() {
 		for b.Loop() {

@@ -43,7 +43,7 @@ func (c *client) awaitNumber(t *testing.T, n float64) {
 		func() string { return fmt.Sprintf("the call does not come to %v: %v", n, c.progressed()) })
 }
 
-// outcome is what a call came to.
+// outcome is the outcome of a call.
 type outcome struct {
 	result *mcp.CallToolResult
 	err    error
@@ -63,7 +63,7 @@ func (c *client) begin(t *testing.T, token, tool string, args any) <-chan outcom
 }
 
 // TestKill kills the server twice during a call. The SDK resumes the call's stream each time and gets the result; the
-// session goes on with its settings, and another with its own.
+// session goes on with its settings, and another session with its own.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -101,8 +101,8 @@ func TestKill(t *testing.T) {
 	quiet.awaitProgress(t, "q", steps("q", 3))
 	quiet.awaitLogs(t, nil)
 
-	// The session's own stream is back as well. It begins with an update of what the client has subscribed to, because
-	// nobody knows what it has missed.
+	// The standalone stream is back as well. It begins with an update of the subscribed resource, because the server
+	// does not know what the client has missed.
 	var updated []string
 	eventually(t, func() bool {
 		c.note(func() { updated = slices.Clone(c.updated) })
@@ -113,9 +113,9 @@ func TestKill(t *testing.T) {
 	c.awaitLogs(t, []entry{{"info", "tick", "1 of 2"}, {"info", "tick", "2 of 2"}})
 }
 
-// TestKillSilentCall kills the server during a call that says nothing, so that all there is to resume from is the event
-// with which the stream began. Once is enough: the SDK remembers the event ids of its newest connection alone, and one
-// that was resumed carries none before something happens or 15 seconds have passed.
+// TestKillSilentCall kills the server during a call that sends nothing, so that the client can only resume from the
+// priming event. It does so once: the SDK remembers only the event ids of its newest connection, and a resumed one
+// carries none before something happens or 15 seconds have passed.
 func TestKillSilentCall(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -144,7 +144,7 @@ func TestKillSilentCall(t *testing.T) {
 }
 
 // TestKillWhileAsking kills the server while the user thinks about a question. The answer reaches the call that the new
-// process runs, be it given before the client has resumed the call's stream or after that.
+// process runs, whether the client gives it before or after it has resumed the call's stream.
 func TestKillWhileAsking(t *testing.T) {
 	t.Parallel()
 	for _, early := range []bool{true, false} {
@@ -183,7 +183,7 @@ func TestKillWhileAsking(t *testing.T) {
 	}
 }
 
-// transcript writes what went over the wire, a line for each exchange.
+// transcript returns what went over the wire, a line for each exchange.
 func (c *client) transcript() string {
 	var b strings.Builder
 	for _, x := range c.wire.find(func(seen) bool { return true }) {

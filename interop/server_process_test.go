@@ -23,24 +23,25 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for what should come at once.
+// patience is how long a test waits for something that should come at once.
 const patience = 20 * time.Second
 
-// program is the path of the command under test, and shared the server of the tests that need none of their own.
+// program is the path of the command under test, and shared is the server of the tests that need none of their
+// own.
 var (
 	program string
 	shared  *server
 )
 
 func TestMain(m *testing.M) {
-	// The tests wait for other processes more than they compute. A flag of the command line counts for more.
+	// The tests mostly wait for other processes. A flag of the command line takes precedence.
 	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
 		panic(err)
 	}
 	os.Exit(withServer(m.Run))
 }
 
-// withServer runs the tests with the command built and one server running.
+// withServer builds the command, starts one server and runs the tests.
 func withServer(run func() int) (code int) {
 	fail := func(err error) int {
 		fmt.Fprintln(os.Stderr, "interop:", err)
@@ -70,7 +71,7 @@ func withServer(run func() int) (code int) {
 	return code
 }
 
-// server is what serves an address: one process of the command after the other.
+// server serves an address: one process of the command after the other.
 type server struct{ *process }
 
 // process is one process of the command.
@@ -250,7 +251,7 @@ func (s *process) awaitGauge(t *testing.T, name string, want float64) {
 	}, func() string { return fmt.Sprintf("%s is %v (%v), want %v", name, got, err, want) })
 }
 
-// eventually polls until the condition holds, or fails the test with what is the matter.
+// eventually polls until the condition holds, or fails the test with the text that matter returns.
 func eventually(t *testing.T, holds func() bool, matter func() string) {
 	t.Helper()
 	poll := time.NewTicker(10 * time.Millisecond)
@@ -269,7 +270,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// receive returns what comes on a channel, or fails the test when nothing comes.
+// receive returns the next value of a channel, or fails the test when none comes.
 func receive[T any](t *testing.T, from <-chan T) (v T) {
 	t.Helper()
 	timeout := time.NewTimer(patience)

@@ -11,7 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// dialStateless opens what a client without sessions takes for one.
+// dialStateless opens what the SDK takes for a session of a stateless client.
 func dialStateless(t *testing.T, s *server, options mcp.ClientOptions) *client {
 	t.Helper()
 	return dialAs(t, s, options, stateless)
@@ -56,7 +56,7 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// TestStatelessUndeclared calls tools that ask with a client that cannot answer.
+// TestStatelessUndeclared calls tools that ask, as a client that cannot answer.
 func TestStatelessUndeclared(t *testing.T) {
 	t.Parallel()
 	c := dialStateless(t, shared, mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
@@ -70,7 +70,7 @@ func TestStatelessUndeclared(t *testing.T) {
 	sameJSON(t, "what asks for what there is", c.call(t, "test_input_required_result_capabilities", nil), text("the client can answer nothing"))
 }
 
-// person answers forms by their messages, and keeps what was asked.
+// person answers forms by their messages, and keeps the questions.
 type person struct {
 	answers map[string]map[string]any // nil declines
 	gate    map[string]chan struct{}  // what an answer waits for
@@ -116,7 +116,7 @@ const (
 	step2 = "Step 2: What is your favorite color?"
 )
 
-// TestInputRequired has the client answer questions that come as results, and call again.
+// TestInputRequired has the client answer questions that come as results, and send the call again.
 func TestInputRequired(t *testing.T) {
 	t.Parallel()
 	u := &person{answers: map[string]map[string]any{
@@ -173,7 +173,7 @@ func TestStatelessLogLevel(t *testing.T) {
 	c.awaitLogs(t, append(counted(2), counted(2)...))
 }
 
-// TestStatelessCancel ends the stream of a call, which is all that says so.
+// TestStatelessCancel closes the stream of a call, which is the only sign of the cancel.
 func TestStatelessCancel(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--memory")
@@ -226,7 +226,8 @@ func TestStatelessTouch(t *testing.T) {
 	touched(uri(0), uri(1), uri(1))
 }
 
-// TestStatelessKill kills the server while a call is in its second round, and has its client go on with another process.
+// TestStatelessKill kills the server while a call is in its second round trip, and has its client go on with another
+// process.
 func TestStatelessKill(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -237,7 +238,7 @@ func TestStatelessKill(t *testing.T) {
 	done := c.begin(t, "asking", "test_input_required_result_multi_round", nil)
 	eventually(t, func() bool { return u.times(step2) == 1 }, func() string { return "the second question does not come" })
 	s.restart(t, "--data", data)
-	eventually(t, func() bool { // a connection that was kept may be found to have ended
+	eventually(t, func() bool { // a kept connection may have ended meanwhile
 		_, err := c.CallTool(within(t), &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"text": "a"}})
 		return err == nil
 	}, func() string { return "the server is not back" })

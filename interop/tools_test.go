@@ -12,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// codeResourceNotFound is that of the revision; the SDK's constant is of a later one.
+// codeResourceNotFound is the code in the tested revision; the SDK's constant is that of a later one.
 const codeResourceNotFound = -32002
 
 const (
@@ -85,7 +85,7 @@ func TestCallTools(t *testing.T) {
 	inBothEras(t, func(t *testing.T, dial dialer) {
 		t.Parallel()
 		c := dial(t, shared, mcp.ClientOptions{})
-		for _, err := range c.Tools(within(t), nil) { // which say what goes into headers since 2026-07-28
+		for _, err := range c.Tools(within(t), nil) { // tools say since 2026-07-28 which arguments go into headers
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,7 +133,8 @@ func TestCallTools(t *testing.T) {
 	})
 }
 
-// TestInvalidArguments holds the server to telling the model, which can do better, and not the client, which cannot.
+// TestInvalidArguments checks that the error goes to the model, which can do better, and not to the client, which
+// cannot.
 func TestInvalidArguments(t *testing.T) {
 	inBothEras(t, func(t *testing.T, dial dialer) {
 		t.Parallel()

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// wire is the transport below a client: it keeps what went over it.
+// wire is the transport below a client: it keeps the exchanges.
 type wire struct {
 	base *http.Transport
 
@@ -17,17 +17,17 @@ type wire struct {
 	exchanges []*exchange
 }
 
-// exchange is one HTTP request and what of its answer the client has read.
+// exchange is one HTTP request and the part of its response that the client has read.
 type exchange struct {
 	verb   string
 	header http.Header
 	sent   message
 	status int
-	kind   string // content type of the answer
+	kind   string // content type of the response
 	body   bytes.Buffer
 }
 
-// message is a JSON-RPC message as far as the tests look at it.
+// message is the part of a JSON-RPC message that the tests read.
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -65,7 +65,7 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// tee keeps what is read of a body.
+// tee keeps what the client reads of a body.
 type tee struct {
 	io.ReadCloser
 	w *wire
@@ -125,7 +125,7 @@ func received(kind, body string) (messages []message, lastID string) {
 	}
 	for _, text := range texts {
 		var m message
-		if json.Unmarshal([]byte(text), &m) == nil { // an event that only has an id is none
+		if json.Unmarshal([]byte(text), &m) == nil { // an event that only has an id has no message
 			messages = append(messages, m)
 		}
 	}

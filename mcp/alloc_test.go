@@ -7,7 +7,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// TestAllocations holds the budgets of what runs for every request.
+// TestAllocations checks the budgets of the functions that run for every request.
 func TestAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

@@ -187,7 +187,7 @@ func (g generator) array(s *schema, path string, required bool, depth int) strin
 	return "[" + strings.Join(elements, ",") + "]"
 }
 
-// kinds are the parts of a union, down to those that are none.
+// kinds returns the members of a union, with the members of unions in it.
 func (g generator) kinds(s *schema) []*schema {
 	of := s
 	if of.Ref != "" {

@@ -8,8 +8,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// An official is a revision whose schema has a type here for each definition. The
-// structs serve both: they are the union of their members.
+// An official is a revision whose schema has a Go type for each definition. The structs
+// serve both revisions: they are the union of their members.
 type official struct {
 	revision mcp.Revision
 	types    map[string]reflect.Type // by definition
@@ -21,14 +21,14 @@ var (
 	officials         = [2]official{legacyOfficial, statelessOfficial}
 )
 
-// question is a request of 2026-07-28 to the client: no message, but a part of a
+// question is a request of 2026-07-28 to the client: not a message, but a part of a
 // result.
 type question[P any] struct {
 	Method string `json:"method"`
 	Params *P     `json:"params,omitempty"`
 }
 
-// statelessTypes says which type is which definition of 2026-07-28.
+// statelessTypes returns the type of each definition of 2026-07-28.
 func statelessTypes() map[string]reflect.Type {
 	types := maps.Clone(goTypes)
 	for _, gone := range []string{

@@ -13,11 +13,11 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// projections say how a value decoded from a definition of 2025-11-25 gets to a
-// peer of another revision, and what it has to be there: older revisions define whole
-// messages where later ones define params too.
+// projections say how a value decoded from a definition of 2025-11-25 becomes one for a
+// peer of another revision, and which definition it must fit there: older revisions
+// define whole messages where later ones define params too.
 var projections = []struct {
-	def     string // of 2025-11-25, that values are made from
+	def     string // of 2025-11-25; the test makes values of it
 	message string // method, when the older definition is of a whole message
 	older   string // definition of the older revisions, "" if it has the same name
 	since   mcp.Revision
@@ -34,7 +34,7 @@ var projections = []struct {
 	{def: "InitializeResult", until: r11, project: by(mcp.InitializeResult.For)},
 	{def: "ReadResourceResult", project: func(v any, r mcp.Revision) (any, error) {
 		x := v.(*mcp.ReadResourceResult).For(r)
-		if r.Stateless() { // which requires what no handler says
+		if r.Stateless() { // that revision requires members that no handler sets
 			x.ResultType, x.Cacheable = mcp.ResultComplete, mcp.Cacheable{TTL: new(int64(0)), CacheScope: mcp.CachePrivate}
 		}
 		return x, nil
@@ -66,7 +66,7 @@ func try[T any](f func(T, mcp.Revision) (T, error)) func(any, mcp.Revision) (any
 	return func(v any, r mcp.Revision) (any, error) { return f(*v.(*T), r) }
 }
 
-// strictSchema is the schema of a revision in which objects have the members that
+// strictSchema returns the schema of a revision in which objects have the members that
 // it names and no others.
 func strictSchema(t testing.TB, revision string) *validator {
 	t.Helper()
@@ -85,15 +85,15 @@ func strictSchema(t testing.TB, revision string) *validator {
 		}
 		defs[name] = data
 	}
-	if defs["JSONValue"] != nil { // of which the generator of the schema lost null and fractions
+	if defs["JSONValue"] != nil { // the generator of the schema lost null and fractions
 		defs["JSONValue"] = json.RawMessage(`{}`)
 	}
 	return newValidator(t, defs)
 }
 
-// TestProjectedValuesAreLegal makes values of 2025-11-25 with everything in them,
-// and random ones, and holds what peers of other revisions get of them against the
-// schemas of those peers. The values themselves must not change.
+// TestProjectedValuesAreLegal makes values of 2025-11-25 with every member, and random
+// ones, and checks them, as peers of other revisions get them, against the schemas of
+// those peers. The values themselves must not change.
 func TestProjectedValuesAreLegal(t *testing.T) {
 	t.Parallel()
 	rounds := 100
@@ -170,7 +170,8 @@ func TestProjectedValuesAreLegal(t *testing.T) {
 	}
 }
 
-// TestStrictSchemaRefuses guards the test above against schemas that accept all.
+// TestStrictSchemaRefuses checks that the schemas of the test above do not accept
+// everything.
 func TestStrictSchemaRefuses(t *testing.T) {
 	t.Parallel()
 	for revision, values := range map[string]map[string]string{

@@ -78,7 +78,7 @@ func form(r mcp.Revision) any {
 	return e
 }
 
-// gone are the members of 2025-11-25 that 2026-07-28 has no more.
+// gone names the members of 2025-11-25 that 2026-07-28 does not have.
 var gone = map[string][]string{
 	"tool":       {"execution"},
 	"server":     {"tasks"},
@@ -89,8 +89,8 @@ var gone = map[string][]string{
 	"url":        {"task", "_meta", "elicitationId"},
 }
 
-// TestProjectedMembers has a row for each member that a revision brought: it is sent
-// to peers of that revision and later ones, and not to older ones.
+// TestProjectedMembers has a row for each member that a revision added: peers of that
+// revision and later ones get it, older ones do not.
 func TestProjectedMembers(t *testing.T) {
 	t.Parallel()
 	implementation := func(r mcp.Revision) any { return fullImplementation.For(r) }
@@ -212,7 +212,7 @@ func there(v any, path string) bool {
 	return true
 }
 
-// TestConversions holds what older peers get in the place of what they do not know.
+// TestConversions checks what older peers get in place of what they do not know.
 func TestConversions(t *testing.T) {
 	t.Parallel()
 	const structured = `{"a":1.50,"b":[1,2]}`
@@ -315,7 +315,7 @@ func TestConversions(t *testing.T) {
 	}
 }
 
-// TestInexpressible holds which questions an older client cannot be asked.
+// TestInexpressible checks which questions an older client cannot get.
 func TestInexpressible(t *testing.T) {
 	t.Parallel()
 	message := func(blocks ...mcp.Content) mcp.CreateMessageParams {
@@ -372,8 +372,8 @@ func TestInexpressible(t *testing.T) {
 	}
 }
 
-// TestProjectionSharesWhatItCan holds that values of the peer's own revision are not
-// copied, and that older ones copy only what changes.
+// TestProjectionSharesWhatItCan checks that values of the peer's own revision are not
+// copied, and that a projection to an older one copies only what changes.
 func TestProjectionSharesWhatItCan(t *testing.T) {
 	t.Parallel()
 	result := &mcp.CallToolResult{Content: fullContents(), StructuredContent: []byte(`{}`), Meta: someMeta}

@@ -17,7 +17,7 @@ func TestRequestMeta(t *testing.T) {
 		info    = `"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"}`
 	)
 	type row struct {
-		meta, fault string // a part of the message of what is refused
+		meta, fault string // a part of the message of the refusal
 		want        mcp.RequestMeta
 	}
 	known := mcp.RequestMeta{Version: []byte("2026-07-28"), Revision: r28, Capabilities: []byte(`{"roots":{}}`)}
@@ -68,7 +68,7 @@ func TestRequestMeta(t *testing.T) {
 	}
 }
 
-// FuzzRequestMeta holds that what is read lies inside of what was given, whatever
+// FuzzRequestMeta checks that the fields it reads lie inside of the input, whatever
 // that is.
 func FuzzRequestMeta(f *testing.F) {
 	for _, seed := range []string{`{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`,

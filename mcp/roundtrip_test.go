@@ -34,15 +34,15 @@ func stdMarshal(v any) ([]byte, error) {
 	return bytes.TrimSpace(buf.Bytes()), err
 }
 
-// byteMembers must keep their bytes, white space apart.
+// byteMembers must keep their bytes, except white space.
 var byteMembers = []string{"_meta", "inputSchema", "outputSchema", "requestedSchema", "arguments", "structuredContent",
 	"id", "requestId", "progressToken", "cursor", "nextCursor", "input", "metadata", "data", "experimental"}
 
-// falseMembers are booleans that default to false and may be left out then.
+// falseMembers are booleans that default to false and may be absent then.
 var falseMembers = []string{"isError", "listChanged", "subscribe", "required",
 	"toolsListChanged", "promptsListChanged", "resourcesListChanged"}
 
-// roundTrip decodes and encodes a sample of a definition and returns what came out.
+// roundTrip decodes and encodes a sample of a definition and returns the output.
 func (o official) roundTrip(t *testing.T, coder, def string, sample []byte) []byte {
 	t.Helper()
 	typ := o.types[def]
@@ -115,14 +115,14 @@ func differ(path string, want, got []byte) string {
 	return ""
 }
 
-// typedArguments says whether the arguments at a path are decoded: those of prompts
+// typedArguments reports whether the arguments at a path are decoded: those of prompts
 // and of completion contexts are strings by definition, a list describes a prompt's.
 func typedArguments(path string, value []byte) bool {
 	return strings.HasPrefix(path, "GetPrompt") || strings.HasSuffix(path, ".context") || value[0] == '['
 }
 
-// isStringValue excuses strings the Go type keeps decoded, such as cursors; ids and
-// tokens that are strings are compared by TestTokensKeepTheirBytes.
+// isStringValue excuses strings that the Go type keeps decoded, such as cursors;
+// TestTokensKeepTheirBytes compares ids and tokens that are strings.
 func isStringValue(raw []byte) bool { return raw[0] == '"' }
 
 func compact(raw []byte) string {
@@ -194,9 +194,9 @@ func TestSamplesCoverAndFitTheSchema(t *testing.T) {
 	}
 }
 
-// TestOfficialExamplesRoundTrip takes the examples of 2026-07-28 as they are, and
-// once more as far as they are legal in 2025-11-25, without the members that came in
-// between. The result in a response is held to its own definition, too.
+// TestOfficialExamplesRoundTrip takes the examples of 2026-07-28 as they are, and once
+// more as far as they are legal in 2025-11-25, without the members added in between. It
+// checks the result in a response against its own definition, too.
 func TestOfficialExamplesRoundTrip(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(specDir(t), "2026-07-28", "examples", "*", "*.json"))
@@ -208,7 +208,7 @@ func TestOfficialExamplesRoundTrip(t *testing.T) {
 		v, used := newValidator(t, raw), 0
 		check := func(file, def string, data []byte) {
 			used++
-			legal := v.check(def, data) == nil // one is not: it lacks what the schema has come to require
+			legal := v.check(def, data) == nil // one is not: it lacks a member that the schema requires now
 			for coder := range coders {
 				if out := o.roundTrip(t, coder, def, data); out != nil && legal {
 					if err := v.check(def, out); err != nil {
@@ -224,7 +224,7 @@ func TestOfficialExamplesRoundTrip(t *testing.T) {
 				t.Fatal(err)
 			}
 			if o.revision.Stateless() && def == "ListRootsRequest" {
-				data = without(data, "id") // which it kept from when it was a message
+				data = without(data, "id") // a member left from when it was a message
 			}
 			if !o.revision.Stateless() {
 				data = without(data, "resultType", "ttlMs", "cacheScope", "inputResponses", "requestState")

@@ -16,7 +16,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// schema is the part of JSON Schema the official schemas use.
+// schema is the part of JSON Schema that the official schemas use.
 type schema struct {
 	Ref        string             `json:"$ref"`
 	AnyOf      []*schema          `json:"anyOf"`
@@ -74,8 +74,8 @@ func loadSchema(t testing.TB, revision string) (map[string]*schema, map[string]j
 	return defs, raw
 }
 
-// validator checks values against the definitions of one schema. It holds a schema
-// with a property for each definition, so that resolving once serves them all.
+// validator checks values against the definitions of one schema. It holds a schema with
+// a property for each definition, so that resolving once is enough for all of them.
 type validator struct{ resolved *jsonschema.Resolved }
 
 func newValidator(t testing.TB, raw map[string]json.RawMessage) *validator {
@@ -146,12 +146,12 @@ func (f field) MarshalJSON() ([]byte, error) {
 	return data[len(`{"type":"object","properties":{"f":`) : len(data)-len(`}}`)], nil
 }
 
-// union marks a definition that only joins others, each of which has its entry.
+// union marks a definition that only joins others; each of those has its entry.
 type union struct{}
 
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
 
-// goTypes says which type is which definition of 2025-11-25.
+// goTypes has the type of each definition of 2025-11-25.
 var goTypes = map[string]reflect.Type{
 	"Annotations":                       typeOf[mcp.Annotations](),
 	"AudioContent":                      typeOf[mcp.AudioContent](),
@@ -300,14 +300,14 @@ var goTypes = map[string]reflect.Type{
 	"UntitledSingleSelectEnumSchema":    typeOf[mcp.EnumSchema](),
 }
 
-// bases are definitions others extend: their type is any one that extends them, so
-// it has more members than they do.
+// bases are definitions that others extend: their type is one that extends them, so it
+// has more members than they do.
 var bases = []string{"BaseMetadata", "Icons", "PaginatedResult", "TaskAugmentedRequestParams", "ResourceContents",
 	"TextResourceContents", "BlobResourceContents", "PromptReference", "ResourceTemplateReference", "Request", "Notification",
 	"CacheableResult", "InputResponseRequestParams"}
 
-// choices are required members of which a struct has several to choose from; the
-// constructors set the right one.
+// choices are required members of a struct that has one of several; the constructors
+// set the right one.
 var choices = []string{"TextResourceContents.text", "BlobResourceContents.blob", "PromptReference.name",
 	"ResourceTemplateReference.uri", "URLElicitationRequiredError.error.data",
 	"UnsupportedProtocolVersionError.error.data", "MissingRequiredClientCapabilityError.error.data"}
@@ -316,7 +316,7 @@ var choices = []string{"TextResourceContents.text", "BlobResourceContents.blob",
 var rawMembers = []string{"_meta", "inputSchema", "outputSchema", "requestedSchema", "data", "GetTaskPayloadResult",
 	"RequestMetaObject", "NotificationMetaObject", "ResultMetaObject", "SubscriptionsListenResultMetaObject"}
 
-// extra are members a params or result has in the base definition of its kind but
+// extra are members that a params or result has in the base definition of its kind but
 // not in its own.
 var extra = []string{"_meta"}
 
@@ -363,7 +363,7 @@ type memberCheck struct {
 	defs, other map[string]*schema
 }
 
-// check compares the members of a definition or an object inside it with the json
+// check compares the members of a definition, or of an object inside it, with the json
 // members of the type. The other schema is that of the same place, if there is one.
 func (t memberCheck) check(path string, def, other *schema, typ reflect.Type) {
 	for typ.Kind() == reflect.Pointer {
@@ -417,7 +417,7 @@ func (t memberCheck) check(path string, def, other *schema, typ reflect.Type) {
 	}
 }
 
-// gather returns the members of a definition, those of its parts included.
+// gather returns the members of a definition, with those of its parts.
 func gather(defs map[string]*schema, def *schema) (map[string]*schema, map[string]bool) {
 	props, required := map[string]*schema{}, map[string]bool{}
 	for _, part := range def.AllOf {
@@ -451,8 +451,8 @@ func jsonMembers(typ reflect.Type) map[string]reflect.StructField {
 	return members
 }
 
-// TestZeroValuesKeepRequiredMembers encodes zero values: required members stand, and
-// required lists are [].
+// TestZeroValuesKeepRequiredMembers encodes zero values: they have the required
+// members, and required lists are [].
 func TestZeroValuesKeepRequiredMembers(t *testing.T) {
 	t.Parallel()
 	legacy, _ := loadSchema(t, "2025-11-25")
@@ -508,7 +508,8 @@ func (o official) checkZeroValues(t *testing.T, defs, other map[string]*schema) 
 	}
 }
 
-// TestValidatorRefuses guards the tests above against a validator that accepts all.
+// TestValidatorRefuses checks that the validator of the tests above does not accept
+// everything.
 func TestValidatorRefuses(t *testing.T) {
 	t.Parallel()
 	_, raw := loadSchema(t, "2025-11-25")

@@ -77,7 +77,7 @@ func TestMethodsAreThoseOfTheSchemas(t *testing.T) {
 		add := func(union string, d mcp.Direction, k mcp.Kind) {
 			members := defs[union].AnyOf
 			if members == nil {
-				members = []*schema{{Ref: "/" + union}} // a union of one is that one
+				members = []*schema{{Ref: "/" + union}} // a union of one member is that member
 			}
 			for _, m := range members {
 				method := defs[m.ref()].Properties["method"].Const.(string)
@@ -95,7 +95,8 @@ func TestMethodsAreThoseOfTheSchemas(t *testing.T) {
 				want[fmt.Sprint(method, " ", mcp.ToServer)] = mcp.KindRequest
 			}
 			want[fmt.Sprint(mcp.NotifyTasks, " ", mcp.ToClient)] = mcp.KindNotification
-			// Over stdio the server ends a listen request with it; no union has that.
+			// Over stdio the server ends a listen request with it, though no union has
+			// that.
 			want[fmt.Sprint(mcp.NotifyCancelled, " ", mcp.ToClient)] = mcp.KindNotification
 		}
 		for _, m := range mcp.Methods() {
@@ -188,7 +189,7 @@ func TestSeveralCapabilities(t *testing.T) {
 }
 
 // TestCapabilitiesAreThoseOfTheSchemas finds every path in the schema of the first
-// revision that knows it, and declares it to see that Has agrees.
+// revision that knows it, and declares it to check that Has agrees.
 func TestCapabilitiesAreThoseOfTheSchemas(t *testing.T) {
 	t.Parallel()
 	schemas := map[mcp.Revision]map[string]*schema{}

@@ -272,7 +272,7 @@ func TestCORS(t *testing.T) {
 	}
 }
 
-// TestHostAwayFromLoopback covers the listeners a test cannot have.
+// TestHostAwayFromLoopback covers listeners that a test cannot have.
 func TestHostAwayFromLoopback(t *testing.T) {
 	t.Parallel()
 	network := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80}

@@ -51,7 +51,7 @@ func TestOneAnswerOnly(t *testing.T) {
 		if resp.StatusCode != 200 || len(body) != 1 || err != nil || resp.Header.Get("Mcp-Session-Id") != "" {
 			t.Errorf("got %d %q, %v", resp.StatusCode, body, err)
 		}
-		// Somebody who keeps the exchange although he must not.
+		// A goroutine that keeps the exchange although it must not.
 		x := <-stale
 		if x.Answer(200, nil) || x.Open() {
 			t.Error("an exchange that is over can be answered")
@@ -121,7 +121,8 @@ func TestCutBeforeAnything(t *testing.T) {
 	}
 }
 
-// TestAnswerFromElsewhere has Post wait for another goroutine's answer, and Post return in the middle of it.
+// TestAnswerFromElsewhere has Post wait for an answer on another goroutine, and Post return in the middle of
+// such an answer.
 func TestAnswerFromElsewhere(t *testing.T) {
 	t.Parallel()
 	large := bytes.Repeat([]byte("1"), 4<<20)
@@ -172,7 +173,7 @@ func TestExpectContinue(t *testing.T) {
 	if body, _ := io.ReadAll(resp.Body); string(body) != ping {
 		t.Errorf("got %s", body)
 	}
-	// A body that would be refused is not asked for.
+	// The handler does not ask for a body that it would refuse.
 	s = serve(t, funcs{}, Options{MaxBody: 3})
 	if resp, _ := do(t, s.addr, strings.TrimSuffix(request("POST", s.addr, ping, "Expect: 100-continue"), ping)); resp.StatusCode != 413 {
 		t.Errorf("got %d, want 413", resp.StatusCode)
@@ -221,7 +222,7 @@ func TestConfigureKeepsWhatIsSet(t *testing.T) {
 	}
 }
 
-// TestOtherHandlersKeepTheirConnection sees that no deadline of ours outlives our response.
+// TestOtherHandlersKeepTheirConnection checks that no deadline of ours outlives our response.
 func TestOtherHandlersKeepTheirConnection(t *testing.T) {
 	t.Parallel()
 	h := NewHandler(funcs{}, Options{WriteTimeout: 20 * time.Millisecond, BodyTimeout: 20 * time.Millisecond})

@@ -20,7 +20,7 @@ import (
 
 var pong = []byte(`{"jsonrpc":"2.0","id":7,"result":{}}`)
 
-// answering is the handler under test, with everything a request passes switched on.
+// answering returns the handler under test, with every check of a request switched on.
 func answering() http.Handler {
 	return NewHandler(funcs{post: func(x *Exchange) { x.Answer(200, pong) }}, Options{
 		Revisions:    []string{"2025-03-26", "2025-06-18", "2025-11-25"},
@@ -29,7 +29,7 @@ func answering() http.Handler {
 	})
 }
 
-// bare is what it is measured against: it reads the body and writes a constant.
+// bare returns the handler for comparison: it reads the body and writes a constant.
 func bare() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b := codec.GetBuffer()
@@ -91,7 +91,7 @@ func BenchmarkHTTP(b *testing.B) {
 	}
 }
 
-// fakeWriter is a response writer on a connection that can be taken over, and costs nothing.
+// fakeWriter is a response writer on a connection that the handler can take over; it costs nothing.
 type fakeWriter struct{ header http.Header }
 
 func (w *fakeWriter) Header() http.Header              { return w.header }
@@ -126,7 +126,7 @@ func serveFake(h http.Handler, message string, headers ...string) func() {
 	}
 }
 
-// The headers of a request in either era.
+// The headers of a request in a session and of a stateless one.
 var (
 	legacyHeaders    = []string{"Mcp-Session-Id: ABCDEFGHIJKLMNOPQRSTUVWXYZ", "Mcp-Protocol-Version: 2025-11-25"}
 	statelessHeaders = []string{"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: echo"}
@@ -140,7 +140,7 @@ func BenchmarkServeHTTP(b *testing.B) {
 	}
 }
 
-// BenchmarkEra serves one message, of the same bytes, as a call of either era.
+// BenchmarkEra serves one message of equal length as a call in a session and as a stateless call.
 func BenchmarkEra(b *testing.B) {
 	b.Run("era=legacy", func(b *testing.B) { benchmarkFake(b, serveFake(answering(), legacyCall, legacyHeaders...)) })
 	b.Run("era=stateless", func(b *testing.B) { benchmarkFake(b, serveFake(answering(), statelessCall, statelessHeaders...)) })
@@ -156,7 +156,7 @@ func benchmarkFake(b *testing.B, serve func()) {
 	}
 }
 
-// BenchmarkAdmitStateless is what the headers and _meta of a stateless call cost alone.
+// BenchmarkAdmitStateless measures the checks of the headers and _meta of a stateless call.
 func BenchmarkAdmitStateless(b *testing.B) {
 	for name, mcpName := range map[string]string{"plain": "echo", "base64": "=?base64?ZWNobw==?="} {
 		b.Run("name="+name, func(b *testing.B) {
@@ -189,7 +189,8 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkStream answers calls of either era with a stream of one event, one after another on one connection.
+// BenchmarkStream answers calls, in a session and stateless, with a stream of one event, one after another on one
+// connection.
 func BenchmarkStream(b *testing.B) {
 	for era, raw := range map[string]string{"legacy": request("POST", "127.0.0.1", legacyCall, legacyHeaders...), "stateless": callRequest()} {
 		b.Run("era="+era, func(b *testing.B) {
@@ -207,8 +208,8 @@ func BenchmarkStream(b *testing.B) {
 	}
 }
 
-// BenchmarkIdleStream reports what an open stream holds after its first event was sent, without kernel memory but with
-// the client's end of the connection.
+// BenchmarkIdleStream reports what an open stream holds after its first event, without kernel memory but with the
+// client's end of the connection.
 func BenchmarkIdleStream(b *testing.B) {
 	node := []string{"User-Agent: node", "Accept-Language: *", "Sec-Fetch-Mode: cors", "Accept-Encoding: gzip, deflate"}
 	b.Run("era=legacy", func(b *testing.B) {

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// lateListener's connections tell that a read has met its deadline only when they are let, as on a machine that has
-// something else to do.
+// lateListener's connections report that a read has met its deadline only when the test lets them, as on a busy
+// machine.
 type lateListener struct {
 	net.Listener
-	late chan chan struct{} // what lets one is sent here
+	late chan chan struct{} // gets the channel that lets one connection report
 	hold *atomic.Bool
 }
 
@@ -43,8 +43,8 @@ func (c lateConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestCloseIdle closes the idle connections of a door, each of its three kinds twice: on one of the two a request comes
-// just then, before the server has got to closing it.
+// TestCloseIdle closes the idle connections of a listener, two of each of three kinds: on one of the two a request
+// comes just before the server closes it.
 func TestCloseIdle(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
@@ -103,7 +103,7 @@ func TestCloseIdle(t *testing.T) {
 		}
 	}
 	awaitOpen(t, d, len(conns)/2)
-	for i, c := range conns { // those that were served are as before
+	for i, c := range conns { // connections that served the request are as before
 		if i%2 == 0 {
 			_, _ = io.ReadAll(c.send(request("POST", addr, ping)).response("POST").Body)
 		}
@@ -118,7 +118,7 @@ func TestCloseIdle(t *testing.T) {
 	})
 }
 
-// TestCloseIdleLeavesTheOthers asks for it while a request is half sent, and while one is being served.
+// TestCloseIdleLeavesTheOthers closes idle connections while a request is half sent, and while one is being served.
 func TestCloseIdleLeavesTheOthers(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -159,8 +159,8 @@ func awaitOpen(t *testing.T, d *DrainListener, want int) {
 	eventually(t, want, d.Open)
 }
 
-// awaitWaiting waits until as many connections as wanted wait for a request: a client may have read its response before
-// the server is done with it.
+// awaitWaiting waits until that many connections wait for a request: a client may have read its response before the
+// server is done with it.
 func awaitWaiting(t *testing.T, d *DrainListener, want int) {
 	t.Helper()
 	eventually(t, want, func() (n int) {
@@ -186,8 +186,8 @@ func eventually(t *testing.T, want int, count func() int) {
 	}
 }
 
-// TestIdleConnThatIsNeeded: a connection that is served, or whose request has begun to come
-// by the time that it is closed, goes on, with the read deadline that the server has set.
+// TestIdleConnThatIsNeeded checks that a connection goes on that serves a request, or on which a request has begun to
+// come by the time that it is closed, with the read deadline that the server has set.
 func TestIdleConnThatIsNeeded(t *testing.T) {
 	t.Parallel()
 	for name, use := range map[string]func(g *drainConn){
@@ -208,7 +208,7 @@ func TestIdleConnThatIsNeeded(t *testing.T) {
 	server, _ := net.Pipe()
 	g := &drainConn{Conn: server, listener: &DrainListener{}, idle: true}
 	g.closeIfIdle()
-	_ = g.SetReadDeadline(time.Now().Add(-time.Second)) // of the server's own, while it is to be closed
+	_ = g.SetReadDeadline(time.Now().Add(-time.Second)) // the server's own, while the connection must close
 	g.setIdle(false)
 	if _, err := g.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("beyond the server's own deadline: %v", err)

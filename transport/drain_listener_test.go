@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// TestDrainListenerServesWhoCameInTime shuts a door while connections with requests wait for it that nobody has accepted.
+// TestDrainListenerServesWhoCameInTime shuts a listener while connections with requests
+// wait that it has not accepted.
 func TestDrainListenerServesWhoCameInTime(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -62,8 +63,8 @@ func TestDrainListenerServesWhoCameInTime(t *testing.T) {
 	}
 }
 
-// TestDrainListenerKeepsConnections sends requests on connections that are open when a door is shut: one of net/http, and one
-// that an event stream had.
+// TestDrainListenerKeepsConnections sends requests on connections that are open when
+// the listener is shut: one of net/http, and one that an event stream had.
 func TestDrainListenerKeepsConnections(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -99,7 +100,7 @@ func TestDrainListenerKeepsConnections(t *testing.T) {
 		ask("POST", stream)
 	}
 	for end := time.Now().Add(20 * time.Second); d.Open() != 2 && time.Now().Before(end); {
-		runtime.Gosched() // a stream's connection is put back after its end
+		runtime.Gosched() // the handler returns a stream's connection after its end
 	}
 	if n := d.Open(); n != 2 {
 		t.Errorf("%d connections are open, want 2", n)

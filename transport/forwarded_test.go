@@ -78,8 +78,8 @@ func TestForwarded(t *testing.T) {
 	}
 }
 
-// FuzzForwarded holds the decoder to what protects others: whatever a client sends before what the proxy adds, it is
-// counted as itself or as the proxy.
+// FuzzForwarded checks that a client cannot pass for another: whatever it sends before the part that the proxy adds,
+// it counts as itself or as the proxy.
 func FuzzForwarded(f *testing.F) {
 	f.Add("192.0.2.1", "for=192.0.2.1")
 	f.Add(`for="`, `for="[2001:db8::1]:_x";by=unknown,, ;for=_a`)

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzHeaders feeds the parsers of headers. Where the standard library has a parser, ours may be stricter or, for
-// what cannot matter, laxer, but the two must not contradict each other.
+// FuzzHeaders runs the parsers of headers. Where the standard library has a parser, ours may be stricter or, where it
+// does not matter, laxer, but the two must not contradict each other.
 func FuzzHeaders(f *testing.F) {
 	for _, s := range []string{"", "application/json", "application/json; charset=utf-8", `application/json;charset="UTF-8";x="a;b"`,
 		"application/json, text/event-stream;q=0", "*/*;q=0.0", `text/*;a="\",`, "https://a.test:80", "http://[::1]:1", "null", "[", "[]", ":", "://", "a:b:c"} {
@@ -59,7 +59,7 @@ func FuzzHeaders(f *testing.F) {
 	})
 }
 
-// FuzzEvent parses what appendEvent wrote.
+// FuzzEvent parses what appendEvent writes.
 func FuzzEvent(f *testing.F) {
 	f.Add("e.1", 5, []byte("{}"))
 	f.Add("", 0, []byte(""))

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestListenersHaveNoGoroutine opens many streams that say nothing, and then has all clients leave.
+// TestListenersHaveNoGoroutine opens many idle streams, and then has all clients leave.
 func TestListenersHaveNoGoroutine(t *testing.T) {
 	streams := make(chan *Exchange, 1)
 	s := serve(t, funcs{post: func(x *Exchange) {
@@ -45,7 +45,7 @@ func TestListenersHaveNoGoroutine(t *testing.T) {
 	}
 	for i, c := range conns {
 		c.Close()
-		if i%2 == 0 { // now and then alone, mostly several at once
+		if i%2 == 0 { // sometimes one, mostly several at once
 			wait(t, "the end of a context", held[i].Context().Done())
 		}
 	}
@@ -69,7 +69,8 @@ func (p *hangups) ends() bool {
 	return false
 }
 
-// TestHangupsRest has the moment after the last connection end while there is another one, and then with none.
+// TestHangupsRest has the second after the last connection end while there is another connection, and then
+// with none.
 func TestHangupsRest(t *testing.T) {
 	t.Parallel()
 	s := serve(t, funcs{post: func(x *Exchange) {
@@ -81,7 +82,7 @@ func TestHangupsRest(t *testing.T) {
 		c := dial(t, s.addr).send(listenRequest())
 		c.response("POST")
 		s.hangups.mu.Lock()
-		_ = s.hangups.epoll.SetReadDeadline(past) // as if the moment were over
+		_ = s.hangups.epoll.SetReadDeadline(past) // as if the second were over
 		s.hangups.mu.Unlock()
 		c.Close()
 		settled(t, s.Handler)
@@ -95,7 +96,7 @@ func TestHangupsRest(t *testing.T) {
 	settled(t, s.Handler)
 }
 
-// TestHangupsOfNoSocket has connections that the system knows nothing of, and one that is closed already.
+// TestHangupsOfNoSocket has connections that are not sockets, and one that is closed already.
 func TestHangupsOfNoSocket(t *testing.T) {
 	t.Parallel()
 	var p hangups

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// statelessHTTP is a stateless request for an http.Client.
+// statelessHTTP returns a stateless request for an http.Client.
 func statelessHTTP(ctx context.Context, url, body string) *http.Request {
 	r, err := http.NewRequestWithContext(ctx, "POST", url, strings.NewReader(body))
 	if err != nil {
@@ -33,8 +33,8 @@ func statelessHTTP(ctx context.Context, url, body string) *http.Request {
 // bodies are a call, and a stream that lasts.
 var bodies = map[string]string{"call": statelessCall, "listen": statelessListen}
 
-// TestClosingCancels has clients close the connection, before anything was sent and in mid-stream. That nothing else
-// would end the context makes the test wait for ever if closing does not.
+// TestClosingCancels has clients close the connection, before the first byte and in mid-stream. Nothing else would end
+// the context: the test waits forever if closing does not.
 func TestClosingCancels(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]func(t *testing.T, h http.Handler) (*http.Client, string){"http": plainServer}
@@ -110,7 +110,7 @@ func plainServer(t *testing.T, h http.Handler) (*http.Client, string) {
 	return c, "http://" + addr
 }
 
-// TestClosingCancelsAtOnce is the same in virtual time, where at once is no time at all.
+// TestClosingCancelsAtOnce does the same in virtual time, where no time may pass.
 func TestClosingCancelsAtOnce(t *testing.T) {
 	for what, raw := range map[string]string{"call": callRequest(), "listen": listenRequest()} {
 		for _, streams := range []bool{false, true} {
@@ -148,7 +148,7 @@ func TestClosingCancelsAtOnce(t *testing.T) {
 	}
 }
 
-// TestNothingAfterAClose reads on after having closed the other direction, which says the same as a close.
+// TestNothingAfterAClose closes only the client's sending direction, which counts as a close, and reads on.
 func TestNothingAfterAClose(t *testing.T) {
 	t.Parallel()
 	for what, raw := range map[string]string{"call": callRequest(), "listen": listenRequest()} {
@@ -158,7 +158,7 @@ func TestNothingAfterAClose(t *testing.T) {
 					t.Parallel()
 					begun := make(chan struct{})
 					var h http.Handler = NewHandler(funcs{post: func(x *Exchange) {
-						done := x.base.Done() // whether Context was asked for must not matter
+						done := x.base.Done() // must not depend on a call of Context
 						if way == "stream" {
 							done = x.Context().Done()
 							x.Open()
@@ -253,7 +253,8 @@ func TestNothingAfterACloseInAWrite(t *testing.T) {
 	}
 }
 
-// TestCloseAtTheEnd has a client close the connection when it has read the end, before the writer knows it is written.
+// TestCloseAtTheEnd has a client close the connection when it has read the end, before the writer knows that the end
+// is written.
 func TestCloseAtTheEnd(t *testing.T) {
 	t.Parallel()
 	h := NewHandler(nil, Options{})
@@ -268,7 +269,7 @@ func TestCloseAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestListenFinishes ends a stream that was taken over well, though its client closes at once.
+// TestListenFinishes ends a stream on a taken-over connection well, though its client closes at once.
 func TestListenFinishes(t *testing.T) {
 	t.Parallel()
 	counted, o := newCounts(), bothEras
@@ -298,7 +299,8 @@ func TestListenFinishes(t *testing.T) {
 	}
 }
 
-// TestListenersThatTalk send what nobody reads, and are noticed by a write when they are gone.
+// TestListenersThatTalk has streams send events that their clients do not read; a write finds the clients that are
+// gone.
 func TestListenersThatTalk(t *testing.T) {
 	virtually(t, func(t *testing.T, serve func(Dispatcher, Options) *pipes) {
 		gone := make(chan struct{})
@@ -375,7 +377,7 @@ func TestAnswerLast(t *testing.T) {
 	}
 }
 
-// TestAnswerLastOutlivesTheConnection has the client close the connection after it has its answer.
+// TestAnswerLastOutlivesTheConnection has the client close the connection after it has its response.
 func TestAnswerLastOutlivesTheConnection(t *testing.T) {
 	virtually(t, func(t *testing.T, serve func(Dispatcher, Options) *pipes) {
 		over := make(chan error)
@@ -396,7 +398,7 @@ func TestAnswerLastOutlivesTheConnection(t *testing.T) {
 	})
 }
 
-// TestAnswerKeepsTheConnection has stateless calls one after another.
+// TestAnswerKeepsTheConnection makes stateless calls one after another on one connection.
 func TestAnswerKeepsTheConnection(t *testing.T) {
 	t.Parallel()
 	returned := make(chan struct{}, 3)
@@ -418,7 +420,7 @@ func TestAnswerKeepsTheConnection(t *testing.T) {
 			t.Errorf("got %s, %v, close %v", body, err, resp.Close)
 		}
 	}
-	for range 3 { // the end of the test closes the connection, which is not to come before the last handler has asked
+	for range 3 { // the end of the test closes the connection, which must not happen before the last handler has asked
 		<-returned
 	}
 }

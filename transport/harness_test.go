@@ -20,11 +20,11 @@ import (
 	"time"
 )
 
-// TestMain fails the run if a test left a goroutine of this package or of net/http behind.
+// TestMain fails the run if a test leaves a goroutine of this package or of net/http behind.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if testing.Short() {
-		_ = flag.Set("test.parallel", "6") // they wait for half seconds of linger and rest more than they compute
+		_ = flag.Set("test.parallel", "6") // most tests wait for half seconds of linger
 	}
 	code := m.Run()
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
@@ -53,7 +53,7 @@ func leftovers() string {
 	return left
 }
 
-// funcs is a Dispatcher made of functions; a nil one answers with what it was given.
+// funcs is a Dispatcher made of functions; a nil one answers with its input.
 type funcs struct {
 	post, get, del func(*Exchange)
 }
@@ -127,7 +127,8 @@ func serveHandler(t testing.TB, h *Handler, handler http.Handler) string {
 
 const ping = `{"jsonrpc":"2.0","id":7,"method":"ping"}`
 
-// request returns the bytes of a request; headers override the ones a proper client sends, an empty value removes.
+// request returns the bytes of a request; headers override those of a proper client, and an empty value removes
+// one.
 func request(method, addr, body string, headers ...string) string {
 	names := []string{"Host", "Content-Type", "Accept", "Content-Length"}
 	standard := len(names)

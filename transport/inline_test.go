@@ -29,7 +29,7 @@ func wrap(h http.Handler, f func(http.ResponseWriter) http.ResponseWriter) http.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(f(w), r) })
 }
 
-// inlineDispatcher answers by method; a stream has three events, of which the last two come from elsewhere.
+// inlineDispatcher answers by method; a stream has three events, and another goroutine sends the last two.
 func inlineDispatcher(release <-chan struct{}) funcs {
 	return funcs{get: func(x *Exchange) {
 		x.SetSession("s")
@@ -56,7 +56,7 @@ func inlineDispatcher(release <-chan struct{}) funcs {
 	}, del: func(x *Exchange) {}}
 }
 
-// servers are the kinds of connections that are not taken over, or not without TLS.
+// servers are the kinds of connections that the handler does not take over, or not without TLS.
 var servers = map[string]func(t *testing.T, h http.Handler) (*http.Client, string){
 	"http2": func(t *testing.T, h http.Handler) (*http.Client, string) {
 		s := httptest.NewUnstartedServer(h)
@@ -154,7 +154,7 @@ func TestInline(t *testing.T) {
 	}
 }
 
-// TestInlineClientGone has an HTTP/2 client leave an idle stream, which is seen at once.
+// TestInlineClientGone has an HTTP/2 client leave an idle stream, which the handler notices at once.
 func TestInlineClientGone(t *testing.T) {
 	t.Parallel()
 	gone := make(chan struct{})
@@ -177,7 +177,7 @@ func TestInlineClientGone(t *testing.T) {
 	settled(t, h)
 }
 
-// TestRecorder is how a program that embeds the handler tests it.
+// TestRecorder shows how a program that embeds the handler tests it.
 func TestRecorder(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{}, 1)

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzLines compares the lines that are read with those of the plainest reader there is.
+// FuzzLines compares the lines with those of the plainest reader.
 func FuzzLines(f *testing.F) {
 	f.Add([]byte("a\nb\r\n\r\n\rc"), uint16(5), byte(1))
 	f.Fuzz(func(t *testing.T, data []byte, most uint16, step byte) {

@@ -2,8 +2,8 @@ package transport
 
 import "testing"
 
-// TestAccepts: the most specific range that names a type counts, wherever it stands, and of
-// two that are as specific any that admits it.
+// TestAccepts checks that the most specific range that names a type counts, wherever it
+// stands, and that of two equally specific ranges any that admits the type counts.
 func TestAccepts(t *testing.T) {
 	t.Parallel()
 	type verdict struct{ json, sse bool }

@@ -23,7 +23,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 )
 
-// served has a Pipe read all of in, answer nothing and finish, and returns the messages it took and what it wrote.
+// served has a Pipe read all of in, answer nothing and finish, and returns its messages and its output.
 func served(t *testing.T, in io.Reader, o PipeOptions) (took []string, wrote string, err error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -204,7 +204,7 @@ func (g *gate) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestPipeGathers queues messages behind a write that is under way: they go out with one.
+// TestPipeGathers queues messages behind a write that is under way: one write sends them.
 func TestPipeGathers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{open: make(chan struct{})}
@@ -229,7 +229,7 @@ func TestPipeGathers(t *testing.T) {
 	})
 }
 
-// TestPipeCopies reuses what was queued.
+// TestPipeCopies reuses the bytes of a queued message.
 func TestPipeCopies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{open: make(chan struct{})}
@@ -279,7 +279,7 @@ func TestPipeRoom(t *testing.T) {
 			t.Errorf("read %q", line)
 		}
 
-		// Nobody reads from here on. One message fits, and half of one beside it does not.
+		// The client does not read from here on. One message fits, and half of another one beside it does not.
 		gone := make(chan struct{})
 		p.Gone(func() { close(gone) })
 		p.Event("", 0, kilo)
@@ -302,7 +302,7 @@ func TestPipeRoom(t *testing.T) {
 		if err := p.Wait(t.Context()); err != ErrGone {
 			t.Errorf("Wait of a cut pipe: got %v, want ErrGone", err)
 		}
-		r.Close() // the write that was left behind
+		r.Close() // ends the write that was left behind
 	})
 }
 
@@ -330,7 +330,7 @@ func TestPipeWait(t *testing.T) {
 	})
 }
 
-// TestPipeCut breaks off a write that is under way; its goroutine ends, or the bubble would not.
+// TestPipeCut breaks off a write that is under way; its goroutine ends, or else the bubble would not.
 func TestPipeCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, w := net.Pipe()
@@ -464,7 +464,8 @@ func TestPipeCancelled(t *testing.T) {
 	}
 }
 
-// TestPipeRefusesAtThePeersPace sends nothing but rubbish to a peer that reads late: no answer is lost.
+// TestPipeRefusesAtThePeersPace sends only malformed messages to a pipe whose peer reads late: no response is
+// lost.
 func TestPipeRefusesAtThePeersPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lines = 1000

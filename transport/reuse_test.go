@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// reusing is a server that takes connections again.
+// reusing starts a server that takes connections back after a stream.
 func reusing(t testing.TB, d Dispatcher, o Options) (*httptest.Server, string) {
 	s := httptest.NewUnstartedServer(NewHandler(d, o))
 	Configure(s.Config)
@@ -32,7 +32,7 @@ func oneEvent(x *Exchange) {
 	x.Finish()
 }
 
-// TestReuse sends requests on one connection whose answers are streams, plain ones and streams again.
+// TestReuse sends requests on one connection whose responses are streams, then plain ones, then streams again.
 func TestReuse(t *testing.T) {
 	t.Parallel()
 	_, addr := reusing(t, funcs{post: oneEvent}, Options{})
@@ -57,7 +57,8 @@ func TestReuse(t *testing.T) {
 	}
 }
 
-// TestReuseWaits sees that a connection may be idle for longer than the header of a request may take, but not for ever.
+// TestReuseWaits checks that a connection may be idle for longer than the header of a request may take, but not
+// forever.
 func TestReuseWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipes{make(chan net.Conn), make(chan struct{})}
@@ -142,7 +143,7 @@ func TestNoReuse(t *testing.T) {
 	}
 }
 
-// TestReuseBreaks sees that a stream which is cut ends without the end of a response.
+// TestReuseBreaks checks that a stream that is cut ends without the end of a response.
 func TestReuseBreaks(t *testing.T) {
 	t.Parallel()
 	read := make(chan struct{})
@@ -164,7 +165,7 @@ func TestReuseBreaks(t *testing.T) {
 	}
 }
 
-// TestReuseOfAClosedServer ends a stream after its server takes no more connections.
+// TestReuseOfAClosedServer ends a stream after its server has stopped taking connections.
 func TestReuseOfAClosedServer(t *testing.T) {
 	t.Parallel()
 	opened, end := make(chan struct{}), make(chan struct{})
@@ -189,7 +190,7 @@ func TestReuseOfAClosedServer(t *testing.T) {
 	}
 }
 
-// TestReuseOfStatelessStreams sends stateless requests on one connection, whose end is noticed during the last one.
+// TestReuseOfStatelessStreams sends stateless requests on one connection, and closes it during the last one.
 func TestReuseOfStatelessStreams(t *testing.T) {
 	t.Parallel()
 	left := make(chan struct{})

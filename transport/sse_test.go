@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// links is a Connector whose sessions end up on a channel and whose messages are echoed to the newest session.
+// links is a Connector that sends its sessions to a channel and echoes messages to the newest session.
 type links struct {
 	funcs
 	opened  chan *Exchange
@@ -47,7 +47,7 @@ func (l *links) Message(x *Exchange) {
 
 func newLinks() *links { return &links{opened: make(chan *Exchange, 64)} }
 
-// bothEndpoints is a mux with the two endpoints of the transport.
+// bothEndpoints returns a mux with the two endpoints of the transport.
 func bothEndpoints(h *Handler) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("/sse", h.SSE("messages"))
@@ -61,7 +61,7 @@ func serveLinks(t testing.TB, d Dispatcher, o Options) *server {
 	return &server{h, serveHandler(t, h, bothEndpoints(h))}
 }
 
-// at sends a request elsewhere than to /mcp.
+// at sends a request to a target other than /mcp.
 func at(target, raw string) string { return strings.Replace(raw, " /mcp ", " "+target+" ", 1) }
 
 func connect(t testing.TB, addr string) (*client, *http.Response, *events) {
@@ -153,7 +153,7 @@ func TestSSESession(t *testing.T) {
 			x.Event("", 0, []byte("{\r\n  \"a\": \"\\n b\"\r\n}\n"))
 			x.Flush()
 			e.want(t, event{Name: "message", Data: `{"a":"\n b"}`})
-			for idle := false; !idle; runtime.Gosched() { // the client may have it before the writer has booked it
+			for idle := false; !idle; runtime.Gosched() { // the client may have the event before the writer has counted it
 				x.mu.Lock()
 				idle = x.s.queued() == 0
 				x.mu.Unlock()
@@ -179,7 +179,7 @@ func TestSSESession(t *testing.T) {
 	}
 }
 
-// TestBlankMessages flushes what holds no message: it must not be taken for the end of the response.
+// TestBlankMessages flushes an empty message, which must not end the response.
 func TestBlankMessages(t *testing.T) {
 	t.Parallel()
 	l := newLinks()
@@ -355,7 +355,7 @@ func TestAdmissionOfSSE(t *testing.T) {
 	}
 }
 
-// TestBrowserCanFallBack reads the 405 of a probe from a page, which takes the CORS headers.
+// TestBrowserCanFallBack has a page read the 405 of a probe, for which it needs the CORS headers.
 func TestBrowserCanFallBack(t *testing.T) {
 	t.Parallel()
 	s := serveLinks(t, newLinks(), Options{AllowOrigins: []string{"https://app.example.com"}})
@@ -384,7 +384,7 @@ func TestNoConnector(t *testing.T) {
 	}
 }
 
-// TestConnectorWithoutAnAnswer is what a bug of the runtime looks like to the client.
+// TestConnectorWithoutAnAnswer checks what a client gets when the runtime has a bug.
 func TestConnectorWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]func(*Exchange){"nothing": func(*Exchange) {}, "panic": func(*Exchange) { panic("a bug") }} {
@@ -417,7 +417,7 @@ func TestConnectRefused(t *testing.T) {
 	}
 }
 
-// TestSlowSessionIsCutAlone fills one session's queue; the other one does not notice.
+// TestSlowSessionIsCutAlone fills one session's queue; the other session is not affected.
 func TestSlowSessionIsCutAlone(t *testing.T) {
 	t.Parallel()
 	for _, inline := range []bool{false, true} {
@@ -450,7 +450,7 @@ func TestSlowSessionIsCutAlone(t *testing.T) {
 		if err := x.Room(t.Context()); err != ErrGone {
 			t.Errorf("Room of a cut session: got %v, want ErrGone", err)
 		}
-		for range 100 { // more than fits the queue, at the reader's pace
+		for range 100 { // more than the queue holds, at the reader's pace
 			if err := y.Room(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -490,7 +490,8 @@ func TestCloseEndsSessions(t *testing.T) {
 	}
 }
 
-// TestSessionKeptAlive has an idle session outlive every timeout, and one whose client stops reading end.
+// TestSessionKeptAlive checks that an idle session outlives every timeout, and that one whose client stops
+// reading ends.
 func TestSessionKeptAlive(t *testing.T) {
 	virtually(t, func(t *testing.T, serve func(Dispatcher, Options) *pipes) {
 		const every, idle = 15 * time.Second, time.Hour
@@ -521,7 +522,7 @@ func TestSessionKeptAlive(t *testing.T) {
 				t.Fatalf("got %v, %v, want a comment", got, err)
 			}
 		}
-		// Nobody reads from here on.
+		// The client does not read from here on.
 		if got := <-seen.cuts; got != cutTimeout {
 			t.Errorf("cut for %q, want %q", got, cutTimeout)
 		}
@@ -563,7 +564,7 @@ func TestRoomOfASession(t *testing.T) {
 	})
 }
 
-// FuzzSibling looks for a path that makes the address of messages one of another host, or two lines.
+// FuzzSibling looks for a path for which the address of messages is on another host, or has two lines.
 func FuzzSibling(f *testing.F) {
 	for _, s := range []string{"/sse", "//a/b", "/\\a", "http://a/b", "*", "a:80", "/a%0ab", "/%2f%2fa/", "", "/a?b=/c#d/"} {
 		f.Add(s)

@@ -30,7 +30,7 @@ func statelessRequest(body string, headers ...string) string {
 	return request("POST", "127.0.0.1", body, append([]string{"MCP-Protocol-Version: 2026-07-28"}, headers...)...)
 }
 
-// callRequest is statelessRequest of statelessCall with all its headers.
+// callRequest returns a statelessRequest for statelessCall with all its headers.
 func callRequest() string {
 	return statelessRequest(statelessCall, "Mcp-Method: tools/call", "Mcp-Name: echo")
 }
@@ -39,7 +39,7 @@ func listenRequest() string {
 	return statelessRequest(statelessListen, "Mcp-Method: subscriptions/listen")
 }
 
-// seen says what the dispatcher was given.
+// seen answers with the input of the dispatcher.
 var seen = funcs{
 	post: func(x *Exchange) {
 		x.SetSession("s")
@@ -58,7 +58,8 @@ func call(id, method string, params ...string) string {
 
 func meta(members ...string) string { return `"_meta":{` + strings.Join(members, ",") + `}` }
 
-// TestEras is the table of what arrives at an endpoint of both eras, and what it is answered.
+// TestEras is the table of requests at an endpoint with sessions and stateless requests, and
+// of their responses.
 func TestEras(t *testing.T) {
 	t.Parallel()
 	const (
@@ -111,7 +112,7 @@ func TestEras(t *testing.T) {
 		status       int
 		want, reason string
 	}{
-		// Legacy, as ever.
+		// In a session, unchanged.
 		"initialize":                         {body: call("1", "initialize"), status: 200, want: legacySeen("", "")},
 		"initialize with a version":          {body: call("1", "initialize"), headers: headers("MCP-Protocol-Version: 2025-11-25"), status: 200, want: legacySeen("2025-11-25", "")},
 		"initialize with Mcp-Method":         {body: call("1", "initialize"), headers: headers("MCP-Protocol-Version: 2025-11-25", "Mcp-Method: other", "Mcp-Name: x"), status: 200, want: legacySeen("2025-11-25", "")},
@@ -162,7 +163,7 @@ func TestEras(t *testing.T) {
 		"session and last event":          {body: plain("server/discover"), headers: headers(version, discover, "Mcp-Session-Id: a b", "Last-Event-ID: "+strings.Repeat("i", 300)), status: 200, want: statelessSeen},
 		"sessions":                        {body: plain("server/discover"), headers: headers(version, discover, "Mcp-Session-Id: a", "Mcp-Session-Id: b"), status: 200, want: statelessSeen},
 
-		// The method does not tell the era.
+		// The method does not decide whether a request is stateless.
 		"initialize, stateless":     {body: plain("initialize"), headers: headers(version, "Mcp-Method: initialize"), status: 200, want: statelessSeen},
 		"ping, stateless":           {body: plain("ping"), headers: headers(version, "Mcp-Method: ping"), status: 200, want: statelessSeen},
 		"unknown method":            {body: plain("unknown/method"), headers: headers(version, "Mcp-Method: unknown/method"), status: 200, want: statelessSeen},
@@ -269,7 +270,7 @@ func TestEras(t *testing.T) {
 	}
 }
 
-// TestStatelessIsOff has a server of sessions alone.
+// TestStatelessIsOff has a server with sessions only.
 func TestStatelessIsOff(t *testing.T) {
 	t.Parallel()
 	s := serve(t, seen, Options{Revisions: legacyRevisions})
@@ -315,7 +316,7 @@ func TestStatelessDates(t *testing.T) {
 	}
 }
 
-// TestStatelessStatus has the status of an answer come from the dispatcher.
+// TestStatelessStatus checks that the dispatcher decides on the status of a response.
 func TestStatelessStatus(t *testing.T) {
 	t.Parallel()
 	want := errorBody(-32601, "method not found", `,"id":7`)

@@ -62,7 +62,7 @@ func TestStreamEvents(t *testing.T) {
 	}
 }
 
-// opened returns a server whose GET streams are handed over on the channel.
+// opened returns a server that sends its GET streams to the channel.
 func opened(t testing.TB, o Options) (*server, <-chan *Exchange) {
 	streams := make(chan *Exchange, 4096)
 	return serve(t, funcs{get: func(x *Exchange) {
@@ -128,7 +128,7 @@ func TestFinishDeliversAll(t *testing.T) {
 	}
 }
 
-// TestEventsWaitForFlush holds events back until Flush, because until then they may not be stored.
+// TestEventsWaitForFlush checks that events wait for Flush, because until then they may not be stored.
 func TestEventsWaitForFlush(t *testing.T) {
 	t.Parallel()
 	s, streams := opened(t, Options{})
@@ -330,7 +330,7 @@ func TestClientGoneBeforeAnAnswer(t *testing.T) {
 		ctx := x.Context()
 		close(entered)
 		<-ctx.Done()
-		if x.Open() { // it may have shut down no more than its own side
+		if x.Open() { // the client may have shut down only its own side
 			x.Gone(func() { close(over) })
 			for range 20 {
 				x.Event("", 0, bytes.Repeat([]byte("1"), 1<<16))
@@ -346,7 +346,8 @@ func TestClientGoneBeforeAnAnswer(t *testing.T) {
 	wait(t, "the end of the exchange", over)
 }
 
-// A client that has shut down what it sends, and reads on, gets its answer, be that plain or a stream.
+// TestHalfClosedConnectionIsAnswered checks that a client that has shut down its sending side, and reads on,
+// gets its response, plain or as a stream.
 func TestHalfClosedConnectionIsAnswered(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"plain", "stream"} {
@@ -446,7 +447,8 @@ func TestPollingGoesOn(t *testing.T) {
 	}
 }
 
-// TestUnreadBytesDoNotResetTheEnd pipelines a request that nobody will read behind one that becomes a stream.
+// TestUnreadBytesDoNotResetTheEnd pipelines a request that the server never reads behind one that becomes a
+// stream.
 func TestUnreadBytesDoNotResetTheEnd(t *testing.T) {
 	t.Parallel()
 	s, streams := opened(t, Options{})

@@ -44,8 +44,8 @@ type onPipe struct{ net.Conn }
 
 func (onPipe) LocalAddr() net.Addr { return (&pipes{}).Addr() }
 
-// virtually runs f in virtual time, once with connections that are taken over and once without. What f blocks on must
-// be made inside of it, so the handler is, too. A Connector gets the two endpoints of HTTP+SSE.
+// virtually runs f in virtual time, once with connections that the handler takes over and once without. Everything
+// that f blocks on must be made inside of it, so the handler is, too. A Connector gets the two endpoints of HTTP+SSE.
 func virtually(t *testing.T, f func(t *testing.T, serve func(Dispatcher, Options) *pipes)) {
 	t.Helper()
 	for name, wrapped := range map[string]bool{"taken over": false, "inline": true} {
@@ -112,7 +112,7 @@ func TestSlowBody(t *testing.T) {
 	})
 }
 
-// TestRefusalDoesNotWaitForABody refuses by the header; net/http then reads the rest of the body, but not for ever.
+// TestRefusalDoesNotWaitForABody refuses by the header; net/http then reads the rest of the body, but not forever.
 func TestRefusalDoesNotWaitForABody(t *testing.T) {
 	virtually(t, func(t *testing.T, serve func(Dispatcher, Options) *pipes) {
 		p := serve(funcs{}, Options{})
@@ -127,7 +127,7 @@ func TestRefusalDoesNotWaitForABody(t *testing.T) {
 	})
 }
 
-// TestLongCall answers long after the body's deadline would have passed.
+// TestLongCall answers long after the body's deadline.
 func TestLongCall(t *testing.T) {
 	virtually(t, func(t *testing.T, serve func(Dispatcher, Options) *pipes) {
 		p := serve(funcs{post: func(x *Exchange) {
@@ -185,7 +185,8 @@ func TestReaderThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// TestAnswerNobodyReads does not keep the goroutine for more than the write timeout.
+// TestAnswerNobodyReads checks that a response that the client does not read keeps the goroutine for no longer than the
+// write timeout.
 func TestAnswerNobodyReads(t *testing.T) {
 	virtually(t, func(t *testing.T, serve func(Dispatcher, Options) *pipes) {
 		took := make(chan time.Duration, 1)

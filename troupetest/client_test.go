@@ -201,7 +201,7 @@ func TestSubscribe(t *testing.T) {
 	})
 }
 
-// Two subscriptions that are asked for at once are both acknowledged.
+// TestSubscribeTwiceAtOnce checks that two subscriptions that are requested at once are both acknowledged.
 func TestSubscribeTwiceAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, r mcp.Revision) {
 		srv := server()
@@ -221,7 +221,7 @@ func TestSubscribeTwiceAtOnce(t *testing.T) {
 	})
 }
 
-// fatal is a test that notes what it is failed with.
+// fatal is a test that notes its failure.
 type fatal struct {
 	testing.TB
 	text string
@@ -232,8 +232,8 @@ func (f *fatal) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// A server has one client at a time: a second fails its test, from the test's goroutine,
-// and one after it is served.
+// TestConnectTwice checks that a server has one client at a time: a second one fails its test, on the test's goroutine,
+// and one after the first is served.
 func TestConnectTwice(t *testing.T) {
 	each(t, func(t *testing.T, r mcp.Revision) {
 		srv := server()
@@ -282,8 +282,8 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestCaller holds what a handler knows of its caller, in both eras: what the options say, or what Authenticate makes of
-// the header.
+// TestCaller checks what a handler knows of its caller, in a session and stateless: what the options say, or what
+// Authenticate makes of the header.
 func TestCaller(t *testing.T) {
 	authenticate := func(r *http.Request) (troupe.Principal, error) {
 		return troupe.Principal{Subject: r.Header.Get("X-User")}, nil

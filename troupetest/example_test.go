@@ -12,7 +12,7 @@ import (
 	"github.com/troupe-run/troupe/troupetest"
 )
 
-// A test of a tool that asks the user.
+// ExampleConnect tests a tool that asks the user.
 func ExampleConnect() {
 	test := func(t *testing.T) {
 		c := troupetest.Connect(t, newShop(), troupetest.Options{
@@ -28,7 +28,7 @@ func ExampleConnect() {
 	_ = test
 }
 
-// A test of a timeout, which takes no time.
+// ExampleTest tests a timeout, which takes no time.
 func ExampleTest() {
 	test := func(t *testing.T) {
 		troupetest.Test(t, func(t *testing.T) {
@@ -42,7 +42,7 @@ func ExampleTest() {
 	_ = test
 }
 
-// A test of a tool that knows its caller.
+// ExampleConnect_caller tests a tool that knows its caller.
 func ExampleConnect_caller() {
 	test := func(t *testing.T) {
 		c := troupetest.Connect(t, newGreeter(), troupetest.Options{
@@ -90,7 +90,7 @@ func newShop() *troupe.Server {
 	return srv
 }
 
-// TestShop runs what the examples show.
+// TestShop runs the tests of the examples.
 func TestShop(t *testing.T) {
 	troupetest.Test(t, func(t *testing.T) {
 		c := troupetest.Connect(t, newShop(), troupetest.Options{

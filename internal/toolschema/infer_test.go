@@ -217,7 +217,7 @@ func TestInfer(t *testing.T) {
 		{reflect.TypeFor[open](), `{"type":"object","properties":{"A":{"type":"integer"}},"additionalProperties":false}`},
 		{reflect.TypeFor[inner](), `{"type":"object","properties":{"tags":{"type":["null","array"],"items":{"type":"string"}}},"required":["tags"],"additionalProperties":false}`},
 	} {
-		for range 2 { // the second time from memory
+		for range 2 { // the second time from the cache
 			got, err := InferResult(tt.of)
 			if err != nil || string(got) != tt.want {
 				t.Errorf("%v: got %s, %v, want %s", tt.of, got, err, tt.want)

@@ -10,8 +10,8 @@ import (
 	"github.com/troupe-run/troupe/codec"
 )
 
-// TestCompiledFormsAreShared holds that schemas with one text have one compiled form,
-// and that it is forgotten when nobody has it.
+// TestCompiledFormsAreShared checks that schemas with one text share a compiled form,
+// and that the form is forgotten when no schema uses it.
 func TestCompiledFormsAreShared(t *testing.T) {
 	const text = `{"type":"object","properties":{"a text that no other test has":{}}}`
 	var schemas []*Schema
@@ -41,8 +41,7 @@ func TestCompiledFormsAreShared(t *testing.T) {
 	}
 }
 
-// TestDialects holds which dialects of JSON Schema are understood, by a keyword that
-// means something else in the next (2026-07-28, basic/index, schema dialect).
+// TestFormatsOfForms checks that a format counts in a form, and not in the schema of a tool.
 func TestFormatsOfForms(t *testing.T) {
 	schema := json.RawMessage(`{"type":"string","format":"date"}`)
 	form, err := Form(schema)
@@ -100,8 +99,8 @@ func TestDialects(t *testing.T) {
 	}
 }
 
-// TestErrorsNameNoURLOfOurs holds what a schema is refused with: no error names the URL
-// that it has only while it is compiled.
+// TestErrorsNameNoURLOfOurs checks the errors of refused schemas: none names the URL
+// that a schema has only while it is compiled.
 func TestErrorsNameNoURLOfOurs(t *testing.T) {
 	t.Parallel()
 	for schema, want := range map[string]string{
@@ -122,8 +121,8 @@ func TestErrorsNameNoURLOfOurs(t *testing.T) {
 	}
 }
 
-// TestFaultsAreBounded holds how much is told of arguments that do not fit, and that
-// a fault alone is told as ever.
+// TestFaultsAreBounded checks how many faults an error names when arguments do not fit,
+// and that the text of a single fault is complete.
 func TestFaultsAreBounded(t *testing.T) {
 	t.Parallel()
 	s, _, _ := Arguments(json.RawMessage(`{"type":"object","properties":{"l":{"items":{"type":"integer"}},"s":{"pattern":"^a$"}},"required":["s"]}`))
@@ -162,8 +161,8 @@ func BenchmarkValidate(b *testing.B) {
 	}
 }
 
-// FuzzValidate holds that no schema and no value make the package panic, and that a
-// value that is within the budget gets the verdict that it gets without one.
+// FuzzValidate checks that no schema and no value make the package panic, and that a
+// value within the budget gets the same verdict as without one.
 func FuzzValidate(f *testing.F) {
 	for schema, args := range map[string]string{
 		`{"type":"object"}`: `{}`,

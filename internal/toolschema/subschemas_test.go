@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestSubschemasAreCounted holds the bound on their number from below, without the
-// time to compile them.
+// TestSubschemasAreCounted checks the bound on the number of schemas from below,
+// without the time to compile them.
 func TestSubschemasAreCounted(t *testing.T) {
 	t.Parallel()
 	doc := map[string]any{"allOf": []any{map[string]any{}, true}, "x": map[string]any{}, "const": map[string]any{}}
@@ -26,7 +26,7 @@ func TestSubschemasAreCounted(t *testing.T) {
 	}
 }
 
-// TestSchemaBounds holds what a tool is refused for when it is registered.
+// TestSchemaBounds checks for which schemas the registration of a tool fails.
 func TestSchemaBounds(t *testing.T) {
 	t.Parallel()
 	depth := func(n int) string {

@@ -35,18 +35,19 @@ func TestSpreads(t *testing.T) {
 }
 
 const (
-	// twice holds each member against itself two times, so that the work doubles with
+	// twice checks each member against itself two times, so that the work doubles with
 	// each level of the arguments.
 	twice = `{"type":"object","$defs":{"a":{"oneOf":[{"properties":{"n":{"$ref":"#/$defs/a"}},"required":["x"]},
 		{"properties":{"n":{"$ref":"#/$defs/a"}},"required":["y"]}]}},"properties":{"a":{"$ref":"#/$defs/a"},"l":{"type":"array","items":{"type":"integer"}}}}`
-	// wide does so without any recursion: twenty levels of schemas for one value.
+	// wide doubles the work without any recursion: twenty levels of schemas for one
+	// value.
 	wideInner = `"d%d":{"allOf":[{"$ref":"#/$defs/d%e"},{"$ref":"#/$defs/d%e"}]},`
 )
 
-// many holds one value against a hundred schemas that look at none of its members.
+// many checks one value against a hundred schemas that look at none of its members.
 var many = `{"type":"object","properties":{"l":{"allOf":[` + strings.Repeat(`{"minItems":1},`, 99) + `{"minProperties":1}]}}}`
 
-// members are n members of an object.
+// members returns n members of an object.
 func members(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -63,14 +64,14 @@ func wide(levels int) string {
 	return `{"type":"object","$defs":{` + defs.String() + `"d` + string(rune('a'+levels)) + `":{"minProperties":0}},"$ref":"#/$defs/da"}`
 }
 
-// TestWorkIsBounded holds that arguments which are made to take long are refused
-// before they do, and that nothing else is.
+// TestWorkIsBounded checks that arguments made to take long are refused before they do,
+// and that others are not.
 func TestWorkIsBounded(t *testing.T) {
 	t.Parallel()
 	deep := func(n int, inner string) string { return `{"a":` + nested(n, `{"n":`, inner, `}`) + `}` }
 	for name, row := range map[string]struct {
 		schema, args string
-		want         error // nil is that they fit
+		want         error // nil means that they fit
 		fault        bool  // they do not fit for another reason
 	}{
 		"combinations":                    {twice, deep(60, `{}`), errMuchWork, false},
@@ -90,7 +91,7 @@ func TestWorkIsBounded(t *testing.T) {
 		"a usable number":                 {twice, `{"l":[` + strings.Repeat("1", maxNumber) + `]}`, nil, false},
 	} {
 		s, _, _ := Arguments(json.RawMessage(row.schema))
-		for range 2 { // the second time with what the first one left
+		for range 2 { // the second time with what the first one cached
 			err := s.Validate([]byte(row.args))
 			if row.fault != (err != nil && row.want == nil) || row.want != nil && !errors.Is(err, row.want) {
 				t.Errorf("%s: got %v, want %v", name, err, row.want)
