@@ -177,7 +177,9 @@ type MethodHandler func(ctx context.Context, call *Call, method string, params j
 // run again after a crash. For clients of 2026-07-28 the Runtime adds resultType and
 // `_meta` to a result that lacks them. A middleware may call next several times, also at
 // once. Each of these calls must return before the middleware does. After that, next fails,
-// unless the middleware runs once more for the same request.
+// also while the middleware runs once more for the same request: the context tells the runs
+// apart. With a context that is not derived from the run's own, next fails once no run is
+// left.
 //
 // A middleware costs copies of each request's params and result.
 //
@@ -188,7 +190,11 @@ type MethodMiddleware func(next MethodHandler) MethodHandler
 // fails once m has returned. It returns nil if m does.
 func layered(place int, m MethodMiddleware, next MethodHandler) MethodHandler {
 	inner := m(func(ctx context.Context, call *Call, method string, params json.RawMessage) (json.RawMessage, error) {
-		if p := call.passing; p.over.Load() || p.running[place].Load() == 0 {
+		p := call.passing
+		if p.over.Load() || p.running[place].Load() == 0 {
+			return nil, errOver
+		}
+		if run, ok := ctx.Value(&p.running[place]).(*layerRun); ok && run.over.Load() {
 			return nil, errOver
 		}
 		return next(ctx, call, method, params)
@@ -197,11 +203,29 @@ func layered(place int, m MethodMiddleware, next MethodHandler) MethodHandler {
 		return nil
 	}
 	return func(ctx context.Context, call *Call, method string, params json.RawMessage) (json.RawMessage, error) {
-		running := &call.passing.running[place]
-		running.Add(1)
-		defer running.Add(-1)
-		return inner(ctx, call, method, params)
+		run := &layerRun{Context: ctx, of: &call.passing.running[place]}
+		run.of.Add(1)
+		defer func() {
+			run.over.Store(true)
+			run.of.Add(-1)
+		}()
+		return inner(run, call, method, params)
 	}
+}
+
+// layerRun is the context of one run of a middleware, by which next finds out that the run
+// is over.
+type layerRun struct {
+	context.Context
+	of   *atomic.Int32 // the middleware and the request, as the key of Value
+	over atomic.Bool   // the middleware has returned
+}
+
+func (r *layerRun) Value(key any) any {
+	if key == any(r.of) {
+		return r
+	}
+	return r.Context.Value(key)
 }
 
 // noneOf reports a nil middleware in the option of that name.

@@ -67,6 +67,14 @@ var public = []mutation{
 		"return &view{v.caller.withoutToken(), v.s}", "return &view{v.caller, v.s}", "internal/spec/server", "",
 	},
 	{
+		"next of an earlier run is good", guard, "method.go",
+		"(*layerRun); ok && run.over.Load() {", "(*layerRun); ok && run == nil {", "internal/spec/server", "Middleware|Next",
+	},
+	{
+		"next of a middleware that has returned is good", guard, "method.go",
+		"if p.over.Load() || p.running[place].Load() == 0 {", "if p.over.Load() {", "internal/spec/server", "Middleware|Next",
+	},
+	{
 		"lists by caller may be shared", guard, "result.go",
 		"s.rt.opts.Authenticate == nil && s.srv.opts.Visible == nil {", "s.rt.opts.Authenticate == nil {", "internal/spec/stateless", "",
 	},

@@ -75,6 +75,86 @@ func TestNextAfterAPanic(t *testing.T) {
 	})
 }
 
+// TestNextOfAnEarlierRun has an outer middleware call the inner one twice: a goroutine of the first run calls next during
+// the second run, and next fails.
+func TestNextOfAnEarlierRun(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		outer := func(next troupe.MethodHandler) troupe.MethodHandler {
+			return func(ctx context.Context, call *troupe.Call, method string, params json.RawMessage) (json.RawMessage, error) {
+				if method == "tools/call" {
+					if _, err := next(ctx, call, method, params); err != nil {
+						return nil, err
+					}
+				}
+				return next(ctx, call, method, params)
+			}
+		}
+		second, left := make(chan struct{}), make(chan error, 1)
+		runs := 0
+		inner := func(next troupe.MethodHandler) troupe.MethodHandler {
+			return func(ctx context.Context, call *troupe.Call, method string, params json.RawMessage) (json.RawMessage, error) {
+				if method != "tools/call" {
+					return next(ctx, call, method, params)
+				}
+				if runs++; runs == 1 {
+					go func() {
+						<-second
+						_, err := next(context.WithoutCancel(ctx), call, method, params)
+						left <- err
+					}()
+					return json.RawMessage(`{}`), nil
+				}
+				close(second)
+				if err := <-left; err == nil || err.Error() != "troupe: a middleware called next after it had returned" {
+					t.Errorf("next of the first run, during the second: %v", err)
+				}
+				return next(ctx, call, method, params)
+			}
+		}
+		h := host.New(t, troupe.Options{MethodMiddleware: []troupe.MethodMiddleware{outer, inner}}, nil)
+		host.Equal(t, "the second run", h.Session().Post(host.Call("1", "echo", `{"text":"x"}`)).Body, host.TextResult("1", "x"))
+	})
+}
+
+// TestNextOfAMiddlewareThatHasReturned has goroutines of a middleware call next after it has returned, while the outer
+// middleware still runs: next fails with any context.
+func TestNextOfAMiddlewareThatHasReturned(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		over, left := make(chan struct{}), make(chan error, 2)
+		outer := func(next troupe.MethodHandler) troupe.MethodHandler {
+			return func(ctx context.Context, call *troupe.Call, method string, params json.RawMessage) (json.RawMessage, error) {
+				result, err := next(ctx, call, method, params)
+				if method == "tools/call" {
+					close(over)
+					for range cap(left) {
+						if err := <-left; err == nil || err.Error() != "troupe: a middleware called next after it had returned" {
+							t.Errorf("next of a middleware that has returned: %v", err)
+						}
+					}
+				}
+				return result, err
+			}
+		}
+		inner := func(next troupe.MethodHandler) troupe.MethodHandler {
+			return func(ctx context.Context, call *troupe.Call, method string, params json.RawMessage) (json.RawMessage, error) {
+				if method != "tools/call" {
+					return next(ctx, call, method, params)
+				}
+				for _, with := range []context.Context{context.WithoutCancel(ctx), context.Background()} {
+					go func() {
+						<-over
+						_, err := next(with, call, method, params)
+						left <- err
+					}()
+				}
+				return json.RawMessage(`{"content":[]}`), nil
+			}
+		}
+		h := host.New(t, troupe.Options{MethodMiddleware: []troupe.MethodMiddleware{outer, inner}}, nil)
+		h.Session().Post(host.Call("1", "echo", `{"text":"x"}`))
+	})
+}
+
 // TestNextByTheHandler has a handler call, with its own call, the next that a middleware put into the context.
 func TestNextByTheHandler(t *testing.T) {
 	for _, changes := range []bool{false, true} {
