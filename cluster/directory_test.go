@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupe-run/troupe/internal/testkit"
 )
 
 // snapshot returns the content and mode of everything below dir.
@@ -210,6 +212,7 @@ func TestHalfMadeDirectory(t *testing.T) {
 // TestKill checks that everything acknowledged before kill -9 is there after a restart,
 // and that the dead process's lease is not.
 func TestKill(t *testing.T) {
+	testkit.Long(t, "it kills processes")
 	t.Parallel()
 	dir := t.TempDir()
 	for round := range 3 {

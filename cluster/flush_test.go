@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/testkit"
 )
 
 // cut is a disk that keeps only flushed data when the power fails.
@@ -78,6 +80,7 @@ func (c *cut) copy(t *testing.T, to string) {
 // before it is on the disk. A power cut at any flush, which leaves the state before that
 // flush, keeps every acknowledged append and record.
 func TestPowerCutAtEveryFlush(t *testing.T) {
+	testkit.Long(t, "many directories")
 	t.Parallel()
 	dir := t.TempDir()
 	n := must[*Node](t)(Open(t.Context(), Options{Dir: dir, Sync: -1}))

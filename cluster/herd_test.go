@@ -6,17 +6,17 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/testkit"
 )
 
 // TestHerdOfReads has the largest number of clients resume at once, each from a log of
 // 4 MiB. All of them get it, and the node keeps its connection, which carries leases
 // and appends too.
 func TestHerdOfReads(t *testing.T) {
+	testkit.Long(t, "a crowd")
 	const streams, appends = 8, 16
-	herd := 100
-	if testing.Short() {
-		herd = 30
-	}
+	const herd = 100
 	n := open(t, Options{Dir: t.TempDir()})
 	data := make([]byte, MaxAppend)
 	name := func(i int) string { return fmt.Sprintf("anon.demo.s1.h%d", i%streams) }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/troupe-run/troupe/internal/testkit"
 )
 
 func TestKeyring_sealAndOpen(t *testing.T) {
@@ -75,6 +76,7 @@ func TestKeyring_race(t *testing.T) {
 }
 
 func TestKeyring_rotates(t *testing.T) {
+	testkit.Long(t, "hours of renewals")
 	bubble(t, func(t *testing.T) {
 		n := open(t, Options{KeyRotate: time.Hour, Lease: time.Hour})
 		m := joined(t, n, "other")

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupe-run/troupe/internal/testkit"
 )
 
 // used makes a directory that holds a session, a key and a stream of 20 appends.
@@ -54,6 +56,7 @@ func change(t *testing.T, err error) {
 // TestCutShortDirectories checks that a directory comes up with everything in it,
 // twice, whatever a killed start or a power cut before a flush left there.
 func TestCutShortDirectories(t *testing.T) {
+	testkit.Long(t, "many directories")
 	t.Parallel()
 	for what, harm := range map[string]func(t *testing.T, stream func(name string) string, dir string){
 		"a purge before its second exchange": func(t *testing.T, stream func(string) string, _ string) {

@@ -17,9 +17,9 @@ import (
 // answers every operation as the store does; only the numbers of revisions differ.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(3)
+	seeds, steps := uint64(3), 1000
 	if testing.Short() {
-		seeds = 1
+		seeds, steps = 1, 300
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestModel(t *testing.T) {
 				const age = 25 * time.Second
 				m := &modelled{t: t, r: rand.New(rand.NewPCG(seed, 1)), node: open(t, Options{ReplayAge: age}), revs: map[uint64]uint64{}}
 				m.link = sim.NewLink(sim.New(age), 5*time.Second, func(string) sim.Fate { return sim.Fate{} })
-				for range 1000 {
+				for range steps {
 					if m.step(); t.Failed() {
 						return
 					}

@@ -520,7 +520,10 @@ func (r *randomJSON) spoil() {
 func TestAgainstOracle(t *testing.T) {
 	t.Parallel()
 	rounds := 30000
-	if testing.Short() || raceEnabled {
+	switch {
+	case testing.Short():
+		rounds = 1000
+	case raceEnabled:
 		rounds = 3000
 	}
 	const seed = 20261121

@@ -97,7 +97,7 @@ func strictSchema(t testing.TB, revision string) *validator {
 func TestProjectedValuesAreLegal(t *testing.T) {
 	t.Parallel()
 	rounds := 100
-	if raceEnabled {
+	if raceEnabled || testing.Short() {
 		rounds = 10 // nothing here is shared between goroutines
 	}
 	defs, raw := loadSchema(t, "2025-11-25")

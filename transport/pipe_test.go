@@ -507,6 +507,9 @@ func TestPipePanic(t *testing.T) {
 
 // TestPipeManyMessages echoes messages of all sizes to a client that reads and writes at once.
 func TestPipeManyMessages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a crowd: runs without -short")
+	}
 	t.Parallel()
 	const messages = 10000
 	in, client, err := os.Pipe()

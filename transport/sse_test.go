@@ -534,6 +534,9 @@ func TestSessionKeptAlive(t *testing.T) {
 
 // TestRoomOfASession makes a writer wait for a reader.
 func TestRoomOfASession(t *testing.T) {
+	if testing.Short() {
+		t.Skip("60 MB of events: runs without -short")
+	}
 	virtually(t, func(t *testing.T, serve func(Dispatcher, Options) *pipes) {
 		const messages = 100
 		l := newLinks()

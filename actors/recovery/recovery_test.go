@@ -49,7 +49,11 @@ func TestKept(t *testing.T) {
 			if err := json.Unmarshal(text, &k); err != nil {
 				t.Fatal(err)
 			}
-			for range 3 { // events at the same instant have any order
+			times := 3
+			if testing.Short() {
+				times = 1
+			}
+			for range times { // events at the same instant have any order
 				if h := happen(t, k.Plan); len(h.faults) > 0 || *told {
 					complain(t, h)
 				}
@@ -75,6 +79,9 @@ func complain(t *testing.T, h history) {
 // which uses the answers to its questions. Every event id names one event. No client
 // learns that it has everything unless it has.
 func TestHistories(t *testing.T) {
+	if testing.Short() {
+		*histories = min(*histories, 15)
+	}
 	seed := *firstSeed
 	if seed == 0 {
 		seed = uint64(time.Now().UnixMilli())

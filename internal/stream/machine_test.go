@@ -379,7 +379,11 @@ func TestRefreshTakesItsTurnAndGuardsWhatFollows(t *testing.T) {
 // TestRandomWalk checks, over seeded orders of events, that each pushed entry is delivered
 // once and in order, and that the log reads back the same.
 func TestRandomWalk(t *testing.T) {
-	for seed := range uint64(200) {
+	seeds := uint64(200)
+	if testing.Short() {
+		seeds = 40
+	}
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 1))
 		w := newWorld(t, Limits{Part: 300, Batch: 5})
 		var want []string

@@ -26,7 +26,16 @@ func StartClock() { ats.Register() }
 // a fifth of the work. Call it in TestMain.
 func SpareCollections() {
 	if flag.Parse(); testing.Short() {
-		debug.SetGCPercent(400)
+		debug.SetGCPercent(-1)
+		debug.SetMemoryLimit(400 << 20)
+	}
+}
+
+// Long skips a test with -short, which leaves out what takes long. The reason says what that is.
+func Long(t testing.TB, reason string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip(reason + ": runs without -short")
 	}
 }
 

@@ -13,12 +13,10 @@ import (
 // TestFullStoreRefusesNewWorkAndLetsOldEnd fills the store: running calls end well, new
 // ones are refused, and new ones are accepted again when events have expired.
 func TestFullStoreRefusesNewWorkAndLetsOldEnd(t *testing.T) {
+	testkit.Long(t, "it fills a store")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Store: troupe.StoreOptions{MaxStore: host.Sized[int64](16<<20, 6<<20), Lease: 5 * time.Second}, Limits: troupe.Limits{LogRate: -1}}, nil)
 		c := h.Session()
-		if testing.Short() {
-			c = h.Unchecked().Initialize(`{}`) // comparing so many events with the schema is most of the work
-		}
 		early := c.Post(host.Call("1", "sleep", `{"ms":600000}`))
 		early.Next()
 		// The server cuts a client that does not read.

@@ -100,10 +100,8 @@ func abandonServers(h *host.Host, n int) (unmount func()) {
 // TestNothingIsLeft abandons sessions, streams and parked calls, waits until everything
 // has expired, and does it again (invariant I9).
 func TestNothingIsLeft(t *testing.T) {
+	testkit.Long(t, "a crowd")
 	sessions, streams, parked, servers := host.Sized(10_000, 200), host.Sized(1000, 60), host.Sized(1000, 60), host.Sized(100, 20)
-	if testing.Short() {
-		sessions, streams, parked, servers = 50, 15, 15, 5
-	}
 	testkit.Bubble(t, func(t *testing.T) {
 		const idle = 5 * time.Minute
 		// All of them come from one address.

@@ -20,6 +20,7 @@ import (
 // TestTenTimesTheRate has one client call at ten times its rate, and another client at the same address at half
 // of it.
 func TestTenTimesTheRate(t *testing.T) {
+	testkit.Long(t, "a crowd")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)
 		const seconds = 10
@@ -119,6 +120,7 @@ func TestBucketOutlivesTheMemoryOfASession(t *testing.T) {
 
 // TestNoLimits switches the limits on numbers and rates off.
 func TestNoLimits(t *testing.T) {
+	testkit.Long(t, "thousands of calls")
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{Limits: troupe.Limits{CallRate: -1, CallsPerSession: -1, StreamsPerSession: -1, PendingPerSession: -1, SubscriptionsPerSession: -1}, Shared: troupe.SharedLimits{PrincipalRate: -1, CallsPerPrincipal: -1, CallsPerNode: -1, StreamsPerPrincipal: -1, PendingPerPrincipal: -1, SessionsPerPrincipal: -1}}, nil)
 		c := h.Unchecked().Initialize(`{"elicitation":{"form":{}}}`)

@@ -15,6 +15,7 @@ import (
 // store as much as it can: it is refused when it has its share. Other clients begin
 // sessions and make calls of any length meanwhile.
 func TestOneClientDoesNotFillTheStore(t *testing.T) {
+	testkit.Long(t, "it fills a store")
 	for name, fill := range map[string]func(mallory *testkit.Client, i int) *testkit.Answer{
 		"with sessions": func(mallory *testkit.Client, _ int) *testkit.Answer {
 			return mallory.Post(strings.Replace(host.InitializeRequest, `"version":"`, `"version":"`+strings.Repeat("1", 120<<10), 1))

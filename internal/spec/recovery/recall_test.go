@@ -44,6 +44,7 @@ func accept(t *testing.T, c *testkit.Client, question testkit.Event, answer stri
 // TestAnswersOutliveTheLog has a call ask twice with one key, and the log forget the
 // first answer in between. The run after a crash gets the right answer to each question.
 func TestAnswersOutliveTheLog(t *testing.T) {
+	testkit.Long(t, "long logs")
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		between func(ctx context.Context, call *troupe.Call) error
@@ -200,6 +201,7 @@ func TestBatchOutlivesTheLog(t *testing.T) {
 // however long the call is silent, even if entries that clients never see came after it,
 // and if the process was lost meanwhile.
 func TestNewestIDOutlivesItsEvent(t *testing.T) {
+	testkit.Long(t, "hours of renewals")
 	t.Parallel()
 	for name, rerun := range map[string]troupe.Rerun{"never": troupe.Never, "safe": troupe.Safe} {
 		t.Run(name, func(t *testing.T) {

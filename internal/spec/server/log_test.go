@@ -158,6 +158,7 @@ func TestLogRateCanBeNone(t *testing.T) {
 // TestRerunAfterDroppedLogs checks that a call that runs again sends no message twice,
 // whatever its earlier run had dropped and whatever level the client has set meanwhile.
 func TestRerunAfterDroppedLogs(t *testing.T) {
+	testkit.Long(t, "two crashes")
 	for name, o := range map[string]troupe.Options{"another rate": {Limits: troupe.Limits{LogRate: -1}}, "the same rate": {Limits: troupe.Limits{LogRate: 10}}} {
 		t.Run(name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {

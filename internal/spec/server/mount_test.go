@@ -69,8 +69,9 @@ func BenchmarkMount(b *testing.B) {
 // TestThousandServers mounts a thousand servers in one runtime. Each answers for itself,
 // and a session or stream of one server does not exist for another.
 func TestThousandServers(t *testing.T) {
+	testkit.Long(t, "a crowd")
 	n, probe := 1000, 25
-	if host.RaceEnabled || testing.Short() {
+	if host.RaceEnabled {
 		n = 200
 	}
 	testkit.Bubble(t, func(t *testing.T) {

@@ -132,6 +132,7 @@ func TestUnmount(t *testing.T) {
 // TestUnmountUnderLoad unmounts a server while requests are on their way: they are
 // answered, and leave nothing.
 func TestUnmountUnderLoad(t *testing.T) {
+	testkit.Long(t, "a crowd")
 	rounds, clients := 40, 8
 	testkit.Bubble(t, func(t *testing.T) {
 		h := host.New(t, troupe.Options{}, nil)

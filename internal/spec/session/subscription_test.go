@@ -127,8 +127,9 @@ func TestSubResources(t *testing.T) {
 // subscriptions although some sessions do not read, and that nothing remains of
 // sessions that unsubscribe or go.
 func TestThousandSubscribers(t *testing.T) {
+	testkit.Long(t, "a crowd")
 	sessions, deaf := 1000, 10
-	if host.RaceEnabled || testing.Short() {
+	if host.RaceEnabled {
 		sessions = 100
 	}
 	const uris = 10

@@ -173,6 +173,7 @@ type floodIn struct {
 // cuts that client, serves others meanwhile, and the client can resume what the log
 // still has.
 func TestReaderThatNeverReads(t *testing.T) {
+	testkit.Long(t, "it fills a connection")
 	h := host.NewLoopback(t, troupe.Options{Limits: troupe.Limits{LogRate: -1}}, nil, func(ln net.Listener) net.Listener { return narrow{ln} })
 	flooded := make(chan error, 1)
 	reading := make(chan struct{}) // gets a value once the client has its first events: a cut discards what the client has not read

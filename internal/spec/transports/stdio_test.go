@@ -58,6 +58,7 @@ func TestStdioBatch(t *testing.T) {
 }
 
 func TestStdioAnswersTenThousandCallsSentAtOnce(t *testing.T) {
+	testkit.Long(t, "a crowd")
 	p := host.NewPipe(t, troupe.Options{})
 	p.Initialize("2025-11-25")
 	const n = 10000
@@ -171,6 +172,7 @@ func TestStdioEnds(t *testing.T) {
 
 // TestStdioLivesOn checks that a session over stdio lives as long as its process.
 func TestStdioLivesOn(t *testing.T) {
+	testkit.Long(t, "hours of renewals")
 	testkit.Bubble(t, func(t *testing.T) {
 		p := host.NewPipe(t, troupe.Options{Store: troupe.StoreOptions{SessionMax: 10 * time.Minute}})
 		p.Initialize("2025-11-25")
