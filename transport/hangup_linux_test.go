@@ -10,15 +10,15 @@ import (
 
 // TestListenersHaveNoGoroutine opens many idle streams, and then has all clients leave.
 func TestListenersHaveNoGoroutine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a crowd: runs without -short")
+	}
 	streams := make(chan *Exchange, 1)
 	s := serve(t, funcs{post: func(x *Exchange) {
 		x.Open()
 		streams <- x
 	}}, bothEras)
-	n := 1000
-	if testing.Short() {
-		n = 200
-	}
+	const n = 1000
 	before := runtime.NumGoroutine()
 	var conns []net.Conn
 	var held []*Exchange

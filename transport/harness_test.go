@@ -24,7 +24,7 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if testing.Short() {
-		_ = flag.Set("test.parallel", "6") // most tests wait for half seconds of linger
+		_ = flag.Set("test.parallel", "24") // most tests wait for half seconds of linger
 	}
 	code := m.Run()
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()

@@ -11,10 +11,14 @@ import (
 	"github.com/nats-io/nats-server/v2/server/ats"
 )
 
-// Main runs a package's tests, with the clock started.
+// Main runs a package's tests, with the clock started. With -short more of them run at once, as some wait more than they
+// compute.
 func Main(m *testing.M) {
 	StartClock()
 	SpareCollections()
+	if testing.Short() {
+		_ = flag.Set("test.parallel", "8")
+	}
 	os.Exit(m.Run())
 }
 

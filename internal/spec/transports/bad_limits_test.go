@@ -21,6 +21,7 @@ import (
 )
 
 func TestBadBodies(t *testing.T) {
+	t.Parallel()
 	e := newBadEnv(t)
 	tooLarge := host.Fault("", host.Invalid, "the message is too large", "")
 	dial := func(t *testing.T) net.Conn {

@@ -52,6 +52,7 @@ func TestBadMessagesOverSSE(t *testing.T) {
 }
 
 func TestBadRequestsOverSSE(t *testing.T) {
+	t.Parallel()
 	e := newBadEnv(t)
 	s := e.Unchecked().OpenSSE("/sse")
 	defer s.Stream.Close()
