@@ -19,6 +19,8 @@
 //     other.
 //   - revisions_test.go: only mcp/revision.go knows what each revision of the protocol
 //     has.
+//   - diagrams_test.go: the diagrams of docs/architecture.md name functions, types and
+//     members that exist.
 //   - sleep_test.go: no test waits for time that really passes.
 //   - order_test.go: a package of ten files or more gives them an order in its doc.go,
 //     and few dependencies between them run upward.

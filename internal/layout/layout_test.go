@@ -41,6 +41,7 @@ var layoutRules = map[string]layoutRule{
 	"the public API shows only our types and std's": foreignTypesInAPI,
 	"each mutex is in the document of locks":        undocumentedLocks,
 	"one table has the features of revisions":       revisionsCompared,
+	"diagrams name what the code has":               namesInDiagrams,
 }
 
 func TestLayout(t *testing.T) {
@@ -398,7 +399,7 @@ func TestLayoutRulesFind(t *testing.T) {
 		{"machine path quoted", machinePaths, map[string]string{"mcp/a.go": "package mcp\nconst dir = \"" + machine + "\"\n"}, "mcp/a.go:2"},
 		{"path of a URL", machinePaths, map[string]string{"docs/a.md": "https://troupe.run" + machine + " and .." + machine + "\n"}, ""},
 	}
-	for _, tt := range slices.Concat(cases, importCases, dependencyCases, apiCases, sleepCases, lockCases, revisionCases) {
+	for _, tt := range slices.Concat(cases, importCases, dependencyCases, apiCases, sleepCases, lockCases, revisionCases, diagramCases) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			files := fstest.MapFS{}
