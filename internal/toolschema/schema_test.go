@@ -63,6 +63,8 @@ func TestFormatsOfForms(t *testing.T) {
 	}
 }
 
+// TestDialects checks which dialects of JSON Schema are understood, by a keyword that has another
+// meaning in the next dialect (2026-07-28, basic/index, schema dialect).
 func TestDialects(t *testing.T) {
 	t.Parallel()
 	const pair = `{"type":"object","properties":{"a":{"items":[{"type":"string"}]}}}`
