@@ -85,7 +85,7 @@ func (e *answerError) Error() string {
 }
 func (e *answerError) Unwrap() error { return e.err }
 
-// What is wrong with answers.
+// Errors of answers.
 var (
 	errAction  = errors.New("the action is none of accept, decline and cancel")
 	errContent = errors.New("the content is no object")

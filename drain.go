@@ -29,7 +29,7 @@ const (
 //
 // From now on [Runtime.Ready] fails, and responses close their connections. For DrainDelay
 // the Runtime serves on, so that load balancers notice; there is no delay if no event stream
-// is open and nobody has called Ready. Then Drain waits until no call runs that only this
+// is open and Ready was never called. Then Drain waits until no call runs that only this
 // process can end. Clients of other calls, and of idle streams, come back to the next
 // process. Requests that come meanwhile are served. When only the last ones are being
 // answered, after 1 second at most, further requests are refused with 503. When nothing is left,
@@ -116,7 +116,7 @@ func (rt *Runtime) end(ctx context.Context, door *transport.DrainListener, hs *h
 
 // delay waits for DrainDelay, while the Runtime still serves and load balancers notice that
 // it is not ready. It returns early when there is no load balancer: no connection is open,
-// and nobody has ever asked whether the Runtime is ready or healthy.
+// and no client has ever asked whether the Runtime is ready or healthy.
 func (rt *Runtime) delay(ctx context.Context, door *transport.DrainListener) {
 	for end := time.Now().Add(rt.opts.DrainDelay); time.Now().Before(end) && ctx.Err() == nil && !rt.closed.Load(); {
 		if !rt.watched.Load() && rt.connections(door) == 0 {

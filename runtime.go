@@ -54,7 +54,7 @@ type Runtime struct {
 	routes    atomic.Pointer[map[string]http.Handler] // copy of paths to read from; nil when paths has changed
 	ready     atomic.Bool
 	leaving   atomic.Bool   // it drains: clients must take other connections
-	watched   atomic.Bool   // somebody has asked whether it is ready or alive
+	watched   atomic.Bool   // a client has asked whether it is ready or alive
 	under     atomic.Int64  // requests that came since leaving, and are being served
 	asked     atomic.Int64  // when the last of them came, unix nanoseconds
 	longURI   atomic.Int64  // URIs of resources refused because of their length

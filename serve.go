@@ -216,7 +216,7 @@ func (rt *Runtime) serveNothing(w http.ResponseWriter, r *http.Request) {
 }
 
 // sickAfter is how long the store may be unable to write before /healthz fails, so that
-// somebody restarts the process.
+// an orchestrator restarts the process.
 const sickAfter = time.Minute
 
 // health returns the response of /healthz: o is why the store cannot write, or nil.
@@ -333,7 +333,7 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	return errors.Join(err, rt.Close(end))
 }
 
-// piped returns the principal of a pipe: nil but for package troupetest, which brings a
+// piped returns the principal of a pipe: nil except for package troupetest, which brings a
 // request.
 func (rt *Runtime) piped(ctx context.Context) (any, error) {
 	r := origin.From(ctx)

@@ -77,7 +77,7 @@ func shown(name string) string {
 
 // internal logs an error that the client must not see, and returns the one for the client: an
 // internal error, or one that says to send the request again if the store could not be read
-// or written now. A call that somebody has ended is no error, and is logged as debug.
+// or written now. The end of a call's context is not an error, and is logged as debug.
 func (s *service) internal(what string, err error) *mcp.Error {
 	level, told := slog.LevelError, mcp.NewError(mcp.CodeInternalError, "")
 	if actors.Later(err) {

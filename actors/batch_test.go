@@ -53,8 +53,8 @@ func TestRefusedBatchHasNoEffect(t *testing.T) {
 	}
 }
 
-// mixedBatch begins a batch of two calls, of which the first may run again. Both send a
-// message; then the first ends if it is told to, and the other never does by itself.
+// mixedBatch begins a batch of two calls, the first of which is safe. Both send a
+// message; then the first ends if the test says so, and the other never by itself.
 func (h *held) mixedBatch(end <-chan struct{}) (session string, c *heldConn) {
 	h.svc = NewService("s", mayAgain{benchHandler{h.handler}, func(name string) bool { return name == `"safe"` }}, Limits{})
 	h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {

@@ -11,7 +11,7 @@ import (
 //
 // A call is the node's own if no other process can end it: it may not run again, or its client could not come
 // back for it. Finish waits for those calls while the node serves all requests. HandOver leaves the others to
-// whoever resumes them.
+// the process that resumes them.
 
 const (
 	// quick is how long a call may have run before Finish waits for it: calls that take less are always under
@@ -42,10 +42,9 @@ func (n *Node) Finish(ctx context.Context) {
 }
 
 // HandOver ends what is left on the node, once no new clients come. It closes idle connections, so that their
-// clients come back elsewhere, and leaves the streams of calls that may run again to whoever resumes them.
+// clients come back elsewhere, and leaves the streams of calls that may run again to the process that resumes them.
 // Then it waits until every other call has its response, or until ctx ends. Requests that come meanwhile are
-// served and treated alike. When ctx ends, running calls that may run again are left to whoever resumes them,
-// too; the others end with -32010.
+// served and treated alike. When ctx ends, running calls that may run again are left to a resume, too; the others end with -32010.
 //
 // HandOver returns when nothing is left and idle returns true; a nil idle counts as true. From then on the
 // node refuses everything.

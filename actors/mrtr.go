@@ -241,7 +241,7 @@ func (r *requestActor) answerTo(x brought) {
 	r.way.table.resumed(r)
 }
 
-// badResponses refuses what is no good as answers.
+// badResponses refuses invalid inputResponses.
 func badResponses(to answerer, id []byte, err error) {
 	if errors.Is(err, mrtr.ErrManyResponses) {
 		faults.ManyAnswers.Tell(to, id)

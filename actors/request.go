@@ -68,7 +68,7 @@ type requestActor struct {
 	result callResult
 	retire retire
 
-	handed bool // handed over to whoever resumes its stream; only the handler is still here
+	handed bool // handed over to a resume of its stream; only the handler is still here
 	// used is set once anything outside may still refer to the actor. Such an actor does
 	// not go back to the pool.
 	used bool

@@ -77,7 +77,7 @@ type Service struct {
 	// always does.
 	AnswersPing bool
 	// Known reports whether what a call is of exists for its caller. A drain does not refuse
-	// other calls: they fail at once, and nobody learns from a refusal what is hidden. If
+	// other calls: they fail at once, and a refusal does not reveal a hidden item. If
 	// nil, everything is known.
 	Known func(principal any, method, name []byte) bool
 	life  lifetime
@@ -113,14 +113,14 @@ const (
 	endedEarly        // the session has ended while Began runs
 )
 
-// start reports whether Began is to be called: the session has not ended before.
+// start reports whether Began must be called: the session has not ended before.
 func (b *beginning) start() bool { return b.at.CompareAndSwap(notBegun, begins) }
 
 // done says that Began has returned. It reports whether the session has ended meanwhile, so
-// that Ended is to be called.
+// that Ended must be called.
 func (b *beginning) done() (ended bool) { return !b.at.CompareAndSwap(begins, hasBegun) }
 
-// end says that the session has ended. It reports whether Ended is to be called now; if not,
+// end says that the session has ended. It reports whether Ended must be called now; if not,
 // done reports it, or Began is not called.
 func (b *beginning) end() (now bool) {
 	return !b.at.CompareAndSwap(notBegun, endedFirst) && !b.at.CompareAndSwap(begins, endedEarly)

@@ -118,7 +118,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 		go n.outages.run()
 	}
 	if n.tmp != "" {
-		// JetStream puts nothing there, and nobody would remove it after a kill.
+		// JetStream puts nothing there, and the folder would remain after a kill.
 		_ = os.RemoveAll(n.tmp)
 	}
 	return nil

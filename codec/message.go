@@ -40,8 +40,8 @@ type Message struct {
 	// N is the number of elements of a Batch, else 0.
 	N int
 
-	// Values is how many JSON values the message has, those that hold others included, but for the message itself, params
-	// and _meta: it bounds what decoding the message makes.
+	// Values is how many JSON values the message has, with those that hold others, but without the message itself, params
+	// and _meta. It bounds the memory that decoding the message takes.
 	Values int
 
 	// ID is the id as it was sent, quotes included: 1, -3, "abc", 12345678901234567890.

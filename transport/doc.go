@@ -29,7 +29,7 @@
 //   - in _meta, the client's capabilities and clientInfo;
 //   - Mcp-Method, and Mcp-Name where the method has one.
 //
-// Of a notification it checks only what is there. A stateless GET or DELETE is answered with 405. Mcp-Session-Id and
+// Of a notification it checks only the members and headers that are there. A stateless GET or DELETE is answered with 405. Mcp-Session-Id and
 // Last-Event-ID are ignored. Mcp-Param-* are for the dispatcher, which knows the tools ([codec.DecodeHeader]). A
 // version of neither era is refused with the id of its message.
 //

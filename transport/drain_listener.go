@@ -127,7 +127,7 @@ func (d *DrainListener) isShut() bool {
 }
 
 // Shut closes the listener: from now on connections are refused. Connections that had been made are served, also those
-// that nobody had accepted yet, if the system can list them (Linux). Serve does not return when Shut is called.
+// that Accept has not returned yet, if the system can list them (Linux). Serve does not return when Shut is called.
 func (d *DrainListener) Shut() {
 	d.mu.Lock()
 	if !d.isShut() {

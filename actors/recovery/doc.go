@@ -12,27 +12,28 @@
 //	full     the store takes no writes
 //	jump     the store's clock jumps, also beyond every lifetime: a pause is that, too
 //
-// Operations of the store take their time, are refused, and are done without being
-// acknowledged. One history in forty has the limits that a server has by default, so that
+// Operations of the store are slow, are refused, and are done without an acknowledgement. One history in forty has the limits that a server has by default, so that
 // more than 1,000 appends and 4 MiB are left behind; the others have small ones, where
 // little has to happen for that.
 //
-// A judge that knows nothing of how it is done hears what clients and handlers see, and
-// says what must not be:
+// A judge that knows nothing of the implementation collects what clients and handlers see.
+// It reports a fault when
 //
 //   - a request is answered twice, or runs again though it was answered, cancelled, or
 //     may not run again;
-//   - a question gets the answer to another one, or one that nobody gave, or another one
-//     than an earlier run was told; it is asked again, or a notification is sent again;
+//   - a question gets the answer to another question, an answer that no client gave, or
+//     another answer than an earlier run got; it is asked again, or a notification is sent
+//     again;
 //   - an event id stands for two events, comes out of order, or leaves events out;
-//   - a client is told that it has everything (204) and has not;
+//   - a client gets 204, which says that it has everything, and lacks something;
 //   - a client is refused with an id after which the log must still have everything;
-//   - a running call is lost, or said to be lost, though its process was not;
-//   - an answer is none that a run has returned;
-//   - an accepted request has no answer at the end, or a client still waits for it;
+//   - a running call is lost, or reported as lost, though its process was not;
+//   - no run has returned the response;
+//   - an accepted request has no response at the end, or a client still waits for it;
 //   - a goroutine is left behind.
 //
-// What a power cut may have taken back binds nobody, but for the meaning of event ids.
+// The judge does not hold the server to what a power cut may have taken back, except to the
+// meaning of event ids.
 //
 //	go test ./actors/recovery -run TestHistories -histories 2000 -seed 0    # a seed is drawn, and printed
 //	go test ./actors/recovery -run TestHistories -histories 1 -seed 7 -tell # one history, with all that happens

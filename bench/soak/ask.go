@@ -42,7 +42,7 @@ func (d *driver) newAsk(rng *rand.Rand) *call {
 	return k
 }
 
-// asked is told the id of the question when it comes for the first time.
+// asked gets the id of the question when it comes for the first time.
 func (k *call) asked(id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -56,7 +56,7 @@ func (k *call) asked(id string) {
 	}
 }
 
-// open is the id of the call's question while nobody has answered it.
+// openQuestion returns the id of the call's question while it has no answer.
 func (k *call) openQuestion() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

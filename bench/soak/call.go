@@ -24,7 +24,7 @@ type call struct {
 	rng    *rand.Rand
 	ended  chan struct{}
 
-	// What a right answer holds.
+	// The content of a right response.
 	text  string
 	to    int
 	token string // raw, "" for no progress

@@ -52,7 +52,7 @@ func (d *driver) begin() error {
 	return d.listen()
 }
 
-// resource is the URI of which the driver wants updates, and nobody else.
+// resource returns the URI of which only this driver wants updates.
 func (d *driver) resource() string { return fmt.Sprintf("test://template/%d/data", d.n) }
 
 // touch has the driver's resource updated, which its standalone stream has to tell

@@ -32,7 +32,7 @@ type follower struct {
 	begun chan struct{}
 	ids   []string        // of all events, in the order they first came
 	seen  map[string]bool // ids
-	// event is told of each event once; it returns true for the last one.
+	// event gets each event once; it returns true for the last one.
 	event     func(client.Event) bool
 	attached  atomic.Int64 // the start on which a connection is open, 0 if none is
 	over      bool         // the last event came

@@ -170,7 +170,7 @@ func (d *driver) settle() {
 	}
 }
 
-// finish waits for everything, and looks at the questions nobody answered: they
+// finish waits for everything, and checks the unanswered questions: they
 // are still open, and end without an answer when they are cancelled.
 func (w *world) finish() error {
 	for _, v := range w.statelessClients {

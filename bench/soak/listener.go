@@ -22,7 +22,7 @@ type listener struct {
 	updates atomic.Int64
 }
 
-// resource is the URI of which the stateless client wants updates, and nobody else.
+// resource returns the URI of which only this stateless client wants updates.
 func (l *listener) resource() string { return fmt.Sprintf("test://template/v%d/data", l.v.n) }
 
 // run listens until the run ends.
@@ -50,7 +50,7 @@ func (l *listener) run() {
 	}
 }
 
-// read reads what a listener is told. The client goes away now and then.
+// read reads the messages of a listener. The client goes away now and then.
 func (l *listener) read(events *client.Events, id string, boot int64) error {
 	meta := `"params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `},`
 	for n := 0; ; n++ {

@@ -50,7 +50,7 @@ func newProcess(bin, data string, seed uint64, more ...string) (*process, error)
 }
 
 // freeAddress looks for a port below those that the system hands to clients: a
-// client that dials one of those while nobody listens may connect to itself.
+// client that dials one of those while no server listens may connect to itself.
 func freeAddress(seed uint64) (string, error) {
 	for i := range uint64(200) {
 		addr := fmt.Sprintf("127.0.0.1:%d", 20000+(seed*7+i*31+uint64(os.Getpid()))%10000)

@@ -189,8 +189,8 @@ func (v *statelessClient) count(to, delay int) {
 	}
 }
 
-// leave makes a call that goes on for ever, and closes the connection: before the first
-// byte of the answer, or in mid-stream.
+// leave makes a call that goes on forever, and closes the connection: before the first
+// byte of the response, or in mid-stream.
 func (v *statelessClient) leave(after time.Duration, stream bool) {
 	w := v.w
 	boot := w.boot.Load()
@@ -294,7 +294,7 @@ func (v *statelessClient) settle() {
 	}
 }
 
-// swap has another server refuse what one gave, as it refuses what nobody gave.
+// swap has another server refuse a state of this one, as it refuses an invented one.
 func (v *statelessClient) swap(other *statelessClient, rng *rand.Rand) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -24,8 +24,8 @@
 // An actor handles one message at a time, in the order in which its mailbox got them
 // (messages of one sender keep their order). [Actor.Post] to an idle actor handles
 // the message on the sender's goroutine, so that it costs no hand-off and usually no
-// waiting. A message to a busy actor waits in its mailbox, and whoever runs the actor
-// handles it; after 64 messages a new goroutine takes over from a sender.
+// waiting. A message to a busy actor waits in its mailbox, and the goroutine that runs the
+// actor handles it; after 64 messages a new goroutine takes over from a sender.
 //
 //	Start ──▶ idle ◀──▶ running ──▶ stopped        Stop, StopIdle, the third panic within a minute
 //

@@ -5,7 +5,7 @@ import "time"
 // Refusal says why a request got no place.
 type Refusal uint8
 
-// What [Accounts.Admit] decides.
+// The decisions of [Accounts.Admit].
 const (
 	Admitted  Refusal = iota
 	Full              // Limits.Places are in use

@@ -47,8 +47,8 @@ func TestUpdatesAreGathered(t *testing.T) {
 			{50 * time.Millisecond, 0, 4},   // 201 ms
 			{500 * time.Millisecond, 0, 4},  // nothing more
 			{0, 1, 5},                       // and at once again
-			{101 * time.Millisecond, 1, 6},  // one after the pause is told at once
-			{1000 * time.Millisecond, 0, 6}, // nothing is told twice
+			{101 * time.Millisecond, 1, 6},  // one after the pause is sent at once
+			{1000 * time.Millisecond, 0, 6}, // nothing is sent twice
 		} {
 			time.Sleep(step.wait)
 			update(step.times)
