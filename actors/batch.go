@@ -7,6 +7,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
@@ -353,3 +354,59 @@ func (s *streamActor) unmuted(entries []stream.Entry) []stream.Entry {
 // alreadyAnswered tells a stream that was taken over which calls of its batch need no response
 // any more.
 type alreadyAnswered map[string]bool
+
+// boundBatch gathers the responses to a batch of a bound session. The last of its requests to end sends them as one
+// message, an array (JSON-RPC 2.0, section 6). Cancelled requests have no element; if all were cancelled, nothing is
+// sent. Other messages of the requests go out at once.
+type boundBatch struct {
+	conn *boundConn // of the session
+
+	mu   sync.Mutex // guards open and out
+	open int        // requests that have not ended
+	out  []byte     // "[" and the responses so far, separated by commas
+}
+
+// member returns where one request of the batch gets its response.
+func (b *boundBatch) member() *batchMember { return &batchMember{batch: b} }
+
+// ended takes the response to one request, nil if it has none.
+func (b *boundBatch) ended(answer []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if answer != nil {
+		lead := byte(',')
+		if b.out == nil {
+			lead = '['
+		}
+		b.out = append(append(b.out, lead), answer...)
+	}
+	if b.open--; b.open == 0 && b.out != nil {
+		b.conn.send(append(b.out, ']'))
+		b.out = nil
+	}
+}
+
+var _ replier = (*batchMember)(nil)
+
+// batchMember takes the response to one request of a boundBatch. Only the first call of Answer, Reject and over counts.
+type batchMember struct {
+	batch *boundBatch
+	once  sync.Once
+}
+
+// Answer adds a response to those of the batch. It reports whether it was the first call.
+func (m *batchMember) Answer(_ int, body []byte) bool {
+	first := false
+	m.once.Do(func() {
+		first = true
+		m.batch.ended(body)
+	})
+	return first
+}
+
+// Reject adds an error to the responses of the batch.
+func (m *batchMember) Reject(_, code int, message string, data, id []byte, _ time.Duration) {
+	m.Answer(200, codec.AppendError(nil, id, code, message, data))
+}
+
+func (m *batchMember) over() { m.once.Do(func() { m.batch.ended(nil) }) }

@@ -19,8 +19,10 @@ import (
 )
 
 // boundConn is the only connection of a session of HTTP+SSE (2024-11-05, basic/transports) or stdio. It carries all
-// messages to the client. Nothing of such a session is stored: it ends with its connection.
+// messages to the client. It is the session's home: nothing of such a session is stored, and it ends with its
+// connection.
 type boundConn struct {
+	sess       *sessionActor
 	conn       Conn
 	ready      atomic.Bool   // the client has sent notifications/initialized
 	inputEnded chan struct{} // closed by endInput when the session ends, or its client can answer no more questions
@@ -33,6 +35,8 @@ type boundConn struct {
 	said      atomic.Int64  // when the last keep-alive was sent, unix nanoseconds
 	sending   chan struct{} // held by a goroutine that waits for room and then sends
 }
+
+var _ home = (*boundConn)(nil)
 
 // send writes one message and never waits. A client with too much unread loses the connection.
 func (l *boundConn) send(data []byte) {
@@ -103,12 +107,13 @@ func (n *Node) Connect(svc *Service, in *Input) {
 		age = math.MaxInt64 // it lives as long as its process
 	}
 	s := n.sessions.build(svc, key, session.New(time.Now(), session.Lifetime{Idle: age, Absolute: age}), 0)
-	s.bound, s.inputEnded = l, l.inputEnded
+	l.sess, s.home, s.inputEnded = s, l, l.inputEnded
+	s.held = 1 // its connection
 	s.patient = in.Patient
 	s.account.Keep(n.accounts.Accounts, a) // the account also counts questions before the first request
 	l.said.Store(s.last.UnixNano())
 	s.startSession()
-	n.sessions.Put(key, s)
+	n.bound.Put(key, l)
 	in.Session = n.name + "." + key.ID
 	in.Conn.SetSession(in.Session)
 	if !in.Conn.Open() {
@@ -116,14 +121,12 @@ func (n *Node) Connect(svc *Service, in *Input) {
 		a.Held[heldStreams].Add(-1)
 		return
 	}
-	n.bound.add(s)
 	in.Conn.Gone(func() {
 		s.endSession()
 		a.Held[heldStreams].Add(-1)
 	})
-	if svc.life.over.Load() { // the service ended before it could find the session
+	if svc.life.over.Load() || s.ended.Load() { // it ended before its connection was open
 		s.endSession()
-		n.bound.drop(s)
 		in.Conn.Finish()
 	}
 }
@@ -137,24 +140,24 @@ func places(limit int) int {
 }
 
 // find finds a bound session of this node by the id that Connect gave it.
-func (l *boundSessions) find(svc *Service, in *Input) (*sessionActor, bool) {
-	n := l.node
+func (d *boundSessions) find(svc *Service, in *Input) (*boundConn, bool) {
 	node, id, _ := strings.Cut(in.Session, ".")
-	if node != n.name || !stream.ValidID(id) {
+	if node != d.node.name {
 		return nil, false
 	}
-	s, ok := n.sessions.Get(SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: id})
-	return s, ok && s.bound != nil && s.svc == svc
+	l, ok := d.Get(SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: id})
+	return l, ok && l.sess.svc == svc
 }
 
 // Message takes one message, or a batch, of a session that Connect began. It returns when it no longer needs the bytes.
 // Responses go out on the session's connection; in.Conn learns whether the message was taken.
 func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
-	s, ok := n.bound.find(svc, in)
+	l, ok := n.bound.find(svc, in)
 	if !ok {
 		unknownConnection(in.Conn, m.ID)
 		return
 	}
+	s := l.sess
 	s.peer.madeBy(in)
 	if rec := s.view.Load().rec; in.Version != "" && rec.Revision != "" && in.Version != rec.Revision {
 		faults.SessionRevision.TellMore(in.Conn, rec.Revision, m.ID)
@@ -162,21 +165,21 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 	}
 	until := time.Now().Add(svc.Limits.StoreWait)
 	if m.Kind != codec.Batch {
-		if s.boundMessage(in, in.Conn, s.bound, principal, m, body, until) {
+		if l.message(in, in.Conn, l, principal, m, body, until) {
 			in.Conn.Accepted()
 		}
 		return
 	}
 	all, fault := readBatch(s, m, body)
 	if fault != "" {
-		if in.Conn == s.bound.conn { // a refusal here is a message of its own, and has no id
-			s.bound.send(codec.AppendError(nil, nil, mcp.CodeInvalidRequest, fault, nil))
+		if in.Conn == l.conn { // a refusal here is a message of its own, and has no id
+			l.send(codec.AppendError(nil, nil, mcp.CodeInvalidRequest, fault, nil))
 		} else {
 			in.Conn.Reject(400, mcp.CodeInvalidRequest, fault, nil, nil, 0)
 		}
 		return
 	}
-	gathered := &boundBatch{conn: s.bound}
+	gathered := &boundBatch{conn: l}
 	for i := range all {
 		if all[i].m.Kind == codec.Request {
 			gathered.open++
@@ -184,7 +187,7 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 	}
 	for i := range all {
 		reply := gathered.member() // each request of a batch is refused by itself
-		s.boundMessage(in, reply, reply, principal, &all[i].m, all[i].raw, until)
+		l.message(in, reply, reply, principal, &all[i].m, all[i].raw, until)
 	}
 	in.Conn.Accepted()
 }
@@ -193,33 +196,51 @@ func unknownConnection(c answerer, id []byte) {
 	faults.UnknownConnection.Tell(c, id)
 }
 
-// boundMessage takes one message of a bound session. It reports whether it did; otherwise it has refused the message on
+// message takes one message of the session. It reports whether it did; otherwise it has refused the message on
 // came. A request that was taken gets its response on reply, also if a limit refuses it.
-func (s *sessionActor) boundMessage(in *Input, came answerer, reply replier, principal any, m *codec.Message, raw []byte, until time.Time) bool {
+func (l *boundConn) message(in *Input, came answerer, reply replier, principal any, m *codec.Message, raw []byte, until time.Time) bool {
 	if in.Stateless && m.Kind == codec.Request {
-		s.boundStateless(in, principal, m, raw)
+		l.stateless(in, principal, m, raw)
 		return true
 	}
 	switch m.Kind {
 	case codec.Request:
-		return s.boundRequest(in, came, reply, principal, m, raw)
+		return l.request(in, came, reply, principal, m, raw)
 	case codec.Notification:
-		s.notified(m, until)
+		l.notified(m, until)
 	default:
-		_ = s.answered(m) // cannot fail, as nothing of a bound session is stored
+		if x, journal, ok := l.sess.node.pending.find(l.sess.key, string(m.ID)); ok {
+			_ = l.sess.node.pending.receive(l.sess.svc, x, journal, m) // cannot fail, as nothing of a bound session is stored
+		}
 	}
 	return true
 }
 
-func (s *sessionActor) boundRequest(in *Input, came answerer, reply replier, principal any, m *codec.Message, raw []byte) bool {
-	n := s.node
+// notified takes a notification of the client: see sessionActor.notified.
+func (l *boundConn) notified(m *codec.Message, until time.Time) {
+	s := l.sess
+	s.notified(m, until)
+	switch string(m.Method) {
+	case mcp.NotifyCancelled:
+		if id := codec.Optional(m.Params, "requestId"); len(id) > 0 {
+			s.node.listeners.end("", func(a *listenActor) bool { return a.sess == s && string(a.id) == string(id) })
+		}
+	case mcp.NotifyInitialized:
+		if s.view.Load().rec.Revision != "" && !l.ready.Swap(true) {
+			s.svc.Handler.Opened(s.peer, false)
+		}
+	}
+}
+
+func (l *boundConn) request(in *Input, came answerer, reply replier, principal any, m *codec.Message, raw []byte) bool {
+	s, n := l.sess, l.sess.node
 	fresh := s.view.Load().rec.Revision == ""
 	switch {
 	case string(m.Method) == mcp.MethodPing && (fresh || !s.svc.AnswersPing): // legal before initialize, and never waits
 		reply.Answer(200, pong(m.ID))
 		return true
 	case string(m.Method) == mcp.MethodInitialize && fresh:
-		s.boundInitialize(m)
+		l.initialize(m)
 		return true
 	case fresh:
 		faults.NotInitialized.Tell(reply, m.ID)
@@ -228,35 +249,37 @@ func (s *sessionActor) boundRequest(in *Input, came answerer, reply replier, pri
 		n.refusals.refuseInSession(reply, errUnavailable, m.ID)
 		return true
 	}
-	return s.boundCall(in, came, reply, principal, raw)
+	return l.call(in, came, reply, principal, raw)
 }
 
-// boundStateless takes a stateless request on a connection that carries others (2026-07-28,
+// stateless takes a stateless request on a connection that carries others (2026-07-28,
 // basic/transports/stdio).
-func (s *sessionActor) boundStateless(in *Input, principal any, m *codec.Message, raw []byte) {
-	a := &arrival{n: s.node, svc: s.svc, in: *in, principal: principal, m: m, body: raw, to: s.bound, on: overBound{s}, sess: s, charged: &s.sessionAccount}
+func (l *boundConn) stateless(in *Input, principal any, m *codec.Message, raw []byte) {
+	s := l.sess
+	a := &arrival{n: s.node, svc: s.svc, in: *in, principal: principal, m: m, body: raw, to: l, on: overBound{l}, sess: s, charged: &s.sessionAccount}
 	switch {
 	case string(m.Method) == mcp.MethodSubscriptionsListen:
 		a.listen()
-	case !s.bound.takeSlot(s.svc.Limits.StoreWait):
-		s.node.refusals.refuseVerdict(s.bound, m.ID, verdict{reason: CallsOfSession})
+	case !l.takeSlot(s.svc.Limits.StoreWait):
+		s.node.refusals.refuseVerdict(l, m.ID, verdict{reason: CallsOfSession})
 	case !a.accept():
-		s.bound.freeSlot()
+		l.freeSlot()
 	}
 }
 
-// boundInitialize answers initialize of a bound session.
-func (s *sessionActor) boundInitialize(m *codec.Message) {
+// initialize answers initialize.
+func (l *boundConn) initialize(m *codec.Message) {
+	s := l.sess
 	ctx, cancel := context.WithTimeout(s.node.base, s.svc.Limits.StoreWait)
 	defer cancel()
 	set, result, rerr := s.svc.Handler.Initialize(withOwner(ctx, s.peer.Owner()), m.Params)
 	if rerr != nil {
-		s.bound.send(codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
+		l.send(codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
 		return
 	}
 	id := bytes.Clone(m.ID)
 	settled := false
-	err := s.change(ctx, func(r *session.Record) bool {
+	err := l.change(ctx, func(r *session.Record) bool {
 		if settled = r.Revision != ""; !settled { // settled by another initialize at the same time
 			r.Revision, r.Client, r.Capabilities, r.Announced = set.Revision, set.Client, set.Capabilities, set.Announced
 		}
@@ -265,20 +288,20 @@ func (s *sessionActor) boundInitialize(m *codec.Message) {
 	switch {
 	case err != nil: // the connection is gone
 	case settled:
-		s.bound.send(codec.AppendError(nil, id, faults.Initialized.Code, faults.Initialized.Text, nil))
+		l.send(codec.AppendError(nil, id, faults.Initialized.Code, faults.Initialized.Text, nil))
 	case s.beginning.start():
 		s.svc.began(ctx, s.peer)
 		if s.beginning.done() {
 			s.tellEnded(Disconnected)
 		}
-		s.bound.send(codec.AppendResult(nil, id, result))
+		l.send(codec.AppendResult(nil, id, result))
 	}
 }
 
-// boundCall runs a request of a bound session on a goroutine of its own: the goroutine that read it may have to read
+// call runs a request on a goroutine of its own: the goroutine that read it may have to read
 // the answer to its question.
-func (s *sessionActor) boundCall(in *Input, came answerer, reply replier, principal any, raw []byte) bool {
-	n := s.node
+func (l *boundConn) call(in *Input, came answerer, reply replier, principal any, raw []byte) bool {
+	s, n := l.sess, l.sess.node
 	var m codec.Message
 	body := bytes.Clone(raw)
 	if codec.Scan(body, &m, codec.Limits{MaxDepth: s.svc.Limits.Depth}) != nil {
@@ -289,7 +312,7 @@ func (s *sessionActor) boundCall(in *Input, came answerer, reply replier, princi
 	if ping {
 		wait = 0 // what comes after it may be the answer that a call needs to end
 	}
-	if !s.bound.takeSlot(wait) {
+	if !l.takeSlot(wait) {
 		if ping {
 			reply.Answer(200, pong(m.ID))
 			return true
@@ -299,11 +322,11 @@ func (s *sessionActor) boundCall(in *Input, came answerer, reply replier, princi
 	}
 	r, err := s.admitted(in, &m)
 	if err == nil {
-		s.begins(r, r.boundWay(s, reply), &m, body, &Call{principal: principal, trace: in.Trace, attempt: 1})
+		s.begins(r, r.boundWay(l, reply), &m, body, &Call{principal: principal, trace: in.Trace, attempt: 1})
 		err = s.enters(r)
 	}
 	if err != nil {
-		s.bound.freeSlot()
+		l.freeSlot()
 		switch {
 		case errors.Is(err, kernel.ErrStopped): // the session has just ended
 			unknownConnection(came, m.ID)
@@ -315,10 +338,10 @@ func (s *sessionActor) boundCall(in *Input, came answerer, reply replier, princi
 		n.refusals.refuseInSession(reply, err, m.ID)
 		return true
 	}
-	s.bound.calls.Go(func() {
+	l.calls.Go(func() {
 		r.serve()
 		reply.over() // without a response, too, the batch must not wait for it
-		s.bound.freeSlot()
+		l.freeSlot()
 	})
 	return true
 }
@@ -351,49 +374,96 @@ func (l *boundConn) freeSlot() {
 	}
 }
 
-func (s *sessionActor) changeBound(f func(*session.Record) bool) error {
+// edit changes the record of a bound session, which is not stored.
+type edit struct {
+	kernel.Reply
+	f   func(*session.Record) bool
+	err error
+}
+
+func (e *edit) Refused(error) { e.err = ErrSessionEnded; e.Done() }
+
+// change changes the record in the turn of the session's actor.
+func (l *boundConn) change(_ context.Context, f func(*session.Record) bool) error {
 	m := &edit{f: f}
 	m.Init()
-	if s.Post(m) != nil {
-		return s.svc.ended()
+	if l.sess.Post(m) != nil {
+		return l.sess.svc.ended()
 	}
 	m.Wait()
 	return m.err
 }
 
+// push sends a notification if the session has begun and its client reads. A later resync makes a missed one good.
+func (l *boundConn) push(data []byte) (taken bool) {
+	s := l.sess
+	switch {
+	case s.Stopped(), !l.ready.Load():
+		return false // Handler.Opened runs when the session begins
+	case l.full():
+		s.missed.Store(true)
+		if l.resyncing.CompareAndSwap(false, true) {
+			go l.resync()
+		}
+		return false
+	}
+	l.send(data)
+	return true
+}
+
+// resync waits until the client has read, and sends what it missed, as fast as it reads.
+func (l *boundConn) resync() {
+	s := l.sess
+	for again := true; again; again = s.missed.Load() && l.resyncing.CompareAndSwap(false, true) {
+		for s.missed.Load() {
+			if l.conn.Room(s.node.base) != nil {
+				return
+			}
+			s.missed.Store(false)
+			s.svc.Handler.Opened(s.peer, true)
+		}
+		l.resyncing.Store(false)
+	}
+}
+
+// pushUpdate waits until the client has read enough.
+func (l *boundConn) pushUpdate(data []byte) {
+	_ = l.tell(l.sess.node.base, stream.Entry{Kind: stream.Message, Data: data})
+}
+
+// keepAlive does nothing: the connection is there.
+func (l *boundConn) keepAlive(time.Time) {}
+
+// again fails: a session whose actor has stopped has lost its connection.
+func (l *boundConn) again(context.Context) (*sessionActor, error) { return nil, l.sess.svc.ended() }
+
+// end ends the calls. The session has no streams, and no other actor.
+func (l *boundConn) end(bool) (first bool) {
+	s := l.sess
+	if first = s.endCalls(); first && s.beginning.end() {
+		s.tellEnded(Disconnected)
+	}
+	return first
+}
+
+// leave ends the connection.
+func (l *boundConn) leave(broken bool) {
+	s := l.sess
+	s.node.bound.Drop(s.key, l)
+	s.Stop()
+	l.endInput()
+	if broken {
+		s.Contain(l.conn.Cut)
+	}
+	l.conn.Finish()
+	// After the session has stopped, so that a listener that begins meanwhile sees it.
+	s.node.listeners.end("", func(a *listenActor) bool { return a.sess == s })
+}
+
 // boundSessions are the bound sessions of this node.
 type boundSessions struct {
+	*kernel.Directory[SessionKey, *boundConn]
 	node *Node
-	mu   sync.Mutex // guards all
-	all  map[*sessionActor]struct{}
-}
-
-func (l *boundSessions) add(s *sessionActor) {
-	l.mu.Lock()
-	l.all[s] = struct{}{}
-	l.mu.Unlock()
-}
-
-func (l *boundSessions) drop(s *sessionActor) {
-	l.mu.Lock()
-	delete(l.all, s)
-	l.mu.Unlock()
-}
-
-func (l *boundSessions) snapshot() []*sessionActor {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	all := make([]*sessionActor, 0, len(l.all))
-	for s := range l.all {
-		all = append(all, s)
-	}
-	return all
-}
-
-func (l *boundSessions) len() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.all)
 }
 
 // comment keeps a silent connection open, and finds out whether the client is still there.
@@ -416,8 +486,9 @@ type bound struct {
 var _ delivery = (*bound)(nil)
 
 // boundWay is the way of a request of a bound session.
-func (r *requestActor) boundWay(s *sessionActor, to replier) way {
-	return way{delivery: &bound{r: r, conn: s.bound, to: to}, grace: s.svc.Limits.Grace, table: s, client: s, pace: s.bound}
+func (r *requestActor) boundWay(l *boundConn, to replier) way {
+	s := l.sess
+	return way{delivery: &bound{r: r, conn: l, to: to}, grace: s.svc.Limits.Grace, table: s, client: s, pace: l}
 }
 
 func (d *bound) open() {}
@@ -441,24 +512,24 @@ func (d *bound) end(why ending, id []byte) {
 }
 
 // overBound is the carrier of a stateless request on a connection that carries others.
-type overBound struct{ s *sessionActor }
+type overBound struct{ l *boundConn }
 
 var _ carrier = overBound{}
 
 func (overBound) inline() bool { return false }
 
 func (c overBound) roundTrip(Exchange) roundTrip {
-	return &boundRoundTrip{bound: bound{conn: c.s.bound, to: c.s.bound}}
+	return &boundRoundTrip{bound: bound{conn: c.l, to: c.l}}
 }
 
 func (c overBound) way(s *stateless, w way) way {
-	s.inputEnded, s.logged = c.s.inputEnded, &c.s.logged
-	w.table, w.pace = c.s, c.s.bound
+	s.inputEnded, s.logged = c.l.inputEnded, &c.l.sess.logged
+	w.table, w.pace = c.l.sess, c.l
 	return w
 }
 
-func (c overBound) run(f func())             { c.s.bound.calls.Go(f) }
-func (c overBound) listen(Exchange) audience { return boundAudience{c.s.bound, c.s} }
+func (c overBound) run(f func())             { c.l.calls.Go(f) }
+func (c overBound) listen(Exchange) audience { return boundAudience{c.l} }
 
 // boundRoundTrip is one stateless request on a connection. It holds a slot, if its client waits for slots, until it has
 // its response.
@@ -492,10 +563,7 @@ func (x *boundRoundTrip) release() {
 	}
 }
 
-var (
-	_ replier = (*boundConn)(nil)
-	_ replier = (*batchMember)(nil)
-)
+var _ replier = (*boundConn)(nil)
 
 // Answer sends a response on the connection.
 func (l *boundConn) Answer(_ int, body []byte) bool {
@@ -509,57 +577,3 @@ func (l *boundConn) Reject(_, code int, message string, data, id []byte, _ time.
 }
 
 func (l *boundConn) over() {}
-
-// boundBatch gathers the responses to a batch of a bound session. The last of its requests to end sends them as one
-// message, an array (JSON-RPC 2.0, section 6). Cancelled requests have no element; if all were cancelled, nothing is
-// sent. Other messages of the requests go out at once.
-type boundBatch struct {
-	conn *boundConn // of the session
-
-	mu   sync.Mutex // guards open and out
-	open int        // requests that have not ended
-	out  []byte     // "[" and the responses so far, separated by commas
-}
-
-// member returns where one request of the batch gets its response.
-func (b *boundBatch) member() *batchMember { return &batchMember{batch: b} }
-
-// ended takes the response to one request, nil if it has none.
-func (b *boundBatch) ended(answer []byte) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if answer != nil {
-		lead := byte(',')
-		if b.out == nil {
-			lead = '['
-		}
-		b.out = append(append(b.out, lead), answer...)
-	}
-	if b.open--; b.open == 0 && b.out != nil {
-		b.conn.send(append(b.out, ']'))
-		b.out = nil
-	}
-}
-
-// batchMember takes the response to one request of a boundBatch. Only the first call of Answer, Reject and over counts.
-type batchMember struct {
-	batch *boundBatch
-	once  sync.Once
-}
-
-// Answer adds a response to those of the batch. It reports whether it was the first call.
-func (m *batchMember) Answer(_ int, body []byte) bool {
-	first := false
-	m.once.Do(func() {
-		first = true
-		m.batch.ended(body)
-	})
-	return first
-}
-
-// Reject adds an error to the responses of the batch.
-func (m *batchMember) Reject(_, code int, message string, data, id []byte, _ time.Duration) {
-	m.Answer(200, codec.AppendError(nil, id, code, message, data))
-}
-
-func (m *batchMember) over() { m.once.Do(func() { m.batch.ended(nil) }) }

@@ -131,12 +131,18 @@ func (c *patientConn) post(body string, stateless bool) {
 // call sends a call of a tool; more are members of its params.
 func (c *patientConn) call(id, more string) { c.post(toolCall(id, more), true) }
 
+// onlyBound is the one bound session of the node.
+func (h *held) onlyBound() (only *boundConn) {
+	h.bound.Each(func(l *boundConn) { only = l })
+	return only
+}
+
 func (c *patientConn) cancel(id string) {
 	c.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+id+`}}`, false)
 }
 
 // places returns how many calls of the client have a place.
-func (c *patientConn) places() int { return len(c.h.bound.snapshot()[0].bound.slots) }
+func (c *patientConn) places() int { return len(c.h.onlyBound().slots) }
 
 // toolCall is a stateless call of a tool; more are members of its params.
 func toolCall(id, more string) string {
@@ -246,14 +252,14 @@ func TestEndOfASessionEndsWhoWaitsForTheSame(t *testing.T) {
 			return []byte(`{}`), nil
 		}
 		c := h.patient(Limits{PerSession: 2})
-		l := h.bound.snapshot()[0].bound
+		l := h.onlyBound()
 		c.call("1", "")
 		synctest.Wait()
 		more := again(c.read()[0])
 		c.call("2", more)
 		c.call("3", more)
 		synctest.Wait()
-		h.bound.snapshot()[0].endSession()
+		l.end(false)
 		synctest.Wait()
 		if n := len(l.slots); n != 1 {
 			t.Errorf("%d places are taken, want that of the handler", n)

@@ -23,7 +23,9 @@
 // resumable: a stream actor stores the call record and only then sends headers. From there
 // it appends every frame to the log before it sends it.
 //
-// The call's delivery decides how that looks to the client: see delivery.go.
+// The call's delivery decides how that looks to the client: see delivery.go. The session's
+// home decides where its record is and how messages outside of calls reach the client: a
+// record in the store, or a connection. See session.go.
 //
 //	request:  Plain ──▶ Answered                stream:  Opening ──▶ Open ──▶ Ended
 //	            └─────▶ Streaming ──▶ Answered                └───────┴─────▶ Lost
@@ -57,7 +59,7 @@
 //
 //	drain heart  what happens to a node as a whole
 //	resume takeover  a client comes back, to this process or to another one
-//	bound sessions batch stateless mrtr listen  how messages come in
+//	bound stored sessions batch stateless mrtr listen  how messages come in
 //	ask pending  questions to clients
 //	delivery call peer  a call, its session, and the way back to the client
 //	stream fence node session request  the actors

@@ -3,6 +3,9 @@ package actors
 import (
 	"context"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/request"
 )
 
 // How a node ends:
@@ -77,9 +80,7 @@ func (n *Node) Refuse() { n.drain.over.Store(true) }
 // as late as possible. From that end on older clients count how long no process serves, and they try no more
 // than twice.
 func (d *draining) closeIdle() {
-	for _, s := range d.node.bound.snapshot() {
-		_ = s.Post(endIdle{})
-	}
+	d.node.bound.Each(func(l *boundConn) { _ = l.sess.Post(endIdle{}) })
 	d.node.listeners.end("the server is shutting down", func(*listenActor) bool { return true })
 }
 
@@ -89,7 +90,7 @@ func (d *draining) passOn() {
 		return
 	}
 	begun := time.Now().Add(-quick)
-	d.node.sessions.Each(func(s *sessionActor) { _ = s.Post(hastenCalls{begun}) })
+	d.node.sessions.each(func(s *sessionActor) { _ = s.Post(hastenCalls{begun}) })
 	d.node.streams.Each(func(s *streamActor) { _ = s.Post(passOn{}) })
 }
 
@@ -106,14 +107,45 @@ func (d *draining) ownCalls(begun time.Time) bool {
 		ask(func(t any) error { return r.r.Post(called{r.generation, t}) })
 	}
 	if d.node.accounts.InFlight() > 0 {
-		d.node.sessions.Each(func(s *sessionActor) { ask(s.Post) })
+		d.node.sessions.each(func(s *sessionActor) { ask(s.Post) })
 	}
 	return m.own > 0
 }
 
+// tally counts the calls that began at begun or before and that only this node can end.
+type tally struct {
+	kernel.Reply
+	begun time.Time
+	own   int
+}
+
+func (m *tally) Refused(error) { m.Done() }
+
+// count counts a request of a session's table. countStateless counts stateless requests.
+func (m *tally) count(r *requestActor) {
+	if r.stateless == nil && !r.started.After(m.begun) && r.own() {
+		m.own++
+	}
+}
+
+// countStateless counts a stateless request. A parked call can go on in another process if it is safe.
+func (m *tally) countStateless(r *requestActor) {
+	if r.started.After(m.begun) {
+		return
+	}
+	switch msg := r.call.msg; r.phase {
+	case request.Plain, request.Streaming:
+		m.own++
+	case request.Parked:
+		if !r.svc.Handler.Safe(msg.Method, msg.Name) {
+			m.own++
+		}
+	}
+}
+
 // giveUp ends the calls that still run: see HandOver.
 func (d *draining) giveUp(ctx context.Context) {
-	d.node.sessions.Each(func(s *sessionActor) { _ = s.Post(giveUpCalls{}) })
+	d.node.sessions.each(func(s *sessionActor) { _ = s.Post(giveUpCalls{}) })
 	d.node.statelessCalls.giveUp(nil, ErrClosing)
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -171,9 +203,7 @@ func (n *Node) Close(ctx context.Context) error {
 		a.Reconnect()
 	}
 	n.listeners.end("the server is shutting down", func(*listenActor) bool { return true })
-	for _, s := range n.bound.snapshot() {
-		s.endSession()
-	}
+	n.bound.Each(func(l *boundConn) { l.end(false) })
 	n.streams.Each(func(s *streamActor) { _ = s.Post(quitStream{}) })
 	n.sessions.Each(func(s *sessionActor) {
 		s.timer.Stop()
@@ -193,7 +223,7 @@ func (n *Node) Unmount(svc *Service) {
 		return
 	}
 	close(svc.life.done)
-	n.sessions.Each(func(s *sessionActor) {
+	n.sessions.each(func(s *sessionActor) {
 		if s.svc == svc {
 			_ = s.Post(unmountSession{})
 		}
@@ -210,8 +240,8 @@ func (n *Node) Unmount(svc *Service) {
 // EndInput reports that the client of a session that Connect began will send no more: questions to it fail from now on,
 // and no request waits for a slot. Disconnect must follow.
 func (n *Node) EndInput(svc *Service, in *Input) {
-	if s, ok := n.bound.find(svc, in); ok {
-		s.bound.endInput()
+	if l, ok := n.bound.find(svc, in); ok {
+		l.endInput()
 	}
 }
 
@@ -219,14 +249,15 @@ func (n *Node) EndInput(svc *Service, in *Input) {
 // fail. Its calls go on until ctx ends; those that run then end with -32010. Disconnect returns when all messages are
 // queued.
 func (n *Node) Disconnect(ctx context.Context, svc *Service, in *Input) {
-	s, ok := n.bound.find(svc, in)
+	l, ok := n.bound.find(svc, in)
 	if !ok {
 		return // the connection was lost before
 	}
-	s.bound.endInput()
+	s := l.sess
+	l.endInput()
 	ended := make(chan struct{})
 	go func() {
-		s.bound.calls.Wait()
+		l.calls.Wait()
 		close(ended)
 	}()
 	select {
@@ -238,7 +269,7 @@ func (n *Node) Disconnect(ctx context.Context, svc *Service, in *Input) {
 		case <-time.After(lastWait):
 		}
 	}
-	n.listeners.end("the server is shutting down", func(l *listenActor) bool { return l.sess == s })
+	n.listeners.end("the server is shutting down", func(a *listenActor) bool { return a.sess == s })
 	s.endSession()
 }
 

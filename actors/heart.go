@@ -25,14 +25,16 @@ func (h *heart) Receive(m any) {
 		return
 	}
 	now := time.Now()
-	streams, links := n.attachments.Snapshot(), n.bound.snapshot()
+	streams := n.attachments.Snapshot()
+	var links []*boundConn
+	n.bound.Each(func(l *boundConn) { links = append(links, l) })
 	h.pingAll(streams, links, now)
 	// A connection that fails must not cost the others their comments, nor end the node.
 	for _, a := range streams {
 		h.Contain(func() { a.Comment(now) })
 	}
-	for _, s := range links {
-		h.Contain(func() { s.bound.comment(now, s.svc.Limits.KeepAlive) })
+	for _, l := range links {
+		h.Contain(func() { l.comment(now, l.sess.svc.Limits.KeepAlive) })
 	}
 	for _, s := range n.talking.silent(now) {
 		h.Contain(s.comment)
@@ -146,7 +148,7 @@ func (h *heart) forgetPing(p *pinger) {
 
 // pingAll pings the clients of standalone streams and of bound sessions. It belongs to the
 // heart's turn.
-func (h *heart) pingAll(streams []*attached, links []*sessionActor, now time.Time) {
+func (h *heart) pingAll(streams []*attached, links []*boundConn, now time.Time) {
 	n := h.node
 	h.ticks++
 	for _, a := range streams {
@@ -154,9 +156,9 @@ func (h *heart) pingAll(streams []*attached, links []*sessionActor, now time.Tim
 			h.Contain(func() { h.ping(a, s, now) })
 		}
 	}
-	for _, s := range links {
-		if s.svc.Limits.PingEvery > 0 && s.view.Load().rec.Revision != "" {
-			h.Contain(func() { h.ping(boundPing{s}, s, now) })
+	for _, l := range links {
+		if s := l.sess; s.svc.Limits.PingEvery > 0 && s.view.Load().rec.Revision != "" {
+			h.Contain(func() { h.ping(boundPing{l}, s, now) })
 		}
 	}
 	for c, p := range h.pingers {
@@ -179,12 +181,12 @@ func (q *pendingRequests) ping(s SessionKey) *pendingRequest {
 }
 
 // boundPing is the connection of a bound session.
-type boundPing struct{ s *sessionActor }
+type boundPing struct{ l *boundConn }
 
-func (l boundPing) Ask(data []byte, _ time.Time) {
-	if !l.s.bound.full() {
-		l.s.bound.send(data)
+func (p boundPing) Ask(data []byte, _ time.Time) {
+	if !p.l.full() {
+		p.l.send(data)
 	}
 }
 
-func (l boundPing) Finish() { l.s.endSession() }
+func (p boundPing) Finish() { p.l.end(false) }

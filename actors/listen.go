@@ -96,10 +96,7 @@ func (a *httpAudience) finish()                  { a.conn.Finish() }
 func (a *httpAudience) cut()                     { a.conn.Cut() }
 
 // boundAudience is the audience of a request on a connection that carries others.
-type boundAudience struct {
-	*boundConn
-	s *sessionActor
-}
+type boundAudience struct{ *boundConn }
 
 func (boundAudience) open(*listenActor) bool           { return true }
 func (a boundAudience) wait(ctx context.Context) error { return a.conn.Room(ctx) }
@@ -107,7 +104,7 @@ func (boundAudience) finish()                          {}
 func (boundAudience) cut()                             {}
 
 func (a boundAudience) bind(l *listenActor) {
-	if a.s.Stopped() { // the session ended before it could find l
+	if a.sess.Stopped() { // the session ended before it could find l
 		_ = l.Post(endListen{})
 	}
 }

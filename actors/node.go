@@ -88,11 +88,11 @@ func NewNode(c Config) *Node {
 	n.sessions = sessions{kernel.NewDirectory[SessionKey, *sessionActor](), n, make(chan struct{}, maxLookups(c.Limits.Defaults().Calls))}
 	n.streams = streams{kernel.NewDirectory[StreamKey, *streamActor](), n}
 	n.base, n.stopAll = context.WithCancelCause(context.Background())
-	n.bound.all = make(map[*sessionActor]struct{})
+	n.bound = boundSessions{kernel.NewDirectory[SessionKey, *boundConn](), n}
 	n.talking.all = make(map[*liveStream]struct{})
 	n.listeners = listeners{kernel.NewDirectory[SessionKey, *listenActor](), n}
 	n.mrtr = parkedCalls{Directory: kernel.NewDirectory[string, *requestActor](), keys: c.Keys}
-	n.pending.node, n.drain.node, n.calls.node, n.bound.node, n.mrtr.node = n, n, n, n, n
+	n.pending.node, n.drain.node, n.calls.node, n.mrtr.node = n, n, n, n
 	n.pending.open = make(map[string]*pendingRequest)
 	n.subs = subscription.NewTable(n.k, KindSubscription)
 	n.accounts = newAccounts(c.Limits, &n.refusals, c.Store)
@@ -114,7 +114,7 @@ type Stats struct {
 
 // Stats returns the node's counts.
 func (n *Node) Stats() Stats {
-	return Stats{InFlight: int(n.accounts.InFlight()), Streams: n.streams.Len(), Sessions: n.sessions.Len(), Connections: n.attachments.Len() + n.bound.len() + n.talking.len(),
+	return Stats{InFlight: int(n.accounts.InFlight()), Streams: n.streams.Len(), Sessions: n.sessions.Len() + n.bound.Len(), Connections: n.attachments.Len() + n.bound.Len() + n.talking.len(),
 		Questions: n.pending.len(), Accounts: n.accounts.Len(), Appends: n.appends.Load(), Resumes: n.resumes.Load(),
 		Takeovers: n.takeover.Load(), Overflowed: n.accounts.Overflowed(), LostPings: n.lostPings.Load()}
 }

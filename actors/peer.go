@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/session"
@@ -70,15 +69,8 @@ func (p *Peer) actor(ctx context.Context) (*sessionActor, error) {
 		return nil, err
 	case !s.Stopped():
 		return s, nil
-	case s.bound != nil:
-		return nil, p.svc.ended()
-	case p.node.drain.closing.Load():
-		return nil, ErrClosing
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.svc.Limits.StoreWait)
-	defer cancel()
-	s, err = p.node.sessions.load(ctx, p.svc, p.key)
-	if err != nil {
+	if s, err = s.home.again(ctx); err != nil {
 		return nil, p.ended(err)
 	}
 	p.last.Store(s)
@@ -99,7 +91,7 @@ func (p *Peer) change(ctx context.Context, edit func(*session.Record) bool) erro
 	if err != nil {
 		return err
 	}
-	return p.ended(s.change(ctx, edit))
+	return p.ended(s.home.change(ctx, edit))
 }
 
 // Handler is the handler of the session's service.
@@ -188,132 +180,38 @@ func (p *Peer) Notify(ctx context.Context, method string, params []byte) error {
 	return p.send(ctx, entry)
 }
 
-// send pushes an entry to the standalone stream and waits until it is stored. If another
-// stream replaces that one meanwhile, the entry goes to the new stream.
+// send sends a message outside of a call: see home.tell.
 func (p *Peer) send(ctx context.Context, e stream.Entry) error {
-	for {
-		s, err := p.actor(ctx)
-		if err != nil {
-			return err
-		}
-		if s.bound != nil {
-			return s.bound.tell(ctx, e)
-		}
-		id := s.view.Load().rec.Standalone
-		if id == "" {
-			return ErrNoStream
-		}
-		err = p.sendOn(ctx, s, id, e)
-		if err == nil || ctx.Err() != nil || !errors.Is(err, kernel.ErrStopped) && s.view.Load().rec.Standalone == id {
-			return err
-		}
-	}
-}
-
-// sendOn pushes an entry to the stream id and waits until it is stored. After an error the
-// entry was not stored, unless the error is the cause of ctx: then the outcome is unknown.
-func (p *Peer) sendOn(ctx context.Context, s *sessionActor, id string, e stream.Entry) error {
-	st, err := p.node.streams.writerOf(ctx, s.svc, s, id)
+	s, err := p.actor(ctx)
 	if err != nil {
 		return err
 	}
-	stored := make(chan error, 1)
-	e.Acked = func(err error) { stored <- err }
-	if err := st.Post(&pushEntries{entries: []stream.Entry{e}, ofSession: true}); err != nil {
-		return err
-	}
-	select {
-	case err := <-stored:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return s.home.tell(ctx, e)
 }
 
 // Sessions calls f for every session of the service that is on this node.
 func (n *Node) Sessions(svc *Service, f func(*Peer)) {
-	n.sessions.Each(func(s *sessionActor) {
+	n.sessions.each(func(s *sessionActor) {
 		if s.svc == svc {
 			f(s.peer)
 		}
 	})
 }
 
-// push sends data on a session's standalone stream if this node writes that. It reports
-// whether the stream took the data, for its connection or for a later resume. If the stream
-// is replaced later, the new stream does not have it.
-func (d *sessions) push(k SessionKey, data []byte) (sent bool) {
-	s, ok := d.Get(k)
-	if !ok {
-		return false
-	}
-	if s.bound != nil {
-		return s.pushBound(data)
-	}
-	st, ok := d.node.streams.Get(StreamKey{k, s.view.Load().rec.Standalone})
-	if !ok || st.queued.Load() > int64(s.svc.Limits.Queue) ||
-		st.Post(&pushEntries{entries: []stream.Entry{{Kind: stream.Message, Data: data}}, ofSession: true}) != nil {
-		s.missed.Store(true) // the session's next stream, or resume, makes this good
-		return false
-	}
-	return true
-}
-
 // Push sends a notification on the session's standalone stream. It never waits. If this
 // node does not write the stream, the notification is lost.
 func (p *Peer) Push(method string, params []byte) {
-	p.node.sessions.push(p.key, codec.AppendNotification(nil, method, params))
+	if s, err := p.who.session(); err == nil {
+		s.home.push(codec.AppendNotification(nil, method, params))
+	}
 }
 
 // PushUpdate is Push of an update of a resource. For a bound session it waits until the
 // client has read enough.
 func (p *Peer) PushUpdate(uri string) {
-	if l := p.last.Load().bound; l != nil {
-		_ = l.tell(p.node.base, stream.Entry{Kind: stream.Message, Data: subscription.Update(uri)})
-		return
+	if s, err := p.who.session(); err == nil {
+		s.home.pushUpdate(subscription.Update(uri))
 	}
-	p.node.sessions.push(p.key, subscription.Update(uri))
-}
-
-// pushBound sends an invalidation if the session has begun and its client reads. A later
-// resync makes a missed one good.
-func (s *sessionActor) pushBound(data []byte) (heard bool) {
-	switch {
-	case !s.bound.ready.Load():
-		return false // Handler.Opened runs when the session begins
-	case s.bound.full():
-		s.missed.Store(true)
-		if s.bound.resyncing.CompareAndSwap(false, true) {
-			go s.resync()
-		}
-		return false
-	}
-	s.bound.send(data)
-	return true
-}
-
-// resync waits until the client has read, and sends what it missed, as fast as it reads.
-func (s *sessionActor) resync() {
-	for again := true; again; again = s.missed.Load() && s.bound.resyncing.CompareAndSwap(false, true) {
-		for s.missed.Load() {
-			if s.bound.conn.Room(s.node.base) != nil {
-				return
-			}
-			s.missed.Store(false)
-			s.svc.Handler.Opened(s.peer, true)
-		}
-		s.bound.resyncing.Store(false)
-	}
-}
-
-// announcement is the state of the catalogues that a session last learned on its standalone
-// stream. The record takes it over once the connection has lived three keep-alives longer:
-// a connection that was already broken would have been noticed by then, which takes up to
-// two comments. Until then the next stream announces it again.
-type announcement struct {
-	stream string
-	digest string
-	since  string // the state announced before the stream began
 }
 
 // Announced is the digest of the catalogues that was last announced to the client.
@@ -325,16 +223,6 @@ func (p *Peer) Announced() string {
 	return rec.Announced
 }
 
-// listens notes that stream id replaces stream old. If old seemed to have a connection, its
-// announcements are made again: the client has given that connection up.
-func (s *sessionActor) listens(id, old string, live bool) {
-	base := s.view.Load().rec.Announced
-	if t := s.announced.Load(); live && t != nil && t.stream == old {
-		base = t.since
-	}
-	s.announced.Store(&announcement{stream: id, digest: base, since: base})
-}
-
 // Announce sends notifications without params on the session's standalone stream, if this
 // node writes that, and notes digest as the announced state of the catalogues. It never
 // waits.
@@ -342,41 +230,17 @@ func (p *Peer) Announce(methods []string, digest string) {
 	s := p.last.Load()
 	id := s.view.Load().rec.Standalone
 	for _, m := range methods {
-		if !p.node.sessions.push(p.key, codec.AppendNotification(nil, m, nil)) {
+		if !s.home.push(codec.AppendNotification(nil, m, nil)) {
 			return // the session's next stream announces the difference
 		}
-	}
-	if s.bound != nil {
-		_ = s.changeBound(func(r *session.Record) bool { r.Announced = digest; return true })
-		return
 	}
 	before := s.announced.Load()
 	now := &announcement{stream: id, digest: digest}
 	if now.since = s.view.Load().rec.Announced; before != nil && before.stream == id {
 		now.since = before.since
 	}
-	if s.view.Load().rec.Standalone == id && s.announced.CompareAndSwap(before, now) {
+	if s.view.Load().rec.Standalone == id && s.announced.CompareAndSwap(before, now) && id != "" { // a bound session has no record to confirm it in
 		time.AfterFunc(3*s.svc.Limits.KeepAlive, func() { p.confirm(s, now) })
-	}
-}
-
-// confirm stores the announced state in the record, if the client still listens.
-func (p *Peer) confirm(s *sessionActor, t *announcement) {
-	n := p.node
-	st, ok := n.streams.Get(StreamKey{s.key, t.stream})
-	if !ok || !st.heard.Load() || s.announced.Load() != t || s.view.Load().rec.Standalone != t.stream {
-		return
-	}
-	ctx, cancel := context.WithTimeout(n.base, s.svc.Limits.StoreWait)
-	defer cancel()
-	err := p.change(ctx, func(r *session.Record) bool {
-		changed := r.Announced != t.digest
-		r.Announced = t.digest
-		return changed
-	})
-	// After a failure the next stream announces the state again, which is legal.
-	if err != nil && !errors.Is(err, ErrNotFound) {
-		n.log.Debug("catalogue digest not stored", "error", err)
 	}
 }
 

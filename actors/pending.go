@@ -160,7 +160,7 @@ func (s *sessionActor) answered(m *codec.Message) error {
 func (q *pendingRequests) reach(svc *Service, s *sessionActor, id []byte) error {
 	n := q.node
 	key := StreamKey{s.key, askedOn(id)}
-	if key.ID == "" || s.bound != nil {
+	if key.ID == "" {
 		return nil
 	}
 	if _, here := n.streams.Get(key); here {

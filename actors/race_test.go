@@ -98,14 +98,14 @@ func TestInitializeTwiceAtOnce(t *testing.T) {
 func TestRequestOfASessionThatHasJustEnded(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		c := h.connect("192.0.2.1", "2024-11-05")
-		s, ok := h.bound.find(h.svc, h.input(c.name, "192.0.2.1", nil))
+		l, ok := h.bound.find(h.svc, h.input(c.name, "192.0.2.1", nil))
 		if !ok {
 			t.Fatal("no session")
 		}
 		c.Cut()
 		synctest.Wait()
-		h.sessions.Put(s.key, s) // as the request saw it
-		defer h.sessions.Drop(s.key, s)
+		h.bound.Put(l.sess.key, l) // as the request saw it
+		defer h.bound.Drop(l.sess.key, l)
 		if status, body := h.post(c.name, message("1", "x")).answer(); status != 404 {
 			t.Errorf("%d %s", status, body)
 		}
@@ -251,15 +251,15 @@ func TestSessionOnAConnectionThatPanics(t *testing.T) {
 		}
 		c := h.connect("192.0.2.1", "2024-11-05")
 		h.post(c.name, message("1", "x"))
-		s, _ := h.bound.find(h.svc, h.input(c.name, "192.0.2.1", nil))
+		l, _ := h.bound.find(h.svc, h.input(c.name, "192.0.2.1", nil))
 		for range kernel.PanicLimit {
-			_ = s.changeBound(func(*session.Record) bool { panic("on purpose") })
+			_ = l.change(context.Background(), func(*session.Record) bool { panic("on purpose") })
 		}
 		synctest.Wait()
 		if asked == nil || !c.over {
 			t.Errorf("the question ended with %v, connection closed: %v", asked, c.over)
 		}
-		for kind, n := range map[string]int{"links": h.bound.len(), "sessions": h.sessions.Len(), "subscriptions": int(h.k.Live(KindSubscription)),
+		for kind, n := range map[string]int{"links": h.bound.Len(), "sessions": h.sessions.Len(), "subscriptions": int(h.k.Live(KindSubscription)),
 			"requests": int(h.k.Live(KindRequest)), "questions": h.pending.len()} {
 			if n != 0 {
 				t.Errorf("%d %s are left", n, kind)
@@ -349,9 +349,9 @@ func TestUpdatesMadeGood(t *testing.T) {
 		}
 		c := h.connect("192.0.2.1", "2024-11-05")
 		c.most = 5 // the queue is full beyond that
-		s, _ := h.bound.find(h.svc, h.input(c.name, "192.0.2.1", nil))
+		l, _ := h.bound.find(h.svc, h.input(c.name, "192.0.2.1", nil))
 		for i := range n {
-			if err := s.peer.Subscribe(context.Background(), fmt.Sprintf("x:%d", i)); err != nil {
+			if err := l.sess.peer.Subscribe(context.Background(), fmt.Sprintf("x:%d", i)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -2,8 +2,6 @@ package actors
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -11,8 +9,8 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -25,8 +23,7 @@ type sessionActor struct {
 	key  SessionKey
 	peer *Peer
 
-	// bound is the connection of a bound session, nil for a session with a record in the store.
-	bound      *boundConn
+	home       home            // never changes
 	inputEnded <-chan struct{} // closed when the client can answer no more questions; nil: never
 	beginning  beginning       // of a bound session
 
@@ -56,11 +53,38 @@ type sessionActor struct {
 
 	calls   session.Calls[*requestActor]
 	ended   atomic.Bool // the record is gone
-	held    int         // streams with a live connection; sessionAccount.streams is the copy for other goroutines
+	held    int         // live connections; sessionAccount.streams is the copy for other goroutines
 	opening int         // GETs that are being handled and may become such streams
 	last    time.Time
 	timer   *time.Timer
 	closing bool
+}
+
+// home is where a session lives. It is chosen when the session's actor is made. There are two:
+//
+//	storedHome   a record in the store: the session outlives its connections and its process
+//	boundConn    the client's connection, with which the session ends
+type home interface {
+	// change makes edit change the session's record; edit returns false if nothing changes.
+	change(ctx context.Context, edit func(*session.Record) bool) error
+	// keepAlive notes that the session is in use, so that its record does not expire. It does not wait.
+	keepAlive(now time.Time)
+	// tell sends a message that belongs to no call, and waits until the client cannot miss it: ErrNoStream reports that
+	// there is no way to the client.
+	tell(ctx context.Context, e stream.Entry) error
+	// push sends a notification that the client may miss, and does not wait. It reports whether the message is on its
+	// way; a message that is not is made good by Handler.Opened.
+	push(data []byte) (taken bool)
+	// pushUpdate is push of an update of a resource, but may wait until the client has read enough.
+	pushUpdate(data []byte)
+	// again returns the actor that serves the session after this one has stopped.
+	again(ctx context.Context) (*sessionActor, error)
+	// end ends the session on this node, for good. It reports whether this is the session's first end. expired says that
+	// the time of the record is over. Otherwise the session's actor must not call it in its turn, since it may wait for
+	// an activation under way.
+	end(expired bool) (first bool)
+	// leave stops the actor, and takes it out of memory. broken says that a panic has ended it.
+	leave(broken bool)
 }
 
 // view is a session record with its revision, as last read or written.
@@ -188,11 +212,11 @@ func (s *sessionActor) Receive(m any) {
 	case closeSession:
 		s.closing = true
 		s.calls.Each(func(r *requestActor) { _ = r.Post(abandon(m)) })
-		s.unload()
+		s.unload(false)
 	case endIdle:
 		if s.calls.Len() == 0 && !s.closing {
 			s.closing = true
-			s.unload()
+			s.unload(false)
 		}
 	case *tally:
 		s.calls.Each(m.count)
@@ -218,10 +242,7 @@ func (s *sessionActor) Failed(m any, last bool) {
 	// A session that was about to end takes no more calls, and must not stay half ended.
 	if last || s.closing {
 		s.calls.Each(func(r *requestActor) { _ = r.Post(abandon{cause: errInternal}) })
-		if s.bound != nil {
-			s.Contain(s.bound.conn.Cut)
-		}
-		s.Contain(s.unload)
+		s.Contain(func() { s.unload(true) })
 	}
 }
 
@@ -234,14 +255,13 @@ func (s *sessionActor) idle() {
 	now := time.Now()
 	expires := s.view.Load().rec.Expires
 	if !now.Before(expires) {
-		s.over(s.end()) // no other actor can begin from an expired record
-		s.node.streams.endOf(s.key)
+		s.home.end(true)
 		return
 	}
 	left := s.svc.Limits.SessionDrop - now.Sub(s.last)
-	if s.calls.Len() > 0 || s.held > 0 || s.opening > 0 || s.bound != nil {
+	if s.calls.Len() > 0 || s.held > 0 || s.opening > 0 {
 		// A session with a call or a connection is active.
-		s.keepAlive(now)
+		s.home.keepAlive(now)
 		left = s.svc.Limits.SessionDrop
 	}
 	if b := s.calling.Load(); left <= 0 && b != nil && !b.Full(now) {
@@ -252,22 +272,13 @@ func (s *sessionActor) idle() {
 		return
 	}
 	s.closing = true
-	s.unload()
+	s.unload(false)
 }
 
-// unload takes the session out of the directory and stops it. Messages that still wait are refused, and their senders
-// activate the session anew.
-func (s *sessionActor) unload() {
+// unload takes the session out of memory.
+func (s *sessionActor) unload(broken bool) {
 	s.timer.Stop()
-	s.node.sessions.Drop(s.key, s)
-	s.Actor.Stop()
-	if s.bound != nil {
-		s.node.bound.drop(s)
-		s.bound.endInput()
-		s.bound.conn.Finish()
-		// After the session has stopped, so that a listener that begins meanwhile sees it.
-		s.node.listeners.end("", func(l *listenActor) bool { return l.sess == s })
-	}
+	s.home.leave(broken)
 	for _, uri := range s.view.Load().rec.Subscribed {
 		s.node.subs.Follow(s, uri)
 	}
@@ -320,7 +331,7 @@ func (s *sessionActor) subscribed(old, now []string) {
 func (s *sessionActor) Server() string { return s.key.Server }
 
 // Push sends an update to the actor that serves the session now.
-func (s *sessionActor) Push(data []byte) bool { return s.node.sessions.push(s.key, data) }
+func (s *sessionActor) Push(data []byte) bool { return s.home.push(data) }
 
 // Wants reports whether the newest record known here subscribes to uri.
 func (s *sessionActor) Wants(uri string) bool {
@@ -330,72 +341,10 @@ func (s *sessionActor) Wants(uri string) bool {
 
 func (s *sessionActor) Hears(uri string) bool { return s.svc.Hears == nil || s.svc.Hears(s.peer, uri) }
 
-// change rewrites the session's record by compare-and-set. edit returns false if nothing changes.
-func (s *sessionActor) change(ctx context.Context, edit func(*session.Record) bool) error {
-	n := s.node
-	if s.bound != nil {
-		return s.changeBound(edit)
-	}
-	v := s.view.Load()
-	rec, rev := v.rec, v.rev
-	for {
-		if !edit(&rec) {
-			return nil
-		}
-		rec = rec.Touched(time.Now(), s.svc.Limits.Session)
-		data, err := codec.Marshal(rec)
-		if err != nil {
-			return fmt.Errorf("actors: change session: %w", err)
-		}
-		next, err := n.store.Update(ctx, s.key.record(), data, rev, time.Until(rec.Expires))
-		if err == nil {
-			n.sessions.adopt(s, &view{rec: rec, rev: next})
-			return nil
-		}
-		if !errors.Is(err, ErrConflict) {
-			return fmt.Errorf("actors: change session: %w", err)
-		}
-		if rec, rev, err = n.sessions.read(ctx, s.key); err != nil {
-			return err
-		}
-		// The record may already be as edit wants it, after a write with an unknown outcome.
-		n.sessions.adopt(s, &view{rec: rec, rev: rev})
-	}
-}
-
-// keepAlive rewrites the record when its activity must be noted. The request that caused it does not wait.
-func (s *sessionActor) keepAlive(now time.Time) {
-	if v := s.view.Load(); s.bound != nil || !v.rec.Due(now, s.svc.Limits.Session) || !s.touching.CompareAndSwap(false, true) {
-		return
-	}
-	go func() {
-		defer s.touching.Store(false)
-		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
-		defer cancel()
-		err := s.change(ctx, func(*session.Record) bool { return true })
-		switch {
-		case err == nil:
-		case errors.Is(err, ErrNotFound): // deleted elsewhere
-			s.endSession()
-		default:
-			s.node.log.Warn("session not kept alive", "session", s.key.ID, "error", err)
-		}
-	}()
-}
-
 // billed is the account of the session's last request. It also pays for the session's streams and questions.
 func (s *sessionActor) billed() *quota.Account {
 	return s.account.Last(s.node.accounts.Accounts, s.key.Tenant)
 }
-
-// edit changes the record of a bound session, which is not stored.
-type edit struct {
-	kernel.Reply
-	f   func(*session.Record) bool
-	err error
-}
-
-func (e *edit) Refused(error) { e.err = ErrSessionEnded; e.Done() }
 
 // admitted returns the actor of a request that may run now; refuseInSession sends the error.
 func (s *sessionActor) admitted(in *Input, m *codec.Message) (*requestActor, error) {
@@ -418,7 +367,7 @@ func (s *sessionActor) begins(r *requestActor, w way, m *codec.Message, body []b
 // enters enters an admitted request in the session. On an error it frees the actor; the caller passes the error to
 // refuseInSession.
 func (s *sessionActor) enters(r *requestActor) error {
-	s.keepAlive(r.started)
+	s.home.keepAlive(r.started)
 	err := r.enter(s.svc.Limits.PerSession)
 	if err != nil {
 		r.cancel(err)
@@ -441,14 +390,8 @@ func (s *sessionActor) notified(m *codec.Message, until time.Time) {
 		reason, _ := codec.Str(codec.Field(m.Params, "reason"))
 		if len(id) > 0 {
 			s.cancelCall(string(id), reason, until)
-			if s.bound != nil {
-				s.node.listeners.end("", func(l *listenActor) bool { return l.sess == s && string(l.id) == string(id) })
-			}
 		}
-	case mcp.NotifyInitialized:
-		if s.bound != nil && s.view.Load().rec.Revision != "" && !s.bound.ready.Swap(true) {
-			s.svc.Handler.Opened(s.peer, false)
-		}
+	case mcp.NotifyInitialized: // means something to a bound session alone
 	default:
 		s.svc.Handler.Notified(s.peer, string(m.Method), m.Params)
 	}
@@ -472,74 +415,15 @@ func (s *sessionActor) cancelCall(id, reason string, until time.Time) {
 func (s *sessionActor) unmount() {
 	s.closing = true
 	s.calls.Each(func(r *requestActor) { _ = r.Post(giveUp{ErrUnmounted}) })
-	s.unload()
+	s.unload(false)
 }
 
-// endSession ends the calls and streams on this node of a session whose record is gone. Actor s may have left memory
-// meanwhile, and another may have begun from the record before that went. It reports whether this is the first end of
-// either actor. An actor of a session that has a record must not call it in its turn, since it waits for an activation
-// under way.
-func (s *sessionActor) endSession() (first bool) {
-	n := s.node
-	first = s.end()
-	if s.bound != nil {
-		s.over(first)
-		return first // it has no streams, and its actor is found by its connection alone
-	}
-	if now, ok := n.sessions.Current(s.key); ok && now != s {
-		first = now.end() && first
-	}
-	n.streams.endOf(s.key)
-	s.over(first)
+// endSession ends the session on this node: see home.end.
+func (s *sessionActor) endSession() (first bool) { return s.home.end(false) }
+
+// endCalls ends the calls of the session's actor; it reports whether this is the actor's first end.
+func (s *sessionActor) endCalls() (first bool) {
+	first = !s.ended.Swap(true)
+	_ = s.Post(closeSession{cause: ErrSessionEnded})
 	return first
-}
-
-// tally counts the calls that began at begun or before and that only this node can end.
-type tally struct {
-	kernel.Reply
-	begun time.Time
-	own   int
-}
-
-func (m *tally) Refused(error) { m.Done() }
-
-// count counts a request of a session's table. countStateless counts stateless requests.
-func (m *tally) count(r *requestActor) {
-	if r.stateless == nil && !r.started.After(m.begun) && r.own() {
-		m.own++
-	}
-}
-
-// countStateless counts a stateless request. A parked call can go on in another process if it is safe.
-func (m *tally) countStateless(r *requestActor) {
-	if r.started.After(m.begun) {
-		return
-	}
-	switch msg := r.call.msg; r.phase {
-	case request.Plain, request.Streaming:
-		m.own++
-	case request.Parked:
-		if !r.svc.Handler.Safe(msg.Method, msg.Name) {
-			m.own++
-		}
-	}
-}
-
-// read reads the record of a session.
-func (d *sessions) read(ctx context.Context, key SessionKey) (session.Record, uint64, error) {
-	var rec session.Record
-	data, rev, err := d.node.store.Get(ctx, key.record())
-	if err != nil {
-		return rec, 0, fmt.Errorf("actors: read session: %w", err)
-	}
-	if v := session.Newer(data); v != 0 {
-		return rec, 0, fmt.Errorf("actors: session record of version %d, this release reads %d: %w", v, session.RecordVersion, errNewer)
-	}
-	if err := codec.Unmarshal(data, &rec); err != nil {
-		return rec, 0, fmt.Errorf("actors: read session: %w", err)
-	}
-	if rec.Expired(time.Now()) {
-		return rec, 0, ErrNotFound
-	}
-	return rec, rev, nil
 }

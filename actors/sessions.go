@@ -10,14 +10,13 @@ import (
 	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
-	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
 
 // sessions finds the sessions that a node serves now, by key, and loads others from their
-// records.
+// records. Bound sessions are not among them: only their connections find them.
 type sessions struct {
 	*kernel.Directory[SessionKey, *sessionActor]
 	node    *Node
@@ -94,9 +93,6 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 	}
 	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: in.Session}
 	if s, ok := d.Get(key); ok && s.svc == svc && !s.view.Load().rec.Expired(time.Now()) {
-		if s.bound != nil {
-			return nil, ErrNotFound // only its connection finds a bound session
-		}
 		return s, nil
 	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
@@ -147,6 +143,12 @@ func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey) (*ses
 	}
 }
 
+// each calls f for every session on this node, with the bound ones.
+func (d *sessions) each(f func(*sessionActor)) {
+	d.Each(f)
+	d.node.bound.Each(func(l *boundConn) { f(l.sess) })
+}
+
 // errNewer reports a record of a newer release. That release may be about to take this
 // process's place, and waiting here does not help.
 var errNewer = fmt.Errorf("written by a newer release: %w", ErrUnavailable)
@@ -180,11 +182,12 @@ func (d *sessions) create(ctx context.Context, svc *Service, in *Input, set Sett
 // activate makes and starts the actor of a session.
 func (d *sessions) activate(svc *Service, key SessionKey, rec session.Record, rev uint64) *sessionActor {
 	s := d.build(svc, key, rec, rev)
+	s.home = storedHome{s}
 	s.startSession()
 	return s
 }
 
-// build makes the actor of a session; startSession starts it.
+// build makes the actor of a session without its home; startSession starts it.
 func (d *sessions) build(svc *Service, key SessionKey, rec session.Record, rev uint64) *sessionActor {
 	n := d.node
 	s := &sessionActor{node: n, svc: svc, key: key, last: time.Now()}
@@ -204,162 +207,6 @@ func (d *sessions) adopt(s *sessionActor, v *view) {
 	if now, ok := d.Current(s.key); ok && now != s {
 		now.adopt(v)
 	}
-}
-
-// listen begins a new standalone stream, which replaces the old one.
-func (s *sessionActor) listen(svc *Service, in *Input) {
-	n := s.node
-	if n.store.Suspended() {
-		n.refusals.unavailable(in.Conn, nil)
-		return
-	}
-	rec := record.Stream{Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Revision: s.view.Load().rec.Revision}
-	st := n.streams.build(svc, s, newID(), rec, in.Conn)
-	st.order = n.listened.Add(1)
-	// The actor starts before the record names it, so that every reader of the record finds it:
-	// a message for it waits, and the next stream ends it.
-	st.start()
-	data, err := st.newRecord(nil)
-	named := make(chan naming, 1)
-	go func() { named <- s.storeStandalone(st, data, err) }()
-	if <-st.ready; st.unstored.Load() {
-		return // the stream ended before it could begin, and the client knows
-	}
-	of := <-named
-	s.listens(st.key.ID, of.old, s.endStandalone(of.old))
-	if svc.life.over.Load() {
-		st.unmount()
-		return
-	}
-	gap := s.missed.Swap(false) || of.old != "" || len(s.view.Load().rec.Subscribed) > 0
-	svc.Handler.Opened(s.peer, gap)
-}
-
-// naming is the outcome of making a stream the session's standalone stream.
-type naming struct {
-	old      string // the former standalone stream; its successor ends it, so that each is ended once
-	replaced bool   // a later GET was quicker: the stream ends before it begins
-	err      error
-}
-
-// storeStandalone stores a new standalone stream and then has the session's record name it.
-// data is the stream's record, unless err says why the stream may not begin. If the process is
-// lost in between, the old stream is still the session's; the new one is unknown and expires.
-// The client learns of the stream last: any event id that it has is of a stream that was named.
-func (s *sessionActor) storeStandalone(st *streamActor, data []byte, err error) (of naming) {
-	n := s.node
-	ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
-	defer cancel()
-	var rev uint64
-	if err == nil {
-		rev, err = n.store.OpenStream(ctx, st.path, data, nil, s.svc.recordTTL())
-	}
-	if err == nil && !st.Stopped() {
-		of = s.nameStandalone(ctx, st)
-		err = of.err
-	}
-	switch {
-	case err != nil:
-		of.err = err
-		s.unopened(st, err)
-	case of.replaced:
-		st.endStream()
-	case st.Post(recordStored{rev: rev}) != nil: // the stream has ended meanwhile
-		go n.streams.forget(st.path)
-		s.disown(of.old)
-	}
-	return of
-}
-
-// unopened refuses a stream that could not be stored or named. The old stream goes on.
-func (s *sessionActor) unopened(st *streamActor, err error) {
-	n := s.node
-	if !errors.Is(err, ErrNotFound) { // ErrNotFound: the session has just been deleted
-		n.log.Warn("stream not opened", "session", s.key.ID, "error", err)
-	}
-	_ = st.Post(recordStored{err: err})
-	// If the outcome is unknown, the record may name the stream, and messages sent to it are
-	// lost. No client listens to it, and the next read of the record ends the old stream.
-	s.missed.Store(true)
-	go n.streams.forget(st.path)
-}
-
-// nameStandalone makes the session's record name the stream as its standalone stream, unless
-// the record already names one with a later GET.
-func (s *sessionActor) nameStandalone(ctx context.Context, st *streamActor) (of naming) {
-	of.err = s.change(ctx, func(r *session.Record) bool {
-		if now, ok := s.node.streams.Get(StreamKey{s.key, r.Standalone}); ok && now.order > st.order {
-			of.replaced = true
-			return false
-		}
-		if r.Standalone != st.key.ID { // equal if an attempt with an unknown outcome succeeded
-			of.old, r.Standalone = r.Standalone, st.key.ID
-		}
-		return true
-	})
-	if of.err != nil && s.isCurrent(st.key.ID) {
-		of.err = nil // another goroutine has read a record that names the stream
-	}
-	return of
-}
-
-// endStandalone ends a standalone stream, if there is one, for good. It reports whether the
-// stream seemed to have a connection.
-func (s *sessionActor) endStandalone(id string) (live bool) {
-	n := s.node
-	if id == "" {
-		return false
-	}
-	key := StreamKey{s.key, id}
-	if st, ok := n.streams.Get(key); ok {
-		live = st.heard.Load()
-		_ = st.Post(endStream{})
-	}
-	// A client that comes back after this does not find the stream again, since the session's
-	// record names another.
-	n.streams.forget(key.path())
-	return live
-}
-
-// disown ends the standalone stream before, which the session's record named earlier. It does
-// so if the record now names a stream that is not here: one of another node, or one that could
-// not begin though it was named. Otherwise the client would listen to a stream without a
-// writer. A new stream that is here ends the old one itself.
-func (s *sessionActor) disown(before string) {
-	n := s.node
-	now := s.view.Load().rec.Standalone
-	if before == "" || before == now {
-		return
-	}
-	if _, here := n.streams.Get(StreamKey{s.key, now}); here {
-		return
-	}
-	if _, here := n.streams.Get(StreamKey{s.key, before}); here {
-		s.missed.Store(true)
-		go s.endStandalone(before)
-	}
-}
-
-// isCurrent reports whether the session's standalone stream is id, as far as this node knows.
-// No other standalone stream has a writer: a client that resumed it would wait forever.
-func (s *sessionActor) isCurrent(id string) bool { return s.view.Load().rec.Standalone == id }
-
-// mustName reads the session's record. It fails with errBadEvent unless the record names id as
-// the standalone stream.
-func (s *sessionActor) mustName(ctx context.Context, id string) error {
-	n := s.node
-	rec, rev, err := n.sessions.read(ctx, s.key)
-	if errors.Is(err, ErrNotFound) {
-		return ErrSessionEnded
-	}
-	if err != nil {
-		return err
-	}
-	n.sessions.adopt(s, &view{rec: rec, rev: rev})
-	if !s.isCurrent(id) {
-		return errBadEvent
-	}
-	return nil
 }
 
 // Delete ends a session: its record goes first, then its calls and streams.
@@ -382,33 +229,11 @@ func (n *Node) Delete(svc *Service, in *Input) {
 	in.Conn.Answer(200, nil)
 }
 
-// over calls Service.Ended if this is the first end of the session, and it has begun.
-func (s *sessionActor) over(first bool) {
-	switch rec := &s.view.Load().rec; {
-	case !first:
-	case s.bound != nil:
-		if s.beginning.end() {
-			s.tellEnded(Disconnected)
-		}
-	case rec.Expired(time.Now()):
-		s.tellEnded(Expired)
-	default:
-		s.tellEnded(Deleted)
-	}
-}
-
 // tellEnded calls Service.Ended, if there is one.
 func (s *sessionActor) tellEnded(how Ending) {
 	if s.svc.Ended != nil {
 		go s.svc.Ended(s.peer, how)
 	}
-}
-
-// end ends the calls of the session's actor; it reports whether this is the actor's first end.
-func (s *sessionActor) end() (first bool) {
-	first = !s.ended.Swap(true)
-	_ = s.Post(closeSession{cause: ErrSessionEnded})
-	return first
 }
 
 // survives ends the stream w, which has just been entered in the directory, if its session

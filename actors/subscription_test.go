@@ -50,8 +50,8 @@ func (h *held) noSubscriptions() {
 // peerOf returns the Peer of a session in memory.
 func (h *held) peerOf(id string) *Peer {
 	h.t.Helper()
-	if _, own, live := strings.Cut(id, "."); live { // the session of a connection
-		id = own
+	if l, ok := h.bound.find(h.svc, h.input(id, "192.0.2.1", nil)); ok {
+		return l.sess.peer
 	}
 	s, ok := h.sessions.Get(SessionKey{"anon", "s", id})
 	if !ok {
@@ -236,7 +236,8 @@ func (h *held) listenTo(s *sessionActor, c Exchange) {
 	a := &arrival{n: h.Node, svc: h.svc, in: *h.input("", "192.0.2.1", c), m: &m, to: c, on: overHTTP{}}
 	a.in.Exchange = c
 	if s != nil {
-		a.to, a.on, a.sess, a.charged = s.bound, overBound{s}, s, &s.sessionAccount
+		l := s.home.(*boundConn)
+		a.to, a.on, a.sess, a.charged = l, overBound{l}, s, &s.sessionAccount
 	}
 	a.listen()
 }

@@ -171,7 +171,7 @@ var acting = []mutation{
 		"in.Version != \"\" && in.Version != v.rec.Revision {", "in.Version != \"\" && v.rec.Revision == \"\" {", "", "",
 	},
 	{
-		"an older GET replaces a later one", merge, "actors/sessions.go",
+		"an older GET replaces a later one", merge, "actors/stored.go",
 		"ok && now.order > st.order {", "ok && now.order > st.order && of.replaced {", "", "",
 	},
 	{
@@ -187,7 +187,7 @@ var acting = []mutation{
 		"for old := s.view.Load(); v.rev > old.rev; old = s.view.Load() {", "for old := s.view.Load(); v.rev != old.rev; old = s.view.Load() {", "", "",
 	},
 	{
-		"a change is written over another's", merge, "actors/session.go",
+		"a change is written over another's", merge, "actors/stored.go",
 		"if rec, rev, err = n.sessions.read(ctx, s.key); err != nil {", "if _, rev, err = n.sessions.read(ctx, s.key); err != nil {", "", "",
 	},
 	{

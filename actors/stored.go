@@ -1,0 +1,381 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/stream"
+)
+
+// storedHome is the home of a session with a record in the store. Connections come and go, and any node can serve the
+// session from its record. Messages outside of calls go out on the standalone stream that the record names.
+type storedHome struct{ *sessionActor }
+
+var _ home = storedHome{}
+
+// change rewrites the record by compare-and-set.
+func (h storedHome) change(ctx context.Context, edit func(*session.Record) bool) error {
+	s, n := h.sessionActor, h.node
+	v := s.view.Load()
+	rec, rev := v.rec, v.rev
+	for {
+		if !edit(&rec) {
+			return nil
+		}
+		rec = rec.Touched(time.Now(), s.svc.Limits.Session)
+		data, err := codec.Marshal(rec)
+		if err != nil {
+			return fmt.Errorf("actors: change session: %w", err)
+		}
+		next, err := n.store.Update(ctx, s.key.record(), data, rev, time.Until(rec.Expires))
+		if err == nil {
+			n.sessions.adopt(s, &view{rec: rec, rev: next})
+			return nil
+		}
+		if !errors.Is(err, ErrConflict) {
+			return fmt.Errorf("actors: change session: %w", err)
+		}
+		if rec, rev, err = n.sessions.read(ctx, s.key); err != nil {
+			return err
+		}
+		// The record may already be as edit wants it, after a write with an unknown outcome.
+		n.sessions.adopt(s, &view{rec: rec, rev: rev})
+	}
+}
+
+// keepAlive rewrites the record when that is due, so that it does not expire.
+func (h storedHome) keepAlive(now time.Time) {
+	s := h.sessionActor
+	if v := s.view.Load(); !v.rec.Due(now, s.svc.Limits.Session) || !s.touching.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		defer s.touching.Store(false)
+		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
+		defer cancel()
+		err := h.change(ctx, func(*session.Record) bool { return true })
+		switch {
+		case err == nil:
+		case errors.Is(err, ErrNotFound): // deleted elsewhere
+			s.endSession()
+		default:
+			s.node.log.Warn("session not kept alive", "session", s.key.ID, "error", err)
+		}
+	}()
+}
+
+// again loads the session from its record, unless another actor already serves it.
+func (h storedHome) again(ctx context.Context) (*sessionActor, error) {
+	if h.node.drain.closing.Load() {
+		return nil, ErrClosing
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.svc.Limits.StoreWait)
+	defer cancel()
+	return h.node.sessions.load(ctx, h.svc, h.key)
+}
+
+// end ends the calls and streams on this node of a session whose record is gone. The actor may have left memory
+// meanwhile, and another may have begun from the record before that went.
+func (h storedHome) end(expired bool) (first bool) {
+	s, n := h.sessionActor, h.node
+	first = s.endCalls()
+	if !expired { // no other actor can begin from an expired record
+		if now, ok := n.sessions.Current(s.key); ok && now != s {
+			first = now.endCalls() && first
+		}
+	}
+	n.streams.endOf(s.key)
+	if first {
+		how := Deleted
+		if s.view.Load().rec.Expired(time.Now()) {
+			how = Expired
+		}
+		s.tellEnded(how)
+	}
+	return first
+}
+
+// leave takes the session out of the directory and stops it. Messages that still wait are refused, and their senders
+// activate the session anew.
+func (h storedHome) leave(bool) {
+	h.node.sessions.Drop(h.key, h.sessionActor)
+	h.Stop()
+}
+
+// tell sends a message on the standalone stream and waits until it is stored. If another stream replaces that one
+// meanwhile, the message goes to the new stream.
+func (h storedHome) tell(ctx context.Context, e stream.Entry) error {
+	for s := h.sessionActor; ; {
+		id := s.view.Load().rec.Standalone
+		if id == "" {
+			return ErrNoStream
+		}
+		err := s.sendOn(ctx, id, e)
+		if err == nil || ctx.Err() != nil || !errors.Is(err, kernel.ErrStopped) && s.view.Load().rec.Standalone == id {
+			return err
+		}
+		if s, err = s.peer.actor(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// sendOn pushes an entry to the stream id and waits until it is stored. After an error the
+// entry was not stored, unless the error is the cause of ctx: then the outcome is unknown.
+func (s *sessionActor) sendOn(ctx context.Context, id string, e stream.Entry) error {
+	st, err := s.node.streams.writerOf(ctx, s.svc, s, id)
+	if err != nil {
+		return err
+	}
+	stored := make(chan error, 1)
+	e.Acked = func(err error) { stored <- err }
+	if err := st.Post(&pushEntries{entries: []stream.Entry{e}, ofSession: true}); err != nil {
+		return err
+	}
+	select {
+	case err := <-stored:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// push sends data on the standalone stream if this node writes that. It goes to the actor that serves the session now.
+// If the stream is replaced later, the new stream does not have the data.
+func (h storedHome) push(data []byte) (taken bool) {
+	s, ok := h.node.sessions.Get(h.key)
+	if !ok {
+		return false
+	}
+	st, ok := s.node.streams.Get(StreamKey{s.key, s.view.Load().rec.Standalone})
+	if !ok || st.queued.Load() > int64(s.svc.Limits.Queue) ||
+		st.Post(&pushEntries{entries: []stream.Entry{{Kind: stream.Message, Data: data}}, ofSession: true}) != nil {
+		s.missed.Store(true) // the session's next stream, or resume, makes this good
+		return false
+	}
+	return true
+}
+
+// pushUpdate is push: a stream that cannot take the update now makes it good later.
+func (h storedHome) pushUpdate(data []byte) { h.push(data) }
+
+// read reads the record of a session.
+func (d *sessions) read(ctx context.Context, key SessionKey) (session.Record, uint64, error) {
+	var rec session.Record
+	data, rev, err := d.node.store.Get(ctx, key.record())
+	if err != nil {
+		return rec, 0, fmt.Errorf("actors: read session: %w", err)
+	}
+	if v := session.Newer(data); v != 0 {
+		return rec, 0, fmt.Errorf("actors: session record of version %d, this release reads %d: %w", v, session.RecordVersion, errNewer)
+	}
+	if err := codec.Unmarshal(data, &rec); err != nil {
+		return rec, 0, fmt.Errorf("actors: read session: %w", err)
+	}
+	if rec.Expired(time.Now()) {
+		return rec, 0, ErrNotFound
+	}
+	return rec, rev, nil
+}
+
+// listen begins a new standalone stream, which replaces the old one.
+func (s *sessionActor) listen(svc *Service, in *Input) {
+	n := s.node
+	if n.store.Suspended() {
+		n.refusals.unavailable(in.Conn, nil)
+		return
+	}
+	rec := record.Stream{Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Revision: s.view.Load().rec.Revision}
+	st := n.streams.build(svc, s, newID(), rec, in.Conn)
+	st.order = n.listened.Add(1)
+	// The actor starts before the record names it, so that every reader of the record finds it:
+	// a message for it waits, and the next stream ends it.
+	st.start()
+	data, err := st.newRecord(nil)
+	named := make(chan naming, 1)
+	go func() { named <- s.storeStandalone(st, data, err) }()
+	if <-st.ready; st.unstored.Load() {
+		return // the stream ended before it could begin, and the client knows
+	}
+	of := <-named
+	s.listens(st.key.ID, of.old, s.endStandalone(of.old))
+	if svc.life.over.Load() {
+		st.unmount()
+		return
+	}
+	gap := s.missed.Swap(false) || of.old != "" || len(s.view.Load().rec.Subscribed) > 0
+	svc.Handler.Opened(s.peer, gap)
+}
+
+// naming is the outcome of making a stream the session's standalone stream.
+type naming struct {
+	old      string // the former standalone stream; its successor ends it, so that each is ended once
+	replaced bool   // a later GET was quicker: the stream ends before it begins
+	err      error
+}
+
+// storeStandalone stores a new standalone stream and then has the session's record name it.
+// data is the stream's record, unless err says why the stream may not begin. If the process is
+// lost in between, the old stream is still the session's; the new one is unknown and expires.
+// The client learns of the stream last: any event id that it has is of a stream that was named.
+func (s *sessionActor) storeStandalone(st *streamActor, data []byte, err error) (of naming) {
+	n := s.node
+	ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
+	defer cancel()
+	var rev uint64
+	if err == nil {
+		rev, err = n.store.OpenStream(ctx, st.path, data, nil, s.svc.recordTTL())
+	}
+	if err == nil && !st.Stopped() {
+		of = s.nameStandalone(ctx, st)
+		err = of.err
+	}
+	switch {
+	case err != nil:
+		of.err = err
+		s.unopened(st, err)
+	case of.replaced:
+		st.endStream()
+	case st.Post(recordStored{rev: rev}) != nil: // the stream has ended meanwhile
+		go n.streams.forget(st.path)
+		s.disown(of.old)
+	}
+	return of
+}
+
+// unopened refuses a stream that could not be stored or named. The old stream goes on.
+func (s *sessionActor) unopened(st *streamActor, err error) {
+	n := s.node
+	if !errors.Is(err, ErrNotFound) { // ErrNotFound: the session has just been deleted
+		n.log.Warn("stream not opened", "session", s.key.ID, "error", err)
+	}
+	_ = st.Post(recordStored{err: err})
+	// If the outcome is unknown, the record may name the stream, and messages sent to it are
+	// lost. No client listens to it, and the next read of the record ends the old stream.
+	s.missed.Store(true)
+	go n.streams.forget(st.path)
+}
+
+// nameStandalone makes the session's record name the stream as its standalone stream, unless
+// the record already names one with a later GET.
+func (s *sessionActor) nameStandalone(ctx context.Context, st *streamActor) (of naming) {
+	of.err = s.home.change(ctx, func(r *session.Record) bool {
+		if now, ok := s.node.streams.Get(StreamKey{s.key, r.Standalone}); ok && now.order > st.order {
+			of.replaced = true
+			return false
+		}
+		if r.Standalone != st.key.ID { // equal if an attempt with an unknown outcome succeeded
+			of.old, r.Standalone = r.Standalone, st.key.ID
+		}
+		return true
+	})
+	if of.err != nil && s.isCurrent(st.key.ID) {
+		of.err = nil // another goroutine has read a record that names the stream
+	}
+	return of
+}
+
+// endStandalone ends a standalone stream, if there is one, for good. It reports whether the
+// stream seemed to have a connection.
+func (s *sessionActor) endStandalone(id string) (live bool) {
+	n := s.node
+	if id == "" {
+		return false
+	}
+	key := StreamKey{s.key, id}
+	if st, ok := n.streams.Get(key); ok {
+		live = st.heard.Load()
+		_ = st.Post(endStream{})
+	}
+	// A client that comes back after this does not find the stream again, since the session's
+	// record names another.
+	n.streams.forget(key.path())
+	return live
+}
+
+// disown ends the standalone stream before, which the session's record named earlier. It does
+// so if the record now names a stream that is not here: one of another node, or one that could
+// not begin though it was named. Otherwise the client would listen to a stream without a
+// writer. A new stream that is here ends the old one itself.
+func (s *sessionActor) disown(before string) {
+	n := s.node
+	now := s.view.Load().rec.Standalone
+	if before == "" || before == now {
+		return
+	}
+	if _, here := n.streams.Get(StreamKey{s.key, now}); here {
+		return
+	}
+	if _, here := n.streams.Get(StreamKey{s.key, before}); here {
+		s.missed.Store(true)
+		go s.endStandalone(before)
+	}
+}
+
+// isCurrent reports whether the session's standalone stream is id, as far as this node knows.
+// No other standalone stream has a writer: a client that resumed it would wait forever.
+func (s *sessionActor) isCurrent(id string) bool { return s.view.Load().rec.Standalone == id }
+
+// mustName reads the session's record. It fails with errBadEvent unless the record names id as
+// the standalone stream.
+func (s *sessionActor) mustName(ctx context.Context, id string) error {
+	n := s.node
+	rec, rev, err := n.sessions.read(ctx, s.key)
+	if errors.Is(err, ErrNotFound) {
+		return ErrSessionEnded
+	}
+	if err != nil {
+		return err
+	}
+	n.sessions.adopt(s, &view{rec: rec, rev: rev})
+	if !s.isCurrent(id) {
+		return errBadEvent
+	}
+	return nil
+}
+
+// announcement is the state of the catalogues that a session last learned on its standalone
+// stream. The record takes it over once the connection has lived three keep-alives longer:
+// a connection that was already broken would have been noticed by then, which takes up to
+// two comments. Until then the next stream announces it again.
+type announcement struct {
+	stream string
+	digest string
+	since  string // the state announced before the stream began
+}
+
+// listens notes that stream id replaces stream old. If old seemed to have a connection, its
+// announcements are made again: the client has given that connection up.
+func (s *sessionActor) listens(id, old string, live bool) {
+	base := s.view.Load().rec.Announced
+	if t := s.announced.Load(); live && t != nil && t.stream == old {
+		base = t.since
+	}
+	s.announced.Store(&announcement{stream: id, digest: base, since: base})
+}
+
+// confirm stores the announced state in the record, if the client still listens.
+func (p *Peer) confirm(s *sessionActor, t *announcement) {
+	n := p.node
+	st, ok := n.streams.Get(StreamKey{s.key, t.stream})
+	if !ok || !st.heard.Load() || s.announced.Load() != t || s.view.Load().rec.Standalone != t.stream {
+		return
+	}
+	ctx, cancel := context.WithTimeout(n.base, s.svc.Limits.StoreWait)
+	defer cancel()
+	err := p.change(ctx, func(r *session.Record) bool {
+		changed := r.Announced != t.digest
+		r.Announced = t.digest
+		return changed
+	})
+	// After a failure the next stream announces the state again, which is legal.
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		n.log.Debug("catalogue digest not stored", "error", err)
+	}
+}
