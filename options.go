@@ -141,6 +141,15 @@ type HTTPOptions struct {
 	// headers with secrets: Authorization, Proxy-Authorization, Cookie, Set-Cookie and
 	// Mcp-Session-Id are never stored.
 	StoredHeaders []string
+	// ConnectionsPerAddress bounds the connections of one IPv4 address, or of one IPv6 network
+	// of 64 bits, where Serve listens. 0 means 1,024, negative none. The addresses in
+	// TrustedProxies have no such bound. Connections beyond it are closed at once.
+	ConnectionsPerAddress int
+	// Connections bounds the connections of all clients where Serve listens. 0 means the
+	// number of files that the process may open, without a reserve of 256, or of a quarter if
+	// that is less; one address then has at most half of it. Beyond it an idle connection of
+	// an address that has more of them is closed; if there is none, the new connection is.
+	Connections int
 	// MaxHeader is the largest header of a request in bytes, where Serve listens. 0
 	// means 32 KiB. A larger one is answered with 431.
 	MaxHeader int
@@ -168,6 +177,7 @@ func (o *Options) settle() error {
 	s := &o.Store
 	return errors.Join(
 		err, o.Limits.settle(), o.Shared.settle(), limits.MaxHeader.Settle(&o.HTTP.MaxHeader),
+		limits.ConnectionsPerAddress.Settle(&o.HTTP.ConnectionsPerAddress), limits.Connections.Settle(&o.HTTP.Connections),
 		limits.MaxStore.Settle(&s.MaxStore), limits.SessionIdle.Settle(&s.SessionIdle), limits.SessionMax.Settle(&s.SessionMax),
 		limits.ReplayAge.Settle(&s.ReplayAge), limits.ReplayEvents.Settle(&s.ReplayEvents), limits.ReplayBytes.Settle(&s.ReplayBytes),
 		limits.DrainDelay.Settle(&o.DrainDelay), limits.DrainWait.Settle(&o.DrainWait),

@@ -46,6 +46,7 @@ type Runtime struct {
 	unwatch func() error
 	root    http.Handler
 	names   *transport.Names
+	hits    *limits.Log
 
 	mu        sync.Mutex // guards mounts, paths and ids, and changes of routes
 	mounts    map[string]*mount
@@ -91,6 +92,7 @@ func New(o Options) (*Runtime, error) {
 		_ = rt.Close(context.Background())
 		return nil, fmt.Errorf("troupe: gauges: %w", err)
 	}
+	rt.hits = limits.NewLog(o.Log)
 	rt.names = transport.NewNames(transport.Options{AllowOrigins: o.HTTP.AllowOrigins, AllowHosts: o.HTTP.AllowHosts, Observer: tel})
 	rt.root = http.HandlerFunc(rt.serveMount)
 	if o.Middleware != nil {

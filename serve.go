@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/origin"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/transport"
 )
 
@@ -88,6 +90,8 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 		ErrorLog: slog.NewLogLogger(rt.log.Handler(), slog.LevelWarn)}
 	transport.Configure(hs)
 	door := transport.NewDrainListener(ln, hs)
+	all, perAddress := limits.ConnectionsOf(rt.opts.HTTP.Connections, rt.opts.HTTP.ConnectionsPerAddress)
+	door.Limit(transport.Crowd{All: all, PerAddress: perAddress, Network: quota.Network, Exempt: rt.opts.HTTP.TrustedProxies, Refused: rt.turnedAway})
 	failed := make(chan error, 1)
 	go func() {
 		if rt.opts.HTTP.TLSCert != "" || rt.opts.HTTP.TLSKey != "" {
@@ -102,6 +106,15 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	case <-ctx.Done():
 	}
 	return rt.end(after, door, hs)
+}
+
+// turnedAway counts a connection that was closed because of a limit. status is that of the
+// response, 0 without one. Connections that were not let in are also logged.
+func (rt *Runtime) turnedAway(limit *limits.Row, status int, from netip.Addr) {
+	rt.tel.Rejected(status, limit.Counted)
+	if limit.Section == limits.Node {
+		rt.hits.Hit(limit, slog.String("address", from.String()))
+	}
 }
 
 // serveAll serves the mounted servers, and the other paths of Serve.
@@ -194,11 +207,18 @@ func (rt *Runtime) openHealth() (shut func(), err error) {
 		ReadTimeout: limits.HeaderTimeout.Value(), WriteTimeout: limits.WriteTimeout.Value(), IdleTimeout: time.Minute,
 		MaxHeaderBytes: rt.opts.HTTP.MaxHeader, ErrorLog: slog.NewLogLogger(rt.log.Handler(), slog.LevelWarn),
 	}
+	room := transport.NewDrainListener(ln, hs)
+	room.Limit(transport.Crowd{All: limits.HealthConnections.Value(), Network: quota.Network, Refused: func(limit *limits.Row, status int, from netip.Addr) {
+		if limit == limits.Connections.Row {
+			limit = limits.HealthConnections.Row
+		}
+		rt.turnedAway(limit, status, from)
+	}})
 	rt.log.Info("serving health", "address", ln.Addr().String())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := hs.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		if err := hs.Serve(room); !errors.Is(err, http.ErrServerClosed) {
 			rt.log.Error("health is not served any more", "error", err)
 		}
 	}()

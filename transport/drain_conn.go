@@ -1,13 +1,17 @@
 package transport
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"sync"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/limits"
 )
 
 // drainConn is a connection that a DrainListener accepted. It knows whether it waits for a request, and closes itself
@@ -20,10 +24,13 @@ import (
 type drainConn struct {
 	net.Conn
 	listener *DrainListener
+	from     netip.Addr // the address that it counts for; the zero Addr is none
 
 	mu      sync.Mutex // guards the fields below
 	idle    bool       // nothing has come since the last response, or since the connection was made
+	header  bool       // a header is to come: the connection is new, or a request has begun
 	closing bool       // asked to close: the read deadline has passed, whatever others set
+	leaving bool       // asked to make room
 	until   time.Time  // the read deadline that others set
 }
 
@@ -48,6 +55,7 @@ func (g *drainConn) setIdle(waits bool) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.header = false
 	if g.idle = waits; !waits {
 		g.keepOpen()
 	}
@@ -62,8 +70,36 @@ func (g *drainConn) closeIfIdle() {
 	}
 }
 
+// waits reports whether the connection waits for a request, and was not asked to close.
+func (g *drainConn) waits() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.idle && !g.closing
+}
+
+// leave makes the connection close to make room, and reports whether it will unless a request has come.
+func (g *drainConn) leave() bool {
+	g.closeIfIdle()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closing && !g.leaving {
+		g.leaving = true
+		g.listener.leaving.Add(1)
+	}
+	return g.closing
+}
+
+// stays takes back that the connection makes room, or has made it. mu is held.
+func (g *drainConn) stays() {
+	if g.leaving {
+		g.leaving = false
+		g.listener.leaving.Add(-1)
+	}
+}
+
 // keepOpen takes back what closeIfIdle asked for. mu is held.
 func (g *drainConn) keepOpen() {
+	g.stays()
 	if g.closing {
 		g.closing = false
 		_ = g.Conn.SetReadDeadline(g.until)
@@ -72,21 +108,44 @@ func (g *drainConn) keepOpen() {
 
 func (g *drainConn) Read(p []byte) (int, error) {
 	n, err := g.Conn.Read(p)
+	n, err, late := g.received(p, n, err)
+	if late {
+		g.listener.crowd.refused(limits.HeaderTimeout.Row, 0, g.from)
+	}
+	return n, err
+}
+
+// received judges what a read has returned: whether it was asked to close, and whether a header came too late.
+func (g *drainConn) received(p []byte, n int, err error) (_ int, _ error, late bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if n == 0 && g.closing && errors.Is(err, os.ErrDeadlineExceeded) {
 		_ = g.Conn.SetReadDeadline(time.Time{})
 		if n = lastLook(g.Conn, p); n == 0 {
 			_ = g.Conn.Close()
-			return 0, io.EOF
+			return 0, io.EOF, false
 		}
 		err = nil
 	}
 	if n > 0 {
+		g.header = g.header || g.idle
 		g.idle = false
 		g.keepOpen()
 	}
-	return n, err
+	if late = g.header && err != nil && errors.Is(err, os.ErrDeadlineExceeded); late {
+		g.header = false
+	}
+	return n, err, late
+}
+
+// headerTooLarge begins the response that net/http itself writes when a header is too large.
+var headerTooLarge = []byte("HTTP/1.1 431 ")
+
+func (g *drainConn) Write(p []byte) (int, error) {
+	if bytes.HasPrefix(p, headerTooLarge) {
+		g.listener.crowd.refused(limits.MaxHeader.Row, http.StatusRequestHeaderFieldsTooLarge, g.from)
+	}
+	return g.Conn.Write(p)
 }
 
 func (g *drainConn) SetReadDeadline(t time.Time) error {
@@ -103,8 +162,12 @@ func (g *drainConn) SetDeadline(t time.Time) error {
 }
 
 func (g *drainConn) Close() error {
-	g.listener.untrack(g)
-	return g.Conn.Close()
+	err := g.Conn.Close()
+	g.listener.remove(g)
+	g.mu.Lock()
+	g.stays()
+	g.mu.Unlock()
+	return err
 }
 
 // NetConn returns the connection below, as tls.Conn does.

@@ -3,8 +3,11 @@ package transport
 import (
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
+
+	"github.com/troupe-run/troupe/internal/limits"
 )
 
 // DrainListener is a listener for s.Serve that can stop accepting while the connections it accepted are served on. So a
@@ -14,7 +17,9 @@ import (
 // Make it with NewDrainListener. Its methods may be called from any goroutine.
 type DrainListener struct {
 	net.Listener
-	open atomic.Int64 // connections that net/http has
+	crowd   Crowd        // set before Accept
+	open    atomic.Int64 // connections that net/http has
+	leaving atomic.Int64 // connections that were asked to make room
 
 	once sync.Once
 	shut chan struct{} // closed by Shut
@@ -25,11 +30,12 @@ type DrainListener struct {
 	closed bool
 	reuse  *reuse // the listener that gives connections back, nil if there is none
 	conns  map[*drainConn]struct{}
+	from   map[netip.Addr]int // how many of conns an address has
 }
 
 // NewDrainListener returns a DrainListener in front of ln. It sets s.ConnState. Reuse may be put around it.
 func NewDrainListener(ln net.Listener, s *http.Server) *DrainListener {
-	d := &DrainListener{Listener: ln, shut: make(chan struct{}), done: make(chan struct{}), conns: make(map[*drainConn]struct{})}
+	d := &DrainListener{Listener: ln, shut: make(chan struct{}), done: make(chan struct{}), conns: make(map[*drainConn]struct{}), from: make(map[netip.Addr]int)}
 	before := s.ConnState
 	s.ConnState = func(c net.Conn, state http.ConnState) {
 		switch state {
@@ -46,6 +52,9 @@ func NewDrainListener(ln net.Listener, s *http.Server) *DrainListener {
 	}
 	return d
 }
+
+// Limit bounds the connections. Call it before Accept.
+func (d *DrainListener) Limit(crowd Crowd) { d.crowd = crowd }
 
 // Open returns the number of connections that are served or wait for their next request. It does not count those that
 // an open event stream took over from net/http: see Handler.Streams.
@@ -65,12 +74,17 @@ func (d *DrainListener) Open() int {
 // Accept waits for the next connection. After Shut it returns the connections that had been made before, and then waits
 // for Close, so that Serve goes on.
 func (d *DrainListener) Accept() (net.Conn, error) {
-	if !d.isShut() {
+	for !d.isShut() {
 		c, err := d.Listener.Accept()
-		if err == nil {
-			return d.track(c), nil
-		}
-		if !d.isShut() {
+		switch {
+		case err == nil:
+			g, from, limit := d.letIn(c)
+			if limit == nil {
+				return g, nil
+			}
+			_ = c.Close()
+			d.crowd.refused(limit, 0, from)
+		case !d.isShut():
 			return nil, err
 		}
 	}
@@ -79,28 +93,82 @@ func (d *DrainListener) Accept() (net.Conn, error) {
 	if n := len(d.late); n > 0 && !d.closed {
 		c := d.late[n-1]
 		d.late = d.late[:n-1]
+		g := d.add(c, d.crowd.addressOf(c))
 		d.mu.Unlock()
-		return d.track(c), nil
+		return g, nil
 	}
 	d.mu.Unlock()
 	<-d.done
 	return nil, net.ErrClosed
 }
 
-// track adds c to the connections that CloseIdle looks at.
-func (d *DrainListener) track(c net.Conn) net.Conn {
-	g := &drainConn{Conn: c, listener: d, idle: true}
+const (
+	// candidates is how many connections are looked at for one that can make room.
+	candidates = 64
+	// mostLeaving bounds the connections that were asked to make room and are not closed yet. By so many there may be
+	// more than Crowd.All.
+	mostLeaving = 32
+)
+
+// letIn adds c to the connections of the listener. It returns nil, with the limit, if there are too many.
+func (d *DrainListener) letIn(c net.Conn) (*drainConn, netip.Addr, *limits.Row) {
+	from := d.crowd.addressOf(c)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	own := d.from[from]
+	if d.crowd.PerAddress > 0 && from.IsValid() && own >= d.crowd.PerAddress {
+		return nil, from, limits.ConnectionsPerAddress.Row
+	}
+	if d.crowd.All > 0 && len(d.conns) >= d.crowd.All && !d.makeRoom(own) {
+		return nil, from, limits.Connections.Row
+	}
+	return d.add(c, from), from, nil
+}
+
+// add adds c to the connections of the listener. mu is held.
+func (d *DrainListener) add(c net.Conn, from netip.Addr) *drainConn {
+	g := &drainConn{Conn: c, listener: d, from: from, idle: true, header: true}
 	d.conns[g] = struct{}{}
+	if from.IsValid() {
+		d.from[from]++
+	}
 	return g
 }
 
-// untrack removes g, which is closed.
-func (d *DrainListener) untrack(g *drainConn) {
+// makeRoom closes a connection that waits for a request, for one of an address that has own connections. It chooses
+// among some connections one of the address that has the most, which must stay ahead. It returns false if it finds
+// none. mu is held.
+func (d *DrainListener) makeRoom(own int) bool {
+	if d.leaving.Load() >= mostLeaving {
+		return false
+	}
+	var most *drainConn
+	left := candidates
+	for g := range d.conns { // in no order
+		if d.from[g.from] > own+1 && g.waits() && (most == nil || d.from[g.from] > d.from[most.from]) {
+			most = g
+		}
+		if left--; left == 0 {
+			break
+		}
+	}
+	return most != nil && most.leave()
+}
+
+// remove removes g, which is closed.
+func (d *DrainListener) remove(g *drainConn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if _, there := d.conns[g]; !there {
+		return
+	}
 	delete(d.conns, g)
+	if !g.from.IsValid() {
+		return
+	}
+	if d.from[g.from]--; d.from[g.from] == 0 {
+		delete(d.from, g.from)
+	}
 }
 
 // CloseIdle closes the connections that wait for a request, except those on which one has come: each connection is

@@ -36,7 +36,7 @@ func hold(bin, what string, n int) error {
 	check(os.Setenv("GOGC", "10"))
 	p := startServer(func(addr string) []string {
 		return []string{bin, "serve", "--memory", "--listen", addr, "--log-level", "error", "--drain-delay", "1ms", "--drain-wait", "1s", "--max-ask", "20s",
-			"--pending-per-principal", "0", "--streams-per-principal", "0", "--calls-per-principal", "0",
+			"--pending-per-principal", "0", "--streams-per-principal", "0", "--calls-per-principal", "0", "--connections-per-address", "0",
 			"--call-rate", fmt.Sprint(beyondLoad), "--principal-rate", fmt.Sprint(beyondLoad)}
 	})
 	defer p.stop()

@@ -126,4 +126,68 @@ var carrying = []mutation{
 		"a connection that stayed has the deadline of the past", guard, "transport/drain_conn.go",
 		"_ = g.Conn.SetReadDeadline(g.until)", "_ = g.until", "", "",
 	},
+	{
+		"one address has any number of connections", limit, "transport/drain_listener.go",
+		"own >= d.crowd.PerAddress {", "own < 0 {", "", "TestCrowdOfAnAddress",
+	},
+	{
+		"one address has a connection too many", limit, "transport/drain_listener.go",
+		"own >= d.crowd.PerAddress {", "own > d.crowd.PerAddress {", "", "TestCrowdOfAnAddress",
+	},
+	{
+		"connections have no bound together", limit, "transport/drain_listener.go",
+		"len(d.conns) >= d.crowd.All &&", "len(d.conns) < 0 &&", "", "TestCrowdOfAnAddress",
+	},
+	{
+		"a proxy is bounded like a client", limit, "transport/crowd.go",
+		"if (Forwarded{Trusted: w.Exempt}).trusts(a) {", "if (Forwarded{}).trusts(a) {", "", "TestCrowdOfAnAddress",
+	},
+	{
+		"a busy connection makes room", guard, "transport/drain_listener.go",
+		"> own+1 && g.waits() &&", "> own+1 &&", "", "TestRoomInACrowd",
+	},
+	{
+		"the same address makes room for itself", guard, "transport/drain_listener.go",
+		"> own+1 && g.waits() &&", "> own-1 && g.waits() &&", "", "TestRoomInACrowd",
+	},
+	{
+		"a closed connection keeps its place", limit, "transport/drain_listener.go",
+		"if d.from[g.from]--; d.from[g.from] == 0 {", "if d.from[g.from] == 0 {", "", "TestCrowdOfAnAddress",
+	},
+	{
+		"a connection that was closed for others is remembered as leaving", limit, "transport/drain_conn.go",
+		"\tg.mu.Lock()\n\tg.stays()\n\tg.mu.Unlock()\n", "", "", "TestRoomInACrowd",
+	},
+	{
+		"an idle connection that ends is a slow header", limit, "transport/drain_conn.go",
+		"\tg.header = false\n\tif g.idle = waits", "\tif g.idle = waits", "", "TestHeadersAreCounted",
+	},
+	{
+		"a slow header is not counted", limit, "transport/drain_conn.go",
+		"late = g.header && err != nil", "late = false && err != nil", "", "TestHeadersAreCounted",
+	},
+	{
+		"a large header is not counted", limit, "transport/drain_conn.go",
+		"if bytes.HasPrefix(p, headerTooLarge) {", "if bytes.HasPrefix(p, headerTooLarge) && len(p) == 0 {", "", "TestHeadersAreCounted",
+	},
+	{
+		"health has any number of connections", limit, "serve.go",
+		"All: limits.HealthConnections.Value(),", "All: 0,", "internal/spec/transports", "TestHealthConnections",
+	},
+	{
+		"connections are not bounded", limit, "serve.go",
+		"transport.Crowd{All: all, PerAddress: perAddress,", "transport.Crowd{All: -all, PerAddress: -perAddress,", "internal/spec/transports", "TestConnections",
+	},
+	{
+		"a network of IPv6 is many addresses", limit, "internal/quota/account.go",
+		"a.Prefix(64)", "a.Prefix(128)", "", "",
+	},
+	{
+		"the reserve of files is for clients", limit, "internal/limits/connections.go",
+		"files - min(reserve, files/4)", "files", "", "",
+	},
+	{
+		"one address has all connections", limit, "internal/limits/connections.go",
+		"perAddress > half {", "perAddress > all {", "", "",
+	},
 }

@@ -28,7 +28,7 @@ func TestLimitDefaults(t *testing.T) {
 	s.limits.options(&got)
 	want := troupe.Options{
 		DrainDelay: 3 * time.Second, DrainWait: 30 * time.Second,
-		HTTP: troupe.HTTPOptions{MaxHeader: 32 << 10},
+		HTTP: troupe.HTTPOptions{MaxHeader: 32 << 10, ConnectionsPerAddress: 1024},
 		Store: troupe.StoreOptions{
 			SessionIdle: 72 * time.Hour, SessionMax: 30 * 24 * time.Hour,
 			Lease: 5 * time.Second, ReplayAge: 10 * time.Minute, ReplayEvents: 1000, ReplayBytes: 4 << 20,
@@ -115,7 +115,7 @@ func fieldOf(o troupe.Options, option string) reflect.Value {
 func TestZeroIsNoLimit(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"call-rate", "principal-rate", "calls-per-session", "calls-per-principal", "calls-per-node", "sessions-per-principal",
-		"streams-per-session", "streams-per-principal", "pending-per-session", "pending-per-principal", "subscriptions-per-session"} {
+		"streams-per-session", "streams-per-principal", "connections-per-address", "pending-per-session", "pending-per-principal", "subscriptions-per-session"} {
 		got := optionsOf(t, "", "--"+name, "0")
 		field := differing(optionsOf(t, ""), got)
 		if len(field) != 1 {

@@ -25,10 +25,10 @@ var (
 		Beyond: "413, connection closed", Counted: "too-large", By: HTTP,
 		Usage: "most bytes in a request, a `size`"})
 	MaxHeader = add[int](Row{Section: Request, Name: "header, in `Serve`", Option: "HTTP.MaxHeader", Kind: Size, Default: 32 * kib, Least: 1, Most: gib,
-		Beyond: "431, connection closed; not counted: net/http answers it",
-		Usage:  "most bytes in the header of a request, a `size`"})
+		Beyond: "431, connection closed; not counted with TLS", Counted: "header-too-large", By: HTTP,
+		Usage: "most bytes in the header of a request, a `size`"})
 	HeaderTimeout = add[time.Duration](Row{Section: Request, Name: "time for a header to arrive, in `Serve`", Kind: Time, Default: 10 * second,
-		Beyond: "connection closed"})
+		Beyond: "connection closed", Counted: "header-timeout", By: HTTP})
 	BodyTimeout = add[time.Duration](Row{Section: Request, Name: "time for a body to arrive", Option: "Limits.BodyTimeout", Kind: Time, Default: 30 * second, Least: int64(time.Millisecond),
 		Beyond: "408, connection closed", Counted: "body-timeout", By: HTTP,
 		Usage: "`time` that the body of a request may take to arrive"})
@@ -215,6 +215,14 @@ var (
 
 // The limits of a node.
 var (
+	ConnectionsPerAddress = add[int](Row{Section: Node, Name: "connections of an IPv4 address, or of an IPv6 network of 64 bits, in `Serve`", Option: "HTTP.ConnectionsPerAddress", Default: 1024, None: true,
+		Beyond: "closed at once", Counted: "address-connections", By: HTTP,
+		Usage: "`number` of connections of an IPv4 address, or of an IPv6 network of 64 bits; 0 for no limit"})
+	Connections = add[int](Row{Section: Node, Name: "connections, in `Serve`", Option: "HTTP.Connections", Shown: "`ulimit -n` without a reserve, see below",
+		Beyond: "see below", Counted: "connections", By: HTTP,
+		Usage: "`number` of connections of all clients (what ulimit -n allows, but for a reserve)"})
+	HealthConnections = add[int](Row{Section: Node, Name: "connections to `HealthListen`", Default: 64,
+		Beyond: "the same", Counted: "health-connections", By: HTTP})
 	CallsPerNode = add[int](Row{Section: Node, Name: "requests in flight", Option: "Shared.CallsPerNode", Default: 10_000, None: true,
 		Beyond: "-32603, come back", Counted: "node-calls",
 		Refusal: Refusal{503, internalError, "too many requests in flight on this node"},

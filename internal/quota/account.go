@@ -12,14 +12,16 @@ type key struct {
 	from   netip.Addr // zero if the tenant is one client
 }
 
-// network is the part of an address that has an account: all of an IPv4 address, and the
-// /64 of an IPv6 address, since one client may have all addresses of that. Texts that are
-// not addresses give the zero Addr, and share an account.
+// network is [Network] of a text. Texts that are not addresses give the zero Addr, and share
+// an account.
 func network(address string) netip.Addr {
-	a, err := netip.ParseAddr(address)
-	if err != nil {
-		return netip.Addr{}
-	}
+	a, _ := netip.ParseAddr(address)
+	return Network(a)
+}
+
+// Network is the part of an address that has an account: all of an IPv4 address, and the
+// /64 of an IPv6 address, since one client may have all addresses of that.
+func Network(a netip.Addr) netip.Addr {
 	if a = a.Unmap(); a.Is4() {
 		return a
 	}

@@ -419,7 +419,14 @@ func TestLimits(t *testing.T) {
 
 // elsewhere names the tests of counted limits that need more than a row.
 var elsewhere = map[*limits.Row]string{
-	limits.BodyTimeout.Row:    "TestWhatAClientMayHoldUp",
+	limits.BodyTimeout.Row:   "TestWhatAClientMayHoldUp",
+	limits.MaxHeader.Row:     "TestHeaderLimit",
+	limits.HeaderTimeout.Row: "TestSlowHeader",
+
+	limits.ConnectionsPerAddress.Row: "TestConnectionsPerAddress",
+	limits.Connections.Row:           "TestConnections",
+	limits.HealthConnections.Row:     "TestHealthConnections",
+
 	limits.MaxQueued.Row:      "TestWhatAClientMayHoldUp",
 	limits.WriteTimeout.Row:   "TestWhatAClientMayHoldUp",
 	limits.LogRate.Row:        "TestLogRate",

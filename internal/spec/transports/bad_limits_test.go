@@ -122,7 +122,8 @@ func TestSlowBody(t *testing.T) {
 
 func TestSlowHeader(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		rt, err := troupe.New(troupe.Options{DrainDelay: -1})
+		m := host.NewMeter()
+		rt, err := troupe.New(troupe.Options{DrainDelay: -1, Telemetry: troupe.Telemetry{MeterProvider: m}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,6 +146,10 @@ func TestSlowHeader(t *testing.T) {
 		}
 		if err == nil || time.Since(begin) > 15*time.Second {
 			t.Errorf("a header took %v: %v; want the connection closed after 10 s", time.Since(begin), err)
+		}
+		synctest.Wait()
+		if n := m.Count("troupe.http.refused", "header-timeout"); n != 1 {
+			t.Errorf("%d slow headers are counted, want 1", n)
 		}
 		_ = conn.Close()
 		stop()

@@ -186,6 +186,9 @@ func TestHeaderLimit(t *testing.T) {
 		if a.StatusCode != tt.status {
 			t.Errorf("limit %d, header of %d bytes: %s, want %d", tt.limit, tt.size, a.Status, tt.status)
 		}
+		if n := h.Gauge("troupe.http.refused", "header-too-large"); (n == 1) != (tt.status == 431) {
+			t.Errorf("limit %d, header of %d bytes: %d are counted", tt.limit, tt.size, n)
+		}
 	}
 }
 

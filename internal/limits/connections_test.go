@@ -1,0 +1,60 @@
+package limits
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestConnectionsOf(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ all, perAddress, files, wantAll, wantPerAddress int }{
+		{0, 1024, 1 << 20, 1<<20 - 256, 1024},
+		{0, 1024, 2048, 1792, 896},
+		{0, 1024, 1024, 768, 384},
+		{0, 1024, 200, 150, 75},
+		{0, -1, 200, 150, 0},
+		{0, 7, 1, 1, 1},
+		{0, 1024, 0, 0, 1024},
+		{100, 1024, 200, 100, 1024},
+		{100, -1, 0, 100, 0},
+	} {
+		if all, perAddress := connectionsOf(tt.all, tt.perAddress, tt.files); all != tt.wantAll || perAddress != tt.wantPerAddress {
+			t.Errorf("%d and %d of %d files: %d and %d, want %d and %d", tt.all, tt.perAddress, tt.files, all, perAddress, tt.wantAll, tt.wantPerAddress)
+		}
+	}
+	if all, _ := ConnectionsOf(0, 0); all < 0 {
+		t.Errorf("of this process: %d", all)
+	}
+}
+
+// TestLog hits a limit often: one record a minute says how often.
+func TestLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bytes.Buffer
+		l := NewLog(slog.New(slog.NewTextHandler(&b, nil)))
+		told := func() (lines []string) {
+			for line := range strings.Lines(b.String()) {
+				lines = append(lines, line)
+			}
+			b.Reset()
+			return lines
+		}
+		for range 1000 {
+			l.Hit(ConnectionsPerAddress.Row, slog.String("address", "192.0.2.1"))
+			l.Hit(HeaderTimeout.Row)
+		}
+		lines := told()
+		if len(lines) != 2 || !strings.Contains(lines[0], "times=1 address=192.0.2.1 flag=--connections-per-address option=Options.HTTP.ConnectionsPerAddress") {
+			t.Errorf("a thousand at once: %q", lines)
+		}
+		time.Sleep(time.Minute)
+		l.Hit(ConnectionsPerAddress.Row)
+		if lines := told(); len(lines) != 1 || !strings.Contains(lines[0], "times=1000 ") {
+			t.Errorf("after a minute: %q", lines)
+		}
+	})
+}

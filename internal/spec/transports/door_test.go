@@ -1,0 +1,165 @@
+package transports_test
+
+import (
+	"bufio"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
+)
+
+// dialFrom connects to address from another address of this machine.
+func dialFrom(t *testing.T, source, address string) *bufio.ReadWriter {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}
+	conn, err := d.DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return bufio.NewReadWriter(bufio.NewReader(conn), bufio.NewWriter(conn))
+}
+
+// asks sends a request and reports whether there is a response: a connection that was not let in has none.
+func asks(t *testing.T, conn *bufio.ReadWriter) bool {
+	t.Helper()
+	_, _ = conn.WriteString("GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+	_ = conn.Flush() // it fails if the connection is closed already
+	resp, err := http.ReadResponse(conn.Reader, nil)
+	if err != nil {
+		return false
+	}
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != 200 {
+		t.Errorf("%s, %v", resp.Status, err)
+	}
+	return true
+}
+
+// lines is a log that several goroutines write.
+type lines struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// TestConnectionsPerAddress has one address take all the connections that it may have, beside another one and a proxy.
+func TestConnectionsPerAddress(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("other systems have one loopback address")
+	}
+	var log lines
+	h := host.NewLoopback(t, troupe.Options{Log: slog.New(slog.NewTextHandler(&log, nil)), HTTP: troupe.HTTPOptions{
+		ConnectionsPerAddress: 3, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.3/32")},
+	}}, nil, nil)
+	address := strings.TrimSuffix(strings.TrimPrefix(h.URL, "http://"), "/mcp")
+	for range 3 {
+		if !asks(t, dialFrom(t, "127.0.0.2", address)) {
+			t.Error("refused up to the limit")
+		}
+	}
+	if n := h.Gauge("troupe.http.refused", "address-connections"); n != 0 {
+		t.Errorf("%d connections are refused up to the limit", n)
+	}
+	for range 5 {
+		if asks(t, dialFrom(t, "127.0.0.2", address)) {
+			t.Error("served beyond the limit")
+		}
+		if !asks(t, dialFrom(t, "127.0.0.3", address)) {
+			t.Error("a trusted proxy is refused")
+		}
+	}
+	if !asks(t, dialFrom(t, "127.0.0.4", address)) {
+		t.Error("another address is refused")
+	}
+	if n := h.Gauge("troupe.http.refused", "address-connections"); n != 5 {
+		t.Errorf("%d connections are counted as refused, want 5", n)
+	}
+	if got := log.String(); strings.Count(got, "a limit is hit") != 1 || !strings.Contains(got, "address=127.0.0.2 flag=--connections-per-address") {
+		t.Errorf("the log of a minute: %s", got)
+	}
+}
+
+// TestConnections fills a server with one address. Others get in once one of its connections waits.
+func TestConnections(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("other systems have one loopback address")
+	}
+	began, release := make(chan bool, 3), make(chan bool)
+	h := host.NewLoopback(t, troupe.Options{HTTP: troupe.HTTPOptions{Connections: 3}, Middleware: func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { began <- true; <-release })
+	}}, nil, nil)
+	address := strings.TrimSuffix(strings.TrimPrefix(h.URL, "http://"), "/mcp")
+	var busy []*bufio.ReadWriter
+	for range 3 {
+		conn := dialFrom(t, "127.0.0.2", address)
+		_, _ = conn.WriteString("GET /wait HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+		if err := conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		<-began
+		busy = append(busy, conn)
+	}
+	if asks(t, dialFrom(t, "127.0.0.3", address)) {
+		t.Error("served beyond the limit")
+	}
+	if n := h.Gauge("troupe.http.refused", "connections"); n != 1 {
+		t.Errorf("%d connections are counted as refused, want 1", n)
+	}
+	close(release)
+	for _, conn := range busy {
+		if resp, err := http.ReadResponse(conn.Reader, nil); err != nil || resp.StatusCode != 200 {
+			t.Fatalf("a connection that was in time: %v, %v", resp, err)
+		}
+	}
+	if asks(t, dialFrom(t, "127.0.0.2", address)) {
+		t.Error("the address that has them all gets a further one")
+	}
+	for !asks(t, dialFrom(t, "127.0.0.3", address)) { // one of them waits in a moment, and makes room
+	}
+}
+
+// TestHealthConnections fills the listener of the probes, which leaves the main one alone.
+func TestHealthConnections(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("other systems have one loopback address")
+	}
+	log := healthAddress{slog.DiscardHandler, make(chan string, 1)}
+	h := host.NewLoopback(t, troupe.Options{Log: slog.New(log), HTTP: troupe.HTTPOptions{HealthListen: "127.0.0.1:0"}}, nil, nil)
+	address := <-log.at
+	for i := range 64 {
+		if !asks(t, dialFrom(t, "127.0.0.2", address)) {
+			t.Fatalf("refused after %d connections", i)
+		}
+	}
+	if asks(t, dialFrom(t, "127.0.0.2", address)) {
+		t.Error("served beyond the limit")
+	}
+	if n := h.Gauge("troupe.http.refused", "health-connections"); n != 1 {
+		t.Errorf("%d connections are counted as refused, want 1", n)
+	}
+	for !asks(t, dialFrom(t, "127.0.0.3", address)) { // as soon as one of the others waits
+	}
+	h.Session()
+}

@@ -1,0 +1,208 @@
+package transport
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupe-run/troupe/internal/limits"
+)
+
+// from is a pipe's end whose peer has an address.
+type from struct {
+	net.Conn
+	peer *net.TCPAddr
+}
+
+func (c from) LocalAddr() net.Addr  { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
+func (c from) RemoteAddr() net.Addr { return c.peer }
+
+// crowded is a server whose connections are counted.
+type crowded struct {
+	t       *testing.T
+	ln      *pipes
+	d       *DrainListener
+	release chan struct{} // a request waits for it
+
+	mu      sync.Mutex // guards refused
+	refused []string
+}
+
+func crowdOf(t *testing.T, w Crowd) *crowded {
+	c := &crowded{t: t, ln: &pipes{make(chan net.Conn), make(chan struct{})}, release: make(chan struct{})}
+	s := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/wait" {
+			<-c.release
+		}
+	})}
+	Configure(s)
+	c.d = NewDrainListener(c.ln, s)
+	w.Refused = func(limit *limits.Row, _ int, from netip.Addr) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.refused = append(c.refused, limit.Counted+" "+from.String())
+	}
+	c.d.Limit(w)
+	served := make(chan struct{})
+	go func() { defer close(served); _ = s.Serve(Reuse(c.d, s)) }()
+	t.Cleanup(func() { close(c.release); _ = s.Close(); <-served })
+	return c
+}
+
+// dial connects from an address, sends the head of a request if there is one, and reports whether it was let in.
+func (c *crowded) dial(address, request string) (*client, bool) {
+	a, b := net.Pipe()
+	c.ln.conns <- from{b, net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(address), 1234))}
+	c.t.Cleanup(func() { a.Close() })
+	if request != "" {
+		go func() { _, _ = io.WriteString(a, request) }()
+	}
+	synctest.Wait()
+	return &client{a, bufio.NewReader(a), c.t}, c.open(a)
+}
+
+// open reports whether the server has not closed a connection that gets no response.
+func (c *crowded) open(a net.Conn) bool {
+	_ = a.SetReadDeadline(time.Now().Add(time.Nanosecond))
+	_, err := a.Read(make([]byte, 1))
+	synctest.Wait()
+	return err != io.EOF && err != io.ErrClosedPipe
+}
+
+func (c *crowded) seen() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := c.refused
+	c.refused = nil
+	return all
+}
+
+const waiting = "GET /wait HTTP/1.1\r\nHost: x\r\n\r\n"
+
+// TestCrowdOfAnAddress fills the places of one address.
+func TestCrowdOfAnAddress(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		crowd   Crowd
+		from    []string
+		refused []string
+	}{
+		"one address":        {Crowd{PerAddress: 2}, []string{"192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.1"}, []string{"address-connections 192.0.2.1", "address-connections 192.0.2.1"}},
+		"as IPv6":            {Crowd{PerAddress: 1}, []string{"192.0.2.1", "::ffff:192.0.2.1"}, []string{"address-connections 192.0.2.1"}},
+		"several addresses":  {Crowd{PerAddress: 1}, []string{"192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2"}, nil},
+		"one network":        {Crowd{PerAddress: 1, Network: func(a netip.Addr) netip.Addr { return netip.MustParseAddr("2001:db8::") }}, []string{"2001:db8::1", "2001:db8::2"}, []string{"address-connections 2001:db8::"}},
+		"a proxy":            {Crowd{PerAddress: 1, Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}, []string{"10.0.0.1", "10.0.0.1", "10.0.0.1", "192.0.2.1"}, nil},
+		"no bound":           {Crowd{}, []string{"192.0.2.1", "192.0.2.1"}, nil},
+		"all together":       {Crowd{All: 2}, []string{"192.0.2.1", "192.0.2.2", "192.0.2.3"}, []string{"connections 192.0.2.3"}},
+		"a proxy is counted": {Crowd{All: 2, Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}, []string{"10.0.0.1", "10.0.0.1", "192.0.2.1"}, []string{"connections 192.0.2.1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := crowdOf(t, row.crowd)
+				var all []*client
+				for i, address := range row.from {
+					conn, in := c.dial(address, waiting)
+					if want := i < len(row.from)-len(row.refused); in != want {
+						t.Errorf("%d from %s: let in %t, want %t", i, address, in, want)
+					}
+					all = append(all, conn)
+				}
+				if diff := cmp.Diff(c.seen(), row.refused); diff != "" {
+					t.Errorf("refused (-got +want):\n%s", diff)
+				}
+				if row.refused == nil {
+					return
+				}
+				_ = all[0].Close()
+				c.release <- struct{}{} // its handler does not notice
+				synctest.Wait()
+				last := row.from[len(row.from)-1]
+				if _, in := c.dial(last, waiting); !in && row.from[0] != "10.0.0.1" {
+					t.Errorf("with room again %s is refused: %q", last, c.seen())
+				}
+			})
+		})
+	}
+}
+
+// TestRoomInACrowd has connections that wait for a request make room for addresses that have fewer.
+func TestRoomInACrowd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := crowdOf(t, Crowd{All: 4})
+		busy, _ := c.dial("192.0.2.1", waiting)
+		idle, _ := c.dial("192.0.2.1", "")
+		begun, _ := c.dial("192.0.2.1", "GET / HTTP/1.1\r\nHo")
+		other, _ := c.dial("192.0.2.2", "")
+		if _, in := c.dial("192.0.2.1", waiting); in {
+			t.Error("the address with the most connections gets one more")
+		}
+		if _, in := c.dial("192.0.2.3", waiting); !in || c.open(idle) {
+			t.Errorf("another address is let in: %t; the idle connection of the one with the most is open: %t", in, c.open(idle))
+		}
+		for what, conn := range map[string]*client{"a request runs": busy, "a request has begun": begun, "the address has one alone": other} {
+			if !c.open(conn) {
+				t.Errorf("closed though %s", what)
+			}
+		}
+		if _, in := c.dial("192.0.2.4", waiting); in {
+			t.Error("let in though no connection can make room")
+		}
+		if diff := cmp.Diff(c.seen(), []string{"connections 192.0.2.1", "connections 192.0.2.4"}); diff != "" {
+			t.Errorf("refused (-got +want):\n%s", diff)
+		}
+		if n := c.d.leaving.Load(); n != 0 {
+			t.Errorf("%d connections are still to make room", n)
+		}
+	})
+}
+
+// TestHeadersAreCounted counts headers that come too late or are too large, and nothing else that ends by a deadline.
+func TestHeadersAreCounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := crowdOf(t, Crowd{PerAddress: 100})
+		for name, row := range map[string]struct {
+			request string
+			wait    time.Duration
+			want    []string
+		}{
+			"nothing comes":                     {"", 11 * time.Second, []string{"header-timeout 192.0.2.1"}},
+			"a part":                            {"GET / HTTP/1.1\r\nHost: x\r\n", 11 * time.Second, []string{"header-timeout 192.0.2.1"}},
+			"a whole one":                       {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 3 * time.Minute, nil}, // IdleTimeout ends it
+			"a second that came with the first": {"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET", 11 * time.Second, nil},
+			"one that waits":                    {waiting, time.Minute, nil},
+			"a body that waits":                 {"POST /wait HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n", time.Minute, nil},
+			"one that is large":                 {"GET / HTTP/1.1\r\nHost: x\r\nX: " + string(make([]byte, 1<<10)) + "\r\n\r\n", 0, nil}, // no valid header
+			"one that is too big":               {"GET / HTTP/1.1\r\nHost: x\r\nX: " + string(fill(64<<10)) + "\r\n\r\n", 0, []string{"header-too-large 192.0.2.1"}},
+		} {
+			conn, _ := c.dial("192.0.2.1", row.request)
+			_ = conn.SetReadDeadline(time.Time{})
+			go func() { _, _ = io.Copy(io.Discard, conn) }()
+			time.Sleep(row.wait)
+			synctest.Wait()
+			if diff := cmp.Diff(c.seen(), row.want); diff != "" {
+				t.Errorf("%s (-got +want):\n%s", name, diff)
+			}
+			_ = conn.Close()
+		}
+		time.Sleep(time.Second) // net/http lingers after a 431
+	})
+}
+
+func fill(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = 'x'
+	}
+	return b
+}
