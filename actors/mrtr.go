@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
@@ -37,6 +38,7 @@ type parkedCalls struct {
 	node     *Node
 	keys     Keys
 	outcomes mrtr.Outcomes
+	waiting  atomic.Int64 // the calls that wait for their request to be sent again
 }
 
 // seal makes the requestState of the call's next round.
@@ -426,7 +428,11 @@ func (s *stateless) ask(ctx context.Context, c *Call, qs []Question) ([]Answer, 
 		if err != nil {
 			return nil, err
 		}
-		if err := in.receive(s.await(ctx, c, wake), a); err != nil {
+		waiting := &c.peer.node.mrtr.waiting
+		waiting.Add(1)
+		m := s.await(ctx, c, wake)
+		waiting.Add(-1)
+		if err := in.receive(m, a); err != nil {
 			return nil, err
 		}
 	}

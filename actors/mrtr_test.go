@@ -188,3 +188,28 @@ func TestCallThatAnotherNodeGoesOnWith(t *testing.T) {
 		})
 	}
 }
+
+// A parked call of a stateless client and a pending request to the client of a session are
+// counted apart, and no longer once they have their answers.
+func TestParkedAndPendingAreCounted(t *testing.T) {
+	counts := func(h *held, parked, pending int) {
+		h.t.Helper()
+		synctest.Wait()
+		if s := h.Stats(); s.Parked != parked || s.Pending != pending {
+			h.t.Errorf("%d calls are parked and %d requests pending, want %d and %d", s.Parked, s.Pending, parked, pending)
+		}
+	}
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		h.asker(func(ctx context.Context, c *Call) ([]byte, *mcp.Error) { return []byte(asks(ctx, c, "k")), nil })
+		asked := h.call(h.Node, h.svc, "")
+		counts(h, 1, 0)
+		h.call(h.Node, h.svc, answersTo(asked, `{"k":{}}`))
+		counts(h, 0, 0)
+	})
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		session, question, _ := asksOnce(h)
+		counts(h, 0, 1)
+		h.post(session, answerTo(question, "x"))
+		counts(h, 0, 0)
+	})
+}

@@ -108,14 +108,14 @@ func (n *Node) Kernel() *kernel.Kernel { return n.k }
 
 // Stats are counts of what a node does, for metrics.
 type Stats struct {
-	InFlight, Streams, Sessions, Connections, Questions, Accounts int
-	Appends, Resumes, Takeovers, Overflowed, LostPings            int64
+	InFlight, Streams, Sessions, Connections, Pending, Parked, Accounts int
+	Appends, Resumes, Takeovers, Overflowed, LostPings                  int64
 }
 
 // Stats returns the node's counts.
 func (n *Node) Stats() Stats {
 	return Stats{InFlight: int(n.accounts.InFlight()), Streams: n.streams.Len(), Sessions: n.sessions.Len() + n.bound.Len(), Connections: n.attachments.Len() + n.bound.Len() + n.talking.len(),
-		Questions: n.pending.len(), Accounts: n.accounts.Len(), Appends: n.appends.Load(), Resumes: n.resumes.Load(),
+		Pending: n.pending.len(), Parked: int(n.mrtr.waiting.Load()), Accounts: n.accounts.Len(), Appends: n.appends.Load(), Resumes: n.resumes.Load(),
 		Takeovers: n.takeover.Load(), Overflowed: n.accounts.Overflowed(), LostPings: n.lostPings.Load()}
 }
 

@@ -140,7 +140,7 @@ func TestCancelQuestion(t *testing.T) {
 	c := dial(t, s, mcp.ClientOptions{ElicitationHandler: u.elicit})
 	cancelled(t, c, "ask", map[string]any{"question": "?"}, func() { receive(t, asked) })
 	s.awaitGauge(t, "troupe_calls_in_flight", 0)
-	s.awaitGauge(t, "troupe_calls_parked", 0)
+	s.awaitGauge(t, "troupe_requests_pending", 0)
 	close(late)
 	answer := func(x seen) bool { return x.verb == http.MethodPost && len(x.sent.Result) > 0 }
 	var sent []seen

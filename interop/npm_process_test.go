@@ -133,6 +133,7 @@ func driveTypeScript(t *testing.T, release, modules string, seen *coverage) {
 	}
 	s.awaitGauge(t, "troupe_calls_in_flight", 0)
 	s.awaitGauge(t, "troupe_calls_parked", 0)
+	s.awaitGauge(t, "troupe_requests_pending", 0)
 }
 
 // installed returns where the packages of npm/package-lock.json are. They are installed once per lock file, outside the

@@ -71,7 +71,7 @@ func (h *Host) held() map[string]int64 {
 	all := map[string]int64{}
 	for what, name := range map[string]string{
 		"calls in flight": "troupe.calls.in_flight", "streams": "troupe.streams.open", "sessions": "troupe.sessions.active",
-		"connections": "troupe.connections.open", "questions": "troupe.calls.parked", "accounts": "troupe.accounts",
+		"connections": "troupe.connections.open", "pending requests": "troupe.requests.pending", "parked calls": "troupe.calls.parked", "accounts": "troupe.accounts",
 	} {
 		all[what] = h.Gauge(name, "")
 	}

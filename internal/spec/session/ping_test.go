@@ -134,7 +134,7 @@ func TestPingEvery(t *testing.T) {
 		l.Close()
 		deaf.Close()
 		time.Sleep(time.Minute)
-		if n := h.Gauge("troupe.calls.parked", ""); n != 0 {
+		if n := h.Gauge("troupe.requests.pending", ""); n != 0 {
 			t.Errorf("%d questions are left %v after the beginning", n, time.Since(begin))
 		}
 	})
