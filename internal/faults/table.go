@@ -12,8 +12,8 @@ type Fault struct {
 	// such as the revision of a session.
 	Code int
 	Text string
-	// Status is that of the HTTP response. A request of a session that may come back gets 200
-	// instead.
+	// Status is that of the HTTP response. A single request of a session gets 200 instead if it
+	// may come back, or for DuplicateID and LongToken.
 	Status int
 	// After is when the client may send the same request again; 0 if that would change nothing.
 	After time.Duration
