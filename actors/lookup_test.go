@@ -120,8 +120,8 @@ func TestStatesAreAdmittedFirst(t *testing.T) {
 	})
 }
 
-// TestRevisionOfASession: a request that names a revision is served only if its session
-// speaks that.
+// TestRevisionOfASession checks that a request that names a revision is served only if its
+// session has that revision.
 func TestRevisionOfASession(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		const notification = `{"jsonrpc":"2.0","method":"notifications/initialized"}`

@@ -12,7 +12,8 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// mayAgain lets tools ask, and a call run again where safe says so of its tool's name.
+// mayAgain lets tools ask, and lets a call run again if safe returns true for the name of its
+// tool.
 type mayAgain struct {
 	benchHandler
 	safe func(name string) bool
@@ -26,7 +27,7 @@ func (h *held) asker(f func(ctx context.Context, c *Call) ([]byte, *mcp.Error)) 
 }
 
 // call posts a stateless call to a node and returns when the call has its response, or waits
-// for something else than time.
+// for something other than time.
 func (h *held) call(n *Node, svc *Service, more string) *heldConn {
 	h.t.Helper()
 	c := &heldConn{}
@@ -40,7 +41,7 @@ func (h *held) call(n *Node, svc *Service, more string) *heldConn {
 	return c
 }
 
-// answersTo are the members of a request that is sent again: the state of an asking
+// answersTo returns the members of a request that is sent again: the state of an asking
 // response, and these answers.
 func answersTo(asked *heldConn, answers string) string {
 	_, body := asked.answer()
@@ -65,9 +66,8 @@ func isBadState(t *testing.T, what string, c *heldConn) {
 }
 
 // TestStateIsGoodForOneSetOfAnswers checks that a state is good once, with the answers that
-// came first: while the call runs on and after
-// it has ended, the same request gets the same response, and one with other answers is
-// refused.
+// came first: while the call runs on and after it has ended, the same request gets the same
+// response, and one with other answers is refused.
 func TestStateIsGoodForOneSetOfAnswers(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		goOn, runs := make(chan struct{}), 0
@@ -96,8 +96,8 @@ func TestStateIsGoodForOneSetOfAnswers(t *testing.T) {
 	})
 }
 
-// TestStateOfAnEarlierRound checks that a round that was answered is over: its request gets the next question once more, and
-// does not answer it.
+// TestStateOfAnEarlierRound checks that a round that was answered is over: its request gets the
+// next question once more, and does not answer it.
 func TestStateOfAnEarlierRound(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		h.asker(func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {

@@ -171,8 +171,8 @@ func TestLogWithAHole(t *testing.T) {
 	}
 }
 
-// TestProgressGoesOnAfterATakeover: a second run makes the same progress again, and its client
-// gets only what rises above the progress of the first.
+// TestProgressGoesOnAfterATakeover has a second run make the same progress again: its client
+// gets only values above those of the first run.
 func TestProgressGoesOnAfterATakeover(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
 		upTo := func(last int) func(context.Context, *Call) ([]byte, *mcp.Error) {

@@ -154,8 +154,9 @@ func TestKeyring_oldKey(t *testing.T) {
 	})
 }
 
-// However many ask at once for keys that the node does not know, it reads the ring once for
-// those that came while a read was under way, so that nobody can have it read for each.
+// TestKeyring_unknownKeysShareARead has many goroutines ask at once for keys that the node
+// does not know. The node reads the ring once for all that came during a read, so that a
+// client cannot cause a read for each key.
 func TestKeyring_unknownKeysShareARead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := open(t, Options{Lease: time.Hour})
@@ -186,15 +187,16 @@ func TestKeyring_unknownKeysShareARead(t *testing.T) {
 		}
 		wg.Wait()
 		time.Sleep(waits * time.Second)
-		// One that was under way may have missed a key, so those that joined it read again.
+		// A read that was under way may have missed a key, so the goroutines that joined it
+		// read again.
 		if got := sent() - before - waits; got > 2*once {
 			t.Errorf("100 unknown keys took %d requests, want at most %d, those of two reads", got, 2*once)
 		}
 	})
 }
 
-// busy holds up the answers of an inbox until wait returns, so many times in a row: what is
-// sent meanwhile has its answer after the next wait.
+// busy delays the answers of an inbox until wait returns, that many times in a row: a
+// request sent meanwhile gets its answer after the next wait.
 func (b *inbox) busy(t *testing.T, times int, wait func()) {
 	t.Helper()
 	_, err := b.send(&nats.Msg{Subject: "nobody.here"}, false, func(*nats.Msg, error) bool {

@@ -110,8 +110,8 @@ func TestLease(t *testing.T) {
 	})
 }
 
-// TestLeaseCountsFromTheSending: an answer that comes late makes the lease no longer, since the
-// entry may have begun to live as soon as its renewal was sent.
+// TestLeaseCountsFromTheSending checks that a late answer does not make the lease longer,
+// because the entry may have begun to live as soon as its renewal was sent.
 func TestLeaseCountsFromTheSending(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := open(t, Options{Lease: time.Hour})
