@@ -37,16 +37,17 @@ var (
 // Runtime serves mounted servers from one store. It is an http.Handler for all
 // of their endpoints. Its methods may be called from any goroutine.
 type Runtime struct {
-	opts    Options
-	log     *slog.Logger
-	cluster *cluster.Node
-	keys    actors.Keys
-	node    *actors.Node
-	tel     *telemetry.Instruments
-	unwatch func() error
-	root    http.Handler
-	names   *transport.Names
-	hits    *limits.Log
+	opts     Options
+	log      *slog.Logger
+	cluster  *cluster.Node
+	keys     actors.Keys
+	node     *actors.Node
+	tel      *telemetry.Instruments
+	unwatch  func() error
+	root     http.Handler
+	names    *transport.Names
+	hits     *limits.Log
+	scraping chan struct{} // holds a value while somebody reads /metrics
 
 	mu        sync.Mutex // guards mounts, paths and ids, and changes of routes
 	mounts    map[string]*mount
@@ -92,6 +93,7 @@ func New(o Options) (*Runtime, error) {
 		_ = rt.Close(context.Background())
 		return nil, fmt.Errorf("troupe: gauges: %w", err)
 	}
+	rt.scraping = make(chan struct{}, 1)
 	rt.hits = limits.NewLog(o.Log)
 	rt.names = transport.NewNames(transport.Options{AllowOrigins: o.HTTP.AllowOrigins, AllowHosts: o.HTTP.AllowHosts, Observer: tel})
 	rt.root = http.HandlerFunc(rt.serveMount)
@@ -302,7 +304,7 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 			return 0
 		})},
 		{Name: "troupe.store.restarts", Unit: "{restart}", Doc: "Restarts of the store within the process, after writes that failed.", Counter: true, Read: one(func() int64 {
-			return int64(rt.cluster.Stats().Restarts)
+			return int64(rt.cluster.Restarts())
 		})},
 		{Name: "troupe.store.bytes", Unit: "By", Doc: "Bytes in the store.", Label: "stream", Read: rt.storeBytes},
 		{Name: "troupe.store.messages", Unit: "{message}", Doc: "Messages in the store: a session is one of the stream sessions.", Label: "stream", Read: rt.storeMessages},

@@ -1,6 +1,7 @@
 package troupe
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -176,7 +177,7 @@ func (rt *Runtime) probe(w http.ResponseWriter, r *http.Request) bool {
 		if rt.opts.Telemetry.Metrics == nil {
 			return false
 		}
-		serve = rt.opts.Telemetry.Metrics.ServeHTTP
+		serve = rt.serveMetrics
 	default:
 		return false
 	}
@@ -273,6 +274,43 @@ func (rt *Runtime) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	status, text := health(rt.cluster.Outage(), time.Now())
 	plainText(w, status, text)
 }
+
+// serveMetrics serves /metrics. One request at a time reads them, and with them the state of
+// the store. A client that does not read its response holds up nobody: the next one may read
+// before the response is written.
+func (rt *Runtime) serveMetrics(w http.ResponseWriter, r *http.Request) {
+	wait, cancel := context.WithTimeout(r.Context(), limits.ScrapeWait.Value())
+	defer cancel()
+	select {
+	case rt.scraping <- struct{}{}:
+	case <-wait.Done():
+		rt.tel.Rejected(http.StatusServiceUnavailable, limits.ScrapeWait.Counted)
+		plainText(w, http.StatusServiceUnavailable, "others read the metrics\n")
+		return
+	}
+	p := &page{header: w.Header(), status: http.StatusOK}
+	func() {
+		defer func() { <-rt.scraping }()
+		rt.opts.Telemetry.Metrics.ServeHTTP(p, r)
+	}()
+	c := http.NewResponseController(w) // its errors mean that the client is gone, or that nobody can set deadlines
+	_ = c.SetWriteDeadline(time.Now().Add(limits.ScrapeWait.Value()))
+	w.WriteHeader(p.status)
+	_, _ = w.Write(p.body.Bytes())
+	_ = c.Flush()
+	_ = c.SetWriteDeadline(time.Time{})
+}
+
+// page is a response that is not written yet.
+type page struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (p *page) Header() http.Header         { return p.header }
+func (p *page) WriteHeader(status int)      { p.status = status }
+func (p *page) Write(b []byte) (int, error) { return p.body.Write(b) }
 
 func (rt *Runtime) serveReady(w http.ResponseWriter, _ *http.Request) {
 	if err := rt.Ready(); err != nil {

@@ -97,6 +97,9 @@ func (n *Node) Stats() Stats {
 	return s
 }
 
+// Restarts is Stats.Restarts alone, without a question to the store.
+func (n *Node) Restarts() uint64 { return n.outages.restarts.Load() }
+
 func (n *Node) fill(ctx context.Context, name string) (StreamStats, error) {
 	var info struct {
 		Config struct {

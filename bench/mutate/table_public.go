@@ -3,6 +3,18 @@ package main
 // public is the root package.
 var public = []mutation{
 	{
+		"many read the metrics at once", limit, "runtime.go",
+		"rt.scraping = make(chan struct{}, 1)", "rt.scraping = make(chan struct{}, 9)", "internal/spec/transports", "TestMetricsAreReadByOne",
+	},
+	{
+		"a client that does not read the metrics stays", limit, "serve.go",
+		"_ = c.SetWriteDeadline(time.Now().Add(limits.ScrapeWait.Value()))", "", "internal/spec/transports", "TestMetricsAreReadByOne",
+	},
+	{
+		"a reader of the metrics keeps its turn", limit, "serve.go",
+		"\t\tdefer func() { <-rt.scraping }()\n", "", "internal/spec/transports", "TestMetricsAreReadByOne",
+	},
+	{
 		"a path where nothing is answers any name", guard, "serve.go",
 		"if !rt.names.Refuse(w, r) {\n\t\thttp.NotFound(w, r)", "if true {\n\t\thttp.NotFound(w, r)", "internal/spec/transports", "TestNamesOnEveryPath",
 	},

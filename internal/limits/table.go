@@ -223,6 +223,8 @@ var (
 		Usage: "`number` of connections of all clients (what ulimit -n allows, but for a reserve)"})
 	HealthConnections = add[int](Row{Section: Node, Name: "connections to `HealthListen`", Default: 64,
 		Beyond: "the same", Counted: "health-connections", By: HTTP})
+	ScrapeWait = add[time.Duration](Row{Section: Node, Name: "time that a request for `/metrics` waits for another one, and its response for its client", Kind: Time, Default: 10 * second,
+		Beyond: "503; the connection of a client that does not read is closed", Counted: "metrics", By: HTTP})
 	CallsPerNode = add[int](Row{Section: Node, Name: "requests in flight", Option: "Shared.CallsPerNode", Default: 10_000, None: true,
 		Beyond: "-32603, come back", Counted: "node-calls",
 		Refusal: Refusal{503, internalError, "too many requests in flight on this node"},

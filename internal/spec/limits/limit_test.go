@@ -426,6 +426,7 @@ var elsewhere = map[*limits.Row]string{
 	limits.ConnectionsPerAddress.Row: "TestConnectionsPerAddress",
 	limits.Connections.Row:           "TestConnections",
 	limits.HealthConnections.Row:     "TestHealthConnections",
+	limits.ScrapeWait.Row:            "TestMetricsAreReadByOne",
 
 	limits.MaxQueued.Row:      "TestWhatAClientMayHoldUp",
 	limits.WriteTimeout.Row:   "TestWhatAClientMayHoldUp",

@@ -3,12 +3,15 @@ package transports_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/troupe-run/troupe"
@@ -174,4 +177,61 @@ func TestHealthListen(t *testing.T) {
 		_ = conn.Close()
 		t.Error("health is served after the end")
 	}
+}
+
+// TestMetricsAreReadByOne reads the metrics several times at once: one read waits for the other, and not for ever.
+func TestMetricsAreReadByOne(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		m := host.NewMeter()
+		reads, most := 0, 0 // no read runs beside another
+		rt, err := troupe.New(troupe.Options{DrainDelay: -1, Telemetry: troupe.Telemetry{MeterProvider: m, Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			reads++
+			most = max(most, reads)
+			time.Sleep(4 * time.Second)
+			reads--
+			_, _ = w.Write([]byte("up 1\n"))
+		})}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ln := testkit.NewListener()
+		ctx, stop := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- rt.ServeOn(ctx, ln) }()
+		deaf, err := ln.Dial(t.Context(), "", "") // it does not read its response
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(deaf, "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		begin, answers := time.Now(), make(chan string, 5)
+		for range cap(answers) {
+			conn, err := ln.Dial(t.Context(), "", "")
+			go func() {
+				status, body := ask(t, conn, err, "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+				answers <- fmt.Sprintf("%v: %d %s", time.Since(begin), status, body)
+			}()
+		}
+		var got []string
+		for range cap(answers) {
+			got = append(got, <-answers)
+		}
+		want := []string{"4s: 200 up 1\n", "8s: 200 up 1\n", "10s: 503 others read the metrics\n", "10s: 503 others read the metrics\n", "12s: 200 up 1\n"}
+		if !slices.Equal(got, want) || most != 1 {
+			t.Errorf("got %q, %d at a time; want %q, one at a time", got, most, want)
+		}
+		if n := m.Count("troupe.http.refused", "metrics"); n != 2 {
+			t.Errorf("%d are counted, want 2", n)
+		}
+		if b, err := io.ReadAll(deaf); len(b) != 0 || err != nil {
+			t.Errorf("a client that did not read for 12 s gets %q, %v", b, err)
+		}
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
 }
