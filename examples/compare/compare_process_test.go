@@ -25,7 +25,7 @@ var (
 	revisions = []string{"2025-11-25", "2026-07-28"}
 )
 
-// lines is the number of lines of a program that are neither empty nor a comment.
+// lines returns the number of lines of a program without empty lines and comments.
 func lines(t *testing.T, name, library string) (n int) {
 	t.Helper()
 	f, err := os.Open(filepath.Join(name, library, "main.go"))
@@ -41,7 +41,7 @@ func lines(t *testing.T, name, library string) (n int) {
 	return n
 }
 
-// each runs a test with each of the three programs of a name, and holds Troupe's to be the shortest.
+// each runs a test with each of the three programs of a name, and checks that Troupe's is the shortest.
 func each(t *testing.T, name string, test func(*testing.T, server)) {
 	t.Helper()
 	length := map[string]int{}
@@ -57,7 +57,7 @@ func each(t *testing.T, name string, test func(*testing.T, server)) {
 	}
 }
 
-// server is a program that runs.
+// server is a running program.
 type server struct {
 	url    string
 	cmd    *exec.Cmd
@@ -103,7 +103,7 @@ func start(t *testing.T, program string) server {
 	}
 }
 
-// bearer brings a token with each request.
+// bearer sends a token with each request.
 type bearer string
 
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
