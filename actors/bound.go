@@ -289,11 +289,7 @@ func (l *boundConn) initialize(m *codec.Message) {
 	case err != nil: // the connection is gone
 	case settled:
 		l.send(codec.AppendError(nil, id, faults.Initialized.Code, faults.Initialized.Text, nil))
-	case s.beginning.start():
-		s.svc.began(ctx, s.peer)
-		if s.beginning.done() {
-			s.tellEnded(Disconnected)
-		}
+	case s.began(ctx):
 		l.send(codec.AppendResult(nil, id, result))
 	}
 }
@@ -440,8 +436,8 @@ func (l *boundConn) again(context.Context) (*sessionActor, error) { return nil, 
 // end ends the calls. The session has no streams, and no other actor.
 func (l *boundConn) end(bool) (first bool) {
 	s := l.sess
-	if first = s.endCalls(); first && s.beginning.end() {
-		s.tellEnded(Disconnected)
+	if first = s.endCalls(); first {
+		s.over(Disconnected)
 	}
 	return first
 }

@@ -78,14 +78,7 @@ func (d *sessions) staying(in *Input, find func(*Input) *sessionActor) *sessionA
 		if s == nil {
 			return nil
 		}
-		m := &stay{}
-		m.Init()
-		err := s.Post(m)
-		if err == nil {
-			m.Wait()
-			err = m.err
-		}
-		switch {
+		switch err := s.stays(); {
 		case err == nil:
 			return s
 		case !errors.Is(err, kernel.ErrStopped): // a stopped session has just left memory: activate it anew
@@ -95,7 +88,19 @@ func (d *sessions) staying(in *Input, find func(*Input) *sessionActor) *sessionA
 	}
 }
 
-// left ends what staying began.
+// stays keeps the session in memory until left is called: while a GET is handled that may become a stream, and while the
+// session begins.
+func (s *sessionActor) stays() error {
+	m := &stay{}
+	m.Init()
+	if err := s.Post(m); err != nil {
+		return err
+	}
+	m.Wait()
+	return m.err
+}
+
+// left ends what stays began.
 func (s *sessionActor) left() { _ = s.Post(stayed{}) }
 
 // resume continues a stream after pos: first from the log, then live.

@@ -93,36 +93,41 @@ const (
 	Disconnected               // with its connection: a bound session
 )
 
-// began calls Began, if there is one.
-func (svc *Service) began(ctx context.Context, p *Peer) {
-	if svc.Began != nil {
-		svc.Began(ctx, p)
-	}
+// A beginning is how far the begin of a session has come. The session may end at any time:
+// Ended is called after Began has returned, and only if Began was called. The zero value is a
+// session that has not begun.
+type beginning struct {
+	at  atomic.Uint32
+	how Ending // of endedEarly
 }
-
-// A beginning is how far the begin of a bound session has come. The client may leave at any
-// time: Ended is called after Began has returned, and only if Began was called. The zero
-// value is a session that has not begun.
-type beginning struct{ at atomic.Uint32 }
 
 const (
 	notBegun   uint32 = iota
 	begins            // Began runs
-	hasBegun          // Began has returned
+	hasBegun          // Began has returned, perhaps in another process
 	endedFirst        // the session has ended before Began was called, which it is not any more
 	endedEarly        // the session has ended while Began runs
 )
 
-// start reports whether Began must be called: the session has not ended before.
+// skip says that Began has run before, when the session was not in memory.
+func (b *beginning) skip() { b.at.Store(hasBegun) }
+
+// start reports whether Began is to be called: the session has not ended before.
 func (b *beginning) start() bool { return b.at.CompareAndSwap(notBegun, begins) }
 
-// done says that Began has returned. It reports whether the session has ended meanwhile, so
-// that Ended must be called.
-func (b *beginning) done() (ended bool) { return !b.at.CompareAndSwap(begins, hasBegun) }
+// done says that Began has returned. It reports whether the session has ended meanwhile, and
+// how, so that Ended is to be called.
+func (b *beginning) done() (how Ending, ended bool) {
+	if b.at.CompareAndSwap(begins, hasBegun) {
+		return 0, false
+	}
+	return b.how, true
+}
 
-// end says that the session has ended. It reports whether Ended must be called now; if not,
-// done reports it, or Began is not called.
-func (b *beginning) end() (now bool) {
+// end says that the session has ended. It reports whether Ended is to be called now; if not,
+// done reports it, or Began is not called. Only the first end of a session may be reported.
+func (b *beginning) end(how Ending) (now bool) {
+	b.how = how
 	return !b.at.CompareAndSwap(notBegun, endedFirst) && !b.at.CompareAndSwap(begins, endedEarly)
 }
 

@@ -25,7 +25,7 @@ type sessionActor struct {
 
 	home       home            // never changes
 	inputEnded <-chan struct{} // closed when the client can answer no more questions; nil: never
-	beginning  beginning       // of a bound session
+	beginning  beginning
 
 	// view is the cached record; newer ones replace it, none is changed.
 	view atomic.Pointer[view]
@@ -54,7 +54,7 @@ type sessionActor struct {
 	calls   session.Calls[*requestActor]
 	ended   atomic.Bool // the record is gone
 	held    int         // live connections; sessionAccount.streams is the copy for other goroutines
-	opening int         // GETs that are being handled and may become such streams
+	opening int         // what keeps the session in memory for now: see stays
 	last    time.Time
 	timer   *time.Timer
 	closing bool
@@ -115,7 +115,7 @@ type (
 	}
 	// holdStream counts connections that keep the session in memory.
 	holdStream struct{ by int }
-	// stay keeps the session in memory until stayed arrives: see sessions.staying.
+	// stay keeps the session in memory until stayed arrives: see stays.
 	stay struct {
 		kernel.Reply
 		err error
@@ -426,4 +426,33 @@ func (s *sessionActor) endCalls() (first bool) {
 	first = !s.ended.Swap(true)
 	_ = s.Post(closeSession{cause: ErrSessionEnded})
 	return first
+}
+
+// began calls Service.Began, if there is one, and Ended if the session ends meanwhile. It reports false if the
+// session has ended before.
+func (s *sessionActor) began(ctx context.Context) bool {
+	if !s.beginning.start() {
+		return false
+	}
+	if s.svc.Began != nil {
+		s.svc.Began(ctx, s.peer)
+	}
+	if how, ended := s.beginning.done(); ended {
+		s.tellEnded(how)
+	}
+	return true
+}
+
+// over calls Service.Ended after the session's first end, unless Began has to return before.
+func (s *sessionActor) over(how Ending) {
+	if s.beginning.end(how) {
+		s.tellEnded(how)
+	}
+}
+
+// tellEnded calls Service.Ended, if there is one.
+func (s *sessionActor) tellEnded(how Ending) {
+	if s.svc.Ended != nil {
+		go s.svc.Ended(s.peer, how)
+	}
 }

@@ -119,6 +119,7 @@ func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey) (*ses
 				return nil, err
 			}
 			s := d.activate(svc, key, rec, rev)
+			s.beginning.skip()
 			s.missed.Store(true)
 			for _, uri := range rec.Subscribed {
 				n.subs.Follow(s, uri)
@@ -229,13 +230,6 @@ func (n *Node) Delete(svc *Service, in *Input) {
 	in.Conn.Answer(200, nil)
 }
 
-// tellEnded calls Service.Ended, if there is one.
-func (s *sessionActor) tellEnded(how Ending) {
-	if s.svc.Ended != nil {
-		go s.svc.Ended(s.peer, how)
-	}
-}
-
 // survives ends the stream w, which has just been entered in the directory, if its session
 // ended before: a takeover takes a while. s is the session's actor as the caller knows it.
 // ErrSessionEnded reports that the stream is gone.
@@ -323,7 +317,10 @@ func (d *sessions) initialize(svc *Service, in *Input, m *codec.Message) {
 		return
 	}
 	s.peer.madeBy(in)
-	svc.began(ctx, s.peer)
+	if s.stays() == nil {
+		defer s.left()
+	}
+	s.began(ctx)
 	in.Conn.SetSession(s.key.ID)
 	in.Conn.Answer(200, codec.AppendResult(nil, m.ID, result))
 }

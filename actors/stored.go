@@ -96,7 +96,7 @@ func (h storedHome) end(expired bool) (first bool) {
 		if s.view.Load().rec.Expired(time.Now()) {
 			how = Expired
 		}
-		s.tellEnded(how)
+		s.over(how)
 	}
 	return first
 }
