@@ -151,6 +151,7 @@ func (rt *Runtime) handler(s *service) *transport.Handler {
 		BodyTimeout: l.BodyTimeout, WriteTimeout: l.WriteTimeout, MaxQueued: l.MaxQueued,
 		AllowOrigins: rt.opts.HTTP.AllowOrigins, AllowHosts: rt.opts.HTTP.AllowHosts,
 		Authenticate: rt.authenticate, Revisions: names(handshakes), Stateless: names(statelessRevisions), Leaving: rt.leaving.Load, Log: rt.log, Observer: rt.tel,
+		Accounts: rt.node.Accounts(), Account: dispatcher{rt.node, s.svc}.account,
 	})
 }
 
@@ -235,10 +236,14 @@ func (rt *Runtime) limits(l *Limits) actors.Limits {
 	}
 }
 
+// heldPart is the part of the memory that is for what clients have the process hold. The rest is
+// for the program, the store's index and caches, and garbage that has not been collected.
+const heldPart = 4
+
 // nodeLimits returns the limits of all servers together, as the actors have them.
 func (rt *Runtime) nodeLimits() actors.NodeLimits {
 	l := &rt.opts.Shared
-	return actors.NodeLimits{Calls: l.CallsPerNode, Principal: actors.PrincipalLimits{
+	return actors.NodeLimits{Calls: l.CallsPerNode, Bytes: l.MaxMemory / heldPart, Principal: actors.PrincipalLimits{
 		Rate: l.PrincipalRate, Burst: l.PrincipalBurst, Calls: l.CallsPerPrincipal, Streams: l.StreamsPerPrincipal,
 		Pending: l.PendingPerPrincipal, Sessions: l.SessionsPerPrincipal, SessionIdle: rt.opts.Store.SessionIdle,
 	}}

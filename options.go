@@ -305,6 +305,14 @@ type SharedLimits struct {
 	// three quarters of CallsPerNode are in flight, a principal that has more than
 	// an equal share of it gets such an error, too.
 	CallsPerNode, CallsPerPrincipal int
+	// MaxMemory is how many bytes of memory the process may use. A quarter of that is for what
+	// clients have it hold: requests on their way and in flight, responses and events that
+	// they have not read, and calls that wait for their answers. A principal may hold twice what is left of
+	// that quarter beside it. Requests beyond it are refused with 429 or 503 before their
+	// body is read, and event streams are cut, to be resumed. 0 means what the process's
+	// cgroup or the machine has, or a little more than GOMEMLIMIT. MaxMemory does not set
+	// GOMEMLIMIT; the command does.
+	MaxMemory int64
 	// PrincipalRate and PrincipalBurst are Limits.CallRate and CallBurst for all sessions
 	// of a principal together. 0 means 1,000, and twice the rate.
 	PrincipalRate  float64
@@ -327,6 +335,6 @@ func (l *SharedLimits) settle() error {
 		limits.CallsPerNode.Settle(&l.CallsPerNode), limits.CallsPerPrincipal.Settle(&l.CallsPerPrincipal),
 		limits.PrincipalRate.Settle(&l.PrincipalRate), limits.PrincipalBurst.Settle(&l.PrincipalBurst),
 		limits.SessionsPerPrincipal.Settle(&l.SessionsPerPrincipal), limits.StreamsPerPrincipal.Settle(&l.StreamsPerPrincipal),
-		limits.PendingPerPrincipal.Settle(&l.PendingPerPrincipal),
+		limits.PendingPerPrincipal.Settle(&l.PendingPerPrincipal), limits.MaxMemory.Settle(&l.MaxMemory),
 	)
 }

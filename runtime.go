@@ -1,6 +1,7 @@
 package troupe
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -16,7 +17,9 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/memory"
 	"github.com/troupe-run/troupe/internal/nodestore"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/transport"
@@ -80,6 +83,7 @@ func New(o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("troupe: instruments: %w", err)
 	}
+	o.Shared.MaxMemory = cmp.Or(o.Shared.MaxMemory, memory.Available())
 	node, err := cluster.Open(context.Background(), cluster.Options{
 		Dir: o.Dir, Node: o.Store.Node, MaxStore: o.Store.MaxStore, Sync: o.Store.Sync, Lease: o.Store.Lease, ReplayAge: eventAge(o.Store.ReplayAge), Log: o.Log,
 	})
@@ -192,7 +196,7 @@ var _ actors.Exchange = (*transport.Exchange)(nil)
 var _ actors.Conn = (*transport.Pipe)(nil)
 
 func (d dispatcher) input(x *transport.Exchange) actors.Input {
-	in := actors.Input{Tenant: anonymous, Session: x.SessionID, Version: x.Version, LastEventID: x.LastEventID, Conn: x}
+	in := actors.Input{Tenant: anonymous, Account: x.Account(), Session: x.SessionID, Version: x.Version, LastEventID: x.LastEventID, Conn: x}
 	d.svc.Handler.(*service).identify(&in, x.Principal)
 	if in.Tenant == anonymous {
 		in.Address = host(x.RemoteAddr())
@@ -207,6 +211,14 @@ func (d dispatcher) input(x *transport.Exchange) actors.Input {
 		}
 	}
 	return in
+}
+
+// account returns the account of the client of x.
+func (d dispatcher) account(x *transport.Exchange) *quota.Account {
+	if c, ok := x.Principal.(*caller); ok && c.key != anonymous {
+		return d.node.Accounts().Of(c.key, "")
+	}
+	return d.node.Accounts().Of(anonymous, host(x.RemoteAddr()))
 }
 
 // host returns the part of an address before its port, without the brackets of IPv6. A
@@ -291,6 +303,13 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 		}},
 		{Name: "troupe.accounts", Unit: "{account}", Doc: "Principals that this node tells apart at the moment.", Read: one(func() int64 { return int64(st().Accounts) })},
 		{Name: "troupe.accounts.overflowed", Unit: "{request}", Doc: "Requests charged to a shared account, because there were too many principals to tell apart.", Counter: true, Read: one(func() int64 { return st().Overflowed })},
+		{Name: "troupe.memory.held", Unit: "By", Doc: "Bytes held in memory for clients, by what they are held for.", Label: "kind", Read: func(observe func(string, int64)) {
+			for k := range quota.Kinds {
+				observe(k.String(), rt.node.Accounts().BytesOf(k))
+			}
+		}},
+		{Name: "troupe.memory.held.most", Unit: "By", Doc: "Bytes held in memory for the principal that holds most.", Read: one(func() int64 { return rt.node.Accounts().MostBytes() })},
+		{Name: "troupe.memory.budget", Unit: "By", Doc: "Bytes that may be held in memory for all clients together.", Read: one(func() int64 { return rt.opts.Shared.MaxMemory / heldPart })},
 		{Name: "troupe.lease.suspended", Unit: "1", Doc: "1 while the node's lease is not certain.", Read: one(func() int64 {
 			if rt.cluster.Suspended() {
 				return 1

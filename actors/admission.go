@@ -19,7 +19,7 @@ import (
 // quota returns the limits of l as internal/quota takes them.
 func (l NodeLimits) quota() quota.Limits {
 	p := &l.Principal
-	return quota.Limits{Places: l.Calls, Each: p.Calls, Accounts: l.Accounts, Rates: [quota.Rates]quota.Rate{
+	return quota.Limits{Places: l.Calls, Each: p.Calls, Accounts: l.Accounts, Bytes: l.Bytes, Rates: [quota.Rates]quota.Rate{
 		rateOfCalls:    {PerSecond: p.Rate, Burst: p.Burst},
 		rateOfSessions: {PerSecond: float64(p.Sessions) / p.SessionIdle.Seconds(), Burst: p.Sessions},
 	}}
@@ -58,7 +58,13 @@ type sessionAccount struct {
 
 // of is the account that a request is counted on.
 func (s *sessionAccount) of(d *accounts, in *Input) *quota.Account {
-	if s == nil {
+	switch {
+	case in.Account != nil && !in.Account.Dropped():
+		if s != nil {
+			s.account.Keep(d.Accounts, in.Account)
+		}
+		return in.Account
+	case s == nil:
 		return d.Of(in.Tenant, in.Address)
 	}
 	return s.account.Of(d.Accounts, in.Tenant, in.Address)

@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe/internal/attachment"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/subscription"
 )
 
@@ -105,6 +106,9 @@ func NewNode(c Config) *Node {
 
 // Kernel is the node's actor system.
 func (n *Node) Kernel() *kernel.Kernel { return n.k }
+
+// Accounts has what the node's clients have in use.
+func (n *Node) Accounts() *quota.Accounts { return n.accounts.Accounts }
 
 // Stats are counts of what a node does, for metrics.
 type Stats struct {

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -139,10 +140,11 @@ func NewService(id string, h Handler, l Limits) *Service {
 
 // Input is one HTTP request as the actors see it.
 type Input struct {
-	Tenant      string // of the authenticated principal
-	Address     string // of the client if the tenant is anonymous; otherwise ""
-	Session     string // Mcp-Session-Id, or the id that Connect gave; "" if absent
-	Version     string // MCP-Protocol-Version, "" if absent
+	Tenant      string         // of the authenticated principal
+	Address     string         // of the client if the tenant is anonymous; otherwise ""
+	Account     *quota.Account // of both; nil if it is not known yet
+	Session     string         // Mcp-Session-Id, or the id that Connect gave; "" if absent
+	Version     string         // MCP-Protocol-Version, "" if absent
 	LastEventID string
 	Trace       Trace
 	Conn        Conn
@@ -234,7 +236,8 @@ func (l Limits) Defaults() Limits {
 // NodeLimits bound what a node takes on for all its services together. Zero fields get
 // their values from Defaults; negative ones are no limit.
 type NodeLimits struct {
-	Calls     int // requests in flight
+	Calls     int   // requests in flight
+	Bytes     int64 // held in memory for clients; 0 means no limit
 	Principal PrincipalLimits
 	Accounts  int // principals with an account of their own
 }
@@ -260,6 +263,7 @@ func (l NodeLimits) Defaults() NodeLimits {
 	}
 	n(&l.Calls, limits.CallsPerNode.Value())
 	n(&l.Accounts, limits.Accounts.Value())
+	l.Bytes = cmp.Or(l.Bytes, -1)
 	p := &l.Principal
 	p.Rate = limits.PrincipalRate.Or(p.Rate)
 	p.Burst = quota.Burst(p.Rate, p.Burst)

@@ -133,6 +133,9 @@ func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request)
 	if err := codec.Scan(x.Body, &x.Msg, h.o.Limits); err != nil {
 		return refuseMessage(err)
 	}
+	if no := x.holdValues(); no != nil {
+		return no.of(&x.Msg)
+	}
 	if x.Stateless || x.Msg.ProtocolVersion != nil && h.bothEras(x) {
 		return h.admitStateless(x, r.Header)
 	}
@@ -147,6 +150,9 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 	if r.ContentLength == 0 {
 		return refuseEmpty
 	}
+	if no := x.holdBody(max(r.ContentLength, 0)); no != nil { // before a byte of it is read
+		return no
+	}
 	x.body = codec.GetBuffer()
 	b := x.body.B[:0]
 	// One byte more than announced, so that the last read also finds the end.
@@ -155,7 +161,16 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 	defer h.reads.end(&x.watch)
 	for {
 		if len(b) == cap(b) {
-			b = slices.Grow(b, len(b))
+			more := len(b)
+			if left := r.ContentLength + 1 - int64(len(b)); left > 0 {
+				more = min(more, int(left))
+			}
+			if r.ContentLength < 0 {
+				if no := x.holdBody(int64(len(b) + more)); no != nil {
+					return no
+				}
+			}
+			b = slices.Grow(b, more)
 		}
 		room := min(int64(cap(b)), h.o.MaxBody+1)
 		n, err := r.Body.Read(b[len(b):room])

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/quota"
 )
 
 // ErrGone says that the connection of an exchange is closed, or that its response is complete. Queued data that was not
@@ -65,6 +66,11 @@ type Exchange struct {
 	http1  bool
 	inline bool // the connection cannot be taken over: ServeHTTP stays and writes
 	body   *codec.Buffer
+
+	account    *quota.Account // counts the bytes that are held for the client; nil until there are some
+	bodyHeld   int64          // of these, for the request
+	valuesHeld int64          // and for what decoding it makes
+
 	length [1]string     // value of Content-Length
 	watch  watched       // the read of the body, and then the write of a plain response
 	wake   chan struct{} // inline: wakes ServeHTTP
@@ -119,6 +125,7 @@ func (x *Exchange) release() {
 	x.Body, x.Msg, x.Header = nil, codec.Message{}, nil
 	x.body.Free()
 	x.body = nil
+	x.letRequestGo()
 }
 
 // handlerReturned ends the exchange for the goroutine of ServeHTTP, which returns next. From here on nobody may write,
@@ -255,6 +262,10 @@ func (x *Exchange) closed() {
 // only knows that of connections that were not taken over.
 func (x *Exchange) left() bool { return x.Stateless && x.base.Err() != nil }
 
+// Account returns the account on which the bytes of the request are counted, nil if there is none. As long as the
+// request's bytes are valid, the account is not dropped.
+func (x *Exchange) Account() *quota.Account { return x.account }
+
 // RemoteAddr returns the client's address as net/http has it, "host:port".
 func (x *Exchange) RemoteAddr() string { return x.remote }
 
@@ -310,6 +321,12 @@ func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration, las
 		x.closed()
 		return false
 	}
+	held := int64(len(body))
+	if held > requestBytes && x.hold(quota.Queues, held) != nil {
+		x.mu.Unlock()
+		x.cut(cutMemory)
+		return false
+	}
 	x.state, x.last = answered, last
 	w := x.w
 	// This never waits: only the step out of fresh takes it, and ServeHTTP, which has cleared w by then.
@@ -326,6 +343,9 @@ func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration, las
 		w.Header().Set("Retry-After", seconds(retryAfter))
 	}
 	x.h.respond(w, status, body, &x.length, &x.watch)
+	if held > requestBytes {
+		x.letGo(quota.Queues, held)
+	}
 	x.writing.Unlock()
 	x.signal()
 	return true

@@ -8,6 +8,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/quota"
 )
 
 // Dispatcher is what the transport needs from the runtime, one per mounted server. Its methods run on the goroutine
@@ -93,6 +94,12 @@ type Options struct {
 	// Leaving reports whether the server is about to end. Responses then say that their connection is closed after them,
 	// so that clients make new ones. Nil means never.
 	Leaving func() bool
+
+	// Accounts counts the bytes that requests and their responses hold, on the account that Account returns for the
+	// client of x. Account is called when x has its Principal; it may return another account later, once Accounts has
+	// dropped the first. Nil counts nothing.
+	Accounts *quota.Accounts
+	Account  func(x *Exchange) *quota.Account
 
 	// Log gets what an operator should see. Nil discards it.
 	Log *slog.Logger

@@ -58,6 +58,8 @@ var (
 	refuseEventID     = refusing(faults.EventID)
 	refuseClosing     = refusing(faults.Closing)
 	refuseKind        = refusing(faults.OneMessage)
+	refuseMemory      = refusing(faults.Memory)
+	refuseMemoryShare = refusing(faults.MemoryShare)
 
 	refuseStatelessMethod = func() *refusal {
 		r := refusing(faults.Method)

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/quota"
 )
 
 // The reasons why a stream ended without Finish.
 const (
 	cutAsked   = "asked"         // Cut
 	cutQueue   = "queue-full"    // more queued than MaxQueued
+	cutMemory  = "memory"        // the client has its share of the memory, or nothing is left
 	cutWrite   = "write"         // the peer is gone
 	cutTimeout = "write-timeout" // the peer does not read
 	cutPanic   = "panic"         // the dispatcher panicked
@@ -48,6 +50,7 @@ type stream struct {
 	pending *codec.Buffer // queued, not flushed
 	out     *codec.Buffer // flushed, not yet taken by the writer
 	writing int           // bytes the writer has taken and not written
+	held    int64         // counted on the client's account
 	active  bool          // there is a writer
 	ended   bool          // the writer has taken the end of the response
 	cut     bool          // the response is broken off rather than ended
@@ -131,7 +134,8 @@ func (x *Exchange) Open() bool {
 	header["Content-Type"] = sseHeader
 	header["Cache-Control"] = cacheHeader
 	header["X-Accel-Buffering"] = bufferingHeader
-	x.s = &stream{}
+	x.s = &stream{held: streamBytes}
+	x.holdAnyway(quota.Queues, streamBytes)
 	x.state = streaming
 	if x.endpoint == sseEndpoint {
 		b := x.s.buffer()
@@ -237,6 +241,10 @@ func (x *Exchange) Event(id string, retryMS int, data []byte) {
 		b.B = appendMessage(b.B, data)
 	} else {
 		b.B = appendEvent(b.B, id, retryMS, data)
+	}
+	if !x.holdQueue() {
+		x.endAndUnlock(cutMemory)
+		return
 	}
 	x.mu.Unlock()
 }
@@ -351,6 +359,7 @@ func (x *Exchange) start() {
 func (x *Exchange) wrote(n int) {
 	s := x.s
 	s.writing -= min(n, s.writing)
+	x.letQueueGo()
 	if s.room != nil && s.queued() < x.h.o.MaxQueued/2 {
 		close(s.room)
 		s.room = nil
@@ -423,6 +432,8 @@ func (x *Exchange) endAndUnlock(reason string) {
 	s.pending.Free()
 	s.out.Free()
 	s.pending, s.out, s.head = nil, nil, nil
+	x.letGo(quota.Queues, s.held)
+	s.held = 0
 	if s.room != nil {
 		close(s.room)
 		s.room = nil
@@ -456,7 +467,7 @@ func (x *Exchange) endAndUnlock(reason string) {
 func abort(conn net.Conn, reason string) {
 	// Closing a TLS connection waits for the peer; closing the connection below does not.
 	conn = belowTLS(conn)
-	if reason == cutQueue || reason == cutTimeout {
+	if reason == cutQueue || reason == cutMemory || reason == cutTimeout {
 		// Otherwise the kernel would keep the bytes for a peer that does not read for minutes.
 		if t, ok := conn.(*net.TCPConn); ok {
 			_ = t.SetLinger(0)

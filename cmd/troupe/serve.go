@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/memory"
 )
 
 func serveCommand(stderr io.Writer) *cobra.Command {
@@ -55,6 +57,8 @@ func (s *settings) serve(ctx context.Context, stderr io.Writer) error {
 	defer signal.Stop(signals)
 
 	o := s.options()
+	o.Shared.MaxMemory = cmp.Or(o.Shared.MaxMemory, memory.Available())
+	memory.Keep(o.Shared.MaxMemory)
 	o.Log = s.logger(stderr)
 	provider, handler, err := newMetrics()
 	if err != nil {

@@ -29,6 +29,7 @@ var layers = []layer{
 	{"internal/kernel", nil, nil, "an actor system knows nothing of what its actors do"},
 	{"internal/layout", nil, nil, "rules read the repository and run none of it"},
 	{"internal/limits", nil, nil, "every layer takes its bounds from it, so it can know none"},
+	{"internal/memory", nil, nil, "how much memory there is depends on the machine alone"},
 	{"internal/mrtr", []string{"codec", "internal/limits"}, nil, "what a client carries for a call knows nothing of how the call waits"},
 	{"internal/nodestore", []string{"actors", "cluster"}, nil, "it joins the two, and nothing else"},
 	{"internal/quota", []string{"internal/kernel"}, nil, "counting clients knows nothing of what they do"},
@@ -40,14 +41,14 @@ var layers = []layer{
 	{"internal/sim", []string{"mcp", "internal"}, nil, "the simulation drives state machines against a model, without the real layers"},
 	{"internal/testkit", []string{"mcp", "codec", "actors", "transport", "cluster", "internal"}, nil, "the root's own tests use it"},
 	{"actors", []string{"mcp", "codec", "internal"}, nil, "actors declare what they need of transport and cluster; the root joins them"},
-	{"transport", []string{"mcp", "codec", "internal/faults", "internal/limits", "internal/telemetry"}, nil, "a transport carries bytes and holds no protocol state"},
+	{"transport", []string{"mcp", "codec", "internal/faults", "internal/limits", "internal/quota", "internal/telemetry"}, nil, "a transport carries bytes and holds no protocol state"},
 	{"cluster", []string{"mcp", "codec", "internal/limits", "internal/telemetry"}, nil, "storage knows records and events, not who writes them"},
 	{"", []string{"mcp", "codec", "actors", "transport", "cluster", "internal"}, []string{"examples"}, "the public API is below its users"},
 	{"internal/spec", []string{"", "mcp"}, []string{"codec", "internal/limits", "internal/toolschema"}, "the specification is tested over the wire, from outside"},
 	{"troupetest", []string{"", "mcp", "internal/origin"}, nil, "it tests what any user can write, over a pipe that knows its request"},
 	{"examples", []string{"", "mcp"}, nil, "an example shows what any user can write"},
 	{"bench", []string{"", "mcp", "codec", "examples", "internal"}, nil, "load comes over the wire"},
-	{"cmd", []string{"", "mcp", "examples", "bench", "internal/limits", "internal/telemetry"}, nil, "the command turns flags into Options and has no parts of its own"},
+	{"cmd", []string{"", "mcp", "examples", "bench", "internal/limits", "internal/memory", "internal/telemetry"}, nil, "the command turns flags into Options and has no parts of its own"},
 }
 
 // testPackages exist for tests: test files anywhere may import them, and other packages may not.
@@ -69,6 +70,7 @@ var owners = []owner{
 	{"github.com/google/jsonschema-go", []string{"mcp", "internal/toolschema"}, false, "schemas are protocol data, and inferred in one place"},
 	{"github.com/santhosh-tekuri/jsonschema", []string{"internal/toolschema"}, true, "one place bounds what validation may cost"},
 	{"github.com/nats-io", []string{"cluster", "internal/testkit"}, false, "storage is reached through interfaces of its users"},
+	{"github.com/KimMachineGun/automemlimit", []string{"internal/memory"}, false, "one place knows the machine's memory"},
 	{"github.com/prometheus", []string{"cmd"}, false, "an embedding program brings its own exporter"},
 	{"github.com/spf13/cobra", []string{"cmd"}, false, "only the command has flags"},
 	{"github.com/yosida95/uritemplate", []string{"mcp", ""}, false, "templates are matched where resources are registered"},

@@ -58,6 +58,9 @@ type Account struct {
 	// An account whose load is 0 does not contend for places.
 	load atomic.Int64
 
+	// bytes are held for the client, of all kinds together.
+	bytes atomic.Int64
+
 	// dropped is set when the table has dropped the account. A caller that counts something
 	// on the account looks at dropped afterwards; the table sets it before it looks at the
 	// counts. So one of the two sees the other.
@@ -89,7 +92,7 @@ func (a *Account) Hold(what int) (n int64, ok bool) {
 
 // idle reports whether the account equals a new one.
 func (a *Account) idle(now time.Time) bool {
-	if a.load.Load() != 0 {
+	if a.load.Load() != 0 || a.bytes.Load() != 0 {
 		return false
 	}
 	for i := range a.Held {

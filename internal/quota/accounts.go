@@ -14,6 +14,7 @@ type Limits struct {
 	Places   int         // requests in flight, of all accounts together
 	Each     int         // requests in flight of one account
 	Accounts int         // clients that have an account of their own
+	Bytes    int64       // that are held for all accounts together
 	Rates    [Rates]Rate // of each account's buckets
 }
 
@@ -29,7 +30,9 @@ type Accounts struct {
 	spilled  atomic.Int64 // how often overflow was used
 	inFlight atomic.Int64 // requests, of all accounts
 	active   atomic.Int64 // accounts that contend for places: with a request in flight, or a claim
-	next     int          // shard to be swept next
+	bytes    atomic.Int64 // held for all accounts
+	kinds    [Kinds]atomic.Int64
+	next     int // shard to be swept next
 
 	mu        sync.Mutex // guards claimants
 	claimants []*Account

@@ -9,12 +9,16 @@
 //   - counts of other things in use ([Account.Held]), which the owner compares with its
 //     limits by [Over];
 //   - token buckets ([Account.Buckets], [Bucket]) for how often something may be begun;
+//   - the bytes that are held for it ([Accounts.Charge]);
 //   - usages ([Account.Used], [Usage]) of things that come back with time, such as room in a store.
 //
 // [Accounts.Admit] also gives out [Limits.Places], which all requests in flight share.
 // When more than three quarters are in use, an account gets no more than an equal
 // share: Limits.Places divided by the accounts that have a request in flight or have
 // asked for a place within two seconds.
+//
+// [Accounts.Charge] shares [Limits.Bytes] in the same way. An account may hold twice what is left beside it, and the
+// last eighth is for accounts that hold little.
 //
 // # Accounts that are dropped
 //

@@ -1,0 +1,101 @@
+package quota
+
+// Kind says what bytes are held for. It divides a gauge, and decides nothing.
+type Kind uint8
+
+// The kinds of bytes.
+const (
+	Bodies    Kind = iota // requests on their way, and until they are answered
+	Decoded               // what decoding a request makes
+	Queues                // responses and events that wait for a client to read them
+	Parked                // calls that wait for a client's answer
+	Listeners             // what clients listen for
+	Sessions              // sessions in memory
+	Kinds
+)
+
+// String returns the kind's name in lower case.
+func (k Kind) String() string {
+	return [...]string{"bodies", "decoded", "queues", "parked", "listeners", "sessions"}[k]
+}
+
+// The parts of Limits.Bytes: the last eighth is for accounts that hold little, at most a 128th
+// of all, and 64 KiB in any case.
+const (
+	reserve    = 8
+	little     = 128
+	leastBytes = 64 << 10
+)
+
+// Charge counts n bytes more that are held for the client of a, or says why there is no room
+// for them and counts nothing. It fails (ok is false) on a dropped account: the caller finds
+// the account anew. An account that holds bytes is never dropped. The caller gives them back
+// with [Accounts.Refund].
+func (t *Accounts) Charge(a *Account, k Kind, n int64) (no Refusal, ok bool) {
+	mine := a.bytes.Add(n)
+	if a.dropped.Load() {
+		a.bytes.Add(-n)
+		return 0, false
+	}
+	load := t.bytes.Add(n)
+	if t.lim.Bytes >= 0 {
+		no = fairBytes(load, mine, t.lim.Bytes)
+	}
+	if no != Admitted {
+		t.bytes.Add(-n)
+		a.bytes.Add(-n)
+		return no, true
+	}
+	t.kinds[k].Add(n)
+	return Admitted, true
+}
+
+// ChargeAnyway is Charge for bytes that are held whether there is room or not.
+func (t *Accounts) ChargeAnyway(a *Account, k Kind, n int64) (ok bool) {
+	a.bytes.Add(n)
+	if a.dropped.Load() {
+		a.bytes.Add(-n)
+		return false
+	}
+	t.bytes.Add(n)
+	t.kinds[k].Add(n)
+	return true
+}
+
+// Refund gives back bytes of a kind.
+func (t *Accounts) Refund(a *Account, k Kind, n int64) {
+	t.kinds[k].Add(-n)
+	t.bytes.Add(-n)
+	a.bytes.Add(-n)
+}
+
+// fairBytes decides on bytes that have been counted: load of limit bytes are held, mine of them
+// for the same account. An account may hold twice what is left beside it: alone two thirds, of
+// n that want all they can get each 2/(2n+1). So some is always left for one more, and whoever
+// held much gets nothing new while others come. (Choudhury and Hahne, Dynamic queue length
+// thresholds for shared-memory packet switches, 1998.)
+func fairBytes(load, mine, limit int64) Refusal {
+	switch {
+	case load > limit:
+		return Full
+	case mine <= max(leastBytes, limit/little) || mine/2 <= limit-limit/reserve-load:
+		return Admitted
+	}
+	return OverShare
+}
+
+// Bytes is the number of bytes that are held for all clients.
+func (t *Accounts) Bytes() int64 { return t.bytes.Load() }
+
+// BytesOf is the number of bytes of a kind.
+func (t *Accounts) BytesOf(k Kind) int64 { return t.kinds[k].Load() }
+
+// MostBytes is the number of bytes of the account that holds most. It looks at all accounts.
+func (t *Accounts) MostBytes() int64 {
+	most := t.overflow.bytes.Load()
+	t.table.Each(func(a *Account) { most = max(most, a.bytes.Load()) })
+	return most
+}
+
+// Bytes is the number of bytes that are held for the client.
+func (a *Account) Bytes() int64 { return a.bytes.Load() }

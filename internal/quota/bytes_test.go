@@ -1,0 +1,166 @@
+package quota
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+)
+
+const mib = 1 << 20
+
+func TestFairBytes(t *testing.T) {
+	t.Parallel()
+	const limit = 128 * mib // of which 112 are for everybody
+	for _, tt := range []struct {
+		name              string
+		load, mine, limit int64
+		want              Refusal
+	}{
+		{"alone, two thirds", 74 * mib, 74 * mib, limit, Admitted},
+		{"alone, more than that", 75 * mib, 75 * mib, limit, OverShare},
+		{"two fifths beside one that has as much", 88 * mib, 44 * mib, limit, Admitted},
+		{"more than that", 90 * mib, 45 * mib, limit, OverShare},
+		{"little, in the last eighth", 127 * mib, mib, limit, Admitted},
+		{"more than a little there", 113 * mib, mib + 1, limit, OverShare},
+		{"but no more than the node has", limit + 1, 1, limit, Full},
+		{"what everybody may hold of a small limit", 999 << 10, leastBytes, mib, Admitted},
+		{"nothing is to be had", 1, 1, 0, Full},
+		{"a huge limit", math.MaxInt64 / 2, math.MaxInt64 / 2, math.MaxInt64, Admitted},
+	} {
+		if got := fairBytes(tt.load, tt.mine, tt.limit); got != tt.want {
+			t.Errorf("%s: got reason %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestBytesAreGivenBack counts in and out by account, by kind and in all; a refusal counts nothing.
+func TestBytesAreGivenBack(t *testing.T) {
+	t.Parallel()
+	a := New(Limits{Places: 10, Each: 10, Accounts: 10, Bytes: 128 * mib})
+	greedy, quiet := a.Of("greedy", ""), a.Of("quiet", "")
+	held := int64(0)
+	for {
+		no, ok := a.Charge(greedy, Bodies, mib)
+		if !ok || no != Admitted {
+			if no != OverShare || !ok {
+				t.Fatalf("at %d bytes: reason %d, %v", held, no, ok)
+			}
+			break
+		}
+		held += mib
+	}
+	if held != 74*mib || a.Bytes() != held || greedy.Bytes() != held || a.BytesOf(Bodies) != held || a.MostBytes() != held {
+		t.Errorf("alone it holds %d bytes; counted %d in all, %d for it, %d bodies, %d at most", held, a.Bytes(), greedy.Bytes(), a.BytesOf(Bodies), a.MostBytes())
+	}
+	for range 25 {
+		if no, ok := a.Charge(quiet, Sessions, mib); no != Admitted || !ok {
+			t.Fatalf("the other gets none of a fifth: reason %d", no)
+		}
+		if no, _ := a.Charge(greedy, Bodies, mib); no != OverShare {
+			t.Fatalf("beyond its share: reason %d", no)
+		}
+	}
+	if !a.ChargeAnyway(quiet, Queues, 29*mib) {
+		t.Fatal("what is held anyway is not counted")
+	}
+	if no, _ := a.Charge(quiet, Queues, 1); no != Full {
+		t.Errorf("beyond all: reason %d", no)
+	}
+	a.Refund(quiet, Queues, 29*mib)
+	a.Refund(quiet, Sessions, 25*mib)
+	a.Refund(greedy, Bodies, held)
+	if a.Bytes() != 0 || greedy.Bytes() != 0 || quiet.Bytes() != 0 {
+		t.Errorf("%d bytes are left, %d, %d", a.Bytes(), greedy.Bytes(), quiet.Bytes())
+	}
+	for k := range Kinds {
+		if n := a.BytesOf(k); n != 0 {
+			t.Errorf("%d bytes of %v are left", n, k)
+		}
+	}
+	a.sweepAll()
+	if !quiet.Dropped() || a.Len() != 0 {
+		t.Error("accounts that hold nothing are kept")
+	}
+	if _, ok := a.Charge(quiet, Bodies, 1); ok || a.ChargeAnyway(quiet, Bodies, 1) || a.Bytes() != 0 || quiet.Bytes() != 0 {
+		t.Error("a dropped account holds bytes")
+	}
+}
+
+// TestBytesKeepTheAccount: an account that holds bytes is not dropped.
+func TestBytesKeepTheAccount(t *testing.T) {
+	t.Parallel()
+	a := New(Limits{Places: 10, Each: 10, Accounts: 10, Bytes: -1})
+	x := a.Of("x", "")
+	if no, ok := a.Charge(x, Parked, math.MaxInt32); no != Admitted || !ok {
+		t.Fatalf("no limit refuses: reason %d", no)
+	}
+	a.sweepAll()
+	if a.Of("x", "") != x || x.Dropped() {
+		t.Error("it was dropped")
+	}
+	a.Refund(x, Parked, math.MaxInt32)
+	a.sweepAll()
+	if !x.Dropped() {
+		t.Error("it was kept")
+	}
+}
+
+// TestGreedyBytes: ten accounts that always want more leave room for one that wants little.
+func TestGreedyBytes(t *testing.T) {
+	t.Parallel()
+	a := New(Limits{Places: 10, Each: 10, Accounts: 100, Bytes: 128 * mib})
+	var greedy [10]*Account
+	for i := range greedy {
+		greedy[i] = a.Of(fmt.Sprint(i), "")
+	}
+	quiet := a.Of("quiet", "")
+	for step := range 1000 {
+		for i, g := range greedy {
+			for { // as much as it gets
+				if no, _ := a.Charge(g, Bodies, mib/2); no != Admitted {
+					break
+				}
+			}
+			if (step+i)%3 == 0 && g.Bytes() > 0 {
+				a.Refund(g, Bodies, mib/2)
+			}
+		}
+		if step%7 != 0 {
+			continue
+		}
+		if no, _ := a.Charge(quiet, Bodies, mib); no != Admitted {
+			t.Fatalf("step %d: the quiet one is refused for reason %d with %d bytes held of %d", step, no, a.Bytes(), a.lim.Bytes)
+		}
+		a.Refund(quiet, Bodies, mib)
+	}
+}
+
+// TestBytesAtOnce counts on many goroutines while the table is swept: nothing is lost.
+func TestBytesAtOnce(t *testing.T) {
+	t.Parallel()
+	a := New(Limits{Places: 10, Each: 10, Accounts: 5, Bytes: 10 * mib})
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 2000 {
+				x := a.Of(fmt.Sprint((g+i)%4), "")
+				if no, ok := a.Charge(x, Kind(i)%Kinds, mib); ok && no == Admitted {
+					a.Refund(x, Kind(i)%Kinds, mib)
+				}
+				if i%64 == 0 {
+					a.MostBytes()
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for range 50 {
+			a.sweepAll()
+		}
+	})
+	wg.Wait()
+	if a.Bytes() != 0 || a.MostBytes() != 0 {
+		t.Errorf("%d bytes are left, %d of one", a.Bytes(), a.MostBytes())
+	}
+}

@@ -1,0 +1,119 @@
+package transport
+
+import (
+	"github.com/troupe-run/troupe/internal/quota"
+)
+
+// What is counted on the account of a client. The counts are near what the process really
+// holds: TestBytesHeld compares them.
+const (
+	// requestBytes is for a request beside its body: its goroutine, header, buffers and call.
+	requestBytes = 16 << 10
+	// valueBytes is for each JSON value that decoding a request may make, beyond fewValues.
+	valueBytes = 96
+	fewValues  = 64
+	// streamBytes is for an open event stream. It covers as many queued bytes, so that small
+	// events are not counted one by one.
+	streamBytes = 16 << 10
+)
+
+// hold counts n bytes more of a kind on the account of x, or returns why there is no room.
+func (x *Exchange) hold(k quota.Kind, n int64) *refusal {
+	o := &x.h.o
+	if o.Account == nil || n <= 0 {
+		return nil
+	}
+	for {
+		if x.account == nil {
+			x.account = o.Account(x)
+		}
+		no, ok := o.Accounts.Charge(x.account, k, n)
+		switch {
+		case !ok: // it was dropped
+			x.account = nil
+		case no == quota.Full:
+			return refuseMemory
+		case no != quota.Admitted:
+			return refuseMemoryShare
+		default:
+			return nil
+		}
+	}
+}
+
+// holdAnyway counts n bytes that the account of x holds whether there is room or not.
+func (x *Exchange) holdAnyway(k quota.Kind, n int64) {
+	o := &x.h.o
+	if o.Account == nil {
+		return
+	}
+	for x.account == nil || !o.Accounts.ChargeAnyway(x.account, k, n) {
+		x.account = o.Account(x)
+	}
+}
+
+// letGo takes bytes off the account of x.
+func (x *Exchange) letGo(k quota.Kind, n int64) {
+	if n != 0 && x.account != nil {
+		x.h.o.Accounts.Refund(x.account, k, n)
+	}
+}
+
+// holdBody counts the request with n bytes of its body, those that were counted before included.
+func (x *Exchange) holdBody(n int64) *refusal {
+	more := requestBytes + n - x.bodyHeld
+	no := x.hold(quota.Bodies, more)
+	if no == nil && more > 0 {
+		x.bodyHeld += more
+	}
+	return no
+}
+
+// holdValues counts what decoding the request makes.
+func (x *Exchange) holdValues() *refusal {
+	n := int64(x.Msg.Values-fewValues) * valueBytes
+	if n <= 0 {
+		return nil
+	}
+	no := x.hold(quota.Decoded, n)
+	if no == nil {
+		x.valuesHeld = n
+	}
+	return no
+}
+
+// letRequestGo takes the request off its account.
+func (x *Exchange) letRequestGo() {
+	x.letGo(quota.Bodies, x.bodyHeld)
+	x.letGo(quota.Decoded, x.valuesHeld)
+	x.bodyHeld, x.valuesHeld = 0, 0
+}
+
+// queueHeld is what is counted for a stream with n queued bytes: in steps, so that most events
+// change nothing.
+func queueHeld(n int) int64 {
+	return int64(max(1, (n+streamBytes-1)/streamBytes)) * streamBytes
+}
+
+// holdQueue counts what is queued. It returns false if there is no room for that. mu is held.
+func (x *Exchange) holdQueue() bool {
+	s := x.s
+	want := queueHeld(s.queued())
+	if want <= s.held {
+		return true
+	}
+	if x.hold(quota.Queues, want-s.held) != nil {
+		return false
+	}
+	s.held = want
+	return true
+}
+
+// letQueueGo takes off what is not queued any more. mu is held.
+func (x *Exchange) letQueueGo() {
+	s := x.s
+	if want := queueHeld(s.queued()); want < s.held {
+		x.letGo(quota.Queues, s.held-want)
+		s.held = want
+	}
+}
