@@ -107,6 +107,9 @@ type server struct {
 
 func serve(t testing.TB, d Dispatcher, o Options) *server {
 	t.Helper()
+	if o.Accounts == nil {
+		counted(t, &o, -1)
+	}
 	h := NewHandler(d, o)
 	return &server{h, serveHandler(t, h, h)}
 }

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/quota"
 )
 
 // Meter is a MeterProvider that keeps the values of metrics, by their names and the values of their labels.
@@ -66,6 +67,14 @@ func (h *Host) Actors(kind string) int64 { return h.Gauge("troupe.actors", kind)
 // Stored returns the number of messages in a stream of the store.
 func (h *Host) Stored(stream string) int64 { return h.Gauge("troupe.store.messages", stream) }
 
+// HeldBytes returns the number of bytes that the runtime holds for its clients.
+func (h *Host) HeldBytes() (n int64) {
+	for k := range quota.Kinds {
+		n += h.Gauge("troupe.memory.held", k.String())
+	}
+	return n
+}
+
 // held returns the counts of what the runtime holds for its clients, by name.
 func (h *Host) held() map[string]int64 {
 	all := map[string]int64{}
@@ -75,6 +84,7 @@ func (h *Host) held() map[string]int64 {
 	} {
 		all[what] = h.Gauge(name, "")
 	}
+	all["bytes"] = h.HeldBytes()
 	return all
 }
 

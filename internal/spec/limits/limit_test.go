@@ -428,6 +428,8 @@ var elsewhere = map[*limits.Row]string{
 	limits.HealthConnections.Row:     "TestHealthConnections",
 	limits.ScrapeWait.Row:            "TestMetricsAreReadByOne",
 
+	limits.MemoryShare.Row:    "TestMemoryIsShared",
+	limits.MaxMemory.Row:      "TestMemoryIsShared",
 	limits.MaxQueued.Row:      "TestWhatAClientMayHoldUp",
 	limits.WriteTimeout.Row:   "TestWhatAClientMayHoldUp",
 	limits.LogRate.Row:        "TestLogRate",
