@@ -9,7 +9,6 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/troupe-run/troupe"
-	"github.com/troupe-run/troupe/internal/quota"
 )
 
 // Meter is a MeterProvider that keeps the values of metrics, by their names and the values of their labels.
@@ -69,8 +68,8 @@ func (h *Host) Stored(stream string) int64 { return h.Gauge("troupe.store.messag
 
 // HeldBytes returns the number of bytes that the runtime holds for its clients.
 func (h *Host) HeldBytes() (n int64) {
-	for k := range quota.Kinds {
-		n += h.Gauge("troupe.memory.held", k.String())
+	for _, kind := range []string{"bodies", "decoded", "queues", "parked", "listeners", "sessions"} {
+		n += h.Gauge("troupe.memory.held", kind)
 	}
 	return n
 }
