@@ -83,9 +83,9 @@
 // The files from the top; most of the names that a file uses are in its own line or below:
 //
 //	pipe admit stateless preflight forwarded  requests, and how they are refused
-//	stream reuse hangup  event streams, and their connections afterwards
+//	stream memory reuse hangup  event streams, and their connections afterwards
 //	handler drain_conn inline drain_listener crowd refusal sse origin  the endpoint and its listener
-//	event lines options exchange memory watchdog media  one exchange and its parts
+//	event lines options exchange watchdog media  one exchange and its parts
 //
 // # Not the public API
 //

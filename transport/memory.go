@@ -88,32 +88,3 @@ func (x *Exchange) letRequestGo() {
 	x.letGo(quota.Decoded, x.valuesHeld)
 	x.bodyHeld, x.valuesHeld = 0, 0
 }
-
-// queueHeld is what is counted for a stream with n queued bytes: in steps, so that most events
-// change nothing.
-func queueHeld(n int) int64 {
-	return int64(max(1, (n+streamBytes-1)/streamBytes)) * streamBytes
-}
-
-// holdQueue counts what is queued. It returns false if there is no room for that. mu is held.
-func (x *Exchange) holdQueue() bool {
-	s := x.s
-	want := queueHeld(s.queued())
-	if want <= s.held {
-		return true
-	}
-	if x.hold(quota.Queues, want-s.held) != nil {
-		return false
-	}
-	s.held = want
-	return true
-}
-
-// letQueueGo takes off what is not queued any more. mu is held.
-func (x *Exchange) letQueueGo() {
-	s := x.s
-	if want := queueHeld(s.queued()); want < s.held {
-		x.letGo(quota.Queues, s.held-want)
-		s.held = want
-	}
-}
