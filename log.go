@@ -130,9 +130,9 @@ func missedParams(n int64) []byte {
 // NewLogHandler returns a handler for package slog. It takes the call from a record's context
 // and sends the record to the call's client, as [Call.Log] does: within the client's level,
 // within Options.Limits.LogRate and through Options.Redact. The data of the log message is an
-// object with the member msg and the record's attributes; an attribute named msg becomes msg_.
-// The level is that of the record, or the nearest below it. logger names the logger and may be
-// empty.
+// object with the member msg and the record's attributes; an attribute whose name is taken gets
+// an underscore behind it, or more: one named msg becomes msg_. The level is that of the record,
+// or the nearest below it. logger names the logger and may be empty.
 //
 // A library that logs with the context of a call logs to the call's client, too: its records
 // must hold nothing that this client may not read.
@@ -154,8 +154,6 @@ type logHandler struct {
 	logger string
 	next   slog.Handler
 	with   []func(slog.Handler) slog.Handler // the WithAttrs and WithGroup of clients' records
-	// grouped says that attributes are in a group, where none can have the message's name.
-	grouped bool
 }
 
 // Enabled reports whether the client or next wants records of a level.
@@ -192,49 +190,39 @@ func (h *logHandler) send(ctx context.Context, c *Call, r slog.Record) error {
 	for _, add := range h.with {
 		encoder = add(encoder)
 	}
-	if !h.grouped {
-		renamed := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
-		r.Attrs(func(a slog.Attr) bool { renamed.AddAttrs(apart(a)); return true })
-		r = renamed
-	}
 	own = true
 	if err := encoder.Handle(ctx, r); err != nil {
 		return err
 	}
-	if err := c.Log(ctx, logLevel(r.Level), h.logger, json.RawMessage(bytes.TrimSpace(b.Bytes()))); err != nil && ctx.Err() == nil {
+	if err := c.Log(ctx, logLevel(r.Level), h.logger, json.RawMessage(apart(bytes.TrimSpace(b.Bytes())))); err != nil && ctx.Err() == nil {
 		return err
 	}
 	return nil
 }
 
-// apart renames an attribute that has the name of the message: msg, a group or not, becomes
-// msg_. The members of a group without a name stand beside the message.
-func apart(a slog.Attr) slog.Attr {
-	a.Value = a.Value.Resolve()
-	switch {
-	case a.Key == slog.MessageKey:
-		a.Key += "_"
-	case a.Key == "" && a.Value.Kind() == slog.KindGroup:
-		a.Value = slog.GroupValue(allApart(a.Value.Group())...)
+// apart returns an object without two members of one name: those after the first get
+// underscores.
+func apart(object []byte) []byte {
+	seen := make(map[string]bool)
+	b := []byte{'{'}
+	for key, value := range codec.Members(object) {
+		name := string(key)
+		for seen[name] {
+			name += "_"
+		}
+		seen[name] = true
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, '"'), name...), '"', ':')
+		b = append(b, value...)
 	}
-	return a
-}
-
-func allApart(attrs []slog.Attr) []slog.Attr {
-	renamed := make([]slog.Attr, len(attrs))
-	for i, a := range attrs {
-		renamed[i] = apart(a)
-	}
-	return renamed
+	return append(b, '}')
 }
 
 // WithAttrs returns a handler whose records have the attributes, too.
 func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	sent := attrs
-	if !h.grouped {
-		sent = allApart(attrs)
-	}
-	return h.and(h.next.WithAttrs(attrs), h.grouped, func(e slog.Handler) slog.Handler { return e.WithAttrs(sent) })
+	return h.and(h.next.WithAttrs(attrs), func(e slog.Handler) slog.Handler { return e.WithAttrs(attrs) })
 }
 
 // WithGroup returns a handler whose further attributes are in a group.
@@ -242,15 +230,11 @@ func (h *logHandler) WithGroup(name string) slog.Handler {
 	if name == "" {
 		return h
 	}
-	sent := name
-	if !h.grouped {
-		sent = apart(slog.Attr{Key: name}).Key
-	}
-	return h.and(h.next.WithGroup(name), true, func(e slog.Handler) slog.Handler { return e.WithGroup(sent) })
+	return h.and(h.next.WithGroup(name), func(e slog.Handler) slog.Handler { return e.WithGroup(name) })
 }
 
-func (h *logHandler) and(next slog.Handler, grouped bool, add func(slog.Handler) slog.Handler) slog.Handler {
-	return &logHandler{logger: h.logger, next: next, grouped: grouped, with: append(slices.Clip(h.with), add)}
+func (h *logHandler) and(next slog.Handler, add func(slog.Handler) slog.Handler) slog.Handler {
+	return &logHandler{logger: h.logger, next: next, with: append(slices.Clip(h.with), add)}
 }
 
 // logLevel returns the protocol's level for a level of slog: the nearest that is not above it.

@@ -400,16 +400,18 @@ func TestLogAttributesNamedAsMembers(t *testing.T) {
 		bare.InfoContext(ctx, "hello", slog.Group("msg", "a", 1), slog.Group("", slog.Group("msg", "b", 2)))
 		bare.With(slog.Group("msg", "a", 1)).InfoContext(ctx, "hello")
 		bare.WithGroup("").WithGroup("msg").With("msg", 1).InfoContext(ctx, "hello", "msg", 2)
+		bare.With("msg_", 1).InfoContext(ctx, "hello", "msg", 2, "msg__", 3, "msg", 4, "\n", 5, "\n", 6)
 		return "", nil
 	})
-	got := make(chan string, 4)
+	got := make(chan string, 5)
 	c := troupetest.Connect(t, srv, troupetest.Options{Log: func(p mcp.LogParams) { got <- string(p.Data) }})
 	if _, err := c.CallTool(t.Context(), "t", nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`{"msg":"hello","level":"WARN","msg_":"mine","level":[3]}`,
-		`{"msg":"hello","msg_":{"a":1},"msg_":{"b":2}}`, `{"msg":"hello","msg_":{"a":1}}`, `{"msg":"hello","msg_":{"msg":1,"msg":2}}`,
+		`{"msg":"hello","level":"WARN","msg_":"mine","level_":[3]}`,
+		`{"msg":"hello","msg_":{"a":1},"msg__":{"b":2}}`, `{"msg":"hello","msg_":{"a":1}}`, `{"msg":"hello","msg_":{"msg":1,"msg":2}}`,
+		`{"msg":"hello","msg_":1,"msg__":2,"msg___":3,"msg____":4,"\n":5,"\n_":6}`,
 	} {
 		if got := <-got; got != want {
 			t.Errorf("the data is %s, want %s", got, want)
