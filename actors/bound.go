@@ -471,42 +471,6 @@ func (l *boundConn) comment(now time.Time, every time.Duration) {
 	}
 }
 
-// bound delivers a request on a connection that carries others: the connection is a session, or carries stateless
-// requests. Messages of the handler go out at once. A response that could not be delivered is lost.
-type bound struct {
-	r    *requestActor
-	conn *boundConn
-	to   replier // gets the response
-}
-
-var _ delivery = (*bound)(nil)
-
-// boundWay is the way of a request of a bound session.
-func (r *requestActor) boundWay(l *boundConn, to replier) way {
-	s := l.sess
-	return way{delivery: &bound{r: r, conn: l, to: to}, grace: s.svc.Limits.Grace, table: s, client: s, pace: l}
-}
-
-func (d *bound) open() {}
-
-func (d *bound) send(e stream.Entry) {
-	d.conn.send(e.Data)
-	e.Drop(nil)
-}
-
-func (d *bound) answer(a response) { d.to.Answer(200, a.data) }
-
-func (d *bound) end(why ending, id []byte) {
-	switch why {
-	case cancelled: // a batch does not wait for a handler that ignores the cancel
-		d.to.over()
-	case givenUp:
-		d.to.Answer(200, lostCall(id))
-	case broken:
-		d.r.Contain(func() { d.to.Answer(200, internalError(id)) })
-	}
-}
-
 // overBound is the carrier of a stateless request on a connection that carries others.
 type overBound struct{ l *boundConn }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -230,3 +231,66 @@ func (d *logged) end(why ending, id []byte) {
 		_ = d.stream.Post(&pushEntries{entries: []stream.Entry{entry}, last: true})
 	}
 }
+
+// bound delivers a request on a connection that carries others: the connection is a session, or carries stateless
+// requests. Messages of the handler go out at once. A response that could not be delivered is lost.
+type bound struct {
+	r    *requestActor
+	conn *boundConn
+	to   replier // gets the response
+}
+
+var _ delivery = (*bound)(nil)
+
+// boundWay is the way of a request of a bound session.
+func (r *requestActor) boundWay(l *boundConn, to replier) way {
+	s := l.sess
+	return way{delivery: &bound{r: r, conn: l, to: to}, grace: s.svc.Limits.Grace, table: s, client: s, pace: l}
+}
+
+func (d *bound) open() {}
+
+func (d *bound) send(e stream.Entry) {
+	d.conn.send(e.Data)
+	e.Drop(nil)
+}
+
+func (d *bound) answer(a response) { d.to.Answer(200, a.data) }
+
+func (d *bound) end(why ending, id []byte) {
+	switch why {
+	case cancelled: // a batch does not wait for a handler that ignores the cancel
+		d.to.over()
+	case givenUp:
+		d.to.Answer(200, lostCall(id))
+	case broken:
+		d.r.Contain(func() { d.to.Answer(200, internalError(id)) })
+	}
+}
+
+// fault sends the error for a request that a contained panic left without a response. A
+// request of a session has status 200: see refuseInSession.
+func fault(c answerer, id []byte, status int) {
+	f := *faults.Internal
+	f.Status = status
+	f.Tell(c, id)
+}
+
+// internalError is the response to the request id when a panic cut its own short.
+func internalError(id []byte) []byte {
+	return codec.AppendError(nil, id, faults.Internal.Code, faults.Internal.Text, nil)
+}
+
+// lostCalls are the error responses to calls with an unknown outcome.
+func lostCalls(calls []record.Call, answered map[string]bool) []stream.Entry {
+	var finals []stream.Entry
+	for _, c := range calls {
+		if !answered[string(c.ID)] {
+			finals = append(finals, stream.Entry{Kind: stream.Final, Meta: c.ID, Data: codec.AppendError(nil, c.ID, faults.Lost.Code, faults.Lost.Text, nil)})
+		}
+	}
+	return finals
+}
+
+// lostCall is the same response for one request.
+func lostCall(id []byte) []byte { return lostCalls([]record.Call{{ID: id}}, nil)[0].Data }

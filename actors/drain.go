@@ -3,9 +3,6 @@ package actors
 import (
 	"context"
 	"time"
-
-	"github.com/troupe-run/troupe/internal/kernel"
-	"github.com/troupe-run/troupe/internal/request"
 )
 
 // How a node ends:
@@ -110,37 +107,6 @@ func (d *draining) ownCalls(begun time.Time) bool {
 		d.node.sessions.each(func(s *sessionActor) { ask(s.Post) })
 	}
 	return m.own > 0
-}
-
-// tally counts the calls that began at begun or before and that only this node can end.
-type tally struct {
-	kernel.Reply
-	begun time.Time
-	own   int
-}
-
-func (m *tally) Refused(error) { m.Done() }
-
-// count counts a request of a session's table. countStateless counts stateless requests.
-func (m *tally) count(r *requestActor) {
-	if r.stateless == nil && !r.started.After(m.begun) && r.own() {
-		m.own++
-	}
-}
-
-// countStateless counts a stateless request. A parked call can go on in another process if it is safe.
-func (m *tally) countStateless(r *requestActor) {
-	if r.started.After(m.begun) {
-		return
-	}
-	switch msg := r.call.msg; r.phase {
-	case request.Plain, request.Streaming:
-		m.own++
-	case request.Parked:
-		if !r.svc.Handler.Safe(msg.Method, msg.Name) {
-			m.own++
-		}
-	}
 }
 
 // giveUp ends the calls that still run: see HandOver.

@@ -12,7 +12,6 @@ import (
 	"unsafe"
 
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
@@ -486,14 +485,6 @@ func (p *calls) close() {
 	p.free = nil
 }
 
-// fault sends the error for a request that a contained panic left without a response. A
-// request of a session has status 200: see refuseInSession.
-func fault(c answerer, id []byte, status int) {
-	f := *faults.Internal
-	f.Status = status
-	f.Tell(c, id)
-}
-
 // Failed completes what a panic of the actor cut short, so that nothing waits for it. If
 // that was the response, or the opening of a stream, the client gets an error or its
 // connection ends.
@@ -548,11 +539,6 @@ func (r *requestActor) unanswered() {
 	r.Contain(func() { r.endOthers(givenUp) })
 }
 
-// internalError is the response to the request id when a panic cut its own short.
-func internalError(id []byte) []byte {
-	return codec.AppendError(nil, id, faults.Internal.Code, faults.Internal.Text, nil)
-}
-
 // upgradeNow makes the response of a request a stream.
 type upgradeNow struct {
 	kernel.Reply
@@ -579,17 +565,3 @@ func (r *requestActor) own() bool {
 
 // adoptStream gives a call that runs again its stream.
 type adoptStream struct{ w *streamActor }
-
-// lostCalls are the error responses to calls with an unknown outcome.
-func lostCalls(calls []record.Call, answered map[string]bool) []stream.Entry {
-	var finals []stream.Entry
-	for _, c := range calls {
-		if !answered[string(c.ID)] {
-			finals = append(finals, stream.Entry{Kind: stream.Final, Meta: c.ID, Data: codec.AppendError(nil, c.ID, faults.Lost.Code, faults.Lost.Text, nil)})
-		}
-	}
-	return finals
-}
-
-// lostCall is the same response for one request.
-func lostCall(id []byte) []byte { return lostCalls([]record.Call{{ID: id}}, nil)[0].Data }

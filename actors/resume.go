@@ -88,21 +88,6 @@ func (d *sessions) staying(in *Input, find func(*Input) *sessionActor) *sessionA
 	}
 }
 
-// stays keeps the session in memory until left is called: while a GET is handled that may become a stream, and while the
-// session begins.
-func (s *sessionActor) stays() error {
-	m := &stay{}
-	m.Init()
-	if err := s.Post(m); err != nil {
-		return err
-	}
-	m.Wait()
-	return m.err
-}
-
-// left ends what stays began.
-func (s *sessionActor) left() { _ = s.Post(stayed{}) }
-
 // resume continues a stream after pos: first from the log, then live.
 func (s *sessionActor) resume(h *hold, pos stream.Position) {
 	n := s.node

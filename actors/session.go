@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/request"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -346,77 +348,57 @@ func (s *sessionActor) billed() *quota.Account {
 	return s.account.Last(s.node.accounts.Accounts, s.key.Tenant)
 }
 
-// admitted returns the actor of a request that may run now; refuseInSession sends the error.
-func (s *sessionActor) admitted(in *Input, m *codec.Message) (*requestActor, error) {
-	if tooLong(m) {
-		return nil, errLongToken
-	}
-	a, no := s.node.accounts.admit(&s.sessionAccount, &s.svc.Limits, in, m)
-	if a == nil {
-		return nil, no
-	}
-	return s.node.calls.actor(a), nil
-}
-
-// begins makes r serve a request of the session, which is delivered in the way w.
-func (s *sessionActor) begins(r *requestActor, w way, m *codec.Message, body []byte, c *Call) {
-	c.peer = s.peer
-	r.begins(s.svc, w, m, body, c)
-}
-
-// enters enters an admitted request in the session. On an error it frees the actor; the caller passes the error to
-// refuseInSession.
-func (s *sessionActor) enters(r *requestActor) error {
-	s.home.keepAlive(r.started)
-	err := r.enter(s.svc.Limits.PerSession)
-	if err != nil {
-		r.cancel(err)
-		s.refund(r)
-		r.release()
-	}
-	return err
-}
-
-// refund returns the tokens of a call that did not run.
-func (s *sessionActor) refund(r *requestActor) {
-	s.node.accounts.giveBack(&s.sessionAccount, &s.svc.Limits, r.from, r.call.msg)
-}
-
-// notified takes a notification of the client. It waits for the store until until at most.
-func (s *sessionActor) notified(m *codec.Message, until time.Time) {
-	switch string(m.Method) {
-	case "notifications/cancelled":
-		id := codec.Optional(m.Params, "requestId")
-		reason, _ := codec.Str(codec.Field(m.Params, "reason"))
-		if len(id) > 0 {
-			s.cancelCall(string(id), reason, until)
-		}
-	case mcp.NotifyInitialized: // means something to a bound session alone
-	default:
-		s.svc.Handler.Notified(s.peer, string(m.Method), m.Params)
-	}
-}
-
-// cancelCall hands a client's cancel to the call, and waits until the call's stream has the end mark: a cancelled call
-// must not run again after a crash.
-func (s *sessionActor) cancelCall(id, reason string, until time.Time) {
-	done := make(chan error, 1)
-	if s.Post(&cancelCall{id: id, reason: reason, acked: func(err error) { done <- err }}) != nil {
-		return // the session is leaving memory: nothing of it runs here
-	}
-	timer := time.NewTimer(time.Until(until))
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	}
-}
-
 func (s *sessionActor) unmount() {
 	s.closing = true
 	s.calls.Each(func(r *requestActor) { _ = r.Post(giveUp{ErrUnmounted}) })
 	s.unload(false)
 }
+
+// tally counts the calls that began at begun or before and that only this node can end.
+type tally struct {
+	kernel.Reply
+	begun time.Time
+	own   int
+}
+
+func (m *tally) Refused(error) { m.Done() }
+
+// count counts a request of a session's table. countStateless counts stateless requests.
+func (m *tally) count(r *requestActor) {
+	if r.stateless == nil && !r.started.After(m.begun) && r.own() {
+		m.own++
+	}
+}
+
+// countStateless counts a stateless request. A parked call can go on in another process if it is safe.
+func (m *tally) countStateless(r *requestActor) {
+	if r.started.After(m.begun) {
+		return
+	}
+	switch msg := r.call.msg; r.phase {
+	case request.Plain, request.Streaming:
+		m.own++
+	case request.Parked:
+		if !r.svc.Handler.Safe(msg.Method, msg.Name) {
+			m.own++
+		}
+	}
+}
+
+// stays keeps the session in memory until left is called: while a GET is handled that may become a stream, and while the
+// session begins.
+func (s *sessionActor) stays() error {
+	m := &stay{}
+	m.Init()
+	if err := s.Post(m); err != nil {
+		return err
+	}
+	m.Wait()
+	return m.err
+}
+
+// left ends what stays began.
+func (s *sessionActor) left() { _ = s.Post(stayed{}) }
 
 // endSession ends the session on this node: see home.end.
 func (s *sessionActor) endSession() (first bool) { return s.home.end(false) }
@@ -455,4 +437,23 @@ func (s *sessionActor) tellEnded(how Ending) {
 	if s.svc.Ended != nil {
 		go s.svc.Ended(s.peer, how)
 	}
+}
+
+// read reads the record of a session.
+func (d *sessions) read(ctx context.Context, key SessionKey) (session.Record, uint64, error) {
+	var rec session.Record
+	data, rev, err := d.node.store.Get(ctx, key.record())
+	if err != nil {
+		return rec, 0, fmt.Errorf("actors: read session: %w", err)
+	}
+	if v := session.Newer(data); v != 0 {
+		return rec, 0, fmt.Errorf("actors: session record of version %d, this release reads %d: %w", v, session.RecordVersion, errNewer)
+	}
+	if err := codec.Unmarshal(data, &rec); err != nil {
+		return rec, 0, fmt.Errorf("actors: read session: %w", err)
+	}
+	if rec.Expired(time.Now()) {
+		return rec, 0, ErrNotFound
+	}
+	return rec, rev, nil
 }

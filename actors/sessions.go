@@ -349,6 +349,72 @@ func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message,
 	}
 }
 
+// admitted returns the actor of a request that may run now; refuseInSession sends the error.
+func (s *sessionActor) admitted(in *Input, m *codec.Message) (*requestActor, error) {
+	if tooLong(m) {
+		return nil, errLongToken
+	}
+	a, no := s.node.accounts.admit(&s.sessionAccount, &s.svc.Limits, in, m)
+	if a == nil {
+		return nil, no
+	}
+	return s.node.calls.actor(a), nil
+}
+
+// begins makes r serve a request of the session, which is delivered in the way w.
+func (s *sessionActor) begins(r *requestActor, w way, m *codec.Message, body []byte, c *Call) {
+	c.peer = s.peer
+	r.begins(s.svc, w, m, body, c)
+}
+
+// enters enters an admitted request in the session. On an error it frees the actor; the caller passes the error to
+// refuseInSession.
+func (s *sessionActor) enters(r *requestActor) error {
+	s.home.keepAlive(r.started)
+	err := r.enter(s.svc.Limits.PerSession)
+	if err != nil {
+		r.cancel(err)
+		s.refund(r)
+		r.release()
+	}
+	return err
+}
+
+// refund returns the tokens of a call that did not run.
+func (s *sessionActor) refund(r *requestActor) {
+	s.node.accounts.giveBack(&s.sessionAccount, &s.svc.Limits, r.from, r.call.msg)
+}
+
+// notified takes a notification of the client. It waits for the store until until at most.
+func (s *sessionActor) notified(m *codec.Message, until time.Time) {
+	switch string(m.Method) {
+	case "notifications/cancelled":
+		id := codec.Optional(m.Params, "requestId")
+		reason, _ := codec.Str(codec.Field(m.Params, "reason"))
+		if len(id) > 0 {
+			s.cancelCall(string(id), reason, until)
+		}
+	case mcp.NotifyInitialized: // means something to a bound session alone
+	default:
+		s.svc.Handler.Notified(s.peer, string(m.Method), m.Params)
+	}
+}
+
+// cancelCall hands a client's cancel to the call, and waits until the call's stream has the end mark: a cancelled call
+// must not run again after a crash.
+func (s *sessionActor) cancelCall(id, reason string, until time.Time) {
+	done := make(chan error, 1)
+	if s.Post(&cancelCall{id: id, reason: reason, acked: func(err error) { done <- err }}) != nil {
+		return // the session is leaving memory: nothing of it runs here
+	}
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
 // usable returns s, which is in the directory, if svc may use it. A session of an unmounted
 // service leaves; stale is set if the caller must look again, because another service has the
 // id now.

@@ -165,25 +165,6 @@ func (h storedHome) push(data []byte) (taken bool) {
 // pushUpdate is push: a stream that cannot take the update now makes it good later.
 func (h storedHome) pushUpdate(data []byte) { h.push(data) }
 
-// read reads the record of a session.
-func (d *sessions) read(ctx context.Context, key SessionKey) (session.Record, uint64, error) {
-	var rec session.Record
-	data, rev, err := d.node.store.Get(ctx, key.record())
-	if err != nil {
-		return rec, 0, fmt.Errorf("actors: read session: %w", err)
-	}
-	if v := session.Newer(data); v != 0 {
-		return rec, 0, fmt.Errorf("actors: session record of version %d, this release reads %d: %w", v, session.RecordVersion, errNewer)
-	}
-	if err := codec.Unmarshal(data, &rec); err != nil {
-		return rec, 0, fmt.Errorf("actors: read session: %w", err)
-	}
-	if rec.Expired(time.Now()) {
-		return rec, 0, ErrNotFound
-	}
-	return rec, rev, nil
-}
-
 // listen begins a new standalone stream, which replaces the old one.
 func (s *sessionActor) listen(svc *Service, in *Input) {
 	n := s.node
