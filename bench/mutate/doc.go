@@ -7,8 +7,8 @@
 //
 // No file of the tree is touched: the changed file lies in a temporary folder, and
 // "go test -overlay" takes it in the place of the one that it is a copy of. The tests run
-// with -short. All runs together take about a quarter of an hour on two cores; -run names
-// the mutations to be made, -list prints them.
+// with -short, and without it if they all pass. All runs together take about a quarter of
+// an hour on two cores; -run names the mutations to be made, -list prints them.
 //
 // A mutation is
 //

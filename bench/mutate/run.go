@@ -55,33 +55,38 @@ func (r *runner) judge(ctx context.Context, m *mutation) (outcome, string) {
 	if err != nil {
 		return void, err.Error()
 	}
-	if err := r.passes(ctx, m); err != nil {
-		return void, "without it: " + err.Error()
-	}
 	overlay, err := r.overlay(m, text)
 	if err != nil {
 		return void, err.Error()
 	}
-	switch out, err := r.test(ctx, m, "-overlay", overlay); {
-	case err == nil:
-		return survived, ""
-	case ctx.Err() != nil:
-		return void, "interrupted"
-	case notBuilt.MatchString(out):
-		return void, "it does not compile: " + head(out)
-	default:
-		return caught, failed(out)
+	for _, length := range lengths {
+		if err := r.passes(ctx, m, length); err != nil {
+			return void, "without it: " + err.Error()
+		}
+		switch out, err := r.test(ctx, m, length, "-overlay", overlay); {
+		case err == nil:
+		case ctx.Err() != nil:
+			return void, "interrupted"
+		case notBuilt.MatchString(out):
+			return void, "it does not compile: " + head(out)
+		default:
+			return caught, failed(out)
+		}
 	}
+	return survived, ""
 }
+
+// lengths are the runs of tests that a mutation has to survive: what -short leaves out runs only if that finds nothing.
+var lengths = []string{"-short=true", "-short=false"}
 
 // passes reports whether the tests of a mutation pass without it, which go test knows for
 // most of them from the time before.
-func (r *runner) passes(ctx context.Context, m *mutation) error {
-	key := m.tests() + " " + m.run
+func (r *runner) passes(ctx context.Context, m *mutation, length string) error {
+	key := length + " " + m.tests() + " " + m.run
 	err, known := r.sound[key]
 	if !known {
 		var out string
-		if out, err = r.test(ctx, m); err != nil {
+		if out, err = r.test(ctx, m, length); err != nil {
 			err = fmt.Errorf("%w: %s", err, failed(out))
 		} else if noTests.MatchString(out) {
 			err = fmt.Errorf("no tests in %s match %q", m.tests(), m.run)
@@ -107,8 +112,8 @@ func (r *runner) overlay(m *mutation, text []byte) (name string, err error) {
 }
 
 // test runs the tests of a mutation and returns what they printed.
-func (r *runner) test(ctx context.Context, m *mutation, flags ...string) (out string, err error) {
-	args := append([]string{"test", "-short", "-failfast", "-vet=off", "-timeout", r.timeout.String()}, flags...)
+func (r *runner) test(ctx context.Context, m *mutation, length string, flags ...string) (out string, err error) {
+	args := append([]string{"test", length, "-failfast", "-vet=off", "-timeout", r.timeout.String()}, flags...)
 	if m.run != "" {
 		args = append(args, "-run", m.run)
 	}
