@@ -157,6 +157,32 @@ func (c *Client) Delete(ctx context.Context) (*Answer, error) {
 	return c.do(ctx, http.MethodDelete, "", "")
 }
 
+// record returns the record of a stream, and makes it if there is none.
+func (c *Client) record(stream string) *Record {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.records[stream]
+	if r == nil {
+		r = &Record{Stream: stream}
+		c.records[stream] = r
+	}
+	return r
+}
+
+// Record returns the received events of a stream, or nil if there are none.
+func (c *Client) Record(stream string) *Record {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.records[stream]
+}
+
+// Forget drops the record of a stream.
+func (c *Client) Forget(stream string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.records, stream)
+}
+
 func (c *Client) post(ctx context.Context, body string) (*Answer, error) {
 	return c.do(ctx, http.MethodPost, body, "")
 }

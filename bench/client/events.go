@@ -9,13 +9,6 @@ import (
 	"strconv"
 )
 
-// Event is one server-sent event.
-type Event struct {
-	ID    string
-	Retry int    // milliseconds, 0 if absent
-	Data  string // "" for a priming event
-}
-
 // Events is the event stream of one response.
 type Events struct {
 	c        *Client // nil for a stream that cannot be resumed
@@ -106,29 +99,3 @@ func (e *Events) Close() { _ = e.body.Close() }
 
 // Comments is the number of comment lines read so far.
 func (e *Events) Comments() int { return e.comments }
-
-// record returns the record of a stream, and makes it if there is none.
-func (c *Client) record(stream string) *Record {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r := c.records[stream]
-	if r == nil {
-		r = &Record{Stream: stream}
-		c.records[stream] = r
-	}
-	return r
-}
-
-// Record returns the received events of a stream, or nil if there are none.
-func (c *Client) Record(stream string) *Record {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.records[stream]
-}
-
-// Forget drops the record of a stream.
-func (c *Client) Forget(stream string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.records, stream)
-}

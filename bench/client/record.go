@@ -34,6 +34,13 @@ func (p Position) Compare(q Position) int {
 	return cmp.Or(cmp.Compare(p.Append, q.Append), cmp.Compare(p.Entry, q.Entry))
 }
 
+// Event is one server-sent event.
+type Event struct {
+	ID    string
+	Retry int    // milliseconds, 0 if absent
+	Data  string // "" for a priming event
+}
+
 // Record has all received events of one stream, connection by connection.
 type Record struct {
 	Stream string

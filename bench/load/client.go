@@ -82,6 +82,19 @@ func (c *client) call(body string) string {
 	return session
 }
 
+// result has the figures of one run against one server.
+type result struct {
+	Server   string        `json:"server"`
+	Round    int           `json:"round"`
+	Requests int64         `json:"requests"`
+	PerSec   float64       `json:"requests_per_second"`
+	CPU      time.Duration `json:"server_cpu_ns_per_request"`
+	P50      time.Duration `json:"p50_ns"`
+	P99      time.Duration `json:"p99_ns"`
+	Ratio    float64       `json:"times_bare"`
+	RSS      int64         `json:"server_rss_bytes"`
+}
+
 // run drives one server and measures it.
 func run(name string, args func(string) []string, conns, size int, stateless bool, d time.Duration) result {
 	p := startServer(args)

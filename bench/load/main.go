@@ -9,6 +9,13 @@
 //
 // hold fails if waiting calls or listeners take more memory than their budget, or leave
 // memory behind.
+//
+// # Files
+//
+// From the top; most of what a file uses lies in its own line or below:
+//
+//	main hold  the measurements
+//	client server  the two ends
 package main
 
 import (
@@ -25,19 +32,6 @@ import (
 
 	"github.com/troupe-run/troupe/bench/record"
 )
-
-// result has the figures of one run against one server.
-type result struct {
-	Server   string        `json:"server"`
-	Round    int           `json:"round"`
-	Requests int64         `json:"requests"`
-	PerSec   float64       `json:"requests_per_second"`
-	CPU      time.Duration `json:"server_cpu_ns_per_request"`
-	P50      time.Duration `json:"p50_ns"`
-	P99      time.Duration `json:"p99_ns"`
-	Ratio    float64       `json:"times_bare"`
-	RSS      int64         `json:"server_rss_bytes"`
-}
 
 func main() {
 	if len(os.Args) > 2 && os.Args[1] == "bare" {
@@ -116,11 +110,5 @@ func main() {
 	}
 	if *out != "" {
 		check(record.Of("./bench/load", all).Write(*out))
-	}
-}
-
-func check(err error) {
-	if err != nil {
-		log.Fatal(err)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -104,4 +105,10 @@ func (p *process) rss() int64 {
 	pages, err := strconv.ParseInt(strings.Fields(string(data))[1], 10, 64)
 	check(err)
 	return pages * int64(os.Getpagesize())
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
 }

@@ -111,6 +111,14 @@ func report(results []result) (ok bool, err error) {
 	return total[caught] == len(results), nil
 }
 
+// table is all mutations, bottom layer first.
+func table() (all []mutation) {
+	for _, part := range [][]mutation{protocol, machines, storage, acting, carrying, public} {
+		all = append(all, part...)
+	}
+	return all
+}
+
 // moduleRoot is the folder of the module that this is a part of.
 func moduleRoot() (string, error) {
 	out, err := exec.Command("go", "env", "GOMOD").Output()

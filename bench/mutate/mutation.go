@@ -50,11 +50,3 @@ func (m *mutation) apply(root string) ([]byte, error) {
 	}
 	return bytes.Replace(text, []byte(m.old), []byte(m.new), 1), nil
 }
-
-// table is all mutations, bottom layer first.
-func table() (all []mutation) {
-	for _, part := range [][]mutation{protocol, machines, storage, acting, carrying, public} {
-		all = append(all, part...)
-	}
-	return all
-}

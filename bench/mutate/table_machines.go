@@ -103,11 +103,11 @@ var machines = []mutation{
 		"q.Member >= len(rec.Calls) || !rec.May(q.Member)", "q.Member >= len(rec.Calls)", "", "",
 	},
 	{
-		"the digest grows without bound", limit, "internal/record/digest.go",
+		"the digest grows without bound", limit, "internal/record/past.go",
 		"if p.bulk > MaxDigest {", "if p.bulk > 2*MaxDigest {", "", "",
 	},
 	{
-		"what the log writes for itself counts as seen", merge, "internal/record/digest.go",
+		"what the log writes for itself counts as seen", merge, "internal/record/past.go",
 		"if e.Kind.Visible() {", "if e.Kind != 0 {", "", "",
 	},
 	{
@@ -123,11 +123,11 @@ var machines = []mutation{
 		"return int(n), k > 0 && n < MaxMembers", "return int(n), k > 0", "", "",
 	},
 	{
-		"a mark is made though nothing has come", merge, "internal/record/stream.go",
+		"a mark is made though nothing has come", merge, "internal/record/past.go",
 		" && now.Seen != p.Digest.Seen {", " {", "", "",
 	},
 	{
-		"marks are not bounded", limit, "internal/record/stream.go",
+		"marks are not bounded", limit, "internal/record/past.go",
 		"r.Earlier[max(0, len(r.Earlier)-maxWatermarks+1):]", "r.Earlier[max(0, len(r.Earlier)-2*maxWatermarks):]", "", "",
 	},
 	{

@@ -45,14 +45,6 @@ type Bulk interface {
 	Bulk() bool
 }
 
-// Refusable is a message whose sender waits for its outcome.
-type Refusable interface {
-	// Refused takes the place of Receive when the actor stops while the message is in
-	// its mailbox, and when [Kernel.Send] cannot deliver it. It may run on any
-	// goroutine.
-	Refused(error)
-}
-
 // Actor is the kernel's part of an actor: its PID and its mailbox. A type that is an
 // actor embeds it and passes it to [Kernel.Start] before any other use; the zero
 // value is not usable, and an Actor must not be copied. The methods are safe for
@@ -69,6 +61,21 @@ type Actor struct {
 	queue   []any
 
 	failures *actor.RestartStatistics // nil before the first panic; only for the actor's turn
+}
+
+// Start makes c an idle actor with an empty mailbox; b is its behaviour, usually the type
+// that embeds c. key names the actor among those of its kind; an empty key gets a unique
+// number. If two live actors have the same key, messages by PID reach the one that was
+// started last. Call Start once per Actor, before its other methods. It panics for a kind
+// that has no name in the [Config].
+func (k *Kernel) Start(c *Actor, kind Kind, key string, b Behaviour) {
+	if key == "" {
+		key = k.sys.ProcessRegistry.NextId()
+	}
+	c.k, c.kind, c.b = k, kind, b
+	c.pid = k.PID(k.sys.ProcessRegistry.Address, kind, key)
+	k.sys.ProcessRegistry.LocalPIDs.GetBucket(c.pid.Id).Set(c.pid.Id, (*process)(c))
+	k.live[kind].Add(1)
 }
 
 // PID is the actor's address, for [Kernel.Send] and [Ask], on any node.
@@ -178,6 +185,12 @@ func (c *Actor) Stopped() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.closed
+}
+
+// ended removes the name of an actor, unless another actor has it now.
+func (k *Kernel) ended(c *Actor) {
+	k.sys.ProcessRegistry.LocalPIDs.GetBucket(c.pid.Id).RemoveCb(c.pid.Id, func(_ string, p any, _ bool) bool { return p == (*process)(c) })
+	k.live[c.kind].Add(-1)
 }
 
 // Rest takes the actor out of the count of live actors, for an owner that keeps it and its

@@ -2,15 +2,10 @@ package kernel
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/asynkron/protoactor-go/actor"
 )
-
-// ErrUnreachable reports a PID without an actor, or a node that cannot be reached. The
-// message was not handled.
-var ErrUnreachable = errors.New("kernel: unreachable")
 
 // Asked is what an actor receives for a message that [Ask] sent.
 type Asked struct {

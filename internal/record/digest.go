@@ -2,7 +2,6 @@ package record
 
 import (
 	"bytes"
-	"encoding/json"
 	"slices"
 
 	"github.com/troupe-run/troupe/internal/limits"
@@ -37,54 +36,9 @@ func (s Seen) Is(p stream.Position) bool { return s == Seen{p.Append, p.Epoch, p
 // earlier one.
 func Unseen(num uint64) Seen { return Seen{Append: num, Entry: -1} }
 
-// Question is a question that a call has put to its client.
-type Question struct {
-	ID     string          `json:"id"` // raw token
-	Key    string          `json:"key"`
-	Use    int             `json:"use"`              // how often the call had asked with the key by then, this time included
-	Member int             `json:"member,omitempty"` // index of its call
-	Answer json.RawMessage `json:"answer,omitempty"` // the client's answer, nil without one
-	Failed bool            `json:"failed,omitempty"` // the answer is an error
-}
-
-// Size is about the size of the question in a record, in bytes.
-func (q *Question) Size() int { return len(q.ID) + len(q.Key) + len(q.Answer) + 64 }
-
 func (d Digest) Clone() Digest {
 	d.Done, d.Asked = slices.Clone(d.Done), slices.Clone(d.Asked)
 	return d
-}
-
-// Note adds a stored append. rec has the calls: questions matter only for calls that may
-// run again. Questions for which no record has room are not kept in memory either: their
-// calls may no longer run again. It returns the number of those calls.
-func (p *Past) Note(rec *Stream, num, epoch uint64, entries []stream.Entry) (forbidden int) {
-	p.Sents.Note(entries)
-	d := &p.Digest
-	for i := range entries {
-		e := &entries[i]
-		if e.Kind.Visible() {
-			d.Seen = Seen{num, epoch, i}
-		}
-		switch e.Kind {
-		case stream.Final, stream.End:
-			if len(rec.Calls) > 1 { // the end of a single call is that of its stream
-				d.MarkDone(rec.Calls, e.Meta)
-			}
-		case stream.Request:
-			if rec.Safe {
-				p.bulk += d.asked(rec, e.Meta)
-			}
-		case stream.Answer:
-			p.bulk += d.answered(e)
-		}
-	}
-	if p.bulk > MaxDigest {
-		dropped := d.fit(MaxDigest)
-		rec.Forbid(dropped)
-		forbidden, p.bulk = len(dropped), d.Size()
-	}
-	return forbidden
 }
 
 func (d *Digest) MarkDone(calls []Call, id []byte) {

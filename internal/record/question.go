@@ -2,6 +2,7 @@ package record
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"strconv"
 	"strings"
 )
@@ -9,6 +10,19 @@ import (
 // numberedMeta begins the meta of a request entry whose question is numbered. Earlier metas
 // begin with the quote of the id.
 const numberedMeta = 1
+
+// Question is a question that a call has put to its client.
+type Question struct {
+	ID     string          `json:"id"` // raw token
+	Key    string          `json:"key"`
+	Use    int             `json:"use"`              // how often the call had asked with the key by then, this time included
+	Member int             `json:"member,omitempty"` // index of its call
+	Answer json.RawMessage `json:"answer,omitempty"` // the client's answer, nil without one
+	Failed bool            `json:"failed,omitempty"` // the answer is an error
+}
+
+// Size is about the size of the question in a record, in bytes.
+func (q *Question) Size() int { return len(q.ID) + len(q.Key) + len(q.Answer) + 64 }
 
 // AppendAsked makes the meta of a request entry: the number of the question, the index of
 // its call in a batch, its id and its key.

@@ -101,34 +101,3 @@ func (r *Stream) Forbid(places []int) {
 		r.Calls[i].Never = true
 	}
 }
-
-// Past is what a stream's log and record say together.
-type Past struct {
-	Sents  Sents
-	Digest Digest
-	bulk   int // at least the size of digest
-}
-
-// Past returns what the record alone says.
-func (r *Stream) Past() Past {
-	return Past{Sents: r.Sents(), Digest: r.Digest.Clone(), bulk: r.Digest.Size()}
-}
-
-func (p Past) Clone() Past {
-	return Past{Sents: append(Sents(nil), p.Sents...), Digest: p.Digest.Clone(), bulk: p.bulk}
-}
-
-// Tell updates the record from p up to append tail. A call whose questions do not fit may
-// no longer run again: a run without the answers of the run before could get other answers.
-// It returns the number of those calls.
-func (r *Stream) Tell(tail uint64, p *Past) (forbidden int) {
-	if now := r.Watermark(); r.Version >= 2 && now.Upto > 0 && now.Seen != p.Digest.Seen {
-		r.Earlier = append(slices.Clone(r.Earlier[max(0, len(r.Earlier)-maxWatermarks+1):]), now)
-	}
-	r.Version, r.Tail = Version, tail
-	dropped := p.Digest.fit(MaxDigest)
-	r.Forbid(dropped)
-	r.setSents(p.Sents)
-	r.Digest = p.Digest.Clone()
-	return len(dropped)
-}
