@@ -10,4 +10,12 @@
 //
 // Any goroutine may use a Client, its Records and a Stateless. An Events belongs to the
 // goroutine that reads it, but any goroutine may close it.
+//
+// # Files
+//
+// From the top; most of what a file uses lies in its own line or below:
+//
+//	stateless client  the two clients
+//	events record  a stream as it is read, and as it is recorded
+//	errors  how far a failed request got
 package client

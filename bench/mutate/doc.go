@@ -24,4 +24,12 @@
 // The table is in table_*.go, by layer. A row says which package has to catch it; without
 // one it is that of the file. The tests of the root package are below internal/spec, where
 // the row names the folder.
+//
+// # Files
+//
+// From the top; most of what a file uses lies in its own line or below:
+//
+//	main run  the command, and one mutation
+//	table_protocol table_machines table_storage table_acting table_carrying table_public  the table, by layer
+//	mutation  a row of it
 package main

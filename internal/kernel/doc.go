@@ -62,4 +62,13 @@
 // All exported functions and methods are safe for concurrent use unless they say
 // otherwise. The kernel keeps no goroutine for an idle actor. docs/design/001 says why
 // the mailbox is not protoactor's.
+//
+// # Files
+//
+// From the top; most of what a file uses lies in its own line or below:
+//
+//	config directory  a kernel, and the actors of one kind by key
+//	actor panic process  an actor, what follows its panics, and how protoactor sees it
+//	ask remote reply  answers, and messages of other nodes
+//	send kernel  what becomes of a message; names and counts
 package kernel

@@ -19,4 +19,12 @@
 //
 // The table is made when the program starts and does not change. All methods are safe for
 // concurrent use.
+//
+// # Files
+//
+// From the top; most of what a file uses lies in its own line or below:
+//
+//	connections log  the limit of connections, and a log of limits that are hit
+//	table  the limits
+//	row files  a limit, and how many files a process may open
 package limits

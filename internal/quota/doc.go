@@ -37,4 +37,13 @@
 // Finding an account and admission allocate nothing and take only the lock of a part of
 // the table, for reading; a [Memo] spares that. Any goroutine may call all functions and
 // methods except Settle. docs/design/008-accounts.md says why it is so.
+//
+// # Files
+//
+// From the top; most of what a file uses lies in its own line or below:
+//
+//	bytes  the memory that requests hold, by account
+//	accounts admit  the table of accounts, and admission
+//	account  one account
+//	bucket usage  what it counts
 package quota

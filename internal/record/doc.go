@@ -4,10 +4,15 @@
 // (Digest, Sent, Watermark). Past is what log and record say together, and grows with each
 // stored append.
 //
-//	stream.go    Stream, the record as it is stored
-//	digest.go    Digest: questions, answers and the newest event
-//	sent.go      Sent: how far the notifications of a call have got
-//	question.go  Question, and how the log's entries name one
-//
 // Nothing here reads a clock or does I/O. Values are not safe for concurrent use.
+//
+// # Files
+//
+// From the top; most of what a file uses lies in its own line or below:
+//
+//	past  Past: what log and record say together
+//	digest  Digest: questions, answers and the newest event
+//	question  Question, and how the log's entries name one
+//	stream  Stream, the record as it is stored
+//	sent  Sent: how far the notifications of a call have got
 package record

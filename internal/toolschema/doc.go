@@ -42,8 +42,12 @@
 //
 // # Files
 //
-// From the bottom: decimal.go compares numbers; headers.go and subschemas.go walk a
-// schema when it is registered; work.go compiles it and counts the work; schema.go is the
-// API. Beside them infer.go works out schemas of Go types, from the struct members that
-// fields.go finds.
+// From the top; most of what a file uses lies in its own line or below:
+//
+//	schema  the API
+//	headers subschemas  walk a schema when it is registered
+//	infer  works out schemas of Go types
+//	fields  finds the members of structs for it
+//	work  compiles a schema and counts the work
+//	decimal  compares numbers
 package toolschema
