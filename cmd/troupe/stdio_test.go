@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	table "github.com/troupe-run/troupe/internal/limits"
+)
+
+// notOfStdio are the flags of limits that troupe stdio does not have, by the reason.
+var notOfStdio = map[string][]string{
+	"it is about HTTP": {"max-header", "body-timeout", "write-timeout", "connections", "connections-per-address", "drain-delay"},
+	"messages on a pipe are no event streams, and are not stored": {"sse-grace", "stateless-grace", "retry", "streams-per-session", "streams-per-principal",
+		"replay-age", "replay-events", "replay-bytes"},
+	"the only client cannot be in another's way": {"call-rate", "call-burst", "principal-rate", "principal-burst", "calls-per-principal",
+		"sessions-per-principal", "pending-per-principal", "calls-per-node", "max-memory"},
+	"the session ends with the process": {"session-idle", "session-max", "max-store", "lease"},
+}
+
+// TestStdioDecidesOnEveryLimit has a new limit say whether troupe stdio takes it: with a name in stdioGroups or in
+// notOfStdio.
+func TestStdioDecidesOnEveryLimit(t *testing.T) {
+	t.Parallel()
+	cmd := stdioCommand(nil, &bytes.Buffer{}, &bytes.Buffer{})
+	var without []string
+	for reason, names := range notOfStdio {
+		for _, name := range names {
+			without = append(without, name)
+			if cmd.Flags().Lookup(name) != nil {
+				t.Errorf("stdio has --%s, though %s", name, reason)
+			}
+		}
+	}
+	for _, s := range table.Sections() {
+		for row := range table.Flags(s) {
+			switch name := row.Flag(); {
+			case slices.Contains(without, name):
+				without = slices.DeleteFunc(without, func(other string) bool { return other == name })
+			case cmd.Flags().Lookup(name) == nil:
+				t.Errorf("stdio does not have --%s: add it to stdioGroups, or here to notOfStdio", name)
+			}
+		}
+	}
+	if len(without) > 0 {
+		t.Errorf("the table of limits has no flags %q", without)
+	}
+}
