@@ -18,9 +18,9 @@ type ErrorInfo struct {
 	HTTPStatus      int
 	StatelessStatus int
 
-	// Retryable says that the request was not carried out and may be sent again once its
-	// cause is gone. False means that it was not carried out and would fail again, or that
-	// the outcome is unknown.
+	// Retryable says that the request was not carried out, and that the same request may
+	// be sent again once the cause is gone. False means that it was not carried out and
+	// would fail again, or that the outcome is unknown.
 	Retryable bool
 
 	Doc string // what happened, and what that means for the caller
@@ -47,8 +47,8 @@ var errorTable = []ErrorInfo{
 		"A required header is missing, malformed or differs from the body (2026-07-28); nothing was done."},
 	{CodeMissingCapability, "MissingCapability", "the client lacks a capability this request needs", 400, 400, false,
 		"The request needs a client capability that was not declared; data names it (2026-07-28); nothing was done."},
-	{CodeUnsupportedVersion, "UnsupportedVersion", "Unsupported protocol version", 400, 400, true,
-		"The revision is unknown or not served here; data lists the supported ones (2026-07-28). Nothing was done; send it again in one of them."},
+	{CodeUnsupportedVersion, "UnsupportedVersion", "Unsupported protocol version", 400, 400, false,
+		"The revision is unknown or not served here; nothing was done. Data lists the supported ones (2026-07-28): send a request of one of them."},
 	{CodeURLElicitationRequired, "URLElicitationRequired", "the user must open a URL first", 200, 200, true,
 		"Data lists the URL elicitations to finish (2025-11-25); nothing was done. Send the request again after that."},
 	{CodeUserRejected, "UserRejected", "the user rejected the request", 200, 200, false,
