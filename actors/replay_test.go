@@ -3,7 +3,6 @@ package actors
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -12,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/attachment"
-	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -72,62 +69,6 @@ func TestEventsDuringAReplay(t *testing.T) {
 		time.Sleep(time.Second)
 		if got := c.read(); len(got) != 2 || got[0] != said(8) || !strings.Contains(got[1], `"result"`) {
 			t.Errorf("then %q", got)
-		}
-	})
-}
-
-// TestEachAppendOnce has a connection read a log while its writer adds to it. The log may
-// already hold appends that the writer has no acknowledgement for; in any order of the
-// two, each event comes once and in order.
-func TestEachAppendOnce(t *testing.T) {
-	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
-		const all = 12
-		s := h.peerOf(h.begin("2025-11-25")).last.Load()
-		for seed := range uint64(2000) {
-			rnd := rand.New(rand.NewPCG(seed, 0))
-			c := &heldConn{}
-			a := s.newAttachment(h.svc, StreamKey{s.key, newID()}, &record.Stream{Revision: "2025-11-25"}, c, stream.Position{}, 1, 0, false)
-			if !a.Open(false) {
-				t.Fatal("not open")
-			}
-			entries := func(n int) []stream.Entry { return []stream.Entry{{Kind: stream.Message, Data: []byte(said(n))}} }
-			// acked counts the appends that the writer has handed over, logged those that are stored.
-			acked, logged, live := 0, rnd.IntN(3), false
-			ack := func() {
-				if acked == logged {
-					logged++
-				}
-				acked++
-				a.Frame(attachment.Frame{From: uint64(acked), Append: stream.Append{Num: uint64(acked), Entries: entries(acked), Last: acked == all}})
-			}
-			for acked < all {
-				switch rnd.IntN(4) {
-				case 0:
-					logged = min(logged+1, all)
-				case 1:
-					ack()
-				case 2:
-					for n := int(a.Position()); !live && n <= logged; n++ {
-						a.Replayed(stream.Append{Num: uint64(n), Entries: entries(n), Last: n == all})
-					}
-				case 3:
-					// The connection is live once it has everything that the writer had
-					// when the connection asked.
-					live = live || int(a.Position()) > acked && !a.CatchUp()
-				}
-			}
-			if !live { // the replay goes on to the end
-				for n := int(a.Position()); n <= all; n++ {
-					a.Replayed(stream.Append{Num: uint64(n), Entries: entries(n), Last: n == all})
-				}
-			}
-			var want []string
-			for n := range all {
-				want = append(want, said(n+1))
-			}
-			if got := c.events(); !slices.Equal(got, want) || !c.over {
-				t.Fatalf("seed %d: got %q, over %v", seed, got, c.over)
-			}
 		}
 	})
 }
