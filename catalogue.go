@@ -205,11 +205,11 @@ var announced = [...]string{mcp.NotifyToolsListChanged, mcp.NotifyPromptsListCha
 // announce tells a session which lists differ from those announced to it, if it listens
 // on this node.
 func (s *service) announce(p *actors.Peer) {
-	now, told := s.srv.digests(s.viewOf(ownerOf(p))), p.Announced()
-	if now == told {
+	now, before := s.srv.digests(s.viewOf(ownerOf(p))), p.Announced()
+	if now == before {
 		return
 	}
-	p.Announce(differing(now, told), now)
+	p.Announce(differing(now, before), now)
 }
 
 // Opened sends a client what it may have missed while it did not listen: notifications of

@@ -79,15 +79,15 @@ func shown(name string) string {
 // internal error, or one that says to send the request again if the store could not be read
 // or written now. The end of a call's context is not an error, and is logged as debug.
 func (s *service) internal(what string, err error) *mcp.Error {
-	level, told := slog.LevelError, mcp.NewError(mcp.CodeInternalError, "")
+	level, shown := slog.LevelError, mcp.NewError(mcp.CodeInternalError, "")
 	if actors.Later(err) {
-		level, told = slog.LevelWarn, actors.Unavailable
+		level, shown = slog.LevelWarn, actors.Unavailable
 	}
 	if errors.Is(err, ErrCancelled) || errors.Is(err, ErrSessionEnded) || errors.Is(err, ErrUnmounted) {
 		level = slog.LevelDebug
 	}
 	s.rt.log.Log(context.Background(), level, "request failed", "server", s.id, "method", what, "error", err)
-	return told
+	return shown
 }
 
 // text decodes a raw JSON string; anything else is "".

@@ -304,7 +304,7 @@ func (q *askedBefore) answer() Answer {
 
 func newJournal(p *record.Past, member int) *journal {
 	j := &journal{sent: p.Sents.Of(member), member: member}
-	for _, q := range p.Digest.Asked {
+	for _, q := range p.Digest.Questions {
 		if q.Member == member {
 			j.asked = append(j.asked, &askedBefore{Question: q})
 		}

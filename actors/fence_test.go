@@ -239,7 +239,7 @@ func TestTooMuchToRecall(t *testing.T) {
 		}
 		h.streams.Each(func(s *streamActor) {
 			rec, _, err := h.streams.readWriter(t.Context(), s.key)
-			if err != nil || len(rec.Calls) != 1 || !rec.Calls[0].Never || len(rec.Digest.Asked) != 0 {
+			if err != nil || len(rec.Calls) != 1 || !rec.Calls[0].Never || len(rec.Digest.Questions) != 0 {
 				t.Errorf("the record is %+v, %v", rec, err)
 			}
 		})

@@ -196,11 +196,11 @@ func (l *listenActor) Receive(m any) {
 // Failed ends the listener: its notifications are not stored, so one that a panic lost cannot
 // be made good.
 func (l *listenActor) Failed(m any, _ bool) {
-	told := false
+	ended := false
 	if _, ends := m.(endListen); !ends {
-		l.Contain(func() { l.end("internal error"); told = true })
+		l.Contain(func() { l.end("internal error"); ended = true })
 	}
-	if !told {
+	if !ended {
 		l.Contain(l.to.cut)
 	}
 }

@@ -47,7 +47,7 @@ func TestStoredRecordsLoad(t *testing.T) {
 	if diff := cmp.Diff(record.Stream{Version: 2, Node: "n", Boot: "b", Epoch: 70001, Attempt: 2, Tail: 9, Low: 3, Bytes: 700, Revision: "2025-03-26", Safe: true,
 		Calls: []record.Call{{ID: json.RawMessage("3"), Method: "tools/call"}, {ID: json.RawMessage(`"4"`), Method: "tools/call", Never: true}},
 		More:  record.Sents{{Messages: 1}},
-		Digest: record.Digest{Seen: record.Seen{Append: 8, Epoch: 70001, Entry: 1}, Done: []int{1}, Asked: []record.Question{
+		Digest: record.Digest{Seen: record.Seen{Append: 8, Epoch: 70001, Entry: 1}, Done: []int{1}, Questions: []record.Question{
 			{ID: `"n.b.1"`, Key: "elicit", Use: 1, Answer: json.RawMessage(`{"action":"decline"}`)}, {ID: `"n.b.2"`, Key: "elicit", Use: 2, Answer: json.RawMessage(`{"code":1}`), Failed: true},
 			{ID: `"n.b.3"`, Key: "roots", Use: 1, Member: 1}}},
 		Earlier: []record.Watermark{{Seen: record.Seen{Append: 4, Epoch: 70001}, Upto: 6}}}, d); diff != "" {

@@ -54,9 +54,9 @@ func newFlusher(n *Node) *flusher {
 	return &flusher{node: n, sync: (*os.File).Sync, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}), logs: map[string]*blockLog{}}
 }
 
-// after calls told once the writes to stream that the server has acknowledged so
+// after calls done once the writes to stream that the server has acknowledged so
 // far are on the disk, or with an error if that is unknown.
-func (f *flusher) after(stream string, told func(error)) {
+func (f *flusher) after(stream string, done func(error)) {
 	f.mu.Lock()
 	f.under++
 	g := f.next
@@ -68,7 +68,7 @@ func (f *flusher) after(stream string, told func(error)) {
 		f.next = g
 	}
 	g.streams[stream] = true
-	g.waiters = append(g.waiters, told)
+	g.waiters = append(g.waiters, done)
 	f.mu.Unlock()
 	select {
 	case f.wake <- struct{}{}:
@@ -91,8 +91,8 @@ func (f *flusher) end(g *flushGroup, err error) {
 	if ended {
 		return
 	}
-	for _, told := range g.waiters {
-		told(err)
+	for _, done := range g.waiters {
+		done(err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -256,10 +256,10 @@ func (n *Node) flushed(ctx context.Context, stream string) error {
 	if n.flusher == nil || stream == kinds[0].name {
 		return nil // A power cut voids leases.
 	}
-	told := make(chan error, 1)
-	n.flusher.after(stream, func(err error) { told <- err })
+	done := make(chan error, 1)
+	n.flusher.after(stream, func(err error) { done <- err })
 	select {
-	case err := <-told:
+	case err := <-done:
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))

@@ -10,9 +10,9 @@ import (
 // transient is the name of the items that the trigger tools add and remove.
 const transient = "test_transient"
 
-// untilTold is how long an item stays, in milliseconds. The server announces changes
+// untilAnnounced is how long an item stays, in milliseconds. The server announces changes
 // within 50 ms as one, and does not announce an addition that is undone within them.
-const untilTold = 300
+const untilAnnounced = 300
 
 // addTriggers adds tools that change a list and change it back, so that listening
 // clients get an announcement and the list stays as it was.
@@ -22,7 +22,7 @@ func addTriggers(s *troupe.Server) {
 			func(ctx context.Context, _ *troupe.Call, _ struct{}) (string, error) {
 				add()
 				defer remove()
-				if err := pause(ctx, millis(untilTold)); err != nil {
+				if err := pause(ctx, millis(untilAnnounced)); err != nil {
 					return "", err
 				}
 				return "changed, and changed back", nil

@@ -16,10 +16,10 @@ type Log struct {
 	hits map[*Row]*hits
 }
 
-// hits are those of a limit since they were last told.
+// hits are those of a limit since they were last logged.
 type hits struct {
-	n    int
-	told time.Time
+	n      int
+	logged time.Time
 }
 
 // logEvery is the least time between two records about the same limit.
@@ -42,7 +42,7 @@ func (l *Log) Hit(r *Row, attrs ...slog.Attr) {
 	l.to.LogAttrs(context.Background(), slog.LevelWarn, "a limit is hit", all...)
 }
 
-// count adds a hit, and returns how many are to be told now.
+// count adds a hit, and returns how many the next record counts, 0 for no record now.
 func (l *Log) count(r *Row, now time.Time) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,10 +52,10 @@ func (l *Log) count(r *Row, now time.Time) int {
 		l.hits[r] = h
 	}
 	h.n++
-	if !h.told.IsZero() && now.Sub(h.told) < logEvery {
+	if !h.logged.IsZero() && now.Sub(h.logged) < logEvery {
 		return 0
 	}
 	n := h.n
-	h.n, h.told = 0, now
+	h.n, h.logged = 0, now
 	return n
 }

@@ -16,9 +16,9 @@ var MaxDigest = limits.Recall.Value()
 // record's Tail it is all that a second run of the calls, or a client that comes back,
 // needs.
 type Digest struct {
-	Seen  Seen       `json:"seen,omitzero"`
-	Done  []int      `json:"done,omitempty"` // indexes of the calls of a batch that were answered or cancelled
-	Asked []Question `json:"asked,omitempty"`
+	Seen      Seen       `json:"seen,omitzero"`
+	Done      []int      `json:"done,omitempty"` // indexes of the calls of a batch that were answered or cancelled
+	Questions []Question `json:"asked,omitempty"`
 }
 
 // Seen is the newest event that clients see. The zero value means no event: the beginning
@@ -37,7 +37,7 @@ func (s Seen) Is(p stream.Position) bool { return s == Seen{p.Append, p.Epoch, p
 func Unseen(num uint64) Seen { return Seen{Append: num, Entry: -1} }
 
 func (d Digest) Clone() Digest {
-	d.Done, d.Asked = slices.Clone(d.Done), slices.Clone(d.Asked)
+	d.Done, d.Questions = slices.Clone(d.Done), slices.Clone(d.Questions)
 	return d
 }
 
@@ -56,20 +56,20 @@ func (d *Digest) asked(rec *Stream, meta []byte) int {
 	}
 	if q.Use == 0 { // from a release that did not number questions
 		q.Use = 1
-		for i := range d.Asked {
-			if d.Asked[i].Key == q.Key && d.Asked[i].Member == q.Member {
+		for i := range d.Questions {
+			if d.Questions[i].Key == q.Key && d.Questions[i].Member == q.Member {
 				q.Use++
 			}
 		}
 	}
-	d.Asked = append(d.Asked, q)
+	d.Questions = append(d.Questions, q)
 	return q.Size()
 }
 
 // answered adds an answer, and returns by how much the digest has grown.
 func (d *Digest) answered(e *stream.Entry) int {
-	for i := range d.Asked {
-		if q := &d.Asked[i]; q.Answer == nil && q.ID == string(e.Meta) && len(e.Data) > 1 {
+	for i := range d.Questions {
+		if q := &d.Questions[i]; q.Answer == nil && q.ID == string(e.Meta) && len(e.Data) > 1 {
 			q.Answer, q.Failed = bytes.Clone(e.Data[1:]), e.Data[0] == 'e'
 			return len(q.Answer)
 		}
@@ -79,8 +79,8 @@ func (d *Digest) answered(e *stream.Entry) int {
 
 // Size is about the size of the questions in a record, in bytes.
 func (d *Digest) Size() (n int) {
-	for i := range d.Asked {
-		n += d.Asked[i].Size()
+	for i := range d.Questions {
+		n += d.Questions[i].Size()
 	}
 	return n
 }
@@ -91,8 +91,8 @@ func (d *Digest) fit(limit int) (dropped []int) {
 	for {
 		total, largest := 0, 0
 		of := make(map[int]int)
-		for i := range d.Asked {
-			q := &d.Asked[i]
+		for i := range d.Questions {
+			q := &d.Questions[i]
 			total += q.Size()
 			if of[q.Member] += q.Size(); of[q.Member] > of[largest] {
 				largest = q.Member
@@ -101,7 +101,7 @@ func (d *Digest) fit(limit int) (dropped []int) {
 		if total <= limit {
 			return dropped
 		}
-		d.Asked = slices.DeleteFunc(slices.Clone(d.Asked), func(q Question) bool { return q.Member == largest })
+		d.Questions = slices.DeleteFunc(slices.Clone(d.Questions), func(q Question) bool { return q.Member == largest })
 		dropped = append(dropped, largest)
 	}
 }

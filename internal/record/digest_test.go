@@ -44,7 +44,7 @@ func TestDigestOfALog(t *testing.T) {
 	want := Digest{
 		Seen: Seen{Append: 5, Epoch: 9, Entry: 0}, // clients see no event after it
 		Done: []int{1, 2},
-		Asked: []Question{
+		Questions: []Question{
 			{ID: `"q1"`, Key: "name", Use: 1, Answer: json.RawMessage(`{"a":1}`)},
 			{ID: `"q2"`, Key: "age", Use: 1, Member: 1, Answer: json.RawMessage(`{"code":1}`), Failed: true},
 		},
@@ -91,11 +91,11 @@ func TestTooMuchForARecord(t *testing.T) {
 	if !before.May(1) {
 		t.Error("a copy of the record has lost the right, too")
 	}
-	if n := len(past.Digest.Asked); n != 1 || past.Digest.Asked[0].Member != 0 {
-		t.Errorf("%d questions are left: %+v", n, past.Digest.Asked)
+	if n := len(past.Digest.Questions); n != 1 || past.Digest.Questions[0].Member != 0 {
+		t.Errorf("%d questions are left: %+v", n, past.Digest.Questions)
 	}
 	note(1, `"e"`, third)
-	if n := len(past.Digest.Asked); n != 1 {
+	if n := len(past.Digest.Questions); n != 1 {
 		t.Errorf("%d questions, want that of the call that may run again", n)
 	}
 }
@@ -104,13 +104,13 @@ func TestTooMuchForARecord(t *testing.T) {
 func TestTellFits(t *testing.T) {
 	t.Parallel()
 	rec := batch()
-	past := Past{Digest: Digest{Asked: []Question{
+	past := Past{Digest: Digest{Questions: []Question{
 		{ID: `"a"`, Key: "k", Answer: make([]byte, MaxDigest/2)}, {ID: `"b"`, Key: "k", Member: 1, Answer: make([]byte, MaxDigest)}}}}
 	if n := rec.Tell(7, &past); n != 1 || rec.May(1) || !rec.May(0) || rec.Tail != 7 {
 		t.Errorf("%d calls may not run again, tail %d: %+v", n, rec.Tail, rec.Calls)
 	}
-	if len(rec.Digest.Asked) != 1 || rec.Digest.Size() > int(MaxDigest) {
-		t.Errorf("the record has %d questions, %d bytes of %d", len(rec.Digest.Asked), rec.Digest.Size(), MaxDigest)
+	if len(rec.Digest.Questions) != 1 || rec.Digest.Size() > int(MaxDigest) {
+		t.Errorf("the record has %d questions, %d bytes of %d", len(rec.Digest.Questions), rec.Digest.Size(), MaxDigest)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestQuestionsWithoutNumbers(t *testing.T) {
 		past.Note(rec, 1, 1, []stream.Entry{{Kind: stream.Request, Meta: []byte(meta)}})
 	}
 	want := []Question{{ID: `"1"`, Key: "k", Use: 1}, {ID: `"2"`, Key: "k", Use: 1, Member: 1}, {ID: `"3"`, Key: "k", Use: 2}, {ID: `"4"`, Key: "other", Use: 1}, {ID: `"5"`, Key: "k", Use: 3}}
-	if diff := cmp.Diff(want, past.Digest.Asked, cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(want, past.Digest.Questions, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("questions (-want +got):\n%s", diff)
 	}
 }

@@ -120,7 +120,7 @@ func TestPastIsCloned(t *testing.T) {
 	rec := batch()
 	first := rec.Past()
 	first.Note(rec, 1, 1, []stream.Entry{message(1, 1), asked(Question{ID: `"q"`, Key: "k", Use: 1}), final(`1`)})
-	first.Digest.Asked = append(make([]Question, 0, 8), first.Digest.Asked...) // to have room for changes in place
+	first.Digest.Questions = append(make([]Question, 0, 8), first.Digest.Questions...) // to have room for changes in place
 	first.Digest.Done = append(make([]int, 0, 8), first.Digest.Done...)
 	second := first.Clone()
 	want := second.Clone()
@@ -129,7 +129,7 @@ func TestPastIsCloned(t *testing.T) {
 	if diff := cmp.Diff(want.Sents, second.Sents); diff != "" {
 		t.Errorf("sent (-want +got):\n%s", diff)
 	}
-	if q := second.Digest.Asked; len(q) != 2 || q[0].Answer != nil || q[1].ID != `"o"` {
+	if q := second.Digest.Questions; len(q) != 2 || q[0].Answer != nil || q[1].ID != `"o"` {
 		t.Errorf("questions: %+v", q)
 	}
 	if diff := cmp.Diff([][]int{{0, 2}, {0, 1}}, [][]int{first.Digest.Done, second.Digest.Done}); diff != "" {
