@@ -92,7 +92,7 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	transport.Configure(hs)
 	door := transport.NewDrainListener(ln, hs)
 	all, perAddress := limits.ConnectionsOf(rt.opts.HTTP.Connections, rt.opts.HTTP.ConnectionsPerAddress)
-	door.Limit(transport.Crowd{All: all, PerAddress: perAddress, Network: quota.Network, Exempt: rt.opts.HTTP.TrustedProxies, Refused: rt.turnedAway})
+	door.Limit(transport.Crowd{All: all, PerAddress: perAddress, Network: quota.Network, Exempt: rt.opts.HTTP.TrustedProxies, Refused: rt.turnedAway, Faulty: rt.tel.Rejected})
 	failed := make(chan error, 1)
 	go func() {
 		if rt.opts.HTTP.TLSCert != "" || rt.opts.HTTP.TLSKey != "" {
@@ -109,13 +109,10 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	return rt.end(after, door, hs)
 }
 
-// turnedAway counts a connection that was closed because of a limit. status is that of the
-// response, 0 without one. Connections that were not let in are also logged.
-func (rt *Runtime) turnedAway(limit *limits.Row, status int, from netip.Addr) {
-	rt.tel.Rejected(status, limit.Counted)
-	if limit.Section == limits.Node {
-		rt.hits.Hit(limit, slog.String("address", from.String()))
-	}
+// turnedAway counts and logs a connection that was not let in.
+func (rt *Runtime) turnedAway(limit *limits.Row, from netip.Addr) {
+	rt.tel.Rejected(0, limit.Counted)
+	rt.hits.Hit(limit, slog.String("address", from.String()))
 }
 
 // serveAll serves the mounted servers, and the other paths of Serve.
@@ -209,11 +206,11 @@ func (rt *Runtime) openHealth() (shut func(), err error) {
 		MaxHeaderBytes: rt.opts.HTTP.MaxHeader, ErrorLog: slog.NewLogLogger(rt.log.Handler(), slog.LevelWarn),
 	}
 	room := transport.NewDrainListener(ln, hs)
-	room.Limit(transport.Crowd{All: limits.HealthConnections.Value(), Network: quota.Network, Refused: func(limit *limits.Row, status int, from netip.Addr) {
+	room.Limit(transport.Crowd{All: limits.HealthConnections.Value(), Network: quota.Network, Faulty: rt.tel.Rejected, Refused: func(limit *limits.Row, from netip.Addr) {
 		if limit == limits.Connections.Row {
 			limit = limits.HealthConnections.Row
 		}
-		rt.turnedAway(limit, status, from)
+		rt.turnedAway(limit, from)
 	}})
 	rt.log.Info("serving health", "address", ln.Addr().String())
 	ended := make(chan struct{})

@@ -7,7 +7,8 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 )
 
-// A Crowd says how many connections a DrainListener lets in.
+// A Crowd says how many connections a DrainListener lets in, and gets what a server does not see of them. Its functions
+// must not block.
 type Crowd struct {
 	// PerAddress bounds the connections of one address, All those of all together. 0 or less means no bound.
 	PerAddress, All int
@@ -18,9 +19,12 @@ type Crowd struct {
 	// Exempt are addresses that PerAddress does not bound: proxies, which bring many clients.
 	Exempt []netip.Prefix
 
-	// Refused is called for each connection that was not let in, with the limit that it met, and for each that was
-	// closed because its header was refused, with the status of the response or 0 if it got none. It must not block.
-	Refused func(limit *limits.Row, status int, from netip.Addr)
+	// Refused is called for each connection that was not let in, with the limit that it met.
+	Refused func(limit *limits.Row, from netip.Addr)
+
+	// Faulty is called for each connection that is closed because of the header of a request that no handler sees, with
+	// the status of the response, or 0 if there is none, and a reason for metrics.
+	Faulty func(status int, reason string)
 }
 
 // addressOf returns the part of c's peer that counts as one address. It is the zero Addr, which has no bound, if the
@@ -41,8 +45,15 @@ func (w *Crowd) addressOf(c net.Conn) netip.Addr {
 }
 
 // refused reports to Refused.
-func (w *Crowd) refused(limit *limits.Row, status int, from netip.Addr) {
+func (w *Crowd) refused(limit *limits.Row, from netip.Addr) {
 	if w.Refused != nil {
-		w.Refused(limit, status, from)
+		w.Refused(limit, from)
+	}
+}
+
+// faulty reports to Faulty.
+func (w *Crowd) faulty(status int, reason string) {
+	if w.Faulty != nil {
+		w.Faulty(status, reason)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -45,11 +46,13 @@ func crowdOf(t *testing.T, w Crowd) *crowded {
 	})}
 	Configure(s)
 	c.d = NewDrainListener(c.ln, s)
-	w.Refused = func(limit *limits.Row, _ int, from netip.Addr) {
+	note := func(text string) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.refused = append(c.refused, limit.Counted+" "+from.String())
+		c.refused = append(c.refused, text)
 	}
+	w.Refused = func(limit *limits.Row, from netip.Addr) { note(limit.Counted + " " + from.String()) }
+	w.Faulty = func(status int, reason string) { note(strconv.Itoa(status) + " " + reason) }
 	c.d.Limit(w)
 	served := make(chan struct{})
 	go func() { defer close(served); _ = s.Serve(Reuse(c.d, s)) }()
@@ -176,14 +179,14 @@ func TestHeadersAreCounted(t *testing.T) {
 			wait    time.Duration
 			want    []string
 		}{
-			"nothing comes":                     {"", 11 * time.Second, []string{"header-timeout 192.0.2.1"}},
-			"a part":                            {"GET / HTTP/1.1\r\nHost: x\r\n", 11 * time.Second, []string{"header-timeout 192.0.2.1"}},
+			"nothing comes":                     {"", 11 * time.Second, []string{"0 header-timeout"}},
+			"a part":                            {"GET / HTTP/1.1\r\nHost: x\r\n", 11 * time.Second, []string{"0 header-timeout"}},
 			"a whole one":                       {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 3 * time.Minute, nil}, // IdleTimeout ends it
 			"a second that came with the first": {"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET", 11 * time.Second, nil},
 			"one that waits":                    {waiting, time.Minute, nil},
 			"a body that waits":                 {"POST /wait HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n", time.Minute, nil},
 			"one that is large":                 {"GET / HTTP/1.1\r\nHost: x\r\nX: " + string(make([]byte, 1<<10)) + "\r\n\r\n", 0, nil}, // no valid header
-			"one that is too big":               {"GET / HTTP/1.1\r\nHost: x\r\nX: " + string(fill(64<<10)) + "\r\n\r\n", 0, []string{"header-too-large 192.0.2.1"}},
+			"one that is too big":               {"GET / HTTP/1.1\r\nHost: x\r\nX: " + string(fill(64<<10)) + "\r\n\r\n", 0, []string{"431 header-too-large"}},
 		} {
 			conn, _ := c.dial("192.0.2.1", row.request)
 			_ = conn.SetReadDeadline(time.Time{})

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/internal/limits"
@@ -24,13 +25,15 @@ import (
 type drainConn struct {
 	net.Conn
 	listener *DrainListener
-	from     netip.Addr // the address that it counts for; the zero Addr is none
+	from     netip.Addr  // the address that it counts for; the zero Addr is none
+	over     atomic.Bool // a header had two lengths: nothing more is read
 
 	mu      sync.Mutex // guards the fields below
 	idle    bool       // nothing has come since the last response, or since the connection was made
 	header  bool       // a header is to come: the connection is new, or a request has begun
 	closing bool       // asked to close: the read deadline has passed, whatever others set
 	leaving bool       // asked to make room
+	framing framing    // of the header that comes
 	until   time.Time  // the read deadline that others set
 }
 
@@ -107,35 +110,61 @@ func (g *drainConn) keepOpen() {
 }
 
 func (g *drainConn) Read(p []byte) (int, error) {
+	if g.over.Load() {
+		return 0, errFraming
+	}
 	n, err := g.Conn.Read(p)
-	n, err, late := g.received(p, n, err)
-	if late {
-		g.listener.crowd.refused(limits.HeaderTimeout.Row, 0, g.from)
+	n, err, fault := g.received(p, n, err)
+	switch fault {
+	case lateHeader:
+		g.listener.crowd.faulty(0, limits.HeaderTimeout.Counted)
+	case errFraming:
+		g.listener.crowd.faulty(http.StatusBadRequest, "framing")
 	}
 	return n, err
 }
 
-// received judges what a read has returned: whether it was asked to close, and whether a header came too late.
-func (g *drainConn) received(p []byte, n int, err error) (_ int, _ error, late bool) {
+var (
+	// lateHeader says that a header has not come in time.
+	lateHeader = errors.New("transport: the header took too long")
+	// errFraming makes net/http answer 400 and close the connection.
+	errFraming = errors.New("transport: Content-Length beside Transfer-Encoding")
+)
+
+// received judges what a read has returned: whether the connection was asked to close, and whether the header that
+// comes is at fault.
+func (g *drainConn) received(p []byte, n int, err error) (_ int, _, fault error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if n == 0 && g.closing && errors.Is(err, os.ErrDeadlineExceeded) {
 		_ = g.Conn.SetReadDeadline(time.Time{})
 		if n = lastLook(g.Conn, p); n == 0 {
 			_ = g.Conn.Close()
-			return 0, io.EOF, false
+			return 0, io.EOF, nil
 		}
 		err = nil
 	}
+	begins := false
 	if n > 0 {
-		g.header = g.header || g.idle
-		g.idle = false
+		if g.idle {
+			g.header, g.idle, g.framing, begins = true, false, framing{}, true
+		}
 		g.keepOpen()
 	}
-	if late = g.header && err != nil && errors.Is(err, os.ErrDeadlineExceeded); late {
+	switch {
+	case !g.header:
+	case g.framing.twice(p[:n]):
+		g.over.Store(true)
+		if begins {
+			// On a kept connection net/http answers a request only if it has got four bytes of it.
+			return min(n, 4), nil, errFraming
+		}
+		return 0, errFraming, errFraming
+	case err != nil && errors.Is(err, os.ErrDeadlineExceeded):
 		g.header = false
+		return n, err, lateHeader
 	}
-	return n, err, late
+	return n, err, nil
 }
 
 // headerTooLarge begins the response that net/http itself writes when a header is too large.
@@ -143,7 +172,7 @@ var headerTooLarge = []byte("HTTP/1.1 431 ")
 
 func (g *drainConn) Write(p []byte) (int, error) {
 	if bytes.HasPrefix(p, headerTooLarge) {
-		g.listener.crowd.refused(limits.MaxHeader.Row, http.StatusRequestHeaderFieldsTooLarge, g.from)
+		g.listener.crowd.faulty(http.StatusRequestHeaderFieldsTooLarge, limits.MaxHeader.Counted)
 	}
 	return g.Conn.Write(p)
 }

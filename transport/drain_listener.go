@@ -83,7 +83,7 @@ func (d *DrainListener) Accept() (net.Conn, error) {
 				return g, nil
 			}
 			_ = c.Close()
-			d.crowd.refused(limit, 0, from)
+			d.crowd.refused(limit, from)
 		case !d.isShut():
 			return nil, err
 		}

@@ -164,7 +164,7 @@ var carrying = []mutation{
 	},
 	{
 		"a slow header is not counted", limit, "transport/drain_conn.go",
-		"late = g.header && err != nil", "late = false && err != nil", "", "TestHeadersAreCounted",
+		"case err != nil && errors.Is(err, os.ErrDeadlineExceeded):", "case err != nil && n < 0 && errors.Is(err, os.ErrDeadlineExceeded):", "", "TestHeadersAreCounted",
 	},
 	{
 		"a large header is not counted", limit, "transport/drain_conn.go",
@@ -189,5 +189,29 @@ var carrying = []mutation{
 	{
 		"one address has all connections", limit, "internal/limits/connections.go",
 		"perAddress > half {", "perAddress > all {", "", "",
+	},
+	{
+		"a request with two lengths runs", guard, "transport/drain_conn.go",
+		"case g.framing.twice(p[:n]):", "case g.framing.twice(p[:n]) && n < 0:", "", "TestFraming",
+	},
+	{
+		"a request with two lengths runs at the second look", guard, "transport/drain_conn.go",
+		"g.over.Store(true)", "", "", "TestFraming",
+	},
+	{
+		"a length is seen once in a connection", guard, "transport/drain_conn.go",
+		"g.header, g.idle, g.framing, begins = true, false, framing{}, true", "g.header, g.idle, begins = true, false, true", "", "TestFraming",
+	},
+	{
+		"a name is a name in one case alone", guard, "transport/framing.go",
+		"bytes.EqualFold(line[:len(name)], name)", "bytes.Equal(line[:len(name)], name)", "", "TestFraming",
+	},
+	{
+		"a header ends with a folded line", guard, "transport/framing.go",
+		"len(line) == 1 && line[0] == '\\r' {", "len(line) >= 1 && line[0] < ' ' {", "", "TestFraming",
+	},
+	{
+		"a name in pieces is not seen", guard, "transport/framing.go",
+		"f.judge(f.line[:f.n])", "f.judge(f.line[:min(f.n, 3)])", "", "TestFraming",
 	},
 }

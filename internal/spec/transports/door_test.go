@@ -163,3 +163,25 @@ func TestHealthConnections(t *testing.T) {
 	}
 	h.Session()
 }
+
+// TestLengthBesideCoding sends a request with two lengths, and a second request in what one of them takes for its body.
+func TestLengthBesideCoding(t *testing.T) {
+	t.Parallel()
+	h := host.NewLoopback(t, troupe.Options{}, nil, nil)
+	conn := dialFrom(t, "127.0.0.1", strings.TrimSuffix(strings.TrimPrefix(h.URL, "http://"), "/mcp"))
+	_, _ = conn.WriteString("POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 50\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(conn.Reader, nil)
+	if err != nil || resp.StatusCode != 400 || !resp.Close {
+		t.Fatalf("%+v, %v, want 400 and the end of the connection", resp, err)
+	}
+	rest, err := io.ReadAll(conn)
+	if string(rest) != "400 Bad Request" || err != nil {
+		t.Errorf("then comes %q, %v", rest, err)
+	}
+	if n := h.Gauge("troupe.http.refused", "framing"); n != 1 {
+		t.Errorf("%d are counted, want 1", n)
+	}
+}
