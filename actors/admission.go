@@ -56,6 +56,9 @@ type sessionAccount struct {
 	patient bool                         // its client waits for a slot for its calls, and has the process for itself
 }
 
+// alone reports whether the client has the process for itself.
+func (s *sessionAccount) alone() bool { return s != nil && s.patient }
+
 // of is the account that a request is counted on.
 func (s *sessionAccount) of(d *accounts, in *Input) *quota.Account {
 	switch {
@@ -240,6 +243,42 @@ func (d *accounts) admitListener(in *Input, to answerer, id []byte) (*quota.Acco
 	}
 }
 
+// What is counted in memory for what outlives an HTTP request, beside its bytes. TestBytesHeld in
+// internal/spec/limits compares the counts with the heap.
+const (
+	callBytes     = 16 << 10 // a call on a goroutine of its own
+	valueBytes    = 96       // each JSON value of its message
+	sessionBytes  = 8 << 10
+	listenerBytes = 16 << 10
+	uriBytes      = 1 << 10 // each resource that is followed, which has an actor
+)
+
+// hold counts bytes in memory on the account of a request, or says why there is no room.
+func (d *accounts) hold(h *quota.Holding, s *sessionAccount, in *Input, k quota.Kind, n int64) verdict {
+	for {
+		switch no, ok := h.Charge(d.Accounts, s.of(d, in), k, n); {
+		case !ok: // dropped: find it anew
+		case no == quota.Full:
+			return verdict{reason: MemoryOfNode}
+		case no != quota.Admitted:
+			return verdict{reason: MemoryOfPrincipal}
+		default:
+			return verdict{}
+		}
+	}
+}
+
+// holdAnyway is hold for what is held whether there is room or not.
+func (d *accounts) holdAnyway(h *quota.Holding, s *sessionAccount, in *Input, k quota.Kind, n int64) {
+	for !h.ChargeAnyway(d.Accounts, s.of(d, in), k, n) {
+	}
+}
+
+// callHolds is what a call on a goroutine of its own holds, with its copy of the message.
+func callHolds(m *codec.Message, body []byte) int64 {
+	return callBytes + int64(len(body)) + valueBytes*int64(m.Values)
+}
+
 // admitPending counts one more question of a stateless request.
 func (d *accounts) admitPending(tenant, address string) (*quota.Account, error) {
 	for {
@@ -282,6 +321,8 @@ const (
 	AskInput                      // bytes of answers that a requestState carries
 	Recall                        // bytes of the digest in a writer record
 	Replay                        // event ids that cannot be resumed from, expired or never sent
+	MemoryOfPrincipal             // bytes held in memory for a principal
+	MemoryOfNode                  // bytes held in memory for all clients
 	StoreFull                     // new sessions and streams in a store that is nearly full
 	StoreOfPrincipal              // new sessions and streams of a principal with its share of a store that fills up
 	reasons
@@ -310,6 +351,8 @@ var limitOf = [reasons]*limits.Row{
 	AskInput:               limits.StateInput.Row,
 	Recall:                 limits.Recall.Row,
 	Replay:                 limits.ReplayAge.Row,
+	MemoryOfPrincipal:      limits.MemoryShare.Row,
+	MemoryOfNode:           limits.MaxMemory.Row,
 	StoreFull:              limits.MaxStore.Row,
 	StoreOfPrincipal:       limits.StoreShare.Row,
 }

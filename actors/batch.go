@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -142,6 +143,7 @@ func (s *sessionActor) runBatch(in *Input, principal any, requests []*element, b
 	for i, e := range requests {
 		r, err := s.admitted(in, &e.m)
 		if err == nil {
+			n.accounts.holdAnyway(&r.memory, &s.sessionAccount, in, quota.Parked, callHolds(&e.m, e.raw))
 			s.begins(r, r.loggedWay(s, nil), &e.m, e.raw, &Call{principal: principal, trace: in.Trace, attempt: 1, member: i})
 			r.join(st)
 			err = s.enters(r)

@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -110,7 +111,8 @@ func (n *Node) Connect(svc *Service, in *Input) {
 	l.sess, s.home, s.inputEnded = s, l, l.inputEnded
 	s.held = 1 // its connection
 	s.patient = in.Patient
-	s.account.Keep(n.accounts.Accounts, a) // the account also counts questions before the first request
+	s.account.Keep(n.accounts.Accounts, a)                                      // the account also counts questions before the first request
+	s.memory.ChargeAnyway(n.accounts.Accounts, a, quota.Sessions, sessionBytes) // a counts the connection, so it is not dropped
 	l.said.Store(s.last.UnixNano())
 	s.startSession()
 	n.bound.Put(key, l)
@@ -316,8 +318,18 @@ func (l *boundConn) call(in *Input, came answerer, reply replier, principal any,
 		n.refusals.refuseInSession(reply, verdict{reason: CallsOfSession}, m.ID)
 		return true
 	}
+	var held quota.Holding
+	if no := n.accounts.hold(&held, &s.sessionAccount, in, quota.Parked, callHolds(&m, body)); no.reason != admitted && !s.alone() {
+		l.freeSlot()
+		n.refusals.refuseInSession(reply, no, m.ID)
+		return true
+	}
 	r, err := s.admitted(in, &m)
+	if err != nil {
+		held.Free()
+	}
 	if err == nil {
+		r.memory.Move(&held)
 		s.begins(r, r.boundWay(l, reply), &m, body, &Call{principal: principal, trace: in.Trace, attempt: 1})
 		err = s.enters(r)
 	}

@@ -59,7 +59,7 @@ func TestChangeOfASessionThatLeaves(t *testing.T) {
 					if op == "Update" {
 						time.Sleep(a.svc.Limits.SessionDrop + time.Second)
 						go func() {
-							back, _ = a.n.sessions.load(t.Context(), a.svc, a.s.key)
+							back, _ = a.n.sessions.load(t.Context(), a.svc, a.s.key, nil)
 							close(obtained)
 						}()
 						synctest.Wait()

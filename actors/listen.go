@@ -28,6 +28,7 @@ type listenActor struct {
 	acked  bool
 	early  [][]byte // notifications that came before the acknowledgement was sent
 	missed bool     // a notification could not be sent, and resync makes it good
+	held   quota.Holding
 }
 
 type (
@@ -130,11 +131,18 @@ func (a *arrival) listen() {
 		a.to.Answer(statusOf(response{code: rerr.Code}), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, compact(rerr.Data)))
 		return
 	}
+	var held quota.Holding
+	if no := n.accounts.hold(&held, a.charged, &a.in, quota.Listeners, filter.holds()); no.reason != admitted && !a.charged.alone() {
+		n.refusals.refuseVerdict(a.to, m.ID, no)
+		return
+	}
 	from, ok := n.accounts.admitListener(&a.in, a.to, m.ID)
 	if !ok {
+		held.Free()
 		return
 	}
 	l := &listenActor{node: n, svc: svc, sess: a.sess, key: peer.key, to: a.on.listen(a.in.Exchange), id: bytes.Clone(m.ID), filter: filter, from: from}
+	l.held.Move(&held)
 	n.k.Start(&l.Actor, KindSubscription, "", l)
 	if !l.to.open(l) {
 		_ = l.Post(endListen{})
@@ -270,6 +278,7 @@ func (l *listenActor) resync() {
 func (l *listenActor) end(reason string) {
 	l.node.listeners.Drop(l.key, l)
 	l.Stop()
+	l.held.Free()
 	l.from.Held[heldStreams].Add(-1)
 	for _, uri := range l.filter.URIs {
 		l.node.subs.Follow(l, uri)

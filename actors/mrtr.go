@@ -210,6 +210,9 @@ func (r *requestActor) retried(m *retried) {
 		m.verdict = taken
 		p.taken, p.digest, p.outcome = m.round, m.digest, nil
 		r.step(request.Resume, response{}, nil)
+		for key, raw := range m.given {
+			r.memory.Grow(int64(len(key) + len(raw)))
+		}
 		r.answerTo(m.x)
 		r.graced = false
 		r.timer.Reset(r.way.grace)
@@ -346,6 +349,7 @@ func (a *arrival) runAgain(from *quota.Account, st *mrtr.State, sum mrtr.Digest,
 	r, err := a.n.mrtr.Obtain(st.Park, func() (*requestActor, error) {
 		r, own := a.begin(from, true)
 		x = own
+		a.n.accounts.holdAnyway(&r.memory, a.charged, &a.in, quota.Parked, callHolds(a.m, a.body))
 		r.call.attempt = 2
 		r.stateless.Given = st.Answers()
 		for k, v := range given { // an earlier answer stays, as it does in a call that waits

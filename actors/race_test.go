@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/mcp"
@@ -221,7 +222,7 @@ func TestUpdateWhileASessionIsActivated(t *testing.T) {
 		s, err := h.sessions.Obtain(key, func() (*sessionActor, error) {
 			rec := session.New(time.Now(), h.svc.Limits.Session)
 			rec.Subscribed = []string{"x:1"}
-			s := h.sessions.activate(h.svc, key, rec, 1)
+			s := h.sessions.activate(h.svc, key, rec, 1, new(quota.Holding))
 			h.subs.Follow(s, "x:1")
 			h.ResourceUpdated(h.svc, "x:1", false)
 			return s, nil

@@ -36,10 +36,11 @@ var (
 // request, never in the actor's turn; others reach the request by messages.
 type requestActor struct {
 	kernel.Actor
-	node *Node
-	svc  *Service
-	way  way
-	from *quota.Account // the request is counted on it
+	node   *Node
+	svc    *Service
+	way    way
+	from   *quota.Account // the request is counted on it
+	memory quota.Holding  // what it holds beside the memory of its exchange
 
 	logged    logged     // the delivery of most requests, to which way points
 	stateless *stateless // of a stateless request, nil for others
@@ -449,6 +450,7 @@ func (r *requestActor) release() {
 	if r.from != nil {
 		n.accounts.Leave(r.from)
 	}
+	r.memory.Reset()
 	r.out.Free()
 	if r.handed {
 		n.drain.handed.Add(-1)

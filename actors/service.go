@@ -336,6 +336,15 @@ type Listening struct {
 	Hears func(uri string) bool
 }
 
+// holds is what a listener with this filter holds in memory.
+func (l *Listening) holds() int64 {
+	n := int64(listenerBytes + len(l.Accepted))
+	for _, uri := range l.URIs {
+		n += uriBytes + int64(len(uri))
+	}
+	return n
+}
+
 // wants reports whether the client has asked for the notification.
 func (l *Listening) wants(method string) bool {
 	switch method {

@@ -50,6 +50,8 @@ type sessionActor struct {
 	// announced is what was announced on the standalone stream, nil if there is none yet.
 	announced atomic.Pointer[announcement]
 
+	memory quota.Holding // what the session holds
+
 	// keeps has the client's answers that all calls share, nil before the first such question.
 	keeps atomic.Pointer[kept]
 
@@ -194,6 +196,7 @@ func (s *sessionActor) Receive(m any) {
 		v := s.view.Load()
 		if rec := v.rec; m.f(&rec) {
 			s.view.Store(&view{rec: rec, rev: v.rev + 1})
+			s.memory.Set(sizeOf(&rec))
 			s.subscribed(v.rec.Subscribed, rec.Subscribed)
 		}
 		m.Done()
@@ -280,6 +283,7 @@ func (s *sessionActor) idle() {
 // unload takes the session out of memory.
 func (s *sessionActor) unload(broken bool) {
 	s.timer.Stop()
+	s.memory.Free()
 	s.home.leave(broken)
 	for _, uri := range s.view.Load().rec.Subscribed {
 		s.node.subs.Follow(s, uri)
@@ -308,6 +312,7 @@ func (s *sessionActor) startSession() {
 func (s *sessionActor) adopt(v *view) {
 	for old := s.view.Load(); v.rev > old.rev; old = s.view.Load() {
 		if s.view.CompareAndSwap(old, v) {
+			s.memory.Set(sizeOf(&v.rec))
 			s.subscribed(old.rec.Subscribed, v.rec.Subscribed)
 			return
 		}

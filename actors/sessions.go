@@ -10,6 +10,7 @@ import (
 	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -55,6 +56,13 @@ func (d *sessions) found(in *Input, id []byte, s *sessionActor, err error) *sess
 		return nil
 	case errors.Is(err, ErrClosing):
 		n.refusals.unavailable(in.Conn, id)
+		return nil
+	case errors.As(err, new(verdict)):
+		if id != nil {
+			n.refusals.refuseInSession(in.Conn, err, id)
+		} else {
+			n.refusals.refuseError(in.Conn, err, nil)
+		}
 		return nil
 	default:
 		n.log.Warn("session not readable", "session", in.Session, "error", err)
@@ -103,11 +111,12 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("actors: read session: too many requests read theirs: %w", ErrUnavailable)
 	}
-	return d.load(ctx, svc, key)
+	return d.load(ctx, svc, key, in)
 }
 
-// load finds the actor of a session in memory, or makes it from the session's record.
-func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey) (*sessionActor, error) {
+// load finds the actor of a session in memory, or makes it from the session's record. in is the
+// request that pays for the memory; nil is none, and then the session's tenant pays.
+func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey, in *Input) (*sessionActor, error) {
 	n := d.node
 	for {
 		if n.drain.closing.Load() { // the node's sessions stop, and no others may begin
@@ -118,7 +127,11 @@ func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey) (*ses
 			if err != nil {
 				return nil, err
 			}
-			s := d.activate(svc, key, rec, rev)
+			held, no := d.holds(&rec, key, in)
+			if no.reason != admitted {
+				return nil, no
+			}
+			s := d.activate(svc, key, rec, rev, held)
 			s.beginning.skip()
 			s.missed.Store(true)
 			for _, uri := range rec.Subscribed {
@@ -144,6 +157,21 @@ func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey) (*ses
 	}
 }
 
+// holds counts the memory of a session.
+func (d *sessions) holds(rec *session.Record, key SessionKey, in *Input) (*quota.Holding, verdict) {
+	held := new(quota.Holding)
+	if in == nil {
+		d.node.accounts.holdAnyway(held, nil, &Input{Tenant: key.Tenant}, quota.Sessions, sizeOf(rec))
+		return held, verdict{}
+	}
+	return held, d.node.accounts.hold(held, nil, in, quota.Sessions, sizeOf(rec))
+}
+
+// sizeOf is what a session with this record holds in memory.
+func sizeOf(rec *session.Record) int64 {
+	return sessionBytes + rec.Size() + uriBytes*int64(len(rec.Subscribed))
+}
+
 // each calls f for every session on this node, with the bound ones.
 func (d *sessions) each(f func(*sessionActor)) {
 	d.Each(f)
@@ -167,22 +195,28 @@ func (d *sessions) create(ctx context.Context, svc *Service, in *Input, set Sett
 	if no := n.accounts.storable(n.accounts.Of(in.Tenant, in.Address), SessionBudget, len(data), time.Until(rec.Expires)); no != admitted {
 		return nil, verdict{reason: no}
 	}
+	held, no := d.holds(&rec, key, in)
+	if no.reason != admitted {
+		return nil, no
+	}
 	rev, err := n.store.Create(ctx, key.record(), data, time.Until(rec.Expires))
 	if err != nil && !errors.Is(err, ErrUnavailable) {
 		n.accounts.gone(in, &rec, time.Until(rec.Expires))
 	}
 	if err != nil {
+		held.Free()
 		return nil, fmt.Errorf("actors: create session: %w", err)
 	}
-	s := d.activate(svc, key, rec, rev)
+	s := d.activate(svc, key, rec, rev, held)
 	d.Put(key, s)
 	s, _, err = s.usable(svc)
 	return s, err
 }
 
-// activate makes and starts the actor of a session.
-func (d *sessions) activate(svc *Service, key SessionKey, rec session.Record, rev uint64) *sessionActor {
+// activate makes and starts the actor of a session, which frees held when it leaves memory.
+func (d *sessions) activate(svc *Service, key SessionKey, rec session.Record, rev uint64, held *quota.Holding) *sessionActor {
 	s := d.build(svc, key, rec, rev)
+	s.memory.Move(held)
 	s.home = storedHome{s}
 	s.startSession()
 	return s
@@ -236,7 +270,7 @@ func (n *Node) Delete(svc *Service, in *Input) {
 func (d *streams) survives(ctx context.Context, s *sessionActor, w *streamActor) error {
 	var err error
 	if s.Stopped() && !s.ended.Load() { // it has left memory: the actor in its place knows of the end
-		s, err = d.node.sessions.load(ctx, s.svc, s.key)
+		s, err = d.node.sessions.load(ctx, s.svc, s.key, nil)
 	}
 	if errors.Is(err, ErrNotFound) || err == nil && s.ended.Load() {
 		w.endStream()

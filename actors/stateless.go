@@ -157,7 +157,18 @@ func (a *arrival) accept() (begun bool) {
 		n.accounts.Leave(from)
 		return false
 	}
-	r, x := a.begin(from, !a.on.inline() || a.svc.Handler.MayAsk(m.Method, m.Name))
+	apart := !a.on.inline() || a.svc.Handler.MayAsk(m.Method, m.Name)
+	var held quota.Holding
+	if apart && !a.charged.alone() {
+		if no := n.accounts.hold(&held, a.charged, &a.in, quota.Parked, callHolds(m, a.body)); no.reason != admitted {
+			n.accounts.giveBack(a.charged, &a.svc.Limits, from, m)
+			n.accounts.Leave(from)
+			n.refusals.refuseVerdict(a.to, m.ID, no)
+			return false
+		}
+	}
+	r, x := a.begin(from, apart)
+	r.memory.Move(&held)
 	r.stateless.Given = given
 	a.run(r, x)
 	return true

@@ -77,7 +77,7 @@ func (h storedHome) again(ctx context.Context) (*sessionActor, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.svc.Limits.StoreWait)
 	defer cancel()
-	return h.node.sessions.load(ctx, h.svc, h.key)
+	return h.node.sessions.load(ctx, h.svc, h.key, nil)
 }
 
 // end ends the calls and streams on this node of a session whose record is gone. The actor may have left memory

@@ -244,7 +244,7 @@ func (s *sessionActor) rerun(w *streamActor, c record.Call, body []byte, j *jour
 			}
 		}
 		ctx, cancel := context.WithTimeout(n.base, w.svc.Limits.StoreWait)
-		if s, err = n.sessions.load(ctx, w.svc, w.key.Session); err == nil {
+		if s, err = n.sessions.load(ctx, w.svc, w.key.Session, nil); err == nil {
 			r.moves(s)
 			err = r.run(0)
 		}

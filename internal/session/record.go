@@ -26,6 +26,18 @@ type Record struct {
 	Expires      time.Time                  `json:"expires"`
 }
 
+// Size is about how many bytes of memory the record takes.
+func (r *Record) Size() int64 {
+	n := len(r.Client) + len(r.Capabilities)
+	for _, uri := range r.Subscribed {
+		n += len(uri)
+	}
+	for key, value := range r.Values {
+		n += len(key) + len(value)
+	}
+	return int64(n)
+}
+
 // Newer returns the version of a stored record if a newer release wrote it, and 0
 // otherwise. It reads nothing else, as the form of the rest may have changed.
 func Newer(data []byte) int {

@@ -1,0 +1,76 @@
+package quota
+
+import "sync/atomic"
+
+// Holding is a number of bytes of one kind that an owner holds for a client, for a while. The
+// zero value holds none. [Holding.Charge] comes first and once; then the methods are safe for
+// concurrent use.
+type Holding struct {
+	t    *Accounts
+	a    *Account
+	kind Kind
+	n    atomic.Int64 // over once it has been freed
+}
+
+const over = -1
+
+// Charge is [Accounts.Charge] for bytes that h holds from now on.
+func (h *Holding) Charge(t *Accounts, a *Account, k Kind, n int64) (no Refusal, ok bool) {
+	if no, ok = t.Charge(a, k, n); ok && no == Admitted {
+		h.t, h.a, h.kind = t, a, k
+		h.n.Store(n)
+	}
+	return no, ok
+}
+
+// ChargeAnyway is [Accounts.ChargeAnyway] for bytes that h holds from now on.
+func (h *Holding) ChargeAnyway(t *Accounts, a *Account, k Kind, n int64) (ok bool) {
+	if ok = t.ChargeAnyway(a, k, n); ok {
+		h.t, h.a, h.kind = t, a, k
+		h.n.Store(n)
+	}
+	return ok
+}
+
+// Set changes the number of bytes that h holds, whether there is room or not. A holding that
+// was not charged, or has been freed, stays as it is.
+func (h *Holding) Set(n int64) { h.change(func(int64) int64 { return n }) }
+
+// Grow is Set for n bytes more.
+func (h *Holding) Grow(n int64) { h.change(func(old int64) int64 { return old + n }) }
+
+func (h *Holding) change(f func(old int64) int64) {
+	if h.t == nil {
+		return
+	}
+	for old := h.n.Load(); old != over; old = h.n.Load() {
+		if n := f(old); h.n.CompareAndSwap(old, n) {
+			h.t.Refund(h.a, h.kind, old-n)
+			return
+		}
+	}
+}
+
+// Free gives all back. Only the first call does anything.
+func (h *Holding) Free() {
+	if h.t == nil {
+		return
+	}
+	if old := h.n.Swap(over); old > 0 {
+		h.t.Refund(h.a, h.kind, old)
+	}
+}
+
+// Move takes over what from holds; from then holds nothing. Nobody else may use either.
+func (h *Holding) Move(from *Holding) {
+	h.t, h.a, h.kind = from.t, from.a, from.kind
+	h.n.Store(from.n.Load())
+	from.t = nil
+}
+
+// Reset frees h and makes it the zero value, for another owner. Nobody else may use it.
+func (h *Holding) Reset() {
+	h.Free()
+	h.t, h.a = nil, nil
+	h.n.Store(0)
+}
