@@ -238,7 +238,7 @@ var (
 	MaxMemory = add[int64](Row{Section: Node, Name: "memory of the process, a quarter of which is for what clients have it hold", Option: "Shared.MaxMemory", Kind: Size, Least: mib, Shown: "that of the cgroup, or of the machine",
 		Beyond: "503 before the body is read; an event stream is cut, and resumes", Counted: "memory", By: HTTP,
 		Refusal: Refusal{503, internalError, "this node has no memory for the request: --max-memory"},
-		Usage: "memory that the process may use, a `size`; a quarter of it may be held for clients (that of the cgroup, or of the machine)"})
+		Usage:   "memory that the process may use, a `size`; a quarter of it may be held for clients (that of the cgroup, or of the machine)"})
 	MaxStore = add[int64](Row{Section: Node, Name: "bytes in the store", Option: "Store.MaxStore", Kind: Size, Least: mib, Shown: "8 GiB, in memory 1 GiB",
 		Beyond:  "no new sessions (503) at nine tenths of their quarter; no new streams (-32603, come back) at nine tenths of the three quarters for calls",
 		Counted: "store-full",
