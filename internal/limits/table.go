@@ -151,7 +151,7 @@ var (
 		Beyond: "no new sessions (429) and streams (-32600, come back)", Counted: "principal-store",
 		Refusal: Refusal{429, invalidRequest, "too much is stored for this client, and the store has little room"}})
 	MemoryShare = add[int64](Row{Section: Principal, Name: "memory that it has the node hold", Kind: Size, Shown: "twice what is left beside it; see below",
-		Beyond: "429 before the body is read; an event stream is cut, and resumes", Counted: "memory-share", By: HTTP,
+		Beyond: "429 before the body is read, or -32600, come back (counted in `troupe.refusals` then); an event stream is cut, and resumes", Counted: "memory-share", By: HTTP,
 		Refusal: Refusal{429, invalidRequest, "this client has its share of the node's memory: --max-memory"}})
 	StreamsPerPrincipal = add[int](Row{Section: Principal, Name: "event streams with a connection", Option: "Shared.StreamsPerPrincipal", Default: 1024, None: true,
 		Beyond: "429 for a GET and for `subscriptions/listen`; calls are still answered", Counted: "principal-streams",
@@ -236,7 +236,7 @@ var (
 		Beyond: "-32603, come back", Counted: "node-share",
 		Refusal: Refusal{503, internalError, "this node is busy, and this client has its share of it"}})
 	MaxMemory = add[int64](Row{Section: Node, Name: "memory of the process, a quarter of which is for what clients have it hold", Option: "Shared.MaxMemory", Kind: Size, Least: mib, Shown: "that of the cgroup, or of the machine",
-		Beyond: "503 before the body is read; an event stream is cut, and resumes", Counted: "memory", By: HTTP,
+		Beyond: "503 before the body is read, or -32603, come back (counted in `troupe.refusals` then); an event stream is cut, and resumes", Counted: "memory", By: HTTP,
 		Refusal: Refusal{503, internalError, "this node has no memory for the request: --max-memory"},
 		Usage:   "memory that the process may use, a `size`; a quarter of it may be held for clients (that of the cgroup, or of the machine)"})
 	MaxStore = add[int64](Row{Section: Node, Name: "bytes in the store", Option: "Store.MaxStore", Kind: Size, Least: mib, Shown: "8 GiB, in memory 1 GiB",
