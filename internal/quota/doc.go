@@ -42,7 +42,7 @@
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
-//	bytes  the memory that requests hold, by account
+//	holding bytes  the memory that requests hold, by account
 //	accounts admit  the table of accounts, and admission
 //	account  one account
 //	bucket usage  what it counts
