@@ -12,10 +12,10 @@ import (
 // announce prints the server's addresses and how to try it, as text for a person or,
 // with --log-format json, as one record of the log.
 func (s *settings) announce(w io.Writer, log *slog.Logger, node string, addr net.Addr) {
-	base := baseURL(addr, s.tlsCert != "")
+	base := baseURL(addr.String(), s.tlsCert != "")
 	probes := base
 	if s.healthListen != "" {
-		probes = "http://" + s.healthListen // with port 0 the log says which one
+		probes = baseURL(s.healthListen, false) // with port 0 the log has the port
 	}
 	if s.logFormat == "json" {
 		log.Info("serving", "node", node, "mcp", base+"/mcp", "health", probes+"/healthz", "ready", probes+"/readyz", "metrics", probes+"/metrics", "data", s.data)
@@ -45,16 +45,16 @@ Ctrl-C drains and ends it.
 }
 
 // baseURL is the URL under which a client on this machine reaches the server.
-func baseURL(addr net.Addr, tls bool) string {
+func baseURL(addr string, tls bool) string {
 	scheme := "http"
 	if tls {
 		scheme = "https"
 	}
-	host, port, err := net.SplitHostPort(addr.String())
+	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return scheme + "://" + addr.String()
+		return scheme + "://" + addr
 	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
 	return scheme + "://" + net.JoinHostPort(host, port)

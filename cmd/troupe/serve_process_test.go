@@ -232,6 +232,28 @@ func TestServeProcess(t *testing.T) {
 	again.echo(t, session)
 }
 
+func TestHealthListenProcess(t *testing.T) {
+	t.Parallel()
+	p := start(t, "--memory", "--health-listen", "127.0.0.1:0", "--drain-delay", "1h")
+	p.base = p.await(t, `serves MCP on (http://127\.0\.0\.1:\d+)/mcp`)[1]
+	p.echo(t, p.session(t))
+	if status, _, body := p.request(t, "GET", "/metrics", "", ""); status != http.StatusNotFound {
+		t.Errorf("/metrics is answered with %d at the main address: %s", status, body)
+	}
+	p.base = "http://" + p.await(t, `serving health" address=(\S+)`)[1]
+	if status, _, body := p.request(t, "GET", "/metrics", "", ""); status != http.StatusOK || !strings.Contains(body, `gen_ai_tool_name="echo"`) {
+		t.Errorf("/metrics is answered with %d: %s", status, body)
+	}
+	p.signal(t, syscall.SIGTERM)
+	p.await(t, "a second signal ends the process at once")
+	for status := 0; status != http.StatusServiceUnavailable; {
+		status, _, _ = p.request(t, "GET", "/readyz", "", "")
+	}
+	if status, _, _ := p.request(t, "GET", "/healthz", "", ""); status != http.StatusOK {
+		t.Errorf("health is %d while it drains, want 200", status)
+	}
+}
+
 func TestLimitsOfAProcess(t *testing.T) {
 	t.Parallel()
 	p := start(t, "--memory", "--call-rate", "0.01", "--call-burst", "1", "--max-batch", "1")

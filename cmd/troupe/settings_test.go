@@ -118,6 +118,7 @@ func TestConfigErrors(t *testing.T) {
 		{"a list at the top", "- memory\n", []string{":1:", "mapping"}},
 		{"a text at the top", "memory\n", []string{":1:", "mapping"}},
 		{"not YAML", "memory: [true\n", []string{"config", ":1"}},
+		{"no address for health", "memory: true\nhealth-listen: \"9090\"\n", []string{"health-listen", "want an address and a port"}},
 		{"a file's value that means nothing", "sync: -1s\n", []string{"sync", "at least 0s"}},
 	}
 	for _, tt := range tests {
