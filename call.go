@@ -109,7 +109,9 @@ func (p *Peer) Session() string { return p.p.Key().ID }
 // Revision returns the protocol revision that the client and the server use.
 func (p *Peer) Revision() string { return p.p.Revision().String() }
 
-// Client returns the client's name and version, as the client gave them.
+// Client returns the client's name, version and title, as the client gave them. A session
+// does not keep the rest of its clientInfo, nor a title for which 8 KiB leave no room. For a
+// stateless client it is all that the request says.
 func (p *Peer) Client() mcp.Implementation {
 	var i mcp.Implementation
 	_ = codec.Unmarshal(p.p.Client(), &i) // initialize has decoded it once
@@ -117,7 +119,8 @@ func (p *Peer) Client() mcp.Implementation {
 }
 
 // Capabilities returns the capabilities that the client declared, as far as its revision
-// has them.
+// has them. A session keeps those that a revision defines, and Experimental, Extensions and
+// Extra as far as 8 KiB have room for them.
 func (p *Peer) Capabilities() mcp.ClientCapabilities {
 	var c mcp.ClientCapabilities
 	_ = codec.Unmarshal(p.p.Capabilities(), &c) // initialize has decoded it once

@@ -7,9 +7,14 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/faults"
+	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/mcp"
 )
+
+// maxClient bounds, in bytes, what a session keeps of its client.
+var maxClient = limits.ClientInfo.Value()
 
 // Initialize negotiates a session (2025-11-25, basic/lifecycle). For a version that it does
 // not know it offers the newest one with sessions.
@@ -19,15 +24,16 @@ func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled
 	if !ok || version == "" || !isObject(info) || !isObject(caps) {
 		return actors.Settled{}, nil, mcp.NewError(mcp.CodeInvalidParams, "initialize needs protocolVersion, capabilities and clientInfo")
 	}
-	if len(info)+len(caps) > maxClient {
-		return actors.Settled{}, nil, mcp.NewError(mcp.CodeInvalidParams, "clientInfo and capabilities are too large")
-	}
 	var p mcp.InitializeParams
 	if err := codec.UnmarshalValid(params, &p); err != nil {
 		return actors.Settled{}, nil, invalidParams(err)
 	}
 	r := mcp.Negotiate(p.ProtocolVersion, handshakes)
 	revision := r.String()
+	client, kept, ok := session.Keep(&p, maxClient)
+	if !ok {
+		return actors.Settled{}, nil, mcp.Errorf(mcp.CodeInvalidParams, "clientInfo: name and version are longer than %d bytes", maxClient)
+	}
 	result, err := codec.Marshal(mcp.InitializeResult{
 		ProtocolVersion: revision,
 		Capabilities:    s.srv.capabilities(),
@@ -37,7 +43,7 @@ func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled
 	if err != nil {
 		return actors.Settled{}, nil, s.internal("initialize", err)
 	}
-	return actors.Settled{Revision: revision, Client: clone(info), Capabilities: clone(caps), Announced: s.srv.digests(s.viewOf(ownerIn(ctx)))}, result, nil
+	return actors.Settled{Revision: revision, Client: client, Capabilities: kept, Announced: s.srv.digests(s.viewOf(ownerIn(ctx)))}, result, nil
 }
 
 // Safe reports whether a call may run again: requests that only read may, and tools and

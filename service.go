@@ -9,7 +9,6 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -36,13 +35,7 @@ type service struct {
 
 var _ actors.Handler = (*service)(nil)
 
-// maxClient bounds, in bytes, the clientInfo, which may have icons as data, and the
-// capabilities of initialize that a session keeps.
-var maxClient = limits.ClientInfo.Value()
-
 func isObject(raw []byte) bool { return len(raw) > 0 && raw[0] == '{' }
-
-func clone(b []byte) []byte { return append([]byte(nil), b...) }
 
 func orEmpty(params []byte) []byte {
 	if params == nil {

@@ -105,10 +105,10 @@ func (p *Peer) Revision() mcp.Revision {
 	return p.who.revision()
 }
 
-// Client is the raw clientInfo as the client sent it.
+// Client is the raw clientInfo, as far as it is kept ([Settled]).
 func (p *Peer) Client() []byte { return p.who.record().Client }
 
-// Capabilities are the client's raw capabilities as it sent them.
+// Capabilities are the client's raw capabilities, as far as they are kept ([Settled]).
 func (p *Peer) Capabilities() []byte { return p.who.record().Capabilities }
 
 // Level is the log level that the client has set, "" if none.

@@ -48,8 +48,8 @@ func has(revision string, f mcp.Feature) bool {
 // Settled is what initialize settles for a session.
 type Settled struct {
 	Revision     string
-	Client       []byte // clientInfo, raw
-	Capabilities []byte // raw
+	Client       []byte // what is kept of clientInfo, raw
+	Capabilities []byte // what is kept of them, raw
 	Announced    string // digest of the catalogues as the client will see them
 }
 

@@ -294,4 +294,16 @@ var machines = []mutation{
 		"two properties have one header", validation, "internal/toolschema/headers.go",
 		"if other.key == h.key {", "if other.key == h.key && len(path) > 1 {", "", "",
 	},
+	{
+		"a session keeps all members that its client names", limit, "internal/session/client.go",
+		"if n > k.room {", "if n > k.room && n < 0 {", "", "TestKeep",
+	},
+	{
+		"members that are kept take no room", limit, "internal/session/client.go",
+		"k.room -= n\n", "", "", "TestKeep",
+	},
+	{
+		"a name of any length is kept", limit, "internal/session/client.go",
+		"k.room < 0 {", "k.room < 0 && k.info.Name == \"\" {", "", "TestKeep",
+	},
 }

@@ -51,8 +51,8 @@ var (
 		Beyond: "`AddTool` and `AddPrompt` panic"})
 	Token = add[int](Row{Section: Request, Name: "id, and progress token, as JSON", Kind: Size, Default: 2 * kib, Shown: "2 KiB each",
 		Beyond: "-32600"})
-	ClientInfo = add[int](Row{Section: Request, Name: "`clientInfo` and `capabilities` together", Kind: Size, Default: 256 * kib,
-		Beyond: "-32602"})
+	ClientInfo = add[int](Row{Section: Request, Name: "what a session keeps of `clientInfo` and `capabilities`", Kind: Size, Default: 8 * kib, Shown: "8 KiB together",
+		Beyond: "the rest is not kept, see below; -32602 if name and version alone are larger"})
 	Grace = add[time.Duration](Row{Section: Request, Name: "time for which a call waits to answer as plain JSON", Option: "Limits.Grace", Kind: Time, Default: 250 * int64(time.Millisecond), Least: int64(time.Millisecond),
 		Beyond: "its answer becomes an event stream", named: "sse-grace",
 		Usage: "`time` that a call may take before its answer becomes an event stream"})

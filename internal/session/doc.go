@@ -12,6 +12,7 @@
 // From the top; most of what a file uses lies in its own line or below:
 //
 //	calls  the calls that run here
+//	client  what is kept of the client
 //	values  what handlers keep in the session
 //	record  Record and Lifetime
 package session

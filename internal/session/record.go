@@ -14,8 +14,8 @@ const RecordVersion = 1
 type Record struct {
 	Version      int                        `json:"v"`
 	Revision     string                     `json:"revision"`
-	Client       json.RawMessage            `json:"client,omitempty"`       // clientInfo as sent
-	Capabilities json.RawMessage            `json:"capabilities,omitempty"` // client capabilities as sent
+	Client       json.RawMessage            `json:"client,omitempty"`       // what is kept of clientInfo
+	Capabilities json.RawMessage            `json:"capabilities,omitempty"` // what is kept of the client's capabilities
 	Level        string                     `json:"level,omitempty"`        // of logging/setLevel; "" = never set
 	Subscribed   []string                   `json:"subscribed,omitempty"`   // resource URIs, sorted
 	Standalone   string                     `json:"standalone,omitempty"`   // id of the standalone stream

@@ -115,7 +115,7 @@ func TestHostileBatches(t *testing.T) {
 		id := `"` + long + `12345678"`
 		host.Equal(t, "an id of its own", c.Post(host.Call(id, "echo", `{}`)).Body, host.Fault(id, host.Invalid, "the id or the progress token is too long", ""))
 		a = h.Client().Post(host.Initialize("1", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"`+strings.Repeat("x", 256<<10)+`","version":"1"}}`))
-		host.Equal(t, "a large client", a.Body, host.Fault("1", host.BadParam, "clientInfo and capabilities are too large", ""))
+		host.Equal(t, "a large client", a.Body, host.Fault("1", host.BadParam, "clientInfo: name and version are longer than 8192 bytes", ""))
 		// Nothing remains of all that.
 		time.Sleep(time.Second)
 		synctest.Wait()
