@@ -112,6 +112,10 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 // turnedAway counts and logs a connection that was not let in.
 func (rt *Runtime) turnedAway(limit *limits.Row, from netip.Addr) {
 	rt.tel.Rejected(0, limit.Counted)
+	if !from.IsValid() { // a proxy, or no address
+		rt.hits.Hit(limit)
+		return
+	}
 	rt.hits.Hit(limit, slog.String("address", from.String()))
 }
 
