@@ -246,9 +246,9 @@ func (d *accounts) admitListener(in *Input, to answerer, id []byte) (*quota.Acco
 // What is counted in memory for what outlives an HTTP request, beside its bytes. TestBytesHeld in
 // internal/spec/limits compares the counts with the heap.
 const (
-	callBytes     = 16 << 10 // a call on a goroutine of its own
+	callBytes     = 24 << 10 // a call on a goroutine of its own
 	valueBytes    = 96       // each JSON value of its message
-	sessionBytes  = 8 << 10
+	sessionBytes  = 4 << 10
 	listenerBytes = 16 << 10
 	uriBytes      = 1 << 10 // each resource that is followed, which has an actor
 )

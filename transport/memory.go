@@ -8,7 +8,7 @@ import (
 // holds: TestBytesHeld compares them.
 const (
 	// requestBytes is for a request beside its body: its goroutine, header, buffers and call.
-	requestBytes = 16 << 10
+	requestBytes = 24 << 10
 	// valueBytes is for each JSON value that decoding a request may make, beyond fewValues.
 	valueBytes = 96
 	fewValues  = 64

@@ -85,6 +85,10 @@ func (s *stream) flush() {
 
 // take gives the writer its next bytes, framed, and the buffer to free after they are written.
 func (s *stream) take(chunks, last bool) (batch []byte, buf *codec.Buffer) {
+	if s.head != nil && s.out != nil && len(s.out.B) > streamBytes {
+		batch, s.head = s.head, nil // alone, rather than with a copy of all that
+		return batch, nil
+	}
 	buf, s.out = s.out, nil
 	if buf != nil {
 		s.writing = len(buf.B) - chunkRoom
