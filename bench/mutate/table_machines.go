@@ -240,7 +240,19 @@ var machines = []mutation{
 	},
 	{
 		"a token is not given back", limit, "internal/quota/bucket.go",
-		"b.l.AllowN(now, -1)", "b.l.AllowN(now, 0)", "", "",
+		"b.l.AllowN(now, -min(n, b.size))", "b.l.AllowN(now, -min(n, 0))", "", "",
+	},
+	{
+		"what costs more than a bucket holds is refused for ever", limit, "internal/quota/bucket.go",
+		"n = min(n, b.size)\n", "n = max(n, 1)\n", "", "",
+	},
+	{
+		"several tokens come as soon as one", limit, "internal/quota/bucket.go",
+		"seconds := (float64(n) - b", "seconds := (float64(n/n) - b", "", "",
+	},
+	{
+		"many tokens cost one", limit, "internal/quota/bucket.go",
+		"if b.l.AllowN(now, n) {", "if b.l.AllowN(now, n/n) {", "", "",
 	},
 	{
 		"a window of usage is forgotten", expiry, "internal/quota/usage.go",

@@ -25,30 +25,45 @@ func Burst(perSecond float64, n int) int {
 // Bucket is a token bucket. The zero value never runs dry. Copies share their tokens. The
 // methods are safe for concurrent use and allocate nothing; their times may come out of
 // order.
-type Bucket struct{ l *rate.Limiter }
+type Bucket struct {
+	l    *rate.Limiter
+	size int
+}
 
 // NewBucket returns a full bucket.
 func NewBucket(r Rate) Bucket {
 	if r.PerSecond < 0 {
 		return Bucket{}
 	}
-	return Bucket{rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst)}
+	return Bucket{rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst), r.Burst}
 }
 
-// Take takes a token and returns 0. If there is none, it returns how long to wait for one,
-// at least a millisecond, and changes nothing.
-func (b Bucket) Take(now time.Time) (wait time.Duration) {
-	if b.l == nil || b.l.AllowN(now, 1) {
+// Take is [Bucket.TakeN] of one token.
+func (b Bucket) Take(now time.Time) (wait time.Duration) { return b.TakeN(now, 1) }
+
+// TakeN takes n tokens and returns 0. If there are fewer, it returns how long to wait for
+// them, at least a millisecond, and changes nothing. More tokens than the bucket holds
+// count as all that it holds: what they stand for has to wait for a full bucket, not for
+// ever.
+func (b Bucket) TakeN(now time.Time, n int) (wait time.Duration) {
+	if b.l == nil || n <= 0 {
 		return 0
 	}
-	seconds := (1 - b.l.TokensAt(now)) / float64(b.l.Limit())
+	n = min(n, b.size)
+	if b.l.AllowN(now, n) {
+		return 0
+	}
+	seconds := (float64(n) - b.l.TokensAt(now)) / float64(b.l.Limit())
 	return max(time.Duration(min(seconds, 1e9)*float64(time.Second)), time.Millisecond)
 }
 
-// GiveBack returns a token that was taken. A full bucket stays as it is.
-func (b Bucket) GiveBack(now time.Time) {
-	if b.l != nil {
-		b.l.AllowN(now, -1) // the limiter takes negative numbers, and keeps no more than its size
+// GiveBack is [Bucket.GiveBackN] of one token.
+func (b Bucket) GiveBack(now time.Time) { b.GiveBackN(now, 1) }
+
+// GiveBackN returns tokens that TakeN(now, n) took. A full bucket stays as it is.
+func (b Bucket) GiveBackN(now time.Time, n int) {
+	if b.l != nil && n > 0 {
+		b.l.AllowN(now, -min(n, b.size)) // the limiter takes negative numbers, and keeps no more than its size
 	}
 }
 

@@ -53,6 +53,55 @@ func TestBucket(t *testing.T) {
 	}
 }
 
+// TestBucketTakesMany takes and gives back several tokens at once, also more than there ever are.
+func TestBucketTakesMany(t *testing.T) {
+	t.Parallel()
+	const size = 20
+	start := time.Unix(1e9, 0)
+	for _, tt := range []struct {
+		name   string
+		before int           // tokens that are taken first
+		back   int           // and given back
+		after  time.Duration // that passes then
+		n      int
+		wait   time.Duration
+		left   int // tokens that can be taken one by one
+	}{
+		{"none", 20, 0, 0, 0, 0, 0},
+		{"fewer than there are", 0, 0, 0, 15, 0, 5},
+		{"all", 0, 0, 0, 20, 0, 0},
+		{"one too many", 6, 0, 0, 15, 100 * time.Millisecond, 14},
+		{"many too many", 20, 0, 0, 15, 1500 * time.Millisecond, 0},
+		{"in time", 20, 0, 1500 * time.Millisecond, 15, 0, 0},
+		{"too early", 20, 0, 1400 * time.Millisecond, 15, 100 * time.Millisecond, 14},
+		{"more than there ever are, of a full bucket", 0, 0, 0, 1000, 0, 0},
+		{"more than there ever are, one missing", 1, 0, 0, 1000, 100 * time.Millisecond, 19},
+		{"given back", 20, 15, 0, 15, 0, 0},
+		{"given back more than there ever are", 1000, 1000, 0, 1000, 0, 0},
+		{"given back to a full bucket", 0, 15, 0, 20, 0, 0},
+	} {
+		b := NewBucket(Rate{10, size})
+		if wait := b.TakeN(start, tt.before); wait != 0 {
+			t.Fatalf("%s: the first %d: to come in %v", tt.name, tt.before, wait)
+		}
+		b.GiveBackN(start, tt.back)
+		now := start.Add(tt.after)
+		if wait := b.TakeN(now, tt.n); wait.Round(time.Microsecond) != tt.wait {
+			t.Errorf("%s: %d tokens to come in %v, want %v", tt.name, tt.n, wait, tt.wait)
+		}
+		left := 0
+		for b.Take(now) == 0 {
+			left++
+		}
+		if left != tt.left {
+			t.Errorf("%s: %d are left, want %d", tt.name, left, tt.left)
+		}
+	}
+	if none := NewBucket(Rate{-1, 0}); none.TakeN(start, math.MaxInt) != 0 {
+		t.Error("a bucket without a limit has one")
+	}
+}
+
 func TestBurst(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
