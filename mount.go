@@ -231,7 +231,7 @@ func (rt *Runtime) limits(l *Limits) actors.Limits {
 		Grace: l.Grace, StatelessGrace: l.StatelessGrace, MaxCall: l.MaxCall, MaxAsk: l.MaxAsk, PingEvery: l.PingEvery, Retry: l.Retry,
 		Rate: l.CallRate, Burst: l.CallBurst, LogRate: l.LogRate, PerSession: l.CallsPerSession, Pending: l.PendingPerSession,
 		Streams: l.StreamsPerSession, Subscriptions: l.SubscriptionsPerSession,
-		Session: session.Lifetime{Idle: s.SessionIdle, Absolute: s.SessionMax}, ReplayAge: s.ReplayAge,
+		Session: session.Lifetime{Idle: s.SessionIdle, Absolute: s.SessionMax, Fresh: s.SessionUnused}, ReplayAge: s.ReplayAge,
 		Stream: stream.Limits{Appends: s.ReplayEvents, Bytes: int(s.ReplayBytes)}, Queue: l.MaxQueued, Depth: l.MaxDepth,
 	}
 }

@@ -96,6 +96,10 @@ type StoreOptions struct {
 	Lease time.Duration
 	// SessionIdle is how long an unused session is kept. 0 means 72 hours.
 	SessionIdle time.Duration
+	// SessionUnused is how long a session is kept whose client has sent nothing since
+	// initialize, not even notifications/initialized. 0 means 10 minutes. It has no effect if
+	// SessionIdle is not longer.
+	SessionUnused time.Duration
 	// SessionMax is how long any session is kept. 0 means 30 days.
 	SessionMax time.Duration
 	// ReplayAge is how long events can be replayed. 0 means 10 minutes.
@@ -178,7 +182,7 @@ func (o *Options) settle() error {
 	return errors.Join(
 		err, o.Limits.settle(), o.Shared.settle(), limits.MaxHeader.Settle(&o.HTTP.MaxHeader),
 		limits.ConnectionsPerAddress.Settle(&o.HTTP.ConnectionsPerAddress), limits.Connections.Settle(&o.HTTP.Connections),
-		limits.MaxStore.Settle(&s.MaxStore), limits.SessionIdle.Settle(&s.SessionIdle), limits.SessionMax.Settle(&s.SessionMax),
+		limits.MaxStore.Settle(&s.MaxStore), limits.SessionIdle.Settle(&s.SessionIdle), limits.SessionUnused.Settle(&s.SessionUnused), limits.SessionMax.Settle(&s.SessionMax),
 		limits.ReplayAge.Settle(&s.ReplayAge), limits.ReplayEvents.Settle(&s.ReplayEvents), limits.ReplayBytes.Settle(&s.ReplayBytes),
 		limits.DrainDelay.Settle(&o.DrainDelay), limits.DrainWait.Settle(&o.DrainWait),
 		limits.Lease.Settle(&s.Lease), noneOf("Options.MethodMiddleware", o.MethodMiddleware),

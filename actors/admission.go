@@ -465,25 +465,56 @@ func retryAfter(d time.Duration) []byte {
 }
 
 // storable decides whether bytes more may be stored for a client, and charges them to its account
-// for as long as they last. A store that is nearly full takes nothing new, so that existing
+// for as long as they last.
+func (d *accounts) storable(a *quota.Account, b Budget, bytes int, life time.Duration) Reason {
+	no := d.room(a, b)
+	if no == admitted {
+		a.Used[b].Add(time.Now(), int64(bytes), max(life, time.Second))
+	}
+	return no
+}
+
+// room decides whether more may be stored for a client. A store that is nearly full takes nothing new, so that existing
 // sessions and streams can go on. From three quarters on it takes nothing more of an account that
 // has a sixteenth: no client keeps all others from the store, however little else it does.
-func (d *accounts) storable(a *quota.Account, b Budget, bytes int, life time.Duration) Reason {
-	now := time.Now()
+func (d *accounts) room(a *quota.Account, b Budget) Reason {
 	switch used, limit := d.store.Use(b); {
 	case nearlyAll(used, limit):
 		return StoreFull
-	case limit > 0 && used > limit/4*3 && a.Used[b].Amount(now) > limit/limits.StoreShare.Value():
+	case limit > 0 && used > limit/4*3 && storedFor(a, b) > limit/limits.StoreShare.Value():
 		return StoreOfPrincipal
 	}
-	a.Used[b].Add(now, int64(bytes), max(life, time.Second))
 	return admitted
 }
 
-// gone returns the charge of storable for a session that is no longer stored.
-func (d *accounts) gone(in *Input, rec *session.Record, life time.Duration) {
+// usedFresh is the usage of sessions whose client has sent nothing since initialize. They last for minutes, others for
+// days, and a usage has one time.
+const usedFresh = int(budgets)
+
+// storedFor is how much of a budget a client has.
+func storedFor(a *quota.Account, b Budget) int64 {
+	now := time.Now()
+	n := a.Used[b].Amount(now)
+	if b == SessionBudget {
+		n += a.Used[usedFresh].Amount(now)
+	}
+	return n
+}
+
+// session charges a client for the record of a session, of size bytes, for as long as it lasts. A negative size returns
+// the charge.
+func (d *accounts) session(in *Input, rec *session.Record, l *session.Lifetime, size int) {
+	usage, life := int(SessionBudget), l.Idle
+	if rec.Fresh {
+		usage, life = usedFresh, l.Fresh
+	}
+	d.Of(in.Tenant, in.Address).Used[usage].Add(time.Now(), int64(size), max(life, time.Second))
+}
+
+// gone returns the charge for a session that is no longer stored, or no longer as rec has it.
+func (d *accounts) gone(in *Input, rec *session.Record, l *session.Lifetime) {
 	if data, err := codec.Marshal(rec); err == nil {
-		d.Of(in.Tenant, in.Address).Used[SessionBudget].Add(time.Now(), -int64(len(data)), max(life, time.Second))
+		d.session(in, rec, l, -len(data))
 	}
 }
 

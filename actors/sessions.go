@@ -40,7 +40,10 @@ func maxLookups(calls int) int {
 // request, else nil.
 func (d *sessions) of(svc *Service, in *Input, id []byte) *sessionActor {
 	s, err := d.lookUp(svc, in)
-	return d.found(in, id, s, err)
+	if s = d.found(in, id, s, err); s != nil && s.view.Load().rec.Fresh {
+		s.heard(in)
+	}
+	return s
 }
 
 // found returns the session that lookUp found, or refuses the request.
@@ -192,16 +195,17 @@ func (d *sessions) create(ctx context.Context, svc *Service, in *Input, set Sett
 	if err != nil {
 		return nil, fmt.Errorf("actors: create session: %w", err)
 	}
-	if no := n.accounts.storable(n.accounts.Of(in.Tenant, in.Address), SessionBudget, len(data), time.Until(rec.Expires)); no != admitted {
+	if no := n.accounts.room(n.accounts.Of(in.Tenant, in.Address), SessionBudget); no != admitted {
 		return nil, verdict{reason: no}
 	}
 	held, no := d.holds(&rec, key, in)
 	if no.reason != admitted {
 		return nil, no
 	}
+	n.accounts.session(in, &rec, &svc.Limits.Session, len(data))
 	rev, err := n.store.Create(ctx, key.record(), data, time.Until(rec.Expires))
 	if err != nil && !errors.Is(err, ErrUnavailable) {
-		n.accounts.gone(in, &rec, time.Until(rec.Expires))
+		n.accounts.gone(in, &rec, &svc.Limits.Session)
 	}
 	if err != nil {
 		held.Free()
@@ -246,8 +250,8 @@ func (d *sessions) adopt(s *sessionActor, v *view) {
 
 // Delete ends a session: its record goes first, then its calls and streams.
 func (n *Node) Delete(svc *Service, in *Input) {
-	s := n.sessions.of(svc, in, nil)
-	if s == nil {
+	s, err := n.sessions.lookUp(svc, in)
+	if s = n.sessions.found(in, nil, s, err); s == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
@@ -259,7 +263,7 @@ func (n *Node) Delete(svc *Service, in *Input) {
 	}
 	if s.endSession() { // false if another DELETE was quicker
 		n.accounts.forgive(in)
-		n.accounts.gone(in, &s.view.Load().rec, svc.Limits.Session.Idle)
+		n.accounts.gone(in, &s.view.Load().rec, &svc.Limits.Session)
 	}
 	in.Conn.Answer(200, nil)
 }

@@ -92,11 +92,11 @@ var acting = []mutation{
 	},
 	{
 		"one client fills the store", limit, "actors/admission.go",
-		"used > limit/4*3 && a.Used[b]", "used > limit/10*9 && a.Used[b]", "", "",
+		"used > limit/4*3 && storedFor", "used > limit/10*9 && storedFor", "", "",
 	},
 	{
 		"what is stored is not charged", limit, "actors/admission.go",
-		"a.Used[b].Add(now, int64(bytes), max(life, time.Second))", "a.Used[b].Add(now, 0, max(life, time.Second))", "", "",
+		"a.Used[b].Add(time.Now(), int64(bytes), max(life, time.Second))", "a.Used[b].Add(time.Now(), 0, max(life, time.Second))", "", "",
 	},
 	{
 		"a state is good with other answers", seal, "actors/mrtr.go",
@@ -213,5 +213,17 @@ var acting = []mutation{
 	{
 		"a listener hears of any list", guard, "actors/listen.go",
 		"if l.filter.wants(method) {\n\t\t\t\t_ = l.Post(listChanged{method})", "if method != \"\" {\n\t\t\t\t_ = l.Post(listChanged{method})", "", "",
+	},
+	{
+		"the first message of a client is not stored before it is answered", expiry, "actors/sessions.go",
+		"s != nil && s.view.Load().rec.Fresh {", "s != nil && s.view.Load().rec.Fresh && id == nil {", "", "TestFresh",
+	},
+	{
+		"a session is charged for minutes and for days", limit, "actors/stored.go",
+		"n.accounts.gone(in, &before, &s.svc.Limits.Session)\n", "_ = before\n", "", "TestFresh",
+	},
+	{
+		"fresh sessions are not charged", limit, "actors/admission.go",
+		"n += a.Used[usedFresh].Amount(now)", "n += 0", "", "",
 	},
 }

@@ -12,7 +12,7 @@ var machines = []mutation{
 	},
 	{
 		"activity is noted at half the idle time", expiry, "internal/session/record.go",
-		"now.Sub(r.Written) > l.Idle/4", "now.Sub(r.Written) > l.Idle/2", "", "",
+		"now.Sub(r.Written) > l.unused(r)/4", "now.Sub(r.Written) > l.unused(r)/2", "", "",
 	},
 	{
 		"a session is rewritten at its absolute end", expiry, "internal/session/record.go",
@@ -317,5 +317,13 @@ var machines = []mutation{
 	{
 		"a name of any length is kept", limit, "internal/session/client.go",
 		"k.room < 0 {", "k.room < 0 && k.info.Name == \"\" {", "", "TestKeep",
+	},
+	{
+		"a session lasts for days though its client said nothing", expiry, "internal/session/record.go",
+		"if r.Fresh {\n\t\treturn l.Fresh", "if r.Fresh && l.Fresh > l.Idle {\n\t\treturn l.Fresh", "", "",
+	},
+	{
+		"a session that is used lasts for minutes", expiry, "internal/session/record.go",
+		"first, r.Fresh = r.Fresh, false", "first = r.Fresh", "", "",
 	},
 }

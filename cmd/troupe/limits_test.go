@@ -30,7 +30,7 @@ func TestLimitDefaults(t *testing.T) {
 		DrainDelay: 3 * time.Second, DrainWait: 30 * time.Second,
 		HTTP: troupe.HTTPOptions{MaxHeader: 32 << 10, ConnectionsPerAddress: 1024},
 		Store: troupe.StoreOptions{
-			SessionIdle: 72 * time.Hour, SessionMax: 30 * 24 * time.Hour,
+			SessionIdle: 72 * time.Hour, SessionUnused: 10 * time.Minute, SessionMax: 30 * 24 * time.Hour,
 			Lease: 5 * time.Second, ReplayAge: 10 * time.Minute, ReplayEvents: 1000, ReplayBytes: 4 << 20,
 		},
 		Limits: troupe.Limits{

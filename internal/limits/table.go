@@ -126,6 +126,9 @@ var (
 	SessionIdle = add[time.Duration](Row{Section: Session, Name: "time without use", Option: "Store.SessionIdle", Kind: Time, Default: 72 * hour, Least: second,
 		Beyond: "404",
 		Usage:  "`time` to keep a session that nobody uses"})
+	SessionUnused = add[time.Duration](Row{Section: Session, Name: "time until its client sends something after `initialize`", Option: "Store.SessionUnused", Kind: Time, Default: 10 * minute, Least: second,
+		Beyond: "404",
+		Usage:  "`time` to keep a session whose client sends nothing after initialize"})
 	SessionMax = add[time.Duration](Row{Section: Session, Name: "age", Option: "Store.SessionMax", Kind: Time, Default: 30 * day, Least: second,
 		Beyond: "404",
 		Usage:  "`time` to keep any session"})

@@ -21,6 +21,7 @@ type Record struct {
 	Standalone   string                     `json:"standalone,omitempty"`   // id of the standalone stream
 	Announced    string                     `json:"told,omitempty"`         // digest of the catalogues last announced
 	Values       map[string]json.RawMessage `json:"values,omitempty"`       // of handlers; never changed in place, see SetValue
+	Fresh        bool                       `json:"fresh,omitempty"`        // the client has sent nothing since initialize
 	Created      time.Time                  `json:"created"`
 	Written      time.Time                  `json:"written"`
 	Expires      time.Time                  `json:"expires"`
@@ -50,23 +51,39 @@ func Newer(data []byte) int {
 	return v.Version
 }
 
-// Lifetime bounds a session: Idle after its last activity, Absolute after its
-// creation.
-type Lifetime struct{ Idle, Absolute time.Duration }
+// Lifetime bounds a session: Idle after its last activity, Absolute after its creation, and
+// Fresh in place of Idle until its client sends something after initialize. A Fresh of 0, or of Idle
+// and more, is none.
+type Lifetime struct{ Idle, Absolute, Fresh time.Duration }
+
+// unused is how long a session is kept without activity.
+func (l Lifetime) unused(r *Record) time.Duration {
+	if r.Fresh {
+		return l.Fresh
+	}
+	return l.Idle
+}
 
 // New returns the record of a session created now.
 func New(now time.Time, l Lifetime) Record {
-	r := Record{Version: RecordVersion, Created: now}
+	r := Record{Version: RecordVersion, Created: now, Fresh: 0 < l.Fresh && l.Fresh < l.Idle}
 	r.touch(now, l)
 	return r
 }
 
 func (r *Record) touch(now time.Time, l Lifetime) {
 	r.Written = now
-	r.Expires = now.Add(l.Idle)
+	r.Expires = now.Add(l.unused(r))
 	if end := r.Created.Add(l.Absolute); end.Before(r.Expires) {
 		r.Expires = end
 	}
+}
+
+// Heard notes that the client has sent something since initialize; it reports whether that is new.
+// The record must be touched then.
+func (r *Record) Heard() (first bool) {
+	first, r.Fresh = r.Fresh, false
+	return first
 }
 
 // Touched returns the record as it must be rewritten now.
@@ -77,9 +94,9 @@ func (r Record) Touched(now time.Time, l Lifetime) Record {
 }
 
 // Due reports whether activity now is worth a rewrite: at most one per quarter
-// of the idle lifetime, so that an active session never expires.
+// of the time without activity, so that an active session never expires.
 func (r *Record) Due(now time.Time, l Lifetime) bool {
-	return now.Sub(r.Written) > l.Idle/4 && r.Expires.Before(r.Created.Add(l.Absolute))
+	return now.Sub(r.Written) > l.unused(r)/4 && r.Expires.Before(r.Created.Add(l.Absolute))
 }
 
 // Expired reports whether the session has ended by its own clock.

@@ -69,6 +69,33 @@ func TestAnIdleSessionExpires(t *testing.T) {
 	}
 }
 
+// TestAFreshSessionExpires checks how long a session lasts whose client sends nothing after initialize, and how long
+// once it does.
+func TestAFreshSessionExpires(t *testing.T) {
+	t.Parallel()
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := func(d time.Duration) time.Time { return begin.Add(d) }
+	for _, fresh := range []time.Duration{0, life.Idle, 2 * life.Idle} {
+		if r := New(begin, Lifetime{Idle: life.Idle, Absolute: life.Absolute, Fresh: fresh}); r.Fresh || r.Expired(at(life.Idle-1)) || r.Heard() {
+			t.Errorf("with %v for fresh ones it expires at %v", fresh, r.Expires)
+		}
+	}
+	l := Lifetime{Idle: life.Idle, Absolute: life.Absolute, Fresh: 10 * time.Minute}
+	r := New(begin, l)
+	if r.Expired(at(l.Fresh-1)) || !r.Expired(at(l.Fresh)) || r.Due(at(l.Fresh/4), l) || !r.Due(at(l.Fresh/4+1), l) {
+		t.Errorf("a fresh session expires at %v", r.Expires)
+	}
+	if r = r.Touched(at(time.Minute), l); !r.Fresh || !r.Expires.Equal(at(l.Fresh+time.Minute)) {
+		t.Errorf("a fresh session that is stored again expires at %v", r.Expires)
+	}
+	if first, again := r.Heard(), r.Heard(); !first || again {
+		t.Errorf("what a client sends is its first: %t, and what it sends then: %t", first, again)
+	}
+	if r = r.Touched(at(2*time.Minute), l); !r.Expires.Equal(at(l.Idle + 2*time.Minute)) {
+		t.Errorf("a session that is used expires at %v", r.Expires)
+	}
+}
+
 func TestSubscribed(t *testing.T) {
 	r := New(time.Now(), life)
 	for _, step := range []struct {
