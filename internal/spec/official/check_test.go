@@ -1,4 +1,4 @@
-package host
+package official
 
 import "testing"
 
@@ -6,7 +6,7 @@ import "testing"
 // one that accepts everything would be no check.
 func TestConformanceIsChecked(t *testing.T) {
 	t.Parallel()
-	spec, err := official()
+	spec, err := Of(newest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,11 +32,11 @@ func TestConformanceIsChecked(t *testing.T) {
 		`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"no uri"}}`:             false,
 		`[{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"","progress":0.5}}]`: false,
 	} {
-		if err := spec.check(message, call); (err == nil) != ok {
+		if err := spec.Check(message, call); (err == nil) != ok {
 			t.Errorf("%s: legal %v, want %v: %v", message, err == nil, ok, err)
 		}
 	}
-	if err := spec.check(`{"jsonrpc":"2.0","id":1,"result":{"content":null}}`, call[1:]); err == nil {
+	if err := spec.Check(`{"jsonrpc":"2.0","id":1,"result":{"content":null}}`, call[1:]); err == nil {
 		t.Error("a tool's result without content is accepted")
 	}
 	for _, row := range []struct {
@@ -54,11 +54,11 @@ func TestConformanceIsChecked(t *testing.T) {
 		{"2025-03-26", `{"jsonrpc":"2.0","id":"x","method":"elicitation/create","params":{"message":"x","requestedSchema":{"type":"object","properties":{}}}}`, false},
 		{"2025-06-18", `{"jsonrpc":"2.0","id":"x","method":"elicitation/create","params":{"message":"x","requestedSchema":{"type":"object","properties":{}}}}`, true},
 	} {
-		spec, err := schemas[row.revision]()
+		spec, err := Of(row.revision)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := spec.check(row.message, call[1:]); (err == nil) != row.ok {
+		if err := spec.Check(row.message, call[1:]); (err == nil) != row.ok {
 			t.Errorf("%s: %s: legal %v, want %v: %v", row.revision, row.message, err == nil, row.ok, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package host
+package official
 
 import (
 	"slices"
@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// TestStatelessConformanceIsChecked checks that legal refuses messages: a schema that
+// TestStatelessConformanceIsChecked checks that Check refuses messages: a schema that
 // accepts everything would be no check.
 func TestStatelessConformanceIsChecked(t *testing.T) {
 	t.Parallel()
-	spec, err := schemas[R20260728]()
+	spec, err := Of(sessionless)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestStatelessConformanceIsChecked(t *testing.T) {
 	} {
 		for _, method := range []string{"tools/call", "tools/list", "resources/read", "prompts/get", "server/discover"} {
 			want := methods == "any" || slices.Contains(strings.Fields(methods), method)
-			if err := spec.check(message, []string{method}); (err == nil) != want {
+			if err := spec.Check(message, []string{method}); (err == nil) != want {
 				t.Errorf("%s: %s: legal %v, want %v: %v", method, message, err == nil, want, err)
 			}
 		}
