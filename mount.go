@@ -245,6 +245,6 @@ func (rt *Runtime) nodeLimits() actors.NodeLimits {
 	l := &rt.opts.Shared
 	return actors.NodeLimits{Calls: l.CallsPerNode, Bytes: l.MaxMemory / heldPart, Principal: actors.PrincipalLimits{
 		Rate: l.PrincipalRate, Burst: l.PrincipalBurst, Calls: l.CallsPerPrincipal, Streams: l.StreamsPerPrincipal,
-		Pending: l.PendingPerPrincipal, Sessions: l.SessionsPerPrincipal, SessionIdle: rt.opts.Store.SessionIdle,
+		Pending: l.PendingPerPrincipal, Sessions: l.SessionsPerPrincipal,
 	}}
 }

@@ -321,9 +321,10 @@ type SharedLimits struct {
 	// of a principal together. 0 means 1,000, and twice the rate.
 	PrincipalRate  float64
 	PrincipalBurst int
-	// SessionsPerPrincipal bounds the sessions that a principal may begin within
-	// StoreOptions.SessionIdle; one that it deletes does not count. 0 means 100,000.
-	// Beyond it the response is 429.
+	// SessionsPerPrincipal bounds the sessions that a principal may begin at once, and as
+	// many within each hour from then on; one that it deletes does not count. 0 means
+	// 10,000. Beyond it the response is 429. What a principal may store is bounded by its
+	// share of the store.
 	SessionsPerPrincipal int
 	// StreamsPerPrincipal bounds the event streams with a connection. 0 means 1,024.
 	// Beyond it a GET is refused with 429; calls are still answered.

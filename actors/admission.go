@@ -21,7 +21,7 @@ func (l NodeLimits) quota() quota.Limits {
 	p := &l.Principal
 	return quota.Limits{Places: l.Calls, Each: p.Calls, Accounts: l.Accounts, Bytes: l.Bytes, Rates: [quota.Rates]quota.Rate{
 		rateOfCalls:    {PerSecond: p.Rate, Burst: p.Burst},
-		rateOfSessions: {PerSecond: float64(p.Sessions) / p.SessionIdle.Seconds(), Burst: p.Sessions},
+		rateOfSessions: {PerSecond: float64(p.Sessions) / time.Hour.Seconds(), Burst: p.Sessions},
 	}}
 }
 

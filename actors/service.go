@@ -249,9 +249,7 @@ type PrincipalLimits struct {
 	Calls    int     // requests in flight
 	Streams  int     // event streams with a connection
 	Pending  int     // questions that wait for the client
-	Sessions int     // new sessions per SessionIdle
-	// SessionIdle is the time until a new session no longer counts.
-	SessionIdle time.Duration
+	Sessions int     // new sessions at once, and within an hour
 }
 
 // Defaults fills the zero fields of l.
@@ -271,7 +269,6 @@ func (l NodeLimits) Defaults() NodeLimits {
 	n(&p.Streams, limits.StreamsPerPrincipal.Value())
 	n(&p.Pending, limits.PendingPerPrincipal.Value())
 	n(&p.Sessions, limits.SessionsPerPrincipal.Value())
-	p.SessionIdle = limits.SessionIdle.Or(p.SessionIdle)
 	return l
 }
 

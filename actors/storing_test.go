@@ -30,6 +30,7 @@ func TestStoreIsShared(t *testing.T) {
 	}{
 		{"sessions, half of it in use", SessionBudget, limit / 2, true, true, admitted},
 		{"sessions, little room", SessionBudget, limit * 4 / 5, false, true, StoreOfPrincipal},
+		{"sessions that nobody uses, little room", SessionBudget, limit * 4 / 5, false, true, StoreOfPrincipal},
 		{"sessions, nearly full", SessionBudget, limit*9/10 + 100, false, false, StoreFull},
 		{"calls, half of it in use", EventBudget, limit / 2, true, true, admitted},
 		{"calls, little room", EventBudget, limit * 4 / 5, false, true, StoreOfPrincipal},
@@ -37,8 +38,11 @@ func TestStoreIsShared(t *testing.T) {
 		{"sessions, while calls have little room", SessionBudget, -limit * 4 / 5, true, true, admitted},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			id := 0
-			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+			id, l := 0, Limits{}
+			if strings.HasPrefix(tt.name, "sessions that nobody uses") {
+				l = freshLimits
+			}
+			inBubble(t, l, NodeLimits{}, func(t *testing.T, h *held) {
 				h.svc.Handler = safeHandler{h.handler}
 				h.handler.f = ticks(time.Hour)
 				post := func(address, session, body string) *heldConn {

@@ -226,4 +226,8 @@ var acting = []mutation{
 		"fresh sessions are not charged", limit, "actors/admission.go",
 		"n += a.Used[usedFresh].Amount(now)", "n += 0", "", "",
 	},
+	{
+		"new sessions come back with the oldest", limit, "actors/admission.go",
+		"float64(p.Sessions) / time.Hour.Seconds()", "float64(p.Sessions) / (72 * time.Hour).Seconds()", "internal/spec/limits", "TestLimits/sessions",
+	},
 }

@@ -41,7 +41,7 @@ func TestLimitDefaults(t *testing.T) {
 		},
 		Shared: troupe.SharedLimits{
 			CallsPerNode: 10_000, CallsPerPrincipal: 1024, PrincipalRate: 1000,
-			SessionsPerPrincipal: 100_000, StreamsPerPrincipal: 1024, PendingPerPrincipal: 1024,
+			SessionsPerPrincipal: 10_000, StreamsPerPrincipal: 1024, PendingPerPrincipal: 1024,
 		},
 	}
 	if !reflect.DeepEqual(got, want) {

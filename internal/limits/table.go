@@ -146,10 +146,10 @@ var (
 		Beyond: "-32600, come back", Counted: "principal-calls",
 		Refusal: Refusal{429, invalidRequest, "too many requests in flight from this client"},
 		Usage:   "`number` of requests in flight"})
-	SessionsPerPrincipal = add[int](Row{Section: Principal, Name: "sessions begun within `Store.SessionIdle`", Option: "Shared.SessionsPerPrincipal", Default: 100_000, None: true,
+	SessionsPerPrincipal = add[int](Row{Section: Principal, Name: "new sessions at once, and from then on within an hour", Option: "Shared.SessionsPerPrincipal", Default: 10_000, None: true,
 		Beyond: "429, -32600, `Retry-After`, `data.retryAfterMs`", Counted: "principal-sessions",
 		Refusal: Refusal{429, invalidRequest, "too many new sessions from this client"},
-		Usage:   "`number` of sessions begun within --session-idle"})
+		Usage:   "`number` of new sessions at once, and from then on within an hour"})
 	StoreShare = add[int64](Row{Section: Principal, Name: "share of the store when it is short of room", Default: 16, Shown: "a sixteenth, once three quarters are in use",
 		Beyond: "no new sessions (429) and streams (-32600, come back)", Counted: "principal-store",
 		Refusal: Refusal{429, invalidRequest, "too much is stored for this client, and the store has little room"}})

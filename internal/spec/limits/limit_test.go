@@ -194,9 +194,9 @@ func limitRows() []limitRow {
 			room: wait(20 * time.Second),
 		},
 		{
-			name: "sessions of a principal", o: troupe.Options{Shared: troupe.SharedLimits{SessionsPerPrincipal: 2}, Store: troupe.StoreOptions{SessionIdle: 2 * time.Hour}}, limit: limits.SessionsPerPrincipal.Row,
+			name: "sessions of a principal", o: troupe.Options{Shared: troupe.SharedLimits{SessionsPerPrincipal: 2}}, limit: limits.SessionsPerPrincipal.Row,
 			more: func(e *limitEnv) *testkit.Answer { return host.As(e.Client(), "ann").Post(host.InitializeRequest) },
-			want: refused{429, "3600", host.Fault("0", host.Invalid, "too many new sessions from this client", `{"retryAfterMs":3600000}`)},
+			want: refused{429, "1800", host.Fault("0", host.Invalid, "too many new sessions from this client", `{"retryAfterMs":1800000}`)},
 			others: func(e *limitEnv) {
 				host.As(e.Client(), "bob").Initialize(`{}`)
 				host.As(e.Client(), "carol").Initialize(`{}`)
@@ -205,10 +205,10 @@ func limitRows() []limitRow {
 			room: func(e *limitEnv) { e.too.Do("DELETE", "") },
 		},
 		{
-			name: "sessions of a principal, in time", o: troupe.Options{Shared: troupe.SharedLimits{SessionsPerPrincipal: 2}, Store: troupe.StoreOptions{SessionIdle: 2 * time.Hour}}, limit: limits.SessionsPerPrincipal.Row,
+			name: "sessions of a principal, in time", o: troupe.Options{Shared: troupe.SharedLimits{SessionsPerPrincipal: 2}}, limit: limits.SessionsPerPrincipal.Row,
 			more: func(e *limitEnv) *testkit.Answer { return host.As(e.Client(), "ann").Post(host.InitializeRequest) },
-			want: refused{429, "3600", host.Fault("0", host.Invalid, "too many new sessions from this client", `{"retryAfterMs":3600000}`)},
-			room: wait(time.Hour),
+			want: refused{429, "1800", host.Fault("0", host.Invalid, "too many new sessions from this client", `{"retryAfterMs":1800000}`)},
+			room: wait(30 * time.Minute),
 		},
 		{
 			name: "event streams of a session", o: troupe.Options{Limits: troupe.Limits{StreamsPerSession: 2}}, limit: limits.StreamsPerSession.Row,
