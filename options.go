@@ -246,11 +246,11 @@ type Limits struct {
 	// connection is closed, and a session that is bound to it ends.
 	PingEvery time.Duration
 
-	// CallRate bounds the calls of a session per second: tools/call,
-	// completion/complete, and methods that the specification does not have. CallBurst
-	// bounds the calls that may come at once after a silence. 0 means 100, and twice the
+	// CallRate bounds what the requests of a session cost per second: each 1, and 1 more
+	// for each 64 KiB of its body and each 10,000 JSON values in it. A ping costs only
+	// that. CallBurst bounds what may come at once after a silence. 0 means 100, and twice the
 	// rate; a server with a CallRate and no CallBurst has the CallBurst of Options, if
-	// that is set. Calls beyond it are refused, with the time to come back.
+	// that is set. Requests beyond it are refused, with the time to come back.
 	CallRate  float64
 	CallBurst int
 	// LogRate bounds the log messages to a client per second, of all calls of a
@@ -318,7 +318,8 @@ type SharedLimits struct {
 	// GOMEMLIMIT; the command does.
 	MaxMemory int64
 	// PrincipalRate and PrincipalBurst are Limits.CallRate and CallBurst for all sessions
-	// of a principal together. 0 means 1,000, and twice the rate.
+	// of a principal together, and for its GETs: each costs 1, and one that resumes a stream 1 more
+	// for each 256 KiB that may be replayed at once. 0 means 1,000, and twice the rate.
 	PrincipalRate  float64
 	PrincipalBurst int
 	// SessionsPerPrincipal bounds the sessions that a principal may begin at once, and as

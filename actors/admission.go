@@ -50,7 +50,7 @@ type accounts struct {
 // nil for requests without a session.
 type sessionAccount struct {
 	account quota.Memo                   // the account of the session's last request
-	calling atomic.Pointer[quota.Bucket] // for calls; made by the first
+	calling atomic.Pointer[quota.Bucket] // for requests; made by the first
 	streams atomic.Int64                 // with a live connection
 	gets    atomic.Int64                 // GETs that are being handled
 	patient bool                         // its client waits for a slot for its calls, and has the process for itself
@@ -73,7 +73,7 @@ func (s *sessionAccount) of(d *accounts, in *Input) *quota.Account {
 	return s.account.Of(d.Accounts, in.Tenant, in.Address)
 }
 
-// bucket is the session's own bucket for calls.
+// bucket is the session's own bucket for requests.
 func (s *sessionAccount) bucket(l *Limits) quota.Bucket {
 	if b := s.calling.Load(); b != nil {
 		return *b
@@ -83,17 +83,17 @@ func (s *sessionAccount) bucket(l *Limits) quota.Bucket {
 	return *s.calling.Load()
 }
 
-// take takes a token for a call, or returns how long to wait for one.
-func (s *sessionAccount) take(l *Limits, now time.Time) (wait time.Duration) {
+// take takes tokens, or returns how long to wait for them.
+func (s *sessionAccount) take(l *Limits, now time.Time, n int) (wait time.Duration) {
 	if s == nil {
 		return 0
 	}
-	return s.bucket(l).Take(now)
+	return s.bucket(l).TakeN(now, n)
 }
 
-func (s *sessionAccount) giveBack(l *Limits, now time.Time) {
+func (s *sessionAccount) giveBack(l *Limits, now time.Time, n int) {
 	if s != nil {
-		s.bucket(l).GiveBack(now)
+		s.bucket(l).GiveBackN(now, n)
 	}
 }
 
@@ -106,12 +106,12 @@ func newAccounts(l NodeLimits, rs *refusals, store Store) accounts {
 // noPlace is the reason that a request gets no place.
 var noPlace = [...]Reason{quota.Admitted: admitted, quota.Full: CallsOfNode, quota.OverShare: ShareOfNode, quota.OverLimit: CallsOfPrincipal}
 
-// admit counts a request, or says why it may not run now. The caller calls Leave for an admitted
-// request, and giveBack too if it does not run after all.
-func (d *accounts) admit(s *sessionAccount, l *Limits, in *Input, m *codec.Message) (*quota.Account, verdict) {
+// admit counts a request that costs tokens, or says why it may not run now. The caller calls Leave
+// for an admitted request, and giveBack too if it does not run after all.
+func (d *accounts) admit(s *sessionAccount, l *Limits, in *Input, cost int) (*quota.Account, verdict) {
 	a, no := d.enter(s, in)
-	if a != nil && s.pays(m.Method) {
-		if no = d.spend(s, l, a); no.reason != admitted {
+	if a != nil {
+		if no = d.spend(s, l, a, cost); no.reason != admitted {
 			d.Leave(a)
 			return nil, no
 		}
@@ -134,42 +134,81 @@ func (d *accounts) enter(s *sessionAccount, in *Input) (*quota.Account, verdict)
 	return a, verdict{}
 }
 
-// pays reports whether a request counts for the limits on calls per second. The specification wants
-// limits on tools/call and completion/complete (2025-11-25, server/tools and
-// server/utilities/completion); a program's own methods count too. A patient client, which has the
-// process for itself, is not slowed down.
-func (s *sessionAccount) pays(method []byte) bool {
-	if s != nil && s.patient {
-		return false
+// A request pays a token, and one more for each of these that it has.
+const (
+	bytesPerToken  = 64 << 10 // of its body
+	valuesPerToken = 10_000   // of JSON
+	// replayPerToken is for a resume: bytes that may be read for it before its client has read any.
+	replayPerToken = 256 << 10
+	replayAtOnce   = 1 << 20
+)
+
+// cost is how many tokens a request with a body of size bytes takes of the buckets of its session
+// and of its principal. A ping pays for its size alone; initialize has a bucket of its own and does
+// not come here. A patient client, which has the process for itself, is not slowed down.
+func (s *sessionAccount) cost(m *codec.Message, size int) int {
+	if s.alone() {
+		return 0
 	}
-	if string(method) == mcp.MethodToolsCall || string(method) == mcp.MethodCompletionComplete {
-		return true
+	n := size/bytesPerToken + m.Values/valuesPerToken
+	if string(m.Method) != mcp.MethodPing {
+		n++
 	}
-	_, known := mcp.LookupMethod(method)
-	return !known // a program's own
+	return n
 }
 
-// spend takes one token of the session and one of the account, or neither.
-func (d *accounts) spend(s *sessionAccount, l *Limits, a *quota.Account) verdict {
+// spend takes the cost of a request from the session and from the account, or nothing from either.
+func (d *accounts) spend(s *sessionAccount, l *Limits, a *quota.Account, cost int) verdict {
+	if cost == 0 {
+		return verdict{}
+	}
 	now := time.Now()
-	if wait := s.take(l, now); wait > 0 {
+	if wait := s.take(l, now, cost); wait > 0 {
 		return verdict{RateOfSession, wait}
 	}
-	if wait := a.Buckets[rateOfCalls].Take(now); wait > 0 {
-		s.giveBack(l, now)
+	if wait := a.Buckets[rateOfCalls].TakeN(now, cost); wait > 0 {
+		s.giveBack(l, now, cost)
 		return verdict{RateOfPrincipal, wait}
 	}
 	return verdict{}
 }
 
 // giveBack returns the tokens that spend took for a request.
-func (d *accounts) giveBack(s *sessionAccount, l *Limits, a *quota.Account, m *codec.Message) {
-	if !s.pays(m.Method) {
+func (d *accounts) giveBack(s *sessionAccount, l *Limits, a *quota.Account, cost int) {
+	if cost == 0 {
 		return
 	}
 	now := time.Now()
-	a.Buckets[rateOfCalls].GiveBack(now)
-	s.giveBack(l, now)
+	a.Buckets[rateOfCalls].GiveBackN(now, cost)
+	s.giveBack(l, now, cost)
+}
+
+// admitGet takes the tokens of a GET from its principal, or refuses it. A resume pays for what may
+// be read of its stream before its client has read any. It comes before the store is read.
+func (d *accounts) admitGet(l *Limits, in *Input) bool {
+	cost := 1
+	if in.LastEventID != "" {
+		cost += min(l.Stream.Bytes, replayAtOnce) / replayPerToken
+	}
+	no := d.charge(nil, in, cost)
+	if no.reason != admitted {
+		d.refusals.refuseVerdict(in.Conn, nil, no)
+	}
+	return no.reason == admitted
+}
+
+// charge takes tokens of the principal alone.
+func (d *accounts) charge(s *sessionAccount, in *Input, cost int) verdict {
+	for cost > 0 {
+		a := s.of(d, in)
+		switch wait := a.Buckets[rateOfCalls].TakeN(time.Now(), cost); {
+		case wait > 0:
+			return verdict{RateOfPrincipal, wait}
+		case !a.Dropped():
+			return verdict{}
+		}
+	}
+	return verdict{}
 }
 
 // admitSession takes a token for a new session, or refuses it.

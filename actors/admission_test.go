@@ -15,6 +15,7 @@ func TestAdmissionAllocatesNothing(t *testing.T) {
 	n := &Node{}
 	n.accounts = newAccounts(NodeLimits{Principal: PrincipalLimits{Rate: 1e9}}, &n.refusals, nil)
 	m := codec.Message{Method: []byte("tools/call")}
+	const size = 100
 	for _, address := range []string{"", "192.0.2.1", "2001:db8::1"} {
 		s := &sessionActor{svc: &Service{Limits: Limits{Rate: 1e9}.Defaults()}}
 		in := Input{Tenant: "anon", Address: address}
@@ -23,7 +24,7 @@ func TestAdmissionAllocatesNothing(t *testing.T) {
 				if !found {
 					s.account = quota.Memo{}
 				}
-				a, no := n.accounts.admit(&s.sessionAccount, &s.svc.Limits, &in, &m)
+				a, no := n.accounts.admit(&s.sessionAccount, &s.svc.Limits, &in, s.cost(&m, size))
 				if a == nil {
 					t.Fatal(no)
 				}
@@ -41,12 +42,13 @@ func TestAdmissionAllocatesNothing(t *testing.T) {
 func TestRefusedCallsCostNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &Node{}
-		n.accounts = newAccounts(NodeLimits{Principal: PrincipalLimits{Rate: 1, Burst: 2}}, &n.refusals, nil)
-		s, l := &sessionAccount{}, Limits{Rate: 1, Burst: 3}.Defaults()
-		in, m := Input{Tenant: "anon", Address: "192.0.2.1"}, codec.Message{Method: []byte("tools/call")}
+		n.accounts = newAccounts(NodeLimits{Principal: PrincipalLimits{Rate: 1, Burst: 2 * 3}}, &n.refusals, nil)
+		s, l := &sessionAccount{}, Limits{Rate: 1, Burst: 3 * 3}.Defaults()
+		const cost = 3
+		in := Input{Tenant: "anon", Address: "192.0.2.1"}
 		admit := func(want Reason) *quota.Account {
 			t.Helper()
-			a, no := n.accounts.admit(s, &l, &in, &m)
+			a, no := n.accounts.admit(s, &l, &in, cost)
 			if no.reason != want {
 				t.Errorf("got reason %d, want %d", no.reason, want)
 			}
@@ -60,18 +62,18 @@ func TestRefusedCallsCostNothing(t *testing.T) {
 		for range 5 {
 			admit(RateOfPrincipal)
 		}
-		if b := s.bucket(&l); b.Full(time.Now()) || b.Take(time.Now()) != 0 {
-			t.Fatal("the calls that the account refused took the session's last token")
+		if b := s.bucket(&l); b.Full(time.Now()) || b.TakeN(time.Now(), cost) != 0 {
+			t.Fatal("the calls that the account refused took the session's last tokens")
 		}
-		a.Buckets[rateOfCalls].GiveBack(time.Now())
+		a.Buckets[rateOfCalls].GiveBackN(time.Now(), cost)
 		for range 5 {
 			admit(RateOfSession)
 		}
-		if a.Buckets[rateOfCalls].Take(time.Now()) != 0 {
-			t.Error("the calls that the session refused took the account's token")
+		if a.Buckets[rateOfCalls].TakeN(time.Now(), cost) != 0 {
+			t.Error("the calls that the session refused took the account's tokens")
 		}
 		for range 2 {
-			n.accounts.giveBack(s, &l, a, &m)
+			n.accounts.giveBack(s, &l, a, cost)
 		}
 		admit(admitted)
 		admit(admitted)
@@ -79,6 +81,42 @@ func TestRefusedCallsCostNothing(t *testing.T) {
 			t.Errorf("%d in flight", n)
 		}
 	})
+}
+
+// TestCosts checks what requests cost.
+func TestCosts(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		method       string
+		size, values int
+		want         int
+	}{
+		{"tools/call", 100, 5, 1},
+		{"completion/complete", 100, 5, 1},
+		{"a/program's-own", 100, 5, 1},
+		{"resources/read", 100, 5, 1},
+		{"prompts/get", 100, 5, 1},
+		{"resources/subscribe", 100, 5, 1},
+		{"resources/unsubscribe", 100, 5, 1},
+		{"logging/setLevel", 100, 5, 1},
+		{"tools/list", 100, 5, 1},
+		{"server/discover", 100, 5, 1},
+		{"subscriptions/listen", 100, 5, 1},
+		{"ping", 100, 5, 0},
+		{"ping", 4 << 20, 5, 64},
+		{"tools/call", 64<<10 - 1, 9_999, 1},
+		{"tools/call", 64 << 10, 9_999, 2},
+		{"tools/call", 64<<10 - 1, 10_000, 2},
+		{"tools/call", 4 << 20, 100_000, 75},
+	} {
+		m := codec.Message{Method: []byte(tt.method), Values: tt.values}
+		if got := (&sessionAccount{}).cost(&m, tt.size); got != tt.want {
+			t.Errorf("%s of %d bytes with %d values costs %d, want %d", tt.method, tt.size, tt.values, got, tt.want)
+		}
+		if got := (&sessionAccount{patient: true}).cost(&m, tt.size); got != 0 {
+			t.Errorf("%s costs a client %d that has the process for itself", tt.method, got)
+		}
+	}
 }
 
 // TestRefusedHoldNothing checks that refused listeners and questions hold no place: there
@@ -153,7 +191,7 @@ func BenchmarkAdmit(b *testing.B) {
 	m := codec.Message{Method: []byte("tools/call")}
 	b.ReportAllocs()
 	for b.Loop() {
-		a, no := n.accounts.admit(&s.sessionAccount, &s.svc.Limits, &in, &m)
+		a, no := n.accounts.admit(&s.sessionAccount, &s.svc.Limits, &in, s.cost(&m, 100))
 		if a == nil {
 			b.Fatal(no)
 		}

@@ -141,7 +141,7 @@ func (s *sessionActor) runBatch(in *Input, principal any, requests []*element, b
 	st := s.newBatchStream(in.Conn, principal, requests, body)
 	members := make([]*requestActor, 0, len(requests))
 	for i, e := range requests {
-		r, err := s.admitted(in, &e.m)
+		r, err := s.admitted(in, &e.m, len(e.raw))
 		if err == nil {
 			n.accounts.holdAnyway(&r.memory, &s.sessionAccount, in, quota.Parked, callHolds(&e.m, e.raw))
 			s.begins(r, r.loggedWay(s, nil), &e.m, e.raw, &Call{principal: principal, trace: in.Trace, attempt: 1, member: i})

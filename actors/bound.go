@@ -324,7 +324,7 @@ func (l *boundConn) call(in *Input, came answerer, reply replier, principal any,
 		n.refusals.refuseInSession(reply, no, m.ID)
 		return true
 	}
-	r, err := s.admitted(in, &m)
+	r, err := s.admitted(in, &m, len(body))
 	if err != nil {
 		held.Free()
 	}

@@ -121,6 +121,10 @@ func (a *arrival) listen() {
 		n.refusals.refuseError(a.to, session.ErrDuplicate, m.ID)
 		return
 	}
+	if no := n.accounts.charge(a.charged, &a.in, a.charged.cost(m, len(a.body))); no.reason != admitted {
+		n.refusals.refuseVerdict(a.to, m.ID, no)
+		return
+	}
 	id := requestMeta{first: bytes.Clone(m.Meta)}
 	id.now.Store(&id.first)
 	peer := &Peer{node: n, svc: svc, key: SessionKey{Tenant: a.in.Tenant, Server: svc.ID, ID: listenPrefix + newID()}, who: &id}

@@ -264,7 +264,8 @@ func badState(to answerer, id []byte) {
 // retry takes a request that is sent again with the input that its call asked for.
 func (a *arrival) retry() (begun bool) {
 	n, m := a.n, a.m
-	from, no := n.accounts.admit(a.charged, &a.svc.Limits, &a.in, m) // first, because opening a state may read the store
+	cost := a.charged.cost(m, len(a.body))
+	from, no := n.accounts.admit(a.charged, &a.svc.Limits, &a.in, cost) // first, because opening a state may read the store
 	if from == nil {
 		n.refusals.refuseVerdict(a.to, m.ID, no)
 		return false
@@ -278,7 +279,7 @@ func (a *arrival) retry() (begun bool) {
 	switch {
 	case errors.Is(err, ErrUnavailable):
 		n.log.Warn("requestState not readable", "error", err)
-		n.accounts.giveBack(a.charged, &a.svc.Limits, from, m) // the failure is not the client's
+		n.accounts.giveBack(a.charged, &a.svc.Limits, from, cost) // the failure is not the client's
 		n.refusals.unavailable(a.to, m.ID)
 	case err != nil:
 		badState(a.to, m.ID)

@@ -25,6 +25,9 @@ func (n *Node) Get(svc *Service, in *Input) {
 		n.refusals.unavailable(in.Conn, nil)
 		return
 	}
+	if !n.accounts.admitGet(&svc.Limits, in) {
+		return
+	}
 	if in.LastEventID != "" {
 		n.sessions.resumed(svc, in)
 		return

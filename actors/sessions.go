@@ -370,7 +370,7 @@ func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message,
 		if s == nil {
 			return
 		}
-		r, err := s.admitted(in, m)
+		r, err := s.admitted(in, m, len(body))
 		if err == nil {
 			s.begins(r, r.loggedWay(s, in.Conn), m, body, &Call{principal: principal, trace: in.Trace, attempt: 1})
 			err = s.enters(r)
@@ -387,12 +387,12 @@ func (n *Node) request(svc *Service, in *Input, principal any, m *codec.Message,
 	}
 }
 
-// admitted returns the actor of a request that may run now; refuseInSession sends the error.
-func (s *sessionActor) admitted(in *Input, m *codec.Message) (*requestActor, error) {
+// admitted returns the actor of a request of size bytes that may run now; refuseInSession sends the error.
+func (s *sessionActor) admitted(in *Input, m *codec.Message, size int) (*requestActor, error) {
 	if tooLong(m) {
 		return nil, errLongToken
 	}
-	a, no := s.node.accounts.admit(&s.sessionAccount, &s.svc.Limits, in, m)
+	a, no := s.node.accounts.admit(&s.sessionAccount, &s.svc.Limits, in, s.cost(m, size))
 	if a == nil {
 		return nil, no
 	}
@@ -420,7 +420,7 @@ func (s *sessionActor) enters(r *requestActor) error {
 
 // refund returns the tokens of a call that did not run.
 func (s *sessionActor) refund(r *requestActor) {
-	s.node.accounts.giveBack(&s.sessionAccount, &s.svc.Limits, r.from, r.call.msg)
+	s.node.accounts.giveBack(&s.sessionAccount, &s.svc.Limits, r.from, s.cost(r.call.msg, len(r.body)))
 }
 
 // notified takes a notification of the client. It waits for the store until until at most.

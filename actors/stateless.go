@@ -146,7 +146,8 @@ func (a *arrival) accept() (begun bool) {
 	case m.State != nil && Asks(m.Method):
 		return a.retry()
 	}
-	from, no := n.accounts.admit(a.charged, &a.svc.Limits, &a.in, m)
+	cost := a.charged.cost(m, len(a.body))
+	from, no := n.accounts.admit(a.charged, &a.svc.Limits, &a.in, cost)
 	if from == nil {
 		n.refusals.refuseVerdict(a.to, m.ID, no)
 		return false
@@ -161,7 +162,7 @@ func (a *arrival) accept() (begun bool) {
 	var held quota.Holding
 	if apart && !a.charged.alone() {
 		if no := n.accounts.hold(&held, a.charged, &a.in, quota.Parked, callHolds(m, a.body)); no.reason != admitted {
-			n.accounts.giveBack(a.charged, &a.svc.Limits, from, m)
+			n.accounts.giveBack(a.charged, &a.svc.Limits, from, cost)
 			n.accounts.Leave(from)
 			n.refusals.refuseVerdict(a.to, m.ID, no)
 			return false

@@ -55,6 +55,34 @@ var acting = []mutation{
 		"r.progressGate().Raise(j.sent.Progress)", "_ = r.progressGate()", "", "",
 	},
 	{
+		"bytes cost nothing", limit, "actors/admission.go",
+		"size/bytesPerToken + m", "m", "", "TestCosts",
+	},
+	{
+		"values cost nothing", limit, "actors/admission.go",
+		"n := size/bytesPerToken + m.Values/valuesPerToken", "n := size / bytesPerToken", "", "TestCosts",
+	},
+	{
+		"a small ping costs", limit, "actors/admission.go",
+		"if string(m.Method) != mcp.MethodPing {\n\t\tn++", "if string(m.Method) != mcp.MethodPing+\"s\" {\n\t\tn++", "", "TestCosts",
+	},
+	{
+		"the client of stdio pays", limit, "actors/admission.go",
+		"func (s *sessionAccount) cost(m *codec.Message, size int) int {\n\tif s.alone() {", "func (s *sessionAccount) cost(m *codec.Message, size int) int {\n\tif size < 0 {", "", "TestCosts",
+	},
+	{
+		"GETs have no rate", limit, "actors/admission.go",
+		"no := d.charge(nil, in, cost)", "no := d.charge(nil, in, 0)", "internal/spec/limits", "TestLimits",
+	},
+	{
+		"a resume is as cheap as a GET", limit, "actors/admission.go",
+		"cost += min(l.Stream.Bytes, replayAtOnce) / replayPerToken", "cost += min(l.Stream.Bytes, 0)", "internal/spec/limits", "TestLimits",
+	},
+	{
+		"listeners have no rate", limit, "actors/listen.go",
+		"a.charged.cost(m, len(a.body)))", "a.charged.cost(m, len(a.body))*0)", "internal/spec/stateless", "TestStatelessLimits",
+	},
+	{
 		"an event of another epoch is resumed from", guard, "actors/resume.go",
 		"first[0].Num != r.pos.Append || first[0].Epoch != r.pos.Epoch,", "first[0].Num != r.pos.Append,", "", "",
 	},
@@ -76,7 +104,7 @@ var acting = []mutation{
 	},
 	{
 		"the account's refusal costs the session", limit, "actors/admission.go",
-		"s.giveBack(l, now)\n\t\treturn verdict{RateOfPrincipal", "return verdict{RateOfPrincipal", "", "",
+		"s.giveBack(l, now, cost)\n\t\treturn verdict{RateOfPrincipal", "return verdict{RateOfPrincipal", "", "",
 	},
 	{
 		"a refused listener holds its place", limit, "actors/admission.go",

@@ -85,12 +85,12 @@ var (
 
 // The limits of a session.
 var (
-	CallRate = add[float64](Row{Section: Session, Name: "`tools/call`, `completion/complete`, and methods that the specification does not have, per second", Option: "Limits.CallRate", Kind: Rate, Default: 100, None: true,
+	CallRate = add[float64](Row{Section: Session, Name: "what requests cost per second", Option: "Limits.CallRate", Kind: Rate, Default: 100, None: true,
 		Beyond: "-32600, come back", Counted: "session-rate",
 		Refusal: Refusal{429, invalidRequest, "too many calls per second in this session"},
-		Usage:   "`number` of tool calls and completions per second"})
-	CallBurst = add[int](Row{Section: Session, Name: "such calls at once after a pause", Option: "Limits.CallBurst", Shown: "twice the rate",
-		Usage: "`number` of such calls that may come at once (twice the rate)"})
+		Usage:   "`number` of requests per second; large ones count as several"})
+	CallBurst = add[int](Row{Section: Session, Name: "what they may cost at once after a pause", Option: "Limits.CallBurst", Shown: "twice the rate",
+		Usage: "`number` of such requests that may come at once (twice the rate)"})
 	LogRate = add[float64](Row{Section: Session, Name: "log messages per second, twice as many at once", Option: "Limits.LogRate", Kind: Rate, Default: 500, None: true,
 		Beyond:  "dropped; the client gets a warning that counts them as soon as there is room, or when the call ends",
 		Counted: "log-rate",
@@ -136,12 +136,12 @@ var (
 
 // The limits of a principal, per node.
 var (
-	PrincipalRate = add[float64](Row{Section: Principal, Name: "`tools/call`, `completion/complete`, and methods that the specification does not have, per second", Option: "Shared.PrincipalRate", Kind: Rate, Default: 1000, None: true,
+	PrincipalRate = add[float64](Row{Section: Principal, Name: "what requests cost per second", Option: "Shared.PrincipalRate", Kind: Rate, Default: 1000, None: true,
 		Beyond: "-32600, come back", Counted: "principal-rate",
 		Refusal: Refusal{429, invalidRequest, "too many calls per second from this client"},
-		Usage:   "`number` of tool calls and completions per second"})
-	PrincipalBurst = add[int](Row{Section: Principal, Name: "such calls at once after a pause", Option: "Shared.PrincipalBurst", Shown: "twice the rate",
-		Usage: "`number` of such calls that may come at once (twice the rate)"})
+		Usage:   "`number` of requests per second; large ones count as several"})
+	PrincipalBurst = add[int](Row{Section: Principal, Name: "what they may cost at once after a pause", Option: "Shared.PrincipalBurst", Shown: "twice the rate",
+		Usage: "`number` of such requests that may come at once (twice the rate)"})
 	CallsPerPrincipal = add[int](Row{Section: Principal, Name: "requests in flight", Option: "Shared.CallsPerPrincipal", Default: 1024, None: true,
 		Beyond: "-32600, come back", Counted: "principal-calls",
 		Refusal: Refusal{429, invalidRequest, "too many requests in flight from this client"},

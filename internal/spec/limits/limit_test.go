@@ -135,6 +135,11 @@ func limitRows() []limitRow {
 		return func(e *limitEnv) *testkit.Answer { return e.ann.Get(long(e)[i].ID) }
 	}
 	tooOld := refused{400, "", host.Fault("", -32011, host.BadEventText, "")}
+	padded := func(e *limitEnv, pad string) *testkit.Answer {
+		return e.ann.Post(host.CallWith(`"x"`, "echo", `{"text":"x"}`, `"t","pad":`+pad))
+	}
+	big := func(e *limitEnv) *testkit.Answer { return padded(e, `"`+strings.Repeat("x", 200<<10)+`"`) }   // costs four
+	many := func(e *limitEnv) *testkit.Answer { return padded(e, `[`+strings.Repeat("1,", 30_000)+`1]`) } // costs four
 	return []limitRow{
 		{
 			name: "calls per second of a session", o: troupe.Options{Limits: troupe.Limits{CallRate: 2, CallBurst: 3}}, limit: limits.CallRate.Row,
@@ -156,6 +161,48 @@ func limitRows() []limitRow {
 			fill: func(e *limitEnv) { e.passes("ann", e.ann, 2); e.passes("ann", e.too, 1) },
 			more: echo(ann), want: refused{200, "2", host.Fault(`"x"`, host.Invalid, "too many calls per second from this client", `{"retryAfterMs":2000}`)},
 			room: wait(2 * time.Second),
+		},
+		{
+			name: "requests of every kind per second of a session", o: troupe.Options{Limits: troupe.Limits{CallRate: 2, CallBurst: 7}}, limit: limits.CallRate.Row,
+			fill: func(e *limitEnv) {
+				for i, m := range [][2]string{
+					{"tools/list", `{}`}, {"resources/read", `{"uri":"test://static-text"}`}, {"prompts/get", `{"name":"greet","arguments":{"who":"x"}}`},
+					{"resources/subscribe", `{"uri":"test://static-text"}`}, {"resources/unsubscribe", `{"uri":"test://static-text"}`}, {"logging/setLevel", `{"level":"error"}`}, {"x/y", `{}`},
+				} {
+					if a := e.ann.Post(host.Method(fmt.Sprint(i), m[0], m[1])); strings.Contains(a.Body, "too many") {
+						e.T.Errorf("%s: %s", m[0], a.Body)
+					}
+				}
+			},
+			more: func(e *limitEnv) *testkit.Answer { return e.ann.Post(host.Method(`"x"`, "tools/list", `{}`)) },
+			want: refused{200, "1", host.Fault(`"x"`, host.Invalid, "too many calls per second in this session", `{"retryAfterMs":500}`)}, others: withToo,
+			room: wait(500 * time.Millisecond),
+		},
+		{
+			name: "bytes per second of a session", o: troupe.Options{Limits: troupe.Limits{CallRate: 2, CallBurst: 5}}, limit: limits.CallRate.Row,
+			fill: func(e *limitEnv) { host.Equal(e.T, "the first", big(e).Body, host.TextResult(`"x"`, "x")) },
+			more: big, want: refused{200, "2", host.Fault(`"x"`, host.Invalid, "too many calls per second in this session", `{"retryAfterMs":1500}`)}, others: withToo,
+			room: wait(1500 * time.Millisecond),
+		},
+		{
+			name: "values per second of a principal", o: troupe.Options{Shared: troupe.SharedLimits{PrincipalRate: 2, PrincipalBurst: 5}}, limit: limits.PrincipalRate.Row,
+			fill: func(e *limitEnv) { host.Equal(e.T, "the first", many(e).Body, host.TextResult(`"x"`, "x")) },
+			more: many, want: refused{200, "2", host.Fault(`"x"`, host.Invalid, "too many calls per second from this client", `{"retryAfterMs":1500}`)},
+			room: wait(1500 * time.Millisecond),
+		},
+		{
+			name: "GETs per second of a principal", o: troupe.Options{Shared: troupe.SharedLimits{PrincipalRate: 0.5, PrincipalBurst: 3}}, limit: limits.PrincipalRate.Row,
+			fill: func(e *limitEnv) { e.hear(e.ann); e.hear(e.too); e.passes("ann", e.too, 1) },
+			more: func(e *limitEnv) *testkit.Answer { return e.ann.Get("") },
+			want: refused{429, "2", host.Fault("", host.Invalid, "too many calls per second from this client", `{"retryAfterMs":2000}`)},
+			room: wait(2 * time.Second),
+		},
+		{
+			name: "resumes per second of a principal", o: troupe.Options{Shared: troupe.SharedLimits{PrincipalRate: 1, PrincipalBurst: 5}}, limit: limits.PrincipalRate.Row,
+			fill: func(e *limitEnv) { e.replays(resumed(0)(e), 11) },
+			more: func(e *limitEnv) *testkit.Answer { return e.ann.Get("0-0-0") },
+			want: refused{429, "5", host.Fault("", host.Invalid, "too many calls per second from this client", `{"retryAfterMs":5000}`)},
+			room: wait(5 * time.Second), again: resumed(0),
 		},
 		{
 			name: "requests in flight of a session", o: troupe.Options{Limits: troupe.Limits{CallsPerSession: 2}}, limit: limits.CallsPerSession.Row,

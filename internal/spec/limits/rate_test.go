@@ -300,7 +300,7 @@ func TestRerunsAreNeverRefused(t *testing.T) {
 			defer a.Close()
 		}
 		m := host.NewMeter()
-		_, again := host.Crashed(t, dir, troupe.Options{Telemetry: troupe.Telemetry{MeterProvider: m}, Limits: troupe.Limits{CallRate: 0.001, CallBurst: 1, CallsPerSession: 1}, Shared: troupe.SharedLimits{PrincipalRate: 0.001, PrincipalBurst: 1, CallsPerPrincipal: 1, CallsPerNode: 1}}, c)
+		_, again := host.Crashed(t, dir, troupe.Options{Telemetry: troupe.Telemetry{MeterProvider: m}, Limits: troupe.Limits{CallRate: 0.001, CallBurst: 1, CallsPerSession: 1}, Shared: troupe.SharedLimits{PrincipalRate: 0.001, PrincipalBurst: 4*5 + 1, CallsPerPrincipal: 1, CallsPerNode: 1}}, c)
 		var resumed []func() []string
 		for _, prime := range primes {
 			resumed = append(resumed, host.Reading(again.Get(prime)))

@@ -52,8 +52,10 @@ func TestStatelessLimits(t *testing.T) {
 			refused("a completion", a, id)
 			a, id = greedy.Tool("ask", `{"question":"?"}`, state, host.Given("elicit", "x"))
 			refused("a retry", a, id)
-			a, _ = greedy.Do("tools/list", `{}`)
-			host.Contains(t, "a list", a.Body, `"tools":[`)
+			a, id = greedy.Do("tools/list", `{}`)
+			refused("a list", a, id)
+			a, id = greedy.Do("subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)
+			refused("a listener", a, id)
 			host.Equal(t, "another principal", modest.Done(modest.Do("tools/call", echo)), "x")
 			time.Sleep(10 * time.Second)
 		}
