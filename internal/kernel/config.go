@@ -26,10 +26,7 @@ func New(c Config) *Kernel {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	// protoactor logs its own start, and dead letters. The kernel reports dead letters to
-	// their senders, so neither is worth a line.
-	quiet := actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) })
-	k := &Kernel{sys: actor.NewActorSystem(quiet), log: c.Log, remote: c.Remote, kinds: c.Kinds, live: make([]atomic.Int64, len(c.Kinds))}
+	k := &Kernel{sys: newSystem(), log: c.Log, remote: c.Remote, kinds: c.Kinds, live: make([]atomic.Int64, len(c.Kinds))}
 	if c.Node != "" {
 		k.sys.ProcessRegistry.Address = c.Node
 	}

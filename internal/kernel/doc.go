@@ -70,5 +70,5 @@
 //	config directory  a kernel, and the actors of one kind by key
 //	actor panic process  an actor, what follows its panics, and how protoactor sees it
 //	ask remote reply  answers, and messages of other nodes
-//	send kernel  what becomes of a message; names and counts
+//	send kernel system  what becomes of a message; names and counts; protoactor's system
 package kernel
