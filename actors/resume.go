@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"time"
 
 	"github.com/troupe-run/troupe/internal/attachment"
@@ -448,7 +449,8 @@ func (r *replay) over(first []stream.Append, tail uint64) bool {
 	return true
 }
 
-// holdEvery is how often a held resume sends a comment and tries again.
+// holdEvery is how often, on average, a held resume sends a comment and tries again. Each wait
+// is half as long to half as long again: many resumes that were held at once come back one by one.
 const holdEvery = time.Second
 
 // hold is the connection of a resume. A resume is never refused because of the store, since
@@ -485,7 +487,7 @@ func (h *hold) wait() bool {
 	}
 	h.Conn.Comment()
 	h.Conn.Flush()
-	timer := time.NewTimer(holdEvery)
+	timer := time.NewTimer(holdEvery/2 + rand.N(holdEvery))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

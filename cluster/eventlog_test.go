@@ -411,6 +411,9 @@ func TestReadAsksTheLeader(t *testing.T) {
 	must[*nats.Subscription](t)(n.conn.Subscribe("$JS.API.DIRECT.GET.events", func(m *nats.Msg) {
 		_ = m.RespondMsg(&nats.Msg{Header: nats.Header{"Status": {"404"}}})
 	}))
+	if err := n.conn.Flush(); err != nil { // the read comes on another connection
+		t.Fatal(err)
+	}
 	got := must[[]Stored](t)(n.Read(ctx, testStream, 1, 20))
 	if d := cmp.Diff(numbers(got), span(1, 20)); d != "" {
 		t.Errorf("read behind a replica that has nothing (-got +want):\n%s", d)

@@ -61,7 +61,10 @@ func TestHerdOfReads(t *testing.T) {
 	wg.Wait()
 	close(reads)
 	<-over
-	if lost := n.conn.Stats().Reconnects; lost != 0 || appended == 0 {
+	if in := n.conn.Stats().InBytes; in > 4<<20 {
+		t.Errorf("%d bytes came on the connection of leases and appends: the reads have one of their own", in)
+	}
+	if lost := n.conn.Stats().Reconnects + n.logConn.Stats().Reconnects; lost != 0 || appended == 0 {
 		t.Errorf("%d connections lost, %d appends meanwhile", lost, appended)
 	}
 	if left := len(n.readSlots); left != 0 {

@@ -29,8 +29,10 @@ type Node struct {
 	server    *server.Server // nil if the server is not ours; used by the goroutine of outages while that runs
 	link      faultyLink     // to it
 	conn      *nats.Conn
-	acks      *inbox // answers to writes
-	reads     *inbox // answers to reads, which are big and slow to decode
+	acks      *inbox     // answers to writes
+	reads     *inbox     // answers to reads, which are slow to decode
+	logConn   *nats.Conn // for reads of the log, which are big: leases and appends never wait behind them
+	logReads  *inbox     // their answers
 	readSlots slots  // of reads of the log, see readsAtOnce
 	tailSlots slots  // of searches for its end
 	lease     *lease
@@ -136,6 +138,12 @@ func (n *Node) join(ctx context.Context, s *server.Server) (err error) {
 	if n.reads, err = newInbox(n.conn); err != nil {
 		return err
 	}
+	if n.logConn, err = connect(&n.link, n.name+" log", n.log); err != nil {
+		return err
+	}
+	if n.logReads, err = newInbox(n.logConn); err != nil {
+		return err
+	}
 	var must []string
 	if n.dir != nil {
 		must = n.dir.id.Streams
@@ -200,7 +208,7 @@ func (n *Node) stop(ctx context.Context) error {
 		close(n.outages.stop)
 		<-n.outages.done
 	}
-	if n.acks != nil && n.reads != nil {
+	if n.acks != nil && n.reads != nil && n.logReads != nil {
 		// The lease is renewed until the last write is decided: when the entry is
 		// gone, other nodes take the streams over.
 		decided := n.acks.drain(ctx)
@@ -214,12 +222,15 @@ func (n *Node) stop(ctx context.Context) error {
 		}
 		n.acks.close()
 		n.reads.close()
+		n.logReads.close()
 	}
 	if n.flushing {
 		n.flusher.close()
 	}
-	if n.conn != nil {
-		n.conn.Close()
+	for _, c := range []*nats.Conn{n.conn, n.logConn} {
+		if c != nil {
+			c.Close()
+		}
 	}
 	if n.server != nil {
 		stopServer(n.server)

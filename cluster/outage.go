@@ -169,6 +169,7 @@ func (n *Node) restart() error {
 	stopServer(n.server)
 	n.acks.fail()
 	n.reads.fail()
+	n.logReads.fail()
 	path, err := n.dir.storePath()
 	if err != nil {
 		return err
@@ -181,7 +182,7 @@ func (n *Node) restart() error {
 	n.link.set(s)
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	for !n.conn.IsConnected() {
+	for !n.conn.IsConnected() || !n.logConn.IsConnected() {
 		if !n.outages.pause(10*time.Millisecond) || ctx.Err() != nil {
 			return fmt.Errorf("cluster: connect: %w", ErrUnavailable)
 		}

@@ -110,7 +110,11 @@ func (n *Node) last(ctx context.Context, stream, subject string) (stored, error)
 			Data []byte `json:"data"`
 		} `json:"message"`
 	}
-	m, err := n.reads.ask(ctx, &nats.Msg{Subject: "$JS.API.STREAM.MSG.GET." + stream, Data: []byte(`{"last_by_subj":"` + subject + `"}`)})
+	in := n.reads
+	if stream == n.streamName(events) {
+		in = n.logReads
+	}
+	m, err := in.ask(ctx, &nats.Msg{Subject: "$JS.API.STREAM.MSG.GET." + stream, Data: []byte(`{"last_by_subj":"` + subject + `"}`)})
 	if err != nil {
 		return stored{}, err
 	}

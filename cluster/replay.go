@@ -27,7 +27,7 @@ const (
 // readsAtOnce is how many reads of the log run at a time, and how many searches
 // for its end; others wait. With maxBatchBytes each, their answers stay far below
 // 64 MiB. Above that the server cuts a connection, with all calls in flight on
-// it.
+// it. It is a connection that no lease and no append uses.
 var readsAtOnce = limits.LogReads.Value()
 
 // Stored is one append as it is in the log.
@@ -189,7 +189,7 @@ func (n *Node) multiLast(ctx context.Context, turns slots, stream string, nums [
 	defer done()
 	// One slot for each append, one for the end, one for an error.
 	ch := make(chan answer, len(nums)+2)
-	token, err := n.reads.send(&nats.Msg{Subject: "$JS.API.DIRECT.GET." + n.streamName(events), Data: req}, true, func(m *nats.Msg, err error) bool {
+	token, err := n.logReads.send(&nats.Msg{Subject: "$JS.API.DIRECT.GET." + n.streamName(events), Data: req}, true, func(m *nats.Msg, err error) bool {
 		select {
 		case ch <- answer{m, err}:
 		default:
@@ -199,7 +199,7 @@ func (n *Node) multiLast(ctx context.Context, turns slots, stream string, nums [
 	if err != nil {
 		return nil, false, err
 	}
-	defer n.reads.forget(token)
+	defer n.logReads.forget(token)
 	slots = make(map[uint64]Stored, len(nums))
 	for {
 		var a answer

@@ -73,8 +73,8 @@ func (n *Node) Stats() Stats {
 		AppendFull:        n.counters.full.Load(),
 		AppendUnavailable: n.counters.unavailable.Load(),
 		AppendRefused:     n.counters.refused.Load(),
-		InFlight:          n.acks.inFlight() + n.reads.inFlight(),
-		Reconnects:        n.conn.Stats().Reconnects,
+		InFlight:          n.acks.inFlight() + n.reads.inFlight() + n.logReads.inFlight(),
+		Reconnects:        n.conn.Stats().Reconnects + n.logConn.Stats().Reconnects,
 		Restarts:          n.outages.restarts.Load(),
 	}
 	if n.flusher != nil {
