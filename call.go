@@ -104,7 +104,7 @@ type Peer struct{ p *actors.Peer }
 
 // Session returns the session's id. Ids are secrets of their clients: do not log
 // them where others read.
-func (p *Peer) Session() string { return p.p.Key().ID }
+func (p *Peer) Session() string { return p.p.Session() }
 
 // Revision returns the protocol revision that the client and the server use.
 func (p *Peer) Revision() string { return p.p.Revision().String() }

@@ -14,3 +14,5 @@ type lostKeys struct{ err error }
 
 func (k lostKeys) Seal(_, _ []byte) ([]byte, error) { return nil, nodestore.Unreadable(k.err) }
 func (k lostKeys) Open(_, _ []byte) ([]byte, error) { return nil, nodestore.Unreadable(k.err) }
+
+func (lostKeys) Tag([]byte) []byte { return nil }

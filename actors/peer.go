@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,11 +27,15 @@ type Peer struct {
 	node *Node
 	svc  *Service
 	key  SessionKey
+	name string // id of the session as its client has it; "" is that of key
 	who  identity
 	last atomic.Pointer[sessionActor] // the session's latest known actor; nil for a stateless request
 
 	owner atomic.Value // Input.Principal of a session's newest request
 }
+
+// Session is the id of the session as its client has it; "" if it has none.
+func (p *Peer) Session() string { return cmp.Or(p.name, p.key.ID) }
 
 // identity is what a client said of itself: in its session's record, or in the `_meta` of a
 // stateless request.

@@ -12,7 +12,6 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/session"
-	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -22,6 +21,7 @@ type sessions struct {
 	*kernel.Directory[SessionKey, *sessionActor]
 	node    *Node
 	lookups chan struct{} // one for each request that reads its session from the store
+	guesses chan struct{} // the same for ids without the right tag
 }
 
 // lookupsAtOnce bounds the requests that read their session from the store at the same time;
@@ -99,18 +99,22 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 	case n.drain.closing.Load():
 		return nil, ErrClosing // the sessions in memory stop, and no others may begin
 	}
-	if !stream.ValidID(in.Session) {
+	key, tagged, ok := sessionKey(in.Tenant, svc.ID, in.Session, n.mrtr.keys)
+	if !ok {
 		return nil, ErrNotFound
 	}
-	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: in.Session}
 	if s, ok := d.Get(key); ok && s.svc == svc && !s.view.Load().rec.Expired(time.Now()) {
 		return s, nil
+	}
+	lookups := d.lookups
+	if !tagged { // it may be a guess, and must not hold up the others
+		lookups = d.guesses
 	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
 	defer cancel()
 	select {
-	case d.lookups <- struct{}{}:
-		defer func() { <-d.lookups }()
+	case lookups <- struct{}{}:
+		defer func() { <-lookups }()
 	case <-ctx.Done():
 		return nil, fmt.Errorf("actors: read session: too many requests read theirs: %w", ErrUnavailable)
 	}
@@ -221,6 +225,7 @@ func (d *sessions) create(ctx context.Context, svc *Service, in *Input, set Sett
 func (d *sessions) activate(svc *Service, key SessionKey, rec session.Record, rev uint64, held *quota.Holding) *sessionActor {
 	s := d.build(svc, key, rec, rev)
 	s.memory.Move(held)
+	s.peer.name = key.named(d.node.mrtr.keys)
 	s.home = storedHome{s}
 	s.startSession()
 	return s
@@ -359,7 +364,7 @@ func (d *sessions) initialize(svc *Service, in *Input, m *codec.Message) {
 		defer s.left()
 	}
 	s.began(ctx)
-	in.Conn.SetSession(s.key.ID)
+	in.Conn.SetSession(s.peer.Session())
 	in.Conn.Answer(200, codec.AppendResult(nil, m.ID, result))
 }
 

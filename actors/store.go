@@ -2,10 +2,12 @@ package actors
 
 import (
 	"context"
+	"crypto/subtle"
 	"errors"
 	"time"
 
 	"github.com/troupe-run/troupe/internal/faults"
+	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -128,6 +130,10 @@ type replier interface {
 type Keys interface {
 	Seal(plain, aad []byte) ([]byte, error)
 	Open(sealed, aad []byte) ([]byte, error)
+
+	// Tag returns a code of 8 bytes that only nodes of the store can make for data, nil if there
+	// is none. It must not read the store.
+	Tag(data []byte) []byte
 }
 
 // errBadEvent stands for every event id that cannot be resumed from; the client learns no
@@ -140,6 +146,35 @@ type SessionKey struct{ Tenant, Server, ID string }
 func (k SessionKey) record() string { return "session." + k.path() }
 
 func (k SessionKey) path() string { return k.Tenant + "." + k.Server + "." + k.ID }
+
+// tagLength is the number of characters that the tag of a session id has.
+const tagLength = 13
+
+// named is the id of the session as its client gets it: with a tag, if the node has a key for
+// tags. The tag shows without a look into the store that the id is no guess.
+func (k SessionKey) named(keys Keys) string {
+	if keys == nil {
+		return k.ID
+	}
+	tag := keys.Tag([]byte(k.record()))
+	if tag == nil {
+		return k.ID
+	}
+	return k.ID + idEncoding.EncodeToString(tag)
+}
+
+// sessionKey is the key of the session that a client names, and whether the id has its tag, if the
+// node makes tags. An id of an earlier release has none, and when the store has lost its keys, no tag is
+// right: so a wrong tag proves nothing. ok is false for what cannot be an id.
+func sessionKey(tenant, server, id string, keys Keys) (k SessionKey, tagged, ok bool) {
+	k = SessionKey{Tenant: tenant, Server: server, ID: id[:min(len(id), stream.IDLength)]}
+	switch {
+	case !stream.ValidID(k.ID) || len(id) != stream.IDLength && len(id) != stream.IDLength+tagLength:
+		return k, false, false
+	}
+	named := k.named(keys)
+	return k, named == k.ID || subtle.ConstantTimeCompare([]byte(id), []byte(named)) == 1, true
+}
 
 func unknownSession(c Conn, id []byte) {
 	faults.UnknownSession.Tell(c, id)

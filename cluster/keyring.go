@@ -29,7 +29,8 @@ const (
 // Keyring is the fleet's key ring: all nodes of one store share it. A key seals
 // for Options.KeyRotate and opens for another 48 h; then the store forgets it.
 type Keyring struct {
-	node *Node
+	node   *Node
+	tagKey []byte // see Tag; set at the start, or nil
 
 	mu      sync.Mutex // guards the fields below; not held over I/O
 	keys    map[uint64]sealKey

@@ -33,8 +33,8 @@ type Node struct {
 	reads     *inbox     // answers to reads, which are slow to decode
 	logConn   *nats.Conn // for reads of the log, which are big: leases and appends never wait behind them
 	logReads  *inbox     // their answers
-	readSlots slots  // of reads of the log, see readsAtOnce
-	tailSlots slots  // of searches for its end
+	readSlots slots      // of reads of the log, see readsAtOnce
+	tailSlots slots      // of searches for its end
 	lease     *lease
 	keyring   *Keyring
 
@@ -171,7 +171,7 @@ func (n *Node) join(ctx context.Context, s *server.Server) (err error) {
 	n.lease = l
 	n.keyring = newKeyring(n)
 	go l.run()
-	return nil
+	return n.keyring.readTagKey(ctx)
 }
 
 // Name returns the node's name: [a-z0-9-]{1,32}.

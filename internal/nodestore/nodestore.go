@@ -127,6 +127,9 @@ func (k Keys) Open(sealed, aad []byte) ([]byte, error) {
 	return plain, Unreadable(err)
 }
 
+// Tag is the ring's; it reads no store.
+func (k Keys) Tag(data []byte) []byte { return k.r.Tag(data) }
+
 // Unreadable returns an error of the key ring as one of package actors: cluster.ErrSealed as it is, and any other as actors.ErrUnavailable.
 func Unreadable(err error) error {
 	if err == nil || errors.Is(err, cluster.ErrSealed) {
