@@ -25,7 +25,7 @@ type Options struct {
 	// Revision is the revision that the client speaks. 0 means the newest.
 	Revision mcp.Revision
 	// Runtime are the options of the runtime that serves, for its limits. A DrainWait of 0
-	// means 5 seconds here.
+	// means 5 seconds here, and a Store.Lease of 0 a minute.
 	Runtime troupe.Options
 	// Capabilities are declared in addition to those of the functions below.
 	Capabilities mcp.ClientCapabilities
@@ -116,6 +116,9 @@ func Connect(t testing.TB, srv *troupe.Server, o Options) *Client {
 	}
 	if o.Runtime.DrainWait == 0 {
 		o.Runtime.DrainWait = 5 * time.Second
+	}
+	if o.Runtime.Store.Lease == 0 {
+		o.Runtime.Store.Lease = time.Minute // no other node waits for its end, and a test in virtual time may let hours pass
 	}
 	c := &Client{o: o, stateful: o.Revision.Has(mcp.FeatureSessions), lines: make(chan []byte), quit: make(chan struct{}), gone: make(chan struct{}), order: make(chan struct{}, 1), served: make(chan error, 1), waiting: map[string]request{}}
 	declared, err := json.Marshal(c.capabilities())
