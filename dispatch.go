@@ -59,6 +59,16 @@ func (s *service) Safe(method, name []byte) bool {
 	return ok && t.safe
 }
 
+// insists reports whether a tool or a method has Rerun set to Safe.
+func (s *service) insists(method, name []byte) bool {
+	if string(method) != mcp.MethodToolsCall {
+		h, ok := s.srv.method(method)
+		return ok && h.safe
+	}
+	t, ok := s.tool(name)
+	return ok && t.Rerun == Safe
+}
+
 // Serve answers one request and records how long that took. Handlers may wait in it
 // for a long time, so the frames down to them are kept small: see actors.Call.
 func (s *service) Serve(ctx context.Context, c *actors.Call, dst []byte) ([]byte, *mcp.Error) {

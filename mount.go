@@ -135,6 +135,7 @@ func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 		return nil, err
 	}
 	s.chain, s.svc.AnswersPing = chain, chain != nil
+	s.svc.Insists = s.insists
 	s.hook()
 	if !srv.mount.set(s) {
 		return nil, fmt.Errorf("troupe: the server %q is mounted already", id)

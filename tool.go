@@ -23,13 +23,15 @@ type Rerun uint8
 
 const (
 	// RerunDefault is Safe for tools whose annotations say that they are
-	// read-only or idempotent, and Never for the others.
+	// read-only or idempotent, and Never for the others. A call whose message, or
+	// batch, has more than 256 KiB is Never: it is not stored.
 	RerunDefault Rerun = iota
 	// Never answers such a call with error -32010: whether it took effect is
 	// unknown.
 	Never
 	// Safe runs the call again from the start. Questions that the client has answered
-	// return their answers, and no message that was sent is sent again.
+	// return their answers, and no message that was sent is sent again. The message
+	// of the call is stored for that, whatever its size.
 	Safe
 )
 

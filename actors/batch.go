@@ -114,7 +114,7 @@ func (d *sessions) batch(svc *Service, in *Input, principal any, m *codec.Messag
 	switch {
 	case len(requests) == 0:
 		in.Conn.Accepted()
-	case slices.ContainsFunc(requests, func(e *element) bool { return n.drain.refuses(svc, principal, &e.m) }) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait):
+	case slices.ContainsFunc(requests, func(e *element) bool { return n.drain.refuses(svc, principal, &e.m, len(body)) }) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait):
 		n.refusals.refuseBatch(in.Conn, errUnavailable, idsOf(requests))
 	default:
 		for s != nil && !s.runBatch(in, principal, requests, body) {
@@ -145,6 +145,7 @@ func (s *sessionActor) runBatch(in *Input, principal any, requests []*element, b
 		if err == nil {
 			n.accounts.holdAnyway(&r.memory, &s.sessionAccount, in, quota.Parked, callHolds(&e.m, e.raw))
 			s.begins(r, r.loggedWay(s, nil), &e.m, e.raw, &Call{principal: principal, trace: in.Trace, attempt: 1, member: i})
+			r.size = len(body)
 			r.join(st)
 			err = s.enters(r)
 		}
@@ -187,8 +188,9 @@ func (s *sessionActor) withdraw(r *requestActor, cause error) {
 // gathering is the state of a batch's stream while nothing has been sent or stored: the
 // responses so far, and the ends of cancelled requests.
 type gathering struct {
-	ends []stream.Entry
-	body []byte
+	ends    []stream.Entry
+	body    []byte
+	forgone int // requests that may run again, but for the size of the batch
 }
 
 // beginNow makes the response of a batch a stream.
@@ -198,8 +200,12 @@ type beginNow struct{}
 func (s *sessionActor) newBatchStream(conn Conn, principal any, requests []*element, body []byte) *streamActor {
 	n := s.node
 	rec := record.Stream{Version: record.Version, Node: n.name, Boot: n.boot, Epoch: 1, Attempt: 1, Revision: s.view.Load().rec.Revision}
+	forgone := 0
 	for _, e := range requests {
-		safe := s.svc.Handler.Safe(e.m.Method, e.m.Name)
+		safe := s.svc.again(&e.m, len(body))
+		if !safe && s.svc.Handler.Safe(e.m.Method, e.m.Name) {
+			forgone++
+		}
 		rec.Safe = rec.Safe || safe
 		rec.Calls = append(rec.Calls, record.Call{ID: bytes.Clone(e.m.ID), Method: record.Method(e.m.Method), Token: bytes.Clone(e.m.ProgressToken), Never: !safe})
 	}
@@ -207,7 +213,7 @@ func (s *sessionActor) newBatchStream(conn Conn, principal any, requests []*elem
 		rec.Principal, _ = codec.Marshal(principal)
 	}
 	st := n.streams.build(s.svc, s, newID(), rec, conn)
-	st.gather = &gathering{body: body}
+	st.gather = &gathering{body: body, forgone: forgone}
 	st.start()
 	return st
 }
@@ -285,6 +291,7 @@ func (s *streamActor) begin() {
 		return
 	}
 	s.gather = nil
+	s.recall(g.forgone)
 	var body []byte
 	if s.rec.Safe {
 		body = g.body

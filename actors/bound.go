@@ -247,7 +247,7 @@ func (l *boundConn) request(in *Input, came answerer, reply replier, principal a
 	case fresh:
 		faults.NotInitialized.Tell(reply, m.ID)
 		return true
-	case n.drain.refuses(s.svc, principal, m):
+	case n.drain.refuses(s.svc, principal, m, 0):
 		n.refusals.refuseInSession(reply, errUnavailable, m.ID)
 		return true
 	}

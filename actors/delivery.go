@@ -173,6 +173,10 @@ func (d *logged) begin() *streamActor {
 		Calls: []record.Call{{ID: bytes.Clone(r.id), Method: record.Method(r.call.msg.Method), Token: bytes.Clone(r.call.msg.ProgressToken)}},
 		Safe:  r.svc.Handler.Safe(r.call.msg.Method, r.call.msg.Name),
 	}
+	if rec.Safe && !r.svc.stores(r.call.msg, r.size) {
+		rec.Safe = false
+		n.refusals.count(Recall)
+	}
 	var body []byte
 	if rec.Safe {
 		body = bytes.Clone(r.body)

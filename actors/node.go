@@ -166,9 +166,10 @@ type draining struct {
 	handed  atomic.Int64 // requests in flight that were handed over: see requestActor.handed
 }
 
-// refuses reports whether the end of the node refuses a request.
-func (d *draining) refuses(svc *Service, principal any, m *codec.Message) bool {
-	return d.over.Load() || d.sparing.Load() && !svc.Handler.Safe(m.Method, m.Name) && (svc.Known == nil || svc.Known(principal, m.Method, m.Name))
+// refuses reports whether the end of the node refuses a request. stored is the size of the message if
+// another process would need it to run the request again.
+func (d *draining) refuses(svc *Service, principal any, m *codec.Message, stored int) bool {
+	return d.over.Load() || d.sparing.Load() && !svc.again(m, stored) && (svc.Known == nil || svc.Known(principal, m.Method, m.Name))
 }
 
 // clock compares the store's clock, which is a machine's and may jump, with a monotonic

@@ -57,6 +57,7 @@ type requestActor struct {
 	out        *codec.Buffer
 
 	body     []byte // the request as it came, until the handler returns
+	size     int    // of the message, or the batch, that it came in
 	phase    request.Phase
 	onMark   func(error)   // gets the outcome of storing the end mark
 	gate     *request.Gate // nil before there is progress
@@ -430,7 +431,7 @@ func (p *calls) actor(a *quota.Account) *requestActor {
 
 // begins makes the actor serve a request, which is delivered in the way w.
 func (r *requestActor) begins(svc *Service, w way, m *codec.Message, body []byte, c *Call) {
-	r.svc, r.way, r.body, r.started = svc, w, body, time.Now()
+	r.svc, r.way, r.body, r.size, r.started = svc, w, body, len(body), time.Now()
 	r.id = append(r.id[:0], m.ID...)
 	// Once a session or a stream knows the request, others may cancel it. The node's own
 	// context is no parent: all calls would share the lock of its list of children.
@@ -562,7 +563,7 @@ func (r *requestActor) hasten(begun time.Time) {
 // only, while the call is in its table.
 func (r *requestActor) own() bool {
 	m := r.call.msg
-	return !r.way.returns || !r.svc.Handler.Safe(m.Method, m.Name)
+	return !r.way.returns || !r.svc.again(m, r.size)
 }
 
 // adoptStream gives a call that runs again its stream.

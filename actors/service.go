@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/session"
@@ -73,6 +74,9 @@ type Service struct {
 	// and not panic. If nil, the session learns of all resources that it has subscribed to,
 	// and of those below.
 	Hears func(p *Peer, uri string) bool
+	// Insists reports whether the program itself says that a call may run again. Only then a
+	// message of more than limits.RerunBody is stored for that. If nil, it is not.
+	Insists func(method, name []byte) bool
 	// AnswersPing says that the handler answers ping in bound sessions, too, where it is a
 	// request like any other then. If not, the node answers it at once. Before initialize it
 	// always does.
@@ -270,6 +274,21 @@ func (l NodeLimits) Defaults() NodeLimits {
 	n(&p.Pending, limits.PendingPerPrincipal.Value())
 	n(&p.Sessions, limits.SessionsPerPrincipal.Value())
 	return l
+}
+
+// maxRerunBody is the largest message that is stored so that its calls may run again though
+// nobody insists on it.
+var maxRerunBody = limits.RerunBody.Value()
+
+// again reports whether another process can run a call again. size is that of the message,
+// or batch, that it came in and that is stored for that.
+func (svc *Service) again(m *codec.Message, size int) bool {
+	return svc.Handler.Safe(m.Method, m.Name) && svc.stores(m, size)
+}
+
+// stores reports whether a message is stored for the sake of a call that may run again.
+func (svc *Service) stores(m *codec.Message, size int) bool {
+	return size <= maxRerunBody || svc.Insists != nil && svc.Insists(m.Method, m.Name)
 }
 
 // ErrUnmounted is the cause that ends handlers when their service is unmounted. Afterwards

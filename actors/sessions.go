@@ -297,7 +297,7 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 	}
 	switch m.Kind {
 	case codec.Request:
-		if n.drain.refuses(svc, principal, m) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait) {
+		if n.drain.refuses(svc, principal, m, len(body)) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait) {
 			if in.Session != "" && string(m.Method) != mcp.MethodInitialize {
 				n.refusals.refuseInSession(in.Conn, errUnavailable, m.ID)
 			} else {

@@ -137,7 +137,7 @@ func (a *arrival) accept() (begun bool) {
 	case tooLong(m): // each message about the request would repeat the long token
 		n.refusals.refuseError(a.to, errLongToken, m.ID)
 		return false
-	case n.drain.refuses(a.svc, a.principal, m) || n.store.Suspended() && !n.regained(a.svc.Limits.StoreWait), a.svc.life.over.Load():
+	case n.drain.refuses(a.svc, a.principal, m, 0) || n.store.Suspended() && !n.regained(a.svc.Limits.StoreWait), a.svc.life.over.Load():
 		n.refusals.unavailable(a.to, m.ID)
 		return false
 	case string(m.Method) == mcp.MethodSubscriptionsListen:

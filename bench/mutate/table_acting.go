@@ -258,4 +258,16 @@ var acting = []mutation{
 		"new sessions come back with the oldest", limit, "actors/admission.go",
 		"float64(p.Sessions) / time.Hour.Seconds()", "float64(p.Sessions) / (72 * time.Hour).Seconds()", "internal/spec/limits", "TestLimits/sessions",
 	},
+	{
+		"bodies of any size are stored", limit, "actors/service.go",
+		"return size <= maxRerunBody ||", "return size >= 0 ||", "", "TestLarge",
+	},
+	{
+		"the size of a batch is that of its messages", limit, "actors/batch.go",
+		"s.svc.again(&e.m, len(body))", "s.svc.again(&e.m, len(e.raw))", "", "TestLarge",
+	},
+	{
+		"calls that are not stored are left to the next process", guard, "actors/request.go",
+		"!r.svc.again(m, r.size)", "!r.svc.Handler.Safe(m.Method, m.Name)", "", "TestLarge",
+	},
 }

@@ -94,4 +94,8 @@ var public = []mutation{
 		"answers that a client gave are cached", guard, "result.go",
 		"if call.asked.Load() || m.Responses != nil || m.State != nil {", "if call.asked.Load() {", "internal/spec/stateless", "",
 	},
+	{
+		"a tool that is annotated insists", limit, "dispatch.go",
+		"return ok && t.Rerun == Safe", "return ok && t.safe", "internal/spec/recovery", "TestLarge",
+	},
 }

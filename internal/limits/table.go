@@ -212,6 +212,8 @@ var (
 		Beyond: "the call may not run again: -32010 after a crash", Counted: "recall"})
 	StoredHeader = add[int](Row{Section: Stream, Name: "headers that are stored with a call (`Options.HTTP.StoredHeaders`)", Kind: Size, Default: 8 * kib, Shown: "8 KiB together",
 		Beyond: "further headers are not stored: `TestOriginOverACrash`"})
+	RerunBody = add[int](Row{Section: Stream, Name: "message, or batch, that is stored so that its calls may run again", Kind: Size, Default: 256 * kib, Shown: "256 KiB, unless the tool or method has `Rerun: troupe.Safe`",
+		Beyond: "the call may not run again: -32010 after a crash", Counted: "recall"})
 	KeptBody = add[int](Row{Section: Stream, Name: "body of a running call kept in memory, in case the store forgets it", Kind: Size, Default: 64 * kib,
 		Beyond: "the call may not run again: -32010 after a crash", Counted: "recall"})
 	WriteTimeout = add[time.Duration](Row{Section: Stream, Name: "time of one write", Option: "Limits.WriteTimeout", Kind: Time, Default: 30 * second, Least: int64(time.Millisecond),

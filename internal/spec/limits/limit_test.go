@@ -489,6 +489,7 @@ var elsewhere = map[*limits.Row]string{
 	limits.StateInput.Row:     "TestTooMuchInputHoldsNoPlace",
 	limits.Recall.Row:         "TestTooMuchToRecall",
 	limits.KeptBody.Row:       "TestForgottenCallRunsAgain",
+	limits.RerunBody.Row:      "TestLargeBodiesAreStoredForThoseWhoInsist",
 }
 
 // TestLimitsHaveTheirRow compares the rows of TestLimits with the table of limits.
