@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/testkit"
 )
 
 // buildDir is where binary builds; TestMain makes and removes it.
@@ -27,6 +29,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	buildDir = dir
+	testkit.SpareCollections()
 	code := m.Run()
 	_ = os.RemoveAll(dir)
 	os.Exit(code)

@@ -1,4 +1,4 @@
-package everything
+package main_test
 
 import (
 	"encoding/json"
@@ -11,11 +11,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/examples/everything"
 )
+
+// contactSchema is the schema of json_schema_2020_12_tool. Clients get it byte for byte.
+const contactSchema = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object",` +
+	`"$defs":{"address":{"$anchor":"addressDef","type":"object","properties":{"street":{"type":"string"},"city":{"type":"string"}}}},` +
+	`"properties":{"name":{"type":"string"},"address":{"$ref":"#/$defs/address"},"contactMethod":{"type":"string","enum":["phone","email"]},"phone":{"type":"string"},"email":{"type":"string"}},` +
+	`"allOf":[{"anyOf":[{"required":["phone"]},{"required":["email"]}]}],` +
+	`"if":{"properties":{"contactMethod":{"const":"phone"}},"required":["contactMethod"]},"then":{"required":["phone"]},"else":{"required":["email"]},` +
+	`"additionalProperties":false}`
 
 // listed returns the tools of tools.txt: those of the demo, and all.
 func listed(t *testing.T) (demo, all []string) {
-	text, err := os.ReadFile("tools.txt")
+	text, err := os.ReadFile("../../examples/everything/tools.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +46,7 @@ func TestToolList(t *testing.T) {
 	for _, tt := range []struct {
 		server *troupe.Server
 		want   []string
-	}{{New(), demo}, {NewConformance(troupe.ServerOptions{}), all}} {
+	}{{everything.New(), demo}, {everything.NewConformance(troupe.ServerOptions{}), all}} {
 		c := connectTo(t, tt.server, `{}`)
 		var list struct {
 			Tools []struct {

@@ -1,4 +1,4 @@
-package everything
+package main_test
 
 import (
 	"bufio"

@@ -1,4 +1,4 @@
-package everything
+package main_test
 
 import (
 	"bufio"
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/examples/everything"
 	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/troupetest"
 )
@@ -46,7 +47,7 @@ type client struct {
 // has sessions.
 func connect(t *testing.T, capabilities string) *client {
 	t.Helper()
-	return connectTo(t, NewConformance(troupe.ServerOptions{}), capabilities)
+	return connectTo(t, everything.NewConformance(troupe.ServerOptions{}), capabilities)
 }
 
 // connectTo is connect for a server.
@@ -74,7 +75,7 @@ func connectHTTP(t *testing.T) *client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt.Mount("/mcp", NewConformance(troupe.ServerOptions{}))
+	rt.Mount("/mcp", everything.NewConformance(troupe.ServerOptions{}))
 	srv := httptest.NewServer(rt)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

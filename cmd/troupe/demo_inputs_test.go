@@ -1,4 +1,4 @@
-package everything
+package main_test
 
 import (
 	"bufio"
@@ -143,7 +143,7 @@ func TestTriggers(t *testing.T) {
 			if got, want := c.tool("test_trigger_"+what+"_change", `{}`).text(t), "changed, and changed back"; got != want {
 				t.Errorf("text is %q, want %q", got, want)
 			}
-			if after := string(c.call(list+"/list", `{}`, nil).Result); after != before || strings.Contains(after, transient) {
+			if after := string(c.call(list+"/list", `{}`, nil).Result); after != before || strings.Contains(after, "test_transient") {
 				t.Errorf("%s are %s, want them as they were", list, after)
 			}
 			for silent := false; !silent && !told; {
