@@ -83,8 +83,11 @@ type StoreOptions struct {
 	// Node names this node among the nodes on one store: [a-z0-9-]. Empty keeps the
 	// name that the data directory has.
 	Node string
-	// MaxStore bounds the store in bytes. 0 means 8 GiB, in memory 1 GiB. When nine
-	// tenths of it are in use, new sessions and streams are refused with 503.
+	// MaxStore bounds the store in bytes. 0 means 8 GiB, in memory 1 GiB, or less if a full
+	// store would need more than a quarter of Shared.MaxMemory: three quarters of that
+	// memory, or three sixteenths in memory. A larger MaxStore is taken, with a warning in
+	// the log. When nine tenths of it are in use, new sessions and streams are refused with
+	// 503.
 	MaxStore int64
 	// Sync is the time between two flushes of the store to the disk. A power cut
 	// may lose the writes of that time; a crash of the process loses none. 0 means

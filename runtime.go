@@ -72,6 +72,9 @@ type Runtime struct {
 
 var _ http.Handler = (*Runtime)(nil)
 
+// storePart is the part of the process's memory that a full store may need for its index.
+const storePart = 4
+
 // New opens the store and returns a Runtime with no servers. It fails with
 // ErrLocked, ErrNewer, ErrDamaged or ErrForeign when the data directory cannot
 // be used, and with an error that names every option that is out of bounds.
@@ -84,6 +87,10 @@ func New(o Options) (*Runtime, error) {
 		return nil, fmt.Errorf("troupe: instruments: %w", err)
 	}
 	o.Shared.MaxMemory = cmp.Or(o.Shared.MaxMemory, memory.Available())
+	o.Store.MaxStore = cmp.Or(o.Store.MaxStore, limits.DefaultStore(o.Shared.MaxMemory, o.Dir != ""))
+	if need := limits.StoreMemory(o.Store.MaxStore, o.Dir != ""); need > o.Shared.MaxMemory/storePart {
+		o.Log.Warn("a full store may need more memory than a quarter of the process's", "store", o.Store.MaxStore, "needs", need, "memory", o.Shared.MaxMemory, "flag", "--"+limits.MaxStore.Flag())
+	}
 	node, err := cluster.Open(context.Background(), cluster.Options{
 		Dir: o.Dir, Node: o.Store.Node, MaxStore: o.Store.MaxStore, Sync: o.Store.Sync, Lease: o.Store.Lease, ReplayAge: eventAge(o.Store.ReplayAge), Log: o.Log,
 	})

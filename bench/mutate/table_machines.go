@@ -326,4 +326,12 @@ var machines = []mutation{
 		"a session that is used lasts for minutes", expiry, "internal/session/record.go",
 		"first, r.Fresh = r.Fresh, false", "first = r.Fresh", "", "",
 	},
+	{
+		"a store is as large without memory", limit, "internal/limits/store.go",
+		"max(leastStore, min(n, most)/mib*mib)", "max(leastStore, most)", "", "TestDefaultStore",
+	},
+	{
+		"the index of a store in memory is all that it needs", limit, "internal/limits/store.go",
+		"return store + index", "return index", "", "TestDefaultStore",
+	},
 }

@@ -24,7 +24,7 @@
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
-//	connections log  the limit of connections, and a log of limits that are hit
+//	connections store log  the limits of connections and of the store, and a log of limits that are hit
 //	table  the limits
 //	row files  a limit, and how many files a process may open
 package limits

@@ -244,11 +244,11 @@ var (
 		Beyond: "503 before the body is read, or -32603, come back (counted in `troupe.refusals` then); an event stream is cut, and resumes", Counted: "memory", By: HTTP,
 		Refusal: Refusal{503, internalError, "this node has no memory for the request: --max-memory"},
 		Usage:   "memory that the process may use, a `size`; a quarter of it may be held for clients (that of the cgroup, or of the machine)"})
-	MaxStore = add[int64](Row{Section: Node, Name: "bytes in the store", Option: "Store.MaxStore", Kind: Size, Least: mib, Shown: "8 GiB, in memory 1 GiB",
+	MaxStore = add[int64](Row{Section: Node, Name: "bytes in the store", Option: "Store.MaxStore", Kind: Size, Least: mib, Shown: "8 GiB, in memory 1 GiB; less with less than 11 GiB of memory, see below",
 		Beyond:  "no new sessions (503) at nine tenths of their quarter; no new streams (-32603, come back) at nine tenths of the three quarters for calls",
 		Counted: "store-full",
 		Refusal: Refusal{503, internalError, "temporarily unavailable: try again shortly"},
-		Usage:   "most bytes to store, a `size`; new sessions are refused beyond it (8GiB, in memory 1GiB)"})
+		Usage:   "most bytes to store, a `size`; new sessions are refused beyond it (8GiB, in memory 1GiB, but at most 3/4 of --max-memory, in memory 3/16)"})
 	DiskRoom = add[int](Row{Section: Node, Name: "free room that a full disk needs before the store starts again", Kind: Size, Default: 8 * mib, Shown: "8 MiB",
 		Beyond: "see below; `troupe.store.failed` and `troupe.store.restarts` count"})
 	LogReads = add[int](Row{Section: Node, Name: "reads of the event log at a time", Default: 16, Shown: "16, of 1 MiB each",
@@ -267,7 +267,7 @@ var (
 		Usage:  "`time` to wait after that for calls that only this process can end"})
 )
 
-// The budget of a store whose option is 0.
+// The budget of a store whose option is 0, if there is memory for its index: see [DefaultStore].
 const (
 	StoreOnDisk   int64 = 8 * gib
 	StoreInMemory int64 = gib
