@@ -1,9 +1,15 @@
 package limits_test
 
 import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
@@ -43,5 +49,64 @@ func TestMemoryIsShared(t *testing.T) {
 		if n := h.Gauge("troupe.memory.held", "bodies"); n != 0 {
 			t.Errorf("%d bytes are held for bodies that were answered", n)
 		}
+	})
+}
+
+// TestMemoryOfCalls: what parked calls, listeners and sessions hold is counted while they last, refused when there is no
+// room, and given back when they end.
+func TestMemoryOfCalls(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{Shared: troupe.SharedLimits{MaxMemory: 4 << 20}}, nil)
+		end := make(chan struct{})
+		defer close(end)
+		addHolders(h, end, "")
+		kinds := func(want ...string) {
+			t.Helper()
+			synctest.Wait()
+			for _, kind := range []string{"parked", "listeners", "sessions"} {
+				if n := h.Gauge("troupe.memory.held", kind); n > 0 != slices.Contains(want, kind) || n < 0 {
+					t.Errorf("%d bytes are held for %s; some are for %v", n, kind, want)
+				}
+			}
+		}
+		kinds()
+		read := func(conn net.Conn) string {
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp.Header.Get("Content-Type") == "text/event-stream" {
+				return ""
+			}
+			body, _ := io.ReadAll(resp.Body)
+			return string(body)
+		}
+		question := stateless("tools/call", "question", `"name":"question","arguments":{"text":"`+strings.Repeat("x", 40_000)+`"}`)
+		asked := 0
+		var refusal string
+		for range 100 {
+			if body := read(raw(h, question)); strings.Contains(body, "input_required") {
+				asked++
+			} else {
+				refusal = body
+				break
+			}
+		}
+		host.Contains(t, "too many parked calls", refusal, "this client has its share of the node's memory")
+		if asked < 5 || asked > 20 { // a MiB; each is counted 64 KiB, and its request as much while it is here
+			t.Errorf("%d calls are parked", asked)
+		}
+		kinds("parked")
+		time.Sleep(11 * time.Minute) // nobody has answered
+		kinds()
+		conn := raw(h, stateless("subscriptions/listen", "", `"notifications":{"resourceSubscriptions":["test://a","test://b"]}`))
+		read(conn)
+		kinds("listeners")
+		_ = conn.Close()
+		kinds()
+		h.Unchecked().Initialize(`{}`)
+		kinds("sessions")
+		time.Sleep(3 * time.Minute)
+		kinds()
 	})
 }

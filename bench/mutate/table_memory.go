@@ -1,0 +1,113 @@
+package main
+
+// memory is what clients have the node hold, and what keeps them from holding more.
+var memory = []mutation{
+	{
+		"nothing is too much for the node", limit, "internal/quota/bytes.go",
+		"case load > limit:", "case load < 0:", "", "",
+	},
+	{
+		"one account may hold all there is", limit, "internal/quota/bytes.go",
+		"mine/2 <= limit-limit/reserve-load:", "mine/2 <= limit:", "", "",
+	},
+	{
+		"nothing is left for accounts that hold little", limit, "internal/quota/bytes.go",
+		"case mine <= max(leastBytes, limit/little) || mine/2", "case mine/2", "", "",
+	},
+	{
+		"an account that holds bytes is dropped", guard, "internal/quota/account.go",
+		"a.load.Load() != 0 || a.bytes.Load() != 0 {", "a.load.Load() != 0 {", "", "",
+	},
+	{
+		"a dropped account is charged", guard, "internal/quota/bytes.go",
+		"	mine := a.bytes.Add(n)\n	if a.dropped.Load() {", "	mine := a.bytes.Add(n)\n	if a.dropped.Load() && n < 0 {", "", "",
+	},
+	{
+		"a refusal leaves its bytes counted", limit, "internal/quota/bytes.go",
+		"	if no != Admitted {\n		t.bytes.Add(-n)\n		a.bytes.Add(-n)", "	if no != Admitted {\n		t.bytes.Add(-n)", "", "",
+	},
+	{
+		"a holding is freed twice", limit, "internal/quota/holding.go",
+		"h.n.Swap(over); old > 0 {", "h.n.Load(); old > 0 {", "", "",
+	},
+	{
+		"a holding that has been freed is charged again", limit, "internal/quota/holding.go",
+		"for old := h.n.Load(); old != over; old = h.n.Load() {", "for old := h.n.Load(); ; old = h.n.Load() {", "", "TestHolding$",
+	},
+	{
+		"a body is read before it is counted", guard, "transport/admit.go",
+		"if no := x.holdBody(max(r.ContentLength, 0)); no != nil {", "if no := x.holdBody(0); no != nil {", "", "Counted",
+	},
+	{
+		"a body without a length is not counted", limit, "transport/admit.go",
+		"if no := x.holdBody(int64(len(b) + more)); no != nil {", "if no := x.holdBody(0); no != nil {", "", "Counted",
+	},
+	{
+		"what decoding makes is not counted", limit, "transport/admit.go",
+		"if no := x.holdValues(); no != nil {", "if no := (*refusal)(nil); no != nil {", "", "Counted",
+	},
+	{
+		"a request is not given back", limit, "transport/exchange.go",
+		"	x.body = nil\n	x.letRequestGo()", "	x.body = nil", "", "Counted",
+	},
+	{
+		"what is queued is not counted", limit, "transport/stream.go",
+		"	if !x.holdQueue() {", "	if x.s == nil && !x.holdQueue() {", "", "Counted",
+	},
+	{
+		"what was queued is not given back", limit, "transport/stream.go",
+		"	s.writing -= min(n, s.writing)\n	x.letQueueGo()", "	s.writing -= min(n, s.writing)", "", "Counted",
+	},
+	{
+		"a stream's end gives nothing back", limit, "transport/stream.go",
+		"	x.letGo(quota.Queues, s.held)\n	s.held = 0", "	s.held = 0", "", "Counted",
+	},
+	{
+		"a plain response is not counted", limit, "transport/exchange.go",
+		"if held > requestBytes && x.hold(quota.Queues, held) != nil {", "if held < 0 && x.hold(quota.Queues, held) != nil {", "", "Counted",
+	},
+	{
+		"a message has any number of values", limit, "codec/scan.go",
+		"if s.values > lim.values() {", "if s.values < 0 {", "", "TestScanLimits",
+	},
+	{
+		"values in arrays are not counted", limit, "codec/lexer.go",
+		"		l.values += values\n", "", "", "TestValues",
+	},
+	{
+		"inputResponses has any number of members", limit, "internal/mrtr/responses.go",
+		"if members++; members > limits.Responses.Value() {", "if members++; members < 0 {", "", "",
+	},
+	{
+		"answers that nobody asked for are kept", limit, "internal/mrtr/responses.go",
+		"ok && (asked == nil || slices.Contains(asked, name)) {", "ok {", "", "",
+	},
+	{
+		"any tag is right", guard, "actors/store.go",
+		"return k, named == k.ID || subtle.ConstantTimeCompare([]byte(id), []byte(named)) == 1, true", "return k, true, true", "", "TestSessionKey|Guesses",
+	},
+	{
+		"guesses hold up sessions", guard, "actors/sessions.go",
+		"		lookups = d.guesses", "		lookups = d.lookups", "", "Guesses",
+	},
+	{
+		"a tag is of the process", seal, "cluster/tag.go",
+		"	h := hmac.New(sha256.New, r.tagKey)", "	h := hmac.New(sha256.New, []byte(r.node.boot))", "", "TestTag",
+	},
+	{
+		"a parked call is not counted", limit, "actors/stateless.go",
+		"if apart && !a.charged.alone() {", "if apart && a.charged.alone() {", "internal/spec/limits", "TestBytesHeld|TestMemoryIsShared",
+	},
+	{
+		"a parked call is not given back", limit, "actors/request.go",
+		"	r.memory.Reset()\n", "", "internal/spec/limits", "TestMemoryOfCalls",
+	},
+	{
+		"a session is not given back", limit, "actors/session.go",
+		"	s.memory.Free()\n", "", "internal/spec/limits", "TestMemoryOfCalls",
+	},
+	{
+		"a listener is not given back", limit, "actors/listen.go",
+		"	l.held.Free()\n	l.from.Held", "	l.from.Held", "internal/spec/limits", "TestMemoryOfCalls",
+	},
+}
