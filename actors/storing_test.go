@@ -18,7 +18,8 @@ func (m *memory) fills(b Budget, used, limit int64) {
 }
 
 // TestStoreIsShared checks that a principal with a sixteenth of a budget begins nothing
-// more once three quarters are in use, and that others do until nine tenths.
+// more once three quarters are in use, that others do until nine tenths, and that a budget
+// stops only what needs it.
 func TestStoreIsShared(t *testing.T) {
 	const limit = 16 << 10
 	for _, tt := range []struct {
@@ -36,6 +37,9 @@ func TestStoreIsShared(t *testing.T) {
 		{"calls, little room", EventBudget, limit * 4 / 5, false, true, StoreOfPrincipal},
 		{"calls, nearly full", EventBudget, limit*9/10 + 100, false, false, StoreFull},
 		{"sessions, while calls have little room", SessionBudget, -limit * 4 / 5, true, true, admitted},
+		{"sessions, while calls have none", SessionBudget, -limit, true, true, admitted},
+		{"calls, while sessions have little room", EventBudget, -limit * 4 / 5, true, true, admitted},
+		{"calls, while sessions have none", EventBudget, -limit, true, true, admitted},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			id, l := 0, Limits{}
@@ -73,7 +77,7 @@ func TestStoreIsShared(t *testing.T) {
 					}
 				}
 				if used := tt.used; used < 0 {
-					h.mem.fills(EventBudget, -used, limit)
+					h.mem.fills(SessionBudget+EventBudget-tt.budget, -used, limit) // the other one
 				} else {
 					h.mem.fills(tt.budget, used, limit)
 				}

@@ -270,4 +270,12 @@ var acting = []mutation{
 		"calls that are not stored are left to the next process", guard, "actors/request.go",
 		"!r.svc.again(m, r.size)", "!r.svc.Handler.Safe(m.Method, m.Name)", "", "TestLarge",
 	},
+	{
+		"a budget that is full stops what needs the other", limit, "actors/admission.go",
+		"switch used, limit := d.store.Use(b); {", "switch used, limit := d.store.Use(SessionBudget); {", "", "TestStoreIsShared",
+	},
+	{
+		"room for calls is asked for a session", limit, "actors/admission.go",
+		"if d.nearFull(SessionBudget) {", "if d.nearFull(SessionBudget) || d.nearFull(EventBudget) {", "", "TestStoreIsShared",
+	},
 }

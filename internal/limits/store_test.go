@@ -29,4 +29,7 @@ func TestDefaultStore(t *testing.T) {
 			}
 		}
 	}
+	if disk, all := StoreMemory(1000*mib, true), StoreMemory(1000*mib, false); disk/mib != 330 || all != disk+1000*mib {
+		t.Errorf("1,000 MiB on disk need %d MiB, in memory %d, want 330 and 1,000 more", disk/mib, all/mib)
+	}
 }
