@@ -11,7 +11,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/internal/toolschema"
 	"github.com/troupe-run/troupe/mcp"
@@ -137,12 +139,9 @@ func TryAddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context
 		return err
 	}
 	e.run = func(ctx context.Context, c *Call, args, dst []byte) ([]byte, error) {
-		if err := e.checkInput(args); err != nil {
-			return nil, err
-		}
 		var in In
-		if err := codec.UnmarshalValid(args, &in); err != nil {
-			return nil, &argumentError{err}
+		if err := e.read(ctx, c, args, &in); err != nil {
+			return nil, err
 		}
 		out, err := handler(ctx, c, in)
 		if err != nil {
@@ -173,7 +172,7 @@ func TryAddRawTool(s *Server, t Tool, handler func(ctx context.Context, call *Ca
 		return err
 	}
 	e.run = func(ctx context.Context, c *Call, args, dst []byte) ([]byte, error) {
-		if err := e.checkInput(args); err != nil {
+		if err := e.read(ctx, c, args, nil); err != nil {
 			return nil, err
 		}
 		out, err := handler(ctx, c, append(json.RawMessage(nil), args...))
@@ -274,6 +273,28 @@ func (e *argumentError) Unwrap() error { return e.err }
 
 func (t *tool) checkInput(args []byte) error {
 	if err := t.input.Validate(args); err != nil {
+		return &argumentError{err}
+	}
+	return nil
+}
+
+// read checks the arguments of a call, and decodes them into in unless that is nil. Large
+// arguments are read in turn.
+func (t *tool) read(ctx context.Context, c *Call, args []byte, in any) error {
+	if len(args) > limits.TurnBytes.Value() || c.msg.Values > limits.TurnValues.Value() {
+		return c.c.Turn(ctx, func() error { return t.readNow(args, in) })
+	}
+	return t.readNow(args, in)
+}
+
+func (t *tool) readNow(args []byte, in any) error {
+	if err := t.checkInput(args); err != nil {
+		return err
+	}
+	if in == nil {
+		return nil
+	}
+	if err := codec.UnmarshalValid(args, in); err != nil {
 		return &argumentError{err}
 	}
 	return nil
@@ -380,6 +401,9 @@ func (s *service) callTool(ctx context.Context, call *Call, t *tool, dst []byte)
 		return nil, 0, refusal
 	}
 	out, err := t.run(ctx, call, args, dst)
+	if err == actors.Unavailable { // it did not run
+		return nil, 0, actors.Unavailable
+	}
 	if err != nil {
 		return s.failedTool(call, t, dst, err)
 	}

@@ -362,6 +362,7 @@ const (
 	Replay                        // event ids that cannot be resumed from, expired or never sent
 	MemoryOfPrincipal             // bytes held in memory for a principal
 	MemoryOfNode                  // bytes held in memory for all clients
+	TurnOfPrincipal               // time that a large request waits for its turn
 	StoreFull                     // new sessions and streams in a store that is nearly full
 	StoreOfPrincipal              // new sessions and streams of a principal with its share of a store that fills up
 	reasons
@@ -392,6 +393,7 @@ var limitOf = [reasons]*limits.Row{
 	Replay:                 limits.ReplayAge.Row,
 	MemoryOfPrincipal:      limits.MemoryShare.Row,
 	MemoryOfNode:           limits.MaxMemory.Row,
+	TurnOfPrincipal:        limits.TurnWait.Row,
 	StoreFull:              limits.MaxStore.Row,
 	StoreOfPrincipal:       limits.StoreShare.Row,
 }

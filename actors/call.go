@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
@@ -68,6 +69,38 @@ func (c *Call) Trace() Trace { return c.trace }
 
 // Attempt is 1 for the first run of a call and more when it runs again.
 func (c *Call) Attempt() int { return c.attempt }
+
+// Turn runs work that takes the processor for long, for a large request. Such work of all calls
+// has few places, which principals get in turn. Turn fails with [Unavailable] if there is none in
+// time; a client that has the process for itself waits for as long as it takes.
+func (c *Call) Turn(ctx context.Context, work func() error) error {
+	n := c.r.node
+	wait, cancel := ctx, func() {}
+	if !c.alone() {
+		wait, cancel = context.WithTimeout(ctx, limits.TurnWait.Value())
+	}
+	defer cancel()
+	turns := n.accounts.Turns
+	switch {
+	case turns.Take(wait, c.r.from):
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	default:
+		n.refusals.count(TurnOfPrincipal)
+		return Unavailable
+	}
+	defer turns.Leave()
+	return work()
+}
+
+// alone reports whether the client has the process for itself.
+func (c *Call) alone() bool {
+	if st := c.r.stateless; st != nil {
+		return st.alone
+	}
+	s := c.peer.last.Load()
+	return s != nil && s.alone()
+}
 
 // Notify sends a notification on the call's stream, which makes the response a stream. It
 // waits only while Limits.Queue bytes wait for the log. After an error the notification was

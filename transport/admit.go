@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 )
 
 // admit makes all checks that come before the dispatcher. It returns nil if the request may go on.
@@ -130,14 +132,31 @@ func (h *Handler) admitPost(x *Exchange, w http.ResponseWriter, r *http.Request)
 	if no := h.readBody(x, w, r); no != nil {
 		return no
 	}
-	if err := codec.Scan(x.Body, &x.Msg, h.o.Limits); err != nil {
-		return refuseMessage(err)
+	if no := x.scan(r.Context()); no != nil {
+		return no
 	}
 	if no := x.holdValues(); no != nil {
 		return no.of(&x.Msg)
 	}
 	if x.Stateless || x.Msg.ProtocolVersion != nil && h.bothEras(x) {
 		return h.admitStateless(x, r.Header)
+	}
+	return nil
+}
+
+// scan scans the body. Large ones are scanned in turn.
+func (x *Exchange) scan(ctx context.Context) *refusal {
+	if len(x.Body) > limits.TurnBytes.Value() && x.account != nil {
+		ctx, cancel := context.WithTimeout(ctx, limits.TurnWait.Value())
+		defer cancel()
+		turns := x.h.o.Accounts.Turns
+		if !turns.Take(ctx, x.account) {
+			return refuseTurn
+		}
+		defer turns.Leave()
+	}
+	if err := codec.Scan(x.Body, &x.Msg, x.h.o.Limits); err != nil {
+		return refuseMessage(err)
 	}
 	return nil
 }

@@ -59,6 +59,7 @@ var (
 	refuseClosing     = refusing(faults.Closing)
 	refuseKind        = refusing(faults.OneMessage)
 	refuseMemory      = refusing(faults.Memory)
+	refuseTurn        = refusing(faults.Turn)
 	refuseMemoryShare = refusing(faults.MemoryShare)
 
 	refuseStatelessMethod = func() *refusal {

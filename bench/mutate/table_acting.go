@@ -83,6 +83,18 @@ var acting = []mutation{
 		"a.charged.cost(m, len(a.body)))", "a.charged.cost(m, len(a.body))*0)", "internal/spec/stateless", "TestStatelessLimits",
 	},
 	{
+		"the place of a large call is kept", guard, "actors/call.go",
+		"\tdefer turns.Leave()\n", "", "", "TestLargeCallsTakeTurns",
+	},
+	{
+		"a large call waits for ever", limit, "actors/call.go",
+		"if !c.alone() {", "if !c.alone() && c == nil {", "", "TestLargeCallsTakeTurns",
+	},
+	{
+		"the client of stdio is refused its turn", guard, "actors/call.go",
+		"return st.alone\n", "return st.alone && c == nil\n", "", "TestLargeCallsTakeTurns",
+	},
+	{
 		"an event of another epoch is resumed from", guard, "actors/resume.go",
 		"first[0].Num != r.pos.Append || first[0].Epoch != r.pos.Epoch,", "first[0].Num != r.pos.Append,", "", "",
 	},

@@ -3,6 +3,18 @@ package main
 // carrying is transport.
 var carrying = []mutation{
 	{
+		"large bodies are scanned at once", limit, "transport/admit.go",
+		"if len(x.Body) > limits.TurnBytes.Value() && x.account != nil {", "if len(x.Body) < 0 && x.account != nil {", "", "TestLargeBodiesTakeTurns",
+	},
+	{
+		"small bodies wait", limit, "transport/admit.go",
+		"if len(x.Body) > limits.TurnBytes.Value() && x.account != nil {", "if x.account != nil {", "", "TestLargeBodiesTakeTurns",
+	},
+	{
+		"the place of a large body is kept", guard, "transport/admit.go",
+		"\t\tdefer turns.Leave()\n", "", "", "TestLargeBodiesTakeTurns",
+	},
+	{
 		"any host is let in", guard, "transport/origin.go",
 		"if from == withoutPort && len(o.AllowHosts) == 0 {", "if len(o.AllowHosts) == 0 {", "", "",
 	},

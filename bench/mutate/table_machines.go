@@ -239,6 +239,26 @@ var machines = []mutation{
 		"net, _ := a.Prefix(64)", "net, _ := a.Prefix(128)", "", "",
 	},
 	{
+		"the first line has every turn", limit, "internal/quota/turns.go",
+		"\tt.next = append(t.next, k)\n}\n\n// Waiting", "\tt.next = slices.Insert(t.next, 0, k)\n}\n\n// Waiting", "", "TestTurns",
+	},
+	{
+		"there are more places than there are", limit, "internal/quota/turns.go",
+		"if t.taken < t.places {", "if t.taken <= t.places {", "", "TestTurns",
+	},
+	{
+		"a place that nobody waits for is lost", guard, "internal/quota/turns.go",
+		"t.taken--\n", "_ = t.taken\n", "", "TestTurns",
+	},
+	{
+		"who has given up gets a place", guard, "internal/quota/turns.go",
+		"if t.lines[k] = slices.Delete(t.lines[k], i, i+1); len", "if len", "", "TestTurns",
+	},
+	{
+		"a place is lost on one who gives up", guard, "internal/quota/turns.go",
+		"return !t.quit(k, called)", "t.quit(k, called)\n\t\treturn false", "", "TestTurns",
+	},
+	{
 		"a token is not given back", limit, "internal/quota/bucket.go",
 		"b.l.AllowN(now, -min(n, b.size))", "b.l.AllowN(now, -min(n, 0))", "", "",
 	},

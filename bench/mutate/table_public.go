@@ -3,6 +3,10 @@ package main
 // public is the root package.
 var public = []mutation{
 	{
+		"large arguments are read at once", limit, "tool.go",
+		"c.msg.Values > limits.TurnValues.Value() {", "len(args) < 0 {", "internal/spec/limits", "TestLargeArgumentsTakeTurns",
+	},
+	{
 		"many read the metrics at once", limit, "runtime.go",
 		"rt.scraping = make(chan struct{}, 1)", "rt.scraping = make(chan struct{}, 9)", "internal/spec/transports", "TestMetricsAreReadByOne",
 	},

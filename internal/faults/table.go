@@ -70,6 +70,7 @@ var (
 	Body        = add(Fault{Status: 400, Code: mcp.CodeParseError, Label: "body", Text: "Request body could not be read", HangUp: true, When: "the connection breaks, or the body is not valid HTTP"})
 	EventID     = add(Fault{Status: 400, Code: mcp.CodeBadEventID, Label: "event-id", Text: mcp.NewError(mcp.CodeBadEventID, "").Message, When: "`Last-Event-ID` is malformed, unknown, of another stream or principal, or too old"})
 	Memory      = add(Fault{Status: 503, Code: mcp.CodeInternalError, Label: "memory", Text: "this node has no memory for the request: --max-memory", After: time.Second, HangUp: true, When: "what all clients together have the node hold in memory leaves no room"})
+	Turn        = add(Fault{Status: 503, Code: mcp.CodeInternalError, Label: "turn", Text: "this node is busy with large requests", After: time.Second, When: "a body of more than 64 KiB has waited 5 s for its turn to be scanned"})
 	MemoryShare = add(Fault{Status: 429, Code: mcp.CodeInvalidRequest, Label: "memory-share", Text: "this client has its share of the node's memory: --max-memory", After: time.Second, HangUp: true, When: "requests, unread responses and parked calls of this client leave it no room"})
 	Closing     = add(Fault{Status: 503, Code: mcp.CodeInternalError, Label: "closing", Text: "Server is shutting down", After: time.Second, When: "the process has begun to end"})
 )

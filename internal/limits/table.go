@@ -233,6 +233,12 @@ var (
 		Beyond: "the same", Counted: "health-connections", By: HTTP})
 	ScrapeWait = add[time.Duration](Row{Section: Node, Name: "time that a request for `/metrics` waits for another one, and its response for its client", Kind: Time, Default: 10 * second,
 		Beyond: "503; the connection of a client that does not read is closed", Counted: "metrics", By: HTTP})
+	Turns = add[int](Row{Section: Node, Name: "large requests that are scanned, validated and decoded at once", Shown: "half as many as processors",
+		Beyond: "others wait for their turn, by principal; small requests never wait"})
+	TurnBytes  = add[int](Row{Section: Node, Name: "a large request: its body, or the arguments of a tool, has more than", Kind: Size, Default: 64 * kib})
+	TurnValues = add[int](Row{Section: Node, Name: "or its arguments are part of a message of more values than", Default: 1000})
+	TurnWait   = add[time.Duration](Row{Section: Node, Name: "time that a large request waits for its turn", Kind: Time, Default: 5 * second,
+		Beyond: "503, come back, before it is scanned; -32603, come back, before it is validated (counted in `troupe.refusals` then)", Counted: "turn", By: HTTP})
 	CallsPerNode = add[int](Row{Section: Node, Name: "requests in flight", Option: "Shared.CallsPerNode", Default: 10_000, None: true,
 		Beyond: "-32603, come back", Counted: "node-calls",
 		Refusal: Refusal{503, internalError, "too many requests in flight on this node"},

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,10 @@ type Limits struct {
 // flight. [New] makes one; the zero value is not usable. The methods are safe for
 // concurrent use.
 type Accounts struct {
+	// Turns are for the work of large requests, by account. Nothing is counted by them: who takes one keeps
+	// its account by what else is counted on it.
+	Turns *Turns[*Account]
+
 	lim   Limits
 	table *kernel.Directory[key, *Account]
 	// overflow is shared by clients that came when the table was full.
@@ -40,7 +45,7 @@ type Accounts struct {
 
 // New returns a table without accounts.
 func New(lim Limits) *Accounts {
-	t := &Accounts{lim: lim, table: kernel.NewDirectory[key, *Account]()}
+	t := &Accounts{Turns: NewTurns[*Account](runtime.GOMAXPROCS(0) / 2), lim: lim, table: kernel.NewDirectory[key, *Account]()}
 	t.overflow = t.open(key{}, "")
 	return t
 }

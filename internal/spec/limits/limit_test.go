@@ -475,6 +475,7 @@ var elsewhere = map[*limits.Row]string{
 	limits.HealthConnections.Row:     "TestHealthConnections",
 	limits.ScrapeWait.Row:            "TestMetricsAreReadByOne",
 
+	limits.TurnWait.Row:       "TestLargeBodiesTakeTurns",
 	limits.MemoryShare.Row:    "TestMemoryIsShared",
 	limits.MaxMemory.Row:      "TestMemoryIsShared",
 	limits.MaxQueued.Row:      "TestWhatAClientMayHoldUp",
