@@ -103,5 +103,14 @@ func TestFreshSessionIsStoredAgainOnce(t *testing.T) {
 		if n := updates.Load(); n != 1 || storedFor(a, SessionBudget) > 16 {
 			t.Errorf("a DELETE stores a record again, or leaves a charge: %d updates, %d bytes", n, storedFor(a, SessionBudget))
 		}
+		gone := h.begin("2025-11-25")
+		if err := h.mem.Delete(t.Context(), SessionKey{"anon", "s", gone}.record(), 0); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if status, body := h.post(gone, echo).answer(); status != 404 {
+				t.Errorf("a session that was deleted elsewhere: %d %s, want 404", status, body)
+			}
+		}
 	})
 }

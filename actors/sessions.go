@@ -40,8 +40,9 @@ func maxLookups(calls int) int {
 // request, else nil.
 func (d *sessions) of(svc *Service, in *Input, id []byte) *sessionActor {
 	s, err := d.lookUp(svc, in)
-	if s = d.found(in, id, s, err); s != nil && s.view.Load().rec.Fresh {
-		s.heard(in)
+	if s = d.found(in, id, s, err); s != nil && s.view.Load().rec.Fresh && !s.heard(in) {
+		unknownSession(in.Conn, id)
+		return nil
 	}
 	return s
 }

@@ -52,8 +52,8 @@ func (h storedHome) change(ctx context.Context, edit func(*session.Record) bool)
 // heard notes that the client has sent something since initialize: the session has its full time from now on. It waits
 // for the store, once in the life of a session, so that a client that has got a response finds its session after a
 // crash. For most clients that is the response to notifications/initialized, for which no handler waits. If the store
-// does not answer, the request goes on, and the next one tries again.
-func (s *sessionActor) heard(in *Input) {
+// does not answer, the request goes on, and the next one tries again. It reports false if the session is gone.
+func (s *sessionActor) heard(in *Input) (there bool) {
 	ctx, cancel := context.WithTimeout(s.node.base, s.svc.Limits.StoreWait)
 	defer cancel()
 	before, first := s.view.Load().rec, false
@@ -68,9 +68,13 @@ func (s *sessionActor) heard(in *Input) {
 		if data, err := codec.Marshal(now); err == nil {
 			n.accounts.session(in, &now, &s.svc.Limits.Session, len(data))
 		}
-	case err != nil && !errors.Is(err, ErrNotFound):
+	case errors.Is(err, ErrNotFound): // deleted elsewhere
+		s.endSession()
+		return false
+	case err != nil:
 		s.node.log.Warn("session not kept beyond its first minutes", "error", err)
 	}
+	return true
 }
 
 // keepAlive rewrites the record when that is due, so that it does not expire.

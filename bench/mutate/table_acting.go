@@ -256,7 +256,7 @@ var acting = []mutation{
 	},
 	{
 		"the first message of a client is not stored before it is answered", expiry, "actors/sessions.go",
-		"s != nil && s.view.Load().rec.Fresh {", "s != nil && s.view.Load().rec.Fresh && id == nil {", "", "TestFresh",
+		"s.view.Load().rec.Fresh && !s.heard(in) {", "s.view.Load().rec.Fresh && id == nil && !s.heard(in) {", "", "TestFresh",
 	},
 	{
 		"a session is charged for minutes and for days", limit, "actors/stored.go",
