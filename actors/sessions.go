@@ -100,7 +100,7 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 	case n.drain.closing.Load():
 		return nil, ErrClosing // the sessions in memory stop, and no others may begin
 	}
-	key, tagged, ok := sessionKey(in.Tenant, svc.ID, in.Session, n.mrtr.keys)
+	key, ok := sessionKey(in.Tenant, svc.ID, in.Session)
 	if !ok {
 		return nil, ErrNotFound
 	}
@@ -108,7 +108,7 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 		return s, nil
 	}
 	lookups := d.lookups
-	if !tagged { // it may be a guess, and must not hold up the others
+	if !key.tagged(in.Session, n.mrtr.keys) { // it may be a guess, and must not hold up the others
 		lookups = d.guesses
 	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)

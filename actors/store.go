@@ -163,17 +163,18 @@ func (k SessionKey) named(keys Keys) string {
 	return k.ID + idEncoding.EncodeToString(tag)
 }
 
-// sessionKey is the key of the session that a client names, and whether the id has its tag, if the
-// node makes tags. An id of an earlier release has none, and when the store has lost its keys, no tag is
-// right: so a wrong tag proves nothing. ok is false for what cannot be an id.
-func sessionKey(tenant, server, id string, keys Keys) (k SessionKey, tagged, ok bool) {
+// sessionKey is the key of the session that a client names by id, with a tag or without. ok is false
+// for what cannot be an id.
+func sessionKey(tenant, server, id string) (k SessionKey, ok bool) {
 	k = SessionKey{Tenant: tenant, Server: server, ID: id[:min(len(id), stream.IDLength)]}
-	switch {
-	case !stream.ValidID(k.ID) || len(id) != stream.IDLength && len(id) != stream.IDLength+tagLength:
-		return k, false, false
-	}
+	return k, stream.ValidID(k.ID) && (len(id) == stream.IDLength || len(id) == stream.IDLength+tagLength)
+}
+
+// tagged reports whether id is the key's with its tag, if the node makes tags. An id of an earlier
+// release has none, and when the store has lost its keys, no tag is right: so a wrong tag proves nothing.
+func (k SessionKey) tagged(id string, keys Keys) bool {
 	named := k.named(keys)
-	return k, named == k.ID || subtle.ConstantTimeCompare([]byte(id), []byte(named)) == 1, true
+	return named == k.ID || subtle.ConstantTimeCompare([]byte(id), []byte(named)) == 1
 }
 
 func unknownSession(c Conn, id []byte) {

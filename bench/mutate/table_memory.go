@@ -84,7 +84,7 @@ var memory = []mutation{
 	},
 	{
 		"any tag is right", guard, "actors/store.go",
-		"return k, named == k.ID || subtle.ConstantTimeCompare([]byte(id), []byte(named)) == 1, true", "return k, named != \"\" || subtle.ConstantTimeCompare([]byte(id), []byte(named)) == 1, true", "", "TestSessionKey|Guesses",
+		"return named == k.ID || subtle.ConstantTimeCompare([]byte(id), []byte(named)) == 1", "return named != \"\" || subtle.ConstantTimeCompare([]byte(id), []byte(named)) == 1", "", "TestSessionKey|Guesses",
 	},
 	{
 		"guesses hold up sessions", guard, "actors/sessions.go",
