@@ -18,7 +18,7 @@ func TestOneClientDoesNotFillTheStore(t *testing.T) {
 	testkit.Long(t, "it fills a store")
 	for name, fill := range map[string]func(mallory *testkit.Client, i int) *testkit.Answer{
 		"with sessions": func(mallory *testkit.Client, _ int) *testkit.Answer {
-			return mallory.Post(strings.Replace(host.InitializeRequest, `"version":"`, `"version":"`+strings.Repeat("1", 120<<10), 1))
+			return mallory.Post(strings.Replace(host.InitializeRequest, `"version":"`, `"version":"`+strings.Repeat("1", 7000), 1))
 		},
 		"with the bodies of calls": func(mallory *testkit.Client, i int) *testkit.Answer {
 			return mallory.Post(host.CallWith(fmt.Sprint(i), "count", `{"to":1}`, `"t","pad":"`+strings.Repeat("x", 1<<20)+`"`))
@@ -34,13 +34,13 @@ func TestOneClientDoesNotFillTheStore(t *testing.T) {
 					mallory.Initialize(`{}`)
 				}
 				n := 0
-				for ; n < 500 && m.Count("troupe.refusals", "principal-store") == 0; n++ {
+				for ; n < 5000 && m.Count("troupe.refusals", "principal-store") == 0; n++ {
 					if a := fill(mallory, n); a.Stream() {
 						a.All()
 					}
-					time.Sleep(time.Second)
+					time.Sleep(100 * time.Millisecond)
 				}
-				if n < 20 || n == 500 {
+				if n < 20 || n == 5000 {
 					t.Errorf("refused after %d of them", n)
 				}
 				if full := m.Count("troupe.refusals", "store-full"); full != 0 {
