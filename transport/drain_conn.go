@@ -116,7 +116,7 @@ func (g *drainConn) Read(p []byte) (int, error) {
 	n, err := g.Conn.Read(p)
 	n, err, fault := g.received(p, n, err)
 	switch fault {
-	case lateHeader:
+	case errLateHeader:
 		g.listener.crowd.faulty(0, limits.HeaderTimeout.Counted)
 	case errFraming:
 		g.listener.crowd.faulty(http.StatusBadRequest, "framing")
@@ -125,8 +125,8 @@ func (g *drainConn) Read(p []byte) (int, error) {
 }
 
 var (
-	// lateHeader says that a header has not come in time.
-	lateHeader = errors.New("transport: the header took too long")
+	// errLateHeader says that a header has not come in time.
+	errLateHeader = errors.New("transport: the header took too long")
 	// errFraming makes net/http answer 400 and close the connection.
 	errFraming = errors.New("transport: Content-Length beside Transfer-Encoding")
 )
@@ -162,7 +162,7 @@ func (g *drainConn) received(p []byte, n int, err error) (_ int, _, fault error)
 		return 0, errFraming, errFraming
 	case err != nil && errors.Is(err, os.ErrDeadlineExceeded):
 		g.header = false
-		return n, err, lateHeader
+		return n, err, errLateHeader
 	}
 	return n, err, nil
 }
