@@ -75,7 +75,7 @@ func TestThousandServers(t *testing.T) {
 		n = 200
 	}
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{}, nil)
+		h := host.New(t, troupe.Options{Shared: troupe.SharedLimits{PrincipalRate: -1}}, nil)
 		before := host.InUse()
 		servers := tenants(h.Runtime, n)
 		// A third more than the budget, for the remains of other tests.

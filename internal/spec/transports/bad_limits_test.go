@@ -20,8 +20,7 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-func TestBadBodies(t *testing.T) {
-	t.Parallel()
+func TestBadBodies(t *testing.T) { // not in parallel, as it measures the heap
 	e := newBadEnv(t)
 	tooLarge := host.Fault("", host.Invalid, "the message is too large", "")
 	dial := func(t *testing.T) net.Conn {
