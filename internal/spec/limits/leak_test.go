@@ -105,7 +105,7 @@ func TestNothingIsLeft(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		const idle = 5 * time.Minute
 		// All of them come from one address.
-		h := host.New(t, troupe.Options{Store: troupe.StoreOptions{SessionIdle: idle}, Shared: troupe.SharedLimits{PrincipalRate: 1e6, CallsPerPrincipal: 5000, StreamsPerPrincipal: 5000, PendingPerPrincipal: 5000}}, nil)
+		h := host.New(t, troupe.Options{Store: troupe.StoreOptions{SessionIdle: idle}, Shared: troupe.SharedLimits{PrincipalRate: 1e6, SessionsPerPrincipal: -1, CallsPerPrincipal: 5000, StreamsPerPrincipal: 5000, PendingPerPrincipal: 5000}}, nil)
 		round := func(sessions, streams, parked int) {
 			for i := range sessions {
 				c := h.Unchecked().Initialize(`{"elicitation":{}}`)

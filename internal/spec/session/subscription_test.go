@@ -134,7 +134,7 @@ func TestThousandSubscribers(t *testing.T) {
 	}
 	const uris = 10
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{}, nil)
+		h := host.New(t, troupe.Options{Shared: troupe.SharedLimits{PrincipalRate: -1}}, nil)
 		uri := func(i int) string { return fmt.Sprintf("test://items/%d", i) }
 		clients, streams := make([]*testkit.Client, sessions), make([]*host.Listening, sessions)
 		for i := range clients {

@@ -26,7 +26,7 @@ func TestHostileRetries(t *testing.T) {
 		nested := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 		long := func(n int) string { return strconv.Quote(strings.Repeat("A", n)) }
 		var many strings.Builder
-		for i := range host.Brief(host.Sized(100_000, 20_000), 5000) {
+		for i := range host.Brief(host.Sized(50_000, 20_000), 5000) {
 			fmt.Fprintf(&many, `,"k%d":{}`, i)
 		}
 		const (
