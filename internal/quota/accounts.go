@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/directory"
 )
 
 // Limits bound what all clients, and each of them, may have. A negative number, or the zero
@@ -28,7 +28,7 @@ type Accounts struct {
 	Turns *Turns[*Account]
 
 	lim   Limits
-	table *kernel.Directory[key, *Account]
+	table *directory.Directory[key, *Account]
 	// overflow is shared by clients that came when the table was full.
 	overflow *Account
 	size     atomic.Int64 // of the table
@@ -45,7 +45,7 @@ type Accounts struct {
 
 // New returns a table without accounts.
 func New(lim Limits) *Accounts {
-	t := &Accounts{Turns: NewTurns[*Account](runtime.GOMAXPROCS(0) / 2), lim: lim, table: kernel.NewDirectory[key, *Account]()}
+	t := &Accounts{Turns: NewTurns[*Account](runtime.GOMAXPROCS(0) / 2), lim: lim, table: directory.New[key, *Account]()}
 	t.overflow = t.open(key{}, "")
 	return t
 }
@@ -93,7 +93,7 @@ func (t *Accounts) Len() int { return int(t.size.Load()) }
 // Overflowed is how often an account was not found because there were too many.
 func (t *Accounts) Overflowed() int64 { return t.spilled.Load() }
 
-// Settle drops old claims to a place, and the idle accounts in one of [kernel.Shards] parts
+// Settle drops old claims to a place, and the idle accounts in one of [directory.Shards] parts
 // of the table: the next part with each call. The owner calls it about once a second, from
 // one goroutine at a time.
 func (t *Accounts) Settle(now time.Time) {
@@ -109,7 +109,7 @@ func (t *Accounts) Settle(now time.Time) {
 	clear(t.claimants[len(kept):])
 	t.claimants = kept
 	t.mu.Unlock()
-	t.next = (t.next + 1) % kernel.Shards
+	t.next = (t.next + 1) % directory.Shards
 	t.size.Add(-int64(t.table.Sweep(t.next, func(a *Account) bool { return a.drop(now) })))
 }
 

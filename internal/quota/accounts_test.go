@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/directory"
 )
 
 // Counts and rates of the accounts in these tests.
@@ -24,7 +24,7 @@ func newAccounts(accounts int) *Accounts {
 
 // sweepAll settles every part of the table once.
 func (t *Accounts) sweepAll() {
-	for range kernel.Shards {
+	for range directory.Shards {
 		t.Settle(time.Now())
 	}
 }

@@ -1,4 +1,4 @@
-package kernel
+package directory
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 )
 
 func TestDirectoryMakesOnce(t *testing.T) {
-	d := NewDirectory[int, *int]()
+	d := New[int, *int]()
 	var made atomic.Int32
 	var wg sync.WaitGroup
 	for range 50 {
