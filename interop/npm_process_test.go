@@ -132,7 +132,6 @@ func driveTypeScript(t *testing.T, release, modules string, seen *coverage) {
 		t.Errorf("node ends with %v, all done %t, and says %s", err, done, &stderr)
 	}
 	s.awaitGauge(t, "troupe_calls_in_flight", 0)
-	s.awaitGauge(t, "troupe_calls_parked", 0)
 	s.awaitGauge(t, "troupe_requests_pending", 0)
 }
 
