@@ -282,11 +282,8 @@ func (d *accounts) admitListener(in *Input, to answerer, id []byte) (*quota.Acco
 	}
 }
 
-// What is counted in memory for what outlives an HTTP request, beside its bytes. TestBytesHeld in
-// internal/spec/limits compares the counts with the heap.
+// What is counted in memory beside the bytes themselves, for what is no request.
 const (
-	callBytes     = 24 << 10 // a call on a goroutine of its own
-	valueBytes    = 96       // each JSON value of its message
 	sessionBytes  = 4 << 10
 	listenerBytes = 16 << 10
 	uriBytes      = 1 << 10 // each resource that is followed, which has an actor
@@ -315,7 +312,7 @@ func (d *accounts) holdAnyway(h *quota.Holding, s *sessionAccount, in *Input, k 
 
 // callHolds is what a call on a goroutine of its own holds, with its copy of the message.
 func callHolds(m *codec.Message, body []byte) int64 {
-	return callBytes + int64(len(body)) + valueBytes*int64(m.Values)
+	return quota.RequestBytes + int64(len(body)) + quota.ValueBytes*int64(m.Values)
 }
 
 // admitPending counts one more question of a stateless request.

@@ -4,13 +4,12 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 )
 
-// What is counted on the account of a client. The counts are near what the process really
-// holds: TestBytesHeld compares them.
+// What is counted on the account of a client.
 const (
-	// requestBytes is for a request beside its body: its goroutine, header, buffers and call.
-	requestBytes = 24 << 10
+	// requestBytes is for a request beside its body.
+	requestBytes = quota.RequestBytes
 	// valueBytes is for each JSON value that decoding a request may make, beyond fewValues.
-	valueBytes = 96
+	valueBytes = quota.ValueBytes
 	fewValues  = 64
 	// streamBytes is for an open event stream. It covers as many queued bytes, so that small
 	// events are not counted one by one.

@@ -19,6 +19,13 @@ func (k Kind) String() string {
 	return [...]string{"bodies", "decoded", "queues", "parked", "listeners", "sessions"}[k]
 }
 
+// What every layer counts for a request, in bytes. The counts are near what a process really
+// holds: TestBytesHeld in internal/spec/limits compares them with the heap.
+const (
+	RequestBytes = 24 << 10 // a request beside its body: its goroutine, header, buffers and call
+	ValueBytes   = 96       // each JSON value that decoding its message may make
+)
+
 // The parts of Limits.Bytes: the last eighth is for accounts that hold little, at most a 128th
 // of all, and 64 KiB in any case.
 const (
