@@ -132,9 +132,12 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 }
 
 // stores runs f on a file store and on a memory store. A flush takes real time on the
-// disk even where virtual hours pass in no time; so there are few.
+// disk even where virtual hours pass in no time; so there are few, and none with -short.
 func stores(t *testing.T, f func(t *testing.T, o Options)) {
-	t.Run("file", func(t *testing.T) { f(t, Options{Dir: t.TempDir(), Sync: time.Hour}) })
+	t.Run("file", func(t *testing.T) {
+		testkit.Long(t, "virtual hours on a disk")
+		f(t, Options{Dir: t.TempDir(), Sync: time.Hour})
+	})
 	t.Run("memory", func(t *testing.T) { f(t, Options{}) })
 }
 

@@ -228,6 +228,7 @@ func TestLeasesAreVoidedOneByOne(t *testing.T) {
 // so.
 func TestNewerServer(t *testing.T) {
 	t.Parallel()
+	testkit.Long(t, "opens the same directory four times")
 	dir := t.TempDir()
 	sealed := used(t, Options{Dir: dir})
 	events := filepath.Join(dir, storeDir, "$G", "streams", "events")

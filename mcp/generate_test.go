@@ -39,8 +39,8 @@ func (o official) testGenerated(t *testing.T) {
 	case raceEnabled:
 		rounds = 5 // nothing here is shared between goroutines
 	}
-	defs, raw := loadSchema(t, o.revision.String())
-	v := newValidator(t, raw)
+	defs, _ := loadSchema(t, o.revision.String())
+	v := officialValidator(t, o.revision.String())
 	var names []string
 	for name := range defs {
 		if !slices.Contains(abstract, name) {

@@ -100,8 +100,8 @@ func TestProjectedValuesAreLegal(t *testing.T) {
 	if raceEnabled || testing.Short() {
 		rounds = 10 // nothing here is shared between goroutines
 	}
-	defs, raw := loadSchema(t, "2025-11-25")
-	full := newValidator(t, raw)
+	defs, _ := loadSchema(t, "2025-11-25")
+	full := officialValidator(t, "2025-11-25")
 	others := map[mcp.Revision]*validator{}
 	for _, r := range mcp.Revisions() {
 		if r != r11 {

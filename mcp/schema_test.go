@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -77,6 +78,23 @@ func loadSchema(t testing.TB, revision string) (map[string]*schema, map[string]j
 // validator checks values against the definitions of one schema. It holds a schema with
 // a property for each definition, so that resolving once is enough for all of them.
 type validator struct{ resolved *jsonschema.Resolved }
+
+// validators has the validator of each revision: to make one costs more than most tests do with it.
+var validators sync.Map // revision → func() *validator
+
+// officialValidator returns the validator of a revision as it is published, one for all tests.
+func officialValidator(t testing.TB, revision string) *validator {
+	t.Helper()
+	f, _ := validators.LoadOrStore(revision, sync.OnceValue(func() *validator {
+		_, raw := loadSchema(t, revision)
+		return newValidator(t, raw)
+	}))
+	v := f.(func() *validator)()
+	if v == nil {
+		t.Fatalf("the schema of %s has no validator: see the test that failed first", revision)
+	}
+	return v
+}
 
 func newValidator(t testing.TB, raw map[string]json.RawMessage) *validator {
 	t.Helper()
@@ -512,8 +530,7 @@ func (o official) checkZeroValues(t *testing.T, defs, other map[string]*schema) 
 // everything.
 func TestValidatorRefuses(t *testing.T) {
 	t.Parallel()
-	_, raw := loadSchema(t, "2025-11-25")
-	v := newValidator(t, raw)
+	v := officialValidator(t, "2025-11-25")
 	for def, text := range map[string]string{
 		"CallToolResult": `{"content":null}`, "Task": `{"taskId":"t"}`, "Tool": `{"name":"x","inputSchema":null}`,
 		"RequestId": `null`, "ContentBlock": `{"type":"x"}`, "Annotations": `{"priority":2}`,

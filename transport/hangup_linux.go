@@ -64,8 +64,9 @@ func (p *hangups) drop(id uint64) {
 	p.rest()
 }
 
-// restTime is how long the epoll outlives the last connection: to make one can cost more than a short stream.
-const restTime = time.Second
+// restTime is how long the epoll outlives the last connection: to make one can cost more than a short stream. Tests,
+// which wait for its end, make it shorter.
+var restTime = time.Second
 
 // rest makes the goroutine look later whether there is still nothing to watch. mu is held.
 func (p *hangups) rest() {

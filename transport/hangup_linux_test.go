@@ -8,6 +8,8 @@ import (
 	"time"
 )
 
+func init() { restTime = 50 * time.Millisecond } // TestMain waits for the last epoll to end
+
 // TestListenersHaveNoGoroutine opens many idle streams, and then has all clients leave.
 func TestListenersHaveNoGoroutine(t *testing.T) {
 	if testing.Short() {

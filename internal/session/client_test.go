@@ -62,7 +62,7 @@ func TestKeep(t *testing.T) {
 // TestKeptIsBounded fills the room to every byte.
 func TestKeptIsBounded(t *testing.T) {
 	t.Parallel()
-	for n := range 200 {
+	for n := 0; n < 200; n += 9 {
 		var caps strings.Builder
 		for i := range 300 {
 			fmt.Fprintf(&caps, `,"k%d":{"a":"\u00e9%s"}`, i, strings.Repeat("<", (i*n)%90))

@@ -17,6 +17,7 @@ import (
 // TestLargeCallsOverACrash loses a process with calls of more than 256 KiB: those of a tool or method that says Safe run
 // again, those of a tool that is only annotated do not.
 func TestLargeCallsOverACrash(t *testing.T) {
+	testkit.Long(t, "bodies of megabytes")
 	type in struct {
 		Pad string `json:"pad"`
 	}

@@ -145,6 +145,7 @@ func field(content []byte) string {
 // stay so though the log has forgotten it, whatever class the calls are of.
 func TestBatchOutlivesTheLog(t *testing.T) {
 	t.Parallel()
+	testkit.Long(t, "virtual hours on a disk")
 	testkit.Bubble(t, func(t *testing.T) {
 		var runs [3]atomic.Int32
 		add := func(h *host.Host) {
@@ -255,6 +256,7 @@ func TestNewestIDOutlivesItsEvent(t *testing.T) {
 // events live, and over a crash, takes its answer.
 func TestQuestionOutlivesItsEvent(t *testing.T) {
 	t.Parallel()
+	testkit.Long(t, "virtual hours on a disk")
 	testkit.Bubble(t, func(t *testing.T) {
 		o := troupe.Options{Limits: troupe.Limits{MaxAsk: 2 * time.Hour, MaxCall: 3 * time.Hour}}
 		dir := t.TempDir()

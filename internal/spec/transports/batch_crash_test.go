@@ -13,6 +13,7 @@ import (
 // TestLargeBatchOverACrash has calls of a batch that run again get their responses
 // while others of the batch still begin.
 func TestLargeBatchOverACrash(t *testing.T) {
+	testkit.Long(t, "a body of megabytes")
 	testkit.Bubble(t, func(t *testing.T) {
 		dir := t.TempDir()
 		addAgain := func(h *host.Host) {
