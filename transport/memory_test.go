@@ -86,7 +86,9 @@ func TestBodiesWithoutALengthAreCountedAsTheyCome(t *testing.T) {
 	for range 6 {
 		c.send(chunk(100_000))
 	}
-	if r := c.response("POST"); r.StatusCode != http.StatusTooManyRequests {
+	// The buffer, whose first size is that of a pooled one, is doubled from below the client's share: to more than
+	// that, or to more than the node has.
+	if r := c.response("POST"); r.StatusCode != http.StatusTooManyRequests && r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("700 kB: %s", r.Status)
 	}
 }
