@@ -2,6 +2,7 @@ package troupe
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/origin"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/transport"
 )
 
@@ -92,7 +94,7 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	transport.Configure(hs)
 	door := transport.NewDrainListener(ln, hs)
 	all, perAddress := limits.ConnectionsOf(rt.opts.HTTP.Connections, rt.opts.HTTP.ConnectionsPerAddress)
-	door.Limit(transport.Crowd{All: all, PerAddress: perAddress, Network: quota.Network, Exempt: rt.opts.HTTP.TrustedProxies, Refused: rt.turnedAway, Faulty: rt.tel.Rejected})
+	door.Limit(transport.Crowd{All: all, PerAddress: perAddress, Network: quota.Network, Exempt: rt.opts.HTTP.TrustedProxies, Refused: rt.turnedAway, Faulty: rt.observer().Rejected})
 	failed := make(chan error, 1)
 	go func() {
 		if rt.opts.HTTP.TLSCert != "" || rt.opts.HTTP.TLSKey != "" {
@@ -107,6 +109,28 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	case <-ctx.Done():
 	}
 	return rt.end(after, door, hs)
+}
+
+// observer counts what the transport refuses and cuts, and logs the limits that were hit.
+type observer struct {
+	tel  *telemetry.Instruments
+	hits *limits.Log
+}
+
+var _ transport.Observer = observer{}
+
+func (rt *Runtime) observer() observer { return observer{rt.tel, rt.hits} }
+
+// Rejected counts a request that did not reach the dispatcher.
+func (o observer) Rejected(status int, reason string) {
+	o.tel.Rejected(status, reason)
+	o.hits.Hit(limits.Hit(limits.HTTP, reason))
+}
+
+// Cut counts a stream that did not end by itself.
+func (o observer) Cut(reason string) {
+	o.tel.Cut(reason)
+	o.hits.Hit(cmp.Or(limits.Hit(limits.Cuts, reason), limits.Hit(limits.HTTP, reason))) // memory refuses and cuts
 }
 
 // turnedAway counts and logs a connection that was not let in.
@@ -210,7 +234,7 @@ func (rt *Runtime) openHealth() (shut func(), err error) {
 		MaxHeaderBytes: rt.opts.HTTP.MaxHeader, ErrorLog: slog.NewLogLogger(rt.log.Handler(), slog.LevelWarn),
 	}
 	room := transport.NewDrainListener(ln, hs)
-	room.Limit(transport.Crowd{All: limits.HealthConnections.Value(), Network: quota.Network, Faulty: rt.tel.Rejected, Refused: func(limit *limits.Row, from netip.Addr) {
+	room.Limit(transport.Crowd{All: limits.HealthConnections.Value(), Network: quota.Network, Faulty: rt.observer().Rejected, Refused: func(limit *limits.Row, from netip.Addr) {
 		if limit == limits.Connections.Row {
 			limit = limits.HealthConnections.Row
 		}
@@ -285,7 +309,7 @@ func (rt *Runtime) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	select {
 	case rt.scraping <- struct{}{}:
 	case <-wait.Done():
-		rt.tel.Rejected(http.StatusServiceUnavailable, limits.ScrapeWait.Counted)
+		rt.observer().Rejected(http.StatusServiceUnavailable, limits.ScrapeWait.Counted)
 		plainText(w, http.StatusServiceUnavailable, "others read the metrics\n")
 		return
 	}
@@ -358,7 +382,7 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	svc := known.svc
 	pipe := transport.NewPipe(in, out, transport.PipeOptions{
 		MaxBody: known.limits.MaxBody, Limits: codec.Limits{MaxDepth: known.limits.MaxDepth, MaxBatch: known.limits.MaxBatch, MaxValues: known.limits.MaxValues},
-		MaxQueued: known.limits.MaxQueued, Log: rt.log, Observer: rt.tel,
+		MaxQueued: known.limits.MaxQueued, Log: rt.log, Observer: rt.observer(),
 	})
 	session := actors.Input{Tenant: anonymous, Conn: pipe, Patient: true}
 	known.identify(&session, principal)
