@@ -2,7 +2,6 @@ package troupe
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +21,6 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/origin"
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/transport"
 )
 
@@ -109,28 +107,6 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	case <-ctx.Done():
 	}
 	return rt.end(after, door, hs)
-}
-
-// observer counts what the transport refuses and cuts, and logs the limits that were hit.
-type observer struct {
-	tel  *telemetry.Instruments
-	hits *limits.Log
-}
-
-var _ transport.Observer = observer{}
-
-func (rt *Runtime) observer() observer { return observer{rt.tel, rt.hits} }
-
-// Rejected counts a request that did not reach the dispatcher.
-func (o observer) Rejected(status int, reason string) {
-	o.tel.Rejected(status, reason)
-	o.hits.Hit(limits.Hit(limits.HTTP, reason))
-}
-
-// Cut counts a stream that did not end by itself.
-func (o observer) Cut(reason string) {
-	o.tel.Cut(reason)
-	o.hits.Hit(cmp.Or(limits.Hit(limits.Cuts, reason), limits.Hit(limits.HTTP, reason))) // memory refuses and cuts
 }
 
 // turnedAway counts and logs a connection that was not let in.

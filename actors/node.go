@@ -112,6 +112,12 @@ func (n *Node) Kernel() *kernel.Kernel { return n.k }
 // Accounts has what the node's clients have in use.
 func (n *Node) Accounts() *quota.Accounts { return n.accounts.Accounts }
 
+// StoredMost is how many bytes of a budget the principal has stored lately that has stored most. It looks
+// at all principals.
+func (n *Node) StoredMost(b Budget) int64 {
+	return n.accounts.Most(func(a *quota.Account) int64 { return storedFor(a, b) })
+}
+
 // Stats are counts of what a node does, for metrics.
 type Stats struct {
 	InFlight, Streams, Sessions, Connections, Pending, Parked, Accounts int

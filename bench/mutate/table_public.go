@@ -3,11 +3,11 @@ package main
 // public is the root package.
 var public = []mutation{
 	{
-		"what the transport refuses is not logged", limit, "serve.go",
+		"what the transport refuses is not logged", limit, "runtime.go",
 		"	o.hits.Hit(limits.Hit(limits.HTTP, reason))\n", "", "", "TestWhatTheTransportRefusesIsLogged",
 	},
 	{
-		"what is cut is not logged", limit, "serve.go",
+		"what is cut is not logged", limit, "runtime.go",
 		"	o.hits.Hit(cmp.Or(limits.Hit(limits.Cuts, reason), limits.Hit(limits.HTTP, reason)))", "	_ = cmp.Or(limits.Hit(limits.Cuts, reason), limits.Hit(limits.HTTP, reason))", "", "TestWhatTheTransportRefusesIsLogged",
 	},
 	{
