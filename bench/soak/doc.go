@@ -6,8 +6,21 @@
 //	soak balance restarts two processes in turn behind nginx and HAProxy
 //	soak restart restarts one process in order while a safe call runs
 //	soak cancel measures how soon a handler ends when its client has gone away
+//	soak greed  has clients take all they can get of a process with 1 GiB, one way after the
+//	            other and then in all ways at once, beside a quiet client
 //	soak recovery runs many histories of the property test in actors/recovery, which
 //	            need no process and no real time
+//
+// In greed the quiet client works from 127.0.0.1 and the greedy ones from other addresses of the
+// loopback network, in a process of their own with the lowest priority: elsewhere they would have
+// their own processors, and what they take from others here is to be what the server gives
+// them. Each attack lasts for --duration, and until it has met a limit. Every request of the quiet client must
+// succeed, with a p99 of at most three times that of the seconds in which it was alone, or of 25 ms if that is more: a
+// goroutine runs for 10 ms before another has its turn, and two processors are shared by the server
+// and its clients. The lease must never be late, /readyz never 503, the process must never have more
+// than 1 GiB, and what it holds for clients must be what it was a minute after each attack. The memory is bounded by a
+// cgroup where soak may make one, otherwise by --max-memory alone, and measured. The server waits 10 s
+// for answers (--max-ask); all other settings are the defaults.
 //
 // As soon as a promise is broken, a run ends with exit code 1 and prints the history of
 // the stream concerned. A seed decides what happens when; real time adds the rest.
@@ -16,7 +29,8 @@
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
-//	restart stop balance cancel kill recovery  the scenarios
+//	greed restart stop balance cancel kill recovery  the scenarios
+//	quiet gauges cgroup  the quiet client of greed, and what the process holds and may hold
 //	stateless batch listener parked replay ask standalone  what their clients do
 //	probe call signals follow verdict driver world  how that is done and judged
 //	main process  the program, and the one that it tries

@@ -28,6 +28,8 @@ var scenarios = map[string]func(context.Context, options) (any, error){
 	"cancel": func(ctx context.Context, o options) (any, error) { return runCancel(ctx, o) },
 
 	"recovery": func(ctx context.Context, o options) (any, error) { return runRecovery(ctx, o) },
+
+	"greed": func(ctx context.Context, o options) (any, error) { return runGreed(ctx, o) },
 }
 
 // options are the settings of a run.
@@ -46,11 +48,19 @@ type options struct {
 	log     io.Writer
 
 	histories int // of recovery
+
+	greedy   int           // clients that take all they can get
+	duration time.Duration // of each attack
+	attacks  []string      // their names; nil is all of them, and then all at once
+	counts   bool          // only what is judged by counting matters
 }
 
 func run(args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "attack" { // by greed, in a process of its own
+		return runAttack(args[1:], os.Stdin, stdout, stderr)
+	}
 	if len(args) == 0 || scenarios[args[0]] == nil {
-		fmt.Fprintln(stderr, "usage: soak kill|stop|balance|restart|cancel|recovery [--rounds N] [--histories N] [--clients N] [--servers N] [--seed N] [--bin PATH] [--data DIR] [--out FILE] [--early] [--within TIME] [--time TIME]")
+		fmt.Fprintln(stderr, "usage: soak kill|stop|balance|restart|cancel|recovery|greed [--rounds N] [--histories N] [--clients N] [--servers N] [--seed N] [--bin PATH] [--data DIR] [--out FILE] [--early] [--within TIME] [--time TIME] [--greedy N] [--duration TIME] [ATTACK...]")
 		return 2
 	}
 	o := options{log: stderr}
@@ -67,9 +77,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.IntVar(&o.histories, "histories", 50_000, "recovery: number of histories")
 	f.DurationVar(&o.within, "within", 100*time.Millisecond, "cancel: how soon a handler must end; 0 sets no limit")
 	f.DurationVar(&o.time, "time", time.Minute, "balance: how long behind each proxy; restart: how long the call takes")
+	f.IntVar(&o.greedy, "greedy", 1, "greed: clients that take all they can get, each from an address of its own")
+	f.DurationVar(&o.duration, "duration", 4*time.Second, "greed: how long each attack lasts")
 	if err := f.Parse(args[1:]); err != nil {
 		return 2
 	}
+	o.attacks = f.Args()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	report, err := perform(ctx, args[0], o)
@@ -86,8 +99,17 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	fmt.Fprintf(stdout, "%s\n", text)
+	if r, ok := report.(judged); ok {
+		if err := r.verdict(); err != nil {
+			fmt.Fprintf(stderr, "soak %s: %v\n", args[0], err)
+			return 1
+		}
+	}
 	return 0
 }
+
+// judged is a report that may tell of promises that were not kept. It is shown in any case.
+type judged interface{ verdict() error }
 
 // perform runs a scenario with a program and a data directory.
 func perform(ctx context.Context, name string, o options) (report any, err error) {

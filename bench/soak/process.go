@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -110,10 +112,14 @@ func (p *process) kill() error {
 	return nil
 }
 
-// logTail keeps the end of what a process writes.
+// logTail keeps the end of what a process writes, and all lines with an alarm in them.
 type logTail struct {
-	mu  sync.Mutex // guards buf
-	buf []byte
+	alarms []string // set before the process starts
+
+	mu   sync.Mutex // guards the rest
+	buf  []byte
+	line []byte   // the beginning of a line
+	said []string // lines with an alarm
 }
 
 const logKept = 64 << 10
@@ -121,11 +127,37 @@ const logKept = 64 << 10
 func (l *logTail) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.listen(b)
 	l.buf = append(l.buf, b...)
 	if over := len(l.buf) - logKept; over > 0 {
 		l.buf = append(l.buf[:0], l.buf[over:]...)
 	}
 	return len(b), nil
+}
+
+// listen looks for alarms in what comes next.
+func (l *logTail) listen(b []byte) {
+	if l.alarms == nil {
+		return
+	}
+	l.line = append(l.line, b...)
+	for {
+		line, rest, whole := bytes.Cut(l.line, []byte("\n"))
+		if !whole {
+			return
+		}
+		if text := string(line); slices.ContainsFunc(l.alarms, func(a string) bool { return strings.Contains(text, a) }) {
+			l.said = append(l.said, text)
+		}
+		l.line = rest
+	}
+}
+
+// raised returns the lines with an alarm.
+func (l *logTail) raised() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.said)
 }
 
 // lines returns the last n lines.

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// gauges are what a process says that it holds.
+type gauges struct {
+	Held     map[string]float64 `json:"held_bytes"` // by kind
+	InFlight float64            `json:"calls_in_flight"`
+	Open     float64            `json:"connections_open"`
+	Heap     float64            `json:"heap_mib"`
+	RSS      float64            `json:"rss_mib"`
+}
+
+// gauges asks the process at /metrics.
+func (w *greedy) gauges() gauges {
+	g := gauges{Held: make(map[string]float64), InFlight: -1, RSS: float64(residentOf(w.p.cmd.Process.Pid)) / (1 << 20)}
+	resp, err := http.Get("http://" + w.p.addr + "/metrics")
+	if err != nil {
+		return g
+	}
+	defer func() { _ = resp.Body.Close() }()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		name, text, _ := strings.Cut(lines.Text(), " ")
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			continue
+		}
+		switch {
+		case name == "troupe_calls_in_flight":
+			g.InFlight = v
+		case name == "troupe_connections_open":
+			g.Open = v
+		case name == "go_memstats_heap_inuse_bytes":
+			g.Heap = v / (1 << 20)
+		case strings.HasPrefix(name, "troupe_memory_held_bytes{"):
+			_, kind, _ := strings.Cut(name, `kind="`)
+			kind, _, _ = strings.Cut(kind, `"`)
+			g.Held[kind] = v
+		}
+	}
+	return g
+}
+
+// beyond says what there is more of than in idle, "" if that is nothing. Sessions, and how much memory the process has, count
+// only with everything.
+func (g gauges) beyond(idle gauges, everything bool) string {
+	var more []string
+	for kind, v := range g.Held {
+		if most := idle.Held[kind]; v > most && (everything || kind != "sessions") {
+			more = append(more, fmt.Sprintf("%.0f bytes of %s", v, kind))
+		}
+	}
+	if g.InFlight != idle.InFlight {
+		more = append(more, fmt.Sprintf("%.0f calls in flight", g.InFlight))
+	}
+	if g.Open > idle.Open {
+		more = append(more, fmt.Sprintf("%.0f open streams", g.Open))
+	}
+	return strings.Join(more, ", ")
+}
+
+// residentOf is the resident memory of a process in bytes, 0 where the system does not say.
+func residentOf(pid int) int64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(b), "\nVmRSS:")
+	var kb int64
+	_, _ = fmt.Sscan(rest, &kb)
+	return kb << 10
+}

@@ -1,0 +1,21 @@
+// Package greed has clients that take all they can get of one server: every kind of request,
+// and everything that a request can make the server hold. Each way of doing that is an Attack.
+//
+// Guarantees: an attack runs a bounded number of goroutines for each of its principals, and
+// has closed its connections when Run returns. Its Outcomes tell how every attempt ended, so
+// that an attack which does nothing cannot pass for one that was borne.
+//
+// A principal is a source address: in network 1 the first is 127.0.1.2, the second 127.0.1.3, and so on. The
+// goroutines of an attack share nothing but their Principal, whose methods are safe for
+// concurrent use.
+//
+// # Files
+//
+// From the top; most of what a file uses lies in its own line or below:
+//
+//	run  all attacks, and how they are made
+//	bodies calls inputs sessions streams requests door herd  the attacks
+//	attack  what an attack is
+//	message  the messages that they send
+//	principal  one greedy client, and how its requests ended
+package greed
