@@ -322,11 +322,13 @@ type SharedLimits struct {
 	MaxMemory int64
 	// PrincipalRate and PrincipalBurst are Limits.CallRate and CallBurst for all sessions
 	// of a principal together, and for its GETs: each costs 1, and one that resumes a stream 1 more
-	// for each 256 KiB that may be replayed at once. 0 means 1,000, and twice the rate.
+	// for each 256 KiB that may be replayed at once. What is no call (initialize, notifications,
+	// answers, DELETE) has as much again to itself, and costs a tenth. 0 means 1,000, and twice
+	// the rate.
 	PrincipalRate  float64
 	PrincipalBurst int
 	// SessionsPerPrincipal bounds the sessions that a principal may begin at once, and as
-	// many within each hour from then on; one that it deletes does not count. 0 means
+	// many within each hour from then on; one that it deletes counts a tenth. 0 means
 	// 10,000. Beyond it the response is 429. What a principal may store is bounded by its
 	// share of the store.
 	SessionsPerPrincipal int

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"iter"
+	"math"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -21,9 +22,13 @@ func (l NodeLimits) quota() quota.Limits {
 	p := &l.Principal
 	return quota.Limits{Places: l.Calls, Each: p.Calls, Accounts: l.Accounts, Bytes: l.Bytes, Rates: [quota.Rates]quota.Rate{
 		rateOfCalls:    {PerSecond: p.Rate, Burst: p.Burst},
-		rateOfSessions: {PerSecond: float64(p.Sessions) / time.Hour.Seconds(), Burst: p.Sessions},
+		rateOfSessions: {PerSecond: perSession * float64(p.Sessions) / time.Hour.Seconds(), Burst: times(perSession, p.Sessions)},
+		rateOfMessages: {PerSecond: perCall * p.Rate, Burst: times(perCall, p.Burst)},
 	}}
 }
+
+// times is by * n, or the most that an int holds.
+func times(by, n int) int { return by * min(n, math.MaxInt/by) }
 
 // The counts of an account besides its requests in flight.
 const (
@@ -36,6 +41,7 @@ const (
 const (
 	rateOfCalls = iota
 	rateOfSessions
+	rateOfMessages // that are no calls
 )
 
 // accounts has the accounts of a node's clients and decides on admission.
@@ -143,6 +149,14 @@ const (
 	replayAtOnce   = 1 << 20
 )
 
+const (
+	// perSession is how many tokens of rateOfSessions a session takes when it begins. It returns all but
+	// one when its client deletes it: then nothing stays of it, but it was stored.
+	perSession = 10
+	// perCall is how many tokens of rateOfMessages stand for one of rateOfCalls.
+	perCall = 10
+)
+
 // cost is how many tokens a request with a body of size bytes takes of the buckets of its session
 // and of its principal. A ping pays for its size alone; initialize has a bucket of its own and does
 // not come here. A patient client, which has the process for itself, is not slowed down.
@@ -190,18 +204,61 @@ func (d *accounts) admitGet(l *Limits, in *Input) bool {
 	if in.LastEventID != "" {
 		cost += min(l.Stream.Bytes, replayAtOnce) / replayPerToken
 	}
-	no := d.charge(nil, in, cost)
+	no := d.charge(nil, in, rateOfCalls, cost)
 	if no.reason != admitted {
 		d.refusals.refuseVerdict(in.Conn, nil, no)
 	}
 	return no.reason == admitted
 }
 
+// messages are what a client sends beside its calls: notifications, answers, initialize, DELETE, and
+// pings before a session. They have a bucket of the principal to themselves: one who has spent its
+// calls may still answer, and cancel.
+type messages struct{ n, size, values int }
+
+// add adds a message with a body of size bytes. A ping pays for its size alone.
+func (c *messages) add(m *codec.Message, size int) {
+	if string(m.Method) != mcp.MethodPing {
+		c.n++
+	}
+	c.size += size
+	c.values += m.Values
+}
+
+// cost is how many tokens of rateOfMessages the messages take.
+func (c messages) cost() int {
+	return c.n + perCall*(c.size/bytesPerToken+c.values/valuesPerToken)
+}
+
+// chargeMessages takes the tokens of messages, or says when they may come again. A refused message
+// has had no effect. It comes before the store is read.
+func (d *accounts) chargeMessages(s *sessionAccount, in *Input, c messages) verdict {
+	if s.alone() {
+		return verdict{}
+	}
+	return d.charge(nil, in, rateOfMessages, c.cost()) // a session remembers the account of its calls
+}
+
+// admitMessage is chargeMessages for one message, which it refuses on in.Conn.
+func (d *accounts) admitMessage(s *sessionAccount, in *Input, m *codec.Message, size int) bool {
+	var c messages
+	c.add(m, size)
+	no := d.chargeMessages(s, in, c)
+	if no.reason != admitted {
+		var id []byte
+		if m.Kind == codec.Request {
+			id = m.ID
+		}
+		d.refusals.refuseVerdict(in.Conn, id, no)
+	}
+	return no.reason == admitted
+}
+
 // charge takes tokens of the principal alone.
-func (d *accounts) charge(s *sessionAccount, in *Input, cost int) verdict {
+func (d *accounts) charge(s *sessionAccount, in *Input, rate, cost int) verdict {
 	for cost > 0 {
 		a := s.of(d, in)
-		switch wait := a.Buckets[rateOfCalls].TakeN(time.Now(), cost); {
+		switch wait := a.Buckets[rate].TakeN(time.Now(), cost); {
 		case wait > 0:
 			return verdict{RateOfPrincipal, wait}
 		case !a.Dropped():
@@ -211,7 +268,7 @@ func (d *accounts) charge(s *sessionAccount, in *Input, cost int) verdict {
 	return verdict{}
 }
 
-// admitSession takes a token for a new session, or refuses it.
+// admitSession takes the tokens of a new session, or refuses it.
 func (d *accounts) admitSession(in *Input, id []byte) bool {
 	if d.nearFull(SessionBudget) {
 		d.refusals.refuseVerdict(in.Conn, id, verdict{reason: StoreFull})
@@ -219,7 +276,7 @@ func (d *accounts) admitSession(in *Input, id []byte) bool {
 	}
 	for {
 		a := d.Of(in.Tenant, in.Address)
-		wait := a.Buckets[rateOfSessions].Take(time.Now())
+		wait := a.Buckets[rateOfSessions].TakeN(time.Now(), perSession)
 		switch {
 		case wait > 0:
 			d.refusals.refuseVerdict(in.Conn, id, verdict{SessionsOfPrincipal, wait})
@@ -230,9 +287,9 @@ func (d *accounts) admitSession(in *Input, id []byte) bool {
 	}
 }
 
-// forgive returns the token of a session that could not be made or has been deleted.
-func (d *accounts) forgive(in *Input) {
-	d.Of(in.Tenant, in.Address).Buckets[rateOfSessions].GiveBack(time.Now())
+// forgive returns tokens of a session that could not be made or has been deleted.
+func (d *accounts) forgive(in *Input, tokens int) {
+	d.Of(in.Tenant, in.Address).Buckets[rateOfSessions].GiveBackN(time.Now(), tokens)
 }
 
 // admitStream counts a GET while it is handled, or refuses it. The caller calls done when the
@@ -404,22 +461,10 @@ type verdict struct {
 // Error makes a verdict an error for the callers that begin requests.
 func (v verdict) Error() string { return "actors: refused: " + limitOf[v.reason].Counted }
 
-// refusals sends the refusals of a node, counts them by reason, and logs which limits are hit.
-type refusals struct {
-	counts [reasons]atomic.Int64
-	hits   *limits.Log
-}
+// refusals sends the refusals of a node and counts them by reason.
+type refusals [reasons]atomic.Int64
 
-func (rs *refusals) count(r Reason) { rs.countAs(r, limitOf[r]) }
-
-// countAs is count for another limit with the same label as that of the reason.
-func (rs *refusals) countAs(r Reason, limit *limits.Row) {
-	rs.counts[r].Add(1)
-	rs.hits.Hit(limit)
-}
-
-// of is how often a reason was counted.
-func (rs *refusals) of(r Reason) int64 { return rs.counts[r].Load() }
+func (rs *refusals) count(r Reason) { rs[r].Add(1) }
 
 // refuseVerdict refuses a request without a session, and counts the refusal.
 func (rs *refusals) refuseVerdict(c answerer, id []byte, no verdict) { rs.denial(no).tell(c, id) }
@@ -513,67 +558,5 @@ func retryAfter(d time.Duration) []byte {
 	ms := int64((d + time.Millisecond - 1) / time.Millisecond)
 	return append(strconv.AppendInt([]byte(`{"retryAfterMs":`), ms, 10), '}')
 }
-
-// storable decides whether bytes more may be stored for a client, and charges them to its account
-// for as long as they last.
-func (d *accounts) storable(a *quota.Account, b Budget, bytes int, life time.Duration) Reason {
-	no := d.room(a, b)
-	if no == admitted {
-		a.Used[b].Add(time.Now(), int64(bytes), max(life, time.Second))
-	}
-	return no
-}
-
-// room decides whether more may be stored for a client. A store that is nearly full takes nothing new, so that existing
-// sessions and streams can go on. From three quarters on it takes nothing more of an account that
-// has a sixteenth: no client keeps all others from the store, however little else it does.
-func (d *accounts) room(a *quota.Account, b Budget) Reason {
-	switch used, limit := d.store.Use(b); {
-	case nearlyAll(used, limit):
-		return StoreFull
-	case limit > 0 && used > limit/4*3 && storedFor(a, b) > limit/limits.StoreShare.Value():
-		return StoreOfPrincipal
-	}
-	return admitted
-}
-
-// usedFresh is the usage of sessions whose client has sent nothing since initialize. They last for minutes, others for
-// days, and a usage has one time.
-const usedFresh = int(budgets)
-
-// storedFor is how much of a budget a client has.
-func storedFor(a *quota.Account, b Budget) int64 {
-	now := time.Now()
-	n := a.Used[b].Amount(now)
-	if b == SessionBudget {
-		n += a.Used[usedFresh].Amount(now)
-	}
-	return n
-}
-
-// session charges a client for the record of a session, of size bytes, for as long as it lasts. A negative size returns
-// the charge.
-func (d *accounts) session(in *Input, rec *session.Record, l *session.Lifetime, size int) {
-	usage, life := int(SessionBudget), l.Idle
-	if rec.Fresh {
-		usage, life = usedFresh, l.Fresh
-	}
-	d.Of(in.Tenant, in.Address).Used[usage].Add(time.Now(), int64(size), max(life, time.Second))
-}
-
-// gone returns the charge for a session that is no longer stored, or no longer as rec has it.
-func (d *accounts) gone(in *Input, rec *session.Record, l *session.Lifetime) {
-	if data, err := codec.Marshal(rec); err == nil {
-		d.session(in, rec, l, -len(data))
-	}
-}
-
-// nearFull reports whether the store is too full for anything new.
-func (d *accounts) nearFull(b Budget) bool {
-	return nearlyAll(d.store.Use(b))
-}
-
-// nearlyAll reports whether nine tenths of a budget are in use; a limit of 0 means unknown.
-func nearlyAll(used, limit int64) bool { return limit > 0 && used > limit/10*9 }
 
 var errLongToken = errors.New("actors: the id or the progress token is too long")

@@ -95,12 +95,19 @@ func (d *sessions) batch(svc *Service, in *Input, principal any, m *codec.Messag
 		in.Conn.Reject(400, mcp.CodeInvalidRequest, fault, nil, nil, 0)
 		return
 	}
-	var requests []*element
+	requests, others := counted(all)
+	if no := n.accounts.chargeMessages(&s.sessionAccount, in, others); no.reason != admitted {
+		if len(requests) > 0 {
+			n.refusals.refuseBatch(in.Conn, no, idsOf(requests))
+		} else {
+			n.refusals.refuseVerdict(in.Conn, nil, no)
+		}
+		return
+	}
 	until := time.Now().Add(svc.Limits.StoreWait)
 	for i := range all {
 		switch e := &all[i]; e.m.Kind {
 		case codec.Request:
-			requests = append(requests, e)
 		case codec.Notification:
 			s.notified(&e.m, until)
 		default:
@@ -121,6 +128,18 @@ func (d *sessions) batch(svc *Service, in *Input, principal any, m *codec.Messag
 			s = n.sessions.of(svc, in, nil) // the session has just left memory: activate it anew
 		}
 	}
+}
+
+// counted returns the requests of a batch, which are admitted one by one, and counts its other messages.
+func counted(all []element) (requests []*element, others messages) {
+	for i := range all {
+		if e := &all[i]; e.m.Kind == codec.Request {
+			requests = append(requests, e)
+		} else {
+			others.add(&e.m, len(e.raw))
+		}
+	}
+	return requests, others
 }
 
 // idsOf yields the ids of requests.

@@ -167,6 +167,9 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 	}
 	until := time.Now().Add(svc.Limits.StoreWait)
 	if m.Kind != codec.Batch {
+		if !l.counts(in, m) && !n.accounts.admitMessage(&s.sessionAccount, in, m, len(body)) {
+			return
+		}
 		if l.message(in, in.Conn, l, principal, m, body, until) {
 			in.Conn.Accepted()
 		}
@@ -181,17 +184,28 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 		}
 		return
 	}
-	gathered := &boundBatch{conn: l}
-	for i := range all {
-		if all[i].m.Kind == codec.Request {
-			gathered.open++
+	requests, others := counted(all)
+	for _, e := range requests {
+		if !l.counts(in, &e.m) {
+			others.add(&e.m, len(e.raw))
 		}
 	}
+	if no := n.accounts.chargeMessages(&s.sessionAccount, in, others); no.reason != admitted {
+		n.refusals.refuseVerdict(in.Conn, nil, no)
+		return
+	}
+	gathered := &boundBatch{conn: l, open: len(requests)}
 	for i := range all {
 		reply := gathered.member() // each request of a batch is refused by itself
 		l.message(in, reply, reply, principal, &all[i].m, all[i].raw, until)
 	}
 	in.Conn.Accepted()
+}
+
+// counts reports whether a message is a request that is admitted as a call.
+func (l *boundConn) counts(in *Input, m *codec.Message) bool {
+	s := l.sess
+	return m.Kind == codec.Request && (in.Stateless || s.view.Load().rec.Revision != "" && (string(m.Method) != mcp.MethodPing || s.svc.AnswersPing))
 }
 
 func unknownConnection(c answerer, id []byte) {

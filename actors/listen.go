@@ -121,7 +121,7 @@ func (a *arrival) listen() {
 		n.refusals.refuseError(a.to, session.ErrDuplicate, m.ID)
 		return
 	}
-	if no := n.accounts.charge(a.charged, &a.in, a.charged.cost(m, len(a.body))); no.reason != admitted {
+	if no := n.accounts.charge(a.charged, &a.in, rateOfCalls, a.charged.cost(m, len(a.body))); no.reason != admitted {
 		n.refusals.refuseVerdict(a.to, m.ID, no)
 		return
 	}

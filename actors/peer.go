@@ -143,21 +143,14 @@ var ErrTooManySubscriptions = errors.New("actors: too many subscriptions")
 // Subscribe stores that the client wants updates of a resource. It fails with
 // ErrTooManySubscriptions at the limit.
 func (p *Peer) Subscribe(ctx context.Context, uri string) error {
-	var full *limits.Row
+	full := false
 	err := p.change(ctx, func(r *session.Record) bool {
-		full = nil
 		changed := r.Subscribe(uri)
-		switch {
-		case !changed:
-		case quota.Over(int64(len(r.Subscribed)), p.svc.Limits.Subscriptions):
-			full = limits.SubscriptionsPerSession.Row
-		case bytesOf(r.Subscribed) > maxSubscribed:
-			full = limits.SubscribedURIs.Row
-		}
-		return changed && full == nil
+		full = changed && (quota.Over(int64(len(r.Subscribed)), p.svc.Limits.Subscriptions) || bytesOf(r.Subscribed) > maxSubscribed)
+		return changed && !full
 	})
-	if full != nil {
-		p.node.refusals.countAs(SubscriptionsOfSession, full)
+	if full {
+		p.node.refusals.count(SubscriptionsOfSession)
 		return ErrTooManySubscriptions
 	}
 	if err == nil {

@@ -155,7 +155,8 @@ func TestBatchOfCancelsWhileTheStoreIsGone(t *testing.T) {
 	})
 }
 
-// TestDeleteTwiceAtOnce checks that two concurrent DELETEs of a session count once.
+// TestDeleteTwiceAtOnce checks that two concurrent DELETEs of a session count once: they return nine tenths of what it
+// cost.
 func TestDeleteTwiceAtOnce(t *testing.T) {
 	inBubble(t, Limits{}, NodeLimits{Principal: PrincipalLimits{Sessions: 3}}, func(t *testing.T, h *held) {
 		session := h.begin("2025-11-25")
@@ -180,8 +181,8 @@ func TestDeleteTwiceAtOnce(t *testing.T) {
 				more++
 			}
 		}
-		if more != 2 {
-			t.Errorf("%d sessions beside one, of three", more)
+		if more != 1 {
+			t.Errorf("%d more sessions after two of three, one of which was deleted", more)
 		}
 	})
 }

@@ -376,3 +376,65 @@ func (l *Listening) wants(method string) bool {
 
 // ErrSessionEnded is the cause when the client deleted the session.
 var ErrSessionEnded = errors.New("the session has ended")
+
+// storable decides whether bytes more may be stored for a client, and charges them to its account
+// for as long as they last.
+func (d *accounts) storable(a *quota.Account, b Budget, bytes int, life time.Duration) Reason {
+	no := d.room(a, b)
+	if no == admitted {
+		a.Used[b].Add(time.Now(), int64(bytes), max(life, time.Second))
+	}
+	return no
+}
+
+// room decides whether more may be stored for a client. A store that is nearly full takes nothing new, so that existing
+// sessions and streams can go on. From three quarters on it takes nothing more of an account that
+// has a sixteenth: no client keeps all others from the store, however little else it does.
+func (d *accounts) room(a *quota.Account, b Budget) Reason {
+	switch used, limit := d.store.Use(b); {
+	case nearlyAll(used, limit):
+		return StoreFull
+	case limit > 0 && used > limit/4*3 && storedFor(a, b) > limit/limits.StoreShare.Value():
+		return StoreOfPrincipal
+	}
+	return admitted
+}
+
+// usedFresh is the usage of sessions whose client has sent nothing since initialize. They last for minutes, others for
+// days, and a usage has one time.
+const usedFresh = int(budgets)
+
+// storedFor is how much of a budget a client has.
+func storedFor(a *quota.Account, b Budget) int64 {
+	now := time.Now()
+	n := a.Used[b].Amount(now)
+	if b == SessionBudget {
+		n += a.Used[usedFresh].Amount(now)
+	}
+	return n
+}
+
+// session charges a client for the record of a session, of size bytes, for as long as it lasts. A negative size returns
+// the charge.
+func (d *accounts) session(in *Input, rec *session.Record, l *session.Lifetime, size int) {
+	usage, life := int(SessionBudget), l.Idle
+	if rec.Fresh {
+		usage, life = usedFresh, l.Fresh
+	}
+	d.Of(in.Tenant, in.Address).Used[usage].Add(time.Now(), int64(size), max(life, time.Second))
+}
+
+// gone returns the charge for a session that is no longer stored, or no longer as rec has it.
+func (d *accounts) gone(in *Input, rec *session.Record, l *session.Lifetime) {
+	if data, err := codec.Marshal(rec); err == nil {
+		d.session(in, rec, l, -len(data))
+	}
+}
+
+// nearFull reports whether the store is too full for anything new.
+func (d *accounts) nearFull(b Budget) bool {
+	return nearlyAll(d.store.Use(b))
+}
+
+// nearlyAll reports whether nine tenths of a budget are in use; a limit of 0 means unknown.
+func nearlyAll(used, limit int64) bool { return limit > 0 && used > limit/10*9 }

@@ -256,6 +256,9 @@ func (d *sessions) adopt(s *sessionActor, v *view) {
 
 // Delete ends a session: its record goes first, then its calls and streams.
 func (n *Node) Delete(svc *Service, in *Input) {
+	if !n.accounts.admitMessage(nil, in, &codec.Message{}, 0) {
+		return
+	}
 	s, err := n.sessions.lookUp(svc, in)
 	if s = n.sessions.found(in, nil, s, err); s == nil {
 		return
@@ -268,7 +271,7 @@ func (n *Node) Delete(svc *Service, in *Input) {
 		return
 	}
 	if s.endSession() { // false if another DELETE was quicker
-		n.accounts.forgive(in)
+		n.accounts.forgive(in, perSession-1)
 		n.accounts.gone(in, &s.view.Load().rec, &svc.Limits.Session)
 	}
 	in.Conn.Answer(200, nil)
@@ -308,20 +311,25 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 		}
 		switch {
 		case string(m.Method) == mcp.MethodInitialize:
-			n.sessions.initialize(svc, in, m)
+			n.sessions.initialize(svc, in, m, len(body))
 			return
 		case string(m.Method) == mcp.MethodPing && in.Session == "": // legal before initialize
-			in.Conn.Answer(200, pong(m.ID))
+			if n.accounts.admitMessage(nil, in, m, len(body)) {
+				in.Conn.Answer(200, pong(m.ID))
+			}
 			return
 		}
 		n.request(svc, in, principal, m, body)
-	case codec.Notification:
-		if s := n.sessions.of(svc, in, nil); s != nil {
+	case codec.Notification, codec.Result, codec.ErrorResponse:
+		if !n.accounts.admitMessage(nil, in, m, len(body)) {
+			return
+		}
+		if m.Kind != codec.Notification {
+			n.pending.answer(svc, in, m)
+		} else if s := n.sessions.of(svc, in, nil); s != nil {
 			s.notified(m, time.Now().Add(svc.Limits.StoreWait))
 			in.Conn.Accepted()
 		}
-	case codec.Result, codec.ErrorResponse:
-		n.pending.answer(svc, in, m)
 	default:
 		n.sessions.batch(svc, in, principal, m, body)
 	}
@@ -331,7 +339,7 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 func pong(id []byte) []byte { return codec.AppendResult(nil, id, []byte("{}")) }
 
 // initialize begins a session, or refuses to.
-func (d *sessions) initialize(svc *Service, in *Input, m *codec.Message) {
+func (d *sessions) initialize(svc *Service, in *Input, m *codec.Message, size int) {
 	n := d.node
 	if in.Session != "" {
 		faults.SessionAgain.Tell(in.Conn, m.ID)
@@ -340,22 +348,26 @@ func (d *sessions) initialize(svc *Service, in *Input, m *codec.Message) {
 	if !n.accounts.admitSession(in, m.ID) {
 		return
 	}
+	if !n.accounts.admitMessage(nil, in, m, size) {
+		n.accounts.forgive(in, perSession)
+		return
+	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
 	defer cancel()
 	set, result, rerr := svc.Handler.Initialize(withOwner(ctx, in.Principal), m.Params)
 	if rerr != nil {
-		n.accounts.forgive(in)
+		n.accounts.forgive(in, perSession)
 		in.Conn.Answer(200, codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, rerr.Data))
 		return
 	}
 	s, err := n.sessions.create(ctx, svc, in, set)
 	if no, limited := errors.AsType[verdict](err); limited {
-		n.accounts.forgive(in)
+		n.accounts.forgive(in, perSession)
 		n.refusals.refuseVerdict(in.Conn, m.ID, no)
 		return
 	}
 	if err != nil {
-		n.accounts.forgive(in)
+		n.accounts.forgive(in, perSession)
 		n.log.Warn("session not created", "error", err)
 		n.refusals.unavailable(in.Conn, m.ID)
 		return

@@ -124,7 +124,9 @@ func (n *Node) stateless(svc *Service, in *Input, principal any, m *codec.Messag
 		a := &arrival{n: n, svc: svc, in: *in, principal: principal, m: m, body: body, to: in.Exchange, on: overHTTP{}}
 		a.accept()
 	case codec.Notification:
-		in.Conn.Accepted() // no notification means anything here
+		if n.accounts.admitMessage(nil, in, m, len(body)) {
+			in.Conn.Accepted() // no notification means anything here
+		}
 	default:
 		faults.OneMessage.Tell(in.Conn, m.ID)
 	}

@@ -3,10 +3,6 @@ package main
 // acting is actors.
 var acting = []mutation{
 	{
-		"a refusal is not logged", limit, "actors/admission.go",
-		"	rs.hits.Hit(limit)\n", "	_ = limit\n", "", "TestEachRefusalIsLogged",
-	},
-	{
 		"a record of another epoch is one's own", guard, "actors/fence.go",
 		"rec.Boot == n.boot && rec.Epoch == epoch:", "rec.Boot == n.boot:", "", "",
 	},
@@ -76,11 +72,71 @@ var acting = []mutation{
 	},
 	{
 		"GETs have no rate", limit, "actors/admission.go",
-		"no := d.charge(nil, in, cost)", "no := d.charge(nil, in, 0)", "internal/spec/limits", "TestLimits",
+		"no := d.charge(nil, in, rateOfCalls, cost)", "no := d.charge(nil, in, rateOfCalls, 0)", "internal/spec/limits", "TestLimits",
 	},
 	{
 		"a resume is as cheap as a GET", limit, "actors/admission.go",
 		"cost += min(l.Stream.Bytes, replayAtOnce) / replayPerToken", "cost += min(l.Stream.Bytes, 0)", "internal/spec/limits", "TestLimits",
+	},
+	{
+		"a session that is deleted costs nothing", limit, "actors/sessions.go",
+		"n.accounts.forgive(in, perSession-1)", "n.accounts.forgive(in, perSession)", "", "TestBeginningsAreBounded",
+	},
+	{
+		"a session that is deleted costs as much as one that stays", limit, "actors/sessions.go",
+		"n.accounts.forgive(in, perSession-1)", "n.accounts.forgive(in, 0)", "", "TestBeginningsAreBounded",
+	},
+	{
+		"a deleted session gives its tokens back twice", limit, "actors/sessions.go",
+		"if s.endSession() { // false", "if s.endSession() || true { // false", "", "TestDeleteTwiceAtOnce",
+	},
+	{
+		"a refused initialize costs a session", limit, "actors/sessions.go",
+		"size) {\n\t\tn.accounts.forgive(in, perSession)", "size) {\n\t\tn.accounts.forgive(in, 0)", "", "TestARefusedInitialize",
+	},
+	{
+		"notifications and answers have no rate", limit, "actors/sessions.go",
+		"if !n.accounts.admitMessage(nil, in, m, len(body)) {\n\t\t\treturn", "if m == nil {\n\t\t\treturn", "", "TestMessagesCost",
+	},
+	{
+		"initialize has no rate", limit, "actors/sessions.go",
+		"if !n.accounts.admitMessage(nil, in, m, size) {", "if size < 0 {", "", "TestMessagesCost",
+	},
+	{
+		"a ping before there is a session has no rate", limit, "actors/sessions.go",
+		"if n.accounts.admitMessage(nil, in, m, len(body)) {\n\t\t\t\tin.Conn.Answer(200, pong", "if m != nil {\n\t\t\t\tin.Conn.Answer(200, pong", "", "TestMessagesCost",
+	},
+	{
+		"a DELETE has no rate", limit, "actors/sessions.go",
+		"if !n.accounts.admitMessage(nil, in, &codec.Message{}, 0) {", "if in == nil {", "", "TestDeletesCost",
+	},
+	{
+		"messages of a batch have no rate", limit, "actors/batch.go",
+		"chargeMessages(&s.sessionAccount, in, others)", "chargeMessages(&s.sessionAccount, in, messages{n: min(0, others.n)})", "", "TestMessagesCost",
+	},
+	{
+		"messages over HTTP+SSE have no rate", limit, "actors/bound.go",
+		"if !l.counts(in, m) && !n.accounts.admitMessage(", "if !l.counts(in, m) && in == nil && !n.accounts.admitMessage(", "", "TestMessagesOfBound",
+	},
+	{
+		"batches over HTTP+SSE have no rate", limit, "actors/bound.go",
+		"chargeMessages(&s.sessionAccount, in, others)", "chargeMessages(&s.sessionAccount, in, messages{})", "", "TestMessagesOfBound",
+	},
+	{
+		"pings in a batch over HTTP+SSE have no rate", limit, "actors/bound.go",
+		"			others.add(&e.m, len(e.raw))\n", "", "", "TestMessagesOfBound",
+	},
+	{
+		"the messages of stdio have a rate", guard, "actors/admission.go",
+		"messages) verdict {\n\tif s.alone() {", "messages) verdict {\n\tif s.alone() && c.n < 0 {", "", "TestMessagesOfBound",
+	},
+	{
+		"the bytes of messages cost nothing", limit, "actors/admission.go",
+		"perCall*(c.size/bytesPerToken+c.values", "perCall*(c.values", "", "TestMessagesCost",
+	},
+	{
+		"the values of messages cost nothing", limit, "actors/admission.go",
+		"bytesPerToken+c.values/valuesPerToken)", "bytesPerToken)", "", "TestMessagesCost",
 	},
 	{
 		"listeners have no rate", limit, "actors/listen.go",
@@ -135,11 +191,11 @@ var acting = []mutation{
 		"a.Held[heldPending].Add(-1)\n\t\t\td.refusals.count(PendingOfPrincipal)", "d.refusals.count(PendingOfPrincipal)", "", "",
 	},
 	{
-		"one client fills the store", limit, "actors/admission.go",
+		"one client fills the store", limit, "actors/service.go",
 		"used > limit/4*3 && storedFor", "used > limit/10*9 && storedFor", "", "",
 	},
 	{
-		"what is stored is not charged", limit, "actors/admission.go",
+		"what is stored is not charged", limit, "actors/service.go",
 		"a.Used[b].Add(time.Now(), int64(bytes), max(life, time.Second))", "a.Used[b].Add(time.Now(), 0, max(life, time.Second))", "", "",
 	},
 	{
@@ -267,7 +323,7 @@ var acting = []mutation{
 		"n.accounts.gone(in, &before, &s.svc.Limits.Session)\n", "_ = before\n", "", "TestFresh",
 	},
 	{
-		"fresh sessions are not charged", limit, "actors/admission.go",
+		"fresh sessions are not charged", limit, "actors/service.go",
 		"n += a.Used[usedFresh].Amount(now)", "n += 0", "", "",
 	},
 	{
@@ -287,7 +343,7 @@ var acting = []mutation{
 		"!r.svc.again(m, r.size)", "!r.svc.Handler.Safe(m.Method, m.Name)", "", "TestLarge",
 	},
 	{
-		"a budget that is full stops what needs the other", limit, "actors/admission.go",
+		"a budget that is full stops what needs the other", limit, "actors/service.go",
 		"switch used, limit := d.store.Use(b); {", "switch used, limit := d.store.Use(SessionBudget); {", "", "TestStoreIsShared",
 	},
 	{

@@ -34,7 +34,7 @@ const (
 	// flight.
 	Counts = 3
 	// Rates is the number of an account's buckets.
-	Rates = 2
+	Rates = 3
 	// Uses is the number of an account's usages.
 	Uses = 3
 )
