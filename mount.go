@@ -151,7 +151,7 @@ func (rt *Runtime) handler(s *service) *transport.Handler {
 		MaxBody: l.MaxBody, Limits: codec.Limits{MaxDepth: l.MaxDepth, MaxBatch: l.MaxBatch, MaxValues: l.MaxValues},
 		BodyTimeout: l.BodyTimeout, WriteTimeout: l.WriteTimeout, MaxQueued: l.MaxQueued,
 		AllowOrigins: rt.opts.HTTP.AllowOrigins, AllowHosts: rt.opts.HTTP.AllowHosts,
-		Authenticate: rt.authenticate, Revisions: names(handshakes), Stateless: names(statelessRevisions), Leaving: rt.leaving.Load, Log: rt.log, Observer: rt.tel,
+		Authenticate: rt.authenticate, Revisions: names(handshakes), Stateless: names(statelessRevisions), Leaving: rt.leaving.Load, Log: rt.log, Observer: rt.observer(),
 		Accounts: rt.node.Accounts(), Account: dispatcher{rt.node, s.svc}.account,
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/mcp"
 	"github.com/yosida95/uritemplate/v3"
 )
@@ -51,6 +52,7 @@ func (s *service) tooLong(uri string) bool {
 		return false
 	}
 	s.rt.longURI.Add(1)
+	s.rt.hits.Hit(limits.MaxURI.Row)
 	return true
 }
 

@@ -97,16 +97,15 @@ func New(o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
-	rt := &Runtime{opts: o, log: o.Log, cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), ids: make(map[string]string), drained: make(chan struct{})}
+	rt := &Runtime{opts: o, log: o.Log, hits: limits.NewLog(o.Log), cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), ids: make(map[string]string), drained: make(chan struct{})}
 	rt.keys = nodestore.NewKeys(node.Keys())
-	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: nodestore.New(node), Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log})
+	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: nodestore.New(node), Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits})
 	if rt.unwatch, err = telemetry.Observe(o.Telemetry.MeterProvider, rt.gauges()); err != nil {
 		_ = rt.Close(context.Background())
 		return nil, fmt.Errorf("troupe: gauges: %w", err)
 	}
 	rt.scraping = make(chan struct{}, 1)
-	rt.hits = limits.NewLog(o.Log)
-	rt.names = transport.NewNames(transport.Options{AllowOrigins: o.HTTP.AllowOrigins, AllowHosts: o.HTTP.AllowHosts, Observer: tel})
+	rt.names = transport.NewNames(transport.Options{AllowOrigins: o.HTTP.AllowOrigins, AllowHosts: o.HTTP.AllowHosts, Observer: rt.observer()})
 	rt.root = http.HandlerFunc(rt.serveMount)
 	if o.Middleware != nil {
 		rt.root = o.Middleware(rt.root)
@@ -274,6 +273,28 @@ func (d dispatcher) Delete(x *transport.Exchange) {
 	d.node.Delete(d.svc, &in)
 }
 
+// observer counts what the transport refuses and cuts, and logs the limits that were hit.
+type observer struct {
+	tel  *telemetry.Instruments
+	hits *limits.Log
+}
+
+var _ transport.Observer = observer{}
+
+func (rt *Runtime) observer() observer { return observer{rt.tel, rt.hits} }
+
+// Rejected counts a request that did not reach the dispatcher.
+func (o observer) Rejected(status int, reason string) {
+	o.tel.Rejected(status, reason)
+	o.hits.Hit(limits.Hit(limits.HTTP, reason))
+}
+
+// Cut counts a stream that did not end by itself.
+func (o observer) Cut(reason string) {
+	o.tel.Cut(reason)
+	o.hits.Hit(cmp.Or(limits.Hit(limits.Cuts, reason), limits.Hit(limits.HTTP, reason))) // memory refuses and cuts
+}
+
 // countWhileDraining counts a request that comes during a drain, and makes the client take
 // another connection for its next request. The caller calls served when the request was served.
 func (rt *Runtime) countWhileDraining(w http.ResponseWriter) (served func()) {
@@ -288,7 +309,7 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 	one := func(f func() int64) func(func(string, int64)) {
 		return func(observe func(string, int64)) { observe("", f()) }
 	}
-	st := rt.node.Stats
+	st, store := rt.node.Stats, nodestore.New(rt.cluster)
 	return []telemetry.Gauge{
 		{Name: "troupe.actors", Unit: "{actor}", Doc: "Live actors by kind.", Label: "kind", Read: func(observe func(string, int64)) {
 			rt.node.Kernel().Kinds(observe)
@@ -317,6 +338,15 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 		}},
 		{Name: "troupe.memory.held.most", Unit: "By", Doc: "Bytes held in memory for the principal that holds most.", Read: one(func() int64 { return rt.node.Accounts().MostBytes() })},
 		{Name: "troupe.memory.budget", Unit: "By", Doc: "Bytes that may be held in memory for all clients together.", Read: one(func() int64 { return rt.opts.Shared.MaxMemory / heldPart })},
+		{Name: "troupe.store.used", Unit: "By", Doc: "Bytes in use of what is for sessions and for calls in the store.", Label: "budget", Read: rt.eachBudget(func(b actors.Budget) int64 {
+			used, _ := store.Use(b)
+			return used
+		})},
+		{Name: "troupe.store.used.most", Unit: "By", Doc: "Bytes that the principal with most in the store has stored lately.", Label: "budget", Read: rt.eachBudget(rt.node.StoredMost)},
+		{Name: "troupe.store.budget", Unit: "By", Doc: "Bytes that the store may have for sessions and for calls.", Label: "budget", Read: rt.eachBudget(func(b actors.Budget) int64 {
+			_, limit := store.Use(b)
+			return limit
+		})},
 		{Name: "troupe.lease.suspended", Unit: "1", Doc: "1 while the node's lease is not certain.", Read: one(func() int64 {
 			if rt.cluster.Suspended() {
 				return 1
@@ -334,6 +364,14 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 		})},
 		{Name: "troupe.store.bytes", Unit: "By", Doc: "Bytes in the store.", Label: "stream", Read: rt.storeBytes},
 		{Name: "troupe.store.messages", Unit: "{message}", Doc: "Messages in the store: a session is one of the stream sessions.", Label: "stream", Read: rt.storeMessages},
+	}
+}
+
+// eachBudget returns the reader of a gauge that has a value for each budget of the store.
+func (rt *Runtime) eachBudget(value func(actors.Budget) int64) func(func(string, int64)) {
+	return func(observe func(string, int64)) {
+		observe("sessions", value(actors.SessionBudget))
+		observe("calls", value(actors.EventBudget))
 	}
 }
 

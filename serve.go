@@ -92,7 +92,7 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	transport.Configure(hs)
 	door := transport.NewDrainListener(ln, hs)
 	all, perAddress := limits.ConnectionsOf(rt.opts.HTTP.Connections, rt.opts.HTTP.ConnectionsPerAddress)
-	door.Limit(transport.Crowd{All: all, PerAddress: perAddress, Network: quota.Network, Exempt: rt.opts.HTTP.TrustedProxies, Refused: rt.turnedAway, Faulty: rt.tel.Rejected})
+	door.Limit(transport.Crowd{All: all, PerAddress: perAddress, Network: quota.Network, Exempt: rt.opts.HTTP.TrustedProxies, Refused: rt.turnedAway, Faulty: rt.observer().Rejected})
 	failed := make(chan error, 1)
 	go func() {
 		if rt.opts.HTTP.TLSCert != "" || rt.opts.HTTP.TLSKey != "" {
@@ -210,7 +210,7 @@ func (rt *Runtime) openHealth() (shut func(), err error) {
 		MaxHeaderBytes: rt.opts.HTTP.MaxHeader, ErrorLog: slog.NewLogLogger(rt.log.Handler(), slog.LevelWarn),
 	}
 	room := transport.NewDrainListener(ln, hs)
-	room.Limit(transport.Crowd{All: limits.HealthConnections.Value(), Network: quota.Network, Faulty: rt.tel.Rejected, Refused: func(limit *limits.Row, from netip.Addr) {
+	room.Limit(transport.Crowd{All: limits.HealthConnections.Value(), Network: quota.Network, Faulty: rt.observer().Rejected, Refused: func(limit *limits.Row, from netip.Addr) {
 		if limit == limits.Connections.Row {
 			limit = limits.HealthConnections.Row
 		}
@@ -285,7 +285,7 @@ func (rt *Runtime) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	select {
 	case rt.scraping <- struct{}{}:
 	case <-wait.Done():
-		rt.tel.Rejected(http.StatusServiceUnavailable, limits.ScrapeWait.Counted)
+		rt.observer().Rejected(http.StatusServiceUnavailable, limits.ScrapeWait.Counted)
 		plainText(w, http.StatusServiceUnavailable, "others read the metrics\n")
 		return
 	}
@@ -358,7 +358,7 @@ func (rt *Runtime) ServePipe(ctx context.Context, srv *Server, in io.Reader, out
 	svc := known.svc
 	pipe := transport.NewPipe(in, out, transport.PipeOptions{
 		MaxBody: known.limits.MaxBody, Limits: codec.Limits{MaxDepth: known.limits.MaxDepth, MaxBatch: known.limits.MaxBatch, MaxValues: known.limits.MaxValues},
-		MaxQueued: known.limits.MaxQueued, Log: rt.log, Observer: rt.tel,
+		MaxQueued: known.limits.MaxQueued, Log: rt.log, Observer: rt.observer(),
 	})
 	session := actors.Input{Tenant: anonymous, Conn: pipe, Patient: true}
 	known.identify(&session, principal)

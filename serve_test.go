@@ -1,10 +1,15 @@
 package troupe
 
 import (
+	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/troupe-run/troupe/cluster"
+	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/telemetry"
 )
 
 // TestHealthOfAFullDisk checks that a store that cannot write makes the process unhealthy only
@@ -26,5 +31,42 @@ func TestHealthOfAFullDisk(t *testing.T) {
 		if status, text := health(c.outage, began.Add(c.after)); status != c.status || text != c.text {
 			t.Errorf("after %v of %+v: %d %q, want %d %q", c.after, c.outage, status, text, c.status, c.text)
 		}
+	}
+}
+
+// TestWhatTheTransportRefusesIsLogged refuses and cuts for each limit of the transport. The log names the limit, and its
+// flag if it has one. It does not name what is refused for other reasons.
+func TestWhatTheTransportRefusesIsLogged(t *testing.T) {
+	t.Parallel()
+	for _, s := range limits.Sections() {
+		for row := range limits.All(s) {
+			if row.Counted == "" || row.By == limits.Refusals {
+				continue
+			}
+			var log strings.Builder
+			o := observer{new(telemetry.Instruments), limits.NewLog(slog.New(slog.NewJSONHandler(&log, nil)))}
+			if row.By == limits.Cuts {
+				o.Cut(row.Counted)
+			} else {
+				o.Rejected(429, row.Counted)
+			}
+			want := fmt.Sprintf(`"limit":%q,"times":1`, row.Name)
+			if row.Option != "" {
+				want += `,"flag":"--` + row.Flag() + `"`
+			}
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("%s: %s", want, log.String())
+			}
+		}
+	}
+	var log strings.Builder
+	o := observer{new(telemetry.Instruments), limits.NewLog(slog.New(slog.NewJSONHandler(&log, nil)))}
+	o.Rejected(403, "origin")
+	o.Cut("asked")
+	if log.Len() > 0 {
+		t.Errorf("no limit, and: %s", log.String())
+	}
+	if o.Cut("memory"); !strings.Contains(log.String(), `"flag":"--max-memory"`) {
+		t.Errorf("a stream that found no memory: %s", log.String())
 	}
 }

@@ -461,10 +461,22 @@ type verdict struct {
 // Error makes a verdict an error for the callers that begin requests.
 func (v verdict) Error() string { return "actors: refused: " + limitOf[v.reason].Counted }
 
-// refusals sends the refusals of a node and counts them by reason.
-type refusals [reasons]atomic.Int64
+// refusals sends the refusals of a node, counts them by reason, and logs which limits are hit.
+type refusals struct {
+	counts [reasons]atomic.Int64
+	hits   *limits.Log
+}
 
-func (rs *refusals) count(r Reason) { rs[r].Add(1) }
+func (rs *refusals) count(r Reason) { rs.countAs(r, limitOf[r]) }
+
+// countAs is count for another limit with the same label as that of the reason.
+func (rs *refusals) countAs(r Reason, limit *limits.Row) {
+	rs.counts[r].Add(1)
+	rs.hits.Hit(limit)
+}
+
+// of is how often a reason was counted.
+func (rs *refusals) of(r Reason) int64 { return rs.counts[r].Load() }
 
 // refuseVerdict refuses a request without a session, and counts the refusal.
 func (rs *refusals) refuseVerdict(c answerer, id []byte, no verdict) { rs.denial(no).tell(c, id) }

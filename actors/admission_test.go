@@ -1,11 +1,15 @@
 package actors
 
 import (
+	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 )
 
@@ -196,5 +200,31 @@ func BenchmarkAdmit(b *testing.B) {
 			b.Fatal(no)
 		}
 		n.accounts.Leave(a)
+	}
+}
+
+// TestEachRefusalIsLogged counts each reason twice. The log has its limit once, with its flag, unless it is usual to hit
+// it.
+func TestEachRefusalIsLogged(t *testing.T) {
+	t.Parallel()
+	for r := admitted + 1; r < reasons; r++ {
+		var log strings.Builder
+		rs := refusals{hits: limits.NewLog(slog.New(slog.NewTextHandler(&log, nil)))}
+		rs.count(r)
+		rs.count(r)
+		row := limitOf[r]
+		want := 1
+		if row.Usual {
+			want = 0
+		}
+		if n := strings.Count(log.String(), fmt.Sprintf("limit=%q", row.Name)); n != want {
+			t.Errorf("%s: %d records, want %d: %s", row.Counted, n, want, log.String())
+		}
+		if row.Option != "" && want > 0 && !strings.Contains(log.String(), "flag=--"+row.Flag()) {
+			t.Errorf("%s: the flag is missing: %s", row.Counted, log.String())
+		}
+		if rs.of(r) != 2 {
+			t.Errorf("%s is counted %d times, want 2", row.Counted, rs.of(r))
+		}
 	}
 }

@@ -234,7 +234,7 @@ func TestTooMuchToRecall(t *testing.T) {
 		id, _, _ := strings.Cut(strings.TrimPrefix(c.events()[0], `{"jsonrpc":"2.0","id":`), ",")
 		h.post(session, `{"jsonrpc":"2.0","id":`+id+`,"result":{"a":"`+strings.Repeat("x", record.MaxDigest)+`"}}`)
 		time.Sleep(20 * time.Minute)
-		if n := h.refusals[Recall].Load(); n != 1 {
+		if n := h.refusals.of(Recall); n != 1 {
 			t.Errorf("%d calls lost their right to run again, want 1", n)
 		}
 		h.streams.Each(func(s *streamActor) {

@@ -230,7 +230,7 @@ func TestNoMoreIsRecalledThanFits(t *testing.T) {
 				t.Errorf("%d bytes are kept, and the call may run again: %v", size, s.runsAgain())
 			}
 		})
-		if n := h.refusals[Recall].Load(); n != 1 {
+		if n := h.refusals.of(Recall); n != 1 {
 			t.Errorf("%d calls lost their right to run again, want 1", n)
 		}
 	})

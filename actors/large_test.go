@@ -43,7 +43,7 @@ func TestLargeBodiesAreStoredForThoseWhoInsist(t *testing.T) {
 				session, c := h.begin("2025-03-26"), &heldConn{}
 				go h.postOn(c, session, body)
 				time.Sleep(10 * time.Second)
-				if n := h.refusals[Recall].Load(); n != tt.recall {
+				if n := h.refusals.of(Recall); n != tt.recall {
 					t.Errorf("%d calls are counted, want %d", n, tt.recall)
 				}
 				var again atomic.Int32

@@ -26,6 +26,7 @@ type Config struct {
 	Limits NodeLimits
 	Keys   Keys         // seal the data that clients carry
 	Log    *slog.Logger // nil discards
+	Hits   *limits.Log  // gets the limits that are hit; nil discards
 }
 
 // Node serves sessions in one process. Make one with NewNode; its methods are safe for
@@ -96,6 +97,7 @@ func NewNode(c Config) *Node {
 	n.pending.node, n.drain.node, n.calls.node, n.mrtr.node = n, n, n, n
 	n.pending.open = make(map[string]*pendingRequest)
 	n.subs = subscription.NewTable(n.k, KindSubscription)
+	n.refusals.hits = c.Hits
 	n.accounts = newAccounts(c.Limits, &n.refusals, c.Store)
 	n.heart.node = n
 	n.k.Start(&n.heart.Actor, KindNode, "heart", &n.heart)
@@ -109,6 +111,12 @@ func (n *Node) Kernel() *kernel.Kernel { return n.k }
 
 // Accounts has what the node's clients have in use.
 func (n *Node) Accounts() *quota.Accounts { return n.accounts.Accounts }
+
+// StoredMost is how many bytes of a budget the principal has stored lately that has stored most. It looks
+// at all principals.
+func (n *Node) StoredMost(b Budget) int64 {
+	return n.accounts.Most(func(a *quota.Account) int64 { return storedFor(a, b) })
+}
 
 // Stats are counts of what a node does, for metrics.
 type Stats struct {
@@ -206,6 +214,6 @@ const maxBack = time.Second
 // Refusals calls observe with the label of each limit and the number of its refusals.
 func (n *Node) Refusals(observe func(reason string, count int64)) {
 	for r := admitted + 1; r < reasons; r++ {
-		observe(limitOf[r].Counted, n.refusals[r].Load())
+		observe(limitOf[r].Counted, n.refusals.of(r))
 	}
 }

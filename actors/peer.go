@@ -143,14 +143,21 @@ var ErrTooManySubscriptions = errors.New("actors: too many subscriptions")
 // Subscribe stores that the client wants updates of a resource. It fails with
 // ErrTooManySubscriptions at the limit.
 func (p *Peer) Subscribe(ctx context.Context, uri string) error {
-	full := false
+	var full *limits.Row
 	err := p.change(ctx, func(r *session.Record) bool {
+		full = nil
 		changed := r.Subscribe(uri)
-		full = changed && (quota.Over(int64(len(r.Subscribed)), p.svc.Limits.Subscriptions) || bytesOf(r.Subscribed) > maxSubscribed)
-		return changed && !full
+		switch {
+		case !changed:
+		case quota.Over(int64(len(r.Subscribed)), p.svc.Limits.Subscriptions):
+			full = limits.SubscriptionsPerSession.Row
+		case bytesOf(r.Subscribed) > maxSubscribed:
+			full = limits.SubscribedURIs.Row
+		}
+		return changed && full == nil
 	})
-	if full {
-		p.node.refusals.count(SubscriptionsOfSession)
+	if full != nil {
+		p.node.refusals.countAs(SubscriptionsOfSession, full)
 		return ErrTooManySubscriptions
 	}
 	if err == nil {

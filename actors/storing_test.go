@@ -81,11 +81,11 @@ func TestStoreIsShared(t *testing.T) {
 				} else {
 					h.mem.fills(tt.budget, used, limit)
 				}
-				before := h.refusals[tt.malloryReason].Load()
+				before := h.refusals.of(tt.malloryReason)
 				if got := begin(mallory, 10); got != tt.mallory {
 					t.Errorf("who has a share begins something: %v", got)
 				}
-				if tt.malloryReason != admitted && h.refusals[tt.malloryReason].Load() != before+1 {
+				if tt.malloryReason != admitted && h.refusals.of(tt.malloryReason) != before+1 {
 					t.Errorf("the refusal is not counted as %s", limitOf[tt.malloryReason].Counted)
 				}
 				if got := begin(bob, 10); got != tt.bob {

@@ -72,7 +72,7 @@ func TestLargeCallsTakeTurns(t *testing.T) {
 				if row.want == Unavailable {
 					want = 1
 				}
-				if n := h.refusals[TurnOfPrincipal].Load(); n != want {
+				if n := h.refusals.of(TurnOfPrincipal); n != want {
 					t.Errorf("%d refusals are counted, want %d", n, want)
 				}
 				time.Sleep(2 * time.Hour)

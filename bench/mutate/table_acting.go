@@ -3,6 +3,10 @@ package main
 // acting is actors.
 var acting = []mutation{
 	{
+		"a refusal is not logged", limit, "actors/admission.go",
+		"	rs.hits.Hit(limit)\n", "	_ = limit\n", "", "TestEachRefusalIsLogged",
+	},
+	{
 		"a record of another epoch is one's own", guard, "actors/fence.go",
 		"rec.Boot == n.boot && rec.Epoch == epoch:", "rec.Boot == n.boot:", "", "",
 	},

@@ -3,6 +3,14 @@ package main
 // memory is what clients have the node hold, and what keeps them from holding more.
 var memory = []mutation{
 	{
+		"the principal that holds most is the first", limit, "internal/quota/accounts.go",
+		"most = max(most, of(a))", "most = max(most, 0*of(a))", "", "",
+	},
+	{
+		"what a principal has stored is that of all", limit, "actors/node.go",
+		"return storedFor(a, b)", "return 0", "internal/spec/server", "TestStoreGauges",
+	},
+	{
 		"nothing is too much for the node", limit, "internal/quota/bytes.go",
 		"case load > limit:", "case load < 0:", "", "",
 	},

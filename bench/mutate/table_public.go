@@ -3,6 +3,26 @@ package main
 // public is the root package.
 var public = []mutation{
 	{
+		"what the transport refuses is not logged", limit, "runtime.go",
+		"	o.hits.Hit(limits.Hit(limits.HTTP, reason))\n", "", "", "TestWhatTheTransportRefusesIsLogged",
+	},
+	{
+		"what is cut is not logged", limit, "runtime.go",
+		"	o.hits.Hit(cmp.Or(limits.Hit(limits.Cuts, reason), limits.Hit(limits.HTTP, reason)))", "	_ = cmp.Or(limits.Hit(limits.Cuts, reason), limits.Hit(limits.HTTP, reason))", "", "TestWhatTheTransportRefusesIsLogged",
+	},
+	{
+		"a long URI is not logged", limit, "resource.go",
+		"	s.rt.hits.Hit(limits.MaxURI.Row)\n", "	_ = limits.MaxURI\n", "internal/spec/limits", "TestLimits$",
+	},
+	{
+		"a share of a limit has no flag", limit, "internal/limits/row.go",
+		"return r.Of, flagOf(r.Of)", "return \"\", flagOf(\"\")", "", "TestLog$",
+	},
+	{
+		"each hit has a record", limit, "internal/limits/log.go",
+		"if !h.logged.IsZero() && now.Sub(h.logged) < logEvery {", "if !h.logged.IsZero() && now.Sub(h.logged) < 0 {", "", "TestLog$",
+	},
+	{
 		"large arguments are read at once", limit, "tool.go",
 		"c.msg.Values > limits.TurnValues.Value() {", "len(args) < 0 {", "internal/spec/limits", "TestLargeArgumentsTakeTurns",
 	},

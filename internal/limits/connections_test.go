@@ -56,5 +56,29 @@ func TestLog(t *testing.T) {
 		if lines := told(); len(lines) != 1 || !strings.Contains(lines[0], "times=1000 ") {
 			t.Errorf("after a minute: %q", lines)
 		}
+		for _, r := range []*Row{MemoryShare.Row, NodeShare.Row, StoreShare.Row, Grace.Row, Recall.Row, nil} {
+			l.Hit(r)
+		}
+		want := []string{
+			`limit="memory that it has the node hold" times=1 flag=--max-memory option=Options.Shared.MaxMemory`,
+			`limit="a principal's share of these requests" times=1 flag=--calls-per-node option=Options.Shared.CallsPerNode`,
+			`limit="share of the store when it is short of room" times=1 flag=--max-store option=Options.Store.MaxStore`,
+			`limit="time for which a call waits to answer as plain JSON" times=1 flag=--sse-grace option=Options.Limits.Grace`,
+		}
+		lines = told()
+		for i := range want {
+			if len(lines) != len(want) || !strings.Contains(lines[i], want[i]) {
+				t.Fatalf("shares, a flag of another name, a limit that is usually hit, and none: %q", lines)
+			}
+		}
+		for range 3 {
+			l.Rarely(slog.LevelInfo, "something happens", slog.String("to", "x"))
+		}
+		time.Sleep(time.Minute)
+		l.Rarely(slog.LevelInfo, "something happens", slog.String("to", "y"))
+		if lines := told(); len(lines) != 2 || !strings.Contains(lines[0], `level=INFO msg="something happens" times=1 to=x`) || !strings.Contains(lines[1], "times=3 to=y") {
+			t.Errorf("what is no limit: %q", lines)
+		}
+		(*Log)(nil).Hit(MaxBody.Row)
 	})
 }

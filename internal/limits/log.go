@@ -7,49 +7,65 @@ import (
 	"time"
 )
 
-// A Log tells the operator which limits are hit, each at most once a minute. Make it with
-// NewLog.
+// A Log tells the operator what clients can cause over and over: which limits are hit, and what
+// else happens in the same way. Each has at most one record a minute. Make it with NewLog; nil
+// discards everything. Its methods are safe for concurrent use.
 type Log struct {
 	to *slog.Logger
 
 	mu   sync.Mutex // guards hits
-	hits map[*Row]*hits
+	hits map[any]*hits
 }
 
-// hits are those of a limit since they were last logged.
+// hits are those of a limit, or of another subject, since they were last logged.
 type hits struct {
 	n      int
 	logged time.Time
 }
 
-// logEvery is the least time between two records about the same limit.
+// logEvery is the least time between two records about the same subject.
 const logEvery = time.Minute
 
 // NewLog returns a Log that writes to the logger.
-func NewLog(to *slog.Logger) *Log { return &Log{to: to, hits: make(map[*Row]*hits)} }
+func NewLog(to *slog.Logger) *Log { return &Log{to: to, hits: make(map[any]*hits)} }
 
 // Hit notes that a limit was hit. The record names the limit, its flag, how often it was hit
-// since the last record, and attrs, which are of this hit.
+// since the last record, and attrs, which are of this hit. A nil row, and one that is Usual, has
+// no record.
 func (l *Log) Hit(r *Row, attrs ...slog.Attr) {
+	if r == nil || r.Usual {
+		return
+	}
 	n := l.count(r, time.Now())
 	if n == 0 {
 		return
 	}
 	all := append([]slog.Attr{slog.String("limit", r.Name), slog.Int("times", n)}, attrs...)
-	if r.Option != "" {
-		all = append(all, slog.String("flag", "--"+r.Flag()), slog.String("option", "Options."+r.Option))
+	if option, flag := r.setting(); option != "" {
+		all = append(all, slog.String("flag", "--"+flag), slog.String("option", "Options."+option))
 	}
 	l.to.LogAttrs(context.Background(), slog.LevelWarn, "a limit is hit", all...)
 }
 
+// Rarely writes a record with a text, which must be one of few, and how often there was one since
+// the last record with this text. attrs are of this time.
+func (l *Log) Rarely(level slog.Level, text string, attrs ...slog.Attr) {
+	if n := l.count(text, time.Now()); n > 0 {
+		l.to.LogAttrs(context.Background(), level, text, append([]slog.Attr{slog.Int("times", n)}, attrs...)...)
+	}
+}
+
 // count adds a hit, and returns how many the next record counts, 0 for no record now.
-func (l *Log) count(r *Row, now time.Time) int {
+func (l *Log) count(of any, now time.Time) int {
+	if l == nil {
+		return 0
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := l.hits[r]
+	h := l.hits[of]
 	if h == nil {
 		h = &hits{}
-		l.hits[r] = h
+		l.hits[of] = h
 	}
 	h.n++
 	if !h.logged.IsZero() && now.Sub(h.logged) < logEvery {

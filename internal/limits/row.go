@@ -60,6 +60,11 @@ type Row struct {
 	// counter.
 	Counted string
 	By      Counter
+	// Usual says that the limit is hit in the usual course of things, and refuses nobody. It is
+	// counted and not logged.
+	Usual bool
+	// Of is the option that the limit is a share of, or follows, if it has none of its own.
+	Of string
 	// Refusal is the error of a refused request; the zero value if the limit refuses none.
 	Refusal Refusal
 	// Usage is one sentence for the help of the command, with the name of the value in
@@ -123,8 +128,31 @@ func (r *Row) Flag() string {
 	if r.named != "" {
 		return r.named
 	}
+	return flagOf(r.Option)
+}
+
+// setting returns the option that sets the limit, and its flag; they are empty for a fixed limit.
+func (r *Row) setting() (option, flag string) {
+	if r.Option == "" {
+		return r.Of, flagOf(r.Of)
+	}
+	return r.Option, r.Flag()
+}
+
+// Hit returns the row whose hits a counter has under a label, nil if no limit has that label.
+func Hit(by Counter, label string) *Row {
+	for _, r := range table {
+		if r.By == by && r.Counted == label {
+			return r
+		}
+	}
+	return nil
+}
+
+// flagOf is the flag of an option whose row names no other.
+func flagOf(option string) string {
 	var b strings.Builder
-	runes := []rune(r.Option[strings.LastIndexByte(r.Option, '.')+1:])
+	runes := []rune(option[strings.LastIndexByte(option, '.')+1:])
 	for i, c := range runes {
 		begins := i > 0 && unicode.IsUpper(c) && (unicode.IsLower(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1]))
 		if begins {

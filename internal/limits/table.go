@@ -63,7 +63,7 @@ var (
 		Beyond: "its context ends with `ErrDeadline`", Counted: "call-time",
 		Usage: "`time` that a call may run"})
 	MaxAsk = add[time.Duration](Row{Section: Request, Name: "time that a question waits for its answer", Option: "Limits.MaxAsk", Kind: Time, Default: 10 * minute, Least: int64(time.Millisecond),
-		Beyond: "`Ask` fails with `ErrNoAnswer`", Counted: "ask-time",
+		Beyond: "`Ask` fails with `ErrNoAnswer`", Counted: "ask-time", Usual: true,
 		Usage: "`time` that a question may wait for the client's answer"})
 	Ping = add[time.Duration](Row{Section: Request, Name: "time of a ping by `Call.Ping` or `Peer.Ping`", Kind: Time, Default: 30 * second,
 		Beyond: "it fails with `ErrNoAnswer`"})
@@ -151,10 +151,10 @@ var (
 		Refusal: Refusal{429, invalidRequest, "too many new sessions from this client"},
 		Usage:   "`number` of new sessions at once, and from then on within an hour"})
 	StoreShare = add[int64](Row{Section: Principal, Name: "share of the store when it is short of room", Default: 16, Shown: "a sixteenth, once three quarters are in use",
-		Beyond: "no new sessions (429) and streams (-32600, come back)", Counted: "principal-store",
+		Beyond: "no new sessions (429) and streams (-32600, come back)", Counted: "principal-store", Of: "Store.MaxStore",
 		Refusal: Refusal{429, invalidRequest, "too much is stored for this client, and the store has little room"}})
 	MemoryShare = add[int64](Row{Section: Principal, Name: "memory that it has the node hold", Kind: Size, Shown: "twice what is left beside it; see below",
-		Beyond: "429 before the body is read, or -32600, come back (counted in `troupe.refusals` then); an event stream is cut, and resumes", Counted: "memory-share", By: HTTP,
+		Beyond: "429 before the body is read, or -32600, come back (counted in `troupe.refusals` then); an event stream is cut, and resumes", Counted: "memory-share", By: HTTP, Of: "Shared.MaxMemory",
 		Refusal: Refusal{429, invalidRequest, "this client has its share of the node's memory: --max-memory"}})
 	StreamsPerPrincipal = add[int](Row{Section: Principal, Name: "event streams with a connection", Option: "Shared.StreamsPerPrincipal", Default: 1024, None: true,
 		Beyond: "429 for a GET and for `subscriptions/listen`; calls are still answered", Counted: "principal-streams",
@@ -170,7 +170,7 @@ var (
 // The limits of requests that are sent again with the client's answers.
 var (
 	RetryWait = add[time.Duration](Row{Section: Retried, Name: "time for which a call stays parked", Kind: Time, Default: 10 * minute, Shown: "10 min, or `MaxAsk` if that is shorter",
-		Beyond: "the handler gets `ErrNoAnswer`; the state is refused, -32602", Counted: "ask-time"})
+		Beyond: "the handler gets `ErrNoAnswer`; the state is refused, -32602", Counted: "ask-time", Usual: true, Of: "Limits.MaxAsk"})
 	Rounds = add[int](Row{Section: Retried, Name: "times that a call may ask", Default: 100,
 		Beyond: "`Ask` fails with `ErrTooManyRounds`", Counted: "ask-rounds"})
 	StateInput = add[int](Row{Section: Retried, Name: "answers in a `requestState`", Kind: Size, Default: 64 * kib,
@@ -193,13 +193,13 @@ var (
 // The limits of an event stream.
 var (
 	ReplayAge = add[time.Duration](Row{Section: Stream, Name: "age of events that can be replayed", Option: "Store.ReplayAge", Kind: Time, Default: 10 * minute, Least: second,
-		Beyond: "400, -32011 for an older event", Counted: "replay",
+		Beyond: "400, -32011 for an older event", Counted: "replay", Usual: true,
 		Usage: "`time` for which a client can fetch events that it missed"})
 	ReplayEvents = add[int](Row{Section: Stream, Name: "appends that can be replayed", Option: "Store.ReplayEvents", Default: 1000, Least: 1, Most: 1000,
-		Beyond: "the oldest appends are deleted; 400, -32011 for an event before the rest", Counted: "replay",
+		Beyond: "the oldest appends are deleted; 400, -32011 for an event before the rest", Counted: "replay", Usual: true,
 		Usage: "`number` of appends that a stream keeps for clients that missed them, up to 1000"})
 	ReplayBytes = add[int64](Row{Section: Stream, Name: "bytes that can be replayed", Option: "Store.ReplayBytes", Kind: Size, Default: 4 * mib, Least: 1, Most: gib,
-		Beyond: "the oldest appends are deleted; 400, -32011 for an event before the rest", Counted: "replay",
+		Beyond: "the oldest appends are deleted; 400, -32011 for an event before the rest", Counted: "replay", Usual: true,
 		Usage: "most bytes that a stream keeps for clients that missed them, a `size`"})
 	EventID = add[int](Row{Section: Stream, Name: "`Last-Event-ID`", Kind: Size, Default: 256,
 		Beyond: "400, -32011", Counted: "event-id", By: HTTP})
@@ -209,13 +209,13 @@ var (
 	_ = also(Row{Section: Stream, Name: "bytes that wait for the log", Option: "Limits.MaxQueued", Kind: Size, Default: mib,
 		Beyond: "the handler waits"})
 	Recall = add[int](Row{Section: Stream, Name: "questions and answers kept for a second run of a call", Kind: Size, Default: 64 * kib, Shown: "64 KiB in the record of its stream",
-		Beyond: "the call may not run again: -32010 after a crash", Counted: "recall"})
+		Beyond: "the call may not run again: -32010 after a crash", Counted: "recall", Usual: true})
 	StoredHeader = add[int](Row{Section: Stream, Name: "headers that are stored with a call (`Options.HTTP.StoredHeaders`)", Kind: Size, Default: 8 * kib, Shown: "8 KiB together",
 		Beyond: "further headers are not stored: `TestOriginOverACrash`"})
 	RerunBody = add[int](Row{Section: Stream, Name: "message, or batch, that is stored so that its calls may run again", Kind: Size, Default: 256 * kib, Shown: "256 KiB, unless the tool or method has `Rerun: troupe.Safe`",
-		Beyond: "the call may not run again: -32010 after a crash", Counted: "recall"})
+		Beyond: "the call may not run again: -32010 after a crash", Counted: "recall", Usual: true})
 	KeptBody = add[int](Row{Section: Stream, Name: "body of a running call kept in memory, in case the store forgets it", Kind: Size, Default: 64 * kib,
-		Beyond: "the call may not run again: -32010 after a crash", Counted: "recall"})
+		Beyond: "the call may not run again: -32010 after a crash", Counted: "recall", Usual: true})
 	WriteTimeout = add[time.Duration](Row{Section: Stream, Name: "time of one write", Option: "Limits.WriteTimeout", Kind: Time, Default: 30 * second, Least: int64(time.Millisecond),
 		Beyond: "the connection is cut; the client resumes", Counted: "write-timeout", By: Cuts,
 		Usage: "`time` that a write may wait for a client that does not read"})
@@ -244,7 +244,7 @@ var (
 		Refusal: Refusal{503, internalError, "too many requests in flight on this node"},
 		Usage:   "`number` of requests in flight; 0 is no limit"})
 	NodeShare = add[int](Row{Section: Node, Name: "a principal's share of these requests", Shown: "see below",
-		Beyond: "-32603, come back", Counted: "node-share",
+		Beyond: "-32603, come back", Counted: "node-share", Of: "Shared.CallsPerNode",
 		Refusal: Refusal{503, internalError, "this node is busy, and this client has its share of it"}})
 	MaxMemory = add[int64](Row{Section: Node, Name: "memory of the process, a quarter of which is for what clients have it hold", Option: "Shared.MaxMemory", Kind: Size, Least: mib, Shown: "that of the cgroup, or of the machine",
 		Beyond: "503 before the body is read, or -32603, come back (counted in `troupe.refusals` then); an event stream is cut, and resumes", Counted: "memory", By: HTTP,

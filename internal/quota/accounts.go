@@ -87,6 +87,13 @@ func (t *Accounts) Of(tenant, address string) *Account {
 	return a
 }
 
+// Most is the largest of what of returns for the accounts. It calls of for each.
+func (t *Accounts) Most(of func(*Account) int64) int64 {
+	most := of(t.overflow)
+	t.table.Each(func(a *Account) { most = max(most, of(a)) })
+	return most
+}
+
 // Len is the number of accounts.
 func (t *Accounts) Len() int { return int(t.size.Load()) }
 

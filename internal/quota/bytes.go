@@ -98,11 +98,7 @@ func (t *Accounts) Bytes() int64 { return t.bytes.Load() }
 func (t *Accounts) BytesOf(k Kind) int64 { return t.kinds[k].Load() }
 
 // MostBytes is the number of bytes of the account that holds most. It looks at all accounts.
-func (t *Accounts) MostBytes() int64 {
-	most := t.overflow.bytes.Load()
-	t.table.Each(func(a *Account) { most = max(most, a.bytes.Load()) })
-	return most
-}
+func (t *Accounts) MostBytes() int64 { return t.Most((*Account).Bytes) }
 
 // Bytes is the number of bytes that are held for the client.
 func (a *Account) Bytes() int64 { return a.bytes.Load() }

@@ -2,6 +2,7 @@ package limits_test
 
 import (
 	"fmt"
+	"log/slog"
 	"reflect"
 	"strings"
 	"testing"
@@ -445,7 +446,8 @@ func TestLimits(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				m := host.NewMeter()
-				row.o.Authenticate, row.o.Telemetry.MeterProvider = host.User, m
+				var log host.Lines
+				row.o.Authenticate, row.o.Telemetry.MeterProvider, row.o.Log = host.User, m, slog.New(slog.NewJSONHandler(&log, nil))
 				h := host.New(t, row.o, nil)
 				full := `{"elicitation":{"form":{}}}`
 				e := &limitEnv{h, host.As(h.Client(), "ann").Initialize(full), host.As(h.Client(), "ann").Initialize(full), host.As(h.Client(), "bob").Initialize(full), h.Session()}
@@ -461,6 +463,13 @@ func TestLimits(t *testing.T) {
 				}
 				if n := m.Count(metric, reason); n != 1 {
 					t.Errorf("%s counts %d for %s, want 1", metric, n, reason)
+				}
+				told := fmt.Sprintf(`"limit":%q,"times":1,"flag":"--%s"`, row.limit.Name, row.limit.Flag())
+				if row.limit == limits.NodeShare.Row {
+					told = fmt.Sprintf(`"limit":%q,"times":1,"flag":"--calls-per-node"`, row.limit.Name)
+				}
+				if got := strings.Count(log.String(), told) == 1; got == row.limit.Usual {
+					t.Errorf("the log, which should have the limit: %t:\n%s", !row.limit.Usual, log.String())
 				}
 				if row.others != nil {
 					row.others(e)

@@ -46,6 +46,10 @@ func TestOneClientDoesNotFillTheStore(t *testing.T) {
 				if full := m.Count("troupe.refusals", "store-full"); full != 0 {
 					t.Errorf("the store is nearly full, %d times", full)
 				}
+				budget := map[bool]string{true: "sessions", false: "calls"}[name == "with sessions"]
+				if most, all := m.Count("troupe.store.used.most", budget), m.Count("troupe.store.budget", budget); most <= all/16 || most > all {
+					t.Errorf("the gauges say that mallory has %d bytes of %d, want a sixteenth and more", most, all)
+				}
 				host.As(h.Client(), "carol").Initialize(`{}`)
 				if got := host.Last(t, alice.Post(host.Call("1", "sleep", `{"ms":300}`))); !strings.Contains(got, `"result"`) {
 					t.Errorf("a call of 300 ms: %s", got)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -50,6 +51,28 @@ func TestMetricsTable(t *testing.T) {
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
 			t.Errorf("the instruments, as rows of the table:\n%s\nthe table:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	})
+}
+
+// TestStoreGauges stores the sessions of two principals, one of which has far more.
+func TestStoreGauges(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{Authenticate: host.User, Store: troupe.StoreOptions{MaxStore: 64 << 20}}, nil)
+		host.As(h.Client(), "bob").Initialize(`{}`)
+		for range 10 {
+			host.As(h.Client(), "ann").InitializeAs("2025-11-25", `{"experimental":{"x":{"pad":"`+strings.Repeat("x", 6000)+`"}}}`)
+		}
+		time.Sleep(time.Minute) // the lease was renewed, and with it the store was measured
+		most, used := h.Gauge("troupe.store.used.most", "sessions"), h.Gauge("troupe.store.used", "sessions")
+		if most < 60_000 || most > 70_000 || used < most+100 {
+			t.Errorf("ann has stored %d bytes of %d, want 60,000 to 70,000 and bob's", most, used)
+		}
+		if got := h.Gauge("troupe.store.budget", "sessions") + h.Gauge("troupe.store.budget", "calls"); got < 48<<20 || got > 64<<20 {
+			t.Errorf("the budgets have %d bytes together, want nearly 64 MiB", got)
+		}
+		if most, used := h.Gauge("troupe.store.used.most", "calls"), h.Gauge("troupe.store.used", "calls"); most != 0 || used > 1000 {
+			t.Errorf("nobody has called, and %d bytes are stored, %d of one principal", used, most)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package session_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http/httptest"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
@@ -257,7 +259,8 @@ func BenchmarkUpdate(b *testing.B) {
 // TestSubscriptionLimits checks the limits on the number of a session's subscriptions and on their URIs.
 func TestSubscriptionLimits(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		h := host.New(t, troupe.Options{Limits: troupe.Limits{SubscriptionsPerSession: 100}}, nil)
+		var log host.Lines
+		h := host.New(t, troupe.Options{Log: slog.New(slog.NewJSONHandler(&log, nil)), Limits: troupe.Limits{SubscriptionsPerSession: 100}}, nil)
 		subscribe := func(uri string) string { return host.Method("1", "resources/subscribe", `{"uri":"`+uri+`"}`) }
 		refusal := host.Fault("1", host.Invalid, "the session subscribes to as many resources as it may", "")
 		for name, row := range map[string]struct {
@@ -281,6 +284,9 @@ func TestSubscriptionLimits(t *testing.T) {
 			a.Close()
 			host.Equal(t, name, stored.Post(host.Method("1", "resources/unsubscribe", `{"uri":"`+uri(1)+`"}`)).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
 			host.Equal(t, name, stored.Post(subscribe(uri(row.fit))).Body, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+		}
+		for _, of := range []*limits.Row{limits.SubscriptionsPerSession.Row, limits.SubscribedURIs.Row} {
+			host.Contains(t, "the log", log.String(), fmt.Sprintf(`"limit":%q`, of.Name))
 		}
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/troupe-run/troupe"
@@ -43,31 +42,13 @@ func asks(t *testing.T, conn *bufio.ReadWriter) bool {
 	return true
 }
 
-// lines is a log that several goroutines write.
-type lines struct {
-	mu   sync.Mutex // guards text
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // TestConnectionsPerAddress has one address take all the connections that it may have, beside another one and a proxy.
 func TestConnectionsPerAddress(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("other systems have one loopback address")
 	}
-	var log lines
+	var log host.Lines
 	h := host.NewLoopback(t, troupe.Options{Log: slog.New(slog.NewTextHandler(&log, nil)), HTTP: troupe.HTTPOptions{
 		ConnectionsPerAddress: 3, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.3/32")},
 	}}, nil, nil)
