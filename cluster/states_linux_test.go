@@ -3,6 +3,7 @@ package cluster
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,9 +36,15 @@ func TestEveryState(t *testing.T) {
 	}
 	dir, copies := filepath.Join(t.TempDir(), "data"), t.TempDir()
 	const calls = "fsync,fdatasync,rename,renameat,renameat2"
+	log, said, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
 	// The process stops itself, all its threads, after each of these calls.
-	c := exec.CommandContext(t.Context(), strace, "-f", "-qqq", "-o", "/dev/null", "-e", "trace="+calls, "-e", "inject="+calls+":signal=SIGSTOP", exe, dir)
+	c := exec.CommandContext(t.Context(), strace, "-f", "-qqq", "-o", "/proc/self/fd/3", "-e", "trace="+calls, "-e", "inject="+calls+":signal=SIGSTOP", exe, dir)
 	c.Env = append(os.Environ(), childEnv+"=states")
+	c.ExtraFiles = []*os.File{said}
 	c.Stderr = os.Stderr
 	out, err := c.StdoutPipe()
 	if err != nil {
@@ -46,6 +53,9 @@ func TestEveryState(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
+	_ = said.Close()
+	var threads stops
+	go threads.read(log)
 	var acked atomic.Uint64
 	var session atomic.Bool
 	pid, ended := make(chan int, 1), make(chan error, 1)
@@ -86,7 +96,7 @@ func TestEveryState(t *testing.T) {
 			}
 			running = false
 		case <-time.After(time.Millisecond):
-			if !stopped(child) {
+			if !threads.all(child) {
 				continue
 			}
 			im := image{filepath.Join(copies, fmt.Sprint(len(images))), acked.Load(), session.Load()}
@@ -94,6 +104,7 @@ func TestEveryState(t *testing.T) {
 				t.Fatal(err)
 			}
 			images = append(images, im)
+			threads.clear()
 			_ = syscall.Kill(child, syscall.SIGCONT)
 		}
 	}
@@ -131,21 +142,46 @@ func TestEveryState(t *testing.T) {
 	wg.Wait()
 }
 
-// stopped reports whether all threads of a process are stopped, and were a moment
-// before: a single look may find a thread between two calls.
-func stopped(pid int) bool {
-	for range 3 {
-		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-		if err != nil || len(stats) == 0 {
-			return false
-		}
-		for _, path := range stats {
-			stat, err := os.ReadFile(path)
-			_, state, ok := strings.Cut(string(stat), ") ")
-			if err != nil || !ok || state[0] != 't' && state[0] != 'T' {
-				return false
+// stops has the threads that strace has seen stop. What /proc says of a thread is not enough: while strace
+// handles the continuation of one, or any call that it traces, the thread looks as if it were stopped.
+type stops struct {
+	mu      sync.Mutex
+	stopped map[string]bool // by thread id
+}
+
+// read reads strace's log to its end.
+func (s *stops) read(log io.Reader) {
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		if fields := strings.Fields(lines.Text()); strings.HasSuffix(lines.Text(), "--- stopped by SIGSTOP ---") {
+			s.mu.Lock()
+			if s.stopped == nil {
+				s.stopped = make(map[string]bool)
 			}
+			s.stopped[fields[0]] = true
+			s.mu.Unlock()
+		}
+	}
+}
+
+// all reports whether all threads of a process have stopped since clear was called.
+func (s *stops) all(pid int) bool {
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil || len(threads) == 0 {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, thread := range threads {
+		if !s.stopped[thread.Name()] {
+			return false
 		}
 	}
 	return true
+}
+
+// clear comes before the process continues.
+func (s *stops) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.stopped)
 }
