@@ -70,14 +70,19 @@ func shown(name string) string {
 
 // internal logs an error that the client must not see, and returns the one for the client: an
 // internal error, or one that says to send the request again if the store could not be read
-// or written now. The end of a call's context is not an error, and is logged as debug.
+// or written now, or that the session has ended. The end of a call's context, of its session or of
+// the node is not an error, and is logged as debug.
 func (s *service) internal(what string, err error) *mcp.Error {
 	level, shown := slog.LevelError, mcp.NewError(mcp.CodeInternalError, "")
-	if actors.Later(err) {
-		level, shown = slog.LevelWarn, actors.Unavailable
-	}
-	if errors.Is(err, ErrCancelled) || errors.Is(err, ErrSessionEnded) || errors.Is(err, ErrUnmounted) {
+	switch {
+	case errors.Is(err, ErrSessionEnded):
+		level, shown = slog.LevelDebug, actors.SessionGone
+	case errors.Is(err, ErrCancelled), errors.Is(err, ErrUnmounted):
 		level = slog.LevelDebug
+	case errors.Is(err, ErrClosing):
+		level, shown = slog.LevelDebug, actors.Unavailable
+	case actors.Later(err):
+		level, shown = slog.LevelWarn, actors.Unavailable
 	}
 	s.rt.log.Log(context.Background(), level, "request failed", "server", s.id, "method", what, "error", err)
 	return shown

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
@@ -120,7 +121,7 @@ func (d *sessions) batch(svc *Service, in *Input, principal any, m *codec.Messag
 	}
 	switch {
 	case len(requests) == 0:
-		in.Conn.Accepted()
+		s.accepted(in.Conn)
 	case slices.ContainsFunc(requests, func(e *element) bool { return n.drain.refuses(svc, principal, &e.m, len(body)) }) || n.store.Suspended() && !n.regained(svc.Limits.StoreWait):
 		n.refusals.refuseBatch(in.Conn, errUnavailable, idsOf(requests))
 	default:
@@ -282,10 +283,13 @@ func (s *streamActor) settle(m *pushEntries) bool {
 func (s *streamActor) answerPlain() {
 	conn := s.conn
 	answers := slices.DeleteFunc(s.gather.ends, func(e stream.Entry) bool { return e.Kind != stream.Final })
-	if len(answers) == 0 { // all were cancelled
+	switch {
+	case len(answers) == 0 && s.sess.ended.Load():
+		faults.SessionEnded.Tell(conn, nil)
+	case len(answers) == 0: // all were cancelled
 		conn.Open()
 		conn.Finish()
-	} else {
+	default:
 		b := codec.GetBuffer()
 		b.B = append(b.B[:0], '[')
 		for i, e := range answers {

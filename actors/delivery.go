@@ -41,6 +41,7 @@ type response struct {
 	data  []byte // the whole message, valid during the call
 	code  int    // of the error, 0 for a result
 	later bool   // the error is Unavailable
+	gone  bool   // the error is SessionGone
 	asks  bool   // the result is input_required: the client must send the request again
 }
 
@@ -201,7 +202,12 @@ func (d *logged) send(e stream.Entry) {
 }
 
 func (d *logged) answer(a response) {
-	if d.stream == nil {
+	switch {
+	case d.stream != nil:
+	case a.gone:
+		faults.SessionEnded.Tell(d.conn, d.r.id)
+		return
+	default:
 		d.conn.Answer(200, a.data)
 		return
 	}
@@ -212,6 +218,8 @@ func (d *logged) answer(a response) {
 func (d *logged) end(why ending, id []byte) {
 	r := d.r
 	switch {
+	case why == cancelled && d.stream == nil && d.sess.ended.Load():
+		faults.SessionEnded.Tell(d.conn, id)
 	case why == cancelled && d.stream == nil:
 		d.conn.Open()
 		d.conn.Finish()

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,6 +97,85 @@ func TestDeleteDuringATakeover(t *testing.T) {
 				}
 				if n := h.k.Live(KindStream); n != 0 {
 					t.Errorf("%d streams are written", n)
+				}
+			})
+		})
+	}
+}
+
+// TestRequestsBesideDelete has a session deleted while a request of it is served, here or in another process. Each gets
+// 404: its client must begin anew.
+func TestRequestsBesideDelete(t *testing.T) {
+	const note = `{"jsonrpc":"2.0","method":"notifications/x"}`
+	waits := func(ctx context.Context, _ *Call) ([]byte, *mcp.Error) {
+		<-ctx.Done()
+		return nil, &mcp.Error{Code: mcp.CodeInternalError}
+	}
+	changes := func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+		if err := c.Peer().SetLevel(ctx, "debug"); errors.Is(err, ErrSessionEnded) {
+			return nil, SessionGone
+		}
+		return []byte(`{}`), nil
+	}
+	for name, tt := range map[string]struct {
+		body      string // "" is a GET
+		serve     func(context.Context, *Call) ([]byte, *mcp.Error)
+		hold      string // the operation of the store that waits until the session is deleted
+		elsewhere bool
+	}{
+		"a call that runs":               {message("2", "x"), waits, "", false},
+		"a change of the record":         {message("2", "x"), changes, "Update", false},
+		"a change, deleted elsewhere":    {message("2", "x"), changes, "", true},
+		"a batch":                        {"[" + message("2", "x") + "," + message("3", "x") + "]", waits, "", false},
+		"a notification":                 {note, nil, "", false},
+		"a batch of notifications":       {"[" + note + "," + note + "]", nil, "", false},
+		"a standalone stream":            {"", nil, "OpenStream", false},
+		"a standalone stream, elsewhere": {"", nil, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+				h.handler.f = tt.serve
+				resume := make(chan struct{})
+				session := h.begin("2025-03-26")
+				h.post(session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+				h.handler.notified = func(*Peer) { <-resume }
+				release := func() {}
+				if tt.hold != "" {
+					release = h.hold(tt.hold)
+				}
+				deletes := func() {
+					if key, _ := sessionKey("anon", "s", session); tt.elsewhere {
+						if err := h.mem.Delete(t.Context(), key.record(), 0); err != nil {
+							t.Fatal(err)
+						}
+						return
+					}
+					c := &heldConn{}
+					h.Delete(h.svc, h.input(session, "192.0.2.1", c))
+					if status, body := c.answer(); status != 200 {
+						t.Errorf("DELETE is answered %d %s", status, body)
+					}
+				}
+				if tt.elsewhere {
+					deletes()
+				}
+				c := &heldConn{}
+				go func() {
+					if tt.body == "" {
+						h.Get(h.svc, h.input(session, "192.0.2.1", c))
+					} else {
+						h.postOn(c, session, tt.body)
+					}
+				}()
+				synctest.Wait()
+				if !tt.elsewhere {
+					deletes()
+				}
+				release()
+				close(resume)
+				synctest.Wait()
+				if status, body := c.answer(); status != 404 || c.open {
+					t.Errorf("answered %d %s, a stream: %t; want 404", status, body, c.open)
 				}
 			})
 		})

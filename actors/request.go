@@ -83,6 +83,7 @@ type (
 		idEnd int // where the id ends in it
 		code  int // of the error, 0 for a result
 		later bool
+		gone  bool
 	}
 	// emitted is an entry for the client. The handler's own notifications are numbered.
 	emitted struct {
@@ -145,7 +146,7 @@ func (r *requestActor) Receive(m any) {
 		if r.parking != nil { // another request has taken the place of the first, with an id of its own
 			m.data = withID(r.id, rest)
 		}
-		r.step(request.Result, response{data: m.data, code: m.code, later: m.later}, nil)
+		r.step(request.Result, response{data: m.data, code: m.code, later: m.later, gone: m.gone}, nil)
 		r.concluded(rest)
 		m.Done()
 	case *tally:
@@ -341,11 +342,11 @@ func (r *requestActor) work() {
 	r.result.idEnd = len(head)
 	head = append(head, `,"result":`...)
 	out, err := r.handle(head)
-	r.result.code, r.result.later = 0, false
+	r.result.code, r.result.later, r.result.gone = 0, false, false
 	if err != nil {
 		out = codec.AppendError(head[:0], id, err.Code, err.Message, compact(err.Data))
 		r.result.code = err.Code
-		r.result.later = err == Unavailable
+		r.result.later, r.result.gone = err == Unavailable, err == SessionGone
 	} else {
 		out = append(out, '}')
 	}

@@ -328,7 +328,7 @@ func (n *Node) Post(svc *Service, in *Input, principal any, m *codec.Message, bo
 			n.pending.answer(svc, in, m)
 		} else if s := n.sessions.of(svc, in, nil); s != nil {
 			s.notified(m, time.Now().Add(svc.Limits.StoreWait))
-			in.Conn.Accepted()
+			s.accepted(in.Conn)
 		}
 	default:
 		n.sessions.batch(svc, in, principal, m, body)
@@ -499,5 +499,14 @@ func (q *pendingRequests) answer(svc *Service, in *Input, m *codec.Message) {
 		n.refusals.unavailable(in.Conn, nil)
 		return
 	}
-	in.Conn.Accepted()
+	s.accepted(in.Conn)
+}
+
+// accepted accepts a message that needs no response, unless the session ended while it was handled.
+func (s *sessionActor) accepted(c Conn) {
+	if s.ended.Load() {
+		unknownSession(c, nil)
+		return
+	}
+	c.Accepted()
 }

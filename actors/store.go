@@ -104,6 +104,10 @@ type Exchange interface {
 // request then gets status 503. It must not be changed.
 var Unavailable = &mcp.Error{Code: mcp.CodeInternalError, Message: "temporarily unavailable: try again shortly", Data: []byte(`{"retryAfterMs":1000}`)}
 
+// SessionGone is the error of a request whose session ended meanwhile. A Handler returns this very pointer.
+// A request of a session over HTTP then gets status 404. It must not be changed.
+var SessionGone = faults.SessionEnded.Error()
+
 // Later reports whether err says that the store did not do the operation, or may not have
 // done it, and that a retry may succeed.
 func Later(err error) bool {

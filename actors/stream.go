@@ -424,7 +424,7 @@ func (s *streamActor) lost(err error) {
 // refuse answers a request whose stream ends before it has begun: the session of a call is gone; a
 // standalone stream may only have been replaced.
 func (s *streamActor) refuse() {
-	if len(s.rec.Calls) == 0 {
+	if len(s.rec.Calls) == 0 && !s.sess.ended.Load() {
 		s.conn.Open()
 		s.conn.Finish()
 		return

@@ -3,6 +3,26 @@ package main
 // acting is actors.
 var acting = []mutation{
 	{
+		"a request learns from its handler that the session is gone, and its client does not", guard, "actors/delivery.go",
+		"	case a.gone:\n", "	case a.gone && a.later:\n", "", "TestRequestsBesideDelete",
+	},
+	{
+		"a call beside DELETE has an empty response", guard, "actors/delivery.go",
+		"d.stream == nil && d.sess.ended.Load():", "d.stream == nil && d.sess == nil:", "", "TestRequestsBesideDelete",
+	},
+	{
+		"a batch beside DELETE has an empty response", guard, "actors/batch.go",
+		"case len(answers) == 0 && s.sess.ended.Load():", "case len(answers) == 0 && conn == nil:", "", "TestRequestsBesideDelete",
+	},
+	{
+		"a GET beside DELETE has an empty stream", guard, "actors/stream.go",
+		"len(s.rec.Calls) == 0 && !s.sess.ended.Load() {", "len(s.rec.Calls) == 0 {", "", "TestRequestsBesideDelete",
+	},
+	{
+		"a notification beside DELETE is accepted", guard, "actors/sessions.go",
+		"	if s.ended.Load() {\n		unknownSession(c, nil)", "	if s.ended.Load() && c == nil {\n		unknownSession(c, nil)", "", "TestRequestsBesideDelete",
+	},
+	{
 		"a refusal is not logged", limit, "actors/admission.go",
 		"	rs.hits.Hit(limit)\n", "	_ = limit\n", "", "TestEachRefusalIsLogged",
 	},

@@ -3,6 +3,10 @@ package main
 // public is the root package.
 var public = []mutation{
 	{
+		"a change beside DELETE is an error of the server", guard, "service.go",
+		"	case errors.Is(err, ErrSessionEnded):\n", "	case errors.Is(err, ErrSessionEnded) && err == nil:\n", "internal/spec/session", "TestRacesWithDelete",
+	},
+	{
 		"what the transport refuses is not logged", limit, "runtime.go",
 		"	o.hits.Hit(limits.Hit(limits.HTTP, reason))\n", "", "", "TestWhatTheTransportRefusesIsLogged",
 	},

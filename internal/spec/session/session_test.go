@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -180,6 +182,52 @@ func TestDeleteEndsCalls(t *testing.T) {
 			if n := h.Actors(kind); n != 0 {
 				t.Errorf("%d actors of kind %s are left", n, kind)
 			}
+		}
+	})
+}
+
+// TestRacesWithDelete sends what changes a session's record, and other messages, while the session is deleted. Each is
+// served or gets 404, and nothing is logged as an error.
+func TestRacesWithDelete(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		var log host.Lines
+		h := host.New(t, troupe.Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))}, nil)
+		gone := 0
+		for range 40 {
+			c := h.Unchecked().Initialize(`{}`)
+			c.Post(host.SubscribeOne)
+			var all sync.WaitGroup
+			var status [6]int
+			for i, body := range []string{
+				host.Method("2", "logging/setLevel", `{"level":"error"}`), host.Method("3", "resources/subscribe", `{"uri":"test://items/1"}`),
+				host.Method("4", "resources/unsubscribe", `{"uri":"test://one"}`), host.Call("5", "echo", `{"text":"x"}`), host.Note("notifications/x", `{}`),
+			} {
+				all.Go(func() { status[i] = c.Post(body).StatusCode })
+			}
+			all.Go(func() {
+				a := c.Get("")
+				status[5] = a.StatusCode
+				a.Close()
+			})
+			all.Go(func() {
+				if d := c.Do("DELETE", ""); d.StatusCode != 200 {
+					t.Errorf("DELETE: %s", d.Status)
+				}
+			})
+			all.Wait()
+			for i, s := range status {
+				if s == 404 {
+					gone++
+				} else if s != 200 && s != 202 {
+					t.Errorf("request %d is answered %d", i, s)
+				}
+			}
+		}
+		if gone == 0 {
+			t.Error("no request came too late")
+		}
+		if log.String() != "" {
+			t.Errorf("logged: %s", log.String())
 		}
 	})
 }
