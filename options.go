@@ -62,7 +62,9 @@ type Options struct {
 	// In the second half of it, new calls of tools that may not run again are refused
 	// with 503. 0 means 30 seconds.
 	DrainWait time.Duration
-	// Log gets the records that an operator should see. nil discards them.
+	// Log gets the records that an operator should see, with a hash in place of each id of a
+	// session or a stream: whoever has the id of an anonymous session can use that session. nil
+	// discards them.
 	Log *slog.Logger
 
 	// Store says what the store keeps, and for how long.

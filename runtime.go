@@ -82,6 +82,7 @@ func New(o Options) (*Runtime, error) {
 	if err := o.settle(); err != nil {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
+	o.Log = slog.New(telemetry.Discreet(o.Log.Handler()))
 	tel, err := telemetry.New(o.Telemetry.MeterProvider, o.Telemetry.TracerProvider)
 	if err != nil {
 		return nil, fmt.Errorf("troupe: instruments: %w", err)

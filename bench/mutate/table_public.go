@@ -3,6 +3,18 @@ package main
 // public is the root package.
 var public = []mutation{
 	{
+		"the log shows ids", seal, "runtime.go",
+		"	o.Log = slog.New(telemetry.Discreet(o.Log.Handler()))\n", "	_ = telemetry.Discreet(nil)\n", "internal/spec/recovery", "TestTheLogHasNoIds",
+	},
+	{
+		"an id in an error is shown", seal, "internal/telemetry/log.go",
+		"	case slog.KindAny:\n", "	case slog.KindAny + 100:\n", "", "TestDiscreet",
+	},
+	{
+		"what a logger always has is shown", seal, "internal/telemetry/log.go",
+		"d.next.WithAttrs(masked(attrs))", "d.next.WithAttrs(attrs)", "", "TestDiscreet",
+	},
+	{
 		"a change beside DELETE is an error of the server", guard, "service.go",
 		"	case errors.Is(err, ErrSessionEnded):\n", "	case errors.Is(err, ErrSessionEnded) && err == nil:\n", "internal/spec/session", "TestRacesWithDelete",
 	},

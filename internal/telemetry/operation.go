@@ -166,7 +166,7 @@ func (c carrier) Get(key string) string {
 func (c carrier) Set(string, string) {}
 func (c carrier) Keys() []string     { return []string{"traceparent", "tracestate"} }
 
-// Start begins a span if there is a tracer. The returned function ends the span; it is nil if
+// Start begins a span, with the [Hash] of the session's id, if there is a tracer. The returned function ends the span; it is nil if
 // there is none.
 func (o *Operation) Start(ctx context.Context, t Trace, id, session, revision string) (context.Context, func(code int, message string)) {
 	if o.in.tracer == nil {
@@ -178,7 +178,7 @@ func (o *Operation) Start(ctx context.Context, t Trace, id, session, revision st
 	ctx, span := o.in.tracer.Start(ctx, o.span, trace.WithSpanKind(trace.SpanKindServer))
 	if span.IsRecording() {
 		span.SetAttributes(o.attrs...)
-		span.SetAttributes(attribute.String("jsonrpc.request.id", id), attribute.String("mcp.session.id", session),
+		span.SetAttributes(attribute.String("jsonrpc.request.id", id), attribute.String("mcp.session.id", Hash(session)),
 			attribute.String("mcp.protocol.version", revision), attribute.String("network.transport", "tcp"))
 	}
 	return ctx, func(code int, message string) {

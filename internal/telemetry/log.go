@@ -1,0 +1,110 @@
+package telemetry
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"strings"
+)
+
+// Discreet returns a handler that passes records on to next with each id of a session or a stream
+// replaced by its [Hash]: whoever has the id of an anonymous session can use that session. The
+// store's own log, errors and the names of actors hold ids, too, so every text is looked at.
+func Discreet(next slog.Handler) slog.Handler { return discreet{next} }
+
+type discreet struct{ next slog.Handler }
+
+var _ slog.Handler = discreet{}
+
+func (d discreet) Enabled(ctx context.Context, l slog.Level) bool { return d.next.Enabled(ctx, l) }
+func (d discreet) WithGroup(name string) slog.Handler             { return discreet{d.next.WithGroup(name)} }
+
+func (d discreet) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return discreet{d.next.WithAttrs(masked(attrs))}
+}
+
+func (d discreet) Handle(ctx context.Context, r slog.Record) error {
+	out := slog.NewRecord(r.Time, r.Level, Masked(r.Message), r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		out.AddAttrs(maskedAttr(a))
+		return true
+	})
+	return d.next.Handle(ctx, out)
+}
+
+func masked(attrs []slog.Attr) []slog.Attr {
+	out := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		out[i] = maskedAttr(a)
+	}
+	return out
+}
+
+func maskedAttr(a slog.Attr) slog.Attr {
+	switch v := a.Value.Resolve(); v.Kind() {
+	case slog.KindString:
+		a.Value = slog.StringValue(Masked(v.String()))
+	case slog.KindGroup:
+		a.Value = slog.GroupValue(masked(v.Group())...)
+	case slog.KindAny:
+		a.Value = v
+		if text := fmt.Sprint(v.Any()); Masked(text) != text { // also where it lies in a value of another type
+			a.Value = slog.StringValue(Masked(text))
+		}
+	default:
+		a.Value = v
+	}
+	return a
+}
+
+// idLength is the number of characters of the id of a session or a stream. A session's client knows
+// it with a tag behind it, which the hash leaves out.
+const idLength = 26
+
+// Masked returns text with each id in it replaced by its [Hash]. An id is a word of idLength
+// characters and more that begins with as many of base32, in lower case.
+func Masked(text string) string {
+	var b strings.Builder
+	from := 0 // what b does not have yet
+	for i := 0; i < len(text); i++ {
+		end := i
+		for end < len(text) && inWord(text[end]) {
+			end++
+		}
+		if end-i >= idLength && base32(text[i:i+idLength]) {
+			b.WriteString(text[from:i])
+			b.WriteString(Hash(text[i:end]))
+			from = end
+		}
+		i = end
+	}
+	if from == 0 {
+		return text
+	}
+	return b.String() + text[from:]
+}
+
+// Hash stands for the id of a session or a stream where others may read it: # and the first 12
+// hexadecimal digits of the SHA-256 of its first 26 characters. "" stays as it is.
+func Hash(id string) string {
+	if id == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(id[:min(len(id), idLength)]))
+	return "#" + hex.EncodeToString(sum[:6])
+}
+
+func inWord(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}
+
+func base32(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; (c < 'a' || c > 'z') && (c < '2' || c > '7') {
+			return false
+		}
+	}
+	return true
+}
