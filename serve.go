@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -87,8 +88,7 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 		return errors.Join(err, ln.Close(), rt.Close(after))
 	}
 	defer shut()
-	hs := &http.Server{Handler: http.HandlerFunc(rt.serveAll), MaxHeaderBytes: rt.opts.HTTP.MaxHeader,
-		ErrorLog: slog.NewLogLogger(rt.log.Handler(), slog.LevelWarn)}
+	hs := &http.Server{Handler: http.HandlerFunc(rt.serveAll), MaxHeaderBytes: rt.opts.HTTP.MaxHeader, ErrorLog: log.New(serverLog{rt}, "", 0)}
 	transport.Configure(hs)
 	door := transport.NewDrainListener(ln, hs)
 	all, perAddress := limits.ConnectionsOf(rt.opts.HTTP.Connections, rt.opts.HTTP.ConnectionsPerAddress)
@@ -107,6 +107,24 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	case <-ctx.Done():
 	}
 	return rt.end(after, door, hs)
+}
+
+// serverLog takes what an http.Server logs. Clients can cause nearly all of that as often as they like: a record a minute
+// says how often, and handshakes that fail are counted. Panics are all logged.
+type serverLog struct{ rt *Runtime }
+
+func (l serverLog) Write(p []byte) (int, error) {
+	text := strings.TrimSpace(string(p))
+	switch {
+	case strings.HasPrefix(text, "http: TLS handshake error "):
+		l.rt.tel.Rejected(0, "tls-handshake")
+		l.rt.hits.Rarely(slog.LevelInfo, "a TLS handshake failed", slog.String("error", text))
+	case strings.HasPrefix(text, "http: panic serving "), strings.HasPrefix(text, "http2: panic serving "):
+		l.rt.log.Warn(text)
+	default:
+		l.rt.hits.Rarely(slog.LevelWarn, "the HTTP server reports an error", slog.String("error", text))
+	}
+	return len(p), nil
 }
 
 // turnedAway counts and logs a connection that was not let in.
@@ -207,7 +225,7 @@ func (rt *Runtime) openHealth() (shut func(), err error) {
 			}
 		}),
 		ReadTimeout: limits.HeaderTimeout.Value(), WriteTimeout: limits.WriteTimeout.Value(), IdleTimeout: time.Minute,
-		MaxHeaderBytes: rt.opts.HTTP.MaxHeader, ErrorLog: slog.NewLogLogger(rt.log.Handler(), slog.LevelWarn),
+		MaxHeaderBytes: rt.opts.HTTP.MaxHeader, ErrorLog: log.New(serverLog{rt}, "", 0),
 	}
 	room := transport.NewDrainListener(ln, hs)
 	room.Limit(transport.Crowd{All: limits.HealthConnections.Value(), Network: quota.Network, Faulty: rt.observer().Rejected, Refused: func(limit *limits.Row, from netip.Addr) {

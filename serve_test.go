@@ -2,6 +2,7 @@ package troupe
 
 import (
 	"fmt"
+	"log"
 	"log/slog"
 	"strings"
 	"testing"
@@ -68,5 +69,27 @@ func TestWhatTheTransportRefusesIsLogged(t *testing.T) {
 	}
 	if o.Cut("memory"); !strings.Contains(log.String(), `"flag":"--max-memory"`) {
 		t.Errorf("a stream that found no memory: %s", log.String())
+	}
+}
+
+// TestServerLog writes what an http.Server logs because of its clients, and a panic twice, which is a defect.
+func TestServerLog(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	to := slog.New(slog.NewTextHandler(&b, nil))
+	l := log.New(serverLog{&Runtime{log: to, hits: limits.NewLog(to), tel: new(telemetry.Instruments)}}, "", 0)
+	for range 3 {
+		l.Print("http2: server connection error from 192.0.2.1:1: PROTOCOL_ERROR")
+		l.Print("http: TLS handshake error from 192.0.2.1:1: EOF")
+	}
+	for range 2 {
+		l.Print("http: panic serving 192.0.2.1:1: on purpose")
+	}
+	want := []string{`level=WARN msg="the HTTP server reports an error" times=1 error="http2: server`, `level=INFO msg="a TLS handshake failed" times=1`, "level=WARN msg=\"http: panic", "level=WARN msg=\"http: panic"}
+	got := strings.Split(strings.TrimSpace(b.String()), "\n")
+	for i := range want {
+		if len(got) != len(want) || !strings.Contains(got[i], want[i]) {
+			t.Fatalf("logged:\n%s", b.String())
+		}
 	}
 }

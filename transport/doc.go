@@ -84,8 +84,8 @@
 //
 //	pipe admit stateless preflight forwarded  requests, and how they are refused
 //	stream memory reuse hangup  event streams, and their connections afterwards
-//	handler drain_conn inline drain_listener crowd framing refusal sse origin  the endpoint and its listener
-//	event lines options exchange watchdog media  one exchange and its parts
+//	handler drain_conn inline drain_listener crowd refusal sse origin  the endpoint and its listener
+//	event lines options exchange framing watchdog media  one exchange and its parts
 //
 // # Not the public API
 //

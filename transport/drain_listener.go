@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"net/netip"
@@ -33,7 +35,7 @@ type DrainListener struct {
 	from   map[netip.Addr]int // how many of conns an address has
 }
 
-// NewDrainListener returns a DrainListener in front of ln. It sets s.ConnState. Reuse may be put around it.
+// NewDrainListener returns a DrainListener in front of ln. It sets s.ConnState and s.ConnContext. Reuse may be put around it.
 func NewDrainListener(ln net.Listener, s *http.Server) *DrainListener {
 	d := &DrainListener{Listener: ln, shut: make(chan struct{}), done: make(chan struct{}), conns: make(map[*drainConn]struct{}), from: make(map[netip.Addr]int)}
 	before := s.ConnState
@@ -50,7 +52,22 @@ func NewDrainListener(ln net.Listener, s *http.Server) *DrainListener {
 			before(c, state)
 		}
 	}
+	connContext := s.ConnContext
+	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		if connContext != nil {
+			ctx = connContext(ctx, c)
+		}
+		return withFraming(ctx, c)
+	}
 	return d
+}
+
+// withFraming marks the context of c, unless what is read below it is encrypted.
+func withFraming(ctx context.Context, c net.Conn) context.Context {
+	if _, encrypted := c.(*tls.Conn); encrypted || drainConnOf(c) == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, framedKey{}, true)
 }
 
 // Limit bounds the connections. Call it before Accept.

@@ -100,6 +100,10 @@ func (x *Exchange) begin(h *Handler, w http.ResponseWriter, r *http.Request) {
 	x.chunks = r.ProtoAtLeast(1, 1)
 	x.http1 = r.ProtoMajor == 1
 	x.closes = r.Close || r.Method != http.MethodPost && r.ContentLength != 0
+	if x.http1 && len(r.TransferEncoding) > 0 && !framed(r) {
+		x.closes = true
+		w.Header().Set("Connection", "close")
+	}
 	x.inline = !x.http1 || !canHijack(w)
 	if x.inline {
 		x.wake = make(chan struct{}, 1)

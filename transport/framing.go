@@ -1,6 +1,17 @@
 package transport
 
-import "bytes"
+import (
+	"bytes"
+	"net/http"
+)
+
+// framedKey marks the context of a connection whose headers a DrainListener reads.
+type framedKey struct{}
+
+// framed reports whether r cannot have had two lengths: a framing has read its header. A request in chunks that comes
+// in another way, over TLS or to a server without a DrainListener, may have had a Content-Length too. Its connection is
+// closed after it, so that nothing is taken for a further request.
+func framed(r *http.Request) bool { return r.Context().Value(framedKey{}) != nil }
 
 // framing looks for a request whose header has both Content-Length and Transfer-Encoding (RFC 9112, 6.3). Two servers
 // in a row may take different ends for such a request, so that a client gets a request of its own past the first one.

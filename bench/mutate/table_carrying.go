@@ -3,6 +3,14 @@ package main
 // carrying is transport.
 var carrying = []mutation{
 	{
+		"a request in chunks over TLS leaves its connection open", guard, "transport/drain_listener.go",
+		"if _, encrypted := c.(*tls.Conn); encrypted || drainConnOf(c) == nil {", "if _, encrypted := c.(*tls.Conn); encrypted && drainConnOf(c) == nil {", "internal/spec/transports", "TestChunksOverTLS",
+	},
+	{
+		"a request in chunks to another server leaves its connection open", guard, "transport/exchange.go",
+		"len(r.TransferEncoding) > 0 && !framed(r) {", "len(r.TransferEncoding) > 0 && framed(r) {", "", "TestAdmission",
+	},
+	{
 		"large bodies are scanned at once", limit, "transport/admit.go",
 		"if len(x.Body) > limits.TurnBytes.Value() && x.account != nil {", "if len(x.Body) < 0 && x.account != nil {", "", "TestLargeBodiesTakeTurns",
 	},

@@ -3,6 +3,14 @@ package main
 // public is the root package.
 var public = []mutation{
 	{
+		"each failed handshake is logged", limit, "serve.go",
+		"	case strings.HasPrefix(text, \"http: TLS handshake error \"):\n", "	case strings.HasPrefix(text, \"http: TLS handshake errors \"):\n", "internal/spec/transports", "TestFailedHandshakes",
+	},
+	{
+		"whatever clients make the server log is logged", limit, "serve.go",
+		"		l.rt.hits.Rarely(slog.LevelWarn, \"the HTTP server reports an error\", slog.String(\"error\", text))", "		l.rt.log.Warn(text)", "", "TestServerLog",
+	},
+	{
 		"the log shows ids", seal, "runtime.go",
 		"	o.Log = slog.New(telemetry.Discreet(o.Log.Handler()))\n", "	_ = telemetry.Discreet(nil)\n", "internal/spec/recovery", "TestTheLogHasNoIds",
 	},

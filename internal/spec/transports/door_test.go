@@ -2,6 +2,8 @@ package transports_test
 
 import (
 	"bufio"
+	"crypto/tls"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -164,5 +166,80 @@ func TestLengthBesideCoding(t *testing.T) {
 	}
 	if n := h.Gauge("troupe.http.refused", "framing"); n != 1 {
 		t.Errorf("%d are counted, want 1", n)
+	}
+}
+
+// TestFailedHandshakes has clients fail to begin TLS. Each counts, and one of a minute is logged, as no warning.
+func TestFailedHandshakes(t *testing.T) {
+	t.Parallel()
+	var log host.Lines
+	certFile, keyFile, _ := certificate(t)
+	h := host.NewLoopback(t, troupe.Options{Log: slog.New(slog.NewTextHandler(&log, nil)), HTTP: troupe.HTTPOptions{TLSCert: certFile, TLSKey: keyFile}}, nil, nil)
+	for range 5 {
+		conn := dialFrom(t, "127.0.0.1", strings.TrimSuffix(strings.TrimPrefix(h.URL, "http://"), "/mcp"))
+		_, _ = conn.WriteString("no TLS at all\r\n\r\n")
+		if err := conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, conn) // until the connection is closed
+	}
+	if n := h.Gauge("troupe.http.refused", "tls-handshake"); n != 5 {
+		t.Errorf("%d are counted, want 5", n)
+	}
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `level=INFO msg="a TLS handshake failed" times=1 error="http: TLS handshake error from 127.0.0.1:`) {
+		t.Errorf("the log of a minute: %s", got)
+	}
+}
+
+// TestChunksOverTLS sends requests with two lengths over TLS, where nobody sees the second one: the connection is closed
+// after a request in chunks, and what follows never runs. Without TLS the connection stays.
+func TestChunksOverTLS(t *testing.T) {
+	t.Parallel()
+	certFile, keyFile, pool := certificate(t)
+	secret := host.NewLoopback(t, troupe.Options{HTTP: troupe.HTTPOptions{TLSCert: certFile, TLSKey: keyFile}}, nil, nil)
+	open := host.NewLoopback(t, troupe.Options{}, nil, nil)
+	head := "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+	body := host.Method("1", "ping", "")
+	chunks := fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(body), body)
+	const next = "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+	for name, tt := range map[string]struct {
+		h      *host.Host
+		text   string
+		closes bool
+	}{
+		"two lengths over TLS": {secret, head + "Content-Length: 5\r\n" + chunks, true},
+		"chunks over TLS":      {secret, head + chunks, true},
+		"a length over TLS":    {secret, head + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body), false},
+		"chunks":               {open, head + chunks, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address := strings.TrimSuffix(strings.TrimPrefix(tt.h.URL, "http://"), "/mcp")
+			conn, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.h == secret {
+				conn = tls.Client(conn, &tls.Config{RootCAs: pool, ServerName: "127.0.0.1"})
+			}
+			defer conn.Close()
+			if _, err := io.WriteString(conn, tt.text+next); err != nil {
+				t.Fatal(err)
+			}
+			br := bufio.NewReader(conn)
+			resp, err := http.ReadResponse(br, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(resp.Body)
+			if resp.StatusCode != 200 || string(got) != `{"jsonrpc":"2.0","id":1,"result":{}}` || err != nil || resp.Close != tt.closes {
+				t.Errorf("%s %s, closes: %t, %v", resp.Status, got, resp.Close, err)
+			}
+			switch resp, err := http.ReadResponse(br, nil); {
+			case tt.closes && err == nil:
+				t.Errorf("the next request is answered, %s", resp.Status)
+			case !tt.closes && (err != nil || resp.StatusCode != 200):
+				t.Errorf("the next request: %+v, %v", resp, err)
+			}
+		})
 	}
 }
