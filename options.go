@@ -39,7 +39,8 @@ type Options struct {
 	// the zero Principal. The response to an error is a 401, or as an [*AuthError] says;
 	// the client does not learn the error's text. Handlers get the Principal from
 	// [Call.Principal], and the values of the request's context from their own context.
-	// Several run at once.
+	// A Principal with an Issuer and no Subject is a mistake, since all users of the issuer
+	// would be one: the response is a 500, and the log says so. Several run at once.
 	Authenticate func(*http.Request) (Principal, error)
 	// Middleware wraps every handler of the Runtime. It sees each request with its
 	// client's address: see HTTPOptions.TrustedProxies. The values that it puts into the

@@ -22,7 +22,7 @@ import (
 // of one principal do not exist for another. The zero Principal is anonymous.
 type Principal struct {
 	Issuer  string `json:"issuer"`  // the authority that vouches for the subject
-	Subject string `json:"subject"` // unique at its issuer; empty, with an empty Issuer, means anonymous
+	Subject string `json:"subject"` // unique at its issuer; empty means anonymous, and needs an empty Issuer
 	// Claims go to handlers unchanged. They are stored with calls that may run again,
 	// so they must hold no secrets.
 	Claims json.RawMessage `json:"claims,omitempty"`
@@ -96,6 +96,9 @@ func (p Principal) withoutToken() Principal {
 	p.Token = Secret{}
 	return p
 }
+
+// errNoSubject refuses a request whose principal is every user of an issuer. They would share their sessions.
+var errNoSubject = errors.New("troupe: the principal has an issuer and no subject")
 
 // anonymous is the tenant of all anonymous clients.
 const anonymous = "anon"
@@ -177,6 +180,10 @@ func (rt *Runtime) authenticate(r *http.Request) (any, error) {
 		}
 		if err != nil {
 			return nil, err
+		}
+		if p.Issuer != "" && p.Subject == "" {
+			rt.hits.Rarely(slog.LevelError, "Authenticate returned a principal with an issuer and no subject, who is nobody", slog.String("issuer", p.Issuer))
+			return nil, &transport.Denial{Status: http.StatusInternalServerError, Err: errNoSubject}
 		}
 		c.Principal = p
 	}

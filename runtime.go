@@ -16,6 +16,7 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/cluster"
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/memory"
 	"github.com/troupe-run/troupe/internal/nodestore"
@@ -75,10 +76,22 @@ var _ http.Handler = (*Runtime)(nil)
 // storePart is the part of the process's memory that a full store may need for its index.
 const storePart = 4
 
+// native says whether JSON is read as it must be.
+var native = codec.Native
+
+// errNotNative refuses to serve with a decoder for which two names are one if they differ only in case: a proxy in
+// front of the server, or a check of the program, may then have seen another message.
+var errNotNative = errors.New("the JSON decoder, sonic, does not support this Go release or this processor: build with an older Go release or a newer Troupe, for amd64 or arm64")
+
 // New opens the store and returns a Runtime with no servers. It fails with
 // ErrLocked, ErrNewer, ErrDamaged or ErrForeign when the data directory cannot
-// be used, and with an error that names every option that is out of bounds.
+// be used, and with an error that names every option that is out of bounds. It also
+// fails in a program that was built with a Go release, or for a processor, that the JSON
+// decoder does not support.
 func New(o Options) (*Runtime, error) {
+	if !native() {
+		return nil, fmt.Errorf("troupe: %w", errNotNative)
+	}
 	if err := o.settle(); err != nil {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
