@@ -343,7 +343,11 @@ func (d *accounts) admitListener(in *Input, to answerer, id []byte) (*quota.Acco
 const (
 	sessionBytes  = 4 << 10
 	listenerBytes = 16 << 10
+	outcomeBytes  = 512     // a response that is kept
 	uriBytes      = 1 << 10 // each resource that is followed, which has an actor
+	// waitingStep is how much may wait for the log of a stream, or of a call, before it is counted: the
+	// request, or the connection, is counted with as much. Beyond, it is counted in steps of this size.
+	waitingStep = 16 << 10
 )
 
 // hold counts bytes in memory on the account of a request, or says why there is no room.

@@ -209,8 +209,31 @@ func (s *sessionActor) withdraw(r *requestActor, cause error) {
 // responses so far, and the ends of cancelled requests.
 type gathering struct {
 	ends    []stream.Entry
+	size    int // of the ends, which are also in the buffers of their handlers until the response begins
 	body    []byte
 	forgone int // requests that may run again, but for the size of the batch
+}
+
+// countWaiting counts what waits for the log on the account of the session. It does not refuse: who sends waits while
+// the account has its share (Call.send).
+func (s *streamActor) countWaiting() {
+	n := s.m.Holds()
+	if s.gather != nil {
+		n += s.gather.size
+	}
+	held := int64(n) / waitingStep * waitingStep
+	switch {
+	case held == s.waiting:
+		return
+	case held == 0:
+		s.waits.Reset()
+	case s.waiting > 0:
+		s.waits.Set(held)
+	default:
+		for !s.waits.ChargeAnyway(s.node.accounts.Accounts, s.sess.billed(), quota.Queues, held) {
+		}
+	}
+	s.waiting = held
 }
 
 // beginNow makes the response of a batch a stream.
@@ -254,6 +277,7 @@ func (s *streamActor) gathered(m *pushEntries) {
 		m.entries[i].Drop(nil)
 		m.entries[i].Acked = nil
 		s.gather.ends = append(s.gather.ends, m.entries[i])
+		s.gather.size += 2 * len(m.entries[i].Data)
 	}
 	if done {
 		s.answerPlain()

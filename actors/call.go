@@ -41,6 +41,8 @@ type Call struct {
 	client client
 	pace   pacer
 
+	from *quota.Account // the call is counted on it; nil for a listener's call
+
 	// unstored counts the bytes that are not in the log yet.
 	unstored atomic.Int64
 }
@@ -160,7 +162,7 @@ func (c *Call) post(m any) error {
 }
 
 // send posts a message about an entry of the given size. When too many bytes wait for the
-// log, the handler waits until its own entry is stored. acked is the field of the message
+// log, or the client has its share of the memory, the handler waits until its own entry is stored. acked is the field of the message
 // that learns of the outcome.
 func (c *Call) send(ctx context.Context, m any, acked *func(error), size int) error {
 	if c.r == nil { // a listener's call cannot send
@@ -174,7 +176,7 @@ func (c *Call) send(ctx context.Context, m any, acked *func(error), size int) er
 	}
 	defer c.pace.paced()
 	var stored chan error
-	if c.unstored.Add(int64(size)) > int64(c.peer.svc.Limits.Queue) {
+	if n := c.unstored.Add(int64(size)); n > int64(c.peer.svc.Limits.Queue) || n > waitingStep && c.r.node.accounts.Crowded(c.from) {
 		stored = make(chan error, 1)
 	}
 	*acked = func(err error) {

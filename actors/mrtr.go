@@ -105,7 +105,7 @@ func (r *requestActor) needInput(m *needInput) {
 	r.step(request.Ask, response{data: withID(r.id, m.answer), asks: true}, nil)
 	r.serveNobody()
 	r.way.table.parked(r, id)
-	p.settle(m.answer)
+	r.settle(m.answer)
 	wait := r.svc.patience()
 	p.asked, p.until, p.wake = m.round, time.Now().Add(wait), m.wake
 	r.timer.Reset(wait)
@@ -143,13 +143,16 @@ func withID(id, rest []byte) []byte {
 }
 
 // settle sends an outcome to all exchanges that wait for it, and keeps it for later ones.
-func (p *parking) settle(rest []byte) {
+func (r *requestActor) settle(rest []byte) {
+	p := r.parking
+	r.memory.Grow(-int64(len(p.outcome)))
 	for _, x := range p.others {
 		x.answer(response{data: withID(x.id, rest)})
 	}
 	p.others, p.outcome = nil, nil
 	if p.taken > 0 && len(rest) <= maxOutcome {
 		p.outcome = bytes.Clone(rest)
+		r.memory.Grow(int64(len(rest)))
 	}
 }
 
@@ -208,6 +211,7 @@ func (r *requestActor) retried(m *retried) {
 		m.verdict = unknown
 	case r.phase == request.Parked && m.round == p.asked && p.wake != nil:
 		m.verdict = taken
+		r.memory.Grow(-int64(len(p.outcome)))
 		p.taken, p.digest, p.outcome = m.round, m.digest, nil
 		r.step(request.Resume, response{}, nil)
 		for key, raw := range m.given {
@@ -381,10 +385,18 @@ func (r *requestActor) concluded(rest []byte) {
 		r.endOthers(cancelled)
 		return
 	}
-	p.settle(rest)
-	if p.outcome != nil {
-		r.node.mrtr.outcomes.Put(r.stateless.park, mrtr.Outcome{Round: p.taken, Digest: p.digest, Rest: p.outcome, Until: time.Now().Add(limits.OutcomeAge.Value())})
+	r.settle(rest)
+	if p.outcome == nil {
+		return
 	}
+	st, held := r.stateless, new(quota.Holding)
+	if !st.alone {
+		in := &Input{Tenant: st.peer.key.Tenant, Address: st.address}
+		if no := r.node.accounts.hold(held, nil, in, quota.Parked, outcomeBytes+int64(len(p.outcome))); no.reason != admitted {
+			return // as if there were too many
+		}
+	}
+	r.node.mrtr.outcomes.Put(st.park, mrtr.Outcome{Round: p.taken, Digest: p.digest, Rest: p.outcome, Until: time.Now().Add(limits.OutcomeAge.Value()), Free: held.Free})
 }
 
 // Errors of a question to a stateless client.

@@ -439,7 +439,7 @@ func (r *requestActor) begins(svc *Service, w way, m *codec.Message, body []byte
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	c.ctx = r.ctx
 	c.r, c.generation, c.msg = r, r.generation, m
-	c.client, c.pace = w.client, w.pace
+	c.client, c.pace, c.from = w.client, w.pace, r.from
 	c.own = bytes.Clone(m.ProgressToken)
 	c.token.Store(&c.own)
 	r.call = c

@@ -182,7 +182,7 @@ func (h storedHome) push(data []byte) (taken bool) {
 		return false
 	}
 	st, ok := s.node.streams.Get(StreamKey{s.key, s.view.Load().rec.Standalone})
-	if !ok || st.queued.Load() > int64(s.svc.Limits.Queue) ||
+	if !ok || st.queued.Load() > int64(s.svc.Limits.Queue) || st.queued.Load() > waitingStep && s.node.accounts.Crowded(s.billed()) ||
 		st.Post(&pushEntries{entries: []stream.Entry{{Kind: stream.Message, Data: data}}, ofSession: true}) != nil {
 		s.missed.Store(true) // the session's next stream, or resume, makes this good
 		return false

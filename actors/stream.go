@@ -9,6 +9,7 @@ import (
 	"github.com/troupe-run/troupe/internal/attachment"
 	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -41,6 +42,8 @@ type streamActor struct {
 	due       atomic.Int64    // when the writer record must be rewritten, by clock.running; 0 not yet
 	left      atomic.Int64    // when the last connection left, unix nanoseconds
 	queued    atomic.Int64
+	waits     quota.Holding // for what waits for the log, in steps
+	waiting   int64         // that waits holds
 	heard     atomic.Bool   // there is a live connection
 	unstored  atomic.Bool   // the stream could not begin, and its client knows
 	renew     bool          // the next rewrite renews the lifetime of record and body
@@ -186,6 +189,7 @@ func (s *streamActor) Receive(m any) {
 		s.step(stream.Event{Op: stream.Fenced, Err: ErrSessionEnded})
 	}
 	s.queued.Store(int64(s.m.Queued()))
+	s.countWaiting()
 	s.heard.Store(s.att != nil)
 }
 
@@ -436,6 +440,8 @@ func (s *streamActor) refuse() {
 // log.
 func (s *streamActor) remove() {
 	s.node.streams.Drop(s.key, s)
+	s.waits.Reset()
+	s.waiting = 0
 	s.Actor.Stop()
 }
 

@@ -111,6 +111,50 @@ var memory = []mutation{
 		"	r.memory.Reset()\n", "", "internal/spec/limits", "TestMemoryOfCalls",
 	},
 	{
+		"what waits for the log is not counted", limit, "actors/stream.go",
+		"	s.countWaiting()\n", "", "", "TestWhatWaits",
+	},
+	{
+		"what waited for the log is not given back", limit, "actors/batch.go",
+		"case held == 0:\n\t\ts.waits.Reset()", "case held == 0:", "", "TestWhatWaits",
+	},
+	{
+		"what waits for a stream that panics is not given back", limit, "actors/stream.go",
+		"	s.waits.Reset()\n", "", "", "TestWhatWaits",
+	},
+	{
+		"the results of a batch are not counted", limit, "actors/batch.go",
+		"		s.gather.size += 2 * len(m.entries[i].Data)\n", "", "", "TestWhatWaits",
+	},
+	{
+		"what is being stored is not counted", limit, "internal/stream/machine.go",
+		"n := m.queued + 2*m.flight.size", "n := m.queued", "actors", "TestWhatWaits",
+	},
+	{
+		"calls of a client with its share of the memory do not wait", limit, "actors/call.go",
+		"n > waitingStep && c.r", "n < 0 && c.r", "", "TestCrowdedCallsWait",
+	},
+	{
+		"notifications to a client with its share of the memory wait", limit, "actors/stored.go",
+		"st.queued.Load() > waitingStep &&", "st.queued.Load() < 0 &&", "", "TestCrowdedSessions",
+	},
+	{
+		"a kept response is not counted", limit, "actors/mrtr.go",
+		"	if !st.alone {\n\t\tin", "	if st.alone {\n\t\tin", "internal/spec/limits", "TestMemoryOfOutcomes",
+	},
+	{
+		"a response is kept though there is no room", limit, "actors/mrtr.go",
+		"			return // as if there were too many\n", "", "internal/spec/limits", "TestMemoryOfOutcomes",
+	},
+	{
+		"a kept response is not given back", limit, "internal/mrtr/outcomes.go",
+		"	if x.Free != nil {\n\t\tx.Free()\n\t}\n", "", "", "TestOutcomesAreFreed",
+	},
+	{
+		"the response that a parked call keeps is not counted", limit, "actors/mrtr.go",
+		"		r.memory.Grow(int64(len(rest)))\n", "", "internal/spec/limits", "TestMemoryOfOutcomes",
+	},
+	{
 		"a session is not given back", limit, "actors/session.go",
 		"	s.memory.Free()\n", "", "internal/spec/limits", "TestMemoryOfCalls",
 	},

@@ -14,6 +14,7 @@ type Outcome struct {
 	Digest Digest    // of the answers
 	Rest   []byte    // the response, from its id on
 	Until  time.Time // when it is dropped
+	Free   func()    // called when it is dropped, unless it is nil; it must not use the Outcomes
 }
 
 var (
@@ -55,6 +56,9 @@ func (o *Outcomes) drop(park string) {
 	}
 	delete(o.all, park)
 	o.bytes -= len(x.Rest)
+	if x.Free != nil {
+		x.Free()
+	}
 	if i := slices.Index(o.order, park); i >= 0 {
 		o.order = slices.Delete(o.order, i, i+1)
 	}

@@ -8,6 +8,24 @@ import (
 	"time"
 )
 
+// TestOutcomesAreFreed: whatever way an outcome goes, it is freed once.
+func TestOutcomesAreFreed(t *testing.T) {
+	t.Parallel()
+	o, freed := Outcomes{}, make(map[string]int)
+	start := time.Now()
+	put := func(park, name string, size int, until time.Duration) {
+		o.Put(park, Outcome{Rest: make([]byte, size), Until: start.Add(until), Free: func() { freed[name]++ }})
+	}
+	put("a", "replaced", 10, time.Hour)
+	put("a", "crowded out", 10, time.Hour)
+	put("b", "expired", maxOutcomeBytes-5, time.Minute)
+	put("c", "kept", 5, time.Hour)
+	o.Expire(start.Add(2 * time.Minute))
+	if want := map[string]int{"replaced": 1, "crowded out": 1, "expired": 1}; !maps.Equal(freed, want) {
+		t.Errorf("freed %v, want %v", freed, want)
+	}
+}
+
 // TestOutcomesAreBounded checks that the newest outcomes are kept, up to the bound,
 // however many there are.
 func TestOutcomesAreBounded(t *testing.T) {

@@ -57,6 +57,12 @@ func (t *Accounts) Charge(a *Account, k Kind, n int64) (no Refusal, ok bool) {
 	return Admitted, true
 }
 
+// Crowded reports whether a has its share of the bytes, or nothing is left: what could wait should
+// wait then.
+func (t *Accounts) Crowded(a *Account) bool {
+	return t.lim.Bytes >= 0 && fairBytes(t.bytes.Load(), a.bytes.Load(), t.lim.Bytes) != Admitted
+}
+
 // ChargeAnyway is Charge for bytes that are held whether there is room or not.
 func (t *Accounts) ChargeAnyway(a *Account, k Kind, n int64) (ok bool) {
 	a.bytes.Add(n)

@@ -147,6 +147,7 @@ type flight struct {
 	parts   [][]byte // one append each
 	sent    int      // parts that are stored
 	entries []Entry
+	size    int // of the entries
 	last    bool
 }
 
@@ -182,6 +183,16 @@ func (m *Machine) Kept() (low uint64, bytes int) { return m.low, m.bytes }
 
 // Queued is the number of bytes that wait to be appended.
 func (m *Machine) Queued() int { return m.queued }
+
+// Holds is about how many bytes the waiting entries take in memory, and those of writes in flight: these
+// are there twice, as entries and as what is written.
+func (m *Machine) Holds() int {
+	n := m.queued + 2*m.flight.size
+	if m.held != nil {
+		n += 2 * m.held.size
+	}
+	return n
+}
 
 // Tries is how often the write in flight has failed so far.
 func (m *Machine) Tries() int { return m.tries }
@@ -380,7 +391,7 @@ func (m *Machine) gather() flight {
 	if len(m.queue) == 0 {
 		m.queue = nil
 	}
-	return flight{busy: true, num: m.tail + 1, parts: encode(batch, last, m.lim.Part), entries: batch, last: last}
+	return flight{busy: true, num: m.tail + 1, parts: encode(batch, last, m.lim.Part), entries: batch, size: size, last: last}
 }
 
 func (m *Machine) send(out []Effect) []Effect {

@@ -94,6 +94,11 @@ func TestBytesHeld(t *testing.T) {
 			conn := raw(h, stateless("tools/call", "question", `"name":"question","arguments":{"text":"`+big[:100_000]+`"}`))
 			go func() { _, _ = io.Copy(io.Discard, conn) }()
 		}},
+		{"kept responses of 60 kB", 100, func(h *host.Host, _ *testkit.Client, _ int) {
+			m := h.Stateless(host.EveryCapability)
+			a, id := m.Tool("answering", `{}`)
+			m.Tool("answering", `{}`, m.Parked(a, id, "elicit"), host.Given("elicit", "x"))
+		}},
 		{"listeners for 100 resources", 30, func(h *host.Host, _ *testkit.Client, i int) {
 			uris := make([]string, 100)
 			for k := range uris {
@@ -109,6 +114,7 @@ func TestBytesHeld(t *testing.T) {
 				end := make(chan struct{})
 				t.Cleanup(func() { close(end) })
 				addHolders(h, end, big)
+				addAnswering(h, big[:60_000])
 				c := h.Unchecked().Initialize(`{}`)
 				row.hold(h, c, 10_000) // what the first makes for all
 				synctest.Wait()

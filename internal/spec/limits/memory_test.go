@@ -2,6 +2,7 @@ package limits_test
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // TestMemoryIsShared: a client that has its share of the memory is refused, and no other. What its requests held is
@@ -49,6 +51,67 @@ func TestMemoryIsShared(t *testing.T) {
 		if n := h.Gauge("troupe.memory.held", "bodies"); n != 0 {
 			t.Errorf("%d bytes are held for bodies that were answered", n)
 		}
+	})
+}
+
+// TestMemoryOfOutcomes: a response that is kept for a client that may have lost it is counted for as long as it is kept,
+// and not kept if there is no room.
+func TestMemoryOfOutcomes(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := host.New(t, troupe.Options{Shared: troupe.SharedLimits{MaxMemory: 4 << 20}}, nil)
+		text := strings.Repeat("x", 50_000)
+		addAnswering(h, text)
+		m := h.Stateless(host.EveryCapability)
+		parked := func() int64 {
+			synctest.Wait()
+			return h.Gauge("troupe.memory.held", "parked")
+		}
+		state := ""
+		for i := range 20 {
+			a, id := m.Tool("answering", `{}`)
+			state = m.Parked(a, id, "elicit")
+			if got := m.Done(m.Tool("answering", `{}`, state, host.Given("elicit", "x"))); got != text {
+				t.Fatalf("call %d: %.100s", i, got)
+			}
+			if i == 0 {
+				if n := parked(); n < 50_000 || n > 60_000 {
+					t.Errorf("%d bytes are held for a response of 50,000", n)
+				}
+				host.Equal(t, "sent once more", m.Done(m.Tool("answering", `{}`, state, host.Given("elicit", "x"))), text)
+			}
+		}
+		if n := parked(); n < 400_000 || n > 700_000 { // of 1 MiB
+			t.Errorf("%d bytes are held for 20 responses of 50,000", n)
+		}
+		host.Contains(t, "one for which there was no room", m.Done(m.Tool("answering", `{}`, state, host.Given("elicit", "x"))), "error -32010")
+		time.Sleep(11 * time.Minute)
+		before := parked()
+		a, id := m.Tool("twice", `{}`)
+		state = m.Parked(a, id, "elicit")
+		first := parked() - before
+		m.Tool("twice", `{}`, state, host.Given("elicit", "x"))
+		if n := parked() - before; before != 0 || n < first+30_000 || n > first+35_000 {
+			t.Errorf("a call that asks again, with 30,000 bytes, holds %d bytes, before that %d; %d are held by others", n, first, before)
+		}
+		time.Sleep(21 * time.Minute) // it gives up after 10, and its response is kept as long
+		if n := parked(); n != 0 {
+			t.Errorf("%d bytes are held for responses that are not kept any more", n)
+		}
+	})
+}
+
+// addAnswering adds a tool that asks a question and then returns text.
+func addAnswering(h *host.Host, text string) {
+	troupe.AddTool(h.Server, troupe.Tool{Name: "answering", Description: "d", Needs: mcp.CapClientElicitationForm}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		_, err := call.Elicit(ctx, "?", host.Form)
+		return text, err
+	})
+	troupe.AddTool(h.Server, troupe.Tool{Name: "twice", Description: "d", Needs: mcp.CapClientElicitationForm}, func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+		if _, err := call.Elicit(ctx, "?", host.Form); err != nil {
+			return "", err
+		}
+		_, err := call.Elicit(ctx, strings.Repeat("?", 30_000), host.Form)
+		return "", err
 	})
 }
 
