@@ -380,25 +380,22 @@ var ErrSessionEnded = errors.New("the session has ended")
 // storable decides whether bytes more may be stored for a client, and charges them to its account
 // for as long as they last.
 func (d *accounts) storable(a *quota.Account, b Budget, bytes int, life time.Duration) Reason {
-	no := d.room(a, b)
+	no := d.room(a, b, bytes)
 	if no == admitted {
 		a.Used[b].Add(time.Now(), int64(bytes), max(life, time.Second))
 	}
 	return no
 }
 
-// room decides whether more may be stored for a client. A store that is nearly full takes nothing new, so that existing
-// sessions and streams can go on. From three quarters on it takes nothing more of an account that
-// has a sixteenth: no client keeps all others from the store, however little else it does.
-func (d *accounts) room(a *quota.Account, b Budget) Reason {
-	switch used, limit := d.store.Use(b); {
-	case nearlyAll(used, limit):
-		return StoreFull
-	case limit > 0 && used > limit/4*3 && storedFor(a, b) > limit/limits.StoreShare.Value():
-		return StoreOfPrincipal
-	}
-	return admitted
+// room decides whether bytes more may be stored for a client. A store that is nearly full takes nothing new, so that existing
+// sessions and streams can go on.
+func (d *accounts) room(a *quota.Account, b Budget, bytes int) Reason {
+	used, limit := d.store.Use(b)
+	return noRoom[quota.FairStore(used, storedFor(a, b), int64(bytes), limit, limits.StoreShare.Value())]
 }
+
+// noRoom is the reason that nothing more is stored.
+var noRoom = [...]Reason{quota.Admitted: admitted, quota.Full: StoreFull, quota.OverShare: StoreOfPrincipal}
 
 // usedFresh is the usage of sessions whose client has sent nothing since initialize. They last for minutes, others for
 // days, and a usage has one time.

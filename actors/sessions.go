@@ -200,7 +200,7 @@ func (d *sessions) create(ctx context.Context, svc *Service, in *Input, set Sett
 	if err != nil {
 		return nil, fmt.Errorf("actors: create session: %w", err)
 	}
-	if no := n.accounts.room(n.accounts.Of(in.Tenant, in.Address), SessionBudget); no != admitted {
+	if no := n.accounts.room(n.accounts.Of(in.Tenant, in.Address), SessionBudget, len(data)); no != admitted {
 		return nil, verdict{reason: no}
 	}
 	held, no := d.holds(&rec, key, in)

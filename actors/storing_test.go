@@ -17,11 +17,11 @@ func (m *memory) fills(b Budget, used, limit int64) {
 	m.limit[b].Store(limit)
 }
 
-// TestStoreIsShared checks that a principal with a sixteenth of a budget begins nothing
-// more once three quarters are in use, that others do until nine tenths, and that a budget
+// TestStoreIsShared checks that a principal with its share of a budget begins nothing
+// more once half of it is in use, that others do until nine tenths, and that a budget
 // stops only what needs it.
 func TestStoreIsShared(t *testing.T) {
-	const limit = 16 << 10
+	const limit = 64 << 10
 	for _, tt := range []struct {
 		name          string
 		budget        Budget

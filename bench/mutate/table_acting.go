@@ -216,7 +216,23 @@ var acting = []mutation{
 	},
 	{
 		"one client fills the store", limit, "actors/service.go",
-		"used > limit/4*3 && storedFor", "used > limit/10*9 && storedFor", "", "",
+		"storedFor(a, b), int64(bytes), limit", "0*storedFor(a, b), int64(bytes), limit", "", "",
+	},
+	{
+		"ten clients fill the store", limit, "internal/quota/bytes.go",
+		"min(limit/share, (most-used)/newcomer)", "limit/share", "", "",
+	},
+	{
+		"a large body has more than is left of the store", limit, "internal/quota/bytes.go",
+		"case mine+n > min(limit/share", "case mine > min(limit/share", "", "",
+	},
+	{
+		"clients share the store from the beginning", limit, "internal/quota/bytes.go",
+		"used <= limit/2", "used <= 0", "", "",
+	},
+	{
+		"a store is filled to the brim", limit, "internal/quota/bytes.go",
+		"case used > most:", "case used > limit:", "", "",
 	},
 	{
 		"what is stored is not charged", limit, "actors/service.go",
@@ -368,7 +384,7 @@ var acting = []mutation{
 	},
 	{
 		"a budget that is full stops what needs the other", limit, "actors/service.go",
-		"switch used, limit := d.store.Use(b); {", "switch used, limit := d.store.Use(SessionBudget); {", "", "TestStoreIsShared",
+		"used, limit := d.store.Use(b)\n\treturn noRoom", "used, limit := d.store.Use(SessionBudget)\n\treturn noRoom", "", "TestStoreIsShared",
 	},
 	{
 		"room for calls is asked for a session", limit, "actors/admission.go",

@@ -150,7 +150,7 @@ var (
 		Beyond: "429, -32600, `Retry-After`, `data.retryAfterMs`", Counted: "principal-sessions",
 		Refusal: Refusal{429, invalidRequest, "too many new sessions from this client"},
 		Usage:   "`number` of new sessions at once, and from then on within an hour"})
-	StoreShare = add[int64](Row{Section: Principal, Name: "share of the store when it is short of room", Default: 16, Shown: "a sixteenth, once three quarters are in use",
+	StoreShare = add[int64](Row{Section: Principal, Name: "share of the store when it is short of room", Default: 16, Shown: "a sixteenth, or a sixth of what is left, once half is in use",
 		Beyond: "no new sessions (429) and streams (-32600, come back)", Counted: "principal-store", Of: "Store.MaxStore",
 		Refusal: Refusal{429, invalidRequest, "too much is stored for this client, and the store has little room"}})
 	MemoryShare = add[int64](Row{Section: Principal, Name: "memory that it has the node hold", Kind: Size, Shown: "twice what is left beside it; see below",

@@ -97,6 +97,27 @@ func fairBytes(load, mine, limit int64) Refusal {
 	return OverShare
 }
 
+// newcomer is the part of what is left of a store that one client may fill, so that some is left for one more, however many
+// have come.
+const newcomer = 6
+
+// FairStore decides on n bytes more to be stored: used of limit bytes are in use, mine of them for the same client, and a
+// client that cannot have all it wants may have at most a share-th part. What is stored lasts, so that no client can be
+// told to give something back: up to a half anybody may store, and from there on a client that has stored less than the share, and less
+// than a sixth of what is left up to nine tenths. Of ten clients that come one after the other and take all they can get, the first has a half, and
+// an eleventh may still store a sixtieth of the limit. A limit of 0 is none.
+func FairStore(used, mine, n, limit, share int64) Refusal {
+	switch most := limit / 10 * 9; {
+	case limit <= 0 || used <= limit/2:
+		return Admitted
+	case used > most:
+		return Full
+	case mine+n > min(limit/share, (most-used)/newcomer):
+		return OverShare
+	}
+	return Admitted
+}
+
 // Bytes is the number of bytes that are held for all clients.
 func (t *Accounts) Bytes() int64 { return t.bytes.Load() }
 

@@ -164,3 +164,63 @@ func TestBytesAtOnce(t *testing.T) {
 		t.Errorf("%d bytes are left, %d of one", a.Bytes(), a.MostBytes())
 	}
 }
+
+func TestFairStore(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name          string
+		used, mine, n int64
+		want          Refusal
+	}{
+		{"nothing is known", 0, 0, 10, Admitted},
+		{"half of it", 800, 800, 500, Admitted},
+		{"more, and already more than a share", 801, 101, 1, OverShare},
+		{"more, up to a sixteenth", 801, 50, 49, Admitted},
+		{"beyond a sixteenth", 801, 50, 51, OverShare},
+		{"a sixth of what is left", 1400, 0, 6, Admitted},
+		{"more than a sixth of what is left", 1400, 0, 7, OverShare},
+		{"nothing is left", 1441, 0, 1, Full},
+	} {
+		if got := FairStore(tt.used, tt.mine, tt.n, 1600, 16); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	if got := FairStore(1<<40, 1<<40, 1, 0, 16); got != Admitted {
+		t.Errorf("without a limit: %v", got)
+	}
+}
+
+// TestFairStoreLeavesRoom has ten clients store all they can, together and one after the other. An eleventh may still store a
+// hundredth.
+func TestFairStoreLeavesRoom(t *testing.T) {
+	t.Parallel()
+	const limit, clients, piece = 1 << 30, 10, 64 << 10
+	for name, together := range map[string]bool{"together": true, "one by one": false} {
+		var used int64
+		var mine [clients]int64
+		store := func(i int) bool {
+			if FairStore(used, mine[i], piece, limit, 16) != Admitted {
+				return false
+			}
+			used, mine[i] = used+piece, mine[i]+piece
+			return true
+		}
+		for more := true; more; {
+			more = false
+			for i := range clients {
+				for store(i) {
+					if more = true; together {
+						break
+					}
+				}
+			}
+		}
+		var late int64
+		for FairStore(used, late, piece, limit, 16) == Admitted {
+			used, late = used+piece, late+piece
+		}
+		if late < limit/100 {
+			t.Errorf("%s: %d of %d bytes are used, and another client may store %d", name, used-late, limit, late)
+		}
+	}
+}
