@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
@@ -79,4 +80,43 @@ func TestLargeCallsAreEndedByTheirNode(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestResponsesAreNotKept checks that no actor of a request refers to the response once that is delivered: neither while the
+// record of its stream is stored, nor when it is idle.
+func TestResponsesAreNotKept(t *testing.T) {
+	for name, streams := range map[string]bool{"plain": false, "a stream": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+				var r *requestActor
+				h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+					if r = c.r; streams {
+						_ = c.Notify(ctx, "x", []byte(`{}`))
+					}
+					return []byte(`"` + strings.Repeat("x", 1<<20) + `"`), nil
+				}
+				session, stored := h.begin("2025-11-25"), make(chan struct{})
+				h.mem.before = func(op, _ string) error {
+					if op == "OpenStream" {
+						<-stored
+					}
+					return nil
+				}
+				c := &heldConn{}
+				go h.postOn(c, session, message("1", "x"))
+				synctest.Wait()
+				if r.result.data != nil || r.out != nil {
+					t.Errorf("%d bytes of the response are kept", len(r.result.data))
+				}
+				close(stored)
+				time.Sleep(time.Second)
+				if _, got := c.answer(); !streams && len(got) < 1<<20 {
+					t.Errorf("the response has %d bytes", len(got))
+				}
+				if n := len(strings.Join(c.events(), "")); streams && n < 1<<20 {
+					t.Errorf("the events have %d bytes", n)
+				}
+			})
+		})
+	}
 }

@@ -361,6 +361,11 @@ func (r *requestActor) work() {
 	if r.Post(&r.result) == nil {
 		r.result.Wait()
 	}
+	// The response is with its client or, copied, in a stream. It may be large, and the actor goes on: until its record is
+	// stored, and after that among the idle ones.
+	r.result.data = nil
+	r.out.Free()
+	r.out = nil
 	if paced {
 		pace.paced()
 	}

@@ -11,6 +11,14 @@ var memory = []mutation{
 		"return storedFor(a, b)", "return 0", "internal/spec/server", "TestStoreGauges",
 	},
 	{
+		"an idle actor keeps the response", limit, "actors/request.go",
+		"	r.result.data = nil\n", "", "", "TestResponsesAreNotKept",
+	},
+	{
+		"the response is kept until its stream is stored", limit, "actors/request.go",
+		"	r.out.Free()\n	r.out = nil\n	if paced", "	if paced", "", "TestResponsesAreNotKept",
+	},
+	{
 		"nothing is too much for the node", limit, "internal/quota/bytes.go",
 		"case load > limit:", "case load < 0:", "", "",
 	},
