@@ -3,6 +3,22 @@ package main
 // machines are the packages below internal that decide without I/O.
 var machines = []mutation{
 	{
+		"a value of another type takes no step", limit, "internal/toolschema/work.go",
+		"		c.left -= self\n", "		c.left -= self / 1000\n", "", "TestWideSchemas",
+	},
+	{
+		"many alternatives have no budget", limit, "internal/toolschema/work.go",
+		"return min(minSteps+stepsPerByte*size, maxSteps)", "return maxSteps", "", "TestWideSchemas",
+	},
+	{
+		"the faults of a large value are looked for whatever that takes", limit, "internal/toolschema/work.go",
+		"minSteps+size/namedPart)", "maxSteps)", "", "TestWideSchemas",
+	},
+	{
+		"a large value fits if it does not", validation, "internal/toolschema/work.go",
+		"if _, fits := errors.AsType[*jsonschema.ValidationError](err); fits {", "if _, fits := errors.AsType[*jsonschema.ValidationError](err); !fits {", "", "TestWideSchemas|TestWorkIsBounded",
+	},
+	{
 		"a session lives at its last moment", expiry, "internal/session/record.go",
 		"return !now.Before(r.Expires)", "return now.After(r.Expires)", "", "",
 	},
@@ -296,7 +312,7 @@ var machines = []mutation{
 	},
 	{
 		"members of a value take no steps", limit, "internal/toolschema/work.go",
-		"case []any:\n\t\t\tc.left -= len(v)", "case []any:", "", "",
+		"case []any:\n\t\t\tc.left -= each * len(v)", "case []any:", "", "",
 	},
 	{
 		"work is not counted where schemas meet", limit, "internal/toolschema/work.go",

@@ -23,6 +23,7 @@ import (
 const (
 	schemaBase = "https://tool.invalid/"
 	schemaURL  = schemaBase + "schema.json"
+	whetherURL = schemaBase + "whether.json"
 )
 
 // readable replaces the names of schemaURL in errors by words for the schema's author.
@@ -158,12 +159,16 @@ func (c *compiledSchemas) drop(key [sha256.Size]byte) {
 	}
 }
 
-// compile returns the compiled form of a schema's text. With formats, a string must have the
+// forms are the compiled forms of a schema. whether is the schema in a "not", which fails for what fits: the validator
+// then stops at the first fault and names none, so that it takes less memory, and keeps none of it.
+type forms struct{ schema, whether *jsonschema.Schema }
+
+// compile returns the compiled forms of a schema's text. With formats, a string must have the
 // form that a "format" names; without, such members are remarks.
-func compile(text json.RawMessage, formats bool) (*jsonschema.Schema, error) {
+func compile(text json.RawMessage, formats bool) (f forms, err error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
-		return nil, err
+		return f, err
 	}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
@@ -172,9 +177,16 @@ func compile(text json.RawMessage, formats bool) (*jsonschema.Schema, error) {
 		c.AssertFormat()
 	}
 	if err := c.AddResource(schemaURL, doc); err != nil {
-		return nil, err
+		return f, err
 	}
-	return c.Compile(schemaURL)
+	if err := c.AddResource(whetherURL, map[string]any{"not": map[string]any{"$ref": schemaURL}}); err != nil {
+		return f, err
+	}
+	if f.schema, err = c.Compile(schemaURL); err != nil {
+		return f, err
+	}
+	f.whether, err = c.Compile(whetherURL)
+	return f, err
 }
 
 // Validate checks raw, which must be valid JSON, against the schema. Its error names up to

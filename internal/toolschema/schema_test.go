@@ -198,8 +198,11 @@ func FuzzValidate(f *testing.F) {
 		if err := codec.UnmarshalValid([]byte(args), &v); err != nil {
 			t.Fatal(err)
 		}
-		if want := plain.Validate(v); (got == nil) != (want == nil) {
+		if want := plain.schema.Validate(v); (got == nil) != (want == nil) {
 			t.Errorf("%s against %s: got %v, without a budget %v", args, schema, got, want)
+		}
+		if err := plain.whether.Validate(v); (got == nil) == (err == nil) {
+			t.Errorf("%s against %s: got %v, and for whether it fits not %v", args, schema, got, err)
 		}
 		if again := s.Validate([]byte(args)); (again == nil) != (got == nil) {
 			t.Errorf("%s against %s: got %v, then %v", args, schema, got, again)

@@ -1,6 +1,7 @@
 package toolschema
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"math"
@@ -16,8 +17,11 @@ import (
 // schema checked against one value, or one member of a value that was checked.
 const (
 	minSteps     = 1 << 13 // however small the value
-	stepsPerByte = 4
-	maxUncounted = 64 // schemas that one value may be checked against without counting
+	stepsPerByte = 8
+	// deepPerByte is stepsPerByte for schemas that refer to themselves, whose alternatives may double the work with each
+	// level of the value.
+	deepPerByte = 4
+	namedPart   = 2 // what does not fit is found within minSteps, and a step for each so many bytes
 )
 
 var (
@@ -26,62 +30,85 @@ var (
 	maxExponent = limits.Exponent.Value()
 )
 
-// Refusals of a value before it is known whether it fits.
+// Refusals of a value that name no fault.
 var (
 	errMuchWork  = errors.New("too many combinations would have to be tried")
+	errUnnamed   = errors.New("they do not fit the schema, and it takes too long to say where")
 	errBadNumber = errors.New("a number is too long or its exponent too large")
 	errCycle     = errors.New("a reference leads back to its own schema")
 )
 
 // checker is a compiled schema.
 type checker struct {
+	forms
 	text    json.RawMessage
-	formats bool // "format" is asserted
-	schema  *jsonschema.Schema
+	formats bool      // "format" is asserted
 	spread  float64   // schemas that one value may be checked against; infinite where a schema refers to itself
 	copies  sync.Pool // of *countedSchema
 }
 
 func newChecker(text json.RawMessage, formats bool) (*checker, error) {
-	s, err := compile(text, formats)
+	f, err := compile(text, formats)
 	if err != nil {
 		return nil, err
 	}
-	spread, err := (&spreads{known: map[*jsonschema.Schema]float64{}, open: map[*jsonschema.Schema]int{}}).of(s)
+	spread, err := (&spreads{known: map[*jsonschema.Schema]float64{}, open: map[*jsonschema.Schema]int{}}).of(f.schema)
 	if err != nil {
 		return nil, err
 	}
-	return &checker{text: text, formats: formats, schema: s, spread: spread}, nil
+	return &checker{forms: f, text: text, formats: formats, spread: spread}, nil
 }
 
-// check checks v, which was size bytes of JSON, against the schema. The steps of most
-// schemas grow only with the size, and are not counted. For a schema that refers to itself,
-// or checks one value against very many schemas, check uses a copy that counts, and that no
-// other goroutine uses meanwhile.
+// check checks v, which was size bytes of JSON, against the schema. Where that may take more than few
+// steps, it uses a copy that counts, and that no other goroutine uses meanwhile. If few steps do not
+// tell what does not fit, it only finds out whether v does: the validator keeps each fault until it has the last one.
 func (c *checker) check(v any, size int) error {
-	if c.spread <= maxUncounted {
+	if c.spread*float64(size) <= minSteps { // each value, and each member, has a byte
 		return c.schema.Validate(v)
 	}
-	s, _ := c.copies.Get().(*countedSchema)
-	if s == nil {
-		own, err := compile(c.text, c.formats)
-		if err != nil {
-			return err // an error of compiling, which was tried before
-		}
-		s = newCountedSchema(own)
+	s, err := c.copy()
+	if err != nil {
+		return err // an error of compiling, which was tried before
 	}
 	defer c.copies.Put(s)
-	return s.check(v, min(minSteps+stepsPerByte*size, maxSteps))
+	if err := s.check(s.schema, v, minSteps+size/namedPart); err != errMuchWork {
+		return err
+	}
+	err = s.check(s.whether, v, c.steps(size))
+	if _, fits := errors.AsType[*jsonschema.ValidationError](err); fits {
+		return nil
+	}
+	return cmp.Or(err, errUnnamed)
+}
+
+// steps is how many steps a value of size bytes may take.
+func (c *checker) steps(size int) int {
+	if math.IsInf(c.spread, 1) {
+		return min(minSteps+deepPerByte*size, maxSteps)
+	}
+	return min(minSteps+stepsPerByte*size, maxSteps)
+}
+
+// copy returns a copy of the schema that counts.
+func (c *checker) copy() (*countedSchema, error) {
+	if s, ok := c.copies.Get().(*countedSchema); ok {
+		return s, nil
+	}
+	own, err := compile(c.text, c.formats)
+	if err != nil {
+		return nil, err
+	}
+	return newCountedSchema(own), nil
 }
 
 // countedSchema is a compiled schema that counts each use of its parts.
 type countedSchema struct {
-	schema *jsonschema.Schema
-	left   int
+	forms
+	left int
 }
 
-func newCountedSchema(s *jsonschema.Schema) *countedSchema {
-	c := &countedSchema{schema: s}
+func newCountedSchema(f forms) *countedSchema {
+	c := &countedSchema{forms: f}
 	seen := map[*jsonschema.Schema]bool{}
 	var count func(*jsonschema.Schema)
 	count = func(s *jsonschema.Schema) {
@@ -94,25 +121,35 @@ func newCountedSchema(s *jsonschema.Schema) *countedSchema {
 			count(e.to)
 		}
 	}
-	count(s)
+	count(f.schema)
 	return c
 }
 
-// count makes s count. The validator asks a format before any other part of a schema, and a
-// format is the only part there that can be ours.
+// count makes s count the schemas that it leads on to, and the members of its value. Of what a client can make dear, the
+// validator asks the type before a format, and a schema of another type would not count itself. A format is the only
+// part of a schema there that can be ours.
 func (c *countedSchema) count(s *jsonschema.Schema) {
+	self, each := 1, 1
+	for _, e := range edges(s) {
+		switch e.on {
+		case onSelf:
+			self++
+		case onAll:
+			each++
+		}
+	}
 	inner := s.Format
 	name := ""
 	if inner != nil {
 		name = inner.Name
 	}
 	s.Format = &jsonschema.Format{Name: name, Validate: func(v any) error {
-		c.left--
+		c.left -= self
 		switch v := v.(type) {
 		case map[string]any:
-			c.left -= len(v)
+			c.left -= each * len(v)
 		case []any:
-			c.left -= len(v)
+			c.left -= each * len(v)
 		}
 		if c.left < 0 {
 			panic(errMuchWork)
@@ -124,7 +161,8 @@ func (c *countedSchema) count(s *jsonschema.Schema) {
 	}}
 }
 
-func (c *countedSchema) check(v any, steps int) (err error) {
+// check checks v against one of the forms of c.
+func (c *countedSchema) check(form *jsonschema.Schema, v any, steps int) (err error) {
 	c.left = steps
 	defer func() {
 		if r := recover(); r != nil {
@@ -134,7 +172,7 @@ func (c *countedSchema) check(v any, steps int) (err error) {
 			err = errMuchWork
 		}
 	}()
-	return c.schema.Validate(v)
+	return form.Validate(v)
 }
 
 // edge leads from a schema to another one.
