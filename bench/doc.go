@@ -1,8 +1,9 @@
 // Package bench has programs that measure and torment a running troupe from outside,
 // over the wire: they share no code with the server except what a client would have. Only
-// mutate works on the code itself.
+// mutate works on the code itself, and cost with a server in its own process.
 //
 //	client   a raw MCP client that records every event it gets
+//	cost     messages that cost a server most for each of their bytes
 //	load     server CPU of calls beside a handler that does nothing, and the memory of
 //	         waiting calls and listeners
 //	mutate   breaks one rule of the code at a time, and names the breaks that the tests miss
