@@ -230,7 +230,7 @@ func (s *streamActor) countWaiting() {
 	case s.waiting > 0:
 		s.waits.Set(held)
 	default:
-		for !s.waits.ChargeAnyway(s.node.accounts.Accounts, s.sess.billed(), quota.Queues, held) {
+		for !s.waits.ChargeAnyway(s.node.accounts.Accounts, s.sess.billed(), quota.Waiting, held) {
 		}
 	}
 	s.waiting = held

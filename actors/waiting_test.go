@@ -61,7 +61,7 @@ func TestWhatWaitsForTheLogIsCounted(t *testing.T) {
 				session := h.begin("2025-03-26")
 				h.post(session, message("0", "y")) // what the first makes
 				release := h.hold("Append")
-				counted, used := h.accounts.BytesOf(quota.Queues), inUse()
+				counted, used := h.accounts.BytesOf(quota.Waiting), inUse()
 				if row.batch {
 					go h.postOn(&heldConn{}, session, "["+message("1", "x")+","+message("2", "x")+","+message("3", "x")+"]")
 				} else {
@@ -76,7 +76,7 @@ func TestWhatWaitsForTheLogIsCounted(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				synctest.Wait()
-				counted, used = h.accounts.BytesOf(quota.Queues)-counted, inUse()-used
+				counted, used = h.accounts.BytesOf(quota.Waiting)-counted, inUse()-used
 				t.Logf("%d bytes are counted, %d are used", counted, used)
 				if counted < used/2 || counted > 2*used || used < int64(row.calls*max(1, row.messages)*row.size) {
 					t.Errorf("%d bytes are counted, %d are used", counted, used)
@@ -87,14 +87,14 @@ func TestWhatWaitsForTheLogIsCounted(t *testing.T) {
 					release()
 					time.Sleep(time.Second)
 					synctest.Wait()
-					if n := h.accounts.BytesOf(quota.Queues); n != 0 && !row.batch {
+					if n := h.accounts.BytesOf(quota.Waiting); n != 0 && !row.batch {
 						t.Errorf("%d bytes are counted once all is stored", n)
 					}
 					close(done)
 				}
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				if n := h.accounts.BytesOf(quota.Queues); n != 0 {
+				if n := h.accounts.BytesOf(quota.Waiting); n != 0 {
 					t.Errorf("%d bytes are counted afterwards", n)
 				}
 			})
@@ -126,7 +126,7 @@ func TestCrowdedCallsWait(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		synctest.Wait()
-		if n := h.accounts.BytesOf(quota.Queues); n > 1<<20 || n < 400_000 {
+		if n := h.accounts.BytesOf(quota.Waiting); n > 1<<20 || n < 400_000 {
 			t.Errorf("%d bytes are held for one client, of 1 MiB", n)
 		}
 		c := &heldConn{}
@@ -144,7 +144,7 @@ func TestCrowdedCallsWait(t *testing.T) {
 				t.Errorf("call %s has sent %d of 20 messages", who, n)
 			}
 		}
-		if n := h.accounts.BytesOf(quota.Queues); n != 0 {
+		if n := h.accounts.BytesOf(quota.Waiting); n != 0 {
 			t.Errorf("%d bytes are counted afterwards", n)
 		}
 	})

@@ -19,6 +19,14 @@ var memory = []mutation{
 		"	r.out.Free()\n	r.out = nil\n	if paced", "	if paced", "", "TestResponsesAreNotKept",
 	},
 	{
+		"what waits for the store is held against all", limit, "internal/quota/bytes.go",
+		"few && load-waiting <= limit", "few && load <= limit", "", "",
+	},
+	{
+		"accounts that hold little hold any number of bytes together", limit, "internal/quota/bytes.go",
+		"few && load-waiting <= limit", "few", "", "",
+	},
+	{
 		"nothing is too much for the node", limit, "internal/quota/bytes.go",
 		"case load > limit:", "case load < 0:", "", "",
 	},
@@ -28,7 +36,7 @@ var memory = []mutation{
 	},
 	{
 		"nothing is left for accounts that hold little", limit, "internal/quota/bytes.go",
-		"case mine <= max(leastBytes, limit/little) || mine/2", "case mine/2", "", "",
+		"case few && load-waiting <= limit:", "case few && load < 0:", "", "",
 	},
 	{
 		"an account that holds bytes is dropped", guard, "internal/quota/account.go",

@@ -8,6 +8,7 @@ const (
 	Bodies    Kind = iota // requests on their way, and until they are answered
 	Decoded               // what decoding a request makes
 	Queues                // responses and events that wait for a client to read them
+	Waiting               // what waits for the store, which is counted whether there is room or not
 	Parked                // calls that wait for a client's answer
 	Listeners             // what clients listen for
 	Sessions              // sessions in memory
@@ -16,7 +17,7 @@ const (
 
 // String returns the kind's name in lower case.
 func (k Kind) String() string {
-	return [...]string{"bodies", "decoded", "queues", "parked", "listeners", "sessions"}[k]
+	return [...]string{"bodies", "decoded", "queues", "waiting", "parked", "listeners", "sessions"}[k]
 }
 
 // What every layer counts for a request, in bytes. The counts are near what a process really
@@ -46,7 +47,7 @@ func (t *Accounts) Charge(a *Account, k Kind, n int64) (no Refusal, ok bool) {
 	}
 	load := t.bytes.Add(n)
 	if t.lim.Bytes >= 0 {
-		no = fairBytes(load, mine, t.lim.Bytes)
+		no = t.fairBytes(load, mine)
 	}
 	if no != Admitted {
 		t.bytes.Add(-n)
@@ -60,7 +61,7 @@ func (t *Accounts) Charge(a *Account, k Kind, n int64) (no Refusal, ok bool) {
 // Crowded reports whether a has its share of the bytes, or nothing is left: what could wait should
 // wait then.
 func (t *Accounts) Crowded(a *Account) bool {
-	return t.lim.Bytes >= 0 && fairBytes(t.bytes.Load(), a.bytes.Load(), t.lim.Bytes) != Admitted
+	return t.lim.Bytes >= 0 && t.fairBytes(t.bytes.Load(), a.bytes.Load()) != Admitted
 }
 
 // ChargeAnyway is Charge for bytes that are held whether there is room or not.
@@ -82,16 +83,23 @@ func (t *Accounts) Refund(a *Account, k Kind, n int64) {
 	a.bytes.Add(-n)
 }
 
-// fairBytes decides on bytes that have been counted: load of limit bytes are held, mine of them
+func (t *Accounts) fairBytes(load, mine int64) Refusal {
+	return fairBytes(load, t.kinds[Waiting].Load(), mine, t.lim.Bytes)
+}
+
+// fairBytes decides on bytes that have been counted: load of limit bytes are held, of these waiting for the store, mine of them
 // for the same account. An account may hold twice what is left beside it: alone two thirds, of
 // n that want all they can get each 2/(2n+1). So some is always left for one more, and whoever
 // held much gets nothing new while others come. (Choudhury and Hahne, Dynamic queue length
-// thresholds for shared-memory packet switches, 1998.)
-func fairBytes(load, mine, limit int64) Refusal {
-	switch {
+// thresholds for shared-memory packet switches, 1998.) What waits for the store was counted without
+// asking, perhaps beyond the limit: that is held against those whose it is, and not against an account that holds little.
+func fairBytes(load, waiting, mine, limit int64) Refusal {
+	switch few := mine <= max(leastBytes, limit/little); {
+	case few && load-waiting <= limit:
+		return Admitted
 	case load > limit:
 		return Full
-	case mine <= max(leastBytes, limit/little) || mine/2 <= limit-limit/reserve-load:
+	case mine/2 <= limit-limit/reserve-load:
 		return Admitted
 	}
 	return OverShare

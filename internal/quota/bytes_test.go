@@ -28,9 +28,40 @@ func TestFairBytes(t *testing.T) {
 		{"nothing is to be had", 1, 1, 0, Full},
 		{"a huge limit", math.MaxInt64 / 2, math.MaxInt64 / 2, math.MaxInt64, Admitted},
 	} {
-		if got := fairBytes(tt.load, tt.mine, tt.limit); got != tt.want {
+		if got := fairBytes(tt.load, 0, tt.mine, tt.limit); got != tt.want {
 			t.Errorf("%s: got reason %d, want %d", tt.name, got, tt.want)
 		}
+	}
+}
+
+// TestWaitingBytesAreTheirOwners has clients with more waiting for the store than the node may hold: they get nothing new, and
+// an account that holds little is admitted, as long as the others hold no more than the limit beside that.
+func TestWaitingBytesAreTheirOwners(t *testing.T) {
+	t.Parallel()
+	a := New(Limits{Places: 10, Each: 10, Accounts: 10, Bytes: 128 * mib})
+	greedy, quiet := a.Of("greedy", ""), a.Of("quiet", "")
+	var waits Holding
+	if no, ok := a.Charge(greedy, Bodies, 60*mib); no != Admitted || !ok || !waits.ChargeAnyway(a, greedy, Waiting, 200*mib) {
+		t.Fatalf("not counted: reason %d", no)
+	}
+	if no, _ := a.Charge(greedy, Bodies, 1); no != Full || !a.Crowded(greedy) {
+		t.Errorf("who holds more than there is gets more: reason %d", no)
+	}
+	if no, _ := a.Charge(quiet, Bodies, mib); no != Admitted {
+		t.Errorf("who holds little gets nothing: reason %d", no)
+	}
+	if no, _ := a.Charge(quiet, Bodies, mib); no != Full {
+		t.Errorf("who holds more gets more: reason %d", no)
+	}
+	if !a.ChargeAnyway(greedy, Bodies, 68*mib) {
+		t.Fatal("not counted")
+	}
+	if no, _ := a.Charge(a.Of("another", ""), Bodies, 1); no != Full {
+		t.Errorf("more than the limit is held beside what waits: reason %d", no)
+	}
+	waits.Free()
+	if n := a.BytesOf(Waiting); n != 0 {
+		t.Errorf("%d bytes wait", n)
 	}
 }
 

@@ -68,7 +68,7 @@ func (h *Host) Stored(stream string) int64 { return h.Gauge("troupe.store.messag
 
 // HeldBytes returns the number of bytes that the runtime holds for its clients.
 func (h *Host) HeldBytes() (n int64) {
-	for _, kind := range []string{"bodies", "decoded", "queues", "parked", "listeners", "sessions"} {
+	for _, kind := range []string{"bodies", "decoded", "queues", "waiting", "parked", "listeners", "sessions"} {
 		n += h.Gauge("troupe.memory.held", kind)
 	}
 	return n
