@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -14,6 +15,7 @@ type gauges struct {
 	Held     map[string]float64 `json:"held_bytes"` // by kind
 	InFlight float64            `json:"calls_in_flight"`
 	Open     float64            `json:"connections_open"`
+	Parked   float64            `json:"calls_parked"`
 	Heap     float64            `json:"heap_mib"`
 	RSS      float64            `json:"rss_mib"`
 }
@@ -37,6 +39,8 @@ func (w *greedy) gauges() gauges {
 			g.InFlight = v
 		case name == "troupe_connections_open":
 			g.Open = v
+		case name == "troupe_calls_parked":
+			g.Parked = v
 		case name == "go_memstats_heap_inuse_bytes":
 			g.Heap = v / (1 << 20)
 		case strings.HasPrefix(name, "troupe_memory_held_bytes{"):
@@ -48,21 +52,32 @@ func (w *greedy) gauges() gauges {
 	return g
 }
 
-// beyond says what there is more of than in idle, "" if that is nothing. Sessions, and how much memory the process has, count
+// keptOutcomes is how much a process may hold of the outcomes of parked calls, for ten minutes: 16 MiB, and what is
+// counted for each beside.
+const keptOutcomes = 22 << 20
+
+// beyond says what there is more of than in idle, "" if that is nothing. Sessions, which stay in memory for a minute, count
 // only with everything.
 func (g gauges) beyond(idle gauges, everything bool) string {
 	var more []string
 	for kind, v := range g.Held {
-		if most := idle.Held[kind]; v > most && (everything || kind != "sessions") {
+		most := idle.Held[kind]
+		if kind == "parked" {
+			most += keptOutcomes
+		}
+		if v > most && (everything || kind != "sessions") {
 			more = append(more, fmt.Sprintf("%.0f bytes of %s", v, kind))
 		}
 	}
-	if g.InFlight != idle.InFlight {
-		more = append(more, fmt.Sprintf("%.0f calls in flight", g.InFlight))
+	for _, k := range []struct {
+		what      string
+		now, idle float64
+	}{{"calls in flight", g.InFlight, idle.InFlight}, {"open streams", g.Open, idle.Open}, {"parked calls", g.Parked, idle.Parked}} {
+		if k.now != k.idle {
+			more = append(more, fmt.Sprintf("%.0f %s", k.now, k.what))
+		}
 	}
-	if g.Open > idle.Open {
-		more = append(more, fmt.Sprintf("%.0f open streams", g.Open))
-	}
+	slices.Sort(more)
 	return strings.Join(more, ", ")
 }
 
