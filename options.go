@@ -325,7 +325,7 @@ type SharedLimits struct {
 	MaxMemory int64
 	// PrincipalRate and PrincipalBurst are Limits.CallRate and CallBurst for all sessions
 	// of a principal together, and for its GETs: each costs 1, and one that resumes a stream 1 more
-	// for each 256 KiB that may be replayed at once. What is no call (initialize, notifications,
+	// for each 256 KiB that is replayed, those of the first MiB at once. What is no call (initialize, notifications,
 	// answers, DELETE) has as much again to itself, and costs a tenth. 0 means 1,000, and twice
 	// the rate.
 	PrincipalRate  float64

@@ -217,7 +217,7 @@ type gathering struct {
 // countWaiting counts what waits for the log on the account of the session. It does not refuse: who sends waits while
 // the account has its share (Call.send).
 func (s *streamActor) countWaiting() {
-	n := s.m.Holds()
+	n := s.m.Holds() + len(s.body)
 	if s.gather != nil {
 		n += s.gather.size
 	}

@@ -96,12 +96,16 @@ func (d *sessions) staying(in *Input, find func(*Input) *sessionActor) *sessionA
 func (s *sessionActor) resume(h *hold, pos stream.Position) {
 	n := s.node
 	key := StreamKey{s.key, pos.Stream}
+	f := &fare{n: n, from: s, paid: min(h.svc.Limits.Stream.Bytes, replayAtOnce)} // which admitGet took
 	for {
 		// The store's operations have bounds of their own; this one is for a slow reader.
-		ctx, cancel := context.WithTimeout(n.base, h.svc.Limits.ResumeWait)
-		r := &replay{n: n, svc: h.svc, s: s, key: key, pos: pos, conn: h.Conn, opened: h.open}
+		ctx, cancel := context.WithCancel(n.base)
+		patience := time.AfterFunc(h.svc.Limits.ResumeWait, cancel)
+		r := &replay{n: n, svc: h.svc, s: s, key: key, pos: pos, conn: h.Conn, opened: h.open, fare: f, patience: patience}
 		err := r.run(ctx)
+		patience.Stop()
 		cancel()
+		f.end()
 		switch {
 		case err == nil:
 			if s.view.Load().rec.Standalone == key.ID && s.missed.Swap(false) {
@@ -143,6 +147,9 @@ type replay struct {
 	next     uint64 // first append that the client needs
 	skip     int    // entries of it that the client has
 	lastPart []byte // the append of the event id, if it is the last part of a divided event
+	fare     *fare
+	bytes    int         // of the log; see extent
+	patience *time.Timer // ends the replay for a slow reader
 }
 
 // after returns the append that follows an event and the invisible appends behind it; ok is
@@ -214,6 +221,7 @@ func (r *replay) run(ctx context.Context) error {
 		} else {
 			upTo = now.tail
 		}
+		r.bytes = now.bytes
 	}
 }
 
@@ -233,6 +241,7 @@ func (r *replay) judge(ctx context.Context) error {
 	}
 	probe := *r
 	_, err = probe.check(ctx, at, 1)
+	r.fare.held.Reset()
 	return err
 }
 
@@ -251,7 +260,7 @@ func (m *attach) ask(w *streamActor) (extent, error) {
 // event which is gone. The client's event itself may be gone if the record has a watermark of
 // it.
 func (r *replay) check(ctx context.Context, at extent, ahead uint64) ([]stream.Append, error) {
-	r.next, r.skip = r.pos.Append, r.pos.Entry+1
+	r.next, r.skip, r.bytes = r.pos.Append, r.pos.Entry+1, at.bytes
 	next, marked := at.after(r.pos)
 	switch {
 	case r.pos.Append > at.tail:
@@ -261,7 +270,7 @@ func (r *replay) check(ctx context.Context, at extent, ahead uint64) ([]stream.A
 	case r.pos.Append == 0:
 		r.next, r.skip = 1, 0
 	}
-	first, err := r.read(ctx, r.next, min(at.tail, r.next+ahead))
+	first, _, err := r.read(ctx, r.next, min(at.tail, r.next+ahead))
 	if err != nil || r.next != r.pos.Append {
 		return first, err
 	}
@@ -283,15 +292,40 @@ func (r *replay) attachment(rec record.Stream) *attached {
 	return r.s.newAttachment(r.svc, r.key, &rec, r.conn, r.pos, r.next, r.skip, false)
 }
 
-// read returns the appends from..to; it fails with errBadEvent if one is missing.
-func (r *replay) read(ctx context.Context, from, to uint64) ([]stream.Append, error) {
-	if from > to {
-		return nil, nil
+// afford waits until there is room for appends from..to. If there is little, it returns a smaller to.
+func (r *replay) afford(ctx context.Context, from, to uint64) (uint64, error) {
+	to, err := r.fare.afford(ctx, from, to, r.bytes)
+	for err != nil && r.att != nil && ctx.Err() == nil { // the response has begun, and goes on as soon as there is room
+		to, err = r.fare.afford(ctx, from, to, r.bytes)
 	}
-	var all []stream.Append
+	return to, err
+}
+
+// pay waits until the client has the tokens for what was read. It is not slow meanwhile.
+func (r *replay) pay(ctx context.Context) error {
+	for wait := r.fare.due(); wait > 0; wait = r.fare.due() {
+		err := pause(ctx, min(wait, time.Second))
+		r.patience.Reset(r.svc.Limits.ResumeWait)
+		if err != nil || r.conn.Room(overNow) != nil {
+			return errGone
+		}
+	}
+	return nil
+}
+
+// read returns the appends from..to, or the first of them, up to end; it fails with errBadEvent if one is missing.
+func (r *replay) read(ctx context.Context, from, to uint64) (all []stream.Append, end uint64, err error) {
+	if from > to {
+		return nil, to, nil
+	}
+	if to, err = r.afford(ctx, from, to); err != nil {
+		return nil, 0, err
+	}
+	size := 0
 	var fault error
 	next := from
-	err := r.n.store.Read(ctx, r.key.path(), from, to, func(num uint64, data []byte) {
+	err = r.n.store.Read(ctx, r.key.path(), from, to, func(num uint64, data []byte) {
+		size += len(data)
 		if num != next || len(data) == 0 {
 			fault = errBadEvent
 		}
@@ -307,15 +341,16 @@ func (r *replay) read(ctx context.Context, from, to uint64) ([]stream.Append, er
 			all = append(all, a)
 		}
 	})
+	r.fare.read(size, int(to-from)+1)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("actors: replay: %w", err)
+		return nil, 0, fmt.Errorf("actors: replay: %w", err)
 	case fault != nil:
-		return nil, fault
+		return nil, 0, fault
 	case next <= to:
-		return nil, errBadEvent
+		return nil, 0, errBadEvent
 	}
-	return all, nil
+	return all, to, nil
 }
 
 // open sends headers, unless an earlier attempt did.
@@ -339,6 +374,9 @@ const replayBurst = 128 << 10
 // write sends appends no faster than the client reads them. It returns when there is room for
 // more.
 func (r *replay) write(ctx context.Context, appends []stream.Append) error {
+	if err := r.pay(ctx); err != nil {
+		return err
+	}
 	burst := 0
 	for _, a := range appends {
 		if burst += attachment.Size(&a); burst > replayBurst {
@@ -381,7 +419,7 @@ func (r *replay) rest(ctx context.Context, from, to uint64) error {
 		if end < from {
 			return errGone
 		}
-		appends, err := r.read(ctx, from, end)
+		appends, end, err := r.read(ctx, from, end)
 		if err != nil {
 			return err
 		}

@@ -151,7 +151,8 @@ func (s *streamActor) Receive(m any) {
 		s.due.Store(int64(s.node.clock.running() + s.svc.Limits.StoreWait)) // or sooner, once this rewrite is done
 		s.step(stream.Event{Op: stream.Refresh})
 	case *attach:
-		m.at = extent{tail: s.delivered, watermarks: append(s.live.Watermarks(), record.Watermark{Seen: s.past.Digest.Seen, Upto: s.delivered})}
+		_, bytes := s.m.Kept()
+		m.at = extent{tail: s.delivered, bytes: bytes, watermarks: append(s.live.Watermarks(), record.Watermark{Seen: s.past.Digest.Seen, Upto: s.delivered})}
 		if m.att != nil {
 			// The session may have left memory and come back since the stream began.
 			s.sess = m.sess
@@ -529,6 +530,7 @@ func (s *streamActor) passOn() {
 // extent is how far a stream has got, and what the writer knows of it without the log.
 type extent struct {
 	tail       uint64 // last append
+	bytes      int    // that the log holds; 0 if that is not known
 	watermarks []record.Watermark
 }
 

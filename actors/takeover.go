@@ -1,15 +1,18 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
@@ -29,7 +32,7 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 		return nil, rec, err
 	}
 	log := newPastLog(&rec)
-	if err := d.readOn(ctx, key, log); err != nil || log.last {
+	if err := d.readOn(ctx, s, key, log); err != nil || log.last {
 		rec.End = log.tail
 		return nil, rec, err
 	}
@@ -59,7 +62,7 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 	written = max(written, n.clock.ahead())
 	kept := body == nil || d.keepBody(ctx, key, body, rev, svc.recordTTL())
 	// The old writer may have stored appends before the record changed.
-	if err := d.readOn(ctx, key, log); err != nil || log.last {
+	if err := d.readOn(ctx, s, key, log); err != nil || log.last {
 		rec.End = log.tail
 		return nil, rec, err
 	}
@@ -83,7 +86,7 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 }
 
 // readOn reads the appends of a stream since the last read.
-func (d *streams) readOn(ctx context.Context, key StreamKey, log *pastLog) error {
+func (d *streams) readOn(ctx context.Context, s *sessionActor, key StreamKey, log *pastLog) error {
 	n := d.node
 	from := log.tail + 1
 	tail, err := n.store.Tail(ctx, key.path(), log.tail)
@@ -96,9 +99,11 @@ func (d *streams) readOn(ctx context.Context, key StreamKey, log *pastLog) error
 	if tail-from >= stream.Ring {
 		from = tail - stream.Ring + 1
 	}
+	f := &fare{n: n, from: s}
+	defer f.held.Free()
 	next := log.tail + 1
 	var fault error
-	err = n.store.Read(ctx, key.path(), from, tail, func(num uint64, data []byte) {
+	read := func(num uint64, data []byte) {
 		if num != next || len(data) == 0 { // older appends are gone
 			log.lacks(num)
 		}
@@ -115,7 +120,12 @@ func (d *streams) readOn(ctx context.Context, key StreamKey, log *pastLog) error
 		if !log.reader.Open() {
 			log.whole = num
 		}
-	})
+	}
+	for to := tail; from <= tail && err == nil; from, to = to+1, tail {
+		if to, err = f.afford(ctx, from, to, 0); err == nil {
+			err = n.store.Read(ctx, key.path(), from, to, read)
+		}
+	}
 	if err == nil {
 		err = fault
 	}
@@ -130,6 +140,102 @@ func (d *streams) readOn(ctx context.Context, key StreamKey, log *pastLog) error
 	// since: the oldest of them have been overwritten.
 	log.sizes = log.sizes[max(0, len(log.sizes)-stream.Ring):]
 	return nil
+}
+
+// fare is what a client pays for what is read of the log for it: memory for as long as that is held, and tokens. Nobody
+// knows how much a read returns. So it pays memory for the most before it, and gets the rest back; tokens are due once it is known.
+type fare struct {
+	n    *Node
+	from *sessionActor // its account pays
+	held quota.Holding
+	paid int // bytes that may be read before tokens are due; below 0 some are
+}
+
+// appendBytes is what an append takes in memory beside its bytes.
+const appendBytes = 512
+
+// mostOf is the most that appends from..to take in memory, of a log that holds about all bytes; 0 means unknown.
+func (l *Limits) mostOf(from, to uint64, all int) int {
+	n, kept, part := int(to-from)+1, cmp.Or(l.Stream.Bytes, int(limits.ReplayBytes.Value())), cmp.Or(l.Stream.Part, 256<<10)
+	return min(n*part, cmp.Or(all, kept+part)) + n*appendBytes
+}
+
+// charge counts memory for a read of at most bytes, in place of that of the read before, if there is room.
+func (f *fare) charge(bytes int) (ok bool) {
+	f.held.Reset()
+	for {
+		if no, ok := f.held.Charge(f.n.accounts.Accounts, f.from.billed(), quota.Queues, int64(bytes)); ok {
+			return no == quota.Admitted
+		}
+	}
+}
+
+const (
+	// roomEvery is how often, about, a read looks for room in memory: others hold theirs for milliseconds.
+	roomEvery = 20 * time.Millisecond
+	// roomWait is how long it looks.
+	roomWait = 2 * time.Second
+)
+
+// hold is charge that waits for room. ErrUnavailable reports that there was none in time.
+func (f *fare) hold(ctx context.Context, bytes int) error {
+	for until := time.Now().Add(roomWait); !f.charge(bytes); {
+		if err := pause(ctx, roomEvery/2+rand.N(roomEvery)); err != nil || time.Now().After(until) {
+			return fmt.Errorf("actors: no room for what is read of the log: %w", ErrUnavailable)
+		}
+	}
+	return nil
+}
+
+// afford is hold for appends from..to of a log with all bytes. If there is little room, it returns a smaller to.
+func (f *fare) afford(ctx context.Context, from, to uint64, all int) (uint64, error) {
+	l := &f.from.svc.Limits
+	for to > from && !f.charge(l.mostOf(from, to, all)) {
+		to = from + (to-from)/2
+	}
+	if to > from {
+		return to, nil
+	}
+	return to, f.hold(ctx, l.mostOf(from, to, all))
+}
+
+// pause waits for d, or until ctx is done.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// due takes the tokens for what has been read, or says how long to wait for them.
+func (f *fare) due() (wait time.Duration) {
+	if f.paid >= 0 {
+		return 0
+	}
+	tokens := (replayPerToken - 1 - f.paid) / replayPerToken
+	if wait = f.from.billed().Buckets[rateOfCalls].TakeN(time.Now(), tokens); wait == 0 {
+		f.paid += tokens * replayPerToken
+	}
+	return wait
+}
+
+// read notes that a read has returned some bytes, which are held from now on.
+func (f *fare) read(bytes, appends int) {
+	f.held.Set(int64(bytes + appends*appendBytes))
+	f.paid -= bytes
+}
+
+// end gives the memory back, and takes as many of the tokens that are still due as there are: the client may have left
+// without them.
+func (f *fare) end() {
+	f.held.Reset()
+	for f.due() > 0 {
+		f.paid /= 2
+	}
 }
 
 // rewriteWriter rewrites a writer record. If the outcome of an attempt was unknown and a
@@ -228,6 +334,7 @@ func (s *sessionActor) rerun(w *streamActor, c record.Call, body []byte, j *jour
 	if len(w.rec.Principal) > 0 {
 		call.principal = json.RawMessage(w.rec.Principal)
 	}
+	r.memory.ChargeAnyway(n.accounts.Accounts, r.from, quota.Parked, callHolds(&m, body)) // r.from counts the call, so it is not dropped
 	s.begins(r, r.loggedWay(s, nil), &m, body, call)
 	r.notified = j.sent.Messages
 	if j.sent.Progressed {

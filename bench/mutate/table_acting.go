@@ -52,7 +52,7 @@ var acting = []mutation{
 	},
 	{
 		"what came before the fence is not read", merge, "actors/takeover.go",
-		"// The old writer may have stored appends before the record changed.\n\tif err := d.readOn(ctx, key, log); err != nil || log.last {", "if log.last {", "", "",
+		"// The old writer may have stored appends before the record changed.\n\tif err := d.readOn(ctx, s, key, log); err != nil || log.last {", "if log.last {", "", "",
 	},
 	{
 		"a stream is taken over without the lease", guard, "actors/takeover.go",
@@ -163,6 +163,26 @@ var acting = []mutation{
 		"bytesPerToken+c.values/valuesPerToken)", "bytesPerToken)", "", "TestMessagesCost",
 	},
 	{
+		"what a resume reads after its first MiB costs nothing", limit, "actors/takeover.go",
+		"	f.paid -= bytes\n", "", "", "TestAResumePays",
+	},
+	{
+		"a resume without tokens goes on", limit, "actors/resume.go",
+		"	if err := r.pay(ctx); err != nil {\n", "	if err := ctx.Err(); err != nil {\n", "", "TestAResumePays",
+	},
+	{
+		"a resume without tokens breaks", limit, "actors/resume.go",
+		"		r.patience.Reset(r.svc.Limits.ResumeWait)\n", "", "", "TestAResumePays",
+	},
+	{
+		"who leaves a resume pays nothing", limit, "actors/takeover.go",
+		"	for f.due() > 0 {\n", "	for f.paid < 0 {\n", "", "TestAResumePays",
+	},
+	{
+		"a resume whose client is gone waits for tokens", limit, "actors/resume.go",
+		"if err != nil || r.conn.Room(overNow) != nil {", "if err != nil {", "", "TestAResumePays",
+	},
+	{
 		"listeners have no rate", limit, "actors/listen.go",
 		"a.charged.cost(m, len(a.body)))", "a.charged.cost(m, len(a.body))*0)", "internal/spec/stateless", "TestStatelessLimits",
 	},
@@ -192,7 +212,7 @@ var acting = []mutation{
 	},
 	{
 		"a bad event id takes a stream over", guard, "actors/resume.go",
-		"_, err = probe.check(ctx, at, 1)\n\treturn err", "_, _ = probe.check(ctx, at, 1)\n\treturn nil", "", "",
+		"_, err = probe.check(ctx, at, 1)\n\tr.fare.held.Reset()\n\treturn err", "_, _ = probe.check(ctx, at, 1)\n\treturn nil", "", "",
 	},
 	{
 		"held resumes are not counted", limit, "actors/resume.go",

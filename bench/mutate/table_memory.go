@@ -171,6 +171,38 @@ var memory = []mutation{
 		"		r.memory.Grow(int64(len(rest)))\n", "", "internal/spec/limits", "TestMemoryOfOutcomes",
 	},
 	{
+		"what a resume reads is not counted", limit, "actors/resume.go",
+		"	to, err := r.fare.afford(ctx, from, to, r.bytes)\n", "	var err error\n", "", "TestReadsOfTheLog",
+	},
+	{
+		"a resume reads as much as ever when there is little room", limit, "actors/takeover.go",
+		"for to > from && !f.charge(l.mostOf(from, to, all)) {", "for to > from && !f.charge(l.mostOf(from, to, all)) && f == nil {", "", "TestReadsOfTheLog",
+	},
+	{
+		"what a resume has read is counted as the most that it could read", limit, "actors/takeover.go",
+		"f.held.Set(int64(bytes + appends*appendBytes))", "_ = appends", "", "TestReadsOfTheLog",
+	},
+	{
+		"what a resume has read is not given back", limit, "actors/takeover.go",
+		"func (f *fare) end() {\n\tf.held.Reset()", "func (f *fare) end() {", "", "TestReadsOfTheLog",
+	},
+	{
+		"a resume that has begun breaks when there is no room", limit, "actors/resume.go",
+		"for err != nil && r.att != nil && ctx.Err() == nil {", "for err != nil && r.att != nil && ctx.Err() != nil {", "", "TestResumesWait",
+	},
+	{
+		"what a takeover reads is not counted", limit, "actors/takeover.go",
+		"if to, err = f.afford(ctx, from, to, 0); err == nil {", "if f != nil {", "", "TestTakeoversAreHeld",
+	},
+	{
+		"what a takeover has read is not given back", limit, "actors/takeover.go",
+		"	defer f.held.Free()\n", "", "", "TestTakeoversAreHeld",
+	},
+	{
+		"a call that runs again is not counted", limit, "actors/takeover.go",
+		"	r.memory.ChargeAnyway(", "	_ = 0 * len(body); new(quota.Holding).ChargeAnyway(", "", "TestTakeoversAreHeld",
+	},
+	{
 		"a session is not given back", limit, "actors/session.go",
 		"	s.memory.Free()\n", "", "internal/spec/limits", "TestMemoryOfCalls",
 	},

@@ -83,6 +83,14 @@ func TestBytesHeld(t *testing.T) {
 		{"unread events", 30, func(h *host.Host, _ *testkit.Client, _ int) { // without a session, as the store keeps the others
 			raw(h, stateless("tools/call", "talk", `"name":"talk","arguments":{}`))
 		}},
+		{"resumes that are not read", 10, func(h *host.Host, _ *testkit.Client, _ int) {
+			c := h.Unchecked().Initialize(`{}`)
+			a := c.Post(host.Call("1", "burst", `{}`))
+			e, _ := a.Next()
+			time.Sleep(time.Second)
+			a.Close()
+			raw(h, strings.TrimSuffix(inSession(c, "GET", ""), "\r\n")+"Last-Event-ID: "+e.ID+"\r\n\r\n")
+		}},
 		{"unread responses", 20, func(h *host.Host, c *testkit.Client, i int) {
 			raw(h, inSession(c, "POST", host.Call(fmt.Sprint(i), "large", `{}`)))
 		}},
@@ -109,7 +117,7 @@ func TestBytesHeld(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
-				h := host.New(t, troupe.Options{Limits: troupe.Limits{CallsPerSession: -1, CallRate: -1, StreamsPerSession: -1, Grace: time.Hour, WriteTimeout: time.Hour, BodyTimeout: time.Hour},
+				h := host.New(t, troupe.Options{Limits: troupe.Limits{CallsPerSession: -1, CallRate: -1, StreamsPerSession: -1, Grace: time.Hour, LogRate: -1, WriteTimeout: time.Hour, BodyTimeout: time.Hour},
 					Dir: t.TempDir(), Shared: troupe.SharedLimits{PrincipalRate: -1, MaxMemory: 8 << 30}}, nil)
 				end := make(chan struct{})
 				t.Cleanup(func() { close(end) })
@@ -156,6 +164,13 @@ func addHolders(h *host.Host, end <-chan struct{}, big string) {
 	troupe.AddTool(h.Server, troupe.Tool{Name: "talk", Description: "d"}, func(ctx context.Context, call *troupe.Call, _ text) (string, error) {
 		_ = call.Log(ctx, mcp.LevelError, "test", big[:500_000])
 		wait(ctx)
+		return "", nil
+	})
+	troupe.AddTool(h.Server, troupe.Tool{Name: "burst", Description: "d"}, func(ctx context.Context, call *troupe.Call, _ text) (string, error) {
+		for range 16 {
+			_ = call.Log(ctx, mcp.LevelError, "test", big[:200_000])
+			time.Sleep(10 * time.Millisecond)
+		}
 		return "", nil
 	})
 	troupe.AddTool(h.Server, troupe.Tool{Name: "large", Description: "d"}, func(context.Context, *troupe.Call, text) (string, error) {
