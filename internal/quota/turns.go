@@ -51,6 +51,11 @@ func (t *Turns[K]) Take(ctx context.Context, k K) bool {
 func (t *Turns[K]) Leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.pass()
+}
+
+// pass gives a place to whose turn it is, if anybody waits. mu is held.
+func (t *Turns[K]) pass() {
 	if len(t.next) == 0 {
 		t.taken--
 		return

@@ -111,6 +111,28 @@ func TestTurnsEnd(t *testing.T) {
 	})
 }
 
+// TestTurnsEndWithAPlace gives a place to one who has just stopped to wait for it: it has the place, and must leave it.
+func TestTurnsEndWithAPlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		turns := NewTurns[string](1)
+		turns.Take(t.Context(), "a")
+		ctx, cancel := context.WithCancel(t.Context())
+		got := make(chan bool)
+		go func() { got <- turns.Take(ctx, "b") }()
+		synctest.Wait()
+		turns.mu.Lock()
+		cancel() // from here on it waits for mu alone
+		turns.pass()
+		turns.mu.Unlock()
+		if !<-got {
+			t.Error("the place is lost")
+		}
+		turns.Leave()
+		turns.hasNothing(t)
+	})
+}
+
 // TestTurnsAtOnce has places become free while those that wait for them give up.
 func TestTurnsAtOnce(t *testing.T) {
 	t.Parallel()
