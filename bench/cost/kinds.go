@@ -27,7 +27,7 @@ type kind struct {
 
 // bounds are those of docs/limits.md on the heap that each byte of a message may take, in bytes and in allocations,
 // beyond a small one of its kind.
-func (k *kind) bounds() (heap, allocs float64) { return cmp.Or(k.heap, 300), cmp.Or(k.allocs, 5) }
+func (k *kind) bounds() (heap, allocs float64) { return cmp.Or(k.heap, 450), cmp.Or(k.allocs, 7) }
 
 const (
 	stateless = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"a","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}`

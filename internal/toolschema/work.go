@@ -1,7 +1,6 @@
 package toolschema
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"math"
@@ -21,7 +20,8 @@ const (
 	// deepPerByte is stepsPerByte for schemas that refer to themselves, whose alternatives may double the work with each
 	// level of the value.
 	deepPerByte = 4
-	namedPart   = 2 // what does not fit is found within minSteps, and a step for each so many bytes
+	smallSize   = 1 << 10 // of a value whose faults are looked for at once
+	namedPart   = 2       // those of a larger one within minSteps, and a step for each so many bytes
 )
 
 var (
@@ -60,8 +60,8 @@ func newChecker(text json.RawMessage, formats bool) (*checker, error) {
 }
 
 // check checks v, which was size bytes of JSON, against the schema. Where that may take more than few
-// steps, it uses a copy that counts, and that no other goroutine uses meanwhile. If few steps do not
-// tell what does not fit, it only finds out whether v does: the validator keeps each fault until it has the last one.
+// steps, it uses a copy that counts, and that no other goroutine uses meanwhile. It first finds out whether a large value
+// fits, and looks for what does not within few steps: the validator keeps each fault until it has the last one.
 func (c *checker) check(v any, size int) error {
 	if c.spread*float64(size) <= minSteps { // each value, and each member, has a byte
 		return c.schema.Validate(v)
@@ -71,14 +71,20 @@ func (c *checker) check(v any, size int) error {
 		return err // an error of compiling, which was tried before
 	}
 	defer c.copies.Put(s)
-	if err := s.check(s.schema, v, minSteps+size/namedPart); err != errMuchWork {
-		return err
+	if size <= smallSize {
+		return s.check(s.schema, v, c.steps(size))
 	}
 	err = s.check(s.whether, v, c.steps(size))
 	if _, fits := errors.AsType[*jsonschema.ValidationError](err); fits {
 		return nil
 	}
-	return cmp.Or(err, errUnnamed)
+	if err == nil {
+		err = s.check(s.schema, v, minSteps+size/namedPart)
+		if err == errMuchWork {
+			return errUnnamed
+		}
+	}
+	return err
 }
 
 // steps is how many steps a value of size bytes may take.

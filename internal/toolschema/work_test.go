@@ -75,7 +75,7 @@ func TestWorkIsBounded(t *testing.T) {
 		want         error // nil means that they fit
 		fault        bool  // they do not fit for another reason
 	}{
-		"combinations":                    {twice, deep(60, `{}`), errUnnamed, false},
+		"combinations":                    {twice, deep(60, `{}`), errMuchWork, false},
 		"fewer":                           {twice, deep(4, `{}`), nil, true},
 		"few that fit":                    {twice, deep(0, `{"x":1}`), nil, false},
 		"many values":                     {twice, `{"l":[` + strings.Repeat("1,", 20000) + `1]}`, nil, false},
@@ -154,7 +154,7 @@ func TestCountedSchemasAreNotShared(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
-			args, want := `{"a":`+nested(60, `{"n":`, `{}`, `}`)+`}`, errUnnamed
+			args, want := `{"a":`+nested(60, `{"n":`, `{}`, `}`)+`}`, errMuchWork
 			if i%2 == 0 {
 				args, want = `{"a":{"x":1}}`, nil
 			}
