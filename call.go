@@ -40,6 +40,33 @@ type passing struct {
 // again in another process.
 func (c *Call) Principal() Principal { return principalOf(c.c.Principal()) }
 
+// large reports whether to read raw, all or a part of the request, takes the processor for so long that it must be done in
+// turn.
+func (c *Call) large(raw []byte) bool {
+	return len(raw) > limits.TurnBytes.Value() || c.msg.Values > limits.TurnValues.Value()
+}
+
+// decode decodes the params of a request other than tools/call into in: in turn, if they are large.
+func (c *Call) decode(ctx context.Context, params []byte, in any) *mcp.Error {
+	params = orEmpty(params)
+	var bad error
+	if c.large(params) {
+		err := c.c.Turn(ctx, func() error {
+			bad = codec.UnmarshalValid(params, in)
+			return nil
+		})
+		if err != nil {
+			return c.svc.failure(c, string(c.msg.Method), err)
+		}
+	} else {
+		bad = codec.UnmarshalValid(params, in)
+	}
+	if bad != nil {
+		return invalidParams(bad)
+	}
+	return nil
+}
+
 func (c *Call) revision() mcp.Revision { return c.peer.p.Revision() }
 
 // Peer returns the client of the call.

@@ -12,8 +12,8 @@ func (s *service) complete(ctx context.Context, call *Call, m *codec.Message, ds
 		return nil, mcp.NewError(mcp.CodeMethodNotFound, "the server has no completions")
 	}
 	var p mcp.CompleteParams
-	if err := codec.UnmarshalValid(orEmpty(m.Params), &p); err != nil {
-		return nil, invalidParams(err)
+	if err := call.decode(ctx, m.Params, &p); err != nil {
+		return nil, err
 	}
 	switch {
 	case p.Argument.Name == "":

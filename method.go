@@ -54,8 +54,8 @@ func TryAddMethod[In, Out any](s *Server, m Method, handler func(ctx context.Con
 	pretouch(reflect.TypeFor[In](), reflect.TypeFor[Out]())
 	s.methods.Store(m.Name, &method{safe: m.Rerun == Safe, run: func(ctx context.Context, call *Call, params []byte) (json.RawMessage, error) {
 		var in In
-		if err := codec.Unmarshal(orEmpty(params), &in); err != nil {
-			return nil, invalidParams(err)
+		if err := call.decode(ctx, params, &in); err != nil {
+			return nil, err
 		}
 		out, err := handler(ctx, call, in)
 		if err != nil {

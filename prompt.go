@@ -61,8 +61,8 @@ func TryAddPrompt(s *Server, p Prompt, handler PromptHandler) error {
 
 func (s *service) getPrompt(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
 	var params mcp.GetPromptParams
-	if err := codec.UnmarshalValid(orEmpty(m.Params), &params); err != nil {
-		return nil, invalidParams(err)
+	if err := call.decode(ctx, m.Params, &params); err != nil {
+		return nil, err
 	}
 	if params.Name == "" {
 		return nil, mcp.NewError(mcp.CodeInvalidParams, "prompts/get needs the name of a prompt")

@@ -13,7 +13,6 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
-	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/internal/toolschema"
 	"github.com/troupe-run/troupe/mcp"
@@ -281,7 +280,7 @@ func (t *tool) checkInput(args []byte) error {
 // read checks the arguments of a call, and decodes them into in unless that is nil. Large
 // arguments are read in turn.
 func (t *tool) read(ctx context.Context, c *Call, args []byte, in any) error {
-	if len(args) > limits.TurnBytes.Value() || c.msg.Values > limits.TurnValues.Value() {
+	if c.large(args) {
 		return c.c.Turn(ctx, func() error { return t.readNow(args, in) })
 	}
 	return t.readNow(args, in)

@@ -41,7 +41,8 @@ type Call struct {
 	client client
 	pace   pacer
 
-	from *quota.Account // the call is counted on it; nil for a listener's call
+	from     *quota.Account // the call is counted on it; nil for a listener's call
+	refunded atomic.Bool
 
 	// unstored counts the bytes that are not in the log yet.
 	unstored atomic.Int64
@@ -89,10 +90,29 @@ func (c *Call) Turn(ctx context.Context, work func() error) error {
 		return context.Cause(ctx)
 	default:
 		n.refusals.count(TurnOfPrincipal)
+		c.refund()
 		return Unavailable
 	}
 	defer turns.Leave()
 	return work()
+}
+
+// refund returns the tokens of the call, once: it was refused after all.
+func (c *Call) refund() {
+	if c.attempt > 1 || c.refunded.Swap(true) { // a run after a crash has paid none
+		return
+	}
+	switch r := c.r; who := c.client.(type) {
+	case *sessionActor:
+		who.refund(r)
+	case *stateless:
+		r.node.accounts.giveBack(who.charged, &r.svc.Limits, c.from, who.charged.cost(c.msg, len(r.body)))
+	}
+}
+
+// refund returns the tokens of a call that did not run.
+func (s *sessionActor) refund(r *requestActor) {
+	s.node.accounts.giveBack(&s.sessionAccount, &s.svc.Limits, r.from, s.cost(r.call.msg, len(r.body)))
 }
 
 // alone reports whether the client has the process for itself.

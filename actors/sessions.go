@@ -436,11 +436,6 @@ func (s *sessionActor) enters(r *requestActor) error {
 	return err
 }
 
-// refund returns the tokens of a call that did not run.
-func (s *sessionActor) refund(r *requestActor) {
-	s.node.accounts.giveBack(&s.sessionAccount, &s.svc.Limits, r.from, s.cost(r.call.msg, len(r.body)))
-}
-
 // notified takes a notification of the client. It waits for the store until until at most.
 func (s *sessionActor) notified(m *codec.Message, until time.Time) {
 	switch string(m.Method) {

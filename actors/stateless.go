@@ -27,6 +27,7 @@ type stateless struct {
 	own        atomic.Pointer[logs] // logged points here for a request over HTTP
 	inputEnded <-chan struct{}      // closed when the client can send no request again; nil: never
 	alone      bool                 // the client has the process for itself
+	charged    *sessionAccount      // of the connection that carries others, whose bucket has paid; nil over HTTP
 	direct     direct               // the delivery of a request whose handler runs on the goroutine that read it
 	served     roundTrip            // the exchange that the call is or was answered on last
 
@@ -192,7 +193,7 @@ func (a *arrival) begin(from *quota.Account, apart bool) (r *requestActor, x rou
 		meta = bytes.Clone(m.Meta) // copied because the peer may be used after the call
 	}
 	r = a.n.calls.actor(from)
-	s := &stateless{generation: r.generation, alone: a.charged.alone(), address: a.in.Address, meta: requestMeta{first: meta}}
+	s := &stateless{generation: r.generation, alone: a.charged.alone(), charged: a.charged, address: a.in.Address, meta: requestMeta{first: meta}}
 	s.meta.now.Store(&s.meta.first)
 	s.peer = Peer{node: a.n, svc: a.svc, key: SessionKey{Tenant: a.in.Tenant, Server: a.svc.ID}, who: &s.meta}
 	r.stateless = s

@@ -87,3 +87,42 @@ func TestLargeCallsTakeTurns(t *testing.T) {
 		})
 	}
 }
+
+// TestARefusedTurnCostsNothing: a call that gets no turn, and so is refused, gets its tokens back, once.
+func TestARefusedTurnCostsNothing(t *testing.T) {
+	const body = `{"jsonrpc":"2.0","id":1,"method":"x/y","params":{` + statelessMeta + `}}`
+	for name, post := range map[string]func(h *held){
+		"of a session":  func(h *held) { h.post(h.begin("2025-11-25"), body) },
+		"over HTTP+SSE": func(h *held) { h.post(h.connect("192.0.2.1", "2024-11-05").name, body); time.Sleep(time.Minute) },
+		"of no session": func(h *held) {
+			c := &heldConn{}
+			in := h.input("", "192.0.2.1", c)
+			in.Stateless, in.Exchange = true, c
+			var m codec.Message
+			_ = codec.Scan([]byte(body), &m, codec.Limits{})
+			h.Post(NewService("s", benchHandler{h.handler}, Limits{}), in, nil, &m, []byte(body))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Limits{}, NodeLimits{Principal: PrincipalLimits{Rate: 0.001, Burst: 5}}, func(t *testing.T, h *held) {
+				for range max(1, runtime.GOMAXPROCS(0)/2) {
+					h.accounts.Turns.Take(t.Context(), nil)
+				}
+				b := h.accounts.Of("anon", "192.0.2.1").Buckets[rateOfCalls]
+				b.TakeN(time.Now(), 2)
+				h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+					for range 2 {
+						if err := c.Turn(ctx, func() error { return nil }); !errors.Is(err, Unavailable) {
+							t.Errorf("got %v", err)
+						}
+					}
+					return nil, Unavailable
+				}
+				post(h)
+				if b.TakeN(time.Now(), 3) != 0 || b.Take(time.Now()) == 0 {
+					t.Error("not 3 tokens are left")
+				}
+			})
+		})
+	}
+}

@@ -191,6 +191,18 @@ var acting = []mutation{
 		"\tdefer turns.Leave()\n", "", "", "TestLargeCallsTakeTurns",
 	},
 	{
+		"a call that gets no turn has paid", limit, "actors/call.go",
+		"		c.refund()\n", "", "", "TestARefusedTurn",
+	},
+	{
+		"a call that gets no turn gets its tokens back twice", limit, "actors/call.go",
+		"c.attempt > 1 || c.refunded.Swap(true)", "c.attempt > 1 || c.refunded.Load()", "", "TestARefusedTurn",
+	},
+	{
+		"large params are decoded out of turn", limit, "call.go",
+		"	if c.large(params) {\n", "	if c.large(params) && in == nil {\n", "internal/spec/limits", "TestLargeParams",
+	},
+	{
 		"a large call waits for ever", limit, "actors/call.go",
 		"if !c.alone() {", "if !c.alone() && c == nil {", "", "TestLargeCallsTakeTurns",
 	},

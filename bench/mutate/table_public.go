@@ -52,7 +52,7 @@ var public = []mutation{
 	},
 	{
 		"large arguments are read at once", limit, "tool.go",
-		"c.msg.Values > limits.TurnValues.Value() {", "len(args) < 0 {", "internal/spec/limits", "TestLargeArgumentsTakeTurns",
+		"	if c.large(args) {\n", "	if c.large(args) && t == nil {\n", "internal/spec/limits", "TestLargeArgumentsTakeTurns",
 	},
 	{
 		"many read the metrics at once", limit, "runtime.go",

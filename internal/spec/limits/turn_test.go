@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // slowArguments take until held is closed to be decoded, if they say so.
@@ -83,6 +84,55 @@ func TestLargeArgumentsTakeTurns(t *testing.T) {
 		mu.Unlock()
 		close(held)
 		host.Equal(t, "a large call", (<-large).Body, host.TextResult("2", "x"))
+		for _, a := range all {
+			if a := <-a; !strings.Contains(a.Body, `"result"`) {
+				t.Errorf("in turn: %s", a.Body)
+			}
+		}
+	})
+}
+
+// TestLargeParamsTakeTurns: the params of other methods are decoded in turn, too, if the message is large. A request that gets
+// no turn is refused, and costs nothing.
+func TestLargeParamsTakeTurns(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		held = make(chan struct{})
+		h := host.New(t, troupe.Options{Authenticate: host.User, Limits: troupe.Limits{Grace: time.Minute, CallRate: 0.001, CallBurst: 4}}, &troupe.ServerOptions{Complete: func(context.Context, *troupe.Call, mcp.CompleteParams) (mcp.Completion, error) {
+			return mcp.Completion{Values: []string{}}, nil
+		}})
+		tool := troupe.Tool{Name: "slow", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)}
+		troupe.AddTool(h.Server, tool, func(context.Context, *troupe.Call, slowArguments) (string, error) { return "x", nil })
+		troupe.AddMethod(h.Server, troupe.Method{Name: "acme/own"}, func(context.Context, *troupe.Call, struct{}) (struct{}, error) { return struct{}{}, nil })
+		pad := `,"pad":[` + strings.Repeat("1,", 1100) + `1]}`
+		var all []<-chan *testkit.Answer
+		for i := range max(1, runtime.GOMAXPROCS(0)/2) {
+			c := host.As(h.Client(), "ann").Initialize(`{}`)
+			got := make(chan *testkit.Answer, 1)
+			go func() { got <- c.Post(host.Call(strconv.Itoa(i), "slow", `{"what":"wait"`+pad)) }()
+			synctest.Wait()
+			all = append(all, got)
+		}
+		for method, params := range map[string]string{
+			"prompts/get":         `{"name":"greet","arguments":{"who":"x"}`,
+			"completion/complete": `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":""}`,
+			"acme/own":            `{"x":1`,
+		} {
+			c := host.As(h.Unchecked(), "bob").Initialize(`{}`)
+			start := time.Now()
+			if a := c.Post(host.Method("1", method, params+"}")); !strings.Contains(a.Body, `"result"`) || time.Since(start) != 0 {
+				t.Errorf("%s, small: %s after %v", method, a.Body, time.Since(start))
+			}
+			host.Equal(t, method, c.Post(host.Method("2", method, params+pad)).Body, host.Fault("2", host.Internal, "temporarily unavailable: try again shortly", `{"retryAfterMs":1000}`))
+			if d := time.Since(start); d != 5*time.Second {
+				t.Errorf("%s is refused after %v, want 5 s", method, d)
+			}
+			for i := range 4 { // of four one was spent
+				if a := c.Post(host.Method(strconv.Itoa(i), method, params+"}")); strings.Contains(a.Body, `"result"`) != (i < 3) {
+					t.Errorf("%s, then number %d: %s", method, i, a.Body)
+				}
+			}
+		}
+		close(held)
 		for _, a := range all {
 			if a := <-a; !strings.Contains(a.Body, `"result"`) {
 				t.Errorf("in turn: %s", a.Body)
