@@ -37,6 +37,8 @@ type Keyring struct {
 	current uint64          // highest epoch with a key that this release can use; 0: none known
 	newer   map[uint64]bool // epochs whose keys a newer release made
 	reading *reading        // the read of the ring under way, or nil
+	began   time.Time       // when the last read that succeeded began
+	tried   time.Time       // when the last read began
 }
 
 type sealKey struct {
@@ -75,17 +77,10 @@ func (r *Keyring) Open(sealed, aad []byte) ([]byte, error) {
 	epoch := binary.BigEndian.Uint64(head[1:])
 	key, ok := r.known(epoch)
 	if !ok {
-		// Another node may have made it. However many callers ask, one read runs at
-		// a time; a read that began before we asked may have missed the key.
-		for range 2 {
-			joined, err := r.read(false)
-			if err != nil {
-				return nil, fmt.Errorf("cluster: open: %w", err)
-			}
-			if key, ok = r.known(epoch); ok || !joined {
-				break
-			}
+		if err := r.look(epoch); err != nil {
+			return nil, fmt.Errorf("cluster: open: %w", err)
 		}
+		key, ok = r.known(epoch)
 		if r.isNewer(epoch) {
 			return nil, fmt.Errorf("cluster: open: %w: key %d: %w", ErrUnavailable, epoch, ErrNewer)
 		}
@@ -118,6 +113,33 @@ func (r *Keyring) isNewer(epoch uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.newer[epoch]
+}
+
+// lookEvery is the least time between two reads of the ring for epochs that are not known.
+const lookEvery = 250 * time.Millisecond
+
+// look reads the ring for the key of an epoch that is not known, if another node may have made it: epochs rise, so
+// one below those that are known is gone, or was never there. However many callers ask, one read runs at a
+// time, and the next not before lookEvery: whoever asks meanwhile waits for that one. So epochs that are made up cost
+// the store next to nothing, and delay others by a moment after a rotation.
+func (r *Keyring) look(epoch uint64) error {
+	asked := time.Now()
+	for {
+		r.mu.Lock()
+		if !r.began.Before(asked) || epoch <= max(r.current, highest(r.newer)) {
+			r.mu.Unlock()
+			return nil
+		}
+		wait := lookEvery - time.Since(r.tried)
+		r.mu.Unlock()
+		if wait > 0 {
+			time.Sleep(wait)
+			continue
+		}
+		if _, err := r.read(false); err != nil {
+			return err
+		}
+	}
 }
 
 // lifetime returns how long a key can open.
@@ -165,14 +187,17 @@ func (r *Keyring) read(renew bool) (joined bool, err error) {
 		return true, f.err
 	}
 	f = &reading{done: make(chan struct{})}
-	r.reading = f
+	began := time.Now()
+	r.reading, r.tried = f, began
 	r.mu.Unlock()
 
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
 	f.err = r.refresh(ctx, renew)
 	r.mu.Lock()
-	r.reading = nil
+	if r.reading = nil; f.err == nil {
+		r.began = began
+	}
 	r.mu.Unlock()
 	close(f.done)
 	return false, f.err

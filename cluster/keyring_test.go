@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"sync"
 	"testing"
@@ -208,4 +209,60 @@ func (b *inbox) busy(t *testing.T, times int, wait func()) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// TestKeyring_unknownEpochsCostLittle asks for keys that were never there: those of earlier epochs are refused without a read,
+// and those of later ones share a few, however many there are. The key that another node has just made is found meanwhile.
+func TestKeyring_unknownEpochsCostLittle(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := open(t, Options{KeyRotate: time.Hour, Lease: time.Hour})
+		r := n.Keys()
+		sealed := must[[]byte](t)(r.Seal([]byte("x"), nil))
+		sent := func() uint64 {
+			n.reads.mu.Lock()
+			defer n.reads.mu.Unlock()
+			return n.reads.token
+		}
+		before := sent()
+		if _, err := r.read(false); err != nil {
+			t.Fatal(err)
+		}
+		once := sent() - before
+		ask := func(by int64) {
+			unknown := binary.BigEndian.AppendUint64([]byte{sealVersion}, uint64(int64(binary.BigEndian.Uint64(sealed[1:]))+by))
+			if _, err := r.Open(append(unknown, sealed[sealHeader:]...), nil); err != ErrSealed {
+				t.Errorf("epoch %+d: got %v, want exactly ErrSealed", by, err)
+			}
+		}
+		time.Sleep(time.Second)
+		before, start := sent(), time.Now()
+		for i := range int64(100) {
+			ask(-1 - i)
+			time.Sleep(time.Millisecond)
+		}
+		if got := sent() - before; got > 0 || time.Since(start) > 100*time.Millisecond {
+			t.Errorf("earlier epochs took %d requests and %v, want none", got, time.Since(start))
+		}
+		before, start = sent(), time.Now()
+		var wg sync.WaitGroup
+		for i := range int64(10) { // each asks again as soon as it has its answer
+			wg.Go(func() {
+				for k := range int64(20) {
+					ask(1 + 20*i + k)
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		wg.Wait()
+		m := joined(t, n, "other")
+		if got, reads := sent()-before, uint64(time.Since(start)/lookEvery)+2; got > reads*once {
+			t.Errorf("later epochs took %d requests in %v, want at most %d reads of %d", got, time.Since(start), reads, once)
+		}
+		time.Sleep(61 * time.Minute)
+		fresh := must[[]byte](t)(m.Keys().Seal([]byte("y"), nil)) // of an epoch that was asked for above
+		start = time.Now()
+		if got, err := r.Open(fresh, nil); err != nil || string(got) != "y" || time.Since(start) > lookEvery {
+			t.Errorf("open what another node has just sealed: %q, %v after %v", got, err, time.Since(start))
+		}
+	})
 }

@@ -115,6 +115,18 @@ var memory = []mutation{
 		"		lookups = d.guesses", "		lookups = d.lookups", "", "Guesses",
 	},
 	{
+		"epochs that are gone read the key ring", limit, "cluster/keyring.go",
+		"!r.began.Before(asked) || epoch <= max(r.current, highest(r.newer)) {", "!r.began.Before(asked) {", "", "TestKeyring_unknownEpochs",
+	},
+	{
+		"each epoch that is made up reads the key ring", limit, "cluster/keyring.go",
+		"		if wait > 0 {\n\t\t\ttime.Sleep(wait)", "		if wait > time.Hour {\n\t\t\ttime.Sleep(wait)", "", "TestKeyring_unknownEpochs",
+	},
+	{
+		"a read of the key ring that began before is enough", guard, "cluster/keyring.go",
+		"if !r.began.Before(asked) ||", "if !r.began.Before(asked.Add(-2*time.Hour)) ||", "", "TestKeyring_unknownEpochs",
+	},
+	{
 		"a tag is of the process", seal, "cluster/tag.go",
 		"	h := hmac.New(sha256.New, r.tagKey)", "	h := hmac.New(sha256.New, []byte(r.node.boot))", "", "TestTag",
 	},
