@@ -60,6 +60,9 @@ func runGreed(ctx context.Context, o options) (*greedReport, error) {
 	if err != nil {
 		return nil, err
 	}
+	if slices.Equal(o.attacks, []string{herd}) {
+		o.flags = append(o.flags, "--max-store", "12GiB") // half of its three quarters for events holds 1,000 streams of 4 MB
+	}
 	p := &process{bin: o.bin, addr: addr, args: append([]string{"serve", "--data", o.data, "--listen", addr, "--conformance",
 		"--max-memory", strconv.Itoa(greedMemory), "--max-ask", greedAsk.String()}, o.flags...)}
 	p.log.alarms = []string{"lease not renewed", "connection to nats lost", "level=ERROR", "panic"}
@@ -159,8 +162,14 @@ func (w *greedy) attackAll() error {
 	return context.Cause(w.ctx)
 }
 
-// allAtOnce is the name of all attacks at the same time, by the same clients.
-const allAtOnce = "all"
+// Names that are not those of one of greed.All.
+const (
+	allAtOnce = "all"  // all attacks at the same time, by the same clients
+	herd      = "herd" // of resumes, which has a server with a store for it
+)
+
+// herdPause is how long another's stream may pause while a herd of streams is resumed.
+const herdPause = time.Second
 
 // attack has the greedy clients attack for a time, and until they met a limit, beside the quiet one.
 func (w *greedy) attack(name string) error {
@@ -172,11 +181,19 @@ func (w *greedy) attack(name string) error {
 	if err != nil {
 		return err
 	}
+	if name == herd { // what is measured is the second in which it comes, and what follows
+		if err := child.ready(); err != nil {
+			return err
+		}
+	}
 	stop := w.watch()
 	r.Quiet = w.quiet.run(w.ctx, func() {
-		if err = child.ready(); err == nil {
+		if name != herd {
+			err = child.ready()
+		}
+		if err == nil {
 			w.wait(w.o.duration)
-			if name != allAtOnce { // their connections are too many for some to meet another limit
+			if name != allAtOnce && name != herd { // their connections are too many for some to meet another limit
 				child.limited()
 			}
 			r.Outcomes, err = child.stop()
@@ -196,6 +213,14 @@ func (w *greedy) attack(name string) error {
 		}
 		if name != allAtOnce && !a.Limited(outcomes) {
 			w.broken("%s reached no limit: %v", what, outcomes)
+		}
+	}
+	if name == herd {
+		if n, all := r.Outcomes[herd]["whole"], 100*w.o.greedy; n != all {
+			w.broken("of %d streams %d came as a whole", all, n)
+		}
+		if r.Quiet.Streams.Max > ms(herdPause) {
+			w.over("another's stream paused for %.0f ms", r.Quiet.Streams.Max)
 		}
 	}
 	if notReady > 0 {
