@@ -214,6 +214,17 @@ type gathering struct {
 	forgone int // requests that may run again, but for the size of the batch
 }
 
+// charge charges the client for entries, before they are stored: streams that begin meanwhile must know of them.
+func (s *streamActor) charge(entries []stream.Entry) {
+	bytes := 0
+	for i := range entries {
+		bytes += len(entries[i].Data)
+	}
+	if bytes > 0 {
+		s.sess.billed().Used[EventBudget].Add(time.Now(), int64(bytes), s.svc.recordTTL())
+	}
+}
+
 // countWaiting counts what waits for the log on the account of the session. It does not refuse: who sends waits while
 // the account has its share (Call.send).
 func (s *streamActor) countWaiting() {

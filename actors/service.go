@@ -391,6 +391,9 @@ func (d *accounts) storable(a *quota.Account, b Budget, bytes int, life time.Dur
 // sessions and streams can go on.
 func (d *accounts) room(a *quota.Account, b Budget, bytes int) Reason {
 	used, limit := d.store.Use(b)
+	if b == EventBudget {
+		used += d.BytesOf(quota.Waiting) / 2 // it is in memory as events and as appends
+	}
 	return noRoom[quota.FairStore(used, storedFor(a, b), int64(bytes), limit, limits.StoreShare.Value())]
 }
 

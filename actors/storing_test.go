@@ -148,3 +148,57 @@ func TestWhatIsStoredIsCharged(t *testing.T) {
 		}
 	})
 }
+
+// TestEventsCountBeforeTheyAreStored has clients whose events wait for the store begin more calls. The events count at once, for
+// their client and for all, or else a store with little room would take streams whose events it has no room for.
+func TestEventsCountBeforeTheyAreStored(t *testing.T) {
+	const limit = 64 << 20
+	for _, tt := range []struct {
+		name         string
+		used         int64
+		clients, all int // all calls, by turns of the clients
+		least, most  int // of them that begin
+	}{
+		{"of one client, while there is little room", limit * 6 / 10, 1, 6, 2, 4},
+		{"of many, while there seems to be room", limit * 48 / 100, 8, 32, 8, 24},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+				h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+					_ = c.Notify(ctx, "n", []byte(`{"pad":"`+strings.Repeat("x", 1<<20)+`"}`))
+					<-ctx.Done()
+					return nil, mcp.NewError(mcp.CodeInternalError, "ended")
+				}
+				h.mem.fills(EventBudget, tt.used, limit)
+				stored := make(chan struct{})
+				defer close(stored)
+				h.mem.before = func(op, _ string) error {
+					if op == "Append" {
+						<-stored
+					}
+					return nil
+				}
+				begins := func(address string, id int) bool {
+					c := &heldConn{}
+					h.postFrom(c, address, "", initializeAs("2025-11-25"))
+					before := h.refusals.of(StoreOfPrincipal) + h.refusals.of(StoreFull)
+					go h.postFrom(&heldConn{}, address, c.name, message(fmt.Sprint(id), "x"))
+					time.Sleep(time.Second)
+					return h.refusals.of(StoreOfPrincipal)+h.refusals.of(StoreFull) == before
+				}
+				begun := 0
+				for i := range tt.all {
+					if begins(fmt.Sprintf("192.0.2.%d", 1+i%tt.clients), i) {
+						begun++
+					}
+				}
+				if begun < tt.least || begun > tt.most {
+					t.Errorf("%d of %d calls begin, want %d to %d", begun, tt.all, tt.least, tt.most)
+				}
+				if !begins("192.0.2.99", 0) {
+					t.Error("another client cannot begin a call")
+				}
+			})
+		})
+	}
+}

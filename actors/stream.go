@@ -209,6 +209,7 @@ func (s *streamActor) push(m *pushEntries) {
 }
 
 func (s *streamActor) step(e stream.Event) {
+	s.charge(e.Entries)
 	s.fx = s.m.Step(e, s.fx[:0])
 	s.perform()
 }
@@ -271,12 +272,9 @@ func (s *streamActor) deliver(e *stream.Effect) {
 	from := s.delivered + 1
 	s.delivered = e.Num
 	s.recall(s.past.Note(&s.live, e.Num, e.Epoch, e.Entries))
-	bytes := 0
 	for i := range e.Entries {
-		bytes += len(e.Entries[i].Data)
 		e.Entries[i].Drop(nil)
 	}
-	s.sess.billed().Used[EventBudget].Add(time.Now(), int64(bytes), s.svc.recordTTL())
 	if s.att != nil && !s.silent {
 		s.att.Frame(attachment.Frame{From: from, Append: stream.Append{Num: e.Num, Epoch: e.Epoch, Entries: s.unmuted(e.Entries), Last: e.Last}})
 	}

@@ -263,6 +263,14 @@ var acting = []mutation{
 		"used <= limit/2", "used <= 0", "", "",
 	},
 	{
+		"events are not charged", limit, "actors/batch.go",
+		"Used[EventBudget].Add(time.Now(), int64(bytes)", "Used[EventBudget].Add(time.Now(), 0*int64(bytes)", "", "TestEventsCount|TestWhatIsStored",
+	},
+	{
+		"events that wait for the store have room", limit, "actors/service.go",
+		"d.BytesOf(quota.Waiting) / 2", "0 * d.BytesOf(quota.Waiting)", "", "TestEventsCountBeforeTheyAreStored",
+	},
+	{
 		"a store is filled to the brim", limit, "internal/quota/bytes.go",
 		"case used > most:", "case used > limit:", "", "",
 	},
@@ -416,7 +424,7 @@ var acting = []mutation{
 	},
 	{
 		"a budget that is full stops what needs the other", limit, "actors/service.go",
-		"used, limit := d.store.Use(b)\n\treturn noRoom", "used, limit := d.store.Use(SessionBudget)\n\treturn noRoom", "", "TestStoreIsShared",
+		"used, limit := d.store.Use(b)\n\tif b", "used, limit := d.store.Use(SessionBudget)\n\tif b", "", "TestStoreIsShared",
 	},
 	{
 		"room for calls is asked for a session", limit, "actors/admission.go",
