@@ -3,6 +3,10 @@ package main
 // acting is actors.
 var acting = []mutation{
 	{
+		"the log takes the bytes of subscriptions for their number", limit, "actors/peer.go",
+		"full = limits.SubscribedURIs.Row", "full = limits.SubscriptionsPerSession.Row", "internal/spec/session", "TestSubscriptionLimits",
+	},
+	{
 		"a request learns from its handler that the session is gone, and its client does not", guard, "actors/delivery.go",
 		"	case a.gone:\n", "	case a.gone && a.later:\n", "", "TestRequestsBesideDelete",
 	},

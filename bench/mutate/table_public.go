@@ -47,6 +47,10 @@ var public = []mutation{
 		"return r.Of, flagOf(r.Of)", "return \"\", flagOf(\"\")", "", "TestLog$",
 	},
 	{
+		"what is usually hit is logged", limit, "internal/limits/log.go",
+		"if r == nil || r.Usual {", "if r == nil {", "", "TestLog$",
+	},
+	{
 		"each hit has a record", limit, "internal/limits/log.go",
 		"if !h.logged.IsZero() && now.Sub(h.logged) < logEvery {", "if !h.logged.IsZero() && now.Sub(h.logged) < 0 {", "", "TestLog$",
 	},
