@@ -410,7 +410,7 @@ func runAttack(args []string, in io.Reader, out, stderr io.Writer) int {
 	a, network, ok := greed.Find(args[2])
 	attacks, share := []greed.Attack{a}, 1.
 	if args[2] == allAtOnce {
-		attacks, network, share, ok = greed.All, len(greed.All)+1, 1./8, true
+		attacks, network, share, ok = greed.All, 255, 1./8, true
 	}
 	if err != nil || !ok {
 		fmt.Fprintf(stderr, "soak attack: no attack %q by %q\n", args[2], args[1])
@@ -423,7 +423,7 @@ func runAttack(args []string, in io.Reader, out, stderr io.Writer) int {
 		cancel()
 	}()
 	say := func(line string) func() { return func() { fmt.Fprintln(out, line) } }
-	outcomes := greed.Run(ctx, args[0], network+1, clients, share, say(saidReady), say(saidLimited), attacks...)
+	outcomes := greed.Run(ctx, args[0], network, clients, share, say(saidReady), say(saidLimited), attacks...)
 	if err := json.NewEncoder(out).Encode(outcomes); err != nil {
 		fmt.Fprintln(stderr, "soak attack:", err)
 		return 1

@@ -14,6 +14,9 @@ type Attack struct {
 	// none: then only turns and the processor bound the attack.
 	Limits []string
 
+	// Apart says that the attack uses up what its principals need for others, so that it needs principals of its own.
+	Apart bool
+
 	workers  int  // goroutines of each principal
 	together bool // none begins before all are ready
 	// begin makes ready what one goroutine needs and returns what it repeats until the end, or nil

@@ -37,6 +37,7 @@ func (p *Principal) unfinished(first ...[]byte) {
 		p.pause(10 * time.Millisecond)
 		return
 	}
+	p.note("open")
 	defer func() { _ = conn.Close() }()
 	p.answered(conn)
 }

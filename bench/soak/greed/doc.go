@@ -5,7 +5,8 @@
 // has closed its connections when Run returns. Its Outcomes tell how every attempt ended, so
 // that an attack which does nothing cannot pass for one that was borne.
 //
-// A principal is a source address: in network 1 the first is 127.0.1.2, the second 127.0.1.3, and so on. The
+// A principal is a source address: in network 1 the first is 127.0.1.2, the second 127.0.1.3, and so on. Attacks that are made one
+// after the other come from the same principals, except those that are Apart. The
 // goroutines of an attack share nothing but their Principal, whose methods are safe for
 // concurrent use.
 //

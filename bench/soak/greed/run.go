@@ -10,21 +10,24 @@ import (
 // All are the attacks, in the order in which they are made.
 var All = []Attack{
 	bodies, chunked, garbage, largeHeaders, slowHeaders, connections,
-	largeCalls, values, inFlight, unread, shortStreams,
+	resumes, largeCalls, values, inFlight, unread, shortStreams,
 	inputs, parked, states, questions, answers,
 	initializeLarge, initializeSmall, initializeDelete, unknownSessions,
 	batches, levels, subscriptions, notifications, requests, scrapes,
-	resumes, standalones, listens, bound,
+	standalones, listens, bound,
 }
 
-// Find returns the attack with a name, and a number that no other has.
-func Find(name string) (a Attack, n int, ok bool) {
+// Find returns the attack with a name, and the network of its principals.
+func Find(name string) (a Attack, network int, ok bool) {
 	all := append(slices.Clone(All), herd)
-	n = slices.IndexFunc(all, func(a Attack) bool { return a.Name == name })
+	n := slices.IndexFunc(all, func(a Attack) bool { return a.Name == name })
 	if n < 0 {
 		return Attack{}, 0, false
 	}
-	return all[n], n, true
+	if all[n].Apart {
+		return all[n], 2 + n, true
+	}
+	return all[n], 1, true
 }
 
 // Run has so many greedy principals make the attacks, all at once, until ctx is done, and returns

@@ -11,19 +11,19 @@ var initialize256K = sync.OnceValue(func() []byte { return initialize(revision, 
 
 var initializeLarge = Attack{
 	Name: "initialize-large", What: "initialize with 256 KiB of clientInfo",
-	workers: 16,
-	begin:   free(func(p *Principal, _ int) { p.post(header(), initialize256K()) }),
+	Apart: true, workers: 16,
+	begin: free(func(p *Principal, _ int) { p.post(header(), initialize256K()) }),
 }
 
 var initializeSmall = Attack{
 	Name: "initialize", What: "initialize in a loop",
-	workers: 16,
-	begin:   free(func(p *Principal, _ int) { p.session(revision) }),
+	Apart: true, workers: 16,
+	begin: free(func(p *Principal, _ int) { p.session(revision) }),
 }
 
 var initializeDelete = Attack{
 	Name: "initialize-delete", What: "initialize and delete the session, in a loop",
-	workers: 16,
+	Apart: true, workers: 16,
 	begin: free(func(p *Principal, _ int) {
 		if h := p.session(revision); h != nil {
 			p.send(http.MethodDelete, "/mcp", h, nil)
