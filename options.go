@@ -220,6 +220,10 @@ type Limits struct {
 	// BodyTimeout is how long the body of a request may take to arrive. 0 means 30
 	// seconds. A slower one is answered with 408.
 	BodyTimeout time.Duration
+	// BodyRate is how many bytes of a body must come per second, on average once it has
+	// taken 10 seconds. 0 means 1,024. A slower one is answered with 408: so few bytes hold
+	// a connection for 10 seconds, and not for BodyTimeout.
+	BodyRate float64
 	// WriteTimeout is how long a write may wait for a client that does not read. 0
 	// means 30 seconds. Then the connection is cut; an event stream can be resumed.
 	WriteTimeout time.Duration
@@ -281,7 +285,7 @@ type Limits struct {
 func (l *Limits) settle() error {
 	return errors.Join(
 		limits.MaxBody.Settle(&l.MaxBody), limits.MaxDepth.Settle(&l.MaxDepth), limits.MaxBatch.Settle(&l.MaxBatch), limits.MaxValues.Settle(&l.MaxValues),
-		limits.MaxURI.Settle(&l.MaxURI), limits.PageSize.Settle(&l.PageSize), limits.BodyTimeout.Settle(&l.BodyTimeout), limits.WriteTimeout.Settle(&l.WriteTimeout),
+		limits.MaxURI.Settle(&l.MaxURI), limits.PageSize.Settle(&l.PageSize), limits.BodyTimeout.Settle(&l.BodyTimeout), limits.BodyRate.Settle(&l.BodyRate), limits.WriteTimeout.Settle(&l.WriteTimeout),
 		limits.MaxQueued.Settle(&l.MaxQueued), limits.MaxCall.Settle(&l.MaxCall), limits.MaxAsk.Settle(&l.MaxAsk),
 		limits.Retry.Settle(&l.Retry), limits.CallRate.Settle(&l.CallRate), limits.CallBurst.Settle(&l.CallBurst),
 		limits.LogRate.Settle(&l.LogRate), limits.CallsPerSession.Settle(&l.CallsPerSession),

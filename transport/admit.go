@@ -195,6 +195,7 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 		n, err := r.Body.Read(b[len(b):room])
 		b = b[:len(b)+n]
 		x.body.B = b
+		x.watch.got.Store(int64(len(b)))
 		if int64(len(b)) > h.o.MaxBody {
 			return refuseTooLarge
 		}
@@ -202,6 +203,9 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 			continue
 		}
 		if err != io.EOF {
+			if x.watch.trickled.Load() {
+				return refuseTrickle
+			}
 			return refuseUnread(err)
 		}
 		break

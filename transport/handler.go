@@ -35,6 +35,7 @@ var _ http.Handler = (*Handler)(nil)
 func NewHandler(d Dispatcher, o Options) *Handler {
 	h := &Handler{d: d, o: o.filled()}
 	h.reads, h.writes = newWatchdog(h.o.BodyTimeout, endRead), newWatchdog(h.o.WriteTimeout, endWrite)
+	h.reads.least = h.o.BodyRate
 	return h
 }
 

@@ -76,6 +76,10 @@ type Options struct {
 	// BodyTimeout is how long the body of a POST may take to arrive. 0 means 30 s.
 	BodyTimeout time.Duration
 
+	// BodyRate is how many bytes of a body must come per second, on average once it has taken 10 s. 0 means 1 KiB, a negative
+	// number no bound.
+	BodyRate float64
+
 	// WriteTimeout is how long one write may wait for a peer that does not read. 0 means 30 s.
 	WriteTimeout time.Duration
 
@@ -112,6 +116,7 @@ type Options struct {
 func (o Options) filled() Options {
 	o.MaxBody = limits.MaxBody.Or(o.MaxBody)
 	o.BodyTimeout = limits.BodyTimeout.Or(o.BodyTimeout)
+	o.BodyRate = limits.BodyRate.Or(o.BodyRate)
 	o.WriteTimeout = limits.WriteTimeout.Or(o.WriteTimeout)
 	o.MaxQueued = limits.MaxQueued.Or(o.MaxQueued)
 	if o.Log == nil {

@@ -54,6 +54,7 @@ var (
 	refuseTooLarge    = refusing(faults.TooLarge)
 	refuseEmpty       = refusing(faults.Empty)
 	refuseSlowBody    = refusing(faults.SlowBody)
+	refuseTrickle     = refusing(faults.Trickle)
 	refuseBody        = refusing(faults.Body)
 	refuseEventID     = refusing(faults.EventID)
 	refuseClosing     = refusing(faults.Closing)

@@ -94,19 +94,32 @@ func (u unwrappable) FlushError() error {
 	return http.NewResponseController(u.ResponseWriter).Flush()
 }
 
+// TestSlowBody has bodies stop: they are ended when their time is over, or once they have come too slowly for 10 s.
 func TestSlowBody(t *testing.T) {
 	virtually(t, func(t *testing.T, serve func(Dispatcher, Options) *pipes) {
-		p := serve(funcs{}, Options{})
-		for _, start := range []string{"", ping[:10]} {
+		for _, row := range []struct {
+			rate  float64
+			start string
+			text  string
+			after time.Duration
+		}{
+			{-1, "", "Request body took too long", 30 * time.Second},
+			{-1, ping[:10], "Request body took too long", 30 * time.Second},
+			{0, "", "Request body came too slowly", 10 * time.Second},
+			{0, ping[:10], "Request body came too slowly", 10 * time.Second},
+			{0.5, ping[:10], "Request body came too slowly", 21 * time.Second},
+			{0.25, ping[:10], "Request body took too long", 30 * time.Second},
+		} {
+			p, start := serve(funcs{}, Options{BodyRate: row.rate}), row.start
 			began := time.Now()
 			c := p.dial(t).send(strings.TrimSuffix(request("POST", "x", ping), ping) + start)
 			resp := c.response("POST")
 			body, _ := io.ReadAll(resp.Body)
-			if resp.StatusCode != 408 || !resp.Close || string(body) != errorBody(-32600, "Request body took too long", "") {
+			if resp.StatusCode != 408 || !resp.Close || string(body) != errorBody(-32600, row.text, "") {
 				t.Errorf("got %d %s", resp.StatusCode, body)
 			}
-			if got := time.Since(began); got != 30*time.Second {
-				t.Errorf("took %v, want 30 s", got)
+			if got := time.Since(began); got != row.after {
+				t.Errorf("rate %v: took %v, want %v", row.rate, got, row.after)
 			}
 		}
 	})

@@ -3,6 +3,7 @@ package transport
 import (
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -10,6 +11,7 @@ import (
 // looks at the oldest. watchdog ends a read or write that takes too long by a deadline in the past.
 type watchdog struct {
 	limit time.Duration
+	least float64 // bytes per second, on average once it has taken trickleAfter; 0 or less is no bound
 	bite  func(http.ResponseWriter)
 
 	mu    sync.Mutex // guards the rest and the links of the list
@@ -22,7 +24,17 @@ type watched struct {
 	prev, next *watched
 	w          http.ResponseWriter
 	since      time.Time
+	got        atomic.Int64 // bytes so far
+	trickled   atomic.Bool  // it was ended for its rate
 }
+
+const (
+	// trickleAfter is how long a body may take before its rate is looked at: until then it may be a client far away that
+	// begins, or whose first packets were lost.
+	trickleAfter = 10 * time.Second
+	// trickleEvery is how often the rate is looked at from then on.
+	trickleEvery = time.Second
+)
 
 var past = time.Unix(1, 0)
 
@@ -39,12 +51,13 @@ func newWatchdog(limit time.Duration, bite func(http.ResponseWriter)) *watchdog 
 // begin watches a read or write on rw until end.
 func (d *watchdog) begin(w *watched, rw http.ResponseWriter) {
 	w.w, w.since = rw, time.Now()
+	w.got.Store(0)
 	d.mu.Lock()
 	w.prev, w.next = d.list.prev, &d.list
 	w.prev.next, d.list.prev = w, w
 	if !d.armed {
 		d.armed = true
-		time.AfterFunc(d.limit, d.look)
+		time.AfterFunc(d.wait(0), d.look)
 	}
 	d.mu.Unlock()
 }
@@ -60,19 +73,39 @@ func (d *watchdog) end(w *watched) {
 	w.w = nil
 }
 
-// look ends what has taken too long, and sets the timer for the next.
+// wait is how long what has taken age may go on without another look.
+func (d *watchdog) wait(age time.Duration) time.Duration {
+	left := d.limit - age
+	switch {
+	case d.least <= 0:
+		return left
+	case age < trickleAfter:
+		return min(left, trickleAfter-age)
+	}
+	return min(left, trickleEvery)
+}
+
+// look ends what has taken too long, or comes too slowly, and sets the timer for the next look.
 func (d *watchdog) look() {
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for w := d.list.next; w != &d.list; w = d.list.next {
-		if left := d.limit - now.Sub(w.since); left > 0 {
-			time.AfterFunc(left, d.look)
-			return
+	next, last := d.limit, false
+	for w := d.list.next; w != &d.list && !last; {
+		age, after := now.Sub(w.since), w.next
+		trickles := d.least > 0 && age >= trickleAfter && float64(w.got.Load()) < d.least*age.Seconds()
+		if age >= d.limit || trickles {
+			w.trickled.Store(age < d.limit)
+			w.prev.next, after.prev = after, w.prev
+			w.prev, w.next = nil, nil
+			d.bite(w.w)
+		} else {
+			next = min(next, d.wait(age))
+			last = d.least <= 0 || age < trickleAfter // those behind it began later
 		}
-		d.list.next, w.next.prev = w.next, &d.list
-		w.prev, w.next = nil, nil
-		d.bite(w.w)
+		w = after
 	}
-	d.armed = false
+	if d.armed = d.list.next != &d.list; d.armed {
+		time.AfterFunc(next, d.look)
+	}
 }

@@ -67,6 +67,22 @@ var memory = []mutation{
 		"if no := x.holdBody(int64(len(b) + more)); no != nil {", "if no := x.holdBody(0); no != nil {", "", "Counted",
 	},
 	{
+		"a body may trickle", limit, "transport/handler.go",
+		"	h.reads.least = h.o.BodyRate\n", "", "", "TestSlowBody",
+	},
+	{
+		"the rate of a body is looked at once", limit, "transport/watchdog.go",
+		"	return min(left, trickleEvery)", "	return left", "", "TestSlowBody",
+	},
+	{
+		"the rate of a body counts from its beginning", limit, "transport/watchdog.go",
+		"d.least > 0 && age >= trickleAfter && float64", "d.least > 0 && age >= 0 && float64", "internal/spec/transports", "TestTrickledBodies",
+	},
+	{
+		"what has come of a body does not count for its rate", limit, "transport/admit.go",
+		"		x.watch.got.Store(int64(len(b)))\n", "", "", "TestSlowBody",
+	},
+	{
 		"what decoding makes is not counted", limit, "transport/admit.go",
 		"if no := x.holdValues(); no != nil {", "if no := (*refusal)(nil); no != nil {", "", "Counted",
 	},

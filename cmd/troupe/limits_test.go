@@ -35,7 +35,7 @@ func TestLimitDefaults(t *testing.T) {
 		},
 		Limits: troupe.Limits{
 			MaxBody: 4 << 20, MaxDepth: 128, MaxBatch: 100, MaxValues: 100_000, MaxURI: 8 << 10, PageSize: 100, MaxQueued: 1 << 20,
-			BodyTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, MaxCall: time.Hour, MaxAsk: 10 * time.Minute, Retry: 4 * time.Second,
+			BodyTimeout: 30 * time.Second, BodyRate: 1024, WriteTimeout: 30 * time.Second, MaxCall: time.Hour, MaxAsk: 10 * time.Minute, Retry: 4 * time.Second,
 			Grace: 250 * time.Millisecond, StatelessGrace: 10 * time.Second, PingEvery: -1,
 			CallRate: 100, LogRate: 500, CallsPerSession: 256, StreamsPerSession: 64, PendingPerSession: 64, SubscriptionsPerSession: 1000,
 		},

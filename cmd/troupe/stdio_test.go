@@ -10,7 +10,7 @@ import (
 
 // notOfStdio are the flags of limits that troupe stdio does not have, by the reason.
 var notOfStdio = map[string][]string{
-	"it is about HTTP": {"max-header", "body-timeout", "write-timeout", "connections", "connections-per-address", "drain-delay"},
+	"it is about HTTP": {"max-header", "body-timeout", "body-rate", "write-timeout", "connections", "connections-per-address", "drain-delay"},
 	"messages on a pipe are no event streams, and are not stored": {"sse-grace", "stateless-grace", "retry", "streams-per-session", "streams-per-principal",
 		"replay-age", "replay-events", "replay-bytes"},
 	"the only client cannot be in another's way": {"call-rate", "call-burst", "principal-rate", "principal-burst", "calls-per-principal",

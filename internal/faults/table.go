@@ -67,6 +67,7 @@ var (
 	AcceptGet   = add(Fault{Status: 406, Code: mcp.CodeInvalidRequest, Label: "accept", Text: "Accept must admit text/event-stream", When: "the `Accept` header of a GET does not"})
 	Empty       = add(Fault{Status: 400, Code: mcp.CodeParseError, Label: "empty", Text: "Request body is empty", When: "a POST has no body"})
 	SlowBody    = add(Fault{Status: 408, Code: mcp.CodeInvalidRequest, Label: "body-timeout", Text: "Request body took too long", HangUp: true, When: "the body has not come within `Options.Limits.BodyTimeout`"})
+	Trickle     = add(Fault{Status: 408, Code: mcp.CodeInvalidRequest, Label: "body-rate", Text: "Request body came too slowly", HangUp: true, When: "after 10 s less of the body has come than `Options.Limits.BodyRate` for each second"})
 	Body        = add(Fault{Status: 400, Code: mcp.CodeParseError, Label: "body", Text: "Request body could not be read", HangUp: true, When: "the connection breaks, or the body is not valid HTTP"})
 	EventID     = add(Fault{Status: 400, Code: mcp.CodeBadEventID, Label: "event-id", Text: mcp.NewError(mcp.CodeBadEventID, "").Message, When: "`Last-Event-ID` is malformed, unknown, of another stream or principal, or too old"})
 	Memory      = add(Fault{Status: 503, Code: mcp.CodeInternalError, Label: "memory", Text: "this node has no memory for the request: --max-memory", After: time.Second, HangUp: true, When: "what all clients together have the node hold in memory leaves no room"})

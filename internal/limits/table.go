@@ -32,6 +32,9 @@ var (
 	BodyTimeout = add[time.Duration](Row{Section: Request, Name: "time for a body to arrive", Option: "Limits.BodyTimeout", Kind: Time, Default: 30 * second, Least: int64(time.Millisecond),
 		Beyond: "408, connection closed", Counted: "body-timeout", By: HTTP,
 		Usage: "`time` that the body of a request may take to arrive"})
+	BodyRate = add[float64](Row{Section: Request, Name: "bytes of a body, on average once it has taken 10 s", Option: "Limits.BodyRate", Kind: Rate, Default: kib, None: true,
+		Beyond: "408, connection closed", Counted: "body-rate", By: HTTP,
+		Usage: "least `number` of bytes per second of a body that has taken 10 s; 0 for none"})
 	MaxDepth = add[int](Row{Section: Request, Name: "levels of JSON", Option: "Limits.MaxDepth", Default: 128, Least: 1, Most: 1024,
 		Beyond: "400, -32700", Counted: "depth", By: HTTP,
 		Usage: "most levels that JSON may nest, a `number` up to 1024"})

@@ -497,6 +497,7 @@ func TestLimits(t *testing.T) {
 // elsewhere names the tests of counted limits that need more than a row.
 var elsewhere = map[*limits.Row]string{
 	limits.BodyTimeout.Row:   "TestWhatAClientMayHoldUp",
+	limits.BodyRate.Row:      "TestTrickledBodies",
 	limits.MaxHeader.Row:     "TestHeaderLimit",
 	limits.HeaderTimeout.Row: "TestSlowHeader",
 

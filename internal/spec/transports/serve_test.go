@@ -234,6 +234,60 @@ func TestWhatAClientMayHoldUp(t *testing.T) {
 	}
 }
 
+// TestTrickledBodies has bodies come slowly: one below the least rate is ended at 10 s, and one above it, or that comes at
+// once after a pause, is not.
+func TestTrickledBodies(t *testing.T) {
+	for name, row := range map[string]struct {
+		rate   float64
+		size   int
+		every  time.Duration
+		status int
+		after  time.Duration
+	}{
+		"it trickles":               {0, 100, time.Second, 408, 10 * time.Second},
+		"it is slow":                {0, 1300, time.Second, 200, 25 * time.Second},
+		"it comes late":             {0, 20_000, 9 * time.Second, 200, 25 * time.Second},
+		"it trickles within limits": {50, 100, time.Second, 200, 25 * time.Second},
+		"there is no limit":         {-1, 1, time.Second, 408, 30 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testkit.Bubble(t, func(t *testing.T) {
+				m := host.NewMeter()
+				h := host.New(t, troupe.Options{Telemetry: troupe.Telemetry{MeterProvider: m}, Limits: troupe.Limits{BodyRate: row.rate}}, nil)
+				parts := int(25 * time.Second / row.every)
+				if row.rate < 0 {
+					parts = 100
+				}
+				body := host.Call("1", "echo", `{"text":"x"}`)
+				body += strings.Repeat(" ", parts*row.size-len(body)*min(1, parts*row.size/len(body)))
+				conn := raw(h, t, host.RawPost(h.Session(), "Content-Length: "+strconv.Itoa(len(body))))
+				begin := time.Now()
+				go func() {
+					for rest := body; rest != ""; {
+						time.Sleep(row.every)
+						n := min(row.size, len(rest))
+						if _, err := io.WriteString(conn, rest[:n]); err != nil {
+							return
+						}
+						rest = rest[n:]
+					}
+				}()
+				resp, text, _ := host.ReadRaw(t, conn)
+				if took := time.Since(begin); resp.StatusCode != row.status || took < row.after-8*time.Second || took > row.after+8*time.Second {
+					t.Errorf("after %v: %s %s, want %d after %v", took, resp.Status, text, row.status, row.after)
+				}
+				want := int64(0)
+				if row.status == 408 && row.rate == 0 {
+					want = 1
+				}
+				if n := m.Count("troupe.http.refused", "body-rate"); n != want {
+					t.Errorf("%d bodies are counted, want %d", n, want)
+				}
+			})
+		})
+	}
+}
+
 // raw sends bytes on a connection of their own, which stays open.
 func raw(h *host.Host, t *testing.T, request string) net.Conn {
 	t.Helper()
