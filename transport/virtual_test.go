@@ -241,3 +241,21 @@ func TestSlowProgressIsNotCut(t *testing.T) {
 		}
 	})
 }
+
+// TestABodyHasItsTimeBesideOthers: one that began later is not looked at with those that are due.
+func TestABodyHasItsTimeBesideOthers(t *testing.T) {
+	virtually(t, func(t *testing.T, serve func(Dispatcher, Options) *pipes) {
+		p, began := serve(funcs{}, Options{}), time.Now()
+		var all []*client
+		for range 3 {
+			all = append(all, p.dial(t).send(strings.TrimSuffix(request("POST", "x", ping), ping)))
+			time.Sleep(4 * time.Second)
+		}
+		for i, c := range all {
+			resp := c.response("POST")
+			if got, want := time.Since(began), time.Duration(10+4*i)*time.Second; resp.StatusCode != 408 || got < want || got > max(want, 12*time.Second) {
+				t.Errorf("body %d: %s after %v, want 408 after %v", i, resp.Status, got, want)
+			}
+		}
+	})
+}

@@ -76,7 +76,7 @@ var memory = []mutation{
 	},
 	{
 		"the rate of a body counts from its beginning", limit, "transport/watchdog.go",
-		"d.least > 0 && age >= trickleAfter && float64", "d.least > 0 && age >= 0 && float64", "internal/spec/transports", "TestTrickledBodies",
+		"d.least > 0 && age >= trickleAfter && float64", "d.least > 0 && age >= 0 && float64", "", "TestABodyHasItsTime",
 	},
 	{
 		"what has come of a body does not count for its rate", limit, "transport/admit.go",
