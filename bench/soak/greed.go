@@ -211,7 +211,7 @@ func (w *greedy) attack(name string) error {
 		if len(outcomes) == 0 {
 			w.broken("%s: %s did nothing", name, what)
 		}
-		if name != allAtOnce && !a.Limited(outcomes) {
+		if name != allAtOnce && !a.Limited(outcomes, w.o.greedy) {
 			w.broken("%s reached no limit: %v", what, outcomes)
 		}
 	}

@@ -17,6 +17,9 @@ type Attack struct {
 	// Apart says that the attack uses up what its principals need for others, so that it needs principals of its own.
 	Apart bool
 
+	// Rated says that the limit is a rate of each principal. Several of them together may not get there, for want of processors.
+	Rated bool
+
 	workers  int  // goroutines of each principal
 	together bool // none begins before all are ready
 	// begin makes ready what one goroutine needs and returns what it repeats until the end, or nil
@@ -27,9 +30,9 @@ type Attack struct {
 // refused are the outcomes of requests that a limit refuses.
 var refused = []string{"429", "503", "429 -32600", "503 -32603", "200 -32600", "200 -32603"}
 
-// Limited reports whether the attack has met a limit, or has none.
-func (a *Attack) Limited(o Outcomes) bool {
-	return len(a.Limits) == 0 || slices.ContainsFunc(a.Limits, func(limit string) bool { return o[limit] > 0 })
+// Limited reports whether the attack of so many principals has met a limit, or has none that they must meet.
+func (a *Attack) Limited(o Outcomes, greedy int) bool {
+	return len(a.Limits) == 0 || a.Rated && greedy > 1 || slices.ContainsFunc(a.Limits, func(limit string) bool { return o[limit] > 0 })
 }
 
 // work is one goroutine of an attack. It calls begun when it is ready, or was refused for the first time, and waits for

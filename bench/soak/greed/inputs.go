@@ -27,7 +27,7 @@ var (
 
 var inputs = Attack{
 	Name: "inputs", What: "let a call ask, and send it again with 3.9 MB of inputResponses in 120 members, or 129",
-	Limits: append([]string{"400 -32602", "200 -32602"}, refused...), workers: 16,
+	Limits: append([]string{"400 -32602", "200 -32602"}, refused...), Rated: true, workers: 16,
 	begin: free(func(p *Principal, n int) {
 		const call = `"name":"ask","arguments":{"question":"q"}`
 		body, h := stateless(2*n, "tools/call", "ask", call, "")
@@ -61,7 +61,7 @@ var parked = Attack{
 
 var states = Attack{
 	Name: "unknown-states", What: "send calls again with made-up states",
-	Limits: append([]string{"400 -32602", "200 -32602"}, refused...), workers: 16,
+	Limits: append([]string{"400 -32602", "200 -32602"}, refused...), Rated: true, workers: 16,
 	begin: free(func(p *Principal, n int) {
 		state := fmt.Sprintf("AAAAAAAA%040d", n)
 		if n%2 == 1 {

@@ -4,7 +4,7 @@ import "net/http"
 
 var requests = Attack{
 	Name: "requests", What: "ping, list, read, get, complete and call in sessions, as fast as they go",
-	Limits: refused, workers: 16,
+	Limits: refused, Rated: true, workers: 16,
 	begin: stateful(revision, func(p *Principal, h map[string][]string, n int) {
 		one := [...]struct{ method, params string }{
 			{"ping", "{}"}, {"tools/list", "{}"}, {"resources/list", "{}"}, {"resources/templates/list", "{}"}, {"prompts/list", "{}"},

@@ -54,7 +54,7 @@ func Run(ctx context.Context, addr string, network, greedy int, share float64, r
 	done.Go(func() {
 		each := time.NewTicker(20 * time.Millisecond)
 		defer each.Stop()
-		for slices.ContainsFunc(attacks, func(a Attack) bool { return !a.Limited(sum(all[a.Name])) }) {
+		for slices.ContainsFunc(attacks, func(a Attack) bool { return !a.Limited(sum(all[a.Name]), greedy) }) {
 			select {
 			case <-ctx.Done():
 				return

@@ -64,13 +64,13 @@ var hundredLists = sync.OnceValue(func() []byte {
 
 var batches = Attack{
 	Name: "batches", What: "list a hundred times in one batch of 2025-03-26",
-	Limits: refused, workers: 16,
+	Limits: refused, Rated: true, workers: 16,
 	begin: stateful("2025-03-26", func(p *Principal, h map[string][]string, _ int) { p.post(h, hundredLists()) }),
 }
 
 var levels = Attack{
 	Name: "levels", What: "logging/setLevel, each another level",
-	Limits: refused, workers: 16,
+	Limits: refused, Rated: true, workers: 16,
 	begin: stateful(revision, func(p *Principal, h map[string][]string, n int) {
 		p.post(h, request(n, "logging/setLevel", `{"level":"`+[]string{"debug", "info", "error"}[n%3]+`"}`))
 	}),
@@ -78,7 +78,7 @@ var levels = Attack{
 
 var subscriptions = Attack{
 	Name: "subscriptions", What: "subscribe to resources with URIs of 4 KiB, and unsubscribe now and then",
-	Limits: refused, workers: 16,
+	Limits: refused, Rated: true, workers: 16,
 	begin: stateful(revision, func(p *Principal, h map[string][]string, n int) {
 		method := "resources/subscribe"
 		if n%100 == 99 {

@@ -79,7 +79,7 @@ func (p *Principal) glimpse(h http.Header, bytes int64) {
 
 var standalones = Attack{
 	Name: "standalones", What: "open the standalone stream of a session over and over",
-	Limits: refused, workers: 32,
+	Limits: refused, Rated: true, workers: 32,
 	begin: stateful(revision, func(p *Principal, h map[string][]string, _ int) { p.glimpse(h, 0) }),
 }
 
