@@ -3,6 +3,14 @@ package main
 // memory is what clients have the node hold, and what keeps them from holding more.
 var memory = []mutation{
 	{
+		"a process that rests keeps its garbage", limit, "internal/memory/memory.go",
+		"now == last && bytes > needed+worth {", "now != last && bytes > needed+worth {", "", "TestGiveBack",
+	},
+	{
+		"a process that rests collects again and again", limit, "internal/memory/memory.go",
+		"			needed = bytes\n", "", "", "TestGiveBack",
+	},
+	{
 		"the principal that holds most is the first", limit, "internal/quota/accounts.go",
 		"most = max(most, of(a))", "most = max(most, 0*of(a))", "", "",
 	},

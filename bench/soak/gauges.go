@@ -56,6 +56,10 @@ func (w *greedy) gauges() gauges {
 // counted for each beside.
 const keptOutcomes = 22 << 20
 
+// keptMiB is how much more memory a process may have than at its start once it holds nothing for clients: the store keeps
+// events for ten minutes, and an index of them in memory.
+const keptMiB = 256
+
 // beyond says what there is more of than in idle, "" if that is nothing. Sessions, which stay in memory for a minute, count
 // only with everything.
 func (g gauges) beyond(idle gauges, everything bool) string {
@@ -76,6 +80,9 @@ func (g gauges) beyond(idle gauges, everything bool) string {
 		if k.now != k.idle {
 			more = append(more, fmt.Sprintf("%.0f %s", k.now, k.what))
 		}
+	}
+	if everything && g.RSS > idle.RSS+keptMiB {
+		more = append(more, fmt.Sprintf("%.0f MiB of memory, %.0f of heap", g.RSS, g.Heap))
 	}
 	slices.Sort(more)
 	return strings.Join(more, ", ")

@@ -83,6 +83,7 @@ func (s *settings) serve(ctx context.Context, stderr io.Writer) error {
 		return explain(errors.Join(err, rt.Close(context.WithoutCancel(ctx))), o)
 	}
 	s.announce(stderr, o.Log, rt.Node(), ln.Addr())
+	go memory.GiveBack(ctx)
 	if err := rt.ServeOn(ctx, ln); err != nil {
 		return explain(err, o)
 	}

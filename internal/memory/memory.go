@@ -3,9 +3,12 @@
 package memory
 
 import (
+	"context"
 	"math"
 	"os"
 	"runtime/debug"
+	"runtime/metrics"
+	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
@@ -45,5 +48,43 @@ func available(sources ...memlimit.Provider) int64 {
 func Keep(n int64) {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(n / 10 * share)
+	}
+}
+
+const (
+	idleTime = 20 * time.Second // without a collection
+	worth    = 32 << 20         // bytes that a collection should give back
+)
+
+// GiveBack returns memory to the system that the process does not need any more, until ctx is done. Go's
+// runtime collects when the heap has grown, and otherwise every two minutes: a process that was busy, and
+// has nothing to do, keeps what it needed until then. GiveBack collects when there was no
+// collection for 20 seconds.
+func GiveBack(ctx context.Context) { giveBack(ctx, heap, debug.FreeOSMemory) }
+
+// heap returns the number of collections so far, and how many bytes the heap has of the system.
+func heap() (collections, bytes uint64) {
+	s := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/unused:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64(), s[1].Value.Uint64() + s[2].Value.Uint64() + s[3].Value.Uint64()
+}
+
+func giveBack(ctx context.Context, heap func() (collections, bytes uint64), collect func()) {
+	look := time.NewTicker(idleTime)
+	defer look.Stop()
+	last, needed := heap() // needed is the least that the heap had
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+		now, bytes := heap()
+		if now == last && bytes > needed+worth {
+			collect()
+			now, bytes = heap()
+			needed = bytes
+		}
+		last, needed = now, min(needed, bytes)
 	}
 }

@@ -1,10 +1,15 @@
 package memory
 
 import (
+	"context"
 	"errors"
 	"math"
+	"runtime"
 	"runtime/debug"
+	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
@@ -47,5 +52,56 @@ func TestKeep(t *testing.T) {
 	Keep(20 << 30)
 	if got := debug.SetMemoryLimit(-1); got != 9<<30 {
 		t.Errorf("the operator's limit was changed to %d", got)
+	}
+}
+
+// TestGiveBack has a heap grow and rest, and counts when it is collected.
+func TestGiveBack(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	for _, tt := range []struct {
+		name        string
+		bytes       []uint64 // at each look, in MiB
+		collections []uint64 // by then
+		needs       uint64   // what a collection leaves, in MiB
+		want        []int    // the looks at which it is collected, the first being 1
+	}{
+		{"it rests", []uint64{10, 30, 30, 30}, []uint64{5, 5, 5, 5}, 10, nil},
+		{"it was busy, and rests", []uint64{10, 500, 500, 10, 10}, []uint64{5, 9, 9, 10, 10}, 10, []int{2}},
+		{"it is busy", []uint64{10, 500, 500, 500, 500}, []uint64{5, 9, 12, 13, 14}, 10, nil},
+		{"it needs what it has", []uint64{10, 500, 500, 500, 500}, []uint64{5, 5, 6, 6, 6}, 500, []int{1}},
+		{"it needs more later", []uint64{10, 500, 480, 480, 600, 480}, []uint64{5, 5, 6, 6, 6, 7}, 480, []int{1, 4}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				look, collected := 0, false
+				var got []int
+				start := time.Now()
+				go giveBack(ctx, func() (uint64, uint64) {
+					if collected {
+						collected = false
+						return tt.collections[look] + 1, tt.needs * mib
+					}
+					look = int(time.Since(start) / idleTime)
+					return tt.collections[look], tt.bytes[look] * mib
+				}, func() { got, collected = append(got, look), true })
+				time.Sleep(time.Duration(len(tt.bytes)-1)*idleTime + time.Second)
+				cancel()
+				synctest.Wait()
+				if !slices.Equal(got, tt.want) {
+					t.Errorf("collected at the looks %v, want %v", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestHeap checks that the runtime has the metrics.
+func TestHeap(t *testing.T) {
+	before, bytes := heap()
+	runtime.GC()
+	if after, _ := heap(); after <= before || bytes < 100<<10 {
+		t.Errorf("%d collections, then %d; %d bytes", before, after, bytes)
 	}
 }
