@@ -193,8 +193,8 @@ func (w *greedy) attack(name string) error {
 		}
 		if err == nil {
 			w.wait(w.o.duration)
-			if name != allAtOnce && name != herd { // their connections are too many for some to meet another limit
-				child.limited()
+			if name != herd {
+				child.enough()
 			}
 			r.Outcomes, err = child.stop()
 		}
@@ -330,7 +330,7 @@ func (w *greedy) watch() (stop func() (notReady int, rss int64)) {
 type attackers struct {
 	cmd  *exec.Cmd
 	in   io.WriteCloser
-	said chan string // its lines: ready, limited, and the outcomes
+	said chan string // its lines: ready, enough, and the outcomes
 }
 
 // spawn starts greedy clients. They have the lowest priority: elsewhere they would have processors of their own, and
@@ -367,8 +367,8 @@ func (w *greedy) spawn(name string) (*attackers, error) {
 
 // The lines of attackers before their outcomes.
 const (
-	saidReady   = "ready"
-	saidLimited = "limited"
+	saidReady  = "ready"
+	saidEnough = "enough"
 )
 
 // ready waits until the attackers have begun.
@@ -379,8 +379,8 @@ func (a *attackers) ready() error {
 	return nil
 }
 
-// limited waits, within patience, until the attackers have met a limit.
-func (a *attackers) limited() {
+// enough waits, within patience, until each attack has met a limit, or among all at once has had an answer.
+func (a *attackers) enough() {
 	select {
 	case <-a.said:
 	case <-time.After(patience):
@@ -409,8 +409,10 @@ func runAttack(args []string, in io.Reader, out, stderr io.Writer) int {
 	clients, err := strconv.Atoi(args[1])
 	a, network, ok := greed.Find(args[2])
 	attacks, share := []greed.Attack{a}, 1.
+	enough := func(a greed.Attack, o greed.Outcomes) bool { return a.Limited(o, clients) }
 	if args[2] == allAtOnce {
 		attacks, network, share, ok = greed.All, 255, 1./8, true
+		enough = func(_ greed.Attack, o greed.Outcomes) bool { return len(o) > 0 } // their connections are too many for some to meet another limit
 	}
 	if err != nil || !ok {
 		fmt.Fprintf(stderr, "soak attack: no attack %q by %q\n", args[2], args[1])
@@ -423,7 +425,7 @@ func runAttack(args []string, in io.Reader, out, stderr io.Writer) int {
 		cancel()
 	}()
 	say := func(line string) func() { return func() { fmt.Fprintln(out, line) } }
-	outcomes := greed.Run(ctx, args[0], network, clients, share, say(saidReady), say(saidLimited), attacks...)
+	outcomes := greed.Run(ctx, args[0], network, clients, share, enough, say(saidReady), say(saidEnough), attacks...)
 	if err := json.NewEncoder(out).Encode(outcomes); err != nil {
 		fmt.Fprintln(stderr, "soak attack:", err)
 		return 1

@@ -32,10 +32,10 @@ func Find(name string) (a Attack, network int, ok bool) {
 
 // Run has so many greedy principals make the attacks, all at once, until ctx is done, and returns
 // what became of their requests, by attack. It calls ready when each of their goroutines has
-// begun, and limited when each attack has met a limit. share is the part of its usual goroutines that
+// begun, and done when each attack has come as far as enough says. share is the part of its usual goroutines that
 // each attack has, at least one. Principals of runs with different networks, 0 to 255, have different addresses.
-func Run(ctx context.Context, addr string, network, greedy int, share float64, ready, limited func(), attacks ...Attack) map[string]Outcomes {
-	var begun, done sync.WaitGroup
+func Run(ctx context.Context, addr string, network, greedy int, share float64, enough func(Attack, Outcomes) bool, ready, done func(), attacks ...Attack) map[string]Outcomes {
+	var begun, ended sync.WaitGroup
 	start := make(chan struct{})
 	all := make(map[string][]*Principal)
 	for _, a := range attacks {
@@ -44,26 +44,26 @@ func Run(ctx context.Context, addr string, network, greedy int, share float64, r
 			all[a.Name] = append(all[a.Name], p)
 			for worker := range max(1, int(float64(a.workers)*share)) {
 				begun.Add(1)
-				done.Go(func() { a.work(p, worker, begun.Done, start) })
+				ended.Go(func() { a.work(p, worker, begun.Done, start) })
 			}
 		}
 	}
 	begun.Wait()
 	close(start)
 	ready()
-	done.Go(func() {
+	ended.Go(func() {
 		each := time.NewTicker(20 * time.Millisecond)
 		defer each.Stop()
-		for slices.ContainsFunc(attacks, func(a Attack) bool { return !a.Limited(sum(all[a.Name]), greedy) }) {
+		for slices.ContainsFunc(attacks, func(a Attack) bool { return !enough(a, sum(all[a.Name])) }) {
 			select {
 			case <-ctx.Done():
 				return
 			case <-each.C:
 			}
 		}
-		limited()
+		done()
 	})
-	done.Wait()
+	ended.Wait()
 	outcomes := make(map[string]Outcomes)
 	for name, principals := range all {
 		outcomes[name] = sum(principals)
