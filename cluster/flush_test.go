@@ -233,6 +233,7 @@ func flushIsShared(t *testing.T) {
 // the last flush, with their directory, and the block that it left.
 func TestFlushOfManyBlocks(t *testing.T) {
 	t.Parallel()
+	testkit.Long(t, "many files")
 	dir := t.TempDir()
 	n := open(t, Options{Dir: dir, Sync: -1})
 	c := &cut{dir: dir, flushed: map[string]int64{}}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/troupe-run/troupe/internal/testkit"
 )
 
 func TestOptions(t *testing.T) {
@@ -129,6 +130,7 @@ func TestLeaseCountsFromTheSending(t *testing.T) {
 }
 
 func TestLeaseOverwrittenByNewBoot(t *testing.T) {
+	testkit.Long(t, "virtual minutes of renewals")
 	bubble(t, func(t *testing.T) {
 		n := open(t, Options{Lease: time.Minute})
 		old := joined(t, n, "same")

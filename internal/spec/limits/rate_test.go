@@ -232,6 +232,7 @@ func TestAChangingAddressKeepsItsSession(t *testing.T) {
 // TestFullNodeStarvesNobody has one client keep the node full: another client that comes late, and heeds
 // Retry-After, gets its share.
 func TestFullNodeStarvesNobody(t *testing.T) {
+	testkit.Long(t, "a crowd")
 	testkit.Bubble(t, func(t *testing.T) {
 		m := host.NewMeter()
 		h := host.New(t, troupe.Options{Shared: troupe.SharedLimits{CallsPerNode: 8, PrincipalRate: 1e6}, Limits: troupe.Limits{CallRate: 1e6}, Authenticate: host.User, Telemetry: troupe.Telemetry{MeterProvider: m}}, nil)

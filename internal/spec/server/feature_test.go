@@ -455,6 +455,7 @@ func TestTraceContext(t *testing.T) {
 // TestIDIsFreeOnceAnswered checks that a client that has a response may use its id
 // again, though it should not.
 func TestIDIsFreeOnceAnswered(t *testing.T) {
+	testkit.Long(t, "thousands of calls")
 	h := host.NewLoopback(t, host.Unhurried, nil, nil)
 	c := h.Unchecked().Initialize(`{}`)
 	for range 2000 {

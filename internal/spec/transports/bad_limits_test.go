@@ -21,6 +21,7 @@ import (
 )
 
 func TestBadBodies(t *testing.T) { // not in parallel, as it measures the heap
+	testkit.Long(t, "connections linger for half a second")
 	e := newBadEnv(t)
 	tooLarge := host.Fault("", host.Invalid, "the message is too large", "")
 	dial := func(t *testing.T) net.Conn {

@@ -52,6 +52,7 @@ func TestBadMessagesOverSSE(t *testing.T) {
 }
 
 func TestBadRequestsOverSSE(t *testing.T) { // not in parallel, as its end measures the heap
+	testkit.Long(t, "connections linger for half a second")
 	e := newBadEnv(t)
 	s := e.Unchecked().OpenSSE("/sse")
 	defer s.Stream.Close()

@@ -178,6 +178,7 @@ func TestBadCertificate(t *testing.T) {
 // reads in addition.
 func TestHeaderLimit(t *testing.T) {
 	t.Parallel()
+	testkit.Long(t, "connections linger for half a second")
 	for _, tt := range []struct {
 		limit, size, status int
 	}{{0, 30 << 10, 200}, {0, 40 << 10, 431}, {2000, 1000, 200}, {2000, 8000, 431}} {
