@@ -163,17 +163,9 @@ func TestKeyring_unknownKeysShareARead(t *testing.T) {
 		n := open(t, Options{Lease: time.Hour})
 		r := n.Keys()
 		sealed := must[[]byte](t)(r.Seal([]byte("x"), nil))
-		sent := func() uint64 {
-			n.reads.mu.Lock()
-			defer n.reads.mu.Unlock()
-			return n.reads.token
-		}
+		sent := n.reads.sent
+		once := requestsOf(t, r)
 		before := sent()
-		if _, err := r.read(false); err != nil {
-			t.Fatal(err)
-		}
-		once := sent() - before
-		before = sent()
 		const waits = 10 // more than two reads need
 		n.reads.busy(t, waits, func() { time.Sleep(time.Second) })
 		var wg sync.WaitGroup
@@ -194,6 +186,23 @@ func TestKeyring_unknownKeysShareARead(t *testing.T) {
 			t.Errorf("100 unknown keys took %d requests, want at most %d, those of two reads", got, 2*once)
 		}
 	})
+}
+
+// sent is how many requests an inbox has sent.
+func (b *inbox) sent() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.token
+}
+
+// requestsOf is how many requests a read of the key ring sends.
+func requestsOf(t *testing.T, r *Keyring) uint64 {
+	t.Helper()
+	before := r.node.reads.sent()
+	if _, err := r.read(false); err != nil {
+		t.Fatal(err)
+	}
+	return r.node.reads.sent() - before
 }
 
 // busy delays the answers of an inbox until wait returns, that many times in a row: a
@@ -218,16 +227,8 @@ func TestKeyring_unknownEpochsCostLittle(t *testing.T) {
 		n := open(t, Options{KeyRotate: time.Hour, Lease: time.Hour})
 		r := n.Keys()
 		sealed := must[[]byte](t)(r.Seal([]byte("x"), nil))
-		sent := func() uint64 {
-			n.reads.mu.Lock()
-			defer n.reads.mu.Unlock()
-			return n.reads.token
-		}
-		before := sent()
-		if _, err := r.read(false); err != nil {
-			t.Fatal(err)
-		}
-		once := sent() - before
+		sent := n.reads.sent
+		once := requestsOf(t, r)
 		ask := func(by int64) {
 			unknown := binary.BigEndian.AppendUint64([]byte{sealVersion}, uint64(int64(binary.BigEndian.Uint64(sealed[1:]))+by))
 			if _, err := r.Open(append(unknown, sealed[sealHeader:]...), nil); err != ErrSealed {

@@ -13,24 +13,13 @@ import (
 var herd = Attack{
 	Name: "herd", What: "resume 100 streams of 3.9 MB at once, and again until each has come as a whole",
 	workers: 100, together: true,
-	begin: func(p *Principal, _ int) func() {
-		h := p.session(revision)
-		if h == nil {
-			return nil
+	begin: resuming(func(p *Principal, h http.Header) {
+		p.pause(rand.N(time.Second)) // all of them within a second
+		for p.ctx.Err() == nil && !p.whole(h) {
+			p.pause(500*time.Millisecond + rand.N(time.Second))
 		}
-		id := p.firstID(h)
-		if id == "" {
-			return nil
-		}
-		h["Last-Event-Id"] = []string{id}
-		return func() {
-			p.pause(rand.N(time.Second)) // all of them within a second
-			for p.ctx.Err() == nil && !p.whole(h) {
-				p.pause(500*time.Millisecond + rand.N(time.Second))
-			}
-			<-p.ctx.Done()
-		}
-	},
+		<-p.ctx.Done()
+	}),
 }
 
 // whole resumes a stream of 3.9 MB and reports whether all of it came.

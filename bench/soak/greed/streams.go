@@ -48,7 +48,13 @@ func (p *Principal) firstID(h http.Header) string {
 var resumes = Attack{
 	Name: "resumes", What: "resume streams of 3.9 MB from their beginning, over and over",
 	workers: 16, // a slow machine does not get to their rate
-	begin: func(p *Principal, _ int) func() {
+	begin:   resuming(func(p *Principal, h http.Header) { p.glimpse(h, 256<<10) }),
+}
+
+// resuming is the begin of an attack whose goroutines each have a session with a stream of 3.9 MB. step gets the
+// header that resumes it.
+func resuming(step func(p *Principal, h http.Header)) func(*Principal, int) func() {
+	return func(p *Principal, _ int) func() {
 		h := p.session(revision)
 		if h == nil {
 			return nil
@@ -58,8 +64,8 @@ var resumes = Attack{
 			return nil
 		}
 		h["Last-Event-Id"] = []string{id}
-		return func() { p.glimpse(h, 256<<10) }
-	},
+		return func() { step(p, h) }
+	}
 }
 
 // glimpse opens a stream with a GET, reads so many bytes of it, and leaves.
