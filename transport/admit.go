@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -178,7 +179,11 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 	b = slices.Grow(b, int(min(max(r.ContentLength, 0)+1, maxAhead)))
 	h.reads.begin(&x.watch, w)
 	defer h.reads.end(&x.watch)
-	for {
+	for others := readStep; ; {
+		if len(b) >= others { // who sends faster than we read never blocks, and would keep the processor for 10 ms at a time
+			others = len(b) + readStep
+			runtime.Gosched()
+		}
 		if len(b) == cap(b) {
 			more := len(b)
 			if left := r.ContentLength + 1 - int64(len(b)); left > 0 {
@@ -191,7 +196,7 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 			}
 			b = slices.Grow(b, more)
 		}
-		room := min(int64(cap(b)), h.o.MaxBody+1)
+		room := min(int64(cap(b)), h.o.MaxBody+1, int64(len(b)+readStep))
 		n, err := r.Body.Read(b[len(b):room])
 		b = b[:len(b)+n]
 		x.body.B = b
@@ -216,6 +221,9 @@ func (h *Handler) readBody(x *Exchange, w http.ResponseWriter, r *http.Request) 
 	x.Body = b
 	return nil
 }
+
+// readStep is how much of a body is read before others have their turn, in bytes.
+const readStep = 64 << 10
 
 func refuseUnread(err error) *refusal {
 	var tooLarge *http.MaxBytesError // set by a middleware with a lower limit
