@@ -2,6 +2,7 @@ package actors
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"iter"
 	"math"
@@ -344,6 +345,7 @@ const (
 	sessionBytes  = 4 << 10
 	listenerBytes = 16 << 10
 	outcomeBytes  = 512     // a response that is kept
+	decodedFilter = 3       // times the length of a filter, which is decoded, and encoded as it is acknowledged
 	uriBytes      = 1 << 10 // each resource that is followed, which has an actor
 	// waitingStep is how much may wait for the log of a stream, or of a call, before it is counted: the
 	// request, or the connection, is counted with as much. Beyond, it is counted in steps of this size.
@@ -369,6 +371,25 @@ func (d *accounts) hold(h *quota.Holding, s *sessionAccount, in *Input, k quota.
 func (d *accounts) holdAnyway(h *quota.Holding, s *sessionAccount, in *Input, k quota.Kind, n int64) {
 	for !h.ChargeAnyway(d.Accounts, s.of(d, in), k, n) {
 	}
+}
+
+// inTurn runs work when it is the turn of from. It reports false if there was no place in time, or ctx was done before;
+// a client that is alone waits for as long as it takes.
+func (d *accounts) inTurn(ctx context.Context, from *quota.Account, alone bool, work func()) bool {
+	wait, cancel := ctx, func() {}
+	if !alone {
+		wait, cancel = context.WithTimeout(ctx, limits.TurnWait.Value())
+	}
+	defer cancel()
+	if !d.Turns.Take(wait, from) {
+		if ctx.Err() == nil {
+			d.refusals.count(TurnOfPrincipal)
+		}
+		return false
+	}
+	defer d.Turns.Leave()
+	work()
+	return true
 }
 
 // callHolds is what a call on a goroutine of its own holds, with its copy of the message.

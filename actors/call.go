@@ -12,7 +12,6 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
-	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
@@ -76,25 +75,15 @@ func (c *Call) Attempt() int { return c.attempt }
 // Turn runs work that takes the processor for long, for a large request. Such work of all calls
 // has few places, which principals get in turn. Turn fails with [Unavailable] if there is none in
 // time; a client that has the process for itself waits for as long as it takes.
-func (c *Call) Turn(ctx context.Context, work func() error) error {
-	n := c.r.node
-	wait, cancel := ctx, func() {}
-	if !c.alone() {
-		wait, cancel = context.WithTimeout(ctx, limits.TurnWait.Value())
+func (c *Call) Turn(ctx context.Context, work func() error) (err error) {
+	if c.r.node.accounts.inTurn(ctx, c.r.from, c.alone(), func() { err = work() }) {
+		return err
 	}
-	defer cancel()
-	turns := n.accounts.Turns
-	switch {
-	case turns.Take(wait, c.r.from):
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
-	default:
-		n.refusals.count(TurnOfPrincipal)
-		c.refund()
-		return Unavailable
 	}
-	defer turns.Leave()
-	return work()
+	c.refund()
+	return Unavailable
 }
 
 // refund returns the tokens of the call, once: it was refused after all.

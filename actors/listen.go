@@ -7,6 +7,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/subscription"
@@ -121,30 +122,48 @@ func (a *arrival) listen() {
 		n.refusals.refuseError(a.to, session.ErrDuplicate, m.ID)
 		return
 	}
-	if no := n.accounts.charge(a.charged, &a.in, rateOfCalls, a.charged.cost(m, len(a.body))); no.reason != admitted {
+	cost := a.charged.cost(m, len(a.body))
+	if no := n.accounts.charge(a.charged, &a.in, rateOfCalls, cost); no.reason != admitted {
 		n.refusals.refuseVerdict(a.to, m.ID, no)
 		return
 	}
 	id := requestMeta{first: bytes.Clone(m.Meta)}
 	id.now.Store(&id.first)
 	peer := &Peer{node: n, svc: svc, key: SessionKey{Tenant: a.in.Tenant, Server: svc.ID, ID: listenPrefix + newID()}, who: &id}
-	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
-	defer cancel()
-	filter, rerr := svc.Handler.Listening(ctx, &Call{ctx: ctx, peer: peer, msg: m, principal: a.principal, trace: a.in.Trace, attempt: 1})
-	if rerr != nil {
-		a.to.Answer(statusOf(response{code: rerr.Code}), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, compact(rerr.Data)))
+	from, ok := n.accounts.admitListener(&a.in, a.to, m.ID)
+	if !ok {
 		return
 	}
 	var held quota.Holding
-	if no := n.accounts.hold(&held, a.charged, &a.in, quota.Listeners, filter.holds()); no.reason != admitted && !a.charged.alone() {
+	leave := func() { held.Free(); from.Held[heldStreams].Add(-1) }
+	// What is decoded of a large filter is counted before, and what it really holds afterwards.
+	if no := n.accounts.hold(&held, a.charged, &a.in, quota.Listeners, listenerBytes+decodedFilter*int64(len(m.Params))); no.reason != admitted && !a.charged.alone() {
+		leave()
 		n.refusals.refuseVerdict(a.to, m.ID, no)
 		return
 	}
-	from, ok := n.accounts.admitListener(&a.in, a.to, m.ID)
-	if !ok {
-		held.Free()
+	var filter Listening
+	var rerr *mcp.Error
+	decide := func() {
+		ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
+		defer cancel()
+		filter, rerr = svc.Handler.Listening(ctx, &Call{ctx: ctx, peer: peer, msg: m, principal: a.principal, trace: a.in.Trace, attempt: 1})
+	}
+	if len(m.Params) <= limits.TurnBytes.Value() {
+		decide()
+	} else if !n.accounts.inTurn(n.base, from, a.charged.alone(), decide) {
+		leave()
+		n.accounts.giveBack(a.charged, &svc.Limits, from, cost)
+		n.refusals.unavailable(a.to, m.ID)
 		return
 	}
+	if rerr != nil {
+		leave()
+		a.to.Answer(statusOf(response{code: rerr.Code}), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, compact(rerr.Data)))
+		return
+	}
+	held.Set(filter.holds())
+	slices.Sort(filter.URIs)
 	l := &listenActor{node: n, svc: svc, sess: a.sess, key: peer.key, to: a.on.listen(a.in.Exchange), id: bytes.Clone(m.ID), filter: filter, from: from}
 	l.held.Move(&held)
 	n.k.Start(&l.Actor, KindSubscription, "", l)
@@ -173,7 +192,8 @@ func (l *listenActor) Server() string { return l.key.Server }
 func (l *listenActor) Push(data []byte) bool { return l.Post(hear{data}) == nil }
 
 func (l *listenActor) Wants(uri string) bool {
-	return slices.Contains(l.filter.URIs, uri) && !l.Stopped()
+	_, found := slices.BinarySearch(l.filter.URIs, uri)
+	return found && !l.Stopped()
 }
 
 func (l *listenActor) Hears(uri string) bool { return l.filter.Hears == nil || l.filter.Hears(uri) }

@@ -340,7 +340,7 @@ type Answer struct {
 // Listening is the part of a listener's filter that the server honours.
 type Listening struct {
 	Tools, Prompts, Resources bool     // changes of the lists
-	URIs                      []string // resources whose updates the listener gets
+	URIs                      []string // resources whose updates the listener gets, which owns the slice
 	Accepted                  []byte   // the acknowledged filter, raw
 	// Changed reports whether a list has changed for this listener since the last call;
 	// method is that of the list's notification. It is called in the listener's turn. If

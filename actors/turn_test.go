@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -121,6 +123,68 @@ func TestARefusedTurnCostsNothing(t *testing.T) {
 				post(h)
 				if b.TakeN(time.Now(), 3) != 0 || b.Take(time.Now()) == 0 {
 					t.Error("not 3 tokens are left")
+				}
+			})
+		})
+	}
+}
+
+// TestALargeFilter: the filter of a listener is decoded in turn if it is large, and counted before. Who gets no turn has
+// lost nothing.
+func TestALargeFilter(t *testing.T) {
+	const length = 100 << 10
+	filter := `{"jsonrpc":"2.0","id":1,"method":"` + mcp.MethodSubscriptionsListen + `","params":{"x":"` + strings.Repeat("x", length) + `",` + statelessMeta + `}}`
+	for name, row := range map[string]struct {
+		body   string
+		taken  bool // all places are, for an hour
+		served bool
+	}{
+		"in turn":               {body: filter, served: true},
+		"no turn":               {body: filter, taken: true},
+		"small, without a turn": {body: strings.Replace(filter, strings.Repeat("x", length), "", 1), taken: true, served: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Limits{}, NodeLimits{Principal: PrincipalLimits{Rate: 0.001, Burst: 50}}, func(t *testing.T, h *held) {
+				if row.taken {
+					for range max(1, runtime.GOMAXPROCS(0)/2) {
+						h.accounts.Turns.Take(t.Context(), nil)
+					}
+				}
+				said := Listening{URIs: []string{"x:2", "x:1"}, Accepted: []byte("{}")}
+				h.handler.listening = func() Listening {
+					if n := h.accounts.BytesOf(quota.Listeners); n < int64(3*(len(row.body)-200)) {
+						t.Errorf("%d bytes are counted while the filter is decoded", n)
+					}
+					return said
+				}
+				c := &heldConn{}
+				in := h.input("", "192.0.2.1", c)
+				in.Stateless, in.Exchange = true, c
+				var m codec.Message
+				_ = codec.Scan([]byte(row.body), &m, codec.Limits{})
+				b := h.accounts.Of("anon", "192.0.2.1").Buckets[rateOfCalls]
+				start := time.Now()
+				h.Post(h.svc, in, nil, &m, []byte(row.body))
+				synctest.Wait()
+				a := h.accounts.Of("anon", "192.0.2.1")
+				streams, bytes, free := a.Held[heldStreams].Load(), h.accounts.BytesOf(quota.Listeners), b.TakeN(time.Now(), 50) == 0
+				if row.served {
+					if streams != 1 || bytes != said.holds() || free {
+						t.Errorf("%d streams, %d bytes counted, want 1, %d; all tokens are left: %v", streams, bytes, said.holds(), free)
+					}
+					h.ResourceUpdated(h.svc, "x:1", false)
+					h.ResourceUpdated(h.svc, "x:2", false)
+					synctest.Wait()
+					if got := strings.Join(c.got, "\n"); !strings.Contains(got, `"x:1"`) || !strings.Contains(got, `"x:2"`) {
+						t.Errorf("the listener got %s", got)
+					}
+					return
+				}
+				if streams != 0 || bytes != 0 || !free || time.Since(start) != 5*time.Second || c.status != 503 {
+					t.Errorf("status %d after %v: %d streams, %d bytes counted; all tokens are left: %v", c.status, time.Since(start), streams, bytes, free)
+				}
+				if n := h.refusals.of(TurnOfPrincipal); n != 1 {
+					t.Errorf("%d refusals are counted", n)
 				}
 			})
 		})

@@ -188,15 +188,39 @@ var acting = []mutation{
 	},
 	{
 		"listeners have no rate", limit, "actors/listen.go",
-		"a.charged.cost(m, len(a.body)))", "a.charged.cost(m, len(a.body))*0)", "internal/spec/stateless", "TestStatelessLimits",
+		"rateOfCalls, cost); no", "rateOfCalls, cost*0); no", "internal/spec/stateless", "TestStatelessLimits",
 	},
 	{
-		"the place of a large call is kept", guard, "actors/call.go",
-		"\tdefer turns.Leave()\n", "", "", "TestLargeCallsTakeTurns",
+		"a large filter is decoded out of turn", limit, "actors/listen.go",
+		"if len(m.Params) <= limits.TurnBytes.Value()", "if len(m.Params) <= limits.TurnBytes.Value() || cost >= 0", "", "TestALargeFilter",
+	},
+	{
+		"a listener that gets no turn counts as a stream", limit, "actors/listen.go",
+		"held.Free(); from.Held[heldStreams].Add(-1) }", "held.Free() }", "", "TestALargeFilter",
+	},
+	{
+		"a listener that gets no turn keeps its memory", limit, "actors/listen.go",
+		"{ held.Free(); from", "{ from", "", "TestALargeFilter",
+	},
+	{
+		"a listener that gets no turn has paid", limit, "actors/listen.go",
+		"		n.accounts.giveBack(a.charged, &svc.Limits, from, cost)\n", "", "", "TestALargeFilter",
+	},
+	{
+		"a large filter is decoded before it is counted", limit, "actors/listen.go",
+		"decodedFilter*int64(len(m.Params))", "0*int64(len(m.Params))", "", "TestALargeFilter",
+	},
+	{
+		"a listener is counted by its request", limit, "actors/listen.go",
+		"	held.Set(filter.holds())\n", "", "", "TestALargeFilter",
+	},
+	{
+		"the place of a large call is kept", guard, "actors/admission.go",
+		"\tdefer d.Turns.Leave()\n", "", "", "TestLargeCallsTakeTurns",
 	},
 	{
 		"a call that gets no turn has paid", limit, "actors/call.go",
-		"		c.refund()\n", "", "", "TestARefusedTurn",
+		"	c.refund()\n", "", "", "TestARefusedTurn",
 	},
 	{
 		"a call that gets no turn gets its tokens back twice", limit, "actors/call.go",
@@ -207,8 +231,8 @@ var acting = []mutation{
 		"	if c.large(params) {\n", "	if c.large(params) && in == nil {\n", "internal/spec/limits", "TestLargeParams",
 	},
 	{
-		"a large call waits for ever", limit, "actors/call.go",
-		"if !c.alone() {", "if !c.alone() && c == nil {", "", "TestLargeCallsTakeTurns",
+		"a large call waits for ever", limit, "actors/admission.go",
+		"if !alone {", "if !alone && d == nil {", "", "TestLargeCallsTakeTurns",
 	},
 	{
 		"the client of stdio is refused its turn", guard, "actors/call.go",
