@@ -28,11 +28,15 @@ var memory = []mutation{
 	},
 	{
 		"what waits for the store is held against all", limit, "internal/quota/bytes.go",
-		"few && load-waiting <= limit", "few && load <= limit", "", "",
+		"limit - (load - waiting)", "limit - load", "", "",
 	},
 	{
 		"accounts that hold little hold any number of bytes together", limit, "internal/quota/bytes.go",
-		"few && load-waiting <= limit", "few", "", "",
+		"left >= 0 && mine", "mine", "", "",
+	},
+	{
+		"a few that hold little take the last eighth", limit, "internal/quota/bytes.go",
+		"max(leastBytes, left/little)", "max(leastBytes, limit/128)", "", "TestHowManyLeaveRoom",
 	},
 	{
 		"nothing is too much for the node", limit, "internal/quota/bytes.go",
@@ -44,7 +48,7 @@ var memory = []mutation{
 	},
 	{
 		"nothing is left for accounts that hold little", limit, "internal/quota/bytes.go",
-		"case few && load-waiting <= limit:", "case few && load < 0:", "", "",
+		"case left >= 0 && mine", "case left > limit && mine", "", "",
 	},
 	{
 		"an account that holds bytes is dropped", guard, "internal/quota/account.go",

@@ -27,11 +27,11 @@ const (
 	ValueBytes   = 96       // each JSON value that decoding its message may make
 )
 
-// The parts of Limits.Bytes: the last eighth is for accounts that hold little, at most a 128th
-// of all, and 64 KiB in any case.
+// The parts of Limits.Bytes: the last eighth is for accounts that hold little, at most a 32nd of what
+// is left, and 64 KiB in any case.
 const (
 	reserve    = 8
-	little     = 128
+	little     = 32
 	leastBytes = 64 << 10
 )
 
@@ -91,11 +91,12 @@ func (t *Accounts) fairBytes(load, mine int64) Refusal {
 // for the same account. An account may hold twice what is left beside it: alone two thirds, of
 // n that want all they can get each 2/(2n+1). So some is always left for one more, and whoever
 // held much gets nothing new while others come. (Choudhury and Hahne, Dynamic queue length
-// thresholds for shared-memory packet switches, 1998.) What waits for the store was counted without
-// asking, perhaps beyond the limit: that is held against those whose it is, and not against an account that holds little.
+// thresholds for shared-memory packet switches, 1998.) Of the last eighth, too, nobody may have more than a part of what is
+// left: fifty that come one after the other and take all they can get leave enough for one more. What waits for the store was counted
+// without asking, perhaps beyond the limit: that is held against those whose it is, and not against an account that holds little.
 func fairBytes(load, waiting, mine, limit int64) Refusal {
-	switch few := mine <= max(leastBytes, limit/little); {
-	case few && load-waiting <= limit:
+	switch left := limit - (load - waiting); {
+	case left >= 0 && mine <= max(leastBytes, left/little):
 		return Admitted
 	case load > limit:
 		return Full

@@ -3,6 +3,7 @@ package quota
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"sync"
 	"testing"
 )
@@ -21,8 +22,10 @@ func TestFairBytes(t *testing.T) {
 		{"alone, more than that", 75 * mib, 75 * mib, limit, OverShare},
 		{"two fifths beside one that has as much", 88 * mib, 44 * mib, limit, Admitted},
 		{"more than that", 90 * mib, 45 * mib, limit, OverShare},
-		{"little, in the last eighth", 127 * mib, mib, limit, Admitted},
-		{"more than a little there", 113 * mib, mib + 1, limit, OverShare},
+		{"little, in the last eighth", 120 * mib, mib / 4, limit, Admitted},
+		{"more than a little there", 120 * mib, mib/4 + 1, limit, OverShare},
+		{"less, where less is left", 127 * mib, leastBytes, limit, Admitted},
+		{"more than that there", 127 * mib, leastBytes + 1, limit, OverShare},
 		{"but no more than the node has", limit + 1, 1, limit, Full},
 		{"what everybody may hold of a small limit", 999 << 10, leastBytes, mib, Admitted},
 		{"nothing is to be had", 1, 1, 0, Full},
@@ -30,6 +33,26 @@ func TestFairBytes(t *testing.T) {
 	} {
 		if got := fairBytes(tt.load, 0, tt.mine, tt.limit); got != tt.want {
 			t.Errorf("%s: got reason %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestHowManyLeaveRoom has greedy clients come one after the other, each with requests of 24 KiB until it is refused, and then a quiet one with
+// eight of them.
+func TestHowManyLeaveRoom(t *testing.T) {
+	t.Parallel()
+	a := New(Limits{Places: 10, Each: 10, Accounts: 100, Bytes: 256 * mib})
+	for i := range 50 {
+		for greedy := a.Of(strconv.Itoa(i), ""); ; {
+			if no, _ := a.Charge(greedy, Bodies, RequestBytes); no != Admitted {
+				break
+			}
+		}
+	}
+	quiet := a.Of("quiet", "")
+	for i := range 8 {
+		if no, _ := a.Charge(quiet, Bodies, RequestBytes); no != Admitted {
+			t.Fatalf("request %d of a quiet client is refused, reason %d: %d bytes are held", i+1, no, a.Bytes())
 		}
 	}
 }
@@ -47,13 +70,13 @@ func TestWaitingBytesAreTheirOwners(t *testing.T) {
 	if no, _ := a.Charge(greedy, Bodies, 1); no != Full || !a.Crowded(greedy) {
 		t.Errorf("who holds more than there is gets more: reason %d", no)
 	}
-	if no, _ := a.Charge(quiet, Bodies, mib); no != Admitted {
+	if no, _ := a.Charge(quiet, Bodies, 2*mib); no != Admitted {
 		t.Errorf("who holds little gets nothing: reason %d", no)
 	}
 	if no, _ := a.Charge(quiet, Bodies, mib); no != Full {
 		t.Errorf("who holds more gets more: reason %d", no)
 	}
-	if !a.ChargeAnyway(greedy, Bodies, 68*mib) {
+	if !a.ChargeAnyway(greedy, Bodies, 67*mib) {
 		t.Fatal("not counted")
 	}
 	if no, _ := a.Charge(a.Of("another", ""), Bodies, 1); no != Full {
@@ -160,10 +183,10 @@ func TestGreedyBytes(t *testing.T) {
 		if step%7 != 0 {
 			continue
 		}
-		if no, _ := a.Charge(quiet, Bodies, mib); no != Admitted {
+		if no, _ := a.Charge(quiet, Bodies, mib/4); no != Admitted {
 			t.Fatalf("step %d: the quiet one is refused for reason %d with %d bytes held of %d", step, no, a.Bytes(), a.lim.Bytes)
 		}
-		a.Refund(quiet, Bodies, mib)
+		a.Refund(quiet, Bodies, mib/4)
 	}
 }
 
