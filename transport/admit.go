@@ -48,7 +48,10 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 	}
 	switch x.endpoint {
 	case sseEndpoint:
-		return admitGet(r)
+		if no := admitGet(r); no != nil {
+			return no
+		}
+		return x.holdBody(0)
 	case messagesEndpoint:
 		id, ok := sessionOf(r)
 		if !ok {
@@ -75,7 +78,9 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 				return refuseEventID
 			}
 			x.LastEventID = v[0]
+			return nil // it is not refused for its client's memory: what it reads waits for room
 		}
+		return x.holdBody(0)
 	}
 	return nil
 }

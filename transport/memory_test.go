@@ -118,6 +118,59 @@ func TestValuesAreCounted(t *testing.T) {
 	}
 }
 
+// TestStreamsAreAskedFor: who has its share of the memory opens no stream any more, but resumes those that it has.
+func TestStreamsAreAskedFor(t *testing.T) {
+	for _, target := range []string{"/mcp", "/sse"} {
+		virtually(t, func(t *testing.T, serve func(Dispatcher, Options) *pipes) {
+			a := quota.New(quota.Limits{Places: 100, Each: 100, Accounts: 100, Bytes: 1 << 20})
+			o := Options{Accounts: a, Account: func(*Exchange) *quota.Account { return a.Of("client", "") }}
+			var streams []*Exchange
+			open := func(x *Exchange) {
+				x.Open()
+				streams = append(streams, x)
+			}
+			var d Dispatcher = funcs{get: open}
+			if target == "/sse" {
+				d = &links{connect: open}
+			}
+			p := serve(d, o)
+			var conns []*client
+			get := func(more string) int {
+				raw := strings.Replace(at(target, request("GET", "localhost", "")), "\r\n\r\n", more+"\r\n\r\n", 1)
+				c := p.dial(t).send(raw)
+				conns = append(conns, c)
+				return c.response("GET").StatusCode
+			}
+			for status := 200; status == 200; {
+				if status = get(""); status != 200 && status != http.StatusTooManyRequests {
+					t.Fatalf("stream %d: status %d", len(streams)+1, status)
+				}
+				synctest.Wait()
+				if len(streams) > 100 {
+					t.Fatal("no stream is refused")
+				}
+			}
+			if n := a.Bytes(); n > 3<<18 {
+				t.Errorf("%d streams hold %d bytes of 1 MiB", len(streams), n)
+			}
+			if status := get("\r\nLast-Event-ID: x"); target == "/mcp" && status != 200 {
+				t.Errorf("a resume: status %d", status)
+			}
+			for _, x := range streams {
+				x.Finish()
+			}
+			for _, c := range conns {
+				_ = c.Close()
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if n := a.Bytes(); n != 0 {
+				t.Errorf("%d bytes are counted for streams that have ended", n)
+			}
+		})
+	}
+}
+
 // TestQueuesAreCounted: a stream that nobody reads is cut when its client has its share.
 func TestQueuesAreCounted(t *testing.T) {
 	virtually(t, func(t *testing.T, serve func(Dispatcher, Options) *pipes) {

@@ -35,6 +35,18 @@ var memory = []mutation{
 		"left >= 0 && mine", "mine", "", "",
 	},
 	{
+		"a stream is opened without asking", limit, "transport/admit.go",
+		"			x.LastEventID = v[0]\n			return nil // it is not refused for its client's memory: what it reads waits for room\n		}\n		return x.holdBody(0)", "			x.LastEventID = v[0]\n		}\n		return nil", "", "TestStreamsAreAskedFor",
+	},
+	{
+		"a connection of HTTP+SSE is opened without asking", limit, "transport/admit.go",
+		"		return x.holdBody(0)\n	case messages", "		return nil\n	case messages", "", "TestStreamsAreAskedFor",
+	},
+	{
+		"a resume is refused for its memory", limit, "transport/admit.go",
+		"			return nil // it is not refused", "			// it is not refused", "", "TestStreamsAreAskedFor",
+	},
+	{
 		"a few that hold little take the last eighth", limit, "internal/quota/bytes.go",
 		"max(leastBytes, left/little)", "max(leastBytes, limit/128)", "", "TestHowManyLeaveRoom",
 	},
