@@ -13,9 +13,10 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// share is the part of the memory, in tenths, that Go's runtime gets. The rest is for what it does
-// not count: the program itself, and pages of mapped and cached files.
-const share = 9
+// What of the memory Go's runtime does not get: a tenth, at least apart, at most a quarter. It is for what the runtime
+// does not count, which are the program itself, buffers of sockets, and pages of mapped and cached files, and for
+// what the heap grows beyond the limit while the collector runs behind.
+const apart = 160 << 20
 
 // unknown is the memory of a machine that does not say how much it has.
 const unknown = 1 << 30
@@ -24,7 +25,7 @@ const unknown = 1 << 30
 // cgroup or, if that has no limit, the machine has.
 func Available() int64 {
 	if set := debug.SetMemoryLimit(-1); set != math.MaxInt64 {
-		return set / share * 10
+		return set + min(max(set/9, apart), set/3)
 	}
 	return available(memlimit.FromCgroup, memlimit.FromSystem)
 }
@@ -47,7 +48,7 @@ func available(sources ...memlimit.Provider) int64 {
 // is of the whole process: only a program that has the process for itself should call it.
 func Keep(n int64) {
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(n / 10 * share)
+		debug.SetMemoryLimit(n - min(max(n/10, apart), n/4))
 	}
 }
 

@@ -41,16 +41,19 @@ func TestKeep(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", "")
 	before := debug.SetMemoryLimit(-1)
 	defer debug.SetMemoryLimit(before)
-	Keep(10 << 30)
-	if got := debug.SetMemoryLimit(-1); got != 9<<30 {
-		t.Errorf("the runtime's limit is %d, want %d", got, 9<<30)
+	for memory, want := range map[int64]int64{10 << 30: 9 << 30, 1 << 30: 864 << 20, 256 << 20: 192 << 20} {
+		Keep(memory)
+		if got := debug.SetMemoryLimit(-1); got != want {
+			t.Errorf("of %d bytes the runtime gets %d, want %d", memory, got, want)
+		}
+		if got := Available(); got != memory {
+			t.Errorf("%d bytes are available, want %d", got, memory)
+		}
 	}
-	if got := Available(); got != 10<<30 {
-		t.Errorf("%d bytes are available, want %d", got, 10<<30)
-	}
+	debug.SetMemoryLimit(1 << 30)
 	t.Setenv("GOMEMLIMIT", "1GiB")
 	Keep(20 << 30)
-	if got := debug.SetMemoryLimit(-1); got != 9<<30 {
+	if got := debug.SetMemoryLimit(-1); got != 1<<30 {
 		t.Errorf("the operator's limit was changed to %d", got)
 	}
 }
