@@ -354,7 +354,7 @@ func TestAppendRefusals(t *testing.T) {
 }
 
 // TestReadBigAppends checks that big appends come back complete though one batch cannot
-// hold them all.
+// hold them all, and that a search for the end of their log holds none of their bytes.
 func TestReadBigAppends(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, o Options) {
@@ -374,6 +374,14 @@ func TestReadBigAppends(t *testing.T) {
 			if len(s.Data) != MaxAppend || s.Data[MaxAppend/2] != byte(s.Num) {
 				t.Errorf("data of append %d is not what was appended", s.Num)
 			}
+		}
+		for _, s := range must[map[uint64]Stored](t)(n.batch(t.Context(), n.tailSlots, testStream, span(1, count), false)) {
+			if s.Data != nil {
+				t.Errorf("%d bytes of append %d are held", len(s.Data), s.Num)
+			}
+		}
+		if tail := must[uint64](t)(n.Tail(t.Context(), testStream, 0)); tail != count {
+			t.Errorf("the tail is %d, want %d", tail, count)
 		}
 	})
 }

@@ -60,7 +60,7 @@ func (n *Node) read(ctx context.Context, stream string, from, to uint64) ([]Stor
 	for num := from; num <= to; num++ {
 		nums = append(nums, num)
 	}
-	slots, err := n.batch(ctx, n.readSlots, stream, nums)
+	slots, err := n.batch(ctx, n.readSlots, stream, nums, true)
 	if err != nil {
 		return nil, err
 	}
@@ -142,12 +142,13 @@ func (n *Node) slot(ctx context.Context, stream string, num uint64) (Stored, err
 }
 
 // batch reads the slots of nums by direct gets of explicit subjects, from any
-// replica. The result is by slot, with whichever append is in each.
-func (n *Node) batch(ctx context.Context, turns slots, stream string, nums []uint64) (map[uint64]Stored, error) {
+// replica. The result is by slot, with whichever append is in each, and with its data if whole is set: who looks for
+// the end of a log of megabytes holds none of them, however many do so at once.
+func (n *Node) batch(ctx context.Context, turns slots, stream string, nums []uint64, whole bool) (map[uint64]Stored, error) {
 	slots := make(map[uint64]Stored, len(nums))
 	for chunk := range slices.Chunk(nums, maxBatch) {
 		for len(chunk) > 0 {
-			got, more, err := n.multiLast(ctx, turns, stream, chunk)
+			got, more, err := n.multiLast(ctx, turns, stream, chunk, whole)
 			if err != nil {
 				return nil, err
 			}
@@ -168,7 +169,7 @@ func (n *Node) batch(ctx context.Context, turns slots, stream string, nums []uin
 }
 
 // multiLast makes one batch request. more says that the answer was cut short.
-func (n *Node) multiLast(ctx context.Context, turns slots, stream string, nums []uint64) (slots map[uint64]Stored, more bool, err error) {
+func (n *Node) multiLast(ctx context.Context, turns slots, stream string, nums []uint64, whole bool) (slots map[uint64]Stored, more bool, err error) {
 	head := n.eventSubject(stream, "")
 	req := make([]byte, 0, 64+len(nums)*(len(head)+8))
 	req = append(req, `{"multi_last":[`...)
@@ -216,6 +217,9 @@ func (n *Node) multiLast(ctx context.Context, turns slots, stream string, nums [
 			num, data, err := decodeEvent(a.msg.Data)
 			if err != nil {
 				return nil, false, err
+			}
+			if !whole {
+				data = nil
 			}
 			slots[num%RingSize] = Stored{num, data}
 		case "204": // The end of the batch.
@@ -274,7 +278,7 @@ func (n *Node) newest(ctx context.Context, stream string, from uint64, count int
 	for i := range nums {
 		nums[i] = from + uint64(i)
 	}
-	slots, err := n.batch(ctx, n.tailSlots, stream, nums)
+	slots, err := n.batch(ctx, n.tailSlots, stream, nums, false)
 	if err != nil {
 		return 0, false, err
 	}

@@ -62,7 +62,7 @@ func runGreed(ctx context.Context, o options) (*greedReport, error) {
 		return nil, err
 	}
 	if slices.Equal(o.attacks, []string{herd}) {
-		o.flags = append(o.flags, "--max-store", "12GiB") // half of its three quarters for events holds 1,000 streams of 4 MB
+		o.flags = append(o.flags, "--max-store", "16GiB") // half of its three quarters for events holds 1,000 streams of 4 MB, and those that were not read in time
 	}
 	p := &process{bin: o.bin, addr: addr, args: append([]string{"serve", "--data", o.data, "--listen", addr, "--conformance",
 		"--max-memory", strconv.Itoa(greedMemory), "--max-ask", greedAsk.String()}, o.flags...)}

@@ -25,6 +25,9 @@ type Principal struct {
 	addr   string // of the server
 	dialer net.Dialer
 	http   *http.Client
+	// storing is held by the goroutine that stores a large stream: several at once are mostly refused, and a herd would
+	// never be complete.
+	storing sync.Mutex
 
 	mu       sync.Mutex // guards outcomes
 	outcomes Outcomes

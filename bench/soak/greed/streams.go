@@ -55,12 +55,15 @@ var resumes = Attack{
 // header that resumes it.
 func resuming(step func(p *Principal, h http.Header)) func(*Principal, int) func() {
 	return func(p *Principal, _ int) func() {
+		p.storing.Lock()
+		defer p.storing.Unlock()
 		h := p.session(revision)
 		if h == nil {
 			return nil
 		}
 		id := p.firstID(h)
 		if id == "" {
+			p.pause(time.Second)
 			return nil
 		}
 		h["Last-Event-Id"] = []string{id}
