@@ -58,7 +58,7 @@
 //
 // The files from the top; most of the names that a file uses are in its own line or below:
 //
-//	keyring tag eventlog replay stats  the stored data of sessions and streams
+//	keyring tag eventlog tail replay stats  the stored data of sessions and streams
 //	embedded node lease  the node and the server in it
 //	records flush pressure outage streams directory  how data is stored
 //	options lock reply inbox descriptions errors  shared by all of these

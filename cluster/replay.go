@@ -20,8 +20,6 @@ const (
 	// maxBatchBytes bounds the answers of one batch read; further reads ask for
 	// the rest.
 	maxBatchBytes = 1 << 20
-	// tailStep is how many appends Tail reads at once.
-	tailStep = 64
 )
 
 // readsAtOnce is how many reads of the log run at a time, and how many searches
@@ -60,7 +58,7 @@ func (n *Node) read(ctx context.Context, stream string, from, to uint64) ([]Stor
 	for num := from; num <= to; num++ {
 		nums = append(nums, num)
 	}
-	slots, err := n.batch(ctx, n.readSlots, stream, nums, true)
+	slots, err := n.batch(ctx, stream, nums)
 	if err != nil {
 		return nil, err
 	}
@@ -142,13 +140,12 @@ func (n *Node) slot(ctx context.Context, stream string, num uint64) (Stored, err
 }
 
 // batch reads the slots of nums by direct gets of explicit subjects, from any
-// replica. The result is by slot, with whichever append is in each, and with its data if whole is set: who looks for
-// the end of a log of megabytes holds none of them, however many do so at once.
-func (n *Node) batch(ctx context.Context, turns slots, stream string, nums []uint64, whole bool) (map[uint64]Stored, error) {
+// replica. The result is by slot, with whichever append is in each.
+func (n *Node) batch(ctx context.Context, stream string, nums []uint64) (map[uint64]Stored, error) {
 	slots := make(map[uint64]Stored, len(nums))
 	for chunk := range slices.Chunk(nums, maxBatch) {
 		for len(chunk) > 0 {
-			got, more, err := n.multiLast(ctx, turns, stream, chunk, whole)
+			got, more, err := n.multiLast(ctx, n.readSlots, stream, chunk, maxBatchBytes)
 			if err != nil {
 				return nil, err
 			}
@@ -168,8 +165,9 @@ func (n *Node) batch(ctx context.Context, turns slots, stream string, nums []uin
 	return slots, nil
 }
 
-// multiLast makes one batch request. more says that the answer was cut short.
-func (n *Node) multiLast(ctx context.Context, turns slots, stream string, nums []uint64, whole bool) (slots map[uint64]Stored, more bool, err error) {
+// multiLast makes one batch request, whose answer has little more than most bytes. more says that the answer was cut
+// short.
+func (n *Node) multiLast(ctx context.Context, turns slots, stream string, nums []uint64, most int64) (slots map[uint64]Stored, more bool, err error) {
 	head := n.eventSubject(stream, "")
 	req := make([]byte, 0, 64+len(nums)*(len(head)+8))
 	req = append(req, `{"multi_last":[`...)
@@ -181,7 +179,7 @@ func (n *Node) multiLast(ctx context.Context, turns slots, stream string, nums [
 		req = append(strconv.AppendUint(req, num%RingSize, 10), '"')
 	}
 	req = append(req, `],"max_bytes":`...)
-	req = append(strconv.AppendInt(req, maxBatchBytes, 10), '}')
+	req = append(strconv.AppendInt(req, most, 10), '}')
 
 	done, err := turns.wait(ctx)
 	if err != nil {
@@ -218,9 +216,6 @@ func (n *Node) multiLast(ctx context.Context, turns slots, stream string, nums [
 			if err != nil {
 				return nil, false, err
 			}
-			if !whole {
-				data = nil
-			}
 			slots[num%RingSize] = Stored{num, data}
 		case "204": // The end of the batch.
 			pending := a.msg.Header.Get("Nats-Num-Pending")
@@ -231,62 +226,4 @@ func (n *Node) multiLast(ctx context.Context, turns slots, stream string, nums [
 			return nil, false, fmt.Errorf("%w: batch read: %s %s", ErrUnavailable, status, a.msg.Header.Get("Description"))
 		}
 	}
-}
-
-// Tail returns the number of a stream's last append. It searches forward from
-// hint, a number that was appended, or 0 if none is known. It returns hint if
-// nothing later is stored. The leader has confirmed the end.
-func (n *Node) Tail(ctx context.Context, stream string, hint uint64) (uint64, error) {
-	err := n.checkStream(stream)
-	tail := hint
-	if err == nil {
-		tail, err = n.tail(ctx, stream, hint)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("cluster: tail of %s: %w", stream, err)
-	}
-	return tail, nil
-}
-
-func (n *Node) tail(ctx context.Context, stream string, hint uint64) (uint64, error) {
-	tail := hint
-	for {
-		found, alive, err := n.newest(ctx, stream, tail, tailStep)
-		if err == nil && !alive {
-			// Everything near the hint has expired; later appends may not have.
-			found, _, err = n.newest(ctx, stream, tail, RingSize)
-		}
-		if err != nil {
-			return 0, err
-		}
-		tail = found
-		s, err := n.slot(ctx, stream, tail+1)
-		if err != nil && !errors.Is(err, ErrNotFound) {
-			return 0, err
-		}
-		if err != nil || s.Num <= tail {
-			return tail, nil
-		}
-		tail = s.Num
-	}
-}
-
-// newest returns the highest append number in the count slots from append from
-// on. alive says that one of these slots has append from or a later one.
-func (n *Node) newest(ctx context.Context, stream string, from uint64, count int) (num uint64, alive bool, err error) {
-	nums := make([]uint64, count)
-	for i := range nums {
-		nums[i] = from + uint64(i)
-	}
-	slots, err := n.batch(ctx, n.tailSlots, stream, nums, false)
-	if err != nil {
-		return 0, false, err
-	}
-	num = from
-	for _, s := range slots {
-		if s.Num >= max(from, 1) {
-			num, alive = max(num, s.Num), true
-		}
-	}
-	return num, alive, nil
 }

@@ -47,10 +47,6 @@ var memory = []mutation{
 		"			return nil // it is not refused", "			// it is not refused", "", "TestStreamsAreAskedFor",
 	},
 	{
-		"a search for the end of a log holds all of it", limit, "cluster/replay.go",
-		"			if !whole {\n				data = nil\n			}\n", "", "", "TestReadBigAppends",
-	},
-	{
 		"a few that hold little take the last eighth", limit, "internal/quota/bytes.go",
 		"max(leastBytes, left/little)", "max(leastBytes, limit/128)", "", "TestHowManyLeaveRoom",
 	},

@@ -103,7 +103,15 @@ var storage = []mutation{
 		"ok && s.Num == num && len(s.Data) > 0 {", "ok && len(s.Data) > 0 {", "", "",
 	},
 	{
-		"the tail is what is near the hint", merge, "cluster/replay.go",
-		"if err == nil && !alive {", "if err == nil && !alive && hint == 0 {", "", "",
+		"the tail is what is near the hint", merge, "cluster/tail.go",
+		"if err == nil && !enough {", "if err == nil && !enough && hint == 0 {", "", "",
+	},
+	{
+		"large appends are read for their numbers", limit, "cluster/tail.go",
+		"return num, enough && !more, nil", "return num, enough, nil", "", "TestReadBigAppends",
+	},
+	{
+		"an append of the last round is taken for the end", merge, "cluster/tail.go",
+		"case err == nil && s.Num == probe:", "case err == nil:", "", "TestRing",
 	},
 }

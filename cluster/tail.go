@@ -1,0 +1,132 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+const (
+	// tailStep is how many appends Tail looks at first.
+	tailStep = 64
+	// tailBytes bounds what Tail reads of these. Of a log with large appends it asks which are there, in place of
+	// reading them: a thousand streams of megabytes may be resumed at once.
+	tailBytes = 128 << 10
+)
+
+// Tail returns the number of a stream's last append. It searches forward from
+// hint, a number that was appended, or 0 if none is known. It returns hint if
+// nothing later is stored. The leader has confirmed the end.
+func (n *Node) Tail(ctx context.Context, stream string, hint uint64) (uint64, error) {
+	err := n.checkStream(stream)
+	tail := hint
+	if err == nil {
+		tail, err = n.tail(ctx, stream, hint)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("cluster: tail of %s: %w", stream, err)
+	}
+	return tail, nil
+}
+
+func (n *Node) tail(ctx context.Context, stream string, hint uint64) (uint64, error) {
+	tail := hint
+	for {
+		found, enough, err := n.newest(ctx, stream, tail)
+		if err == nil && !enough {
+			found, err = n.lastInRing(ctx, stream, tail)
+		}
+		if err != nil {
+			return 0, err
+		}
+		tail = found
+		s, err := n.slot(ctx, stream, tail+1)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return 0, err
+		}
+		if err != nil || s.Num <= tail {
+			return tail, nil
+		}
+		tail = s.Num
+	}
+}
+
+// newest returns the highest append number in the slots of some appends from append from on. It is not enough if none of
+// them is in its slot, because they have expired and later ones may not have, or if they are too large to be read
+// for their number.
+func (n *Node) newest(ctx context.Context, stream string, from uint64) (num uint64, enough bool, err error) {
+	nums := make([]uint64, tailStep)
+	for i := range nums {
+		nums[i] = from + uint64(i)
+	}
+	slots, more, err := n.multiLast(ctx, n.tailSlots, stream, nums, tailBytes)
+	if err != nil {
+		return 0, false, err
+	}
+	num = from
+	for _, s := range slots {
+		if s.Num >= max(from, 1) {
+			num, enough = max(num, s.Num), true
+		}
+	}
+	return num, enough && !more, nil
+}
+
+// lastInRing returns the number of the last append after append from by the slots that have any append, which the
+// leader lists, and of which it reads few. What is in a slot may be one that was appended before from: then
+// nothing has expired, since appends expire in their order.
+func (n *Node) lastInRing(ctx context.Context, stream string, from uint64) (uint64, error) {
+	present, err := n.present(ctx, stream)
+	if err != nil {
+		return 0, err
+	}
+	at := func(num uint64) bool { return present[num%RingSize] }
+	begin := from + 1
+	for begin < from+RingSize && !at(begin) {
+		begin++
+	}
+	end := begin - 1 // of the appends that are there
+	for end+1 < from+RingSize && at(end+1) {
+		end++
+	}
+	if end < begin {
+		return from, nil
+	}
+	// It is the last one at or before end whose slot has it, or a later one; if there is none, all are of the round before.
+	last := from
+	for known, probe := begin-1, end; ; {
+		s, err := n.slot(ctx, stream, probe)
+		switch {
+		case err != nil && !errors.Is(err, ErrNotFound):
+			return 0, err
+		case err == nil && s.Num > probe:
+			return s.Num, nil
+		case err == nil && s.Num == probe:
+			known, last = probe, probe
+		default:
+			end = probe - 1
+		}
+		if known >= end {
+			return last, nil
+		}
+		probe = known + (end-known+1)/2
+	}
+}
+
+// present reports which slots of a stream's ring have an append.
+func (n *Node) present(ctx context.Context, stream string) (slots [RingSize]bool, err error) {
+	done, err := n.tailSlots.wait(ctx)
+	if err != nil {
+		return slots, err
+	}
+	subjects, err := n.subjects(ctx, events, "ev."+stream+".*")
+	done()
+	for subject := range subjects {
+		if num, bad := strconv.ParseUint(subject[strings.LastIndexByte(subject, '.')+1:], 10, 64); bad == nil && num < RingSize {
+			slots[num] = true
+		}
+	}
+	return slots, err
+}
