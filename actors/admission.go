@@ -51,6 +51,7 @@ type accounts struct {
 	limits   NodeLimits
 	refusals *refusals
 	store    Store
+	lostLogs *quota.Turns[*quota.Account] // for reading the log of a stream without a writer
 }
 
 // sessionAccount has a session's own counts and bucket, besides the account of its principal. It is
@@ -107,7 +108,7 @@ func (s *sessionAccount) giveBack(l *Limits, now time.Time, n int) {
 // newAccounts returns accounts without any clients yet.
 func newAccounts(l NodeLimits, rs *refusals, store Store) accounts {
 	l = l.Defaults()
-	return accounts{quota.New(l.quota()), l, rs, store}
+	return accounts{quota.New(l.quota()), l, rs, store, quota.NewTurns[*quota.Account](limits.LostLogs.Value())}
 }
 
 // noPlace is the reason that a request gets no place.

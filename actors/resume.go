@@ -164,10 +164,7 @@ func (x extent) after(p stream.Position) (num uint64, ok bool) {
 }
 
 func (r *replay) run(ctx context.Context) error {
-	if err := r.judge(ctx); err != nil {
-		return err
-	}
-	w, rec, err := r.n.streams.find(ctx, r.svc, r.s, r.key)
+	w, rec, err := r.find(ctx)
 	if err != nil {
 		return err
 	}
@@ -228,9 +225,6 @@ func (r *replay) run(ctx context.Context) error {
 // judge refuses an event id that cannot be resumed from, before a takeover: the calls of a
 // refused client must not run again or end.
 func (r *replay) judge(ctx context.Context) error {
-	if _, here := r.n.streams.Get(r.key); here {
-		return nil
-	}
 	rec, _, err := r.n.streams.readWriter(ctx, r.key)
 	if err != nil {
 		return err

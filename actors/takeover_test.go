@@ -8,9 +8,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/mcp"
@@ -200,6 +203,66 @@ func TestProgressGoesOnAfterATakeover(t *testing.T) {
 		}
 		if want := []string{"1", "2", "3", "4"}; !slices.Equal(got, want) {
 			t.Errorf("the client got %q, want %q", got, want)
+		}
+	})
+}
+
+// TestLostLogsAreReadInTurn: while as many logs are read as may be, a resume waits, and the next place is for a principal
+// whose turn it is, however many resumes of another one came before.
+func TestLostLogsAreReadInTurn(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+			_ = c.Notify(ctx, "n", []byte(`{}`))
+			return []byte(`{}`), nil
+		}
+		c, session := &heldConn{}, h.begin("2025-11-25")
+		h.postOn(c, session, aCall)
+		synctest.Wait()
+		event := c.id[:strings.IndexByte(c.id, '.')] + ".0.0"
+		n, svc, end := h.heir(h.handler, Limits{})
+		defer end()
+		greedy, turns := n.accounts.Of("greedy", ""), n.accounts.lostLogs
+		for range limits.LostLogs.Value() {
+			if !turns.Take(t.Context(), greedy) {
+				t.Fatal("no place")
+			}
+		}
+		got := make(chan string, 3)
+		wait := func(name string, a *quota.Account) {
+			go func() {
+				if turns.Take(t.Context(), a) {
+					got <- name
+				}
+			}()
+			synctest.Wait()
+		}
+		wait("greedy", greedy)
+		wait("greedy", greedy)
+		back := &heldConn{}
+		go func() {
+			in := h.input(session, "192.0.2.1", back)
+			in.LastEventID = event
+			n.Get(svc, in)
+		}()
+		time.Sleep(30 * time.Second) // it has come back several times
+		if e := back.events(); len(e) != 0 {
+			t.Fatalf("the log was read out of turn: %v", e)
+		}
+		for turns.Waiting() != 3 { // it comes back after a while, and then waits in line
+			time.Sleep(time.Millisecond)
+		}
+		turns.Leave() // for the greedy one, which came first
+		turns.Leave() // for the resume, whose turn it is
+		time.Sleep(10 * time.Second)
+		if e := back.events(); len(e) != 2 || len(got) == 0 {
+			t.Errorf("%d events came, want 2; %d others had a place", len(e), len(got))
+		}
+		for range limits.LostLogs.Value() {
+			turns.Leave()
+		}
+		synctest.Wait()
+		if n := turns.Waiting(); n != 0 {
+			t.Errorf("%d wait", n)
 		}
 	})
 }

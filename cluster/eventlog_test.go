@@ -382,6 +382,9 @@ func TestReadBigAppends(t *testing.T) {
 				t.Errorf("data of append %d is not what was appended", s.Num)
 			}
 		}
+		if _, enough, err := n.newest(t.Context(), testStream, 1); err != nil || enough {
+			t.Errorf("large appends are all read for their numbers, %v", err)
+		}
 		for _, hint := range []uint64{0, 1, count - 1, count} {
 			if tail := must[uint64](t)(n.Tail(t.Context(), testStream, hint)); tail != count {
 				t.Errorf("the tail from %d is %d, want %d", hint, tail, count)

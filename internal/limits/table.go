@@ -262,6 +262,8 @@ var (
 		Beyond: "see below; `troupe.store.failed` and `troupe.store.restarts` count"})
 	LogReads = add[int](Row{Section: Node, Name: "reads of the event log at a time", Default: 16, Shown: "16, of 1 MiB each",
 		Beyond: "further reads wait, so that many resumes at once do not cut the node off from its store"})
+	LostLogs = add[int](Row{Section: Node, Name: "logs of lost and of ended streams that are read at a time", Default: 4,
+		Beyond: "further ones wait, by turns of their principals: each read loads blocks of the store of 8 MiB"})
 	SessionReads = add[int](Row{Section: Node, Name: "reads of sessions at a time", Default: 64,
 		Beyond: "further reads wait"})
 	GuessReads = add[int](Row{Section: Node, Name: "reads of sessions at a time whose ids have not the right tag: ids that are made up, or of an earlier release", Default: 8,
