@@ -16,8 +16,7 @@ import (
 	"github.com/troupe-run/troupe/internal/stream"
 )
 
-// readAhead is how many appends a resume reads at once.
-const readAhead = 250
+const readAhead = 250 // appends that a resume reads at once
 
 // Get takes a GET: it opens the session's standalone stream or, with a Last-Event-ID, resumes
 // any of its streams.
@@ -220,6 +219,21 @@ func (r *replay) run(ctx context.Context) error {
 		}
 		r.bytes = now.bytes
 	}
+}
+
+// find judges the event id and returns the writer of the stream, which takes the stream over if its writer is gone.
+func (r *replay) find(ctx context.Context) (*streamActor, record.Stream, error) {
+	if _, here := r.n.streams.Get(r.key); !here {
+		leave, err := r.n.streams.lostLog(ctx, r.s)
+		if err == nil {
+			defer leave()
+			err = r.judge(ctx)
+		}
+		if err != nil {
+			return nil, record.Stream{}, err
+		}
+	}
+	return r.n.streams.find(ctx, r.svc, r.s, r.key)
 }
 
 // judge refuses an event id that cannot be resumed from, before a takeover: the calls of a

@@ -88,23 +88,17 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 // lostLogWait is how long a resume waits for its turn to read a log, before it lets others ahead and comes back.
 const lostLogWait = 5 * time.Second
 
-// find judges the event id and returns the writer of the stream, which takes the stream over if its writer is gone. That
-// reads the log, and few logs are read at a time, by turns of their principals: for each part of one the store loads blocks of many
-// times its size, which it still has for the next part if no thousand others come in between.
-func (r *replay) find(ctx context.Context) (*streamActor, record.Stream, error) {
-	if _, here := r.n.streams.Get(r.key); !here {
-		turns := r.n.accounts.lostLogs
-		wait, cancel := context.WithTimeout(ctx, lostLogWait)
-		defer cancel()
-		if !turns.Take(wait, r.s.billed()) {
-			return nil, record.Stream{}, fmt.Errorf("actors: too many logs are read: %w", ErrUnavailable)
-		}
-		defer turns.Leave()
-		if err := r.judge(ctx); err != nil {
-			return nil, record.Stream{}, err
-		}
+// lostLog waits until the log of a stream without a writer may be read; leave ends that. Few are read at a time, by turns of
+// their principals: for each part of one the store loads blocks of many times its size, which it still has for the next part
+// if no thousand others come in between.
+func (d *streams) lostLog(ctx context.Context, s *sessionActor) (leave func(), err error) {
+	turns := d.node.accounts.lostLogs
+	wait, cancel := context.WithTimeout(ctx, lostLogWait)
+	defer cancel()
+	if !turns.Take(wait, s.billed()) {
+		return nil, fmt.Errorf("actors: too many logs are read: %w", ErrUnavailable)
 	}
-	return r.n.streams.find(ctx, r.svc, r.s, r.key)
+	return turns.Leave, nil
 }
 
 // readOn reads the appends of a stream since the last read.

@@ -191,12 +191,12 @@ var acting = []mutation{
 		"rateOfCalls, cost); no", "rateOfCalls, cost*0); no", "internal/spec/stateless", "TestStatelessLimits",
 	},
 	{
-		"logs of lost streams are read all at once", limit, "actors/takeover.go",
+		"logs of lost streams are read all at once", limit, "actors/resume.go",
 		"if _, here := r.n.streams.Get(r.key); !here {", "if _, here := r.n.streams.Get(r.key); !here && r.n == nil {", "", "TestLostLogs",
 	},
 	{
-		"the place of a lost log is kept", limit, "actors/takeover.go",
-		"		defer turns.Leave()\n", "", "", "TestLostLogs",
+		"the place of a lost log is kept", limit, "actors/resume.go",
+		"			defer leave()\n", "			_ = leave\n", "", "TestLostLogs",
 	},
 	{
 		"a large filter is decoded out of turn", limit, "actors/listen.go",
