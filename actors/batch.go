@@ -359,7 +359,9 @@ func (s *streamActor) begin() {
 			s.live.Digest.MarkDone(s.live.Calls, e.Meta)
 		}
 	}
-	s.store(body)
+	s.keepBody(body)
+	data, err := s.newRecord(body)
+	s.store(data, body, err)
 	if len(g.ends) > 0 {
 		s.step(stream.Event{Op: stream.Push, Entries: g.ends})
 	}

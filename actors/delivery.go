@@ -185,8 +185,10 @@ func (d *logged) begin() *streamActor {
 	}
 	s := n.streams.build(r.svc, d.sess, newID(), rec, d.conn)
 	s.reqs = []*requestActor{r}
-	s.start()
-	s.store(body)
+	s.keepBody(body)
+	data, err := s.newRecord(body)
+	s.start() // from here on the end of the session may come in a turn of the stream
+	s.store(data, body, err)
 	return s
 }
 

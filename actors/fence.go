@@ -362,12 +362,9 @@ func (s *streamActor) recordStored(m recordStored) {
 	s.step(stream.Event{Op: stream.Opened, Rev: m.rev, Epoch: s.rec.Epoch})
 }
 
-// store stores the record of a new stream and, beside it, the body of calls that may run
-// again.
-func (s *streamActor) store(body []byte) {
-	s.keepBody(body)
-	data, err := s.newRecord(body)
-	// A refusal comes as a message, too: the caller has not finished with the stream.
+// store stores the record of a new stream that newRecord has made and, beside it, the body of calls
+// that may run again. A refusal, err, comes as a message, too: the caller has not finished with the stream.
+func (s *streamActor) store(data, body []byte, err error) {
 	go func() {
 		rev, err := s.open(data, body, err)
 		_ = s.Post(recordStored{rev, err})
