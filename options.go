@@ -324,7 +324,7 @@ type SharedLimits struct {
 	// they have not read, and calls that wait for their answers. A principal may hold twice what is left of
 	// that quarter beside it. Requests beyond it are refused with 429 or 503 before their
 	// body is read, and event streams are cut, to be resumed. 0 means what the process's
-	// cgroup or the machine has, or a little more than GOMEMLIMIT. MaxMemory does not set
+	// cgroup or the machine has, or up to a third more than GOMEMLIMIT. MaxMemory does not set
 	// GOMEMLIMIT; the command does.
 	MaxMemory int64
 	// PrincipalRate and PrincipalBurst are Limits.CallRate and CallBurst for all sessions

@@ -30,15 +30,15 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 	var in struct {
 		Notifications *mcp.SubscriptionFilter `json:"notifications"`
 	}
-	if err := codec.UnmarshalValid(orEmpty(c.Message().Params), &in); err != nil {
-		return actors.Listening{}, invalidParams(err)
+	call := &Call{c: c, msg: c.Message(), svc: s, peer: Peer{c.Peer()}}
+	if err := call.decode(ctx, c.Message().Params, &in); err != nil {
+		return actors.Listening{}, err
 	}
 	if in.Notifications == nil {
 		return actors.Listening{}, mcp.NewError(mcp.CodeInvalidParams, "subscriptions/listen needs notifications")
 	}
 	caps := s.srv.capabilities()
 	f := in.Notifications.Within(&caps)
-	call := &Call{c: c, msg: c.Message(), svc: s, peer: Peer{c.Peer()}}
 	ctx = call.context(ctx)
 	view := call.view()
 	limit := s.svc.Limits.Subscriptions

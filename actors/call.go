@@ -40,7 +40,8 @@ type Call struct {
 	client client
 	pace   pacer
 
-	from     *quota.Account // the call is counted on it; nil for a listener's call
+	from     *quota.Account                // the call is counted on it; nil for a listener's call
+	turn     func(work func() error) error // Turn of a listener's call, otherwise nil
 	refunded atomic.Bool
 
 	// unstored counts the bytes that are not in the log yet.
@@ -76,6 +77,9 @@ func (c *Call) Attempt() int { return c.attempt }
 // has few places, which principals get in turn. Turn fails with [Unavailable] if there is none in
 // time; a client that has the process for itself waits for as long as it takes.
 func (c *Call) Turn(ctx context.Context, work func() error) (err error) {
+	if c.turn != nil {
+		return c.turn(work)
+	}
 	if c.r.node.accounts.inTurn(ctx, c.r.from, c.alone(), func() { err = work() }) {
 		return err
 	}

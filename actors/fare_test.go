@@ -3,6 +3,7 @@ package actors
 import (
 	"bytes"
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -232,5 +233,35 @@ func TestTakeoversAreHeld(t *testing.T) {
 		if k := n.accounts.BytesOf(quota.Parked) + n.accounts.BytesOf(quota.Queues); k != 0 || !back.over {
 			t.Errorf("%d bytes are held once it has ended: %t", k, back.over)
 		}
+	})
+}
+
+// TestNobodyWaitsInAPlace: a resume that has the place of a lost log, and whose principal has its share of the memory, gives the
+// place back at once, and comes again.
+func TestNobodyWaitsInAPlace(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{Bytes: 512 << 10}, func(t *testing.T, h *held) {
+		var full quota.Holding
+		session := h.begin("2025-11-25")
+		f := &fare{n: h.Node, from: h.peerOf(session).last.Load()}
+		if !full.ChargeAnyway(h.accounts.Accounts, f.from.billed(), quota.Parked, 300<<10) {
+			t.Fatal("not counted")
+		}
+		leave, err := h.streams.lostLog(t.Context(), f.from, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if err := f.hold(t.Context(), 200<<10); !errors.Is(err, ErrUnavailable) || time.Since(start) != 0 {
+			t.Errorf("in the place: %v after %v", err, time.Since(start))
+		}
+		leave()
+		if err := f.hold(t.Context(), 200<<10); !errors.Is(err, ErrUnavailable) || time.Since(start) < roomWait {
+			t.Errorf("without it: %v after %v", err, time.Since(start))
+		}
+		full.Free()
+		if err := f.hold(t.Context(), 200<<10); err != nil {
+			t.Errorf("with room: %v", err)
+		}
+		f.held.Reset()
 	})
 }

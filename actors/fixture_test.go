@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -213,8 +214,14 @@ func (h *heldHandler) Notified(p *Peer, _ string, _ []byte) {
 		h.notified(p)
 	}
 }
-func (h *heldHandler) Listening(context.Context, *Call) (Listening, *mcp.Error) {
-	return h.listening(), nil
+func (h *heldHandler) Listening(ctx context.Context, c *Call) (said Listening, _ *mcp.Error) {
+	if len(c.msg.Params) <= limits.TurnBytes.Value() {
+		return h.listening(), nil
+	}
+	if err := c.Turn(ctx, func() error { said = h.listening(); return nil }); err != nil {
+		return said, Unavailable
+	}
+	return said, nil
 }
 func (h *heldHandler) Safe([]byte, []byte) bool { return false }
 func (h *heldHandler) Opened(p *Peer, gap bool) {

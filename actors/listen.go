@@ -135,35 +135,50 @@ func (a *arrival) listen() {
 		return
 	}
 	var held quota.Holding
-	leave := func() { held.Free(); from.Held[heldStreams].Add(-1) }
-	// What is decoded of a large filter is counted before, and what it really holds afterwards.
-	if no := n.accounts.hold(&held, a.charged, &a.in, quota.Listeners, listenerBytes+decodedFilter*int64(len(m.Params))); no.reason != admitted && !a.charged.alone() {
-		leave()
+	begun := false
+	defer func() {
+		if !begun { // refused, or the handler has panicked
+			held.Free()
+			from.Held[heldStreams].Add(-1)
+		}
+	}()
+	// What is decoded of a filter is counted before, and what it really holds afterwards.
+	room := func(bytes int64) bool {
+		held.Reset()
+		no := n.accounts.hold(&held, a.charged, &a.in, quota.Listeners, bytes)
+		if no.reason == admitted || a.charged.alone() {
+			return true
+		}
 		n.refusals.refuseVerdict(a.to, m.ID, no)
+		return false
+	}
+	decoded := listenerBytes + decodedFilter*int64(len(m.Params))
+	if !room(decoded) {
 		return
 	}
-	var filter Listening
-	var rerr *mcp.Error
-	decide := func() {
-		ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
-		defer cancel()
-		filter, rerr = svc.Handler.Listening(ctx, &Call{ctx: ctx, peer: peer, msg: m, principal: a.principal, trace: a.in.Trace, attempt: 1})
-	}
-	if len(m.Params) <= limits.TurnBytes.Value() {
-		decide()
-	} else if !n.accounts.inTurn(n.base, from, a.charged.alone(), decide) {
-		leave()
+	turn := func(work func() error) (err error) {
+		if n.accounts.inTurn(n.base, from, a.charged.alone(), func() { err = work() }) {
+			return err
+		}
 		n.accounts.giveBack(a.charged, &svc.Limits, from, cost)
+		return Unavailable
+	}
+	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait+limits.TurnWait.Value())
+	defer cancel()
+	filter, rerr := svc.Handler.Listening(ctx, &Call{ctx: ctx, peer: peer, msg: m, principal: a.principal, trace: a.in.Trace, attempt: 1, turn: turn})
+	switch {
+	case rerr == Unavailable:
 		n.refusals.unavailable(a.to, m.ID)
 		return
-	}
-	if rerr != nil {
-		leave()
+	case rerr != nil:
 		a.to.Answer(statusOf(response{code: rerr.Code}), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, compact(rerr.Data)))
+		return
+	case filter.holds() > decoded && !room(filter.holds()):
 		return
 	}
 	held.Set(filter.holds())
 	slices.Sort(filter.URIs)
+	begun = true
 	l := &listenActor{node: n, svc: svc, sess: a.sess, key: peer.key, to: a.on.listen(a.in.Exchange), id: bytes.Clone(m.ID), filter: filter, from: from}
 	l.held.Move(&held)
 	n.k.Start(&l.Actor, KindSubscription, "", l)

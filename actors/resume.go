@@ -18,8 +18,7 @@ import (
 
 const readAhead = 250 // appends that a resume reads at once
 
-// Get takes a GET: it opens the session's standalone stream or, with a Last-Event-ID, resumes
-// any of its streams.
+// Get takes a GET: it opens the session's standalone stream, or resumes any of its streams.
 func (n *Node) Get(svc *Service, in *Input) {
 	if n.drain.over.Load() {
 		n.refusals.unavailable(in.Conn, nil)
@@ -72,9 +71,8 @@ func (d *sessions) resumed(svc *Service, in *Input) {
 	s.resume(h, pos)
 }
 
-// staying returns the session that find finds, or nil if find has refused the request. The
-// session stays in memory until left is called: if it left before its stream is open, it would
-// miss notifications.
+// staying returns the session that find finds, or nil if find has refused the request. It stays in memory until
+// left is called: if it left before its stream is open, it would miss notifications.
 func (d *sessions) staying(in *Input, find func(*Input) *sessionActor) *sessionActor {
 	for {
 		s := find(in)
@@ -223,8 +221,8 @@ func (r *replay) run(ctx context.Context) error {
 
 // find judges the event id and returns the writer of the stream, which takes the stream over if its writer is gone.
 func (r *replay) find(ctx context.Context) (*streamActor, record.Stream, error) {
-	if _, here := r.n.streams.Get(r.key); !here {
-		leave, err := r.n.streams.lostLog(ctx, r.s)
+	if !r.n.streams.serves(r.key) {
+		leave, err := r.n.streams.lostLog(ctx, r.s, r.fare)
 		if err == nil {
 			defer leave()
 			err = r.judge(ctx)
@@ -236,9 +234,11 @@ func (r *replay) find(ctx context.Context) (*streamActor, record.Stream, error) 
 	return r.n.streams.find(ctx, r.svc, r.s, r.key)
 }
 
-// judge refuses an event id that cannot be resumed from, before a takeover: the calls of a
-// refused client must not run again or end.
+// judge refuses an event id that cannot be resumed from, before a takeover runs its calls again or ends them.
 func (r *replay) judge(ctx context.Context) error {
+	if r.n.streams.serves(r.key) { // another resume has just taken it over
+		return nil
+	}
 	rec, _, err := r.n.streams.readWriter(ctx, r.key)
 	if err != nil {
 		return err

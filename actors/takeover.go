@@ -86,19 +86,26 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 }
 
 // lostLogWait is how long a resume waits for its turn to read a log, before it lets others ahead and comes back.
-const lostLogWait = 5 * time.Second
+const lostLogWait = 15 * time.Second
 
-// lostLog waits until the log of a stream without a writer may be read; leave ends that. Few are read at a time, by turns of
-// their principals: for each part of one the store loads blocks of many times its size, which it still has for the next part
-// if no thousand others come in between.
-func (d *streams) lostLog(ctx context.Context, s *sessionActor) (leave func(), err error) {
+// serves reports whether the writer of a stream is here.
+func (d *streams) serves(key StreamKey) bool {
+	w, here := d.Get(key)
+	return here && !w.Stopped()
+}
+
+// lostLog waits until a resume may judge a stream without a writer, and take it over; leave ends that. Few do so at a time, by
+// turns of their principals: for each part of a log the store loads blocks of many times its size, which it still has for the
+// next part if no thousand others come in between.
+func (d *streams) lostLog(ctx context.Context, s *sessionActor, f *fare) (leave func(), err error) {
 	turns := d.node.accounts.lostLogs
 	wait, cancel := context.WithTimeout(ctx, lostLogWait)
 	defer cancel()
 	if !turns.Take(wait, s.billed()) {
 		return nil, fmt.Errorf("actors: too many logs are read: %w", ErrUnavailable)
 	}
-	return turns.Leave, nil
+	f.now = true
+	return func() { f.now = false; turns.Leave() }, nil
 }
 
 // readOn reads the appends of a stream since the last read.
@@ -115,7 +122,7 @@ func (d *streams) readOn(ctx context.Context, s *sessionActor, key StreamKey, lo
 	if tail-from >= stream.Ring {
 		from = tail - stream.Ring + 1
 	}
-	f := &fare{n: n, from: s}
+	f := &fare{n: n, from: s, now: true}
 	defer f.held.Free()
 	next := log.tail + 1
 	var fault error
@@ -164,7 +171,8 @@ type fare struct {
 	n    *Node
 	from *sessionActor // its account pays
 	held quota.Holding
-	paid int // bytes that may be read before tokens are due; below 0 some are
+	paid int  // bytes that may be read before tokens are due; below 0 some are
+	now  bool // it does not wait for memory: others wait for the place in which it reads
 }
 
 // appendBytes is what an append takes in memory beside its bytes.
@@ -196,7 +204,7 @@ const (
 // hold is charge that waits for room. ErrUnavailable reports that there was none in time.
 func (f *fare) hold(ctx context.Context, bytes int) error {
 	for until := time.Now().Add(roomWait); !f.charge(bytes); {
-		if err := pause(ctx, roomEvery/2+rand.N(roomEvery)); err != nil || time.Now().After(until) {
+		if f.now || pause(ctx, roomEvery/2+rand.N(roomEvery)) != nil || time.Now().After(until) {
 			return fmt.Errorf("actors: no room for what is read of the log: %w", ErrUnavailable)
 		}
 	}

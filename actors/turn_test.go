@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -185,6 +186,53 @@ func TestALargeFilter(t *testing.T) {
 				}
 				if n := h.refusals.of(TurnOfPrincipal); n != 1 {
 					t.Errorf("%d refusals are counted", n)
+				}
+			})
+		})
+	}
+}
+
+// TestManyResources: what a listener holds for its resources is asked for beside what its request takes, and given back
+// by who is refused, or whose handler panics.
+func TestManyResources(t *testing.T) {
+	for name, row := range map[string]struct {
+		uris    int
+		panics  bool
+		streams int64
+	}{
+		"few":                {10, false, 1},
+		"more than its room": {1000, false, 0},
+		"a panic":            {10, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Limits{}, NodeLimits{Bytes: 512 << 10}, func(t *testing.T, h *held) {
+				said := Listening{Accepted: []byte("{}")}
+				for i := range row.uris {
+					said.URIs = append(said.URIs, fmt.Sprintf("x:%d", i))
+				}
+				h.handler.listening = func() Listening {
+					if row.panics {
+						panic("a handler's")
+					}
+					return said
+				}
+				c := &heldConn{}
+				func() {
+					defer func() {
+						if v := recover(); (v != nil) != row.panics {
+							t.Errorf("recovered %v", v)
+						}
+					}()
+					h.listenTo(nil, c)
+				}()
+				synctest.Wait()
+				want := int64(0)
+				if row.streams > 0 {
+					want = said.holds()
+				}
+				a := h.accounts.Of("anon", "192.0.2.1")
+				if streams, bytes := a.Held[heldStreams].Load(), h.accounts.BytesOf(quota.Listeners); streams != row.streams || bytes != want {
+					t.Errorf("%d streams and %d bytes are counted, want %d, %d: status %d, %s", streams, bytes, row.streams, want, c.status, c.body)
 				}
 			})
 		})

@@ -75,8 +75,9 @@ func (n *Node) newest(ctx context.Context, stream string, from uint64) (num uint
 }
 
 // lastInRing returns the number of the last append after append from by the slots that have any append, which the
-// leader lists, and of which it reads few. What is in a slot may be one that was appended before from: then
-// nothing has expired, since appends expire in their order.
+// leader lists, and of which it reads few. What is in a slot may be one that was appended before from: then nothing
+// has expired, since appends expire in their order. Only blanks, which are written late, outlive later appends: the
+// record covers them, and from is never below what it covers.
 func (n *Node) lastInRing(ctx context.Context, stream string, from uint64) (uint64, error) {
 	present, err := n.present(ctx, stream)
 	if err != nil {

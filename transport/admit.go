@@ -78,7 +78,9 @@ func (h *Handler) admit(x *Exchange, w http.ResponseWriter, r *http.Request) *re
 				return refuseEventID
 			}
 			x.LastEventID = v[0]
-			return nil // it is not refused for its client's memory: what it reads waits for room
+		}
+		if x.LastEventID != "" {
+			return nil // a resume is not refused for its client's memory: what it reads waits for room
 		}
 		return x.holdBody(0)
 	}

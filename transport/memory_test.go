@@ -153,6 +153,9 @@ func TestStreamsAreAskedFor(t *testing.T) {
 			if n := a.Bytes(); n > 3<<18 {
 				t.Errorf("%d streams hold %d bytes of 1 MiB", len(streams), n)
 			}
+			if status := get("\r\nLast-Event-ID: "); target == "/mcp" && status != http.StatusTooManyRequests {
+				t.Errorf("a stream with an empty event id, which is a new one: status %d", status)
+			}
 			if status := get("\r\nLast-Event-ID: x"); target == "/mcp" && status != 200 {
 				t.Errorf("a resume: status %d", status)
 			}

@@ -192,7 +192,11 @@ var acting = []mutation{
 	},
 	{
 		"logs of lost streams are read all at once", limit, "actors/resume.go",
-		"if _, here := r.n.streams.Get(r.key); !here {", "if _, here := r.n.streams.Get(r.key); !here && r.n == nil {", "", "TestLostLogs",
+		"	if !r.n.streams.serves(r.key) {\n		leave", "	if !r.n.streams.serves(r.key) && r.n == nil {\n		leave", "", "TestLostLogs",
+	},
+	{
+		"who holds the place of a lost log waits for memory", limit, "actors/takeover.go",
+		"if f.now || pause(", "if pause(", "", "TestNobodyWaitsInAPlace",
 	},
 	{
 		"the place of a lost log is kept", limit, "actors/resume.go",
@@ -200,15 +204,15 @@ var acting = []mutation{
 	},
 	{
 		"a large filter is decoded out of turn", limit, "actors/listen.go",
-		"if len(m.Params) <= limits.TurnBytes.Value()", "if len(m.Params) <= limits.TurnBytes.Value() || cost >= 0", "", "TestALargeFilter",
+		"if n.accounts.inTurn(n.base, from, a.charged.alone(), func() { err = work() }) {", "if err = work(); cost >= 0 {", "", "TestALargeFilter",
 	},
 	{
 		"a listener that gets no turn counts as a stream", limit, "actors/listen.go",
-		"held.Free(); from.Held[heldStreams].Add(-1) }", "held.Free() }", "", "TestALargeFilter",
+		"			from.Held[heldStreams].Add(-1)\n		}\n	}()", "		}\n	}()", "", "TestALargeFilter",
 	},
 	{
 		"a listener that gets no turn keeps its memory", limit, "actors/listen.go",
-		"{ held.Free(); from", "{ from", "", "TestALargeFilter",
+		"			held.Free()\n			from.Held", "			from.Held", "", "TestALargeFilter",
 	},
 	{
 		"a listener that gets no turn has paid", limit, "actors/listen.go",
@@ -216,7 +220,11 @@ var acting = []mutation{
 	},
 	{
 		"a large filter is decoded before it is counted", limit, "actors/listen.go",
-		"decodedFilter*int64(len(m.Params))", "0*int64(len(m.Params))", "", "TestALargeFilter",
+		"decodedFilter*int64(len(m.Params))", "0*decodedFilter*int64(len(m.Params))", "", "TestALargeFilter",
+	},
+	{
+		"what a listener holds is not asked for", limit, "actors/listen.go",
+		"case filter.holds() > decoded && !room(filter.holds()):", "case filter.holds() < 0:", "", "TestManyResources",
 	},
 	{
 		"a listener is counted by its request", limit, "actors/listen.go",

@@ -36,7 +36,7 @@ var memory = []mutation{
 	},
 	{
 		"a stream is opened without asking", limit, "transport/admit.go",
-		"			x.LastEventID = v[0]\n			return nil // it is not refused for its client's memory: what it reads waits for room\n		}\n		return x.holdBody(0)", "			x.LastEventID = v[0]\n		}\n		return nil", "", "TestStreamsAreAskedFor",
+		"			return nil // a resume is not refused for its client's memory: what it reads waits for room\n		}\n		return x.holdBody(0)", "		}\n		return nil", "", "TestStreamsAreAskedFor",
 	},
 	{
 		"a connection of HTTP+SSE is opened without asking", limit, "transport/admit.go",
@@ -44,7 +44,7 @@ var memory = []mutation{
 	},
 	{
 		"a resume is refused for its memory", limit, "transport/admit.go",
-		"			return nil // it is not refused", "			// it is not refused", "", "TestStreamsAreAskedFor",
+		"			return nil // a resume is not refused", "			// a resume is not refused", "", "TestStreamsAreAskedFor",
 	},
 	{
 		"a few that hold little take the last eighth", limit, "internal/quota/bytes.go",

@@ -262,7 +262,7 @@ var (
 		Beyond: "see below; `troupe.store.failed` and `troupe.store.restarts` count"})
 	LogReads = add[int](Row{Section: Node, Name: "reads of the event log at a time", Default: 16, Shown: "16, of 1 MiB each",
 		Beyond: "further reads wait, so that many resumes at once do not cut the node off from its store"})
-	LostLogs = add[int](Row{Section: Node, Name: "logs of lost and of ended streams that are read at a time", Default: 4,
+	LostLogs = add[int](Row{Section: Node, Name: "streams without a writer that resumes judge and take over at a time", Default: 4,
 		Beyond: "further ones wait, by turns of their principals: each read loads blocks of the store of 8 MiB"})
 	SessionReads = add[int](Row{Section: Node, Name: "reads of sessions at a time", Default: 64,
 		Beyond: "further reads wait"})
