@@ -39,6 +39,7 @@ var layers = []layer{
 	{"internal/telemetry", nil, nil, "every layer reports to it, so it can know none"},
 	{"internal/toolschema", []string{"codec", "internal/limits"}, nil, "schemas know JSON, and neither tools nor the protocol"},
 	{"internal/record", []string{"internal/limits", "internal/stream"}, nil, "a record tells of a stream's log, and of nothing that serves it"},
+	{"internal/task", []string{"mcp"}, nil, "a task's states know nothing of who runs it, and where it is stored"},
 	{"internal/sim", []string{"mcp", "internal"}, nil, "the simulation drives state machines against a model, without the real layers"},
 	{"internal/testkit", []string{"mcp", "codec", "actors", "transport", "cluster", "internal"}, nil, "the root's own tests use it"},
 	{"actors", []string{"mcp", "codec", "internal"}, nil, "actors declare what they need of transport and cluster; the root joins them"},

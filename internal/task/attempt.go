@@ -1,0 +1,174 @@
+package task
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+)
+
+// MaxAttempts is how many attempts a task has. An attempt that is given back, or that ends to wait for
+// an answer, is none of them: these are those that were lost.
+const MaxAttempts = 5
+
+// Errors of changes that are refused; nothing has changed then.
+var (
+	// ErrEnded reports that the task has ended.
+	ErrEnded = errors.New("task: it has ended")
+	// ErrFenced reports that the change is that of an attempt which is not the newest one, or runs no more.
+	ErrFenced = errors.New("task: another attempt has taken it over")
+	// ErrWaiting reports that the task waits for answers, and has nothing to run.
+	ErrWaiting = errors.New("task: it waits for input")
+	// ErrNotWaiting reports that the task does not wait for answers.
+	ErrNotWaiting = errors.New("task: it does not wait for input")
+	// ErrKeyUsed reports that a question has the key of an earlier one.
+	ErrKeyUsed = errors.New("task: the key of the question was used before")
+	// ErrTooManyAttempts reports that the task was lost as often as it may be. It has ended.
+	ErrTooManyAttempts = errors.New("task: lost too often")
+)
+
+// Begin begins an attempt on a node and returns its epoch, under which the attempt changes the task. An
+// attempt that still runs has lost the task from then on. If that was the last one the task may
+// have, it ends with [Lost], and the error is ErrTooManyAttempts.
+func (r *Record) Begin(node, boot string, now time.Time) (epoch uint64, err error) {
+	switch {
+	case r.State == Ended:
+		return 0, ErrEnded
+	case r.State == Waiting:
+		return 0, ErrWaiting
+	case r.Attempt >= MaxAttempts:
+		r.end(Outcome{Kind: Lost}, now)
+		return 0, ErrTooManyAttempts
+	}
+	r.Epoch++
+	r.Attempt++
+	r.Node, r.Boot = node, boot
+	r.change(Running, now)
+	return r.Epoch, nil
+}
+
+// Yield gives a task back that its attempt does not go on with, to be queued again: its node ends.
+func (r *Record) Yield(epoch uint64, now time.Time) error {
+	if err := r.held(epoch); err != nil {
+		return err
+	}
+	r.Attempt--
+	r.change(Queued, now)
+	return nil
+}
+
+// Ask has the task wait for answers. The attempt has ended; another one begins when all are there, and gets
+// them by their keys. With no question, or one whose key was used before, nothing changes.
+func (r *Record) Ask(epoch uint64, now time.Time, questions ...Question) error {
+	if err := r.held(epoch); err != nil {
+		return err
+	}
+	if len(questions) == 0 {
+		return ErrNotWaiting
+	}
+	all := slices.Clone(r.Questions)
+	for _, q := range questions {
+		if slices.ContainsFunc(all, func(old Question) bool { return old.Key == q.Key }) {
+			return ErrKeyUsed
+		}
+		all = append(all, Question{Key: q.Key, Request: q.Request})
+	}
+	r.Questions = all
+	r.Attempt-- // it did what it could
+	r.change(Waiting, now)
+	return nil
+}
+
+// Reply is a client's answer to a question: a result, or an error if Refused is set.
+type Reply struct {
+	Value   json.RawMessage
+	Refused bool
+}
+
+// Answer takes the answers to open questions, by key. Keys that nobody asked for are ignored, and so are answers to
+// questions that have one: the first one counts. ready reports that all questions have answers: the task is
+// queued again.
+func (r *Record) Answer(answers map[string]Reply, now time.Time) (ready bool, err error) {
+	switch r.State {
+	case Ended:
+		return false, ErrEnded
+	case Waiting:
+	default:
+		return false, ErrNotWaiting
+	}
+	taken, open := false, 0
+	questions := slices.Clone(r.Questions)
+	for i := range questions {
+		q := &questions[i]
+		if !q.open() {
+			continue
+		}
+		if a, ok := answers[q.Key]; ok && a.Value != nil {
+			q.Answer, q.Refused, taken = slices.Clone(a.Value), a.Refused, true
+			continue
+		}
+		open++
+	}
+	if !taken {
+		return false, nil
+	}
+	r.Questions = questions
+	if open > 0 {
+		r.change(Waiting, now)
+		return false, nil
+	}
+	r.change(Queued, now)
+	return true, nil
+}
+
+// Finish ends the task with the outcome of its attempt.
+func (r *Record) Finish(epoch uint64, o Outcome, now time.Time) error {
+	if err := r.held(epoch); err != nil {
+		return err
+	}
+	r.end(o, now)
+	return nil
+}
+
+// Cancel ends the task for its client, whatever it does. An attempt that runs has lost it.
+func (r *Record) Cancel(now time.Time) error {
+	if r.State == Ended {
+		return ErrEnded
+	}
+	r.end(Outcome{Kind: Cancelled}, now)
+	return nil
+}
+
+// Say sets the message for people. An attempt may do so while it runs.
+func (r *Record) Say(epoch uint64, message string, now time.Time) error {
+	if err := r.held(epoch); err != nil {
+		return err
+	}
+	r.Message = message
+	r.change(Running, now)
+	return nil
+}
+
+// held reports whether the attempt with an epoch has the task.
+func (r *Record) held(epoch uint64) error {
+	switch {
+	case r.State == Ended:
+		return ErrEnded
+	case r.State != Running || r.Epoch != epoch:
+		return ErrFenced
+	}
+	return nil
+}
+
+func (r *Record) end(o Outcome, now time.Time) {
+	r.Outcome = &o
+	r.change(Ended, now)
+}
+
+// change moves to a state. Time does not go back, though the clocks of nodes differ.
+func (r *Record) change(to State, now time.Time) {
+	if r.State = to; to != Running {
+		r.Node, r.Boot = "", ""
+	}
+	r.Updated = max(r.Updated, now.UnixMilli())
+}

@@ -1,0 +1,34 @@
+// Package task is the state machine of a durable task: what is stored of it, and how it
+// changes. A task is a request that outlives its connection, its session and the process
+// that took it.
+//
+//	               Begin                  Finish
+//	New ──▶ queued ─────▶ running ─────────────────▶ ended
+//	          ▲  ▲          │  │ Ask                  ▲ ▲
+//	          │  └──────────┘  ▼                      │ │
+//	          │      Yield  waiting ──────────────────┘ │
+//	          │   Answer       │          Cancel        │
+//	          └────────────────┘                        │
+//	               (from any state that is not ended) ──┘
+//
+// A queued task has a work message and no worker; a running one has one worker, named by
+// its attempt's epoch and boot; a waiting one has neither, however long its client takes to
+// answer. What ended never changes.
+//
+// An attempt may change a task only under its own epoch, and the store accepts a change only
+// under the revision that was read. So an attempt that was taken over changes nothing,
+// whenever it wakes.
+//
+// Request, answers and outcome are kept as the newest revision has them. What a reader sees
+// depends on its revision: [Record.Status].
+//
+// Nothing here reads a clock or does I/O. Values are not safe for concurrent use.
+//
+// # Files
+//
+// From the top; most of what a file uses lies in its own line or below:
+//
+//	attempt  Begin, Yield, Ask, Answer, Finish and Cancel: how a task changes
+//	outcome  Outcome, and what a reader of a revision sees
+//	record  Record, what is stored of a task, and its lifetime
+package task

@@ -1,0 +1,78 @@
+package task
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Version is the version that this release writes.
+const Version = 1
+
+// Record is what is stored of a task, beside its request, its steps and a large outcome, which
+// are messages of their own.
+type Record struct {
+	Version  int    `json:"v"`
+	Revision string `json:"revision"`          // that its creator spoke
+	Method   string `json:"method"`            // of the request
+	Name     string `json:"name,omitempty"`    // of what it is of
+	Session  string `json:"session,omitempty"` // that made it; "" without
+	Created  int64  `json:"created"`           // milliseconds since 1970
+	Updated  int64  `json:"updated"`           // when it last changed, in milliseconds since 1970
+	TTL      int64  `json:"ttl"`               // how long it is kept after Created, in milliseconds
+	State    State  `json:"state"`
+	Message  string `json:"message,omitempty"` // for people
+
+	Epoch   uint64 `json:"epoch,omitempty"`   // of the newest attempt
+	Attempt int    `json:"attempt,omitempty"` // how many attempts have begun and were not given back
+	Node    string `json:"node,omitempty"`    // that runs it
+	Boot    string `json:"boot,omitempty"`    // of that node
+
+	Questions []Question `json:"questions,omitempty"` // all that it has asked, oldest first
+	Outcome   *Outcome   `json:"outcome,omitempty"`   // once it has ended
+}
+
+// State is what a task does. The zero State is Queued.
+type State uint8
+
+// The states.
+const (
+	Queued  State = iota // it waits for a worker
+	Running              // an attempt runs
+	Waiting              // it waits for its client to answer
+	Ended                // it has its outcome, and never changes
+)
+
+// Question is one that a task has asked. Its key is never used again for another question
+// of the task, so that an answer that comes late can only be one to it.
+type Question struct {
+	Key     string          `json:"key"`
+	Request json.RawMessage `json:"request"`           // method and params
+	Answer  json.RawMessage `json:"answer,omitempty"`  // result, or error as an object with code and message
+	Refused bool            `json:"refused,omitempty"` // Answer is an error
+}
+
+// open reports whether the question has no answer.
+func (q *Question) open() bool { return q.Answer == nil }
+
+// Open returns the questions that have no answer.
+func (r *Record) Open() (open []Question) {
+	for _, q := range r.Questions {
+		if q.open() {
+			open = append(open, q)
+		}
+	}
+	return open
+}
+
+// New returns the record of a task that is kept for ttl. The other fields are the caller's to
+// set before it is stored.
+func New(now time.Time, ttl time.Duration) Record {
+	return Record{Version: Version, Created: now.UnixMilli(), Updated: now.UnixMilli(), TTL: ttl.Milliseconds()}
+}
+
+// Expires returns when the task goes, whatever it does then.
+func (r *Record) Expires() time.Time { return time.UnixMilli(r.Created + r.TTL) }
+
+// Left returns how long the task is still kept: the lifetime of each rewrite, of its work and of its
+// steps, so that none outlives it. It is 0 for a task that has expired.
+func (r *Record) Left(now time.Time) time.Duration { return max(0, r.Expires().Sub(now)) }
