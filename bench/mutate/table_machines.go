@@ -370,4 +370,40 @@ var machines = []mutation{
 		"the index of a store in memory is all that it needs", limit, "internal/limits/store.go",
 		"return store + index", "return index", "", "TestDefaultStore",
 	},
+	{
+		"a task that has ended goes on", guard, "internal/task/attempt.go",
+		"	case r.State == Ended:\n		return 0, ErrEnded\n", "", "", "",
+	},
+	{
+		"an attempt that was taken over finishes a task", guard, "internal/task/attempt.go",
+		"r.State != Running || r.Epoch != epoch", "r.State != Running", "", "",
+	},
+	{
+		"an attempt finishes a task that waits", guard, "internal/task/attempt.go",
+		"r.State != Running || r.Epoch != epoch", "r.Epoch != epoch", "", "",
+	},
+	{
+		"a task is lost for ever", limit, "internal/task/attempt.go",
+		"case r.Attempt >= MaxAttempts:", "case r.Attempt < 0:", "", "",
+	},
+	{
+		"to wait counts as a loss", guard, "internal/task/attempt.go",
+		"	r.Attempt-- // it did what it could\n", "", "", "",
+	},
+	{
+		"a question has the key of an earlier one", guard, "internal/task/attempt.go",
+		"return old.Key == q.Key })", "return old.Key == q.Key && old.open() })", "", "",
+	},
+	{
+		"the last answer to a question of a task counts", merge, "internal/task/attempt.go",
+		"		if !q.open() {\n			continue\n		}\n", "", "", "",
+	},
+	{
+		"a tool's error is a result in both eras", negotiation, "internal/task/outcome.go",
+		"{mcp.TaskFailed, mcp.TaskCompleted}", "{mcp.TaskCompleted, mcp.TaskCompleted}", "", "",
+	},
+	{
+		"a rewrite renews the lifetime of a task", limit, "internal/task/record.go",
+		"time.UnixMilli(r.Created + r.TTL)", "time.UnixMilli(r.Updated + r.TTL)", "", "",
+	},
 }
