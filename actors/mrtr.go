@@ -43,7 +43,7 @@ type parkedCalls struct {
 
 // seal makes the requestState of the call's next round.
 func (p *parkedCalls) seal(c *Call, in *input, a *asking, expires time.Time) (string, error) {
-	st := mrtr.State{Method: string(c.msg.Method), Request: mrtr.RequestDigest(c.msg), Expires: expires.UnixMilli(), Park: in.park, Round: in.Round + 1}
+	st := mrtr.State{Method: string(c.msg.Method), Request: mrtr.RequestDigest(c.msg), Expires: expires.UnixMilli(), Park: in.park, Node: p.node.name, Boot: p.node.boot, Round: in.Round + 1}
 	for _, i := range a.missing {
 		st.Asked = append(st.Asked, a.keys[i])
 	}

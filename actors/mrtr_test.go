@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
@@ -187,6 +188,28 @@ func TestCallThatAnotherNodeGoesOnWith(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestStateNamesItsNode: a state names the node and the boot that its call waits on. One of an earlier release, which does not, is as
+// good.
+func TestStateNamesItsNode(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		h.asker(func(ctx context.Context, c *Call) ([]byte, *mcp.Error) { return []byte(asks(ctx, c, "a")), nil })
+		_, body := h.call(h.Node, h.svc, "").answer()
+		text, _ := codec.Str(codec.Field(codec.Field([]byte(body), "result"), "requestState"))
+		plain, err := base64.RawURLEncoding.DecodeString(text) // benchKeys do not encrypt
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := fmt.Sprintf(`"h":%q,"b":%q,`, h.name, h.boot)
+		if !strings.Contains(string(plain), of) {
+			t.Fatalf("the state is %s, without %s", plain, of)
+		}
+		earlier := base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(plain), of, "", 1)))
+		if _, body := h.call(h.Node, h.svc, `,"requestState":"`+earlier+`","inputResponses":{"a":{"n":1}}`).answer(); !strings.Contains(body, `"result":{"n":1}`) {
+			t.Errorf("to a state without a node: %s", body)
+		}
+	})
 }
 
 // A parked call of a stateless client and a pending request to the client of a session are

@@ -26,6 +26,8 @@ type State struct {
 	Request string                     `json:"r"` // hash of what the request asks for
 	Expires int64                      `json:"e"` // unix milliseconds
 	Park    string                     `json:"p"`
+	Node    string                     `json:"h,omitempty"` // where the call waits; "" in a state of an earlier release
+	Boot    string                     `json:"b,omitempty"` // of that node
 	Round   int                        `json:"n"`
 	Asked   []string                   `json:"q,omitempty"` // keys of the round's questions; nil in a state of an earlier release
 	Given   map[string]json.RawMessage `json:"g,omitempty"`
