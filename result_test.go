@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -36,6 +37,29 @@ func TestResultHead(t *testing.T) {
 	}
 	if _, err := h.append(nil, nil, nil, make(chan int)); err == nil {
 		t.Error("a value that does not encode is accepted")
+	}
+}
+
+// TestResultHeadAllocatesNothing checks that a result for 2026-07-28 costs as much as one
+// for a session.
+func TestResultHeadAllocatesNothing(t *testing.T) {
+	if testkit.RaceEnabled {
+		t.Skip("under the race detector pools lose what they have, at random")
+	}
+	h := newResultHead(mcp.Implementation{Name: "s", Version: "1"})
+	result, buf := &mcp.CallToolResult{Content: mcp.Contents{mcp.Text("hello, world")}}, make([]byte, 0, 1024)
+	plain := testing.AllocsPerRun(100, func() {
+		if _, err := codec.AppendMarshal(buf, result); err != nil {
+			t.Error(err)
+		}
+	})
+	headed := testing.AllocsPerRun(100, func() {
+		if _, err := h.append(buf, nil, nil, result); err != nil {
+			t.Error(err)
+		}
+	})
+	if headed > plain {
+		t.Errorf("got %v allocations, %v without a head", headed, plain)
 	}
 }
 

@@ -9,5 +9,5 @@
 //	client sse  the client
 //	listener  the connections
 //	bubble  virtual time, and what -short leaves out
-//	disk cpu document  a small disk, the time of a processor, and documents that tests write
+//	disk cpu document race  a small disk, the time of a processor, documents that tests write, and the race detector
 package testkit

@@ -1,0 +1,6 @@
+//go:build race
+
+package testkit
+
+// RaceEnabled is true under the race detector, which makes pools lose what they have.
+const RaceEnabled = true
