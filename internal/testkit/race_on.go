@@ -2,5 +2,5 @@
 
 package testkit
 
-// RaceEnabled is true under the race detector, which makes pools lose what they have.
+// RaceEnabled is true under the race detector, which makes pools lose what they have, and long tests smaller.
 const RaceEnabled = true

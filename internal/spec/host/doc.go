@@ -20,5 +20,5 @@
 // The files from the top; most of the names that a file uses are in its own line or below:
 //
 //	pipe park check crash full  tests on a server
-//	host conform lines listening meter question race raw stateless message tools  the server, its tools and its clients
+//	host conform lines listening meter question raw stateless message tools  the server, its tools and its clients
 package host

@@ -71,7 +71,7 @@ func BenchmarkMount(b *testing.B) {
 func TestThousandServers(t *testing.T) {
 	testkit.Long(t, "a crowd")
 	n, probe := 1000, 25
-	if host.RaceEnabled {
+	if testkit.RaceEnabled {
 		n = 200
 	}
 	testkit.Bubble(t, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestThousandServers(t *testing.T) {
 		before := host.InUse()
 		servers := tenants(h.Runtime, n)
 		// A third more than the budget, for the remains of other tests.
-		if each := (host.InUse() - before) / int64(n); each > 40<<10 && !host.RaceEnabled {
+		if each := (host.InUse() - before) / int64(n); each > 40<<10 && !testkit.RaceEnabled {
 			t.Errorf("a server holds %d bytes while nobody calls, want 30 KiB at most", each)
 		}
 		runtime.KeepAlive(servers)

@@ -131,7 +131,7 @@ func TestSubResources(t *testing.T) {
 func TestThousandSubscribers(t *testing.T) {
 	testkit.Long(t, "a crowd")
 	sessions, deaf := 1000, 10
-	if host.RaceEnabled {
+	if testkit.RaceEnabled {
 		sessions = 100
 	}
 	const uris = 10

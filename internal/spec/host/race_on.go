@@ -1,6 +1,0 @@
-//go:build race
-
-package host
-
-// RaceEnabled makes long tests smaller.
-const RaceEnabled = true
