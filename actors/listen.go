@@ -166,6 +166,7 @@ func (a *arrival) listen() {
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait+limits.TurnWait.Value())
 	defer cancel()
 	filter, rerr := svc.Handler.Listening(ctx, &Call{ctx: ctx, peer: peer, msg: m, principal: a.principal, trace: a.in.Trace, attempt: 1, turn: turn})
+	holds := filter.holds()
 	switch {
 	case rerr == Unavailable:
 		n.refusals.unavailable(a.to, m.ID)
@@ -173,10 +174,10 @@ func (a *arrival) listen() {
 	case rerr != nil:
 		a.to.Answer(statusOf(response{code: rerr.Code}), codec.AppendError(nil, m.ID, rerr.Code, rerr.Message, compact(rerr.Data)))
 		return
-	case filter.holds() > decoded && !room(filter.holds()):
+	case holds > decoded && !room(holds):
 		return
 	}
-	held.Set(filter.holds())
+	held.Set(holds)
 	slices.Sort(filter.URIs)
 	begun = true
 	l := &listenActor{node: n, svc: svc, sess: a.sess, key: peer.key, to: a.on.listen(a.in.Exchange), id: bytes.Clone(m.ID), filter: filter, from: from}

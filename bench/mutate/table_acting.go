@@ -224,11 +224,11 @@ var acting = []mutation{
 	},
 	{
 		"what a listener holds is not asked for", limit, "actors/listen.go",
-		"case filter.holds() > decoded && !room(filter.holds()):", "case filter.holds() < 0:", "", "TestManyResources",
+		"case holds > decoded && !room(holds):", "case holds < 0:", "", "TestManyResources",
 	},
 	{
 		"a listener is counted by its request", limit, "actors/listen.go",
-		"	held.Set(filter.holds())\n", "", "", "TestALargeFilter",
+		"	held.Set(holds)\n", "", "", "TestALargeFilter",
 	},
 	{
 		"the place of a large call is kept", guard, "actors/admission.go",
