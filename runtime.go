@@ -336,6 +336,8 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 		{Name: "troupe.calls.parked", Unit: "{call}", Doc: "Stateless calls that asked for input and wait for their request to be sent again.", Read: one(func() int64 { return int64(st().Parked) })},
 		{Name: "troupe.requests.pending", Unit: "{request}", Doc: "Requests to the clients of sessions that have no response yet.", Read: one(func() int64 { return int64(st().Pending) })},
 		{Name: "troupe.log.appends", Unit: "{append}", Doc: "Appends to event streams.", Counter: true, Read: one(func() int64 { return st().Appends })},
+		{Name: "troupe.log.recent", Unit: "By", Doc: "Bytes appended to event streams within ten seconds, about.", Read: one(func() int64 { return st().Recent })},
+		{Name: "troupe.log.waiting", Unit: "{append}", Doc: "Appends that wait because their principals appended much within ten seconds.", Read: one(func() int64 { return st().Pacing })},
 		{Name: "troupe.streams.resumed", Unit: "{resume}", Doc: "Requests to resume a stream.", Counter: true, Read: one(func() int64 { return st().Resumes })},
 		{Name: "troupe.streams.taken_over", Unit: "{takeover}", Doc: "Streams taken over from a lost writer.", Counter: true, Read: one(func() int64 { return st().Takeovers })},
 		{Name: "troupe.pings.lost", Unit: "{connection}", Doc: "Connections closed because their clients left pings unanswered.", Counter: true, Read: one(func() int64 { return st().LostPings })},

@@ -52,6 +52,7 @@ type accounts struct {
 	refusals *refusals
 	store    Store
 	lostLogs *quota.Turns[*quota.Account] // for reading the log of a stream without a writer
+	pace     *quota.Pace[*quota.Account]  // of appends to the event log
 }
 
 // sessionAccount has a session's own counts and bucket, besides the account of its principal. It is
@@ -108,7 +109,7 @@ func (s *sessionAccount) giveBack(l *Limits, now time.Time, n int) {
 // newAccounts returns accounts without any clients yet.
 func newAccounts(l NodeLimits, rs *refusals, store Store) accounts {
 	l = l.Defaults()
-	return accounts{quota.New(l.quota()), l, rs, store, quota.NewTurns[*quota.Account](limits.LostLogs.Value())}
+	return accounts{quota.New(l.quota()), l, rs, store, quota.NewTurns[*quota.Account](limits.LostLogs.Value()), quota.NewPace[*quota.Account](l.Bytes, storeKeeps)}
 }
 
 // noPlace is the reason that a request gets no place.
@@ -582,10 +583,7 @@ func denialOf(f *faults.Fault) denial {
 }
 
 // inSession is the denial as the response to a request of a session.
-func (d denial) inSession() denial {
-	d.status = 200
-	return d
-}
+func (d denial) inSession() denial { d.status = 200; return d }
 
 func (d denial) tell(c answerer, id []byte) {
 	c.Reject(d.status, d.code, d.message, d.data, id, d.after)

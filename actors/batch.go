@@ -225,6 +225,25 @@ func (s *streamActor) charge(entries []stream.Entry) {
 	}
 }
 
+// storeKeeps is for how long the embedded store keeps in memory what it has written, a file of 8 MiB at a time.
+const storeKeeps = 10 * time.Second
+
+// append writes an append of the stream: at once, or in its client's turn if the store has taken much from it lately. Until
+// then it is in flight like any other.
+func (s *streamActor) append(num uint64, data []byte) {
+	n, a := s.node, s.sess.billed()
+	pace, own := n.accounts.pace, &a.Used[usedLog]
+	if !s.turn && !pace.Take(time.Now(), own, int64(len(data))) {
+		go func() {
+			pace.TakeInTurn(n.base, a, own, int64(len(data))) // a node that ends writes what it has
+			_ = s.Post(resend{turn: true})
+		}()
+		return
+	}
+	n.appends.Add(1)
+	n.store.Append(s.path, s.m.Rev(), num, data, func(err error) { _ = s.Post(appended{err}) })
+}
+
 // countWaiting counts what waits for the log on the account of the session. It does not refuse: who sends waits while
 // the account has its share (Call.send).
 func (s *streamActor) countWaiting() {

@@ -122,13 +122,15 @@ func (n *Node) StoredMost(b Budget) int64 {
 type Stats struct {
 	InFlight, Streams, Sessions, Connections, Pending, Parked, Accounts int
 	Appends, Resumes, Takeovers, Overflowed, LostPings                  int64
+	Recent, Pacing                                                      int64 // bytes appended lately, and appends that wait for their turn
 }
 
 // Stats returns the node's counts.
 func (n *Node) Stats() Stats {
 	return Stats{InFlight: int(n.accounts.InFlight()), Streams: n.streams.Len(), Sessions: n.sessions.Len() + n.bound.Len(), Connections: n.attachments.Len() + n.bound.Len() + n.talking.len(),
 		Pending: n.pending.len(), Parked: int(n.mrtr.waiting.Load()), Accounts: n.accounts.Len(), Appends: n.appends.Load(), Resumes: n.resumes.Load(),
-		Takeovers: n.takeover.Load(), Overflowed: n.accounts.Overflowed(), LostPings: n.lostPings.Load()}
+		Takeovers: n.takeover.Load(), Overflowed: n.accounts.Overflowed(), LostPings: n.lostPings.Load(),
+		Recent: n.accounts.pace.Taken(time.Now()), Pacing: int64(n.accounts.pace.Waiting())}
 }
 
 var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)

@@ -404,6 +404,9 @@ var noRoom = [...]Reason{quota.Admitted: admitted, quota.Full: StoreFull, quota.
 // days, and a usage has one time.
 const usedFresh = int(budgets)
 
+// usedLog is the usage of what was appended to the event log lately: see accounts.pace.
+const usedLog = usedFresh + 1
+
 // storedFor is how much of a budget a client has.
 func storedFor(a *quota.Account, b Budget) int64 {
 	now := time.Now()

@@ -50,6 +50,7 @@ type streamActor struct {
 	written   time.Duration // how far ahead the clock was when the record was stored: see outlives
 	attempt   time.Duration // written of the attempt under way, if trying
 	trying    bool
+	turn      bool          // the append under way has waited for its turn
 	body      []byte        // of calls that may run again, if it is small: see create
 	ready     chan struct{} // closed once the connection is committed or refused
 	opened    bool
@@ -75,7 +76,7 @@ type (
 		err     error
 		renewed bool // the body was renewed too
 	}
-	resend   struct{}
+	resend   struct{ turn bool } // turn: it has waited for its turn, see append
 	outlived struct{}
 	// attach makes att the stream's only live connection and returns the stream's tail.
 	attach struct {
@@ -138,8 +139,10 @@ func (s *streamActor) Receive(m any) {
 	case outlived:
 		s.step(stream.Event{Op: stream.Outlived})
 	case resend:
+		s.turn = m.turn
 		s.fx = s.m.Resend(s.fx[:0])
 		s.perform()
+		s.turn = false
 	case refresh:
 		if s.abandoned(time.Now()) {
 			// Senders that wait for the store must not wait on: it may be away for longer than
@@ -223,8 +226,7 @@ func (s *streamActor) perform() {
 				_ = s.Post(outlived{})
 				break
 			}
-			s.node.appends.Add(1)
-			s.node.store.Append(s.path, s.m.Rev(), e.Num, e.Data, func(err error) { _ = s.Post(appended{err}) })
+			s.append(e.Num, e.Data)
 		case stream.DoDeliver:
 			s.deliver(e)
 		case stream.DoRefresh:

@@ -231,6 +231,18 @@ var acting = []mutation{
 		"	held.Set(holds)\n", "", "", "TestALargeFilter",
 	},
 	{
+		"what is appended fast is not spaced out", limit, "actors/batch.go",
+		"if !s.turn && !pace.Take(", "if !s.turn && !pace.Take(time.Now(), own, int64(len(data))) && n == nil || pace == nil && !pace.Take(", "", "TestWhoAppendsMuch",
+	},
+	{
+		"an append that had its turn waits for another", guard, "actors/stream.go",
+		"s.turn = m.turn\n", "s.turn = m.turn && s.m == nil\n", "", "TestWhoAppendsMuch",
+	},
+	{
+		"an append that waits for its turn is forgotten", guard, "actors/batch.go",
+		"			_ = s.Post(resend{turn: true})\n", "", "", "TestWhoAppendsMuch",
+	},
+	{
 		"the place of a large call is kept", guard, "actors/admission.go",
 		"\tdefer d.Turns.Leave()\n", "", "", "TestLargeCallsTakeTurns",
 	},

@@ -275,6 +275,26 @@ var machines = []mutation{
 		"return !t.quit(k, called)", "t.quit(k, called)\n\t\treturn false", "", "TestTurns",
 	},
 	{
+		"who took little waits like the others", guard, "internal/quota/pace.go",
+		"p.amount > 0 && p.all.Amount(now)+n > p.amount && own", "p.amount > 0 && p.all.Amount(now)+n > p.amount || own", "", "TestPace",
+	},
+	{
+		"who waits for a pace has taken its bytes", guard, "internal/quota/pace.go",
+		"		return false\n	}\n	p.count(now, own, n)", "		p.count(now, own, n)\n		return false\n	}\n	p.count(now, own, n)", "", "TestPace",
+	},
+	{
+		"a turn of a pace is kept", guard, "internal/quota/pace.go",
+		"		defer p.turns.Leave()\n", "		_ = p.turns\n", "", "TestPace",
+	},
+	{
+		"a turn of a pace takes no time", limit, "internal/quota/pace.go",
+		"float64(n) / float64(p.amount)", "float64(n/n) / float64(p.amount)", "", "TestPace",
+	},
+	{
+		"a pace ends nobody's waiting", guard, "internal/quota/pace.go",
+		"case <-ctx.Done():\n		return false\n", "case <-(chan int)(nil):\n		return false\n", "", "TestPace",
+	},
+	{
 		"a token is not given back", limit, "internal/quota/bucket.go",
 		"b.l.AllowN(now, -min(n, b.size))", "b.l.AllowN(now, -min(n, 0))", "", "",
 	},

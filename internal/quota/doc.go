@@ -11,6 +11,7 @@
 //   - token buckets ([Account.Buckets], [Bucket]) for how often something may be begun;
 //   - the bytes that are held for it ([Accounts.Charge]);
 //   - a turn among the others that wait for one of few places ([Accounts.Turns], [Turns]);
+//   - a pace for bytes that come back by themselves ([Pace]);
 //   - usages ([Account.Used], [Usage]) of things that come back with time, such as room in a store.
 //
 // [Accounts.Admit] also gives out [Limits.Places], which all requests in flight share.
@@ -45,6 +46,7 @@
 //
 //	holding bytes  the memory that requests hold, by account
 //	accounts admit  the table of accounts, and admission
+//	pace  bytes that come back after a time, spaced out
 //	turns  few places, taken by turns
 //	account  one account
 //	bucket usage  what it counts
