@@ -225,9 +225,6 @@ func (s *streamActor) charge(entries []stream.Entry) {
 	}
 }
 
-// storeKeeps is for how long the embedded store keeps in memory what it has written, a file of 8 MiB at a time.
-const storeKeeps = 10 * time.Second
-
 // append writes an append of the stream: at once, or in its client's turn if the store has taken much from it lately. Until
 // then it is in flight like any other.
 func (s *streamActor) append(num uint64, data []byte) {

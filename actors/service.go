@@ -407,6 +407,9 @@ const usedFresh = int(budgets)
 // usedLog is the usage of what was appended to the event log lately: see accounts.pace.
 const usedLog = usedFresh + 1
 
+// storeKeeps is for how long the embedded store keeps in memory what it has written, a file of 8 MiB at a time.
+const storeKeeps = 10 * time.Second
+
 // storedFor is how much of a budget a client has.
 func storedFor(a *quota.Account, b Budget) int64 {
 	now := time.Now()

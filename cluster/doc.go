@@ -1,5 +1,5 @@
 // Package cluster keeps what must survive a crash: node leases, session
-// records, the event log of streams and the key ring. It stores them in NATS
+// records, the event log of streams, tasks and the key ring. It stores them in NATS
 // JetStream, in a server embedded in this process, on disk or in memory.
 //
 // # Guarantees
@@ -52,13 +52,16 @@
 // Records are messages whose key is their subject, one message per subject;
 // their first byte is a version. An empty message is a tombstone that expires
 // by itself. Events live under ev.<tenant>.<server>.<session>.<stream>: .open
-// is the writer record, .body its body, .0 to .999 a ring of appends.
+// is the writer record, .body its body, .0 to .999 a ring of appends. A task is a record under
+// task.<tenant>.<server>.<task> with parts behind it, and a message under work.<server> while it has
+// something to run.
 //
 // # Files
 //
 // The files from the top; most of the names that a file uses are in its own line or below:
 //
-//	keyring tag eventlog tail replay stats  the stored data of sessions and streams
+//	keyring tag eventlog task tail replay stats  the stored data of sessions, streams and tasks
+//	work  the queue of what tasks have to run
 //	embedded node lease  the node and the server in it
 //	records flush pressure outage streams directory  how data is stored
 //	options lock reply inbox descriptions errors  shared by all of these

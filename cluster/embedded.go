@@ -33,9 +33,9 @@ func serverOptions(o *Options, name string) *server.Options {
 		MaxControlLine:         4096,
 		JetStreamLimits: server.JSLimitOpts{
 			MaxRequestBatch:           maxBatch,
-			MaxAckPending:             1024,
+			MaxAckPending:             maxWork,
 			Duplicates:                2 * time.Minute,
-			DefaultMaxConsumers:       64,
+			DefaultMaxConsumers:       maxConsumers,
 			MaxBatchInflightPerStream: 1,
 			MaxBatchInflightTotal:     1,
 			MaxBatchSize:              1,

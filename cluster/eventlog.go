@@ -77,16 +77,7 @@ func (n *Node) OpenStream(ctx context.Context, stream string, rec, body []byte, 
 // writer that lost the stream must not change its body.
 func (n *Node) putBody(ctx context.Context, stream string, body []byte, rev uint64, ttl time.Duration) error {
 	g := guard{subject: n.eventSubject(stream, "open"), seq: rev}
-	for part := 0; part == 0 || part*bodyPart < len(body); part++ {
-		chunk := body[part*bodyPart : min(len(body), (part+1)*bodyPart)]
-		payload := make([]byte, bodyHeader, bodyHeader+len(chunk))
-		payload[0] = recordVersion
-		binary.BigEndian.PutUint32(payload[1:], uint32(len(body)))
-		if _, err := n.put(ctx, n.eventSubject(stream, bodyLeaf(part)), append(payload, chunk...), ttl, g); err != nil {
-			return fmt.Errorf("body part %d: %w", part, err)
-		}
-	}
-	return nil
+	return n.putMessages(ctx, func(i int) string { return n.eventSubject(stream, bodyLeaf(i)) }, body, g, ttl)
 }
 
 // Writer reads a stream's writer record and its revision from the leader.
@@ -115,31 +106,7 @@ func (n *Node) Body(ctx context.Context, stream string) ([]byte, error) {
 }
 
 func (n *Node) body(ctx context.Context, stream string) ([]byte, error) {
-	body, size := []byte{}, 0
-	for part := 0; part == 0 || len(body) < size; part++ {
-		done, err := n.readSlots.wait(ctx)
-		if err != nil {
-			return nil, err
-		}
-		data, _, err := n.get(ctx, n.streamName(events), n.eventSubject(stream, bodyLeaf(part)))
-		done()
-		if err != nil {
-			return nil, err
-		}
-		if len(data) < 4 {
-			return nil, fmt.Errorf("body part %d: %w", part, ErrDamaged)
-		}
-		total := int(binary.BigEndian.Uint32(data))
-		data = data[4:]
-		if part == 0 {
-			size = total
-		}
-		if total != size || size > MaxBody || len(body)+len(data) > size || len(data) == 0 && size > 0 {
-			return nil, fmt.Errorf("body part %d: %w", part, ErrDamaged)
-		}
-		body = append(body, data...)
-	}
-	return body, nil
+	return n.messages(ctx, events, func(i int) string { return n.eventSubject(stream, bodyLeaf(i)) }, MaxBody)
 }
 
 // Rewrite replaces the writer record if it has revision rev, and renews its

@@ -12,11 +12,12 @@ type Budget uint8
 const (
 	SessionBudget Budget = iota // the records of sessions
 	EventBudget                 // the event log, with the records and bodies of calls
+	TaskBudget                  // tasks, with their requests, steps and outcomes
 	budgets
 )
 
 // budgetNames are the streams of the budgets.
-var budgetNames = [budgets]string{SessionBudget: "sessions", EventBudget: events}
+var budgetNames = [budgets]string{SessionBudget: "sessions", EventBudget: events, TaskBudget: tasks}
 
 // nearFull is the percentage of a budget above which the node logs a warning.
 const nearFull = 90

@@ -19,8 +19,8 @@ func TestUse(t *testing.T) {
 		}
 		must[uint64](t)(n.OpenStream(t.Context(), testStream, []byte("w"), make([]byte, 1<<20), time.Hour))
 		events, limit := n.Use(EventBudget)
-		if events < 1<<20 || limit != 160<<20 {
-			t.Errorf("events: %d of %d bytes at once, want 1 MiB and more of 160 MiB", events, limit)
+		if events < 1<<20 || limit != 112<<20 {
+			t.Errorf("events: %d of %d bytes at once, want 1 MiB and more of 112 MiB", events, limit)
 		}
 		if sessions, _ = n.Use(SessionBudget); sessions != 0 {
 			t.Errorf("a call takes %d bytes of what sessions have", sessions)

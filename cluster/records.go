@@ -31,6 +31,7 @@ type stored struct {
 type guard struct {
 	subject string
 	seq     uint64
+	any     bool // there is no condition
 }
 
 // put stores payload under subject and returns its sequence. With a ttl of 0 it
@@ -39,7 +40,10 @@ func (n *Node) put(ctx context.Context, subject string, payload []byte, ttl time
 	if err := n.down(); err != nil {
 		return 0, err
 	}
-	h := nats.Header{headerExpected: {strconv.FormatUint(g.seq, 10)}}
+	h := nats.Header{}
+	if !g.any {
+		h[headerExpected] = []string{strconv.FormatUint(g.seq, 10)}
+	}
 	if g.subject != "" {
 		h[headerGuard] = []string{g.subject}
 	}
@@ -194,8 +198,10 @@ func (n *Node) Create(ctx context.Context, key string, data []byte, ttl time.Dur
 	if err != nil {
 		return 0, fmt.Errorf("cluster: create %s: %w", key, err)
 	}
-	if stream == n.streamName(budgetNames[SessionBudget]) {
-		n.written(SessionBudget, len(data))
+	for _, b := range []Budget{SessionBudget, TaskBudget} {
+		if stream == n.streamName(budgetNames[b]) {
+			n.written(b, len(data))
+		}
 	}
 	return rev, nil
 }

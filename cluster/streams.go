@@ -35,18 +35,21 @@ type kind struct {
 	tokens  int    // of a key, the first included
 	direct  bool   // replicas may answer reads
 	markers bool   // an expired entry leaves a marker, for watchers
+	queue   bool   // its messages are removed when they are done, and a subject may have many
 	budget  func(total int64) int64
 }
 
 // The budgets add up to the total: sessions and events can starve neither the
-// leases nor the keys, nor each other.
+// leases nor the keys, nor each other; nor can tasks.
 var kinds = []kind{
 	{name: "nodes", subject: "nodes", tokens: 2, markers: true, budget: smallBudget},
 	{name: "keys", subject: "keys", tokens: 2, budget: smallBudget},
 	{name: "sessions", subject: "session", tokens: 4, budget: func(total int64) int64 { return total / 4 }},
 	{name: "events", subject: "ev", tokens: 6, direct: true, budget: func(total int64) int64 {
-		return total - total/4 - 2*smallBudget(total)
+		return total - total/4 - total/8 - 3*smallBudget(total)
 	}},
+	{name: tasks, subject: "task", tokens: 4, budget: func(total int64) int64 { return total / 8 }},
+	{name: work, subject: "work", tokens: 2, queue: true, budget: smallBudget},
 }
 
 const events = "events"
@@ -72,7 +75,7 @@ func (n *Node) route(key string) (stream string, err error) {
 	head, _, _ := strings.Cut(key, ".")
 	for i := range kinds {
 		k := &kinds[i]
-		if k.subject == head && k.name != events && validTokens(key, k.tokens) {
+		if k.subject == head && k.name != events && !k.queue && validTokens(key, k.tokens) {
 			return n.streamName(k.name), nil
 		}
 	}
@@ -96,6 +99,9 @@ func (n *Node) streamConfig(k *kind) jetstream.StreamConfig {
 	}
 	if n.opts.Dir == "" {
 		c.Storage = jetstream.MemoryStorage
+	}
+	if k.queue {
+		c.Retention, c.MaxMsgsPerSubject = jetstream.WorkQueuePolicy, -1
 	}
 	if k.markers {
 		c.SubjectDeleteMarkerTTL = markerTTL

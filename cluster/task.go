@@ -1,0 +1,179 @@
+package cluster
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// tasks is the stream of tasks. A task is a record, under the key task.<tenant>.<server>.<task>, and
+// parts beside it, whose subjects continue the key.
+const tasks = "tasks"
+
+// MaxPart is the size limit of one part of a task in bytes; it is stored in several messages.
+const MaxPart = 16 << 20
+
+// partSubject returns the subject of one message of a part.
+func (n *Node) partSubject(task, name string, i int) string {
+	subject := n.subject("task." + task + "." + name)
+	if i == 0 {
+		return subject
+	}
+	return subject + "." + strconv.Itoa(i)
+}
+
+// checkPart refuses invalid names of a task or a part.
+func (n *Node) checkPart(task, name string) error {
+	switch {
+	case n.leaving.Load():
+		return ErrClosed
+	case !validTokens(task, 3) || !validTokens(name, 1):
+		return fmt.Errorf("%w: part %q of task %q", ErrBadKey, name, task)
+	}
+	return nil
+}
+
+// PutPart stores a part of a task for ttl, if the task's record has revision rev; a rev of 0 says that there is no
+// record yet. It replaces a part of that name. ErrFenced: the record has another revision. After
+// ErrFenced and ErrUnavailable some of the part may be stored; storing it again repairs that.
+func (n *Node) PutPart(ctx context.Context, task, name string, data []byte, rev uint64, ttl time.Duration) error {
+	err := n.checkPart(task, name)
+	if err == nil && len(data) > MaxPart {
+		err = ErrTooBig
+	}
+	if err == nil {
+		g := guard{subject: n.subject("task." + task), seq: rev}
+		err = n.putMessages(ctx, func(i int) string { return n.partSubject(task, name, i) }, data, g, ttl)
+	}
+	if err != nil {
+		return fmt.Errorf("cluster: store %s of task %s: %w", name, task, err)
+	}
+	n.written(TaskBudget, len(data))
+	return nil
+}
+
+// Part reads a part of a task from the leader. ErrNotFound: there is none, or some of it is missing.
+func (n *Node) Part(ctx context.Context, task, name string) ([]byte, error) {
+	err := n.checkPart(task, name)
+	var data []byte
+	if err == nil {
+		data, err = n.messages(ctx, tasks, func(i int) string { return n.partSubject(task, name, i) }, MaxPart)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cluster: %s of task %s: %w", name, task, err)
+	}
+	return data, nil
+}
+
+// putMessages stores data in messages of at most bodyPart bytes, one after the other, each under the guard.
+func (n *Node) putMessages(ctx context.Context, subject func(i int) string, data []byte, g guard, ttl time.Duration) error {
+	for i := 0; i == 0 || i*bodyPart < len(data); i++ {
+		chunk := data[i*bodyPart : min(len(data), (i+1)*bodyPart)]
+		payload := make([]byte, bodyHeader, bodyHeader+len(chunk))
+		payload[0] = recordVersion
+		binary.BigEndian.PutUint32(payload[1:], uint32(len(data)))
+		if _, err := n.put(ctx, subject(i), append(payload, chunk...), ttl, g); err != nil {
+			return fmt.Errorf("part %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// messages reads what putMessages has stored.
+func (n *Node) messages(ctx context.Context, stream string, subject func(i int) string, most int) ([]byte, error) {
+	all, size := []byte{}, 0
+	for i := 0; i == 0 || len(all) < size; i++ {
+		done, err := n.readSlots.wait(ctx)
+		if err != nil {
+			return nil, err
+		}
+		data, _, err := n.get(ctx, n.streamName(stream), subject(i))
+		done()
+		if err != nil {
+			return nil, err
+		}
+		if len(data) < 4 {
+			return nil, fmt.Errorf("part %d: %w", i, ErrDamaged)
+		}
+		total := int(binary.BigEndian.Uint32(data))
+		data = data[4:]
+		if i == 0 {
+			size = total
+		}
+		if total != size || size > most || len(all)+len(data) > size || len(data) == 0 && size > 0 {
+			return nil, fmt.Errorf("part %d: %w", i, ErrDamaged)
+		}
+		all = append(all, data...)
+	}
+	return all, nil
+}
+
+// StoredTask is a task's record as a list has it.
+type StoredTask struct {
+	ID   string // the last token of its key
+	Rev  uint64
+	Data []byte
+}
+
+// Tasks returns at most limit tasks of a tenant and server whose records have a revision of at least from, in the order of
+// their revisions. Each change of a record gives it a new revision: a task that changes while pages are read
+// may come twice, and never not at all. A record that cannot be read is left out.
+func (n *Node) Tasks(ctx context.Context, tenant, server string, from uint64, limit int) ([]StoredTask, error) {
+	var found []StoredTask
+	err := error(nil)
+	if n.leaving.Load() {
+		err = ErrClosed
+	} else if !validTokens(tenant, 1) || !validTokens(server, 1) {
+		err = fmt.Errorf("%w: tasks of %q and %q", ErrBadKey, tenant, server)
+	}
+	filter := n.subject("task." + tenant + "." + server + ".*")
+	for err == nil && len(found) < limit {
+		var s stored
+		var subject string
+		if s, subject, err = n.next(ctx, n.streamName(tasks), filter, from); err != nil {
+			break
+		}
+		from = s.seq + 1
+		if data, bad := decodeRecord(s.data); bad == nil {
+			found = append(found, StoredTask{ID: subject[strings.LastIndexByte(subject, '.')+1:], Rev: s.seq, Data: data})
+		}
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return nil, fmt.Errorf("cluster: list tasks: %w", err)
+	}
+	return found, nil
+}
+
+// next reads the first message at or behind a sequence whose subject matches filter, from the stream's leader.
+func (n *Node) next(ctx context.Context, stream, filter string, from uint64) (s stored, subject string, err error) {
+	var r struct {
+		Error   *apiError `json:"error"`
+		Message struct {
+			Subject string `json:"subject"`
+			Seq     uint64 `json:"seq"`
+			Data    []byte `json:"data"`
+		} `json:"message"`
+	}
+	ask, err := json.Marshal(map[string]any{"seq": max(from, 1), "next_by_subj": filter})
+	if err != nil {
+		return stored{}, "", err
+	}
+	m, err := n.reads.ask(ctx, &nats.Msg{Subject: "$JS.API.STREAM.MSG.GET." + stream, Data: ask})
+	if err != nil {
+		return stored{}, "", err
+	}
+	if err := json.Unmarshal(m.Data, &r); err != nil {
+		return stored{}, "", fmt.Errorf("%w: answer: %w", ErrUnavailable, err)
+	}
+	if r.Error != nil {
+		return stored{}, "", r.Error.cause(ErrConflict)
+	}
+	return stored{r.Message.Seq, r.Message.Data}, r.Message.Subject, nil
+}

@@ -1,0 +1,210 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const testTask = "anon.demo.t1"
+
+// TestPartsOfATask stores parts of all sizes beside a record, and only under the record's revision.
+func TestPartsOfATask(t *testing.T) {
+	t.Parallel()
+	stores(t, func(t *testing.T, o Options) {
+		o.Prefix = "p-1"
+		n := open(t, o)
+		ctx := t.Context()
+		if err := n.PutPart(ctx, testTask, "req", []byte("request"), 0, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		rev := must[uint64](t)(n.Create(ctx, "task."+testTask, []byte("record"), time.Hour))
+		wantErr(t, "a part of a task that has no record yet, beside its record", n.PutPart(ctx, testTask, "late", nil, 0, time.Hour), ErrFenced)
+		for _, size := range []int{0, 1, bodyPart, bodyPart + 1, 3 * bodyPart} {
+			data := bytes.Repeat([]byte("x"), size)
+			if err := n.PutPart(ctx, testTask, "s-1", data, rev, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := n.Part(ctx, testTask, "s-1"); err != nil || !bytes.Equal(got, data) {
+				t.Errorf("a part of %d bytes: got %d, %v", size, len(got), err)
+			}
+		}
+		wantErr(t, "too large", n.PutPart(ctx, testTask, "s-2", make([]byte, MaxPart+1), rev, time.Hour), ErrTooBig)
+		next := must[uint64](t)(n.Update(ctx, "task."+testTask, []byte("again"), rev, time.Hour))
+		wantErr(t, "under an old revision", n.PutPart(ctx, testTask, "s-2", nil, rev, time.Hour), ErrFenced)
+		_, err := n.Part(ctx, testTask, "s-2")
+		wantErr(t, "a part that was refused", err, ErrNotFound)
+		if data, got, err := n.Get(ctx, "task."+testTask); err != nil || got != next || string(data) != "again" {
+			t.Errorf("the record: %q, %d, %v", data, got, err)
+		}
+		if got, err := n.Part(ctx, testTask, "req"); err != nil || string(got) != "request" {
+			t.Errorf("the request: %q, %v", got, err)
+		}
+		for _, name := range []string{"", "a.b", "*", ">"} {
+			wantErr(t, "part "+name, n.PutPart(ctx, testTask, name, nil, rev, time.Hour), ErrBadKey)
+			wantErr(t, "part of task "+name, n.PutPart(ctx, "anon.demo."+name, "x", nil, rev, time.Hour), ErrBadKey)
+		}
+	})
+}
+
+// TestTasksAreListed lists tasks in pages while one of them changes: it may come twice, and no other is left out or comes
+// twice. Parts, and the tasks of others, are not listed.
+func TestTasksAreListed(t *testing.T) {
+	t.Parallel()
+	n := open(t, Options{})
+	ctx := t.Context()
+	revs := make(map[string]uint64)
+	for i := range 7 {
+		id := fmt.Sprintf("t%d", i)
+		revs[id] = must[uint64](t)(n.Create(ctx, "task.anon.demo."+id, []byte(id), time.Hour))
+		if err := n.PutPart(ctx, "anon.demo."+id, "req", []byte("r"), revs[id], time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		must[uint64](t)(n.Create(ctx, "task.other.demo."+id, nil, time.Hour))
+		must[uint64](t)(n.Create(ctx, "task.anon.demo2."+id, nil, time.Hour))
+	}
+	if err := n.Delete(ctx, "task.anon.demo.t6", 0); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for from := uint64(0); ; {
+		page := must[[]StoredTask](t)(n.Tasks(ctx, "anon", "demo", from, 2))
+		if len(page) == 0 {
+			break
+		}
+		for _, s := range page {
+			got = append(got, s.ID)
+			from = s.Rev + 1
+		}
+		if len(got) == 2 { // one that was listed, and one that was not
+			for _, id := range []string{"t0", "t3"} {
+				must[uint64](t)(n.Update(ctx, "task.anon.demo."+id, []byte(id), revs[id], time.Hour))
+			}
+		}
+	}
+	if want := "t0 t1 t2 t4 t5 t0 t3"; strings.Join(got, " ") != want {
+		t.Errorf("got %v, want %s", got, want)
+	}
+	_, err := n.Tasks(ctx, "*", "demo", 0, 10)
+	wantErr(t, "the tasks of all", err, ErrBadKey)
+}
+
+// next takes work within five seconds.
+func (q *WorkQueue) next(t *testing.T) *Work {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	w, err := q.Next(ctx)
+	if err != nil {
+		t.Fatalf("no work: %v", err)
+	}
+	return w
+}
+
+// idle fails the test if there is work within a time.
+func (q *WorkQueue) idle(t *testing.T, d time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	if w, err := q.Next(ctx); err == nil {
+		t.Errorf("there is work: %s %s, given out %d times", w.Tenant, w.Task, w.Deliveries)
+	} else if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("no work: %v", err)
+	}
+}
+
+// TestWork gives work to one worker at a time, in its order: again when the worker says nothing for five seconds, or gives it
+// back; and never once it is done or has expired. Each server has a queue of its own.
+func TestWork(t *testing.T) {
+	stores(t, func(t *testing.T, o Options) {
+		o.Lease = time.Minute // renewals are not the subject
+		bubble(t, func(t *testing.T) {
+			n := open(t, o)
+			ctx := t.Context()
+			q := must[*WorkQueue](t)(n.Work(ctx, "demo"))
+			defer q.Close()
+			other := must[*WorkQueue](t)(n.Work(ctx, "demo2"))
+			defer other.Close()
+			for _, id := range []string{"a", "b"} {
+				if err := n.Offer(ctx, "anon", "demo", id, time.Hour); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := must[[]string](t)(n.Working(ctx)); !slices.Equal(got, []string{"demo"}) {
+				t.Errorf("servers with work: %v", got)
+			}
+			a, b := q.next(t), q.next(t)
+			if a.Task != "a" || b.Task != "b" || a.Tenant != "anon" || a.Deliveries != 1 {
+				t.Errorf("got %+v and %+v", a, b)
+			}
+			for range 10 { // a is kept
+				time.Sleep(time.Second)
+				if err := a.Keep(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if again := q.next(t); again.Task != "b" || again.Deliveries < 2 {
+				t.Errorf("after five seconds: %+v", again)
+			} else if err := again.Later(30 * time.Second); err != nil {
+				t.Fatal(err)
+			}
+			if err := a.Done(); err != nil {
+				t.Fatal(err)
+			}
+			q.idle(t, 25*time.Second)
+			time.Sleep(10 * time.Second)
+			if later := q.next(t); later.Task != "b" {
+				t.Errorf("after half a minute: %+v", later)
+			} else if err := later.Done(); err != nil {
+				t.Fatal(err)
+			}
+			if err := n.Offer(ctx, "anon", "demo", "c", 2*time.Second); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Second)
+			q.idle(t, time.Minute)
+			other.idle(t, time.Second)
+			if got := must[[]string](t)(n.Working(ctx)); len(got) != 0 {
+				t.Errorf("servers with work, at the end: %v", got)
+			}
+			wantErr(t, "a task of a bad name", n.Offer(ctx, "anon", "demo", "a.b", time.Hour), ErrBadKey)
+			_, err := n.Work(ctx, "*")
+			wantErr(t, "the work of all", err, ErrBadKey)
+		})
+	})
+}
+
+// TestWorkOfADeadProcess: who takes the directory over gets at once what the process before had.
+func TestWorkOfADeadProcess(t *testing.T) {
+	t.Parallel()
+	o := Options{Dir: t.TempDir()}
+	n := must[*Node](t)(Open(t.Context(), o))
+	q := must[*WorkQueue](t)(n.Work(t.Context(), "demo"))
+	for _, id := range []string{"a", "b", "c"} {
+		if err := n.Offer(t.Context(), "anon", "demo", id, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := q.next(t).Done(); err != nil {
+		t.Fatal(err)
+	}
+	q.next(t)
+	q.next(t)
+	q.Close()
+	if err := n.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n = open(t, o)
+	start := time.Now()
+	q = must[*WorkQueue](t)(n.Work(t.Context(), "demo"))
+	defer q.Close()
+	got := q.next(t).Task + q.next(t).Task
+	if took := time.Since(start); got != "bc" || took > 4*time.Second {
+		t.Errorf("got %s after %v, want bc, sooner than it is given out by itself", got, took)
+	}
+}

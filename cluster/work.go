@@ -1,0 +1,151 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// work is the stream of what tasks have to run: a message for each task that is queued or running.
+	work = "work"
+	// workWait is for how long a worker may say nothing of its work before another one gets it.
+	workWait = 5 * time.Second
+	// maxWork is how many messages of a server workers may have at a time, on all nodes together.
+	maxWork = 20_000
+	// maxConsumers bounds the servers of a store that have tasks, each of which has a consumer.
+	maxConsumers = 4096
+)
+
+// Offer stores that a task of a server has something to run, for ttl. It may be offered twice: the task's record
+// says what there is to do.
+func (n *Node) Offer(ctx context.Context, tenant, server, task string, ttl time.Duration) error {
+	var err error
+	switch {
+	case n.leaving.Load():
+		err = ErrClosed
+	case !validTokens(tenant, 1) || !validTokens(server, 1) || !validTokens(task, 1):
+		err = fmt.Errorf("%w: task %q of %q and %q", ErrBadKey, task, tenant, server)
+	default:
+		_, err = n.put(ctx, n.subject("work."+server), []byte(tenant+"."+task), ttl, guard{any: true})
+	}
+	if err != nil {
+		return fmt.Errorf("cluster: offer task %s: %w", task, err)
+	}
+	return nil
+}
+
+// Work is a task that a worker has to run. Its worker calls Keep at least every second, and at the end Done or Later. If it
+// does not, another worker gets the work after 5 s. Any goroutine may call the methods; they do not wait.
+type Work struct {
+	Tenant, Task string
+	Deliveries   uint64 // how often it was given to a worker, this time included
+
+	msg jetstream.Msg
+}
+
+// Keep says that the work is still being done.
+func (w *Work) Keep() error { return w.msg.InProgress() }
+
+// Done removes the work. If the removal is lost, the work is given out again.
+func (w *Work) Done() error { return w.msg.Ack() }
+
+// Later gives the work out again after a time.
+func (w *Work) Later(d time.Duration) error { return w.msg.NakWithDelay(d) }
+
+// WorkQueue gives out the work of a server.
+type WorkQueue struct {
+	n    *Node
+	iter jetstream.MessagesContext
+}
+
+// Work opens the queue of a server's work. The first call for a server makes its consumer.
+func (n *Node) Work(ctx context.Context, server string) (*WorkQueue, error) {
+	if !validName(server) {
+		return nil, fmt.Errorf("cluster: work of %q: %w", server, ErrBadKey)
+	}
+	js, err := jetstream.New(n.conn)
+	if err != nil {
+		return nil, fmt.Errorf("cluster: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	c, err := js.CreateOrUpdateConsumer(ctx, n.streamName(work), jetstream.ConsumerConfig{
+		Durable: server, FilterSubject: n.subject("work." + server), AckPolicy: jetstream.AckExplicitPolicy, AckWait: workWait,
+		MaxAckPending: maxWork, MaxDeliver: -1,
+		MemoryStorage: n.server != nil, // a process that takes the directory over gives all work out again
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cluster: work of %s: %w: %w", server, ErrUnavailable, err)
+	}
+	// One at a time: what waits in this process for a worker would have to be kept, too.
+	iter, err := c.Messages(jetstream.PullMaxMessages(1))
+	if err != nil {
+		return nil, fmt.Errorf("cluster: work of %s: %w: %w", server, ErrUnavailable, err)
+	}
+	return &WorkQueue{n: n, iter: iter}, nil
+}
+
+// Next waits for work. One goroutine calls it. After an error other than that of ctx or ErrClosed it may be called again.
+func (q *WorkQueue) Next(ctx context.Context) (*Work, error) {
+	for {
+		msg, err := q.iter.Next(jetstream.NextContext(ctx))
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case errors.Is(err, jetstream.ErrMsgIteratorClosed), errors.Is(err, nats.ErrConnectionClosed):
+			return nil, ErrClosed
+		default:
+			return nil, fmt.Errorf("cluster: next work: %w: %w", ErrUnavailable, err)
+		}
+		tenant, task, ok := strings.Cut(string(msg.Data()), ".")
+		meta, err := msg.Metadata()
+		if !ok || err != nil || !validTokens(tenant, 1) || !validTokens(task, 1) {
+			_ = msg.Term() // nobody can do it
+			continue
+		}
+		return &Work{Tenant: tenant, Task: task, Deliveries: meta.NumDelivered, msg: msg}, nil
+	}
+}
+
+// Close ends the queue. Next returns then.
+func (q *WorkQueue) Close() { q.iter.Stop() }
+
+// Working lists the servers that have work, on this node or another.
+func (n *Node) Working(ctx context.Context) ([]string, error) {
+	subjects, err := n.subjects(ctx, work, "work.*")
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return nil, fmt.Errorf("cluster: list work: %w", err)
+	}
+	var servers []string
+	for subject := range subjects {
+		servers = append(servers, subject[strings.LastIndexByte(subject, '.')+1:])
+	}
+	return servers, nil
+}
+
+// freeWork has all work given out again that workers of an earlier process had: who takes a data directory knows that they are
+// gone.
+func (n *Node) freeWork(ctx context.Context) error {
+	js, err := jetstream.New(n.conn)
+	if err != nil {
+		return err
+	}
+	st, err := js.Stream(ctx, n.streamName(work))
+	if err != nil {
+		return err
+	}
+	names := st.ConsumerNames(ctx)
+	for name := range names.Name() {
+		if err := st.DeleteConsumer(ctx, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return err
+		}
+	}
+	return names.Err()
+}
