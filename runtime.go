@@ -388,6 +388,7 @@ func (rt *Runtime) eachBudget(value func(actors.Budget) int64) func(func(string,
 	return func(observe func(string, int64)) {
 		observe("sessions", value(actors.SessionBudget))
 		observe("calls", value(actors.EventBudget))
+		observe("tasks", value(actors.TaskBudget))
 	}
 }
 

@@ -66,6 +66,7 @@ type Budget uint8
 const (
 	SessionBudget Budget = iota
 	EventBudget          // of the event log, with the records and bodies of calls
+	TaskBudget           // of tasks, with their requests, steps and outcomes
 	budgets
 )
 

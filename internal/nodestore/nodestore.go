@@ -142,7 +142,7 @@ func Unreadable(err error) error {
 func (s Store) Now() time.Time { return time.Now().Round(0) }
 
 func (s Store) Use(b actors.Budget) (used, limit int64) {
-	return s.n.Use([...]cluster.Budget{actors.SessionBudget: cluster.SessionBudget, actors.EventBudget: cluster.EventBudget}[b])
+	return s.n.Use([...]cluster.Budget{actors.SessionBudget: cluster.SessionBudget, actors.EventBudget: cluster.EventBudget, actors.TaskBudget: cluster.TaskBudget}[b])
 }
 
 func (s Store) Suspended() bool { return s.n.Suspended() }

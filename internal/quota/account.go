@@ -36,7 +36,7 @@ const (
 	// Rates is the number of an account's buckets.
 	Rates = 3
 	// Uses is the number of an account's usages.
-	Uses = 4
+	Uses = 5
 )
 
 // Account is what one client has in use in this process, and what it may still begin.

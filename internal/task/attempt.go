@@ -121,8 +121,12 @@ func (r *Record) Answer(answers map[string]Reply, now time.Time) (ready bool, er
 	return true, nil
 }
 
-// Finish ends the task with the outcome of its attempt.
+// Finish ends the task with the outcome of its attempt, also while it waits: its handler has not waited for the answers.
 func (r *Record) Finish(epoch uint64, o Outcome, now time.Time) error {
+	if r.State == Waiting && r.Epoch == epoch {
+		r.end(o, now)
+		return nil
+	}
 	if err := r.held(epoch); err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@
 //	          │  └──────────┘  ▼                      │ │
 //	          │      Yield  waiting ──────────────────┘ │
 //	          │   Answer       │          Cancel        │
-//	          └────────────────┘                        │
+//	          └────────────────┘  Finish                │
 //	               (from any state that is not ended) ──┘
 //
 // A queued task has a work message and no worker; a running one has one worker, named by

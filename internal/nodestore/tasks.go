@@ -1,0 +1,73 @@
+package nodestore
+
+import (
+	"context"
+	"time"
+
+	"github.com/troupe-run/troupe/cluster"
+	"github.com/troupe-run/troupe/internal/worker"
+)
+
+// Tasks keeps the tasks of a node, and their work, in a cluster. Its errors wrap those of package actors.
+type Tasks struct{ Store }
+
+// NewTasks returns the tasks of a node.
+func NewTasks(n *cluster.Node) Tasks { return Tasks{New(n)} }
+
+var _ worker.Store = Tasks{}
+
+// PutPart stores a part of a task, if its record has revision rev.
+func (s Tasks) PutPart(ctx context.Context, task, name string, data []byte, rev uint64, ttl time.Duration) error {
+	return storeError(s.n.PutPart(ctx, task, name, data, rev, ttl))
+}
+
+// Part reads a part of a task.
+func (s Tasks) Part(ctx context.Context, task, name string) ([]byte, error) {
+	data, err := s.n.Part(ctx, task, name)
+	return data, storeError(err)
+}
+
+// Tasks lists the tasks of a tenant at a server.
+func (s Tasks) Tasks(ctx context.Context, tenant, server string, from uint64, limit int) ([]worker.Stored, error) {
+	found, err := s.n.Tasks(ctx, tenant, server, from, limit)
+	all := make([]worker.Stored, len(found))
+	for i, t := range found {
+		all[i] = worker.Stored(t)
+	}
+	return all, storeError(err)
+}
+
+// Offer stores that a task has something to run.
+func (s Tasks) Offer(ctx context.Context, tenant, server, task string, ttl time.Duration) error {
+	return storeError(s.n.Offer(ctx, tenant, server, task, ttl))
+}
+
+// Working lists the servers that have work.
+func (s Tasks) Working(ctx context.Context) ([]string, error) {
+	servers, err := s.n.Working(ctx)
+	return servers, storeError(err)
+}
+
+// Work opens the queue of a server's work.
+func (s Tasks) Work(ctx context.Context, server string) (worker.Queue, error) {
+	q, err := s.n.Work(ctx, server)
+	if err != nil {
+		return nil, storeError(err)
+	}
+	return queue{q}, nil
+}
+
+type queue struct{ *cluster.WorkQueue }
+
+func (q queue) Next(ctx context.Context) (worker.Work, error) {
+	w, err := q.WorkQueue.Next(ctx)
+	if err != nil {
+		return nil, storeError(err)
+	}
+	return work{w}, nil
+}
+
+type work struct{ *cluster.Work }
+
+func (w work) Of() (tenant, task string) { return w.Tenant, w.Task }
+func (w work) Deliveries() uint64        { return w.Work.Deliveries }

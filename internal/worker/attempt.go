@@ -1,0 +1,479 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/internal/task"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+const (
+	// outcomePart is the part of a task that has a large outcome.
+	outcomePart = "out"
+	requestPart = "req"
+	// inRecord is the largest outcome that is stored in the record, in bytes.
+	inRecord = 64 << 10
+	// maxOutcome is the largest outcome, in bytes.
+	maxOutcome = 16 << 20
+)
+
+// Attempt is a run of a task's handler.
+type Attempt struct {
+	Key     Key
+	Request Request
+	// Number is 1 for the first run, and more when the task runs again because its worker was lost.
+	Number int
+
+	p      *Pool
+	s      *serving
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	expiry *time.Timer
+	work   atomic.Pointer[held]
+	parked atomic.Bool   // the handler waits for its client: the attempt has neither work nor a place; changed with mu held
+	asking chan struct{} // has one place: one question after the other
+	again  bool          // there may be steps of earlier attempts
+	steps  names
+
+	mu       sync.Mutex // guards the fields below; held while the record is written, however long that takes
+	rec      task.Record
+	rev      uint64
+	epoch    uint64
+	wake     chan struct{} // closed when a handler that waits goes on; nil if it does not wait
+	returned bool          // the handler has
+}
+
+// held is the work that an attempt does.
+type held struct{ Work }
+
+// names are those that an attempt has used for steps.
+type names struct {
+	mu   sync.Mutex // guards used
+	used map[string]bool
+}
+
+// take reports whether a name is used for the first time.
+func (n *names) take(name string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.used == nil {
+		n.used = make(map[string]bool)
+	}
+	first := !n.used[name]
+	n.used[name] = true
+	return first
+}
+
+// attempt begins an attempt for work, or says why there is nothing to begin.
+func (p *Pool) attempt(s *serving, key Key, w Work) (*Attempt, error) {
+	for {
+		r, rev, err := p.read(s.ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		p.mu.Lock()
+		here := p.live[key]
+		p.mu.Unlock()
+		switch {
+		case here != nil && r.State == task.Running && here.has(r.Epoch, w):
+			return nil, errResumed // it was given out again although it runs here
+		case here != nil && r.State == task.Queued:
+			if err := here.resume(s.ctx, w); !errors.Is(err, errGone) {
+				return nil, err
+			}
+		}
+		epoch, err := r.Begin(p.Node, p.Boot, p.Store.Now())
+		switch {
+		case errors.Is(err, task.ErrEnded):
+			return nil, errNothing
+		case errors.Is(err, task.ErrWaiting):
+			return nil, err
+		}
+		ended := err != nil
+		if r.Attempt > 1 && !ended && !s.Safe(r.Method, r.Name) {
+			_ = r.Finish(epoch, task.Outcome{Kind: task.Lost}, p.Store.Now())
+			ended = true
+		}
+		next, err := p.put(s.ctx, key, &r, rev)
+		switch {
+		case errors.Is(err, actors.ErrConflict):
+			continue
+		case err != nil:
+			return nil, err
+		case ended:
+			return nil, errNothing
+		}
+		return p.prepare(s, key, r, next, epoch, w)
+	}
+}
+
+// prepare makes the attempt that has begun.
+func (p *Pool) prepare(s *serving, key Key, r task.Record, rev, epoch uint64, w Work) (*Attempt, error) {
+	a := &Attempt{Key: key, Number: r.Attempt, p: p, s: s, again: epoch > 1, rec: r, rev: rev, epoch: epoch, asking: make(chan struct{}, 1)}
+	a.work.Store(&held{w})
+	data, err := p.Store.Part(s.ctx, key.path(), requestPart)
+	if err == nil {
+		err = json.Unmarshal(data, &a.Request)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("worker: request of a task: %w", err)
+	}
+	a.ctx, a.cancel = context.WithCancelCause(s.ctx)
+	a.expiry = time.AfterFunc(r.Left(p.Store.Now()), func() { a.cancel(ErrExpired) })
+	p.mu.Lock()
+	p.live[key] = a
+	p.mu.Unlock()
+	return a, nil
+}
+
+// has gives the attempt a new hold on its work, if it is the one of that epoch.
+func (a *Attempt) has(epoch uint64, w Work) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.epoch != epoch || a.ctx.Err() != nil {
+		return false
+	}
+	a.work.Store(&held{w})
+	a.p.leave() // the attempt has its own place
+	return true
+}
+
+// put stores a record for as long as the task is kept. It reports actors.ErrConflict if the record has changed; an outcome that is
+// unknown is found out.
+func (p *Pool) put(ctx context.Context, key Key, r *task.Record, rev uint64) (uint64, error) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return 0, fmt.Errorf("worker: record of a task: %w", err)
+	}
+	for wait := retryWait; ; wait = min(2*wait, mostWait) {
+		left := r.Left(p.Store.Now())
+		if left == 0 {
+			return 0, actors.ErrNotFound
+		}
+		next, err := p.Store.Update(ctx, key.record(), data, rev, left)
+		if err == nil {
+			p.changed(key)
+			return next, nil
+		}
+		if !errors.Is(err, actors.ErrUnavailable) && !errors.Is(err, actors.ErrAgain) && !errors.Is(err, actors.ErrFull) {
+			return 0, err
+		}
+		if !sleep(ctx, wait) {
+			return 0, fmt.Errorf("worker: %w: %w", context.Cause(ctx), err)
+		}
+		stored, now, gone := p.Store.Get(ctx, key.record())
+		if gone == nil && now != rev && bytes.Equal(stored, data) {
+			p.changed(key)
+			return now, nil // it was done after all
+		}
+	}
+}
+
+// change changes the record of the task under the attempt's epoch. If another attempt has the task, or the task has ended, the
+// attempt is over.
+func (a *Attempt) change(ctx context.Context, f func(r *task.Record) error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.changeLocked(ctx, f)
+}
+
+func (a *Attempt) changeLocked(ctx context.Context, f func(r *task.Record) error) error {
+	for {
+		r := a.rec
+		if err := f(&r); err != nil {
+			return a.lost(err)
+		}
+		rev, err := a.p.put(ctx, a.Key, &r, a.rev)
+		switch {
+		case err == nil:
+			a.rec, a.rev = r, rev
+			return nil
+		case errors.Is(err, actors.ErrConflict):
+			err = a.reread(ctx)
+		}
+		if err != nil {
+			return a.lost(err)
+		}
+	}
+}
+
+// reread reads the record again, which another has changed.
+func (a *Attempt) reread(ctx context.Context) error {
+	for wait := retryWait; ; wait = min(2*wait, mostWait) {
+		r, rev, err := a.p.read(ctx, a.Key)
+		if err == nil {
+			a.rec, a.rev = r, rev
+			return nil
+		}
+		if errors.Is(err, actors.ErrNotFound) {
+			return err
+		}
+		if !sleep(ctx, wait) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// lost ends the attempt if err says that it does not have the task any more.
+func (a *Attempt) lost(err error) error {
+	switch {
+	case errors.Is(err, task.ErrEnded) && a.rec.Outcome != nil && a.rec.Outcome.Kind == task.Cancelled:
+		err = ErrCancelled
+	case errors.Is(err, task.ErrFenced), errors.Is(err, task.ErrEnded), errors.Is(err, actors.ErrNotFound):
+		err = ErrTakenOver
+	default:
+		return err
+	}
+	a.cancel(err)
+	return err
+}
+
+// keep keeps the work of an attempt that runs.
+func (a *Attempt) keep() {
+	if a.parked.Load() {
+		return
+	}
+	_ = a.work.Load().Keep()
+}
+
+// verify ends the attempt if another one has the task by now, or if the task has ended.
+func (a *Attempt) verify() {
+	ctx, cancel := context.WithTimeout(a.ctx, keepEvery)
+	defer cancel()
+	r, _, err := a.p.read(ctx, a.Key)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case errors.Is(err, actors.ErrNotFound):
+		_ = a.lost(err)
+	case err == nil && r.Epoch >= a.epoch && (r.Epoch > a.epoch || r.State == task.Ended):
+		a.rec = r
+		_ = a.lost(task.ErrEnded)
+	}
+}
+
+// run runs the handler to its end. The attempt has a place.
+func (a *Attempt) run() {
+	res := a.serve()
+	a.expiry.Stop()
+	defer a.drop()
+	cause := context.Cause(a.ctx)
+	if cause == nil || errors.Is(cause, ErrClosing) && res.Err == nil && !res.IsError {
+		cause = a.finish(res)
+	}
+	a.cancel(nil)
+	switch {
+	case a.parked.Load(): // it has no work
+	case cause == nil, errors.Is(cause, ErrCancelled), errors.Is(cause, ErrExpired):
+		_ = a.work.Load().Done()
+	case errors.Is(cause, ErrTakenOver): // the work is another's
+	case errors.Is(cause, ErrClosing):
+		a.giveBack()
+	default:
+		a.p.Log.Warn("the outcome of a task was not stored, it runs again", "server", a.Key.Server, "task", digest(a.Key.ID), "error", cause)
+	}
+}
+
+// serve runs the handler, and has a panic as an error.
+func (a *Attempt) serve() (res Result) {
+	defer func() {
+		if p := recover(); p != nil {
+			a.p.Log.Error("the handler of a task panicked", "server", a.Key.Server, "name", a.rec.Name, "panic", p, "stack", string(debug.Stack()))
+			res = Result{Err: mcp.NewError(mcp.CodeInternalError, "")}
+		}
+	}()
+	return a.s.Run(a.ctx, a)
+}
+
+// finish stores the outcome.
+func (a *Attempt) finish(res Result) error {
+	o := task.Outcome{Kind: task.Done, Value: res.Value}
+	switch {
+	case res.Err != nil:
+		value, err := json.Marshal(res.Err)
+		if err != nil {
+			value = []byte(`{"code":-32603,"message":"internal error"}`)
+		}
+		o = task.Outcome{Kind: task.Failed, Value: value}
+	case res.IsError:
+		o.Kind = task.ToolError
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), time.Minute)
+	defer cancel()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case len(o.Value) > maxOutcome:
+		o = task.Outcome{Kind: task.Failed, Value: []byte(`{"code":-32603,"message":"the result is larger than 16 MiB, which is what is stored of a task"}`)}
+	case len(o.Value) > inRecord:
+		if err := a.putPart(ctx, outcomePart, o.Value); err != nil {
+			return err
+		}
+		o.Value, o.Parts = nil, 1
+	}
+	return a.changeLocked(ctx, func(r *task.Record) error { return r.Finish(a.epoch, o, a.p.Store.Now()) })
+}
+
+// putPart stores a part beside the record, as long as the attempt has the task. mu is held.
+func (a *Attempt) putPart(ctx context.Context, name string, data []byte) error {
+	for wait := retryWait; ; {
+		left := a.rec.Left(a.p.Store.Now())
+		if left == 0 {
+			return a.lost(actors.ErrNotFound)
+		}
+		err := a.p.Store.PutPart(ctx, a.Key.path(), name, data, a.rev, left)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, actors.ErrFenced), errors.Is(err, actors.ErrConflict):
+			// A client may have changed the record, which leaves the attempt the task.
+			if err := a.reread(ctx); err != nil {
+				return a.lost(err)
+			}
+			if a.rec.State == task.Ended || a.rec.Epoch != a.epoch {
+				return a.lost(task.ErrFenced)
+			}
+		case errors.Is(err, actors.ErrUnavailable), errors.Is(err, actors.ErrAgain), errors.Is(err, actors.ErrFull):
+			if !sleep(ctx, wait) {
+				return fmt.Errorf("worker: %w: %w", context.Cause(ctx), err)
+			}
+			wait = min(2*wait, mostWait)
+		default:
+			return err
+		}
+	}
+}
+
+// giveBack gives the task back that the node does not go on with.
+func (a *Attempt) giveBack() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), 5*time.Second)
+	defer cancel()
+	if a.change(ctx, func(r *task.Record) error { return r.Yield(a.epoch, a.p.Store.Now()) }) == nil {
+		_ = a.work.Load().Later(0)
+	}
+}
+
+// drop forgets the attempt, and gives its place back.
+func (a *Attempt) drop() {
+	a.mu.Lock()
+	a.returned = true
+	if !a.parked.Load() {
+		a.p.leave()
+	}
+	a.mu.Unlock()
+	a.p.mu.Lock()
+	defer a.p.mu.Unlock()
+	if a.p.live[a.Key] == a {
+		delete(a.p.live, a.Key)
+	}
+}
+
+// Question is one that a handler asks its client.
+type Question struct {
+	Key     string          // unique in the task
+	Request json.RawMessage // method and params
+}
+
+// Ask puts questions to the client and waits until all have answers, however long that takes. A question that an earlier attempt
+// has asked under the same key keeps its answer. An error is the cause of ctx, or that of the attempt's end.
+func (a *Attempt) Ask(ctx context.Context, qs []Question) ([]task.Reply, error) {
+	select {
+	case a.asking <- struct{}{}:
+		defer func() { <-a.asking }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-a.ctx.Done():
+		return nil, context.Cause(a.ctx)
+	}
+	for {
+		answers, open := a.answers(qs)
+		if len(open) == 0 {
+			return answers, nil
+		}
+		wake, err := a.park(ctx, open)
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-wake: // it has a place again
+		case <-a.ctx.Done():
+			return nil, context.Cause(a.ctx)
+		case <-ctx.Done():
+			// The task still waits; only its client ends that. A handler that gives up ends the attempt.
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// answers returns the answers that are stored, and the questions that were never asked.
+func (a *Attempt) answers(qs []Question) (answers []task.Reply, missing []task.Question) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	asked := make(map[string]task.Question, len(a.rec.Questions))
+	for _, q := range a.rec.Questions {
+		asked[q.Key] = q
+	}
+	answers = make([]task.Reply, len(qs))
+	for i, q := range qs {
+		if old, ok := asked[q.Key]; ok {
+			answers[i] = task.Reply{Value: old.Answer, Refused: old.Refused}
+		} else {
+			missing = append(missing, task.Question{Key: q.Key, Request: q.Request})
+		}
+	}
+	return answers, missing
+}
+
+// park has the task wait for its client. The handler gives its place back until wake is closed.
+func (a *Attempt) park(ctx context.Context, qs []task.Question) (wake chan struct{}, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.changeLocked(ctx, func(r *task.Record) error { return r.Ask(a.epoch, a.p.Store.Now(), qs...) }); err != nil {
+		return nil, err
+	}
+	a.wake = make(chan struct{})
+	a.parked.Store(true)
+	_ = a.work.Load().Done()
+	a.p.leave()
+	return a.wake, nil
+}
+
+// errGone reports that no handler waits here.
+var errGone = errors.New("worker: no handler waits")
+
+// resume has a handler go on that waited: the answers are in the record, and its new work has a place.
+func (a *Attempt) resume(ctx context.Context, w Work) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.parked.Load() || a.returned {
+		return errGone
+	}
+	if err := a.reread(ctx); err != nil {
+		return err
+	}
+	var epoch uint64
+	if err := a.changeLocked(ctx, func(r *task.Record) (err error) {
+		epoch, err = r.Begin(a.p.Node, a.p.Boot, a.p.Store.Now())
+		return err
+	}); err != nil {
+		if errors.Is(err, ErrTakenOver) || errors.Is(err, ErrCancelled) || errors.Is(err, task.ErrWaiting) {
+			return errNothing
+		}
+		return err
+	}
+	a.epoch = epoch
+	a.work.Store(&held{w})
+	a.parked.Store(false)
+	close(a.wake)
+	a.wake = nil
+	return errResumed
+}

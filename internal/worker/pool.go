@@ -1,0 +1,440 @@
+package worker
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/internal/task"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+const (
+	// keepEvery is how often a worker says that it still has its work.
+	keepEvery = time.Second
+	// verifyEvery is in how many of these times it looks whether another process has changed its tasks.
+	verifyEvery = 5
+	// early is how often work is looked at again whose record does not say yet that there is something to run: who made the
+	// work stores that next. The waits are earlyWait, twice that, and so on: 5.5 s together.
+	early     = 10
+	earlyWait = 100 * time.Millisecond
+	// promptly is how long after its work a record is stored at most. Work that is older may have been dropped.
+	promptly = 2 * time.Second
+	// retryWait is the first wait before something is tried again that the store did not do.
+	retryWait = 50 * time.Millisecond
+	mostWait  = 2 * time.Second
+)
+
+// Config is the configuration of a Pool.
+type Config struct {
+	Store      Store
+	Node, Boot string
+	// Running is how many attempts run at a time.
+	Running int
+	// Shared says that other processes have the same store, and may create work.
+	Shared bool
+	Log    *slog.Logger // nil discards
+}
+
+// Service is a server whose tasks the node runs.
+type Service struct {
+	ID string
+	// Run runs an attempt. Its context ends when the attempt is over: see the causes of package worker.
+	Run func(ctx context.Context, a *Attempt) Result
+	// Safe reports whether a task may run again after its worker was lost.
+	Safe func(method, name string) bool
+}
+
+// Result is what a handler returned: a result as the newest revision has it, or an error.
+type Result struct {
+	Value   []byte
+	IsError bool // the result of a tool says so
+	Err     *mcp.Error
+}
+
+// Pool runs the tasks of a node. Make it with NewPool.
+type Pool struct {
+	Config
+	base  context.Context
+	stop  context.CancelCauseFunc
+	slots chan struct{}
+	tasks sync.WaitGroup // the goroutines of attempts that run, and of queues
+
+	mu       sync.Mutex // guards the fields below
+	services map[string]*serving
+	live     map[Key]*Attempt
+	watches  map[Key]*watch
+	offers   map[Key]*offer
+	closed   bool
+}
+
+// serving is a mounted service.
+type serving struct {
+	Service
+	ctx    context.Context // ends with the mount
+	cancel context.CancelCauseFunc
+	once   sync.Once // starts its queue
+}
+
+// NewPool returns a Pool.
+func NewPool(c Config) *Pool {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	p := &Pool{Config: c, slots: make(chan struct{}, max(1, c.Running)), services: make(map[string]*serving), live: make(map[Key]*Attempt), watches: make(map[Key]*watch), offers: make(map[Key]*offer)}
+	p.base, p.stop = context.WithCancelCause(context.Background())
+	p.tasks.Go(p.keep)
+	return p
+}
+
+// Mount begins to run the tasks of a service, once there are any.
+func (p *Pool) Mount(svc Service) {
+	s := &serving{Service: svc}
+	s.ctx, s.cancel = context.WithCancelCause(p.base)
+	p.mu.Lock()
+	p.services[svc.ID] = s
+	p.mu.Unlock()
+	p.tasks.Go(func() {
+		if p.Shared || p.hasWork(s) {
+			p.begin(s)
+		}
+	})
+}
+
+// Unmount ends the attempts of a service on this node. Its tasks go on elsewhere, or where it is mounted next.
+func (p *Pool) Unmount(server string) {
+	p.mu.Lock()
+	s := p.services[server]
+	delete(p.services, server)
+	p.mu.Unlock()
+	if s != nil {
+		s.cancel(ErrClosing)
+	}
+}
+
+// hasWork reports whether earlier processes have left work for a service. While the store does not say, it is asked again.
+func (p *Pool) hasWork(s *serving) bool {
+	for wait := retryWait; ; wait = min(2*wait, mostWait) {
+		servers, err := p.Store.Working(s.ctx)
+		if err == nil {
+			for _, id := range servers {
+				if id == s.ID {
+					return true
+				}
+			}
+			return false
+		}
+		if !sleep(s.ctx, wait) {
+			return false
+		}
+	}
+}
+
+// begin starts the queue of a service, unless it runs.
+func (p *Pool) begin(s *serving) {
+	s.once.Do(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !p.closed {
+			p.tasks.Go(func() { p.serve(s) })
+		}
+	})
+}
+
+// serve takes the work of a service.
+func (p *Pool) serve(s *serving) {
+	for wait := retryWait; ; wait = min(2*wait, mostWait) {
+		q, err := p.Store.Work(s.ctx, s.ID)
+		if err == nil {
+			wait = retryWait
+			err = p.take(s, q)
+			q.Close()
+		}
+		if s.ctx.Err() != nil {
+			return
+		}
+		p.Log.Warn("the queue of tasks is interrupted", "server", s.ID, "error", err)
+		if !sleep(s.ctx, wait) {
+			return
+		}
+	}
+}
+
+// take gives each work to a worker of its own, as many at a time as there are places.
+func (p *Pool) take(s *serving, q Queue) error {
+	for {
+		w, err := q.Next(s.ctx)
+		if err != nil {
+			return err
+		}
+		if !p.place(s.ctx, w) {
+			_ = w.Later(0)
+			return s.ctx.Err()
+		}
+		p.tasks.Go(func() { p.work(s, w) })
+	}
+}
+
+// place takes a place among those that run. The work is kept meanwhile.
+func (p *Pool) place(ctx context.Context, w Work) bool {
+	select {
+	case p.slots <- struct{}{}:
+		return true
+	default:
+	}
+	t := time.NewTicker(keepEvery)
+	defer t.Stop()
+	for {
+		select {
+		case p.slots <- struct{}{}:
+			return true
+		case <-ctx.Done():
+			return false
+		case <-t.C:
+			_ = w.Keep()
+		}
+	}
+}
+
+func (p *Pool) leave() { <-p.slots }
+
+// work does one work: it has a place.
+func (p *Pool) work(s *serving, w Work) {
+	tenant, id := w.Of()
+	key := Key{tenant, s.ID, id}
+	p.await(s.ctx, key)
+	a, err := p.attempt(s, key, w)
+	switch {
+	case err == nil:
+		a.run()
+		return
+	case errors.Is(err, errNothing):
+		_ = w.Done()
+	case errors.Is(err, actors.ErrNotFound) || errors.Is(err, task.ErrWaiting):
+		if n := w.Deliveries(); n < early {
+			_ = w.Later(time.Duration(n) * earlyWait)
+		} else {
+			_ = w.Done() // nobody was told of the task, or it has expired
+		}
+	case errors.Is(err, errResumed): // its place goes to the handler that waited
+		return
+	default:
+		p.Log.Warn("a task cannot be read now", "server", s.ID, "task", digest(id), "error", err)
+		_ = w.Later(time.Second)
+	}
+	p.leave()
+}
+
+// What became of work that begins no new run.
+var (
+	errNothing = errors.New("worker: there is nothing to run")
+	errResumed = errors.New("worker: a handler that waited goes on")
+)
+
+// keep says every second that the node still has the work that it does.
+func (p *Pool) keep() {
+	t := time.NewTicker(keepEvery)
+	defer t.Stop()
+	last := time.Now()
+	for tick := 1; ; tick++ {
+		select {
+		case <-p.base.Done():
+			return
+		case <-t.C:
+		}
+		// A process that stood still may have lost what it had.
+		check := time.Since(last) > 3*keepEvery || p.Shared && tick%verifyEvery == 0
+		last = time.Now()
+		p.mu.Lock()
+		all := make([]*Attempt, 0, len(p.live))
+		for _, a := range p.live {
+			all = append(all, a)
+		}
+		p.mu.Unlock()
+		for _, a := range all {
+			if check {
+				go func() {
+					a.verify()
+					a.keep()
+				}()
+				continue
+			}
+			a.keep()
+		}
+	}
+}
+
+// offer is work that is stored before the record says that there is any.
+type offer struct {
+	p    *Pool
+	key  Key
+	made time.Time     // zero: it is not
+	over chan struct{} // closed when the record is stored too, or never will be
+}
+
+// offer begins to make work. Until it is settled, the workers of this process wait before they look at the record.
+func (p *Pool) offer(key Key) *offer {
+	o := &offer{p: p, key: key, over: make(chan struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.offers[key] = o
+	return o
+}
+
+func (o *offer) settled() {
+	o.p.mu.Lock()
+	defer o.p.mu.Unlock()
+	if o.p.offers[o.key] == o { // not one that came later
+		delete(o.p.offers, o.key)
+	}
+	close(o.over)
+}
+
+// await waits until the record of work that was made here is stored.
+func (p *Pool) await(ctx context.Context, key Key) {
+	p.mu.Lock()
+	o := p.offers[key]
+	p.mu.Unlock()
+	if o == nil {
+		return
+	}
+	t := time.NewTimer(promptly)
+	defer t.Stop()
+	select {
+	case <-o.over:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// make stores the work, once.
+func (o *offer) make(ctx context.Context, left time.Duration) error {
+	if !o.made.IsZero() {
+		return nil
+	}
+	now := time.Now()
+	if err := o.p.Store.Offer(ctx, o.key.Tenant, o.key.Server, o.key.ID, left); err != nil {
+		return err
+	}
+	o.made = now
+	return nil
+}
+
+// renew stores the work again if the record took so long that a worker may have dropped it.
+func (o *offer) renew(ctx context.Context, left time.Duration) error {
+	if time.Since(o.made) < promptly {
+		return nil
+	}
+	o.made = time.Time{}
+	return o.make(ctx, left)
+}
+
+// watch is those that wait for a change of a task.
+type watch struct {
+	changed chan struct{} // closed by the next change that this process learns of
+	waiting int
+}
+
+// changed tells those that wait for a task that it has changed.
+func (p *Pool) changed(key Key) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w := p.watches[key]; w != nil {
+		close(w.changed)
+		w.changed = make(chan struct{})
+	}
+}
+
+// service returns a mounted service.
+func (p *Pool) service(server string) (*serving, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.services[server]; s != nil && !p.closed {
+		return s, nil
+	}
+	return nil, fmt.Errorf("worker: server %s is not mounted: %w", server, actors.ErrUnavailable)
+}
+
+// Counts says how many attempts run now, and how many handlers wait for their clients.
+func (p *Pool) Counts() (running, waiting int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	running = len(p.slots)
+	for _, a := range p.live {
+		if a.parked.Load() {
+			waiting++
+		}
+	}
+	return running, waiting
+}
+
+// Close ends the attempts. Handlers see ErrClosing as the cause of their context; what they do not finish within ctx goes on
+// elsewhere.
+func (p *Pool) Close(ctx context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.stop(ErrClosing)
+	done := make(chan struct{})
+	go func() {
+		p.tasks.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("worker: handlers of tasks still run: %w", context.Cause(ctx))
+	}
+}
+
+// sleep waits, and reports whether ctx is still wanted.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// digest is what logs have of a task's id: it may be all that it takes to read the task.
+func digest(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:4])
+}
+
+var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// newID returns 130 random bits.
+func newID() string {
+	b := make([]byte, 17)
+	_, _ = rand.Read(b) // never fails
+	return idEncoding.EncodeToString(b)[:26]
+}
+
+// read reads a task's record.
+func (p *Pool) read(ctx context.Context, key Key) (r task.Record, rev uint64, err error) {
+	data, rev, err := p.Store.Get(ctx, key.record())
+	if err != nil {
+		return r, 0, err
+	}
+	if err := json.Unmarshal(data, &r); err != nil {
+		return r, 0, fmt.Errorf("worker: record of a task: %w", err)
+	}
+	if r.Left(p.Store.Now()) == 0 {
+		return r, 0, actors.ErrNotFound
+	}
+	return r, rev, nil
+}

@@ -1,0 +1,93 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/task"
+)
+
+// Key names a task.
+type Key struct{ Tenant, Server, ID string }
+
+func (k Key) path() string   { return k.Tenant + "." + k.Server + "." + k.ID }
+func (k Key) record() string { return "task." + k.path() }
+
+// Store keeps tasks and their work. Its methods are safe for concurrent use, and return the errors of package actors, wrapped.
+type Store interface {
+	Get(ctx context.Context, key string) (data []byte, rev uint64, err error)
+	Create(ctx context.Context, key string, data []byte, ttl time.Duration) (rev uint64, err error)
+	Update(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error)
+	// PutPart stores a part of a task if its record has revision rev, or if there is none and rev is 0. Part reads it.
+	PutPart(ctx context.Context, task, name string, data []byte, rev uint64, ttl time.Duration) error
+	Part(ctx context.Context, task, name string) ([]byte, error)
+	// Tasks lists records in the order of their revisions, from a revision on.
+	Tasks(ctx context.Context, tenant, server string, from uint64, limit int) ([]Stored, error)
+	// Offer stores that a task has something to run. Work opens the queue of that; Working lists the servers that have any.
+	Offer(ctx context.Context, tenant, server, task string, ttl time.Duration) error
+	Work(ctx context.Context, server string) (Queue, error)
+	Working(ctx context.Context) ([]string, error)
+	// Now is the clock by which the store counts lifetimes.
+	Now() time.Time
+}
+
+// Stored is a task's record in a list.
+type Stored struct {
+	ID   string
+	Rev  uint64
+	Data []byte
+}
+
+// Queue gives out the work of a server. One goroutine calls Next.
+type Queue interface {
+	Next(ctx context.Context) (Work, error)
+	Close()
+}
+
+// Work is a task that has something to run. Its methods do not wait.
+type Work interface {
+	Of() (tenant, task string)
+	Deliveries() uint64 // how often it was given out
+	Keep() error        // says that it is being done
+	Done() error        // removes it
+	Later(d time.Duration) error
+}
+
+// Request is what a task was made of. A later attempt gets it as the first one did, on any node.
+type Request struct {
+	Message      json.RawMessage `json:"message"`                // the request of the client
+	Principal    json.RawMessage `json:"principal,omitempty"`    // who made it
+	Client       json.RawMessage `json:"client,omitempty"`       // its clientInfo
+	Capabilities json.RawMessage `json:"capabilities,omitempty"` // what the client can do
+	Session      string          `json:"session,omitempty"`      // in which it was made
+}
+
+// Snapshot is a task as it was read.
+type Snapshot struct {
+	Key    Key
+	Record task.Record
+	Rev    uint64
+}
+
+// The causes for which the context of an attempt ends.
+var (
+	// ErrCancelled is the cause when the task was cancelled by its client.
+	ErrCancelled = errors.New("the task was cancelled")
+	// ErrExpired is the cause when the task's lifetime is over.
+	ErrExpired = errors.New("the task has expired")
+	// ErrTakenOver is the cause when another attempt has the task, or when the task is gone. Nothing that this attempt
+	// does counts any more.
+	ErrTakenOver = errors.New("the task was taken over")
+	// ErrClosing is the cause when the node ends. The task goes on on another one.
+	ErrClosing = errors.New("the node is stopping")
+)
+
+// Errors of what clients ask of tasks.
+var (
+	// ErrUnknown reports that there is no such task for this client.
+	ErrUnknown = errors.New("worker: no such task")
+	// ErrStepUsed reports that an attempt uses the name of a step a second time.
+	ErrStepUsed = errors.New("worker: the name of the step was used before")
+)

@@ -1,0 +1,210 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/internal/task"
+)
+
+// lookEvery is how often a task that somebody waits for is read again, in case another process has changed it.
+const lookEvery = 2 * time.Second
+
+// NewTask is a task that is to be created.
+type NewTask struct {
+	Tenant, Server string
+	Revision       string // that its creator speaks
+	Method, Name   string
+	TTL            time.Duration
+	Request        Request
+}
+
+// Create stores a task and has it run. After an error other than actors.ErrUnavailable there is none; after that one it is
+// unknown, and nobody has its id.
+func (p *Pool) Create(ctx context.Context, n NewTask) (Snapshot, error) {
+	s, err := p.service(n.Server)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	key := Key{n.Tenant, n.Server, newID()}
+	r := task.New(p.Store.Now(), n.TTL)
+	r.Revision, r.Method, r.Name, r.Session = n.Revision, n.Method, n.Name, n.Request.Session
+	req, err := json.Marshal(&n.Request)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("worker: request of a task: %w", err)
+	}
+	rec, err := json.Marshal(&r)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("worker: record of a task: %w", err)
+	}
+	if err := p.Store.PutPart(ctx, key.path(), requestPart, req, 0, n.TTL); err != nil {
+		return Snapshot{}, err
+	}
+	// The work comes first: there is no record that nobody ever runs.
+	o := p.offer(key)
+	defer o.settled()
+	if err := o.make(ctx, n.TTL); err != nil {
+		return Snapshot{}, err
+	}
+	rev, err := p.Store.Create(ctx, key.record(), rec, n.TTL)
+	if err == nil {
+		err = o.renew(ctx, n.TTL)
+	}
+	if err != nil {
+		return Snapshot{}, err
+	}
+	p.begin(s)
+	return Snapshot{key, r, rev}, nil
+}
+
+// Get reads a task. ErrUnknown: there is none, or it has expired.
+func (p *Pool) Get(ctx context.Context, key Key) (Snapshot, error) {
+	r, rev, err := p.read(ctx, key)
+	if err == nil && r.Outcome != nil && r.Outcome.Parts > 0 {
+		o := *r.Outcome
+		o.Value, err = p.Store.Part(ctx, key.path(), outcomePart)
+		r.Outcome = &o
+	}
+	if errors.Is(err, actors.ErrNotFound) {
+		return Snapshot{}, ErrUnknown
+	}
+	return Snapshot{key, r, rev}, err
+}
+
+// edit changes the record of a task for its client.
+func (p *Pool) edit(ctx context.Context, key Key, f func(r *task.Record) error) (Snapshot, error) {
+	for {
+		r, rev, err := p.read(ctx, key)
+		if errors.Is(err, actors.ErrNotFound) {
+			return Snapshot{}, ErrUnknown
+		}
+		if err != nil {
+			return Snapshot{}, err
+		}
+		if err := f(&r); err != nil {
+			return Snapshot{key, r, rev}, err
+		}
+		next, err := p.put(ctx, key, &r, rev)
+		switch {
+		case errors.Is(err, actors.ErrConflict):
+		case errors.Is(err, actors.ErrNotFound):
+			return Snapshot{}, ErrUnknown
+		default:
+			return Snapshot{key, r, next}, err
+		}
+	}
+}
+
+// Cancel ends a task for its client. task.ErrEnded: it has ended before, as the snapshot says.
+func (p *Pool) Cancel(ctx context.Context, key Key) (Snapshot, error) {
+	s, err := p.edit(ctx, key, func(r *task.Record) error { return r.Cancel(p.Store.Now()) })
+	if err == nil {
+		p.mu.Lock()
+		a := p.live[key]
+		p.mu.Unlock()
+		if a != nil {
+			a.cancel(ErrCancelled)
+		}
+	}
+	return s, err
+}
+
+// Answer takes a client's answers. Keys that nobody has asked for are ignored, and so are answers to a task that
+// does not wait.
+func (p *Pool) Answer(ctx context.Context, key Key, answers map[string]task.Reply) (Snapshot, error) {
+	o := p.offer(key)
+	defer o.settled()
+	s, err := p.edit(ctx, key, func(r *task.Record) error {
+		before := *r
+		ready, err := r.Answer(answers, p.Store.Now())
+		if err == nil && ready {
+			err = o.make(ctx, r.Left(p.Store.Now()))
+		}
+		if err == nil && before.Updated == r.Updated && before.State == r.State && len(before.Open()) == len(r.Open()) {
+			return errUnchanged
+		}
+		return err
+	})
+	if err == nil && !o.made.IsZero() {
+		if svc, err := p.service(key.Server); err == nil {
+			p.begin(svc)
+		}
+		err = o.renew(ctx, s.Record.Left(p.Store.Now()))
+	}
+	if errors.Is(err, errUnchanged) || errors.Is(err, task.ErrNotWaiting) || errors.Is(err, task.ErrEnded) {
+		err = nil
+	}
+	return s, err
+}
+
+var errUnchanged = errors.New("worker: nothing was changed")
+
+// List returns at most limit tasks of a tenant, from a revision on, and the revision from which the next page goes on; 0 if there
+// is none.
+func (p *Pool) List(ctx context.Context, tenant, server string, from uint64, limit int) (all []Snapshot, next uint64, err error) {
+	stored, err := p.Store.Tasks(ctx, tenant, server, from, limit+1)
+	if err != nil {
+		return nil, 0, err
+	}
+	for i, st := range stored {
+		if i == limit {
+			return all, st.Rev, nil
+		}
+		var r task.Record
+		if json.Unmarshal(st.Data, &r) != nil || r.Left(p.Store.Now()) == 0 {
+			continue
+		}
+		all = append(all, Snapshot{Key{tenant, server, st.ID}, r, st.Rev})
+	}
+	return all, 0, nil
+}
+
+// Follow calls f with a task as it is and after each change, until f returns false or ctx ends. Changes that come fast may be
+// seen as one. ErrUnknown: there is no such task, or it is gone by now.
+func (p *Pool) Follow(ctx context.Context, key Key, f func(Snapshot) (more bool)) error {
+	p.mu.Lock()
+	w := p.watches[key]
+	if w == nil {
+		w = &watch{changed: make(chan struct{})}
+		p.watches[key] = w
+	}
+	w.waiting++
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if w.waiting--; w.waiting == 0 {
+			delete(p.watches, key)
+		}
+	}()
+	t := time.NewTimer(lookEvery)
+	defer t.Stop()
+	seen := uint64(0)
+	for {
+		p.mu.Lock()
+		changed := w.changed
+		p.mu.Unlock()
+		s, err := p.Get(ctx, key)
+		switch {
+		case errors.Is(err, ErrUnknown):
+			return err
+		case err == nil && s.Rev != seen:
+			if seen = s.Rev; !f(s) {
+				return nil
+			}
+		}
+		t.Reset(lookEvery)
+		select {
+		case <-changed:
+		case <-t.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-p.base.Done():
+			return ErrClosing
+		}
+	}
+}
