@@ -36,7 +36,7 @@ func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled
 	}
 	result, err := codec.Marshal(mcp.InitializeResult{
 		ProtocolVersion: revision,
-		Capabilities:    s.srv.capabilities(),
+		Capabilities:    s.capabilities(),
 		ServerInfo:      s.srv.impl,
 		Instructions:    s.srv.opts.Instructions,
 	}.For(r))
@@ -200,6 +200,8 @@ func (s *service) route(ctx context.Context, call *Call, m *codec.Message, dst [
 		out, err = s.complete(ctx, call, m, dst)
 	case mcp.MethodLoggingSetLevel:
 		out, err = s.setLevel(ctx, call, m, dst)
+	case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel, mcp.MethodTasksResult, mcp.MethodTasksList:
+		out, err = s.tasksMethod(ctx, call, m, dst)
 	case mcp.MethodInitialize:
 		err = faults.Initialized.Error()
 	default:

@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/transport"
 )
@@ -140,6 +141,10 @@ func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 	if !srv.mount.set(s) {
 		return nil, fmt.Errorf("troupe: the server %q is mounted already", id)
 	}
+	rt.tasks.Mount(worker.Service{ID: id, Run: s.runTask, Safe: func(method, name string) bool {
+		t, ok := s.srv.tools.get(name)
+		return ok && t.safe
+	}})
 	rt.ids[id] = path
 	return s, nil
 }
@@ -179,8 +184,9 @@ func (rt *Runtime) Unmount(path string) bool {
 	}
 	rt.routes.Store(nil)
 	rt.mu.Unlock()
-	rt.node.Unmount(m.service.svc)
 	id := m.service.id
+	rt.tasks.Unmount(id)
+	rt.node.Unmount(m.service.svc)
 	m.service.srv.mount.clear()
 	rt.mu.Lock()
 	delete(rt.ids, id)

@@ -108,6 +108,8 @@ type StoreOptions struct {
 	SessionUnused time.Duration
 	// SessionMax is how long any session is kept. 0 means 30 days.
 	SessionMax time.Duration
+	// TaskMax is the longest time for which a task is kept after its creation. 0 means 7 days.
+	TaskMax time.Duration
 	// ReplayAge is how long events can be replayed. 0 means 10 minutes.
 	ReplayAge time.Duration
 	// ReplayEvents is how many appends to a stream can be replayed, ReplayBytes how
@@ -188,7 +190,7 @@ func (o *Options) settle() error {
 	return errors.Join(
 		err, o.Limits.settle(), o.Shared.settle(), limits.MaxHeader.Settle(&o.HTTP.MaxHeader),
 		limits.ConnectionsPerAddress.Settle(&o.HTTP.ConnectionsPerAddress), limits.Connections.Settle(&o.HTTP.Connections),
-		limits.MaxStore.Settle(&s.MaxStore), limits.SessionIdle.Settle(&s.SessionIdle), limits.SessionUnused.Settle(&s.SessionUnused), limits.SessionMax.Settle(&s.SessionMax),
+		limits.MaxStore.Settle(&s.MaxStore), limits.SessionIdle.Settle(&s.SessionIdle), limits.SessionUnused.Settle(&s.SessionUnused), limits.SessionMax.Settle(&s.SessionMax), limits.TaskMax.Settle(&s.TaskMax),
 		limits.ReplayAge.Settle(&s.ReplayAge), limits.ReplayEvents.Settle(&s.ReplayEvents), limits.ReplayBytes.Settle(&s.ReplayBytes),
 		limits.DrainDelay.Settle(&o.DrainDelay), limits.DrainWait.Settle(&o.DrainWait),
 		limits.Lease.Settle(&s.Lease), noneOf("Options.MethodMiddleware", o.MethodMiddleware),
@@ -319,6 +321,8 @@ type SharedLimits struct {
 	// three quarters of CallsPerNode are in flight, a principal that has more than
 	// an equal share of it gets such an error, too.
 	CallsPerNode, CallsPerPrincipal int
+	// TasksPerNode bounds the tasks whose handlers run at a time; others wait in the queue. 0 means 1,000.
+	TasksPerNode int
 	// MaxMemory is how many bytes of memory the process may use. A quarter of that is for what
 	// clients have it hold: requests on their way and in flight, responses and events that
 	// they have not read, and calls that wait for their answers. A principal may hold twice what is left of
@@ -353,6 +357,6 @@ func (l *SharedLimits) settle() error {
 		limits.CallsPerNode.Settle(&l.CallsPerNode), limits.CallsPerPrincipal.Settle(&l.CallsPerPrincipal),
 		limits.PrincipalRate.Settle(&l.PrincipalRate), limits.PrincipalBurst.Settle(&l.PrincipalBurst),
 		limits.SessionsPerPrincipal.Settle(&l.SessionsPerPrincipal), limits.StreamsPerPrincipal.Settle(&l.StreamsPerPrincipal),
-		limits.PendingPerPrincipal.Settle(&l.PendingPerPrincipal), limits.MaxMemory.Settle(&l.MaxMemory),
+		limits.PendingPerPrincipal.Settle(&l.PendingPerPrincipal), limits.MaxMemory.Settle(&l.MaxMemory), limits.TasksPerNode.Settle(&l.TasksPerNode),
 	)
 }

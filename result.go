@@ -242,6 +242,9 @@ func (h *resultHead) inputRequired(dst []byte, questions mcp.InputRequests, stat
 // appendToolResult appends what a tool returned, as the client of the call may see it.
 func (c *Call) appendToolResult(dst []byte, x *mcp.CallToolResult) ([]byte, error) {
 	r := c.revision()
+	if c.attempt() != nil { // each reader of the task gets what its revision has
+		return codec.AppendMarshal(dst, x)
+	}
 	if x = x.For(r); !r.Stateless() {
 		return codec.AppendMarshal(dst, x)
 	}

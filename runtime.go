@@ -22,6 +22,7 @@ import (
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/telemetry"
+	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/transport"
 )
@@ -44,6 +45,7 @@ type Runtime struct {
 	opts     Options
 	log      *slog.Logger
 	cluster  *cluster.Node
+	tasks    *worker.Pool
 	keys     actors.Keys
 	node     *actors.Node
 	tel      *telemetry.Instruments
@@ -113,6 +115,7 @@ func New(o Options) (*Runtime, error) {
 	}
 	rt := &Runtime{opts: o, log: o.Log, hits: limits.NewLog(o.Log), cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), ids: make(map[string]string), drained: make(chan struct{})}
 	rt.keys = nodestore.NewKeys(node.Keys())
+	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, Log: o.Log})
 	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: nodestore.New(node), Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits})
 	if rt.unwatch, err = telemetry.Observe(o.Telemetry.MeterProvider, rt.gauges()); err != nil {
 		_ = rt.Close(context.Background())
@@ -161,6 +164,11 @@ func (rt *Runtime) Close(ctx context.Context) error {
 		rt.ready.Store(false)
 		rt.closed.Store(true)
 		var errs []error
+		if rt.tasks != nil {
+			give, cancel := half(ctx)
+			errs = append(errs, rt.tasks.Close(give))
+			cancel()
+		}
 		if rt.node != nil {
 			errs = append(errs, rt.node.Close(ctx))
 		}

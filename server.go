@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -97,6 +98,7 @@ type Server struct {
 	// The program's own methods and notifications, by name: *method, and
 	// func(*Peer, []byte).
 	methods, notifications sync.Map
+	hasTasks               atomic.Bool // a tool was added whose calls may become tasks
 	mount                  mountPoint
 }
 
@@ -158,6 +160,14 @@ func (s *Server) capabilities() mcp.ServerCapabilities {
 		c.Completions = mcp.Declared()
 	}
 	c.Experimental, c.Extensions = s.opts.Experimental, s.opts.Extensions
+	if s.hasTasks.Load() {
+		c.Tasks = &mcp.ServerTasksCapability{List: mcp.Declared(), Cancel: mcp.Declared(), Requests: &mcp.ServerTaskRequests{Tools: &mcp.ToolTaskRequests{Call: mcp.Declared()}}}
+		c.Extensions = maps.Clone(c.Extensions)
+		if c.Extensions == nil {
+			c.Extensions = make(map[string]mcp.Object)
+		}
+		c.Extensions[mcp.ExtensionTasks] = nil
+	}
 	return c
 }
 

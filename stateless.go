@@ -85,13 +85,17 @@ func checkMeta(m *codec.Message) *mcp.Error {
 
 // discovery holds the results of server/discover by revision: each is the same for all
 // requests, and encoded for the first.
-type discovery [mcp.Latest + 1]atomic.Pointer[[]byte]
+type discovery [mcp.Latest + 1][2]atomic.Pointer[[]byte]
 
 // discover appends the result of server/discover for clients of the revision. It lists
 // all versions, with sessions and without, newest first: a client takes the first one that
 // it knows.
 func (s *service) discover(dst []byte, r mcp.Revision) ([]byte, *mcp.Error) {
-	known := &s.discovery[min(r, mcp.Latest)]
+	tasks := 0
+	if s.srv.hasTasks.Load() { // the one thing of it that may change
+		tasks = 1
+	}
+	known := &s.discovery[min(r, mcp.Latest)][tasks]
 	if result := known.Load(); result != nil {
 		return append(dst, *result...), nil
 	}
@@ -99,7 +103,7 @@ func (s *service) discover(dst []byte, r mcp.Revision) ([]byte, *mcp.Error) {
 		SupportedVersions []string               `json:"supportedVersions"`
 		Capabilities      mcp.ServerCapabilities `json:"capabilities"`
 		Instructions      string                 `json:"instructions,omitempty"`
-	}{newestFirst(), s.srv.capabilities().For(r), s.srv.opts.Instructions})
+	}{newestFirst(), s.capabilities().For(r), s.srv.opts.Instructions})
 	if err != nil {
 		return nil, s.internal(mcp.MethodServerDiscover, err)
 	}

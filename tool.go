@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
@@ -59,6 +60,21 @@ type Tool struct {
 	// refused before the handler runs.
 	Needs mcp.Capability
 	Rerun Rerun
+	// Task says whether calls of the tool become tasks. A task whose process is lost runs
+	// again if Rerun, or the annotations, say that it may; it ends as failed otherwise.
+	Task TaskSupport
+	// TaskTTL is how long a task of the tool is kept after its creation, whatever it does, unless
+	// its client asks for another time (2025-11-25). 0 means 24 hours. Options.Store.TaskMax is the most.
+	TaskTTL time.Duration
+	// TaskAfter is how long a call that becomes a task is waited for: if the task ends in
+	// that time, its client gets the result at once, and no task.
+	TaskAfter time.Duration
+	// TaskNotice is what a model may be told as soon as the task is created (2025-11-25).
+	TaskNotice string
+	// BeforeTask runs before a task is created, while the client waits: it may ask the client, refuse
+	// the call, and change the arguments that the handler gets. They were validated before it, and are
+	// once more when the handler runs. nil does nothing.
+	BeforeTask func(ctx context.Context, call *Call, args json.RawMessage) (json.RawMessage, error)
 }
 
 // errNoHandler refuses to register an item without a handler.
@@ -78,7 +94,7 @@ type tool struct {
 
 func (t *tool) wire() mcp.Tool {
 	return mcp.Tool{Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: t.InputSchema, OutputSchema: t.OutputSchema,
-		Annotations: t.Annotations, Icons: t.Icons, Meta: t.Meta}
+		Annotations: t.Annotations, Execution: t.Task.wire(), Icons: t.Icons, Meta: t.Meta}
 }
 
 // AddTool registers a tool with a typed handler. The arguments are validated
@@ -213,6 +229,9 @@ func newTool(t Tool) (*tool, error) {
 }
 
 func (s *Server) addTool(t *tool) error {
+	if t.Task != TaskForbidden {
+		s.hasTasks.Store(true)
+	}
 	if err := s.tools.put(t.Name, t); err != nil {
 		return fmt.Errorf("troupe: tool %w", err)
 	}
@@ -398,6 +417,15 @@ func (s *service) callTool(ctx context.Context, call *Call, t *tool, dst []byte)
 	args, refusal := callArguments(call, t)
 	if refusal != nil {
 		return nil, 0, refusal
+	}
+	if t.Task != TaskForbidden || call.msg.Task != nil {
+		task, refusal := call.becomesTask(t)
+		if refusal != nil {
+			return nil, 0, refusal
+		}
+		if task {
+			return s.createTask(ctx, call, t, args, dst)
+		}
 	}
 	out, err := t.run(ctx, call, args, dst)
 	if err == actors.Unavailable { // it did not run

@@ -20,7 +20,10 @@ var ErrNoAnswer = errors.New("the client did not answer in time")
 // ctx or of the call, ErrNoAnswer or ErrTooManyPending, and for a stateless client also with ErrTooMuchInput
 // or ErrTooManyRounds. An error that the client answers is an Answer.
 func (c *Call) Ask(ctx context.Context, qs []Question) ([]Answer, error) {
-	if c.r == nil {
+	switch {
+	case c.detached != nil:
+		return c.detached.Ask(ctx, qs)
+	case c.r == nil:
 		return nil, errReturned
 	}
 	return c.client.ask(ctx, c, qs)

@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -40,12 +41,61 @@ type Call struct {
 	client client
 	pace   pacer
 
+	detached Detached                      // of a call that answers no request, otherwise nil
 	from     *quota.Account                // the call is counted on it; nil for a listener's call
 	turn     func(work func() error) error // Turn of a listener's call, otherwise nil
 	refunded atomic.Bool
 
 	// unstored counts the bytes that are not in the log yet.
 	unstored atomic.Int64
+}
+
+// Detached is what a call has that answers no request, because its request has been answered: that of a task.
+type Detached interface {
+	// Ask puts questions to the client and returns all answers.
+	Ask(ctx context.Context, qs []Question) ([]Answer, error)
+	// Tell sends a notification to whoever listens for the client. Nobody may.
+	Tell(ctx context.Context, method string, params []byte) error
+}
+
+// Apart describes a call that answers no request.
+type Apart struct {
+	Tenant       string
+	Session      string // in which it was made, "" for none
+	Revision     mcp.Revision
+	Client       []byte // clientInfo, raw
+	Capabilities []byte // of the client, raw
+	Principal    any    // see Call.Principal
+	Attempt      int
+}
+
+// ofApart is the identity of the client of such a call.
+type ofApart struct{ Apart }
+
+var _ identity = (*ofApart)(nil)
+
+func (a *ofApart) record() session.Record {
+	return session.Record{Revision: a.Revision.String(), Client: a.Client, Capabilities: a.Capabilities}
+}
+func (a *ofApart) revision() mcp.Revision        { return a.Revision }
+func (*ofApart) session() (*sessionActor, error) { return nil, ErrNoStream }
+
+// NewCall returns a call of a service that answers no request. ctx is the handler's; m stays valid as long as that runs.
+func (n *Node) NewCall(ctx context.Context, svc *Service, m *codec.Message, a Apart, d Detached) *Call {
+	from := n.accounts.Of(a.Tenant, "")
+	c := &Call{ctx: ctx, msg: m, principal: a.Principal, attempt: a.Attempt, from: from, detached: d,
+		peer: &Peer{node: n, svc: svc, key: SessionKey{Tenant: a.Tenant, Server: svc.ID, ID: a.Session}, who: &ofApart{a}}}
+	if m.ProgressToken != nil {
+		token := m.ProgressToken
+		c.token.Store(&token)
+	}
+	c.turn = func(work func() error) (err error) {
+		if n.accounts.inTurn(ctx, from, false, func() { err = work() }) {
+			return err
+		}
+		return Unavailable
+	}
+	return c
 }
 
 // Message is the scanned request. It must not be changed or kept.
@@ -66,6 +116,9 @@ func (c *Call) ProgressToken() []byte {
 // Principal is the value that the transport's authentication returned. When the call runs
 // again after its node was lost, it is that value as raw JSON.
 func (c *Call) Principal() any { return c.principal }
+
+// Detached is what the call has in place of a request, nil for the call of a request.
+func (c *Call) Detached() Detached { return c.detached }
 
 // Trace is the trace context of the HTTP request.
 func (c *Call) Trace() Trace { return c.trace }
@@ -121,6 +174,9 @@ func (c *Call) alone() bool {
 // waits only while Limits.Queue bytes wait for the log. After an error the notification was
 // not sent: the call was cancelled or lost its stream.
 func (c *Call) Notify(ctx context.Context, method string, params []byte) error {
+	if c.detached != nil {
+		return c.detached.Tell(ctx, method, params)
+	}
 	if c.journal != nil && c.journal.skipMessage() {
 		return nil
 	}
@@ -139,6 +195,9 @@ func (c *Call) notify(ctx context.Context, method string, params []byte, numbere
 func (c *Call) Progress(ctx context.Context, value float64, params []byte) error {
 	if c.ProgressToken() == nil {
 		return nil
+	}
+	if c.detached != nil {
+		return c.detached.Tell(ctx, mcp.NotifyProgress, params)
 	}
 	meta := record.AppendMember(binary.BigEndian.AppendUint64(nil, math.Float64bits(value)), c.member)
 	p := &progressed{value: value, meta: meta, data: codec.AppendNotification(nil, "notifications/progress", params)}
@@ -282,6 +341,9 @@ func (p *Peer) Missed() int64 {
 // and the rate allowed then. dropped reports that the rate left no room. An error means
 // that the call has ended.
 func (c *Call) AdmitLog(wanted bool) (send, dropped bool, err error) {
+	if c.detached != nil {
+		return false, false, context.Cause(c.ctx)
+	}
 	if c.r == nil { // a listener's call cannot send
 		return false, false, errReturned
 	}

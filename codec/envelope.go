@@ -40,6 +40,7 @@ const (
 	nameArguments
 	nameCursor
 	nameState
+	nameTask
 	nameResponses
 	nameCode
 	nameMessage
@@ -91,6 +92,8 @@ func exactly(key []byte) name {
 		return nameCursor
 	case "requestState":
 		return nameState
+	case "task":
+		return nameTask
 	case "inputResponses":
 		return nameResponses
 	case "code":
@@ -245,6 +248,8 @@ func (s *scanner) paramsMember(key []byte, at int) (end int) {
 		span = &m.Cursor
 	case nameState:
 		span = &m.State
+	case nameTask:
+		span = &m.Task
 	case nameResponses:
 		span = &m.Responses
 	}

@@ -66,6 +66,9 @@ type Message struct {
 	// State and Responses are params.requestState and params.inputResponses. A request has them when its client sends it
 	// again with the input that it needed (2026-07-28).
 	State, Responses []byte
+
+	// Task is params.task: its client wants the request to become a task (2025-11-25).
+	Task []byte
 }
 
 // Limits bound what Scan accepts.

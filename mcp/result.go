@@ -4,12 +4,14 @@ package mcp
 // [ResultComplete], as in results of older revisions.
 type ResultType string
 
-// The result types of the protocol itself; extensions have more.
+// The result types of the protocol, and of the extensions that this package knows.
 const (
 	// ResultComplete is a result that answers its request.
 	ResultComplete ResultType = "complete"
 	// ResultInputRequired is an [InputRequiredResult].
 	ResultInputRequired ResultType = "input_required"
+	// ResultTask is a [CreatedTask], of the extension [ExtensionTasks].
+	ResultTask ResultType = "task"
 )
 
 // CacheScope says who may share a cached result (since 2026-07-28).

@@ -30,7 +30,7 @@ func TestLimitDefaults(t *testing.T) {
 		DrainDelay: 3 * time.Second, DrainWait: 30 * time.Second,
 		HTTP: troupe.HTTPOptions{MaxHeader: 32 << 10, ConnectionsPerAddress: 1024},
 		Store: troupe.StoreOptions{
-			SessionIdle: 72 * time.Hour, SessionUnused: 10 * time.Minute, SessionMax: 30 * 24 * time.Hour,
+			SessionIdle: 72 * time.Hour, SessionUnused: 10 * time.Minute, SessionMax: 30 * 24 * time.Hour, TaskMax: 7 * 24 * time.Hour,
 			Lease: 5 * time.Second, ReplayAge: 10 * time.Minute, ReplayEvents: 1000, ReplayBytes: 4 << 20,
 		},
 		Limits: troupe.Limits{
@@ -41,7 +41,7 @@ func TestLimitDefaults(t *testing.T) {
 		},
 		Shared: troupe.SharedLimits{
 			CallsPerNode: 10_000, CallsPerPrincipal: 1024, PrincipalRate: 1000,
-			SessionsPerPrincipal: 10_000, StreamsPerPrincipal: 1024, PendingPerPrincipal: 1024,
+			SessionsPerPrincipal: 10_000, StreamsPerPrincipal: 1024, PendingPerPrincipal: 1024, TasksPerNode: 1000,
 		},
 	}
 	if !reflect.DeepEqual(got, want) {

@@ -14,8 +14,8 @@ var notOfStdio = map[string][]string{
 	"messages on a pipe are no event streams, and are not stored": {"sse-grace", "stateless-grace", "retry", "streams-per-session", "streams-per-principal",
 		"replay-age", "replay-events", "replay-bytes"},
 	"the only client cannot be in another's way": {"call-rate", "call-burst", "principal-rate", "principal-burst", "calls-per-principal",
-		"sessions-per-principal", "pending-per-principal", "calls-per-node", "max-memory"},
-	"the session ends with the process": {"session-idle", "session-unused", "session-max", "max-store", "lease"},
+		"sessions-per-principal", "pending-per-principal", "calls-per-node", "tasks-per-node", "max-memory"},
+	"the session ends with the process": {"session-idle", "session-unused", "session-max", "task-max", "max-store", "lease"},
 }
 
 // TestStdioDecidesOnEveryLimit has a new limit say whether troupe stdio takes it: with a name in stdioGroups or in

@@ -40,6 +40,7 @@ func empty(o troupe.ServerOptions) *troupe.Server {
 func addDemo(s *troupe.Server) {
 	addEcho(s)
 	addMeasure(s)
+	addJob(s)
 	addCount(s)
 	addSleep(s)
 	addAsk(s)
@@ -67,4 +68,5 @@ func addFixture(s *troupe.Server) {
 	addInputs(s)
 	addRequests(s)
 	addTriggers(s)
+	addTasks(s)
 }

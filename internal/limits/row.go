@@ -29,12 +29,13 @@ const (
 	Session   Section = "A session"
 	Principal Section = "A principal"
 	Retried   Section = "Requests that are sent again (2026-07-28)"
+	Task      Section = "A task"
 	Stream    Section = "An event stream"
 	Node      Section = "The node"
 )
 
 // Sections are all sections in their order.
-func Sections() []Section { return []Section{Request, Session, Principal, Retried, Stream, Node} }
+func Sections() []Section { return []Section{Request, Session, Principal, Retried, Task, Stream, Node} }
 
 // A Row is one limit.
 type Row struct {

@@ -193,6 +193,24 @@ var (
 		Beyond: "the acknowledged filter leaves them out"})
 )
 
+// The limits of a task.
+var (
+	TaskTTL = add[time.Duration](Row{Section: Task, Name: "time for which a task is kept, unless its tool or its client says another", Kind: Time, Default: day,
+		Beyond: "it is unknown, -32602; its handler gets `ErrTaskExpired`"})
+	TaskMax = add[time.Duration](Row{Section: Task, Name: "the longest such time, and that of a client that asks for no end", Option: "Store.TaskMax", Kind: Time, Default: 7 * day, Least: second,
+		Beyond: "the client is told of a shorter time",
+		Usage:  "longest `time` to keep a task after its creation"})
+	TaskAttempts = add[int](Row{Section: Task, Name: "times that a task runs because its process was lost", Default: 5,
+		Beyond: "it fails, -32010"})
+	StepTries = add[int](Row{Section: Task, Name: "times that a step of a task is tried in a run", Default: 10,
+		Beyond: "the handler gets its error"})
+	TaskResult = add[int](Row{Section: Task, Name: "result of a task, or of a step", Kind: Size, Default: 16 * mib,
+		Beyond: "the task fails, -32603; the handler gets an error"})
+	TasksPerNode = add[int](Row{Section: Task, Name: "tasks of a node whose handlers run", Option: "Shared.TasksPerNode", Default: 1000, Least: 1, Most: 1 << 20,
+		Beyond: "others wait in the queue",
+		Usage:  "`number` of tasks whose handlers run at a time; others wait"})
+)
+
 // The limits of an event stream.
 var (
 	ReplayAge = add[time.Duration](Row{Section: Stream, Name: "age of events that can be replayed", Option: "Store.ReplayAge", Kind: Time, Default: 10 * minute, Least: second,

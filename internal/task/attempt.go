@@ -5,11 +5,13 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/limits"
 )
 
 // MaxAttempts is how many attempts a task has. An attempt that is given back, or that ends to wait for
 // an answer, is none of them: these are those that were lost.
-const MaxAttempts = 5
+var MaxAttempts = limits.TaskAttempts.Value()
 
 // Errors of changes that are refused; nothing has changed then.
 var (

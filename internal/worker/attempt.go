@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -22,14 +23,16 @@ const (
 	requestPart = "req"
 	// inRecord is the largest outcome that is stored in the record, in bytes.
 	inRecord = 64 << 10
-	// maxOutcome is the largest outcome, in bytes.
-	maxOutcome = 16 << 20
 )
+
+// maxOutcome is the largest outcome, in bytes.
+var maxOutcome = limits.TaskResult.Value()
 
 // Attempt is a run of a task's handler.
 type Attempt struct {
-	Key     Key
-	Request Request
+	Key      Key
+	Revision string // that the task's creator spoke
+	Request  Request
 	// Number is 1 for the first run, and more when the task runs again because its worker was lost.
 	Number int
 
@@ -118,7 +121,7 @@ func (p *Pool) attempt(s *serving, key Key, w Work) (*Attempt, error) {
 
 // prepare makes the attempt that has begun.
 func (p *Pool) prepare(s *serving, key Key, r task.Record, rev, epoch uint64, w Work) (*Attempt, error) {
-	a := &Attempt{Key: key, Number: r.Attempt, p: p, s: s, again: epoch > 1, rec: r, rev: rev, epoch: epoch, asking: make(chan struct{}, 1)}
+	a := &Attempt{Key: key, Revision: r.Revision, Number: r.Attempt, p: p, s: s, again: epoch > 1, rec: r, rev: rev, epoch: epoch, asking: make(chan struct{}, 1)}
 	a.work.Store(&held{w})
 	data, err := p.Store.Part(s.ctx, key.path(), requestPart)
 	if err == nil {

@@ -415,13 +415,17 @@ func digest(id string) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+const idLetters = "abcdefghijklmnopqrstuvwxyz234567"
 
-// newID returns 130 random bits.
+var idEncoding = base32.NewEncoding(idLetters).WithPadding(base32.NoPadding)
+
+// idLength is the length of a task's id: 130 random bits.
+const idLength = 26
+
 func newID() string {
 	b := make([]byte, 17)
 	_, _ = rand.Read(b) // never fails
-	return idEncoding.EncodeToString(b)[:26]
+	return idEncoding.EncodeToString(b)[:idLength]
 }
 
 // read reads a task's record.

@@ -4,13 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
+	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/internal/task"
 )
 
 // Key names a task.
 type Key struct{ Tenant, Server, ID string }
+
+// Valid reports whether the id is one that a Pool may have made. No other one is looked up.
+func (k Key) Valid() bool {
+	return len(k.ID) == idLength && strings.Trim(k.ID, idLetters) == ""
+}
 
 func (k Key) path() string   { return k.Tenant + "." + k.Server + "." + k.ID }
 func (k Key) record() string { return "task." + k.path() }
@@ -74,14 +81,14 @@ type Snapshot struct {
 // The causes for which the context of an attempt ends.
 var (
 	// ErrCancelled is the cause when the task was cancelled by its client.
-	ErrCancelled = errors.New("the task was cancelled")
+	ErrCancelled = actors.ErrCancelled
 	// ErrExpired is the cause when the task's lifetime is over.
 	ErrExpired = errors.New("the task has expired")
 	// ErrTakenOver is the cause when another attempt has the task, or when the task is gone. Nothing that this attempt
 	// does counts any more.
 	ErrTakenOver = errors.New("the task was taken over")
 	// ErrClosing is the cause when the node ends. The task goes on on another one.
-	ErrClosing = errors.New("the node is stopping")
+	ErrClosing = actors.ErrClosing
 )
 
 // Errors of what clients ask of tasks.

@@ -1,0 +1,590 @@
+package troupe
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/task"
+	"github.com/troupe-run/troupe/internal/worker"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// TaskSupport says whether a call of a tool becomes a task: the client gets the task's id at once,
+// and the result later, from any node, whatever happens to the process meanwhile (2025-11-25,
+// basic/utilities/tasks; since 2026-07-28 the extension io.modelcontextprotocol/tasks).
+type TaskSupport uint8
+
+const (
+	// TaskForbidden: calls answer with their result.
+	TaskForbidden TaskSupport = iota
+	// TaskOptional: a call becomes a task if its client asks for one (2025-11-25) or can handle one
+	// (since 2026-07-28). Any other client gets the result.
+	TaskOptional
+	// TaskRequired: every call becomes a task. A client that cannot handle one is refused.
+	TaskRequired
+)
+
+// wire is the value in the lists of 2025-11-25.
+func (t TaskSupport) wire() *mcp.ToolExecution {
+	switch t {
+	case TaskOptional:
+		return &mcp.ToolExecution{TaskSupport: mcp.TaskOptional}
+	case TaskRequired:
+		return &mcp.ToolExecution{TaskSupport: mcp.TaskRequired}
+	}
+	return nil
+}
+
+// The causes that the context of a task's handler ends with, beside [ErrCancelled] and [ErrClosing].
+var (
+	// ErrTaskExpired reports that the task has been kept for as long as was promised.
+	ErrTaskExpired = worker.ErrExpired
+	// ErrTaskTakenOver reports that another process runs the task: nothing that this run does counts.
+	ErrTaskTakenOver = worker.ErrTakenOver
+)
+
+// ErrStepUsed reports that a run uses the name of a step a second time.
+var ErrStepUsed = worker.ErrStepUsed
+
+// permanentError is an error of a step that no run tries again.
+type permanentError struct{ error }
+
+func (e permanentError) Unwrap() error { return e.error }
+
+// Permanent marks an error of a step as one that would come again: it is stored like a result, and every run of
+// the task gets it. It returns nil for nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return permanentError{err}
+}
+
+var stepTries = limits.StepTries.Value()
+
+// Step runs fn once in the life of a task: its result is stored before Step returns it, and a run after a
+// crash gets the stored one, without running fn. Names are the task's own: a run that uses one twice gets [ErrStepUsed]. Steps
+// may run at once.
+//
+// fn runs again, after 100 ms, 200 ms and so on up to 10 s, while it fails, ten times in all; then the handler gets the error, and a later
+// run tries again. An error of [Permanent] is stored and returned at once. T must encode as JSON, with at most 16 MiB.
+//
+// If fn took effect and the process is lost before the result is stored, the step runs again: let fn find out whether it has
+// run, for example by a key that it derives from the task's arguments and the name of the step.
+//
+// After an error that is not fn's own the result is not stored: the handler must end. In a call that is no task, Step runs fn
+// and stores nothing.
+func Step[T any](ctx context.Context, call *Call, name string, fn func(ctx context.Context) (T, error)) (T, error) {
+	a := call.attempt()
+	if a == nil {
+		return fn(ctx)
+	}
+	var out T
+	s, err := a.Find(ctx, name)
+	if err != nil {
+		return out, err
+	}
+	if s == nil {
+		began := time.Now()
+		s = &worker.Step{Name: name}
+		var failed error
+		if out, failed = try(ctx, fn); failed != nil {
+			permanent, ok := errors.AsType[permanentError](failed)
+			if !ok {
+				return out, failed
+			}
+			s.Failed = cmp.Or(permanent.Error(), "failed")
+		} else if s.Value, err = codec.Marshal(&out); err != nil {
+			return out, fmt.Errorf("troupe: step %q: %w", name, err)
+		}
+		if err := a.Keep(ctx, *s, began); err != nil {
+			return out, err
+		}
+		return out, failed
+	}
+	if s.Failed != "" {
+		return out, Permanent(errors.New(s.Failed))
+	}
+	if err := codec.Unmarshal(s.Value, &out); err != nil {
+		return out, fmt.Errorf("troupe: the stored result of step %q does not fit: %w", name, err)
+	}
+	return out, nil
+}
+
+// try runs fn until it succeeds, fails for good or has failed often.
+func try[T any](ctx context.Context, fn func(ctx context.Context) (T, error)) (out T, err error) {
+	wait := 100 * time.Millisecond
+	for n := 1; ; n++ {
+		out, err = fn(ctx)
+		if _, permanent := errors.AsType[permanentError](err); err == nil || permanent || n == stepTries || ctx.Err() != nil {
+			return out, err
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return out, err
+		}
+		wait = min(2*wait, 10*time.Second)
+	}
+}
+
+// Task returns the id of the task that the call runs for, "" if it is none.
+func (c *Call) Task() string {
+	if a := c.attempt(); a != nil {
+		return a.Key.ID
+	}
+	return ""
+}
+
+// TaskMessage sets the message for people that clients see with the task. It does nothing in a call that is no task.
+func (c *Call) TaskMessage(ctx context.Context, message string) error {
+	if a := c.attempt(); a != nil {
+		return a.Say(ctx, message)
+	}
+	return nil
+}
+
+// attempt is the run of the call's task, nil if it has none.
+func (c *Call) attempt() *worker.Attempt {
+	if d, ok := c.c.Detached().(*taskRun); ok {
+		return d.Attempt
+	}
+	return nil
+}
+
+// taskRun is what a call of a task has in place of a request.
+type taskRun struct {
+	*worker.Attempt
+	s *service
+
+	mu   sync.Mutex // guards uses
+	uses map[string]int
+}
+
+var _ actors.Detached = (*taskRun)(nil)
+
+// key makes the key of a question unique in the task. A later run that asks in the same order gets the same keys.
+func (r *taskRun) key(key string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.uses == nil {
+		r.uses = make(map[string]int)
+	}
+	if r.uses[key]++; r.uses[key] > 1 {
+		return key + "#" + strconv.Itoa(r.uses[key])
+	}
+	return key
+}
+
+// Ask puts questions to the client, which answers whenever it looks at the task.
+func (r *taskRun) Ask(ctx context.Context, qs []actors.Question) ([]actors.Answer, error) {
+	asked := make([]worker.Question, len(qs))
+	for i, q := range qs {
+		request, err := codec.Marshal(mcp.InputRequest{Method: q.Method, Params: q.Params})
+		if err != nil {
+			return nil, err
+		}
+		asked[i] = worker.Question{Key: r.key(q.Key), Request: request}
+	}
+	replies, err := r.Attempt.Ask(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	answers := make([]actors.Answer, len(qs))
+	for i, reply := range replies {
+		if !reply.Refused {
+			answers[i].Result = reply.Value
+			continue
+		}
+		answers[i].Err = new(mcp.Error)
+		if err := codec.Unmarshal(reply.Value, answers[i].Err); err != nil {
+			answers[i].Err = mcp.NewError(mcp.CodeInternalError, "")
+		}
+	}
+	return answers, nil
+}
+
+// Tell drops the message: a task has no stream of its own.
+func (r *taskRun) Tell(ctx context.Context, _ string, _ []byte) error { return context.Cause(ctx) }
+
+// runTask runs the handler of a task.
+func (s *service) runTask(ctx context.Context, a *worker.Attempt) worker.Result {
+	m := new(codec.Message)
+	if err := codec.Scan(a.Request.Message, m, codec.Limits{MaxDepth: s.svc.Limits.Depth, MaxValues: math.MaxInt32}); err != nil {
+		return worker.Result{Err: s.internal("task", err)}
+	}
+	revision, _ := mcp.ParseRevision(a.Revision)
+	call := s.rt.node.NewCall(ctx, s.svc, m, actors.Apart{
+		Tenant: a.Key.Tenant, Session: a.Request.Session, Revision: revision, Client: a.Request.Client, Capabilities: a.Request.Capabilities,
+		Principal: a.Request.Principal, Attempt: a.Number,
+	}, &taskRun{Attempt: a, s: s})
+	out, err := s.Serve(ctx, call, nil)
+	return worker.Result{Value: out, IsError: string(codec.Optional(out, "isError")) == "true", Err: err}
+}
+
+// becomesTask reports whether a call becomes a task, or why its client cannot call the tool.
+func (c *Call) becomesTask(t *tool) (yes bool, refusal *mcp.Error) {
+	if c.attempt() != nil {
+		return false, nil
+	}
+	switch r := c.revision(); {
+	case r.Has(mcp.FeatureTasksExtension):
+		if t.Task == TaskForbidden {
+			return false, nil
+		}
+		caps := c.peer.Capabilities()
+		can := caps.Has(mcp.CapClientTasksExtension)
+		if !can && t.Task == TaskRequired {
+			return false, lackingError(mcp.CapClientTasksExtension, r)
+		}
+		return can, nil
+	case r.Has(mcp.FeatureCoreTasks) && c.msg.Task != nil && c.svc.srv.hasTasks.Load():
+		if t.Task == TaskForbidden {
+			return false, mcp.Errorf(mcp.CodeMethodNotFound, "calls of tool %s cannot become tasks", shown(t.Name))
+		}
+		return true, nil
+	}
+	if t.Task == TaskRequired {
+		return false, mcp.Errorf(mcp.CodeMethodNotFound, "calls of tool %s must become tasks: send params.task (since 2025-11-25)", shown(t.Name))
+	}
+	return false, nil
+}
+
+// taskTTL is how long a task is kept.
+func (c *Call) taskTTL(t *tool) (time.Duration, *mcp.Error) {
+	most := c.svc.rt.opts.Store.TaskMax
+	ttl := cmp.Or(t.TaskTTL, limits.TaskTTL.Value())
+	if c.msg.Task != nil && c.revision().Has(mcp.FeatureCoreTasks) {
+		var asked struct {
+			TTL json.RawMessage `json:"ttl"`
+		}
+		if codec.UnmarshalValid(c.msg.Task, &asked) != nil {
+			return 0, mcp.NewError(mcp.CodeInvalidParams, "task must be an object")
+		}
+		switch {
+		case asked.TTL == nil:
+		case string(asked.TTL) == "null":
+			ttl = most
+		default:
+			ms, err := strconv.ParseFloat(string(asked.TTL), 64)
+			if err != nil || ms < 0 || ms != math.Trunc(ms) {
+				return 0, mcp.NewError(mcp.CodeInvalidParams, "task.ttl must be a whole number of milliseconds, 0 or more")
+			}
+			ttl = most
+			if ms < float64(most.Milliseconds()) {
+				ttl = time.Duration(ms) * time.Millisecond
+			}
+		}
+	}
+	return min(max(ttl, time.Second), most), nil
+}
+
+// createTask makes a task of a call, and appends the result that says so.
+func (s *service) createTask(ctx context.Context, call *Call, t *tool, args, dst []byte) ([]byte, int, *mcp.Error) {
+	ttl, refusal := call.taskTTL(t)
+	if refusal != nil {
+		return nil, 0, refusal
+	}
+	if err := t.read(ctx, call, args, nil); err != nil {
+		return s.failedTool(call, t, dst, err)
+	}
+	if t.BeforeTask != nil {
+		changed, err := t.BeforeTask(ctx, call, bytes.Clone(args))
+		if err != nil {
+			return s.failedTool(call, t, dst, err)
+		}
+		args = changed
+	}
+	made, err := s.storeTask(ctx, call, t, args, ttl)
+	if err != nil {
+		return nil, 0, s.internal("tools/call "+t.Name, err)
+	}
+	if t.TaskAfter > 0 {
+		if made, err = s.awaitTask(ctx, made, t.TaskAfter); err == nil && made.Record.State == task.Ended {
+			return s.outcome(call, made, dst)
+		}
+	}
+	r := call.revision()
+	var out any = mcp.CreateTaskResult{Task: made.Record.Core(made.Key.ID, r), Meta: immediate(t.TaskNotice)}
+	if r.Has(mcp.FeatureTasksExtension) {
+		out = mcp.CreatedTask{ResultType: mcp.ResultTask, TaskHandle: made.Record.Handle(made.Key.ID, r), Meta: mcp.Meta(nil).WithServerInfo(s.srv.impl)}
+	}
+	if dst, err = codec.AppendMarshal(dst, out); err != nil {
+		return nil, 0, s.internal("tools/call "+t.Name, err)
+	}
+	return dst, 0, nil
+}
+
+// immediate is the `_meta` of a task's creation, with what the model may be told meanwhile.
+func immediate(notice string) mcp.Meta {
+	if notice == "" {
+		return nil
+	}
+	text, _ := codec.Marshal(notice) // a string always encodes
+	return mcp.Meta(nil).With(mcp.MetaModelImmediateResponse, text)
+}
+
+// storeTask stores the task of a call.
+func (s *service) storeTask(ctx context.Context, call *Call, t *tool, args []byte, ttl time.Duration) (worker.Snapshot, error) {
+	var params map[string]json.RawMessage
+	if err := codec.Unmarshal(orEmpty(call.msg.Params), &params); err != nil {
+		return worker.Snapshot{}, err
+	}
+	params["arguments"] = args
+	raw, err := codec.Marshal(params)
+	if err != nil {
+		return worker.Snapshot{}, err
+	}
+	principal, err := codec.Marshal(call.c.Principal())
+	if err != nil {
+		return worker.Snapshot{}, err
+	}
+	p := call.c.Peer()
+	message := append([]byte(`{"jsonrpc":"2.0","id":0,"method":"tools/call","params":`), raw...)
+	return s.rt.tasks.Create(ctx, worker.NewTask{
+		Tenant: p.Key().Tenant, Server: s.id, Revision: p.Revision().String(), Method: mcp.MethodToolsCall, Name: t.Name, TTL: ttl,
+		Request: worker.Request{Message: append(message, '}'), Principal: principal, Client: p.Client(), Capabilities: p.Capabilities(), Session: p.Key().ID},
+	})
+}
+
+// awaitTask waits until a task has ended, or for a time.
+func (s *service) awaitTask(ctx context.Context, made worker.Snapshot, d time.Duration) (worker.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	err := s.rt.tasks.Follow(ctx, made.Key, func(now worker.Snapshot) bool {
+		made = now
+		return now.Record.State != task.Ended
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = nil
+	}
+	return made, err
+}
+
+// outcome appends what the call of an ended task would have been answered with.
+func (s *service) outcome(call *Call, t worker.Snapshot, dst []byte) ([]byte, int, *mcp.Error) {
+	switch o := t.Record.Outcome; o.Kind {
+	case task.Done, task.ToolError:
+		var x mcp.CallToolResult
+		err := codec.Unmarshal(o.Value, &x)
+		if err == nil {
+			dst, err = call.appendToolResult(dst, &x)
+		}
+		if err != nil {
+			return nil, 0, s.internal("the result of a task", err)
+		}
+		code := 0
+		if o.Kind == task.ToolError {
+			code = 1
+		}
+		return dst, code, nil
+	case task.Cancelled:
+		return nil, 0, mcp.NewError(mcp.CodeInternalError, "the task was cancelled")
+	}
+	e := new(mcp.Error)
+	if err := codec.Unmarshal(t.Record.Failure(), e); err != nil {
+		return nil, 0, s.internal("the error of a task", err)
+	}
+	return nil, 0, e
+}
+
+// capabilities are those of the server. The tasks of anonymous clients are not listed: they would see those of all others.
+func (s *service) capabilities() mcp.ServerCapabilities {
+	c := s.srv.capabilities()
+	if c.Tasks != nil && s.rt.opts.Authenticate == nil {
+		c.Tasks.List = nil
+	}
+	return c
+}
+
+// errNoTask is the answer for a task that does not exist, is another's, or has expired.
+func errNoTask() *mcp.Error {
+	return mcp.NewError(mcp.CodeInvalidParams, "there is no such task: it may have expired")
+}
+
+// tasksMethod answers the methods of tasks.
+func (s *service) tasksMethod(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
+	r := call.revision()
+	caps := s.capabilities()
+	if known, ok := mcp.LookupMethod(m.Method); !ok || !caps.Has(known.Needs(mcp.ToServer, r)) {
+		return nil, methodNotFound(m)
+	}
+	if r.Has(mcp.FeatureTasksExtension) {
+		if lacking := refuseLacking(mcp.CapClientTasksExtension, &call.peer); lacking != nil {
+			return nil, lacking
+		}
+	}
+	if string(m.Method) == mcp.MethodTasksList {
+		return s.listTasks(ctx, call, m, dst)
+	}
+	var p mcp.UpdateTaskParams
+	if err := call.decode(ctx, m.Params, &p); err != nil {
+		return nil, err
+	}
+	if p.TaskID == "" {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "%s needs taskId", m.Method)
+	}
+	key := worker.Key{Tenant: call.c.Peer().Key().Tenant, Server: s.id, ID: p.TaskID}
+	if !key.Valid() {
+		return nil, errNoTask()
+	}
+	switch string(m.Method) {
+	case mcp.MethodTasksGet:
+		return s.getTask(ctx, call, m, key, dst)
+	case mcp.MethodTasksCancel:
+		return s.cancelTask(ctx, call, m, key, dst)
+	case mcp.MethodTasksResult:
+		return s.taskResult(ctx, call, key, dst)
+	}
+	return s.updateTask(ctx, call, m, key, p.InputResponses, dst)
+}
+
+// failedTask is the answer for an error of the tasks.
+func (s *service) failedTask(m *codec.Message, err error) *mcp.Error {
+	if errors.Is(err, worker.ErrUnknown) {
+		return errNoTask()
+	}
+	return s.internal(string(m.Method), err)
+}
+
+func (s *service) getTask(ctx context.Context, call *Call, m *codec.Message, key worker.Key, dst []byte) ([]byte, *mcp.Error) {
+	t, err := s.rt.tasks.Get(ctx, key)
+	if err != nil {
+		return nil, s.failedTask(m, err)
+	}
+	r := call.revision()
+	if !r.Has(mcp.FeatureTasksExtension) {
+		return s.encode(dst, call, m, nil, mcp.GetTaskResult{Task: t.Record.Core(key.ID, r)})
+	}
+	d, err := detailed(t, r)
+	if err != nil {
+		return nil, s.internal(string(m.Method), err)
+	}
+	return s.encode(dst, call, m, nil, d)
+}
+
+// detailed is a task as a reader of the extension sees it, with its result.
+func detailed(t worker.Snapshot, r mcp.Revision) (mcp.DetailedTask, error) {
+	var result json.RawMessage
+	if t.Record.Status(r) == mcp.TaskCompleted {
+		var x mcp.CallToolResult
+		if err := codec.Unmarshal(t.Record.Outcome.Value, &x); err != nil {
+			return mcp.DetailedTask{}, err
+		}
+		y := *x.For(r)
+		y.ResultType = mcp.ResultComplete
+		var err error
+		if result, err = codec.Marshal(&y); err != nil {
+			return mcp.DetailedTask{}, err
+		}
+	}
+	return t.Record.Detailed(t.Key.ID, r, result), nil
+}
+
+func (s *service) cancelTask(ctx context.Context, call *Call, m *codec.Message, key worker.Key, dst []byte) ([]byte, *mcp.Error) {
+	t, err := s.rt.tasks.Cancel(ctx, key)
+	r := call.revision()
+	if r.Has(mcp.FeatureTasksExtension) {
+		if err != nil && !errors.Is(err, task.ErrEnded) {
+			return nil, s.failedTask(m, err)
+		}
+		return s.encode(dst, call, m, nil, struct{}{})
+	}
+	if errors.Is(err, task.ErrEnded) {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "the task has ended: it is %s", t.Record.Status(r))
+	}
+	if err != nil {
+		return nil, s.failedTask(m, err)
+	}
+	return s.encode(dst, call, m, nil, mcp.CancelTaskResult{Task: t.Record.Core(key.ID, r)})
+}
+
+func (s *service) updateTask(ctx context.Context, call *Call, m *codec.Message, key worker.Key, given mcp.InputResponses, dst []byte) ([]byte, *mcp.Error) {
+	switch most := limits.Responses.Value(); {
+	case given == nil:
+		return nil, mcp.NewError(mcp.CodeInvalidParams, "tasks/update needs inputResponses")
+	case len(given) > most:
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "inputResponses has more than %d members", most)
+	}
+	answers := make(map[string]task.Reply, len(given))
+	for k, v := range given {
+		if isObject(v) {
+			answers[k] = task.Reply{Value: v}
+		}
+	}
+	if _, err := s.rt.tasks.Answer(ctx, key, answers); err != nil {
+		return nil, s.failedTask(m, err)
+	}
+	return s.encode(dst, call, m, nil, struct{}{})
+}
+
+// taskResult waits for the end of a task, and answers as its call would have been (2025-11-25).
+func (s *service) taskResult(ctx context.Context, call *Call, key worker.Key, dst []byte) ([]byte, *mcp.Error) {
+	var t worker.Snapshot
+	err := s.rt.tasks.Follow(ctx, key, func(now worker.Snapshot) bool {
+		t = now
+		return now.Record.State != task.Ended
+	})
+	if err != nil {
+		return nil, s.failedTask(call.msg, err)
+	}
+	if o := t.Record.Outcome; o.Kind == task.Done || o.Kind == task.ToolError {
+		var x mcp.CallToolResult
+		if err := codec.Unmarshal(o.Value, &x); err != nil {
+			return nil, s.internal(mcp.MethodTasksResult, err)
+		}
+		x.Meta = x.Meta.WithRelatedTask(key.ID)
+		if dst, err = call.appendToolResult(dst, &x); err != nil {
+			return nil, s.internal(mcp.MethodTasksResult, err)
+		}
+		return dst, nil
+	}
+	_, _, failed := s.outcome(call, t, nil)
+	return nil, failed
+}
+
+// listTasks lists the tasks of a principal. The cursor is the revision from which the next page goes on, sealed.
+func (s *service) listTasks(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
+	tenant := call.c.Peer().Key().Tenant
+	aad := []byte("tasks " + tenant + " " + s.id)
+	from := uint64(0)
+	if m.Cursor != nil {
+		plain, err := s.rt.unseal(text(m.Cursor), aad)
+		if err == nil {
+			from, err = strconv.ParseUint(plain, 10, 64)
+		}
+		if errors.Is(err, actors.ErrUnavailable) {
+			return nil, s.internal(mcp.MethodTasksList, err)
+		}
+		if err != nil {
+			return nil, mcp.NewError(mcp.CodeInvalidParams, "the cursor is not one of this list")
+		}
+	}
+	all, next, err := s.rt.tasks.List(ctx, tenant, s.id, from, s.limits.PageSize)
+	if err != nil {
+		return nil, s.internal(mcp.MethodTasksList, err)
+	}
+	out := mcp.ListTasksResult{Tasks: make([]mcp.Task, len(all))}
+	for i, t := range all {
+		out.Tasks[i] = t.Record.Core(t.Key.ID, call.revision())
+	}
+	if next != 0 {
+		if out.NextCursor, err = s.rt.seal(strconv.FormatUint(next, 10), aad); err != nil {
+			return nil, s.internal(mcp.MethodTasksList, err)
+		}
+	}
+	return s.encode(dst, call, m, nil, out)
+}
