@@ -60,6 +60,9 @@ func needsText(needs mcp.Capability, r mcp.Revision) string {
 			never = append(never, x.cap.String())
 		}
 	}
+	if needs&mcp.CapClientTasksExtension != 0 {
+		all = append(all, mcp.CapClientTasksExtension.String())
+	}
 	text := strings.Join(all, ", ")
 	if never == nil {
 		return text
@@ -134,6 +137,9 @@ func needsObject(needs mcp.Capability) json.RawMessage {
 	}
 	if needs&mcp.CapClientRoots != 0 {
 		c.Roots = &mcp.ListChanged{}
+	}
+	if needs&mcp.CapClientTasksExtension != 0 {
+		c.Extensions = map[string]mcp.Object{mcp.ExtensionTasks: nil}
 	}
 	data, _ := codec.Marshal(c) // a value of our own making
 	return data
