@@ -310,7 +310,7 @@ func (s *service) createTask(ctx context.Context, call *Call, t *tool, args, dst
 	}
 	made, err := s.storeTask(ctx, call, t, args, ttl)
 	if err != nil {
-		return nil, 0, s.internal("tools/call "+t.Name, err)
+		return nil, 0, s.failure(call, "tools/call "+t.Name, err)
 	}
 	if t.TaskAfter > 0 {
 		if made, err = s.awaitTask(ctx, made, t.TaskAfter); err == nil && made.Record.State == task.Ended {
@@ -351,6 +351,9 @@ func (s *service) storeTask(ctx context.Context, call *Call, t *tool, args []byt
 	principal, err := codec.Marshal(call.c.Principal())
 	if err != nil {
 		return worker.Snapshot{}, err
+	}
+	if full := call.c.StoreTask(len(raw)+len(principal), ttl); full != nil {
+		return worker.Snapshot{}, full
 	}
 	p := call.c.Peer()
 	message := append([]byte(`{"jsonrpc":"2.0","id":0,"method":"tools/call","params":`), raw...)
@@ -454,8 +457,11 @@ func (s *service) tasksMethod(ctx context.Context, call *Call, m *codec.Message,
 
 // failedTask is the answer for an error of the tasks.
 func (s *service) failedTask(m *codec.Message, err error) *mcp.Error {
-	if errors.Is(err, worker.ErrUnknown) {
+	switch {
+	case errors.Is(err, worker.ErrUnknown):
 		return errNoTask()
+	case errors.Is(err, worker.ErrTooMuch):
+		return mcp.Errorf(mcp.CodeInvalidParams, "the answers of a task may have %d bytes together, with its questions", limits.TaskAsked.Value())
 	}
 	return s.internal(string(m.Method), err)
 }

@@ -117,6 +117,18 @@ func (c *Call) ProgressToken() []byte {
 // again after its node was lost, it is that value as raw JSON.
 func (c *Call) Principal() any { return c.principal }
 
+// StoreTask charges the client of a call for a task of so many bytes, which is kept for so long. It returns the client's error if
+// there is no room for it.
+func (c *Call) StoreTask(bytes int, life time.Duration) *mcp.Error {
+	n := c.peer.node
+	no := n.accounts.storable(c.from, TaskBudget, bytes, life)
+	if no == admitted {
+		return nil
+	}
+	d := n.refusals.denial(verdict{reason: no})
+	return &mcp.Error{Code: d.code, Message: d.message, Data: d.data}
+}
+
 // Detached is what the call has in place of a request, nil for the call of a request.
 func (c *Call) Detached() Detached { return c.detached }
 

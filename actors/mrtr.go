@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -357,11 +358,7 @@ func (a *arrival) runAgain(from *quota.Account, st *mrtr.State, sum mrtr.Digest,
 		a.n.accounts.holdAnyway(&r.memory, a.charged, &a.in, quota.Parked, callHolds(a.m, a.body))
 		r.call.attempt = 2
 		r.stateless.Given = st.Answers()
-		for k, v := range given { // an earlier answer stays, as it does in a call that waits
-			if _, ok := r.stateless.Given[k]; !ok {
-				r.stateless.Given[k] = v
-			}
-		}
+		maps.Copy(r.stateless.Given, given) // which are answers to open questions alone
 		r.stateless.Round, r.stateless.park = st.Round, st.Park
 		r.parking = &parking{asked: st.Round, taken: st.Round, digest: sum}
 		return r, nil
@@ -449,7 +446,7 @@ func (s *stateless) ask(ctx context.Context, c *Call, qs []Question) ([]Answer, 
 		waiting.Add(1)
 		m := s.await(ctx, c, wake)
 		waiting.Add(-1)
-		if err := in.receive(m, a); err != nil {
+		if err := in.receive(m); err != nil {
 			return nil, err
 		}
 	}
@@ -551,16 +548,15 @@ func (s *stateless) putQuestions(c *Call, a *asking) (wake <-chan more, err erro
 	return answers, nil
 }
 
-// receive ends a wait: it keeps the answers to missing questions and ignores others.
-func (in *input) receive(got more, a *asking) error {
+// receive ends a wait and keeps the answers. They are to open questions: other members of inputResponses were dropped when
+// they came.
+func (in *input) receive(got more) error {
 	in.place.Held[heldPending].Add(-1)
 	if got.err != nil {
 		return got.err
 	}
-	for _, i := range a.missing {
-		if raw, ok := got.given[a.keys[i]]; ok {
-			in.Take(a.keys[i], raw)
-		}
+	for key, raw := range got.given {
+		in.Take(key, raw)
 	}
 	return nil
 }

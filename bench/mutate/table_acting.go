@@ -359,14 +359,6 @@ var acting = []mutation{
 		"if in.Round == maxRounds {", "if in.Round > maxRounds {", "", "",
 	},
 	{
-		"later answers replace earlier ones", merge, "actors/mrtr.go",
-		"if _, ok := r.stateless.Given[k]; !ok {", "if r.stateless.Given[k] == nil || len(v) > 0 {", "", "",
-	},
-	{
-		"answers to what was not asked are kept", validation, "actors/mrtr.go",
-		"for _, i := range a.missing {\n\t\tif raw, ok := got.given[a.keys[i]]; ok {\n\t\t\tin.Take(a.keys[i], raw)", "for k, raw := range got.given {\n\t\tif len(a.keys) > 0 {\n\t\t\tin.Take(k, raw)", "", "",
-	},
-	{
 		"a call that may not run again does", guard, "actors/mrtr.go",
 		"if !a.svc.Handler.Safe(m.Method, m.Name) {", "if !a.svc.Handler.Safe(m.Method, m.Name) && st.Round > 1 {", "", "",
 	},

@@ -64,7 +64,7 @@ var storage = []mutation{
 	},
 	{
 		"each unknown key has the ring read", limit, "cluster/keyring.go",
-		"if f != nil {\n\t\tr.mu.Unlock()", "if f != nil && renew {\n\t\tr.mu.Unlock()", "", "",
+		"wait := lookEvery - time.Since(r.tried)\n", "wait := 0 * time.Since(r.tried)\n", "", "",
 	},
 	{
 		"keys open for as long as they are known", expiry, "cluster/keyring.go",

@@ -206,6 +206,8 @@ var (
 		Beyond: "the handler gets its error"})
 	TaskResult = add[int](Row{Section: Task, Name: "result of a task, or of a step", Kind: Size, Default: 16 * mib,
 		Beyond: "the task fails, -32603; the handler gets an error"})
+	TaskAsked = add[int](Row{Section: Task, Name: "questions of a task together, with their answers", Kind: Size, Default: 256 * kib,
+		Beyond: "`Ask` fails with `ErrTooMuchInput`; `tasks/update` is refused, -32602"})
 	TasksPerNode = add[int](Row{Section: Task, Name: "tasks of a node whose handlers run", Option: "Shared.TasksPerNode", Default: 1000, Least: 1, Most: 1 << 20,
 		Beyond: "others wait in the queue",
 		Usage:  "`number` of tasks whose handlers run at a time; others wait"})

@@ -59,10 +59,11 @@ func (r *Record) Yield(epoch uint64, now time.Time) error {
 	return nil
 }
 
-// Ask has the task wait for answers. The attempt has ended; another one begins when all are there, and gets
-// them by their keys. With no question, or one whose key was used before, nothing changes.
+// Ask has the task wait for answers, or for more of them if it waits already. The attempt has ended; another one begins when all
+// are there, and gets them by their keys. With no question, or one whose key was used before, nothing changes.
 func (r *Record) Ask(epoch uint64, now time.Time, questions ...Question) error {
-	if err := r.held(epoch); err != nil {
+	waits := r.State == Waiting && r.Epoch == epoch
+	if err := r.held(epoch); err != nil && !waits {
 		return err
 	}
 	if len(questions) == 0 {
@@ -76,7 +77,9 @@ func (r *Record) Ask(epoch uint64, now time.Time, questions ...Question) error {
 		all = append(all, Question{Key: q.Key, Request: q.Request})
 	}
 	r.Questions = all
-	r.Attempt-- // it did what it could
+	if !waits {
+		r.Attempt-- // it did what it could
+	}
 	r.change(Waiting, now)
 	return nil
 }
@@ -145,13 +148,13 @@ func (r *Record) Cancel(now time.Time) error {
 	return nil
 }
 
-// Say sets the message for people. An attempt may do so while it runs.
+// Say sets the message for people. An attempt may do so while it runs, and while it waits.
 func (r *Record) Say(epoch uint64, message string, now time.Time) error {
-	if err := r.held(epoch); err != nil {
+	if err := r.held(epoch); err != nil && (r.State != Waiting || r.Epoch != epoch) {
 		return err
 	}
 	r.Message = message
-	r.change(Running, now)
+	r.change(r.State, now)
 	return nil
 }
 

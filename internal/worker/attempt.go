@@ -25,6 +25,12 @@ const (
 	inRecord = 64 << 10
 )
 
+// beginWait is for how long the store may take to begin an attempt. Its work is kept meanwhile.
+const beginWait = time.Minute
+
+// maxAsked bounds all questions of a task with their answers, in bytes: they are in its record.
+var maxAsked = limits.TaskAsked.Value()
+
 // maxOutcome is the largest outcome, in bytes.
 var maxOutcome = limits.TaskResult.Value()
 
@@ -41,7 +47,7 @@ type Attempt struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	expiry *time.Timer
-	work   atomic.Pointer[held]
+	work   atomic.Pointer[given]
 	parked atomic.Bool   // the handler waits for its client: the attempt has neither work nor a place; changed with mu held
 	asking chan struct{} // has one place: one question after the other
 	again  bool          // there may be steps of earlier attempts
@@ -54,9 +60,6 @@ type Attempt struct {
 	wake     chan struct{} // closed when a handler that waits goes on; nil if it does not wait
 	returned bool          // the handler has
 }
-
-// held is the work that an attempt does.
-type held struct{ Work }
 
 // names are those that an attempt has used for steps.
 type names struct {
@@ -76,8 +79,15 @@ func (n *names) take(name string) bool {
 	return first
 }
 
-// attempt begins an attempt for work, or says why there is nothing to begin.
-func (p *Pool) attempt(s *serving, key Key, w Work) (*Attempt, error) {
+// attempt begins an attempt for work, or says why there is nothing to begin. No other goroutine of the process does so for the
+// same task.
+func (p *Pool) attempt(s *serving, key Key, w *given) (*Attempt, error) {
+	// Everything is read before the attempt begins: one that has begun runs.
+	var req Request
+	bad := p.request(s.ctx, key, &req)
+	if bad != nil && !errors.Is(bad, errNoRequest) {
+		return nil, bad
+	}
 	for {
 		r, rev, err := p.read(s.ctx, key)
 		if err != nil {
@@ -100,13 +110,26 @@ func (p *Pool) attempt(s *serving, key Key, w Work) (*Attempt, error) {
 			return nil, errNothing
 		case errors.Is(err, task.ErrWaiting):
 			return nil, err
+		case s.ctx.Err() != nil:
+			return nil, context.Cause(s.ctx)
+		case !w.fresh():
+			return nil, errStale
 		}
 		ended := err != nil
-		if r.Attempt > 1 && !ended && !s.Safe(r.Method, r.Name) {
+		switch {
+		case ended:
+		case bad != nil: // it can never run
+			p.Log.Error("a task has lost its request", "server", s.ID, "task", digest(key.ID), "error", bad)
+			_ = r.Finish(epoch, task.Outcome{Kind: task.Failed, Value: internalError}, p.Store.Now())
+			ended = true
+		case epoch > 1 && !s.Safe(r.Method, r.Name): // an earlier run may have taken effect
 			_ = r.Finish(epoch, task.Outcome{Kind: task.Lost}, p.Store.Now())
 			ended = true
 		}
-		next, err := p.put(s.ctx, key, &r, rev)
+		// What has begun does not end with the mount: that would be an attempt without a run.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), beginWait)
+		next, err := p.put(ctx, key, &r, rev)
+		cancel()
 		switch {
 		case errors.Is(err, actors.ErrConflict):
 			continue
@@ -115,68 +138,91 @@ func (p *Pool) attempt(s *serving, key Key, w Work) (*Attempt, error) {
 		case ended:
 			return nil, errNothing
 		}
-		return p.prepare(s, key, r, next, epoch, w)
+		return p.prepare(s, key, r, next, epoch, w, req), nil
 	}
+}
+
+// errNoRequest reports that the request of a task is not there, or cannot be read.
+var errNoRequest = errors.New("worker: the request of a task cannot be read")
+
+// internalError is the error of a task that broke down.
+var internalError = []byte(`{"code":-32603,"message":"internal error"}`)
+
+// request reads the request of a task.
+func (p *Pool) request(ctx context.Context, key Key, req *Request) error {
+	data, err := p.Store.Part(ctx, key.path(), requestPart)
+	if err == nil {
+		err = json.Unmarshal(data, req)
+	} else if !errors.Is(err, actors.ErrNotFound) {
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNoRequest, err)
+	}
+	return nil
 }
 
 // prepare makes the attempt that has begun.
-func (p *Pool) prepare(s *serving, key Key, r task.Record, rev, epoch uint64, w Work) (*Attempt, error) {
-	a := &Attempt{Key: key, Revision: r.Revision, Number: r.Attempt, p: p, s: s, again: epoch > 1, rec: r, rev: rev, epoch: epoch, asking: make(chan struct{}, 1)}
-	a.work.Store(&held{w})
-	data, err := p.Store.Part(s.ctx, key.path(), requestPart)
-	if err == nil {
-		err = json.Unmarshal(data, &a.Request)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("worker: request of a task: %w", err)
-	}
+func (p *Pool) prepare(s *serving, key Key, r task.Record, rev, epoch uint64, w *given, req Request) *Attempt {
+	a := &Attempt{Key: key, Revision: r.Revision, Number: r.Attempt, Request: req, p: p, s: s, again: epoch > 1, rec: r, rev: rev, epoch: epoch, asking: make(chan struct{}, 1)}
+	a.work.Store(w)
 	a.ctx, a.cancel = context.WithCancelCause(s.ctx)
 	a.expiry = time.AfterFunc(r.Left(p.Store.Now()), func() { a.cancel(ErrExpired) })
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.live[key] = a
-	p.mu.Unlock()
-	return a, nil
+	if w.cancelled { // its client was quicker
+		a.cancel(ErrCancelled)
+	}
+	return a
 }
 
 // has gives the attempt a new hold on its work, if it is the one of that epoch.
-func (a *Attempt) has(epoch uint64, w Work) bool {
+func (a *Attempt) has(epoch uint64, w *given) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.epoch != epoch || a.ctx.Err() != nil {
+	if a.epoch != epoch || a.returned || a.ctx.Err() != nil {
 		return false
 	}
-	a.work.Store(&held{w})
+	a.work.Store(w)
 	a.p.leave() // the attempt has its own place
 	return true
 }
 
-// put stores a record for as long as the task is kept. It reports actors.ErrConflict if the record has changed; an outcome that is
-// unknown is found out.
+// put stores a record for as long as the task is kept. It reports actors.ErrConflict if the record has changed, and finds out what
+// became of a write without an answer. While the store is full or away it tries again until ctx ends.
 func (p *Pool) put(ctx context.Context, key Key, r *task.Record, rev uint64) (uint64, error) {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return 0, fmt.Errorf("worker: record of a task: %w", err)
 	}
+	unknown := false
 	for wait := retryWait; ; wait = min(2*wait, mostWait) {
 		left := r.Left(p.Store.Now())
 		if left == 0 {
 			return 0, actors.ErrNotFound
 		}
 		next, err := p.Store.Update(ctx, key.record(), data, rev, left)
-		if err == nil {
+		if errors.Is(err, actors.ErrConflict) && unknown {
+			stored, now, gone := p.Store.Get(ctx, key.record())
+			switch {
+			case gone == nil && bytes.Equal(stored, data):
+				next, err = now, nil // it was done after all
+			case gone != nil && !errors.Is(gone, actors.ErrNotFound):
+				err = gone
+			}
+		}
+		switch {
+		case err == nil:
 			p.changed(key)
 			return next, nil
-		}
-		if !errors.Is(err, actors.ErrUnavailable) && !errors.Is(err, actors.ErrAgain) && !errors.Is(err, actors.ErrFull) {
+		case errors.Is(err, actors.ErrUnavailable):
+			unknown = true
+		case !errors.Is(err, actors.ErrAgain) && !errors.Is(err, actors.ErrFull):
 			return 0, err
 		}
 		if !sleep(ctx, wait) {
 			return 0, fmt.Errorf("worker: %w: %w", context.Cause(ctx), err)
-		}
-		stored, now, gone := p.Store.Get(ctx, key.record())
-		if gone == nil && now != rev && bytes.Equal(stored, data) {
-			p.changed(key)
-			return now, nil // it was done after all
 		}
 	}
 }
@@ -242,10 +288,10 @@ func (a *Attempt) lost(err error) error {
 
 // keep keeps the work of an attempt that runs.
 func (a *Attempt) keep() {
-	if a.parked.Load() {
+	if a.parked.Load() || errors.Is(context.Cause(a.ctx), ErrTakenOver) { // the work is nobody's, or another's
 		return
 	}
-	_ = a.work.Load().Keep()
+	a.work.Load().keep()
 }
 
 // verify ends the attempt if another one has the task by now, or if the task has ended.
@@ -253,7 +299,9 @@ func (a *Attempt) verify() {
 	ctx, cancel := context.WithTimeout(a.ctx, keepEvery)
 	defer cancel()
 	r, _, err := a.p.read(ctx, a.Key)
-	a.mu.Lock()
+	if !a.mu.TryLock() { // a write is under way, which finds out by itself
+		return
+	}
 	defer a.mu.Unlock()
 	switch {
 	case errors.Is(err, actors.ErrNotFound):
@@ -267,20 +315,28 @@ func (a *Attempt) verify() {
 // run runs the handler to its end. The attempt has a place.
 func (a *Attempt) run() {
 	res := a.serve()
+	a.mu.Lock()
+	a.returned = true // from here on it neither parks nor resumes
+	parked := a.parked.Load()
+	a.mu.Unlock()
 	a.expiry.Stop()
 	defer a.drop()
 	cause := context.Cause(a.ctx)
-	if cause == nil || errors.Is(cause, ErrClosing) && res.Err == nil && !res.IsError {
+	closing := errors.Is(cause, ErrClosing)
+	if closing && (res.Err != nil || res.IsError) && a.s.Safe(a.rec.Method, a.rec.Name) {
+		if !parked {
+			a.giveBack()
+		}
+		return
+	}
+	if cause == nil || closing && !parked {
 		cause = a.finish(res)
 	}
 	a.cancel(nil)
 	switch {
-	case a.parked.Load(): // it has no work
+	case parked, errors.Is(cause, ErrTakenOver): // it has no work, or that is another's
 	case cause == nil, errors.Is(cause, ErrCancelled), errors.Is(cause, ErrExpired):
 		_ = a.work.Load().Done()
-	case errors.Is(cause, ErrTakenOver): // the work is another's
-	case errors.Is(cause, ErrClosing):
-		a.giveBack()
 	default:
 		a.p.Log.Warn("the outcome of a task was not stored, it runs again", "server", a.Key.Server, "task", digest(a.Key.ID), "error", cause)
 	}
@@ -301,10 +357,12 @@ func (a *Attempt) serve() (res Result) {
 func (a *Attempt) finish(res Result) error {
 	o := task.Outcome{Kind: task.Done, Value: res.Value}
 	switch {
+	case res.Err == nil && !json.Valid(res.Value):
+		o = task.Outcome{Kind: task.Failed, Value: internalError}
 	case res.Err != nil:
 		value, err := json.Marshal(res.Err)
 		if err != nil {
-			value = []byte(`{"code":-32603,"message":"internal error"}`)
+			value = internalError
 		}
 		o = task.Outcome{Kind: task.Failed, Value: value}
 	case res.IsError:
@@ -367,12 +425,9 @@ func (a *Attempt) giveBack() {
 
 // drop forgets the attempt, and gives its place back.
 func (a *Attempt) drop() {
-	a.mu.Lock()
-	a.returned = true
 	if !a.parked.Load() {
 		a.p.leave()
 	}
-	a.mu.Unlock()
 	a.p.mu.Lock()
 	defer a.p.mu.Unlock()
 	if a.p.live[a.Key] == a {
@@ -398,11 +453,11 @@ func (a *Attempt) Ask(ctx context.Context, qs []Question) ([]task.Reply, error) 
 		return nil, context.Cause(a.ctx)
 	}
 	for {
-		answers, open := a.answers(qs)
-		if len(open) == 0 {
+		answers, missing, open := a.answers(qs)
+		if len(missing) == 0 && !open {
 			return answers, nil
 		}
-		wake, err := a.park(ctx, open)
+		wake, err := a.park(ctx, missing)
 		if err != nil {
 			return nil, err
 		}
@@ -410,15 +465,14 @@ func (a *Attempt) Ask(ctx context.Context, qs []Question) ([]task.Reply, error) 
 		case <-wake: // it has a place again
 		case <-a.ctx.Done():
 			return nil, context.Cause(a.ctx)
-		case <-ctx.Done():
-			// The task still waits; only its client ends that. A handler that gives up ends the attempt.
+		case <-ctx.Done(): // the task waits on: only its client, or the handler's end, ends that
 			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// answers returns the answers that are stored, and the questions that were never asked.
-func (a *Attempt) answers(qs []Question) (answers []task.Reply, missing []task.Question) {
+// answers returns the answers that are stored, and the questions that were never asked. open says that one was asked and has no answer.
+func (a *Attempt) answers(qs []Question) (answers []task.Reply, missing []task.Question, open bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	asked := make(map[string]task.Question, len(a.rec.Questions))
@@ -427,41 +481,72 @@ func (a *Attempt) answers(qs []Question) (answers []task.Reply, missing []task.Q
 	}
 	answers = make([]task.Reply, len(qs))
 	for i, q := range qs {
-		if old, ok := asked[q.Key]; ok {
-			answers[i] = task.Reply{Value: old.Answer, Refused: old.Refused}
-		} else {
+		old, ok := asked[q.Key]
+		switch {
+		case !ok:
 			missing = append(missing, task.Question{Key: q.Key, Request: q.Request})
+		case old.Answer == nil:
+			open = true
+		default:
+			answers[i] = task.Reply{Value: old.Answer, Refused: old.Refused}
 		}
 	}
-	return answers, missing
+	return answers, missing, open
 }
 
-// park has the task wait for its client. The handler gives its place back until wake is closed.
-func (a *Attempt) park(ctx context.Context, qs []task.Question) (wake chan struct{}, err error) {
+// park has the task wait for its client, with more questions if there are any. The handler gives its place back until wake is closed.
+func (a *Attempt) park(ctx context.Context, more []task.Question) (wake chan struct{}, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := a.changeLocked(ctx, func(r *task.Record) error { return r.Ask(a.epoch, a.p.Store.Now(), qs...) }); err != nil {
-		return nil, err
+	if a.returned {
+		return nil, ErrTakenOver // of a goroutine that the handler left behind
 	}
-	a.wake = make(chan struct{})
-	a.parked.Store(true)
-	_ = a.work.Load().Done()
-	a.p.leave()
+	if len(more) > 0 {
+		if err := a.changeLocked(ctx, func(r *task.Record) error {
+			if err := r.Ask(a.epoch, a.p.Store.Now(), more...); err != nil {
+				return err
+			}
+			if size(r.Questions) > maxAsked {
+				return actors.ErrTooMuchInput
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	if a.wake == nil {
+		a.wake = make(chan struct{})
+		a.parked.Store(true)
+		_ = a.work.Load().Done()
+		a.p.leave()
+	}
 	return a.wake, nil
+}
+
+// size is about how many bytes questions and their answers have.
+func size(qs []task.Question) (n int) {
+	for _, q := range qs {
+		n += len(q.Key) + len(q.Request) + len(q.Answer)
+	}
+	return n
 }
 
 // errGone reports that no handler waits here.
 var errGone = errors.New("worker: no handler waits")
 
 // resume has a handler go on that waited: the answers are in the record, and its new work has a place.
-func (a *Attempt) resume(ctx context.Context, w Work) error {
+func (a *Attempt) resume(ctx context.Context, w *given) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.parked.Load() || a.returned {
+	if !a.parked.Load() || a.returned || a.ctx.Err() != nil {
 		return errGone
 	}
 	if err := a.reread(ctx); err != nil {
 		return err
+	}
+	if a.rec.Epoch != a.epoch { // it has run elsewhere meanwhile, and stored steps that this handler does not know
+		a.cancel(ErrTakenOver)
+		return errGone
 	}
 	var epoch uint64
 	if err := a.changeLocked(ctx, func(r *task.Record) (err error) {
@@ -474,7 +559,7 @@ func (a *Attempt) resume(ctx context.Context, w Work) error {
 		return err
 	}
 	a.epoch = epoch
-	a.work.Store(&held{w})
+	a.work.Store(w)
 	a.parked.Store(false)
 	close(a.wake)
 	a.wake = nil

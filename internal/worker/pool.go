@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
@@ -68,10 +69,12 @@ type Pool struct {
 	stop  context.CancelCauseFunc
 	slots chan struct{}
 	tasks sync.WaitGroup // the goroutines of attempts that run, and of queues
+	ended chan struct{}  // closed when none of them runs, or nobody waits for them any more
 
 	mu       sync.Mutex // guards the fields below
 	services map[string]*serving
 	live     map[Key]*Attempt
+	starting map[Key]*given // work whose attempt is about to begin
 	watches  map[Key]*watch
 	offers   map[Key]*offer
 	closed   bool
@@ -90,9 +93,9 @@ func NewPool(c Config) *Pool {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &Pool{Config: c, slots: make(chan struct{}, max(1, c.Running)), services: make(map[string]*serving), live: make(map[Key]*Attempt), watches: make(map[Key]*watch), offers: make(map[Key]*offer)}
+	p := &Pool{Config: c, slots: make(chan struct{}, max(1, c.Running)), services: make(map[string]*serving), live: make(map[Key]*Attempt), starting: make(map[Key]*given), watches: make(map[Key]*watch), offers: make(map[Key]*offer), ended: make(chan struct{})}
 	p.base, p.stop = context.WithCancelCause(context.Background())
-	p.tasks.Go(p.keep)
+	go p.keep()
 	return p
 }
 
@@ -101,8 +104,11 @@ func (p *Pool) Mount(svc Service) {
 	s := &serving{Service: svc}
 	s.ctx, s.cancel = context.WithCancelCause(p.base)
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
 	p.services[svc.ID] = s
-	p.mu.Unlock()
 	p.tasks.Go(func() {
 		if p.Shared || p.hasWork(s) {
 			p.begin(s)
@@ -176,16 +182,36 @@ func (p *Pool) take(s *serving, q Queue) error {
 		if err != nil {
 			return err
 		}
-		if !p.place(s.ctx, w) {
+		g := &given{Work: w}
+		g.kept.Store(time.Now().UnixNano())
+		if !p.place(s.ctx, g) {
 			_ = w.Later(0)
 			return s.ctx.Err()
 		}
-		p.tasks.Go(func() { p.work(s, w) })
+		p.tasks.Go(func() { p.work(s, g) })
 	}
 }
 
+// given is work that this process was given.
+type given struct {
+	Work
+	kept      atomic.Int64 // when it was given, or kept last, unix nanoseconds
+	cancelled bool         // its task was cancelled before its attempt began; guarded by Pool.mu
+}
+
+// keep says that the work is being done.
+func (g *given) keep() {
+	now := time.Now().UnixNano()
+	if g.Keep() == nil {
+		g.kept.Store(now)
+	}
+}
+
+// fresh reports whether the work was kept so lately that nobody else has been given it.
+func (g *given) fresh() bool { return time.Now().UnixNano()-g.kept.Load() < int64(4*keepEvery) }
+
 // place takes a place among those that run. The work is kept meanwhile.
-func (p *Pool) place(ctx context.Context, w Work) bool {
+func (p *Pool) place(ctx context.Context, w *given) bool {
 	select {
 	case p.slots <- struct{}{}:
 		return true
@@ -200,7 +226,7 @@ func (p *Pool) place(ctx context.Context, w Work) bool {
 		case <-ctx.Done():
 			return false
 		case <-t.C:
-			_ = w.Keep()
+			w.keep()
 		}
 	}
 }
@@ -208,11 +234,17 @@ func (p *Pool) place(ctx context.Context, w Work) bool {
 func (p *Pool) leave() { <-p.slots }
 
 // work does one work: it has a place.
-func (p *Pool) work(s *serving, w Work) {
+func (p *Pool) work(s *serving, w *given) {
 	tenant, id := w.Of()
 	key := Key{tenant, s.ID, id}
+	if !p.start(key, w) { // another work of the same task is being looked at
+		_ = w.Later(time.Second)
+		p.leave()
+		return
+	}
 	p.await(s.ctx, key)
 	a, err := p.attempt(s, key, w)
+	p.started(key)
 	switch {
 	case err == nil:
 		a.run()
@@ -227,6 +259,9 @@ func (p *Pool) work(s *serving, w Work) {
 		}
 	case errors.Is(err, errResumed): // its place goes to the handler that waited
 		return
+	case errors.Is(err, errStale): // another worker has it by now
+	case s.ctx.Err() != nil:
+		_ = w.Later(0)
 	default:
 		p.Log.Warn("a task cannot be read now", "server", s.ID, "task", digest(id), "error", err)
 		_ = w.Later(time.Second)
@@ -234,10 +269,28 @@ func (p *Pool) work(s *serving, w Work) {
 	p.leave()
 }
 
+// start notes that work is looked at; it reports false if other work of the task is.
+func (p *Pool) start(key Key, w *given) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.starting[key] != nil {
+		return false
+	}
+	p.starting[key] = w
+	return true
+}
+
+func (p *Pool) started(key Key) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.starting, key)
+}
+
 // What became of work that begins no new run.
 var (
 	errNothing = errors.New("worker: there is nothing to run")
 	errResumed = errors.New("worker: a handler that waited goes on")
+	errStale   = errors.New("worker: the work was not kept")
 )
 
 // keep says every second that the node still has the work that it does.
@@ -247,7 +300,7 @@ func (p *Pool) keep() {
 	last := time.Now()
 	for tick := 1; ; tick++ {
 		select {
-		case <-p.base.Done():
+		case <-p.ended:
 			return
 		case <-t.C:
 		}
@@ -259,7 +312,16 @@ func (p *Pool) keep() {
 		for _, a := range p.live {
 			all = append(all, a)
 		}
+		starting := make([]*given, 0, len(p.starting))
+		for _, w := range p.starting {
+			starting = append(starting, w)
+		}
 		p.mu.Unlock()
+		for _, w := range starting {
+			if !check {
+				w.keep()
+			}
+		}
 		for _, a := range all {
 			if check {
 				go func() {
@@ -335,7 +397,16 @@ func (o *offer) renew(ctx context.Context, left time.Duration) error {
 		return nil
 	}
 	o.made = time.Time{}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beginWait)
+	defer cancel()
 	return o.make(ctx, left)
+}
+
+// serveNow starts the queue of a server, if it is mounted by now.
+func (p *Pool) serveNow(server string) {
+	if s, err := p.service(server); err == nil {
+		p.begin(s)
+	}
 }
 
 // watch is those that wait for a change of a task.
@@ -381,8 +452,13 @@ func (p *Pool) Counts() (running, waiting int) {
 // elsewhere.
 func (p *Pool) Close(ctx context.Context) error {
 	p.mu.Lock()
+	closed := p.closed
 	p.closed = true
 	p.mu.Unlock()
+	if closed {
+		return nil
+	}
+	defer close(p.ended)
 	p.stop(ErrClosing)
 	done := make(chan struct{})
 	go func() {

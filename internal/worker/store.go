@@ -95,6 +95,8 @@ var (
 var (
 	// ErrUnknown reports that there is no such task for this client.
 	ErrUnknown = errors.New("worker: no such task")
+	// ErrTooMuch reports answers that leave the record of the task no room. None was taken.
+	ErrTooMuch = errors.New("worker: the answers are too large")
 	// ErrStepUsed reports that an attempt uses the name of a step a second time.
 	ErrStepUsed = errors.New("worker: the name of the step was used before")
 )

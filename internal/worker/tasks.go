@@ -26,8 +26,7 @@ type NewTask struct {
 // Create stores a task and has it run. After an error other than actors.ErrUnavailable there is none; after that one it is
 // unknown, and nobody has its id.
 func (p *Pool) Create(ctx context.Context, n NewTask) (Snapshot, error) {
-	s, err := p.service(n.Server)
-	if err != nil {
+	if _, err := p.service(n.Server); err != nil {
 		return Snapshot{}, err
 	}
 	key := Key{n.Tenant, n.Server, newID()}
@@ -51,13 +50,14 @@ func (p *Pool) Create(ctx context.Context, n NewTask) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	rev, err := p.Store.Create(ctx, key.record(), rec, n.TTL)
-	if err == nil {
-		err = o.renew(ctx, n.TTL)
-	}
 	if err != nil {
 		return Snapshot{}, err
 	}
-	p.begin(s)
+	if err := o.renew(ctx, n.TTL); err != nil {
+		_, _ = p.Cancel(ctx, key) // it may have no work
+		return Snapshot{}, fmt.Errorf("worker: %w: %w", actors.ErrUnavailable, err)
+	}
+	p.serveNow(n.Server)
 	return Snapshot{key, r, rev}, nil
 }
 
@@ -105,6 +105,9 @@ func (p *Pool) Cancel(ctx context.Context, key Key) (Snapshot, error) {
 	if err == nil {
 		p.mu.Lock()
 		a := p.live[key]
+		if w := p.starting[key]; w != nil {
+			w.cancelled = true
+		}
 		p.mu.Unlock()
 		if a != nil {
 			a.cancel(ErrCancelled)
@@ -120,7 +123,17 @@ func (p *Pool) Answer(ctx context.Context, key Key, answers map[string]task.Repl
 	defer o.settled()
 	s, err := p.edit(ctx, key, func(r *task.Record) error {
 		before := *r
+		if r.State == task.Queued && p.Store.Now().UnixMilli()-r.Updated > promptly.Milliseconds() {
+			// An answer before may have failed behind the record: a client that comes again has its work offered again.
+			if err := o.make(ctx, r.Left(p.Store.Now())); err != nil {
+				return err
+			}
+			return errUnchanged
+		}
 		ready, err := r.Answer(answers, p.Store.Now())
+		if err == nil && size(r.Questions) > maxAsked {
+			return ErrTooMuch
+		}
 		if err == nil && ready {
 			err = o.make(ctx, r.Left(p.Store.Now()))
 		}
@@ -129,11 +142,11 @@ func (p *Pool) Answer(ctx context.Context, key Key, answers map[string]task.Repl
 		}
 		return err
 	})
-	if err == nil && !o.made.IsZero() {
-		if svc, err := p.service(key.Server); err == nil {
-			p.begin(svc)
+	if !o.made.IsZero() {
+		p.serveNow(key.Server)
+		if err == nil {
+			err = o.renew(ctx, s.Record.Left(p.Store.Now()))
 		}
-		err = o.renew(ctx, s.Record.Left(p.Store.Now()))
 	}
 	if errors.Is(err, errUnchanged) || errors.Is(err, task.ErrNotWaiting) || errors.Is(err, task.ErrEnded) {
 		err = nil

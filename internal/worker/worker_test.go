@@ -336,6 +336,9 @@ func TestNeverRunsOnce(t *testing.T) {
 		}
 		data, _ := json.Marshal(&r)
 		key := worker.Key{Tenant: "anon", Server: "demo", ID: "abc"}
+		if err := h.node.PutPart(t.Context(), "anon.demo.abc", "req", []byte(`{}`), 0, ttl); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := h.node.Create(t.Context(), "task.anon.demo.abc", data, ttl); err != nil {
 			t.Fatal(err)
 		}
