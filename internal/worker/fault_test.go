@@ -1,0 +1,342 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/cluster"
+	"github.com/troupe-run/troupe/internal/nodestore"
+	"github.com/troupe-run/troupe/internal/task"
+	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/internal/worker"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// faulty is a store whose calls a test may delay or fail.
+type faulty struct {
+	worker.Store
+	part   func() error
+	offer  func() error
+	update func(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error)
+}
+
+func (f *faulty) Part(ctx context.Context, task, name string) ([]byte, error) {
+	if f.part != nil {
+		if err := f.part(); err != nil {
+			return nil, err
+		}
+	}
+	return f.Store.Part(ctx, task, name)
+}
+
+func (f *faulty) Offer(ctx context.Context, tenant, server, task string, ttl time.Duration) error {
+	if f.offer != nil {
+		if err := f.offer(); err != nil {
+			return err
+		}
+	}
+	return f.Store.Offer(ctx, tenant, server, task, ttl)
+}
+
+func (f *faulty) Update(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error) {
+	if f.update != nil {
+		return f.update(ctx, key, data, rev, ttl)
+	}
+	return f.Store.Update(ctx, key, data, rev, ttl)
+}
+
+// withFaults runs f with a house over such a store. Tasks may not run again: a run too many ends one as lost.
+func withFaults(t *testing.T, f func(t *testing.T, h *house, s *faulty)) {
+	t.Helper()
+	testkit.Bubble(t, func(t *testing.T) {
+		n, err := cluster.Open(t.Context(), cluster.Options{Lease: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, s := &house{t: t, node: n}, &faulty{Store: nodestore.NewTasks(n)}
+		h.over(s, "boot1")
+		f(t, h, s)
+		h.close()
+		if err := n.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func (h *house) over(s worker.Store, boot string) {
+	h.Pool = worker.NewPool(worker.Config{Store: s, Node: "n", Boot: boot, Running: 4})
+	h.Mount(h.service())
+}
+
+// good fails the test unless a task ends with a result after a number of runs.
+func (h *house) good(key worker.Key, runs int32) {
+	h.t.Helper()
+	if r := h.ended(key); r.Outcome.Kind != task.Done || h.runs.Load() != runs {
+		h.t.Errorf("it ended with kind %d %s after %d runs, want a result after %d", r.Outcome.Kind, r.Outcome.Value, h.runs.Load(), runs)
+	}
+}
+
+func asks(ctx context.Context, a *worker.Attempt) worker.Result {
+	if _, err := a.Ask(ctx, questions("q")); err != nil {
+		return worker.Result{Err: mcp.NewError(-32603, err.Error())}
+	}
+	return done(`{}`)
+}
+
+// TestARequestThatCannotBeReadNow: an attempt does not begin before it has all that it needs.
+func TestARequestThatCannotBeReadNow(t *testing.T) {
+	withFaults(t, func(t *testing.T, h *house, s *faulty) {
+		failures := 3
+		s.part = func() error {
+			if failures--; failures >= 0 {
+				return actors.ErrUnavailable
+			}
+			return nil
+		}
+		h.handle(func(context.Context, *worker.Attempt) worker.Result { return done(`{}`) })
+		h.good(h.create(`{}`), 1)
+	})
+}
+
+// TestAnUnknownWriteIsFoundOut: a write without an answer that was done after all is not a loss.
+func TestAnUnknownWriteIsFoundOut(t *testing.T) {
+	withFaults(t, func(t *testing.T, h *house, s *faulty) {
+		n := 0
+		s.update = func(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error) {
+			switch n++; n {
+			case 1:
+				return 0, actors.ErrUnavailable
+			case 2: // the first one arrives now
+				if _, err := s.Store.Update(ctx, key, data, rev, ttl); err != nil {
+					t.Error(err)
+				}
+			}
+			return s.Store.Update(ctx, key, data, rev, ttl)
+		}
+		h.handle(func(context.Context, *worker.Attempt) worker.Result { return done(`{}`) })
+		h.good(h.create(`{}`), 1)
+	})
+}
+
+// TestTwoAnswersAtOnce have two work messages for one task, one of which begins an attempt.
+func TestTwoAnswersAtOnce(t *testing.T) {
+	withFaults(t, func(t *testing.T, h *house, s *faulty) {
+		h.safe.Store(true)
+		h.handle(asks)
+		key := h.create(`{}`)
+		time.Sleep(time.Second)
+		h.close()
+		h.over(s, "boot2")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		s.part = func() error { time.Sleep(20 * time.Millisecond); return nil }
+		var both, answered sync.WaitGroup
+		both.Add(2)
+		var offers atomic.Int32
+		s.offer = func() error { // both have read the record
+			if offers.Add(1) <= 2 {
+				both.Done()
+				both.Wait()
+			}
+			return nil
+		}
+		for range 2 {
+			answered.Go(func() {
+				if _, err := h.Answer(t.Context(), key, replies("q", "1")); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		answered.Wait()
+		h.good(key, 2)
+		if r := h.get(key); r.Attempt != 1 {
+			t.Errorf("attempt %d: none was lost", r.Attempt)
+		}
+	})
+}
+
+// TestAskAgainAfterGivingUp: the same question, asked again, waits for its answer.
+func TestAskAgainAfterGivingUp(t *testing.T) {
+	withFaults(t, func(t *testing.T, h *house, _ *faulty) {
+		h.handle(func(ctx context.Context, a *worker.Attempt) worker.Result {
+			short, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			if _, err := a.Ask(short, questions("q")); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("it waited no longer than its context: %v", err)
+			}
+			go func() {
+				time.Sleep(time.Second)
+				if err := a.Say(ctx, "still waiting"); err != nil {
+					t.Errorf("say while it waits: %v", err)
+				}
+			}()
+			got, err := a.Ask(ctx, questions("q", "r"))
+			if err != nil || string(got[0].Value) != "1" || string(got[1].Value) != "2" {
+				t.Errorf("got %v, %v", got, err)
+			}
+			return done(`{}`)
+		})
+		key := h.create(`{}`)
+		time.Sleep(time.Minute)
+		if r := h.get(key); len(r.Open()) != 2 || r.Message != "still waiting" {
+			t.Errorf("open: %v, message %q", r.Open(), r.Message)
+		}
+		if _, err := h.Answer(t.Context(), key, replies("q", "1", "r", "2")); err != nil {
+			t.Fatal(err)
+		}
+		h.good(key, 1)
+	})
+}
+
+// TestAHandlerThatGivesUpWaiting ends its task, which nobody has to answer any more.
+func TestAHandlerThatGivesUpWaiting(t *testing.T) {
+	withFaults(t, func(t *testing.T, h *house, _ *faulty) {
+		h.handle(func(ctx context.Context, a *worker.Attempt) worker.Result {
+			short, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			_, _ = a.Ask(short, questions("q"))
+			return done(`"without"`)
+		})
+		key := h.create(`{}`)
+		h.good(key, 1)
+		if _, err := h.Answer(t.Context(), key, replies("q", "1")); err != nil {
+			t.Errorf("an answer that comes late: %v", err)
+		}
+		for range 10 { // all places are there
+			h.ended(h.create(`{}`))
+		}
+		if running, waiting := h.Counts(); running != 0 || waiting != 0 {
+			t.Errorf("%d run, %d wait", running, waiting)
+		}
+	})
+}
+
+// TestCreateAcrossARemount: a server that was taken off and mounted again meanwhile runs the task.
+func TestCreateAcrossARemount(t *testing.T) {
+	withFaults(t, func(t *testing.T, h *house, s *faulty) {
+		h.handle(func(context.Context, *worker.Attempt) worker.Result { return done(`{}`) })
+		var once sync.Once
+		s.offer = func() error {
+			once.Do(func() {
+				h.Unmount("demo")
+				h.Mount(h.service())
+				time.Sleep(time.Second) // it finds no work
+			})
+			return nil
+		}
+		h.good(h.create(`{}`), 1)
+	})
+}
+
+// TestAnswerAgain: an answer whose work was lost is made good by the next one.
+func TestAnswerAgain(t *testing.T) {
+	withFaults(t, func(t *testing.T, h *house, s *faulty) {
+		h.handle(asks)
+		key := h.create(`{}`)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		var away atomic.Bool
+		away.Store(true)
+		s.update = func(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error) {
+			if away.Load() {
+				time.Sleep(5 * time.Second)
+				return 0, actors.ErrAgain
+			}
+			return s.Store.Update(ctx, key, data, rev, ttl)
+		}
+		offers := 0
+		s.offer = func() error {
+			if offers++; offers == 2 {
+				return actors.ErrUnavailable
+			}
+			return nil
+		}
+		time.AfterFunc(time.Minute, func() { away.Store(false) })
+		if _, err := h.Answer(t.Context(), key, replies("q", "1")); !errors.Is(err, actors.ErrUnavailable) {
+			t.Errorf("the first answer: %v", err)
+		}
+		time.Sleep(10 * time.Second)
+		if _, err := h.Answer(t.Context(), key, replies("q", "1")); err != nil {
+			t.Errorf("the second answer: %v", err)
+		}
+		h.good(key, 1)
+	})
+}
+
+// TestCancelBeforeTheHandlerRuns: the cancel comes when the attempt has begun, and its handler has not.
+func TestCancelBeforeTheHandlerRuns(t *testing.T) {
+	withFaults(t, func(t *testing.T, h *house, s *faulty) {
+		h.handle(func(ctx context.Context, a *worker.Attempt) worker.Result {
+			<-ctx.Done()
+			return done(`{}`)
+		})
+		s.update = func(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error) {
+			next, err := s.Store.Update(ctx, key, data, rev, ttl)
+			var r task.Record
+			if json.Unmarshal(data, &r) == nil && r.State == task.Running {
+				time.Sleep(time.Second)
+			}
+			return next, err
+		}
+		key := h.create(`{}`)
+		for h.get(key).State != task.Running {
+			time.Sleep(time.Millisecond)
+		}
+		if _, err := h.Cancel(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if running, _ := h.Counts(); running != 0 {
+			t.Errorf("%d run: the handler was not told", running)
+		}
+	})
+}
+
+// TestADrainKeepsItsWork: while a handler finishes in a node that closes, no other node takes its task.
+func TestADrainKeepsItsWork(t *testing.T) {
+	withFaults(t, func(t *testing.T, h *house, s *faulty) {
+		h.handle(func(context.Context, *worker.Attempt) worker.Result {
+			time.Sleep(20 * time.Second) // it finishes what it has
+			return done(`{}`)
+		})
+		key := h.create(`{}`)
+		time.Sleep(time.Second)
+		other := worker.NewPool(worker.Config{Store: s, Node: "m", Boot: "b", Running: 4, Shared: true})
+		other.Mount(h.service())
+		h.close()
+		h.good(key, 1)
+		if err := other.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestTooMuchIsAsked: questions and answers that would leave the record no room are refused, and the task goes on.
+func TestTooMuchIsAsked(t *testing.T) {
+	withFaults(t, func(t *testing.T, h *house, _ *faulty) {
+		h.handle(func(ctx context.Context, a *worker.Attempt) worker.Result {
+			large := worker.Question{Key: "large", Request: json.RawMessage(`"` + strings.Repeat("x", 300<<10) + `"`)}
+			if _, err := a.Ask(ctx, []worker.Question{large}); !errors.Is(err, actors.ErrTooMuchInput) {
+				t.Errorf("a question of 300 KiB: %v", err)
+			}
+			return asks(ctx, a)
+		})
+		key := h.create(`{}`)
+		time.Sleep(time.Second)
+		if _, err := h.Answer(t.Context(), key, replies("q", `"`+strings.Repeat("y", 300<<10)+`"`)); !errors.Is(err, worker.ErrTooMuch) {
+			t.Errorf("an answer of 300 KiB: %v", err)
+		}
+		if _, err := h.Answer(t.Context(), key, replies("q", `1`)); err != nil {
+			t.Fatal(err)
+		}
+		h.good(key, 1)
+	})
+}
