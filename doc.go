@@ -57,7 +57,7 @@
 // From the top; a file mostly uses files of its own line or of a line below:
 //
 //	serve drain mount  serving, and how it ends
-//	dispatch form ask log method task  the requests that come in, and what a handler can do
-//	prompt session catalogue stateless resource server result tool  a server, and what it offers
-//	runtime needs service options visible principal call  the base of all others
+//	dispatch tasks form log method  the requests that come in
+//	prompt session catalogue stateless resource server result tool task ask  a server, what it offers, and what a handler can do
+//	runtime service options visible principal call  the base of all others
 package troupe

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
@@ -30,6 +31,7 @@ type service struct {
 	layers int           // how many middlewares that are
 	hiding panicLog      // the panics of Visible
 
+	asking    sync.Map // the questions of tasks that calls have put to their clients, by task and key
 	discovery discovery
 }
 

@@ -29,6 +29,7 @@
 // From the top; most of what a file uses lies in its own line or below:
 //
 //	attempt  Begin, Yield, Ask, Answer, Finish and Cancel: how a task changes
-//	outcome  Outcome, and what a reader of a revision sees
+//	wire  a task as clients of the revisions see it
+//	outcome  Outcome, and how a reader of a revision calls it
 //	record  Record, what is stored of a task, and its lifetime
 package task

@@ -1,0 +1,332 @@
+package troupe
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+
+	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/task"
+	"github.com/troupe-run/troupe/internal/worker"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// outcome appends what the call of an ended task would have been answered with.
+func (s *service) outcome(call *Call, t worker.Snapshot, dst []byte) ([]byte, int, *mcp.Error) {
+	switch o := t.Record.Outcome; o.Kind {
+	case task.Done, task.ToolError:
+		var x mcp.CallToolResult
+		err := codec.Unmarshal(o.Value, &x)
+		if err == nil {
+			dst, err = call.appendToolResult(dst, &x)
+		}
+		if err != nil {
+			return nil, 0, s.internal("the result of a task", err)
+		}
+		code := 0
+		if o.Kind == task.ToolError {
+			code = 1
+		}
+		return dst, code, nil
+	case task.Cancelled:
+		return nil, 0, mcp.NewError(mcp.CodeInternalError, "the task was cancelled")
+	}
+	e := new(mcp.Error)
+	if err := codec.Unmarshal(t.Record.Failure(), e); err != nil {
+		return nil, 0, s.internal("the error of a task", err)
+	}
+	return nil, 0, e
+}
+
+// capabilities are those of the server. The tasks of anonymous clients are not listed: they would see those of all others.
+func (s *service) capabilities() mcp.ServerCapabilities {
+	c := s.srv.capabilities()
+	if c.Tasks != nil && s.rt.opts.Authenticate == nil {
+		c.Tasks.List = nil
+	}
+	return c
+}
+
+// errNoTask is the answer for a task that does not exist, is another's, or has expired.
+func errNoTask() *mcp.Error {
+	return mcp.NewError(mcp.CodeInvalidParams, "there is no such task: it may have expired")
+}
+
+// tasksMethod answers the methods of tasks.
+func (s *service) tasksMethod(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
+	r := call.revision()
+	caps := s.capabilities()
+	if known, ok := mcp.LookupMethod(m.Method); !ok || !caps.Has(known.Needs(mcp.ToServer, r)) {
+		return nil, methodNotFound(m)
+	}
+	if r.Has(mcp.FeatureTasksExtension) {
+		if lacking := refuseLacking(mcp.CapClientTasksExtension, &call.peer); lacking != nil {
+			return nil, lacking
+		}
+	}
+	if string(m.Method) == mcp.MethodTasksList {
+		return s.listTasks(ctx, call, m, dst)
+	}
+	var p mcp.UpdateTaskParams
+	if err := call.decode(ctx, m.Params, &p); err != nil {
+		return nil, err
+	}
+	if p.TaskID == "" {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "%s needs taskId", m.Method)
+	}
+	key := worker.Key{Tenant: call.c.Peer().Key().Tenant, Server: s.id, ID: p.TaskID}
+	if !key.Valid() {
+		return nil, errNoTask()
+	}
+	switch string(m.Method) {
+	case mcp.MethodTasksGet:
+		return s.getTask(ctx, call, m, key, dst)
+	case mcp.MethodTasksCancel:
+		return s.cancelTask(ctx, call, m, key, dst)
+	case mcp.MethodTasksResult:
+		return s.taskResult(ctx, call, key, dst)
+	}
+	return s.updateTask(ctx, call, m, key, p.InputResponses, dst)
+}
+
+// failedTask is the answer for an error of the tasks.
+func (s *service) failedTask(m *codec.Message, err error) *mcp.Error {
+	switch {
+	case errors.Is(err, worker.ErrUnknown):
+		return errNoTask()
+	case errors.Is(err, worker.ErrTooMuch):
+		return mcp.Errorf(mcp.CodeInvalidParams, "the answers of a task may have %d bytes together, with its questions", limits.TaskAsked.Value())
+	}
+	return s.internal(string(m.Method), err)
+}
+
+func (s *service) getTask(ctx context.Context, call *Call, m *codec.Message, key worker.Key, dst []byte) ([]byte, *mcp.Error) {
+	t, err := s.rt.tasks.Get(ctx, key)
+	if err != nil {
+		return nil, s.failedTask(m, err)
+	}
+	r := call.revision()
+	if !r.Has(mcp.FeatureTasksExtension) {
+		return s.encode(dst, call, m, nil, mcp.GetTaskResult{Task: t.Record.Core(key.ID, r)})
+	}
+	d, err := detailed(t, r)
+	if err != nil {
+		return nil, s.internal(string(m.Method), err)
+	}
+	return s.encode(dst, call, m, nil, d)
+}
+
+// detailed is a task as a reader of the extension sees it, with its result.
+func detailed(t worker.Snapshot, r mcp.Revision) (mcp.DetailedTask, error) {
+	var result json.RawMessage
+	if t.Record.Status(r) == mcp.TaskCompleted {
+		var x mcp.CallToolResult
+		if err := codec.Unmarshal(t.Record.Outcome.Value, &x); err != nil {
+			return mcp.DetailedTask{}, err
+		}
+		y := *x.For(r)
+		y.ResultType = mcp.ResultComplete
+		var err error
+		if result, err = codec.Marshal(&y); err != nil {
+			return mcp.DetailedTask{}, err
+		}
+	}
+	return t.Record.Detailed(t.Key.ID, r, result), nil
+}
+
+func (s *service) cancelTask(ctx context.Context, call *Call, m *codec.Message, key worker.Key, dst []byte) ([]byte, *mcp.Error) {
+	t, err := s.rt.tasks.Cancel(ctx, key)
+	r := call.revision()
+	if r.Has(mcp.FeatureTasksExtension) {
+		if err != nil && !errors.Is(err, task.ErrEnded) {
+			return nil, s.failedTask(m, err)
+		}
+		return s.encode(dst, call, m, nil, struct{}{})
+	}
+	if errors.Is(err, task.ErrEnded) {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "the task has ended: it is %s", t.Record.Status(r))
+	}
+	if err != nil {
+		return nil, s.failedTask(m, err)
+	}
+	return s.encode(dst, call, m, nil, mcp.CancelTaskResult{Task: t.Record.Core(key.ID, r)})
+}
+
+func (s *service) updateTask(ctx context.Context, call *Call, m *codec.Message, key worker.Key, given mcp.InputResponses, dst []byte) ([]byte, *mcp.Error) {
+	switch most := limits.Responses.Value(); {
+	case given == nil:
+		return nil, mcp.NewError(mcp.CodeInvalidParams, "tasks/update needs inputResponses")
+	case len(given) > most:
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "inputResponses has more than %d members", most)
+	}
+	answers := make(map[string]task.Reply, len(given))
+	for k, v := range given {
+		if isObject(v) {
+			answers[k] = task.Reply{Value: v}
+		}
+	}
+	if _, err := s.rt.tasks.Answer(ctx, key, answers); err != nil {
+		return nil, s.failedTask(m, err)
+	}
+	return s.encode(dst, call, m, nil, struct{}{})
+}
+
+// taskResult waits for the end of a task, and answers as its call would have been (2025-11-25). Meanwhile it puts the task's
+// questions to the client, on its own stream.
+func (s *service) taskResult(ctx context.Context, call *Call, key worker.Key, dst []byte) ([]byte, *mcp.Error) {
+	var t worker.Snapshot
+	for {
+		var ask []task.Question
+		err := s.rt.tasks.Follow(ctx, key, func(now worker.Snapshot) bool {
+			t, ask = now, call.unasked(now)
+			return now.Record.State != task.Ended && ask == nil
+		})
+		if err == nil && ask != nil {
+			err = s.askForTask(ctx, call, key, ask)
+		}
+		if err != nil {
+			return nil, s.failedTask(call.msg, err)
+		}
+		if t.Record.State == task.Ended {
+			break
+		}
+	}
+	if o := t.Record.Outcome; o.Kind == task.Done || o.Kind == task.ToolError {
+		var x mcp.CallToolResult
+		err := codec.Unmarshal(o.Value, &x)
+		if err == nil {
+			x.Meta = x.Meta.WithRelatedTask(key.ID)
+			dst, err = call.appendToolResult(dst, &x)
+		}
+		if err != nil {
+			return nil, s.internal(mcp.MethodTasksResult, err)
+		}
+		return dst, nil
+	}
+	_, _, failed := s.outcome(call, t, nil)
+	return nil, failed
+}
+
+// unasked returns the open questions of a task that its client can answer, and that no call of this process has put to it.
+func (c *Call) unasked(t worker.Snapshot) (qs []task.Question) {
+	caps := c.peer.Capabilities()
+	for _, q := range t.Record.Open() {
+		var asked mcp.InputRequest
+		if codec.Unmarshal(q.Request, &asked) != nil || lackingOf(needsOf(asked), &caps) != 0 {
+			continue
+		}
+		if _, taken := c.svc.asking.LoadOrStore(t.Key.ID+" "+q.Key, c); !taken {
+			qs = append(qs, q)
+		}
+	}
+	return qs
+}
+
+// needsOf is the capability that a question of a task needs.
+func needsOf(q mcp.InputRequest) mcp.Capability {
+	switch q.Method {
+	case mcp.MethodSamplingCreateMessage:
+		return mcp.CapClientSampling
+	case mcp.MethodRootsList:
+		return mcp.CapClientRoots
+	}
+	if mode, _ := codec.Str(codec.Field(q.Params, "mode")); mode == mcp.ElicitModeURL {
+		return mcp.CapClientElicitationURL
+	}
+	return mcp.CapClientElicitationForm
+}
+
+// askForTask puts questions of a task to the client, and takes its answers. A client that does not answer in time may still do so
+// with another call.
+func (s *service) askForTask(ctx context.Context, call *Call, key worker.Key, open []task.Question) error {
+	defer func() {
+		for _, q := range open {
+			s.asking.Delete(key.ID + " " + q.Key)
+		}
+	}()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() { // the task may end, or be answered by others
+		err := s.rt.tasks.Follow(ctx, key, func(now worker.Snapshot) bool { return now.Record.State == task.Waiting })
+		cancel(cmp.Or(err, errAnswered))
+	}()
+	qs := make([]actors.Question, len(open))
+	for i, q := range open {
+		var asked mcp.InputRequest
+		if err := codec.Unmarshal(q.Request, &asked); err != nil {
+			return err
+		}
+		var params map[string]json.RawMessage
+		if err := codec.Unmarshal(orEmpty(asked.Params), &params); err != nil {
+			return err
+		}
+		params["_meta"] = json.RawMessage(mcp.Meta(params["_meta"]).WithRelatedTask(key.ID))
+		raw, err := codec.Marshal(params)
+		if err != nil {
+			return err
+		}
+		qs[i] = actors.Question{Key: q.Key, Method: asked.Method, Params: raw}
+	}
+	answers, err := call.c.Ask(ctx, qs)
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errAnswered):
+		return nil
+	case errors.Is(err, ErrNoAnswer):
+		return nil // and asks once more: the task waits as long as it lasts
+	case err != nil:
+		return err
+	}
+	replies := make(map[string]task.Reply, len(open))
+	for i, a := range answers {
+		reply := task.Reply{Value: a.Result}
+		if a.Err != nil {
+			if reply.Value, err = codec.Marshal(a.Err); err != nil {
+				return err
+			}
+			reply.Refused = true
+		}
+		replies[open[i].Key] = reply
+	}
+	_, err = s.rt.tasks.Answer(context.WithoutCancel(ctx), key, replies)
+	return err
+}
+
+// errAnswered reports that a task waits for no answer any more.
+var errAnswered = errors.New("troupe: the task waits no more")
+
+// listTasks lists the tasks of a principal. The cursor is the revision from which the next page goes on, sealed.
+func (s *service) listTasks(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
+	tenant := call.c.Peer().Key().Tenant
+	aad := []byte("tasks " + tenant + " " + s.id)
+	from := uint64(0)
+	if m.Cursor != nil {
+		plain, err := s.rt.unseal(text(m.Cursor), aad)
+		if err == nil {
+			from, err = strconv.ParseUint(plain, 10, 64)
+		}
+		if errors.Is(err, actors.ErrUnavailable) {
+			return nil, s.internal(mcp.MethodTasksList, err)
+		}
+		if err != nil {
+			return nil, mcp.NewError(mcp.CodeInvalidParams, "the cursor is not one of this list")
+		}
+	}
+	all, next, err := s.rt.tasks.List(ctx, tenant, s.id, from, s.limits.PageSize)
+	if err != nil {
+		return nil, s.internal(mcp.MethodTasksList, err)
+	}
+	out := mcp.ListTasksResult{Tasks: make([]mcp.Task, len(all))}
+	for i, t := range all {
+		out.Tasks[i] = t.Record.Core(t.Key.ID, call.revision())
+	}
+	if next != 0 {
+		if out.NextCursor, err = s.rt.seal(strconv.FormatUint(next, 10), aad); err != nil {
+			return nil, s.internal(mcp.MethodTasksList, err)
+		}
+	}
+	return s.encode(dst, call, m, nil, out)
+}
