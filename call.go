@@ -80,9 +80,6 @@ func (c *Call) Meta() mcp.Meta { return mcp.Meta(c.msg.Meta) }
 // because the process that ran it was lost.
 func (c *Call) Attempt() int { return c.c.Attempt() }
 
-// Node returns the name of the node that runs the call ([StoreOptions].Node).
-func (c *Call) Node() string { return c.svc.rt.cluster.Name() }
-
 // Progress tells the client how far the call has got; total 0 means unknown. The
 // values must rise: one that does not is dropped. Of more than 100 values a second the
 // newest are sent. Progress does nothing when the client asked for no progress; clients

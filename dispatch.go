@@ -209,7 +209,3 @@ func (s *service) route(ctx context.Context, call *Call, m *codec.Message, dst [
 	}
 	return out, err
 }
-
-func methodNotFound(m *codec.Message) *mcp.Error {
-	return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", shown(string(m.Method)))
-}

@@ -58,6 +58,6 @@
 //
 //	serve drain mount  serving, and how it ends
 //	dispatch tasks form log method  the requests that come in
-//	prompt session catalogue stateless resource server result tool task ask  a server, what it offers, and what a handler can do
+//	prompt session catalogue stateless resource task server result tool ask  a server, what it offers, and what a handler can do
 //	runtime service options visible principal call  the base of all others
 package troupe

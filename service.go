@@ -142,3 +142,7 @@ func must(err error) {
 		panic(err.Error())
 	}
 }
+
+func methodNotFound(m *codec.Message) *mcp.Error {
+	return mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", shown(string(m.Method)))
+}

@@ -110,3 +110,12 @@ func (s *service) discover(dst []byte, r mcp.Revision) ([]byte, *mcp.Error) {
 	known.Store(&out)
 	return append(dst, out...), nil
 }
+
+// capabilities are those of the server. The tasks of anonymous clients are not listed: they would see those of all others.
+func (s *service) capabilities() mcp.ServerCapabilities {
+	c := s.srv.capabilities()
+	if c.Tasks != nil && s.rt.opts.Authenticate == nil {
+		c.Tasks.List = nil
+	}
+	return c
+}

@@ -376,3 +376,33 @@ func (s *service) awaitTask(ctx context.Context, made worker.Snapshot, d time.Du
 	}
 	return made, err
 }
+
+// outcome appends what the call of an ended task would have been answered with.
+func (s *service) outcome(call *Call, t worker.Snapshot, dst []byte) ([]byte, int, *mcp.Error) {
+	switch o := t.Record.Outcome; o.Kind {
+	case task.Done, task.ToolError:
+		var x mcp.CallToolResult
+		err := codec.Unmarshal(o.Value, &x)
+		if err == nil {
+			dst, err = call.appendToolResult(dst, &x)
+		}
+		if err != nil {
+			return nil, 0, s.internal("the result of a task", err)
+		}
+		code := 0
+		if o.Kind == task.ToolError {
+			code = 1
+		}
+		return dst, code, nil
+	case task.Cancelled:
+		return nil, 0, mcp.NewError(mcp.CodeInternalError, "the task was cancelled")
+	}
+	e := new(mcp.Error)
+	if err := codec.Unmarshal(t.Record.Failure(), e); err != nil {
+		return nil, 0, s.internal("the error of a task", err)
+	}
+	return nil, 0, e
+}
+
+// Node returns the name of the node that runs the call ([StoreOptions].Node).
+func (c *Call) Node() string { return c.svc.rt.cluster.Name() }

@@ -15,42 +15,6 @@ import (
 	"github.com/troupe-run/troupe/mcp"
 )
 
-// outcome appends what the call of an ended task would have been answered with.
-func (s *service) outcome(call *Call, t worker.Snapshot, dst []byte) ([]byte, int, *mcp.Error) {
-	switch o := t.Record.Outcome; o.Kind {
-	case task.Done, task.ToolError:
-		var x mcp.CallToolResult
-		err := codec.Unmarshal(o.Value, &x)
-		if err == nil {
-			dst, err = call.appendToolResult(dst, &x)
-		}
-		if err != nil {
-			return nil, 0, s.internal("the result of a task", err)
-		}
-		code := 0
-		if o.Kind == task.ToolError {
-			code = 1
-		}
-		return dst, code, nil
-	case task.Cancelled:
-		return nil, 0, mcp.NewError(mcp.CodeInternalError, "the task was cancelled")
-	}
-	e := new(mcp.Error)
-	if err := codec.Unmarshal(t.Record.Failure(), e); err != nil {
-		return nil, 0, s.internal("the error of a task", err)
-	}
-	return nil, 0, e
-}
-
-// capabilities are those of the server. The tasks of anonymous clients are not listed: they would see those of all others.
-func (s *service) capabilities() mcp.ServerCapabilities {
-	c := s.srv.capabilities()
-	if c.Tasks != nil && s.rt.opts.Authenticate == nil {
-		c.Tasks.List = nil
-	}
-	return c
-}
-
 // errNoTask is the answer for a task that does not exist, is another's, or has expired.
 func errNoTask() *mcp.Error {
 	return mcp.NewError(mcp.CodeInvalidParams, "there is no such task: it may have expired")
