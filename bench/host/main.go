@@ -1,6 +1,6 @@
 // Command host serves many copies of the demo from one Runtime: the first at
 // /mcp, the others at /s/1/mcp, /s/2/mcp and so on. Scenarios run against it that
-// need more servers than the command troupe has.
+// need more servers than the command troupe has, or the tool ledger of the first of them.
 //
 //	host serve --listen 127.0.0.1:8080 --data DIR --servers 100
 package main
@@ -57,7 +57,9 @@ func run(args []string) error {
 	if *conformance {
 		demo = everything.NewConformance
 	}
-	rt.Mount("/mcp", demo(troupe.ServerOptions{Limits: troupe.Limits{PageSize: *pageSize}}))
+	first := demo(troupe.ServerOptions{Limits: troupe.Limits{PageSize: *pageSize}})
+	addLedger(first)
+	rt.Mount("/mcp", first)
 	for n := 1; n < *servers; n++ {
 		rt.Mount(fmt.Sprintf("/s/%d/mcp", n), demo(troupe.ServerOptions{ID: fmt.Sprintf("copy-%d", n), Limits: troupe.Limits{PageSize: *pageSize}}))
 	}

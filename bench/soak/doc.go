@@ -6,6 +6,7 @@
 //	soak balance restarts two processes in turn behind nginx and HAProxy
 //	soak restart restarts one process in order while a safe call runs
 //	soak cancel measures how soon a handler ends when its client has gone away
+//	soak tasks  kills the process over and over while it runs tasks in steps
 //	soak greed  has clients take all they can get of a process with 1 GiB, one way after the
 //	            other and then in all ways at once, beside a quiet client
 //	soak recovery runs many histories of the property test in actors/recovery, which
@@ -32,7 +33,7 @@
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
-//	greed restart stop balance cancel kill recovery  the scenarios
+//	greed restart stop balance cancel kill tasks recovery  the scenarios
 //	quiet gauges cgroup  the quiet client of greed, and what the process holds and may hold
 //	stateless batch listener parked replay ask standalone  what their clients do
 //	probe call signals follow verdict driver world  how that is done and judged

@@ -29,6 +29,8 @@ var scenarios = map[string]func(context.Context, options) (any, error){
 
 	"recovery": func(ctx context.Context, o options) (any, error) { return runRecovery(ctx, o) },
 
+	"tasks": func(ctx context.Context, o options) (any, error) { return runTasks(ctx, o) },
+
 	"greed": func(ctx context.Context, o options) (any, error) { return runGreed(ctx, o) },
 }
 
@@ -60,7 +62,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return runAttack(args[1:], os.Stdin, stdout, stderr)
 	}
 	if len(args) == 0 || scenarios[args[0]] == nil {
-		fmt.Fprintln(stderr, "usage: soak kill|stop|balance|restart|cancel|recovery|greed [--rounds N] [--histories N] [--clients N] [--servers N] [--seed N] [--bin PATH] [--data DIR] [--out FILE] [--early] [--within TIME] [--time TIME] [--greedy N] [--duration TIME] [ATTACK...]")
+		fmt.Fprintln(stderr, "usage: soak kill|stop|balance|restart|cancel|tasks|recovery|greed [--rounds N] [--histories N] [--clients N] [--servers N] [--seed N] [--bin PATH] [--data DIR] [--out FILE] [--early] [--within TIME] [--time TIME] [--greedy N] [--duration TIME] [ATTACK...]")
 		return 2
 	}
 	o := options{log: stderr}
@@ -118,6 +120,9 @@ func perform(ctx context.Context, name string, o options) (report any, err error
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if name == "tasks" { // the tool that it calls is in bench/host
+		o.servers = 2
+	}
 	if o.bin == "" && name != "recovery" {
 		if o.bin, err = build(ctx, dir, o.servers); err != nil {
 			return nil, err
