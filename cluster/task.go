@@ -72,6 +72,22 @@ func (n *Node) Part(ctx context.Context, task, name string) ([]byte, error) {
 	return data, nil
 }
 
+// PartsSince reports whether a part of a task was stored after a revision.
+func (n *Node) PartsSince(ctx context.Context, task string, rev uint64) (bool, error) {
+	err := n.checkPart(task, "any")
+	var s stored
+	if err == nil {
+		s, err = n.last(ctx, n.streamName(tasks), n.subject("task."+task+".>"))
+	}
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cluster: parts of task %s: %w", task, err)
+	}
+	return s.seq > rev, nil
+}
+
 // putMessages stores data in messages of at most bodyPart bytes, one after the other, each under the guard.
 func (n *Node) putMessages(ctx context.Context, subject func(i int) string, data []byte, g guard, ttl time.Duration) error {
 	for i := 0; i == 0 || i*bodyPart < len(data); i++ {

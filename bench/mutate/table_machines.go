@@ -404,7 +404,7 @@ var machines = []mutation{
 	},
 	{
 		"a task is lost for ever", limit, "internal/task/attempt.go",
-		"case r.Attempt >= MaxAttempts:", "case r.Attempt < 0:", "", "",
+		"if r.Lost >= MaxAttempts {", "if r.Lost < 0 {", "", "",
 	},
 	{
 		"to wait counts as a loss", guard, "internal/task/attempt.go",

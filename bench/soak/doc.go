@@ -33,7 +33,7 @@
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
-//	greed restart stop balance cancel kill tasks recovery  the scenarios
+//	tasks greed restart stop balance cancel kill recovery  the scenarios
 //	quiet gauges cgroup  the quiet client of greed, and what the process holds and may hold
 //	stateless batch listener parked replay ask standalone  what their clients do
 //	probe call signals follow verdict driver world  how that is done and judged

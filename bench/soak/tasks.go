@@ -88,7 +88,7 @@ func runTasks(ctx context.Context, o options) (*tasksReport, error) {
 		// The process dies while tasks are created, while they work, or when some have ended.
 		created := make(chan struct{})
 		go func() {
-			s.create(taskPopulation)
+			s.create(taskPopulation - working)
 			close(created)
 		}()
 		time.Sleep(time.Duration(20+s.rng.IntN(350)) * time.Millisecond)
@@ -175,7 +175,7 @@ func (s *taskSoak) written() int64 {
 }
 
 // create makes tasks, several at a time.
-func (s *taskSoak) create(n int) {
+func (s *taskSoak) create(n int) { // in eights
 	args := fmt.Sprintf(`{"name":"ledger","arguments":{"file":%q,"steps":%d,"ms":%d}`, s.file, taskSteps, taskStepMS)
 	var wg sync.WaitGroup
 	for range 8 {

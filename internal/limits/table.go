@@ -200,7 +200,7 @@ var (
 	TaskMax = add[time.Duration](Row{Section: Task, Name: "the longest such time, and that of a client that asks for no end", Option: "Store.TaskMax", Kind: Time, Default: 7 * day, Least: second,
 		Beyond: "the client is told of a shorter time",
 		Usage:  "longest `time` to keep a task after its creation"})
-	TaskAttempts = add[int](Row{Section: Task, Name: "times that a task runs because its process was lost", Default: 5,
+	TaskAttempts = add[int](Row{Section: Task, Name: "times in a row that the process of a task is lost before a step is stored", Default: 5,
 		Beyond: "it fails, -32010"})
 	StepTries = add[int](Row{Section: Task, Name: "times that a step of a task is tried in a run", Default: 10,
 		Beyond: "the handler gets its error"})

@@ -27,6 +27,12 @@ func (s Tasks) Part(ctx context.Context, task, name string) ([]byte, error) {
 	return data, storeError(err)
 }
 
+// PartsSince reports whether a part of a task was stored after a revision.
+func (s Tasks) PartsSince(ctx context.Context, task string, rev uint64) (bool, error) {
+	since, err := s.n.PartsSince(ctx, task, rev)
+	return since, storeError(err)
+}
+
 // Tasks lists the tasks of a tenant at a server.
 func (s Tasks) Tasks(ctx context.Context, tenant, server string, from uint64, limit int) ([]worker.Stored, error) {
 	found, err := s.n.Tasks(ctx, tenant, server, from, limit)

@@ -9,8 +9,8 @@ import (
 	"github.com/troupe-run/troupe/internal/limits"
 )
 
-// MaxAttempts is how many attempts a task has. An attempt that is given back, or that ends to wait for
-// an answer, is none of them: these are those that were lost.
+// MaxAttempts is how many attempts of a task may be lost in a row without having stored anything: such a task may be what ends its
+// workers.
 var MaxAttempts = limits.TaskAttempts.Value()
 
 // Errors of changes that are refused; nothing has changed then.
@@ -30,24 +30,34 @@ var (
 )
 
 // Begin begins an attempt on a node and returns its epoch, under which the attempt changes the task. An
-// attempt that still runs has lost the task from then on. If that was the last one the task may
-// have, it ends with [Lost], and the error is ErrTooManyAttempts.
+// attempt that still runs has lost the task from then on. If too many were lost, the task ends with [Lost], and the error is
+// ErrTooManyAttempts.
 func (r *Record) Begin(node, boot string, now time.Time) (epoch uint64, err error) {
 	switch {
 	case r.State == Ended:
 		return 0, ErrEnded
 	case r.State == Waiting:
 		return 0, ErrWaiting
-	case r.Attempt >= MaxAttempts:
-		r.end(Outcome{Kind: Lost}, now)
-		return 0, ErrTooManyAttempts
 	}
+	if r.State == Running {
+		if r.Lost++; r.stored {
+			r.Lost = 0
+		}
+		if r.Lost >= MaxAttempts {
+			r.end(Outcome{Kind: Lost}, now)
+			return 0, ErrTooManyAttempts
+		}
+	}
+	r.stored = false
 	r.Epoch++
 	r.Attempt++
 	r.Node, r.Boot = node, boot
 	r.change(Running, now)
 	return r.Epoch, nil
 }
+
+// Progressed notes, before Begin, that the attempt that was lost has stored a step.
+func (r *Record) Progressed() { r.stored = true }
 
 // Yield gives a task back that its attempt does not go on with, to be queued again: its node ends.
 func (r *Record) Yield(epoch uint64, now time.Time) error {

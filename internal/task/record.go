@@ -24,11 +24,14 @@ type Record struct {
 
 	Epoch   uint64 `json:"epoch,omitempty"`   // of the newest attempt
 	Attempt int    `json:"attempt,omitempty"` // how many attempts have begun and were not given back
+	Lost    int    `json:"lost,omitempty"`    // how many in a row were lost without having stored anything
 	Node    string `json:"node,omitempty"`    // that runs it
 	Boot    string `json:"boot,omitempty"`    // of that node
 
 	Questions []Question `json:"questions,omitempty"` // all that it has asked, oldest first
 	Outcome   *Outcome   `json:"outcome,omitempty"`   // once it has ended
+
+	stored bool // the newest attempt has stored something: see Progressed
 }
 
 // State is what a task does. The zero State is Queued.

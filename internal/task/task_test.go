@@ -205,6 +205,21 @@ func TestAttempts(t *testing.T) {
 	if _, err := r.Begin("n", "b", start); !errors.Is(err, ErrTooManyAttempts) || r.State != Ended || r.Outcome.Kind != Lost {
 		t.Errorf("got %v in state %d", err, r.State)
 	}
+	r = New(start, time.Hour)
+	for range 10 * MaxAttempts { // each has stored a step before it was lost
+		must[uint64](t)(r.Begin("n", "b", start))
+		r.Progressed()
+	}
+	if r.Attempt != 10*MaxAttempts {
+		t.Errorf("attempt %d", r.Attempt)
+	}
+	r.Progressed()
+	for range MaxAttempts {
+		must[uint64](t)(r.Begin("n", "b", start))
+	}
+	if _, err := r.Begin("n", "b", start); !errors.Is(err, ErrTooManyAttempts) {
+		t.Errorf("lost %d times in a row: %v", MaxAttempts, err)
+	}
 }
 
 // TestLifetime: what is left of the lifetime counts from the creation, whatever happens to the task; clocks that go back do

@@ -104,6 +104,14 @@ func (p *Pool) attempt(s *serving, key Key, w *given) (*Attempt, error) {
 				return nil, err
 			}
 		}
+		if r.State == task.Running {
+			switch stored, err := p.Store.PartsSince(s.ctx, key.path(), rev); {
+			case err != nil:
+				return nil, err
+			case stored:
+				r.Progressed()
+			}
+		}
 		epoch, err := r.Begin(p.Node, p.Boot, p.Store.Now())
 		switch {
 		case errors.Is(err, task.ErrEnded):

@@ -30,6 +30,8 @@ type Store interface {
 	// PutPart stores a part of a task if its record has revision rev, or if there is none and rev is 0. Part reads it.
 	PutPart(ctx context.Context, task, name string, data []byte, rev uint64, ttl time.Duration) error
 	Part(ctx context.Context, task, name string) ([]byte, error)
+	// PartsSince reports whether a part was stored after a revision of the record.
+	PartsSince(ctx context.Context, task string, rev uint64) (bool, error)
 	// Tasks lists records in the order of their revisions, from a revision on.
 	Tasks(ctx context.Context, tenant, server string, from uint64, limit int) ([]Stored, error)
 	// Offer stores that a task has something to run. Work opens the queue of that; Working lists the servers that have any.

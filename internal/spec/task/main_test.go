@@ -1,0 +1,440 @@
+package task_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/troupe-run/troupe"
+	"github.com/troupe-run/troupe/internal/spec/host"
+	"github.com/troupe-run/troupe/internal/spec/official"
+	"github.com/troupe-run/troupe/internal/testkit"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// Names of the extension and of members of _meta.
+const (
+	extension = `"io.modelcontextprotocol/tasks":{}`
+	related   = "io.modelcontextprotocol/related-task"
+	immediate = "io.modelcontextprotocol/model-immediate-response"
+)
+
+// Capabilities of stateless clients that can handle tasks, with and without forms.
+const (
+	withTasks = `{"extensions":{` + extension + `}}`
+	withForms = `{"elicitation":{"form":{}},"extensions":{` + extension + `}}`
+)
+
+// strange has the form of a task's id, and is none.
+const strange = "aaaaaaaaaaaaaaaaaaaaaaaaaa"
+
+// WorkIn are the arguments of most tools.
+type WorkIn struct {
+	MS   int    `json:"ms,omitempty"`
+	Text string `json:"text,omitempty"`
+}
+
+// add adds a tool with a handler that returns anything.
+func add(h *host.Host, tool troupe.Tool, f func(ctx context.Context, call *troupe.Call, in WorkIn) (*mcp.CallToolResult, error)) {
+	troupe.AddTool(h.Server, tool, f)
+}
+
+// words is a result with text.
+func words(text string) *mcp.CallToolResult {
+	return &mcp.CallToolResult{Content: mcp.Contents{mcp.Text(text)}}
+}
+
+// serve starts a host whose tools become tasks.
+func serve(t *testing.T, o troupe.Options, so *troupe.ServerOptions) *host.Host {
+	t.Helper()
+	h := host.New(t, o, so)
+	work := func(ctx context.Context, _ *troupe.Call, in WorkIn) (*mcp.CallToolResult, error) {
+		return words(in.Text), host.Sleep(ctx, in.MS)
+	}
+	add(h, troupe.Tool{Name: "work", Task: troupe.TaskOptional, Rerun: troupe.Safe}, work)
+	add(h, troupe.Tool{Name: "must", Task: troupe.TaskRequired, TaskNotice: "It is being done."}, work)
+	add(h, troupe.Tool{Name: "fault", Task: troupe.TaskOptional}, func(context.Context, *troupe.Call, WorkIn) (*mcp.CallToolResult, error) {
+		return nil, errors.New("no luck")
+	})
+	add(h, troupe.Tool{Name: "refuse", Task: troupe.TaskOptional}, func(context.Context, *troupe.Call, WorkIn) (*mcp.CallToolResult, error) {
+		return nil, mcp.NewError(-31999, "out of paper").WithData(map[string]int{"tray": 2})
+	})
+	add(h, troupe.Tool{Name: "rich", Task: troupe.TaskOptional}, func(context.Context, *troupe.Call, WorkIn) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{
+			Content:           mcp.Contents{mcp.Text("a \"☃\""), mcp.Image([]byte{1, 2, 3}, "image/png"), mcp.Link(mcp.Resource{URI: "x:1", Name: "one", Title: "One"})},
+			StructuredContent: json.RawMessage(`{"n":1.0,"deep":{"a":[null,true]}}`),
+			Meta:              mcp.Meta(`{"example.com/own":[1]}`),
+		}, nil
+	})
+	return h
+}
+
+// session is a client of 2025-11-25 that can answer everything.
+func session(h *host.Host) *testkit.Client { return h.Unchecked().Initialize(host.EveryCapability) }
+
+// body is the response, which comes on a stream if it takes long.
+func body(t *testing.T, a *testkit.Answer) string {
+	t.Helper()
+	if a.Stream() {
+		return host.Last(t, a)
+	}
+	return a.Body
+}
+
+// at returns a member of a message as JSON, "" if there is none.
+func at(t *testing.T, message string, path ...string) string {
+	t.Helper()
+	raw := json.RawMessage(message)
+	for _, name := range path {
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &members); err != nil {
+			t.Fatalf("%q of %s: %v", path, message, err)
+		}
+		if raw = members[name]; raw == nil {
+			return ""
+		}
+	}
+	return string(raw)
+}
+
+// str is at for a string.
+func str(t *testing.T, message string, path ...string) (s string) {
+	t.Helper()
+	if raw := at(t, message, path...); raw != "" {
+		if err := json.Unmarshal([]byte(raw), &s); err != nil {
+			t.Fatalf("%q of %s: %v", path, message, err)
+		}
+	}
+	return s
+}
+
+// same fails the test unless two JSON values are equal but for the order of their members.
+func same(t *testing.T, what, got, want string) {
+	t.Helper()
+	if diff := cmp.Diff(parsed(t, want), parsed(t, got)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func parsed(t *testing.T, text string) (v any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	return v
+}
+
+// without returns an object without some of its members.
+func without(t *testing.T, object string, names ...string) string {
+	t.Helper()
+	members, ok := parsed(t, object).(map[string]any)
+	if !ok {
+		t.Fatalf("no object: %s", object)
+	}
+	for _, n := range names {
+		delete(members, n)
+	}
+	return encoded(t, members)
+}
+
+// refused fails the test unless a response is an error with this code.
+func refused(t *testing.T, what, response string, code int) {
+	t.Helper()
+	if got := at(t, response, "error", "code"); got != fmt.Sprint(code) {
+		t.Errorf("%s: want error %d, got %s", what, code, response)
+	}
+}
+
+// legal checks the result of a response against a definition of the official schema of 2025-11-25, if that is there.
+func legal(t *testing.T, response, definition string) {
+	t.Helper()
+	spec, err := official.Of(host.R20251125)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if spec == nil {
+		return
+	}
+	if err := spec[definition].Validate(parsed(t, at(t, response, "result"))); err != nil {
+		t.Errorf("no legal %s: %s\n%v", definition, response, err)
+	}
+}
+
+// augmented is a tools/call of 2025-11-25 that asks for a task.
+func augmented(tool, args, task string) string {
+	return host.Method("1", "tools/call", `{"name":"`+tool+`","arguments":`+args+`,"task":`+task+`}`)
+}
+
+// begin makes a task in a session, and returns its id.
+func begin(t *testing.T, c *testkit.Client, tool, args string) string {
+	t.Helper()
+	made := body(t, c.Post(augmented(tool, args, `{}`)))
+	id := str(t, made, "result", "task", "taskId")
+	if id == "" {
+		t.Fatalf("no task: %s", made)
+	}
+	legal(t, made, "CreateTaskResult")
+	return id
+}
+
+// of is a request about a task in a session.
+func of(method, task string) string {
+	return host.Method("2", "tasks/"+method, `{"taskId":"`+task+`"}`)
+}
+
+// await polls until a task has a status.
+func await(t *testing.T, c *testkit.Client, task, status string) string {
+	t.Helper()
+	return polled(t, status, func() string { return c.Post(of("get", task)).Body })
+}
+
+// polled repeats tasks/get until the task has a status.
+func polled(t *testing.T, status string, get func() string) string {
+	t.Helper()
+	for range 120 {
+		got := get()
+		switch str(t, got, "result", "status") {
+		case status:
+			return got
+		case "working", "input_required":
+			time.Sleep(time.Second)
+		default:
+			t.Fatalf("want a task that is %s, got %s", status, got)
+		}
+	}
+	t.Fatalf("the task does not become %s", status)
+	return ""
+}
+
+// client is a stateless client, whose requests about tasks name the task in a header.
+type client struct{ *host.Stateless }
+
+func stateless(h *host.Host, capabilities string) client {
+	return client{&host.Stateless{T: h.T, Client: h.Unchecked(), Capabilities: capabilities}}
+}
+
+// do sends a request, and returns its response.
+func (c client) do(method, params string) string {
+	c.T.Helper()
+	request := c.Body(c.NextID(), method, params, "")
+	header := c.Header(method, request)
+	if strings.HasPrefix(method, "tasks/") {
+		header = append(header, "Mcp-Name", str(c.T, request, "params", "taskId"))
+	}
+	return body(c.T, c.Client.Post(request, header...))
+}
+
+// of sends a request about a task.
+func (c client) of(method, task string, more ...string) string {
+	c.T.Helper()
+	return c.do("tasks/"+method, `{"taskId":"`+task+`"`+strings.Join(append([]string{""}, more...), ",")+`}`)
+}
+
+// call calls a tool.
+func (c client) call(tool, args string, more ...string) string {
+	c.T.Helper()
+	return c.do("tools/call", host.ToolParams(tool, args, more...))
+}
+
+// begin makes a task, and returns its id.
+func (c client) begin(tool, args string, more ...string) string {
+	c.T.Helper()
+	made := c.call(tool, args, more...)
+	if str(c.T, made, "result", "resultType") != "task" {
+		c.T.Fatalf("no task: %s", made)
+	}
+	return str(c.T, made, "result", "taskId")
+}
+
+// await polls until a task has a status.
+func (c client) await(task, status string) string {
+	c.T.Helper()
+	return polled(c.T, status, func() string { return c.of("get", task) })
+}
+
+// as makes the requests of a stateless client come from a user.
+func (c client) as(name string) client {
+	host.As(c.Client, name)
+	return c
+}
+
+// TestATaskIsReadInBothEras makes a task of each era and reads it in the other one. Each reader gets what it would have got
+// for the call itself.
+func TestATaskIsReadInBothEras(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		h := serve(t, troupe.Options{Authenticate: host.User}, nil)
+		add(h, troupe.Tool{Name: "list", Task: troupe.TaskOptional}, func(context.Context, *troupe.Call, WorkIn) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{Content: mcp.Contents{mcp.Text("[1]")}, StructuredContent: json.RawMessage(`[1]`)}, nil // no object, which 2025-11-25 does not know
+		})
+		old, plain := host.As(h.Unchecked(), "ann").Initialize(`{}`), stateless(h, `{}`).as("ann")
+		now := stateless(h, withTasks).as("ann")
+		for _, tool := range []string{"rich", "list", "fault"} {
+			ended := []string{"completed", "completed"}
+			if tool == "fault" {
+				ended[0] = "failed"
+			}
+			for _, id := range []string{begin(t, old, tool, `{}`), now.begin(tool, `{}`)} {
+				got := at(t, now.await(id, ended[1]), "result", "result")
+				want := at(t, plain.call(tool, `{}`), "result")
+				host.Equal(t, "result type", str(t, got, "resultType"), "complete")
+				same(t, tool+" in 2026-07-28", without(t, got, "_meta"), without(t, want, "_meta"))
+				host.Equal(t, "own _meta", at(t, got, "_meta", "example.com/own"), at(t, want, "_meta", "example.com/own"))
+
+				host.Equal(t, "status", str(t, old.Post(of("get", id)).Body, "result", "status"), ended[0])
+				answer := body(t, old.Post(of("result", id)))
+				legal(t, answer, "CallToolResult")
+				got, want = at(t, answer, "result"), at(t, body(t, old.Post(host.Call("2", tool, `{}`))), "result")
+				same(t, tool+" in 2025-11-25", without(t, got, "_meta"), without(t, want, "_meta"))
+				host.Equal(t, "own _meta", at(t, got, "_meta", "example.com/own"), at(t, want, "_meta", "example.com/own"))
+				host.Equal(t, "related task", str(t, got, "_meta", related, "taskId"), id)
+			}
+		}
+		for _, id := range []string{begin(t, old, "work", `{"ms":600000}`), now.begin("work", `{"ms":600000}`)} {
+			refused(t, "another's", stateless(h, withTasks).as("bob").of("get", id), host.BadParam)
+			host.Equal(t, "cancelled", str(t, old.Post(of("cancel", id)).Body, "result", "status"), "cancelled")
+			now.await(id, "cancelled")
+		}
+	})
+}
+
+// TestStepsOfATaskRunOnce counts the runs of steps, also across a crash behind them.
+func TestStepsOfATaskRunOnce(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		dir := t.TempDir()
+		var first, second, failing, permanent, again atomic.Int32
+		var id atomic.Value
+		steps := func(h *host.Host) {
+			add(h, troupe.Tool{Name: "steps", Task: troupe.TaskOptional, Rerun: troupe.Safe}, func(ctx context.Context, call *troupe.Call, in WorkIn) (*mcp.CallToolResult, error) {
+				id.Store(call.Task())
+				counted := func(n *atomic.Int32) func(context.Context) (int32, error) {
+					return func(context.Context) (int32, error) { return n.Add(1), nil }
+				}
+				a, err := troupe.Step(ctx, call, "first", counted(&first))
+				if err != nil {
+					return nil, err
+				}
+				_, bad := troupe.Step(ctx, call, "permanent", func(context.Context) (int, error) {
+					permanent.Add(1)
+					return 0, troupe.Permanent(errors.New("never"))
+				})
+				_, often := troupe.Step(ctx, call, "failing", func(context.Context) (int, error) {
+					if failing.Add(1) < 3 {
+						return 0, errors.New("not yet")
+					}
+					return 0, nil
+				})
+				if _, err := troupe.Step(ctx, call, "first", counted(&again)); call.Task() != "" && !errors.Is(err, troupe.ErrStepUsed) {
+					return nil, fmt.Errorf("a name twice: %w", err)
+				}
+				if err := call.TaskMessage(ctx, "half way"); err != nil {
+					return nil, err
+				}
+				if err := host.Sleep(ctx, in.MS); err != nil {
+					return nil, err
+				}
+				b, err := troupe.Step(ctx, call, "second", counted(&second))
+				return words(fmt.Sprintf("%d %d %v %v", a, b, bad, often)), err
+			})
+		}
+		h := serve(t, troupe.Options{Dir: dir}, nil)
+		steps(h)
+		c := session(h)
+		plain := body(t, c.Post(host.Call("1", "steps", `{}`)))
+		host.Equal(t, "no task", plain, host.TextResult("1", "1 1 never not yet"))
+		host.Equal(t, "no id", id.Load().(string), "")
+		if n := again.Load(); n != 1 {
+			t.Errorf("a step of a plain call ran %d times under its second use", n)
+		}
+		for _, n := range []*atomic.Int32{&first, &second, &failing, &permanent, &again} {
+			n.Store(0)
+		}
+		task := begin(t, c, "steps", `{"ms":5000}`)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		host.Equal(t, "its id", id.Load().(string), task)
+		host.Equal(t, "its message", str(t, c.Post(of("get", task)).Body, "result", "statusMessage"), "half way")
+
+		o := troupe.Options{Dir: host.CopyDir(t, dir)}
+		await(t, c, task, "completed")
+		want := "1 1 never <nil>"
+		host.Equal(t, "its result", str(t, strings.Trim(at(t, body(t, c.Post(of("result", task))), "result", "content"), "[]"), "text"), want)
+
+		second.Store(0)
+		moved := serve(t, o, nil)
+		steps(moved)
+		m := moved.Moved(c)
+		await(t, m, task, "completed")
+		host.Equal(t, "its result after a crash", str(t, strings.Trim(at(t, body(t, m.Post(of("result", task))), "result", "content"), "[]"), "text"), want)
+		if first.Load() != 1 || permanent.Load() != 1 || failing.Load() != 3 || second.Load() != 1 || again.Load() != 0 {
+			t.Errorf("the steps ran %d, %d, %d, %d and %d times, want 1, 1, 3, 1 and 0", first.Load(), permanent.Load(), failing.Load(), second.Load(), again.Load())
+		}
+	})
+}
+
+// TestWhatEachEraIsToldOfTasks looks at the capabilities of servers with tasks and without.
+func TestWhatEachEraIsToldOfTasks(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		const tools = `"requests":{"tools":{"call":{}}}`
+		for _, row := range []struct {
+			what        string
+			tasks, auth bool
+			want        string
+		}{
+			{"tasks", true, false, `{"cancel":{},` + tools + `}`},
+			{"tasks of known users", true, true, `{"list":{},"cancel":{},` + tools + `}`},
+			{"no tasks", false, true, ""},
+		} {
+			var o troupe.Options
+			if row.auth {
+				o.Authenticate = host.User
+			}
+			start := host.New
+			if row.tasks {
+				start = serve
+			}
+			h := start(t, o, nil)
+			for _, r := range []string{host.R20241105, host.R20250326, host.R20250618, host.R20251125} {
+				said := h.Unchecked().Post(host.Initialize("1", `{"protocolVersion":"`+r+`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}`)).Body
+				got, want := at(t, said, "result", "capabilities", "tasks"), row.want
+				if r < host.R20251125 {
+					want = ""
+				}
+				if got != want && (got == "" || want == "") {
+					t.Errorf("%s in %s: %s, want %s", row.what, r, said, want)
+				} else if want != "" {
+					same(t, row.what+" in "+r, got, want)
+				}
+				host.Equal(t, row.what+": no extension in "+r, at(t, said, "result", "capabilities", "extensions"), "")
+			}
+			said, want := stateless(h, `{}`).do("server/discover", `{}`), ""
+			if row.tasks {
+				want = "{" + extension + "}"
+			}
+			host.Equal(t, row.what+": extensions", at(t, said, "result", "capabilities", "extensions"), want)
+			host.Equal(t, row.what+": no core tasks", at(t, said, "result", "capabilities", "tasks"), "")
+			if !row.tasks {
+				refused(t, row.what, h.Unchecked().Initialize(`{}`).Post(of("get", strange)).Body, host.NoMethod)
+				refused(t, row.what, stateless(h, withTasks).of("get", strange), host.NoMethod)
+			}
+		}
+	})
+}
+
+func encoded(t *testing.T, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
