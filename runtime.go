@@ -342,6 +342,8 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 		{Name: "troupe.streams.open", Unit: "{stream}", Doc: "Event streams that this node writes.", Read: one(func() int64 { return int64(st().Streams) })},
 		{Name: "troupe.connections.open", Unit: "{connection}", Doc: "Open event streams with a connection.", Read: one(func() int64 { return int64(st().Connections) })},
 		{Name: "troupe.calls.parked", Unit: "{call}", Doc: "Stateless calls that asked for input and wait for their request to be sent again.", Read: one(func() int64 { return int64(st().Parked) })},
+		{Name: "troupe.tasks.running", Unit: "{task}", Doc: "Tasks whose handlers run on this node.", Read: one(func() int64 { n, _ := rt.tasks.Counts(); return int64(n) })},
+		{Name: "troupe.tasks.waiting", Unit: "{task}", Doc: "Tasks whose handlers wait on this node for their clients.", Read: one(func() int64 { _, n := rt.tasks.Counts(); return int64(n) })},
 		{Name: "troupe.requests.pending", Unit: "{request}", Doc: "Requests to the clients of sessions that have no response yet.", Read: one(func() int64 { return int64(st().Pending) })},
 		{Name: "troupe.log.appends", Unit: "{append}", Doc: "Appends to event streams.", Counter: true, Read: one(func() int64 { return st().Appends })},
 		{Name: "troupe.log.recent", Unit: "By", Doc: "Bytes appended to event streams within ten seconds, about.", Read: one(func() int64 { return st().Recent })},
