@@ -141,7 +141,10 @@ func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 	if !srv.mount.set(s) {
 		return nil, fmt.Errorf("troupe: the server %q is mounted already", id)
 	}
-	rt.tasks.Mount(worker.Service{ID: id, Run: s.runTask, Safe: func(method, name string) bool {
+	rt.tasks.Mount(worker.Service{ID: id, Run: s.runTask, Known: func(_, name string) bool {
+		_, ok := s.srv.tools.get(name)
+		return ok
+	}, Safe: func(method, name string) bool {
 		t, ok := s.srv.tools.get(name)
 		return ok && t.safe
 	}})

@@ -21,6 +21,7 @@ import (
 	"github.com/troupe-run/troupe/internal/memory"
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
@@ -115,7 +116,7 @@ func New(o Options) (*Runtime, error) {
 	}
 	rt := &Runtime{opts: o, log: o.Log, hits: limits.NewLog(o.Log), cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), ids: make(map[string]string), drained: make(chan struct{})}
 	rt.keys = nodestore.NewKeys(node.Keys())
-	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, Log: o.Log})
+	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, Changed: rt.taskChanged, Log: o.Log})
 	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: nodestore.New(node), Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits})
 	if rt.unwatch, err = telemetry.Observe(o.Telemetry.MeterProvider, rt.gauges()); err != nil {
 		_ = rt.Close(context.Background())
@@ -439,4 +440,15 @@ func names(revisions []mcp.Revision) []string {
 		names[i] = r.String()
 	}
 	return names
+}
+
+// taskChanged tells the session that made a task how it is, if the session is here and listens (2025-11-25).
+func (rt *Runtime) taskChanged(key worker.Key, r *task.Record) {
+	revision, ok := mcp.ParseRevision(r.Revision)
+	if !ok || r.Session == "" || !revision.Has(mcp.FeatureCoreTasks) {
+		return
+	}
+	if params, err := codec.Marshal(mcp.TaskStatusParams{Task: r.Core(key.ID, revision)}); err == nil {
+		rt.node.PushTo(actors.SessionKey{Tenant: key.Tenant, Server: key.Server, ID: r.Session}, mcp.NotifyTasksStatus, params)
+	}
 }

@@ -31,7 +31,7 @@ type service struct {
 	layers int           // how many middlewares that are
 	hiding panicLog      // the panics of Visible
 
-	asking    sync.Map // the questions of tasks that calls have put to their clients, by task and key
+	asking    sync.Map // *asker of the call that puts a task's questions to its client, by the task's id
 	discovery discovery
 }
 

@@ -2,11 +2,13 @@ package troupe
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -42,6 +44,10 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 	ctx = call.context(ctx)
 	view := call.view()
 	limit := s.svc.Limits.Subscriptions
+	followed, refusal := s.followable(ctx, call, &f, limit)
+	if refusal != nil {
+		return actors.Listening{}, refusal
+	}
 	seen := make(map[string]bool)
 	var uris []string
 	for _, uri := range f.ResourceSubscriptions {
@@ -60,6 +66,9 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 	}
 	later := view.afterwards()
 	l := actors.Listening{Tools: f.ToolsListChanged, Prompts: f.PromptsListChanged, Resources: f.ResourcesListChanged, URIs: uris, Accepted: accepted, Changed: s.srv.changesFor(later)}
+	if len(followed) > 0 {
+		l.Others = s.followTasks(followed)
+	}
 	if later != nil {
 		l.Hears = func(uri string) bool { return s.follows(later, uri) }
 	}
@@ -118,4 +127,53 @@ func (s *service) capabilities() mcp.ServerCapabilities {
 		c.Tasks.List = nil
 	}
 	return c
+}
+
+// followable returns the tasks that a listener follows: those of its filter that there are. The filter keeps their ids.
+func (s *service) followable(ctx context.Context, call *Call, f *mcp.SubscriptionFilter, limit int) ([]worker.Key, *mcp.Error) {
+	if len(f.TaskIDs) == 0 {
+		return nil, nil
+	}
+	if lacking := refuseLacking(mcp.CapClientTasksExtension, &call.peer); lacking != nil {
+		return nil, lacking
+	}
+	var keys []worker.Key
+	asked := f.TaskIDs
+	f.TaskIDs = nil
+	for _, id := range asked {
+		key := worker.Key{Tenant: call.c.Peer().Key().Tenant, Server: s.id, ID: id}
+		if !key.Valid() || slices.Contains(keys, key) || limit >= 0 && len(keys) >= limit {
+			continue
+		}
+		switch _, err := s.rt.tasks.Get(ctx, key); {
+		case err == nil:
+			keys, f.TaskIDs = append(keys, key), append(f.TaskIDs, id)
+		case !errors.Is(err, worker.ErrUnknown):
+			return nil, s.internal(mcp.MethodSubscriptionsListen, err)
+		}
+	}
+	return keys, nil
+}
+
+// followTasks sends a listener each task as it is, and after each change (the extension's notifications/tasks).
+func (s *service) followTasks(keys []worker.Key) func(context.Context, func(string, []byte)) func() {
+	return func(ctx context.Context, send func(method string, params []byte)) func() {
+		again := make(chan struct{}, 1)
+		go func() {
+			_ = s.rt.tasks.FollowAll(ctx, keys, again, func(t worker.Snapshot) bool {
+				if d, err := detailed(t, mcp.Latest); err == nil {
+					if params, err := codec.Marshal(d); err == nil {
+						send(mcp.NotifyTasks, params)
+					}
+				}
+				return true
+			})
+		}()
+		return func() {
+			select {
+			case again <- struct{}{}:
+			default:
+			}
+		}
+	}
 }

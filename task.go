@@ -10,6 +10,7 @@ import (
 	"math"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
@@ -168,7 +169,8 @@ func (c *Call) attempt() *worker.Attempt {
 // taskRun is what a call of a task has in place of a request.
 type taskRun struct {
 	*worker.Attempt
-	s *service
+	s    *service
+	told atomic.Int64 // when progress was told last, unix nanoseconds
 
 	mu   sync.Mutex // guards uses
 	uses map[string]int
@@ -217,8 +219,24 @@ func (r *taskRun) Ask(ctx context.Context, qs []actors.Question) ([]actors.Answe
 	return answers, nil
 }
 
-// Tell drops the message: a task has no stream of its own.
-func (r *taskRun) Tell(ctx context.Context, _ string, _ []byte) error { return context.Cause(ctx) }
+// Tell sends progress to the session that made the task, as long as that listens and the task runs (2025-11-25). A task has no other
+// messages.
+func (r *taskRun) Tell(ctx context.Context, method string, params []byte) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	revision, _ := mcp.ParseRevision(r.Revision)
+	if method == mcp.NotifyProgress && r.Request.Session != "" && revision.Has(mcp.FeatureCoreTasks) {
+		now, last := time.Now().UnixNano(), r.told.Load()
+		if now-last >= int64(progressEvery) && r.told.CompareAndSwap(last, now) {
+			r.s.rt.node.PushTo(actors.SessionKey{Tenant: r.Key.Tenant, Server: r.Key.Server, ID: r.Request.Session}, method, params)
+		}
+	}
+	return nil
+}
+
+// progressEvery is the least time between two progress notifications of a task.
+const progressEvery = 100 * time.Millisecond
 
 // runTask runs the handler of a task.
 func (s *service) runTask(ctx context.Context, a *worker.Attempt) worker.Result {
@@ -312,7 +330,7 @@ func (s *service) createTask(ctx context.Context, call *Call, t *tool, args, dst
 	if err != nil {
 		return nil, 0, s.failure(call, "tools/call "+t.Name, err)
 	}
-	if t.TaskAfter > 0 {
+	if t.TaskAfter > 0 && call.revision().Has(mcp.FeatureTasksExtension) { // who asked for a task gets one
 		if made, err = s.awaitTask(ctx, made, t.TaskAfter); err == nil && made.Record.State == task.Ended {
 			return s.outcome(call, made, dst)
 		}
@@ -406,3 +424,21 @@ func (s *service) outcome(call *Call, t worker.Snapshot, dst []byte) ([]byte, in
 
 // Node returns the name of the node that runs the call ([StoreOptions].Node).
 func (c *Call) Node() string { return c.svc.rt.cluster.Name() }
+
+// detailed is a task as a reader of the extension sees it, with its result.
+func detailed(t worker.Snapshot, r mcp.Revision) (mcp.DetailedTask, error) {
+	var result json.RawMessage
+	if t.Record.Status(r) == mcp.TaskCompleted {
+		var x mcp.CallToolResult
+		if err := codec.Unmarshal(t.Record.Outcome.Value, &x); err != nil {
+			return mcp.DetailedTask{}, err
+		}
+		y := *x.For(r)
+		y.ResultType = mcp.ResultComplete
+		var err error
+		if result, err = codec.Marshal(&y); err != nil {
+			return mcp.DetailedTask{}, err
+		}
+	}
+	return t.Record.Detailed(t.Key.ID, r, result), nil
+}

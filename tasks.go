@@ -84,24 +84,6 @@ func (s *service) getTask(ctx context.Context, call *Call, m *codec.Message, key
 	return s.encode(dst, call, m, nil, d)
 }
 
-// detailed is a task as a reader of the extension sees it, with its result.
-func detailed(t worker.Snapshot, r mcp.Revision) (mcp.DetailedTask, error) {
-	var result json.RawMessage
-	if t.Record.Status(r) == mcp.TaskCompleted {
-		var x mcp.CallToolResult
-		if err := codec.Unmarshal(t.Record.Outcome.Value, &x); err != nil {
-			return mcp.DetailedTask{}, err
-		}
-		y := *x.For(r)
-		y.ResultType = mcp.ResultComplete
-		var err error
-		if result, err = codec.Marshal(&y); err != nil {
-			return mcp.DetailedTask{}, err
-		}
-	}
-	return t.Record.Detailed(t.Key.ID, r, result), nil
-}
-
 func (s *service) cancelTask(ctx context.Context, call *Call, m *codec.Message, key worker.Key, dst []byte) ([]byte, *mcp.Error) {
 	t, err := s.rt.tasks.Cancel(ctx, key)
 	r := call.revision()
@@ -143,10 +125,11 @@ func (s *service) updateTask(ctx context.Context, call *Call, m *codec.Message, 
 // questions to the client, on its own stream.
 func (s *service) taskResult(ctx context.Context, call *Call, key worker.Key, dst []byte) ([]byte, *mcp.Error) {
 	var t worker.Snapshot
+	asked := make(map[string]bool)
 	for {
 		var ask []task.Question
 		err := s.rt.tasks.Follow(ctx, key, func(now worker.Snapshot) bool {
-			t, ask = now, call.unasked(now)
+			t, ask = now, call.unasked(now, asked)
 			return now.Record.State != task.Ended && ask == nil
 		})
 		if err == nil && ask != nil {
@@ -175,17 +158,19 @@ func (s *service) taskResult(ctx context.Context, call *Call, key worker.Key, ds
 	return nil, failed
 }
 
-// unasked returns the open questions of a task that its client can answer, and that no call of this process has put to it.
-func (c *Call) unasked(t worker.Snapshot) (qs []task.Question) {
+// unasked returns the open questions of a task that its client can answer, and that the call has not asked.
+func (c *Call) unasked(t worker.Snapshot, asked map[string]bool) (qs []task.Question) {
+	if t.Record.State != task.Waiting {
+		return nil
+	}
 	caps := c.peer.Capabilities()
 	for _, q := range t.Record.Open() {
-		var asked mcp.InputRequest
-		if codec.Unmarshal(q.Request, &asked) != nil || lackingOf(needsOf(asked), &caps) != 0 {
+		var request mcp.InputRequest
+		if asked[q.Key] || codec.Unmarshal(q.Request, &request) != nil || lackingOf(needsOf(request), &caps) != 0 {
 			continue
 		}
-		if _, taken := c.svc.asking.LoadOrStore(t.Key.ID+" "+q.Key, c); !taken {
-			qs = append(qs, q)
-		}
+		asked[q.Key] = true
+		qs = append(qs, q)
 	}
 	return qs
 }
@@ -207,13 +192,13 @@ func needsOf(q mcp.InputRequest) mcp.Capability {
 // askForTask puts questions of a task to the client, and takes its answers. A client that does not answer in time may still do so
 // with another call.
 func (s *service) askForTask(ctx context.Context, call *Call, key worker.Key, open []task.Question) error {
-	defer func() {
-		for _, q := range open {
-			s.asking.Delete(key.ID + " " + q.Key)
-		}
-	}()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	me := &asker{cancel}
+	if before, ok := s.asking.Swap(key.ID, me); ok { // its client may be gone: the newest call asks
+		before.(*asker).cancel(errAnswered)
+	}
+	defer s.asking.CompareAndDelete(key.ID, me)
 	go func() { // the task may end, or be answered by others
 		err := s.rt.tasks.Follow(ctx, key, func(now worker.Snapshot) bool { return now.Record.State == task.Waiting })
 		cancel(cmp.Or(err, errAnswered))
@@ -240,7 +225,7 @@ func (s *service) askForTask(ctx context.Context, call *Call, key worker.Key, op
 	case errors.Is(cause, errAnswered):
 		return nil
 	case errors.Is(err, ErrNoAnswer):
-		return nil // and asks once more: the task waits as long as it lasts
+		return nil // another call may ask again: the task waits as long as it lasts
 	case err != nil:
 		return err
 	}
@@ -259,8 +244,11 @@ func (s *service) askForTask(ctx context.Context, call *Call, key worker.Key, op
 	return err
 }
 
-// errAnswered reports that a task waits for no answer any more.
-var errAnswered = errors.New("troupe: the task waits no more")
+// errAnswered reports that a call has no question of a task to put any more: the task waits no more, or another call asks.
+var errAnswered = errors.New("troupe: the questions of the task are not this call's")
+
+// asker is the call that puts a task's questions to its client.
+type asker struct{ cancel context.CancelCauseFunc }
 
 // listTasks lists the tasks of a principal. The cursor is the revision from which the next page goes on, sealed.
 func (s *service) listTasks(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {

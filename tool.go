@@ -67,7 +67,8 @@ type Tool struct {
 	// its client asks for another time (2025-11-25). 0 means 24 hours. Options.Store.TaskMax is the most.
 	TaskTTL time.Duration
 	// TaskAfter is how long a call that becomes a task is waited for: if the task ends in
-	// that time, its client gets the result at once, and no task.
+	// that time, its client gets the result at once, and no task. A client of 2025-11-25 that asks for
+	// a task gets one.
 	TaskAfter time.Duration
 	// TaskNotice is what a model may be told as soon as the task is created (2025-11-25).
 	TaskNotice string

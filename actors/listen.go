@@ -27,8 +27,10 @@ type listenActor struct {
 	filter Listening
 	from   *quota.Account
 	acked  bool
-	early  [][]byte // notifications that came before the acknowledgement was sent
-	missed bool     // a notification could not be sent, and resync makes it good
+	early  [][]byte           // notifications that came before the acknowledgement was sent
+	missed bool               // a notification could not be sent, and resync makes it good
+	others context.CancelFunc // ends what the filter's Others sends; nil if there is nothing
+	again  func()
 	held   quota.Holding
 }
 
@@ -223,6 +225,11 @@ func (l *listenActor) Receive(m any) {
 			l.tell(data)
 		}
 		l.early = nil
+		if l.filter.Others != nil {
+			var ctx context.Context
+			ctx, l.others = context.WithCancel(l.node.base)
+			l.again = l.filter.Others(ctx, func(method string, params []byte) { _ = l.Post(hear{codec.AppendNotification(nil, method, params)}) })
+		}
 	case hear:
 		if l.acked {
 			l.tell(m.data)
@@ -312,6 +319,9 @@ func (l *listenActor) resync() {
 			l.tell(subscription.Update(uri))
 		}
 	}
+	if l.again != nil {
+		l.again()
+	}
 }
 
 // end ends the listener. A reason is the server's, and the client gets it before the response.
@@ -320,6 +330,9 @@ func (l *listenActor) end(reason string) {
 	l.Stop()
 	l.held.Free()
 	l.from.Held[heldStreams].Add(-1)
+	if l.others != nil {
+		l.others()
+	}
 	for _, uri := range l.filter.URIs {
 		l.node.subs.Follow(l, uri)
 	}

@@ -218,6 +218,13 @@ func (p *Peer) Push(method string, params []byte) {
 	}
 }
 
+// PushTo is Peer.Push to a session that is named by its key. It does nothing if the session is not in this node's memory.
+func (n *Node) PushTo(key SessionKey, method string, params []byte) {
+	if s, ok := n.sessions.Get(key); ok {
+		s.home.push(codec.AppendNotification(nil, method, params))
+	}
+}
+
 // PushUpdate is Push of an update of a resource. For a bound session it waits until the
 // client has read enough.
 func (p *Peer) PushUpdate(uri string) {

@@ -215,6 +215,9 @@ func (r *requestActor) tick() {
 	if r.phase > request.Streaming {
 		return
 	}
+	if r.graced && string(r.call.msg.Method) == mcp.MethodTasksResult { // which waits for as long as its task does
+		return
+	}
 	if r.graced {
 		r.node.refusals.count(MaxCall)
 		r.step(request.Deadline, response{}, ErrDeadline)

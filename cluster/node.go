@@ -160,9 +160,6 @@ func (n *Node) join(ctx context.Context, s *server.Server) (err error) {
 		if err := n.voidLeases(ctx); err != nil {
 			return fmt.Errorf("cluster: void old leases: %w", err)
 		}
-		if err := n.freeWork(ctx); err != nil {
-			return fmt.Errorf("cluster: free the work of a dead process: %w", err)
-		}
 	}
 	l, err := newLease(n)
 	if err != nil {

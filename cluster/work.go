@@ -78,7 +78,7 @@ func (n *Node) Work(ctx context.Context, server string) (*WorkQueue, error) {
 	c, err := js.CreateOrUpdateConsumer(ctx, n.streamName(work), jetstream.ConsumerConfig{
 		Durable: server, FilterSubject: n.subject("work." + server), AckPolicy: jetstream.AckExplicitPolicy, AckWait: workWait,
 		MaxAckPending: maxWork, MaxDeliver: -1,
-		MemoryStorage: n.server != nil, // a process that takes the directory over gives all work out again
+		MemoryStorage: n.server != nil, // it ends with its process, and the next one gives all work out again
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cluster: work of %s: %w: %w", server, ErrUnavailable, err)
@@ -128,24 +128,4 @@ func (n *Node) Working(ctx context.Context) ([]string, error) {
 		servers = append(servers, subject[strings.LastIndexByte(subject, '.')+1:])
 	}
 	return servers, nil
-}
-
-// freeWork has all work given out again that workers of an earlier process had: who takes a data directory knows that they are
-// gone.
-func (n *Node) freeWork(ctx context.Context) error {
-	js, err := jetstream.New(n.conn)
-	if err != nil {
-		return err
-	}
-	st, err := js.Stream(ctx, n.streamName(work))
-	if err != nil {
-		return err
-	}
-	names := st.ConsumerNames(ctx)
-	for name := range names.Name() {
-		if err := st.DeleteConsumer(ctx, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-			return err
-		}
-	}
-	return names.Err()
 }

@@ -7,6 +7,7 @@ type SubscriptionFilter struct {
 	PromptsListChanged    bool     `json:"promptsListChanged,omitempty"`
 	ResourcesListChanged  bool     `json:"resourcesListChanged,omitempty"`
 	ResourceSubscriptions []string `json:"resourceSubscriptions,omitempty"` // URIs
+	TaskIDs               []string `json:"taskIds,omitempty"`               // of the extension [ExtensionTasks]
 }
 
 // Within returns the notifications of f that a server with these capabilities sends: the
@@ -17,6 +18,9 @@ func (f SubscriptionFilter) Within(s *ServerCapabilities) SubscriptionFilter {
 	f.ResourcesListChanged = f.ResourcesListChanged && s.Has(CapResourcesListChanged)
 	if !s.Has(CapResourcesSubscribe) {
 		f.ResourceSubscriptions = nil
+	}
+	if !s.Has(CapTasksExtension) {
+		f.TaskIDs = nil
 	}
 	return f
 }

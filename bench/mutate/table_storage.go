@@ -19,12 +19,12 @@ var storage = []mutation{
 		"if err == nil && rev == 0 {", "if err == nil && rev == 0 && rec == nil {", "", "",
 	},
 	{
-		"a body is put together from two", merge, "cluster/eventlog.go",
-		"if total != size || size > MaxBody", "if size > MaxBody", "", "",
+		"a body is put together from two", merge, "cluster/task.go",
+		"if total != size || size > most", "if size > most", "", "",
 	},
 	{
-		"half a body is a whole one", validation, "cluster/eventlog.go",
-		"|| len(data) == 0 && size > 0 {", "{\n\t\t\tif len(body) > 0 { return body, nil }", "", "",
+		"half a body is a whole one", validation, "cluster/task.go",
+		"|| len(data) == 0 && size > 0 {", "{\n\t\t\tif len(all) > 0 { return all, nil }", "", "",
 	},
 	{
 		"what is created replaces what is there", guard, "cluster/records.go",

@@ -82,7 +82,9 @@ func addAskingTasks(s *troupe.Server) {
 	troupe.AddTool(s, troupe.Tool{
 		Name: "test_tool_with_task", Description: "Asks for a name first, and then greets in a task.", Task: troupe.TaskRequired, Rerun: troupe.Safe,
 		Needs: mcp.CapClientElicitationForm, InputSchema: json.RawMessage(`{"type":"object"}`), BeforeTask: askName,
-	}, func(_ context.Context, _ *troupe.Call, in greetInput) (string, error) { return "Hello, " + in.Name + "!", nil })
+	}, func(_ context.Context, _ *troupe.Call, in greetInput) (string, error) {
+		return "Hello, " + in.Name + "!", nil
+	})
 }
 
 // askName asks for the name that the task greets.

@@ -195,6 +195,9 @@ func TestAttempts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if r.Attempt != 0 || r.Lost != 0 {
+		t.Errorf("attempt %d, lost %d: none was lost", r.Attempt, r.Lost)
+	}
 	last := r.Epoch
 	for range MaxAttempts {
 		if epoch := must[uint64](t)(r.Begin("n", "b", start)); epoch <= last {

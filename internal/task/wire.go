@@ -66,6 +66,15 @@ func (r *Record) message() string {
 		return r.Message
 	}
 	switch r.Outcome.Kind {
+	case ToolError:
+		var x struct {
+			Content []struct {
+				Text string `json:"text"`
+			} `json:"content"`
+		}
+		if json.Unmarshal(r.Outcome.Value, &x) == nil && len(x.Content) > 0 {
+			return x.Content[0].Text
+		}
 	case Cancelled:
 		return "cancelled by the client"
 	case Failed, Lost:

@@ -104,6 +104,9 @@ func (p *Pool) attempt(s *serving, key Key, w *given) (*Attempt, error) {
 				return nil, err
 			}
 		}
+		if r.State != task.Ended && !s.Known(r.Method, r.Name) {
+			return nil, errNotKnown
+		}
 		if r.State == task.Running {
 			switch stored, err := p.Store.PartsSince(s.ctx, key.path(), rev); {
 			case err != nil:
@@ -222,7 +225,7 @@ func (p *Pool) put(ctx context.Context, key Key, r *task.Record, rev uint64) (ui
 		}
 		switch {
 		case err == nil:
-			p.changed(key)
+			p.changed(key, r)
 			return next, nil
 		case errors.Is(err, actors.ErrUnavailable):
 			unknown = true

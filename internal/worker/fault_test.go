@@ -137,7 +137,10 @@ func TestTwoAnswersAtOnce(t *testing.T) {
 		h.over(s, "boot2")
 		time.Sleep(time.Second)
 		synctest.Wait()
-		s.part = func() error { time.Sleep(20 * time.Millisecond); return nil }
+		s.update = func(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error) {
+			defer time.Sleep(20 * time.Millisecond) // the answer comes late
+			return s.Store.Update(ctx, key, data, rev, ttl)
+		}
 		var both, answered sync.WaitGroup
 		both.Add(2)
 		var offers atomic.Int32

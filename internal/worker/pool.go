@@ -43,7 +43,9 @@ type Config struct {
 	Running int
 	// Shared says that other processes have the same store, and may create work.
 	Shared bool
-	Log    *slog.Logger // nil discards
+	// Changed, if not nil, is called after this process has changed a task's record. It must not block, nor keep the record.
+	Changed func(key Key, r *task.Record)
+	Log     *slog.Logger // nil discards
 }
 
 // Service is a server whose tasks the node runs.
@@ -51,6 +53,8 @@ type Service struct {
 	ID string
 	// Run runs an attempt. Its context ends when the attempt is over: see the causes of package worker.
 	Run func(ctx context.Context, a *Attempt) Result
+	// Known reports whether the service can run a task now. One that it cannot waits in the queue: the program may add the tool later.
+	Known func(method, name string) bool
 	// Safe reports whether a task may run again after its worker was lost.
 	Safe func(method, name string) bool
 }
@@ -71,13 +75,13 @@ type Pool struct {
 	tasks sync.WaitGroup // the goroutines of attempts that run, and of queues
 	ended chan struct{}  // closed when none of them runs, or nobody waits for them any more
 
-	mu       sync.Mutex // guards the fields below
-	services map[string]*serving
-	live     map[Key]*Attempt
-	starting map[Key]*given // work whose attempt is about to begin
-	watches  map[Key]*watch
-	offers   map[Key]*offer
-	closed   bool
+	mu        sync.Mutex // guards the fields below
+	services  map[string]*serving
+	live      map[Key]*Attempt
+	starting  map[Key]*given // work whose attempt is about to begin
+	followers map[Key]map[*follower]bool
+	offers    map[Key]*offer
+	closed    bool
 }
 
 // serving is a mounted service.
@@ -93,7 +97,7 @@ func NewPool(c Config) *Pool {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &Pool{Config: c, slots: make(chan struct{}, max(1, c.Running)), services: make(map[string]*serving), live: make(map[Key]*Attempt), starting: make(map[Key]*given), watches: make(map[Key]*watch), offers: make(map[Key]*offer), ended: make(chan struct{})}
+	p := &Pool{Config: c, slots: make(chan struct{}, max(1, c.Running)), services: make(map[string]*serving), live: make(map[Key]*Attempt), starting: make(map[Key]*given), followers: make(map[Key]map[*follower]bool), offers: make(map[Key]*offer), ended: make(chan struct{})}
 	p.base, p.stop = context.WithCancelCause(context.Background())
 	go p.keep()
 	return p
@@ -260,6 +264,8 @@ func (p *Pool) work(s *serving, w *given) {
 	case errors.Is(err, errResumed): // its place goes to the handler that waited
 		return
 	case errors.Is(err, errStale): // another worker has it by now
+	case errors.Is(err, errNotKnown):
+		_ = w.Later(5 * time.Second)
 	case s.ctx.Err() != nil:
 		_ = w.Later(0)
 	default:
@@ -291,6 +297,8 @@ var (
 	errNothing = errors.New("worker: there is nothing to run")
 	errResumed = errors.New("worker: a handler that waited goes on")
 	errStale   = errors.New("worker: the work was not kept")
+
+	errNotKnown = errors.New("worker: the service cannot run the task now")
 )
 
 // keep says every second that the node still has the work that it does.
@@ -409,19 +417,25 @@ func (p *Pool) serveNow(server string) {
 	}
 }
 
-// watch is those that wait for a change of a task.
-type watch struct {
-	changed chan struct{} // closed by the next change that this process learns of
-	waiting int
+// follower is somebody who follows tasks.
+type follower struct {
+	dirty map[Key]bool  // what may have changed since it looked; guarded by Pool.mu
+	wake  chan struct{} // has one place
 }
 
-// changed tells those that wait for a task that it has changed.
-func (p *Pool) changed(key Key) {
+// changed tells those who follow a task that it has changed.
+func (p *Pool) changed(key Key, r *task.Record) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if w := p.watches[key]; w != nil {
-		close(w.changed)
-		w.changed = make(chan struct{})
+	for f := range p.followers[key] {
+		f.dirty[key] = true
+		select {
+		case f.wake <- struct{}{}:
+		default:
+		}
+	}
+	p.mu.Unlock()
+	if p.Changed != nil {
+		p.Changed(key, r)
 	}
 }
 

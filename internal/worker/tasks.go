@@ -176,48 +176,84 @@ func (p *Pool) List(ctx context.Context, tenant, server string, from uint64, lim
 	return all, 0, nil
 }
 
-// Follow calls f with a task as it is and after each change, until f returns false or ctx ends. Changes that come fast may be
-// seen as one. ErrUnknown: there is no such task, or it is gone by now.
+// Follow is FollowAll of one task. ErrUnknown: there is no such task, or it is gone by now.
 func (p *Pool) Follow(ctx context.Context, key Key, f func(Snapshot) (more bool)) error {
+	return p.FollowAll(ctx, []Key{key}, nil, f)
+}
+
+// FollowAll calls f with each task as it is and after each of its changes, until f returns false or ctx ends; and, after something came
+// on again, with all of them as they are. Changes that come fast may be seen as one. ErrUnknown: none of the tasks is there, or they
+// are gone by now.
+func (p *Pool) FollowAll(ctx context.Context, keys []Key, again <-chan struct{}, f func(Snapshot) (more bool)) error {
+	me := &follower{dirty: make(map[Key]bool, len(keys)), wake: make(chan struct{}, 1)}
 	p.mu.Lock()
-	w := p.watches[key]
-	if w == nil {
-		w = &watch{changed: make(chan struct{})}
-		p.watches[key] = w
-	}
-	w.waiting++
-	p.mu.Unlock()
-	defer func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if w.waiting--; w.waiting == 0 {
-			delete(p.watches, key)
+	for _, k := range keys {
+		me.dirty[k] = true
+		if p.followers[k] == nil {
+			p.followers[k] = make(map[*follower]bool)
 		}
-	}()
-	t := time.NewTimer(lookEvery)
+		p.followers[k][me] = true
+	}
+	p.mu.Unlock()
+	defer p.unfollow(me, keys)
+	// Many are looked at less often, when no change was heard of.
+	every := lookEvery * time.Duration(1+len(keys)/10)
+	t := time.NewTimer(every)
 	defer t.Stop()
-	seen := uint64(0)
+	seen := make(map[Key]uint64, len(keys))
+	for _, k := range keys {
+		seen[k] = 0
+	}
 	for {
 		p.mu.Lock()
-		changed := w.changed
+		dirty := me.dirty
+		me.dirty = make(map[Key]bool)
 		p.mu.Unlock()
-		s, err := p.Get(ctx, key)
-		switch {
-		case errors.Is(err, ErrUnknown):
-			return err
-		case err == nil && s.Rev != seen:
-			if seen = s.Rev; !f(s) {
-				return nil
+		for _, k := range keys { // in the order that the caller has
+			if _, there := seen[k]; !there || !dirty[k] {
+				continue
+			}
+			s, err := p.Get(ctx, k)
+			switch {
+			case errors.Is(err, ErrUnknown):
+				delete(seen, k)
+			case err == nil && s.Rev != seen[k]:
+				if seen[k] = s.Rev; !f(s) {
+					return nil
+				}
 			}
 		}
-		t.Reset(lookEvery)
+		if len(seen) == 0 {
+			return ErrUnknown
+		}
+		t.Reset(every)
 		select {
-		case <-changed:
+		case <-me.wake:
+			continue
 		case <-t.C:
+		case <-again:
+			for k := range seen {
+				seen[k] = 0
+			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-p.base.Done():
 			return ErrClosing
+		}
+		p.mu.Lock()
+		for k := range seen {
+			me.dirty[k] = true
+		}
+		p.mu.Unlock()
+	}
+}
+
+func (p *Pool) unfollow(f *follower, keys []Key) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, k := range keys {
+		if delete(p.followers[k], f); len(p.followers[k]) == 0 {
+			delete(p.followers, k)
 		}
 	}
 }

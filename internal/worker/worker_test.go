@@ -34,6 +34,8 @@ type house struct {
 	mu   sync.Mutex // guards run
 	run  func(ctx context.Context, a *worker.Attempt) worker.Result
 	safe atomic.Bool
+
+	unknown atomic.Bool // the service has no such tool
 }
 
 const ttl = time.Hour
@@ -64,7 +66,7 @@ func (h *house) open(running int, boot string) {
 }
 
 func (h *house) service() worker.Service {
-	return worker.Service{ID: "demo", Safe: func(string, string) bool { return h.safe.Load() }, Run: func(ctx context.Context, a *worker.Attempt) worker.Result {
+	return worker.Service{ID: "demo", Known: func(string, string) bool { return !h.unknown.Load() }, Safe: func(string, string) bool { return h.safe.Load() }, Run: func(ctx context.Context, a *worker.Attempt) worker.Result {
 		h.runs.Add(1)
 		h.mu.Lock()
 		run := h.run
@@ -349,6 +351,24 @@ func TestNeverRunsOnce(t *testing.T) {
 		h.open(4, "boot2")
 		if r := h.ended(key); r.Outcome.Kind != task.Lost {
 			t.Errorf("it ended with %+v", r.Outcome)
+		}
+	})
+}
+
+// TestAToolThatComesLater: a task of a tool that the program has not added yet waits for it, and is no loss.
+func TestAToolThatComesLater(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, h *house) {
+		h.safe.Store(false)
+		h.unknown.Store(true)
+		h.handle(func(context.Context, *worker.Attempt) worker.Result { return done(`{}`) })
+		key := h.create(`{}`)
+		time.Sleep(time.Minute)
+		if r := h.get(key); r.State != task.Queued {
+			t.Errorf("it is in state %d", r.State)
+		}
+		h.unknown.Store(false)
+		if r := h.ended(key); r.Outcome.Kind != task.Done || h.runs.Load() != 1 {
+			t.Errorf("it ended with %+v after %d runs", r.Outcome, h.runs.Load())
 		}
 	})
 }

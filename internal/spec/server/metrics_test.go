@@ -68,7 +68,7 @@ func TestStoreGauges(t *testing.T) {
 		if most < 60_000 || most > 70_000 || used < most+100 {
 			t.Errorf("ann has stored %d bytes of %d, want 60,000 to 70,000 and bob's", most, used)
 		}
-		if got := h.Gauge("troupe.store.budget", "sessions") + h.Gauge("troupe.store.budget", "calls"); got < 48<<20 || got > 64<<20 {
+		if got := h.Gauge("troupe.store.budget", "sessions") + h.Gauge("troupe.store.budget", "calls") + h.Gauge("troupe.store.budget", "tasks"); got < 48<<20 || got > 64<<20 {
 			t.Errorf("the budgets have %d bytes together, want nearly 64 MiB", got)
 		}
 		if most, used := h.Gauge("troupe.store.used.most", "calls"), h.Gauge("troupe.store.used", "calls"); most != 0 || used > 1000 {

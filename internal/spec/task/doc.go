@@ -4,8 +4,8 @@
 //
 // # Files
 //
-//	main_test.go       the tools, the clients of both faces, what both have in common, and steps
+//	main_test.go       the tools, the clients of both faces, steps, and tasks that take long
 //	core_test.go       2025-11-25
-//	extension_test.go  2026-07-28
+//	extension_test.go  2026-07-28, what each revision is told of tasks, and tasks that are read in both
 //	input_test.go      questions of tasks, in both
 package task

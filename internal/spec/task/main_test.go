@@ -147,6 +147,16 @@ func without(t *testing.T, object string, names ...string) string {
 	return encoded(t, members)
 }
 
+// encoded is a value as JSON.
+func encoded(t *testing.T, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
 // refused fails the test unless a response is an error with this code.
 func refused(t *testing.T, what, response string, code int) {
 	t.Helper()
@@ -268,53 +278,16 @@ func (c client) as(name string) client {
 	return c
 }
 
-// TestATaskIsReadInBothEras makes a task of each era and reads it in the other one. Each reader gets what it would have got
-// for the call itself.
-func TestATaskIsReadInBothEras(t *testing.T) {
-	testkit.Bubble(t, func(t *testing.T) {
-		h := serve(t, troupe.Options{Authenticate: host.User}, nil)
-		add(h, troupe.Tool{Name: "list", Task: troupe.TaskOptional}, func(context.Context, *troupe.Call, WorkIn) (*mcp.CallToolResult, error) {
-			return &mcp.CallToolResult{Content: mcp.Contents{mcp.Text("[1]")}, StructuredContent: json.RawMessage(`[1]`)}, nil // no object, which 2025-11-25 does not know
-		})
-		old, plain := host.As(h.Unchecked(), "ann").Initialize(`{}`), stateless(h, `{}`).as("ann")
-		now := stateless(h, withTasks).as("ann")
-		for _, tool := range []string{"rich", "list", "fault"} {
-			ended := []string{"completed", "completed"}
-			if tool == "fault" {
-				ended[0] = "failed"
-			}
-			for _, id := range []string{begin(t, old, tool, `{}`), now.begin(tool, `{}`)} {
-				got := at(t, now.await(id, ended[1]), "result", "result")
-				want := at(t, plain.call(tool, `{}`), "result")
-				host.Equal(t, "result type", str(t, got, "resultType"), "complete")
-				same(t, tool+" in 2026-07-28", without(t, got, "_meta"), without(t, want, "_meta"))
-				host.Equal(t, "own _meta", at(t, got, "_meta", "example.com/own"), at(t, want, "_meta", "example.com/own"))
-
-				host.Equal(t, "status", str(t, old.Post(of("get", id)).Body, "result", "status"), ended[0])
-				answer := body(t, old.Post(of("result", id)))
-				legal(t, answer, "CallToolResult")
-				got, want = at(t, answer, "result"), at(t, body(t, old.Post(host.Call("2", tool, `{}`))), "result")
-				same(t, tool+" in 2025-11-25", without(t, got, "_meta"), without(t, want, "_meta"))
-				host.Equal(t, "own _meta", at(t, got, "_meta", "example.com/own"), at(t, want, "_meta", "example.com/own"))
-				host.Equal(t, "related task", str(t, got, "_meta", related, "taskId"), id)
-			}
-		}
-		for _, id := range []string{begin(t, old, "work", `{"ms":600000}`), now.begin("work", `{"ms":600000}`)} {
-			refused(t, "another's", stateless(h, withTasks).as("bob").of("get", id), host.BadParam)
-			host.Equal(t, "cancelled", str(t, old.Post(of("cancel", id)).Body, "result", "status"), "cancelled")
-			now.await(id, "cancelled")
-		}
-	})
-}
-
 // TestStepsOfATaskRunOnce counts the runs of steps, also across a crash behind them.
 func TestStepsOfATaskRunOnce(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
 		dir := t.TempDir()
 		var first, second, failing, permanent, again atomic.Int32
 		var id atomic.Value
+		// The tool must be there before its server is mounted: a task may run again at once.
 		steps := func(h *host.Host) {
-			add(h, troupe.Tool{Name: "steps", Task: troupe.TaskOptional, Rerun: troupe.Safe}, func(ctx context.Context, call *troupe.Call, in WorkIn) (*mcp.CallToolResult, error) {
+			srv := troupe.NewServer(mcp.Implementation{Name: "steps", Version: "1"}, &troupe.ServerOptions{ID: "steps"})
+			troupe.AddTool(srv, troupe.Tool{Name: "steps", Task: troupe.TaskOptional, Rerun: troupe.Safe}, func(ctx context.Context, call *troupe.Call, in WorkIn) (*mcp.CallToolResult, error) {
 				id.Store(call.Task())
 				counted := func(n *atomic.Int32) func(context.Context) (int32, error) {
 					return func(context.Context) (int32, error) { return n.Add(1), nil }
@@ -345,10 +318,13 @@ func TestStepsOfATaskRunOnce(t *testing.T) {
 				b, err := troupe.Step(ctx, call, "second", counted(&second))
 				return words(fmt.Sprintf("%d %d %v %v", a, b, bad, often)), err
 			})
+			h.Runtime.Mount("/steps", srv)
 		}
-		h := serve(t, troupe.Options{Dir: dir}, nil)
+		h := host.New(t, troupe.Options{Dir: dir}, nil)
 		steps(h)
-		c := session(h)
+		c := h.Unchecked()
+		c.URL = "http://127.0.0.1/steps"
+		c.Initialize(`{}`)
 		plain := body(t, c.Post(host.Call("1", "steps", `{}`)))
 		host.Equal(t, "no task", plain, host.TextResult("1", "1 1 never not yet"))
 		host.Equal(t, "no id", id.Load().(string), "")
@@ -370,7 +346,7 @@ func TestStepsOfATaskRunOnce(t *testing.T) {
 		host.Equal(t, "its result", str(t, strings.Trim(at(t, body(t, c.Post(of("result", task))), "result", "content"), "[]"), "text"), want)
 
 		second.Store(0)
-		moved := serve(t, o, nil)
+		moved := host.New(t, o, nil)
 		steps(moved)
 		m := moved.Moved(c)
 		await(t, m, task, "completed")
@@ -381,60 +357,23 @@ func TestStepsOfATaskRunOnce(t *testing.T) {
 	})
 }
 
-// TestWhatEachEraIsToldOfTasks looks at the capabilities of servers with tasks and without.
-func TestWhatEachEraIsToldOfTasks(t *testing.T) {
+// TestATaskMayTakeLongerThanACall lets a task run for longer than a call may.
+func TestATaskMayTakeLongerThanACall(t *testing.T) {
 	testkit.Bubble(t, func(t *testing.T) {
-		const tools = `"requests":{"tools":{"call":{}}}`
-		for _, row := range []struct {
-			what        string
-			tasks, auth bool
-			want        string
-		}{
-			{"tasks", true, false, `{"cancel":{},` + tools + `}`},
-			{"tasks of known users", true, true, `{"list":{},"cancel":{},` + tools + `}`},
-			{"no tasks", false, true, ""},
-		} {
-			var o troupe.Options
-			if row.auth {
-				o.Authenticate = host.User
-			}
-			start := host.New
-			if row.tasks {
-				start = serve
-			}
-			h := start(t, o, nil)
-			for _, r := range []string{host.R20241105, host.R20250326, host.R20250618, host.R20251125} {
-				said := h.Unchecked().Post(host.Initialize("1", `{"protocolVersion":"`+r+`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}`)).Body
-				got, want := at(t, said, "result", "capabilities", "tasks"), row.want
-				if r < host.R20251125 {
-					want = ""
-				}
-				if got != want && (got == "" || want == "") {
-					t.Errorf("%s in %s: %s, want %s", row.what, r, said, want)
-				} else if want != "" {
-					same(t, row.what+" in "+r, got, want)
-				}
-				host.Equal(t, row.what+": no extension in "+r, at(t, said, "result", "capabilities", "extensions"), "")
-			}
-			said, want := stateless(h, `{}`).do("server/discover", `{}`), ""
-			if row.tasks {
-				want = "{" + extension + "}"
-			}
-			host.Equal(t, row.what+": extensions", at(t, said, "result", "capabilities", "extensions"), want)
-			host.Equal(t, row.what+": no core tasks", at(t, said, "result", "capabilities", "tasks"), "")
-			if !row.tasks {
-				refused(t, row.what, h.Unchecked().Initialize(`{}`).Post(of("get", strange)).Body, host.NoMethod)
-				refused(t, row.what, stateless(h, withTasks).of("get", strange), host.NoMethod)
-			}
+		h := serve(t, troupe.Options{Limits: troupe.Limits{MaxCall: time.Minute}}, nil)
+		old, now := session(h), stateless(h, withTasks)
+		for _, id := range []string{begin(t, old, "work", `{"ms":90000}`), now.begin("work", `{"ms":90000}`)} {
+			await(t, old, id, "completed")
+			now.await(id, "completed")
 		}
 	})
 }
 
-func encoded(t *testing.T, v any) string {
-	t.Helper()
-	raw, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(raw)
+// TestTheResultIsWaitedForLongerThanACall waits for such a task with tasks/result, which is answered once the task has ended.
+func TestTheResultIsWaitedForLongerThanACall(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		c := session(serve(t, troupe.Options{Limits: troupe.Limits{MaxCall: time.Minute}}, nil))
+		id := begin(t, c, "work", `{"ms":90000,"text":"x"}`)
+		host.Contains(t, "its result", body(t, c.Post(of("result", id))), `"text":"x"`)
+	})
 }
