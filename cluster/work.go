@@ -60,8 +60,9 @@ func (w *Work) Later(d time.Duration) error { return w.msg.NakWithDelay(d) }
 
 // WorkQueue gives out the work of a server.
 type WorkQueue struct {
-	n    *Node
-	iter jetstream.MessagesContext
+	n        *Node
+	consumer jetstream.Consumer
+	iter     jetstream.MessagesContext
 }
 
 // Work opens the queue of a server's work. The first call for a server makes its consumer.
@@ -88,7 +89,7 @@ func (n *Node) Work(ctx context.Context, server string) (*WorkQueue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cluster: work of %s: %w: %w", server, ErrUnavailable, err)
 	}
-	return &WorkQueue{n: n, iter: iter}, nil
+	return &WorkQueue{n: n, consumer: c, iter: iter}, nil
 }
 
 // Next waits for work. One goroutine calls it. After an error other than that of ctx or ErrClosed it may be called again.
@@ -104,14 +105,35 @@ func (q *WorkQueue) Next(ctx context.Context) (*Work, error) {
 		default:
 			return nil, fmt.Errorf("cluster: next work: %w: %w", ErrUnavailable, err)
 		}
-		tenant, task, ok := strings.Cut(string(msg.Data()), ".")
-		meta, err := msg.Metadata()
-		if !ok || err != nil || !validTokens(tenant, 1) || !validTokens(task, 1) {
-			_ = msg.Term() // nobody can do it
-			continue
+		if w := workOf(msg); w != nil {
+			return w, nil
 		}
-		return &Work{Tenant: tenant, Task: task, Deliveries: meta.NumDelivered, msg: msg}, nil
 	}
+}
+
+// workOf reads a message of work. It removes one that nobody can do, and returns nil.
+func workOf(msg jetstream.Msg) *Work {
+	tenant, task, ok := strings.Cut(string(msg.Data()), ".")
+	meta, err := msg.Metadata()
+	if !ok || err != nil || !validTokens(tenant, 1) || !validTokens(task, 1) {
+		_ = msg.Term()
+		return nil
+	}
+	return &Work{Tenant: tenant, Task: task, Deliveries: meta.NumDelivered, msg: msg}
+}
+
+// Poke asks whether there is work, without waiting for any; nil says that there is none, or that Next has it. Any goroutine may call it.
+// A server that has just removed work may overlook new work until it is asked again, which Next does every half a minute.
+func (q *WorkQueue) Poke() (*Work, error) {
+	batch, err := q.consumer.FetchNoWait(1)
+	if err != nil {
+		return nil, fmt.Errorf("cluster: ask for work: %w: %w", ErrUnavailable, err)
+	}
+	var w *Work
+	for msg := range batch.Messages() {
+		w = workOf(msg)
+	}
+	return w, nil
 }
 
 // Close ends the queue. Next returns then.

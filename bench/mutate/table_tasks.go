@@ -95,6 +95,10 @@ var tasks = []mutation{
 		"	default:\n	}\n	t := time.NewTicker(keepEvery)", "	default:\n		return true\n	}\n	t := time.NewTicker(keepEvery)", "", "TestTasksQueue",
 	},
 	{
+		"work that the store overlooked is not asked for", guard, "internal/worker/pool.go",
+		"case age > keepEvery/2:", "case age > keepEvery && p.closed:", "", "TestOverlookedWork",
+	},
+	{
 		"an attempt that stored a step counts", limit, "internal/task/attempt.go",
 		"if r.Lost++; r.stored {", "if r.Lost++; r.stored && r.Lost < 0 {", "", "TestAttempts",
 	},

@@ -73,6 +73,14 @@ func (q queue) Next(ctx context.Context) (worker.Work, error) {
 	return work{w}, nil
 }
 
+func (q queue) Poke() (worker.Work, error) {
+	w, err := q.WorkQueue.Poke()
+	if w == nil || err != nil {
+		return nil, storeError(err)
+	}
+	return work{w}, nil
+}
+
 type work struct{ *cluster.Work }
 
 func (w work) Of() (tenant, task string) { return w.Tenant, w.Task }

@@ -53,6 +53,44 @@ func (f *faulty) Update(ctx context.Context, key string, data []byte, rev uint64
 	return f.Store.Update(ctx, key, data, rev, ttl)
 }
 
+// deaf is a store whose queues overlook what is new until they are asked again.
+type deaf struct{ worker.Store }
+
+func (d deaf) Work(ctx context.Context, server string) (worker.Queue, error) {
+	q, err := d.Store.Work(ctx, server)
+	return deafQueue{q}, err
+}
+
+type deafQueue struct{ worker.Queue }
+
+func (deafQueue) Next(ctx context.Context) (worker.Work, error) {
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+func (q deafQueue) Poke() (worker.Work, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if w, err := q.Queue.Next(ctx); err == nil {
+		return w, nil
+	}
+	return nil, nil
+}
+
+// TestOverlookedWorkIsAskedFor: a task runs soon although its queue does not tell of it.
+func TestOverlookedWorkIsAskedFor(t *testing.T) {
+	withFaults(t, func(t *testing.T, h *house, s *faulty) {
+		h.close()
+		h.over(deaf{s}, "boot2")
+		h.handle(func(context.Context, *worker.Attempt) worker.Result { return done(`{}`) })
+		start := time.Now()
+		h.good(h.create(`{}`), 1)
+		if took := time.Since(start); took > 3*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
 // withFaults runs f with a house over such a store. Tasks may not run again: a run too many ends one as lost.
 func withFaults(t *testing.T, f func(t *testing.T, h *house, s *faulty)) {
 	t.Helper()

@@ -81,6 +81,7 @@ type Pool struct {
 	starting  map[Key]*given // work whose attempt is about to begin
 	followers map[Key]map[*follower]bool
 	offers    map[Key]*offer
+	unseen    map[Key]time.Time // work that was made here, and that no worker of this process has seen yet
 	closed    bool
 }
 
@@ -90,6 +91,7 @@ type serving struct {
 	ctx    context.Context // ends with the mount
 	cancel context.CancelCauseFunc
 	once   sync.Once // starts its queue
+	queue  atomic.Pointer[Queue]
 }
 
 // NewPool returns a Pool.
@@ -97,7 +99,7 @@ func NewPool(c Config) *Pool {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &Pool{Config: c, slots: make(chan struct{}, max(1, c.Running)), services: make(map[string]*serving), live: make(map[Key]*Attempt), starting: make(map[Key]*given), followers: make(map[Key]map[*follower]bool), offers: make(map[Key]*offer), ended: make(chan struct{})}
+	p := &Pool{Config: c, slots: make(chan struct{}, max(1, c.Running)), services: make(map[string]*serving), live: make(map[Key]*Attempt), starting: make(map[Key]*given), followers: make(map[Key]map[*follower]bool), offers: make(map[Key]*offer), unseen: make(map[Key]time.Time), ended: make(chan struct{})}
 	p.base, p.stop = context.WithCancelCause(context.Background())
 	go p.keep()
 	return p
@@ -166,7 +168,9 @@ func (p *Pool) serve(s *serving) {
 		q, err := p.Store.Work(s.ctx, s.ID)
 		if err == nil {
 			wait = retryWait
+			s.queue.Store(&q)
 			err = p.take(s, q)
+			s.queue.Store(nil)
 			q.Close()
 		}
 		if s.ctx.Err() != nil {
@@ -186,15 +190,57 @@ func (p *Pool) take(s *serving, q Queue) error {
 		if err != nil {
 			return err
 		}
-		g := &given{Work: w}
-		g.kept.Store(time.Now().UnixNano())
-		if !p.place(s.ctx, g) {
-			_ = w.Later(0)
+		if !p.assign(s, w) {
 			return s.ctx.Err()
 		}
-		p.tasks.Go(func() { p.work(s, g) })
 	}
 }
+
+// assign gives work to a worker, once there is a place. It reports false if the service ends before.
+func (p *Pool) assign(s *serving, w Work) bool {
+	g := &given{Work: w}
+	g.kept.Store(time.Now().UnixNano())
+	if !p.place(s.ctx, g) {
+		_ = w.Later(0)
+		return false
+	}
+	p.tasks.Go(func() { p.work(s, g) })
+	return true
+}
+
+// poke asks the queues again whose work was made here a while ago and has not come.
+func (p *Pool) poke() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	late := make(map[string]bool)
+	for k, made := range p.unseen {
+		switch age := time.Since(made); {
+		case age > unseenFor: // another process has it
+			delete(p.unseen, k)
+		case age > keepEvery/2:
+			late[k.Server] = true
+		}
+	}
+	for server := range late {
+		s := p.services[server]
+		if s == nil || s.queue.Load() == nil {
+			continue
+		}
+		p.tasks.Go(func() {
+			if q := s.queue.Load(); q != nil {
+				if w, err := (*q).Poke(); err == nil && w != nil {
+					p.assign(s, w)
+				}
+			}
+		})
+	}
+}
+
+// unseenFor is for how long work that was made here is asked for.
+const unseenFor = 10 * time.Second
 
 // given is work that this process was given.
 type given struct {
@@ -279,6 +325,7 @@ func (p *Pool) work(s *serving, w *given) {
 func (p *Pool) start(key Key, w *given) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	delete(p.unseen, key)
 	if p.starting[key] != nil {
 		return false
 	}
@@ -325,6 +372,7 @@ func (p *Pool) keep() {
 			starting = append(starting, w)
 		}
 		p.mu.Unlock()
+		p.poke()
 		for _, w := range starting {
 			if !check {
 				w.keep()
@@ -396,6 +444,9 @@ func (o *offer) make(ctx context.Context, left time.Duration) error {
 		return err
 	}
 	o.made = now
+	o.p.mu.Lock()
+	defer o.p.mu.Unlock()
+	o.p.unseen[o.key] = now
 	return nil
 }
 

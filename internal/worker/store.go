@@ -52,6 +52,8 @@ type Stored struct {
 // Queue gives out the work of a server. One goroutine calls Next.
 type Queue interface {
 	Next(ctx context.Context) (Work, error)
+	// Poke asks once more whether there is work, which the store may have overlooked; nil says that there is none, or that Next has it.
+	Poke() (Work, error)
 	Close()
 }
 
