@@ -51,6 +51,7 @@ func TestWhoAppendsMuchIsPaced(t *testing.T) {
 			t.Errorf("another client has %d events after %v", n, time.Since(now))
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		// The time is that in which what is beyond the room comes back, 1.6 MiB a second.
 		if want := (sent - room) * time.Second * 10 / room; took < want-2*time.Second || took > want+3*time.Second {
 			t.Errorf("it took %v, want about %v", took, want)

@@ -14,13 +14,13 @@ func TestUse(t *testing.T) {
 		n := open(t, Options{MaxStore: 256 << 20})
 		time.Sleep(2 * limits.Lease.Value())
 		sessions, limit := n.Use(SessionBudget)
-		if sessions != 0 || limit != 64<<20 {
-			t.Errorf("sessions: %d of %d bytes, want 0 of 64 MiB", sessions, limit)
+		if sessions != 0 || limit != 48<<20 {
+			t.Errorf("sessions: %d of %d bytes, want 0 of 48 MiB", sessions, limit)
 		}
 		must[uint64](t)(n.OpenStream(t.Context(), testStream, []byte("w"), make([]byte, 1<<20), time.Hour))
 		events, limit := n.Use(EventBudget)
-		if events < 1<<20 || limit != 112<<20 {
-			t.Errorf("events: %d of %d bytes at once, want 1 MiB and more of 112 MiB", events, limit)
+		if events < 1<<20 || limit != 156<<20 {
+			t.Errorf("events: %d of %d bytes at once, want 1 MiB and more of 156 MiB", events, limit)
 		}
 		if sessions, _ = n.Use(SessionBudget); sessions != 0 {
 			t.Errorf("a call takes %d bytes of what sessions have", sessions)

@@ -44,12 +44,12 @@ type kind struct {
 var kinds = []kind{
 	{name: "nodes", subject: "nodes", tokens: 2, markers: true, budget: smallBudget},
 	{name: "keys", subject: "keys", tokens: 2, budget: smallBudget},
-	{name: "sessions", subject: "session", tokens: 4, budget: func(total int64) int64 { return total / 4 }},
+	{name: "sessions", subject: "session", tokens: 4, budget: func(total int64) int64 { return total / 16 * 3 }},
 	{name: "events", subject: "ev", tokens: 6, direct: true, budget: func(total int64) int64 {
-		return total - total/4 - total/8 - 3*smallBudget(total)
+		return total - total/4 - total/64 - 2*smallBudget(total)
 	}},
-	{name: tasks, subject: "task", tokens: 4, budget: func(total int64) int64 { return total / 8 }},
-	{name: work, subject: "work", tokens: 2, queue: true, budget: smallBudget},
+	{name: tasks, subject: "task", tokens: 4, budget: func(total int64) int64 { return total / 16 }},
+	{name: work, subject: "work", tokens: 2, queue: true, budget: func(total int64) int64 { return total / 64 }},
 }
 
 const events = "events"

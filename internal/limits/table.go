@@ -274,7 +274,7 @@ var (
 		Refusal: Refusal{503, internalError, "this node has no memory for the request: --max-memory"},
 		Usage:   "memory that the process may use, a `size`; a quarter of it may be held for clients (that of the cgroup, or of the machine)"})
 	MaxStore = add[int64](Row{Section: Node, Name: "bytes in the store", Option: "Store.MaxStore", Kind: Size, Least: mib, Shown: "8 GiB, in memory 1 GiB; less with less than 11 GiB of memory, see below",
-		Beyond:  "no new sessions (503) at nine tenths of their quarter; no new streams (-32603, come back) at nine tenths of what is for calls, a half",
+		Beyond:  "no new sessions (503) at nine tenths of their three sixteenths; no new streams (-32603, come back) at nine tenths of the three quarters for calls",
 		Counted: "store-full",
 		Refusal: Refusal{503, internalError, "temporarily unavailable: try again shortly"},
 		Usage:   "most bytes to store, a `size`; new sessions are refused beyond it (8GiB, in memory 1GiB, but at most 3/4 of --max-memory, in memory 3/16)"})

@@ -45,7 +45,7 @@ type Accounts struct {
 
 // New returns a table without accounts.
 func New(lim Limits) *Accounts {
-	t := &Accounts{Turns: NewTurns[*Account](runtime.GOMAXPROCS(0) / 2), lim: lim, table: directory.New[key, *Account]()}
+	t := &Accounts{Turns: NewTurns[*Account](min(runtime.GOMAXPROCS(0), runtime.NumCPU()) / 2), lim: lim, table: directory.New[key, *Account]()}
 	t.overflow = t.open(key{}, "")
 	return t
 }

@@ -81,7 +81,6 @@ type Pool struct {
 	starting  map[Key]*given // work whose attempt is about to begin
 	followers map[Key]map[*follower]bool
 	offers    map[Key]*offer
-	unseen    map[Key]time.Time // work that was made here, and that no worker of this process has seen yet
 	closed    bool
 }
 
@@ -92,6 +91,8 @@ type serving struct {
 	cancel context.CancelCauseFunc
 	once   sync.Once // starts its queue
 	queue  atomic.Pointer[Queue]
+	unseen map[Key]time.Time // work that was made here, and that no worker of this process has seen yet; guarded by Pool.mu
+	poking bool              // a timer will look at unseen; guarded by Pool.mu
 }
 
 // NewPool returns a Pool.
@@ -99,7 +100,7 @@ func NewPool(c Config) *Pool {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &Pool{Config: c, slots: make(chan struct{}, max(1, c.Running)), services: make(map[string]*serving), live: make(map[Key]*Attempt), starting: make(map[Key]*given), followers: make(map[Key]map[*follower]bool), offers: make(map[Key]*offer), unseen: make(map[Key]time.Time), ended: make(chan struct{})}
+	p := &Pool{Config: c, slots: make(chan struct{}, max(1, c.Running)), services: make(map[string]*serving), live: make(map[Key]*Attempt), starting: make(map[Key]*given), followers: make(map[Key]map[*follower]bool), offers: make(map[Key]*offer), ended: make(chan struct{})}
 	p.base, p.stop = context.WithCancelCause(context.Background())
 	go p.keep()
 	return p
@@ -107,7 +108,7 @@ func NewPool(c Config) *Pool {
 
 // Mount begins to run the tasks of a service, once there are any.
 func (p *Pool) Mount(svc Service) {
-	s := &serving{Service: svc}
+	s := &serving{Service: svc, unseen: make(map[Key]time.Time)}
 	s.ctx, s.cancel = context.WithCancelCause(p.base)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -208,39 +209,49 @@ func (p *Pool) assign(s *serving, w Work) bool {
 	return true
 }
 
-// poke asks the queues again whose work was made here a while ago and has not come.
-func (p *Pool) poke() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
+// Work that was made here is asked for when no worker of the process has seen it for pokeAfter, and again after twice as long each time,
+// until it has been unseen for so long that another process must have it.
+const (
+	pokeAfter = 3 * time.Millisecond
+	unseenFor = 10 * time.Second
+)
+
+// expect notes that work was made here. mu is held.
+func (p *Pool) expect(key Key, now time.Time) {
+	s := p.services[key.Server]
+	if s == nil || p.closed {
 		return
 	}
-	late := make(map[string]bool)
-	for k, made := range p.unseen {
-		switch age := time.Since(made); {
-		case age > unseenFor: // another process has it
-			delete(p.unseen, k)
-		case age > keepEvery/2:
-			late[k.Server] = true
-		}
-	}
-	for server := range late {
-		s := p.services[server]
-		if s == nil || s.queue.Load() == nil {
-			continue
-		}
-		p.tasks.Go(func() {
-			if q := s.queue.Load(); q != nil {
-				if w, err := (*q).Poke(); err == nil && w != nil {
-					p.assign(s, w)
-				}
-			}
-		})
+	s.unseen[key] = now
+	if !s.poking {
+		s.poking = true
+		time.AfterFunc(pokeAfter, func() { p.poke(s, pokeAfter) })
 	}
 }
 
-// unseenFor is for how long work that was made here is asked for.
-const unseenFor = 10 * time.Second
+// poke asks a queue once more whose work has not come, and does so again later.
+func (p *Pool) poke(s *serving, after time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for k, made := range s.unseen {
+		if time.Since(made) > unseenFor {
+			delete(s.unseen, k)
+		}
+	}
+	if len(s.unseen) == 0 || s.ctx.Err() != nil || p.closed {
+		s.poking = false
+		return
+	}
+	if q := s.queue.Load(); q != nil && len(p.slots) < cap(p.slots) { // otherwise it waits for a place
+		p.tasks.Go(func() {
+			if w, err := (*q).Poke(); err == nil && w != nil {
+				p.assign(s, w)
+			}
+		})
+	}
+	after = min(2*after, keepEvery)
+	time.AfterFunc(after, func() { p.poke(s, after) })
+}
 
 // given is work that this process was given.
 type given struct {
@@ -325,7 +336,9 @@ func (p *Pool) work(s *serving, w *given) {
 func (p *Pool) start(key Key, w *given) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.unseen, key)
+	if s := p.services[key.Server]; s != nil {
+		delete(s.unseen, key)
+	}
 	if p.starting[key] != nil {
 		return false
 	}
@@ -372,7 +385,6 @@ func (p *Pool) keep() {
 			starting = append(starting, w)
 		}
 		p.mu.Unlock()
-		p.poke()
 		for _, w := range starting {
 			if !check {
 				w.keep()
@@ -446,7 +458,7 @@ func (o *offer) make(ctx context.Context, left time.Duration) error {
 	o.made = now
 	o.p.mu.Lock()
 	defer o.p.mu.Unlock()
-	o.p.unseen[o.key] = now
+	o.p.expect(o.key, now)
 	return nil
 }
 

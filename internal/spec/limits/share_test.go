@@ -40,7 +40,7 @@ func TestOneClientDoesNotFillTheStore(t *testing.T) {
 					}
 					time.Sleep(100 * time.Millisecond)
 				}
-				if n < 20 || n == 5000 {
+				if n < 10 || n == 5000 {
 					t.Errorf("refused after %d of them", n)
 				}
 				if full := m.Count("troupe.refusals", "store-full"); full != 0 {
