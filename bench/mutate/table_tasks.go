@@ -96,7 +96,7 @@ var tasks = []mutation{
 	},
 	{
 		"work that the store overlooked is not asked for", guard, "internal/worker/pool.go",
-		"case age > keepEvery/2:", "case age > keepEvery && p.closed:", "", "TestOverlookedWork",
+		"q != nil && len(p.slots) < cap(p.slots) {", "q != nil && p.closed {", "", "TestOverlookedWork",
 	},
 	{
 		"an attempt that stored a step counts", limit, "internal/task/attempt.go",
