@@ -47,8 +47,8 @@ func TestListTools(t *testing.T) {
 			names = append(names, tool.Name)
 			byName[tool.Name] = tool
 		}
-		if n := len(c.wire.find(calls("tools/list"))); n != 7 {
-			t.Errorf("the list has %d pages, want 7", n)
+		if n := len(c.wire.find(calls("tools/list"))); n != 8 {
+			t.Errorf("the list has %d pages, want 8", n)
 		}
 		slices.Sort(names)
 		if diff := cmp.Diff(names, demoTools); diff != "" {

@@ -27,7 +27,7 @@ export default [
         pages++
       } while (cursor)
       equal(names.sort(), tools, 'tools')
-      equal(pages, 7, 'pages')
+      equal(pages, 8, 'pages')
       equal(measure, {
         name: 'measure', description: 'Counts the bytes, characters and words of a text.',
         ...(way.since('2025-06-18') && { title: 'Measure a text' }),
