@@ -114,6 +114,6 @@ func spreadWork() {
 		return
 	}
 	if n := runtime.GOMAXPROCS(0); n < manyProcs {
-		runtime.GOMAXPROCS(min(3*n, manyProcs))
+		runtime.GOMAXPROCS(min(2*n, manyProcs))
 	}
 }
