@@ -141,7 +141,7 @@ func (s *service) followable(ctx context.Context, call *Call, f *mcp.Subscriptio
 	asked := f.TaskIDs
 	f.TaskIDs = nil
 	for _, id := range asked {
-		key := worker.Key{Tenant: call.c.Peer().Key().Tenant, Server: s.id, ID: id}
+		key := call.taskKey(id)
 		if !key.Valid() || slices.Contains(keys, key) || limit >= 0 && len(keys) >= limit {
 			continue
 		}

@@ -158,6 +158,11 @@ func (c *Call) TaskMessage(ctx context.Context, message string) error {
 	return nil
 }
 
+// taskKey names a task of the call's client.
+func (c *Call) taskKey(id string) worker.Key {
+	return worker.Key{Tenant: c.c.Peer().Key().Tenant, Server: c.svc.id, ID: id}
+}
+
 // attempt is the run of the call's task, nil if it has none.
 func (c *Call) attempt() *worker.Attempt {
 	if d, ok := c.c.Detached().(*taskRun); ok {
@@ -332,7 +337,7 @@ func (s *service) createTask(ctx context.Context, call *Call, t *tool, args, dst
 	}
 	if t.TaskAfter > 0 && call.revision().Has(mcp.FeatureTasksExtension) { // who asked for a task gets one
 		if made, err = s.awaitTask(ctx, made, t.TaskAfter); err == nil && made.Record.State == task.Ended {
-			return s.outcome(call, made, dst)
+			return s.outcome(call, made, false, dst)
 		}
 	}
 	r := call.revision()
@@ -395,12 +400,15 @@ func (s *service) awaitTask(ctx context.Context, made worker.Snapshot, d time.Du
 	return made, err
 }
 
-// outcome appends what the call of an ended task would have been answered with.
-func (s *service) outcome(call *Call, t worker.Snapshot, dst []byte) ([]byte, int, *mcp.Error) {
+// outcome appends what the call of an ended task would have been answered with. If related is set, a result names the task.
+func (s *service) outcome(call *Call, t worker.Snapshot, related bool, dst []byte) ([]byte, int, *mcp.Error) {
 	switch o := t.Record.Outcome; o.Kind {
 	case task.Done, task.ToolError:
 		var x mcp.CallToolResult
 		err := codec.Unmarshal(o.Value, &x)
+		if related {
+			x.Meta = x.Meta.WithRelatedTask(t.Key.ID)
+		}
 		if err == nil {
 			dst, err = call.appendToolResult(dst, &x)
 		}

@@ -42,7 +42,7 @@ func (s *service) tasksMethod(ctx context.Context, call *Call, m *codec.Message,
 	if p.TaskID == "" {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "%s needs taskId", m.Method)
 	}
-	key := worker.Key{Tenant: call.c.Peer().Key().Tenant, Server: s.id, ID: p.TaskID}
+	key := call.taskKey(p.TaskID)
 	if !key.Valid() {
 		return nil, errNoTask()
 	}
@@ -142,20 +142,8 @@ func (s *service) taskResult(ctx context.Context, call *Call, key worker.Key, ds
 			break
 		}
 	}
-	if o := t.Record.Outcome; o.Kind == task.Done || o.Kind == task.ToolError {
-		var x mcp.CallToolResult
-		err := codec.Unmarshal(o.Value, &x)
-		if err == nil {
-			x.Meta = x.Meta.WithRelatedTask(key.ID)
-			dst, err = call.appendToolResult(dst, &x)
-		}
-		if err != nil {
-			return nil, s.internal(mcp.MethodTasksResult, err)
-		}
-		return dst, nil
-	}
-	_, _, failed := s.outcome(call, t, nil)
-	return nil, failed
+	dst, _, failed := s.outcome(call, t, true, dst)
+	return dst, failed
 }
 
 // unasked returns the open questions of a task that its client can answer, and that the call has not asked.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -139,12 +140,7 @@ func (p *Pool) hasWork(s *serving) bool {
 	for wait := retryWait; ; wait = min(2*wait, mostWait) {
 		servers, err := p.Store.Working(s.ctx)
 		if err == nil {
-			for _, id := range servers {
-				if id == s.ID {
-					return true
-				}
-			}
-			return false
+			return slices.Contains(servers, s.ID)
 		}
 		if !sleep(s.ctx, wait) {
 			return false
@@ -385,19 +381,19 @@ func (p *Pool) keep() {
 			starting = append(starting, w)
 		}
 		p.mu.Unlock()
-		for _, w := range starting {
-			if !check {
-				w.keep()
-			}
-		}
-		for _, a := range all {
-			if check {
+		if check { // work that has not begun is not kept, so that it is not fresh
+			for _, a := range all {
 				go func() {
 					a.verify()
 					a.keep()
 				}()
-				continue
 			}
+			continue
+		}
+		for _, w := range starting {
+			w.keep()
+		}
+		for _, a := range all {
 			a.keep()
 		}
 	}
