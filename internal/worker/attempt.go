@@ -208,7 +208,7 @@ func (p *Pool) put(ctx context.Context, key Key, r *task.Record, rev uint64) (ui
 		return 0, fmt.Errorf("worker: record of a task: %w", err)
 	}
 	unknown := false
-	for wait := retryWait; ; wait = min(2*wait, mostWait) {
+	for b := (backoff{}); ; {
 		left := r.Left(p.Store.Now())
 		if left == 0 {
 			return 0, actors.ErrNotFound
@@ -232,7 +232,7 @@ func (p *Pool) put(ctx context.Context, key Key, r *task.Record, rev uint64) (ui
 		case !errors.Is(err, actors.ErrAgain) && !errors.Is(err, actors.ErrFull):
 			return 0, err
 		}
-		if !sleep(ctx, wait) {
+		if !b.sleep(ctx) {
 			return 0, fmt.Errorf("worker: %w: %w", context.Cause(ctx), err)
 		}
 	}
@@ -268,7 +268,7 @@ func (a *Attempt) changeLocked(ctx context.Context, f func(r *task.Record) error
 
 // reread reads the record again, which another has changed.
 func (a *Attempt) reread(ctx context.Context) error {
-	for wait := retryWait; ; wait = min(2*wait, mostWait) {
+	for b := (backoff{}); ; {
 		r, rev, err := a.p.read(ctx, a.Key)
 		if err == nil {
 			a.rec, a.rev = r, rev
@@ -277,7 +277,7 @@ func (a *Attempt) reread(ctx context.Context) error {
 		if errors.Is(err, actors.ErrNotFound) {
 			return err
 		}
-		if !sleep(ctx, wait) {
+		if !b.sleep(ctx) {
 			return context.Cause(ctx)
 		}
 	}
@@ -397,7 +397,7 @@ func (a *Attempt) finish(res Result) error {
 
 // putPart stores a part beside the record, as long as the attempt has the task. mu is held.
 func (a *Attempt) putPart(ctx context.Context, name string, data []byte) error {
-	for wait := retryWait; ; {
+	for b := (backoff{}); ; {
 		left := a.rec.Left(a.p.Store.Now())
 		if left == 0 {
 			return a.lost(actors.ErrNotFound)
@@ -415,10 +415,9 @@ func (a *Attempt) putPart(ctx context.Context, name string, data []byte) error {
 				return a.lost(task.ErrFenced)
 			}
 		case errors.Is(err, actors.ErrUnavailable), errors.Is(err, actors.ErrAgain), errors.Is(err, actors.ErrFull):
-			if !sleep(ctx, wait) {
+			if !b.sleep(ctx) {
 				return fmt.Errorf("worker: %w: %w", context.Cause(ctx), err)
 			}
-			wait = min(2*wait, mostWait)
 		default:
 			return err
 		}

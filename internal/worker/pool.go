@@ -137,12 +137,12 @@ func (p *Pool) Unmount(server string) {
 
 // hasWork reports whether earlier processes have left work for a service. While the store does not say, it is asked again.
 func (p *Pool) hasWork(s *serving) bool {
-	for wait := retryWait; ; wait = min(2*wait, mostWait) {
+	for b := (backoff{}); ; {
 		servers, err := p.Store.Working(s.ctx)
 		if err == nil {
 			return slices.Contains(servers, s.ID)
 		}
-		if !sleep(s.ctx, wait) {
+		if !b.sleep(s.ctx) {
 			return false
 		}
 	}
@@ -161,10 +161,10 @@ func (p *Pool) begin(s *serving) {
 
 // serve takes the work of a service.
 func (p *Pool) serve(s *serving) {
-	for wait := retryWait; ; wait = min(2*wait, mostWait) {
+	for b := (backoff{}); ; {
 		q, err := p.Store.Work(s.ctx, s.ID)
 		if err == nil {
-			wait = retryWait
+			b = backoff{}
 			s.queue.Store(&q)
 			err = p.take(s, q)
 			s.queue.Store(nil)
@@ -174,7 +174,7 @@ func (p *Pool) serve(s *serving) {
 			return
 		}
 		p.Log.Warn("the queue of tasks is interrupted", "server", s.ID, "error", err)
-		if !sleep(s.ctx, wait) {
+		if !b.sleep(s.ctx) {
 			return
 		}
 	}
@@ -546,9 +546,14 @@ func (p *Pool) Close(ctx context.Context) error {
 	}
 }
 
+// backoff is how long to wait before something is tried again: retryWait, and twice as long each time up to mostWait. The zero value
+// is ready to use.
+type backoff struct{ last time.Duration }
+
 // sleep waits, and reports whether ctx is still wanted.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
+func (b *backoff) sleep(ctx context.Context) bool {
+	b.last = min(max(2*b.last, retryWait), mostWait)
+	t := time.NewTimer(b.last)
 	defer t.Stop()
 	select {
 	case <-t.C:

@@ -39,7 +39,7 @@ func (a *Attempt) Find(ctx context.Context, name string) (*Step, error) {
 	if !a.again {
 		return nil, nil
 	}
-	for wait := retryWait; ; wait = min(2*wait, mostWait) {
+	for b := (backoff{}); ; {
 		data, err := a.p.Store.Part(ctx, a.Key.path(), stepPart(name))
 		switch {
 		case err == nil:
@@ -53,7 +53,7 @@ func (a *Attempt) Find(ctx context.Context, name string) (*Step, error) {
 		case !errors.Is(err, actors.ErrUnavailable) && !errors.Is(err, actors.ErrAgain):
 			return nil, fmt.Errorf("worker: step %q: %w", name, err)
 		}
-		if !sleep(ctx, wait) {
+		if !b.sleep(ctx) {
 			return nil, context.Cause(ctx)
 		}
 	}
