@@ -35,7 +35,10 @@ func TestListenersHearOfTheirTasks(t *testing.T) {
 		troupe.AddTool(h.Server, troupe.Tool{Name: "quiz", Task: troupe.TaskOptional, Rerun: troupe.Safe, Needs: mcp.CapClientElicitationForm},
 			func(ctx context.Context, call *troupe.Call, _ WorkIn) (string, error) {
 				r, err := call.Elicit(ctx, "?", mcp.FormSchema{Properties: []mcp.Property{{Name: "answer", Schema: &mcp.StringSchema{}}}})
-				return string(r.Action), err
+				if err != nil {
+					return "", err
+				}
+				return string(r.Action), host.Sleep(ctx, 1000) // two changes at once would be told as one
 			})
 		c, other := stateless(h, withForms).as("ann"), stateless(h, withForms).as("bob")
 		foreign := other.begin("work", `{"ms":1000}`)
