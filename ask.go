@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/hosted"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -21,6 +24,26 @@ type Question struct {
 	method string
 	params any
 	needs  mcp.Capability
+	ttl    time.Duration // AsTask
+}
+
+// AsTask lets the client host the question as a task of its own, where it declares that it can (tasks.requests, 2025-11-25):
+// the client takes the question at once, and the handler's call asks it from time to time whether there is an answer. That is
+// for answers that take long. The client holds no request open meanwhile, and the wait is bounded by ttl, counted from when
+// the client has the task, in place of Limits.MaxAsk. A ttl of 0 means 24 hours; the call itself must last as long.
+//
+// Nothing else changes: the answer, and its errors, are what the question would have got without a task. Any other client gets
+// the question as a plain request, and so does one that answers it at once though it declares tasks. AsTask does nothing for
+// roots, for clients of other revisions, and for questions of a task of this server, which wait for as long as the task lasts.
+//
+// A call that runs again after a crash goes on with the client's task. If the answer is not needed any more, the client gets
+// tasks/cancel, if it declares that: when ttl is over, when the context of the question ends, and when the call is cancelled.
+func (q Question) AsTask(ttl time.Duration) Question {
+	if ttl <= 0 {
+		ttl = limits.TaskTTL.Value()
+	}
+	q.ttl = max(ttl, time.Second)
+	return q
 }
 
 // Elicit asks the user to fill in a form.
@@ -29,14 +52,14 @@ func Elicit(key, message string, form mcp.FormSchema) Question {
 	if err != nil {
 		return Question{key: key, params: err}
 	}
-	return Question{key, mcp.MethodElicitationCreate, mcp.ElicitForm{Mode: mcp.ElicitModeForm, Message: message, RequestedSchema: schema}, mcp.CapClientElicitationForm}
+	return Question{key: key, method: mcp.MethodElicitationCreate, params: mcp.ElicitForm{Mode: mcp.ElicitModeForm, Message: message, RequestedSchema: schema}, needs: mcp.CapClientElicitationForm}
 }
 
 // ElicitURL asks the user to open a URL, for data that must not pass through the
 // client. id must be unique within the server. Acceptance means consent, not that the
 // interaction has ended: see Call.ElicitationComplete.
 func ElicitURL(key, message, id, url string) Question {
-	return Question{key, mcp.MethodElicitationCreate, mcp.ElicitURL{Mode: mcp.ElicitModeURL, Message: message, ElicitationID: id, URL: url}, mcp.CapClientElicitationURL}
+	return Question{key: key, method: mcp.MethodElicitationCreate, params: mcp.ElicitURL{Mode: mcp.ElicitModeURL, Message: message, ElicitationID: id, URL: url}, needs: mcp.CapClientElicitationURL}
 }
 
 // Sample asks the client's model for a message.
@@ -49,26 +72,28 @@ func Sample(key string, p mcp.CreateMessageParams) Question {
 	for i := range p.Messages {
 		p.Messages[i].Content.Blocks = p.Messages[i].Content.Blocks.Typed()
 	}
-	return Question{key, mcp.MethodSamplingCreateMessage, p, needs}
+	return Question{key: key, method: mcp.MethodSamplingCreateMessage, params: p, needs: needs}
 }
 
 // Roots asks for the client's roots. A client that announces their changes gets the
 // question once: the session keeps the answer until they change, and calls that ask at
 // the same time share the question.
 func Roots(key string) Question {
-	return Question{key, mcp.MethodRootsList, nil, mcp.CapClientRoots}
+	return Question{key: key, method: mcp.MethodRootsList, needs: mcp.CapClientRoots}
 }
 
 // Answers are the client's answers by the keys of the questions.
-type Answers struct{ byKey map[string]actors.Answer }
+type Answers struct{ byKey map[string]hosted.Outcome }
 
 func (a Answers) decode(key string, into any) error {
 	x, ok := a.byKey[key]
-	if !ok {
+	switch {
+	case !ok:
 		return fmt.Errorf("troupe: no question %q was asked", key)
-	}
-	if x.Err != nil {
+	case x.Err != nil:
 		return x.Err
+	case x.Bad != nil:
+		return &answerError{key, x.Bad}
 	}
 	if err := codec.Unmarshal(x.Result, into); err != nil {
 		return &answerError{key, err}
@@ -169,29 +194,25 @@ func (c *Call) Ask(ctx context.Context, questions ...Question) (Answers, error) 
 	if err != nil {
 		return Answers{}, err
 	}
-	answers, err := c.c.Ask(ctx, qs)
+	outcomes, err := c.put(ctx, qs)
 	if err != nil {
 		return Answers{}, err
 	}
 	c.asked.Store(true)
-	return answersTo(qs, answers), nil
-}
-
-func answersTo(qs []actors.Question, answers []actors.Answer) Answers {
-	a := Answers{make(map[string]actors.Answer, len(qs))}
+	a := Answers{make(map[string]hosted.Outcome, len(qs))}
 	for i := range qs {
-		a.byKey[qs[i].Key] = answers[i]
+		a.byKey[qs[i].Key] = outcomes[i]
 	}
-	return a
+	return a, nil
 }
 
 // questions returns the questions as the client's revision has them.
-func (c *Call) questions(questions []Question) ([]actors.Question, error) {
+func (c *Call) questions(questions []Question) ([]hosted.Question, error) {
 	if err := c.askable(); err != nil {
 		return nil, err
 	}
 	caps := c.peer.Capabilities()
-	qs := make([]actors.Question, len(questions))
+	qs := make([]hosted.Question, len(questions))
 	for i, q := range questions {
 		if slices.ContainsFunc(questions[:i], func(before Question) bool { return before.key == q.key }) {
 			return nil, fmt.Errorf("troupe: two questions have the key %q", q.key)
@@ -203,7 +224,10 @@ func (c *Call) questions(questions []Question) ([]actors.Question, error) {
 		if err != nil {
 			return nil, fmt.Errorf("troupe: question %q: %w", q.key, err)
 		}
-		qs[i] = actors.Question{Key: q.key, Valid: q.valid(), Method: q.method, Keep: q.keep(&caps)}
+		qs[i] = hosted.Question{Question: actors.Question{Key: q.key, Valid: q.valid(), Method: q.method, Keep: q.keep(&caps)}, TTL: q.ttl}
+		if url, ok := q.params.(mcp.ElicitURL); ok {
+			qs[i].Hosted = func(task string) { c.hosts(url.ElicitationID, task) }
+		}
 		if params != nil {
 			data, err := codec.Marshal(params)
 			if err != nil {
@@ -213,6 +237,101 @@ func (c *Call) questions(questions []Question) ([]actors.Question, error) {
 		}
 	}
 	return qs, nil
+}
+
+// put puts questions to the client. It has those hosted that ask for it, as far as the client can.
+func (c *Call) put(ctx context.Context, qs []hosted.Question) ([]hosted.Outcome, error) {
+	outcomes := make([]hosted.Outcome, len(qs))
+	host := c.host()
+	var plain, tasks []int
+	for i := range qs {
+		if host != nil && qs[i].TTL > 0 && host.takes(qs[i].Method) {
+			tasks = append(tasks, i)
+		} else {
+			plain = append(plain, i)
+		}
+	}
+	if tasks == nil {
+		return outcomes, c.putPlain(ctx, host, qs, plain, outcomes)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ends := make(chan error, len(tasks))
+	for _, i := range tasks {
+		go func() {
+			out, err := host.Ask(ctx, qs[i])
+			outcomes[i] = out
+			if err != nil {
+				cancel(err)
+			}
+			ends <- err
+		}()
+	}
+	var err error
+	if plain != nil {
+		if err = c.putPlain(ctx, host, qs, plain, outcomes); err != nil {
+			cancel(err)
+		}
+	}
+	for range tasks {
+		if e := <-ends; err == nil {
+			err = e
+		}
+	}
+	if err != nil {
+		return nil, context.Cause(ctx) // the first error, which ended the other questions
+	}
+	return outcomes, nil
+}
+
+// putPlain asks the questions of qs whose indexes which lists. A client may take some only as tasks (tasks, task support and
+// handling): it gets those again.
+func (c *Call) putPlain(ctx context.Context, host *hosting, qs []hosted.Question, which []int, outcomes []hosted.Outcome) error {
+	asked := make([]actors.Question, len(which))
+	for i, at := range which {
+		asked[i] = qs[at].Question
+	}
+	answers, err := c.c.Ask(ctx, asked)
+	if err != nil {
+		return err
+	}
+	for i, at := range which {
+		outcomes[at].Answer = answers[i]
+		if no := answers[i].Err; no == nil || no.Code != mcp.CodeInvalidRequest || host == nil || !host.takes(asked[i].Method) {
+			continue
+		}
+		again := qs[at]
+		again.TTL = c.svc.limits.MaxAsk
+		if outcomes[at], err = host.Ask(ctx, again); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hosting is a client that hosts tasks.
+type hosting struct {
+	hosted.Host
+	caps mcp.ClientCapabilities
+}
+
+// host returns the client of a call if it hosts tasks for the server, otherwise nil.
+func (c *Call) host() *hosting {
+	p := c.c.Peer()
+	if !p.Revision().Has(mcp.FeatureCoreTasks) || c.c.Detached() != nil {
+		return nil
+	}
+	caps := c.peer.Capabilities()
+	if !caps.Has(mcp.CapClientTasks) {
+		return nil
+	}
+	return &hosting{hosted.Host{Call: c.c, Session: p.Key(), Cancels: caps.Has(mcp.CapClientTasksCancel), Watch: &c.svc.watch, Log: c.svc.rt.log}, caps}
+}
+
+// takes reports whether the client takes questions of a method as tasks.
+func (h *hosting) takes(method string) bool {
+	m, ok := mcp.LookupMethod(method)
+	return ok && m.Task != 0 && h.caps.Has(m.Task)
 }
 
 // askable says why the client of a call cannot be asked: since 2026-07-28 only some
@@ -296,7 +415,7 @@ func (p *Peer) Roots(ctx context.Context) ([]mcp.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Answers{map[string]actors.Answer{key: a}}.Roots(key)
+	return Answers{map[string]hosted.Outcome{key: {Answer: a}}}.Roots(key)
 }
 
 // URLRequired returns the error that makes a client open URLs before it sends
@@ -326,7 +445,7 @@ func (q *Question) valid() func(raw []byte) bool {
 }
 
 func readable[T any](read func(Answers, string) (T, error), raw []byte) bool {
-	_, err := read(Answers{map[string]actors.Answer{"": {Result: raw}}}, "")
+	_, err := read(Answers{map[string]hosted.Outcome{"": {Answer: actors.Answer{Result: raw}}}}, "")
 	return err == nil
 }
 

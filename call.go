@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"sync"
 	"sync/atomic"
 
 	"github.com/troupe-run/troupe/actors"
@@ -23,10 +24,11 @@ type Call struct {
 	peer Peer
 	// dropped is set when a log message of the call was.
 	dropped atomic.Bool
-	cache   atomic.Pointer[Cache] // set by SetCache
-	passing *passing              // through the middleware, nil if there is none
-	asked   atomic.Bool           // set when the client has answered a question of the call
-	ctx     callContext           // the handler's context
+	cache   atomic.Pointer[Cache]    // set by SetCache
+	passing *passing                 // through the middleware, nil if there is none
+	asked   atomic.Bool              // set when the client has answered a question of the call
+	ctx     callContext              // the handler's context
+	urls    atomic.Pointer[sync.Map] // ids of the client's tasks that open a URL, by the ids of their elicitations; nil without
 }
 
 // passing is a request on its way through the middleware.
@@ -112,11 +114,23 @@ func (c *Call) ElicitationComplete(ctx context.Context, elicitationID string) er
 	if !c.revision().Has(mcp.FeatureElicitationIDs) {
 		return nil
 	}
-	params, err := codec.Marshal(mcp.ElicitCompleteParams{ElicitationID: elicitationID})
+	p := mcp.ElicitCompleteParams{ElicitationID: elicitationID}
+	if tasks := c.urls.Load(); tasks != nil {
+		if task, ok := tasks.Load(elicitationID); ok {
+			p.Meta = p.Meta.WithRelatedTask(task.(string))
+		}
+	}
+	params, err := codec.Marshal(p)
 	if err != nil {
 		return err
 	}
 	return c.c.Notify(ctx, mcp.NotifyElicitationComplete, params)
+}
+
+// hosts notes the task that the client has made of an elicitation of a URL.
+func (c *Call) hosts(elicitationID, task string) {
+	c.urls.CompareAndSwap(nil, new(sync.Map))
+	c.urls.Load().Store(elicitationID, task)
 }
 
 // Disconnect closes the connection of the call's event stream while the call

@@ -200,25 +200,34 @@ func (s *snapshot[T]) page(dst []byte, v *view, r mcp.Revision, member, after st
 	return append(dst, ']'), last
 }
 
-var announced = [...]string{mcp.NotifyToolsListChanged, mcp.NotifyPromptsListChanged, mcp.NotifyResourcesListChanged}
-
 // announce tells a session which lists differ from those announced to it, if it listens
-// on this node.
-func (s *service) announce(p *actors.Peer) {
-	now, before := s.srv.digests(s.viewOf(ownerOf(p))), p.Announced()
-	if now == before {
+// on this node. It is told of those in again in any case.
+func (s *service) announce(p *actors.Peer, again which) {
+	now, before := s.digests(s.viewOf(ownerOf(p))), p.Announced()
+	if now == before && again == (which{}) {
 		return
 	}
-	p.Announce(differing(now, before), now)
+	methods := differing(now, before)
+	for list, method := range announced {
+		if again[list] && !slices.Contains(methods, method) {
+			methods = append(methods, method)
+		}
+	}
+	p.Announce(methods, now)
 }
 
 // Opened sends a client what it may have missed while it did not listen: notifications of
 // the lists that changed, and one update of each resource that it subscribed to.
 func (s *service) Opened(p *actors.Peer, gap bool) {
-	s.announce(p)
+	s.announce(p, s.elsewhere.differ())
 	if !gap {
 		return
 	}
+	s.repeatUpdates(p)
+}
+
+// repeatUpdates sends a client an update of each resource that it subscribed to.
+func (s *service) repeatUpdates(p *actors.Peer) {
 	for _, uri := range p.Subscribed() {
 		if s.mayHear(p, uri) {
 			p.PushUpdate(uri)
@@ -240,7 +249,9 @@ type mountPoint struct {
 	mu    sync.Mutex // guards the rest
 	s     *service
 	timer *time.Timer
-	which [len(announced)]bool // lists that have changed since the timer was set
+	here  which // lists that have changed here since the timer was set
+	there which // lists that have changed on other nodes
+	again which // of both, those of which everybody must be told
 }
 
 func (m *mountPoint) service() *service {
@@ -257,6 +268,7 @@ func (m *mountPoint) set(s *service) bool {
 		return false
 	}
 	m.s = s
+	s.elsewhere.begin(s.srv)
 	return true
 }
 
@@ -269,28 +281,48 @@ func (m *mountPoint) clear() {
 
 // changed announces a change of a list, by its index in announced, after changeDelay, so
 // that further changes join it. A session gets the lists that differ from those announced
-// to it. A listener gets every change, as nothing is stored of it.
+// to it. A listener gets every change, as nothing is stored of it; in a fleet it gets those that differ, too.
 func (m *mountPoint) changed(list int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.s == nil {
 		return
 	}
-	if m.which[list] = true; m.timer != nil {
+	m.here[list] = true
+	m.again[list] = m.s.elsewhere.changed(list, m.s.srv) || m.again[list]
+	m.later()
+}
+
+// heard announces a change of a list on another node.
+func (m *mountPoint) heard(list int, digest string, again bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.s == nil || !m.s.elsewhere.heard(list, digest, m.s.srv) && !again {
+		return
+	}
+	m.there[list] = true
+	m.again[list] = again || m.again[list]
+	m.later()
+}
+
+// later announces the changes after changeDelay. mu is held.
+func (m *mountPoint) later() {
+	if m.timer != nil {
 		return
 	}
 	m.timer = time.AfterFunc(changeDelay, func() {
 		m.mu.Lock()
-		s, which := m.s, m.which
-		m.timer, m.which = nil, [len(announced)]bool{}
+		s, here, there, again := m.s, m.here, m.there, m.again
+		m.timer, m.here, m.there, m.again = nil, which{}, which{}, which{}
 		m.mu.Unlock()
 		if s == nil {
 			return
 		}
-		s.rt.node.Sessions(s.svc, s.announce)
-		for i, changed := range which {
-			if changed {
-				s.rt.node.ListChanged(s.svc, announced[i])
+		s.tellLists(here, again)
+		s.rt.node.Sessions(s.svc, func(p *actors.Peer) { s.announce(p, again) })
+		for list, method := range announced {
+			if here[list] || there[list] {
+				s.rt.node.ListChanged(s.svc, method, again[list])
 			}
 		}
 	})

@@ -43,7 +43,7 @@ func (s *service) Initialize(ctx context.Context, params []byte) (actors.Settled
 	if err != nil {
 		return actors.Settled{}, nil, s.internal("initialize", err)
 	}
-	return actors.Settled{Revision: revision, Client: client, Capabilities: kept, Announced: s.srv.digests(s.viewOf(ownerIn(ctx)))}, result, nil
+	return actors.Settled{Revision: revision, Client: client, Capabilities: kept, Announced: s.digests(s.viewOf(ownerIn(ctx)))}, result, nil
 }
 
 // Safe reports whether a call may run again: requests that only read may, and tools and
@@ -93,6 +93,9 @@ func (s *service) begin(ctx context.Context, call *Call, o *observed) (_ context
 	if o.op != nil && s.spans {
 		trace := telemetry.Trace(call.c.Trace())
 		ctx, o.end = o.op.Start(ctx, s.trace(m, trace), string(m.ID), call.peer.Session(), call.peer.Revision())
+		if a := call.attempt(); a != nil {
+			telemetry.Task(ctx, a.Key.ID, a.Number)
+		}
 	}
 	return call.context(ctx), t
 }
@@ -183,12 +186,16 @@ func (s *service) route(ctx context.Context, call *Call, m *codec.Message, dst [
 	case mcp.MethodServerDiscover:
 		out, err = s.discover(dst, r)
 	case mcp.MethodToolsList:
+		s.elsewhere.asked(listTools)
 		out, err = s.list(call, m, s.srv.tools.now.Load().pager(call.view(), r, "tools"), dst)
 	case mcp.MethodPromptsList:
+		s.elsewhere.asked(listPrompts)
 		out, err = s.list(call, m, s.srv.prompts.now.Load().pager(call.view(), r, "prompts"), dst)
 	case mcp.MethodResourcesList:
+		s.elsewhere.asked(listResources)
 		out, err = s.list(call, m, s.srv.resources.now.Load().pager(call.view(), r, "resources"), dst)
 	case mcp.MethodResourcesTemplatesList:
+		s.elsewhere.asked(listResources)
 		out, err = s.list(call, m, s.srv.templates.now.Load().pager(call.view(), r, "resourceTemplates"), dst)
 	case mcp.MethodPromptsGet:
 		out, err = s.getPrompt(ctx, call, m, dst)

@@ -56,8 +56,8 @@
 //
 // From the top; a file mostly uses files of its own line or of a line below:
 //
-//	serve drain mount  serving, and how it ends
+//	serve operate drain news mount  serving, and how it ends; what operators and other nodes tell
 //	dispatch tasks form log method  the requests that come in
-//	prompt session catalogue stateless resource task server result tool ask  a server, what it offers, and what a handler can do
-//	runtime service options visible principal call  the base of all others
+//	prompt session catalogue lists stateless resource task server result tool principal ask  a server, what it offers, and what a handler can do
+//	runtime service options visible call  the base of all others
 package troupe

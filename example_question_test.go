@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/mcp"
@@ -99,6 +100,32 @@ func ExampleAnswers() {
 	// elicitation/create
 	// elicitation/create
 	// {"content":[{"type":"text","text":"read: decline, signed: decline"}]}
+}
+
+// A client that can host the question as a task holds no request open, however long its user takes. Any other client gets a
+// plain question.
+func ExampleQuestion_AsTask() {
+	srv := troupe.NewServer(anyone, nil)
+	form := mcp.FormSchema{Properties: []mcp.Property{{Name: "ok", Schema: &mcp.BooleanSchema{}}}}
+	troupe.AddTool(srv, troupe.Tool{Name: "release", Needs: mcp.CapClientElicitationForm, Rerun: troupe.Safe},
+		func(ctx context.Context, call *troupe.Call, _ struct{}) (string, error) {
+			answers, err := call.Ask(ctx, troupe.Elicit("approve", "May it go out?", form).AsTask(8*time.Hour))
+			if err != nil {
+				return "", err
+			}
+			r, err := answers.Elicited("approve")
+			return string(r.Action), err
+		})
+
+	v := visit(srv, `{"elicitation":{},"tasks":{"requests":{"elicitation":{"create":{}}}}}`)
+	defer v.close()
+	const task = `{"taskId":"7","status":"completed","createdAt":"2025-11-25T10:30:00Z","lastUpdatedAt":"2025-11-25T10:30:00Z","ttl":28800000}`
+	v.answers = map[string]string{"elicitation/create": `{"task":` + task + `}`, "tasks/result": `{"action":"accept","content":{"ok":true}}`}
+	v.request("tools/call", `{"name":"release"}`)
+	// Output:
+	// elicitation/create
+	// tasks/result
+	// {"content":[{"type":"text","text":"accept"}]}
 }
 
 // A client that announces changes of its roots is asked for them once.

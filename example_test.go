@@ -2,6 +2,7 @@ package troupe_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,9 +24,10 @@ type exampleClient struct {
 	web     *httptest.Server
 	rt      *troupe.Runtime
 	session string
-	header  http.Header // sent with every request
-	answer  string      // the result it sends to every question of the server
-	stream  io.Closer   // its standalone stream, if it listens
+	header  http.Header       // sent with every request
+	answer  string            // the result it sends to every question of the server
+	answers map[string]string // the results that it sends in place of it, by method
+	stream  io.Closer         // its standalone stream, if it listens
 }
 
 // visit serves srv in memory and begins a session with a client that declares
@@ -117,7 +119,7 @@ func (v *exampleClient) print(message []byte) {
 		fmt.Println(strings.TrimSpace(m.Method + " " + string(m.Params)))
 	default:
 		fmt.Println(m.Method)
-		v.post(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":` + v.answer + `}`).Body.Close()
+		v.post(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":` + cmp.Or(v.answers[m.Method], v.answer) + `}`).Body.Close()
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/troupe-run/troupe/actors"
@@ -128,7 +129,7 @@ func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 	if err := own.settle(); err != nil {
 		return nil, fmt.Errorf("troupe: the server %q: %w", id, err)
 	}
-	s := &service{rt: rt, srv: srv, id: id, limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing()}
+	s := &service{rt: rt, srv: srv, id: id, elsewhere: elsewhere{shared: rt.shared()}, limits: own, ops: rt.tel.Operations(id), spans: rt.tel.Tracing()}
 	s.svc = actors.NewService(id, s, rt.limits(&own))
 	s.svc.ResultMeta = mcp.Meta(nil).WithServerInfo(srv.impl)
 	chain, err := s.chained()
@@ -137,6 +138,7 @@ func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 	}
 	s.chain, s.svc.AnswersPing = chain, chain != nil
 	s.svc.Insists = s.insists
+	s.svc.Carried = s.carried
 	s.hook()
 	if !srv.mount.set(s) {
 		return nil, fmt.Errorf("troupe: the server %q is mounted already", id)
@@ -149,6 +151,7 @@ func (rt *Runtime) serve(srv *Server, path string) (*service, error) {
 		return ok && t.safe
 	}})
 	rt.ids[id] = path
+	rt.cluster.Serves(slices.Collect(maps.Keys(rt.ids)))
 	return s, nil
 }
 
@@ -193,6 +196,7 @@ func (rt *Runtime) Unmount(path string) bool {
 	m.service.srv.mount.clear()
 	rt.mu.Lock()
 	delete(rt.ids, id)
+	rt.cluster.Serves(slices.Collect(maps.Keys(rt.ids)))
 	rt.mu.Unlock()
 	return true
 }

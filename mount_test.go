@@ -1,6 +1,18 @@
 package troupe
 
-import "testing"
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/mcp"
+)
 
 // TestDefaultID checks the ids of paths. Sessions are stored under them, so they must not
 // change from one release to the next.
@@ -14,5 +26,132 @@ func TestDefaultID(t *testing.T) {
 		if got := defaultID(path); got != want || !serverID.MatchString(got) {
 			t.Errorf("%s is %s, want %s", path, got, want)
 		}
+	}
+}
+
+// TestCarriedCaller checks what a process gets of the caller of a message that came to another one, and that its token is
+// not stored with what the message makes.
+func TestCarriedCaller(t *testing.T) {
+	t.Parallel()
+	r := &http.Request{Header: http.Header{"X-Kept": {"k"}, "Authorization": {"secret"}}}
+	c := &caller{Principal: Principal{Issuer: "i", Subject: "s", Claims: []byte(`{"c":1}`), Token: NewSecret("secret")}, r: r, stored: []string{"X-Kept"}}
+	form, err := c.Carry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &service{srv: NewServer(mcp.Implementation{Name: "x"}, &ServerOptions{Visible: func(Principal, Item) bool { return true }})}
+	principal, owner := s.carried(form)
+	p := principalOf(principal)
+	if p.Issuer != "i" || p.Subject != "s" || string(p.Claims) != `{"c":1}` || p.Token.Reveal() != "secret" {
+		t.Errorf("the handler serves %+v, with the token %q", p, p.Token.Reveal())
+	}
+	if o := ownedBy(owner); o.Subject != "s" || o.Token.Reveal() != "" {
+		t.Errorf("the session keeps %+v, with the token %q", o, o.Token.Reveal())
+	}
+	for _, v := range []any{c, principal} {
+		data, err := codec.Marshal(v)
+		if err != nil || strings.Contains(string(data), "secret") || !strings.Contains(string(data), `"X-Kept":["k"]`) {
+			t.Errorf("stored as %s, %v", data, err)
+		}
+	}
+	for _, form := range []string{"null", "", "{"} {
+		if principal, _ := s.carried([]byte(form)); principalOf(principal).String() != "" {
+			t.Errorf("%q is %v", form, principal)
+		}
+	}
+}
+
+// TestNewsOfTasksComeInOrder has a session told of its tasks by other nodes: no state comes after a later one, and none twice.
+func TestNewsOfTasksComeInOrder(t *testing.T) {
+	t.Parallel()
+	rt, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt.opts.Store.NATS.URL = "nats://others.test" // after the store was opened: it has no others
+	defer func() {
+		if err := rt.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	rt.Mount("/mcp", NewServer(mcp.Implementation{Name: "t", Version: "1"}, nil))
+	web := httptest.NewServer(rt)
+	defer web.Close()
+	ask := func(method, session, body string) *http.Response {
+		r, err := http.NewRequest(method, web.URL+"/mcp", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+		if session != "" {
+			r.Header.Set("Mcp-Session-Id", session)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
+	begun := ask("POST", "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+	session := begun.Header.Get("Mcp-Session-Id")
+	begun.Body.Close()
+	stream := ask("GET", session, "")
+	defer stream.Body.Close()
+	tell := func(task string, rev uint64) {
+		rt.news.Task(&actors.TaskChange{Tenant: "anon", Server: "main", ID: task, Rev: rev, Session: session[:26], Method: "told", Params: fmt.Appendf(nil, `{"of":"%s%d"}`, task, rev)})
+	}
+	for _, rev := range []uint64{5, 4, 5, 6} {
+		tell("a", rev)
+	}
+	tell("b", 1)
+	var got []string
+	for lines := bufio.NewScanner(stream.Body); len(got) < 3 && lines.Scan(); {
+		if _, of, told := strings.Cut(lines.Text(), `"of":"`); told {
+			got = append(got, of[:2])
+		}
+	}
+	if all := strings.Join(got, " "); all != "a5 a6 b1" {
+		t.Errorf("told of %s", all)
+	}
+	for i := range 2 * toldTasks {
+		tell(fmt.Sprint(i), 1)
+	}
+	if n := len(rt.news.told); n > toldTasks || n == 0 {
+		t.Errorf("the states of %d tasks are remembered, want at most %d", n, toldTasks)
+	}
+}
+
+// TestNewsOfListsAreJudged has another node tell of lists what makes no sense: nothing is announced.
+func TestNewsOfListsAreJudged(t *testing.T) {
+	t.Parallel()
+	var n news
+	n.Lists("main", []actors.ListChange{{List: "tools", Digest: "abc"}}) // before there is a runtime
+	n.Task(&actors.TaskChange{Session: "x", Method: "m", Rev: 1})
+	n.Missed()
+	rt, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := rt.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	srv := NewServer(mcp.Implementation{Name: "t", Version: "1"}, nil)
+	rt.Mount("/mcp", srv)
+	for _, c := range []actors.ListChange{{List: "tool", Digest: "abc"}, {List: "tools"}, {List: "tools", Digest: "a b"}, {List: "tools", Digest: "+"}, {List: "tools", Digest: strings.Repeat("a", 65)}, {}} {
+		rt.news.Lists("main", []actors.ListChange{c})
+		if e := &srv.mount.service().elsewhere; e.differ() != (which{}) {
+			t.Errorf("%+v was taken", c)
+		}
+	}
+	rt.news.Lists("other", []actors.ListChange{{List: "tools", Digest: "abc"}})
+	rt.news.Lists("main", []actors.ListChange{{List: "tools", Digest: "abc"}})
+	if d := srv.mount.service().elsewhere.differ(); d != (which{listTools: true}) {
+		t.Errorf("these differ: %v", d)
+	}
+	rt.news.Lists("main", []actors.ListChange{{List: "tools", Digest: srv.digest(listTools, nil)}})
+	if d := srv.mount.service().elsewhere.differ(); d != (which{}) {
+		t.Errorf("these differ still: %v", d)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/internal/limits"
 )
 
@@ -28,7 +29,8 @@ import (
 // New copies the slices that it keeps: a program may change its own afterwards.
 type Options struct {
 	// Dir is the data directory: every write acknowledged there survives a crash of
-	// the process. Empty keeps everything in memory.
+	// the process. Empty keeps everything in memory. With StoreOptions.NATS it keeps the
+	// name of this node alone, and may be empty.
 	Dir string
 	// Listen is the address where Serve listens. Empty means 127.0.0.1:8080.
 	Listen string
@@ -83,22 +85,29 @@ type Options struct {
 // StoreOptions say what the store of a Runtime keeps, and for how long. The rule of
 // [Options] for 0 and negative values holds.
 type StoreOptions struct {
+	// NATS names servers that keep the store instead of this process.
+	NATS NATSOptions
+	// NoSocket leaves out the socket in the data directory by which troupe tasks looks at the tasks of a Runtime that
+	// serves. The zero value has it, with mode 0600.
+	NoSocket bool
 	// Node names this node among the nodes on one store: [a-z0-9-]. Empty keeps the
-	// name that the data directory has.
+	// name that the data directory has, or makes one up. A newer process of the same name ends the older one's
+	// right to serve.
 	Node string
 	// MaxStore bounds the store in bytes. 0 means 8 GiB, in memory 1 GiB, or less if a full
 	// store would need more than a quarter of Shared.MaxMemory: three quarters of that
 	// memory, or three sixteenths in memory. A larger MaxStore is taken, with a warning in
-	// the log. When nine tenths of it are in use, new sessions and streams are refused with
+	// the log. With NATS, 0 takes what the streams there have, or 8 GiB for new ones. When nine tenths of it are in use, new sessions and streams are refused with
 	// 503.
 	MaxStore int64
 	// Sync is the time between two flushes of the store to the disk. A power cut
 	// may lose the writes of that time; a crash of the process loses none. 0 means
 	// 1 second. Negative means that the store acknowledges a write only when it is on
-	// the disk, with one flush for all writes that wait.
+	// the disk, with one flush for all writes that wait. With NATS it has no effect: the servers
+	// have a setting of their own, sync_interval.
 	Sync time.Duration
 	// Lease is how long a silent node counts as alive. 0 means 5 seconds, the least is
-	// 1 second.
+	// 1 second, or 12 seconds where NATS keeps replicas.
 	Lease time.Duration
 	// SessionIdle is how long an unused session is kept. 0 means 72 hours.
 	SessionIdle time.Duration
@@ -117,6 +126,58 @@ type StoreOptions struct {
 	// 1,000, which is also the most, and 4 MiB.
 	ReplayEvents int
 	ReplayBytes  int64
+}
+
+// NATSOptions name the NATS servers that keep the store, for several processes together, or have the store of this process serve others. The zero
+// value does neither: the store is in this process, for itself. Servers must have JetStream, and be nats-server 2.12 or newer; New waits for them for at most 30 seconds, makes
+// the streams that are missing, and checks those that are there.
+//
+// Tasks are shared by all processes on one store: one that dies leaves its tasks to the others. The event streams of a
+// session are served by the process that began them; see docs/tasks.md.
+//
+// Of a user in the URL, Token, NKeyFile and CredsFile, one may be set. Nothing of them is logged.
+type NATSOptions struct {
+	// URL is the address of a server, or of several of one cluster with commas between them: nats://HOST:PORT or
+	// tls://HOST:PORT. USER:PASSWORD@ may stand before the host, or a token.
+	URL string
+	// Listen is HOST:PORT on which the store of this process serves others, which name it in their URL. It needs Options.Dir. While this process is away,
+	// none of them has a store. They log in with Token, or with certificates that an authority in CAFile has signed: New
+	// fails if neither is set. CertFile and KeyFile are then those of this process, and the other options must not be set. Port 0 takes
+	// a free one, see [Runtime.StoreAddr].
+	Listen string
+	// Token is a token to log in with.
+	Token string
+	// NKeyFile is the path of a file with the seed of a user's nkey.
+	NKeyFile string
+	// CredsFile is the path of a file with the JWT of a user and the seed of its nkey, as nsc writes it.
+	CredsFile string
+	// CAFile is the path of a PEM file with the authorities that may have signed the servers' certificates. Empty takes
+	// those of the system.
+	CAFile string
+	// CertFile and KeyFile are the paths of PEM files with the certificate that this process shows to the servers.
+	CertFile, KeyFile string
+	// Replicas is how many servers keep a copy of each stream: 1, 3 or 5. 0 leaves the streams that are there as they
+	// are; new ones get 3 in a cluster, and 1 on a single server.
+	Replicas int
+	// Prefix goes in front of the names of all streams and subjects: [a-z0-9-]. Empty means troupe, or nothing if the server is a process that
+	// listens. Processes with another prefix have another store.
+	Prefix string
+}
+
+// String returns the URL without a user or a token, and none of the other options.
+func (o NATSOptions) String() string { return cluster.Remote{URL: o.URL}.String() }
+
+// shared reports whether other processes can have the same store.
+func (o *NATSOptions) shared() bool { return o.URL != "" || o.Listen != "" }
+
+// check refuses options that have no effect where the store of this process serves others.
+func (o *NATSOptions) check() error {
+	rest := *o
+	rest.Listen, rest.Token, rest.CertFile, rest.KeyFile, rest.CAFile = "", "", "", "", ""
+	if o.Listen != "" && rest != (NATSOptions{}) {
+		return errors.New("Options.Store.NATS.Listen: the store is in this process: URL, NKeyFile, CredsFile, Replicas and Prefix must not be set")
+	}
+	return nil
 }
 
 // HTTPOptions are for requests over HTTP, and for [Runtime.Serve]. The rule of [Options]
@@ -165,6 +226,10 @@ type HTTPOptions struct {
 	// MaxHeader is the largest header of a request in bytes, where Serve listens. 0
 	// means 32 KiB. A larger one is answered with 431.
 	MaxHeader int
+	// HeaderTimeout is how long the header of a request may take to arrive, where Serve
+	// listens, from its first byte or that of the connection. 0 means 10 s. The connection
+	// is closed then.
+	HeaderTimeout time.Duration
 }
 
 // Telemetry says where the metrics and spans of a Runtime go. A nil field means none.
@@ -188,12 +253,12 @@ func (o *Options) settle() error {
 	o.HTTP.TrustedProxies, o.MethodMiddleware = slices.Clone(o.HTTP.TrustedProxies), slices.Clone(o.MethodMiddleware)
 	s := &o.Store
 	return errors.Join(
-		err, o.Limits.settle(), o.Shared.settle(), limits.MaxHeader.Settle(&o.HTTP.MaxHeader),
+		err, o.Limits.settle(), o.Shared.settle(), limits.MaxHeader.Settle(&o.HTTP.MaxHeader), limits.HeaderTimeout.Settle(&o.HTTP.HeaderTimeout),
 		limits.ConnectionsPerAddress.Settle(&o.HTTP.ConnectionsPerAddress), limits.Connections.Settle(&o.HTTP.Connections),
 		limits.MaxStore.Settle(&s.MaxStore), limits.SessionIdle.Settle(&s.SessionIdle), limits.SessionUnused.Settle(&s.SessionUnused), limits.SessionMax.Settle(&s.SessionMax), limits.TaskMax.Settle(&s.TaskMax),
 		limits.ReplayAge.Settle(&s.ReplayAge), limits.ReplayEvents.Settle(&s.ReplayEvents), limits.ReplayBytes.Settle(&s.ReplayBytes),
 		limits.DrainDelay.Settle(&o.DrainDelay), limits.DrainWait.Settle(&o.DrainWait),
-		limits.Lease.Settle(&s.Lease), noneOf("Options.MethodMiddleware", o.MethodMiddleware),
+		limits.Lease.Settle(&s.Lease), s.NATS.check(), noneOf("Options.MethodMiddleware", o.MethodMiddleware),
 	)
 }
 
@@ -321,8 +386,12 @@ type SharedLimits struct {
 	// three quarters of CallsPerNode are in flight, a principal that has more than
 	// an equal share of it gets such an error, too.
 	CallsPerNode, CallsPerPrincipal int
-	// TasksPerNode bounds the tasks whose handlers run at a time; others wait in the queue. 0 means 1,000.
+	// TasksPerNode bounds the tasks whose handlers run at a time; others wait, and principals get a place in turn. The last eighth
+	// of the places is for principals of which less than a 64th run. 0 means 1,000.
 	TasksPerNode int
+	// OpenTasksPerPrincipal and OpenTasksPerNode bound the tasks that have not ended, of those that the node has made or run. 0 means
+	// 10,000 and 100,000. Beyond them a call that would become a task is answered with an error and the time to come back.
+	OpenTasksPerPrincipal, OpenTasksPerNode int
 	// MaxMemory is how many bytes of memory the process may use. A quarter of that is for what
 	// clients have it hold: requests on their way and in flight, responses and events that
 	// they have not read, and calls that wait for their answers. A principal may hold twice what is left of
@@ -358,5 +427,6 @@ func (l *SharedLimits) settle() error {
 		limits.PrincipalRate.Settle(&l.PrincipalRate), limits.PrincipalBurst.Settle(&l.PrincipalBurst),
 		limits.SessionsPerPrincipal.Settle(&l.SessionsPerPrincipal), limits.StreamsPerPrincipal.Settle(&l.StreamsPerPrincipal),
 		limits.PendingPerPrincipal.Settle(&l.PendingPerPrincipal), limits.MaxMemory.Settle(&l.MaxMemory), limits.TasksPerNode.Settle(&l.TasksPerNode),
+		limits.OpenTasksPerPrincipal.Settle(&l.OpenTasksPerPrincipal), limits.OpenTasksPerNode.Settle(&l.OpenTasksPerNode),
 	)
 }

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/transport"
@@ -28,7 +29,8 @@ type Principal struct {
 	Claims json.RawMessage `json:"claims,omitempty"`
 	// Token lets a handler act on the user's behalf, such as an access token for another
 	// service. It is never stored: a call that runs again in another process has none, and
-	// must report that it cannot go on. Secret.Reveal returns the text.
+	// must report that it cannot go on. A message of HTTP+SSE that reaches another process
+	// than its session's brings it along, sealed. Secret.Reveal returns the text.
 	Token Secret `json:"-"`
 }
 
@@ -137,11 +139,40 @@ type storedCaller struct {
 	Header  http.Header     `json:"header,omitempty"`
 }
 
+// callerForm is a caller on its way to another process.
+type callerForm struct {
+	storedCaller
+	Token string `json:"token,omitempty"`
+}
+
+// carriedCaller is a caller whose message came by way of another process.
+type carriedCaller struct{ callerForm }
+
+// MarshalJSON returns the caller as the store has it.
+func (c *carriedCaller) MarshalJSON() ([]byte, error) { return codec.Marshal(c.storedCaller) }
+
 // maxStoredHeader bounds the headers that are stored with a call, in bytes together.
 var maxStoredHeader = limits.StoredHeader.Value()
 
 // MarshalJSON returns the caller as the store has it.
-func (c *caller) MarshalJSON() ([]byte, error) {
+func (c *caller) MarshalJSON() ([]byte, error) { return codec.Marshal(c.kept()) }
+
+var _ actors.Carried = (*caller)(nil)
+
+// Carry returns the caller as another process gets it with its message.
+func (c *caller) Carry() ([]byte, error) {
+	return codec.Marshal(callerForm{c.kept(), c.Token.Reveal()})
+}
+
+// carried is the reverse of Carry.
+func (s *service) carried(form []byte) (principal, owner any) {
+	c := new(carriedCaller)
+	_ = codec.Unmarshal(form, &c.callerForm) // the runtime's own form
+	return c, s.owner(c)
+}
+
+// kept is the caller as the store has it.
+func (c *caller) kept() storedCaller {
 	s := storedCaller{Issuer: c.Issuer, Subject: c.Subject, Claims: c.Claims}
 	if !codec.Valid(s.Claims) {
 		s.Claims = nil // or nothing at all could be stored
@@ -160,7 +191,7 @@ func (c *caller) MarshalJSON() ([]byte, error) {
 		}
 		s.Header[name] = values
 	}
-	return codec.Marshal(s)
+	return s
 }
 
 // MarshalJSON returns null: the store keeps nothing of an anonymous client.
@@ -198,6 +229,8 @@ func principalOf(v any) Principal {
 	case json.RawMessage:
 		s := storedOf(v)
 		return Principal{Issuer: s.Issuer, Subject: s.Subject, Claims: s.Claims}
+	case *carriedCaller:
+		return Principal{Issuer: v.Issuer, Subject: v.Subject, Claims: v.Claims, Token: NewSecret(v.Token)}
 	}
 	return Principal{}
 }
@@ -220,16 +253,20 @@ func requestOf(v any) *http.Request {
 }
 
 // Header returns the header of the HTTP request that the call came with, nil over stdio.
-// The caller must not change it. When the call runs again in another process, it holds
-// only the headers that Options.HTTP.StoredHeaders names. If a stateless client sends the
+// The caller must not change it. When the call runs again in another process, or came by
+// HTTP+SSE to another process than its session's, it holds only the headers that
+// Options.HTTP.StoredHeaders names. If a stateless client sends the
 // request again with answers (2026-07-28), the header is that of the request with which
 // the handler began.
 func (c *Call) Header() http.Header {
 	if r := requestOf(c.c.Principal()); r != nil {
 		return r.Header
 	}
-	if raw, ok := c.c.Principal().(json.RawMessage); ok {
-		return storedOf(raw).Header
+	switch v := c.c.Principal().(type) {
+	case json.RawMessage:
+		return storedOf(v).Header
+	case *carriedCaller:
+		return v.Header
 	}
 	return nil
 }

@@ -116,8 +116,8 @@ func (s *Server) RemoveResources(uris ...string) { s.resources.remove(uris...) }
 // RemoveResourceTemplates removes templates. It ignores those that the server does not have.
 func (s *Server) RemoveResourceTemplates(templates ...string) { s.templates.remove(templates...) }
 
-// ResourceUpdated tells every session and listener on this node that subscribed to uri that the
-// resource has changed; see also ServerOptions.SubResources. Of several updates of a resource within
+// ResourceUpdated tells every session and listener that subscribed to uri that the
+// resource has changed, on all processes that share the store; see also ServerOptions.SubResources. Of several updates of a resource within
 // 100 ms the first is sent at once, and the others as one at the end of that time. It does
 // not wait for clients, and does nothing before the server is mounted.
 func (s *Server) ResourceUpdated(uri string) { s.mount.resourceUpdated(uri) }

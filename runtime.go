@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -21,14 +22,13 @@ import (
 	"github.com/troupe-run/troupe/internal/memory"
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/quota"
-	"github.com/troupe-run/troupe/internal/task"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
 	"github.com/troupe-run/troupe/transport"
 )
 
-// The errors of New about a data directory. New leaves the directory as it was.
+// The errors of New about a data directory, which New leaves as it was, and about servers.
 var (
 	// ErrLocked: another process uses it.
 	ErrLocked = cluster.ErrLocked
@@ -38,6 +38,8 @@ var (
 	ErrDamaged = cluster.ErrDamaged
 	// ErrForeign: it holds other files than those of a store.
 	ErrForeign = cluster.ErrForeign
+	// ErrNATS: the servers of [NATSOptions] cannot be used. The text says why, and what to do.
+	ErrNATS = cluster.ErrRemote
 )
 
 // Runtime serves mounted servers from one store. It is an http.Handler for all
@@ -49,6 +51,7 @@ type Runtime struct {
 	tasks    *worker.Pool
 	keys     actors.Keys
 	node     *actors.Node
+	news     news // of other nodes
 	tel      *telemetry.Instruments
 	unwatch  func() error
 	root     http.Handler
@@ -69,6 +72,8 @@ type Runtime struct {
 	longURI   atomic.Int64  // URIs of resources refused because of their length
 	closed    atomic.Bool   // Close was called
 	drained   chan struct{} // closed when the drain is over
+	dismiss   sync.Once     // closes dismissed
+	dismissed chan struct{} // closed when an operator has Serve end
 	undrained error         // what it returned, once drained is closed
 	closing   sync.Once
 	fault     error
@@ -88,7 +93,7 @@ var errNotNative = errors.New("the JSON decoder, sonic, does not support this Go
 
 // New opens the store and returns a Runtime with no servers. It fails with
 // ErrLocked, ErrNewer, ErrDamaged or ErrForeign when the data directory cannot
-// be used, and with an error that names every option that is out of bounds. It also
+// be used, with ErrNATS when the servers of NATSOptions cannot, and with an error that names every option that is out of bounds. It also
 // fails in a program that was built with a Go release, or for a processor, that the JSON
 // decoder does not support.
 func New(o Options) (*Runtime, error) {
@@ -104,20 +109,18 @@ func New(o Options) (*Runtime, error) {
 		return nil, fmt.Errorf("troupe: instruments: %w", err)
 	}
 	o.Shared.MaxMemory = cmp.Or(o.Shared.MaxMemory, memory.Available())
-	o.Store.MaxStore = cmp.Or(o.Store.MaxStore, limits.DefaultStore(o.Shared.MaxMemory, o.Dir != ""))
-	if need := limits.StoreMemory(o.Store.MaxStore, o.Dir != ""); need > o.Shared.MaxMemory/storePart {
-		o.Log.Warn("a full store may need more memory than a quarter of the process's", "store", o.Store.MaxStore, "needs", need, "memory", o.Shared.MaxMemory, "flag", "--"+limits.MaxStore.Flag())
-	}
-	node, err := cluster.Open(context.Background(), cluster.Options{
-		Dir: o.Dir, Node: o.Store.Node, MaxStore: o.Store.MaxStore, Sync: o.Store.Sync, Lease: o.Store.Lease, ReplayAge: eventAge(o.Store.ReplayAge), Log: o.Log,
-	})
+	node, err := o.openStore()
 	if err != nil {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
-	rt := &Runtime{opts: o, log: o.Log, hits: limits.NewLog(o.Log), cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), ids: make(map[string]string), drained: make(chan struct{})}
+	rt := &Runtime{opts: o, log: o.Log, hits: limits.NewLog(o.Log), cluster: node, tel: tel, mounts: make(map[string]*mount), paths: make(map[string]http.Handler), ids: make(map[string]string), drained: make(chan struct{}), dismissed: make(chan struct{})}
 	rt.keys = nodestore.NewKeys(node.Keys())
-	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, Changed: rt.taskChanged, Log: o.Log})
-	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: nodestore.New(node), Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits})
+	rt.tasks = worker.NewPool(worker.Config{Store: nodestore.NewTasks(node), Node: node.Name(), Boot: node.Boot(), Running: o.Shared.TasksPerNode, PerPrincipal: o.Shared.OpenTasksPerPrincipal, PerNode: o.Shared.OpenTasksPerNode, Shared: rt.shared(), Charge: rt.chargeTask, Changed: rt.taskChanged, Log: o.Log})
+	rt.node = actors.NewNode(actors.Config{Name: node.Name(), Boot: node.Boot(), Store: nodestore.New(node), Mail: nodestore.NewMail(node), News: &rt.news, Limits: rt.nodeLimits(), Keys: rt.keys, Log: o.Log, Hits: rt.hits, Replayed: tel.Replayed})
+	rt.news.begin(rt)
+	if m := node.Mail(); m != nil {
+		m.Says(rt.load)
+	}
 	if rt.unwatch, err = telemetry.Observe(o.Telemetry.MeterProvider, rt.gauges()); err != nil {
 		_ = rt.Close(context.Background())
 		return nil, fmt.Errorf("troupe: gauges: %w", err)
@@ -130,6 +133,28 @@ func New(o Options) (*Runtime, error) {
 	}
 	rt.ready.Store(true)
 	return rt, nil
+}
+
+// shared reports whether other processes may have the same store.
+func (rt *Runtime) shared() bool { return rt.opts.Store.NATS.shared() }
+
+// openStore opens the store of a process that has MaxMemory.
+func (o *Options) openStore() (*cluster.Node, error) {
+	if o.Store.NATS.URL == "" {
+		o.Store.MaxStore = cmp.Or(o.Store.MaxStore, limits.DefaultStore(o.Shared.MaxMemory, o.Dir != ""))
+		if need := limits.StoreMemory(o.Store.MaxStore, o.Dir != ""); need > o.Shared.MaxMemory/storePart {
+			o.Log.Warn("a full store may need more memory than a quarter of the process's", "store", o.Store.MaxStore, "needs", need, "memory", o.Shared.MaxMemory, "flag", "--"+limits.MaxStore.Flag())
+		}
+	}
+	x := &o.Store.NATS
+	remote, listen := cluster.Remote{URL: x.URL, Token: x.Token, NKey: x.NKeyFile, Creds: x.CredsFile, CA: x.CAFile, Cert: x.CertFile, Key: x.KeyFile, Replicas: x.Replicas}, cluster.Listen{}
+	if x.Listen != "" {
+		remote, listen = cluster.Remote{}, cluster.Listen{Address: x.Listen, Token: x.Token, CA: x.CAFile, Cert: x.CertFile, Key: x.KeyFile}
+	}
+	return cluster.Open(context.Background(), cluster.Options{
+		Dir: o.Dir, Node: o.Store.Node, MaxStore: o.Store.MaxStore, Sync: o.Store.Sync, Lease: o.Store.Lease, ReplayAge: eventAge(o.Store.ReplayAge), Log: o.Log,
+		Remote: remote, Listen: listen, Prefix: x.Prefix, Alike: []cluster.Setting{{Name: "replay-age", Value: o.Store.ReplayAge.String()}},
+	})
 }
 
 // eventAge returns how long events are stored: longer than the record of their stream
@@ -154,6 +179,9 @@ func (rt *Runtime) serveMounts(w http.ResponseWriter, r *http.Request) {
 
 // Node returns the name of this node.
 func (rt *Runtime) Node() string { return rt.cluster.Name() }
+
+// StoreAddr returns the address on which the store serves other processes, or nil: see [NATSOptions.Listen].
+func (rt *Runtime) StoreAddr() net.Addr { return rt.cluster.Listens() }
 
 // Close ends every call and stream and closes the store. Calls in flight are lost: those
 // that may run again do so when their clients resume them in the next process, and the
@@ -337,6 +365,7 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 		{Name: "troupe.actors", Unit: "{actor}", Doc: "Live actors by kind.", Label: "kind", Read: func(observe func(string, int64)) {
 			rt.node.Kernel().Kinds(observe)
 		}},
+		{Name: "troupe.actors.mailbox.deepest", Unit: "{message}", Doc: "Most messages that waited in the mailbox of one actor within the last 10 to 20 seconds.", Read: one(rt.node.Kernel().Deepest)},
 		{Name: "troupe.panics", Unit: "{panic}", Doc: "Panics contained so far.", Counter: true, Read: one(rt.node.Kernel().Panics)},
 		{Name: "troupe.calls.in_flight", Unit: "{call}", Doc: "Calls in flight on this node.", Read: one(func() int64 { return int64(st().InFlight) })},
 		{Name: "troupe.sessions.active", Unit: "{session}", Doc: "Sessions in this node's memory.", Read: one(func() int64 { return int64(st().Sessions) })},
@@ -345,12 +374,22 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 		{Name: "troupe.calls.parked", Unit: "{call}", Doc: "Stateless calls that asked for input and wait for their request to be sent again.", Read: one(func() int64 { return int64(st().Parked) })},
 		{Name: "troupe.tasks.running", Unit: "{task}", Doc: "Tasks whose handlers run on this node.", Read: one(func() int64 { n, _ := rt.tasks.Counts(); return int64(n) })},
 		{Name: "troupe.tasks.waiting", Unit: "{task}", Doc: "Tasks whose handlers wait on this node for their clients.", Read: one(func() int64 { _, n := rt.tasks.Counts(); return int64(n) })},
+		{Name: "troupe.tasks.queued", Unit: "{task}", Doc: "Tasks that wait in this node's memory for a place.", Read: one(func() int64 { return int64(rt.tasks.Queued()) })},
+		{Name: "troupe.tasks.open", Unit: "{task}", Doc: "Tasks that this node has made or been given, and that have not ended.", Read: one(func() int64 { n, _ := rt.tasks.Open(); return int64(n) })},
+		{Name: "troupe.tasks.open.most", Unit: "{task}", Doc: "Those of the principal with most.", Read: one(func() int64 { _, n := rt.tasks.Open(); return int64(n) })},
+		{Name: "troupe.tasks.reclaimed", Unit: "{task}", Doc: "Tasks of this node's process before that were taken up at once; with NATS servers only.", Counter: true, Read: one(rt.tasks.Reclaimed)},
 		{Name: "troupe.requests.pending", Unit: "{request}", Doc: "Requests to the clients of sessions that have no response yet.", Read: one(func() int64 { return int64(st().Pending) })},
+		{Name: "troupe.requests.forwarded", Unit: "{request}", Doc: "Requests that belong to another process of the store and were handed to it.", Counter: true, Read: one(func() int64 { return st().Forwarded })},
+		{Name: "troupe.requests.forwarded.broken", Unit: "{request}", Doc: "Requests between processes that were given up because messages were lost or a process was silent.", Counter: true, Read: one(func() int64 { return st().Broken })},
 		{Name: "troupe.log.appends", Unit: "{append}", Doc: "Appends to event streams.", Counter: true, Read: one(func() int64 { return st().Appends })},
 		{Name: "troupe.log.recent", Unit: "By", Doc: "Bytes appended to event streams within ten seconds, about.", Read: one(func() int64 { return st().Recent })},
 		{Name: "troupe.log.waiting", Unit: "{append}", Doc: "Appends that wait because their principals appended much within ten seconds.", Read: one(func() int64 { return st().Pacing })},
 		{Name: "troupe.streams.resumed", Unit: "{resume}", Doc: "Requests to resume a stream.", Counter: true, Read: one(func() int64 { return st().Resumes })},
 		{Name: "troupe.streams.taken_over", Unit: "{takeover}", Doc: "Streams taken over from a lost writer.", Counter: true, Read: one(func() int64 { return st().Takeovers })},
+		{Name: "troupe.streams.taken_over.time", Unit: "ms", Doc: "Time that takeovers took, without the wait for the lease of the lost writer.", Counter: true, Read: one(func() int64 { return st().TakeoverTime.Milliseconds() })},
+		{Name: "troupe.streams.attached", Unit: "{attach}", Doc: "Clients that came for a stream that another process of the store writes.", Counter: true, Read: one(func() int64 { return st().Attaches })},
+		{Name: "troupe.streams.read_elsewhere", Unit: "{stream}", Doc: "Streams that clients read here and another process of the store writes.", Read: one(func() int64 { return int64(st().Readings) })},
+		{Name: "troupe.streams.replaying", Unit: "{stream}", Doc: "Streams whose clients came back, or were left behind, and were not sent yet all that is stored.", Read: one(func() int64 { return st().Replaying })},
 		{Name: "troupe.pings.lost", Unit: "{connection}", Doc: "Connections closed because their clients left pings unanswered.", Counter: true, Read: one(func() int64 { return st().LostPings })},
 		{Name: "troupe.refusals", Unit: "{refusal}", Doc: "What was refused because of a limit, by reason.", Counter: true, Label: "reason", Read: func(observe func(string, int64)) {
 			rt.node.Refusals(observe)
@@ -380,6 +419,12 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 			}
 			return 0
 		})},
+		{Name: "troupe.lease.suspended.time", Unit: "ms", Doc: "Time for which the node's lease was not certain.", Counter: true, Read: one(func() int64 { return rt.cluster.SuspendedFor().Milliseconds() })},
+		{Name: "troupe.leases", Unit: "{process}", Doc: "Processes of the store by their lease: those that have it, and those whose lease was not renewed in time.", Label: "state", Read: func(observe func(string, int64)) {
+			held, late := rt.cluster.Leases()
+			observe("held", int64(held))
+			observe("late", int64(late))
+		}},
 		{Name: "troupe.store.failed", Unit: "1", Doc: "1 while the store cannot write, as when its disk is full.", Read: one(func() int64 {
 			if rt.cluster.Outage() != nil {
 				return 1
@@ -389,7 +434,21 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 		{Name: "troupe.store.restarts", Unit: "{restart}", Doc: "Restarts of the store within the process, after writes that failed.", Counter: true, Read: one(func() int64 {
 			return int64(rt.cluster.Restarts())
 		})},
+		{Name: "troupe.store.reconnects", Unit: "{reconnect}", Doc: "Connections to the store that were lost and made again.", Counter: true, Read: one(func() int64 {
+			return int64(rt.cluster.Reconnects())
+		})},
+		{Name: "troupe.store.undecided", Unit: "{write}", Doc: "Writes to a replicated store that were sent again, because an earlier one was not decided.", Counter: true, Read: one(func() int64 {
+			return int64(rt.cluster.Undecided())
+		})},
+		{Name: "troupe.mail.messages", Unit: "{message}", Doc: "Messages to and from other processes of the store, by what became of them.", Counter: true, Label: "outcome", Read: func(observe func(string, int64)) {
+			s := rt.cluster.Mail().Stats()
+			for outcome, n := range map[string]uint64{"sent": s.Sent, "unsent": s.Unsent, "received": s.Received, "refused": s.Refused, "missed": s.Gaps} {
+				observe(outcome, int64(n))
+			}
+		}},
+		{Name: "troupe.nodes.heard", Unit: "{process}", Doc: "Other processes of the store that were heard within the lease.", Read: one(func() int64 { return int64(rt.cluster.Mail().Stats().Heard) })},
 		{Name: "troupe.store.bytes", Unit: "By", Doc: "Bytes in the store.", Label: "stream", Read: rt.storeBytes},
+		{Name: "troupe.store.replicas.missing", Unit: "{replica}", Doc: "Replicas that are away or behind.", Label: "stream", Read: rt.storeReplicas},
 		{Name: "troupe.store.messages", Unit: "{message}", Doc: "Messages in the store: a session is one of the stream sessions.", Label: "stream", Read: rt.storeMessages},
 	}
 }
@@ -406,6 +465,12 @@ func (rt *Runtime) eachBudget(value func(actors.Budget) int64) func(func(string,
 func (rt *Runtime) storeBytes(observe func(string, int64)) {
 	for name, s := range rt.cluster.Stats().Streams {
 		observe(name, int64(s.Bytes))
+	}
+}
+
+func (rt *Runtime) storeReplicas(observe func(string, int64)) {
+	for name, s := range rt.cluster.Stats().Streams {
+		observe(name, int64(s.Missing))
 	}
 }
 
@@ -442,13 +507,15 @@ func names(revisions []mcp.Revision) []string {
 	return names
 }
 
-// taskChanged tells the session that made a task how it is, if the session is here and listens (2025-11-25).
-func (rt *Runtime) taskChanged(key worker.Key, r *task.Record) {
-	revision, ok := mcp.ParseRevision(r.Revision)
-	if !ok || r.Session == "" || !revision.Has(mcp.FeatureCoreTasks) {
-		return
-	}
-	if params, err := codec.Marshal(mcp.TaskStatusParams{Task: r.Core(key.ID, revision)}); err == nil {
-		rt.node.PushTo(actors.SessionKey{Tenant: key.Tenant, Server: key.Server, ID: r.Session}, mcp.NotifyTasksStatus, params)
+// chargeTask charges the principal of a task for what it stores.
+func (rt *Runtime) chargeTask(tenant, address string, bytes int, kept time.Duration, must bool) bool {
+	return rt.node.ChargeTask(tenant, address, bytes, kept, must)
+}
+
+// logTask logs what happened to a task, at debug: a busy server has thousands of these lines in a second. The tenant stands for the
+// principal, or for all anonymous clients.
+func (rt *Runtime) logTask(what string, key worker.Key, name, value string) {
+	if rt.log.Enabled(context.Background(), slog.LevelDebug) {
+		rt.log.Debug(what, "server", key.Server, "tenant", key.Tenant, "task", key.Digest(), name, value)
 	}
 }

@@ -71,7 +71,8 @@ func loopback(addr string) bool {
 // process can end: calls that may not run again, and calls whose clients could not
 // come back for them. Then it stops listening and finishes the requests on open
 // connections. Clients of calls that may run again, and of idle streams, come back to
-// the next process. Serve returns as soon as nothing is left.
+// the next process. Serve returns as soon as nothing is left. The command troupe drain has
+// the same effect as the end of ctx.
 func (rt *Runtime) Serve(ctx context.Context) error {
 	ln, err := rt.Listen()
 	if err != nil {
@@ -88,7 +89,9 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 		return errors.Join(err, ln.Close(), rt.Close(after))
 	}
 	defer shut()
-	hs := &http.Server{Handler: http.HandlerFunc(rt.serveAll), MaxHeaderBytes: rt.opts.HTTP.MaxHeader, ErrorLog: log.New(serverLog{rt}, "", 0)}
+	defer rt.openAdmin()()
+	hs := &http.Server{Handler: http.HandlerFunc(rt.serveAll), ReadHeaderTimeout: rt.opts.HTTP.HeaderTimeout, MaxHeaderBytes: rt.opts.HTTP.MaxHeader,
+		ErrorLog: log.New(serverLog{rt}, "", 0)}
 	transport.Configure(hs)
 	door := transport.NewDrainListener(ln, hs)
 	all, perAddress := limits.ConnectionsOf(rt.opts.HTTP.Connections, rt.opts.HTTP.ConnectionsPerAddress)
@@ -105,6 +108,7 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	case err := <-failed:
 		return errors.Join(fmt.Errorf("troupe: serve: %w", err), rt.Close(after))
 	case <-ctx.Done():
+	case <-rt.dismissed:
 	}
 	return rt.end(after, door, hs)
 }
@@ -284,6 +288,9 @@ func (rt *Runtime) Ready() error {
 	}
 	if rt.cluster.Suspended() {
 		return errors.New("the store does not answer")
+	}
+	if stream := rt.cluster.Silent(); stream != "" {
+		return fmt.Errorf("the store cannot be written: its stream %s does not answer", stream)
 	}
 	return nil
 }

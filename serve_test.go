@@ -1,10 +1,15 @@
 package troupe
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log"
 	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -102,5 +107,36 @@ func TestNewWithAPortableDecoder(t *testing.T) {
 	native = func() bool { return false }
 	if rt, err := New(Options{}); !errors.Is(err, errNotNative) || rt != nil {
 		t.Errorf("New returns %v, %v", rt, err)
+	}
+}
+
+// TestNoSocket leaves out the socket of troupe tasks where it is not wanted.
+func TestNoSocket(t *testing.T) {
+	t.Parallel()
+	for _, without := range []bool{false, true} {
+		dir := t.TempDir()
+		rt, err := New(Options{Dir: dir, DrainDelay: -1, Store: StoreOptions{NoSocket: without}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- rt.ServeOn(ctx, ln) }()
+		resp, err := http.Get("http://" + ln.Addr().String() + "/healthz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if _, err := os.Stat(filepath.Join(dir, "admin.sock")); (err == nil) == without {
+			t.Errorf("with NoSocket %v: %v", without, err)
+		}
+		end()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -71,7 +71,8 @@ type ServerOptions struct {
 	// SessionBegan has returned. how says why the session ended, and p still describes it.
 	// Runtime.Close does not wait for it.
 	//
-	// It runs at most once for a session, and not for every session. When a process is
+	// It runs at most once for a session, in one of the processes that share the store, and
+	// not for every session. When a process is
 	// killed, its sessions go on in the next process, without another SessionBegan. A
 	// session leaves the memory after a minute without use; if it expires after that, no
 	// SessionEnded runs. So anything that it must clean up needs an expiry of its own.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/hosted"
 	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -31,8 +32,10 @@ type service struct {
 	layers int           // how many middlewares that are
 	hiding panicLog      // the panics of Visible
 
-	asking    sync.Map // *asker of the call that puts a task's questions to its client, by the task's id
+	asking    sync.Map     // *asker of the call that puts a task's questions to its client, by the task's id
+	watch     hosted.Watch // tasks of clients
 	discovery discovery
+	elsewhere elsewhere // what is known of the lists of other nodes
 }
 
 var _ actors.Handler = (*service)(nil)

@@ -50,12 +50,17 @@ func (s *service) Notified(p *actors.Peer, method string, params []byte) {
 		s.contain(method, func() { f.(func(*Peer, []byte))(&Peer{p}, params) })
 		return
 	}
-	if m, ok := mcp.LookupMethod(method); !ok || !m.Allowed(mcp.ToServer, p.Revision()) || method != mcp.NotifyRootsListChanged {
+	if m, ok := mcp.LookupMethod(method); !ok || !m.Allowed(mcp.ToServer, p.Revision()) {
 		return
 	}
-	p.Forget()
-	if s.srv.opts.RootsChanged != nil {
-		s.contain("RootsChanged", func() { s.srv.opts.RootsChanged(&Peer{p}) })
+	switch method {
+	case mcp.NotifyTasksStatus:
+		s.watch.Changed(p.Key(), params)
+	case mcp.NotifyRootsListChanged:
+		p.Forget()
+		if s.srv.opts.RootsChanged != nil {
+			s.contain("RootsChanged", func() { s.srv.opts.RootsChanged(&Peer{p}) })
+		}
 	}
 }
 

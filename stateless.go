@@ -65,7 +65,7 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 		return actors.Listening{}, s.internal(mcp.MethodSubscriptionsListen, err)
 	}
 	later := view.afterwards()
-	l := actors.Listening{Tools: f.ToolsListChanged, Prompts: f.PromptsListChanged, Resources: f.ResourcesListChanged, URIs: uris, Accepted: accepted, Changed: s.srv.changesFor(later)}
+	l := actors.Listening{Tools: f.ToolsListChanged, Prompts: f.PromptsListChanged, Resources: f.ResourcesListChanged, URIs: uris, Accepted: accepted, Changed: s.changesFor(later)}
 	if len(followed) > 0 {
 		l.Others = s.followTasks(followed)
 	}

@@ -10,13 +10,13 @@ import (
 	"math"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/task"
+	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -112,8 +112,10 @@ func Step[T any](ctx context.Context, call *Call, name string, fn func(ctx conte
 		if err := a.Keep(ctx, *s, began); err != nil {
 			return out, err
 		}
+		telemetry.Step(ctx, name, time.Since(began), false)
 		return out, failed
 	}
+	telemetry.Step(ctx, name, time.Duration(s.Took)*time.Millisecond, true)
 	if s.Failed != "" {
 		return out, Permanent(errors.New(s.Failed))
 	}
@@ -174,11 +176,13 @@ func (c *Call) attempt() *worker.Attempt {
 // taskRun is what a call of a task has in place of a request.
 type taskRun struct {
 	*worker.Attempt
-	s    *service
-	told atomic.Int64 // when progress was told last, unix nanoseconds
+	s *service
 
-	mu   sync.Mutex // guards uses
-	uses map[string]int
+	mu    sync.Mutex // guards the fields below
+	uses  map[string]int
+	told  time.Time // when progress was told last, zero: never
+	value float64   // of that progress
+	far   bool      // another node may have had to tell it
 }
 
 var _ actors.Detached = (*taskRun)(nil)
@@ -225,23 +229,55 @@ func (r *taskRun) Ask(ctx context.Context, qs []actors.Question) ([]actors.Answe
 }
 
 // Tell sends progress to the session that made the task, as long as that listens and the task runs (2025-11-25). A task has no other
-// messages.
+// messages. Progress only rises, so a run after another, which does not know what was told, tells none.
 func (r *taskRun) Tell(ctx context.Context, method string, params []byte) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
 	revision, _ := mcp.ParseRevision(r.Revision)
-	if method == mcp.NotifyProgress && r.Request.Session != "" && revision.Has(mcp.FeatureCoreTasks) {
-		now, last := time.Now().UnixNano(), r.told.Load()
-		if now-last >= int64(progressEvery) && r.told.CompareAndSwap(last, now) {
-			r.s.rt.node.PushTo(actors.SessionKey{Tenant: r.Key.Tenant, Server: r.Key.Server, ID: r.Request.Session}, method, params)
-		}
+	if method != mcp.NotifyProgress || r.Request.Session == "" || r.Again() || !revision.Has(mcp.FeatureCoreTasks) {
+		return nil
 	}
-	return nil
+	var p map[string]json.RawMessage
+	if err := codec.Unmarshal(params, &p); err != nil {
+		return err
+	}
+	value, err := strconv.ParseFloat(string(p["progress"]), 64)
+	if err != nil || !r.rises(value) {
+		return err
+	}
+	p["_meta"] = json.RawMessage(mcp.Meta(nil).WithRelatedTask(r.Key.ID))
+	raw, err := codec.Marshal(p)
+	if err == nil {
+		here := r.s.rt.tellSession(r.Key, r.Request.Session, 0, method, raw)
+		r.mu.Lock()
+		r.far = !here
+		r.mu.Unlock()
+	}
+	return err
 }
 
-// progressEvery is the least time between two progress notifications of a task.
-const progressEvery = 100 * time.Millisecond
+// rises reports whether progress may be told: it is more than before, and the last was told a while ago.
+func (r *taskRun) rises(value float64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, every := time.Now(), progressEvery
+	if r.far {
+		every = progressElsewhere
+	}
+	if !r.told.IsZero() && (value <= r.value || now.Sub(r.told) < every) {
+		return false
+	}
+	r.told, r.value = now, value
+	return true
+}
+
+const (
+	// progressEvery is the least time between two progress notifications of a task.
+	progressEvery = 100 * time.Millisecond
+	// progressElsewhere is the same where another node may have to tell them.
+	progressElsewhere = time.Second
+)
 
 // runTask runs the handler of a task.
 func (s *service) runTask(ctx context.Context, a *worker.Attempt) worker.Result {
@@ -317,6 +353,10 @@ func (c *Call) taskTTL(t *tool) (time.Duration, *mcp.Error) {
 
 // createTask makes a task of a call, and appends the result that says so.
 func (s *service) createTask(ctx context.Context, call *Call, t *tool, args, dst []byte) ([]byte, int, *mcp.Error) {
+	// Before anything is asked, charged or stored for it.
+	if err := s.rt.tasks.Room(call.c.Peer().Key().Tenant, call.c.From()); err != nil {
+		return nil, 0, call.tooManyTasks(err)
+	}
 	ttl, refusal := call.taskTTL(t)
 	if refusal != nil {
 		return nil, 0, refusal
@@ -332,9 +372,13 @@ func (s *service) createTask(ctx context.Context, call *Call, t *tool, args, dst
 		args = changed
 	}
 	made, err := s.storeTask(ctx, call, t, args, ttl)
+	if refusal := call.tooManyTasks(err); refusal != nil {
+		return nil, 0, refusal
+	}
 	if err != nil {
 		return nil, 0, s.failure(call, "tools/call "+t.Name, err)
 	}
+	s.rt.logTask("a task was created", made.Key, "tool", t.Name)
 	if t.TaskAfter > 0 && call.revision().Has(mcp.FeatureTasksExtension) { // who asked for a task gets one
 		if made, err = s.awaitTask(ctx, made, t.TaskAfter); err == nil && made.Record.State == task.Ended {
 			return s.outcome(call, made, false, dst)
@@ -349,6 +393,17 @@ func (s *service) createTask(ctx context.Context, call *Call, t *tool, args, dst
 		return nil, 0, s.internal("tools/call "+t.Name, err)
 	}
 	return dst, 0, nil
+}
+
+// tooManyTasks is the client's error for an error of the tasks that says that there are too many, nil for any other.
+func (c *Call) tooManyTasks(err error) *mcp.Error {
+	switch {
+	case errors.Is(err, worker.ErrTooMany):
+		return c.c.Refuse(actors.TasksOfPrincipal)
+	case errors.Is(err, worker.ErrFull):
+		return c.c.Refuse(actors.TasksOfNode)
+	}
+	return nil
 }
 
 // immediate is the `_meta` of a task's creation, with what the model may be told meanwhile.
@@ -381,7 +436,7 @@ func (s *service) storeTask(ctx context.Context, call *Call, t *tool, args []byt
 	p := call.c.Peer()
 	message := append([]byte(`{"jsonrpc":"2.0","id":0,"method":"tools/call","params":`), raw...)
 	return s.rt.tasks.Create(ctx, worker.NewTask{
-		Tenant: p.Key().Tenant, Server: s.id, Revision: p.Revision().String(), Method: mcp.MethodToolsCall, Name: t.Name, TTL: ttl,
+		Tenant: p.Key().Tenant, From: call.c.From(), Who: shown(call.Principal().String()), Server: s.id, Revision: p.Revision().String(), Method: mcp.MethodToolsCall, Name: t.Name, TTL: ttl,
 		Request: worker.Request{Message: append(message, '}'), Principal: principal, Client: p.Client(), Capabilities: p.Capabilities(), Session: p.Key().ID},
 	})
 }

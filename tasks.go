@@ -5,12 +5,17 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/admin"
+	"github.com/troupe-run/troupe/internal/hosted"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/task"
+	"github.com/troupe-run/troupe/internal/telemetry"
 	"github.com/troupe-run/troupe/internal/worker"
 	"github.com/troupe-run/troupe/mcp"
 )
@@ -46,6 +51,7 @@ func (s *service) tasksMethod(ctx context.Context, call *Call, m *codec.Message,
 	if !key.Valid() {
 		return nil, errNoTask()
 	}
+	s.rt.logTask("a task was asked for", key, "method", string(m.Method))
 	switch string(m.Method) {
 	case mcp.MethodTasksGet:
 		return s.getTask(ctx, call, m, key, dst)
@@ -191,7 +197,7 @@ func (s *service) askForTask(ctx context.Context, call *Call, key worker.Key, op
 		err := s.rt.tasks.Follow(ctx, key, func(now worker.Snapshot) bool { return now.Record.State == task.Waiting })
 		cancel(cmp.Or(err, errAnswered))
 	}()
-	qs := make([]actors.Question, len(open))
+	qs := make([]hosted.Question, len(open))
 	for i, q := range open {
 		var asked mcp.InputRequest
 		if err := codec.Unmarshal(q.Request, &asked); err != nil {
@@ -206,9 +212,9 @@ func (s *service) askForTask(ctx context.Context, call *Call, key worker.Key, op
 		if err != nil {
 			return err
 		}
-		qs[i] = actors.Question{Key: q.Key, Method: asked.Method, Params: raw}
+		qs[i] = hosted.Question{Question: actors.Question{Key: q.Key, Method: asked.Method, Params: raw}}
 	}
-	answers, err := call.c.Ask(ctx, qs)
+	answers, err := call.put(ctx, qs)
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errAnswered):
 		return nil
@@ -269,4 +275,119 @@ func (s *service) listTasks(ctx context.Context, call *Call, m *codec.Message, d
 		}
 	}
 	return s.encode(dst, call, m, nil, out)
+}
+
+// adminTasks are the tasks of all principals, for the operator.
+type adminTasks struct{ rt *Runtime }
+
+var _ admin.Tasks = adminTasks{}
+
+const (
+	// adminLooks is how many tasks are looked at for a page.
+	adminLooks = 2000
+	// adminSteps is how many steps of a task are told of.
+	adminSteps = 500
+)
+
+func (a adminTasks) List(ctx context.Context, q admin.Query) (page admin.Page, err error) {
+	page.Tasks, page.Next = []admin.Task{}, q.From
+	for looked := 0; looked < adminLooks && len(page.Tasks) < q.Limit; {
+		n := q.Limit - len(page.Tasks)
+		all, next, err := a.rt.tasks.All(ctx, page.Next, n)
+		if err != nil {
+			return admin.Page{}, err
+		}
+		for _, t := range all {
+			if told := a.task(t); admin.Matches(told.State, q.State) {
+				page.Tasks = append(page.Tasks, told)
+			}
+		}
+		looked += n
+		if page.Next = next; next == 0 {
+			break
+		}
+	}
+	return page, nil
+}
+
+// task is what is told of a task.
+func (a adminTasks) task(t worker.Snapshot) admin.Task {
+	r := &t.Record
+	out := admin.Task{
+		ID: t.Key.ID, State: r.State.String(), Tool: r.Name, Server: t.Key.Server, Tenant: t.Key.Tenant, Principal: r.Who, Address: r.From,
+		Node: r.Node, Attempt: r.Attempt, Message: r.Message, Created: time.UnixMilli(r.Created), Updated: time.UnixMilli(r.Updated), Expires: r.Expires(),
+	}
+	if r.State == task.Ended && r.Outcome != nil {
+		out.State = r.Outcome.Kind.String()
+	}
+	a.rt.mu.Lock()
+	defer a.rt.mu.Unlock()
+	if path, ok := a.rt.ids[t.Key.Server]; ok {
+		out.Server = path
+	}
+	return out
+}
+
+// find reads a task by its id.
+func (a adminTasks) find(ctx context.Context, id string) (t worker.Snapshot, err error) {
+	key, err := a.rt.tasks.Find(ctx, id)
+	if err == nil {
+		t, err = a.rt.tasks.Get(ctx, key)
+	}
+	if errors.Is(err, worker.ErrUnknown) {
+		err = admin.ErrUnknown
+	}
+	return t, err
+}
+
+func (a adminTasks) Show(ctx context.Context, id string, result bool) (admin.Detail, error) {
+	t, err := a.find(ctx, id)
+	if err != nil {
+		return admin.Detail{}, err
+	}
+	r := &t.Record
+	d := admin.Detail{Task: a.task(t), Lost: r.Lost, AllRuns: int(r.Epoch), Asked: len(r.Questions), Runs: []admin.Run{}, Steps: []admin.Step{}, Questions: []admin.Question{}}
+	for _, run := range r.Runs {
+		told := admin.Run{Number: run.Epoch, Attempt: run.Attempt, Node: run.Node, Began: time.UnixMilli(run.Began), How: string(run.End)}
+		if run.End != "" {
+			told.Ended = time.UnixMilli(run.Over)
+		}
+		d.Runs = append(d.Runs, told)
+	}
+	for _, q := range r.Open() {
+		var asked mcp.InputRequest
+		_ = codec.Unmarshal(q.Request, &asked) // the rest of the task may be read all the same
+		told := admin.Question{Key: q.Key, Method: asked.Method}
+		if result {
+			told.Params = json.RawMessage(asked.Params)
+		}
+		d.Questions = append(d.Questions, told)
+	}
+	if result && r.Outcome != nil {
+		d.Result = r.Outcome.Value
+	}
+	steps, all, err := a.rt.tasks.Steps(ctx, t.Key, adminSteps)
+	d.AllSteps = all
+	for _, s := range steps {
+		d.Steps = append(d.Steps, admin.Step{Name: s.Name, Attempt: s.Attempt, Began: time.UnixMilli(s.Began), TookMS: s.Took, Bytes: s.Size, Failed: s.Failed != ""})
+	}
+	return d, err
+}
+
+func (a adminTasks) Cancel(ctx context.Context, id string) (admin.Task, error) {
+	key, err := a.rt.tasks.Find(ctx, id)
+	var t worker.Snapshot
+	if err == nil {
+		t, err = a.rt.tasks.Cancel(ctx, key)
+	}
+	switch {
+	case errors.Is(err, worker.ErrUnknown):
+		return admin.Task{}, admin.ErrUnknown
+	case errors.Is(err, task.ErrEnded):
+		return admin.Task{}, fmt.Errorf("%w: it is %s", admin.ErrEnded, a.task(t).State)
+	case err != nil:
+		return admin.Task{}, err
+	}
+	a.rt.log.Info("an operator has cancelled a task", "server", key.Server, "task", telemetry.Hash(id))
+	return a.task(t), nil
 }

@@ -146,12 +146,15 @@ func (s *service) identify(in *actors.Input, principal any) {
 
 // owner returns what sessions keep of the principal of their requests, nil without a Visible.
 func (s *service) owner(principal any) any {
-	c, ok := principal.(*caller)
-	if !ok || s.srv.opts.Visible == nil {
+	if s.srv.opts.Visible == nil {
 		return nil
 	}
-	p := c.Principal.withoutToken()
-	return &p
+	switch principal.(type) {
+	case *caller, *carriedCaller:
+		p := principalOf(principal).withoutToken()
+		return &p
+	}
+	return nil
 }
 
 // afterwards returns v for use after the request of its caller.
@@ -164,20 +167,40 @@ func (v *view) afterwards() *view {
 
 // FilterChanged makes the server call ServerOptions.Visible again: clients whose lists differ
 // from those announced last get a notification. Call it when the items that callers may see
-// have changed, but not the server's items.
+// have changed, but not the server's items. It holds for all processes that share the store.
 func (s *Server) FilterChanged() {
 	for list := range announced {
 		s.mount.changed(list)
 	}
 }
 
-// digests returns the digests of what v sees of the server's catalogues. A session's record
-// keeps those that were announced last, so that each change is announced once.
-func (s *Server) digests(v *view) string {
-	return strings.Join([]string{
-		s.tools.now.Load().digestFor(v), s.prompts.now.Load().digestFor(v),
-		s.resources.now.Load().digestFor(v) + s.templates.now.Load().digestFor(v),
-	}, " ")
+// digest returns the digest of what v sees of a list, by its index in announced.
+func (s *Server) digest(list int, v *view) string {
+	switch list {
+	case listTools:
+		return s.tools.now.Load().digestFor(v)
+	case listPrompts:
+		return s.prompts.now.Load().digestFor(v)
+	}
+	return s.resources.now.Load().digestFor(v) + s.templates.now.Load().digestFor(v)
+}
+
+// digests returns the digests of what v sees of the server's lists. A session's record
+// keeps those that were announced last, so that each change is announced once. Where another node has changed a list since, it is
+// that node's digest: what v sees of it, nobody here can say.
+func (s *service) digests(v *view) string {
+	var all [len(announced)]string
+	for list := range all {
+		all[list] = s.srv.digest(list, v)
+		switch other := s.elsewhere.newest(list); {
+		case other == "":
+		case v == nil:
+			all[list] = other
+		default:
+			all[list] += "+" + other
+		}
+	}
+	return strings.Join(all[:], " ")
 }
 
 // differing returns the notifications of the lists whose digests differ.
@@ -194,8 +217,8 @@ func differing(now, before string) (methods []string) {
 // changesFor returns a function that reports whether a list, named by the method of its
 // notification, has changed for v since it last reported so. It returns nil where every change
 // is one for v.
-func (s *Server) changesFor(v *view) func(method string) bool {
-	if v == nil {
+func (s *service) changesFor(v *view) func(method string) bool {
+	if v == nil && !s.rt.shared() {
 		return nil
 	}
 	before := strings.Split(s.digests(v), " ")

@@ -446,12 +446,13 @@ const (
 	TurnOfPrincipal               // time that a large request waits for its turn
 	StoreFull                     // new sessions and streams in a store that is nearly full
 	StoreOfPrincipal              // new sessions and streams of a principal with its share of a store that fills up
+	TasksOfPrincipal              // tasks of a principal that have not ended
+	TasksOfNode                   // tasks of a node that have not ended
 	reasons
 )
 
-// limitOf is the row of each reason. A row has its label and, unless the handler learns of the
-// refusal, the error of the request. The row's status is for requests without a session: see
-// refuseInSession.
+// limitOf is the row of each reason. A row has its label and, unless the handler learns of the refusal, the error of the request. The
+// row's status is for requests without a session: see refuseInSession.
 var limitOf = [reasons]*limits.Row{
 	RateOfSession:          limits.CallRate.Row,
 	RateOfPrincipal:        limits.PrincipalRate.Row,
@@ -477,6 +478,8 @@ var limitOf = [reasons]*limits.Row{
 	TurnOfPrincipal:        limits.TurnWait.Row,
 	StoreFull:              limits.MaxStore.Row,
 	StoreOfPrincipal:       limits.StoreShare.Row,
+	TasksOfPrincipal:       limits.OpenTasksPerPrincipal.Row,
+	TasksOfNode:            limits.OpenTasksPerNode.Row,
 }
 
 // verdict says why a request is refused, and when to come back. The zero value refuses nothing.
@@ -514,10 +517,9 @@ func (rs *refusals) unavailable(c answerer, id []byte) { rs.denial(errUnavailabl
 // refuseError refuses a request without a session that was not begun.
 func (rs *refusals) refuseError(c answerer, err error, id []byte) { rs.denial(err).tell(c, id) }
 
-// refuseInSession refuses a request of a session that was not begun, or was given up before
-// anything was sent. The JSON-RPC error says why and when to come back. The HTTP status is 200,
-// because release 1.x of the Python SDK takes any status but 2xx and 404 for the end of the
-// connection, with all its calls.
+// refuseInSession refuses a request of a session that was not begun, or was given up before anything was sent. The JSON-RPC error says
+// why and when to come back. The HTTP status is 200, because release 1.x of the Python SDK takes any status but 2xx and 404 for the
+// end of the connection, with all its calls.
 func (rs *refusals) refuseInSession(c answerer, err error, id []byte) {
 	rs.denial(err).inSession().tell(c, id)
 }

@@ -88,14 +88,18 @@ func (s *sessionActor) askCommon(ctx context.Context, c *Call, qs []Question, us
 
 // askOwn puts to the client the questions of qs whose indexes which lists, and fills in the answers. uses has
 // the numbers of all questions: see type uses.
-func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses, which []int, answers []Answer) error {
+func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses, which []int, answers []Answer) (err error) {
 	n, limits := c.peer.node, c.peer.svc.Limits
 	var on *streamActor // carries the questions
 	begun := false      // on is settled
 	waiting := make([]*pendingRequest, len(qs))
 	defer func() {
-		for _, x := range waiting {
-			if x != nil {
+		for i, x := range waiting {
+			switch {
+			case x == nil:
+			case qs[i].Late != nil && c.over(err):
+				n.pending.linger(x, qs[i].Late)
+			default:
 				n.pending.close(x)
 			}
 		}
@@ -114,9 +118,9 @@ func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses,
 		if !begun {
 			on, begun = c.becomeStream(), true
 		}
-		x, err := n.pending.of(s, on)
+		x, err := n.pending.of(s, on, &q)
 		if err != nil {
-			c.withdraw(waiting, "no longer needed")
+			c.withdraw(qs, waiting, "no longer needed")
 			return err
 		}
 		waiting[i] = x
@@ -134,7 +138,7 @@ func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses,
 		case answers[i] = <-x.ch:
 			waiting[i] = nil
 		case <-timer.C:
-			c.withdraw(waiting, "timed out")
+			c.withdraw(qs, waiting, "timed out")
 			n.refusals.count(MaxAsk)
 			return ErrNoAnswer
 		case <-c.ctx.Done():
@@ -142,7 +146,7 @@ func (s *sessionActor) askOwn(ctx context.Context, c *Call, qs []Question, uses,
 		case <-s.inputEnded:
 			return ErrSessionEnded
 		case <-ctx.Done():
-			c.withdraw(waiting, notNeeded(ctx))
+			c.withdraw(qs, waiting, notNeeded(ctx))
 			return context.Cause(ctx)
 		}
 	}
@@ -164,6 +168,9 @@ func (c *Call) put(ctx context.Context, x *pendingRequest, q Question, use int) 
 		Meta: record.AppendAsked(record.Question{ID: x.id, Key: q.Key, Use: use, Member: c.member}),
 		Data: codec.AppendRequest(nil, []byte(x.id), q.Method, q.Params),
 	}}
+	if q.Passing {
+		asking.entry.Kind, asking.entry.Meta = stream.Message, nil
+	}
 	return c.send(ctx, asking, &asking.entry.Acked, len(asking.entry.Data))
 }
 
@@ -179,14 +186,86 @@ func (c *Call) becomeStream() *streamActor {
 	return m.stream
 }
 
-// withdraw tells the client that the questions in open need no answer.
-func (c *Call) withdraw(open []*pendingRequest, why string) {
-	for _, x := range open {
-		if x == nil || !c.peer.node.pending.close(x) {
+// withdraw tells the client that the questions of qs that are open need no answer.
+func (c *Call) withdraw(qs []Question, open []*pendingRequest, why string) {
+	for i, x := range open {
+		if x == nil || qs[i].Late != nil || !c.peer.node.pending.close(x) {
 			continue
 		}
 		data := codec.AppendNotification(nil, "notifications/cancelled", withdrawal(x, why))
 		_ = c.post(&emitted{entry: stream.Entry{Kind: stream.Message, Data: data}})
+	}
+}
+
+// over reports whether a question that failed with err is given up for good. It is not where another process may
+// go on with the call, which then has the answer.
+func (c *Call) over(err error) bool {
+	for _, elsewhere := range []error{ErrStreamLost, ErrClosing, ErrSessionEnded, ErrUnmounted, errInternal} {
+		if errors.Is(err, elsewhere) || errors.Is(context.Cause(c.ctx), elsewhere) {
+			return false
+		}
+	}
+	return true
+}
+
+// Over reports whether what the call has asked for is given up for good after err, an error of Ask. It is not where
+// another process may go on with the call.
+func (c *Call) Over(err error) bool { return c.over(err) }
+
+// Place takes a place among the questions that wait for the client, for one of several requests: see Question.Part.
+// The caller must give it back. It fails with ErrTooManyPending, except in a second run of the call.
+func (c *Call) Place() (giveBack func(), err error) {
+	s, ok := c.client.(*sessionActor)
+	if !ok {
+		return nil, ErrNoStream
+	}
+	return c.peer.node.pending.place(s, c.attempt > 1)
+}
+
+// Wait waits for a time, or until hint has a value; hint may be nil. It fails as Ask does when the client can answer no
+// question of the call any more.
+func (c *Call) Wait(ctx context.Context, d time.Duration, hint <-chan struct{}) error {
+	var inputEnded <-chan struct{}
+	if s, ok := c.client.(*sessionActor); ok {
+		inputEnded = s.inputEnded
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-hint:
+		return nil
+	case <-c.ctx.Done():
+		return context.Cause(c.ctx)
+	case <-inputEnded:
+		return ErrSessionEnded
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Recorded reports whether an earlier run of the call asked its first question with a key, which this run has not.
+func (c *Call) Recorded(key string) bool { return c.journal.has(key, 1) }
+
+// Order sends a request whose answer nobody needs: on the call's stream or, if the call can send nothing any more, on
+// the session's standalone stream. It never waits, and is lost where there is neither.
+func (c *Call) Order(method string, params []byte) {
+	n := c.peer.node
+	entry := stream.Entry{Kind: stream.Message, Data: codec.AppendRequest(nil, []byte(n.pending.unheard()), method, params)}
+	instead := func() {
+		ctx, cancel := context.WithTimeout(n.base, c.peer.svc.Limits.StoreWait)
+		defer cancel()
+		_ = c.peer.send(ctx, entry) // fails where there is no stream
+	}
+	m := &emitted{entry: entry}
+	m.entry.Acked = func(err error) {
+		if err != nil {
+			go instead()
+		}
+	}
+	if c.post(m) != nil {
+		go instead()
 	}
 }
 
@@ -208,7 +287,7 @@ func (p *Peer) ask(ctx context.Context, q Question) (Answer, error) {
 		return Answer{}, err
 	}
 	n := p.node
-	x, err := n.pending.of(p.last.Load(), nil)
+	x, err := n.pending.of(p.last.Load(), nil, &q)
 	if err != nil {
 		return Answer{}, err
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -116,7 +115,7 @@ func (n *Node) Connect(svc *Service, in *Input) {
 	l.said.Store(s.last.UnixNano())
 	s.startSession()
 	n.bound.Put(key, l)
-	in.Session = n.name + "." + key.ID
+	in.Session = n.fleet.self().session(key.ID)
 	in.Conn.SetSession(in.Session)
 	if !in.Conn.Open() {
 		s.endSession()
@@ -143,20 +142,20 @@ func places(limit int) int {
 
 // find finds a bound session of this node by the id that Connect gave it.
 func (d *boundSessions) find(svc *Service, in *Input) (*boundConn, bool) {
-	node, id, _ := strings.Cut(in.Session, ".")
-	if node != d.node.name {
+	at, id, ok := sessionAt(in.Session)
+	if !ok || at != d.node.fleet.self() {
 		return nil, false
 	}
 	l, ok := d.Get(SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: id})
 	return l, ok && l.sess.svc == svc
 }
 
-// Message takes one message, or a batch, of a session that Connect began. It returns when it no longer needs the bytes.
-// Responses go out on the session's connection; in.Conn learns whether the message was taken.
+// Message takes one message, or a batch, of a session that Connect began; one of another node is handed to that. It
+// returns when it no longer needs the bytes. Responses go out on the session's connection; in.Conn learns whether the message was taken.
 func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
 	l, ok := n.bound.find(svc, in)
 	if !ok {
-		unknownConnection(in.Conn, m.ID)
+		n.relays.message(svc, in, principal, m, body)
 		return
 	}
 	s := l.sess
@@ -226,7 +225,7 @@ func (l *boundConn) message(in *Input, came answerer, reply replier, principal a
 		l.notified(m, until)
 	default:
 		if x, journal, ok := l.sess.node.pending.find(l.sess.key, string(m.ID)); ok {
-			_ = l.sess.node.pending.receive(l.sess.svc, x, journal, m) // cannot fail, as nothing of a bound session is stored
+			_, _ = l.sess.node.pending.receive(x, journal, m) // cannot fail, as nothing of a bound session is stored
 		}
 	}
 	return true
@@ -240,6 +239,7 @@ func (l *boundConn) notified(m *codec.Message, until time.Time) {
 	case mcp.NotifyCancelled:
 		if id := codec.Optional(m.Params, "requestId"); len(id) > 0 {
 			s.node.listeners.end("", func(a *listenActor) bool { return a.sess == s && string(a.id) == string(id) })
+			s.node.relays.cancel(s, id)
 		}
 	case mcp.NotifyInitialized:
 		if s.view.Load().rec.Revision != "" && !l.ready.Swap(true) {
@@ -448,6 +448,19 @@ func (l *boundConn) resync() {
 	}
 }
 
+// repeat has news repeat what the client may have missed, once it has read.
+func (l *boundConn) repeat(news News) {
+	if !l.resyncing.CompareAndSwap(false, true) {
+		return // it gets what it missed as soon as it has read
+	}
+	go func() {
+		defer l.resyncing.Store(false)
+		if l.conn.Room(l.sess.node.base) == nil {
+			news.Repeat(l.sess.peer)
+		}
+	}()
+}
+
 // pushUpdate waits until the client has read enough.
 func (l *boundConn) pushUpdate(data []byte) {
 	_ = l.tell(l.sess.node.base, stream.Entry{Kind: stream.Message, Data: data})
@@ -480,6 +493,7 @@ func (l *boundConn) leave(broken bool) {
 	l.conn.Finish()
 	// After the session has stopped, so that a listener that begins meanwhile sees it.
 	s.node.listeners.end("", func(a *listenActor) bool { return a.sess == s })
+	s.node.relays.cancel(s, nil)
 }
 
 // boundSessions are the bound sessions of this node.

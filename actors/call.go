@@ -125,9 +125,28 @@ func (c *Call) StoreTask(bytes int, life time.Duration) *mcp.Error {
 	if no == admitted {
 		return nil
 	}
-	d := n.refusals.denial(verdict{reason: no})
+	return c.Refuse(no)
+}
+
+// ChargeTask charges a client for bytes that a task of it stores, which are kept for so long. It reports false, and charges nothing,
+// while the client has its share of the store; with must it charges them all the same.
+func (n *Node) ChargeTask(tenant, address string, bytes int, life time.Duration, must bool) bool {
+	a := n.accounts.Of(tenant, address)
+	if !must && n.accounts.room(a, TaskBudget, bytes) == StoreOfPrincipal {
+		return false
+	}
+	a.Used[TaskBudget].Add(time.Now(), int64(bytes), max(life, time.Second))
+	return true
+}
+
+// Refuse counts a refusal of the call because of a limit, and returns the client's error.
+func (c *Call) Refuse(no Reason) *mcp.Error {
+	d := c.peer.node.refusals.denial(verdict{reason: no})
 	return &mcp.Error{Code: d.code, Message: d.message, Data: d.data}
 }
+
+// From is the address of the call's client, or the network of an IPv6 address, where its tenant is that of many; "" otherwise.
+func (c *Call) From() string { return c.from.From() }
 
 // Detached is what the call has in place of a request, nil for the call of a request.
 func (c *Call) Detached() Detached { return c.detached }

@@ -131,6 +131,11 @@ func (nowhere) send(e stream.Entry) { e.Drop(stream.ErrEnded) }
 func (nowhere) answer(response)     {}
 func (nowhere) end(ending, []byte)  {}
 
+// unheard is the delivery of a running call whose client may send its request again.
+type unheard struct{ nowhere }
+
+func (unheard) send(e stream.Entry) { e.Drop(nil) }
+
 // logged delivers a request of a session over HTTP. Once the handler has something to send,
 // or the grace is over, its response is a stream. Everything on the stream is stored before
 // it is sent.

@@ -57,11 +57,13 @@
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
-//	drain heart  what happens to a node as a whole
-//	resume takeover  a client comes back, to this process or to another one
-//	bound stored sessions batch stateless mrtr listen  how messages come in
+//	drain heart news  what happens to a node as a whole, and on the others
+//	far reader resume hold  a client comes back, to this process or to another one
+//	landing relay  how messages reach the node that they belong to
+//	bound stored told takeover sessions stateless batch mrtr listen  how messages come in, and what the others tell of them
 //	ask pending  questions to clients
 //	delivery call peer  a call, its session, and the way back to the client
+//	pushed fleet  the other nodes
 //	stream fence node session request  the actors
 //	admission service store  who is let in, and what a node is given
 //

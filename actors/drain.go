@@ -113,6 +113,7 @@ func (d *draining) ownCalls(begun time.Time) bool {
 func (d *draining) giveUp(ctx context.Context) {
 	d.node.sessions.each(func(s *sessionActor) { _ = s.Post(giveUpCalls{}) })
 	d.node.statelessCalls.giveUp(nil, ErrClosing)
+	d.node.relays.giveUp()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	d.quiet(last)
@@ -123,7 +124,7 @@ func (d *draining) running() bool { return d.node.accounts.InFlight() > d.handed
 
 // busy reports whether a call runs, or a response is not yet stored and handed to its connection.
 func (d *draining) busy() bool {
-	busy := d.running()
+	busy := d.running() || d.node.relays.far.Len() > 0
 	d.node.streams.Each(func(s *streamActor) { busy = busy || len(s.rec.Calls) > 0 })
 	return busy
 }
@@ -176,6 +177,8 @@ func (n *Node) Close(ctx context.Context) error {
 		n.sessions.Drop(s.key, s) // otherwise a request that finds it would look for another one forever
 		s.Actor.Stop()
 	})
+	n.fleet.far.leave()
+	n.relays.close()
 	n.calls.close()
 	n.heart.Stop()
 	return err

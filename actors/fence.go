@@ -8,24 +8,18 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/internal/takeover"
 )
 
-// nextEpoch is the epoch of a stream's next writer. It grows by a random step: after a
-// power cut that undid the first writer's record, two writers may begin from the same
-// record, and events of the one must not pass for those of the other.
-func nextEpoch(epoch uint64) uint64 {
+// randomStep makes the step to the next epoch: see takeover.NextEpoch.
+func randomStep() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
-	return epoch + 1 + binary.BigEndian.Uint64(b[:])%epochStep
+	return binary.BigEndian.Uint64(b[:])
 }
-
-// epochStep is the largest step between epochs; 2^30 of them make the largest epoch that
-// an event id can carry.
-const epochStep = 1 << 20
 
 // maxKeptBody is the largest body of calls that a stream keeps in memory, so that the calls
 // may run again even if the store has lost the body.
@@ -79,18 +73,18 @@ func (s *streamActor) look() {
 func (d *streams) whoHas(ctx context.Context, key StreamKey, epoch uint64, standalone bool) (rev uint64, err error) {
 	n := d.node
 	rec, rev, err := d.readWriter(ctx, key)
-	switch {
-	case err == nil && rec.Boot == n.boot && rec.Epoch == epoch:
-		return rev, nil
-	case err == nil:
-		return 0, errTaken
-	case !errors.Is(err, errBadEvent):
+	stored := &rec
+	if errors.Is(err, errBadEvent) {
+		stored = nil
+	} else if err != nil {
 		return 0, err
 	}
-	// A node that lost its lease may have lost the stream with it: another writer may have
-	// taken it over, ended it and let it expire. The node waits until it has the lease
-	// again.
-	if n.store.Suspended() {
+	switch takeover.Whose(stored, n.boot, epoch, !n.store.Suspended()) {
+	case takeover.Own:
+		return rev, nil
+	case takeover.Taken:
+		return 0, errTaken
+	case takeover.Doubt: // the node waits until it has the lease again
 		return 0, fmt.Errorf("actors: store a record again: lease not certain: %w", ErrUnavailable)
 	}
 	// A stream that was ended has no record either: then its session is gone, or has
@@ -105,6 +99,25 @@ func (d *streams) whoHas(ctx context.Context, key StreamKey, epoch uint64, stand
 	return 0, ErrNotFound
 }
 
+// stillWrites reports whether the stream of w, which seems to be written here, is. A node that stood still or was cut off
+// learns only with its next write that another one has taken a stream over: then that write is now.
+func (d *streams) stillWrites(ctx context.Context, w *streamActor) (bool, error) {
+	if d.node.fleet.mail == nil {
+		return true, nil
+	}
+	rec, _, err := d.readWriter(ctx, w.key)
+	switch {
+	case errors.Is(err, errBadEvent): // the store forgot it, or it has ended
+		return true, nil
+	case err != nil:
+		return false, err
+	case rec.Boot == d.node.boot:
+		return true, nil
+	}
+	_ = w.Post(refresh{})
+	return false, nil
+}
+
 func (s *streamActor) looked(m looked) {
 	switch {
 	case m.err == nil:
@@ -115,7 +128,7 @@ func (s *streamActor) looked(m looked) {
 		}
 	case errors.Is(m.err, ErrNotFound):
 		s.node.log.Info("the store forgot a stream that is written here: it is stored again", "stream", s.key.ID)
-		s.step(stream.Event{Op: stream.Absent, Epoch: nextEpoch(s.m.Epoch())})
+		s.step(stream.Event{Op: stream.Absent, Epoch: takeover.NextEpoch(s.m.Epoch(), randomStep())})
 	case errors.Is(m.err, ErrUnavailable), errors.Is(m.err, ErrAgain):
 		s.step(stream.Event{Op: stream.Again})
 	default:
@@ -225,30 +238,18 @@ func (s *streamActor) tell(tail uint64) ([]byte, error) {
 	s.live.Epoch = s.m.Epoch()
 	s.live.Low, s.live.Bytes = s.m.Kept()
 	s.recall(s.live.Tell(tail, &s.past))
-	return codec.Marshal(s.live)
+	return s.live.Encode()
 }
 
 // outlives reports whether the stored writer record would outlive an append that is stored
-// now, because the store's clock has gone back. The record would then tell the next writer
-// that nothing came after it.
-func (s *streamActor) outlives() bool { return s.written-s.node.clock.ahead() > maxBack }
+// now.
+func (s *streamActor) outlives() bool { return s.life.Outlives(s.node.clock.ahead()) }
 
-// writing notes that the record is about to be stored. While it is unknown which attempt
-// succeeds, the one with the longest lifetime counts.
-func (s *streamActor) writing() {
-	ahead := s.node.clock.ahead()
-	if s.trying {
-		ahead = max(ahead, s.attempt)
-	}
-	s.trying, s.attempt = true, ahead
-}
+// writing notes that the record is about to be stored.
+func (s *streamActor) writing() { s.life.Writing(s.node.clock.ahead()) }
 
 // wrote notes that the record is stored.
-func (s *streamActor) wrote() {
-	if s.trying { // the clock may have gone forward meanwhile
-		s.trying, s.written = false, max(s.attempt, s.node.clock.ahead())
-	}
-}
+func (s *streamActor) wrote() { s.life.Wrote(s.node.clock.ahead()) }
 
 // readWriter reads the writer record of a stream, with its revision. It fails with errBadEvent if
 // there is none.
@@ -260,7 +261,7 @@ func (d *streams) readWriter(ctx context.Context, key StreamKey) (rec record.Str
 	if err != nil {
 		return rec, 0, fmt.Errorf("actors: read writer record: %w", err)
 	}
-	if err := codec.Unmarshal(data, &rec); err != nil {
+	if rec, err = record.Decode(data); err != nil {
 		return rec, 0, fmt.Errorf("actors: read writer record: %w", err)
 	}
 	if rec.Version > record.Version {
@@ -269,60 +270,10 @@ func (d *streams) readWriter(ctx context.Context, key StreamKey) (rec record.Str
 	return rec, rev, nil
 }
 
-// pastLog is what is known of a stream's log: what its record says, and what came after
-// that.
-type pastLog struct {
-	record.Past
-	rec   *record.Stream
-	tail  uint64 // last append
-	whole uint64 // last append with all its parts
-	last  bool   // it ends the stream
-	// unknown is set when an append is missing that the record does not cover. Then it is
-	// unknown which answers the earlier run of the calls got, and which calls have their
-	// responses.
-	unknown bool
-	sizes   []int
-	reader  stream.Reader
-}
-
-// newPastLog begins with what the record says. A record of an earlier release says too
-// little: then all of the log is read, if it is still there.
-func newPastLog(rec *record.Stream) *pastLog {
-	log := &pastLog{Past: rec.Past(), rec: rec}
-	if rec.Version < 2 {
-		return log
-	}
-	log.tail, log.whole = rec.Tail, rec.Tail
-	if rec.Low > 0 && rec.Low <= rec.Tail {
-		// The record has only the sum. Once these appends are gone, the rest is exact.
-		n := int(rec.Tail - rec.Low + 1)
-		log.sizes = make([]int, n)
-		for i := range log.sizes {
-			log.sizes[i] = rec.Bytes / n
-		}
-		log.sizes[n-1] += rec.Bytes % n
-	}
-	return log
-}
-
-// kept returns the first append that the log holds, and the bytes from there.
-func (l *pastLog) kept() (low uint64, bytes int) {
-	for _, n := range l.sizes {
-		bytes += n
-	}
-	return l.tail - uint64(len(l.sizes)) + 1, bytes
-}
-
-// lacks notes that an append before num is missing. What clients saw in it is unknown.
-func (l *pastLog) lacks(num uint64) {
-	l.unknown, l.sizes, l.reader = true, nil, stream.Reader{}
-	l.Digest.Seen = record.Unseen(num)
-}
-
 // takenOver begins a stream that another writer has left.
 type takenOver struct {
 	rev uint64
-	log *pastLog
+	log *takeover.Log
 }
 
 // recordStored begins the stream: headers and priming may go out.
@@ -342,11 +293,10 @@ func (s *streamActor) recordStored(m recordStored) {
 		s.step(stream.Event{Op: stream.OpenFailed, Err: m.err})
 		return
 	}
-	s.written = max(s.written, s.node.clock.ahead())
+	s.life.Stored(s.node.clock.ahead())
 	s.due.Store(s.node.clock.in(s.svc.recordTTL() / 4))
 	if s.att != nil {
-		if s.att.Open(true) {
-			att := s.att
+		if att := s.att.(*attached); att.Open(true) { // a new stream's connection is here
 			s.att = nil
 			s.attach(att)
 			if s.closeEarly != nil {
@@ -385,7 +335,7 @@ func (s *streamActor) open(data, body []byte, err error) (rev uint64, _ error) {
 // newRecord returns the record of a new stream as it is stored, if there is room for it and
 // its body. Otherwise the error is a verdict.
 func (s *streamActor) newRecord(body []byte) ([]byte, error) {
-	data, err := codec.Marshal(s.live)
+	data, err := s.live.Encode()
 	if err != nil {
 		return nil, err
 	}

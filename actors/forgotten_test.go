@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/takeover"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -301,7 +302,7 @@ func TestRerunOfASessionThatHasJustLeftMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = s.Post(closeSession{}) // the session has no calls here
-		if _, _, err := n.streams.takeOver(t.Context(), svc, s, StreamKey{key, id}); err != nil {
+		if _, _, err := n.streams.takeOver(t.Context(), svc, s, StreamKey{key, id}, takeover.Writer{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

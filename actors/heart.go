@@ -15,9 +15,13 @@ type heart struct {
 	node    *Node
 	pingers map[pinged]*pinger
 	ticks   uint64
+	rolled  time.Time // when the kernel last forgot how deep mailboxes were
 }
 
 type tick struct{}
+
+// rollEvery is how often the depth of mailboxes is begun to be looked at anew.
+const rollEvery = 10 * time.Second
 
 func (h *heart) Receive(m any) {
 	n := h.node
@@ -42,11 +46,18 @@ func (h *heart) Receive(m any) {
 	n.mrtr.outcomes.Expire(now)
 	n.accounts.Settle(now)
 	jumped, running := n.clock.jumped(), int64(n.clock.running())
+	jumped = n.fleet.returned(now) || jumped
 	n.streams.Each(func(s *streamActor) {
 		if d := s.due.Load(); d != 0 && (jumped || running > d) {
 			_ = s.Post(refresh{})
 		}
 	})
+	if now.Sub(h.rolled) >= rollEvery {
+		h.rolled = now
+		n.k.Roll()
+	}
+	n.fleet.beat(now)
+	n.relays.beat(now)
 	n.timer.Reset(time.Second)
 }
 

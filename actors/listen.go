@@ -40,12 +40,17 @@ type (
 	// hear brings a listener a notification.
 	hear struct{ data []byte }
 	// listChanged reports that a list has changed. The listener's filter decides whether to
-	// pass it on.
-	listChanged struct{ method string }
+	// pass it on, unless it has to be told again.
+	listChanged struct {
+		method string
+		again  bool
+	}
 	// endListen ends a listener. With a reason, the server ends it.
 	endListen struct{ reason string }
 	// caughtUp reports that the client has read, after something was missed.
 	caughtUp struct{}
+	// repeatMissed reports that news from other nodes were lost.
+	repeatMissed struct{}
 )
 
 // listeners are the listeners of a node, by keys like those of sessions.
@@ -237,12 +242,19 @@ func (l *listenActor) Receive(m any) {
 			l.early = append(l.early, m.data)
 		}
 	case listChanged:
-		if f := l.filter.Changed; f == nil || f(m.method) {
+		if f := l.filter.Changed; f == nil || f(m.method) || m.again {
 			l.Receive(hear{codec.AppendNotification(nil, m.method, nil)})
 		}
 	case caughtUp:
 		l.missed = false
 		l.resync()
+		if l.again != nil {
+			l.again()
+		}
+	case repeatMissed:
+		if l.acked { // what comes later, it gets
+			l.resync()
+		}
 	case endListen:
 		l.end(m.reason)
 	}
@@ -307,7 +319,7 @@ func (l *listenActor) tell(data []byte) {
 	l.to.send(b)
 }
 
-// resync repeats every notification that the client may have missed, which is legal.
+// resync repeats every notification that the client may have missed, which is legal, but for what Others sends.
 func (l *listenActor) resync() {
 	for _, method := range []string{mcp.NotifyToolsListChanged, mcp.NotifyPromptsListChanged, mcp.NotifyResourcesListChanged} {
 		if l.filter.wants(method) {
@@ -318,9 +330,6 @@ func (l *listenActor) resync() {
 		if l.Hears(uri) {
 			l.tell(subscription.Update(uri))
 		}
-	}
-	if l.again != nil {
-		l.again()
 	}
 }
 
@@ -350,21 +359,12 @@ func (l *listenActor) end(reason string) {
 	l.to.finish()
 }
 
-// ListChanged tells all listeners of a service which lists have changed: methods are those of
-// the notifications. It does not wait for the listeners.
-func (n *Node) ListChanged(svc *Service, methods ...string) {
-	n.listeners.changed(svc, methods)
-}
-
-func (d *listeners) changed(svc *Service, methods []string) {
-	d.Each(func(l *listenActor) {
-		if l.svc != svc {
-			return
-		}
-		for _, method := range methods {
-			if l.filter.wants(method) {
-				_ = l.Post(listChanged{method})
-			}
+// ListChanged tells all listeners of a service here that a list has changed: method is that of
+// the notification. With again it tells also those that have heard of it. It does not wait for the listeners.
+func (n *Node) ListChanged(svc *Service, method string, again bool) {
+	n.listeners.Each(func(l *listenActor) {
+		if l.svc == svc && l.filter.wants(method) {
+			_ = l.Post(listChanged{method, again})
 		}
 	})
 }

@@ -94,8 +94,14 @@ func (m *memory) Update(_ context.Context, key string, data []byte, rev uint64, 
 	return m.write("Update", key, data, rev)
 }
 
-func (m *memory) Delete(_ context.Context, key string, _ uint64) error {
-	return m.do("Delete", key, func() error { delete(m.records, key); return nil })
+func (m *memory) Delete(_ context.Context, key string, rev uint64) error {
+	return m.do("Delete", key, func() error {
+		if rev != 0 && m.records[key].rev != rev {
+			return ErrConflict
+		}
+		delete(m.records, key)
+		return nil
+	})
 }
 
 func (m *memory) OpenStream(_ context.Context, path string, rec, body []byte, _ time.Duration) (uint64, error) {

@@ -30,7 +30,7 @@ type parking struct {
 	digest  mrtr.Digest // of those answers
 	outcome []byte      // the response that followed, from the id on; nil until it is known
 	others  []brought   // exchanges that wait for the same outcome
-	givenUp bool        // the exchanges were ended: the handler's response goes nowhere
+	givenUp bool        // the handler's response goes nowhere: the exchanges were ended, or another node has run the call again
 }
 
 // parkedCalls finds calls that have asked their clients, by the park key in their states.
@@ -58,8 +58,8 @@ func (p *parkedCalls) seal(c *Call, in *input, a *asking, expires time.Time) (st
 
 // open opens the state that a request brings. mrtr.ErrBadState reports that the state does
 // not fit this request of this client now, ErrUnavailable that its key cannot be read now.
-func (p *parkedCalls) open(svc *Service, tenant string, m *codec.Message, now time.Time) (*mrtr.State, error) {
-	return mrtr.Open(m, tenant, svc.ID, now, func(sealed, aad []byte) ([]byte, error) {
+func (p *parkedCalls) open(server, tenant string, m *codec.Message, now time.Time) (*mrtr.State, error) {
+	return mrtr.Open(m, tenant, server, now, func(sealed, aad []byte) ([]byte, error) {
 		plain, err := p.keys.Open(sealed, aad)
 		if err != nil && !errors.Is(err, ErrUnavailable) {
 			err = mrtr.ErrBadState
@@ -135,6 +135,15 @@ func (r *requestActor) outwaited() {
 	r.goOn(more{err: ErrNoAnswer})
 }
 
+// outrun ends a run that was left behind: the process was taken for gone, and another node, which has run the call again, has asked its client
+// for more than this run has. Nobody finds it any more.
+func (r *requestActor) outrun() {
+	r.parking.givenUp = true
+	if r.phase == request.Parked {
+		r.goOn(more{err: ErrNoAnswer})
+	}
+}
+
 // withID is the response with an id, given the rest that follows the id.
 func withID(id, rest []byte) []byte {
 	b := make([]byte, 0, len(id)+len(rest)+24)
@@ -184,7 +193,7 @@ type brought struct {
 type sentAgain uint8
 
 const (
-	unknown sentAgain = iota // the call is gone
+	unknown sentAgain = iota // the call is gone, or is behind what the state says
 	taken                    // the call goes on with its answers
 	joined                   // the call went on with these answers before; the exchange waits for the same outcome
 	settled                  // the outcome is known
@@ -222,10 +231,15 @@ func (r *requestActor) retried(m *retried) {
 		r.graced = false
 		r.timer.Reset(r.way.grace)
 		r.goOn(more{given: m.given})
+	case m.round > max(p.asked, p.taken):
+		m.verdict = unknown
+		r.outrun()
 	case m.round != p.taken || m.digest != p.digest:
 		m.verdict = refused
 	case p.outcome != nil:
 		m.verdict, m.outcome = settled, p.outcome
+	case (r.phase == request.Plain || r.phase == request.Streaming) && r.attached(m.x):
+		m.verdict = taken
 	case r.phase == request.Plain || r.phase == request.Streaming:
 		m.verdict = joined
 		p.others = append(p.others, m.x)
@@ -275,7 +289,7 @@ func (a *arrival) retry() (begun bool) {
 		n.refusals.refuseVerdict(a.to, m.ID, no)
 		return false
 	}
-	st, err := n.mrtr.open(a.svc, a.in.Tenant, m, time.Now())
+	st, err := n.mrtr.open(a.svc.ID, a.in.Tenant, m, time.Now())
 	var given map[string][]byte
 	var bad error
 	if err == nil {
@@ -297,32 +311,10 @@ func (a *arrival) retry() (begun bool) {
 	}
 	sum := mrtr.AnswersDigest(m)
 	x := brought{roundTrip: a.on.roundTrip(a.in.Exchange), id: bytes.Clone(m.ID), token: bytes.Clone(m.ProgressToken), meta: bytes.Clone(m.Meta), from: from}
-	for {
-		verdict, outcome := n.mrtr.retry(st, x, sum, given)
-		switch verdict {
-		case taken:
-			x.await()
-			return true
-		case joined:
-			x.await()
-			begun = true
-		case settled:
-			a.to.Answer(200, withID(m.ID, outcome))
-		case refused:
-			badState(a.to, m.ID)
-		default:
-			if !a.svc.Handler.Safe(m.Method, m.Name) {
-				faults.Lost.Tell(a.to, m.ID)
-				break
-			}
-			if a.runAgain(from, st, sum, given) {
-				return true
-			}
-			continue // another request has begun the call: find it
-		}
-		n.accounts.Leave(from)
-		return begun
+	if _, other := n.fleet.elsewhere(st); other {
+		return a.on.apart(a, func(a *arrival) bool { return a.goOn(from, st, x, sum, given) })
 	}
+	return a.goOn(from, st, x, sum, given)
 }
 
 // retry brings the answers to the call that a state names, or finds its kept outcome.

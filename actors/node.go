@@ -25,8 +25,13 @@ type Config struct {
 	Store  Store
 	Limits NodeLimits
 	Keys   Keys         // seal the data that clients carry
+	Mail   Mail         // to the other nodes of the store; nil: there are none
+	News   News         // gets what other nodes tell; nil drops it
 	Log    *slog.Logger // nil discards
 	Hits   *limits.Log  // gets the limits that are hit; nil discards
+	// Replayed gets how long a client waited until it was sent all that was stored of a stream, and one of the Writer constants; nil
+	// drops it. It must not block.
+	Replayed func(writer string, took time.Duration)
 }
 
 // Node serves sessions in one process. Make one with NewNode; its methods are safe for
@@ -53,6 +58,8 @@ type Node struct {
 	talking        liveStreams
 	mrtr           parkedCalls
 	accounts       accounts
+	fleet          fleet
+	relays         relays
 	refusals       refusals
 	calls          calls
 	subs           *subscription.Table
@@ -63,6 +70,10 @@ type Node struct {
 	resumes   atomic.Int64
 	listened  atomic.Uint64 // standalone streams begun
 	takeover  atomic.Int64
+	takings   atomic.Int64 // nanoseconds that takeovers took
+	attaches  atomic.Int64 // clients that came here for streams that other nodes write
+	replaying atomic.Int64 // clients that wait for what is stored
+	replayed  func(writer string, took time.Duration)
 	timer     *time.Timer
 }
 
@@ -83,10 +94,13 @@ var ErrClosing = errors.New("the node is shutting down")
 
 // NewNode starts a node. Close ends it.
 func NewNode(c Config) *Node {
+	if c.Replayed == nil {
+		c.Replayed = func(string, time.Duration) {}
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	n := &Node{k: kernel.New(kernel.Config{Log: c.Log, Node: c.Name + "." + c.Boot, Kinds: kinds}), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store, clock: newClock(c.Store.Now)}
+	n := &Node{k: kernel.New(kernel.Config{Log: c.Log, Node: c.Name + "." + c.Boot, Kinds: kinds}), log: c.Log, name: c.Name, boot: c.Boot, store: c.Store, clock: newClock(c.Store.Now), replayed: c.Replayed}
 	n.sessions = sessions{kernel.NewDirectory[SessionKey, *sessionActor](), n, make(chan struct{}, maxLookups(c.Limits.Defaults().Calls)), make(chan struct{}, limits.GuessReads.Value())}
 	n.streams = streams{kernel.NewDirectory[StreamKey, *streamActor](), n}
 	n.base, n.stopAll = context.WithCancelCause(context.Background())
@@ -95,6 +109,8 @@ func NewNode(c Config) *Node {
 	n.listeners = listeners{kernel.NewDirectory[SessionKey, *listenActor](), n}
 	n.mrtr = parkedCalls{Directory: kernel.NewDirectory[string, *requestActor](), keys: c.Keys}
 	n.pending.node, n.drain.node, n.calls.node, n.mrtr.node = n, n, n, n
+	n.fleet.node, n.fleet.mail, n.fleet.news, n.fleet.looking = n, c.Mail, c.News, make(chan struct{}, looksAtOnce)
+	n.relays.begin(n)
 	n.pending.open = make(map[string]*pendingRequest)
 	n.subs = subscription.NewTable(n.k, KindSubscription)
 	n.refusals.hits = c.Hits
@@ -103,6 +119,9 @@ func NewNode(c Config) *Node {
 	n.k.Start(&n.heart.Actor, KindNode, "heart", &n.heart)
 	n.timer = time.AfterFunc(time.Hour, func() { _ = n.heart.Post(tick{}) })
 	n.timer.Reset(time.Second) // after the assignment, since the tick uses the field
+	if n.fleet.mail != nil {
+		n.fleet.mail.Listen(n.fleet.receive, n.fleet.missed)
+	}
 	return n
 }
 
@@ -122,6 +141,11 @@ func (n *Node) StoredMost(b Budget) int64 {
 type Stats struct {
 	InFlight, Streams, Sessions, Connections, Pending, Parked, Accounts int
 	Appends, Resumes, Takeovers, Overflowed, LostPings                  int64
+	TakeoverTime                                                        time.Duration
+	Attaches                                                            int64 // clients that came here for streams that other nodes write
+	Readings                                                            int   // those that read at the moment
+	Replaying                                                           int64 // clients that do not have yet what is stored of their streams
+	Forwarded, Broken                                                   int64 // requests that other nodes were handed, and exchanges with them that were given up
 	Recent, Pacing                                                      int64 // bytes appended lately, and appends that wait for their turn
 }
 
@@ -130,6 +154,8 @@ func (n *Node) Stats() Stats {
 	return Stats{InFlight: int(n.accounts.InFlight()), Streams: n.streams.Len(), Sessions: n.sessions.Len() + n.bound.Len(), Connections: n.attachments.Len() + n.bound.Len() + n.talking.len(),
 		Pending: n.pending.len(), Parked: int(n.mrtr.waiting.Load()), Accounts: n.accounts.Len(), Appends: n.appends.Load(), Resumes: n.resumes.Load(),
 		Takeovers: n.takeover.Load(), Overflowed: n.accounts.Overflowed(), LostPings: n.lostPings.Load(),
+		TakeoverTime: time.Duration(n.takings.Load()), Attaches: n.attaches.Load(), Readings: n.fleet.readings.len(), Replaying: n.replaying.Load(),
+		Forwarded: n.relays.handed.Load(), Broken: n.relays.broken.Load(),
 		Recent: n.accounts.pace.Taken(time.Now()), Pacing: int64(n.accounts.pace.Waiting())}
 }
 
@@ -160,10 +186,11 @@ var maxToken = limits.Token.Value()
 
 func tooLong(m *codec.Message) bool { return len(m.ID) > maxToken || len(m.ProgressToken) > maxToken }
 
-// ResourceUpdated sends an update to every session on this node that subscribed to the
+// ResourceUpdated sends an update to every session, on any node, that subscribed to the
 // resource or, with below, to a resource above it.
 func (n *Node) ResourceUpdated(svc *Service, uri string, below bool) {
 	n.subs.Updated(svc.ID, uri, below)
+	n.fleet.updated(svc.ID, uri, below)
 }
 
 // draining is the progress of a node's end.

@@ -218,13 +218,6 @@ func (p *Peer) Push(method string, params []byte) {
 	}
 }
 
-// PushTo is Peer.Push to a session that is named by its key. It does nothing if the session is not in this node's memory.
-func (n *Node) PushTo(key SessionKey, method string, params []byte) {
-	if s, ok := n.sessions.Get(key); ok {
-		s.home.push(codec.AppendNotification(nil, method, params))
-	}
-}
-
 // PushUpdate is Push of an update of a resource. For a bound session it waits until the
 // client has read enough.
 func (p *Peer) PushUpdate(uri string) {
@@ -297,10 +290,14 @@ func (p *Peer) Value(ctx context.Context, key string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	v, err := s.newest()
+	if err != nil {
+		return nil, p.ended(err)
+	}
 	if s.ended.Load() {
 		return nil, s.svc.ended()
 	}
-	return s.view.Load().rec.Values[key], nil
+	return v.rec.Values[key], nil
 }
 
 // SetValue stores a value with the session's record; nil removes it. value is JSON and

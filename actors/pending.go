@@ -2,6 +2,7 @@ package actors
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -10,8 +11,11 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/internal/takeover"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -22,6 +26,8 @@ type pendingRequest struct {
 	from      *quota.Account // the question is counted on it; nil for a ping of the node's own
 	journal   *streamActor   // where the answer is stored before the handler sees it, nil if it need not be
 	recording *recording     // the answer that is being or has been stored, nil without one
+	part      bool           // of a question that is counted otherwise
+	lingers   bool           // its question was given up: the answer need not be stored
 	ch        chan Answer
 }
 
@@ -41,22 +47,22 @@ func appendUint(b []byte, i uint64) []byte { return strconv.AppendUint(b, i, 10)
 // answer finds the call even if the stream was not resumed since the node started; on is nil for a question
 // that does not outlive the process. If the call may run again, its answer is stored on the stream before the
 // handler sees it.
-func (q *pendingRequests) of(s *sessionActor, on *streamActor) (*pendingRequest, error) {
-	n := q.node
+func (q *pendingRequests) of(s *sessionActor, on *streamActor, asked *Question) (*pendingRequest, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	a := s.billed()
-	if no := s.admitPending(a, q.counts[s.key]); no != admitted {
-		n.refusals.count(no)
-		return nil, ErrTooManyPending
+	a, err := s.billed(), error(nil)
+	if !asked.Part {
+		if a, err = q.admit(s); err != nil {
+			return nil, err
+		}
 	}
 	q.n++
-	x := &pendingRequest{session: s.key, from: a, ch: make(chan Answer, 1)}
+	x := &pendingRequest{session: s.key, from: a, part: asked.Part, ch: make(chan Answer, 1)}
 	if on == nil {
 		x.id = q.id(q.n, "")
 	} else {
 		x.id = q.id(q.n, on.key.ID)
-		if on.rec.Safe {
+		if on.rec.Safe && !asked.Passing {
 			x.journal = on
 		}
 	}
@@ -64,17 +70,95 @@ func (q *pendingRequests) of(s *sessionActor, on *streamActor) (*pendingRequest,
 	return x, nil
 }
 
-// enter makes x open. The caller holds mu.
-func (q *pendingRequests) enter(x *pendingRequest) {
+// admit returns the account on which one more question to the client of s is to be counted. The caller holds mu.
+func (q *pendingRequests) admit(s *sessionActor) (*quota.Account, error) {
+	a := s.billed()
+	if no := s.admitPending(a, q.counts[s.key]); no != admitted {
+		q.node.refusals.count(no)
+		return nil, ErrTooManyPending
+	}
+	return a, nil
+}
+
+// place counts a question of several requests, until it is given back. A call that runs again has a place in any case: its
+// client may have the question.
+func (q *pendingRequests) place(s *sessionActor, again bool) (giveBack func(), err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	x := &pendingRequest{session: s.key, from: s.billed()}
+	if !again {
+		if x.from, err = q.admit(s); err != nil {
+			return nil, err
+		}
+	}
+	q.count(x, 1)
+	return func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.count(x, -1)
+	}, nil
+}
+
+// count counts x, or no longer. The caller holds mu.
+func (q *pendingRequests) count(x *pendingRequest, by int) {
 	if q.counts == nil {
 		q.counts = make(map[SessionKey]int)
 	}
+	x.from.Held[heldPending].Add(int64(by))
+	if q.counts[x.session] += by; q.counts[x.session] <= 0 {
+		delete(q.counts, x.session)
+	}
+}
+
+// unheard returns the id of a request whose answer nobody needs.
+func (q *pendingRequests) unheard() string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.n++
+	return q.id(q.n, "")
+}
+
+// lateWait is for how long an answer is taken that nobody waits for: see Question.Late.
+var lateWait = limits.LateTask.Value()
+
+// linger leaves x open for a while after its question was given up. Meanwhile it counts, as the client may work on it.
+func (q *pendingRequests) linger(x *pendingRequest, late func(Answer)) {
+	q.mu.Lock()
+	x.lingers, x.journal = true, nil // the log of its call may have ended
+	if x.part && q.open[x.id] == x {
+		x.part = false
+		q.count(x, 1)
+	}
+	q.mu.Unlock()
+	go func() {
+		patience := time.NewTimer(lateWait)
+		defer patience.Stop()
+		select {
+		case a := <-x.ch:
+			late(a)
+			return
+		case <-patience.C:
+		case <-q.node.base.Done():
+		}
+		if !q.close(x) {
+			select {
+			case a := <-x.ch: // it came in the end
+				late(a)
+			default:
+			}
+		}
+	}()
+}
+
+// enter makes x open. The caller holds mu.
+func (q *pendingRequests) enter(x *pendingRequest) {
 	if old := q.open[x.id]; old != nil { // of a lost run that has not ended yet
 		q.remove(old)
 	}
 	q.open[x.id] = x
-	q.counts[x.session]++
-	x.from.Held[heldPending].Add(1)
+	if !x.part {
+		q.count(x, 1)
+	}
 }
 
 // reopen enters the questions of an earlier run of the call on stream w that have no answer. It runs before a
@@ -113,13 +197,11 @@ func (q *pendingRequests) close(x *pendingRequest) bool {
 // remove closes x. The caller holds mu.
 func (q *pendingRequests) remove(x *pendingRequest) {
 	delete(q.open, x.id)
-	if x.from == nil {
+	switch {
+	case x.from == nil:
 		q.pings--
-		return
-	}
-	x.from.Held[heldPending].Add(-1)
-	if q.counts[x.session]--; q.counts[x.session] <= 0 {
-		delete(q.counts, x.session)
+	case !x.part:
+		q.count(x, -1)
 	}
 }
 
@@ -141,35 +223,90 @@ func (q *pendingRequests) len() int {
 
 // answered takes a client's answer. An error means that the answer was not taken and may be sent again.
 func (s *sessionActor) answered(m *codec.Message) error {
-	n := s.node
-	x, journal, ok := n.pending.find(s.key, string(m.ID))
-	if !ok {
-		// A stream that cannot be read is no reason to drop the answer, unless the stream does not exist.
-		if err := n.pending.reach(s.svc, s, m.ID); err != nil && !errors.Is(err, errBadEvent) && !errors.Is(err, ErrSessionEnded) {
+	for end := time.Now().Add(s.svc.Limits.StoreWait); ; {
+		err := s.offered(m)
+		if !errors.Is(err, kernel.ErrStopped) || time.Now().After(end) {
 			return err
 		}
-		if x, journal, ok = n.pending.find(s.key, string(m.ID)); !ok {
-			return nil
-		}
+		// The stream that would store the answer has stopped: its call was cancelled, and is about to withdraw the question.
+		time.Sleep(withdrawalWait)
 	}
-	return n.pending.receive(s.svc, x, journal, m)
 }
 
-// reach takes over the stream that carried a question, if no process writes it, so that the call runs again
-// and can get its answer.
-func (q *pendingRequests) reach(svc *Service, s *sessionActor, id []byte) error {
+// withdrawalWait is the pause before an answer is tried again whose call has just ended.
+const withdrawalWait = 5 * time.Millisecond
+
+// offered tries to take a client's answer, once.
+func (s *sessionActor) offered(m *codec.Message) error {
+	n := s.node
+	if open, err := n.pending.take(s.key, m); open {
+		return err
+	}
+	// A stream that cannot be read is no reason to drop the answer, unless the stream does not exist.
+	elsewhere, err := n.pending.reach(s.svc, s, m)
+	if elsewhere || err != nil && !errors.Is(err, errBadEvent) && !errors.Is(err, ErrSessionEnded) {
+		return err
+	}
+	_, err = n.pending.take(s.key, m)
+	return err
+}
+
+// take gives an answer to its question; open is false if the question is not open here, or not any more: its call may have gone on
+// elsewhere.
+func (q *pendingRequests) take(s SessionKey, m *codec.Message) (open bool, err error) {
+	x, journal, ok := q.find(s, string(m.ID))
+	if !ok {
+		return false, nil
+	}
+	return q.receive(x, journal, m)
+}
+
+// reach takes an answer to where its question is. It takes over the stream that carried the question, if no process writes it, so that
+// the call runs again and can get its answer. elsewhere says that another node has taken the answer, or could not.
+func (q *pendingRequests) reach(svc *Service, s *sessionActor, m *codec.Message) (elsewhere bool, err error) {
 	n := q.node
-	key := StreamKey{s.key, askedOn(id)}
-	if key.ID == "" {
-		return nil
-	}
-	if _, here := n.streams.Get(key); here {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
 	defer cancel()
-	_, _, err := n.streams.find(ctx, svc, s, key)
-	return err
+	key := StreamKey{s.key, askedOn(m.ID)}
+	if key.ID == "" {
+		return q.forward(ctx, key, askedBy(m.ID), m)
+	}
+	if w, here := n.streams.Get(key); here && !w.Stopped() { // nobody asks any more, unless another node has the stream
+		ours, err := n.streams.stillWrites(ctx, w)
+		if !ours {
+			err = cmp.Or(err, ErrUnavailable)
+		}
+		return !ours, err
+	}
+	for given := (takeover.Writer{}); ; {
+		_, _, err := n.streams.find(ctx, svc, s, key, given)
+		far, ok := errors.AsType[errElsewhere](err)
+		if !ok {
+			return false, err
+		}
+		if elsewhere, err = q.forward(ctx, key, far.at(), m); elsewhere {
+			return true, err
+		}
+		given = far.Writer
+	}
+}
+
+// forward has another node take an answer. elsewhere is false if that node does not have what asked.
+func (q *pendingRequests) forward(ctx context.Context, key StreamKey, to Address, m *codec.Message) (elsewhere bool, err error) {
+	f := &q.node.fleet
+	if f.mail == nil || to.Node == "" || to.Boot == q.node.boot {
+		return false, nil
+	}
+	_, err = f.ask(ctx, to, letterAnswer, answerLetter{key, m.ID, m.Result, m.Err})
+	switch {
+	case errors.Is(err, errNotHere):
+		return false, nil
+	case errors.Is(err, ErrNobody) && key.ID == "":
+		if gone, err := f.mail.Gone(ctx, to); gone && err == nil {
+			return false, nil // and so is what asked
+		}
+	}
+	return true, err
 }
 
 // askedOn is the stream that the raw id of a question names, "" if none.
@@ -178,6 +315,16 @@ func askedOn(id []byte) string {
 	for ; tail != "" && !stream.ValidID(tail); _, tail, _ = strings.Cut(tail, "-") {
 	}
 	return tail
+}
+
+// askedBy is the node that the raw id of a question names.
+func askedBy(id []byte) (a Address) {
+	rest := strings.Trim(string(id), `"`)
+	if node, rest, ok := strings.Cut(rest, "."); ok {
+		a.Node = node
+		a.Boot, _, _ = strings.Cut(rest, ".")
+	}
+	return a
 }
 
 func wireError(raw []byte) *mcp.Error {
@@ -215,25 +362,26 @@ type recording struct {
 // receive takes m as the answer to x. If the call may run again, the answer is stored before the handler sees
 // it, so that a second run finds it in the log. Only one answer is stored at a time; the handler gets the
 // first one that is stored. An answer that comes meanwhile waits for that outcome: it is dropped once the
-// other is stored, and is taken itself if the other could not be stored. An error means that the answer was
-// not taken, except ErrUnavailable, which also means that the outcome is unknown.
-func (q *pendingRequests) receive(svc *Service, x *pendingRequest, journal *streamActor, m *codec.Message) error {
+// other is stored, and is taken itself if the other could not be stored. open is false if the question was closed
+// meanwhile. An error means that the answer was not taken, except ErrUnavailable, which also means that the outcome is
+// unknown.
+func (q *pendingRequests) receive(x *pendingRequest, journal *streamActor, m *codec.Message) (open bool, err error) {
 	a := Answer{Result: bytes.Clone(m.Result)}
 	if m.Kind == codec.ErrorResponse {
 		a = Answer{Err: wireError(m.Err)}
 	}
 	if journal == nil {
-		if q.close(x) {
+		if open = q.close(x); open {
 			x.ch <- a
 		}
-		return nil
+		return open, nil
 	}
-	patience := time.NewTimer(svc.Limits.StoreWait)
+	patience := time.NewTimer(journal.svc.Limits.StoreWait)
 	defer patience.Stop()
 	for {
 		t, mine := q.claim(x, a)
 		if t == nil {
-			return nil
+			return false, nil
 		}
 		if mine {
 			journal.journalAnswer(x, t, m)
@@ -243,13 +391,13 @@ func (q *pendingRequests) receive(svc *Service, x *pendingRequest, journal *stre
 		case <-patience.C:
 			// The answer may still be stored. Then the handler gets it, and a client that sends it again
 			// learns that it was taken.
-			return ErrUnavailable
+			return true, ErrUnavailable
 		}
 		switch {
 		case t.err == nil, errors.Is(t.err, stream.ErrEnded):
-			return nil // stored, or the call was cancelled and will withdraw the question
+			return true, nil // stored, or the call was cancelled and will withdraw the question
 		case mine:
-			return t.err
+			return true, t.err
 		}
 	}
 }
@@ -294,7 +442,7 @@ func (q *pendingRequests) settle(x *pendingRequest, t *recording, err error) {
 	}
 	t.done, t.err = true, err
 	switch {
-	case err != nil:
+	case err != nil && !x.lingers:
 		x.recording = nil
 	case q.open[x.id] == x:
 		q.remove(x)

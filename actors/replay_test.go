@@ -245,3 +245,49 @@ func TestOnlyEventsAreResumedFrom(t *testing.T) {
 		}
 	})
 }
+
+// TestHowFarClientsAreBehind has a client come back to a stream that is written there, that another node writes which is not heard for a
+// while and then dies, and that has ended. It counts as behind until it was sent what is stored, once each time.
+func TestHowFarClientsAreBehind(t *testing.T) {
+	inFleet(t, 2, nil, func(t *testing.T, all []*member) {
+		a, b := all[0], all[1]
+		check := func(m *member, going int64, want ...string) {
+			t.Helper()
+			synctest.Wait()
+			if got, n := m.behind(); !slices.Equal(got, want) || n != going {
+				t.Errorf("at %s %q were behind, want %q; %d are, want %d", m.name, got, want, n, going)
+			}
+		}
+		more, again := make(chan int), make(chan int)
+		a.handler.f, b.handler.f = speaker(more), speaker(again)
+		session := a.begin("2025-11-25")
+		first := &heldConn{}
+		go a.postOn(first, session, message("1", "x"))
+		more <- 1
+		check(a, 0) // it never came back
+		a.get(session, first.lastID())
+		check(a, 0, "here 0")
+		a.box.Cut(true)
+		second := b.get(session, first.lastID())
+		more <- 2
+		time.Sleep(20 * time.Second)
+		check(b, 1)
+		a.box.Cut(false)
+		time.Sleep(10 * time.Second)
+		if got, n := b.behind(); len(got) != 1 || n != 0 || got[0] < "elsewhere 20" || got[0] > "elsewhere 27" {
+			t.Errorf("once its writer was heard again, %q were behind, and %d are", got, n)
+		}
+		lag, _ := b.behind()
+		if got := second.events(); !slices.Equal(got, numbers(2, 2)) {
+			t.Errorf("the client got %q", got)
+		}
+		a.kill()
+		time.Sleep(10 * time.Second)
+		check(b, 0, append(lag, "here 0")...)
+		close(again)
+		synctest.Wait()
+		b.get(session, first.lastID())
+		check(b, 0, append(lag, "here 0", "none 0")...)
+		close(more)
+	})
+}

@@ -5,15 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupe-run/troupe/internal/attachment"
-	"github.com/troupe-run/troupe/internal/faults"
 	"github.com/troupe-run/troupe/internal/kernel"
-	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
+	replaying "github.com/troupe-run/troupe/internal/replay"
 	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/internal/takeover"
 )
 
 const readAhead = 250 // appends that a resume reads at once
@@ -52,6 +52,9 @@ func (d *sessions) resumed(svc *Service, in *Input) {
 	find := h.find
 	if !good { // a malformed id is not worth a wait for the store
 		find = func(in *Input) *sessionActor { return n.sessions.of(svc, in, nil) }
+	} else {
+		n.replaying.Add(1)
+		defer n.replaying.Add(-1)
 	}
 	s := n.sessions.staying(&own, find)
 	if s == nil {
@@ -70,6 +73,13 @@ func (d *sessions) resumed(svc *Service, in *Input) {
 	n.resumes.Add(1)
 	s.resume(h, pos)
 }
+
+// Who writes a stream that is replayed, for [Config.Replayed].
+const (
+	WriterHere      = "here"
+	WriterElsewhere = "elsewhere"
+	WriterNone      = "none" // the stream has ended
+)
 
 // staying returns the session that find finds, or nil if find has refused the request. It stays in memory until
 // left is called: if it left before its stream is open, it would miss notifications.
@@ -91,36 +101,83 @@ func (d *sessions) staying(in *Input, find func(*Input) *sessionActor) *sessionA
 
 // resume continues a stream after pos: first from the log, then live.
 func (s *sessionActor) resume(h *hold, pos stream.Position) {
-	n := s.node
-	key := StreamKey{s.key, pos.Stream}
-	f := &fare{n: n, from: s, paid: min(h.svc.Limits.Stream.Bytes, replayAtOnce)} // which admitGet took
+	f := &fare{n: s.node, from: s, paid: min(h.svc.Limits.Stream.Bytes, replayAtOnce)} // which admitGet took
+	r := &replay{n: s.node, svc: h.svc, s: s, key: StreamKey{s.key, pos.Stream}, pos: pos, cursor: replaying.Cursor{Pos: pos}, conn: h.Conn, hold: h, fare: f}
+	r.busy.Store(true)
+	r.follow()
+	r.settle()
+}
+
+// again reads on, beside its caller, where the connection is no longer live: frames were lost, or the writer was.
+func (r *replay) again() {
+	r.more.Store(true)
+	r.begin()
+}
+
+// begin runs follow beside its caller if that is wanted, unless it runs.
+func (r *replay) begin() {
+	if r.more.Load() && r.busy.CompareAndSwap(false, true) {
+		go func() {
+			defer r.settle()
+			r.more.Store(false)
+			if r.att == nil || r.att.Over() || r.s.stays() != nil {
+				return
+			}
+			defer r.s.left()
+			r.n.replaying.Add(1)
+			defer r.n.replaying.Add(-1)
+			r.hold.since = time.Now()
+			r.hold.goesOn()
+			r.follow()
+		}()
+	}
+}
+
+// settle ends a run of follow, and begins another one if it is wanted by now.
+func (r *replay) settle() {
+	r.busy.Store(false)
+	r.begin()
+}
+
+// follow brings the connection to where it is live, or ends it.
+func (r *replay) follow() {
+	s, h, n := r.s, r.hold, r.n
 	for {
 		// The store's operations have bounds of their own; this one is for a slow reader.
 		ctx, cancel := context.WithCancel(n.base)
-		patience := time.AfterFunc(h.svc.Limits.ResumeWait, cancel)
-		r := &replay{n: n, svc: h.svc, s: s, key: key, pos: pos, conn: h.Conn, opened: h.open, fare: f, patience: patience}
+		r.patience = time.AfterFunc(h.svc.Limits.ResumeWait, cancel)
+		r.opened = r.opened || h.open
+		held := h.open
 		err := r.run(ctx)
-		patience.Stop()
+		r.patience.Stop()
 		cancel()
-		f.end()
+		r.fare.end()
 		switch {
 		case err == nil:
-			if s.view.Load().rec.Standalone == key.ID && s.missed.Swap(false) {
+			n.replayed(r.writer, time.Since(h.since))
+			if !r.far && s.view.Load().rec.Standalone == r.key.ID && s.missed.Swap(false) {
 				h.svc.Handler.Opened(s.peer, true)
 			}
 			return
-		case errors.Is(err, errBadEvent) && r.opened == h.open:
+		case r.att != nil && r.att.Over(): // the client is gone, or has all
+			return
+		case errors.Is(err, errBadEvent) && r.opened == held && r.att == nil:
 			h.badEvent()
 			return
-		case errors.Is(err, ErrSessionEnded) && r.opened == h.open:
+		case errors.Is(err, ErrSessionEnded) && r.opened == held && r.att == nil:
 			unknownSession(h, nil)
 			return
 		case r.att == nil && h.worth(err):
 			if !h.wait() {
 				return
 			}
+		case r.att != nil && n.fleet.mail != nil && h.worth(err):
+			r.att.Detach()
+			if h.goesOn(); !h.wait() {
+				return
+			}
 		default:
-			n.log.Info("resume ended", "stream", key.ID, "error", err)
+			n.log.Info("resume ended", "stream", r.key.ID, "error", err)
 			if !r.opened {
 				n.refusals.unavailable(h, nil)
 			}
@@ -138,60 +195,57 @@ type replay struct {
 	key      StreamKey
 	pos      stream.Position
 	conn     Conn
+	hold     *hold
 	opened   bool
 	att      *attached
-	reader   stream.Reader
-	next     uint64 // first append that the client needs
-	skip     int    // entries of it that the client has
-	lastPart []byte // the append of the event id, if it is the last part of a divided event
+	far      bool            // another node writes the stream
+	writer   string          // who does, for metrics
+	given    takeover.Writer // the node that has given the stream up
+	cursor   replaying.Cursor
 	fare     *fare
 	bytes    int         // of the log; see extent
 	patience *time.Timer // ends the replay for a slow reader
-}
 
-// after returns the append that follows an event and the invisible appends behind it; ok is
-// false if that is not known.
-func (x extent) after(p stream.Position) (num uint64, ok bool) {
-	for _, m := range x.watermarks {
-		if m.Seen.Is(p) {
-			num, ok = max(num, m.Upto+1), true
-		}
-	}
-	return num, ok
+	busy, more   atomic.Bool // follow runs; it must run again
+	reading      atomic.Pointer[reading]
+	held, unheld atomic.Bool // see reads
 }
 
 func (r *replay) run(ctx context.Context) error {
-	w, rec, err := r.find(ctx)
+	if r.s.ended.Load() { // while the resume was held
+		return ErrSessionEnded
+	}
+	w, rec, at, err := r.find(ctx)
 	if err != nil {
 		return err
 	}
-	if len(rec.Calls) == 0 && !r.s.isCurrent(r.key.ID) {
-		r.s.endStandalone(r.key.ID) // another standalone stream has replaced it meanwhile
-		return errBadEvent
+	switch _, r.far = w.(*farWriter); {
+	case r.far:
+		r.writer = WriterElsewhere
+	case w != nil:
+		r.writer = WriterHere
+	default:
+		r.writer = WriterNone
 	}
-	var at extent
-	for w != nil {
-		m := &attach{}
-		if at, err = m.ask(w); err == nil {
-			break
+	var first []stream.Append
+	switch {
+	case w == nil && r.att == nil:
+		return r.ended(ctx, rec)
+	case w == nil:
+		return r.rest(ctx, r.att.Position(), toEnd)
+	case r.att == nil:
+		if first, err = r.check(ctx, at, readAhead); err != nil {
+			return r.doubt(ctx, w, err)
 		}
-		if w, rec, err = r.n.streams.find(ctx, r.svc, r.s, r.key); err != nil { // the stream has just ended
+		r.att = r.attachment(rec)
+		if err := r.open(); err != nil {
 			return err
 		}
 	}
-	if w == nil {
-		return r.ended(ctx, rec)
+	now, err := w.attach(ctx, r)
+	if r.far && err != nil {
+		return r.lost(w, err)
 	}
-	first, err := r.check(ctx, at, readAhead)
-	if err != nil {
-		return err
-	}
-	r.att = r.attachment(rec)
-	if err := r.open(); err != nil {
-		return err
-	}
-	m := &attach{att: r.att, sess: r.s}
-	now, err := m.ask(w)
 	if err != nil {
 		// The stream has ended meanwhile, so the log has all of it.
 		if err := r.write(ctx, first); err != nil {
@@ -209,29 +263,63 @@ func (r *replay) run(ctx context.Context) error {
 		if !r.att.CatchUp() {
 			return nil
 		}
-		m := &attach{}
-		if now, err = m.ask(w); err != nil {
+		now, err := w.look(ctx)
+		switch {
+		case r.far && err != nil:
+			return r.lost(w, err)
+		case err != nil:
 			upTo = toEnd
-		} else {
+		default:
 			upTo = now.tail
 		}
 		r.bytes = now.bytes
 	}
 }
 
-// find judges the event id and returns the writer of the stream, which takes the stream over if its writer is gone.
-func (r *replay) find(ctx context.Context) (*streamActor, record.Stream, error) {
-	if !r.n.streams.serves(r.key) {
-		leave, err := r.n.streams.lostLog(ctx, r.s, r.fare)
-		if err == nil {
-			defer leave()
-			err = r.judge(ctx)
+// find judges the event id and returns the writer of the stream, and how far that is. It takes the stream over if its writer is gone.
+// A stream that has ended has no writer.
+func (r *replay) find(ctx context.Context) (w holder, rec record.Stream, at extent, err error) {
+	for {
+		if w, rec, err = r.holder(ctx); err != nil || w == nil {
+			return w, rec, at, err
 		}
-		if err != nil {
-			return nil, record.Stream{}, err
+		if len(rec.Calls) == 0 && !r.s.isCurrent(r.key.ID) {
+			if r.n.fleet.mail != nil { // what is known of the session here may be old
+				if err := r.s.mustName(ctx, r.key.ID); err == nil {
+					continue
+				} else if !errors.Is(err, errBadEvent) {
+					return nil, rec, at, err
+				}
+			}
+			r.s.endStandalone(r.key.ID) // another standalone stream has replaced it meanwhile
+			return nil, rec, at, errBadEvent
 		}
+		at, err = w.look(ctx)
+		switch far, ok := w.(*farWriter); {
+		case err == nil:
+			return w, rec, at, nil
+		case ok && errors.Is(err, errNotHere):
+			r.given = far.Writer // it may be taken over now
+		case ok:
+			return nil, rec, at, err
+		} // otherwise the stream has just ended
 	}
-	return r.n.streams.find(ctx, r.svc, r.s, r.key)
+}
+
+// doubt returns why check has refused the event id: ErrUnavailable if the stream is not written here any more, so that the
+// resume tries again.
+func (r *replay) doubt(ctx context.Context, w holder, err error) error {
+	near, ok := w.(nearWriter)
+	if !ok || !errors.Is(err, errBadEvent) {
+		return err
+	}
+	switch ours, failed := r.n.streams.stillWrites(ctx, near.streamActor); {
+	case failed != nil:
+		return failed
+	case !ours:
+		return fmt.Errorf("actors: resume: another node has the stream: %w", ErrUnavailable)
+	}
+	return err
 }
 
 // judge refuses an event id that cannot be resumed from, before a takeover runs its calls again or ends them.
@@ -247,7 +335,7 @@ func (r *replay) judge(ctx context.Context) error {
 	if at.tail, err = r.n.store.Tail(ctx, r.key.path(), rec.Tail); err != nil {
 		return err
 	}
-	probe := *r
+	probe := &replay{n: r.n, svc: r.svc, s: r.s, key: r.key, pos: r.pos, cursor: replaying.Cursor{Pos: r.pos}, conn: r.conn, fare: r.fare, patience: r.patience}
 	_, err = probe.check(ctx, at, 1)
 	r.fare.held.Reset()
 	return err
@@ -264,40 +352,31 @@ func (m *attach) ask(w *streamActor) (extent, error) {
 }
 
 // check judges the event id and reads the beginning of the replay: at most ahead appends after
-// the client's own. If the stored append has another epoch than the id, the id is that of an
-// event which is gone. The client's event itself may be gone if the record has a watermark of
-// it.
+// the client's own.
 func (r *replay) check(ctx context.Context, at extent, ahead uint64) ([]stream.Append, error) {
-	r.next, r.skip, r.bytes = r.pos.Append, r.pos.Entry+1, at.bytes
-	next, marked := at.after(r.pos)
-	switch {
-	case r.pos.Append > at.tail:
-		return nil, errBadEvent
-	case marked:
-		r.next, r.skip = next, 0
-	case r.pos.Append == 0:
-		r.next, r.skip = 1, 0
-	}
-	first, _, err := r.read(ctx, r.next, min(at.tail, r.next+ahead))
-	if err != nil || r.next != r.pos.Append {
-		return first, err
-	}
-	switch {
-	case r.lastPart != nil: // the event was stored in parts, and its id names the last one
-		if stream.EpochOf(r.lastPart) != r.pos.Epoch || r.pos.Entry != 0 {
-			return nil, errBadEvent
-		}
-		r.next, r.skip = r.pos.Append+1, 0
-	case len(first) == 0 || first[0].Num != r.pos.Append || first[0].Epoch != r.pos.Epoch,
-		r.pos.Entry >= len(first[0].Entries) || !first[0].Entries[r.pos.Entry].Kind.Visible():
+	c := &r.cursor
+	r.bytes = at.bytes
+	if err := c.Begin(at.tail, at.watermarks); err != nil {
 		return nil, errBadEvent
 	}
-	return first, nil
+	first, _, err := r.read(ctx, c.Next, min(at.tail, c.Next+ahead))
+	if err == nil && c.Judge(first) != nil {
+		return nil, errBadEvent
+	}
+	return first, err
 }
 
 // attachment makes the connection's reading side, which begins where check said.
 func (r *replay) attachment(rec record.Stream) *attached {
-	return r.s.newAttachment(r.svc, r.key, &rec, r.conn, r.pos, r.next, r.skip, false)
+	return r.s.newAttachment(r.svc, r.key, &rec, r.conn, r.pos, r.cursor.Next, r.cursor.Skip, false, r.behind())
+}
+
+// behind is what the connection calls when it is no longer live; nil where the writer is certainly in this process.
+func (r *replay) behind() func() {
+	if r.n.fleet.mail == nil {
+		return nil
+	}
+	return r.again
 }
 
 // afford waits until there is room for appends from..to. If there is little, it returns a smaller to.
@@ -330,35 +409,19 @@ func (r *replay) read(ctx context.Context, from, to uint64) (all []stream.Append
 		return nil, 0, err
 	}
 	size := 0
-	var fault error
-	next := from
+	r.cursor.From(from)
 	err = r.n.store.Read(ctx, r.key.path(), from, to, func(num uint64, data []byte) {
 		size += len(data)
-		if num != next || len(data) == 0 {
-			fault = errBadEvent
-		}
-		next = num + 1
-		if num == r.pos.Append && stream.Rest(data) {
-			r.lastPart = data
-		}
-		a, ok, err := r.reader.Add(num, data)
-		if err != nil {
-			fault = err
-		}
-		if ok {
-			all = append(all, a)
-		}
+		r.cursor.Add(num, data)
 	})
 	r.fare.read(size, int(to-from)+1)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, 0, fmt.Errorf("actors: replay: %w", err)
-	case fault != nil:
-		return nil, 0, fault
-	case next <= to:
-		return nil, 0, errBadEvent
 	}
-	return all, to, nil
+	if all, err = r.cursor.End(to); errors.Is(err, replaying.ErrBadEvent) {
+		err = errBadEvent
+	}
+	return all, to, err
 }
 
 // open sends headers, unless an earlier attempt did.
@@ -454,7 +517,7 @@ func (r *replay) ended(ctx context.Context, rec record.Stream) error {
 		return err
 	}
 	r.att = r.attachment(rec)
-	if !r.opened && r.over(first, at.tail) {
+	if !r.opened && r.cursor.Over(first, at.tail) {
 		// Status 204 tells an EventSource not to come back. After an empty stream a popular
 		// client would open another one without an event id, which would replace its own
 		// standalone stream.
@@ -474,127 +537,4 @@ func (r *replay) ended(ctx context.Context, rec record.Stream) error {
 	}
 	r.att.Finish()
 	return nil
-}
-
-// over reports whether the client has all of a stream that ended with append tail; first is the
-// log from the client's event on.
-func (r *replay) over(first []stream.Append, tail uint64) bool {
-	switch {
-	case r.next > tail:
-		return true
-	case len(first) == 0 || first[len(first)-1].Num < tail:
-		return false // first may not be all
-	}
-	for _, a := range first {
-		for i := range a.Entries {
-			if a.Entries[i].Kind.Visible() && (a.Num > r.next || a.Num == r.next && i >= r.skip) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// holdEvery is how often, on average, a held resume sends a comment and tries again. Each wait
-// is half as long to half as long again: many resumes that were held at once come back one by one.
-const holdEvery = time.Second
-
-// hold is the connection of a resume. A resume is never refused because of the store, since
-// popular clients give up after two attempts: while the store cannot be read, the response is
-// open and gets comments. An open response cannot be refused any more, so it is cut instead:
-// the client comes back and then learns the reason.
-type hold struct {
-	Conn
-	n     *Node
-	svc   *Service
-	until time.Time
-	open  bool           // the response has begun
-	gone  chan struct{}  // closed when the connection is gone
-	from  *quota.Account // the resume is counted on it until its session is known
-}
-
-func newHold(n *Node, svc *Service, conn Conn) *hold {
-	return &hold{Conn: conn, n: n, svc: svc, until: time.Now().Add(svc.Limits.ResumeWait), gone: make(chan struct{})}
-}
-
-// worth reports whether a resume that failed with err is worth another try later.
-func (h *hold) worth(err error) bool {
-	return errors.Is(err, ErrUnavailable) && !errors.Is(err, errNewer) && time.Now().Before(h.until)
-}
-
-// wait waits for holdEvery and reports whether to try again. If not, the connection is gone or
-// has been cut.
-func (h *hold) wait() bool {
-	if !h.open {
-		if h.open = h.Conn.Open(); !h.open {
-			return false
-		}
-		h.Conn.Gone(func() { close(h.gone) })
-	}
-	h.Conn.Comment()
-	h.Conn.Flush()
-	timer := time.NewTimer(holdEvery/2 + rand.N(holdEvery))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		if !h.n.drain.over.Load() {
-			return true
-		}
-	case <-h.gone:
-		return false
-	case <-h.svc.life.done:
-	case <-h.n.base.Done():
-	}
-	h.Conn.Cut()
-	return false
-}
-
-// find returns the session of the resume in, whose connection is h, or refuses the resume. It
-// holds the resume while the session is not in memory and the store cannot be read.
-func (h *hold) find(in *Input) *sessionActor {
-	defer h.release()
-	for {
-		s, err := h.n.sessions.lookUp(h.svc, in)
-		switch {
-		case err == nil || !h.worth(err):
-			return h.n.sessions.found(in, nil, s, err)
-		case !h.charge(in) || !h.wait():
-			return nil
-		}
-	}
-}
-
-// charge counts a resume whose session is not known on its principal's account, or refuses it.
-func (h *hold) charge(in *Input) bool {
-	for h.from == nil || h.from.Dropped() {
-		h.release()
-		h.from = h.n.accounts.Of(in.Tenant, in.Address)
-		if gets := h.from.Held[heldGets].Add(1); quota.Over(gets+h.from.Held[heldStreams].Load(), h.n.accounts.limits.Principal.Streams) {
-			h.n.refusals.refuseVerdict(h, nil, verdict{reason: StreamsOfPrincipal})
-			return false
-		}
-	}
-	return true
-}
-
-func (h *hold) release() {
-	if h.from != nil {
-		h.from.Held[heldGets].Add(-1)
-		h.from = nil
-	}
-}
-
-// Reject refuses the resume, or cuts its connection if that is open.
-func (h *hold) Reject(status, code int, message string, data, id []byte, retryAfter time.Duration) {
-	if h.open {
-		h.Conn.Cut()
-		return
-	}
-	h.Conn.Reject(status, code, message, data, id, retryAfter)
-}
-
-// badEvent refuses the event id that the resume came with.
-func (h *hold) badEvent() {
-	h.n.refusals.count(Replay)
-	faults.EventID.Tell(h, nil)
 }

@@ -85,7 +85,10 @@ type Service struct {
 	// other calls: they fail at once, and a refusal does not reveal a hidden item. If
 	// nil, everything is known.
 	Known func(principal any, method, name []byte) bool
-	life  lifetime
+	// Carried returns the principal of a message that another node has taken, from the form that it has on the way, and the
+	// Input.Principal; see the type Carried. If nil, the principal is that form, and Peer.Owner stays as it is.
+	Carried func(form []byte) (principal, owner any)
+	life    lifetime
 }
 
 // Ending is how a session ended.
@@ -329,6 +332,14 @@ type Question struct {
 	// Valid reports whether raw, any JSON, answers the question; nil accepts everything. It
 	// is used for answers that come with a request that is sent again.
 	Valid func(raw []byte) bool
+	// Part says that the request is a part of a question that has a place of its own: see
+	// Call.Place. It counts toward no limit.
+	Part bool
+	// Passing says that a second run has no use for the answer, which is not stored.
+	Passing bool
+	// Late, if not nil, gets an answer that comes within lateWait after Ask has failed. The
+	// client is not told then that the question needs no answer.
+	Late func(Answer)
 }
 
 // Answer is the client's answer: either Result or Err is set. Both are copies.

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/request"
@@ -51,6 +50,8 @@ type sessionActor struct {
 	announced atomic.Pointer[announcement]
 
 	memory quota.Holding // what the session holds
+
+	known // how old the view is, if other nodes may change the record
 
 	// keeps has the client's answers that all calls share, nil before the first such question.
 	keeps atomic.Pointer[kept]
@@ -111,7 +112,7 @@ type (
 		req *requestActor
 		id  string // "" for the request's own
 	}
-	// cancelCall is a client's notifications/cancelled.
+	// cancelCall is a client's notifications/cancelled. acked gets errNotHere if the call does not run on this node.
 	cancelCall struct {
 		id     string
 		reason string
@@ -138,7 +139,7 @@ type (
 
 func (b *beginCall) Refused(err error) { b.err = err; b.Done() }
 func (m *stay) Refused(err error)      { m.err = err; m.Done() }
-func (c *cancelCall) Refused(error)    { c.acked(nil) }
+func (c *cancelCall) Refused(error)    { c.acked(errNotHere) }
 func (e *endCall) Refused(error)       { e.Done() }
 
 // enter enters a request in the session's table.
@@ -190,7 +191,7 @@ func (s *sessionActor) Receive(m any) {
 				c.Refused(err)
 			}
 		} else {
-			m.acked(nil)
+			m.acked(errNotHere)
 		}
 	case *edit:
 		v := s.view.Load()
@@ -260,11 +261,17 @@ func (s *sessionActor) idle() {
 	now := time.Now()
 	expires := s.view.Load().rec.Expires
 	if !now.Before(expires) {
+		if s.shared { // another node may have kept it alive
+			s.look()
+			s.timer.Reset(lookPause)
+			return
+		}
 		s.home.end(true)
 		return
 	}
 	left := s.svc.Limits.SessionDrop - now.Sub(s.last)
-	if s.calls.Len() > 0 || s.held > 0 || s.opening > 0 {
+	active := s.calls.Len() > 0 || s.held > 0 || s.opening > 0
+	if active {
 		// A session with a call or a connection is active.
 		s.home.keepAlive(now)
 		left = s.svc.Limits.SessionDrop
@@ -273,7 +280,7 @@ func (s *sessionActor) idle() {
 		left = s.svc.Limits.SessionDrop // a session that comes back would have a full bucket
 	}
 	if left = min(left, expires.Sub(now)); left > 0 {
-		s.timer.Reset(left)
+		s.timer.Reset(s.untilLook(active, left))
 		return
 	}
 	s.closing = true
@@ -304,7 +311,7 @@ func (s *sessionActor) revision() mcp.Revision {
 func (s *sessionActor) startSession() {
 	s.node.k.Start(&s.Actor, KindSession, s.key.path(), s)
 	s.timer = time.AfterFunc(time.Hour, func() { _ = s.Post(idleTick{}) })
-	s.timer.Reset(s.svc.Limits.SessionDrop) // only now, since the tick uses the field
+	s.timer.Reset(s.untilLook(false, s.svc.Limits.SessionDrop)) // only now, since the tick uses the field
 }
 
 // adopt makes the session serve from v unless it has a newer record. It does not wait for the actor's turn: a response
@@ -317,6 +324,16 @@ func (s *sessionActor) adopt(v *view) {
 			return
 		}
 	}
+}
+
+// newest returns the record, read again if another node is known to have changed it.
+func (s *sessionActor) newest() (*view, error) {
+	if s.behind.Load() > s.view.Load().rev {
+		if err := s.reread(s.node.sessions.lookups, true); err != nil {
+			return nil, err
+		}
+	}
+	return s.view.Load(), nil
 }
 
 // subscribed updates the subscriptions after the record's list of resources changed.
@@ -444,7 +461,7 @@ func (s *sessionActor) tellEnded(how Ending) {
 	}
 }
 
-// read reads the record of a session.
+// read reads the record of a session. With ErrNotFound and a revision, the record has expired and is still stored.
 func (d *sessions) read(ctx context.Context, key SessionKey) (session.Record, uint64, error) {
 	var rec session.Record
 	data, rev, err := d.node.store.Get(ctx, key.record())
@@ -454,11 +471,11 @@ func (d *sessions) read(ctx context.Context, key SessionKey) (session.Record, ui
 	if v := session.Newer(data); v != 0 {
 		return rec, 0, fmt.Errorf("actors: session record of version %d, this release reads %d: %w", v, session.RecordVersion, errNewer)
 	}
-	if err := codec.Unmarshal(data, &rec); err != nil {
+	if rec, err = session.Decode(data); err != nil {
 		return rec, 0, fmt.Errorf("actors: read session: %w", err)
 	}
 	if rec.Expired(time.Now()) {
-		return rec, 0, ErrNotFound
+		return rec, rev, ErrNotFound
 	}
 	return rec, rev, nil
 }

@@ -104,8 +104,13 @@ func (d *sessions) lookUp(svc *Service, in *Input) (*sessionActor, error) {
 	if !ok {
 		return nil, ErrNotFound
 	}
-	if s, ok := d.Get(key); ok && s.svc == svc && !s.view.Load().rec.Expired(time.Now()) {
-		return s, nil
+	if s, ok := d.Get(key); ok && s.svc == svc {
+		switch expired, err := s.upToDate(d.lookups); {
+		case err != nil:
+			return nil, err
+		case !expired:
+			return s, nil
+		}
 	}
 	lookups := d.lookups
 	if !key.tagged(in.Session, n.mrtr.keys) { // it may be a guess, and must not hold up the others
@@ -157,9 +162,13 @@ func (d *sessions) load(ctx context.Context, svc *Service, key SessionKey, in *I
 		case stale:
 			continue
 		}
-		if v := s.view.Load(); v.rec.Expired(time.Now()) {
+		expired, err := s.upToDate(nil)
+		if expired {
 			s.endSession()
-			return nil, ErrNotFound
+			err = ErrNotFound
+		}
+		if err != nil {
+			return nil, err
 		}
 		return s, nil
 	}
@@ -196,7 +205,7 @@ func (d *sessions) create(ctx context.Context, svc *Service, in *Input, set Sett
 	key := SessionKey{Tenant: in.Tenant, Server: svc.ID, ID: newID()}
 	rec := session.New(time.Now(), svc.Limits.Session)
 	rec.Revision, rec.Client, rec.Capabilities, rec.Announced = set.Revision, set.Client, set.Capabilities, set.Announced
-	data, err := codec.Marshal(rec)
+	data, err := rec.Encode()
 	if err != nil {
 		return nil, fmt.Errorf("actors: create session: %w", err)
 	}
@@ -228,6 +237,7 @@ func (d *sessions) activate(svc *Service, key SessionKey, rec session.Record, re
 	s.memory.Move(held)
 	s.peer.name = key.named(d.node.mrtr.keys)
 	s.home = storedHome{s}
+	s.shared = d.node.fleet.mail != nil
 	s.startSession()
 	return s
 }
@@ -237,6 +247,7 @@ func (d *sessions) build(svc *Service, key SessionKey, rec session.Record, rev u
 	n := d.node
 	s := &sessionActor{node: n, svc: svc, key: key, last: time.Now()}
 	s.view.Store(&view{rec: rec, rev: rev})
+	s.asOf.Store(int64(n.clock.running()))
 	s.peer = &Peer{node: n, svc: svc, key: key}
 	s.peer.who = ofSession{s.peer}
 	s.peer.last.Store(s)
@@ -265,16 +276,46 @@ func (n *Node) Delete(svc *Service, in *Input) {
 	}
 	ctx, cancel := context.WithTimeout(n.base, svc.Limits.StoreWait)
 	defer cancel()
-	if err := n.store.Delete(ctx, s.key.record(), 0); err != nil && !errors.Is(err, ErrNotFound) {
+	first, err := n.sessions.remove(ctx, s)
+	if err != nil {
 		n.log.Warn("session not deleted", "session", s.key.ID, "error", err)
 		n.refusals.unavailable(in.Conn, nil)
 		return
 	}
-	if s.endSession() { // false if another DELETE was quicker
+	if first { // false if another DELETE was quicker
 		n.accounts.forgive(in, perSession-1)
 		n.accounts.gone(in, &s.view.Load().rec, &svc.Limits.Session)
 	}
 	in.Conn.Answer(200, nil)
+}
+
+// remove ends a session on all nodes; it reports whether that was its first end here.
+func (d *sessions) remove(ctx context.Context, s *sessionActor) (first bool, err error) {
+	if err := d.node.store.Delete(ctx, s.key.record(), 0); err != nil && !errors.Is(err, ErrNotFound) {
+		return false, err
+	}
+	d.node.fleet.ended(s.key, &s.view.Load().rec, false)
+	return s.endSession(), nil
+}
+
+// EndSession ends a session as its client's DELETE does, for an operator. svc is nil if its server is not mounted here. What the session
+// has stored counts for its principal until that is forgotten. ErrNotFound: there is no such session.
+func (n *Node) EndSession(ctx context.Context, svc *Service, key SessionKey) error {
+	if svc != nil {
+		s, err := n.sessions.load(ctx, svc, key, nil)
+		if err == nil {
+			_, err = n.sessions.remove(ctx, s)
+		}
+		return err
+	}
+	rec, _, err := n.sessions.read(ctx, key)
+	if err == nil {
+		err = n.store.Delete(ctx, key.record(), 0)
+	}
+	if err == nil {
+		n.fleet.ended(key, &rec, false)
+	}
+	return err
 }
 
 // survives ends the stream w, which has just been entered in the directory, if its session
@@ -452,16 +493,20 @@ func (s *sessionActor) notified(m *codec.Message, until time.Time) {
 }
 
 // cancelCall hands a client's cancel to the call, and waits until the call's stream has the end mark: a cancelled call
-// must not run again after a crash.
+// must not run again after a crash. If the call does not run here, the other nodes are told.
 func (s *sessionActor) cancelCall(id, reason string, until time.Time) {
 	done := make(chan error, 1)
-	if s.Post(&cancelCall{id: id, reason: reason, acked: func(err error) { done <- err }}) != nil {
-		return // the session is leaving memory: nothing of it runs here
+	m := &cancelCall{id: id, reason: reason, acked: func(err error) { done <- err }}
+	if err := s.Post(m); err != nil { // the session is leaving memory: nothing of it runs here
+		m.Refused(err)
 	}
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	select {
-	case <-done:
+	case err := <-done:
+		if errors.Is(err, errNotHere) && s.shared {
+			s.node.fleet.cancelled(s.key, id, reason)
+		}
 	case <-timer.C:
 	}
 }
@@ -504,4 +549,18 @@ func (s *sessionActor) accepted(c Conn) {
 		return
 	}
 	c.Accepted()
+}
+
+// PushTo is Peer.Push to a session that is named by its key. It does nothing, and reports false, if the session is not in this node's
+// memory, or if another node writes its standalone stream.
+func (n *Node) PushTo(key SessionKey, method string, params []byte) (here bool) {
+	if s, ok := n.sessions.Get(key); ok && (!s.shared || s.writes()) {
+		s.home.push(codec.AppendNotification(nil, method, params))
+		return true
+	}
+	l, ok := n.bound.Get(key)
+	if ok {
+		l.push(codec.AppendNotification(nil, method, params))
+	}
+	return ok
 }

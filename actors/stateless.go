@@ -89,6 +89,10 @@ type carrier interface {
 	run(f func())
 	// listen returns where a listener sends its messages.
 	listen(x Exchange) audience
+	// apart runs f, which may wait for another node. It returns what f does or, if f runs beside it, that a call has begun.
+	apart(a *arrival, f func(*arrival) bool) (begun bool)
+	// exchange is where the call of another node sends its messages.
+	exchange(a *arrival) Exchange
 }
 
 // Asks reports whether requests of the method may be answered with questions
@@ -264,9 +268,12 @@ func (overHTTP) inline() bool { return true }
 func (overHTTP) roundTrip(x Exchange) roundTrip {
 	return &direct{conn: x, over: make(chan struct{})}
 }
-func (overHTTP) way(_ *stateless, w way) way { return w }
-func (overHTTP) run(f func())                { go f() }
-func (overHTTP) listen(x Exchange) audience  { return &httpAudience{conn: x} }
+func (overHTTP) way(_ *stateless, w way) way  { return w }
+func (overHTTP) run(f func())                 { go f() }
+func (overHTTP) listen(x Exchange) audience   { return &httpAudience{conn: x} }
+func (overHTTP) exchange(a *arrival) Exchange { return a.in.Exchange }
+
+func (overHTTP) apart(a *arrival, f func(*arrival) bool) (begun bool) { return f(a) }
 
 // direct delivers a stateless request over its HTTP exchange. It stores nothing, and the
 // end of the connection ends the request.
@@ -290,7 +297,7 @@ func (d *direct) attach(r *requestActor) { d.r = r }
 
 func (d *direct) watch() {
 	r, generation := d.r, d.r.generation
-	d.unwatch = d.conn.WhenGone(func() { _ = r.Post(called{generation, connGone{d}}) })
+	d.unwatch = d.conn.WhenGone(func() { _ = r.Post(called{generation, connGone{d, broke(d.conn)}}) })
 	d.watched.Store(true)
 }
 
@@ -379,18 +386,54 @@ func (d *direct) release() {
 	}
 }
 
-// connGone reports to a request that the client of x is gone.
-type connGone struct{ x roundTrip }
+// connGone reports to a request that the client of x is gone or, if broken is set, that the node is not heard that has its
+// connection.
+type connGone struct {
+	x      roundTrip
+	broken bool
+}
+
+// broke reports whether the node is not heard that has the connection of x.
+func broke(x Exchange) bool {
+	far, ok := x.(interface{ Broken() bool })
+	return ok && far.Broken()
+}
 
 // connectionGone hands the call on to the next exchange that waits for it, if any;
-// otherwise it cancels the call.
+// otherwise it cancels the call, unless the client may come back for it.
 func (r *requestActor) connectionGone(m connGone) {
-	if r.way.delivery != delivery(m.x) {
-		return // the exchange was answered or replaced
-	}
-	if !r.handOn() {
+	switch {
+	case r.way.delivery != delivery(m.x): // the exchange was answered or replaced
+	case r.handOn():
+	case m.broken:
+		r.detach()
+	default:
 		r.step(request.Cancel, response{}, fmt.Errorf("%w: the connection was closed", ErrCancelled))
 	}
+}
+
+// detach leaves a running call without an exchange until its request is sent again.
+func (r *requestActor) detach() {
+	r.way.end(cancelled, r.id)
+	r.stateless.served.release()
+	r.serveNobody()
+	r.way.delivery = unheard{}
+}
+
+// attached gives a call without an exchange another one. It reports whether the call had none.
+func (r *requestActor) attached(x brought) bool {
+	if _, alone := r.way.delivery.(unheard); !alone {
+		return false
+	}
+	if r.from != nil {
+		r.node.accounts.Leave(r.from) // it is counted with the exchange
+		r.from = nil
+	}
+	r.answerTo(x)
+	if r.phase == request.Streaming {
+		r.way.open()
+	}
+	return true
 }
 
 // handOn gives the call to another exchange that waits for the same response, because the

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/internal/takeover"
 )
 
 // storedHome is the home of a session with a record in the store. Connections come and go, and any node can serve the
@@ -25,17 +25,22 @@ func (h storedHome) change(ctx context.Context, edit func(*session.Record) bool)
 	v := s.view.Load()
 	rec, rev := v.rec, v.rev
 	for {
+		was := rec
 		if !edit(&rec) {
+			if rev != v.rev { // it may be this node's own change, of which nobody was told
+				n.fleet.changed(ctx, s.key, &v.rec, &was, rev)
+			}
 			return nil
 		}
 		rec = rec.Touched(time.Now(), s.svc.Limits.Session)
-		data, err := codec.Marshal(rec)
+		data, err := rec.Encode()
 		if err != nil {
 			return fmt.Errorf("actors: change session: %w", err)
 		}
 		next, err := n.store.Update(ctx, s.key.record(), data, rev, time.Until(rec.Expires))
 		if err == nil {
 			n.sessions.adopt(s, &view{rec: rec, rev: next})
+			n.fleet.changed(ctx, s.key, &was, &rec, next)
 			return nil
 		}
 		if !errors.Is(err, ErrConflict) {
@@ -45,7 +50,7 @@ func (h storedHome) change(ctx context.Context, edit func(*session.Record) bool)
 			return err
 		}
 		// The record may already be as edit wants it, after a write with an unknown outcome.
-		n.sessions.adopt(s, &view{rec: rec, rev: rev})
+		s.finds(&view{rec: rec, rev: rev})
 	}
 }
 
@@ -65,11 +70,11 @@ func (s *sessionActor) heard(in *Input) (there bool) {
 	case err == nil && first:
 		n, now := s.node, s.view.Load().rec
 		n.accounts.gone(in, &before, &s.svc.Limits.Session)
-		if data, err := codec.Marshal(now); err == nil {
+		if data, err := now.Encode(); err == nil {
 			n.accounts.session(in, &now, &s.svc.Limits.Session, len(data))
 		}
 	case errors.Is(err, ErrNotFound): // deleted elsewhere
-		s.endSession()
+		s.gone()
 		return false
 	case err != nil:
 		s.node.log.Warn("session not kept beyond its first minutes", "error", err)
@@ -91,7 +96,7 @@ func (h storedHome) keepAlive(now time.Time) {
 		switch {
 		case err == nil:
 		case errors.Is(err, ErrNotFound): // deleted elsewhere
-			s.endSession()
+			s.gone()
 		default:
 			s.node.log.Warn("session not kept alive", "session", s.key.ID, "error", err)
 		}
@@ -108,9 +113,22 @@ func (h storedHome) again(ctx context.Context) (*sessionActor, error) {
 	return h.node.sessions.load(ctx, h.svc, h.key, nil)
 }
 
-// end ends the calls and streams on this node of a session whose record is gone. The actor may have left memory
-// meanwhile, and another may have begun from the record before that went.
+// end ends the calls and streams on this node of a session whose record is gone.
 func (h storedHome) end(expired bool) (first bool) {
+	s := h.sessionActor
+	if first = h.endHere(expired); first {
+		how := Deleted
+		if s.view.Load().rec.Expired(time.Now()) {
+			how = Expired
+		}
+		s.over(how)
+	}
+	return first
+}
+
+// endHere is end without a word to the program. The actor may have left memory meanwhile, and another may have begun from
+// the record before that went.
+func (h storedHome) endHere(expired bool) (first bool) {
 	s, n := h.sessionActor, h.node
 	first = s.endCalls()
 	if !expired { // no other actor can begin from an expired record
@@ -119,13 +137,6 @@ func (h storedHome) end(expired bool) (first bool) {
 		}
 	}
 	n.streams.endOf(s.key)
-	if first {
-		how := Deleted
-		if s.view.Load().rec.Expired(time.Now()) {
-			how = Expired
-		}
-		s.over(how)
-	}
 	return first
 }
 
@@ -141,6 +152,12 @@ func (h storedHome) leave(bool) {
 func (h storedHome) tell(ctx context.Context, e stream.Entry) error {
 	for s := h.sessionActor; ; {
 		id := s.view.Load().rec.Standalone
+		if id == "" && s.node.fleet.mail != nil { // the client may have opened one by way of another node
+			if err := s.mustName(ctx, ""); err != nil && !errors.Is(err, errBadEvent) {
+				return s.peer.ended(err)
+			}
+			id = s.view.Load().rec.Standalone
+		}
 		if id == "" {
 			return ErrNoStream
 		}
@@ -155,24 +172,51 @@ func (h storedHome) tell(ctx context.Context, e stream.Entry) error {
 }
 
 // sendOn pushes an entry to the stream id and waits until it is stored. After an error the
-// entry was not stored, unless the error is the cause of ctx: then the outcome is unknown.
+// entry was not stored, unless the error is the cause of ctx or ErrUnavailable: then the outcome is unknown.
+// It fails with ErrNoStream if the stream does not exist or has ended.
 func (s *sessionActor) sendOn(ctx context.Context, id string, e stream.Entry) error {
-	st, err := s.node.streams.writerOf(ctx, s.svc, s, id)
-	if err != nil {
-		return err
-	}
-	stored := make(chan error, 1)
-	e.Acked = func(err error) { stored <- err }
-	if err := st.Post(&pushEntries{entries: []stream.Entry{e}, ofSession: true}); err != nil {
-		return err
-	}
-	select {
-	case err := <-stored:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	var given takeover.Writer
+	var asked time.Time // another node, for the first time
+	for {
+		st, _, err := s.node.streams.find(ctx, s.svc, s, StreamKey{s.key, id}, given)
+		switch far, elsewhere := errors.AsType[errElsewhere](err); {
+		case elsewhere:
+			if asked.IsZero() {
+				asked, e.Meta = time.Now(), s.node.fleet.pushes.name(s.node, e.Meta)
+			}
+			err = far.push(ctx, &e)
+			switch {
+			case errors.Is(err, errNotHere):
+				given = far.Writer
+				continue
+			case err != nil && time.Since(asked) < s.svc.Limits.ResumeWait && pause(ctx, nobodyWait) == nil: // its node may be about to be gone
+				continue
+			}
+			return err
+		case errors.Is(err, errBadEvent) || err == nil && st == nil:
+			return ErrNoStream
+		case err != nil:
+			return err
+		}
+		if !asked.IsZero() && st.pushed[string(e.Meta)] {
+			return nil // the writer before this one has stored it
+		}
+		stored := make(chan error, 1)
+		e.Acked = func(err error) { stored <- err }
+		if err := st.Post(&pushEntries{entries: []stream.Entry{e}, ofSession: true}); err != nil {
+			return err
+		}
+		select {
+		case err := <-stored:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }
+
+// nobodyWait is the pause before a node that nobody hears is asked again, or its stream is taken over.
+const nobodyWait = 250 * time.Millisecond
 
 // push sends data on the standalone stream if this node writes that. It goes to the actor that serves the session now.
 // If the stream is replaced later, the new stream does not have the data.
@@ -301,6 +345,8 @@ func (s *sessionActor) endStandalone(id string) (live bool) {
 	if st, ok := n.streams.Get(key); ok {
 		live = st.heard.Load()
 		_ = st.Post(endStream{})
+	} else {
+		n.fleet.replaced(key)
 	}
 	// A client that comes back after this does not find the stream again, since the session's
 	// record names another.

@@ -58,3 +58,46 @@ func TestStoredRecordsLoad(t *testing.T) {
 		t.Errorf("this release writes another layout: add it under testdata/stored\n%s", again)
 	}
 }
+
+// TestRecordsKeepWhatANewerReleaseSays has a newer release add to the records of a session and of a running call. This release
+// changes the one and takes the other over, and leaves in both what it does not know.
+func TestRecordsKeepWhatANewerReleaseSays(t *testing.T) {
+	const more = `"later":{"x":[1]}`
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		h.svc.Handler = safeHandler{h.handler}
+		h.handler.f = ticks(5 * time.Second)
+		c, name := &heldConn{}, h.begin("2025-11-25")
+		go h.postOn(c, name, aCall)
+		time.Sleep(11 * time.Second)
+		before := c.lastID()
+		was := make(map[string]uint64)
+		h.mem.mu.Lock()
+		for key, r := range h.mem.records {
+			was[key] = r.rev
+			r.data = append(append(r.data[:len(r.data)-1:len(r.data)-1], ','), more+"}"...)
+			h.mem.records[key] = r
+		}
+		h.mem.mu.Unlock()
+		n, svc, end := h.heir(safeHandler{&heldHandler{f: ticks(time.Second)}}, Limits{})
+		defer end()
+		back := h.resume(n, svc, name, before)
+		time.Sleep(time.Minute)
+		if len(back.events()) < 2 {
+			t.Errorf("the call does not go on: %q", back.events())
+		}
+		s, ok := n.sessions.Get(SessionKey{"anon", svc.ID, name})
+		if !ok {
+			t.Fatal("the session is not there")
+		}
+		if err := s.home.change(t.Context(), func(r *session.Record) bool { r.Level = "error"; return true }); err != nil {
+			t.Fatal(err)
+		}
+		h.mem.mu.Lock()
+		defer h.mem.mu.Unlock()
+		for key, r := range h.mem.records {
+			if r.rev == was[key] || !strings.Contains(string(r.data), more) {
+				t.Errorf("%s was not written again, or is now %s", key, r.data)
+			}
+		}
+	})
+}

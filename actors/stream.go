@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/internal/takeover"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -29,8 +30,10 @@ type streamActor struct {
 	past record.Past   // what later readers can no longer find in the log
 	m    *stream.Machine
 
+	pushed map[string]bool // messages to the session that an earlier writer stored, by their meta; never changed
+
 	fx        []stream.Effect
-	att       *attached
+	att       reader
 	conn      Conn            // of a new stream, until its response has begun
 	reqs      []*requestActor // none for a standalone stream
 	order     uint64          // of a standalone stream that begins here: later streams have a higher order
@@ -42,17 +45,15 @@ type streamActor struct {
 	due       atomic.Int64    // when the writer record must be rewritten, by clock.running; 0 not yet
 	left      atomic.Int64    // when the last connection left, unix nanoseconds
 	queued    atomic.Int64
-	waits     quota.Holding // for what waits for the log, in steps
-	waiting   int64         // that waits holds
-	heard     atomic.Bool   // there is a live connection
-	unstored  atomic.Bool   // the stream could not begin, and its client knows
-	renew     bool          // the next rewrite renews the lifetime of record and body
-	written   time.Duration // how far ahead the clock was when the record was stored: see outlives
-	attempt   time.Duration // written of the attempt under way, if trying
-	trying    bool
-	turn      bool          // the append under way has waited for its turn
-	body      []byte        // of calls that may run again, if it is small: see create
-	ready     chan struct{} // closed once the connection is committed or refused
+	waits     quota.Holding     // for what waits for the log, in steps
+	waiting   int64             // that waits holds
+	heard     atomic.Bool       // there is a live connection
+	unstored  atomic.Bool       // the stream could not begin, and its client knows
+	renew     bool              // the next rewrite renews the lifetime of record and body
+	life      takeover.Lifetime // of the record: see outlives
+	turn      bool              // the append under way has waited for its turn
+	body      []byte            // of calls that may run again, if it is small: see create
+	ready     chan struct{}     // closed once the connection is committed or refused
 	opened    bool
 	// closeEarly says to close the connection as soon as it is open.
 	closeEarly *closeConn
@@ -81,13 +82,13 @@ type (
 	// attach makes att the stream's only live connection and returns the stream's tail.
 	attach struct {
 		kernel.Reply
-		att  *attached     // nil: only return the tail
+		att  reader        // nil: only return the tail
 		sess *sessionActor // the actor that the connection belongs to now
 		at   extent
 		err  error
 	}
 	// detach forgets a connection that is gone.
-	detach    struct{ att *attached }
+	detach    struct{ att reader }
 	refresh   struct{}
 	endStream struct{}
 	// passOn leaves the stream to its next writer if its calls can go on there and its client comes
@@ -180,7 +181,7 @@ func (s *streamActor) Receive(m any) {
 	case keepBody:
 		s.keepBody(m)
 	case takenOver:
-		s.step(stream.Event{Op: stream.Opened, Rev: m.rev, Epoch: s.rec.Epoch, Tail: m.log.tail, Covered: s.rec.Tail, Sizes: m.log.sizes})
+		s.step(stream.Event{Op: stream.Opened, Rev: m.rev, Epoch: s.rec.Epoch, Tail: m.log.Tail, Covered: s.rec.Tail, Sizes: m.log.Sizes})
 	case handOver:
 		s.handOver()
 	case passOn:
@@ -354,14 +355,14 @@ func (s *streamActor) abandoned(now time.Time) bool {
 func (s *streamActor) mute() { s.silent = true }
 
 // attach makes att the one live connection and cuts the old one.
-func (s *streamActor) attach(att *attached) {
+func (s *streamActor) attach(att reader) {
 	old := s.att
 	s.att = att
 	if old != nil {
 		s.Contain(old.Cut)
 	}
 	sess := s.sess
-	att.Conn.Gone(func() {
+	att.Gone(func() {
 		_ = sess.Post(holdStream{-1})
 		_ = s.Post(detach{att})
 	})
@@ -527,13 +528,6 @@ func (s *streamActor) passOn() {
 	}
 }
 
-// extent is how far a stream has got, and what the writer knows of it without the log.
-type extent struct {
-	tail       uint64 // last append
-	bytes      int    // that the log holds; 0 if that is not known
-	watermarks []record.Watermark
-}
-
 // unmount ends a standalone stream here. A call's stream ends with its call.
 func (s *streamActor) unmount() {
 	if len(s.rec.Calls) == 0 {
@@ -550,34 +544,13 @@ type streams struct {
 // build makes the actor of a stream; start starts it. conn is its live connection, nil for none.
 func (d *streams) build(svc *Service, sess *sessionActor, id string, rec record.Stream, conn Conn) *streamActor {
 	n := d.node
-	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, live: rec, m: stream.New(svc.Limits.Stream), written: n.clock.ahead(), ready: make(chan struct{})}
+	s := &streamActor{node: n, svc: svc, sess: sess, key: StreamKey{sess.key, id}, rec: rec, live: rec, m: stream.New(svc.Limits.Stream), life: takeover.Began(n.clock.ahead()), ready: make(chan struct{})}
 	s.path = s.key.path()
 	if conn != nil {
-		s.att = sess.newAttachment(svc, s.key, &rec, conn, stream.Position{Stream: id}, 1, 0, true)
+		s.att = sess.newAttachment(svc, s.key, &rec, conn, stream.Position{Stream: id}, 1, 0, true, nil)
 		s.conn = conn
 	}
 	return s
-}
-
-// attached is one connection of a stream.
-type attached = attachment.Attachment[StreamKey]
-
-// newAttachment makes the reading side of a connection that has read up to the event after, and
-// goes on with entry skip of append next.
-func (s *sessionActor) newAttachment(svc *Service, key StreamKey, rec *record.Stream, conn Conn, after stream.Position, next uint64, skip int, live bool) *attached {
-	return attachment.New(attachment.Config[StreamKey]{
-		Among: &s.node.attachments, Key: key, Held: &s.billed().Held[heldStreams], Conn: conn, Stream: key.ID, After: after,
-		Primes: has(rec.Revision, mcp.FeatureStreamPriming), Answers: len(rec.Calls) > 0, Retry: svc.Limits.Retry, KeepAlive: svc.Limits.KeepAlive,
-	}, next, skip, live)
-}
-
-// leave ends the connection of a call that goes on.
-func (m closeConn) leave(a *attached) {
-	if m.leaving {
-		a.Finish()
-	} else {
-		a.Poll()
-	}
 }
 
 // endOf ends the streams that this node writes for a session that is gone.

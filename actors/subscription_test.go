@@ -450,7 +450,9 @@ func TestListenerHearsOfItsLists(t *testing.T) {
 			h.listenTo(nil, c)
 			synctest.Wait()
 			c.read()
-			h.ListChanged(h.svc, all...)
+			for _, method := range all {
+				h.ListChanged(h.svc, method, false)
+			}
 			synctest.Wait()
 			if got := c.read(); len(got) != 1 || !strings.Contains(got[0], all[i]) {
 				t.Errorf("got %q, want %s alone", got, all[i])

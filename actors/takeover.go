@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -16,60 +15,82 @@ import (
 	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/internal/takeover"
 )
 
 // takeOver makes this node the writer of a stream whose writer is gone: it sets the writer
 // record to the next epoch by compare-and-set, then reads the tail. From then on the store
 // accepts no append of the old writer. A stream that has ended is not taken over: the
 // returned record says where it ended.
-func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, key StreamKey) (*streamActor, record.Stream, error) {
+func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, key StreamKey, given takeover.Writer) (*streamActor, record.Stream, error) {
 	n := d.node
-	rec, rev, err := d.readWriter(ctx, key)
-	if err == nil && len(rec.Calls) == 0 {
-		err = s.mustName(ctx, key.ID)
-	}
-	if err != nil {
-		return nil, rec, err
-	}
-	log := newPastLog(&rec)
-	if err := d.readOn(ctx, s, key, log); err != nil || log.last {
-		rec.End = log.tail
-		return nil, rec, err
-	}
-	if n.store.Suspended() {
-		return nil, rec, fmt.Errorf("actors: take over: lease not certain: %w", ErrUnavailable)
-	}
-	rec.Attempt, rec.Node, rec.Boot, rec.Epoch = rec.Runs()+1, n.name, n.boot, nextEpoch(rec.Epoch)
-	rec.Low, rec.Bytes = log.kept()
-	rec.Safe = rec.Safe && !log.unknown
-	var body []byte
-	if rec.Safe {
-		// Before the takeover: a store that cannot be read now is no reason to give the
-		// calls up.
-		if body, err = n.store.Body(ctx, key.path()); errors.Is(err, ErrUnavailable) || errors.Is(err, ErrAgain) {
-			return nil, rec, fmt.Errorf("actors: read body: %w", err)
-		} else if err != nil {
-			n.log.Warn("calls cannot run again", "stream", key.ID, "error", err)
-			rec.Safe = false
+	m := takeover.New(n.writer(), given, n.fleet.mail == nil, randomStep())
+	var life takeover.Lifetime
+	kept, began := true, time.Now()
+	for {
+		switch m.Next() {
+		case takeover.ReadRecord:
+			rec, rev, err := d.readWriter(ctx, key)
+			if err == nil && len(rec.Calls) == 0 {
+				err = s.mustName(ctx, key.ID)
+			}
+			m.Record(rec, rev, false, err)
+		case takeover.AskGone:
+			m.Gone(n.fleet.gone(ctx, m.Writer))
+		case takeover.ReadLog:
+			m.Read(d.readOn(ctx, s, key, m.Log))
+		case takeover.CheckLease:
+			m.Certain(!n.store.Suspended())
+		case takeover.ReadBody:
+			body, err := n.store.Body(ctx, key.path())
+			passes := errors.Is(err, ErrUnavailable) || errors.Is(err, ErrAgain)
+			if err != nil && !passes {
+				n.log.Warn("calls cannot run again", "stream", key.ID, "error", err)
+			}
+			m.BodyRead(body, passes, err)
+		case takeover.Replace:
+			life = takeover.Began(n.clock.ahead())
+			rev, err := d.replace(ctx, key.path(), &m.Rec, m.Rev, svc.recordTTL())
+			m.Replaced(rev, errors.Is(err, ErrConflict), err)
+			life.Stored(n.clock.ahead())
+		case takeover.Reread:
+			rec, rev, err := d.readWriter(ctx, key)
+			m.Record(rec, rev, errors.Is(err, errBadEvent), err)
+			life.Stored(n.clock.ahead())
+		case takeover.KeepBody:
+			kept = d.keepBody(ctx, key, m.Body, m.Rev, svc.recordTTL())
+			m.Kept()
+		case takeover.Elsewhere:
+			return nil, m.Rec, errElsewhere{&farWriter{&n.fleet, key, m.Writer}, m.Rec}
+		case takeover.Ended:
+			m.Rec.End = m.Log.Tail
+			return nil, m.Rec, nil
+		case takeover.Failed:
+			return nil, m.Rec, takeoverFailed(m.Err)
+		case takeover.Done:
+			n.takings.Add(int64(time.Since(began)))
+			return d.taken(svc, s, key, m, life, kept), m.Rec, nil
 		}
 	}
-	_ = rec.Tell(log.whole, &log.Past) // fits: the record had these questions, except the last few
-	written := n.clock.ahead()
-	rev, err = d.rewriteWriter(ctx, key.path(), rec, rev, svc.recordTTL())
-	if err != nil {
-		return nil, rec, fmt.Errorf("actors: take over: %w: %w", ErrUnavailable, err)
+}
+
+// takeoverFailed is why a stream was not taken over. What is a reason only for now is ErrUnavailable, too.
+func takeoverFailed(err error) error {
+	switch {
+	case errors.Is(err, takeover.ErrUncertain):
+		return fmt.Errorf("actors: take over: %w: %w", ErrUnavailable, err)
+	case errors.Is(err, takeover.ErrTaken):
+		return fmt.Errorf("actors: take over: %w: %w", ErrUnavailable, ErrFenced)
 	}
-	written = max(written, n.clock.ahead())
-	kept := body == nil || d.keepBody(ctx, key, body, rev, svc.recordTTL())
-	// The old writer may have stored appends before the record changed.
-	if err := d.readOn(ctx, s, key, log); err != nil || log.last {
-		rec.End = log.tail
-		return nil, rec, err
-	}
-	rec.Safe = rec.Safe && !log.unknown
+	return err
+}
+
+// taken starts the actor of a stream that was taken over. kept says that nothing is left to do about the body of its calls.
+func (d *streams) taken(svc *Service, s *sessionActor, key StreamKey, m *takeover.Machine, life takeover.Lifetime, kept bool) *streamActor {
+	n, log := d.node, m.Log
 	n.takeover.Add(1)
-	w := &streamActor{node: n, svc: svc, sess: s, key: key, path: key.path(), rec: rec, live: rec, m: stream.New(svc.Limits.Stream), written: written, ready: make(chan struct{})}
-	w.delivered, w.past = log.tail, log.Past.Clone()
+	w := &streamActor{node: n, svc: svc, sess: s, key: key, path: key.path(), rec: m.Rec, live: m.Rec, m: stream.New(svc.Limits.Stream), life: life, ready: make(chan struct{})}
+	w.delivered, w.past, w.pushed = log.Tail, log.Past.Clone(), log.Pushed
 	w.left.Store(time.Now().UnixNano())
 	n.k.Start(&w.Actor, KindStream, w.path, w)
 	part := time.Duration(4)
@@ -78,11 +99,11 @@ func (d *streams) takeOver(ctx context.Context, svc *Service, s *sessionActor, k
 	}
 	w.due.Store(n.clock.in(svc.recordTTL() / part))
 	w.commit()
-	_ = w.Post(takenOver{rev: rev, log: log})
-	if len(rec.Calls) > 0 {
-		s.finishCalls(w, log, body)
+	_ = w.Post(takenOver{rev: m.Rev, log: log})
+	if len(w.rec.Calls) > 0 {
+		s.finishCalls(w, log, m.Body)
 	}
-	return w, rec, nil
+	return w
 }
 
 // lostLogWait is how long a resume waits for its turn to read a log, before it lets others ahead and comes back.
@@ -109,59 +130,29 @@ func (d *streams) lostLog(ctx context.Context, s *sessionActor, f *fare) (leave 
 }
 
 // readOn reads the appends of a stream since the last read.
-func (d *streams) readOn(ctx context.Context, s *sessionActor, key StreamKey, log *pastLog) error {
+func (d *streams) readOn(ctx context.Context, s *sessionActor, key StreamKey, log *takeover.Log) error {
 	n := d.node
-	from := log.tail + 1
-	tail, err := n.store.Tail(ctx, key.path(), log.tail)
+	tail, err := n.store.Tail(ctx, key.path(), log.Tail)
 	if err != nil {
 		return fmt.Errorf("actors: find tail: %w", err)
 	}
+	from := log.From(tail)
 	if tail < from {
 		return nil
 	}
-	if tail-from >= stream.Ring {
-		from = tail - stream.Ring + 1
-	}
 	f := &fare{n: n, from: s, now: true}
 	defer f.held.Free()
-	next := log.tail + 1
-	var fault error
-	read := func(num uint64, data []byte) {
-		if num != next || len(data) == 0 { // older appends are gone
-			log.lacks(num)
-		}
-		next = num + 1
-		log.sizes = append(log.sizes, len(data))
-		a, ok, err := log.reader.Add(num, data)
-		if err != nil {
-			fault = err
-		}
-		if ok {
-			_ = log.Note(log.rec, a.Num, a.Epoch, a.Entries)
-			log.last = a.Last
-		}
-		if !log.reader.Open() {
-			log.whole = num
-		}
-	}
 	for to := tail; from <= tail && err == nil; from, to = to+1, tail {
 		if to, err = f.afford(ctx, from, to, 0); err == nil {
-			err = n.store.Read(ctx, key.path(), from, to, read)
+			err = n.store.Read(ctx, key.path(), from, to, log.Add)
 		}
 	}
 	if err == nil {
-		err = fault
+		err = log.Read(tail)
 	}
 	if err != nil {
 		return fmt.Errorf("actors: read log: %w", err)
 	}
-	if next <= tail {
-		log.lacks(tail)
-	}
-	log.tail = tail
-	// The record may list as many appends as the log holds, and as many may have come
-	// since: the oldest of them have been overwritten.
-	log.sizes = log.sizes[max(0, len(log.sizes)-stream.Ring):]
 	return nil
 }
 
@@ -262,79 +253,55 @@ func (f *fare) end() {
 	}
 }
 
-// rewriteWriter rewrites a writer record. If the outcome of an attempt was unknown and a
-// later attempt finds the record changed, the first one may have changed it.
-func (d *streams) rewriteWriter(ctx context.Context, path string, rec record.Stream, rev uint64, ttl time.Duration) (uint64, error) {
-	n := d.node
-	data, err := codec.Marshal(rec)
+// replace replaces the writer record of a stream that is taken over.
+func (d *streams) replace(ctx context.Context, path string, rec *record.Stream, rev uint64, ttl time.Duration) (uint64, error) {
+	data, err := rec.Encode()
 	if err != nil {
 		return 0, fmt.Errorf("actors: writer record: %w", err)
 	}
-	next, err := n.store.Rewrite(ctx, path, data, rev, ttl)
-	if !errors.Is(err, ErrConflict) {
-		return next, err
-	}
-	stored, cur, err := n.store.Writer(ctx, path)
-	if errors.Is(err, ErrNotFound) {
-		return 0, ErrFenced
-	}
+	next, err := d.node.store.Rewrite(ctx, path, data, rev, ttl)
 	if err != nil {
-		return 0, err
+		err = fmt.Errorf("actors: take over: %w: %w", ErrUnavailable, err)
 	}
-	var other record.Stream
-	if codec.Unmarshal(stored, &other) == nil && other.Boot == rec.Boot && other.Epoch == rec.Epoch {
-		return cur, nil
-	}
-	return 0, ErrFenced
+	return next, err
 }
 
 // finishCalls finishes the calls of a stream whose node was lost: safe ones run again; for
 // the others the client learns that the outcome is unknown.
-func (s *sessionActor) finishCalls(w *streamActor, log *pastLog, body []byte) {
-	answered := make(map[string]bool, len(log.Digest.Done))
-	for _, i := range log.Digest.Done {
-		answered[string(w.rec.Calls[i].ID)] = true
-	}
-	_ = w.Post(alreadyAnswered(maps.Clone(answered))) // a copy, as the stream adds to its own
-	if log.unknown && len(w.rec.Calls) > 1 {
-		// Any of them may have its response, and none may get two.
-		var ends []stream.Entry
-		for _, c := range w.rec.Calls {
-			if !answered[string(c.ID)] {
-				ends = append(ends, stream.Entry{Kind: stream.End, Meta: c.ID})
-			}
-		}
-		_ = w.Post(&pushEntries{entries: ends, last: true, silent: true})
-		return
-	}
+func (s *sessionActor) finishCalls(w *streamActor, log *takeover.Log, body []byte) {
+	var bodies [][]byte
 	if w.rec.Safe {
-		s.rerunCalls(w, log, body, answered)
-		return
+		_ = w.Post(keepBody(body))
+		bodies = requestsOf(body)
 	}
-	_ = w.Post(&pushEntries{entries: lostCalls(w.rec.Calls, answered), last: true})
-}
-
-// rerunCalls runs the unanswered calls again that may run again, and ends the others.
-func (s *sessionActor) rerunCalls(w *streamActor, log *pastLog, body []byte, answered map[string]bool) {
-	_ = w.Post(keepBody(body))
-	bodies := requestsOf(body)
+	fates, all := takeover.Fates(&w.rec, log, len(bodies))
+	answered := make(map[string]bool, len(fates))
 	var lost []record.Call
 	var begin []func()
 	for i, c := range w.rec.Calls {
-		switch {
-		case answered[string(c.ID)]:
-		case !w.rec.May(i) || i >= len(bodies):
+		switch fates[i] {
+		case takeover.Answered:
+			answered[string(c.ID)] = true
+		case takeover.Over:
 			lost = append(lost, c)
-		default:
+		case takeover.Again:
 			j := newJournal(&log.Past, i)
 			s.node.pending.reopen(w, s.billed(), j)
 			begin = append(begin, func() { s.rerun(w, c, bodies[i], j) })
 		}
 	}
+	_ = w.Post(alreadyAnswered(answered))
 	for _, f := range begin { // last, because a call that ends at once closes its questions
 		go f()
 	}
-	if len(lost) > 0 {
+	switch {
+	case all: // any of them may have its response, and none may get two
+		var ends []stream.Entry
+		for _, c := range lost {
+			ends = append(ends, stream.Entry{Kind: stream.End, Meta: c.ID})
+		}
+		_ = w.Post(&pushEntries{entries: ends, last: true, silent: true})
+	case len(lost) > 0 || !w.rec.Safe:
 		_ = w.Post(&pushEntries{entries: lostCalls(lost, nil), last: true})
 	}
 }
@@ -398,9 +365,9 @@ func (s *sessionActor) rerun(w *streamActor, c record.Call, body []byte, j *jour
 	}
 }
 
-// find returns the writer of a stream, and takes the stream over if its writer is gone. A
-// stream that has ended has no writer: w is nil then.
-func (d *streams) find(ctx context.Context, svc *Service, s *sessionActor, key StreamKey) (w *streamActor, rec record.Stream, err error) {
+// find returns the writer of a stream, and takes the stream over if its writer is gone, or is the one that has given it up. A
+// stream that has ended has no writer: w is nil then. errElsewhere reports that another node writes the stream.
+func (d *streams) find(ctx context.Context, svc *Service, s *sessionActor, key StreamKey, given takeover.Writer) (w *streamActor, rec record.Stream, err error) {
 	if w, ok := d.Get(key); ok {
 		if <-w.ready; !w.Stopped() {
 			return w, w.rec, nil
@@ -408,7 +375,7 @@ func (d *streams) find(ctx context.Context, svc *Service, s *sessionActor, key S
 		d.Drop(key, w)
 	}
 	w, err = d.Obtain(key, func() (*streamActor, error) {
-		w, r, err := d.takeOver(ctx, svc, s, key)
+		w, r, err := d.takeOver(ctx, svc, s, key, given)
 		rec = r
 		if err == nil && w == nil {
 			err = errEnded
@@ -422,6 +389,9 @@ func (d *streams) find(ctx context.Context, svc *Service, s *sessionActor, key S
 			}
 		}
 		return nil, rec, nil
+	}
+	if e, ok := errors.AsType[errElsewhere](err); ok { // another resume may have found it
+		return nil, e.rec, err
 	}
 	if err != nil {
 		return nil, rec, err
@@ -445,16 +415,6 @@ func (d *streams) find(ctx context.Context, svc *Service, s *sessionActor, key S
 // errEnded stands for a stream whose last append is in the log.
 var errEnded = errors.New("actors: the stream has ended")
 
-// writerOf is find for a stream of session s by its id. It fails with ErrNoStream if the
-// stream does not exist or has ended.
-func (d *streams) writerOf(ctx context.Context, svc *Service, s *sessionActor, id string) (*streamActor, error) {
-	w, _, err := d.find(ctx, svc, s, StreamKey{s.key, id})
-	if errors.Is(err, errBadEvent) || (err == nil && w == nil) {
-		return nil, ErrNoStream
-	}
-	return w, err
-}
-
 // readmit counts a call that runs again after its node was lost; it never refuses, as the
 // call was admitted before.
 func (s *sessionActor) readmit() *quota.Account {
@@ -464,4 +424,61 @@ func (s *sessionActor) readmit() *quota.Account {
 			return a
 		}
 	}
+}
+
+// farWriter is another node that writes a stream.
+type farWriter struct {
+	fleet *fleet
+	key   StreamKey
+	takeover.Writer
+}
+
+// at is the boot that writes the stream.
+func (w *farWriter) at() Address { return Address{w.Node, w.Boot} }
+
+// writer is this boot as the writer in a record, without an epoch.
+func (n *Node) writer() takeover.Writer { return takeover.Writer{Node: n.name, Boot: n.boot} }
+
+// gone reports whether a writer has no entry in the store any more.
+func (f *fleet) gone(ctx context.Context, w takeover.Writer) (bool, error) {
+	gone, err := f.mail.Gone(ctx, Address{w.Node, w.Boot})
+	if err != nil {
+		err = fmt.Errorf("actors: is node %s gone: %w", w.Node, err)
+	}
+	return gone, err
+}
+
+// elsewhere returns the node that writes a stream, nil if it may be taken over: its writer is this boot, or is gone, or has given it up.
+func (d *streams) elsewhere(ctx context.Context, key StreamKey, rec *record.Stream, given takeover.Writer) (*farWriter, error) {
+	f, by := &d.node.fleet, takeover.WriterOf(rec)
+	if f.mail == nil || !by.MustBeGone(d.node.boot, given) {
+		return nil, nil
+	}
+	if gone, err := f.gone(ctx, by); err != nil || gone {
+		return nil, err
+	}
+	return &farWriter{f, key, by}, nil
+}
+
+// errElsewhere reports that another node writes a stream.
+type errElsewhere struct {
+	*farWriter
+	rec record.Stream // of the stream
+}
+
+func (e errElsewhere) Error() string { return "actors: node " + e.Node + " writes the stream" }
+
+// ask is fleet.ask. A node that nobody hears is not gone before its entry is.
+func (w *farWriter) ask(ctx context.Context, kind string, v any) ([]byte, error) {
+	reply, err := w.fleet.ask(ctx, w.at(), kind, v)
+	if errors.Is(err, ErrNobody) {
+		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return reply, err
+}
+
+// push has the writer store an entry. After ErrUnavailable it may be stored; the same entry may be pushed again.
+func (w *farWriter) push(ctx context.Context, e *stream.Entry) error {
+	_, err := w.fleet.ask(ctx, w.at(), letterPush, pushLetter{w.key, e.Kind, e.Meta, e.Data})
+	return err
 }

@@ -86,50 +86,6 @@ func TestWhoHasARecord(t *testing.T) {
 	}
 }
 
-// TestEpochsOnlyGrow checks that no two writers have the same epoch, even if both begin
-// from the same record.
-func TestEpochsOnlyGrow(t *testing.T) {
-	seen := map[uint64]bool{}
-	for range 100 {
-		next := nextEpoch(7)
-		if next <= 7 || next > 7+epochStep {
-			t.Errorf("after 7 comes %d", next)
-		}
-		seen[next] = true
-	}
-	if len(seen) < 90 {
-		t.Errorf("of 100 writers that began from one record, %d have an epoch of their own", len(seen))
-	}
-}
-
-// TestRewriteThatFindsAnother checks a takeover whose first attempt has an unknown outcome:
-// it is done if the record has its boot and epoch, and only then.
-func TestRewriteThatFindsAnother(t *testing.T) {
-	for name, row := range map[string]struct {
-		there record.Stream
-		want  error
-	}{
-		"its own":                        {record.Stream{Boot: "b", Epoch: 6}, nil},
-		"another boot's, later":          {record.Stream{Boot: "c", Epoch: 9}, ErrFenced},
-		"another boot's, of that epoch":  {record.Stream{Boot: "c", Epoch: 6}, ErrFenced},
-		"of this boot, another takeover": {record.Stream{Boot: "b", Epoch: 7}, ErrFenced},
-	} {
-		inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
-			ours := h.mem.put("x", record.Stream{Boot: "a", Epoch: 3})
-			now := h.mem.put("x", row.there)
-			rev, err := h.streams.rewriteWriter(t.Context(), "x", record.Stream{Boot: "b", Epoch: 6}, ours, time.Minute)
-			if !errors.Is(err, row.want) || row.want == nil && rev != now {
-				t.Errorf("%s: got revision %d, %v, want %d, %v", name, rev, err, now, row.want)
-			}
-		})
-	}
-	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
-		if _, err := h.streams.rewriteWriter(t.Context(), "x", record.Stream{Boot: "b", Epoch: 6}, 3, time.Minute); !errors.Is(err, ErrFenced) {
-			t.Errorf("it is gone: got %v, want %v", err, ErrFenced)
-		}
-	})
-}
-
 // TestLogWithAHole has a log that lacks an append which the record does not cover. What the
 // calls sent and got there is unknown. The calls do not run again, and a client that has an
 // event from before the hole does not get the events behind it as if nothing were missing.

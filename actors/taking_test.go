@@ -151,6 +151,32 @@ func TestAnswerThatCannotBeStored(t *testing.T) {
 	}
 }
 
+// TestAnswerToACallThatEnds checks that an answer is accepted, and dropped, that comes when the stream of its call has stopped and
+// the call has not withdrawn the question yet.
+func TestAnswerToACallThatEnds(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		session, question, _ := asksOnce(h)
+		x, journal, ok := h.pending.find(SessionKey{"anon", h.svc.ID, session}, question)
+		if !ok || journal == nil {
+			t.Fatalf("question %s is not open, or need not be stored", question)
+		}
+		journal.Actor.Stop()
+		answered := make(chan int, 1)
+		go func() {
+			status, _ := h.post(session, answerTo(question, "late")).answer()
+			answered <- status
+		}()
+		synctest.Wait()
+		if len(answered) > 0 {
+			t.Fatalf("it was answered with %d while the question was open", <-answered)
+		}
+		h.pending.close(x)
+		if status := <-answered; status != 202 {
+			t.Errorf("it was answered with %d, want 202", status)
+		}
+	})
+}
+
 // TestAnotherSessionsAnswer checks that only the session that got a question can answer it,
 // and no other session that knows its id.
 func TestAnotherSessionsAnswer(t *testing.T) {

@@ -248,3 +248,33 @@ func BenchmarkOpen(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkAsk measures a question to another node and its reply, through a NATS server over TCP: one after the other, and many at once.
+func BenchmarkAsk(b *testing.B) {
+	for _, size := range []int{100, 64 << 10} {
+		for _, askers := range []int{1, 64} {
+			b.Run(fmt.Sprintf("bytes=%d/askers=%d", size, askers), func(b *testing.B) {
+				c := testkit.StartNATS(b, 1, nil)
+				from, to := remote(b, c, "from"), remote(b, c, "to")
+				to.Mail().Listen(func(l *Letter) { l.Reply(l.Data) }, func(Peer) {})
+				peer, data := Peer{"to", to.Boot()}, make([]byte, size)
+				perOp(b, func() {
+					var all sync.WaitGroup
+					var left atomic.Int64
+					left.Store(int64(b.N))
+					for range askers {
+						all.Go(func() {
+							for left.Add(-1) >= 0 {
+								if _, err := from.Mail().Ask(b.Context(), peer, "bench", data); err != nil {
+									b.Error(err)
+									return
+								}
+							}
+						})
+					}
+					all.Wait()
+				})
+			})
+		}
+	}
+}

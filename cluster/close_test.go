@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/troupe-run/troupe/internal/testkit"
 )
 
 // TestCloseDeletesTheEntryLast checks that a node's lease entry exists, and is renewed,
@@ -18,7 +21,7 @@ func TestCloseDeletesTheEntryLast(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := open(t, Options{Lease: time.Second})
 		m := newNode(Options{Node: "leaving", Lease: time.Second, Log: n.log, MaxStore: n.opts.MaxStore})
-		if err := m.join(t.Context(), n.server); err != nil {
+		if err := m.joinTo(t.Context(), n); err != nil {
 			t.Fatal(err)
 		}
 		slow := must[*nats.Subscription](t)(n.conn.SubscribeSync("slow"))
@@ -57,7 +60,7 @@ func TestCloseLeavesTheEntryOfUndecidedWrites(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := open(t, Options{})
 		m := newNode(Options{Node: "leaving", Lease: 3 * time.Second, Log: n.log, MaxStore: n.opts.MaxStore})
-		if err := m.join(t.Context(), n.server); err != nil {
+		if err := m.joinTo(t.Context(), n); err != nil {
 			t.Fatal(err)
 		}
 		must[*nats.Subscription](t)(n.conn.SubscribeSync("slow"))
@@ -180,6 +183,28 @@ func TestKeyring_newerKey(t *testing.T) {
 		s, err := n.last(t.Context(), n.streamName("keys"), subject)
 		if err != nil || s.data[0] != recordVersion+1 {
 			t.Errorf("the newer key: %v, %v, want it as it was", s.data, err)
+		}
+	})
+}
+
+// TestCloseDuringAnElection checks that Close tries again to delete the entry while the stream has no leader.
+func TestCloseDuringAnElection(t *testing.T) {
+	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+		a, b := listening(t, v, "a"), listening(t, v, "b")
+		js := must[jetstream.JetStream](t)(jetstream.New(a.conn))
+		st := must[jetstream.Stream](t)(js.Stream(t.Context(), a.streamName("nodes")))
+		config := st.CachedInfo().Config
+		change(t, js.DeleteStream(t.Context(), config.Name)) // nobody takes what is published to it
+		began := time.Now()
+		closed := make(chan error, 1)
+		go func() { closed <- b.Close(t.Context()) }()
+		time.Sleep(2 * time.Second)
+		must[jetstream.Stream](t)(js.CreateStream(t.Context(), config))
+		if err := <-closed; err != nil || time.Since(began) > 3*time.Second {
+			t.Errorf("close after %v: %v", time.Since(began), err)
+		}
+		if e, ok := a.entry(t, "b"); ok {
+			t.Errorf("the entry is %+v", e)
 		}
 	})
 }

@@ -53,7 +53,7 @@ func dirError(path string, err error, what, advice string) error {
 
 // openDirectory locks the data directory at path and reads its identity, creating
 // both in a new or empty one. names are the streams of this node in the order of
-// kinds. It leaves a directory that it refuses as it was.
+// kinds; without names the store in the directory is neither checked nor used. It leaves a directory that it refuses as it was.
 func openDirectory(path string, names []string) (*directory, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -171,11 +171,12 @@ func (d *directory) prepare(names []string) error {
 	if err != nil {
 		return err
 	}
-	if found {
+	if found && names != nil {
 		if err := d.checkStore(names); err != nil {
 			return err
 		}
-	} else {
+	}
+	if !found {
 		d.id = identity{Format: directoryFormat, Node: "node-" + randomName(8), Created: time.Now().UTC().Truncate(time.Second)}
 		if err := d.save(); err != nil {
 			return err

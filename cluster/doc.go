@@ -1,6 +1,7 @@
 // Package cluster keeps what must survive a crash: node leases, session
 // records, the event log of streams, tasks and the key ring. It stores them in NATS
-// JetStream, in a server embedded in this process, on disk or in memory.
+// JetStream, in a server embedded in this process, on disk or in memory, or on servers of their own
+// (Options.Remote), which several processes may share.
 //
 // # Guarantees
 //
@@ -56,13 +57,22 @@
 // task.<tenant>.<server>.<task> with parts behind it, and a message under work.<server> while it has
 // something to run.
 //
+// # Messages between nodes
+//
+// Mail carries them, over core NATS: nothing is kept of a letter, and each arrives at most once. Letters
+// to all are numbered, and so are the hearts that say every second that a node is there: a receiver
+// learns that it missed some, though not which. Gone is the one way to conclude that a node is dead.
+//
 // # Files
 //
 // The files from the top; most of the names that a file uses are in its own line or below:
 //
+//	sessions members  what an operator is told
 //	keyring tag eventlog task tail replay stats  the stored data of sessions, streams and tasks
 //	work  the queue of what tasks have to run
-//	embedded node lease  the node and the server in it
+//	fleet mail  other nodes
+//	embedded listen remote node lease  the node, and the server in it or elsewhere
+//	hearts outbox  what mail has heard, and has to send
 //	records flush pressure outage streams directory  how data is stored
 //	options lock reply inbox descriptions errors  shared by all of these
 //

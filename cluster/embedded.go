@@ -55,7 +55,13 @@ func syncInterval(o *Options) time.Duration {
 // change any of them, even to lower its limit.
 func (n *Node) startServer(dir string, reserved int64) (*server.Server, error) {
 	o := &n.opts
-	s, err := server.NewServer(serverOptions(o, n.name))
+	so := serverOptions(o, n.name)
+	if o.Listen.set() {
+		if err := n.listen(so); err != nil {
+			return nil, fmt.Errorf("cluster: listen for nodes on %s: %w", o.Listen.Address, err)
+		}
+	}
+	s, err := server.NewServer(so)
 	if err != nil {
 		return nil, fmt.Errorf("cluster: embedded server: %w", err)
 	}
@@ -69,7 +75,10 @@ func (n *Node) startServer(dir string, reserved int64) (*server.Server, error) {
 		stopServer(s)
 		return nil, fmt.Errorf("cluster: embedded server: not ready after %v", startTimeout)
 	}
-	c := &server.JetStreamConfig{StoreDir: dir, SyncInterval: syncInterval(o), MaxStore: max(o.MaxStore, reserved), MaxMemory: minStore}
+	if o.Listen.set() {
+		n.listens = s.Addr()
+	}
+	c := &server.JetStreamConfig{StoreDir: dir, SyncInterval: syncInterval(o), SyncAlways: so.SyncAlways, MaxStore: max(o.MaxStore, reserved), MaxMemory: minStore}
 	if o.Dir == "" {
 		c.MaxStore, c.MaxMemory = minStore, o.MaxStore
 	}
@@ -94,26 +103,44 @@ func stopServer(s *server.Server) {
 	s.WaitForShutdown()
 }
 
-// connect opens a connection to the server inside this process.
-func connect(l *faultyLink, name string, log *slog.Logger) (*nats.Conn, error) {
-	nc, err := nats.Connect("", nats.InProcessServer(l), nats.Name(name),
-		nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond), nats.ReconnectJitter(0, 0),
+// connect opens a connection to the server, which is in this process or remote.
+func (n *Node) connect(ctx context.Context, name string, more ...nats.Option) (*nats.Conn, error) {
+	more = append(n.connOptions(name), more...)
+	if n.opts.Remote.set() {
+		return n.dial(ctx, more)
+	}
+	if n.opts.Listen.Token != "" {
+		more = append(more, nats.Token(n.opts.Listen.Token))
+	}
+	nc, err := nats.Connect("", append(more, nats.InProcessServer(&n.link), nats.ReconnectWait(100*time.Millisecond), nats.ReconnectJitter(0, 0))...)
+	if err != nil {
+		return nil, fmt.Errorf("cluster: connect: %w", err)
+	}
+	return nc, nil
+}
+
+// connOptions are the options of every connection.
+func (n *Node) connOptions(name string) []nats.Option {
+	return []nats.Option{
+		nats.Name(name), nats.MaxReconnects(-1),
 		// Without a buffer a call fails at once, not done, while there is no
 		// connection. With one it could happen after its caller gave up.
 		nats.ReconnectBufSize(-1),
 		nats.FlusherTimeout(callTimeout),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil { // Nil means that we closed it.
-				log.Warn("connection to nats lost", "error", err)
+				n.log.Warn("connection to nats lost", "error", err)
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			if n.opts.Remote.set() {
+				n.log.Info("connected to nats again", "server", nc.ConnectedServerName())
 			}
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			log.Warn("nats", "error", err)
-		}))
-	if err != nil {
-		return nil, fmt.Errorf("cluster: connect: %w", err)
+			n.log.Warn("nats", "error", err)
+		}),
 	}
-	return nc, nil
 }
 
 // memoryDir makes the directory that JetStream requires even if it keeps nothing

@@ -17,6 +17,9 @@ var (
 	ErrForeign = errors.New("not a data directory")
 )
 
+// ErrRemote: the NATS servers of Options.Remote cannot be used. Open returns it with a text that says why and what to do.
+var ErrRemote = errors.New("nats cannot be used")
+
 // Errors of calls. Each says what became of the operation.
 var (
 	// ErrNotFound: the leader has no such record. Nothing was changed.
@@ -39,6 +42,8 @@ var (
 	// ErrBadKey: a key or stream name has an unknown kind, the wrong number of
 	// tokens, or a character that may not occur in one. Not done.
 	ErrBadKey = errors.New("bad key")
+	// ErrNobody: nobody takes the messages of that boot of a node. Not delivered.
+	ErrNobody = errors.New("nobody takes messages there")
 	// ErrClosed: the node was closed. Not done. It wraps ErrUnavailable.
 	ErrClosed error = closedError{}
 )

@@ -39,9 +39,9 @@ type call struct {
 // inbox is one subscription that receives the answers of many calls. It makes an
 // append cheap: no future, timer, channel or goroutine of its own.
 type inbox struct {
-	conn   *nats.Conn
-	prefix string
-	sub    *nats.Subscription
+	publish func(*nats.Msg) error
+	prefix  string
+	sub     *nats.Subscription
 
 	mu     sync.Mutex // guards the fields below; not held while a handler runs
 	token  uint64
@@ -53,7 +53,7 @@ type inbox struct {
 }
 
 func newInbox(conn *nats.Conn) (*inbox, error) {
-	b := &inbox{conn: conn, prefix: conn.NewInbox() + ".", calls: map[uint64]*call{}}
+	b := &inbox{publish: conn.PublishMsg, prefix: conn.NewInbox() + ".", calls: map[uint64]*call{}}
 	b.list.prev, b.list.next = &b.list, &b.list
 	sub, err := conn.Subscribe(b.prefix+"*", b.receive)
 	if err != nil {
@@ -91,13 +91,16 @@ func (b *inbox) send(m *nats.Msg, many bool, h handler) (token uint64, err error
 
 	var reply [96]byte
 	m.Reply = string(strconv.AppendUint(append(reply[:0], b.prefix...), c.token, 36))
-	if err := b.conn.PublishMsg(m); err != nil {
+	if err := b.publish(m); err != nil {
 		if !b.forget(c.token) {
 			// The call expired or the inbox was closed meanwhile: h has the error.
 			return c.token, nil
 		}
-		if errors.Is(err, nats.ErrMaxPayload) {
+		switch {
+		case errors.Is(err, nats.ErrMaxPayload):
 			return 0, ErrTooBig
+		case errors.Is(err, nats.ErrReconnectBufExceeded): // there is no buffer
+			return 0, fmt.Errorf("%w: no connection to nats", ErrUnavailable)
 		}
 		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
@@ -126,9 +129,32 @@ func (b *inbox) remove(c *call) {
 	}
 }
 
+// tokenOf returns the token of a call's reply subject.
+func (b *inbox) tokenOf(subject string) (token uint64, ok bool) {
+	token, err := strconv.ParseUint(strings.TrimPrefix(subject, b.prefix), 36, 64)
+	return token, err == nil
+}
+
+// refuse ends a call that publish took and that was not sent after all. Another subject is none of a call.
+func (b *inbox) refuse(subject string, err error) {
+	token, ok := b.tokenOf(subject)
+	if !ok {
+		return
+	}
+	b.mu.Lock()
+	c := b.calls[token]
+	if c != nil {
+		b.remove(c)
+	}
+	b.mu.Unlock()
+	if c != nil {
+		c.handle(nil, err)
+	}
+}
+
 func (b *inbox) receive(m *nats.Msg) {
-	token, err := strconv.ParseUint(strings.TrimPrefix(m.Subject, b.prefix), 36, 64)
-	if err != nil {
+	token, ok := b.tokenOf(m.Subject)
+	if !ok {
 		return
 	}
 	nobody := len(m.Data) == 0 && m.Header.Get("Status") == "503"
@@ -144,7 +170,7 @@ func (b *inbox) receive(m *nats.Msg) {
 	b.mu.Unlock()
 	switch {
 	case nobody:
-		c.handle(nil, fmt.Errorf("%w: no responders", ErrUnavailable))
+		c.handle(nil, fmt.Errorf("%w: %w", ErrUnavailable, errNoResponders))
 	case !c.handle(m, nil) && c.many:
 		b.forget(token)
 	}
@@ -220,6 +246,9 @@ func (b *inbox) inFlight() int {
 	return len(b.calls)
 }
 
+// errNoResponders: nobody has subscribed to the subject of a call.
+var errNoResponders = errors.New("no responders")
+
 // answer is what ask waits for.
 type answer struct {
 	msg *nats.Msg
@@ -245,5 +274,17 @@ func (b *inbox) ask(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 	case <-ctx.Done():
 		b.forget(token)
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+	}
+}
+
+// sleep waits for d. It returns false when ctx ends before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
 	}
 }

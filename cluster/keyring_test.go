@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -264,6 +265,44 @@ func TestKeyring_unknownEpochsCostLittle(t *testing.T) {
 		start = time.Now()
 		if got, err := r.Open(fresh, nil); err != nil || string(got) != "y" || time.Since(start) > lookEvery {
 			t.Errorf("open what another node has just sealed: %q, %v after %v", got, err, time.Since(start))
+		}
+	})
+}
+
+// TestKeyringOfAFleet has three nodes seal and open while the key is replaced every minute: what one has sealed any other opens at once, also
+// one that began in between, and what was sealed with the keys before stays good.
+func TestKeyringOfAFleet(t *testing.T) {
+	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+		begin := func(name string) *Node {
+			return open(t, Options{Node: name, KeyRotate: time.Minute, Remote: Remote{URL: v.Line(name).URL()}})
+		}
+		all := []*Node{begin("a"), begin("b")}
+		var sealed [][]byte
+		aad := []byte("for")
+		epochs := make(map[uint64]bool)
+		for minute := range 10 {
+			if minute == 5 {
+				all = append(all, begin("c"))
+			}
+			for i, n := range all {
+				s, err := n.Keys().Seal(fmt.Appendf(nil, "%d %d", minute, i), aad)
+				if err != nil {
+					t.Fatalf("minute %d: %s seals: %v", minute, n.name, err)
+				}
+				sealed = append(sealed, s)
+				epochs[binary.BigEndian.Uint64(s[1:])] = true
+			}
+			for k, s := range sealed {
+				for _, n := range all {
+					if _, err := n.Keys().Open(s, aad); err != nil {
+						t.Errorf("minute %d: %s opens what was sealed as number %d: %v", minute, n.name, k, err)
+					}
+				}
+			}
+			time.Sleep(61 * time.Second)
+		}
+		if n := len(epochs); n != 10 {
+			t.Errorf("%d keys sealed in ten minutes, want one a minute for all nodes", n)
 		}
 	})
 }

@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	leases "github.com/troupe-run/troupe/internal/lease"
 )
 
 // entry is the record nodes.<node>.
@@ -14,6 +17,11 @@ type entry struct {
 	Boot    string    `json:"boot"`
 	Since   time.Time `json:"since"`
 	Address string    `json:"address,omitempty"`
+	// First is the revision of this boot's first entry, which does not have it yet: of two boots of a node, and of two nodes
+	// that start together, the first one has the lower.
+	First    uint64            `json:"first,omitempty"`
+	Settings map[string]string `json:"settings,omitempty"` // that all nodes must have alike
+	Servers  []string          `json:"servers,omitempty"`  // the ids of what it serves
 }
 
 // lease keeps the node's entry alive. It only decides when others may take over;
@@ -23,22 +31,41 @@ type lease struct {
 	key  string
 	base time.Time // start of the monotonic clock that renewed counts on
 
-	// renewed is when the last successful renewal was sent. Before its answer
-	// came, the entry may have been another node's, so the time of sending counts.
-	renewed atomic.Int64
-	taken   atomic.Bool   // a newer boot has the name
-	rev     uint64        // the entry's last known revision; only the loop uses it
-	payload []byte        // the encoded entry
-	stop    chan struct{} // closed to end the loop
-	done    chan struct{} // closed when the loop has ended
+	m       *leases.Machine // only register and the loop use it
+	renewed atomic.Int64    // when the last successful renewal was sent, by m
+	over    atomic.Int64    // nanoseconds for which the lease was over, until the last renewal
+
+	stop    chan struct{} // closed to end the loops
+	done    chan struct{} // closed when the one that renews has ended
+	counted chan struct{} // closed when the one that measures has ended
+
+	wanted chan struct{} // holds one: somebody waits for next
+	mu     sync.Mutex    // guards the fields below
+	next   *renewal      // the renewal that is sent next, if somebody waits for it
+	entry  entry
+	serves uint64 // digest of the ids of the servers
 }
 
-func newLease(n *Node) (*lease, error) {
-	payload, err := json.Marshal(entry{Boot: n.boot, Since: time.Now().UTC().Truncate(time.Millisecond)})
-	if err != nil {
-		return nil, err
+// renewal is one that somebody waits for.
+type renewal struct {
+	done chan struct{} // closed when it was tried
+	err  error
+}
+
+func newLease(n *Node) *lease {
+	e := entry{Boot: n.boot, Since: time.Now().UTC().Truncate(time.Millisecond)}
+	if n.opts.shared() {
+		e.Settings = n.opts.settings()
 	}
-	return &lease{node: n, key: "nodes." + n.name, base: time.Now(), payload: payload, stop: make(chan struct{}), done: make(chan struct{})}, nil
+	return &lease{node: n, key: "nodes." + n.name, base: time.Now(), entry: e, m: leases.New(n.boot, n.opts.Lease), stop: make(chan struct{}), done: make(chan struct{}), counted: make(chan struct{}), wanted: make(chan struct{}, 1)}
+}
+
+// payload encodes the entry.
+func (l *lease) payload() []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	data, _ := json.Marshal(l.entry) // Nothing in it can fail.
+	return data
 }
 
 // register writes the first entry, over that of an older boot if there is one.
@@ -52,10 +79,14 @@ func (l *lease) register(ctx context.Context) error {
 		case errors.Is(err, ErrNotFound):
 			rev, err = l.create(ctx)
 		case err == nil || errors.Is(err, ErrDamaged) || errors.Is(err, ErrNewer):
+			l.node.succeeds = true
 			rev, err = l.update(ctx, rev)
 		}
 		if err == nil {
-			l.rev = rev
+			l.mu.Lock()
+			l.entry.First = rev
+			l.mu.Unlock()
+			l.m.Rev, l.m.Renewed = rev, sent
 			l.renewed.Store(int64(sent))
 			return nil
 		}
@@ -64,6 +95,19 @@ func (l *lease) register(ctx context.Context) error {
 		}
 	}
 	return fmt.Errorf("cluster: register node %s: %w", l.node.name, err)
+}
+
+// Alive reports whether a boot of a node has its lease.
+func (n *Node) Alive(ctx context.Context, node, boot string) (bool, error) {
+	data, _, err := n.Get(ctx, "nodes."+node)
+	var e entry
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return json.Unmarshal(data, &e) == nil && e.Boot == boot, nil
 }
 
 // voidLeases deletes all node entries, one by one. To empty a whole stream the
@@ -97,11 +141,14 @@ func (l *lease) run() {
 		case <-l.stop:
 			return
 		case <-tick.C:
+		case <-l.wanted:
 		}
+		waiting := l.waited()
 		ctx, cancel := context.WithTimeout(context.Background(), min(l.node.opts.Lease, callTimeout))
 		err := l.renew(ctx)
-		if err == nil {
-			l.node.measure(ctx)
+		if waiting != nil {
+			waiting.err = err
+			close(waiting.done)
 		}
 		cancel()
 		if err != nil && !failing {
@@ -113,45 +160,99 @@ func (l *lease) run() {
 	}
 }
 
-// errTaken: the node's name belongs to a newer boot.
-var errTaken = errors.New("a newer boot has this node's name")
+// measures has the store measured until stop is closed, and other nodes compared with this one. No renewal waits for that.
+func (l *lease) measures(stop chan struct{}) {
+	defer close(l.counted)
+	defer l.node.answered.under.Wait()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		<-stop
+		cancel()
+	}()
+	tick := time.NewTicker(l.node.opts.Lease / 5)
+	defer tick.Stop()
+	others := make(strangers)
+	if l.node.mail != nil {
+		l.node.answered.under.Go(func() { l.node.answered.run(ctx, l.node) })
+	}
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+		l.node.measure(ctx)
+		if l.node.mail != nil {
+			others.look(ctx, l.node)
+		}
+	}
+}
+
+// waited takes the renewal that others wait for. Who comes later waits for the one after.
+func (l *lease) waited() *renewal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.next
+	l.next = nil
+	return r
+}
+
+// confirm returns once a renewal has succeeded that was sent after the call. Callers at the same time share one.
+func (l *lease) confirm(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	l.mu.Lock()
+	if l.next == nil {
+		l.next = &renewal{done: make(chan struct{})}
+	}
+	r := l.next
+	l.mu.Unlock()
+	select {
+	case l.wanted <- struct{}{}:
+	default:
+	}
+	select {
+	case <-r.done:
+	case <-l.done:
+		return ErrClosed
+	case <-ctx.Done():
+		return fmt.Errorf("%w: the lease is not renewed: %w", ErrUnavailable, context.Cause(ctx))
+	}
+	if r.err == nil && l.node.Suspended() {
+		return fmt.Errorf("%w: the lease is over", ErrUnavailable)
+	}
+	return r.err
+}
 
 // renew writes the entry again. If the entry is not the one it knows, renew reads
 // it. It renews its own entry from a write without an answer, creates a missing
 // entry again, and leaves that of another boot alone.
 func (l *lease) renew(ctx context.Context) error {
-	sent := time.Since(l.base)
-	err := ErrConflict
-	var rev uint64
-	if l.rev != 0 {
-		rev, err = l.update(ctx, l.rev)
-	}
-	if errors.Is(err, ErrConflict) {
-		var data []byte
-		data, rev, err = l.get(ctx)
-		switch {
-		case errors.Is(err, ErrNotFound):
-			rev, err = l.create(ctx)
-		case err == nil:
+	m := l.m
+	for m.Renew(time.Since(l.base)); ; {
+		switch m.Next() {
+		case leases.Update:
+			rev, err := l.update(ctx, m.Rev)
+			m.Wrote(rev, errors.Is(err, ErrConflict), err)
+		case leases.Create:
+			rev, err := l.create(ctx)
+			m.Wrote(rev, errors.Is(err, ErrConflict), err)
+		case leases.Read:
+			data, rev, err := l.get(ctx)
 			var e entry
-			if json.Unmarshal(data, &e) != nil || e.Boot != l.node.boot {
-				l.rev = 0
-				l.taken.Store(true)
-				// The boot that overwrote the entry ended this lease, however long it
-				// had left.
-				l.renewed.Store(int64(sent - l.node.opts.Lease - 1))
-				return errTaken
+			if json.Unmarshal(data, &e) != nil {
+				e.Boot = ""
 			}
-			rev, err = l.update(ctx, rev)
+			m.Found(e.Boot, rev, errors.Is(err, ErrNotFound), err)
+		case leases.Over:
+			if over := m.Renewed - time.Duration(l.renewed.Load()) - l.node.opts.Lease; m.Err == nil && over > 0 {
+				l.over.Add(int64(over))
+			}
+			l.renewed.Store(int64(m.Renewed))
+			return m.Err
 		}
 	}
-	if err != nil {
-		return err
-	}
-	l.rev = rev
-	l.taken.Store(false)
-	l.renewed.Store(int64(sent))
-	return nil
 }
 
 // age returns how long ago the last successful renewal was sent.
@@ -159,15 +260,27 @@ func (l *lease) age() time.Duration {
 	return time.Since(l.base) - time.Duration(l.renewed.Load())
 }
 
+// suspended returns for how long the lease was over, in all.
+func (l *lease) suspended() time.Duration {
+	return time.Duration(l.over.Load()) + max(0, l.age()-l.node.opts.Lease)
+}
+
 // close ends the loop and deletes the entry, if it is still this boot's. Without
 // remove the entry expires.
 func (l *lease) close(ctx context.Context, remove bool) error {
 	close(l.stop)
 	<-l.done
-	if l.rev == 0 || !remove {
+	<-l.counted
+	if l.m.Rev == 0 || !remove {
 		return nil
 	}
-	if err := l.node.bury(ctx, l.stream(), l.subject(), l.rev); err != nil && !errors.Is(err, ErrConflict) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err := l.node.bury(ctx, l.stream(), l.subject(), l.m.Rev)
+	for errors.Is(err, errNoResponders) && sleep(ctx, 250*time.Millisecond) { // The servers are electing.
+		err = l.node.bury(ctx, l.stream(), l.subject(), l.m.Rev)
+	}
+	if err != nil && !errors.Is(err, ErrConflict) {
 		return fmt.Errorf("cluster: delete %s: %w", l.key, err)
 	}
 	return nil
@@ -184,9 +297,9 @@ func (l *lease) get(ctx context.Context) ([]byte, uint64, error) {
 }
 
 func (l *lease) create(ctx context.Context) (uint64, error) {
-	return l.node.create(ctx, l.stream(), l.subject(), l.payload, l.node.opts.Lease)
+	return l.node.create(ctx, l.stream(), l.subject(), l.payload(), l.node.opts.Lease)
 }
 
 func (l *lease) update(ctx context.Context, rev uint64) (uint64, error) {
-	return l.node.put(ctx, l.subject(), encodeRecord(l.payload), l.node.opts.Lease, guard{seq: rev})
+	return l.node.put(ctx, l.subject(), encodeRecord(l.payload()), l.node.opts.Lease, guard{seq: rev})
 }

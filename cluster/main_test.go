@@ -104,11 +104,17 @@ func joined(t testing.TB, n *Node, name string) *Node {
 	o := n.opts
 	o.Node = name
 	m := newNode(o)
-	if err := m.join(t.Context(), n.server); err != nil {
+	if err := m.joinTo(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
 	closeAtEnd(t, m)
 	return m
+}
+
+// joinTo joins the server that is in the process of n.
+func (m *Node) joinTo(ctx context.Context, n *Node) error {
+	m.link.set(n.server)
+	return m.join(ctx)
 }
 
 func closeAtEnd(t testing.TB, n *Node) {

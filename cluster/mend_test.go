@@ -211,7 +211,7 @@ func TestLeasesAreVoidedOneByOne(t *testing.T) {
 	// The node leaves its own entry behind too, like a process that is killed.
 	close(n.lease.stop)
 	<-n.lease.done
-	n.lease.stop, n.lease.rev = make(chan struct{}), 0
+	n.lease.stop, n.lease.m.Rev = make(chan struct{}), 0
 	change(t, n.Close(t.Context()))
 	msgs := filepath.Join(dir, storeDir, "$G", "streams", "nodes", "msgs")
 	before := must[fs.FileInfo](t)(os.Stat(msgs))

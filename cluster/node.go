@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,7 @@ type Node struct {
 	dir       *directory     // nil in memory
 	tmp       string         // the directory that JetStream requires in memory mode
 	server    *server.Server // nil if the server is not ours; used by the goroutine of outages while that runs
+	listens   net.Addr       // where it serves other nodes
 	link      faultyLink     // to it
 	conn      *nats.Conn
 	acks      *inbox     // answers to writes
@@ -37,14 +39,19 @@ type Node struct {
 	tailSlots slots      // of searches for its end
 	lease     *lease
 	keyring   *Keyring
+	mail      *Mail // nil: there are no other nodes
 
 	outages  *outages
 	flusher  *flusher // nil: acknowledgements do not wait for the disk
 	counters counters
 	fills    [budgets]fillOf
+	answered answered
 	leaving  atomic.Bool // Close has begun: calls from outside are refused
+	replicas int         // of the streams on remote servers
+	succeeds bool        // an earlier boot had this node's entry when this one came
 	watching bool        // the goroutine of outages runs
 	flushing bool        // the goroutine of the flusher runs
+	mailing  bool        // the goroutine that sends mail runs
 
 	closing  sync.Once
 	closeErr error
@@ -53,7 +60,8 @@ type Node struct {
 // Open starts a node. It locks the data directory, starts the embedded server
 // over it, ends the leases that a previous process left in it, and takes its own.
 // If it cannot use the directory, it returns ErrLocked, ErrNewer, ErrDamaged or
-// ErrForeign.
+// ErrForeign. With Options.Remote it connects to the servers instead, waits for them
+// for at most 30 s, and returns ErrRemote if they cannot be used.
 //
 // ctx bounds the start only; Close ends the node.
 func Open(ctx context.Context, o Options) (*Node, error) {
@@ -74,13 +82,16 @@ func newNode(o Options) *Node {
 		n.prefix = o.Prefix + "."
 	}
 	n.outages = newOutages(n)
-	if o.Dir != "" && o.Sync < 0 {
+	if o.Dir != "" && o.Sync < 0 && !o.shared() {
 		n.flusher = newFlusher(n)
 	}
 	return n
 }
 
 func (n *Node) start(ctx context.Context) (err error) {
+	if n.opts.Remote.set() {
+		return n.startRemote(ctx)
+	}
 	path, reserved := "", int64(0)
 	if n.opts.Dir != "" {
 		if n.dir, err = openDirectory(n.opts.Dir, n.streamNames()); err != nil {
@@ -109,7 +120,8 @@ func (n *Node) start(ctx context.Context) (err error) {
 		n.flushing = true
 		go n.flusher.run()
 	}
-	if err := n.join(ctx, n.server); err != nil {
+	n.link.set(n.server)
+	if err := n.join(ctx); err != nil {
 		if o := n.Outage(); o != nil {
 			err = fmt.Errorf("%w (%s)", err, o)
 		}
@@ -126,10 +138,9 @@ func (n *Node) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// join connects the node to a server and registers it there.
-func (n *Node) join(ctx context.Context, s *server.Server) (err error) {
-	n.link.set(s)
-	if n.conn, err = connect(&n.link, n.name, n.log); err != nil {
+// join connects the node to its server and registers it there.
+func (n *Node) join(ctx context.Context) (err error) {
+	if n.conn, err = n.connect(ctx, n.name); err != nil {
 		return err
 	}
 	if n.acks, err = newInbox(n.conn); err != nil {
@@ -138,40 +149,68 @@ func (n *Node) join(ctx context.Context, s *server.Server) (err error) {
 	if n.reads, err = newInbox(n.conn); err != nil {
 		return err
 	}
-	if n.logConn, err = connect(&n.link, n.name+" log", n.log); err != nil {
+	if n.logConn, err = n.connect(ctx, n.name+" log"); err != nil {
 		return err
 	}
 	if n.logReads, err = newInbox(n.logConn); err != nil {
 		return err
 	}
-	var must []string
-	if n.dir != nil {
-		must = n.dir.id.Streams
-	}
-	if err := n.ensureStreams(ctx, must); err != nil {
+	if err := n.findPrefix(ctx); err != nil {
 		return err
 	}
-	if n.dir != nil {
-		if err := n.dir.keepStreams(n.streamNames()); err != nil {
+	if n.opts.shared() {
+		if n.mail, err = newMail(ctx, n); err != nil {
 			return err
 		}
-		// We hold the lock of this directory, so every node with a lease in it is
-		// dead.
-		if err := n.voidLeases(ctx); err != nil {
-			return fmt.Errorf("cluster: void old leases: %w", err)
-		}
+		n.mailing = true
+		go n.mail.run()
 	}
-	l, err := newLease(n)
+	if n.opts.Remote.set() {
+		err = n.agree(ctx)
+	} else {
+		err = n.settleStore(ctx)
+	}
 	if err != nil {
 		return err
 	}
+	l := newLease(n)
 	if err := l.register(ctx); err != nil {
 		return err
 	}
+	if n.mail != nil {
+		if err := n.fits(ctx, l.entry.First); err != nil {
+			_ = n.bury(ctx, l.stream(), l.subject(), l.m.Rev) // Otherwise it expires.
+			return err
+		}
+	}
 	n.lease = l
 	n.keyring = newKeyring(n)
+	n.measure(ctx) // before the first write is charged
 	go l.run()
+	go l.measures(l.stop)
 	return n.keyring.readTagKey(ctx)
+}
+
+// settleStore makes the streams of the server in this process what they must be, and voids the leases of dead nodes.
+func (n *Node) settleStore(ctx context.Context) error {
+	if n.dir == nil {
+		return n.ensureStreams(ctx, nil)
+	}
+	if err := n.ensureStreams(ctx, n.dir.id.Streams); err != nil {
+		return err
+	}
+	if err := n.dir.keepStreams(n.streamNames()); err != nil {
+		return err
+	}
+	if n.opts.Listen.set() {
+		return nil // Other nodes may be alive, and come back.
+	}
+	// We hold the lock of this directory, so every node with a lease in it is
+	// dead.
+	if err := n.voidLeases(ctx); err != nil {
+		return fmt.Errorf("cluster: void old leases: %w", err)
+	}
+	return nil
 }
 
 // Name returns the node's name: [a-z0-9-]{1,32}.
@@ -180,6 +219,9 @@ func (n *Node) Name() string { return n.name }
 // Boot returns the boot nonce: a short random [a-z0-9] string, a new one each
 // time the process starts.
 func (n *Node) Boot() string { return n.boot }
+
+// Listens returns the address on which the server of this process serves other nodes, or nil.
+func (n *Node) Listens() net.Addr { return n.listens }
 
 // Suspended reports whether the lease was not renewed in time. The time counts
 // from the sending of the last successful renewal, on this process's monotonic
@@ -207,6 +249,9 @@ func (n *Node) stop(ctx context.Context) error {
 	if n.watching {
 		close(n.outages.stop)
 		<-n.outages.done
+	}
+	if n.mail != nil {
+		n.mail.close(n.mailing)
 	}
 	if n.acks != nil && n.reads != nil && n.logReads != nil {
 		// The lease is renewed until the last write is decided: when the entry is

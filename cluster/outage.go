@@ -68,6 +68,9 @@ func newOutages(n *Node) *outages {
 // server reports a failed write: the publisher gets no answer. It may be called
 // with the server's locks held.
 func (o *outages) said(text string) {
+	if strings.Contains(text, " - cid:") {
+		return // It is about a connection, whose other end may have a part in the text.
+	}
 	full := noRoom(text)
 	if !full && !strings.Contains(text, "Critical write error") && !strings.Contains(text, "failed to store a msg") {
 		return
@@ -170,6 +173,9 @@ func (n *Node) restart() error {
 	n.acks.fail()
 	n.reads.fail()
 	n.logReads.fail()
+	if n.mail != nil {
+		n.mail.asks.fail()
+	}
 	path, err := n.dir.storePath()
 	if err != nil {
 		return err
@@ -182,7 +188,7 @@ func (n *Node) restart() error {
 	n.link.set(s)
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	for !n.conn.IsConnected() || !n.logConn.IsConnected() {
+	for !n.conn.IsConnected() || !n.logConn.IsConnected() || n.mail != nil && !n.mail.conn.IsConnected() {
 		if !n.outages.pause(10*time.Millisecond) || ctx.Err() != nil {
 			return fmt.Errorf("cluster: connect: %w", ErrUnavailable)
 		}

@@ -2,7 +2,10 @@ package cluster
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Budget is a part of the store that has a limit of its own.
@@ -26,12 +29,13 @@ const nearFull = 90
 type fillOf struct {
 	used, limit atomic.Int64 // as it was last measured
 	since       atomic.Int64 // bytes written since then
-	full        bool         // used by the goroutine that measures
+	full        bool         // used by the goroutine that measures, as the next one
+	missing     bool         // the stream is not there
 }
 
 // Use returns how many bytes of a budget are in use, and how many there are. Both
 // are 0 before they are known, and where there is no limit. The node measures
-// them with each renewal of the lease, and adds the sessions and calls that it
+// them five times in a lease, and adds the sessions and calls that it
 // stores in between.
 func (n *Node) Use(b Budget) (used, limit int64) {
 	f := &n.fills[b]
@@ -47,8 +51,13 @@ func (n *Node) measure(ctx context.Context) {
 		f := &n.fills[b]
 		before := f.since.Load() // a write meanwhile may count twice, for a moment
 		s, err := n.fill(ctx, budgetNames[b])
+		if missing := isMissing(err); missing != f.missing {
+			if f.missing = missing; missing {
+				n.log.Error("a stream of the store is missing: what needs it fails until it is restored, or the process is started again", "of", budgetNames[b])
+			}
+		}
 		if err != nil {
-			return
+			continue
 		}
 		f.used.Store(int64(s.Bytes))
 		f.limit.Store(int64(s.MaxBytes))
@@ -62,4 +71,72 @@ func (n *Node) measure(ctx context.Context) {
 		}
 		f.full = full
 	}
+}
+
+// isMissing reports whether an error says that there is no such stream.
+func isMissing(err error) bool {
+	no, ok := errors.AsType[*apiError](err)
+	return ok && no.ErrCode == codeNoStream
+}
+
+// needed are the streams without which a node cannot serve, whatever its lease says: the log, the sessions and the keys.
+var needed = [...]string{events, "sessions", "keys"}
+
+const (
+	// silentFor is after what time without an answer a stream counts as one that cannot be written.
+	silentFor = 5 * time.Second
+	// lookEach is how often they are asked.
+	lookEach = time.Second
+	// lookFor bounds a question to a stream, so that one that is silent is asked again in time.
+	lookFor = 2 * time.Second
+)
+
+// answered is when the leaders of the needed streams answered last, in unix nanoseconds: a stream without a leader takes no writes.
+type answered struct {
+	at   [len(needed)]atomic.Int64
+	busy [len(needed)]atomic.Bool
+
+	under sync.WaitGroup // questions under way
+}
+
+// run asks until ctx ends. Nothing else that asks the store delays it.
+func (a *answered) run(ctx context.Context, n *Node) {
+	tick := time.NewTicker(lookEach)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+			a.look(ctx, n)
+		}
+	}
+}
+
+// look asks the leaders of all needed streams at once, so that none waits for another. It does not wait for them.
+func (a *answered) look(ctx context.Context, n *Node) {
+	for i, name := range needed {
+		a.at[i].CompareAndSwap(0, time.Now().UnixNano())
+		if a.busy[i].Swap(true) {
+			continue
+		}
+		a.under.Go(func() {
+			defer a.busy[i].Store(false)
+			ctx, cancel := context.WithTimeout(ctx, lookFor)
+			defer cancel()
+			if _, err := n.fill(ctx, name); err == nil {
+				a.at[i].Store(time.Now().UnixNano())
+			}
+		})
+	}
+}
+
+// Silent names a stream of the store that has had no leader for 5 s, or is missing, and so cannot be written; "" if there is none. It is
+// known of stores that several nodes may share.
+func (n *Node) Silent() string {
+	for i, name := range needed {
+		if at := n.answered.at[i].Load(); at != 0 && time.Since(time.Unix(0, at)) > silentFor {
+			return name
+		}
+	}
+	return ""
 }

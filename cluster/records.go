@@ -50,15 +50,11 @@ func (n *Node) put(ctx context.Context, subject string, payload []byte, ttl time
 	if ttl > 0 {
 		h[headerTTL] = []string{formatTTL(ttl)}
 	}
-	m, err := n.acks.ask(ctx, &nats.Msg{Subject: subject, Header: h, Data: payload})
-	if err != nil {
-		return 0, err
-	}
 	conflict := ErrConflict
 	if g.subject != "" {
 		conflict = ErrFenced
 	}
-	seq, err := parseAck(m.Data, conflict)
+	seq, err := n.decided(ctx, conflict, func() *nats.Msg { return &nats.Msg{Subject: subject, Header: h, Data: payload} })
 	if err == nil {
 		err = n.flushed(ctx, n.streamOf(subject))
 	}
@@ -66,6 +62,37 @@ func (n *Node) put(ctx context.Context, subject string, payload []byte, ttl time
 		return 0, err
 	}
 	return seq, nil
+}
+
+const (
+	// undecidedFirst and undecidedMost are the first and the longest pause before a write is sent again whose guard the
+	// servers could not decide.
+	undecidedFirst = time.Millisecond
+	undecidedMost  = 50 * time.Millisecond
+)
+
+// decided sends a guarded write until the servers have decided its guard: on a replicated stream they cannot while an earlier
+// write to the guarded subject is on its way to the replicas.
+func (n *Node) decided(ctx context.Context, conflict error, write func() *nats.Msg) (seq uint64, err error) {
+	start, pause := time.Now(), undecidedFirst
+	for {
+		m, err := n.acks.ask(ctx, write())
+		if err != nil {
+			return 0, err
+		}
+		seq, err = parseAck(m.Data, conflict)
+		if !isUndecided(err) || time.Since(start) > callTimeout || !sleep(ctx, pause) {
+			return seq, err
+		}
+		n.counters.undecided.Add(1)
+		pause = min(2*pause, undecidedMost)
+	}
+}
+
+// isUndecided reports whether a write was refused only because an earlier one is not decided.
+func isUndecided(err error) bool {
+	no, ok := errors.AsType[*apiError](err)
+	return ok && no.ErrCode == codeWrongLastInFlight
 }
 
 func formatTTL(d time.Duration) string {

@@ -22,6 +22,10 @@ const (
 
 	codeSequenceNotFound    = 10043
 	codeDeleteFailed        = 10057
+	codeNoStream            = 10059
+	codeNoReplicas          = 10074
+	codeOverlap             = 10065
+	codeConsumer            = 10012 // it cannot be changed
 	codeStreamOffline       = 10118
 	codeStreamOfflineReason = 10194
 )

@@ -35,11 +35,13 @@ type Stats struct {
 // StreamStats is the fill of one stream.
 type StreamStats struct {
 	Bytes, MaxBytes, Messages uint64
+	// Missing is how many replicas the stream lacks: they are away, or behind the leader.
+	Missing int
 }
 
 type counters struct {
-	appends, bytes, fenced, full, unavailable, refused atomic.Uint64
-	time                                               atomic.Int64
+	appends, bytes, fenced, full, unavailable, refused, undecided atomic.Uint64
+	time                                                          atomic.Int64
 }
 
 func (c *counters) appended(d time.Duration, size int, err error) {
@@ -74,7 +76,7 @@ func (n *Node) Stats() Stats {
 		AppendUnavailable: n.counters.unavailable.Load(),
 		AppendRefused:     n.counters.refused.Load(),
 		InFlight:          n.acks.inFlight() + n.reads.inFlight() + n.logReads.inFlight(),
-		Reconnects:        n.conn.Stats().Reconnects + n.logConn.Stats().Reconnects,
+		Reconnects:        n.Reconnects(),
 		Restarts:          n.outages.restarts.Load(),
 	}
 	if n.flusher != nil {
@@ -97,6 +99,48 @@ func (n *Node) Stats() Stats {
 	return s
 }
 
+// Reconnects is Stats.Reconnects alone, and Undecided the number of writes that were sent again because replicas had not
+// decided an earlier one; without a question to the store.
+func (n *Node) Reconnects() uint64 {
+	sum := n.conn.Stats().Reconnects + n.logConn.Stats().Reconnects
+	if n.mail != nil {
+		sum += n.mail.conn.Stats().Reconnects
+	}
+	return sum
+}
+
+// SuspendedFor returns for how long the node was suspended, in all, since its start.
+func (n *Node) SuspendedFor() time.Duration { return n.lease.suspended() }
+
+// Leases counts the nodes that have their lease, this one included, and those that were heard within ten minutes and have not
+// renewed it in time, nor said goodbye, nor been replaced. It reckons by their hearts, without a question to the store.
+func (n *Node) Leases() (held, late int) {
+	count := func(left time.Duration) {
+		if left > 0 {
+			held++
+		} else {
+			late++
+		}
+	}
+	count(n.opts.Lease - n.lease.age())
+	if n.mail == nil {
+		return held, late
+	}
+	latest := make(map[string]known)
+	for p, k := range n.mail.hearts.all(forgotten, time.Now()) {
+		if old, ok := latest[p.Node]; p.Node != n.name && (!ok || old.beat.entry < k.beat.entry) {
+			latest[p.Node] = k
+		}
+	}
+	for _, k := range latest {
+		count(n.opts.Lease - time.Duration(k.beat.age)*time.Millisecond - k.ago)
+	}
+	return held, late
+}
+
+// Undecided is described with Reconnects.
+func (n *Node) Undecided() uint64 { return n.counters.undecided.Load() }
+
 // Restarts is Stats.Restarts alone, without a question to the store.
 func (n *Node) Restarts() uint64 { return n.outages.restarts.Load() }
 
@@ -104,7 +148,15 @@ func (n *Node) fill(ctx context.Context, name string) (StreamStats, error) {
 	var info struct {
 		Config struct {
 			MaxBytes int64 `json:"max_bytes"`
+			Replicas int   `json:"num_replicas"`
 		} `json:"config"`
+		Cluster *struct {
+			Leader   string `json:"leader"`
+			Replicas []struct {
+				Current bool `json:"current"`
+				Offline bool `json:"offline"`
+			} `json:"replicas"`
+		} `json:"cluster"`
 		State struct {
 			Messages uint64 `json:"messages"`
 			Bytes    uint64 `json:"bytes"`
@@ -113,5 +165,18 @@ func (n *Node) fill(ctx context.Context, name string) (StreamStats, error) {
 	if err := n.api(ctx, "STREAM.INFO."+n.streamName(name), nil, &info); err != nil {
 		return StreamStats{}, err
 	}
-	return StreamStats{Bytes: info.State.Bytes, MaxBytes: uint64(max(info.Config.MaxBytes, 0)), Messages: info.State.Messages}, nil
+	s := StreamStats{Bytes: info.State.Bytes, MaxBytes: uint64(max(info.Config.MaxBytes, 0)), Messages: info.State.Messages}
+	if c := info.Cluster; c != nil {
+		s.Missing = max(info.Config.Replicas, 1)
+		if c.Leader != "" {
+			s.Missing--
+		}
+		for _, r := range c.Replicas {
+			if r.Current && !r.Offline {
+				s.Missing--
+			}
+		}
+		s.Missing = max(s.Missing, 0)
+	}
+	return s, nil
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,6 +28,9 @@ const (
 	// markerTTL is how long watchers can see a tombstone, or the marker of an
 	// expired node entry.
 	markerTTL = 5 * time.Second
+
+	// formatKey names the version of what is stored in a stream of remote servers; a data directory has its own.
+	formatKey = "troupe.format"
 )
 
 // kind is one of the streams that make up the store.
@@ -97,7 +102,10 @@ func (n *Node) streamConfig(k *kind) jetstream.StreamConfig {
 		AllowDirect:       k.direct,
 		AllowMsgTTL:       true,
 	}
-	if n.opts.Dir == "" {
+	switch {
+	case n.opts.shared():
+		c.Metadata = map[string]string{formatKey: strconv.Itoa(directoryFormat)}
+	case n.opts.Dir == "":
 		c.Storage = jetstream.MemoryStorage
 	}
 	if k.queue {
@@ -135,8 +143,16 @@ func (n *Node) ensureStreams(ctx context.Context, must []string) error {
 			return fmt.Errorf("cluster: look up stream %s: %w", want.Name, err)
 		default:
 			have := st.CachedInfo().Config
-			if have.MaxBytes == want.MaxBytes && have.AllowDirect == want.AllowDirect && have.MaxMsgSize == want.MaxMsgSize && have.SubjectDeleteMarkerTTL == want.SubjectDeleteMarkerTTL {
+			if have.MaxBytes == want.MaxBytes && have.AllowDirect == want.AllowDirect && have.MaxMsgSize == want.MaxMsgSize && have.SubjectDeleteMarkerTTL == want.SubjectDeleteMarkerTTL &&
+				(want.Metadata == nil || have.Metadata[formatKey] == want.Metadata[formatKey]) {
 				continue
+			}
+			if want.Metadata != nil {
+				have.Metadata = maps.Clone(have.Metadata)
+				if have.Metadata == nil {
+					have.Metadata = make(map[string]string)
+				}
+				maps.Copy(have.Metadata, want.Metadata)
 			}
 			have.MaxBytes, have.AllowDirect, have.MaxMsgSize, have.SubjectDeleteMarkerTTL = want.MaxBytes, want.AllowDirect, want.MaxMsgSize, want.SubjectDeleteMarkerTTL
 			if _, err := js.UpdateStream(ctx, have); err != nil {

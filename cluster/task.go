@@ -133,38 +133,111 @@ func (n *Node) messages(ctx context.Context, stream string, subject func(i int) 
 
 // StoredTask is a task's record as a list has it.
 type StoredTask struct {
-	ID   string // the last token of its key
-	Rev  uint64
-	Data []byte
+	Tenant, Server, ID string // the tokens of its key
+	Rev                uint64
+	Data               []byte
 }
 
 // Tasks returns at most limit tasks of a tenant and server whose records have a revision of at least from, in the order of
 // their revisions. Each change of a record gives it a new revision: a task that changes while pages are read
 // may come twice, and never not at all. A record that cannot be read is left out.
 func (n *Node) Tasks(ctx context.Context, tenant, server string, from uint64, limit int) ([]StoredTask, error) {
-	var found []StoredTask
-	err := error(nil)
-	if n.leaving.Load() {
-		err = ErrClosed
-	} else if !validTokens(tenant, 1) || !validTokens(server, 1) {
-		err = fmt.Errorf("%w: tasks of %q and %q", ErrBadKey, tenant, server)
+	if !validTokens(tenant, 1) || !validTokens(server, 1) {
+		return nil, fmt.Errorf("cluster: list tasks: %w: tasks of %q and %q", ErrBadKey, tenant, server)
 	}
 	filter := n.subject("task." + tenant + "." + server + ".*")
-	for err == nil && len(found) < limit {
+	return n.listTasks(ctx, filter, from, limit)
+}
+
+// AllTasks is Tasks for all tenants and servers.
+func (n *Node) AllTasks(ctx context.Context, from uint64, limit int) ([]StoredTask, error) {
+	return n.listTasks(ctx, n.subject("task.*.*.*"), from, limit)
+}
+
+func (n *Node) listTasks(ctx context.Context, filter string, from uint64, limit int) (found []StoredTask, err error) {
+	err = n.walk(ctx, tasks, filter, from, limit, func(subject string, rev uint64, data []byte) {
+		found = append(found, n.storedTask(subject, rev, data))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cluster: list tasks: %w", err)
+	}
+	return found, nil
+}
+
+// walk calls f for at most limit records of a stream whose subjects match filter, in the order of their revisions, from one on. A record
+// that cannot be read is left out.
+func (n *Node) walk(ctx context.Context, stream, filter string, from uint64, limit int, f func(subject string, rev uint64, data []byte)) (err error) {
+	if n.leaving.Load() {
+		err = ErrClosed
+	}
+	for seen := 0; err == nil && seen < limit; {
 		var s stored
 		var subject string
-		if s, subject, err = n.next(ctx, n.streamName(tasks), filter, from); err != nil {
+		if s, subject, err = n.next(ctx, n.streamName(stream), filter, from); err != nil {
 			break
 		}
 		from = s.seq + 1
 		if data, bad := decodeRecord(s.data); bad == nil {
-			found = append(found, StoredTask{ID: subject[strings.LastIndexByte(subject, '.')+1:], Rev: s.seq, Data: data})
+			f(subject, s.seq, data)
+			seen++
 		}
 	}
-	if err != nil && !errors.Is(err, ErrNotFound) {
-		return nil, fmt.Errorf("cluster: list tasks: %w", err)
+	if errors.Is(err, ErrNotFound) {
+		return nil
 	}
-	return found, nil
+	return err
+}
+
+// storedTask is the task of a record's subject.
+func (n *Node) storedTask(subject string, rev uint64, data []byte) StoredTask {
+	t := n.tokens(subject)
+	return StoredTask{Tenant: t[1], Server: t[2], ID: t[3], Rev: rev, Data: data}
+}
+
+// FindTask returns the tenant and the server of a task by its id. ErrNotFound: there is none.
+func (n *Node) FindTask(ctx context.Context, id string) (tenant, server string, err error) {
+	var found map[string]uint64
+	if validTokens(id, 1) {
+		found, err = n.subjects(ctx, tasks, "task.*.*."+id)
+	}
+	for subject := range found {
+		t := n.storedTask(subject, 0, nil)
+		return t.Tenant, t.Server, nil
+	}
+	if err == nil {
+		err = ErrNotFound
+	}
+	return "", "", fmt.Errorf("cluster: find task: %w", err)
+}
+
+// Parts lists the names of a task's parts.
+func (n *Node) Parts(ctx context.Context, task string) (names []string, err error) {
+	err = n.checkPart(task, "any")
+	var subjects map[string]uint64
+	if err == nil {
+		subjects, err = n.subjects(ctx, tasks, "task."+task+".*")
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return nil, fmt.Errorf("cluster: parts of task %s: %w", task, err)
+	}
+	for subject := range subjects {
+		names = append(names, subject[strings.LastIndexByte(subject, '.')+1:])
+	}
+	return names, nil
+}
+
+// PartHead reads the beginning of a part of a task, and how many bytes the part has.
+func (n *Node) PartHead(ctx context.Context, task, name string) (head []byte, size int, err error) {
+	if err = n.checkPart(task, name); err == nil {
+		head, _, err = n.get(ctx, n.streamName(tasks), n.partSubject(task, name, 0))
+	}
+	if err == nil && len(head) < 4 {
+		err = ErrDamaged
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("cluster: %s of task %s: %w", name, task, err)
+	}
+	return head[4:], int(binary.BigEndian.Uint32(head)), nil
 }
 
 // next reads the first message at or behind a sequence whose subject matches filter, from the stream's leader.

@@ -14,25 +14,31 @@ import (
 const (
 	// work is the stream of what tasks have to run: a message for each task that is queued or running.
 	work = "work"
-	// workWait is for how long a worker may say nothing of its work before another one gets it.
-	workWait = 5 * time.Second
+	// workWait is for how long a worker may say nothing of its work before another one gets it, and replicatedWait the same on replicated
+	// streams. An election may take longer than that: then a second attempt begins, and fences the first.
+	workWait       = 5 * time.Second
+	replicatedWait = 8 * time.Second
 	// maxWork is how many messages of a server workers may have at a time, on all nodes together.
-	maxWork = 20_000
+	maxWork = 200_000
 	// maxConsumers bounds the servers of a store that have tasks, each of which has a consumer.
 	maxConsumers = 4096
 )
 
 // Offer stores that a task of a server has something to run, for ttl. It may be offered twice: the task's record
-// says what there is to do.
-func (n *Node) Offer(ctx context.Context, tenant, server, task string, ttl time.Duration) error {
+// says what there is to do. From tells apart those who share the tenant; it may be empty.
+func (n *Node) Offer(ctx context.Context, tenant, server, task, from string, ttl time.Duration) error {
 	var err error
+	what := tenant + "." + task
+	if from != "" {
+		what += "." + from
+	}
 	switch {
 	case n.leaving.Load():
 		err = ErrClosed
-	case !validTokens(tenant, 1) || !validTokens(server, 1) || !validTokens(task, 1):
+	case !validTokens(tenant, 1) || !validTokens(server, 1) || !validTokens(task, 1) || from != "" && !validTokens(from, 1):
 		err = fmt.Errorf("%w: task %q of %q and %q", ErrBadKey, task, tenant, server)
 	default:
-		_, err = n.put(ctx, n.subject("work."+server), []byte(tenant+"."+task), ttl, guard{any: true})
+		_, err = n.put(ctx, n.subject("work."+server), []byte(what), ttl, guard{any: true})
 	}
 	if err != nil {
 		return fmt.Errorf("cluster: offer task %s: %w", task, err)
@@ -44,7 +50,9 @@ func (n *Node) Offer(ctx context.Context, tenant, server, task string, ttl time.
 // does not, another worker gets the work after 5 s. Any goroutine may call the methods; they do not wait.
 type Work struct {
 	Tenant, Task string
+	From         string // as it was offered
 	Deliveries   uint64 // how often it was given to a worker, this time included
+	Seq          uint64 // of the message: a task that was offered twice has two works
 
 	msg jetstream.Msg
 }
@@ -76,11 +84,18 @@ func (n *Node) Work(ctx context.Context, server string) (*WorkQueue, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	c, err := js.CreateOrUpdateConsumer(ctx, n.streamName(work), jetstream.ConsumerConfig{
-		Durable: server, FilterSubject: n.subject("work." + server), AckPolicy: jetstream.AckExplicitPolicy, AckWait: workWait,
+	want := jetstream.ConsumerConfig{
+		Durable: server, FilterSubject: n.subject("work." + server), AckPolicy: jetstream.AckExplicitPolicy, AckWait: n.workWait(),
 		MaxAckPending: maxWork, MaxDeliver: -1,
-		MemoryStorage: n.server != nil, // it ends with its process, and the next one gives all work out again
-	})
+		MemoryStorage: !n.opts.shared(), // it ends with its process, and the next one gives all work out again
+	}
+	c, err := js.CreateOrUpdateConsumer(ctx, n.streamName(work), want)
+	if no, ok := errors.AsType[*jetstream.APIError](err); ok && no.ErrorCode == codeConsumer && want.MemoryStorage {
+		// It was made while the process served other nodes, which it does no more.
+		if err = js.DeleteConsumer(ctx, n.streamName(work), server); err == nil {
+			c, err = js.CreateConsumer(ctx, n.streamName(work), want)
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cluster: work of %s: %w: %w", server, ErrUnavailable, err)
 	}
@@ -90,6 +105,53 @@ func (n *Node) Work(ctx context.Context, server string) (*WorkQueue, error) {
 		return nil, fmt.Errorf("cluster: work of %s: %w: %w", server, ErrUnavailable, err)
 	}
 	return &WorkQueue{n: n, consumer: c, iter: iter}, nil
+}
+
+// workWait is how long the servers of this store wait for a silent worker.
+func (n *Node) workWait() time.Duration {
+	if n.replicas > 1 {
+		return replicatedWait
+	}
+	return workWait
+}
+
+// Reclaim offers the work again that an earlier process of this node's name had, which would otherwise be given out only when that process
+// has been silent for long enough. had says how long to offer a work for: 0 leaves it alone. Where no such process was
+// alive a moment ago, Reclaim does nothing.
+func (n *Node) Reclaim(ctx context.Context, server string, had func(tenant, task string) time.Duration) error {
+	if !n.succeeds || !validName(server) {
+		return nil
+	}
+	type left struct {
+		tenant, task, who string
+		seq               uint64
+	}
+	var all []left // listed before any is offered, as what is offered comes behind them
+	for from := uint64(1); len(all) < maxWork; {
+		s, _, err := n.next(ctx, n.streamName(work), n.subject("work."+server), from)
+		if errors.Is(err, ErrNotFound) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("cluster: work of %s: %w", server, err)
+		}
+		from = s.seq + 1
+		w := left{seq: s.seq}
+		w.tenant, w.task, w.who = parseWork(s.data)
+		all = append(all, w)
+	}
+	for _, w := range all {
+		ttl := had(w.tenant, w.task)
+		if ttl <= 0 {
+			continue
+		}
+		if err := n.Offer(ctx, w.tenant, server, w.task, w.who, ttl); err != nil {
+			return err
+		}
+		// It may be done by now, and a second offer of a task does no harm.
+		_ = n.api(ctx, "STREAM.MSG.DELETE."+n.streamName(work), map[string]any{"seq": w.seq, "no_erase": true}, nil)
+	}
+	return nil
 }
 
 // Next waits for work. One goroutine calls it. After an error other than that of ctx or ErrClosed it may be called again.
@@ -113,19 +175,29 @@ func (q *WorkQueue) Next(ctx context.Context) (*Work, error) {
 
 // workOf reads a message of work. It removes one that nobody can do, and returns nil.
 func workOf(msg jetstream.Msg) *Work {
-	tenant, task, ok := strings.Cut(string(msg.Data()), ".")
+	tenant, task, from := parseWork(msg.Data())
 	meta, err := msg.Metadata()
-	if !ok || err != nil || !validTokens(tenant, 1) || !validTokens(task, 1) {
+	if err != nil || !validTokens(tenant, 1) || !validTokens(task, 1) {
 		_ = msg.Term()
 		return nil
 	}
-	return &Work{Tenant: tenant, Task: task, Deliveries: meta.NumDelivered, msg: msg}
+	return &Work{Tenant: tenant, Task: task, From: from, Deliveries: meta.NumDelivered, Seq: meta.Sequence.Stream, msg: msg}
 }
 
-// Poke asks whether there is work, without waiting for any; nil says that there is none, or that Next has it. Any goroutine may call it.
+// parseWork reads what Offer has written.
+func parseWork(data []byte) (tenant, task, from string) {
+	tenant, rest, _ := strings.Cut(string(data), ".")
+	task, from, _ = strings.Cut(rest, ".")
+	return tenant, task, from
+}
+
+// pokeWait is for how long Poke waits for work. A server that counts none, though there is some, looks for it only for those who wait.
+const pokeWait = 20 * time.Millisecond
+
+// Poke asks whether there is work, and hardly waits for any; nil says that there is none, or that Next has it. Any goroutine may call it.
 // A server that has just removed work may overlook new work until it is asked again, which Next does every half a minute.
 func (q *WorkQueue) Poke() (*Work, error) {
-	batch, err := q.consumer.FetchNoWait(1)
+	batch, err := q.consumer.Fetch(1, jetstream.FetchMaxWait(pokeWait))
 	if err != nil {
 		return nil, fmt.Errorf("cluster: ask for work: %w: %w", ErrUnavailable, err)
 	}

@@ -68,6 +68,6 @@ func (s *steps) Read(b []byte) (int, error) {
 	}
 	n := copy(b[:min(len(b), s.step)], s.data)
 	s.data = s.data[n:]
-	s.step += s.step
+	s.step = min(2*s.step, lineRoom) // a longer step reads no more, and one that doubles for ever overflows
 	return n, nil
 }

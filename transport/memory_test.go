@@ -159,6 +159,7 @@ func TestStreamsAreAskedFor(t *testing.T) {
 			if status := get("\r\nLast-Event-ID: x"); target == "/mcp" && status != 200 {
 				t.Errorf("a resume: status %d", status)
 			}
+			synctest.Wait() // a response comes before its stream is noted
 			for _, x := range streams {
 				x.Finish()
 			}

@@ -44,6 +44,11 @@ type Options struct {
 	// Roots answers roots/list. nil declares no roots.
 	Roots func(ctx context.Context) ([]mcp.Root, error)
 
+	// HostTasks has the client host what Elicit and Sample answer as tasks of its own where the server asks for that
+	// (troupe.Question.AsTask, 2025-11-25). The context of a function then ends when the server cancels the task. It does
+	// nothing in other revisions.
+	HostTasks bool
+
 	// Answer answers the questions that no function above answers, with a raw result. It
 	// declares nothing: see Capabilities. nil answers with an error.
 	Answer func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
@@ -79,6 +84,7 @@ type Client struct {
 	mu      sync.Mutex // guards the rest
 	last    int64      // the id of the last request
 	waiting map[string]request
+	hosted  map[string]*hostedTask // by their ids
 }
 
 // request is a request that waits for its response.
@@ -176,6 +182,9 @@ func (c *Client) capabilities() mcp.ClientCapabilities {
 	}
 	if c.o.Sample != nil && all.Sampling == nil {
 		all.Sampling = &mcp.SamplingCapability{}
+	}
+	if c.o.HostTasks && c.o.Revision.Has(mcp.FeatureCoreTasks) && all.Tasks == nil {
+		all.Tasks = c.o.hosting()
 	}
 	if c.o.Roots != nil && all.Roots == nil {
 		all.Roots = &mcp.ListChanged{ListChanged: true}

@@ -41,5 +41,5 @@
 //
 //	call  requests and their results
 //	client  the connection
-//	question  answers to what a handler asks
+//	question  answers to what a handler asks, at once or as tasks
 package troupetest

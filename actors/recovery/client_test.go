@@ -19,6 +19,30 @@ type client struct {
 	mu      sync.Mutex // guards the rest
 	session string
 	answers int
+	route   *rand.Rand
+}
+
+// reach is the process that the client's next request goes to, nil if there is none.
+func (cl *client) reach() *process {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return cl.w.reach(cl.route)
+}
+
+// post sends a message. It returns nil if there is no process.
+func (cl *client) post(session string, body []byte) *conn {
+	return cl.patient(cl.reach().post(session, body))
+}
+
+// patient has the client give up a connection over which nothing comes. There is always another process, in a fleet.
+func (cl *client) patient(c *conn) *conn {
+	if c != nil && cl.w.office != nil {
+		cl.mu.Lock()
+		d := between(cl.route, 20*time.Second, time.Minute)
+		cl.mu.Unlock()
+		c.waits(d)
+	}
+	return c
 }
 
 // live does everything that the client has to do, and returns when all of it has ended.
@@ -26,11 +50,23 @@ func (cl *client) live() {
 	if !cl.begins() {
 		return
 	}
-	var all sync.WaitGroup
+	var all, more sync.WaitGroup
 	for k := range cl.plan.Posts {
 		all.Go(func() { cl.asks(k, &all) })
 	}
+	stop := make(chan struct{})
+	if cl.plan.Listen != nil {
+		more.Go(func() { cl.listens(stop) })
+	}
+	if cl.plan.Delete > 0 {
+		all.Go(cl.deletes)
+	}
 	all.Wait()
+	if cl.plan.Listen != nil {
+		cl.pause(max(0, cl.w.plan.calmed()-time.Since(cl.w.begin)) + listenOn)
+	}
+	close(stop)
+	more.Wait()
 }
 
 // over reports whether the history has lasted too long.
@@ -58,7 +94,7 @@ func (cl *client) pause(d time.Duration) bool {
 func (cl *client) begins() bool {
 	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":%q}}`, cl.plan.Revision)
 	for !cl.over() {
-		c := cl.w.post("", body)
+		c := cl.post("", body)
 		if c != nil && c.begun(cl.w.over) && !refused(c) && c.status == 200 {
 			cl.mu.Lock()
 			cl.session = c.session
@@ -104,7 +140,11 @@ func (cl *client) asks(k int, all *sync.WaitGroup) {
 	}
 	for try := 1; !cl.over(); try++ {
 		a := &asking{client: cl, r: cl.w.plan.rng("post " + name), po: po, name: name, final: map[string]bool{}, answered: map[string]bool{}, all: all}
+		began := time.Now()
 		c := a.sends(k, try)
+		if c != nil && !refused(c) && (c.open || c.status == 200) {
+			cl.w.judge.serves(cl, c.p, began)
+		}
 		switch {
 		case c == nil || refused(c):
 			cl.pause(between(a.r, 200*time.Millisecond, 2*time.Second))
@@ -144,7 +184,7 @@ func (a *asking) sends(k, try int) *conn {
 		body = "[" + strings.Join(elements, ",") + "]"
 	}
 	a.w.judge.posts(a.requests, a.po.Calls)
-	c := a.w.post(a.id(), []byte(body))
+	c := a.post(a.id(), []byte(body))
 	if c == nil {
 		return nil
 	}
@@ -179,10 +219,10 @@ func (a *asking) digs(c *conn) {
 
 func (a *asking) cancels(request string) {
 	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%q}}`, request)
-	p, began := a.w.current(), time.Now()
+	p, began := a.reach(), time.Now()
 	a.w.judge.tries(request)
-	if c := a.w.post(a.id(), body); c != nil && c.begun(a.w.over) && c.status == 202 {
-		a.w.judge.cancels(request, p, time.Since(began))
+	if c := a.patient(p.post(a.id(), body)); c != nil && c.begun(a.w.over) && c.status == 202 {
+		a.w.judge.cancelled(request, p, time.Since(began))
 	}
 }
 
@@ -233,7 +273,10 @@ func (a *asking) reads(c *conn, from string) bool {
 		if !ok {
 			break
 		}
-		a.takes(e, from)
+		if a.takes(e, from); len(e.data) > 0 {
+			a.w.judge.serves(a.client, c.p, time.Now().Add(-slowReplay))
+			a.w.judge.comes(a.stream, e, c.since)
+		}
 		if e.data != nil {
 			from = e.id
 		}
@@ -287,11 +330,15 @@ func (a *asking) returns(visits int) (*conn, string) {
 			id = a.ids[0]
 		}
 		a.w.judge.note("post %s comes back with %s", a.name, short(id))
-		c := a.w.get(a.id(), id)
+		began := time.Now()
+		c := a.patient(a.reach().get(a.id(), id))
 		if c == nil || !c.begun(a.w.over) || refused(c) {
 			continue
 		}
 		a.w.judge.counted("resumes")
+		if c.status == 204 {
+			a.w.judge.serves(a.client, c.p, began)
+		}
 		switch {
 		case c.open:
 			a.digs(c)
@@ -369,15 +416,22 @@ func (a *asking) says(m message, q ask, size int) {
 		quoted, _ := json.Marshal(string(text))
 		body = fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"error":{"code":-1,"message":%s}}`, m.ID, quoted)
 	}
-	a.w.judge.gives(m.Request, m.What, string(text))
+	began := time.Now()
 	for range 20 {
-		c := a.w.post(a.id(), []byte(body))
+		a.w.judge.gives(m.Request, m.What, string(text))
+		c := a.post(a.id(), []byte(body))
 		if c != nil && c.begun(a.w.over) && (c.status == 202 || c.status == 404) {
 			a.w.judge.note("%s was answered (%d): %d", m.What, r.N, c.status)
+			if c.status == 202 {
+				a.w.judge.gave(m.What, c.p)
+			}
 			return
 		}
 		if !a.pause(500 * time.Millisecond) {
 			return
 		}
+	}
+	if a.w.up() {
+		a.w.judge.inVain(m.What, began)
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // conn is one HTTP exchange. What the process writes after its death, or after the
-// client has gone, is lost.
+// client has gone, is lost. What it writes while it stands still is written when it goes on.
 type conn struct {
 	p    *process
 	hole int           // after this many events the rest is lost on the way; negative for none
@@ -20,13 +20,17 @@ type conn struct {
 	status  int        // of a plain answer
 	body    []byte
 	session string
-	open    bool // the response has begun as a stream
-	ended   bool // the server has ended it, in order
+	open    bool      // the response has begun as a stream
+	since   time.Time // when that was
+	ended   bool      // the server has ended it, in order
 	over    bool
 	queue   []event // the client has not read these
 	sent    int
 	gone    []func()
 	wake    chan struct{}
+	held    []func()      // what is to be written when the process goes on
+	patient time.Duration // for how long the client waits for anything to come; 0 is without end
+	giveUp  *time.Timer   // ends that; nil: it waits without end
 }
 
 // event is one event of a stream as a client gets it.
@@ -49,6 +53,48 @@ func (c *conn) signal() {
 // reaches reports whether what is written now gets to the client. The caller holds mu.
 func (c *conn) reaches() bool { return !c.over && !c.p.dead.Load() }
 
+// waits has the client give the connection up when nothing has come over it for d.
+func (c *conn) waits(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.patient, c.giveUp = d, time.AfterFunc(d, func() {
+		c.p.w.judge.counted("connections given up")
+		c.breaks()
+	})
+	if c.over || c.status != 0 { // meanwhile
+		c.giveUp.Stop()
+	}
+}
+
+// write has f write to the connection, and reports whether the process may think that it has. It calls f with mu held.
+func (c *conn) write(f func() bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.held) > 0 || c.p.stands() != nil {
+		c.held = append(c.held, func() { f() })
+		return true
+	}
+	return f()
+}
+
+// goesOn writes what the process wrote while it stood still.
+func (c *conn) goesOn() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.held) > 0 {
+		c.held[0]()
+		c.held = c.held[1:]
+	}
+}
+
+// came notes that the client got something. The caller holds mu.
+func (c *conn) came() {
+	if c.giveUp != nil {
+		c.giveUp.Reset(c.patient)
+	}
+	c.signal()
+}
+
 func (c *conn) SetSession(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,14 +102,18 @@ func (c *conn) SetSession(id string) {
 }
 
 func (c *conn) Answer(status int, body []byte) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.status != 0 || c.open || !c.reaches() {
-		return false
-	}
-	c.status, c.body = status, append([]byte{}, body...)
-	c.signal()
-	return true
+	body = append([]byte{}, body...)
+	return c.write(func() bool {
+		if c.status != 0 || c.open || !c.reaches() {
+			return false
+		}
+		c.status, c.body = status, body
+		if c.giveUp != nil {
+			c.giveUp.Stop()
+		}
+		c.signal()
+		return true
+	})
 }
 
 func (c *conn) Accepted() { c.Answer(202, nil) }
@@ -73,66 +123,81 @@ func (c *conn) Reject(status, code int, message string, data, id []byte, _ time.
 }
 
 func (c *conn) Open() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.status != 0 || c.open || !c.reaches() {
-		return false
-	}
-	c.open = true
-	c.signal()
-	return true
+	return c.write(func() bool {
+		if c.status != 0 || c.open || !c.reaches() {
+			return false
+		}
+		c.open, c.since = true, time.Now()
+		c.came()
+		return true
+	})
 }
 
 func (c *conn) Event(id string, _ int, data []byte) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.open || c.ended || !c.reaches() {
-		return
-	}
-	c.sent++
-	if c.hole >= 0 && c.sent > c.hole {
-		if c.sent == c.hole+1 {
-			time.AfterFunc(c.slow, c.breaks)
+	data = append([]byte(nil), data...)
+	c.write(func() bool {
+		if !c.open || c.ended || !c.reaches() {
+			return false
 		}
-		return
-	}
-	c.queue = append(c.queue, event{id, append([]byte(nil), data...)})
-	c.signal()
+		c.sent++
+		if c.hole >= 0 && c.sent > c.hole {
+			if c.sent == c.hole+1 {
+				time.AfterFunc(c.slow, c.breaks)
+			}
+			return false
+		}
+		c.queue = append(c.queue, event{id, data})
+		c.came()
+		return true
+	})
 }
 
-func (c *conn) Comment() {}
-func (c *conn) Flush()   {}
-
-func (c *conn) Finish() {
-	if !c.p.dead.Load() {
-		c.end(true)
-	}
+func (c *conn) Comment() {
+	c.write(func() bool {
+		if c.open && c.reaches() && (c.hole < 0 || c.sent <= c.hole) {
+			c.came()
+		}
+		return true
+	})
 }
 
-func (c *conn) Cut() {
-	if !c.p.dead.Load() {
-		c.end(false)
-	}
+func (c *conn) Flush() {}
+
+func (c *conn) Finish() { c.ends(true) }
+func (c *conn) Cut()    { c.ends(false) }
+
+// ends ends the response.
+func (c *conn) ends(inOrder bool) {
+	c.write(func() bool {
+		if !c.p.dead.Load() {
+			c.end(inOrder)
+		}
+		return true
+	})
 }
 
 // breaks ends the connection as if it broke, which neither side wants.
-func (c *conn) breaks() { c.end(false) }
-
-func (c *conn) end(inOrder bool) {
+func (c *conn) breaks() {
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.end(false)
+}
+
+// end ends the connection. The caller holds mu.
+func (c *conn) end(inOrder bool) {
 	if c.over {
-		c.mu.Unlock()
 		return
 	}
 	c.over = true
 	c.ended = inOrder && (c.hole < 0 || c.sent <= c.hole)
-	gone := c.gone
-	c.gone = nil
-	c.signal()
-	c.mu.Unlock()
-	for _, f := range gone {
+	if c.giveUp != nil {
+		c.giveUp.Stop()
+	}
+	for _, f := range c.gone {
 		go f()
 	}
+	c.gone = nil
+	c.signal()
 }
 
 func (c *conn) Room(context.Context) error { return nil }

@@ -12,6 +12,17 @@
 //	full     the store takes no writes
 //	jump     the store's clock jumps, also beyond every lifetime: a pause is that, too
 //
+// A fleet has one to three nodes on one store, and each request goes to any of them. There, faults are more of those of
+// one node:
+//
+//	storeless  a node is cut off from the store
+//	unheard    a node is cut off from the others
+//	island     both
+//	freeze     a process stands still, and then goes on as if nothing had been (SIGSTOP)
+//	drain      a node leaves in order
+//
+// and in some histories messages between nodes are lost, or late.
+//
 // Operations of the store are slow, are refused, and are done without an acknowledgement. One history in forty has the limits that a server has by default, so that
 // more than 1,000 appends and 4 MiB are left behind; the others have small ones, where
 // little has to happen for that.
@@ -28,6 +39,9 @@
 //   - a client gets 204, which says that it has everything, and lacks something;
 //   - a client is refused with an id after which the log must still have everything;
 //   - a running call is lost, or reported as lost, though its process was not;
+//   - a node takes a stream over whose writer is there, or has died within its lease, or it
+//     runs a call again that it has not taken over;
+//   - a handler is told that nobody answers, though an answer was accepted;
 //   - no run has returned the response;
 //   - an accepted request has no response at the end, or a client still waits for it;
 //   - a goroutine is left behind.
@@ -37,7 +51,9 @@
 //
 //	go test ./actors/recovery -run TestHistories -histories 2000 -seed 0    # a seed is drawn, and printed
 //	go test ./actors/recovery -run TestHistories -histories 1 -seed 7 -tell # one history, with all that happens
+//	go test ./actors/recovery -run TestFleets -fleets 2000                  # histories of fleets
 //	go run ./bench/soak recovery --histories 50000
+//	go run ./bench/soak fleets --histories 50000
 //
 // The plan of a history that is wrong is made smaller for as long as it is wrong in the
 // same way, and kept in testdata/histories, which TestKept begins with ever after. A seed

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -131,6 +132,18 @@ func (s *script) do(i int, st step) error {
 				return err
 			}
 		}
+	case "tell":
+		for range st.N {
+			s.sent++
+			what, began := fmt.Sprintf("told by run %d: %d", s.run.serial, s.sent), time.Now()
+			params := fmt.Sprintf(`{"request":%q,"what":%q}`, s.out.Request, what)
+			err := s.c.Peer().Notify(s.ctx, "notifications/message", []byte(params))
+			client, _ := strconv.Atoi(s.out.Request[:strings.IndexByte(s.out.Request, '.')])
+			j.told(client, s.out.Request+" "+what, began, err)
+			if err := s.sleep(time.Duration(st.For)); err != nil {
+				return err
+			}
+		}
 	case "close":
 		s.c.CloseConnection()
 	case "ask":
@@ -147,11 +160,15 @@ func (s *script) ask(i int, st step) error {
 		j.emits(s.run, what, 0)
 		qs = append(qs, actors.Question{Key: a.Key, Method: "elicitation/create", Params: fmt.Appendf(nil, `{"request":%q,"what":%q,"run":%d}`, s.out.Request, what, s.run.serial)})
 	}
+	began := time.Now()
 	answers, err := s.c.Ask(s.ctx, qs)
 	if errors.Is(err, actors.ErrNoAnswer) {
+		var whats []string
 		for k := range st.Asks {
-			s.out.Answers[question(s.out.Request, i, k)] = "none"
+			whats = append(whats, question(s.out.Request, i, k))
+			s.out.Answers[whats[k]] = "none"
 		}
+		j.unanswered(s.run, began, whats)
 		j.emits(s.run, "withdrawal", 0)
 		return nil
 	}

@@ -18,21 +18,28 @@ import (
 // knows nothing of how the server keeps its promises. It does not hold the server to
 // what a power cut may have taken back, except to the meaning of event ids.
 type judge struct {
-	w *world
+	w       *world
+	writers writers
 
-	mu       sync.Mutex // guards the rest
-	faults   []string
-	notes    []note
-	requests map[string]*request
-	tales    map[string]*streamTale
-	given    map[string][]string // answers by question
-	taken    map[string]taken    // the first answer that a handler got, by question
-	ended    map[*process]moment // when the effects of a process ceased to count
-	cuts     []cutOff
-	trouble  time.Time // the last time at which the store was away, full or at another time
-	away     int       // how many of these hold now
-	serial   int
-	sums     map[string]int // how often each thing has happened
+	mu        sync.Mutex // guards the rest
+	faults    []string
+	notes     []note
+	requests  map[string]*request
+	tales     map[string]*streamTale
+	given     map[string][]string  // answers by question
+	accepted  map[string]time.Time // when an answer was accepted, by question
+	taken     map[string]taken     // the first answer that a handler got, by question
+	ended     map[*process]moment  // when the effects of a process ceased to count
+	states    map[*process]*state
+	gone      map[int]bool     // clients that end their sessions
+	hearings  map[int]*hearing // by client
+	cancels   []cancel
+	deletions []deletion
+	cuts      []cutOff
+	trouble   time.Time // the last time at which the store was away, full or at another time
+	away      int       // how many of these hold now
+	serial    int
+	sums      map[string]int // how often each thing has happened
 }
 
 type note struct {
@@ -85,6 +92,8 @@ type run struct {
 	serial  int
 	request *request
 	p       *process
+	attempt int
+	began   time.Time
 	result  string
 	ended   bool
 	end     moment
@@ -93,10 +102,11 @@ type run struct {
 
 // streamTale is everything that was ever seen of one stream.
 type streamTale struct {
-	requests []*request
-	bytes    map[string]string // by event id
-	events   []seen            // by their positions
-	began    time.Time
+	requests   []*request
+	standalone bool
+	bytes      map[string]string // by event id
+	events     []seen            // by their positions
+	began      time.Time
 }
 
 type seen struct {
@@ -137,7 +147,7 @@ type message struct {
 }
 
 func newJudge(w *world) *judge {
-	return &judge{w: w, requests: map[string]*request{}, tales: map[string]*streamTale{}, given: map[string][]string{}, taken: map[string]taken{}, ended: map[*process]moment{}, sums: map[string]int{}}
+	return &judge{w: w, requests: map[string]*request{}, tales: map[string]*streamTale{}, given: map[string][]string{}, accepted: map[string]time.Time{}, taken: map[string]taken{}, ended: map[*process]moment{}, states: map[*process]*state{}, gone: map[int]bool{}, hearings: map[int]*hearing{}, sums: map[string]int{}}
 }
 
 func (j *judge) note(text string, args ...any) {
@@ -227,6 +237,7 @@ func (j *judge) ends(p *process) {
 	}
 }
 
+// counts reports whether the effects of a process count.
 func (j *judge) counts(p *process) bool {
 	_, over := j.ended[p]
 	return !over
@@ -237,7 +248,13 @@ func (j *judge) posts(names []string, calls []call) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for i, name := range names {
-		j.requests[name] = &request{name: name, call: &calls[i]}
+		r := &request{name: name, call: &calls[i]}
+		for client := range j.gone {
+			if j.isOf(r, client) {
+				r.tried, r.forgotten = true, true
+			}
+		}
+		j.requests[name] = r
 	}
 	j.noted("%v are sent", names)
 }
@@ -263,7 +280,7 @@ func (j *judge) abandons(names []string) {
 func (j *judge) forgets(cl *client) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if len(j.cuts) == 0 {
+	if len(j.cuts) == 0 && !j.gone[cl.n] {
 		j.faulted("the session of client %d is unknown", cl.n)
 	}
 	prefix := strconv.Itoa(cl.n) + "."
@@ -281,17 +298,20 @@ func (j *judge) tries(name string) {
 	j.requests[name].tried = true
 }
 
-// cancels notes that the server accepted the cancel.
-func (j *judge) cancels(name string, p *process, took time.Duration) {
+// cancelled notes that the server accepted the cancel.
+func (j *judge) cancelled(name string, p *process, took time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := j.requests[name]
 	j.noted("%s is cancelled, after %v", name, took)
+	if p != nil && took < soon {
+		j.cancels = append(j.cancels, cancel{r, p, time.Now()})
+	}
 	if took > 4*time.Second || p == nil || !j.counts(p) {
 		return // it may not have reached the log
 	}
 	for _, run := range r.runs {
-		if run.p == p && (!run.ended || errors.Is(run.cause, actors.ErrCancelled)) {
+		if _, over := j.over(run); run.p == p && !over && (!run.ended || errors.Is(run.cause, actors.ErrCancelled)) {
 			r.cancelled = time.Now()
 			j.sums["cancels"]++
 		}
@@ -304,7 +324,7 @@ func (j *judge) begin(name string, attempt int, p *process) *run {
 	defer j.mu.Unlock()
 	j.serial++
 	r := j.requests[name]
-	run := &run{j: j, serial: j.serial, request: r, p: p}
+	run := &run{j: j, serial: j.serial, request: r, p: p, attempt: attempt, began: time.Now()}
 	if !j.counts(p) {
 		return run
 	}
@@ -313,14 +333,17 @@ func (j *judge) begin(name string, attempt int, p *process) *run {
 		switch {
 		case !r.call.Safe:
 			j.faulted("%s runs again, which it may not", name)
-		case !r.cancelled.IsZero() && !j.lost(r.cancelled):
+		case !r.cancelled.IsZero() && !j.lost(r.cancelled) && !j.late(p):
 			j.faulted("%s was cancelled and runs again", name)
 		}
 		for _, f := range r.finals {
-			if !j.lost(f.at) {
+			if !j.lost(f.at) && !j.late(p) {
 				j.faulted("%s was answered with %s and runs again", name, short(f.id))
 			}
 		}
+	}
+	if attempt > 1 {
+		j.mayRun(run)
 	}
 	if r.runs = append(r.runs, run); len(r.runs) > 1 {
 		j.sums["second runs"]++
@@ -347,7 +370,7 @@ func (j *judge) failed(r *run, cause error) {
 	}
 	j.noted("run %d fails: %v", r.serial, cause)
 	r.request.emitted = append(r.request.emitted, emission{"final", r.end, 100, true})
-	if j.counts(r.p) && errors.Is(cause, actors.ErrStreamLost) && r.request.accepted {
+	if _, over := j.over(r); !over && errors.Is(cause, actors.ErrStreamLost) && r.request.accepted {
 		j.faulted("%s runs on %s, which nobody took it from, and was lost: %v", r.request.name, r.p.name, cause)
 	}
 }
@@ -392,6 +415,40 @@ func (j *judge) takes(r *run, what, answer string) {
 		j.sums["answers found again"]++
 	default:
 		j.taken[what] = taken{answer, time.Now()}
+	}
+}
+
+// gave notes that a process has accepted an answer.
+func (j *judge) gave(what string, p *process) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if _, known := j.accepted[what]; !known && j.counts(p) {
+		j.accepted[what] = time.Now()
+	}
+}
+
+// unanswered judges that a handler is told that its questions were not answered.
+func (j *judge) unanswered(r *run, since time.Time, whats []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if _, over := j.over(r); over || !j.counts(r.p) {
+		return
+	}
+	for _, what := range whats {
+		at, ok := j.accepted[what]
+		if !ok || at.Before(since) || j.lost(at) { // it may not have been for this run
+			return
+		}
+	}
+	j.faulted("run %d is told that nobody answers %v; all were answered", r.serial, whats)
+}
+
+// inVain judges that no process took an answer for a while.
+func (j *judge) inVain(what string, since time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.w.office != nil && j.calm(since.Add(-slack)) && j.w.plan.Letters.sure() {
+		j.faulted("the answer to %s is taken nowhere", what)
 	}
 }
 
@@ -444,7 +501,7 @@ func (j *judge) event(id string, e event, from string) (m message) {
 	if m.Method == "" {
 		r = j.requests[m.ID]
 	}
-	if r != nil && !slices.Contains(s.requests, r) {
+	if r != nil && !s.standalone && !slices.Contains(s.requests, r) {
 		j.faulted("event %s is of %s, which has another stream", short(e.id), r.name)
 	}
 	j.skips(s, after, pos, e.id)
@@ -467,6 +524,7 @@ func (j *judge) event(id string, e event, from string) (m message) {
 			return 1
 		})
 		s.events = slices.Insert(s.events, at, seen{pos, e.id, what, r, time.Now()})
+		j.inOrder(s, at)
 		if m.Method == "" && r != nil {
 			j.answers(r, e.id, m)
 		}
@@ -477,7 +535,7 @@ func (j *judge) event(id string, e event, from string) (m message) {
 // skips judges that nothing is left out between two events.
 func (j *judge) skips(s *streamTale, after, pos position, id string) {
 	for _, x := range s.events {
-		if after.less(x.pos) && x.pos.less(pos) && !j.lost(x.at) && (x.req == nil || !x.req.tried) {
+		if after.less(x.pos) && x.pos.less(pos) && !j.lost(x.at) && (x.req == nil || !x.req.tried && !j.forgot(x.req)) {
 			j.faulted("event %s comes after %d.%d, and %s was left out", short(id), after.num, after.k, short(x.id))
 			return
 		}
@@ -487,7 +545,7 @@ func (j *judge) skips(s *streamTale, after, pos position, id string) {
 // answers judges the response to a request.
 func (j *judge) answers(r *request, id string, m message) {
 	for _, f := range r.finals {
-		if !j.lost(f.at) {
+		if !j.lost(f.at) && !j.forgot(r) {
 			j.faulted("%s was answered twice, by %s and %s", r.name, short(f.id), short(id))
 		}
 	}
@@ -515,7 +573,7 @@ func (j *judge) answers(r *request, id string, m message) {
 func (j *judge) callLost(r *request) {
 	var end moment // of the newest process that ran it
 	for _, run := range r.runs {
-		if e, over := j.ended[run.p]; !over {
+		if e, over := j.over(run); !over {
 			j.faulted("%s is said to be lost, and the process that runs it was not", r.name)
 			return
 		} else if e.at.After(end.at) {

@@ -10,6 +10,8 @@ import (
 // which faults happen when. Everything else is drawn from Seed while the history runs.
 type plan struct {
 	Seed    uint64
+	Nodes   int     `json:",omitempty"` // of a fleet; 0 is one node that is alone
+	Letters letters `json:",omitzero"`
 	Limits  limits
 	Clients []clientPlan
 	Faults  []fault `json:",omitempty"`
@@ -36,6 +38,8 @@ type limits struct {
 type clientPlan struct {
 	Revision string
 	Posts    []post
+	Listen   *listen `json:",omitempty"`
+	Delete   span    `json:",omitempty"` // when it ends its session; 0 is never
 }
 
 // post is one POST, and what the client does with its response.
@@ -53,9 +57,9 @@ type call struct {
 
 // step is one thing that a handler does.
 type step struct {
-	Do   string // sleep, notify, progress, ask, close
-	For  span   `json:",omitempty"` // sleep: how long; notify: time between two
-	N    int    `json:",omitempty"` // notify: how many
+	Do   string // sleep, notify, progress, ask, close, tell
+	For  span   `json:",omitempty"` // sleep: how long; notify, tell: time between two
+	N    int    `json:",omitempty"` // notify, tell: how many
 	Size int    `json:",omitempty"` // notify: bytes of each; ask: bytes of the answer
 	Asks []ask  `json:",omitempty"` // all at once
 }
@@ -70,8 +74,9 @@ type ask struct {
 // fault is one fault.
 type fault struct {
 	At   span
-	Do   string // kill, power, outage, jump, full, split
-	For  span   `json:",omitempty"` // kill, power: until the next process starts; jump: how far
+	Do   string // kill, power, outage, jump, full, split; in a fleet storeless, unheard, island, freeze, drain, too
+	Node int    `json:",omitempty"` // whose process it happens to
+	For  span   `json:",omitempty"` // kill, power, drain: until the next process starts; jump: how far
 	Lose span   `json:",omitempty"` // power: time since the last flush
 }
 
@@ -112,7 +117,12 @@ func pick(r *rand.Rand, weights ...int) int {
 // newPlan draws a history.
 func newPlan(seed uint64) plan {
 	p := plan{Seed: seed}
-	r := p.rng("plan")
+	p.draw(p.rng("plan"))
+	return p
+}
+
+// draw draws what happens.
+func (p *plan) draw(r *rand.Rand) {
 	p.Limits = limits{
 		Replay: span(time.Minute), MaxCall: span(6 * time.Hour), MaxAsk: span(between(r, 20*time.Second, 4*time.Minute)),
 		Appends: 12 + r.IntN(30), Bytes: 8<<10 + r.IntN(24<<10), Part: 2 << 10, Queue: 16 << 10,
@@ -124,12 +134,19 @@ func newPlan(seed uint64) plan {
 		}
 	}
 	longest := time.Duration(0)
-	for range 1 + pick(r, 70, 30) {
+	clients, posts := []int{70, 30}, []int{75, 25}
+	if p.Nodes > 0 {
+		clients, posts = []int{50, 35, 15}, []int{50, 35, 15}
+	}
+	for range 1 + pick(r, clients...) {
 		c := clientPlan{Revision: []string{"2025-11-25", "2025-06-18", "2025-03-26"}[pick(r, 40, 20, 40)]}
-		for range 1 + pick(r, 75, 25) {
+		for range 1 + pick(r, posts...) {
 			po := p.newPost(r, c.Revision)
 			longest = max(longest, time.Duration(po.At)+po.lasts(time.Duration(p.Limits.MaxAsk)))
 			c.Posts = append(c.Posts, po)
+		}
+		if p.Nodes > 0 {
+			p.more(r, &c, longest)
 		}
 		p.Clients = append(p.Clients, c)
 	}
@@ -141,7 +158,6 @@ func newPlan(seed uint64) plan {
 		}
 		p.Faults = append(p.Faults, f)
 	}
-	return p
 }
 
 // moments returns about when handlers begin a step, if nothing delays them: faults do
@@ -169,7 +185,11 @@ func (p *plan) newPost(r *rand.Rand, revision string) post {
 	for range n {
 		po.Calls = append(po.Calls, p.newCall(r))
 	}
-	for range pick(r, 50, 30, 15, 5) {
+	breaks := []int{50, 30, 15, 5}
+	if p.Nodes > 0 { // so that streams are read by way of other nodes
+		breaks = []int{10, 35, 35, 20}
+	}
+	for range pick(r, breaks...) {
 		po.Breaks = append(po.Breaks, span(p.silence(r)))
 	}
 	return po
@@ -179,7 +199,11 @@ func (p *plan) newPost(r *rand.Rand, revision string) post {
 // the store keeps anything.
 func (p *plan) silence(r *rand.Rand) time.Duration {
 	replay := time.Duration(p.Limits.Replay)
-	switch pick(r, 50, 20, 30) {
+	kinds := []int{50, 20, 30}
+	if p.Nodes > 0 { // more happens at one time
+		kinds = []int{45, 47, 8}
+	}
+	switch pick(r, kinds...) {
 	case 0:
 		return between(r, 10*time.Millisecond, 2*time.Second)
 	case 1:
@@ -200,7 +224,11 @@ func (p *plan) newCall(r *rand.Rand) call {
 }
 
 func (p *plan) newStep(r *rand.Rand) step {
-	switch pick(r, 30, 12, 12, 6, 8, 28, 4) {
+	tell := 0
+	if p.Nodes > 0 {
+		tell = 10
+	}
+	switch pick(r, 30, 12, 12, 6, 8, 28, 4, tell) {
 	case 0:
 		return step{Do: "sleep", For: span(p.silence(r))}
 	case 1:
@@ -221,6 +249,8 @@ func (p *plan) newStep(r *rand.Rand) step {
 			s.Asks = append(s.Asks, p.newAsk(r))
 		}
 		return s
+	case 7:
+		return step{Do: "tell", N: 1 + r.IntN(3), For: span(between(r, 0, 2*time.Second))}
 	}
 	return step{Do: "close"}
 }
@@ -236,6 +266,9 @@ func (p *plan) newAsk(r *rand.Rand) ask {
 }
 
 func (p *plan) newFault(r *rand.Rand) fault {
+	if p.Nodes > 0 {
+		return p.newFleetFault(r)
+	}
 	f := fault{Do: []string{"kill", "power", "outage", "jump", "full", "split"}[pick(r, 38, 24, 13, 13, 5, 6)]}
 	replay := time.Duration(p.Limits.Replay)
 	switch f.Do {
@@ -302,6 +335,9 @@ func (p *plan) worst() (d time.Duration) {
 				d = max(d, time.Duration(po.At)+k.lasts(0)+asks)
 			}
 		}
+	}
+	if p.Nodes > 0 { // each of them may have its node lose a call, and the next one, too
+		return d * time.Duration(2*len(p.Faults)+1)
 	}
 	return d * time.Duration(len(p.Faults)+1)
 }

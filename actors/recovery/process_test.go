@@ -24,24 +24,33 @@ const (
 
 // process is one start of the server.
 type process struct {
-	w    *world
-	name string
-	node *actors.Node
-	svc  *actors.Service
-	link *sim.Link
+	w     *world
+	place *place
+	name  string
+	boot  string
+	node  *actors.Node
+	svc   *actors.Service
+	link  *sim.Link
+	box   *sim.Box // nil: the node is alone
+
+	// faults of the process under way, guarded by world.mu
+	storeless, unheard, frozen int
+	// when balancers notice that it leaves, or is in trouble, guarded by world.mu; zero: never
+	leaving, shunned time.Time
 
 	// dead is set once the process has no effect any more.
 	dead atomic.Bool
 	// replaced is set once another process may take its streams.
 	replaced atomic.Bool
 
-	mu    sync.Mutex // guards conns
+	mu    sync.Mutex // guards the rest
 	conns map[*conn]struct{}
+	ice   chan struct{} // closed when the process goes on that stands still; nil: it runs
 }
 
-// newProcess begins the n-th process.
-func (w *world) newProcess(n int, node string) *process {
-	p := &process{w: w, name: node + "." + strconv.Itoa(n), conns: make(map[*conn]struct{})}
+// newProcess begins the n-th process. The caller holds mu.
+func (w *world) newProcess(n int, pl *place) *process {
+	p := &process{w: w, place: pl, name: pl.name + "." + strconv.Itoa(n), boot: "b" + strconv.Itoa(n), conns: make(map[*conn]struct{})}
 	r := w.plan.rng("store " + p.name)
 	var mu sync.Mutex // guards r
 	p.link = sim.NewLink(w.disk, lease, func(string) sim.Fate {
@@ -49,15 +58,23 @@ func (w *world) newProcess(n int, node string) *process {
 		defer mu.Unlock()
 		return w.fate(r.Uint64(), r.Uint64())
 	})
-	for _, before := range w.all { // the caller holds mu
-		before.link.Supersede()
+	for _, before := range w.all {
+		if before.place == pl {
+			before.link.Supersede()
+			w.judge.replaces(before)
+		}
 	}
 	l := &w.plan.Limits
 	p.svc = actors.NewService(serviceID, &handler{p: p}, actors.Limits{
 		MaxCall: time.Duration(l.MaxCall), MaxAsk: time.Duration(l.MaxAsk), ReplayAge: time.Duration(l.Replay),
 		Stream: stream.Limits{Appends: l.Appends, Bytes: l.Bytes, Part: l.Part}, Queue: l.Queue,
 	})
-	p.node = actors.NewNode(actors.Config{Name: node, Boot: "b" + strconv.Itoa(n), Store: store{p.link}, Log: slog.New(slog.NewTextHandler(logged{w.judge}, nil))})
+	c := actors.Config{Name: pl.name, Boot: p.boot, Store: store{p.link}, Log: slog.New(slog.NewTextHandler(logged{w.judge}, nil))}
+	if w.office != nil {
+		p.box = w.office.Enter(pl.name, p.boot, p.link)
+		c.Mail = mail{p.box}
+	}
+	p.node = actors.NewNode(c)
 	return p
 }
 
@@ -91,6 +108,10 @@ func (p *process) die() {
 		return
 	}
 	p.link.Kill()
+	if p.box != nil {
+		p.box.Kill()
+	}
+	p.thaw()
 	p.mu.Lock()
 	conns := p.conns
 	p.conns = nil
@@ -99,6 +120,37 @@ func (p *process) die() {
 		c.breaks()
 	}
 	p.w.left.Go(p.close)
+}
+
+// freeze has the process stand still until thaw.
+func (p *process) freeze() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ice == nil && p.conns != nil {
+		p.ice = make(chan struct{})
+		p.link.Freeze()
+	}
+}
+
+func (p *process) thaw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ice == nil {
+		return
+	}
+	close(p.ice)
+	p.ice = nil
+	p.link.Thaw()
+	for c := range p.conns {
+		go c.goesOn()
+	}
+}
+
+// stands returns what is closed when the process goes on; nil if it runs.
+func (p *process) stands() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ice
 }
 
 // close ends the goroutines that would end with a killed process.
@@ -126,29 +178,29 @@ func (p *process) input(c *conn, session, lastID string) *actors.Input {
 	return &actors.Input{Tenant: tenant, Session: session, LastEventID: lastID, Conn: c}
 }
 
-// post sends a message to the process. It returns nil if there is no process.
-func (w *world) post(session string, body []byte) *conn {
-	p := w.current()
-	if p == nil {
-		return nil
-	}
-	c := p.connect()
-	if c == nil {
-		return nil
-	}
-	w.left.Go(func() {
+// post sends a message to a process. It returns nil if there is none.
+func (p *process) post(session string, body []byte) *conn {
+	return p.exchange(func(c *conn) {
 		var m codec.Message
 		if err := codec.Scan(body, &m, codec.Limits{}); err != nil {
 			panic(fmt.Sprintf("%v: %s", err, body))
 		}
 		p.node.Post(p.svc, p.input(c, session, ""), nil, &m, body)
 	})
-	return c
 }
 
 // get resumes a stream. It returns nil if there is no process.
-func (w *world) get(session, lastID string) *conn {
-	p := w.current()
+func (p *process) get(session, lastID string) *conn {
+	return p.exchange(func(c *conn) { p.node.Get(p.svc, p.input(c, session, lastID)) })
+}
+
+// delete ends a session. It returns nil if there is no process.
+func (p *process) delete(session string) *conn {
+	return p.exchange(func(c *conn) { p.node.Delete(p.svc, p.input(c, session, "")) })
+}
+
+// exchange has a process take a request, once it runs. It returns nil if there is no process.
+func (p *process) exchange(take func(*conn)) *conn {
 	if p == nil {
 		return nil
 	}
@@ -156,6 +208,13 @@ func (w *world) get(session, lastID string) *conn {
 	if c == nil {
 		return nil
 	}
-	w.left.Go(func() { p.node.Get(p.svc, p.input(c, session, lastID)) })
+	p.w.left.Go(func() {
+		for ice := p.stands(); ice != nil; ice = p.stands() {
+			<-ice
+		}
+		if !p.dead.Load() {
+			take(c)
+		}
+	})
 	return c
 }

@@ -18,6 +18,7 @@ import (
 
 var (
 	histories = flag.Int("histories", 60, "how many histories happen")
+	fleets    = flag.Int("fleets", 60, "how many histories of fleets happen")
 	firstSeed = flag.Uint64("seed", 1, "the seed of the first history, the others follow; 0 draws one")
 	told      = flag.Bool("tell", false, "tell what happens in a history, wrong or not")
 	report    = flag.String("report", "", "file for a report as JSON")
@@ -82,38 +83,52 @@ func TestHistories(t *testing.T) {
 	if testing.Short() {
 		*histories = min(*histories, 15)
 	}
-	seed := *firstSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixMilli())
+	s := series{what: "histories", flag: "histories", count: *histories, plan: newPlan}
+	s.run(t)
+	if *histories >= 1000 && !t.Failed() {
+		s.must(t, "events", "answers", "answers found again", "calls lost", "cancels", "nothing more", "power cuts", "refusals", "resumes", "second runs")
 	}
-	fmt.Printf("%d histories from seed %d: go test ./actors/recovery -run TestHistories -histories %d -seed %d\n", *histories, seed, *histories, seed)
+	s.report(t, *report)
+}
+
+// series are random histories.
+type series struct {
+	what, flag string
+	count      int
+	plan       func(seed uint64) plan
+	seed       uint64
+	happened   int
+	took       time.Duration
+
+	mu     sync.Mutex // guards the rest
+	sums   map[string]int
+	failed []uint64
+}
+
+func (s *series) run(t *testing.T) {
+	s.sums, s.failed, s.seed = map[string]int{}, []uint64{}, *firstSeed
+	if s.seed == 0 {
+		s.seed = uint64(time.Now().UnixMilli())
+	}
+	fmt.Printf("%d %s from seed %d: go test ./actors/recovery -run %s -%s %d -seed %d\n", s.count, s.what, s.seed, t.Name(), s.flag, s.count, s.seed)
 	began := time.Now()
 	var next, wrong atomic.Int64
-	var mu sync.Mutex // guards sums and failed
-	sums, failed := map[string]int{}, []uint64{}
 	t.Run("all", func(t *testing.T) {
 		for i := range runtime.GOMAXPROCS(0) {
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
 				t.Parallel()
 				for {
 					n := next.Add(1) - 1
-					if n >= int64(*histories) || wrong.Load() >= 10 {
+					if n >= int64(s.count) || wrong.Load() >= 10 {
 						return
 					}
-					p := newPlan(seed + uint64(n))
+					p := s.plan(s.seed + uint64(n))
 					h := happen(t, p)
-					mu.Lock()
-					for what, n := range h.sums {
-						sums[what] += n
-					}
-					if len(h.faults) > 0 {
-						failed = append(failed, p.Seed)
-					}
-					mu.Unlock()
+					s.add(p, h)
 					switch {
 					case len(h.faults) > 0:
 						wrong.Add(1)
-						keep(t, p, h)
+						s.keep(t, p, h)
 					case *told:
 						complain(t, h)
 					}
@@ -121,35 +136,57 @@ func TestHistories(t *testing.T) {
 			})
 		}
 	})
-	took := time.Since(began)
+	s.took, s.happened = time.Since(began), min(int(next.Load()), s.count)
 	var all []string
-	for _, what := range slices.Sorted(maps.Keys(sums)) {
-		all = append(all, fmt.Sprintf("%d %s", sums[what], what))
+	for _, what := range slices.Sorted(maps.Keys(s.sums)) {
+		all = append(all, fmt.Sprintf("%d %s", s.sums[what], what))
 	}
-	fmt.Printf("%d histories in %.1f s: %s\n", min(int(next.Load()), *histories), took.Seconds(), strings.Join(all, ", "))
-	if *histories >= 1000 && !t.Failed() {
-		for _, what := range []string{"events", "answers", "answers found again", "calls lost", "cancels", "nothing more", "power cuts", "refusals", "resumes", "second runs"} {
-			if sums[what] == 0 {
-				t.Errorf("in no history there were %s", what)
-			}
-		}
+	fmt.Printf("%d %s in %.1f s: %s\n", s.happened, s.what, s.took.Seconds(), strings.Join(all, ", "))
+}
+
+func (s *series) add(p plan, h history) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for what, n := range h.sums {
+		s.sums[what] += n
 	}
-	if *report != "" {
-		text, err := json.MarshalIndent(map[string]any{"histories": min(int(next.Load()), *histories), "seed": seed, "seconds": took.Seconds(), "failed": failed, "sums": sums}, "", "  ")
-		if err == nil {
-			err = os.WriteFile(*report, append(text, '\n'), 0o644)
-		}
-		if err != nil {
-			t.Error(err)
+	if len(h.faults) > 0 {
+		s.failed = append(s.failed, p.Seed)
+	}
+}
+
+// must fails the test if one of these things has never happened.
+func (s *series) must(t *testing.T, things ...string) {
+	for _, what := range things {
+		if s.sums[what] == 0 {
+			t.Errorf("in no history there were %s", what)
 		}
 	}
 }
 
+// report writes what came of the histories to a file, if that has a name.
+func (s *series) report(t *testing.T, file string) {
+	if file == "" {
+		return
+	}
+	text, err := json.MarshalIndent(map[string]any{"histories": s.happened, "seed": s.seed, "seconds": s.took.Seconds(), "failed": s.failed, "sums": s.sums}, "", "  ")
+	if err == nil {
+		err = os.WriteFile(file, append(text, '\n'), 0o644)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // keep shrinks a history that was wrong, and keeps it for TestKept.
-func keep(t *testing.T, p plan, h history) {
+func (s *series) keep(t *testing.T, p plan, h history) {
 	t.Helper()
 	small, again := shrink(t, p, h)
-	name := filepath.Join(kept, fmt.Sprintf("%d.json", p.Seed))
+	kind := ""
+	if p.Nodes > 0 {
+		kind = "fleet-"
+	}
+	name := filepath.Join(kept, fmt.Sprintf("%s%d.json", kind, p.Seed))
 	text, err := json.MarshalIndent(keptPlan{again.faults[0], small}, "", "\t")
 	if err == nil {
 		err = os.MkdirAll(kept, 0o755)
@@ -161,5 +198,6 @@ func keep(t *testing.T, p plan, h history) {
 		t.Error(err)
 	}
 	complain(t, again)
-	t.Errorf("seed %d: %s\nrepeat it with: go test ./actors/recovery -run TestHistories -histories 1 -seed %d\nmade small it is %s, and repeated by: go test ./actors/recovery -run TestKept/%d", p.Seed, h.faults[0], p.Seed, filepath.Join("actors/recovery", name), p.Seed)
+	t.Errorf("seed %d: %s\nrepeat it with: go test ./actors/recovery -run %s -%s 1 -seed %d\nmade small it is %s, and repeated by: go test ./actors/recovery -run TestKept/%s",
+		p.Seed, h.faults[0], strings.SplitN(t.Name(), "/", 2)[0], s.flag, p.Seed, filepath.Join("actors/recovery", name), strings.TrimSuffix(filepath.Base(name), ".json"))
 }

@@ -36,7 +36,7 @@ func (j *judge) refuses(a *asking, id string) {
 	for _, r := range s.requests {
 		r.forgotten = true
 	}
-	if len(j.cuts) > 0 && !s.began.After(j.cuts[len(j.cuts)-1].at) {
+	if j.gone[a.n] || len(j.cuts) > 0 && !s.began.After(j.cuts[len(j.cuts)-1].at) {
 		return
 	}
 	if !j.lives(s) {
@@ -74,10 +74,12 @@ func (j *judge) lives(s *streamTale) bool {
 	var last moment
 	for _, r := range s.requests {
 		for _, run := range r.runs {
-			end, over := j.ended[run.p]
+			end, over := j.over(run)
 			switch {
-			case !run.ended && !over:
+			case !run.ended && !over && j.w.office == nil:
 				return true
+			case !run.ended && !over: // another node goes by the record
+				end = j.now()
 			case run.ended && (!over || run.end.at.Before(end.at)):
 				end = run.end
 			}
@@ -114,6 +116,34 @@ func (j *judge) emittedAt(s *streamTale, id string) (at moment) {
 	return at
 }
 
+// promptly is how soon an event comes over a connection when nothing is wrong but that the store is slow, and how long
+// before that nothing must have been wrong.
+const promptly, before = 40 * time.Second, 20 * time.Second
+
+// comes judges when an event comes over a connection that was opened at some time.
+func (j *judge) comes(stream string, e event, opened time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := j.tales[stream]
+	sent := j.emittedAt(s, e.id).at
+	if m, ok := read(e.data); ok && m.Method == "" && j.requests[m.ID] != nil {
+		for _, run := range j.requests[m.ID].runs {
+			if run.result == m.Result {
+				sent = run.end.at
+			}
+		}
+	}
+	if sent.IsZero() || j.w.office == nil || !j.w.plan.Letters.sure() {
+		return
+	}
+	if opened.After(sent) {
+		sent = opened
+	}
+	if time.Since(sent) > promptly && j.calm(sent.Add(-before)) {
+		j.faulted("event %s comes %v after it was sent, over a connection that is there", short(e.id), time.Since(sent))
+	}
+}
+
 // hangs judges that a client waited in vain.
 func (j *judge) hangs(a *asking) {
 	j.mu.Lock()
@@ -128,6 +158,7 @@ func (j *judge) hangs(a *asking) {
 
 // end judges the state at the end of the history.
 func (j *judge) end() {
+	all := j.w.processes()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for name, r := range j.requests {
@@ -135,4 +166,6 @@ func (j *judge) end() {
 			j.faulted("%s was accepted and has no answer", name)
 		}
 	}
+	j.takeovers(all)
+	j.endings()
 }

@@ -2,6 +2,8 @@ package recovery
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,23 +19,29 @@ const patience = 10 * time.Minute
 
 // world is a history while it happens.
 type world struct {
-	plan  *plan
-	calls map[string]*call // by name
-	disk  *sim.Store
-	judge *judge
-	begin time.Time
-	quiet chan struct{}  // closed after the last fault
-	over  chan struct{}  // closed when the history has lasted too long
-	left  sync.WaitGroup // goroutines that belong to no client
+	plan   *plan
+	calls  map[string]*call // by name
+	disk   *sim.Store
+	office *sim.Office // nil: the nodes are alone
+	judge  *judge
+	begin  time.Time
+	over   chan struct{}  // closed when the history has lasted too long
+	left   sync.WaitGroup // goroutines that belong to no client
 
 	mu      sync.Mutex // guards the rest
-	cur     *process   // the process that clients reach, nil if there is none
+	places  []*place
 	all     []*process
 	down    int // outages under way
 	full    int
 	cutAt   time.Time // when the last power cut was
 	flushed sim.Snapshot
-	pending int // starts that are still due
+}
+
+// place is a node: the processes that run under its name, one after the other.
+type place struct {
+	name    string
+	cur     *process // the process that clients reach, nil if there is none
+	pending int      // starts that are still due
 }
 
 // history is the outcome of a plan.
@@ -53,8 +61,9 @@ func happen(t *testing.T, p plan) (h history) {
 	}()
 	var w *world
 	synctest.Test(t, func(t *testing.T) {
-		w = &world{plan: &p, calls: make(map[string]*call), disk: sim.New(actors.RecordTTL(time.Duration(p.Limits.Replay)) + 5*time.Second), begin: time.Now(), quiet: make(chan struct{}), over: make(chan struct{})}
+		w = &world{plan: &p, calls: make(map[string]*call), disk: sim.New(actors.RecordTTL(time.Duration(p.Limits.Replay)) + 5*time.Second), begin: time.Now(), over: make(chan struct{})}
 		w.judge = newJudge(w)
+		w.settle()
 		defer func() { h = history{w.judge.faults, w.judge.tale(), w.judge.sums} }()
 		w.happen()
 	})
@@ -62,13 +71,15 @@ func happen(t *testing.T, p plan) (h history) {
 }
 
 func (w *world) happen() {
-	w.start()
+	for _, pl := range w.places {
+		w.start(pl)
+	}
 	var harm, clients sync.WaitGroup
 	for i, f := range w.plan.Faults {
 		harm.Go(func() { w.harm(i, f) })
 	}
 	for i := range w.plan.Clients {
-		cl := &client{w: w, n: i, plan: &w.plan.Clients[i]}
+		cl := &client{w: w, n: i, plan: &w.plan.Clients[i], route: w.plan.rng(fmt.Sprint("route ", i))}
 		for k := range cl.plan.Posts {
 			for l := range cl.plan.Posts[k].Calls {
 				w.calls[callName(i, k, l)] = &cl.plan.Posts[k].Calls[l]
@@ -77,40 +88,78 @@ func (w *world) happen() {
 		clients.Go(cl.live)
 	}
 	harm.Wait()
-	close(w.quiet)
 	// A client may be silent once more before it comes back.
 	limit := time.AfterFunc(w.plan.worst()+patience+7*time.Duration(w.plan.Limits.Replay), func() { close(w.over) })
 	clients.Wait()
 	limit.Stop()
 	w.judge.end()
-	w.mu.Lock()
-	all := w.all
-	w.mu.Unlock()
-	for _, p := range all {
+	for _, p := range w.processes() {
 		p.die()
 	}
 	w.left.Wait()
 	time.Sleep(time.Minute)
 }
 
-func (w *world) current() *process {
+// up reports whether every node has a process.
+func (w *world) up() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.cur
+	return !slices.ContainsFunc(w.places, func(pl *place) bool { return pl.cur == nil })
 }
 
-// start begins the next process, which clients reach from then on.
-func (w *world) start() {
+// processes are all that have begun.
+func (w *world) processes() []*process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p := w.newProcess(len(w.all)+1, "n")
-	w.all = append(w.all, p)
-	if w.down > 0 {
-		p.link.Down()
+	return slices.Clone(w.all)
+}
+
+// settle makes the nodes of the plan.
+func (w *world) settle() {
+	if w.plan.Nodes == 0 {
+		w.places = []*place{{name: "n"}}
+		return
 	}
-	w.cur = p
+	w.office = sim.NewOffice(w.letters())
+	w.disk.Observe(w.judge.writers.note)
+	for i := range w.plan.Nodes {
+		w.places = append(w.places, &place{name: string(rune('a' + i))})
+	}
+}
+
+// reach picks the process that a request goes to. Balancers send few requests to one that they find in trouble.
+func (w *world) reach(r *rand.Rand) *process {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.office == nil {
+		return w.places[0].cur
+	}
+	var all []*process
+	seen := func(t time.Time) bool { return !t.IsZero() && !time.Now().Before(t) }
+	for _, pl := range w.places {
+		if p := pl.cur; p != nil && !seen(p.leaving) && (!seen(p.shunned) || r.IntN(4) == 0) {
+			all = append(all, p)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all[r.IntN(len(all))]
+}
+
+// start begins the next process of a node, which clients reach from then on.
+func (w *world) start(pl *place) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := w.newProcess(len(w.all)+1, pl)
+	w.all = append(w.all, p)
+	w.connect(p)
+	pl.cur = p
 	w.judge.note("process %s starts", p.name)
 }
+
+// pass lets a time of the history pass.
+func (w *world) pass(d time.Duration) { time.Sleep(d) }
 
 // harm makes fault i happen.
 func (w *world) harm(i int, f fault) {
@@ -121,12 +170,17 @@ func (w *world) harm(i int, f fault) {
 		return
 	}
 	time.Sleep(at)
-	w.judge.note("%s for %v", f.Do, time.Duration(f.For))
+	pl := w.places[f.Node%len(w.places)]
+	w.judge.note("%s of %s for %v", f.Do, pl.name, time.Duration(f.For))
 	switch f.Do {
 	case "kill":
-		w.kill(time.Duration(f.For), nil)
+		w.kill(time.Duration(f.For), nil, pl)
 	case "split":
-		w.split(time.Duration(f.For))
+		w.split(pl, time.Duration(f.For))
+	case "storeless", "unheard", "island", "freeze":
+		w.isolate(pl, f.Do, time.Duration(f.For))
+	case "drain":
+		w.drain(pl, time.Duration(f.For))
 	case "outage":
 		w.outage(1)
 		time.Sleep(time.Duration(f.For))
@@ -143,15 +197,20 @@ func (w *world) harm(i int, f fault) {
 	}
 }
 
-// kill ends the current process, and starts the next one after a while. It calls
-// between when the process is dead.
-func (w *world) kill(rest time.Duration, between func()) {
+// kill ends the processes of nodes, and starts the next ones after a while. It calls
+// between when they are dead.
+func (w *world) kill(rest time.Duration, between func(), of ...*place) {
 	w.mu.Lock()
-	p := w.cur
-	w.cur = nil
-	w.pending++
+	var dead []*process
+	for _, pl := range of {
+		if pl.cur != nil {
+			dead = append(dead, pl.cur)
+		}
+		pl.cur = nil
+		pl.pending++
+	}
 	w.mu.Unlock()
-	if p != nil {
+	for _, p := range dead {
 		w.judge.ends(p)
 		p.die()
 	}
@@ -159,13 +218,20 @@ func (w *world) kill(rest time.Duration, between func()) {
 	if between != nil {
 		between()
 	}
+	w.restart(rest, of...)
+}
+
+// restart starts the next processes of nodes after a while.
+func (w *world) restart(rest time.Duration, of ...*place) {
 	time.Sleep(rest)
-	w.mu.Lock()
-	w.pending--
-	last := w.pending == 0
-	w.mu.Unlock()
-	if last { // otherwise a later fault starts it
-		w.start()
+	for _, pl := range of {
+		w.mu.Lock()
+		pl.pending--
+		last := pl.pending == 0
+		w.mu.Unlock()
+		if last { // otherwise a later fault starts it
+			w.start(pl)
+		}
 	}
 }
 
@@ -178,7 +244,7 @@ func (w *world) power(at, lose, rest time.Duration) {
 	w.judge.note("power cut, what is younger than %v is lost", time.Since(when))
 	w.mu.Lock()
 	for _, p := range w.all { // the cut-off processes, too
-		if p != w.cur {
+		if p != p.place.cur {
 			w.judge.ends(p)
 			p.die()
 		}
@@ -193,14 +259,14 @@ func (w *world) power(at, lose, rest time.Duration) {
 		w.disk.Restore(snap)
 		w.cutAt, w.flushed = time.Now(), snap
 		w.judge.cut(when)
-	})
+	}, w.places...)
 }
 
-// split cuts the current process off from the store, and another process takes its
+// split cuts a node's process off from the store, and another process takes its
 // place. Later the first one reaches the store again, and goes on until it is killed.
-func (w *world) split(rest time.Duration) {
+func (w *world) split(pl *place, rest time.Duration) {
 	w.mu.Lock()
-	p := w.cur
+	p := pl.cur
 	w.mu.Unlock()
 	if p == nil {
 		return
@@ -208,7 +274,7 @@ func (w *world) split(rest time.Duration) {
 	p.replaced.Store(true)
 	w.judge.ends(p)
 	p.link.Down()
-	w.start()
+	w.start(pl)
 	p.mu.Lock()
 	conns := p.conns
 	p.conns = nil
@@ -229,14 +295,26 @@ func (w *world) outage(by int) {
 	defer w.mu.Unlock()
 	w.down += by
 	for _, p := range w.all {
-		switch {
-		case p.replaced.Load():
-		case w.down > 0:
-			p.link.Down()
-		default:
-			p.link.Up()
+		if !p.replaced.Load() {
+			w.connect(p)
 		}
 	}
+}
+
+// connect has a process reach what the faults under way let it reach. The caller holds mu.
+func (w *world) connect(p *process) {
+	if p.dead.Load() {
+		return
+	}
+	if w.down > 0 || p.storeless > 0 {
+		p.link.Down()
+	} else {
+		p.link.Up()
+	}
+	if p.box != nil {
+		p.box.Cut(p.unheard > 0)
+	}
+	w.judge.reaches(p, w.down == 0 && p.storeless == 0 && p.frozen == 0, p.unheard == 0 && p.frozen == 0)
 }
 
 func (w *world) fill(by int) {

@@ -39,6 +39,11 @@ func write(file, line string) error {
 	return err
 }
 
+// line says what a task does, in which step and attempt, on which node, and when.
+func line(what string, call *troupe.Call, step int) string {
+	return fmt.Sprintf("%s %s %d %d %s %d", what, call.Task(), step, call.Attempt(), call.Node(), time.Now().UnixMilli())
+}
+
 // addLedger adds a tool whose calls become tasks that write down, outside of the store, when each of their steps begins and when it
 // is stored. So it shows afterwards whether one ran that was stored before.
 func addLedger(s *troupe.Server) {
@@ -47,7 +52,7 @@ func addLedger(s *troupe.Server) {
 			var out ledgerOutput
 			for i := 1; i <= in.Steps; i++ {
 				n, err := troupe.Step(ctx, call, fmt.Sprint(i), func(ctx context.Context) (int, error) {
-					if err := write(in.File, fmt.Sprintf("begin %s %d %d", call.Task(), i, call.Attempt())); err != nil {
+					if err := write(in.File, line("begin", call, i)); err != nil {
 						return 0, err
 					}
 					select {
@@ -60,7 +65,7 @@ func addLedger(s *troupe.Server) {
 				if err != nil {
 					return out, err
 				}
-				if err := write(in.File, fmt.Sprintf("stored %s %d %d", call.Task(), i, call.Attempt())); err != nil {
+				if err := write(in.File, line("stored", call, i)); err != nil {
 					return out, err
 				}
 				out.Steps = append(out.Steps, n)

@@ -15,8 +15,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/examples/everything"
+	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 )
 
 func main() {
@@ -31,9 +35,12 @@ func run(args []string) error {
 	f := flag.NewFlagSet("host serve", flag.ContinueOnError)
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:8080", "address to listen on")
 	f.StringVar(&o.Dir, "data", "", "data directory; empty keeps everything in memory")
+	f.StringVar(&o.Store.NATS.URL, "nats", "", "URL of NATS servers that keep the store")
+	f.StringVar(&o.Store.Node, "node", "", "name of this node")
 	f.DurationVar(&o.Store.Lease, "lease", 5*time.Second, "time for which a silent node is taken for alive")
 	f.Float64Var(&o.Limits.CallRate, "call-rate", 100, "tool calls and completions per second of a session")
 	f.Float64Var(&o.Shared.PrincipalRate, "principal-rate", 1000, "tool calls and completions per second of a principal")
+	f.DurationVar(&o.DrainWait, "drain-wait", 30*time.Second, "how long a node that ends waits for its calls")
 	logs := f.Float64("log-rate", 500, "log messages to a client per second; 0 is no limit")
 	pageSize := f.Int("page-size", 100, "items in one page of a list")
 	conformance := f.Bool("conformance", false, "with the tools of the conformance suite, too")
@@ -49,6 +56,13 @@ func run(args []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	registry := prometheus.NewRegistry()
+	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo())
+	if err != nil {
+		return err
+	}
+	o.Telemetry.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter))
+	o.Telemetry.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	rt, err := troupe.New(o)
 	if err != nil {
 		return err

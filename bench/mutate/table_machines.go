@@ -426,4 +426,32 @@ var machines = []mutation{
 		"a rewrite renews the lifetime of a task", limit, "internal/task/record.go",
 		"time.UnixMilli(r.Created + r.TTL)", "time.UnixMilli(r.Updated + r.TTL)", "", "",
 	},
+	{
+		"a refused append counts as stored", guard, "internal/stream/machine.go",
+		"\tcase Guarded:\n\t\tf.doubt = looking\n", "\tcase Guarded:\n\t\tif !f.record {\n\t\t\treturn m.stored(out)\n\t\t}\n\t\tf.doubt = looking\n", "internal/sim/history", "TestKept",
+	},
+	{
+		"an event is sent before it is stored", guard, "internal/stream/machine.go",
+		"\tpart := f.parts[f.sent]\n", "\tpart := f.parts[f.sent]\n\tif len(f.parts) == 1 && m.tries == 0 {\n\t\tout = append(out, Effect{Do: DoDeliver, Num: f.num, Epoch: m.epoch, Entries: f.entries, Last: f.last})\n\t}\n", "internal/sim/history", "TestKept",
+	},
+	{
+		"a gap in the frames is not read from the log", merge, "internal/attachment/attachment.go",
+		"case a.live && f.From <= a.next:", "case a.live:", "internal/sim/history", "TestKept",
+	},
+	{
+		"a record is written without its digest", merge, "internal/record/past.go",
+		"r.Digest = p.Digest.Clone()", "r.Digest = Digest{}", "internal/sim/history", "TestKept",
+	},
+	{
+		"event ids have no epoch", guard, "internal/stream/id.go",
+		"p.Epoch*maxEntries+uint64(p.Entry), 10)", "uint64(p.Entry), 10)", "internal/sim/history", "TestKept",
+	},
+	{
+		"a record that has expired counts as taken", expiry, "internal/takeover/writer.go",
+		"\treturn Lost\n}", "\treturn Taken\n}", "internal/sim/history", "TestKept",
+	},
+	{
+		"a stream is taken over without a look at its writer", guard, "internal/takeover/writer.go",
+		"return !w.IsOf(boot) && w != given", "return w == given && given.Boot == boot", "internal/sim/history", "TestKept",
+	},
 }

@@ -128,7 +128,7 @@ var public = []mutation{
 	},
 	{
 		"a session keeps the token of its caller", guard, "visible.go",
-		"p := c.Principal.withoutToken()", "p := c.Principal", "internal/spec/server", "",
+		"p := principalOf(principal).withoutToken()", "p := principalOf(principal)", "internal/spec/server", "",
 	},
 	{
 		"a listener keeps the token of its caller", guard, "visible.go",

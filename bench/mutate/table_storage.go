@@ -47,20 +47,20 @@ var storage = []mutation{
 		"return (d + time.Second - 1) / time.Second * time.Second", "return d / time.Second * time.Second", "", "",
 	},
 	{
-		"a lease is taken from a newer boot", guard, "cluster/lease.go",
-		"|| e.Boot != l.node.boot {", "{", "", "",
+		"a lease is taken from a newer boot", guard, "internal/lease/lease.go",
+		"case boot != m.boot:", "case boot == \"\":", "cluster", "",
 	},
 	{
-		"a lease goes on after a newer boot", expiry, "cluster/lease.go",
-		"l.renewed.Store(int64(sent - l.node.opts.Lease - 1))\n", "", "", "",
+		"a lease goes on after a newer boot", expiry, "internal/lease/lease.go",
+		"m.Rev, m.Renewed = 0, m.sent-m.term-1\n", "m.Rev = 0\n", "cluster", "",
 	},
 	{
 		"a lease counts from the answer to its renewal", expiry, "cluster/lease.go",
-		"l.taken.Store(false)\n\tl.renewed.Store(int64(sent))", "l.taken.Store(false)\n\tl.renewed.Store(int64(time.Since(l.base)))", "", "",
+		"			l.renewed.Store(int64(m.Renewed))\n", "			if l.renewed.Store(int64(m.Renewed)); m.Err == nil {\n				l.renewed.Store(int64(time.Since(l.base)))\n			}\n", "", "",
 	},
 	{
 		"a first lease counts from the answer", expiry, "cluster/lease.go",
-		"l.rev = rev\n\t\t\tl.renewed.Store(int64(sent))", "l.rev = rev\n\t\t\tl.renewed.Store(int64(max(sent, time.Since(l.base))))", "", "",
+		"l.m.Rev, l.m.Renewed = rev, sent\n\t\t\tl.renewed.Store(int64(sent))", "l.m.Rev, l.m.Renewed = rev, sent\n\t\t\tl.renewed.Store(int64(max(sent, time.Since(l.base))))", "", "",
 	},
 	{
 		"each unknown key has the ring read", limit, "cluster/keyring.go",

@@ -20,11 +20,11 @@ var tasks = []mutation{
 	},
 	{
 		"work of a dead process is given out by its own time", guard, "cluster/work.go",
-		"MemoryStorage: n.server != nil,", "MemoryStorage: false,", "", "TestWorkOfADeadProcess",
+		"MemoryStorage: !n.opts.shared(),", "MemoryStorage: false,", "", "TestWorkOfADeadProcess",
 	},
 	{
 		"work lasts for ever", expiry, "cluster/work.go",
-		`[]byte(tenant+"."+task), ttl, guard{any: true})`, `[]byte(tenant+"."+task), 0*ttl, guard{any: true})`, "", "TestWork",
+		`[]byte(what), ttl, guard{any: true})`, `[]byte(what), 0*ttl, guard{any: true})`, "", "TestWork",
 	},
 	{
 		"all servers share one queue", guard, "cluster/work.go",
@@ -33,6 +33,18 @@ var tasks = []mutation{
 	{
 		"an attempt that was taken over stores a step", guard, "internal/worker/attempt.go",
 		"if a.rec.State == task.Ended || a.rec.Epoch != a.epoch {", "if a.rec.State == task.Ended {", "", "TestAnAttemptThatWakesLate",
+	},
+	{
+		"the answer to a stored step says that the task is the attempt's own", guard, "internal/worker/step.go",
+		"	a.sure.Store(sent)", "	a.sure.Store(max(sent, time.Now().UnixNano()))", "", "TestAnAnswerThatWaited",
+	},
+	{
+		"steps do not count for the share of a principal", limit, "internal/worker/step.go",
+		"if err = a.charge(ctx, len(data), false); err == nil {", "if err = a.charge(ctx, len(data), true); err == nil {", "internal/spec/task", "TestStepsCountForTheShare",
+	},
+	{
+		"a process that stood still begins a step that another has stored", guard, "internal/worker/step.go",
+		"since >= 0 && since < int64(sureFor) {", "since >= 0 {", "", "TestAnAttemptThatWakesLate",
 	},
 	{
 		"a stored step runs again", guard, "internal/worker/step.go",
@@ -48,7 +60,7 @@ var tasks = []mutation{
 	},
 	{
 		"a task that waits keeps its place", limit, "internal/worker/attempt.go",
-		"		_ = a.work.Load().Done()\n		a.p.leave()\n	}\n	return a.wake, nil", "		_ = a.work.Load().Done()\n	}\n	return a.wake, nil", "", "TestWaitingHoldsNoPlace",
+		"		_ = a.work.Load().Done()\n		a.p.free(a.work.Load())\n	}\n	return a.wake, nil", "		_ = a.work.Load().Done()\n	}\n	return a.wake, nil", "", "TestWaitingHoldsNoPlace",
 	},
 	{
 		"an attempt begins before its request was read", guard, "internal/worker/attempt.go",
@@ -91,15 +103,203 @@ var tasks = []mutation{
 		"if size(r.Questions) > maxAsked {", "if size(r.Questions) < 0 {", "", "TestTooMuchIsAsked",
 	},
 	{
-		"more run than there are places", limit, "internal/worker/pool.go",
-		"	default:\n	}\n	t := time.NewTicker(keepEvery)", "	default:\n		return true\n	}\n	t := time.NewTicker(keepEvery)", "", "TestTasksQueue",
+		"more run than there are places", limit, "internal/worker/places.go",
+		"case line == nil && l.may(g.who):", "case line == nil:", "", "TestTasksQueue",
 	},
 	{
-		"work that the store overlooked is not asked for", guard, "internal/worker/pool.go",
-		"q != nil && len(p.slots) < cap(p.slots) {", "q != nil && p.closed {", "", "TestOverlookedWork",
+		"all who queue tasks share a line", guard, "internal/worker/pool.go",
+		"who: principal(tenant, from)}", "who: principal(\"all\", from[:0])}", "", "TestNobodyWaitsBehindAFlood",
+	},
+	{
+		"clients of a tenant share a line", guard, "internal/worker/pool.go",
+		"who: principal(tenant, from)}", "who: principal(tenant, from[:0])}", "", "TestNobodyWaitsBehindAFlood",
+	},
+	{
+		"one principal has all of the line", limit, "internal/worker/places.go",
+		"case len(line) >= 2*(l.room-l.held):", "case len(line) >= 1<<20:", "", "TestNobodyWaitsBehindAFlood",
+	},
+	{
+		"the last places are for all", limit, "internal/worker/places.go",
+		"return l.taken < l.most-l.most/lastPlaces ||", "return l.taken < l.most ||", "", "TestTheLastPlaces",
+	},
+	{
+		"a principal may have any number of open tasks", limit, "internal/worker/census.go",
+		"case c.each > 0 && c.of[who] >= c.each:", "case c.each < 0:", "", "TestOpenTasks",
+	},
+	{
+		"a node may have any number of open tasks", limit, "internal/worker/census.go",
+		"case c.all > 0 && len(c.tasks) >= c.all:", "case c.all < 0:", "", "TestOpenTasks",
+	},
+	{
+		"what another process has ended stays open", expiry, "internal/worker/pool.go",
+		"case err == nil && r.State == task.Ended, errors.Is(err, actors.ErrNotFound)", "case err == nil && r.State > task.Ended, errors.Is(err, actors.ErrNotFound)", "", "TestOpenTasksOfTwoProcesses",
+	},
+	{
+		"tasks of an earlier process are not open", expiry, "internal/worker/pool.go",
+		"	p.census.see(key, g.who, 0)\n", "", "", "TestOpenTasks",
+	},
+	{
+		"work that the store overlooked is not asked for", guard, "internal/worker/offer.go",
+		"if q == nil || p.closed || s.asking.Swap(true) {", "if q != nil || p.closed || s.asking.Swap(true) {", "", "TestOverlookedWork",
+	},
+	{
+		"the socket of operators is anybody's", guard, "internal/admin/server.go",
+		"err = os.Chmod(file, 0o600)", "err = os.Chmod(file, 0o666)", "", "TestTheSocket",
+	},
+	{
+		"the socket of a server that runs is taken", guard, "internal/admin/server.go",
+		"if c, err := net.Dial(\"unix\", path); err == nil {", "if c, err := net.Dial(\"unix\", path+\".none\"); err == nil {", "", "TestTheSocket",
+	},
+	{
+		"a file in place of the socket is removed", guard, "internal/admin/server.go",
+		"case err == nil && old.Mode().Type() != fs.ModeSocket:", "case err == nil && old.Mode().Type() == fs.ModeDir:", "", "TestTheSocket",
+	},
+	{
+		"a server removes another's socket", guard, "internal/admin/server.go",
+		"gone == nil && os.SameFile(now, s.file) {", "gone == nil && now != nil {", "", "TestCloseLeavesAnothersSocket",
+	},
+	{
+		"a list of operators has what was not asked for", validation, "internal/admin/task.go",
+		"return state == want", "return state != \"\" && want != \"\"", "", "TestRequests",
+	},
+	{
+		"a record tells of all runs", limit, "internal/task/record.go",
+		"kept := r.Runs[max(0, len(r.Runs)+1-KeptRuns):]", "kept := r.Runs", "", "TestRuns",
+	},
+	{
+		"steps whose value comes first are not told", merge, "internal/worker/look.go",
+		"if s.Began == 0 {", "if s.Began < 0 {", "", "TestLook",
 	},
 	{
 		"an attempt that stored a step counts", limit, "internal/task/attempt.go",
 		"if r.Lost++; r.stored {", "if r.Lost++; r.stored && r.Lost < 0 {", "", "TestAttempts",
+	},
+	{
+		"progress of a task falls", guard, "task.go",
+		"(value <= r.value || ", "(value < -r.value || ", "internal/spec/task", "TestProgressOfATaskIsBounded",
+	},
+	{
+		"progress of a task has no bound", limit, "task.go",
+		"now.Sub(r.told) < every", "now.Sub(r.told) < 0*every", "internal/spec/task", "TestProgressOfATaskIsBounded",
+	},
+	{
+		"progress is told again by a later run", guard, "task.go",
+		"r.Request.Session == \"\" || r.Again() ||", "r.Request.Session == \"\" ||", "internal/spec/task", "TestProgressIsNotToldAgain",
+	},
+	{
+		"progress of a task does not name it", negotiation, "task.go",
+		"p[\"_meta\"] = json.RawMessage", "_ = json.RawMessage", "internal/spec/task", "TestMessagesOfATaskNameIt",
+	},
+	{
+		"a question goes out as a task that its client takes plainly", validation, "ask.go",
+		"qs[i].TTL > 0 && host.takes(qs[i].Method)", "qs[i].TTL > 0", "internal/spec/task", "TestOnlyWhatIsDeclaredIsAugmented",
+	},
+	{
+		"a client that takes questions only as tasks is not asked again", guard, "ask.go",
+		"no.Code != mcp.CodeInvalidRequest || host == nil", "no.Code != mcp.CodeParseError || host == nil", "internal/spec/task", "TestAClientMayInsistOnATask",
+	},
+	{
+		"an answer with a member task is a task", validation, "internal/hosted/host.go",
+		"q.Valid != nil && q.Valid(a.Result)", "q.Valid != nil && q.TTL == 0", "internal/spec/task", "TestAnAnswerInPlaceOfATask",
+	},
+	{
+		"a client's task is looked at once in its life", limit, "internal/hosted/wire.go",
+		"min(max(s.every, 0), float64(mostWait.Milliseconds()))", "max(s.every, 0)", "internal/spec/task", "TestThePollIntervalIsHeeded",
+	},
+	{
+		"a client that says much of its task is asked as often", limit, "internal/hosted/host.go",
+		"least := min(leastWait, left)", "least := 0 * min(leastWait, left)", "internal/spec/task", "TestAStatusNotificationIsAHint",
+	},
+	{
+		"the id of a client's task has any length", validation, "internal/hosted/wire.go",
+		"|| len(id) > maxID {", "{", "internal/spec/task", "TestATaskThatCannotBeUnderstood",
+	},
+	{
+		"the state of another task counts", validation, "internal/hosted/host.go",
+		"err == nil && t.id != f.t.id {", "err == nil && t.id == \"\" {", "internal/spec/task", "TestATaskThatCannotBeUnderstood",
+	},
+	{
+		"a client may fail without end", limit, "internal/hosted/host.go",
+		"f.faults == failures:", "f.faults == failures*failures:", "internal/spec/task", "TestATaskThatCannotBeUnderstood",
+	},
+	{
+		"a task that its client has forgotten is cancelled", guard, "internal/hosted/host.go",
+		"if !f.settled && !f.t.status.Terminal()", "if !f.t.status.Terminal()", "internal/spec/task", "TestTheOutcomeIsThatOfTheQuestion",
+	},
+	{
+		"what a client refused before it forgot is lost", guard, "internal/hosted/host.go",
+		"if f.refused != nil {", "if f.refused != nil && f.looks == 0 {", "internal/spec/task", "TestTheOutcomeIsThatOfTheQuestion",
+	},
+	{
+		"a client that refuses a result is asked for it again at once", guard, "internal/hosted/host.go",
+		"mcp.TaskInputRequired && !f.asked\n", "mcp.TaskInputRequired\n", "internal/spec/task", "TestATaskThatNeedsInputIsAskedForItsResult",
+	},
+	{
+		"a task is not looked at when its time is over", expiry, "internal/hosted/host.go",
+		"f.end.Add(lastLook)", "f.end.Add(0*lastLook)", "internal/spec/task", "TestATaskThatNobodyWaitsForIsCancelled",
+	},
+	{
+		"the result that an earlier run asked for is not its", guard, "internal/hosted/host.go",
+		"f.result = f.Call.Recorded(resultKey(f.t.id))", "f.result = f.Call.Recorded(f.t.id)", "internal/spec/task", "TestARerunGoesOnWithTheClientsTask",
+	},
+	{
+		"a later run takes an old look for its own", guard, "actors/ask.go",
+		"\tif q.Passing {\n", "\tif q.Passing && use == 0 {\n", "internal/spec/task", "TestARerunGoesOnWithTheClientsTask",
+	},
+	{
+		"the task of a call that goes on elsewhere is cancelled", guard, "actors/ask.go",
+		"[]error{ErrStreamLost, ErrClosing, ErrSessionEnded,", "[]error{ErrSessionEnded,", "internal/spec/task", "TestADrainLeavesTheClientsTask",
+	},
+	{
+		"a task that comes late is nobody's", guard, "actors/ask.go",
+		"case qs[i].Late != nil && c.over(err):", "case qs[i].Late != nil && c == nil:", "internal/spec/task", "TestATaskThatComesTooLateIsCancelled",
+	},
+	{
+		"a late task is waited for without end", expiry, "actors/pending.go",
+		"time.NewTimer(lateWait)", "time.NewTimer(1000 * lateWait)", "internal/spec/task", "TestATaskThatComesTooLateIsCancelled",
+	},
+	{
+		"a question that became a task is withdrawn by its request", guard, "actors/ask.go",
+		"x == nil || qs[i].Late != nil ||", "x == nil || i < 0 ||", "internal/spec/task", "TestATaskThatComesTooLateIsCancelled",
+	},
+	{
+		"each request of a hosted question counts", limit, "actors/pending.go",
+		"\tif !asked.Part {\n", "\tif asked != nil {\n", "internal/spec/task", "TestHostedQuestionsCount",
+	},
+	{
+		"hosted questions are not bounded", limit, "actors/pending.go",
+		"\tq.count(x, 1)\n	return func() {", "\tq.count(x, 0)\n	return func() {", "internal/spec/task", "TestHostedQuestionsCount",
+	},
+	{
+		"all suspects run at once", limit, "internal/worker/suspect.go",
+		"mostSuspects = limits.TaskSuspects.Value()", "mostSuspects = 10 * limits.TaskSuspects.Value()", "", "TestFewSuspectsRunAtATime",
+	},
+	{
+		"a suspect stays one after a step", guard, "internal/worker/step.go",
+		"	a.clear()\n", "	_ = a.clear\n", "", "TestSuspectsAreCleared",
+	},
+	{
+		"a suspect stays one however long it runs", expiry, "internal/worker/attempt.go",
+		"time.AfterFunc(suspectFor, clear)", "time.AfterFunc(suspectFor, func() {})", "", "TestSuspectsAreCleared",
+	},
+	{
+		"a second run has no place for its question", guard, "actors/ask.go",
+		"pending.place(s, c.attempt > 1)", "pending.place(s, c.attempt > 1 && s == nil)", "internal/spec/task", "TestARerunGoesOnWithTheClientsTask",
+	},
+	{
+		"a question that its client may still take does not count", limit, "actors/pending.go",
+		"\tif x.part && q.open[x.id] == x {\n", "\tif x.part && q.open[x.id] != x {\n", "internal/spec/task", "TestHostedQuestionsCount",
+	},
+	{
+		"answers go to any process", guard, "internal/worker/held.go",
+		"\tcase alive:\n\t\treturn is\n", "\tcase alive && is != errHeld:\n\t\treturn is\n", "", "TestAnswersOfSharedTasks",
+	},
+	{
+		"work that is there twice runs twice", guard, "internal/worker/held.go",
+		"r.Work != 0 && r.Work != w.Seq()", "r.Work != 0 && r.Work != r.Work", "", "TestWorkThatIsOfferedTwice",
+	},
+	{
+		"a task that may not run again ends with an outage", expiry, "internal/worker/held.go",
+		"return time.Since(first) < deadFor", "return time.Since(first) < 0", "", "TestAnOutageEndsNoTask",
 	},
 }

@@ -86,7 +86,7 @@ func (k *call) answer(boot int64, delay time.Duration) {
 		if up := w.up.Load(); k.when == early && up > boot {
 			now = up
 		}
-		if now == 0 || now != w.boot.Load() {
+		if !w.connected(now) {
 			w.wait(time.Millisecond)
 			continue
 		}
@@ -95,13 +95,13 @@ func (k *call) answer(boot int64, delay time.Duration) {
 		case err != nil && w.ctx.Err() == nil && !w.excused(now):
 			w.violated(k.f.rec, "%s: answer to %s failed and nobody was killed: %v", k.d, k, err)
 			return
-		case err == nil && a.Status == http.StatusServiceUnavailable && w.paused.Load():
+		case err == nil && a.Status == http.StatusServiceUnavailable && (w.paused.Load() || w.fleet != nil && w.excused(now)):
 			w.wait(100 * time.Millisecond)
 		case err == nil && a.Status != http.StatusAccepted:
 			a.Close()
 			w.violated(k.f.rec, "%s: answer to %s got %d %s", k.d, k, a.Status, a.Body)
 			return
-		case err == nil && w.boot.Load() == now:
+		case err == nil && w.connected(now):
 			k.accepted()
 			return
 		}
@@ -125,7 +125,11 @@ func (k *call) accepted() {
 	k.mu.Lock()
 	k.given = true
 	k.mu.Unlock()
-	t := time.NewTimer(answerTakes)
+	patient := answerTakes
+	if w.fleet != nil { // the connection may be to a node that stands still
+		patient += 20 * time.Second
+	}
+	t := time.NewTimer(patient)
 	defer t.Stop()
 	select {
 	case <-k.ended:

@@ -67,7 +67,8 @@ func runBalance(ctx context.Context, o options) (*balanceReport, error) {
 type balanced struct {
 	ctx       context.Context
 	stop      context.CancelFunc
-	processes [2]*process
+	processes []*process
+	ready     bool // a process that was started counts once it is ready, not when it listens
 	proxy     *exec.Cmd
 	said      logTail
 	url       string
@@ -108,7 +109,7 @@ func newBalanced(ctx context.Context, o options, name string, n uint64) (*balanc
 		return nil, err
 	}
 	ports := []string{":8080", port(front), ":8079", port(pause)}
-	for i := range b.processes {
+	for i := range 2 {
 		p, err := newProcess(o.bin, filepath.Join(dir, fmt.Sprint(i)), o.seed+100*n+uint64(i)*31+3000, append([]string{"--trusted-proxy", "127.0.0.0/8"}, o.flags...)...)
 		if err != nil {
 			return nil, err
@@ -116,7 +117,7 @@ func newBalanced(ctx context.Context, o options, name string, n uint64) (*balanc
 		if err := p.start(); err != nil {
 			return nil, err
 		}
-		b.processes[i] = p
+		b.processes = append(b.processes, p)
 		ports = append(ports, fmt.Sprintf(":%d", 8081+i), port(p.addr))
 		if err := b.serves(p); err != nil {
 			b.end()
@@ -168,9 +169,15 @@ func (b *balanced) startProxy(name, dir string, ports *strings.Replacer) error {
 	return errors.New(name + " does not listen")
 }
 
-// serves waits until a process listens.
+// serves waits until a process listens, or is ready.
 func (b *balanced) serves(p *process) error {
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if b.ready {
+			if (&world{p: p}).ready() {
+				return nil
+			}
+			continue
+		}
 		if c, err := net.Dial("tcp", p.addr); err == nil {
 			return c.Close()
 		}
@@ -221,9 +228,9 @@ func (b *balanced) run(o options) error {
 
 // roll restarts the processes in turn as long as there is time.
 func (b *balanced) roll(over time.Time) error {
-	for i := 0; ; i = 1 - i {
+	for i := 0; ; i = (i + 1) % len(b.processes) {
 		time.Sleep(time.Second)
-		if time.Until(over) < 6*time.Second && b.restarts.Load() >= 2 {
+		if time.Until(over) < 6*time.Second && b.restarts.Load() >= int64(len(b.processes)) {
 			return nil
 		}
 		p := b.processes[i]

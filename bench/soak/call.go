@@ -59,6 +59,7 @@ func (d *driver) newCount(rng *rand.Rand) *call {
 	}
 	k := d.newCall(rng, "count", fmt.Sprintf(`{"to":%d,"delay_ms":%d}`, to, delay))
 	k.to, k.text, k.long, k.rounds = to, fmt.Sprintf("counted to %d", to), long, int(d.w.round.Load())+6
+	k.f.paced = true
 	if rng.IntN(5) > 0 {
 		k.token = `"t` + fmt.Sprint(rng.IntN(1000)) + `"`
 		k.params = k.params[:len(k.params)-1] + `,"_meta":{"progressToken":` + k.token + `}}`

@@ -1,16 +1,25 @@
 // Command soak runs real troupe processes, kills, stops or restarts them, and checks
 // from outside that they keep every promise to their clients.
 //
-//	soak kill   kills the process over and over while clients of both eras work
+//	soak kill   kills the process over and over while clients of both eras work; with --old COMMIT
+//	            each start is of the other of two releases, on the same data
 //	soak stop   stops it past its lease and lets it go on
 //	soak balance restarts two processes in turn behind nginx and HAProxy
+//	soak roll   restarts the nodes of a fleet one after the other
+//	soak costs  measures a fleet: streams read at another node (attach), an update to 9,000 listeners (listen), 100,000
+//	            sessions (sessions), and 1,000 streams of 3.9 MB resumed at once after a node died (large)
 //	soak restart restarts one process in order while a safe call runs
 //	soak cancel measures how soon a handler ends when its client has gone away
 //	soak tasks  kills the process over and over while it runs tasks in steps
+//	soak nodes  kills or stops one of two processes that share tasks over NATS servers
+//	soak chaos  harms a fleet of three nodes behind a load balancer while clients of both eras work
 //	soak greed  has clients take all they can get of a process with 1 GiB, one way after the
 //	            other and then in all ways at once, beside a quiet client
 //	soak recovery runs many histories of the property test in actors/recovery, which
 //	            need no process and no real time
+//	soak fleets  the same with several nodes on one store
+//	soak sim     runs many histories of the property test in internal/spec/histories: whole nodes
+//	            on a NATS server, in virtual time
 //
 // In greed the quiet client works from 127.0.0.1 and the greedy ones from other addresses of the
 // loopback network, in a process of their own with the lowest priority: elsewhere they would have
@@ -26,6 +35,11 @@
 // go run ./bench/soak greed --greedy 10 --duration 60s herd resumes 1,000 streams of 3.9 MB within a second, and again
 // until each has come as a whole. The streams of the quiet client may pause for a second at most.
 //
+// In chaos each request goes to the next node that is ready. In each round the fleet is harmed in one way: a node is killed, stopped or cut off from
+// NATS past its lease, or drained; it is killed and --herd clients with a stream each come back within a second; all NATS servers are away for --away, once; and
+// with --nats 3 the server that leads the stream of events is stopped for 8 s and killed. "soak chaos kill cut" has only these. Clients judge as in kill; tasks are
+// made in each round, and judged as in nodes. A request may fail, or be refused for a moment, only while the fleet is harmed and for 10 s after that.
+//
 // As soon as a promise is broken, a run ends with exit code 1 and prints the history of
 // the stream concerned. A seed decides what happens when; real time adds the rest.
 //
@@ -33,9 +47,10 @@
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
-//	tasks greed restart stop balance cancel kill recovery  the scenarios
+//	costs roll chaos nodes tasks greed restart stop balance cancel kill recovery  the scenarios
+//	crowd harm  who comes back at once, and what may happen to a fleet
 //	quiet gauges cgroup  the quiet client of greed, and what the process holds and may hold
 //	stateless batch listener parked replay ask standalone  what their clients do
 //	probe call signals follow verdict driver world  how that is done and judged
-//	main process  the program, and the one that it tries
+//	main fleet line nats process  the program, and the one that it tries, or several with NATS servers
 package main

@@ -38,6 +38,8 @@ type follower struct {
 	over      bool         // the last event came
 	replaced  atomic.Bool  // nothing more is expected of it
 	cancelled atomic.Bool  // the client has taken the call back: it may end without an answer
+	paced     bool         // events come all the time
+	broke     time.Time    // when the connection broke, until the next event has come
 	// hold, if not nil, is called before each resume and may take its time.
 	hold func()
 }
@@ -61,6 +63,7 @@ func (f *follower) run(ev *client.Events, boot int64) bool {
 			f.d.w.figures.Dropped.Add(1)
 		case errors.Is(err, io.EOF) && f.cancelled.Load():
 			return true
+		case errors.Is(err, io.EOF) && f.d.w.fleet != nil && f.d.w.excused(boot): // a node that ends has its clients come back
 		case errors.Is(err, io.EOF):
 			f.d.w.violated(f.rec, "%s: a stream ended without its last event", f.d)
 			return true
@@ -72,6 +75,9 @@ func (f *follower) run(ev *client.Events, boot int64) bool {
 			return true
 		case len(f.ids) == 0:
 			return false
+		}
+		if !errors.Is(err, errDropped) && f.broke.IsZero() {
+			f.broke = time.Now()
 		}
 		if ev, boot = f.resume(); ev == nil {
 			return true
@@ -96,6 +102,10 @@ func (f *follower) read(ev *client.Events) error {
 			continue
 		}
 		f.seen[e.ID] = true
+		if !f.broke.IsZero() {
+			f.d.w.goesOn(f, time.Since(f.broke))
+			f.broke = time.Time{}
+		}
 		f.ids = append(f.ids, e.ID)
 		if f.over {
 			f.d.w.violated(f.rec, "%s: event %s came after the last one", f.d, e.ID)
@@ -120,6 +130,9 @@ func (f *follower) resume() (*client.Events, int64) {
 		w.figures.EarlierResumes.Add(1)
 	}
 	for end := time.Now().Add(patience); time.Now().Before(end); {
+		if w.harmed() {
+			end = time.Now().Add(patience)
+		}
 		boot, starting := w.now()
 		a, err := f.d.c.Resume(w.ctx, from)
 		switch {

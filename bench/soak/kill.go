@@ -13,6 +13,7 @@ import (
 // killReport is what a run of kills found.
 type killReport struct {
 	Scenario  string           `json:"scenario"`
+	Old       string           `json:"takes_turns_with,omitempty"`
 	Seed      uint64           `json:"seed"`
 	Rounds    int              `json:"rounds"`
 	Clients   int              `json:"clients"`
@@ -25,6 +26,7 @@ type killReport struct {
 
 type restartTimes struct {
 	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
 	Max float64 `json:"max"`
 }
 
@@ -57,7 +59,7 @@ func runKill(ctx context.Context, o options) (*killReport, error) {
 	counts := w.figures.counts()
 	w.stateless.counts(counts)
 	return &killReport{
-		Scenario: "kill", Seed: o.seed, Rounds: o.rounds, Clients: o.clients, Stateless: len(w.statelessClients), Servers: o.servers,
+		Scenario: "kill", Old: o.old, Seed: o.seed, Rounds: o.rounds, Clients: o.clients, Stateless: len(w.statelessClients), Servers: o.servers,
 		Seconds: time.Since(began).Seconds(), Restart: timesOf(w.early), Counts: counts,
 	}, nil
 }
@@ -179,7 +181,7 @@ func (w *world) finish() error {
 	for _, d := range w.drivers {
 		d.settle()
 		for _, k := range d.unanswered(func(k *call) bool { return k.when == never }) {
-			open := func() bool { return k.openQuestion() != "" && k.f.attached.Load() == w.boot.Load() }
+			open := func() bool { return k.openQuestion() != "" && w.connected(k.f.attached.Load()) }
 			if !w.until(open) && w.ctx.Err() == nil {
 				w.violated(k.f.rec, "%s: %s is not open any more", d, k)
 				continue
@@ -197,8 +199,7 @@ func (w *world) finish() error {
 			w.figures.Stranded.Add(1)
 		}
 	}
-	// The program that serves many tells no metrics.
-	if w.o.servers == 1 && !w.until(func() bool { return w.inFlight() == "0" }) && w.ctx.Err() == nil {
+	if !w.until(func() bool { return w.inFlight() == "0" }) && w.ctx.Err() == nil {
 		w.violated(nil, "all is answered or cancelled, and %s calls are in flight", w.inFlight())
 	}
 	return w.cause(nil)
@@ -206,7 +207,19 @@ func (w *world) finish() error {
 
 // inFlight is how many calls the process says there are.
 func (w *world) inFlight() string {
-	r, err := http.NewRequestWithContext(w.ctx, http.MethodGet, "http://"+w.p.addr+"/metrics", nil)
+	if w.fleet != nil {
+		for _, p := range w.fleet.nodes {
+			if n := w.inFlightOf(p.addr); n != "0" {
+				return n + " of " + p.node()
+			}
+		}
+		return "0"
+	}
+	return w.inFlightOf(w.p.addr)
+}
+
+func (w *world) inFlightOf(addr string) string {
+	r, err := http.NewRequestWithContext(w.ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
 	if err != nil {
 		return err.Error()
 	}
@@ -234,6 +247,7 @@ func (f *figures) counts() map[string]int64 {
 		"dropped_by_client": f.Dropped.Load(), "cancelled": f.Cancelled.Load(), "evicted_ids_refused": f.Evicted.Load(), "killed_while_starting": f.KillsInStart.Load(),
 		"batches": f.Batches.Load(), "resources_touched": f.Touched.Load(), "resource_updates": f.Updates.Load(),
 		"servers_after_restart": f.CopiesSurvived.Load(),
+		"lists_told_again":      f.Repeated.Load(),
 		"foreign_ids_tried":     f.Foreign.Load(), "sessions_after_restart": f.Survivors.Load(), "questions_never_answered": f.Stranded.Load(),
 	}
 }

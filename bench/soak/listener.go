@@ -42,6 +42,7 @@ func (l *listener) run() {
 			switch {
 			case w.ctx.Err() != nil, errors.Is(err, errDropped):
 			case client.Failed(err) == client.Broken && w.excused(before):
+			case errors.Is(err, errToldToLeave) && w.fleet != nil && w.excused(before): // the node ends in order
 			default:
 				w.violated(nil, "%s: a listener ended and nobody was killed: %v", l.v, err)
 			}
@@ -49,6 +50,9 @@ func (l *listener) run() {
 		w.wait(time.Duration(1+l.rng.IntN(20)) * time.Millisecond)
 	}
 }
+
+// errToldToLeave reports that the server has ended a listener because it ends itself.
+var errToldToLeave = errors.New("the server is shutting down")
 
 // read reads the messages of a listener. The client goes away now and then.
 func (l *listener) read(events *client.Events, id string, boot int64) error {
@@ -61,6 +65,9 @@ func (l *listener) read(events *client.Events, id string, boot int64) error {
 		want := `{"jsonrpc":"2.0","method":"notifications/resources/updated",` + meta + `"uri":"` + l.resource() + `"}}`
 		if n == 0 {
 			want = `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged",` + meta + `"notifications":{"resourceSubscriptions":["` + l.resource() + `"]}}}`
+		}
+		if strings.Contains(e.Data, `"reason":"the server is shutting down"`) {
+			return errToldToLeave
 		}
 		if e.Data != want {
 			return fmt.Errorf("message %d is %s, want %s", n, e.Data, want)

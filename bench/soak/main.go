@@ -23,13 +23,21 @@ var scenarios = map[string]func(context.Context, options) (any, error){
 	"stop": func(ctx context.Context, o options) (any, error) { return runStop(ctx, o) },
 
 	"balance": func(ctx context.Context, o options) (any, error) { return runBalance(ctx, o) },
+	"roll":    func(ctx context.Context, o options) (any, error) { return runRoll(ctx, o) },
+	"costs":   func(ctx context.Context, o options) (any, error) { return runCosts(ctx, o) },
 	"restart": func(ctx context.Context, o options) (any, error) { return runRestart(ctx, o) },
 
 	"cancel": func(ctx context.Context, o options) (any, error) { return runCancel(ctx, o) },
 
-	"recovery": func(ctx context.Context, o options) (any, error) { return runRecovery(ctx, o) },
+	"recovery": func(ctx context.Context, o options) (any, error) { return runHistories(ctx, o, recoveryProperty) },
+	"fleets":   func(ctx context.Context, o options) (any, error) { return runHistories(ctx, o, fleetsProperty) },
+	"sim":      func(ctx context.Context, o options) (any, error) { return runHistories(ctx, o, simProperty) },
 
 	"tasks": func(ctx context.Context, o options) (any, error) { return runTasks(ctx, o) },
+
+	"chaos": func(ctx context.Context, o options) (any, error) { return runChaos(ctx, o) },
+
+	"nodes": func(ctx context.Context, o options) (any, error) { return runNodes(ctx, o) },
 
 	"greed": func(ctx context.Context, o options) (any, error) { return runGreed(ctx, o) },
 }
@@ -41,6 +49,8 @@ type options struct {
 	servers int // copies of the demo in the process; more than one builds bench/host
 	seed    uint64
 	bin     string        // the program; "" builds it
+	old     string        // kill: the commit of another release that takes turns; "" for none
+	oldBin  string        // its program
 	data    string        // the data directory; "" takes a temporary one
 	out     string        // where the report goes as JSON, "" nowhere
 	within  time.Duration // in which a handler has to end, 0 whenever it does
@@ -49,7 +59,11 @@ type options struct {
 	flags   []string      // further ones for the program
 	log     io.Writer
 
-	histories int // of recovery
+	histories int // of recovery, fleets or sim
+	nats      int // servers of nodes and chaos
+
+	herd int           // chaos: clients that come back within a second
+	away time.Duration // chaos: for how long NATS is away
 
 	greedy   int           // clients that take all they can get
 	duration time.Duration // of each attack
@@ -62,7 +76,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return runAttack(args[1:], os.Stdin, stdout, stderr)
 	}
 	if len(args) == 0 || scenarios[args[0]] == nil {
-		fmt.Fprintln(stderr, "usage: soak kill|stop|balance|restart|cancel|tasks|recovery|greed [--rounds N] [--histories N] [--clients N] [--servers N] [--seed N] [--bin PATH] [--data DIR] [--out FILE] [--early] [--within TIME] [--time TIME] [--greedy N] [--duration TIME] [ATTACK...]")
+		fmt.Fprintln(stderr, "usage: soak kill|stop|balance|roll|costs|restart|cancel|tasks|nodes|chaos|recovery|fleets|sim|greed [--rounds N] [--nats N] [--herd N] [--away TIME] [--histories N] [--clients N] [--servers N] [--seed N] [--bin PATH] [--old COMMIT] [--data DIR] [--out FILE] [--early] [--within TIME] [--time TIME] [--greedy N] [--duration TIME] [ATTACK...|HARM...|PART...]")
 		return 2
 	}
 	o := options{log: stderr}
@@ -73,12 +87,16 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.IntVar(&o.servers, "servers", 1, "copies of the demo in the process, over which the sessions are spread")
 	f.Uint64Var(&o.seed, "seed", uint64(time.Now().Unix()), "seed of all random choices")
 	f.StringVar(&o.bin, "bin", "", "the troupe program; built if empty")
+	f.StringVar(&o.old, "old", "", "kill: a commit whose release takes turns with this one on the same data")
 	f.StringVar(&o.data, "data", "", "data directory; a temporary one if empty")
 	f.StringVar(&o.out, "out", "", "file for the report as JSON")
 	f.BoolVar(&o.early, "early", false, "kill: answer some questions after the restart before resuming their stream")
-	f.IntVar(&o.histories, "histories", 50_000, "recovery: number of histories")
+	f.IntVar(&o.histories, "histories", 50_000, "recovery, fleets, sim: number of histories")
+	f.IntVar(&o.nats, "nats", 1, "nodes, chaos, roll, costs: number of NATS servers, 1 or 3")
+	f.IntVar(&o.herd, "herd", 100, "chaos: clients that come back within a second when a node dies; 0: none")
+	f.DurationVar(&o.away, "away", 10*time.Second, "chaos: how long the NATS servers are away, once; 0: never")
 	f.DurationVar(&o.within, "within", 100*time.Millisecond, "cancel: how soon a handler must end; 0 sets no limit")
-	f.DurationVar(&o.time, "time", time.Minute, "balance: how long behind each proxy; restart: how long the call takes")
+	f.DurationVar(&o.time, "time", time.Minute, "balance: how long behind each proxy; roll: how long; restart: how long the call takes")
 	f.IntVar(&o.greedy, "greedy", 1, "greed: clients that take all they can get, each from an address of its own")
 	f.DurationVar(&o.duration, "duration", 4*time.Second, "greed: how long each attack lasts")
 	if err := f.Parse(args[1:]); err != nil {
@@ -120,11 +138,19 @@ func perform(ctx context.Context, name string, o options) (report any, err error
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if name == "tasks" { // the tool that it calls is in bench/host
+	if name == "tasks" || name == "nodes" || name == "chaos" || name == "roll" || name == "costs" { // the tool that it calls is in bench/host
 		o.servers = 2
 	}
-	if o.bin == "" && name != "recovery" {
+	if o.bin == "" && name != "recovery" && name != "fleets" && name != "sim" {
 		if o.bin, err = build(ctx, dir, o.servers); err != nil {
+			return nil, err
+		}
+	}
+	if o.old != "" {
+		if name != "kill" || o.servers != 1 {
+			return nil, errors.New("--old is for kill with one server")
+		}
+		if o.oldBin, err = buildAt(ctx, dir, o.old); err != nil {
 			return nil, err
 		}
 	}

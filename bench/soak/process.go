@@ -29,9 +29,34 @@ func build(ctx context.Context, dir string, servers int) (string, error) {
 	return bin, nil
 }
 
+// buildAt compiles the program as it was at a commit.
+func buildAt(ctx context.Context, dir, commit string) (string, error) {
+	from, bin := filepath.Join(dir, "from"), filepath.Join(dir, "troupe-old")
+	if err := os.MkdirAll(from, 0o755); err != nil {
+		return "", err
+	}
+	archive := filepath.Join(dir, "from.tar")
+	for _, args := range [][]string{{"git", "-C", rootOf(), "archive", "-o", archive, commit}, {"tar", "-C", from, "-xf", archive}, {"go", "-C", from, "build", "-o", bin, "./cmd/troupe"}} {
+		if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("build the program as of %s: %s: %w\n%s", commit, args[0], err, out)
+		}
+	}
+	return bin, nil
+}
+
+// rootOf is the folder of the repository, or this one if that cannot be found.
+func rootOf() string {
+	file, err := repositoryFile("go.mod")
+	if err != nil {
+		return "."
+	}
+	return filepath.Dir(file)
+}
+
 // process is a troupe that is started over and over with the same command.
 type process struct {
 	bin  string
+	next string // if not "", another release, which is started the next time; then they take turns
 	args []string
 	addr string
 	log  logTail
@@ -72,6 +97,9 @@ func (p *process) url(n int) string {
 	return fmt.Sprintf("http://%s/s/%d/mcp", p.addr, n)
 }
 
+// node is the name that a process was given.
+func (p *process) node() string { return p.args[len(p.args)-1] }
+
 // start starts the process and does not wait for it to serve.
 func (p *process) start() error {
 	cmd := exec.Command(p.bin, p.args...)
@@ -82,6 +110,9 @@ func (p *process) start() error {
 	exited := make(chan error, 1)
 	go func() { exited <- cmd.Wait() }()
 	p.cmd, p.exited = cmd, exited
+	if p.next != "" {
+		p.bin, p.next = p.next, p.bin
+	}
 	return nil
 }
 

@@ -9,11 +9,13 @@ func TestRecovery(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a test")
 	}
-	r, err := runRecovery(t.Context(), options{histories: 20, seed: 5, log: t.Output()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Histories != 20 || r.Seed != 5 || r.Sums["events"] == 0 {
-		t.Errorf("got %+v", r)
+	for _, of := range []property{recoveryProperty, fleetsProperty, simProperty} {
+		r, err := runHistories(t.Context(), options{histories: 20, seed: 5, log: t.Output()}, of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Histories != 20 || r.Seed != 5 || r.Sums["events"] == 0 || (r.Sums["takeovers"] > 0) != (of == fleetsProperty) || (r.Sums["news"] > 0) != (of == simProperty) {
+			t.Errorf("%+v: got %+v", of, r)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/troupe-run/troupe/bench/client"
@@ -70,6 +71,10 @@ func (s *standalone) event(e client.Event) bool {
 		s.f.d.w.figures.Updates.Add(1)
 		return false
 	}
+	if s.f.d.w.fleet != nil && strings.HasPrefix(m.Method, "notifications/") && strings.HasSuffix(m.Method, "/list_changed") {
+		s.f.d.w.figures.Repeated.Add(1) // a node has died that may have told of a change last
+		return false
+	}
 	var i, n int
 	if _, err := fmt.Sscanf(m.Params.Data, "%d of %d", &i, &n); m.Method != "notifications/message" || m.Params.Logger != "tick" || err != nil {
 		s.f.d.w.violated(s.f.rec, "%s: event %s does not belong on the standalone stream", s.f.d, e.ID)
@@ -128,7 +133,7 @@ func (d *driver) placeTick(k *call) {
 		<-k.ended
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		t.over, t.ok = true, k.final != nil && k.final.Result != nil
+		t.over, t.ok = true, k.final != nil && k.final.Result != nil && !k.final.Result.IsError
 		if k.final != nil && k.final.Error != nil {
 			d.w.figures.CallsLost.Add(1)
 		}

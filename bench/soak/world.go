@@ -20,8 +20,9 @@ const patience = 30 * time.Second
 // world is one run: the process, the sessions, and what was found.
 type world struct {
 	o       options
-	p       *process
-	rt      *http.Transport
+	p       *process // with a fleet, the address of what is before its nodes
+	fleet   *fleet   // nil: one process
+	rt      connections
 	drivers []*driver
 	copies  []*client.Client // a session with each server, where there are several
 	figures figures
@@ -36,8 +37,15 @@ type world struct {
 	up    atomic.Int64 // the start that has answered
 	dying atomic.Int64 // the start that has been, or is just being, killed
 	early []time.Duration
+	gaps  gaps
 	// paused is set while the process is stopped and until it is ready again.
 	paused atomic.Bool
+}
+
+// connections are those of all clients.
+type connections interface {
+	http.RoundTripper
+	CloseIdleConnections()
 }
 
 // figures count what happened.
@@ -46,7 +54,7 @@ type figures struct {
 	Calls, Answered, Lost, Unprimed, Unavailable, Reruns, CallsLost  atomic.Int64
 	Echoes, AnswersGiven, AnswersAgain, Foreign, Survivors, Stranded atomic.Int64
 	Dropped, Cancelled, Evicted, KillsInStart                        atomic.Int64
-	Batches, Touched, Updates, CopiesSurvived                        atomic.Int64
+	Batches, Touched, Updates, Repeated, CopiesSurvived              atomic.Int64
 }
 
 // broken is a promise that was not kept.
@@ -65,6 +73,7 @@ func newWorld(ctx context.Context, o options, more ...string) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.next = o.oldBin
 	w := &world{o: o, p: p, rt: client.NewTransport()}
 	w.ctx, w.fail = context.WithCancelCause(ctx)
 	return w, nil
@@ -78,8 +87,20 @@ func (w *world) violated(rec *client.Record, format string, args ...any) {
 	if rec != nil {
 		b.WriteString(rec.String())
 	}
-	fmt.Fprintf(&b, "the end of the server's log:\n%s", w.p.log.lines(40))
+	b.WriteString(w.logs())
 	w.fail(&broken{b.String()})
+}
+
+// logs is the end of what the server, or each of them, has logged.
+func (w *world) logs() string {
+	if w.fleet == nil {
+		return "the end of the server's log:\n" + w.p.log.lines(40)
+	}
+	var b strings.Builder
+	for _, p := range w.fleet.nodes {
+		fmt.Fprintf(&b, "\nthe end of the log of %s:\n%s", p.node(), p.log.lines(15))
+	}
+	return b.String()
 }
 
 // rng draws for one purpose of the current round.
@@ -92,8 +113,11 @@ func (w *world) rng(purpose uint64) *rand.Rand {
 func (w *world) start() (time.Duration, error) {
 	boot := w.boot.Add(1)
 	began := time.Now()
-	if err := w.p.start(); err != nil {
+	if err := w.startProcess(); err != nil {
 		return 0, err
+	}
+	if w.fleet != nil {
+		began = time.Now() // of the last of its nodes, or when it was healed
 	}
 	for time.Since(began) < patience && w.ctx.Err() == nil {
 		if w.answers() {
@@ -108,7 +132,7 @@ func (w *world) start() (time.Duration, error) {
 	if err := context.Cause(w.ctx); err != nil {
 		return 0, err
 	}
-	return 0, fmt.Errorf("no answer %v after the start:\n%s", patience, w.p.log.lines(40))
+	return 0, fmt.Errorf("no answer %v after the start:\n%s", patience, w.logs())
 }
 
 func (w *world) answers() bool {
@@ -130,7 +154,23 @@ func (w *world) answers() bool {
 // kill kills the process.
 func (w *world) kill() error {
 	w.dying.Store(w.boot.Load())
+	if w.fleet != nil {
+		return w.fleet.harm(w.rng(1))
+	}
 	return w.p.kill()
+}
+
+func (w *world) startProcess() error {
+	if w.fleet != nil {
+		return w.fleet.start()
+	}
+	return w.p.start()
+}
+
+// connected reports whether a stream whose connection was made during a start has it to whoever serves it now. Nodes of a fleet
+// keep theirs while others are killed.
+func (w *world) connected(boot int64) bool {
+	return boot != 0 && (w.fleet != nil || boot == w.boot.Load())
 }
 
 // now is the start that is the newest, and whether it still goes on. It is asked before a
@@ -143,8 +183,14 @@ func (w *world) now() (boot int64, starting bool) {
 // excused reports that a connection made during start boot may have failed
 // because of a kill or of a start.
 func (w *world) excused(boot int64) bool {
-	return w.dying.Load() >= boot || w.up.Load() < boot
+	return w.dying.Load() >= boot || w.up.Load() < boot || w.fleet != nil && time.Since(time.Unix(0, w.fleet.healed.Load())) < convalescence
 }
+
+// harmed reports that a fleet is harmed now, for however long that is to be.
+func (w *world) harmed() bool { return w.fleet != nil && w.fleet.harmed.Load() }
+
+// convalescence is for how long after a node of a fleet is back others may still wait for it.
+const convalescence = 10 * time.Second
 
 // wait waits for d, or returns false when the run has ended.
 func (w *world) wait(d time.Duration) bool {
@@ -158,9 +204,12 @@ func (w *world) wait(d time.Duration) bool {
 	}
 }
 
-// until waits for a condition for as long as patience allows.
+// until waits for a condition for as long as patience allows, which does not begin while a fleet is harmed.
 func (w *world) until(condition func() bool) bool {
 	for end := time.Now().Add(patience); !condition(); {
+		if w.harmed() {
+			end = time.Now().Add(patience)
+		}
 		if time.Now().After(end) || !w.wait(5*time.Millisecond) {
 			return condition()
 		}
@@ -213,6 +262,9 @@ func (w *world) copiesSurvive() {
 // end ends what is still under way, the process included.
 func (w *world) end() {
 	w.fail(errOver)
+	if w.fleet != nil {
+		w.fleet.end()
+	}
 	_ = w.p.kill()
 	w.rt.CloseIdleConnections()
 }

@@ -11,19 +11,29 @@ import (
 
 // announce prints the server's addresses and how to try it, as text for a person or,
 // with --log-format json, as one record of the log.
-func (s *settings) announce(w io.Writer, log *slog.Logger, node string, addr net.Addr) {
+func (s *settings) announce(w io.Writer, log *slog.Logger, node string, addr, store net.Addr) {
 	base := baseURL(addr.String(), s.tlsCert != "")
 	probes := base
 	if s.healthListen != "" {
 		probes = baseURL(s.healthListen, false) // with port 0 the log has the port
 	}
+	serves := ""
+	if store != nil {
+		serves = "nats://" + store.String()
+	}
 	if s.logFormat == "json" {
-		log.Info("serving", "node", node, "mcp", base+"/mcp", "health", probes+"/healthz", "ready", probes+"/readyz", "metrics", probes+"/metrics", "data", s.data)
+		log.Info("serving", "node", node, "mcp", base+"/mcp", "health", probes+"/healthz", "ready", probes+"/readyz", "metrics", probes+"/metrics", "data", s.data, "nats", s.nats.String(), "nats_listen", serves)
 		return
 	}
 	data := s.data
 	if s.memory {
 		data = "in memory: nothing survives the process"
+	}
+	if s.nats.URL != "" {
+		data = "on " + s.nats.String()
+	}
+	if serves != "" {
+		data += ", for other processes with --nats " + serves
 	}
 	fmt.Fprintf(w, `
 troupe serves MCP on %[1]s/mcp

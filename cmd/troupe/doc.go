@@ -3,6 +3,10 @@
 //
 //	troupe serve      serve the demo until SIGINT or SIGTERM
 //	troupe stdio      serve the demo on standard input and output
+//	troupe nodes      list the processes that share its store
+//	troupe sessions   look at the sessions in the store, and end them
+//	troupe tasks      look at the tasks of a server that runs
+//	troupe drain      end a server that runs in order
 //	troupe version    print the version and the protocol revisions it speaks
 //
 // Each setting of serve is a flag, and a key of the same name in the YAML file
@@ -10,14 +14,14 @@
 // becomes 503, the program waits for calls that only it can end, and then ends
 // with exit code 0. A second signal ends it at once with exit code 1.
 //
-// Exit codes: 0 after a drain, 1 when the server could not start or failed, 2
+// Exit codes: 0 after a drain, 1 when the server could not start or failed, or what it was asked could not be done, 2
 // when the command line or the configuration file is wrong.
 //
 // # Files
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
-//	main stdio serve  the commands
+//	main stdio serve nodes sessions tasks  the commands
 //	logger metrics banner  what a user sees
 //	settings limits networks size config help failure version  what a user says
 package main

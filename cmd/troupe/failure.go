@@ -38,6 +38,8 @@ func explain(err error, o troupe.Options) error {
 		text = fmt.Sprintf("%s holds files that are not troupe's and is left as it was: choose an empty or new directory with --data DIR", dir)
 	case errors.Is(err, troupe.ErrExposed):
 		text = fmt.Sprintf("other machines can reach %s without authentication: listen on 127.0.0.1, or add --allow-anonymous if a proxy in front of this server authenticates clients", listen)
+	case errors.Is(err, troupe.ErrNATS):
+		text = oneLine(err)
 	case errors.Is(err, syscall.EADDRINUSE):
 		text = fmt.Sprintf("another process listens on %s already: stop it, or choose another address with %s (port 0 takes a free one)", listen, flag)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):

@@ -28,7 +28,7 @@ func TestLimitDefaults(t *testing.T) {
 	s.limits.options(&got)
 	want := troupe.Options{
 		DrainDelay: 3 * time.Second, DrainWait: 30 * time.Second,
-		HTTP: troupe.HTTPOptions{MaxHeader: 32 << 10, ConnectionsPerAddress: 1024},
+		HTTP: troupe.HTTPOptions{MaxHeader: 32 << 10, HeaderTimeout: 10 * time.Second, ConnectionsPerAddress: 1024},
 		Store: troupe.StoreOptions{
 			SessionIdle: 72 * time.Hour, SessionUnused: 10 * time.Minute, SessionMax: 30 * 24 * time.Hour, TaskMax: 7 * 24 * time.Hour,
 			Lease: 5 * time.Second, ReplayAge: 10 * time.Minute, ReplayEvents: 1000, ReplayBytes: 4 << 20,
@@ -41,7 +41,7 @@ func TestLimitDefaults(t *testing.T) {
 		},
 		Shared: troupe.SharedLimits{
 			CallsPerNode: 10_000, CallsPerPrincipal: 1024, PrincipalRate: 1000,
-			SessionsPerPrincipal: 10_000, StreamsPerPrincipal: 1024, PendingPerPrincipal: 1024, TasksPerNode: 1000,
+			SessionsPerPrincipal: 10_000, StreamsPerPrincipal: 1024, PendingPerPrincipal: 1024, TasksPerNode: 1000, OpenTasksPerPrincipal: 10_000, OpenTasksPerNode: 100_000,
 		},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -115,7 +115,7 @@ func fieldOf(o troupe.Options, option string) reflect.Value {
 func TestZeroIsNoLimit(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"call-rate", "principal-rate", "calls-per-session", "calls-per-principal", "calls-per-node", "sessions-per-principal",
-		"streams-per-session", "streams-per-principal", "connections-per-address", "pending-per-session", "pending-per-principal", "subscriptions-per-session"} {
+		"streams-per-session", "streams-per-principal", "connections-per-address", "pending-per-session", "pending-per-principal", "subscriptions-per-session", "open-tasks-per-principal", "open-tasks-per-node"} {
 		got := optionsOf(t, "", "--"+name, "0")
 		field := differing(optionsOf(t, ""), got)
 		if len(field) != 1 {

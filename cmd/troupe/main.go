@@ -21,12 +21,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 			"so that clients go on with them after the process was killed and started again.",
 		Example: `  troupe serve                  serve the demo on http://127.0.0.1:8080/mcp
   troupe stdio                  serve it to the client that starts this process
+  troupe tasks ls               see what a server that runs is working on
+  troupe nodes                  see which processes share its store
   troupe serve --help           see what can be set
   source <(troupe completion bash)   complete commands and flags in this shell`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(serveCommand(stderr), stdioCommand(os.Stdin, stdout, stderr), versionCommand())
+	root.AddCommand(serveCommand(stderr), stdioCommand(os.Stdin, stdout, stderr), nodesCommand(stdout), sessionsCommand(stdout), tasksCommand(stdout), drainCommand(stdout), versionCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -29,6 +29,7 @@ func serveCommand(stderr io.Writer) *cobra.Command {
 		Example: `  troupe serve                                        on 127.0.0.1:8080, data in ~/.local/state/troupe
   troupe serve --memory --listen 127.0.0.1:0          to try something: no data, any free port
   troupe serve --data /var/lib/troupe --max-store 20GiB --log-format json
+  troupe serve --nats nats://127.0.0.1:4222           a store for several processes
   troupe serve --config troupe.yaml --log-level debug flags win over the file`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -84,7 +85,7 @@ func (s *settings) serve(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return explain(errors.Join(err, rt.Close(context.WithoutCancel(ctx))), o)
 	}
-	s.announce(stderr, o.Log, rt.Node(), ln.Addr())
+	s.announce(stderr, o.Log, rt.Node(), ln.Addr(), rt.StoreAddr())
 	go memory.GiveBack(ctx)
 	if err := rt.ServeOn(ctx, ln); err != nil {
 		return explain(err, o)

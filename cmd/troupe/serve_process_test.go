@@ -92,6 +92,15 @@ func (l *lines) String() string {
 // start runs serve with the arguments and all tools on a free port and waits until it listens.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
+	p := startAny(t, args...)
+	url := p.await(t, `(http://127\.0\.0\.1:\d+)/metrics`)
+	p.base = url[1]
+	return p
+}
+
+// startAny is start for a process that may end.
+func startAny(t *testing.T, args ...string) *process {
+	t.Helper()
 	p := &process{stderr: &lines{wrote: make(chan struct{}, 1)}, exited: make(chan error, 1)}
 	p.cmd = exec.Command(binary(t), append([]string{"serve", "--conformance", "--listen", "127.0.0.1:0"}, args...)...)
 	p.cmd.Stderr = p.stderr
@@ -100,8 +109,6 @@ func start(t *testing.T, args ...string) *process {
 	}
 	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
 	go func() { p.exited <- p.cmd.Wait() }()
-	url := p.await(t, `(http://127\.0\.0\.1:\d+)/metrics`)
-	p.base = url[1]
 	return p
 }
 

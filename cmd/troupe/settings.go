@@ -34,6 +34,7 @@ type settings struct {
 	memory bool
 	sync   time.Duration
 	node   string
+	nats   troupe.NATSOptions
 
 	conformance bool
 	limits      limits
@@ -49,6 +50,7 @@ var settingGroups = slices.Concat(ownGroups, limitGroups(ownGroups))
 var ownGroups = []flagGroup{
 	{"Addresses and access", []string{"listen", "health-listen", "allow-anonymous", "allow-origin", "allow-host", "trusted-proxy", "tls-cert", "tls-key"}},
 	{"Storage", []string{"data", "memory", "max-store", "sync"}},
+	{"Storage on NATS servers, for several processes", []string{"nats", "nats-creds", "nats-nkey", "nats-token", "nats-ca", "nats-cert", "nats-key", "nats-replicas", "nats-prefix", "nats-listen"}},
 	{"Serving and ending", []string{"conformance", "page-size", "sse-grace", "stateless-grace", "retry", "ping-every", "drain-delay", "drain-wait"}},
 	{"This node", []string{"node", "lease", "log-level", "log-format", "config"}},
 }
@@ -69,6 +71,17 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.StringVar(&s.data, "data", "", "data `directory` ($XDG_STATE_HOME/troupe, else ~/.local/state/troupe)")
 	f.BoolVar(&s.memory, "memory", false, "keep everything in memory: nothing survives the process")
 	f.DurationVar(&s.sync, "sync", time.Second, "`time` between flushes to the disk: a power cut may lose as much; 0s flushes each write before it is acknowledged")
+
+	f.StringVar(&s.nats.URL, "nats", "", "`url` of NATS servers that keep the store: nats://HOST:4222 or tls://HOST:4222, several with commas; USER:PASSWORD@ may stand before the host")
+	f.StringVar(&s.nats.CredsFile, "nats-creds", "", "`file` with a user's credentials, as nsc writes it")
+	f.StringVar(&s.nats.NKeyFile, "nats-nkey", "", "`file` with the seed of a user's nkey")
+	f.StringVar(&s.nats.Token, "nats-token", "", "`token` to log in with; other users of this machine see it unless it is in the file of --config")
+	f.StringVar(&s.nats.CAFile, "nats-ca", "", "PEM `file` with the authorities that signed the servers' certificates (those of the system)")
+	f.StringVar(&s.nats.CertFile, "nats-cert", "", "PEM `file` with the certificate that is shown to the servers")
+	f.StringVar(&s.nats.KeyFile, "nats-key", "", "PEM `file` with the certificate's key")
+	f.Var((*count)(&s.nats.Replicas), "nats-replicas", "`number` of servers that keep a copy: 1, 3 or 5 (what is there; 3 in a new cluster)")
+	f.StringVar(&s.nats.Prefix, "nats-prefix", "", "`prefix` of the names of all streams and subjects (troupe)")
+	f.StringVar(&s.nats.Listen, "nats-listen", "", "`address` on which this process's own store serves others, which name it in --nats; needs --nats-token, or --nats-cert, --nats-key and --nats-ca")
 
 	f.BoolVar(&s.conformance, "conformance", false, "also serve the tools that the official conformance suite calls")
 
@@ -114,6 +127,9 @@ func (s *settings) check(byFlag func(name string) bool) error {
 	if _, err := s.level(); err != nil {
 		return err
 	}
+	if err := s.checkNATS(); err != nil {
+		return err
+	}
 	if s.memory && s.data != "" {
 		// The command line wins over the file.
 		switch data, memory := byFlag("data"), byFlag("memory"); {
@@ -125,12 +141,59 @@ func (s *settings) check(byFlag func(name string) bool) error {
 			s.data = ""
 		}
 	}
-	if s.memory || s.data != "" {
+	if s.memory || s.data != "" || s.nats.URL != "" {
 		return nil
 	}
 	dir, err := defaultData()
 	s.data = dir
 	return err
+}
+
+// checkNATS refuses settings of NATS servers that contradict others. The store checks the servers.
+func (s *settings) checkNATS() error {
+	if s.nats.Prefix != "" && !nodeName.MatchString(s.nats.Prefix) {
+		return fmt.Errorf("nats-prefix is %q: want 1 to 32 of a-z, 0-9 and -", s.nats.Prefix)
+	}
+	if r := s.nats.Replicas; r != 0 && r != 1 && r != 3 && r != 5 {
+		return fmt.Errorf("nats-replicas is %d: want 1, 3 or 5", r)
+	}
+	if (s.nats.CertFile == "") != (s.nats.KeyFile == "") {
+		return errors.New("nats-cert and nats-key belong together: set both or none")
+	}
+	if s.nats.Listen != "" {
+		return s.checkNATSListen()
+	}
+	others := s.nats
+	others.URL, others.Prefix = "", ""
+	switch {
+	case s.nats.URL == "" && others != (troupe.NATSOptions{}):
+		return errors.New("there are settings for NATS servers, but no server: set nats to its URL")
+	case s.nats.URL == "":
+		s.nats.Prefix = ""
+	case s.memory:
+		return errors.New("memory and nats exclude each other: set one of them")
+	case s.sync != time.Second:
+		return errors.New("sync has no effect with nats: set sync_interval in the configuration of the NATS servers")
+	}
+	return nil
+}
+
+// checkNATSListen refuses what contradicts a store that serves other processes, and a store that lets in anybody.
+func (s *settings) checkNATSListen() error {
+	n := &s.nats
+	switch err := checkListen("nats-listen", n.Listen); {
+	case err != nil:
+		return err
+	case n.URL != "":
+		return errors.New("nats and nats-listen exclude each other: the store is on those servers, or in this process")
+	case s.memory:
+		return errors.New("memory and nats-listen exclude each other: what several processes store must survive one of them")
+	case n.NKeyFile != "" || n.CredsFile != "" || n.Replicas != 0 || n.Prefix != "":
+		return errors.New("nats-nkey, nats-creds, nats-replicas and nats-prefix have no effect with nats-listen: leave them away")
+	case n.Token == "" && (n.CertFile == "" || n.CAFile == ""):
+		return errors.New("nats-listen lets in whoever can read and write all sessions: set nats-token, or nats-cert, nats-key and nats-ca to let in those with a certificate")
+	}
+	return nil
 }
 
 // nodeName matches the node names that the store accepts.
@@ -189,7 +252,7 @@ func (s *settings) demo() *troupe.Server {
 func (s *settings) options() troupe.Options {
 	o := troupe.Options{
 		Dir: s.data, Listen: s.listen, AllowAnonymous: s.allowAnonymous,
-		Store: troupe.StoreOptions{Node: s.node, Sync: s.sync},
+		Store: troupe.StoreOptions{Node: s.node, Sync: s.sync, NATS: s.nats},
 		HTTP: troupe.HTTPOptions{
 			TLSCert: s.tlsCert, TLSKey: s.tlsKey,
 			AllowOrigins: s.allowOrigins, AllowHosts: s.allowHosts, TrustedProxies: s.trustedProxies, HealthListen: s.healthListen,

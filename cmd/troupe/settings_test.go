@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/troupe-run/troupe"
 )
 
 // parsed returns the settings of serve for a command line and a file, or the error with
@@ -119,6 +121,18 @@ func TestConfigErrors(t *testing.T) {
 		{"a text at the top", "memory\n", []string{":1:", "mapping"}},
 		{"not YAML", "memory: [true\n", []string{"config", ":1"}},
 		{"no address for health", "memory: true\nhealth-listen: \"9090\"\n", []string{"health-listen", "want an address and a port"}},
+		{"servers and memory", "memory: true\nnats: nats://127.0.0.1:4222\n", []string{"memory and nats exclude"}},
+		{"access without servers", "memory: true\nnats-token: abc\n", []string{"no server", "set nats"}},
+		{"replicas of no kind", "nats: nats://127.0.0.1:4222\nnats-replicas: 2\n", []string{"nats-replicas is 2"}},
+		{"a prefix with a dot", "nats: nats://127.0.0.1:4222\nnats-prefix: a.b\n", []string{"nats-prefix", "a.b"}},
+		{"a certificate without its key", "nats: nats://127.0.0.1:4222\nnats-cert: a.pem\n", []string{"nats-cert and nats-key belong"}},
+		{"a store for all", "nats-listen: 127.0.0.1:4222\n", []string{"nats-listen lets in", "set nats-token"}},
+		{"a store for all, by TLS", "nats-listen: 127.0.0.1:4222\nnats-cert: a.pem\nnats-key: a.key\n", []string{"nats-listen lets in", "nats-ca"}},
+		{"a store elsewhere and here", "nats: nats://127.0.0.1:4222\nnats-listen: 127.0.0.1:4222\nnats-token: t\n", []string{"nats and nats-listen exclude"}},
+		{"a store in memory for others", "memory: true\nnats-listen: 127.0.0.1:4222\nnats-token: t\n", []string{"memory and nats-listen exclude"}},
+		{"replicas of one's own store", "nats-listen: 127.0.0.1:4222\nnats-token: t\nnats-replicas: 3\n", []string{"nats-replicas", "no effect with nats-listen"}},
+		{"no address for others", "nats-listen: \"4222\"\nnats-token: t\n", []string{"nats-listen", "want an address and a port"}},
+		{"flushes with servers", "nats: nats://127.0.0.1:4222\nsync: 0s\n", []string{"sync has no effect", "sync_interval"}},
 		{"a file's value that means nothing", "sync: -1s\n", []string{"sync", "at least 0s"}},
 	}
 	for _, tt := range tests {
@@ -185,6 +199,26 @@ func TestDataOrMemory(t *testing.T) {
 				t.Errorf("memory is %t beside the directory %q", s.memory, got)
 			}
 		})
+	}
+}
+
+// TestNATSSettings gives the store the servers, and no data directory that nobody named.
+func TestNATSSettings(t *testing.T) {
+	t.Parallel()
+	s, err := parsed(t, "nats: nats://user:secret@127.0.0.1:4222\nnats-creds: a.creds\nnats-replicas: 3\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := s.options()
+	want := troupe.NATSOptions{URL: "nats://user:secret@127.0.0.1:4222", CredsFile: "a.creds", Replicas: 3}
+	if o.Store.NATS != want || o.Dir != "" {
+		t.Errorf("options are %#v with directory %q, want %#v without", o.Store.NATS, o.Dir, want)
+	}
+	if got := fmt.Sprint(o.Store.NATS); got != "nats://127.0.0.1:4222" {
+		t.Errorf("printed as %q", got)
+	}
+	if s, err = parsed(t, "", "--memory"); err != nil || s.options().Store.NATS != (troupe.NATSOptions{}) {
+		t.Errorf("without servers: %#v, %v", s.options().Store.NATS, err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/mcp"
@@ -22,7 +23,12 @@ func addAsk(s *troupe.Server) {
 		Required:   []string{"answer"},
 	}
 	ask := func(ctx context.Context, call *troupe.Call, in askInput) (string, error) {
-		r, err := call.Elicit(ctx, in.Question, form)
+		// People take their time: a client that hosts tasks need not hold a request open for so long.
+		answers, err := call.Ask(ctx, troupe.Elicit("elicit", in.Question, form).AsTask(time.Hour))
+		if err != nil {
+			return "", err
+		}
+		r, err := answers.Elicited("elicit")
 		if err != nil {
 			return "", err
 		}

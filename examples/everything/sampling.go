@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/mcp"
@@ -50,12 +51,16 @@ func addDelegate(s *troupe.Server) {
 		Needs:       mcp.CapClientSamplingTools,
 		Rerun:       troupe.Safe,
 	}, func(ctx context.Context, call *troupe.Call, in samplingInput) (string, error) {
-		r, err := call.Sample(ctx, mcp.CreateMessageParams{
+		answers, err := call.Ask(ctx, troupe.Sample("sample", mcp.CreateMessageParams{
 			Messages:   []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.Blocks(mcp.Text(in.Prompt))}},
 			MaxTokens:  100,
 			Tools:      []mcp.Tool{{Name: "look", Description: "Looks something up.", InputSchema: json.RawMessage(lookSchema)}},
 			ToolChoice: &mcp.ToolChoice{Mode: "required"},
-		})
+		}).AsTask(time.Hour))
+		if err != nil {
+			return "", err
+		}
+		r, err := answers.Sampled("sample")
 		if err != nil {
 			return "", err
 		}

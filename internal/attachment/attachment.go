@@ -55,6 +55,9 @@ type Config[K any] struct {
 	Answers, Primes bool
 	Retry           time.Duration // time that clients wait before they come back to a call
 	KeepAlive       time.Duration // silence after which the connection gets a comment
+	// Behind is called when frames of a live connection did not come: the log has them, and the connection is no longer live. It
+	// must not block, nor use the attachment before it returns. If nil, the connection is cut: nothing can lose frames within a process.
+	Behind func()
 }
 
 // Attachment is the reading side of a stream: one connection, and how far it has got. Until a
@@ -73,6 +76,7 @@ type Attachment[K any] struct {
 	bytes   int
 	gap     bool // frames were dropped: the log has them
 	done    bool // the last event has been written, or the connection was given up
+	hushed  bool // no comments
 	wrote   time.Time
 	buf     []byte
 }
@@ -169,10 +173,7 @@ func (a *Attachment[K]) Frame(f Frame) {
 		a.write(f.Append)
 		a.Conn.Flush()
 	case a.live:
-		// The writer and the connection are in one process with nothing between them. A gap
-		// here means that a frame was lost, so the client must come back.
-		a.done = true
-		a.Conn.Cut()
+		a.fallBack()
 	case a.gap || a.bytes+Size(&f.Append) > maxPending:
 		a.gap, a.pending, a.bytes = true, nil, 0
 	default:
@@ -180,6 +181,54 @@ func (a *Attachment[K]) Frame(f Frame) {
 		a.bytes += Size(&f.Append)
 	}
 }
+
+// fallBack ends that the connection is live, because a frame was lost. The caller holds mu.
+func (a *Attachment[K]) fallBack() {
+	if a.Behind == nil {
+		a.done = true
+		a.Conn.Cut()
+		return
+	}
+	a.live, a.gap = false, true
+	a.Behind()
+}
+
+// Tail says that the writer has stored appends up to tail, whose frames may not come.
+func (a *Attachment[K]) Tail(tail uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.done || tail < a.next:
+	case a.live:
+		a.fallBack()
+	default:
+		a.gap, a.pending, a.bytes = true, nil, 0
+	}
+}
+
+// Detach ends that the connection is live: its writer is gone, and the log has what follows.
+func (a *Attachment[K]) Detach() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.live, a.gap, a.pending, a.bytes = false, false, nil, 0
+}
+
+// Over reports whether nothing more can be written to the connection.
+func (a *Attachment[K]) Over() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.done
+}
+
+// Hush stops the comments, or lets them go on: a connection whose writer is not heard must not seem alive.
+func (a *Attachment[K]) Hush(hushed bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.hushed = hushed
+}
+
+// Gone calls f once when the connection is gone.
+func (a *Attachment[K]) Gone(f func()) { a.Conn.Gone(f) }
 
 // write sends the visible entries of an append that the client does not have.
 func (a *Attachment[K]) write(p stream.Append) {
@@ -283,7 +332,7 @@ func (a *Attachment[K]) Ask(data []byte, now time.Time) {
 func (a *Attachment[K]) Comment(now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.done && now.Sub(a.wrote) >= a.KeepAlive {
+	if !a.done && !a.hushed && now.Sub(a.wrote) >= a.KeepAlive {
 		a.wrote = now
 		if a.Primes && !a.named {
 			a.prime()

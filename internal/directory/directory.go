@@ -69,6 +69,14 @@ func (d *Directory[K, A]) Current(k K) (A, bool) {
 	return w.a, w.err == nil
 }
 
+// Begins reports whether an [Directory.Obtain] of k is under way.
+func (d *Directory[K, A]) Begins(k K) bool {
+	s := &d.shards[d.shard(k)]
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.making[k] != nil
+}
+
 // Put makes a the actor of k, in place of any other.
 func (d *Directory[K, A]) Put(k K, a A) {
 	s := &d.shards[d.shard(k)]

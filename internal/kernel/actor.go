@@ -99,7 +99,9 @@ func (c *Actor) Post(m any) error {
 			}
 		}
 		c.queue = append(c.queue, m)
+		waiting := len(c.queue)
 		c.mu.Unlock()
+		c.k.waits(waiting)
 		return nil
 	}
 	c.running = true

@@ -148,6 +148,17 @@ func TestMailboxIsBounded(t *testing.T) {
 	if err := c.Post("not bulk"); err != nil {
 		t.Errorf("a full mailbox refused a message that is not bulk: %v", err)
 	}
+	if got := k.Deepest(); got != mailboxCap+1 {
+		t.Errorf("the deepest mailbox has had %d messages, want %d", got, mailboxCap+1)
+	}
+	k.Roll()
+	if got := k.Deepest(); got != mailboxCap+1 {
+		t.Errorf("after one Roll the deepest mailbox had %d messages", got)
+	}
+	k.Roll()
+	if got := k.Deepest(); got != 0 {
+		t.Errorf("after two Rolls the deepest mailbox had %d messages", got)
+	}
 	close(gate)
 	<-done
 	if full != 10 {

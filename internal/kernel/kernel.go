@@ -24,6 +24,8 @@ type Kernel struct {
 	live   []atomic.Int64 // by kind
 	panics atomic.Int64
 	lost   atomic.Int64 // messages that reached no actor
+
+	deepest, before atomic.Int64 // most messages that waited in a mailbox, since the last Roll and before it
 }
 
 // PID is the address of an actor of a node, this one or another, whether it lives or
@@ -45,6 +47,19 @@ func (k *Kernel) Kinds(f func(kind string, live int64)) {
 
 // Panics is the number of panics that were contained since the start.
 func (k *Kernel) Panics() int64 { return k.panics.Load() }
+
+// Deepest is the most messages that waited in one mailbox since the last [Kernel.Roll] but one.
+func (k *Kernel) Deepest() int64 { return max(k.deepest.Load(), k.before.Load()) }
+
+// Roll has Deepest forget what was before the last Roll. One goroutine at a time calls it.
+func (k *Kernel) Roll() { k.before.Store(k.deepest.Swap(0)) }
+
+// waits notes that a mailbox has n messages.
+func (k *Kernel) waits(n int) {
+	for most := k.deepest.Load(); int64(n) > most && !k.deepest.CompareAndSwap(most, int64(n)); {
+		most = k.deepest.Load()
+	}
+}
 
 // CountPanic adds one to [Kernel.Panics], for a panic that an owner contained outside its
 // actors.

@@ -258,10 +258,10 @@ func rootTests(repo repository) []string {
 	return []string{fmt.Sprintf("the root has %d test files, at most %d are allowed: tests over the wire belong below internal/spec", len(tests), most)}
 }
 
-// crowdedPackages bounds the files of a package, so that a reader can survey it. Variants of a file for one system
-// count once.
+// crowdedPackages bounds the files of a package, so that a reader can survey it: package actors, with all that
+// nodes do for each other, is the largest. Variants of a file for one system count once.
 func crowdedPackages(repo repository) []string {
-	const most = 25
+	const most = 34
 	nouns := map[string]map[string]bool{}
 	for _, s := range repo.own() {
 		if s.isTest() || s.dir() == "mcp" || within(s.dir(), "examples") || within(s.dir(), "bench") {
@@ -387,8 +387,8 @@ func TestLayoutRulesFind(t *testing.T) {
 		{"package types", vaguePackages, map[string]string{"mcp/a.go": "package types\n"}, "says nothing"},
 		{"13 tests in the root", rootTests, manyTests(13), "13 test files"},
 		{"12 tests in the root", rootTests, manyTests(12), ""},
-		{"26 files", crowdedPackages, manyFiles(26), "has 26 files"},
-		{"25 files", crowdedPackages, manyFiles(25), ""},
+		{"35 files", crowdedPackages, manyFiles(35), "has 35 files"},
+		{"34 files", crowdedPackages, manyFiles(34), ""},
 		{"31 methods of a Node", methodsOfTypes, map[string]string{"actors/a.go": "package actors\n" + strings.Repeat("\nfunc (n *Node) x() {}\n", 30), "actors/b.go": "package actors\n\nfunc (Node) y() {}\n"}, "Node has 31 methods"},
 		{"30 methods of a Node", methodsOfTypes, map[string]string{"actors/a.go": "package actors\n" + strings.Repeat("\nfunc (n *Node) x() {}\n", 30), "actors/a_test.go": "package actors\n\nfunc (Node) y() {}\n"}, ""},
 		{"to do", looseToDos, map[string]string{"mcp/a.go": "package mcp\n\n// TODO: more.\n"}, "mcp/a.go:3"},

@@ -7,7 +7,7 @@ import (
 )
 
 // sleepingTests keeps tests from waiting for time that really passes. They may sleep where time is virtual: in a file
-// that imports testing/synctest, and in a function that testkit.Bubble, or another helper, runs in a bubble. Tests of
+// that imports testing/synctest, and in a function that testkit.Bubble or BubbleNATS, or another helper, runs in a bubble. Tests of
 // real processes may sleep too, since they have nothing else to wait for; the names of their files end in
 // _process_test.go.
 func sleepingTests(repo repository) []string {
@@ -28,7 +28,7 @@ func sleepingTests(repo repository) []string {
 				if called, ok := n.Fun.(*ast.Ident); ok && slices.Contains(bubbles[s.dir()], called.Name) {
 					return false
 				}
-				if called, ok := n.Fun.(*ast.SelectorExpr); ok && isSelector(called, "testkit", "Bubble") {
+				if called, ok := n.Fun.(*ast.SelectorExpr); ok && (isSelector(called, "testkit", "Bubble") || isSelector(called, "testkit", "BubbleNATS")) {
 					return false
 				}
 			case *ast.SelectorExpr:
@@ -96,6 +96,9 @@ var sleepCases = []layoutCase{
 	{"sleep beside a helper's bubble", sleepingTests, map[string]string{
 		"mcp/a_test.go":    "package mcp\nimport \"time\"\nfunc f() { bubble(func() {})\ntime.Sleep(1) }\n",
 		"mcp/main_test.go": "package mcp\nimport \"testing/synctest\"\nfunc bubble(f func()) { synctest.Test(nil, f) }\n",
+	}, "mcp/a_test.go:4"},
+	{"sleep beside a server in a bubble", sleepingTests, map[string]string{
+		"mcp/a_test.go": "package mcp\nimport \"time\"\nfunc f() { testkit.BubbleNATS(func() { time.Sleep(1) })\ntime.Sleep(1) }\n",
 	}, "mcp/a_test.go:4"},
 	{"sleep in another package's bubble", sleepingTests, map[string]string{
 		"mcp/a_test.go":      "package mcp\nimport \"time\"\nfunc f() { bubble(func() { time.Sleep(1) }) }\n",

@@ -27,8 +27,9 @@ var (
 	MaxHeader = add[int](Row{Section: Request, Name: "header, in `Serve`", Option: "HTTP.MaxHeader", Kind: Size, Default: 32 * kib, Least: 1, Most: gib,
 		Beyond: "431, connection closed; not counted with TLS", Counted: "header-too-large", By: HTTP,
 		Usage: "most bytes in the header of a request, a `size`"})
-	HeaderTimeout = add[time.Duration](Row{Section: Request, Name: "time for a header to arrive, in `Serve`", Kind: Time, Default: 10 * second,
-		Beyond: "connection closed", Counted: "header-timeout", By: HTTP})
+	HeaderTimeout = add[time.Duration](Row{Section: Request, Name: "time for a header to arrive, in `Serve`", Option: "HTTP.HeaderTimeout", Kind: Time, Default: 10 * second, Least: int64(time.Millisecond),
+		Beyond: "connection closed", Counted: "header-timeout", By: HTTP,
+		Usage: "`time` that the header of a request may take to arrive"})
 	BodyTimeout = add[time.Duration](Row{Section: Request, Name: "time for a body to arrive", Option: "Limits.BodyTimeout", Kind: Time, Default: 30 * second, Least: int64(time.Millisecond),
 		Beyond: "408, connection closed", Counted: "body-timeout", By: HTTP,
 		Usage: "`time` that the body of a request may take to arrive"})
@@ -70,6 +71,16 @@ var (
 		Usage: "`time` that a question may wait for the client's answer"})
 	Ping = add[time.Duration](Row{Section: Request, Name: "time of a ping by `Call.Ping` or `Peer.Ping`", Kind: Time, Default: 30 * second,
 		Beyond: "it fails with `ErrNoAnswer`"})
+	LookEvery = add[time.Duration](Row{Section: Request, Name: "least time between two looks at a task that a client hosts", Kind: Time, Default: second,
+		Beyond: "a shorter `pollInterval`, and `notifications/tasks/status`, have to wait"})
+	LookWithin = add[time.Duration](Row{Section: Request, Name: "longest such time", Kind: Time, Default: hour,
+		Beyond: "a longer `pollInterval` counts as this"})
+	LookTries = add[int](Row{Section: Request, Name: "times in a row that a client fails to say how its task is", Default: 5,
+		Beyond: "the handler gets the error, and the client `tasks/cancel`"})
+	HostedID = add[int](Row{Section: Request, Name: "id of a task that a client hosts", Kind: Size, Default: kib,
+		Beyond: "the handler gets an error"})
+	LateTask = add[time.Duration](Row{Section: Request, Name: "time in which a task is taken that a client makes of a question after it was given up", Kind: Time, Default: 30 * second,
+		Beyond: "it gets no `tasks/cancel`"})
 	Progress = add[int](Row{Section: Request, Name: "progress notifications with one token", Kind: Rate, Default: 100,
 		Beyond: "only the newest one is sent"})
 	Hops = add[int](Row{Section: Request, Name: "proxies of `TrustedProxies` on the way of a request", Default: 64,
@@ -202,14 +213,26 @@ var (
 		Usage:  "longest `time` to keep a task after its creation"})
 	TaskAttempts = add[int](Row{Section: Task, Name: "times in a row that the process of a task is lost before a step is stored", Default: 5,
 		Beyond: "it fails, -32010"})
+	TaskSuspects = add[int](Row{Section: Task, Name: "tasks at a time, on a node, whose process was lost twice in a row, until each has stored a step or run for a second", Default: 8,
+		Beyond: "others wait"})
 	StepTries = add[int](Row{Section: Task, Name: "times that a step of a task is tried in a run", Default: 10,
 		Beyond: "the handler gets its error"})
 	TaskResult = add[int](Row{Section: Task, Name: "result of a task, or of a step", Kind: Size, Default: 16 * mib,
 		Beyond: "the task fails, -32603; the handler gets an error"})
 	TaskAsked = add[int](Row{Section: Task, Name: "questions of a task together, with their answers", Kind: Size, Default: 256 * kib,
 		Beyond: "`Ask` fails with `ErrTooMuchInput`; `tasks/update` is refused, -32602"})
+	OpenTasksPerPrincipal = add[int](Row{Section: Task, Name: "tasks of a principal that have not ended", Option: "Shared.OpenTasksPerPrincipal", Default: 10_000, None: true,
+		Beyond: "no new ones: -32600, come back", Counted: "principal-tasks",
+		Refusal: Refusal{429, invalidRequest, "too many tasks of this client have not ended: cancel some, or wait"},
+		Usage:   "`number` of tasks of a principal that have not ended; 0 is no limit"})
+	OpenTasksPerNode = add[int](Row{Section: Task, Name: "tasks of a node that have not ended", Option: "Shared.OpenTasksPerNode", Default: 100_000, None: true,
+		Beyond: "no new ones: -32603, come back", Counted: "node-tasks",
+		Refusal: Refusal{503, internalError, "too many tasks of this node have not ended"},
+		Usage:   "`number` of tasks of all principals that have not ended; 0 is no limit"})
+	TasksInLine = add[int](Row{Section: Task, Name: "tasks that wait for a place in the memory of a node", Default: 4096, Shown: "4,096; 256 with an external store",
+		Beyond: "those of a principal with twice what is left stay in the store, and are looked at again after a second or more"})
 	TasksPerNode = add[int](Row{Section: Task, Name: "tasks of a node whose handlers run", Option: "Shared.TasksPerNode", Default: 1000, Least: 1, Most: 1 << 20,
-		Beyond: "others wait in the queue",
+		Beyond: "others wait; the last eighth is for principals of which less than a 64th run",
 		Usage:  "`number` of tasks whose handlers run at a time; others wait"})
 )
 

@@ -1,5 +1,12 @@
-// Package nodestore connects package actors to a node of package cluster: it implements actors.Store and actors.Keys, and wraps the
+// Package nodestore connects package actors to a node of package cluster: it implements actors.Store, actors.Keys and actors.Mail, and wraps the
 // node's errors in those of package actors.
+//
+// # Files
+//
+// From the top; most of what a file uses lies in its own line or below:
+//
+//	tasks mail  tasks and their work, and messages to other nodes
+//	nodestore  records, event logs and keys
 package nodestore
 
 import (

@@ -35,7 +35,15 @@ func (s Tasks) PartsSince(ctx context.Context, task string, rev uint64) (bool, e
 
 // Tasks lists the tasks of a tenant at a server.
 func (s Tasks) Tasks(ctx context.Context, tenant, server string, from uint64, limit int) ([]worker.Stored, error) {
-	found, err := s.n.Tasks(ctx, tenant, server, from, limit)
+	return listed(s.n.Tasks(ctx, tenant, server, from, limit))
+}
+
+// AllTasks lists the tasks of all.
+func (s Tasks) AllTasks(ctx context.Context, from uint64, limit int) ([]worker.Stored, error) {
+	return listed(s.n.AllTasks(ctx, from, limit))
+}
+
+func listed(found []cluster.StoredTask, err error) ([]worker.Stored, error) {
 	all := make([]worker.Stored, len(found))
 	for i, t := range found {
 		all[i] = worker.Stored(t)
@@ -43,9 +51,27 @@ func (s Tasks) Tasks(ctx context.Context, tenant, server string, from uint64, li
 	return all, storeError(err)
 }
 
+// FindTask says whose a task is.
+func (s Tasks) FindTask(ctx context.Context, id string) (tenant, server string, err error) {
+	tenant, server, err = s.n.FindTask(ctx, id)
+	return tenant, server, storeError(err)
+}
+
+// Parts lists the parts of a task.
+func (s Tasks) Parts(ctx context.Context, task string) ([]string, error) {
+	names, err := s.n.Parts(ctx, task)
+	return names, storeError(err)
+}
+
+// PartHead reads the beginning of a part of a task.
+func (s Tasks) PartHead(ctx context.Context, task, name string) ([]byte, int, error) {
+	head, size, err := s.n.PartHead(ctx, task, name)
+	return head, size, storeError(err)
+}
+
 // Offer stores that a task has something to run.
-func (s Tasks) Offer(ctx context.Context, tenant, server, task string, ttl time.Duration) error {
-	return storeError(s.n.Offer(ctx, tenant, server, task, ttl))
+func (s Tasks) Offer(ctx context.Context, tenant, server, task, from string, ttl time.Duration) error {
+	return storeError(s.n.Offer(ctx, tenant, server, task, from, ttl))
 }
 
 // Working lists the servers that have work.
@@ -61,6 +87,17 @@ func (s Tasks) Work(ctx context.Context, server string) (worker.Queue, error) {
 		return nil, storeError(err)
 	}
 	return queue{q}, nil
+}
+
+// Alive reports whether a process has the lease of its node.
+func (s Tasks) Alive(ctx context.Context, node, boot string) (bool, error) {
+	alive, err := s.n.Alive(ctx, node, boot)
+	return alive, storeError(err)
+}
+
+// Reclaim offers the work again that an earlier process of this node had.
+func (s Tasks) Reclaim(ctx context.Context, server string, had func(tenant, task string) time.Duration) error {
+	return storeError(s.n.Reclaim(ctx, server, had))
 }
 
 type queue struct{ *cluster.WorkQueue }
@@ -83,5 +120,6 @@ func (q queue) Poke() (worker.Work, error) {
 
 type work struct{ *cluster.Work }
 
-func (w work) Of() (tenant, task string) { return w.Tenant, w.Task }
-func (w work) Deliveries() uint64        { return w.Work.Deliveries }
+func (w work) Of() (tenant, task, from string) { return w.Tenant, w.Task, w.From }
+func (w work) Deliveries() uint64              { return w.Work.Deliveries }
+func (w work) Seq() uint64                     { return w.Work.Seq }

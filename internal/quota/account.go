@@ -90,6 +90,14 @@ func (a *Account) Hold(what int) (n int64, ok bool) {
 	return n, true
 }
 
+// From is the address that the account is of, "" if it is that of a tenant.
+func (a *Account) From() string {
+	if !a.key.from.IsValid() {
+		return ""
+	}
+	return a.key.from.String()
+}
+
 // idle reports whether the account equals a new one.
 func (a *Account) idle(now time.Time) bool {
 	if a.load.Load() != 0 || a.bytes.Load() != 0 {

@@ -32,6 +32,30 @@ func (h *Holding) ChargeAnyway(t *Accounts, a *Account, k Kind, n int64) (ok boo
 	return ok
 }
 
+// Extend is Grow if there is room for n bytes more. Otherwise it says why not. The holding must
+// hold something, or its account might be dropped.
+func (h *Holding) Extend(n int64) Refusal {
+	if h.t == nil || h.n.Load() == over {
+		return Admitted
+	}
+	switch no, ok := h.t.Charge(h.a, h.kind, n); {
+	case !ok:
+		return Full
+	case no != Admitted:
+		return no
+	}
+	for {
+		old := h.n.Load()
+		if old == over {
+			h.t.Refund(h.a, h.kind, n)
+			return Admitted
+		}
+		if h.n.CompareAndSwap(old, old+n) {
+			return Admitted
+		}
+	}
+}
+
 // Set changes the number of bytes that h holds, whether there is room or not. A holding that
 // was not charged, or has been freed, stays as it is.
 func (h *Holding) Set(n int64) { h.change(func(int64) int64 { return n }) }

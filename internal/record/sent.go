@@ -41,6 +41,13 @@ func (s *Sents) Note(entries []stream.Entry) {
 	}
 }
 
+// AppendPush appends the meta of a message that another node sends to a session: a name, so that one that is sent twice is stored
+// once. It belongs to no call, which MemberOf tells by a member that there cannot be.
+func AppendPush(b []byte, name string) []byte {
+	b = binary.AppendUvarint(append(b, 0), MaxMembers)
+	return append(b, name...)
+}
+
 func (s *Sent) Note(e *stream.Entry) {
 	if e.Kind == stream.Message {
 		n, _ := binary.Uvarint(e.Meta)

@@ -3,6 +3,9 @@ package record
 import (
 	"encoding/json"
 	"slices"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/unknown"
 )
 
 // Stream is the writer record of a stream; for a call it is the call record too. Its digest
@@ -25,9 +28,29 @@ type Stream struct {
 	Digest    Digest          `json:"digest,omitzero"`
 	Earlier   []Watermark     `json:"marks,omitempty"` // of earlier records, oldest first
 
+	// Unknown is what a newer release has stored beside that.
+	Unknown unknown.Members `json:"-"`
+
 	// End is the stream's last append; set only on the copy of a record whose stream is
 	// known to have ended, otherwise 0.
 	End uint64 `json:"-"`
+}
+
+// Decode reads a stored record.
+func Decode(data []byte) (r Stream, err error) {
+	if err = codec.Unmarshal(data, &r); err == nil {
+		r.Unknown = unknown.Of[Stream](data)
+	}
+	return r, err
+}
+
+// Encode returns the record as it is stored.
+func (r *Stream) Encode() ([]byte, error) {
+	data, err := codec.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	return r.Unknown.Append(data), nil
 }
 
 // Version is the version that this release writes. Version 1 had no digest, and its epochs

@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"slices"
 	"time"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/unknown"
 )
 
 // RecordVersion is the version of stored session records.
@@ -25,11 +28,31 @@ type Record struct {
 	Created      time.Time                  `json:"created"`
 	Written      time.Time                  `json:"written"`
 	Expires      time.Time                  `json:"expires"`
+
+	// Unknown is what a newer release has stored beside that.
+	Unknown unknown.Members `json:"-"`
+}
+
+// Decode reads a stored record.
+func Decode(data []byte) (r Record, err error) {
+	if err = codec.Unmarshal(data, &r); err == nil {
+		r.Unknown = unknown.Of[Record](data)
+	}
+	return r, err
+}
+
+// Encode returns the record as it is stored.
+func (r *Record) Encode() ([]byte, error) {
+	data, err := codec.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	return r.Unknown.Append(data), nil
 }
 
 // Size is about how many bytes of memory the record takes.
 func (r *Record) Size() int64 {
-	n := len(r.Client) + len(r.Capabilities)
+	n := len(r.Client) + len(r.Capabilities) + len(r.Unknown)
 	for _, uri := range r.Subscribed {
 		n += len(uri)
 	}

@@ -12,6 +12,13 @@
 //
 //	Link:  up ◀──▶ down        up, down ──▶ dead
 //
+// A link also stands for the process's entry in the store, which it renews while it is up.
+// The entry is gone when it was not renewed for a lease, when another boot of the node has
+// begun, or when the process has given it back. Link.Freeze has the process stand still, in
+// either phase.
+//
+// An Office carries messages between processes, each of which has a Box there.
+//
 // All of it may be used from any goroutine. A test in package cluster compares the
 // model with the real store.
 //
@@ -20,6 +27,7 @@
 // From the top; most of what a file uses lies in its own line or below:
 //
 //	link  Link
+//	office  Office, Box
 //	store  Store
 //	errors  what operations of both fail with
 package sim

@@ -28,10 +28,12 @@ type Link struct {
 
 	mu      sync.Mutex // guards the rest
 	phase   phase
-	since   time.Time // of the phase
-	long    bool      // it was down for longer than a lease
-	later   bool      // another boot of the node has begun, and has the lease
-	changed chan struct{}
+	ice     chan struct{} // closed when the process goes on that stands still; nil: it runs
+	since   time.Time     // since when the lease is renewed, or is not
+	long    bool          // before that it was not renewed for longer than it lasts
+	later   bool          // another boot of the node has begun, and has the lease
+	left    bool          // the process has given its entry back
+	changed chan struct{} // closed with the next change of the phase
 }
 
 type phase uint8
@@ -49,25 +51,64 @@ func NewLink(s *Store, lease time.Duration, fate func(op string) Fate) *Link {
 }
 
 // Down cuts the process off from the store until Up.
-func (l *Link) Down() { l.become(down) }
+func (l *Link) Down() { l.become(func() { l.phase = down }) }
 
 // Up ends an outage.
-func (l *Link) Up() { l.become(up) }
+func (l *Link) Up() { l.become(func() { l.phase = up }) }
 
 // Kill ends the link: the process is dead. Whatever of it a test leaves running fails with
 // ErrUnavailable from then on; an append fails with ErrFenced, so that it ends.
-func (l *Link) Kill() { l.become(dead) }
+func (l *Link) Kill() {
+	l.become(func() { l.phase = dead })
+	l.Thaw()
+}
 
-func (l *Link) become(p phase) {
+// Freeze has the process stand still until Thaw: it neither begins an operation nor learns the
+// outcome of one, and does not renew its lease. What is on its way to the store arrives.
+func (l *Link) Freeze() {
+	l.become(func() {
+		if l.ice == nil && l.phase != dead {
+			l.ice = make(chan struct{})
+		}
+	})
+}
+
+// Thaw has the process go on.
+func (l *Link) Thaw() {
+	l.become(func() {
+		if l.ice != nil {
+			close(l.ice)
+			l.ice = nil
+		}
+	})
+}
+
+// Leave gives the process's entry back, as one does that ends by itself.
+func (l *Link) Leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.phase == dead || l.phase == p {
-		return
+	l.left = true
+}
+
+// renews reports whether the process renews its lease. The caller holds mu.
+func (l *Link) renews() bool { return l.phase == up && l.ice == nil }
+
+// become carries out a change, unless the process is dead and would live.
+func (l *Link) become(change func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	renewed, was := l.renews(), l.phase
+	if change(); was == dead {
+		l.phase = dead
 	}
-	l.long = p == up && time.Since(l.since) > l.lease
-	l.phase, l.since = p, time.Now()
-	close(l.changed)
-	l.changed = make(chan struct{})
+	if now := l.renews(); now != renewed {
+		l.long = now && time.Since(l.since) > l.lease
+		l.since = time.Now()
+	}
+	if l.phase != was {
+		close(l.changed)
+		l.changed = make(chan struct{})
+	}
 }
 
 func (l *Link) now() (phase, <-chan struct{}) {
@@ -76,14 +117,58 @@ func (l *Link) now() (phase, <-chan struct{}) {
 	return l.phase, l.changed
 }
 
+// stands returns what is closed when the process goes on; nil if it runs.
+func (l *Link) stands() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ice
+}
+
+// runs waits until the process does not stand still. It returns false if ctx ends first.
+func (l *Link) runs(ctx context.Context) bool {
+	for ice := l.stands(); ice != nil; ice = l.stands() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-ice:
+		}
+	}
+	return true
+}
+
 // Suspended reports that the process cannot be certain of its lease.
 func (l *Link) Suspended() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.phase == up && !l.later {
-		return l.long && time.Since(l.since) < time.Second // until it is renewed
+	if l.renews() && !l.later {
+		return l.long && time.Since(l.since) < renewal
 	}
 	return l.later || time.Since(l.since) > l.lease
+}
+
+// renewal is after what time a process whose lease is over has another one, once it reaches
+// the store again.
+const renewal = time.Second
+
+// entered reports whether the store has an entry of the process.
+func (l *Link) entered() bool {
+	l.mu.Lock()
+	left := l.left
+	l.mu.Unlock()
+	return !left && !l.Suspended()
+}
+
+// Gone reports whether the store has no entry of the other process any more, and this one has
+// renewed its own after that was seen. If it cannot, the error is ErrUnavailable.
+func (l *Link) Gone(ctx context.Context, other *Link) (gone bool, err error) {
+	err = l.do(ctx, "Gone", func(bool) error { gone = !other.entered(); return nil })
+	if err == nil && gone {
+		err = l.do(ctx, "Renew", func(bool) error { return nil })
+	}
+	if err != nil || gone && !l.entered() {
+		return false, ErrUnavailable
+	}
+	return gone, nil
 }
 
 // Supersede tells the link that another boot of its node has begun. That boot has the lease
@@ -98,6 +183,9 @@ func (l *Link) Supersede() {
 // only the first of its messages.
 func (l *Link) do(ctx context.Context, op string, f func(half bool) error) error {
 	fate := l.fate(op)
+	if !l.runs(ctx) {
+		return ErrUnavailable
+	}
 	p, changed := l.now()
 	switch p {
 	case dead:
@@ -118,7 +206,7 @@ func (l *Link) do(ctx context.Context, op string, f func(half bool) error) error
 	if !pass(ctx, fate.Back, changed) {
 		return l.outage(ctx, fate)
 	}
-	if fate.Lost {
+	if !l.runs(ctx) || fate.Lost {
 		return ErrUnavailable
 	}
 	return err

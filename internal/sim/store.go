@@ -22,10 +22,11 @@ const (
 type Store struct {
 	eventTTL time.Duration
 
-	mu   sync.Mutex // guards the rest
-	skew time.Duration
-	now  state
-	full bool
+	mu       sync.Mutex // guards the rest
+	skew     time.Duration
+	now      state
+	full     bool
+	observed func(path string, before, after []byte)
 }
 
 // state is all that is stored. Its values are replaced, never changed.
@@ -80,6 +81,24 @@ func (s *Store) Fill(full bool) {
 	s.mu.Lock()
 	s.full = full
 	s.mu.Unlock()
+}
+
+// Observe has f called with each writer record that is stored, and with the one before it, nil if there was none. f must
+// neither use the store nor wait.
+func (s *Store) Observe(f func(path string, before, after []byte)) {
+	s.mu.Lock()
+	s.observed = f
+	s.mu.Unlock()
+}
+
+// writes stores a writer record.
+func (s *Store) writes(path string, l *log, rec []byte, ttl time.Duration) uint64 {
+	before := s.alive(l.open).data
+	l.open = s.put(rec, ttl)
+	if s.observed != nil {
+		s.observed(path, before, l.open.data)
+	}
+	return l.open.seq
 }
 
 // Snapshot is the content of a Store at some time.
@@ -218,11 +237,11 @@ func (s *Store) openStream(path string, rec, body []byte, ttl time.Duration, hal
 		l = &log{ring: make(map[uint64]slot)}
 		s.now.streams[path] = l
 	}
-	l.open = s.put(rec, ttl)
+	rev := s.writes(path, l, rec, ttl)
 	if body != nil && !half {
 		l.body = s.put(body, ttl)
 	}
-	return l.open.seq, nil
+	return rev, nil
 }
 
 func (s *Store) writer(path string) ([]byte, uint64, error) {
@@ -252,8 +271,7 @@ func (s *Store) rewrite(path string, rec []byte, rev uint64, ttl time.Duration) 
 	case l == nil || rev == 0 || s.alive(l.open).seq != rev:
 		return 0, ErrConflict
 	}
-	l.open = s.put(rec, ttl)
-	return l.open.seq, nil
+	return s.writes(path, l, rec, ttl), nil
 }
 
 // keepBody stores the body, or renews the stored one.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 )
 
 // Kind is the kind of an entry.
@@ -130,6 +131,20 @@ type Append struct {
 	Epoch   uint64
 	Entries []Entry
 	Last    bool
+}
+
+// Encode lays the append out for a reader on another node, of whatever size: what clients do not see is empty.
+func (a *Append) Encode() []byte {
+	seen := make([]Entry, len(a.Entries))
+	for i, e := range a.Entries {
+		seen[i].Kind = e.Kind
+		if e.Kind.Visible() {
+			seen[i].Data = e.Data
+		}
+	}
+	b := encode(seen, a.Last, math.MaxInt)[0]
+	setEpoch(b, a.Epoch)
+	return b
 }
 
 // Position is the event id of an entry.

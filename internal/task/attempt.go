@@ -43,6 +43,7 @@ func (r *Record) Begin(node, boot string, now time.Time) (epoch uint64, err erro
 		if r.Lost++; r.stored {
 			r.Lost = 0
 		}
+		r.over(RunLost, now)
 		if r.Lost >= MaxAttempts {
 			r.end(Outcome{Kind: Lost}, now)
 			return 0, ErrTooManyAttempts
@@ -52,6 +53,8 @@ func (r *Record) Begin(node, boot string, now time.Time) (epoch uint64, err erro
 	r.Epoch++
 	r.Attempt++
 	r.Node, r.Boot = node, boot
+	r.Holder, r.HolderBoot = "", ""
+	r.begun(now)
 	r.change(Running, now)
 	return r.Epoch, nil
 }
@@ -65,6 +68,7 @@ func (r *Record) Yield(epoch uint64, now time.Time) error {
 		return err
 	}
 	r.Attempt--
+	r.over(RunYielded, now)
 	r.change(Queued, now)
 	return nil
 }
@@ -89,8 +93,22 @@ func (r *Record) Ask(epoch uint64, now time.Time, questions ...Question) error {
 	r.Questions = all
 	if !waits {
 		r.Attempt-- // it did what it could
+		r.over(RunAsked, now)
+		r.Holder, r.HolderBoot = r.Node, r.Boot
 	}
 	r.change(Waiting, now)
+	return nil
+}
+
+// Release notes that the handler of an attempt waits no more, though the task does, or is queued with its answers.
+func (r *Record) Release(epoch uint64) error {
+	switch {
+	case r.State == Ended:
+		return ErrEnded
+	case r.Epoch != epoch || r.HolderBoot == "":
+		return ErrFenced
+	}
+	r.Holder, r.HolderBoot = "", ""
 	return nil
 }
 
@@ -181,6 +199,12 @@ func (r *Record) held(epoch uint64) error {
 
 func (r *Record) end(o Outcome, now time.Time) {
 	r.Outcome = &o
+	r.Holder, r.HolderBoot = "", ""
+	how := RunFinished
+	if o.Kind == Cancelled {
+		how = RunCancelled
+	}
+	r.over(how, now)
 	r.change(Ended, now)
 }
 

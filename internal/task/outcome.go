@@ -52,3 +52,23 @@ func (r *Record) Status(reader mcp.Revision) mcp.TaskStatus {
 	}
 	return statuses[r.Outcome.Kind][0]
 }
+
+// String is the state as operators see it.
+func (s State) String() string {
+	if int(s) >= len(states) {
+		return "unknown"
+	}
+	return states[s]
+}
+
+var states = [...]string{Queued: "queued", Running: "running", Waiting: "waiting", Ended: "ended"}
+
+// String is the kind as operators see it.
+func (k Kind) String() string {
+	if k == 0 || int(k) >= len(kinds) {
+		return "unknown"
+	}
+	return kinds[k]
+}
+
+var kinds = [...]string{Done: "done", ToolError: "tool-error", Failed: "failed", Cancelled: "cancelled", Lost: "lost"}

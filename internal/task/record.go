@@ -2,7 +2,10 @@ package task
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/unknown"
 )
 
 // Version is the version that this release writes.
@@ -16,6 +19,8 @@ type Record struct {
 	Method   string `json:"method"`            // of the request
 	Name     string `json:"name,omitempty"`    // of what it is of
 	Session  string `json:"session,omitempty"` // that made it; "" without
+	Who      string `json:"who,omitempty"`     // its principal, for people; "" for nobody in particular
+	From     string `json:"from,omitempty"`    // the address of its client, if others share the tenant
 	Created  int64  `json:"created"`           // milliseconds since 1970
 	Updated  int64  `json:"updated"`           // when it last changed, in milliseconds since 1970
 	TTL      int64  `json:"ttl"`               // how long it is kept after Created, in milliseconds
@@ -27,11 +32,78 @@ type Record struct {
 	Lost    int    `json:"lost,omitempty"`    // how many in a row were lost without having stored anything
 	Node    string `json:"node,omitempty"`    // that runs it
 	Boot    string `json:"boot,omitempty"`    // of that node
+	Work    uint64 `json:"work,omitempty"`    // the work that it does, as the queue numbers it; 0: not known
 
+	// Holder and HolderBoot are where a handler waits in memory for the answers, or did when the last one came.
+	Holder     string `json:"holder,omitempty"`
+	HolderBoot string `json:"holderBoot,omitempty"`
+
+	Runs      []Run      `json:"runs,omitempty"`      // the newest attempts, oldest first, at most KeptRuns
 	Questions []Question `json:"questions,omitempty"` // all that it has asked, oldest first
 	Outcome   *Outcome   `json:"outcome,omitempty"`   // once it has ended
 
+	// Unknown is what a newer release has stored beside that.
+	Unknown unknown.Members `json:"-"`
+
 	stored bool // the newest attempt has stored something: see Progressed
+}
+
+// Decode reads a stored record.
+func Decode(data []byte) (r Record, err error) {
+	if err = json.Unmarshal(data, &r); err == nil {
+		r.Unknown = unknown.Of[Record](data)
+	}
+	return r, err
+}
+
+// Encode returns the record as it is stored.
+func (r *Record) Encode() ([]byte, error) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	return r.Unknown.Append(data), nil
+}
+
+// KeptRuns is how many attempts a record tells of.
+const KeptRuns = 10
+
+// Run is what a record tells of an attempt. It decides nothing.
+type Run struct {
+	Epoch   uint64 `json:"epoch"`
+	Attempt int    `json:"attempt"` // as handlers see it
+	Node    string `json:"node"`
+	Began   int64  `json:"began"`          // milliseconds since 1970
+	Over    int64  `json:"over,omitempty"` // milliseconds since 1970; 0 while it runs
+	End     End    `json:"end,omitempty"`
+}
+
+// End is how an attempt ended.
+type End string
+
+// The ends of attempts. The zero End is that of one that runs.
+const (
+	RunFinished  End = "finished"  // the task has its outcome
+	RunCancelled End = "cancelled" // the task has
+	RunAsked     End = "asked"     // the task waits for its client
+	RunYielded   End = "yielded"   // its node ended, and gave the task back
+	RunLost      End = "lost"      // its node was lost, or fell silent
+)
+
+// begun notes that an attempt has begun.
+func (r *Record) begun(now time.Time) {
+	kept := r.Runs[max(0, len(r.Runs)+1-KeptRuns):]
+	r.Runs = append(slices.Clip(slices.Clone(kept)), Run{Epoch: r.Epoch, Attempt: r.Attempt, Node: r.Node, Began: now.UnixMilli()})
+}
+
+// over notes how the newest attempt has ended, if it runs.
+func (r *Record) over(how End, now time.Time) {
+	i := len(r.Runs) - 1
+	if i < 0 || r.Runs[i].End != "" {
+		return
+	}
+	r.Runs = slices.Clone(r.Runs)
+	r.Runs[i].End, r.Runs[i].Over = how, max(r.Runs[i].Began, now.UnixMilli())
 }
 
 // State is what a task does. The zero State is Queued.

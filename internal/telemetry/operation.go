@@ -20,6 +20,7 @@ type Instruments struct {
 	duration metric.Float64Histogram
 	refused  metric.Int64Counter
 	cut      metric.Int64Counter
+	replays  metric.Float64Histogram
 	tracer   trace.Tracer
 }
 
@@ -43,6 +44,11 @@ func New(mp metric.MeterProvider, tp trace.TracerProvider) (*Instruments, error)
 		return nil, err
 	}
 	if i.cut, err = m.Int64Counter("troupe.stream.cut", metric.WithDescription("Event streams whose connection was cut, by reason.")); err != nil {
+		return nil, err
+	}
+	if i.replays, err = m.Float64Histogram("troupe.stream.replay.duration", metric.WithUnit("s"),
+		metric.WithDescription("Time from when a client came back, or was left behind, until it was sent all that was stored."),
+		metric.WithExplicitBucketBoundaries(.005, .01, .05, .1, .5, 1, 2.5, 5, 10, 20, 60, 300)); err != nil {
 		return nil, err
 	}
 	return i, nil
@@ -190,6 +196,20 @@ func (o *Operation) Start(ctx context.Context, t Trace, id, session, revision st
 	}
 }
 
+// Task says on the span of ctx, if there is one, which task a call is a run of, by the [Hash] of its id.
+func Task(ctx context.Context, id string, attempt int) {
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		span.SetAttributes(attribute.String("troupe.task.id", Hash(id)), attribute.Int("troupe.task.attempt", attempt))
+	}
+}
+
+// Step notes on the span of ctx, if there is one, a step of a task that has its result: stored by this run, or by an earlier one.
+func Step(ctx context.Context, name string, took time.Duration, earlier bool) {
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		span.AddEvent("troupe.step", trace.WithAttributes(attribute.String("troupe.step.name", name), attribute.Int64("troupe.step.took_ms", took.Milliseconds()), attribute.Bool("troupe.step.earlier", earlier)))
+	}
+}
+
 // Tracing reports whether the instruments make spans.
 func (i *Instruments) Tracing() bool { return i.tracer != nil }
 
@@ -204,6 +224,13 @@ func (i *Instruments) Rejected(status int, reason string) {
 func (i *Instruments) Cut(reason string) {
 	if i.cut != nil {
 		i.cut.Add(context.Background(), 1, metric.WithAttributes(attribute.String("reason", reason)))
+	}
+}
+
+// Replayed records how long a client waited until it was sent all that was stored of a stream. writer says who wrote the stream.
+func (i *Instruments) Replayed(writer string, took time.Duration) {
+	if i.replays != nil {
+		i.replays.Record(context.Background(), took.Seconds(), metric.WithAttributes(attribute.String("writer", writer)))
 	}
 }
 

@@ -8,6 +8,7 @@
 //
 //	client sse  the client
 //	listener  the connections
+//	virtual  a NATS server that needs no network, and lines to it that can be cut
 //	bubble  virtual time, and what -short leaves out
-//	disk cpu document race  a small disk, the time of a processor, documents that tests write, and the race detector
+//	nats disk cpu document race  NATS servers, a small disk, the time of a processor, documents that tests write, and the race detector
 package testkit

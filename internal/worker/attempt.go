@@ -25,9 +25,6 @@ const (
 	inRecord = 64 << 10
 )
 
-// beginWait is for how long the store may take to begin an attempt. Its work is kept meanwhile.
-const beginWait = time.Minute
-
 // maxAsked bounds all questions of a task with their answers, in bytes: they are in its record.
 var maxAsked = limits.TaskAsked.Value()
 
@@ -42,16 +39,21 @@ type Attempt struct {
 	// Number is 1 for the first run, and more when the task runs again because its worker was lost.
 	Number int
 
-	p      *Pool
-	s      *serving
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	expiry *time.Timer
-	work   atomic.Pointer[given]
-	parked atomic.Bool   // the handler waits for its client: the attempt has neither work nor a place; changed with mu held
-	asking chan struct{} // has one place: one question after the other
-	again  bool          // there may be steps of earlier attempts
-	steps  names
+	p       *Pool
+	s       *serving
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	expiry  *time.Timer
+	work    atomic.Pointer[given]
+	parked  atomic.Bool   // the handler waits for its client: the attempt has neither work nor a place; changed with mu held
+	asking  chan struct{} // has one place: one question after the other
+	again   bool          // there may be steps of earlier attempts
+	address string        // of the client, if others share the tenant
+	expires time.Time     // of the task
+	sure    atomic.Int64  // when it was certain that the attempt had the task, unix nanoseconds
+	clear   func()        // it is no suspect any more
+	steps   names
+	heard   atomic.Int32 // changes by other processes that nobody has looked at
 
 	mu       sync.Mutex // guards the fields below; held while the record is written, however long that takes
 	rec      task.Record
@@ -97,6 +99,8 @@ func (p *Pool) attempt(s *serving, key Key, w *given) (*Attempt, error) {
 		here := p.live[key]
 		p.mu.Unlock()
 		switch {
+		case p.Shared && here != nil && r.State == task.Running && r.Boot == p.Boot && r.Work != w.Seq():
+			return nil, errTwice
 		case here != nil && r.State == task.Running && here.has(r.Epoch, w):
 			return nil, errResumed // it was given out again although it runs here
 		case here != nil && r.State == task.Queued:
@@ -107,6 +111,9 @@ func (p *Pool) attempt(s *serving, key Key, w *given) (*Attempt, error) {
 		if r.State != task.Ended && !s.Known(r.Method, r.Name) {
 			return nil, errNotKnown
 		}
+		if err := p.elsewhere(s, key, &r, w); err != nil {
+			return nil, err
+		}
 		if r.State == task.Running {
 			switch stored, err := p.Store.PartsSince(s.ctx, key.path(), rev); {
 			case err != nil:
@@ -116,6 +123,7 @@ func (p *Pool) attempt(s *serving, key Key, w *given) (*Attempt, error) {
 			}
 		}
 		epoch, err := r.Begin(p.Node, p.Boot, p.Store.Now())
+		r.Work = w.Seq()
 		switch {
 		case errors.Is(err, task.ErrEnded):
 			return nil, errNothing
@@ -130,17 +138,25 @@ func (p *Pool) attempt(s *serving, key Key, w *given) (*Attempt, error) {
 		switch {
 		case ended:
 		case bad != nil: // it can never run
-			p.Log.Error("a task has lost its request", "server", s.ID, "task", digest(key.ID), "error", bad)
+			p.Log.Error("a task has lost its request", "server", s.ID, "task", key.Digest(), "error", bad)
 			_ = r.Finish(epoch, task.Outcome{Kind: task.Failed, Value: internalError}, p.Store.Now())
 			ended = true
 		case epoch > 1 && !s.Safe(r.Method, r.Name): // an earlier run may have taken effect
 			_ = r.Finish(epoch, task.Outcome{Kind: task.Lost}, p.Store.Now())
 			ended = true
 		}
+		clear, err := p.suspect(&r)
+		if err != nil {
+			return nil, err
+		}
 		// What has begun does not end with the mount: that would be an attempt without a run.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), beginWait)
+		began := time.Now().UnixNano()
 		next, err := p.put(ctx, key, &r, rev)
 		cancel()
+		if err != nil || ended {
+			clear()
+		}
 		switch {
 		case errors.Is(err, actors.ErrConflict):
 			continue
@@ -149,7 +165,11 @@ func (p *Pool) attempt(s *serving, key Key, w *given) (*Attempt, error) {
 		case ended:
 			return nil, errNothing
 		}
-		return p.prepare(s, key, r, next, epoch, w, req), nil
+		a := p.prepare(s, key, r, next, epoch, w, req, began)
+		if a.clear = clear; r.Lost >= suspectAfter {
+			time.AfterFunc(suspectFor, clear)
+		}
+		return a, nil
 	}
 }
 
@@ -173,10 +193,13 @@ func (p *Pool) request(ctx context.Context, key Key, req *Request) error {
 	return nil
 }
 
-// prepare makes the attempt that has begun.
-func (p *Pool) prepare(s *serving, key Key, r task.Record, rev, epoch uint64, w *given, req Request) *Attempt {
+// prepare makes the attempt whose beginning was sent to the store at began, in unix nanoseconds.
+func (p *Pool) prepare(s *serving, key Key, r task.Record, rev, epoch uint64, w *given, req Request, began int64) *Attempt {
 	a := &Attempt{Key: key, Revision: r.Revision, Number: r.Attempt, Request: req, p: p, s: s, again: epoch > 1, rec: r, rev: rev, epoch: epoch, asking: make(chan struct{}, 1)}
+	a.address, a.expires = r.From, r.Expires()
 	a.work.Store(w)
+	a.sure.Store(began)
+	p.census.see(key, w.who, r.Expires().UnixMilli())
 	a.ctx, a.cancel = context.WithCancelCause(s.ctx)
 	a.expiry = time.AfterFunc(r.Left(p.Store.Now()), func() { a.cancel(ErrExpired) })
 	p.mu.Lock()
@@ -196,14 +219,14 @@ func (a *Attempt) has(epoch uint64, w *given) bool {
 		return false
 	}
 	a.work.Store(w)
-	a.p.leave() // the attempt has its own place
+	a.p.free(w) // the attempt has its own place
 	return true
 }
 
 // put stores a record for as long as the task is kept. It reports actors.ErrConflict if the record has changed, and finds out what
 // became of a write without an answer. While the store is full or away it tries again until ctx ends.
 func (p *Pool) put(ctx context.Context, key Key, r *task.Record, rev uint64) (uint64, error) {
-	data, err := json.Marshal(r)
+	data, err := r.Encode()
 	if err != nil {
 		return 0, fmt.Errorf("worker: record of a task: %w", err)
 	}
@@ -225,7 +248,7 @@ func (p *Pool) put(ctx context.Context, key Key, r *task.Record, rev uint64) (ui
 		}
 		switch {
 		case err == nil:
-			p.changed(key, r)
+			p.changed(key, next, r)
 			return next, nil
 		case errors.Is(err, actors.ErrUnavailable):
 			unknown = true
@@ -297,6 +320,9 @@ func (a *Attempt) lost(err error) error {
 	return err
 }
 
+// Again reports whether there may have been an earlier attempt, whether it was lost or given back.
+func (a *Attempt) Again() bool { return a.again }
+
 // keep keeps the work of an attempt that runs.
 func (a *Attempt) keep() {
 	if a.parked.Load() || errors.Is(context.Cause(a.ctx), ErrTakenOver) { // the work is nobody's, or another's
@@ -325,6 +351,8 @@ func (a *Attempt) verify() {
 
 // run runs the handler to its end. The attempt has a place.
 func (a *Attempt) run() {
+	began := time.Now()
+	a.p.Log.Debug("a run of a task begins", "server", a.Key.Server, "task", a.Key.Digest(), "attempt", a.Number)
 	res := a.serve()
 	a.mu.Lock()
 	a.returned = true // from here on it neither parks nor resumes
@@ -333,7 +361,11 @@ func (a *Attempt) run() {
 	a.expiry.Stop()
 	defer a.drop()
 	cause := context.Cause(a.ctx)
+	a.p.Log.Debug("a run of a task is over", "server", a.Key.Server, "task", a.Key.Digest(), "attempt", a.Number, "took", time.Since(began), "cause", cause)
 	closing := errors.Is(cause, ErrClosing)
+	if parked && closing {
+		a.release()
+	}
 	if closing && (res.Err != nil || res.IsError) && a.s.Safe(a.rec.Method, a.rec.Name) {
 		if !parked {
 			a.giveBack()
@@ -349,7 +381,7 @@ func (a *Attempt) run() {
 	case cause == nil, errors.Is(cause, ErrCancelled), errors.Is(cause, ErrExpired):
 		_ = a.work.Load().Done()
 	default:
-		a.p.Log.Warn("the outcome of a task was not stored, it runs again", "server", a.Key.Server, "task", digest(a.Key.ID), "error", cause)
+		a.p.Log.Warn("the outcome of a task was not stored, it runs again", "server", a.Key.Server, "task", a.Key.Digest(), "error", cause)
 	}
 }
 
@@ -387,12 +419,31 @@ func (a *Attempt) finish(res Result) error {
 	case len(o.Value) > maxOutcome:
 		o = task.Outcome{Kind: task.Failed, Value: []byte(`{"code":-32603,"message":"the result is larger than 16 MiB, which is what is stored of a task"}`)}
 	case len(o.Value) > inRecord:
+		_ = a.charge(ctx, len(o.Value), true)
 		if err := a.putPart(ctx, outcomePart, o.Value); err != nil {
 			return err
 		}
 		o.Value, o.Parts = nil, 1
 	}
 	return a.changeLocked(ctx, func(r *task.Record) error { return r.Finish(a.epoch, o, a.p.Store.Now()) })
+}
+
+// charge counts what the task stores on its principal. Without must it waits while the principal has its share of the store.
+func (a *Attempt) charge(ctx context.Context, bytes int, must bool) error {
+	if a.p.Charge == nil {
+		return nil
+	}
+	for b, said := (backoff{}), false; ; said = true {
+		if a.p.Charge(a.Key.Tenant, a.address, bytes, time.Until(a.expires), must) {
+			return nil
+		}
+		if !said {
+			a.p.Log.Warn("a task waits until its principal has less in the store", "server", a.Key.Server, "tenant", a.Key.Tenant, "task", a.Key.Digest())
+		}
+		if !b.sleep(ctx) {
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // putPart stores a part beside the record, as long as the attempt has the task. mu is held.
@@ -435,8 +486,9 @@ func (a *Attempt) giveBack() {
 
 // drop forgets the attempt, and gives its place back.
 func (a *Attempt) drop() {
+	a.clear()
 	if !a.parked.Load() {
-		a.p.leave()
+		a.p.free(a.work.Load())
 	}
 	a.p.mu.Lock()
 	defer a.p.mu.Unlock()
@@ -528,7 +580,7 @@ func (a *Attempt) park(ctx context.Context, more []task.Question) (wake chan str
 		a.wake = make(chan struct{})
 		a.parked.Store(true)
 		_ = a.work.Load().Done()
-		a.p.leave()
+		a.p.free(a.work.Load())
 	}
 	return a.wake, nil
 }
@@ -539,39 +591,4 @@ func size(qs []task.Question) (n int) {
 		n += len(q.Key) + len(q.Request) + len(q.Answer)
 	}
 	return n
-}
-
-// errGone reports that no handler waits here.
-var errGone = errors.New("worker: no handler waits")
-
-// resume has a handler go on that waited: the answers are in the record, and its new work has a place.
-func (a *Attempt) resume(ctx context.Context, w *given) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.parked.Load() || a.returned || a.ctx.Err() != nil {
-		return errGone
-	}
-	if err := a.reread(ctx); err != nil {
-		return err
-	}
-	if a.rec.Epoch != a.epoch { // it has run elsewhere meanwhile, and stored steps that this handler does not know
-		a.cancel(ErrTakenOver)
-		return errGone
-	}
-	var epoch uint64
-	if err := a.changeLocked(ctx, func(r *task.Record) (err error) {
-		epoch, err = r.Begin(a.p.Node, a.p.Boot, a.p.Store.Now())
-		return err
-	}); err != nil {
-		if errors.Is(err, ErrTakenOver) || errors.Is(err, ErrCancelled) || errors.Is(err, task.ErrWaiting) {
-			return errNothing
-		}
-		return err
-	}
-	a.epoch = epoch
-	a.work.Store(w)
-	a.parked.Store(false)
-	close(a.wake)
-	a.wake = nil
-	return errResumed
 }

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -10,18 +11,35 @@ import (
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/internal/nodestore"
 	"github.com/troupe-run/troupe/internal/task"
+	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/internal/worker"
 )
 
 // BenchmarkTask measures tasks over a store on disk: one after the other, the time from the creation to the start of the
 // handler and to the end that its client sees; and sixteen at a time, how many end in a second.
-func BenchmarkTask(b *testing.B) {
-	n, err := cluster.Open(b.Context(), cluster.Options{Dir: b.TempDir()})
+func BenchmarkTask(b *testing.B) { benchmarkTask(b, cluster.Options{Dir: b.TempDir()}) }
+
+// BenchmarkTaskFlushed is BenchmarkTask where each write is on the disk before it counts.
+func BenchmarkTaskFlushed(b *testing.B) {
+	benchmarkTask(b, cluster.Options{Dir: b.TempDir(), Sync: -1})
+}
+
+// BenchmarkTaskNATS is BenchmarkTask over one NATS server and over three.
+func BenchmarkTaskNATS(b *testing.B) {
+	for _, servers := range []int{1, 3} {
+		b.Run(fmt.Sprint(servers), func(b *testing.B) {
+			benchmarkTask(b, cluster.Options{Remote: cluster.Remote{URL: testkit.StartNATS(b, servers, nil).URL()}})
+		})
+	}
+}
+
+func benchmarkTask(b *testing.B, o cluster.Options) {
+	n, err := cluster.Open(b.Context(), o)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = n.Close(context.Background()) })
-	p := worker.NewPool(worker.Config{Store: nodestore.NewTasks(n), Node: "n", Boot: "b", Running: 1000})
+	p := worker.NewPool(worker.Config{Store: nodestore.NewTasks(n), Node: "n", Boot: "b", Running: 1000, Shared: o.Remote.URL != ""})
 	b.Cleanup(func() { _ = p.Close(context.Background()) })
 	started := make(chan time.Time, 1)
 	p.Mount(worker.Service{ID: "demo", Known: func(string, string) bool { return true }, Safe: func(string, string) bool { return true },

@@ -9,6 +9,8 @@
 //     its steps included, against the revision of the task's record.
 //   - What ended never changes. A step that was stored does not run again, and a question that was answered is not asked again.
 //   - A task that waits for its client holds no place among those that run.
+//   - Principals get places in turn: nobody waits behind all that another has queued. Work for which a process has no room stays in
+//     the store, and comes again.
 //
 // # The way of a task
 //
@@ -28,8 +30,8 @@
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
-//	tasks  what clients ask of tasks
-//	step attempt  a run of a handler
-//	pool  the tasks of a node: queues, and what runs
+//	follow tasks look  what clients and operators ask of tasks
+//	step held attempt  a run of a handler, which may wait for its client
+//	reclaim offer pool census places suspect  the tasks of a node: queues, what runs, how many there may be, and whose turn it is
 //	store  what a pool is given
 package worker

@@ -37,13 +37,13 @@ func (f *faulty) Part(ctx context.Context, task, name string) ([]byte, error) {
 	return f.Store.Part(ctx, task, name)
 }
 
-func (f *faulty) Offer(ctx context.Context, tenant, server, task string, ttl time.Duration) error {
+func (f *faulty) Offer(ctx context.Context, tenant, server, task, from string, ttl time.Duration) error {
 	if f.offer != nil {
 		if err := f.offer(); err != nil {
 			return err
 		}
 	}
-	return f.Store.Offer(ctx, tenant, server, task, ttl)
+	return f.Store.Offer(ctx, tenant, server, task, from, ttl)
 }
 
 func (f *faulty) Update(ctx context.Context, key string, data []byte, rev uint64, ttl time.Duration) (uint64, error) {
@@ -379,5 +379,66 @@ func TestTooMuchIsAsked(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.good(key, 1)
+	})
+}
+
+// slow is a store whose answers to stored parts a test may hold back.
+type slow struct {
+	*faulty
+	answered func()
+}
+
+func (s *slow) PutPart(ctx context.Context, path, name string, data []byte, rev uint64, ttl time.Duration) error {
+	err := s.Store.PutPart(ctx, path, name, data, rev, ttl)
+	if strings.HasPrefix(name, "s-") {
+		s.answered()
+	}
+	return err
+}
+
+// TestAnAnswerThatWaited: a process stands still between the storing of a step and its answer, and another takes the task over meanwhile.
+// The next step does not begin.
+func TestAnAnswerThatWaited(t *testing.T) {
+	withFaults(t, func(t *testing.T, h *house, s *faulty) {
+		h.close()
+		var key worker.Key
+		h.over(&slow{s, func() {
+			time.Sleep(10 * time.Second)
+			snap, err := h.Get(t.Context(), key)
+			if err != nil {
+				t.Error(err)
+			}
+			r := snap.Record
+			if _, err := r.Begin("m", "other", time.Now()); err != nil {
+				t.Error(err)
+			}
+			data, _ := json.Marshal(&r)
+			if _, err := h.node.Update(t.Context(), "task.anon.demo."+key.ID, data, snap.Rev, ttl); err != nil {
+				t.Error(err)
+			}
+		}}, "boot2")
+		made := make(chan struct{})
+		got := make(chan error, 2)
+		h.handle(func(ctx context.Context, a *worker.Attempt) worker.Result {
+			<-made
+			for _, name := range []string{"first", "next"} {
+				_, err := step(ctx, a, name, func() string {
+					if name == "next" {
+						t.Error("the next step began")
+					}
+					return `1`
+				})
+				got <- err
+			}
+			return done(`{}`)
+		})
+		key = h.create(`{}`)
+		close(made)
+		if err := <-got; err != nil {
+			t.Errorf("the step that was stored: %v", err)
+		}
+		if err := <-got; !errors.Is(err, worker.ErrTakenOver) {
+			t.Errorf("the next step: %v, want %v", err, worker.ErrTakenOver)
+		}
 	})
 }

@@ -2,14 +2,10 @@ package worker
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base32"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -25,6 +21,8 @@ const (
 	keepEvery = time.Second
 	// verifyEvery is in how many of these times it looks whether another process has changed its tasks.
 	verifyEvery = 5
+	// recountEvery is in how many of these times the census is compared with the store.
+	recountEvery = 10
 	// early is how often work is looked at again whose record does not say yet that there is something to run: who made the
 	// work stores that next. The waits are earlyWait, twice that, and so on: 5.5 s together.
 	early     = 10
@@ -34,6 +32,12 @@ const (
 	// retryWait is the first wait before something is tried again that the store did not do.
 	retryWait = 50 * time.Millisecond
 	mostWait  = 2 * time.Second
+	// heldAgain is how soon work comes again that belongs to a handler in another process: the store gives it to the processes in turn.
+	heldAgain = 30 * time.Millisecond
+	// twiceAgain is how soon work comes again whose task runs in another process.
+	twiceAgain = 5 * time.Second
+	// beginWait is for how long the store may take to begin an attempt. Its work is kept meanwhile.
+	beginWait = time.Minute
 )
 
 // Config is the configuration of a Pool.
@@ -42,10 +46,16 @@ type Config struct {
 	Node, Boot string
 	// Running is how many attempts run at a time.
 	Running int
+	// PerPrincipal and PerNode are how many tasks of a principal, and of all, may not have ended; 0 or less is no limit.
+	PerPrincipal, PerNode int
 	// Shared says that other processes have the same store, and may create work.
 	Shared bool
-	// Changed, if not nil, is called after this process has changed a task's record. It must not block, nor keep the record.
-	Changed func(key Key, r *task.Record)
+	// Charge, if not nil, counts bytes that a task stores beside its request, for as long as they are kept, on the principal of a tenant and
+	// an address. It reports false, and counts nothing, if the principal has its share of the store; with must it counts them all the same.
+	Charge func(tenant, address string, bytes int, kept time.Duration, must bool) bool
+	// Changed, if not nil, is called after this process has changed a task's record, which has the revision since. It must not block, nor
+	// keep the record.
+	Changed func(key Key, rev uint64, r *task.Record)
 	Log     *slog.Logger // nil discards
 }
 
@@ -70,11 +80,15 @@ type Result struct {
 // Pool runs the tasks of a node. Make it with NewPool.
 type Pool struct {
 	Config
-	base  context.Context
-	stop  context.CancelCauseFunc
-	slots chan struct{}
-	tasks sync.WaitGroup // the goroutines of attempts that run, and of queues
-	ended chan struct{}  // closed when none of them runs, or nobody waits for them any more
+	base   context.Context
+	stop   context.CancelCauseFunc
+	places *places
+	// suspects are the places of tasks that may be what ends processes.
+	suspects chan struct{}
+	census   *census
+	tasks    sync.WaitGroup // the goroutines of attempts that run, and of queues
+	ended    chan struct{}  // closed when none of them runs, or nobody waits for them any more
+	again    atomic.Int64   // tasks of an earlier process of this node that were taken up at once
 
 	mu        sync.Mutex // guards the fields below
 	services  map[string]*serving
@@ -82,6 +96,7 @@ type Pool struct {
 	starting  map[Key]*given // work whose attempt is about to begin
 	followers map[Key]map[*follower]bool
 	offers    map[Key]*offer
+	doubts    map[Key]time.Time // when the processes of tasks were seen dead first
 	closed    bool
 }
 
@@ -94,6 +109,8 @@ type serving struct {
 	queue  atomic.Pointer[Queue]
 	unseen map[Key]time.Time // work that was made here, and that no worker of this process has seen yet; guarded by Pool.mu
 	poking bool              // a timer will look at unseen; guarded by Pool.mu
+	due    time.Time         // when the last work comes again that was put off; guarded by Pool.mu
+	asking atomic.Bool       // the queue is being asked for work that was overlooked
 }
 
 // NewPool returns a Pool.
@@ -101,7 +118,7 @@ func NewPool(c Config) *Pool {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &Pool{Config: c, slots: make(chan struct{}, max(1, c.Running)), services: make(map[string]*serving), live: make(map[Key]*Attempt), starting: make(map[Key]*given), followers: make(map[Key]map[*follower]bool), offers: make(map[Key]*offer), ended: make(chan struct{})}
+	p := &Pool{Config: c, places: newPlaces(c.Running, c.Shared), census: newCensus(c.PerPrincipal, c.PerNode), services: make(map[string]*serving), live: make(map[Key]*Attempt), starting: make(map[Key]*given), followers: make(map[Key]map[*follower]bool), offers: make(map[Key]*offer), doubts: make(map[Key]time.Time), ended: make(chan struct{}), suspects: make(chan struct{}, mostSuspects)}
 	p.base, p.stop = context.WithCancelCause(context.Background())
 	go p.keep()
 	return p
@@ -118,9 +135,14 @@ func (p *Pool) Mount(svc Service) {
 	}
 	p.services[svc.ID] = s
 	p.tasks.Go(func() {
-		if p.Shared || p.hasWork(s) {
+		if p.Shared {
 			p.begin(s)
 		}
+		if p.hasWork(s) { // the store may overlook it as it may overlook what is new
+			p.begin(s)
+			p.expect(Key{Server: s.ID}, time.Now())
+		}
+		p.reclaim(s)
 	})
 }
 
@@ -161,6 +183,7 @@ func (p *Pool) begin(s *serving) {
 
 // serve takes the work of a service.
 func (p *Pool) serve(s *serving) {
+	said := time.Time{} // when an interruption was told last
 	for b := (backoff{}); ; {
 		q, err := p.Store.Work(s.ctx, s.ID)
 		if err == nil {
@@ -171,9 +194,15 @@ func (p *Pool) serve(s *serving) {
 			q.Close()
 		}
 		if s.ctx.Err() != nil {
+			for _, g := range p.places.release(s) {
+				_ = g.Later(0)
+			}
 			return
 		}
-		p.Log.Warn("the queue of tasks is interrupted", "server", s.ID, "error", err)
+		if time.Since(said) >= time.Minute {
+			said = time.Now()
+			p.Log.Warn("the queue of tasks is interrupted", "server", s.ID, "error", err)
+		}
 		if !b.sleep(s.ctx) {
 			return
 		}
@@ -187,71 +216,45 @@ func (p *Pool) take(s *serving, q Queue) error {
 		if err != nil {
 			return err
 		}
-		if !p.assign(s, w) {
-			return s.ctx.Err()
-		}
+		p.assign(s, w)
 	}
 }
 
-// assign gives work to a worker, once there is a place. It reports false if the service ends before.
-func (p *Pool) assign(s *serving, w Work) bool {
-	g := &given{Work: w}
+// assign gives work to a worker, or has it wait for one.
+func (p *Pool) assign(s *serving, w Work) {
+	tenant, id, from := w.Of()
+	g := &given{Work: w, s: s, who: principal(tenant, from)}
 	g.kept.Store(time.Now().UnixNano())
-	if !p.place(s.ctx, g) {
-		_ = w.Later(0)
-		return false
-	}
-	p.tasks.Go(func() { p.work(s, g) })
-	return true
-}
-
-// Work that was made here is asked for when no worker of the process has seen it for pokeAfter, and again after twice as long each time,
-// until it has been unseen for so long that another process must have it.
-const (
-	pokeAfter = 3 * time.Millisecond
-	unseenFor = 10 * time.Second
-)
-
-// expect notes that work was made here. mu is held.
-func (p *Pool) expect(key Key, now time.Time) {
-	s := p.services[key.Server]
-	if s == nil || p.closed {
+	key := Key{tenant, s.ID, id}
+	p.seen(s, key)
+	if p.Shared && p.Store.Suspended() { // a newer process has this one's name, or the others take it for dead
+		p.later(g, time.Second)
 		return
 	}
-	s.unseen[key] = now
-	if !s.poking {
-		s.poking = true
-		time.AfterFunc(pokeAfter, func() { p.poke(s, pokeAfter) })
+	p.census.see(key, g.who, 0)
+	switch runs, later := p.places.admit(g, time.Now()); {
+	case runs:
+		p.tasks.Go(func() { p.work(g) })
+	case later > 0:
+		p.later(g, later)
 	}
 }
 
-// poke asks a queue once more whose work has not come, and does so again later.
-func (p *Pool) poke(s *serving, after time.Duration) {
+// later has the store give work out again after a time.
+func (p *Pool) later(w *given, d time.Duration) {
+	_ = w.Later(d)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for k, made := range s.unseen {
-		if time.Since(made) > unseenFor {
-			delete(s.unseen, k)
-		}
+	if at := time.Now().Add(d); at.After(w.s.due) {
+		w.s.due = at
 	}
-	if len(s.unseen) == 0 || s.ctx.Err() != nil || p.closed {
-		s.poking = false
-		return
-	}
-	if q := s.queue.Load(); q != nil && len(p.slots) < cap(p.slots) { // otherwise it waits for a place
-		p.tasks.Go(func() {
-			if w, err := (*q).Poke(); err == nil && w != nil {
-				p.assign(s, w)
-			}
-		})
-	}
-	after = min(2*after, keepEvery)
-	time.AfterFunc(after, func() { p.poke(s, after) })
 }
 
 // given is work that this process was given.
 type given struct {
 	Work
+	s         *serving
+	who       string       // whose task it is
 	kept      atomic.Int64 // when it was given, or kept last, unix nanoseconds
 	cancelled bool         // its task was cancelled before its attempt began; guarded by Pool.mu
 }
@@ -267,36 +270,14 @@ func (g *given) keep() {
 // fresh reports whether the work was kept so lately that nobody else has been given it.
 func (g *given) fresh() bool { return time.Now().UnixNano()-g.kept.Load() < int64(4*keepEvery) }
 
-// place takes a place among those that run. The work is kept meanwhile.
-func (p *Pool) place(ctx context.Context, w *given) bool {
-	select {
-	case p.slots <- struct{}{}:
-		return true
-	default:
-	}
-	t := time.NewTicker(keepEvery)
-	defer t.Stop()
-	for {
-		select {
-		case p.slots <- struct{}{}:
-			return true
-		case <-ctx.Done():
-			return false
-		case <-t.C:
-			w.keep()
-		}
-	}
-}
-
-func (p *Pool) leave() { <-p.slots }
-
 // work does one work: it has a place.
-func (p *Pool) work(s *serving, w *given) {
-	tenant, id := w.Of()
+func (p *Pool) work(w *given) {
+	tenant, id, _ := w.Of()
+	s := w.s
 	key := Key{tenant, s.ID, id}
 	if !p.start(key, w) { // another work of the same task is being looked at
-		_ = w.Later(time.Second)
-		p.leave()
+		p.later(w, time.Second)
+		p.free(w)
 		return
 	}
 	p.await(s.ctx, key)
@@ -307,34 +288,48 @@ func (p *Pool) work(s *serving, w *given) {
 		a.run()
 		return
 	case errors.Is(err, errNothing):
+		p.census.ended(key)
 		_ = w.Done()
-	case errors.Is(err, actors.ErrNotFound) || errors.Is(err, task.ErrWaiting):
+	case errors.Is(err, task.ErrWaiting) || errors.Is(err, actors.ErrNotFound):
 		if n := w.Deliveries(); n < early {
-			_ = w.Later(time.Duration(n) * earlyWait)
-		} else {
-			_ = w.Done() // nobody was told of the task, or it has expired
+			p.later(w, time.Duration(n)*earlyWait)
+			break
 		}
+		if errors.Is(err, actors.ErrNotFound) {
+			p.census.ended(key) // nobody was told of the task, or it has expired
+		}
+		_ = w.Done()
 	case errors.Is(err, errResumed): // its place goes to the handler that waited
 		return
 	case errors.Is(err, errStale): // another worker has it by now
 	case errors.Is(err, errNotKnown):
-		_ = w.Later(5 * time.Second)
+		p.later(w, 5*time.Second)
+	case errors.Is(err, errHeld):
+		p.later(w, heldAgain)
+	case errors.Is(err, errTwice): // it stays until the task has ended
+		p.later(w, twiceAgain)
+	case errors.Is(err, errSuspect):
+		p.later(w, p.places.again(time.Now()))
 	case s.ctx.Err() != nil:
-		_ = w.Later(0)
+		p.later(w, 0)
 	default:
-		p.Log.Warn("a task cannot be read now", "server", s.ID, "task", digest(id), "error", err)
-		_ = w.Later(time.Second)
+		p.Log.Warn("a task cannot be read now", "server", s.ID, "task", key.Digest(), "error", err)
+		p.later(w, time.Second)
 	}
-	p.leave()
+	p.free(w)
+}
+
+// free gives the place of work back, to work that waits for one.
+func (p *Pool) free(w *given) {
+	if next := p.places.leave(w.who); next != nil {
+		p.tasks.Go(func() { p.work(next) })
+	}
 }
 
 // start notes that work is looked at; it reports false if other work of the task is.
 func (p *Pool) start(key Key, w *given) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s := p.services[key.Server]; s != nil {
-		delete(s.unseen, key)
-	}
 	if p.starting[key] != nil {
 		return false
 	}
@@ -354,6 +349,8 @@ var (
 	errResumed = errors.New("worker: a handler that waited goes on")
 	errStale   = errors.New("worker: the work was not kept")
 
+	errHeld     = errors.New("worker: a handler waits in another process")
+	errTwice    = errors.New("worker: the task may run in another process")
 	errNotKnown = errors.New("worker: the service cannot run the task now")
 )
 
@@ -371,7 +368,19 @@ func (p *Pool) keep() {
 		// A process that stood still may have lost what it had.
 		check := time.Since(last) > 3*keepEvery || p.Shared && tick%verifyEvery == 0
 		last = time.Now()
+		if tick%recountEvery == 0 {
+			go p.recount()
+		}
 		p.mu.Lock()
+		for _, s := range p.services { // work that comes again is overlooked like new work
+			if !s.due.IsZero() {
+				p.ask(s)
+			}
+			if time.Since(s.due) > 2*keepEvery {
+				s.due = time.Time{}
+			}
+		}
+		maps.DeleteFunc(p.doubts, func(_ Key, first time.Time) bool { return time.Since(first) > time.Minute })
 		all := make([]*Attempt, 0, len(p.live))
 		for _, a := range p.live {
 			all = append(all, a)
@@ -390,83 +399,15 @@ func (p *Pool) keep() {
 			}
 			continue
 		}
-		for _, w := range starting {
-			w.keep()
+		for _, w := range append(starting, p.places.waiting()...) {
+			if w.fresh() { // otherwise another may have it
+				w.keep()
+			}
 		}
 		for _, a := range all {
 			a.keep()
 		}
 	}
-}
-
-// offer is work that is stored before the record says that there is any.
-type offer struct {
-	p    *Pool
-	key  Key
-	made time.Time     // zero: it is not
-	over chan struct{} // closed when the record is stored too, or never will be
-}
-
-// offer begins to make work. Until it is settled, the workers of this process wait before they look at the record.
-func (p *Pool) offer(key Key) *offer {
-	o := &offer{p: p, key: key, over: make(chan struct{})}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.offers[key] = o
-	return o
-}
-
-func (o *offer) settled() {
-	o.p.mu.Lock()
-	defer o.p.mu.Unlock()
-	if o.p.offers[o.key] == o { // not one that came later
-		delete(o.p.offers, o.key)
-	}
-	close(o.over)
-}
-
-// await waits until the record of work that was made here is stored.
-func (p *Pool) await(ctx context.Context, key Key) {
-	p.mu.Lock()
-	o := p.offers[key]
-	p.mu.Unlock()
-	if o == nil {
-		return
-	}
-	t := time.NewTimer(promptly)
-	defer t.Stop()
-	select {
-	case <-o.over:
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
-// make stores the work, once.
-func (o *offer) make(ctx context.Context, left time.Duration) error {
-	if !o.made.IsZero() {
-		return nil
-	}
-	now := time.Now()
-	if err := o.p.Store.Offer(ctx, o.key.Tenant, o.key.Server, o.key.ID, left); err != nil {
-		return err
-	}
-	o.made = now
-	o.p.mu.Lock()
-	defer o.p.mu.Unlock()
-	o.p.expect(o.key, now)
-	return nil
-}
-
-// renew stores the work again if the record took so long that a worker may have dropped it.
-func (o *offer) renew(ctx context.Context, left time.Duration) error {
-	if time.Since(o.made) < promptly {
-		return nil
-	}
-	o.made = time.Time{}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beginWait)
-	defer cancel()
-	return o.make(ctx, left)
 }
 
 // serveNow starts the queue of a server, if it is mounted by now.
@@ -476,26 +417,17 @@ func (p *Pool) serveNow(server string) {
 	}
 }
 
+// offered reports whether work of a task is just being made.
+func (p *Pool) offered(key Key) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.offers[key] != nil
+}
+
 // follower is somebody who follows tasks.
 type follower struct {
 	dirty map[Key]bool  // what may have changed since it looked; guarded by Pool.mu
 	wake  chan struct{} // has one place
-}
-
-// changed tells those who follow a task that it has changed.
-func (p *Pool) changed(key Key, r *task.Record) {
-	p.mu.Lock()
-	for f := range p.followers[key] {
-		f.dirty[key] = true
-		select {
-		case f.wake <- struct{}{}:
-		default:
-		}
-	}
-	p.mu.Unlock()
-	if p.Changed != nil {
-		p.Changed(key, r)
-	}
 }
 
 // service returns a mounted service.
@@ -510,15 +442,61 @@ func (p *Pool) service(server string) (*serving, error) {
 
 // Counts says how many attempts run now, and how many handlers wait for their clients.
 func (p *Pool) Counts() (running, waiting int) {
+	running, _ = p.places.counts()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	running = len(p.slots)
 	for _, a := range p.live {
 		if a.parked.Load() {
 			waiting++
 		}
 	}
 	return running, waiting
+}
+
+// Queued is how many tasks wait in this process for a place.
+func (p *Pool) Queued() int {
+	_, n := p.places.counts()
+	return n
+}
+
+// Open says how many tasks have not ended, and how many of them are of the principal with most.
+func (p *Pool) Open() (all, most int) {
+	c := p.census
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.of {
+		most = max(most, n)
+	}
+	return len(c.tasks), most
+}
+
+// Room reports whether a principal may have one more task: ErrTooMany and ErrFull say that it may not.
+func (p *Pool) Room(tenant, from string) error {
+	c := p.census
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.room(principal(tenant, token(from)))
+}
+
+// recount drops the tasks whose end this process has not seen, as long as there are many.
+func (p *Pool) recount() {
+	ctx, cancel := context.WithTimeout(p.base, recountEvery*keepEvery)
+	defer cancel()
+	for dropped := recounted; dropped > recounted/2; {
+		dropped = 0
+		for _, key := range p.census.sweep(p.Store.Now()) {
+			r, _, err := p.read(ctx, key)
+			switch {
+			case err == nil && r.State == task.Ended, errors.Is(err, actors.ErrNotFound) && !p.offered(key):
+				p.census.ended(key)
+				dropped++
+			case err == nil:
+				p.census.see(key, principal(key.Tenant, token(r.From)), r.Expires().UnixMilli())
+			case !errors.Is(err, actors.ErrNotFound):
+				return
+			}
+		}
+	}
 }
 
 // Close ends the attempts. Handlers see ErrClosing as the cause of their context; what they do not finish within ctx goes on
@@ -563,32 +541,13 @@ func (b *backoff) sleep(ctx context.Context) bool {
 	}
 }
 
-// digest is what logs have of a task's id: it may be all that it takes to read the task.
-func digest(id string) string {
-	sum := sha256.Sum256([]byte(id))
-	return hex.EncodeToString(sum[:4])
-}
-
-const idLetters = "abcdefghijklmnopqrstuvwxyz234567"
-
-var idEncoding = base32.NewEncoding(idLetters).WithPadding(base32.NoPadding)
-
-// idLength is the length of a task's id: 130 random bits.
-const idLength = 26
-
-func newID() string {
-	b := make([]byte, 17)
-	_, _ = rand.Read(b) // never fails
-	return idEncoding.EncodeToString(b)[:idLength]
-}
-
 // read reads a task's record.
 func (p *Pool) read(ctx context.Context, key Key) (r task.Record, rev uint64, err error) {
 	data, rev, err := p.Store.Get(ctx, key.record())
 	if err != nil {
 		return r, 0, err
 	}
-	if err := json.Unmarshal(data, &r); err != nil {
+	if r, err = task.Decode(data); err != nil {
 		return r, 0, fmt.Errorf("worker: record of a task: %w", err)
 	}
 	if r.Left(p.Store.Now()) == 0 {

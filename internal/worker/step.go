@@ -15,17 +15,20 @@ import (
 // Step is the result of a step as it is stored.
 type Step struct {
 	Name    string          `json:"name"`
-	Value   json.RawMessage `json:"value,omitempty"`
 	Failed  string          `json:"failed,omitempty"` // the text of an error that no attempt tries again
 	Attempt int             `json:"attempt"`          // that ran it
 	Began   int64           `json:"began"`            // milliseconds since 1970
 	Took    int64           `json:"took"`             // milliseconds
+	Value   json.RawMessage `json:"value,omitempty"`  // last, so that the beginning of a stored step says all about it
 }
+
+// stepPrefix begins the names of parts that have steps.
+const stepPrefix = "s-"
 
 // stepPart is the name of the part that has a step.
 func stepPart(name string) string {
 	sum := sha256.Sum256([]byte(name))
-	return "s-" + idEncoding.EncodeToString(sum[:])[:26]
+	return stepPrefix + idEncoding.EncodeToString(sum[:])[:26]
 }
 
 // Find returns the stored result of a step, nil if the step has to run. Each name may be used once in an attempt.
@@ -35,6 +38,9 @@ func (a *Attempt) Find(ctx context.Context, name string) (*Step, error) {
 	}
 	if !a.steps.take(name) {
 		return nil, fmt.Errorf("%w: %q", ErrStepUsed, name)
+	}
+	if err := a.assure(ctx); err != nil {
+		return nil, err
 	}
 	if !a.again {
 		return nil, nil
@@ -66,13 +72,57 @@ func (a *Attempt) Keep(ctx context.Context, s Step, began time.Time) error {
 	if err != nil {
 		return fmt.Errorf("worker: step %q: %w", s.Name, err)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err := a.putPart(ctx, stepPart(s.Name), data); err != nil {
+	var sent int64
+	if err = a.charge(ctx, len(data), false); err == nil {
+		a.mu.Lock()
+		sent = time.Now().UnixNano()
+		err = a.putPart(ctx, stepPart(s.Name), data)
+		a.mu.Unlock()
+	}
+	if err != nil {
 		return fmt.Errorf("worker: step %q: %w", s.Name, err)
 	}
+	a.clear()
+	a.p.Log.Debug("a step of a task is stored", "server", a.Key.Server, "task", a.Key.Digest(), "step", s.Name, "took", time.Duration(s.Took)*time.Millisecond, "bytes", len(data))
+	a.sure.Store(sent) // the answer may have waited for a process that stood still
 	return nil
 }
+
+// assure returns nil if no other attempt had the task within the last sureFor. A process that stood still may have lost it, and a step
+// that another attempt has stored must not begin here. What stands still behind assure may still begin one.
+func (a *Attempt) assure(ctx context.Context) error {
+	for b := (backoff{}); ; {
+		now := time.Now().UnixNano() // by the wall clock: that of a machine that sleeps goes on
+		if since := now - a.sure.Load(); since >= 0 && since < int64(sureFor) {
+			return nil
+		}
+		r, _, err := a.p.read(ctx, a.Key)
+		if err == nil || errors.Is(err, actors.ErrNotFound) {
+			return a.compare(r, err, now)
+		}
+		if !b.sleep(ctx) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// compare ends the attempt if the record that was read is not its own any more.
+func (a *Attempt) compare(r task.Record, err error, now int64) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case err != nil:
+	case r.Epoch > a.epoch || r.Epoch == a.epoch && r.State == task.Ended:
+		a.rec, err = r, task.ErrEnded
+	default: // an older record was read before the attempt went on under a newer epoch
+		a.sure.Store(now)
+		return nil
+	}
+	return a.lost(err)
+}
+
+// sureFor is for how long an attempt that had the task has it: nobody else is given its work within a second more.
+const sureFor = 4 * keepEvery
 
 // Say sets the task's message for people.
 func (a *Attempt) Say(ctx context.Context, message string) error {

@@ -2,6 +2,10 @@ package worker
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -11,6 +15,11 @@ import (
 	"github.com/troupe-run/troupe/internal/task"
 )
 
+const idLetters = "abcdefghijklmnopqrstuvwxyz234567"
+
+// idLength is the length of a task's id: 130 random bits.
+const idLength = 26
+
 // Key names a task.
 type Key struct{ Tenant, Server, ID string }
 
@@ -19,8 +28,39 @@ func (k Key) Valid() bool {
 	return len(k.ID) == idLength && strings.Trim(k.ID, idLetters) == ""
 }
 
+// Digest is what logs have of the task's id: it may be all that it takes to read the task.
+func (k Key) Digest() string {
+	sum := sha256.Sum256([]byte(k.ID))
+	return hex.EncodeToString(sum[:4])
+}
+
 func (k Key) path() string   { return k.Tenant + "." + k.Server + "." + k.ID }
 func (k Key) record() string { return "task." + k.path() }
+
+var idEncoding = base32.NewEncoding(idLetters).WithPadding(base32.NoPadding)
+
+func newID() string {
+	b := make([]byte, 17)
+	_, _ = rand.Read(b) // never fails
+	return idEncoding.EncodeToString(b)[:idLength]
+}
+
+// principal is whose task it is: that of the tenant, or of the client among those who share the tenant.
+func principal(tenant, from string) string {
+	if from == "" {
+		return tenant
+	}
+	return tenant + "." + from
+}
+
+// token is a short name of a client in the messages of work, "" for none.
+func token(from string) string {
+	if from == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(from))
+	return idEncoding.EncodeToString(sum[:])[:16]
+}
 
 // Store keeps tasks and their work. Its methods are safe for concurrent use, and return the errors of package actors, wrapped.
 type Store interface {
@@ -34,19 +74,31 @@ type Store interface {
 	PartsSince(ctx context.Context, task string, rev uint64) (bool, error)
 	// Tasks lists records in the order of their revisions, from a revision on.
 	Tasks(ctx context.Context, tenant, server string, from uint64, limit int) ([]Stored, error)
-	// Offer stores that a task has something to run. Work opens the queue of that; Working lists the servers that have any.
-	Offer(ctx context.Context, tenant, server, task string, ttl time.Duration) error
+	// AllTasks is Tasks for all tenants and servers. FindTask says whose a task is.
+	AllTasks(ctx context.Context, from uint64, limit int) ([]Stored, error)
+	FindTask(ctx context.Context, id string) (tenant, server string, err error)
+	// Parts lists the names of a task's parts. PartHead reads the beginning of one, and its size.
+	Parts(ctx context.Context, task string) ([]string, error)
+	PartHead(ctx context.Context, task, name string) (head []byte, size int, err error)
+	// Offer stores that a task has something to run. From tells apart those who share a tenant. Work opens the queue of that; Working lists the servers that have any.
+	Offer(ctx context.Context, tenant, server, task, from string, ttl time.Duration) error
 	Work(ctx context.Context, server string) (Queue, error)
 	Working(ctx context.Context) ([]string, error)
+	// Reclaim offers the work again that an earlier process of this node had, for as long as had says; 0 leaves one alone.
+	Reclaim(ctx context.Context, server string, had func(tenant, task string) time.Duration) error
+	// Suspended reports whether this process does not have the lease of its node for certain.
+	Suspended() bool
+	// Alive reports whether a process has the lease of its node.
+	Alive(ctx context.Context, node, boot string) (bool, error)
 	// Now is the clock by which the store counts lifetimes.
 	Now() time.Time
 }
 
 // Stored is a task's record in a list.
 type Stored struct {
-	ID   string
-	Rev  uint64
-	Data []byte
+	Tenant, Server, ID string
+	Rev                uint64
+	Data               []byte
 }
 
 // Queue gives out the work of a server. One goroutine calls Next.
@@ -59,8 +111,9 @@ type Queue interface {
 
 // Work is a task that has something to run. Its methods do not wait.
 type Work interface {
-	Of() (tenant, task string)
+	Of() (tenant, task, from string)
 	Deliveries() uint64 // how often it was given out
+	Seq() uint64        // tells works of a task apart that was offered twice
 	Keep() error        // says that it is being done
 	Done() error        // removes it
 	Later(d time.Duration) error

@@ -11,40 +11,47 @@ import (
 	"github.com/troupe-run/troupe/internal/task"
 )
 
-// lookEvery is how often a task that somebody waits for is read again, in case another process has changed it.
-const lookEvery = 2 * time.Second
-
 // NewTask is a task that is to be created.
 type NewTask struct {
 	Tenant, Server string
+	From           string // the address of a client whose tenant others share
+	Who            string // the principal, for people
 	Revision       string // that its creator speaks
 	Method, Name   string
 	TTL            time.Duration
 	Request        Request
 }
 
-// Create stores a task and has it run. After an error other than actors.ErrUnavailable there is none; after that one it is
+// Create stores a task and has it run, unless there are too many: ErrTooMany, ErrFull. After an error other than actors.ErrUnavailable there is none; after that one it is
 // unknown, and nobody has its id.
-func (p *Pool) Create(ctx context.Context, n NewTask) (Snapshot, error) {
+func (p *Pool) Create(ctx context.Context, n NewTask) (_ Snapshot, err error) {
 	if _, err := p.service(n.Server); err != nil {
 		return Snapshot{}, err
 	}
 	key := Key{n.Tenant, n.Server, newID()}
 	r := task.New(p.Store.Now(), n.TTL)
-	r.Revision, r.Method, r.Name, r.Session = n.Revision, n.Method, n.Name, n.Request.Session
+	r.Revision, r.Method, r.Name, r.Session, r.From, r.Who = n.Revision, n.Method, n.Name, n.Request.Session, n.From, n.Who
 	req, err := json.Marshal(&n.Request)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("worker: request of a task: %w", err)
 	}
-	rec, err := json.Marshal(&r)
+	rec, err := r.Encode()
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("worker: record of a task: %w", err)
 	}
+	if err := p.census.add(key, principal(n.Tenant, token(n.From)), r.Expires()); err != nil {
+		return Snapshot{}, err
+	}
+	defer func() {
+		if err != nil { // if it is there after all, its work will show
+			p.census.ended(key)
+		}
+	}()
 	if err := p.Store.PutPart(ctx, key.path(), requestPart, req, 0, n.TTL); err != nil {
 		return Snapshot{}, err
 	}
 	// The work comes first: there is no record that nobody ever runs.
-	o := p.offer(key)
+	o := p.offer(key, n.From)
 	defer o.settled()
 	if err := o.make(ctx, n.TTL); err != nil {
 		return Snapshot{}, err
@@ -119,9 +126,10 @@ func (p *Pool) Cancel(ctx context.Context, key Key) (Snapshot, error) {
 // Answer takes a client's answers. Keys that nobody has asked for are ignored, and so are answers to a task that
 // does not wait.
 func (p *Pool) Answer(ctx context.Context, key Key, answers map[string]task.Reply) (Snapshot, error) {
-	o := p.offer(key)
+	o := p.offer(key, "")
 	defer o.settled()
 	s, err := p.edit(ctx, key, func(r *task.Record) error {
+		o.from = token(r.From)
 		before := *r
 		if r.State == task.Queued && p.Store.Now().UnixMilli()-r.Updated > promptly.Milliseconds() {
 			// An answer before may have failed behind the record: a client that comes again has its work offered again.
@@ -167,93 +175,11 @@ func (p *Pool) List(ctx context.Context, tenant, server string, from uint64, lim
 		if i == limit {
 			return all, st.Rev, nil
 		}
-		var r task.Record
-		if json.Unmarshal(st.Data, &r) != nil || r.Left(p.Store.Now()) == 0 {
+		r, err := task.Decode(st.Data)
+		if err != nil || r.Left(p.Store.Now()) == 0 {
 			continue
 		}
 		all = append(all, Snapshot{Key{tenant, server, st.ID}, r, st.Rev})
 	}
 	return all, 0, nil
-}
-
-// Follow is FollowAll of one task. ErrUnknown: there is no such task, or it is gone by now.
-func (p *Pool) Follow(ctx context.Context, key Key, f func(Snapshot) (more bool)) error {
-	return p.FollowAll(ctx, []Key{key}, nil, f)
-}
-
-// FollowAll calls f with each task as it is and after each of its changes, until f returns false or ctx ends; and, after something came
-// on again, with all of them as they are. Changes that come fast may be seen as one. ErrUnknown: none of the tasks is there, or they
-// are gone by now.
-func (p *Pool) FollowAll(ctx context.Context, keys []Key, again <-chan struct{}, f func(Snapshot) (more bool)) error {
-	me := &follower{dirty: make(map[Key]bool, len(keys)), wake: make(chan struct{}, 1)}
-	p.mu.Lock()
-	for _, k := range keys {
-		me.dirty[k] = true
-		if p.followers[k] == nil {
-			p.followers[k] = make(map[*follower]bool)
-		}
-		p.followers[k][me] = true
-	}
-	p.mu.Unlock()
-	defer p.unfollow(me, keys)
-	// Many are looked at less often, when no change was heard of.
-	every := lookEvery * time.Duration(1+len(keys)/10)
-	t := time.NewTimer(every)
-	defer t.Stop()
-	seen := make(map[Key]uint64, len(keys))
-	for _, k := range keys {
-		seen[k] = 0
-	}
-	for {
-		p.mu.Lock()
-		dirty := me.dirty
-		me.dirty = make(map[Key]bool)
-		p.mu.Unlock()
-		for _, k := range keys { // in the order that the caller has
-			if _, there := seen[k]; !there || !dirty[k] {
-				continue
-			}
-			s, err := p.Get(ctx, k)
-			switch {
-			case errors.Is(err, ErrUnknown):
-				delete(seen, k)
-			case err == nil && s.Rev != seen[k]:
-				if seen[k] = s.Rev; !f(s) {
-					return nil
-				}
-			}
-		}
-		if len(seen) == 0 {
-			return ErrUnknown
-		}
-		t.Reset(every)
-		select {
-		case <-me.wake:
-			continue
-		case <-t.C:
-		case <-again:
-			for k := range seen {
-				seen[k] = 0
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-p.base.Done():
-			return ErrClosing
-		}
-		p.mu.Lock()
-		for k := range seen {
-			me.dirty[k] = true
-		}
-		p.mu.Unlock()
-	}
-}
-
-func (p *Pool) unfollow(f *follower, keys []Key) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, k := range keys {
-		if delete(p.followers[k], f); len(p.followers[k]) == 0 {
-			delete(p.followers, k)
-		}
-	}
 }

@@ -292,7 +292,7 @@ func TestAnAttemptThatWakesLate(t *testing.T) {
 			}
 			late <- a
 			<-wake
-			_, err := step(ctx, a, "s", func() string { return `"late"` })
+			_, err := step(ctx, a, "s", func() string { t.Error("a step began after the task was taken over"); return `"late"` })
 			errs = append(errs, err)
 			return done(`"late"`)
 		})
@@ -311,6 +311,7 @@ func TestAnAttemptThatWakesLate(t *testing.T) {
 		if _, err := h.node.Update(t.Context(), "task.anon.demo."+key.ID, data, s.Rev, ttl); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(5 * time.Second)
 		close(wake)
 		synctest.Wait()
 		time.Sleep(time.Second)
@@ -344,7 +345,7 @@ func TestNeverRunsOnce(t *testing.T) {
 		if _, err := h.node.Create(t.Context(), "task.anon.demo.abc", data, ttl); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.node.Offer(t.Context(), "anon", "demo", "abc", ttl); err != nil {
+		if err := h.node.Offer(t.Context(), "anon", "demo", "abc", "", ttl); err != nil {
 			t.Fatal(err)
 		}
 		h.close()
@@ -377,7 +378,7 @@ func TestAToolThatComesLater(t *testing.T) {
 func TestWorkWithoutARecord(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, h *house) {
 		h.handle(func(context.Context, *worker.Attempt) worker.Result { return done(`{}`) })
-		if err := h.node.Offer(t.Context(), "anon", "demo", "ghost", ttl); err != nil {
+		if err := h.node.Offer(t.Context(), "anon", "demo", "ghost", "", ttl); err != nil {
 			t.Fatal(err)
 		}
 		key := h.create(`{}`)

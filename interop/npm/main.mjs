@@ -15,11 +15,12 @@ import http from './features/http.mjs'
 import modernOnly from './features/modern.mjs'
 import notifications, { changes } from './features/notifications.mjs'
 import interruptions from './features/restarts.mjs'
+import tasks from './features/tasks.mjs'
 import tools from './features/tools.mjs'
 import { load, modern } from './sdk.mjs'
 import { open } from './session.mjs'
 
-const features = [...handshake, ...tools, ...calls, ...catalogue, ...asking, ...notifications, ...http, ...modernOnly]
+const features = [...handshake, ...tools, ...calls, ...catalogue, ...asking, ...notifications, ...tasks, ...http, ...modernOnly]
 const only = process.argv[3] && new RegExp(process.argv[3]) // to try something by hand
 
 const server = JSON.parse(process.argv[2])

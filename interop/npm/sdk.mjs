@@ -47,6 +47,7 @@ async function loadFirst(modules, version) {
     version,
     types,
     Client: (await part('client/index.js')).Client,
+    TaskStore: (await part('experimental/tasks/stores/in-memory.js')).InMemoryTaskStore,
     transports: {
       http: (await part('client/streamableHttp.js')).StreamableHTTPClientTransport,
       sse: (await part('client/sse.js')).SSEClientTransport,

@@ -9,6 +9,7 @@
 //   - [Call], [Method], [Note] and [Batch] write messages of a client; [TextResult], [ToolFault] and [Fault] write the
 //     expected messages of the server. All are JSON as on the wire, so that a test shows it.
 //   - [Host.Gauge] and its neighbours read the runtime's metrics.
+//   - [Fleet] starts several runtimes on one store.
 //   - [Crashed] starts another runtime with the data that a crash would leave.
 //   - [Sized] chooses the size of a test that the race detector would make too slow in full.
 //
@@ -19,6 +20,6 @@
 //
 // The files from the top; most of the names that a file uses are in its own line or below:
 //
-//	pipe park check crash full  tests on a server
+//	pipe park check crash full fleet  tests on a server, or on several
 //	host conform lines listening meter question raw stateless message tools  the server, its tools and its clients
 package host

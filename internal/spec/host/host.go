@@ -37,6 +37,7 @@ func New(t *testing.T, o troupe.Options, so *troupe.ServerOptions) *Host {
 	if o.Store.Lease == 0 && testing.Short() {
 		o.Store.Lease = time.Minute // Where hours pass, renewing it each second is most of what happens.
 	}
+	o.Store.NoSocket = true // it would wait for the network, and no virtual time would pass
 	m := metered(&o)
 	rt, err := troupe.New(o)
 	if err != nil {

@@ -89,7 +89,7 @@ func (h *Host) held() map[string]int64 {
 
 // label returns the value of the attribute that tells the series of a metric apart.
 func label(attrs attribute.Set) string {
-	for _, key := range []attribute.Key{"reason", "kind", "stream", "budget"} {
+	for _, key := range []attribute.Key{"reason", "kind", "stream", "budget", "outcome"} {
 		if v, ok := attrs.Value(key); ok {
 			return v.AsString()
 		}

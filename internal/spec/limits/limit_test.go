@@ -522,6 +522,9 @@ var elsewhere = map[*limits.Row]string{
 	limits.Recall.Row:         "TestTooMuchToRecall",
 	limits.KeptBody.Row:       "TestForgottenCallRunsAgain",
 	limits.RerunBody.Row:      "TestLargeBodiesAreStoredForThoseWhoInsist",
+
+	limits.OpenTasksPerPrincipal.Row: "TestOpenTasksAreLimited",
+	limits.OpenTasksPerNode.Row:      "TestOpenTasksAreLimited",
 }
 
 // TestLimitsHaveTheirRow compares the rows of TestLimits with the table of limits.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -41,6 +42,11 @@ func TestMetricsTable(t *testing.T) {
 		c.Post(host.Call("2", "no such tool", `{}`))
 		c.Post(host.Method("3", "prompts/get", `{"name":"greet","arguments":{"who":"x"}}`))
 		h.Unchecked().Post("{")
+		a := c.Get("")
+		first, _ := a.Next()
+		a.Close()
+		defer c.Get(first.ID).Close()
+		synctest.Wait()
 		d.collect()
 		d.instruments["troupe.stream.cut"].labels["reason"] = true // TestWhatAClientMayHoldUp has this reason
 		var got []string
@@ -85,7 +91,7 @@ type instrument struct {
 
 func (i *instrument) row() string {
 	shown := strings.NewReplacer(".", "_").Replace(i.name)
-	suffix := map[string]string{"s": "_seconds", "By": "_bytes", "1": "_ratio"}[i.unit]
+	suffix := map[string]string{"s": "_seconds", "By": "_bytes", "1": "_ratio", "ms": "_milliseconds"}[i.unit]
 	if !strings.HasSuffix(shown, suffix) {
 		shown += suffix
 	}

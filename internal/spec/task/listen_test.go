@@ -123,3 +123,41 @@ func TestTheSessionHearsOfItsTasks(t *testing.T) {
 		}
 	})
 }
+
+// TestASessionOnAPipeHearsOfItsTasks is the same for a session that lives with its connection.
+func TestASessionOnAPipeHearsOfItsTasks(t *testing.T) {
+	testkit.Bubble(t, func(t *testing.T) {
+		p := host.NewPipe(t, troupe.Options{})
+		troupe.AddTool(p.Server, troupe.Tool{Name: "climb", Task: troupe.TaskOptional, Rerun: troupe.Safe},
+			func(ctx context.Context, call *troupe.Call, _ WorkIn) (string, error) {
+				if err := host.Sleep(ctx, 1000); err != nil {
+					return "", err
+				}
+				if err := call.Progress(ctx, 1, 2, ""); err != nil {
+					return "", err
+				}
+				return "up", host.Sleep(ctx, 1000)
+			})
+		p.Initialize(host.R20251125)
+		p.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"climb","arguments":{},"task":{},"_meta":{"progressToken":"p"}}}`)
+		time.AfterFunc(time.Minute, func() { _ = p.Out.Close() }) // it waits no longer
+		id, heard, told := "", "", false
+		for !strings.HasSuffix(heard, "completed") {
+			m := p.Next()
+			switch str(t, m, "method") {
+			case "":
+				id = str(t, m, "result", "task", "taskId")
+			case "notifications/progress":
+				told = true
+				host.Equal(t, "the token", at(t, m, "params", "progressToken"), `"p"`)
+			case "notifications/tasks/status":
+				heard += " " + str(t, m, "params", "status")
+			}
+		}
+		if heard != " working completed" || !told || id == "" {
+			t.Errorf("of task %q it heard%s, and of its progress: %t", id, heard, told)
+		}
+		_ = p.In.Close()
+		p.End()
+	})
+}

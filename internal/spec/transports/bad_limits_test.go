@@ -121,9 +121,16 @@ func TestSlowBody(t *testing.T) {
 }
 
 func TestSlowHeader(t *testing.T) {
+	for _, tt := range []struct{ limit, want time.Duration }{{0, 10 * time.Second}, {4 * time.Second, 4 * time.Second}} {
+		t.Run(tt.want.String(), func(t *testing.T) { slowHeader(t, tt.limit, tt.want) })
+	}
+}
+
+// slowHeader sends a header a byte a second. The connection must be closed after want.
+func slowHeader(t *testing.T, limit, want time.Duration) {
 	testkit.Bubble(t, func(t *testing.T) {
 		m := host.NewMeter()
-		rt, err := troupe.New(troupe.Options{DrainDelay: -1, Telemetry: troupe.Telemetry{MeterProvider: m}})
+		rt, err := troupe.New(troupe.Options{DrainDelay: -1, HTTP: troupe.HTTPOptions{HeaderTimeout: limit}, Telemetry: troupe.Telemetry{MeterProvider: m}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,8 +151,8 @@ func TestSlowHeader(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if err == nil || time.Since(begin) > 15*time.Second {
-			t.Errorf("a header took %v: %v; want the connection closed after 10 s", time.Since(begin), err)
+		if took := time.Since(begin); err == nil || took < want-time.Second || took > want+2*time.Second {
+			t.Errorf("a header took %v: %v; want the connection closed after %v", took, err, want)
 		}
 		synctest.Wait()
 		if n := m.Count("troupe.http.refused", "header-timeout"); n != 1 {

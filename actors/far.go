@@ -1,0 +1,461 @@
+package actors
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/attachment"
+	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/stream"
+)
+
+// The letters about streams; docs/design/015-fleet.md says what repairs the loss of each.
+const (
+	letterLook   = "stream.look"
+	letterAttach = "stream.attach"
+	letterFrame  = "stream.frame"
+	letterCredit = "stream.credit"
+	letterAlive  = "stream.alive"
+)
+
+func init() {
+	receivers[letterLook] = (*fleet).receiveLook
+	receivers[letterAttach] = (*fleet).receiveLook
+	receivers[letterFrame] = (*fleet).receiveFrame
+	receivers[letterCredit] = (*fleet).receiveCredit
+	receivers[letterAlive] = (*fleet).receiveAlive
+	receivers[letterAnswer] = (*fleet).receiveAnswer
+}
+
+// holder is who writes a stream: an actor of this node, or another node.
+type holder interface {
+	// look returns how far the stream has got.
+	look(ctx context.Context) (extent, error)
+	// attach makes the connection of r the stream's only live one.
+	attach(ctx context.Context, r *replay) (extent, error)
+}
+
+var (
+	_ holder = nearWriter{}
+	_ holder = (*farWriter)(nil)
+)
+
+// nearWriter is an actor of this node that writes a stream.
+type nearWriter struct{ *streamActor }
+
+func (w nearWriter) look(context.Context) (extent, error) { return (&attach{}).ask(w.streamActor) }
+
+func (w nearWriter) attach(_ context.Context, r *replay) (extent, error) {
+	at, err := (&attach{att: r.att, sess: r.s}).ask(w.streamActor)
+	if err == nil {
+		r.unread()        // the stream counts the connection now
+		r.att.Hush(false) // the writer before may not have been heard
+	}
+	return at, err
+}
+
+// streamLetter names a stream, and for stream.attach the reader.
+type streamLetter struct {
+	Stream StreamKey
+	Reader uint64 `json:",omitempty"`
+}
+
+// extentLetter is an extent.
+type extentLetter struct {
+	Tail  uint64
+	Bytes int                `json:",omitempty"`
+	Marks []record.Watermark `json:",omitempty"`
+}
+
+func (w *farWriter) look(ctx context.Context) (extent, error) {
+	return w.extent(ctx, letterLook, streamLetter{Stream: w.key})
+}
+
+func (w *farWriter) attach(ctx context.Context, r *replay) (extent, error) {
+	x := w.fleet.readings.add(w, r) // first, as frames may come before the reply
+	at, err := w.extent(ctx, letterAttach, streamLetter{w.key, x.id})
+	if err != nil {
+		w.fleet.readings.drop(x)
+		return at, err
+	}
+	x.hear()
+	return at, nil
+}
+
+func (w *farWriter) extent(ctx context.Context, kind string, l streamLetter) (at extent, err error) {
+	reply, err := w.ask(ctx, kind, l)
+	if err != nil {
+		return at, err
+	}
+	var e extentLetter
+	if err := codec.Unmarshal(reply, &e); err != nil {
+		return at, fmt.Errorf("actors: node %s: unreadable reply: %w", w.Node, ErrUnavailable)
+	}
+	return extent{e.Tail, e.Bytes, e.Marks}, nil
+}
+
+// holder returns the writer of the stream.
+func (r *replay) holder(ctx context.Context) (holder, record.Stream, error) {
+	d := &r.n.streams
+	if !d.serves(r.key) {
+		if r.n.fleet.mail != nil {
+			rec, _, err := d.readWriter(ctx, r.key)
+			if err != nil {
+				return nil, rec, err
+			}
+			if far, err := d.elsewhere(ctx, r.key, &rec, r.given); err != nil {
+				return nil, rec, err
+			} else if far != nil {
+				return far, rec, nil
+			}
+		}
+		leave, err := d.lostLog(ctx, r.s, r.fare)
+		if err == nil {
+			defer leave()
+			if r.att == nil {
+				err = r.judge(ctx)
+			}
+		}
+		if err != nil {
+			return nil, record.Stream{}, err
+		}
+	}
+	w, rec, err := d.find(ctx, r.svc, r.s, r.key, r.given)
+	if e, ok := errors.AsType[errElsewhere](err); ok {
+		return e.farWriter, rec, nil
+	}
+	if w == nil || err != nil {
+		return nil, rec, err
+	}
+	return nearWriter{w}, rec, nil
+}
+
+// lost returns why another node is not the stream's writer for now: ErrUnavailable, so that the resume tries again.
+func (r *replay) lost(w holder, err error) error {
+	if errors.Is(err, errNotHere) {
+		r.given = w.(*farWriter).Writer
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return err
+}
+
+// reading is a connection here whose stream another node writes.
+type reading struct {
+	id    uint64
+	at    Address
+	r     *replay
+	mu    sync.Mutex // guards the rest
+	heard time.Time
+	owed  int // bytes of frames that the writer has not been told of
+}
+
+// readings are the connections of this node whose streams others write.
+type readings struct {
+	mu   sync.Mutex // guards the rest
+	all  map[uint64]*reading
+	last uint64
+	busy map[Address]bool // nodes that are being asked
+	next time.Time        // when they are asked again
+}
+
+func (d *readings) add(w *farWriter, r *replay) *reading {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.all == nil {
+		d.all, d.busy = make(map[uint64]*reading), make(map[Address]bool)
+	}
+	d.last++
+	r.n.attaches.Add(1)
+	x := &reading{id: d.last, at: w.at(), r: r, heard: time.Now()}
+	d.all[x.id] = x
+	if old := r.reading.Swap(x); old != nil {
+		delete(d.all, old.id)
+	}
+	r.reads()
+	return x
+}
+
+func (d *readings) drop(x *reading) {
+	d.mu.Lock()
+	delete(d.all, x.id)
+	d.mu.Unlock()
+	x.r.reading.CompareAndSwap(x, nil)
+}
+
+func (d *readings) get(id uint64) *reading {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.all[id]
+}
+
+func (d *readings) len() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.all)
+}
+
+// hear notes that the writer is there.
+func (x *reading) hear() {
+	x.mu.Lock()
+	x.heard = time.Now()
+	x.mu.Unlock()
+	x.r.att.Hush(false)
+}
+
+// reads keeps the session in memory while its client reads a stream from here that another node writes.
+func (r *replay) reads() {
+	if r.held.Swap(true) {
+		return
+	}
+	_ = r.s.Post(holdStream{1})
+	r.conn.Gone(func() {
+		r.unread()
+		if x := r.reading.Swap(nil); x != nil {
+			r.n.fleet.readings.drop(x)
+			r.n.fleet.mail.Send(x.at, letterCredit, appendCredit(nil, x.id, 0, true))
+		}
+	})
+}
+
+// unread ends what reads began, for the session; the connection may be counted otherwise now.
+func (r *replay) unread() {
+	if x := r.reading.Swap(nil); x != nil {
+		r.n.fleet.readings.drop(x)
+	}
+	if r.held.Load() && !r.unheld.Swap(true) {
+		_ = r.s.Post(holdStream{-1})
+	}
+}
+
+// receiveFrame takes what has happened to a stream that a client reads here.
+func (f *fleet) receiveFrame(l *Letter) {
+	var id, from, num uint64
+	data := l.Data
+	if len(data) == 0 {
+		f.unknown.Add(1)
+		return
+	}
+	what := data[0]
+	data = data[1:]
+	for _, p := range [...]*uint64{&id, &from, &num} {
+		v, k := binary.Uvarint(data)
+		if k <= 0 {
+			f.unknown.Add(1)
+			return
+		}
+		*p, data = v, data[k:]
+	}
+	x := f.readings.get(id)
+	if x == nil || x.at != l.From {
+		return
+	}
+	att := x.r.att
+	switch what {
+	case framed:
+		var reader stream.Reader
+		a, ok, err := reader.Add(num, data)
+		if err != nil || !ok {
+			f.unknown.Add(1)
+			att.Tail(num) // the log has it
+			return
+		}
+		x.hear()
+		att.Frame(attachment.Frame{From: from, Append: a})
+		x.credit(f, attachment.Size(&a))
+		if a.Last {
+			f.readings.drop(x)
+		}
+	case tailed:
+		x.hear()
+		att.Tail(num)
+	case finished:
+		f.readings.drop(x)
+		att.Finish()
+	case polled:
+		f.readings.drop(x)
+		att.Poll()
+	case cutLoose:
+		f.readings.drop(x)
+		att.Cut()
+	case passedOn:
+		f.readings.drop(x)
+		x.r.again()
+	default: // of a newer release: the writer says the same when it is asked
+		f.unknown.Add(1)
+	}
+}
+
+// creditEvery is after how many bytes of frames the writer is told that they have arrived.
+const creditEvery = attachment.MaxFrame / 4
+
+// credit tells the writer, now and then, which frames have arrived.
+func (x *reading) credit(f *fleet, bytes int) {
+	x.mu.Lock()
+	x.owed += bytes
+	owed := x.owed
+	if owed >= creditEvery {
+		x.owed = 0
+	}
+	x.mu.Unlock()
+	if owed >= creditEvery {
+		f.mail.Send(x.at, letterCredit, appendCredit(nil, x.id, owed, false))
+	}
+}
+
+// appendCredit appends a letter stream.credit: bytes of frames have arrived at a reader, or its connection is gone.
+func appendCredit(b []byte, id uint64, bytes int, gone bool) []byte {
+	b = binary.AppendUvarint(b, id)
+	b = binary.AppendUvarint(b, uint64(bytes))
+	if gone {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+const (
+	// askEvery is how often a node asks the writers of the streams that are read through it.
+	askEvery = 2500 * time.Millisecond
+	// hushAfter is after what time without its writer a connection gets no more comments.
+	hushAfter = 12 * time.Second
+	// aliveAtOnce bounds the readers in one letter.
+	aliveAtOnce = 8192
+)
+
+// askWriters asks the writers of all streams that are read through this node whether they are there, and how far. It belongs to the heart's turn.
+func (d *readings) askWriters(f *fleet, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if now.Before(d.next) {
+		return
+	}
+	d.next = now.Add(askEvery)
+	of := make(map[Address][]*reading)
+	for _, x := range d.all {
+		if len(of[x.at]) < aliveAtOnce && !d.busy[x.at] {
+			of[x.at] = append(of[x.at], x)
+		}
+	}
+	for at, all := range of {
+		d.busy[at] = true
+		go func() {
+			f.askWriter(at, all)
+			d.mu.Lock()
+			delete(d.busy, at)
+			d.mu.Unlock()
+		}()
+	}
+}
+
+// askWriter asks one node for the streams of readers.
+func (f *fleet) askWriter(at Address, all []*reading) {
+	ctx, cancel := context.WithTimeout(f.node.base, 2*askEvery)
+	defer cancel()
+	data := make([]byte, 0, 4*len(all))
+	for _, x := range all {
+		data = binary.AppendUvarint(data, x.id)
+	}
+	reply, err := f.ask(ctx, at, letterAlive, data)
+	if err != nil {
+		f.unheard(at, all)
+		return
+	}
+	for _, x := range all {
+		tail, k := binary.Uvarint(reply)
+		if k <= 0 {
+			f.unknown.Add(1)
+			return
+		}
+		reply = reply[k:]
+		if f.readings.get(x.id) != x {
+			continue
+		}
+		if tail == 0 { // the writer does not know the reader
+			f.readings.drop(x)
+			x.r.again()
+			continue
+		}
+		x.hear()
+		x.r.att.Tail(tail - 1)
+	}
+}
+
+// unheard deals with readers whose writer does not answer: their clients get no more comments, and if its node is gone, they
+// read on from whoever has the stream then.
+func (f *fleet) unheard(at Address, all []*reading) {
+	ctx, cancel := context.WithTimeout(f.node.base, 2*askEvery) // the question to a silent node has used up its own time
+	defer cancel()
+	gone, err := f.mail.Gone(ctx, at)
+	now := time.Now()
+	for _, x := range all {
+		switch {
+		case err == nil && gone:
+			f.readings.drop(x)
+			x.r.again()
+		default:
+			x.mu.Lock()
+			hush := now.Sub(x.heard) > hushAfter
+			x.mu.Unlock()
+			if hush {
+				x.r.att.Hush(true)
+			}
+		}
+	}
+	if err == nil && !gone {
+		f.readings.soon()
+	}
+}
+
+// soon has the writers asked again with the heart's next beat.
+func (d *readings) soon() {
+	d.mu.Lock()
+	d.next = time.Time{}
+	d.mu.Unlock()
+}
+
+// letterAnswer brings a client's answer.
+const letterAnswer = "answer"
+
+// answerLetter is a client's answer on its way to what asked.
+type answerLetter struct {
+	Stream StreamKey // ID is "" for a question that does not outlive its process
+	ID     json.RawMessage
+	Result json.RawMessage `json:",omitempty"`
+	Err    json.RawMessage `json:",omitempty"`
+}
+
+// receiveAnswer takes a client's answer that came to another node.
+func (f *fleet) receiveAnswer(l *Letter) {
+	n := f.node
+	var a answerLetter
+	if !l.read(n, &a) {
+		return
+	}
+	m := &codec.Message{Kind: codec.Result, ID: a.ID, Result: a.Result, Err: a.Err}
+	if len(a.Err) > 0 {
+		m.Kind = codec.ErrorResponse
+	}
+	f.aside(l, func() {
+		there := a.Stream.ID == ""
+		w, here := n.streams.Current(a.Stream) // a takeover enters the questions before its stream is found
+		open, err := n.pending.take(a.Stream.Session, m)
+		if err == nil && !open && here && !w.Stopped() {
+			ctx, cancel := context.WithTimeout(n.base, w.svc.Limits.StoreWait)
+			there, err = n.streams.stillWrites(ctx, w)
+			cancel()
+		}
+		switch {
+		case err != nil:
+			l.reply(tryAgain, nil)
+		case !open && !there:
+			l.reply(notHere, nil)
+		default: // taken, or nobody needs it any more
+			l.reply(done, nil)
+		}
+	})
+}

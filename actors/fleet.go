@@ -1,0 +1,207 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+)
+
+// Address names one boot of a node.
+type Address struct {
+	Node string `json:"node"`
+	Boot string `json:"boot"`
+}
+
+// Letter is a message from another node. Its data belong to the receiver.
+type Letter struct {
+	From Address
+	Kind string
+	Data []byte
+	// Reply sends the reply, once, from any goroutine. It is nil if the sender waits for none.
+	Reply func(data []byte)
+}
+
+// Mail carries messages between the nodes that share a store. A message is delivered at most
+// once, and nothing is kept of one that is lost: whatever must survive goes through the Store.
+// All methods are safe for concurrent use.
+type Mail interface {
+	// Listen begins to take messages: it calls receive for each, one at a time for each sender, from
+	// goroutines of its own that receive must not block. missed is called when messages of Tell from a
+	// node were lost. Listen is called once.
+	Listen(receive func(*Letter), missed func(from Address))
+	// Ask sends data to a node and returns its reply. ErrNobody reports that nobody takes the messages of that boot:
+	// it was not delivered. ErrUnavailable means that this is unknown. It takes 5 s at most.
+	Ask(ctx context.Context, to Address, kind string, data []byte) ([]byte, error)
+	// Send sends data to a node and does not wait.
+	Send(to Address, kind string, data []byte)
+	// Tell sends data to all other nodes and does not wait.
+	Tell(kind string, data []byte)
+	// Others are the other nodes that were heard lately.
+	Others() []Address
+	// Gone reports whether a boot has no entry in the store any more, so that others may take over what it wrote: this
+	// node's own entry was renewed after that was seen. An error leaves that open.
+	Gone(ctx context.Context, a Address) (bool, error)
+}
+
+// ErrNobody reports that nobody takes the messages of a node: they were not delivered.
+var ErrNobody = errors.New("actors: nobody takes messages there")
+
+// fleet is this node among the others that share its store. Without mail the node is alone: then every other boot that is
+// named in a record is dead.
+type fleet struct {
+	node     *Node
+	mail     Mail         // nil: alone
+	far      farReaders   // connections of other nodes, of streams that are written here
+	readings readings     // connections here, of streams that other nodes write
+	beaten   time.Time    // when the heart last beat; this and away belong to its turn
+	away     bool         // the lease was over, or the process stood still
+	pushes   pushes       // messages of other nodes to the sessions of this one
+	working  atomic.Int64 // letters that are worked on beside the goroutines that receive
+	unknown  atomic.Int64 // letters that this release does not know, or cannot read
+
+	looking chan struct{} // one for each session whose record is read without a request: looksAtOnce
+	lost    atomic.Int64  // when messages were lost last, by clock.running: what was read of a record before may have changed since
+
+	news       News // nil: nobody wants it
+	told       toldUpdates
+	repetition repetition
+}
+
+// looksAtOnce bounds the records that are read without a request.
+const looksAtOnce = 16
+
+// self is the node's own address.
+func (f *fleet) self() Address { return Address{f.node.name, f.node.boot} }
+
+// receivers are what a node does with the letters of each kind. They run on the goroutine that receives, and must not block;
+// aside is for what waits.
+var receivers = map[string]func(*fleet, *Letter){}
+
+// receive handles a letter.
+func (f *fleet) receive(l *Letter) {
+	do, known := receivers[l.Kind]
+	if !known {
+		f.unknown.Add(1)
+		l.reply(notKnown, nil)
+		return
+	}
+	do(f, l)
+}
+
+// lateBeat is how much later than planned a beat of the heart may come before the process counts as one that stood still.
+const lateBeat = 2 * time.Second
+
+// returned reports whether the node is back after a time in which others may have taken over what it writes: its lease was over, or
+// the process stood still. Its streams must look then whether they are still its own: an idle one would not find out. It belongs to
+// the heart's turn.
+func (f *fleet) returned(now time.Time) bool {
+	if f.mail == nil {
+		return false
+	}
+	suspended := f.node.store.Suspended()
+	f.away = f.away || suspended || !f.beaten.IsZero() && now.Sub(f.beaten) > time.Second+lateBeat
+	f.beaten = now
+	if !f.away || suspended {
+		return false
+	}
+	f.away = false
+	return true
+}
+
+// beat is called every second. It belongs to the heart's turn.
+func (f *fleet) beat(now time.Time) {
+	if f.mail != nil {
+		f.far.prune(now)
+		f.readings.askWriters(f, now)
+	}
+}
+
+// The first byte of each reply.
+const (
+	done     byte = iota // what follows is the reply
+	notHere              // what the letter is for is not on this node, which gives it up
+	tryAgain             // not now
+	notKnown             // the node's release does not know such letters
+)
+
+// reply answers a letter, if its sender waits for that.
+func (l *Letter) reply(status byte, data []byte) {
+	if l.Reply != nil {
+		l.Reply(append([]byte{status}, data...))
+		l.Reply = nil
+	}
+}
+
+// read decodes what a letter says. If that is not possible, the letter is answered and counted, and read reports false.
+func (l *Letter) read(n *Node, v any) bool {
+	if err := codec.Unmarshal(l.Data, v); err != nil {
+		n.fleet.unknown.Add(1)
+		l.reply(notKnown, nil)
+		return false
+	}
+	return true
+}
+
+// errNotHere reports that a node does not have what it was asked for, and will not have it without taking it over.
+var errNotHere = errors.New("actors: not on that node")
+
+// ask sends a letter and returns the reply. The errors are errNotHere, ErrNobody and ErrUnavailable, wrapped; the last one also
+// means that the outcome is unknown.
+func (f *fleet) ask(ctx context.Context, to Address, kind string, v any) ([]byte, error) {
+	data, err := letterOf(v)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := f.mail.Ask(ctx, to, kind, data)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("actors: ask node %s: %w", to.Node, err)
+	case len(reply) == 0 || reply[0] >= tryAgain:
+		return nil, fmt.Errorf("actors: node %s cannot tell: %w", to.Node, ErrUnavailable)
+	case reply[0] == notHere:
+		return nil, errNotHere
+	}
+	return reply[1:], nil
+}
+
+// letterOf is what a letter says; bytes stay as they are.
+func letterOf(v any) ([]byte, error) {
+	if raw, ok := v.([]byte); ok {
+		return raw, nil
+	}
+	data, err := codec.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("actors: letter: %w", err)
+	}
+	return data, nil
+}
+
+// tell sends a letter to all other nodes, if there are any.
+func (f *fleet) tell(kind string, v any) {
+	if f.mail == nil {
+		return
+	}
+	if data, err := letterOf(v); err == nil {
+		f.mail.Tell(kind, data)
+	}
+}
+
+// atOnce bounds what letters have a node do at the same time beside the goroutine that receives them.
+const atOnce = 256
+
+// aside runs what waits for something on behalf of a letter. If too much of that runs, the letter is answered with tryAgain.
+func (f *fleet) aside(l *Letter, do func()) {
+	if f.working.Add(1) > atOnce {
+		f.working.Add(-1)
+		l.reply(tryAgain, nil)
+		return
+	}
+	go func() {
+		defer f.working.Add(-1)
+		do()
+	}()
+}

@@ -1,0 +1,124 @@
+package actors
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/faults"
+	"github.com/troupe-run/troupe/internal/quota"
+)
+
+// holdEvery is how often, on average, a held resume sends a comment and tries again. Each wait
+// is half as long to half as long again: many resumes that were held at once come back one by one.
+const holdEvery = time.Second
+
+// hold is the connection of a resume. A resume is never refused because of the store, since
+// popular clients give up after two attempts: while the store cannot be read, the response is
+// open and gets comments. An open response cannot be refused any more, so it is cut instead:
+// the client comes back and then learns the reason.
+type hold struct {
+	Conn
+	n     *Node
+	svc   *Service
+	since time.Time // when the client came, or was left behind
+	until time.Time
+	open  bool           // the response has begun
+	gone  chan struct{}  // closed when the connection is gone
+	from  *quota.Account // the resume is counted on it until its session is known
+}
+
+func newHold(n *Node, svc *Service, conn Conn) *hold {
+	return &hold{Conn: conn, n: n, svc: svc, since: time.Now(), until: time.Now().Add(svc.Limits.ResumeWait), gone: make(chan struct{})}
+}
+
+// worth reports whether a resume that failed with err is worth another try later.
+func (h *hold) worth(err error) bool {
+	return errors.Is(err, ErrUnavailable) && !errors.Is(err, errNewer) && time.Now().Before(h.until)
+}
+
+// goesOn says that the response is open, and that the resume goes on after it was live.
+func (h *hold) goesOn() {
+	if !h.open {
+		h.open = true
+		h.Conn.Gone(func() { close(h.gone) })
+	}
+	h.until = time.Now().Add(h.svc.Limits.ResumeWait)
+}
+
+// wait waits for holdEvery and reports whether to try again. If not, the connection is gone or
+// has been cut.
+func (h *hold) wait() bool {
+	if !h.open {
+		if h.open = h.Conn.Open(); !h.open {
+			return false
+		}
+		h.Conn.Gone(func() { close(h.gone) })
+	}
+	h.Conn.Comment()
+	h.Conn.Flush()
+	timer := time.NewTimer(holdEvery/2 + rand.N(holdEvery))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		if !h.n.drain.over.Load() {
+			return true
+		}
+	case <-h.gone:
+		return false
+	case <-h.svc.life.done:
+	case <-h.n.base.Done():
+	}
+	h.Conn.Cut()
+	return false
+}
+
+// find returns the session of the resume in, whose connection is h, or refuses the resume. It
+// holds the resume while the session is not in memory and the store cannot be read.
+func (h *hold) find(in *Input) *sessionActor {
+	defer h.release()
+	for {
+		s, err := h.n.sessions.lookUp(h.svc, in)
+		switch {
+		case err == nil || !h.worth(err):
+			return h.n.sessions.found(in, nil, s, err)
+		case !h.charge(in) || !h.wait():
+			return nil
+		}
+	}
+}
+
+// charge counts a resume whose session is not known on its principal's account, or refuses it.
+func (h *hold) charge(in *Input) bool {
+	for h.from == nil || h.from.Dropped() {
+		h.release()
+		h.from = h.n.accounts.Of(in.Tenant, in.Address)
+		if gets := h.from.Held[heldGets].Add(1); quota.Over(gets+h.from.Held[heldStreams].Load(), h.n.accounts.limits.Principal.Streams) {
+			h.n.refusals.refuseVerdict(h, nil, verdict{reason: StreamsOfPrincipal})
+			return false
+		}
+	}
+	return true
+}
+
+func (h *hold) release() {
+	if h.from != nil {
+		h.from.Held[heldGets].Add(-1)
+		h.from = nil
+	}
+}
+
+// Reject refuses the resume, or cuts its connection if that is open.
+func (h *hold) Reject(status, code int, message string, data, id []byte, retryAfter time.Duration) {
+	if h.open {
+		h.Conn.Cut()
+		return
+	}
+	h.Conn.Reject(status, code, message, data, id, retryAfter)
+}
+
+// badEvent refuses the event id that the resume came with.
+func (h *hold) badEvent() {
+	h.n.refusals.count(Replay)
+	faults.EventID.Tell(h, nil)
+}

@@ -1,0 +1,485 @@
+package actors
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/faults"
+	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/mrtr"
+	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/relay"
+	"github.com/troupe-run/troupe/internal/stream"
+)
+
+// landing is a request that this node has taken and whose call waits on another one. Its goroutine does with the
+// client's exchange what the call there does with its own.
+type landing struct {
+	*relay.Near
+	to     Address
+	id     relay.ID
+	held   quota.Holding
+	conn   Exchange
+	sess   *sessionActor // on whose connection it came; nil over HTTP
+	name   []byte        // the request's id, raw
+	cancel context.CancelCauseFunc
+	going  context.Context // done when the client need not be waited for any more
+	stream *liveStream     // nil until the response is a stream
+}
+
+// landed is what became of a request that another node was handed.
+type landed uint8
+
+const (
+	served  landed = iota // it has its response, or its client is gone
+	missing               // that node does not have its call, and never will
+	silent                // that node may have it
+)
+
+// elsewhere returns where the call waits that a state names, and whether that is another boot than this one.
+func (f *fleet) elsewhere(st *mrtr.State) (at Address, other bool) {
+	at = Address{st.Node, st.Boot}
+	return at, f.mail != nil && at.Boot != "" && at != f.self()
+}
+
+// goOn brings the answers to the call that a state names, on this node or on another one, or begins it again. It reports whether
+// a call here has the exchange.
+func (a *arrival) goOn(from *quota.Account, st *mrtr.State, x brought, sum mrtr.Digest, given map[string][]byte) (begun bool) {
+	n, m := a.n, a.m
+	for {
+		verdict, outcome := n.mrtr.retry(st, x, sum, given)
+		switch verdict {
+		case taken:
+			x.await()
+			return true
+		case joined:
+			x.await()
+			begun = true
+		case settled:
+			a.to.Answer(200, withID(m.ID, outcome))
+		default:
+			became := missing
+			if at, other := n.fleet.elsewhere(st); other { // also if one waits here: while this node was cut off, that one ran the call again
+				became = a.land(at)
+			}
+			switch {
+			case became == served:
+			case became == silent: // a second run while the first one waits would ask its client twice
+				n.accounts.giveBack(a.charged, &a.svc.Limits, from, a.charged.cost(m, len(a.body)))
+				n.refusals.unavailable(a.to, m.ID)
+			case verdict == refused:
+				badState(a.to, m.ID)
+			case !a.svc.Handler.Safe(m.Method, m.Name):
+				faults.Lost.Tell(a.to, m.ID)
+			case a.runAgain(from, st, sum, given):
+				return true
+			default:
+				continue // another request has begun the call: find it
+			}
+		}
+		n.accounts.Leave(from)
+		return begun
+	}
+}
+
+// land hands the request to the node where its call waits, and answers it as the call there does.
+func (a *arrival) land(to Address) landed {
+	n, wait := a.n, a.svc.Limits.StoreWait
+	x := &landing{to: to, id: relay.NewID(), conn: a.on.exchange(a), sess: a.sess, name: a.m.ID}
+	if !a.charged.alone() {
+		if no := n.accounts.hold(&x.held, a.charged, &a.in, quota.Queues, visitBytes); no.reason != admitted {
+			n.refusals.refuseVerdict(a.to, a.m.ID, no)
+			return served
+		}
+		defer x.held.Free()
+	}
+	var ctx context.Context
+	ctx, x.cancel = context.WithCancelCause(x.conn.Context())
+	defer x.cancel(nil)
+	var over context.CancelFunc
+	x.going, over = context.WithCancel(ctx)
+	x.Near = relay.NewNear(x.id, &x.held, func(letter []byte) { n.fleet.mail.Send(to, exchangeAlive, letter) }, over)
+	n.relays.near.Put(x.id, x) // first, as frames may come before the reply
+	defer n.relays.near.Drop(x.id, x)
+	bounded, stop := context.WithTimeout(ctx, wait)
+	defer stop()
+	ask, stop := context.WithTimeout(bounded, wait/5*3)
+	defer stop()
+	_, err := n.relays.hand(ask, to, exchangeRetry, x.id, &relayed{ID: a.m.ID, Tenant: a.in.Tenant, Address: a.in.Address, Server: a.svc.ID}, a.body)
+	switch {
+	case err == nil:
+		x.Hear(0)
+		x.run(ctx, a)
+		return served
+	case ctx.Err() != nil:
+		n.relays.gone(to, x.id, false)
+		return served
+	case errors.Is(err, ErrUnavailable): // that node may have taken the request
+		n.relays.gone(to, x.id, true)
+	}
+	if n.fleet.isLost(bounded, to, err) {
+		return missing
+	}
+	return silent
+}
+
+// run does what the call does, until the exchange is over.
+func (x *landing) run(ctx context.Context, a *arrival) {
+	d := &a.n.relays
+	for {
+		m, err := x.Next(ctx)
+		switch {
+		case ctx.Err() != nil:
+			d.gone(x.to, x.id, false)
+			return
+		case err != nil:
+			d.broken.Add(1)
+			d.gone(x.to, x.id, true)
+			x.breakOff(a)
+			return
+		case x.do(a, &m):
+			return
+		}
+		x.Done(&m)
+	}
+}
+
+// breakOff ends the client's exchange, so that it sends the request again.
+func (x *landing) breakOff(a *arrival) {
+	if x.stream != nil {
+		x.conn.Cut()
+		return
+	}
+	a.n.refusals.unavailable(x.conn, a.m.ID)
+}
+
+// do does one thing to the client's exchange. It reports whether that ends it.
+func (x *landing) do(a *arrival, m *relay.Message) (over bool) {
+	switch m.Kind {
+	case relay.Open:
+		if x.conn.Open() && x.sess == nil { // a connection that carries others is kept open as such
+			x.stream = a.n.talking.add(x.conn, a.svc.Limits.KeepAlive)
+		}
+	case relay.Event:
+		x.conn.Event("", 0, m.Data)
+		x.conn.Flush()
+		x.stream.touch()
+		_ = x.conn.Room(x.going) // an error means that the client is gone, or that it reads too slowly
+	case relay.Finish:
+		x.conn.Finish()
+		return true
+	case relay.Answer:
+		x.conn.Answer(m.Status, m.Data)
+		return true
+	case relay.Reject:
+		var no relay.Refusal
+		if codec.Unmarshal(m.Data, &no) != nil {
+			x.breakOff(a)
+			return true
+		}
+		x.conn.Reject(no.Status, no.Code, no.Message, no.Data, no.ID, no.After)
+		return true
+	case relay.Cut:
+		x.breakOff(a)
+		return true
+	}
+	return false
+}
+
+// cancel ends the requests that came on the connection of s and are on other nodes: that with an id, or all if id is nil.
+func (d *relays) cancel(s *sessionActor, id []byte) {
+	d.near.Each(func(x *landing) {
+		if x.sess == s && (id == nil || bytes.Equal(x.name, id)) {
+			x.cancel(ErrCancelled)
+		}
+	})
+}
+
+// retry takes a request that another node has taken, for a call that waits here.
+func (c *coming) retry(l *Letter, m *codec.Message) {
+	n := c.node
+	defer c.held.Free()
+	moved := false
+	defer func() {
+		if !moved {
+			n.accounts.Leave(c.from)
+		}
+	}()
+	if m.Kind != codec.Request || m.State == nil || !Asks(m.Method) {
+		l.unreadable(n)
+		return
+	}
+	st, err := n.mrtr.open(c.head.Server, c.head.Tenant, m, time.Now())
+	if errors.Is(err, ErrUnavailable) || n.drain.over.Load() || n.store.Suspended() {
+		l.reply(tryAgain, nil)
+		return
+	}
+	most := limits.MaxQueued.Value()
+	if err == nil {
+		if r, ok := n.mrtr.Get(st.Park); ok {
+			most = r.svc.Limits.Queue
+			if n.drain.sparing.Load() && !r.svc.again(m, 0) {
+				l.reply(tryAgain, nil)
+				return
+			}
+		}
+	}
+	v := n.relays.visit(c.key, &c.in, most)
+	var given map[string][]byte
+	var bad error
+	if err == nil {
+		given, bad = mrtr.Responses(m, st.Asked)
+	}
+	switch {
+	case err != nil:
+		badState(v, m.ID)
+	case bad != nil:
+		badResponses(v, m.ID, bad)
+	default:
+		x := brought{roundTrip: &direct{conn: v, over: make(chan struct{})}, id: bytes.Clone(m.ID), token: bytes.Clone(m.ProgressToken), meta: bytes.Clone(m.Meta), from: c.from}
+		verdict, outcome := n.mrtr.retry(st, x, mrtr.AnswersDigest(m), given)
+		switch verdict {
+		case taken:
+			moved = true
+		case joined:
+			moved = true
+			v.Gone(func() { n.accounts.Leave(c.from) })
+		case settled:
+			v.Answer(200, withID(m.ID, outcome))
+		case refused:
+			badState(v, m.ID)
+		default:
+			v.Close()
+			l.reply(notHere, nil)
+			return
+		}
+	}
+	l.reply(done, []byte{isTaken})
+}
+
+// boundExchange is the exchange of a stateless request on a connection that carries others.
+type boundExchange struct {
+	l *boundConn
+	a *arrival
+}
+
+var _ Exchange = boundExchange{}
+
+func (boundExchange) SetSession(string) {}
+func (boundExchange) Open() bool        { return true }
+func (boundExchange) Comment()          {}
+func (boundExchange) Flush()            {}
+func (boundExchange) Finish()           {}
+func (boundExchange) Accepted()         {}
+func (boundExchange) Gone(func())       {}
+
+func (x boundExchange) Event(_ string, _ int, data []byte) {
+	_ = x.l.tell(x.Context(), stream.Entry{Data: data}) // an error means that the node ends
+}
+func (x boundExchange) Answer(status int, body []byte) bool     { return x.l.Answer(status, body) }
+func (x boundExchange) AnswerLast(status int, body []byte) bool { return x.l.Answer(status, body) }
+func (x boundExchange) Reject(status, code int, message string, data, id []byte, after time.Duration) {
+	x.l.Reject(status, code, message, data, id, after)
+}
+func (x boundExchange) Cut()                             { x.a.n.refusals.unavailable(x.l, x.a.m.ID) }
+func (x boundExchange) Room(context.Context) error       { return nil }
+func (x boundExchange) Context() context.Context         { return x.a.n.base }
+func (boundExchange) WhenGone(func()) (stop func() bool) { return func() bool { return true } }
+func (c overBound) exchange(a *arrival) Exchange         { return boundExchange{c.l, a} }
+
+// apart gives f a goroutine, and bytes of its own: the goroutine that read the request may have to read that it is cancelled.
+func (c overBound) apart(a *arrival, f func(*arrival) bool) (begun bool) {
+	own, m := *a, new(codec.Message)
+	own.body = bytes.Clone(a.body)
+	_ = codec.Scan(own.body, m, anyMessage) // no error: it was scanned before
+	own.m = m
+	var held quota.Holding
+	if !a.charged.alone() {
+		a.n.accounts.holdAnyway(&held, a.charged, &a.in, quota.Parked, callHolds(m, own.body))
+	}
+	c.l.calls.Go(func() {
+		defer held.Free()
+		if !f(&own) {
+			c.l.freeSlot()
+		}
+	})
+	return true
+}
+
+// Carried is a principal that has a form for the node to which a message of its session is forwarded. Other principals go there
+// as JSON. Nothing of it is stored, and nobody outside of the fleet can read it.
+type Carried interface{ Carry() ([]byte, error) }
+
+// carry returns a principal as its letter has it.
+func (d *relays) carry(principal any, head *relayed) (sealed []byte, err error) {
+	var plain []byte
+	if p, ok := principal.(Carried); ok {
+		plain, err = p.Carry()
+	} else {
+		plain, err = codec.Marshal(principal)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d.node.mrtr.keys.Seal(plain, head.aad())
+}
+
+// aad binds a principal to the message that it came with.
+func (h *relayed) aad() []byte {
+	return []byte("message\x00" + h.Tenant + "\x00" + h.Server + "\x00" + h.Session)
+}
+
+// session names the session of a connection of a node.
+func (a Address) session(id string) string { return a.Node + "." + a.Boot + "." + id }
+
+// sessionAt returns the node and the id that the name of a session consists of. ok is false for what cannot be a name.
+func sessionAt(name string) (at Address, id string, ok bool) {
+	parts := strings.Split(name, ".")
+	if len(parts) != 3 || !isName(parts[0]) || !isName(parts[1]) || !stream.ValidID(parts[2]) {
+		return at, "", false
+	}
+	return Address{parts[0], parts[1]}, parts[2], true
+}
+
+// isName reports whether s can be the name of a node, or of a boot.
+func isName(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return len(s) > 0 && len(s) <= 32
+}
+
+// message hands a message to the node that has its session's connection, and answers it as that does.
+func (d *relays) message(svc *Service, in *Input, principal any, m *codec.Message, body []byte) {
+	n := d.node
+	at, id, ok := sessionAt(in.Session)
+	if !ok || n.fleet.mail == nil || at == n.fleet.self() {
+		unknownConnection(in.Conn, m.ID)
+		return
+	}
+	if !n.accounts.admitMessage(nil, in, m, len(body)) { // the other node charges it, too
+		return
+	}
+	from, no := n.accounts.enter(nil, in)
+	if from == nil {
+		n.refusals.refuseVerdict(in.Conn, m.ID, no)
+		return
+	}
+	defer n.accounts.Leave(from)
+	head := &relayed{Tenant: in.Tenant, Address: in.Address, Server: svc.ID, Session: id, Version: in.Version, Stateless: in.Stateless, Trace: in.Trace}
+	var err error
+	if head.Principal, err = d.carry(principal, head); err != nil {
+		n.log.Warn("principal not forwarded", "error", err)
+		n.refusals.unavailable(in.Conn, m.ID)
+		return
+	}
+	wait := svc.Limits.StoreWait
+	ctx, cancel := context.WithTimeout(n.base, wait)
+	defer cancel()
+	ask, stop := context.WithTimeout(ctx, wait/5*4)
+	defer stop()
+	reply, err := d.hand(ask, at, exchangeMessage, relay.NewID(), head, body)
+	if err != nil {
+		d.unsent(ctx, in, m, at, err)
+		return
+	}
+	var said relay.Refusal
+	if reply[0] != isSettled || codec.Unmarshal(reply[1:], &said) != nil {
+		n.refusals.unavailable(in.Conn, m.ID)
+		return
+	}
+	if said.Code == 0 {
+		in.Conn.Accepted()
+		return
+	}
+	in.Conn.Reject(said.Status, said.Code, said.Message, said.Data, said.ID, said.After)
+}
+
+// unsent refuses a message that could not be handed to the node with its session: the session is gone, or may be.
+func (d *relays) unsent(ctx context.Context, in *Input, m *codec.Message, at Address, err error) {
+	n := d.node
+	lost := errors.Is(err, errNotHere)
+	if !lost {
+		select {
+		case n.sessions.guesses <- struct{}{}: // the node may be made up
+			lost = n.fleet.isLost(ctx, at, err)
+			<-n.sessions.guesses
+		case <-ctx.Done():
+		}
+	}
+	if lost {
+		unknownConnection(in.Conn, m.ID)
+		return
+	}
+	n.refusals.unavailable(in.Conn, m.ID)
+}
+
+// message takes a message of a session that is here, which another node has taken.
+func (c *coming) message(l *Letter, m *codec.Message, body []byte) {
+	n := c.node
+	defer c.held.Free()
+	n.accounts.Leave(c.from) // a call is counted by itself
+	s, ok := n.bound.Get(SessionKey{c.head.Tenant, c.head.Server, c.head.Session})
+	if !ok {
+		l.reply(notHere, nil)
+		return
+	}
+	plain, err := n.mrtr.keys.Open(c.head.Principal, c.head.aad())
+	if err != nil {
+		if !errors.Is(err, ErrUnavailable) {
+			n.fleet.unknown.Add(1)
+		}
+		l.reply(tryAgain, nil)
+		return
+	}
+	in := c.in
+	in.Session, in.Version, in.Trace, in.Stateless = n.fleet.self().session(c.head.Session), c.head.Version, c.head.Trace, c.head.Stateless
+	in.Conn = &posted{l: l}
+	svc := s.sess.svc
+	var principal any = json.RawMessage(plain)
+	if svc.Carried != nil {
+		principal, in.Principal = svc.Carried(plain)
+	}
+	n.Message(svc, &in, principal, m, body)
+	l.reply(tryAgain, nil) // unless it was answered
+}
+
+// posted is the exchange of a message that another node has taken: its response is the reply to the letter.
+type posted struct{ l *Letter }
+
+var _ Conn = (*posted)(nil)
+
+func (p *posted) say(r relay.Refusal) {
+	data, err := codec.Marshal(&r)
+	if err != nil { // never: it is plain data
+		p.l.reply(tryAgain, nil)
+		return
+	}
+	p.l.reply(done, append([]byte{isSettled}, data...))
+}
+
+func (p *posted) Accepted() { p.say(relay.Refusal{Status: 202}) }
+
+func (p *posted) Reject(status, code int, message string, data, id []byte, after time.Duration) {
+	p.say(relay.Refusal{Status: status, Code: code, Message: message, Data: data, ID: id, After: after})
+}
+
+// The others are not used: responses go out on the session's connection.
+
+func (*posted) SetSession(string)          {}
+func (*posted) Answer(int, []byte) bool    { return false }
+func (*posted) Open() bool                 { return false }
+func (*posted) Event(string, int, []byte)  {}
+func (*posted) Comment()                   {}
+func (*posted) Flush()                     {}
+func (*posted) Finish()                    {}
+func (*posted) Cut()                       {}
+func (*posted) Room(context.Context) error { return nil }
+func (*posted) Gone(func())                {}

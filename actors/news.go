@@ -1,0 +1,324 @@
+package actors
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/limits"
+)
+
+// What sessions and listeners listen to may happen on any node: a resource changes there, a list, or a task. That node tells all
+// others, which tell their own clients. Whoever misses such a letter learns of that by a later one, and then repeats to its clients
+// whatever they may have missed.
+
+// The letters of what clients listen to.
+const (
+	letterUpdated = "updated"
+	letterLists   = "lists"
+	letterTask    = "task"
+)
+
+func init() {
+	receivers[letterUpdated] = (*fleet).receiveUpdated
+	receivers[letterLists] = (*fleet).receiveLists
+	receivers[letterTask] = (*fleet).receiveTask
+}
+
+// News is what is above the actors, as far as other nodes have something to tell it. Its methods must not block.
+type News interface {
+	// Lists says that lists of a server have changed on another node. The server may be unknown here.
+	Lists(server string, changed []ListChange)
+	// Task says that another node has changed a task.
+	Task(t *TaskChange)
+	// Missed says that some of that may have been lost. It is called at most once a second.
+	Missed()
+	// Repeat sends a session's client all that it may have missed: that each list has changed, and an update of each resource that it
+	// has subscribed to.
+	Repeat(p *Peer)
+}
+
+// ListChange is a change of a list that a server offers.
+type ListChange struct {
+	List   string
+	Digest string // of what the list has now
+	// Again says that clients who know of the digest must be told again: they may have the list from the node as it was before.
+	Again bool `json:",omitempty"`
+}
+
+// TaskChange is a change of a task. Session, Method and Params are a notification for the session that made the task; Session
+// is "" if there is none.
+type TaskChange struct {
+	Tenant, Server, ID string
+	Rev                uint64          `json:",omitempty"` // of its record
+	Session            string          `json:",omitempty"`
+	Method             string          `json:",omitempty"`
+	Params             json.RawMessage `json:",omitempty"`
+}
+
+const (
+	// mostTold is how many resources other nodes are told of within tellPause. When more change, they are told that all of the
+	// server's resources have changed.
+	mostTold = 1000
+	// allPause is how long another letter of that kind waits.
+	allPause = time.Second
+	// mostURI bounds the URI in a letter, and mostParams the notification.
+	mostURI    = 64 << 10
+	mostParams = 64 << 10
+	// mostLists bounds the lists of a server.
+	mostLists = 16
+)
+
+// tellPause is how long an update of a resource waits after one was told: updates that come meanwhile are told as one. A
+// subscription gathers them for as long.
+var tellPause = time.Second / time.Duration(limits.Updates.Value())
+
+// updatedLetter says that a resource has changed, and with Below perhaps those above it. Without a URI it is all resources.
+type updatedLetter struct {
+	Server string
+	URI    string `json:",omitempty"`
+	Below  bool   `json:",omitempty"`
+}
+
+// toldUpdates are the updates that other nodes were told of a moment ago.
+type toldUpdates struct {
+	mu  sync.Mutex // guards all
+	all map[updatedLetter]*toldUpdate
+}
+
+type toldUpdate struct {
+	again bool // it has come again
+	until time.Time
+}
+
+// updated tells the other nodes that a resource has changed.
+func (f *fleet) updated(server, uri string, below bool) {
+	if f.mail == nil {
+		return
+	}
+	u := updatedLetter{server, uri, below}
+	if f.told.add(&u, f.tellAgain) {
+		f.tell(letterUpdated, u)
+	}
+}
+
+// add notes an update, which may become one of all resources. It reports whether the others are to be told now; otherwise
+// they are told when later runs.
+func (d *toldUpdates) add(u *updatedLetter, later func()) (now bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.all[*u] == nil && (len(d.all) >= mostTold || len(u.URI) > mostURI) {
+		*u = updatedLetter{Server: u.Server}
+	}
+	if old := d.all[*u]; old != nil {
+		old.again = true
+		return false
+	}
+	if d.all == nil {
+		d.all = make(map[updatedLetter]*toldUpdate)
+	}
+	if len(d.all) == 0 {
+		time.AfterFunc(tellPause, later)
+	}
+	d.all[*u] = &toldUpdate{until: time.Now().Add(u.pause())}
+	return true
+}
+
+// pause is how long the same letter waits.
+func (u *updatedLetter) pause() time.Duration {
+	if u.URI == "" {
+		return allPause
+	}
+	return tellPause
+}
+
+// due returns the updates that have come again and are to be told now, and forgets those that have not.
+func (d *toldUpdates) due(later func()) (all []updatedLetter) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	for u, t := range d.all {
+		switch {
+		case now.Before(t.until):
+		case t.again:
+			t.again, t.until = false, now.Add(u.pause())
+			all = append(all, u)
+		default:
+			delete(d.all, u)
+		}
+	}
+	if len(d.all) > 0 {
+		time.AfterFunc(tellPause, later)
+	}
+	return all
+}
+
+// tellAgain tells the other nodes of updates that have come again meanwhile.
+func (f *fleet) tellAgain() {
+	if f.node.base.Err() != nil {
+		return
+	}
+	for _, u := range f.told.due(f.tellAgain) {
+		f.tell(letterUpdated, u)
+	}
+}
+
+func (f *fleet) receiveUpdated(l *Letter) {
+	var u updatedLetter
+	switch {
+	case !l.read(f.node, &u) || u.Server == "":
+	case u.URI == "":
+		f.repeats(u.Server)
+	default:
+		f.node.subs.Updated(u.Server, u.URI, u.Below)
+	}
+}
+
+// TellLists tells the other nodes that lists of a service have changed here.
+func (n *Node) TellLists(svc *Service, changed []ListChange) {
+	n.fleet.tell(letterLists, listsLetter{svc.ID, changed})
+}
+
+type listsLetter struct {
+	Server string
+	Lists  []ListChange
+}
+
+func (f *fleet) receiveLists(l *Letter) {
+	var m listsLetter
+	if l.read(f.node, &m) && f.news != nil {
+		f.news.Lists(m.Server, m.Lists[:min(len(m.Lists), mostLists)])
+	}
+}
+
+// TellTask tells the other nodes of a change of a task.
+func (n *Node) TellTask(t *TaskChange) {
+	if len(t.Params) > mostParams {
+		t.Session, t.Method, t.Params = "", "", nil
+	}
+	n.fleet.tell(letterTask, t)
+}
+
+func (f *fleet) receiveTask(l *Letter) {
+	var t TaskChange
+	if l.read(f.node, &t) && f.news != nil {
+		f.news.Task(&t)
+	}
+}
+
+const (
+	// repeatPause is the least time between two repetitions.
+	repeatPause = time.Second
+	// repeatSpread is by how much nodes that miss something at the same time are spread.
+	repeatSpread = 500 * time.Millisecond
+	// repeatAtOnce is how many sessions, listeners or resources are gone through at once; then there is a pause.
+	repeatAtOnce = 256
+	repeatRest   = 5 * time.Millisecond
+)
+
+// repetition is what must be repeated to clients.
+type repetition struct {
+	mu      sync.Mutex // guards the rest
+	all     bool
+	servers map[string]bool // whose resources may all have changed
+	runs    bool
+}
+
+// missed is called when messages to all nodes were lost: whatever they said is made good. Nobody knows what that was.
+func (f *fleet) missed(Address) {
+	f.lost.Store(int64(f.node.clock.running()))
+	f.repeats("")
+}
+
+// repeats has what clients may have missed repeated: all of it, or the resources of one server. If that happens often, it is done
+// once a second.
+func (f *fleet) repeats(server string) {
+	d := &f.repetition
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case server == "" || len(d.servers) >= mostTold:
+		d.all = true
+	case d.servers == nil:
+		d.servers = map[string]bool{server: true}
+	default:
+		d.servers[server] = true
+	}
+	if !d.runs {
+		d.runs = true
+		go f.repeat()
+	}
+}
+
+// repeat repeats until nothing is left.
+func (f *fleet) repeat() {
+	n, d := f.node, &f.repetition
+	for pause(n.base, rand.N(repeatSpread)) == nil {
+		d.mu.Lock()
+		all, servers := d.all, d.servers
+		d.all, d.servers = false, nil
+		d.mu.Unlock()
+		if all {
+			f.repeatAll()
+		} else {
+			f.repeatUpdates(servers)
+		}
+		if pause(n.base, repeatPause) != nil {
+			return
+		}
+		d.mu.Lock()
+		d.runs = d.all || d.servers != nil
+		runs := d.runs
+		d.mu.Unlock()
+		if !runs {
+			return
+		}
+	}
+}
+
+// spread returns a function that is called for each of many, and pauses now and then.
+func (f *fleet) spread() func() {
+	done := 0
+	return func() {
+		if done++; done%repeatAtOnce == 0 {
+			_ = pause(f.node.base, repeatRest)
+		}
+	}
+}
+
+// repeatUpdates tells the subscribers of all resources of some servers that these have changed.
+func (f *fleet) repeatUpdates(servers map[string]bool) {
+	rest := f.spread()
+	f.node.subs.Each(func(server, uri string) {
+		if servers[server] {
+			f.node.subs.Updated(server, uri, false)
+			rest()
+		}
+	})
+}
+
+// repeatAll looks at all sessions here, and tells all clients that listen here what they may have missed.
+func (f *fleet) repeatAll() {
+	n, rest := f.node, f.spread()
+	n.sessions.Each(func(s *sessionActor) {
+		_ = s.Post(idleTick{}) // its record is outdated
+		if f.news != nil && s.writes() {
+			f.news.Repeat(s.peer)
+		}
+		rest()
+	})
+	n.bound.Each(func(l *boundConn) {
+		if f.news != nil && l.ready.Load() {
+			l.repeat(f.news)
+		}
+		rest()
+	})
+	n.listeners.Each(func(l *listenActor) {
+		_ = l.Post(repeatMissed{})
+		rest()
+	})
+	if f.news != nil {
+		f.news.Missed()
+	}
+}

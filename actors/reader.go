@@ -1,0 +1,364 @@
+package actors
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/attachment"
+	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// reader is the one live connection of a stream. There are two:
+//
+//	attached   a connection here
+//	farReader  a connection of another node, which gets what is stored as letters
+//
+// Its methods do not block.
+type reader interface {
+	// Frame takes an append that is stored.
+	Frame(f attachment.Frame)
+	// Poll ends the connection of a call that goes on here, and has the client come back soon.
+	Poll()
+	// Finish ends the response.
+	Finish()
+	// Reconnect ends the connection of a stream that goes on, here or elsewhere.
+	Reconnect()
+	// Cut closes the connection: another one has replaced it, or the stream is lost.
+	Cut()
+	// Gone calls f once when the connection is gone.
+	Gone(f func())
+}
+
+var (
+	_ reader = (*attached)(nil)
+	_ reader = (*farReader)(nil)
+)
+
+// attached is one connection of a stream.
+type attached = attachment.Attachment[StreamKey]
+
+// extent is how far a stream has got, and what the writer knows of it without the log.
+type extent struct {
+	tail       uint64 // last append
+	bytes      int    // that the log holds; 0 if that is not known
+	watermarks []record.Watermark
+}
+
+// newAttachment makes the reading side of a connection that has read up to the event after, and
+// goes on with entry skip of append next.
+func (s *sessionActor) newAttachment(svc *Service, key StreamKey, rec *record.Stream, conn Conn, after stream.Position, next uint64, skip int, live bool, behind func()) *attached {
+	return attachment.New(attachment.Config[StreamKey]{
+		Among: &s.node.attachments, Key: key, Held: &s.billed().Held[heldStreams], Conn: conn, Stream: key.ID, After: after,
+		Primes: has(rec.Revision, mcp.FeatureStreamPriming), Answers: len(rec.Calls) > 0, Retry: svc.Limits.Retry, KeepAlive: svc.Limits.KeepAlive,
+		Behind: behind,
+	}, next, skip, live)
+}
+
+// leave ends the connection of a call that goes on.
+func (m closeConn) leave(a reader) {
+	if m.leaving {
+		a.Finish()
+	} else {
+		a.Poll()
+	}
+}
+
+// What a letter of kind stream.frame has happened to a reader.
+const (
+	framed   byte = iota + 1 // an append was stored
+	tailed                   // appends were stored that do not come as frames
+	finished                 // the response ends
+	polled                   // the client shall come back soon
+	passedOn                 // the writer has given the stream up
+	cutLoose                 // another connection has replaced this one
+)
+
+// frameHead is the largest head of such a letter.
+const frameHead = 1 + 3*binary.MaxVarintLen64
+
+// farReader is a connection on another node. What it gets are letters without a reply: what is lost of them, it finds in the log.
+type farReader struct {
+	at     readerKey
+	fleet  *fleet
+	stream StreamKey
+
+	mu    sync.Mutex // guards the rest
+	flow  attachment.Flow
+	over  bool
+	gone  []func()
+	heard time.Time // when its node last spoke of it
+}
+
+// readerKey names a reader of another node.
+type readerKey struct {
+	node Address
+	id   uint64
+}
+
+// send sends a letter about the reader. The caller holds mu.
+func (r *farReader) send(what byte, from, num uint64, data []byte) {
+	b := make([]byte, 0, frameHead+len(data))
+	b = append(b, what)
+	for _, n := range [...]uint64{r.at.id, from, num} {
+		b = binary.AppendUvarint(b, n)
+	}
+	r.fleet.mail.Send(r.at.node, letterFrame, append(b, data...))
+}
+
+func (r *farReader) Frame(f attachment.Frame) {
+	r.mu.Lock()
+	if !r.over {
+		switch r.flow.Frame(f.Num, attachment.Size(&f.Append)) {
+		case attachment.AsFrame:
+			r.send(framed, f.From, f.Num, f.Append.Encode())
+		case attachment.AsTail:
+			r.send(tailed, f.From, f.Num, nil)
+		}
+	}
+	over := f.Last && !r.flow.Behind
+	r.mu.Unlock()
+	if over {
+		r.leave()
+	}
+}
+
+// credit notes that bytes of frames have arrived.
+func (r *farReader) credit(bytes int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.heard = time.Now()
+	if r.flow.Credit(bytes) && !r.over {
+		r.send(tailed, r.flow.Tail, r.flow.Tail, nil)
+	}
+}
+
+func (r *farReader) Poll()      { r.end(polled) }
+func (r *farReader) Finish()    { r.end(finished) }
+func (r *farReader) Reconnect() { r.end(passedOn) }
+func (r *farReader) Cut()       { r.end(cutLoose) }
+
+// end sends the reader its last letter.
+func (r *farReader) end(how byte) {
+	r.mu.Lock()
+	if r.over {
+		r.mu.Unlock()
+		return
+	}
+	r.send(how, 0, 0, nil)
+	r.mu.Unlock()
+	r.leave()
+}
+
+// leave ends the reader: its connection is gone, or gets nothing more from here.
+func (r *farReader) leave() {
+	r.fleet.far.drop(r)
+	r.mu.Lock()
+	r.over = true
+	gone := r.gone
+	r.gone = nil
+	r.mu.Unlock()
+	for _, f := range gone {
+		f()
+	}
+}
+
+func (r *farReader) Gone(f func()) {
+	r.mu.Lock()
+	if !r.over {
+		r.gone = append(r.gone, f)
+		r.mu.Unlock()
+		return
+	}
+	r.mu.Unlock()
+	f()
+}
+
+// asked notes that the reader's node has asked for it, and returns the last append that there was for it.
+func (r *farReader) asked(now time.Time) (tail uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.heard = now
+	return r.flow.Tail
+}
+
+// silent reports whether the reader's node has not spoken of it for long.
+func (r *farReader) silent(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return now.Sub(r.heard) > readerSilence
+}
+
+// readerSilence is after what time a reader is given up that its node does not speak of: it asks after its readers every
+// [askEvery].
+const readerSilence = 20 * time.Second
+
+// farReaders are the readers of other nodes whose streams this node writes.
+type farReaders struct {
+	mu  sync.Mutex // guards all
+	all map[readerKey]*farReader
+}
+
+// addReader makes a reader of another node.
+func (f *fleet) addReader(at readerKey, key StreamKey) *farReader {
+	r := &farReader{at: at, fleet: f, stream: key, heard: time.Now()}
+	f.far.mu.Lock()
+	defer f.far.mu.Unlock()
+	if f.far.all == nil {
+		f.far.all = make(map[readerKey]*farReader)
+	}
+	f.far.all[at] = r
+	return r
+}
+
+func (d *farReaders) drop(r *farReader) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.all[r.at] == r {
+		delete(d.all, r.at)
+	}
+}
+
+func (d *farReaders) get(at readerKey) *farReader {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.all[at]
+}
+
+// prune gives up readers whose nodes no longer speak of them. It belongs to the heart's turn.
+func (d *farReaders) prune(now time.Time) {
+	d.mu.Lock()
+	var silent []*farReader
+	for _, r := range d.all {
+		if r.silent(now) {
+			silent = append(silent, r)
+		}
+	}
+	d.mu.Unlock()
+	for _, r := range silent {
+		r.leave()
+	}
+}
+
+// leave gives up all readers: the node stops.
+func (d *farReaders) leave() {
+	d.mu.Lock()
+	all := slices.Collect(maps.Values(d.all))
+	d.mu.Unlock()
+	for _, r := range all {
+		r.leave()
+	}
+}
+
+func (d *farReaders) len() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.all)
+}
+
+// receiveLook tells another node how far a stream has got that is written here, and for stream.attach makes a connection there its live one.
+func (f *fleet) receiveLook(l *Letter) {
+	n := f.node
+	var m streamLetter
+	if !l.read(n, &m) {
+		return
+	}
+	f.aside(l, func() {
+		at, err := f.attachFar(l, m)
+		switch {
+		case errors.Is(err, errNotHere):
+			l.reply(notHere, nil)
+		case err != nil:
+			n.log.Debug("stream not attached", "stream", m.Stream.ID, "node", l.From.Node, "error", err)
+			l.reply(tryAgain, nil)
+		default:
+			data, _ := letterOf(extentLetter{at.tail, at.bytes, at.watermarks})
+			l.reply(done, data)
+		}
+	})
+}
+
+// attachFar carries out a letter stream.look or stream.attach.
+func (f *fleet) attachFar(l *Letter, m streamLetter) (extent, error) {
+	n := f.node
+	w, here := n.streams.Current(m.Stream)
+	if !here {
+		return extent{}, errNotHere
+	}
+	if <-w.ready; w.Stopped() {
+		return extent{}, errNotHere
+	}
+	ask := &attach{}
+	if l.Kind == letterAttach {
+		ctx, cancel := context.WithTimeout(n.base, w.svc.Limits.StoreWait)
+		defer cancel()
+		s, err := n.sessions.load(ctx, w.svc, m.Stream.Session, nil) // it hears of what the client subscribes to
+		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrUnmounted) {
+			return extent{}, errNotHere
+		}
+		if err != nil {
+			return extent{}, err
+		}
+		ask.att, ask.sess = f.addReader(readerKey{l.From, m.Reader}, m.Stream), s
+	}
+	at, err := ask.ask(w)
+	if err != nil {
+		if r, ok := ask.att.(*farReader); ok {
+			r.leave()
+		}
+		return at, errNotHere
+	}
+	if s := ask.sess; s != nil && s.isCurrent(m.Stream.ID) && s.missed.Swap(false) {
+		go w.svc.Handler.Opened(s.peer, true)
+	}
+	return at, nil
+}
+
+// receiveCredit takes the credit of a reader on another node.
+func (f *fleet) receiveCredit(l *Letter) {
+	id, k := binary.Uvarint(l.Data)
+	if k <= 0 {
+		f.unknown.Add(1)
+		return
+	}
+	bytes, j := binary.Uvarint(l.Data[k:])
+	if j <= 0 || len(l.Data) != k+j+1 || bytes > attachment.MaxFrame*2 {
+		f.unknown.Add(1)
+		return
+	}
+	r := f.far.get(readerKey{l.From, id})
+	switch {
+	case r == nil:
+	case l.Data[k+j] == 1:
+		r.leave()
+	default:
+		r.credit(int(bytes))
+	}
+}
+
+// receiveAlive tells another node how far the streams of its readers are: for each reader the last append and one, 0 if it is not known here.
+func (f *fleet) receiveAlive(l *Letter) {
+	now := time.Now()
+	var reply []byte
+	for data := l.Data; len(data) > 0; {
+		id, k := binary.Uvarint(data)
+		if k <= 0 {
+			f.unknown.Add(1)
+			l.reply(notKnown, nil)
+			return
+		}
+		data = data[k:]
+		if r := f.far.get(readerKey{l.From, id}); r != nil {
+			reply = binary.AppendUvarint(reply, r.asked(now)+1)
+		} else {
+			reply = append(reply, 0)
+		}
+	}
+	l.reply(done, reply)
+}

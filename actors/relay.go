@@ -1,0 +1,388 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/kernel"
+	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/quota"
+	"github.com/troupe-run/troupe/internal/relay"
+)
+
+// The letters about requests that belong to another node; docs/design/015-fleet.md says what repairs the loss of each.
+const (
+	exchangeRetry   = "exchange.retry"   // a request that is sent again, for the node where its call is parked
+	exchangeMessage = "exchange.message" // a message of a session, for the node that has its connection
+	exchangePart    = "exchange.part"    // more of the body of either
+	exchangeFrame   = "exchange.frame"   // what the call does with its exchange
+	exchangeAlive   = "exchange.alive"   // both ways: one side is there, and how far it is
+	exchangeGone    = "exchange.gone"    // both ways: one side has given the exchange up
+)
+
+func init() {
+	receivers[exchangeRetry] = takeRequest
+	receivers[exchangeMessage] = takeRequest
+	receivers[exchangePart] = takePart
+	receivers[exchangeFrame] = takeFrame
+	receivers[exchangeAlive] = takeAlive
+	receivers[exchangeGone] = takeGone
+}
+
+// relays are the exchanges between this node and others: requests that came here and belong there, and the other way
+// round. Package internal/relay has the two ends of one.
+type relays struct {
+	node   *Node
+	near   *kernel.Directory[relay.ID, *landing]
+	far    *kernel.Directory[relayKey, *visit]
+	coming *kernel.Directory[relayKey, *coming]
+	handed atomic.Int64 // requests that other nodes were handed
+	broken atomic.Int64 // exchanges with other nodes that were given up
+	next   time.Time    // when the others hear next that this side is there; belongs to the heart's turn
+}
+
+// relayKey names an exchange of a request that another node took.
+type relayKey struct {
+	from Address
+	id   relay.ID
+}
+
+// begin makes the relays of a node.
+func (d *relays) begin(n *Node) {
+	d.node, d.near, d.far = n, kernel.NewDirectory[relay.ID, *landing](), kernel.NewDirectory[relayKey, *visit]()
+	d.coming = kernel.NewDirectory[relayKey, *coming]()
+}
+
+// relayed is what a letter says of a request beside its body.
+type relayed struct {
+	ID      []byte `json:",omitempty"` // raw JSON
+	Tenant  string
+	Address string `json:",omitempty"`
+	Server  string
+
+	// The rest is said of a message of a session.
+	Session   string `json:",omitempty"`
+	Version   string `json:",omitempty"`
+	Stateless bool   `json:",omitempty"`
+	Trace     Trace  `json:",omitzero"`
+	Principal []byte `json:",omitempty"` // sealed
+}
+
+// The first byte of the reply to a letter of a request.
+const (
+	sendMore  byte = iota // the next part may come
+	isTaken               // the call was found, and frames follow
+	isSettled             // a relay.Refusal follows, or an acceptance
+)
+
+// hand sends a request to the node that it belongs to, and returns the reply to its last letter. The errors are those of
+// fleet.ask.
+func (d *relays) hand(ctx context.Context, to Address, kind string, id relay.ID, head *relayed, body []byte) ([]byte, error) {
+	said, err := codec.Marshal(head)
+	if err != nil || len(said) > relay.MaxHead {
+		return nil, fmt.Errorf("actors: a request of %d bytes beside its body does not fit a letter: %w", len(said), ErrUnavailable)
+	}
+	d.handed.Add(1)
+	at := min(len(body), relay.MaxUpload)
+	reply, err := d.node.fleet.ask(ctx, to, kind, (&relay.Begin{ID: id, Size: len(body), Head: said, Data: body[:at]}).Append(nil))
+	for err == nil && at < len(body) && len(reply) == 1 && reply[0] == sendMore {
+		end := min(len(body), at+relay.MaxUpload)
+		reply, err = d.node.fleet.ask(ctx, to, exchangePart, (&relay.Part{ID: id, Offset: at, Data: body[at:end]}).Append(nil))
+		at = end
+	}
+	if err == nil && (len(reply) == 0 || reply[0] == sendMore) {
+		err = fmt.Errorf("actors: node %s: unreadable reply: %w", to.Node, ErrUnavailable)
+	}
+	return reply, err
+}
+
+// isLost reports whether what a boot has is lost with it, after a letter to it failed with err: it has said so, or it is gone. False means
+// that it may still have it.
+func (f *fleet) isLost(ctx context.Context, at Address, err error) bool {
+	if errors.Is(err, errNotHere) {
+		return true
+	}
+	gone, err := f.mail.Gone(ctx, at)
+	return err == nil && gone
+}
+
+// unreadable answers and counts a letter that this release cannot read.
+func (l *Letter) unreadable(n *Node) {
+	n.fleet.unknown.Add(1)
+	l.reply(notKnown, nil)
+}
+
+// coming is a request of another node whose letters come one after the other.
+type coming struct {
+	node  *Node
+	key   relayKey
+	kind  string
+	head  relayed
+	in    Input
+	body  *relay.Upload
+	from  *quota.Account // counts the request
+	held  quota.Holding
+	heard atomic.Int64 // when its last letter came, by the node's clock
+	over  atomic.Bool  // it has come, or was given up
+}
+
+// takeRequest takes the first letter of a request.
+func takeRequest(f *fleet, l *Letter) {
+	n := f.node
+	if n.drain.closing.Load() { // what it had is gone
+		l.reply(notHere, nil)
+		return
+	}
+	b, err := relay.ReadBegin(l.Data)
+	c := &coming{node: n, kind: l.Kind, key: relayKey{l.From, b.ID}}
+	if err != nil || codec.Unmarshal(b.Head, &c.head) != nil {
+		l.unreadable(n)
+		return
+	}
+	_, twice := n.relays.coming.Get(c.key)
+	if _, begun := n.relays.far.Get(c.key); begun || twice {
+		n.fleet.unknown.Add(1) // and has no reply: that of the first one counts
+		return
+	}
+	c.in = Input{Tenant: c.head.Tenant, Address: c.head.Address}
+	c.body = relay.NewUpload(&b)
+	if _, whole := c.body.Body(); whole {
+		n.fleet.aside(l, func() {
+			if c.enters(l, b.Size) {
+				c.arrive(l)
+			}
+		})
+		return
+	}
+	if c.enters(l, b.Size) {
+		c.heard.Store(int64(n.clock.running()))
+		n.relays.coming.Put(c.key, c)
+		l.reply(done, []byte{sendMore})
+	}
+}
+
+// enters counts the request on the account of its principal, or refuses it.
+func (c *coming) enters(l *Letter, size int) bool {
+	a := &c.node.accounts
+	var no verdict
+	if c.from, no = a.enter(nil, &c.in); c.from != nil {
+		if no = a.hold(&c.held, nil, &c.in, quota.Bodies, quota.RequestBytes+int64(size)); no.reason == admitted {
+			return true
+		}
+		a.Leave(c.from)
+	}
+	c.node.refusals.refuseVerdict(c.answerer(l), c.head.ID, no)
+	return false
+}
+
+// answerer is where the request is refused that l has brought.
+func (c *coming) answerer(l *Letter) answerer {
+	if c.kind == exchangeMessage {
+		return &posted{l: l}
+	}
+	l.reply(done, []byte{isTaken})
+	return c.node.relays.visit(c.key, &c.in, 0)
+}
+
+// takePart takes a later letter of a request.
+func takePart(f *fleet, l *Letter) {
+	n := f.node
+	p, err := relay.ReadPart(l.Data)
+	if err != nil {
+		l.unreadable(n)
+		return
+	}
+	c, ok := n.relays.coming.Get(relayKey{l.From, p.ID})
+	if !ok || !c.body.Add(&p) {
+		n.fleet.unknown.Add(1)
+		l.reply(tryAgain, nil)
+		return
+	}
+	c.heard.Store(int64(n.clock.running()))
+	if _, whole := c.body.Body(); !whole {
+		l.reply(done, []byte{sendMore})
+		return
+	}
+	n.fleet.aside(l, func() { // if that is refused, the request expires
+		if !c.over.Swap(true) {
+			n.relays.coming.Drop(c.key, c)
+			c.arrive(l)
+		}
+	})
+}
+
+// expire gives up a request that has not come as a whole.
+func (c *coming) expire() {
+	if !c.over.Swap(true) {
+		c.node.relays.coming.Drop(c.key, c)
+		c.leave()
+	}
+}
+
+func (c *coming) leave() {
+	c.node.accounts.Leave(c.from)
+	c.held.Free()
+}
+
+// arrive takes the request, once all of it is here. l is its last letter.
+func (c *coming) arrive(l *Letter) {
+	body, _ := c.body.Body()
+	var m codec.Message
+	bad := false
+	scan := func() { bad = codec.Scan(body, &m, anyMessage) != nil }
+	if len(body) <= limits.TurnBytes.Value() {
+		scan()
+	} else if !c.node.accounts.inTurn(c.node.base, c.from, false, scan) {
+		c.leave()
+		l.reply(tryAgain, nil)
+		return
+	}
+	switch {
+	case bad:
+		c.leave()
+		l.unreadable(c.node)
+	case c.kind == exchangeMessage:
+		c.message(l, &m, body)
+	default:
+		c.retry(l, &m)
+	}
+}
+
+// visit is the exchange of a request that another node took, with a call of this one.
+type visit struct {
+	*relay.Far
+	key  relayKey
+	held quota.Holding
+}
+
+// visitBytes is what each end of an exchange holds beside the bytes that wait.
+const visitBytes = 4 << 10
+
+// visit begins the exchange of a request. At most about most bytes wait for the other node.
+func (d *relays) visit(key relayKey, in *Input, most int) *visit {
+	v := &visit{key: key}
+	mail := d.node.fleet.mail
+	d.node.accounts.holdAnyway(&v.held, nil, in, quota.Queues, visitBytes)
+	v.Far = relay.NewFar(key.id, &v.held, most, func(letter []byte) { mail.Send(key.from, exchangeFrame, letter) }, func() {
+		d.far.Drop(key, v)
+		v.held.Free()
+	})
+	d.far.Put(key, v)
+	return v
+}
+
+// takeFrame takes what a call of another node does with its exchange.
+func takeFrame(f *fleet, l *Letter) {
+	n := f.node
+	part, err := relay.ReadFrame(l.Data)
+	if err != nil {
+		f.unknown.Add(1)
+		return
+	}
+	switch x, ok := n.relays.near.Get(part.ID); {
+	case !ok: // it was given up
+		n.relays.gone(l.From, part.ID, true)
+	case x.to != l.From:
+		f.unknown.Add(1)
+	default:
+		x.Take(&part)
+	}
+}
+
+// gone tells a node that an exchange with it is over on this side.
+func (d *relays) gone(to Address, id relay.ID, broken bool) {
+	d.node.fleet.mail.Send(to, exchangeGone, (&relay.Gone{ID: id, Broken: broken}).Append(nil))
+}
+
+// takeGone takes the end of an exchange on its other side.
+func takeGone(f *fleet, l *Letter) {
+	n := f.node
+	g, err := relay.ReadGone(l.Data)
+	if err != nil {
+		n.fleet.unknown.Add(1)
+		return
+	}
+	if x, ok := n.relays.near.Get(g.ID); ok && x.to == l.From {
+		x.Break(relay.ErrSilent)
+	}
+	if v, ok := n.relays.far.Get(relayKey{l.From, g.ID}); !ok {
+	} else if g.Broken {
+		v.Break()
+	} else {
+		v.Close()
+	}
+}
+
+// takeAlive takes how far the other sides of exchanges are.
+func takeAlive(f *fleet, l *Letter) {
+	n := f.node
+	for rest := l.Data; len(rest) > 0; {
+		a, more, err := relay.ReadAlive(rest)
+		if err != nil {
+			n.fleet.unknown.Add(1)
+			return
+		}
+		rest = more
+		if x, ok := n.relays.near.Get(a.ID); ok && x.to == l.From {
+			x.Hear(a.Num)
+		} else if v, ok := n.relays.far.Get(relayKey{l.From, a.ID}); ok {
+			v.Hear(a.Credit)
+		}
+	}
+}
+
+// beat gives up the exchanges whose other side is not heard, and tells the others that this side is there. It is called every
+// second, in the heart's turn.
+func (d *relays) beat(now time.Time) {
+	if d.node.fleet.mail == nil {
+		return
+	}
+	d.near.Each(func(x *landing) { x.Check(now) })
+	d.far.Each(func(v *visit) {
+		if v.Silent(now) {
+			d.broken.Add(1)
+			v.Break()
+			d.gone(v.key.from, v.key.id, true)
+		}
+	})
+	late := int64(d.node.clock.running() - relay.Patience)
+	d.coming.Each(func(c *coming) {
+		if c.heard.Load() < late {
+			c.expire()
+		}
+	})
+	if now.Before(d.next) {
+		return
+	}
+	d.next = now.Add(relay.Beat - time.Second/2) // half a second early, for ticks that are not quite a second apart
+	letters := make(map[Address][]byte)
+	say := func(to Address, a relay.Alive) {
+		b := a.Append(letters[to])
+		if len(b) > relay.MaxUpload {
+			d.node.fleet.mail.Send(to, exchangeAlive, b)
+			b = nil
+		}
+		letters[to] = b
+	}
+	d.near.Each(func(x *landing) { say(x.to, x.Alive()) })
+	d.far.Each(func(v *visit) { say(v.key.from, v.Alive()) })
+	for to, b := range letters {
+		if len(b) > 0 {
+			d.node.fleet.mail.Send(to, exchangeAlive, b)
+		}
+	}
+}
+
+// giveUp ends the exchanges of requests that came here: their clients send them again.
+func (d *relays) giveUp() { d.near.Each(func(x *landing) { x.Break(ErrClosing) }) }
+
+// close ends what is left.
+func (d *relays) close() {
+	d.giveUp()
+	d.far.Each(func(v *visit) { v.Break() })
+	d.coming.Each((*coming).expire)
+}

@@ -1,0 +1,410 @@
+package actors
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/session"
+)
+
+// A session's record is what all nodes share of it, and each node that serves the session caches it. Whoever changes the
+// record tells the others. What repairs the loss of that is the age of what is cached:
+//
+//	known ──recordAge old, or a word that it has changed──▶ outdated ──read again──▶ known
+//	                                                            └──gone──▶ the session ends here
+
+const (
+	// recordAge is for how long a session is served from what was read of its record.
+	recordAge = 30 * time.Second
+	// lookSpread is by how much the looks of sessions are spread that have calls or connections, but no requests.
+	lookSpread = 10 * time.Second
+	// lookPause is how long a look that failed, or that found no place, waits before the next.
+	lookPause = 2 * time.Second
+	// changedWait is how long a client waits at most until the node that writes its standalone stream knows of a change.
+	changedWait = 2 * time.Second
+	// mostReason bounds the reason of a cancel that other nodes are told.
+	mostReason = 1 << 10
+)
+
+// The letters about sessions.
+const (
+	letterSessionChanged = "session.changed"
+	letterSessionEnded   = "session.ended"
+	letterCancel         = "cancel"
+)
+
+func init() {
+	receivers[letterSessionChanged] = (*fleet).receiveChanged
+	receivers[letterSessionEnded] = (*fleet).receiveEnded
+	receivers[letterCancel] = (*fleet).receiveCancel
+}
+
+// sessionLetter is what a letter says of a session.
+type sessionLetter struct {
+	Session SessionKey
+	Rev     uint64 `json:",omitempty"` // of the record that was written
+	Stream  string `json:",omitempty"` // the standalone stream, which the receiver is thought to write
+	Old     string `json:",omitempty"` // a stream that is the standalone stream no more
+	Expired bool   `json:",omitempty"` // the session has ended by its own clock
+}
+
+// known is how old what a node knows of a record is. The zero value is that of a session whose record is nobody else's.
+type known struct {
+	shared  bool                      // other nodes may change the record; never changes
+	asOf    atomic.Int64              // the view was right then, by clock.running
+	behind  atomic.Uint64             // the record has had this revision
+	reading atomic.Pointer[rereading] // nil if nobody reads it
+}
+
+// rereading is a read of a record under way, for all that wait for it.
+type rereading struct {
+	done chan struct{}
+	err  error
+}
+
+// doubted is asOf of a view that must be read again whatever its age.
+const doubted = -1 << 62
+
+// outdated reports whether the record must be read again before the session is served from it.
+func (s *sessionActor) outdated() bool {
+	if !s.shared {
+		return false
+	}
+	n := s.node
+	at := s.asOf.Load()
+	return at < n.fleet.lost.Load() || int64(n.clock.running())-at > int64(recordAge) || s.view.Load().rev < s.behind.Load()
+}
+
+// upToDate reads the record again if it is outdated, or has expired as far as is known: another node may have kept the
+// session alive. It reports whether the session has expired, as far as this node can decide that; ErrNotFound: it has ended.
+// slots bounds the reads, nil for a caller that has a place.
+func (s *sessionActor) upToDate(slots chan struct{}) (expired bool, err error) {
+	expired = s.view.Load().rec.Expired(time.Now())
+	if s.shared && (expired || s.outdated()) {
+		err = s.reread(slots, true)
+		expired = false // it was not just now
+	}
+	return expired, err
+}
+
+// reread reads the record again. Those who want it at once share one read. late says that the session's client may have
+// been told of what is found.
+func (s *sessionActor) reread(slots chan struct{}, late bool) error {
+	r := &rereading{done: make(chan struct{}), err: errInternal}
+	for !s.reading.CompareAndSwap(nil, r) {
+		if other := s.reading.Load(); other != nil {
+			<-other.done
+			return other.err
+		}
+	}
+	defer func() {
+		s.reading.Store(nil)
+		close(r.done)
+	}()
+	r.err = s.readAgain(slots, late)
+	return r.err
+}
+
+func (s *sessionActor) readAgain(slots chan struct{}, late bool) error {
+	n := s.node
+	ctx, cancel := context.WithTimeout(n.base, s.svc.Limits.StoreWait)
+	defer cancel()
+	if slots != nil {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		case <-ctx.Done():
+			return fmt.Errorf("actors: read session: too many requests read theirs: %w", ErrUnavailable)
+		}
+	}
+	at := n.clock.running()
+	rec, rev, err := n.sessions.read(ctx, s.key)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		if rev != 0 && n.store.Delete(ctx, s.key.record(), rev) == nil { // of all nodes one does it
+			n.fleet.ended(s.key, &rec, true)
+			s.endSession()
+		}
+		s.gone()
+		return err
+	case err != nil:
+		return err
+	}
+	if v := (&view{rec: rec, rev: rev}); late {
+		s.finds(v)
+	} else {
+		n.sessions.adopt(s, v)
+	}
+	s.asOf.Store(int64(at))
+	return nil
+}
+
+// finds makes the session serve from a record that was found changed, perhaps long after the client was told of the
+// change. Updates of the resources that it subscribes to since then may not have reached it.
+func (s *sessionActor) finds(v *view) {
+	before := s.view.Load()
+	s.node.sessions.adopt(s, v)
+	if !s.shared || v.rev <= before.rev || !s.writes() {
+		return
+	}
+	for _, uri := range v.rec.Subscribed {
+		if _, old := slices.BinarySearch(before.rec.Subscribed, uri); !old && s.Hears(uri) {
+			s.peer.PushUpdate(uri)
+		}
+	}
+}
+
+// writes reports whether this node writes the session's standalone stream.
+func (s *sessionActor) writes() bool {
+	return s.node.streams.serves(StreamKey{s.key, s.view.Load().rec.Standalone})
+}
+
+// gone ends the session on this node, whose record is no more. Only the node that has ended a session of a fleet tells
+// the program.
+func (s *sessionActor) gone() {
+	if h, ok := s.home.(storedHome); ok && s.shared {
+		h.endHere(false)
+		return
+	}
+	s.endSession()
+}
+
+// look reads the record again without a request, beside the actor's turn. It reports false if too many do so.
+func (s *sessionActor) look() bool {
+	places := s.node.fleet.looking
+	select {
+	case places <- struct{}{}:
+	default:
+		return false
+	}
+	go func() {
+		defer func() { <-places }()
+		if err := s.reread(nil, true); err != nil && !errors.Is(err, ErrNotFound) {
+			s.node.log.Debug("session not looked at", "session", s.key.ID, "error", err)
+		}
+	}()
+	return true
+}
+
+// untilLook is how long the session's timer may run that would run for left. The record of a session with calls or
+// connections is read again when that is due: nobody else does it if no requests come. It belongs to the actor's turn.
+func (s *sessionActor) untilLook(active bool, left time.Duration) time.Duration {
+	if !s.shared {
+		return left
+	}
+	age := s.node.clock.running() - time.Duration(s.asOf.Load())
+	switch early := recordAge - lookSpread; {
+	case age < early && !s.outdated():
+		return min(left, early-age+rand.N(lookSpread))
+	case active:
+		s.look()
+		return min(left, lookPause/2+rand.N(lookPause))
+	}
+	return min(left, recordAge)
+}
+
+// hints notes that the record has had a revision. A session with calls or connections here reads it now, any other one
+// before its next request.
+func (s *sessionActor) hints(rev uint64) {
+	for {
+		old := s.behind.Load()
+		if rev <= max(old, s.view.Load().rev) {
+			return
+		}
+		if s.behind.CompareAndSwap(old, rev) {
+			_ = s.Post(idleTick{})
+			return
+		}
+	}
+}
+
+// catchUp reads the record again until it has at least a revision that was written before.
+func (s *sessionActor) catchUp(rev uint64) error {
+	for range 3 { // the first may share a read that began before
+		if s.view.Load().rev >= rev {
+			return nil
+		}
+		if err := s.reread(nil, false); err != nil {
+			return err
+		}
+	}
+	return ErrUnavailable
+}
+
+// differ reports whether a change of a record is of interest elsewhere. A confirmed digest is not: whoever begins the next
+// standalone stream has the newest record then.
+func differ(was, now *session.Record) bool {
+	return was.Level != now.Level || was.Standalone != now.Standalone || !slices.Equal(was.Subscribed, now.Subscribed) ||
+		!maps.EqualFunc(was.Values, now.Values, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
+}
+
+// changed makes a change of a session's record known. It returns when the node that writes the standalone stream knows
+// of it, or cannot be reached: that one reads the record again before recordAge is over, and its successor does so when it
+// takes the stream over. The others are told, and read the record when they next need it.
+func (f *fleet) changed(ctx context.Context, key SessionKey, was, now *session.Record, rev uint64) {
+	if f.mail == nil || !differ(was, now) {
+		return
+	}
+	m := sessionLetter{Session: key, Rev: rev}
+	defer f.tell(letterSessionChanged, m) // last, so that the writer gets the question first
+	at := StreamKey{key, now.Standalone}
+	if _, here := f.node.streams.Get(at); now.Standalone == "" || here {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, changedWait)
+	defer cancel()
+	m.Stream = now.Standalone
+	for asked := f.self(); ; {
+		rec, _, err := f.node.streams.readWriter(ctx, at)
+		writer := Address{rec.Node, rec.Boot}
+		if err != nil || writer == asked || writer == f.self() {
+			return
+		}
+		asked = writer
+		if _, err = f.ask(ctx, writer, letterSessionChanged, m); !errors.Is(err, errNotHere) {
+			return
+		}
+	}
+}
+
+// replaced has the node that writes a standalone stream end it: another one is the session's now. It must be called before
+// the stream's record is removed, which says which node that is.
+func (f *fleet) replaced(key StreamKey) {
+	if f.mail == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(f.node.base, changedWait)
+	defer cancel()
+	rec, _, err := f.node.streams.readWriter(ctx, key)
+	if writer := (Address{rec.Node, rec.Boot}); err == nil && writer != f.self() {
+		if data, err := letterOf(sessionLetter{Session: key.Session, Old: key.ID}); err == nil {
+			f.mail.Send(writer, letterSessionChanged, data)
+		}
+	}
+}
+
+// receiveChanged takes the news that the record of a session has changed. An answer is due where this node writes the
+// standalone stream.
+func (f *fleet) receiveChanged(l *Letter) {
+	n := f.node
+	var m sessionLetter
+	if !l.read(n, &m) {
+		return
+	}
+	key := m.Session
+	if st, ok := n.streams.Get(StreamKey{key, m.Old}); ok && len(st.rec.Calls) == 0 {
+		_ = st.Post(endStream{})
+	}
+	if m.Rev == 0 {
+		return
+	}
+	begins := n.sessions.Begins(key) // first: what begins later reads the new record
+	s, here := n.sessions.Get(key)
+	if l.Reply == nil {
+		switch {
+		case here:
+			s.hints(m.Rev)
+		case begins:
+			f.aside(l, func() {
+				if s, ok := n.sessions.Current(key); ok {
+					s.hints(m.Rev)
+				}
+			})
+		}
+		return
+	}
+	at := StreamKey{key, m.Stream}
+	if here && n.streams.serves(at) && s.view.Load().rev >= m.Rev {
+		l.reply(done, nil)
+		return
+	}
+	f.aside(l, func() {
+		if w, ok := n.streams.Current(at); !ok || w.Stopped() {
+			l.reply(notHere, nil)
+			return
+		}
+		if s, ok := n.sessions.Current(key); ok {
+			if err := s.catchUp(m.Rev); err != nil && !errors.Is(err, ErrNotFound) {
+				s.hints(m.Rev)
+				l.reply(tryAgain, nil)
+				return
+			}
+		}
+		l.reply(done, nil)
+	})
+}
+
+// ended tells the other nodes that a session has ended, which had the record.
+func (f *fleet) ended(key SessionKey, rec *session.Record, expired bool) {
+	f.tell(letterSessionEnded, sessionLetter{Session: key, Old: rec.Standalone, Expired: expired})
+}
+
+// receiveEnded takes the news that a session has ended. Clocks differ: a node judges by itself whether a session has
+// expired.
+func (f *fleet) receiveEnded(l *Letter) {
+	n := f.node
+	var m sessionLetter
+	if !l.read(n, &m) {
+		return
+	}
+	key := m.Session
+	if st, ok := n.streams.Get(StreamKey{key, m.Old}); ok && !m.Expired { // its session may not be in memory
+		st.endStream()
+	}
+	end := func(s *sessionActor) {
+		if !m.Expired {
+			s.gone()
+			return
+		}
+		s.asOf.Store(doubted)
+		_ = s.Post(idleTick{})
+	}
+	begins := n.sessions.Begins(key)
+	if s, here := n.sessions.Get(key); here {
+		f.aside(l, func() { end(s) }) // it goes through all streams
+	} else if begins {
+		f.aside(l, func() {
+			if s, ok := n.sessions.Current(key); ok {
+				end(s)
+			}
+		})
+	}
+}
+
+// cancelLetter says that a client has cancelled a call that does not run where the cancel arrived.
+type cancelLetter struct {
+	Session SessionKey
+	Request string // its id, raw
+	Reason  string `json:",omitempty"`
+}
+
+// cancelled tells the other nodes that a client has cancelled a call.
+func (f *fleet) cancelled(key SessionKey, id, reason string) {
+	if len(id) > maxToken { // no call has such an id
+		return
+	}
+	if len(reason) > mostReason {
+		reason = strings.ToValidUTF8(reason[:mostReason], "")
+	}
+	f.tell(letterCancel, cancelLetter{key, id, reason})
+}
+
+// receiveCancel cancels a call that runs here.
+func (f *fleet) receiveCancel(l *Letter) {
+	var m cancelLetter
+	if !l.read(f.node, &m) {
+		return
+	}
+	if s, ok := f.node.sessions.Get(m.Session); ok {
+		_ = s.Post(&cancelCall{id: m.Request, reason: m.Reason, acked: func(error) {}})
+	}
+}

@@ -1,0 +1,198 @@
+package main
+
+// remote is the store on NATS servers that several processes share.
+var remote = []mutation{
+	{
+		"a write that is not decided fails", merge, "cluster/records.go",
+		"if !isUndecided(err) || time.Since(start) > callTimeout", "if isUndecided(err) || time.Since(start) > callTimeout || err == nil || true", "", "TestUndecided",
+	},
+	{
+		"a node ends the leases of others", guard, "cluster/node.go",
+		"		err = n.agree(ctx)\n", "		err = errors.Join(n.agree(ctx), n.voidLeases(ctx))\n", "", "TestRemoteLeases",
+	},
+	{
+		"a stream with other rules is used", validation, "cluster/remote.go",
+		`if what := differs(&have, &want); what != "" {`, `if what := differs(&have, &want); what == "all" {`, "", "TestRemoteStreams",
+	},
+	{
+		"a stream of a newer release is used", validation, "cluster/remote.go",
+		"version != want.Metadata[formatKey] {", `version == "" {`, "", "TestRemoteStreams",
+	},
+	{
+		"a node without a size of its own changes that of the store", limit, "cluster/remote.go",
+		"if n.opts.sized {", "if n.opts.MaxStore > 0 {", "", "TestRemoteStreams",
+	},
+	{
+		"the wrong password is tried for half a minute", limit, "cluster/remote.go",
+		"		case refused(err):\n", "		case refused(err) && ctx.Err() != nil:\n", "", "TestRemoteAccess",
+	},
+	{
+		"a secret is printed", guard, "cluster/options.go",
+		"	c.User = nil\n", "	c.Fragment = \"\"\n", "", "TestRemoteCheck|TestRemoteAccess",
+	},
+	{
+		"a process without a lease takes work", guard, "internal/worker/pool.go",
+		"if p.Shared && p.Store.Suspended() {", "if p.Shared && p.Store.Suspended() && s.ID == \"\" {", "", "TestAProcessWithoutALeaseBeginsNothing",
+	},
+	{
+		"a stream that is gone keeps the others from being measured", merge, "cluster/pressure.go",
+		"		if err != nil {\n			continue\n		}\n", "		if err != nil {\n			return\n		}\n", "", "TestMissingStreams",
+	},
+	{
+		"a node offers the work of all others again", guard, "cluster/work.go",
+		"if !n.succeeds || !validName(server) {", "if !validName(server) {", "", "TestReclaim",
+	},
+	{
+		"a process leaves what the one before it ran", guard, "cluster/lease.go",
+		"			l.node.succeeds = true\n", "			l.node.succeeds = rev == 0\n", "", "TestReclaim",
+	},
+	{
+		"a node that cannot renew its lease says who is gone", guard, "cluster/mail.go",
+		"	if err == nil && !alive {\n", "	if err == nil && alive {\n", "", "TestMailGone",
+	},
+	{
+		"a renewal that was sent before counts", guard, "cluster/lease.go",
+		"		waiting := l.waited()\n		ctx, cancel := context.WithTimeout(context.Background(), min(l.node.opts.Lease, callTimeout))\n		err := l.renew(ctx)\n",
+		"		ctx, cancel := context.WithTimeout(context.Background(), min(l.node.opts.Lease, callTimeout))\n		err := l.renew(ctx)\n		waiting := l.waited()\n", "", "TestGoneNeedsARenewal",
+	},
+	{
+		"a session record loses what a newer release says", merge, "internal/session/record.go",
+		"		r.Unknown = unknown.Of[Record](data)\n", "		_ = unknown.Of[Record]\n", "actors", "TestRecordsKeepWhatANewerReleaseSays",
+	},
+	{
+		"a writer record loses what a newer release says", merge, "internal/record/stream.go",
+		"	return r.Unknown.Append(data), nil\n", "	return data, nil\n", "actors", "TestRecordsKeepWhatANewerReleaseSays",
+	},
+	{
+		"a node is ready whose log takes no writes", guard, "serve.go",
+		"	if stream := rt.cluster.Silent(); stream != \"\" {\n", "	if stream := rt.cluster.Silent(); false {\n", "internal/spec/nodes", "TestReadyNeedsTheStreams",
+	},
+	{
+		"a stream that is gone counts as there", guard, "cluster/pressure.go",
+		"			if _, err := n.fill(ctx, name); err == nil {\n", "			if _, err := n.fill(ctx, name); err == nil || true {\n", "", "TestOneStreamIsSilent",
+	},
+	{
+		"a letter that is lost goes unnoticed", merge, "cluster/hearts.go",
+		"	gap = h.Num > next\n", "	gap = h.Num > next+1\n", "", "TestMailGap",
+	},
+	{
+		"the last letter is lost and goes unnoticed", merge, "cluster/hearts.go",
+		"	if h.Form == letter.All {\n", "	if h.Form >= letter.All {\n", "", "TestMailGap",
+	},
+	{
+		"what a dead node told last goes unnoticed", merge, "cluster/mail.go",
+		"			m.missed(p)\n", "			_ = p\n", "", "TestMailSilence",
+	},
+	{
+		"what an earlier boot told last goes unnoticed", merge, "cluster/hearts.go",
+		"		gap = first && l.replaces(from, e) || gap\n", "", "", "TestMailSilence",
+	},
+	{
+		"first contact is a gap", merge, "cluster/hearts.go",
+		"		e = &heard{told: h.Num}\n", "		e = &heard{}\n", "", "TestMailGap",
+	},
+	{
+		"a letter that is not sent has no number", merge, "cluster/outbox.go",
+		"	case o.bytes+len(m.Data) > maxOutbox:\n", "	case o.bytes+len(m.Data) > maxOutbox:\n		o.told--\n", "", "TestOutbox",
+	},
+	{
+		"an earlier boot counts as there", merge, "cluster/hearts.go",
+		"l.heard[q].beat.entry < e.beat.entry", "l.heard[q].beat.entry > e.beat.entry", "", "TestMailGoodbye",
+	},
+	{
+		"whoever said goodbye is there", expiry, "cluster/hearts.go",
+		"		delete(l.heard, from)\n", "		e.heart = now\n", "", "TestMailGoodbye",
+	},
+	{
+		"whoever is silent is there", expiry, "cluster/hearts.go",
+		"if e.heart.IsZero() || now.Sub(e.heart) > within", "if e.heart.IsZero() || now.Sub(e.heart) > time.Hour", "", "TestMailNobody",
+	},
+	{
+		"a letter goes to whom an address names with wildcards", validation, "cluster/mail.go",
+		"if !validName(to.Node) || !validName(to.Boot) {", "if to.Node == \"\" {", "", "TestMail|TestMailNobody",
+	},
+	{
+		"who sends what cannot be read waits", validation, "cluster/mail.go",
+		"slog.Any(\"error\", err))\n		if msg.Reply != \"\" {", "slog.Any(\"error\", err))\n		if msg.Reply == \"-\" {", "", "TestMailMalformed",
+	},
+	{
+		"what nobody takes is unknown", validation, "cluster/mail.go",
+		"		err = ErrNobody\n", "		err = ErrUnavailable\n", "", "TestMailNobody",
+	},
+	{
+		"what waits to be sent has no bound", limit, "cluster/outbox.go",
+		"	case o.bytes+len(m.Data) > maxOutbox:\n", "	case o.bytes > maxOutbox:\n", "", "TestOutbox",
+	},
+	{
+		"the lease of a silent node is told as it was when it was heard", expiry, "cluster/members.go",
+		"time.Millisecond - k.ago", "time.Millisecond", "", "TestMembers",
+	},
+	{
+		"a boot whose place another has taken is listed", merge, "cluster/members.go",
+		"other && !held", "false && other && !held", "", "TestMembers",
+	},
+	{
+		"all boots that were ever heard are known", limit, "cluster/hearts.go",
+		"	if len(l.heard) < maxHeard {\n", "	if len(l.heard) < 100*maxHeard {\n", "", "TestHeartsForget",
+	},
+	{
+		"a user without the rights for messages is let in", guard, "cluster/mail.go",
+		"errors.Is(refused, nats.ErrPermissionViolation) {", "errors.Is(refused, nats.ErrMaxPayload) {", "", "TestRights",
+	},
+	{
+		"a newer letter is taken for one that is known", validation, "internal/letter/letter.go",
+		"	case b[0] > Version:\n", "	case b[0] > Version+1:\n", "", "TestRead",
+	},
+	{
+		"a letter says it is from any name", validation, "internal/letter/letter.go",
+		"	case !is(h.Node, 1, maxName, false) ||", "	case !is(h.Node, 1, maxName, true) ||", "", "TestRead",
+	},
+	{
+		"nodes with other settings share a store", guard, "cluster/fleet.go",
+		"; what != \"\" {\n", "; what == \"all\" {\n", "", "TestFleetSettings",
+	},
+	{
+		"of nodes that start together none stays", guard, "cluster/fleet.go",
+		"if name == n.name || before != 0 && e.First > before {", "if name == n.name {", "", "TestFleetStartsTogether",
+	},
+	{
+		"nodes that start together do not see each other", guard, "cluster/node.go",
+		"n.fits(ctx, l.entry.First)", "n.fits(ctx, 1)", "", "TestFleetStartsTogether",
+	},
+	{
+		"a node that is refused counts as there", expiry, "cluster/node.go",
+		"			_ = n.bury(ctx, l.stream(), l.subject(), l.m.Rev)", "			_ = l.stream()", "", "TestFleetStartsTogether",
+	},
+	{
+		"a node with other servers is logged at once", limit, "cluster/fleet.go",
+		"if now.Sub(since) < strangerAfter {", "if now.Sub(since) < 0 {", "", "TestStrangers",
+	},
+	{
+		"the store of several nodes lets in anybody", guard, "cluster/options.go",
+		"	case l.Token == \"\" && l.CA == \"\":\n", "	case l.Token == \"\" && l.CA == \"\" && l.Cert != \"\":\n", "", "TestListenCheck",
+	},
+	{
+		"a node without a certificate is let in", guard, "cluster/listen.go",
+		"o.TLSVerify, o.TLSConfig.ClientAuth = true, tls.RequireAndVerifyClientCert", "o.TLSConfig.ClientAuth = tls.VerifyClientCertIfGiven", "", "TestListenTLS",
+	},
+	{
+		"a stranger can have the store started again", guard, "cluster/outage.go",
+		"if strings.Contains(text, \" - cid:\") {", "if strings.Contains(text, \" - cid: \") {", "", "TestListen",
+	},
+	{
+		"a node that listens ends the leases of the others", guard, "cluster/node.go",
+		"	if n.opts.Listen.set() {\n		return nil", "	if n.opts.Listen.set() && n.dir == nil {\n		return nil", "", "TestListen",
+	},
+	{
+		"a node does not find the streams of one that listens", negotiation, "cluster/remote.go",
+		"	n.opts.Prefix, n.prefix = \"\", \"\"\n", "	n.prefix = n.opts.Prefix + \".\"\n", "", "TestListen",
+	},
+	{
+		"the entry stays when a node ends during an election", expiry, "cluster/lease.go",
+		"for errors.Is(err, errNoResponders) && sleep(", "for errors.Is(err, errNoResponders) && ctx.Err() != nil && sleep(", "", "TestCloseDuringAnElection",
+	},
+	{
+		"who is left behind counts as behind since it came", limit, "actors/resume.go",
+		"			r.hold.since = time.Now()\n", "", "", "TestHowFarClientsAreBehind",
+	},
+}

@@ -1,0 +1,213 @@
+package main
+
+// told is what nodes tell each other of sessions, lists, resources and tasks.
+var told = []mutation{
+	{
+		"a record is served whatever its age", expiry, "actors/told.go",
+		"int64(n.clock.running())-at > int64(recordAge)", "int64(n.clock.running())-at < 0", "", "TestRecord|TestEndIsKnown",
+	},
+	{
+		"each request reads an old record", limit, "actors/told.go",
+		"	for !s.reading.CompareAndSwap(nil, r) {\n", "	for s.key.ID == \"\" && !s.reading.CompareAndSwap(nil, r) {\n", "", "TestRecordIsReadAgain",
+	},
+	{
+		"a session without requests is not looked at", expiry, "actors/told.go",
+		"	case active:\n", "	case active && s.key.ID == \"\":\n", "", "TestEndIsKnown|TestStandaloneStreamMoves",
+	},
+	{
+		"a node believes its own old record that a session has expired", guard, "actors/session.go",
+		"		if s.shared { // another", "		if s.shared && s.key.ID == \"\" { // another", "", "TestExpiryInABand",
+	},
+	{
+		"each node tells its program that a session has expired", guard, "actors/told.go",
+		"		if rev != 0 && n.store.Delete", "		if rev == 0 {\n			s.endSession()\n		} else if n.store.Delete", "", "TestExpiryInABand|TestEndIsKnown",
+	},
+	{
+		"the nodes are not told of a DELETE", merge, "actors/sessions.go",
+		"	d.node.fleet.ended(s.key, &s.view.Load().rec, false)\n", "", "", "TestEndIsKnown",
+	},
+	{
+		"the stream of a session that is not in memory outlives a DELETE", merge, "actors/told.go",
+		"; ok && !m.Expired { // its session", "; ok && m.Expired { // its session", "", "TestStreamOfASessionThatEndsElsewhere",
+	},
+	{
+		"the writer is not asked to read a changed record", merge, "actors/told.go",
+		"f.ask(ctx, writer, letterSessionChanged, m); !errors.Is", "f.self(), error(nil); !errors.Is", "", "TestChangeIsKnownToTheWriter",
+	},
+	{
+		"a client waits for a writer that is silent", limit, "actors/told.go",
+		"	ctx, cancel := context.WithTimeout(ctx, changedWait)\n", "	ctx, cancel := context.WithTimeout(ctx, time.Minute)\n", "", "TestChangeIsKnownToTheWriter",
+	},
+	{
+		"the writer answers before it has read", merge, "actors/told.go",
+		"			if err := s.catchUp(m.Rev); err != nil", "			if err := error(nil); err != nil", "", "TestChangeIsKnownToTheWriter",
+	},
+	{
+		"updates between a subscription and its late discovery are lost", merge, "actors/told.go",
+		"!old && s.Hears(uri) {", "!old && uri == \"\" {", "", "TestChangeIsKnownToTheWriter",
+	},
+	{
+		"a hint that a record has changed is ignored", merge, "actors/told.go",
+		" || s.view.Load().rev < s.behind.Load()\n", "\n", "", "TestNewsWhileASessionIsRead|TestChangeIsKnownToTheWriter",
+	},
+	{
+		"a value is read from a record that has changed", merge, "actors/session.go",
+		"	if s.behind.Load() > s.view.Load().rev {", "	if s.behind.Load() > s.view.Load().rev+99 {", "", "TestValueOfAnotherNode",
+	},
+	{
+		"news of a session that is being read are lost", merge, "actors/told.go",
+		"		case begins:\n", "		case begins && key.ID == \"\":\n", "", "TestNewsWhileASessionIsRead",
+	},
+	{
+		"the end of a session that is being read is lost", merge, "actors/told.go",
+		"	} else if begins {\n", "	} else if begins && key.ID == \"\" {\n", "", "TestNewsWhileASessionIsRead",
+	},
+	{
+		"the former standalone stream goes on elsewhere", merge, "actors/stored.go",
+		"		n.fleet.replaced(key)\n", "", "", "TestStreamThatIsReplacedElsewhere",
+	},
+	{
+		"a letter about standalone streams ends a call", guard, "actors/told.go",
+		"; ok && len(st.rec.Calls) == 0 {", "; ok {", "", "TestLettersAreJudged",
+	},
+	{
+		"a cancel reaches no other node", merge, "actors/sessions.go",
+		"		if errors.Is(err, errNotHere) && s.shared {", "		if errors.Is(err, errNotHere) && !s.shared {", "", "TestCancelElsewhere",
+	},
+	{
+		"a cancel of what runs here is told to all", limit, "actors/sessions.go",
+		"		if errors.Is(err, errNotHere) && s.shared {", "		if (err == nil || errors.Is(err, errNotHere)) && s.shared {", "", "TestCancelElsewhere",
+	},
+	{
+		"an id that no call has is told to all", limit, "actors/told.go",
+		"	if len(id) > maxToken {", "	if len(id) > 1<<30 {", "", "TestCancelElsewhere",
+	},
+	{
+		"the reason of a cancel may fill a letter", limit, "actors/told.go",
+		"	if len(reason) > mostReason {", "	if len(reason) < 0 {", "", "TestCancelElsewhere",
+	},
+	{
+		"other nodes do not hear of a resource", merge, "actors/node.go",
+		"	n.fleet.updated(svc.ID, uri, below)\n", "", "", "TestUpdatesReachAllNodes",
+	},
+	{
+		"each update is a message", limit, "actors/news.go",
+		"	if old := d.all[*u]; old != nil {\n", "	if old := d.all[*u]; old != nil && old.again {\n", "", "TestUpdatesAreGathered",
+	},
+	{
+		"the last update of many is not told", merge, "actors/news.go",
+		"		old.again = true\n", "", "", "TestUpdatesAreGathered",
+	},
+	{
+		"there is no bound to what updates are remembered", limit, "actors/news.go",
+		"(len(d.all) >= mostTold || ", "(", "", "TestUpdatesAreGathered",
+	},
+	{
+		"updates that were told are remembered", limit, "actors/news.go",
+		"			delete(d.all, u)\n", "", "", "TestUpdatesAreGathered",
+	},
+	{
+		"lost messages are not made good", merge, "actors/news.go",
+		"	f.repeats(\"\")\n", "", "", "TestMissedNews",
+	},
+	{
+		"sessions are served from records whose changes were lost", expiry, "actors/news.go",
+		"	f.lost.Store(int64(f.node.clock.running()))\n", "", "", "TestMissedNewsAreMadeGood",
+	},
+	{
+		"sessions that miss news are not looked at", merge, "actors/news.go",
+		"		_ = s.Post(idleTick{}) // its record is outdated\n", "", "", "TestMissedNewsAreMadeGood",
+	},
+	{
+		"listeners that miss news are told nothing", merge, "actors/news.go",
+		"		_ = l.Post(repeatMissed{})\n", "", "", "TestMissedNewsAreMadeGood",
+	},
+	{
+		"connections that miss news are told nothing", merge, "actors/news.go",
+		"			l.repeat(f.news)\n", "", "", "TestMissedNewsAreMadeGood",
+	},
+	{
+		"lost messages are made good as often as they are lost", limit, "actors/news.go",
+		"		if pause(n.base, repeatPause) != nil {", "		if pause(n.base, 0) != nil {", "", "TestMissedNewsAreRepeatedOnceASecond",
+	},
+	{
+		"a notification may fill a letter", limit, "actors/news.go",
+		"	if len(t.Params) > mostParams {", "	if len(t.Params) < 0 {", "", "TestNewsArrive",
+	},
+	{
+		"a letter may change any number of lists", limit, "actors/news.go",
+		"min(len(m.Lists), mostLists)", "len(m.Lists)", "", "TestNewsArrive",
+	},
+	{
+		"a node that follows a task is not told of its changes", merge, "news.go",
+		"		rt.tasks.Heard(key)\n", "", "internal/spec/nodes", "TestTasksElsewhere",
+	},
+	{
+		"a node tells nobody of its tasks", merge, "news.go",
+		"	if rev != 0 || !here {", "	if rev != 0 && !here && session == \"\" {", "internal/spec/nodes", "TestTasksElsewhere",
+	},
+	{
+		"progress is told to the node of the task alone", merge, "news.go",
+		"	if rev != 0 || !here {", "	if rev != 0 {", "internal/spec/nodes", "TestTasksElsewhere",
+	},
+	{
+		"an old state of a task is told after a new one", merge, "news.go",
+		"	if n.told[key] >= t.Rev {", "	if n.told[key] == t.Rev {", ".", "TestNewsOfTasksComeInOrder",
+	},
+	{
+		"the states of any number of tasks are remembered", limit, "news.go",
+		"n.told == nil || len(n.told) >= toldTasks", "n.told == nil", ".", "TestNewsOfTasksComeInOrder",
+	},
+	{
+		"a digest may be any text", validation, "news.go",
+		"list >= 0 && validDigest(c.Digest) {", "list >= 0 {", ".", "TestNewsOfListsAreJudged",
+	},
+	{
+		"a cancel elsewhere is noticed when it is time to look", merge, "internal/worker/follow.go",
+		"	if a != nil && a.heard.Add(1) == 1 {", "	if a != nil && a.heard.Add(1) == 0 {", "", "TestHeardFromAnotherProcess",
+	},
+	{
+		"tasks whose news were lost are looked at when it is time to look", merge, "internal/worker/follow.go",
+		"	for key := range p.followers {\n		p.look(key)\n", "	for range p.followers {\n", "", "TestHeardFromAnotherProcess",
+	},
+	{
+		"the other nodes do not hear of a list", merge, "catalogue.go",
+		"		s.tellLists(here, again)\n", "", "internal/spec/nodes", "TestListsElsewhere",
+	},
+	{
+		"a list is told of at each node that changes it", merge, "lists.go",
+		"	e.set(list, other)\n", "", "internal/spec/nodes", "TestListsElsewhere",
+	},
+	{
+		"who got a list before it changed is not told", merge, "lists.go",
+		"	return e.latest[list] == now && ", "	return e.latest[list] == now && now == \"\" && ", "internal/spec/nodes", "TestListsElsewhere",
+	},
+	{
+		"all are told again though nobody has got the list", limit, "lists.go",
+		"time.Duration(e.got[list].Load()) >= e.at[list]", "e.at[list] > 0", "internal/spec/nodes", "TestListsElsewhere",
+	},
+	{
+		"a new stream does not begin with the lists of other nodes", merge, "catalogue.go",
+		"	s.announce(p, s.elsewhere.differ())\n", "	s.announce(p, which{})\n", "internal/spec/nodes", "TestListsOfWhoComesLater",
+	},
+	{
+		"a list that may have changed while messages were lost is not told", merge, "news.go",
+		"	s.announce(p, which{true, true, true})\n", "	s.announce(p, which{})\n", "internal/spec/nodes", "TestNewsThatWereLost",
+	},
+	{
+		"where items are hidden, the filter of other nodes does not count", merge, "lists.go",
+		" || s.opts.Visible != nil\n", "\n", "internal/spec/nodes", "TestHiddenListsElsewhere",
+	},
+	{
+		"a connection stays silent once its stream was taken over here", expiry, "actors/far.go",
+		"		r.att.Hush(false) // the writer before", "		// the writer before", "internal/spec/histories", "TestKept/1109",
+	},
+	{
+		"a retry is refused where an earlier run of its call waits", merge, "actors/landing.go",
+		"; other { // also", "; other && verdict != refused { // also", "internal/spec/histories", "TestKept/1068",
+	},
+	{
+		"what a node told before it was heard is not missed", merge, "cluster/hearts.go",
+		"			e.told = 0\n", "			e.told = h.Num\n", "internal/spec/histories", "TestKept/1082",
+	},
+}

@@ -1,0 +1,387 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/troupe-run/troupe/internal/letter"
+	"github.com/troupe-run/troupe/internal/limits"
+)
+
+// MaxLetter is the most data of a letter, or of its reply.
+const MaxLetter = maxPayload - letter.MaxHead
+
+// maxArrived caps the bytes of letters that wait to be received, for each of the two subjects.
+const maxArrived = 64 << 20
+
+// Letter is a message from another node. Its data belong to the receiver.
+type Letter struct {
+	From Peer
+	Kind string
+	Data []byte
+	// Reply sends the reply, from any goroutine. Only the first one counts. It is nil if the sender waits for none.
+	Reply func(data []byte)
+}
+
+// Mail carries letters between the nodes that share the servers, each at most once: nothing is kept of one that is lost. All methods may be called
+// from any goroutine, and none but Ask and Gone waits.
+//
+// A node takes letters on two subjects, <prefix>.at.<node>.<boot> and <prefix>.all, over a connection of its own, and replies on
+// <prefix>.re.>.
+type Mail struct {
+	node *Node
+	self Peer
+	conn *nats.Conn
+	asks *inbox // replies that are waited for
+	out  *outbox
+	hits *limits.Log
+
+	hearts    hearts
+	listening atomic.Bool
+	says      atomic.Pointer[func() Load]
+	turn      sync.Mutex // guards the fields below; held while a letter is received
+	receive   func(*Letter)
+	missed    func(from Peer)
+
+	counts mailCounts
+	stop   chan struct{} // closed to end the goroutine that sends
+	done   chan struct{} // closed when it has ended
+}
+
+type mailCounts struct{ sent, unsent, received, refused, gaps atomic.Uint64 }
+
+// MailStats counts since the start of the process, but for Heard.
+type MailStats struct {
+	Sent     uint64 // letters, hearts and replies that were handed to the connection
+	Unsent   uint64 // that could not be
+	Received uint64 // letters and hearts of others
+	Refused  uint64 // that were malformed, or of a newer release
+	Gaps     uint64 // times that letters to all of one sender did not come
+	Heard    int    // other nodes
+}
+
+// Mail returns what carries messages to other nodes, or nil if no others can be there: the server is in this process.
+func (n *Node) Mail() *Mail { return n.mail }
+
+// newMail connects, and subscribes to what others send. Letters are refused until Listen.
+func newMail(ctx context.Context, n *Node) (*Mail, error) {
+	m := &Mail{node: n, self: Peer{n.name, n.boot}, out: newOutbox(), hits: limits.NewLog(n.log), hearts: hearts{since: time.Now(), heard: make(map[Peer]*heard)}, stop: make(chan struct{}), done: make(chan struct{})}
+	var err error
+	if m.conn, err = n.connect(ctx, n.name+" mail", nats.NoEcho(), nats.CustomInboxPrefix(n.subject("re"))); err != nil {
+		return nil, err
+	}
+	if err := m.open(ctx); err != nil {
+		m.conn.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// open subscribes, and finds out whether the servers permit what mail needs.
+func (m *Mail) open(ctx context.Context) (err error) {
+	if m.asks, err = newInbox(m.conn); err != nil {
+		return err
+	}
+	m.asks.publish = func(msg *nats.Msg) error { return m.out.put(msg, letter.To) }
+	mine := m.node.subject("at." + m.self.Node + "." + m.self.Boot)
+	for _, subject := range []string{mine, m.node.subject("all")} {
+		sub, err := m.conn.Subscribe(subject, m.arrived)
+		if err == nil {
+			err = sub.SetPendingLimits(maxCalls, maxArrived)
+		}
+		if err != nil {
+			return fmt.Errorf("cluster: subscribe to messages of other nodes: %w", err)
+		}
+	}
+	// Nobody gets these two. A server refuses what it does not permit before its next answer.
+	for _, subject := range []string{mine, m.asks.prefix + "none"} {
+		if err := m.conn.Publish(subject, nil); err != nil {
+			return fmt.Errorf("cluster: send messages to other nodes: %w", err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err = m.conn.FlushWithContext(ctx)
+	if refused := m.conn.LastError(); errors.Is(refused, nats.ErrPermissionViolation) {
+		return m.node.fault(refused, m.node.permissions())
+	}
+	if err != nil {
+		return fmt.Errorf("cluster: subscribe to messages of other nodes: %w: %w", ErrUnavailable, err)
+	}
+	return nil
+}
+
+// Listen begins to take letters: it calls receive for each, one at a time, from goroutines that receive must not block. missed
+// is called when letters to all from a node did not come, and when a node is silent for a lease, or has begun anew, without a goodbye: its last
+// ones may not have come. Listen is called once.
+func (m *Mail) Listen(receive func(*Letter), missed func(from Peer)) {
+	m.turn.Lock()
+	m.receive, m.missed = receive, missed
+	m.turn.Unlock()
+	m.listening.Store(true)
+	m.beat(letter.Heart)
+}
+
+// arrived handles a message.
+func (m *Mail) arrived(msg *nats.Msg) {
+	h, data, err := letter.Read(msg.Data)
+	from := Peer{h.Node, h.Boot}
+	switch {
+	case err != nil:
+		m.counts.refused.Add(1)
+		m.hits.Rarely(slog.LevelWarn, "messages of other nodes cannot be read", slog.Any("error", err))
+		if msg.Reply != "" {
+			m.answer(msg.Reply, nil)
+		}
+		return
+	case from == m.self:
+		return
+	}
+	m.turn.Lock()
+	defer m.turn.Unlock()
+	if m.receive == nil { // Nobody listens yet, or any more.
+		if msg.Reply != "" {
+			m.answer(msg.Reply, nil)
+		}
+		return
+	}
+	m.counts.received.Add(1)
+	if h.Form != letter.To {
+		gap, first := m.hearts.hear(from, h, data, time.Now())
+		if gap {
+			m.counts.gaps.Add(1)
+			m.missed(from)
+		}
+		if first {
+			m.beat(letter.Heart) // A node that has just come learns at once who is there.
+		}
+	}
+	if h.Form > letter.All {
+		return
+	}
+	l := &Letter{From: from, Kind: h.Kind, Data: data}
+	if msg.Reply != "" {
+		var once atomic.Bool
+		l.Reply = func(data []byte) {
+			if !once.Swap(true) {
+				m.reply(msg.Reply, data)
+			}
+		}
+	}
+	m.receive(l)
+}
+
+// A reply is the version and its data. An empty one says that the letter was not understood.
+
+func (m *Mail) reply(subject string, data []byte) {
+	if len(data) > MaxLetter {
+		m.node.log.Error("a reply to another node is too big", "bytes", len(data), "most", MaxLetter)
+		m.answer(subject, nil)
+		return
+	}
+	m.answer(subject, append(append(make([]byte, 0, 1+len(data)), letter.Version), data...))
+}
+
+func (m *Mail) answer(subject string, payload []byte) {
+	m.unsent(m.out.put(&nats.Msg{Subject: subject, Data: payload}, letter.To))
+}
+
+// compose makes a letter. ErrTooBig: it does not fit.
+func (m *Mail) compose(subject string, form letter.Form, kind string, data []byte) (*nats.Msg, error) {
+	h := letter.Head{Form: form, Kind: kind, Node: m.self.Node, Boot: m.self.Boot}
+	if len(data) > MaxLetter {
+		return nil, fmt.Errorf("%w: a message %s of %d bytes, at most %d can be sent", ErrTooBig, kind, len(data), MaxLetter)
+	}
+	if err := h.Check(); err != nil {
+		return nil, err
+	}
+	return &nats.Msg{Subject: m.node.subject(subject), Data: letter.Append(make([]byte, 0, letter.MaxHead+len(data)), h, data)}, nil
+}
+
+// at returns the subject of a boot. The address may come from a client, and then be anything.
+func at(to Peer) (string, error) {
+	if !validName(to.Node) || !validName(to.Boot) {
+		return "", fmt.Errorf("%w: no node has such a name", ErrNobody)
+	}
+	return "at." + to.Node + "." + to.Boot, nil
+}
+
+// Ask sends a letter to a node and returns the reply. ErrNobody: it was not delivered, as nobody takes the letters of that boot. ErrTooBig: it was not
+// sent. ErrUnavailable says that both are unknown. It takes 5 s at most.
+func (m *Mail) Ask(ctx context.Context, to Peer, kind string, data []byte) ([]byte, error) {
+	subject, err := at(to)
+	var msg, reply *nats.Msg
+	if err == nil {
+		msg, err = m.compose(subject, letter.To, kind, data)
+	}
+	if err == nil {
+		reply, err = m.asks.ask(ctx, msg)
+	}
+	switch {
+	case errors.Is(err, errNoResponders):
+		err = ErrNobody
+	case err == nil && (len(reply.Data) == 0 || reply.Data[0] != letter.Version):
+		err = fmt.Errorf("%w: it cannot read the message, or its reply cannot be read", ErrUnavailable)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cluster: ask node %.32q: %w", to.Node, err)
+	}
+	return reply.Data[1:], nil
+}
+
+// Send sends a letter to a node.
+func (m *Mail) Send(to Peer, kind string, data []byte) {
+	subject, err := at(to)
+	if err != nil {
+		return
+	}
+	msg, err := m.compose(subject, letter.To, kind, data)
+	if err == nil {
+		err = m.out.put(msg, letter.To)
+	}
+	m.unsent(err)
+}
+
+// Tell sends a letter to all other nodes.
+func (m *Mail) Tell(kind string, data []byte) {
+	msg, err := m.compose("all", letter.All, kind, data)
+	if err != nil {
+		m.out.skip()
+	} else {
+		err = m.out.put(msg, letter.All)
+	}
+	m.unsent(err)
+}
+
+// Says has each heart say what f returns. f must not block, and must not use the Mail.
+func (m *Mail) Says(f func() Load) { m.says.Store(&f) }
+
+// beat tells all that this node is there, or leaves.
+func (m *Mail) beat(f letter.Form) {
+	l := m.node.lease
+	l.mu.Lock()
+	b := beat{entry: l.entry.First, serves: l.serves}
+	l.mu.Unlock()
+	b.age = uint64(max(l.age(), 0) / time.Millisecond)
+	if says := m.says.Load(); says != nil {
+		load := (*says)()
+		b.load = &load
+	}
+	msg, err := m.compose("all", f, "", b.encode())
+	if err == nil {
+		err = m.out.put(msg, f)
+	}
+	m.unsent(err)
+}
+
+// unsent counts a message that is not sent.
+func (m *Mail) unsent(err error) {
+	if err == nil || errors.Is(err, ErrClosed) {
+		return
+	}
+	m.counts.unsent.Add(1)
+	if !errors.Is(err, nats.ErrReconnectBufExceeded) { // The loss of the connection is logged.
+		m.hits.Rarely(slog.LevelWarn, "messages to other nodes are not sent", slog.Any("error", err))
+	}
+}
+
+// run sends what is queued, and hearts, until stop is closed.
+func (m *Mail) run() {
+	defer close(m.done)
+	tick := time.NewTicker(heartEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-m.stop:
+			m.publish()
+			return
+		case <-tick.C:
+			if m.listening.Load() {
+				m.beat(letter.Heart)
+				m.mourn()
+			}
+		case <-m.out.ready:
+		}
+		m.publish()
+	}
+}
+
+// mourn takes what nodes that have fallen silent may have told last for missed.
+func (m *Mail) mourn() {
+	dead := m.hearts.silent(m.node.opts.Lease, time.Now())
+	if len(dead) == 0 {
+		return
+	}
+	m.turn.Lock()
+	defer m.turn.Unlock()
+	for _, p := range dead {
+		if m.receive != nil {
+			m.counts.gaps.Add(1)
+			m.missed(p)
+		}
+	}
+}
+
+func (m *Mail) publish() {
+	for _, msg := range m.out.take() {
+		if err := m.conn.PublishMsg(msg); err != nil {
+			m.unsent(err)
+			m.asks.refuse(msg.Reply, fmt.Errorf("%w: %w", ErrUnavailable, err)) // Its caller need not wait.
+			continue
+		}
+		m.counts.sent.Add(1)
+	}
+}
+
+// Others are the other nodes that were heard within the lease, and have not said goodbye.
+func (m *Mail) Others() []Peer { return m.hearts.others(m.self.Node, m.node.opts.Lease, time.Now()) }
+
+// Gone reports whether a boot has no entry in the store any more. This node's own entry was then renewed after that was seen: a node that
+// is itself cut off cannot tell. Any error wraps ErrUnavailable.
+func (m *Mail) Gone(ctx context.Context, p Peer) (bool, error) {
+	var alive bool
+	var err error
+	if validName(p.Node) { // Otherwise it was never there.
+		alive, err = m.node.Alive(ctx, p.Node, p.Boot)
+	}
+	if err == nil && !alive {
+		err = m.node.lease.confirm(ctx)
+	}
+	if err != nil {
+		return false, fmt.Errorf("%w: whether node %.32q is there: %w", ErrUnavailable, p.Node, err)
+	}
+	return !alive, nil
+}
+
+// Stats returns the counts, which are 0 without mail.
+func (m *Mail) Stats() MailStats {
+	if m == nil {
+		return MailStats{}
+	}
+	c := &m.counts
+	return MailStats{Sent: c.sent.Load(), Unsent: c.unsent.Load(), Received: c.received.Load(), Refused: c.refused.Load(), Gaps: c.gaps.Load(), Heard: len(m.Others())}
+}
+
+// close says goodbye, ends what is waited for, and returns when no letter is being received any more.
+func (m *Mail) close(running bool) {
+	if m.listening.Load() {
+		m.beat(letter.Bye)
+	}
+	m.out.close()
+	if running {
+		close(m.stop)
+		<-m.done
+	}
+	m.asks.close()
+	m.conn.Close() // sends what is buffered
+	m.turn.Lock()
+	defer m.turn.Unlock()
+	m.receive = nil
+}

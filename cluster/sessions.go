@@ -1,0 +1,120 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// StoredSession is a session's record as a list has it.
+type StoredSession struct {
+	Tenant, Server, ID string // the tokens of its key
+	Rev                uint64
+	Data               []byte
+}
+
+// StoredStream is the writer record of a stream, with the last token of its key.
+type StoredStream struct {
+	ID   string
+	Data []byte
+}
+
+// Sessions returns at most limit sessions whose records have a revision of at least from, in the order of their revisions, as
+// AllTasks does for tasks. It is for operators: each session costs a question to the store.
+func (n *Node) Sessions(ctx context.Context, from uint64, limit int) (found []StoredSession, err error) {
+	err = n.walk(ctx, "sessions", n.subject("session.*.*.*"), from, limit, func(subject string, rev uint64, data []byte) {
+		t := n.tokens(subject)
+		found = append(found, StoredSession{t[1], t[2], t[3], rev, data})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cluster: list sessions: %w", err)
+	}
+	return found, nil
+}
+
+// FindSession reads the record of the session whose id is the wanted one. It goes through the keys of all sessions, and is for
+// operators. ErrNotFound: there is none.
+func (n *Node) FindSession(ctx context.Context, wanted func(id string) bool) (StoredSession, error) {
+	found, err := n.findSession(ctx, wanted)
+	if err != nil {
+		return found, fmt.Errorf("cluster: find session: %w", err)
+	}
+	return found, nil
+}
+
+func (n *Node) findSession(ctx context.Context, wanted func(id string) bool) (found StoredSession, err error) {
+	if n.leaving.Load() {
+		return found, ErrClosed
+	}
+	for offset := 0; ; {
+		subjects, total, err := n.subjectsFrom(ctx, "sessions", "session.*.*.*", offset)
+		if err != nil {
+			return found, err
+		}
+		for subject := range subjects {
+			t := n.tokens(subject)
+			if !wanted(t[3]) {
+				continue
+			}
+			data, rev, err := n.get(ctx, n.streamName("sessions"), subject)
+			if errors.Is(err, ErrNotFound) {
+				continue // It ended just now.
+			}
+			return StoredSession{t[1], t[2], t[3], rev, data}, err
+		}
+		if offset += len(subjects); len(subjects) == 0 || offset >= total {
+			return found, ErrNotFound
+		}
+	}
+}
+
+// subjectsFrom lists a page of the subjects of a stream that match filter, and says how many there are.
+func (n *Node) subjectsFrom(ctx context.Context, stream, filter string, offset int) (subjects map[string]uint64, total int, err error) {
+	var info struct {
+		Total int `json:"total"`
+		State struct {
+			Subjects map[string]uint64 `json:"subjects"`
+		} `json:"state"`
+	}
+	err = n.api(ctx, "STREAM.INFO."+n.streamName(stream), map[string]any{"subjects_filter": n.subject(filter), "offset": offset}, &info)
+	return info.State.Subjects, info.Total, err
+}
+
+// Streams reads the writer records of a session's streams, at most limit, and returns how many there are. It is for operators.
+func (n *Node) Streams(ctx context.Context, session string, limit int) (found []StoredStream, all int, err error) {
+	if n.leaving.Load() {
+		err = ErrClosed
+	} else if !validTokens(session, 3) {
+		err = fmt.Errorf("%w: session %q", ErrBadKey, session)
+	}
+	var subjects map[string]uint64
+	if err == nil {
+		subjects, err = n.subjects(ctx, events, "ev."+session+".*.open")
+	}
+	for subject := range subjects {
+		if err != nil || len(found) == limit {
+			break
+		}
+		id := n.tokens(subject)[4]
+		rec, _, gone := n.Writer(ctx, session+"."+id)
+		switch {
+		case errors.Is(gone, ErrNotFound): // It ended just now, or its tombstone is still there.
+			all--
+		case json.Valid(rec):
+			found = append(found, StoredStream{id, rec})
+		case errors.Is(gone, ErrUnavailable):
+			err = gone
+		}
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return nil, 0, fmt.Errorf("cluster: streams of session %s: %w", session, err)
+	}
+	return found, all + len(subjects), nil
+}
+
+// tokens are those of a subject without the prefix.
+func (n *Node) tokens(subject string) []string {
+	return strings.Split(strings.TrimPrefix(subject, n.prefix), ".")
+}

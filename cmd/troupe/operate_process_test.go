@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/admin"
+	"github.com/troupe-run/troupe/internal/testkit"
+)
+
+// operator runs a command with a data directory and fails the test unless it ends with a code; it returns what the command writes.
+func operator(t *testing.T, dir string, code int, args ...string) string {
+	t.Helper()
+	return command(t, code, append(args, "--data", dir)...)
+}
+
+// TestOperatorsOfAFleet looks at two processes and a session that both serve, ends it by way of the one that does not write its stream,
+// and drains the other.
+func TestOperatorsOfAFleet(t *testing.T) {
+	t.Parallel()
+	binary(t)
+	c := testkit.StartNATS(t, 1, nil)
+	one, two := t.TempDir(), t.TempDir()
+	a := start(t, "--nats", c.URL(), "--data", one, "--node", "one", "--drain-delay", "3s")
+	b := start(t, "--nats", c.URL(), "--data", two, "--node", "two", "--drain-delay", "0s")
+
+	s := sit(t, a, "2025-11-25")
+	b.echo(t, s.session)
+	x, err := a.send(t.Context(), "GET", "", s.header()...)
+	if err != nil || x.StatusCode != http.StatusOK {
+		t.Fatalf("the standalone stream: %v, %v", x, err)
+	}
+	defer x.close()
+	call, err := a.post(t.Context(), `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"_meta":{"progressToken":1},`+tool("count", `{"to":1000,"delay_ms":100}`)+`}}`, s.header()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer call.close()
+	if line, err := call.rd.ReadString('\n'); err != nil {
+		t.Fatalf("the call's stream begins with %q, %v", line, err)
+	}
+
+	var nodes []admin.Node
+	for end := time.Now().Add(20 * time.Second); ; {
+		nodes = nil
+		if err := json.Unmarshal([]byte(operator(t, two, 0, "nodes", "--json")), &nodes); err != nil {
+			t.Fatal(err)
+		}
+		if len(nodes) == 2 && nodes[0].Load != nil && nodes[0].Load.Calls == 1 && nodes[0].Load.Streams == 2 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the nodes are %+v", nodes)
+		}
+	}
+	if n := nodes[0]; n.Name != "one" || n.Self || n.Lease != admin.LeaseHeld || n.HeardMS == nil || n.LeftMS == nil || *n.LeftMS <= 0 || n.Load.Draining || n.Load.Sessions != 1 {
+		t.Errorf("the other node is %+v", n)
+	}
+	if out := operator(t, two, 0, "nodes"); !strings.Contains(out, "this one") || strings.Count(out, "held") != 2 {
+		t.Errorf("nodes:\n%s", out)
+	}
+
+	var page admin.SessionPage
+	if err := json.Unmarshal([]byte(operator(t, two, 0, "sessions", "ls", "--json")), &page); err != nil || len(page.Sessions) != 1 {
+		t.Fatalf("the sessions are %+v, %v", page, err)
+	}
+	told := page.Sessions[0]
+	if told.Server != "/mcp" || told.Tenant != "anon" || told.Revision != "2025-11-25" || told.Client == "" || told.AllStreams != 2 || len(told.Streams) != 2 || told.Streams[0].Node != "one" || time.Since(told.Created) > time.Minute || told.Expires.Before(time.Now()) {
+		t.Errorf("the session is %+v", told)
+	}
+	for _, args := range [][]string{{"sessions", "ls"}, {"sessions", "show", told.ID}, {"sessions", "show", s.session}, {"sessions", "show", told.ID[1:], "--json"}} {
+		out := operator(t, two, 0, args...)
+		if strings.Contains(out, s.session[:26]) || !strings.Contains(out, told.ID) || !strings.Contains(out, "one") {
+			t.Errorf("%q:\n%s", args, out)
+		}
+	}
+	if out := operator(t, two, 0, "sessions", "show", told.ID); !strings.Contains(out, "tools/call") || !strings.Contains(out, "standalone") {
+		t.Errorf("sessions show:\n%s", out)
+	}
+	if out := operator(t, two, 1, "sessions", "end", "#000000000000"); !strings.Contains(out, "no such session") || !strings.Contains(out, "troupe sessions ls") {
+		t.Errorf("end what there is not: %s", out)
+	}
+	began := time.Now()
+	if out := operator(t, two, 0, "sessions", "end", told.ID); out != told.ID+" has ended\n" {
+		t.Errorf("end: %s", out)
+	}
+	for what, stream := range map[string]*exchange{"standalone stream": x, "call's stream": call} {
+		if _, err := io.Copy(io.Discard, stream.rd); err != nil {
+			t.Errorf("the %s: %v", what, err)
+		}
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the streams ended after %v", took)
+	}
+	for _, p := range []*process{a, b} {
+		if status, _, body := p.request(t, "POST", "/mcp", s.session, `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`); status != http.StatusNotFound {
+			t.Errorf("a request of the session: %d %s", status, body)
+		}
+	}
+	if out := operator(t, one, 0, "sessions", "ls"); out != "there are no sessions\n" {
+		t.Errorf("sessions ls, then:\n%s", out)
+	}
+
+	last, err := a.post(t.Context(), `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":1},`+tool("count", `{"to":20,"delay_ms":100}`)+`}}`, sit(t, a, "2025-11-25").header()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer last.close()
+	if _, err := last.rd.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	if out := operator(t, one, 0, "drain"); !strings.HasPrefix(out, "one drains; calls in flight: 1, ") {
+		t.Errorf("drain: %s", out)
+	}
+	if status, _, _ := a.request(t, "GET", "/readyz", "", ""); status != http.StatusServiceUnavailable {
+		t.Errorf("/readyz of a process that drains: %d", status)
+	}
+	if out := operator(t, one, 1, "drain"); !strings.Contains(out, "the node is draining already") || !strings.Contains(out, "--wait") {
+		t.Errorf("drain again: %s", out)
+	}
+	operator(t, one, 0, "drain", "--wait")
+	if code := a.exit(t, 20*time.Second); code != 0 {
+		t.Errorf("it ends with %d:\n%s", code, a.stderr)
+	}
+	if out := operator(t, one, 1, "drain"); !strings.Contains(out, "no server answers on") {
+		t.Errorf("drain what has ended: %s", out)
+	}
+	if out := operator(t, two, 0, "nodes"); strings.Contains(out, "\none ") {
+		t.Errorf("nodes, then:\n%s", out)
+	}
+}
+
+// TestOperatorUsage: what cannot be asked ends with code 2, and each help says what the command does.
+func TestOperatorUsage(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"sessions", "ls", "--limit", "0"}, 2, "limit is 0: want at least 1"},
+		{[]string{"sessions", "show"}, 2, "accepts 1 arg(s)"},
+		{[]string{"sessions", "end", "a", "b"}, 2, "accepts 1 arg(s)"},
+		{[]string{"nodes", "x"}, 2, "unknown command"},
+		{[]string{"drain", "x"}, 2, "unknown command"},
+		{[]string{"sessions", "ls"}, 1, "no server answers on "},
+		{[]string{"nodes"}, 1, "no server answers on "},
+		{[]string{"drain", "--wait"}, 1, "no server answers on "},
+		{[]string{"nodes", "--help"}, 0, "LEFT what is left of its lease"},
+		{[]string{"sessions", "--help"}, 0, "troupe sessions end"},
+		{[]string{"drain", "--help"}, 0, "--wait"},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(append(tt.args, "--data", dir), &stdout, &stderr)
+		if out := stdout.String() + stderr.String(); code != tt.code || !strings.Contains(out, tt.want) {
+			t.Errorf("%q ends with %d, want %d and %q:\n%s", tt.args, code, tt.code, tt.want, out)
+		}
+	}
+}

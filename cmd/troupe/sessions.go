@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-run/troupe/internal/admin"
+)
+
+// sessionsCommand looks at the sessions in the store of a server that runs.
+func sessionsCommand(stdout io.Writer) *cobra.Command {
+	var data string
+	cmd := &cobra.Command{
+		Use:   "sessions",
+		Short: "Look at the sessions in the store, and end them",
+		Long: "Asks the server that uses a data directory for the sessions in its store, whichever process serves them. The id\n" +
+			"of a session is its client's secret: what is shown in its place is the tag that the logs have, such as\n" +
+			"#836b91aa8177. Sessions over HTTP+SSE and stdio are their connections, and not in the store.",
+		Example: `  troupe sessions ls                     by the last change of what is stored
+  troupe sessions show '#836b91aa8177'   its client, its streams and which process writes them
+  troupe sessions end '#836b91aa8177'    as its client may`,
+	}
+	dataFlag(cmd, &data)
+	cmd.AddCommand(sessionsList(stdout, &data), sessionsShow(stdout, &data), sessionsEnd(stdout, &data))
+	return cmd
+}
+
+// dataFlag gives a command, and those below it, the flag that names the data directory of the server.
+func dataFlag(cmd *cobra.Command, data *string) {
+	cmd.PersistentFlags().StringVar(data, "data", "", "data directory of the server ($XDG_STATE_HOME/troupe, else ~/.local/state/troupe)")
+}
+
+func sessionsList(stdout io.Writer, data *string) *cobra.Command {
+	var limit int
+	var from uint64
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List sessions",
+		Long: "Lists sessions of all clients in the order in which they were last stored. USED is how long ago the client was\n" +
+			"last active, to within a quarter of the time for which an unused session is kept. STREAMS is how many event\n" +
+			"streams are stored, with the processes that write them or did so last.",
+		Example: `  troupe sessions ls
+  troupe sessions ls --json | jq '.sessions[] | select(.allStreams > 10) | .id'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 {
+				return fmt.Errorf("limit is %d: want at least 1", limit)
+			}
+			return ask(*data, func(c *admin.Client) error {
+				page, err := c.Sessions(cmd.Context(), limit, from)
+				switch {
+				case err != nil:
+					return err
+				case asJSON:
+					return printJSON(stdout, page)
+				}
+				return printSessions(stdout, page, time.Now())
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&limit, "limit", 100, "how many at most")
+	f.Uint64Var(&from, "after", 0, "go on behind the sessions that an earlier list ended with")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	f.SortFlags = false
+	return cmd
+}
+
+func sessionsShow(stdout io.Writer, data *string) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show a session: its client, its streams and where they are written",
+		Long: "Shows what is stored of a session. ID is the tag that lists and logs have, with or without its #, or the whole id.\n" +
+			"What its calls carry, and its values, are never shown.",
+		Example: `  troupe sessions show '#836b91aa8177'
+  troupe sessions show 836b91aa8177 --json | jq .streams`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return ask(*data, func(c *admin.Client) error {
+				s, err := c.Session(cmd.Context(), args[0])
+				switch {
+				case err != nil:
+					return err
+				case asJSON:
+					return printJSON(stdout, s)
+				}
+				return printSession(stdout, s, time.Now())
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func sessionsEnd(stdout io.Writer, data *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "end ID",
+		Short: "End a session, as its client may",
+		Long: "Ends a session as DELETE does: its calls and streams end on every process, and its id is unknown from then on.\n" +
+			"Its client has to begin another one.",
+		Example: `  troupe sessions end '#836b91aa8177'`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return ask(*data, func(c *admin.Client) error {
+				s, err := c.EndSession(context.WithoutCancel(cmd.Context()), args[0])
+				if err == nil {
+					_, err = fmt.Fprintf(stdout, "%s has ended\n", s.ID)
+				}
+				return err
+			})
+		},
+	}
+}
+
+func printSessions(w io.Writer, page admin.SessionPage, now time.Time) error {
+	if len(page.Sessions) == 0 && page.Next == 0 {
+		_, err := fmt.Fprintln(w, "there are no sessions")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "ID\tSERVER\tPRINCIPAL\tPROTOCOL\tCLIENT\tAGE\tUSED\tLEFT\tSTREAMS\tNODES")
+	for _, s := range page.Sessions {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", s.ID, plain(s.Server, 30), s.Tenant, dash(plain(s.Revision, 20)), dash(plain(s.Client, 40)),
+			rough(now.Sub(s.Created)), rough(now.Sub(s.Used)), rough(s.Expires.Sub(now)), s.AllStreams, dash(plain(writers(s), 40)))
+	}
+	if page.Next != 0 {
+		fmt.Fprintf(t, "there are more: troupe sessions ls --after %d\n", page.Next)
+	}
+	return t.Flush()
+}
+
+// writers names the nodes that write the streams of a session, each once.
+func writers(s admin.Session) (names string) {
+	seen := make(map[string]bool)
+	for _, st := range s.Streams {
+		if seen[st.Node] || st.Node == "" {
+			continue
+		}
+		if seen[st.Node] = true; names != "" {
+			names += ","
+		}
+		names += st.Node
+	}
+	return names
+}
+
+func printSession(w io.Writer, s admin.Session, now time.Time) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(name, format string, a ...any) { fmt.Fprintf(t, name+"\t"+format+"\n", a...) }
+	line("id", "%s", s.ID)
+	line("server", "%s", plain(s.Server, 1000))
+	line("principal", "%s", s.Tenant)
+	line("protocol", "%s", dash(plain(s.Revision, 1000)))
+	line("client", "%s", dash(plain(s.Client, 1000)))
+	line("created", "%s, %s ago", s.Created.Format(time.RFC3339), rough(now.Sub(s.Created)))
+	line("used", "%s, %s ago", s.Used.Format(time.RFC3339), rough(now.Sub(s.Used)))
+	line("expires", "%s, in %s", s.Expires.Format(time.RFC3339), rough(s.Expires.Sub(now)))
+	line("subscribed", "%d resources", s.Subscribed)
+	if len(s.Streams) > 0 {
+		fmt.Fprintf(t, "\nSTREAM\tNODE\tOF\n")
+		for _, st := range s.Streams {
+			of := "standalone"
+			if !st.Standalone {
+				of = ""
+				for i, m := range st.Methods {
+					if i > 0 {
+						of += ", "
+					}
+					of += m
+				}
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\n", st.ID, dash(plain(st.Node, 40)), dash(plain(of, 100)))
+		}
+		if n := s.AllStreams - len(s.Streams); n > 0 {
+			fmt.Fprintf(t, "and %d more\n", n)
+		}
+	}
+	return t.Flush()
+}

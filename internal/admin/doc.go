@@ -1,0 +1,29 @@
+// Package admin lets an operator look at a running node, the others that share its store, their sessions and tasks, end these, and
+// drain the node: HTTP over a UNIX socket in the node's data directory. Whoever may use the socket may see and end all of that, so its
+// mode is 0600: it is for the user that runs the node, and for root. There is no other authentication, and no way to it from another machine.
+//
+// [Listen] serves the socket, [Client] asks it. A socket that a killed process left is replaced; one that somebody serves is not.
+//
+//	GET  /tasks?state=open&limit=100&from=0  a [Page] of tasks, in the order in which they last changed
+//	GET  /tasks/{id}?result=true             a [Detail]; its result and the text of its questions only if they are asked for
+//	POST /tasks/{id}/cancel                  cancels a task, as its client may
+//	GET  /sessions?limit=100&from=0          a [SessionPage]
+//	GET  /sessions/{id}                      a [Session], by its id or the tag that lists and logs have
+//	POST /sessions/{id}/end                  ends a session, as its client may
+//	GET  /nodes                              every [Node] of the fleet
+//	GET  /drain                              how far the node is with its end: [Draining]
+//	POST /drain                              begins that
+//
+// An error is an object with the member "error", which begins with the text of [ErrUnknown] or [ErrNoSession] and has the status 404,
+// or of [ErrEnded] or [ErrDraining] with 409, or is another one.
+//
+// Any goroutine may call the functions and methods.
+//
+// # Files
+//
+// From the top; most of what a file uses lies in its own line or below:
+//
+//	server client  the two ends of the socket
+//	socket private  where it lies, and whose it is
+//	task session fleet  what is told of tasks, sessions and nodes
+package admin

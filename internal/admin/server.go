@@ -1,0 +1,208 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// ErrInUse reports that another process serves the socket.
+var ErrInUse = errors.New("another process serves the socket")
+
+// Server serves the socket of a data directory.
+type Server struct {
+	path string
+	file fs.FileInfo // of the socket
+	done func()
+	hs   *http.Server
+}
+
+// Operated is what an operator may look at and change.
+type Operated struct {
+	Tasks    Tasks
+	Sessions Sessions
+	Fleet    Fleet
+}
+
+// Listen begins to serve the socket of a data directory. A socket that nobody serves is replaced. ErrInUse: somebody does.
+func Listen(dir string, o Operated) (*Server, error) {
+	path, done, err := short(dir)
+	if err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
+	s, err := listen(path, filepath.Join(dir, SocketName), o)
+	if err != nil {
+		done()
+		return nil, fmt.Errorf("admin: %w", err)
+	}
+	s.done = done
+	return s, nil
+}
+
+func listen(path, file string, o Operated) (*Server, error) {
+	if c, err := net.Dial("unix", path); err == nil {
+		_ = c.Close()
+		return nil, fmt.Errorf("%w: %s", ErrInUse, file)
+	}
+	switch old, err := os.Lstat(file); {
+	case err == nil && old.Mode().Type() != fs.ModeSocket:
+		return nil, fmt.Errorf("%s is there, and is no socket", file)
+	case err == nil:
+		if err := os.Remove(file); err != nil {
+			return nil, err
+		}
+	}
+	ln, err := (&net.ListenConfig{Control: private}).Listen(context.Background(), "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if u, ok := ln.(*net.UnixListener); ok {
+		u.SetUnlinkOnClose(false) // Close removes the file, if it is still this one
+	}
+	s := &Server{path: file, hs: &http.Server{Handler: handler(o), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}}
+	err = os.Chmod(file, 0o600)
+	if err == nil {
+		s.file, err = os.Lstat(file)
+	}
+	if err != nil {
+		return nil, errors.Join(err, ln.Close(), os.Remove(file))
+	}
+	go func() { _ = s.hs.Serve(ln) }() // until Close
+	return s, nil
+}
+
+// Close ends the socket and removes it.
+func (s *Server) Close() error {
+	defer s.done()
+	err := s.hs.Close()
+	if now, gone := os.Lstat(s.path); gone == nil && os.SameFile(now, s.file) {
+		err = errors.Join(err, os.Remove(s.path))
+	}
+	return err
+}
+
+// handler answers the requests.
+func handler(o Operated) http.Handler {
+	mux, t := http.NewServeMux(), o.Tasks
+	handleFleet(mux, o.Fleet)
+	handleSessions(mux, o.Sessions)
+	mux.HandleFunc("GET /tasks", func(w http.ResponseWriter, r *http.Request) {
+		q, err := query(r)
+		if err != nil {
+			tell(w, http.StatusBadRequest, fault{err.Error()})
+			return
+		}
+		page, err := t.List(r.Context(), q)
+		answer(w, page, err)
+	})
+	mux.HandleFunc("GET /tasks/{id}", func(w http.ResponseWriter, r *http.Request) {
+		d, err := t.Show(r.Context(), r.PathValue("id"), r.URL.Query().Get("result") == "true")
+		answer(w, d, err)
+	})
+	mux.HandleFunc("POST /tasks/{id}/cancel", func(w http.ResponseWriter, r *http.Request) {
+		task, err := t.Cancel(r.Context(), r.PathValue("id"))
+		answer(w, task, err)
+	})
+	return mux
+}
+
+func query(r *http.Request) (q Query, err error) {
+	v := r.URL.Query()
+	q.State = "open"
+	if s := v.Get("state"); s != "" {
+		q.State = s
+	}
+	if !slices.Contains(States, q.State) {
+		return q, fmt.Errorf("state is %q: want one of %q", q.State, States)
+	}
+	q.Limit, q.From, err = part(v)
+	return q, err
+}
+
+// part is which part of a list is asked for.
+func part(v url.Values) (limit int, from uint64, err error) {
+	limit = 100
+	if s := v.Get("limit"); s != "" {
+		if limit, err = strconv.Atoi(s); err != nil || limit < 1 || limit > MaxPage {
+			return 0, 0, fmt.Errorf("limit is %q: want a number from 1 to %d", s, MaxPage)
+		}
+	}
+	if s := v.Get("from"); s != "" {
+		if from, err = strconv.ParseUint(s, 10, 64); err != nil {
+			return 0, 0, fmt.Errorf("from is %q: want the next of a page", s)
+		}
+	}
+	return limit, from, nil
+}
+
+// handleSessions answers the requests about sessions.
+func handleSessions(mux *http.ServeMux, s Sessions) {
+	mux.HandleFunc("GET /sessions", func(w http.ResponseWriter, r *http.Request) {
+		limit, from, err := part(r.URL.Query())
+		if err != nil {
+			tell(w, http.StatusBadRequest, fault{err.Error()})
+			return
+		}
+		page, err := s.Sessions(r.Context(), limit, from)
+		answer(w, page, err)
+	})
+	mux.HandleFunc("GET /sessions/{id}", func(w http.ResponseWriter, r *http.Request) {
+		x, err := s.Session(r.Context(), r.PathValue("id"))
+		answer(w, x, err)
+	})
+	mux.HandleFunc("POST /sessions/{id}/end", func(w http.ResponseWriter, r *http.Request) {
+		x, err := s.EndSession(r.Context(), r.PathValue("id"))
+		answer(w, x, err)
+	})
+}
+
+// handleFleet answers the requests about nodes.
+func handleFleet(mux *http.ServeMux, f Fleet) {
+	mux.HandleFunc("GET /nodes", func(w http.ResponseWriter, r *http.Request) {
+		all, err := f.Nodes(r.Context())
+		answer(w, all, err)
+	})
+	mux.HandleFunc("GET /drain", func(w http.ResponseWriter, r *http.Request) {
+		d, err := f.Draining(r.Context())
+		answer(w, d, err)
+	})
+	mux.HandleFunc("POST /drain", func(w http.ResponseWriter, r *http.Request) {
+		d, err := f.Drain(r.Context())
+		answer(w, d, err)
+	})
+}
+
+// fault is the body of an error.
+type fault struct {
+	Error string `json:"error"`
+}
+
+// answer sends a result, or the error in its place.
+func answer(w http.ResponseWriter, result any, err error) {
+	switch {
+	case err == nil:
+		tell(w, http.StatusOK, result)
+	case errors.Is(err, ErrUnknown), errors.Is(err, ErrNoSession):
+		tell(w, http.StatusNotFound, fault{err.Error()})
+	case errors.Is(err, ErrEnded), errors.Is(err, ErrDraining):
+		tell(w, http.StatusConflict, fault{err.Error()})
+	default:
+		tell(w, http.StatusServiceUnavailable, fault{err.Error()})
+	}
+}
+
+func tell(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the client is gone
+}

@@ -1,0 +1,8 @@
+// Package replay judges the event id that a client comes back with, and what is read of the log for it: a [Cursor] is how far
+// that has got. It says which appends must be read, refuses an id whose event the log and the writer record know nothing of,
+// and a log that has a gap.
+//
+//	Begin ──▶ Add ... ──▶ End ──▶ Judge ──▶ Add ... ──▶ End ...
+//
+// Nothing here reads a clock, does I/O or starts a goroutine. A Cursor is used by one goroutine at a time.
+package replay

@@ -1,0 +1,269 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// ErrNobody reports that a message was not delivered: nobody takes it.
+var ErrNobody = errors.New("sim: nobody there")
+
+// Office carries messages between processes. Make one with NewOffice.
+type Office struct {
+	mu    sync.Mutex // guards the rest, and all of the boxes
+	boxes map[[2]string]*Box
+	fate  func(kind string) Fate
+}
+
+// NewOffice returns an office without boxes. It calls fate once for each message: There and Back are how long the message and
+// its reply travel, a message that is Lost does not arrive, and the reply to one that is Stray does not. A nil fate delivers all at once.
+func NewOffice(fate func(kind string) Fate) *Office {
+	if fate == nil {
+		fate = func(string) Fate { return Fate{} }
+	}
+	return &Office{boxes: make(map[[2]string]*Box), fate: fate}
+}
+
+// Box is where one boot of a node takes its messages, and from where it sends some. Its messages from one sender come in order.
+type Box struct {
+	office  *Office
+	node    string
+	boot    string
+	link    *Link // has the boot's entry; nil: the entry is there until Kill
+	cut     bool  // no message passes
+	dead    bool
+	receive func(node, boot, kind string, data []byte, reply func([]byte))
+	missed  func(node, boot string)
+	lost    map[*Box]bool // messages to all from these did not arrive
+	queue   []func()
+	running bool
+	held    []func() // what the process would send that stands still
+	holding bool
+}
+
+// Join returns the box of a boot, which takes messages once Listen is called.
+func (o *Office) Join(node, boot string) *Box { return o.Enter(node, boot, nil) }
+
+// Enter is Join of a boot whose entry is that of a link. While the link's process stands still, messages wait on both sides.
+func (o *Office) Enter(node, boot string, link *Link) *Box {
+	b := &Box{office: o, node: node, boot: boot, link: link, lost: make(map[*Box]bool)}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.boxes[[2]string{node, boot}] = b
+	return b
+}
+
+// Listen begins to take messages.
+func (b *Box) Listen(receive func(node, boot, kind string, data []byte, reply func([]byte)), missed func(node, boot string)) {
+	b.office.mu.Lock()
+	defer b.office.mu.Unlock()
+	b.receive, b.missed = receive, missed
+}
+
+// Kill ends the box: its process is dead, and so is its entry, unless that has a link. Whoever sends it something learns so at
+// once.
+func (b *Box) Kill() {
+	b.office.mu.Lock()
+	defer b.office.mu.Unlock()
+	b.dead = true
+}
+
+// Cut separates the box from all others, or joins it to them again.
+func (b *Box) Cut(cut bool) {
+	b.office.mu.Lock()
+	defer b.office.mu.Unlock()
+	b.cut = cut
+}
+
+// post has the box run f after all that came before. The office is locked.
+func (b *Box) post(f func()) {
+	b.queue = append(b.queue, f)
+	if !b.running {
+		b.running = true
+		go b.run()
+	}
+}
+
+func (b *Box) run() {
+	for {
+		b.office.mu.Lock()
+		if len(b.queue) == 0 || b.dead {
+			b.running, b.queue = false, nil
+			b.office.mu.Unlock()
+			return
+		}
+		f := b.queue[0]
+		b.queue = b.queue[1:]
+		b.office.mu.Unlock()
+		f()
+	}
+}
+
+// runs waits until the process does not stand still. It returns false if ctx ends first.
+func (b *Box) runs(ctx context.Context) bool { return b.link == nil || b.link.runs(ctx) }
+
+// hold keeps what a process would send that stands still. It reports false if it runs.
+func (b *Box) hold(send func()) bool {
+	b.office.mu.Lock()
+	defer b.office.mu.Unlock()
+	if !b.holding && (b.link == nil || b.link.stands() == nil) {
+		return false
+	}
+	b.held = append(b.held, send)
+	if !b.holding {
+		b.holding = true
+		go b.sendHeld()
+	}
+	return true
+}
+
+func (b *Box) sendHeld() {
+	b.runs(context.Background())
+	for {
+		b.office.mu.Lock()
+		if len(b.held) == 0 {
+			b.holding = false
+			b.office.mu.Unlock()
+			return
+		}
+		send := b.held[0]
+		b.held = b.held[1:]
+		b.office.mu.Unlock()
+		send()
+	}
+}
+
+// carry brings a message to a box. replied gets the reply; nil if none is wanted. It reports whether somebody takes it.
+func (b *Box) carry(to *Box, kind string, data []byte, replied func([]byte)) (there bool) {
+	o := b.office
+	fate := o.fate(kind)
+	data = append([]byte(nil), data...)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case to != nil && (b.dead || b.cut || to.cut || fate.Lost):
+		to.lost[b] = true
+		return true
+	case to == nil || to.dead || to.receive == nil:
+		return b.cut
+	}
+	missed := to.lost[b] && replied == nil
+	if missed {
+		delete(to.lost, b)
+	}
+	to.post(func() {
+		time.Sleep(fate.There)
+		if to.runs(context.Background()); to.ended() {
+			return
+		}
+		if missed {
+			to.missed(b.node, b.boot)
+		}
+		var reply func([]byte)
+		if replied != nil {
+			reply = func(answer []byte) {
+				answer = append([]byte(nil), answer...)
+				send := func() {
+					o.mu.Lock()
+					defer o.mu.Unlock()
+					if !b.dead && !b.cut && !to.cut && !to.dead && !fate.Stray {
+						go func() { time.Sleep(fate.Back); replied(answer) }()
+					}
+				}
+				to.send(send)
+			}
+		}
+		to.receive(b.node, b.boot, kind, data, reply)
+	})
+	return true
+}
+
+func (b *Box) ended() bool {
+	b.office.mu.Lock()
+	defer b.office.mu.Unlock()
+	return b.dead
+}
+
+func (o *Office) find(node, boot string) *Box {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.boxes[[2]string{node, boot}]
+}
+
+// Ask sends a message and waits for the reply: ErrNobody if nobody takes it, ErrUnavailable if none came within 5 s.
+func (b *Box) Ask(ctx context.Context, node, boot, kind string, data []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	if !b.runs(ctx) {
+		return nil, ErrUnavailable
+	}
+	got := make(chan []byte, 1)
+	if !b.carry(b.office.find(node, boot), kind, data, func(answer []byte) { got <- answer }) {
+		return nil, ErrNobody
+	}
+	select {
+	case answer := <-got:
+		if b.runs(ctx) {
+			return answer, nil
+		}
+	case <-ctx.Done():
+	}
+	return nil, ErrUnavailable
+}
+
+// Send sends a message.
+func (b *Box) Send(node, boot, kind string, data []byte) {
+	to := b.office.find(node, boot)
+	b.send(func() { b.carry(to, kind, data, nil) })
+}
+
+// Tell sends a message to all others.
+func (b *Box) Tell(kind string, data []byte) {
+	b.send(func() {
+		for _, to := range b.others() {
+			b.carry(to, kind, data, nil)
+		}
+	})
+}
+
+// send sends now, or when the process goes on.
+func (b *Box) send(f func()) {
+	if !b.hold(f) {
+		f()
+	}
+}
+
+func (b *Box) others() (all []*Box) {
+	b.office.mu.Lock()
+	defer b.office.mu.Unlock()
+	for _, x := range b.office.boxes {
+		if x != b && !x.dead {
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// Others calls f with each other box that is not dead.
+func (b *Box) Others(f func(node, boot string)) {
+	for _, x := range b.others() {
+		f(x.node, x.boot)
+	}
+}
+
+// Gone reports whether a boot has no entry any more; see Link.Gone. Of boxes without a link, the dead have none, and one that
+// is cut off cannot tell.
+func (b *Box) Gone(ctx context.Context, node, boot string) (bool, error) {
+	x := b.office.find(node, boot)
+	if b.link != nil && x != nil && x.link != nil {
+		return b.link.Gone(ctx, x.link)
+	}
+	b.office.mu.Lock()
+	defer b.office.mu.Unlock()
+	if b.cut || b.dead {
+		return false, ErrUnavailable
+	}
+	return x == nil || x.dead, nil
+}

@@ -1,0 +1,106 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/troupe-run/troupe/internal/task"
+)
+
+// heldFor is for how long a task that may run again is left to the process whose handler waits for the answers.
+const heldFor = 10 * time.Second
+
+// elsewhere returns errHeld if the answers of a task are for a handler that waits in another process, and errTwice if the task runs in
+// another process that is alive and was given other work of it. A task that may not run again has nowhere else to go on: it is left to
+// its process until that is dead for certain, as the servers forget who is alive while none of them runs.
+func (p *Pool) elsewhere(s *serving, key Key, r *task.Record, w *given) error {
+	safe := s.Safe(r.Method, r.Name)
+	node, boot, is := r.Holder, r.HolderBoot, errHeld
+	switch {
+	case !p.Shared:
+		return nil
+	case r.State == task.Running && (!safe || r.Work != 0 && r.Work != w.Seq()):
+		node, boot, is = r.Node, r.Boot, errTwice
+	case r.State != task.Queued || boot == "":
+		return nil
+	case safe && p.Store.Now().UnixMilli()-r.Updated > heldFor.Milliseconds():
+		return nil
+	}
+	if boot == p.Boot {
+		return nil
+	}
+	alive, err := p.Store.Alive(s.ctx, node, boot)
+	switch {
+	case err != nil:
+		return err
+	case alive:
+		return is
+	case !safe && p.doubt(key):
+		return errTwice
+	}
+	return nil
+}
+
+// deadFor is for how long a process must be dead before a task ends with it. One that was cut off from the store takes its lease again
+// within less.
+const deadFor = 4 * time.Second
+
+// doubt reports whether the process of a task was not seen dead before, or only a moment ago.
+func (p *Pool) doubt(key Key) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	first, ok := p.doubts[key]
+	if !ok {
+		first = time.Now()
+		p.doubts[key] = first
+	}
+	return time.Since(first) < deadFor
+}
+
+// release has another process go on with a task once it has its answers: the handler that waited here has ended with the mount. Of a
+// process that ends, its lease says so.
+func (a *Attempt) release() {
+	if !a.p.Shared || a.p.base.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), 5*time.Second)
+	defer cancel()
+	_ = a.change(ctx, func(r *task.Record) error { return r.Release(a.epoch) })
+}
+
+// errGone reports that no handler waits here.
+var errGone = errors.New("worker: no handler waits")
+
+// resume has a handler go on that waited: the answers are in the record, and its new work has a place.
+func (a *Attempt) resume(ctx context.Context, w *given) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.parked.Load() || a.returned || a.ctx.Err() != nil {
+		return errGone
+	}
+	if err := a.reread(ctx); err != nil {
+		return err
+	}
+	if a.rec.Epoch != a.epoch { // it has run elsewhere meanwhile, and stored steps that this handler does not know
+		a.cancel(ErrTakenOver)
+		return errGone
+	}
+	var epoch uint64
+	if err := a.changeLocked(ctx, func(r *task.Record) (err error) {
+		epoch, err = r.Begin(a.p.Node, a.p.Boot, a.p.Store.Now())
+		r.Work = w.Seq()
+		return err
+	}); err != nil {
+		if errors.Is(err, ErrTakenOver) || errors.Is(err, ErrCancelled) || errors.Is(err, task.ErrWaiting) {
+			return errNothing
+		}
+		return err
+	}
+	a.epoch = epoch
+	a.work.Store(w)
+	a.parked.Store(false)
+	close(a.wake)
+	a.wake = nil
+	return errResumed
+}

@@ -1,0 +1,132 @@
+package troupe
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/task"
+	"github.com/troupe-run/troupe/internal/worker"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// news takes what other nodes tell of lists and tasks. The zero value drops it, until begin.
+type news struct {
+	rt atomic.Pointer[Runtime]
+
+	mu   sync.Mutex            // guards told
+	told map[worker.Key]uint64 // revisions of tasks of which sessions here were told
+}
+
+var _ actors.News = (*news)(nil)
+
+// toldTasks bounds the tasks whose revisions are known. For a task beyond them, an old state may be told after a new one.
+const toldTasks = 4096
+
+// begin takes what other nodes tell from now on.
+func (n *news) begin(rt *Runtime) { n.rt.Store(rt) }
+
+// Lists announces changes of lists on another node.
+func (n *news) Lists(server string, changed []actors.ListChange) {
+	rt := n.rt.Load()
+	if rt == nil {
+		return
+	}
+	rt.mu.Lock()
+	m := rt.mounts[rt.ids[server]]
+	rt.mu.Unlock()
+	if m == nil {
+		return
+	}
+	for _, c := range changed {
+		if list := slices.Index(listNames[:], c.List); list >= 0 && validDigest(c.Digest) {
+			m.service.srv.mount.heard(list, c.Digest, c.Again)
+		}
+	}
+}
+
+// Task has those look at a task who follow it here, and passes on what the session that made it is told.
+func (n *news) Task(t *actors.TaskChange) {
+	rt := n.rt.Load()
+	if rt == nil {
+		return
+	}
+	key := worker.Key{Tenant: t.Tenant, Server: t.Server, ID: t.ID}
+	if t.Rev != 0 {
+		rt.tasks.Heard(key)
+	}
+	if t.Session != "" && t.Method != "" {
+		n.push(rt, key, t)
+	}
+}
+
+// Missed has all tasks looked at that somebody follows here.
+func (n *news) Missed() {
+	if rt := n.rt.Load(); rt != nil {
+		rt.tasks.LookAgain()
+	}
+}
+
+// Repeat tells a client that each list has changed, and each resource that it subscribed to.
+func (n *news) Repeat(p *actors.Peer) {
+	s := p.Handler().(*service)
+	s.announce(p, which{true, true, true})
+	s.repeatUpdates(p)
+}
+
+// push sends a notification about a task to the session that made it, if this node writes that session's stream and the session was told
+// of nothing newer. It reports whether this node writes the stream.
+func (n *news) push(rt *Runtime, key worker.Key, t *actors.TaskChange) (here bool) {
+	session := actors.SessionKey{Tenant: t.Tenant, Server: t.Server, ID: t.Session}
+	if t.Rev == 0 || !rt.shared() {
+		return rt.node.PushTo(session, t.Method, t.Params)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.told[key] >= t.Rev {
+		return true
+	}
+	if here = rt.node.PushTo(session, t.Method, t.Params); here {
+		if n.told == nil || len(n.told) >= toldTasks {
+			n.told = make(map[worker.Key]uint64)
+		}
+		n.told[key] = t.Rev
+	}
+	return here
+}
+
+// tellSession sends a notification about a task to the session that made it, on whichever node that listens. rev is that of the
+// task's record, 0 for what tells nothing of its state. It reports whether this node writes the session's stream.
+func (rt *Runtime) tellSession(key worker.Key, session string, rev uint64, method string, params []byte) (here bool) {
+	t := &actors.TaskChange{Tenant: key.Tenant, Server: key.Server, ID: key.ID, Rev: rev}
+	if session != "" {
+		t.Session, t.Method, t.Params = session, method, params
+		if here = rt.news.push(rt, key, t); here {
+			t.Session, t.Method, t.Params = "", "", nil
+		}
+	}
+	if rev != 0 || !here {
+		rt.node.TellTask(t)
+	}
+	return here
+}
+
+// taskChanged logs the end of a task, and tells those who follow it on other nodes, and the session that made it how it is, if that listens
+// (2025-11-25).
+func (rt *Runtime) taskChanged(key worker.Key, rev uint64, r *task.Record) {
+	if r.State == task.Ended {
+		rt.logTask("a task has ended", key, "status", string(r.Status(mcp.Latest)))
+	}
+	session, params := "", []byte(nil)
+	if revision, ok := mcp.ParseRevision(r.Revision); ok && r.Session != "" && revision.Has(mcp.FeatureCoreTasks) {
+		var err error
+		if params, err = codec.Marshal(mcp.TaskStatusParams{Task: r.Core(key.ID, revision)}); err == nil {
+			session = r.Session
+		}
+	}
+	if session != "" || rt.shared() {
+		rt.tellSession(key, session, rev, mcp.NotifyTasksStatus, params)
+	}
+}

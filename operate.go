@@ -1,0 +1,227 @@
+package troupe
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/troupe-run/troupe/actors"
+	"github.com/troupe-run/troupe/cluster"
+	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/admin"
+	"github.com/troupe-run/troupe/internal/record"
+	"github.com/troupe-run/troupe/internal/session"
+	"github.com/troupe-run/troupe/internal/telemetry"
+	"github.com/troupe-run/troupe/mcp"
+)
+
+// openAdmin serves the socket of the data directory, if there is one, by which the command troupe looks at this process. The returned
+// function ends that.
+func (rt *Runtime) openAdmin() (shut func()) {
+	if rt.opts.Dir == "" || rt.opts.Store.NoSocket {
+		return func() {}
+	}
+	srv, err := admin.Listen(rt.opts.Dir, admin.Operated{Tasks: adminTasks{rt}, Sessions: adminSessions{rt}, Fleet: adminFleet{rt}})
+	if err != nil {
+		rt.log.Warn("troupe tasks, sessions, nodes and drain cannot reach this process", "error", err)
+		return func() {}
+	}
+	return func() {
+		if err := srv.Close(); err != nil {
+			rt.log.Warn("the socket of operators was not removed", "error", err)
+		}
+	}
+}
+
+// release is the version of this module in the program, as other nodes are told.
+var release = sync.OnceValue(func() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	const module = "github.com/troupe-run/troupe"
+	if info.Main.Path == module {
+		return info.Main.Version
+	}
+	for _, d := range info.Deps {
+		if d.Path == module {
+			return d.Version
+		}
+	}
+	return ""
+})
+
+// load is what this node tells the others of itself.
+func (rt *Runtime) load() cluster.Load {
+	s := rt.node.Stats()
+	return cluster.Load{Draining: rt.leaving.Load(), Calls: s.InFlight, Streams: s.Streams, Sessions: s.Sessions, Release: release()}
+}
+
+// adminFleet is this node, and the others that share its store, for the operator.
+type adminFleet struct{ rt *Runtime }
+
+var _ admin.Fleet = adminFleet{}
+
+func (a adminFleet) Nodes(ctx context.Context) ([]admin.Node, error) {
+	members, err := a.rt.cluster.Members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]admin.Node, 0, len(members))
+	for _, m := range members {
+		n := admin.Node{Name: m.Node, Boot: m.Boot, Self: m.Self, Lease: admin.LeaseGone, Servers: m.Servers}
+		if m.Self {
+			own := a.rt.load()
+			m.Load = &own
+		}
+		if m.Heard >= 0 {
+			n.HeardMS = new(m.Heard.Milliseconds())
+		}
+		if m.Held {
+			n.Lease, n.Since = admin.LeaseHeld, &m.Since
+		}
+		if m.Held && m.Heard >= 0 {
+			if n.LeftMS = new(m.Left.Milliseconds()); m.Left <= 0 {
+				n.Lease = admin.LeaseLate
+			}
+		}
+		if l := m.Load; l != nil {
+			n.Load = &admin.Load{Release: l.Release, Draining: l.Draining, Calls: l.Calls, Streams: l.Streams, Sessions: l.Sessions}
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+func (a adminFleet) Drain(ctx context.Context) (admin.Draining, error) {
+	first := false
+	if !a.rt.leaving.Load() {
+		a.rt.dismiss.Do(func() { first = true })
+	}
+	if !first {
+		return admin.Draining{}, admin.ErrDraining
+	}
+	a.rt.log.Info("an operator drains this process")
+	close(a.rt.dismissed)
+	d, err := a.Draining(ctx)
+	d.Draining = true
+	return d, err
+}
+
+func (a adminFleet) Draining(context.Context) (admin.Draining, error) {
+	s := a.rt.node.Stats()
+	return admin.Draining{Node: a.rt.Node(), Boot: a.rt.cluster.Boot(), Draining: a.rt.leaving.Load(), Calls: s.InFlight, Streams: s.Streams, Connections: s.Connections}, nil
+}
+
+// adminSessions are the sessions of all principals, for the operator.
+type adminSessions struct{ rt *Runtime }
+
+var _ admin.Sessions = adminSessions{}
+
+// adminStreams is how many streams of a session are told of.
+const adminStreams = 100
+
+func (a adminSessions) Sessions(ctx context.Context, limit int, from uint64) (page admin.SessionPage, err error) {
+	found, err := a.rt.cluster.Sessions(ctx, from, limit)
+	if err != nil {
+		return admin.SessionPage{}, err
+	}
+	page.Sessions = make([]admin.Session, len(found))
+	for i, s := range found {
+		if page.Sessions[i], err = a.told(ctx, &s); err != nil {
+			return admin.SessionPage{}, err
+		}
+	}
+	if len(found) == limit {
+		page.Next = found[limit-1].Rev + 1
+	}
+	return page, nil
+}
+
+func (a adminSessions) Session(ctx context.Context, id string) (admin.Session, error) {
+	s, err := a.find(ctx, id)
+	if err != nil {
+		return admin.Session{}, err
+	}
+	return a.told(ctx, &s)
+}
+
+func (a adminSessions) EndSession(ctx context.Context, id string) (admin.Session, error) {
+	s, err := a.find(ctx, id)
+	if err != nil {
+		return admin.Session{}, err
+	}
+	told, err := a.told(ctx, &s)
+	if err != nil {
+		return admin.Session{}, err
+	}
+	a.rt.mu.Lock()
+	m := a.rt.mounts[a.rt.ids[s.Server]]
+	a.rt.mu.Unlock()
+	var svc *actors.Service
+	if m != nil {
+		svc = m.service.svc
+	}
+	switch err = a.rt.node.EndSession(ctx, svc, actors.SessionKey{Tenant: s.Tenant, Server: s.Server, ID: s.ID}); {
+	case errors.Is(err, actors.ErrNotFound):
+		return admin.Session{}, admin.ErrNoSession
+	case err != nil:
+		return admin.Session{}, err
+	}
+	a.rt.log.Info("an operator has ended a session", "server", s.Server, "session", s.ID)
+	return told, nil
+}
+
+// find reads a session by its id, or by the tag of it that logs and lists have.
+func (a adminSessions) find(ctx context.Context, id string) (cluster.StoredSession, error) {
+	tag := "#" + strings.TrimPrefix(id, "#")
+	if masked := telemetry.Masked(id); masked != id {
+		tag = masked
+	}
+	s, err := a.rt.cluster.FindSession(ctx, func(id string) bool { return telemetry.Hash(id) == tag })
+	if errors.Is(err, cluster.ErrNotFound) {
+		err = admin.ErrNoSession
+	}
+	return s, err
+}
+
+// told is what is told of a session. A record that this release cannot read has no more than its key.
+func (a adminSessions) told(ctx context.Context, s *cluster.StoredSession) (admin.Session, error) {
+	out := admin.Session{ID: telemetry.Hash(s.ID), Server: s.Server, Tenant: s.Tenant, Streams: []admin.Stream{}}
+	a.rt.mu.Lock()
+	if path, ok := a.rt.ids[s.Server]; ok {
+		out.Server = path
+	}
+	a.rt.mu.Unlock()
+	rec, err := session.Decode(s.Data)
+	if err == nil && session.Newer(s.Data) == 0 {
+		out.Revision, out.Client, out.Subscribed = rec.Revision, clientName(rec.Client), len(rec.Subscribed)
+		out.Created, out.Used, out.Expires = rec.Created.Round(time.Millisecond), rec.Written.Round(time.Millisecond), rec.Expires.Round(time.Millisecond)
+	}
+	streams, all, err := a.rt.cluster.Streams(ctx, s.Tenant+"."+s.Server+"."+s.ID, adminStreams)
+	if err != nil {
+		return out, err
+	}
+	out.AllStreams = all
+	for _, st := range streams {
+		w, _ := record.Decode(st.Data) // of another release: its tag is told all the same
+		told := admin.Stream{ID: telemetry.Hash(st.ID), Node: w.Node, Boot: w.Boot, Methods: []string{}, Standalone: st.ID == rec.Standalone}
+		for _, c := range w.Calls {
+			told.Methods = append(told.Methods, c.Method)
+		}
+		out.Streams = append(out.Streams, told)
+	}
+	return out, nil
+}
+
+// clientName is what a client calls itself.
+func clientName(info []byte) string {
+	var c mcp.Implementation
+	if len(info) == 0 || codec.Unmarshal(info, &c) != nil {
+		return ""
+	}
+	return strings.TrimSpace(c.Name + " " + c.Version)
+}
