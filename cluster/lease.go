@@ -70,31 +70,34 @@ func (l *lease) payload() []byte {
 
 // register writes the first entry, over that of an older boot if there is one.
 func (l *lease) register(ctx context.Context) error {
-	var err error
-	for range 5 {
+	for conflicts := 0; ; {
 		sent := time.Since(l.base)
-		var rev uint64
-		_, rev, err = l.get(ctx)
+		data, rev, err := l.get(ctx)
 		switch {
 		case errors.Is(err, ErrNotFound):
 			rev, err = l.create(ctx)
 		case err == nil || errors.Is(err, ErrDamaged) || errors.Is(err, ErrNewer):
-			l.node.succeeds = true
+			var e entry
+			if json.Unmarshal(data, &e) != nil || e.Boot != l.node.boot { // Otherwise an earlier try was stored after all.
+				l.node.succeeds = true
+			}
 			rev, err = l.update(ctx, rev)
 		}
-		if err == nil {
+		switch {
+		case err == nil:
 			l.mu.Lock()
 			l.entry.First = rev
 			l.mu.Unlock()
 			l.m.Rev, l.m.Renewed = rev, sent
 			l.renewed.Store(int64(sent))
 			return nil
-		}
-		if !errors.Is(err, ErrConflict) && !errors.Is(err, ErrRetry) {
-			break
+		case conflicts < 5 && (errors.Is(err, ErrConflict) || errors.Is(err, ErrRetry)):
+			conflicts++
+		case l.node.opts.Remote.set() && errors.Is(err, ErrUnavailable) && sleep(ctx, 250*time.Millisecond): // The servers are electing.
+		default:
+			return fmt.Errorf("cluster: register node %s: %w", l.node.name, err)
 		}
 	}
-	return fmt.Errorf("cluster: register node %s: %w", l.node.name, err)
 }
 
 // Alive reports whether a boot of a node has its lease.

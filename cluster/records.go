@@ -17,6 +17,7 @@ const recordVersion = 1
 const (
 	headerTTL      = "Nats-TTL"
 	headerExpected = "Nats-Expected-Last-Subject-Sequence"
+	headerStream   = "Nats-Expected-Stream"
 	headerGuard    = "Nats-Expected-Last-Subject-Sequence-Subject"
 )
 

@@ -235,12 +235,34 @@ func (n *Node) agree(ctx context.Context) error {
 			}
 		}
 	}
+	if err := n.reach(ctx); err != nil {
+		return err
+	}
 	if len(made) > 0 && oldest.Before(began.Add(-2*missedFor)) {
 		n.log.Error("streams of the store were missing beside older ones: they were made again, and what they held is lost", "streams", made)
 	}
 	if n.replicas > 1 && n.opts.Lease < replicatedLease {
 		n.log.Info("the lease is longer: the streams are replicated, and an election may take so long", "lease", replicatedLease)
 		n.opts.Lease = replicatedLease
+	}
+	return nil
+}
+
+// reach waits until every stream takes writes from here. Once a stream is made, or has a new leader, the server that this node is
+// connected to may know of it a moment later; until then it answers that nobody listens, and the start would fail.
+func (n *Node) reach(ctx context.Context) error {
+	for i := range kinds {
+		// A stream of this name is never there, and so nothing is stored: each stream refuses the message.
+		m := &nats.Msg{Subject: n.subject(kinds[i].subject) + strings.Repeat(".reach", kinds[i].tokens-1), Header: nats.Header{headerStream: {"reach"}}}
+		for {
+			_, err := n.acks.ask(ctx, m)
+			if err == nil {
+				break
+			}
+			if !sleep(ctx, 50*time.Millisecond) {
+				return n.opts.Remote.fault(err, "stream "+n.streamName(kinds[i].name)+" takes no writes: "+n.permissions())
+			}
+		}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/troupe-run/troupe/internal/testkit"
 )
@@ -143,4 +145,51 @@ func TestMailAcrossServers(t *testing.T) {
 		gone, err := b.Mail().Gone(t.Context(), Peer{"a", "other"})
 		return gone && err == nil
 	})
+}
+
+// TestRemoteReach looks for a stream that nobody serves at the moment, as between two leaders. What a start needs of it waits until somebody
+// does, and says which it was when nobody comes.
+func TestRemoteReach(t *testing.T) {
+	t.Parallel()
+	c := testkit.StartNATS(t, 1, nil)
+	n := remote(t, c, "a")
+	js, err := jetstream.New(n.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		stream string
+		needs  func(context.Context) error
+	}{
+		{work, n.reach},
+		{"nodes", func(ctx context.Context) error { return newLease(n).register(ctx) }},
+	} {
+		s, err := js.Stream(t.Context(), n.streamName(tt.stream))
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := s.CachedInfo().Config
+		if err := js.DeleteStream(t.Context(), config.Name); err != nil {
+			t.Fatal(err)
+		}
+		short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		if err := tt.needs(short); err == nil || !strings.Contains(err.Error(), "no responders") && !strings.Contains(err.Error(), "not found") {
+			t.Errorf("%s is not there: %v", tt.stream, err)
+		}
+		cancel()
+		done := make(chan error, 1)
+		go func() { done <- tt.needs(t.Context()) }()
+		select {
+		case err := <-done:
+			t.Errorf("%s is not there: nothing waits for it: %v", tt.stream, err)
+			done <- nil
+		case <-time.After(100 * time.Millisecond):
+		}
+		if _, err := js.CreateStream(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Errorf("%s is there again: %v", tt.stream, err)
+		}
+	}
 }
