@@ -384,6 +384,10 @@ func (r *requestActor) concluded(rest []byte) {
 		if no := r.node.accounts.hold(held, nil, in, quota.Parked, outcomeBytes+int64(len(p.outcome))); no.reason != admitted {
 			return // as if there were too many
 		}
+		if !held.Spare() { // The client's next request needs the room more.
+			held.Free()
+			return
+		}
 	}
 	r.node.mrtr.outcomes.Put(st.park, mrtr.Outcome{Round: p.taken, Digest: p.digest, Rest: p.outcome, Until: time.Now().Add(limits.OutcomeAge.Value()), Free: held.Free})
 }

@@ -64,6 +64,12 @@ func (t *Accounts) Crowded(a *Account) bool {
 	return t.lim.Bytes >= 0 && t.fairBytes(t.bytes.Load(), a.bytes.Load()) != Admitted
 }
 
+// Spare reports whether a has half of its share left: what is held for a client's convenience only must not be what its next
+// request is refused for.
+func (t *Accounts) Spare(a *Account) bool {
+	return t.lim.Bytes < 0 || t.fairBytes(t.bytes.Load(), 2*a.bytes.Load()) == Admitted
+}
+
 // ChargeAnyway is Charge for bytes that are held whether there is room or not.
 func (t *Accounts) ChargeAnyway(a *Account, k Kind, n int64) (ok bool) {
 	a.bytes.Add(n)

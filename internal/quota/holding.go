@@ -32,6 +32,9 @@ func (h *Holding) ChargeAnyway(t *Accounts, a *Account, k Kind, n int64) (ok boo
 	return ok
 }
 
+// Spare is [Accounts.Spare] of the client for which h holds bytes, and true if it holds none.
+func (h *Holding) Spare() bool { return h.t == nil || h.t.Spare(h.a) }
+
 // Extend is Grow if there is room for n bytes more. Otherwise it says why not. The holding must
 // hold something, or its account might be dropped.
 func (h *Holding) Extend(n int64) Refusal {
