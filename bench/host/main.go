@@ -37,6 +37,7 @@ func run(args []string) error {
 	f.StringVar(&o.Dir, "data", "", "data directory; empty keeps everything in memory")
 	f.StringVar(&o.Store.NATS.URL, "nats", "", "URL of NATS servers that keep the store")
 	f.StringVar(&o.Store.Node, "node", "", "name of this node")
+	f.Int64Var(&o.Store.MaxStore, "max-store", 0, "bytes of the store; 0 is the default")
 	f.DurationVar(&o.Store.Lease, "lease", 5*time.Second, "time for which a silent node is taken for alive")
 	f.Float64Var(&o.Limits.CallRate, "call-rate", 100, "tool calls and completions per second of a session")
 	f.Float64Var(&o.Shared.PrincipalRate, "principal-rate", 1000, "tool calls and completions per second of a principal")

@@ -1,7 +1,7 @@
 // Command natsd runs a NATS server, or a cluster of several, on 127.0.0.1 for the programs of bench. It writes the URL of its servers to
 // standard output once they take connections, and runs until it is ended.
 //
-//	natsd --data DIR [--servers 3] [--port 4222]
+//	natsd --data DIR [--servers 3] [--port 4222] [--sync]
 //	natsd --data DIR --name nats-1 --port 4222 --monitor 8222 --cluster 6222 --routes nats://127.0.0.1:6222,nats://127.0.0.1:6223,...
 //
 // The second form runs one server of a cluster whose others are processes of their own.
@@ -39,6 +39,7 @@ func run(args []string) error {
 	name := f.String("name", "nats-1", "name of the server, if it is one of several processes")
 	cluster := f.Int("cluster", 0, "port for the other servers of its cluster; 0: there are none")
 	routes := f.String("routes", "", "URLs of all servers of its cluster, with commas")
+	sync := f.Bool("sync", false, "have each write on the disk before it is acknowledged, as what must survive power needs")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -48,9 +49,10 @@ func run(args []string) error {
 	var all []*server.Server
 	var err error
 	if *cluster == 0 && *n > 1 {
-		all, err = start(*data, *n, *port)
+		all, err = start(*data, *n, *port, *sync)
 	} else {
 		o := options(*name, *data, *port)
+		o.SyncAlways = *sync
 		o.HTTPHost, o.HTTPPort = "127.0.0.1", *monitor
 		if *cluster > 0 {
 			join(o, *cluster, server.RoutesFromStr(*routes))
@@ -85,7 +87,7 @@ func join(o *server.Options, port int, routes []*url.URL) {
 }
 
 // start starts n servers of a cluster and waits until they can keep streams.
-func start(data string, n, port int) ([]*server.Server, error) {
+func start(data string, n, port int, sync bool) ([]*server.Server, error) {
 	routes := make([]*url.URL, n)
 	ports := make([]int, n)
 	for i := range n {
@@ -103,6 +105,7 @@ func start(data string, n, port int) ([]*server.Server, error) {
 	var each []*server.Options
 	for i := range n {
 		o := options(fmt.Sprintf("nats-%d", i+1), data, port)
+		o.SyncAlways = sync
 		if port > 0 {
 			o.Port = port + i
 		}

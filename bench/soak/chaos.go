@@ -33,6 +33,7 @@ type chaosReport struct {
 	Next      restartTimes            `json:"harm_to_next_plain_call_ms"`
 	Gaps      map[string]restartTimes `json:"broken_stream_to_next_event_ms"`
 	Counts    map[string]int64        `json:"counts"`
+	Greedy    tenantReport            `json:"greedy_tenant"`
 
 	Tasks    int `json:"tasks"`
 	Unsure   int `json:"task_creations_without_an_answer"`
@@ -47,7 +48,7 @@ func (r *chaosReport) verdict() error {
 	if most := 1 + r.Tasks/50; r.Late > most {
 		return fmt.Errorf("%d steps were begun by a node that had lost the task, at most %d may", r.Late, most)
 	}
-	return nil
+	return r.Greedy.verdict()
 }
 
 // gaps are how long streams waited for their next event after their connections had broken, by what had been done.
@@ -94,6 +95,10 @@ func runChaos(ctx context.Context, o options) (*chaosReport, error) {
 	for range max(2, o.clients/2) {
 		w.admit(len(w.statelessClients), w.p.url(0))
 	}
+	var greedy *tenant
+	if o.greedy > 0 {
+		greedy = w.newTenant(o.greedy)
+	}
 	r := &chaosReport{Scenario: "chaos", Servers: o.nats, Nodes: chaosNodes, Seed: o.seed, Rounds: o.rounds, Clients: o.clients, Stateless: len(w.statelessClients),
 		Herd: o.herd, Away: o.away.Seconds(), Harm: make(map[string]int), Gaps: make(map[string]restartTimes)}
 	for n, how := range harms(w.rng(3), o) {
@@ -122,6 +127,9 @@ func runChaos(ctx context.Context, o options) (*chaosReport, error) {
 		r.Gaps[how] = timesOf(all)
 	}
 	w.stateless.counts(r.Counts)
+	if greedy != nil {
+		r.Greedy = greedy.report(o.greedy)
+	}
 	return r, nil
 }
 

@@ -23,7 +23,6 @@ const (
 	costListeners = 9000 // over all nodes
 	costTold      = 5    // updates that all of them get
 	costSessions  = 100_000
-	costLarge     = 1000 // streams
 	costBytes     = 3_900_000
 	costAtOnce    = 64
 )
@@ -38,6 +37,7 @@ type costsReport struct {
 	Elsewhere *streamCost   `json:"streams_read_at_another_node,omitempty"`
 	Listeners *listenCost   `json:"an_update_to_all_listeners,omitempty"`
 	Sessions  *sessionsCost `json:"sessions,omitempty"`
+	Writes    *writesCost   `json:"writes,omitempty"`
 	Large     *largeCost    `json:"large_streams_resumed_at_the_nodes_left,omitempty"`
 }
 
@@ -80,10 +80,13 @@ type costs struct {
 	f   *fleet
 }
 
-// runCosts measures a fleet without any harm, and at last with one node gone. The parts are attach, listen, sessions and large; all if none is named.
+// runCosts measures a fleet without any harm, and at last with one node gone. The parts are attach, listen, sessions, writes and large; all if none is named.
 func runCosts(ctx context.Context, o options) (*costsReport, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	if slices.Equal(o.attacks, []string{"large"}) {
+		o.flags = append(o.flags, "--max-store", strconv.FormatInt(4*int64(o.streams)*costBytes, 10)) // one client has half of three quarters of it for events
+	}
 	f, _, err := startFleet(ctx, o)
 	if err != nil {
 		return nil, err
@@ -94,7 +97,7 @@ func runCosts(ctx context.Context, o options) (*costsReport, error) {
 	for _, part := range []struct {
 		name string
 		run  func(*costsReport) error
-	}{{"attach", c.attach}, {"listen", c.listen}, {"sessions", c.sessions}, {"large", c.large}} {
+	}{{"attach", c.attach}, {"listen", c.listen}, {"sessions", c.sessions}, {"writes", c.writes}, {"large", c.large}} {
 		if len(o.attacks) > 0 && !slices.Contains(o.attacks, part.name) {
 			continue
 		}
@@ -348,11 +351,11 @@ func (c *costs) sessions(r *costsReport) error {
 
 // large stores many large streams at the first node, which then dies; all of them are resumed at once at the others.
 func (c *costs) large(r *costsReport) error {
-	s := &largeCost{Streams: costLarge, Bytes: int64(costLarge) * costBytes}
+	s := &largeCost{Streams: c.o.streams, Bytes: int64(c.o.streams) * costBytes}
 	question := strings.Repeat("x", costBytes)
-	ids, all := make([]string, costLarge), make([]*client.Client, costLarge)
+	ids, all := make([]string, c.o.streams), make([]*client.Client, c.o.streams)
 	began := time.Now()
-	err := each(costLarge, 4, func(i int) error {
+	err := each(c.o.streams, 4, func(i int) error {
 		rt := c.connections(i)
 		defer rt.CloseIdleConnections()
 		all[i] = client.New(c.f.nodes[0].url(0), rt)
@@ -385,7 +388,7 @@ func (c *costs) large(r *costsReport) error {
 	})
 	var refused atomic.Int64
 	began = time.Now()
-	err = each(costLarge, costLarge, func(i int) error {
+	err = each(c.o.streams, c.o.streams, func(i int) error {
 		time.Sleep(rand.N(time.Second))
 		for try := 0; ; try++ {
 			err := c.whole(all[i].At(c.f.nodes[1+i%(len(c.f.nodes)-1)].url(0)), ids[i])

@@ -7,7 +7,8 @@
 //	soak balance restarts two processes in turn behind nginx and HAProxy
 //	soak roll   restarts the nodes of a fleet one after the other
 //	soak costs  measures a fleet: streams read at another node (attach), an update to 9,000 listeners (listen), 100,000
-//	            sessions (sessions), and 1,000 streams of 3.9 MB resumed at once after a node died (large)
+//	            sessions (sessions), events and tasks that are stored (writes; --sync has NATS flush each write), and --streams
+//	            streams of 3.9 MB resumed at once after a node died (large)
 //	soak restart restarts one process in order while a safe call runs
 //	soak cancel measures how soon a handler ends when its client has gone away
 //	soak tasks  kills the process over and over while it runs tasks in steps
@@ -38,7 +39,8 @@
 // In chaos each request goes to the next node that is ready. In each round the fleet is harmed in one way: a node is killed, stopped or cut off from
 // NATS past its lease, or drained; it is killed and --herd clients with a stream each come back within a second; all NATS servers are away for --away, once; and
 // with --nats 3 the server that leads the stream of events is stopped for 8 s and killed. "soak chaos kill cut" has only these. Clients judge as in kill; tasks are
-// made in each round, and judged as in nodes. A request may fail, or be refused for a moment, only while the fleet is harmed and for 10 s after that.
+// made in each round, and judged as in nodes. Beside all of it a greedy tenant with an address of its own takes all that each node gives it, with --greedy calls at a
+// time, some with large arguments: each is answered or refused. A request may fail, or be refused for a moment, only while the fleet is harmed and for 10 s after that.
 //
 // As soon as a promise is broken, a run ends with exit code 1 and prints the history of
 // the stream concerned. A seed decides what happens when; real time adds the rest.
@@ -49,6 +51,7 @@
 //
 //	costs roll chaos nodes tasks greed restart stop balance cancel kill recovery  the scenarios
 //	crowd harm  who comes back at once, and what may happen to a fleet
+//	tenant writes  a greedy tenant of a fleet, and what a fleet stores at most
 //	quiet gauges cgroup  the quiet client of greed, and what the process holds and may hold
 //	stateless batch listener parked replay ask standalone  what their clients do
 //	probe call signals follow verdict driver world  how that is done and judged

@@ -64,7 +64,7 @@ func newFleet(ctx context.Context, o options, address string) (f *fleet, err err
 		}
 		name := fmt.Sprintf("node-%d", i+1)
 		args := []string{"--servers", "1", "--drain-wait", drainWait.String(), "--nats", strings.Join(nats, ","), "--node", name}
-		p, err := newProcess(o.bin, filepath.Join(o.data, name), o.seed+uint64(i+1)*1000, args...)
+		p, err := newProcess(o.bin, filepath.Join(o.data, name), o.seed+uint64(i+1)*1000, append(args, o.flags...)...)
 		if err != nil {
 			return f, err
 		}

@@ -62,6 +62,9 @@ type options struct {
 	histories int // of recovery, fleets or sim
 	nats      int // servers of nodes and chaos
 
+	sync    bool // NATS flushes each write
+	streams int  // costs large: how many
+
 	herd int           // chaos: clients that come back within a second
 	away time.Duration // chaos: for how long NATS is away
 
@@ -76,7 +79,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return runAttack(args[1:], os.Stdin, stdout, stderr)
 	}
 	if len(args) == 0 || scenarios[args[0]] == nil {
-		fmt.Fprintln(stderr, "usage: soak kill|stop|balance|roll|costs|restart|cancel|tasks|nodes|chaos|recovery|fleets|sim|greed [--rounds N] [--nats N] [--herd N] [--away TIME] [--histories N] [--clients N] [--servers N] [--seed N] [--bin PATH] [--old COMMIT] [--data DIR] [--out FILE] [--early] [--within TIME] [--time TIME] [--greedy N] [--duration TIME] [ATTACK...|HARM...|PART...]")
+		fmt.Fprintln(stderr, "usage: soak kill|stop|balance|roll|costs|restart|cancel|tasks|nodes|chaos|recovery|fleets|sim|greed [--rounds N] [--nats N] [--sync] [--streams N] [--herd N] [--away TIME] [--histories N] [--clients N] [--servers N] [--seed N] [--bin PATH] [--old COMMIT] [--data DIR] [--out FILE] [--early] [--within TIME] [--time TIME] [--greedy N] [--duration TIME] [ATTACK...|HARM...|PART...]")
 		return 2
 	}
 	o := options{log: stderr}
@@ -93,11 +96,13 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.BoolVar(&o.early, "early", false, "kill: answer some questions after the restart before resuming their stream")
 	f.IntVar(&o.histories, "histories", 50_000, "recovery, fleets, sim: number of histories")
 	f.IntVar(&o.nats, "nats", 1, "nodes, chaos, roll, costs: number of NATS servers, 1 or 3")
+	f.BoolVar(&o.sync, "sync", false, "nodes, chaos, roll, costs: NATS has each write on the disk before it is acknowledged")
+	f.IntVar(&o.streams, "streams", 1000, "costs large: streams of 3.9 MB")
 	f.IntVar(&o.herd, "herd", 100, "chaos: clients that come back within a second when a node dies; 0: none")
 	f.DurationVar(&o.away, "away", 10*time.Second, "chaos: how long the NATS servers are away, once; 0: never")
 	f.DurationVar(&o.within, "within", 100*time.Millisecond, "cancel: how soon a handler must end; 0 sets no limit")
 	f.DurationVar(&o.time, "time", time.Minute, "balance: how long behind each proxy; roll: how long; restart: how long the call takes")
-	f.IntVar(&o.greedy, "greedy", 1, "greed: clients that take all they can get, each from an address of its own")
+	f.IntVar(&o.greedy, "greedy", 1, "greed: clients that take all they can get, each from an address of its own; chaos: calls that such a client has with each node at a time, 0: none")
 	f.DurationVar(&o.duration, "duration", 4*time.Second, "greed: how long each attack lasts")
 	if err := f.Parse(args[1:]); err != nil {
 		return 2

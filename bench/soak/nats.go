@@ -52,6 +52,9 @@ func startNATS(ctx context.Context, o options) (*natsServers, error) {
 		}
 		n.address, n.monitor = "127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1]
 		n.args = []string{"--data", o.data + "-nats", "--name", n.name, "--port", ports[0], "--monitor", ports[1]}
+		if o.sync {
+			n.args = append(n.args, "--sync")
+		}
 		if o.nats > 1 {
 			n.args = append(n.args, "--cluster", ports[2])
 		}

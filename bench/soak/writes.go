@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-run/troupe/bench/client"
+)
+
+const (
+	writesStreams = 100 // at once, over all nodes
+	writesFor     = 10 * time.Second
+	writesEvents  = 50 // of each call
+	writesTasks   = 320
+	writesSteps   = 5
+)
+
+// writesCost is how much a fleet stores when nobody waits for anything else.
+type writesCost struct {
+	Sync    string  `json:"sync"` // when NATS has a write on the disk: "always" before it is acknowledged
+	Streams int     `json:"streams"`
+	Events  int64   `json:"events"`
+	Rate    float64 `json:"events_per_second"`
+	Tasks   int     `json:"tasks"`
+	Steps   int     `json:"steps_of_each_task"`
+	Done    float64 `json:"tasks_per_second"`
+}
+
+// writes has calls on all nodes send events as fast as they are stored, and then tasks store their steps.
+func (c *costs) writes(r *costsReport) error {
+	s := &writesCost{Sync: "2m", Streams: writesStreams, Tasks: writesTasks, Steps: writesSteps}
+	if c.o.sync {
+		s.Sync = "always"
+	}
+	var events atomic.Int64
+	began := time.Now()
+	err := each(writesStreams, writesStreams, func(i int) error {
+		rt := c.connections(i)
+		defer rt.CloseIdleConnections()
+		k := client.New(c.f.nodes[i%len(c.f.nodes)].url(0), rt)
+		if err := k.Initialize(c.ctx, `{}`); err != nil {
+			return err
+		}
+		for n := 1; time.Since(began) < writesFor; n++ {
+			got, err := c.count(k, n)
+			if err != nil {
+				return fmt.Errorf("stream %d of client %d: %w", n, i, err)
+			}
+			events.Add(got)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.Events = events.Load()
+	s.Rate = float64(s.Events) / time.Since(began).Seconds()
+
+	t := newTaskSoak(c.ctx, c.o, 4, writesSteps, 0)
+	t.p, t.client = c.f.nodes[0], &http.Client{Timeout: 20 * time.Second}
+	began = time.Now()
+	t.create(writesTasks)
+	if t.unsure > 0 {
+		return fmt.Errorf("%d of %d tasks were not made", t.unsure, writesTasks)
+	}
+	if err := t.finish(); err != nil {
+		return err
+	}
+	s.Done = writesTasks / time.Since(began).Seconds()
+	r.Writes = s
+	return nil
+}
+
+// count makes a call that sends events at once, and returns how many came before its answer.
+func (c *costs) count(k *client.Client, n int) (int64, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, patience)
+	defer cancel()
+	id := fmt.Sprint(n)
+	a, err := k.Call(ctx, id, "tools/call", fmt.Sprintf(`{"name":"count","arguments":{"to":%d,"delay_ms":0}}`, writesEvents))
+	if err != nil {
+		return 0, err
+	}
+	defer a.Close()
+	if a.Events == nil {
+		return 0, fmt.Errorf("got %d %.200s", a.Status, a.Body)
+	}
+	for got := int64(0); ; got++ {
+		e, err := a.Events.Next()
+		if err != nil {
+			return got, fmt.Errorf("after %d events: %w", got, err)
+		}
+		if m := parse(e.Data); m.answers(id) {
+			if m.Error != nil || m.Result.IsError || got < writesEvents {
+				return got, fmt.Errorf("after %d events the answer is %s", got, e.Data)
+			}
+			return got, nil
+		}
+	}
+}
