@@ -257,7 +257,8 @@ const heldPart = 4
 // nodeLimits returns the limits of all servers together, as the actors have them.
 func (rt *Runtime) nodeLimits() actors.NodeLimits {
 	l := &rt.opts.Shared
-	return actors.NodeLimits{Calls: l.CallsPerNode, Bytes: l.MaxMemory / heldPart, Principal: actors.PrincipalLimits{
+	weights, _ := weightsOf(l.Weights) // settle has looked at them
+	return actors.NodeLimits{Weights: weights, Calls: l.CallsPerNode, Bytes: l.MaxMemory / heldPart, Principal: actors.PrincipalLimits{
 		Rate: l.PrincipalRate, Burst: l.PrincipalBurst, Calls: l.CallsPerPrincipal, Streams: l.StreamsPerPrincipal,
 		Pending: l.PendingPerPrincipal, Sessions: l.SessionsPerPrincipal,
 	}}

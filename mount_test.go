@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -153,5 +155,26 @@ func TestNewsOfListsAreJudged(t *testing.T) {
 	rt.news.Lists("main", []actors.ListChange{{List: "tools", Digest: srv.digest(listTools, nil)}})
 	if d := srv.mount.service().elsewhere.differ(); d != (which{}) {
 		t.Errorf("these differ still: %v", d)
+	}
+}
+
+// TestWeightNames checks what accounts the names of weights stand for, and which are refused.
+func TestWeightNames(t *testing.T) {
+	t.Parallel()
+	p := Principal{Issuer: "https://issuer.example", Subject: "ann lee"}
+	w, err := weightsOf(map[string]int{"ann": 2, "https://issuer.example ann lee": 3, "192.0.2.7": 4, "2001:db8:0:1::5": 1000, "::ffff:192.0.2.8": 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := quota.Weights{{Tenant: (&Principal{Subject: "ann"}).tenant()}: 2, {Tenant: p.tenant()}: 3,
+		{Tenant: "anon", Address: "192.0.2.7"}: 4, {Tenant: "anon", Address: "2001:db8:0:1::"}: 1000, {Tenant: "anon", Address: "192.0.2.8"}: 1}
+	if !maps.Equal(w, want) {
+		t.Errorf("got %v, want %v", w, want)
+	}
+	for _, bad := range []map[string]int{{"ann": 0}, {"ann": -1}, {"ann": 1001}, {"": 1}, {"https://issuer.example ": 1}, {"192.0.2.0/24": 2}, {"2001:db8::/48": 2},
+		{"2001:db8::/64": 2, "2001:db8::1": 2}} {
+		if _, err := New(Options{Shared: SharedLimits{Weights: bad}}); err == nil || !strings.Contains(err.Error(), "Shared.Weights") {
+			t.Errorf("%v: %v", bad, err)
+		}
 	}
 }

@@ -418,11 +418,16 @@ type SharedLimits struct {
 	// PendingPerPrincipal bounds the questions that wait for a client. 0 means 1,024.
 	// Beyond it they fail with ErrTooManyPending.
 	PendingPerPrincipal int
+	// Weights are the weights of principals that have another one than 1: when requests in flight or memory are short, a principal of weight
+	// 4 gets four times what one of weight 1 gets. A name is the principal's subject, or its issuer and its subject with a space between
+	// them; or, of anonymous clients, an IPv4 address or an IPv6 network of 64 bits. A weight is from 1 to 1,000.
+	Weights map[string]int
 }
 
 // settle sets each limit that is 0 to its default, and reports every limit that is out of bounds.
 func (l *SharedLimits) settle() error {
-	return errors.Join(
+	_, err := weightsOf(l.Weights)
+	return errors.Join(err,
 		limits.CallsPerNode.Settle(&l.CallsPerNode), limits.CallsPerPrincipal.Settle(&l.CallsPerPrincipal),
 		limits.PrincipalRate.Settle(&l.PrincipalRate), limits.PrincipalBurst.Settle(&l.PrincipalBurst),
 		limits.SessionsPerPrincipal.Settle(&l.SessionsPerPrincipal), limits.StreamsPerPrincipal.Settle(&l.StreamsPerPrincipal),

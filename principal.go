@@ -10,12 +10,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/quota"
 	"github.com/troupe-run/troupe/transport"
 )
 
@@ -356,4 +360,44 @@ func (e *AuthError) Unwrap() error {
 		return nil
 	}
 	return e.Err
+}
+
+// weightsOf are weights by account. An error names the first that cannot be.
+func weightsOf(names map[string]int) (quota.Weights, error) {
+	w := make(quota.Weights, len(names))
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		weight := names[name]
+		if weight < 1 || weight > quota.MostWeight {
+			return nil, fmt.Errorf("troupe: Shared.Weights: %q has weight %d: want 1 to %d", name, weight, quota.MostWeight)
+		}
+		c, err := clientOf(name)
+		if err != nil {
+			return nil, fmt.Errorf("troupe: Shared.Weights: %w", err)
+		}
+		if _, twice := w[c]; twice {
+			return nil, fmt.Errorf("troupe: Shared.Weights: %q is there under another name, too", name)
+		}
+		w[c] = weight
+	}
+	return w, nil
+}
+
+// clientOf is the account that a weight's name stands for.
+func clientOf(name string) (quota.Client, error) {
+	if p, err := netip.ParsePrefix(name); err == nil && p.Bits() == 64 && p.Addr().Is6() {
+		return quota.Client{Tenant: anonymous, Address: p.Masked().Addr().String()}, nil
+	} else if err == nil {
+		return quota.Client{}, fmt.Errorf("%q is no account: want an IPv4 address, or an IPv6 network of 64 bits", name)
+	}
+	if a, err := netip.ParseAddr(name); err == nil {
+		return quota.Client{Tenant: anonymous, Address: quota.Network(a).String()}, nil
+	}
+	p := Principal{Subject: name}
+	if issuer, subject, both := strings.Cut(name, " "); both {
+		p.Issuer, p.Subject = issuer, subject
+	}
+	if p.Subject == "" {
+		return quota.Client{}, fmt.Errorf("%q names no principal", name)
+	}
+	return quota.Client{Tenant: p.tenant()}, nil
 }

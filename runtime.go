@@ -396,6 +396,7 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 			observe(limits.MaxURI.Counted, rt.longURI.Load())
 		}},
 		{Name: "troupe.accounts", Unit: "{account}", Doc: "Principals that this node tells apart at the moment.", Read: one(func() int64 { return int64(st().Accounts) })},
+		{Name: "troupe.accounts.elsewhere", Unit: "{account}", Doc: "Principals that are held here to what they use of other nodes, once for each of those nodes.", Read: one(rt.node.Accounts().Heard)},
 		{Name: "troupe.accounts.overflowed", Unit: "{request}", Doc: "Requests charged to a shared account, because there were too many principals to tell apart.", Counter: true, Read: one(func() int64 { return st().Overflowed })},
 		{Name: "troupe.memory.held", Unit: "By", Doc: "Bytes held in memory for clients, by what they are held for.", Label: "kind", Read: func(observe func(string, int64)) {
 			for k := range quota.Kinds {

@@ -21,7 +21,7 @@ import (
 // quota returns the limits of l as internal/quota takes them.
 func (l NodeLimits) quota() quota.Limits {
 	p := &l.Principal
-	return quota.Limits{Places: l.Calls, Each: p.Calls, Accounts: l.Accounts, Bytes: l.Bytes, Rates: [quota.Rates]quota.Rate{
+	return quota.Limits{Weights: l.Weights, Places: l.Calls, Each: p.Calls, Accounts: l.Accounts, Bytes: l.Bytes, Held: [quota.Counts]int{heldStreams: p.Streams, heldPending: p.Pending}, Rates: [quota.Rates]quota.Rate{
 		rateOfCalls:    {PerSecond: p.Rate, Burst: p.Burst},
 		rateOfSessions: {PerSecond: perSession * float64(p.Sessions) / time.Hour.Seconds(), Burst: times(perSession, p.Sessions)},
 		rateOfMessages: {PerSecond: perCall * p.Rate, Burst: times(perCall, p.Burst)},
@@ -310,7 +310,7 @@ func (d *accounts) admitStream(s *sessionAccount, l *Limits, in *Input) (done fu
 	switch {
 	case quota.Over(mine+s.streams.Load(), l.Streams):
 		d.refusals.refuseVerdict(in.Conn, nil, verdict{reason: StreamsOfSession})
-	case quota.Over(gets+a.Held[heldStreams].Load(), d.limits.Principal.Streams):
+	case quota.Over(gets+a.Held[heldStreams].Load()+a.Elsewhere(heldStreams), d.limits.Principal.Streams):
 		d.refusals.refuseVerdict(in.Conn, nil, verdict{reason: StreamsOfPrincipal})
 	default:
 		return done, true
@@ -333,7 +333,7 @@ func (d *accounts) admitListener(in *Input, to answerer, id []byte) (*quota.Acco
 		if !ok {
 			continue
 		}
-		if quota.Over(mine+a.Held[heldGets].Load(), d.limits.Principal.Streams) {
+		if quota.Over(mine+a.Held[heldGets].Load()+a.Elsewhere(heldStreams), d.limits.Principal.Streams) {
 			a.Held[heldStreams].Add(-1)
 			d.refusals.refuseVerdict(to, id, verdict{reason: StreamsOfPrincipal})
 			return nil, false
@@ -407,7 +407,7 @@ func (d *accounts) admitPending(tenant, address string) (*quota.Account, error) 
 		if !ok {
 			continue
 		}
-		if quota.Over(parked, d.limits.Principal.Pending) {
+		if quota.Over(parked+a.Elsewhere(heldPending), d.limits.Principal.Pending) {
 			a.Held[heldPending].Add(-1)
 			d.refusals.count(PendingOfPrincipal)
 			return nil, ErrTooManyPending

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/quota"
 )
 
 // Address names one boot of a node.
@@ -69,6 +70,9 @@ type fleet struct {
 	news       News // nil: nobody wants it
 	told       toldUpdates
 	repetition repetition
+
+	usages uint64 // letters of usage so far; this and used belong to the heart's turn
+	used   bool   // the last one said something
 }
 
 // looksAtOnce bounds the records that are read without a request.
@@ -117,6 +121,35 @@ func (f *fleet) beat(now time.Time) {
 	if f.mail != nil {
 		f.far.prune(now)
 		f.readings.askWriters(f, now)
+		f.tellUsage()
+	}
+}
+
+// letterUsage says, each second, what clients use of a node: what they may have of the others is as much less.
+const letterUsage = "usage"
+
+func init() { receivers[letterUsage] = (*fleet).receiveUsage }
+
+type usageLetter struct {
+	Num uint64 // rises
+	All []quota.Share
+}
+
+// tellUsage tells the other nodes what clients use of this one, if it is worth mention, and once when it is no more. It belongs to the heart's turn.
+func (f *fleet) tellUsage() {
+	all := f.node.accounts.Report()
+	if len(all) == 0 && !f.used || len(f.mail.Others()) == 0 {
+		return
+	}
+	f.usages++
+	f.used = len(all) > 0
+	f.tell(letterUsage, usageLetter{f.usages, all})
+}
+
+func (f *fleet) receiveUsage(l *Letter) {
+	var u usageLetter
+	if l.read(f.node, &u) {
+		f.node.accounts.Hear(time.Now(), l.From.Node+"/"+l.From.Boot, u.Num, u.All)
 	}
 }
 

@@ -457,7 +457,7 @@ func (s *sessionActor) admitPending(a *quota.Account, parked int) Reason {
 	switch {
 	case quota.Over(int64(parked)+1, s.svc.Limits.Pending):
 		return PendingOfSession
-	case quota.Over(a.Held[heldPending].Load()+1, s.node.accounts.limits.Principal.Pending):
+	case quota.Over(a.Held[heldPending].Load()+a.Elsewhere(heldPending)+1, s.node.accounts.limits.Principal.Pending):
 		return PendingOfPrincipal
 	}
 	return admitted

@@ -247,6 +247,7 @@ type NodeLimits struct {
 	Bytes     int64 // held in memory for clients; 0 means no limit
 	Principal PrincipalLimits
 	Accounts  int // principals with an account of their own
+	Weights   quota.Weights
 }
 
 // PrincipalLimits bound one principal, or one address of anonymous clients, per node.

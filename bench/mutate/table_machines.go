@@ -224,7 +224,7 @@ var machines = []mutation{
 	},
 	{
 		"no share is left for those who come late", limit, "internal/quota/admit.go",
-		"case mine > max(1, int64(limit/max(1, contenders))):", "case mine > max(1, int64(limit)):", "", "",
+		"case mine > max(1, part(int64(limit), weight, sum)):", "case mine > max(1, int64(limit)):", "", "",
 	},
 	{
 		"a limit is one more", limit, "internal/quota/admit.go",
@@ -296,11 +296,11 @@ var machines = []mutation{
 	},
 	{
 		"a token is not given back", limit, "internal/quota/bucket.go",
-		"b.l.AllowN(now, -min(n, b.size))", "b.l.AllowN(now, -min(n, 0))", "", "",
+		"b.l.AllowN(now, -n)", "b.l.AllowN(now, 0)", "", "",
 	},
 	{
 		"what costs more than a bucket holds is refused for ever", limit, "internal/quota/bucket.go",
-		"n = min(n, b.size)\n", "n = max(n, 1)\n", "", "",
+		"	n = min(n, b.size)\n	if b.l.AllowN", "	n = max(n, 1)\n	if b.l.AllowN", "", "",
 	},
 	{
 		"several tokens come as soon as one", limit, "internal/quota/bucket.go",

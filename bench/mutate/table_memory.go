@@ -64,7 +64,7 @@ var memory = []mutation{
 	},
 	{
 		"an account that holds bytes is dropped", guard, "internal/quota/account.go",
-		"a.load.Load() != 0 || a.bytes.Load() != 0 {", "a.load.Load() != 0 {", "", "",
+		"a.load.Load() != 0 || a.bytes.Load() != 0 ||", "a.load.Load() != 0 ||", "", "",
 	},
 	{
 		"a dropped account is charged", guard, "internal/quota/bytes.go",

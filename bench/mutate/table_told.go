@@ -210,4 +210,44 @@ var told = []mutation{
 		"what a node told before it was heard is not missed", merge, "cluster/hearts.go",
 		"			e.told = 0\n", "			e.told = h.Num\n", "internal/spec/histories", "TestKept/1082",
 	},
+	{
+		"a late report of another node counts", merge, "internal/quota/elsewhere.go",
+		"	case n <= h.n:\n		return\n", "	case n <= h.n:\n", "", "TestHear",
+	},
+	{
+		"a bucket owes all that was taken elsewhere", limit, "internal/quota/bucket.go",
+		"	most := min(b.l.TokensAt(now)+float64(b.l.Limit()), float64(b.size))\n", "	most := float64(b.size)\n", "", "TestHear",
+	},
+	{
+		"what was in use elsewhere is never given back", limit, "internal/quota/elsewhere.go",
+		"	t.release(before) //", "	t.release(before[:0]) //", "", "TestHeardInUse",
+	},
+	{
+		"a silent process counts for ever", expiry, "internal/quota/elsewhere.go",
+		"		if now.Sub(h.at) >= HeardFor {", "		if false {", "", "TestHeardInUse",
+	},
+	{
+		"an account that is used elsewhere is dropped", guard, "internal/quota/account.go",
+		" || a.reports.Load() != 0", "", "", "TestHeardInUse",
+	},
+	{
+		"what is in flight elsewhere does not count", limit, "internal/quota/admit.go",
+		"Over(mine+a.elsewhere.Load(), t.lim.Each)", "Over(mine, t.lim.Each)", "", "TestHeardInUse",
+	},
+	{
+		"what a client takes is reported again each second", limit, "internal/quota/elsewhere.go",
+		"b.taken.Swap(0)", "b.taken.Load()", "", "TestReport",
+	},
+	{
+		"nobody hears that a client uses nothing any more", expiry, "actors/fleet.go",
+		"len(all) == 0 && !f.used ||", "len(all) == 0 ||", "", "TestUsageIsToldOnceMore",
+	},
+	{
+		"all clients have the same weight", limit, "internal/quota/weight.go",
+		"	return int64(min(max(w[c], 1), MostWeight))\n", "	return 1\n", "", "TestWeights",
+	},
+	{
+		"a weight does not count for others", limit, "internal/quota/admit.go",
+		"t.active.Add(a.weight)", "t.active.Add(1)", "", "TestWeights",
+	},
 }

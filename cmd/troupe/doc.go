@@ -23,5 +23,5 @@
 //
 //	main stdio serve nodes sessions tasks  the commands
 //	logger metrics banner  what a user sees
-//	settings limits networks size config help failure version  what a user says
+//	settings limits networks weights size config help failure version  what a user says
 package main

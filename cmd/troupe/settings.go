@@ -27,6 +27,7 @@ type settings struct {
 	allowHosts     []string
 	trustedProxies networks
 	healthListen   string
+	weights        weights
 	tlsCert        string
 	tlsKey         string
 
@@ -48,7 +49,7 @@ type settings struct {
 var settingGroups = slices.Concat(ownGroups, limitGroups(ownGroups))
 
 var ownGroups = []flagGroup{
-	{"Addresses and access", []string{"listen", "health-listen", "allow-anonymous", "allow-origin", "allow-host", "trusted-proxy", "tls-cert", "tls-key"}},
+	{"Addresses and access", []string{"listen", "health-listen", "allow-anonymous", "allow-origin", "allow-host", "trusted-proxy", "weight", "tls-cert", "tls-key"}},
 	{"Storage", []string{"data", "memory", "max-store", "sync"}},
 	{"Storage on NATS servers, for several processes", []string{"nats", "nats-creds", "nats-nkey", "nats-token", "nats-ca", "nats-cert", "nats-key", "nats-replicas", "nats-prefix", "nats-listen"}},
 	{"Serving and ending", []string{"conformance", "page-size", "sse-grace", "stateless-grace", "retry", "ping-every", "drain-delay", "drain-wait"}},
@@ -65,6 +66,7 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.StringArrayVar(&s.allowOrigins, "allow-origin", nil, "`origin` of web pages that may call, beside the server's own; may be repeated")
 	f.StringArrayVar(&s.allowHosts, "allow-host", nil, "`host` name that clients use, such as mcp.example.com; may be repeated (localhost and, beyond a loopback address, IP addresses); * for any")
 	f.Var(&s.trustedProxies, "trusted-proxy", "`CIDR` of proxies whose Forwarded or X-Forwarded-For names the client; may be repeated")
+	f.Var(&s.weights, "weight", "`CLIENT=N` gives a client N times what others get of what is short: its IPv4 address, its IPv6 network of 64 bits; may be repeated (1 each)")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "`file` with the certificate; serves https")
 	f.StringVar(&s.tlsKey, "tls-key", "", "`file` with the certificate's key")
 
@@ -262,5 +264,6 @@ func (s *settings) options() troupe.Options {
 		o.Store.Sync = -1
 	}
 	s.limits.options(&o)
+	o.Shared.Weights = s.weights
 	return o
 }

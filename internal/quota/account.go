@@ -52,6 +52,7 @@ type Account struct {
 	Used [Uses]Usage
 
 	key     key
+	weight  int64
 	address string // by which it was found last made; "" where the tenant is one client
 
 	// load is the number of requests in flight, plus claim while the account has one.
@@ -60,6 +61,11 @@ type Account struct {
 
 	// bytes are held for the client, of all kinds together.
 	bytes atomic.Int64
+
+	// elsewhere and heldElsewhere are what the client has in use of other processes, by so many of their reports.
+	elsewhere     atomic.Int64
+	heldElsewhere [Counts]atomic.Int64
+	reports       atomic.Int64
 
 	// dropped is set when the table has dropped the account. A caller that counts something
 	// on the account looks at dropped afterwards; the table sets it before it looks at the
@@ -100,7 +106,7 @@ func (a *Account) From() string {
 
 // idle reports whether the account equals a new one.
 func (a *Account) idle(now time.Time) bool {
-	if a.load.Load() != 0 || a.bytes.Load() != 0 {
+	if a.load.Load() != 0 || a.bytes.Load() != 0 || a.reports.Load() != 0 {
 		return false
 	}
 	for i := range a.Held {

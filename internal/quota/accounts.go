@@ -16,7 +16,9 @@ type Limits struct {
 	Each     int         // requests in flight of one account
 	Accounts int         // clients that have an account of their own
 	Bytes    int64       // that are held for all accounts together
+	Held     [Counts]int // what the owner bounds each of an account's counts by; only [Accounts.Report] looks at it
 	Rates    [Rates]Rate // of each account's buckets
+	Weights  Weights
 }
 
 // Accounts has the accounts of a process's clients, and its places for requests in
@@ -34,10 +36,12 @@ type Accounts struct {
 	size     atomic.Int64 // of the table
 	spilled  atomic.Int64 // how often overflow was used
 	inFlight atomic.Int64 // requests, of all accounts
-	active   atomic.Int64 // accounts that contend for places: with a request in flight, or a claim
+	active   atomic.Int64 // the weights of all accounts that contend for places: with a request in flight, or a claim
 	bytes    atomic.Int64 // held for all accounts
 	kinds    [Kinds]atomic.Int64
 	next     int // shard to be swept next
+
+	elsewhere elsewhere
 
 	mu        sync.Mutex // guards claimants
 	claimants []*Account
@@ -51,10 +55,10 @@ func New(lim Limits) *Accounts {
 }
 
 func (t *Accounts) open(k key, address string) *Account {
-	a := &Account{key: k, address: address}
+	a := &Account{key: k, address: address, weight: t.lim.Weights.of(k)}
 	for i, r := range t.lim.Rates {
 		if r != (Rate{}) {
-			a.Buckets[i] = NewBucket(r)
+			a.Buckets[i] = NewBucket(r).counted()
 		}
 	}
 	return a
@@ -100,7 +104,7 @@ func (t *Accounts) Len() int { return int(t.size.Load()) }
 // Overflowed is how often an account was not found because there were too many.
 func (t *Accounts) Overflowed() int64 { return t.spilled.Load() }
 
-// Settle drops old claims to a place, and the idle accounts in one of [directory.Shards] parts
+// Settle drops old claims to a place, what silent processes have reported, and the idle accounts in one of [directory.Shards] parts
 // of the table: the next part with each call. The owner calls it about once a second, from
 // one goroutine at a time.
 func (t *Accounts) Settle(now time.Time) {
@@ -116,6 +120,7 @@ func (t *Accounts) Settle(now time.Time) {
 	clear(t.claimants[len(kept):])
 	t.claimants = kept
 	t.mu.Unlock()
+	t.silent(now)
 	t.next = (t.next + 1) % directory.Shards
 	t.size.Add(-int64(t.table.Sweep(t.next, func(a *Account) bool { return a.drop(now) })))
 }

@@ -10,7 +10,7 @@ const (
 	Admitted  Refusal = iota
 	Full              // Limits.Places are in use
 	OverShare         // few places are left, and the account has its share
-	OverLimit         // the account has Limits.Each requests in flight
+	OverLimit         // the account has Limits.Each requests in flight, here and elsewhere
 )
 
 // Over reports whether n exceeds the limit; a negative limit means no limit.
@@ -23,13 +23,13 @@ func busy(load int64, limit int) bool {
 }
 
 // fair decides on a request that was counted while few places are left: load of limit
-// places are in use, mine of them by the same account, and contenders share all places. No
-// account gets more than an equal share, so that there is room for late ones.
-func fair(load, mine int64, limit, contenders int) Refusal {
+// places are in use, mine of them by the same account of some weight, and those that contend, whose weights add up to sum, share all
+// places. No account gets more than its share, so that there is room for late ones.
+func fair(load, mine int64, limit int, weight, sum int64) Refusal {
 	switch {
 	case load > int64(limit):
 		return Full
-	case mine > max(1, int64(limit/max(1, contenders))):
+	case mine > max(1, part(int64(limit), weight, sum)):
 		return OverShare
 	}
 	return Admitted
@@ -45,9 +45,9 @@ func (t *Accounts) Admit(a *Account) (no Refusal, ok bool) {
 	}
 	if load := t.inFlight.Add(1); busy(load, t.lim.Places) {
 		t.claim(a, time.Now())
-		no = fair(load, mine, t.lim.Places, int(t.active.Load()))
+		no = fair(load, mine, t.lim.Places, a.weight, t.active.Load())
 	}
-	if no == Admitted && Over(mine, t.lim.Each) {
+	if no == Admitted && Over(mine+a.elsewhere.Load(), t.lim.Each) {
 		no = OverLimit
 	}
 	if no != Admitted {
@@ -84,14 +84,14 @@ func (t *Accounts) enter(a *Account) (mine int64, ok bool) {
 	return load % claim, true
 }
 
-// add changes the load of an account, and the number of those that have any.
+// add changes the load of an account, and the sum of the weights of those that have any.
 func (t *Accounts) add(a *Account, by int64) int64 {
 	load := a.load.Add(by)
 	switch load {
 	case by:
-		t.active.Add(1)
+		t.active.Add(a.weight)
 	case 0:
-		t.active.Add(-1)
+		t.active.Add(-a.weight)
 	}
 	return load
 }

@@ -35,7 +35,7 @@ func TestFair(t *testing.T) {
 	} {
 		got := Admitted
 		if busy(tt.load, tt.limit) {
-			got = fair(tt.load, tt.mine, tt.limit, tt.contenders)
+			got = fair(tt.load, tt.mine, tt.limit, 1, int64(tt.contenders))
 		}
 		if got != tt.want {
 			t.Errorf("%s: got reason %d, want %d", tt.name, got, tt.want)
@@ -61,7 +61,7 @@ func TestFairStarvesNobody(t *testing.T) {
 	ask := func(i int) {
 		if busy(load+1, limit) {
 			claims[i] = true
-			if fair(load+1, has[i]+1, limit, contenders(i)) != Admitted {
+			if fair(load+1, has[i]+1, limit, 1, int64(contenders(i))) != Admitted {
 				return
 			}
 		}

@@ -2,6 +2,7 @@ package quota
 
 import (
 	"math"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -26,8 +27,9 @@ func Burst(perSecond float64, n int) int {
 // methods are safe for concurrent use and allocate nothing; their times may come out of
 // order.
 type Bucket struct {
-	l    *rate.Limiter
-	size int
+	l     *rate.Limiter
+	size  int
+	taken *atomic.Int64 // what was taken and not given back, for [Accounts.Report]; nil if nobody asks
 }
 
 // NewBucket returns a full bucket.
@@ -35,7 +37,7 @@ func NewBucket(r Rate) Bucket {
 	if r.PerSecond < 0 {
 		return Bucket{}
 	}
-	return Bucket{rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst), r.Burst}
+	return Bucket{l: rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst), size: r.Burst}
 }
 
 // Take is [Bucket.TakeN] of one token.
@@ -51,6 +53,9 @@ func (b Bucket) TakeN(now time.Time, n int) (wait time.Duration) {
 	}
 	n = min(n, b.size)
 	if b.l.AllowN(now, n) {
+		if b.taken != nil {
+			b.taken.Add(int64(n))
+		}
 		return 0
 	}
 	seconds := (float64(n) - b.l.TokensAt(now)) / float64(b.l.Limit())
@@ -63,7 +68,31 @@ func (b Bucket) GiveBack(now time.Time) { b.GiveBackN(now, 1) }
 // GiveBackN returns tokens that TakeN(now, n) took. A full bucket stays as it is.
 func (b Bucket) GiveBackN(now time.Time, n int) {
 	if b.l != nil && n > 0 {
-		b.l.AllowN(now, -min(n, b.size)) // the limiter takes negative numbers, and keeps no more than its size
+		n = min(n, b.size)
+		b.l.AllowN(now, -n) // the limiter takes negative numbers, and keeps no more than its size
+		if b.taken != nil {
+			b.taken.Add(-int64(n))
+		}
+	}
+}
+
+// counted is the bucket with a count of what is taken from it.
+func (b Bucket) counted() Bucket {
+	if b.l != nil {
+		b.taken = new(atomic.Int64)
+	}
+	return b
+}
+
+// Owe takes n tokens that were taken elsewhere already. The bucket may owe some then, but never more than it gets in a second: word of
+// what was taken may be late, and come all at once.
+func (b Bucket) Owe(now time.Time, n int64) {
+	if b.l == nil || n <= 0 {
+		return
+	}
+	most := min(b.l.TokensAt(now)+float64(b.l.Limit()), float64(b.size))
+	if most = min(most, float64(n)); most >= 1 {
+		b.l.ReserveN(now, int(most))
 	}
 }
 

@@ -47,7 +47,7 @@ func (t *Accounts) Charge(a *Account, k Kind, n int64) (no Refusal, ok bool) {
 	}
 	load := t.bytes.Add(n)
 	if t.lim.Bytes >= 0 {
-		no = t.fairBytes(load, mine)
+		no = t.fairBytes(load, mine/a.weight)
 	}
 	if no != Admitted {
 		t.bytes.Add(-n)
@@ -61,13 +61,13 @@ func (t *Accounts) Charge(a *Account, k Kind, n int64) (no Refusal, ok bool) {
 // Crowded reports whether a has its share of the bytes, or nothing is left: what could wait should
 // wait then.
 func (t *Accounts) Crowded(a *Account) bool {
-	return t.lim.Bytes >= 0 && t.fairBytes(t.bytes.Load(), a.bytes.Load()) != Admitted
+	return t.lim.Bytes >= 0 && t.fairBytes(t.bytes.Load(), a.bytes.Load()/a.weight) != Admitted
 }
 
 // Spare reports whether a has half of its share left: what is held for a client's convenience only must not be what its next
 // request is refused for.
 func (t *Accounts) Spare(a *Account) bool {
-	return t.lim.Bytes < 0 || t.fairBytes(t.bytes.Load(), 2*a.bytes.Load()) == Admitted
+	return t.lim.Bytes < 0 || t.fairBytes(t.bytes.Load(), 2*a.bytes.Load()/a.weight) == Admitted
 }
 
 // ChargeAnyway is Charge for bytes that are held whether there is room or not.
@@ -97,7 +97,7 @@ func (t *Accounts) fairBytes(load, mine int64) Refusal {
 // for the same account. An account may hold twice what is left beside it: alone two thirds, of
 // n that want all they can get each 2/(2n+1). So some is always left for one more, and whoever
 // held much gets nothing new while others come. (Choudhury and Hahne, Dynamic queue length
-// thresholds for shared-memory packet switches, 1998.) Of the last eighth, too, nobody may have more than a part of what is
+// thresholds for shared-memory packet switches, 1998.) One of weight w may hold w times as much: mine is a w-th of what it holds. Of the last eighth, too, nobody may have more than a part of what is
 // left: fifty that come one after the other and take all they can get leave enough for one more. What waits for the store was counted
 // without asking, perhaps beyond the limit: that is held against those whose it is, and not against an account that holds little.
 func fairBytes(load, waiting, mine, limit int64) Refusal {

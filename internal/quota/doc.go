@@ -17,10 +17,13 @@
 // [Accounts.Admit] also gives out [Limits.Places], which all requests in flight share.
 // When more than three quarters are in use, an account gets no more than an equal
 // share: Limits.Places divided by the accounts that have a request in flight or have
-// asked for a place within two seconds.
+// asked for a place within two seconds. An account with a weight counts as so many ([Weights]).
 //
 // [Accounts.Charge] shares [Limits.Bytes] in the same way. An account may hold twice what is left beside it, and the
 // last eighth is for accounts that hold little.
+//
+// [Accounts.Report] says what clients use of this process, and [Accounts.Hear] takes what they use of others: with a report a second a client has
+// about the limits of one process however many it uses.
 //
 // # Accounts that are dropped
 //
@@ -45,9 +48,9 @@
 // From the top; most of what a file uses lies in its own line or below:
 //
 //	holding bytes  the memory that requests hold, by account
-//	accounts admit  the table of accounts, and admission
+//	accounts admit elsewhere  the table of accounts, admission, and what clients use of other processes
 //	pace  bytes that come back after a time, spaced out
 //	turns  few places, taken by turns
 //	account  one account
-//	bucket usage  what it counts
+//	bucket usage weight  what it counts, and what it counts for
 package quota
