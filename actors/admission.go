@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"math"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -17,19 +16,6 @@ import (
 	"github.com/troupe-run/troupe/internal/session"
 	"github.com/troupe-run/troupe/mcp"
 )
-
-// quota returns the limits of l as internal/quota takes them.
-func (l NodeLimits) quota() quota.Limits {
-	p := &l.Principal
-	return quota.Limits{Weights: l.Weights, Places: l.Calls, Each: p.Calls, Accounts: l.Accounts, Bytes: l.Bytes, Held: [quota.Counts]int{heldStreams: p.Streams, heldPending: p.Pending}, Rates: [quota.Rates]quota.Rate{
-		rateOfCalls:    {PerSecond: p.Rate, Burst: p.Burst},
-		rateOfSessions: {PerSecond: perSession * float64(p.Sessions) / time.Hour.Seconds(), Burst: times(perSession, p.Sessions)},
-		rateOfMessages: {PerSecond: perCall * p.Rate, Burst: times(perCall, p.Burst)},
-	}}
-}
-
-// times is by * n, or the most that an int holds.
-func times(by, n int) int { return by * min(n, math.MaxInt/by) }
 
 // The counts of an account besides its requests in flight.
 const (
@@ -52,6 +38,7 @@ type accounts struct {
 	refusals *refusals
 	store    Store
 	lostLogs *quota.Turns[*quota.Account] // for reading the log of a stream without a writer
+	attaches *quota.Turns[*quota.Account] // for asking other nodes for their streams
 	pace     *quota.Pace[*quota.Account]  // of appends to the event log
 }
 
@@ -109,7 +96,8 @@ func (s *sessionAccount) giveBack(l *Limits, now time.Time, n int) {
 // newAccounts returns accounts without any clients yet.
 func newAccounts(l NodeLimits, rs *refusals, store Store) accounts {
 	l = l.Defaults()
-	return accounts{quota.New(l.quota()), l, rs, store, quota.NewTurns[*quota.Account](limits.LostLogs.Value()), quota.NewPace[*quota.Account](l.Bytes, storeKeeps)}
+	turns := quota.NewTurns[*quota.Account]
+	return accounts{quota.New(l.quota()), l, rs, store, turns(limits.LostLogs.Value()), turns(limits.Attaches.Value()), quota.NewPace[*quota.Account](l.Bytes, storeKeeps)}
 }
 
 // noPlace is the reason that a request gets no place.
@@ -544,8 +532,11 @@ func (rs *refusals) refuseBatch(c answerer, err error, ids iter.Seq[[]byte]) {
 	c.Answer(d.status, append(b.B, ']'))
 }
 
-// errUnavailable refuses a request that the node cannot serve now.
-var errUnavailable = errors.New("actors: unavailable")
+// errUnavailable refuses a request that the node cannot serve now, and errLongToken one whose id or token is too long.
+var (
+	errUnavailable = errors.New("actors: unavailable")
+	errLongToken   = errors.New("actors: the id or the progress token is too long")
+)
 
 // denial is a refusal as the client gets it.
 type denial struct {
@@ -596,5 +587,3 @@ func retryAfter(d time.Duration) []byte {
 	ms := int64((d + time.Millisecond - 1) / time.Millisecond)
 	return append(strconv.AppendInt([]byte(`{"retryAfterMs":`), ms, 10), '}')
 }
-
-var errLongToken = errors.New("actors: the id or the progress token is too long")

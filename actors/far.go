@@ -78,6 +78,11 @@ func (w *farWriter) look(ctx context.Context) (extent, error) {
 }
 
 func (w *farWriter) attach(ctx context.Context, r *replay) (extent, error) {
+	if turns := r.n.accounts.attaches; turns.Take(ctx, r.s.billed()) {
+		defer turns.Leave()
+	} else {
+		return extent{}, fmt.Errorf("actors: too many streams of other nodes are asked for: %w", ErrUnavailable)
+	}
 	x := w.fleet.readings.add(w, r) // first, as frames may come before the reply
 	at, err := w.extent(ctx, letterAttach, streamLetter{w.key, x.id})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -459,3 +460,16 @@ func (d *accounts) nearFull(b Budget) bool {
 
 // nearlyAll reports whether nine tenths of a budget are in use; a limit of 0 means unknown.
 func nearlyAll(used, limit int64) bool { return limit > 0 && used > limit/10*9 }
+
+// quota returns the limits of l as internal/quota takes them.
+func (l NodeLimits) quota() quota.Limits {
+	p := &l.Principal
+	return quota.Limits{Weights: l.Weights, Places: l.Calls, Each: p.Calls, Accounts: l.Accounts, Bytes: l.Bytes, Held: [quota.Counts]int{heldStreams: p.Streams, heldPending: p.Pending}, Rates: [quota.Rates]quota.Rate{
+		rateOfCalls:    {PerSecond: p.Rate, Burst: p.Burst},
+		rateOfSessions: {PerSecond: perSession * float64(p.Sessions) / time.Hour.Seconds(), Burst: times(perSession, p.Sessions)},
+		rateOfMessages: {PerSecond: perCall * p.Rate, Burst: times(perCall, p.Burst)},
+	}}
+}
+
+// times is by * n, or the most that an int holds.
+func times(by, n int) int { return by * min(n, math.MaxInt/by) }

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -69,24 +70,25 @@ func TestUsageElsewhere(t *testing.T) {
 
 // TestUsageIsToldOnceMore: when nothing is worth mention any more, the others hear that once.
 func TestUsageIsToldOnceMore(t *testing.T) {
-	told := 0
+	var letters atomic.Int64
+	told := func() int { return int(letters.Load()) }
 	inFleet(t, 2, func(kind string) sim.Fate {
 		if kind == letterUsage {
-			told++
+			letters.Add(1)
 		}
 		return sim.Fate{}
 	}, func(t *testing.T, all []*member) {
 		time.Sleep(10 * time.Second)
-		if told != 0 {
-			t.Errorf("%d letters of nothing", told)
+		if told() != 0 {
+			t.Errorf("%d letters of nothing", told())
 		}
 		a := all[0].accounts.Of("anon", "192.0.2.1")
 		for range 100 {
 			all[0].accounts.Enter(a)
 		}
 		time.Sleep(5 * time.Second)
-		if told < 4 || told > 6 {
-			t.Errorf("%d letters in 5 s", told)
+		if n := told(); n < 4 || n > 6 {
+			t.Errorf("%d letters in 5 s", n)
 		}
 		for range 100 {
 			all[0].accounts.Leave(a)
@@ -95,10 +97,10 @@ func TestUsageIsToldOnceMore(t *testing.T) {
 		if n := all[1].accounts.Heard(); n != 0 {
 			t.Errorf("%d shares count after the client has ended its requests", n)
 		}
-		before := told
+		before := told()
 		time.Sleep(10 * time.Second)
-		if told != before || all[1].accounts.Heard() != 0 {
-			t.Errorf("%d letters after the last one; %d shares count", told-before, all[1].accounts.Heard())
+		if told() != before || all[1].accounts.Heard() != 0 {
+			t.Errorf("%d letters after the last one; %d shares count", told()-before, all[1].accounts.Heard())
 		}
 	})
 }

@@ -455,7 +455,7 @@ var acting = []mutation{
 		"n += a.Used[usedFresh].Amount(now)", "n += 0", "", "",
 	},
 	{
-		"new sessions come back with the oldest", limit, "actors/admission.go",
+		"new sessions come back with the oldest", limit, "actors/service.go",
 		"float64(p.Sessions) / time.Hour.Seconds()", "float64(p.Sessions) / (72 * time.Hour).Seconds()", "internal/spec/limits", "TestLimits/sessions",
 	},
 	{

@@ -211,6 +211,10 @@ var told = []mutation{
 		"			e.told = 0\n", "			e.told = h.Num\n", "internal/spec/histories", "TestKept/1082",
 	},
 	{
+		"all who come back ask other nodes at once", limit, "actors/far.go",
+		"		defer turns.Leave()\n", "		turns.Leave()\n", "", "TestAttachesAreBounded",
+	},
+	{
 		"a late report of another node counts", merge, "internal/quota/elsewhere.go",
 		"	case n <= h.n:\n		return\n", "	case n <= h.n:\n", "", "TestHear",
 	},

@@ -307,6 +307,8 @@ var (
 		Beyond: "further reads wait, so that many resumes at once do not cut the node off from its store"})
 	LostLogs = add[int](Row{Section: Node, Name: "streams without a writer that resumes judge and take over at a time", Default: 4,
 		Beyond: "further ones wait, by turns of their principals: each read loads blocks of the store of 8 MiB"})
+	Attaches = add[int](Row{Section: Node, Name: "resumes that ask other nodes for their streams at a time", Default: 32,
+		Beyond: "further ones wait, by turns of their principals"})
 	LogPace = add[int64](Row{Section: Node, Name: "bytes appended to the event log within 10 s", Kind: Size, Shown: "a quarter of the memory",
 		Beyond: "appends wait, by turns of their principals, except those of principals with at most a 32nd of this: the store keeps for 10 s what it has written; `troupe.log.waiting` counts", Of: "Shared.MaxMemory"})
 	SessionReads = add[int](Row{Section: Node, Name: "reads of sessions at a time", Default: 64,
