@@ -50,7 +50,8 @@ func (h *hold) goesOn() {
 // has been cut.
 func (h *hold) wait() bool {
 	if !h.open {
-		if h.open = h.Conn.Open(); !h.open {
+		if h.open = h.Conn.Open(); !h.open { // The transport is about to end, or the client is gone.
+			h.n.refusals.unavailable(h, nil)
 			return false
 		}
 		h.Conn.Gone(func() { close(h.gone) })

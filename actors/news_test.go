@@ -149,7 +149,7 @@ func TestMissedNewsAreMadeGood(t *testing.T) {
 		all := c.followers("x:1")
 		name := a.begin("2025-11-25")
 		call := c.running(b, name)
-		c.let(lost, letterUpdated, letterSessionEnded, letterLists, letterTask, letterSessionChanged)
+		c.let(lost, letterUpdated, letterSessionEnded, letterLists, letterTask, letterSessionChanged, letterUsage) // The next letter tells of the loss.
 		a.ResourceUpdated(a.svc, "x:1", false)
 		a.TellLists(a.svc, []ListChange{{List: "tools", Digest: "d"}})
 		a.TellTask(&TaskChange{ID: "t"})

@@ -281,6 +281,11 @@ func (q *pendingRequests) reach(svc *Service, s *sessionActor, m *codec.Message)
 	for given := (takeover.Writer{}); ; {
 		_, _, err := n.streams.find(ctx, svc, s, key, given)
 		far, ok := errors.AsType[errElsewhere](err)
+		if errors.Is(err, errBadEvent) { // The store forgot the stream. The node that asked may still write it, and store it again.
+			if elsewhere, asker := q.forward(ctx, key, askedBy(m.ID), m); elsewhere && !errors.Is(asker, ErrNobody) {
+				return true, asker
+			}
+		}
 		if !ok {
 			return false, err
 		}

@@ -120,7 +120,11 @@ func (r *replay) begin() {
 		go func() {
 			defer r.settle()
 			r.more.Store(false)
-			if r.att == nil || r.att.Over() || r.s.stays() != nil {
+			if r.att == nil || r.att.Over() {
+				return
+			}
+			if r.s.stays() != nil { // The session has ended, and the writer, which would have ended the connection, was lost.
+				r.att.Cut()
 				return
 			}
 			defer r.s.left()

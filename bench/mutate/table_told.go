@@ -254,4 +254,16 @@ var told = []mutation{
 		"a weight does not count for others", limit, "internal/quota/admit.go",
 		"t.active.Add(a.weight)", "t.active.Add(1)", "", "TestWeights",
 	},
+	{
+		"a connection stays when its session ended while its writer was dead", expiry, "actors/resume.go",
+		"				r.att.Cut()\n				return\n			}\n			defer r.s.left()", "				return\n			}\n			defer r.s.left()", "internal/spec/histories", "TestKept/101627",
+	},
+	{
+		"an answer is dropped whose stream the store forgot", merge, "actors/pending.go",
+		"elsewhere && !errors.Is(asker, ErrNobody) {", "elsewhere && asker == nil && key.ID == \"\" {", "internal/spec/histories", "TestKept/647",
+	},
+	{
+		"a resume gets no answer from a node that ends", guard, "actors/hold.go",
+		"			h.n.refusals.unavailable(h, nil)\n			return false\n", "			return false\n", "internal/spec/histories", "TestKept/100561",
+	},
 }

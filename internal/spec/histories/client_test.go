@@ -383,7 +383,8 @@ func (cl *client) gives(tells func(body string) int, id, question string) {
 		}
 		status = tells(body)
 	}
-	cl.w.judge.note("%s was answered (%s): %d", question, text, status)
+	name, _, _ := strings.Cut(question, "?")
+	cl.w.judge.gave(name, question, text, status)
 }
 
 // asked returns the step that asks a question.

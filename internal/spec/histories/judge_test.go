@@ -48,6 +48,7 @@ type request struct {
 	emitted   int
 	seen      map[string]bool // messages that the client of a session has got
 	gap       bool            // the log no longer has all of them
+	given     []time.Time     // when its client gave answers that were accepted
 }
 
 // run is one run of a handler.
@@ -267,7 +268,13 @@ func (j *judge) failed(r *run, cause error) {
 	if strings.Contains(cause.Error(), "store unavailable") && !j.calm(r.end.Add(-settling), r.end) {
 		return // it asks its client just when the store is away
 	}
-	if !j.over(r) && !r.request.tried && !r.request.cut && !r.request.forgotten {
+	if _, gone := j.gone[client0(r.request.name)]; gone && strings.Contains(cause.Error(), "the session has ended") {
+		return // it was sent while the client tried to end its session
+	}
+	if len(r.request.finals) > 0 && j.kind(r.request) == "modern" {
+		return // its client went on with another run, to which it had sent the same answers, and has the response
+	}
+	if !j.over(r) && !r.request.tried && !r.request.cut && !r.request.forgotten && !j.waitsInVain(r.request) {
 		j.faulted("%s ends on %s, which nobody took it from: %v", r.request.name, r.p.name, cause)
 	}
 }
@@ -466,10 +473,19 @@ func (j *judge) callLost(r *request) {
 	if len(r.runs) == 0 && j.calm(time.Now().Add(-2*settling), time.Now()) {
 		j.faulted("%s is said to be lost, and nothing was", r.name)
 	}
-	if n := len(r.runs); n > 0 && r.po.Safe && !r.cut && len(j.cutsAll) == 0 && j.w.plan.Clients[client0(r.name)].Kind != "sse" && time.Since(r.runs[n-1].began) < time.Duration(j.w.plan.Replay)/2 {
+	if n := len(r.runs); n > 0 && r.po.Safe && !r.cut && len(j.cutsAll) == 0 && !j.ownEnd(r, r.runs[n-1]) && time.Since(r.runs[n-1].began) < time.Duration(j.w.plan.Replay)/2 {
 		j.faulted("%s may run again, and is said to be lost", r.name)
 	}
 }
+
+// ownEnd reports whether the last run of a request can end only with its process, which has left: nobody can resume its response.
+func (j *judge) ownEnd(r *request, last *run) bool {
+	kind := j.kind(r)
+	return kind == "sse" || kind == "modern" && !j.state(last.p).left.IsZero()
+}
+
+// kind is that of the client that sent a request.
+func (j *judge) kind(r *request) string { return j.w.plan.Clients[client0(r.name)].Kind }
 
 // twins judges two responses to the same request.
 func (j *judge) twins(name, one, other string) {
@@ -531,11 +547,25 @@ func (j *judge) refuses(stream, name, id string) {
 	}
 }
 
+// gave notes that a client answered a question of a request, and with which status it was taken.
+func (j *judge) gave(name, question, text string, status int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.noted("%s was answered (%s): %d", question, text, status)
+	if r := j.requests[name]; r != nil && status/100 == 2 {
+		r.given = append(r.given, time.Now())
+	}
+}
+
+// waitsInVain reports whether a power cut may have taken an answer back. The client does not give it again, so that a later run
+// waits for it as long as questions may wait.
+func (j *judge) waitsInVain(r *request) bool { return slices.ContainsFunc(r.given, j.lost) }
+
 // hangs judges that a client waited in vain.
 func (j *judge) hangs(name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if r := j.requests[name]; len(r.finals) == 0 && !r.tried && !r.forgotten {
+	if r := j.requests[name]; len(r.finals) == 0 && !r.tried && !r.forgotten && !j.waitsInVain(r) {
 		j.faulted("%s is never answered", name)
 	}
 }
@@ -545,7 +575,7 @@ func (j *judge) end() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for name, r := range j.requests {
-		if r.accepted && len(r.finals) == 0 && !r.tried && !r.forgotten && !r.cut {
+		if r.accepted && len(r.finals) == 0 && !r.tried && !r.forgotten && !r.cut && !j.waitsInVain(r) {
 			j.faulted("%s was accepted and has no answer", name)
 		}
 	}

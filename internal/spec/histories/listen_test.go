@@ -222,6 +222,8 @@ func (j *judge) heardAll() {
 			switch until := n.at.Add(5 * time.Second); {
 			case h.session && n.what == changed && heard(n.at, to) == 0:
 				// It may have been told of a digest that is the same: a session hears of a list once.
+			case h.session && n.what != changed && len(j.cutsAll) > 0 && heard(h.from, to) == 0:
+				// A power cut may have taken the subscription back, which is stored with the session.
 			case calm && !to.Before(until):
 				j.sums["news judged"]++
 				if k := heard(n.at, n.at.Add(2*time.Second)); k == 0 || k > 1 && alone {
