@@ -221,6 +221,7 @@ func TestForwardedMessagesAreCounted(t *testing.T) {
 			for range m.accounts.limits.Principal.Calls {
 				m.accounts.Leave(a)
 			}
+			time.Sleep(2 * time.Second) // The other node may have heard of them, and hears that they are over.
 			isStatus(t, "with all of it", s.all[1].says("anon", conn.name, `{"jsonrpc":"2.0","method":"x"}`, nil), 202)
 		}
 		conn.Cut()

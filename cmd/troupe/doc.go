@@ -6,6 +6,7 @@
 //	troupe nodes      list the processes that share its store
 //	troupe sessions   look at the sessions in the store, and end them
 //	troupe tasks      look at the tasks of a server that runs
+//	troupe bench      measure a server of MCP, this program's or any other
 //	troupe drain      end a server that runs in order
 //	troupe version    print the version and the protocol revisions it speaks
 //
@@ -21,7 +22,7 @@
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
-//	main stdio serve nodes sessions tasks  the commands
+//	main stdio serve nodes sessions tasks bench  the commands
 //	logger metrics banner  what a user sees
 //	settings limits networks weights size config help failure version  what a user says
 package main

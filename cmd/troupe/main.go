@@ -23,12 +23,13 @@ func run(args []string, stdout, stderr io.Writer) int {
   troupe stdio                  serve it to the client that starts this process
   troupe tasks ls               see what a server that runs is working on
   troupe nodes                  see which processes share its store
+  troupe bench URL              measure a server
   troupe serve --help           see what can be set
   source <(troupe completion bash)   complete commands and flags in this shell`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(serveCommand(stderr), stdioCommand(os.Stdin, stdout, stderr), nodesCommand(stdout), sessionsCommand(stdout), tasksCommand(stdout), drainCommand(stdout), versionCommand())
+	root.AddCommand(serveCommand(stderr), stdioCommand(os.Stdin, stdout, stderr), nodesCommand(stdout), sessionsCommand(stdout), tasksCommand(stdout), drainCommand(stdout), benchCommand(stdout, stderr), versionCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

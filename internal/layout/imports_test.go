@@ -83,6 +83,7 @@ var owners = []owner{
 	{"github.com/google/jsonschema-go", []string{"mcp", "internal/toolschema"}, false, "schemas are protocol data, and inferred in one place"},
 	{"github.com/santhosh-tekuri/jsonschema", []string{"internal/toolschema"}, true, "one place bounds what validation may cost"},
 	{"github.com/nats-io", []string{"cluster", "internal/testkit", "bench/natsd"}, false, "storage is reached through interfaces of its users"},
+	{"github.com/HdrHistogram/hdrhistogram-go", []string{"bench/loadgen"}, false, "one place sums up latencies"},
 	{"github.com/KimMachineGun/automemlimit", []string{"internal/memory"}, false, "one place knows the machine's memory"},
 	{"github.com/orcaman/concurrent-map", []string{"internal/kernel"}, false, "protoactor's registry is made of it"},
 	{"github.com/prometheus", []string{"cmd", "bench/host"}, false, "an embedding program brings its own exporter"},

@@ -1,0 +1,260 @@
+package loadgen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+const (
+	// lateAfter is how much later than due an operation of an open loop may begin, and not count as late.
+	lateAfter = 10 * time.Millisecond
+	// longest is the longest latency that a histogram tells apart, three digits of it.
+	longest = 10 * time.Minute
+	// tellEvery is how often progress is told.
+	tellEvery = 2 * time.Second
+	// prepareAtOnce bounds the clients that begin at a time.
+	prepareAtOnce = 64
+	// backOff is how long a client waits after a failure: one that is refused at once would do nothing else.
+	backOff = 10 * time.Millisecond
+)
+
+// run is one run.
+type run struct {
+	o       *Options
+	s       *scenario
+	clients []*client
+
+	began, from, to time.Time // of the loop, and of the operations that count
+	next            atomic.Int64
+	done, failed    atomic.Int64 // all so far, for progress
+
+	mu     sync.Mutex // guards the rest
+	took   *hdrhistogram.Histogram
+	report *Report
+}
+
+// Run runs a scenario and reports what came of it. An error means that there is no report: the options are wrong, or the server cannot do it.
+// Operations that fail are in the report. When ctx ends, the run ends early, with a report.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	if err := o.settle(); err != nil {
+		return nil, err
+	}
+	r := &run{o: &o, s: scenarios[o.Scenario], took: hdrhistogram.New(1, longest.Microseconds(), 3)}
+	r.report = &Report{URL: o.URL, Scenario: o.Scenario, Revision: o.Revision, Clients: o.Clients, Rate: o.Rate, Tool: o.Tool, Errors: make(map[string]int64), Examples: make(map[string]string)}
+	if o.Scenario == "echo" || o.Scenario == "mixed" {
+		r.report.Size = o.Size
+	}
+	if _, err := usageOf(o.PIDs); err != nil {
+		return nil, err
+	}
+	defer func() {
+		for _, c := range r.clients {
+			c.close()
+		}
+	}()
+	if err := r.prepare(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.work(ctx); err != nil {
+		return nil, err
+	}
+	r.finish(ctx)
+	return r.report, nil
+}
+
+// prepare begins the clients, and looks whether the server can do the scenario.
+func (r *run) prepare(ctx context.Context) error {
+	for range r.o.Clients {
+		r.clients = append(r.clients, newClient(r.o))
+	}
+	ready := func(c *client) error {
+		ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
+		defer cancel()
+		if r.s.bare {
+			return nil
+		}
+		return c.initialize(ctx)
+	}
+	first := r.clients[0]
+	if err := ready(first); err != nil {
+		return err
+	}
+	once, cancel := context.WithTimeout(ctx, r.o.Timeout)
+	defer cancel()
+	if err := r.s.check(once, first); err != nil {
+		return err
+	}
+	if _, err := r.s.do(once, first); err != nil {
+		return fmt.Errorf("the first operation failed: %w", err)
+	}
+	var group sync.WaitGroup
+	places, failed := make(chan struct{}, prepareAtOnce), make(chan error, len(r.clients))
+	for _, c := range r.clients[1:] {
+		places <- struct{}{}
+		group.Go(func() {
+			if err := ready(c); err != nil {
+				failed <- err
+			}
+			<-places
+		})
+	}
+	group.Wait()
+	close(failed)
+	return <-failed
+}
+
+// work runs the loop.
+func (r *run) work(ctx context.Context) error {
+	r.began = time.Now()
+	r.from = r.began.Add(r.o.WarmUp)
+	r.to = r.from.Add(r.o.Duration)
+	loop, stop := context.WithDeadline(ctx, r.to)
+	defer stop()
+	var before, after usage
+	var problem error
+	var watched sync.WaitGroup
+	over := make(chan struct{})
+	watched.Go(func() {
+		wait(loop, r.from)
+		before, problem = usageOf(r.o.PIDs)
+		<-loop.Done()
+		var err error
+		after, err = usageOf(r.o.PIDs)
+		problem = errors.Join(problem, err)
+	})
+	watched.Go(func() { r.tell(over) })
+	var working sync.WaitGroup
+	for _, c := range r.clients {
+		working.Go(func() { r.repeat(ctx, loop, c) })
+	}
+	working.Wait()
+	close(over)
+	watched.Wait()
+	elapsed := r.o.Duration
+	if ctx.Err() != nil {
+		elapsed = max(time.Millisecond, min(elapsed, time.Since(r.from)))
+	}
+	p := r.report
+	p.Seconds, p.Latency = rounded(elapsed), latencyOf(r.took)
+	p.PerSecond = float64(p.Operations) / elapsed.Seconds()
+	if len(r.o.PIDs) > 0 && problem == nil && ctx.Err() == nil {
+		used := after.cpu - before.cpu
+		p.CPU = float64(used.Microseconds()) / float64(max(1, p.Operations+p.Failed()))
+		p.Cores, p.Resident = used.Seconds()/elapsed.Seconds(), float64(after.resident)/(1<<20)
+	}
+	return problem
+}
+
+// wait waits until a time, or until ctx ends.
+func wait(ctx context.Context, until time.Time) {
+	t := time.NewTimer(time.Until(until))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// repeat has a client do one operation after the other until the loop is over. What is under way then ends within its own time.
+func (r *run) repeat(ctx, loop context.Context, c *client) {
+	for {
+		due := time.Now()
+		if r.o.Rate > 0 {
+			n := r.next.Add(1) - 1
+			due = r.began.Add(time.Duration(float64(n) / r.o.Rate * float64(time.Second)))
+			if !due.Before(r.to) {
+				return
+			}
+			wait(loop, due)
+		}
+		switch {
+		case ctx.Err() != nil, loop.Err() != nil && r.o.Rate == 0:
+			return
+		case loop.Err() != nil: // It was due, and nobody was free until the end: to leave it out would hide the worst.
+			r.count(due, time.Now(), 0, &Failure{"not begun", "all clients were busy until the end"})
+			continue
+		}
+		begins := time.Now()
+		one, cancel := context.WithTimeout(ctx, r.o.Timeout)
+		events, err := r.s.do(one, c)
+		cancel()
+		if ctx.Err() != nil {
+			return // it was broken off
+		}
+		r.count(due, begins, events, err)
+		if err != nil {
+			wait(loop, time.Now().Add(backOff))
+		}
+	}
+}
+
+// count notes an operation that was due at a time.
+func (r *run) count(due, begins time.Time, events int64, err error) {
+	took := time.Since(due)
+	r.done.Add(1)
+	if err != nil {
+		r.failed.Add(1)
+	}
+	if due.Before(r.from) || !due.Before(r.to) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.report
+	if r.o.Rate > 0 && begins.Sub(due) > lateAfter {
+		p.Late++
+	}
+	p.Events += events
+	if err != nil {
+		kind := kindOf(err)
+		if p.Errors[kind]++; p.Errors[kind] == 1 {
+			p.Examples[kind] = err.Error()
+		}
+		return
+	}
+	p.Operations++
+	_ = r.took.RecordValue(min(max(1, took.Microseconds()), longest.Microseconds())) // in its bounds
+}
+
+// tell tells how far the run is, until it is over.
+func (r *run) tell(over <-chan struct{}) {
+	if r.o.Progress == nil {
+		return
+	}
+	every := time.NewTicker(tellEvery)
+	defer every.Stop()
+	last := int64(0)
+	for {
+		select {
+		case <-over:
+			return
+		case <-every.C:
+		}
+		n := r.done.Load()
+		left := time.Until(r.to)
+		fmt.Fprintf(r.o.Progress, "%s: %.0f/s, %d failed, %.0f s left\n", r.o.Scenario, float64(n-last)/tellEvery.Seconds(), r.failed.Load(), max(0, left.Seconds()))
+		last = n
+	}
+}
+
+// finish ends the sessions, as far as that takes no longer than an operation may.
+func (r *run) finish(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(r.o.Timeout, 5*time.Second))
+	defer cancel()
+	var group sync.WaitGroup
+	places := make(chan struct{}, prepareAtOnce)
+	for _, c := range r.clients {
+		places <- struct{}{}
+		group.Go(func() {
+			_ = c.end(ctx) // Sessions that are left expire.
+			<-places
+		})
+	}
+	group.Wait()
+}
