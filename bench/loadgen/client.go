@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // mostBody bounds what is read of an answer, in bytes.
@@ -160,7 +161,7 @@ func (c *client) answer(ctx context.Context, resp *http.Response, id string, see
 			case err != nil:
 				return nil, err
 			case m.Method == "" && string(m.ID) == id:
-				_, _ = io.Copy(io.Discard, resp.Body) // The connection can be used again then.
+				drain(resp.Body)
 				return m, nil
 			case m.Method == "":
 				return nil, wrong("an answer to %s, and %s was asked", m.ID, id)
@@ -187,6 +188,16 @@ func (c *client) answer(ctx context.Context, resp *http.Response, id string, see
 		return nil, wrong("an answer to %s, and %s was asked", m.ID, id)
 	}
 	return m, nil
+}
+
+// drainFor is how long a server may leave an event stream open after the answer. Beyond that its connection is not used again.
+const drainFor = 100 * time.Millisecond
+
+// drain reads the rest of a stream, so that its connection can be used again.
+func drain(body io.ReadCloser) {
+	late := time.AfterFunc(drainFor, func() { _ = body.Close() })
+	defer late.Stop()
+	_, _ = io.Copy(io.Discard, body)
 }
 
 func parse(data []byte) (*message, error) {

@@ -169,6 +169,8 @@ func TestKindsOfErrors(t *testing.T) {
 		default:
 			w.Header().Set("Content-Type", "text/event-stream")
 			fmt.Fprintf(w, ": hello\n\nid: 1\ndata:\n\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":%s,\ndata: \"result\":{\"content\":[{\"type\":\"text\",\"text\":%q}]}}\n\n", id, text)
+			w.(http.Flusher).Flush()
+			time.Sleep(time.Minute) // It leaves the stream open behind the answer.
 		}
 	}, func(t *testing.T, o Options) {
 		o.Clients, o.Timeout, o.Duration = 1, time.Second, time.Minute
@@ -180,6 +182,9 @@ func TestKindsOfErrors(t *testing.T) {
 			if n := r.Errors[kind]; n < each*r.Operations-3 || n > each*r.Operations+3 || n == 0 {
 				t.Errorf("%d of %d failed by %q: %v %v", n, r.Operations, kind, r.Errors, r.Examples)
 			}
+		}
+		if l := r.Latency; l.Max > 200 {
+			t.Errorf("an answer took %v ms, and what comes behind it counts", l.Max)
 		}
 		if len(r.Errors) != 6 {
 			t.Errorf("errors are %v", r.Errors)
