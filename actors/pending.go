@@ -281,18 +281,6 @@ func (q *pendingRequests) reach(svc *Service, s *sessionActor, m *codec.Message)
 	for given := (takeover.Writer{}); ; {
 		_, _, err := n.streams.find(ctx, svc, s, key, given)
 		far, ok := errors.AsType[errElsewhere](err)
-		if errors.Is(err, errBadEvent) { // The store forgot the stream. The node that asked may still write it, and store it again.
-			elsewhere, asker := q.forward(ctx, key, askedBy(m.ID), m)
-			if errors.Is(asker, ErrNobody) { // It may come back from the same outage a moment later.
-				if pause(ctx, askerPause) == nil {
-					continue
-				}
-				return false, err
-			}
-			if elsewhere {
-				return true, asker
-			}
-		}
 		if !ok {
 			return false, err
 		}
@@ -302,9 +290,6 @@ func (q *pendingRequests) reach(svc *Service, s *sessionActor, m *codec.Message)
 		given = far.Writer
 	}
 }
-
-// askerPause is how long a node waits before it asks again for one that asked a question and does not listen.
-const askerPause = 250 * time.Millisecond
 
 // forward has another node take an answer. elsewhere is false if that node does not have what asked.
 func (q *pendingRequests) forward(ctx context.Context, key StreamKey, to Address, m *codec.Message) (elsewhere bool, err error) {

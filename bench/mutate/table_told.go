@@ -259,10 +259,6 @@ var told = []mutation{
 		"				r.att.Cut()\n				return\n			}\n			defer r.s.left()", "				return\n			}\n			defer r.s.left()", "internal/spec/histories", "TestKept/101627",
 	},
 	{
-		"an answer is dropped whose stream the store forgot", merge, "actors/pending.go",
-		"		if errors.Is(err, errBadEvent) { // The store forgot the stream.", "		if err == nil { // The store forgot the stream.", "internal/spec/histories", "TestKept/647",
-	},
-	{
 		"a resume gets no answer from a node that ends", guard, "actors/hold.go",
 		"			h.n.refusals.unavailable(h, nil)\n			return false\n", "			return false\n", "internal/spec/histories", "TestKept/100561",
 	},
