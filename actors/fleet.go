@@ -46,6 +46,9 @@ type Mail interface {
 	// Gone reports whether a boot has no entry in the store any more, so that others may take over what it wrote: this
 	// node's own entry was renewed after that was seen. An error leaves that open.
 	Gone(ctx context.Context, a Address) (bool, error)
+	// Lately reports whether a boot may come back if it is gone: it was heard within the last minutes, has not said goodbye, and no
+	// later boot of its node was heard.
+	Lately(a Address) bool
 }
 
 // ErrNobody reports that nobody takes the messages of a node: they were not delivered.

@@ -166,6 +166,17 @@ func (r *requestActor) settle(rest []byte) {
 	}
 }
 
+// open makes the response of the call a stream, and with it those of the exchanges that wait for the same outcome: they get what keeps a
+// silent response open, and nothing of what the handler sends.
+func (r *requestActor) open() {
+	r.way.open()
+	if p := r.parking; p != nil {
+		for _, x := range p.others {
+			x.open()
+		}
+	}
+}
+
 // endOthers ends the exchanges that wait for the same outcome as the call's own.
 func (r *requestActor) endOthers(why ending) {
 	p := r.parking
@@ -243,6 +254,9 @@ func (r *requestActor) retried(m *retried) {
 	case r.phase == request.Plain || r.phase == request.Streaming:
 		m.verdict = joined
 		p.others = append(p.others, m.x)
+		if r.phase == request.Streaming {
+			m.x.open()
+		}
 	default:
 		m.verdict = unknown
 	}

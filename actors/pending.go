@@ -282,13 +282,26 @@ func (q *pendingRequests) reach(svc *Service, s *sessionActor, m *codec.Message)
 		_, _, err := n.streams.find(ctx, svc, s, key, given)
 		far, ok := errors.AsType[errElsewhere](err)
 		if !ok {
-			return false, err
+			return q.atAsker(ctx, key, m, err)
 		}
 		if elsewhere, err = q.forward(ctx, key, far.at(), m); elsewhere {
 			return true, err
 		}
 		given = far.Writer
 	}
+}
+
+// atAsker is reach for an answer whose stream the store does not have, which err says. Who asked may have been cut off for longer than
+// records live, and be about to store it again: then it gets the answer, or the client must send it again.
+func (q *pendingRequests) atAsker(ctx context.Context, key StreamKey, m *codec.Message, err error) (elsewhere bool, _ error) {
+	if !errors.Is(err, errBadEvent) {
+		return false, err
+	}
+	asker := askedBy(m.ID)
+	if elsewhere, asked := q.forward(ctx, key, asker, m); elsewhere && (asked == nil || q.node.fleet.mail.Lately(asker)) {
+		return true, asked
+	}
+	return false, err
 }
 
 // forward has another node take an answer. elsewhere is false if that node does not have what asked.

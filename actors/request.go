@@ -232,7 +232,7 @@ func (r *requestActor) emit(e stream.Entry) {
 	phase, act := request.Step(r.phase, request.Emit)
 	r.phase = phase
 	if act&request.Open != 0 {
-		r.way.open()
+		r.open()
 	}
 	if act&request.Send == 0 {
 		e.Drop(stream.ErrEnded)
@@ -284,7 +284,7 @@ func (r *requestActor) step(e request.Event, a response, cause error) {
 	phase, act := request.Step(r.phase, e)
 	r.phase = phase
 	if act&request.Open != 0 {
-		r.way.open()
+		r.open()
 	}
 	if act&request.Answer != 0 {
 		r.way.answer(a)

@@ -309,6 +309,9 @@ func (d *direct) await() {
 }
 
 func (d *direct) open() {
+	if d.streams { // it waited for the outcome of a call whose response was a stream
+		return
+	}
 	d.streams = true
 	if d.conn.Open() {
 		d.stream = d.r.node.talking.add(d.conn, d.r.svc.Limits.KeepAlive)

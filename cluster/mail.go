@@ -343,6 +343,10 @@ func (m *Mail) publish() {
 // Others are the other nodes that were heard within the lease, and have not said goodbye.
 func (m *Mail) Others() []Peer { return m.hearts.others(m.self.Node, m.node.opts.Lease, time.Now()) }
 
+// Lately reports whether a boot may come back if it has no entry: it was heard within the last five minutes, has not said goodbye, and no
+// later boot of its node was heard. A process that was cut off from the servers goes on when it reaches them again.
+func (m *Mail) Lately(p Peer) bool { return m.hearts.lately(p, time.Now()) }
+
 // Gone reports whether a boot has no entry in the store any more. This node's own entry was then renewed after that was seen: a node that
 // is itself cut off cannot tell. Any error wraps ErrUnavailable.
 func (m *Mail) Gone(ctx context.Context, p Peer) (bool, error) {

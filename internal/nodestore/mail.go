@@ -53,3 +53,5 @@ func (s mail) Gone(ctx context.Context, a actors.Address) (bool, error) {
 	gone, err := s.m.Gone(ctx, cluster.Peer(a))
 	return gone, storeError(err)
 }
+
+func (s mail) Lately(a actors.Address) bool { return s.m.Lately(cluster.Peer(a)) }

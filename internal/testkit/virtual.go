@@ -127,6 +127,7 @@ type Line struct {
 	host   string
 	stop   func()
 	slow   atomic.Int64
+	drops  atomic.Pointer[func() bool]
 
 	mu      sync.Mutex // guards the rest
 	open    chan struct{}
@@ -168,6 +169,16 @@ func (l *Line) Heal() {
 
 // Slow has all that is sent take some time from now on, in either direction.
 func (l *Line) Slow(by time.Duration) { l.slow.Store(int64(by)) }
+
+// Lose asks drop, from now on, for each message that the server sends by this line whether it is lost, but for replies to what a client asks
+// of the server itself; nil ends that. Connections stay: so a server drops what it cannot send on.
+func (l *Line) Lose(drop func() bool) {
+	if drop == nil {
+		l.drops.Store(nil)
+		return
+	}
+	l.drops.Store(&drop)
+}
 
 // passes reports whether the line is open. The lock is held.
 func (l *Line) passes() bool {
@@ -223,6 +234,7 @@ func (l *Line) carry(from, to, of net.Conn) {
 		sent time.Time
 		data []byte
 	}
+	var lost sieve
 	var mu sync.Mutex // guards sent and ended
 	var sent []piece
 	ended := false
@@ -253,6 +265,9 @@ func (l *Line) carry(from, to, of net.Conn) {
 		mu.Unlock()
 		for _, p := range all {
 			l.pass(p.sent)
+			if of == nil {
+				p.data = lost.passes(p.data, l.drops.Load())
+			}
 			if _, err := to.Write(p.data); err != nil {
 				last = true
 				break

@@ -16,6 +16,8 @@
 //	drain   a process ends in order, and another one starts
 //	cut     nothing passes between a process and the NATS server, and nobody is told
 //	refuse  its connections break, and no others are made
+//	island  nothing passes to the NATS server, and its clients lose it, too
+//	lose    some or all messages of other nodes do not come
 //	outage  that happens to all processes
 //	stop    the NATS server ends, and starts again with its streams
 //	power   all processes end, and the streams are as they were some time before

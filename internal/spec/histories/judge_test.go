@@ -271,10 +271,13 @@ func (j *judge) failed(r *run, cause error) {
 	if _, gone := j.gone[client0(r.request.name)]; gone && strings.Contains(cause.Error(), "the session has ended") {
 		return // it was sent while the client tried to end its session
 	}
-	if len(r.request.finals) > 0 && j.kind(r.request) == "modern" {
-		return // its client went on with another run, to which it had sent the same answers, and has the response
+	if j.kind(r.request) == "modern" && slices.ContainsFunc(r.request.runs, func(x *run) bool { return x != r && x.cause == nil }) {
+		return // its client went on with another run, to which it had sent the same answers
 	}
-	if !j.over(r) && !r.request.tried && !r.request.cut && !r.request.forgotten && !j.waitsInVain(r.request) {
+	if j.kind(r.request) != "session" && j.state(r.p).lone.After(r.began) && strings.Contains(cause.Error(), "the connection was closed") {
+		return // its client lost the process
+	}
+	if (!j.over(r) || j.untaken(r)) && !r.request.tried && !r.request.cut && !r.request.forgotten && !j.waitsInVain(r.request) {
 		j.faulted("%s ends on %s, which nobody took it from: %v", r.request.name, r.p.name, cause)
 	}
 }
@@ -538,8 +541,11 @@ func (j *judge) refuses(stream, name, id string) {
 		}
 	}
 	for _, x := range r.runs {
-		if x.began.Before(oldest) && positionOf(id).num == 0 {
+		switch { // it may have been seen long after it was stored
+		case x.began.Before(oldest) && positionOf(id).num == 0:
 			oldest = x.began
+		case !x.end.IsZero() && x.end.Before(oldest) && x == r.runs[len(r.runs)-1]:
+			oldest = x.end
 		}
 	}
 	if age := time.Since(oldest); age < time.Duration(j.w.plan.Replay)-5*time.Second && r.emitted+len(r.po.Steps) < j.w.plan.Appends-4 {

@@ -68,10 +68,11 @@ type change struct {
 // fault is one fault.
 type fault struct {
 	At   span
-	Do   string // kill, drain, cut, refuse, outage, stop, power
+	Do   string // kill, drain, cut, refuse, island, lose, outage, stop, power
 	Node int    `json:",omitempty"` // whose process it happens to
 	For  span   `json:",omitempty"`
 	Lose span   `json:",omitempty"` // power: time since the last flush
+	Rate int    `json:",omitempty"` // lose: how many of eight messages
 }
 
 // rng returns the random numbers of one part of a history, so that one part does not change another's.
@@ -215,8 +216,8 @@ func (p *plan) newStep(r *rand.Rand, po *post, kind string) step {
 }
 
 func (p *plan) newFault(r *rand.Rand) fault {
-	kinds := []string{"kill", "drain", "cut", "refuse", "outage", "stop", "power"}
-	f := fault{Do: kinds[pick(r, 40, 13, 18, 14, 6, 4, 5)], Node: r.IntN(p.Nodes)}
+	kinds := []string{"kill", "drain", "cut", "refuse", "island", "lose", "outage", "stop", "power"}
+	f := fault{Do: kinds[pick(r, 32, 11, 11, 10, 12, 10, 6, 4, 4)], Node: r.IntN(p.Nodes)}
 	switch pick(r, 30, 50, 20) {
 	case 0:
 		f.For = span(between(r, 10*time.Millisecond, 3*time.Second))
@@ -224,6 +225,15 @@ func (p *plan) newFault(r *rand.Rand) fault {
 		f.For = span(between(r, lease/2, 4*lease))
 	case 2:
 		f.For = span(between(r, 0, 2*time.Duration(p.Replay)))
+	}
+	if (f.Do == "outage" || f.Do == "stop") && r.IntN(3) == 0 { // longer than records live
+		f.For = span(between(r, 3*time.Duration(p.Replay)/2, 3*time.Duration(p.Replay)))
+	}
+	if f.Do == "lose" {
+		f.Rate = []int{1, 2, 4, 8}[r.IntN(4)]
+	}
+	if f.Do == "lose" && r.IntN(3) > 0 {
+		f.For = span(between(r, time.Second, 20*time.Second))
 	}
 	if f.Do == "power" {
 		f.For, f.Lose = min(f.For, span(10*time.Second)), span(between(r, 0, 8*time.Second))

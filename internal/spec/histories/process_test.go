@@ -28,8 +28,9 @@ type process struct {
 	hs       *http.Server
 	http     *http.Client
 	line     *testkit.Line
-	lists    int         // how often its lists have changed; guarded by world.listing
-	dead     atomic.Bool // it was killed: nothing that it does counts
+	lists    int          // how often its lists have changed; guarded by world.listing
+	dead     atomic.Bool  // it was killed: nothing that it does counts
+	islands  atomic.Int32 // no client reaches it while that is above 0
 
 	mu    sync.Mutex // guards the rest
 	conns map[net.Conn]bool
@@ -87,12 +88,17 @@ func (p *process) die() {
 	p.dead.Store(true)
 	p.line.Break()
 	_ = p.listener.Close()
+	p.leaveClients()
+	p.end()
+}
+
+// leaveClients breaks all connections of clients.
+func (p *process) leaveClients() {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	for c := range p.conns {
 		_ = c.Close()
 	}
-	p.mu.Unlock()
-	p.end()
 }
 
 // drains ends the process in order, as far as the world sees it.

@@ -2,6 +2,7 @@ package histories
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -10,6 +11,7 @@ type state struct {
 	left, ended time.Time // when it began to leave in order, and when it had ended or was killed
 	away        int       // cuts under way
 	cut         *trouble  // the one under way
+	lone        time.Time // when it last lost its clients
 }
 
 // trouble is a time in which something did not work.
@@ -17,6 +19,7 @@ type trouble struct {
 	p    *process // nil: of all
 	from time.Time
 	to   time.Time // zero: it goes on
+	soft bool      // it takes nobody's lease
 }
 
 func (x *trouble) until() time.Time {
@@ -49,7 +52,7 @@ func (j *judge) starts(p *process) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.noted("process %s starts", p.name)
-	j.troubles = append(j.troubles, &trouble{p, time.Now(), time.Now()})
+	j.troubles = append(j.troubles, &trouble{p: p, from: time.Now(), to: time.Now()})
 }
 
 // leaves notes that a process begins to end in order.
@@ -60,7 +63,7 @@ func (j *judge) leaves(p *process) {
 	if s := j.state(p); s.left.IsZero() {
 		s.left = time.Now()
 	}
-	j.troubles = append(j.troubles, &trouble{p, time.Now(), time.Now()})
+	j.troubles = append(j.troubles, &trouble{p: p, from: time.Now(), to: time.Now()})
 }
 
 // ends notes that a process has ended, or is about to be killed. The store knows that at most a lease later.
@@ -71,7 +74,7 @@ func (j *judge) ends(p *process) {
 		s.ended = time.Now()
 		j.noted("process %s ends", p.name)
 	}
-	j.troubles = append(j.troubles, &trouble{p, time.Now(), time.Now().Add(lease)})
+	j.troubles = append(j.troubles, &trouble{p: p, from: time.Now(), to: time.Now().Add(lease)})
 }
 
 // away notes that a process is cut off from now on (1), or no more (-1). It reports whether it was the last cut.
@@ -87,6 +90,26 @@ func (j *judge) away(p *process, by int) bool {
 		s.cut.to = time.Now()
 	}
 	return s.away == 0
+}
+
+// disturbed notes that messages to a process may be lost until over is called.
+func (j *judge) disturbed(p *process) (over func()) {
+	x := &trouble{p: p, from: time.Now(), soft: true}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.troubles = append(j.troubles, x)
+	return func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		x.to = time.Now()
+	}
+}
+
+// isolated notes that a process loses its clients.
+func (j *judge) isolated(p *process) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.state(p).lone = time.Now()
 }
 
 func (j *judge) isAway(p *process) bool {
@@ -132,16 +155,34 @@ func (j *judge) lost(at time.Time) bool {
 // over reports whether the effects of a run may count no longer: its process has ended or gave up what it had, or others could take it
 // for dead. Entries are renewed each second, so that one may expire a second less than a lease after the last.
 func (j *judge) over(r *run) bool {
+	return j.overBut(r, func(*trouble) bool { return false })
+}
+
+// overBut is over without regard to some troubles.
+func (j *judge) overBut(r *run, but func(x *trouble) bool) bool {
 	s := j.state(r.p)
 	if !s.ended.IsZero() || !s.left.IsZero() || j.lost(r.began) {
 		return true
 	}
 	for _, x := range j.troubles {
-		if (x.p == nil || x.p == r.p) && x.until().After(r.began) && x.until().Sub(x.from) > lease-2*time.Second {
+		if !x.soft && !but(x) && (x.p == nil || x.p == r.p) && x.until().After(r.began) && x.until().Sub(x.from) > lease-2*time.Second {
 			return true
 		}
 	}
 	return false
+}
+
+// untaken reports whether nobody can have taken the stream of a session's call from a run, because all processes were without the store until
+// its record had expired: whoever takes a stream over needs that.
+func (j *judge) untaken(r *run) bool {
+	if j.kind(r.request) != "session" || r.request.po.Task {
+		return false
+	}
+	record := time.Duration(j.w.plan.Replay)*4/3 + time.Second
+	long := func(x *trouble) bool {
+		return x.p == nil && x.from.After(r.began) && x.until().Sub(x.from) > record && time.Since(x.until()) < settling
+	}
+	return slices.ContainsFunc(j.troubles, long) && !j.overBut(r, long)
 }
 
 // over0 reports whether any run of a request may count no longer.

@@ -141,7 +141,7 @@ func (w *world) reach(r *rand.Rand) *process {
 	defer w.mu.Unlock()
 	var all []*process
 	for _, pl := range w.places {
-		if p := pl.cur; p != nil && (p.rt.Ready() == nil || r.IntN(4) == 0) {
+		if p := pl.cur; p != nil && p.islands.Load() == 0 && (p.rt.Ready() == nil || r.IntN(4) == 0) {
 			all = append(all, p)
 		}
 	}
@@ -234,17 +234,42 @@ func (w *world) harm(i int, f fault) {
 		time.Sleep(rest)
 		w.outage(-1)
 		w.judge.note("outage is over")
-	case "cut", "refuse":
+	case "lose":
+		if p == nil {
+			return
+		}
+		r := w.plan.rng(fmt.Sprint("lose ", i))
+		over := w.judge.disturbed(p)
+		var mu sync.Mutex // guards r, which all connections of the process use
+		p.line.Lose(func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return r.IntN(8) < f.Rate
+		})
+		time.Sleep(rest)
+		p.line.Lose(nil)
+		over()
+		w.judge.note("process %s gets its messages", p.name)
+	case "cut", "refuse", "island":
 		if p == nil {
 			return
 		}
 		w.judge.away(p, 1)
-		if f.Do == "cut" {
+		switch f.Do {
+		case "cut":
 			p.line.Cut()
-		} else {
+		case "refuse":
 			p.line.Break()
+		case "island":
+			p.line.Cut()
+			p.islands.Add(1)
+			w.judge.isolated(p)
+			p.leaveClients()
 		}
 		time.Sleep(rest)
+		if f.Do == "island" {
+			p.islands.Add(-1)
+		}
 		w.mu.Lock()
 		last := w.judge.away(p, -1)
 		if last && w.down == 0 && !p.dead.Load() {
