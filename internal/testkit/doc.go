@@ -6,9 +6,9 @@
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
-//	client sse  the client
+//	sse client  the client
 //	listener  the connections
-//	virtual  a NATS server that needs no network, and lines to it that can be cut
+//	virtual sieve  a NATS server that needs no network, and lines to it that can be cut and lose messages
 //	bubble  virtual time, and what -short leaves out
 //	nats disk cpu document race  NATS servers, a small disk, the time of a processor, documents that tests write, and the race detector
 package testkit
