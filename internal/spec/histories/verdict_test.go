@@ -20,6 +20,7 @@ type trouble struct {
 	from time.Time
 	to   time.Time // zero: it goes on
 	soft bool      // it takes nobody's lease
+	runs bool      // the store forgets meanwhile what has expired: it runs
 }
 
 func (x *trouble) until() time.Time {
@@ -118,12 +119,12 @@ func (j *judge) isAway(p *process) bool {
 	return j.state(p).away > 0
 }
 
-// outage notes that no process reaches the store from now on (1), or no more (-1).
-func (j *judge) outage(by int) {
+// outage notes that no process reaches the store, which may run, from now on (1), or no more (-1).
+func (j *judge) outage(by int, runs bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if by > 0 {
-		j.troubles = append(j.troubles, &trouble{from: time.Now()})
+		j.troubles = append(j.troubles, &trouble{from: time.Now(), runs: runs})
 		return
 	}
 	for _, x := range j.troubles {
@@ -172,7 +173,7 @@ func (j *judge) overBut(r *run, but func(x *trouble) bool) bool {
 	return false
 }
 
-// untaken reports whether nobody can have taken the stream of a session's call from a run, because all processes were without the store until
+// untaken reports whether nobody can have taken the stream of a session's call from a run, because all processes were without the store, which ran, until
 // its record had expired: whoever takes a stream over needs that.
 func (j *judge) untaken(r *run) bool {
 	if j.kind(r.request) != "session" || r.request.po.Task {
@@ -180,7 +181,7 @@ func (j *judge) untaken(r *run) bool {
 	}
 	record := time.Duration(j.w.plan.Replay)*4/3 + time.Second
 	long := func(x *trouble) bool {
-		return x.p == nil && x.from.After(r.began) && x.until().Sub(x.from) > record && time.Since(x.until()) < settling
+		return x.p == nil && x.runs && x.from.After(r.began) && x.until().Sub(x.from) > record && time.Since(x.until()) < settling
 	}
 	return slices.ContainsFunc(j.troubles, long) && !j.overBut(r, long)
 }
