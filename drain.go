@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/http1"
 	"github.com/troupe-run/troupe/transport"
 )
 
@@ -90,16 +91,19 @@ func (rt *Runtime) finish(ctx context.Context, door *transport.DrainListener) er
 }
 
 // end drains for Serve, and closes the Runtime.
-func (rt *Runtime) end(ctx context.Context, door *transport.DrainListener, hs *http.Server) error {
+func (rt *Runtime) end(ctx context.Context, door *transport.DrainListener, front *http1.Front, hs *http.Server) error {
 	_ = rt.drain(ctx, door) // it logs the calls that it could not wait for: no error of Serve
 	door.Shut()             // if the program has called Drain, the door is still open
-	stop, cancel := context.WithTimeout(ctx, 6*time.Second)
-	defer cancel()
+	stop, halt := context.WithTimeout(ctx, 6*time.Second)
+	defer halt()
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
 		if hs.Shutdown(stop) != nil {
 			_ = hs.Close()
+		}
+		if front != nil {
+			_ = front.Wait(stop) // that it took too long is no error of Serve
 		}
 	}()
 	end, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -109,6 +113,7 @@ func (rt *Runtime) end(ctx context.Context, door *transport.DrainListener, hs *h
 	case <-closed:
 	case <-time.After(time.Second):
 		_ = hs.Close()
+		halt()
 		<-closed
 	}
 	return err

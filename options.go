@@ -206,6 +206,9 @@ type HTTPOptions struct {
 	// /metrics in Serve, such as 127.0.0.1:9090, without TLS. Listen then answers them with
 	// 404. The listener stays open to the end of a drain. Empty means that Listen serves them.
 	HealthListen string
+	// NetHTTP has Serve use net/http for all connections. Otherwise a listener of Troupe's own serves plain requests of HTTP/1.1, at about half
+	// the cost, and gives net/http the connections that bring anything else. TLS is net/http's in any case.
+	NetHTTP bool
 	// NoSSE leaves out the endpoints of HTTP+SSE, the transport of 2024-11-05.
 	NoSSE bool
 	// StoredHeaders names the headers that are stored with a call that may run again, so

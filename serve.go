@@ -19,6 +19,7 @@ import (
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/cluster"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/http1"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/origin"
 	"github.com/troupe-run/troupe/internal/quota"
@@ -97,20 +98,24 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 	all, perAddress := limits.ConnectionsOf(rt.opts.HTTP.Connections, rt.opts.HTTP.ConnectionsPerAddress)
 	door.Limit(transport.Crowd{All: all, PerAddress: perAddress, Network: quota.Network, Exempt: rt.opts.HTTP.TrustedProxies, Refused: rt.turnedAway, Faulty: rt.observer().Rejected})
 	failed := make(chan error, 1)
-	go func() {
-		if rt.opts.HTTP.TLSCert != "" || rt.opts.HTTP.TLSKey != "" {
-			failed <- hs.ServeTLS(door, rt.opts.HTTP.TLSCert, rt.opts.HTTP.TLSKey)
-			return
+	var front *http1.Front // nil: net/http serves all
+	serve := func() error { return hs.ServeTLS(door, rt.opts.HTTP.TLSCert, rt.opts.HTTP.TLSKey) }
+	if rt.opts.HTTP.TLSCert == "" && rt.opts.HTTP.TLSKey == "" {
+		in := transport.Reuse(door, hs)
+		if !rt.opts.HTTP.NetHTTP {
+			front = http1.NewFront(in, hs)
+			in = front
 		}
-		failed <- hs.Serve(transport.Reuse(door, hs))
-	}()
+		serve = func() error { return hs.Serve(in) }
+	}
+	go func() { failed <- serve() }()
 	select {
 	case err := <-failed:
 		return errors.Join(fmt.Errorf("troupe: serve: %w", err), rt.Close(after))
 	case <-ctx.Done():
 	case <-rt.dismissed:
 	}
-	return rt.end(after, door, hs)
+	return rt.end(after, door, front, hs)
 }
 
 // serverLog takes what an http.Server logs. Clients can cause nearly all of that as often as they like: a record a minute

@@ -55,7 +55,7 @@ func crowdOf(t *testing.T, w Crowd) *crowded {
 	w.Faulty = func(status int, reason string) { note(strconv.Itoa(status) + " " + reason) }
 	c.d.Limit(w)
 	served := make(chan struct{})
-	go func() { defer close(served); _ = s.Serve(Reuse(c.d, s)) }()
+	go func() { defer close(served); _ = s.Serve(front(Reuse(c.d, s), s)) }()
 	t.Cleanup(func() { close(c.release); _ = s.Close(); <-served })
 	return c
 }

@@ -57,7 +57,7 @@ func TestCloseIdle(t *testing.T) {
 	late := lateListener{ln, make(chan chan struct{}), new(atomic.Bool)}
 	s := &http.Server{Handler: NewHandler(funcs{post: oneEvent}, Options{}), ReadHeaderTimeout: time.Minute}
 	d := NewDrainListener(late, s)
-	go func() { _ = s.Serve(Reuse(d, s)) }()
+	go func() { _ = s.Serve(front(Reuse(d, s), s)) }()
 	defer s.Close()
 	addr := ln.Addr().String()
 	var conns []*client
@@ -134,7 +134,7 @@ func TestCloseIdleLeavesTheOthers(t *testing.T) {
 		_, _ = io.Copy(w, r.Body)
 	})}
 	d := NewDrainListener(ln, s)
-	go func() { _ = s.Serve(d) }()
+	go func() { _ = s.Serve(front(d, s)) }()
 	defer s.Close()
 	addr := ln.Addr().String()
 	half, served := dial(t, addr), dial(t, addr)

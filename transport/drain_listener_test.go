@@ -40,7 +40,7 @@ func TestDrainListenerServesWhoCameInTime(t *testing.T) {
 		t.Error("a connection is made after the door was shut")
 	}
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(Reuse(d, s)) }()
+	go func() { served <- s.Serve(front(Reuse(d, s), s)) }()
 	for i, c := range conns {
 		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -73,7 +73,7 @@ func TestDrainListenerKeepsConnections(t *testing.T) {
 	}
 	s := &http.Server{Handler: NewHandler(funcs{post: oneEvent}, Options{})}
 	d := NewDrainListener(ln, s)
-	go func() { _ = s.Serve(Reuse(d, s)) }()
+	go func() { _ = s.Serve(front(Reuse(d, s), s)) }()
 	defer s.Close()
 	addr := ln.Addr().String()
 	plain, stream := dial(t, addr), dial(t, addr)

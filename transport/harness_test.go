@@ -18,6 +18,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/http1"
 )
 
 // TestMain fails the run if a test leaves a goroutine of this package or of net/http behind.
@@ -118,6 +120,7 @@ func serveHandler(t testing.TB, h *Handler, handler http.Handler) string {
 	t.Helper()
 	s := httptest.NewUnstartedServer(handler)
 	Configure(s.Config)
+	s.Listener = front(s.Listener, s.Config)
 	s.Start()
 	t.Cleanup(func() {
 		for _, x := range h.list() {
@@ -126,6 +129,16 @@ func serveHandler(t testing.TB, h *Handler, handler http.Handler) string {
 		s.Close()
 	})
 	return s.Listener.Addr().String()
+}
+
+var netHTTP = flag.Bool("nethttp", false, "serve all connections of the tests with net/http alone")
+
+// front is ln for s.Serve, with the listener of package http1 before it.
+func front(ln net.Listener, s *http.Server) net.Listener {
+	if *netHTTP {
+		return ln
+	}
+	return http1.NewFront(ln, s)
 }
 
 const ping = `{"jsonrpc":"2.0","id":7,"method":"ping"}`

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/troupe-run/troupe/internal/http1"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -103,9 +104,7 @@ func (l *reuse) Close() error {
 // put keeps c, which has carried whole requests and responses, for its next request. It returns false if the listener
 // is closed.
 func (l *reuse) put(c net.Conn) bool {
-	if u, ok := c.(*used); ok && len(u.ahead) == 0 {
-		c = u.Conn
-	}
+	c = http1.Bare(c)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
@@ -125,41 +124,20 @@ func (l *reuse) await(c net.Conn) {
 	if l.limit > 0 {
 		_ = c.SetReadDeadline(time.Now().Add(l.limit))
 	}
-	u := &used{Conn: c, ahead: make([]byte, 1)}
-	_, err := c.Read(u.ahead)
+	first := make([]byte, 1)
+	_, err := c.Read(first)
 	l.mu.Lock()
 	delete(l.idle, c)
 	l.mu.Unlock()
 	if err == nil && c.SetReadDeadline(time.Time{}) == nil {
 		select {
-		case l.ready <- u:
+		case l.ready <- http1.NewAhead(c, first):
 			return
 		case <-l.done:
 		}
 	}
 	_ = c.Close()
 }
-
-// used is a connection whose next byte was read ahead.
-type used struct {
-	net.Conn
-	ahead []byte
-}
-
-func (u *used) Read(p []byte) (int, error) {
-	if len(u.ahead) == 0 || len(p) == 0 {
-		return u.Conn.Read(p)
-	}
-	n := copy(p, u.ahead)
-	u.ahead = u.ahead[n:]
-	return n, nil
-}
-
-// NetConn returns the connection below, as tls.Conn does.
-func (u *used) NetConn() net.Conn { return u.Conn }
-
-// CloseWrite closes the writing side, if the connection below can.
-func (u *used) CloseWrite() error { return closeWrite(u.Conn) }
 
 // leaves reports whether the connection of a stream that begins will be closed after it, because the server ends.
 // Clients of revisions without priming come back when a stream breaks, but not when a response has ended well. So the

@@ -19,7 +19,7 @@ import (
 func reusing(t testing.TB, d Dispatcher, o Options) (*httptest.Server, string) {
 	s := httptest.NewUnstartedServer(NewHandler(d, o))
 	Configure(s.Config)
-	s.Listener = Reuse(s.Listener, s.Config)
+	s.Listener = front(Reuse(s.Listener, s.Config), s.Config)
 	s.Start()
 	t.Cleanup(s.Close)
 	return s, s.Listener.Addr().String()
@@ -65,7 +65,7 @@ func TestReuseWaits(t *testing.T) {
 		s := &http.Server{Handler: NewHandler(funcs{post: oneEvent}, Options{})}
 		Configure(s) // 10 seconds for a header, 2 minutes idle
 		served := make(chan error, 1)
-		go func() { served <- s.Serve(Reuse(p, s)) }()
+		go func() { served <- s.Serve(front(Reuse(p, s), s)) }()
 		c := p.dial(t)
 		for range 3 {
 			resp := c.send(request("POST", "x", ping)).response("POST")

@@ -93,7 +93,7 @@ func TestSSESession(t *testing.T) {
 			}
 			s := &http.Server{Handler: h}
 			served := make(chan struct{})
-			go func() { _ = s.Serve(l); close(served) }()
+			go func() { _ = s.Serve(front(l, s)); close(served) }()
 			t.Cleanup(func() { s.Close(); <-served })
 			return &http.Client{Transport: transport}, "http://" + l.Addr().String()
 		},

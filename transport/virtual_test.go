@@ -65,7 +65,7 @@ func virtually(t *testing.T, f func(t *testing.T, serve func(Dispatcher, Options
 					Configure(s)
 					served := make(chan struct{})
 					go func() {
-						_ = s.Serve(p)
+						_ = s.Serve(front(p, s))
 						close(served)
 					}()
 					t.Cleanup(func() {

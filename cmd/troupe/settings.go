@@ -27,6 +27,7 @@ type settings struct {
 	allowHosts     []string
 	trustedProxies networks
 	healthListen   string
+	netHTTP        bool
 	weights        weights
 	tlsCert        string
 	tlsKey         string
@@ -52,7 +53,7 @@ var ownGroups = []flagGroup{
 	{"Addresses and access", []string{"listen", "health-listen", "allow-anonymous", "allow-origin", "allow-host", "trusted-proxy", "weight", "tls-cert", "tls-key"}},
 	{"Storage", []string{"data", "memory", "max-store", "sync"}},
 	{"Storage on NATS servers, for several processes", []string{"nats", "nats-creds", "nats-nkey", "nats-token", "nats-ca", "nats-cert", "nats-key", "nats-replicas", "nats-prefix", "nats-listen"}},
-	{"Serving and ending", []string{"conformance", "page-size", "sse-grace", "stateless-grace", "retry", "ping-every", "drain-delay", "drain-wait"}},
+	{"Serving and ending", []string{"conformance", "page-size", "sse-grace", "stateless-grace", "retry", "ping-every", "drain-delay", "drain-wait", "net-http"}},
 	{"This node", []string{"node", "lease", "log-level", "log-format", "config"}},
 }
 
@@ -62,6 +63,7 @@ func (s *settings) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&s.listen, "listen", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
 	f.StringVar(&s.healthListen, "health-listen", "", "`address` to serve /healthz, /readyz and /metrics on instead, without TLS")
+	f.BoolVar(&s.netHTTP, "net-http", false, "serve all connections with Go's net/http, not only those that need it")
 	f.BoolVar(&s.allowAnonymous, "allow-anonymous", false, "serve other machines without authentication")
 	f.StringArrayVar(&s.allowOrigins, "allow-origin", nil, "`origin` of web pages that may call, beside the server's own; may be repeated")
 	f.StringArrayVar(&s.allowHosts, "allow-host", nil, "`host` name that clients use, such as mcp.example.com; may be repeated (localhost and, beyond a loopback address, IP addresses); * for any")
@@ -257,7 +259,7 @@ func (s *settings) options() troupe.Options {
 		Store: troupe.StoreOptions{Node: s.node, Sync: s.sync, NATS: s.nats},
 		HTTP: troupe.HTTPOptions{
 			TLSCert: s.tlsCert, TLSKey: s.tlsKey,
-			AllowOrigins: s.allowOrigins, AllowHosts: s.allowHosts, TrustedProxies: s.trustedProxies, HealthListen: s.healthListen,
+			AllowOrigins: s.allowOrigins, AllowHosts: s.allowHosts, TrustedProxies: s.trustedProxies, HealthListen: s.healthListen, NetHTTP: s.netHTTP,
 		},
 	}
 	if s.sync == 0 {

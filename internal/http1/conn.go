@@ -1,0 +1,329 @@
+package http1
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// bufferBytes is what a connection reads into, and grows to maxHead for the head of a request.
+	bufferBytes = 4 << 10
+	// lingerTime is how long a connection is read from after its last response, if the client may still be sending.
+	lingerTime = 500 * time.Millisecond
+)
+
+// conn is one connection, served by one goroutine.
+type conn struct {
+	front    *Front
+	rwc      net.Conn
+	ctx      context.Context
+	template *http.Request
+	head     head
+
+	buf     []byte // what was read and not used is buf[from:to]
+	from    int
+	to      int
+	until   time.Time   // the read deadline, zero for none
+	dated   atomic.Bool // a handler has set another one
+	timed   atomic.Bool // a handler has set a deadline for writes
+	serving atomic.Bool // a request is being served, or has begun to come
+	headers http.Header // of responses, reused
+	out     []byte      // reused for responses
+
+	mu       sync.Mutex // guards the rest
+	current  *call
+	watching chan struct{} // closed when the goroutine ends that watches; nil if there is none
+	stopping bool
+	ahead    []byte // what that has read, at most a byte
+}
+
+var (
+	// errOdd says that an http.Server is to serve the connection.
+	errOdd = errors.New("http1: not a plain request")
+	past   = time.Unix(1, 0)
+)
+
+// serve serves requests until the connection ends or somebody else has it.
+func (c *conn) serve() {
+	s := c.front
+	if limit := s.hs.ReadHeaderTimeout; limit > 0 {
+		c.setUntil(time.Now().Add(limit))
+	}
+	for first := true; ; first = false {
+		n, err := c.next(first)
+		if err == nil && !c.head.read(c.buf[c.from:c.from+n]) {
+			err = errOdd
+		}
+		if errors.Is(err, errOdd) {
+			s.state(c.rwc, http.StateHijacked)
+			s.forget(c)
+			s.hand(NewAhead(c.rwc, append([]byte(nil), c.buf[c.from:c.to]...)))
+			return
+		}
+		if err != nil {
+			break
+		}
+		c.from += n
+		s.state(c.rwc, http.StateActive)
+		goesOn, hijacked := c.request()
+		if hijacked {
+			s.state(c.rwc, http.StateHijacked)
+			s.forget(c)
+			return
+		}
+		if !goesOn {
+			break
+		}
+		c.serving.Store(false)
+		s.state(c.rwc, http.StateIdle)
+		if s.ending.Load() {
+			break
+		}
+	}
+	s.forget(c)
+	_ = c.rwc.Close()
+	s.state(c.rwc, http.StateClosed)
+}
+
+// next reads until the head of a request is there, and returns its length.
+func (c *conn) next(first bool) (int, error) {
+	most := maxHead
+	if limit := c.front.hs.MaxHeaderBytes; limit > 0 {
+		most = min(most, limit)
+	}
+	if n := endOf(c.buf[c.from:c.to]); n > 0 {
+		c.serving.Store(true)
+		return n, tooLong(n, most)
+	}
+	if c.from > 0 {
+		c.to = copy(c.buf, c.buf[c.from:c.to])
+		c.from = 0
+	}
+	limits := c.front.hs
+	if !first && c.to == 0 {
+		c.idles(limits.IdleTimeout)
+	}
+	begun := first // the time for the header runs from the beginning of the connection
+	for {
+		if c.to > 0 && !begun && limits.ReadHeaderTimeout > 0 {
+			begun = true
+			c.setUntil(time.Now().Add(limits.ReadHeaderTimeout))
+		}
+		if c.to == len(c.buf) {
+			if len(c.buf) >= maxHead {
+				return 0, errOdd
+			}
+			c.buf = append(c.buf, make([]byte, len(c.buf))...)
+		}
+		before := c.to
+		n, err := c.rwc.Read(c.buf[c.to:])
+		c.to += n
+		c.serving.Store(c.to > 0)
+		if n := endOf(c.buf[max(before-3, 0):c.to]); n > 0 {
+			n += max(before-3, 0)
+			return n, tooLong(n, most)
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, net.ErrClosed), c.to == 0:
+			return 0, err
+		default: // what is below has refused the request, and net/http says so
+			return 0, errOdd
+		}
+	}
+}
+
+// tooLong returns errOdd for a head that is too long.
+func tooLong(n, most int) error {
+	if n > most {
+		return errOdd
+	}
+	return nil
+}
+
+// idles bounds the wait for the next request. The deadline is only moved when it must be: that costs as much as a read.
+func (c *conn) idles(limit time.Duration) {
+	dated := c.dated.Swap(false)
+	now := time.Now()
+	switch {
+	case limit <= 0:
+		if dated || !c.until.IsZero() {
+			c.setUntil(time.Time{})
+		}
+	case dated, c.until.IsZero(), c.until.Sub(now) < limit-limit/8, c.until.Sub(now) > limit:
+		c.setUntil(now.Add(limit))
+	}
+}
+
+func (c *conn) setUntil(t time.Time) {
+	c.until = t
+	_ = c.rwc.SetReadDeadline(t)
+}
+
+// Read reads the body of a request.
+func (c *conn) Read(p []byte) (int, error) {
+	if c.from < c.to {
+		n := copy(p, c.buf[c.from:c.to])
+		c.from += n
+		return n, nil
+	}
+	if !c.until.IsZero() && !c.dated.Load() { // the deadline was that of the wait for the request
+		c.setUntil(time.Time{})
+	}
+	return c.rwc.Read(p)
+}
+
+// request serves one request.
+func (c *conn) request() (goesOn, hijacked bool) {
+	x, r := c.newCall(&c.head)
+	c.mu.Lock()
+	c.current = x
+	c.mu.Unlock()
+	whole := c.run(x, r)
+	x.ctx.end()
+	if x.hijacked {
+		return false, true
+	}
+	goesOn = whole && x.finish()
+	c.stop()
+	switch {
+	case goesOn:
+		c.out = x.out[:0]
+		return !c.timed.Load(), false
+	case whole && x.err == nil && x.body.left > 0: // otherwise what comes resets the connection before the client has read the response
+		c.linger()
+	}
+	return false, false
+}
+
+// newCall returns a call, and the request as its handler sees it.
+func (c *conn) newCall(h *head) (*call, *http.Request) {
+	x := &call{conn: c, url: h.url}
+	x.ctx.Context, x.ctx.waits, x.ctx.watcher = c.ctx, &c.front.waits, x
+	x.response.begin(h.last)
+	r := c.template.WithContext(&x.ctx)
+	r.Method, r.URL, r.RequestURI, r.Host, r.Header = h.method, &x.url, h.target, h.host, h.header
+	r.ContentLength, r.Close, r.Body = h.length, h.last, http.NoBody
+	if h.length > 0 {
+		x.body.from, x.body.left = c, h.length
+		r.Body = &x.body
+	} else {
+		x.body.whole.Store(true)
+	}
+	return x, r
+}
+
+// run runs the handler. It is false if that panicked.
+func (c *conn) run(x *call, r *http.Request) (whole bool) {
+	defer func() {
+		if whole {
+			return
+		}
+		if v := recover(); v != nil && v != http.ErrAbortHandler { //nolint:errorlint // as net/http compares it
+			c.front.logf("http: panic serving %v: %v\n%s", r.RemoteAddr, v, debug.Stack())
+		}
+	}()
+	c.front.hs.Handler.ServeHTTP(x, r)
+	return true
+}
+
+// linger closes the connection's writing side, and waits for the client to close it.
+func (c *conn) linger() {
+	if w, ok := c.rwc.(interface{ CloseWrite() error }); ok && w.CloseWrite() == nil {
+		_ = c.rwc.SetReadDeadline(time.Now().Add(lingerTime))
+		_, _ = io.Copy(io.Discard, c.rwc)
+	}
+}
+
+// responseHeader returns an empty header.
+func (c *conn) responseHeader() http.Header {
+	if c.headers == nil {
+		c.headers = make(http.Header, 8)
+	}
+	clear(c.headers)
+	return c.headers
+}
+
+// outBuffer returns room for a response.
+func (c *conn) outBuffer() []byte {
+	b := c.out
+	c.out = nil
+	if cap(b) == 0 || cap(b) > 2*maxCopied {
+		b = make([]byte, 0, 1024)
+	}
+	return b[:0]
+}
+
+// watch begins to read the connection while a call goes on, to notice that the client is gone. It is false if that cannot be yet: the body
+// has not come whole.
+func (c *conn) watch(x *call) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.current != x || c.watching != nil || c.stopping:
+		return true
+	case !x.body.whole.Load():
+		return false
+	}
+	done := make(chan struct{})
+	c.watching = done
+	go func() {
+		defer close(done)
+		if !c.until.IsZero() {
+			c.mu.Lock()
+			if !c.stopping {
+				c.setUntil(time.Time{})
+			}
+			c.mu.Unlock()
+		}
+		var b [1]byte
+		n, err := c.rwc.Read(b[:])
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		switch {
+		case n == 1: // the next request, which waits its turn
+			c.ahead = append(c.ahead, b[0])
+		case err != nil && !c.stopping:
+			go x.ctx.end()
+		}
+	}()
+	return true
+}
+
+// stop ends the watch of a call that is over.
+func (c *conn) stop() {
+	c.mu.Lock()
+	c.current = nil
+	done := c.watching
+	if done == nil {
+		c.mu.Unlock()
+		return
+	}
+	c.stopping = true
+	_ = c.rwc.SetReadDeadline(past)
+	c.mu.Unlock()
+	<-done
+	c.mu.Lock()
+	c.watching, c.stopping = nil, false
+	ahead := c.ahead
+	c.ahead = nil
+	c.mu.Unlock()
+	c.setUntil(time.Time{})
+	c.buf, c.from, c.to = append(append(c.buf[:0:0], c.buf[c.from:c.to]...), ahead...), 0, c.to-c.from+len(ahead)
+	c.buf = append(c.buf, make([]byte, max(bufferBytes-len(c.buf), 0))...)
+}
+
+// takeOver ends that the connection is read here, and returns what was read and not used.
+func (c *conn) takeOver() (rest []byte) {
+	c.stop()
+	_ = c.rwc.SetDeadline(time.Time{})
+	return append([]byte(nil), c.buf[c.from:c.to]...)
+}

@@ -1,0 +1,237 @@
+package http1
+
+import (
+	"bytes"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strings"
+)
+
+const (
+	// maxHead is the largest head of a plain request, in bytes.
+	maxHead = 16 << 10
+	// maxFields is how many lines it has at most.
+	maxFields = 64
+	// maxDigits bounds a Content-Length.
+	maxDigits = 15
+)
+
+// head is what a connection knows of its last request's head. Requests that are alike share its strings and its header.
+type head struct {
+	method string
+	target string
+	url    url.URL
+	host   string
+	fields []field
+	header http.Header // of fields, never changed once a request has it
+
+	length int64 // of the body
+	last   bool  // the client closes the connection after this
+}
+
+// field is a line of a header as it came, and what it says.
+type field struct{ line, key, value string }
+
+// endOf returns the length of the head that b begins with, the empty line included, 0 if it has not come whole.
+func endOf(b []byte) int {
+	if i := bytes.Index(b, []byte("\r\n\r\n")); i >= 0 {
+		return i + 4
+	}
+	return 0
+}
+
+// read takes a whole head, and reports whether it is plain. If it is not, h is of no use any more.
+func (h *head) read(b []byte) bool {
+	line, rest, _ := bytes.Cut(b, []byte("\r\n"))
+	if !h.begin(line) {
+		return false
+	}
+	h.length, h.last = 0, false
+	n, changed, hosts, lengths := 0, false, 0, 0
+	for len(rest) > 2 {
+		line, rest, _ = bytes.Cut(rest, []byte("\r\n"))
+		if n < len(h.fields) && h.fields[n].line == string(line) {
+			switch h.fields[n].key {
+			case "Host":
+				hosts++
+			case "Connection":
+				h.last = h.last || closes(h.fields[n].value)
+			}
+			n++
+			continue
+		}
+		name, value, ok := split(line)
+		if !ok {
+			return false
+		}
+		if len(name) == len("Content-Length") && bytes.EqualFold(name, []byte("Content-Length")) {
+			if lengths++; !h.lengthOf(value) || lengths > 1 {
+				return false
+			}
+			continue
+		}
+		f := field{line: string(line), key: canonical(name)}
+		end := len(bytes.TrimRight(line, " \t"))
+		f.value = f.line[min(max(end-len(value), 0), len(line)):end]
+		switch f.key {
+		case "Host":
+			if hosts++; !plainHost(value) {
+				return false
+			}
+			h.host = f.value
+		case "Connection":
+			if h.last = h.last || closes(f.value); !closes(f.value) && !strings.EqualFold(f.value, "keep-alive") {
+				return false
+			}
+		case "Transfer-Encoding", "Trailer", "Expect", "Upgrade", "Pragma", "Http2-Settings", "Proxy-Connection":
+			return false
+		}
+		if changed = true; n == maxFields {
+			return false
+		}
+		if n < len(h.fields) {
+			h.fields[n] = f
+		} else {
+			h.fields = append(h.fields, f)
+		}
+		n++
+	}
+	if hosts != 1 {
+		return false
+	}
+	if changed || n != len(h.fields) || h.header == nil {
+		h.fields = h.fields[:n]
+		h.build()
+	}
+	return true
+}
+
+// begin takes the request line.
+func (h *head) begin(line []byte) bool {
+	method, rest, ok := bytes.Cut(line, []byte(" "))
+	target, version, also := bytes.Cut(rest, []byte(" "))
+	if !ok || !also || string(version) != "HTTP/1.1" {
+		return false
+	}
+	switch string(method) {
+	case http.MethodPost:
+		h.method = http.MethodPost
+	case http.MethodGet:
+		h.method = http.MethodGet
+	case http.MethodDelete:
+		h.method = http.MethodDelete
+	default:
+		return false
+	}
+	if h.target == string(target) && h.target != "" {
+		return true
+	}
+	if len(target) == 0 || target[0] != '/' || len(target) > 1 && target[1] == '/' {
+		return false
+	}
+	for _, c := range target {
+		if c <= ' ' || c >= 0x7f {
+			return false
+		}
+	}
+	u, err := url.ParseRequestURI(string(target))
+	if err != nil {
+		return false
+	}
+	h.target, h.url = string(target), *u
+	return true
+}
+
+// build makes the header of fields.
+func (h *head) build() {
+	values := make([]string, len(h.fields))
+	h.header = make(http.Header, len(h.fields))
+	for i, f := range h.fields {
+		if f.key == "Host" {
+			continue
+		}
+		if before, more := h.header[f.key]; more {
+			h.header[f.key] = append(before, f.value) // its capacity is its length
+			continue
+		}
+		values[i] = f.value
+		h.header[f.key] = values[i : i+1 : i+1]
+	}
+}
+
+// lengthOf takes the value of a Content-Length.
+func (h *head) lengthOf(value []byte) bool {
+	if len(value) == 0 || len(value) > maxDigits {
+		return false
+	}
+	for _, c := range value {
+		if c < '0' || c > '9' {
+			return false
+		}
+		h.length = h.length*10 + int64(c-'0')
+	}
+	return true
+}
+
+func closes(value string) bool { return strings.EqualFold(value, "close") }
+
+// split takes a line of a header apart. It is false if anything in it is unusual.
+func split(line []byte) (name, value []byte, ok bool) {
+	i := bytes.IndexByte(line, ':')
+	if i <= 0 {
+		return nil, nil, false
+	}
+	name, value = line[:i], line[i+1:]
+	for _, c := range name {
+		if !isToken[c] {
+			return nil, nil, false
+		}
+	}
+	for _, c := range value {
+		if c < ' ' && c != '\t' || c >= 0x7f {
+			return nil, nil, false
+		}
+	}
+	return name, bytes.Trim(value, " \t"), true
+}
+
+// isToken has the characters of names (RFC 9110, 5.6.2).
+var isToken = func() (is [256]bool) {
+	for c := range is {
+		is[c] = 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c > 0 && c < 0x7f && strings.IndexByte("!#$%&'*+-.^_`|~", byte(c)) >= 0
+	}
+	return is
+}()
+
+// plainHost reports whether a Host is a name or an address, with or without a port.
+func plainHost(host []byte) bool {
+	for _, c := range host {
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._:[]", c) >= 0) {
+			return false
+		}
+	}
+	return len(host) > 0
+}
+
+// canonical returns the name of a header as http.Header has it.
+func canonical(name []byte) string {
+	if key, ok := known[string(name)]; ok {
+		return key
+	}
+	return textproto.CanonicalMIMEHeaderKey(string(name))
+}
+
+// known are names as clients write them.
+var known = func() map[string]string {
+	all := make(map[string]string)
+	for _, name := range []string{"Host", "Accept", "Accept-Encoding", "Accept-Language", "Authorization", "Cache-Control", "Connection", "Content-Type", "Cookie", "Origin",
+		"Referer", "User-Agent", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "X-Request-Id", "Traceparent", "Tracestate", "Baggage",
+		"Sec-Fetch-Mode", "Sec-Fetch-Site", "Sec-Fetch-Dest", "Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Last-Event-Id"} {
+		key := textproto.CanonicalMIMEHeaderKey(name)
+		all[key], all[strings.ToLower(name)] = key, key
+	}
+	all["MCP-Protocol-Version"] = "Mcp-Protocol-Version"
+	all["Last-Event-ID"] = "Last-Event-Id"
+	return all
+}()
