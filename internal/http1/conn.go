@@ -75,8 +75,6 @@ func (c *conn) serve() {
 		s.state(c.rwc, http.StateActive)
 		goesOn, hijacked := c.request()
 		if hijacked {
-			s.state(c.rwc, http.StateHijacked)
-			s.forget(c)
 			return
 		}
 		if !goesOn {
@@ -321,9 +319,12 @@ func (c *conn) stop() {
 	c.buf = append(c.buf, make([]byte, max(bufferBytes-len(c.buf), 0))...)
 }
 
-// takeOver ends that the connection is read here, and returns what was read and not used.
+// takeOver gives the connection to its handler, and returns what was read and not used. The Front forgets it at once: a handler may go on
+// for long after that, and nobody waits for it.
 func (c *conn) takeOver() (rest []byte) {
 	c.stop()
+	c.front.state(c.rwc, http.StateHijacked)
+	c.front.forget(c)
 	_ = c.rwc.SetDeadline(time.Time{})
 	return append([]byte(nil), c.buf[c.from:c.to]...)
 }
