@@ -61,16 +61,16 @@ func (s *streamActor) look() {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), s.svc.Limits.StoreWait)
 		defer cancel()
-		rev, err := s.node.streams.whoHas(ctx, s.key, epoch, len(s.rec.Calls) == 0)
+		rev, err := s.node.streams.whoHas(ctx, s.key, epoch, s.svc.recordTTL(), len(s.rec.Calls) == 0)
 		_ = s.Post(looked{rev, err})
 	}()
 }
 
 // whoHas returns the revision of a stream's writer record if it is that of this boot and
 // epoch. ErrNotFound reports that it is gone and no other writer took it: it may be stored
-// again. ErrFenced reports another writer's record, ErrSessionEnded that the session does
+// again. ttl is the lifetime of records. ErrFenced reports another writer's record, ErrSessionEnded that the session does
 // not want the stream any more.
-func (d *streams) whoHas(ctx context.Context, key StreamKey, epoch uint64, standalone bool) (rev uint64, err error) {
+func (d *streams) whoHas(ctx context.Context, key StreamKey, epoch uint64, ttl time.Duration, standalone bool) (rev uint64, err error) {
 	n := d.node
 	rec, rev, err := d.readWriter(ctx, key)
 	stored := &rec
@@ -79,7 +79,8 @@ func (d *streams) whoHas(ctx context.Context, key StreamKey, epoch uint64, stand
 	} else if err != nil {
 		return 0, err
 	}
-	switch takeover.Whose(stored, n.boot, epoch, !n.store.Suspended()) {
+	certain, missed := !n.store.Suspended(), n.store.Missed(ttl)
+	switch takeover.Whose(stored, n.boot, epoch, certain, missed) {
 	case takeover.Own:
 		return rev, nil
 	case takeover.Taken:

@@ -198,6 +198,7 @@ func (m *memory) EndStream(_ context.Context, path string) error {
 }
 
 func (m *memory) Use(b Budget) (used, limit int64) { return m.used[b].Load(), m.limit[b].Load() }
+func (m *memory) Missed(time.Duration) bool        { return false }
 func (m *memory) Suspended() bool                  { return false }
 
 // plainHandler serves nothing and has no catalogue.

@@ -57,6 +57,8 @@ type Store interface {
 	Use(b Budget) (used, limit int64)
 	// Suspended reports whether this node's lease is uncertain now.
 	Suspended() bool
+	// Missed reports whether this node was without its lease for longer than d while others were not, and has had it again for less than d.
+	Missed(d time.Duration) bool
 }
 
 // Budget names a part of the store that has a limit of its own.

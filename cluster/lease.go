@@ -33,7 +33,8 @@ type lease struct {
 
 	m       *leases.Machine // only register and the loop use it
 	renewed atomic.Int64    // when the last successful renewal was sent, by m
-	over    atomic.Int64    // nanoseconds for which the lease was over, until the last renewal
+	away    atomic.Pointer[leases.Absence]
+	over    atomic.Int64 // nanoseconds for which the lease was over, until the last renewal
 
 	stop    chan struct{} // closed to end the loops
 	done    chan struct{} // closed when the one that renews has ended
@@ -136,7 +137,7 @@ func (n *Node) voidLeases(ctx context.Context) error {
 // run renews the lease until stop is closed.
 func (l *lease) run() {
 	defer close(l.done)
-	tick := time.NewTicker(l.node.opts.Lease / 5)
+	tick := time.NewTicker(l.node.opts.Lease / leases.PerTerm)
 	defer tick.Stop()
 	failing := false
 	for {
@@ -173,7 +174,7 @@ func (l *lease) measures(stop chan struct{}) {
 		<-stop
 		cancel()
 	}()
-	tick := time.NewTicker(l.node.opts.Lease / 5)
+	tick := time.NewTicker(l.node.opts.Lease / leases.PerTerm)
 	defer tick.Stop()
 	others := make(strangers)
 	if l.node.mail != nil {
@@ -253,6 +254,10 @@ func (l *lease) renew(ctx context.Context) error {
 				l.over.Add(int64(over))
 			}
 			l.renewed.Store(int64(m.Renewed))
+			if a := m.Away; a.Lasted > 0 {
+				l.away.Store(&a)
+				m.Away = leases.Absence{}
+			}
 			return m.Err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -228,6 +229,13 @@ func (n *Node) Listens() net.Addr { return n.listens }
 // clock. A suspended node must take no new work. It resumes by itself, under the
 // same boot nonce, unless a newer boot has its name.
 func (n *Node) Suspended() bool { return n.lease.age() > n.opts.Lease }
+
+// Missed reports whether the node was without its lease for longer than d while others had theirs, and has had it again for less than d.
+// What expires after d may have been another's meanwhile. It was not if no node could reach the store.
+func (n *Node) Missed(d time.Duration) bool {
+	a := n.lease.away.Load()
+	return a != nil && a.Missed(d, time.Since(n.lease.base))
+}
 
 // Keys returns the fleet's key ring.
 func (n *Node) Keys() *Keyring { return n.keyring }

@@ -90,4 +90,5 @@ func (s store) EndStream(ctx context.Context, path string) error {
 
 func (s store) Now() time.Time                        { return s.link.Now() }
 func (s store) Use(actors.Budget) (used, limit int64) { return 0, 0 }
+func (s store) Missed(time.Duration) bool             { return false }
 func (s store) Suspended() bool                       { return s.link.Suspended() }

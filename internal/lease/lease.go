@@ -28,6 +28,24 @@ const (
 	Create           // write the entry, which must not be there: Wrote
 )
 
+// PerTerm is how often in its term a lease is renewed.
+const PerTerm = 5
+
+// Absence is a time in which a node did not have its lease. The zero value is none.
+type Absence struct {
+	Lasted time.Duration
+	Until  time.Duration // by the clock of the process
+	Writes uint64        // of the entries of all nodes meanwhile
+	term   time.Duration
+}
+
+// Missed reports whether others may have gone on for d meanwhile, and the absence ended less than d ago: they have written
+// their entries half as often as one node does in that time. When nobody could, as all were without the store, there are only
+// the first renewals after that.
+func (a Absence) Missed(d, now time.Duration) bool {
+	return a.Lasted > d && now-a.Until < d && a.Writes > uint64(d*PerTerm/a.term/2)
+}
+
 // Machine is a lease and the renewal under way. Times are counted by a clock of the process that never jumps.
 type Machine struct {
 	Rev uint64 // the entry's last known revision; 0 is none
@@ -35,7 +53,9 @@ type Machine struct {
 	// Renewed is when the last successful renewal was sent. Before its answer came, the entry may have been another node's, so
 	// the time of sending counts.
 	Renewed time.Duration
+	Away    Absence // the last time without the lease
 
+	last uint64 // the revision of the entry when a renewal began last
 	boot string
 	term time.Duration
 	sent time.Duration
@@ -49,6 +69,9 @@ func New(boot string, term time.Duration) *Machine { return &Machine{boot: boot,
 // Renew begins a renewal.
 func (m *Machine) Renew(now time.Duration) {
 	m.sent, m.read, m.Err = now, false, nil
+	if m.Rev > 0 {
+		m.last = m.Rev
+	}
 	if m.do = Update; m.Rev == 0 {
 		m.do = Read
 	}
@@ -67,6 +90,9 @@ func (m *Machine) Wrote(rev uint64, conflict bool, err error) {
 	case err != nil:
 		m.end(err)
 	default:
+		if gap := m.sent - m.Renewed; gap > m.term && m.last > 0 && rev > m.last {
+			m.Away = Absence{gap, m.sent, rev - m.last - 1, m.term}
+		}
 		m.Rev, m.Renewed = rev, m.sent
 		m.end(nil)
 	}

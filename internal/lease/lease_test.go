@@ -44,3 +44,33 @@ func TestARenewal(t *testing.T) {
 		t.Error("the lease does not last for its term")
 	}
 }
+
+// TestAbsences checks that a time without the lease in which others went on is told from one in which nobody could renew anything.
+func TestAbsences(t *testing.T) {
+	for name, row := range map[string]struct {
+		gap    time.Duration
+		writes uint64 // of all nodes until the lease is back, that included
+		after  time.Duration
+		want   bool
+	}{
+		"others went on":                {100, 81, 10, true},
+		"nobody did":                    {100, 8, 10, false},
+		"others went on, and long ago":  {100, 81, 81, false},
+		"too short":                     {80, 81, 10, false},
+		"a power cut took entries back": {100, 0, 10, false},
+	} {
+		m := New("b", 5)
+		m.Rev, m.Renewed = 1000, 7
+		m.Renew(8)
+		m.Wrote(0, false, errAny)
+		m.Renew(7 + row.gap)
+		m.Wrote(0, true, errAny)
+		m.Found("", 0, true, errAny)
+		if m.Wrote(1000+row.writes, false, nil); m.Err != nil {
+			t.Fatalf("%s: %v", name, m.Err)
+		}
+		if got := m.Away.Missed(80, 7+row.gap+row.after); got != row.want {
+			t.Errorf("%s: got %t", name, got)
+		}
+	}
+}

@@ -153,3 +153,6 @@ func (s Store) Use(b actors.Budget) (used, limit int64) {
 }
 
 func (s Store) Suspended() bool { return s.n.Suspended() }
+
+// Missed implements actors.Store.
+func (s Store) Missed(d time.Duration) bool { return s.n.Missed(d) }

@@ -187,3 +187,26 @@ func TestLifetimes(t *testing.T) {
 		t.Error("an attempt with a longer lifetime may have been the one")
 	}
 }
+
+// TestWhose checks what a writer may do whose guard was refused.
+func TestWhose(t *testing.T) {
+	own := record.Stream{Boot: "b", Epoch: 3}
+	for name, row := range map[string]struct {
+		rec             *record.Stream
+		certain, missed bool
+		want            Claim
+	}{
+		"its own":                                     {&own, true, false, Own},
+		"its own, after a long time away":             {&own, true, true, Own},
+		"another's":                                   {&record.Stream{Boot: "c", Epoch: 3}, true, false, Taken},
+		"of this boot, another takeover":              {&record.Stream{Boot: "b", Epoch: 4}, true, false, Taken},
+		"expired":                                     {nil, true, false, Lost},
+		"expired, and the lease is over":              {nil, false, false, Doubt},
+		"expired, while others went on":               {nil, true, true, Taken},
+		"expired, while others went on, not yet back": {nil, false, true, Doubt},
+	} {
+		if got := Whose(row.rec, "b", 3, row.certain, row.missed); got != row.want {
+			t.Errorf("%s: got %d, want %d", name, got, row.want)
+		}
+	}
+}

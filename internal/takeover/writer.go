@@ -38,9 +38,10 @@ const (
 )
 
 // Whose says what a writer of a boot and an epoch may do. rec is the writer record, nil if there is none. certain says that
-// the node is certain of its lease. A record that has expired was not taken: nobody takes over the stream of a node that
-// has its lease.
-func Whose(rec *record.Stream, boot string, epoch uint64, certain bool) Claim {
+// the node is certain of its lease, and missed that it was without it for longer than records live while others were not. A
+// record that has expired was not taken: nobody takes over the stream of a node that has its lease. Of one that was away alone
+// for so long another may have taken the stream over, and ended it, and then its record has expired, too.
+func Whose(rec *record.Stream, boot string, epoch uint64, certain, missed bool) Claim {
 	switch {
 	case rec != nil && rec.Boot == boot && rec.Epoch == epoch:
 		return Own
@@ -48,6 +49,8 @@ func Whose(rec *record.Stream, boot string, epoch uint64, certain bool) Claim {
 		return Taken
 	case !certain:
 		return Doubt
+	case missed:
+		return Taken
 	}
 	return Lost
 }

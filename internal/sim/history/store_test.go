@@ -30,6 +30,7 @@ type store struct {
 	seq     uint64
 	full    bool
 	entries map[string]entry
+	written uint64 // the revision of the entry that was written last
 	streams map[string]*slog
 	absent  map[string]time.Duration // when the entry of a boot was last seen to be gone
 }
@@ -100,9 +101,9 @@ func (s *store) enter(name, boot string, rev uint64) (uint64, error) {
 	if err == nil && old.boot != boot {
 		s.absent[old.boot] = s.w.now
 	}
-	s.seq++
-	s.entries[name] = entry{boot, s.seq, s.clock() + s.w.plan.Lease}
-	return s.seq, nil
+	s.written++
+	s.entries[name] = entry{boot, s.written, s.clock() + s.w.plan.Lease}
+	return s.written, nil
 }
 
 func (s *store) record(id string) (*slog, error) {

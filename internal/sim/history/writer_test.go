@@ -171,7 +171,7 @@ func (s *writer) look() {
 			s.step(stream.Event{Op: stream.Again})
 			return
 		}
-		switch takeover.Whose(stored, s.n.boot, epoch, s.n.certain()) {
+		switch takeover.Whose(stored, s.n.boot, epoch, s.n.certain(), s.n.lease.Away.Missed(s.n.w.plan.recordTTL(), s.n.w.now)) {
 		case takeover.Own:
 			s.life.Wrote(s.n.skew())
 			s.step(stream.Event{Op: stream.Ours, Rev: rev})
