@@ -49,5 +49,6 @@
 //	infer  works out schemas of Go types
 //	fields  finds the members of structs for it
 //	work  compiles a schema and counts the work
+//	plan  checks the values of simple schemas in place
 //	decimal  compares numbers
 package toolschema

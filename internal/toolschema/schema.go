@@ -201,6 +201,14 @@ func (s *Schema) Validate(raw []byte) error {
 		}
 		s.compiled.Store(c)
 	}
+	if c.simple && c.plan.fits(raw) {
+		return nil
+	}
+	return c.validate(raw)
+}
+
+// validate checks raw with the validator.
+func (c *checker) validate(raw []byte) error {
 	var v any
 	if err := codec.UnmarshalValid(raw, &v); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package toolschema
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"math"
@@ -45,6 +46,9 @@ type checker struct {
 	formats bool      // "format" is asserted
 	spread  float64   // schemas that one value may be checked against; infinite where a schema refers to itself
 	copies  sync.Pool // of *countedSchema
+
+	plan   *plan
+	simple bool // there is a plan, nil if the schema allows everything
 }
 
 func newChecker(text json.RawMessage, formats bool) (*checker, error) {
@@ -56,7 +60,15 @@ func newChecker(text json.RawMessage, formats bool) (*checker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &checker{forms: f, text: text, formats: formats, spread: spread}, nil
+	c := &checker{forms: f, text: text, formats: formats, spread: spread}
+	if !formats {
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		if err != nil {
+			return nil, err
+		}
+		c.plan, c.simple = planOf(doc)
+	}
+	return c, nil
 }
 
 // check checks v, which was size bytes of JSON, against the schema. Where that may take more than few
