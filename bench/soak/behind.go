@@ -126,7 +126,7 @@ func runResume(ctx context.Context, o options) (*resumeReport, error) {
 		return nil, err
 	}
 	fmt.Fprintf(o.log, "stored %+v\n", r.Stored)
-	from, got, err := w.count(c, 2, resumeEvents-1, 2)
+	from, got, err := w.count(c, 2, resumeEvents-1, 20)
 	if err == nil && got != resumeEvents {
 		err = fmt.Errorf("a call of %d events sent %d", resumeEvents, got)
 	}
