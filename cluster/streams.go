@@ -29,6 +29,10 @@ const (
 	// expired node entry.
 	markerTTL = 5 * time.Second
 
+	// dedupe is the shortest time for which NATS takes the ids of messages. Nothing we publish has one, but a server that
+	// starts looks for them in every message that is not older.
+	dedupe = 100 * time.Millisecond
+
 	// formatKey names the version of what is stored in a stream of remote servers; a data directory has its own.
 	formatKey = "troupe.format"
 )
@@ -101,6 +105,7 @@ func (n *Node) streamConfig(k *kind) jetstream.StreamConfig {
 		Replicas:          1,
 		AllowDirect:       k.direct,
 		AllowMsgTTL:       true,
+		Duplicates:        dedupe,
 	}
 	switch {
 	case n.opts.shared():
@@ -143,7 +148,7 @@ func (n *Node) ensureStreams(ctx context.Context, must []string) error {
 			return fmt.Errorf("cluster: look up stream %s: %w", want.Name, err)
 		default:
 			have := st.CachedInfo().Config
-			if have.MaxBytes == want.MaxBytes && have.AllowDirect == want.AllowDirect && have.MaxMsgSize == want.MaxMsgSize && have.SubjectDeleteMarkerTTL == want.SubjectDeleteMarkerTTL &&
+			if have.MaxBytes == want.MaxBytes && have.AllowDirect == want.AllowDirect && have.MaxMsgSize == want.MaxMsgSize && have.SubjectDeleteMarkerTTL == want.SubjectDeleteMarkerTTL && have.Duplicates == want.Duplicates &&
 				(want.Metadata == nil || have.Metadata[formatKey] == want.Metadata[formatKey]) {
 				continue
 			}
@@ -154,7 +159,8 @@ func (n *Node) ensureStreams(ctx context.Context, must []string) error {
 				}
 				maps.Copy(have.Metadata, want.Metadata)
 			}
-			have.MaxBytes, have.AllowDirect, have.MaxMsgSize, have.SubjectDeleteMarkerTTL = want.MaxBytes, want.AllowDirect, want.MaxMsgSize, want.SubjectDeleteMarkerTTL
+			have.MaxBytes, have.AllowDirect, have.MaxMsgSize = want.MaxBytes, want.AllowDirect, want.MaxMsgSize
+			have.SubjectDeleteMarkerTTL, have.Duplicates = want.SubjectDeleteMarkerTTL, want.Duplicates
 			if _, err := js.UpdateStream(ctx, have); err != nil {
 				return fmt.Errorf("cluster: adapt stream %s: %w", want.Name, err)
 			}

@@ -9,7 +9,9 @@
 //	soak costs  measures a fleet: streams read at another node (attach), an update to 9,000 listeners (listen), 100,000
 //	            sessions (sessions), events and tasks that are stored (writes; --sync has NATS flush each write), and --streams
 //	            streams of 3.9 MB resumed at once after a node died (large)
-//	soak restart restarts one process in order while a safe call runs
+//	soak restart restarts one process in order while a safe call runs; with --events N it kills it behind so many
+//	            stored events
+//	soak resume resumes a stream of 200 events, --rounds times, behind --events of others
 //	soak cancel measures how soon a handler ends when its client has gone away
 //	soak tasks  kills the process over and over while it runs tasks in steps
 //	soak nodes  kills or stops one of two processes that share tasks over NATS servers
@@ -49,7 +51,8 @@
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
-//	costs roll chaos nodes tasks greed restart stop balance cancel kill recovery  the scenarios
+//	costs roll chaos nodes tasks greed behind restart stop balance cancel kill recovery  the scenarios
+//	fill  what behind stores before it measures
 //	crowd harm  who comes back at once, and what may happen to a fleet
 //	tenant writes  a greedy tenant of a fleet, and what a fleet stores at most
 //	quiet gauges cgroup  the quiet client of greed, and what the process holds and may hold

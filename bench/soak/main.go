@@ -25,7 +25,13 @@ var scenarios = map[string]func(context.Context, options) (any, error){
 	"balance": func(ctx context.Context, o options) (any, error) { return runBalance(ctx, o) },
 	"roll":    func(ctx context.Context, o options) (any, error) { return runRoll(ctx, o) },
 	"costs":   func(ctx context.Context, o options) (any, error) { return runCosts(ctx, o) },
-	"restart": func(ctx context.Context, o options) (any, error) { return runRestart(ctx, o) },
+	"restart": func(ctx context.Context, o options) (any, error) {
+		if o.events > 0 {
+			return runBehind(ctx, o)
+		}
+		return runRestart(ctx, o)
+	},
+	"resume": func(ctx context.Context, o options) (any, error) { return runResume(ctx, o) },
 
 	"cancel": func(ctx context.Context, o options) (any, error) { return runCancel(ctx, o) },
 
@@ -59,6 +65,8 @@ type options struct {
 	flags   []string      // further ones for the program
 	log     io.Writer
 
+	events int // restart, resume: how many are stored first
+
 	histories int // of recovery, fleets or sim
 	nats      int // servers of nodes and chaos
 
@@ -79,7 +87,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return runAttack(args[1:], os.Stdin, stdout, stderr)
 	}
 	if len(args) == 0 || scenarios[args[0]] == nil {
-		fmt.Fprintln(stderr, "usage: soak kill|stop|balance|roll|costs|restart|cancel|tasks|nodes|chaos|recovery|fleets|sim|greed [--rounds N] [--nats N] [--sync] [--streams N] [--herd N] [--away TIME] [--histories N] [--clients N] [--servers N] [--seed N] [--bin PATH] [--old COMMIT] [--data DIR] [--out FILE] [--early] [--within TIME] [--time TIME] [--greedy N] [--duration TIME] [ATTACK...|HARM...|PART...]")
+		fmt.Fprintln(stderr, "usage: soak kill|stop|balance|roll|costs|restart|resume|cancel|tasks|nodes|chaos|recovery|fleets|sim|greed [--rounds N] [--nats N] [--sync] [--streams N] [--herd N] [--away TIME] [--events N] [--histories N] [--clients N] [--servers N] [--seed N] [--bin PATH] [--old COMMIT] [--data DIR] [--out FILE] [--early] [--within TIME] [--time TIME] [--greedy N] [--duration TIME] [ATTACK...|HARM...|PART...]")
 		return 2
 	}
 	o := options{log: stderr}
@@ -94,6 +102,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.StringVar(&o.data, "data", "", "data directory; a temporary one if empty")
 	f.StringVar(&o.out, "out", "", "file for the report as JSON")
 	f.BoolVar(&o.early, "early", false, "kill: answer some questions after the restart before resuming their stream")
+	f.IntVar(&o.events, "events", 0, "restart: kill the process behind so many stored events; resume: events of others")
 	f.IntVar(&o.histories, "histories", 50_000, "recovery, fleets, sim: number of histories")
 	f.IntVar(&o.nats, "nats", 1, "nodes, chaos, roll, costs: number of NATS servers, 1 or 3")
 	f.BoolVar(&o.sync, "sync", false, "nodes, chaos, roll, costs: NATS has each write on the disk before it is acknowledged")

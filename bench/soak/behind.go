@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/troupe-run/troupe/bench/client"
+)
+
+// behindReport is what kills and resumes cost behind many stored events.
+type behindReport struct {
+	Scenario string       `json:"scenario"`
+	Stored   filled       `json:"stored"`
+	Rounds   int          `json:"rounds,omitempty"`
+	Ready    restartTimes `json:"kill_to_ready_ms"`
+	Answer   restartTimes `json:"kill_to_first_answer_ms"`
+	CPU      restartTimes `json:"processor_time_to_first_answer_ms"`
+	Memory   int64        `json:"resident_bytes_after_the_last"`
+}
+
+// behindFlags keep all that fill stores for as long as a run takes.
+var behindFlags = []string{"--replay-age", "6h", "--max-store", "40GiB"}
+
+// runBehind stores o.events events, and then kills the process once a round.
+func runBehind(ctx context.Context, o options) (*behindReport, error) {
+	w, err := newWorld(ctx, o, behindFlags...)
+	if err != nil {
+		return nil, err
+	}
+	defer w.end()
+	if _, err := w.start(); err != nil {
+		return nil, err
+	}
+	r := &behindReport{Scenario: "restart", Rounds: o.rounds}
+	if r.Stored, err = w.fill(o.events); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(o.log, "stored %+v\n", r.Stored)
+	c := client.New(w.p.url(0), w.rt)
+	if err := c.Initialize(w.ctx, `{}`); err != nil {
+		return nil, err
+	}
+	var ready, answer, cpu []time.Duration
+	for n := range o.rounds {
+		// What is stored just before a kill is in no index on the disk.
+		if _, _, err := w.count(c, n, fillTo, 1); err != nil {
+			return nil, err
+		}
+		if err := w.p.kill(); err != nil {
+			return nil, err
+		}
+		a, b, took, err := w.again(c)
+		if err != nil {
+			return nil, err
+		}
+		ready, answer, cpu = append(ready, a), append(answer, b), append(cpu, took)
+		fmt.Fprintf(o.log, "round %d of %d: ready after %v, first answer after %v, %v of processor time\n", n+1, o.rounds, a, b, took)
+	}
+	r.Memory = residentOf(w.p.cmd.Process.Pid)
+	r.Ready, r.Answer, r.CPU = timesOf(ready), timesOf(answer), timesOf(cpu)
+	return r, nil
+}
+
+// again starts the process that was killed. It returns how long it takes to be ready, and to answer a request of a
+// session, and how much processor time it has used by then.
+func (w *world) again(c *client.Client) (ready, answer, cpu time.Duration, err error) {
+	began := time.Now()
+	if err := w.p.start(); err != nil {
+		return 0, 0, 0, err
+	}
+	for ; time.Since(began) < 4*patience; time.Sleep(time.Millisecond) {
+		if ready == 0 {
+			if !w.ready() {
+				continue
+			}
+			ready = time.Since(began)
+		}
+		a, err := c.Call(w.ctx, "1", "tools/call", `{"name":"echo","arguments":{"text":"first"}}`)
+		if err != nil {
+			continue
+		}
+		a.Close()
+		if a.Status == http.StatusOK {
+			return ready, time.Since(began), cpuOf(w.p.cmd.Process.Pid), nil
+		}
+	}
+	return 0, 0, 0, errors.New("no answer after the start: " + w.p.log.lines(20))
+}
+
+// resumeReport is what a resume of a short stream costs behind many stored events.
+type resumeReport struct {
+	Scenario string       `json:"scenario"`
+	Stored   filled       `json:"stored"`
+	Events   int          `json:"events_of_a_resume"`
+	Resumes  int          `json:"resumes"`
+	First    restartTimes `json:"request_to_first_event_ms"`
+	Last     restartTimes `json:"request_to_last_event_ms"`
+	CPU      float64      `json:"processor_time_of_the_process_for_each_ms"`
+}
+
+const resumeEvents = 200
+
+// runResume stores o.events events, and resumes streams of 200 events, each with an append of its own, that lie in between.
+func runResume(ctx context.Context, o options) (*resumeReport, error) {
+	w, err := newWorld(ctx, o, behindFlags...)
+	if err != nil {
+		return nil, err
+	}
+	defer w.end()
+	if _, err := w.start(); err != nil {
+		return nil, err
+	}
+	c := client.New(w.p.url(0), w.rt)
+	if err := c.Initialize(w.ctx, `{}`); err != nil {
+		return nil, err
+	}
+	if a, err := c.Call(w.ctx, "1", "logging/setLevel", `{"level":"error"}`); err != nil || a.Status != http.StatusOK {
+		return nil, fmt.Errorf("logging/setLevel: %w %+v", err, a)
+	}
+	r := &resumeReport{Scenario: "resume", Events: resumeEvents, Resumes: o.rounds}
+	if r.Stored, err = w.fill(o.events); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(o.log, "stored %+v\n", r.Stored)
+	from, got, err := w.count(c, 2, resumeEvents-1, 20)
+	if err == nil && got != resumeEvents {
+		err = fmt.Errorf("a call of %d events sent %d", resumeEvents, got)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var first, last []time.Duration
+	cpu := cpuOf(w.p.cmd.Process.Pid)
+	for range o.rounds {
+		a, b, err := w.resumed(c, from)
+		if err != nil {
+			return nil, err
+		}
+		first, last = append(first, a), append(last, b)
+	}
+	r.CPU = float64((cpuOf(w.p.cmd.Process.Pid) - cpu).Microseconds()) / 1000 / float64(o.rounds)
+	r.First, r.Last = timesOf(first), timesOf(last)
+	return r, nil
+}
+
+// resumed resumes a stream of resumeEvents, and returns how long it takes until its first event and until its end.
+func (w *world) resumed(c *client.Client, from string) (first, last time.Duration, err error) {
+	began := time.Now()
+	a, err := c.Resume(w.ctx, from)
+	if err != nil || a.Events == nil {
+		return 0, 0, fmt.Errorf("a resume: %w %+v", err, a)
+	}
+	defer a.Close()
+	for n := 0; ; n++ {
+		_, err := a.Events.Next()
+		if n == 0 {
+			first = time.Since(began)
+		}
+		if n == resumeEvents && errors.Is(err, io.EOF) {
+			p, err := client.ParseID(from)
+			c.Forget(p.Stream)
+			return first, time.Since(began), err
+		}
+		if err != nil {
+			return 0, 0, fmt.Errorf("a resume after %d events: %w", n, err)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/troupe-run/troupe/bench/client"
+)
+
+const (
+	fillClients = 64 // at once
+	fillTo      = 250
+)
+
+// filled is what a store has after calls have sent events.
+type filled struct {
+	Events   int64   `json:"events"`
+	Streams  int64   `json:"streams"`
+	Messages float64 `json:"appends_and_records"`
+	Bytes    float64 `json:"bytes_of_the_log"`
+	Disk     int64   `json:"bytes_on_the_disk"`
+	Seconds  float64 `json:"seconds_to_fill"`
+}
+
+// fill has calls send so many events, and returns when all of them are stored. Each call is a stream of its own, and
+// counts to fillTo.
+func (w *world) fill(events int) (f filled, err error) {
+	began := time.Now()
+	var next, sent, told atomic.Int64
+	err = each(fillClients, fillClients, func(int) error {
+		c := client.New(w.p.url(0), w.rt)
+		if err := c.Initialize(w.ctx, `{}`); err != nil {
+			return err
+		}
+		for sent.Load() < int64(events) {
+			_, got, err := w.count(c, int(next.Add(1)), fillTo, 1)
+			if err != nil {
+				return err
+			}
+			sent.Add(int64(got))
+			if s := int64(time.Since(began) / (5 * time.Second)); told.Swap(s) != s {
+				fmt.Fprintf(w.o.log, "%3.0f s: %d of %d events\n", time.Since(began).Seconds(), sent.Load(), events)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return f, err
+	}
+	f.Streams = next.Load()
+	f.Events, f.Seconds = sent.Load(), time.Since(began).Seconds()
+	return f, w.stored(&f)
+}
+
+// count makes a call that counts, reads its stream to the end, and returns the id before its first event, and how many events came.
+func (w *world) count(c *client.Client, n, to, delay int) (stream string, events int, err error) {
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
+	defer cancel()
+	id := strconv.Itoa(n)
+	a, err := c.Call(ctx, id, "tools/call", fmt.Sprintf(`{"name":"count","arguments":{"to":%d,"delay_ms":%d},"_meta":{"progressToken":%d}}`, to, delay, n))
+	if err != nil {
+		return "", 0, err
+	}
+	defer a.Close()
+	if a.Events == nil {
+		return "", 0, fmt.Errorf("a call got %d %.200s", a.Status, a.Body)
+	}
+	for {
+		e, err := a.Events.Next()
+		if err != nil {
+			return "", events, fmt.Errorf("the stream of a call after %d events: %w", events, err)
+		}
+		if e.Data == "" {
+			continue // It primes the stream, and is not stored.
+		}
+		events++
+		if m := parse(e.Data); m.answers(id) {
+			p, err := client.ParseID(e.ID)
+			c.Forget(p.Stream)
+			return p.Stream + ".0.0", events, err
+		}
+	}
+}
+
+// stored says what the log has.
+func (w *world) stored(f *filled) (err error) {
+	if f.Messages, err = w.gauge(`troupe_store_messages{stream="events"}`); err != nil {
+		return err
+	}
+	if f.Bytes, err = w.gauge(`troupe_store_bytes{stream="events"}`); err != nil {
+		return err
+	}
+	return filepath.Walk(w.o.data, func(_ string, i os.FileInfo, err error) error {
+		if err == nil && i.Mode().IsRegular() {
+			f.Disk += i.Size()
+		}
+		return nil // Files come and go.
+	})
+}
+
+// gauge asks the process for a figure at /metrics.
+func (w *world) gauge(name string) (float64, error) {
+	r, err := http.NewRequestWithContext(w.ctx, http.MethodGet, "http://"+w.p.addr+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := w.rt.RoundTrip(r)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _, _ = io.Copy(io.Discard, resp.Body); _ = resp.Body.Close() }()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if text, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+			return strconv.ParseFloat(text, 64)
+		}
+	}
+	return 0, fmt.Errorf("the process has no %s", name)
+}
