@@ -6,21 +6,25 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
+// largest is the largest body that fasthttp takes, in bytes. Its default is 4 MiB.
+const largest = 64 << 20
+
 // bareFast does what [bare] does, on the server of fasthttp.
 func bareFast(ln net.Listener, size int) error {
 	c := newConstant(size)
 	s := fasthttp.Server{
-		MaxRequestBodySize: 64 << 20,
+		MaxRequestBodySize: largest,
 		Handler: func(ctx *fasthttp.RequestCtx) {
-			body := ctx.PostBody()
-			answer := c.answer(ctx.Response.Body()[:0], body)
-			if len(answer) == 0 {
+			x := exchanges.Get().(*exchange)
+			defer exchanges.Put(x)
+			x.answer = c.answer(x.answer[:0], ctx.PostBody())
+			if len(x.answer) == 0 {
 				ctx.SetStatusCode(fasthttp.StatusAccepted)
 				return
 			}
 			ctx.SetContentType("application/json")
 			ctx.Response.Header.Set("Mcp-Session-Id", "bare")
-			ctx.SetBody(answer)
+			ctx.SetBody(x.answer)
 		},
 	}
 	return s.Serve(ln)
