@@ -3,10 +3,12 @@
 // mutate works on the code itself, and cost with a server in its own process.
 //
 //	client   a raw MCP client that records every event it gets
+//	compare  troupe beside other libraries, and what bench/run runs
 //	cost     messages that cost a server most for each of their bytes
 //	load     server CPU of calls beside a handler that does nothing, and the memory of
 //	         waiting calls and listeners
 //	mutate   breaks one rule of the code at a time, and names the breaks that the tests miss
+//	peers    one tool with each of those libraries, in a module of its own
 //	record   figures with the command and the commit that gave them
 //	soak     runs against real processes that are killed and stopped
 //

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/troupe-run/troupe/bench/record"
+)
+
+func main() {
+	log.SetFlags(0)
+	rounds := flag.Int("rounds", 5, "rounds; each runs every server in every scenario")
+	seconds := flag.Float64("seconds", 3, "`seconds` that count of each run; one more is for warming up")
+	only := flag.String("servers", "", "`names` of the servers, with commas; bare is always one (all)")
+	loads := flag.String("scenarios", "", "`names` of the scenarios, with commas (all)")
+	name := flag.String("name", time.Now().UTC().Format(time.DateOnly)+"-peers", "`name` of the results")
+	results := flag.String("results", "bench/results", "`directory` for the results")
+	plots := flag.String("plots", "docs/plots", "`directory` for the plots; empty draws none")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	c := comparison{rounds: *rounds, length: time.Duration(*seconds * float64(time.Second)), servers: servers, scenarios: scenarios}
+	err := c.choose(*only, *loads)
+	if err == nil {
+		err = c.run(ctx)
+	}
+	if len(c.results) > 0 {
+		err = errors.Join(err, c.write(filepath.Join(*results, *name), *plots))
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// A comparison is a number of rounds, and what came of them.
+type comparison struct {
+	rounds    int
+	length    time.Duration
+	servers   []server
+	scenarios []scenario
+	results   []result
+}
+
+// choose leaves the servers and scenarios that are named, or all.
+func (c *comparison) choose(names, loads string) error {
+	if c.rounds < 1 || c.length <= 0 {
+		return errors.New("rounds and seconds must be positive")
+	}
+	if names != "" {
+		left := strings.Split(names+","+base, ",")
+		c.servers = slices.DeleteFunc(slices.Clone(c.servers), func(s server) bool { return !slices.Contains(left, s.name) })
+		for _, name := range left {
+			if !slices.ContainsFunc(c.servers, func(s server) bool { return s.name == name }) {
+				return fmt.Errorf("no server is called %q", name)
+			}
+		}
+	}
+	if loads != "" {
+		left := strings.Split(loads, ",")
+		c.scenarios = slices.DeleteFunc(slices.Clone(c.scenarios), func(s scenario) bool { return !slices.Contains(left, s.name) })
+		for _, name := range left {
+			if !slices.ContainsFunc(c.scenarios, func(s scenario) bool { return s.name == name }) {
+				return fmt.Errorf("no scenario is called %q", name)
+			}
+		}
+	}
+	return nil
+}
+
+// run builds everything and runs the rounds. A server that fails in a scenario has no figures there, and does not end the rest.
+func (c *comparison) run(ctx context.Context) error {
+	dir, err := os.MkdirTemp("", "troupe-compare")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	fmt.Fprintln(os.Stderr, "building")
+	bins, err := build(ctx, dir)
+	if err != nil {
+		return err
+	}
+	var failed error
+	began, total := time.Now(), 0
+	for _, s := range c.scenarios {
+		for _, v := range c.servers {
+			if v.speaks(s) {
+				total += c.rounds
+			}
+		}
+	}
+	done := 0
+	for round := 1; round <= c.rounds; round++ {
+		for _, s := range c.scenarios {
+			from := len(c.results)
+			for i := range c.servers {
+				v := c.servers[(i+round-1)%len(c.servers)] // another one is the first in each round
+				if !v.speaks(s) {
+					continue
+				}
+				r, err := measure(ctx, bins, v, s, c.length)
+				if ctx.Err() != nil {
+					return errors.Join(failed, context.Cause(ctx))
+				}
+				done++
+				if err != nil {
+					err = fmt.Errorf("%s, %s, round %d: %w", v.name, s.name, round, err)
+					fmt.Fprintln(os.Stderr, err)
+					failed = errors.Join(failed, err)
+					continue
+				}
+				r.Round = round
+				c.results = append(c.results, r)
+				left := time.Since(began) / time.Duration(done) * time.Duration(total-done)
+				fmt.Fprintf(os.Stderr, "%d of %d, %v left: round %d %-9s %-22s %7.1f µs  p99 %7.2f ms  %6.0f/s\n",
+					done, total, left.Round(time.Second), round, s.name, v.name, r.CPU, r.P99, r.PerSecond)
+			}
+			relate(c.results[from:])
+		}
+	}
+	return failed
+}
+
+// write writes the results as JSON and as text, and draws them. path is the name of the files without what follows the dot.
+func (c *comparison) write(path, plots string) error {
+	rec := record.Of("./bench/compare", c.results)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := rec.Write(path + ".json"); err != nil {
+		return err
+	}
+	f, err := os.Create(path + ".txt")
+	if err != nil {
+		return err
+	}
+	out := io.MultiWriter(os.Stdout, f)
+	fmt.Fprintf(out, "%s at commit %s, %s, %d CPUs; %d rounds of %v\n", rec.Command, rec.Commit, runtime.Version(), rec.CPUs, c.rounds, c.length)
+	for _, s := range c.scenarios {
+		rows := summarize(c.results, s.name)
+		err = errors.Join(err, table(out, s, rows))
+		if plots != "" && len(rows) > 0 {
+			err = errors.Join(err, draw(plots, s, rows))
+		}
+	}
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"strconv"
+	"sync"
+)
+
+// unchunked is up to how many bytes net/http finds the length of an answer by itself.
+const unchunked = 2048
+
+// exchange has the buffers of a request and its answer.
+type exchange struct {
+	body   bytes.Buffer
+	answer []byte
+}
+
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
+// bare reads the body of a request and writes a constant.
+func bare(c *constant) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		x := exchanges.Get().(*exchange)
+		defer exchanges.Put(x)
+		x.body.Reset()
+		if _, err := x.body.ReadFrom(r.Body); err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		x.answer = c.answer(x.answer[:0], x.body.Bytes())
+		if len(x.answer) == 0 {
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		h := w.Header()
+		h["Content-Type"] = []string{"application/json"}
+		h["Mcp-Session-Id"] = []string{"bare"}
+		if len(x.answer) > unchunked {
+			h["Content-Length"] = []string{strconv.Itoa(len(x.answer))}
+		}
+		_, _ = w.Write(x.answer)
+	})
+}
