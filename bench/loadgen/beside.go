@@ -8,8 +8,8 @@ import (
 // disturber is who disturbs the clients of a run.
 type disturber interface {
 	prepare(ctx context.Context) error
-	disturb(ctx context.Context) error // until ctx ends
-	tell(*Beside)                      // what it came to
+	disturb(ctx context.Context, ready func()) error // until ctx ends; it calls ready when it has begun
+	tell(*Beside)                                    // what it came to
 	end(ctx context.Context)
 }
 
@@ -36,7 +36,13 @@ func beside(ctx context.Context, o *Options, l *ledger, d disturber) error {
 	defer stop()
 	var group sync.WaitGroup
 	var problem error
-	group.Go(func() { problem = d.disturb(loud) })
+	began := make(chan struct{})
+	ready := sync.OnceFunc(func() { close(began) })
+	group.Go(func() {
+		defer ready()
+		problem = d.disturb(loud, ready)
+	})
+	<-began
 	err := r.work(ctx)
 	stop()
 	group.Wait()

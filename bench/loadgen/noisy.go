@@ -3,15 +3,20 @@ package loadgen
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
-// noiseClients is how many operations of the noisy client are under way at most.
-const noiseClients = 256
+const (
+	// noiseClients is how many operations of the noisy client are under way at most.
+	noiseClients = 256
+	// noiseTime is how long each of them may take at the rate of the noise, with fewer clients than that.
+	noiseTime = 50 * time.Millisecond
+)
 
 // noisy measures a quiet client, whose operations begin at a rate, beside one of another address that asks for far more than its share.
 func noisy(ctx context.Context, o *Options, l *ledger) error {
 	loud := *o
-	loud.Rate, loud.Clients, loud.From, loud.PIDs, loud.Progress = o.Noise, noiseClients, o.NoiseFrom, nil, nil
+	loud.Rate, loud.Clients, loud.From, loud.PIDs, loud.Progress = o.Noise, min(noiseClients, max(o.Clients, int(o.Noise*noiseTime.Seconds()))), o.NoiseFrom, nil, nil
 	n := &noise{l: newLedger(&loud), others: l}
 	n.r = newRun(&loud, scenarios["echo"], n.l)
 	return beside(ctx, o, l, n)
@@ -31,7 +36,10 @@ func (n *noise) prepare(ctx context.Context) error {
 	return nil
 }
 
-func (n *noise) disturb(ctx context.Context) error { return n.r.work(ctx) }
+func (n *noise) disturb(ctx context.Context, ready func()) error {
+	ready()
+	return n.r.work(ctx)
+}
 
 // tell says what the client got. Refusals are what it has to expect, and wrong answers are not.
 func (n *noise) tell(b *Beside) {

@@ -149,19 +149,20 @@ func wait(ctx context.Context, until time.Time) {
 // repeat has a client do one operation after the other until the loop is over. What is under way then ends within its own time.
 func (r *run) repeat(ctx, loop context.Context, c *client) {
 	for {
-		due := time.Now()
+		due, free := time.Now(), false
 		if r.o.Rate > 0 {
 			n := r.next.Add(1) - 1
 			due = r.began.Add(time.Duration(float64(n) / r.o.Rate * float64(time.Second)))
 			if !due.Before(r.to) {
 				return
 			}
+			free = time.Now().Before(due)
 			wait(loop, due)
 		}
 		switch {
 		case ctx.Err() != nil, loop.Err() != nil && r.o.Rate == 0:
 			return
-		case loop.Err() != nil: // It was due, and nobody was free until the end: to leave it out would hide the worst.
+		case loop.Err() != nil && !free: // It was due, and nobody was free until the end: to leave it out would hide the worst.
 			r.count(due, time.Now(), 0, &Failure{"not begun", "all clients were busy until the end"})
 			continue
 		}

@@ -28,7 +28,6 @@ type slowReader struct {
 	c *client
 
 	streams, bytes int64
-	err            error // why it could not call, if it could not
 }
 
 func (s *slowReader) prepare(ctx context.Context) error {
@@ -42,30 +41,28 @@ func (s *slowReader) prepare(ctx context.Context) error {
 	return scenarios["resume"].check(ctx, s.c)
 }
 
-// disturb calls the tool again when the server has ended its stream.
-func (s *slowReader) disturb(ctx context.Context) error {
+// disturb calls the tool again when the server has ended its stream. The others wait for the first one.
+func (s *slowReader) disturb(ctx context.Context, ready func()) error {
 	s.c.reports = true
 	for ctx.Err() == nil {
 		id := s.c.newID()
 		body := s.c.request(id, "tools/call", fmt.Sprintf(`"name":"count","arguments":{"to":%d}`, muchCounting))
 		stream, err := s.c.open(ctx, s.c.posting(body, "tools/call"))
-		if err != nil {
-			if ctx.Err() == nil {
-				s.err = err
-			}
+		switch {
+		case err != nil && s.streams == 0:
+			return fmt.Errorf("the slow reader got no event stream: %w", err)
+		case err != nil:
 			wait(ctx, time.Now().Add(sipEvery))
 			continue
 		}
 		s.streams++
+		ready()
 		for buf := make([]byte, sip); err == nil && ctx.Err() == nil; wait(ctx, time.Now().Add(sipEvery)) {
 			var n int
 			n, err = stream.body.Read(buf)
 			s.bytes += int64(n)
 		}
 		stream.close()
-	}
-	if s.streams == 0 && s.err != nil {
-		return fmt.Errorf("the slow reader got no event stream: %w", s.err)
 	}
 	return nil
 }
