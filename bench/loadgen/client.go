@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -18,6 +17,9 @@ import (
 // mostBody bounds what is read of an answer, in bytes.
 const mostBody = 128 << 20
 
+// narrowBuffer is what the system keeps for a connection that takes little, in bytes.
+const narrowBuffer = 4096
+
 // client is one client of the server, with a connection of its own.
 type client struct {
 	o       *Options
@@ -26,16 +28,30 @@ type client struct {
 	ids     int64
 	turn    int  // of mixed
 	reports bool // its calls ask for progress
+	narrow  bool // its connections take little that it has not read
 	buf     bytes.Buffer
 }
 
 func newClient(o *Options) *client {
 	rt := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 4, Protocols: new(http.Protocols)}
 	rt.Protocols.SetHTTP1(true)
-	if o.Dial != nil {
-		rt.DialContext = func(_ context.Context, network, address string) (net.Conn, error) { return o.Dial(network, address) }
+	c := &client{o: o, http: &http.Client{Transport: rt}}
+	rt.DialContext = func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+		if o.Dial != nil {
+			conn, err = o.Dial(o.From, address)
+		} else {
+			var d net.Dialer
+			if o.From != "" {
+				d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(o.From)}
+			}
+			conn, err = d.DialContext(ctx, network, address)
+		}
+		if tcp, ok := conn.(*net.TCPConn); ok && c.narrow {
+			err = tcp.SetReadBuffer(narrowBuffer)
+		}
+		return conn, err
 	}
-	return &client{o: o, http: &http.Client{Transport: rt}}
+	return c
 }
 
 func (c *client) close() { c.http.CloseIdleConnections() }
@@ -243,6 +259,12 @@ func (c *client) initialize(ctx context.Context) error {
 	return c.send(ctx, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "notifications/initialized")
 }
 
+// ping asks whether the session is there.
+func (c *client) ping(ctx context.Context) error {
+	_, err := c.call(ctx, c.newID(), "ping", "", "", nil)
+	return err
+}
+
 // end ends the session of the client, if the server has one.
 func (c *client) end(ctx context.Context) error {
 	if c.session == "" {
@@ -252,13 +274,20 @@ func (c *client) end(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for k, v := range c.o.Header {
+		r.Header[k] = v
+	}
 	r.Header.Set("Mcp-Session-Id", c.session)
 	r.Header.Set("Mcp-Protocol-Version", c.o.Revision)
+	c.session = ""
 	resp, err := c.http.Do(r)
 	if err != nil {
 		return cause(ctx, err)
 	}
-	_, _ = io.Copy(io.Discard, resp.Body)
-	c.session = ""
-	return errors.Join(resp.Body.Close())
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if resp.StatusCode/100 != 2 && resp.StatusCode != http.StatusMethodNotAllowed { // A server need not let clients end sessions.
+		return &Failure{fmt.Sprintf("status %d", resp.StatusCode), fmt.Sprintf("DELETE: %.200s", text)}
+	}
+	return nil
 }

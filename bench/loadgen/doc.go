@@ -5,13 +5,19 @@
 // count from when an operation was due, not from when a client was free to begin it: otherwise a server that stands still
 // would be asked less just then, and look fast (coordinated omission). Each answer is checked; one that is wrong is an error.
 //
+// Some scenarios are no loop: they keep many sessions or streams, cut and resume streams, or have clients echo alone and then beside one that
+// disturbs them.
+//
 // # Files
 //
 // From the top; most of what a file uses lies in its own line or below:
 //
+//	scenario  what there is to do
+//	slow noisy beside  clients beside one that disturbs them
 //	run  the loop
-//	scenario  what a client does
-//	client events  how it speaks
-//	report usage  what is counted
+//	hold idle fanout resume  many sessions and streams
+//	ask task result  what a client does
+//	crowd stream client events  how clients speak
+//	compare ledger report usage  what is counted
 //	options failure  what a user says, and what goes wrong
 package loadgen

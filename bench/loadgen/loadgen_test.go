@@ -34,15 +34,23 @@ func (p *pipes) Accept() (net.Conn, error) {
 }
 func (p *pipes) Close() error   { p.once.Do(func() { close(p.over) }); return nil }
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
-func (p *pipes) dial(string, string) (net.Conn, error) {
+func (p *pipes) dial(from, _ string) (net.Conn, error) {
 	here, there := net.Pipe()
 	select {
-	case p.conns <- there:
+	case p.conns <- caller{there, from}:
 		return here, nil
 	case <-p.over:
 		return nil, errors.New("refused")
 	}
 }
+
+// caller is a connection from an address.
+type caller struct {
+	net.Conn
+	from string
+}
+
+func (c caller) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(c.from)} }
 
 // against runs f in virtual time with options for a server whose calls are answered by call. n counts calls, the first of which only shows
 // that the tool is there.
@@ -219,6 +227,11 @@ func TestBadOptions(t *testing.T) {
 			"first operation failed":     func(*Options) {},
 			"process 0 cannot be looked": func(o *Options) { o.PIDs = []int{0} },
 			"has no sessions":            func(o *Options) { o.Scenario, o.Revision = "sessions", Stateless },
+			"count is -1":                func(o *Options) { o.Scenario, o.Count = "hold", -1 },
+			"echo has no count":          func(o *Options) { o.Count = 1 },
+			"noise is -1":                func(o *Options) { o.Scenario, o.Noise = "noisy", -1 },
+			"is no address":              func(o *Options) { o.From = "here" },
+			"has no tool \"touch\"":      func(o *Options) { o.Scenario = "fanout" },
 		} {
 			o := good
 			change(&o)

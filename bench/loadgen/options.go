@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -26,6 +27,9 @@ var revisions = []string{"2025-03-26", "2025-06-18", DefaultRevision, Stateless}
 
 // MostClients bounds the clients of a run, and so the operations that are under way at a time.
 const MostClients = 10_000
+
+// MostCount bounds the sessions or streams of a run that counts them.
+const MostCount = 100_000
 
 // Options say what to do to which server. The zero value of a field is its default.
 type Options struct {
@@ -46,6 +50,18 @@ type Options struct {
 	// Timeout bounds an operation: 30 s by default.
 	Timeout time.Duration
 
+	// Count is how many sessions or streams there are in the scenarios that keep many: 10,000 sessions in hold, 1,000 streams in streams, resume
+	// and fanout by default. These scenarios have no use for Clients, but for hold, which has so many connections.
+	Count int
+	// Keep leaves the sessions of hold to the server, which keeps them as long as it likes.
+	Keep bool
+	// Noise is how many operations begin per second for the noisy client of the scenario noisy, which has the address NoiseFrom: 10,000 by
+	// default, ten times what troupe serve lets an address have, from 127.0.0.2.
+	Noise     float64
+	NoiseFrom string
+	// From is the local address of the clients; "" is any. Servers tell anonymous clients apart by it.
+	From string
+
 	Tool      string // that the scenario calls, if the server has it under another name
 	Arguments string // a JSON object for that tool, instead of the scenario's own
 	Size      int    // bytes of the text that echo sends; 64 by default
@@ -56,8 +72,8 @@ type Options struct {
 
 	// Progress gets a line every two seconds; nil is nobody.
 	Progress io.Writer
-	// Dial makes connections; nil is a net.Dialer.
-	Dial func(network, address string) (net.Conn, error)
+	// Dial makes connections from a local address, "" for any; nil is a net.Dialer.
+	Dial func(from, address string) (net.Conn, error)
 }
 
 // settle fills in the defaults, and says what is wrong.
@@ -65,14 +81,34 @@ func (o *Options) settle() error {
 	o.Scenario, o.Revision = cmp.Or(o.Scenario, "echo"), cmp.Or(o.Revision, DefaultRevision)
 	o.Clients, o.Size = cmp.Or(o.Clients, 32), cmp.Or(o.Size, 64)
 	o.Duration, o.Timeout, o.WarmUp = cmp.Or(o.Duration, 10*time.Second), cmp.Or(o.Timeout, 30*time.Second), max(0, cmp.Or(o.WarmUp, time.Second))
+	s := scenarios[o.Scenario]
+	if s != nil {
+		o.Count = cmp.Or(o.Count, s.count)
+	}
+	if o.Scenario == "fanout" {
+		o.Rate = cmp.Or(o.Rate, 4)
+	}
+	if o.Scenario == "noisy" {
+		o.Rate, o.Noise, o.NoiseFrom = cmp.Or(o.Rate, 100), cmp.Or(o.Noise, 10_000), cmp.Or(o.NoiseFrom, "127.0.0.2")
+	}
 	u, err := url.Parse(o.URL)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return fmt.Errorf("%q is no URL of an endpoint: want something like http://127.0.0.1:8080/mcp", o.URL)
-	case scenarios[o.Scenario] == nil:
+	case s == nil:
 		return fmt.Errorf("no scenario is called %q: there are %s", o.Scenario, strings.Join(slices.Sorted(maps.Keys(scenarios)), ", "))
 	case !slices.Contains(revisions, o.Revision):
 		return fmt.Errorf("revision is %q: want one of %s", o.Revision, strings.Join(revisions, ", "))
+	case s.legacy && o.stateless():
+		return fmt.Errorf("%s has no sessions, which %s is about: choose another revision", Stateless, o.Scenario)
+	case s.count > 0 && (o.Count < 1 || o.Count > MostCount):
+		return fmt.Errorf("count is %d: want 1 to %d", o.Count, MostCount)
+	case s.count == 0 && o.Count != 0:
+		return fmt.Errorf("%s has no count, only clients", o.Scenario)
+	case !(o.Noise >= 0 && o.Noise <= 1e6):
+		return fmt.Errorf("noise is %v: want 1 to 1,000,000 operations a second", o.Noise)
+	case o.From != "" && net.ParseIP(o.From) == nil, o.NoiseFrom != "" && net.ParseIP(o.NoiseFrom) == nil:
+		return fmt.Errorf("%q or %q is no address of this machine", o.From, o.NoiseFrom)
 	case o.Clients < 1 || o.Clients > MostClients:
 		return fmt.Errorf("clients are %d: want 1 to %d", o.Clients, MostClients)
 	case !(o.Rate >= 0 && o.Rate <= 1e6):
@@ -86,3 +122,37 @@ func (o *Options) settle() error {
 }
 
 func (o *Options) stateless() bool { return o.Revision == Stateless }
+
+// sized reports whether the clients send texts of the size that was chosen.
+func (o *Options) sized() bool {
+	return slices.Contains([]string{"echo", "mixed", "slow", "noisy"}, o.Scenario)
+}
+
+// tell tells how far a run is.
+func (o *Options) tell(format string, args ...any) {
+	if o.Progress != nil {
+		fmt.Fprintf(o.Progress, o.Scenario+": "+format+"\n", args...)
+	}
+}
+
+// ticker tells every now and then how far a run is, until stop is called.
+func (o *Options) ticker(how func() string) (stop func()) {
+	over, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		every := time.NewTicker(tellEvery)
+		defer every.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-every.C:
+				o.tell("%s", how())
+			}
+		}
+	}()
+	return sync.OnceFunc(func() {
+		close(over)
+		<-ended
+	})
+}

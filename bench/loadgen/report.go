@@ -22,6 +22,7 @@ type Report struct {
 	Clients  int     `json:"clients"`
 	Rate     float64 `json:"rate,omitempty"` // 0: a closed loop
 	Size     int     `json:"size,omitempty"`
+	Count    int     `json:"count,omitempty"` // of the sessions or streams, where there are many
 	Tool     string  `json:"tool,omitempty"`
 	Seconds  float64 `json:"seconds"`
 
@@ -32,10 +33,37 @@ type Report struct {
 	Examples   map[string]string `json:"examples,omitempty"` // the first error of each kind
 	Late       int64             `json:"late,omitempty"`     // of an open loop: begun more than 10 ms after they were due, as all clients were busy
 	Latency    Latency           `json:"latency_ms"`
+	First      *Latency          `json:"first_event_ms,omitempty"` // of resume: until the first event came
+
+	Held   *Held   `json:"held,omitempty"`
+	Beside *Beside `json:"beside,omitempty"`
 
 	CPU      float64 `json:"server_cpu_us_per_operation,omitempty"`
 	Cores    float64 `json:"server_cores,omitempty"` // that it kept busy
 	Resident float64 `json:"server_rss_mib,omitempty"`
+}
+
+// Held is the memory that a server keeps for sessions or streams that stay. Without PIDs nothing is known of it.
+type Held struct {
+	Count   int     `json:"count"` // that were there
+	Seconds float64 `json:"seconds"`
+	Before  float64 `json:"rss_before_mib,omitempty"`
+	After   float64 `json:"rss_after_mib,omitempty"`
+	Each    float64 `json:"rss_each_kib,omitempty"`
+}
+
+// Beside is how a run compares with one in which nobody disturbed it, and what came of who did.
+type Beside struct {
+	Alone          Latency `json:"alone_latency_ms"`
+	AlonePerSecond float64 `json:"alone_per_second"`
+	P50            float64 `json:"p50_ratio"` // of the run to the one alone
+	P99            float64 `json:"p99_ratio"`
+
+	Streams int64            `json:"slow_streams,omitempty"` // that the slow reader opened
+	Bytes   int64            `json:"slow_bytes,omitempty"`   // that it read
+	Offered float64          `json:"noise_offered_per_second,omitempty"`
+	Served  float64          `json:"noise_served_per_second,omitempty"`
+	Refused map[string]int64 `json:"noise_errors,omitempty"` // by kind, of operations of the noisy client
 }
 
 // Latency is how long operations took that succeeded, in milliseconds. Those of an open loop count from when they were due.
@@ -54,6 +82,11 @@ func latencyOf(h *hdrhistogram.Histogram) Latency {
 	return Latency{h.Mean() / 1000, ms(h.ValueAtQuantile(50)), ms(h.ValueAtQuantile(90)), ms(h.ValueAtQuantile(99)), ms(h.ValueAtQuantile(99.9)), ms(h.Max())}
 }
 
+// String is the latency for people.
+func (l Latency) String() string {
+	return fmt.Sprintf("p50 %.2f ms, p90 %.2f, p99 %.2f, p99.9 %.2f, max %.2f", l.P50, l.P90, l.P99, l.P999, l.Max)
+}
+
 // Failed is how many operations failed.
 func (r *Report) Failed() (n int64) {
 	for _, k := range r.Errors {
@@ -68,14 +101,36 @@ func (r *Report) Print(w io.Writer) error {
 	if r.Rate > 0 {
 		loop = fmt.Sprintf("%g/s, at most %d at a time", r.Rate, r.Clients)
 	}
+	if r.Count > 0 {
+		loop = fmt.Sprintf("%d sessions or streams", r.Count)
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "%s\t%s of %s, %s, %.1f s\n", r.Scenario, r.Revision, r.URL, loop, r.Seconds)
 	fmt.Fprintf(t, "operations\t%d, %.1f/s\n", r.Operations, r.PerSecond)
 	if r.Events > 0 {
 		fmt.Fprintf(t, "events\t%d, %.1f/s\n", r.Events, float64(r.Events)/r.Seconds)
 	}
-	l := r.Latency
-	fmt.Fprintf(t, "latency\tp50 %.2f ms, p90 %.2f, p99 %.2f, p99.9 %.2f, max %.2f\n", l.P50, l.P90, l.P99, l.P999, l.Max)
+	fmt.Fprintf(t, "latency\t%v\n", r.Latency)
+	if r.First != nil {
+		fmt.Fprintf(t, "first event\t%v\n", *r.First)
+	}
+	if b := r.Beside; b != nil {
+		fmt.Fprintf(t, "alone\t%v, %.1f/s\n", b.Alone, b.AlonePerSecond)
+		fmt.Fprintf(t, "disturbed\tp50 x %.2f, p99 x %.2f\n", b.P50, b.P99)
+		if b.Streams > 0 {
+			fmt.Fprintf(t, "slow reader\t%d streams, %d bytes read\n", b.Streams, b.Bytes)
+		}
+		if b.Offered > 0 {
+			fmt.Fprintf(t, "noisy client\t%.1f/s served of %.0f/s, and otherwise %v\n", b.Served, b.Offered, b.Refused)
+		}
+	}
+	if h := r.Held; h != nil {
+		memory := ""
+		if h.After > 0 {
+			memory = fmt.Sprintf("; the server had %.1f MiB before and %.1f then, %.2f KiB more for each", h.Before, h.After, h.Each)
+		}
+		fmt.Fprintf(t, "held\t%d for %.1f s%s\n", h.Count, h.Seconds, memory)
+	}
 	if r.Late > 0 {
 		fmt.Fprintf(t, "late\t%d began more than %v after they were due: all clients were busy\n", r.Late, lateAfter)
 	}
@@ -108,36 +163,6 @@ func Read(file string) (*Report, error) {
 		return nil, fmt.Errorf("%s is no report: %v", file, err)
 	}
 	return r, nil
-}
-
-// Compare writes how two reports differ: the settings, and each figure of b as so many times that of a.
-func Compare(w io.Writer, a, b *Report) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for _, s := range []struct{ what, a, b string }{
-		{"url", a.URL, b.URL}, {"scenario", a.Scenario, b.Scenario}, {"revision", a.Revision, b.Revision}, {"clients", fmt.Sprint(a.Clients), fmt.Sprint(b.Clients)},
-		{"rate", fmt.Sprint(a.Rate), fmt.Sprint(b.Rate)}, {"size", fmt.Sprint(a.Size), fmt.Sprint(b.Size)}, {"tool", a.Tool, b.Tool},
-	} {
-		if s.a != s.b {
-			fmt.Fprintf(t, "%s\t%s\t%s\tdiffers\t\n", s.what, s.a, s.b)
-		}
-	}
-	for _, f := range []struct {
-		what string
-		a, b float64
-	}{
-		{"operations/s", a.PerSecond, b.PerSecond}, {"p50 ms", a.Latency.P50, b.Latency.P50}, {"p90 ms", a.Latency.P90, b.Latency.P90}, {"p99 ms", a.Latency.P99, b.Latency.P99},
-		{"p99.9 ms", a.Latency.P999, b.Latency.P999}, {"max ms", a.Latency.Max, b.Latency.Max}, {"failed", float64(a.Failed()), float64(b.Failed())},
-		{"server µs/operation", a.CPU, b.CPU}, {"server MiB", a.Resident, b.Resident},
-	} {
-		switch {
-		case f.a == 0 && f.b == 0:
-		case f.a == 0 || f.b == 0:
-			fmt.Fprintf(t, "%s\t%.2f\t%.2f\t\t\n", f.what, f.a, f.b)
-		default:
-			fmt.Fprintf(t, "%s\t%.2f\t%.2f\tx %.2f\t\n", f.what, f.a, f.b, f.b/f.a)
-		}
-	}
-	return t.Flush()
 }
 
 // rounded is a duration as seconds.

@@ -7,19 +7,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 const (
 	// lateAfter is how much later than due an operation of an open loop may begin, and not count as late.
 	lateAfter = 10 * time.Millisecond
-	// longest is the longest latency that a histogram tells apart, three digits of it.
-	longest = 10 * time.Minute
 	// tellEvery is how often progress is told.
 	tellEvery = 2 * time.Second
-	// prepareAtOnce bounds the clients that begin at a time.
-	prepareAtOnce = 64
 	// backOff is how long a client waits after a failure: one that is refused at once would do nothing else.
 	backOff = 10 * time.Millisecond
 )
@@ -28,15 +22,17 @@ const (
 type run struct {
 	o       *Options
 	s       *scenario
-	clients []*client
+	clients crowd
+	l       *ledger
 
 	began, from, to time.Time // of the loop, and of the operations that count
 	next            atomic.Int64
 	done, failed    atomic.Int64 // all so far, for progress
+}
 
-	mu     sync.Mutex // guards the rest
-	took   *hdrhistogram.Histogram
-	report *Report
+// newRun makes the clients of a run of a scenario of the kind that they repeat.
+func newRun(o *Options, s *scenario, l *ledger) *run {
+	return &run{o: o, s: s, l: l, clients: newCrowd(o, o.Clients)}
 }
 
 // Run runs a scenario and reports what came of it. An error means that there is no report: the options are wrong, or the server cannot do it.
@@ -45,34 +41,33 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.settle(); err != nil {
 		return nil, err
 	}
-	r := &run{o: &o, s: scenarios[o.Scenario], took: hdrhistogram.New(1, longest.Microseconds(), 3)}
-	r.report = &Report{URL: o.URL, Scenario: o.Scenario, Revision: o.Revision, Clients: o.Clients, Rate: o.Rate, Tool: o.Tool, Errors: make(map[string]int64), Examples: make(map[string]string)}
-	if o.Scenario == "echo" || o.Scenario == "mixed" {
-		r.report.Size = o.Size
-	}
 	if _, err := usageOf(o.PIDs); err != nil {
 		return nil, err
 	}
-	defer func() {
-		for _, c := range r.clients {
-			c.close()
+	s, l := scenarios[o.Scenario], newLedger(&o)
+	if s.whole != nil {
+		if err := s.probe(ctx, &o); err != nil {
+			return nil, err
 		}
-	}()
+		if err := s.whole(ctx, &o, l); err != nil {
+			return nil, err
+		}
+		return l.report, nil
+	}
+	r := newRun(&o, s, l)
+	defer r.clients.close()
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
 	if err := r.work(ctx); err != nil {
 		return nil, err
 	}
-	r.finish(ctx)
-	return r.report, nil
+	r.clients.end(ctx)
+	return l.report, nil
 }
 
 // prepare begins the clients, and looks whether the server can do the scenario.
 func (r *run) prepare(ctx context.Context) error {
-	for range r.o.Clients {
-		r.clients = append(r.clients, newClient(r.o))
-	}
 	ready := func(c *client) error {
 		ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
 		defer cancel()
@@ -93,18 +88,12 @@ func (r *run) prepare(ctx context.Context) error {
 	if _, err := r.s.do(once, first); err != nil {
 		return fmt.Errorf("the first operation failed: %w", err)
 	}
-	var group sync.WaitGroup
-	places, failed := make(chan struct{}, prepareAtOnce), make(chan error, len(r.clients))
-	for _, c := range r.clients[1:] {
-		places <- struct{}{}
-		group.Go(func() {
-			if err := ready(c); err != nil {
-				failed <- err
-			}
-			<-places
-		})
-	}
-	group.Wait()
+	failed := make(chan error, len(r.clients))
+	r.clients[1:].each(prepareAtOnce, func(_ int, c *client) {
+		if err := ready(c); err != nil {
+			failed <- err
+		}
+	})
 	close(failed)
 	return <-failed
 }
@@ -140,14 +129,10 @@ func (r *run) work(ctx context.Context) error {
 	if ctx.Err() != nil {
 		elapsed = max(time.Millisecond, min(elapsed, time.Since(r.from)))
 	}
-	p := r.report
-	p.Seconds, p.Latency = rounded(elapsed), latencyOf(r.took)
-	p.PerSecond = float64(p.Operations) / elapsed.Seconds()
-	if len(r.o.PIDs) > 0 && problem == nil && ctx.Err() == nil {
-		used := after.cpu - before.cpu
-		p.CPU = float64(used.Microseconds()) / float64(max(1, p.Operations+p.Failed()))
-		p.Cores, p.Resident = used.Seconds()/elapsed.Seconds(), float64(after.resident)/(1<<20)
+	if problem != nil || ctx.Err() != nil {
+		after = usage{} // Half of a run says nothing of it.
 	}
+	r.l.settle(elapsed, before, after)
 	return problem
 }
 
@@ -164,19 +149,20 @@ func wait(ctx context.Context, until time.Time) {
 // repeat has a client do one operation after the other until the loop is over. What is under way then ends within its own time.
 func (r *run) repeat(ctx, loop context.Context, c *client) {
 	for {
-		due := time.Now()
+		due, free := time.Now(), false
 		if r.o.Rate > 0 {
 			n := r.next.Add(1) - 1
 			due = r.began.Add(time.Duration(float64(n) / r.o.Rate * float64(time.Second)))
 			if !due.Before(r.to) {
 				return
 			}
+			free = time.Now().Before(due)
 			wait(loop, due)
 		}
 		switch {
 		case ctx.Err() != nil, loop.Err() != nil && r.o.Rate == 0:
 			return
-		case loop.Err() != nil: // It was due, and nobody was free until the end: to leave it out would hide the worst.
+		case loop.Err() != nil && !free: // It was due, and nobody was free until the end: to leave it out would hide the worst.
 			r.count(due, time.Now(), 0, &Failure{"not begun", "all clients were busy until the end"})
 			continue
 		}
@@ -204,22 +190,18 @@ func (r *run) count(due, begins time.Time, events int64, err error) {
 	if due.Before(r.from) || !due.Before(r.to) {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p := r.report
+	r.l.add(took, events, err)
 	if r.o.Rate > 0 && begins.Sub(due) > lateAfter {
-		p.Late++
+		r.l.late()
 	}
-	p.Events += events
-	if err != nil {
-		kind := kindOf(err)
-		if p.Errors[kind]++; p.Errors[kind] == 1 {
-			p.Examples[kind] = err.Error()
-		}
-		return
-	}
-	p.Operations++
-	_ = r.took.RecordValue(min(max(1, took.Microseconds()), longest.Microseconds())) // in its bounds
+}
+
+// again makes the run ready to work once more, for another ledger.
+func (r *run) again(l *ledger) {
+	r.l = l
+	r.next.Store(0)
+	r.done.Store(0)
+	r.failed.Store(0)
 }
 
 // tell tells how far the run is, until it is over.
@@ -238,23 +220,7 @@ func (r *run) tell(over <-chan struct{}) {
 		}
 		n := r.done.Load()
 		left := time.Until(r.to)
-		fmt.Fprintf(r.o.Progress, "%s: %.0f/s, %d failed, %.0f s left\n", r.o.Scenario, float64(n-last)/tellEvery.Seconds(), r.failed.Load(), max(0, left.Seconds()))
+		r.o.tell("%.0f/s, %d failed, %.0f s left", float64(n-last)/tellEvery.Seconds(), r.failed.Load(), max(0, left.Seconds()))
 		last = n
 	}
-}
-
-// finish ends the sessions, as far as that takes no longer than an operation may.
-func (r *run) finish(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(r.o.Timeout, 5*time.Second))
-	defer cancel()
-	var group sync.WaitGroup
-	places := make(chan struct{}, prepareAtOnce)
-	for _, c := range r.clients {
-		places <- struct{}{}
-		group.Go(func() {
-			_ = c.end(ctx) // Sessions that are left expire.
-			<-places
-		})
-	}
-	group.Wait()
 }

@@ -6,30 +6,41 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 )
 
-// A scenario is what a client does over and over.
+// A scenario is what a client does over and over, or what a crowd of them does once.
 type scenario struct {
 	what  string // in a sentence
 	tool  string // that the server must have, "" for none
 	needs string // what that tool must do
 	do    func(ctx context.Context, c *client) (events int64, err error)
-	bare  bool // do begins its own session
+	whole func(ctx context.Context, o *Options, l *ledger) error // instead of do: the run from its beginning to its end
+
+	bare   bool // do begins its own session
+	legacy bool // it needs sessions
+	count  int  // how many sessions or streams there are by default, 0 if it has clients instead
 }
 
 // scenarios by name.
 var scenarios map[string]*scenario
 
 func init() {
+	const counts = `takes {"to":20,"delay_ms":50} and reports progress for each number`
 	scenarios = map[string]*scenario{
 		"echo":     {what: "call a tool that returns the text it is given", tool: "echo", needs: "returns its argument text as it is", do: echo},
 		"list":     {what: "list the tools", do: list},
 		"progress": {what: "call a tool that reports progress 20 times, and read its event stream", tool: "count", needs: `takes {"to":20} and reports progress`, do: progress},
-		"sessions": {what: "begin a session and end it", do: session, bare: true},
+		"sessions": {what: "begin a session and end it", do: session, bare: true, legacy: true},
 		"ask":      {what: "call a tool that asks the user, and answer", tool: "ask", needs: `takes {"question":"?"}, asks for {"answer":"..."} and returns that`, do: ask},
 		"tasks":    {what: "begin a task of one step, and wait for its result", tool: "job", needs: `takes {"steps":1,"step_ms":0} and becomes a task`, do: task},
 		"mixed":    {what: "of 50 operations 40 are echo, 5 list, 4 progress and 1 ask", tool: "echo", needs: "as echo, with the tools of progress and ask beside it", do: mixed},
+
+		"hold":    {what: "begin sessions that stay, and look at the memory of the server", whole: hold, legacy: true, count: 10_000},
+		"streams": {what: "keep idle event streams open, and look at the memory of the server", whole: idle, count: 1000},
+		"resume":  {what: "cut event streams midway and resume all of them at once", tool: "count", needs: counts, whole: resume, legacy: true, count: 1000},
+		"fanout":  {what: "update a resource, and wait until all who listen have heard of it", tool: "touch", needs: `takes {"uri": ...} and tells of an update of that resource`, whole: fanout, count: 1000},
+		"slow":    {what: "echo, alone and then beside a client that hardly reads a long event stream", tool: "echo", needs: "as echo, with the tool count beside it", whole: slow},
+		"noisy":   {what: "echo at a rate, alone and then beside a client of another address that calls far too often", tool: "echo", needs: "as echo", whole: noisy},
 	}
 }
 
@@ -46,64 +57,6 @@ func Scenarios() map[string]string {
 func quoted(s string) string {
 	b, _ := json.Marshal(s) // a text always can be
 	return string(b)
-}
-
-// callTool calls a tool and returns its result.
-func (c *client) callTool(ctx context.Context, tool, arguments, more string, seen func(context.Context, *message) error) (*toolResult, error) {
-	return c.callAs(ctx, c.newID(), tool, arguments, more, seen)
-}
-
-func (c *client) callAs(ctx context.Context, id, tool, arguments, more string, seen func(context.Context, *message) error) (*toolResult, error) {
-	m, err := c.call(ctx, id, "tools/call", tool, `"name":`+quoted(tool)+`,"arguments":`+arguments+more, seen)
-	if err != nil {
-		return nil, err
-	}
-	return resultOf(m)
-}
-
-// toolResult is what of a result is looked at.
-type toolResult struct {
-	Type    string `json:"resultType"`
-	Content []struct {
-		Text string `json:"text"`
-	} `json:"content"`
-	IsError  bool                       `json:"isError"`
-	Asked    map[string]json.RawMessage `json:"inputRequests"`
-	State    string                     `json:"requestState"`
-	TaskID   string                     `json:"taskId"`
-	Status   string                     `json:"status"`
-	Result   json.RawMessage            `json:"result"`
-	Interval int                        `json:"pollIntervalMs"`
-	Task     *struct {
-		ID string `json:"taskId"`
-	} `json:"task"`
-	Tools []struct {
-		Name string `json:"name"`
-	} `json:"tools"`
-	Cursor string `json:"nextCursor"`
-}
-
-func resultOf(m *message) (*toolResult, error) {
-	r := new(toolResult)
-	if err := json.Unmarshal(m.Result, r); err != nil {
-		return nil, wrong("a result that is none: %v", err)
-	}
-	if r.IsError {
-		text := ""
-		if len(r.Content) > 0 {
-			text = r.Content[0].Text
-		}
-		return nil, &Failure{"tool error", text}
-	}
-	return r, nil
-}
-
-// says checks that a result is one text.
-func (r *toolResult) says(text string) error {
-	if len(r.Content) != 1 || r.Content[0].Text != text {
-		return wrong("want the text %.60q, got %d contents: %.100v", text, len(r.Content), r.Content)
-	}
-	return nil
 }
 
 // toolOr is the tool that the user has named, or the scenario's own.
@@ -167,100 +120,10 @@ func progress(ctx context.Context, c *client) (events int64, err error) {
 }
 
 func session(ctx context.Context, c *client) (int64, error) {
-	if c.o.stateless() {
-		return 0, fmt.Errorf("%s has no sessions: choose another revision", Stateless)
-	}
 	if err := c.initialize(ctx); err != nil {
 		return 0, err
 	}
 	return 0, c.end(ctx)
-}
-
-// answerText is what a question is answered with.
-const answerText = "42"
-
-func ask(ctx context.Context, c *client) (int64, error) {
-	const arguments = `{"question":"?"}`
-	tool := "ask"
-	if c.o.Scenario == "ask" {
-		tool = c.toolOr(tool)
-	}
-	answer := `{"action":"accept","content":{"answer":"` + answerText + `"}}`
-	r, err := c.callTool(ctx, tool, arguments, "", func(ctx context.Context, m *message) error {
-		if m.Method != "elicitation/create" {
-			return nil
-		}
-		return c.send(ctx, `{"jsonrpc":"2.0","id":`+string(m.ID)+`,"result":`+answer+`}`, "")
-	})
-	for rounds := 0; err == nil && r.Type == "input_required"; rounds++ {
-		if rounds == 10 {
-			return 0, wrong("asks for more after 10 rounds")
-		}
-		given := ""
-		for key := range r.Asked {
-			given += "," + quoted(key) + ":" + answer
-		}
-		if given == "" {
-			return 0, wrong("input is required, and none is asked for")
-		}
-		r, err = c.callTool(ctx, tool, arguments, `,"requestState":`+quoted(r.State)+`,"inputResponses":{`+given[1:]+`}`, nil)
-	}
-	if err != nil {
-		return 0, err
-	}
-	return 0, r.says(answerText)
-}
-
-// taskPoll is how often a task is looked at whose server does not say how often.
-const taskPoll = 10 * time.Millisecond
-
-func task(ctx context.Context, c *client) (int64, error) {
-	arguments := `{"steps":1,"step_ms":0}`
-	if c.o.Arguments != "" {
-		arguments = c.o.Arguments
-	}
-	more := ""
-	if !c.o.stateless() {
-		more = `,"task":{"ttl":60000}`
-	}
-	r, err := c.callTool(ctx, c.toolOr("job"), arguments, more, nil)
-	if err != nil {
-		return 0, err
-	}
-	if r.Task != nil {
-		m, err := c.call(ctx, c.newID(), "tasks/result", "", `"taskId":`+quoted(r.Task.ID), nil)
-		if err == nil {
-			_, err = resultOf(m)
-		}
-		return 0, err
-	}
-	if r.TaskID == "" {
-		return 0, wrong("the call did not become a task")
-	}
-	id := r.TaskID
-	for {
-		switch r.Status {
-		case "completed":
-			return 0, nil
-		case "working", "":
-		default:
-			return 0, &Failure{"task " + r.Status, id}
-		}
-		pause := time.NewTimer(taskPoll)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return 0, context.Cause(ctx)
-		}
-		m, err := c.call(ctx, c.newID(), "tasks/get", id, `"taskId":`+quoted(id), nil)
-		if err != nil {
-			return 0, err
-		}
-		if r, err = resultOf(m); err != nil {
-			return 0, err
-		}
-	}
 }
 
 func mixed(ctx context.Context, c *client) (int64, error) {
@@ -308,4 +171,21 @@ func (s *scenario) check(ctx context.Context, c *client) error {
 		}
 	}
 	return fmt.Errorf("the server has no tool %q, which %s: name another one (--tool, --arguments); it has %s", tool, s.needs, strings.Join(there[:min(len(there), 20)], ", "))
+}
+
+// probe looks with a client of its own whether the server can do the scenario.
+func (s *scenario) probe(ctx context.Context, o *Options) error {
+	if s.tool == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	c := newClient(o)
+	defer c.close()
+	if err := c.initialize(ctx); err != nil {
+		return err
+	}
+	err := s.check(ctx, c)
+	_ = c.end(ctx) // A session that is left expires.
+	return err
 }

@@ -14,6 +14,9 @@ type usage struct {
 	resident int64         // bytes now
 }
 
+// mib is the memory in MiB.
+func (u usage) mib() float64 { return float64(u.resident) / (1 << 20) }
+
 // tick is the unit of processor time in /proc, which Linux has fixed for programs at a hundredth of a second.
 const tick = 10 * time.Millisecond
 

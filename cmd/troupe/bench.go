@@ -35,6 +35,7 @@ func benchCommand(stdout, stderr io.Writer) *cobra.Command {
 			"begin at that rate, and latencies count from when one was due. All answers are checked. docs/bench.md says more.\n\nScenarios:\n" + about.String(),
 		Example: `  troupe bench http://127.0.0.1:8080/mcp
   troupe bench http://127.0.0.1:8080/mcp --rate 2000 --clients 256 --duration 30s --pid $(pgrep -f 'troupe serve')
+  troupe bench http://127.0.0.1:8080/mcp --scenario hold --count 10000 --pid $(pgrep -f 'troupe serve')
   troupe bench https://mcp.example.com/mcp --tool search --arguments '{"query":"x"}' --header "Authorization: Bearer $TOKEN"
   troupe bench compare before.json after.json`,
 		Args: cobra.ExactArgs(1),
@@ -60,6 +61,11 @@ func benchCommand(stdout, stderr io.Writer) *cobra.Command {
 	f.DurationVar(&o.Duration, "duration", 0, "`time` that counts (10s)")
 	f.DurationVar(&o.WarmUp, "warm-up", 0, "`time` before that (1s; a negative one is none)")
 	f.DurationVar(&o.Timeout, "timeout", 0, "`time` that an operation may take (30s)")
+	f.IntVar(&o.Count, "count", 0, "`number` of sessions or streams, of hold (10000), streams, resume and fanout (1000)")
+	f.BoolVar(&o.Keep, "keep", false, "leave the sessions of hold to the server")
+	f.Float64Var(&o.Noise, "noise", 0, "`operations` that begin per second for the noisy client of noisy (10000); --rate is the quiet one's (100)")
+	f.StringVar(&o.NoiseFrom, "noise-from", "", "`address` of this machine that the noisy client has (127.0.0.2)")
+	f.StringVar(&o.From, "from", "", "`address` of this machine that the other clients have (any)")
 	f.StringVar(&o.Tool, "tool", "", "`name` of the tool to call, instead of the scenario's")
 	f.StringVar(&o.Arguments, "arguments", "", "`JSON` object for it; with echo any tool will do, and its text is not checked")
 	f.IntVar(&o.Size, "size", 64, "`bytes` of the text that echo sends")

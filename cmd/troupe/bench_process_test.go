@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,12 +17,21 @@ func TestBench(t *testing.T) {
 	p := start(t, "--data", t.TempDir(), "--call-rate", "0", "--principal-rate", "0")
 	for scenario := range loadgen.Scenarios() {
 		for _, revision := range []string{"2025-06-18", "2025-11-25", "2026-07-28"} {
-			if scenario == "sessions" && revision == "2026-07-28" || scenario == "tasks" && revision == "2025-06-18" {
+			sessions := scenario == "sessions" || scenario == "hold" || scenario == "resume"
+			if sessions && revision == "2026-07-28" || scenario == "tasks" && revision == "2025-06-18" {
 				continue // There are none.
 			}
 			file := filepath.Join(t.TempDir(), "report.json")
 			var stdout, stderr bytes.Buffer
-			args := []string{"bench", p.base + "/mcp", "--scenario", scenario, "--revision", revision, "--rate", "50", "--clients", "16", "--duration", "400ms", "--warm-up", "-1s", "--json", file, "--pid", strconv.Itoa(p.cmd.Process.Pid)}
+			args := []string{"bench", p.base + "/mcp", "--scenario", scenario, "--revision", revision, "--rate", "50", "--clients", "20", "--duration", "400ms", "--warm-up", "-1s", "--json", file, "--pid", strconv.Itoa(p.cmd.Process.Pid)}
+			switch scenario {
+			case "hold", "streams", "resume":
+				args = append(args, "--count", "20")
+			case "fanout": // The server gathers updates for 100 ms.
+				args = append(args, "--count", "20", "--rate", "5", "--duration", "1s")
+			case "noisy":
+				args = append(args, "--noise", "200")
+			}
 			if code := run(args, &stdout, &stderr); code != 0 {
 				t.Errorf("%s of %s: exit code %d: %s", scenario, revision, code, stderr.String())
 				continue
@@ -30,13 +40,32 @@ func TestBench(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.Operations != 20 || r.Failed() > 0 || (r.Events > 0) != (scenario == "progress" || scenario == "mixed") || r.Resident == 0 {
+			whole := r.Operations == 20 || scenario == "fanout" && r.Operations > 0 && r.Operations%20 == 0
+			events := slices.Contains([]string{"progress", "mixed", "resume", "fanout"}, scenario)
+			if !whole || r.Failed() > 0 || (r.Events > 0) != events || r.Resident == 0 {
 				t.Errorf("%s of %s: %+v", scenario, revision, r)
+			}
+			held, beside := scenario == "hold" || scenario == "streams", scenario == "slow" || scenario == "noisy"
+			if (r.Held != nil) != held || held && (r.Held.Count != 20 || r.Held.After == 0) || (r.Beside != nil) != beside || (r.First != nil) != (scenario == "resume") {
+				t.Errorf("%s of %s: %+v, %+v, %+v", scenario, revision, r.Held, r.Beside, r.First)
+			}
+			if b := r.Beside; beside && (b.Alone.P50 == 0 || b.P50 == 0 || b.Streams != 1 && scenario == "slow" || b.Served == 0 && scenario == "noisy") {
+				t.Errorf("%s of %s: %+v", scenario, revision, b)
 			}
 			stdout.Reset()
 			if code := run([]string{"bench", "compare", file, file}, &stdout, &stderr); code != 0 || !strings.Contains(stdout.String(), "x 1.00") || strings.Contains(stdout.String(), "differs") {
 				t.Errorf("compared with itself: exit code %d, %s", code, stdout.String())
 			}
+		}
+	}
+	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
+		file := filepath.Join(t.TempDir(), "large.json")
+		var stdout, stderr bytes.Buffer
+		args := []string{"bench", p.base + "/mcp", "--size", "1000000", "--revision", revision, "--rate", "10", "--clients", "4", "--duration", "400ms", "--warm-up", "-1s", "--json", file}
+		if code := run(args, &stdout, &stderr); code != 0 {
+			t.Errorf("1 MB of %s: exit code %d: %s", revision, code, stderr.String())
+		} else if r, err := loadgen.Read(file); err != nil || r.Operations != 4 || r.Failed() > 0 || r.Size != 1_000_000 {
+			t.Errorf("1 MB of %s: %+v, %v", revision, r, err)
 		}
 	}
 	for want, args := range map[string][]string{

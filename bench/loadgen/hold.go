@@ -1,0 +1,117 @@
+package loadgen
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// restFor is how long a server is left alone before its memory is looked at.
+const restFor = time.Second
+
+// hold begins sessions that stay, looks at the memory of the server, asks each session whether it is there, and ends it.
+func hold(ctx context.Context, o *Options, l *ledger) error {
+	connections := newCrowd(o, min(o.Clients, o.Count))
+	defer connections.close()
+	before, err := usageOf(o.PIDs)
+	if err != nil {
+		return err
+	}
+	h := &holding{o: o, l: l, ids: make(map[string]bool, o.Count)}
+	stop := o.ticker(func() string { return fmt.Sprintf("%d of %d sessions", h.done.Load(), o.Count) })
+	defer stop()
+	first := connections[0]
+	if err := h.begin(ctx, first); err != nil {
+		return fmt.Errorf("the first session failed: %w", err)
+	}
+	err = l.timed(o, func() (time.Duration, error) {
+		began := time.Now()
+		h.share(ctx, connections, make([]string, o.Count-1), func(c *client, _ string) error { return h.begin(ctx, c) })
+		return time.Since(began), nil
+	})
+	if err != nil {
+		return err
+	}
+	wait(ctx, time.Now().Add(restFor))
+	sessions := slices.Collect(maps.Keys(h.ids))
+	if err := l.keep(o, before, len(sessions), restFor); err != nil {
+		return err
+	}
+	h.share(ctx, connections, sessions, func(c *client, session string) error { return h.with(ctx, c, session, c.ping) })
+	if !o.Keep {
+		ctx := context.WithoutCancel(ctx) // Those of a run that was broken off end, too.
+		h.share(ctx, connections, sessions, func(c *client, session string) error { return h.with(ctx, c, session, c.end) })
+	}
+	return nil
+}
+
+// holding is the sessions that are held.
+type holding struct {
+	o    *Options
+	l    *ledger
+	done atomic.Int64
+
+	mu  sync.Mutex // guards ids
+	ids map[string]bool
+}
+
+// begin begins a session and notes it.
+func (h *holding) begin(ctx context.Context, c *client) error {
+	one, cancel := context.WithTimeout(ctx, h.o.Timeout)
+	defer cancel()
+	c.session = ""
+	began := time.Now()
+	err := c.initialize(one)
+	took := time.Since(began)
+	h.mu.Lock()
+	switch {
+	case err != nil:
+	case c.session == "":
+		err = wrong("initialize got no session id: this server has no sessions")
+	case h.ids[c.session]:
+		err = wrong("two sessions have the id %s", c.session)
+	default:
+		h.ids[c.session] = true
+	}
+	h.mu.Unlock()
+	if ctx.Err() == nil {
+		h.done.Add(1)
+		h.l.add(took, 0, err)
+	}
+	return err
+}
+
+// with has a client do something in a session. The error counts.
+func (h *holding) with(ctx context.Context, c *client, session string, do func(context.Context) error) error {
+	one, cancel := context.WithTimeout(ctx, h.o.Timeout)
+	defer cancel()
+	c.session = session
+	err := do(one)
+	if err != nil && ctx.Err() == nil {
+		h.l.addError(err)
+	}
+	return err
+}
+
+// share has all connections do something together, once with each session. The ids of those that do not exist yet are empty.
+func (h *holding) share(ctx context.Context, connections crowd, sessions []string, do func(c *client, session string) error) {
+	left := make(chan string, len(sessions))
+	for _, id := range sessions {
+		left <- id
+	}
+	close(left)
+	connections.each(len(connections), func(_ int, c *client) {
+		for session := range left {
+			if ctx.Err() != nil {
+				return
+			}
+			if err := do(c, session); err != nil {
+				wait(ctx, time.Now().Add(backOff))
+			}
+		}
+	})
+}

@@ -1,0 +1,167 @@
+package loadgen
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// stepPause is how long the tool waits before each number, so that servers that send less progress than they have send all of it.
+	stepPause = 50 * time.Millisecond
+	// cutAfter is after how many numbers the first connection is cut; those of others are cut up to cutSpread numbers later.
+	cutAfter, cutSpread = 5, 10
+)
+
+// resume has many clients call a tool that counts, cuts their connections midway, lets the calls end, and has all resume their streams at
+// once. Each must get each number once, in order, and the answer.
+func resume(ctx context.Context, o *Options, l *ledger) error {
+	all := newCrowd(o, o.Count)
+	defer all.close()
+	ready, err := all.begin(ctx, l)
+	if err != nil {
+		return err
+	}
+	defer ready.end(ctx)
+	o.tell("%d sessions are there", len(ready))
+	began := time.Now()
+	counts := make([]*counting, len(ready))
+	var cut atomic.Int64
+	ready.each(len(ready), func(i int, c *client) {
+		n := &counting{c: c, id: c.newID()}
+		if err := n.begin(ctx, cutAfter+i%cutSpread); err != nil {
+			if ctx.Err() == nil {
+				l.addError(err)
+			}
+			return
+		}
+		cut.Add(1)
+		counts[i] = n
+	})
+	if cut.Load() == 0 && ctx.Err() == nil {
+		return fmt.Errorf("no stream could be cut: %s", l.example())
+	}
+	// The calls go on without their clients. As many again would be slow because the server is.
+	wait(ctx, time.Now().Add(max(time.Since(began), (steps-cutAfter)*stepPause)))
+	o.tell("%d streams are cut, and all are resumed", cut.Load())
+	return l.timed(o, func() (time.Duration, error) {
+		due := time.Now()
+		ready.each(len(ready), func(i int, _ *client) {
+			n := counts[i]
+			if n == nil || ctx.Err() != nil {
+				return
+			}
+			one, cancel := context.WithTimeout(ctx, o.Timeout)
+			defer cancel()
+			events := n.events
+			n.heard = func() { l.addFirst(time.Since(due)) }
+			err := n.resume(one)
+			if ctx.Err() == nil {
+				l.add(time.Since(due), n.events-events, err)
+			}
+		})
+		return time.Since(due), nil
+	})
+}
+
+// counting is a call that counts, and what its client has got of it.
+type counting struct {
+	c      *client
+	id     string // of the call
+	last   string // the id of the last event
+	number int    // the last one
+	events int64
+	heard  func() // for the first message, nil for nobody
+}
+
+// begin makes the call, and cuts its connection after a number of numbers.
+func (n *counting) begin(ctx context.Context, after int) error {
+	ctx, cancel := context.WithTimeout(ctx, n.c.o.Timeout)
+	defer cancel()
+	n.c.reports = true
+	body := n.c.request(n.id, "tools/call", `"name":`+quoted(n.c.toolOr("count"))+fmt.Sprintf(`,"arguments":{"to":%d,"delay_ms":%d}`, steps, stepPause.Milliseconds()))
+	s, err := n.c.open(ctx, n.c.posting(body, "tools/call"))
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	for n.number < after {
+		over, err := n.read(ctx, s)
+		switch {
+		case err != nil:
+			return cause(ctx, err)
+		case over:
+			return wrong("the answer came after %d of %d numbers", n.number, steps)
+		}
+	}
+	if n.last == "" {
+		return wrong("the events have no ids, so their stream cannot be resumed")
+	}
+	return nil
+}
+
+// resume resumes the stream until the answer has come, again if the server ends it before and something had come.
+func (n *counting) resume(ctx context.Context) error {
+	for {
+		before := n.last
+		s, err := n.c.get(ctx, n.last)
+		if err != nil {
+			return err
+		}
+		over := false
+		for err == nil && !over {
+			over, err = n.read(ctx, s)
+		}
+		s.close()
+		if over {
+			return err
+		}
+		if ctx.Err() != nil || kindOf(err) != "stream ended" || n.last == before {
+			return cause(ctx, err)
+		}
+	}
+}
+
+// read reads a message. over says that it was the answer, and that nothing is missing.
+func (n *counting) read(ctx context.Context, s *stream) (over bool, err error) {
+	m, err := s.next(ctx)
+	n.last = s.last
+	if err != nil {
+		return false, err
+	}
+	if n.heard != nil {
+		n.heard()
+		n.heard = nil
+	}
+	n.events++
+	switch {
+	case m.Method == "notifications/progress":
+		var p struct {
+			Token    json.RawMessage `json:"progressToken"`
+			Progress int             `json:"progress"`
+		}
+		if err := json.Unmarshal(m.Params, &p); err != nil || string(p.Token) != n.id {
+			return false, wrong("progress is %.200s: %v", m.Params, err)
+		}
+		switch before := n.number; {
+		case p.Progress <= before:
+			return false, &Failure{"doubled", fmt.Sprintf("%d came after %d", p.Progress, before)}
+		case p.Progress > before+1:
+			return false, &Failure{"lost", fmt.Sprintf("%d came after %d", p.Progress, before)}
+		}
+		n.number = p.Progress
+	case m.Method != "":
+	case string(m.ID) != n.id:
+		return false, wrong("an answer to %s, and %s was asked", m.ID, n.id)
+	case m.Error != nil:
+		return true, &Failure{fmt.Sprintf("error %d", m.Error.Code), m.Error.Message}
+	case n.number != steps:
+		return true, &Failure{"lost", fmt.Sprintf("the answer came after %d of %d numbers", n.number, steps)}
+	default:
+		_, err := resultOf(m)
+		return true, err
+	}
+	return false, nil
+}
