@@ -1,6 +1,7 @@
 package toolschema
 
 import (
+	"bytes"
 	"strconv"
 	"unicode/utf8"
 )
@@ -269,16 +270,19 @@ func (p *plan) digits(b []byte, i int) (end int, ok bool) {
 // quoted returns the end of a string, and whether it is without escapes.
 func quoted(b []byte, i int) (end int, plain bool) {
 	plain = true
-	for end = i + 1; end < len(b); end++ {
-		switch b[end] {
-		case '"':
-			return end + 1, plain
-		case '\\':
-			plain = false
-			end++
+	for i++; i < len(b); {
+		n := bytes.IndexByte(b[i:], '"')
+		if n < 0 {
+			break
 		}
+		escape := bytes.IndexByte(b[i:i+n], '\\')
+		if escape < 0 {
+			return i + n + 1, plain
+		}
+		plain = false
+		i += escape + 2
 	}
-	return end, false
+	return len(b), false
 }
 
 func (p *plan) text(b []byte, i int) (end int, ok bool) {
