@@ -27,12 +27,14 @@ func (c *client) open(ctx context.Context, send func(context.Context) (*http.Res
 	resp, err := send(ctx)
 	late.Stop()
 	if err != nil {
+		defer cancel(err)
 		return nil, cause(ctx, err)
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if kind == "text/event-stream" && resp.StatusCode == http.StatusOK {
 		return &stream{c: c, body: resp.Body, events: newEvents(resp.Body)}, nil
 	}
+	defer cancel(nil)
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	if m, err := parse(bytes.TrimSpace(text)); err == nil && m.Error != nil {
