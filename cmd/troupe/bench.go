@@ -57,7 +57,7 @@ func benchCommand(stdout, stderr io.Writer) *cobra.Command {
 	f.StringVar(&o.Scenario, "scenario", "echo", "`name` of what the clients do")
 	f.StringVar(&o.Revision, "revision", loadgen.DefaultRevision, "`revision` of the protocol; "+loadgen.Stateless+" needs no sessions")
 	f.IntVar(&o.Clients, "clients", 32, "`number` of clients, and so of operations at a time")
-	f.Float64Var(&o.Rate, "rate", 0, "`operations` that begin per second; 0: each client begins one when the last has ended")
+	f.Float64Var(&o.Rate, "rate", 0, "`operations` that begin per second; 0: each client begins one when the last has ended, but for noisy (100) and fanout (4)")
 	f.DurationVar(&o.Duration, "duration", 0, "`time` that counts (10s)")
 	f.DurationVar(&o.WarmUp, "warm-up", 0, "`time` before that (1s; a negative one is none)")
 	f.DurationVar(&o.Timeout, "timeout", 0, "`time` that an operation may take (30s)")
