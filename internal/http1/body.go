@@ -53,7 +53,7 @@ func (b *body) Close() error {
 // maxDiscarded is how much of a body is read that its handler did not want, to keep the connection: as much as net/http does.
 const maxDiscarded = 256 << 10
 
-// discard reads what is left of a body, and reports whether the connection can carry another request.
+// discard reads what is left of a body, and reports whether the connection can carry another request. The handler reads no more of it.
 func (b *body) discard() bool {
 	if b.left == 0 {
 		return true
@@ -67,5 +67,10 @@ func (b *body) discard() bool {
 		b.left -= int64(n)
 		b.err = err
 	}
-	return b.left == 0
+	if b.left > 0 {
+		return false
+	}
+	b.err = http.ErrBodyReadAfterClose
+	b.whole.Store(true)
+	return true
 }
