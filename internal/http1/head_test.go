@@ -31,7 +31,7 @@ func FuzzHead(f *testing.F) {
 		n := endOf(raw)
 		if n == 0 {
 			var part head
-			for k := range len(raw) {
+			for k := range min(len(raw), 200) {
 				if !part.may(raw[:k]) && part.may(raw) {
 					t.Errorf("%q may be plain, and its beginning may not", raw)
 				}
@@ -46,7 +46,7 @@ func FuzzHead(f *testing.F) {
 			return
 		}
 		var part head
-		for k := range n {
+		for k := range min(n, 200) {
 			if !part.may(raw[:k]) {
 				t.Errorf("the first %d bytes could not be plain", k)
 			}
