@@ -3,12 +3,15 @@ package http1
 import (
 	"bufio"
 	"bytes"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -18,6 +21,8 @@ const (
 	maxUnsized = 2048
 	// maxCopied is how much of a body goes out in one write with what was before it.
 	maxCopied = 16 << 10
+	// looked is how much of a body http.DetectContentType looks at.
+	looked = 512
 )
 
 // call is one request, its body and its response.
@@ -39,12 +44,16 @@ type response struct {
 	length   int64 // that the handler has announced; -1: none
 	wrote    int64 // of the body
 	out      []byte
-	early    []byte // a body of unknown length, whose head is not written
-	sent     bool   // the head is in out, or was written
+	pooled   *[]byte // that out began as
+	early    []byte  // a body of unknown length, whose head is not written
+	typed    bool    // the handler has set Content-Type, or Content-Encoding, and the body is not looked at for one
+	dated    bool    // the handler has set Date
+	sent     bool    // the head is in out whole, or was written
 	chunked  bool
 	last     bool // the connection is closed after it
 	empty    bool // its status has no body
 	hijacked bool
+	over     bool // the handler has returned
 	err      error
 }
 
@@ -59,34 +68,78 @@ func (r *response) begin(last bool) { r.length, r.last = -1, last }
 // Header implements http.ResponseWriter.
 func (x *call) Header() http.Header {
 	if x.header == nil {
+		if x.over {
+			return make(http.Header) // that of the connection is another call's
+		}
 		x.header = x.conn.responseHeader()
 	}
 	return x.header
 }
 
-// WriteHeader implements http.ResponseWriter. Informational responses are not sent.
+// WriteHeader implements http.ResponseWriter. The header is taken as it is now. Informational responses are not sent.
 func (x *call) WriteHeader(status int) {
-	if x.status != 0 || x.hijacked || status < 200 {
+	if status < 100 || status > 999 {
+		panic(fmt.Sprintf("http1: invalid WriteHeader code %v", status)) // as net/http does
+	}
+	if x.status != 0 || x.hijacked || x.over || status < 200 {
 		return
 	}
 	x.status = status
 	x.empty = status == http.StatusNoContent || status == http.StatusNotModified
-	if v := x.header["Content-Length"]; len(v) == 1 {
-		if n, err := strconv.ParseInt(v[0], 10, 64); err == nil && n >= 0 {
-			x.length = n
-		} else {
-			delete(x.header, "Content-Length")
+	x.pooled = outs.Get().(*[]byte)
+	out := append((*x.pooled)[:0], "HTTP/1.1 "...)
+	out = append(strconv.AppendInt(out, int64(status), 10), ' ')
+	if text := http.StatusText(status); text != "" {
+		out = append(out, text...)
+	} else {
+		out = strconv.AppendInt(append(out, "status code "...), int64(status), 10)
+	}
+	out = append(out, '\r', '\n')
+	for key, values := range x.header {
+		switch key {
+		case "Connection":
+			x.last = x.last || len(values) > 0 && strings.EqualFold(values[0], "close")
+			continue
+		case "Transfer-Encoding":
+			continue
+		case "Content-Length":
+			if len(values) > 0 {
+				x.announce(values[0])
+			}
+			continue
+		case "Content-Type":
+			if x.typed = true; status == http.StatusNotModified {
+				continue
+			}
+		case "Content-Encoding":
+			x.typed = x.typed || len(values) > 0 && values[0] != ""
+		case "Date":
+			x.dated = true
+		}
+		if !isName(key) {
+			continue
+		}
+		for _, v := range values {
+			out = appendField(out, key, v)
 		}
 	}
-	if v := x.header["Connection"]; len(v) > 0 && strings.EqualFold(v[0], "close") {
-		x.last = true
+	x.out = out
+}
+
+// announce takes the Content-Length of a handler, if it is one.
+func (x *call) announce(value string) {
+	if n, err := strconv.ParseInt(value, 10, 64); err == nil && n >= 0 {
+		x.length = n
 	}
 }
 
 // Write implements http.ResponseWriter.
 func (x *call) Write(b []byte) (int, error) {
-	if x.hijacked {
+	switch {
+	case x.hijacked:
 		return 0, http.ErrHijacked
+	case x.over:
+		return 0, errOver
 	}
 	if x.status == 0 {
 		x.WriteHeader(http.StatusOK)
@@ -96,10 +149,10 @@ func (x *call) Write(b []byte) (int, error) {
 		return 0, x.err
 	case x.empty:
 		return 0, http.ErrBodyNotAllowed
-	case x.length >= 0 && x.wrote+int64(len(b)) > x.length:
+	}
+	if x.wrote += int64(len(b)); x.length >= 0 && x.wrote > x.length {
 		return 0, http.ErrContentLength
 	}
-	x.wrote += int64(len(b))
 	if x.length < 0 && !x.sent {
 		if len(x.early)+len(b) <= maxUnsized {
 			x.early = append(x.early, b...)
@@ -132,46 +185,28 @@ func (x *call) add(b []byte) {
 	}
 }
 
-// headed puts the head into out, before the body that begins with b.
+// headed ends the head in out, before the body that begins with b.
 func (x *call) headed(b []byte) {
 	x.sent = true
-	if !x.last && !x.body.discard() {
+	if x.conn.front.ending.Load() || !x.last && !x.body.discard() {
 		x.last = true
 	}
-	out := append(x.conn.outBuffer(), "HTTP/1.1 "...)
-	out = strconv.AppendInt(out, int64(x.status), 10)
-	out = append(out, ' ')
-	if text := http.StatusText(x.status); text != "" {
-		out = append(out, text...)
-	} else {
-		out = strconv.AppendInt(append(out, "status code "...), int64(x.status), 10)
-	}
-	out = append(out, '\r', '\n')
-	kind := x.length > 0 || x.length < 0
-	for key, values := range x.header {
-		switch key {
-		case "Connection", "Transfer-Encoding":
-			continue
-		case "Content-Type":
-			kind = false
-		case "Content-Length":
-			if x.empty {
-				continue
-			}
+	out := x.out
+	if !x.typed && !x.empty && len(x.early)+len(b) > 0 {
+		first := x.early
+		if len(first) < looked {
+			first = append(first[:len(first):len(first)], b[:min(len(b), looked)]...)
 		}
-		for _, v := range values {
-			out = appendField(out, key, v)
-		}
+		out = appendField(out, "Content-Type", http.DetectContentType(first))
 	}
-	if _, has := x.header["Content-Encoding"]; kind && !has && !x.empty {
-		if first := append(x.early, b...); len(first) > 0 {
-			out = appendField(out, "Content-Type", http.DetectContentType(first))
-		}
-	}
-	if _, has := x.header["Date"]; !has {
+	if !x.dated {
 		out = append(append(append(out, "Date: "...), date()...), '\r', '\n')
 	}
-	if x.length < 0 && !x.empty {
+	switch {
+	case x.empty:
+	case x.length >= 0:
+		out = append(strconv.AppendInt(append(out, "Content-Length: "...), x.length, 10), '\r', '\n')
+	default:
 		x.chunked = true
 		out = append(out, "Transfer-Encoding: chunked\r\n"...)
 	}
@@ -218,8 +253,11 @@ func (x *call) Flush() { _ = x.FlushError() }
 
 // FlushError is Flush, for http.ResponseController.
 func (x *call) FlushError() error {
-	if x.hijacked {
+	switch {
+	case x.hijacked:
 		return http.ErrHijacked
+	case x.over:
+		return errOver
 	}
 	if x.status == 0 {
 		x.WriteHeader(http.StatusOK)
@@ -237,12 +275,8 @@ func (x *call) finish() bool {
 		x.WriteHeader(http.StatusOK)
 	}
 	if !x.sent {
-		if x.length < 0 && !x.empty {
+		if x.length < 0 {
 			x.length = int64(len(x.early))
-			x.Header()["Content-Length"] = []string{strconv.FormatInt(x.length, 10)}
-			if x.length == 0 {
-				x.Header()["Content-Length"] = zero
-			}
 		}
 		x.headed(nil)
 	}
@@ -250,22 +284,39 @@ func (x *call) finish() bool {
 		x.out = append(x.out, "0\r\n\r\n"...)
 	}
 	x.push()
-	short := x.length >= 0 && !x.empty && x.wrote < x.length
+	short := x.length >= 0 && !x.empty && x.wrote != x.length
 	return x.err == nil && !x.last && !short
 }
 
-var zero = []string{"0"}
+// done takes from the call what the next one uses again, also if the handler has left a goroutine behind that writes.
+func (x *call) done() {
+	x.over, x.header = true, nil
+	if p := x.pooled; p != nil && cap(x.out) <= 2*maxCopied {
+		*p = x.out[:0]
+		outs.Put(p)
+	}
+	x.out, x.pooled = nil, nil
+}
+
+// errOver is returned to goroutines that a handler has left behind.
+var errOver = errors.New("http1: the handler has returned")
+
+// outs has the buffers in which responses are put together. A connection that waits has none.
+var outs = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}
 
 // Hijack implements http.Hijacker.
 func (x *call) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if x.hijacked {
 		return nil, nil, http.ErrHijacked
 	}
-	if x.sent {
-		x.push()
+	if x.over {
+		return nil, nil, errOver
+	}
+	if x.status != 0 {
+		_ = x.FlushError()
 	}
 	rest := x.conn.takeOver()
-	x.hijacked = true
+	x.hijacked, x.out, x.early, x.pooled = true, nil, nil, nil
 	c := x.conn.rwc
 	var from io.Reader = c
 	if len(rest) > 0 {
@@ -284,9 +335,9 @@ func (x *call) SetReadDeadline(t time.Time) error {
 	return x.conn.rwc.SetReadDeadline(t)
 }
 
-// SetWriteDeadline is for http.ResponseController. The connection is closed after a response that was given a time.
+// SetWriteDeadline is for http.ResponseController. It holds for this response.
 func (x *call) SetWriteDeadline(t time.Time) error {
-	x.conn.timed.Store(!t.IsZero())
+	x.conn.timed.Store(true)
 	return x.conn.rwc.SetWriteDeadline(t)
 }
 

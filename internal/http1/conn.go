@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -36,7 +35,8 @@ type conn struct {
 	timed   atomic.Bool // a handler has set a deadline for writes
 	serving atomic.Bool // a request is being served, or has begun to come
 	headers http.Header // of responses, reused
-	out     []byte      // reused for responses
+	away    bool        // somebody else has it
+	cut     error       // why the head was not read on
 
 	mu       sync.Mutex // guards the rest
 	current  *call
@@ -53,6 +53,7 @@ var (
 
 // serve serves requests until the connection ends or somebody else has it.
 func (c *conn) serve() {
+	defer c.end()
 	s := c.front
 	if limit := s.hs.ReadHeaderTimeout; limit > 0 {
 		c.setUntil(time.Now().Add(limit))
@@ -63,39 +64,56 @@ func (c *conn) serve() {
 			err = errOdd
 		}
 		if errors.Is(err, errOdd) {
+			c.away = true
 			s.state(c.rwc, http.StateHijacked)
 			s.forget(c)
-			s.hand(NewAhead(c.rwc, append([]byte(nil), c.buf[c.from:c.to]...)))
+			odd := NewAhead(c.rwc, append([]byte(nil), c.buf[c.from:c.to]...))
+			odd.err = c.cut
+			s.hand(odd)
 			return
 		}
 		if err != nil {
-			break
+			return
 		}
 		c.from += n
 		s.state(c.rwc, http.StateActive)
-		goesOn, hijacked := c.request()
-		if hijacked {
+		if !c.request() {
 			return
 		}
-		if !goesOn {
-			break
-		}
-		c.serving.Store(false)
+		c.serving.Store(c.from < c.to)
 		s.state(c.rwc, http.StateIdle)
 		if s.ending.Load() {
-			break
+			return
 		}
 	}
-	s.forget(c)
+}
+
+// end closes the connection, unless somebody else has it. It runs also if a handler ends its goroutine.
+func (c *conn) end() {
+	if c.away {
+		return
+	}
 	_ = c.rwc.Close()
-	s.state(c.rwc, http.StateClosed)
+	c.front.state(c.rwc, http.StateClosed)
+	c.front.forget(c)
 }
 
 // next reads until the head of a request is there, and returns its length.
 func (c *conn) next(first bool) (int, error) {
+	limits := c.front.hs
 	most := maxHead
-	if limit := c.front.hs.MaxHeaderBytes; limit > 0 {
+	if limit := limits.MaxHeaderBytes; limit > 0 {
 		most = min(most, limit)
+	}
+	if c.from == c.to {
+		c.slim()
+	}
+	switch {
+	case first:
+	case c.from == c.to:
+		c.idles(limits.IdleTimeout)
+	case c.dated.Swap(false): // the deadline was for the request before
+		c.setUntil(time.Time{})
 	}
 	if n := endOf(c.buf[c.from:c.to]); n > 0 {
 		c.serving.Store(true)
@@ -105,15 +123,16 @@ func (c *conn) next(first bool) (int, error) {
 		c.to = copy(c.buf, c.buf[c.from:c.to])
 		c.from = 0
 	}
-	limits := c.front.hs
-	if !first && c.to == 0 {
-		c.idles(limits.IdleTimeout)
-	}
 	begun := first // the time for the header runs from the beginning of the connection
 	for {
-		if c.to > 0 && !begun && limits.ReadHeaderTimeout > 0 {
-			begun = true
-			c.setUntil(time.Now().Add(limits.ReadHeaderTimeout))
+		if c.to > 0 {
+			if !c.head.may(c.buf[:c.to]) {
+				return 0, errOdd
+			}
+			if !begun {
+				begun = true
+				c.begins(limits.ReadHeaderTimeout)
+			}
 		}
 		if c.to == len(c.buf) {
 			if len(c.buf) >= maxHead {
@@ -131,12 +150,21 @@ func (c *conn) next(first bool) (int, error) {
 		}
 		switch {
 		case err == nil:
-		case errors.Is(err, io.EOF), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, net.ErrClosed), c.to == 0:
+		case errors.Is(err, net.ErrClosed), c.to == 0:
 			return 0, err
-		default: // what is below has refused the request, and net/http says so
+		default: // the head was cut off, or what is below has refused it, or it took too long, and net/http says so
+			c.cut = err
 			return 0, errOdd
 		}
 	}
+}
+
+// slim gives back what a large head has needed, when nothing of it is left.
+func (c *conn) slim() {
+	if len(c.buf) > bufferBytes {
+		c.buf, c.head = make([]byte, bufferBytes), head{}
+	}
+	c.from, c.to = 0, 0
 }
 
 // tooLong returns errOdd for a head that is too long.
@@ -161,6 +189,16 @@ func (c *conn) idles(limit time.Duration) {
 	}
 }
 
+// begins bounds the time for the rest of a head.
+func (c *conn) begins(limit time.Duration) {
+	switch {
+	case limit > 0:
+		c.setUntil(time.Now().Add(limit))
+	case !c.until.IsZero():
+		c.setUntil(time.Time{})
+	}
+}
+
 func (c *conn) setUntil(t time.Time) {
 	c.until = t
 	_ = c.rwc.SetReadDeadline(t)
@@ -179,27 +217,26 @@ func (c *conn) Read(p []byte) (int, error) {
 	return c.rwc.Read(p)
 }
 
-// request serves one request.
-func (c *conn) request() (goesOn, hijacked bool) {
+// request serves one request, and reports whether the connection goes on.
+func (c *conn) request() bool {
 	x, r := c.newCall(&c.head)
 	c.mu.Lock()
 	c.current = x
 	c.mu.Unlock()
 	whole := c.run(x, r)
-	x.ctx.end()
 	if x.hijacked {
-		return false, true
+		return false
 	}
-	goesOn = whole && x.finish()
+	goesOn := whole && x.finish()
 	c.stop()
-	switch {
-	case goesOn:
-		c.out = x.out[:0]
-		return !c.timed.Load(), false
-	case whole && x.err == nil && x.body.left > 0: // otherwise what comes resets the connection before the client has read the response
+	if c.timed.Swap(false) {
+		_ = c.rwc.SetWriteDeadline(time.Time{})
+	}
+	if !goesOn && whole && x.err == nil && x.body.left > 0 { // otherwise what comes resets the connection before the client has read the response
 		c.linger()
 	}
-	return false, false
+	x.done()
+	return goesOn
 }
 
 // newCall returns a call, and the request as its handler sees it.
@@ -211,7 +248,7 @@ func (c *conn) newCall(h *head) (*call, *http.Request) {
 	r.Method, r.URL, r.RequestURI, r.Host, r.Header = h.method, &x.url, h.target, h.host, h.header
 	r.ContentLength, r.Close, r.Body = h.length, h.last, http.NoBody
 	if h.length > 0 {
-		x.body.from, x.body.left = c, h.length
+		x.body.from, x.body.ctx, x.body.left = c, &x.ctx, h.length
 		r.Body = &x.body
 	} else {
 		x.body.whole.Store(true)
@@ -222,6 +259,7 @@ func (c *conn) newCall(h *head) (*call, *http.Request) {
 // run runs the handler. It is false if that panicked.
 func (c *conn) run(x *call, r *http.Request) (whole bool) {
 	defer func() {
+		x.ctx.end()
 		if whole {
 			return
 		}
@@ -243,21 +281,11 @@ func (c *conn) linger() {
 
 // responseHeader returns an empty header.
 func (c *conn) responseHeader() http.Header {
-	if c.headers == nil {
+	if c.headers == nil || len(c.headers) > maxFields {
 		c.headers = make(http.Header, 8)
 	}
 	clear(c.headers)
 	return c.headers
-}
-
-// outBuffer returns room for a response.
-func (c *conn) outBuffer() []byte {
-	b := c.out
-	c.out = nil
-	if cap(b) == 0 || cap(b) > 2*maxCopied {
-		b = make([]byte, 0, 1024)
-	}
-	return b[:0]
 }
 
 // watch begins to read the connection while a call goes on, to notice that the client is gone. It is false if that cannot be yet: the body
@@ -315,16 +343,25 @@ func (c *conn) stop() {
 	c.ahead = nil
 	c.mu.Unlock()
 	c.setUntil(time.Time{})
-	c.buf, c.from, c.to = append(append(c.buf[:0:0], c.buf[c.from:c.to]...), ahead...), 0, c.to-c.from+len(ahead)
-	c.buf = append(c.buf, make([]byte, max(bufferBytes-len(c.buf), 0))...)
+	if c.from == c.to {
+		c.from, c.to = 0, 0
+	}
+	if c.to+len(ahead) > len(c.buf) {
+		c.buf = append(c.buf, make([]byte, len(c.buf))...)
+	}
+	c.to += copy(c.buf[c.to:], ahead)
 }
 
 // takeOver gives the connection to its handler, and returns what was read and not used. The Front forgets it at once: a handler may go on
-// for long after that, and nobody waits for it.
+// for long after that, and nobody waits for it. The context of the request, which may live as long, keeps no buffers.
 func (c *conn) takeOver() (rest []byte) {
 	c.stop()
+	c.away = true
 	c.front.state(c.rwc, http.StateHijacked)
 	c.front.forget(c)
 	_ = c.rwc.SetDeadline(time.Time{})
-	return append([]byte(nil), c.buf[c.from:c.to]...)
+	rest = append([]byte(nil), c.buf[c.from:c.to]...)
+	c.buf, c.from, c.to = nil, 0, 0
+	c.head, c.headers, c.template = head{}, nil, nil
+	return rest
 }

@@ -15,12 +15,14 @@
 // # What a handler sees
 //
 // The same as from net/http: Hijack, Flush, deadlines by http.ResponseController, a context that is done when the client is gone or the
-// handler has returned, http.ErrAbortHandler, and the hooks ConnContext, ConnState and ErrorLog of the http.Server. It differs in this:
+// handler has returned, http.ErrAbortHandler, and the hooks BaseContext, ConnContext, ConnState and ErrorLog of the http.Server. It differs in this:
 //
-//   - Request.Header is shared with other requests of the connection whose headers are the same. It must not be changed, and does not have
-//     Content-Length, which Request.ContentLength tells.
-//   - That the client is gone is noticed within 50 ms, and only if somebody waits for it (Done, AfterFunc). A call that is over before that
-//     costs no goroutine and no system call for it.
+//   - Request.Header is shared with other requests of the connection whose headers are the same. If a handler changes it before it returns, the
+//     next request gets another one; later it must not be changed. It does not have Content-Length, which Request.ContentLength tells.
+//   - That the client is gone is noticed within 50 ms, and only if somebody waits for it (Done, AfterFunc, or Err more than once). A call that is
+//     over before that costs no goroutine and no system call for it.
+//   - The map of ResponseWriter.Header is another call's once the handler has returned, and what it writes then is an error.
+//   - There are no informational responses, no trailers, and no EnableFullDuplex.
 //   - WriteTimeout and ReadTimeout of the http.Server do not apply: the handler sets the deadlines of its response and of a body.
 //
 // Responses have a Content-Length if the handler sets one or returns before it has written 2048 bytes, and are chunked otherwise (RFC 9112,

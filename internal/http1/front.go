@@ -27,8 +27,8 @@ type Front struct {
 	conns map[*conn]struct{}
 }
 
-// NewFront returns a Front before s, which serves what ln accepts: s.Serve(NewFront(ln, s)). The Handler, ReadHeaderTimeout, IdleTimeout, ConnContext,
-// ConnState and ErrorLog of s are those of both, and are not changed once s serves. It does not work for a TLS server, because ServeTLS wraps the
+// NewFront returns a Front before s, which serves what ln accepts: s.Serve(NewFront(ln, s)). The Handler, ReadHeaderTimeout, IdleTimeout, BaseContext,
+// ConnContext, ConnState and ErrorLog of s are those of both, and are not changed once s serves. It does not work for a TLS server, because ServeTLS wraps the
 // connections.
 func NewFront(ln net.Listener, s *http.Server) *Front {
 	return &Front{Listener: ln, hs: s, odd: make(chan net.Conn), failed: make(chan error), done: make(chan struct{}), conns: make(map[*conn]struct{})}
@@ -49,7 +49,11 @@ func (f *Front) Accept() (net.Conn, error) {
 
 // accept takes connections until the listener is closed.
 func (f *Front) accept() {
-	base := context.WithValue(context.Background(), http.ServerContextKey, f.hs)
+	base := context.Background()
+	if f.hs.BaseContext != nil {
+		base = f.hs.BaseContext(f.Listener)
+	}
+	base = context.WithValue(base, http.ServerContextKey, f.hs)
 	for {
 		rwc, err := f.Listener.Accept()
 		if err != nil {
@@ -64,18 +68,25 @@ func (f *Front) accept() {
 		if f.hs.ConnContext != nil {
 			ctx = f.hs.ConnContext(ctx, rwc)
 		}
-		f.state(rwc, http.StateNew)
-		c := f.add(ctx, rwc)
-		go c.serve()
+		if c := f.add(ctx, rwc); c != nil {
+			f.state(rwc, http.StateNew)
+			go c.serve()
+		} else {
+			_ = rwc.Close()
+		}
 	}
 }
 
+// add returns the connection, or nil if the Front is closed.
 func (f *Front) add(ctx context.Context, rwc net.Conn) *conn {
 	ctx = context.WithValue(ctx, http.LocalAddrContextKey, rwc.LocalAddr())
 	c := &conn{front: f, rwc: rwc, ctx: ctx, buf: make([]byte, bufferBytes)}
 	c.template = &http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: rwc.RemoteAddr().String()}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.ending.Load() {
+		return nil
+	}
 	f.conns[c] = struct{}{}
 	return c
 }

@@ -17,6 +17,7 @@ type callContext struct {
 	err     error
 	funcs   []*func()
 	waiting bool // it is, or was, among waits
+	asked   bool // somebody has called Err
 
 	// waits guards these.
 	listed     bool
@@ -48,10 +49,14 @@ func (c *callContext) Done() <-chan struct{} {
 	return c.done
 }
 
-// Err implements context.Context.
+// Err implements context.Context. Whoever asks again and again, as a loop does, waits.
 func (c *callContext) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.err == nil && c.asked {
+		c.wait()
+	}
+	c.asked = true
 	return c.err
 }
 

@@ -24,14 +24,18 @@ type head struct {
 	url    url.URL
 	host   string
 	fields []field
-	header http.Header // of fields, never changed once a request has it
+	header http.Header // of fields; another one is made if a handler has changed it
+	keys   int         // of header
 
 	length int64 // of the body
 	last   bool  // the client closes the connection after this
 }
 
 // field is a line of a header as it came, and what it says.
-type field struct{ line, key, value string }
+type field struct {
+	line, key, value string
+	nth, of          int // its place among the values of its key, and how many those are
+}
 
 // endOf returns the length of the head that b begins with, the empty line included, 0 if it has not come whole.
 func endOf(b []byte) int {
@@ -39,6 +43,24 @@ func endOf(b []byte) int {
 		return i + 4
 	}
 	return 0
+}
+
+// isBare reports whether a line in b ends with LF alone.
+func isBare(b []byte) bool {
+	last := byte(0)
+	for _, c := range b {
+		if c == '\n' && last != '\r' {
+			return true
+		}
+		last = c
+	}
+	return false
+}
+
+// may reports whether b can be the beginning of a plain head, as far as its first line and the ends of its lines say. What cannot be is not waited for.
+func (h *head) may(b []byte) bool {
+	line, _, whole := bytes.Cut(b, []byte("\r\n"))
+	return !isBare(b) && (!whole || h.begin(line))
 }
 
 // read takes a whole head, and reports whether it is plain. If it is not, h is of no use any more.
@@ -100,7 +122,7 @@ func (h *head) read(b []byte) bool {
 	if hosts != 1 {
 		return false
 	}
-	if changed || n != len(h.fields) || h.header == nil {
+	if changed || n != len(h.fields) || !h.intact() {
 		h.fields = h.fields[:n]
 		h.build()
 	}
@@ -147,17 +169,40 @@ func (h *head) begin(line []byte) bool {
 func (h *head) build() {
 	values := make([]string, len(h.fields))
 	h.header = make(http.Header, len(h.fields))
-	for i, f := range h.fields {
+	for i := range h.fields {
+		f := &h.fields[i]
 		if f.key == "Host" {
 			continue
 		}
-		if before, more := h.header[f.key]; more {
+		before, more := h.header[f.key]
+		if f.nth = len(before); more {
 			h.header[f.key] = append(before, f.value) // its capacity is its length
 			continue
 		}
 		values[i] = f.value
 		h.header[f.key] = values[i : i+1 : i+1]
 	}
+	h.keys = len(h.header)
+	for i := range h.fields {
+		h.fields[i].of = len(h.header[h.fields[i].key])
+	}
+}
+
+// intact reports whether the header is that of fields: handlers may have changed it.
+func (h *head) intact() bool {
+	if h.header == nil || len(h.header) != h.keys {
+		return false
+	}
+	for i := range h.fields {
+		f := &h.fields[i]
+		if f.key == "Host" {
+			continue
+		}
+		if values := h.header[f.key]; len(values) != f.of || values[f.nth] != f.value {
+			return false
+		}
+	}
+	return true
 }
 
 // lengthOf takes the value of a Content-Length.
@@ -203,6 +248,16 @@ var isToken = func() (is [256]bool) {
 	}
 	return is
 }()
+
+// isName reports whether a key can be the name of a field.
+func isName(key string) bool {
+	for i := range len(key) {
+		if !isToken[key[i]] {
+			return false
+		}
+	}
+	return key != ""
+}
 
 // plainHost reports whether a Host is a name or an address, with or without a port.
 func plainHost(host []byte) bool {
