@@ -9,16 +9,17 @@ import (
 type Ahead struct {
 	net.Conn
 	rest []byte
+	err  error // that reading has returned after rest, nil if the connection is read on
 }
 
 // NewAhead returns c with bytes that come before what it reads.
-func NewAhead(c net.Conn, rest []byte) *Ahead { return &Ahead{Bare(c), rest} }
+func NewAhead(c net.Conn, rest []byte) *Ahead { return &Ahead{Conn: Bare(c), rest: rest} }
 
 // Bare returns the connection below, if c is an Ahead of which everything was read; otherwise c.
 func Bare(c net.Conn) net.Conn {
 	for {
 		a, ok := c.(*Ahead)
-		if !ok || len(a.rest) > 0 {
+		if !ok || len(a.rest) > 0 || a.err != nil {
 			return c
 		}
 		c = a.Conn
@@ -27,6 +28,9 @@ func Bare(c net.Conn) net.Conn {
 
 // Read reads what was read ahead, and then the connection.
 func (a *Ahead) Read(p []byte) (int, error) {
+	if len(a.rest) == 0 && a.err != nil {
+		return 0, a.err
+	}
 	if len(a.rest) == 0 || len(p) == 0 {
 		return a.Conn.Read(p)
 	}

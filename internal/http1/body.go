@@ -10,6 +10,7 @@ import (
 // body reads the body of a request.
 type body struct {
 	from   io.Reader
+	ctx    *callContext // of the request: it ends if the rest of the body does not come
 	left   int64
 	whole  atomic.Bool // all of it was read
 	closed bool
@@ -40,8 +41,15 @@ func (b *body) Read(p []byte) (n int, err error) {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	b.err = err
+	b.fails(err)
 	return n, err
+}
+
+// fails notes that the body cannot be read on, if err says so.
+func (b *body) fails(err error) {
+	if b.err = err; err != nil {
+		b.ctx.end()
+	}
 }
 
 // Close implements io.Closer. What is left is dealt with when the response begins.
@@ -64,8 +72,9 @@ func (b *body) discard() bool {
 	var p [4096]byte
 	for b.left > 0 && b.err == nil {
 		n, err := b.from.Read(p[:min(b.left, int64(len(p)))])
-		b.left -= int64(n)
-		b.err = err
+		if b.left -= int64(n); b.left > 0 {
+			b.fails(err)
+		}
 	}
 	if b.left > 0 {
 		return false

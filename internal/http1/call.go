@@ -21,6 +21,8 @@ const (
 	maxUnsized = 2048
 	// maxCopied is how much of a body goes out in one write with what was before it.
 	maxCopied = 16 << 10
+	// looked is how much of a body http.DetectContentType looks at.
+	looked = 512
 )
 
 // call is one request, its body and its response.
@@ -186,11 +188,15 @@ func (x *call) add(b []byte) {
 // headed ends the head in out, before the body that begins with b.
 func (x *call) headed(b []byte) {
 	x.sent = true
-	if x.conn.front.ending.Load() || !x.last && !x.body.discard() {
+	if x.conn.ending() || !x.last && !x.body.discard() {
 		x.last = true
 	}
 	out := x.out
-	if first := append(x.early, b...); !x.typed && !x.empty && len(first) > 0 {
+	if !x.typed && !x.empty && len(x.early)+len(b) > 0 {
+		first := x.early
+		if len(first) < looked {
+			first = append(first[:len(first):len(first)], b[:min(len(b), looked)]...)
+		}
 		out = appendField(out, "Content-Type", http.DetectContentType(first))
 	}
 	if !x.dated {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -37,6 +36,7 @@ type conn struct {
 	serving atomic.Bool // a request is being served, or has begun to come
 	headers http.Header // of responses, reused
 	away    bool        // somebody else has it
+	cut     error       // why the head was not read on
 
 	mu       sync.Mutex // guards the rest
 	current  *call
@@ -67,7 +67,9 @@ func (c *conn) serve() {
 			c.away = true
 			s.state(c.rwc, http.StateHijacked)
 			s.forget(c)
-			s.hand(NewAhead(c.rwc, append([]byte(nil), c.buf[c.from:c.to]...)))
+			odd := NewAhead(c.rwc, append([]byte(nil), c.buf[c.from:c.to]...))
+			odd.err = c.cut
+			s.hand(odd)
 			return
 		}
 		if err != nil {
@@ -148,9 +150,10 @@ func (c *conn) next(first bool) (int, error) {
 		}
 		switch {
 		case err == nil:
-		case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, net.ErrClosed), c.to == 0:
+		case errors.Is(err, net.ErrClosed), c.to == 0:
 			return 0, err
-		default: // the head was cut off, or what is below has refused it, and net/http says so
+		default: // the head was cut off, or what is below has refused it, or it took too long, and net/http says so
+			c.cut = err
 			return 0, errOdd
 		}
 	}
@@ -236,6 +239,9 @@ func (c *conn) request() bool {
 	return goesOn
 }
 
+// ending reports whether the connection is closed after the response that is under way.
+func (c *conn) ending() bool { return c.front.ending.Load() }
+
 // newCall returns a call, and the request as its handler sees it.
 func (c *conn) newCall(h *head) (*call, *http.Request) {
 	x := &call{conn: c, url: h.url}
@@ -245,7 +251,7 @@ func (c *conn) newCall(h *head) (*call, *http.Request) {
 	r.Method, r.URL, r.RequestURI, r.Host, r.Header = h.method, &x.url, h.target, h.host, h.header
 	r.ContentLength, r.Close, r.Body = h.length, h.last, http.NoBody
 	if h.length > 0 {
-		x.body.from, x.body.left = c, h.length
+		x.body.from, x.body.ctx, x.body.left = c, &x.ctx, h.length
 		r.Body = &x.body
 	} else {
 		x.body.whole.Store(true)

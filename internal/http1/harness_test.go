@@ -3,6 +3,7 @@ package http1
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log"
@@ -75,6 +76,7 @@ func both(t *testing.T, handler func(w *world) http.HandlerFunc, f func(w *world
 func newWorld(t *testing.T, handler func(w *world) http.HandlerFunc, fronted bool) *world {
 	w := &world{t: t, ln: newPipes()}
 	w.hs = &http.Server{Handler: handler(w), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10, ErrorLog: log.New(&w.log, "", 0)}
+	w.hs.BaseContext = func(net.Listener) context.Context { return context.WithValue(context.Background(), baseKey{}, "base") }
 	w.hs.ConnState = func(_ net.Conn, s http.ConnState) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -100,6 +102,8 @@ func newWorld(t *testing.T, handler func(w *world) http.HandlerFunc, fronted boo
 	return w
 }
 
+type baseKey struct{}
+
 // note has what a handler saw compared.
 func (w *world) note(format string, args ...any) {
 	w.mu.Lock()
@@ -123,6 +127,8 @@ func (w *world) handed() bool {
 // peer is the client's end of a connection. All that comes is read.
 type peer struct {
 	net.Conn
+	ended chan struct{}
+
 	mu     sync.Mutex // guards the rest
 	got    []byte
 	closed bool
@@ -131,8 +137,9 @@ type peer struct {
 func (w *world) dial() *peer {
 	near, far := net.Pipe()
 	w.ln.conns <- far
-	p := &peer{Conn: near}
+	p := &peer{Conn: near, ended: make(chan struct{})}
 	go func() {
+		defer close(p.ended)
 		var b [4096]byte
 		for {
 			n, err := near.Read(b[:])
