@@ -188,7 +188,7 @@ func (x *call) add(b []byte) {
 // headed ends the head in out, before the body that begins with b.
 func (x *call) headed(b []byte) {
 	x.sent = true
-	if x.conn.front.ending.Load() || !x.last && !x.body.discard() {
+	if x.conn.ending() || !x.last && !x.body.discard() {
 		x.last = true
 	}
 	out := x.out

@@ -239,6 +239,9 @@ func (c *conn) request() bool {
 	return goesOn
 }
 
+// ending reports whether the connection is closed after the response that is under way.
+func (c *conn) ending() bool { return c.front.ending.Load() }
+
 // newCall returns a call, and the request as its handler sees it.
 func (c *conn) newCall(h *head) (*call, *http.Request) {
 	x := &call{conn: c, url: h.url}

@@ -35,7 +35,7 @@
 //	front  Front, the listener
 //	conn  one connection, and its requests
 //	call  one request, and the response to it
-//	gone body  its context, and its body
+//	body gone  its body, and its context
 //	head  the head of a request, and what of it is plain
 //	ahead  a connection of which something was read
 package http1
