@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -51,7 +50,6 @@ func serveCommand(stderr io.Writer) *cobra.Command {
 
 // serve serves the demo until a signal, and then drains.
 func (s *settings) serve(ctx context.Context, stderr io.Writer) error {
-	tuneGC()
 	spreadWork()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -62,6 +60,7 @@ func (s *settings) serve(ctx context.Context, stderr io.Writer) error {
 	o := s.options()
 	o.Shared.MaxMemory = cmp.Or(o.Shared.MaxMemory, memory.Available())
 	memory.Keep(o.Shared.MaxMemory)
+	tuneGC(ctx, o.Shared.MaxMemory)
 	o.Log = s.logger(stderr)
 	provider, handler, err := newMetrics()
 	if err != nil {
@@ -94,13 +93,11 @@ func (s *settings) serve(ctx context.Context, stderr io.Writer) error {
 	return nil
 }
 
-// tuneGC lets the heap grow to three times the live heap, instead of twice, before
-// a collection. A server of many small requests on a small live heap would otherwise
-// spend much of its time collecting. The extra memory is small, because the live heap
-// is. GOGC and GOMEMLIMIT stay the operator's.
-func tuneGC() {
+// tuneGC paces the garbage collector for many small requests on a small live heap, in a process that may use total bytes. GOGC
+// stays the operator's.
+func tuneGC(ctx context.Context, total int64) {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(200)
+		memory.Pace(ctx, total)
 	}
 }
 

@@ -58,7 +58,7 @@ func stdioCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 
 // serveStdio serves the demo until the client or a signal ends it.
 func (s *settings) serveStdio(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
-	tuneGC()
+	tuneGC(ctx, 0) // the process of one user stays small
 	ctx, cancel := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer cancel()
 	// A client that is gone causes a failed write, and does not end the process.
