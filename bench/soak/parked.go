@@ -30,6 +30,7 @@ type parked struct {
 	at    int        // the step that it waits for
 	state string     // "" before it was asked
 	boot  int64      // the start that gave the state
+	frail bool       // a node of the fleet was ending or coming back then: who gave it may be gone though it was not before that start
 }
 
 // step is one time that a call asks: for what, and what it is given, which need not be
@@ -148,7 +149,7 @@ func (k *parked) asked(at int, body []byte, boot int64) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.at, k.state, k.boot = at, a.Result.RequestState, boot
+	k.at, k.state, k.boot, k.frail = at, a.Result.RequestState, boot, k.v.w.fleet != nil && k.v.w.excused(boot)
 	k.v.w.stateless.Asked.Add(1)
 	return nil
 }
@@ -173,7 +174,7 @@ func (k *parked) run() {
 	}
 	for over := false; !over; {
 		k.pause()
-		id, params, asked := k.v.newID(), k.again(), k.boot
+		id, params, asked, frail := k.v.newID(), k.again(), k.boot, k.frail
 		a, boot := k.send(id, params)
 		if a == nil {
 			return
@@ -183,7 +184,7 @@ func (k *parked) run() {
 			w.violated(nil, "%s: %s, asked by start %d, sent again to start %d as %s got %d %s: %v", k.v, k, k.boot, boot, params, a.Status, a.Body, err)
 			return
 		}
-		if w.fleet == nil || !w.excused(asked) { // each node runs it once more whose client says so, when the one that asked is gone
+		if w.fleet == nil || !frail && !w.excused(asked) { // each node runs it once more whose client says so, when the one that asked is gone
 			k.repeat(id, params, a, boot)
 		}
 	}
