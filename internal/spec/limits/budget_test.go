@@ -1,7 +1,6 @@
 package limits_test
 
 import (
-	"context"
 	"encoding/json"
 	"flag"
 	"io"
@@ -17,7 +16,6 @@ import (
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/spec/host"
 	"github.com/troupe-run/troupe/internal/testkit"
-	"github.com/troupe-run/troupe/mcp"
 )
 
 var update = flag.Bool("update", false, "write testdata/budgets.json anew")
@@ -57,20 +55,9 @@ func operations(session string) []operation {
 
 // dispatching returns a function that makes the function that runs an operation.
 func dispatching(tb testing.TB) (all []operation, runs func(operation) func()) {
-	rt, err := troupe.New(troupe.Options{Limits: troupe.Limits{CallRate: 1e6}, Shared: troupe.SharedLimits{PrincipalRate: 1e6}})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	srv := troupe.NewServer(mcp.Implementation{Name: "bench", Version: "1"}, nil)
-	host.AddTestTools(srv)
-	rt.Mount("/mcp", srv)
-	hs := httptest.NewServer(rt)
-	tb.Cleanup(func() {
-		hs.Close()
-		_ = rt.Close(context.Background())
-	})
-	c := (&testkit.Client{T: tb, HTTP: hs.Client(), URL: hs.URL + "/mcp"}).Initialize(`{}`)
-	return operations(c.Session), func(o operation) func() {
+	hs := benchServer(tb, troupe.Options{})
+	rt := hs.Config.Handler
+	return operations(benchSession(tb, hs)), func(o operation) func() {
 		rd := strings.NewReader(o.body)
 		r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/mcp", nil)
 		r.Body, r.ContentLength = io.NopCloser(rd), int64(len(o.body))

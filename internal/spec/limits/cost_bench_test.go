@@ -21,7 +21,7 @@ import (
 )
 
 // benchServer is a runtime as users run it, over a real loopback listener.
-func benchServer(b *testing.B, o troupe.Options) *httptest.Server {
+func benchServer(b testing.TB, o troupe.Options) *httptest.Server {
 	b.Helper()
 	// All clients share an address; these rates leave the limiter running.
 	o.Limits.CallRate, o.Shared.PrincipalRate = 1e6, 1e6
@@ -123,7 +123,7 @@ func discardResponse(rd *bufio.Reader) error {
 	return err
 }
 
-func benchSession(b *testing.B, hs *httptest.Server) string {
+func benchSession(b testing.TB, hs *httptest.Server) string {
 	c := &testkit.Client{T: b, HTTP: hs.Client(), URL: hs.URL + "/mcp"}
 	return c.Initialize(`{}`).Session
 }
