@@ -27,21 +27,18 @@ var behindFlags = []string{"--replay-age", "6h", "--max-store", "40GiB"}
 
 // runBehind stores o.events events, and then kills the process once a round.
 func runBehind(ctx context.Context, o options) (*behindReport, error) {
-	w, err := newWorld(ctx, o, behindFlags...)
+	w, err := startWorld(ctx, o, behindFlags...)
 	if err != nil {
 		return nil, err
 	}
 	defer w.end()
-	if _, err := w.start(); err != nil {
-		return nil, err
-	}
 	r := &behindReport{Scenario: "restart", Rounds: o.rounds}
 	if r.Stored, err = w.fill(o.events); err != nil {
 		return nil, err
 	}
 	fmt.Fprintf(o.log, "stored %+v\n", r.Stored)
-	c := client.New(w.p.url(0), w.rt)
-	if err := c.Initialize(w.ctx, `{}`); err != nil {
+	c, err := w.session()
+	if err != nil {
 		return nil, err
 	}
 	var ready, answer, cpu []time.Duration
@@ -106,16 +103,13 @@ const resumeEvents = 200
 
 // runResume stores o.events events, and resumes streams of 200 events, each with an append of its own, that lie in between.
 func runResume(ctx context.Context, o options) (*resumeReport, error) {
-	w, err := newWorld(ctx, o, behindFlags...)
+	w, err := startWorld(ctx, o, behindFlags...)
 	if err != nil {
 		return nil, err
 	}
 	defer w.end()
-	if _, err := w.start(); err != nil {
-		return nil, err
-	}
-	c := client.New(w.p.url(0), w.rt)
-	if err := c.Initialize(w.ctx, `{}`); err != nil {
+	c, err := w.session()
+	if err != nil {
 		return nil, err
 	}
 	if a, err := c.Call(w.ctx, "1", "logging/setLevel", `{"level":"error"}`); err != nil || a.Status != http.StatusOK {

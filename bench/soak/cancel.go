@@ -37,14 +37,11 @@ const cancelIdle = 100
 // answer and in mid-stream, once a round each. It fails when one takes longer than
 // o.within, if that is not 0.
 func runCancel(ctx context.Context, o options) (*cancelReport, error) {
-	w, err := newWorld(ctx, o, "--calls-per-principal", "1")
+	w, err := startWorld(ctx, o, "--calls-per-principal", "1")
 	if err != nil {
 		return nil, err
 	}
 	defer w.end()
-	if _, err := w.start(); err != nil {
-		return nil, err
-	}
 	c := client.NewStateless(w.p.url(0), w.rt, `{}`)
 	for i := range cancelIdle {
 		a, err := c.Call(w.ctx, fmt.Sprint(i), "subscriptions/listen", `"notifications":{}`)

@@ -37,8 +37,8 @@ func (w *world) fill(events int) (f filled, err error) {
 	began := time.Now()
 	var next, sent, told atomic.Int64
 	err = each(fillClients, fillClients, func(int) error {
-		c := client.New(w.p.url(0), w.rt)
-		if err := c.Initialize(w.ctx, `{}`); err != nil {
+		c, err := w.session()
+		if err != nil {
 			return err
 		}
 		for sent.Load() < int64(events) {

@@ -27,16 +27,13 @@ type restartReport struct {
 // while a safe call runs that takes as long as o.time. Another client calls all the
 // time, over connections that are its own each time.
 func runRestart(ctx context.Context, o options) (*restartReport, error) {
-	w, err := newWorld(ctx, o, o.flags...)
+	w, err := startWorld(ctx, o, o.flags...)
 	if err != nil {
 		return nil, err
 	}
 	defer w.end()
-	if _, err := w.start(); err != nil {
-		return nil, err
-	}
-	c := client.New(w.p.url(0), w.rt)
-	if err := c.Initialize(w.ctx, `{}`); err != nil {
+	c, err := w.session()
+	if err != nil {
 		return nil, err
 	}
 	other := client.New(w.p.url(0), &http.Transport{DisableKeepAlives: true})

@@ -103,6 +103,28 @@ func (w *world) logs() string {
 	return b.String()
 }
 
+// startWorld is newWorld with its process started.
+func startWorld(ctx context.Context, o options, more ...string) (*world, error) {
+	w, err := newWorld(ctx, o, more...)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.start(); err != nil {
+		w.end()
+		return nil, err
+	}
+	return w, nil
+}
+
+// session begins a session of the first server.
+func (w *world) session() (*client.Client, error) {
+	c := client.New(w.p.url(0), w.rt)
+	if err := c.Initialize(w.ctx, `{}`); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
 // rng draws for one purpose of the current round.
 func (w *world) rng(purpose uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(w.o.seed, uint64(w.round.Load())<<32|purpose))
