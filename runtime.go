@@ -384,6 +384,8 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 		{Name: "troupe.log.appends", Unit: "{append}", Doc: "Appends to event streams.", Counter: true, Read: one(func() int64 { return st().Appends })},
 		{Name: "troupe.log.recent", Unit: "By", Doc: "Bytes appended to event streams within ten seconds, about.", Read: one(func() int64 { return st().Recent })},
 		{Name: "troupe.log.waiting", Unit: "{append}", Doc: "Appends that wait because their principals appended much within ten seconds.", Read: one(func() int64 { return st().Pacing })},
+		{Name: "troupe.log.cached", Unit: "By", Doc: "Bytes of appends of the last 30 s that are kept in memory for clients that come back.", Read: one(func() int64 { return st().Cache })},
+		{Name: "troupe.log.replayed.cached", Unit: "{append}", Doc: "Appends that were replayed from there.", Counter: true, Read: one(func() int64 { return st().Cached })},
 		{Name: "troupe.streams.resumed", Unit: "{resume}", Doc: "Requests to resume a stream.", Counter: true, Read: one(func() int64 { return st().Resumes })},
 		{Name: "troupe.streams.taken_over", Unit: "{takeover}", Doc: "Streams taken over from a lost writer.", Counter: true, Read: one(func() int64 { return st().Takeovers })},
 		{Name: "troupe.streams.taken_over.time", Unit: "ms", Doc: "Time that takeovers took, without the wait for the lease of the lost writer.", Counter: true, Read: one(func() int64 { return st().TakeoverTime.Milliseconds() })},

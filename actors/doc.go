@@ -35,8 +35,9 @@
 // Node.Get finds the stream's writer. If the writer is gone, this node takes the stream
 // over: it sets the writer record to the next epoch by compare-and-set, then reads the tail
 // of the log. The new connection becomes the stream's only live one. It reads from the log
-// what it missed, and then gets what the writer appends. A call whose node was lost runs
-// again if it is declared safe; any other ends with -32010.
+// what it missed, or from memory if this node stored that a moment ago, and then gets what
+// the writer appends. A call whose node was lost runs again if it is declared safe; any
+// other ends with -32010.
 //
 // # Admission
 //

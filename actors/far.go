@@ -109,10 +109,15 @@ func (w *farWriter) extent(ctx context.Context, kind string, l streamLetter) (at
 func (r *replay) holder(ctx context.Context) (holder, record.Stream, error) {
 	d := &r.n.streams
 	if !d.serves(r.key) {
-		if r.n.fleet.mail != nil {
+		end, over := r.n.cache.End(r.key.path(), time.Now())
+		if r.n.fleet.mail != nil || over {
 			rec, _, err := d.readWriter(ctx, r.key)
 			if err != nil {
 				return nil, rec, err
+			}
+			if over && rec.Boot == r.n.boot { // nobody has taken it over since
+				rec.End = end
+				return nil, rec, nil
 			}
 			if far, err := d.elsewhere(ctx, r.key, &rec, r.given); err != nil {
 				return nil, rec, err

@@ -45,6 +45,7 @@ func (h *heart) Receive(m any) {
 	}
 	n.mrtr.outcomes.Expire(now)
 	n.accounts.Settle(now)
+	n.cache.Expire(now)
 	jumped, running := n.clock.jumped(), int64(n.clock.running())
 	jumped = n.fleet.returned(now) || jumped
 	n.streams.Each(func(s *streamActor) {

@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-run/troupe/internal/kernel"
 	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/quota"
+	replaying "github.com/troupe-run/troupe/internal/replay"
 	"github.com/troupe-run/troupe/internal/subscription"
 )
 
@@ -64,6 +65,8 @@ type Node struct {
 	calls          calls
 	subs           *subscription.Table
 	drain          draining
+
+	cache *replaying.Cache // of what this node has stored lately
 
 	lostPings atomic.Int64
 	appends   atomic.Int64
@@ -115,6 +118,7 @@ func NewNode(c Config) *Node {
 	n.subs = subscription.NewTable(n.k, KindSubscription)
 	n.refusals.hits = c.Hits
 	n.accounts = newAccounts(c.Limits, &n.refusals, c.Store)
+	n.cache = replaying.NewCache(replayCache(c.Limits.Bytes))
 	n.heart.node = n
 	n.k.Start(&n.heart.Actor, KindNode, "heart", &n.heart)
 	n.timer = time.AfterFunc(time.Hour, func() { _ = n.heart.Post(tick{}) })
@@ -147,16 +151,18 @@ type Stats struct {
 	Replaying                                                           int64 // clients that do not have yet what is stored of their streams
 	Forwarded, Broken                                                   int64 // requests that other nodes were handed, and exchanges with them that were given up
 	Recent, Pacing                                                      int64 // bytes appended lately, and appends that wait for their turn
+	Cached, Cache                                                       int64 // appends that were replayed from memory, and bytes that are kept for that
 }
 
 // Stats returns the node's counts.
 func (n *Node) Stats() Stats {
+	kept, cached := n.cache.Use()
 	return Stats{InFlight: int(n.accounts.InFlight()), Streams: n.streams.Len(), Sessions: n.sessions.Len() + n.bound.Len(), Connections: n.attachments.Len() + n.bound.Len() + n.talking.len(),
 		Pending: n.pending.len(), Parked: int(n.mrtr.waiting.Load()), Accounts: n.accounts.Len(), Appends: n.appends.Load(), Resumes: n.resumes.Load(),
 		Takeovers: n.takeover.Load(), Overflowed: n.accounts.Overflowed(), LostPings: n.lostPings.Load(),
 		TakeoverTime: time.Duration(n.takings.Load()), Attaches: n.attaches.Load(), Readings: n.fleet.readings.len(), Replaying: n.replaying.Load(),
 		Forwarded: n.relays.handed.Load(), Broken: n.relays.broken.Load(),
-		Recent: n.accounts.pace.Taken(time.Now()), Pacing: int64(n.accounts.pace.Waiting())}
+		Recent: n.accounts.pace.Taken(time.Now()), Pacing: int64(n.accounts.pace.Waiting()), Cached: cached, Cache: kept}
 }
 
 var idEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/attachment"
+	"github.com/troupe-run/troupe/internal/limits"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
 	"github.com/troupe-run/troupe/mcp"
@@ -361,4 +362,44 @@ func (f *fleet) receiveAlive(l *Letter) {
 		}
 	}
 	l.reply(done, reply)
+}
+
+// keptInMemory is how long an append is kept in memory for clients that come back at once.
+const keptInMemory = 30 * time.Second
+
+// replayCache is how many bytes of appends are kept by a node that may hold so many bytes for its clients, 0 for any number.
+func replayCache(held int64) int64 {
+	most := limits.ReplayCache.Value()
+	if held > 0 {
+		most = min(most, held/16)
+	}
+	return most
+}
+
+// keep keeps an append that was just stored; from is the number of its first part. One of several parts is read from the log
+// when it is wanted, and what came before it, too: the numbers between are those of its parts.
+func (s *streamActor) keep(from uint64, e *stream.Effect) {
+	if e.Num != from {
+		s.node.cache.Drop(s.path)
+		return
+	}
+	low, _ := s.m.Kept()
+	until := time.Now().Add(min(keptInMemory, s.svc.Limits.ReplayAge))
+	s.node.cache.Keep(s.path, stream.Append{Num: e.Num, Epoch: e.Epoch, Entries: e.Entries, Last: e.Last}, low, until)
+}
+
+// fromMemory returns the appends from..to if this node has kept them, and nobody else can have written the stream since.
+func (r *replay) fromMemory(from, to uint64) ([]stream.Append, bool) {
+	if !r.ours {
+		return nil, false
+	}
+	all, ok := r.n.cache.Read(r.key.path(), from, to, time.Now())
+	if ok {
+		size := 0
+		for i := range all {
+			size += attachment.Size(&all[i])
+		}
+		r.fare.read(size, len(all))
+	}
+	return all, ok
 }

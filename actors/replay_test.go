@@ -291,3 +291,68 @@ func TestHowFarClientsAreBehind(t *testing.T) {
 		close(more)
 	})
 }
+// TestResumeFromMemory has a client come back to what this node stored a moment ago: while the call goes on and after its end
+// nothing is read of the log, and after half a minute it is. Once another node has had the stream, what this one kept is not
+// used any more.
+func TestResumeFromMemory(t *testing.T) {
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		more := make(chan int)
+		h.handler.f = func(ctx context.Context, c *Call) ([]byte, *mcp.Error) {
+			for n := range more {
+				say(ctx, c, n)
+			}
+			return []byte(`"done"`), nil
+		}
+		session := h.begin("2025-11-25")
+		first := &heldConn{}
+		go h.postOn(first, session, message("1", "x"))
+		more <- 1
+		synctest.Wait()
+		event := first.lastID()
+		for n := 2; n <= 4; n++ {
+			more <- n
+		}
+		synctest.Wait()
+		want := []string{said(2), said(3), said(4)}
+		again := func(n *Node, svc *Service, want []string, read bool) {
+			t.Helper()
+			before := h.mem.reads.Load()
+			c := &heldConn{}
+			in := h.input(session, "192.0.2.1", c)
+			in.LastEventID = event
+			go n.Get(svc, in)
+			synctest.Wait()
+			if got := c.events(); !slices.Equal(got, want) {
+				t.Errorf("the client got %q, want %q", got, want)
+			}
+			if got := h.mem.reads.Load() - before; (got > 0) != read {
+				t.Errorf("%d appends were read of the log, want some: %t", got, read)
+			}
+		}
+		again(h.Node, h.svc, want, false)
+		close(more)
+		synctest.Wait()
+		want = append(want, `{"jsonrpc":"2.0","id":1,"result":"done"}`)
+		again(h.Node, h.svc, want, false)
+		time.Sleep(keptInMemory + time.Second)
+		again(h.Node, h.svc, want, true)
+		if st := h.Stats(); st.Cache != 0 || st.Cached < 7 {
+			t.Errorf("%d bytes are kept, %d appends were read of them", st.Cache, st.Cached)
+		}
+	})
+	inBubble(t, Limits{}, NodeLimits{}, func(t *testing.T, h *held) {
+		h.svc = NewService("s", safeHandler{h.handler}, Limits{})
+		h.handler.f = ticks(5 * time.Second)
+		session := h.begin("2025-11-25")
+		first := &heldConn{}
+		go h.postOn(first, session, aCall)
+		time.Sleep(11 * time.Second)
+		n, svc, end := h.heir(safeHandler{h.handler}, Limits{})
+		defer end()
+		h.resume(n, svc, session, first.lastID())
+		time.Sleep(6 * time.Second) // until this node has been refused
+		if st := h.Stats(); st.Cache != 0 || st.Streams != 0 {
+			t.Errorf("%d streams are written and %d bytes kept by the node that has lost its stream", st.Streams, st.Cache)
+		}
+	})
+}

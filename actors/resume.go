@@ -203,6 +203,7 @@ type replay struct {
 	opened   bool
 	att      *attached
 	far      bool            // another node writes the stream
+	ours     bool            // nobody else has written it since this node did
 	writer   string          // who does, for metrics
 	given    takeover.Writer // the node that has given the stream up
 	cursor   replaying.Cursor
@@ -231,6 +232,7 @@ func (r *replay) run(ctx context.Context) error {
 	default:
 		r.writer = WriterNone
 	}
+	r.ours = r.writer == WriterHere || r.writer == WriterNone && rec.Boot == r.n.boot
 	var first []stream.Append
 	switch {
 	case w == nil && r.att == nil:
@@ -413,6 +415,9 @@ func (r *replay) read(ctx context.Context, from, to uint64) (all []stream.Append
 		return nil, 0, err
 	}
 	size := 0
+	if all, ok := r.fromMemory(from, to); ok {
+		return all, to, nil
+	}
 	r.cursor.From(from)
 	err = r.n.store.Read(ctx, r.key.path(), from, to, func(num uint64, data []byte) {
 		size += len(data)

@@ -278,6 +278,7 @@ func (s *streamActor) deliver(e *stream.Effect) {
 	for i := range e.Entries {
 		e.Entries[i].Drop(nil)
 	}
+	s.keep(from, e)
 	if s.att != nil && !s.silent {
 		s.att.Frame(attachment.Frame{From: from, Append: stream.Append{Num: e.Num, Epoch: e.Epoch, Entries: s.unmuted(e.Entries), Last: e.Last}})
 	}
@@ -442,6 +443,9 @@ func (s *streamActor) refuse() {
 // log.
 func (s *streamActor) remove() {
 	s.node.streams.Drop(s.key, s)
+	if s.m.Phase() != stream.Ended { // another writer may go on
+		s.node.cache.Drop(s.path)
+	}
 	s.waits.Reset()
 	s.waiting = 0
 	s.Actor.Stop()

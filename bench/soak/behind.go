@@ -90,18 +90,28 @@ func (w *world) again(c *client.Client) (ready, answer, cpu time.Duration, err e
 
 // resumeReport is what a resume of a short stream costs behind many stored events.
 type resumeReport struct {
-	Scenario string       `json:"scenario"`
-	Stored   filled       `json:"stored"`
-	Events   int          `json:"events_of_a_resume"`
-	Resumes  int          `json:"resumes"`
-	First    restartTimes `json:"request_to_first_event_ms"`
-	Last     restartTimes `json:"request_to_last_event_ms"`
-	CPU      float64      `json:"processor_time_of_the_process_for_each_ms"`
+	Scenario string      `json:"scenario"`
+	Stored   filled      `json:"stored"`
+	Events   int         `json:"events_of_a_resume"`
+	Memory   resumeCosts `json:"just_after_they_were_sent"`
+	Log      resumeCosts `json:"later"`
 }
 
-const resumeEvents = 200
+type resumeCosts struct {
+	Resumes int          `json:"resumes"`
+	First   restartTimes `json:"request_to_first_event_ms"`
+	Last    restartTimes `json:"request_to_last_event_ms"`
+	CPU     float64      `json:"processor_time_of_the_process_for_each_ms"`
+}
 
-// runResume stores o.events events, and resumes streams of 200 events, each with an append of its own, that lie in between.
+const (
+	resumeEvents = 200
+	// inMemory is longer than a process keeps in memory what it has stored.
+	inMemory = 35 * time.Second
+)
+
+// runResume stores o.events events, and resumes a stream of 200 events, each with an append of its own, that lies in between: at
+// once, so that it comes from the memory of the process, and once it must be read of the log.
 func runResume(ctx context.Context, o options) (*resumeReport, error) {
 	w, err := startWorld(ctx, o, behindFlags...)
 	if err != nil {
@@ -115,7 +125,7 @@ func runResume(ctx context.Context, o options) (*resumeReport, error) {
 	if a, err := c.Call(w.ctx, "1", "logging/setLevel", `{"level":"error"}`); err != nil || a.Status != http.StatusOK {
 		return nil, fmt.Errorf("logging/setLevel: %w %+v", err, a)
 	}
-	r := &resumeReport{Scenario: "resume", Events: resumeEvents, Resumes: o.rounds}
+	r := &resumeReport{Scenario: "resume", Events: resumeEvents}
 	if r.Stored, err = w.fill(o.events); err != nil {
 		return nil, err
 	}
@@ -127,17 +137,32 @@ func runResume(ctx context.Context, o options) (*resumeReport, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.Memory, err = w.resumes(c, from); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(o.log, "at once %+v\nthe same in %v\n", r.Memory, inMemory)
+	select {
+	case <-time.After(inMemory):
+	case <-w.ctx.Done():
+		return nil, context.Cause(w.ctx)
+	}
+	r.Log, err = w.resumes(c, from)
+	return r, err
+}
+
+// resumes resumes a stream as often as is wanted.
+func (w *world) resumes(c *client.Client, from string) (r resumeCosts, err error) {
 	var first, last []time.Duration
 	cpu := cpuOf(w.p.cmd.Process.Pid)
-	for range o.rounds {
+	for range w.o.rounds {
 		a, b, err := w.resumed(c, from)
 		if err != nil {
-			return nil, err
+			return r, err
 		}
 		first, last = append(first, a), append(last, b)
 	}
-	r.CPU = float64((cpuOf(w.p.cmd.Process.Pid) - cpu).Microseconds()) / 1000 / float64(o.rounds)
-	r.First, r.Last = timesOf(first), timesOf(last)
+	r.Resumes, r.First, r.Last = w.o.rounds, timesOf(first), timesOf(last)
+	r.CPU = float64((cpuOf(w.p.cmd.Process.Pid) - cpu).Microseconds()) / 1000 / float64(w.o.rounds)
 	return r, nil
 }
 

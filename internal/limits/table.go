@@ -305,6 +305,8 @@ var (
 		Beyond: "see below; `troupe.store.failed` and `troupe.store.restarts` count"})
 	LogReads = add[int](Row{Section: Node, Name: "reads of the event log at a time", Default: 16, Shown: "16, of 1 MiB each",
 		Beyond: "further reads wait, so that many resumes at once do not cut the node off from its store"})
+	ReplayCache = add[int64](Row{Section: Node, Name: "bytes of appends of the last 30 s that are kept in memory for clients that come back", Kind: Size, Default: 32 * mib, Shown: "32 MiB, or a 64th of the memory",
+		Beyond: "the oldest are read from the store when they are wanted", Of: "Shared.MaxMemory"})
 	LostLogs = add[int](Row{Section: Node, Name: "streams without a writer that resumes judge and take over at a time", Default: 4,
 		Beyond: "further ones wait, by turns of their principals: each read loads blocks of the store of 8 MiB"})
 	Attaches = add[int](Row{Section: Node, Name: "resumes that ask other nodes for their streams at a time", Default: 32,

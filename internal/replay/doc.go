@@ -4,5 +4,7 @@
 //
 //	Begin ──▶ Add ... ──▶ End ──▶ Judge ──▶ Add ... ──▶ End ...
 //
+// A [Cache] has what was stored a moment ago, for clients that come back at once.
+//
 // Nothing here reads a clock, does I/O or starts a goroutine. A Cursor is used by one goroutine at a time.
 package replay
