@@ -125,15 +125,16 @@ func (r *replay) holder(ctx context.Context) (holder, record.Stream, error) {
 				return far, rec, nil
 			}
 		}
+		var rec record.Stream
 		leave, err := d.lostLog(ctx, r.s, r.fare)
 		if err == nil {
 			defer leave()
 			if r.att == nil {
-				err = r.judge(ctx)
+				rec, err = r.judge(ctx)
 			}
 		}
-		if err != nil {
-			return nil, record.Stream{}, err
+		if err != nil || rec.End > 0 {
+			return nil, rec, err
 		}
 	}
 	w, rec, err := d.find(ctx, r.svc, r.s, r.key, r.given)

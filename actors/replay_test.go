@@ -291,6 +291,7 @@ func TestHowFarClientsAreBehind(t *testing.T) {
 		close(more)
 	})
 }
+
 // TestResumeFromMemory has a client come back to what this node stored a moment ago: while the call goes on and after its end
 // nothing is read of the log, and after half a minute it is. Once another node has had the stream, what this one kept is not
 // used any more.

@@ -328,23 +328,31 @@ func (r *replay) doubt(ctx context.Context, w holder, err error) error {
 	return err
 }
 
-// judge refuses an event id that cannot be resumed from, before a takeover runs its calls again or ends them.
-func (r *replay) judge(ctx context.Context) error {
+// judge refuses an event id that cannot be resumed from, before a takeover runs its calls again or ends them. Of the stream of a call that
+// has ended, and that nobody has to take over, it returns the record, with its end.
+func (r *replay) judge(ctx context.Context) (rec record.Stream, err error) {
 	if r.n.streams.serves(r.key) { // another resume has just taken it over
-		return nil
+		return rec, nil
 	}
-	rec, _, err := r.n.streams.readWriter(ctx, r.key)
-	if err != nil {
-		return err
+	if rec, _, err = r.n.streams.readWriter(ctx, r.key); err != nil {
+		return rec, err
 	}
 	at := extent{watermarks: rec.Watermarks()}
 	if at.tail, err = r.n.store.Tail(ctx, r.key.path(), rec.Tail); err != nil {
-		return err
+		return rec, err
 	}
+	defer r.fare.held.Reset()
 	probe := &replay{n: r.n, svc: r.svc, s: r.s, key: r.key, pos: r.pos, cursor: replaying.Cursor{Pos: r.pos}, conn: r.conn, fare: r.fare, patience: r.patience}
-	_, err = probe.check(ctx, at, 1)
-	r.fare.held.Reset()
-	return err
+	if _, err = probe.check(ctx, at, 1); err != nil || at.tail == 0 || len(rec.Calls) == 0 {
+		return rec, err
+	}
+	last, _, err := probe.read(ctx, at.tail, at.tail)
+	if err == nil && len(last) == 1 && last[0].Last {
+		rec.End = at.tail
+	} else if errors.Is(err, errBadEvent) { // the takeover will judge that
+		err = nil
+	}
+	return rec, err
 }
 
 // ask posts m to a stream and returns how far its writer has got.
