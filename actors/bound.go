@@ -159,6 +159,12 @@ func (n *Node) Message(svc *Service, in *Input, principal any, m *codec.Message,
 		return
 	}
 	s := l.sess
+	if _, handed := in.Conn.(*posted); !handed && in.Conn != l.conn {
+		if x := n.fleet.handed.earlier(s.key, m, body); x != nil && x.wait() == done {
+			in.Conn.Accepted() // it was taken when it came by another node, which does not know
+			return
+		}
+	}
 	s.peer.madeBy(in)
 	if rec := s.view.Load().rec; in.Version != "" && rec.Revision != "" && in.Version != rec.Revision {
 		faults.SessionRevision.TellMore(in.Conn, rec.Revision, m.ID)

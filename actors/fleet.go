@@ -64,6 +64,7 @@ type fleet struct {
 	beaten   time.Time    // when the heart last beat; this and away belong to its turn
 	away     bool         // the lease was over, or the process stood still
 	pushes   pushes       // messages of other nodes to the sessions of this one
+	handed   pushes       // messages of clients that other nodes have handed to this one
 	working  atomic.Int64 // letters that are worked on beside the goroutines that receive
 	unknown  atomic.Int64 // letters that this release does not know, or cannot read
 

@@ -439,9 +439,25 @@ func (c *coming) message(l *Letter, m *codec.Message, body []byte) {
 		l.reply(tryAgain, nil)
 		return
 	}
+	if x := n.fleet.handed.earlier(s.sess.key, m, body); x != nil {
+		if x.wait() == done {
+			(&posted{l: l}).Accepted()
+		}
+		l.reply(tryAgain, nil) // unless it was answered
+		return
+	}
 	in := c.in
 	in.Session, in.Version, in.Trace, in.Stateless = n.fleet.self().session(c.head.Session), c.head.Version, c.head.Trace, c.head.Stateless
-	in.Conn = &posted{l: l}
+	from := &posted{l: l, became: tryAgain}
+	in.Conn = from
+	if name, ok := repeats(s.sess.key, m, body); ok {
+		x, first := n.fleet.handed.begin(name)
+		if !first { // it has just come twice
+			l.reply(tryAgain, nil)
+			return
+		}
+		defer func() { n.fleet.handed.end(name, x, from.became) }()
+	}
 	svc := s.sess.svc
 	var principal any = json.RawMessage(plain)
 	if svc.Carried != nil {
@@ -452,7 +468,10 @@ func (c *coming) message(l *Letter, m *codec.Message, body []byte) {
 }
 
 // posted is the exchange of a message that another node has taken: its response is the reply to the letter.
-type posted struct{ l *Letter }
+type posted struct {
+	l      *Letter
+	became byte // for pushes
+}
 
 var _ Conn = (*posted)(nil)
 
@@ -465,7 +484,10 @@ func (p *posted) say(r relay.Refusal) {
 	p.l.reply(done, append([]byte{isSettled}, data...))
 }
 
-func (p *posted) Accepted() { p.say(relay.Refusal{Status: 202}) }
+func (p *posted) Accepted() {
+	p.became = done
+	p.say(relay.Refusal{Status: 202})
+}
 
 func (p *posted) Reject(status, code int, message string, data, id []byte, after time.Duration) {
 	p.say(relay.Refusal{Status: status, Code: code, Message: message, Data: data, ID: id, After: after})

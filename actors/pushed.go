@@ -1,13 +1,16 @@
 package actors
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/record"
 	"github.com/troupe-run/troupe/internal/stream"
+	"github.com/troupe-run/troupe/mcp"
 )
 
 // A message to a session goes to the node that writes its standalone stream. Its sender asks again until that node has stored it, or
@@ -29,7 +32,8 @@ type pushLetter struct {
 // maxPushed is how many messages a node remembers that others have sent to its sessions.
 const maxPushed = 4096
 
-// pushes are the messages that other nodes have sent lately to the sessions of this node, by sender and name.
+// pushes are the messages that other nodes have sent lately to the sessions of this node, by sender and name, or that they have handed
+// on from the clients of these, by session and content.
 type pushes struct {
 	mu    sync.Mutex // guards the rest
 	all   map[string]*pushed
@@ -41,6 +45,19 @@ type pushes struct {
 type pushed struct {
 	over   chan struct{} // closed when the outcome is known
 	status byte
+	since  time.Time
+}
+
+// wait returns what became of a message: tryAgain if that is not known soon.
+func (x *pushed) wait() (status byte) {
+	patience := time.NewTimer(pushWait)
+	defer patience.Stop()
+	select {
+	case <-x.over:
+		return x.status
+	case <-patience.C:
+		return tryAgain
+	}
 }
 
 // name returns the meta of a message that goes to another node: its own, or one that names it.
@@ -68,7 +85,7 @@ func (d *pushes) begin(key string) (x *pushed, first bool) {
 		delete(d.all, d.order[0])
 		d.order = d.order[1:]
 	}
-	x = &pushed{over: make(chan struct{})}
+	x = &pushed{over: make(chan struct{}), since: time.Now()}
 	d.all[key] = x
 	d.order = append(d.order, key)
 	return x, true
@@ -97,14 +114,7 @@ func (f *fleet) receivePush(l *Letter) {
 		if first {
 			f.store(&m, func(status byte) { f.pushes.end(key, x, status) })
 		}
-		patience := time.NewTimer(pushWait)
-		defer patience.Stop()
-		select {
-		case <-x.over:
-			l.reply(x.status, nil)
-		case <-patience.C:
-			l.reply(tryAgain, nil)
-		}
+		l.reply(x.wait(), nil)
 	})
 }
 
@@ -135,4 +145,38 @@ func (f *fleet) store(m *pushLetter, tell func(status byte)) {
 	if err := w.Post(push); err != nil {
 		push.Refused(err)
 	}
+}
+
+// repeatedFor is how long a client may send a message again that another node has handed to the one with its connection: it does so
+// where it was not told that the message was taken. After that it has another one with the same content.
+const repeatedFor = 30 * time.Second
+
+// repeats reports whether a message of a client must not be taken twice, and how it is known then.
+func repeats(key SessionKey, m *codec.Message, body []byte) (name string, ok bool) {
+	if m.Kind != codec.Batch && (m.Kind != codec.Request || string(m.Method) == mcp.MethodPing) {
+		return "", false
+	}
+	sum := sha256.Sum256(body)
+	return key.record() + " " + string(sum[:]), true
+}
+
+// earlier returns a message of a client that was handed on a moment ago, nil if there is none.
+func (d *pushes) earlier(key SessionKey, m *codec.Message, body []byte) *pushed {
+	d.mu.Lock()
+	none := len(d.all) == 0
+	d.mu.Unlock()
+	if none {
+		return nil
+	}
+	name, ok := repeats(key, m, body)
+	if !ok {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if x := d.all[name]; x != nil && time.Since(x.since) < repeatedFor {
+		return x
+	}
+	delete(d.all, name)
+	return nil
 }

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -134,6 +135,52 @@ func TestMessagesWhileTheirNodeIsAway(t *testing.T) {
 	})
 }
 
+// TestMessageThatComesAgain loses the reply of the node that has taken a request, so that its client sends it again, by way of either
+// node: it runs once. A ping is answered each time, and after half a minute the same content is another request.
+func TestMessageThatComesAgain(t *testing.T) {
+	together(t, 2, func(t *testing.T, s *several) {
+		s.asking(func(context.Context, *Call) ([]byte, *mcp.Error) { return []byte(`{}`), nil })
+		conn := s.all[0].connected(s.all[1])
+		late := func(k string) sim.Fate {
+			if k != exchangeMessage {
+				return sim.Fate{}
+			}
+			return sim.Fate{Back: time.Minute}
+		}
+		says := func(at int, body string, status int) {
+			t.Helper()
+			c := s.all[at].says("anon", conn.name, body, nil)
+			pass(5 * time.Second)
+			isStatus(t, fmt.Sprintf("by node %d", at), c, status)
+		}
+		batch := "[" + message("2", "x") + "," + message("3", "x") + "]"
+		before := len(conn.events())
+		s.letters(late)
+		says(1, message("1", "x"), 503)
+		says(1, batch, 503)
+		says(1, `{"jsonrpc":"2.0","id":"p","method":"ping"}`, 503)
+		s.letters(nil)
+		for range 2 {
+			says(1, message("1", "x"), 202)
+		}
+		says(0, message("1", "x"), 202)
+		says(1, batch, 202)
+		if n := s.all[0].runs.Load(); n != 3 {
+			t.Errorf("the requests ran %d times in all, want 3", n)
+		}
+		says(0, `{"jsonrpc":"2.0","id":"p","method":"ping"}`, 202)
+		if got := conn.events()[before:]; len(got) != 4 { // the batch is answered as one
+			t.Errorf("the session got %q", got)
+		}
+		pass(repeatedFor)
+		says(1, message("1", "x"), 202)
+		if n := s.all[0].runs.Load(); n != 4 {
+			t.Errorf("after half a minute the requests ran %d times in all, want 4", n)
+		}
+		conn.Cut()
+	})
+}
+
 // secretive is a principal with a part that is not stored.
 type secretive struct{ Name, token string }
 
@@ -154,11 +201,11 @@ func TestPrincipalOfAForwardedMessage(t *testing.T) {
 			return []byte(`"` + strings.ReplaceAll(c.Peer().Owner().(string), `"`, "'") + `"`), nil
 		})
 		conn := s.all[0].connected(s.all[1])
-		for _, tt := range []struct {
+		for i, tt := range []struct {
 			principal any
 			want      string
 		}{{secretive{"a", "secret"}, `{"Name":"a","Token":"secret"}`}, {struct{ Name string }{"b"}, `{"Name":"b"}`}, {nil, "null"}} {
-			isStatus(t, tt.want, s.all[1].says("anon", conn.name, message("1", "x"), tt.principal), 202)
+			isStatus(t, tt.want, s.all[1].says("anon", conn.name, message(fmt.Sprint(i+1), "x"), tt.principal), 202)
 			if got != tt.want {
 				t.Errorf("the handler serves %v, want %s", got, tt.want)
 			}
