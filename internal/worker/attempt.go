@@ -55,7 +55,7 @@ type Attempt struct {
 	steps   names
 	heard   atomic.Int32 // changes by other processes that nobody has looked at
 
-	mu       sync.Mutex // guards the fields below; held while the record is written, however long that takes
+	mu       slowLock // guards the fields below; held while the record is written, however long that takes
 	rec      task.Record
 	rev      uint64
 	epoch    uint64
@@ -195,7 +195,7 @@ func (p *Pool) request(ctx context.Context, key Key, req *Request) error {
 
 // prepare makes the attempt whose beginning was sent to the store at began, in unix nanoseconds.
 func (p *Pool) prepare(s *serving, key Key, r task.Record, rev, epoch uint64, w *given, req Request, began int64) *Attempt {
-	a := &Attempt{Key: key, Revision: r.Revision, Number: r.Attempt, Request: req, p: p, s: s, again: epoch > 1, rec: r, rev: rev, epoch: epoch, asking: make(chan struct{}, 1)}
+	a := &Attempt{Key: key, Revision: r.Revision, Number: r.Attempt, Request: req, p: p, s: s, again: epoch > 1, rec: r, rev: rev, epoch: epoch, asking: make(chan struct{}, 1), mu: make(slowLock, 1)}
 	a.address, a.expires = r.From, r.Expires()
 	a.work.Store(w)
 	a.sure.Store(began)

@@ -104,3 +104,19 @@ func (a *Attempt) resume(ctx context.Context, w *given) error {
 	a.wake = nil
 	return errResumed
 }
+
+// slowLock is a lock for what may take long. In virtual time (testing/synctest) a goroutine that waits for a mutex keeps the clock from
+// going on, and with it the one that holds it while it waits for the store; one that waits for a channel does not. It has one place.
+type slowLock chan struct{}
+
+func (l slowLock) Lock()   { l <- struct{}{} }
+func (l slowLock) Unlock() { <-l }
+
+func (l slowLock) TryLock() bool {
+	select {
+	case l <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
