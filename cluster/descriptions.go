@@ -42,9 +42,11 @@ func (d *directory) exists(path string) bool {
 
 // loses names what is gone with a stream.
 func loses(name string) string {
-	switch {
-	case strings.HasSuffix(name, "events"):
+	switch part := strings.LastIndex(name, events+"-"); {
+	case strings.HasSuffix(name, events):
 		return "the calls that were running and the events that clients could still fetch"
+	case part >= 0 && !strings.ContainsAny(name[part:], "_"):
+		return "a part of the calls that were running and of the events that clients could still fetch"
 	case strings.HasSuffix(name, "sessions"):
 		return "all sessions"
 	case strings.HasSuffix(name, "keys"):
