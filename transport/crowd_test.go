@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"strconv"
 	"sync"
@@ -208,4 +209,33 @@ func fill(n int) []byte {
 		b[i] = 'x'
 	}
 	return b
+}
+
+// TestBrokenStreamsGiveTheirPlaces breaks streams one after the other, from an address that may have one connection.
+func TestBrokenStreamsGiveTheirPlaces(t *testing.T) {
+	t.Parallel()
+	var o Options
+	counted(t, &o, -1)
+	streams := make(chan *Exchange, 1)
+	h := NewHandler(funcs{get: func(x *Exchange) {
+		x.Open()
+		streams <- x
+	}}, o)
+	s := httptest.NewUnstartedServer(h)
+	Configure(s.Config)
+	addr := s.Listener.Addr().String()
+	d := NewDrainListener(s.Listener, s.Config)
+	d.Limit(Crowd{PerAddress: 1, Refused: func(*limits.Row, netip.Addr) { t.Error("a connection was refused") }})
+	s.Listener = front(Reuse(d, s.Config), s.Config)
+	s.Start()
+	t.Cleanup(s.Close)
+	for range 3 {
+		get(t, addr)
+		(<-streams).Cut()
+		d.mu.Lock()
+		if len(d.conns) != 0 || len(d.from) != 0 {
+			t.Errorf("%d connections are counted, of %d addresses, and none is there", len(d.conns), len(d.from))
+		}
+		d.mu.Unlock()
+	}
 }

@@ -470,14 +470,18 @@ func (x *Exchange) endAndUnlock(reason string) {
 // abort closes conn at once.
 func abort(conn net.Conn, reason string) {
 	// Closing a TLS connection waits for the peer; closing the connection below does not.
-	conn = belowTLS(conn)
+	below := belowTLS(conn)
 	if reason == cutQueue || reason == cutMemory || reason == cutTimeout {
 		// Otherwise the kernel would keep the bytes for a peer that does not read for minutes.
-		if t, ok := conn.(*net.TCPConn); ok {
+		if t, ok := below.(*net.TCPConn); ok {
 			_ = t.SetLinger(0)
 		}
 	}
-	_ = conn.Close()
+	if g := drainConnOf(conn); g != nil { // its listener counts it until it is closed itself
+		_ = g.Close()
+		return
+	}
+	_ = below.Close()
 }
 
 // linger closes conn once the peer has seen the end of the response, or after a moment.

@@ -42,7 +42,9 @@ func (m *Stateless) Call(ctx context.Context, id, method, params string) (*Answe
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	r.Header.Set("MCP-Protocol-Version", "2026-07-28")
 	r.Header.Set("Mcp-Method", method)
-	var named struct{ Params struct{ Name, URI string } }
+	var named struct {
+		Params struct{ Name, URI, TaskID string }
+	}
 	if err := json.Unmarshal([]byte(body), &named); err != nil {
 		return nil, fmt.Errorf("client: %s: %w", method, err)
 	}
@@ -51,6 +53,8 @@ func (m *Stateless) Call(ctx context.Context, id, method, params string) (*Answe
 		r.Header.Set("Mcp-Name", named.Params.Name)
 	case "resources/read":
 		r.Header.Set("Mcp-Name", named.Params.URI)
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		r.Header.Set("Mcp-Name", named.Params.TaskID)
 	}
 	resp, err := m.http.Do(r)
 	if err != nil {

@@ -52,7 +52,7 @@ func (k *call) asked(id string) {
 	k.question = id
 	boot, delay := k.d.w.boot.Load(), time.Duration(k.rng.IntN(1000))*time.Millisecond
 	if k.when != never {
-		go k.answer(boot, delay)
+		k.d.aside.Go(func() { k.answer(boot, delay) })
 	}
 }
 

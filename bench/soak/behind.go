@@ -106,8 +106,8 @@ type resumeCosts struct {
 
 const (
 	resumeEvents = 200
-	// inMemory is longer than a process keeps in memory what it has stored.
-	inMemory = 35 * time.Second
+	// fromTheLog is longer than a process keeps in memory what it has stored.
+	fromTheLog = 35 * time.Second
 )
 
 // runResume stores o.events events, and resumes a stream of 200 events, each with an append of its own, that lies in between: at
@@ -140,9 +140,9 @@ func runResume(ctx context.Context, o options) (*resumeReport, error) {
 	if r.Memory, err = w.resumes(c, from); err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(o.log, "at once %+v\nthe same in %v\n", r.Memory, inMemory)
+	fmt.Fprintf(o.log, "at once %+v\nthe same in %v\n", r.Memory, fromTheLog)
 	select {
-	case <-time.After(inMemory):
+	case <-time.After(fromTheLog):
 	case <-w.ctx.Done():
 		return nil, context.Cause(w.ctx)
 	}

@@ -114,7 +114,7 @@ func (k *call) run() bool {
 	w := k.d.w
 	k.boot, k.paused = w.boot.Load(), w.paused.Load()
 	if k.cancelAfter > 0 {
-		go k.cancel()
+		k.d.aside.Go(k.cancel)
 	}
 	a, err := k.d.c.Call(w.ctx, k.id, "tools/call", k.params)
 	switch {

@@ -29,6 +29,10 @@ type driver struct {
 	updates atomic.Int64 // that came for the driver's resource
 	wanted  atomic.Int64 // as many at least: each touch is followed by one
 
+	tasked atomic.Bool // has made tasks, of which its standalone stream may tell
+
+	aside sync.WaitGroup // cancels of its calls, and answers to their questions
+
 	tasks sync.WaitGroup // what the current round has started
 }
 
@@ -42,6 +46,11 @@ func (d *driver) begin() error {
 	if err := d.c.Initialize(d.w.ctx, `{"elicitation":{}}`); err != nil {
 		return err
 	}
+	return d.subscribe()
+}
+
+// subscribe has the driver told of its resource, on a stream that it opens.
+func (d *driver) subscribe() error {
 	a, err := d.c.Call(d.w.ctx, d.newID(), "resources/subscribe", `{"uri":"`+d.resource()+`"}`)
 	if err != nil {
 		return err

@@ -138,13 +138,15 @@ func (f *follower) resume() (*client.Events, int64) {
 		switch {
 		case w.ctx.Err() != nil:
 			return nil, 0
+		case f.replaced.Load():
+			if err == nil {
+				a.Close()
+			}
+			return nil, 0
 		case err != nil && !starting && !w.excused(boot):
 			w.violated(f.rec, "%s: resume after %s: %v", f.d, from, err)
 			return nil, 0
 		case err != nil:
-		case f.replaced.Load():
-			a.Close()
-			return nil, 0
 		case a.Events == nil || a.Status != http.StatusOK:
 			w.violated(f.rec, "%s: resume after %s got %d %s", f.d, from, a.Status, a.Body)
 			return nil, 0

@@ -23,33 +23,35 @@ type gauges struct {
 // gauges asks the process at /metrics.
 func (w *greedy) gauges() gauges {
 	g := gauges{Held: make(map[string]float64), InFlight: -1, RSS: float64(residentOf(w.p.cmd.Process.Pid)) / (1 << 20)}
-	resp, err := http.Get("http://" + w.p.addr + "/metrics")
+	m, err := metricsOf(w.p.addr)
 	if err != nil {
 		return g
 	}
-	defer func() { _ = resp.Body.Close() }()
-	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-		name, text, _ := strings.Cut(lines.Text(), " ")
-		v, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			continue
-		}
-		switch {
-		case name == "troupe_calls_in_flight":
-			g.InFlight = v
-		case name == "troupe_connections_open":
-			g.Open = v
-		case name == "troupe_calls_parked":
-			g.Parked = v
-		case name == "go_memstats_heap_inuse_bytes":
-			g.Heap = v / (1 << 20)
-		case strings.HasPrefix(name, "troupe_memory_held_bytes{"):
-			_, kind, _ := strings.Cut(name, `kind="`)
-			kind, _, _ = strings.Cut(kind, `"`)
-			g.Held[kind] = v
+	g.InFlight, g.Open, g.Parked, g.Heap = m["troupe_calls_in_flight"], m["troupe_connections_open"], m["troupe_calls_parked"], m["go_memstats_heap_inuse_bytes"]/(1<<20)
+	for name, v := range m {
+		if kind, ok := strings.CutPrefix(name, `troupe_memory_held_bytes{kind="`); ok {
+			g.Held[strings.TrimSuffix(kind, `"}`)] = v
 		}
 	}
 	return g
+}
+
+// metricsOf reads what a process says at /metrics: values by the names of their series.
+func metricsOf(addr string) (map[string]float64, error) {
+	resp, err := http.Get("http://" + addr + "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	m := make(map[string]float64)
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		name, text, _ := strings.Cut(lines.Text(), " ")
+		if v, err := strconv.ParseFloat(text, 64); err == nil {
+			m[name] = v
+		}
+	}
+	return m, lines.Err()
 }
 
 // keptOutcomes is how much a process may hold of the outcomes of parked calls, for ten minutes: 16 MiB, and what is

@@ -45,6 +45,8 @@ var scenarios = map[string]func(context.Context, options) (any, error){
 
 	"nodes": func(ctx context.Context, o options) (any, error) { return runNodes(ctx, o) },
 
+	"mixed": func(ctx context.Context, o options) (any, error) { return runMixed(ctx, o) },
+
 	"greed": func(ctx context.Context, o options) (any, error) { return runGreed(ctx, o) },
 }
 
@@ -61,7 +63,7 @@ type options struct {
 	out     string        // where the report goes as JSON, "" nowhere
 	within  time.Duration // in which a handler has to end, 0 whenever it does
 	early   bool          // some answer a question before they have its stream again
-	time    time.Duration // balance: how long behind each proxy; restart: how long the call takes
+	time    time.Duration // balance: how long behind each proxy; roll, mixed: how long; restart: how long the call takes
 	flags   []string      // further ones for the program
 	log     io.Writer
 
@@ -79,7 +81,7 @@ type options struct {
 	greedy   int           // clients that take all they can get
 	duration time.Duration // of each attack
 	attacks  []string      // their names; nil is all of them, and then all at once
-	counts   bool          // only what is judged by counting matters
+	counts   bool          // only what is judged by counting matters, and mixed does not wait until what is kept is gone
 }
 
 func run(args []string, stdout, stderr io.Writer) int {
@@ -87,14 +89,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return runAttack(args[1:], os.Stdin, stdout, stderr)
 	}
 	if len(args) == 0 || scenarios[args[0]] == nil {
-		fmt.Fprintln(stderr, "usage: soak kill|stop|balance|roll|costs|restart|resume|cancel|tasks|nodes|chaos|recovery|fleets|sim|greed [--rounds N] [--nats N] [--sync] [--streams N] [--herd N] [--away TIME] [--events N] [--histories N] [--clients N] [--servers N] [--seed N] [--bin PATH] [--old COMMIT] [--data DIR] [--out FILE] [--early] [--within TIME] [--time TIME] [--greedy N] [--duration TIME] [ATTACK...|HARM...|PART...]")
+		fmt.Fprintln(stderr, "usage: soak kill|stop|balance|roll|costs|restart|resume|cancel|tasks|nodes|chaos|recovery|fleets|sim|greed|mixed [--rounds N] [--nats N] [--sync] [--streams N] [--herd N] [--away TIME] [--events N] [--histories N] [--clients N] [--servers N] [--seed N] [--bin PATH] [--old COMMIT] [--data DIR] [--out FILE] [--early] [--within TIME] [--time TIME] [--greedy N] [--duration TIME] [ATTACK...|HARM...|PART...]")
 		return 2
 	}
 	o := options{log: stderr}
 	f := flag.NewFlagSet("soak "+args[0], flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.IntVar(&o.rounds, "rounds", 50, "how often to kill, stop or restart the process, or to close connections")
-	f.IntVar(&o.clients, "clients", 8, "sessions that live across all rounds")
+	f.IntVar(&o.clients, "clients", 8, "sessions that live across all rounds; mixed: clients of each era at a time")
 	f.IntVar(&o.servers, "servers", 1, "copies of the demo in the process, over which the sessions are spread")
 	f.Uint64Var(&o.seed, "seed", uint64(time.Now().Unix()), "seed of all random choices")
 	f.StringVar(&o.bin, "bin", "", "the troupe program; built if empty")
@@ -110,7 +112,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.IntVar(&o.herd, "herd", 100, "chaos: clients that come back within a second when a node dies; 0: none")
 	f.DurationVar(&o.away, "away", 10*time.Second, "chaos: how long the NATS servers are away, once; 0: never")
 	f.DurationVar(&o.within, "within", 100*time.Millisecond, "cancel: how soon a handler must end; 0 sets no limit")
-	f.DurationVar(&o.time, "time", time.Minute, "balance: how long behind each proxy; roll: how long; restart: how long the call takes")
+	f.DurationVar(&o.time, "time", time.Minute, "balance: how long behind each proxy; roll, mixed: how long; restart: how long the call takes")
 	f.IntVar(&o.greedy, "greedy", 1, "greed: clients that take all they can get, each from an address of its own; chaos: calls that such a client has with each node at a time, 0: none")
 	f.DurationVar(&o.duration, "duration", 4*time.Second, "greed: how long each attack lasts")
 	if err := f.Parse(args[1:]); err != nil {

@@ -75,6 +75,9 @@ func (s *standalone) event(e client.Event) bool {
 		s.f.d.w.figures.Repeated.Add(1) // a node has died that may have told of a change last
 		return false
 	}
+	if m.Method == "notifications/tasks/status" && s.f.d.tasked.Load() { // which may come before the id of the task
+		return false
+	}
 	var i, n int
 	if _, err := fmt.Sscanf(m.Params.Data, "%d of %d", &i, &n); m.Method != "notifications/message" || m.Params.Logger != "tick" || err != nil {
 		s.f.d.w.violated(s.f.rec, "%s: event %s does not belong on the standalone stream", s.f.d, e.ID)

@@ -1,0 +1,34 @@
+//go:build full
+
+package main
+
+import (
+	"testing"
+	"time"
+)
+
+// TestMixed has clients of both eras come and go for some seconds. Every request must succeed; what the process holds is not judged, as that takes minutes
+// to become steady: go run ./bench/soak mixed --time 30m.
+func TestMixed(t *testing.T) {
+	r, err := runMixed(t.Context(), options{clients: 6, seed: 1, time: 15 * time.Second, counts: true, bin: program, data: t.TempDir(), log: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, what := range r.Broken {
+		t.Error(what)
+	}
+	for _, what := range []string{"call", "large_call", "streamed_call", "question", "task", "listen", "batch", "delete", "stateless_call", "stateless_large_call", "stateless_streamed_call", "stateless_question", "stateless_listen", "stateless_task"} {
+		if r.Operations[what].N == 0 {
+			t.Errorf("the run had no %s: it proves less than it should", what)
+		}
+	}
+	for _, what := range []string{"resumes", "dropped_by_client", "replays_of_answered"} {
+		if r.Counts[what] == 0 {
+			t.Errorf("the run had no %s: it proves less than it should", what)
+		}
+	}
+	if len(r.Points) < 4 || len(r.Trends) != len(mixedBounds) {
+		t.Errorf("the run has %d samples and %d trends", len(r.Points), len(r.Trends))
+	}
+	t.Logf("%d clients, %.0f operations a second, %v", r.Visitors, r.Requests, r.Counts)
+}
