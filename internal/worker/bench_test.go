@@ -67,7 +67,7 @@ func benchmarkTask(b *testing.B, o cluster.Options) {
 		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
 		b.ReportMetric(float64(cpu.Microseconds())/float64(b.N), "cpu-µs/op")
 	}
-	b.Run("one", func(b *testing.B) {
+	b.Run("at-once=1", func(b *testing.B) {
 		var starts, ends []time.Duration
 		cpu := testkit.CPU()
 		for b.Loop() {
@@ -83,7 +83,7 @@ func benchmarkTask(b *testing.B, o cluster.Options) {
 			b.ReportMetric(float64(all[len(all)*99/100].Microseconds()), unit+"-p99-µs")
 		}
 	})
-	b.Run("sixteen", func(b *testing.B) {
+	b.Run("at-once=16", func(b *testing.B) {
 		b.SetParallelism(8)
 		cpu := testkit.CPU()
 		b.RunParallel(func(pb *testing.PB) {
