@@ -15,8 +15,8 @@ const (
 	digitBytes = 256
 	// keptStack is how many values the stack of a pooled tree has room for at most.
 	keptStack = 16 << 10
-	// maxScratch is the length of the longest string whose escapes are decoded in memory that is used again.
-	maxScratch = 16 << 10
+	// maxScratch is the length of the longest string with escapes that the tree decodes itself.
+	maxScratch = 1 << 10
 )
 
 // tree decodes valid JSON into values of type any: strings, bools, json.Number, []any and map[string]any. Of what it
@@ -137,57 +137,64 @@ func (t *tree) array(depth int) (any, bool) {
 	}
 }
 
-// body returns what lies between the quotes of the next string.
-func (t *tree) body() (b []byte, ok bool) {
-	end := skipString(t.data, t.i)
-	if end < t.i+2 || end > len(t.data) || t.data[end-1] != '"' {
+// raw returns the next string with its quotes.
+func (t *tree) raw() (b []byte, ok bool) {
+	start := t.i
+	end := skipString(t.data, start)
+	if end < start+2 || end > len(t.data) || t.data[end-1] != '"' {
 		return nil, false
 	}
-	b = t.data[t.i+1 : end-1]
 	t.i = end
-	return b, true
+	return t.data[start:end:end], true
 }
 
 // text returns a copy of the text of a string.
-func (t *tree) text(body []byte) string {
+func (t *tree) text(raw []byte) (string, bool) {
+	body := raw[1 : len(raw)-1]
 	if !escaped(body) {
-		return string(body)
+		return string(body), true
 	}
 	if len(body) > maxScratch {
-		own := appendUnescaped(make([]byte, 0, len(body)), body)
-		if len(own) < len(body)/4*3 {
-			return string(own)
-		}
-		return unsafe.String(unsafe.SliceData(own), len(own))
+		return longText(raw)
 	}
 	t.scratch = appendUnescaped(t.scratch[:0], body)
-	return string(t.scratch)
+	return string(t.scratch), true
+}
+
+// longText decodes a string by sonic, which is faster with long ones. It is a function of its own because s is on the heap.
+func longText(raw []byte) (s string, ok bool) {
+	err := UnmarshalValid(raw, &s)
+	return s, err == nil
 }
 
 func (t *tree) str() (any, bool) {
-	body, ok := t.body()
+	raw, ok := t.raw()
 	if !ok {
 		return nil, false
 	}
-	return t.text(body), true
+	s, ok := t.text(raw)
+	return s, ok
 }
 
 // key returns the key of a member. Keys that are the same share their memory, mostly.
 func (t *tree) key() (string, bool) {
-	body, ok := t.body()
-	if n := len(body); !ok || n == 0 || n > sharedKey {
-		return t.text(body), ok
+	raw, ok := t.raw()
+	if !ok {
+		return "", false
 	}
+	body := raw[1 : len(raw)-1]
 	n := len(body)
+	if n == 0 || n > sharedKey {
+		return t.text(raw)
+	}
 	known := &t.keys[(uint(body[0])*7+uint(body[n/2])*5+uint(body[n-1])*3+uint(n))%sharedKeys]
-	if *known == string(body) {
-		return *known, true
+	if *known != string(body) {
+		if escaped(body) {
+			return t.text(raw)
+		}
+		*known = string(body)
 	}
-	key := t.text(body)
-	if len(key) == n && !escaped(body) {
-		*known = key
-	}
-	return key, true
+	return *known, true
 }
 
 // number returns the digits of a number.
