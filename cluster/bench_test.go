@@ -14,17 +14,19 @@ import (
 )
 
 // perOp runs the loop and reports the processor time of each round, including the
-// server's, which is in this process.
-func perOp(b *testing.B, loop func()) {
+// server's, which is in this process. It returns it, too, in microseconds.
+func perOp(b *testing.B, loop func()) float64 {
 	b.ReportAllocs()
 	start := testkit.CPU()
 	loop()
-	b.ReportMetric(float64((testkit.CPU()-start).Microseconds())/float64(b.N), "cpu-µs/op")
+	each := float64((testkit.CPU() - start).Microseconds()) / float64(b.N)
+	b.ReportMetric(each, "cpu-µs/op")
+	return each
 }
 
 func benchStores(b *testing.B, f func(b *testing.B, n *Node)) {
-	b.Run("file", func(b *testing.B) { f(b, open(b, Options{Dir: b.TempDir()})) })
-	b.Run("memory", func(b *testing.B) { f(b, open(b, Options{})) })
+	b.Run("store=file", func(b *testing.B) { f(b, open(b, Options{Dir: b.TempDir()})) })
+	b.Run("store=memory", func(b *testing.B) { f(b, open(b, Options{})) })
 }
 
 // BenchmarkAppendSync measures what Sync costs: one append after the other on each
@@ -95,20 +97,25 @@ func BenchmarkStoredEvent(b *testing.B) {
 }
 
 // BenchmarkAppend makes one append after the other on each stream: the price of a
-// durable event.
+// durable event of 256 bytes that has an append of its own, and of events that share one.
 func BenchmarkAppend(b *testing.B) {
 	for _, streams := range []int{1, 100} {
-		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
-			benchStores(b, func(b *testing.B, n *Node) {
-				appendAll(b, n, streams, 256)
+		for _, events := range []int{1, 4, 16} {
+			b.Run(fmt.Sprintf("streams=%d/events=%d", streams, events), func(b *testing.B) {
+				benchStores(b, func(b *testing.B, n *Node) {
+					each := appendAll(b, n, streams, events*256)
+					b.ReportMetric(each/float64(events), "cpu-µs/event")
+					b.ReportMetric(float64(events*b.N)/b.Elapsed().Seconds(), "events/s")
+				})
 			})
-		})
+		}
 	}
 }
 
 // appendAll makes b.N appends of size bytes on that many streams. Each stream has one
-// append in flight, and sends the next one after the acknowledgement.
-func appendAll(b *testing.B, n *Node, streams, size int) {
+// append in flight, and sends the next one after the acknowledgement. It returns the
+// processor time of an append in microseconds.
+func appendAll(b *testing.B, n *Node, streams, size int) float64 {
 	data := make([]byte, size)
 	names, revs := make([]string, streams), make([]uint64, streams)
 	for i := range names {
@@ -116,7 +123,7 @@ func appendAll(b *testing.B, n *Node, streams, size int) {
 		revs[i] = must[uint64](b)(n.OpenStream(b.Context(), names[i], []byte("w"), nil, time.Hour))
 	}
 	b.ResetTimer()
-	perOp(b, func() {
+	return perOp(b, func() {
 		if streams == 1 {
 			done := make(chan error, 1)
 			num := uint64(0)

@@ -82,4 +82,10 @@ func TestAllocations(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+	within(t, "Unmarshal into a map", 5, func() {
+		var got map[string]any
+		if err := Unmarshal(in, &got); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

@@ -1,5 +1,5 @@
 // Package codec reads and writes the JSON-RPC envelopes of MCP without copying them, and encodes and decodes
-// payloads through sonic.
+// payloads through sonic; payloads without a type it decodes itself.
 //
 // # Reading
 //
@@ -30,7 +30,7 @@
 //
 // The files from the top; most of the names that a file uses are in its own line or below:
 //
-//	payload append integer headervalue canonical  values and how they are written
+//	payload tree append integer headervalue canonical  values and how they are read and written
 //	scan envelope walk mismatch  messages and how they are read
 //	buffer bytes text lexer plan message  shared by both
 //

@@ -120,28 +120,41 @@ func ascii(b []byte, i int) int {
 	return i
 }
 
-// str validates the string whose opening quote is at i.
+// simple are the characters that make an escape with a backslash before them, without \u.
+var simple = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
+
+// str validates the string whose opening quote is at i. It looks at the words of the string itself, because most strings
+// are shorter than two, and text has an escape every few.
 func (l *lexer) str(i int) int {
 	b := l.data
 	i++
 	for {
-		i = plain(b, i)
-		if i >= len(b) {
+		if i+8 <= len(b) {
+			m := special(binary.LittleEndian.Uint64(b[i:]))
+			if m == 0 {
+				i += 8
+				continue
+			}
+			i += bits.TrailingZeros64(m) >> 3
+		} else if i = plain(b, i); i >= len(b) {
 			return l.fail(reasonEnd, i)
 		}
-		switch c := b[i]; {
-		case c == '"':
+		c := b[i]
+		if c == '"' {
 			return i + 1
+		}
+		switch {
+		case c == '\\' && i+1 < len(b) && simple[b[i+1]]:
+			i += 2
 		case c == '\\':
-			if i = l.escape(i); i < 0 {
-				return -1
-			}
+			i = l.escape(i)
 		case c < ' ':
-			return l.fail(reasonControl, i)
+			i = l.fail(reasonControl, i)
 		default:
-			if i = l.beyond(i); i < 0 {
-				return -1
-			}
+			i = l.beyond(i)
+		}
+		if i < 0 {
+			return -1
 		}
 	}
 }

@@ -192,6 +192,9 @@ func Unmarshal(data []byte, v any) error {
 // UnmarshalValid is Unmarshal for data that Scan or Valid accepted, such as the spans of a Message. It may decode other
 // data wrongly or not at all.
 func UnmarshalValid(data []byte, v any) error {
+	if done, err := unmarshalTree(data, v); done {
+		return err
+	}
 	text := unsafe.String(unsafe.SliceData(data), len(data))
 	// sonic copies the strings it decodes but not the digits of every number.
 	if p := planOf(reflect.TypeOf(v)); p&holdsNumber != 0 || p&holdsAny != 0 && hasNumber(data) {
@@ -215,6 +218,37 @@ func UnmarshalValid(data []byte, v any) error {
 		}
 	}
 	return err
+}
+
+// unmarshalTree is UnmarshalValid for empty values of the two types that hold any JSON, which it decodes in less time
+// and memory than sonic. It is not done if v is something else.
+func unmarshalTree(data []byte, v any) (done bool, err error) {
+	switch v := v.(type) {
+	case *any:
+		if v == nil || *v != nil {
+			return false, nil
+		}
+		tree, ok := decodeTree(data)
+		if !ok {
+			return true, ErrSyntax
+		}
+		*v = tree
+		return true, nil
+	case *map[string]any:
+		if v == nil || *v != nil {
+			return false, nil
+		}
+		if i := space(data, 0); i >= len(data) || data[i] != '{' {
+			return false, nil
+		}
+		tree, ok := decodeTree(data)
+		if !ok {
+			return true, ErrSyntax
+		}
+		*v = tree.(map[string]any)
+		return true, nil
+	}
+	return false, nil
 }
 
 // cleanError replaces the decoder's errors, which quote and refer to the input.

@@ -82,7 +82,7 @@ func BenchmarkCall(b *testing.B) {
 			serve()
 		}
 	})
-	for _, size := range []int{0, 8 << 10} {
+	for _, size := range []int{0, 10_000, 1_000_000} {
 		body := callBody + strings.Repeat(" ", size)
 		for _, name := range []string{"front", "nethttp"} {
 			b.Run(fmt.Sprintf("loopback/%s/size=%d", name, size), func(b *testing.B) {
@@ -128,7 +128,7 @@ func over(b *testing.B, fronted bool, request []byte, size int) {
 		b.Fatal(err)
 	}
 	defer c.Close()
-	room := make([]byte, 16<<10)
+	room := make([]byte, size+16<<10)
 	b.ReportAllocs()
 	began := processor()
 	defer func() { b.ReportMetric(float64(processor()-began)/float64(b.N), "cpu-ns/op") }()

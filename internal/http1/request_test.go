@@ -83,6 +83,8 @@ var requests = []struct {
 	{"no request", "hello there\r\n\r\n", "400 closed", true},
 	{"an empty line first", "\r\n" + get, "400 closed", true},
 	{"many fields", "GET / HTTP/1.1\r\nHost: h\r\n" + strings.Repeat("X: y\r\n", 100) + "\r\n", "200 open", true},
+	{"a body of 10 KB", post("Content-Length: 10000\r\n", strings.Repeat("b", 10_000)) + get, "200 200 open", false},
+	{"a body of 1 MB", post("Content-Length: 1000000\r\n", strings.Repeat("b", 1_000_000)) + get, "200 200 open", false},
 	{"a large head", "GET / HTTP/1.1\r\nHost: h\r\nX: " + strings.Repeat("y", 9<<10) + "\r\n\r\n" + get, "200 200 open", false},
 	{"a larger head", "GET / HTTP/1.1\r\nHost: h\r\nX: " + strings.Repeat("y", 20<<10) + "\r\n\r\n" + get, "200 200 open", true},
 	{"too large a head", "GET / HTTP/1.1\r\nHost: h\r\nX: " + strings.Repeat("y", 40<<10) + "\r\n\r\n" + get, "431 closed", true},

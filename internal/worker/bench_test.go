@@ -15,9 +15,12 @@ import (
 	"github.com/troupe-run/troupe/internal/worker"
 )
 
-// BenchmarkTask measures tasks over a store on disk: one after the other, the time from the creation to the start of the
-// handler and to the end that its client sees; and sixteen at a time, how many end in a second.
-func BenchmarkTask(b *testing.B) { benchmarkTask(b, cluster.Options{Dir: b.TempDir()}) }
+// BenchmarkTask measures tasks over a store on disk, and in memory: one after the other, the time from the creation to the
+// start of the handler and to the end that its client sees; and sixteen at a time, how many end in a second.
+func BenchmarkTask(b *testing.B) {
+	b.Run("store=file", func(b *testing.B) { benchmarkTask(b, cluster.Options{Dir: b.TempDir()}) })
+	b.Run("store=memory", func(b *testing.B) { benchmarkTask(b, cluster.Options{}) })
+}
 
 // BenchmarkTaskFlushed is BenchmarkTask where each write is on the disk before it counts.
 func BenchmarkTaskFlushed(b *testing.B) {
@@ -60,27 +63,34 @@ func benchmarkTask(b *testing.B, o cluster.Options) {
 			b.Error(err)
 		}
 	}
-	b.Run("one", func(b *testing.B) {
+	sum := func(b *testing.B, cpu time.Duration) {
+		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
+		b.ReportMetric(float64(cpu.Microseconds())/float64(b.N), "cpu-µs/op")
+	}
+	b.Run("at-once=1", func(b *testing.B) {
 		var starts, ends []time.Duration
+		cpu := testkit.CPU()
 		for b.Loop() {
 			began := time.Now()
 			run(b)
 			ends = append(ends, time.Since(began))
 			starts = append(starts, (<-started).Sub(began))
 		}
+		sum(b, testkit.CPU()-cpu)
 		for unit, all := range map[string][]time.Duration{"start": starts, "end": ends} {
 			slices.Sort(all)
 			b.ReportMetric(float64(all[len(all)/2].Microseconds()), unit+"-p50-µs")
 			b.ReportMetric(float64(all[len(all)*99/100].Microseconds()), unit+"-p99-µs")
 		}
 	})
-	b.Run("sixteen", func(b *testing.B) {
+	b.Run("at-once=16", func(b *testing.B) {
 		b.SetParallelism(8)
+		cpu := testkit.CPU()
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
 				run(b)
 			}
 		})
-		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
+		sum(b, testkit.CPU()-cpu)
 	})
 }

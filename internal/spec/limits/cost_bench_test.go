@@ -187,51 +187,67 @@ func BenchmarkInitialize(b *testing.B) {
 	}
 }
 
-// BenchmarkResume measures a resume of 200 events from a file store.
+// stores runs a benchmark with a store on disk, and with one in memory.
+func stores(b *testing.B, run func(b *testing.B, dir string)) {
+	b.Run("store=file", func(b *testing.B) { run(b, b.TempDir()) })
+	b.Run("store=memory", func(b *testing.B) { run(b, "") })
+}
+
+// BenchmarkResume measures a resume of 200 events, most of which have an append of their own, behind an empty log.
 func BenchmarkResume(b *testing.B) {
-	hs := benchServer(b, troupe.Options{Dir: b.TempDir()})
-	c := (&testkit.Client{T: b, HTTP: hs.Client(), URL: hs.URL + "/mcp"}).Initialize(`{}`)
-	all := c.Post(host.CallWith("1", "count", `{"to":200,"delay_ms":1}`, "1")).All()
-	b.ReportAllocs()
-	b.ResetTimer()
-	begin := testkit.CPU()
-	for b.Loop() {
-		if rest := c.Get(all[0].ID).All(); len(rest) != len(all)-1 {
-			b.Fatalf("%d events of %d", len(rest), len(all)-1)
+	stores(b, func(b *testing.B, dir string) {
+		hs := benchServer(b, troupe.Options{Dir: dir})
+		c := (&testkit.Client{T: b, HTTP: hs.Client(), URL: hs.URL + "/mcp"}).Initialize(`{}`)
+		all := c.Post(host.CallWith("1", "count", `{"to":200,"delay_ms":1}`, "1")).All()
+		b.ReportAllocs()
+		b.ResetTimer()
+		begin := testkit.CPU()
+		for b.Loop() {
+			if rest := c.Get(all[0].ID).All(); len(rest) != len(all)-1 {
+				b.Fatalf("%d events of %d", len(rest), len(all)-1)
+			}
 		}
-	}
-	b.ReportMetric(float64(testkit.CPU()-begin)/float64(b.N), "cpu-ns/op")
+		b.ReportMetric(float64((testkit.CPU()-begin).Microseconds())/float64(b.N), "cpu-µs/op")
+	})
 }
 
 // BenchmarkEvents measures the way of a durable event through a call's stream, from the
-// handler over the log on disk to the client: one call alone, which often shares appends, and
-// 100 calls at once.
+// handler over the log to the client: one call alone, and 100 calls at once. Their
+// handlers never wait, so that events share appends.
 func BenchmarkEvents(b *testing.B) {
 	for _, streams := range []int{1, 100} {
 		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
-			hs := benchServer(b, troupe.Options{Dir: b.TempDir(), Limits: troupe.Limits{LogRate: -1}})
-			c := (&testkit.Client{T: b, HTTP: hs.Client(), URL: hs.URL + "/mcp"}).Initialize(`{}`)
-			// A call's events stay below what may be queued for a connection.
-			const each = 4000
-			calls := b.N/each/streams + 1
-			b.ReportAllocs()
-			b.ResetTimer()
-			begin := testkit.CPU()
-			var wg sync.WaitGroup
-			for i := range streams {
-				wg.Go(func() {
-					for range calls {
-						// Above 100 a second, progress of one token is coalesced; log
-						// messages are not.
-						all := c.Post(host.Call(fmt.Sprint(i), "chatter", fmt.Sprintf(`{"to":%d}`, each))).All()
-						if len(all) != each+2 {
-							b.Errorf("%d events, want %d", len(all), each+2)
-						}
-					}
-				})
-			}
-			wg.Wait()
-			b.ReportMetric(float64(testkit.CPU()-begin)/float64(each*calls*streams), "cpu-ns/event")
+			stores(b, func(b *testing.B, dir string) { benchEvents(b, dir, streams) })
 		})
 	}
+}
+
+func benchEvents(b *testing.B, dir string, streams int) {
+	m := host.NewMeter()
+	hs := benchServer(b, troupe.Options{Dir: dir, Limits: troupe.Limits{LogRate: -1}, Telemetry: troupe.Telemetry{MeterProvider: m}})
+	c := (&testkit.Client{T: b, HTTP: hs.Client(), URL: hs.URL + "/mcp"}).Initialize(`{}`)
+	// A call's events stay below what may be queued for a connection.
+	const each = 4000
+	calls := b.N/each/streams + 1
+	b.ReportAllocs()
+	b.ResetTimer()
+	begin, appends := testkit.CPU(), m.Count("troupe.log.appends", "")
+	var wg sync.WaitGroup
+	for i := range streams {
+		wg.Go(func() {
+			for range calls {
+				// Above 100 a second, progress of one token is coalesced; log
+				// messages are not.
+				all := c.Post(host.Call(fmt.Sprint(i), "chatter", fmt.Sprintf(`{"to":%d}`, each))).All()
+				if len(all) != each+2 {
+					b.Errorf("%d events, want %d", len(all), each+2)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	events := float64(each * calls * streams)
+	b.ReportMetric(float64((testkit.CPU()-begin).Microseconds())/events, "cpu-µs/event")
+	b.ReportMetric(events/b.Elapsed().Seconds(), "events/s")
+	b.ReportMetric(events/float64(m.Count("troupe.log.appends", "")-appends), "events/append")
 }

@@ -1,0 +1,216 @@
+package codec
+
+import (
+	"encoding/json"
+	"sync"
+	"unsafe"
+)
+
+const (
+	// sharedKeys is how many keys a tree remembers, a power of two, and sharedKey how long they are at most. The objects of
+	// an array have the same keys, and so do the calls of a tool.
+	sharedKeys = 64
+	sharedKey  = 32
+	// digitBytes is the size of the pieces of memory that the digits of numbers share.
+	digitBytes = 256
+	// keptStack is how many values the stack of a pooled tree has room for at most.
+	keptStack = 16 << 10
+	// maxScratch is the length of the longest string with escapes that the tree decodes itself.
+	maxScratch = 1 << 10
+)
+
+// tree decodes valid JSON into values of type any: strings, bools, json.Number, []any and map[string]any. Of what it
+// returns nothing refers to the data, and a number that is kept keeps at most digitBytes of others.
+type tree struct {
+	data    []byte
+	i       int
+	keys    [sharedKeys]string
+	digits  []byte // what was used of a piece; its capacity is free
+	stack   []any  // elements of arrays that are open
+	scratch []byte // a string with escapes
+}
+
+var trees = sync.Pool{New: func() any { return new(tree) }}
+
+// decodeTree decodes data, which should be valid JSON. ok is false if it found that it is not.
+func decodeTree(data []byte) (v any, ok bool) {
+	t := trees.Get().(*tree)
+	t.data, t.i = data, 0
+	v, ok = t.value(0)
+	t.data = nil
+	if ok && cap(t.stack) <= keptStack {
+		trees.Put(t)
+	}
+	return v, ok
+}
+
+// next returns the next byte that is not white space, 0 at the end.
+func (t *tree) next() byte {
+	if t.i = space(t.data, t.i); t.i < len(t.data) {
+		return t.data[t.i]
+	}
+	return 0
+}
+
+// value decodes the next value, which lies inside depth containers.
+func (t *tree) value(depth int) (any, bool) {
+	switch c := t.next(); {
+	case c == '"':
+		return t.str()
+	case c == '{' && depth < maxDepth:
+		return t.object(depth + 1)
+	case c == '[' && depth < maxDepth:
+		return t.array(depth + 1)
+	case c == 't':
+		t.i += len("true")
+		return true, t.i <= len(t.data)
+	case c == 'f':
+		t.i += len("false")
+		return false, t.i <= len(t.data)
+	case c == 'n':
+		t.i += len("null")
+		return nil, t.i <= len(t.data)
+	case classes[c] == classNumber:
+		return t.number(), true
+	}
+	return nil, false
+}
+
+func (t *tree) object(depth int) (any, bool) {
+	m := make(map[string]any)
+	t.i++
+	if t.next() == '}' {
+		t.i++
+		return m, true
+	}
+	for t.next() == '"' {
+		key, ok := t.key()
+		if !ok || t.next() != ':' {
+			return nil, false
+		}
+		t.i++
+		v, ok := t.value(depth)
+		if !ok {
+			return nil, false
+		}
+		m[key] = v
+		switch t.next() {
+		case ',':
+			t.i++
+		case '}':
+			t.i++
+			return m, true
+		default:
+			return nil, false
+		}
+	}
+	return nil, false
+}
+
+// array gathers its elements on the stack, so that they are copied once.
+func (t *tree) array(depth int) (any, bool) {
+	t.i++
+	if t.next() == ']' {
+		t.i++
+		return []any{}, true
+	}
+	first := len(t.stack)
+	for {
+		v, ok := t.value(depth)
+		if !ok {
+			return nil, false
+		}
+		t.stack = append(t.stack, v)
+		switch t.next() {
+		case ',':
+			t.i++
+		case ']':
+			t.i++
+			a := make([]any, len(t.stack)-first)
+			copy(a, t.stack[first:])
+			clear(t.stack[first:])
+			t.stack = t.stack[:first]
+			return a, true
+		default:
+			return nil, false
+		}
+	}
+}
+
+// raw returns the next string with its quotes.
+func (t *tree) raw() (b []byte, ok bool) {
+	start := t.i
+	end := skipString(t.data, start)
+	if end < start+2 || end > len(t.data) || t.data[end-1] != '"' {
+		return nil, false
+	}
+	t.i = end
+	return t.data[start:end:end], true
+}
+
+// text returns a copy of the text of a string.
+func (t *tree) text(raw []byte) (string, bool) {
+	body := raw[1 : len(raw)-1]
+	if !escaped(body) {
+		return string(body), true
+	}
+	if len(body) > maxScratch {
+		return longText(raw)
+	}
+	t.scratch = appendUnescaped(t.scratch[:0], body)
+	return string(t.scratch), true
+}
+
+// longText decodes a string by sonic, which is faster with long ones. It is a function of its own because s is on the heap.
+func longText(raw []byte) (s string, ok bool) {
+	err := UnmarshalValid(raw, &s)
+	return s, err == nil
+}
+
+func (t *tree) str() (any, bool) {
+	raw, ok := t.raw()
+	if !ok {
+		return nil, false
+	}
+	s, ok := t.text(raw)
+	return s, ok
+}
+
+// key returns the key of a member. Keys that are the same share their memory, mostly.
+func (t *tree) key() (string, bool) {
+	raw, ok := t.raw()
+	if !ok {
+		return "", false
+	}
+	body := raw[1 : len(raw)-1]
+	n := len(body)
+	if n == 0 || n > sharedKey {
+		return t.text(raw)
+	}
+	known := &t.keys[(uint(body[0])*7+uint(body[n/2])*5+uint(body[n-1])*3+uint(n))%sharedKeys]
+	if *known != string(body) {
+		if escaped(body) {
+			return t.text(raw)
+		}
+		*known = string(body)
+	}
+	return *known, true
+}
+
+// number returns the digits of a number.
+func (t *tree) number() json.Number {
+	start := t.i
+	for t.i < len(t.data) && (classes[t.data[t.i]] == classNumber || t.data[t.i] == '.' || t.data[t.i]|0x20 == 'e' || t.data[t.i] == '+') {
+		t.i++
+	}
+	digits := t.data[start:t.i]
+	if len(digits) > digitBytes/8 {
+		return json.Number(digits)
+	}
+	if len(digits) > cap(t.digits)-len(t.digits) {
+		t.digits = make([]byte, 0, digitBytes)
+	}
+	at := len(t.digits)
+	t.digits = append(t.digits, digits...)
+	return json.Number(unsafe.String(&t.digits[at], len(digits))) // nobody writes these bytes again
+}
