@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -85,8 +86,8 @@ func (l *ledger) example() string {
 }
 
 // keep notes what the server keeps for n that have stayed for a time, of which there was nothing before.
-func (l *ledger) keep(o *Options, before usage, n int, stayed time.Duration) error {
-	now, err := usageOf(o.PIDs)
+func (l *ledger) keep(ctx context.Context, o *Options, before usage, n int, stayed time.Duration) error {
+	now, err := o.atRest(ctx)
 	if err != nil {
 		return err
 	}

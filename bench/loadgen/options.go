@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -69,6 +70,10 @@ type Options struct {
 
 	// PIDs are processes of the server on this machine, whose processor time and memory are in the report.
 	PIDs []int
+	// Settle is called before hold and streams look at the memory of the server, so that it can collect its garbage first; nil leaves it alone.
+	Settle func(context.Context) error
+	// Meanwhile is called while the sessions of hold, or all streams of streams, are there, once the memory has been looked at; nil does nothing.
+	Meanwhile func(context.Context) error
 
 	// Progress gets a line every two seconds; nil is nobody.
 	Progress io.Writer
@@ -122,6 +127,24 @@ func (o *Options) settle() error {
 }
 
 func (o *Options) stateless() bool { return o.Revision == Stateless }
+
+// atRest has the server settle, and returns what it has used then.
+func (o *Options) atRest(ctx context.Context) (usage, error) {
+	if o.Settle != nil {
+		if err := o.Settle(ctx); err != nil {
+			return usage{}, err
+		}
+	}
+	return usageOf(o.PIDs)
+}
+
+// meanwhile does what is to be done while everything is there.
+func (o *Options) meanwhile(ctx context.Context) error {
+	if o.Meanwhile == nil {
+		return nil
+	}
+	return o.Meanwhile(ctx)
+}
 
 // sized reports whether the clients send texts of the size that was chosen.
 func (o *Options) sized() bool {
