@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"slices"
+
+	"github.com/troupe-run/troupe/bench/loadgen"
 )
 
 // A result has the figures of one run of one server.
@@ -17,6 +19,19 @@ type result struct {
 	PerSecond float64 `json:"requests_per_second"`
 	Failed    int64   `json:"failed"`
 	Resident  float64 `json:"server_mib"`
+
+	Held   *holding        `json:"held,omitempty"`   // then the figures above are of calls meanwhile
+	Beside *loadgen.Beside `json:"beside,omitempty"` // then the figures above are of calls beside who disturbs them
+}
+
+// holding is the memory of a server after a collection, without and with sessions or streams, and what it took to begin them.
+type holding struct {
+	Count     int     `json:"count"`
+	Before    float64 `json:"before_mib"`
+	After     float64 `json:"after_mib"`
+	Each      float64 `json:"bytes_each"`
+	CPU       float64 `json:"server_cpu_us_to_begin_one"`
+	PerSecond float64 `json:"begun_per_second"`
 }
 
 // relate sets the ratios in the results of one scenario and round.
@@ -50,6 +65,9 @@ type row struct {
 	server                                    string
 	cpu, ratio, p50, p99, perSecond, resident spread
 	failed                                    int64
+
+	each, after, beginCPU, begun spread // of sessions or streams that are held
+	aloneP50, aloneP99, times    spread // of calls without who disturbs them; times is how many times longer p99 was beside them
 }
 
 // summarize returns the rows of a scenario, in the order of [servers].
@@ -76,6 +94,13 @@ func summarize(results []result, scenario string) (rows []row) {
 			p99:       figure(func(r result) float64 { return r.P99 }),
 			perSecond: figure(func(r result) float64 { return r.PerSecond }),
 			resident:  figure(func(r result) float64 { return r.Resident }),
+			each:      figure(func(r result) float64 { return cmp.Or(r.Held, new(holding)).Each }),
+			after:     figure(func(r result) float64 { return cmp.Or(r.Held, new(holding)).After }),
+			beginCPU:  figure(func(r result) float64 { return cmp.Or(r.Held, new(holding)).CPU }),
+			begun:     figure(func(r result) float64 { return cmp.Or(r.Held, new(holding)).PerSecond }),
+			aloneP50:  figure(func(r result) float64 { return cmp.Or(r.Beside, new(loadgen.Beside)).Alone.P50 }),
+			aloneP99:  figure(func(r result) float64 { return cmp.Or(r.Beside, new(loadgen.Beside)).Alone.P99 }),
+			times:     figure(func(r result) float64 { return cmp.Or(r.Beside, new(loadgen.Beside)).P99 }),
 		}
 		for _, r := range all {
 			row.failed += r.Failed

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"context"
+	"os"
+	"time"
+)
+
+// measure starts a server, measures it at a scenario for as long as is given, and stops it.
+func measure(ctx context.Context, b binaries, v server, s scenario, length time.Duration) (result, error) {
+	dir, err := os.MkdirTemp(b.dir, "data")
+	if err != nil {
+		return result{}, err
+	}
+	defer os.RemoveAll(dir)
+	p, err := start(ctx, v.args(b, s, dir))
+	if err != nil {
+		return result{}, err
+	}
+	defer p.stop()
+	r := run{b, v, s, length, p}
+	switch s.group {
+	case sessions, streams:
+		return r.held(ctx)
+	case beside:
+		return r.beside(ctx)
+	}
+	return r.calls(ctx)
+}
