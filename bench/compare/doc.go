@@ -11,7 +11,7 @@
 // From the top; most of what a file uses lies in its own line or below:
 //
 //	main  the rounds
-//	plot table  what comes of it, for people
+//	charts lines plot table  what comes of it, for people
 //	measure held beside run  one server under one load
 //	result  what comes of that
 //	server collect  what is measured, and built

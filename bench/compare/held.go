@@ -24,7 +24,7 @@ func (r run) held(ctx context.Context) (result, error) {
 		calls, err = r.bench(ctx, "--duration", r.length.String())
 		return err
 	}
-	h := &holding{Count: r.s.count}
+	h := &kept{Count: r.s.count}
 	failed := int64(0)
 	if r.s.count == 0 {
 		if err := r.p.collect(ctx); err != nil {

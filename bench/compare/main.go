@@ -147,5 +147,8 @@ func (c *comparison) write(path, plots string) error {
 			err = errors.Join(err, draw(plots, s, rows))
 		}
 	}
+	if plots != "" {
+		err = errors.Join(err, drawCharts(plots, c.results))
+	}
 	return errors.Join(err, f.Close())
 }

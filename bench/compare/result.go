@@ -20,12 +20,12 @@ type result struct {
 	Failed    int64   `json:"failed"`
 	Resident  float64 `json:"server_mib"`
 
-	Held   *holding        `json:"held,omitempty"`   // then the figures above are of calls meanwhile
+	Held   *kept           `json:"held,omitempty"`   // then the figures above are of calls meanwhile
 	Beside *loadgen.Beside `json:"beside,omitempty"` // then the figures above are of calls beside who disturbs them
 }
 
-// holding is the memory of a server after a collection, without and with sessions or streams, and what it took to begin them.
-type holding struct {
+// kept is the memory of a server after a collection, without and with sessions or streams, and what it took to begin them.
+type kept struct {
 	Count     int     `json:"count"`
 	Before    float64 `json:"before_mib"`
 	After     float64 `json:"after_mib"`
@@ -94,10 +94,10 @@ func summarize(results []result, scenario string) (rows []row) {
 			p99:       figure(func(r result) float64 { return r.P99 }),
 			perSecond: figure(func(r result) float64 { return r.PerSecond }),
 			resident:  figure(func(r result) float64 { return r.Resident }),
-			each:      figure(func(r result) float64 { return cmp.Or(r.Held, new(holding)).Each }),
-			after:     figure(func(r result) float64 { return cmp.Or(r.Held, new(holding)).After }),
-			beginCPU:  figure(func(r result) float64 { return cmp.Or(r.Held, new(holding)).CPU }),
-			begun:     figure(func(r result) float64 { return cmp.Or(r.Held, new(holding)).PerSecond }),
+			each:      figure(func(r result) float64 { return cmp.Or(r.Held, new(kept)).Each }),
+			after:     figure(func(r result) float64 { return cmp.Or(r.Held, new(kept)).After }),
+			beginCPU:  figure(func(r result) float64 { return cmp.Or(r.Held, new(kept)).CPU }),
+			begun:     figure(func(r result) float64 { return cmp.Or(r.Held, new(kept)).PerSecond }),
 			aloneP50:  figure(func(r result) float64 { return cmp.Or(r.Beside, new(loadgen.Beside)).Alone.P50 }),
 			aloneP99:  figure(func(r result) float64 { return cmp.Or(r.Beside, new(loadgen.Beside)).Alone.P99 }),
 			times:     figure(func(r result) float64 { return cmp.Or(r.Beside, new(loadgen.Beside)).P99 }),
@@ -107,7 +107,11 @@ func summarize(results []result, scenario string) (rows []row) {
 		}
 		rows = append(rows, row)
 	}
-	place := func(name string) int { return slices.IndexFunc(servers, func(s server) bool { return s.name == name }) }
 	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(place(a.server), place(b.server)) })
 	return rows
+}
+
+// place returns the place of a server in [servers], -1 if it has none.
+func place(name string) int {
+	return slices.IndexFunc(servers, func(s server) bool { return s.name == name })
 }

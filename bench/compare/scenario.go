@@ -48,20 +48,20 @@ var scenarios = []scenario{
 	{name: "size-100k", group: sizes, revision: loadgen.DefaultRevision, clients: 8, size: 100_000},
 	{name: "size-1m", group: sizes, revision: loadgen.DefaultRevision, clients: 8, size: 1_000_000},
 
-	held(sessions, "sessions-0", 0),
-	held(sessions, "sessions-1k", 1000),
-	held(sessions, "sessions-10k", 10_000),
-	held(sessions, "sessions-50k", 50_000),
-	held(streams, "streams-0", 0),
-	held(streams, "streams-1k", 1000),
-	held(streams, "streams-5k", 5000),
-	held(streams, "streams-9500", 9500), // with ulimit -n 20000
+	holding(sessions, "sessions-0", 0),
+	holding(sessions, "sessions-1k", 1000),
+	holding(sessions, "sessions-10k", 10_000),
+	holding(sessions, "sessions-50k", 50_000),
+	holding(streams, "streams-0", 0),
+	holding(streams, "streams-1k", 1000),
+	holding(streams, "streams-5k", 5000),
+	holding(streams, "streams-9500", 9500), // with ulimit -n 20000
 
 	{name: "slow", group: beside, revision: loadgen.DefaultRevision, clients: 32, size: 105, count: 1000, rate: 500},
 	{name: "noisy", group: beside, revision: loadgen.DefaultRevision, clients: 32, size: 105, rate: 100},
 }
 
-func held(g group, name string, count int) scenario {
+func holding(g group, name string, count int) scenario {
 	return scenario{name: name, group: g, revision: loadgen.DefaultRevision, clients: 32, size: 105, count: count}
 }
 
