@@ -22,7 +22,7 @@ type ledger struct {
 
 func newLedger(o *Options) *ledger {
 	l := &ledger{took: newHistogram(), first: newHistogram()}
-	l.report = &Report{URL: o.URL, Scenario: o.Scenario, Revision: o.Revision, Clients: o.Clients, Rate: o.Rate, Count: o.Count, Tool: o.Tool,
+	l.report = &Report{URL: o.URL, Others: o.Others, Scenario: o.Scenario, Revision: o.Revision, Clients: o.Clients, Rate: o.Rate, Count: o.Count, Tool: o.Tool,
 		Errors: make(map[string]int64), Examples: make(map[string]string)}
 	if o.sized() {
 		l.report.Size = o.Size
