@@ -13,7 +13,7 @@ type shown struct {
 	group       group
 	name        string // of the file
 	title, x    string
-	logarithmic bool
+	logarithmic bool                   // y; all x but nodes are
 	of          func(scenario) float64 // x
 	figure      func(row) spread
 }
@@ -24,6 +24,7 @@ var charts = []shown{
 	{sessions, "peers-sessions-memory", "Memory of the server after a collection, MiB", "sessions", false, scenario.held, memoryOf},
 	{streams, "peers-streams-cpu", "Processor time of the server for a call, µs, while event streams are open", "event streams", false, scenario.held, cpuOf},
 	{streams, "peers-streams-memory", "Memory of the server after a collection, MiB", "event streams", false, scenario.held, memoryOf},
+	{nodes, "nodes-cpu", "Processor time of all nodes and NATS for a call, µs", "nodes", false, scenario.held, cpuOf},
 }
 
 func (s scenario) bytes() float64 { return float64(s.size) }
@@ -34,7 +35,7 @@ func memoryOf(r row) spread { return r.after }
 
 // chart returns the chart of results.
 func (w shown) chart(results []result) chart {
-	c := chart{title: w.title, x: w.x, logY: w.logarithmic}
+	c := chart{title: w.title, x: w.x, logY: w.logarithmic, linearX: w.group == nodes}
 	points := make(map[string][]point)
 	for _, s := range scenarios {
 		if s.group != w.group {

@@ -43,7 +43,7 @@ func TestCollect(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "-C", dir, "build", "-o", bin, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	p, err := start(t.Context(), []string{bin})
+	p, err := start(t.Context(), []string{bin}, endpoint)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -110,6 +110,7 @@ func TestNamed(t *testing.T) {
 		"memory":            "sessions-0 sessions-1k sessions-10k sessions-50k streams-0 streams-1k streams-5k streams-9500",
 		"beside,echo-32":    "echo-32 slow noisy",
 		"size-1k,sizes":     "size-100 size-1k size-10k size-100k size-1m",
+		"nodes":             "nodes-1 nodes-2 nodes-3",
 		"sessions,sessions": "sessions-0 sessions-1k sessions-10k sessions-50k",
 	} {
 		chosen, err := named(names)

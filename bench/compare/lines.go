@@ -30,11 +30,11 @@ type series struct {
 	points []point
 }
 
-// A chart has a line for each series. The distances of x are logarithmic, and 0 lies a decade before the least x above it.
+// A chart has a line for each series. Unless they are linear, the distances of x are logarithmic, and 0 lies a decade before the least x above it.
 type chart struct {
-	title, x string
-	logY     bool
-	series   []series
+	title, x      string
+	linearX, logY bool
+	series        []series
 }
 
 // What is drawn, in pixels.
@@ -103,7 +103,7 @@ func (c chart) draw() drawing {
 	}
 	slices.Sort(xs)
 	xs = slices.Compact(xs)
-	across := acrossScale(xs)
+	across := acrossScale(xs, c.linearX)
 	for _, x := range xs {
 		d.Across = append(d.Across, tick{across(x), counted(x)})
 	}
@@ -134,15 +134,18 @@ func (c chart) draw() drawing {
 }
 
 // acrossScale returns where an x lies, of those that there are in order.
-func acrossScale(xs []float64) func(float64) int {
-	least := xs[0]
+func acrossScale(xs []float64, linear bool) func(float64) int {
+	least, most := xs[0], xs[len(xs)-1]
+	if linear {
+		return func(x float64) int { return linesLeft + int((x-least)/max(most-least, 1)*(linesRight-linesLeft)) }
+	}
 	if least == 0 && len(xs) > 1 {
 		least = xs[1] / 10
 	}
 	if least == 0 {
 		least = 1
 	}
-	from, to := math.Log10(least), math.Log10(max(least, xs[len(xs)-1]))
+	from, to := math.Log10(least), math.Log10(max(least, most))
 	return func(x float64) int {
 		if to == from {
 			return linesLeft

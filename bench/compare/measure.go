@@ -13,12 +13,15 @@ func measure(ctx context.Context, b binaries, v server, s scenario, length time.
 		return result{}, err
 	}
 	defer os.RemoveAll(dir)
-	p, err := start(ctx, v.args(b, s, dir))
+	if s.group == nodes {
+		return measureNodes(ctx, run{b: b, v: v, s: s, length: length}, dir)
+	}
+	p, err := start(ctx, v.args(b, s, dir), endpoint)
 	if err != nil {
 		return result{}, err
 	}
 	defer p.stop()
-	r := run{b, v, s, length, p}
+	r := run{b: b, v: v, s: s, length: length, p: p}
 	switch s.group {
 	case sessions, streams:
 		return r.held(ctx)

@@ -29,10 +29,14 @@ type process struct {
 // startWithin bounds the time until a server prints its URL.
 const startWithin = 30 * time.Second
 
-var endpoint = regexp.MustCompile(`http://\S+/mcp`)
+// Where a server listens, as it prints it.
+var (
+	endpoint = regexp.MustCompile(`http://\S+/mcp`)
+	natsURL  = regexp.MustCompile(`nats://\S+`)
+)
 
-// start starts a server, and returns once it has printed its URL.
-func start(ctx context.Context, args []string) (*process, error) {
+// start starts a server, and returns once it has printed its URL, which is of the form that is given.
+func start(ctx context.Context, args []string, form *regexp.Regexp) (*process, error) {
 	p := &process{cmd: exec.CommandContext(ctx, args[0], args[1:]...), exited: make(chan struct{}), collected: make(chan struct{}, 1)}
 	out, w, err := os.Pipe()
 	if err != nil {
@@ -58,7 +62,7 @@ func start(ctx context.Context, args []string) (*process, error) {
 		for {
 			line, err := lines.ReadString('\n')
 			before += line
-			if url := endpoint.FindString(line); url != "" {
+			if url := form.FindString(line); url != "" {
 				found <- url
 				p.listen(lines)
 				return

@@ -17,6 +17,7 @@ const (
 	sessions group = "sessions" // sessions that are held without a connection, and calls beside them
 	streams  group = "streams"  // idle event streams, and calls beside them
 	beside   group = "beside"   // calls alone, and then beside who disturbs them
+	nodes    group = "nodes"    // calls to several nodes in turn
 )
 
 // memory names the groups in which the memory of a server is looked at.
@@ -32,7 +33,7 @@ type scenario struct {
 	revision string
 	clients  int
 	size     int     // of the text, in bytes
-	count    int     // of what is held
+	count    int     // of what is held, or of nodes
 	rate     float64 // of the calls in a second; 0 is a closed loop
 }
 
@@ -59,6 +60,10 @@ var scenarios = []scenario{
 
 	{name: "slow", group: beside, revision: loadgen.DefaultRevision, clients: 32, size: 105, count: 1000, rate: 500},
 	{name: "noisy", group: beside, revision: loadgen.DefaultRevision, clients: 32, size: 105, rate: 100},
+
+	{name: "nodes-1", group: nodes, revision: loadgen.DefaultRevision, clients: 32, size: 105, count: 1},
+	{name: "nodes-2", group: nodes, revision: loadgen.DefaultRevision, clients: 32, size: 105, count: 2},
+	{name: "nodes-3", group: nodes, revision: loadgen.DefaultRevision, clients: 32, size: 105, count: 3},
 }
 
 func holding(g group, name string, count int) scenario {
@@ -75,6 +80,8 @@ func (s scenario) String() string {
 		return fmt.Sprintf("%s, %g/s, among %d event streams, of which one reads slowly", load, s.rate, s.count)
 	case s.name == "noisy":
 		return fmt.Sprintf("%s, %g/s, beside a client of another address that calls %d times a second", load, s.rate, noise)
+	case s.group == nodes:
+		return fmt.Sprintf("%s, to each of %d nodes in turn; processor time and memory are those of all nodes and NATS", load, s.count)
 	case s.holds():
 		return fmt.Sprintf("%d %s held; %s", s.count, s.group, load)
 	}

@@ -90,6 +90,8 @@ func (v server) speaks(s scenario) bool {
 		return v.holds || v.name == base
 	case s.name == "noisy": // troupe-handler has no limits here
 		return v.holds && v.name != "troupe-handler"
+	case s.group == nodes:
+		return v.name == "troupe-serve"
 	case s.group == sessions, s.group == beside:
 		return v.holds
 	}
@@ -100,11 +102,12 @@ func (v server) speaks(s scenario) bool {
 type binaries struct {
 	dir                     string
 	troupe, peers, repaired string
+	natsd                   string // if there are nodes
 }
 
-// build builds everything into dir. Servers that collect do so when they are asked to.
-func build(ctx context.Context, dir string, collect bool) (binaries, error) {
-	b := binaries{dir, filepath.Join(dir, "troupe"), filepath.Join(dir, "peers"), filepath.Join(dir, "peers-repaired")}
+// build builds what the scenarios need into dir. Where memory is looked at, servers collect when they are asked to.
+func build(ctx context.Context, dir string, chosen []scenario) (binaries, error) {
+	b := binaries{dir: dir, troupe: filepath.Join(dir, "troupe"), peers: filepath.Join(dir, "peers"), repaired: filepath.Join(dir, "peers-repaired")}
 	sdk := filepath.Join(dir, "sdk")
 	if err := os.Mkdir(sdk, 0o755); err != nil {
 		return b, err
@@ -114,18 +117,23 @@ func build(ctx context.Context, dir string, collect bool) (binaries, error) {
 		return b, err
 	}
 	var added []string
-	if collect {
+	if slices.ContainsFunc(chosen, scenario.holds) {
 		file, err := overlay(dir)
 		if err != nil {
 			return b, err
 		}
 		added = []string{"-overlay", file}
 	}
-	for _, args := range [][]string{
+	all := [][]string{
 		slices.Concat([]string{"build"}, added, []string{"-o", b.troupe, "./" + troupePackage}),
 		slices.Concat([]string{"-C", peersModule, "build"}, added, []string{"-o", b.peers, "."}),
 		slices.Concat([]string{"-C", peersModule, "build", "-modfile", modfile}, added, []string{"-o", b.repaired, "."}),
-	} {
+	}
+	if slices.ContainsFunc(chosen, func(s scenario) bool { return s.group == nodes }) {
+		b.natsd = filepath.Join(dir, "natsd")
+		all = append(all, []string{"build", "-o", b.natsd, "./bench/natsd"})
+	}
+	for _, args := range all {
 		if out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
 			return b, fmt.Errorf("go %v: %w\n%s", args, err, out)
 		}

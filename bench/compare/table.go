@@ -23,6 +23,11 @@ func table(w io.Writer, s scenario, rows []row) error {
 		for _, r := range rows {
 			fmt.Fprintf(t, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t%d\n", r.server, r.aloneP50, r.p50, r.aloneP99, r.p99, r.times, r.perSecond.median, r.failed)
 		}
+	case nodes:
+		fmt.Fprintln(t, "server\tCPU µs/call\tp50 ms\tp99 ms\tcalls/s\tMiB\tfailed")
+		for _, r := range rows {
+			fmt.Fprintf(t, "%s\t%.1f\t%.2f\t%.2f\t%.0f\t%.0f\t%d\n", r.server, r.cpu, r.p50.median, r.p99, r.perSecond.median, r.resident.median, r.failed)
+		}
 	default:
 		fmt.Fprintln(t, "server\tCPU µs/request\t× bare\tp50 ms\tp99 ms\trequests/s\tMiB\tfailed")
 		for _, r := range rows {
