@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -36,7 +37,11 @@ func (r run) bench(ctx context.Context, more ...string) (*loadgen.Report, error)
 	args := append([]string{"bench", r.p.url, "--json", file, "--pid", strconv.Itoa(r.p.cmd.Process.Pid), "--clients", strconv.Itoa(r.s.clients),
 		"--revision", r.s.revision, "--size", strconv.Itoa(r.s.size)}, more...)
 	if r.v.bare { // Its text is not the client's: with arguments of the user's the load generator does not look at it.
-		args = append(args, "--arguments", `{"text":"`+strings.Repeat("x", r.s.size)+`"}`)
+		arguments := filepath.Join(r.b.dir, "arguments.json")
+		if err := os.WriteFile(arguments, []byte(`{"text":"`+strings.Repeat("x", r.s.size)+`"}`), 0o600); err != nil {
+			return nil, err
+		}
+		args = append(args, "--arguments", "@"+arguments)
 	}
 	if out, err := exec.CommandContext(ctx, r.b.troupe, args...).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, out)

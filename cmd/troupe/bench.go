@@ -43,6 +43,13 @@ func benchCommand(stdout, stderr io.Writer) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Others = args[1:]
 			o.URL, o.Progress, o.Header = args[0], stderr, make(http.Header)
+			if file, ok := strings.CutPrefix(o.Arguments, "@"); ok {
+				text, err := os.ReadFile(file)
+				if err != nil {
+					return benchFailure(fmt.Errorf("arguments: %w", err))
+				}
+				o.Arguments = string(text)
+			}
 			for _, line := range header {
 				name, value, ok := strings.Cut(line, ":")
 				if !ok {
@@ -69,7 +76,7 @@ func benchCommand(stdout, stderr io.Writer) *cobra.Command {
 	f.StringVar(&o.NoiseFrom, "noise-from", "", "`address` of this machine that the noisy client has (127.0.0.2)")
 	f.StringVar(&o.From, "from", "", "`address` of this machine that the other clients have (any)")
 	f.StringVar(&o.Tool, "tool", "", "`name` of the tool to call, instead of the scenario's")
-	f.StringVar(&o.Arguments, "arguments", "", "`JSON` object for it; with echo any tool will do, and its text is not checked")
+	f.StringVar(&o.Arguments, "arguments", "", "`JSON` object for it, or @ and the name of a file that has it; with echo any tool will do, and its text is not checked")
 	f.IntVar(&o.Size, "size", 64, "`bytes` of the text that echo sends")
 	f.StringArrayVar(&header, "header", nil, "`line` for all requests, such as \"Authorization: Bearer ...\"; may be repeated")
 	f.IntSliceVar(&o.PIDs, "pid", nil, "`id` of a process of the server on this machine; may be repeated")
