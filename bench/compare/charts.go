@@ -36,6 +36,9 @@ func memoryOf(r row) spread { return r.after }
 // chart returns the chart of results.
 func (w shown) chart(results []result) chart {
 	c := chart{title: w.title, x: w.x, logY: w.logarithmic, linearX: w.group == nodes}
+	if !c.linearX {
+		c.x += " (logarithmic)"
+	}
 	points := make(map[string][]point)
 	for _, s := range scenarios {
 		if s.group != w.group {

@@ -60,8 +60,27 @@ func (r run) keep(ctx context.Context, meanwhile func(context.Context) error) (*
 	if r.s.holds() {
 		o.Settle = r.p.collect
 	}
-	if r.s.group == sessions {
+	if r.s.group == sessions || r.s.group == rest {
 		o.Scenario = "hold"
 	}
+	if r.s.group == rest {
+		o.Settle = rested(r.p.collect)
+	}
 	return loadgen.Run(ctx, o)
+}
+
+// rested returns what waits before all but the first time that it collects.
+func rested(collect func(context.Context) error) func(context.Context) error {
+	began := false
+	return func(ctx context.Context) error {
+		if began {
+			select {
+			case <-time.After(restFor):
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		began = true
+		return collect(ctx)
+	}
 }

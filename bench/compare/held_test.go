@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -10,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/troupe-run/troupe/bench/loadgen"
 )
@@ -54,7 +58,7 @@ func TestDrawCharts(t *testing.T) {
 		t.Fatal(err)
 	}
 	has(t, filepath.Join(dir, "peers-sessions-cpu.svg"), ">10k<", ">0<", ">troupe-serve<", ">mcp-go<", `fill="#1f5f9e"`)
-	has(t, filepath.Join(dir, "peers-sessions-memory.svg"), ">sessions<")
+	has(t, filepath.Join(dir, "peers-sessions-memory.svg"), ">sessions (logarithmic)<")
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 2 {
 		t.Errorf("there are %v, %v: want the charts of sessions alone", files, err)
 	}
@@ -100,6 +104,26 @@ func TestSpreadNames(t *testing.T) {
 			t.Errorf("the names lie at %v", at)
 		}
 	}
+}
+
+// TestRested: sessions rest before the second look, and no longer than there is somebody who waits.
+func TestRested(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looks := 0
+		settle := rested(func(context.Context) error { looks++; return nil })
+		began := time.Now()
+		if err := settle(t.Context()); err != nil || time.Since(began) != 0 {
+			t.Errorf("the first look is after %v: %v", time.Since(began), err)
+		}
+		if err := settle(t.Context()); err != nil || time.Since(began) != restFor {
+			t.Errorf("the second look is after %v: %v", time.Since(began), err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		if err := settle(ctx); !errors.Is(err, context.Canceled) || looks != 2 {
+			t.Errorf("%d looks, %v", looks, err)
+		}
+	})
 }
 
 // TestNamed: a group stands for its scenarios, and each is there once.

@@ -23,7 +23,7 @@ func measure(ctx context.Context, b binaries, v server, s scenario, length time.
 	defer p.stop()
 	r := run{b: b, v: v, s: s, length: length, p: p}
 	switch s.group {
-	case sessions, streams:
+	case sessions, rest, streams:
 		return r.held(ctx)
 	case beside:
 		return r.beside(ctx)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/troupe-run/troupe/bench/loadgen"
 )
@@ -15,16 +16,20 @@ const (
 	calls    group = "calls"    // echo in a closed loop; the only ones that run if none is named
 	sizes    group = "sizes"    // the same with texts of several sizes, for a plot
 	sessions group = "sessions" // sessions that are held without a connection, and calls beside them
+	rest     group = "rest"     // sessions that nobody has used for more than a minute
 	streams  group = "streams"  // idle event streams, and calls beside them
 	beside   group = "beside"   // calls alone, and then beside who disturbs them
 	nodes    group = "nodes"    // calls to several nodes in turn
 )
 
-// memory names the groups in which the memory of a server is looked at.
+// memory names the groups sessions and streams.
 const memory = "memory"
 
 // noise is how many calls a second the noisy client begins: ten times what troupe serve lets an address have.
 const noise = 10_000
+
+// restFor is how long sessions rest in [rest]: longer than the minute for which troupe keeps what it may need for the next request.
+const restFor = 75 * time.Second
 
 // A scenario is a load.
 type scenario struct {
@@ -53,6 +58,7 @@ var scenarios = []scenario{
 	holding(sessions, "sessions-1k", 1000),
 	holding(sessions, "sessions-10k", 10_000),
 	holding(sessions, "sessions-50k", 50_000),
+	holding(rest, "sessions-10k-rest", 10_000),
 	holding(streams, "streams-0", 0),
 	holding(streams, "streams-1k", 1000),
 	holding(streams, "streams-5k", 5000),
@@ -71,7 +77,7 @@ func holding(g group, name string, count int) scenario {
 }
 
 // holds reports whether the memory of the server is looked at.
-func (s scenario) holds() bool { return s.group == sessions || s.group == streams }
+func (s scenario) holds() bool { return s.group == sessions || s.group == rest || s.group == streams }
 
 func (s scenario) String() string {
 	load := fmt.Sprintf("echo of %d bytes, %d clients, revision %s", s.size, s.clients, s.revision)
@@ -82,6 +88,8 @@ func (s scenario) String() string {
 		return fmt.Sprintf("%s, %g/s, beside a client of another address that calls %d times a second", load, s.rate, noise)
 	case s.group == nodes:
 		return fmt.Sprintf("%s, to each of %d nodes in turn; processor time and memory are those of all nodes and NATS", load, s.count)
+	case s.group == rest:
+		return fmt.Sprintf("%d sessions held, %v after the last request; %s", s.count, restFor, load)
 	case s.holds():
 		return fmt.Sprintf("%d %s held; %s", s.count, s.group, load)
 	}
@@ -97,7 +105,7 @@ func named(names string) (chosen []scenario, err error) {
 	known := make(map[string]bool)
 	for _, s := range scenarios {
 		of := []string{s.name, string(s.group)}
-		if s.holds() {
+		if s.group == sessions || s.group == streams {
 			of = append(of, memory)
 		}
 		if slices.ContainsFunc(of, func(name string) bool { return slices.Contains(left, name) }) {

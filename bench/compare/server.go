@@ -37,18 +37,18 @@ var servers = []server{
 	{name: "gosdk-stateless-fixed", args: repaired("gosdk-stateless")},
 }
 
-// troupeServe is troupe serve. Only the noisy client meets the limits on rates, and only there is everything in memory where nothing is kept.
+// troupeServe is troupe serve. It has no limits on rates, and none for what one address may keep where there is much of that; only the noisy
+// client meets the limits that there are by default.
 func troupeServe(b binaries, s scenario, dir string) []string {
 	args := []string{b.troupe, "serve", "--listen", "127.0.0.1:0", "--log-level", "error", "--drain-delay", "1ms"}
-	if s.group == calls || s.group == sizes {
-		args = append(args, "--memory")
-	} else {
-		args = append(args, "--data", dir)
+	unlimited := []string{"--call-rate", "0", "--principal-rate", "0"}
+	switch {
+	case s.group == calls, s.group == sizes:
+		return slices.Concat(args, []string{"--memory"}, unlimited)
+	case s.name == "noisy":
+		return append(args, "--data", dir)
 	}
-	if s.name == "noisy" {
-		return args
-	}
-	return append(args, "--call-rate", "0", "--principal-rate", "0", "--sessions-per-principal", "0", "--streams-per-principal", "0", "--connections-per-address", "0")
+	return slices.Concat(args, []string{"--data", dir, "--sessions-per-principal", "0", "--streams-per-principal", "0", "--connections-per-address", "0"}, unlimited)
 }
 
 // peer is a kind of bench/peers.
@@ -92,7 +92,7 @@ func (v server) speaks(s scenario) bool {
 		return v.holds && v.name != "troupe-handler"
 	case s.group == nodes:
 		return v.name == "troupe-serve"
-	case s.group == sessions, s.group == beside:
+	case s.group == sessions, s.group == rest, s.group == beside:
 		return v.holds
 	}
 	return !v.sessionsOnly || s.revision != loadgen.Stateless

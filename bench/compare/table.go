@@ -13,7 +13,7 @@ func table(w io.Writer, s scenario, rows []row) error {
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	switch s.group {
-	case sessions, streams:
+	case sessions, rest, streams:
 		fmt.Fprintln(t, "server\tbytes each\tMiB\tCPU µs to begin one\tbegun/s\tCPU µs/call\tp50 ms\tp99 ms\tcalls/s\tfailed")
 		for _, r := range rows {
 			fmt.Fprintf(t, "%s\t%.0f\t%.1f\t%.0f\t%.0f\t%.1f\t%.2f\t%.2f\t%.0f\t%d\n", r.server, r.each, r.after, r.beginCPU, r.begun.median, r.cpu, r.p50.median, r.p99, r.perSecond.median, r.failed)
