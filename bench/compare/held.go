@@ -25,7 +25,7 @@ func (r run) held(ctx context.Context) (result, error) {
 		return err
 	}
 	h := &kept{Count: r.s.count}
-	failed := int64(0)
+	var begun *loadgen.Report
 	if r.s.count == 0 {
 		if err := r.p.collect(ctx); err != nil {
 			return result{}, err
@@ -39,16 +39,17 @@ func (r run) held(ctx context.Context) (result, error) {
 			return result{}, err
 		}
 	} else {
-		p, err := r.keep(ctx, call)
-		if err != nil {
+		var err error
+		if begun, err = r.keep(ctx, call); err != nil {
 			return result{}, err
 		}
-		h.Before, h.After, h.Each = p.Held.Before, p.Held.After, p.Held.Each*1024
-		h.CPU, h.PerSecond = p.CPU, p.PerSecond
-		failed = p.Failed()
+		h.Before, h.After, h.Each = begun.Held.Before, begun.Held.After, begun.Held.Each*1024
+		h.CPU, h.PerSecond = begun.CPU, begun.PerSecond
 	}
 	got := r.resultOf(calls)
-	got.Failed += failed
+	if begun != nil {
+		got.fail(begun)
+	}
 	got.Held = h
 	return got, nil
 }

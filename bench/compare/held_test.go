@@ -38,7 +38,7 @@ func TestTables(t *testing.T) {
 		result{Scenario: "slow", Server: "mcp-go", P50: 2, P99: 9, Beside: &loadgen.Beside{Alone: loadgen.Latency{P50: 1, P99: 3}, P99: 3}, Failed: 5})
 	for name, want := range map[string]string{
 		"sessions-10k": "troupe-serve 3000 (2000..4000) 50.0 (50.0..50.0) 150 (150..150) 3000 25.0 (25.0..25.0)",
-		"slow":         "mcp-go 1.00 (1.00..1.00) 2.00 (2.00..2.00) 3.00 (3.00..3.00) 9.00 (9.00..9.00) 3.00 (3.00..3.00) 0 5",
+		"slow":         "mcp-go 1.00 (1.00..1.00) 2.00 (2.00..2.00) 3.00 (3.00..3.00) 9.00 (9.00..9.00) 3.00 (3.00..3.00) 0 0 (0..0) 5",
 	} {
 		s := scenarios[slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })]
 		var b bytes.Buffer
@@ -48,6 +48,21 @@ func TestTables(t *testing.T) {
 		if got := strings.Join(strings.Fields(b.String()), " "); !strings.Contains(got, want) {
 			t.Errorf("the table of %s lacks %q:\n%s", name, want, b.String())
 		}
+	}
+}
+
+// TestFail: what failed is added up, by kind.
+func TestFail(t *testing.T) {
+	t.Parallel()
+	var r result
+	r.fail(&loadgen.Report{})
+	if r.Errors != nil {
+		t.Errorf("nothing failed, and there is %v", r.Errors)
+	}
+	r.fail(&loadgen.Report{Errors: map[string]int64{"timeout": 2, "status 503": 1}, Examples: map[string]string{"timeout": "late", "status 503": "busy"}})
+	r.fail(&loadgen.Report{Errors: map[string]int64{"timeout": 3}, Examples: map[string]string{"timeout": "later"}})
+	if r.Failed != 6 || r.Errors["timeout"] != "later" || r.Errors["status 503"] != "busy" {
+		t.Errorf("failed are %d, %v", r.Failed, r.Errors)
 	}
 }
 

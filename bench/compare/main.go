@@ -72,7 +72,8 @@ func (c *comparison) choose(names, loads string) error {
 	return err
 }
 
-// run builds everything and runs the rounds. A server that fails in a scenario has no figures there, and does not end the rest.
+// run builds everything and runs the rounds. A server that fails in a scenario has no figures there, and does not end the rest; neither do
+// operations that fail. The error tells of both.
 func (c *comparison) run(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "troupe-compare")
 	if err != nil {
@@ -115,6 +116,9 @@ func (c *comparison) run(ctx context.Context) error {
 				}
 				r.Round = round
 				c.results = append(c.results, r)
+				if r.Failed > 0 {
+					failed = errors.Join(failed, fmt.Errorf("%s, %s, round %d: %d failed: %v", v.name, s.name, round, r.Failed, r.Errors))
+				}
 				left := time.Since(began) / time.Duration(done) * time.Duration(total-done)
 				fmt.Fprintf(os.Stderr, "%d of %d, %v left: round %d %-12s %-22s %7.1f µs  p99 %7.2f ms  %6.0f/s\n",
 					done, total, left.Round(time.Second), round, s.name, v.name, r.CPU, r.P99, r.PerSecond)

@@ -26,7 +26,10 @@ func measure(ctx context.Context, b binaries, v server, s scenario, length time.
 	case sessions, rest, streams:
 		return r.held(ctx)
 	case beside:
-		return r.beside(ctx)
+		if s.name == "noisy" {
+			return r.noisy(ctx)
+		}
+		return r.slow(ctx)
 	}
 	return r.calls(ctx)
 }

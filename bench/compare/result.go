@@ -19,6 +19,8 @@ type result struct {
 	PerSecond float64 `json:"requests_per_second"`
 	Failed    int64   `json:"failed"`
 	Resident  float64 `json:"server_mib"`
+	// Errors says by kind what failed, with an example of each.
+	Errors map[string]string `json:"errors,omitempty"`
 
 	Held   *kept           `json:"held,omitempty"`   // then the figures above are of calls meanwhile
 	Beside *loadgen.Beside `json:"beside,omitempty"` // then the figures above are of calls beside who disturbs them
@@ -32,6 +34,17 @@ type kept struct {
 	Each      float64 `json:"bytes_each"`
 	CPU       float64 `json:"server_cpu_us_to_begin_one"`
 	PerSecond float64 `json:"begun_per_second"`
+}
+
+// fail adds what failed by a report.
+func (r *result) fail(p *loadgen.Report) {
+	for kind, n := range p.Errors {
+		if r.Errors == nil {
+			r.Errors = make(map[string]string)
+		}
+		r.Failed += n
+		r.Errors[kind] = p.Examples[kind]
+	}
 }
 
 // relate sets the ratios in the results of one scenario and round.
@@ -67,6 +80,7 @@ type row struct {
 	failed                                    int64
 
 	each, after, beginCPU, begun spread // of sessions or streams that are held
+	noise                        spread // calls of the noisy client that were served in a second
 	aloneP50, aloneP99, times    spread // of calls without who disturbs them; times is how many times longer p99 was beside them
 }
 
@@ -98,6 +112,7 @@ func summarize(results []result, scenario string) (rows []row) {
 			after:     figure(func(r result) float64 { return cmp.Or(r.Held, new(kept)).After }),
 			beginCPU:  figure(func(r result) float64 { return cmp.Or(r.Held, new(kept)).CPU }),
 			begun:     figure(func(r result) float64 { return cmp.Or(r.Held, new(kept)).PerSecond }),
+			noise:     figure(func(r result) float64 { return cmp.Or(r.Beside, new(loadgen.Beside)).Served }),
 			aloneP50:  figure(func(r result) float64 { return cmp.Or(r.Beside, new(loadgen.Beside)).Alone.P50 }),
 			aloneP99:  figure(func(r result) float64 { return cmp.Or(r.Beside, new(loadgen.Beside)).Alone.P99 }),
 			times:     figure(func(r result) float64 { return cmp.Or(r.Beside, new(loadgen.Beside)).P99 }),

@@ -51,5 +51,7 @@ func (r run) bench(ctx context.Context, more ...string) (*loadgen.Report, error)
 
 // resultOf returns what a report of calls says.
 func (r run) resultOf(p *loadgen.Report) result {
-	return result{Scenario: r.s.name, Server: r.v.name, CPU: p.CPU, P50: p.Latency.P50, P99: p.Latency.P99, PerSecond: p.PerSecond, Failed: p.Failed(), Resident: p.Resident}
+	got := result{Scenario: r.s.name, Server: r.v.name, CPU: p.CPU, P50: p.Latency.P50, P99: p.Latency.P99, PerSecond: p.PerSecond, Resident: p.Resident}
+	got.fail(p)
+	return got
 }

@@ -19,9 +19,9 @@ func table(w io.Writer, s scenario, rows []row) error {
 			fmt.Fprintf(t, "%s\t%.0f\t%.1f\t%.0f\t%.0f\t%.1f\t%.2f\t%.2f\t%.0f\t%d\n", r.server, r.each, r.after, r.beginCPU, r.begun.median, r.cpu, r.p50.median, r.p99, r.perSecond.median, r.failed)
 		}
 	case beside:
-		fmt.Fprintln(t, "server\tp50 ms alone\tdisturbed\tp99 ms alone\tdisturbed\t× alone\tcalls/s\tfailed")
+		fmt.Fprintln(t, "server\tp50 ms alone\tdisturbed\tp99 ms alone\tdisturbed\t× alone\tcalls/s\tnoise/s\tfailed")
 		for _, r := range rows {
-			fmt.Fprintf(t, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t%d\n", r.server, r.aloneP50, r.p50, r.aloneP99, r.p99, r.times, r.perSecond.median, r.failed)
+			fmt.Fprintf(t, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t%.0f\t%d\n", r.server, r.aloneP50, r.p50, r.aloneP99, r.p99, r.times, r.perSecond.median, r.noise, r.failed)
 		}
 	case nodes:
 		fmt.Fprintln(t, "server\tCPU µs/call\tp50 ms\tp99 ms\tcalls/s\tMiB\tfailed")
