@@ -1,5 +1,5 @@
-// Command compare measures what a call costs a server: troupe, beside handlers that do nothing and beside servers that are
-// written with other libraries. docs/bench.md says what each of them is, and how to read the figures. bench/run runs it.
+// Command compare measures what a call costs a server, what it keeps of sessions and streams, and how it fares with clients that
+// disturb others: troupe, beside handlers that do nothing and beside servers that are written with other libraries. docs/bench.md says what each of them is, and how to read the figures. bench/run runs it.
 //
 //	go run ./bench/compare [--rounds 5] [--seconds 3] [--servers NAMES] [--scenarios NAMES] [--name NAME] [--results DIR] [--plots DIR]
 //
@@ -11,9 +11,10 @@
 // From the top; most of what a file uses lies in its own line or below:
 //
 //	main  the rounds
-//	run  one server under one load
-//	plot table  what comes of it, for people
-//	result  and what it is made of
-//	server  what is measured, built and started
+//	charts lines plot table  what comes of it, for people
+//	measure nodes held beside run  one server under one load
+//	result  what comes of that
+//	server collect  what is measured, and built
+//	process  a server that runs
 //	scenario  the load
 package main

@@ -24,14 +24,14 @@ func main() {
 	rounds := flag.Int("rounds", 5, "rounds; each runs every server in every scenario")
 	seconds := flag.Float64("seconds", 3, "`seconds` that count of each run; one more is for warming up")
 	only := flag.String("servers", "", "`names` of the servers, with commas; bare is always one (all)")
-	loads := flag.String("scenarios", "", "`names` of the scenarios, with commas (all)")
+	loads := flag.String("scenarios", "", "`names` of scenarios or groups of them, with commas (calls); the groups are calls, sizes, sessions, streams, memory, which is those two, rest, beside and nodes")
 	name := flag.String("name", time.Now().UTC().Format(time.DateOnly)+"-peers", "`name` of the results")
 	results := flag.String("results", "bench/results", "`directory` for the results")
 	plots := flag.String("plots", "docs/plots", "`directory` for the plots; empty draws none")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	c := comparison{rounds: *rounds, length: time.Duration(*seconds * float64(time.Second)), servers: servers, scenarios: scenarios}
+	c := comparison{rounds: *rounds, length: time.Duration(*seconds * float64(time.Second)), servers: servers}
 	err := c.choose(*only, *loads)
 	if err == nil {
 		err = c.run(ctx)
@@ -53,7 +53,7 @@ type comparison struct {
 	results   []result
 }
 
-// choose leaves the servers and scenarios that are named, or all.
+// choose leaves the servers that are named, or all, and has the scenarios that are named.
 func (c *comparison) choose(names, loads string) error {
 	if c.rounds < 1 || c.length <= 0 {
 		return errors.New("rounds and seconds must be positive")
@@ -67,19 +67,13 @@ func (c *comparison) choose(names, loads string) error {
 			}
 		}
 	}
-	if loads != "" {
-		left := strings.Split(loads, ",")
-		c.scenarios = slices.DeleteFunc(slices.Clone(c.scenarios), func(s scenario) bool { return !slices.Contains(left, s.name) })
-		for _, name := range left {
-			if !slices.ContainsFunc(c.scenarios, func(s scenario) bool { return s.name == name }) {
-				return fmt.Errorf("no scenario is called %q", name)
-			}
-		}
-	}
-	return nil
+	var err error
+	c.scenarios, err = named(loads)
+	return err
 }
 
-// run builds everything and runs the rounds. A server that fails in a scenario has no figures there, and does not end the rest.
+// run builds everything and runs the rounds. A server that fails in a scenario has no figures there, and does not end the rest; neither do
+// operations that fail. The error tells of both.
 func (c *comparison) run(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "troupe-compare")
 	if err != nil {
@@ -87,7 +81,7 @@ func (c *comparison) run(ctx context.Context) error {
 	}
 	defer os.RemoveAll(dir)
 	fmt.Fprintln(os.Stderr, "building")
-	bins, err := build(ctx, dir)
+	bins, err := build(ctx, dir, c.scenarios)
 	if err != nil {
 		return err
 	}
@@ -122,8 +116,11 @@ func (c *comparison) run(ctx context.Context) error {
 				}
 				r.Round = round
 				c.results = append(c.results, r)
+				if r.Failed > 0 {
+					failed = errors.Join(failed, fmt.Errorf("%s, %s, round %d: %d failed: %v", v.name, s.name, round, r.Failed, r.Errors))
+				}
 				left := time.Since(began) / time.Duration(done) * time.Duration(total-done)
-				fmt.Fprintf(os.Stderr, "%d of %d, %v left: round %d %-9s %-22s %7.1f µs  p99 %7.2f ms  %6.0f/s\n",
+				fmt.Fprintf(os.Stderr, "%d of %d, %v left: round %d %-12s %-22s %7.1f µs  p99 %7.2f ms  %6.0f/s\n",
 					done, total, left.Round(time.Second), round, s.name, v.name, r.CPU, r.P99, r.PerSecond)
 			}
 			relate(c.results[from:])
@@ -150,9 +147,12 @@ func (c *comparison) write(path, plots string) error {
 	for _, s := range c.scenarios {
 		rows := summarize(c.results, s.name)
 		err = errors.Join(err, table(out, s, rows))
-		if plots != "" && len(rows) > 0 {
+		if plots != "" && len(rows) > 0 && s.group == calls {
 			err = errors.Join(err, draw(plots, s, rows))
 		}
+	}
+	if plots != "" {
+		err = errors.Join(err, drawCharts(plots, c.results))
 	}
 	return errors.Join(err, f.Close())
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"slices"
+
+	"github.com/troupe-run/troupe/bench/loadgen"
 )
 
 // A result has the figures of one run of one server.
@@ -17,6 +19,32 @@ type result struct {
 	PerSecond float64 `json:"requests_per_second"`
 	Failed    int64   `json:"failed"`
 	Resident  float64 `json:"server_mib"`
+	// Errors says by kind what failed, with an example of each.
+	Errors map[string]string `json:"errors,omitempty"`
+
+	Held   *kept           `json:"held,omitempty"`   // then the figures above are of calls meanwhile
+	Beside *loadgen.Beside `json:"beside,omitempty"` // then the figures above are of calls beside who disturbs them
+}
+
+// kept is the memory of a server after a collection, without and with sessions or streams, and what it took to begin them.
+type kept struct {
+	Count     int     `json:"count"`
+	Before    float64 `json:"before_mib"`
+	After     float64 `json:"after_mib"`
+	Each      float64 `json:"bytes_each"`
+	CPU       float64 `json:"server_cpu_us_to_begin_one"`
+	PerSecond float64 `json:"begun_per_second"`
+}
+
+// fail adds what failed by a report.
+func (r *result) fail(p *loadgen.Report) {
+	for kind, n := range p.Errors {
+		if r.Errors == nil {
+			r.Errors = make(map[string]string)
+		}
+		r.Failed += n
+		r.Errors[kind] = p.Examples[kind]
+	}
 }
 
 // relate sets the ratios in the results of one scenario and round.
@@ -50,6 +78,10 @@ type row struct {
 	server                                    string
 	cpu, ratio, p50, p99, perSecond, resident spread
 	failed                                    int64
+
+	each, after, beginCPU, begun spread // of sessions or streams that are held
+	noise                        spread // calls of the noisy client that were served in a second
+	aloneP50, aloneP99, times    spread // of calls without who disturbs them; times is how many times longer p99 was beside them
 }
 
 // summarize returns the rows of a scenario, in the order of [servers].
@@ -76,13 +108,25 @@ func summarize(results []result, scenario string) (rows []row) {
 			p99:       figure(func(r result) float64 { return r.P99 }),
 			perSecond: figure(func(r result) float64 { return r.PerSecond }),
 			resident:  figure(func(r result) float64 { return r.Resident }),
+			each:      figure(func(r result) float64 { return cmp.Or(r.Held, new(kept)).Each }),
+			after:     figure(func(r result) float64 { return cmp.Or(r.Held, new(kept)).After }),
+			beginCPU:  figure(func(r result) float64 { return cmp.Or(r.Held, new(kept)).CPU }),
+			begun:     figure(func(r result) float64 { return cmp.Or(r.Held, new(kept)).PerSecond }),
+			noise:     figure(func(r result) float64 { return cmp.Or(r.Beside, new(loadgen.Beside)).Served }),
+			aloneP50:  figure(func(r result) float64 { return cmp.Or(r.Beside, new(loadgen.Beside)).Alone.P50 }),
+			aloneP99:  figure(func(r result) float64 { return cmp.Or(r.Beside, new(loadgen.Beside)).Alone.P99 }),
+			times:     figure(func(r result) float64 { return cmp.Or(r.Beside, new(loadgen.Beside)).P99 }),
 		}
 		for _, r := range all {
 			row.failed += r.Failed
 		}
 		rows = append(rows, row)
 	}
-	place := func(name string) int { return slices.IndexFunc(servers, func(s server) bool { return s.name == name }) }
 	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(place(a.server), place(b.server)) })
 	return rows
+}
+
+// place returns the place of a server in [servers], -1 if it has none.
+func place(name string) int {
+	return slices.IndexFunc(servers, func(s server) bool { return s.name == name })
 }

@@ -2,25 +2,123 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/troupe-run/troupe/bench/loadgen"
 )
 
-// A scenario is a load of echo calls in a closed loop.
+// A group is a kind of scenario: how it is measured, and what its table shows.
+type group string
+
+const (
+	calls    group = "calls"    // echo in a closed loop; the only ones that run if none is named
+	sizes    group = "sizes"    // the same with texts of several sizes, for a plot
+	sessions group = "sessions" // sessions that are held without a connection, and calls beside them
+	rest     group = "rest"     // sessions that nobody has used for more than a minute
+	streams  group = "streams"  // idle event streams, and calls beside them
+	beside   group = "beside"   // calls alone, and then beside who disturbs them
+	nodes    group = "nodes"    // calls to several nodes in turn
+)
+
+// memory names the groups sessions and streams.
+const memory = "memory"
+
+// noise is how many calls a second the noisy client begins: ten times what troupe serve lets an address have.
+const noise = 10_000
+
+// restFor is how long sessions rest in [rest]: longer than the minute for which troupe keeps what it may need for the next request.
+const restFor = 75 * time.Second
+
+// A scenario is a load.
 type scenario struct {
 	name     string
+	group    group
 	revision string
 	clients  int
-	size     int // of the text, in bytes
+	size     int     // of the text, in bytes
+	count    int     // of what is held, or of nodes
+	rate     float64 // of the calls in a second; 0 is a closed loop
 }
 
 var scenarios = []scenario{
-	{"echo-32", loadgen.DefaultRevision, 32, 105},
-	{"echo-256", loadgen.DefaultRevision, 256, 105},
-	{"stateless-32", loadgen.Stateless, 32, 105},
-	{"echo-10k", loadgen.DefaultRevision, 32, 10_000},
+	{name: "echo-32", group: calls, revision: loadgen.DefaultRevision, clients: 32, size: 105},
+	{name: "echo-256", group: calls, revision: loadgen.DefaultRevision, clients: 256, size: 105},
+	{name: "stateless-32", group: calls, revision: loadgen.Stateless, clients: 32, size: 105},
+	{name: "echo-10k", group: calls, revision: loadgen.DefaultRevision, clients: 32, size: 10_000},
+
+	{name: "size-100", group: sizes, revision: loadgen.DefaultRevision, clients: 8, size: 100},
+	{name: "size-1k", group: sizes, revision: loadgen.DefaultRevision, clients: 8, size: 1000},
+	{name: "size-10k", group: sizes, revision: loadgen.DefaultRevision, clients: 8, size: 10_000},
+	{name: "size-100k", group: sizes, revision: loadgen.DefaultRevision, clients: 8, size: 100_000},
+	{name: "size-1m", group: sizes, revision: loadgen.DefaultRevision, clients: 8, size: 1_000_000},
+
+	holding(sessions, "sessions-0", 0),
+	holding(sessions, "sessions-1k", 1000),
+	holding(sessions, "sessions-10k", 10_000),
+	holding(sessions, "sessions-50k", 50_000),
+	holding(rest, "sessions-10k-rest", 10_000),
+	holding(streams, "streams-0", 0),
+	holding(streams, "streams-1k", 1000),
+	holding(streams, "streams-5k", 5000),
+	holding(streams, "streams-9500", 9500), // with ulimit -n 20000
+
+	{name: "slow", group: beside, revision: loadgen.DefaultRevision, clients: 32, size: 105, count: 1000, rate: 500},
+	{name: "noisy", group: beside, revision: loadgen.DefaultRevision, clients: 32, size: 105, rate: 100},
+
+	{name: "nodes-1", group: nodes, revision: loadgen.DefaultRevision, clients: 32, size: 105, count: 1},
+	{name: "nodes-2", group: nodes, revision: loadgen.DefaultRevision, clients: 32, size: 105, count: 2},
+	{name: "nodes-3", group: nodes, revision: loadgen.DefaultRevision, clients: 32, size: 105, count: 3},
 }
 
+func holding(g group, name string, count int) scenario {
+	return scenario{name: name, group: g, revision: loadgen.DefaultRevision, clients: 32, size: 105, count: count}
+}
+
+// holds reports whether the memory of the server is looked at.
+func (s scenario) holds() bool { return s.group == sessions || s.group == rest || s.group == streams }
+
 func (s scenario) String() string {
-	return fmt.Sprintf("echo of %d bytes, %d clients, revision %s", s.size, s.clients, s.revision)
+	load := fmt.Sprintf("echo of %d bytes, %d clients, revision %s", s.size, s.clients, s.revision)
+	switch {
+	case s.name == "slow":
+		return fmt.Sprintf("%s, %g/s, among %d event streams, of which one reads slowly", load, s.rate, s.count)
+	case s.name == "noisy":
+		return fmt.Sprintf("%s, %g/s, beside a client of another address that calls %d times a second", load, s.rate, noise)
+	case s.group == nodes:
+		return fmt.Sprintf("%s, to each of %d nodes in turn; processor time and memory are those of all nodes and NATS", load, s.count)
+	case s.group == rest:
+		return fmt.Sprintf("%d sessions held, %v after the last request; %s", s.count, restFor, load)
+	case s.holds():
+		return fmt.Sprintf("%d %s held; %s", s.count, s.group, load)
+	}
+	return load
+}
+
+// named returns the scenarios that names are of: each the name of a scenario or a group, with commas between. None are those of [calls].
+func named(names string) (chosen []scenario, err error) {
+	if names == "" {
+		names = string(calls)
+	}
+	left := strings.Split(names, ",")
+	known := make(map[string]bool)
+	for _, s := range scenarios {
+		of := []string{s.name, string(s.group)}
+		if s.group == sessions || s.group == streams {
+			of = append(of, memory)
+		}
+		if slices.ContainsFunc(of, func(name string) bool { return slices.Contains(left, name) }) {
+			chosen = append(chosen, s)
+		}
+		for _, name := range of {
+			known[name] = true
+		}
+	}
+	for _, name := range left {
+		if !known[name] {
+			return nil, fmt.Errorf("no scenario is called %q", name)
+		}
+	}
+	return chosen, nil
 }

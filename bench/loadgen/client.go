@@ -23,6 +23,8 @@ const narrowBuffer = 4096
 // client is one client of the server, with a connection of its own.
 type client struct {
 	o       *Options
+	all     []string // endpoints
+	next    int      // the place of the one that gets the next request
 	http    *http.Client
 	session string
 	ids     int64
@@ -35,7 +37,7 @@ type client struct {
 func newClient(o *Options) *client {
 	rt := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 4, Protocols: new(http.Protocols)}
 	rt.Protocols.SetHTTP1(true)
-	c := &client{o: o, http: &http.Client{Transport: rt}}
+	c := &client{o: o, all: o.endpoints(), http: &http.Client{Transport: rt}}
 	rt.DialContext = func(ctx context.Context, network, address string) (conn net.Conn, err error) {
 		if o.Dial != nil {
 			conn, err = o.Dial(o.From, address)
@@ -55,6 +57,12 @@ func newClient(o *Options) *client {
 }
 
 func (c *client) close() { c.http.CloseIdleConnections() }
+
+// url is where the next request goes.
+func (c *client) url() string {
+	c.next++
+	return c.all[(c.next-1)%len(c.all)]
+}
 
 // message is what of a JSON-RPC message is looked at.
 type message struct {
@@ -106,7 +114,7 @@ func (c *client) token(method, id string) string {
 
 // post sends a body. name is what the request of a stateless client is about.
 func (c *client) post(ctx context.Context, body, method, name string) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.o.URL, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url(), strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -270,7 +278,7 @@ func (c *client) end(ctx context.Context) error {
 	if c.session == "" {
 		return nil
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodDelete, c.o.URL, nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodDelete, c.url(), nil)
 	if err != nil {
 		return err
 	}

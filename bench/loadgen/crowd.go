@@ -21,6 +21,7 @@ func newCrowd(o *Options, n int) crowd {
 	all := make(crowd, n)
 	for i := range all {
 		all[i] = newClient(o)
+		all[i].next = i // Clients begin at different endpoints.
 	}
 	return all
 }

@@ -1,10 +1,61 @@
 package loadgen
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 )
+
+// looks is when a run has asked for what in its options.
+type looks struct {
+	settled   []time.Time
+	meanwhile time.Time
+}
+
+// watch has a run note when it calls back.
+func watch(o *Options) *looks {
+	l := new(looks)
+	o.Settle = func(context.Context) error {
+		l.settled = append(l.settled, time.Now())
+		return nil
+	}
+	o.Meanwhile = func(context.Context) error {
+		l.meanwhile = time.Now()
+		return nil
+	}
+	return l
+}
+
+// check checks that the server could settle before each look at its memory, and that there was time between the two.
+func (l *looks) check(t *testing.T) {
+	t.Helper()
+	if len(l.settled) != 2 || l.settled[1].Sub(l.settled[0]) < restFor || l.meanwhile.Before(l.settled[1]) {
+		t.Errorf("the server settled at %v, and had other work at %v", l.settled, l.meanwhile)
+	}
+}
+
+// TestHeldFails: a server that does not settle has no figures, and neither has one whose other work failed.
+func TestHeldFails(t *testing.T) {
+	broken := errors.New("broken")
+	for _, scenario := range []string{"hold", "streams"} {
+		for name, set := range map[string]func(*Options){
+			"settle":    func(o *Options) { o.Settle = func(context.Context) error { return broken } },
+			"meanwhile": func(o *Options) { o.Meanwhile = func(context.Context) error { return broken } },
+		} {
+			t.Run(scenario+" "+name, func(t *testing.T) {
+				new(manyServer).serve(t, func(t *testing.T, o Options) {
+					o.Scenario, o.Count = scenario, 10
+					set(&o)
+					if _, err := Run(t.Context(), o); !errors.Is(err, broken) {
+						t.Errorf("the error is %v, want %v", err, broken)
+					}
+				})
+			})
+		}
+	}
+}
 
 // TestHold: sessions that have gone are found, and all are ended unless they are to stay.
 func TestHold(t *testing.T) {
@@ -13,7 +64,9 @@ func TestHold(t *testing.T) {
 			s := &manyServer{gone: func(n int) bool { return n%100 == 7 }}
 			s.serve(t, func(t *testing.T, o Options) {
 				o.Scenario, o.Count, o.Keep = "hold", 300, keep
+				looks := watch(&o)
 				r, err := Run(t.Context(), o)
+				looks.check(t)
 				judge(t, r, err, 300, map[string]int64{"status 404": 3})
 				if r.Held == nil || r.Held.Count != 300 {
 					t.Errorf("held are %+v", r.Held)
@@ -48,7 +101,9 @@ func TestIdleStreams(t *testing.T) {
 			s := &manyServer{breaks: func(n int) bool { return n%10 == 3 }}
 			s.serve(t, func(t *testing.T, o Options) {
 				o.Scenario, o.Revision, o.Count, o.Duration = "streams", revision, 50, 5*time.Second
+				looks := watch(&o)
 				r, err := Run(t.Context(), o)
+				looks.check(t)
 				judge(t, r, err, 50, map[string]int64{"stream ended": 5})
 				if r.Held == nil || r.Held.Count != 50 || r.Held.Seconds != 5 || r.Events != 0 {
 					t.Errorf("held are %+v, with %d events", r.Held, r.Events)

@@ -17,7 +17,7 @@ const restFor = time.Second
 func hold(ctx context.Context, o *Options, l *ledger) error {
 	connections := newCrowd(o, min(o.Clients, o.Count))
 	defer connections.close()
-	before, err := usageOf(o.PIDs)
+	before, err := o.atRest(ctx)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,10 @@ func hold(ctx context.Context, o *Options, l *ledger) error {
 	}
 	wait(ctx, time.Now().Add(restFor))
 	sessions := slices.Collect(maps.Keys(h.ids))
-	if err := l.keep(o, before, len(sessions), restFor); err != nil {
+	if err := l.keep(ctx, o, before, len(sessions), restFor); err != nil {
+		return err
+	}
+	if err := o.meanwhile(ctx); err != nil {
 		return err
 	}
 	h.share(ctx, connections, sessions, func(c *client, session string) error { return h.with(ctx, c, session, c.ping) })

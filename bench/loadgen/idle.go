@@ -19,7 +19,9 @@ func idle(ctx context.Context, o *Options, l *ledger) error {
 		return err
 	}
 	defer ready.end(ctx)
-	before, err := usageOf(o.PIDs)
+	ready.close() // The connection of a stream belongs to what the stream takes.
+	wait(ctx, time.Now().Add(restFor))
+	before, err := o.atRest(ctx)
 	if err != nil {
 		return err
 	}
@@ -74,7 +76,9 @@ func idle(ctx context.Context, o *Options, l *ledger) error {
 	}
 	opened := int(there.Load())
 	wait(ctx, time.Now().Add(o.Duration))
-	err = l.keep(o, before, opened, o.Duration)
+	if err = l.keep(ctx, o, before, opened, o.Duration); err == nil {
+		err = o.meanwhile(ctx)
+	}
 	cut()
 	for _, s := range streams {
 		if s != nil {

@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -21,7 +22,7 @@ type ledger struct {
 
 func newLedger(o *Options) *ledger {
 	l := &ledger{took: newHistogram(), first: newHistogram()}
-	l.report = &Report{URL: o.URL, Scenario: o.Scenario, Revision: o.Revision, Clients: o.Clients, Rate: o.Rate, Count: o.Count, Tool: o.Tool,
+	l.report = &Report{URL: o.URL, Others: o.Others, Scenario: o.Scenario, Revision: o.Revision, Clients: o.Clients, Rate: o.Rate, Count: o.Count, Tool: o.Tool,
 		Errors: make(map[string]int64), Examples: make(map[string]string)}
 	if o.sized() {
 		l.report.Size = o.Size
@@ -85,8 +86,8 @@ func (l *ledger) example() string {
 }
 
 // keep notes what the server keeps for n that have stayed for a time, of which there was nothing before.
-func (l *ledger) keep(o *Options, before usage, n int, stayed time.Duration) error {
-	now, err := usageOf(o.PIDs)
+func (l *ledger) keep(ctx context.Context, o *Options, before usage, n int, stayed time.Duration) error {
+	now, err := o.atRest(ctx)
 	if err != nil {
 		return err
 	}

@@ -211,11 +211,35 @@ func TestKindsOfErrors(t *testing.T) {
 	})
 }
 
+// TestEndpoints: each of several endpoints gets as many requests, whichever client sends them.
+func TestEndpoints(t *testing.T) {
+	var mu sync.Mutex
+	got := make(map[string]int)
+	s := new(manyServer)
+	s.asked = func(host string) {
+		mu.Lock()
+		defer mu.Unlock()
+		got[host]++
+	}
+	s.serve(t, func(t *testing.T, o Options) {
+		o.Others = []string{"http://second/mcp", "http://third/mcp"}
+		o.Scenario, o.Count, o.Clients, o.Keep = "hold", 300, 3, true
+		r, err := Run(t.Context(), o)
+		judge(t, r, err, 300, map[string]int64{})
+		for _, host := range []string{"server", "second", "third"} {
+			if n := got[host]; n < 299 || n > 301 { // of 900 in all
+				t.Errorf("%s got %d requests of %v", host, n, got)
+			}
+		}
+	})
+}
+
 // TestBadOptions: what is wrong is said before anything is measured.
 func TestBadOptions(t *testing.T) {
 	against(t, func(_ int64, w http.ResponseWriter, id, _ string) { answer(w, id, "something else") }, func(t *testing.T, good Options) {
 		for want, change := range map[string]func(o *Options){
 			"no URL":                     func(o *Options) { o.URL = "server" },
+			`"other" is no URL`:          func(o *Options) { o.Others = []string{"other"} },
 			"no scenario is called":      func(o *Options) { o.Scenario = "dance" },
 			"revision is":                func(o *Options) { o.Revision = "2020-01-01" },
 			"clients are":                func(o *Options) { o.Clients = -1 },

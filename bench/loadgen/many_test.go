@@ -24,6 +24,7 @@ type manyServer struct {
 	replay  func(session, from int) []int                   // the numbers that a resume sends, to 20; nil: all of them
 	parts   func(session int) bool                          // a resumed stream ends after two numbers
 	pace    func(from string) (took time.Duration, ok bool) // of echo
+	asked   func(host string)                               // is told of each request; nil: nobody
 
 	mu       sync.Mutex // guards the rest
 	sessions int
@@ -50,6 +51,9 @@ func (s *manyServer) serve(t *testing.T, f func(t *testing.T, o Options)) {
 }
 
 func (s *manyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.asked != nil {
+		s.asked(r.Host)
+	}
 	body, _ := io.ReadAll(r.Body)
 	var m struct {
 		ID     json.RawMessage

@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -33,7 +34,9 @@ const MostCount = 100_000
 
 // Options say what to do to which server. The zero value of a field is its default.
 type Options struct {
-	URL      string // of the endpoint, http or https
+	URL string // of the endpoint, http or https
+	// Others are further endpoints of the same server, such as those of other nodes: each client sends each request to the next of all.
+	Others   []string
 	Scenario string // "echo" by default; see [Scenarios]
 	Revision string // [DefaultRevision] by default; a client has a session with it, unless it is [Stateless]
 
@@ -69,6 +72,10 @@ type Options struct {
 
 	// PIDs are processes of the server on this machine, whose processor time and memory are in the report.
 	PIDs []int
+	// Settle is called before hold and streams look at the memory of the server, so that it can collect its garbage first; nil leaves it alone.
+	Settle func(context.Context) error
+	// Meanwhile is called while the sessions of hold, or all streams of streams, are there, once the memory has been looked at; nil does nothing.
+	Meanwhile func(context.Context) error
 
 	// Progress gets a line every two seconds; nil is nobody.
 	Progress io.Writer
@@ -91,10 +98,12 @@ func (o *Options) settle() error {
 	if o.Scenario == "noisy" {
 		o.Rate, o.Noise, o.NoiseFrom = cmp.Or(o.Rate, 100), cmp.Or(o.Noise, 10_000), cmp.Or(o.NoiseFrom, "127.0.0.2")
 	}
-	u, err := url.Parse(o.URL)
+	for _, text := range o.endpoints() {
+		if u, err := url.Parse(text); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return fmt.Errorf("%q is no URL of an endpoint: want something like http://127.0.0.1:8080/mcp", text)
+		}
+	}
 	switch {
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return fmt.Errorf("%q is no URL of an endpoint: want something like http://127.0.0.1:8080/mcp", o.URL)
 	case s == nil:
 		return fmt.Errorf("no scenario is called %q: there are %s", o.Scenario, strings.Join(slices.Sorted(maps.Keys(scenarios)), ", "))
 	case !slices.Contains(revisions, o.Revision):
@@ -121,7 +130,28 @@ func (o *Options) settle() error {
 	return nil
 }
 
+// endpoints are all URLs of the server.
+func (o *Options) endpoints() []string { return append([]string{o.URL}, o.Others...) }
+
 func (o *Options) stateless() bool { return o.Revision == Stateless }
+
+// atRest has the server settle, and returns what it has used then.
+func (o *Options) atRest(ctx context.Context) (usage, error) {
+	if o.Settle != nil {
+		if err := o.Settle(ctx); err != nil {
+			return usage{}, err
+		}
+	}
+	return usageOf(o.PIDs)
+}
+
+// meanwhile does what is to be done while everything is there.
+func (o *Options) meanwhile(ctx context.Context) error {
+	if o.Meanwhile == nil {
+		return nil
+	}
+	return o.Meanwhile(ctx)
+}
 
 // sized reports whether the clients send texts of the size that was chosen.
 func (o *Options) sized() bool {

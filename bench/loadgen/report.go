@@ -16,15 +16,16 @@ import (
 
 // Report is what came of a run.
 type Report struct {
-	URL      string  `json:"url"`
-	Scenario string  `json:"scenario"`
-	Revision string  `json:"revision"`
-	Clients  int     `json:"clients"`
-	Rate     float64 `json:"rate,omitempty"` // 0: a closed loop
-	Size     int     `json:"size,omitempty"`
-	Count    int     `json:"count,omitempty"` // of the sessions or streams, where there are many
-	Tool     string  `json:"tool,omitempty"`
-	Seconds  float64 `json:"seconds"`
+	URL      string   `json:"url"`
+	Others   []string `json:"other_urls,omitempty"`
+	Scenario string   `json:"scenario"`
+	Revision string   `json:"revision"`
+	Clients  int      `json:"clients"`
+	Rate     float64  `json:"rate,omitempty"` // 0: a closed loop
+	Size     int      `json:"size,omitempty"`
+	Count    int      `json:"count,omitempty"` // of the sessions or streams, where there are many
+	Tool     string   `json:"tool,omitempty"`
+	Seconds  float64  `json:"seconds"`
 
 	Operations int64             `json:"operations"` // that succeeded
 	PerSecond  float64           `json:"per_second"`

@@ -46,7 +46,7 @@ func (c *client) open(ctx context.Context, send func(context.Context) (*http.Res
 // get asks for a stream of the session: the standalone one, or the one behind the event last.
 func (c *client) get(ctx context.Context, last string) (*stream, error) {
 	s, err := c.open(ctx, func(ctx context.Context) (*http.Response, error) {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.o.URL, nil)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url(), nil)
 		if err != nil {
 			return nil, err
 		}

@@ -20,6 +20,12 @@ func (u usage) mib() float64 { return float64(u.resident) / (1 << 20) }
 // tick is the unit of processor time in /proc, which Linux has fixed for programs at a hundredth of a second.
 const tick = 10 * time.Millisecond
 
+// Resident returns the resident memory of a process in MiB.
+func Resident(pid int) (float64, error) {
+	u, err := usageOf([]int{pid})
+	return u.mib(), err
+}
+
 // usageOf sums up what processes have used.
 func usageOf(pids []int) (u usage, err error) {
 	for _, pid := range pids {

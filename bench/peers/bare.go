@@ -18,9 +18,15 @@ type exchange struct {
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
-// bare reads the body of a request and writes a constant.
+// bare reads the body of a request and writes a constant. A GET gets an event stream on which nothing happens.
 func bare(c *constant) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			w.Header()["Content-Type"] = []string{"text/event-stream"}
+			_ = http.NewResponseController(w).Flush() // what fails ends the request, too
+			<-r.Context().Done()
+			return
+		}
 		x := exchanges.Get().(*exchange)
 		defer exchanges.Put(x)
 		x.body.Reset()

@@ -10,8 +10,8 @@ import (
 const largest = 64 << 20
 
 // bareFast does what [bare] does, on the server of fasthttp.
-func bareFast(ln net.Listener, size int) error {
-	c := newConstant(size)
+func bareFast(ln net.Listener, o options) error {
+	c := newConstant(o.size)
 	s := fasthttp.Server{
 		MaxRequestBodySize: largest,
 		Handler: func(ctx *fasthttp.RequestCtx) {

@@ -7,18 +7,25 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-type text struct {
-	Text string `json:"text" jsonschema:"what to return"`
-}
-
-// gosdk serves with the official Go SDK, which always checks arguments against the schema. It answers in JSON as the others do, and not on an
-// event stream, which is its default. Stateless, it also serves 2026-07-28.
-func gosdk(stateless bool) http.Handler {
+// gosdk serves with the official Go SDK, which always checks arguments against the schema. It answers in JSON as the others do, and not on
+// event streams, which is its default, unless streams is set: in JSON it cannot report progress. Stateless, it also serves 2026-07-28.
+func gosdk(stateless, streams bool) http.Handler {
 	srv := mcp.NewServer(&mcp.Implementation{Name: name, Version: version}, nil)
-	mcp.AddTool(srv, &mcp.Tool{Name: "echo", Description: about},
+	mcp.AddTool(srv, &mcp.Tool{Name: "echo", Description: aboutEcho},
 		func(_ context.Context, _ *mcp.CallToolRequest, in text) (*mcp.CallToolResult, any, error) {
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: in.Text}}}, nil, nil
 		})
+	mcp.AddTool(srv, &mcp.Tool{Name: "count", Description: aboutCount},
+		func(ctx context.Context, r *mcp.CallToolRequest, in number) (*mcp.CallToolResult, any, error) {
+			token := r.Params.GetProgressToken()
+			for n := 1; n <= in.To && token != nil; n++ {
+				progress := &mcp.ProgressNotificationParams{ProgressToken: token, Progress: float64(n), Total: float64(in.To)}
+				if err := r.Session.NotifyProgress(ctx, progress); err != nil {
+					return nil, nil, err
+				}
+			}
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: counted}}}, nil, nil
+		})
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return srv },
-		&mcp.StreamableHTTPOptions{Stateless: stateless, JSONResponse: true})
+		&mcp.StreamableHTTPOptions{Stateless: stateless, JSONResponse: !streams})
 }

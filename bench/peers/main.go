@@ -1,8 +1,8 @@
-// Command peers serves one tool, echo, with one of several libraries, so that troupe can be measured beside them. It
+// Command peers serves two tools, echo and count, with one of several libraries, so that troupe can be measured beside them. It
 // prints its URL on the first line, and serves until it is stopped. It is a separate module, so that Troupe's has none of
 // its dependencies; bench/run builds and measures it, and docs/bench.md says what each kind is.
 //
-//	go -C bench/peers run . --kind gosdk [--listen 127.0.0.1:0] [--size 105]
+//	go -C bench/peers run . --kind gosdk [--listen 127.0.0.1:0] [--size 105] [--data DIR] [--streams]
 //
 // # Files
 //
@@ -10,6 +10,7 @@
 //
 //	main  the command line
 //	bare fasthttp gosdk mcpgo troupe  the kinds
+//	tools  what the other kinds serve
 //	constant  the answers of the bare kinds
 package main
 
@@ -24,23 +25,29 @@ import (
 	"strings"
 )
 
-// A kind serves on a listener until that fails. size is the length of the text that a bare kind answers with, in bytes.
-type kind func(ln net.Listener, size int) error
+// options are those of a kind. Each kind has its own.
+type options struct {
+	size    int    // of the text that a bare kind answers with, in bytes
+	data    string // directory for what troupe-handler stores; empty keeps it in memory
+	streams bool   // the kinds of the Go SDK answer on event streams
+}
+
+// A kind serves on a listener until that fails.
+type kind func(ln net.Listener, o options) error
 
 var kinds = map[string]kind{
-	"bare":            func(ln net.Listener, size int) error { return serve(ln, bare(newConstant(size))) },
+	"bare":            func(ln net.Listener, o options) error { return serve(ln, bare(newConstant(o.size))) },
 	"bare-fasthttp":   bareFast,
-	"gosdk":           func(ln net.Listener, _ int) error { return serve(ln, gosdk(false)) },
-	"gosdk-stateless": func(ln net.Listener, _ int) error { return serve(ln, gosdk(true)) },
-	"mcp-go":          func(ln net.Listener, _ int) error { return serve(ln, mcpgo()) },
+	"gosdk":           func(ln net.Listener, o options) error { return serve(ln, gosdk(false, o.streams)) },
+	"gosdk-stateless": func(ln net.Listener, o options) error { return serve(ln, gosdk(true, o.streams)) },
+	"mcp-go":          func(ln net.Listener, _ options) error { return serve(ln, mcpgo()) },
 	"troupe-handler":  troupeHandler,
 }
 
-// name and version are those that every kind gives itself, and about is the description of its tool.
+// name and version are those that every kind gives itself.
 const (
 	name    = "peers"
 	version = "1.0.0"
-	about   = "Returns the text as it is."
 )
 
 // path is where every kind serves.
@@ -51,7 +58,10 @@ func main() {
 	names := strings.Join(slices.Sorted(maps.Keys(kinds)), ", ")
 	of := flag.String("kind", "", "what to serve: "+names)
 	listen := flag.String("listen", "127.0.0.1:0", "`address` to listen on; port 0 takes a free one")
-	size := flag.Int("size", 105, "`bytes` of text in the answers of the bare kinds")
+	var o options
+	flag.IntVar(&o.size, "size", 105, "`bytes` of text in the answers of the bare kinds")
+	flag.StringVar(&o.data, "data", "", "`directory` for what troupe-handler stores; empty keeps it in memory")
+	flag.BoolVar(&o.streams, "streams", false, "have the Go SDK answer on event streams, as it does by default, and not in JSON")
 	flag.Parse()
 	k := kinds[*of]
 	if k == nil {
@@ -62,7 +72,7 @@ func main() {
 		log.Fatal(err)
 	}
 	fmt.Printf("http://%s%s\n", ln.Addr(), path)
-	log.Fatal(k(ln, *size))
+	log.Fatal(k(ln, o))
 }
 
 // serve serves a handler as a program does that sets nothing.

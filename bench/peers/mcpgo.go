@@ -11,9 +11,22 @@ import (
 // mcpgo serves with mcp-go, with sessions, and checks arguments against the schema.
 func mcpgo() http.Handler {
 	srv := server.NewMCPServer(name, version, server.WithToolCapabilities(false), server.WithInputSchemaValidation())
-	srv.AddTool(mcp.NewTool("echo", mcp.WithDescription(about), mcp.WithString("text", mcp.Required(), mcp.Description("what to return"))),
+	srv.AddTool(mcp.NewTool("echo", mcp.WithDescription(aboutEcho), mcp.WithString("text", mcp.Required(), mcp.Description("what to return"))),
 		mcp.NewTypedToolHandler(func(_ context.Context, _ mcp.CallToolRequest, in text) (*mcp.CallToolResult, error) {
 			return mcp.NewToolResultText(in.Text), nil
+		}))
+	srv.AddTool(mcp.NewTool("count", mcp.WithDescription(aboutCount), mcp.WithNumber("to", mcp.Required(), mcp.Description("the last number"))),
+		mcp.NewTypedToolHandler(func(ctx context.Context, r mcp.CallToolRequest, in number) (*mcp.CallToolResult, error) {
+			if r.Params.Meta == nil || r.Params.Meta.ProgressToken == nil {
+				return mcp.NewToolResultText(counted), nil
+			}
+			for n := 1; n <= in.To; n++ {
+				progress := map[string]any{"progressToken": r.Params.Meta.ProgressToken, "progress": n, "total": in.To}
+				if err := srv.SendNotificationToClient(ctx, "notifications/progress", progress); err != nil {
+					return nil, err // such as when 100 wait for the client
+				}
+			}
+			return mcp.NewToolResultText(counted), nil
 		}))
 	return server.NewStreamableHTTPServer(srv, server.WithStateful(true))
 }

@@ -24,10 +24,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// start runs a kind and returns its URL.
-func start(t *testing.T, bin, kind string) string {
+// start runs a kind, with more flags, and returns its URL.
+func start(t *testing.T, bin, kind string, more ...string) string {
 	t.Helper()
-	c := exec.Command(bin, "--kind", kind)
+	c := exec.Command(bin, append([]string{"--kind", kind}, more...)...)
 	c.Env = append(os.Environ(), asServer+"=1")
 	c.Stderr = t.Output()
 	out, err := c.StdoutPipe()
@@ -101,6 +101,33 @@ func TestKinds(t *testing.T) {
 				t.Fatal("no era is known")
 			}
 			echoes(t, start(t, self, kind), kind)
+		})
+	}
+}
+
+// TestStreams: what has sessions, and bare, keeps event streams open; with sessions, slow readers get long ones.
+func TestStreams(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, flags := range map[string][]string{"bare": nil, "gosdk": {"--streams"}, "mcp-go": nil, "troupe-handler": {"--data", t.TempDir()}} {
+		t.Run(kind, func(t *testing.T) {
+			o := loadgen.Options{URL: start(t, self, kind, flags...), Scenario: "streams", Count: 50, Duration: 100 * time.Millisecond}
+			if r, err := loadgen.Run(t.Context(), o); err != nil || r.Operations != 50 || r.Failed() > 0 {
+				t.Errorf("streams: %+v, %v", r, err)
+			}
+			if kind == "bare" {
+				return
+			}
+			o.Scenario, o.Count = "hold", 50
+			if r, err := loadgen.Run(t.Context(), o); err != nil || r.Operations != 50 || r.Failed() > 0 {
+				t.Errorf("hold: %+v, %v", r, err)
+			}
+			o.Scenario, o.Count, o.Clients, o.Rate, o.Duration, o.WarmUp = "slow", 0, 4, 50, 500*time.Millisecond, -1
+			if r, err := loadgen.Run(t.Context(), o); err != nil || r.Operations == 0 || r.Failed() > 0 || r.Beside.Bytes == 0 {
+				t.Errorf("slow: %+v, %v", r, err)
+			}
 		})
 	}
 }

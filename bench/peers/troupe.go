@@ -11,13 +11,22 @@ import (
 // unlimited is no limit, for those that would refuse load from one client.
 const unlimited = -1
 
-// troupeHandler serves a Runtime that keeps everything in memory, as a handler of the server that the others have.
-func troupeHandler(ln net.Listener, _ int) error {
+// troupeHandler serves a Runtime as a handler of the server that the others have. No limit keeps one client from being the whole load.
+func troupeHandler(ln net.Listener, o options) error {
 	srv := troupe.NewServer(mcp.Implementation{Name: name, Version: version}, nil)
-	troupe.AddTool(srv, troupe.Tool{Name: "echo", Description: about}, func(_ context.Context, _ *troupe.Call, in text) (string, error) {
+	troupe.AddTool(srv, troupe.Tool{Name: "echo", Description: aboutEcho}, func(_ context.Context, _ *troupe.Call, in text) (string, error) {
 		return in.Text, nil
 	})
-	rt, err := troupe.New(troupe.Options{Limits: troupe.Limits{CallRate: unlimited}, Shared: troupe.SharedLimits{PrincipalRate: unlimited}})
+	troupe.AddTool(srv, troupe.Tool{Name: "count", Description: aboutCount}, func(ctx context.Context, call *troupe.Call, in number) (string, error) {
+		for n := 1; n <= in.To; n++ {
+			if err := call.Progress(ctx, float64(n), float64(in.To), ""); err != nil {
+				return "", err
+			}
+		}
+		return counted, nil
+	})
+	rt, err := troupe.New(troupe.Options{Dir: o.data, Limits: troupe.Limits{CallRate: unlimited},
+		Shared: troupe.SharedLimits{PrincipalRate: unlimited, SessionsPerPrincipal: unlimited, StreamsPerPrincipal: unlimited}})
 	if err != nil {
 		return err
 	}

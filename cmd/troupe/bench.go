@@ -28,19 +28,28 @@ func benchCommand(stdout, stderr io.Writer) *cobra.Command {
 		fmt.Fprintf(&about, "  %-9s %s\n", name, all[name])
 	}
 	cmd := &cobra.Command{
-		Use:   "bench URL",
+		Use:   "bench URL...",
 		Short: "Measure a server of MCP",
 		Long: "Puts load on a server of MCP over streamable HTTP, this program's or any other, and reports latencies, errors by kind and, with\n" +
 			"--pid, what the server's process needs. Without --rate each client begins an operation when the last one has ended; with it operations\n" +
-			"begin at that rate, and latencies count from when one was due. All answers are checked. docs/bench.md says more.\n\nScenarios:\n" + about.String(),
+			"begin at that rate, and latencies count from when one was due. All answers are checked. Of several URLs, which are those of one server's\n" +
+			"nodes, each client sends each request to the next. docs/bench.md says more.\n\nScenarios:\n" + about.String(),
 		Example: `  troupe bench http://127.0.0.1:8080/mcp
   troupe bench http://127.0.0.1:8080/mcp --rate 2000 --clients 256 --duration 30s --pid $(pgrep -f 'troupe serve')
   troupe bench http://127.0.0.1:8080/mcp --scenario hold --count 10000 --pid $(pgrep -f 'troupe serve')
   troupe bench https://mcp.example.com/mcp --tool search --arguments '{"query":"x"}' --header "Authorization: Bearer $TOKEN"
   troupe bench compare before.json after.json`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Others = args[1:]
 			o.URL, o.Progress, o.Header = args[0], stderr, make(http.Header)
+			if file, ok := strings.CutPrefix(o.Arguments, "@"); ok {
+				text, err := os.ReadFile(file)
+				if err != nil {
+					return benchFailure(fmt.Errorf("arguments: %w", err))
+				}
+				o.Arguments = string(text)
+			}
 			for _, line := range header {
 				name, value, ok := strings.Cut(line, ":")
 				if !ok {
@@ -67,7 +76,7 @@ func benchCommand(stdout, stderr io.Writer) *cobra.Command {
 	f.StringVar(&o.NoiseFrom, "noise-from", "", "`address` of this machine that the noisy client has (127.0.0.2)")
 	f.StringVar(&o.From, "from", "", "`address` of this machine that the other clients have (any)")
 	f.StringVar(&o.Tool, "tool", "", "`name` of the tool to call, instead of the scenario's")
-	f.StringVar(&o.Arguments, "arguments", "", "`JSON` object for it; with echo any tool will do, and its text is not checked")
+	f.StringVar(&o.Arguments, "arguments", "", "`JSON` object for it, or @ and the name of a file that has it; with echo any tool will do, and its text is not checked")
 	f.IntVar(&o.Size, "size", 64, "`bytes` of the text that echo sends")
 	f.StringArrayVar(&header, "header", nil, "`line` for all requests, such as \"Authorization: Bearer ...\"; may be repeated")
 	f.IntSliceVar(&o.PIDs, "pid", nil, "`id` of a process of the server on this machine; may be repeated")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -68,7 +69,16 @@ func TestBench(t *testing.T) {
 			t.Errorf("1 MB of %s: %+v, %v", revision, r, err)
 		}
 	}
+	large := filepath.Join(t.TempDir(), "arguments.json") // A command line has no room for them.
+	if err := os.WriteFile(large, []byte(`{"text":"`+strings.Repeat("x", 1_000_000)+`"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	if code := run([]string{"bench", p.base + "/mcp", "--arguments", "@" + large, "--clients", "2", "--duration", "200ms", "--warm-up", "-1s"}, &stdout, &stderr); code != 0 {
+		t.Errorf("arguments of a file: exit code %d: %s", code, stderr.String())
+	}
 	for want, args := range map[string][]string{
+		"arguments: open nowhere":   {"--arguments", "@nowhere"},
 		"no scenario is called":     {"--scenario", "dance"},
 		`the server has no tool`:    {"--tool", "nobody"},
 		"want NAME: VALUE":          {"--header", "x"},

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/troupe-run/troupe/bench/loadgen"
+)
+
+// filler is a server that holds 64 MiB of garbage.
+const filler = `package main
+
+import "fmt"
+
+var kept []byte
+
+func main() {
+	kept = make([]byte, 64<<20)
+	for i := range kept {
+		kept[i] = 1
+	}
+	kept = nil
+	fmt.Println("http://127.0.0.1:1/mcp")
+	select {}
+}
+`
+
+// TestCollect: a program to which the file is added gives back its memory when it is asked to, and as often as it is.
+func TestCollect(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds a program, and runs it")
+	}
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"go.mod": "module filler\n\ngo 1.26\n", "main.go": filler, "collecting.go": collecting} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bin := filepath.Join(dir, "filler")
+	if out, err := exec.CommandContext(t.Context(), "go", "-C", dir, "build", "-o", bin, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	p, err := start(t.Context(), []string{bin}, endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.stop()
+	before, err := loadgen.Resident(p.cmd.Process.Pid)
+	if err != nil {
+		t.Skip(err) // this is no Linux
+	}
+	for range 2 {
+		if err := p.collect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after, err := loadgen.Resident(p.cmd.Process.Pid); err != nil || before-after < 60 {
+		t.Errorf("the memory was %.1f MiB and is %.1f: %v", before, after, err)
+	}
+	p.stop()
+	if err := p.collect(t.Context()); err == nil {
+		t.Error("a server that has ended has collected")
+	}
+}
