@@ -16,7 +16,7 @@ const (
 	byStop   = "stop"   // of a node, for longer than its lease
 	byDrain  = "drain"  // of a node
 	byCut    = "cut"    // of a node, from NATS
-	byLeader = "leader" // of the stream of events: stopped and then killed
+	byLeader = "leader" // of a stream of events: stopped and then killed
 	byAway   = "away"   // all NATS servers
 )
 
@@ -115,7 +115,7 @@ func (f *fleet) cut(node int, off bool) {
 	}
 }
 
-// behead stops the server that leads the stream of events, and kills it later.
+// behead stops the server that leads the stream of events, or a shard of it, and kills it later.
 func (f *fleet) behead() error {
 	leader, err := f.nats.leader("events")
 	if err != nil {

@@ -107,8 +107,8 @@ func (s *natsServers) ready() error {
 	}
 }
 
-// leader returns the server that leads a stream whose name ends so.
-func (s *natsServers) leader(suffix string) (*natsServer, error) {
+// leader returns the server that leads a stream of that name behind the prefix, or its first shard.
+func (s *natsServers) leader(name string) (*natsServer, error) {
 	type stream struct {
 		Name    string `json:"name"`
 		Cluster struct {
@@ -131,13 +131,13 @@ func (s *natsServers) leader(suffix string) (*natsServer, error) {
 	for _, a := range got.Accounts {
 		for _, x := range a.Streams {
 			for _, n := range s.all {
-				if strings.HasSuffix(x.Name, suffix) && x.Cluster.Leader == n.name {
+				if (strings.HasSuffix(x.Name, "_"+name) || strings.HasSuffix(x.Name, "_"+name+"-0")) && x.Cluster.Leader == n.name {
 					return n, nil
 				}
 			}
 		}
 	}
-	return nil, fmt.Errorf("no stream %s has a leader: %+v", suffix, got)
+	return nil, fmt.Errorf("no stream %s has a leader: %+v", name, got)
 }
 
 func (s *natsServers) end() {
