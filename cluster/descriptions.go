@@ -42,12 +42,14 @@ func (d *directory) exists(path string) bool {
 
 // loses names what is gone with a stream.
 func loses(name string) string {
-	switch {
-	case strings.HasSuffix(name, "events"):
+	switch base := name[strings.LastIndexByte(name, '_')+1:]; { // behind the prefix
+	case base == events:
 		return "the calls that were running and the events that clients could still fetch"
-	case strings.HasSuffix(name, "sessions"):
+	case strings.HasPrefix(base, events):
+		return "a part of the calls that were running and of the events that clients could still fetch"
+	case base == "sessions":
 		return "all sessions"
-	case strings.HasSuffix(name, "keys"):
+	case base == "keys":
 		return "the keys that calls waiting for input and list cursors were sealed with"
 	}
 	return "what it held"

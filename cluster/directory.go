@@ -16,8 +16,10 @@ import (
 )
 
 const (
-	// directoryFormat is the version of the data directory's layout.
-	directoryFormat = 1
+	// plainFormat is the version of the layout of a store whose events are in one stream, and directoryFormat that of one with
+	// shards, the newest that this release knows. An older release refuses the second, and can go on with the first.
+	plainFormat     = 1
+	directoryFormat = 2
 
 	lockFile     = "lock"
 	identityFile = "troupe.json"
@@ -29,8 +31,21 @@ type identity struct {
 	Format  int       `json:"format"`
 	Node    string    `json:"node"`
 	Created time.Time `json:"created"`
+	// Shards is how many streams keep the events, if they are several.
+	Shards int `json:"shards,omitempty"`
 	// Streams are those that were created here and so must exist.
 	Streams []string `json:"streams,omitempty"`
+}
+
+// shards is how many streams keep the events.
+func (id *identity) shards() int { return max(id.Shards, 1) }
+
+// formatOf is the version of the layout of a store with that many shards.
+func formatOf(shards int) int {
+	if shards > 1 {
+		return directoryFormat
+	}
+	return plainFormat
 }
 
 // directory is a data directory that this process has locked.
@@ -52,9 +67,10 @@ func dirError(path string, err error, what, advice string) error {
 }
 
 // openDirectory locks the data directory at path and reads its identity, creating
-// both in a new or empty one. names are the streams of this node in the order of
-// kinds; without names the store in the directory is neither checked nor used. It leaves a directory that it refuses as it was.
-func openDirectory(path string, names []string) (*directory, error) {
+// both in a new or empty one. names returns the streams of this node, in the order of
+// kinds, by the number of shards, which is the one given only for a new store; without names the store in the directory is
+// neither checked nor used. It leaves a directory that it refuses as it was.
+func openDirectory(path string, shards int, names func(shards int) []string) (*directory, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("cluster: data directory: %w", err)
@@ -73,7 +89,7 @@ func openDirectory(path string, names []string) (*directory, error) {
 	if err := d.takeLock(); err != nil {
 		return nil, err
 	}
-	if err := d.prepare(names); err != nil {
+	if err := d.prepare(shards, names); err != nil {
 		if fresh && (errors.Is(err, ErrDamaged) || errors.Is(err, ErrNewer) || errors.Is(err, ErrForeign)) {
 			_ = os.Remove(d.file(lockFile))
 		}
@@ -96,8 +112,7 @@ func (d *directory) readIdentity() (found bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("cluster: data directory %s: %w", d.path, err)
 	}
-	restore := fmt.Sprintf("restore the file from a backup or choose another directory, or keep what is stored and write a new one: "+
-		`echo '{"format":%d,"node":"NAME"}' > '%s' with the name that this node had, and start again; nothing was changed in it`, directoryFormat, d.file(identityFile))
+	restore := d.restore()
 	// The format first, and leniently: this release does not know what else a
 	// newer one wrote.
 	var version struct {
@@ -111,7 +126,7 @@ func (d *directory) readIdentity() (found bool, err error) {
 			"run the newer release or choose another directory; nothing was changed in it")
 	}
 	var id identity
-	if err := json.Unmarshal(data, &id); err != nil || !validName(id.Node) {
+	if err := json.Unmarshal(data, &id); err != nil || !validName(id.Node) || id.Shards < 0 || id.Shards > maxShards || id.Format != formatOf(id.Shards) {
 		return false, dirError(d.path, ErrDamaged, identityFile+" cannot be read", restore)
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -122,6 +137,16 @@ func (d *directory) readIdentity() (found bool, err error) {
 	}
 	d.id = id
 	return true, nil
+}
+
+// restore says what to do about a troupe.json that is of no use. The streams that are there say the number of shards.
+func (d *directory) restore() string {
+	id := fmt.Sprintf(`{"format":%d,"node":"NAME"}`, plainFormat)
+	if shards, _ := filepath.Glob(d.streamDir("*" + events + "-[0-9]*")); len(shards) > 0 {
+		id = fmt.Sprintf(`{"format":%d,"node":"NAME","shards":%d}`, formatOf(len(shards)), len(shards))
+	}
+	return fmt.Sprintf("restore the file from a backup or choose another directory, or keep what is stored and write a new one: "+
+		`echo '%s' > '%s' with the name that this node had, and start again; nothing was changed in it`, id, d.file(identityFile))
 }
 
 // checkEmpty refuses a directory that has no troupe.json but other files than
@@ -166,24 +191,45 @@ func (d *directory) takeLock() error {
 
 // prepare does what needs the lock: it reads the identity, checks the store, and
 // writes our pid for others.
-func (d *directory) prepare(names []string) error {
+func (d *directory) prepare(shards int, names func(shards int) []string) error {
 	found, err := d.readIdentity()
 	if err != nil {
 		return err
 	}
-	if found && names != nil {
-		if err := d.checkStore(names); err != nil {
+	changed := !found
+	if !found {
+		d.id = identity{Format: plainFormat, Node: "node-" + randomName(8), Created: time.Now().UTC().Truncate(time.Second)}
+	}
+	if names != nil {
+		if shards > 1 && d.id.Shards == 0 && len(d.id.Streams) == 0 && !d.exists(d.file(storeDir)) { // No store was made here before.
+			d.id.Shards, d.id.Format, changed = shards, formatOf(shards), true
+		}
+		if err := d.checkShards(names); err != nil {
+			return err
+		}
+		if err := d.checkStore(names(d.id.shards())); err != nil {
 			return err
 		}
 	}
-	if !found {
-		d.id = identity{Format: directoryFormat, Node: "node-" + randomName(8), Created: time.Now().UTC().Truncate(time.Second)}
+	if changed {
 		if err := d.save(); err != nil {
 			return err
 		}
 	}
 	_ = os.Remove(d.file(roomFile)) // left by a process that was killed while it looked for room
 	return d.writePid(strconv.Itoa(os.Getpid()) + "\n")
+}
+
+// checkShards refuses a directory with streams that a store with its number of shards does not have: a troupe.json that was written
+// by hand must not hide them.
+func (d *directory) checkShards(names func(shards int) []string) error {
+	mine := names(d.id.shards())
+	for _, name := range append(names(1), names(maxShards)...) {
+		if !slices.Contains(mine, name) && d.exists(d.streamDir(name)) {
+			return dirError(d.path, ErrDamaged, fmt.Sprintf("stream %s is there, and %s says %d shards", name, identityFile, d.id.shards()), d.restore())
+		}
+	}
+	return nil
 }
 
 // save writes troupe.json so that a crash leaves the old or the new one.

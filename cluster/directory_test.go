@@ -68,62 +68,65 @@ func TestRefusedDirectories(t *testing.T) {
 	both := func(first, second func(t *testing.T, dir string)) func(t *testing.T, dir string) {
 		return func(t *testing.T, dir string) { first(t, dir); second(t, dir) }
 	}
-	const stream = "jetstream/$G/streams/events/"
-	for _, c := range []struct {
-		what string
-		used bool // an earlier run made it
-		harm func(t *testing.T, dir string)
-		want error
-	}{
-		{"foreign file", false, write("letter.txt", "dear"), ErrForeign},
-		{"foreign store", true, remove(identityFile), ErrForeign},
-		{"newer", false, write(identityFile, `{"format":2,"node":{"a":1},"shards":[]}`), ErrNewer},
-		{"newer than used", true, write(identityFile, `{"format":99}`), ErrNewer},
-		{"empty identity", true, write(identityFile, ""), ErrDamaged},
-		{"garbage identity", true, write(identityFile, "\x00\x01garbage"), ErrDamaged},
-		{"half identity", true, write(identityFile, `{"format":1,"node":"n`), ErrDamaged},
-		{"format 0", true, write(identityFile, `{"node":"n"}`), ErrDamaged},
-		{"unknown field", true, write(identityFile, `{"format":1,"node":"n","extra":1}`), ErrNewer},
-		{"newer descriptions", true, write(descriptionsFile, `{"format":2,"streams":[]}`), ErrNewer},
-		{"bad node name", true, write(identityFile, `{"format":1,"node":"A.*"}`), ErrDamaged},
-		{"store gone", true, remove("jetstream"), ErrDamaged},
-		{"stream gone", true, remove(stream), ErrDamaged},
-		{"stream description gone", true, both(remove(stream+"meta.inf"), remove(descriptionsFile)), ErrDamaged},
-		{"stream description garbage", true, both(write(stream+"meta.inf", "garbage"), remove(descriptionsFile)), ErrDamaged},
-		{"stream description of another", true, both(write(stream+"meta.inf", `{"name":"keys"}`), write(descriptionsFile, "")), ErrDamaged},
-		{"stream checksum gone", true, both(remove(stream+"meta.sum"), remove(descriptionsFile)), ErrDamaged},
-		{"stream messages gone", true, remove(stream + "msgs"), ErrDamaged},
-		{"store and lock gone", true, both(remove("jetstream"), remove(lockFile)), ErrDamaged},
-	} {
-		t.Run(c.what, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			if c.used {
-				n := must[*Node](t)(Open(t.Context(), Options{Dir: dir}))
-				must[uint64](t)(n.Create(t.Context(), testKey, []byte("x"), 0))
-				if err := n.Close(t.Context()); err != nil {
-					t.Fatal(err)
+	for _, shards := range []int{1, 4} {
+		stream := "jetstream/$G/streams/" + logOf(shards) + "/"
+		for _, c := range []struct {
+			what string
+			used bool // an earlier run made it
+			harm func(t *testing.T, dir string)
+			want error
+		}{
+			{"foreign file", false, write("letter.txt", "dear"), ErrForeign},
+			{"foreign store", true, remove(identityFile), ErrForeign},
+			{"newer", false, write(identityFile, `{"format":3,"node":{"a":1},"shards":[]}`), ErrNewer},
+			{"newer than used", true, write(identityFile, `{"format":99}`), ErrNewer},
+			{"empty identity", true, write(identityFile, ""), ErrDamaged},
+			{"garbage identity", true, write(identityFile, "\x00\x01garbage"), ErrDamaged},
+			{"half identity", true, write(identityFile, `{"format":1,"node":"n`), ErrDamaged},
+			{"format 0", true, write(identityFile, `{"node":"n"}`), ErrDamaged},
+			{"unknown field", true, write(identityFile, `{"format":1,"node":"n","extra":1}`), ErrNewer},
+			{"newer descriptions", true, write(descriptionsFile, `{"format":2,"streams":[]}`), ErrNewer},
+			{"bad number of shards", true, write(identityFile, `{"format":2,"node":"n","shards":33}`), ErrDamaged},
+			{"bad node name", true, write(identityFile, `{"format":1,"node":"A.*"}`), ErrDamaged},
+			{"store gone", true, remove("jetstream"), ErrDamaged},
+			{"stream gone", true, remove(stream), ErrDamaged},
+			{"stream description gone", true, both(remove(stream+"meta.inf"), remove(descriptionsFile)), ErrDamaged},
+			{"stream description garbage", true, both(write(stream+"meta.inf", "garbage"), remove(descriptionsFile)), ErrDamaged},
+			{"stream description of another", true, both(write(stream+"meta.inf", `{"name":"keys"}`), write(descriptionsFile, "")), ErrDamaged},
+			{"stream checksum gone", true, both(remove(stream+"meta.sum"), remove(descriptionsFile)), ErrDamaged},
+			{"stream messages gone", true, remove(stream + "msgs"), ErrDamaged},
+			{"store and lock gone", true, both(remove("jetstream"), remove(lockFile)), ErrDamaged},
+		} {
+			t.Run(fmt.Sprintf("%s, shards=%d", c.what, shards), func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				if c.used {
+					n := must[*Node](t)(Open(t.Context(), Options{Dir: dir, Shards: shards}))
+					must[uint64](t)(n.Create(t.Context(), testKey, []byte("x"), 0))
+					if err := n.Close(t.Context()); err != nil {
+						t.Fatal(err)
+					}
 				}
-			}
-			c.harm(t, dir)
-			before := snapshot(t, dir)
-			for range 2 {
-				n, err := Open(t.Context(), Options{Dir: dir})
-				if err == nil {
-					_ = n.Close(t.Context())
-					t.Fatal("the directory was accepted")
+				c.harm(t, dir)
+				before := snapshot(t, dir)
+				for range 2 {
+					n, err := Open(t.Context(), Options{Dir: dir})
+					if err == nil {
+						_ = n.Close(t.Context())
+						t.Fatal("the directory was accepted")
+					}
+					wantErr(t, "open", err, c.want)
+					if msg := err.Error(); !strings.Contains(msg, dir) || !strings.Contains(msg, "choose") {
+						t.Errorf("error %q names no path or no advice", msg)
+					} else if errors.Is(err, ErrDamaged) && strings.Contains(c.what, "stream") && !(strings.Contains(msg, "lost with it") && strings.Contains(msg, lostPrefix+"events")) {
+						t.Errorf("error %q does not say what is lost and how to go on without it", msg)
+					}
 				}
-				wantErr(t, "open", err, c.want)
-				if msg := err.Error(); !strings.Contains(msg, dir) || !strings.Contains(msg, "choose") {
-					t.Errorf("error %q names no path or no advice", msg)
-				} else if errors.Is(err, ErrDamaged) && strings.Contains(c.what, "stream") && !(strings.Contains(msg, "lost with it") && strings.Contains(msg, lostPrefix+"events")) {
-					t.Errorf("error %q does not say what is lost and how to go on without it", msg)
+				if d := cmp.Diff(snapshot(t, dir), before); d != "" {
+					t.Errorf("the directory was changed (-got +want):\n%s", d)
 				}
-			}
-			if d := cmp.Diff(snapshot(t, dir), before); d != "" {
-				t.Errorf("the directory was changed (-got +want):\n%s", d)
-			}
-		})
+			})
+		}
 	}
 }
 

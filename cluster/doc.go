@@ -53,7 +53,8 @@
 // Records are messages whose key is their subject, one message per subject;
 // their first byte is a version. An empty message is a tombstone that expires
 // by itself. Events live under ev.<tenant>.<server>.<session>.<stream>: .open
-// is the writer record, .body its body, .0 to .999 a ring of appends. A task is a record under
+// is the writer record, .body its body, .0 to .999 a ring of appends. In a store that has several shards for
+// events, the first token is ev-<shard>. A task is a record under
 // task.<tenant>.<server>.<task> with parts behind it, and a message under work.<server> while it has
 // something to run.
 //
@@ -73,7 +74,7 @@
 //	fleet mail  other nodes
 //	embedded listen remote node lease  the node, and the server in it or elsewhere
 //	hearts outbox  what mail has heard, and has to send
-//	records flush pressure outage streams directory  how data is stored
+//	records flush pressure outage shards streams directory  how data is stored
 //	options lock reply inbox descriptions errors  shared by all of these
 //
 // # Not the public API

@@ -23,8 +23,11 @@ const (
 
 // eventSubject returns the subject of one message of a stream.
 func (n *Node) eventSubject(stream, leaf string) string {
-	return n.prefix + "ev." + stream + "." + leaf
+	return n.prefix + n.shard(stream).subject + "." + stream + "." + leaf
 }
+
+// eventStream returns the name in NATS of the stream that has a stream's messages.
+func (n *Node) eventStream(stream string) string { return n.streamName(n.shard(stream).name) }
 
 func bodyLeaf(part int) string {
 	if part == 0 {
@@ -57,13 +60,13 @@ func (n *Node) OpenStream(ctx context.Context, stream string, rec, body []byte, 
 	}
 	open := n.eventSubject(stream, "open")
 	if err == nil {
-		rev, err = n.create(ctx, n.streamName(events), open, rec, ttl)
+		rev, err = n.create(ctx, n.eventStream(stream), open, rec, ttl)
 	}
 	if err == nil && body != nil {
 		if err = n.putBody(ctx, stream, body, rev, ttl); err != nil {
 			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
-			_ = n.bury(undo, n.streamName(events), open, rev)
+			_ = n.bury(undo, n.eventStream(stream), open, rev)
 		}
 	}
 	if err != nil {
@@ -83,7 +86,7 @@ func (n *Node) putBody(ctx context.Context, stream string, body []byte, rev uint
 // Writer reads a stream's writer record and its revision from the leader.
 func (n *Node) Writer(ctx context.Context, stream string) (rec []byte, rev uint64, err error) {
 	if err = n.checkStream(stream); err == nil {
-		rec, rev, err = n.get(ctx, n.streamName(events), n.eventSubject(stream, "open"))
+		rec, rev, err = n.get(ctx, n.eventStream(stream), n.eventSubject(stream, "open"))
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("cluster: writer of %s: %w", stream, err)
@@ -106,7 +109,7 @@ func (n *Node) Body(ctx context.Context, stream string) ([]byte, error) {
 }
 
 func (n *Node) body(ctx context.Context, stream string) ([]byte, error) {
-	return n.messages(ctx, events, func(i int) string { return n.eventSubject(stream, bodyLeaf(i)) }, MaxBody)
+	return n.messages(ctx, n.shard(stream).name, func(i int) string { return n.eventSubject(stream, bodyLeaf(i)) }, MaxBody)
 }
 
 // Rewrite replaces the writer record if it has revision rev, and renews its
@@ -197,7 +200,8 @@ func (n *Node) Append(stream string, rev, num uint64, data []byte, done func(err
 	start, size := time.Now(), len(data)
 	if err == nil {
 		a := appendMsgs.Get().(*appendMsg)
-		a.subject = append(append(append(a.subject[:0], n.prefix...), "ev."...), stream...)
+		shard := n.shard(stream)
+		a.subject = append(append(append(append(a.subject[:0], n.prefix...), shard.subject...), '.'), stream...)
 		head := len(a.subject) + 1
 		a.subject = strconv.AppendUint(append(a.subject, '.'), num%RingSize, 10)
 		a.msg.Subject = string(a.subject)
@@ -220,7 +224,7 @@ func (n *Node) Append(stream string, rev, num uint64, data []byte, done func(err
 				done(err)
 			}
 			if err == nil && n.flusher != nil {
-				n.flusher.after(events, told)
+				n.flusher.after(shard.name, told)
 			} else {
 				told(err)
 			}
@@ -267,10 +271,11 @@ func (n *Node) EndStream(ctx context.Context, stream string) error {
 
 func (n *Node) endStream(ctx context.Context, stream string) error {
 	open := n.eventSubject(stream, "open")
-	if err := n.remove(ctx, n.streamName(events), open, 0); err != nil {
+	if err := n.remove(ctx, n.eventStream(stream), open, 0); err != nil {
 		return err
 	}
-	subjects, err := n.subjects(ctx, events, "ev."+stream+".*")
+	shard := n.shard(stream)
+	subjects, err := n.subjects(ctx, shard.name, shard.subject+"."+stream+".*")
 	if err != nil {
 		return err
 	}
@@ -279,7 +284,7 @@ func (n *Node) endStream(ctx context.Context, stream string) error {
 		if subject == open {
 			continue
 		}
-		if err := n.api(ctx, "STREAM.PURGE."+n.streamName(events), map[string]any{"filter": subject}, nil); err != nil && first == nil {
+		if err := n.api(ctx, "STREAM.PURGE."+n.streamName(shard.name), map[string]any{"filter": subject}, nil); err != nil && first == nil {
 			first = err
 		}
 		if ctx.Err() != nil {

@@ -25,6 +25,9 @@ func (o *Options) settings() map[string]string {
 	if o.sized {
 		all["max-store"] = strconv.FormatInt(o.MaxStore, 10)
 	}
+	if o.Shards != 0 {
+		all["shards"] = strconv.Itoa(o.Shards)
+	}
 	if o.Remote.Replicas != 0 {
 		all["nats-replicas"] = strconv.Itoa(o.Remote.Replicas)
 	}

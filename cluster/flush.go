@@ -30,7 +30,7 @@ type flusher struct {
 	stop chan struct{} // closed to end the loop
 	done chan struct{} // closed when the loop has ended
 
-	logs map[string]*blockLog // by stream; only the loop uses it
+	logs map[string]*blockLog // by stream; only the loop uses it, and each flush its own
 }
 
 // flushGroup is the writes that wait for one flush.
@@ -119,12 +119,7 @@ func (f *flusher) run() {
 		if g == nil {
 			continue
 		}
-		var failed error
-		for stream := range g.streams {
-			if err := f.flush(stream); err != nil && failed == nil {
-				failed = err
-			}
-		}
+		failed := f.flushAll(g.streams)
 		if failed != nil {
 			// The system may have dropped what it could not write. Only what the
 			// server finds when it reads the files again is certain.
@@ -136,18 +131,32 @@ func (f *flusher) run() {
 	}
 }
 
+// flushAll flushes streams beside one another: a disk serves flushes that come together with fewer writes of its own.
+func (f *flusher) flushAll(streams map[string]bool) (failed error) {
+	results := make(chan error, len(streams))
+	for stream := range streams {
+		l := f.logs[stream]
+		if l == nil {
+			l = &blockLog{} // It is not known what is on the disk, so all of it is written out.
+			f.logs[stream] = l
+		}
+		go func() { results <- f.flush(stream, l) }()
+	}
+	for range streams {
+		if err := <-results; err != nil && failed == nil {
+			failed = err
+		}
+	}
+	return failed
+}
+
 // flush writes out the files that the server may have appended to since the last
 // time: the file that was the last one then, and those after it.
-func (f *flusher) flush(stream string) error {
+func (f *flusher) flush(stream string, l *blockLog) error {
 	dir := filepath.Join(f.node.dir.streamDir(f.node.streamName(stream)), "msgs")
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
-	}
-	l := f.logs[stream]
-	if l == nil {
-		l = &blockLog{} // It is not known what is on the disk, so all of it is written out.
-		f.logs[stream] = l
 	}
 	blocks := map[int]string{}
 	top := 0
@@ -269,9 +278,9 @@ func (n *Node) flushed(ctx context.Context, stream string) error {
 // streamOf returns the stream of a subject, without the prefix.
 func (n *Node) streamOf(subject string) string {
 	head, _, _ := strings.Cut(strings.TrimPrefix(subject, n.prefix), ".")
-	for i := range kinds {
-		if kinds[i].subject == head {
-			return kinds[i].name
+	for i := range n.kinds {
+		if n.kinds[i].subject == head {
+			return n.kinds[i].name
 		}
 	}
 	return events

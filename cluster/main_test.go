@@ -104,6 +104,7 @@ func joined(t testing.TB, n *Node, name string) *Node {
 	o := n.opts
 	o.Node = name
 	m := newNode(o)
+	m.setShards(len(n.shards))
 	if err := m.joinTo(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
@@ -127,6 +128,13 @@ func closeAtEnd(t testing.TB, n *Node) {
 	})
 }
 
+// logOf names the stream of testStream's events in a store with that many shards.
+func logOf(shards int) string {
+	n := &Node{}
+	n.setShards(shards)
+	return n.shard(testStream).name
+}
+
 // bubble runs f in virtual time and then lets the server's last goroutines end; a
 // goroutine that does not end fails the test.
 func bubble(t *testing.T, f func(t *testing.T)) {
@@ -137,7 +145,7 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 	})
 }
 
-// stores runs f on a file store and on a memory store. A flush takes real time on the
+// stores runs f on a file store, which has shards, and on memory stores with and without. A flush takes real time on the
 // disk even where virtual hours pass in no time; so there are few, and none with -short.
 func stores(t *testing.T, f func(t *testing.T, o Options)) {
 	t.Run("file", func(t *testing.T) {
@@ -145,6 +153,7 @@ func stores(t *testing.T, f func(t *testing.T, o Options)) {
 		f(t, Options{Dir: t.TempDir(), Sync: time.Hour})
 	})
 	t.Run("memory", func(t *testing.T) { f(t, Options{}) })
+	t.Run("shards", func(t *testing.T) { f(t, Options{Shards: 4}) })
 }
 
 func wantErr(t *testing.T, what string, got, want error) {

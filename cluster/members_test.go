@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -208,7 +209,7 @@ func TestMissingReplicas(t *testing.T) {
 	}
 	wait(t, "all replicas to be there", func() bool { return missing() == 0 })
 	c.Stop(0)
-	wait(t, "a replica of each stream to be missing", func() bool { return missing() == len(kinds) })
+	wait(t, "a replica of each stream to be missing", func() bool { return missing() == len(n.kinds) })
 	c.Start(t, 0)
 	wait(t, "all replicas to be back", func() bool { return missing() == 0 })
 }
@@ -222,7 +223,8 @@ func TestOneStreamIsSilent(t *testing.T) {
 			if got := n.Silent(); got != "" {
 				t.Errorf("before, %s is silent", got)
 			}
-			if err := n.api(t.Context(), "STREAM.DELETE."+n.streamName(name), nil, nil); err != nil {
+			at := slices.IndexFunc(n.kinds, func(k kind) bool { return k.whole() == name })
+			if err := n.api(t.Context(), "STREAM.DELETE."+n.streamName(n.kinds[at].name), nil, nil); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(silentFor - 2*time.Second)

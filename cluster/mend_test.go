@@ -76,17 +76,17 @@ func TestCutShortDirectories(t *testing.T) {
 			change(t, os.Remove(filepath.Join(dir, descriptionsFile)))
 		},
 		"a description that is empty": func(t *testing.T, stream func(string) string, _ string) {
-			for _, name := range []string{"nodes", "keys", "sessions", "events"} {
+			for _, name := range []string{"nodes", "keys", "sessions", logOf(4)} {
 				change(t, os.Truncate(filepath.Join(stream(name), "meta.inf"), 0))
 			}
 		},
 		"a checksum that is missing": func(t *testing.T, stream func(string) string, _ string) {
-			for _, name := range []string{"nodes", "keys", "sessions", "events"} {
+			for _, name := range []string{"nodes", "keys", "sessions", logOf(4)} {
 				change(t, os.Remove(filepath.Join(stream(name), "meta.sum")))
 			}
 		},
 		"a description without its new checksum": func(t *testing.T, stream func(string) string, _ string) {
-			inf := filepath.Join(stream("events"), "meta.inf")
+			inf := filepath.Join(stream(logOf(4)), "meta.inf")
 			data := must[[]byte](t)(os.ReadFile(inf))
 			changed := strings.Replace(string(data), `"max_bytes":`, `"max_bytes":1`, 1)
 			if changed == string(data) {
@@ -95,7 +95,7 @@ func TestCutShortDirectories(t *testing.T) {
 			change(t, os.WriteFile(inf, []byte(changed), 0o600))
 		},
 		"an index that is empty": func(t *testing.T, stream func(string) string, _ string) {
-			for _, name := range []string{"keys", "sessions", "events"} {
+			for _, name := range []string{"keys", "sessions", logOf(4)} {
 				change(t, os.Truncate(filepath.Join(stream(name), "msgs", "index.db"), 0))
 			}
 		},
@@ -167,7 +167,7 @@ func TestGoOnWithoutWhatIsLost(t *testing.T) {
 			dir := t.TempDir()
 			for range 2 {
 				sealed := used(t, Options{Dir: dir})
-				c.harm(t, dir, filepath.Join(dir, storeDir, "$G", "streams", "events"))
+				c.harm(t, dir, filepath.Join(dir, storeDir, "$G", "streams", logOf(4)))
 				_, err := Open(t.Context(), Options{Dir: dir})
 				wantErr(t, "open", err, ErrDamaged)
 				follow(t, err)
@@ -231,7 +231,7 @@ func TestNewerServer(t *testing.T) {
 	testkit.Long(t, "opens the same directory four times")
 	dir := t.TempDir()
 	sealed := used(t, Options{Dir: dir})
-	events := filepath.Join(dir, storeDir, "$G", "streams", "events")
+	events := filepath.Join(dir, storeDir, "$G", "streams", logOf(4))
 	inf, sum := filepath.Join(events, "meta.inf"), filepath.Join(events, "meta.sum")
 	oldInf, oldSum := must[[]byte](t)(os.ReadFile(inf)), must[[]byte](t)(os.ReadFile(sum))
 	change(t, os.WriteFile(inf, []byte(strings.Replace(string(oldInf), "{", `{"shards":7,`, 1)), 0o600))

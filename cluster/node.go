@@ -22,7 +22,9 @@ type Node struct {
 	opts      Options
 	name      string
 	boot      string
-	prefix    string // of subjects: "" or with a dot at its end
+	prefix    string  // of subjects: "" or with a dot at its end
+	kinds     []kind  // its streams; settled, like shards, before the node serves
+	shards    []*kind // those of them that keep the events
 	replayTTL string
 	log       *slog.Logger
 
@@ -82,6 +84,7 @@ func newNode(o Options) *Node {
 	if o.Prefix != "" {
 		n.prefix = o.Prefix + "."
 	}
+	n.setShards(o.newShards())
 	n.outages = newOutages(n)
 	if o.Dir != "" && o.Sync < 0 && !o.shared() {
 		n.flusher = newFlusher(n)
@@ -95,9 +98,11 @@ func (n *Node) start(ctx context.Context) (err error) {
 	}
 	path, reserved := "", int64(0)
 	if n.opts.Dir != "" {
-		if n.dir, err = openDirectory(n.opts.Dir, n.streamNames()); err != nil {
+		if n.dir, err = openDirectory(n.opts.Dir, n.opts.newShards(), n.streamNames); err != nil {
 			return err
 		}
+		n.setShards(n.dir.id.shards())
+		n.tookShards()
 		if n.name == "" {
 			n.name = n.dir.id.Node
 		}
@@ -200,7 +205,7 @@ func (n *Node) settleStore(ctx context.Context) error {
 	if err := n.ensureStreams(ctx, n.dir.id.Streams); err != nil {
 		return err
 	}
-	if err := n.dir.keepStreams(n.streamNames()); err != nil {
+	if err := n.dir.keepStreams(n.streamNames(len(n.shards))); err != nil {
 		return err
 	}
 	if n.opts.Listen.set() {

@@ -27,6 +27,10 @@ type Options struct {
 	// MiB is an error. With Remote, 0 takes the budgets that the streams have, or 8
 	// GiB for new ones, and another value changes them.
 	MaxStore int64
+	// Shards is how many JetStream streams keep the events of a store that is made now, at most 32. 0 means 4 on a disk or with
+	// Remote, or fewer if one of them would have less than 256 MiB, and 1 in memory. A store keeps the number that it was
+	// made with; another one is logged.
+	Shards int
 	// Sync is how often the file store is flushed to the disk: a power cut may
 	// cost the writes of that time. 0 means every second. A negative value
 	// acknowledges a write, other than of leases, only once it is on the disk; one
@@ -44,7 +48,7 @@ type Options struct {
 	Prefix string
 	// ReplayAge is the lifetime of an append. 0 means 10 min; rounded up to seconds.
 	ReplayAge time.Duration
-	// Alike are further settings that all nodes on the same servers must have alike; MaxStore and Remote.Replicas are among
+	// Alike are further settings that all nodes on the same servers must have alike; MaxStore, Shards and Remote.Replicas are among
 	// them where they are set. A node that starts with others than one that is there is refused with ErrRemote. It has an effect with Remote alone.
 	Alike []Setting
 	// KeyRotate is how long one key of the ring seals. 0 means 24 h. A key still
@@ -62,6 +66,8 @@ const (
 	defaultReplayAge = 10 * time.Minute
 	defaultSync      = time.Second
 	defaultKeyRotate = 24 * time.Hour
+
+	maxShards = 32 // of a store
 
 	// remotePrefix goes before the names of streams on servers that others may use, too.
 	remotePrefix = "troupe"
@@ -216,6 +222,9 @@ func (o *Options) complete() error {
 	}
 	if o.MaxStore < minStore {
 		return fmt.Errorf("cluster: store limit of %d bytes: at least %d are needed", o.MaxStore, minStore)
+	}
+	if o.Shards < 0 || o.Shards > maxShards {
+		return fmt.Errorf("cluster: %d shards: want 1 to %d, or 0", o.Shards, maxShards)
 	}
 	for _, d := range []struct {
 		what  string

@@ -36,7 +36,8 @@ type fillOf struct {
 // Use returns how many bytes of a budget are in use, and how many there are. Both
 // are 0 before they are known, and where there is no limit. The node measures
 // them five times in a lease, and adds the sessions and calls that it
-// stores in between.
+// stores in between. Events count as if all shards were as full as the fullest
+// one, because a new stream may lie there.
 func (n *Node) Use(b Budget) (used, limit int64) {
 	f := &n.fills[b]
 	return f.used.Load() + f.since.Load(), f.limit.Load()
@@ -59,13 +60,13 @@ func (n *Node) measure(ctx context.Context) {
 		if err != nil {
 			continue
 		}
-		f.used.Store(int64(s.Bytes))
+		f.used.Store(int64(s.fullest))
 		f.limit.Store(int64(s.MaxBytes))
 		f.since.Add(-before)
-		full := s.MaxBytes > 0 && s.Bytes > s.MaxBytes/100*nearFull
+		full := s.MaxBytes > 0 && s.fullest > s.MaxBytes/100*nearFull
 		switch {
 		case full && !f.full:
-			n.log.Warn("store nearly full", "of", budgetNames[b], "bytes", s.Bytes, "limit", s.MaxBytes)
+			n.log.Warn("store nearly full", "of", budgetNames[b], "bytes", s.fullest, "limit", s.MaxBytes)
 		case !full && f.full:
 			n.log.Info("store has room again", "of", budgetNames[b])
 		}

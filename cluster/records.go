@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -143,7 +144,7 @@ func (n *Node) last(ctx context.Context, stream, subject string) (stored, error)
 		} `json:"message"`
 	}
 	in := n.reads
-	if stream == n.streamName(events) {
+	if strings.HasPrefix(stream, n.streamName(events)) { // or a shard
 		in = n.logReads
 	}
 	m, err := in.ask(ctx, &nats.Msg{Subject: "$JS.API.STREAM.MSG.GET." + stream, Data: []byte(`{"last_by_subj":"` + subject + `"}`)})

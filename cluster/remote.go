@@ -217,24 +217,29 @@ func (n *Node) agree(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cluster: %w", err)
 	}
+	if err := n.findShards(ctx, js); err != nil {
+		return err
+	}
 	began, made, oldest := time.Now(), []string(nil), time.Now()
-	for i := range kinds {
+	for i := 0; i < len(n.kinds); i++ { // The first stream may change the number of shards.
 		var created time.Time
-		if err := n.agreeOn(ctx, js, &kinds[i], &created); err != nil {
+		k := &n.kinds[i]
+		if err := n.agreeOn(ctx, js, k, &created); err != nil {
 			return err
 		}
 		if created.Before(oldest) {
 			oldest = created
 		}
 		if created.After(began.Add(-missedFor)) {
-			made = append(made, n.streamName(kinds[i].name))
+			made = append(made, n.streamName(k.name))
 		}
-		if kinds[i].name == "nodes" { // Before any other stream is changed.
+		if k.name == "nodes" { // Before any other stream is changed.
 			if err := n.fitIn(ctx); err != nil {
 				return err
 			}
 		}
 	}
+	n.tookShards()
 	if err := n.reach(ctx); err != nil {
 		return err
 	}
@@ -251,16 +256,17 @@ func (n *Node) agree(ctx context.Context) error {
 // reach waits until every stream takes writes from here. Once a stream is made, or has a new leader, the server that this node is
 // connected to may know of it a moment later; until then it answers that nobody listens, and the start would fail.
 func (n *Node) reach(ctx context.Context) error {
-	for i := range kinds {
+	for i := range n.kinds {
+		k := &n.kinds[i]
 		// A stream of this name is never there, and so nothing is stored: each stream refuses the message.
-		m := &nats.Msg{Subject: n.subject(kinds[i].subject) + strings.Repeat(".reach", kinds[i].tokens-1), Header: nats.Header{headerStream: {"reach"}}}
+		m := &nats.Msg{Subject: n.subject(k.subject) + strings.Repeat(".reach", k.tokens-1), Header: nats.Header{headerStream: {"reach"}}}
 		for {
 			_, err := n.acks.ask(ctx, m)
 			if err == nil {
 				break
 			}
 			if !sleep(ctx, 50*time.Millisecond) {
-				return n.opts.Remote.fault(err, "stream "+n.streamName(kinds[i].name)+" takes no writes: "+n.permissions())
+				return n.opts.Remote.fault(err, "stream "+n.streamName(k.name)+" takes no writes: "+n.permissions())
 			}
 		}
 	}
@@ -341,6 +347,12 @@ func (n *Node) tryStream(ctx context.Context, js jetstream.JetStream, k *kind, c
 	}
 	have := st.CachedInfo().Config
 	*created = st.CachedInfo().Created
+	if k.name == "nodes" { // Another node may have made the store at the same moment.
+		if err := n.takeShards(&have); err != nil {
+			return err
+		}
+		want = n.streamConfig(k)
+	}
 	if what := differs(&have, &want); what != "" {
 		return r.fault(fmt.Errorf("stream %s: %s", want.Name, what), "it is not one that this program made, or was changed: remove it, or choose another prefix")
 	}
@@ -388,7 +400,7 @@ func (n *Node) startRemote(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, remoteStart)
 	defer cancel()
 	if n.opts.Dir != "" {
-		if n.dir, err = openDirectory(n.opts.Dir, nil); err != nil {
+		if n.dir, err = openDirectory(n.opts.Dir, 0, nil); err != nil {
 			return err
 		}
 		if n.name == "" {

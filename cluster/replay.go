@@ -130,7 +130,7 @@ func (n *Node) slot(ctx context.Context, stream string, num uint64) (Stored, err
 	if err != nil {
 		return Stored{}, err
 	}
-	s, err := n.last(ctx, n.streamName(events), n.eventSubject(stream, strconv.FormatUint(num%RingSize, 10)))
+	s, err := n.last(ctx, n.eventStream(stream), n.eventSubject(stream, strconv.FormatUint(num%RingSize, 10)))
 	done()
 	if err != nil {
 		return Stored{}, err
@@ -188,7 +188,7 @@ func (n *Node) multiLast(ctx context.Context, turns slots, stream string, nums [
 	defer done()
 	// One slot for each append, one for the end, one for an error.
 	ch := make(chan answer, len(nums)+2)
-	token, err := n.logReads.send(&nats.Msg{Subject: "$JS.API.DIRECT.GET." + n.streamName(events), Data: req}, true, func(m *nats.Msg, err error) bool {
+	token, err := n.logReads.send(&nats.Msg{Subject: "$JS.API.DIRECT.GET." + n.eventStream(stream), Data: req}, true, func(m *nats.Msg, err error) bool {
 		select {
 		case ch <- answer{m, err}:
 		default:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 )
 
@@ -89,9 +90,13 @@ func (n *Node) Streams(ctx context.Context, session string, limit int) (found []
 	} else if !validTokens(session, 3) {
 		err = fmt.Errorf("%w: session %q", ErrBadKey, session)
 	}
-	var subjects map[string]uint64
-	if err == nil {
-		subjects, err = n.subjects(ctx, events, "ev."+session+".*.open")
+	subjects := make(map[string]uint64)
+	for _, shard := range n.shards {
+		if err == nil {
+			var some map[string]uint64
+			some, err = n.subjects(ctx, shard.name, shard.subject+"."+session+".*.open")
+			maps.Copy(subjects, some)
+		}
 	}
 	for subject := range subjects {
 		if err != nil || len(found) == limit {

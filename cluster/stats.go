@@ -11,7 +11,7 @@ import (
 // at 0 with the process.
 type Stats struct {
 	// Streams is the fill of each stream by its name without the prefix: nodes,
-	// keys, sessions, events. It is nil if the store did not answer.
+	// keys, sessions, events, which are all shards together. It is nil if the store did not answer.
 	Streams map[string]StreamStats
 	// Bytes, Messages and MaxBytes are the sums over Streams.
 	Bytes, MaxBytes, Messages uint64
@@ -37,6 +37,8 @@ type StreamStats struct {
 	Bytes, MaxBytes, Messages uint64
 	// Missing is how many replicas the stream lacks: they are away, or behind the leader.
 	Missing int
+
+	fullest uint64 // what Bytes would be if all shards were as full as the fullest one
 }
 
 type counters struct {
@@ -144,7 +146,29 @@ func (n *Node) Undecided() uint64 { return n.counters.undecided.Load() }
 // Restarts is Stats.Restarts alone, without a question to the store.
 func (n *Node) Restarts() uint64 { return n.outages.restarts.Load() }
 
-func (n *Node) fill(ctx context.Context, name string) (StreamStats, error) {
+// fill asks how full a stream is, or all shards of one together.
+func (n *Node) fill(ctx context.Context, name string) (sum StreamStats, err error) {
+	shards, most := uint64(0), uint64(0)
+	for i := range n.kinds {
+		k := &n.kinds[i]
+		if k.whole() != name {
+			continue
+		}
+		s, err := n.fillOf(ctx, k.name)
+		if err != nil {
+			return StreamStats{}, err
+		}
+		sum.Bytes += s.Bytes
+		sum.MaxBytes += s.MaxBytes
+		sum.Messages += s.Messages
+		sum.Missing += s.Missing
+		shards, most = shards+1, max(most, s.Bytes)
+	}
+	sum.fullest = most * shards
+	return sum, nil
+}
+
+func (n *Node) fillOf(ctx context.Context, name string) (StreamStats, error) {
 	var info struct {
 		Config struct {
 			MaxBytes int64 `json:"max_bytes"`

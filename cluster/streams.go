@@ -37,7 +37,7 @@ const (
 	formatKey = "troupe.format"
 )
 
-// kind is one of the streams that make up the store.
+// kind is one of the streams that make up the store, or a shard of one.
 type kind struct {
 	name    string // of the stream, behind the prefix
 	subject string // first token of its subjects
@@ -54,9 +54,7 @@ var kinds = []kind{
 	{name: "nodes", subject: "nodes", tokens: 2, markers: true, budget: smallBudget},
 	{name: "keys", subject: "keys", tokens: 2, budget: smallBudget},
 	{name: "sessions", subject: "session", tokens: 4, budget: func(total int64) int64 { return total / 16 * 3 }},
-	{name: "events", subject: "ev", tokens: 6, direct: true, budget: func(total int64) int64 {
-		return total - total/4 - total/64 - 2*smallBudget(total)
-	}},
+	{name: events, subject: "ev", tokens: 6, direct: true, budget: eventBudget}, // or several of these: see kindsOf
 	{name: tasks, subject: "task", tokens: 4, budget: func(total int64) int64 { return total / 16 }},
 	{name: work, subject: "work", tokens: 2, queue: true, budget: func(total int64) int64 { return total / 64 }},
 }
@@ -64,6 +62,8 @@ var kinds = []kind{
 const events = "events"
 
 func smallBudget(total int64) int64 { return min(total/16, 16<<20) }
+
+func eventBudget(total int64) int64 { return total - total/4 - total/64 - 2*smallBudget(total) }
 
 // streamName returns the name of a stream in NATS, which allows no dots.
 func (n *Node) streamName(name string) string {
@@ -82,9 +82,9 @@ func (n *Node) route(key string) (stream string, err error) {
 		return "", ErrClosed
 	}
 	head, _, _ := strings.Cut(key, ".")
-	for i := range kinds {
-		k := &kinds[i]
-		if k.subject == head && k.name != events && !k.queue && validTokens(key, k.tokens) {
+	for i := range n.kinds {
+		k := &n.kinds[i]
+		if k.subject == head && k.whole() != events && !k.queue && validTokens(key, k.tokens) {
 			return n.streamName(k.name), nil
 		}
 	}
@@ -109,7 +109,10 @@ func (n *Node) streamConfig(k *kind) jetstream.StreamConfig {
 	}
 	switch {
 	case n.opts.shared():
-		c.Metadata = map[string]string{formatKey: strconv.Itoa(directoryFormat)}
+		c.Metadata = map[string]string{formatKey: strconv.Itoa(formatOf(len(n.shards)))}
+		if len(n.shards) > 1 {
+			c.Metadata[shardsKey] = strconv.Itoa(len(n.shards))
+		}
 	case n.opts.Dir == "":
 		c.Storage = jetstream.MemoryStorage
 	}
@@ -130,8 +133,8 @@ func (n *Node) ensureStreams(ctx context.Context, must []string) error {
 	if err != nil {
 		return fmt.Errorf("cluster: %w", err)
 	}
-	for i := range kinds {
-		want := n.streamConfig(&kinds[i])
+	for i := range n.kinds {
+		want := n.streamConfig(&n.kinds[i])
 		st, err := js.Stream(ctx, want.Name)
 		switch {
 		case errors.Is(err, jetstream.ErrStreamNotFound):
@@ -176,11 +179,11 @@ func offline(err error) bool {
 	return errors.As(err, &e) && (e.ErrorCode == codeStreamOffline || e.ErrorCode == codeStreamOfflineReason)
 }
 
-// streamNames lists all streams by their names in NATS.
-func (n *Node) streamNames() []string {
+// streamNames lists the streams of a store with that many shards by their names in NATS.
+func (n *Node) streamNames(shards int) []string {
 	var names []string
-	for i := range kinds {
-		names = append(names, n.streamName(kinds[i].name))
+	for _, k := range kindsOf(shards) {
+		names = append(names, n.streamName(k.name))
 	}
 	return names
 }

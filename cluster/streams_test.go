@@ -16,8 +16,8 @@ func TestStreamsTakeNoIDs(t *testing.T) {
 	window := func(name string) time.Duration {
 		return must[jetstream.Stream](t)(js.Stream(t.Context(), name)).CachedInfo().Config.Duplicates
 	}
-	for i := range kinds {
-		c := n.streamConfig(&kinds[i])
+	for i := range n.kinds {
+		c := n.streamConfig(&n.kinds[i])
 		if got := window(c.Name); got != dedupe {
 			t.Errorf("stream %s looks %v back for ids, want %v", c.Name, got, dedupe)
 		}
@@ -29,7 +29,7 @@ func TestStreamsTakeNoIDs(t *testing.T) {
 	}
 	n = open(t, Options{Dir: dir})
 	js = must[jetstream.JetStream](t)(jetstream.New(n.conn))
-	for _, name := range n.streamNames() {
+	for _, name := range n.streamNames(len(n.shards)) {
 		if got := window(name); got != dedupe {
 			t.Errorf("stream %s of an earlier release looks %v back for ids, want %v", name, got, dedupe)
 		}

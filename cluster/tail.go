@@ -122,7 +122,8 @@ func (n *Node) present(ctx context.Context, stream string) (slots [RingSize]bool
 	if err != nil {
 		return slots, err
 	}
-	subjects, err := n.subjects(ctx, events, "ev."+stream+".*")
+	shard := n.shard(stream)
+	subjects, err := n.subjects(ctx, shard.name, shard.subject+"."+stream+".*")
 	done()
 	for subject := range subjects {
 		if num, bad := strconv.ParseUint(subject[strings.LastIndexByte(subject, '.')+1:], 10, 64); bad == nil && num < RingSize {
