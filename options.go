@@ -100,6 +100,10 @@ type StoreOptions struct {
 	// the log. With NATS, 0 takes what the streams there have, or 8 GiB for new ones. When nine tenths of it are in use, new sessions and streams are refused with
 	// 503.
 	MaxStore int64
+	// Shards is how many parts the event log of a store that is made now has, at most 32. After a crash the store reads them side by
+	// side, and on a cluster of NATS servers each has a leader of its own. 0 means 4, or fewer in a small store, and 1 in memory. A
+	// store keeps the number that it was made with: another one is logged.
+	Shards int
 	// Sync is the time between two flushes of the store to the disk. A power cut
 	// may lose the writes of that time; a crash of the process loses none. 0 means
 	// 1 second. Negative means that the store acknowledges a write only when it is on

@@ -34,6 +34,7 @@ type settings struct {
 
 	data   string
 	memory bool
+	shards int
 	sync   time.Duration
 	node   string
 	nats   troupe.NATSOptions
@@ -51,7 +52,7 @@ var settingGroups = slices.Concat(ownGroups, limitGroups(ownGroups))
 
 var ownGroups = []flagGroup{
 	{"Addresses and access", []string{"listen", "health-listen", "allow-anonymous", "allow-origin", "allow-host", "trusted-proxy", "weight", "tls-cert", "tls-key"}},
-	{"Storage", []string{"data", "memory", "max-store", "sync"}},
+	{"Storage", []string{"data", "memory", "max-store", "shards", "sync"}},
 	{"Storage on NATS servers, for several processes", []string{"nats", "nats-creds", "nats-nkey", "nats-token", "nats-ca", "nats-cert", "nats-key", "nats-replicas", "nats-prefix", "nats-listen"}},
 	{"Serving and ending", []string{"conformance", "page-size", "sse-grace", "stateless-grace", "retry", "ping-every", "drain-delay", "drain-wait", "net-http"}},
 	{"This node", []string{"node", "lease", "log-level", "log-format", "config"}},
@@ -74,6 +75,7 @@ func (s *settings) register(cmd *cobra.Command) {
 
 	f.StringVar(&s.data, "data", "", "data `directory` ($XDG_STATE_HOME/troupe, else ~/.local/state/troupe)")
 	f.BoolVar(&s.memory, "memory", false, "keep everything in memory: nothing survives the process")
+	f.Var((*count)(&s.shards), "shards", "`number` of parts of the event log of a new store, up to 32, which are read side by side after a crash; one that is there keeps its own (4, or fewer in a small store)")
 	f.DurationVar(&s.sync, "sync", time.Second, "`time` between flushes to the disk: a power cut may lose as much; 0s flushes each write before it is acknowledged")
 
 	f.StringVar(&s.nats.URL, "nats", "", "`url` of NATS servers that keep the store: nats://HOST:4222 or tls://HOST:4222, several with commas; USER:PASSWORD@ may stand before the host")
@@ -110,6 +112,9 @@ func (s *settings) check(byFlag func(name string) bool) error {
 	}
 	if s.node != "" && !nodeName.MatchString(s.node) {
 		return fmt.Errorf("node is %q: want 1 to 32 of a-z, 0-9 and -", s.node)
+	}
+	if s.shards > maxShards {
+		return fmt.Errorf("shards is %d: want 1 to %d, or 0 for a number by the size of the store", s.shards, maxShards)
 	}
 	if s.sync < 0 {
 		return fmt.Errorf("sync is %s: it must be at least 0s", s.sync)
@@ -200,6 +205,9 @@ func (s *settings) checkNATSListen() error {
 	return nil
 }
 
+// maxShards is the most shards that the store accepts.
+const maxShards = 32
+
 // nodeName matches the node names that the store accepts.
 var nodeName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
@@ -256,7 +264,7 @@ func (s *settings) demo() *troupe.Server {
 func (s *settings) options() troupe.Options {
 	o := troupe.Options{
 		Dir: s.data, Listen: s.listen, AllowAnonymous: s.allowAnonymous,
-		Store: troupe.StoreOptions{Node: s.node, Sync: s.sync, NATS: s.nats},
+		Store: troupe.StoreOptions{Node: s.node, Shards: s.shards, Sync: s.sync, NATS: s.nats},
 		HTTP: troupe.HTTPOptions{
 			TLSCert: s.tlsCert, TLSKey: s.tlsKey,
 			AllowOrigins: s.allowOrigins, AllowHosts: s.allowHosts, TrustedProxies: s.trustedProxies, HealthListen: s.healthListen, NetHTTP: s.netHTTP,

@@ -255,7 +255,7 @@ func TestZeroTimes(t *testing.T) {
 func TestRefusedFlags(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"--sync", "-1s"}, {"--lease", "0s"}, {"--lease", "1ms"}, {"--sse-grace", "0s"}, {"--page-size", "0"}, {"--drain-delay", "-1s"}, {"--node", "Not A Name"},
+		{"--sync", "-1s"}, {"--shards", "33"}, {"--shards", "-1"}, {"--lease", "0s"}, {"--lease", "1ms"}, {"--sse-grace", "0s"}, {"--page-size", "0"}, {"--drain-delay", "-1s"}, {"--node", "Not A Name"},
 		{"--listen", "8080"}, {"--listen", "127.0.0.1"}, {"--listen", "127.0.0.1:99999"}, {"--listen", "127.0.0.1:-1"}, {"--listen", ""}, {"--listen", "::1:80"},
 		{"--tls-cert", "absent.pem", "--tls-key", "absent.pem"},
 		{"--session-idle", "0s"}, {"--replay-age", "0s"},
