@@ -59,9 +59,13 @@ func TestListen(t *testing.T) {
 	must[*WorkQueue](t)(alone.Work(ctx, "demo")).Close()
 	change(t, alone.Close(ctx))
 
-	o := Options{Dir: dir, Listen: Listen{Address: onAny, Token: "right"}}
+	// The other's entry must outlive the time in which the store is away, on a busy machine, too.
+	const lease = time.Minute
+	o := Options{Dir: dir, Listen: Listen{Address: onAny, Token: "right"}, Lease: lease}
 	n := must[*Node](t)(Open(ctx, o))
-	b := open(t, n.remoteOptions("b"))
+	other := n.remoteOptions("b")
+	other.Lease = lease
+	b := open(t, other)
 	if data, _, err := b.Get(ctx, testKey); string(data) != "before" || err != nil {
 		t.Errorf("what was stored before: %q, %v", data, err)
 	}

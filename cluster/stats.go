@@ -161,7 +161,7 @@ func (n *Node) fill(ctx context.Context, name string) (sum StreamStats, err erro
 		sum.Bytes += s.Bytes
 		sum.MaxBytes += s.MaxBytes
 		sum.Messages += s.Messages
-		sum.Missing += s.Missing
+		sum.Missing = max(sum.Missing, s.Missing) // a server that is away is one replica, not one for each shard
 		shards, most = shards+1, max(most, s.Bytes)
 	}
 	sum.fullest = most * shards
