@@ -209,7 +209,7 @@ func TestMissingReplicas(t *testing.T) {
 	}
 	wait(t, "all replicas to be there", func() bool { return missing() == 0 })
 	c.Stop(0)
-	wait(t, "a replica of each stream to be missing", func() bool { return missing() == len(n.kinds) })
+	wait(t, "a replica of each stream to be missing", func() bool { return missing() == len(n.Stats().Streams) })
 	c.Start(t, 0)
 	wait(t, "all replicas to be back", func() bool { return missing() == 0 })
 }
