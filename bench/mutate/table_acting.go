@@ -280,7 +280,23 @@ var acting = []mutation{
 	},
 	{
 		"a bad event id takes a stream over", guard, "actors/resume.go",
-		"_, err = probe.check(ctx, at, 1)\n\tr.fare.held.Reset()\n\treturn err", "_, _ = probe.check(ctx, at, 1)\n\treturn nil", "", "",
+		"if _, err = probe.check(ctx, at, 1); err != nil ||", "if _, _ = probe.check(ctx, at, 1); err != nil ||", "", "",
+	},
+	{
+		"a node keeps in memory what another may go on with", guard, "actors/stream.go",
+		"if s.m.Phase() != stream.Ended { // another", "if s.m.Phase() > stream.Lost { // another", "", "TestResumeFromMemory",
+	},
+	{
+		"what is kept in memory is kept for good", limit, "actors/heart.go",
+		"\tn.cache.Expire(now)\n", "", "", "TestResumeFromMemory",
+	},
+	{
+		"a client gets from memory what the log has forgotten", limit, "internal/replay/cache.go",
+		"len(r.appends) > 0 && r.first() < low", "len(r.appends) > 1<<40 && r.first() < low", "", "TestCache",
+	},
+	{
+		"what is kept in memory goes on over a gap", guard, "internal/replay/cache.go",
+		"a.Num != r.last()+1", "a.Num <= r.last()", "", "TestCache",
 	},
 	{
 		"held resumes are not counted", limit, "actors/hold.go",

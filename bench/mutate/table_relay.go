@@ -3,6 +3,14 @@ package main
 // relayed are requests that belong to another node.
 var relayed = []mutation{
 	{
+		"relay: a message that comes again by another node is taken twice", guard, "actors/landing.go",
+		"x := n.fleet.handed.earlier(s.sess.key, m, body); x != nil", "x := n.fleet.handed.earlier(s.sess.key, m, body); x != nil && s == nil", "", "TestMessageThatComesAgain",
+	},
+	{
+		"relay: a message that comes again to its node is taken twice", guard, "actors/bound.go",
+		"x != nil && x.wait() == done {", "x != nil && x.wait() > done {", "", "TestMessageThatComesAgain",
+	},
+	{
 		"relay: a second run begins while the first one may wait", guard, "actors/landing.go",
 		"				became = a.land(at)\n", "				if became = a.land(at); became == silent {\n					became = missing\n				}\n", "", "TestRetryWhileItsNodeIsSilent",
 	},
