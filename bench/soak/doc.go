@@ -51,7 +51,7 @@
 // streams, answer questions, make tasks, send batches, listen, and cancel. Half of the sessions end with DELETE; the others are left behind, idle, in a call or
 // with a question that nobody answers, by clients whose connections break off. Every request must get its right answer. The process is asked for what it
 // holds every few seconds, and the median of the last quarter of the run may be little more than that of the second: the first is for what is
-// kept for a time to accumulate, and a run of less than four minutes is not judged so. When all clients have left and those times are over, no session, stream, call, event, task
+// kept for a time to accumulate, and a run of less than twelve minutes is not judged so. When all clients have left and those times are over, no session, stream, call, event, task
 // or byte that is held for a client may remain, and no more goroutines and files than before but for those of the store.
 // go run ./bench/soak mixed --time 30m --clients 12 takes 33 minutes and a third to a half of a processor for the server, and about as much for the clients.
 //

@@ -147,6 +147,8 @@ func (f *follower) resume() (*client.Events, int64) {
 			w.violated(f.rec, "%s: resume after %s: %v", f.d, from, err)
 			return nil, 0
 		case err != nil:
+		case f.cancelled.Load() && a.Status == http.StatusNoContent: // it has ended meanwhile, without an answer
+			return nil, 0
 		case a.Events == nil || a.Status != http.StatusOK:
 			w.violated(f.rec, "%s: resume after %s got %d %s", f.d, from, a.Status, a.Body)
 			return nil, 0

@@ -74,10 +74,11 @@ const (
 	mostKept  = time.Minute
 )
 
-// inMemory is how long a session stays in memory that nobody uses, whatever else is kept: a quarter of a run whose trends are judged must be as long.
+// inMemory is how long a session stays in memory that nobody uses, whatever else is kept. So the trends of runs that keep for less than mostKept are
+// not judged.
 const inMemory = time.Minute
 
-// cleared is how long after that the store may take to drop what has expired.
+// cleared is how long after its time the store may take to drop what has expired.
 const cleared = time.Minute
 
 // mixedMemory is for --max-memory, which sets how much garbage there may be: so the figures do not depend on the machine.
@@ -98,7 +99,7 @@ func runMixed(ctx context.Context, o options) (*mixedReport, error) {
 	if _, err := w.start(); err != nil {
 		return nil, err
 	}
-	r := &mixedReport{Scenario: "mixed", Seed: o.seed, Clients: o.clients, Kept: m.kept.Seconds(), Judged: o.time >= 4*inMemory}
+	r := &mixedReport{Scenario: "mixed", Seed: o.seed, Clients: o.clients, Kept: m.kept.Seconds(), Judged: o.time >= keptShare*mostKept}
 	if r.Idle, err = metricsOf(w.p.addr); err != nil {
 		return nil, err
 	}
