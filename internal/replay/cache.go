@@ -1,6 +1,8 @@
 package replay
 
 import (
+	"bytes"
+	"slices"
 	"sync"
 	"time"
 
@@ -63,6 +65,7 @@ func (c *Cache) Keep(path string, a stream.Append, low uint64, until time.Time) 
 	if size > c.most {
 		return
 	}
+	a.Entries = fitted(a.Entries)
 	if r == nil {
 		r = &run{path: path}
 		c.runs[path] = r
@@ -174,6 +177,17 @@ func (p place) there() bool { return len(p.run.appends) > 0 && p.run.first() == 
 
 func (r *run) first() uint64 { return r.appends[0].Num }
 func (r *run) last() uint64  { return r.appends[len(r.appends)-1].Num }
+
+// fitted returns entries that keep no more memory than they have bytes: what is encoded piece by piece has room for as much again.
+func fitted(entries []stream.Entry) []stream.Entry {
+	own := slices.Clone(entries)
+	for i := range own {
+		if d := own[i].Data; cap(d)-len(d) > len(d)/8 {
+			own[i].Data = bytes.Clone(d)
+		}
+	}
+	return own
+}
 
 func sizeOf(a *stream.Append) int64 {
 	n := appendCost

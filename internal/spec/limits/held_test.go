@@ -115,6 +115,9 @@ func TestBytesHeld(t *testing.T) {
 			raw(h, stateless("subscriptions/listen", "", `"notifications":{"resourceSubscriptions":[`+strings.Join(uris, ",")+`]}`))
 		}},
 	} {
+		// What was just written to the log stays in memory in blocks of 8 MiB, until real time passes: the store does not ask the virtual
+		// clock. A resume from the memory of the node does not read them, after which they would go.
+		blocks := map[string]int64{"resumes that are not read": 5 * 8 << 20}
 		t.Run(row.name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				h := host.New(t, troupe.Options{Limits: troupe.Limits{CallsPerSession: -1, CallRate: -1, StreamsPerSession: -1, Grace: time.Hour, LogRate: -1, WriteTimeout: time.Hour, BodyTimeout: time.Hour},
@@ -134,7 +137,7 @@ func TestBytesHeld(t *testing.T) {
 				synctest.Wait()
 				counted, used = h.HeldBytes()-counted, host.InUse()-used
 				t.Logf("%d x %s: %d bytes each, %d counted", row.n, row.name, used/int64(row.n), counted/int64(row.n))
-				if counted < used/2 || counted > used*2 {
+				if counted < (used-blocks[row.name])/2 || counted > used*2 {
 					t.Errorf("%s: %d bytes are counted, %d are used", row.name, counted, used)
 				}
 			})
