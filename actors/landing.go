@@ -439,21 +439,17 @@ func (c *coming) message(l *Letter, m *codec.Message, body []byte) {
 		l.reply(tryAgain, nil)
 		return
 	}
-	if x := n.fleet.handed.earlier(s.sess.key, m, body); x != nil {
-		if x.wait() == done {
-			(&posted{l: l}).Accepted()
-		}
-		l.reply(tryAgain, nil) // unless it was answered
-		return
-	}
 	in := c.in
 	in.Session, in.Version, in.Trace, in.Stateless = n.fleet.self().session(c.head.Session), c.head.Version, c.head.Trace, c.head.Stateless
 	from := &posted{l: l, became: tryAgain}
 	in.Conn = from
 	if name, ok := repeats(s.sess.key, m, body); ok {
 		x, first := n.fleet.handed.begin(name)
-		if !first { // it has just come twice
-			l.reply(tryAgain, nil)
+		if !first {
+			if x.wait() == done {
+				from.Accepted()
+			}
+			l.reply(tryAgain, nil) // unless it was answered
 			return
 		}
 		defer func() { n.fleet.handed.end(name, x, from.became) }()

@@ -112,6 +112,7 @@ func NewNode(c Config) *Node {
 	n.listeners = listeners{kernel.NewDirectory[SessionKey, *listenActor](), n}
 	n.mrtr = parkedCalls{Directory: kernel.NewDirectory[string, *requestActor](), keys: c.Keys}
 	n.pending.node, n.drain.node, n.calls.node, n.mrtr.node = n, n, n, n
+	n.fleet.handed.life = repeatedFor
 	n.fleet.node, n.fleet.mail, n.fleet.news, n.fleet.looking = n, c.Mail, c.News, make(chan struct{}, looksAtOnce)
 	n.relays.begin(n)
 	n.pending.open = make(map[string]*pendingRequest)

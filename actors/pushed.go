@@ -35,6 +35,8 @@ const maxPushed = 4096
 // pushes are the messages that other nodes have sent lately to the sessions of this node, by sender and name, or that they have handed
 // on from the clients of these, by session and content.
 type pushes struct {
+	life time.Duration // after which a message is another one though its name is the same; 0: never
+
 	mu    sync.Mutex // guards the rest
 	all   map[string]*pushed
 	order []string
@@ -75,7 +77,7 @@ func (d *pushes) name(n *Node, meta []byte) []byte {
 func (d *pushes) begin(key string) (x *pushed, first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if x := d.all[key]; x != nil {
+	if x := d.find(key); x != nil {
 		return x, false
 	}
 	if d.all == nil {
@@ -89,6 +91,14 @@ func (d *pushes) begin(key string) (x *pushed, first bool) {
 	d.all[key] = x
 	d.order = append(d.order, key)
 	return x, true
+}
+
+// find returns a message that has come before, nil if it has not. The lock is held.
+func (d *pushes) find(key string) *pushed {
+	if x := d.all[key]; x != nil && (d.life == 0 || time.Since(x.since) < d.life) {
+		return x
+	}
+	return nil
 }
 
 // end notes what became of a message. One that is not stored may come again.
@@ -165,7 +175,7 @@ func (d *pushes) earlier(key SessionKey, m *codec.Message, body []byte) *pushed 
 	d.mu.Lock()
 	none := len(d.all) == 0
 	d.mu.Unlock()
-	if none {
+	if none { // and nothing to compare with
 		return nil
 	}
 	name, ok := repeats(key, m, body)
@@ -174,9 +184,5 @@ func (d *pushes) earlier(key SessionKey, m *codec.Message, body []byte) *pushed 
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if x := d.all[name]; x != nil && time.Since(x.since) < repeatedFor {
-		return x
-	}
-	delete(d.all, name)
-	return nil
+	return d.find(name)
 }

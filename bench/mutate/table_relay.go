@@ -4,7 +4,7 @@ package main
 var relayed = []mutation{
 	{
 		"relay: a message that comes again by another node is taken twice", guard, "actors/landing.go",
-		"x := n.fleet.handed.earlier(s.sess.key, m, body); x != nil", "x := n.fleet.handed.earlier(s.sess.key, m, body); x != nil && s == nil", "", "TestMessageThatComesAgain",
+		"if name, ok := repeats(s.sess.key, m, body); ok {", "if name, ok := repeats(s.sess.key, m, body); ok && s == nil {", "", "TestMessageThatComesAgain",
 	},
 	{
 		"relay: a message that comes again to its node is taken twice", guard, "actors/bound.go",
