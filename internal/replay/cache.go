@@ -55,6 +55,9 @@ func NewCache(most int64) *Cache { return &Cache{most: most, runs: make(map[stri
 // Keep takes the append that was just stored as the next one of a stream whose log has nothing before append low. It is to be had until then.
 func (c *Cache) Keep(path string, a stream.Append, low uint64, until time.Time) {
 	size := sizeOf(&a)
+	if size <= c.most {
+		a.Entries = fitted(a.Entries)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.runs[path]
@@ -65,7 +68,6 @@ func (c *Cache) Keep(path string, a stream.Append, low uint64, until time.Time) 
 	if size > c.most {
 		return
 	}
-	a.Entries = fitted(a.Entries)
 	if r == nil {
 		r = &run{path: path}
 		c.runs[path] = r
