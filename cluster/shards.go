@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"strconv"
 	"strings"
 
@@ -99,11 +100,9 @@ func shardOf(stream string, shards int) int {
 	if shards == 1 {
 		return 0
 	}
-	sum := uint32(2166136261)
-	for i := strings.LastIndexByte(stream, '.') + 1; i < len(stream); i++ {
-		sum = (sum ^ uint32(stream[i])) * 16777619
-	}
-	return int(sum % uint32(shards))
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(stream[strings.LastIndexByte(stream, '.')+1:])) // never fails, and copies nothing
+	return int(h.Sum32() % uint32(shards))
 }
 
 // findShards takes the number of shards that the store on the servers has. If its first stream is lost, any other one says it;
