@@ -141,9 +141,7 @@ func runResume(ctx context.Context, o options) (*resumeReport, error) {
 		return nil, err
 	}
 	fmt.Fprintf(o.log, "at once %+v\nthe same in %v\n", r.Memory, fromTheLog)
-	select {
-	case <-time.After(fromTheLog):
-	case <-w.ctx.Done():
+	if !w.wait(fromTheLog) {
 		return nil, context.Cause(w.ctx)
 	}
 	r.Log, err = w.resumes(c, from)

@@ -1,15 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -92,12 +88,17 @@ func (w *world) count(c *client.Client, n, to, delay int) (stream string, events
 }
 
 // stored says what the log has.
-func (w *world) stored(f *filled) (err error) {
-	if f.Messages, err = w.gauge(`troupe_store_messages{stream="events"}`); err != nil {
+func (w *world) stored(f *filled) error {
+	m, err := metricsOf(w.p.addr)
+	if err != nil {
 		return err
 	}
-	if f.Bytes, err = w.gauge(`troupe_store_bytes{stream="events"}`); err != nil {
-		return err
+	for name, to := range map[string]*float64{`troupe_store_messages{stream="events"}`: &f.Messages, `troupe_store_bytes{stream="events"}`: &f.Bytes} {
+		v, ok := m[name]
+		if !ok {
+			return fmt.Errorf("the process has no %s", name)
+		}
+		*to = v
 	}
 	return filepath.Walk(w.o.data, func(_ string, i os.FileInfo, err error) error {
 		if err == nil && i.Mode().IsRegular() {
@@ -105,23 +106,4 @@ func (w *world) stored(f *filled) (err error) {
 		}
 		return nil // Files come and go.
 	})
-}
-
-// gauge asks the process for a figure at /metrics.
-func (w *world) gauge(name string) (float64, error) {
-	r, err := http.NewRequestWithContext(w.ctx, http.MethodGet, "http://"+w.p.addr+"/metrics", nil)
-	if err != nil {
-		return 0, err
-	}
-	resp, err := w.rt.RoundTrip(r)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _, _ = io.Copy(io.Discard, resp.Body); _ = resp.Body.Close() }()
-	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-		if text, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
-			return strconv.ParseFloat(text, 64)
-		}
-	}
-	return 0, fmt.Errorf("the process has no %s", name)
 }
