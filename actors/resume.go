@@ -343,15 +343,17 @@ func (r *replay) judge(ctx context.Context) (rec record.Stream, err error) {
 	}
 	defer r.fare.held.Reset()
 	probe := &replay{n: r.n, svc: r.svc, s: r.s, key: r.key, pos: r.pos, cursor: replaying.Cursor{Pos: r.pos}, conn: r.conn, fare: r.fare, patience: r.patience}
-	if _, err = probe.check(ctx, at, 1); err != nil || at.tail == 0 || len(rec.Calls) == 0 {
-		return rec, err
+	if at.tail > 0 && len(rec.Calls) > 0 {
+		last, _, err := probe.read(ctx, at.tail, at.tail)
+		if err == nil && len(last) == 1 && last[0].Last {
+			rec.End = at.tail // ended judges the event id
+			return rec, nil
+		}
+		if err != nil && !errors.Is(err, errBadEvent) { // the takeover will judge that
+			return rec, err
+		}
 	}
-	last, _, err := probe.read(ctx, at.tail, at.tail)
-	if err == nil && len(last) == 1 && last[0].Last {
-		rec.End = at.tail
-	} else if errors.Is(err, errBadEvent) { // the takeover will judge that
-		err = nil
-	}
+	_, err = probe.check(ctx, at, 1)
 	return rec, err
 }
 

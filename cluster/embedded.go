@@ -32,7 +32,7 @@ func serverOptions(o *Options, name string) *server.Options {
 		MaxPending:             64 << 20,
 		MaxControlLine:         4096,
 		JetStreamLimits: server.JSLimitOpts{
-			MaxRequestBatch:           maxBatch,
+			MaxRequestBatch:           500, // of messages that a consumer may ask for at once
 			MaxAckPending:             maxWork,
 			Duplicates:                2 * time.Minute,
 			DefaultMaxConsumers:       maxConsumers,

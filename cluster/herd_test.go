@@ -1,8 +1,10 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -67,7 +69,39 @@ func TestHerdOfReads(t *testing.T) {
 	if lost := n.conn.Stats().Reconnects + n.logConn.Stats().Reconnects; lost != 0 || appended == 0 {
 		t.Errorf("%d connections lost, %d appends meanwhile", lost, appended)
 	}
-	if left := len(n.readSlots); left != 0 {
-		t.Errorf("%d reads are under way", left)
+	if left := len(n.readSlots) + len(n.gets); left != 0 {
+		t.Errorf("%d reads and gets are under way", left)
+	}
+}
+
+// TestFewGets checks that reads share the appends that may be on their way, and give them back when they end, done or not.
+func TestFewGets(t *testing.T) {
+	t.Parallel()
+	n := open(t, Options{})
+	n.gets = make(slots, 3)
+	rev := must[uint64](t)(n.OpenStream(t.Context(), testStream, nil, nil, time.Hour))
+	fill(t, n, testStream, rev, 1, 300)
+	var wg sync.WaitGroup
+	for i := range 30 {
+		wg.Go(func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if i%3 == 0 {
+				go func() {
+					for len(n.gets) == 0 && ctx.Err() == nil {
+						runtime.Gosched()
+					}
+					cancel()
+				}()
+			}
+			got, err := n.Read(ctx, testStream, 1, 300)
+			if (err != nil || len(got) != 300) && (i%3 != 0 || !errors.Is(err, ErrUnavailable)) {
+				t.Errorf("read %d: %d appends, %v", i, len(got), err)
+			}
+		})
+	}
+	wg.Wait()
+	if left := len(n.gets) + len(n.readSlots) + n.logReads.inFlight(); left != 0 {
+		t.Errorf("%d gets, reads and calls are under way", left)
 	}
 }

@@ -39,6 +39,7 @@ type Node struct {
 	logConn   *nats.Conn // for reads of the log, which are big: leases and appends never wait behind them
 	logReads  *inbox     // their answers
 	readSlots slots      // of reads of the log, see readsAtOnce
+	gets      slots      // of appends that they ask for, see getsAtOnce
 	tailSlots slots      // of searches for its end
 	lease     *lease
 	keyring   *Keyring
@@ -80,7 +81,7 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 }
 
 func newNode(o Options) *Node {
-	n := &Node{opts: o, name: o.Node, boot: randomName(8), log: o.Log, replayTTL: formatTTL(o.ReplayAge), readSlots: make(slots, readsAtOnce), tailSlots: make(slots, readsAtOnce)}
+	n := &Node{opts: o, name: o.Node, boot: randomName(8), log: o.Log, replayTTL: formatTTL(o.ReplayAge), readSlots: make(slots, readsAtOnce), gets: make(slots, getsAtOnce), tailSlots: make(slots, readsAtOnce)}
 	if o.Prefix != "" {
 		n.prefix = o.Prefix + "."
 	}

@@ -136,16 +136,18 @@ func (n *Node) api(ctx context.Context, subject string, req, out any) error {
 // last reads the last message of subject from the stream's leader. It also
 // returns a tombstone, whose data is empty.
 func (n *Node) last(ctx context.Context, stream, subject string) (stored, error) {
+	in := n.reads
+	if strings.HasPrefix(stream, n.streamName(events)) { // or a shard
+		if in = n.logReads; n.replicas == 0 { // the server of this process has it alone
+			return n.lastHere(ctx, stream, subject)
+		}
+	}
 	var r struct {
 		Error   *apiError `json:"error"`
 		Message struct {
 			Seq  uint64 `json:"seq"`
 			Data []byte `json:"data"`
 		} `json:"message"`
-	}
-	in := n.reads
-	if strings.HasPrefix(stream, n.streamName(events)) { // or a shard
-		in = n.logReads
 	}
 	m, err := in.ask(ctx, &nats.Msg{Subject: "$JS.API.STREAM.MSG.GET." + stream, Data: []byte(`{"last_by_subj":"` + subject + `"}`)})
 	if err != nil {
@@ -158,6 +160,27 @@ func (n *Node) last(ctx context.Context, stream, subject string) (stored, error)
 		return stored{}, r.Error.cause(ErrConflict)
 	}
 	return stored{r.Message.Seq, r.Message.Data}, nil
+}
+
+// lastHere reads the last message of subject of a stream of events by a direct get, which costs a third of what asking the leader does. It
+// is for a stream without replicas.
+func (n *Node) lastHere(ctx context.Context, stream, subject string) (stored, error) {
+	m, err := n.logReads.ask(ctx, &nats.Msg{Subject: "$JS.API.DIRECT.GET." + stream, Data: []byte(`{"last_by_subj":"` + subject + `"}`)})
+	if err != nil {
+		return stored{}, err
+	}
+	switch status := m.Header.Get("Status"); status {
+	case "":
+	case "404":
+		return stored{}, ErrNotFound
+	default:
+		return stored{}, fmt.Errorf("%w: read: %s %s", ErrUnavailable, status, m.Header.Get("Description"))
+	}
+	seq, err := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
+	if err != nil {
+		return stored{}, fmt.Errorf("%w: answer: %w", ErrUnavailable, err)
+	}
+	return stored{seq, m.Data}, nil
 }
 
 // subjects lists the subjects of a stream that match filter, a key with

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"time"
 
@@ -15,17 +13,16 @@ import (
 )
 
 const (
-	// maxBatch is how many subjects one batch read names; NATS answers 413 above 1,024.
-	maxBatch = 500
-	// maxBatchBytes bounds the answers of one batch read; further reads ask for
-	// the rest.
-	maxBatchBytes = 1 << 20
+	// getsOfRead is how many appends a read asks for before it has their answers, if other reads leave it as many.
+	getsOfRead = 64
+	// getsAtOnce is how many all reads together ask for. With MaxAppend each, the answers stay below 64 MiB, and so do
+	// those of the searches for an end beside them. Above that the server cuts a connection, with all calls in flight
+	// on it. It is a connection that no lease and no append uses.
+	getsAtOnce = 192
 )
 
 // readsAtOnce is how many reads of the log run at a time, and how many searches
-// for its end; others wait. With maxBatchBytes each, their answers stay far below
-// 64 MiB. Above that the server cuts a connection, with all calls in flight on
-// it. It is a connection that no lease and no append uses.
+// for its end; others wait.
 var readsAtOnce = limits.LogReads.Value()
 
 // Stored is one append as it is in the log.
@@ -54,49 +51,43 @@ func (n *Node) read(ctx context.Context, stream string, from, to uint64) ([]Stor
 	if to-from >= RingSize {
 		from = to - RingSize + 1
 	}
-	nums := make([]uint64, 0, to-from+1)
-	for num := from; num <= to; num++ {
-		nums = append(nums, num)
-	}
-	slots, err := n.batch(ctx, stream, nums)
+	slots, err := n.fetch(ctx, stream, from, to)
 	if err != nil {
 		return nil, err
 	}
-	if err := n.recheck(ctx, stream, nums, slots); err != nil {
+	if err := n.recheck(ctx, stream, from, slots); err != nil {
 		return nil, err
 	}
-	found := make([]Stored, 0, len(nums))
-	for _, num := range nums {
-		if s, ok := slots[num%RingSize]; ok && s.Num == num && len(s.Data) > 0 {
+	found := slots[:0]
+	for i, s := range slots {
+		if s.Num == from+uint64(i) && len(s.Data) > 0 {
 			found = append(found, s)
 		}
 	}
 	return found, nil
 }
 
-// recheck asks the leader for appends that a replica did not have. A replica lags
+// recheck asks the leader for appends from append from on that a replica did not have. A replica lags
 // at the end, so recheck asks for all numbers behind the last append it has. An
 // append missing in front of that has expired, oldest first: the first such
 // number that the leader does not have either settles all smaller ones.
-func (n *Node) recheck(ctx context.Context, stream string, nums []uint64, slots map[uint64]Stored) error {
-	present := func(num uint64) bool { s, ok := slots[num%RingSize]; return ok && s.Num >= num }
-	last := -1
-	for i, num := range nums {
-		if present(num) {
-			last = i
-		}
+func (n *Node) recheck(ctx context.Context, stream string, from uint64, slots []Stored) error {
+	present := func(i int) bool { return slots[i].Num >= from+uint64(i) }
+	last := len(slots) - 1
+	for last >= 0 && !present(last) {
+		last--
 	}
-	for i := len(nums) - 1; i >= 0; i-- {
-		if present(nums[i]) {
+	for i := len(slots) - 1; i >= 0; i-- {
+		if present(i) {
 			continue
 		}
-		s, err := n.slot(ctx, stream, nums[i])
+		s, err := n.slot(ctx, stream, from+uint64(i))
 		if err == nil {
-			slots[nums[i]%RingSize] = s
+			slots[i] = s
 		} else if !errors.Is(err, ErrNotFound) {
 			return err
 		}
-		if !present(nums[i]) && (i < last || last < 0) {
+		if !present(i) && (i < last || last < 0) {
 			return nil
 		}
 	}
@@ -112,17 +103,33 @@ var errManyReads = fmt.Errorf("%w: too many reads are under way", ErrUnavailable
 // wait waits for a slot; done releases it. It waits no longer than an answer may
 // take: if the reads before it get none in that time, waiting on does not help.
 func (t slots) wait(ctx context.Context) (done func(), err error) {
+	if t.try() {
+		return t.leave, nil
+	}
 	timer := time.NewTimer(callTimeout)
 	defer timer.Stop()
 	select {
 	case t <- struct{}{}:
-		return func() { <-t }, nil
+		return t.leave, nil
 	case <-timer.C:
 		return nil, errManyReads
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %w", errManyReads, context.Cause(ctx))
 	}
 }
+
+// try takes a slot if one is free.
+func (t slots) try() bool {
+	select {
+	case t <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// leave releases a slot.
+func (t slots) leave() { <-t }
 
 // slot reads the slot of append num from the leader, whichever append is in it.
 func (n *Node) slot(ctx context.Context, stream string, num uint64) (Stored, error) {
@@ -139,91 +146,99 @@ func (n *Node) slot(ctx context.Context, stream string, num uint64) (Stored, err
 	return Stored{got, data}, err
 }
 
-// batch reads the slots of nums by direct gets of explicit subjects, from any
-// replica. The result is by slot, with whichever append is in each.
-func (n *Node) batch(ctx context.Context, stream string, nums []uint64) (map[uint64]Stored, error) {
-	slots := make(map[uint64]Stored, len(nums))
-	for chunk := range slices.Chunk(nums, maxBatch) {
-		for len(chunk) > 0 {
-			got, more, err := n.multiLast(ctx, n.readSlots, stream, chunk, maxBatchBytes)
-			if err != nil {
-				return nil, err
-			}
-			maps.Copy(slots, got)
-			if !more || len(got) == 0 {
-				break
-			}
-			rest := make([]uint64, 0, len(chunk))
-			for _, num := range chunk {
-				if _, ok := got[num%RingSize]; !ok {
-					rest = append(rest, num)
-				}
-			}
-			chunk = rest
-		}
-	}
-	return slots, nil
-}
+// noHeaders ends the request of a get. NATS would make headers for each append, which cost as much as the append itself,
+// and its number is in its data.
+const noHeaders = `","no_hdr":true}`
 
-// multiLast makes one batch request, whose answer has little more than most bytes. more says that the answer was cut
-// short.
-func (n *Node) multiLast(ctx context.Context, turns slots, stream string, nums []uint64, most int64) (slots map[uint64]Stored, more bool, err error) {
-	head := n.eventSubject(stream, "")
-	req := make([]byte, 0, 64+len(nums)*(len(head)+8))
-	req = append(req, `{"multi_last":[`...)
-	for i, num := range nums {
-		if i > 0 {
-			req = append(req, ',')
-		}
-		req = append(append(req, '"'), head...)
-		req = append(strconv.AppendUint(req, num%RingSize, 10), '"')
-	}
-	req = append(req, `],"max_bytes":`...)
-	req = append(strconv.AppendInt(req, most, 10), '}')
-
-	done, err := turns.wait(ctx)
+// fetch reads the slots of the appends from..to, of any replica. The result has what is in each slot, whichever append that is.
+func (n *Node) fetch(ctx context.Context, stream string, from, to uint64) ([]Stored, error) {
+	done, err := n.readSlots.wait(ctx)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	defer done()
-	// One slot for each append, one for the end, one for an error.
-	ch := make(chan answer, len(nums)+2)
-	token, err := n.logReads.send(&nats.Msg{Subject: "$JS.API.DIRECT.GET." + n.eventStream(stream), Data: req}, true, func(m *nats.Msg, err error) bool {
-		select {
-		case ch <- answer{m, err}:
-		default:
+	found := make([]Stored, to-from+1)
+	err = n.direct(ctx, stream, len(found), getsOfRead, func(i int) uint64 { return from + uint64(i) }, func(s Stored) bool {
+		if i := (s.Num + RingSize - from%RingSize) % RingSize; i < uint64(len(found)) {
+			found[i] = s
 		}
-		return err == nil && m.Header.Get("Status") == ""
+		return true
 	})
-	if err != nil {
-		return nil, false, err
-	}
-	defer n.logReads.forget(token)
-	slots = make(map[uint64]Stored, len(nums))
-	for {
+	return found, err
+}
+
+// direct reads the slots of count appends, of any replica, with a direct get of its explicit subject for each: what answers one request for
+// all of them has headers. ahead, at most getsOfRead, are on their way at a time. num returns their numbers. It calls
+// yield with whichever append is in a slot, until that returns false.
+func (n *Node) direct(ctx context.Context, stream string, count, ahead int, num func(i int) uint64, yield func(Stored) bool) error {
+	var (
+		tokens = make([]uint64, 0, count) // of the gets, in the order of their appends
+		got    int                        // answers
+		ch     = make(chan answer, ahead) // has room for all that come when nobody waits any more
+		handle = func(m *nats.Msg, err error) bool { ch <- answer{m, err}; return false }
+		api    = "$JS.API.DIRECT.GET." + n.eventStream(stream)
+		start  = `{"last_by_subj":"` + n.eventSubject(stream, "")
+	)
+	defer func() {
+		for _, token := range tokens {
+			if got == count {
+				break
+			}
+			n.logReads.forget(token)
+		}
+		for ; got < len(tokens); got++ {
+			n.gets.leave()
+		}
+	}()
+	for got < count {
+		for len(tokens) < min(got+ahead, count) {
+			if len(tokens) > got {
+				if !n.gets.try() {
+					break
+				}
+			} else if _, err := n.gets.wait(ctx); err != nil {
+				return err
+			}
+			req := make([]byte, 0, len(start)+len("999")+len(noHeaders))
+			req = append(strconv.AppendUint(append(req, start...), num(len(tokens))%RingSize, 10), noHeaders...)
+			token, err := n.logReads.send(&nats.Msg{Subject: api, Data: req}, false, handle)
+			if err != nil {
+				n.gets.leave()
+				return err
+			}
+			tokens = append(tokens, token)
+		}
 		var a answer
 		select {
 		case a = <-ch:
+			got++
+			n.gets.leave()
 		case <-ctx.Done():
-			return nil, false, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+			return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
 		}
-		if a.err != nil {
-			return nil, false, a.err
+		s, err := a.slot()
+		if err != nil && !errors.Is(err, ErrNotFound) { // which the leader decides
+			return err
 		}
-		switch status := a.msg.Header.Get("Status"); status {
-		case "":
-			num, data, err := decodeEvent(a.msg.Data)
-			if err != nil {
-				return nil, false, err
-			}
-			slots[num%RingSize] = Stored{num, data}
-		case "204": // The end of the batch.
-			pending := a.msg.Header.Get("Nats-Num-Pending")
-			return slots, pending != "" && pending != "0", nil
-		case "404": // Nothing there, or it vanished meanwhile: the leader knows.
-			return slots, false, nil
-		default:
-			return nil, false, fmt.Errorf("%w: batch read: %s %s", ErrUnavailable, status, a.msg.Header.Get("Description"))
+		if err == nil && !yield(s) {
+			return nil
 		}
+	}
+	return nil
+}
+
+// slot returns what is in a slot by the answer to a direct get: ErrNotFound if there is nothing, or it vanished meanwhile.
+func (a answer) slot() (Stored, error) {
+	if a.err != nil {
+		return Stored{}, a.err
+	}
+	switch status := a.msg.Header.Get("Status"); status {
+	case "":
+		num, data, err := decodeEvent(a.msg.Data)
+		return Stored{num, data}, err
+	case "404":
+		return Stored{}, ErrNotFound
+	default:
+		return Stored{}, fmt.Errorf("%w: read: %s %s", ErrUnavailable, status, a.msg.Header.Get("Description"))
 	}
 }

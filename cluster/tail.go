@@ -9,8 +9,12 @@ import (
 )
 
 const (
-	// tailStep is how many appends Tail looks at first.
-	tailStep = 64
+	// tailStep is how many appends Tail looks at where those that it looks at first are not there, and tailParts into how many parts
+	// it divides those among which the last one is.
+	tailStep  = 64
+	tailParts = 16
+	// getsOfTail is how many appends Tail asks for before it has their answers, beyond tailBytes.
+	getsOfTail = 8
 	// tailBytes bounds what Tail reads of these. Of a log with large appends it asks which are there, in place of
 	// reading them: a thousand streams of megabytes may be resumed at once.
 	tailBytes = 128 << 10
@@ -53,25 +57,48 @@ func (n *Node) tail(ctx context.Context, stream string, hint uint64) (uint64, er
 	}
 }
 
-// newest returns the highest append number in the slots of some appends from append from on. It is not enough if none of
-// them is in its slot, because they have expired and later ones may not have, or if they are too large to be read
-// for their number.
+// newest returns the highest append number that a few reads find, from append from on. It is not enough if there is none, because
+// these appends have expired and later ones may not have, or if they are too large to be read for their number.
 func (n *Node) newest(ctx context.Context, stream string, from uint64) (num uint64, enough bool, err error) {
-	nums := make([]uint64, tailStep)
-	for i := range nums {
-		nums[i] = from + uint64(i)
+	least := max(from, 1)
+	nums := []uint64{from}
+	for ahead := uint64(1); ahead < RingSize; ahead *= 2 {
+		nums = append(nums, from+ahead)
 	}
-	slots, more, err := n.multiLast(ctx, n.tailSlots, stream, nums, tailBytes)
-	if err != nil {
-		return 0, false, err
+	num, cut, err := n.highest(ctx, stream, nums, least)
+	if err == nil && !cut && num <= from {
+		// What comes at once may have expired before what follows.
+		num, cut, err = n.highest(ctx, stream, upFrom(from, 1, tailStep), least)
 	}
-	num = from
-	for _, s := range slots {
-		if s.Num >= max(from, 1) {
-			num, enough = max(num, s.Num), true
+	if err != nil || cut || num == 0 {
+		return max(num, from), false, err
+	}
+	// After an append that has not expired, all are there up to the end, which lies between num and the next one that was not found.
+	end := from + RingSize
+	for _, p := range nums {
+		if p > num {
+			end = min(end, p)
 		}
 	}
-	return num, enough && !more, nil
+	for num > from && num+1 < end {
+		step := (end - num + tailParts - 1) / tailParts
+		found, cut, err := n.highest(ctx, stream, upFrom(num, step, (end-num-1)/step+1), num)
+		if err != nil || cut {
+			return num, false, err
+		}
+		num = max(num, found)
+		end = min(end, num+step)
+	}
+	return num, true, nil
+}
+
+// upFrom returns count numbers from first on, step apart.
+func upFrom(first, step, count uint64) []uint64 {
+	nums := make([]uint64, count)
+	for i := range nums {
+		nums[i] = first + uint64(i)*step
+	}
+	return nums
 }
 
 // lastInRing returns the number of the last append after append from by the slots that have any append, which the
@@ -131,4 +158,23 @@ func (n *Node) present(ctx context.Context, stream string) (slots [RingSize]bool
 		}
 	}
 	return slots, err
+}
+
+// highest reads the slots of some appends, of any replica, and returns the highest append number in them: 0 if
+// that is below least. It reads little more than tailBytes; cut says that there was more.
+func (n *Node) highest(ctx context.Context, stream string, nums []uint64, least uint64) (num uint64, cut bool, err error) {
+	done, err := n.tailSlots.wait(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	defer done()
+	size := 0
+	err = n.direct(ctx, stream, len(nums), getsOfTail, func(i int) uint64 { return nums[i] }, func(s Stored) bool {
+		if size += len(s.Data); s.Num >= least {
+			num = max(num, s.Num)
+		}
+		cut = size > tailBytes
+		return !cut
+	})
+	return num, cut, err
 }

@@ -280,7 +280,7 @@ var acting = []mutation{
 	},
 	{
 		"a bad event id takes a stream over", guard, "actors/resume.go",
-		"if _, err = probe.check(ctx, at, 1); err != nil ||", "if _, _ = probe.check(ctx, at, 1); err != nil ||", "", "",
+		"_, err = probe.check(ctx, at, 1)\n\treturn rec, err", "_, _ = probe.check(ctx, at, 1)\n\treturn rec, err", "", "",
 	},
 	{
 		"a node keeps in memory what another may go on with", guard, "actors/stream.go",

@@ -100,7 +100,7 @@ var storage = []mutation{
 	},
 	{
 		"an append that was overwritten is read", guard, "cluster/replay.go",
-		"ok && s.Num == num && len(s.Data) > 0 {", "ok && len(s.Data) > 0 {", "", "",
+		"if s.Num == from+uint64(i) && len(s.Data) > 0 {", "if s.Num > 0 && i >= 0 && len(s.Data) > 0 {", "", "",
 	},
 	{
 		"the tail is what is near the hint", merge, "cluster/tail.go",
@@ -108,7 +108,15 @@ var storage = []mutation{
 	},
 	{
 		"large appends are read for their numbers", limit, "cluster/tail.go",
-		"return num, enough && !more, nil", "return num, enough && (!more || num > 0), nil", "", "TestReadBigAppends",
+		"cut = size > tailBytes", "cut = size > 1<<30", "", "TestReadBigAppends",
+	},
+	{
+		"what follows appends that have expired is not looked for near the hint", merge, "cluster/tail.go",
+		"if err == nil && !cut && num <= from {", "if err == nil && !cut && num < from {", "", "TestTailOfAnyLog",
+	},
+	{
+		"gets that nobody waits for stay counted", limit, "cluster/replay.go",
+		"for ; got < len(tokens); got++ {", "for ; got < 0; got++ {", "", "TestFewGets",
 	},
 	{
 		"an append of the last round is taken for the end", merge, "cluster/tail.go",

@@ -1,0 +1,63 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// TestTailOfAnyLog checks that the end of a log is found from any append of it, whichever of the first have expired,
+// and that this takes few reads of it.
+func TestTailOfAnyLog(t *testing.T) {
+	t.Parallel()
+	n := open(t, Options{})
+	ctx := t.Context()
+	for i, log := range []struct {
+		first, last uint64 // that are in the log
+		blank       uint64 // one that was made empty late, and outlived those after it
+	}{
+		{1, 1, 0}, {1, 2, 0}, {1, 3, 0}, {1, 17, 0}, {1, 63, 0}, {1, 64, 0}, {1, 65, 0}, {1, 200, 0}, {1, 511, 0}, {1, 512, 0}, {1, 513, 0}, {1, 999, 0}, {1, 1000, 0},
+		{2, 1001, 0}, {700, 1300, 0}, {1200, 1201, 0}, {1290, 2289, 0}, {5, 5, 0}, {70, 70, 0}, {70, 71, 0}, {333, 900, 0}, {2001, 2300, 0},
+		{12, 14, 1}, {40, 41, 3},
+	} {
+		stream := fmt.Sprintf("anon.demo.s.tail%d", i)
+		for _, num := range append(span(log.first, log.last), log.blank) {
+			if num == 0 {
+				continue
+			}
+			payload := binary.BigEndian.AppendUint64([]byte{eventVersion}, num)
+			if err := n.conn.Publish(n.eventSubject(stream, strconv.FormatUint(num%RingSize, 10)), append(payload, "data"...)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := n.conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if log.last > 0 { // the store has all that was published before
+			must[uint64](t)(n.put(ctx, n.eventSubject(stream, "open"), []byte("w"), time.Hour, guard{}))
+		}
+		hints := []uint64{0, 1, 2, log.first - 1, log.first, log.first + 1, log.first + 100, (log.first + log.last) / 2, log.last - 64, log.last - 2, log.last - 1, log.last}
+		if log.blank > 0 {
+			hints = []uint64{log.blank, log.last}
+		}
+		slices.Sort(hints)
+		for _, hint := range slices.Compact(hints) {
+			if hint > log.last {
+				continue
+			}
+			if tail, err := n.Tail(ctx, stream, hint); err != nil || tail != log.last {
+				t.Errorf("the tail of %+v from %d: got %d, %v", log, hint, tail, err)
+			}
+		}
+	}
+	before := n.logConn.Stats().InMsgs
+	if tail := must[uint64](t)(n.Tail(ctx, "anon.demo.s.tail7", 0)); tail != 200 {
+		t.Errorf("the tail is %d", tail)
+	}
+	if read := n.logConn.Stats().InMsgs - before; read > 40 {
+		t.Errorf("the end of a log of 200 appends was found with %d messages", read)
+	}
+}
