@@ -14,11 +14,20 @@ const (
 	mostPercent  = 800       // of a heap that is nearly empty
 	spareShare   = 16        // of the memory, garbage may take one part before a collection,
 	spareMost    = 128 << 20 // and not more than this while that is more than leastPercent of the heap
+
+	// growingPercent is while what is live grows, as with sessions that begin: what a request leaves behind lies among the garbage of that
+	// request, and a page with anything on it is not given back.
+	growingPercent = 100
+	growingFor     = 12      // collections after it has
+	growingLeast   = 4 << 20 // It has grown if it is this and
+	growingShare   = 8       // one part more than the most that was lately,
+	fadingShare    = 32      // of which a part is forgotten in each collection.
 )
 
 // Pace has the garbage collector run when the heap has grown to three times what is live, and seldom while it is small: garbage may take a
-// sixteenth of total, the bytes that the process may use, at most 128 MiB. It adjusts that after each collection, until ctx is done. The pace is
-// of the whole process: only a program that has the process for itself should call it.
+// sixteenth of total, the bytes that the process may use, at most 128 MiB. While what is live grows, it runs when the heap has doubled, so
+// that what stays lies close together. Pace adjusts that after each collection, until ctx is done. It is that of the whole process: only a
+// program that has the process for itself should call it.
 func Pace(ctx context.Context, total int64) {
 	p := &pacer{ctx: ctx, spare: min(total/spareShare, spareMost), live: live, set: debug.SetGCPercent}
 	p.adjust()
@@ -30,6 +39,8 @@ type pacer struct {
 	ctx     context.Context
 	spare   int64
 	percent int
+	most    int64 // that was live lately
+	calm    int   // collections since it grew
 	live    func() int64
 	set     func(percent int) (before int)
 }
@@ -49,7 +60,17 @@ func (p *pacer) arm() {
 
 // adjust sets the percentage, unless it is about right: setting it stops the world.
 func (p *pacer) adjust() {
-	if want := percentOf(p.live(), p.spare); p.percent == 0 || want > p.percent+p.percent/8 || want < p.percent-p.percent/8 {
+	now := p.live()
+	want := percentOf(now, p.spare)
+	if p.calm++; now-p.most > max(growingLeast, p.most/growingShare) {
+		p.most, p.calm = now, 0
+	}
+	if p.calm < growingFor {
+		want = growingPercent
+	} else {
+		p.most = max(now, p.most-p.most/fadingShare)
+	}
+	if p.percent == 0 || want > p.percent+p.percent/8 || want < p.percent-p.percent/8 {
 		p.percent = want
 		p.set(want)
 	}

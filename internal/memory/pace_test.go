@@ -26,6 +26,39 @@ func TestPercent(t *testing.T) {
 	}
 }
 
+// TestPaceOfGrowth checks that garbage is not let grow while what is live does, and is soon after.
+func TestPaceOfGrowth(t *testing.T) {
+	t.Parallel()
+	var size int64
+	p := &pacer{spare: 64 << 20, live: func() int64 { return size }, set: func(int) int { return 0 }}
+	collect := func(live int64, want int) {
+		t.Helper()
+		size = live << 20
+		if p.adjust(); p.percent != want {
+			t.Errorf("%d MiB live: %d %%, want %d", live, p.percent, want)
+		}
+	}
+	for _, live := range []int64{8, 14, 20, 26, 32} {
+		collect(live, growingPercent)
+	}
+	for range growingFor - 1 {
+		collect(30, growingPercent)
+	}
+	for range 10 { // what is under way comes and goes
+		collect(30, 213)
+		collect(32, 213)
+		collect(34, 213)
+	}
+	collect(39, growingPercent)
+	for range growingFor - 1 {
+		collect(4, growingPercent)
+	}
+	for range 100 {
+		collect(4, mostPercent)
+	}
+	collect(10, growingPercent) // what was live long ago does not count
+}
+
 // TestPace checks that the pace follows the heap, and that nothing is set without need.
 func TestPace(t *testing.T) {
 	t.Parallel()
@@ -39,6 +72,7 @@ func TestPace(t *testing.T) {
 		}
 		return last
 	}}
+	p.most, p.calm = 64<<20, growingFor
 	go func() { sizes <- 16 << 20 }()
 	p.adjust()
 	if got := <-sets; got != 400 {
