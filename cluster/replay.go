@@ -15,9 +15,9 @@ import (
 const (
 	// getsOfRead is how many appends a read asks for before it has their answers, if other reads leave it as many.
 	getsOfRead = 64
-	// getsAtOnce is how many all reads together ask for. With MaxAppend each, the answers stay below 64 MiB, and so do
-	// those of the searches for an end beside them. Above that the server cuts a connection, with all calls in flight
-	// on it. It is a connection that no lease and no append uses.
+	// getsAtOnce is how many all reads and all searches for an end together ask for. With MaxAppend each, their answers stay far
+	// below 64 MiB. Above that the server cuts a connection, with all calls in flight on it. It is a connection that no
+	// lease and no append uses.
 	getsAtOnce = 192
 )
 

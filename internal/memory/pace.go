@@ -15,8 +15,8 @@ const (
 	spareShare   = 16        // of the memory, garbage may take one part before a collection,
 	spareMost    = 128 << 20 // and not more than this while that is more than leastPercent of the heap
 
-	// growingPercent is while what is live grows, as with sessions that begin: what a request leaves behind lies among the garbage of that
-	// request, and a page with anything on it is not given back.
+	// growingPercent is while what is live grows, as with sessions that begin, up to spareMost: what a request leaves behind lies among the
+	// garbage of that request, and a page with anything on it is not given back.
 	growingPercent = 100
 	growingFor     = 12      // collections after it has
 	growingLeast   = 4 << 20 // It has grown if it is this and
@@ -25,9 +25,9 @@ const (
 )
 
 // Pace has the garbage collector run when the heap has grown to three times what is live, and seldom while it is small: garbage may take a
-// sixteenth of total, the bytes that the process may use, at most 128 MiB. While what is live grows, it runs when the heap has doubled, so
-// that what stays lies close together. Pace adjusts that after each collection, until ctx is done. It is that of the whole process: only a
-// program that has the process for itself should call it.
+// sixteenth of total, the bytes that the process may use, at most 128 MiB. While what is live grows and is less than 128 MiB, it runs when
+// the heap has doubled, so that what stays lies close together. Pace adjusts that after each collection, until ctx is done. It is that of
+// the whole process: only a program that has the process for itself should call it.
 func Pace(ctx context.Context, total int64) {
 	p := &pacer{ctx: ctx, spare: min(total/spareShare, spareMost), live: live, set: debug.SetGCPercent}
 	p.adjust()
@@ -65,7 +65,7 @@ func (p *pacer) adjust() {
 	if p.calm++; now-p.most > max(growingLeast, p.most/growingShare) {
 		p.most, p.calm = now, 0
 	}
-	if p.calm < growingFor {
+	if p.calm < growingFor && now < spareMost {
 		want = growingPercent
 	} else {
 		p.most = max(now, p.most-p.most/fadingShare)

@@ -57,6 +57,7 @@ func TestPaceOfGrowth(t *testing.T) {
 		collect(4, mostPercent)
 	}
 	collect(10, growingPercent) // what was live long ago does not count
+	collect(spareMost>>20, leastPercent)
 }
 
 // TestPace checks that the pace follows the heap, and that nothing is set without need.
