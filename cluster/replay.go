@@ -15,10 +15,10 @@ import (
 const (
 	// getsOfRead is how many appends a read asks for before it has their answers, if other reads leave it as many.
 	getsOfRead = 64
-	// getsAtOnce is how many all reads and all searches for an end together ask for. With MaxAppend each, their answers stay far
-	// below 64 MiB. Above that the server cuts a connection, with all calls in flight on it. It is a connection that no
+	// getsAtOnce is how many all reads and all searches for an end together ask for. With MaxAppend each, their answers stay at
+	// half of 64 MiB. Above that the server cuts a connection, with all calls in flight on it. It is a connection that no
 	// lease and no append uses.
-	getsAtOnce = 192
+	getsAtOnce = 128
 )
 
 // readsAtOnce is how many reads of the log run at a time, and how many searches
@@ -190,6 +190,9 @@ func (n *Node) direct(ctx context.Context, stream string, count, ahead int, num 
 			n.gets.leave()
 		}
 	}()
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+	}
 	for got < count {
 		for len(tokens) < min(got+ahead, count) {
 			if len(tokens) > got {

@@ -9,9 +9,7 @@ import (
 )
 
 const (
-	// tailStep is how many appends Tail looks at where those that it looks at first are not there, and tailParts into how many parts
-	// it divides those among which the last one is.
-	tailStep  = 64
+	// tailParts is into how many parts Tail divides the appends among which the last one is.
 	tailParts = 16
 	// getsOfTail is how many appends Tail asks for before it has their answers, beyond tailBytes.
 	getsOfTail = 8
@@ -60,18 +58,13 @@ func (n *Node) tail(ctx context.Context, stream string, hint uint64) (uint64, er
 // newest returns the highest append number that a few reads find, from append from on. It is not enough if there is none, because
 // these appends have expired and later ones may not have, or if they are too large to be read for their number.
 func (n *Node) newest(ctx context.Context, stream string, from uint64) (num uint64, enough bool, err error) {
-	least := max(from, 1)
 	nums := []uint64{from}
 	for ahead := uint64(1); ahead < RingSize; ahead *= 2 {
 		nums = append(nums, from+ahead)
 	}
-	num, cut, err := n.highest(ctx, stream, nums, least)
-	if err == nil && !cut && num <= from {
-		// What comes at once may have expired before what follows.
-		num, cut, err = n.highest(ctx, stream, upFrom(from, 1, tailStep), least)
-	}
-	if err != nil || cut || num == 0 {
-		return max(num, from), false, err
+	last, cut, err := n.highest(ctx, stream, nums, max(from, 1))
+	if num = max(last.Num, from); err != nil || cut || len(last.Data) == 0 {
+		return num, false, err // a blank may outlive what follows it
 	}
 	// After an append that has not expired, all are there up to the end, which lies between num and the next one that was not found.
 	end := from + RingSize
@@ -82,11 +75,10 @@ func (n *Node) newest(ctx context.Context, stream string, from uint64) (num uint
 	}
 	for num > from && num+1 < end {
 		step := (end - num + tailParts - 1) / tailParts
-		found, cut, err := n.highest(ctx, stream, upFrom(num, step, (end-num-1)/step+1), num)
-		if err != nil || cut {
+		last, cut, err := n.highest(ctx, stream, upFrom(num, step, (end-num-1)/step+1), num)
+		if num = max(num, last.Num); err != nil || cut {
 			return num, false, err
 		}
-		num = max(num, found)
 		end = min(end, num+step)
 	}
 	return num, true, nil
@@ -160,21 +152,21 @@ func (n *Node) present(ctx context.Context, stream string) (slots [RingSize]bool
 	return slots, err
 }
 
-// highest reads the slots of some appends, of any replica, and returns the highest append number in them: 0 if
-// that is below least. It reads little more than tailBytes; cut says that there was more.
-func (n *Node) highest(ctx context.Context, stream string, nums []uint64, least uint64) (num uint64, cut bool, err error) {
+// highest reads the slots of some appends, of any replica, and returns the one with the highest number in them: none if
+// that is below least. cut says that these are more than tailBytes, so that it did not read all.
+func (n *Node) highest(ctx context.Context, stream string, nums []uint64, least uint64) (last Stored, cut bool, err error) {
 	done, err := n.tailSlots.wait(ctx)
 	if err != nil {
-		return 0, false, err
+		return last, false, err
 	}
 	defer done()
 	size := 0
 	err = n.direct(ctx, stream, len(nums), getsOfTail, func(i int) uint64 { return nums[i] }, func(s Stored) bool {
-		if size += len(s.Data); s.Num >= least {
-			num = max(num, s.Num)
+		if size += len(s.Data); s.Num >= max(least, last.Num) {
+			last = s
 		}
 		cut = size > tailBytes
 		return !cut
 	})
-	return num, cut, err
+	return last, cut, err
 }

@@ -279,6 +279,10 @@ var acting = []mutation{
 		"if num != c.due || len(data) == 0 {", "if num < c.due {", "actors", "",
 	},
 	{
+		"the beginning of another event is put before a part", guard, "internal/replay/cursor.go",
+		"if num != c.due {", "if num > c.due {", "", "TestCursorReadsApart",
+	},
+	{
 		"a bad event id takes a stream over", guard, "actors/resume.go",
 		"_, err = probe.check(ctx, at, 1)\n\treturn rec, err", "_, _ = probe.check(ctx, at, 1)\n\treturn rec, err", "", "",
 	},

@@ -303,7 +303,7 @@ var (
 		Usage:   "most bytes to store, a `size`; new sessions are refused beyond it (8GiB, in memory 1GiB, but at most 3/4 of --max-memory, in memory 3/16)"})
 	DiskRoom = add[int](Row{Section: Node, Name: "free room that a full disk needs before the store starts again", Kind: Size, Default: 8 * mib, Shown: "8 MiB",
 		Beyond: "see below; `troupe.store.failed` and `troupe.store.restarts` count"})
-	LogReads = add[int](Row{Section: Node, Name: "reads of the event log at a time", Default: 16, Shown: "16, with 192 appends on their way",
+	LogReads = add[int](Row{Section: Node, Name: "reads of the event log at a time", Default: 16, Shown: "16, with 128 appends on their way",
 		Beyond: "further reads wait, so that many resumes at once do not cut the node off from its store"})
 	ReplayCache = add[int64](Row{Section: Node, Name: "bytes of appends of the last 30 s that are kept in memory for clients that come back", Kind: Size, Default: 32 * mib, Shown: "32 MiB, or a 64th of the memory",
 		Beyond: "the oldest are read from the store when they are wanted", Of: "Shared.MaxMemory"})

@@ -51,7 +51,12 @@ func after(marks []record.Watermark, p stream.Position) (num uint64, ok bool) {
 }
 
 // From says that the appends from num on are read now: Add takes them.
-func (c *Cursor) From(num uint64) { c.due, c.read, c.fault = num, nil, nil }
+func (c *Cursor) From(num uint64) {
+	if num != c.due { // what was read before is no beginning of these
+		c.reader = stream.Reader{}
+	}
+	c.due, c.read, c.fault = num, nil, nil
+}
 
 // Add takes an append that was read.
 func (c *Cursor) Add(num uint64, data []byte) {
