@@ -104,6 +104,7 @@ func (rt *Runtime) ServeOn(ctx context.Context, ln net.Listener) error {
 		in := transport.Reuse(door, hs)
 		if !rt.opts.HTTP.NetHTTP {
 			front = http1.NewFront(in, hs)
+			door.CountAlso(front.Handing)
 			in = front
 		}
 		serve = func() error { return hs.Serve(in) }

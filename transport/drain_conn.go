@@ -26,6 +26,7 @@ type drainConn struct {
 	net.Conn
 	listener *DrainListener
 	from     netip.Addr  // the address that it counts for; the zero Addr is none
+	away     bool        // an event stream has it; guarded by the listener's mu
 	over     atomic.Bool // a header had two lengths: nothing more is read
 
 	mu      sync.Mutex // guards the fields below

@@ -20,7 +20,8 @@ import (
 type DrainListener struct {
 	net.Listener
 	crowd   Crowd        // set before Accept
-	open    atomic.Int64 // connections that net/http has
+	also    func() int   // the same; may be nil
+	taking  atomic.Int64 // Accepts that may have a connection which is not yet in conns
 	leaving atomic.Int64 // connections that were asked to make room
 
 	once sync.Once
@@ -30,8 +31,8 @@ type DrainListener struct {
 	mu     sync.Mutex // guards the fields below
 	late   []net.Conn // made before Shut, and not yet accepted
 	closed bool
-	reuse  *reuse // the listener that gives connections back, nil if there is none
 	conns  map[*drainConn]struct{}
+	away   int                // how many of conns event streams have
 	from   map[netip.Addr]int // how many of conns an address has
 }
 
@@ -40,13 +41,11 @@ func NewDrainListener(ln net.Listener, s *http.Server) *DrainListener {
 	d := &DrainListener{Listener: ln, shut: make(chan struct{}), done: make(chan struct{}), conns: make(map[*drainConn]struct{}), from: make(map[netip.Addr]int)}
 	before := s.ConnState
 	s.ConnState = func(c net.Conn, state http.ConnState) {
-		switch state {
-		case http.StateNew:
-			d.open.Add(1)
-		case http.StateClosed, http.StateHijacked:
-			d.open.Add(-1)
+		switch g := drainConnOf(c); state {
+		case http.StateNew, http.StateHijacked:
+			d.setAway(g, state == http.StateHijacked)
 		case http.StateActive, http.StateIdle:
-			drainConnOf(c).setIdle(state == http.StateIdle)
+			g.setIdle(state == http.StateIdle)
 		}
 		if before != nil {
 			before(c, state)
@@ -70,27 +69,46 @@ func withFraming(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, framedKey{}, true)
 }
 
+// CountAlso has Open count connections that others know of, which are in the state StateHijacked and will be in StateNew. Call it before Accept.
+func (d *DrainListener) CountAlso(f func() int) { d.also = f }
+
 // Limit bounds the connections. Call it before Accept.
 func (d *DrainListener) Limit(crowd Crowd) { d.crowd = crowd }
 
-// Open returns the number of connections that are served or wait for their next request. It does not count those that
-// an open event stream took over from net/http: see Handler.Streams.
+// Open returns the number of connections that are served or wait for their next request, from when they were made. It does not count
+// those that an open event stream took over from net/http: see Handler.Streams.
 func (d *DrainListener) Open() int {
-	n := int(d.open.Load())
-	d.mu.Lock()
-	l := d.reuse
-	d.mu.Unlock()
-	if l != nil {
-		l.mu.Lock()
-		n += len(l.idle)
-		l.mu.Unlock()
+	n := 0
+	if d.isShut() { // before, a connection that is not accepted is none yet
+		n = int(d.taking.Load())
 	}
-	return n
+	if d.also != nil {
+		n += d.also()
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return n + len(d.late) + len(d.conns) - d.away
+}
+
+// setAway notes whether an event stream has g.
+func (d *DrainListener) setAway(g *drainConn, away bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, there := d.conns[g]; !there || g.away == away {
+		return
+	}
+	if g.away = away; away {
+		d.away++
+	} else {
+		d.away--
+	}
 }
 
 // Accept waits for the next connection. After Shut it returns the connections that had been made before, and then waits
 // for Close, so that Serve goes on.
 func (d *DrainListener) Accept() (net.Conn, error) {
+	d.taking.Add(1)
+	defer d.taking.Add(-1)
 	for !d.isShut() {
 		c, err := d.Listener.Accept()
 		switch {
@@ -115,6 +133,8 @@ func (d *DrainListener) Accept() (net.Conn, error) {
 		return g, nil
 	}
 	d.mu.Unlock()
+	d.taking.Add(-1)
+	defer d.taking.Add(1)
 	<-d.done
 	return nil, net.ErrClosed
 }
@@ -180,6 +200,9 @@ func (d *DrainListener) remove(g *drainConn) {
 		return
 	}
 	delete(d.conns, g)
+	if g.away {
+		d.away--
+	}
 	if !g.from.IsValid() {
 		return
 	}

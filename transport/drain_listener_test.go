@@ -106,3 +106,70 @@ func TestDrainListenerKeepsConnections(t *testing.T) {
 		t.Errorf("%d connections are open, want 2", n)
 	}
 }
+
+// TestDrainListenerCountsFromTheStart checks that a connection counts as open from when its client has made it, however long it takes until
+// a server begins with it: a request may be on it.
+func TestDrainListenerCountsFromTheStart(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("this system does not list the connections that wait to be accepted")
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{}
+	d := NewDrainListener(ln, s)
+	defer d.Close()
+	dial := func() {
+		c, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	want := func(when string, n int) {
+		t.Helper()
+		for end := time.Now().Add(20 * time.Second); d.Open() > n && time.Now().Before(end); {
+			runtime.Gosched()
+		}
+		if got := d.Open(); got != n {
+			t.Errorf("%s: %d connections are open, want %d", when, got, n)
+		}
+	}
+	accept := func() net.Conn {
+		c, err := d.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	dial()
+	first := accept()
+	want("accepted", 1)
+	dial()
+	d.Shut()
+	want("shut with another one that waits", 2)
+	second := accept()
+	want("both accepted", 2)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = d.Accept()
+	}()
+	want("while the next is waited for", 2)
+	s.ConnState(first, http.StateNew)
+	s.ConnState(first, http.StateHijacked)
+	want("an event stream has one", 1)
+	_ = second.Close()
+	s.ConnState(second, http.StateClosed)
+	want("the other is closed", 0)
+	s.ConnState(first, http.StateNew)
+	want("the stream has given the first back", 1)
+	s.ConnState(first, http.StateHijacked)
+	_ = first.Close()
+	s.ConnState(first, http.StateHijacked) // nobody has it any more
+	want("all are closed", 0)
+	_ = d.Close()
+	<-ended
+}

@@ -25,11 +25,6 @@ func Reuse(ln net.Listener, s *http.Server) net.Listener {
 		Listener: ln, limit: s.IdleTimeout, ready: make(chan net.Conn), accepted: make(chan accepted), done: make(chan struct{}),
 		idle: make(map[net.Conn]struct{}),
 	}
-	if d, ok := ln.(*DrainListener); ok {
-		d.mu.Lock()
-		d.reuse = l
-		d.mu.Unlock()
-	}
 	before := s.ConnContext
 	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		if before != nil {
@@ -112,7 +107,10 @@ func (l *reuse) put(c net.Conn) bool {
 		return false
 	default:
 	}
-	drainConnOf(c).setIdle(true)
+	if g := drainConnOf(c); g != nil {
+		g.setIdle(true)
+		g.listener.setAway(g, false)
+	}
 	l.idle[c] = struct{}{}
 	go l.await(c)
 	return true

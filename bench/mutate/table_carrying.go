@@ -131,6 +131,10 @@ var carrying = []mutation{
 		"queued+len(data)+1 > p.o.MaxQueued && queued >= p.o.MaxQueued/2 {", "queued+len(data)+1 > p.o.MaxQueued && queued >= 8*p.o.MaxQueued {", "", "",
 	},
 	{
+		"a connection that nobody serves yet is none", guard, "transport/drain_listener.go",
+		"return n + len(d.late) + len(d.conns) - d.away", "return len(d.conns) - d.away", "", "TestDrainListenerCountsFromTheStart",
+	},
+	{
 		"what came before the door was shut is refused", guard, "transport/drain_listener.go",
 		"if n := len(d.late); n > 0 && !d.closed {", "if n := len(d.late); n > 1 && !d.closed {", "", "",
 	},

@@ -65,6 +65,7 @@ func (c *conn) serve() {
 		}
 		if errors.Is(err, errOdd) {
 			c.away = true
+			s.handing.Add(1)
 			s.state(c.rwc, http.StateHijacked)
 			s.forget(c)
 			odd := NewAhead(c.rwc, append([]byte(nil), c.buf[c.from:c.to]...))

@@ -16,12 +16,14 @@ type Front struct {
 	net.Listener
 	hs *http.Server
 
-	waits  waits
-	ending atomic.Bool
-	begin  sync.Once
-	odd    chan net.Conn
-	failed chan error
-	done   chan struct{} // closed by Close
+	waits   waits
+	handing atomic.Int64 // connections that the server is given and has not begun with
+	given   atomic.Bool  // Accept has returned one of them last
+	ending  atomic.Bool
+	begin   sync.Once
+	odd     chan net.Conn
+	failed  chan error
+	done    chan struct{} // closed by Close
 
 	mu    sync.Mutex // guards conns, and the closing of done
 	conns map[*conn]struct{}
@@ -37,8 +39,12 @@ func NewFront(ln net.Listener, s *http.Server) *Front {
 // Accept returns the next connection that the http.Server is to serve.
 func (f *Front) Accept() (net.Conn, error) {
 	f.begin.Do(func() { go f.accept() })
+	if f.given.Swap(false) { // the server has begun with it before it asks for the next
+		f.handing.Add(-1)
+	}
 	select {
 	case c := <-f.odd:
+		f.given.Store(true)
 		return c, nil
 	case err := <-f.failed:
 		return nil, err
@@ -117,8 +123,13 @@ func (f *Front) hand(c net.Conn) {
 	case f.odd <- c:
 	case <-f.done:
 		_ = c.Close()
+		f.handing.Add(-1)
 	}
 }
+
+// Handing returns how many connections are on their way to the http.Server: for ConnState they are in the state StateHijacked, and will be in
+// StateNew.
+func (f *Front) Handing() int { return int(f.handing.Load()) }
 
 // Close closes the listener and the connections that wait for a request. The others are closed after their responses.
 func (f *Front) Close() error {
