@@ -21,7 +21,8 @@ const (
 	growingFor     = 12      // collections after it has
 	growingLeast   = 4 << 20 // It has grown if it is this and
 	growingShare   = 8       // one part more than the most that was lately,
-	fadingShare    = 32      // of which a part is forgotten in each collection.
+	fadingShare    = 32      // of which a part is forgotten in each collection,
+	growingFrom    = 8 << 20 // down to this: a process has about as much before its clients come.
 )
 
 // Pace has the garbage collector run when the heap has grown to three times what is live, and seldom while it is small: garbage may take a
@@ -29,7 +30,7 @@ const (
 // the heap has doubled, so that what stays lies close together. Pace adjusts that after each collection, until ctx is done. It is that of
 // the whole process: only a program that has the process for itself should call it.
 func Pace(ctx context.Context, total int64) {
-	p := &pacer{ctx: ctx, spare: min(total/spareShare, spareMost), live: live, set: debug.SetGCPercent}
+	p := &pacer{ctx: ctx, spare: min(total/spareShare, spareMost), calm: growingFor, live: live, set: debug.SetGCPercent}
 	p.adjust()
 	p.arm()
 }
@@ -62,6 +63,7 @@ func (p *pacer) arm() {
 func (p *pacer) adjust() {
 	now := p.live()
 	want := percentOf(now, p.spare)
+	p.most = max(p.most, growingFrom)
 	if p.calm++; now-p.most > max(growingLeast, p.most/growingShare) {
 		p.most, p.calm = now, 0
 	}

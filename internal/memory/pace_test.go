@@ -38,7 +38,10 @@ func TestPaceOfGrowth(t *testing.T) {
 			t.Errorf("%d MiB live: %d %%, want %d", live, p.percent, want)
 		}
 	}
-	for _, live := range []int64{8, 14, 20, 26, 32} {
+	p.calm = growingFor
+	collect(6, mostPercent) // before clients come
+	collect(8, 800)
+	for _, live := range []int64{14, 20, 26, 32} {
 		collect(live, growingPercent)
 	}
 	for range growingFor - 1 {
@@ -56,7 +59,7 @@ func TestPaceOfGrowth(t *testing.T) {
 	for range 100 {
 		collect(4, mostPercent)
 	}
-	collect(10, growingPercent) // what was live long ago does not count
+	collect(13, growingPercent) // what was live long ago does not count
 	collect(spareMost>>20, leastPercent)
 }
 
