@@ -137,10 +137,11 @@ func (n *Node) api(ctx context.Context, subject string, req, out any) error {
 // returns a tombstone, whose data is empty.
 func (n *Node) last(ctx context.Context, stream, subject string) (stored, error) {
 	in := n.reads
-	if strings.HasPrefix(stream, n.streamName(events)) { // or a shard
-		if in = n.logReads; n.replicas == 0 { // the server of this process has it alone
-			return n.lastHere(ctx, stream, subject)
-		}
+	switch ofLog := strings.HasPrefix(stream, n.streamName(events)); { // or of a shard
+	case ofLog && n.replicas == 0: // the server of this process has it alone
+		return n.lastHere(ctx, stream, subject)
+	case ofLog:
+		in = n.logReads
 	}
 	var r struct {
 		Error   *apiError `json:"error"`
@@ -165,16 +166,12 @@ func (n *Node) last(ctx context.Context, stream, subject string) (stored, error)
 // lastHere reads the last message of subject of a stream of events by a direct get, which costs a third of what asking the leader does. It
 // is for a stream without replicas.
 func (n *Node) lastHere(ctx context.Context, stream, subject string) (stored, error) {
-	m, err := n.logReads.ask(ctx, &nats.Msg{Subject: "$JS.API.DIRECT.GET." + stream, Data: []byte(`{"last_by_subj":"` + subject + `"}`)})
+	m, err := n.logReads.ask(ctx, &nats.Msg{Subject: directGet + stream, Data: []byte(`{"last_by_subj":"` + subject + `"}`)})
 	if err != nil {
 		return stored{}, err
 	}
-	switch status := m.Header.Get("Status"); status {
-	case "":
-	case "404":
-		return stored{}, ErrNotFound
-	default:
-		return stored{}, fmt.Errorf("%w: read: %s %s", ErrUnavailable, status, m.Header.Get("Description"))
+	if err := directFault(m); err != nil {
+		return stored{}, err
 	}
 	seq, err := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
 	if err != nil {

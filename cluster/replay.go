@@ -146,9 +146,25 @@ func (n *Node) slot(ctx context.Context, stream string, num uint64) (Stored, err
 	return Stored{got, data}, err
 }
 
-// noHeaders ends the request of a get. NATS would make headers for each append, which cost as much as the append itself,
-// and its number is in its data.
-const noHeaders = `","no_hdr":true}`
+const (
+	// directGet begins the subject of a get that any replica answers.
+	directGet = "$JS.API.DIRECT.GET."
+	// noHeaders ends the request of a get. NATS would make headers for each append, which cost as much as the append itself,
+	// and its number is in its data.
+	noHeaders = `","no_hdr":true}`
+)
+
+// directFault returns why the answer to a direct get has no message: ErrNotFound if there is none, or it vanished meanwhile.
+func directFault(m *nats.Msg) error {
+	switch status := m.Header.Get("Status"); status {
+	case "":
+		return nil
+	case "404":
+		return ErrNotFound
+	default:
+		return fmt.Errorf("%w: read: %s %s", ErrUnavailable, status, m.Header.Get("Description"))
+	}
+}
 
 // fetch reads the slots of the appends from..to, of any replica. The result has what is in each slot, whichever append that is.
 func (n *Node) fetch(ctx context.Context, stream string, from, to uint64) ([]Stored, error) {
@@ -158,7 +174,7 @@ func (n *Node) fetch(ctx context.Context, stream string, from, to uint64) ([]Sto
 	}
 	defer done()
 	found := make([]Stored, to-from+1)
-	err = n.direct(ctx, stream, len(found), getsOfRead, func(i int) uint64 { return from + uint64(i) }, func(s Stored) bool {
+	err = n.direct(ctx, stream, upFrom(from, 1, to-from+1), getsOfRead, func(s Stored) bool {
 		if i := (s.Num + RingSize - from%RingSize) % RingSize; i < uint64(len(found)) {
 			found[i] = s
 		}
@@ -167,23 +183,23 @@ func (n *Node) fetch(ctx context.Context, stream string, from, to uint64) ([]Sto
 	return found, err
 }
 
-// direct reads the slots of count appends, of any replica, with a direct get of its explicit subject for each: what answers one request for
-// all of them has headers. ahead, at most getsOfRead, are on their way at a time. num returns their numbers. It calls
-// yield with whichever append is in a slot, until that returns false.
-func (n *Node) direct(ctx context.Context, stream string, count, ahead int, num func(i int) uint64, yield func(Stored) bool) error {
+// direct reads the slots of the appends nums, of any replica, with a direct get of its explicit subject for each: what answers one request for
+// all of them has headers. ahead of them are on their way at a time. It calls yield with whichever append is in a slot, until that
+// returns false.
+func (n *Node) direct(ctx context.Context, stream string, nums []uint64, ahead int, yield func(Stored) bool) error {
 	var (
-		tokens = make([]uint64, 0, count) // of the gets, in the order of their appends
-		got    int                        // answers
-		ch     = make(chan answer, ahead) // has room for all that come when nobody waits any more
+		tokens = make([]uint64, 0, len(nums)) // of the gets
+		got    int                            // answers
+		ch     = make(chan answer, ahead)     // has room for all that come when nobody waits any more
 		handle = func(m *nats.Msg, err error) bool { ch <- answer{m, err}; return false }
-		api    = "$JS.API.DIRECT.GET." + n.eventStream(stream)
+		api    = directGet + n.eventStream(stream)
 		start  = `{"last_by_subj":"` + n.eventSubject(stream, "")
 	)
 	defer func() {
+		if got == len(tokens) {
+			return
+		}
 		for _, token := range tokens {
-			if got == count {
-				break
-			}
 			n.logReads.forget(token)
 		}
 		for ; got < len(tokens); got++ {
@@ -193,8 +209,8 @@ func (n *Node) direct(ctx context.Context, stream string, count, ahead int, num 
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
 	}
-	for got < count {
-		for len(tokens) < min(got+ahead, count) {
+	for got < len(nums) {
+		for len(tokens) < min(got+ahead, len(nums)) {
 			if len(tokens) > got {
 				if !n.gets.try() {
 					break
@@ -203,7 +219,7 @@ func (n *Node) direct(ctx context.Context, stream string, count, ahead int, num 
 				return err
 			}
 			req := make([]byte, 0, len(start)+len("999")+len(noHeaders))
-			req = append(strconv.AppendUint(append(req, start...), num(len(tokens))%RingSize, 10), noHeaders...)
+			req = append(strconv.AppendUint(append(req, start...), nums[len(tokens)]%RingSize, 10), noHeaders...)
 			token, err := n.logReads.send(&nats.Msg{Subject: api, Data: req}, false, handle)
 			if err != nil {
 				n.gets.leave()
@@ -230,18 +246,14 @@ func (n *Node) direct(ctx context.Context, stream string, count, ahead int, num 
 	return nil
 }
 
-// slot returns what is in a slot by the answer to a direct get: ErrNotFound if there is nothing, or it vanished meanwhile.
+// slot returns what is in a slot by the answer to a direct get: ErrNotFound if there is nothing.
 func (a answer) slot() (Stored, error) {
 	if a.err != nil {
 		return Stored{}, a.err
 	}
-	switch status := a.msg.Header.Get("Status"); status {
-	case "":
-		num, data, err := decodeEvent(a.msg.Data)
-		return Stored{num, data}, err
-	case "404":
-		return Stored{}, ErrNotFound
-	default:
-		return Stored{}, fmt.Errorf("%w: read: %s %s", ErrUnavailable, status, a.msg.Header.Get("Description"))
+	if err := directFault(a.msg); err != nil {
+		return Stored{}, err
 	}
+	num, data, err := decodeEvent(a.msg.Data)
+	return Stored{num, data}, err
 }

@@ -161,7 +161,7 @@ func (n *Node) highest(ctx context.Context, stream string, nums []uint64, least 
 	}
 	defer done()
 	size := 0
-	err = n.direct(ctx, stream, len(nums), getsOfTail, func(i int) uint64 { return nums[i] }, func(s Stored) bool {
+	err = n.direct(ctx, stream, nums, getsOfTail, func(s Stored) bool {
 		if size += len(s.Data); s.Num >= max(least, last.Num) {
 			last = s
 		}
