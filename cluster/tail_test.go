@@ -39,9 +39,7 @@ func TestTailOfAnyLog(t *testing.T) {
 		if err := n.conn.Flush(); err != nil {
 			t.Fatal(err)
 		}
-		if log.last > 0 { // the store has all that was published before
-			must[uint64](t)(n.put(ctx, n.eventSubject(stream, "open"), []byte("w"), time.Hour, guard{}))
-		}
+		must[uint64](t)(n.put(ctx, n.eventSubject(stream, "open"), []byte("w"), time.Hour, guard{})) // the store has all that was published before
 		hints := []uint64{0, 1, 2, log.first - 1, log.first, log.first + 1, log.first + 100, (log.first + log.last) / 2, log.last - 64, log.last - 2, log.last - 1, log.last}
 		if log.blank > 0 {
 			hints = []uint64{log.blank, log.last}

@@ -58,6 +58,9 @@ func stateless(method, name, params string) string {
 func TestBytesHeld(t *testing.T) {
 	testkit.Long(t, "it measures memory")
 	big := strings.Repeat("x", 1<<20)
+	// What was just written to the log stays in memory in blocks of 8 MiB, until real time passes: the store does not ask the virtual
+	// clock. A resume from the memory of the node does not read them, after which they would go.
+	blocks := map[string]int64{"resumes that are not read": 5 * 8 << 20}
 	maps := strings.TrimSuffix(strings.Repeat("{},", 20_000), ",")
 	for _, row := range []struct {
 		name string
@@ -115,9 +118,6 @@ func TestBytesHeld(t *testing.T) {
 			raw(h, stateless("subscriptions/listen", "", `"notifications":{"resourceSubscriptions":[`+strings.Join(uris, ",")+`]}`))
 		}},
 	} {
-		// What was just written to the log stays in memory in blocks of 8 MiB, until real time passes: the store does not ask the virtual
-		// clock. A resume from the memory of the node does not read them, after which they would go.
-		blocks := map[string]int64{"resumes that are not read": 5 * 8 << 20}
 		t.Run(row.name, func(t *testing.T) {
 			testkit.Bubble(t, func(t *testing.T) {
 				h := host.New(t, troupe.Options{Limits: troupe.Limits{CallsPerSession: -1, CallRate: -1, StreamsPerSession: -1, Grace: time.Hour, LogRate: -1, WriteTimeout: time.Hour, BodyTimeout: time.Hour},
