@@ -65,6 +65,24 @@ func (g *drainConn) setIdle(waits bool) {
 	}
 }
 
+// setAway notes whether an event stream has the connection.
+func (g *drainConn) setAway(away bool) {
+	if g == nil {
+		return
+	}
+	d := g.listener
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, there := d.conns[g]; !there || g.away == away {
+		return
+	}
+	if g.away = away; away {
+		d.away++
+	} else {
+		d.away--
+	}
+}
+
 // closeIfIdle makes the connection close if it waits for a request and none has come.
 func (g *drainConn) closeIfIdle() {
 	g.mu.Lock()

@@ -50,10 +50,7 @@ func TestCloseIdle(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows does not let it be seen whether something has come")
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t)
 	late := lateListener{ln, make(chan chan struct{}), new(atomic.Bool)}
 	s := &http.Server{Handler: NewHandler(funcs{post: oneEvent}, Options{}), ReadHeaderTimeout: time.Minute}
 	d := NewDrainListener(late, s)
@@ -121,10 +118,7 @@ func TestCloseIdle(t *testing.T) {
 // TestCloseIdleLeavesTheOthers closes idle connections while a request is half sent, and while one is being served.
 func TestCloseIdleLeavesTheOthers(t *testing.T) {
 	t.Parallel()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t)
 	begun, finish := make(chan struct{}), make(chan struct{})
 	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == "GET" {

@@ -43,7 +43,7 @@ func NewDrainListener(ln net.Listener, s *http.Server) *DrainListener {
 	s.ConnState = func(c net.Conn, state http.ConnState) {
 		switch g := drainConnOf(c); state {
 		case http.StateNew, http.StateHijacked:
-			d.setAway(g, state == http.StateHijacked)
+			g.setAway(state == http.StateHijacked)
 		case http.StateActive, http.StateIdle:
 			g.setIdle(state == http.StateIdle)
 		}
@@ -88,20 +88,6 @@ func (d *DrainListener) Open() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return n + len(d.late) + len(d.conns) - d.away
-}
-
-// setAway notes whether an event stream has g.
-func (d *DrainListener) setAway(g *drainConn, away bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if _, there := d.conns[g]; !there || g.away == away {
-		return
-	}
-	if g.away = away; away {
-		d.away++
-	} else {
-		d.away--
-	}
 }
 
 // Accept waits for the next connection. After Shut it returns the connections that had been made before, and then waits

@@ -18,10 +18,7 @@ func TestDrainListenerServesWhoCameInTime(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux shows who waits")
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t)
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "served") })}
 	d := NewDrainListener(ln, s)
 	var conns []net.Conn
@@ -67,10 +64,7 @@ func TestDrainListenerServesWhoCameInTime(t *testing.T) {
 // the listener is shut: one of net/http, and one that an event stream had.
 func TestDrainListenerKeepsConnections(t *testing.T) {
 	t.Parallel()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t)
 	s := &http.Server{Handler: NewHandler(funcs{post: oneEvent}, Options{})}
 	d := NewDrainListener(ln, s)
 	go func() { _ = s.Serve(front(Reuse(d, s), s)) }()
@@ -114,20 +108,10 @@ func TestDrainListenerCountsFromTheStart(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("this system does not list the connections that wait to be accepted")
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t)
 	s := &http.Server{}
 	d := NewDrainListener(ln, s)
 	defer d.Close()
-	dial := func() {
-		c, err := net.Dial("tcp", ln.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-	}
 	want := func(when string, n int) {
 		t.Helper()
 		for end := time.Now().Add(20 * time.Second); d.Open() > n && time.Now().Before(end); {
@@ -144,10 +128,10 @@ func TestDrainListenerCountsFromTheStart(t *testing.T) {
 		}
 		return c
 	}
-	dial()
+	dial(t, ln.Addr().String())
 	first := accept()
 	want("accepted", 1)
-	dial()
+	dial(t, ln.Addr().String())
 	d.Shut()
 	want("shut with another one that waits", 2)
 	second := accept()

@@ -109,10 +109,7 @@ func TestHangupsOfNoSocket(t *testing.T) {
 	if got := p.add(x, a); got != 0 {
 		t.Errorf("a pipe is watched as %d", got)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t)
 	defer l.Close()
 	c, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {

@@ -107,10 +107,9 @@ func (l *reuse) put(c net.Conn) bool {
 		return false
 	default:
 	}
-	if g := drainConnOf(c); g != nil {
-		g.setIdle(true)
-		g.listener.setAway(g, false)
-	}
+	g := drainConnOf(c)
+	g.setIdle(true)
+	g.setAway(false)
 	l.idle[c] = struct{}{}
 	go l.await(c)
 	return true

@@ -87,10 +87,7 @@ func TestSSESession(t *testing.T) {
 		"taken over": func(t *testing.T, h http.Handler) (*http.Client, string) {
 			transport := &http.Transport{}
 			t.Cleanup(transport.CloseIdleConnections)
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := listen(t)
 			s := &http.Server{Handler: h}
 			served := make(chan struct{})
 			go func() { _ = s.Serve(front(l, s)); close(served) }()
