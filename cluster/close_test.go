@@ -190,7 +190,8 @@ func TestKeyring_newerKey(t *testing.T) {
 // TestCloseDuringAnElection checks that Close tries again to delete the entry while the stream has no leader.
 func TestCloseDuringAnElection(t *testing.T) {
 	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
-		a, b := listening(t, v, "a"), listening(t, v, "b")
+		a := listening(t, v, "a")
+		b := open(t, Options{Node: "b", Lease: replicatedLease, Remote: Remote{URL: v.Line("b").URL()}})
 		js := must[jetstream.JetStream](t)(jetstream.New(a.conn))
 		st := must[jetstream.Stream](t)(js.Stream(t.Context(), a.streamName("nodes")))
 		config := st.CachedInfo().Config
@@ -198,9 +199,9 @@ func TestCloseDuringAnElection(t *testing.T) {
 		began := time.Now()
 		closed := make(chan error, 1)
 		go func() { closed <- b.Close(t.Context()) }()
-		time.Sleep(2 * time.Second)
+		time.Sleep(9 * time.Second) // as long as an election may take
 		must[jetstream.Stream](t)(js.CreateStream(t.Context(), config))
-		if err := <-closed; err != nil || time.Since(began) > 3*time.Second {
+		if err := <-closed; err != nil || time.Since(began) > 10*time.Second {
 			t.Errorf("close after %v: %v", time.Since(began), err)
 		}
 		if e, ok := a.entry(t, "b"); ok {

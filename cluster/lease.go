@@ -282,7 +282,8 @@ func (l *lease) close(ctx context.Context, remove bool) error {
 	if l.m.Rev == 0 || !remove {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	// An election may take as long. After that other nodes take the streams over without the deletion.
+	ctx, cancel := context.WithTimeout(ctx, max(callTimeout, l.node.opts.Lease))
 	defer cancel()
 	err := l.node.bury(ctx, l.stream(), l.subject(), l.m.Rev)
 	for errors.Is(err, errNoResponders) && sleep(ctx, 250*time.Millisecond) { // The servers are electing.

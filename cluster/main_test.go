@@ -120,7 +120,7 @@ func (m *Node) joinTo(ctx context.Context, n *Node) error {
 
 func closeAtEnd(t testing.TB, n *Node) {
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second) // an election may be under way
 		defer cancel()
 		if err := n.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)
