@@ -43,15 +43,29 @@ func (n *Node) tail(ctx context.Context, stream string, hint uint64) (uint64, er
 		if err != nil {
 			return 0, err
 		}
+		began := tail
 		tail = found
 		s, err := n.slot(ctx, stream, tail+1)
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return 0, err
 		}
-		if err != nil || s.Num <= tail {
+		if err == nil && s.Num > tail {
+			tail = s.Num
+			continue
+		}
+		if tail == began {
 			return tail, nil
 		}
-		tail = s.Num
+		// An append that the search did not find may have expired meanwhile, in front of others. The last one has then expired, too.
+		s, err = n.slot(ctx, stream, tail)
+		switch {
+		case err != nil && !errors.Is(err, ErrNotFound):
+			return 0, err
+		case err == nil && s.Num == tail:
+			return tail, nil
+		case err == nil && s.Num > tail:
+			tail = s.Num
+		}
 	}
 }
 
@@ -75,7 +89,7 @@ func (n *Node) newest(ctx context.Context, stream string, from uint64) (num uint
 	}
 	for num > from && num+1 < end {
 		step := (end - num + tailParts - 1) / tailParts
-		last, cut, err := n.highest(ctx, stream, upFrom(num, step, (end-num-1)/step+1), num)
+		last, cut, err := n.highest(ctx, stream, upFrom(num+step, step, (end-num-1)/step), num)
 		if num = max(num, last.Num); err != nil || cut {
 			return num, false, err
 		}
@@ -98,10 +112,20 @@ func upFrom(first, step, count uint64) []uint64 {
 // has expired, since appends expire in their order. Only blanks, which are written late, outlive later appends: the
 // record covers them, and from is never below what it covers.
 func (n *Node) lastInRing(ctx context.Context, stream string, from uint64) (uint64, error) {
-	present, err := n.present(ctx, stream)
-	if err != nil {
-		return 0, err
+	for {
+		present, err := n.present(ctx, stream)
+		if err != nil {
+			return 0, err
+		}
+		last, err := n.lastPresent(ctx, stream, from, &present)
+		if !errors.Is(err, ErrNotFound) { // otherwise appends have expired since they were listed
+			return last, err
+		}
 	}
+}
+
+// lastPresent is lastInRing where the slots with any append are known. ErrNotFound says that one of them has expired since.
+func (n *Node) lastPresent(ctx context.Context, stream string, from uint64, present *[RingSize]bool) (uint64, error) {
 	at := func(num uint64) bool { return present[num%RingSize] }
 	begin := from + 1
 	for begin < from+RingSize && !at(begin) {
@@ -119,11 +143,11 @@ func (n *Node) lastInRing(ctx context.Context, stream string, from uint64) (uint
 	for known, probe := begin-1, end; ; {
 		s, err := n.slot(ctx, stream, probe)
 		switch {
-		case err != nil && !errors.Is(err, ErrNotFound):
+		case err != nil:
 			return 0, err
-		case err == nil && s.Num > probe:
+		case s.Num > probe:
 			return s.Num, nil
-		case err == nil && s.Num == probe:
+		case s.Num == probe:
 			known, last = probe, probe
 		default:
 			end = probe - 1

@@ -2,11 +2,17 @@ package cluster
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/troupe-run/troupe/internal/testkit"
 )
 
 // TestTailOfAnyLog checks that the end of a log is found from any append of it, whichever of the first have expired,
@@ -63,4 +69,67 @@ func TestTailOfAnyLog(t *testing.T) {
 			t.Errorf("the end of a log of 200 appends was found with %d messages from %d", read, hint)
 		}
 	}
+}
+
+// TestTailWhileTheLogExpires has the first appends of a log expire at once, at each moment of a search for its end. What is left has the end.
+func TestTailWhileTheLogExpires(t *testing.T) {
+	testkit.Long(t, "many logs")
+	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+		age := time.Hour
+		n := open(t, Options{Node: "a", ReplayAge: age, Remote: Remote{URL: v.Line("a").URL()}})
+		kinds := []struct {
+			hint, first, early, last uint64 // what is up to early expires
+			large                    uint64 // from which on appends are too large to be read for their numbers
+		}{
+			{0, 1, 605, 620, 1000},        // no probe of the whole ring meets the end
+			{1300, 421, 1400, 1420, 1300}, // nor do those among the slots that are listed, and the ring has two rounds
+		}
+		logs := make([]string, 24)
+		fill := func(late bool) {
+			for i, log := range logs {
+				k := kinds[i%len(kinds)]
+				from, to := k.first, k.early
+				if late {
+					from, to = k.early+1, k.last
+				}
+				for num := from; num <= to; num++ {
+					size := 4
+					if num >= k.large {
+						size = 17 << 10
+					}
+					payload := append(binary.BigEndian.AppendUint64([]byte{eventVersion}, num), make([]byte, size)...)
+					m := &nats.Msg{Subject: n.eventSubject(log, strconv.FormatUint(num%RingSize, 10)), Header: nats.Header{headerTTL: {n.replayTTL}}, Data: payload}
+					if num < to {
+						change(t, n.conn.PublishMsg(m))
+					} else {
+						must[*nats.Msg](t)(n.conn.RequestMsg(m, time.Minute))
+					}
+				}
+			}
+		}
+		for i := range logs {
+			logs[i] = fmt.Sprintf("anon.demo.s.tail%d", i)
+		}
+		fill(false)
+		time.Sleep(time.Minute)
+		fill(true)
+		v.Line("a").Slow(200 * time.Millisecond)
+		time.Sleep(age - time.Minute - time.Duration(len(logs)/2)*200*time.Millisecond)
+		var all sync.WaitGroup
+		for i, log := range logs {
+			k := kinds[i%len(kinds)]
+			all.Go(func() {
+				if tail, err := n.Tail(t.Context(), log, k.hint); err != nil || tail != k.last {
+					t.Errorf("the tail of %s: got %d, %v, want %d", log, tail, err, k.last)
+				}
+			})
+			time.Sleep(100 * time.Millisecond)
+		}
+		all.Wait()
+		for i, k := range kinds {
+			if s, err := n.slot(t.Context(), logs[i], k.early); !errors.Is(err, ErrNotFound) {
+				t.Errorf("append %d has not expired: %d, %v", k.early, s.Num, err)
+			}
+		}
+	})
 }

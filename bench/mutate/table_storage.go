@@ -120,6 +120,14 @@ var storage = []mutation{
 	},
 	{
 		"an append of the last round is taken for the end", merge, "cluster/tail.go",
-		"case err == nil && s.Num == probe:", "case err == nil:", "", "TestRing",
+		"case s.Num == probe:", "case s.Num <= probe:", "", "TestRing",
+	},
+	{
+		"what expires during a search for the end ends the search", merge, "cluster/tail.go",
+		"if tail == began {", "if tail >= began {", "", "TestTailWhileTheLogExpires",
+	},
+	{
+		"what expires after it was listed is where the end is looked for", merge, "cluster/tail.go",
+		"if !errors.Is(err, ErrNotFound) { // otherwise", "if errors.Is(err, ErrNotFound) { last, err = from, nil }; if true { // otherwise", "", "TestTailWhileTheLogExpires",
 	},
 }
