@@ -192,8 +192,9 @@ type server struct {
 	bin    string
 	name   string
 	dir    string
-	origin string      // such as http://127.0.0.1:40000
-	log    chan string // what it has logged since
+	origin string        // such as http://127.0.0.1:40000
+	log    chan string   // what it has logged since
+	read   chan struct{} // closed once all that it logs has been read
 	cmd    *exec.Cmd
 }
 
@@ -218,9 +219,10 @@ func (s *server) start() {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(s.kill)
-	log := make(chan string, 1000)
-	s.log = log
+	log, read := make(chan string, 1000), make(chan struct{})
+	s.log, s.read = log, read
 	go func() {
+		defer close(read)
 		defer close(log)
 		for lines := bufio.NewScanner(stderr); lines.Scan(); {
 			log <- lines.Text()
@@ -234,6 +236,7 @@ func (s *server) start() {
 // kill ends the program at once, and waits for its end. A second kill does nothing.
 func (s *server) kill() {
 	_ = s.cmd.Process.Kill()
+	<-s.read // Wait closes what the log is read from
 	_ = s.cmd.Wait()
 }
 
