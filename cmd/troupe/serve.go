@@ -7,13 +7,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/internal/memory"
+	"github.com/troupe-run/troupe/internal/procs"
 )
 
 func serveCommand(stderr io.Writer) *cobra.Command {
@@ -50,9 +50,9 @@ func serveCommand(stderr io.Writer) *cobra.Command {
 
 // serve serves the demo until a signal, and then drains.
 func (s *settings) serve(ctx context.Context, stderr io.Writer) error {
-	spreadWork()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	procs.Spread(ctx)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -98,20 +98,5 @@ func (s *settings) serve(ctx context.Context, stderr io.Writer) error {
 func tuneGC(ctx context.Context, total int64) {
 	if os.Getenv("GOGC") == "" {
 		memory.Pace(ctx, total)
-	}
-}
-
-// manyProcs is the number of processors from which on Go's own setting is kept.
-const manyProcs = 8
-
-// spreadWork has more of Go's processors than the machine has, where that has few: a goroutine keeps one of them for up to 10 ms, and a
-// request that comes meanwhile waits for those that came before it. With some more, the system's scheduler shares
-// the machine among them, and lets what has just woken run first. GOMAXPROCS stays the operator's.
-func spreadWork() {
-	if os.Getenv("GOMAXPROCS") != "" {
-		return
-	}
-	if n := runtime.GOMAXPROCS(0); n < manyProcs {
-		runtime.GOMAXPROCS(min(2*n, manyProcs))
 	}
 }

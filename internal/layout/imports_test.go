@@ -39,6 +39,7 @@ var layers = []layer{
 	{"internal/mrtr", []string{"codec", "internal/limits"}, nil, "what a client carries for a call knows nothing of how the call waits"},
 	{"internal/nodestore", []string{"actors", "cluster", "internal/worker"}, nil, "it joins the two, and nothing else"},
 	{"internal/worker", []string{"mcp", "actors", "internal/limits", "internal/task"}, []string{"cluster", "internal/nodestore", "internal/testkit"}, "whoever runs tasks declares what it needs of the store, and has the store's errors from actors"},
+	{"internal/procs", nil, nil, "how long goroutines wait for a processor depends on the process alone"},
 	{"internal/quota", []string{"internal/directory"}, nil, "counting clients knows nothing of what they do"},
 	{"internal/relay", []string{"codec", "internal/quota"}, nil, "an exchange between two nodes knows neither of them, nor the call"},
 	{"internal/attachment", []string{"internal/stream"}, nil, "a connection that reads a stream knows neither its session nor its log"},
@@ -61,7 +62,7 @@ var layers = []layer{
 	{"troupetest", []string{"", "mcp", "internal/origin"}, nil, "it tests what any user can write, over a pipe that knows its request"},
 	{"examples", []string{"", "mcp"}, nil, "an example shows what any user can write"},
 	{"bench", []string{"", "mcp", "codec", "examples", "internal"}, nil, "load comes over the wire"},
-	{"cmd", []string{"", "mcp", "examples", "bench", "internal/admin", "internal/limits", "internal/memory", "internal/telemetry"}, nil, "the command turns flags into Options and has no parts of its own"},
+	{"cmd", []string{"", "mcp", "examples", "bench", "internal/admin", "internal/limits", "internal/memory", "internal/procs", "internal/telemetry"}, nil, "the command turns flags into Options and has no parts of its own"},
 }
 
 // testPackages exist for tests: test files anywhere may import them, and other packages may not.
