@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/exemplar"
 )
 
 // newMetrics returns the meter provider that the runtime reports to, and the handler
@@ -23,6 +24,7 @@ func newMetrics() (*sdkmetric.MeterProvider, http.Handler, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("metrics: %w", err)
 	}
-	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter))
+	// Nothing shows exemplars, and to look for a span costs each measurement as much as the rest of it.
+	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter), sdkmetric.WithExemplarFilter(exemplar.AlwaysOffFilter))
 	return provider, promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), nil
 }
