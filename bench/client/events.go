@@ -47,6 +47,8 @@ func (e *Events) Next() (Event, error) {
 		switch string(field) {
 		case "":
 			e.comments++
+		case "event":
+			ev.Name, seen = string(value), true
 		case "id":
 			ev.ID, seen = string(value), true
 		case "retry":

@@ -36,6 +36,7 @@ func (p Position) Compare(q Position) int {
 
 // Event is one server-sent event.
 type Event struct {
+	Name  string // "" for most: only HTTP+SSE names its events
 	ID    string
 	Retry int    // milliseconds, 0 if absent
 	Data  string // "" for a priming event

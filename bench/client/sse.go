@@ -1,0 +1,146 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// SSE speaks the HTTP+SSE transport of 2024-11-05: the session is one event stream, whose first event gives the address
+// of the client's messages. Make one with OpenSSE. It does not initialize the session.
+type SSE struct {
+	to     string // the address of messages
+	http   *http.Client
+	events *Events
+}
+
+// OpenSSE opens a session at the URL of its stream, which lasts for as long as ctx does. If rt is nil, the client has its
+// own connections.
+func OpenSSE(ctx context.Context, at string, rt http.RoundTripper) (*SSE, error) {
+	if rt == nil {
+		rt = NewTransport()
+	}
+	s := &SSE{http: &http.Client{Transport: rt}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	r.Header.Set("Accept", "text/event-stream")
+	resp, err := s.http.Do(r)
+	if err != nil {
+		return nil, unanswered(http.MethodGet, err)
+	}
+	a, err := answer(resp, http.MethodGet)
+	if err != nil {
+		return nil, err
+	}
+	if s.events = a.Events; a.Events == nil || a.Status != http.StatusOK {
+		a.Close()
+		return nil, fmt.Errorf("client: no stream of HTTP+SSE: status %d: %s", a.Status, a.Body)
+	}
+	first, err := a.Events.Next()
+	if err == nil {
+		err = s.settle(r.URL, first)
+	}
+	if err != nil {
+		a.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// settle takes the address of messages, which must be where the stream is: anything else would have the client send its
+// messages to strangers.
+func (s *SSE) settle(at *url.URL, e Event) error {
+	if e.Name != "endpoint" {
+		return fmt.Errorf("client: the first event is %q, not the endpoint: %s", e.Name, e.Data)
+	}
+	to, err := at.Parse(e.Data)
+	if err != nil {
+		return fmt.Errorf("client: endpoint: %w", err)
+	}
+	if to.Scheme != at.Scheme || to.Host != at.Host {
+		return fmt.Errorf("client: the endpoint %s is not at %s", to, at.Host)
+	}
+	s.to = to.String()
+	return nil
+}
+
+// Next returns the next message of the server. Its errors are those of Events.Next, and one for an event that is no
+// message.
+func (s *SSE) Next() (string, error) {
+	e, err := s.events.Next()
+	switch {
+	case err != nil:
+		return "", err
+	case e.Name != "message" || e.Data == "":
+		return "", fmt.Errorf("client: event %q is no message: %s", e.Name, e.Data)
+	}
+	return e.Data, nil
+}
+
+// Post sends a message, or a batch of them. The answer says whether it was taken; responses come on the stream.
+func (s *SSE) Post(ctx context.Context, body string) (*Answer, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.to, strings.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := s.http.Do(r)
+	if err != nil {
+		return nil, unanswered(http.MethodPost, err)
+	}
+	a, err := answer(resp, http.MethodPost)
+	if err == nil && a.Events != nil {
+		a.Close()
+		return nil, errors.New("client: a message of HTTP+SSE was answered with a stream of its own")
+	}
+	return a, err
+}
+
+// Send is Post for what must be taken: any answer but 202 without a body is an error.
+func (s *SSE) Send(ctx context.Context, body string) error {
+	a, err := s.Post(ctx, body)
+	if err != nil {
+		return err
+	}
+	if a.Status != http.StatusAccepted || len(a.Body) > 0 {
+		return fmt.Errorf("client: a message got %d %s: %s", a.Status, a.Body, excerpt(body))
+	}
+	return nil
+}
+
+// Call sends a request. id is a raw JSON token and params a JSON object, or "" for none.
+func (s *SSE) Call(ctx context.Context, id, method, params string) error {
+	return s.Send(ctx, `{"jsonrpc":"2.0","id":`+id+`,"method":"`+method+`"`+withParams(params)+`}`)
+}
+
+// Notify sends a notification.
+func (s *SSE) Notify(ctx context.Context, method, params string) error {
+	return s.Send(ctx, `{"jsonrpc":"2.0","method":"`+method+`"`+withParams(params)+`}`)
+}
+
+// Answer sends the client's answer to a request of the server. id is the raw token of that request.
+func (s *SSE) Answer(ctx context.Context, id, result string) error {
+	return s.Send(ctx, `{"jsonrpc":"2.0","id":`+id+`,"result":`+result+`}`)
+}
+
+// Over returns a client that sends messages to the same session over other connections. It has no stream.
+func (s *SSE) Over(rt http.RoundTripper) *SSE {
+	return &SSE{to: s.to, http: &http.Client{Transport: rt}}
+}
+
+// Close breaks the stream off, which ends the session.
+func (s *SSE) Close() { s.events.Close() }
+
+// excerpt is the beginning of a message, for errors.
+func excerpt(message string) string {
+	const most = 300
+	if len(message) <= most {
+		return message
+	}
+	return fmt.Sprintf("%s… (%d bytes)", message[:most], len(message))
+}
