@@ -49,52 +49,60 @@ func (m *message) answers(id string) bool {
 	return m.Method == "" && string(m.ID) == id && (m.Result != nil || m.Error != nil)
 }
 
+// heard is how many messages of each kind came of a call.
+type heard struct{ progress, logs, questions, finals int }
+
 // judge says what is wrong with the events of an answered call.
 func (k *call) judge(events []client.Event) error {
-	progress, logs, questions, finals := 0, 0, 0, 0
+	h, err := k.hear(events)
+	switch {
+	case err != nil:
+		return err
+	case h.finals != 1:
+		return fmt.Errorf("%d answers", h.finals)
+	case k.tool != "count":
+	case h.logs != k.to:
+		return fmt.Errorf("%d log messages, want %d", h.logs, k.to)
+	case k.token == "" && h.progress > 0 || k.token != "" && h.progress != k.to:
+		return fmt.Errorf("%d notifications of progress of %d under token %q", h.progress, k.to, k.token)
+	}
+	return nil
+}
+
+// hear says what of the events of a call, which need not have come to its end, does not belong there or came out of order.
+func (k *call) hear(events []client.Event) (h heard, err error) {
 	for i, e := range events {
 		if e.Data == "" {
 			if i > 0 {
-				return fmt.Errorf("event %s is a priming event in mid-stream", e.ID)
+				return h, fmt.Errorf("event %s is a priming event in mid-stream", e.ID)
 			}
 			continue
 		}
 		switch m := parse(e.Data); {
 		case m.answers(k.id):
-			if finals++; i != len(events)-1 || finals > 1 {
-				return fmt.Errorf("the answer %s is not the last and only one", e.ID)
+			if h.finals++; i != len(events)-1 || h.finals > 1 {
+				return h, fmt.Errorf("the answer %s is not the last and only one", e.ID)
 			}
 			if err := k.judgeAnswer(m); err != nil {
-				return err
+				return h, err
 			}
 		case k.tool == "count" && m.Method == "notifications/progress":
-			if progress++; m.Params.Progress != progress || m.Params.Total != k.to || string(m.Params.Token) != k.token {
-				return fmt.Errorf("event %s: want progress %d of %d under %s", e.ID, progress, k.to, k.token)
+			if h.progress++; m.Params.Progress != h.progress || m.Params.Total != k.to || string(m.Params.Token) != k.token {
+				return h, fmt.Errorf("event %s: want progress %d of %d under %s", e.ID, h.progress, k.to, k.token)
 			}
 		case k.tool == "count" && m.Method == "notifications/message":
-			if logs++; m.Params.Data != fmt.Sprintf("%d of %d", logs, k.to) || m.Params.Logger != "count" {
-				return fmt.Errorf("event %s: want log message %d of %d", e.ID, logs, k.to)
+			if h.logs++; m.Params.Data != fmt.Sprintf("%d of %d", h.logs, k.to) || m.Params.Logger != "count" {
+				return h, fmt.Errorf("event %s: want log message %d of %d", e.ID, h.logs, k.to)
 			}
 		case k.tool == "ask" && m.Method == "elicitation/create":
-			if questions++; questions > 1 {
-				return fmt.Errorf("event %s asks again", e.ID)
+			if h.questions++; h.questions > 1 {
+				return h, fmt.Errorf("event %s asks again", e.ID)
 			}
 		default:
-			return fmt.Errorf("event %s does not belong here", e.ID)
+			return h, fmt.Errorf("event %s does not belong here", e.ID)
 		}
 	}
-	if finals != 1 {
-		return fmt.Errorf("%d answers", finals)
-	}
-	if k.tool == "count" {
-		if logs != k.to {
-			return fmt.Errorf("%d log messages, want %d", logs, k.to)
-		}
-		if want := k.to; k.token == "" && progress > 0 || k.token != "" && progress != want {
-			return fmt.Errorf("%d notifications of progress of %d under token %q", progress, want, k.token)
-		}
-	}
-	return nil
+	return h, nil
 }
 
 func (k *call) judgeAnswer(m message) error {
