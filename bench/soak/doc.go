@@ -18,8 +18,8 @@
 //	soak chaos  harms a fleet of three nodes behind a load balancer while clients of both eras work
 //	soak greed  has clients take all they can get of a process with 1 GiB, one way after the
 //	            other and then in all ways at once, beside a quiet client
-//	soak mixed  has clients of both eras come, work in all ways and leave for --time, and judges whether memory, goroutines, files and
-//	            what is stored stay the same
+//	soak mixed  has clients of both eras, and of HTTP+SSE, come, work in all ways and leave for --time, and judges whether memory,
+//	            goroutines, files and what is stored stay the same
 //	soak recovery runs many histories of the property test in actors/recovery, which
 //	            need no process and no real time
 //	soak fleets  the same with several nodes on one store
@@ -46,10 +46,19 @@
 // made in each round, and judged as in nodes. Beside all of it a greedy tenant with an address of its own takes all that each node gives it, with --greedy calls at a
 // time, some with large arguments: each is answered or refused. A request may fail, or be refused for a moment, only while the fleet is harmed and for 10 s after that.
 //
-// In mixed --clients clients of each era are there at a time, on a process that keeps events, tasks, questions and sessions that nobody uses for a minute, or for a
+// In mixed --clients clients of each of three kinds are there at a time: with sessions over Streamable HTTP, of 2026-07-28 without sessions, and of 2024-11-05 over HTTP+SSE.
+// The process keeps events, tasks, questions and sessions that nobody uses for a minute, or for a
 // twelfth of --time if that is shorter. They call, some with arguments of 10 KB or 1 MB, read streams and resume those that they have broken off, open standalone
-// streams, answer questions, make tasks, send batches, listen, and cancel. Half of the sessions end with DELETE; the others are left behind, idle, in a call or
-// with a question that nobody answers, by clients whose connections break off. Every request must get its right answer. The process is asked for what it
+// streams, answer questions, make tasks, send batches, listen, and cancel. Half of the sessions over Streamable HTTP end with DELETE; the others are left behind, idle, in a call or
+// with a question that nobody answers, by clients whose connections break off.
+//
+// A client of HTTP+SSE gets everything on one stream, between the messages of other calls, and has to be sent each message once and in order: nothing can be resumed. It
+// calls once or several times at once, sends batches, cancels, answers questions, subscribes, and leaves by closing its stream or all its connections: before
+// it has initialized, idle, in a call, in a batch, or with a question. The server notices by what it writes, and what is written to a client that has gone fails the second time
+// at the latest; from then on a message for its session must be refused, and what the client has left behind must end. There are as many of these clients as of the others. They work
+// in the same way at the same pace, so that what leaks with each of their connections shows as soon as what leaks with a session.
+//
+// Every request must get its right answer. The process is asked for what it
 // holds every few seconds, and the median of the last quarter of the run may be little more than that of the second: the first is for what is
 // kept for a time to accumulate, and a run of less than twelve minutes is not judged so. When all clients have left and those times are over, no session, stream, call, event, task
 // or byte that is held for a client may remain, and no more goroutines and files than before but for those of the store.
@@ -63,8 +72,9 @@
 // From the top; most of what a file uses lies in its own line or below:
 //
 //	costs roll chaos nodes tasks greed behind restart stop balance cancel kill recovery mixed  the scenarios
-//	visitor passer  the clients of mixed with and without a session
-//	trend cable  what rises, and the connections of one client
+//	visitor passer guest  the clients of mixed with a session, without one, and with one that is their connection
+//	departure endless inquiry  how a guest leaves, calls that it does not see through, and questions to it
+//	wire trend cable  what a guest sends and gets, what rises, and the connections of one client
 //	fill  what behind stores before it measures
 //	crowd harm  who comes back at once, and what may happen to a fleet
 //	tenant writes  a greedy tenant of a fleet, and what a fleet stores at most

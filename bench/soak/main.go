@@ -96,7 +96,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f := flag.NewFlagSet("soak "+args[0], flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.IntVar(&o.rounds, "rounds", 50, "how often to kill, stop or restart the process, or to close connections")
-	f.IntVar(&o.clients, "clients", 8, "sessions that live across all rounds; mixed: clients of each era at a time")
+	f.IntVar(&o.clients, "clients", 8, "sessions that live across all rounds; mixed: clients of each kind at a time")
 	f.IntVar(&o.servers, "servers", 1, "copies of the demo in the process, over which the sessions are spread")
 	f.Uint64Var(&o.seed, "seed", uint64(time.Now().Unix()), "seed of all random choices")
 	f.StringVar(&o.bin, "bin", "", "the troupe program; built if empty")

@@ -22,7 +22,7 @@ const mixedPoints = 120
 type mixedReport struct {
 	Scenario   string               `json:"scenario"`
 	Seed       uint64               `json:"seed"`
-	Clients    int                  `json:"clients_at_a_time"` // of each era
+	Clients    int                  `json:"clients_at_a_time"` // of each kind: with sessions over Streamable HTTP, without sessions, and over HTTP+SSE
 	Visitors   int64                `json:"clients_in_all"`
 	Seconds    float64              `json:"seconds"`
 	Kept       float64              `json:"kept_seconds"`          // for which the process keeps events, tasks and sessions that nobody uses
@@ -84,7 +84,7 @@ const cleared = time.Minute
 // mixedMemory is for --max-memory, which sets how much garbage there may be: so the figures do not depend on the machine.
 const mixedMemory = "1GiB"
 
-// runMixed has clients of both eras come, work in all ways and leave for o.time, and judges whether what the process holds stays the same.
+// runMixed has clients of both eras, and of the oldest transport, come, work in all ways and leave for o.time, and judges whether what the process holds stays the same.
 func runMixed(ctx context.Context, o options) (*mixedReport, error) {
 	m := &mixed{kept: min(max(o.time/keptShare, leastKept), mostKept), times: make(map[string][]time.Duration), counts: make(map[string]int64)}
 	kept := m.kept.String()
@@ -153,8 +153,10 @@ func (m *mixed) load() (all []sample, err error) {
 	m.began = time.Now()
 	var clients sync.WaitGroup
 	for n := range uint64(m.w.o.clients) {
-		clients.Go((&visitor{m: m, rng: rand.New(rand.NewPCG(m.w.o.seed, 2*n))}).run)
-		clients.Go((&passer{m: m, rng: rand.New(rand.NewPCG(m.w.o.seed, 2*n+1))}).run)
+		rng := func(kind uint64) *rand.Rand { return rand.New(rand.NewPCG(m.w.o.seed, 3*n+kind)) }
+		clients.Go((&visitor{m: m, rng: rng(0)}).run)
+		clients.Go((&passer{m: m, rng: rng(1)}).run)
+		clients.Go((&guest{m: m, rng: rng(2), turn: int(n)}).run)
 	}
 	told := time.Now()
 	for every := min(max(m.w.o.time/400, time.Second/2), 5*time.Second); m.w.wait(every) && m.goesOn(); {
@@ -353,7 +355,8 @@ func (m *mixed) rest(r *mixedReport) []string {
 	}
 }
 
-// meantRefusals are the reasons of refusals that clients provoke: questions that nobody answers, and ids of a stream that another has replaced.
+// meantRefusals are the reasons of refusals that clients provoke: questions that nobody answers, and ids of a stream that another has replaced. The questions
+// to clients over HTTP+SSE that have left are among the former in short runs, in which --max-ask is over before the server notices that they have left.
 var meantRefusals = []string{"ask-time", "replay"}
 
 // refusals are those of a process that were any, by their reasons.

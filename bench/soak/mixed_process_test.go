@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestMixed has clients of both eras come and go for some seconds. Every request must succeed; what the process holds is not judged, as that takes minutes
+// TestMixed has clients of both eras, and of HTTP+SSE, come and go for some seconds. Every request must succeed; what the process holds is not judged, as that takes minutes
 // to become steady: go run ./bench/soak mixed --time 30m.
 func TestMixed(t *testing.T) {
 	r, err := runMixed(t.Context(), options{clients: 6, seed: 1, time: 15 * time.Second, counts: true, bin: program, data: t.TempDir(), log: t.Output()})
@@ -17,12 +17,13 @@ func TestMixed(t *testing.T) {
 	for _, what := range r.Broken {
 		t.Error(what)
 	}
-	for _, what := range []string{"call", "large_call", "streamed_call", "question", "task", "listen", "batch", "delete", "stateless_call", "stateless_large_call", "stateless_streamed_call", "stateless_question", "stateless_listen", "stateless_task"} {
+	for _, what := range []string{"call", "large_call", "streamed_call", "question", "task", "listen", "batch", "delete", "stateless_call", "stateless_large_call", "stateless_streamed_call", "stateless_question", "stateless_listen", "stateless_task",
+		"sse_connect_and_no_more", "sse_call", "sse_large_call", "sse_read", "sse_streamed_call", "sse_slow_call", "sse_batch", "sse_calls_at_once", "sse_cancelled_call", "sse_question", "sse_update", "sse_message_after_close"} {
 		if r.Operations[what].N == 0 {
 			t.Errorf("the run had no %s: it proves less than it should", what)
 		}
 	}
-	for _, what := range []string{"resumes", "dropped_by_client", "replays_of_answered"} {
+	for _, what := range []string{"resumes", "dropped_by_client", "replays_of_answered", "sse_left", "sse_left_uninitialized", "sse_left_in_a_call", "sse_left_in_a_batch", "sse_left_with_a_question"} {
 		if r.Counts[what] == 0 {
 			t.Errorf("the run had no %s: it proves less than it should", what)
 		}

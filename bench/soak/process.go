@@ -97,6 +97,9 @@ func (p *process) url(n int) string {
 	return fmt.Sprintf("http://%s/s/%d/mcp", p.addr, n)
 }
 
+// stream is where sessions over HTTP+SSE of the first server are opened.
+func (p *process) stream() string { return "http://" + p.addr + "/sse" }
+
 // node is the name that a process was given.
 func (p *process) node() string { return p.args[len(p.args)-1] }
 

@@ -1,0 +1,271 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/troupe-run/troupe/bench/client"
+)
+
+// guest is a place for clients of 2024-11-05 over HTTP+SSE, whose session is their connection. They come, work for a while and leave.
+type guest struct {
+	m    *mixed
+	rng  *rand.Rand
+	turn int // of the ways to leave
+
+	// Of the client that is there.
+	*driver    // makes and judges its calls, and has no connection of its own
+	cable      *cable
+	line       *wire
+	subscribed bool
+}
+
+// stays are the deeds of a client over HTTP+SSE.
+var stays = []deed[*guest]{
+	{160, nil, func(g *guest) { g.echoes("sse_call", 20) }},
+	{32, nil, func(g *guest) { g.echoes("sse_large_call", largeText) }},
+	{3, nil, func(g *guest) { g.echoes("sse_huge_call", hugeText) }},
+	{40, nil, (*guest).reads},
+	{48, nil, func(g *guest) { g.runs("sse_streamed_call", g.newCount(g.rng)) }},
+	{24, nil, func(g *guest) { g.runs("sse_slow_call", g.newSleep(g.rng)) }},
+	{1, nil, func(g *guest) { g.runs("sse_flood", g.newFlood(g.rng)) }},
+	{24, nil, (*guest).batch},
+	{24, nil, (*guest).atOnce},
+	{24, nil, (*guest).cancels},
+	{36, nil, (*guest).asks},
+	{28, nil, (*guest).updates},
+}
+
+// run has clients come and go while the load lasts.
+func (g *guest) run() {
+	for ; g.m.goesOn(); g.turn++ {
+		g.visit()
+		g.m.w.wait(time.Duration(g.rng.IntN(300)) * time.Millisecond)
+	}
+}
+
+// visit is one client from its first connection to its last.
+func (g *guest) visit() {
+	g.driver = &driver{w: g.m.w, n: int(g.m.visitors.Add(1)), hasNever: true}
+	g.cable, g.line, g.subscribed = newCable(), nil, false
+	defer g.cable.pull()
+	g.op("sse_connect", 0, func() (err error) { g.line, err = g.w.plugIn(g.cable); return err })
+	if g.line == nil {
+		return
+	}
+	way := departures[g.turn%len(departures)]
+	if way.fresh {
+		g.op("sse_connect_and_no_more", 0, g.remainsFresh)
+	} else {
+		g.op("sse_initialize", 0, g.initialize)
+		for n := 10 + g.rng.IntN(20); n > 0 && g.m.goesOn(); n-- {
+			draw(g.rng, stays, g)(g)
+			g.w.wait(g.m.pause(g.rng))
+		}
+	}
+	g.leave(way)
+}
+
+// op is mixed.op with the client and its last messages in the error.
+func (g *guest) op(kind string, least time.Duration, f func() error) {
+	g.m.op(kind, least, func() error {
+		if err := f(); err != nil {
+			return g.line.with(fmt.Errorf("%s: %w", g, err))
+		}
+		return nil
+	})
+}
+
+func (g *guest) initialize() error {
+	id := g.newID()
+	got, err := g.line.ask(id, "initialize", `{"protocolVersion":"2024-11-05","capabilities":{"sampling":{},"roots":{}},"clientInfo":{"name":"troupe-bench","version":"1"}}`)
+	if err != nil {
+		return err
+	}
+	if !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":`+id+`,"result":{"protocolVersion":"2024-11-05",`) {
+		return fmt.Errorf("initialize got %s", got)
+	}
+	return g.line.Notify(g.w.ctx, "notifications/initialized", "")
+}
+
+// remainsFresh uses a connection that is not initialized: it may ping, and nothing else.
+func (g *guest) remainsFresh() error {
+	id := g.newID()
+	if err := g.line.expect(id, "ping", "", `{"jsonrpc":"2.0","id":`+id+`,"result":{}}`); err != nil {
+		return err
+	}
+	id = g.newID()
+	return g.line.expect(id, "tools/list", "", `{"jsonrpc":"2.0","id":`+id+`,"error":{"code":-32600,"message":"initialize first"}}`)
+}
+
+// send sends a call.
+func (g *guest) send(k *call) error {
+	k.boot = g.w.boot.Load()
+	return g.line.Call(g.w.ctx, k.id, "tools/call", k.params)
+}
+
+// runs makes a call and sees it through. What it takes by itself does not count.
+func (g *guest) runs(kind string, k *call) {
+	g.op(kind, k.takes(), func() error {
+		if err := g.send(k); err != nil {
+			return err
+		}
+		events, err := g.line.collect(answering(k.id))
+		if err != nil {
+			return err
+		}
+		return about(k, k.judge(events))
+	})
+}
+
+// about says which call an error is about.
+func about(k *call, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", k, err)
+	}
+	return nil
+}
+
+// echoes has so many bytes echoed.
+func (g *guest) echoes(kind string, n int) {
+	text := longText(g.rng, n)
+	k := g.newCall(g.rng, "echo", `{"text":"`+text+`"}`)
+	k.text = text
+	g.runs(kind, k)
+}
+
+// reads makes one of the plain requests that need no handler, or hardly one.
+func (g *guest) reads() {
+	r := [][3]string{
+		{"tools/list", "", `{"tools":[{`},
+		{"resources/read", `{"uri":"test://static-text"}`, `{"contents":[{"uri":"test://static-text","mimeType":"text/plain","text":"This is the content of the static text resource."}]}}`},
+		{"resources/list", "", `{"resources":[{`},
+		{"prompts/get", `{"name":"test_simple_prompt"}`, `{"description":"A prompt without arguments.","messages":[{"role":"user","content":{"type":"text","text":"This is a simple prompt for testing."}}]}}`},
+		{"ping", "", `{}}`},
+	}[g.rng.IntN(5)]
+	g.op("sse_read", 0, func() error {
+		id := g.newID()
+		got, err := g.line.ask(id, r[0], r[1])
+		if want := `{"jsonrpc":"2.0","id":` + id + `,"result":` + r[2]; err == nil && !strings.HasPrefix(got, want) {
+			err = fmt.Errorf("%s: the answer does not begin with %s", r[0], want)
+		}
+		return err
+	})
+}
+
+// atOnce makes several calls, whose answers come in any order and whose messages come between those of the others.
+func (g *guest) atOnce() {
+	b := g.newBatch(g.rng)
+	for len(b.members) < 2 {
+		b = g.newBatch(g.rng)
+	}
+	g.op("sse_calls_at_once", b.takes(), func() error {
+		var sending sync.WaitGroup
+		failed := make(chan error, len(b.members))
+		for _, k := range b.members {
+			sending.Go(func() { failed <- g.send(k) })
+		}
+		sending.Wait()
+		for range b.members {
+			if err := <-failed; err != nil {
+				return err
+			}
+		}
+		events, err := g.line.collect(func(data string) bool { return b.event(client.Event{Data: data}) })
+		if err != nil {
+			return err
+		}
+		return b.judge(events)
+	})
+}
+
+// takes is how long the longest call of the batch works.
+func (b *batch) takes() (most time.Duration) {
+	for _, k := range b.members {
+		most = max(most, k.takes())
+	}
+	return most
+}
+
+// batch sends several calls as one message, with a notification and sometimes a call that is cancelled, which has no answer. The others are
+// answered by one message, an array, after all that they send.
+func (g *guest) batch() {
+	b := g.newBatch(g.rng)
+	var messages []string
+	for _, k := range b.members {
+		k.boot = g.w.boot.Load()
+		messages = append(messages, `{"jsonrpc":"2.0","id":`+k.id+`,"method":"tools/call","params":`+k.params+`}`)
+	}
+	messages = append(messages, `{"jsonrpc":"2.0","method":"notifications/of_a_batch"}`)
+	cancelled := ""
+	if g.rng.IntN(3) == 0 {
+		cancelled = g.newID()
+		messages = append(messages, `{"jsonrpc":"2.0","id":`+cancelled+`,"method":"tools/call","params":{"name":"sleep","arguments":`+forHours+`}}`)
+	}
+	g.rng.Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
+	g.op("sse_batch", b.takes(), func() error {
+		if err := g.line.Send(g.w.ctx, "["+strings.Join(messages, ",")+"]"); err != nil {
+			return err
+		}
+		if cancelled != "" {
+			if err := g.cancel(cancelled); err != nil {
+				return err
+			}
+		}
+		events, err := g.line.collect(func(data string) bool { return strings.HasPrefix(data, "[") })
+		if err != nil {
+			return err
+		}
+		var answers []json.RawMessage
+		if err := json.Unmarshal([]byte(events[len(events)-1].Data), &answers); err != nil {
+			return err
+		}
+		events = events[:len(events)-1]
+		for _, e := range events {
+			if m := parse(e.Data); m.Method == "" {
+				return fmt.Errorf("an answer to a call of a batch came by itself: %s", e.Data)
+			}
+		}
+		for _, a := range answers {
+			if m := parse(string(a)); m.Method != "" {
+				return fmt.Errorf("a message came among the answers to a batch: %s", a)
+			}
+			events = append(events, client.Event{Data: string(a)})
+		}
+		return b.judge(events)
+	})
+}
+
+// updates has the client's resource updated, of which it is told once, before the call is answered or after that.
+func (g *guest) updates() {
+	k := g.newCall(g.rng, "touch", `{"uri":"`+g.resource()+`"}`)
+	k.text = "touched " + g.resource()
+	g.op("sse_update", 0, func() error {
+		if !g.subscribed {
+			id := g.newID()
+			if err := g.line.expect(id, "resources/subscribe", `{"uri":"`+g.resource()+`"}`, `{"jsonrpc":"2.0","id":`+id+`,"result":{}}`); err != nil {
+				return err
+			}
+			g.subscribed = true
+		}
+		if err := g.send(k); err != nil {
+			return err
+		}
+		n := 0
+		events, err := g.line.collect(func(string) bool { n++; return n == 2 })
+		if err != nil {
+			return err
+		}
+		update := `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"` + g.resource() + `"}}`
+		at := slices.IndexFunc(events, func(e client.Event) bool { return e.Data == update })
+		if at < 0 {
+			return fmt.Errorf("%s did not come", update)
+		}
+		return about(k, k.judge(slices.Delete(events, at, at+1)))
+	})
+}
