@@ -68,9 +68,9 @@
 // [Handler.Close]. Where a connection cannot be taken over (HTTP/2, wrapped writers) the goroutine of ServeHTTP stays
 // and writes, and the dispatcher runs on a goroutine of its own.
 //
-// A stateless client cancels by closing the connection. Before the stream is open, net/http notices that. Once the
-// connection is taken over, one goroutine notices it for all connections where the system can (Linux), and elsewhere
-// one goroutine for each.
+// A stateless client cancels by closing the connection, and one of HTTP+SSE ends its session. Before the stream is open,
+// net/http notices that. Once the connection is taken over, one goroutine notices it for all connections where the
+// system can (Linux), and elsewhere one goroutine for each.
 //
 // # Who may call what
 //

@@ -251,8 +251,8 @@ func (x *Exchange) baseDone() {
 	tellGone(cancel, hook)
 }
 
-// closed ends a stateless exchange whose client has closed the connection, unless the end of its response is being
-// written.
+// closed ends an exchange that ends with its connection, which the client has closed, unless the end of its response is
+// being written.
 func (x *Exchange) closed() {
 	x.mu.Lock()
 	ended := x.s != nil && x.s.ended

@@ -2,10 +2,13 @@ package transport
 
 import "net"
 
-// The client of a stateless stream cancels it by closing the connection. Nobody reads from a connection that was taken
-// over, so something must look for its end. On Linux one goroutine looks for all connections of a Handler
+// The client of a stateless stream cancels it by closing the connection, and that of HTTP+SSE ends its session. Nobody
+// reads from a connection that was taken over, so something must look for its end. On Linux one goroutine looks for all connections of a Handler
 // (hangup_linux.go), so that a stream costs nothing beside its connection. Elsewhere each connection has a goroutine,
 // read below, whose stack is larger than all the rest of a stream.
+
+// bound reports whether what the client has begun ends with its connection.
+func (x *Exchange) bound() bool { return x.Stateless || x.endpoint == sseEndpoint }
 
 // notice makes sure that x is closed when the client closes conn. mu is held.
 func (x *Exchange) notice(conn net.Conn) {

@@ -585,3 +585,21 @@ func FuzzSibling(f *testing.F) {
 		}
 	})
 }
+
+// TestSSEClosingEndsTheSession has clients of HTTP+SSE close their connections: what they have begun ends at once, without a write.
+func TestSSEClosingEndsTheSession(t *testing.T) {
+	t.Parallel()
+	seen, d := newCounts(), newLinks()
+	s := serveLinks(t, d, Options{Observer: seen})
+	c, _, stream := connect(t, s.addr)
+	stream.want(t, firstEvent)
+	x := <-d.opened
+	gone := make(chan struct{})
+	x.WhenGone(func() { close(gone) })
+	c.Close()
+	wait(t, "the end of the exchange", gone)
+	if got := <-seen.cuts; got != cutClosed {
+		t.Errorf("cut for %q, want %q", got, cutClosed)
+	}
+	settled(t, s.Handler)
+}

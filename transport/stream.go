@@ -23,7 +23,7 @@ const (
 	cutTimeout = "write-timeout" // the peer does not read
 	cutPanic   = "panic"         // the dispatcher panicked
 	cutClosing = "closing"       // the handler was closed
-	cutClosed  = "client-closed" // the client of a stateless request is gone, which cancels it
+	cutClosed  = "client-closed" // the client of a stateless request is gone, which cancels it, or one of HTTP+SSE, which ends its session
 )
 
 const (
@@ -164,7 +164,7 @@ func (x *Exchange) Open() bool {
 	}
 	x.w = nil
 	x.s.conn, x.s.reuse = conn, x.reuseOf(rw.Reader.Buffered())
-	if x.Stateless {
+	if x.bound() {
 		x.notice(conn)
 	}
 	x.s.head = x.appendHead(header)
@@ -418,7 +418,7 @@ func (x *Exchange) writeFault(err error) string {
 
 // goneReason returns the reason of a cut when the client is gone.
 func (x *Exchange) goneReason() string {
-	if x.Stateless {
+	if x.bound() {
 		return cutClosed
 	}
 	return cutWrite

@@ -54,8 +54,8 @@
 //
 // A client of HTTP+SSE gets everything on one stream, between the messages of other calls, and has to be sent each message once and in order: nothing can be resumed. It
 // calls once or several times at once, sends batches, cancels, answers questions, subscribes, and leaves by closing its stream or all its connections: before
-// it has initialized, idle, in a call, in a batch, or with a question. The server notices by what it writes, and what is written to a client that has gone fails the second time
-// at the latest; from then on a message for its session must be refused, and what the client has left behind must end. There are as many of these clients as of the others. They work
+// it has initialized, idle, in a call, in a batch, or with a question. The server notices
+// that its connection has closed; from then on a message for its session must be refused, and what the client has left behind must end. There are as many of these clients as of the others. They work
 // in the same way at the same pace, so that what leaks with each of their connections shows as soon as what leaks with a session.
 //
 // Every request must get its right answer. The process is asked for what it

@@ -355,8 +355,7 @@ func (m *mixed) rest(r *mixedReport) []string {
 	}
 }
 
-// meantRefusals are the reasons of refusals that clients provoke: questions that nobody answers, and ids of a stream that another has replaced. The questions
-// to clients over HTTP+SSE that have left are among the former in short runs, in which --max-ask is over before the server notices that they have left.
+// meantRefusals are the reasons of refusals that clients provoke: questions that nobody answers, and ids of a stream that another has replaced.
 var meantRefusals = []string{"ask-time", "replay"}
 
 // refusals are those of a process that were any, by their reasons.

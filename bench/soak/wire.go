@@ -114,7 +114,7 @@ func (l *wire) expect(id, method, params, want string) error {
 }
 
 // gone sends messages to the session, whose stream the client has closed, over other connections, until one is refused because there is no such
-// session. That the client has gone shows by what is written to it, so that the answers to the first may still be on their way nowhere.
+// session. The first may come before the end of the connection does.
 func (l *wire) gone(c http.RoundTripper, newID func() string) error {
 	s := l.Over(c)
 	for end := time.Now().Add(patience); time.Now().Before(end); {
