@@ -182,9 +182,9 @@ func (w *world) harm() {
 				n.kill()
 				restart(n)
 			}
-			skew := w.store.skew
+			skew, full := w.store.skew, w.store.full // of the machine, not of what is stored
 			*w.store = *before
-			w.store.skew = skew
+			w.store.skew, w.store.full = skew, full
 		})
 	case 12:
 		what = "replace" // the process is cut off for good, and another one takes its name
