@@ -11,6 +11,7 @@ import (
 
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/testkit"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -244,6 +245,7 @@ type held struct {
 // inBubble runs f on a node in virtual time.
 func inBubble(t *testing.T, l Limits, nl NodeLimits, f func(t *testing.T, h *held)) {
 	t.Helper()
+	testkit.OneAtATime(t)
 	synctest.Test(t, func(t *testing.T) {
 		h := &held{t: t, mem: newMemory(), holds: holds{held: make(map[string]chan struct{})}, handler: &heldHandler{}}
 		h.mem.before = h.wait

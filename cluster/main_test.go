@@ -139,6 +139,7 @@ func logOf(shards int) string {
 // goroutine that does not end fails the test.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
+	testkit.OneAtATime(t)
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(func() { time.Sleep(time.Minute) })
 		f(t)

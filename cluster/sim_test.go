@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/troupe-run/troupe/internal/sim"
+	"github.com/troupe-run/troupe/internal/testkit"
 )
 
 // TestModel checks that the model of the store, on which tests of other packages rely,
@@ -23,6 +24,7 @@ func TestModel(t *testing.T) {
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			testkit.OneAtATime(t)
 			synctest.Test(t, func(t *testing.T) {
 				t.Cleanup(func() { time.Sleep(time.Minute) }) // the server's last goroutines
 				const age = 25 * time.Second
