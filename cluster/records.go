@@ -26,6 +26,7 @@ const (
 type stored struct {
 	seq  uint64
 	data []byte
+	at   time.Time // when it was stored, by the clock of the server
 }
 
 // guard is the compare-and-set condition of a write: the last message of subject
@@ -146,8 +147,9 @@ func (n *Node) last(ctx context.Context, stream, subject string) (stored, error)
 	var r struct {
 		Error   *apiError `json:"error"`
 		Message struct {
-			Seq  uint64 `json:"seq"`
-			Data []byte `json:"data"`
+			Seq  uint64    `json:"seq"`
+			Data []byte    `json:"data"`
+			Time time.Time `json:"time"`
 		} `json:"message"`
 	}
 	m, err := in.ask(ctx, &nats.Msg{Subject: "$JS.API.STREAM.MSG.GET." + stream, Data: []byte(`{"last_by_subj":"` + subject + `"}`)})
@@ -160,7 +162,7 @@ func (n *Node) last(ctx context.Context, stream, subject string) (stored, error)
 	if r.Error != nil {
 		return stored{}, r.Error.cause(ErrConflict)
 	}
-	return stored{r.Message.Seq, r.Message.Data}, nil
+	return stored{r.Message.Seq, r.Message.Data, r.Message.Time}, nil
 }
 
 // lastHere reads the last message of subject of a stream of events by a direct get, which costs a third of what asking the leader does. It
@@ -177,7 +179,11 @@ func (n *Node) lastHere(ctx context.Context, stream, subject string) (stored, er
 	if err != nil {
 		return stored{}, fmt.Errorf("%w: answer: %w", ErrUnavailable, err)
 	}
-	return stored{seq, m.Data}, nil
+	at, err := time.Parse(time.RFC3339Nano, m.Header.Get("Nats-Time-Stamp"))
+	if err != nil {
+		return stored{}, fmt.Errorf("%w: answer: %w", ErrUnavailable, err)
+	}
+	return stored{seq, m.Data, at}, nil
 }
 
 // subjects lists the subjects of a stream that match filter, a key with

@@ -133,17 +133,23 @@ func (t slots) leave() { <-t }
 
 // slot reads the slot of append num from the leader, whichever append is in it.
 func (n *Node) slot(ctx context.Context, stream string, num uint64) (Stored, error) {
+	s, _, err := n.slotSince(ctx, stream, num)
+	return s, err
+}
+
+// slotSince is slot, and says when that append was stored, by the clock of the server.
+func (n *Node) slotSince(ctx context.Context, stream string, num uint64) (Stored, time.Time, error) {
 	done, err := n.tailSlots.wait(ctx)
 	if err != nil {
-		return Stored{}, err
+		return Stored{}, time.Time{}, err
 	}
 	s, err := n.last(ctx, n.eventStream(stream), n.eventSubject(stream, strconv.FormatUint(num%RingSize, 10)))
 	done()
 	if err != nil {
-		return Stored{}, err
+		return Stored{}, time.Time{}, err
 	}
 	got, data, err := decodeEvent(s.data)
-	return Stored{got, data}, err
+	return Stored{got, data}, s.at, err
 }
 
 const (

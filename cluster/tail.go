@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 const (
@@ -16,6 +17,8 @@ const (
 	// tailBytes bounds what Tail reads of these. Of a log with large appends it asks which are there, in place of
 	// reading them: a thousand streams of megabytes may be resumed at once.
 	tailBytes = 128 << 10
+	// expiryDoubt is how long before its time an append may have expired: clocks differ.
+	expiryDoubt = 5 * time.Second
 )
 
 // Tail returns the number of a stream's last append. It searches forward from
@@ -34,39 +37,37 @@ func (n *Node) Tail(ctx context.Context, stream string, hint uint64) (uint64, er
 }
 
 func (n *Node) tail(ctx context.Context, stream string, hint uint64) (uint64, error) {
-	tail := hint
-	for {
+	for tail := hint; ; {
 		found, enough, err := n.newest(ctx, stream, tail)
+		if err == nil && enough {
+			enough, err = n.lasts(ctx, stream, found)
+		}
 		if err == nil && !enough {
 			found, err = n.lastInRing(ctx, stream, tail)
 		}
 		if err != nil {
 			return 0, err
 		}
-		began := tail
 		tail = found
 		s, err := n.slot(ctx, stream, tail+1)
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return 0, err
 		}
-		if err == nil && s.Num > tail {
-			tail = s.Num
-			continue
-		}
-		if tail == began {
+		if err != nil || s.Num <= tail {
 			return tail, nil
 		}
-		// An append that the search did not find may have expired meanwhile, in front of others. The last one has then expired, too.
-		s, err = n.slot(ctx, stream, tail)
-		switch {
-		case err != nil && !errors.Is(err, ErrNotFound):
-			return 0, err
-		case err == nil && s.Num == tail:
-			return tail, nil
-		case err == nil && s.Num > tail:
-			tail = s.Num
-		}
+		tail = s.Num
 	}
+}
+
+// lasts reports whether the leader has append num, and will have for a while: then nothing after it has expired. What expires at about the same time
+// does so in any order, in each replica by itself.
+func (n *Node) lasts(ctx context.Context, stream string, num uint64) (bool, error) {
+	s, at, err := n.slotSince(ctx, stream, num)
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && s.Num == num && time.Since(at) < n.opts.ReplayAge-min(expiryDoubt, n.opts.ReplayAge/2), err
 }
 
 // newest returns the highest append number that a few reads find, from append from on. It is not enough if there is none, because
@@ -108,55 +109,52 @@ func upFrom(first, step, count uint64) []uint64 {
 }
 
 // lastInRing returns the number of the last append after append from by the slots that have any append, which the
-// leader lists, and of which it reads few. What is in a slot may be one that was appended before from: then nothing
-// has expired, since appends expire in their order. Only blanks, which are written late, outlive later appends: the
-// record covers them, and from is never below what it covers.
+// leader lists, and of which it reads few. What is in a slot may be one that was appended before from. Only blanks, which are
+// written late, outlive later appends: the record covers them, and from is never below what it covers.
 func (n *Node) lastInRing(ctx context.Context, stream string, from uint64) (uint64, error) {
 	for {
 		present, err := n.present(ctx, stream)
 		if err != nil {
 			return 0, err
 		}
-		last, err := n.lastPresent(ctx, stream, from, &present)
+		var nums []uint64 // that these slots have, or had a round before
+		for num := from + 1; num < from+RingSize; num++ {
+			if present[num%RingSize] {
+				nums = append(nums, num)
+			}
+		}
+		last, err := n.lastOf(ctx, stream, from, nums)
 		if !errors.Is(err, ErrNotFound) { // otherwise appends have expired since they were listed
 			return last, err
 		}
 	}
 }
 
-// lastPresent is lastInRing where the slots with any append are known. ErrNotFound says that one of them has expired since.
-func (n *Node) lastPresent(ctx context.Context, stream string, from uint64, present *[RingSize]bool) (uint64, error) {
-	at := func(num uint64) bool { return present[num%RingSize] }
-	begin := from + 1
-	for begin < from+RingSize && !at(begin) {
-		begin++
-	}
-	end := begin - 1 // of the appends that are there
-	for end+1 < from+RingSize && at(end+1) {
-		end++
-	}
-	if end < begin {
-		return from, nil
-	}
-	// It is the last one at or before end whose slot has it, or a later one; if there is none, all are of the round before.
-	last := from
-	for known, probe := begin-1, end; ; {
-		s, err := n.slot(ctx, stream, probe)
+// lastOf returns the last of nums, ascending, that is in its slot, or from if none is. Those after it were appended a round before. ErrNotFound says that
+// a slot has no append any more.
+func (n *Node) lastOf(ctx context.Context, stream string, from uint64, nums []uint64) (last uint64, err error) {
+	last = from
+	for known, end := 0, len(nums); known < end; {
+		probe := (known + end) / 2
+		switch {
+		case end == len(nums): // mostly it is the last one,
+			probe = end - 1
+		case known == 0: // or there is none
+			probe = 0
+		}
+		s, err := n.slot(ctx, stream, nums[probe])
 		switch {
 		case err != nil:
 			return 0, err
-		case s.Num > probe:
+		case s.Num > nums[probe]:
 			return s.Num, nil
-		case s.Num == probe:
-			known, last = probe, probe
+		case s.Num == nums[probe]:
+			known, last = probe+1, s.Num
 		default:
-			end = probe - 1
+			end = probe
 		}
-		if known >= end {
-			return last, nil
-		}
-		probe = known + (end-known+1)/2
 	}
+	return last, nil
 }
 
 // present reports which slots of a stream's ring have an append.

@@ -133,3 +133,54 @@ func TestTailWhileTheLogExpires(t *testing.T) {
 		}
 	})
 }
+
+// TestTailWhileABatchExpires looks for the ends of logs while a store removes many appends of one moment, one by one and in any order. What came after
+// them has the end.
+func TestTailWhileABatchExpires(t *testing.T) {
+	testkit.Long(t, "appends expire in real time")
+	t.Parallel()
+	for name, dir := range map[string]string{"memory": "", "file": t.TempDir()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const logs, early, last = 60, 605, 620
+			n := open(t, Options{ReplayAge: 6 * time.Second, Dir: dir})
+			name := func(i int) string { return fmt.Sprintf("anon.demo.s.tail%d", i%logs) }
+			fill := func(from, to uint64) {
+				for i := range logs {
+					for num := from; num <= to; num++ {
+						payload := append(binary.BigEndian.AppendUint64([]byte{eventVersion}, num), "data"...)
+						m := &nats.Msg{Subject: n.eventSubject(name(i), strconv.FormatUint(num%RingSize, 10)), Header: nats.Header{headerTTL: {n.replayTTL}}, Data: payload}
+						if num < to {
+							change(t, n.conn.PublishMsg(m))
+						} else {
+							must[*nats.Msg](t)(n.conn.RequestMsg(m, time.Minute))
+						}
+					}
+				}
+			}
+			began := time.Now()
+			fill(1, early)
+			filled := time.Now()
+			time.Sleep(time.Until(filled.Add(3 * time.Second)))
+			fill(early+1, last)
+			time.Sleep(time.Until(began.Add(n.opts.ReplayAge)))
+			var all sync.WaitGroup
+			for w := range 4 {
+				all.Go(func() {
+					for i := w; time.Since(filled) < n.opts.ReplayAge+500*time.Millisecond; i++ {
+						for _, hint := range []uint64{0, 500} {
+							tail, err := n.Tail(t.Context(), name(i), hint)
+							if time.Since(filled) > n.opts.ReplayAge+2*time.Second { // the end may have expired
+								return
+							}
+							if err != nil || tail != last {
+								t.Errorf("from %d: got %d, %v", hint, tail, err)
+							}
+						}
+					}
+				})
+			}
+			all.Wait()
+		})
+	}
+}

@@ -264,5 +264,5 @@ func (n *Node) next(ctx context.Context, stream, filter string, from uint64) (s 
 	if r.Error != nil {
 		return stored{}, "", r.Error.cause(ErrConflict)
 	}
-	return stored{r.Message.Seq, r.Message.Data}, r.Message.Subject, nil
+	return stored{seq: r.Message.Seq, data: r.Message.Data}, r.Message.Subject, nil
 }

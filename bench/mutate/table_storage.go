@@ -120,11 +120,11 @@ var storage = []mutation{
 	},
 	{
 		"an append of the last round is taken for the end", merge, "cluster/tail.go",
-		"case s.Num == probe:", "case s.Num <= probe:", "", "TestRing",
+		"case s.Num == nums[probe]:", "case s.Num <= nums[probe]:", "", "TestRing",
 	},
 	{
 		"what expires during a search for the end ends the search", merge, "cluster/tail.go",
-		"if tail == began {", "if tail >= began {", "", "TestTailWhileTheLogExpires",
+		"\tif errors.Is(err, ErrNotFound) {\n\t\treturn false, nil", "\tif errors.Is(err, ErrNotFound) {\n\t\treturn true, nil", "", "TestTailWhileTheLogExpires",
 	},
 	{
 		"what expires after it was listed is where the end is looked for", merge, "cluster/tail.go",
