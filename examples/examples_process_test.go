@@ -219,7 +219,7 @@ func (s *server) start() {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(s.kill)
-	log, read := make(chan string, 1000), make(chan struct{})
+	log, read := make(chan string, 100_000), make(chan struct{})
 	s.log, s.read = log, read
 	go func() {
 		defer close(read)

@@ -63,8 +63,8 @@
 // # Connections of open streams
 //
 // Over HTTP/1 Open takes the connection over from net/http. An idle stream then has no goroutine and no buffers: a
-// goroutine exists only while there is something to write. So only the next write notices a peer that has hung up, and
-// the caller must send a Comment from time to time. Nor does http.Server.Shutdown know of the stream: call
+// goroutine exists only while there is something to write. So only the next write notices a peer that has hung up, but
+// for the two kinds of stream below, and the caller must send a Comment from time to time. Nor does http.Server.Shutdown know of the stream: call
 // [Handler.Close]. Where a connection cannot be taken over (HTTP/2, wrapped writers) the goroutine of ServeHTTP stays
 // and writes, and the dispatcher runs on a goroutine of its own.
 //

@@ -127,9 +127,9 @@ func (s *stream) take(chunks, last bool) (batch []byte, buf *codec.Buffer) {
 func (x *Exchange) Open() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	// Over HTTP/1 the client may only have closed its sending side; if it is gone, the first write notices. For a
-	// stateless request the close is a cancel.
-	over := x.base.Err() != nil && (x.Stateless || x.inline)
+	// Over HTTP/1 the client may only have closed its sending side; if it is gone, the first write notices. Where all ends
+	// with the connection, that is the end.
+	over := x.base.Err() != nil && (x.bound() || x.inline)
 	if x.state != fresh || x.w == nil || over || !x.h.add(x) {
 		return false
 	}

@@ -25,12 +25,20 @@ const wireQueue = 256
 
 // plugIn opens a session over a client's connections.
 func (w *world) plugIn(c *cable) (*wire, error) {
-	s, err := client.OpenSSE(w.ctx, w.p.stream(), c)
+	ctx, cancel := context.WithCancelCause(w.ctx)
+	late := time.AfterFunc(patience, func() { cancel(fmt.Errorf("no session after %v", patience)) })
+	s, err := client.OpenSSE(ctx, w.p.stream(), c)
+	if !late.Stop() && err == nil {
+		s.Close()
+		err = context.Cause(ctx)
+	}
 	if err != nil {
+		cancel(nil)
 		return nil, err
 	}
 	l := &wire{SSE: s, w: w, came: make(chan string, wireQueue)}
 	go func() {
+		defer cancel(nil)
 		defer close(l.came)
 		for {
 			m, err := s.Next()
@@ -114,10 +122,10 @@ func (l *wire) expect(id, method, params, want string) error {
 }
 
 // gone sends messages to the session, whose stream the client has closed, over other connections, until one is refused because there is no such
-// session. The first may come before the end of the connection does.
+// session, which must be soon. The first may come before the end of the connection does.
 func (l *wire) gone(c http.RoundTripper, newID func() string) error {
 	s := l.Over(c)
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	for end := time.Now().Add(goneWithin); time.Now().Before(end); {
 		id := newID()
 		a, err := s.Post(l.w.ctx, `{"jsonrpc":"2.0","id":`+id+`,"method":"ping"}`)
 		switch {
@@ -132,10 +140,13 @@ func (l *wire) gone(c http.RoundTripper, newID func() string) error {
 			return context.Cause(l.w.ctx)
 		}
 	}
-	return fmt.Errorf("messages are taken %v after the stream was closed", patience)
+	return fmt.Errorf("messages are taken %v after the stream was closed", goneWithin)
 }
 
 const (
+	// goneWithin is less than the time between two keep-alives, by which the server would notice, too.
+	goneWithin = 5 * time.Second
+
 	wireShown = 8   // messages that a report has
 	wireChars = 300 // of each
 )

@@ -50,9 +50,11 @@ func serveCommand(stderr io.Writer) *cobra.Command {
 
 // serve serves the demo until a signal, and then drains.
 func (s *settings) serve(ctx context.Context, stderr io.Writer) error {
+	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // also while it drains
+	defer stop()
+	procs.Spread(running)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	procs.Spread(ctx)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(signals)

@@ -11,75 +11,83 @@ import (
 const (
 	// many is the number of processors from which on Go's own setting is kept: one of them is soon free.
 	many = 8
-	// lookEvery is how often a goroutine wakes to see how long it had to wait for that.
-	lookEvery = 20 * time.Millisecond
+	// lookOften and lookSeldom are how often a goroutine wakes to see how long it had to wait for that, and how often while it has not waited.
+	lookOften, lookSeldom = 20 * time.Millisecond, 160 * time.Millisecond
+	// short is a wait after which it need not look so often.
+	short = time.Millisecond
 	// long is a wait that others cause who keep a processor: small requests that come before a new one take less, even if hundreds are under way.
 	long = 6 * time.Millisecond
-	// longAgain is within how many looks a second wait must be long, so that a single one, as a collection makes, changes nothing,
-	longAgain = 8
+	// longAgain is within which time a second wait must be long, so that a single one, as a collection makes, changes nothing,
+	longAgain = 8 * lookOften
 	// unless it is tooLong.
 	tooLong = 20 * time.Millisecond
-	// calmFor is how many looks without such waits end the spreading: a minute of them.
-	calmFor = 3000
+	// calmAfter is how long there are more processors after the last such waits.
+	calmAfter = time.Minute
 )
 
-// Spread gives Go twice the processors that the machine has, at most 8, while goroutines have to wait for one, until ctx is done. A goroutine keeps
+// Spread gives Go twice the processors that it has by itself, at most 8, while goroutines have to wait for one, until ctx is done. A goroutine keeps
 // its processor for up to 10 ms, and Go's run queue is first come, first served; with some more processors the system's scheduler shares the
 // machine among them, and lets what has just woken run first. It costs each request a tenth of its processor time where none keeps a processor for long, since
 // goroutines are handed from one to the other. Of eight processors and more, and where GOMAXPROCS is set in the environment, it changes
 // nothing. It is of the whole process: only a program that has the process for itself should call it.
 func Spread(ctx context.Context) {
-	n := runtime.GOMAXPROCS(0)
-	if os.Getenv("GOMAXPROCS") != "" || n >= many {
-		return
+	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) < many {
+		go look(ctx, spread, runtime.SetDefaultGOMAXPROCS)
 	}
-	go look(ctx, newSpreader(n), runtime.GOMAXPROCS)
 }
 
-// look wakes again and again, and sets the number of processors by how late that is.
-func look(ctx context.Context, s *spreader, set func(int) int) {
-	t := time.NewTimer(lookEvery)
+// spread doubles the number of processors, which may have changed with the limit of a container.
+func spread() {
+	if n := runtime.GOMAXPROCS(0); n < many {
+		runtime.GOMAXPROCS(min(2*n, many))
+	}
+}
+
+// look wakes again and again, and calls more and fewer by how late that is.
+func look(ctx context.Context, more, fewer func()) {
+	s, began := newSpreader(), time.Now()
+	t := time.NewTimer(s.every)
 	defer t.Stop()
-	for due := time.Now().Add(lookEvery); ; due = time.Now().Add(lookEvery) {
+	for due := time.Now().Add(s.every); ; due = time.Now().Add(s.every) {
 		select {
 		case <-t.C:
 		case <-ctx.Done():
 			return
 		}
-		if n := s.waited(time.Since(due)); n != 0 {
-			set(n)
+		was := s.spread
+		s.waited(time.Since(began), time.Since(due))
+		switch {
+		case s.spread && !was:
+			more()
+		case was && !s.spread:
+			fewer()
 		}
-		t.Reset(lookEvery)
+		t.Reset(s.every)
 	}
 }
 
-// spreader decides from waits how many processors there are.
+// spreader decides from waits whether there are more processors.
 type spreader struct {
-	few    int  // processors of the machine
-	spread bool // there are more
-	since  int  // looks since the last long wait
-	calm   int  // looks since there were last two, or one that was too long
+	spread  bool          // there are
+	every   time.Duration // until the next look
+	long    time.Duration // when the last long wait was over
+	trouble time.Duration // when the last two, or the last that was too long
 }
 
-func newSpreader(few int) *spreader { return &spreader{few: few, since: longAgain} }
+func newSpreader() *spreader { return &spreader{every: lookOften, long: -longAgain - 1} }
 
-// waited takes how long a wait was, and returns the number of processors if that changes, or 0.
-func (s *spreader) waited(wait time.Duration) int {
-	s.since++
-	s.calm++
+// waited takes how long a wait was that is over now.
+func (s *spreader) waited(now, wait time.Duration) {
+	if s.every = min(2*s.every, lookSeldom); wait >= short {
+		s.every = lookOften
+	}
 	if wait >= long {
-		again := s.since <= longAgain
-		if s.since = 0; again || wait >= tooLong {
-			s.calm = 0
+		if now-s.long <= longAgain || wait >= tooLong {
+			s.spread, s.trouble = true, now
 		}
+		s.long = now
 	}
-	switch {
-	case !s.spread && s.calm == 0:
-		s.spread = true
-		return min(2*s.few, many)
-	case s.spread && s.calm >= calmFor:
+	if now-s.trouble >= calmAfter {
 		s.spread = false
-		return s.few
 	}
-	return 0
 }

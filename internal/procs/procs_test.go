@@ -9,29 +9,28 @@ import (
 	"time"
 )
 
-// TestSpreader gives waits to the decision, and looks when there are more processors, and when few again.
+const ms = time.Millisecond
+
+// TestSpreader gives waits to the decision, one each 20 ms, and looks when there are more processors.
 func TestSpreader(t *testing.T) {
 	t.Parallel()
-	const ms = time.Millisecond
 	for _, tt := range []struct {
 		name  string
 		waits []time.Duration
-		want  int // the processors that it sets with the last of these waits, and with no other
+		want  bool // after the last of these waits; before it there are no more
 	}{
-		{"short waits", []time.Duration{0, 5 * ms, 5 * ms, 5 * ms, 5 * ms}, 0},
-		{"one long wait", []time.Duration{0, 19 * ms, 0, 0}, 0},
-		{"two", []time.Duration{6 * ms, 0, 0, 0, 0, 0, 0, 0, 6 * ms}, 4},
-		{"two far from each other", []time.Duration{6 * ms, 0, 0, 0, 0, 0, 0, 0, 0, 6 * ms}, 0},
-		{"one that is too long", []time.Duration{20 * ms}, 4},
+		{"short waits", []time.Duration{0, 5 * ms, 5 * ms, 5 * ms, 5 * ms}, false},
+		{"one long wait", []time.Duration{6 * ms}, false},
+		{"one long wait among short ones", []time.Duration{0, 19 * ms, 0, 0}, false},
+		{"two", []time.Duration{6 * ms, 0, 0, 0, 0, 0, 0, 0, 6 * ms}, true},
+		{"two far from each other", []time.Duration{6 * ms, 0, 0, 0, 0, 0, 0, 0, 0, 6 * ms}, false},
+		{"one that is too long", []time.Duration{20 * ms}, true},
 	} {
-		s := newSpreader(2)
+		s := newSpreader()
 		for i, wait := range tt.waits {
-			want := 0
-			if i == len(tt.waits)-1 {
-				want = tt.want
-			}
-			if got := s.waited(wait); got != want {
-				t.Errorf("%s: after wait %d: %d processors, want %d", tt.name, i, got, want)
+			s.waited(time.Duration(i+1)*20*ms, wait)
+			if want := tt.want && i == len(tt.waits)-1; s.spread != want {
+				t.Errorf("%s: after wait %d: more %v, want %v", tt.name, i, s.spread, want)
 			}
 		}
 	}
@@ -40,26 +39,35 @@ func TestSpreader(t *testing.T) {
 // TestSpreaderCalms checks that there are few processors again a minute after the last long waits.
 func TestSpreaderCalms(t *testing.T) {
 	t.Parallel()
-	s := newSpreader(6)
-	if got := s.waited(time.Second); got != many {
-		t.Errorf("%d processors, want %d", got, many)
-	}
-	for range calmFor / 2 {
-		s.waited(0)
-	}
-	if got := s.waited(time.Second); got != 0 {
-		t.Errorf("set to %d again", got)
-	}
-	for i := range calmFor - 1 {
-		if got := s.waited(0); got != 0 {
-			t.Fatalf("%d processors after %d short waits", got, i+1)
+	s := newSpreader()
+	for _, tt := range []struct {
+		now, wait time.Duration
+		want      bool
+	}{
+		{time.Second, time.Second, true},
+		{30 * time.Second, tooLong, true},
+		{90*time.Second - 1, 0, true},
+		{90 * time.Second, 0, false},
+		{91 * time.Second, 0, false},
+		{92 * time.Second, tooLong, true},
+	} {
+		if s.waited(tt.now, tt.wait); s.spread != tt.want {
+			t.Errorf("after %v: more %v, want %v", tt.now, s.spread, tt.want)
 		}
 	}
-	if got := s.waited(0); got != 6 {
-		t.Errorf("%d processors after a minute, want 6", got)
+}
+
+// TestSpreaderLooksSeldom checks that it looks less often while nothing waits, and often as soon as something does.
+func TestSpreaderLooksSeldom(t *testing.T) {
+	t.Parallel()
+	s := newSpreader()
+	for i, want := range []time.Duration{40 * ms, 80 * ms, 160 * ms, 160 * ms} {
+		if s.waited(time.Duration(i)*time.Second, short-1); s.every != want {
+			t.Errorf("after %d looks: %v, want %v", i+1, s.every, want)
+		}
 	}
-	if got := s.waited(tooLong); got != many {
-		t.Errorf("%d processors when there are long waits again, want %d", got, many)
+	if s.waited(time.Minute, short); s.every != lookOften {
+		t.Errorf("after a wait: %v", s.every)
 	}
 }
 
@@ -76,16 +84,13 @@ func TestLookNoticesBusyProcessors(t *testing.T) {
 			}
 		})
 	}
-	set, ended := make(chan int, 1), make(chan struct{})
+	more, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		look(ctx, newSpreader(2), func(n int) int { set <- n; return 0 })
+		look(ctx, sync.OnceFunc(func() { close(more) }), func() {})
 	}()
 	select {
-	case n := <-set:
-		if n != 4 {
-			t.Errorf("%d processors, want 4", n)
-		}
+	case <-more:
 	case <-time.After(time.Minute):
 		t.Error("all processors are busy, and nothing has noticed it")
 	}
