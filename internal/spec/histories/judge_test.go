@@ -274,7 +274,8 @@ func (j *judge) failed(r *run, cause error) {
 	if j.kind(r.request) == "modern" && slices.ContainsFunc(r.request.runs, func(x *run) bool { return x != r && x.cause == nil }) {
 		return // its client went on with another run, to which it had sent the same answers
 	}
-	if j.kind(r.request) != "session" && j.state(r.p).lone.After(r.began) && strings.Contains(cause.Error(), "the connection was closed") {
+	if kind := j.kind(r.request); kind != "session" && j.state(r.p).lone.After(r.began) &&
+		(strings.Contains(cause.Error(), "the connection was closed") || kind == "sse" && strings.Contains(cause.Error(), "the session has ended")) {
 		return // its client lost the process
 	}
 	if (!j.over(r) || j.untaken(r)) && !r.request.tried && !r.request.cut && !r.request.forgotten && !j.waitsInVain(r.request) {
