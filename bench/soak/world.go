@@ -144,6 +144,9 @@ func (w *world) start() (time.Duration, error) {
 	for time.Since(began) < patience && w.ctx.Err() == nil {
 		if w.answers() {
 			took := time.Since(began)
+			if w.fleet != nil && boot > 1 { // before anybody takes it for well
+				w.fleet.healed.Store(time.Now().UnixNano())
+			}
 			w.up.Store(boot)
 			return took, nil
 		}
