@@ -71,6 +71,12 @@ func TestTailOfAnyLog(t *testing.T) {
 	}
 }
 
+// appendOf returns append num of a log as its writer sends it, but for the guard.
+func appendOf(n *Node, log string, num uint64, data []byte) *nats.Msg {
+	return &nats.Msg{Subject: n.eventSubject(log, strconv.FormatUint(num%RingSize, 10)), Header: nats.Header{headerTTL: {n.replayTTL}},
+		Data: append(binary.BigEndian.AppendUint64([]byte{eventVersion}, num), data...)}
+}
+
 // TestTailWhileTheLogExpires has the first appends of a log expire at once, at each moment of a search for its end. What is left has the end.
 func TestTailWhileTheLogExpires(t *testing.T) {
 	testkit.Long(t, "many logs")
@@ -97,8 +103,7 @@ func TestTailWhileTheLogExpires(t *testing.T) {
 					if num >= k.large {
 						size = 17 << 10
 					}
-					payload := append(binary.BigEndian.AppendUint64([]byte{eventVersion}, num), make([]byte, size)...)
-					m := &nats.Msg{Subject: n.eventSubject(log, strconv.FormatUint(num%RingSize, 10)), Header: nats.Header{headerTTL: {n.replayTTL}}, Data: payload}
+					m := appendOf(n, log, num, make([]byte, size))
 					if num < to {
 						change(t, n.conn.PublishMsg(m))
 					} else {
@@ -148,8 +153,7 @@ func TestTailWhileABatchExpires(t *testing.T) {
 			fill := func(from, to uint64) {
 				for i := range logs {
 					for num := from; num <= to; num++ {
-						payload := append(binary.BigEndian.AppendUint64([]byte{eventVersion}, num), "data"...)
-						m := &nats.Msg{Subject: n.eventSubject(name(i), strconv.FormatUint(num%RingSize, 10)), Header: nats.Header{headerTTL: {n.replayTTL}}, Data: payload}
+						m := appendOf(n, name(i), num, []byte("data"))
 						if num < to {
 							change(t, n.conn.PublishMsg(m))
 						} else {

@@ -173,7 +173,6 @@ func (w *world) chaosRound(how string, tasks *taskSoak) error {
 	if _, err := w.start(); err != nil {
 		return w.cause(err)
 	}
-	w.fleet.healed.Store(time.Now().UnixNano())
 	w.fleet.harmed.Store(false)
 	<-created
 	for i, d := range w.drivers {

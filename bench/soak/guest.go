@@ -133,10 +133,7 @@ func about(k *call, err error) error {
 
 // echoes has so many bytes echoed.
 func (g *guest) echoes(kind string, n int) {
-	text := longText(g.rng, n)
-	k := g.newCall(g.rng, "echo", `{"text":"`+text+`"}`)
-	k.text = text
-	g.runs(kind, k)
+	g.runs(kind, g.newEcho(g.rng, n))
 }
 
 // reads makes one of the plain requests that need no handler, or hardly one.

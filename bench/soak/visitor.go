@@ -223,10 +223,15 @@ func (k *call) takes() time.Duration {
 
 // echoes has so many bytes echoed.
 func (v *visitor) echoes(kind string, n int) {
-	text := longText(v.rng, n)
-	k := v.newCall(v.rng, "echo", `{"text":"`+text+`"}`)
+	v.runs(kind, v.newEcho(v.rng, n))
+}
+
+// newEcho makes a call that has so many bytes echoed, which come but once.
+func (d *driver) newEcho(rng *rand.Rand, n int) *call {
+	text := longText(rng, n)
+	k := d.newCall(rng, "echo", `{"text":"`+text+`"}`)
 	k.text = text
-	v.runs(kind, k)
+	return k
 }
 
 // longText is n bytes that come but once.
