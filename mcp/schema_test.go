@@ -36,13 +36,12 @@ type schema struct {
 
 func (s *schema) ref() string { return s.Ref[strings.LastIndexByte(s.Ref, '/')+1:] }
 
+// specDir returns the directory of the official schemas. It skips the test if nobody has named one. A skip ends its goroutine, so that
+// specDir may not be called where another test waits for what is made: in a sync.Once, for example.
 func specDir(t testing.TB) string {
 	dir := os.Getenv("TROUPE_SPEC_DIR")
 	if dir == "" {
-		dir = "../../shared/spec"
-	}
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("the official schemas are not here; .ci/schemas brings them, and TROUPE_SPEC_DIR names their directory: %v", err)
+		t.Skip("TROUPE_SPEC_DIR names no directory of the official schemas; .ci/schemas brings them")
 	}
 	return dir
 }
@@ -50,20 +49,9 @@ func specDir(t testing.TB) string {
 // loadSchema returns the definitions of a revision, decoded and raw.
 func loadSchema(t testing.TB, revision string) (map[string]*schema, map[string]json.RawMessage) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(specDir(t), revision, "schema.json"))
+	raw, err := readDefinitions(specDir(t), revision)
 	if err != nil {
 		t.Fatal(err)
-	}
-	var doc struct {
-		Defs        map[string]json.RawMessage `json:"$defs"`
-		Definitions map[string]json.RawMessage `json:"definitions"`
-	}
-	if err := json.Unmarshal(data, &doc); err != nil {
-		t.Fatal(err)
-	}
-	raw := doc.Defs
-	if raw == nil {
-		raw = doc.Definitions
 	}
 	defs := make(map[string]*schema, len(raw))
 	for name, r := range raw {
@@ -75,46 +63,68 @@ func loadSchema(t testing.TB, revision string) (map[string]*schema, map[string]j
 	return defs, raw
 }
 
+// readDefinitions returns the definitions of a revision's schema in a directory.
+func readDefinitions(dir, revision string) (map[string]json.RawMessage, error) {
+	data, err := os.ReadFile(filepath.Join(dir, revision, "schema.json"))
+	if err != nil {
+		return nil, err
+	}
+	var doc struct {
+		Defs        map[string]json.RawMessage `json:"$defs"`
+		Definitions map[string]json.RawMessage `json:"definitions"`
+	}
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return nil, err
+	}
+	if doc.Defs == nil {
+		return doc.Definitions, nil
+	}
+	return doc.Defs, nil
+}
+
 // validator checks values against the definitions of one schema. It holds a schema with
 // a property for each definition, so that resolving once is enough for all of them.
 type validator struct{ resolved *jsonschema.Resolved }
 
 // validators has the validator of each revision: to make one costs more than most tests do with it.
-var validators sync.Map // revision → func() *validator
+var validators sync.Map // revision → func() (*validator, error)
 
 // officialValidator returns the validator of a revision as it is published, one for all tests.
 func officialValidator(t testing.TB, revision string) *validator {
 	t.Helper()
-	f, _ := validators.LoadOrStore(revision, sync.OnceValue(func() *validator {
-		_, raw := loadSchema(t, revision)
-		return newValidator(t, raw)
+	dir := specDir(t)
+	f, _ := validators.LoadOrStore(revision, sync.OnceValues(func() (*validator, error) {
+		raw, err := readDefinitions(dir, revision)
+		if err != nil {
+			return nil, err
+		}
+		return newValidator(raw)
 	}))
-	v := f.(func() *validator)()
-	if v == nil {
-		t.Fatalf("the schema of %s has no validator: see the test that failed first", revision)
+	v, err := f.(func() (*validator, error))()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return v
 }
 
-func newValidator(t testing.TB, raw map[string]json.RawMessage) *validator {
-	t.Helper()
+func newValidator(raw map[string]json.RawMessage) (*validator, error) {
 	props := map[string]any{}
 	for name := range raw {
 		props[name] = map[string]string{"$ref": "#/$defs/" + name}
 	}
 	doc, err := json.Marshal(map[string]any{"$defs": raw, "type": "object", "properties": props})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	var s jsonschema.Schema
 	if err := json.Unmarshal(doc, &s); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	resolved, err := s.Resolve(nil)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	return &validator{resolved}
+	return &validator{resolved}, nil
 }
 
 func (v *validator) check(def string, data []byte) error {

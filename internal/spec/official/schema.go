@@ -1,8 +1,6 @@
 package official
 
 import (
-	"errors"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -31,8 +29,8 @@ var schemas = func() map[string]func() (Schema, error) {
 	return all
 }()
 
-// Of returns the schema of a revision. It is nil if the directory of the schemas does not have it. The caller may not
-// change it; goroutines may share it.
+// Of returns the schema of a revision. It is nil where TROUPE_SPEC_DIR is not set, and for a revision that the package does not know. The caller
+// may not change it; goroutines may share it.
 func Of(revision string) (Schema, error) {
 	if compiled, ok := schemas[revision]; ok {
 		return compiled()
@@ -40,28 +38,13 @@ func Of(revision string) (Schema, error) {
 	return nil, nil
 }
 
-// schemaDir returns the directory of the official schemas: TROUPE_SPEC_DIR, or shared/spec beside the repository.
-func schemaDir() string {
-	if dir := os.Getenv("TROUPE_SPEC_DIR"); dir != "" {
-		return dir
-	}
-	root := "."
-	for range 10 { // tests run in the directories of their packages
-		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
-			break
-		}
-		root = filepath.Join("..", root)
-	}
-	return filepath.Join(root, "..", "shared", "spec")
-}
-
-// read compiles the schema of a revision.
+// read compiles the schema of a revision. Without TROUPE_SPEC_DIR there is none.
 func read(revision string) (Schema, error) {
-	dir := schemaDir()
-	f, err := os.Open(filepath.Join(dir, revision, "schema.json"))
-	if errors.Is(err, fs.ErrNotExist) {
+	dir := os.Getenv("TROUPE_SPEC_DIR")
+	if dir == "" {
 		return nil, nil
 	}
+	f, err := os.Open(filepath.Join(dir, revision, "schema.json"))
 	if err != nil {
 		return nil, err
 	}
