@@ -16,7 +16,7 @@ import (
 // 4 MiB. All of them get it, and the node keeps its connection, which carries leases
 // and appends too.
 func TestHerdOfReads(t *testing.T) {
-	testkit.Long(t, "a crowd")
+	testkit.Full(t, "a crowd, whose reads the store has 5 s for")
 	const streams, appends = 8, 16
 	const herd = 100
 	n := open(t, Options{Dir: t.TempDir()})

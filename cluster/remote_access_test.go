@@ -119,6 +119,7 @@ func (d *doorman) Check(server.ClientAuthentication) bool {
 
 // TestRefusedForAWhile: servers that let the node in no more, as while their accounts are being changed, are asked until they do.
 func TestRefusedForAWhile(t *testing.T) {
+	testkit.Full(t, "real servers end and come back")
 	t.Parallel()
 	d := &doorman{refused: make(chan struct{}, 64)}
 	c := testkit.StartNATS(t, 1, func(o *server.Options) { o.CustomClientAuthentication = d })

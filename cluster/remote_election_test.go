@@ -20,6 +20,7 @@ import (
 // TestRemoteElection ends one NATS server after the other, the leader of the tasks first, and starts each again, while two nodes write. What was
 // acknowledged stays, no record is missing for a moment, and a guard that was lost stays lost.
 func TestRemoteElection(t *testing.T) {
+	testkit.Full(t, "real servers end and come back")
 	testkit.Long(t, "elections take seconds")
 	t.Parallel()
 	c := testkit.StartNATS(t, 3, nil)
@@ -114,6 +115,7 @@ func wait(t *testing.T, what string, holds func() bool) {
 
 // TestMailAcrossServers has nodes on different servers of a cluster speak to each other, also once the server of one is gone.
 func TestMailAcrossServers(t *testing.T) {
+	testkit.Full(t, "real servers end and come back")
 	testkit.Long(t, "three servers")
 	t.Parallel()
 	c := testkit.StartNATS(t, 3, nil)
@@ -150,6 +152,7 @@ func TestMailAcrossServers(t *testing.T) {
 // TestRemoteReach looks for a stream that nobody serves at the moment, as between two leaders. What a start needs of it waits until somebody
 // does, and says which it was when nobody comes.
 func TestRemoteReach(t *testing.T) {
+	testkit.Full(t, "real servers end and come back")
 	t.Parallel()
 	c := testkit.StartNATS(t, 1, nil)
 	n := remote(t, c, "a")

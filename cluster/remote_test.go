@@ -120,8 +120,9 @@ func TestRemoteAccess(t *testing.T) {
 			began := time.Now()
 			_, err := Open(t.Context(), Options{Remote: c.bad(s)})
 			wantErr(t, "wrong access", err, ErrRemote)
-			if err != nil && strings.Contains(err.Error(), "secret") || time.Since(began) > remoteStart/2 {
-				t.Errorf("after %v: %v", time.Since(began), err)
+			testkit.Within(t, "the refusal", time.Since(began), remoteStart/2)
+			if err != nil && strings.Contains(err.Error(), "secret") {
+				t.Error(err)
 			}
 		})
 	}
@@ -154,7 +155,7 @@ func TestRemoteServers(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.o.Remote.URL = testkit.StartNATS(t, 1, c.server).URL()
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			_, err := Open(ctx, c.o)
 			if !errors.Is(err, ErrRemote) || !strings.Contains(err.Error(), c.want) {

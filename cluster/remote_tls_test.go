@@ -89,9 +89,7 @@ func TestRemoteTLS(t *testing.T) {
 		_, err := Open(t.Context(), Options{Remote: r})
 		wantErr(t, what, err, ErrRemote)
 	}
-	if took := time.Since(began); took > remoteStart/2 {
-		t.Errorf("refusals took %v", took)
-	}
+	testkit.Within(t, "refusals", time.Since(began), remoteStart/2)
 }
 
 // TestRemoteCreds connects with a file of credentials to a server that trusts an operator.

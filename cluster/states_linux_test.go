@@ -13,15 +13,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/testkit"
 )
 
 // TestEveryState copies the directory of a process at every flush and every rename,
 // while the process starts, runs and ends, again and again. Each copy must come up,
 // with everything that was acknowledged by then.
 func TestEveryState(t *testing.T) {
-	if testing.Short() {
-		t.Skip("traces a process and opens hundreds of copies of its directory")
-	}
+	testkit.Full(t, "traces a process and opens hundreds of copies of its directory")
 	t.Parallel()
 	strace, err := exec.LookPath("strace")
 	if err != nil {

@@ -142,6 +142,7 @@ func TestTailWhileTheLogExpires(t *testing.T) {
 // TestTailWhileABatchExpires looks for the ends of logs while a store removes many appends of one moment, one by one and in any order. What came after
 // them has the end.
 func TestTailWhileABatchExpires(t *testing.T) {
+	testkit.Full(t, "the log expires in real time")
 	testkit.Long(t, "appends expire in real time")
 	t.Parallel()
 	for name, dir := range map[string]string{"memory": "", "file": t.TempDir()} {

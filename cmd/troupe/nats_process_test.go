@@ -95,6 +95,7 @@ func answer(id, keys, value string) string {
 
 // TestTwoProcessesShareTasks has one process make tasks that the other one reads, answers and cancels.
 func TestTwoProcessesShareTasks(t *testing.T) {
+	testkit.Full(t, "processes on one NATS server, whose leases end")
 	t.Parallel()
 	binary(t)
 	c := testkit.StartNATS(t, 1, nil)
@@ -130,6 +131,7 @@ func TestTwoProcessesShareTasks(t *testing.T) {
 
 // TestProcessTakesUpItsTasks kills a process on NATS servers: the next one of its name has its tasks at once.
 func TestProcessTakesUpItsTasks(t *testing.T) {
+	testkit.Full(t, "processes on one NATS server, whose leases end")
 	t.Parallel()
 	binary(t)
 	c := testkit.StartNATS(t, 1, nil)
@@ -163,6 +165,7 @@ func TestProcessTakesUpItsTasks(t *testing.T) {
 
 // TestTasksWhileNATSIsAway stops the servers: requests end in time, and tasks go on when the servers are back.
 func TestTasksWhileNATSIsAway(t *testing.T) {
+	testkit.Full(t, "processes on one NATS server, whose leases end")
 	t.Parallel()
 	binary(t)
 	c := testkit.StartNATS(t, 1, nil)
@@ -214,6 +217,7 @@ func TestNATSRefusalsOfAProcess(t *testing.T) {
 
 // TestProcessesOnTheStoreOfOne starts a process that serves its store to another one, and kills it: it comes back with all that is stored.
 func TestProcessesOnTheStoreOfOne(t *testing.T) {
+	testkit.Full(t, "processes on one NATS server, whose leases end")
 	t.Parallel()
 	binary(t)
 	dir := t.TempDir()

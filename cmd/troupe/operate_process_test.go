@@ -22,6 +22,7 @@ func operator(t *testing.T, dir string, code int, args ...string) string {
 // TestOperatorsOfAFleet looks at two processes and a session that both serve, ends it by way of the one that does not write its stream,
 // and drains the other.
 func TestOperatorsOfAFleet(t *testing.T) {
+	testkit.Full(t, "processes on one NATS server, whose leases end")
 	t.Parallel()
 	binary(t)
 	c := testkit.StartNATS(t, 1, nil)

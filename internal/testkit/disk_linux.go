@@ -14,6 +14,7 @@ import (
 // the right to mount it skips the test or, where CI is set, fails it.
 func SmallDisk(t *testing.T, size int) string {
 	t.Helper()
+	Full(t, "mounts a file system")
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+strconv.Itoa(size)); err != nil {
 		if os.Getenv("CI") != "" {

@@ -31,7 +31,7 @@ func Contains(t *testing.T, what, got, want string) {
 // Sized returns whole with -tags full, and otherwise small. With the race detector, which makes everything many times
 // slower, it always returns small.
 func Sized[T any](whole, small T) T {
-	if full && !testkit.RaceEnabled {
+	if testkit.FullSize && !testkit.RaceEnabled {
 		return whole
 	}
 	return small
