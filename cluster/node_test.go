@@ -243,7 +243,7 @@ func TestSilentServer(t *testing.T) {
 		n := open(t, Options{})
 		silent := must[*nats.Subscription](t)(n.conn.SubscribeSync("silent"))
 		// The node's own inbox has operations of its lease at the same instants.
-		b := must[*inbox](t)(newInbox(n.conn))
+		b := must[*inbox](t)(newInbox(n.conn, nil))
 		start := time.Now()
 		_, err := b.ask(t.Context(), &nats.Msg{Subject: "silent"})
 		wantErr(t, "ask", err, ErrUnavailable)
@@ -287,7 +287,7 @@ func TestInboxIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) { // where no operation expires while the test makes the others
 		n := open(t, Options{})
 		must[*nats.Subscription](t)(n.conn.SubscribeSync("silent"))
-		b := must[*inbox](t)(newInbox(n.conn)) // the node uses its own meanwhile
+		b := must[*inbox](t)(newInbox(n.conn, nil)) // the node uses its own meanwhile
 		ended := make(chan error, maxCalls)
 		for range maxCalls {
 			if _, err := b.send(&nats.Msg{Subject: "silent"}, false, func(_ *nats.Msg, err error) bool { ended <- err; return false }); err != nil {
