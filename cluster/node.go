@@ -117,7 +117,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 		if n.name == "" {
 			n.name = "node-" + randomName(8)
 		}
-		if n.tmp, err = memoryDir(); err != nil {
+		if n.tmp, err = memoryDir(tempDirs()); err != nil {
 			return err
 		}
 		path = n.tmp

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -348,5 +349,25 @@ func TestReopen(t *testing.T) {
 	}
 	if st, err := os.Stat(n.dir.file(storeDir)); err != nil || st.Mode() != 0o700|fs.ModeDir {
 		t.Errorf("%s: mode %v, %v, want 0700", storeDir, st.Mode(), err)
+	}
+}
+
+// TestMemoryDir: a store in memory starts wherever any directory can be written, and otherwise says which ones it tried.
+func TestMemoryDir(t *testing.T) {
+	t.Parallel()
+	none := filepath.Join(t.TempDir(), "none")
+	dir, err := memoryDir([]string{none, t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(t, os.Remove(dir))
+	_, err = memoryDir([]string{none, "/dev/null"})
+	for _, want := range []string{none + ": no such file or directory", "/dev/null: not a directory", "set TMPDIR"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q in it", err, want)
+		}
+	}
+	if _, path := errors.AsType[*fs.PathError](err); path {
+		t.Error("the error is taken for one of the data directory")
 	}
 }
