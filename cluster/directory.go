@@ -78,6 +78,14 @@ func openDirectory(path string, shards int, names func(shards int) []string) (*d
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("cluster: data directory: %w", err)
 	}
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("cluster: data directory: %w", err)
+	}
+	// Whoever can move files there can answer in this process's place on its socket, and give it another store.
+	if why, advice := othersMayWrite(path, st, userOf()); why != "" {
+		return nil, dirError(path, ErrWritable, why, advice)
+	}
 	d := &directory{path: path}
 	// Before the lock, because locking creates a file, and a directory that is
 	// refused must not change.

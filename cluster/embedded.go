@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -143,14 +144,24 @@ func (n *Node) connOptions(name string) []nats.Option {
 	}
 }
 
-// memoryDir makes the directory that JetStream requires even if it keeps nothing
+// tempDirs are where the directory of memoryDir may be made. Containers whose root cannot be written mostly have the second.
+func tempDirs() []string { return []string{os.TempDir(), "/dev/shm", "/var/tmp", "/run"} }
+
+// memoryDir makes the directory that JetStream requires for its start even if it keeps nothing
 // in it.
-func memoryDir() (string, error) {
-	dir, err := os.MkdirTemp("", "troupe-")
-	if err != nil {
-		return "", fmt.Errorf("cluster: embedded server: %w", err)
+func memoryDir(in []string) (string, error) {
+	var tried []string
+	for _, parent := range in {
+		dir, err := os.MkdirTemp(parent, "troupe-")
+		if err == nil {
+			return dir, nil
+		}
+		if failed, ok := errors.AsType[*fs.PathError](err); ok {
+			err = failed.Err
+		}
+		tried = append(tried, fmt.Sprintf("%s: %v", parent, err))
 	}
-	return dir, nil
+	return "", fmt.Errorf("cluster: a store in memory needs an empty directory while it starts, and none can be made (%s): set TMPDIR to a directory that can be written", strings.Join(tried, "; "))
 }
 
 // storePath makes the store's directory with the permissions we want.

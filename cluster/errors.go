@@ -15,6 +15,8 @@ var (
 	// ErrForeign: the directory holds files, and none says that it is a data
 	// directory.
 	ErrForeign = errors.New("not a data directory")
+	// ErrWritable: users other than that of the process, and root, may put files into the directory, or it is another user's.
+	ErrWritable = errors.New("others may write it")
 )
 
 // ErrRemote: the NATS servers of Options.Remote cannot be used. Open returns it with a text that says why and what to do.

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/troupe-run/troupe/internal/letter"
 )
 
 // settings are those that the node was given. What it was not given it takes as it is.
@@ -34,7 +36,7 @@ func (o *Options) settings() map[string]string {
 	return all
 }
 
-// fits refuses settings that another node which is there has otherwise. Of two that start together, the one that registered first stays: before
+// fits refuses to join a node whose letters this one cannot read, and one which has other settings. Of two that start together, the one that registered first stays: before
 // is the revision of the first entry of this boot, or 0 while it has none.
 func (n *Node) fits(ctx context.Context, before uint64) error {
 	all, err := n.entries(ctx)
@@ -45,6 +47,10 @@ func (n *Node) fits(ctx context.Context, before uint64) error {
 		e := all[name]
 		if name == n.name || before != 0 && e.First > before {
 			continue
+		}
+		if e.Letters < letter.Oldest {
+			return n.fault(fmt.Errorf("node %s, which is there, is of an earlier release: it writes messages of version %d to other nodes, and this one reads versions %d to %d", name, max(e.Letters, 1), letter.Oldest, letter.Version),
+				"end all processes of that release first; what is stored stays")
 		}
 		if what := unlike(e.Settings, n.opts.settings()); what != "" {
 			return n.fault(fmt.Errorf("node %s, which is there, has other settings: %s", name, what),

@@ -41,6 +41,7 @@ type call struct {
 type inbox struct {
 	publish func(*nats.Msg) error
 	prefix  string
+	check   func(m *nats.Msg) bool // reports whether a message that came is an answer, and not one that somebody made up; nil takes any
 	sub     *nats.Subscription
 
 	mu     sync.Mutex // guards the fields below; not held while a handler runs
@@ -52,8 +53,8 @@ type inbox struct {
 	idle   chan struct{} // closed when a draining inbox has no call left
 }
 
-func newInbox(conn *nats.Conn) (*inbox, error) {
-	b := &inbox{publish: conn.PublishMsg, prefix: conn.NewInbox() + ".", calls: map[uint64]*call{}}
+func newInbox(conn *nats.Conn, check func(*nats.Msg) bool) (*inbox, error) {
+	b := &inbox{publish: conn.PublishMsg, check: check, prefix: conn.NewInbox() + ".", calls: map[uint64]*call{}}
 	b.list.prev, b.list.next = &b.list, &b.list
 	sub, err := conn.Subscribe(b.prefix+"*", b.receive)
 	if err != nil {
@@ -153,11 +154,18 @@ func (b *inbox) refuse(subject string, err error) {
 }
 
 func (b *inbox) receive(m *nats.Msg) {
+	nobody := len(m.Data) == 0 && m.Header.Get("Status") == "503"
+	if nobody || b.check == nil || b.check(m) {
+		b.answered(m, nobody)
+	}
+}
+
+// answered gives an answer to its call.
+func (b *inbox) answered(m *nats.Msg, nobody bool) {
 	token, ok := b.tokenOf(m.Subject)
 	if !ok {
 		return
 	}
-	nobody := len(m.Data) == 0 && m.Header.Get("Status") == "503"
 	b.mu.Lock()
 	c := b.calls[token]
 	if c == nil {

@@ -4,10 +4,13 @@ import (
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,6 +47,22 @@ type Keyring struct {
 type sealKey struct {
 	aead    cipher.AEAD
 	created time.Time
+	macs    *sync.Pool // of hash.Hash, for the MAC of letters
+}
+
+// macs makes hashes for the MACs of letters. They have a key of their own, made from the key of the ring, so that no key serves two ciphers.
+func macs(key []byte) *sync.Pool {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte("letters"))
+	own := h.Sum(nil)
+	return &sync.Pool{New: func() any { return hmac.New(sha256.New, own) }}
+}
+
+// withMAC has f use the hash of a key.
+func (k *sealKey) withMAC(f func(hash.Hash)) {
+	h := k.macs.Get().(hash.Hash)
+	defer k.macs.Put(h)
+	f(h)
 }
 
 // reading is one read of the store, shared by all callers that wait for it.
@@ -113,6 +132,37 @@ func (r *Keyring) isNewer(epoch uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.newer[epoch]
+}
+
+// settled is how old a key is before a node makes MACs with it, if there is an older one: by then every node that was lately flooded with
+// epochs that are made up, and so waits before it reads the ring, has read it since. See unread.
+const settled = time.Minute
+
+// signing returns the key for the MACs of what is sent now. It does not ask the store.
+func (r *Keyring) signing() (epoch uint64, key sealKey, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for e, k := range r.keys {
+		old, better := time.Since(k.created) >= settled, time.Since(key.created) >= settled
+		if !ok || old && (!better || e > epoch) || !old && !better && e > epoch {
+			epoch, key, ok = e, k, true
+		}
+	}
+	return epoch, key, ok && time.Since(key.created) < r.lifetime()
+}
+
+// newest returns the highest epoch that is known.
+func (r *Keyring) newest() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.current
+}
+
+// due reports whether the newest key is as old as a key may be that seals, so that the next one should be made.
+func (r *Keyring) due() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Since(r.keys[r.current].created) >= r.node.opts.KeyRotate
 }
 
 // lookEvery is the least time between two reads of the ring for epochs that are not known.
@@ -285,7 +335,7 @@ func (r *Keyring) load(ctx context.Context) (keys map[uint64]sealKey, newer map[
 		if err != nil {
 			return nil, nil, err
 		}
-		keys[epoch] = sealKey{aead, time.Unix(int64(binary.BigEndian.Uint64(data)), 0)}
+		keys[epoch] = sealKey{aead, time.Unix(int64(binary.BigEndian.Uint64(data)), 0), macs(data[8:])}
 	}
 	return keys, newer, nil
 }

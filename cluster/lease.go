@@ -10,6 +10,7 @@ import (
 	"time"
 
 	leases "github.com/troupe-run/troupe/internal/lease"
+	"github.com/troupe-run/troupe/internal/letter"
 )
 
 // entry is the record nodes.<node>.
@@ -21,6 +22,7 @@ type entry struct {
 	// that start together, the first one has the lower.
 	First    uint64            `json:"first,omitempty"`
 	Settings map[string]string `json:"settings,omitempty"` // that all nodes must have alike
+	Letters  int               `json:"letters,omitempty"`  // the version of the letters that it writes, where others may be there; 0 in those of releases before 2
 	Servers  []string          `json:"servers,omitempty"`  // the ids of what it serves
 }
 
@@ -56,7 +58,7 @@ type renewal struct {
 func newLease(n *Node) *lease {
 	e := entry{Boot: n.boot, Since: time.Now().UTC().Truncate(time.Millisecond)}
 	if n.opts.shared() {
-		e.Settings = n.opts.settings()
+		e.Settings, e.Letters = n.opts.settings(), letter.Version
 	}
 	return &lease{node: n, key: "nodes." + n.name, base: time.Now(), entry: e, m: leases.New(n.boot, n.opts.Lease), stop: make(chan struct{}), done: make(chan struct{}), counted: make(chan struct{}), wanted: make(chan struct{}, 1)}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -33,6 +34,9 @@ type Letter struct {
 // Mail carries letters between the nodes that share the servers, each at most once: nothing is kept of one that is lost. All methods may be called
 // from any goroutine, and none but Ask and Gone waits.
 //
+// Each letter and reply has a MAC by the key ring: one that does not come from a node of this store is dropped, and nobody replies to it. See the package's comment
+// for what that covers.
+//
 // A node takes letters on two subjects, <prefix>.at.<node>.<boot> and <prefix>.all, over a connection of its own, and replies on
 // <prefix>.re.>.
 type Mail struct {
@@ -43,26 +47,32 @@ type Mail struct {
 	out  *outbox
 	hits *limits.Log
 
+	unread unread
+	aside  sync.WaitGroup // what works on the key ring
+
 	hearts    hearts
 	listening atomic.Bool
 	says      atomic.Pointer[func() Load]
 	turn      sync.Mutex // guards the fields below; held while a letter is received
 	receive   func(*Letter)
 	missed    func(from Peer)
+	replays   replays
 
 	counts mailCounts
 	stop   chan struct{} // closed to end the goroutine that sends
 	done   chan struct{} // closed when it has ended
 }
 
-type mailCounts struct{ sent, unsent, received, refused, gaps atomic.Uint64 }
+type mailCounts struct{ sent, unsent, received, refused, forged, replayed, gaps atomic.Uint64 }
 
 // MailStats counts since the start of the process, but for Heard.
 type MailStats struct {
 	Sent     uint64 // letters, hearts and replies that were handed to the connection
 	Unsent   uint64 // that could not be
 	Received uint64 // letters and hearts of others
-	Refused  uint64 // that were malformed, or of a newer release
+	Refused  uint64 // that were malformed, or of another release
+	Forged   uint64 // letters and replies without a valid MAC, or whose key is not in the ring
+	Replayed uint64 // letters and hearts that had come before
 	Gaps     uint64 // times that letters to all of one sender did not come
 	Heard    int    // other nodes
 }
@@ -72,7 +82,7 @@ func (n *Node) Mail() *Mail { return n.mail }
 
 // newMail connects, and subscribes to what others send. Letters are refused until Listen.
 func newMail(ctx context.Context, n *Node) (*Mail, error) {
-	m := &Mail{node: n, self: Peer{n.name, n.boot}, out: newOutbox(), hits: limits.NewLog(n.log), hearts: hearts{since: time.Now(), heard: make(map[Peer]*heard)}, stop: make(chan struct{}), done: make(chan struct{})}
+	m := &Mail{node: n, self: Peer{n.name, n.boot}, out: newOutbox(), hits: limits.NewLog(n.log), hearts: hearts{since: time.Now(), heard: make(map[Peer]*heard)}, replays: replays{boots: make(map[Peer]*windows)}, stop: make(chan struct{}), done: make(chan struct{})}
 	var err error
 	if m.conn, err = n.connect(ctx, n.name+" mail", nats.NoEcho(), nats.CustomInboxPrefix(n.subject("re"))); err != nil {
 		return nil, err
@@ -86,13 +96,13 @@ func newMail(ctx context.Context, n *Node) (*Mail, error) {
 
 // open subscribes, and finds out whether the servers permit what mail needs.
 func (m *Mail) open(ctx context.Context) (err error) {
-	if m.asks, err = newInbox(m.conn); err != nil {
+	if m.asks, err = newInbox(m.conn, m.isReply); err != nil {
 		return err
 	}
 	m.asks.publish = func(msg *nats.Msg) error { return m.out.put(msg, letter.To) }
 	mine := m.node.subject("at." + m.self.Node + "." + m.self.Boot)
 	for _, subject := range []string{mine, m.node.subject("all")} {
-		sub, err := m.conn.Subscribe(subject, m.arrived)
+		sub, err := m.conn.Subscribe(subject, func(msg *nats.Msg) { m.arrived(msg, subject) })
 		if err == nil {
 			err = sub.SetPendingLimits(maxCalls, maxArrived)
 		}
@@ -129,26 +139,47 @@ func (m *Mail) Listen(receive func(*Letter), missed func(from Peer)) {
 	m.beat(letter.Heart)
 }
 
-// arrived handles a message.
-func (m *Mail) arrived(msg *nats.Msg) {
+// arrived handles a message that came on one of the node's subjects. Nothing is sent to the address for replies before the MAC has been found right:
+// it may be any subject, and this node may publish what the sender may not.
+func (m *Mail) arrived(msg *nats.Msg, on string) {
 	h, data, err := letter.Read(msg.Data)
-	from := Peer{h.Node, h.Boot}
-	switch {
-	case err != nil:
+	if err == nil && h.Form > letter.Bye {
+		err = fmt.Errorf("%w: a reply where none is expected", letter.ErrMalformed)
+	}
+	if err != nil {
 		m.counts.refused.Add(1)
 		m.hits.Rarely(slog.LevelWarn, "messages of other nodes cannot be read", slog.Any("error", err))
-		if msg.Reply != "" {
-			m.answer(msg.Reply, nil)
-		}
 		return
-	case from == m.self:
+	}
+	if h.Form != letter.To && !m.listening.Load() {
+		return
+	}
+	again := func(msg *nats.Msg) {
+		if m.checked(msg, &h, on, nil) {
+			m.read(msg, h, data)
+		}
+	}
+	if m.checked(msg, &h, on, again) {
+		m.read(msg, h, data)
+	}
+}
+
+// read handles a letter of another node.
+func (m *Mail) read(msg *nats.Msg, h letter.Head, data []byte) {
+	from := Peer{h.Node, h.Boot}
+	if from == m.self {
 		return
 	}
 	m.turn.Lock()
 	defer m.turn.Unlock()
+	if !m.replays.first(&h) {
+		m.counts.replayed.Add(1)
+		m.hits.Rarely(slog.LevelWarn, "messages of other nodes come more than once", slog.String("from", h.Node))
+		return
+	}
 	if m.receive == nil { // Nobody listens yet, or any more.
 		if msg.Reply != "" {
-			m.answer(msg.Reply, nil)
+			m.answer(msg.Reply, letter.Refusal, nil)
 		}
 		return
 	}
@@ -178,31 +209,50 @@ func (m *Mail) arrived(msg *nats.Msg) {
 	m.receive(l)
 }
 
-// A reply is the version and its data. An empty one says that the letter was not understood.
-
 func (m *Mail) reply(subject string, data []byte) {
 	if len(data) > MaxLetter {
 		m.node.log.Error("a reply to another node is too big", "bytes", len(data), "most", MaxLetter)
-		m.answer(subject, nil)
+		m.answer(subject, letter.Refusal, nil)
 		return
 	}
-	m.answer(subject, append(append(make([]byte, 0, 1+len(data)), letter.Version), data...))
+	m.answer(subject, letter.Reply, data)
 }
 
-func (m *Mail) answer(subject string, payload []byte) {
-	m.unsent(m.out.put(&nats.Msg{Subject: subject, Data: payload}, letter.To))
+func (m *Mail) answer(subject string, form letter.Form, data []byte) {
+	m.unsent(m.out.put(m.write(subject, letter.Head{Form: form}, data), form))
+}
+
+// write makes a letter or a reply of this node, without its MAC.
+func (m *Mail) write(subject string, h letter.Head, data []byte) *nats.Msg {
+	h.Node, h.Boot = m.self.Node, m.self.Boot
+	return &nats.Msg{Subject: subject, Data: letter.Append(make([]byte, 0, letter.MaxHead+len(data)), h, data)}
+}
+
+// isReply reports whether a message is a reply of another node that can be read now.
+func (m *Mail) isReply(msg *nats.Msg) bool {
+	h, _, err := letter.Read(msg.Data)
+	if err != nil || h.Form < letter.Reply {
+		m.counts.refused.Add(1)
+		m.hits.Rarely(slog.LevelWarn, "replies of other nodes cannot be read", slog.Any("error", err))
+		return false
+	}
+	return m.checked(msg, &h, msg.Subject, func(msg *nats.Msg) {
+		if m.checked(msg, &h, msg.Subject, nil) {
+			m.asks.answered(msg, false)
+		}
+	})
 }
 
 // compose makes a letter. ErrTooBig: it does not fit.
 func (m *Mail) compose(subject string, form letter.Form, kind string, data []byte) (*nats.Msg, error) {
-	h := letter.Head{Form: form, Kind: kind, Node: m.self.Node, Boot: m.self.Boot}
+	h := letter.Head{Form: form, Kind: kind, Node: m.self.Node, Boot: m.self.Boot} // whose names Check needs
 	if len(data) > MaxLetter {
 		return nil, fmt.Errorf("%w: a message %s of %d bytes, at most %d can be sent", ErrTooBig, kind, len(data), MaxLetter)
 	}
 	if err := h.Check(); err != nil {
 		return nil, err
 	}
-	return &nats.Msg{Subject: m.node.subject(subject), Data: letter.Append(make([]byte, 0, letter.MaxHead+len(data)), h, data)}, nil
+	return m.write(m.node.subject(subject), h, data), nil
 }
 
 // at returns the subject of a boot. The address may come from a client, and then be anything.
@@ -224,16 +274,20 @@ func (m *Mail) Ask(ctx context.Context, to Peer, kind string, data []byte) ([]by
 	if err == nil {
 		reply, err = m.asks.ask(ctx, msg)
 	}
+	var h letter.Head
+	if err == nil {
+		h, data, err = letter.Read(reply.Data)
+	}
 	switch {
 	case errors.Is(err, errNoResponders):
 		err = ErrNobody
-	case err == nil && (len(reply.Data) == 0 || reply.Data[0] != letter.Version):
-		err = fmt.Errorf("%w: it cannot read the message, or its reply cannot be read", ErrUnavailable)
+	case err == nil && h.Form != letter.Reply:
+		err = fmt.Errorf("%w: it cannot take the message", ErrUnavailable)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cluster: ask node %.32q: %w", to.Node, err)
 	}
-	return reply.Data[1:], nil
+	return data, nil
 }
 
 // Send sends a letter to a node.
@@ -306,6 +360,9 @@ func (m *Mail) run() {
 			if m.listening.Load() {
 				m.beat(letter.Heart)
 				m.mourn()
+				if m.node.keyring.due() { // A node that seals nothing needs the next key for its letters.
+					m.aside.Go(func() { _, _ = m.node.keyring.read(true) }) // It is tried again.
+				}
 			}
 		case <-m.out.ready:
 		}
@@ -331,13 +388,27 @@ func (m *Mail) mourn() {
 
 func (m *Mail) publish() {
 	for _, msg := range m.out.take() {
-		if err := m.conn.PublishMsg(msg); err != nil {
+		err := m.seal(msg)
+		if err == nil {
+			err = m.conn.PublishMsg(msg)
+		}
+		if err != nil {
 			m.unsent(err)
 			m.asks.refuse(msg.Reply, fmt.Errorf("%w: %w", ErrUnavailable, err)) // Its caller need not wait.
 			continue
 		}
 		m.counts.sent.Add(1)
 	}
+}
+
+// seal adds the MAC to a letter or a reply.
+func (m *Mail) seal(msg *nats.Msg) error {
+	epoch, key, ok := m.node.keyring.signing()
+	if !ok {
+		return errors.New("there is no key for messages")
+	}
+	key.withMAC(func(mac hash.Hash) { msg.Data = letter.Seal(msg.Data, epoch, mac, msg.Subject, msg.Reply) })
+	return nil
 }
 
 // Others are the other nodes that were heard within the lease, and have not said goodbye.
@@ -370,7 +441,7 @@ func (m *Mail) Stats() MailStats {
 		return MailStats{}
 	}
 	c := &m.counts
-	return MailStats{Sent: c.sent.Load(), Unsent: c.unsent.Load(), Received: c.received.Load(), Refused: c.refused.Load(), Gaps: c.gaps.Load(), Heard: len(m.Others())}
+	return MailStats{Sent: c.sent.Load(), Unsent: c.unsent.Load(), Received: c.received.Load(), Refused: c.refused.Load(), Forged: c.forged.Load(), Replayed: c.replayed.Load(), Gaps: c.gaps.Load(), Heard: len(m.Others())}
 }
 
 // close says goodbye, ends what is waited for, and returns when no letter is being received any more.

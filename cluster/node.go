@@ -52,6 +52,7 @@ type Node struct {
 	answered answered
 	leaving  atomic.Bool // Close has begun: calls from outside are refused
 	replicas int         // of the streams on remote servers
+	fitted   bool        // the nodes that are there have been found to fit
 	succeeds bool        // an earlier boot had this node's entry when this one came
 	watching bool        // the goroutine of outages runs
 	flushing bool        // the goroutine of the flusher runs
@@ -87,6 +88,7 @@ func newNode(o Options) *Node {
 	}
 	n.setShards(o.newShards())
 	n.outages = newOutages(n)
+	n.keyring = newKeyring(n)
 	if o.Dir != "" && o.Sync < 0 && !o.shared() {
 		n.flusher = newFlusher(n)
 	}
@@ -115,7 +117,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 		if n.name == "" {
 			n.name = "node-" + randomName(8)
 		}
-		if n.tmp, err = memoryDir(); err != nil {
+		if n.tmp, err = memoryDir(tempDirs()); err != nil {
 			return err
 		}
 		path = n.tmp
@@ -150,16 +152,16 @@ func (n *Node) join(ctx context.Context) (err error) {
 	if n.conn, err = n.connect(ctx, n.name); err != nil {
 		return err
 	}
-	if n.acks, err = newInbox(n.conn); err != nil {
+	if n.acks, err = newInbox(n.conn, nil); err != nil {
 		return err
 	}
-	if n.reads, err = newInbox(n.conn); err != nil {
+	if n.reads, err = newInbox(n.conn, nil); err != nil {
 		return err
 	}
 	if n.logConn, err = n.connect(ctx, n.name+" log"); err != nil {
 		return err
 	}
-	if n.logReads, err = newInbox(n.logConn); err != nil {
+	if n.logReads, err = newInbox(n.logConn, nil); err != nil {
 		return err
 	}
 	if err := n.findPrefix(ctx); err != nil {
@@ -180,6 +182,11 @@ func (n *Node) join(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if n.mail != nil { // Before others know this boot, so that it can read what they send it.
+		if _, err := n.keyring.read(true); err != nil {
+			return fmt.Errorf("cluster: the key ring: %w", err)
+		}
+	}
 	l := newLease(n)
 	if err := l.register(ctx); err != nil {
 		return err
@@ -191,7 +198,6 @@ func (n *Node) join(ctx context.Context) (err error) {
 		}
 	}
 	n.lease = l
-	n.keyring = newKeyring(n)
 	n.measure(ctx) // before the first write is charged
 	go l.run()
 	go l.measures(l.stop)
@@ -282,6 +288,9 @@ func (n *Node) stop(ctx context.Context) error {
 		n.acks.close()
 		n.reads.close()
 		n.logReads.close()
+	}
+	if n.mail != nil {
+		n.mail.aside.Wait()
 	}
 	if n.flushing {
 		n.flusher.close()

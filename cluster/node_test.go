@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -243,7 +244,7 @@ func TestSilentServer(t *testing.T) {
 		n := open(t, Options{})
 		silent := must[*nats.Subscription](t)(n.conn.SubscribeSync("silent"))
 		// The node's own inbox has operations of its lease at the same instants.
-		b := must[*inbox](t)(newInbox(n.conn))
+		b := must[*inbox](t)(newInbox(n.conn, nil))
 		start := time.Now()
 		_, err := b.ask(t.Context(), &nats.Msg{Subject: "silent"})
 		wantErr(t, "ask", err, ErrUnavailable)
@@ -287,7 +288,7 @@ func TestInboxIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) { // where no operation expires while the test makes the others
 		n := open(t, Options{})
 		must[*nats.Subscription](t)(n.conn.SubscribeSync("silent"))
-		b := must[*inbox](t)(newInbox(n.conn)) // the node uses its own meanwhile
+		b := must[*inbox](t)(newInbox(n.conn, nil)) // the node uses its own meanwhile
 		ended := make(chan error, maxCalls)
 		for range maxCalls {
 			if _, err := b.send(&nats.Msg{Subject: "silent"}, false, func(_ *nats.Msg, err error) bool { ended <- err; return false }); err != nil {
@@ -348,5 +349,25 @@ func TestReopen(t *testing.T) {
 	}
 	if st, err := os.Stat(n.dir.file(storeDir)); err != nil || st.Mode() != 0o700|fs.ModeDir {
 		t.Errorf("%s: mode %v, %v, want 0700", storeDir, st.Mode(), err)
+	}
+}
+
+// TestMemoryDir: a store in memory starts wherever any directory can be written, and otherwise says which ones it tried.
+func TestMemoryDir(t *testing.T) {
+	t.Parallel()
+	none := filepath.Join(t.TempDir(), "none")
+	dir, err := memoryDir([]string{none, t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(t, os.Remove(dir))
+	_, err = memoryDir([]string{none, "/dev/null"})
+	for _, want := range []string{none + ": no such file or directory", "/dev/null: not a directory", "set TMPDIR"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q in it", err, want)
+		}
+	}
+	if _, path := errors.AsType[*fs.PathError](err); path {
+		t.Error("the error is taken for one of the data directory")
 	}
 }

@@ -23,6 +23,7 @@ type outbox struct {
 	queue  []*nats.Msg
 	bytes  int
 	told   uint64 // the number of the last letter to all
+	serial uint64 // of the last letter or heart
 	closed bool
 }
 
@@ -36,8 +37,13 @@ func (o *outbox) put(m *nats.Msg, form letter.Form) error {
 	if form == letter.All {
 		o.told++
 	}
-	if form > letter.To {
-		letter.Number(m.Data, o.told)
+	switch form {
+	case letter.To:
+		o.serial++
+		letter.Number(m.Data, 0, o.serial)
+	case letter.All, letter.Heart, letter.Bye:
+		o.serial++
+		letter.Number(m.Data, o.told, o.serial)
 	}
 	switch {
 	case o.closed:

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"slices"
@@ -237,6 +238,10 @@ func (n *Node) agree(ctx context.Context) error {
 			if err := n.fitIn(ctx); err != nil {
 				return err
 			}
+			n.fitted = true
+			if err := n.agreeOn(ctx, js, k, &created); err != nil { // No node of an earlier release is there: none is to join from now on.
+				return err
+			}
 		}
 	}
 	n.tookShards()
@@ -356,7 +361,8 @@ func (n *Node) tryStream(ctx context.Context, js jetstream.JetStream, k *kind, c
 	if what := differs(&have, &want); what != "" {
 		return r.fault(fmt.Errorf("stream %s: %s", want.Name, what), "it is not one that this program made, or was changed: remove it, or choose another prefix")
 	}
-	if version := have.Metadata[formatKey]; version != want.Metadata[formatKey] {
+	earlier := k.name == "nodes" && have.Metadata[formatKey] == strconv.Itoa(formatOf(len(n.shards)))
+	if version := have.Metadata[formatKey]; !earlier && version != want.Metadata[formatKey] {
 		return r.fault(fmt.Errorf("stream %s has format %q, this release knows %s", want.Name, version, want.Metadata[formatKey]), "run the release that made it, or choose another prefix")
 	}
 	change := have
@@ -365,7 +371,11 @@ func (n *Node) tryStream(ctx context.Context, js jetstream.JetStream, k *kind, c
 		change.MaxBytes = want.MaxBytes
 	}
 	change.Replicas = cmp.Or(r.Replicas, have.Replicas)
-	if change.AllowDirect != have.AllowDirect || change.MaxMsgSize != have.MaxMsgSize || change.SubjectDeleteMarkerTTL != have.SubjectDeleteMarkerTTL ||
+	if earlier && n.fitted {
+		change.Metadata = maps.Clone(have.Metadata)
+		change.Metadata[formatKey] = fleetFormat
+	}
+	if have.Metadata[formatKey] != change.Metadata[formatKey] || change.AllowDirect != have.AllowDirect || change.MaxMsgSize != have.MaxMsgSize || change.SubjectDeleteMarkerTTL != have.SubjectDeleteMarkerTTL ||
 		change.MaxBytes != have.MaxBytes || change.Replicas != have.Replicas {
 		if _, err := js.UpdateStream(ctx, change); err != nil {
 			return err

@@ -35,6 +35,9 @@ const (
 
 	// formatKey names the version of what is stored in a stream of remote servers; a data directory has its own.
 	formatKey = "troupe.format"
+	// fleetFormat is that version of the stream of the nodes' entries, which says how nodes speak to one another beside how the store is laid out: since 3
+	// their letters have a MAC. A release that knows another one refuses to join.
+	fleetFormat = "3"
 )
 
 // kind is one of the streams that make up the store, or a shard of one.
@@ -109,7 +112,7 @@ func (n *Node) streamConfig(k *kind) jetstream.StreamConfig {
 	}
 	switch {
 	case n.opts.shared():
-		c.Metadata = map[string]string{formatKey: strconv.Itoa(formatOf(len(n.shards)))}
+		c.Metadata = map[string]string{formatKey: n.formatOf(k)}
 		if len(n.shards) > 1 {
 			c.Metadata[shardsKey] = strconv.Itoa(len(n.shards))
 		}
@@ -123,6 +126,14 @@ func (n *Node) streamConfig(k *kind) jetstream.StreamConfig {
 		c.SubjectDeleteMarkerTTL = markerTTL
 	}
 	return c
+}
+
+// formatOf is the version of what is stored in a stream that nodes share.
+func (n *Node) formatOf(k *kind) string {
+	if k.name == "nodes" {
+		return fleetFormat
+	}
+	return strconv.Itoa(formatOf(len(n.shards)))
 }
 
 // ensureStreams creates missing streams, and adapts the limits of the others. The

@@ -112,8 +112,32 @@ var remote = []mutation{
 		"if !validName(to.Node) || !validName(to.Boot) {", "if to.Node == \"\" {", "", "TestMail|TestMailNobody",
 	},
 	{
-		"who sends what cannot be read waits", validation, "cluster/mail.go",
-		"slog.Any(\"error\", err))\n		if msg.Reply != \"\" {", "slog.Any(\"error\", err))\n		if msg.Reply == \"-\" {", "", "TestMailMalformed",
+		"a letter is read whatever its MAC", seal, "cluster/unread.go",
+		"ok = letter.Sealed(msg.Data, mac, on, msg.Reply) })", "ok = letter.Sealed(msg.Data, mac, on, msg.Reply) || true })", "", "TestForgedLetters",
+	},
+	{
+		"the address for a reply is not covered by the MAC", seal, "internal/letter/letter.go",
+		"[...]string{to, reply} {", "[...]string{to, \"\"} {", "", "TestSealed|TestForgedLetters",
+	},
+	{
+		"a letter may come twice", guard, "cluster/replays.go",
+		"	if bit == 0 || w.seen&bit != 0 {\n", "	if bit == 0 {\n", "", "TestForgedLetters|TestReplays",
+	},
+	{
+		"a reply is taken from anybody", seal, "cluster/inbox.go",
+		"	if nobody || b.check == nil || b.check(m) {\n", "	if nobody || b.check == nil || b.check(m) || true {\n", "", "TestForgedReplies",
+	},
+	{
+		"each epoch that is made up in a letter reads the key ring", limit, "cluster/unread.go",
+		"	u.next = now.Add(u.pause)\n", "", "", "TestForgedEpochs",
+	},
+	{
+		"a letter whose key is not known yet is lost", merge, "cluster/unread.go",
+		"!known && h.Epoch > ring.newest()", "!known && h.Epoch > 1<<62", "", "TestRotatedLetters",
+	},
+	{
+		"a node of an earlier release is joined", guard, "cluster/fleet.go",
+		"		if e.Letters < letter.Oldest {\n", "		if e.Letters < 0 {\n", "", "TestEarlierRelease",
 	},
 	{
 		"what nobody takes is unknown", validation, "cluster/mail.go",

@@ -1,18 +1,24 @@
-// Package letter has the form of the messages that nodes send one another: a head that says who sends what, and data that this package
-// does not know.
+// Package letter has the form of the messages that nodes send one another: a head that says who sends what, data that this package
+// does not know, and a code (MAC) that only a holder of a key can make.
 //
-// The first byte is the version of the form. A node reads the versions up to its own, so a release writes the oldest one that says what
-// it has to say.
+// The first byte is the version of the form. A node reads the versions from [Oldest] up to its own, so a release writes the oldest one
+// that says what it has to say.
 package letter
 
 import (
+	"crypto/hmac"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash"
 )
 
-// Version is the newest version of the form that this release reads, and the one that it writes.
-const Version = 1
+const (
+	// Version is the newest version of the form that this release reads, and the one that it writes.
+	Version = 2
+	// Oldest is the oldest version that it reads. Letters of version 1 had no MAC.
+	Oldest = 2
+)
 
 // Form says what a letter is for.
 type Form byte
@@ -27,55 +33,98 @@ const (
 	Heart
 	// Bye is the last heart of its sender.
 	Bye
+	// Reply is the reply to a letter. It has no number and no serial: its address is used once.
+	Reply
+	// Refusal is a reply of one who cannot take the letter.
+	Refusal
 )
 
 // Head is what a letter says of itself.
 type Head struct {
-	Form Form
-	Kind string // what its receiver does with it: [a-z0-9._-]{0,64}, and at least one for To and All
-	Node string // of the sender: [a-z0-9-]{1,32}
-	Boot string // the same
-	Num  uint64 // see Form
+	Form   Form
+	Kind   string // what its receiver does with it: [a-z0-9._-]{0,64}, and at least one for To and All
+	Node   string // of the sender: [a-z0-9-]{1,32}
+	Boot   string // the same
+	Num    uint64 // see Form
+	Serial uint64 // counts what the sender's boot sends, so that a receiver notices a letter that comes twice; 0 in replies
+	Epoch  uint64 // of the key of the MAC
 }
 
 const (
 	maxKind = 64
 	maxName = 32
-	// MaxHead is the most bytes of a head.
-	MaxHead = 2 + 8 + 3 + maxKind + 2*maxName
+
+	// The places of the numbers in a letter, and of what follows them.
+	numAt, serialAt, epochAt, namesAt = 2, 10, 18, 26
+
+	// MACSize is how many bytes the MAC has, at the end of a letter.
+	MACSize = 16
+	// MaxHead is the most bytes of a head and the MAC.
+	MaxHead = namesAt + 3 + maxKind + 2*maxName + MACSize
 )
 
-// ErrNewer reports that a letter is of a newer version, and ErrMalformed that it is of none.
+// ErrNewer reports that a letter is of a newer version, ErrOlder that it is of one that is not read any more, and ErrMalformed that it is of none.
 var (
 	ErrNewer     = errors.New("letter: of a newer release")
+	ErrOlder     = errors.New("letter: of an earlier release")
 	ErrMalformed = errors.New("letter: malformed")
 )
 
-// Append appends a letter to b. The head must be a valid one.
+// Append appends a letter to b, without its MAC: see Seal. The head must be a valid one.
 func Append(b []byte, h Head, data []byte) []byte {
 	b = append(b, Version, byte(h.Form))
-	b = binary.BigEndian.AppendUint64(b, h.Num)
+	for _, n := range [...]uint64{h.Num, h.Serial, h.Epoch} {
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
 	for _, s := range [...]string{h.Kind, h.Node, h.Boot} {
 		b = append(append(b, byte(len(s))), s...)
 	}
 	return append(b, data...)
 }
 
-// Number changes the number of an encoded letter.
-func Number(b []byte, num uint64) { binary.BigEndian.PutUint64(b[2:], num) }
+// Number changes the number and the serial of a letter that is not sealed yet.
+func Number(b []byte, num, serial uint64) {
+	binary.BigEndian.PutUint64(b[numAt:], num)
+	binary.BigEndian.PutUint64(b[serialAt:], serial)
+}
 
-// Read reads the head of a letter. The data are the rest of b.
+// Seal appends the MAC to a letter, made by mac, whose key is that of the epoch. It covers all of the letter, the subject that the
+// letter is sent to, and the one that its reply is expected on.
+func Seal(b []byte, epoch uint64, mac hash.Hash, to, reply string) []byte {
+	binary.BigEndian.PutUint64(b[epochAt:], epoch)
+	return append(b, code(b, mac, to, reply)...)
+}
+
+// Sealed reports whether a letter, its MAC included, was made by Seal with the same key and subjects.
+func Sealed(b []byte, mac hash.Hash, to, reply string) bool {
+	body := len(b) - MACSize
+	return body >= namesAt && hmac.Equal(code(b[:body], mac, to, reply), b[body:])
+}
+
+func code(b []byte, mac hash.Hash, to, reply string) []byte {
+	mac.Reset()
+	for _, s := range [...]string{to, reply} { // With their lengths, so that no two pairs read the same.
+		mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(s))))
+		mac.Write([]byte(s))
+	}
+	mac.Write(b)
+	return mac.Sum(nil)[:MACSize]
+}
+
+// Read reads the head of a letter and its data, which are a part of b. Whether the MAC is right is for Sealed to say.
 func Read(b []byte) (h Head, data []byte, err error) {
 	switch {
 	case len(b) == 0 || b[0] == 0:
 		return h, nil, fmt.Errorf("%w: no version", ErrMalformed)
 	case b[0] > Version:
-		return h, nil, fmt.Errorf("%w: version %d", ErrNewer, b[0])
-	case len(b) < 10:
+		return h, nil, fmt.Errorf("%w: version %d, this one reads %d", ErrNewer, b[0], Version)
+	case b[0] < Oldest:
+		return h, nil, fmt.Errorf("%w: version %d, this one reads %d", ErrOlder, b[0], Version)
+	case len(b) < namesAt+MACSize:
 		return h, nil, fmt.Errorf("%w: %d bytes", ErrMalformed, len(b))
 	}
-	h.Form, h.Num = Form(b[1]), binary.BigEndian.Uint64(b[2:])
-	b = b[10:]
+	h.Form, h.Num, h.Serial, h.Epoch = Form(b[1]), binary.BigEndian.Uint64(b[numAt:]), binary.BigEndian.Uint64(b[serialAt:]), binary.BigEndian.Uint64(b[epochAt:])
+	b = b[namesAt : len(b)-MACSize]
 	for _, s := range [...]*string{&h.Kind, &h.Node, &h.Boot} {
 		end := 1
 		if len(b) > 0 {
@@ -95,7 +144,7 @@ func Read(b []byte) (h Head, data []byte, err error) {
 // Check refuses a head that Read would not read.
 func (h *Head) Check() error {
 	switch {
-	case h.Form < To || h.Form > Bye:
+	case h.Form < To || h.Form > Refusal:
 		return fmt.Errorf("%w: form %d", ErrMalformed, h.Form)
 	case !is(h.Kind, 0, maxKind, true) || h.Kind == "" && h.Form <= All:
 		return fmt.Errorf("%w: kind %.70q", ErrMalformed, h.Kind)

@@ -1,0 +1,341 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/troupe-run/troupe/internal/inproc"
+	"github.com/troupe-run/troupe/internal/letter"
+	"github.com/troupe-run/troupe/internal/testkit"
+)
+
+// stranger is a user of the same NATS server who is no node: it reads all that nodes send one another, and may publish anything.
+type stranger struct {
+	*nats.Conn
+	t    *testing.T
+	mu   sync.Mutex
+	read []*nats.Msg
+}
+
+func newStranger(t *testing.T, v *testkit.VirtualNATS) *stranger {
+	t.Helper()
+	s := &stranger{t: t}
+	s.Conn = must[*nats.Conn](t)(nats.Connect(v.Line("stranger").URL(), nats.SetCustomDialer(inproc.Dialer{}), nats.SkipHostLookup()))
+	t.Cleanup(s.Close)
+	for _, subject := range []string{"troupe.at.>", "troupe.all", "troupe.re.>"} {
+		must[*nats.Subscription](t)(s.Subscribe(subject, func(m *nats.Msg) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.read = append(s.read, m)
+		}))
+	}
+	change(t, s.Flush())
+	return s
+}
+
+// letter returns the last message that has a text in it.
+func (s *stranger) letter(text string) *nats.Msg {
+	s.t.Helper()
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := len(s.read) - 1; i >= 0; i-- {
+		if bytes.Contains(s.read[i].Data, []byte(text)) {
+			return s.read[i]
+		}
+	}
+	s.t.Fatalf("no message with %q was read", text)
+	return nil
+}
+
+func (s *stranger) send(subject, reply string, data []byte) {
+	s.t.Helper()
+	change(s.t, s.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Data: data}))
+	change(s.t, s.Flush())
+}
+
+// TestForgedLetters: a node takes a letter of another node once, as that has sent it, and nothing else.
+func TestForgedLetters(t *testing.T) {
+	fleet(t, 2, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
+		a, b := nodes[0], nodes[1]
+		s := newStranger(t, v)
+		a.Mail().Tell("lists", []byte("to all"))
+		b.want(t, "what was sent", []string{"a lists to all"}, nil)
+		a.Mail().Send(b.self(), "x", []byte("to one"))
+		b.want(t, "what was sent", []string{"a x to one"}, nil)
+
+		all, one := s.letter("to all"), s.letter("to one")
+		changed := func(m *nats.Msg, old, new string) []byte { return bytes.Replace(m.Data, []byte(old), []byte(new), 1) }
+		for what, m := range map[string]*nats.Msg{
+			"another text for all":        {Subject: all.Subject, Data: changed(all, "to all", "FORGED")},
+			"another text for one":        {Subject: one.Subject, Data: changed(one, "to one", "FORGED")},
+			"another sender":              {Subject: all.Subject, Data: changed(all, a.Boot(), "0therb0t")},
+			"what was for all, to one":    {Subject: one.Subject, Data: all.Data},
+			"what was for one, to all":    {Subject: all.Subject, Data: one.Data},
+			"what was for a, to b":        {Subject: one.Subject, Data: changed(one, "to one", "to two")},
+			"with an address for replies": {Subject: one.Subject, Reply: "troupe.re.stranger", Data: one.Data},
+		} {
+			before := b.Mail().Stats().Forged
+			s.send(m.Subject, m.Reply, m.Data)
+			b.want(t, what, nil, nil)
+			if got := b.Mail().Stats().Forged; got != before+1 {
+				t.Errorf("%s: %d are counted, want 1", what, got-before)
+			}
+		}
+		before := b.Mail().Stats().Replayed
+		s.send(all.Subject, "", all.Data)
+		s.send(one.Subject, "", one.Data)
+		b.want(t, "what came before", nil, nil)
+		if got := b.Mail().Stats().Replayed - before; got != 2 {
+			t.Errorf("%d that came before are counted, want 2", got)
+		}
+
+		// Nobody becomes a member by what he says.
+		if got := b.others(); got != "a" {
+			t.Errorf("it hears %q", got)
+		}
+		a.Mail().Tell("lists", []byte("more"))
+		b.want(t, "the next one", []string{"a lists more"}, nil)
+	})
+}
+
+// TestNoReplyToAnybody: a node does not publish where a stranger wants it to. It may publish what the stranger may not: here, the removal of a stream.
+func TestNoReplyToAnybody(t *testing.T) {
+	fleet(t, 2, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
+		a, b := nodes[0], nodes[1]
+		s := newStranger(t, v)
+		a.Mail().Send(b.self(), "x", []byte("to one"))
+		one := s.letter("to one")
+		for _, data := range [][]byte{nil, []byte("hello"), one.Data, {letter.Version + 1, 1, 2, 3}} {
+			s.send(one.Subject, "$JS.API.STREAM.DELETE.troupe_sessions", data)
+		}
+		synctest.Wait()
+		if _, err := b.fill(t.Context(), "sessions"); err != nil {
+			t.Errorf("after letters whose replies were to remove a stream: %v", err)
+		}
+	})
+}
+
+// TestForgedReplies: a question ends with the reply of the node that it was for, whatever a stranger sends who knows the address.
+func TestForgedReplies(t *testing.T) {
+	fleet(t, 2, func(t *testing.T, v *testkit.VirtualNATS, nodes ...*mailbox) {
+		a, b := nodes[0], nodes[1]
+		s := newStranger(t, v)
+		asked := make(chan *Letter, 1)
+		b.mail.turn.Lock()
+		b.mail.receive = func(l *Letter) { asked <- l }
+		b.mail.turn.Unlock()
+		got := make(chan string, 1)
+		ask := func(what string) *Letter {
+			go func() {
+				reply, err := a.Mail().Ask(t.Context(), b.self(), "x", []byte(what))
+				got <- fmt.Sprintf("%s, %v", reply, err)
+			}()
+			return <-asked
+		}
+		ask("first").Reply([]byte("true"))
+		if reply := <-got; reply != "true, <nil>" {
+			t.Errorf("the reply is %s", reply)
+		}
+		genuine := s.letter("true").Data
+
+		l := ask("second")
+		address := s.letter("second").Reply
+		for _, data := range [][]byte{nil, []byte("\x01forged"), append([]byte{letter.Version}, "forged"...), genuine, bytes.Replace(genuine, []byte("true"), []byte("lies"), 1), make([]byte, 200)} {
+			s.send(address, "", data)
+		}
+		synctest.Wait()
+		l.Reply([]byte("also true"))
+		if reply := <-got; reply != "also true, <nil>" {
+			t.Errorf("the reply is %s", reply)
+		}
+	})
+}
+
+// ringReads counts how often the key ring is listed.
+func (s *stranger) ringReads() func() int64 {
+	var n atomic.Int64
+	must[*nats.Subscription](s.t)(s.Subscribe("$JS.API.STREAM.INFO.troupe_keys", func(m *nats.Msg) {
+		if bytes.Contains(m.Data, []byte("keys.*")) { // Nodes also ask whether the stream is there.
+			n.Add(1)
+		}
+	}))
+	change(s.t, s.Flush())
+	return func() int64 {
+		synctest.Wait()
+		return n.Load()
+	}
+}
+
+// epochOf changes the epoch in a letter.
+func epochOf(m *nats.Msg, epoch uint64) []byte {
+	h, data, err := letter.Read(m.Data)
+	if err != nil {
+		panic(err)
+	}
+	h.Epoch = epoch
+	return append(letter.Append(nil, h, data), make([]byte, letter.MACSize)...)
+}
+
+// TestForgedEpochs: made-up numbers of keys have the ring read a bounded number of times, and a key that is made meanwhile is known in time.
+func TestForgedEpochs(t *testing.T) {
+	rotate := 4 * time.Minute
+	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+		rotating := func(name string) *mailbox {
+			b := &mailbox{Node: open(t, Options{Node: name, KeyRotate: rotate, Remote: Remote{URL: v.Line(name).URL()}})}
+			b.listen()
+			return b
+		}
+		a, b := rotating("a"), rotating("b")
+		time.Sleep(time.Second)
+		s := newStranger(t, v)
+		a.Mail().Tell("lists", []byte("to all"))
+		m := s.letter("to all")
+		b.letters()
+		reads := s.ringReads()
+		before := reads()
+		flood := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
+				for _, epoch := range []uint64{b.keyring.newest() + 1, 1, math.MaxUint64} {
+					s.send(m.Subject, "", epochOf(m, epoch))
+				}
+			}
+		}
+		flood(3 * time.Minute)
+		if n := reads() - before; n < 2 || n > 2*12 { // of both nodes
+			t.Errorf("letters with made-up numbers of keys, for three minutes, had the key ring listed %d times", n)
+		}
+		b.want(t, "the flood", nil, nil)
+		epoch := b.keyring.newest()
+		flood(rotate)
+		if b.keyring.newest() == epoch {
+			t.Fatal("no new key was made")
+		}
+		for i := range 30 {
+			a.Mail().Tell("lists", fmt.Append(nil, i))
+			flood(4 * time.Second)
+		}
+		if got, missed := b.letters(); len(got) != 30 || len(missed) > 0 {
+			t.Errorf("while keys change and numbers are made up, %d of 30 letters came, and some were missed of %q", len(got), missed)
+		}
+		if h, _, _ := letter.Read(s.letter("29").Data); h.Epoch == epoch {
+			t.Error("the new key is not used")
+		}
+	})
+}
+
+// TestRotatedLetters: letters come whichever node makes the next key, and to a node that knows it only by them.
+func TestRotatedLetters(t *testing.T) {
+	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+		at := func(name string, rotate time.Duration) *mailbox {
+			b := &mailbox{Node: open(t, Options{Node: name, KeyRotate: rotate, Remote: Remote{URL: v.Line(name).URL()}})}
+			b.listen()
+			return b
+		}
+		a, b := at("a", time.Minute), at("b", time.Hour) // b makes no key
+		for minute := range 5 {
+			time.Sleep(time.Minute)
+			a.Mail().Tell("lists", fmt.Append(nil, minute))
+			b.want(t, fmt.Sprint("after ", minute+1, " min"), []string{fmt.Sprint("a lists ", minute)}, nil)
+			reply, err := b.Mail().Ask(t.Context(), a.self(), "echo", []byte("x"))
+			if string(reply) != "re: x" || err != nil {
+				t.Fatalf("after %d min: %q, %v", minute+1, reply, err)
+			}
+			a.letters()
+		}
+		if a, b := a.Mail().Stats(), b.Mail().Stats(); a.Forged+a.Replayed+a.Gaps+b.Forged+b.Replayed+b.Gaps != 0 {
+			t.Errorf("stats %+v, %+v", a, b)
+		}
+	})
+}
+
+// TestReplays: of one sender, each serial is taken once, whatever the order, and what is known of senders is bounded.
+func TestReplays(t *testing.T) {
+	t.Parallel()
+	r := replays{boots: make(map[Peer]*windows)}
+	take := func(f letter.Form, boot string, serial uint64) bool {
+		return r.first(&letter.Head{Form: f, Node: "a", Boot: boot, Serial: serial})
+	}
+	for _, c := range []struct {
+		serial uint64
+		first  bool
+	}{{100, true}, {100, false}, {99, true}, {99, false}, {102, true}, {101, true}, {101, false}, {36, false}, {39, true}, {39, false}, {300, true}, {102, false}, {237, true}, {236, false}, {math.MaxUint64, true}, {300, false}} {
+		if got := take(letter.To, "x", c.serial); got != c.first {
+			t.Errorf("serial %d comes for the first time: %v", c.serial, got)
+		}
+	}
+	if !take(letter.All, "x", 100) || take(letter.Heart, "x", 100) || !take(letter.To, "y", 100) {
+		t.Error("what is for one node, what is for all, and another boot are told apart wrongly")
+	}
+	for i := range 3 * maxHeard {
+		take(letter.Heart, fmt.Sprint("boot", i), 1)
+		take(letter.Heart, "busy", uint64(i+1))
+	}
+	if len(r.boots) > maxHeard {
+		t.Errorf("%d boots are known", len(r.boots))
+	}
+	if take(letter.Heart, "busy", 3*maxHeard) {
+		t.Error("a boot that is heard all the time was forgotten")
+	}
+}
+
+// TestEarlierRelease: nodes whose letters have no MAC and this release refuse to share a store, and either says why.
+func TestEarlierRelease(t *testing.T) {
+	testkit.BubbleNATS(t, nil, func(t *testing.T, v *testkit.VirtualNATS) {
+		a := must[*Node](t)(tryOpen(t, v, "a", func(*Options) {}))
+		format := func(set string) string {
+			var info struct {
+				Config map[string]any `json:"config"`
+			}
+			change(t, a.api(t.Context(), "STREAM.INFO.troupe_nodes", nil, &info))
+			metadata := info.Config["metadata"].(map[string]any)
+			if set != "" {
+				metadata[formatKey] = set
+				change(t, a.api(t.Context(), "STREAM.UPDATE.troupe_nodes", info.Config, nil))
+			}
+			return metadata[formatKey].(string)
+		}
+		// The release before knows 1 or 2 here, and ends with a sentence that names both.
+		if got := format(""); got != fleetFormat || got == "1" || got == "2" {
+			t.Errorf("the stream of nodes has format %s", got)
+		}
+
+		// A store of that release, while a node of it is there.
+		format("2") // of a store with shards
+		rev := must[uint64](t)(a.Create(t.Context(), "nodes.old", []byte(`{"boot":"x","since":"2026-01-01T00:00:00Z","settings":{"replay-age":"10m0s"}}`), time.Hour))
+		n, err := tryOpen(t, v, "b", func(*Options) {})
+		for _, want := range []string{"node old", "version 1", "versions 2 to 2", "end all processes of that release"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Fatalf("got %v, %v, want %q in it", n, err, want)
+			}
+		}
+		wantErr(t, "beside a node of an earlier release", err, ErrRemote)
+		if got := format(""); got != "2" {
+			t.Errorf("a node that was refused changed the format to %s", got)
+		}
+		// Once it is gone, its store is taken.
+		change(t, a.Delete(t.Context(), "nodes.old", rev))
+		b := must[*Node](t)(tryOpen(t, v, "b", func(*Options) {}))
+		if got := format(""); got != fleetFormat {
+			t.Errorf("the store of an earlier release has format %s", got)
+		}
+		format("4")
+		n, err = tryOpen(t, v, "c", func(*Options) {})
+		if err == nil || !strings.Contains(err.Error(), `has format "4", this release knows 3`) {
+			t.Errorf("a newer fleet: %v, %v", n, err)
+		}
+		for _, n := range []*Node{a, b} {
+			change(t, n.Close(context.Background()))
+		}
+	})
+}

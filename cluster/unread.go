@@ -1,0 +1,120 @@
+package cluster
+
+import (
+	"hash"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/troupe-run/troupe/internal/letter"
+)
+
+const (
+	// maxUnread caps the bytes of letters that wait until the key ring was read.
+	maxUnread = 8 << 20
+	// pauseFirst and pauseMost bound the pause after a read of the key ring that found no new key. The longest one is shorter than
+	// a key is known before it is used: see settled.
+	pauseFirst, pauseMost = time.Second, settled / 2
+)
+
+// unread keeps letters whose key this node does not know, until it has read the key ring. Anybody who may send can make up the number of a
+// key. So one read serves all that came until it ends, each read that finds no new key makes the pause before the next one longer, and
+// what comes in a pause is dropped.
+type unread struct {
+	mu      sync.Mutex // guards the fields below
+	queue   []unreadLetter
+	bytes   int
+	reading bool
+	pause   time.Duration
+	next    time.Time // when the ring may be read again
+}
+
+type unreadLetter struct {
+	msg   *nats.Msg
+	again func(*nats.Msg) // what to do with it once the ring was read
+}
+
+// put keeps a letter of a key that is not known, or one that would overtake such letters. begin says that the ring must be read now.
+func (u *unread) put(l unreadLetter, now time.Time) (kept, begin bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.reading && now.Before(u.next) || u.bytes+len(l.msg.Data) > maxUnread {
+		return false, false
+	}
+	begin, u.reading = !u.reading, true
+	u.queue = append(u.queue, l)
+	u.bytes += len(l.msg.Data)
+	return true, begin
+}
+
+// take returns what waits. After the last one nothing does, and letters are taken as they come.
+func (u *unread) take() []unreadLetter {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	all := u.queue
+	u.queue, u.bytes = nil, 0
+	u.reading = len(all) > 0
+	return all
+}
+
+// was notes whether a read of the ring found a new key.
+func (u *unread) was(found bool, now time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.pause = min(max(2*u.pause, pauseFirst), pauseMost); found {
+		u.pause = 0
+	}
+	u.next = now.Add(u.pause)
+}
+
+// busy reports whether letters wait.
+func (u *unread) busy() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.reading
+}
+
+// checked reports whether a letter has a valid MAC for the subject that it came on, and may be read now. One whose key is not known yet, and what
+// would overtake it, is given to again once the key ring was read; without again there is no second time.
+func (m *Mail) checked(msg *nats.Msg, h *letter.Head, on string, again func(*nats.Msg)) (ok bool) {
+	ring := m.node.keyring
+	key, known := ring.known(h.Epoch)
+	if known {
+		key.withMAC(func(mac hash.Hash) { ok = letter.Sealed(msg.Data, mac, on, msg.Reply) })
+	}
+	if again != nil && (ok && m.unread.busy() || !known && h.Epoch > ring.newest()) {
+		kept, begin := m.unread.put(unreadLetter{msg, again}, time.Now())
+		if begin {
+			m.aside.Go(m.readRing)
+		}
+		if kept {
+			return false
+		}
+	}
+	if !ok {
+		m.counts.forged.Add(1)
+		m.hits.Rarely(slog.LevelWarn, "messages that no other node has sent are dropped: somebody else may publish to the subjects of the nodes", slog.String("says_from", h.Node))
+	}
+	return ok
+}
+
+// readRing reads the key ring, and then the letters that wait for it.
+func (m *Mail) readRing() {
+	ring := m.node.keyring
+	before := ring.newest()
+	joined, err := ring.read(false)
+	if joined && err == nil { // It may have begun before the key was made.
+		_, err = ring.read(false)
+	}
+	if err != nil {
+		m.hits.Rarely(slog.LevelWarn, "the key of messages from other nodes cannot be read", slog.Any("error", err))
+	}
+	m.unread.was(ring.newest() > before, time.Now())
+	for all := m.unread.take(); len(all) > 0; all = m.unread.take() {
+		for _, l := range all {
+			l.again(l.msg)
+		}
+	}
+}
