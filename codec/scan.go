@@ -58,7 +58,7 @@ func (s *scanner) refuse(reason string, off int) {
 // null.
 //
 // Keys are matched exactly, after unescaping. Unknown members are allowed. A member that Scan itself reads must not
-// occur twice. Anywhere else, such as inside arguments, duplicate keys are allowed and the last one counts. The
+// occur twice. Anywhere else, such as inside arguments, Scan allows duplicate keys; UniqueTree refuses them. The
 // messages of a batch are checked to be JSON but not classified: scan each of Elements.
 //
 // After an error m.Kind is Invalid. With code -32600 m keeps what was read, the first of duplicate members, so that a

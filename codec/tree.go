@@ -2,6 +2,8 @@ package codec
 
 import (
 	"encoding/json"
+	"strconv"
+	"strings"
 	"sync"
 	"unsafe"
 )
@@ -28,6 +30,8 @@ type tree struct {
 	digits  []byte // what was used of a piece; its capacity is free
 	stack   []any  // elements of arrays that are open
 	scratch []byte // a string with escapes
+	unique  bool   // refuse a member that comes twice in its object
+	twice   string // the first one that did
 }
 
 var trees = sync.Pool{New: func() any { return new(tree) }}
@@ -35,6 +39,11 @@ var trees = sync.Pool{New: func() any { return new(tree) }}
 // decodeTree decodes data, which should be valid JSON. ok is false if it found that it is not.
 func decodeTree(data []byte) (v any, ok bool) {
 	t := trees.Get().(*tree)
+	t.unique = false
+	return t.decode(data)
+}
+
+func (t *tree) decode(data []byte) (v any, ok bool) {
 	t.data, t.i = data, 0
 	v, ok = t.value(0)
 	t.data = nil
@@ -42,6 +51,36 @@ func decodeTree(data []byte) (v any, ok bool) {
 		trees.Put(t)
 	}
 	return v, ok
+}
+
+// UniqueTree decodes data, which Scan or Valid accepted, into what [Unmarshal] makes of it for an any. It refuses a member
+// that comes twice in its object with a *RepeatedError: whoever reads such an object next, a struct's decoder among
+// them, may make another value of it.
+func UniqueTree(data []byte) (any, error) {
+	t := trees.Get().(*tree)
+	t.unique = true
+	v, ok := t.decode(data)
+	switch {
+	case ok:
+		return v, nil
+	case t.twice != "":
+		return nil, &RepeatedError{t.twice[1:]}
+	}
+	return nil, ErrSyntax
+}
+
+// RepeatedError reports an object in which a member comes twice.
+type RepeatedError struct {
+	Member string // its name, without escapes
+}
+
+// Error names the member, in at most 128 bytes of it.
+func (e *RepeatedError) Error() string {
+	name := e.Member
+	if len(name) > 128 {
+		name = strings.ToValidUTF8(name[:128], "") + "…"
+	}
+	return "the member " + strconv.Quote(name) + " comes twice"
 }
 
 // next returns the next byte that is not white space, 0 at the end.
@@ -78,6 +117,7 @@ func (t *tree) value(depth int) (any, bool) {
 
 func (t *tree) object(depth int) (any, bool) {
 	m := make(map[string]any)
+	members := 0
 	t.i++
 	if t.next() == '}' {
 		t.i++
@@ -94,6 +134,10 @@ func (t *tree) object(depth int) (any, bool) {
 			return nil, false
 		}
 		m[key] = v
+		if members++; t.unique && len(m) < members {
+			t.twice = " " + key // the name may be empty
+			return nil, false
+		}
 		switch t.next() {
 		case ',':
 			t.i++

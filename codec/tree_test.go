@@ -2,6 +2,7 @@ package codec
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -75,5 +76,42 @@ func TestTree_kept(t *testing.T) {
 	var v any = &n
 	if err := UnmarshalValid([]byte(`7`), &v); err != nil || n != 7 {
 		t.Errorf("a number behind an interface is %d, %v", n, err)
+	}
+}
+
+// TestUniqueTree checks which objects have a member twice, and that a tree in which none has is that of Unmarshal.
+func TestUniqueTree(t *testing.T) {
+	t.Parallel()
+	for data, want := range map[string]string{
+		`{"a":1,"a":1}`:                      "a",
+		`{"a":1,"\u0061":2}`:                 "a",
+		`{"a\n":1,"b":{},"a\u000a":2}`:       "a\n",
+		`[0,{"x":{"y":[{"é":1,"é":null}]}}]`: "é",
+		`{"":1,"":2}`:                        "",
+	} {
+		_, err := UniqueTree([]byte(data))
+		if twice, ok := errors.AsType[*RepeatedError](err); !ok || twice.Member != want {
+			t.Errorf("%s: %v, want %q", data, err, want)
+		}
+		var v any // Unmarshal takes the last one
+		if err := UnmarshalValid([]byte(data), &v); err != nil {
+			t.Errorf("%s: %v", data, err)
+		}
+	}
+	for _, data := range []string{`{}`, `null`, `{"a":{"a":1},"A":[{"a":1},{"a":1}],"aa":1}`} {
+		var want any
+		if err := UnmarshalValid([]byte(data), &want); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := UniqueTree([]byte(data)); err != nil || !cmp.Equal(got, want) {
+			t.Errorf("%s: got %v, %v, want %v", data, got, err, want)
+		}
+	}
+	if _, err := UniqueTree([]byte(`{"a":`)); err != ErrSyntax {
+		t.Errorf("half an object: %v", err)
+	}
+	long := `"` + strings.Repeat("n", 1<<20) + `":0`
+	if _, err := UniqueTree([]byte("{" + long + "," + long + "}")); err == nil || len(err.Error()) > 200 {
+		t.Errorf("a long name: %.300v", err)
 	}
 }

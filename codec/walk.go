@@ -82,14 +82,20 @@ func ends(c byte) bool {
 // none or is no object. Keys are compared exactly, after unescaping; of duplicates the last one counts, as in
 // Unmarshal. object must be valid JSON, as every span that Scan returned is. Field does not allocate.
 func Field(object []byte, name string) []byte {
-	var found []byte
-	walk(object, '{', func(key, value []byte) bool {
+	value, _ := FieldOnce(object, name)
+	return value
+}
+
+// FieldOnce is Field that also reports whether the member comes at most once.
+func FieldOnce(object []byte, name string) (value []byte, once bool) {
+	once = true
+	walk(object, '{', func(key, v []byte) bool {
 		if string(key) == name || escaped(key) && sameKey(key, name) {
-			found = value
+			value, once = v, value == nil
 		}
 		return true
 	})
-	return found
+	return value, once
 }
 
 // Optional is Field for an optional member: it returns nil for null.

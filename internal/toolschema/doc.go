@@ -23,6 +23,13 @@
 // 2^20. Under any schema it refuses numbers of more than 1,000 characters, or with an
 // exponent beyond 999 (2026-07-28, basic/index, "Composition-Keyword Resource Use").
 //
+// # Members that come twice
+//
+// Validate refuses a value in which a member comes twice in its object, at any depth and
+// whatever the schema says. The validator sees only the last of them, while a decoder of Go
+// types merges them or uses again what the first one left: what was checked would not be
+// what the handler gets.
+//
 // # Schemas of Go types
 //
 // [InferArguments] and [InferResult] work out the schema of a Go type: that of the JSON
@@ -50,5 +57,6 @@
 //	fields  finds the members of structs for it
 //	work  compiles a schema and counts the work
 //	plan  checks the values of simple schemas in place
+//	names  finds members that come twice for it
 //	decimal  compares numbers
 package toolschema

@@ -82,7 +82,11 @@ func (hs Headers) sort() {
 func (hs Headers) Check(sent map[string][]string, args []byte) error {
 	for i := range hs {
 		h := &hs[i]
-		if err := h.check(sent[h.key], h.argument(args)); err != nil {
+		argument, err := h.argument(args)
+		if err == nil {
+			err = h.check(sent[h.key], argument)
+		}
+		if err != nil {
 			return fmt.Errorf("the header %s %w: %s", h.key, err, strings.Join(h.path, "."))
 		}
 	}
@@ -95,21 +99,25 @@ var (
 	errHeaderAlone     = errors.New("is there, although the call lacks the argument")
 	errHeaderTwice     = errors.New("is there more than once, for the argument")
 	errHeaderMalformed = errors.New("has characters that no header may have, or is marked as base64 and is not, for the argument")
+	errHeaderAmbiguous = errors.New("cannot be compared with an argument that comes twice, or lies in one that does")
 	errHeaderDiffers   = errors.New("does not match the argument")
 	errHeaderUnsafe    = errors.New("cannot carry integers beyond 2^53-1, as in the argument")
 )
 
 // argument returns the raw value that the header repeats, or nil if there is none. A header
-// cannot carry objects and lists: the schema refuses them.
-func (h *header) argument(args []byte) []byte {
-	value := args
+// cannot carry objects and lists: the schema refuses them. A member on the way that comes twice
+// is refused, because a proxy may read the one and the handler the other.
+func (h *header) argument(args []byte) ([]byte, error) {
+	value, once := args, true
 	for _, name := range h.path {
-		value = codec.Field(value, name)
+		if value, once = codec.FieldOnce(value, name); !once {
+			return nil, errHeaderAmbiguous
+		}
 	}
 	if len(value) == 0 || value[0] == 'n' || value[0] == '{' || value[0] == '[' {
-		return nil
+		return nil, nil
 	}
-	return value
+	return value, nil
 }
 
 func (h *header) check(sent []string, argument []byte) error {

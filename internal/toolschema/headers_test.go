@@ -113,7 +113,12 @@ func TestHeaderParams(t *testing.T) {
 		{`{"region":"a\tb"}`, "Mcp-Param-Region: a\tb", ""},
 		{`{"region":""}`, "Mcp-Param-Region: ", ""},
 		{`{"region":"\u0061\/b"}`, "Mcp-Param-Region: a/b", ""},
-		{`{"region":"x","region":"y"}`, "Mcp-Param-Region: y", ""},
+		{`{"region":"x","region":"y"}`, "Mcp-Param-Region: y", "Region cannot be compared"},
+		{`{"region":"x","r\u0065gion":"x"}`, "Mcp-Param-Region: x", "Region cannot be compared"},
+		{`{"region":null,"region":null,"region":null}`, "", "Region cannot be compared"},
+		{`{"at":{"zone":"a","zone":"a"}}`, "Mcp-Param-Zone: a", "Zone cannot be compared"},
+		{`{"at":{"zone":"a"},"at":{}}`, "", "Zone cannot be compared"},
+		{`{"at":{"x":1,"x":2},"y":1,"y":2}`, "", ""}, // no header repeats these: validation refuses them
 		{`{"re\u0067ion":"x"}`, "Mcp-Param-Region: x", ""},
 		{`{"region":null}`, ``, ""},
 		{`{"region":null}`, "Mcp-Param-Region: null", "Region is there, although"},

@@ -207,20 +207,22 @@ func sizeOf(v any) (int, bool) {
 
 // fits reports whether raw, which must be valid JSON, fits for certain.
 func (p *plan) fits(raw []byte) bool {
-	_, ok := p.value(raw, blank(raw, 0))
+	var names memberNames
+	_, ok := p.value(&names, raw, blank(raw, 0))
+	names.free()
 	return ok
 }
 
 // value checks the value that begins at i, and returns where it ends.
-func (p *plan) value(b []byte, i int) (end int, ok bool) {
+func (p *plan) value(names *memberNames, b []byte, i int) (end int, ok bool) {
 	if i >= len(b) {
 		return i, false
 	}
 	switch c := b[i]; c {
 	case '{':
-		return p.object(b, i)
+		return p.object(names, b, i)
 	case '[':
-		return p.array(b, i)
+		return p.array(names, b, i)
 	case '"':
 		return p.text(b, i)
 	case 't':
@@ -317,7 +319,7 @@ func (p *plan) text(b []byte, i int) (end int, ok bool) {
 	return end, false
 }
 
-func (p *plan) array(b []byte, i int) (end int, ok bool) {
+func (p *plan) array(names *memberNames, b []byte, i int) (end int, ok bool) {
 	var items *plan
 	if p != nil {
 		if !p.takes(kindArray) {
@@ -327,7 +329,7 @@ func (p *plan) array(b []byte, i int) (end int, ok bool) {
 	}
 	n := 0
 	for i = blank(b, i+1); i < len(b) && b[i] != ']'; n++ {
-		if i, ok = items.value(b, i); !ok {
+		if i, ok = items.value(names, b, i); !ok {
 			return i, false
 		}
 		i = comma(b, i)
@@ -335,37 +337,46 @@ func (p *plan) array(b []byte, i int) (end int, ok bool) {
 	return i + 1, p == nil || n >= p.minItems && (p.maxItems < 0 || n <= p.maxItems)
 }
 
-func (p *plan) object(b []byte, i int) (end int, ok bool) {
+func (p *plan) object(names *memberNames, b []byte, i int) (end int, ok bool) {
 	if !p.takes(kindObject) {
 		return i, false
 	}
 	var found uint64
+	first := len(names.all)
 	for i = blank(b, i+1); i < len(b) && b[i] == '"'; i = comma(b, i) {
 		var of *plan
 		end, plain := quoted(b, i)
+		if !plain {
+			return end, false
+		}
+		f := -1
 		if p != nil {
-			if !plain {
+			f = p.field(b[i+1 : end-1])
+		}
+		if f < 0 {
+			names.add(b[i+1 : end-1])
+		} else {
+			bit := uint64(1) << f
+			if found&bit != 0 {
 				return end, false
 			}
-			f := p.field(b[i+1 : end-1])
-			if f >= 0 {
-				found |= 1 << f
-			}
-			switch {
-			case f >= 0 && p.fields[f].declared:
-				of = p.fields[f].plan
-			case p.closed:
-				return end, false
-			default:
-				of = p.rest
-			}
+			found |= bit
+		}
+		switch {
+		case p == nil:
+		case f >= 0 && p.fields[f].declared:
+			of = p.fields[f].plan
+		case p.closed:
+			return end, false
+		default:
+			of = p.rest
 		}
 		i = blank(b, end)
-		if i, ok = of.value(b, blank(b, i+1)); !ok {
+		if i, ok = of.value(names, b, blank(b, i+1)); !ok {
 			return i, false
 		}
 	}
-	return i + 1, p == nil || found&p.required == p.required
+	return i + 1, names.differ(first) && (p == nil || found&p.required == p.required)
 }
 
 // blank returns where the next character is that is no white space.

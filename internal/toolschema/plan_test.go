@@ -34,6 +34,14 @@ func TestPlans(t *testing.T) {
 		{person, `{"name":"a","extra":1,"name":1}`, false},
 		{`{"type":"object","additionalProperties":{"type":"boolean"}}`, `{"a":true,"b":false}`, true},
 		{`{"type":"object","additionalProperties":{"type":"boolean"}}`, `{"a":null}`, false},
+		{person, `{"name":"a","extra":1,"name":"b"}`, false}, // a member that comes twice
+		{person, `{"name":"a","extra":1,"extra":1}`, false},
+		{person, `{"name":"a","extra":{"a":1,"b":{"a":1},"c":[{"a":1},{"a":1}]},"a":1}`, true},
+		{person, `{"name":"a","extra":{"a":1,"b":{"a":1,"a":1}}}`, false},
+		{person, `{"name":"a","extra":[{"\u0061":1}]}`, false}, // names with escapes are left to the validator
+		{`{"type":"object","additionalProperties":{"type":"boolean"}}`, `{"a":true,"b":false,"a":true}`, false},
+		{`{"type":"object"}`, `{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1,"j":1}`, true},
+		{`{"type":"object"}`, `{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1,"d":1}`, false},
 		{`{"type":"object"}`, `{"a":1234567890123456}`, false}, // long numbers are left to the validator, everywhere
 		{`{"type":"object","not":{}}`, `{}`, false},
 		{`{"type":"object","$schema":"http://json-schema.org/draft-07/schema#"}`, `{}`, false},

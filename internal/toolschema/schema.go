@@ -189,8 +189,10 @@ func compile(text json.RawMessage, formats bool) (f forms, err error) {
 	return f, err
 }
 
-// Validate checks raw, which must be valid JSON, against the schema. Its error names up to
-// 20 faults, each with its place, in at most 4 KiB. Where the work may grow faster than the
+// Validate checks raw, which must be valid JSON, against the schema. It refuses an object in
+// which a member comes twice, at any depth and whatever the schema: a decoder may make a value
+// of it that was not checked. Its error names up to 20 faults, each with its place, in at most
+// 4 KiB. Where the work may grow faster than the
 // size of raw, validation has a budget, and fails when that is used up.
 func (s *Schema) Validate(raw []byte) error {
 	c := s.compiled.Load()
@@ -209,14 +211,14 @@ func (s *Schema) Validate(raw []byte) error {
 
 // validate checks raw with the validator.
 func (c *checker) validate(raw []byte) error {
-	var v any
-	if err := codec.UnmarshalValid(raw, &v); err != nil {
+	v, err := codec.UniqueTree(raw)
+	if err != nil {
 		return err
 	}
 	if err := checkNumbers(v); err != nil {
 		return err
 	}
-	err := c.check(v, len(raw))
+	err = c.check(v, len(raw))
 	fault, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if !ok {
 		return err

@@ -52,6 +52,8 @@ func TestStatelessStatuses(t *testing.T) {
 			{"tools/call", `{"name":"header","arguments":{"region":"x"}}`, nil, 400, -32020},
 			{"tools/call", `{"name":"header","arguments":{"region":"x"}}`, []string{"Mcp-Param-Region", "y"}, 400, -32020},
 			{"tools/call", `{"name":"header","arguments":{"region":null}}`, nil, 200, 0},
+			{"tools/call", `{"name":"header","arguments":{"region":"x","region":null}}`, nil, 400, -32020},
+			{"tools/call", `{"name":"header","arguments":{"region":"x","region":"x"}}`, []string{"Mcp-Param-Region", "x"}, 400, -32020},
 			{"tools/call", `{"name":"header","arguments":{"region":"x"}}`, []string{"mcp-param-REGION", "=?base64?eA==?="}, 200, 0},
 			{"tools/call", `{"name":"header","arguments":{"region":"x"},"requestState":"AA"}`, []string{"Mcp-Param-Region", "y"}, 400, -32020},
 			{"resources/read", `{"uri":"test://none"}`, nil, 200, -32602},

@@ -244,6 +244,8 @@ func TestStatesOfOthersAreRefused(t *testing.T) {
 			"empty": `""`, "number": `1`, "object": `{}`} {
 			refused(what, m, host.ToolParams("safe", `{"x":[1,2]}`, `"requestState":`+bad, ada))
 		}
+		refused("the arguments twice", m, host.ToolParams("safe", `{"x":[1,2],"x":[1,2]}`, state, ada))
+		refused("other arguments first", m, host.ToolParams("safe", `{"x":[2,1],"x":[1,2]}`, state, ada))
 		refused("other arguments", m, host.ToolParams("safe", `{"x":[2,1]}`, state, ada))
 		refused("another tool", m, host.ToolParams("never", `{"x":[1,2]}`, state, ada))
 		bob := *m
