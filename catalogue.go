@@ -14,6 +14,7 @@ import (
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
+	"github.com/troupe-run/troupe/internal/template"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -44,6 +45,9 @@ type snapshot[T offer] struct {
 	digest string   // of items
 	wire   wire[T]
 	seen   [mcp.Latest + 1]encoded // by revision
+
+	spelling   sync.Once
+	bySpelling map[string][]string // of resources: the names by what they are without escapes
 }
 
 // encoded holds the items of a snapshot for one revision, encoded when the first client
@@ -66,6 +70,21 @@ func digestOf(items [][]byte) string {
 		h.Write([]byte{'\n'})
 	}
 	return hex.EncodeToString(h.Sum(nil)[:6])
+}
+
+// spelledLike returns the names, which are URIs, that may be other spellings of uri, in their order.
+func (s *snapshot[T]) spelledLike(uri string) []string {
+	s.spelling.Do(func() {
+		s.bySpelling = make(map[string][]string, len(s.names))
+		for _, name := range s.names {
+			plain := template.Plain(name)
+			s.bySpelling[plain] = append(s.bySpelling[plain], name)
+		}
+	})
+	if len(s.bySpelling) == 0 {
+		return nil
+	}
+	return s.bySpelling[template.Plain(uri)]
 }
 
 func (c *catalogue[T]) get(name string) (T, bool) {

@@ -111,7 +111,7 @@ func (s *service) complete(ctx context.Context, call *Call, m *codec.Message, ds
 		}
 	case p.Ref.Type == mcp.RefResource:
 		if t, ok := s.srv.templates.get(p.Ref.URI); !ok || !call.view().sees(t.item()) {
-			if h, _ := s.srv.reader(call.view(), p.Ref.URI); h == nil {
+			if _, ok := s.srv.find(call.view(), p.Ref.URI); !ok {
 				return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown resource: %s", shown(p.Ref.URI))
 			}
 		}

@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
-	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/troupe-run/troupe/actors"
 	"github.com/troupe-run/troupe/codec"
 	"github.com/troupe-run/troupe/internal/limits"
+	"github.com/troupe-run/troupe/internal/template"
 	"github.com/troupe-run/troupe/mcp"
-	"github.com/yosida95/uritemplate/v3"
 )
 
 func (s *service) readResource(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
@@ -21,11 +18,11 @@ func (s *service) readResource(ctx context.Context, call *Call, m *codec.Message
 	if bad != nil {
 		return nil, bad
 	}
-	handler, vars := s.srv.reader(call.view(), uri)
-	if handler == nil {
+	found, ok := s.srv.find(call.view(), uri)
+	if !ok {
 		return nil, notFound(uri)
 	}
-	contents, err := handler(ctx, call, uri, vars)
+	contents, err := found.handler(ctx, call, found.uri, found.vars)
 	if errors.Is(err, ErrNotFound) {
 		return nil, notFound(uri)
 	}
@@ -79,8 +76,8 @@ func (s *service) follows(v *view, uri string) bool {
 	if v == nil {
 		return true
 	}
-	h, _ := s.srv.reader(v, uri)
-	return h != nil
+	_, ok := s.srv.find(v, uri)
+	return ok
 }
 
 func (s *service) subscribe(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
@@ -88,6 +85,7 @@ func (s *service) subscribe(ctx context.Context, call *Call, m *codec.Message, d
 	if bad != nil {
 		return nil, bad
 	}
+	uri = s.srv.listed(call.view(), uri)
 	var err error
 	if string(m.Method) == mcp.MethodResourcesUnsubscribe {
 		err = call.peer.p.Unsubscribe(ctx, uri)
@@ -122,9 +120,10 @@ func (s *Server) RemoveResourceTemplates(templates ...string) { s.templates.remo
 // not wait for clients, and does nothing before the server is mounted.
 func (s *Server) ResourceUpdated(uri string) { s.mount.resourceUpdated(uri) }
 
-// ResourceHandler reads a resource. vars are the variables of the template that
-// matched, nil for a plain resource. An error wrapping ErrNotFound says that
-// there is no such resource.
+// ResourceHandler reads a resource. uri is the URI as the client wrote it or, for a plain
+// resource, as it was registered. vars are the variables of the template that matched, see
+// [AddResourceTemplate], and nil for a plain resource. An error wrapping ErrNotFound says
+// that there is no such resource.
 type ResourceHandler func(ctx context.Context, call *Call, uri string, vars map[string]string) ([]mcp.ResourceContents, error)
 
 type resource struct {
@@ -132,15 +131,16 @@ type resource struct {
 	handler ResourceHandler
 }
 
-type template struct {
+type resourceTemplate struct {
 	mcp.ResourceTemplate
-	parsed  *uritemplate.Template
-	match   *regexp.Regexp
+	parsed  *template.Template
 	handler ResourceHandler
 }
 
-// AddResource registers a resource; it replaces one of the same URI. It panics when the
-// resource lacks its URI, name or handler, or cannot be encoded.
+// AddResource registers a resource; it replaces one of the same URI. Clients may spell the
+// URI in another way that RFC 3986, section 6.2.2, has for the same: with other escapes, as
+// caf%C3%A9 for café, or with the scheme in upper case. It panics when the resource lacks its
+// URI, name or handler, or cannot be encoded.
 func AddResource(s *Server, r mcp.Resource, handler ResourceHandler) {
 	must(TryAddResource(s, r, handler))
 }
@@ -161,10 +161,28 @@ func TryAddResource(s *Server, r mcp.Resource, handler ResourceHandler) error {
 	return nil
 }
 
-// AddResourceTemplate registers the resources whose URIs match an RFC 6570 template; it
-// replaces a template of the same text. A resource of AddResource comes before templates;
-// of several templates that match, the first by its text counts. It panics when the
-// template is not valid, lacks its name or handler, or cannot be encoded.
+// AddResourceTemplate registers the resources whose URIs an RFC 6570 template expands to; it
+// replaces a template of the same text. A resource of AddResource comes before templates; of
+// several templates that match, the first by its text counts.
+//
+// The handler gets the variables that the URI has, by their names without modifiers, and
+// without escapes. One that the URI does not have is missing in vars. The elements of a list
+// are joined by commas; an exploded variable ({/path*}) is a list. Where a URI can be read in
+// several ways, each variable takes as much as it can, the first one first. An expression of
+// several variables ({.a,b}) takes no value that has its separator.
+//
+// {v} takes letters, digits, "-", ".", "_", "~", commas and escapes, as RFC 6570 has it, and
+// a client has to escape everything else: note://{at} is not found by note://2026-01-02T03:04.
+// Write {+v} for values that have ":", "/", "@" and so on. The parameters of {?a,b} and {&c},
+// and those of {;a}, are found by name, in any order and with any value; those that the
+// template does not have are ignored, and of those that it has, none but a list may come
+// twice. {v:3} takes at most three characters. A variable that occurs twice must have the
+// same value. The template's text matches however it is escaped, as the URI of a resource.
+//
+// AddResourceTemplate panics when the template is not valid, when a URI would not say which
+// part of it is the value of which variable ({a}{b}; parameters of a query that something
+// but a fragment follows), and when the template lacks its name or handler, or cannot be
+// encoded.
 func AddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceHandler) {
 	must(TryAddResourceTemplate(s, t, handler))
 }
@@ -172,7 +190,7 @@ func AddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceHand
 // TryAddResourceTemplate is AddResourceTemplate with an error in place of a panic, as
 // [TryAddTool] is [AddTool].
 func TryAddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceHandler) error {
-	parsed, err := uritemplate.New(t.URITemplate)
+	parsed, err := template.New(t.URITemplate)
 	if err != nil {
 		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, err)
 	}
@@ -183,65 +201,78 @@ func TryAddResourceTemplate(s *Server, t mcp.ResourceTemplate, handler ResourceH
 		return fmt.Errorf("troupe: resource template %q: %w", t.URITemplate, errNoHandler)
 	}
 	t.Icons, t.Meta = slices.Clone(t.Icons), slices.Clone(t.Meta)
-	if err := s.templates.put(t.URITemplate, &template{ResourceTemplate: t, parsed: parsed, match: parsed.Regexp(), handler: handler}); err != nil {
+	if err := s.templates.put(t.URITemplate, &resourceTemplate{ResourceTemplate: t, parsed: parsed, handler: handler}); err != nil {
 		return fmt.Errorf("troupe: resource template %w", err)
 	}
 	return nil
 }
 
-// hides reports whether v hides a resource that uri may be another spelling of. A template's handler gets its variables
-// without escapes, so that it cannot tell the spellings apart.
-func (s *Server) hides(v *view, uri string) bool {
-	plain := unescaped(uri)
+// found is the reader of a resource.
+type found struct {
+	handler ResourceHandler
+	uri     string            // as the handler gets it
+	vars    map[string]string // nil for a plain resource
+}
+
+// find finds who reads uri for a caller with view v.
+func (s *Server) find(v *view, uri string) (found, bool) {
+	if r, ok := s.resources.get(uri); ok { // if v hides it, a template that matches must not show it
+		return found{handler: r.handler, uri: uri}, v.sees(r.item())
+	}
 	now := s.resources.now.Load()
+	like := now.spelledLike(uri)
+	for _, name := range like { // a template's handler gets its variables without escapes, and cannot tell the spellings apart
+		if !v.sees(now.byName[name].item()) {
+			return found{}, false
+		}
+	}
+	for _, name := range like {
+		if template.Same(name, uri) {
+			return found{handler: now.byName[name].handler, uri: name}, true
+		}
+	}
+	templates := s.templates.now.Load()
+	if len(templates.names) == 0 {
+		return found{}, false
+	}
+	normal := template.Normal(uri)
+	for _, name := range templates.names {
+		t := templates.byName[name]
+		vars, ok := t.parsed.Match(normal)
+		if !ok || !v.sees(t.item()) {
+			continue
+		}
+		return found{t.handler, uri, vars}, v == nil || !hidesVars(v, now, t, vars)
+	}
+	return found{}, false
+}
+
+// hidesVars reports whether v hides a resource that the template reads with some of the variables: with others, which select a
+// form of the resource, its handler would read the same one.
+func hidesVars(v *view, now *snapshot[*resource], t *resourceTemplate, vars map[string]string) bool {
 	for _, name := range now.names {
-		if unescaped(name) == plain && !v.sees(now.byName[name].item()) {
+		of, ok := t.parsed.Match(template.Normal(name))
+		if ok && within(of, vars) && !v.sees(now.byName[name].item()) {
 			return true
 		}
 	}
 	return false
 }
 
-// unescaped is a URI without escapes, and with its scheme and authority in lower case (RFC 3986, section 6.2.2).
-func unescaped(uri string) string {
-	if plain, err := url.PathUnescape(uri); err == nil {
-		uri = plain
+// within reports whether all has the variables of some.
+func within(some, all map[string]string) bool {
+	for name, value := range some {
+		if got, ok := all[name]; !ok || got != value {
+			return false
+		}
 	}
-	end := strings.Index(uri, "://")
-	if end < 0 {
-		return uri
-	}
-	end += len("://")
-	if path := strings.IndexByte(uri[end:], '/'); path >= 0 {
-		end += path
-	} else {
-		end = len(uri)
-	}
-	return strings.ToLower(uri[:end]) + uri[end:]
+	return true
 }
 
-// reader finds the handler that reads uri for a caller with view v.
-func (s *Server) reader(v *view, uri string) (ResourceHandler, map[string]string) {
-	if r, ok := s.resources.get(uri); ok {
-		if !v.sees(r.item()) {
-			return nil, nil // a template that matches must not show a hidden resource
-		}
-		return r.handler, nil
+// listed returns uri or, if it is another spelling of a resource's URI, that one: by it the resource is subscribed to.
+func (s *Server) listed(v *view, uri string) string {
+	if f, ok := s.find(v, uri); ok {
+		return f.uri
 	}
-	now := s.templates.now.Load()
-	for _, name := range now.names {
-		t := now.byName[name]
-		if !t.match.MatchString(uri) || !v.sees(t.item()) {
-			continue
-		}
-		if v != nil && s.hides(v, uri) {
-			return nil, nil
-		}
-		vars := map[string]string{}
-		for k, v := range t.parsed.Match(uri) {
-			vars[k] = v.String()
-		}
-		return t.handler, vars
-	}
-	return nil, nil
+	return uri
 }

@@ -95,7 +95,7 @@ type Server struct {
 	tools     *catalogue[*tool]
 	prompts   *catalogue[*prompt]
 	resources *catalogue[*resource]
-	templates *catalogue[*template]
+	templates *catalogue[*resourceTemplate]
 	// The program's own methods and notifications, by name: *method, and
 	// func(*Peer, []byte).
 	methods, notifications sync.Map
@@ -142,7 +142,7 @@ func TryNewServer(impl mcp.Implementation, opts *ServerOptions) (*Server, error)
 	s.tools = newCatalogue(func(t *tool) any { return t.wire() }, func(t *tool, r mcp.Revision) any { return t.wire().For(r) })
 	s.prompts = newCatalogue(func(p *prompt) any { return p.wire() }, func(p *prompt, r mcp.Revision) any { return p.wire().For(r) })
 	s.resources = newCatalogue(func(x *resource) any { return x.Resource }, func(x *resource, r mcp.Revision) any { return x.Resource.For(r) })
-	s.templates = newCatalogue(func(t *template) any { return t.ResourceTemplate }, func(t *template, r mcp.Revision) any { return t.ResourceTemplate.For(r) })
+	s.templates = newCatalogue(func(t *resourceTemplate) any { return t.ResourceTemplate }, func(t *resourceTemplate, r mcp.Revision) any { return t.ResourceTemplate.For(r) })
 	s.tools.changed = func() { s.mount.changed(0) }
 	s.prompts.changed = func() { s.mount.changed(1) }
 	resources := func() { s.mount.changed(2) }

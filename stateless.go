@@ -51,6 +51,7 @@ func (s *service) Listening(ctx context.Context, c *actors.Call) (actors.Listeni
 	seen := make(map[string]bool)
 	var uris []string
 	for _, uri := range f.ResourceSubscriptions {
+		uri = s.srv.listed(view, uri)
 		switch {
 		case seen[uri] || !absolute(uri) || !s.follows(view, uri) || limit >= 0 && len(uris) >= limit || s.tooLong(uri):
 		case s.srv.opts.Subscribe != nil && s.srv.opts.Subscribe(ctx, call, uri) != nil:

@@ -40,7 +40,7 @@ func (t *tool) item() Item {
 }
 func (p *prompt) item() Item   { return Item{Kind: ItemPrompt, Name: p.Name, Meta: p.Meta} }
 func (r *resource) item() Item { return Item{Kind: ItemResource, Name: r.URI, Meta: r.Resource.Meta} }
-func (t *template) item() Item {
+func (t *resourceTemplate) item() Item {
 	return Item{Kind: ItemResourceTemplate, Name: t.URITemplate, Meta: t.ResourceTemplate.Meta}
 }
 

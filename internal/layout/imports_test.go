@@ -90,7 +90,7 @@ var owners = []owner{
 	{"github.com/orcaman/concurrent-map", []string{"internal/kernel"}, false, "protoactor's registry is made of it"},
 	{"github.com/prometheus", []string{"cmd", "bench/host"}, false, "an embedding program brings its own exporter"},
 	{"github.com/spf13/cobra", []string{"cmd"}, false, "only the command has flags"},
-	{"github.com/yosida95/uritemplate", []string{"mcp", ""}, false, "templates are matched where resources are registered"},
+	{"github.com/yosida95/uritemplate", []string{"internal/template"}, false, "one place reads URI templates"},
 	{"golang.org/x/time", []string{"internal/quota"}, false, "one place has token buckets"},
 	{"go.opentelemetry.io/otel", []string{"internal/telemetry", "", "internal/spec", "cmd", "bench/host"}, false, "layers report through internal/telemetry"},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd", "bench/host"}, false, "an embedding program brings its own exporter"},
