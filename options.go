@@ -299,7 +299,9 @@ type Limits struct {
 	// a connection for 10 seconds, and not for BodyTimeout.
 	BodyRate float64
 	// WriteTimeout is how long a write may wait for a client that does not read. 0
-	// means 30 seconds. Then the connection is cut; an event stream can be resumed.
+	// means 30 seconds. Then the connection is cut; an event stream can be resumed. It
+	// stands in for the WriteTimeout of a program's own http.Server, which would begin with
+	// the request and end the responses to calls that take longer.
 	WriteTimeout time.Duration
 	// MaxQueued is how many bytes of an event stream may wait for its connection,
 	// and as many for the log. 0 means 1 MiB. When a client reads more slowly, its

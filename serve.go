@@ -261,6 +261,7 @@ func (rt *Runtime) openHealth() (shut func(), err error) {
 // serveNothing answers a request for a path where nothing is.
 func (rt *Runtime) serveNothing(w http.ResponseWriter, r *http.Request) {
 	if !rt.names.Refuse(w, r) {
+		w.Header().Set("Cache-Control", "no-store") // a server may be mounted there later
 		http.NotFound(w, r)
 	}
 }
@@ -327,6 +328,7 @@ func (rt *Runtime) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	}()
 	c := http.NewResponseController(w) // its errors mean that the client is gone, or that nobody can set deadlines
 	_ = c.SetWriteDeadline(time.Now().Add(limits.ScrapeWait.Value()))
+	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(p.status)
 	_, _ = w.Write(p.body.Bytes())
 	_ = c.Flush()

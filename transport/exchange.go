@@ -64,6 +64,7 @@ type Exchange struct {
 	chunks bool // the peer knows chunked transfer encoding
 	closes bool // no request can follow on the connection: the client says so, or a body was not read
 	http1  bool
+	timed  bool // the server has a WriteTimeout, which is lifted until the response
 	inline bool // the connection cannot be taken over: ServeHTTP stays and writes
 	body   *codec.Buffer
 
@@ -103,6 +104,9 @@ func (x *Exchange) begin(h *Handler, w http.ResponseWriter, r *http.Request) {
 	if x.http1 && len(r.TransferEncoding) > 0 && !framed(r) {
 		x.closes = true
 		w.Header().Set("Connection", "close")
+	}
+	if x.timed = endsWrites(r); x.timed {
+		writeBy(w, 0)
 	}
 	x.inline = !x.http1 || !canHijack(w)
 	if x.inline {
@@ -345,6 +349,9 @@ func (x *Exchange) answer(status int, body []byte, retryAfter time.Duration, las
 	x.mu.Unlock()
 	if retryAfter > 0 {
 		w.Header().Set("Retry-After", seconds(retryAfter))
+	}
+	if x.timed {
+		writeBy(w, x.h.o.WriteTimeout)
 	}
 	x.h.respond(w, status, body, &x.length, &x.watch)
 	if held > requestBytes {

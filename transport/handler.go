@@ -186,13 +186,15 @@ func (x *Exchange) returned() {
 // Values of headers that many responses share. Their capacity is their length, so that an append copies them.
 var (
 	jsonHeader     = []string{typeJSON}
+	noStore        = []string{"no-store"}
 	exposedHeaders = []string{"Mcp-Session-Id, MCP-Protocol-Version, Retry-After, WWW-Authenticate"}
 )
 
-// respond writes a whole response. No slow reader can hold it up for more than WriteTimeout. It ignores errors, because
+// respond writes a whole response, which no cache may keep: a cache would give it to other clients (RFC 9110, 15.1). No slow reader can hold it up for more than WriteTimeout. It ignores errors, because
 // the peer is then gone. length is memory for the value of Content-Length, and watch is for the watchdog.
 func (h *Handler) respond(w http.ResponseWriter, status int, body []byte, length *[1]string, watch *watched) {
 	header := w.Header()
+	header["Cache-Control"] = noStore
 	if len(body) == 0 {
 		w.WriteHeader(status)
 		return

@@ -172,5 +172,8 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, e endpoint, no 
 	b := codec.GetBuffer()
 	defer b.Free()
 	b.B = codec.AppendError(b.B, no.id, no.code, no.message, no.data)
+	if endsWrites(r) {
+		writeBy(w, h.o.WriteTimeout)
+	}
 	h.respond(w, no.status, b.B, new([1]string), new(watched))
 }

@@ -54,7 +54,7 @@ const sessionParam = "sessionId"
 // If the dispatcher is no [Connector], every request is answered with 404.
 func (h *Handler) SSE(messages string) http.Handler {
 	if _, ok := h.d.(Connector); !ok {
-		return http.NotFoundHandler()
+		return http.HandlerFunc(notFound)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.serve(&Exchange{endpoint: sseEndpoint, messages: sibling(r, messages)}, w, r)
@@ -65,11 +65,17 @@ func (h *Handler) SSE(messages string) http.Handler {
 // query parameter sessionId names. If the dispatcher is no [Connector], every request is answered with 404.
 func (h *Handler) Messages() http.Handler {
 	if _, ok := h.d.(Connector); !ok {
-		return http.NotFoundHandler()
+		return http.HandlerFunc(notFound)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.serve(&Exchange{endpoint: messagesEndpoint}, w, r)
 	})
+}
+
+// notFound answers a request for an endpoint that the dispatcher does not serve.
+func notFound(w http.ResponseWriter, r *http.Request) {
+	w.Header()["Cache-Control"] = noStore
+	http.NotFound(w, r)
 }
 
 // sibling returns the escaped path of r with its last segment replaced. It reads the request line, since a mux may have

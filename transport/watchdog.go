@@ -42,6 +42,22 @@ var past = time.Unix(1, 0)
 func endRead(w http.ResponseWriter)  { _ = http.NewResponseController(w).SetReadDeadline(past) }
 func endWrite(w http.ResponseWriter) { _ = http.NewResponseController(w).SetWriteDeadline(past) }
 
+// endsWrites reports whether the server of r has a WriteTimeout. That begins with the request, so that it would also end
+// the responses to requests that have to wait.
+func endsWrites(r *http.Request) bool {
+	s, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
+	return ok && s.WriteTimeout > 0
+}
+
+// writeBy sets the time for what is written to w from now on; 0 is no end.
+func writeBy(w http.ResponseWriter, limit time.Duration) {
+	var by time.Time
+	if limit > 0 {
+		by = time.Now().Add(limit)
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(by)
+}
+
 func newWatchdog(limit time.Duration, bite func(http.ResponseWriter)) *watchdog {
 	d := &watchdog{limit: limit, bite: bite}
 	d.list.prev, d.list.next = &d.list, &d.list
