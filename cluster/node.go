@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Node is one process's membership of the cluster, and its access to the store.
@@ -46,6 +47,7 @@ type Node struct {
 	mail      *Mail // nil: there are no other nodes
 
 	outages  *outages
+	losses   losses
 	flusher  *flusher // nil: acknowledgements do not wait for the disk
 	counters counters
 	fills    [budgets]fillOf
@@ -89,6 +91,7 @@ func newNode(o Options) *Node {
 	n.setShards(o.newShards())
 	n.outages = newOutages(n)
 	n.keyring = newKeyring(n)
+	n.losses.configs, n.losses.created = make(map[string]jetstream.StreamConfig), make(map[string]time.Time)
 	if o.Dir != "" && o.Sync < 0 && !o.shared() {
 		n.flusher = newFlusher(n)
 	}
