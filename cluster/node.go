@@ -102,7 +102,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 	if n.opts.Remote.set() {
 		return n.startRemote(ctx)
 	}
-	path, reserved := "", int64(0)
+	path, reserved, before := "", int64(0), blocks(nil)
 	if n.opts.Dir != "" {
 		if n.dir, err = openDirectory(n.opts.Dir, n.opts.newShards(), n.streamNames); err != nil {
 			return err
@@ -115,7 +115,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 		if path, err = n.dir.storePath(); err != nil {
 			return err
 		}
-		reserved = n.dir.reserved
+		reserved, before = n.dir.reserved, n.dir.blocks()
 	} else {
 		if n.name == "" {
 			n.name = "node-" + randomName(8)
@@ -128,6 +128,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 	if n.server, err = n.startServer(path, reserved); err != nil {
 		return err
 	}
+	n.checkBlocks(before)
 	if n.flusher != nil {
 		n.flushing = true
 		go n.flusher.run()

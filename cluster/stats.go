@@ -44,7 +44,7 @@ type StreamStats struct {
 }
 
 type counters struct {
-	appends, bytes, fenced, full, unavailable, refused, undecided atomic.Uint64
+	appends, bytes, fenced, full, unavailable, refused, undecided, unreadable atomic.Uint64
 	time                                                          atomic.Int64
 }
 
