@@ -30,7 +30,9 @@ import (
 type Options struct {
 	// Dir is the data directory: every write acknowledged there survives a crash of
 	// the process. Empty keeps everything in memory. With StoreOptions.NATS it keeps the
-	// name of this node alone, and may be empty.
+	// name of this node alone, and may be empty. A directory that other users may write
+	// is refused (ErrWritable). Without one the process needs for a moment of its start a
+	// place for an empty directory: TMPDIR, /dev/shm, /var/tmp or /run.
 	Dir string
 	// Listen is the address where Serve listens. Empty means 127.0.0.1:8080.
 	Listen string
@@ -133,7 +135,7 @@ type StoreOptions struct {
 }
 
 // NATSOptions name the NATS servers that keep the store, for several processes together, or have the store of this process serve others. The zero
-// value does neither: the store is in this process, for itself. Servers must have JetStream, and be nats-server 2.12 or newer; New waits for them for at most 30 seconds, makes
+// value does neither: the store is in this process, for itself. Servers must have JetStream, and be nats-server 2.12.7 or newer; Troupe should have an account of its own there. New waits for them for at most 30 seconds, makes
 // the streams that are missing, and checks those that are there.
 //
 // Tasks are shared by all processes on one store: one that dies leaves its tasks to the others. The event streams of a

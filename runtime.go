@@ -445,9 +445,15 @@ func (rt *Runtime) gauges() []telemetry.Gauge {
 		{Name: "troupe.store.undecided", Unit: "{write}", Doc: "Writes to a replicated store that were sent again, because an earlier one was not decided.", Counter: true, Read: one(func() int64 {
 			return int64(rt.cluster.Undecided())
 		})},
+		{Name: "troupe.store.lost", Unit: "{stream}", Doc: "Streams of the store that were lost while the process ran.", Counter: true, Read: one(func() int64 {
+			return int64(rt.cluster.Lost())
+		})},
+		{Name: "troupe.store.unreadable", Unit: "{file}", Doc: "Files of the process's store that were missing or could not be read to their end when it was opened.", Counter: true, Read: one(func() int64 {
+			return int64(rt.cluster.Unreadable())
+		})},
 		{Name: "troupe.mail.messages", Unit: "{message}", Doc: "Messages to and from other processes of the store, by what became of them.", Counter: true, Label: "outcome", Read: func(observe func(string, int64)) {
 			s := rt.cluster.Mail().Stats()
-			for outcome, n := range map[string]uint64{"sent": s.Sent, "unsent": s.Unsent, "received": s.Received, "refused": s.Refused, "missed": s.Gaps} {
+			for outcome, n := range map[string]uint64{"sent": s.Sent, "unsent": s.Unsent, "received": s.Received, "refused": s.Refused, "forged": s.Forged, "replayed": s.Replayed, "missed": s.Gaps} {
 				observe(outcome, int64(n))
 			}
 		}},

@@ -64,6 +64,17 @@
 // to all are numbered, and so are the hearts that say every second that a node is there: a receiver
 // learns that it missed some, though not which. Gone is the one way to conclude that a node is dead.
 //
+// Each letter and each reply has a MAC, by a key that is made from one of the key ring. It covers all that is in it, who sends it, the subject that it
+// is sent to and the one that its reply is expected on. So a user of the same servers who may publish to the nodes' subjects, and may not read the store,
+// can neither say something in a node's name nor have a node publish anything. What has no valid MAC is dropped, counted and logged; nobody replies to it. A
+// letter whose key is not known waits until the key ring was read, which many made-up numbers of keys cannot have happen often.
+//
+// A letter that was read and is sent again is dropped, too: each node knows the serials of the boots that it hears. A reply is good for one question. Not
+// covered is what somebody does who can read letters, publish them and hold others up: one that was held up is taken when it comes, unless 64 later ones of its
+// sender came before it; and a letter to all from a boot that had ended before this one began is taken while its key is in the ring. What is told by such a letter
+// is a hint, or a count that is over after seconds. Nor is the word of the servers covered that nobody listens to a subject; no node takes another for dead because of it. Letters are
+// not encrypted: who reads them reads what clients send and get.
+//
 // # Files
 //
 // The files from the top; most of the names that a file uses are in its own line or below:
@@ -71,7 +82,8 @@
 //	sessions members  what an operator is told
 //	keyring tag eventlog task tail replay stats  the stored data of sessions, streams and tasks
 //	work  the queue of what tasks have to run
-//	fleet mail  other nodes
+//	loss blocks  what the store has lost
+//	fleet mail unread replays  other nodes
 //	embedded listen remote node lease  the node, and the server in it or elsewhere
 //	hearts outbox  what mail has heard, and has to send
 //	records flush pressure outage shards streams directory  how data is stored

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -33,7 +34,7 @@ const (
 // for Options.KeyRotate and opens for another 48 h; then the store forgets it.
 type Keyring struct {
 	node   *Node
-	tagKey []byte // see Tag; set at the start, or nil
+	tagKey atomic.Pointer[[]byte] // see Tag; set at the start, or nil
 
 	mu      sync.Mutex // guards the fields below; not held over I/O
 	keys    map[uint64]sealKey

@@ -36,6 +36,7 @@ type lease struct {
 	m       *leases.Machine // only register and the loop use it
 	renewed atomic.Int64    // when the last successful renewal was sent, by m
 	away    atomic.Pointer[leases.Absence]
+	again   atomic.Bool  // the stream of entries was made again
 	over    atomic.Int64 // nanoseconds for which the lease was over, until the last renewal
 
 	stop    chan struct{} // closed to end the loops
@@ -190,6 +191,7 @@ func (l *lease) measures(stop chan struct{}) {
 		}
 		l.node.measure(ctx)
 		if l.node.mail != nil {
+			l.node.losses.look(ctx, l.node, time.Now())
 			others.look(ctx, l.node)
 		}
 	}
@@ -240,9 +242,11 @@ func (l *lease) renew(ctx context.Context) error {
 		switch m.Next() {
 		case leases.Update:
 			rev, err := l.update(ctx, m.Rev)
+			l.stored(rev, err)
 			m.Wrote(rev, errors.Is(err, ErrConflict), err)
 		case leases.Create:
 			rev, err := l.create(ctx)
+			l.stored(rev, err)
 			m.Wrote(rev, errors.Is(err, ErrConflict), err)
 		case leases.Read:
 			data, rev, err := l.get(ctx)
@@ -262,6 +266,15 @@ func (l *lease) renew(ctx context.Context) error {
 			}
 			return m.Err
 		}
+	}
+}
+
+// stored notes the revision of an entry. The first one in a stream that was made again is that of the boot: revisions begin anew there.
+func (l *lease) stored(rev uint64, err error) {
+	if err == nil && l.again.Swap(false) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.entry.First = rev
 	}
 }
 

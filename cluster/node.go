@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Node is one process's membership of the cluster, and its access to the store.
@@ -46,6 +47,7 @@ type Node struct {
 	mail      *Mail // nil: there are no other nodes
 
 	outages  *outages
+	losses   losses
 	flusher  *flusher // nil: acknowledgements do not wait for the disk
 	counters counters
 	fills    [budgets]fillOf
@@ -89,6 +91,7 @@ func newNode(o Options) *Node {
 	n.setShards(o.newShards())
 	n.outages = newOutages(n)
 	n.keyring = newKeyring(n)
+	n.losses.configs, n.losses.created = make(map[string]jetstream.StreamConfig), make(map[string]time.Time)
 	if o.Dir != "" && o.Sync < 0 && !o.shared() {
 		n.flusher = newFlusher(n)
 	}
@@ -99,7 +102,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 	if n.opts.Remote.set() {
 		return n.startRemote(ctx)
 	}
-	path, reserved := "", int64(0)
+	path, reserved, before := "", int64(0), blocks(nil)
 	if n.opts.Dir != "" {
 		if n.dir, err = openDirectory(n.opts.Dir, n.opts.newShards(), n.streamNames); err != nil {
 			return err
@@ -112,7 +115,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 		if path, err = n.dir.storePath(); err != nil {
 			return err
 		}
-		reserved = n.dir.reserved
+		reserved, before = n.dir.reserved, n.dir.blocks()
 	} else {
 		if n.name == "" {
 			n.name = "node-" + randomName(8)
@@ -125,6 +128,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 	if n.server, err = n.startServer(path, reserved); err != nil {
 		return err
 	}
+	n.checkBlocks(before)
 	if n.flusher != nil {
 		n.flushing = true
 		go n.flusher.run()

@@ -38,10 +38,14 @@ const (
 type Outage struct {
 	Since time.Time
 	Full  bool // the disk has no room
+	Lost  bool // streams are missing on the servers, and cannot be made again
 }
 
 // String returns the reason without a path, for clients.
 func (o *Outage) String() string {
+	if o.Lost {
+		return "a part of the store is missing"
+	}
 	if o.Full {
 		return "the disk of the store is full"
 	}
@@ -91,8 +95,13 @@ func noRoom(text string) bool {
 }
 
 // Outage returns why the store cannot write now, or nil if it can. An outage ends
-// by itself when the disk has room again.
-func (n *Node) Outage() *Outage { return n.outages.now.Load() }
+// by itself when the disk has room again, or the streams are there.
+func (n *Node) Outage() *Outage {
+	if o := n.outages.now.Load(); o != nil {
+		return o
+	}
+	return n.losses.missing.Load()
+}
 
 // down returns the error of a write during an outage: the write is not done.
 func (n *Node) down() error {
@@ -180,10 +189,12 @@ func (n *Node) restart() error {
 	if err != nil {
 		return err
 	}
+	before := n.dir.blocks()
 	s, err := n.startServer(path, n.dir.reserved)
 	if err != nil {
 		return err
 	}
+	n.checkBlocks(before)
 	n.server = s
 	n.link.set(s)
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)

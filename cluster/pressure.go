@@ -54,7 +54,7 @@ func (n *Node) measure(ctx context.Context) {
 		s, err := n.fill(ctx, budgetNames[b])
 		if missing := isMissing(err); missing != f.missing {
 			if f.missing = missing; missing {
-				n.log.Error("a stream of the store is missing: what needs it fails until it is restored, or the process is started again", "of", budgetNames[b])
+				n.log.Error("a stream of the store is missing: what needs it fails until it is there again", "of", budgetNames[b])
 			}
 		}
 		if err != nil {

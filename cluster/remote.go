@@ -382,6 +382,7 @@ func (n *Node) tryStream(ctx context.Context, js jetstream.JetStream, k *kind, c
 		}
 		n.log.Info("stream adapted", "stream", want.Name, "bytes", change.MaxBytes, "replicas", change.Replicas)
 	}
+	n.losses.configs[k.name], n.losses.created[k.name] = change, st.CachedInfo().Created
 	n.replicas = max(n.replicas, change.Replicas)
 	return nil
 }

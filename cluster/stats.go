@@ -38,11 +38,13 @@ type StreamStats struct {
 	// Missing is how many replicas the stream lacks: they are away, or behind the leader.
 	Missing int
 
-	fullest uint64 // what Bytes would be if all shards were as full as the fullest one
+	created time.Time // when the stream was made
+	shards  int       // as it says that the store has them
+	fullest uint64    // what Bytes would be if all shards were as full as the fullest one
 }
 
 type counters struct {
-	appends, bytes, fenced, full, unavailable, refused, undecided atomic.Uint64
+	appends, bytes, fenced, full, unavailable, refused, undecided, unreadable atomic.Uint64
 	time                                                          atomic.Int64
 }
 
@@ -170,9 +172,11 @@ func (n *Node) fill(ctx context.Context, name string) (sum StreamStats, err erro
 
 func (n *Node) fillOf(ctx context.Context, name string) (StreamStats, error) {
 	var info struct {
-		Config struct {
-			MaxBytes int64 `json:"max_bytes"`
-			Replicas int   `json:"num_replicas"`
+		Created time.Time `json:"created"`
+		Config  struct {
+			MaxBytes int64             `json:"max_bytes"`
+			Replicas int               `json:"num_replicas"`
+			Metadata map[string]string `json:"metadata"`
 		} `json:"config"`
 		Cluster *struct {
 			Leader   string `json:"leader"`
@@ -189,7 +193,7 @@ func (n *Node) fillOf(ctx context.Context, name string) (StreamStats, error) {
 	if err := n.api(ctx, "STREAM.INFO."+n.streamName(name), nil, &info); err != nil {
 		return StreamStats{}, err
 	}
-	s := StreamStats{Bytes: info.State.Bytes, MaxBytes: uint64(max(info.Config.MaxBytes, 0)), Messages: info.State.Messages}
+	s := StreamStats{Bytes: info.State.Bytes, MaxBytes: uint64(max(info.Config.MaxBytes, 0)), Messages: info.State.Messages, created: info.Created, shards: shardsOf(info.Config.Metadata)}
 	if c := info.Cluster; c != nil {
 		s.Missing = max(info.Config.Replicas, 1)
 		if c.Leader != "" {

@@ -2,8 +2,11 @@ package testkit
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -84,6 +87,20 @@ func (v *VirtualNATS) Start(t testing.TB) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.Server = s
+}
+
+// Empty starts the server again without all that it had, as after the loss of its disk.
+func (v *VirtualNATS) Empty(t testing.TB) {
+	t.Helper()
+	v.Stop()
+	entries, err := os.ReadDir(v.options.StoreDir)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(v.options.StoreDir, e.Name())))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.Start(t)
 }
 
 // Stop ends the server, if it runs.

@@ -1,0 +1,62 @@
+package cluster
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestUnreadableBlocks: records that the store lost, because a bit of a file changed or the file is gone, are logged and counted at the start.
+func TestUnreadableBlocks(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		harm func(data []byte) []byte // nil removes the file
+		want string
+		lost bool
+	}{
+		"a bit of a record":    {func(b []byte) []byte { b[bytes.Index(b, []byte("session 10"))] ^= 1; return b }, "the end of a file of the store cannot be read", true},
+		"a bit of a length":    {func(b []byte) []byte { b[bytes.Index(b, []byte("session.t.s.id10"))-2] ^= 64; return b }, "the end of a file of the store cannot be read", true},
+		"a file":               {nil, "a stream of the store has no file with messages", true},
+		"a write that was cut": {func(b []byte) []byte { return b[:len(b)-3] }, "unless it is a write", true},
+		"nothing":              {func(b []byte) []byte { return b }, "", false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			n := must[*Node](t)(Open(t.Context(), Options{Dir: dir}))
+			for i := range 20 {
+				must[uint64](t)(n.Create(t.Context(), fmt.Sprintf("session.t.s.id%02d", i), fmt.Appendf(nil, "session %02d", i), time.Hour))
+			}
+			change(t, n.Close(t.Context()))
+			msgs := filepath.Join(dir, storeDir, "$G", "streams", "sessions", "msgs")
+			change(t, os.Remove(filepath.Join(msgs, "index.db"))) // A process that is killed leaves none.
+			path := filepath.Join(msgs, "1.blk")
+			if c.harm == nil {
+				change(t, os.Remove(path))
+			} else {
+				change(t, os.WriteFile(path, c.harm(must[[]byte](t)(os.ReadFile(path))), 0o600))
+			}
+			var log syncBuffer
+			n = open(t, Options{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))})
+			left := messages(t, n, "sessions")
+			if lost := left < 20; lost != c.lost {
+				t.Errorf("%d of 20 sessions are there", left)
+			}
+			count := uint64(0)
+			if c.lost {
+				count = 1
+			}
+			if got := n.Unreadable(); got != count {
+				t.Errorf("%d are counted, want %d", got, count)
+			}
+			if said := strings.Contains(log.String(), "level=ERROR"); said != c.lost || !strings.Contains(log.String(), c.want) || c.lost && !strings.Contains(log.String(), "stream=sessions") {
+				t.Errorf("the log, which should have %q:\n%s", c.want, log.String())
+			}
+		})
+	}
+}

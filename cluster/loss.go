@@ -1,0 +1,144 @@
+package cluster
+
+import (
+	"context"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// lookLost is how often a node looks whether the streams of the store are there.
+	lookLost = 5 * time.Second
+	// lostAfter is for how long the servers must say that a stream is not there before it is made again.
+	lostAfter = 10 * time.Second
+)
+
+// losses finds out that streams are gone, as where the servers came back with an empty disk, and makes them again. One goroutine uses it.
+//
+// That is safe: the ids of sessions, streams and tasks are random, so that nothing that is stored from then on can be taken for what is lost, and a write that
+// names a revision of the old stream is refused, as nothing of its subject is there.
+type losses struct {
+	configs map[string]jetstream.StreamConfig // of streams on other servers, as they were at the start
+	created map[string]time.Time              // when each stream was made
+	looked  time.Time
+	since   time.Time // when streams began to be missing; zero: they are there
+	said    bool      // it was logged why they cannot be made again
+
+	lost    atomic.Uint64
+	missing atomic.Pointer[Outage]
+}
+
+// Lost counts the streams that were lost while the process ran.
+func (n *Node) Lost() uint64 { return n.losses.lost.Load() }
+
+// look is called often, and looks every 5 s.
+func (l *losses) look(ctx context.Context, n *Node, now time.Time) {
+	if now.Sub(l.looked) < lookLost || n.outages.now.Load() != nil {
+		return
+	}
+	l.looked = now
+	var missing, replaced []*kind
+	for i := range n.kinds {
+		k := &n.kinds[i]
+		s, err := n.fillOf(ctx, k.name)
+		switch {
+		case isMissing(err):
+			missing = append(missing, k)
+		case err != nil:
+			return // It may be there.
+		case k.name == "nodes" && s.shards != len(n.shards):
+			l.fail(n, now, "the store was made again with another number of event shards: only a process that starts takes it")
+			return
+		case !l.created[k.name].IsZero() && !s.created.Equal(l.created[k.name]):
+			replaced = append(replaced, k)
+			l.created[k.name] = s.created
+		default:
+			l.created[k.name] = s.created
+		}
+	}
+	if len(missing) > 0 {
+		l.remake(ctx, n, missing, now)
+	} else {
+		l.since, l.said = time.Time{}, false
+		l.missing.Store(nil)
+	}
+	if len(replaced) > 0 {
+		n.replaced(ctx, replaced)
+	}
+}
+
+// remake makes streams again that have been missing for long enough. The next look finds them.
+func (l *losses) remake(ctx context.Context, n *Node, missing []*kind, now time.Time) {
+	if l.since.IsZero() {
+		l.since = now
+	}
+	if now.Sub(l.since) < lostAfter {
+		return
+	}
+	if n.opts.guess && n.opts.Prefix == "" {
+		// The process that keeps the store has the streams, or makes them, before it serves.
+		l.fail(n, now, "streams of the store are missing: the process that keeps it is starting, or must be started again")
+		return
+	}
+	js, err := jetstream.New(n.conn)
+	for _, k := range missing {
+		if err == nil {
+			c, known := l.configs[k.name]
+			if !known {
+				c = n.streamConfig(k)
+			}
+			_, err = js.CreateStream(ctx, c)
+		}
+	}
+	if err != nil {
+		l.fail(n, now, "streams of the store are missing, and cannot be made again: "+err.Error())
+		return
+	}
+	l.looked = time.Time{}
+}
+
+// fail notes that the streams stay away. After a minute /healthz says so, and a process that starts says what to do, or makes them.
+func (l *losses) fail(n *Node, now time.Time, why string) {
+	if l.since.IsZero() {
+		l.since = now
+	}
+	l.missing.CompareAndSwap(nil, &Outage{Since: l.since, Lost: true})
+	if !l.said {
+		l.said = true
+		n.log.Error(why)
+	}
+}
+
+// replaced goes on with streams that are not those of before.
+func (n *Node) replaced(ctx context.Context, kinds []*kind) {
+	var names, gone []string
+	for _, k := range kinds {
+		names = append(names, n.streamName(k.name))
+		gone = append(gone, loses(k.name))
+		switch k.name {
+		case "nodes":
+			n.lease.again.Store(true)
+		case "keys":
+			_, err := n.keyring.read(true)
+			if err == nil {
+				err = n.keyring.readTagKey(ctx)
+			}
+			if err != nil { // Whatever needs a key reads the ring again.
+				n.log.Warn("the key ring was lost, and is not there yet", "error", err)
+			}
+		}
+	}
+	n.losses.lost.Add(uint64(len(kinds)))
+	n.log.Error("streams of the store were lost while this process ran: they were made again, and what they held is gone", "streams", names, "lost", gone)
+}
+
+// shardsOf is the number of shards that the metadata of a stream say.
+func shardsOf(metadata map[string]string) int {
+	if shards, err := strconv.Atoi(metadata[shardsKey]); err == nil {
+		return shards
+	}
+	return 1
+}
