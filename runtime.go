@@ -86,22 +86,10 @@ var _ http.Handler = (*Runtime)(nil)
 // storePart is the part of the process's memory that a full store may need for its index.
 const storePart = 4
 
-// native says whether JSON is read as it must be.
-var native = codec.Native
-
-// errNotNative refuses to serve with a decoder for which two names are one if they differ only in case: a proxy in
-// front of the server, or a check of the program, may then have seen another message.
-var errNotNative = errors.New("the JSON decoder, sonic, does not support this Go release or this processor: build with an older Go release or a newer Troupe, for amd64 or arm64")
-
 // New opens the store and returns a Runtime with no servers. It fails with
 // ErrLocked, ErrNewer, ErrDamaged or ErrForeign when the data directory cannot
-// be used, with ErrNATS when the servers of NATSOptions cannot, and with an error that names every option that is out of bounds. It also
-// fails in a program that was built with a Go release, or for a processor, that the JSON
-// decoder does not support.
+// be used, with ErrNATS when the servers of NATSOptions cannot, and with an error that names every option that is out of bounds.
 func New(o Options) (*Runtime, error) {
-	if !native() {
-		return nil, fmt.Errorf("troupe: %w", errNotNative)
-	}
 	if err := o.settle(); err != nil {
 		return nil, fmt.Errorf("troupe: %w", err)
 	}
@@ -501,6 +489,11 @@ var (
 // Revisions returns the protocol revisions that this release serves, oldest first. Each
 // server serves clients of all of them.
 func Revisions() []string { return append(names(handshakes), names(statelessRevisions)...) }
+
+// Codec names what payloads, such as arguments, results and schemas, go through in this program: "sonic native", or
+// "json/v2" where that has no native path: on other processors than amd64 and arm64, with Go releases that it does not
+// know yet, and with the build tag troupe_nosonic. docs/dependencies.md says how the two differ.
+func Codec() string { return codec.Path() }
 
 // newestFirst returns the same in the order in which clients get them: a client takes the
 // first one that it knows.

@@ -2,7 +2,6 @@ package troupe
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"log/slog"
@@ -97,16 +96,6 @@ func TestServerLog(t *testing.T) {
 		if len(got) != len(want) || !strings.Contains(got[i], want[i]) {
 			t.Fatalf("logged:\n%s", b.String())
 		}
-	}
-}
-
-// TestNewWithAPortableDecoder builds a Runtime where sonic has no native path. Its other path takes one name for another,
-// so that no Runtime may be made.
-func TestNewWithAPortableDecoder(t *testing.T) {
-	defer func(f func() bool) { native = f }(native)
-	native = func() bool { return false }
-	if rt, err := New(Options{}); !errors.Is(err, errNotNative) || rt != nil {
-		t.Errorf("New returns %v, %v", rt, err)
 	}
 }
 

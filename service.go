@@ -59,6 +59,9 @@ func mismatch(err error) string {
 	if wrong, ok := errors.AsType[*codec.DecodeError](err); ok {
 		return ": " + strings.TrimPrefix(wrong.Error(), "codec: ")
 	}
+	if errors.Is(err, codec.ErrDuplicate) {
+		return ": a member comes twice"
+	}
 	return ""
 }
 

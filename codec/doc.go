@@ -1,5 +1,5 @@
 // Package codec reads and writes the JSON-RPC envelopes of MCP without copying them, and encodes and decodes
-// payloads through sonic; payloads without a type it decodes itself.
+// payloads through sonic, or through json/v2 where sonic has no native path; payloads without a type it decodes itself.
 //
 // # Reading
 //
@@ -21,6 +21,20 @@
 // []byte as "" and nil maps as {}. Map keys are sorted. The output is compact and UTF-8. Decoded values never refer to
 // the input, so the input may live in a pooled [Buffer].
 //
+// The build decides which library does that. sonic, which compiles machine code for each type at run time, has native
+// paths for amd64 and arm64 and for the Go releases that the build constraint of path_native.go names. Elsewhere, and
+// with the build tag troupe_nosonic, it is json/v2, at two to four times the processor time for a payload of a type. [Path]
+// says which. They differ in the following, and a test holds them to the rest:
+//
+//   - json/v2 refuses a member that comes twice, with [ErrDuplicate], where it decodes into a struct or map; to sonic the
+//     last one counts, but of two objects or arrays it merges what they hold.
+//   - A nil []byte in an interface is [] to sonic and "" to json/v2.
+//   - json/v2 calls MarshalText of map keys whose kind is string; sonic writes them as they are.
+//   - A name in a tag that encoding/json does not allow counts to json/v2 up to the first such character; sonic takes the
+//     field's own name.
+//   - json/v2 writes \b and \f, and sonic \u0008 and \u000c.
+//   - Of several values that do not fit they may report different ones, and json/v2 knows the offset of more.
+//
 // # Concurrency
 //
 // All functions may be called from any goroutine. A [Message] and a [Buffer] belong to one goroutine at a time. The
@@ -30,8 +44,8 @@
 //
 // The files from the top; most of the names that a file uses are in its own line or below:
 //
-//	payload tree append integer headervalue canonical  values and how they are read and written
-//	scan envelope walk mismatch  messages and how they are read
+//	payload path tree append integer headervalue canonical  values and how they are read and written
+//	scan envelope walk  messages and how they are read
 //	buffer bytes text lexer plan message  shared by both
 //
 // # Not the public API

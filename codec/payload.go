@@ -7,32 +7,16 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
-	"sync"
 	"unicode/utf8"
-	"unsafe"
-
-	"github.com/bytedance/sonic"
-	"github.com/bytedance/sonic/decoder"
-	"github.com/bytedance/sonic/encoder"
-	"github.com/bytedance/sonic/option"
 )
-
-const decoding = decoder.OptionCopyString | decoder.OptionCaseSensitive | decoder.OptionUseNumber | decoder.OptionUseUnicodeErrors
-
-// decoders carry the state of one decoding.
-var decoders = sync.Pool{New: func() any {
-	d := decoder.NewDecoder("")
-	d.SetOptions(decoding)
-	return d
-}}
-
-// encoding omits two of sonic's options, because finish does their work at less cost. CompactMarshaler runs every
-// json.RawMessage through encoding/json. ValidateString checks the whole buffer, not only the appended part. sonic
-// still checks that a MarshalJSON returns one value.
-const encoding = encoder.SortMapKeys | encoder.NoNullSliceOrMap | encoder.NoEncoderNewline
 
 // ErrSyntax is returned by Unmarshal for data that is not one valid JSON value. Nothing was decoded.
 var ErrSyntax = errors.New("codec: invalid JSON")
+
+// ErrDuplicate is returned by Unmarshal where payloads go through json/v2, see [Native], for a member that comes twice in
+// an object that decodes into a struct or into a map of a type. The value may be partly filled. sonic, and in an any or
+// a json.RawMessage json/v2, too, let it pass; in an any the last one counts.
+var ErrDuplicate = errors.New("codec: a member comes twice")
 
 // DecodeError is returned by Unmarshal for valid JSON that does not fit the Go value. The value may be partly filled.
 type DecodeError struct {
@@ -59,10 +43,13 @@ func (e *DecodeError) Error() string {
 	return "codec: " + value + at + " does not fit " + described(e.Type)
 }
 
-// described names JSON values that fit type t; integers by their Go kind, which tells their range.
+// described names JSON values that fit type t; integers by their Go kind with its size, which tells their range.
 func described(t reflect.Type) string {
 	if t == nil {
 		return "its type"
+	}
+	if t == number {
+		return "a number"
 	}
 	switch t.Kind() {
 	case reflect.Struct, reflect.Map:
@@ -75,17 +62,16 @@ func described(t reflect.Type) string {
 		return described(t.Elem())
 	case reflect.Interface:
 		return "its type"
+	case reflect.Int, reflect.Uint: // of 64 bits wherever Troupe runs
+		return t.Kind().String() + "64"
 	}
 	return t.Kind().String()
 }
 
-// holders carry a slice header to sonic, which needs a pointer to one, without an allocation each time.
-var holders = sync.Pool{New: func() any { return new([]byte) }}
-
 // Marshal encodes v as compact JSON in UTF-8. The package comment says how it differs from encoding/json. JSON from a
 // json.RawMessage or a MarshalJSON method must be valid by Valid, or Marshal fails. In strings that are not valid UTF-8
-// the wrong bytes become U+FFFD. A nil []byte is written as "", like an empty one; in an interface it is written as [],
-// like any nil slice.
+// the wrong bytes become U+FFFD. A nil []byte is written as "", like an empty one; but in an interface sonic writes it as
+// [], like any nil slice.
 func Marshal(v any) ([]byte, error) {
 	buf := GetBuffer()
 	defer buf.Free()
@@ -102,15 +88,7 @@ func Marshal(v any) ([]byte, error) {
 // AppendMarshal appends what Marshal returns to dst. After an error it returns dst as it was.
 func AppendMarshal(dst []byte, v any) ([]byte, error) {
 	p := planOf(reflect.TypeOf(v))
-	if p&holdsBytes != 0 {
-		v = withBytes(v)
-	}
-	h := holders.Get().(*[]byte)
-	*h = dst
-	err := encoder.EncodeInto(h, v, encoding)
-	out := *h
-	*h = nil
-	holders.Put(h)
+	out, err := encodeValue(dst, v, p)
 	if err == nil {
 		out, err = finish(out, len(dst), p&holdsRaw != 0)
 	}
@@ -195,20 +173,13 @@ func UnmarshalValid(data []byte, v any) error {
 	if done, err := unmarshalTree(data, v); done {
 		return err
 	}
-	text := unsafe.String(unsafe.SliceData(data), len(data))
-	// sonic copies the strings it decodes but not the digits of every number.
-	if p := planOf(reflect.TypeOf(v)); p&holdsNumber != 0 || p&holdsAny != 0 && hasNumber(data) {
-		text = string(data)
-	}
-	d := decoders.Get().(*decoder.Decoder)
-	d.Reset(text)
-	err := d.Decode(v)
-	d.Reset("")
-	decoders.Put(d)
+	err := decodeValue(data, v)
 	if err == nil {
 		return nil
 	}
-	err = cleanError(err, data)
+	if std, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // of a method of v; its text quotes the data
+		err = &DecodeError{Offset: -1, Type: std.Type}
+	}
 	if wrong, ok := err.(*DecodeError); ok && wrong.maybeInteger() {
 		if plain, ok := plainIntegers(data); ok {
 			err = UnmarshalValid(plain, v)
@@ -221,7 +192,7 @@ func UnmarshalValid(data []byte, v any) error {
 }
 
 // unmarshalTree is UnmarshalValid for empty values of the two types that hold any JSON, which it decodes in less time
-// and memory than sonic. It is not done if v is something else.
+// and memory than sonic and json/v2. It is not done if v is something else.
 func unmarshalTree(data []byte, v any) (done bool, err error) {
 	switch v := v.(type) {
 	case *any:
@@ -251,22 +222,6 @@ func unmarshalTree(data []byte, v any) (done bool, err error) {
 	return false, nil
 }
 
-// cleanError replaces the decoder's errors, which quote and refer to the input.
-func cleanError(err error, data []byte) error {
-	if offset, t, ok := mismatch(err); ok {
-		return &DecodeError{Offset: offset, Value: kindAt(data, offset), Type: t}
-	}
-	var std *json.UnmarshalTypeError
-	var syntax decoder.SyntaxError
-	switch {
-	case errors.As(err, &std):
-		return &DecodeError{Offset: -1, Type: std.Type}
-	case errors.As(err, &syntax):
-		return ErrSyntax
-	}
-	return err
-}
-
 // kindAt names the kind of the value at i.
 func kindAt(data []byte, i int) string {
 	if i < 0 || i >= len(data) {
@@ -291,39 +246,24 @@ func kindAt(data []byte, i int) string {
 	}
 }
 
-// hasNumber reports whether data, which is valid JSON, holds a number.
-func hasNumber(data []byte) bool {
-	for i := 0; i < len(data); {
-		switch classes[data[i]] {
-		case classString:
-			i = skipString(data, i)
-		case classNumber:
-			return true
-		default:
-			i++
-		}
-	}
-	return false
-}
-
 // Pretouch compiles the encoder and decoder of t and of the types inside it, which otherwise happens at their first
-// use and takes about 2 ms each. Call it for the types of a tool when the tool is registered.
+// use and takes sonic about 2 ms each. Call it for the types of a tool when the tool is registered.
 func Pretouch(t reflect.Type) error {
 	if t == nil {
 		return nil
 	}
 	planOf(t)
 	planOf(reflect.PointerTo(t))
-	if err := sonic.Pretouch(t, option.WithCompileRecursiveDepth(8)); err != nil {
+	if err := compile(t); err != nil {
 		return fmt.Errorf("codec: compile %s: %w", t, err)
 	}
 	return nil
 }
 
-// Native reports whether payloads take sonic's native path. It is false where sonic does not support the Go release or
-// the processor. There sonic uses encoding/json, and Marshal and Unmarshal keep none of their promises about nil
-// slices, exact keys and speed: {"Method":1} then fills a field that is called method. A program must not
-// serve clients without it; troupe.New refuses to.
-func Native() bool {
-	return sonic.APIKind == sonic.UseSonicJSON
+// Path names what payloads go through: "sonic native", or "json/v2" where [Native] is false.
+func Path() string {
+	if Native {
+		return "sonic native"
+	}
+	return "json/v2"
 }

@@ -8,14 +8,14 @@ import (
 )
 
 // portable says that sonic runs its decoder and encoder for arm64. On amd64 the environment can ask for them.
-var portable = runtime.GOARCH == "arm64" || os.Getenv("SONIC_USE_OPTDEC") == "1"
+var portable = Native && (runtime.GOARCH == "arm64" || os.Getenv("SONIC_USE_OPTDEC") == "1")
 
 // TestPortablePaths runs the other tests over sonic's decoder and encoder for arm64, which leave other work to
 // their caller than those for amd64.
 func TestPortablePaths(t *testing.T) {
 	t.Parallel()
-	if portable {
-		t.Skip("the portable paths are in use")
+	if portable || !Native {
+		t.Skip("the portable paths are in use, or sonic is not")
 	}
 	if testing.Short() || raceEnabled {
 		t.Skip("runs the tests a second time")

@@ -205,7 +205,7 @@ func (t *tree) text(raw []byte) (string, bool) {
 	return string(t.scratch), true
 }
 
-// longText decodes a string by sonic, which is faster with long ones. It is a function of its own because s is on the heap.
+// longText decodes a string by the path of payloads, which is faster with long ones. It is a function of its own because s is on the heap.
 func longText(raw []byte) (s string, ok bool) {
 	err := UnmarshalValid(raw, &s)
 	return s, err == nil

@@ -15,7 +15,8 @@ func TestTree(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("z", 2*maxScratch)
 	for name, data := range map[string]string{
-		"keys":            `[{"a":1,"b":2,"\u0061":3,"` + long + `":4,"":5},{"a":6,"b":null},{"a":7,"a":8}]`,
+		"keys":            `[{"a":1,"b":2,"\u0063":3,"` + long + `":4,"":5},{"a":6,"b":null}]`,
+		"a key twice":     `{"a":7,"\u0061":8}`,
 		"keys alike":      `{"abcd":1,"acbd":2,"abbd":3}`,
 		"digits":          `[` + strings.Repeat(`-12345678901234567890.5e+3,`, 100) + `0,` + strings.Repeat("9", 200) + `]`,
 		"nested":          `[[],[[1],[2,[3]]],{},{"a":[{"b":[4,5]},6]},7]`,
@@ -28,7 +29,9 @@ func TestTree(t *testing.T) {
 		"an empty object": `{}`,
 	} {
 		var want struct{ V any }
-		if err := UnmarshalValid([]byte(`{"V":`+data+`}`), &want); err != nil {
+		if err := UnmarshalValid([]byte(`{"V":`+data+`}`), &want); !Native && name == "a key twice" && errors.Is(err, ErrDuplicate) {
+			continue
+		} else if err != nil {
 			t.Fatal(name, err)
 		}
 		for range 2 {

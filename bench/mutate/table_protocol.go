@@ -43,6 +43,14 @@ var protocol = []mutation{
 		"if len(fraction) > 0 || len(bytes", "if len(bytes", "", "",
 	},
 	{
+		"names count in any case to json/v2", validation, "internal/jsonv2/codec.go",
+		"json.MatchCaseInsensitiveNames(false)", "json.MatchCaseInsensitiveNames(true)", "", "TestDecodeDuplicates",
+	},
+	{
+		"a member may come twice to json/v2", validation, "internal/jsonv2/duplicate.go",
+		"\t\t\treturn ErrDuplicate\n", "\t\t\treturn errors.ErrUnsupported\n", "", "TestDecodeDuplicates",
+	},
+	{
 		"a supported revision is not agreed on", negotiation, "mcp/revision.go",
 		"slices.Contains(supported, r) {", "slices.Contains(supported, r) && r == LatestLegacy {", "", "",
 	},

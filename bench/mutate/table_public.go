@@ -3,10 +3,6 @@ package main
 // public is the root package.
 var public = []mutation{
 	{
-		"a decoder that takes one name for another serves", guard, "runtime.go",
-		"	if !native() {\n", "	if !native() && o.Dir == \"none\" {\n", "", "TestNewWithAPortableDecoder",
-	},
-	{
 		"each failed handshake is logged", limit, "serve.go",
 		"	case strings.HasPrefix(text, \"http: TLS handshake error \"):\n", "	case strings.HasPrefix(text, \"http: TLS handshake errors \"):\n", "internal/spec/transports", "TestFailedHandshakes",
 	},

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 
+	"github.com/troupe-run/troupe"
 	"github.com/troupe-run/troupe/mcp"
 )
 
@@ -22,7 +23,7 @@ func (s *settings) announce(w io.Writer, log *slog.Logger, node string, addr, st
 		serves = "nats://" + store.String()
 	}
 	if s.logFormat == "json" {
-		log.Info("serving", "node", node, "mcp", base+"/mcp", "health", probes+"/healthz", "ready", probes+"/readyz", "metrics", probes+"/metrics", "data", s.data, "nats", s.nats.String(), "nats_listen", serves)
+		log.Info("serving", "node", node, "mcp", base+"/mcp", "health", probes+"/healthz", "ready", probes+"/readyz", "metrics", probes+"/metrics", "data", s.data, "nats", s.nats.String(), "nats_listen", serves, "codec", troupe.Codec())
 		return
 	}
 	data := s.data
@@ -42,6 +43,7 @@ troupe serves MCP on %[1]s/mcp
   node      %[3]s
   health    %[5]s/healthz  %[5]s/readyz
   metrics   %[5]s/metrics
+  codec     %[6]s
 
 Give the first URL to any client that speaks "Streamable HTTP" (and %[1]s/sse to a
 client that only knows "SSE"), or try it by hand:
@@ -51,7 +53,7 @@ client that only knows "SSE"), or try it by hand:
 
 Ctrl-C drains and ends it.
 
-`, base, data, node, mcp.LatestLegacy, probes)
+`, base, data, node, mcp.LatestLegacy, probes, troupe.Codec())
 }
 
 // baseURL is the URL under which a client on this machine reaches the server.

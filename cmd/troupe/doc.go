@@ -8,7 +8,7 @@
 //	troupe tasks      look at the tasks of a server that runs
 //	troupe bench      measure a server of MCP, this program's or any other
 //	troupe drain      end a server that runs in order
-//	troupe version    print the version and the protocol revisions it speaks
+//	troupe version    print the version, the JSON library and the protocol revisions
 //
 // Each setting of serve is a flag, and a key of the same name in the YAML file
 // that --config names; flags win. The first SIGINT or SIGTERM drains: /readyz

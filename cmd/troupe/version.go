@@ -14,7 +14,7 @@ import (
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version and the protocol revisions it speaks",
+		Short: "Print the version, the library that reads and writes JSON, and the protocol revisions it speaks",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprint(cmd.OutOrStdout(), versionText())
@@ -28,5 +28,5 @@ func versionText() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		version = info.Main.Version
 	}
-	return fmt.Sprintf("troupe %s\n%s %s/%s\nMCP %s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, strings.Join(troupe.Revisions(), ", "))
+	return fmt.Sprintf("troupe %s\n%s %s/%s\ncodec: %s\nMCP %s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, troupe.Codec(), strings.Join(troupe.Revisions(), ", "))
 }

@@ -22,7 +22,7 @@ type layer struct {
 var layers = []layer{
 	{".ci", nil, nil, "checks of the repository do without the code they check"},
 	{"mcp", nil, []string{"codec"}, "protocol data knows no layer"},
-	{"codec", []string{"mcp", "internal/limits"}, nil, "bytes and protocol data are all there is to a codec"},
+	{"codec", []string{"mcp", "internal/jsonv2", "internal/limits"}, nil, "bytes and protocol data are all there is to a codec"},
 	{"internal", []string{"mcp", "internal/limits"}, nil, "a state machine decides from its arguments alone"},
 	{"internal/admin", nil, nil, "what an operator is told is a form of its own, and knows nothing of who tells it"},
 	{"internal/closedschema", nil, nil, "fuzz targets share a binary with it, so it can need nothing"},
@@ -31,6 +31,7 @@ var layers = []layer{
 	{"internal/hosted", []string{"mcp", "codec", "actors", "internal/limits"}, nil, "it asks by a call of actors, and knows no handler"},
 	{"internal/http1", nil, nil, "a listener knows requests and responses, and nothing of what they carry"},
 	{"internal/inproc", nil, nil, "a name for a server of this process needs nothing"},
+	{"internal/jsonv2", nil, nil, "a library's options know nothing of what they are for"},
 	{"internal/kernel", []string{"internal/directory"}, nil, "an actor system knows nothing of what its actors do"},
 	{"internal/layout", nil, nil, "rules read the repository and run none of it"},
 	{"internal/letter", nil, nil, "the form of a message knows neither its content nor what carries it"},
@@ -95,7 +96,7 @@ var owners = []owner{
 	{"go.opentelemetry.io/otel", []string{"internal/telemetry", "", "internal/spec", "cmd", "bench/host"}, false, "layers report through internal/telemetry"},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd", "bench/host"}, false, "an embedding program brings its own exporter"},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd", "bench/host"}, false, "an embedding program brings its own SDK"},
-	{"github.com/go-json-experiment/json", nil, true, "it is the oracle of the codec's tests"},
+	{"github.com/go-json-experiment/json", []string{"internal/jsonv2"}, true, "one place decides how payloads are read and written without sonic, and it is the oracle of the codec's tests"},
 	{"github.com/google/go-cmp", nil, true, "it compares values in tests"},
 	{"golang.org/x/tools/txtar", nil, true, "it holds transcripts of tests"},
 }

@@ -207,7 +207,6 @@ func TestFields(t *testing.T) {
 			id
 			B `json:"b"`
 			p
-			Bad int `json:"a\"b"`
 			Odd int `json:"$-/ü 1"`
 		}{},
 		struct {
@@ -217,8 +216,14 @@ func TestFields(t *testing.T) {
 			Z int `json:"Y"`
 		}{A: &A{}, C: &C{}},
 		struct{ D *D }{&D{}},
+		struct {
+			Bad int `json:"a\"b"`
+		}{},
 		Looped{},
 	} {
+		if _, malformed := reflect.TypeOf(v).FieldByName("Bad"); malformed && !codec.Native {
+			continue // package codec documents what json/v2 makes of it
+		}
 		written, err := codec.Marshal(v)
 		if err != nil {
 			t.Fatal(err)

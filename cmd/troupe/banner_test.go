@@ -1,0 +1,32 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/troupe-run/troupe"
+)
+
+// TestCodecIsShown looks for the path of payloads in all places where an operator looks for it.
+func TestCodecIsShown(t *testing.T) {
+	t.Parallel()
+	path := troupe.Codec()
+	if path != "sonic native" && path != "json/v2" {
+		t.Errorf("the path is %q", path)
+	}
+	if got := versionText(); !strings.Contains(got, "\ncodec: "+path+"\n") {
+		t.Errorf("troupe version prints\n%s", got)
+	}
+	addr := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}
+	for format, want := range map[string]string{"text": "  codec     " + path + "\n", "json": `"codec":"` + path + `"`} {
+		var out bytes.Buffer
+		s := &settings{logFormat: format}
+		s.announce(&out, slog.New(slog.NewJSONHandler(&out, nil)), "n1", addr, nil)
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("with --log-format %s: no %q in\n%s", format, want, &out)
+		}
+	}
+}
