@@ -56,8 +56,12 @@ func structuredType[Out any]() reflect.Type {
 // InputSchema returns the schema that [AddTool] infers for arguments of type In. A program
 // can add to it what Go types do not say, and set Tool.InputSchema. InputSchema fails where
 // AddTool panics. The caller may change the schema.
+//
+// A tool without an InputSchema also accepts null for pointers, slices and maps, as AddTool
+// says. One that has this schema does not.
 func InputSchema[In any]() (json.RawMessage, error) {
-	return changeable(toolschema.InferArguments(reflect.TypeFor[In]()))
+	shown, _, err := toolschema.InferArguments(reflect.TypeFor[In]())
+	return changeable(shown, err)
 }
 
 // OutputSchema returns the schema that [AddTool] infers for structured content of type

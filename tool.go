@@ -39,8 +39,8 @@ const (
 
 // Tool describes a tool. Name and Description should be set.
 //
-// A nil schema is inferred from the handler's types; any other is passed on byte for byte.
-// Its dialect is the one that $schema names: draft 4, 6, 7, 2019-09 or, by default,
+// A nil schema is inferred from the handler's types; any other is passed on byte for byte, and
+// it alone decides what fits. Its dialect is the one that $schema names: draft 4, 6, 7, 2019-09 or, by default,
 // 2020-12. docs/limits.md has the bounds of schemas. A property of the input schema may
 // have x-mcp-header: clients since 2026-07-28 repeat the argument in a header of that name,
 // which proxies on the way can read. A call whose header differs from its argument is
@@ -106,7 +106,7 @@ func (t *tool) wire() mcp.Tool {
 //   - any other type becomes the structured content, with a text block that mirrors
 //     it, and gives the tool its output schema. Clients before 2026-07-28 know only
 //     objects there: of anything else they get the text. [Result] gives it content of
-//     its own.
+//     its own. A pointer has the schema of what it points to, and must not be nil.
 //
 // In is a struct, a map with keys that are strings, or a pointer to one. An inferred
 // schema describes the JSON that decodes into In or encodes Out: json tags count as in
@@ -114,6 +114,11 @@ func (t *tool) wire() mcp.Tool {
 // json.RawMessage anything, and a type with text methods, such as net.IP, a string. A
 // jsonschema tag is the description of a field. For a type with JSON methods of its own
 // no schema can be inferred: set InputSchema or OutputSchema.
+//
+// An inferred schema names one type for each argument. A field that is a pointer, or has
+// omitempty or omitzero, may be left out, and null leaves a pointer, a slice or a map nil.
+// In results a nil slice or map is empty, and a nil pointer null, unless it is left out by
+// omitempty or omitzero.
 //
 // An error of the handler becomes a result with isError, which the model sees;
 // an *mcp.Error becomes a protocol error. AddTool replaces a tool of the same
@@ -138,8 +143,9 @@ func TryAddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context
 	if err != nil {
 		return fmt.Errorf("troupe: tool %q: %w", t.Name, err)
 	}
+	var checked json.RawMessage
 	if t.InputSchema == nil {
-		if t.InputSchema, err = toolschema.InferArguments(reflect.TypeFor[In]()); err != nil {
+		if t.InputSchema, checked, err = toolschema.InferArguments(reflect.TypeFor[In]()); err != nil {
 			return fmt.Errorf("troupe: tool %q: %w", t.Name, err)
 		}
 	}
@@ -150,7 +156,7 @@ func TryAddTool[In, Out any](s *Server, t Tool, handler func(ctx context.Context
 		}
 	}
 	pretouch(reflect.TypeFor[In](), structuredType[Out]())
-	e, err := newTool(t)
+	e, err := newTool(t, checked)
 	if err != nil {
 		return err
 	}
@@ -183,7 +189,7 @@ func TryAddRawTool(s *Server, t Tool, handler func(ctx context.Context, call *Ca
 	if handler == nil {
 		return fmt.Errorf("troupe: tool %q: %w", t.Name, errNoHandler)
 	}
-	e, err := newTool(t)
+	e, err := newTool(t, nil)
 	if err != nil {
 		return err
 	}
@@ -205,7 +211,8 @@ var resultTypes = sync.OnceFunc(func() {
 	pretouch(reflect.TypeFor[mcp.CallToolResult](), reflect.TypeFor[*mcp.TextContent]())
 })
 
-func newTool(t Tool) (*tool, error) {
+// newTool makes a tool whose arguments are checked against the schema checked, nil for its InputSchema.
+func newTool(t Tool, checked json.RawMessage) (*tool, error) {
 	resultTypes()
 	err := checkName("tool", t.Name)
 	if err != nil {
@@ -215,7 +222,10 @@ func newTool(t Tool) (*tool, error) {
 		return nil, fmt.Errorf("troupe: tool %q: %w", t.Name, err)
 	}
 	e := &tool{Tool: t.clone()}
-	if e.input, e.headers, err = toolschema.Arguments(e.InputSchema); err != nil {
+	if checked == nil {
+		checked = e.InputSchema
+	}
+	if e.input, e.headers, err = toolschema.Arguments(checked); err != nil {
 		return nil, fmt.Errorf("troupe: tool %q: input schema: %w", t.Name, err)
 	}
 	if e.OutputSchema != nil {

@@ -12,12 +12,12 @@ func Example() {
 		City string `json:"city" jsonschema:"where to go"`
 		Days int    `json:"days,omitempty"`
 	}
-	text, err := toolschema.InferArguments(reflect.TypeFor[move]())
+	shown, checked, err := toolschema.InferArguments(reflect.TypeFor[move]())
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(string(text))
-	schema, _, err := toolschema.Arguments(text)
+	fmt.Println(string(shown))
+	schema, _, err := toolschema.Arguments(checked)
 	if err != nil {
 		panic(err)
 	}

@@ -14,6 +14,7 @@ type structField struct {
 	name                string
 	tagged              bool // a json tag gives the name
 	optional            bool // it may be left out
+	omitted             bool // it is left out if it is nil
 	quoted              bool // the value is written as a string
 	pointer             bool // it lies in an embedded pointer
 	unreachable         bool // that pointer is to an unexported type
@@ -94,7 +95,7 @@ func memberOf(e embedded, n int) (*structField, *embedded) {
 	for option := range strings.SplitSeq(options, ",") {
 		switch option {
 		case "omitempty", "omitzero":
-			member.optional = true
+			member.optional, member.omitted = true, true
 		case "string":
 			member.quoted = quotable(inner.Kind())
 		}

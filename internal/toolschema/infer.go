@@ -27,63 +27,83 @@ const (
 	encoded                  // results
 )
 
-// inferred caches the schemas of Go types, as json.RawMessage.
-var inferred [2]sync.Map // by direction, then by reflect.Type
+// inferred caches the schemas of Go types, as json.RawMessage by inferredKey.
+var inferred sync.Map
 
-// InferArguments returns the JSON schema of a tool's arguments of type t: of the JSON that
-// codec.Unmarshal decodes into it. A pointer counts as the type it points to. It fails as
-// [InferResult] does, and for types that are not JSON objects. Callers share the result and
-// must not change it.
-func InferArguments(t reflect.Type) (json.RawMessage, error) {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
+type inferredKey struct {
+	of reflect.Type
+	direction
+	nulls bool
+}
+
+// InferArguments returns two JSON schemas of a tool's arguments of type t: of the JSON that
+// codec.Unmarshal decodes into it. Clients get the first. The second, by which arguments are
+// checked, differs from it in that null, too, stands for a pointer, a slice or a map: clients
+// send it for what they leave out, but models' interfaces do not take lists of types. A member
+// that is a pointer may be left out. t may be a pointer, which counts as the type it points to.
+// InferArguments fails as [InferResult] does, and for types that are not JSON objects. Callers
+// share the results and must not change them.
+func InferArguments(t reflect.Type) (shown, checked json.RawMessage, err error) {
+	if shown, err = infers(t, decoded, false); err != nil {
+		return nil, nil, err
 	}
-	s, err := inferredFor(decoded, t)
-	if err == nil && string(codec.Field(s, "type")) != `"object"` {
-		return nil, fmt.Errorf("%v is no object, as arguments must be", t)
+	if string(codec.Field(shown, "type")) != `"object"` {
+		return nil, nil, fmt.Errorf("%v is no object, as arguments must be", pointee(t))
 	}
-	return s, err
+	checked, err = infers(t, decoded, true)
+	return shown, checked, err
 }
 
 // InferResult returns the JSON schema of a tool's structured content of type t: of the JSON
-// that codec.Marshal writes for a pointer to such a value. Descriptions come from jsonschema
-// tags. It fails for types without a form in JSON, for recursive ones, and for types with
-// their own MarshalJSON method, whose form it cannot know. Callers share the result and must
-// not change it.
-func InferResult(t reflect.Type) (json.RawMessage, error) { return inferredFor(encoded, t) }
+// that codec.Marshal writes for such a value. Descriptions come from jsonschema tags. t may be
+// a pointer, which counts as the type it points to. It fails for types without a form in JSON,
+// for recursive ones, and for types with their own MarshalJSON method, whose form it cannot
+// know. Callers share the result and must not change it.
+func InferResult(t reflect.Type) (json.RawMessage, error) { return infers(t, encoded, true) }
 
-func inferredFor(d direction, t reflect.Type) (json.RawMessage, error) {
-	if t == reflect.TypeFor[struct{}]() {
-		return json.RawMessage(`{"type":"object","additionalProperties":false}`), nil
+// pointee returns the type that t leads to.
+func pointee(t reflect.Type) reflect.Type {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
 	}
-	if known, ok := inferred[d].Load(t); ok {
+	return t
+}
+
+func infers(t reflect.Type, d direction, nulls bool) (json.RawMessage, error) {
+	t = pointee(t)
+	key := inferredKey{t, d, nulls}
+	if known, ok := inferred.Load(key); ok {
 		return known.(json.RawMessage), nil
 	}
-	i := inference{direction: d, open: map[reflect.Type]bool{}}
+	i := inference{direction: d, nulls: nulls, open: map[reflect.Type]bool{}}
 	s, err := i.of(t, true)
 	if err != nil {
 		return nil, fmt.Errorf("no schema can be inferred: %w; give the tool a written one", err)
+	}
+	if s.Types != nil { // the value as a whole is there
+		s.Type, s.Types = s.Types[1], nil
 	}
 	data, err := json.Marshal(s)
 	if err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
-	inferred[d].Store(t, json.RawMessage(data))
+	inferred.Store(key, json.RawMessage(data))
 	return data, nil
 }
 
 // inference works out one schema.
 type inference struct {
 	direction direction
+	nulls     bool                  // null is a value of what it may stand for
 	open      map[reflect.Type]bool // the named types that lead here
 }
 
 // of returns the schema of t. addressable says whether the encoder calls the methods of a
 // pointer to such a value: it does not for values of a map.
 func (i *inference) of(t reflect.Type, addressable bool) (*infer.Schema, error) {
-	nullable := false
-	for t.Kind() == reflect.Pointer {
-		t, nullable, addressable = t.Elem(), true, true
+	pointer := t.Kind() == reflect.Pointer
+	if pointer {
+		t, addressable = pointee(t), true
 	}
 	if t.Name() != "" {
 		if i.open[t] {
@@ -93,26 +113,44 @@ func (i *inference) of(t reflect.Type, addressable bool) (*infer.Schema, error) 
 		defer delete(i.open, t)
 	}
 	s, err := i.byMethod(t, addressable)
+	byKind := s == nil
 	if s == nil && err == nil {
 		s, err = i.byKind(t, addressable)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if nullable && s.Type != "" {
-		s.Types, s.Type = []string{"null", s.Type}, ""
+	// The encoder writes a slice or map that is nil as an empty one.
+	container := byKind && (t.Kind() == reflect.Slice || t.Kind() == reflect.Map)
+	if pointer || container && i.direction == decoded {
+		i.addNull(s)
 	}
 	return s, nil
+}
+
+// addNull lets null, too, stand for a value of s.
+func (i *inference) addNull(s *infer.Schema) {
+	if i.nulls && s.Type != "" {
+		s.Types, s.Type = []string{"null", s.Type}, ""
+	}
+}
+
+// anything returns the schema of any value. In arguments it has a member: some models' interfaces take no
+// schema that is true.
+func (i *inference) anything() *infer.Schema {
+	if i.direction == decoded {
+		return &infer.Schema{Description: "any JSON value"}
+	}
+	return &infer.Schema{}
 }
 
 // known are the types of the standard library that encode themselves, in a form that their
 // documentation promises. Types with only text methods need no line.
 var known = map[reflect.Type]infer.Schema{
-	reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
-	reflect.TypeFor[json.RawMessage](): {},
-	reflect.TypeFor[json.Number]():     {Type: "number"},
-	reflect.TypeFor[big.Int]():         {Type: "integer"},
-	reflect.TypeFor[slog.Level]():      {Type: "string"},
+	reflect.TypeFor[time.Time]():   {Type: "string", Format: "date-time"},
+	reflect.TypeFor[json.Number](): {Type: "number"},
+	reflect.TypeFor[big.Int]():     {Type: "integer"},
+	reflect.TypeFor[slog.Level]():  {Type: "string"},
 }
 
 // The methods by which a type decides its form, by direction.
@@ -129,6 +167,9 @@ func (i *inference) byMethod(t reflect.Type, addressable bool) (*infer.Schema, e
 	if i.direction == encoded && !addressable && (asJSON || asText) &&
 		!t.Implements(jsonMethods[encoded]) && !t.Implements(textMethods[encoded]) {
 		return nil, fmt.Errorf("%v encodes itself only by a pointer, and a map has no pointers to its values: use *%v", t, t)
+	}
+	if t == reflect.TypeFor[json.RawMessage]() {
+		return i.anything(), nil
 	}
 	if s, ok := known[t]; ok {
 		return &s, nil
@@ -161,7 +202,7 @@ func (i *inference) byKind(t reflect.Type, addressable bool) (*infer.Schema, err
 		if i.direction == decoded && t.NumMethod() > 0 {
 			return nil, fmt.Errorf("%v has methods, and nothing can be decoded into it", t)
 		}
-		return &infer.Schema{}, nil
+		return i.anything(), nil
 	case reflect.Map:
 		return i.ofMap(t)
 	case reflect.Slice:
@@ -210,7 +251,11 @@ func (i *inference) ofMap(t reflect.Type) (*infer.Schema, error) {
 		return nil, fmt.Errorf("%v has keys that are neither strings nor texts", t)
 	}
 	values, err := i.of(t.Elem(), false)
-	return &infer.Schema{Type: "object", AdditionalProperties: values}, err
+	s := &infer.Schema{Type: "object", AdditionalProperties: values}
+	if i.direction == decoded {
+		s.Properties = map[string]*infer.Schema{} // see ofStruct
+	}
+	return s, err
 }
 
 // textKey reports whether the methods of a map's key type t read or write its keys.
@@ -223,21 +268,22 @@ func (i *inference) textKey(t reflect.Type) bool {
 
 func (i *inference) ofSlice(t reflect.Type) (*infer.Schema, error) {
 	if e := t.Elem(); e.Kind() == reflect.Uint8 && !i.has(e, jsonMethods) && !i.has(e, textMethods) {
+		if i.direction == decoded { // models' interfaces do not know contentEncoding
+			return &infer.Schema{Type: "string", Description: "in base64"}, nil
+		}
 		return &infer.Schema{Type: "string", ContentEncoding: "base64"}, nil
 	}
 	items, err := i.of(t.Elem(), true)
-	return &infer.Schema{Types: []string{"null", "array"}, Items: items}, err
+	return &infer.Schema{Type: "array", Items: items}, err
 }
 
 // assignment matches how a jsonschema tag must not begin: other readers of such tags give it
 // a meaning.
 var assignment = regexp.MustCompile("^[^ \t\n]*=")
 
+// ofStruct returns a schema with properties even if there are none: some models' interfaces take no object without.
 func (i *inference) ofStruct(t reflect.Type, addressable bool) (*infer.Schema, error) {
-	s := &infer.Schema{Type: "object", AdditionalProperties: &infer.Schema{Not: &infer.Schema{}}}
-	if t.NumField() > 0 {
-		s.Properties = map[string]*infer.Schema{}
-	}
+	s := &infer.Schema{Type: "object", AdditionalProperties: &infer.Schema{Not: &infer.Schema{}}, Properties: map[string]*infer.Schema{}}
 	for _, f := range structFields(t) {
 		property, err := i.ofField(f, addressable)
 		if err != nil {
@@ -245,7 +291,7 @@ func (i *inference) ofStruct(t reflect.Type, addressable bool) (*infer.Schema, e
 		}
 		s.Properties[f.name] = property
 		s.PropertyOrder = append(s.PropertyOrder, f.name)
-		if !f.optional {
+		if !f.optional && !(i.direction == decoded && f.Type.Kind() == reflect.Pointer) {
 			s.Required = append(s.Required, f.name)
 		}
 	}
@@ -256,14 +302,18 @@ func (i *inference) ofField(f structField, addressable bool) (*infer.Schema, err
 	if f.unreachable && i.direction == decoded {
 		return nil, errors.New("it lies in an embedded pointer to an unexported type, which nothing can be decoded into")
 	}
-	s, err := i.of(f.Type, addressable || f.pointer)
+	of, addressable := f.Type, addressable || f.pointer
+	if of.Kind() == reflect.Pointer && f.omitted && i.direction == encoded {
+		of, addressable = of.Elem(), true // it is there only if it is not nil
+	}
+	s, err := i.of(of, addressable)
 	if err != nil {
 		return nil, err
 	}
 	if f.quoted { // a type with text methods is a string anyway
 		s = &infer.Schema{Type: "string"}
-		if f.Type.Kind() == reflect.Pointer {
-			s = &infer.Schema{Types: []string{"null", "string"}}
+		if of.Kind() == reflect.Pointer {
+			i.addNull(s)
 		}
 	}
 	if tag, ok := f.Tag.Lookup("jsonschema"); ok {
@@ -272,6 +322,9 @@ func (i *inference) ofField(f structField, addressable bool) (*infer.Schema, err
 		}
 		if assignment.MatchString(tag) {
 			return nil, fmt.Errorf("its jsonschema tag %q begins with WORD=", tag)
+		}
+		if s.Description != "" {
+			tag += " (" + s.Description + ")"
 		}
 		s.Description = tag
 	}

@@ -56,7 +56,7 @@ func TestStructuredOutput(t *testing.T) {
 		c := h.Session()
 		_, tools, _ := host.ToolsOf(t, c)
 		host.Equal(t, "inferred", tools["weather"], `{"name":"weather","inputSchema":{"type":"object","properties":{"text":{"type":"string"}},"required":["text"],"additionalProperties":false},`+
-			`"outputSchema":{"type":"object","properties":{"city":{"type":"string","description":"where"},"celsius":{"type":"number"},"tags":{"type":["null","array"],"items":{"type":"string"}},"note":{"type":"string"}},"required":["city","celsius","tags"],"additionalProperties":false}}`)
+			`"outputSchema":{"type":"object","properties":{"city":{"type":"string","description":"where"},"celsius":{"type":"number"},"tags":{"type":"array","items":{"type":"string"}},"note":{"type":"string"}},"required":["city","celsius","tags"],"additionalProperties":false}}`)
 		for _, row := range []struct{ tool, args, want string }{
 			{"weather", `{"text":"Ulm \"☃\""}`, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"{\"city\":\"Ulm \\\"☃\\\"\",\"celsius\":0,\"tags\":[]}"}],"structuredContent":{"city":"Ulm \"☃\"","celsius":0,"tags":[]}}}`},
 			{"weather", `{"text":"fail"}`, host.ToolFault("1", "no weather today")},

@@ -93,11 +93,12 @@ func cutName(name *string, text []byte, prefix string) error {
 	return nil
 }
 
-// A goType is a type of a field, with the schema that its member has in arguments and in results, values that come back
+// A goType is a type of a field, with the schemas that its member has in arguments and in results, values that come back
 // as they were sent, and some refused values.
 type goType struct {
 	add      func(srv *troupe.Server, name string)
-	schema   string
+	schema   string // in arguments
+	result   string
 	same     []string
 	rewrites map[string]string // by the value that is sent
 	bad      []string
@@ -105,11 +106,14 @@ type goType struct {
 
 // oneOf makes a goType of T: a tool that returns its argument, and one that returns the zero value.
 func oneOf[T any](schema string, same ...string) goType {
-	return goType{schema: schema, same: same, add: func(srv *troupe.Server, name string) {
+	return goType{schema: schema, result: schema, same: same, add: func(srv *troupe.Server, name string) {
 		troupe.AddTool(srv, troupe.Tool{Name: name}, func(_ context.Context, _ *troupe.Call, in boxed[T]) (boxed[T], error) { return in, nil })
 		troupe.AddTool(srv, troupe.Tool{Name: name + " zero"}, func(context.Context, *troupe.Call, struct{}) (boxed[T], error) { return boxed[T]{}, nil })
 	}}
 }
+
+// returning sets the schema in results, where it differs.
+func (g goType) returning(schema string) goType { g.result = schema; return g }
 
 func (g goType) refuses(bad ...string) goType { g.bad = bad; return g }
 
@@ -119,43 +123,46 @@ func (g goType) rewriting(sent, got string) goType {
 }
 
 const (
-	text   = `{"type":"string"}`
-	base64 = `{"type":"string","contentEncoding":"base64"}`
+	text     = `{"type":"string"}`
+	orNone   = `{"type":["null","string"]}`
+	base64   = `{"type":"string","contentEncoding":"base64"}`
+	encoded  = `{"type":"string","description":"in base64"}`
+	anything = `{"description":"any JSON value"}`
 )
 
 var goTypes = map[string]goType{
-	"bytes":            oneOf[[]byte](base64, `"aGk="`, `""`).refuses(`"!"`, `[104,105]`, `null`, `1`),
-	"named bytes":      oneOf[digest](base64, `"aGk="`).refuses(`[104]`),
-	"bytes by kind":    oneOf[[]byteLike](base64, `"aGk="`),
-	"pointer to bytes": oneOf[*[]byte](`{"type":["null","string"],"contentEncoding":"base64"}`, `"aGk="`, `null`),
-	"list of bytes":    oneOf[[][]byte](`{"type":["null","array"],"items":`+base64+`}`, `["aGk=",""]`),
-	"map of bytes":     oneOf[map[string][]byte](`{"type":"object","additionalProperties":`+base64+`}`, `{"a":"aGk="}`),
+	"bytes":            oneOf[[]byte](encoded, `"aGk="`, `""`).returning(base64).rewriting(`null`, `""`).refuses(`"!"`, `[104,105]`, `1`),
+	"named bytes":      oneOf[digest](encoded, `"aGk="`).returning(base64).refuses(`[104]`),
+	"bytes by kind":    oneOf[[]byteLike](encoded, `"aGk="`).returning(base64),
+	"pointer to bytes": oneOf[*[]byte](encoded, `"aGk="`, `null`).returning(`{"type":["null","string"],"contentEncoding":"base64"}`),
+	"list of bytes":    oneOf[[][]byte](`{"type":"array","items":`+encoded+`}`, `["aGk=",""]`).returning(`{"type":"array","items":`+base64+`}`).rewriting(`null`, `[]`),
+	"map of bytes":     oneOf[map[string][]byte](`{"type":"object","properties":{},"additionalProperties":`+encoded+`}`, `{"a":"aGk="}`).returning(`{"type":"object","additionalProperties":`+base64+`}`).rewriting(`null`, `{}`),
 	"array of bytes":   oneOf[[2]byte](`{"type":"array","items":{"type":"integer","minimum":0,"maximum":255},"minItems":2,"maxItems":2}`, `[104,105]`).refuses(`"aGk="`, `[1]`, `[1,256]`),
-	"raw":              oneOf[json.RawMessage](`true`, `{"a":[1.0,"x",null]}`, `null`, `"x"`),
-	"list of raw":      oneOf[[]json.RawMessage](`{"type":["null","array"],"items":true}`, `[1.0,{}]`),
+	"raw":              oneOf[json.RawMessage](anything, `{"a":[1.0,"x",null]}`, `null`, `"x"`).returning(`true`),
+	"list of raw":      oneOf[[]json.RawMessage](`{"type":"array","items":`+anything+`}`, `[1.0,{}]`).returning(`{"type":"array","items":true}`),
 	"number":           oneOf[json.Number](`{"type":"number"}`, `1.50`, `12345678901234567890123`).refuses(`"1.5"`, `null`),
 	"IP":               oneOf[net.IP](text, `"192.0.2.1"`, `"2001:db8::1"`).refuses(`"here"`, `[192,0,2,1]`),
-	"mask":             oneOf[net.IPMask](base64, `"/wAAAA=="`),
+	"mask":             oneOf[net.IPMask](encoded, `"/wAAAA=="`).returning(base64),
 	"address":          oneOf[netip.Addr](text, `"192.0.2.1"`, `""`).refuses(`"here"`),
-	"prefix":           oneOf[*netip.Prefix](`{"type":["null","string"]}`, `"192.0.2.0/24"`, `null`),
+	"prefix":           oneOf[*netip.Prefix](text, `"192.0.2.0/24"`, `null`).returning(orNone),
 	"time":             oneOf[time.Time](`{"type":"string","format":"date-time"}`, `"2026-07-28T12:00:00.5+02:00"`).refuses(`"yesterday"`, `0`),
-	"pointer to time":  oneOf[*time.Time](`{"type":["null","string"],"format":"date-time"}`, `"2026-07-28T12:00:00Z"`, `null`),
+	"pointer to time":  oneOf[*time.Time](`{"type":"string","format":"date-time"}`, `"2026-07-28T12:00:00Z"`, `null`).returning(`{"type":["null","string"],"format":"date-time"}`),
 	"duration":         oneOf[time.Duration](`{"type":"integer"}`, `5000`).refuses(`"5s"`),
 	"large integer":    oneOf[big.Int](`{"type":"integer"}`, `123456789012345678901234567890`).refuses(`"1"`, `1.5`),
-	"integer or none":  oneOf[*big.Int](`{"type":["null","integer"]}`, `-5`, `null`),
+	"integer or none":  oneOf[*big.Int](`{"type":"integer"}`, `-5`, `null`).returning(`{"type":["null","integer"]}`),
 	"fraction":         oneOf[big.Rat](text, `"1/3"`).refuses(`"x"`, `1`),
-	"large float":      oneOf[*big.Float](`{"type":["null","string"]}`, `"1.5"`, `null`),
+	"large float":      oneOf[*big.Float](text, `"1.5"`, `null`).returning(orNone),
 	"level":            oneOf[slog.Level](text, `"WARN"`),
-	"URL":              oneOf[*url.URL](`{"type":["null","object"],"properties":{"Scheme":{"type":"string"},"Opaque":{"type":"string"},"User":{"type":["null","object"],"properties":{},"additionalProperties":false},"Host":{"type":"string"},"Path":{"type":"string"},"Fragment":{"type":"string"},"RawQuery":{"type":"string"},"RawPath":{"type":"string"},"RawFragment":{"type":"string"},"ForceQuery":{"type":"boolean"},"OmitHost":{"type":"boolean"}},"required":["Scheme","Opaque","User","Host","Path","Fragment","RawQuery","RawPath","RawFragment","ForceQuery","OmitHost"],"additionalProperties":false}`, `null`),
+	"URL":              oneOf[*url.URL](`{"type":"object","properties":{"Scheme":{"type":"string"},"Opaque":{"type":"string"},"User":{"type":"object","properties":{},"additionalProperties":false},"Host":{"type":"string"},"Path":{"type":"string"},"Fragment":{"type":"string"},"RawQuery":{"type":"string"},"RawPath":{"type":"string"},"RawFragment":{"type":"string"},"ForceQuery":{"type":"boolean"},"OmitHost":{"type":"boolean"}},"required":["Scheme","Opaque","Host","Path","Fragment","RawQuery","RawPath","RawFragment","ForceQuery","OmitHost"],"additionalProperties":false}`, `null`).returning(`{"type":["null","object"],"properties":{"Scheme":{"type":"string"},"Opaque":{"type":"string"},"User":{"type":["null","object"],"properties":{},"additionalProperties":false},"Host":{"type":"string"},"Path":{"type":"string"},"Fragment":{"type":"string"},"RawQuery":{"type":"string"},"RawPath":{"type":"string"},"RawFragment":{"type":"string"},"ForceQuery":{"type":"boolean"},"OmitHost":{"type":"boolean"}},"required":["Scheme","Opaque","User","Host","Path","Fragment","RawQuery","RawPath","RawFragment","ForceQuery","OmitHost"],"additionalProperties":false}`),
 	"text":             oneOf[shade](text, `"shade of grey"`).refuses(`"grey"`, `{}`),
 	"text by pointer":  oneOf[tint](text, `"tint of grey"`).refuses(`"grey"`),
-	"list of texts":    oneOf[[]tint](`{"type":["null","array"],"items":`+text+`}`, `["tint of grey"]`),
-	"map of texts":     oneOf[map[string]*tint](`{"type":"object","additionalProperties":{"type":["null","string"]}}`, `{"a":"tint of grey","b":null}`),
-	"keys as texts":    oneOf[map[port]int](`{"type":"object","additionalProperties":{"type":"integer"}}`, `{":80":1}`).refuses(`{"x":1}`),
+	"list of texts":    oneOf[[]tint](`{"type":"array","items":`+text+`}`, `["tint of grey"]`),
+	"map of texts":     oneOf[map[string]*tint](`{"type":"object","properties":{},"additionalProperties":`+text+`}`, `{"a":"tint of grey","b":null}`).returning(`{"type":"object","additionalProperties":` + orNone + `}`),
+	"keys as texts":    oneOf[map[port]int](`{"type":"object","properties":{},"additionalProperties":{"type":"integer"}}`, `{":80":1}`).returning(`{"type":"object","additionalProperties":{"type":"integer"}}`).refuses(`{"x":1}`),
 	"integer":          oneOf[int8](`{"type":"integer","minimum":-128,"maximum":127}`, `-128`).rewriting(`1.0e2`, `100`).refuses(`128`, `1.5`),
-	"anything":         oneOf[any](`true`, `{"a":[1,null]}`, `null`),
+	"anything":         oneOf[any](anything, `{"a":[1,null]}`, `null`).returning(`true`),
 	"embedded":         oneOf[derived](`{"type":"object","properties":{"id":{"type":"string"},"note":{"type":"string"},"more":{"type":"integer"},"name":{"type":"string"}},"required":["id","name"],"additionalProperties":false}`, `{"id":"1","name":"n"}`, `{"id":"1","note":"x","more":2,"name":"n"}`),
-	"quoted":           oneOf[quoted](`{"type":"object","properties":{"n":{"type":"string"},"f":{"type":"string"},"b":{"type":"string"},"p":{"type":["null","string"]}},"required":["n","f","p"],"additionalProperties":false}`, `{"n":"-5","f":"1.5","b":"true","p":"7"}`, `{"n":"0","f":"0","p":null}`).refuses(`{"n":1,"f":"0","p":null}`, `{"n":"x","f":"0","p":null}`),
+	"quoted":           oneOf[quoted](`{"type":"object","properties":{"n":{"type":"string"},"f":{"type":"string"},"b":{"type":"string"},"p":{"type":"string"}},"required":["n","f"],"additionalProperties":false}`, `{"n":"-5","f":"1.5","b":"true","p":"7"}`, `{"n":"0","f":"0","p":null}`).returning(`{"type":"object","properties":{"n":{"type":"string"},"f":{"type":"string"},"b":{"type":"string"},"p":{"type":["null","string"]}},"required":["n","f","p"],"additionalProperties":false}`).rewriting(`{"n":"0","f":"0"}`, `{"n":"0","f":"0","p":null}`).refuses(`{"n":1,"f":"0","p":null}`, `{"n":"x","f":"0","p":null}`),
 	"shadowed":         oneOf[shadowed](`{"type":"object","properties":{"note":{"type":"string"},"id":{"type":"integer"}},"required":["id"],"additionalProperties":false}`, `{"id":1}`),
 	"named":            oneOf[named](`{"type":"object","properties":{"base":{"type":"object","properties":{"id":{"type":"string"},"note":{"type":"string"}},"required":["id"],"additionalProperties":false},"other":{"type":"object","properties":{"id":{"type":"string"},"note":{"type":"string"}},"required":["id"],"additionalProperties":false}},"required":["base","other"],"additionalProperties":false}`, `{"base":{"id":"1"},"other":{"id":"2"}}`),
 }
@@ -250,8 +257,8 @@ func TestSchemasMeanWhatGoEncodes(t *testing.T) {
 		if got := member(t, string(tool.InputSchema), "properties", "v"); got != g.schema {
 			t.Errorf("%s: the argument's schema is %s, want %s", tool.Name, got, g.schema)
 		}
-		if got := member(t, string(tool.OutputSchema), "properties", "v"); got != g.schema {
-			t.Errorf("%s: the result's schema is %s, want %s", tool.Name, got, g.schema)
+		if got := member(t, string(tool.OutputSchema), "properties", "v"); got != g.result {
+			t.Errorf("%s: the result's schema is %s, want %s", tool.Name, got, g.result)
 		}
 	}
 	invoke := func(name, args string) string {
@@ -316,7 +323,7 @@ func TestArgumentsByPointer(t *testing.T) {
 		})
 	})
 	schemas := stateless(t, url, "tools/list", "", "")
-	for _, want := range []string{`{"type":"object","properties":{"v":{"type":"integer"}},"required":["v"],"additionalProperties":false}`, `{"type":"object","additionalProperties":false}`} {
+	for _, want := range []string{`{"type":"object","properties":{"v":{"type":"integer"}},"required":["v"],"additionalProperties":false}`, `{"type":"object","properties":{},"additionalProperties":false}`} {
 		if !strings.Contains(schemas, `"inputSchema":`+want) {
 			t.Errorf("got %s, want a tool with %s", schemas, want)
 		}
