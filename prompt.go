@@ -24,7 +24,7 @@ type Prompt struct {
 }
 
 // PromptHandler makes a prompt from its arguments. Missing required arguments
-// are refused before it runs.
+// are refused before it runs; one that is null counts as missing.
 type PromptHandler func(ctx context.Context, call *Call, args map[string]string) (*mcp.GetPromptResult, error)
 
 type prompt struct {
@@ -60,7 +60,10 @@ func TryAddPrompt(s *Server, p Prompt, handler PromptHandler) error {
 }
 
 func (s *service) getPrompt(ctx context.Context, call *Call, m *codec.Message, dst []byte) ([]byte, *mcp.Error) {
-	var params mcp.GetPromptParams
+	var params struct {
+		Name      string             `json:"name"`
+		Arguments map[string]*string `json:"arguments"`
+	}
 	if err := call.decode(ctx, m.Params, &params); err != nil {
 		return nil, err
 	}
@@ -71,26 +74,48 @@ func (s *service) getPrompt(ctx context.Context, call *Call, m *codec.Message, d
 	if !ok {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown prompt: %s", shown(params.Name))
 	}
+	args := make(map[string]string, len(params.Arguments))
+	for name, value := range params.Arguments {
+		if value != nil { // null counts as absent
+			args[name] = *value
+		}
+	}
 	for _, a := range p.Arguments {
-		if _, ok := params.Arguments[a.Name]; a.Required && !ok {
+		if _, ok := args[a.Name]; a.Required && !ok {
 			return nil, mcp.Errorf(mcp.CodeInvalidParams, "missing argument: %s", a.Name)
 		}
 	}
 	if err := refuseLacking(p.Needs, &call.peer); err != nil {
 		return nil, err
 	}
-	result, err := p.handler(ctx, call, params.Arguments)
-	if err == nil && result == nil {
-		err = errNoResult
+	result, err := p.handler(ctx, call, args)
+	if err == nil {
+		err = checkPrompt(result)
 	}
 	if err != nil {
 		return s.unfinished(dst, call, "prompts/get "+p.Name, err)
 	}
-	out, err := call.appendPrompt(dst, result)
+	out, err := call.appendPrompt(dst, result.Typed())
 	if err != nil {
 		return nil, s.internal(string(m.Method), err)
 	}
 	return out, nil
+}
+
+// checkPrompt returns an error for a prompt that no client could read.
+func checkPrompt(r *mcp.GetPromptResult) error {
+	if r == nil {
+		return errNoResult
+	}
+	for i := range r.Messages {
+		if err := r.Messages[i].Check(); err != nil {
+			return fmt.Errorf("%w: message %d: %w", errBadResult, i, err)
+		}
+	}
+	if err := r.Meta.Check(); err != nil {
+		return fmt.Errorf("%w: %w", errBadResult, err)
+	}
+	return nil
 }
 
 // complete answers completion/complete, for the arguments of a prompt or of a resource template.

@@ -29,6 +29,11 @@ func (s *service) readResource(ctx context.Context, call *Call, m *codec.Message
 	if err != nil {
 		return s.unfinished(dst, call, "resources/read", err)
 	}
+	for i := range contents {
+		if err := contents[i].Check(); err != nil {
+			return nil, s.internal("resources/read", fmt.Errorf("%w: contents %d: %w", errBadResult, i, err))
+		}
+	}
 	return s.encode(dst, call, m, s.readCache(call, m), mcp.ReadResourceResult{Contents: contents}.For(call.revision()))
 }
 

@@ -163,9 +163,10 @@ func (h *resultHead) begin(dst []byte, own mcp.Meta, cache *Cache) ([]byte, erro
 	if len(own) == 0 {
 		return append(dst, h.meta...), nil
 	}
-	if own = bytes.TrimSpace(own); !codec.Valid(own) || !isObject(own) {
-		return nil, fmt.Errorf("%w: its _meta is no object", errBadResult)
+	if err := own.Check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", errBadResult, err)
 	}
+	own = bytes.TrimSpace(own)
 	dst = append(dst, `"_meta":`...)
 	return codec.AppendCompact(dst, own.WithServerInfo(h.info)), nil
 }

@@ -1,6 +1,7 @@
 package troupe
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -344,7 +345,10 @@ func responder[Out any]() (f func(t *tool, c *Call, dst []byte, out Out) ([]byte
 	case reflect.TypeFor[string]():
 		return wrap(func(out Out) mcp.Contents { return mcp.Contents{mcp.Text(any(out).(string))} }), false
 	case reflect.TypeFor[mcp.Content]():
-		return wrap(func(out Out) mcp.Contents { return mcp.Contents{any(out).(mcp.Content)} }), false
+		return wrap(func(out Out) mcp.Contents {
+			block, _ := any(out).(mcp.Content) // it may be nil
+			return mcp.Contents{block}
+		}), false
 	case reflect.TypeFor[mcp.Contents]():
 		return wrap(func(out Out) mcp.Contents { return any(out).(mcp.Contents) }), false
 	}
@@ -381,12 +385,12 @@ func (t *tool) respond(call *Call, dst []byte, r *mcp.CallToolResult) ([]byte, e
 	if r == nil {
 		return nil, fmt.Errorf("troupe: tool %s: %w", t.Name, errNoResult)
 	}
+	if err := checkResult(r); err != nil {
+		return nil, fmt.Errorf("troupe: tool %s: %w: %w", t.Name, errBadResult, err)
+	}
 	if t.output != nil && !r.IsError {
 		if r.StructuredContent == nil {
 			return nil, fmt.Errorf("troupe: tool %s: %w: the tool declares an output schema, but the handler returned no structured content", t.Name, errBadResult)
-		}
-		if !codec.Valid(r.StructuredContent) {
-			return nil, fmt.Errorf("troupe: tool %s: %w: the structured content is not JSON", t.Name, errBadResult)
 		}
 		if err := t.output.Validate(r.StructuredContent); err != nil {
 			return nil, fmt.Errorf("troupe: tool %s: %w: structured content: %w", t.Name, errBadResult, err)
@@ -400,7 +404,19 @@ func (t *tool) respond(call *Call, dst []byte, r *mcp.CallToolResult) ([]byte, e
 		c.Content = typed
 		r = &c
 	}
-	return call.appendToolResult(dst, r)
+	out, err := call.appendToolResult(dst, r)
+	if err != nil {
+		return nil, fmt.Errorf("troupe: tool %s: %w: %w", t.Name, errBadResult, err)
+	}
+	return out, nil
+}
+
+// checkResult returns an error for a result that no client could read.
+func checkResult(r *mcp.CallToolResult) error {
+	if r.StructuredContent != nil && !codec.Valid(r.StructuredContent) {
+		return errors.New("the structured content is not JSON")
+	}
+	return cmp.Or(r.Meta.Check(), r.Content.Check())
 }
 
 // pretouch compiles the codec of types before the first call needs it.

@@ -5,8 +5,12 @@ import (
 	"reflect"
 )
 
-// maxInteger is the number of digits of the largest integer that a Go type holds.
-const maxInteger = 20
+// maxInteger is the number of digits of the largest integer that a Go type of fixed size holds, and maxWide that of the largest
+// that other programs write with an exponent, because they have it as a float64.
+const (
+	maxInteger = 20
+	maxWide    = 309
+)
 
 // maybeInteger reports whether the value that does not fit may be an integer with a fraction or an exponent.
 func (e *DecodeError) maybeInteger() bool {
@@ -21,12 +25,12 @@ func (e *DecodeError) maybeInteger() bool {
 }
 
 // plainIntegers returns data, which is valid JSON, with integers written plainly that had a fraction or an exponent. ok
-// is false if there are none.
-func plainIntegers(data []byte) (out []byte, ok bool) {
+// is false if there are none. wide says whether a big.Int may take them, which holds more digits.
+func plainIntegers(data []byte, wide bool) (out []byte, ok bool) {
 	from := 0
 	numbers(data, func(i, end int) bool {
 		mark := len(out)
-		if next, plain := appendPlain(append(out, data[from:i]...), data[i:end]); plain {
+		if next, plain := appendPlain(append(out, data[from:i]...), data[i:end], wide); plain {
 			out, from, ok = next, end, true
 		} else {
 			out = out[:mark]
@@ -37,14 +41,14 @@ func plainIntegers(data []byte) (out []byte, ok bool) {
 }
 
 // originOf returns the offset in data of the byte at offset at in the result of plainIntegers.
-func originOf(data []byte, at int) int {
+func originOf(data []byte, at int, wide bool) int {
 	shift := 0 // how much shorter the result is up to here
 	var buf [maxInteger + 1]byte
 	numbers(data, func(i, end int) bool {
 		if i-shift >= at {
 			return false
 		}
-		if plain, ok := appendPlain(buf[:0], data[i:end]); ok {
+		if plain, ok := appendPlain(buf[:0], data[i:end], wide); ok {
 			shift += end - i - len(plain)
 		}
 		return true
@@ -74,8 +78,12 @@ func numbers(data []byte, f func(i, end int) bool) {
 }
 
 // appendPlain appends the number raw without fraction and exponent. It returns false, and appends nothing, if raw is
-// already plain, is no integer, or has more digits than any Go integer.
-func appendPlain(dst, raw []byte) ([]byte, bool) {
+// already plain, is no integer, or has more digits than any Go integer; with wide, than maxWide and than raw has characters.
+func appendPlain(dst, raw []byte, wide bool) ([]byte, bool) {
+	most := maxInteger
+	if wide {
+		most = max(maxWide, len(raw))
+	}
 	mantissa, exponent := raw, []byte(nil)
 	if e := bytes.IndexAny(raw, "eE"); e >= 0 {
 		mantissa, exponent = raw[:e], raw[e+1:]
@@ -115,7 +123,7 @@ func appendPlain(dst, raw []byte) ([]byte, bool) {
 		}
 		digits, shift = digits[:len(digits)+shift], 0
 	}
-	if len(digits)+len(fraction)+shift > maxInteger {
+	if len(digits)+len(fraction)+shift > most {
 		return dst, false
 	}
 	if sign {

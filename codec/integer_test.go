@@ -48,15 +48,49 @@ func TestNumbersThatAreNoInteger(t *testing.T) {
 	}
 }
 
+// TestBigIntegersInAnyForm checks the same for big.Int, which decodes itself.
+func TestBigIntegersInAnyForm(t *testing.T) {
+	long := "1" + strings.Repeat("0", 500)
+	for raw, want := range map[string]string{
+		"5": "5", "5.0": "5", "5e0": "5", "-0.0": "0", "2.50e1": "25", "1e30": "1" + strings.Repeat("0", 30), "1.5e+308": "15" + strings.Repeat("0", 307),
+		"123456789012345678901234567890.0": "123456789012345678901234567890", long + ".0": long, "12000000000000000000000000e-1": "1200000000000000000000000",
+	} {
+		var v struct {
+			N big.Int
+			P *big.Int
+			L []big.Int
+			M map[string]*big.Int
+			F float64
+		}
+		data := `{"N":` + raw + `,"P":` + raw + `,"L":[1,` + raw + `],"M":{"1.0":` + raw + `},"F":1.50}`
+		if err := Unmarshal([]byte(data), &v); err != nil {
+			t.Errorf("%s: %v", raw, err)
+			continue
+		}
+		for _, n := range []*big.Int{&v.N, v.P, &v.L[1], v.M["1.0"]} {
+			if n.String() != want || v.F != 1.5 {
+				t.Errorf("%s became %v, want %s", raw, n, want)
+			}
+		}
+	}
+	for _, raw := range []string{"1.5", "1e-1", "1e310", "1e999999999", "-1.0000000000000000000000001", `"5.0"`, "{}"} {
+		var v struct{ N big.Int }
+		if err := Unmarshal([]byte(`{"N":`+raw+`}`), &v); err == nil {
+			t.Errorf("%s became %v", raw, &v.N)
+		}
+	}
+}
+
 func FuzzPlainInteger(f *testing.F) {
 	for _, s := range []string{"3.0", "1e2", "-0.0", "120e-1", "1.5", "10.5", "0.10e1", "00", "1e21", "1e-1"} {
-		f.Add(s)
+		f.Add(s, false)
+		f.Add(s, true)
 	}
-	f.Fuzz(func(t *testing.T, s string) {
+	f.Fuzz(func(t *testing.T, s string, wide bool) {
 		if len(s) > 40 || strings.ContainsAny(s, " \t\r\n") || !Valid([]byte(s)) || classes[s[0]] != classNumber {
 			return
 		}
-		out, ok := appendPlain(nil, []byte(s))
+		out, ok := appendPlain(nil, []byte(s), wide)
 		if !ok {
 			return
 		}

@@ -155,8 +155,8 @@ func repair(b []byte) []byte {
 // ErrSyntax. A value that does not fit is a *DecodeError. Errors of UnmarshalJSON methods are returned as they are.
 //
 // A number without a fraction is an integer however it is written: 3.0 and 1e2 like 3 and 100 (JSON Schema 2020-12). If
-// such a number stands for a Go integer, all of them in data are read in their plain form. A number too large for its
-// type is a *DecodeError.
+// such a number stands for a Go integer or a big.Int, all of them in data are read in their plain form; a big.Int takes up
+// to 309 digits that are not written out. A number too large for its type is a *DecodeError.
 //
 // Nothing in v refers to data afterwards. data is copied only if v can hold a json.Number, or an interface while data
 // has numbers.
@@ -180,11 +180,12 @@ func UnmarshalValid(data []byte, v any) error {
 	if std, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // of a method of v; its text quotes the data
 		err = &DecodeError{Offset: -1, Type: std.Type}
 	}
-	if wrong, ok := err.(*DecodeError); ok && wrong.maybeInteger() {
-		if plain, ok := plainIntegers(data); ok {
+	wide := err != ErrDuplicate && planOf(reflect.TypeOf(v))&holdsBig != 0 // the error may be that of big.Int
+	if wrong, ok := err.(*DecodeError); wide || ok && wrong.maybeInteger() {
+		if plain, ok := plainIntegers(data, wide); ok {
 			err = UnmarshalValid(plain, v)
 			if wrong, ok := err.(*DecodeError); ok && wrong.Offset >= 0 {
-				wrong.Offset = originOf(data, wrong.Offset)
+				wrong.Offset = originOf(data, wrong.Offset, wide)
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"net"
 	"reflect"
 	"strings"
@@ -572,6 +573,7 @@ func TestPlans(t *testing.T) {
 		{reflect.TypeFor[[4]byte](), 0},
 		{reflect.TypeFor[[]byteText](), 0},
 		{reflect.TypeFor[texts](), holdsRaw | holdsBytes},
+		{reflect.TypeFor[struct{ M map[string][]*big.Int }](), holdsRaw | holdsBig},
 		{reflect.TypeFor[everything](), holdsAny | holdsNumber | holdsRaw | holdsBytes},
 	} {
 		if got := planOf(tt.typ); got != tt.want {

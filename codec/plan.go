@@ -2,6 +2,7 @@ package codec
 
 import (
 	"encoding/json"
+	"math/big"
 	"reflect"
 	"sync"
 )
@@ -22,6 +23,9 @@ const (
 
 	// holdsBytes: somewhere inside, but not in an interface, is a []byte that is written in base64 even if it is nil.
 	holdsBytes
+
+	// holdsBig: a big.Int is somewhere inside, which takes an integer only without fraction and exponent.
+	holdsBig
 )
 
 var (
@@ -30,6 +34,7 @@ var (
 	textual     = reflect.TypeFor[interface{ MarshalText() ([]byte, error) }]()
 	unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 	number      = reflect.TypeFor[json.Number]()
+	bigInt      = reflect.TypeFor[big.Int]()
 )
 
 // planOf returns the plan of t, which may be nil.
@@ -64,6 +69,9 @@ func look(t reflect.Type, seen map[reflect.Type]bool) plan {
 	}
 	if t == number {
 		p |= holdsNumber
+	}
+	if t == bigInt {
+		p |= holdsBig
 	}
 	if isBytes(t) {
 		p |= holdsBytes

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 )
 
 // Content is one content block: [*TextContent], [*ImageContent], [*AudioContent],
@@ -205,6 +206,25 @@ func (c Contents) Typed() Contents {
 			out = append(Contents(nil), c...)
 		}
 		out[i] = typed
+	}
+	return out
+}
+
+// Typed is [Contents.Typed] for the messages of a prompt. It returns x itself when no type is
+// missing.
+func (x *GetPromptResult) Typed() *GetPromptResult {
+	out := x
+	for i, m := range x.Messages {
+		block := withType(m.Content)
+		if block == m.Content {
+			continue
+		}
+		if out == x {
+			copied := *x
+			copied.Messages = slices.Clone(x.Messages)
+			out = &copied
+		}
+		out.Messages[i].Content = block
 	}
 	return out
 }

@@ -17,8 +17,13 @@ func inexpressible(what string, r Revision) error {
 // For returns the params for a client of the revision. If the revision knows only one
 // block per message, a message of several blocks becomes several messages of its role,
 // and one without a block is dropped. Tools, and blocks that sampling does not have in
-// that revision, are [ErrInexpressible].
+// that revision, are [ErrInexpressible]. Content that [Contents.Check] refuses is an error, too.
 func (p CreateMessageParams) For(r Revision) (CreateMessageParams, error) {
+	for i, m := range p.Messages {
+		if err := m.Content.Blocks.Check(); err != nil {
+			return CreateMessageParams{}, fmt.Errorf("mcp: sampling message %d: %w", i, err)
+		}
+	}
 	if r.Has(FeatureSamplingTools) {
 		return p.withTools(r), nil
 	}
