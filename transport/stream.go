@@ -46,6 +46,7 @@ type stream struct {
 	conn  net.Conn // nil if the connection could not be taken over
 	reuse *reuse   // where conn goes after the stream; nil closes it
 
+	backlog backlog
 	head    []byte        // the response's header, until it is written
 	pending *codec.Buffer // queued, not flushed
 	out     *codec.Buffer // flushed, not yet taken by the writer
@@ -235,8 +236,8 @@ func (x *Exchange) Event(id string, retryMS int, data []byte) {
 		x.mu.Unlock()
 		return
 	}
-	queued, limit := x.s.queued(), x.h.o.MaxQueued
-	if queued+len(id)+len(data)+around > limit && queued >= limit/2 {
+	size, limit := len(id)+len(data)+around, x.h.o.MaxQueued
+	if !x.s.backlog.fits(x.s.queued(), size, limit) {
 		x.endAndUnlock(cutQueue)
 		return
 	}
@@ -246,6 +247,7 @@ func (x *Exchange) Event(id string, retryMS int, data []byte) {
 	} else {
 		b.B = appendEvent(b.B, id, retryMS, data)
 	}
+	x.s.backlog.took(x.s.queued(), size, limit, x.h.o.WriteTimeout)
 	if !x.holdQueue() {
 		x.endAndUnlock(cutMemory)
 		return
@@ -363,6 +365,7 @@ func (x *Exchange) start() {
 func (x *Exchange) wrote(n int) {
 	s := x.s
 	s.writing -= min(n, s.writing)
+	s.backlog.wrote(n, s.queued())
 	x.letQueueGo()
 	if s.room != nil && s.queued() < x.h.o.MaxQueued/2 {
 		close(s.room)
