@@ -87,6 +87,9 @@ func (x *Exchange) pump(w http.ResponseWriter) {
 			}
 			continue
 		}
+		if len(batch) == 0 && !x.s.ended {
+			batch = []byte(comment) // with the header: see firstChunk
+		}
 		x.mu.Unlock()
 		if !started {
 			w.WriteHeader(http.StatusOK)

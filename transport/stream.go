@@ -32,6 +32,10 @@ const (
 
 	lastChunk = "0\r\n\r\n"
 
+	// firstChunk goes out with a header that no event follows at once. Proxies such as nginx keep the header of a response
+	// over HTTP/2 until its first byte has come.
+	firstChunk = "3\r\n" + comment + "\r\n"
+
 	// maxWrite is how many bytes one write may hold, so that a reader that is slow but makes progress is not cut for a
 	// large event.
 	maxWrite = 256 << 10
@@ -116,6 +120,13 @@ func (s *stream) take(chunks, last bool) (batch []byte, buf *codec.Buffer) {
 		}
 	}
 	if s.head != nil {
+		switch {
+		case len(batch) > 0 || last:
+		case chunks:
+			batch = []byte(firstChunk)
+		default:
+			batch = []byte(comment)
+		}
 		batch = append(s.head, batch...)
 		s.head = nil
 	}
