@@ -141,7 +141,7 @@ func (x *Exchange) Open() bool {
 	defer x.mu.Unlock()
 	// Over HTTP/1 the client may only have closed its sending side; if it is gone, the first write notices. Where all ends
 	// with the connection, that is the end.
-	over := x.base.Err() != nil && (x.bound() || x.inline)
+	over := (x.bound() || x.inline) && x.clientLeft()
 	if x.state != fresh || x.w == nil || over || !x.h.add(x) {
 		return false
 	}
