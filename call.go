@@ -211,6 +211,7 @@ var (
 var (
 	ErrCancelled    = actors.ErrCancelled    // by the client
 	ErrDeadline     = actors.ErrDeadline     // the call ran for too long
+	ErrRequestEnded = actors.ErrRequestEnded // by a middleware, for a stateless request; its client gets the handler's answer
 	ErrSessionEnded = actors.ErrSessionEnded // the client deleted the session
 	ErrStreamLost   = actors.ErrStreamLost   // nobody can get the answer any more
 	ErrClosing      = actors.ErrClosing      // the node is stopping

@@ -307,7 +307,8 @@ type Limits struct {
 	WriteTimeout time.Duration
 	// MaxQueued is how many bytes of an event stream may wait for its connection,
 	// and as many for the log. 0 means 1 MiB. When a client reads more slowly, its
-	// connection is cut, and it resumes; a handler that is faster than the log waits.
+	// connection is cut, and it resumes; a handler that is faster than the log waits. A
+	// message of more than half of it counts once WriteTimeout is over: see docs/limits.md.
 	MaxQueued int
 
 	// Grace is how long a call may take and still be answered as plain JSON. 0

@@ -85,7 +85,7 @@ func (s *service) internal(what string, err error) *mcp.Error {
 	switch {
 	case errors.Is(err, ErrSessionEnded):
 		level, shown = slog.LevelDebug, actors.SessionGone
-	case errors.Is(err, ErrCancelled), errors.Is(err, ErrUnmounted):
+	case errors.Is(err, ErrCancelled), errors.Is(err, ErrRequestEnded), errors.Is(err, ErrUnmounted):
 		level = slog.LevelDebug
 	case errors.Is(err, ErrClosing):
 		level, shown = slog.LevelDebug, actors.Unavailable

@@ -26,6 +26,9 @@ var (
 	ErrCancelled = errors.New("cancelled by the client")
 	// ErrDeadline is the cause when a call has run for as long as the limit MaxCall allows.
 	ErrDeadline = errors.New("the call ran for too long")
+	// ErrRequestEnded is the cause when a middleware has ended the context of a stateless request, such as one that gives
+	// requests a deadline. What has ended it is wrapped, too.
+	ErrRequestEnded = errors.New("the request's context ended")
 	// ErrStreamLost is the cause when the call can no longer be answered.
 	ErrStreamLost = errors.New("the call's stream was lost")
 	errInternal   = errors.New("actors: internal error")

@@ -297,7 +297,7 @@ func (d *direct) attach(r *requestActor) { d.r = r }
 
 func (d *direct) watch() {
 	r, generation := d.r, d.r.generation
-	d.unwatch = d.conn.WhenGone(func() { _ = r.Post(called{generation, connGone{d, broke(d.conn)}}) })
+	d.unwatch = d.conn.WhenGone(func() { _ = r.Post(called{generation, connGone{d, broke(d.conn), expired(d.conn)}}) })
 	d.watched.Store(true)
 }
 
@@ -305,6 +305,9 @@ func (d *direct) await() {
 	select {
 	case <-d.over:
 	case <-d.conn.Context().Done():
+		if expired(d.conn) != nil { // the response can still be written
+			<-d.over
+		}
 	}
 }
 
@@ -390,10 +393,11 @@ func (d *direct) release() {
 }
 
 // connGone reports to a request that the client of x is gone or, if broken is set, that the node is not heard that has its
-// connection.
+// connection. If ended is set, the client is there, and a middleware has ended its request's context.
 type connGone struct {
 	x      roundTrip
 	broken bool
+	ended  error
 }
 
 // broke reports whether the node is not heard that has the connection of x.
@@ -402,11 +406,21 @@ func broke(x Exchange) bool {
 	return ok && far.Broken()
 }
 
+// expired returns what has ended the context of x's request, if that was not its client.
+func expired(x Exchange) error {
+	if near, ok := x.(interface{ Expired() error }); ok {
+		return near.Expired()
+	}
+	return nil
+}
+
 // connectionGone hands the call on to the next exchange that waits for it, if any;
 // otherwise it cancels the call, unless the client may come back for it.
 func (r *requestActor) connectionGone(m connGone) {
 	switch {
 	case r.way.delivery != delivery(m.x): // the exchange was answered or replaced
+	case m.ended != nil: // the handler's response still reaches the client
+		r.step(request.Deadline, response{}, fmt.Errorf("%w: %w", ErrRequestEnded, m.ended))
 	case r.handOn():
 	case m.broken:
 		r.detach()

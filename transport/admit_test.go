@@ -104,7 +104,8 @@ func TestAdmission(t *testing.T) {
 		"version known":         {headers: []string{"MCP-Protocol-Version: 2025-11-25"}, status: 200, want: ping},
 		"version unknown":       {headers: []string{"MCP-Protocol-Version: 1999-01-01"}, status: 400, want: badVersion("1999-01-01")},
 		"version quoted":        {headers: []string{`MCP-Protocol-Version: a"b`}, status: 400, want: badVersion(`a\"b`)},
-		"version twice":         {headers: []string{"MCP-Protocol-Version: 2025-11-25", "MCP-Protocol-Version: 2025-11-25"}, status: 400, want: badVersion("2025-11-25, 2025-11-25")},
+		"version twice":         {headers: []string{"MCP-Protocol-Version: 2025-11-25", "MCP-Protocol-Version: 2025-11-25"}, status: 200, want: ping},
+		"two versions":          {headers: []string{"MCP-Protocol-Version: 2025-11-25", "MCP-Protocol-Version: 2025-06-18"}, status: 400, want: badVersion("2025-11-25, 2025-06-18")},
 		"version long":          {headers: []string{"MCP-Protocol-Version: " + strings.Repeat("9", 999)}, status: 400, want: badVersion(strings.Repeat("9", 128))},
 		"version on GET":        {method: "GET", headers: []string{"MCP-Protocol-Version: x"}, status: 400, want: badVersion("x")},
 		"version on DELETE":     {method: "DELETE", headers: []string{"MCP-Protocol-Version: x"}, status: 400, want: badVersion("x")},
@@ -116,6 +117,7 @@ func TestAdmission(t *testing.T) {
 		"session twice": {method: "DELETE", headers: []string{"Mcp-Session-Id: a", "Mcp-Session-Id: b"}, status: 400, want: badSession},
 
 		"type charset":       {headers: []string{`Content-Type: Application/JSON; Charset="UTF-8"`}, status: 200, want: ping},
+		"type charset utf8":  {headers: []string{"Content-Type: application/json;charset=Utf8"}, status: 200, want: ping},
 		"type other":         {headers: []string{"Content-Type: text/plain"}, status: 415, want: badType},
 		"type form":          {headers: []string{"Content-Type: application/x-www-form-urlencoded"}, status: 415, want: badType},
 		"type none":          {headers: []string{"Content-Type: "}, status: 415, want: badType},

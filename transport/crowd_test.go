@@ -38,7 +38,10 @@ type crowded struct {
 	refused []string
 }
 
-func crowdOf(t *testing.T, w Crowd) *crowded {
+func crowdOf(t *testing.T, w Crowd) *crowded { return crowdBehind(t, w, front) }
+
+// crowdBehind is crowdOf with what front puts before the server.
+func crowdBehind(t *testing.T, w Crowd, front func(net.Listener, *http.Server) net.Listener) *crowded {
 	c := &crowded{t: t, ln: &pipes{make(chan net.Conn), make(chan struct{})}, release: make(chan struct{})}
 	s := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/wait" {

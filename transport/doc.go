@@ -40,7 +40,7 @@
 //   - Events reach the client in the order of the calls of Event, each whole or not at all. Finish delivers all that
 //     was queued before it. Nothing is written before Flush.
 //   - The queue of a connection is bounded. A reader that does not read is cut off, without a delay for any other
-//     connection.
+//     connection. A stream begins with a byte of its body: a comment, if no event follows its header at once.
 //   - No method of an Exchange except Room waits for the peer. But Answer and Reject write a response, which a peer
 //     that does not read can hold up for at most WriteTimeout.
 //   - The client of a stateless request cancels it by closing the connection. [Exchange.Context] is then done at once,
@@ -85,7 +85,7 @@
 //	pipe admit stateless preflight forwarded  requests, and how they are refused
 //	stream memory reuse hangup  event streams, and their connections afterwards
 //	handler drain_conn inline drain_listener crowd refusal sse origin  the endpoint and its listener
-//	event lines options exchange framing watchdog media  one exchange and its parts
+//	event lines options exchange framing watchdog backlog media  one exchange and its parts
 //
 // # Not the public API
 //

@@ -34,7 +34,8 @@ type drainConn struct {
 	header  bool       // a header is to come: the connection is new, or a request has begun
 	closing bool       // asked to close: the read deadline has passed, whatever others set
 	leaving bool       // asked to make room
-	framing framing    // of the header that comes
+	sealed  bool       // what is read is encrypted
+	framing framing    // of the requests
 	until   time.Time  // the read deadline that others set
 }
 
@@ -81,6 +82,13 @@ func (g *drainConn) setAway(away bool) {
 	} else {
 		d.away--
 	}
+}
+
+// seal notes that what is read is encrypted, so that no request can be seen in it.
+func (g *drainConn) seal() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sealed = true
 }
 
 // closeIfIdle makes the connection close if it waits for a request and none has come.
@@ -147,7 +155,7 @@ var (
 	// errLateHeader says that a header has not come in time.
 	errLateHeader = errors.New("transport: the header took too long")
 	// errFraming makes net/http answer 400 and close the connection.
-	errFraming = errors.New("transport: Content-Length beside Transfer-Encoding")
+	errFraming = errors.New("transport: the end of the request is in doubt")
 )
 
 // received judges what a read has returned: whether the connection was asked to close, and whether the header that
@@ -163,27 +171,43 @@ func (g *drainConn) received(p []byte, n int, err error) (_ int, _, fault error)
 		}
 		err = nil
 	}
-	begins := false
 	if n > 0 {
+		whole, faulty := g.follows(p[:n])
+		if g.idle && !g.sealed && g.framing.waits() {
+			return n, err, nil // it still waits for a request
+		}
 		if g.idle {
-			g.header, g.idle, g.framing, begins = true, false, framing{}, true
+			g.header, g.idle = true, false
 		}
 		g.keepOpen()
-	}
-	switch {
-	case !g.header:
-	case g.framing.twice(p[:n]):
-		g.over.Store(true)
-		if begins {
-			// On a kept connection net/http answers a request only if it has got four bytes of it.
-			return min(n, 4), nil, errFraming
+		switch {
+		case !faulty:
+		case whole == 0:
+			return 0, errFraming, errFraming
+		default:
+			return whole, nil, errFraming // what is read next is the fault
 		}
-		return 0, errFraming, errFraming
-	case err != nil && errors.Is(err, os.ErrDeadlineExceeded):
+	}
+	if g.header && err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
 		g.header = false
 		return n, err, errLateHeader
 	}
 	return n, err, nil
+}
+
+// follows takes what was read, and returns how much of it may be used, and whether nothing more may be read. mu is held.
+func (g *drainConn) follows(p []byte) (n int, faulty bool) {
+	if g.sealed {
+		return len(p), false
+	}
+	if g.idle {
+		g.framing.resumes()
+	}
+	n, faulty = g.framing.follow(p)
+	if faulty {
+		g.over.Store(true)
+	}
+	return n, faulty
 }
 
 // headerTooLarge begins the response that net/http itself writes when a header is too large.

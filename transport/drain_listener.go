@@ -63,7 +63,12 @@ func NewDrainListener(ln net.Listener, s *http.Server) *DrainListener {
 
 // withFraming marks the context of c, unless what is read below it is encrypted.
 func withFraming(ctx context.Context, c net.Conn) context.Context {
-	if _, encrypted := c.(*tls.Conn); encrypted || drainConnOf(c) == nil {
+	g := drainConnOf(c)
+	if g == nil {
+		return ctx
+	}
+	if _, encrypted := c.(*tls.Conn); encrypted {
+		g.seal()
 		return ctx
 	}
 	return context.WithValue(ctx, framedKey{}, true)

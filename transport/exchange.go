@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -178,7 +179,8 @@ func (x *Exchange) written() {
 // Context returns a context that is done when the client is gone or, once the exchange is a stream, when the connection
 // was closed. It keeps the values of the request's context. The client of a stateless request cancels it by closing the
 // connection: its context is done at once, also before anything was sent, and nothing is written after that. Closing
-// the connection after AnswerLast cancels nothing.
+// the connection after AnswerLast cancels nothing. If a middleware has ended the request's context, that is the cause; see
+// Expired.
 func (x *Exchange) Context() context.Context {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -245,6 +247,7 @@ func tellGone(cancel context.CancelCauseFunc, hook func()) {
 // baseDone runs when the request's context is done. If the connection was taken over, this only means that ServeHTTP
 // has returned.
 func (x *Exchange) baseDone() {
+	cause := cmp.Or(x.Expired(), ErrGone)
 	x.mu.Lock()
 	var cancel context.CancelCauseFunc
 	var hook func()
@@ -252,7 +255,10 @@ func (x *Exchange) baseDone() {
 		cancel, hook = x.cancel, x.takeHook()
 	}
 	x.mu.Unlock()
-	tellGone(cancel, hook)
+	if cancel != nil {
+		cancel(cause)
+	}
+	tellGone(nil, hook)
 }
 
 // closed ends an exchange that ends with its connection, which the client has closed, unless the end of its response is
@@ -268,7 +274,21 @@ func (x *Exchange) closed() {
 
 // left reports whether the client of a stateless request has closed the connection: then nothing may be written. It
 // only knows that of connections that were not taken over.
-func (x *Exchange) left() bool { return x.Stateless && x.base.Err() != nil }
+func (x *Exchange) left() bool { return x.Stateless && x.clientLeft() }
+
+// clientLeft reports whether the client has ended the request's context.
+func (x *Exchange) clientLeft() bool { return x.base.Err() != nil && x.Expired() == nil }
+
+// Expired returns what has ended the request's context if that was not the client: a middleware that gave it a deadline, or
+// a cause of its own. The response can still be written then, but nothing notices any more that the client goes. Nil means
+// that the context has not ended, or that the client is gone.
+func (x *Exchange) Expired() error {
+	cause := context.Cause(x.base)
+	if errors.Is(cause, context.Canceled) {
+		return nil
+	}
+	return cause
+}
 
 // Account returns the account on which the bytes of the request are counted, nil if there is none. As long as the
 // request's bytes are valid, the account is not dropped.

@@ -3,6 +3,7 @@ package transport
 import (
 	"bytes"
 	"net/http"
+	"strconv"
 )
 
 // framedKey marks the context of a connection whose headers a DrainListener reads.
@@ -13,55 +14,181 @@ type framedKey struct{}
 // closed after it, so that nothing is taken for a further request.
 func framed(r *http.Request) bool { return r.Context().Value(framedKey{}) != nil }
 
-// framing looks for a request whose header has both Content-Length and Transfer-Encoding (RFC 9112, 6.3). Two servers
-// in a row may take different ends for such a request, so that a client gets a request of its own past the first one.
-// net/http deletes Content-Length from it, so that no handler can see that it was there.
+// framing follows the requests of a connection from header to header, to find one whose end two servers in a row may see in
+// different places, so that a client gets a request of its own past the first one (RFC 9112, 6.1 and 6.3). net/http deletes
+// Content-Length from a request that has Transfer-Encoding too, and ignores Transfer-Encoding in one of HTTP/1.0, so that no
+// handler can see that it was there. A body that net/http cannot read is not followed, as the connection ends with it.
 type framing struct {
-	line           [len("transfer-encoding:")]byte // the beginning of the line that comes
-	n              int                             // of line
-	length, coding bool                            // seen so far
-	over           bool                            // the header is complete
+	part           part
+	line           [48]byte // of the line that comes, the beginning and, if it is longer, the end
+	n              int      // of line
+	sent           int      // bytes of the header that earlier reads have returned, at most peeked
+	begun          bool     // the first line of the header has come
+	old            bool     // it is of HTTP/1.0
+	length, coding bool     // seen so far
+	left           int64    // bytes of the body, or of its chunk
 }
+
+// part is what comes next.
+type part uint8
+
+const (
+	inHeader    part = iota // or the empty lines before it
+	inBody                  // of a known length
+	inChunkSize             // a line
+	inChunk
+	inChunkEnd // the empty line after it
+	inTrailer
+	unfollowed
+)
+
+// peeked is how many bytes of a request net/http must have to answer it on a kept connection.
+const peeked = 4
 
 var (
 	contentLength    = []byte("content-length:")
 	transferEncoding = []byte("transfer-encoding:")
+	version10        = []byte("HTTP/1.0")
 )
 
-// twice takes the next bytes of a connection, and reports whether the header has both.
-func (f *framing) twice(p []byte) bool {
-	for len(p) > 0 && !f.over {
-		end := bytes.IndexByte(p, '\n')
-		if end < 0 || f.n > 0 { // a line in several pieces
-			whole := end >= 0
-			if !whole {
-				end = len(p)
-			}
-			if f.n += copy(f.line[f.n:], p[:end]); !whole {
+// follow takes the next bytes of a connection, and returns how many of them may be read. If a header among them is faulty,
+// that is what is before it, and as much of it as net/http must have to refuse it.
+func (f *framing) follow(p []byte) (n int, faulty bool) {
+	header := 0 // where the header begins in p
+	for at := 0; at < len(p) && f.part != unfollowed; {
+		if f.part == inBody || f.part == inChunk {
+			n := min(f.left, int64(len(p)-at))
+			at += int(n)
+			if f.left -= n; f.left > 0 {
 				break
 			}
-			f.judge(f.line[:f.n])
-			f.n = 0
-		} else {
-			f.judge(p[:end])
+			if f.part == inChunk {
+				f.part = inChunkEnd
+			} else {
+				f.part, f.sent, header = inHeader, 0, at
+			}
+			continue
 		}
-		p = p[end+1:]
+		end := bytes.IndexByte(p[at:], '\n')
+		if end < 0 {
+			f.keep(p[at:])
+			break
+		}
+		line := p[at : at+end]
+		if at += end + 1; f.n > 0 {
+			f.keep(line)
+			line, f.n = f.line[:f.n], 0
+		}
+		if f.take(line) {
+			return min(len(p), max(0, header+peeked-f.sent)), true
+		}
+		if f.part == inHeader && !f.begun {
+			header, f.sent = at, 0
+		}
 	}
-	return f.length && f.coding
+	if f.part == inHeader {
+		f.sent = min(peeked, f.sent+len(p)-header)
+	}
+	return len(p), false
 }
 
-// judge looks at a line, of which the beginning is enough.
-func (f *framing) judge(line []byte) {
-	if len(line) == 0 || len(line) == 1 && line[0] == '\r' {
-		f.over = true
-		return
+// keep adds to a line that comes in pieces.
+func (f *framing) keep(piece []byte) {
+	n := copy(f.line[f.n:], piece)
+	f.n += n
+	if piece = piece[n:]; len(piece) > 0 {
+		end := f.line[len(f.line)-len(version10)-1:] // with a CR
+		n := min(len(piece), len(end))
+		copy(end, end[n:])
+		copy(end[len(end)-n:], piece[len(piece)-n:])
 	}
+}
+
+// take takes a line, and reports whether it makes the header faulty.
+func (f *framing) take(line []byte) (faulty bool) {
+	if n := len(line); n > 0 && line[n-1] == '\r' {
+		line = line[:n-1]
+	}
+	switch f.part {
+	case inHeader:
+		switch {
+		case len(line) > 0 && f.begun:
+			return f.judge(line)
+		case len(line) > 0:
+			f.begun, f.old = true, bytes.HasSuffix(line, version10)
+		case f.begun:
+			f.end()
+		}
+	case inChunkSize:
+		f.chunk(line)
+	case inChunkEnd:
+		if f.part = inChunkSize; len(line) > 0 {
+			f.part = unfollowed
+		}
+	case inTrailer:
+		if len(line) == 0 {
+			f.part = inHeader
+		}
+	}
+	return false
+}
+
+// judge looks at a line of a header.
+func (f *framing) judge(line []byte) (faulty bool) {
 	switch line[0] | 0x20 {
 	case 'c':
-		f.length = f.length || hasName(line, contentLength)
+		if !hasName(line, contentLength) {
+			return false
+		}
+		n, err := strconv.ParseInt(string(bytes.Trim(line[len(contentLength):], " \t")), 10, 64)
+		if err != nil || n < 0 || f.length && n != f.left {
+			return true
+		}
+		f.length, f.left = true, n
 	case 't':
 		f.coding = f.coding || hasName(line, transferEncoding)
 	}
+	return f.coding && (f.length || f.old)
+}
+
+// end ends a header.
+func (f *framing) end() {
+	switch {
+	case f.coding:
+		f.part = inChunkSize
+	case f.left > 0:
+		f.part = inBody
+	}
+	f.begun, f.length, f.coding = false, false, false
+}
+
+// chunk takes the line before a chunk.
+func (f *framing) chunk(line []byte) {
+	digits := 0
+	for digits < len(line) && (line[digits]-'0' < 10 || line[digits]|0x20-'a' < 6) {
+		digits++
+	}
+	n, err := strconv.ParseInt(string(line[:digits]), 16, 64)
+	switch {
+	case err != nil:
+		f.part = unfollowed
+	case n == 0:
+		f.part = inTrailer
+	default:
+		f.part, f.left = inChunk, n
+	}
+}
+
+// resumes makes f go on with the next request, for which the server waits, also if f has not seen the end of the last.
+func (f *framing) resumes() {
+	if f.part != inHeader {
+		*f = framing{}
+	}
+}
+
+// waits reports whether nothing of a request has come but an empty line, which may end the one before.
+func (f *framing) waits() bool {
+	return f.part == inHeader && !f.begun && (f.n == 0 || f.n == 1 && f.line[0] == '\r')
 }
 
 func hasName(line, name []byte) bool {

@@ -14,7 +14,7 @@ func (h *Handler) serveInline(x *Exchange, w http.ResponseWriter, method string)
 		defer close(returned)
 		h.dispatch(x, method)
 	}()
-	woken := false
+	woken, done := false, x.base.Done()
 	for x.waiting() {
 		select {
 		case <-x.wake:
@@ -22,8 +22,10 @@ func (h *Handler) serveInline(x *Exchange, w http.ResponseWriter, method string)
 		case <-returned:
 			// Something was sent by now; the state says what.
 			returned = nil
-		case <-x.base.Done():
-			x.clientGone()
+		case <-done:
+			if done = nil; x.clientLeft() {
+				x.clientGone()
+			}
 		}
 	}
 	x.mu.Lock()
@@ -62,7 +64,7 @@ func (x *Exchange) waiting() bool {
 
 // pump writes an event stream through w until the stream ends. Nothing else uses w meanwhile.
 func (x *Exchange) pump(w http.ResponseWriter) {
-	rc := http.NewResponseController(w)
+	rc, done := http.NewResponseController(w), x.base.Done()
 	for started := false; ; {
 		x.mu.Lock()
 		if x.state == gone {
@@ -82,10 +84,15 @@ func (x *Exchange) pump(w http.ResponseWriter) {
 			x.mu.Unlock()
 			select {
 			case <-x.wake:
-			case <-x.base.Done():
-				x.cut(x.goneReason())
+			case <-done:
+				if done = nil; x.clientLeft() {
+					x.cut(x.goneReason())
+				}
 			}
 			continue
+		}
+		if len(batch) == 0 && !x.s.ended {
+			batch = []byte(comment) // with the header: see firstChunk
 		}
 		x.mu.Unlock()
 		if !started {

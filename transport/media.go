@@ -20,7 +20,10 @@ func isJSON(value string) bool {
 		var p string
 		p, params, _ = cutQuoted(params, ';')
 		name, v, _ := strings.Cut(p, "=")
-		if strings.EqualFold(trim(name), "charset") && !strings.EqualFold(unquote(trim(v)), "utf-8") {
+		if !strings.EqualFold(trim(name), "charset") {
+			continue
+		}
+		if v = unquote(trim(v)); !strings.EqualFold(v, "utf-8") && !strings.EqualFold(v, "utf8") { // a label of UTF-8 (WHATWG Encoding, 4.2)
 			return false
 		}
 	}

@@ -84,7 +84,8 @@ type Options struct {
 	WriteTimeout time.Duration
 
 	// MaxQueued is how many bytes may be queued for one connection. 0 means 1 MiB. An event that does not fit cuts the
-	// connection, unless less than half is queued: then it is taken, so that a large event can be sent at all.
+	// connection, unless less than half is queued: then it is taken, so that a large event can be sent at all. An event of
+	// more than half of MaxQueued counts only when WriteTimeout is over, unless four times MaxQueued is queued.
 	MaxQueued int
 
 	// Revisions are the supported values of MCP-Protocol-Version that have sessions, in the order in which a refusal

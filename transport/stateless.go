@@ -33,11 +33,11 @@ func (h *Handler) admitVersion(x *Exchange, r *http.Request) *refusal {
 	if len(v) == 0 {
 		return nil
 	}
-	if i := slices.Index(h.o.Revisions, v[0]); i >= 0 && len(v) == 1 {
+	requested := agreed(v)
+	if i := slices.Index(h.o.Revisions, requested); i >= 0 {
 		x.Version = h.o.Revisions[i]
 		return nil
 	}
-	requested := joined(v)
 	switch {
 	case !h.bothEras(x):
 	case r.Method == http.MethodPost:
@@ -49,14 +49,31 @@ func (h *Handler) admitVersion(x *Exchange, r *http.Request) *refusal {
 	return h.refuseRevision(x, requested)
 }
 
-// joined returns the value of a header, which may have come in several lines (RFC 9110, 5.3).
-func joined(v []string) string { return trim(strings.Join(v, ", ")) }
+// agreed returns the value of a header that may have come several times, in lines or in a list: clients and gateways add one
+// that is there already, and fetch joins the two (RFC 9110, 5.3). Copies that are equal count as one; others are returned
+// together, as a value that nothing is equal to.
+func agreed(v []string) string {
+	if len(v) == 0 {
+		return ""
+	}
+	all := v[0]
+	if len(v) > 1 {
+		all = strings.Join(v, ", ")
+	}
+	first, rest, more := strings.Cut(all, ",")
+	for first = trim(first); more; {
+		var next string
+		if next, rest, more = strings.Cut(rest, ","); trim(next) != first {
+			return trim(all)
+		}
+	}
+	return first
+}
 
 // admitStateless checks a message whose header or _meta is not of the legacy era (2026-07-28, streamable HTTP, request
 // metadata; overview, _meta). Each refusal has the id of the message.
 func (h *Handler) admitStateless(x *Exchange, header http.Header) *refusal {
-	m, said := &x.Msg, header["Mcp-Protocol-Version"]
-	requested := joined(said)
+	m, requested := &x.Msg, agreed(header["Mcp-Protocol-Version"])
 	if m.ProtocolVersion == nil && !stateless(requested) {
 		return h.refuseRevision(x, requested)
 	}
@@ -68,7 +85,7 @@ func (h *Handler) admitStateless(x *Exchange, header http.Header) *refusal {
 		if !isText(m.ProtocolVersion) {
 			return refuseNoRevision.of(m)
 		}
-		if len(said) != 1 || !codec.SameString(m.ProtocolVersion, requested) {
+		if !codec.SameString(m.ProtocolVersion, requested) {
 			return refuseRevisionHeader.of(m)
 		}
 	}

@@ -32,6 +32,10 @@ const (
 
 	lastChunk = "0\r\n\r\n"
 
+	// firstChunk goes out with a header that no event follows at once. Proxies such as nginx keep the header of a response
+	// over HTTP/2 until its first byte has come.
+	firstChunk = "3\r\n" + comment + "\r\n"
+
 	// maxWrite is how many bytes one write may hold, so that a reader that is slow but makes progress is not cut for a
 	// large event.
 	maxWrite = 256 << 10
@@ -46,6 +50,7 @@ type stream struct {
 	conn  net.Conn // nil if the connection could not be taken over
 	reuse *reuse   // where conn goes after the stream; nil closes it
 
+	backlog backlog
 	head    []byte        // the response's header, until it is written
 	pending *codec.Buffer // queued, not flushed
 	out     *codec.Buffer // flushed, not yet taken by the writer
@@ -115,6 +120,13 @@ func (s *stream) take(chunks, last bool) (batch []byte, buf *codec.Buffer) {
 		}
 	}
 	if s.head != nil {
+		switch {
+		case len(batch) > 0 || last:
+		case chunks:
+			batch = []byte(firstChunk)
+		default:
+			batch = []byte(comment)
+		}
 		batch = append(s.head, batch...)
 		s.head = nil
 	}
@@ -129,7 +141,7 @@ func (x *Exchange) Open() bool {
 	defer x.mu.Unlock()
 	// Over HTTP/1 the client may only have closed its sending side; if it is gone, the first write notices. Where all ends
 	// with the connection, that is the end.
-	over := x.base.Err() != nil && (x.bound() || x.inline)
+	over := (x.bound() || x.inline) && x.clientLeft()
 	if x.state != fresh || x.w == nil || over || !x.h.add(x) {
 		return false
 	}
@@ -235,8 +247,8 @@ func (x *Exchange) Event(id string, retryMS int, data []byte) {
 		x.mu.Unlock()
 		return
 	}
-	queued, limit := x.s.queued(), x.h.o.MaxQueued
-	if queued+len(id)+len(data)+around > limit && queued >= limit/2 {
+	size, limit := len(id)+len(data)+around, x.h.o.MaxQueued
+	if !x.s.backlog.fits(x.s.queued(), size, limit) {
 		x.endAndUnlock(cutQueue)
 		return
 	}
@@ -246,6 +258,7 @@ func (x *Exchange) Event(id string, retryMS int, data []byte) {
 	} else {
 		b.B = appendEvent(b.B, id, retryMS, data)
 	}
+	x.s.backlog.took(x.s.queued(), size, limit, x.h.o.WriteTimeout)
 	if !x.holdQueue() {
 		x.endAndUnlock(cutMemory)
 		return
@@ -363,6 +376,7 @@ func (x *Exchange) start() {
 func (x *Exchange) wrote(n int) {
 	s := x.s
 	s.writing -= min(n, s.writing)
+	s.backlog.wrote(n, s.queued())
 	x.letQueueGo()
 	if s.room != nil && s.queued() < x.h.o.MaxQueued/2 {
 		close(s.room)

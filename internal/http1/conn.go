@@ -35,6 +35,7 @@ type conn struct {
 	timed   atomic.Bool // a handler has set a deadline for writes
 	serving atomic.Bool // a request is being served, or has begun to come
 	headers http.Header // of responses, reused
+	blanks  int         // how many CR and LF may come before the next request
 	away    bool        // somebody else has it
 	cut     error       // why the head was not read on
 
@@ -77,13 +78,18 @@ func (c *conn) serve() {
 			return
 		}
 		c.from += n
+		if c.blanks = 0; c.head.method == http.MethodPost {
+			c.blanks = mostBlanks
+		}
 		s.state(c.rwc, http.StateActive)
 		if !c.request() {
 			return
 		}
+		c.skipBlanks()
 		c.serving.Store(c.from < c.to)
 		s.state(c.rwc, http.StateIdle)
 		if s.ending.Load() {
+			c.linger()
 			return
 		}
 	}
@@ -97,6 +103,21 @@ func (c *conn) end() {
 	_ = c.rwc.Close()
 	c.front.state(c.rwc, http.StateClosed)
 	c.front.forget(c)
+}
+
+// mostBlanks is how many CR and LF are ignored after the body of a POST, where some clients send an empty line (RFC 9112, 2.2):
+// as many as net/http ignores.
+const mostBlanks = 4
+
+// skipBlanks ignores what has come of an empty line before the next request.
+func (c *conn) skipBlanks() {
+	for c.blanks > 0 && c.from < c.to && (c.buf[c.from] == '\r' || c.buf[c.from] == '\n') {
+		c.from++
+		c.blanks--
+	}
+	if c.from < c.to {
+		c.blanks = 0
+	}
 }
 
 // next reads until the head of a request is there, and returns its length.
@@ -144,6 +165,10 @@ func (c *conn) next(first bool) (int, error) {
 		before := c.to
 		n, err := c.rwc.Read(c.buf[c.to:])
 		c.to += n
+		if c.blanks > 0 {
+			c.skipBlanks()
+			c.to, c.from = copy(c.buf, c.buf[c.from:c.to]), 0
+		}
 		c.serving.Store(c.to > 0)
 		if n := endOf(c.buf[max(before-3, 0):c.to]); n > 0 {
 			n += max(before-3, 0)
@@ -233,7 +258,7 @@ func (c *conn) request() bool {
 	if c.timed.Swap(false) {
 		_ = c.rwc.SetWriteDeadline(time.Time{})
 	}
-	if !goesOn && whole && x.err == nil && x.body.left > 0 { // otherwise what comes resets the connection before the client has read the response
+	if !goesOn && whole && x.err == nil {
 		c.linger()
 	}
 	x.done()
@@ -275,7 +300,8 @@ func (c *conn) run(x *call, r *http.Request) (whole bool) {
 	return true
 }
 
-// linger closes the connection's writing side, and waits for the client to close it.
+// linger closes the connection's writing side, and waits for the client to close it. Otherwise what the client has sent meanwhile would
+// reset the connection before the client has read the response (RFC 9112, 9.6).
 func (c *conn) linger() {
 	if w, ok := c.rwc.(interface{ CloseWrite() error }); ok && w.CloseWrite() == nil {
 		_ = c.rwc.SetReadDeadline(time.Now().Add(lingerTime))

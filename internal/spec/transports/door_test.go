@@ -169,6 +169,55 @@ func TestLengthBesideCoding(t *testing.T) {
 	}
 }
 
+// TestPipelinedLengths sends the same behind another request, in one write: that one is answered, and then all is over.
+func TestPipelinedLengths(t *testing.T) {
+	t.Parallel()
+	const probe = "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+	for _, bare := range []bool{false, true} {
+		h := host.NewLoopback(t, troupe.Options{HTTP: troupe.HTTPOptions{NetHTTP: bare}}, nil, nil)
+		conn := dialFrom(t, "127.0.0.1", strings.TrimSuffix(strings.TrimPrefix(h.URL, "http://"), "/mcp"))
+		_, _ = conn.WriteString(probe + "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + probe)
+		if err := conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(conn.Reader, nil)
+		if err != nil || resp.StatusCode != 200 {
+			t.Fatalf("net/http %t: %+v, %v", bare, resp, err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		if resp, err = http.ReadResponse(conn.Reader, nil); err != nil || resp.StatusCode != 400 || !resp.Close {
+			t.Fatalf("net/http %t: %+v, %v, want 400 and the end of the connection", bare, resp, err)
+		}
+		if rest, err := io.ReadAll(conn); string(rest) != "400 Bad Request" || err != nil {
+			t.Errorf("net/http %t: then comes %q, %v", bare, rest, err)
+		}
+		if n := h.Gauge("troupe.http.refused", "framing"); n != 1 {
+			t.Errorf("net/http %t: %d are counted, want 1", bare, n)
+		}
+	}
+}
+
+// TestLastResponse has a client send more than its last request. The connection ends after the response, which still reaches
+// the client: a connection that is closed with something unread is reset.
+func TestLastResponse(t *testing.T) {
+	t.Parallel()
+	h := host.NewLoopback(t, troupe.Options{}, nil, nil)
+	for range 20 { // a reset may come after the end was read
+		conn := dialFrom(t, "127.0.0.1", strings.TrimSuffix(strings.TrimPrefix(h.URL, "http://"), "/mcp"))
+		_, _ = conn.WriteString("GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n" + strings.Repeat("x", 100_000))
+		if err := conn.Flush(); err != nil {
+			t.Fatalf("the connection ended before all was sent: %v", err)
+		}
+		resp, err := http.ReadResponse(conn.Reader, nil)
+		if err != nil || resp.StatusCode != 200 {
+			t.Fatalf("%+v, %v", resp, err)
+		}
+		if _, err := io.ReadAll(conn); err != nil {
+			t.Fatalf("the connection ends with %v", err)
+		}
+	}
+}
+
 // TestFailedHandshakes has clients fail to begin TLS. Each counts, and one of a minute is logged, as no warning.
 func TestFailedHandshakes(t *testing.T) {
 	t.Parallel()
