@@ -75,7 +75,8 @@ func (c *Call) revision() mcp.Revision { return c.peer.p.Revision() }
 func (c *Call) Peer() *Peer { return &c.peer }
 
 // Meta returns the request's `_meta` object as it came, or as a middleware passed it on;
-// nil if absent. It is valid until the handler returns.
+// nil if absent. It is valid until the handler returns. A task has of it the progress token, the
+// trace, and, if they have 8 KiB at most, the members that say nothing of how the request is to be read.
 func (c *Call) Meta() mcp.Meta { return mcp.Meta(c.msg.Meta) }
 
 // Attempt returns 1 for the first run of a call, and more when the call runs again
