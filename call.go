@@ -105,7 +105,7 @@ func (c *Call) Progress(ctx context.Context, progress, total float64, message st
 		b = append(b, `,"message":`...)
 		b = codec.AppendString(b, message)
 	}
-	return c.c.Progress(ctx, progress, append(b, '}'))
+	return forHandler(c.c.Progress(ctx, progress, append(b, '}')))
 }
 
 // ElicitationComplete tells the client that the interaction at a URL has ended, which
@@ -125,7 +125,7 @@ func (c *Call) ElicitationComplete(ctx context.Context, elicitationID string) er
 	if err != nil {
 		return err
 	}
-	return c.c.Notify(ctx, mcp.NotifyElicitationComplete, params)
+	return forHandler(c.c.Notify(ctx, mcp.NotifyElicitationComplete, params))
 }
 
 // hosts notes the task that the client has made of an elicitation of a URL.
@@ -180,7 +180,7 @@ func (p *Peer) Ping(ctx context.Context) error {
 	defer cancel()
 	a, err := p.p.Ask(ctx, actors.Question{Key: "ping", Method: mcp.MethodPing})
 	if err != nil {
-		return err
+		return forHandler(err)
 	}
 	if a.Err != nil {
 		return a.Err
@@ -233,7 +233,7 @@ func (c *Call) Ping(ctx context.Context) error {
 	defer cancel()
 	a, err := c.c.Ask(ctx, []actors.Question{{Key: "ping", Method: mcp.MethodPing}})
 	if err != nil {
-		return err
+		return forHandler(err)
 	}
 	if a[0].Err != nil {
 		return a[0].Err

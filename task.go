@@ -96,7 +96,7 @@ func Step[T any](ctx context.Context, call *Call, name string, fn func(ctx conte
 	var out T
 	s, err := a.Find(ctx, name)
 	if err != nil {
-		return out, err
+		return out, forHandler(err)
 	}
 	if s == nil {
 		began := time.Now()
@@ -112,7 +112,7 @@ func Step[T any](ctx context.Context, call *Call, name string, fn func(ctx conte
 			return out, fmt.Errorf("troupe: step %q: %w", name, err)
 		}
 		if err := a.Keep(ctx, *s, began); err != nil {
-			return out, err
+			return out, forHandler(err)
 		}
 		telemetry.Step(ctx, name, time.Since(began), false)
 		return out, failed
@@ -157,7 +157,7 @@ func (c *Call) Task() string {
 // TaskMessage sets the message for people that clients see with the task. It does nothing in a call that is no task.
 func (c *Call) TaskMessage(ctx context.Context, message string) error {
 	if a := c.attempt(); a != nil {
-		return a.Say(ctx, message)
+		return forHandler(a.Say(ctx, message))
 	}
 	return nil
 }

@@ -470,6 +470,9 @@ func (s *service) failedTool(call *Call, t *tool, dst []byte, err error) ([]byte
 	if refusal := undeclared(err); refusal != nil {
 		return nil, 0, refusal
 	}
+	if ofStore(err) { // its text is for the log, and a client that comes again may have its result
+		return nil, 0, s.internal("tools/call "+t.Name, err)
+	}
 	if fault, ok := errors.AsType[*argumentError](err); ok && !call.revision().Has(mcp.FeatureInputErrorsAsResults) {
 		return nil, 0, mcp.NewError(mcp.CodeInvalidParams, fault.Error())
 	}
